@@ -35,14 +35,15 @@ $(shell mkdir -p $(BUILD)/headers && cd $(BUILD)/headers && for folder in linux 
 endif
 
 # Accounting stands last: most programs have none. The order of a wildcard depends on the locale; `sort` compares bytes.
-SRC	:= $(filter-out src/edge/malloc% src/account/%,$(sort $(wildcard src/*/*.c))) $(sort $(wildcard src/account/*.c))
+SOURCES	:= $(sort $(wildcard src/*/*.c engines/*.c engines/*/*.c ext/*/*.c))
+SRC	:= $(filter-out src/malloc/% src/memcg/%,$(SOURCES)) $(filter src/memcg/%,$(SOURCES))
 # What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
 # not pages but stretches of 64 KiB, as soon as it touches one. What libgcc and libc's own archive add stands before it, and there is
 # no _fini, which does nothing and would be the last of all. Parts of the file begin with such a stretch (tests/tidy/resident).
-RARE	:= $(filter-out src/account/process.c,$(filter src/engine/sl% src/watch/% src/account/% src/front/prefill.c %/bulk.c \
-	%/by_cid.c %/chain.c %/owned.c %/stock_word.c,$(SRC)))
+RARE	:= $(filter-out src/memcg/process.c engines/engines.c,$(filter engines/% ext/% src/inspect/% src/memcg/% src/alloc/prefill.c \
+	%/bulk.c %/by_cid.c %/chain.c %/owned.c %/stock_word.c,$(SRC)))
 SRC	:= $(filter-out $(RARE),$(SRC))
-MALLOC	:= $(sort $(wildcard src/edge/malloc*.c))
+MALLOC	:= $(filter src/malloc/%,$(SOURCES))
 RARE_OBJ := $(RARE:%.c=$(BUILD)/obj/%.o)
 OBJ	:= $(SRC:%.c=$(BUILD)/obj/%.o) $(RARE_OBJ)
 MALLOC_OBJ := $(MALLOC:%.c=$(BUILD)/obj/%.o)
@@ -59,7 +60,7 @@ libs: $(LIBS)
 # All data between files is hidden (km_hidden), which is why this costs the hits nothing.
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LIBFLAGS) $(SAME) $(if $(filter src/%,$<),$(COUNTED)) -fPIC -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) -iquote src -iquote . $(ALL_CFLAGS) $(LIBFLAGS) $(SAME) $(if $(filter src/% engines/% ext/%,$<),$(COUNTED)) -fPIC -MMD -MP -c $< -o $@
 
 # Never unloaded: descriptors of sequences and thread areas must outlive every thread. Who was linked with the library looks for its
 # soname, here as where it is installed.
@@ -96,7 +97,7 @@ COMMAND	:= $(filter-out kmem/info/table$(if $(SMARTCOLS),_none).c kmem/names_$(i
 COMMAND_OBJ := $(COMMAND:%.c=$(BUILD)/obj/%.o)
 $(BUILD)/obj/kmem/%.o: kmem/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -Ikmem -I$(BUILD) $(ALL_CFLAGS) $(SAME) -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Ikmem -I$(BUILD) $(ALL_CFLAGS) $(SAME) -MMD -MP -c $< -o $@
 # libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
 $(BUILD)/kmem: $(COMMAND_OBJ) $(BUILD)/libkmem.a
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) $(FUSE) -lc $(BUILD)/libkmem.a -lm -lrt $(LDLIBS)

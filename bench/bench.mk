@@ -114,7 +114,7 @@ build/bench/account-%-static: $(BENCH_OBJ)/worker/account_%.o $(BENCH_ACCOUNT) b
 # The library as it is, but for the CPUs: how many there are, and which one this is.
 $(BENCH_OBJ)/worker/account_model.o: bench/worker/account_model.c $(BENCH_HEADERS) bench/bench.mk
 	@mkdir -p $(@D)
-	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -Ibench -Iinclude -Isrc -MMD -MP -c $< -o $@
+	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -Ibench -Iinclude -Isrc -iquote . -MMD -MP -c $< -o $@
 -include $(BENCH_OBJ)/worker/account_model.d
 
 build/bench/account-model-static: $(BENCH_OBJ)/worker/account_model.o $(BENCH_FRAME) build/libkmem.a

@@ -5,7 +5,7 @@
  * Exit status: 0; 1 where the numbers could not be had or written, or not all of them; 2 wrong usage.
  */
 #define _GNU_SOURCE
-#include "watch/metrics.h"
+#include "inspect/metrics.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -17,7 +17,7 @@
 #include "kmem.h"
 #include "names.h"
 #include "opened.h"
-#include "port/cc.h"
+#include "base/cc.h"
 
 /* A file says how another one beside it is called, or libdw makes a name of its own; a pipe may be there: who opens one
  * waits. */

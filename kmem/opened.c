@@ -27,8 +27,8 @@
 
 #include "info/info.h"
 #include "kmem.h"
-#include "port/atomic.h"
-#include "port/cc.h"
+#include "base/atomic.h"
+#include "base/cc.h"
 
 #define TICK_MS		100
 #define FIRST_TICKS	50	/* without progress: a machine far away may be slow */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kmem.h"
-#include "port/text.h"
+#include "base/text.h"
 #include "profile.h"
 
 struct node {

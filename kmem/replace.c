@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "kmem.h"
-#include "port/cc.h"
+#include "base/cc.h"
 
 /* The file of another name, while there is one: a signal that ends the command takes it away. */
 static char *volatile unfinished;

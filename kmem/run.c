@@ -25,7 +25,7 @@
 #include "cache/root.h"
 #include "kmem.h"
 #include "paths.h"
-#include "watch/debug.h"
+#include "ext/debug/debug.h"
 
 #define LIBRARY "libkmem-malloc.so"
 #define MOST_DEBUG 511		/* bytes of KMEM_DEBUG */

@@ -1,5 +1,5 @@
 /*
- * ways.c: a program that only hits is made to miss, so that it looks into its mailbox (struct km_ways, port/pcpu.h).
+ * ways.c: a program that only hits is made to miss, so that it looks into its mailbox (struct km_ways, percpu/pcpu.h).
  * Invariant: a word is written to only if it has one of the two values that the record names, and gets the other one:
  * so hits go on or miss, and what is not undone here the program undoes at its next call.
  *

@@ -1,12 +1,12 @@
 /*
- * ways.h: a program whose calls are all hits looks into no mailbox: it is made to miss (struct km_ways, port/pcpu.h).
+ * ways.h: a program whose calls are all hits looks into no mailbox: it is made to miss (struct km_ways, percpu/pcpu.h).
  */
 #ifndef KMEM_COMMAND_WAYS_H
 #define KMEM_COMMAND_WAYS_H
 
 #include "cache/mail.h"
 #include "info/info.h"
-#include "port/pcpu.h"
+#include "percpu/pcpu.h"
 
 struct ways {
 	struct km_ways there;		/* as the process says; shut 0: it has none that can be shut */

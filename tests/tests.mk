@@ -27,7 +27,7 @@ TEST_WRONG_death := $(TEST_WRONG_promise) -Wno-mismatched-dealloc
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) $(TEST_PARTS) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
+	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) $(TEST_PARTS) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
 
 # Builds with as many processes as tests run at once, where the caller's -j does not say how many; also what several tests
 # would else build at the same time, each by itself.

@@ -1,7 +1,7 @@
 /*
  * The published table of 96 threads as a model: virtual CPUs, each a coroutine, run the library's own charging code in
  * a loop of one alloc+free of 4 KiB, and only time is invented. It is linked with two functions replaced: how many CPUs
- * there are, and which one this is. So each virtual CPU has its own stocks, and all rules are those of src/account.
+ * there are, and which one this is. So each virtual CPU has its own stocks, and all rules are those of src/memcg.
  *
  * What is modelled is contention: before each atomic operation on a shared line (KM_SHARED) the library shows the line.
  * A line is at one CPU at a time and is handed on in the order of asking; who has it at hand pays ATOMIC, who has not
@@ -18,8 +18,8 @@
 #include <ucontext.h>
 
 #include "api/account.h"
-#include "front/front.h"
-#include "account/counter.h"
+#include "alloc/front.h"
+#include "memcg/counter.h"
 
 /* Picoseconds, on a virtual clock. */
 #define NS		1000ull

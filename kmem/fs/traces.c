@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "front/profile.h"
+#include "alloc/profile.h"
 #include "fs/fs.h"
 #include "kmem.h"
 #include "leaks/heap.h"
 #include "leaks/maps.h"
-#include "watch/debug.h"
+#include "ext/debug/debug.h"
 
 #define FOLD_AT	65536u		/* sites; then those of one stack are made one, again and again */
 

@@ -14,7 +14,7 @@
 #include "info/info.h"
 #include "kmem.h"
 #include "leaks/core.h"
-#include "port/cc.h"
+#include "base/cc.h"
 
 #define LEAST_ROOM	((uint64_t)64 << 20)	/* bytes kept of a process of any size */
 #define LEAST_READ	((uint64_t)1 << 30)	/* bytes read, areas of CPUs included */

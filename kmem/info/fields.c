@@ -1,6 +1,6 @@
 /*
  * Structures of a process whose libkmem may be another build's: read as they are there, handed out as they are here,
- * field by field by the names in the process's own table (port/fields.h). What it has besides is passed over; what it
+ * field by field by the names in the process's own table (base/fields.h). What it has besides is passed over; what it
  * lacks is zero here, and layout_has says so. Nothing of the table is trusted either.
  */
 #define _GNU_SOURCE
@@ -10,7 +10,7 @@
 #include "cache/root.h"
 #include "info/info.h"
 #include "kmem.h"
-#include "account/group.h"
+#include "memcg/group.h"
 
 #define MAX_FIELDS	4096u		/* in another's table */
 #define MAX_BYTES	65536u		/* of another's structure */

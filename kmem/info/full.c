@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "cache/root.h"
-#include "engine/sheaf.h"
-#include "engine/slab.h"
-#include "engine/slub.h"
+#include "slab/sheaf.h"
+#include "engines/slab/slab.h"
+#include "engines/slub/slub.h"
 #include "info/info.h"
 #include "kmem.h"
 

@@ -10,7 +10,7 @@
 #include "cache/root.h"
 #include "info/info.h"
 #include "kmem.h"
-#include "account/group.h"
+#include "memcg/group.h"
 
 #define MAX_GROUPS	((size_t)1 << 20)
 /* What two of the sums are made of. */

@@ -12,8 +12,8 @@
 #include <sys/uio.h>
 
 #include "cache/root.h"
-#include "port/node.h"
-#include "watch/print.h"
+#include "os/node.h"
+#include "inspect/print.h"
 
 /* What files that look like the kernel's say of a cache besides (info/full.c); INFO_UNKNOWN: its build does not. */
 struct info_full {

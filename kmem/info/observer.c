@@ -1,6 +1,6 @@
 /*
  * The numbers of a process that may not be traced by this user, but names this user as its observer
- * (KMEM_OPTIONS=observer:UID, src/watch/observer.h): asked for by name, answered when it next comes by. Nothing of
+ * (KMEM_OPTIONS=observer:UID, ext/observe/observer.h): asked for by name, answered when it next comes by. Nothing of
  * the answer is trusted: who listens to the name must be that process, of one of its users and not ended since, and the
  * file can be changed by nobody while it is read.
  */
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "info/info.h"
-#include "watch/observer.h"
+#include "ext/observe/observer.h"
 
 #define MAX_BYTES	((off_t)16 << 20)	/* of an answer: anybody may give one, of himself */
 #define SEALS		(F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cache/root.h"
-#include "engine/slub.h"
+#include "engines/slub/slub.h"
 #include "info/info.h"
 #include "kmem.h"
 

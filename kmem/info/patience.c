@@ -16,7 +16,7 @@
 
 #include "info/info.h"
 #include "kmem.h"
-#include "port/atomic.h"
+#include "base/atomic.h"
 
 unsigned info_read_seconds = 30;
 void (*info_before_the_end)(void);

@@ -6,7 +6,7 @@
 
 #include "info/info.h"
 #include "info/table.h"
-#include "watch/print.h"
+#include "inspect/print.h"
 
 enum info_style {
 	INFO_SLABINFO, INFO_JSON, INFO_MEMORY,

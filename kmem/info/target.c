@@ -20,7 +20,7 @@
 #include "kmem.h"
 #include "leaks/core.h"
 #include "opened.h"
-#include "watch/print.h"
+#include "inspect/print.h"
 
 static bool failed(struct target *target, int error)
 {

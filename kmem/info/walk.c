@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cache/root.h"
-#include "engine/slub.h"
+#include "engines/slub/slub.h"
 #include "info/info.h"
 #include "kmem.h"
 

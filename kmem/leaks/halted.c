@@ -22,7 +22,7 @@
 
 #include "kmem.h"
 #include "leaks/stop.h"
-#include "port/atomic.h"
+#include "base/atomic.h"
 
 #define LOOK_MS		20	/* between looks at this process; threads stand still for some three */
 

@@ -35,7 +35,7 @@ static void hold(struct scan *scan, uint32_t object)
 	scan->work[scan->work_count++] = object;
 }
 
-/* Is it in memory that is ours, and where a prefilled sheaf would have its first word (front/prefill.c)? */
+/* Is it in memory that is ours, and where a prefilled sheaf would have its first word (alloc/prefill.c)? */
 static bool may_be_sheaf(const struct scan *scan, uint64_t word)
 {
 	if (word % 32 != 24 && word % 32 != 8)

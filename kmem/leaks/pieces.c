@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/slob.h"
-#include "engine/slub.h"
+#include "engines/slob/slob.h"
+#include "engines/slub/slub.h"
 #include "kmem.h"
 #include "leaks/heap.h"
-#include "watch/guard.h"
+#include "ext/guard/guard.h"
 
 #define AT_ONCE		4096u		/* descriptors; a multiple of the pages of a slab */
 #define MAX_SLOTS	((size_t)1 << 26)	/* of the table of big blocks */

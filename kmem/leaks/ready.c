@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/slab.h"
-#include "engine/sheaf.h"
+#include "engines/slab/slab.h"
+#include "slab/sheaf.h"
 #include "kmem.h"
 #include "leaks/heap.h"
 

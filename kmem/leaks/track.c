@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "account/group.h"
-#include "front/profile.h"
+#include "memcg/group.h"
+#include "alloc/profile.h"
 #include "kmem.h"
 #include "leaks/heap.h"
 #include "page/owner.h"
-#include "watch/guard.h"
+#include "ext/guard/guard.h"
 
 _Static_assert(HEAP_FRAMES == KM_DEBUG_FRAMES, "a track has so many");
 

@@ -4,7 +4,7 @@
  */
 #include <errno.h>
 
-#include "../port/bits.h"
+#include "base/bits.h"
 #include "cache.h"
 
 /* The product of two sizes is none. */

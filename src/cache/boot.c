@@ -8,14 +8,14 @@
 #include <link.h>
 #include <pthread.h>
 
-#include "../page/ahead.h"
-#include "../page/big.h"
-#include "../page/meta.h"
-#include "../port/die.h"
-#include "../port/os.h"
-#include "../port/probe.h"
-#include "../port/stderr.h"
-#include "../port/visit.h"
+#include "page/ahead.h"
+#include "page/big.h"
+#include "page/meta.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "os/probe.h"
+#include "os/stderr.h"
+#include "percpu/visit.h"
 #include "growth.h"
 #include "ready.h"
 #include "root.h"
@@ -337,7 +337,7 @@ bool km_boot_slow(void)
 	return ok;
 }
 
-/* The only reference to the table: a program linked with the archive gets all parts by this line (edge/all_parts.c). */
+/* The only reference to the table: a program linked with the archive gets all parts by this line (process/all_parts.c). */
 extern km_hidden const void *const km_all_parts[];
 static const void *const *const all_parts __attribute__((used)) = km_all_parts;
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "../port/die.h"
+#include "os/die.h"
 #include "cache.h"
 
 /* Objects looked at together: enough to gather a mixed array, little enough to stay in the nearest cache. */

@@ -1,15 +1,15 @@
 /*
  * cache.h: caches and kmalloc as users know them, for the floors above: boot, registry, sizes, large blocks.
  */
-#ifndef KM_CACHE_CACHE_H
-#define KM_CACHE_CACHE_H
+#ifndef KM_CACHE_H
+#define KM_CACHE_H
 
 #include <kmem/memcg.h>
 
-#include "../front/front.h"
-#include "../front/profile.h"
-#include "../page/guarded.h"
-#include "../port/sanitizer.h"
+#include "alloc/front.h"
+#include "alloc/profile.h"
+#include "page/guarded.h"
+#include "os/sanitizer.h"
 
 /* ---- boot.c */
 
@@ -43,7 +43,7 @@ struct km_options {
 	bool control;			/* requests from outside are served (mail.h) */
 	bool account;			/* every object and every block is to be paid for */
 	bool account_malloc;		/* malloc's, by the thread's group, from the start */
-	bool observed;			/* by processes of this user, without rights to trace (watch/observer.c) */
+	bool observed;			/* by processes of this user, without rights to trace (ext/observe/observer.c) */
 	unsigned observer;
 	bool observer_thread;		/* a thread answers them */
 	struct km_guard_options guard;
@@ -86,7 +86,7 @@ struct km_creation {
 	const struct km_engine *engine;	/* NULL: by args */
 	struct kmem_cache *twin_of;	/* it is a private group's */
 	struct kmem_cache *tuned_with;	/* its size and engine are that one's, too */
-	struct kmem_cache *sibling_of;	/* it is debugged in that one's place (watch/sibling.c) */
+	struct kmem_cache *sibling_of;	/* it is debugged in that one's place (ext/debug/sibling.c) */
 	const struct km_keeper *keeper;
 	void *kept_by;
 };
@@ -150,7 +150,7 @@ void km_past_hand_down(const struct kmem_cache *cache, const struct kmem_cache_s
 /* Those of caches that were the last of their name. */
 const struct km_past *km_past_of_process(void);
 
-/* ---- watch/observer.c, where it is linked in: who asks for the numbers by its name is answered. */
+/* ---- ext/observe/observer.c, where it is linked in: who asks for the numbers by its name is answered. */
 struct km_observing {
 	void (*tick)(uint64_t now_ms);	/* a miss's, which may call the system */
 	void (*end)(void);		/* before a filter of system calls */
@@ -332,7 +332,7 @@ void km_large_get_stats(size_t *blocks, size_t *bytes);
 /* Where those of whole pages are counted, with what growth.c has, and without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);
 
-/* Blocks of whole pages that are debugged (watch/debug_block.c). bytes: the whole block's, of which it has more than
+/* Blocks of whole pages that are debugged (ext/debug/debug_block.c). bytes: the whole block's, of which it has more than
  * were asked for. */
 struct km_block_hooks {
 	void (*comes)(void *p, size_t asked, size_t bytes);
@@ -352,7 +352,7 @@ void km_large_let_go(void *p);
 /* ---- watched.c: only where a sanitizer is in the process, or caches are debugged */
 
 /*
- * watch/debug.c, where it is linked in: the way up of all that debugging is.
+ * ext/debug/debug.c, where it is linked in: the way up of all that debugging is.
  */
 struct km_debugging {
 	/* The text of KMEM_DEBUG, once, before any cache is made. */
@@ -374,7 +374,7 @@ struct km_debugging {
 extern const struct km_debugging km_debugging __attribute__((weak));
 
 /*
- * watch/failing.c, where it is linked in: allocations that fail on purpose.
+ * ext/failslab/failing.c, where it is linked in: allocations that fail on purpose.
  */
 struct km_failing {
 	/* The text of KMEM_FAILSLAB, once, before any cache is made. */

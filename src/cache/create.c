@@ -4,12 +4,12 @@
  */
 #include <errno.h>
 
-#include "../page/ahead.h"
-#include "../page/meta.h"
-#include "../port/die.h"
-#include "../port/os.h"
-#include "../port/owned.h"
-#include "../port/text.h"
+#include "page/ahead.h"
+#include "page/meta.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "percpu/owned.h"
+#include "base/text.h"
 #include "cache.h"
 
 static struct {

@@ -1,7 +1,7 @@
 /*
  * fields.c: where the fields are that `kmem info` reads of caches, pages and CPUs; those of groups stand in
- * account/fields.c. Invariant: what a reader uses stands here under a name that means the same in every build
- * (port/fields.h).
+ * memcg/fields.c. Invariant: what a reader uses stands here under a name that means the same in every build
+ * (base/fields.h).
  */
 #include "rcu.h"
 #include "root.h"
@@ -26,7 +26,7 @@
 const struct km_field km_fields[] = {
 	KM_FIELD_CONST("area_shift", KMEM_AREA_SHIFT),
 	KM_FIELD_CONST("slob_unit", KM_SIZED_UNIT),
-	/* Bytes of a track behind a debugged object, as watch/debug.h has it now; another drawing gets another name. */
+	/* Bytes of a track behind a debugged object, as ext/debug/debug.h has it now; another drawing gets another name. */
 	KM_FIELD_CONST("track", KM_DEBUG_TRACK),
 	KM_FIELD_STRUCT("root", struct km_root),
 	ROOT(discipline), ROOT(reason), ROOT(hardened),
@@ -45,7 +45,7 @@ const struct km_field km_fields[] = {
 	KM_FIELD_ARRAY("range", struct km_range, live),
 	KM_FIELD_STRUCT("page", struct km_page),
 	PAGE(cache), PAGE(type), PAGE(run), PAGE(inuse), PAGE(objects), PAGE(pages), PAGE(order), PAGE(node),
-	/* Of a slab of slub (engine/slub.h). */
+	/* Of a slab of slub (engines/slub/slub.h). */
 	{ "page.word", offsetof(struct km_page, engine), sizeof(uint64_t), 1 },
 	/* Of a slab, drawn by its engine; of a block of whole pages, its pages and the bytes that were asked for. A
 	 * drawing that changes gets another name. */

@@ -5,10 +5,10 @@
  */
 #include <errno.h>
 
-#include "../page/arena.h"
-#include "../page/big.h"
-#include "../page/guarded.h"
-#include "../port/die.h"
+#include "page/arena.h"
+#include "page/big.h"
+#include "page/guarded.h"
+#include "os/die.h"
 #include "cache.h"
 
 /* Pointers that are looked at while a page is held: some microseconds. */
@@ -144,7 +144,7 @@ void kmem_free_to_slab(const void *object)
 		km_shape_free_past(km_shape(cache), cache, (void *)object);
 }
 
-/* edge/malloc.c has another, where libkmem is the process's malloc. */
+/* malloc/malloc.c has another, where libkmem is the process's malloc. */
 __attribute__((weak)) void *kmem_malloc_fullest(size_t size km_unused)
 {
 	errno = ENOSYS;

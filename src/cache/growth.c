@@ -7,8 +7,8 @@
  * block that grows by steps comes here as often as its size doubles. When it is freed all of that becomes the run, and
  * the next block that grows on this CPU finds it.
  */
-#include "../port/die.h"
-#include "../port/os.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "growth.h"
 #include "ready.h"
 

@@ -2,7 +2,7 @@
  * guarded.c: what users ask of a guarded object (page/guarded.h) by its address. Invariant: what is no start of one
  * that is out is misuse, or nothing.
  */
-#include "../port/die.h"
+#include "os/die.h"
 #include "cache.h"
 
 size_t km_guarded_bytes(const void *p, const char *function)

@@ -2,9 +2,9 @@
  * ids.c: a cache's id, by which a page's map and the hits of kmalloc and kfree know it. Invariant: under the registry's
  * lock, each id is one live cache's, and entry id shows that cache's shelf or a closed one.
  */
-#include "../page/meta.h"
-#include "../port/os.h"
-#include "../port/owned.h"
+#include "page/meta.h"
+#include "os/os.h"
+#include "percpu/owned.h"
 #include "cache.h"
 
 #define ENTRY_STEP ((size_t)64 << 10)

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "../port/die.h"
-#include "../port/hardened.h"
-#include "../port/probe.h"
+#include "os/die.h"
+#include "os/hardened.h"
+#include "os/probe.h"
 #include "ready.h"
 
 static const struct {

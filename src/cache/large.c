@@ -5,12 +5,12 @@
  */
 #include <errno.h>
 
-#include "../page/big.h"
-#include "../page/owner.h"
-#include "../port/bits.h"
-#include "../port/die.h"
-#include "../port/os.h"
-#include "../port/probe.h"
+#include "page/big.h"
+#include "page/owner.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "os/probe.h"
 #include "growth.h"
 #include "ready.h"
 

@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <kmem/mempool.h>
 
-#include "../port/bits.h"
-#include "../port/die.h"
-#include "../port/os.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "cache.h"
 
 #define LOCKS	16u

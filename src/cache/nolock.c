@@ -1,10 +1,10 @@
 /*
  * nolock.c: kmalloc and kfree that wait for nothing: from a size to a cache, and to the next one. Invariant: what may
- * wait is never called; front/nolock.c says how.
+ * wait is never called; alloc/nolock.c says how.
  */
 #include <errno.h>
 
-#include "../port/bits.h"
+#include "base/bits.h"
 #include "cache.h"
 
 static void *by_size(size_t size, gfp_t gfp, int node)

@@ -6,9 +6,9 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "../port/die.h"
-#include "../port/hardened.h"
-#include "../port/os.h"
+#include "os/die.h"
+#include "os/hardened.h"
+#include "os/os.h"
 #include "cache.h"
 
 struct km_options km_options = {

@@ -5,10 +5,10 @@
  */
 #include <errno.h>
 
-#include "../page/big.h"
-#include "../page/guarded.h"
-#include "../port/die.h"
-#include "../port/probe.h"
+#include "page/big.h"
+#include "page/guarded.h"
+#include "os/die.h"
+#include "os/probe.h"
 #include "ready.h"
 
 /* The cache of a slab object, its start checked; NULL: it is none, and *page may say what it is instead. */

@@ -1,14 +1,14 @@
 /*
  * probes.c: a tracer comes, or goes, or a profile begins, or ends: while one is attached to a probe of calls that would
- * be hits (port/probe.h), or a profile is taken (front/profile.h), each cache has hooks, which do nothing, and so no
+ * be hits (os/probe.h), or a profile is taken (alloc/profile.h), each cache has hooks, which do nothing, and so no
  * shelf that a hit finds: every call is a miss, and passes the probe and the profile. Invariant: km_front_probing says
  * what the caches' hooks say, with the registry locked.
  *
  * The tracer writes a counter, and nobody is told; a profile ends by the clock. Both are looked at by the tick, that is
  * by misses; so a thread that only hits goes on unseen until somebody misses. Nothing is in a hit.
  */
-#include "../port/die.h"
-#include "../port/probe.h"
+#include "os/die.h"
+#include "os/probe.h"
 #include "cache.h"
 
 #define AT_ONCE 64u	/* caches that have one fence */
@@ -69,7 +69,7 @@ void km_probes_look(void)
 	wanted = settle(wanted);
 	if (wanted != km_front_probing) {
 		km_debug(!(wanted & ~(uint32_t)(KM_PROBING_TRACER | KM_PROBING_PROFILE)), "who looks is known");
-		/* Release pairs with watch/profile.c: a profile's tables are there. */
+		/* Release pairs with ext/profile/profile.c: a profile's tables are there. */
 		km_store_release(&km_front_probing, wanted);
 		km_front_want_sizes(false);
 		km_registry_each(change, &changed);

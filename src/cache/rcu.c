@@ -14,9 +14,9 @@
 #include <errno.h>
 #include <kmem/rcu.h>
 
-#include "../page/meta.h"
-#include "../port/die.h"
-#include "../port/os.h"
+#include "page/meta.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "cache.h"
 #include "rcu.h"
 

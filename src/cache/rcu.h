@@ -6,7 +6,7 @@
 #ifndef KM_CACHE_RCU_H
 #define KM_CACHE_RCU_H
 
-#include "../port/lock.h"
+#include "os/lock.h"
 
 /* Pointers of a page. Kernel: KVFREE_BULK_MAX_ENTR. */
 #define KM_RCU_BLOCK_BYTES 4096u

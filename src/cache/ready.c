@@ -10,12 +10,12 @@
  * (reclaim.c), as all do under pressure and on kmem_shrink_all; and sooner where another class finds no room. A class
  * that has no block of pointers on any CPU begins anew.
  */
-#include "../engine/partial.h"
-#include "../page/owner.h"
-#include "../port/die.h"
-#include "../port/hardened.h"
-#include "../port/os.h"
-#include "../port/owned.h"
+#include "slab/partial.h"
+#include "page/owner.h"
+#include "os/die.h"
+#include "os/hardened.h"
+#include "os/os.h"
+#include "percpu/owned.h"
 #include "growth.h"
 #include "ready.h"
 
@@ -442,7 +442,7 @@ static void count_pointers(struct kmem_cache *cache, int more)
 }
 
 /* The blocks that other threads had in hand are not here. On each CPU a class has one block of pointers or none, and
- * two where threads raced for the place (front/array.c). */
+ * two where threads raced for the place (alloc/array.c). */
 static void count_pointers_anew(void)
 {
 	for (unsigned i = 0; i < 2 * CLASSES; i++) {

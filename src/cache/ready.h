@@ -7,7 +7,7 @@
  * id at their first page: so a free is the hit that all frees are.
  *
  * A block that somebody pays for has classes of its own, large-cg-<bytes>, as kmalloc has: caches with SLAB_ACCOUNT,
- * whose blocks are paid for from when they are handed out until they leave the CPU's charged shelf (account/blocks.c).
+ * whose blocks are paid for from when they are handed out until they leave the CPU's charged shelf (memcg/blocks.c).
  */
 #ifndef KM_CACHE_READY_H
 #define KM_CACHE_READY_H

@@ -6,12 +6,12 @@
  */
 #include <errno.h>
 
-#include "../page/ahead.h"
-#include "../page/big.h"
-#include "../page/meta.h"
-#include "../page/own.h"
-#include "../port/die.h"
-#include "../port/os.h"
+#include "page/ahead.h"
+#include "page/big.h"
+#include "page/meta.h"
+#include "page/own.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "growth.h"
 #include "mail.h"
 

@@ -5,8 +5,8 @@
  */
 #include <errno.h>
 
-#include "../page/ahead.h"
-#include "../port/die.h"
+#include "page/ahead.h"
+#include "os/die.h"
 #include "cache.h"
 
 #define RECORDS_FLOOR	((size_t)64 << 10)

@@ -4,8 +4,8 @@
  */
 #include "root.h"
 
-#include "../port/die.h"
-#include "../port/hardened.h"
+#include "os/die.h"
+#include "os/hardened.h"
 
 _Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root, version) == 24 &&
 	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");

@@ -9,7 +9,7 @@
  * which is why no process id stands here.
  *
  * The reader may be of another build: a server lives for months, and the tool is updated. So the
- * record leads to a table of what the reader relies on, by name (port/fields.h): this record's own
+ * record leads to a table of what the reader relies on, by name (base/fields.h): this record's own
  * fields, those of caches, of pages, of CPUs.
  * Only what stands first, up to the line below, is where it is for ever.
  *
@@ -20,10 +20,10 @@
 #ifndef KM_CACHE_ROOT_H
 #define KM_CACHE_ROOT_H
 
-#include "../page/big.h"
-#include "../page/meta.h"
-#include "../page/parked.h"
-#include "../port/fields.h"
+#include "page/big.h"
+#include "page/meta.h"
+#include "page/parked.h"
+#include "base/fields.h"
 #include "cache.h"
 #include "mail.h"
 
@@ -59,13 +59,13 @@ struct km_root {
 	const size_t *slob_pages, *slob_units;
 	const struct km_guarded *guarded;
 	const size_t *guard_objects, *guard_live, *guard_samples, *guard_reports;	/* guarded objects */
-	const struct km_memcg_view *memcg;	/* account/group.h; NULL: there can't be groups */
+	const struct km_memcg_view *memcg;	/* memcg/group.h; NULL: there can't be groups */
 	uint32_t control;		/* enum km_control */
 	struct km_mail *mail;		/* where it is on */
 	const struct km_mail_report *mail_report;
 	const struct km_grace *const *grace;	/* what waits for a grace period; NULL there: there is no RCU */
-	const struct km_profile_record *profile;	/* front/profile.h; NULL: it is not linked in */
-	const struct km_ways *ways;	/* port/pcpu.h; where control is on */
+	const struct km_profile_record *profile;	/* alloc/profile.h; NULL: it is not linked in */
+	const struct km_ways *ways;	/* percpu/pcpu.h; where control is on */
 };
 
 /* fields.c: the table of this build. */

@@ -5,9 +5,9 @@
  * is the size's own cache; another is made when it is first asked for. Invariant: a copy is tuned as the size's own
  * cache, and has its size and alignment; where there is no memory for it, or a handler asks, that one serves.
  */
-#include "../page/meta.h"
-#include "../port/die.h"
-#include "../port/hardened.h"
+#include "page/meta.h"
+#include "os/die.h"
+#include "os/hardened.h"
 #include "cache.h"
 
 #define COPIES 16u

@@ -3,9 +3,9 @@
  * whether somebody has an object, for calls that ask for its bytes. Invariant: nothing is refused of which it is not
  * known: an object that is free, or none, is let to its free, which tells better.
  */
-#include "../page/guarded.h"
-#include "../page/live.h"
-#include "../port/die.h"
+#include "page/guarded.h"
+#include "page/live.h"
+#include "os/die.h"
 #include "cache.h"
 
 bool km_looks_closer, km_left_longer;

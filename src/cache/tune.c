@@ -5,7 +5,7 @@
  * time, under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to
  * those that are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
  */
-#include "../port/die.h"
+#include "os/die.h"
 #include <errno.h>
 
 #include "cache.h"

@@ -3,9 +3,9 @@
  * check that the kernel makes where it copies to or from a user (__check_object_size). Invariant: an address that is
  * none of ours is let alone, and of ours nothing is allowed that leads out of one object.
  */
-#include "../page/guarded.h"
-#include "../page/live.h"
-#include "../port/die.h"
+#include "page/guarded.h"
+#include "page/live.h"
+#include "os/die.h"
 #include "cache.h"
 
 /* The texts are the kernel's. */

@@ -1,10 +1,10 @@
 /*
- * watched.c: which caches are watched, and objects as a sanitizer sees them (port/sanitizer.h), where one is in the
+ * watched.c: which caches are watched, and objects as a sanitizer sees them (os/sanitizer.h), where one is in the
  * process: each is told when it comes and goes, with the bytes that were asked for. Then a cache has no shelves, and
  * hooks. Invariant: under a sanitizer the word at `freeptr`, which lies behind the red zone, says the bytes that a
  * living object has; 0 or a link where it is free.
  */
-#include "../port/die.h"
+#include "os/die.h"
 #include "cache.h"
 
 bool km_watched_sizes;

@@ -7,12 +7,12 @@
  */
 #include "ahead.h"
 
-#include "../port/atomic.h"
-#include "../port/bits.h"
-#include "../port/die.h"
-#include "../port/list.h"
-#include "../port/lock.h"
-#include "../port/os.h"
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "base/list.h"
+#include "os/lock.h"
+#include "os/os.h"
 #include "arena.h"
 #include "meta.h"
 

@@ -5,7 +5,7 @@
 #ifndef KM_PAGE_AHEAD_H
 #define KM_PAGE_AHEAD_H
 
-#include "../port/cc.h"
+#include "base/cc.h"
 
 struct km_page;
 struct kmem_cache;

@@ -5,12 +5,12 @@
  */
 #include "arena.h"
 
-#include "../port/die.h"
-#include "../port/hardened.h"
-#include "../port/ids.h"
-#include "../port/os.h"
-#include "../port/pcpu.h"
-#include "../port/sanitizer.h"
+#include "os/die.h"
+#include "os/hardened.h"
+#include "percpu/ids.h"
+#include "os/os.h"
+#include "percpu/pcpu.h"
+#include "os/sanitizer.h"
 #include "ahead.h"
 #include "meta.h"
 #include "nodump.h"

@@ -15,11 +15,11 @@
 #ifndef KM_PAGE_ARENA_H
 #define KM_PAGE_ARENA_H
 
-#include "../port/cc.h"
-#include "../port/chain.h"
-#include "../port/list.h"
-#include "../port/node.h"
-#include "../port/pcpu.h"
+#include "base/cc.h"
+#include "percpu/chain.h"
+#include "base/list.h"
+#include "os/node.h"
+#include "percpu/pcpu.h"
 
 #define KM_MAX_ORDER	10u	/* largest block: 4 MiB */
 #define KM_MAP_NONE	0u
@@ -67,7 +67,7 @@ struct km_page {
 
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
 #define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
-#define KM_SLAB_HOLES	0x04	/* some pages of the slab are marked (engine/sheaf_holes.c), or gone */
+#define KM_SLAB_HOLES	0x04	/* some pages of the slab are marked (slab/sheaf_holes.c), or gone */
 #define KM_PAGE_GONE	0x08	/* memory of a page in use went back to the system; no object was made there since */
 
 /* Of the tables of live.h: shifts from LOW to HIGH, a table each. */
@@ -146,7 +146,7 @@ void *km_page_address(const struct km_page *page);
 /* The node of the memory at p, which was handed out: one byte of a dense table. */
 unsigned km_page_node(const void *p);
 void km_map_set(struct km_page *page, size_t count, uint16_t value);
-/* There is a place for this id in the tables in front of the map (port/ids.h). False: no memory for it. */
+/* There is a place for this id in the tables in front of the map (percpu/ids.h). False: no memory for it. */
 bool km_id_tables_reach(size_t id);
 
 /*

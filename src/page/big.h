@@ -5,7 +5,7 @@
 #ifndef KM_PAGE_BIG_H
 #define KM_PAGE_BIG_H
 
-#include "../port/cc.h"
+#include "base/cc.h"
 
 /* A block in the table. */
 struct km_big_entry {

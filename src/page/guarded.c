@@ -2,8 +2,8 @@
  * guarded.c: where the pool of guarded objects is, for the floors that meet their addresses (guarded.h). Invariant:
  * where it is was written before the first cache was made, and does not change.
  */
-#include "../port/atomic.h"
-#include "../port/os.h"
+#include "base/atomic.h"
+#include "os/os.h"
 #include "guarded.h"
 
 struct km_guarded km_guarded;

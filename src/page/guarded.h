@@ -1,5 +1,5 @@
 /*
- * guarded.h: which addresses are those of guarded objects: the pool of watch/guard.c, and what the floors beneath call
+ * guarded.h: which addresses are those of guarded objects: the pool of ext/guard/guard.c, and what the floors beneath call
  * of that file. Invariant: the pool is in no range of pages, so that its addresses have id 0 in the page map: a free
  * that looks at the page misses by itself, and the engines find no slab for them.
  */
@@ -8,8 +8,8 @@
 
 #include <kmem/kmem.h>
 
-#include "../port/cc.h"
-#include "../port/fields.h"
+#include "base/cc.h"
+#include "base/fields.h"
 
 struct km_guarded {
 	uintptr_t start;	/* a page without access, then by turns an object's and one without */
@@ -18,7 +18,7 @@ struct km_guarded {
 	size_t objects, live;	/* that there may be, and that are out */
 	size_t samples, reports; /* that were out, ever; mistakes that were told */
 	bool each;		/* each request that can be is served from there, as long as there is room */
-	/* For readers outside of the process (port/fields.h). */
+	/* For readers outside of the process (base/fields.h). */
 	const void *slot;	/* a record for each object */
 	const struct km_field *fields;
 	unsigned field_count;
@@ -50,7 +50,7 @@ struct km_guarded_object {
 };
 
 /*
- * watch/guard.c, where it is linked in. alloc: an object, zeroed or constructed as the cache and gfp say; NULL: not
+ * ext/guard/guard.c, where it is linked in. alloc: an object, zeroed or constructed as the cache and gfp say; NULL: not
  * now. May make system calls, and is called with no lock held. free: it is a guarded address; cache NULL: whatever its
  * cache; function NULL: it comes off a CPU's shelf, long after its user's free. Also in a signal handler, and under
  * locks: it takes none. again: a hit may have freed it, and hands it out now.

@@ -2,8 +2,8 @@
  * late.c: what could not be given back without waiting. Invariants: a list is added to by compare-and-swap and taken
  * whole by an exchange, so that neither waits for the other, nor for itself in a handler; what lies there is nobody's.
  */
-#include "../port/atomic.h"
-#include "../port/die.h"
+#include "base/atomic.h"
+#include "os/die.h"
 #include "late.h"
 #include "meta.h"
 

@@ -4,7 +4,7 @@
  */
 #include "live.h"
 
-#include "../port/die.h"
+#include "os/die.h"
 
 uintptr_t km_live_place(uint32_t shift)
 {

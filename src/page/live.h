@@ -1,5 +1,5 @@
 /*
- * live.h: which objects are out, where each free is looked at (port/hardened.h): a byte for each, away from all
+ * live.h: which objects are out, where each free is looked at (os/hardened.h): a byte for each, away from all
  * objects. Of an object that its user has, the byte is its proof, which says where within 128 bytes it begins; else 0.
  *
  *	shift		log2 of the object's size, rounded down, and at most 7
@@ -15,9 +15,9 @@
 #ifndef KM_PAGE_LIVE_H
 #define KM_PAGE_LIVE_H
 
-#include "../port/atomic.h"
-#include "../port/bits.h"
-#include "../port/hardened.h"
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/hardened.h"
 #include "arena.h"
 
 km_inline uint32_t km_live_shift(uint32_t size)

@@ -6,11 +6,11 @@
 #include "late.h"
 #include "meta.h"
 
-#include "../port/bits.h"
-#include "../port/die.h"
-#include "../port/lock.h"
-#include "../port/os.h"
-#include "../port/sanitizer.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "os/sanitizer.h"
 #include "ahead.h"
 
 #define MIN_SHIFT	6u

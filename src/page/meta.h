@@ -5,7 +5,7 @@
 #ifndef KM_PAGE_META_H
 #define KM_PAGE_META_H
 
-#include "../port/cc.h"
+#include "base/cc.h"
 
 /* Zeroed memory of at least `bytes`, aligned to the next power of two (at most 8 KiB, the largest block of a shelf);
  * NULL: none left. may_wait: for the system, unless this thread makes no calls (km_no_calls). */

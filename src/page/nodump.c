@@ -5,8 +5,8 @@
  * contains the content. A bit of `taken` is set iff the page belongs to a slab. A block without slabs stays until
  * km_nodump_release, called by a purge.
  */
-#include "../port/die.h"
-#include "../port/os.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "meta.h"
 #include "nodump.h"
 #include "zone.h"

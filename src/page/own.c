@@ -5,11 +5,11 @@
  */
 #include "own.h"
 
-#include "../port/bits.h"
-#include "../port/die.h"
-#include "../port/hardened.h"
-#include "../port/lock.h"
-#include "../port/os.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/hardened.h"
+#include "os/lock.h"
+#include "os/os.h"
 #include "meta.h"
 
 #define NAME_BYTES	32u

@@ -4,7 +4,7 @@
  */
 #include "owner.h"
 
-#include "../port/die.h"
+#include "os/die.h"
 
 #include "meta.h"
 

@@ -23,10 +23,10 @@
 #define KM_PAGE_OWNER_H
 
 #include "arena.h"
-#include "../port/atomic.h"
-#include "../port/bits.h"
-#include "../port/die.h"
-#include "../port/pcpu.h"
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "percpu/pcpu.h"
 
 #define KM_OWNER_VECTOR 1ull
 #define KM_OWNER_NOBODY 2ull

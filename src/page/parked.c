@@ -7,10 +7,10 @@
  */
 #include "parked.h"
 
-#include "../port/atomic.h"
-#include "../port/bits.h"
-#include "../port/die.h"
-#include "../port/os.h"
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "meta.h"
 
 #define MOST	64u

@@ -5,7 +5,7 @@
 #ifndef KM_PAGE_PARKED_H
 #define KM_PAGE_PARKED_H
 
-#include "../port/cc.h"
+#include "base/cc.h"
 
 struct km_parked {
 	void *p;

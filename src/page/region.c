@@ -9,12 +9,12 @@
 
 #include "region.h"
 
-#include "../port/atomic.h"
-#include "../port/bits.h"
-#include "../port/die.h"
-#include "../port/list.h"
-#include "../port/node.h"
-#include "../port/os.h"
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "base/list.h"
+#include "os/node.h"
+#include "os/os.h"
 #include "meta.h"
 
 /* A block has more than 4 MiB: what rounding costs is address space, a third of it at most. A huge page, where those

@@ -5,7 +5,7 @@
 #ifndef KM_PAGE_REGION_H
 #define KM_PAGE_REGION_H
 
-#include "../port/cc.h"
+#include "base/cc.h"
 
 /* Zeroed, aligned to max(align, a page), and in *region which region it is of, not 0; NULL: none. scarce, the first
  * time: what rounding costs counts. */

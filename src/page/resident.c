@@ -3,8 +3,8 @@
  * Invariants: a page that the system gave us and that is free is counted as such from then on, whoever touched it
  * first; memory comes ahead only while the bound has room for it; a zone's lock is held for no system call but that.
  */
-#include "../port/die.h"
-#include "../port/os.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "late.h"
 #include "nodump.h"
 #include "zone.h"

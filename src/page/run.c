@@ -4,8 +4,8 @@
  * where both together would be longer than a run may be; a run's count of pages that may be resident is that of its
  * bits.
  */
-#include "../port/die.h"
-#include "../port/os.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "zone.h"
 
 /* Runs that are looked at because their place may be right, before longer ones, where it must be. */

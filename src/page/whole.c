@@ -3,9 +3,9 @@
  * side by side, and whole ranges that go back. Invariant: a range goes when no page of it is used, and its arrays
  * stay, so that whoever still has a descriptor of it reads one that is free.
  */
-#include "../port/die.h"
-#include "../port/os.h"
-#include "../port/sanitizer.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "os/sanitizer.h"
 #include "zone.h"
 
 /* ------------------------------------------------------------------ long blocks; the zone's lock held */

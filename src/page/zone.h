@@ -9,9 +9,9 @@
 #ifndef KM_PAGE_ZONE_H
 #define KM_PAGE_ZONE_H
 
-#include "../port/atomic.h"
-#include "../port/bits.h"
-#include "../port/lock.h"
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/lock.h"
 #include "arena.h"
 
 #define KM_MAX_RANGES	256u	/* a limit that is raised adds a few each time */

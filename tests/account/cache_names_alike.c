@@ -8,7 +8,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "engine/engine.h"
+#include "slab/engine.h"
 
 #define GROUPS	40u
 #define CACHES	300u

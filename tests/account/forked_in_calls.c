@@ -12,7 +12,7 @@
 
 #include "kit/groups.h"
 
-#include "account/group.h"
+#include "memcg/group.h"
 
 #define PAGE	4096ul
 

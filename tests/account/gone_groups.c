@@ -15,9 +15,9 @@
 #include "kit/groups.h"
 #include "kit/rollup.h"
 
-#include "engine/engine.h"
+#include "slab/engine.h"
 #include "page/meta.h"
-#include "port/sanitizer.h"
+#include "os/sanitizer.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED true

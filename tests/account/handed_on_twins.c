@@ -11,7 +11,7 @@
 #include <kmem/stats.h>
 
 #include "kit/cases.h"
-#include "engine/engine.h"
+#include "slab/engine.h"
 #include "page/meta.h"
 
 #define OBJECTS		20000u

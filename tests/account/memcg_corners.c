@@ -10,8 +10,8 @@
 #include <pthread.h>
 
 #include "page/meta.h"
-#include "port/die.h"
-#include "port/os.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "kit/inside.h"
 
 #define FEW 300

@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #include "kit/charged.h"
 
-#include "account/charged.h"
+#include "memcg/charged.h"
 
 enum { SOME = 24, BYTES = 200 };
 

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "account/payers.h"
+#include "memcg/payers.h"
 #include "kit/inside.h"
 
 /* ------------------------------------------------------------------ one cache, one group */

@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "port/os.h"
+#include "os/os.h"
 
 #define PAGE	4096ul
 #define MIB	(1ul << 20)

@@ -7,8 +7,8 @@
 #define _GNU_SOURCE
 #include "kit/charged.h"
 
-#include "account/group.h"
-#include "port/os.h"
+#include "memcg/group.h"
+#include "os/os.h"
 
 enum { SOME = 40 };
 

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "kit/charged.h"
 
-#include "account/group.h"
+#include "memcg/group.h"
 
 #define PAGE 4096ul
 

@@ -9,7 +9,7 @@
 #include <limits.h>
 #include <sys/wait.h>
 
-#include "account/memcg.h"
+#include "memcg/memcg.h"
 
 static void come_and_go(void)
 {

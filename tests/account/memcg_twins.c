@@ -4,7 +4,7 @@
  */
 #include "kit/paid.h"
 
-#include "port/os.h"
+#include "os/os.h"
 
 /* ------------------------------------------------------------------ as the cache is tuned */
 

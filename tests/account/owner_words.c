@@ -11,7 +11,7 @@
 
 #include "kit/check.h"
 #include "page/owner.h"
-#include "account/memcg.h"
+#include "memcg/memcg.h"
 
 #define OBJECTS	40u
 #define ORPHANS	200u		/* more than a list without memory takes at once */

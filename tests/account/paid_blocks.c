@@ -16,7 +16,7 @@
 #include "kit/api.h"
 #include "cache/ready.h"
 #include "page/zone.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define BYTES	40960ul		/* ten pages, a class of its own */
 #define UNEVEN	(25 * 4096ul)	/* its class has a page more */

@@ -5,7 +5,7 @@
  */
 #include "kit/paid.h"
 
-#include "port/lock.h"
+#include "os/lock.h"
 
 enum { MANY = 300, EACH = 3 };
 

@@ -11,7 +11,7 @@
 #include "kit/cases.h"
 #include "kit/groups.h"
 
-#include "port/os.h"
+#include "os/os.h"
 
 enum { BYTES = 3000, COUNT = 300, LIMIT = 1 << 20 };
 

@@ -16,8 +16,8 @@
 
 #include "kit/inside.h"
 #include "page/meta.h"
-#include "port/list.h"
-#include "port/pcpu.h"
+#include "base/list.h"
+#include "percpu/pcpu.h"
 
 #ifdef KM_DEBUG
 static const bool debug = true;
@@ -75,10 +75,10 @@ static const struct {
 	const char *file, *sentence;
 } cases[] = {
 	{ piece_twice, "src/page/meta.c", "a piece is freed once" },
-	{ words_twice, "src/port/cpu.c", "a word is given out once, and comes back once" },
-	{ words_in_use, "src/port/cpu.c", "words that are given out are zeros" },
-	{ lock_unguarded, "src/port/lock.c", "who takes a lock keeps signal handlers out" },
-	{ damaged_list, "src/port/list.h", "an entry's neighbours name it" },
+	{ words_twice, "src/percpu/cpu.c", "a word is given out once, and comes back once" },
+	{ words_in_use, "src/percpu/cpu.c", "words that are given out are zeros" },
+	{ lock_unguarded, "src/os/lock.c", "who takes a lock keeps signal handlers out" },
+	{ damaged_list, "src/base/list.h", "an entry's neighbours name it" },
 };
 
 /* What the process says on standard error, and its end. */

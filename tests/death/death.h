@@ -27,7 +27,7 @@
 #include "kit/cpus.h"
 
 #include "cache/cache.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define OBJECTS 3000
 

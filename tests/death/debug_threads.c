@@ -19,7 +19,7 @@
 
 #include "kit/check.h"
 #include "cache/cache.h"
-#include "watch/debug.h"
+#include "ext/debug/debug.h"
 
 #define FLAGS (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
 

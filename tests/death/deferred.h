@@ -6,7 +6,7 @@
 #ifndef DEATH_DEFERRED_H
 #define DEATH_DEFERRED_H
 
-#include "front/front.h"
+#include "alloc/front.h"
 
 /* Twice of `first`, with another one between them, as by a handler; then `finish` finds it. */
 static void free_in_handler(void *first, void *between)

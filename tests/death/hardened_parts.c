@@ -6,7 +6,7 @@
 #include "kit/api.h"
 #include "kit/clock.h"
 
-#include "engine/engine.h"
+#include "slab/engine.h"
 
 #define SIZE 104
 #define MANY 300

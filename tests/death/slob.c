@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 
 #include "cache/cache.h"
-#include "engine/slob.h"
-#include "port/die.h"
+#include "engines/slob/slob.h"
+#include "os/die.h"
 
 /* Behind the phrase, where it is known whose the object is. */
 #define OWNER(cache) " " cache "; KMEM_DEBUG=U says who allocated it"

@@ -5,8 +5,8 @@
  */
 #include "kit/engine.h"
 
-#include "engine/sheaf.h"
-#include "engine/slob.h"
+#include "slab/sheaf.h"
+#include "engines/slob/slob.h"
 #include "page/zone.h"
 
 enum { SIZE = 1000, MANY = 2000, EACH = 40, PATIENCE_S = 300 };

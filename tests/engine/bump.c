@@ -6,9 +6,9 @@
  * Invariants, under the node's lock: a slab is listed iff something is free in it; objects - inuse is what its list
  * has, and what was never handed out. tests/engine/bumped runs the tests that go by engine with this one.
  */
-#include "engine/freeptr.h"
-#include "engine/partial.h"
-#include "port/bits.h"
+#include "slab/freeptr.h"
+#include "slab/partial.h"
+#include "base/bits.h"
 
 /* In a slab's descriptor. */
 struct bump_slab {

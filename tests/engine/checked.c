@@ -13,10 +13,10 @@
 #include "kit/engine.h"
 
 #include "cache/cache.h"
-#include "engine/sheaf.h"
-#include "engine/slab.h"
-#include "engine/slob.h"
-#include "engine/slub.h"
+#include "slab/sheaf.h"
+#include "engines/slab/slab.h"
+#include "engines/slob/slob.h"
+#include "engines/slub/slub.h"
 #include "page/zone.h"
 
 #define OBJECTS 100u

@@ -6,7 +6,7 @@
  */
 #include "kit/engine.h"
 
-#include "engine/partial.h"
+#include "slab/partial.h"
 
 enum { SIZE = 256, SLABS = 6000, ROUNDS = 64 };
 

@@ -6,7 +6,7 @@
  */
 #include "kit/engine.h"
 
-#include "engine/sheaf.h"
+#include "slab/sheaf.h"
 
 enum { SIZE = 256, BLOCK = 30, IN_SLAB = 16, BARN = 10, MOST = 14 * BLOCK };
 

@@ -7,7 +7,7 @@
 
 #include <kmem/memcg.h>
 
-#include "engine/sheaf.h"
+#include "slab/sheaf.h"
 #include "page/zone.h"
 
 enum { SIZE = 1024, MANY = 1000, CACHES = 40, ROUNDS = 200 };

@@ -7,9 +7,9 @@
 
 #include "kit/engine.h"
 
-#include "engine/slab.h"
-#include "port/bits.h"
-#include "port/die.h"
+#include "engines/slab/slab.h"
+#include "base/bits.h"
+#include "os/die.h"
 
 #define SIZE 256u		/* 16 in a slab of a page, nothing left over */
 

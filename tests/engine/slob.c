@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 #include "cache/cache.h"
-#include "engine/slob.h"
+#include "engines/slob/slob.h"
 
 static struct kmem_cache *fresh_with(unsigned size, unsigned align, slab_flags_t flags, void (*ctor)(void *))
 {

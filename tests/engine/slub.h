@@ -6,9 +6,9 @@
 
 #include "kit/engine.h"
 
-#include "engine/slub.h"
-#include "port/bits.h"
-#include "port/die.h"
+#include "engines/slub/slub.h"
+#include "base/bits.h"
+#include "os/die.h"
 
 #define SIZE 256u
 

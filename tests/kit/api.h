@@ -12,7 +12,7 @@
 #include <kmem/stats.h>
 
 #include "cases.h"
-#include "engine/engines.h"
+#include "slab/engines.h"
 
 /* The engine is slob: an object does not say whose it is, and kmalloc is by the byte. */
 static bool slob;

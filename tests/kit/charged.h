@@ -9,7 +9,7 @@
 #include "paid.h"
 
 #include "cache/cache.h"
-#include "port/owned.h"
+#include "percpu/owned.h"
 
 /* Where a hit puts an object of this cache: nowhere, on the public shelf, on the charged block, or, where several pay,
  * on one that has objects of them all. */

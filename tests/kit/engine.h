@@ -10,9 +10,9 @@
 #include "clock.h"
 #include "cpus.h"
 
-#include "front/front.h"
+#include "alloc/front.h"
 #include "page/arena.h"
-#include "port/os.h"
+#include "os/os.h"
 #include "inside.h"
 
 TEST_IS_INSIDE

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "port/die.h"
+#include "os/die.h"
 
 static char heard_text[8192];
 static struct km_heard heard_record;

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "engine.h"
-#include "engine/sheaf.h"
+#include "slab/sheaf.h"
 
 enum { SIZE = 2048, MANY = 320, PAGES = 32, TURNS = 400, THREADS = 2, CALLS = 20000, SHRINKS = 100 };
 

@@ -6,7 +6,7 @@
 #ifndef TESTS_KIT_INSIDE_H
 #define TESTS_KIT_INSIDE_H
 
-#include "port/lock.h"
+#include "os/lock.h"
 
 #define INSIDE(statement)                                                                          \
 	do {                                                                                       \

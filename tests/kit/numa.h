@@ -11,9 +11,9 @@
 
 #include "api.h"
 
-#include "engine/sheaf.h"
-#include "front/front.h"
-#include "port/os.h"
+#include "slab/sheaf.h"
+#include "alloc/front.h"
+#include "os/os.h"
 #include "inside.h"
 
 TEST_IS_INSIDE

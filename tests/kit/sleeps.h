@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "port/os.h"
+#include "os/os.h"
 
 /* id: what gettid says in it. */
 static bool sleeps(int id)

@@ -2,9 +2,9 @@
 #ifndef TESTS_KIT_TRACER_H
 #define TESTS_KIT_TRACER_H
 
-#include "front/front.h"
+#include "alloc/front.h"
 #include "kit/check.h"
-#include "port/probe.h"
+#include "os/probe.h"
 
 static void tracer_is(bool there)
 {

@@ -1,7 +1,7 @@
 /*
- * blocks.pml: blocks of pointers go between CPUs, threads that miss, the barn, and a drain (src/port/visit.h: a look
- * without a lock, then a commit that compares what was looked at, as one sequence; src/port/pcpu.h: detach, install,
- * take_partner; src/engine/sheaf.c: the barn under its lock). Claim: each block is in one place, always.
+ * blocks.pml: blocks of pointers go between CPUs, threads that miss, the barn, and a drain (src/percpu/visit.h: a look
+ * without a lock, then a commit that compares what was looked at, as one sequence; src/percpu/pcpu.h: detach, install,
+ * take_partner; src/slab/sheaf.c: the barn under its lock). Claim: each block is in one place, always.
  * Wrong: NO_COMPARE (the commit does not compare the header), NO_FENCE, NO_BARN_LOCK.
  */
 #ifndef THREADS

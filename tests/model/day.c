@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 
 #include "day.h"
-#include "engine/engines.h"
+#include "slab/engines.h"
 #include "kit/cpus.h"
 
 /* ------------------------------------------------------------------ operations */

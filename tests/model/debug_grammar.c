@@ -5,8 +5,8 @@
 #define _GNU_SOURCE
 
 #include "model/texts.h"
-#include "port/die.h"
-#include "watch/debug.h"
+#include "os/die.h"
+#include "ext/debug/debug.h"
 
 #define MOST 511u	/* the variable's */
 

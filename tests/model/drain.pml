@@ -1,5 +1,5 @@
 /*
- * drain.pml: objects are taken from CPUs that run hits at the same time (src/front/drain.c: close, fence, take, open;
+ * drain.pml: objects are taken from CPUs that run hits at the same time (src/alloc/drain.c: close, fence, take, open;
  * <kmem/inline.h>: pop, push). Claim: each object is in one place, always. A sequence is what restartable sequences are:
  * loads, and one committing store that is not made if the thread was interrupted since it began, be it by another
  * thread of its CPU or by a fence.

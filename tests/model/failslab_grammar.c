@@ -10,8 +10,8 @@
 
 #include "cache/cache.h"
 #include "model/texts.h"
-#include "port/die.h"
-#include "watch/debug.h"
+#include "os/die.h"
+#include "ext/debug/debug.h"
 
 #define WORD KM_FAILING_WORD	/* bytes of a word, and of the words of one key together */
 

@@ -14,7 +14,7 @@ WRAP_SYSTEM := -Wl,--wrap=clock_gettime,--wrap=km_os_possible_cpus,--wrap=km_os_
 	-Wl,--wrap=km_os_rseq_unregister,--wrap=km_os_barrier,--wrap=km_os_random,--wrap=km_os_wait,--wrap=km_os_wake
 $(BUILD)/tests/model/day: tests/model/day.c tests/model/day.h tests/model/simulated.h $(wildcard tests/kit/*.h) $(BUILD)/traced/libkmem.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/traced/libkmem.a $(WRAP_SYSTEM) $(ALL_LDLIBS)
+	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/traced/libkmem.a $(WRAP_SYSTEM) $(ALL_LDLIBS)
 # Readers that feed on texts.
 $(BUILD)/tests/model/debug_grammar $(BUILD)/tests/model/options_grammar $(BUILD)/tests/model/failslab_grammar \
 	$(BUILD)/tests/model/slabinfo_grammar: tests/model/texts.h

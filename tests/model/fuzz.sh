@@ -13,9 +13,10 @@ entry=${FUZZ:-fuzz} corpus=corpus
 [ "$entry" = fuzz ] || corpus=$entry
 mkdir -p "build-fuzz/$corpus"
 cp -n "tests/model/$corpus"/* "build-fuzz/$corpus/" || true
-flags="-std=gnu17 -O1 -g -mcx16 -fsanitize=address,undefined -Iinclude -Isrc -Itests -w"
+flags="-std=gnu17 -O1 -g -mcx16 -fsanitize=address,undefined -Iinclude -Isrc -iquote . -Itests -w"
 objects=
-for source in src/port/*.c src/page/*.c src/engine/*.c src/front/*.c src/cache/*.c src/watch/*.c src/account/*.c; do
+for source in src/base/*.c src/os/*.c src/percpu/*.c src/page/*.c src/slab/*.c src/alloc/*.c src/cache/*.c src/inspect/*.c \
+	src/memcg/*.c engines/*.c engines/*/*.c ext/*/*.c; do
 	object=build-fuzz/$(echo "$source" | tr / -).o
 	# shellcheck disable=SC2086
 	clang $flags -fsanitize=fuzzer-no-link -ftls-model=initial-exec -c "$source" -o "$object"

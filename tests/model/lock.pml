@@ -1,5 +1,5 @@
 /*
- * lock.pml: the lock on a futex (src/port/lock.h: km_lock, km_unlock, km_unlock_quick; src/port/lock.c: km_lock_wait).
+ * lock.pml: the lock on a futex (src/os/lock.h: km_lock, km_unlock, km_unlock_quick; src/os/lock.c: km_lock_wait).
  * Claims: one thread has it at a time; each gets it, be it that a sleeper's own time is over.
  * Wrong: NO_TIMEOUT (who gives it back quickly may not see a sleeper), TWO_STEPS (a waiter looks, and stores then).
  * Long: THREADS=4

@@ -4,7 +4,7 @@
  * then as many in a row as a verb tries. Disciplines: all; SEED, PROGRAMS and OPS as there.
  */
 #include "model.c"
-#include "port/visit.h"
+#include "percpu/visit.h"
 
 bool __real_km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other);
 bool __wrap_km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other);

@@ -5,10 +5,10 @@
  */
 #define _GNU_SOURCE
 #include "cache/cache.h"
-#include "engine/engine.h"
+#include "slab/engine.h"
 #include "model/texts.h"
-#include "port/die.h"
-#include "port/hardened.h"
+#include "os/die.h"
+#include "os/hardened.h"
 
 /* All that the options are kept in. */
 struct settings {

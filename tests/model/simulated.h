@@ -23,7 +23,7 @@
 
 #include "kit/check.h"
 #include "kit/random.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define SIM_CPUS	8u	/* that the system tells of; threads may come to SIM_BEYOND more */
 #define SIM_BEYOND	2u

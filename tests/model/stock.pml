@@ -1,6 +1,6 @@
 /*
  * stock.pml: a CPU's stock of charged bytes, under the soft disciplines: {bytes, tag} by compare-and-swap, while the
- * slot is closed, drained, and opened for another group (src/port/stock_word.c: soft_take, soft_put, km_stock_close,
+ * slot is closed, drained, and opened for another group (src/percpu/stock_word.c: soft_take, soft_put, km_stock_close,
  * km_stock_take_cpu, km_stock_open). Claim: no byte of one group is given to another, or lost.
  * Wrong: KEEP_TAG (taking leaves the tag).
  * Long: THREADS=3

@@ -10,7 +10,7 @@
 
 #include <sys/wait.h>
 
-#include "port/os.h"
+#include "os/os.h"
 
 static struct {
 	unsigned long calls, fail_at;	/* fail_at 0: count only */

@@ -1,5 +1,5 @@
 /*
- * each_name: every service of the system can be refused, and is. Each function of port/os_linux.c and port/os_node.c
+ * each_name: every service of the system can be refused, and is. Each function of os/os_linux.c and os/os_node.c
  * has a name by which km_os_fault is asked, or stands in a table here, with the reason. Each of the names is refused
  * for ever, by itself, from the first instruction on, to a program that uses all that asks the system for something,
  * under the options that matter: it goes on with what it has, and nothing is lost. A name that nobody asks for is told
@@ -13,7 +13,7 @@
 
 #include <kmem/memcg.h>
 
-#include "port/os.h"
+#include "os/os.h"
 
 #define NAMES 48
 
@@ -248,8 +248,8 @@ int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "--without") == 0)
 		return go_without();
-	read_source("src/port/os_linux.c");
-	read_source("src/port/os_node.c");
+	read_source("src/os/os_linux.c");
+	read_source("src/os/os_node.c");
 	strcpy(names[name_count++], "commit");
 	strcpy(names[name_count++], "commit on node");
 	for (unsigned i = 0; i < name_count; i++)

@@ -8,9 +8,9 @@
 #include "kit/groups.h"
 
 #include "page/meta.h"
-#include "port/os.h"
-#include "port/pcpu.h"
-#include "account/group.h"
+#include "os/os.h"
+#include "percpu/pcpu.h"
+#include "memcg/group.h"
 #include "kit/inside.h"
 
 static bool refuse_memory(const char *call)

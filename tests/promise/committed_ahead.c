@@ -8,8 +8,8 @@
 
 #include "page/ahead.h"
 #include "page/arena.h"
-#include "port/lock.h"
-#include "port/os.h"
+#include "os/lock.h"
+#include "os/os.h"
 
 #define SIZE	2048u		/* no rests on pages of slob, through which each search would go */
 #define MANY	40000u

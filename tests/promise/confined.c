@@ -20,7 +20,7 @@
 #include "kit/cpus.h"
 #include "kit/api.h"
 #include "kit/clock.h"
-#include "front/front.h"
+#include "alloc/front.h"
 #include "page/arena.h"
 #include "page/parked.h"
 

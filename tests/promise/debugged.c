@@ -21,7 +21,7 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
-#include "engine/engine.h"
+#include "slab/engine.h"
 #include "kit/options.h"
 
 #define FLAGS (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)

@@ -22,7 +22,7 @@
 #include "kit/cpus.h"
 #include "kit/options.h"
 #include "kit/random.h"
-#include "watch/debug.h"
+#include "ext/debug/debug.h"
 
 #define FLAGS (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
 

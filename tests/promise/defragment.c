@@ -15,7 +15,7 @@
 #include "kit/random.h"
 #include "kit/rollup.h"
 
-#include "engine/engine.h"
+#include "slab/engine.h"
 
 #define MANY	60000u
 #define SIZE	200u

@@ -17,8 +17,8 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
-#include "engine/engines.h"
-#include "front/front.h"
+#include "slab/engines.h"
+#include "alloc/front.h"
 #include "kit/check.h"
 #include "kit/options.h"
 

@@ -15,8 +15,8 @@
 #include <time.h>
 
 #include "kit/api.h"
-#include "port/lock.h"
-#include "port/os.h"
+#include "os/lock.h"
+#include "os/os.h"
 
 #ifndef __x86_64__
 int main(void)

@@ -6,7 +6,7 @@
 #include <kmem/memcg.h>
 
 #include "kit/paid.h"
-#include "port/die.h"
+#include "os/die.h"
 
 static unsigned found;
 

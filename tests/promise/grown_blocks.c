@@ -15,7 +15,7 @@
 #include "kit/api.h"
 #include "cache/growth.h"
 #include "page/zone.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define FIRST	20000ul
 #define STEP	4096ul

@@ -23,7 +23,7 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
-#include "port/os.h"
+#include "os/os.h"
 
 static void *blind(void *p)
 {

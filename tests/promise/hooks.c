@@ -6,7 +6,7 @@
 
 #include "kit/api.h"
 
-#include "front/front.h"
+#include "alloc/front.h"
 #include "kit/inside.h"
 
 #define OBJECTS 500

@@ -6,7 +6,7 @@
  */
 #include "kit/api.h"
 #include "cache/cache.h"
-#include "port/os.h"
+#include "os/os.h"
 #include "kit/inside.h"
 
 TEST_IS_INSIDE

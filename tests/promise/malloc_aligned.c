@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/engines.h"
+#include "slab/engines.h"
 #include "kit/malloc.h"
 #include "kit/options.h"
 

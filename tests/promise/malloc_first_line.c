@@ -12,7 +12,7 @@
 
 #include "kit/cpus.h"
 #include "kit/malloc.h"
-#include "edge/malloc.h"
+#include "malloc/malloc.h"
 
 #define CACHES 64u
 

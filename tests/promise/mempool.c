@@ -10,8 +10,8 @@
 #include <kmem/stats.h>
 
 #include "kit/api.h"
-#include "port/atomic.h"
-#include "port/os.h"
+#include "base/atomic.h"
+#include "os/os.h"
 
 /* ---- a function that fails as the test says, and counts */
 

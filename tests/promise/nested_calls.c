@@ -22,7 +22,7 @@
 #include "kit/check.h"
 
 #include "page/meta.h"
-#include "port/lock.h"
+#include "os/lock.h"
 
 #if !defined(__x86_64__)
 int main(void)

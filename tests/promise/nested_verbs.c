@@ -23,7 +23,7 @@
 #include "kit/check.h"
 #include "kit/cpus.h"
 
-#include "port/os.h"
+#include "os/os.h"
 
 static unsigned long waits;
 

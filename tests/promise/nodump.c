@@ -16,7 +16,7 @@
 
 #include "kit/api.h"
 #include "page/arena.h"
-#include "port/os.h"
+#include "os/os.h"
 
 enum { COUNT = 3000 };
 

@@ -11,14 +11,14 @@
 
 #include <kmem/memcg.h>
 
-#include "engine/sheaf.h"
-#include "engine/slab.h"
-#include "engine/slob.h"
-#include "engine/slub.h"
+#include "slab/sheaf.h"
+#include "engines/slab/slab.h"
+#include "engines/slob/slob.h"
+#include "engines/slub/slub.h"
 #include "kit/api.h"
 #include "page/late.h"
 #include "page/zone.h"
-#include "port/lock.h"
+#include "os/lock.h"
 
 #define ANY NUMA_NO_NODE
 

@@ -17,7 +17,7 @@
 #include <time.h>
 
 #include "kit/api.h"
-#include "port/lock.h"
+#include "os/lock.h"
 
 #ifndef __x86_64__
 int main(void)

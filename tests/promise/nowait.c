@@ -15,7 +15,7 @@
 
 #include "kit/api.h"
 #include "page/meta.h"
-#include "port/lock.h"
+#include "os/lock.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "kit/api.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define MIB ((size_t)1 << 20)
 enum { BIG = 100, ROUNDS = 300 };

@@ -13,9 +13,9 @@
 
 #include "kit/api.h"
 #include "kit/clock.h"
-#include "port/atomic.h"
-#include "port/die.h"
-#include "port/os.h"
+#include "base/atomic.h"
+#include "os/die.h"
+#include "os/os.h"
 
 struct rcu_head {
 	void *word[2];

@@ -14,7 +14,7 @@
 #include "kit/api.h"
 #include "kit/clock.h"
 #include "cache/ready.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define MANY	64
 #define BYTES	40000ul		/* ten pages, a class of its own */

@@ -20,10 +20,10 @@
 #include "kit/reserved.h"
 #include "kit/sleeps.h"
 
-#include "engine/engine.h"
+#include "slab/engine.h"
 #include "page/ahead.h"
 #include "page/zone.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define SIZE	500u
 #define MANY	20000u

@@ -14,7 +14,7 @@
 
 #include "page/ahead.h"
 #include "page/arena.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define SIZE	500u
 #define MANY	20000u

@@ -15,7 +15,7 @@
 #include "kit/groups.h"
 #include "kit/inside.h"
 #include "cache/cache.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define FZPU (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
 #define N 300

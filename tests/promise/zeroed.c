@@ -9,7 +9,7 @@
 
 #include "kit/api.h"
 #include "kit/cpus.h"
-#include "port/os.h"
+#include "os/os.h"
 
 enum { NEIGHBOURS = 10, DIRT = 0xee };
 

@@ -12,10 +12,10 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
-#include "edge/malloc.h"
+#include "malloc/malloc.h"
 #include "fixture.h"
-#include "front/profile.h"
-#include "front/shape.h"
+#include "alloc/profile.h"
+#include "alloc/shape.h"
 #include "page/live.h"
 #include "page/zone.h"
 

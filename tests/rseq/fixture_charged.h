@@ -10,7 +10,7 @@
 #include <kmem/memcg.h>
 
 #include "fixture_cache.h"
-#include "port/os.h"
+#include "os/os.h"
 
 enum { CHARGED_CACHES = 4 };
 

@@ -1,15 +1,15 @@
 /*
- * fixture_owned.h: the verbs of an owner's shelf (port/owned.h) under torment. The model: objects that belong to one of
+ * fixture_owned.h: the verbs of an owner's shelf (percpu/owned.h) under torment. The model: objects that belong to one of
  * two owners for ever, and three blocks; each is in our hand, or on a CPU, exactly once, and an object only ever
- * with its own owner. Behind it a CPU's stock of bytes (port/stock_word.h): two owners, whose bytes are in our hand or
+ * with its own owner. Behind it a CPU's stock of bytes (percpu/stock_word.h): two owners, whose bytes are in our hand or
  * in a stock.
  */
 #ifndef TESTS_RSEQ_FIXTURE_OWNED_H
 #define TESTS_RSEQ_FIXTURE_OWNED_H
 
 #include "fixture.h"
-#include "port/owned.h"
-#include "port/stock_word.h"
+#include "percpu/owned.h"
+#include "percpu/stock_word.h"
 
 enum { OWNED_WORDS = 16, OWNED_ROOM = OWNED_WORDS - 2, OWNED_OBJECTS = 2 * OWNED_ROOM, OWNED_BLOCKS = 3 };
 

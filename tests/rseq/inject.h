@@ -25,7 +25,7 @@
 
 #include <kmem/inline.h>
 
-#include "port/pcpu.h"
+#include "percpu/pcpu.h"
 
 /* What a breakpoint is, and where a handler finds the instruction pointer. */
 #if defined(__x86_64__)

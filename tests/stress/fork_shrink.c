@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "slab/engine.h"
 
 #define SECONDS 2
 #define OBJECTS 200

@@ -12,7 +12,7 @@
 
 #include <sys/wait.h>
 
-#include "port/os.h"
+#include "os/os.h"
 
 #define GROUPS	9	/* g's parent is g / 2, but for 0 and 1, which are the root's */
 #define CACHES	5

@@ -1,6 +1,6 @@
 /*
- * owned: threads that take from and give to an owner's shelf and a CPU's stocks of bytes (port/owned.h,
- * port/stock_word.h), for some owners at once, while another one drains them all the time, takes blocks off, and lets
+ * owned: threads that take from and give to an owner's shelf and a CPU's stocks of bytes (percpu/owned.h,
+ * percpu/stock_word.h), for some owners at once, while another one drains them all the time, takes blocks off, and lets
  * the stocks' words change owners. At the end every object is there once, was never handed to another owner nor
  * given twice, and every owner has its bytes. SECONDS=n. Disciplines: all.
  */
@@ -12,8 +12,8 @@
 
 #include <kmem/kmem.h>
 
-#include "port/owned.h"
-#include "port/stock_word.h"
+#include "percpu/owned.h"
+#include "percpu/stock_word.h"
 #include "kit/inside.h"
 #include "kit/random.h"
 

@@ -20,7 +20,7 @@
 #include <kmem/rcu.h>
 #include <kmem/stats.h>
 
-#include "port/os.h"
+#include "os/os.h"
 
 #define QUIET	(GFP_KERNEL | __GFP_NOWARN)
 #define MANY	100000

@@ -16,8 +16,8 @@
 
 #include "kit/check.h"
 #include "kit/clock.h"
-#include "port/os.h"
-#include "front/front.h"
+#include "os/os.h"
+#include "alloc/front.h"
 
 /* As the kernel has it. */
 struct area {

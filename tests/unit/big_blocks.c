@@ -20,7 +20,7 @@
 #include "kit/mappings.h"
 #include "kit/random.h"
 #include "page/big.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define MIB	((size_t)1 << 20)
 #define PAGE	4096u

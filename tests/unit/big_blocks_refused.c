@@ -14,8 +14,8 @@
 
 #include "kit/check.h"
 #include "kit/rollup.h"
-#include "port/node.h"
-#include "port/os.h"
+#include "os/node.h"
+#include "os/os.h"
 
 #define MIB	((size_t)1 << 20)
 #define BYTES	(5 * MIB)

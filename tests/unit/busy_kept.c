@@ -6,7 +6,7 @@
 #include <kmem/memcg.h>
 
 #include "kit/check.h"
-#include "account/group.h"
+#include "memcg/group.h"
 #include "cache/cache.h"
 #include "page/big.h"
 

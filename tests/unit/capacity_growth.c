@@ -12,7 +12,7 @@
 #include <kmem/kmem.h>
 
 #include "kit/cpus.h"
-#include "front/front.h"
+#include "alloc/front.h"
 
 enum { SIZE = 256, FIRST = 30, BUSY = 126, BULK = 254, OBJECTS = 8000 };
 

@@ -21,9 +21,9 @@
 #include <kmem/kmem.h>
 
 #include "cache/cache.h"
-#include "port/die.h"
-#include "port/os.h"
-#include "port/pcpu.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "percpu/pcpu.h"
 #include "kit/refuse.h"
 #include "kit/check.h"
 #include "kit/options.h"

@@ -10,7 +10,7 @@
 #include <kmem/stats.h>
 
 #include "page/arena.h"
-#include "port/hardened.h"
+#include "os/hardened.h"
 
 enum { BLOCKS = 64 };
 

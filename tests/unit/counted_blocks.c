@@ -10,7 +10,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define MIB	((size_t)1 << 20)
 #define BLOCKS	200u

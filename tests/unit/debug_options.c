@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kit/check.h"
-#include "watch/debug.h"
+#include "ext/debug/debug.h"
 
 #define F SLAB_CONSISTENCY_CHECKS
 #define Z SLAB_RED_ZONE

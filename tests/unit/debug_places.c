@@ -14,7 +14,7 @@
 #include <kmem/kmem.h>
 
 #include "kit/check.h"
-#include "watch/debug.h"
+#include "ext/debug/debug.h"
 
 static __attribute__((noinline)) void here(void)
 {

@@ -14,7 +14,7 @@
 
 #include "kit/check.h"
 #include "kit/clock.h"
-#include "watch/debug.h"
+#include "ext/debug/debug.h"
 
 #define LONGEST	400u		/* bytes of a function here */
 

@@ -14,7 +14,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define DEPTH	11		/* 2^DEPTH stacks */
 #define MANY	5000

@@ -17,7 +17,7 @@
 #include "kit/heard.h"
 
 #include "cache/cache.h"
-#include "watch/profile.h"
+#include "ext/profile/profile.h"
 
 #define BYTES 100000u
 

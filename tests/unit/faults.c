@@ -9,8 +9,8 @@
 #include <sys/syscall.h>
 
 #include "kit/cases.h"
-#include "port/os.h"
-#include "port/os_signal.h"
+#include "os/os.h"
+#include "os/os_signal.h"
 
 static enum km_fault_end end = KM_FAULT_NOT_OURS;
 static volatile unsigned ours, theirs;

@@ -15,7 +15,7 @@
 #include "kit/mappings.h"
 #include "kit/random.h"
 #include "page/guarded.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define PAGE	((size_t)4096)
 #define MIB	((size_t)1 << 20)

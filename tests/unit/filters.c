@@ -17,7 +17,7 @@
 
 #include "kit/cases.h"
 
-#include "port/os.h"
+#include "os/os.h"
 
 /* The next call of that number fails so. */
 static struct {

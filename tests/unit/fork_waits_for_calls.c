@@ -24,7 +24,7 @@
 #include "kit/clock.h"
 
 #include "kit/inside.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define BLOCK	((size_t)1 << 19)	/* less than may be free and resident */
 #define MAPPING	((size_t)40 << 20)

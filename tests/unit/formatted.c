@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "kit/check.h"
-#include "port/die.h"
+#include "os/die.h"
 
 #define BOTH(...)                                                                                  \
 	do {                                                                                       \

@@ -12,9 +12,9 @@
 #include "kit/heard.h"
 
 #include "page/guarded.h"
-#include "port/os.h"
-#include "port/os_signal.h"
-#include "watch/guard.h"
+#include "os/os.h"
+#include "os/os_signal.h"
+#include "ext/guard/guard.h"
 
 static struct kmem_cache *cache, *other;
 

@@ -13,7 +13,7 @@
 
 #include "kit/check.h"
 #include "page/guarded.h"
-#include "port/os.h"
+#include "os/os.h"
 
 int __real_km_os_write(int fd, const void *bytes, size_t count);
 int __wrap_km_os_write(int fd, const void *bytes, size_t count);

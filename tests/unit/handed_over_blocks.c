@@ -17,8 +17,8 @@
 
 #include "kit/cpus.h"
 #include "kit/check.h"
-#include "engine/sheaf.h"
-#include "port/die.h"
+#include "slab/sheaf.h"
+#include "os/die.h"
 #include "kit/inside.h"
 
 TEST_IS_INSIDE

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "kit/api.h"
-#include "port/probe.h"
+#include "os/probe.h"
 
 #define MOST 4096u
 static struct { const void *p; size_t bytes; } live[MOST];

@@ -23,7 +23,7 @@
 #include "kit/cases.h"
 #include "page/arena.h"
 #include "page/parked.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define CACHES	200u
 #define QUIET	(GFP_KERNEL | __GFP_NOWARN)

@@ -13,7 +13,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define OBJECTS	16384u		/* 64 MiB */
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "kit/check.h"
-#include "port/lock.h"
+#include "os/lock.h"
 
 static struct km_lock lock = KM_LOCK_INIT(KM_RANK_STOCK);
 static bool had;

@@ -19,7 +19,7 @@
 #include <kmem/kmem.h>
 
 #include "kit/check.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define MIB	((size_t)1 << 20)
 #define BLOCKS	70u		/* forty are mappings of their own */

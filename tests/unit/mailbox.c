@@ -19,12 +19,12 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
-#include "account/group.h"
+#include "memcg/group.h"
 #include "cache/cache.h"
 #include "cache/mail.h"
-#include "engine/slub.h"
+#include "engines/slub/slub.h"
 #include "kit/check.h"
-#include "watch/switch.h"
+#include "ext/debug/switch.h"
 
 #define ROUNDS 800u
 

@@ -16,12 +16,12 @@
 #include "kit/cases.h"
 #include "kit/clock.h"
 
-#include "account/group.h"
+#include "memcg/group.h"
 #include "cache/cache.h"
 #include "cache/mail.h"
 #include "kit/inside.h"
-#include "port/os.h"
-#include "watch/debug.h"
+#include "os/os.h"
+#include "ext/debug/debug.h"
 
 static struct kmem_cache *cache;
 

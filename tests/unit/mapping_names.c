@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "named.h"
-#include "port/hardened.h"
+#include "os/hardened.h"
 
 #include <sys/mman.h>
 

@@ -13,7 +13,7 @@
 
 #include "kit/check.h"
 #include "kit/random.h"
-#include "engine/engine.h"
+#include "slab/engine.h"
 #include "page/meta.h"
 
 #define PIECES	6000u

@@ -17,8 +17,8 @@
 #include <kmem/stats.h>
 
 #include "kit/printed.h"
-#include "port/os.h"
-#include "watch/metrics.h"
+#include "os/os.h"
+#include "inspect/metrics.h"
 
 #define TEXT_BYTES ((size_t)8 << 20)
 static char *text;

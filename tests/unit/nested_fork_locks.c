@@ -19,7 +19,7 @@
 
 #include "cache/cache.h"
 #include "page/zone.h"
-#include "port/lock.h"
+#include "os/lock.h"
 
 #define BLOCK		((size_t)3 << 19)	/* of whole pages, and too large to lie ready */
 #define MOST_WAITS	50u			/* for a lock that nobody has: each is 64 ms at most */

@@ -18,8 +18,8 @@
 
 #include "kit/check.h"
 #include "page/arena.h"
-#include "port/node.h"
-#include "port/os.h"
+#include "os/node.h"
+#include "os/os.h"
 
 static char root[64];
 

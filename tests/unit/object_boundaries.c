@@ -9,7 +9,7 @@
 
 #include <kmem/kmem.h>
 
-#include "engine/engine.h"
+#include "slab/engine.h"
 #include "kit/random.h"
 
 static unsigned long looked_at, wrong;

@@ -1,5 +1,5 @@
 /*
- * os_calls: what port/os.h says of each service where the system refuses: the answer is the one that is promised there,
+ * os_calls: what os/os.h says of each service where the system refuses: the answer is the one that is promised there,
  * and errno is as it was, also where it succeeds. Calls that are interrupted are made again. What the environment said
  * is found before libc knows it, whatever lies beside it. The calls are wrapped (flags.mk); each is refused in turn.
  */
@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 
 #include "kit/check.h"
-#include "port/bits.h"
-#include "port/os.h"
+#include "base/bits.h"
+#include "os/os.h"
 
 #define PAGE	((size_t)4096)
 #define OTHER	4711			/* no error of the system's */

@@ -13,9 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "port/owned.h"
-#include "port/pcpu.h"
-#include "port/stock_word.h"
+#include "percpu/owned.h"
+#include "percpu/pcpu.h"
+#include "percpu/stock_word.h"
 #include "kit/cpus.h"
 #include "kit/inside.h"
 

@@ -15,7 +15,7 @@
 #include "kit/refuse.h"
 #include "page/big.h"
 #include "page/parked.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define MIB	((size_t)1 << 20)
 #define BYTES	(8 * MIB)

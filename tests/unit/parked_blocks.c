@@ -17,7 +17,7 @@
 #include "kit/check.h"
 #include "page/big.h"
 #include "page/parked.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define MIB	((size_t)1 << 20)
 #define BLOCKS	20u

@@ -20,9 +20,9 @@
 #include "kit/check.h"
 #include "kit/clock.h"
 #include "kit/inside.h"
-#include "port/os.h"
-#include "engine/engine.h"
-#include "port/pcpu.h"
+#include "os/os.h"
+#include "slab/engine.h"
+#include "percpu/pcpu.h"
 
 static int first = -1, other = -1;	/* CPUs that we may use */
 

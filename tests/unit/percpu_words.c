@@ -10,8 +10,8 @@
 #include <kmem/inline.h>
 #include <kmem/kmem.h>
 
-#include "port/cc.h"
-#include "port/pcpu.h"
+#include "base/cc.h"
+#include "percpu/pcpu.h"
 #include "kit/inside.h"
 #include "kit/random.h"
 

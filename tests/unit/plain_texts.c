@@ -7,7 +7,7 @@
 
 #include "kit/check.h"
 #include "kit/random.h"
-#include "port/text.h"
+#include "base/text.h"
 
 static const char *const pieces[] = {
 	"a", "z", " ", "/", "<", ">", "&", "\"", "'", "\\", "\n", "\x1b", "\x7f", "\xc3\xa4", "\xe2\x82\xac",

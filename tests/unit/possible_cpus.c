@@ -15,7 +15,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "port/os.h"
+#include "os/os.h"
 
 static void on_affinity(int number, siginfo_t *info, void *context)
 {

@@ -10,7 +10,7 @@
 #include <kmem/stats.h>
 
 #include "kit/printed.h"
-#include "watch/print.h"
+#include "inspect/print.h"
 
 #define TEXT_BYTES ((size_t)1 << 20)
 static char *text;

@@ -18,8 +18,8 @@
 #include <kmem/memcg.h>
 #include <stdlib.h>
 
-#include "front/front.h"
-#include "port/probe.h"
+#include "alloc/front.h"
+#include "os/probe.h"
 
 /* ------------------------------------------------------------------ the notes of this program */
 

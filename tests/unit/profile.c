@@ -18,9 +18,9 @@
 #include "kit/clock.h"
 
 #include "cache/cache.h"
-#include "front/shape.h"
+#include "alloc/shape.h"
 #include "kit/inside.h"
-#include "watch/profile.h"
+#include "ext/profile/profile.h"
 
 #define MEAN	4096u
 #define ROUNDS	4000

@@ -5,7 +5,7 @@
  */
 #include "kit/check.h"
 #include "kit/random.h"
-#include "port/hardened.h"
+#include "os/hardened.h"
 
 #define SECRETS 3000u
 #define PLACES 64u

@@ -13,7 +13,7 @@
 #include "cache/rcu.c"
 #include "kit/check.h"
 #include "kit/cpus.h"
-#include "port/os.h"
+#include "os/os.h"
 
 void __real_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);

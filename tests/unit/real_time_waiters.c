@@ -15,7 +15,7 @@
 
 #include "kit/cases.h"
 #include "kit/sleeps.h"
-#include "port/lock.h"
+#include "os/lock.h"
 
 #define MANY		40	/* more than lend at once */
 #define FOR_EVER	4000000u

@@ -17,8 +17,8 @@
 #include "kit/cases.h"
 #include "kit/clock.h"
 #include "kit/groups.h"
-#include "front/front.h"
-#include "port/os.h"
+#include "alloc/front.h"
+#include "os/os.h"
 
 enum { KEPT = 400 };
 static void *objects[KEPT];

@@ -14,8 +14,8 @@
 
 #include "kit/api.h"
 
-#include "engine/slob.h"
-#include "port/sanitizer.h"
+#include "engines/slob/slob.h"
+#include "os/sanitizer.h"
 
 /* ------------------------------------------------------------------ the sanitizers */
 

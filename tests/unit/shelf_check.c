@@ -9,7 +9,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "front/front.h"
+#include "alloc/front.h"
 #include "kit/inside.h"
 
 static struct kmem_cache *cache, *other;

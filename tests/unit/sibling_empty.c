@@ -10,9 +10,9 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
-#include "front/hardened.h"
+#include "alloc/hardened.h"
 #include "kit/check.h"
-#include "watch/sibling.h"
+#include "ext/debug/sibling.h"
 
 #define MANY	100
 #define OUT	40

@@ -12,7 +12,7 @@
 #include "kit/api.h"
 #include "kit/sleeps.h"
 
-#include "engine/engine.h"
+#include "slab/engine.h"
 #include "page/arena.h"
 
 #define SIZE	200u

@@ -12,7 +12,7 @@
 #include <kmem/memcg.h>
 
 #include "page/meta.h"
-#include "port/cc.h"
+#include "base/cc.h"
 
 #include "kit/check.h"
 

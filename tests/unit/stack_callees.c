@@ -13,7 +13,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "watch/debug.h"
+#include "ext/debug/debug.h"
 
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
 #define THREADS 4

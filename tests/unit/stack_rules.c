@@ -10,7 +10,7 @@
 #include <ucontext.h>
 
 #include "kit/check.h"
-#include "watch/stack.h"
+#include "ext/debug/stack.h"
 
 #if defined(__x86_64__) && defined(__GLIBC__)
 

@@ -19,8 +19,8 @@
 
 #include <kmem/kmem.h>
 
-#include "port/die.h"
-#include "port/os.h"
+#include "os/die.h"
+#include "os/os.h"
 #include "kit/check.h"
 
 #define LINE "libkmem: a line\n"

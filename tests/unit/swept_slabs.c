@@ -15,7 +15,7 @@
 #include "kit/check.h"
 #include "kit/rollup.h"
 #include "page/arena.h"
-#include "port/os.h"
+#include "os/os.h"
 
 #define CACHES	16u
 #define OBJECTS	1024u

@@ -11,7 +11,7 @@
 
 #include "kit/cpus.h"
 #include "kit/clock.h"
-#include "front/front.h"
+#include "alloc/front.h"
 #include "page/arena.h"
 #include "kit/inside.h"
 

@@ -13,7 +13,7 @@
 #include "kit/cpus.h"
 #include "kit/check.h"
 #include "kit/clock.h"
-#include "front/front.h"
+#include "alloc/front.h"
 #include "page/arena.h"
 #include "kit/inside.h"
 

@@ -11,7 +11,7 @@
 
 #include "kit/clock.h"
 #include "kit/cpus.h"
-#include "front/front.h"
+#include "alloc/front.h"
 
 #define OBJECTS 400
 #define SWINGS 50

@@ -23,7 +23,7 @@
 #include "kit/check.h"
 #include "kit/clock.h"
 #include "page/arena.h"
-#include "port/os.h"
+#include "os/os.h"
 #include "kit/inside.h"
 #include "kit/sleeps.h"
 

@@ -19,7 +19,7 @@
 #include "kit/api.h"
 #include "kit/clock.h"
 #include "kit/cpus.h"
-#include "port/pcpu.h"
+#include "percpu/pcpu.h"
 
 static uint32_t number = 1;
 

@@ -23,7 +23,7 @@
 #include <kmem/memcg.h>
 #endif
 #ifdef WAYS
-#include "port/pcpu.h"
+#include "percpu/pcpu.h"
 #endif
 
 static void pin(void)

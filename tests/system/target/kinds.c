@@ -15,7 +15,7 @@
 
 #include <kmem/kmem.h>
 
-#include "engine/engines.h"
+#include "slab/engines.h"
 
 #define MIB	((size_t)1 << 20)
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cache/root.h"
-#include "account/group.h"
+#include "memcg/group.h"
 
 #define WORDS (1u << 16)	/* of nonsense */
 

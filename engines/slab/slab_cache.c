@@ -1,0 +1,468 @@
+/*
+ * slab_cache.c: the engine slab as a cache sees it: layout, coming and going, looking for what is idle, tuning,
+ * shrink, statistics, checks. The work on objects is in slab.c. Invariant: an idle array gives back its oldest objects,
+ * a share at a time, and what is used keeps its own.
+ */
+#include <errno.h>
+
+#include "page/meta.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/hardened.h"
+#include "slab.h"
+
+#define MAX_ORDER	1u	/* Kernel: slab_max_order, with more than 32 MiB of memory */
+#define MALLOC_ORDER	5u	/* of malloc's classes, whose sizes lie between those of the kernel's kmalloc */
+#define MIN_SIZE	16u	/* Kernel: SLAB_OBJ_MIN_SIZE, so that an index is a byte */
+
+/* ------------------------------------------------------------------ layout */
+
+/* Kernel: fewer of larger objects. */
+static unsigned limit_by_size(uint32_t size)
+{
+	if (size > 128u << 10)
+		return 1;
+	if (size > KM_PAGE_SIZE)
+		return 8;
+	if (size > 1024)
+		return 24;
+	return size > 256 ? 54 : 120;
+}
+
+/* Objects in a slab of so many bytes. */
+static unsigned objects_in(const struct kmem_cache *cache, enum slab_freelist freelist, size_t bytes)
+{
+	size_t objects = bytes / cache->size;
+
+	if (freelist == SLAB_ON_SLAB) {
+		objects = km_min(bytes / (cache->size + 1), (size_t)SLAB_MAX_OBJECTS);
+		while (objects && objects * cache->size + slab_list_bytes((unsigned)objects) > bytes)
+			objects--;
+	}
+	return objects > SLAB_MAX_OBJECTS ? 0 : (unsigned)objects;
+}
+
+/* Bytes that the objects of a slab leave. */
+static size_t left_over(const struct kmem_cache *cache, enum slab_freelist freelist)
+{
+	size_t bytes = (KM_PAGE_SIZE << cache->order) - (size_t)cache->objects * cache->size;
+
+	return freelist == SLAB_ON_SLAB ? bytes - slab_list_bytes(cache->objects) : bytes;
+}
+
+/* The lowest order that is good enough: it wastes an eighth at most, or is the highest that is wanted. */
+static bool fill_order(struct kmem_cache *cache, enum slab_freelist freelist)
+{
+	unsigned most = km_layout_options.max_order ?: cache->flags & SLAB_KMALLOC ? MALLOC_ORDER : MAX_ORDER;
+
+	for (unsigned order = km_order_of(cache->size); order <= KM_MAX_ORDER; order++) {
+		size_t bytes = KM_PAGE_SIZE << order;
+
+		cache->objects = objects_in(cache, freelist, bytes);
+		cache->order = cache->min_order = (uint8_t)order;
+		if (cache->objects && (order >= most || (cache->flags & SLAB_RECLAIM_ACCOUNT) ||
+				       left_over(cache, freelist) * 8 <= bytes))
+			break;
+		/* Too many for an index of a byte, and a larger slab has more. */
+		if (!cache->objects && bytes / cache->size > SLAB_MAX_OBJECTS)
+			return false;
+	}
+	cache->freelist = freelist;
+	return cache->objects != 0;
+}
+
+/*
+ * In a free object where its content is nobody's and it is large enough; outside where that is small beside an object,
+ * and what the objects leave would not do; else behind the objects.
+ */
+static bool choose_freelist(struct kmem_cache *cache)
+{
+	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
+
+	/* Away from what users write to. */
+	if (km_is_hardened() && fill_order(cache, SLAB_OFF_SLAB) && cache->objects <= SLAB_DESCRIPTOR_BITS)
+		return true;
+	/* An object that a sanitizer watches, or that is debugged, is not written when it is free. */
+	if (!keeps_content && !km_is_watched(cache) && !km_is_debugged(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
+	    cache->objects <= cache->object_size)
+		return true;
+	if (fill_order(cache, SLAB_OFF_SLAB) &&
+	    km_max(km_pow2_up(cache->objects), (size_t)32) <= cache->size / 2 &&
+	    left_over(cache, SLAB_OFF_SLAB) < slab_list_bytes(cache->objects))
+		return true;
+	return fill_order(cache, SLAB_ON_SLAB);
+}
+
+static int slab_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	cache->size = (uint32_t)km_align_up(km_max(cache->size, MIN_SIZE), cache->align);
+	cache->reciprocal = km_reciprocal(cache->size);
+	if (!choose_freelist(cache))
+		return -EINVAL;
+	uint32_t colour = km_max((uint32_t)KM_CACHE_LINE, cache->align);
+	size_t colours = km_min(left_over(cache, (enum slab_freelist)cache->freelist) / colour,
+				(size_t)UINT16_MAX);
+	/* kfree knows an object by its offset in the slab. Kernel: the sizes of kmalloc leave too little as well. */
+	if (colours > 1 && !(cache->flags & SLAB_KMALLOC) && !km_is_debugged(cache)) {
+		cache->colours = (uint16_t)colours;
+		cache->colour_bytes = (uint16_t)colour;
+	}
+	if (cache->freelist == SLAB_ON_SLAB)
+		cache->slab_tail = (uint32_t)slab_list_bytes(cache->objects);
+	cache->capacity = (uint16_t)km_max(limit_by_size(cache->size), args->sheaf_capacity);
+	cache->max_capacity = (uint16_t)km_max(SLAB_MOST_LIMIT, (unsigned)cache->capacity);
+	cache->batchcount = (uint16_t)((cache->capacity + 1) / 2);
+	cache->shared = cache->size <= KM_PAGE_SIZE && km_percpu.cpus > 1 ? 8 : 0;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ coming and going */
+
+/* Kernel: the same. */
+static size_t free_limit(const struct kmem_cache *cache, unsigned batchcount, unsigned node)
+{
+	size_t cpus = 0;
+
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		cpus += km_node_of_cpu(cpu) == node;
+	return (1 + cpus) * batchcount + cache->objects;
+}
+
+static int slab_node_init(struct kmem_cache *cache, unsigned node)
+{
+	struct slab_node *n = slab_node(cache, node);
+
+	km_slabs_init(cache, node);
+	km_list_init(&n->full);
+	km_list_init(&n->free);
+	n->slabs.counts.ready[0] = &n->ready;
+	n->free_limit = free_limit(cache, cache->batchcount, node);
+	n->shared_limit = (unsigned)cache->shared * cache->batchcount;
+	if (node == 0 && cache->capacity)
+		cache->percpu_offset = km_percpu_alloc(sizeof(struct slab_cpu));
+	return 0;
+}
+
+static void slab_node_fini(struct kmem_cache *cache, unsigned node)
+{
+	struct slab_node *n = slab_node(cache, node);
+
+	km_slab_free_shared(n->shared, n->shared_limit);
+	km_meta_free(n->alien, km_node_count * sizeof(*n->alien));
+	if (node || !cache->percpu_offset)
+		return;
+	km_for_each_cpu(cpu)
+		*slab_cpu(cache, cpu) = (struct slab_cpu){ 0 };
+	km_percpu_free(cache->percpu_offset, sizeof(struct slab_cpu));
+	cache->percpu_offset = 0;
+}
+
+/* ------------------------------------------------------------------ what is idle */
+
+/* Nobody touched the array since the last time, and there is something in it? */
+static bool look_at_cpu(struct kmem_cache *cache, unsigned cpu)
+{
+	struct slab_cpu *state = slab_cpu(cache, cpu);
+	uint64_t top = km_shelf_top_cpu(&cache->shelf, cpu);
+	bool busy = km_load(&state->touched) || top != km_load(&state->seen);
+	bool idle = !busy && km_shelf_count_cpu(&cache->shelf, cpu);
+
+	km_store(&state->touched, 0u);
+	km_store(&state->seen, top);
+	km_store(&state->idle, (uint32_t)idle);
+	return idle || km_shelf_has_partner_cpu(&cache->shelf, cpu);
+}
+
+static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t now_ms)
+{
+	km_slab_drain_alien(cache, n, n->alien_next++ % km_node_count);
+	if (!n->next_reap_ms || now_ms < n->next_reap_ms) {
+		n->next_reap_ms = n->next_reap_ms ?: now_ms + SLAB_REAP_NODE_MS;
+		return;
+	}
+	n->next_reap_ms = now_ms + SLAB_REAP_NODE_MS;
+	km_slab_drain_shared(cache, n, false);
+	km_lock(&n->slabs.lock);
+	bool touched = n->free_touched;
+	size_t slabs = (n->free_limit + 5 * cache->objects - 1) / (5 * cache->objects);
+	n->free_touched = false;
+	km_unlock(&n->slabs.lock);
+	if (!touched)
+		km_add(&cache->events->count[KMEM_REAPED], km_slab_free_slabs(cache, n, slabs));
+}
+
+static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
+{
+	struct slab_node *n;
+	bool due = false;
+
+	if (cache->shelf.slot && cache->percpu_offset)
+		km_for_each_cpu(cpu)
+			due |= look_at_cpu(cache, cpu);
+	km_for_each_node(n, cache)
+		look_at_node(cache, n, now_ms);
+	return due;
+}
+
+static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **block)
+{
+	struct slab_cpu *state = slab_cpu(cache, cpu);
+	size_t count = km_block_count(&cache->shelf, block);
+
+	if (!state || !km_load(&state->idle))
+		return block;
+	km_debug(!km_load(&cache->shelf.inner.shelf) || km_percpu.discipline != KM_DISCIPLINE_RSEQ,
+		 "a block is trimmed while its shelf is closed");
+	km_store(&state->idle, 0u);
+	block = km_slab_give_oldest(cache, block, km_slab_idle_share(km_load(&cache->capacity), count));
+	km_store(&state->seen, (uint64_t)((uintptr_t)block - (uintptr_t)km_area(cpu)));
+	if (km_block_count(&cache->shelf, block))
+		return block;
+	/* Kernel: an array stays, empty. */
+	km_slab_retire(cache, block);
+	return NULL;
+}
+
+static size_t slab_shrink(struct kmem_cache *cache)
+{
+	struct slab_node *n;
+	size_t freed = 0;
+
+	km_for_each_node(n, cache)
+		for (unsigned other = 0; other < km_node_count; other++)
+			km_slab_drain_alien(cache, n, other);
+	km_for_each_node(n, cache) {
+		km_slab_drain_shared(cache, n, true);
+		freed += km_slab_free_slabs(cache, n, SIZE_MAX);
+	}
+	return freed;
+}
+
+/* ------------------------------------------------------------------ tuning */
+
+/* Kernel: every CPU gets a new array at once. Here, when it next misses; who tunes drains after it. */
+static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared)
+{
+	void **arrays[KM_MAX_NODES] = { NULL };
+	unsigned shared_limit = shared * batchcount;
+
+	if (!cache->capacity)
+		return -EOPNOTSUPP;
+	if (limit > cache->max_capacity || shared > UINT16_MAX)
+		return -ERANGE;
+	for (unsigned node = 0; node < km_node_count && shared_limit; node++) {
+		arrays[node] = km_slab_new_shared(shared_limit);
+		if (arrays[node])
+			continue;
+		while (node--)
+			km_slab_free_shared(arrays[node], shared_limit);
+		return -ENOMEM;
+	}
+	km_store(&cache->batchcount, (uint16_t)batchcount);
+	km_store(&cache->shared, (uint16_t)shared);
+	for (unsigned node = 0; node < km_node_count; node++) {
+		struct slab_node *n = slab_node(cache, node);
+
+		km_lock(&n->slabs.lock);
+		void **old = n->shared;
+		unsigned old_limit = n->shared_limit, count = (unsigned)n->slabs.counts.shared;
+		km_store(&n->shared, arrays[node]);
+		km_debug(count <= old_limit && (old || !count), "a shared array has no more objects than room");
+		km_store(&n->shared_limit, shared_limit);
+		km_store(&n->slabs.counts.shared, (size_t)0);
+		n->free_limit = free_limit(cache, batchcount, node);
+		km_sub(&n->ready, (size_t)count);
+		km_unlock(&n->slabs.lock);
+		if (count)
+			km_slab_give(cache, old + old_limit - count, count);
+		km_slab_free_shared(old, old_limit);
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ looking */
+
+static bool slab_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
+{
+	(void)cache;
+	return !slab_is_free(slab, index);
+}
+
+static uint64_t slab_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word)
+{
+	(void)cache;
+	return ~km_load(&slab_bits(slab)[word]) & km_object_bits(slab->objects, word);
+}
+
+static unsigned long slab_event(struct kmem_cache *cache, enum kmem_event event)
+{
+	struct slab_node *n;
+	unsigned long sum = 0;
+
+	km_for_each_node(n, cache)
+		sum += event == KMEM_ALLOCS	  ? km_load(&n->allocs) :
+		       event == KMEM_HIGH	  ? km_load(&n->high) :
+		       event == KMEM_MAX_FREEABLE ? km_load(&n->max_freeable) : 0;
+	return sum;
+}
+
+static void slab_clear_events(struct kmem_cache *cache)
+{
+	struct slab_node *n;
+
+	km_for_each_node(n, cache) {
+		km_lock(&n->slabs.lock);
+		km_store(&n->allocs, (uint64_t)0);
+		km_store(&n->high, (uint64_t)0);
+		km_store(&n->max_freeable, (uint64_t)0);
+		km_unlock(&n->slabs.lock);
+	}
+}
+
+static void slab_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
+{
+	km_add(&cache->events->count[event], count);
+}
+
+/* ------------------------------------------------------------------ checks */
+
+/* The bits are the truth; do the indices and the count agree with them? */
+static int check_slab(struct kmem_cache *cache, struct km_page *slab)
+{
+	const char *first = km_slab_first(cache, slab);
+	uint64_t met[4] = { 0 };
+	unsigned free = 0, listed = 0;
+
+	for (unsigned i = 0; i < slab->objects; i++)
+		free += slab_is_free(slab, i);
+	for (unsigned i = slab->inuse; slab_slab(slab)->freelist && i < slab->objects; i++) {
+		if (!slab_entry_sound(cache, slab, first, i))
+			break;
+		unsigned index = slab_slab(slab)->freelist[i];
+
+		listed += !(met[index / 64] >> index % 64 & 1);
+		met[index / 64] |= (uint64_t)1 << index % 64;
+	}
+	if (free == (unsigned)(slab->objects - slab->inuse) && listed == free &&
+	    slab->cache == cache && slab->type == KM_PAGE_SLAB)
+		return 0;
+	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free, its list has %u", cache->name,
+		km_page_address(slab), slab->inuse, slab->objects, free, listed);
+	return 1;
+}
+
+struct tally {
+	size_t slabs, objects, taken;
+};
+
+/* No more than `most` of them. */
+static int check_list(struct kmem_cache *cache, const struct km_list *list, const char *name, size_t most,
+		      struct tally *tally)
+{
+	int damages = 0;
+
+	km_list_for_some(entry, list, most) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+		const char *state = !slab->inuse ? "free" : slab->inuse < slab->objects ? "partial" : "full";
+
+		if (__builtin_strcmp(state, name) != 0) {
+			km_warn("check: %s: a %s slab is on the list of %s ones", cache->name, state, name);
+			damages++;
+		}
+		damages += check_slab(cache, slab);
+		tally->slabs++;
+		tally->objects += slab->objects;
+		tally->taken += slab->inuse;
+	}
+	return damages;
+}
+
+static int check_node(struct kmem_cache *cache, const struct slab_node *n)
+{
+	const struct km_node_counts *kept = &n->slabs.counts;
+	struct tally tally = { 0, 0, 0 };
+	const size_t most = kept->slabs + 1;
+	int damages = check_list(cache, &n->slabs.partial, "partial", most, &tally);
+	size_t partial = tally.slabs;
+
+	damages += check_list(cache, &n->free, "free", most, &tally);
+	size_t free = tally.slabs - partial;
+	damages += check_list(cache, &n->full, "full", most, &tally);
+	if (partial == kept->partial && free == kept->free_slabs && tally.slabs == kept->slabs &&
+	    tally.objects == kept->objects && tally.taken == kept->taken && n->ready >= kept->shared &&
+	    kept->shared <= n->shared_limit)
+		return damages;
+	km_warn("check: %s: %lu slabs, %lu partial, %lu free, %lu of %lu objects taken; kept %lu, %lu, %lu, %lu of %lu",
+		cache->name, tally.slabs, partial, free, tally.taken, tally.objects, kept->slabs, kept->partial,
+		kept->free_slabs, kept->taken, kept->objects);
+	return damages + 1;
+}
+
+static int slab_check(struct kmem_cache *cache)
+{
+	struct slab_node *n;
+	int damages = 0;
+
+	km_for_each_node(n, cache)
+		damages += check_node(cache, n);
+	return damages;
+}
+
+/* Alien arrays are made under the node's lock. */
+static void slab_fork(struct kmem_cache *cache, bool before, bool child)
+{
+	struct slab_node *n;
+
+	if (before)
+		km_slabs_fork(cache, before, child);
+	km_for_each_node(n, cache)
+		for (unsigned i = 0; n->alien && (child || km_fork_has(&n->slabs.lock)) && i < km_node_count; i++)
+			km_lock_around_fork(&n->alien[i].lock, before, child);
+	if (!before)
+		km_slabs_fork(cache, before, child);
+}
+
+static const struct km_field fields[] = {
+	KM_FIELD_STRUCT("slab", struct slab_node),
+	KM_FIELD_IN("slab", struct slab_node, shared), KM_FIELD_IN("slab", struct slab_node, shared_limit),
+	KM_FIELD_IN("slab", struct slab_node, slabs.counts.shared), KM_FIELD_IN("slab", struct slab_node, alien),
+	KM_FIELD_IN("slab", struct slab_node, allocs), KM_FIELD_IN("slab", struct slab_node, high),
+	KM_FIELD_IN("slab", struct slab_node, max_freeable),
+	KM_FIELD_STRUCT("alien", struct slab_alien),
+	KM_FIELD_IN("alien", struct slab_alien, avail), KM_FIELD_ARRAY("alien", struct slab_alien, objects),
+};
+
+const struct km_engine km_engine_slab = {
+	.name = "slab",
+	.front = KM_FRONT_ARRAY,
+	.node_bytes = sizeof(struct slab_node),
+	.layout = slab_layout,
+	.node_init = slab_node_init,
+	.node_fini = slab_node_fini,
+	.take = km_slab_take,
+	.give = km_slab_give,
+	.hit = slab_hit,
+	.shrink = slab_shrink,
+	.reap = slab_shrink,
+	.discard = km_slab_drop,
+	.is_taken = slab_is_taken,
+	.taken = slab_taken,
+	.stats = km_slabs_stats,
+	.fullness = km_slabs_fullness,
+	.partial = km_slabs_partial,
+	.check = slab_check,
+	.fork = slab_fork,
+	.event = slab_event,
+	.clear_events = slab_clear_events,
+	.fields = fields,
+	.field_count = km_array_count(fields),
+	.array = {
+		.lone = true,
+		.refill = km_slab_refill,
+		.spill = km_slab_spill,
+		.retire = km_slab_retire,
+		.look = slab_look,
+		.trim = slab_trim,
+		.tune = slab_tune,
+	},
+};

@@ -1,0 +1,420 @@
+/*
+ * slob_cache.c: SLOB: what a cache of it is: layout, statistics, shrinking, checks. There is little to a cache: a size,
+ * an alignment, and a count of what lives. Invariant: nothing here changes a page but by the functions of slob.c.
+ */
+#include <errno.h>
+
+#include "base/bits.h"
+#include "os/die.h"
+#include "slab/partial.h"
+#include "slob_marks.h"
+
+/* Blocks are as long as what is in them: alignment costs a gap, which is free, and not a larger object. */
+static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	uint32_t size = (uint32_t)km_align_up(cache->object_size, KM_SLOB_UNIT);
+
+	/* A header is in front of what kmalloc gave. */
+	if (km_is_watched(cache) && !(cache->flags & SLAB_KMALLOC))
+		size += KM_RED_ZONE;
+	cache->freeptr = 0;
+	/* A slot has no red zone in front: an object is where its block begins. */
+	if (km_is_debugged(cache)) {
+		cache->left = cache->first = 0;
+		size = km_layout_debugged(cache);
+	}
+	/* An object that keeps its type when it is free is linked behind, or where the user said. Kernel: a footer as
+	 * well. */
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU && !km_is_debugged(cache)) {
+		cache->freeptr = args->use_freeptr_offset ? args->freeptr_offset : size;
+		size += args->use_freeptr_offset ? 0 : (uint32_t)sizeof(void *);
+	}
+	km_debug(!(cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->freeptr + sizeof(void *) <= size,
+		 "the link of a free object lies in the object");
+	/* Its pages are nobody else's. */
+	if (cache->flags & SLAB_NODUMP)
+		size = (uint32_t)km_align_up(size, KM_PAGE_SIZE);
+	cache->size = size;
+	cache->reciprocal = km_reciprocal(size);
+	cache->order = cache->min_order = (uint8_t)km_order_of(size);
+	cache->objects = size < KM_PAGE_SIZE ? (uint32_t)(KM_PAGE_SIZE / size) : 1;
+	return cache->order > KM_MAX_ORDER ? -EINVAL : 0;
+}
+
+/* ------------------------------------------------------------------ where a sanitizer is in the process */
+
+/* Free units, and headers, are nobody's. */
+void km_shared_page_comes(struct km_page *page)
+{
+	void *base = km_page_address(page);
+
+	if (km_likely(!km_sanitizer.objects))
+		return;
+	km_pages_handed_in(base, KM_PAGE_SIZE);
+	km_memory_on(base, KM_PAGE_SIZE);
+	km_memory_off(base, KM_PAGE_SIZE);
+}
+
+struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_request *request)
+{
+	struct km_page *slab = km_slab_new_raw(cache, request);
+
+	if (slab && km_is_watched(cache))
+		km_memory_off(km_page_address(slab), KM_PAGE_SIZE << slab->order);
+	return slab;
+}
+
+/* The constructor may write to it before it is told that the object comes; what else it does is reported. */
+void km_slob_construct(struct kmem_cache *cache, void *object)
+{
+	if (km_is_watched(cache))
+		km_memory_on(object, cache->object_size);
+	km_reports_on();
+	km_construct(cache, object, 1);
+	km_reports_off();
+}
+
+/* The size that its user asked for, where a sanitizer hides the header. */
+static km_cold size_t asked(const void *p)
+{
+	km_reports_off();
+	uint32_t bytes = *(const uint32_t *)((const char *)p - KM_SLOB_HEADER);
+	km_reports_on();
+	return bytes;
+}
+
+static size_t usable(const void *p)
+{
+	if (km_unlikely(km_sanitizer.objects))
+		return asked(p);
+	return km_align_up(*(const uint32_t *)((const char *)p - KM_SLOB_HEADER), KM_SLOB_UNIT);
+}
+
+static bool owns(const struct km_page *page, const void *p)
+{
+	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT - 1;
+
+	return offset && offset % KM_SLOB_UNIT == 0 && is_live(km_slob_page(page)->marks, unit, true);
+}
+
+/* Where the first free block behind the unit begins. Lock held; a link that can't be right ends the search. */
+static unsigned next_free(const struct km_page *page, unsigned unit)
+{
+	char *base = km_slob_page(page)->base;
+	unsigned at = km_slob_page(page)->first_free;
+
+	while (at <= unit) {
+		const struct km_slob_free *block = free_at(base, at);
+
+		if (!sound(at, at + block->units, block->next))
+			return KM_SLOB_UNITS;
+		at = block->next;
+	}
+	return at;
+}
+
+/* A cache's object, which ends where one of this cache's does; of pages of its own, the only one. */
+static bool has(struct kmem_cache *cache, const void *object)
+{
+	const struct km_page *page = km_page_of(object);
+	unsigned offset = (uintptr_t)object & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT;
+	unsigned end = unit + (unsigned)km_align_up(cache->size, KM_SLOB_UNIT) / KM_SLOB_UNIT, behind = KM_SLOB_UNITS;
+	/* A handler that struck inside of the engine has its lock: the marks alone say nearly as much. */
+	struct km_busy_was was = km_busy_begin();
+	bool known = false;
+
+	if (!km_was_busy(was))
+		km_lock(&km_slob.lock);
+	if (page && page->type == KM_PAGE_SHARED && offset % KM_SLOB_UNIT == 0 && end <= KM_SLOB_UNITS &&
+	    is_live(km_slob_page(page)->marks, unit, false)) {
+		if (!km_was_busy(was) && !(page->flags & KM_SLAB_DEAD))
+			behind = next_free(page, unit);
+		behind = km_min(behind, next_marked(km_slob_page(page)->marks, unit, behind));
+		known = km_was_busy(was) || page->flags & KM_SLAB_DEAD ? behind >= end : behind == end;
+	} else if (page) {
+		known = page->type == KM_PAGE_SLAB && page->cache == cache && !offset && page->inuse;
+	}
+	if (!km_was_busy(was))
+		km_unlock(&km_slob.lock);
+	km_busy_end(was);
+	return known;
+}
+
+/* Memcheck sees us write links and headers into what is nobody's: it does not report that. */
+static km_cold void *alloc_unreported(struct kmem_cache *cache, const struct km_request *request)
+{
+	km_reports_off();
+	void *object = km_slob_alloc(cache, request);
+	km_reports_on();
+	return object;
+}
+
+static void *slob_alloc(struct kmem_cache *cache, const struct km_request *request)
+{
+	return km_likely(!km_sanitizer.valgrind) ? km_slob_alloc(cache, request) : alloc_unreported(cache, request);
+}
+
+static unsigned slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
+{
+	km_reports_off();
+	unsigned got = km_slob_take(cache, request, objects, want);
+	km_reports_on();
+	return got;
+}
+
+static void slob_give(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	km_reports_off();
+	km_slob_give(cache, objects, count);
+	km_reports_on();
+}
+
+static enum km_misuse free_sized(struct kmem_cache *cache, void *p)
+{
+	if (km_likely(!km_sanitizer.valgrind))
+		return km_slob_free_sized(cache, p);
+	km_reports_off();
+	enum km_misuse what = km_slob_free_sized(cache, p);
+	km_reports_on();
+	return what;
+}
+
+static void slob_free(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(km_sanitizer.valgrind))
+		slob_give(cache, &object, 1);
+	else
+		km_slob_free(cache, object);
+}
+
+/* ------------------------------------------------------------------ shrinking, statistics */
+
+/* A block that waits with its type becomes free like anything else. */
+static void give_typed(struct kmem_cache *cache)
+{
+	struct km_slob_node *n = km_slob_node(cache);
+
+	for (;;) {
+		km_lock(&km_slob.lock);
+		void *object = km_slob_take_typed(cache, n);
+		km_bump(&n->counts.taken, object != NULL);
+		km_unlock(&km_slob.lock);
+		if (!object)
+			return;
+		km_slob_give(cache, &object, 1);
+	}
+}
+
+/* Kernel: does nothing. Here the stock goes, and what kept its type, when its cache is destroyed. */
+static size_t slob_shrink(struct kmem_cache *cache)
+{
+	size_t before = km_load(&km_slob_node(cache)->counts.slabs);
+
+	km_reports_off();
+	if (!(cache->flags & SLAB_TYPESAFE_BY_RCU))
+		give_typed(cache);
+	size_t dropped = km_slob_drop_stock();
+	km_reports_on();
+	return before - km_load(&km_slob_node(cache)->counts.slabs) + dropped;
+}
+
+/* Of an object in pages of its own; for another, nobody can say where the next one is. */
+static bool slob_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
+{
+	(void)cache;
+	(void)index;
+	return slab->inuse;
+}
+
+static int slob_check_cache(struct kmem_cache *cache)
+{
+	struct km_slob_node *n = km_slob_node(cache);
+	size_t typed = 0, most = n->counts.objects - n->counts.taken;
+
+	km_reports_off();
+	for (void *object = n->typed; object && typed <= most; typed++)
+		object = *(void **)((char *)object + cache->freeptr);
+	km_reports_on();
+	if (n->counts.taken <= n->counts.objects && typed == most)
+		return 0;
+	km_warn("check: %s: %lu of %lu objects taken, %lu wait with their type", cache->name,
+		n->counts.taken, n->counts.objects, typed);
+	return 1;
+}
+
+/* ------------------------------------------------------------------ all pages */
+
+struct totals {
+	size_t pages, units, blocks, listed;
+	int damages;
+};
+
+/*
+ * Free units as the links say, each block of them unmarked, in front of a marked one, and no longer than the page says
+ * of those that a search may pass; SIZE_MAX: damaged.
+ */
+static size_t count_free(const struct km_page *page, char *base)
+{
+	const struct km_slob_page *of = km_slob_page(page);
+	size_t units = 0;
+
+	for (unsigned at = of->first_free; at != KM_SLOB_UNITS;) {
+		const struct km_slob_free *block = free_at(base, at);
+		unsigned behind = at + block->units;
+
+		if (!sound(at, behind, block->next) || block->units > of->largest)
+			return SIZE_MAX;
+		if (of->passed != KM_SLOB_UNITS && at <= of->passed && block->units > of->passed_units)
+			return SIZE_MAX;
+		for (unsigned unit = at; unit < behind; unit++)
+			if (mark_at(km_slob_page(page)->marks, unit) != NO_MARK)
+				return SIZE_MAX;
+		if (behind < KM_SLOB_UNITS && mark_at(km_slob_page(page)->marks, behind) == NO_MARK)
+			return SIZE_MAX;
+		units += block->units;
+		at = block->next;
+	}
+	return units;
+}
+
+static int check_page(struct km_page *page, void *arg)
+{
+	struct totals *totals = arg;
+	size_t blocks, free_units;
+
+	if (page->type != KM_PAGE_SHARED || page->flags & KM_SLAB_DEAD)
+		return 0;
+	blocks = count_marks(km_slob_page(page)->marks);
+	free_units = count_free(page, km_page_address(page));
+	bool listed = page->flags & KM_SLAB_PARTIAL;
+	/* Of the stock; alone on its list; or, in the child of a fork, in the hand of a thread that is not there. */
+	if (free_units == KM_SLOB_UNITS && !blocks) {
+		totals->listed += listed;
+		return 0;
+	}
+	if (free_units != km_slob_page(page)->free_units || !blocks || listed != (free_units != 0)) {
+		km_warn("check: slob: page %p says %u units are free, its links %lu; %lu blocks",
+			km_page_address(page), km_slob_page(page)->free_units, free_units, blocks);
+		totals->damages++;
+	}
+	totals->pages++;
+	totals->units += KM_SLOB_UNITS - free_units;
+	totals->blocks += blocks;
+	totals->listed += listed;
+	return 0;
+}
+
+static int check_pages(void)
+{
+	struct totals totals = { 0 };
+	size_t listed = 0;
+
+	km_reports_off();
+	km_pages_walk(check_page, &totals);
+	km_reports_on();
+	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
+		km_list_for_some(entry, &km_slob.list[i], totals.listed + 1)
+			listed++;
+	if (totals.pages != km_slob.pages || totals.units != km_slob.units ||
+	    totals.blocks != km_slob.blocks || totals.listed != listed) {
+		km_warn("check: slob: %lu pages, %lu units, %lu blocks; kept %lu, %lu, %lu",
+			totals.pages, totals.units, totals.blocks, km_slob.pages, km_slob.units,
+			km_slob.blocks);
+		km_warn("check: slob: %lu of %lu pages on lists", listed, totals.listed);
+		totals.damages++;
+	}
+	return totals.damages;
+}
+
+static bool may_have(const struct km_page *page, unsigned units, int node)
+{
+	return km_slob_page(page)->largest >= units && (node == NUMA_NO_NODE || page->node == node);
+}
+
+/* The ring turns by what was looked at, so that the next look sees other pages; the chosen one is put before them. */
+static struct km_page *turn(struct km_list *list, unsigned units, int node)
+{
+	struct km_page *best = NULL, *page = NULL;
+	unsigned looks = 0;
+
+	km_list_for_each_safe(entry, list) {
+		page = km_container_of(entry, struct km_page, list);
+		if (may_have(page, units, node) &&
+		    (!best || km_slob_page(page)->free_units < km_slob_page(best)->free_units))
+			best = page;
+		if (++looks == KM_SLOB_FULLEST_LOOKS)
+			break;
+	}
+	if (best && page != best)
+		km_slob_begin_at(list, page);
+	return best;
+}
+
+void km_slob_choose(enum km_slob_list which, unsigned units, int node)
+{
+	struct km_list *list = &km_slob.list[which];
+	struct km_page *page = km_slob.packed[which];
+
+	km_debug(km_is_locked(&km_slob.lock), "a page is chosen under the engine's lock");
+	if (!page || !may_have(page, units, node))
+		page = turn(list, units, node);
+	km_store(&km_slob.packed[which], page);
+	if (!page || list->next == &page->list)
+		return;
+	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that is chosen is on a list");
+	km_list_del(&page->list);
+	km_list_add_head(&page->list, list);
+}
+
+static void fullness_of_page(const struct km_page *page, struct km_fullness *fullness)
+{
+	fullness->objects = KM_SLOB_UNITS;
+	fullness->inuse = KM_SLOB_UNITS - km_min((unsigned)km_load(&km_slob_page(page)->free_units), KM_SLOB_UNITS);
+	fullness->current = false;
+	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
+		fullness->current |= km_load(&km_slob.packed[i]) == page;
+}
+
+/* They are counted under the lock, without atomic additions. */
+static void slob_clear_events(struct kmem_cache *cache)
+{
+	km_lock(&km_slob.lock);
+	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
+		km_store(&cache->events->count[i], 0ul);
+	km_unlock(&km_slob.lock);
+}
+
+static void fork_all(bool before, bool child)
+{
+	km_lock_around_fork(&km_slob.lock, before, child);
+}
+
+const struct km_engine km_engine_slob = {
+	.name = "slob",
+	.front = KM_FRONT_NONE,
+	.shared_pages = true,
+	.node_bytes = sizeof(struct km_slob_node),
+	.layout = slob_layout,
+	.take = slob_take,
+	.give = slob_give,
+	.alloc = slob_alloc,
+	.free = slob_free,
+	.shrink = slob_shrink,
+	.is_taken = slob_is_taken,
+	.stats = km_slabs_stats,
+	.check = slob_check_cache,
+	.has = has,
+	.clear_events = slob_clear_events,
+	.check_all = check_pages,
+	.fork_all = fork_all,
+
+	.sized = {
+		.free = free_sized,
+		.owns = owns,
+		.mistake = km_slob_mistake,
+		.usable = usable,
+		.pages = &km_slob.pages,
+		.units = &km_slob.units,
+		.fullness = fullness_of_page,
+	},
+};

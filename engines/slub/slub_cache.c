@@ -1,0 +1,580 @@
+/*
+ * slub_cache.c: the engine slub as a cache sees it: layout, coming and going, drain, shrink, statistics, checks. The
+ * work on objects is in slub.c. Invariant: looking (statistics) follows no pointer that it has not proved to be one of
+ * this cache's, since others may be at work.
+ */
+#include <errno.h>
+
+#include "base/bits.h"
+#include "os/die.h"
+#include "slub.h"
+
+#define MAX_ORDER	3u	/* Kernel: slab_max_order */
+#define MOST_CPU_PARTIAL 1048576u
+/* Events are counted by CPU up to the last that this engine knows. */
+#define EVENT_BYTES	256u
+_Static_assert((KMEM_CPU_PARTIAL_DRAIN + 1) * sizeof(uint64_t) <= EVENT_BYTES, "room to count");
+
+/* ------------------------------------------------------------------ coming and going */
+
+/* Kernel: 4 * (fls(CPUs) + 1) objects at least, so that larger machines take their locks less often. */
+static unsigned min_objects(void)
+{
+	unsigned cpus = km_max(km_percpu.cpus, 1u);
+
+	return 4 * (km_ilog2(cpus) + 2);
+}
+
+static int slub_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	unsigned max_order = km_layout_options.max_order ?: MAX_ORDER;
+
+	(void)args;
+	cache->order = (uint8_t)km_layout_order(cache->size,
+						km_layout_options.min_objects ?: min_objects(),
+						max_order);
+	/* Kernel: has none of such sizes. */
+	if (cache->flags & SLAB_KMALLOC)
+		cache->order = (uint8_t)km_layout_larger(cache->size, cache->order,
+							 km_min(max_order + 2, KM_MAX_ORDER));
+	cache->objects = (uint32_t)km_min((KM_PAGE_SIZE << cache->order) / cache->size,
+					  (size_t)SLUB_MAX_OBJECTS);
+	cache->capacity = 0;
+	return 0;
+}
+
+/* Kernel: free objects that a CPU may keep in partial slabs. */
+static uint32_t cpu_partial_of(uint32_t size)
+{
+	if (size >= KM_PAGE_SIZE)
+		return 6;
+	if (size >= 1024)
+		return 24;
+	return size >= 256 ? 52 : 120;
+}
+
+static void keep_partial(const struct kmem_cache *cache, uint32_t objects)
+{
+	struct slub_node *n = slub_node(cache, 0);
+
+	km_store(&n->cpu_partial, objects);
+	km_store(&n->cpu_partial_slabs, (objects * 2 + cache->objects - 1) / cache->objects);
+}
+
+/* Slabs that CPUs have beyond that go with the next drain. Kernel: at once. */
+static int set_cpu_partial(struct kmem_cache *cache, unsigned long objects)
+{
+	if (objects > MOST_CPU_PARTIAL)
+		return -EINVAL;
+	keep_partial(cache, (uint32_t)objects);
+	return 0;
+}
+
+static int slub_node_init(struct kmem_cache *cache, unsigned node)
+{
+	struct slub_node *n = cache->node[node];
+
+	km_slabs_init(cache, node);
+	km_lock_init(&n->drain, KM_RANK_DRAIN);
+	n->slabs.counts.taken = KM_NOT_KEPT;
+	if (node)
+		return 0;
+	n->range = km_arena_range(0);
+	/* Up from the quotient, also where that is exact: e is not 0. */
+	n->factor = -(uint64_t)cache->size / cache->size + 2;
+	/* Where slabs do not begin with an object none is known by that. */
+	n->bound = cache->first ? 0 : cache->objects * (n->factor * cache->size);
+	n->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
+	keep_partial(cache, cpu_partial_of(cache->size));
+	/* Without per-CPU words the cache works from its lists, slowly. */
+	km_chain_init(&cache->chain, cache->freeptr);
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		cache->percpu_offset = km_percpu_alloc(EVENT_BYTES);
+	cache->percpu_bytes = cache->percpu_offset ? EVENT_BYTES : 0;
+	return 0;
+}
+
+/* Word by word: others count meanwhile. */
+static void clear_counters(void *events, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+		km_store((uint64_t *)events + i, (uint64_t)0);
+}
+
+static void slub_clear_events(struct kmem_cache *cache)
+{
+	struct slub_node *n = slub_node(cache, 0);
+
+	clear_counters(n->events, sizeof(n->events));
+	km_chain_clear_failures(&cache->chain);
+	if (cache->percpu_offset)
+		km_for_each_cpu(cpu)
+			clear_counters(km_area(cpu) + cache->percpu_offset, EVENT_BYTES);
+}
+
+static void slub_node_fini(struct kmem_cache *cache, unsigned node)
+{
+	if (node)
+		return;
+	slub_clear_events(cache);
+	km_chain_fini(&cache->chain);
+	km_percpu_free(cache->percpu_offset, cache->percpu_bytes);
+	cache->percpu_offset = cache->percpu_bytes = 0;
+}
+
+static void slub_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
+{
+	slub_count_n(cache, event, count);
+}
+
+/* A free to a frozen slab is counted once, as that; it is a slow one as well. */
+static unsigned long slub_event(struct kmem_cache *cache, enum kmem_event event)
+{
+	unsigned long count = km_load(&slub_node(cache, 0)->events[event]);
+
+	if (event == KMEM_FREE_SLOWPATH)
+		count += slub_event(cache, KMEM_FREE_FROZEN);
+	if (event == KMEM_CMPXCHG_DOUBLE_CPU_FAIL)
+		count += km_chain_failures(&cache->chain);
+	if (cache->percpu_offset && event * sizeof(uint64_t) < EVENT_BYTES)
+		km_for_each_cpu(cpu)
+			count += km_load((uint64_t *)(km_area(cpu) + cache->percpu_offset) + event);
+	return count;
+}
+
+/* ------------------------------------------------------------------ taking and giving back */
+
+static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
+{
+	struct km_chain_link *partial;
+	struct km_chain_top top;
+
+	km_chain_take_cpu(&cache->chain, cpu, &top, &partial);
+	if (top.slab) {
+		slub_count(cache, KMEM_CPUSLAB_FLUSH);
+		km_slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
+	}
+	km_slub_put_partials(cache, partial);
+}
+
+/* The objects on this CPU can be had without a fence, by the verbs with which misses take them. */
+static void drain_own(struct kmem_cache *cache)
+{
+	struct km_chain_link *partial;
+	struct km_chain_top top;
+
+	if (km_chain_swap(&cache->chain, (struct km_chain_top){ NULL, 0 }, &top) && top.slab) {
+		slub_count(cache, KMEM_CPUSLAB_FLUSH);
+		km_slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
+	}
+	while ((partial = km_chain_partial_pop(&cache->chain))) {
+		km_store(&partial->next, NULL);
+		km_slub_put_partials(cache, partial);
+	}
+}
+
+static bool slub_drain(struct kmem_cache *cache, bool unused)
+{
+	struct slub_node *n = slub_node(cache, 0);
+
+	if (!cache->chain.slot)
+		return true;
+	km_lock(&n->drain);
+	km_chain_close(&cache->chain);
+	/* Where the fence is refused everything stays where it is: nothing was read yet. But nobody is on the CPUs'
+	 * slabs of a cache that is not used. */
+	bool fenced = km_chain_fence();
+	if (fenced || unused)
+		km_for_each_cpu(cpu)
+			drain_cpu(cache, cpu);
+	km_debug(km_is_locked(&n->drain), "a chain is opened again by the drain that closed it");
+	km_chain_open(&cache->chain);
+	km_unlock(&n->drain);
+	/* There will be no fence any more. */
+	if (!fenced && !unused && km_os_is_shut())
+		drain_own(cache);
+	return fenced;
+}
+
+/* It is on the node's list, or, where all its objects are out, on none. */
+static void discard(struct kmem_cache *cache, struct km_page *slab)
+{
+	struct slub_node *n = slub_node(cache, slab->node);
+
+	km_lock(&n->slabs.lock);
+	if (slab->flags & KM_SLAB_PARTIAL)
+		km_slabs_unlist(&n->slabs, slab);
+	km_unlock(&n->slabs.lock);
+	km_slub_free_slab(cache, slab);
+}
+
+static const struct km_slab_kind kind = {
+	.free_objects = slub_free_objects,
+	.unlist = km_slabs_unlist,
+	.discard = km_slub_discard,
+};
+
+static size_t slub_shrink(struct kmem_cache *cache)
+{
+	struct slub_node *n;
+	size_t freed = 0;
+
+	km_for_each_node(n, cache)
+		freed += km_slabs_shrink(cache, &n->slabs, &kind);
+	return freed;
+}
+
+static size_t reap_but(struct kmem_cache *cache, unsigned long keep)
+{
+	struct slub_node *n;
+	size_t freed = 0;
+
+	km_for_each_node(n, cache)
+		freed += km_slabs_reap(cache, &n->slabs, keep, &kind);
+	return freed;
+}
+
+/* Kernel: nothing of the kind. Where no slab moved since the last call no empty slabs are kept. */
+static size_t slub_reap(struct kmem_cache *cache)
+{
+	struct slub_node *first = slub_node(cache, 0);
+	const unsigned long keep = km_load(&first->touched) ? km_load(&cache->min_partial) : 0;
+
+	km_store(&first->touched, false);
+	return reap_but(cache, keep);
+}
+
+static size_t slub_rest(struct kmem_cache *cache)
+{
+	return reap_but(cache, 0);
+}
+
+/* ------------------------------------------------------------------ looking */
+
+/* Visit the chain of free objects until visit says so or a link leads astray; returns how many there were. */
+static unsigned count_chain(const struct kmem_cache *cache, const struct km_page *slab,
+			    const void *freelist, const void *stop_at, bool *met)
+{
+	const char *base = km_page_address(slab);
+	uint64_t tag = km_chain_tag(base, KM_PAGE_SHIFT + km_load_speculative(&slab->order));
+	const struct km_page seen = { .objects = km_load_speculative(&slab->objects) };
+	const char *first = base + cache->first;
+	unsigned count = 0;
+
+	*met = false;
+	while (freelist && count < seen.objects && km_chain_tag_fits(tag, freelist) &&
+	       km_object_index(cache, &seen, first, freelist) >= 0) {
+		count++;
+		if (freelist == stop_at) {
+			*met = true;
+			break;
+		}
+		freelist = km_free_next(cache, freelist);
+	}
+	return count;
+}
+
+/* The slab that a CPU says it has, if it is one of ours indeed. */
+static struct km_page *own_slab(const struct kmem_cache *cache, struct km_page *slab)
+{
+	return slab && km_load_speculative(&slab->type) == KM_PAGE_SLAB && km_load_speculative(&slab->cache) == cache ?
+		       slab : NULL;
+}
+
+/* A link that was read while others are at work: the descriptor it is in, or NULL where it can't be one. */
+static struct km_page *own_link(const struct kmem_cache *cache, struct km_chain_link *link)
+{
+	const struct km_range *range;
+
+	for (unsigned i = 0; link && (range = km_arena_range(i)); i++) {
+		struct km_page *slab = slub_linked(link);
+		uintptr_t offset = (uintptr_t)slab - (uintptr_t)range->page;
+
+		if (offset % sizeof(*slab) == 0 &&
+		    offset / sizeof(*slab) < km_load_acquire(&range->ready))
+			return own_slab(cache, slab);
+	}
+	return NULL;
+}
+
+/* Under the lock where there is one: whoever frees at the same time is told by km_slub_free_checked. */
+static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, const void *object)
+{
+	struct slub_node *n = slub_node(cache, slab->node);
+	bool met = false;
+
+	if (!km_lock_may(&n->slabs.lock, false))
+		return true;
+	count_chain(cache, slab, slub_head(slub_slab(slab)->word, km_page_address(slab)), object, &met);
+	km_unlock_may(&n->slabs.lock, false);
+	return !met;
+}
+
+static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
+{
+	char *base = km_page_address(slab);
+	const char *object = base + cache->first + (size_t)index * cache->size;
+	uint64_t word = slub_look(slab);
+	uint64_t tag = slub_tag(slab, base);
+	struct km_chain_link *partial;
+	struct km_chain_top top;
+	bool met;
+
+	if (cache->checked)
+		return is_taken_checked(cache, slab, object);
+	count_chain(cache, slab, slub_head(word, base), object, &met);
+	if (met || !(word & SLUB_FROZEN) || !cache->chain.slot)
+		return !met;
+	km_for_each_cpu(cpu) {
+		km_chain_look_cpu(&cache->chain, cpu, &top, &partial);
+		if (top.slab == tag && !met)
+			count_chain(cache, slab, top.freelist, object, &met);
+	}
+	return !met;
+}
+
+/* As count_chain: those of the 64 objects that are on the list lose their bit. */
+static void clear_free(const struct kmem_cache *cache, const struct km_page *slab, const void *freelist,
+		       unsigned word, uint64_t *bits)
+{
+	const char *base = km_page_address(slab), *first = base + cache->first;
+	uint64_t tag = slub_tag(slab, base);
+	int index;
+
+	for (unsigned count = 0; freelist && count < slab->objects; count++) {
+		if (!km_chain_tag_fits(tag, freelist) || (index = km_object_index(cache, slab, first, freelist)) < 0)
+			break;
+		if ((unsigned)index / 64 == word)
+			*bits &= ~((uint64_t)1 << index % 64);
+		freelist = km_free_next(cache, freelist);
+	}
+}
+
+static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word)
+{
+	char *base = km_page_address(slab);
+	uint64_t seen = slub_look(slab), tag = slub_tag(slab, base);
+	uint64_t bits = km_object_bits(slab->objects, word);
+	struct km_chain_link *partial;
+	struct km_chain_top top;
+
+	clear_free(cache, slab, slub_head(seen, base), word, &bits);
+	if (!(seen & SLUB_FROZEN) || !cache->chain.slot)
+		return bits;
+	km_for_each_cpu(cpu) {
+		km_chain_look_cpu(&cache->chain, cpu, &top, &partial);
+		if (top.slab == tag)
+			clear_free(cache, slab, top.freelist, word, &bits);
+	}
+	return bits;
+}
+
+/* The objects that CPUs hold: those on freelists, and those free on the slabs behind them. */
+static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsigned long *behind)
+{
+	if (!cache->chain.slot)
+		return;
+	km_for_each_cpu(cpu) {
+		struct km_chain_link *link;
+		struct km_chain_top top;
+		struct km_page *slab;
+		bool met;
+
+		km_chain_look_cpu(&cache->chain, cpu, &top, &link);
+		slab = top.slab ? own_slab(cache, slub_tagged(top.slab)) : NULL;
+		if (slab) {
+			*on_top += count_chain(cache, slab, top.freelist, NULL, &met);
+			*behind += slub_free_count(km_load_speculative(&slub_slab(slab)->word));
+		}
+		for (unsigned i = 0; i < 4096 && (slab = own_link(cache, link)); i++) {
+			*behind += slub_free_count(km_load_speculative(&slub_slab(slab)->word));
+			link = km_load_speculative(&slub_slab(slab)->link.next);
+		}
+	}
+}
+
+/* active_objects: what slabs count as taken; shelf_objects: those of them that lie on CPUs' freelists. */
+static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	unsigned long on_top = 0, free = 0;
+	struct slub_node *n;
+
+	km_slabs_stats(cache, stats);
+	km_for_each_node(n, cache) {
+		km_lock(&n->slabs.lock);
+		km_list_for_some(entry, &n->slabs.partial, n->slabs.counts.partial)
+			free += slub_free_objects(km_container_of(entry, struct km_page, list));
+		km_unlock(&n->slabs.lock);
+	}
+	look_at_cpus(cache, &on_top, &free);
+	stats->shelf_objects += on_top;
+	stats->active_objects = stats->total_objects > free ? stats->total_objects - free : 0;
+}
+
+/* A frozen one is a CPU's, which allocates from it now or soon. */
+static void slub_fullness(const struct kmem_cache *cache, const struct km_page *slab, struct km_fullness *fullness)
+{
+	uint64_t word = slub_look(slab);
+
+	fullness->objects = slub_objects(word);
+	fullness->inuse = slub_inuse(word);
+	fullness->current = word & SLUB_FROZEN || km_load(&slub_node(cache, slab->node)->slabs.packed) == slab;
+}
+
+/* Free objects of slabs at both ends of the list; *looked: how many. Lock held. */
+#define PARTIAL_LOOKS 32u
+static size_t free_at_ends(const struct km_slabs *n, size_t *looked)
+{
+	const struct km_list *first = n->partial.next, *last = n->partial.prev;
+	size_t free = 0;
+
+	for (*looked = 0; *looked < PARTIAL_LOOKS && *looked < n->counts.partial; first = first->next, ++*looked)
+		free += slub_free_objects(km_container_of(first, struct km_page, list));
+	for (size_t i = 0; i < PARTIAL_LOOKS && *looked < n->counts.partial; last = last->prev, i++, ++*looked)
+		free += slub_free_objects(km_container_of(last, struct km_page, list));
+	return free;
+}
+
+/* Nobody counts what is taken out of slabs: some slabs stand for all of a node. Where its lock is taken they are those
+ * that were seen the last time. Kernel: count_partial_free_approx, of 10000 slabs. */
+static void slub_partial(struct kmem_cache *cache, struct km_fullness *of_all)
+{
+	struct slub_node *n;
+	size_t looked;
+
+	*of_all = (struct km_fullness){ 0 };
+	km_for_each_node(n, cache) {
+		size_t slabs = km_load(&n->slabs.counts.partial), most = slabs * cache->objects;
+
+		if (slabs && km_trylock(&n->slabs.lock)) {
+			size_t free = free_at_ends(&n->slabs, &looked);
+
+			km_store(&n->free_each, (uint32_t)(free * 16 / km_max(looked, (size_t)1)));
+			km_unlock_quick(&n->slabs.lock);
+		}
+		of_all->slabs += slabs;
+		of_all->objects += most;
+		of_all->inuse += most - km_min(most, slabs * km_load(&n->free_each) / 16);
+	}
+}
+
+/* A slab at rest: as many free as it says, frozen or not as its place wants. */
+static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool frozen,
+		      const char *place)
+{
+	uint64_t word = slub_look(slab);
+	bool met;
+	unsigned free = count_chain(cache, slab, slub_head(word, km_page_address(slab)), NULL, &met);
+
+	if (own_slab(cache, slab) && free == slub_free_count(word) &&
+	    slub_objects(word) == slab->objects && !(word & SLUB_FROZEN) == !frozen)
+		return 0;
+	km_warn("check: %s: slab %p %s says %u of %u taken, frozen %d, and %u are free", cache->name,
+		km_page_address(slab), place, slub_inuse(word), slub_objects(word),
+		(word & SLUB_FROZEN) != 0, free);
+	return 1;
+}
+
+static int check_cpu(struct kmem_cache *cache, unsigned cpu)
+{
+	struct km_chain_link *link;
+	struct km_chain_top top;
+	struct km_page *slab;
+	uint64_t count = 0;
+	int damages = 0;
+
+	km_chain_look_cpu(&cache->chain, cpu, &top, &link);
+	slab = top.slab ? slub_tagged(top.slab) : NULL;
+	if (slab)
+		damages += check_slab(cache, slab, true, "of a CPU");
+	if ((top.slab && !own_slab(cache, slab)) || (top.freelist && !slab)) {
+		km_warn("check: %s: CPU %u has freelist %p and no slab", cache->name, cpu,
+			top.freelist);
+		damages++;
+	}
+	for (struct km_chain_link *at = link; (slab = own_link(cache, at)); at = at->next) {
+		damages += check_slab(cache, slab, true, "on a CPU's partial list");
+		if (++count > link->count)
+			break;
+	}
+	if (link && count != link->count) {
+		km_warn("check: %s: CPU %u has %lu partial slabs, kept %lu", cache->name, cpu,
+			count, link->count);
+		damages++;
+	}
+	return damages;
+}
+
+static int check_listed(struct kmem_cache *cache, struct km_page *slab)
+{
+	return check_slab(cache, slab, false, "on the partial list");
+}
+
+static int slub_mend(struct kmem_cache *cache)
+{
+	return cache->checked ? km_slub_mend(cache) : 0;
+}
+
+static int slub_check(struct kmem_cache *cache)
+{
+	int damages = km_slabs_check(cache, &kind, check_listed);
+
+	if (cache->chain.slot)
+		km_for_each_cpu(cpu)
+			damages += check_cpu(cache, cpu);
+	return damages;
+}
+
+/* Slabs in another thread's hand stay with that thread: in the child their free objects are lost, at most as many
+ * slabs as threads were inside a slow path. */
+static void slub_fork(struct kmem_cache *cache, bool before, bool child)
+{
+	struct km_lock *drain = &slub_node(cache, 0)->drain;
+	/* One fork at a time has what lies on the CPUs: it notes there what it has. */
+	bool chain = child || (!before && km_fork_has(drain));
+
+	km_lock_around_fork(drain, before, child);
+	chain |= before && km_fork_has(drain);
+	km_slabs_fork(cache, before, child);
+	if (chain)
+		km_chain_fork(&cache->chain, before, child);
+}
+
+static const struct km_field fields[] = {
+	KM_FIELD_STRUCT("slub", struct slub_node),
+	KM_FIELD_IN("slub", struct slub_node, cpu_partial), KM_FIELD_ARRAY("slub", struct slub_node, events),
+};
+
+const struct km_engine km_engine_slub = {
+	.name = "slub",
+	.front = KM_FRONT_CHAIN, .links_free = true,
+	.node_bytes = sizeof(struct slub_node),
+	.layout = slub_layout,
+	.node_init = slub_node_init,
+	.node_fini = slub_node_fini,
+	.take = km_slub_take,
+	.give = km_slub_give,
+	.hit = slub_hit,
+	.alloc = km_slub_alloc,
+	.free = km_slub_free,
+	.shrink = slub_shrink,
+	.reap = slub_reap,
+	.rest = slub_rest,
+	.discard = discard,
+	.is_taken = slub_is_taken,
+	.taken = slub_taken,
+	.stats = slub_stats,
+	.fullness = slub_fullness,
+	.partial = slub_partial,
+	.check = slub_check,
+	.mend = slub_mend,
+	.fork = slub_fork,
+	.event = slub_event,
+	.clear_events = slub_clear_events,
+	.fields = fields,
+	.field_count = km_array_count(fields),
+	.chain = {
+		.give_last = km_slub_give_last,
+		.drain = slub_drain, .set_cpu_partial = set_cpu_partial,
+	},
+};

@@ -1,0 +1,429 @@
+/*
+ * debug.c: who looks at the objects of a cache that is debugged, and when: as they come and go, as their slab does, and
+ * when it is asked for. debug_look.c has what there is to be seen.
+ *
+ * Invariants: the bytes are those of the object's state, but while that says CHANGES: then the object is the changing
+ * thread's alone. An object leaves the states TAKEN and FREE by one compare-and-swap of the word that was judged: of
+ * those who would have it one has it. No object goes out that is out already.
+ */
+#include <errno.h>
+
+#include <kmem/stats.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "ext/guard/guard.h"
+#include "sibling.h"
+#include "switch.h"
+
+static struct km_page *slab_of(const void *object)
+{
+	struct km_page *page = km_page_of(object);
+
+	return page ? km_page_head(page) ?: page : NULL;
+}
+
+/* The object has become what the state says. */
+static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
+{
+	km_debug_fill(cache, object, state == KM_DEBUG_TAKEN, cache->object_size);
+	/* Release pairs with who asks for the state: what it says of the object is so. */
+	km_store_release(km_debug_word(cache, object), km_debug_sealed(object, state, cache->object_size));
+}
+
+/* Nothing is there of what should be. */
+static void begin(struct kmem_cache *cache, void *object)
+{
+	struct km_debug_track *track = km_debug_tracks(cache, object);
+
+	for (unsigned i = 0; i < 2 && cache->flags & SLAB_STORE_USER; i++) {
+		__builtin_memset(&track[i], 0, sizeof(track[i]));
+		km_debug_seal(&track[i]);
+	}
+	become(cache, object, KM_DEBUG_FREE);
+}
+
+/* ------------------------------------------------------------------ tracks, and what is traced */
+
+static void note(const struct kmem_cache *cache, const void *object, unsigned which)
+{
+	struct km_debug_track *track = &km_debug_tracks(cache, object)[which];
+
+	if (!(cache->flags & SLAB_STORE_USER))
+		return;
+	km_debug_track(track);
+	km_debug_seal(track);
+}
+
+/* The object counts as in use, before and after. Kernel: a stack each time; here, where there is one. */
+static void trace(struct kmem_cache *cache, void *object, bool alloc)
+{
+	struct km_debug_about about = { cache, slab_of(object), object };
+	const void *first = NULL;
+	unsigned used = 0;
+
+	if (km_likely(!(cache->flags & SLAB_TRACE)))
+		return;
+	if (about.slab)
+		first = km_debug_first_free(cache, about.slab, &used);
+	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, alloc ? "alloc" : "free", object, used, first);
+	km_debug_report_track(&about, alloc);
+}
+
+/* ------------------------------------------------------------------ objects come and go */
+
+static void tell_in_use(struct kmem_cache *cache, void *object, const char *function)
+{
+	struct km_debug_about about = { cache, slab_of(object), object };
+
+	km_debug_report_begin(&about, "Object in use on freelist");
+	km_debug_report_end(&about);
+	km_misuse(KM_MISUSE_OVERWRITTEN, function, object, cache->name);
+}
+
+/* The engine gives out what somebody has. It stays with that one. */
+static void *in_use(struct kmem_cache *cache, void *object)
+{
+	tell_in_use(cache, object, "kmem_cache_alloc");
+	km_debug_report_fix(cache, "Object at %p not allocated", object);
+	return KM_LOST;
+}
+
+static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
+{
+	if (!km_is_debugged(cache)) {
+		trace(cache, object, true);
+		return object;
+	}
+	if (cache->engine->shared_pages)
+		begin(cache, object);
+	struct km_debug_seen seen = km_debug_look(cache, object);
+	km_debug(slab_of(object) && (cache->engine->shared_pages || slab_of(object)->cache == cache),
+		 "an object that comes is the cache's");
+	const bool taken = seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
+							    seen.state != KM_DEBUG_FREE;
+	if (km_unlikely(taken || !km_cas_both(km_debug_word(cache, object), &seen.word,
+					      km_debug_sealed(object, KM_DEBUG_CHANGES, cache->object_size))))
+		return in_use(cache, object);
+	km_debug_check(cache, slab_of(object), object, seen, false, "kmem_cache_alloc");
+	note(cache, object, 0);
+	trace(cache, object, true);
+	become(cache, object, KM_DEBUG_TAKEN);
+	km_debug(!cache->shelf.front.open.shelf, "a cache that is debugged has no shelf");
+	return object;
+}
+
+/* Where caches share pages the engine was asked. */
+static bool is_out(struct kmem_cache *cache, struct km_page *slab, void *object, const struct km_debug_seen *seen)
+{
+	bool engine_says = true;
+
+	if (km_likely(seen->state != KM_DEBUG_DAMAGED))
+		return seen->state == KM_DEBUG_TAKEN;
+	if (!cache->engine->shared_pages) {
+		int index = km_object_index(cache, slab, km_slab_first(cache, slab), object);
+
+		engine_says = km_debug_taken(cache, slab, (unsigned)index / 64) >> index % 64 & 1;
+	}
+	return km_debug_seems_taken(cache, object, engine_says);
+}
+
+/*
+ * Its slab, cache and boundary were looked at before. Where caches share pages the engine is asked here: it tells, too,
+ * what else it is.
+ */
+static bool goes(struct kmem_cache *cache, void *object)
+{
+	const bool shared = cache->engine->shared_pages;
+
+	if (!km_is_debugged(cache))
+		trace(cache, object, false);
+	if (!km_is_debugged(cache) || (shared && !cache->engine->has(cache, object)))
+		return true;
+	uint64_t *word = km_debug_word(cache, object);
+	struct km_debug_seen seen = km_debug_look(cache, object);
+	struct km_page *slab = slab_of(object);
+	/* Two threads may free it at once: one of them has it, whatever the word was. */
+	do {
+		if (km_unlikely(!is_out(cache, slab, object, &seen))) {
+			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
+			return false;
+		}
+		if (km_cas_both(word, &seen.word, km_debug_sealed(object, KM_DEBUG_CHANGES, seen.asked)))
+			break;
+		seen = km_debug_judge(cache, object, seen.word);
+	} while (true);
+	km_debug_check(cache, slab, object, seen, true, "kmem_cache_free");
+	if (!shared)
+		km_debug_check_padding(cache, slab, "kmem_cache_free");
+	note(cache, object, 1);
+	trace(cache, object, false);
+	km_debug(km_debug_look(cache, object).state == KM_DEBUG_CHANGES, "an object's bytes change while it says so");
+	become(cache, object, KM_DEBUG_FREE);
+	return true;
+}
+
+static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
+{
+	char *object = km_slab_first(cache, slab);
+
+	if (!km_is_debugged(cache))
+		return;
+	km_debug(slab->type != KM_PAGE_SHARED, "a slab that comes is of one cache");
+	km_debug_fill_padding(cache, slab);
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
+		begin(cache, object);
+}
+
+/* All its objects are free, but those of a private group that is destroyed whole; nobody uses them any more. */
+static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
+{
+	char *object = km_slab_first(cache, slab);
+
+	if (!km_is_debugged(cache) || cache->engine->shared_pages)
+		return;
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+		struct km_debug_seen seen = km_debug_look(cache, object);
+
+		km_debug_check(cache, slab, object, seen,
+			       seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
+								seen.state != KM_DEBUG_FREE, "kmem_cache_free");
+	}
+	km_debug_check_padding(cache, slab, "kmem_cache_free");
+}
+
+/* ------------------------------------------------------------------ bytes asked for */
+
+/* Of a word that says anything else than that the object is taken nothing is made: its free tells. */
+static void store_asked(const struct kmem_cache *cache, void *object, size_t bytes)
+{
+	struct km_debug_seen seen = km_debug_look(cache, object);
+
+	km_debug(bytes <= cache->object_size, "nobody has more of an object than there is");
+	if (km_likely(seen.state == KM_DEBUG_TAKEN))
+		km_cas_both(km_debug_word(cache, object), &seen.word,
+			    km_debug_sealed(object, KM_DEBUG_TAKEN, (uint32_t)bytes));
+}
+
+static void asked(struct kmem_cache *cache, void *object, size_t bytes)
+{
+	if (!km_debug_is_narrowed(cache))
+		return;
+	km_debug_fill_asked(cache, object, bytes);
+	store_asked(cache, object, bytes);
+}
+
+static unsigned look_at(struct kmem_cache *cache, struct km_page *slab, void *object, bool engine_says,
+			const char *function)
+{
+	struct km_debug_seen seen = km_debug_look(cache, object);
+	const bool damaged = seen.state == KM_DEBUG_DAMAGED;
+
+	if (seen.state == KM_DEBUG_CHANGES)
+		return 0;
+	const bool taken = damaged ? km_debug_seems_taken(cache, object, engine_says) : seen.state == KM_DEBUG_TAKEN;
+	seen.waits = !taken && engine_says;
+	unsigned damages = km_debug_check(cache, slab, object, seen, taken, function);
+	if (km_unlikely(damaged))
+		km_cas_both(km_debug_word(cache, object), &seen.word,
+			    km_debug_sealed(object, taken ? KM_DEBUG_TAKEN : KM_DEBUG_FREE, seen.asked));
+	return damages;
+}
+
+/* Bytes that were red zone become the user's. */
+static bool grow(struct kmem_cache *cache, void *object, size_t bytes)
+{
+	if (!km_debug_is_narrowed(cache) || bytes > cache->object_size)
+		return false;
+	look_at(cache, slab_of(object), object, true, "krealloc");
+	store_asked(cache, object, bytes);
+	return true;
+}
+
+size_t km_debug_bytes(const struct kmem_cache *cache, const void *object)
+{
+	if (!km_is_debugged(cache))
+		return 0;
+	return km_debug_is_narrowed(cache) ? km_debug_look(cache, object).asked : cache->object_size;
+}
+
+/* ------------------------------------------------------------------ bad calls */
+
+static const char *title_of(enum km_misuse what, const void *p, char *text, size_t bytes)
+{
+	if (what == KM_MISUSE_DOUBLE_FREE)
+		return "Object already free";
+	if (what == KM_MISUSE_WRONG_CACHE)
+		return "Object belongs to different cache";
+	km_format(text, bytes, "Invalid object pointer %p", p);
+	return text;
+}
+
+/* Of a pointer into the middle, the object that it points into. */
+static void tell(struct kmem_cache *cache, struct km_page *slab, const void *p, enum km_misuse what)
+{
+	size_t offset = (size_t)((const char *)p - (const char *)km_page_address(slab));
+	struct km_debug_about about = { cache, slab, NULL };
+	char text[64];
+
+	if (!km_is_debugged(cache))
+		return;
+	if (offset / cache->size < slab->objects)
+		about.object = km_slab_first(cache, slab) + offset / cache->size * cache->size;
+	km_debug_report_begin(&about, title_of(what, p, text, sizeof(text)));
+	km_debug_report_end(&about);
+}
+
+/* Others than frees change nothing, either way. */
+static void refused(struct kmem_cache *cache, const void *p, const char *function)
+{
+	if (km_is_debugged(cache) && __builtin_strstr(function, "free"))
+		km_debug_report_fix(cache, "Object at %p not freed", p);
+}
+
+/* ------------------------------------------------------------------ what engines find */
+
+static void broken(struct kmem_cache *cache, struct km_page *slab, void *object, const char *title, const char *fix)
+{
+	struct km_debug_about about = { cache, slab, object };
+
+	if (!km_is_debugged(cache)) {
+		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->name);
+		return;
+	}
+	km_debug_report_begin(&about, title);
+	km_debug_report_end(&about);
+	km_misuse(KM_MISUSE_OVERWRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->name);
+	km_debug_report_fix(cache, fix);
+}
+
+static bool may_be_free(const struct kmem_cache *cache, const void *object)
+{
+	if (!km_is_debugged(cache))
+		return true;
+	enum km_debug_state state = km_debug_look(cache, object).state;
+	return state == KM_DEBUG_FREE ||
+	       (state == KM_DEBUG_DAMAGED && !km_debug_seems_taken(cache, (void *)object, false));
+}
+
+/* ------------------------------------------------------------------ who asks */
+
+struct looking {
+	struct kmem_cache *cache;
+	const char *function;
+	long damages;
+};
+
+/* The engine says that it is free, and a user has it: before the engine was asked, and after. */
+static bool is_in_use(const struct kmem_cache *cache, struct km_page *slab, void *object, unsigned index)
+{
+	struct km_debug_seen seen = km_debug_look(cache, object);
+
+	if (seen.state != KM_DEBUG_TAKEN)
+		return false;
+	bool taken = km_debug_taken((struct kmem_cache *)cache, slab, index / 64) >> index % 64 & 1;
+	return !taken && km_debug_look(cache, object).word == seen.word;
+}
+
+static int check_slab(struct km_page *slab, void *arg)
+{
+	struct looking *at = arg;
+	struct kmem_cache *cache = at->cache;
+	uint64_t taken = 0;
+
+	if (slab->type != KM_PAGE_SLAB || slab->cache != cache)
+		return 0;
+	char *object = km_slab_first(cache, slab);
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+		if (i % 64 == 0)
+			taken = km_debug_taken(cache, slab, i / 64);
+		bool out = taken >> i % 64 & 1;
+
+		if (km_unlikely(!out) && km_unlikely(is_in_use(cache, slab, object, i))) {
+			tell_in_use(cache, object, at->function);
+			at->damages++;
+		}
+		at->damages += look_at(cache, slab, object, out, at->function);
+	}
+	at->damages += km_debug_check_padding(cache, slab, at->function);
+	return 0;
+}
+
+static int check(struct kmem_cache *cache)
+{
+	struct looking at = { cache, "kmem_cache_validate", 0 };
+
+	if (km_is_debugged(cache) && !cache->engine->shared_pages)
+		km_pages_walk(check_slab, &at);
+	return (int)at.damages;
+}
+
+/* The slab stays, with objects that nobody gives back; their tracks say by whom they were had. */
+static void remains(struct kmem_cache *cache, struct km_page *slab, bool tell)
+{
+	struct km_debug_about about = { cache, slab, NULL };
+	struct looking at = { cache, "kmem_cache_destroy", 0 };
+	unsigned used;
+
+	if (!km_is_debugged(cache))
+		return;
+	check_slab(slab, &at);
+	km_debug_first_free(cache, slab, &used);
+	if (!tell || !used)
+		return;
+	km_debug_report_begin(&about, "Objects remaining on __kmem_cache_shutdown()");
+	about.object = km_slab_first(cache, slab);
+	for (unsigned i = 0; i < slab->objects; i++, about.object += cache->size)
+		if (km_debug_taken(cache, slab, i / 64) >> i % 64 & 1)
+			km_debug_report_object(&about);
+	about.object = NULL;
+	km_debug_report_end(&about);
+}
+
+static const struct km_hooks hooks = {
+	.on_alloc = comes, .on_free = goes, .slab_comes = slab_comes, .slab_goes = slab_goes,
+	.asked = asked, .grow = grow, .bytes = km_debug_bytes, .tell = tell, .refused = refused,
+	.broken = broken, .may_be_free = may_be_free, .check = check, .remains = remains,
+};
+
+static int validate(struct kmem_cache *cache, bool busy)
+{
+	/* An object that a handler freed is linked by the word that is looked at. */
+	if (!busy)
+		km_front_finish_deferred(cache);
+	return km_cache_check(cache);
+}
+
+int kmem_cache_validate(struct kmem_cache *cache)
+{
+	struct km_busy_was was = km_busy_begin();
+	int damages = validate(cache, km_was_busy(was)) + km_guard_check(cache);
+
+	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+		damages += validate(at, km_was_busy(was));
+	km_busy_end(was);
+	return damages;
+}
+
+/* ------------------------------------------------------------------ the way up */
+
+static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, slab_flags_t flags)
+{
+	bool low;
+	slab_flags_t all = km_debug_flags_of(name, flags, &low), laid_out = all & KM_DEBUG_LAYOUT;
+	uint32_t aligned = km_layout_align(all, align, size);
+	uint32_t bytes = km_layout_debugged_bytes(size, all) + (all & SLAB_RED_ZONE ? aligned : 0);
+
+	/* The longest slab has no room for it. */
+	if (km_order_of(km_align_up(bytes, aligned)) > KM_MAX_ORDER)
+		return all & ~KM_DEBUG_LAYOUT;
+	if (low && laid_out && km_order_of(km_align_up(bytes, aligned)) > km_order_of(km_align_up(size, aligned)))
+		all &= ~KM_DEBUG_LAYOUT;
+	return all;
+}
+
+const struct km_debugging km_debugging = {
+	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = km_debug_print_all_leaks,
+	.over = km_debug_stack_over, .flags = flags_of, .hooks = &hooks,
+	.settle = km_siblings_settle, .tick = km_control_tick, .report = &km_control_report,
+};

@@ -1,0 +1,441 @@
+/*
+ * debug_stack.c: where calls come from: the file of an address, the offset in the file, the function's names, the
+ * tables of frames; and the stack of a call into the library, as stack.c walks it by these tables. Invariant: nothing
+ * here allocates, loads a library, or waits for a lock of a thread that fork left behind. docs/design/debugging.md
+ * lists all functions called here.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/auxv.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "debug.h"
+#include "stack.h"
+
+static bool over;			/* libc has freed the records of files loaded by dlopen */
+static uint32_t first_pid;		/* the process of the library's start; 0: before the start */
+
+/* ------------------------------------------------------------------ objects of the process */
+
+/* A file that is mapped. */
+struct object {
+	uintptr_t load;			/* what its own addresses are moved by */
+	const char *name;		/* "": the program */
+	const ElfW(Phdr) *headers;
+	unsigned count;
+	const void *sorted;		/* .eh_frame_hdr, where libc says so */
+};
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+/* Since 2.35 glibc finds the object of an address without a lock. */
+#pragma weak _dl_find_object
+#define FINDS_AT_ONCE (_dl_find_object != NULL)
+
+static bool find_at_once(uintptr_t address, struct object *object)
+{
+	struct dl_find_object found;
+
+	if (_dl_find_object((void *)address, &found) || !found.dlfo_link_map->l_name)
+		return false;
+	object->load = found.dlfo_link_map->l_addr;
+	object->name = found.dlfo_link_map->l_name;
+	object->sorted = found.dlfo_eh_frame;
+	const ElfW(Ehdr) *head = found.dlfo_map_start;
+	if (!*object->name) {
+		object->headers = (const void *)getauxval(AT_PHDR);
+		object->count = (unsigned)getauxval(AT_PHNUM);
+	} else if (__builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) == 0) {
+		/* Its first page is that of the file, with few exceptions. */
+		object->headers = (const void *)((const char *)head + head->e_phoff);
+		object->count = head->e_phnum;
+	}
+	return true;
+}
+#else
+#define FINDS_AT_ONCE false
+
+static bool find_at_once(uintptr_t address km_unused, struct object *object km_unused)
+{
+	return false;
+}
+#endif
+
+struct search {
+	uintptr_t address;
+	struct object *object;
+};
+
+static int look(struct dl_phdr_info *info, size_t bytes km_unused, void *arg)
+{
+	struct search *search = arg;
+
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+
+		if (header->p_type != PT_LOAD ||
+		    search->address - (info->dlpi_addr + header->p_vaddr) >= header->p_memsz)
+			continue;
+		*search->object = (struct object){
+			.load = info->dlpi_addr, .name = info->dlpi_name ?: "",
+			.headers = info->dlpi_phdr, .count = info->dlpi_phnum,
+		};
+		return 1;
+	}
+	return 0;
+}
+
+#ifdef __GLIBC__
+#pragma weak _r_debug
+#define LIST (&_r_debug ? _r_debug.r_map : NULL)
+#else
+extern struct r_debug *_dl_debug_addr __attribute__((weak));
+#define LIST (&_dl_debug_addr ? _dl_debug_addr->r_map : NULL)
+#endif
+
+/* The dynamic linker's list for debuggers, read without the linker's lock: the list changes by one store at a time. A
+ * static program has no list, and is the only file. */
+static bool find_in_list(uintptr_t address, struct object *object)
+{
+	const struct link_map program = { .l_name = (char *)"" }, *map = LIST ?: &program;
+
+	for (; map; map = map->l_next) {
+		struct search search = { address, object };
+		struct dl_phdr_info info = { .dlpi_addr = map->l_addr, .dlpi_name = map->l_name };
+		const ElfW(Ehdr) *head = (const void *)map->l_addr;
+
+		if (!map->l_prev) {
+			info.dlpi_name = "";
+			info.dlpi_phdr = (const void *)getauxval(AT_PHDR);
+			info.dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM);
+		} else if (head && __builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) == 0) {
+			info.dlpi_phdr = (const void *)((const char *)head + head->e_phoff);
+			info.dlpi_phnum = head->e_phnum;
+		}
+		if (look(&info, sizeof(info), &search))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The dynamic linker of an older glibc has a lock, and fork may leave this lock taken in the child: the child reads the
+ * list, which no other thread can shorten there. musl shortens the list only after a dlopen that failed.
+ */
+static bool find(uintptr_t address, struct object *object)
+{
+	*object = (struct object){ .count = 0 };
+	if (FINDS_AT_ONCE && (find_at_once(address, object) || !km_load(&over)))
+		return object->name;
+#ifdef __GLIBC__
+	struct search search = { address, object };
+	const uint32_t first = km_load(&first_pid);
+
+	if (!FINDS_AT_ONCE && !km_os_is_shut() && (!first || km_os_pid() == first))
+		return dl_iterate_phdr(look, &search);
+#endif
+	return find_in_list(address, object);
+}
+
+static const ElfW(Phdr) *header_of(const struct object *object, unsigned type)
+{
+	for (unsigned i = 0; i < object->count; i++)
+		if (object->headers[i].p_type == type)
+			return &object->headers[i];
+	return NULL;
+}
+
+/* Characters that part words or lines stand there as octal digits, as in /proc/mounts. */
+static size_t put_name(char *text, size_t bytes, const char *name)
+{
+	size_t length = 0;
+
+	for (; *name && length + 5 < bytes; name++) {
+		unsigned char c = (unsigned char)*name;
+
+		if (c <= ' ' || c == '\\' || c == 0x7f)
+			length += km_format(text + length, bytes - length, "\\%u%u%u", c >> 6, c >> 3 & 7, c & 7);
+		else
+			text[length++] = *name;
+	}
+	km_debug(length < bytes, "a name that is cut ends in its array");
+	text[length] = '\0';
+	return length;
+}
+
+/* The first bytes of what the linker has made to tell this file from others of its name; 0: it has made nothing. */
+static uint32_t build_of(const struct object *object)
+{
+	for (unsigned i = 0; i < object->count; i++) {
+		const ElfW(Phdr) *header = &object->headers[i];
+		const char *at = (const char *)object->load + header->p_vaddr, *end = at + header->p_memsz;
+
+		while (header->p_type == PT_NOTE && (size_t)(end - at) >= sizeof(ElfW(Nhdr)) + 8) {
+			const ElfW(Nhdr) *note = (const void *)at;
+			const unsigned char *id = (const unsigned char *)(note + 1) + 4;
+
+			if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && note->n_descsz >= 4)
+				return (uint32_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3];
+			size_t bytes = sizeof(*note) + km_align_up(note->n_namesz, 4) + km_align_up(note->n_descsz, 4);
+			at += km_min(bytes, (size_t)(end - at));
+		}
+	}
+	return 0;
+}
+
+/* Room for the offset and the build, behind a name that may be cut. */
+#define OFFSET_BYTES	32u
+
+const char *km_debug_place(uintptr_t address, char *text, size_t bytes)
+{
+	struct object object;
+	char path[256];
+	size_t length;
+
+	km_debug(bytes > 2 * OFFSET_BYTES, "a place has room for a name");
+	if (!find(address, &object)) {
+		km_format(text, bytes, "%p", (void *)address);
+		return text;
+	}
+	const char *name = *object.name ? object.name : km_os_program_path(path, sizeof(path));
+	length = put_name(text, bytes - OFFSET_BYTES, name);
+	length += km_format(text + length, bytes - length, "+0x%lx", address - object.load);
+	uint32_t build = build_of(&object);
+	if (build)
+		km_format(text + length, bytes - length, "[%08x]", build);
+	return text;
+}
+
+/* ------------------------------------------------------------------ names of functions */
+
+/* The names that a file gives to others, as its headers lead to them: NULL where it has none. */
+struct names {
+	const ElfW(Sym) *symbol;
+	size_t count;
+	const char *text;
+	size_t bytes;
+};
+
+/* Where the file was mapped to. */
+static uintptr_t start_of(const struct object *object)
+{
+	uintptr_t first = UINTPTR_MAX;
+
+	for (unsigned i = 0; i < object->count; i++)
+		if (object->headers[i].p_type == PT_LOAD)
+			first = km_min(first, (uintptr_t)object->headers[i].p_vaddr);
+	return object->load + (first == UINTPTR_MAX ? 0 : km_align_down(first, KM_PAGE_SIZE));
+}
+
+/* Symbols of a table of this kind are counted by its last chain, which ends in an odd number. */
+static size_t count_of(const uint32_t *hash)
+{
+	const uint32_t buckets = hash[0], first = hash[1];
+	const uint32_t *bucket = hash + 4 + hash[2] * (sizeof(uintptr_t) / sizeof(*hash));
+	uint32_t last = 0;
+
+	for (uint32_t i = 0; i < buckets; i++)
+		last = km_max(last, bucket[i]);
+	if (last < first)
+		return first;
+	while (!(bucket[buckets + last - first] & 1))
+		last++;
+	return (size_t)last + 1;
+}
+
+/* Some dynamic linkers have made addresses of the file's offsets, others leave them. */
+static const void *led_to(const struct object *object, uintptr_t value)
+{
+	return (const void *)(value < object->load ? object->load + value : value);
+}
+
+static struct names names_of(const struct object *object)
+{
+	struct names names = { .symbol = NULL };
+	const ElfW(Dyn) *entry = NULL;
+
+	const ElfW(Phdr) *dynamic = header_of(object, PT_DYNAMIC);
+
+	if (dynamic)
+		entry = (const void *)(object->load + dynamic->p_vaddr);
+	for (; entry && entry->d_tag != DT_NULL; entry++) {
+		const void *at = led_to(object, entry->d_un.d_ptr);
+
+		if (entry->d_tag == DT_SYMTAB)
+			names.symbol = at;
+		else if (entry->d_tag == DT_STRTAB)
+			names.text = at;
+		else if (entry->d_tag == DT_STRSZ)
+			names.bytes = entry->d_un.d_val;
+		else if (entry->d_tag == DT_GNU_HASH)
+			names.count = count_of(at);
+		else if (entry->d_tag == DT_HASH && !names.count)
+			names.count = ((const uint32_t *)at)[1];
+	}
+	if (!names.symbol || !names.text)
+		names.count = 0;
+	return names;
+}
+
+static bool is_function_at(const ElfW(Sym) *symbol, uintptr_t offset)
+{
+	unsigned type = symbol->st_info & 0xf;
+
+	return symbol->st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC) &&
+	       offset - symbol->st_value < symbol->st_size;
+}
+
+bool km_debug_find_name(uintptr_t address, bool (*fits)(const char *name))
+{
+	struct object object;
+
+	if (!find(address, &object))
+		return false;
+	const struct names names = names_of(&object);
+	for (size_t i = 0; i < names.count; i++) {
+		const ElfW(Sym) *symbol = &names.symbol[i];
+
+		if (is_function_at(symbol, address - object.load) && symbol->st_name < names.bytes &&
+		    fits(names.text + symbol->st_name))
+			return true;
+	}
+	return false;
+}
+
+bool km_debug_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start)
+{
+	struct object object;
+
+	km_debug(bytes, "a path has room");
+	if (!find(address, &object))
+		return false;
+	const char *name = *object.name ? object.name : km_os_program_path(path, bytes);
+	if (name != path)
+		km_format(path, bytes, "%s", name);
+	*start = start_of(&object);
+	return true;
+}
+
+/* ------------------------------------------------------------------ how frames are undone */
+
+/* Of a program without a sorted table (gcc's static programs, but for -static-pie): the entries themselves. The file's
+ * list of sections says where the entries are; this list is not in memory. */
+static struct {
+	const uint8_t *start, *end;	/* start is stored last; NULL: not known */
+} entries;
+
+#define MOST_SECTIONS	64u
+
+static km_cold void find_entries(uintptr_t load)
+{
+	static const char path[] = "/proc/self/exe", wanted[] = ".eh_frame";
+	ElfW(Shdr) section[MOST_SECTIONS];
+	struct object object;
+	ElfW(Ehdr) head;
+	char names[1024];
+
+	if (km_os_read_part(path, 0, &head, sizeof(head)) != sizeof(head) || head.e_shnum > MOST_SECTIONS ||
+	    head.e_shstrndx >= head.e_shnum || head.e_shentsize != sizeof(*section) ||
+	    km_os_read_part(path, head.e_shoff, section, head.e_shnum * sizeof(*section)) !=
+		    (long)(head.e_shnum * sizeof(*section)))
+		return;
+	long length = km_os_read_part(path, section[head.e_shstrndx].sh_offset, names, sizeof(names));
+	for (unsigned i = 0; i < head.e_shnum; i++) {
+		const size_t at = section[i].sh_name;
+		const uintptr_t start = load + section[i].sh_addr, end = start + section[i].sh_size;
+
+		if (!(section[i].sh_flags & SHF_ALLOC) || (long)(at + sizeof(wanted)) > length ||
+		    __builtin_memcmp(names + at, wanted, sizeof(wanted)) != 0 || !find(start, &object) ||
+		    *object.name || !find(end - 1, &object) || *object.name)
+			continue;
+		entries.end = (const uint8_t *)end;
+		/* Release pairs with km_debug_tables_of: the end is there. */
+		km_store_release(&entries.start, (const uint8_t *)start);
+	}
+}
+
+static const uint8_t *sorted_of(const struct object *object)
+{
+	const ElfW(Phdr) *header = object->sorted ? NULL : header_of(object, PT_GNU_EH_FRAME);
+
+	return header ? (const uint8_t *)object->load + header->p_vaddr : object->sorted;
+}
+
+bool km_debug_tables_of(uintptr_t address, struct km_debug_tables *tables)
+{
+	struct object object;
+
+	*tables = (struct km_debug_tables){ .sorted = NULL };
+	if (!find(address, &object))
+		return false;
+	tables->sorted = sorted_of(&object);
+	if (!tables->sorted && !*object.name) {
+		/* Acquire pairs with find_entries. */
+		tables->entry = km_load_acquire(&entries.start);
+		tables->end = entries.end;
+	}
+	return true;
+}
+
+/* The program's first function comes later: all blocks from before are the dynamic linker's. */
+__attribute__((constructor(101))) static void begin(void)
+{
+	struct object object;
+
+	if (find((uintptr_t)begin, &object) && !*object.name && !sorted_of(&object))
+		find_entries(object.load);
+	km_store(&first_pid, km_os_pid());
+}
+
+/* ------------------------------------------------------------------ a stack */
+
+/* Where the code of each of the library's files is: KM_CODE in base/cc.h makes the list, for the linker to join. */
+struct code {
+	int32_t start;			/* from here on */
+	uint32_t bytes;
+};
+extern const struct code __start_km_code[] km_hidden, __stop_km_code[] km_hidden;
+
+static bool is_listed(uintptr_t address)
+{
+	for (const struct code *code = __start_km_code; code < __stop_km_code; code++)
+		if (address - ((uintptr_t)&code->start + (uintptr_t)(intptr_t)code->start) < code->bytes)
+			return true;
+	return false;
+}
+
+bool km_debug_is_own(uintptr_t address)
+{
+	bool listed = is_listed(address);
+
+	km_debug(is_listed((uintptr_t)is_listed), "the library's own code is in its list");
+	return listed;
+}
+
+void km_debug_stack_over(void)
+{
+	km_store(&over, true);
+}
+
+bool km_debug_has_stacks(void)
+{
+	uintptr_t frame;
+
+	return km_stack_walk(&frame, 1) != 0;
+}
+
+bool km_debug_is_early(const struct km_debug_track *track)
+{
+	return track->frame[0] && is_listed(track->frame[0]) && km_debug_has_stacks();
+}
+
+void km_debug_track(struct km_debug_track *track)
+{
+	__builtin_memset(track, 0, sizeof(*track));
+	if (!km_load(&first_pid) || km_load(&over) || !km_stack_walk(track->frame, KM_DEBUG_FRAMES))
+		track->frame[0] = (uintptr_t)__builtin_return_address(0);
+	track->when = km_os_now_ms();
+	track->cpu = km_os_getcpu();
+	track->thread = km_os_thread();
+}

@@ -1,0 +1,392 @@
+/*
+ * debug_traces.c: by whom objects were allocated that are out, most of them first: the kernel's alloc_traces, of one
+ * cache or, as a program's leaks, of all that have tracks.
+ *
+ * The stacks of a walk are counted in a table of a fixed size. Where it is too small, only those are counted whose
+ * hash ends in 0, then those that end in 1, and each half is halved again until it fits: stacks are only ever counted
+ * as a whole. The first of them by weight are kept from one walk to the next, as a heap with the least at its root.
+ *
+ * Invariants: changes nothing of the caches; memory is one mapping of bounded size; no stack that is left out is as
+ * heavy as one that is printed, and each object is in the total.
+ */
+#include <errno.h>
+
+#include <kmem/stats.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "debug.h"
+#include "inspect/print.h"
+
+#define MOST_ROOM	(1u << 14)	/* sites of a table, 80 bytes each; a power of two, as the least */
+#define LEAST_ROOM	64u
+#define MOST_HALVINGS	16u
+
+/* The objects of one stack. */
+struct site {
+	const struct km_debug_track *track;	/* of one of them; NULL: there is none */
+	struct km_page *slab;			/* which that is in; or a block of whole pages */
+	uint64_t hash;				/* of its frames */
+	unsigned long count, bytes;
+	uint64_t least, most, sum;		/* ages, ms */
+	uint32_t first, last;			/* threads */
+	bool early;				/* the stack is not known */
+};
+
+struct sites {
+	struct kmem_cache *cache;	/* NULL: all that have tracks */
+	struct site *table;
+	unsigned room, used;
+	bool too_many;			/* for the table */
+	unsigned halvings;		/* so many last bits of a hash must be ... */
+	uint64_t part;			/* ... these */
+	struct site *heaviest;		/* a heap: a quarter of the room */
+	unsigned kept;
+	unsigned long total, bytes;
+	unsigned long others, other_sites;	/* objects that are not printed, and their stacks */
+	uint64_t now;
+};
+
+static bool has_tracks(const struct kmem_cache *cache)
+{
+	return cache->flags & SLAB_STORE_USER && !cache->engine->shared_pages;
+}
+
+/* ------------------------------------------------------------------ a walk */
+
+static uint64_t hash_of(const struct km_debug_track *track)
+{
+	uint64_t hash = 0;
+
+	for (unsigned i = 0; i < KM_DEBUG_FRAMES; i++)
+		hash = (hash ^ hash >> 29 ^ track->frame[i]) * 0x9e3779b97f4a7c15u;
+	return hash ^ hash >> 32;
+}
+
+/* NULL: there is no room for one more. */
+static struct site *site_of(struct sites *sites, struct km_page *slab, const struct km_debug_track *track,
+			    uint64_t hash)
+{
+	for (uint64_t i = hash >> 40;; i++) {
+		struct site *site = &sites->table[i & (sites->room - 1)];
+
+		if (site->track && site->hash == hash)
+			return site;
+		if (site->track)
+			continue;
+		/* A quarter stays free, so that this ends soon. */
+		if (sites->used >= sites->room / 4 * 3)
+			return NULL;
+		sites->used++;
+		km_debug(sites->used < sites->room, "a search for a stack finds a free place");
+		*site = (struct site){
+			.track = track, .slab = slab, .hash = hash, .least = UINT64_MAX, .first = track->thread,
+			.early = km_debug_is_early(track),
+		};
+		return site;
+	}
+}
+
+static bool is_in_part(const struct sites *sites, uint64_t hash)
+{
+	return (hash & (((uint64_t)1 << sites->halvings) - 1)) == sites->part;
+}
+
+/* A track that was written over, mended or not, names no stack. */
+static const struct km_debug_track no_track;
+
+static void add(struct sites *sites, struct km_page *slab, const struct km_debug_track *track, size_t bytes)
+{
+	if (!km_debug_is_sealed(track) || !track->when)
+		track = &no_track;
+	uint64_t hash = hash_of(track), age = track->when ? sites->now - km_min(track->when, sites->now) : 0;
+	struct site *site;
+
+	if (!is_in_part(sites, hash))
+		return;
+	site = site_of(sites, slab, track, hash);
+	if (!site) {
+		sites->too_many = true;
+		return;
+	}
+	site->count++;
+	site->bytes += bytes;
+	site->sum += age;
+	site->least = km_min(site->least, age);
+	site->most = km_max(site->most, age);
+	site->first = km_min(site->first, track->thread);
+	site->last = km_max(site->last, track->thread);
+}
+
+/* One that was debugged while it was used has its tracks in siblings. */
+static bool is_meant(const struct kmem_cache *wanted, const struct kmem_cache *cache)
+{
+	return !wanted || cache == wanted || cache->sibling_of == wanted;
+}
+
+/* Meanwhile the slab stays: of a program's leaks other threads may go on. */
+static int add_slab(struct km_page *slab, void *arg)
+{
+	struct sites *sites = arg;
+
+	km_page_hold(slab);
+	struct kmem_cache *cache = slab->type == KM_PAGE_SLAB ? slab->cache : NULL;
+	size_t asked;
+	const struct km_debug_track *block = sites->cache ? NULL : km_debug_block_track(slab, &asked);
+
+	if (block)
+		add(sites, slab, block, asked);
+	if (cache && has_tracks(cache) && is_meant(sites->cache, cache)) {
+		char *object = km_slab_first(cache, slab);
+
+		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
+			if (km_debug_look(cache, object).state == KM_DEBUG_TAKEN)
+				add(sites, slab, &km_debug_tracks(cache, object)[0], km_debug_bytes(cache, object));
+	}
+	km_page_let_go(slab);
+	return sites->too_many;
+}
+
+/* ------------------------------------------------------------------ the heaviest */
+
+/* Kernel: of a cache's stacks that with the most objects is the first. */
+static unsigned long weight(const struct sites *sites, const struct site *site)
+{
+	return sites->cache ? site->count : site->bytes;
+}
+
+static void sink(const struct sites *sites, unsigned count, unsigned at)
+{
+	struct site *heap = sites->heaviest, site = heap[at];
+
+	for (unsigned below; (below = 2 * at + 1) < count; at = below) {
+		below += below + 1 < count && weight(sites, &heap[below + 1]) < weight(sites, &heap[below]);
+		if (weight(sites, &heap[below]) >= weight(sites, &site))
+			break;
+		heap[at] = heap[below];
+	}
+	heap[at] = site;
+}
+
+static void rise(const struct sites *sites, unsigned at)
+{
+	struct site *heap = sites->heaviest, site = heap[at];
+
+	for (; at && weight(sites, &heap[(at - 1) / 2]) > weight(sites, &site); at = (at - 1) / 2)
+		heap[at] = heap[(at - 1) / 2];
+	heap[at] = site;
+}
+
+static void leave_out(struct sites *sites, const struct site *site)
+{
+	sites->others += site->count;
+	sites->other_sites++;
+}
+
+static void keep(struct sites *sites, const struct site *site)
+{
+	struct site *heap = sites->heaviest;
+
+	/* The dynamic linker has such from before the program's first function, and they are no leaks. */
+	if (!sites->cache && site->early)
+		return;
+	sites->total += site->count;
+	sites->bytes += site->bytes;
+	km_debug(sites->kept <= sites->room / 4, "the heaviest stacks lie behind the table");
+	if (sites->kept < sites->room / 4) {
+		heap[sites->kept] = *site;
+		rise(sites, sites->kept++);
+	} else if (weight(sites, site) > weight(sites, heap)) {
+		leave_out(sites, heap);
+		*heap = *site;
+		sink(sites, sites->kept, 0);
+	} else {
+		leave_out(sites, site);
+	}
+}
+
+/* The root goes behind the others, again and again. */
+static void sort(const struct sites *sites)
+{
+	for (unsigned count = sites->kept; count > 1;) {
+		struct site least = sites->heaviest[0];
+
+		sites->heaviest[0] = sites->heaviest[--count];
+		sites->heaviest[count] = least;
+		sink(sites, count, 0);
+	}
+}
+
+/* ------------------------------------------------------------------ all walks */
+
+static void walk(struct sites *sites)
+{
+	km_debug(!(sites->part >> sites->halvings), "a part is named by as many bits as there were halvings");
+	__builtin_memset(sites->table, 0, sites->room * sizeof(*sites->table));
+	sites->used = 0;
+	sites->too_many = false;
+	km_pages_walk(add_slab, sites);
+}
+
+/* The part behind this one; false: it was the last. */
+static bool next_part(struct sites *sites)
+{
+	while (sites->halvings && sites->part >> (sites->halvings - 1))
+		sites->part &= ((uint64_t)1 << --sites->halvings) - 1;
+	if (!sites->halvings)
+		return false;
+	sites->part |= (uint64_t)1 << (sites->halvings - 1);
+	km_debug(is_in_part(sites, sites->part), "a part is named by the last bits of its hashes");
+	return true;
+}
+
+/* False: the stacks are more than can be counted so. */
+static bool gather(struct sites *sites)
+{
+	do {
+		for (walk(sites); sites->too_many && sites->halvings < MOST_HALVINGS; walk(sites))
+			sites->halvings++;
+		if (sites->too_many)
+			return false;
+		for (unsigned i = 0; i < sites->room; i++)
+			if (sites->table[i].count)
+				keep(sites, &sites->table[i]);
+	} while (next_part(sites));
+	sort(sites);
+	km_debug(!sites->others || sites->kept == sites->room / 4, "stacks are left out where there is no room");
+	return true;
+}
+
+static size_t bytes_of_room(unsigned room)
+{
+	return (room + room / 4) * sizeof(struct site);
+}
+
+/* As much as the system gives; false: it gives none. */
+static bool begin(struct sites *sites)
+{
+	for (sites->room = MOST_ROOM; sites->room >= LEAST_ROOM; sites->room /= 2) {
+		sites->table = km_os_map(bytes_of_room(sites->room), KM_PAGE_SIZE);
+		if (sites->table) {
+			sites->heaviest = sites->table + sites->room;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ------------------------------------------------------------------ lines */
+
+/* False: the object has come and gone meanwhile. */
+static bool stack_of(const struct site *site, struct km_debug_track *track)
+{
+	bool stays = false;
+
+	km_page_hold(site->slab);
+	if (site->slab->type == KM_PAGE_SLAB || site->slab->type == KM_PAGE_LARGE) {
+		*track = *site->track;
+		stays = hash_of(track) == site->hash;
+	}
+	km_page_let_go(site->slab);
+	return stays;
+}
+
+static void print_site(struct km_writer *writer, const struct sites *sites, const struct site *site)
+{
+	struct km_debug_track track;
+	char place[320], bytes[32] = "";
+	bool known = stack_of(site, &track);
+
+	km_debug(site->count && site->least <= site->most, "a stack that is printed has objects, and their ages");
+	if (!sites->cache)
+		km_format(bytes, sizeof(bytes), " bytes=%lu", site->bytes);
+	km_print(writer, "%7lu %s%s age=%lu/%lu/%lu pid=%u-%u\n", site->count,
+		 known ? km_debug_place(track.frame[0], place, sizeof(place)) :
+		 site->track == &no_track ? "(track was overwritten)" : "(gone meanwhile)", bytes,
+		 (unsigned long)site->least, (unsigned long)(site->sum / site->count), (unsigned long)site->most,
+		 site->first, site->last);
+	for (unsigned i = 0; known && i < KM_DEBUG_FRAMES && track.frame[i]; i++)
+		km_print(writer, "        %s\n", km_debug_place(track.frame[i], place, sizeof(place)));
+}
+
+static void print_sites(struct km_writer *writer, const struct sites *sites)
+{
+	for (unsigned i = 0; i < sites->kept; i++)
+		print_site(writer, sites, &sites->heaviest[i]);
+	if (sites->others)
+		km_print(writer, "%7lu of %lu other stacks\n", sites->others, sites->other_sites);
+}
+
+/* Mappings of their own have no tracks. */
+static void print_untracked(struct km_writer *writer)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	if (stats.mapped_blocks)
+		km_print(writer, "%7lu of more than 4 MiB bytes=%lu: it is not known by whom\n", stats.mapped_blocks,
+			 stats.mapped_bytes);
+}
+
+static int print(struct kmem_cache *cache, int fd)
+{
+	struct km_writer writer = { .fd = fd, .no_signal = true };
+	struct sites sites = { .cache = cache, .now = km_os_now_ms() };
+	int error = -ENOMEM;
+	struct km_busy_was was = km_busy_begin();
+
+	if (begin(&sites)) {
+		if (gather(&sites)) {
+			print_sites(&writer, &sites);
+			if (!cache)
+				print_untracked(&writer);
+			km_print(&writer, "TOTAL %lu\n", sites.total);
+			error = km_print_end(&writer);
+		}
+		km_os_unmap(sites.table, bytes_of_room(sites.room));
+	}
+	km_busy_end(was);
+	return error;
+}
+
+int km_debug_print_leaks(int fd)
+{
+	return print(NULL, fd);
+}
+
+static int find_tracks(struct kmem_cache *cache, void *arg)
+{
+	*(bool *)arg |= has_tracks(cache);
+	return 0;
+}
+
+static bool some_cache_has_tracks(void)
+{
+	bool tracks = false;
+	struct km_busy_was was = km_busy_begin();
+
+	km_registry_visit(find_tracks, &tracks);
+	km_busy_end(was);
+	return tracks;
+}
+
+int kmem_print_leaks(int fd)
+{
+	if (!km_boot())
+		return -ENOMEM;
+	return km_debug_blocks_have_tracks() || some_cache_has_tracks() ? km_debug_print_leaks(fd) : -EINVAL;
+}
+
+int km_debug_print_all_leaks(int fd)
+{
+	return some_cache_has_tracks() ? km_debug_print_leaks(fd) : -EINVAL;
+}
+
+int kmem_cache_print_traces(struct kmem_cache *cache, int fd)
+{
+	const struct kmem_cache *at = km_front_siblings(cache);
+
+	while (at && !has_tracks(at))
+		at = at->next_sibling;
+	return at || has_tracks(cache) ? print(cache, fd) : -EINVAL;
+}

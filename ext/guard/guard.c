@@ -1,0 +1,508 @@
+/*
+ * guard.c: guarded objects: one allocation now and then lies at an edge of a page of its own, between pages without
+ * access, and when it is freed its page is without access, too, for as long as others are to be had. So a stray access
+ * faults at once, and what it hit is known. Invariant: takes no lock: a slot is its owner's who has changed its state
+ * to CHANGES, so that a handler that struck anywhere, and the child of a fork, go on; at worst a slot is lost.
+ *
+ *	| no access | canary .. object | no access | object .. canary | no access | ...
+ *
+ * An object lies at the left or at the right edge, by chance, as near to it as its alignment allows; what is left of
+ * its page holds a known value for each address, which its free checks. Freed slots are reused oldest first.
+ *
+ * Time is what a sample is for: about every guard:MS milliseconds one cache, in turn and by chance, is chosen for its
+ * next allocation (alloc/sampled.c). When three quarters of the slots are taken, a stack that has an object among them
+ * gets no other, so that many objects of one source leave room for others. Kernel: KFENCE, which has no choice of a
+ * cache: it takes the next allocation of all.
+ */
+#include "guard.h"
+
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/os.h"
+
+#define LOOKED_AT	64u		/* caches, by one tick */
+#define SKIPPED		8u		/* of them, fewer than that before one is chosen */
+#define SOURCE_FRAMES	8u		/* of a stack, that make it another source */
+#define CLAIMS		4u		/* of a slot, where others are quicker */
+
+static struct {
+	struct km_guard_slot *slot;
+	unsigned count, ms;
+	size_t page;
+	bool ready;			/* objects may be had; set last */
+	uint32_t unclosed;		/* free slots whose page is open still */
+	uint64_t turn;			/* frees, ever */
+	uint64_t next_ms;		/* when a cache is to be chosen */
+} pool;
+
+unsigned km_guard_slots(struct km_guard_slot **slot)
+{
+	*slot = pool.slot;
+	return pool.count;
+}
+
+char *km_guard_page(const struct km_guard_slot *slot)
+{
+	return (char *)km_guarded.start + (size_t)(2 * (slot - pool.slot) + 1) * pool.page;
+}
+
+/* NULL: the address is in a page without an object. */
+static struct km_guard_slot *slot_of(const void *p)
+{
+	size_t page = ((uintptr_t)p - km_guarded.start) / pool.page;
+
+	km_debug(km_is_guarded(p), "a slot is looked for in the pool");
+	return page & 1 ? &pool.slot[page / 2] : NULL;
+}
+
+/* ------------------------------------------------------------------ a page */
+
+static void canaries(char *from, char *to)
+{
+	for (; from < to; from++)
+		*from = (char)km_guard_canary(from);
+}
+
+static bool is_whole(const char *from, const char *to)
+{
+	while (from < to && *from == (char)km_guard_canary(from))
+		from++;
+	return from == to;
+}
+
+/* Without access; where no system call may be made, somebody else does it. A program that goes on after a mistake finds
+ * what it has freed. */
+static void close_page(struct km_guard_slot *slot)
+{
+	char *page = km_guard_page(slot);
+
+	km_debug(km_load(&slot->state) == KM_GUARD_CHANGES, "a page is closed by who has its slot");
+	bool open = km_no_calls || km_os_guard(page, pool.page, km_misuse_goes_on());
+	km_store(&slot->open, open);
+	if (open)
+		km_add(&pool.unclosed, 1u);
+	if (km_likely(!slot->sides) || km_no_calls)
+		return;
+	slot->sides = km_os_guard(page - pool.page, pool.page, false) ||
+		      km_os_guard(page + pool.page, pool.page, false);
+}
+
+static void give(struct km_guard_slot *slot, enum km_guard_state state)
+{
+	/* Release pairs with the acquire of whoever changes it next. */
+	km_store_release(&slot->state, (uint32_t)state);
+}
+
+static bool get(struct km_guard_slot *slot, enum km_guard_state state)
+{
+	uint32_t seen = (uint32_t)state;
+
+	return km_cas_acquire(&slot->state, &seen, (uint32_t)KM_GUARD_CHANGES);
+}
+
+static km_cold void close_open_ones(void)
+{
+	for (unsigned i = 0; i < pool.count; i++) {
+		struct km_guard_slot *slot = &pool.slot[i];
+
+		if (!km_load(&slot->open) || !get(slot, KM_GUARD_FREE))
+			continue;
+		if (slot->open) {
+			km_sub(&pool.unclosed, 1u);
+			close_page(slot);
+		}
+		give(slot, KM_GUARD_FREE);
+	}
+}
+
+/* ------------------------------------------------------------------ in */
+
+/* The free slot that was freed first; several may come at once. */
+static struct km_guard_slot *claim(void)
+{
+	for (unsigned tries = 0; tries < CLAIMS; tries++) {
+		struct km_guard_slot *oldest = NULL;
+
+		for (unsigned i = 0; i < pool.count; i++) {
+			struct km_guard_slot *slot = &pool.slot[i];
+
+			if (km_load(&slot->state) == KM_GUARD_FREE &&
+			    (!oldest || km_load(&slot->turn) < km_load(&oldest->turn)))
+				oldest = slot;
+		}
+		if (!oldest)
+			return NULL;
+		if (get(oldest, KM_GUARD_FREE))
+			return oldest;
+	}
+	return NULL;
+}
+
+/* By its frames, an own one for each call site. */
+static uint32_t source_of(const struct km_debug_track *track)
+{
+	uint64_t hash = 0;
+
+	for (unsigned i = 0; i < SOURCE_FRAMES && track->frame[i]; i++)
+		hash = (hash ^ track->frame[i]) * 0x9e3779b97f4a7c15ull;
+	return (uint32_t)(hash >> 32);
+}
+
+/* There is room, but not for one more of the same. */
+static bool is_covered(uint32_t source)
+{
+	if (km_load(&km_guarded.live) < pool.count - pool.count / 4)
+		return false;
+	for (unsigned i = 0; i < pool.count; i++)
+		if (km_load(&pool.slot[i].state) == KM_GUARD_TAKEN && km_load(&pool.slot[i].source) == source)
+			return true;
+	return false;
+}
+
+/* Where it lies, and what surrounds it. */
+static void place(struct km_guard_slot *slot, uint32_t bytes, uint32_t align)
+{
+	char *page = km_guard_page(slot), *end = page + pool.page;
+
+	km_store(&slot->bytes, bytes);
+	km_store(&slot->object, km_guarded_random() & 0x10000 ?
+			       page : (char *)km_align_down((uintptr_t)(end - bytes), (uintptr_t)km_max(align, 1u)));
+	km_debug(slot->object >= page && slot->object + bytes <= end, "a guarded object lies in its page");
+	canaries(page, slot->object);
+	canaries(slot->object + bytes, end);
+}
+
+static void name_slot(struct km_guard_slot *slot, struct kmem_cache *cache)
+{
+	km_store(&slot->cache, cache);
+	__builtin_memcpy(slot->name, cache->name, sizeof(slot->name));
+}
+
+/* As the slab's constructor, or zeros, would have left it. */
+static void prepare(const struct km_guard_slot *slot, struct kmem_cache *cache, gfp_t gfp)
+{
+	if (cache->ctor)
+		km_construct(cache, slot->object, 1);
+	if (gfp & __GFP_ZERO && cache->ctor)
+		km_constructed(cache, slot->object);
+	else if (gfp & __GFP_ZERO)
+		__builtin_memset(slot->object, 0, slot->bytes);
+}
+
+static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t align, gfp_t gfp)
+{
+	struct km_debug_track track;
+
+	km_debug(bytes && bytes <= pool.page, "a guarded object fits a page");
+	if (!km_load_acquire(&pool.ready) || km_load(&km_guarded.live) >= pool.count ||
+	    (cache->ctor && !km_may_construct(cache, false)))
+		return NULL;
+	if (km_unlikely(km_load(&pool.unclosed)))
+		close_open_ones();
+	km_debug_track(&track);
+	struct km_guard_slot *slot = is_covered(source_of(&track)) ? NULL : claim();
+	if (!slot)
+		return NULL;
+	if (km_os_unguard(km_guard_page(slot), pool.page)) {
+		give(slot, KM_GUARD_FREE);
+		return NULL;
+	}
+	place(slot, bytes, align);
+	name_slot(slot, cache);
+	km_store(&slot->source, source_of(&track));
+	slot->track[0] = track;
+	slot->track[1].when = 0;
+	km_store(&slot->unseen, false);
+	prepare(slot, cache, gfp);
+	km_add(&km_guarded.live, 1ul);
+	km_add(&km_guarded.samples, 1ul);
+	km_add(&cache->guarded, 1u);
+	void *object = slot->object;
+	give(slot, KM_GUARD_TAKEN);
+	return object;
+}
+
+static void guard_again(struct kmem_cache *cache, void *object)
+{
+	struct km_guard_slot *slot = slot_of(object);
+
+	if (!slot || !get(slot, KM_GUARD_TAKEN))
+		return;
+	km_debug(slot->cache == cache, "an object comes off its own cache's shelf");
+	km_debug_track(&slot->track[0]);
+	km_store(&slot->unseen, false);
+	give(slot, KM_GUARD_TAKEN);
+}
+
+/* ------------------------------------------------------------------ out */
+
+static void refuse(enum km_guard_error error, enum km_misuse what, const char *function, const void *p,
+		   const struct km_guard_slot *slot)
+{
+	km_guard_report(error, p, slot, NULL);
+	km_misuse(what, function, p, slot ? slot->name : NULL);
+}
+
+static void look_around_it(const struct km_guard_slot *slot, const char *function)
+{
+	const char *page = km_guard_page(slot), *object = slot->object;
+
+	if (km_likely(is_whole(page, object) && is_whole(object + slot->bytes, page + pool.page)))
+		return;
+	km_guard_report(KM_GUARD_CORRUPTION, object, slot, NULL);
+	km_misuse(KM_MISUSE_OVERWRITTEN, function, object, slot->name);
+}
+
+/* Off a shelf the stack of its free is long gone, and there may be a lock that an unwinder would wait for. */
+static void note_free(struct km_guard_slot *slot, bool seen)
+{
+	struct km_debug_track *track = &slot->track[1];
+
+	if (seen) {
+		km_debug_track(track);
+		return;
+	}
+	*track = (struct km_debug_track){ .when = km_os_now_ms(), .cpu = km_os_getcpu(), .thread = km_os_thread() };
+}
+
+static void guard_free(struct kmem_cache *cache, void *p, const char *function)
+{
+	struct km_guard_slot *slot = slot_of(p);
+	const char *by = function ?: "kmem_cache_free";
+
+	if (!slot || slot->object != p) {
+		refuse(KM_GUARD_INVALID_FREE, KM_MISUSE_INTERIOR, by, p, slot);
+		return;
+	}
+	if (!get(slot, KM_GUARD_TAKEN)) {
+		refuse(KM_GUARD_DOUBLE_FREE, KM_MISUSE_DOUBLE_FREE, by, p, slot);
+		return;
+	}
+	struct kmem_cache *own = slot->cache;
+	if (cache && own != cache) {
+		give(slot, KM_GUARD_TAKEN);
+		refuse(KM_GUARD_INVALID_FREE, KM_MISUSE_WRONG_CACHE, by, p, slot);
+		return;
+	}
+	look_around_it(slot, by);
+	note_free(slot, function != NULL);
+	close_page(slot);
+	km_store(&slot->turn, km_add(&pool.turn, 1ul) + 1);
+	if (own)
+		km_sub(&own->guarded, 1u);
+	km_sub(&km_guarded.live, 1ul);
+	give(slot, KM_GUARD_FREE);
+}
+
+/* ------------------------------------------------------------------ looking */
+
+static const struct km_guard_slot *taken_at(const void *p)
+{
+	const struct km_guard_slot *slot = slot_of(p);
+
+	return slot && km_load(&slot->object) == p && km_load_acquire(&slot->state) == KM_GUARD_TAKEN ? slot : NULL;
+}
+
+static struct kmem_cache *guard_cache_of(const void *p)
+{
+	const struct km_guard_slot *slot = taken_at(p);
+
+	return slot ? slot->cache : NULL;
+}
+
+static size_t guard_bytes(const void *p)
+{
+	const struct km_guard_slot *slot = taken_at(p);
+
+	return slot ? slot->bytes : 0;
+}
+
+static bool guard_look(const void *p, struct km_guarded_object *seen)
+{
+	const struct km_guard_slot *slot = slot_of(p);
+
+	if (!slot || !km_load(&slot->object))
+		return false;
+	/* Acquire: the rest is what the state says. */
+	bool taken = km_load_acquire(&slot->state) == KM_GUARD_TAKEN;
+	*seen = (struct km_guarded_object){
+		.start = km_load(&slot->object), .bytes = km_load(&slot->bytes), .cache = km_load(&slot->cache),
+		.name = slot->name, .taken = taken,
+	};
+	km_debug(seen->bytes <= pool.page, "a guarded object lies in its page");
+	return true;
+}
+
+static int guard_walk(struct kmem_cache *cache, int (*visit)(void *object, void *arg), void *arg)
+{
+	int result = 0;
+
+	for (unsigned i = 0; !result && i < pool.count; i++)
+		if (km_load_acquire(&pool.slot[i].state) == KM_GUARD_TAKEN && km_load(&pool.slot[i].cache) == cache)
+			result = visit(km_load(&pool.slot[i].object), arg);
+	return result;
+}
+
+static int now_unseen(void *object, void *arg km_unused)
+{
+	km_store(&slot_of(object)->unseen, true);
+	return 0;
+}
+
+static void guard_unseen(struct kmem_cache *cache)
+{
+	guard_walk(cache, now_unseen, NULL);
+}
+
+static int check_one(void *object, void *arg)
+{
+	struct km_guard_slot *slot = slot_of(object);
+	int *damages = arg;
+
+	km_debug(slot && slot->object == object, "a walk visits the starts of objects");
+	const char *page = km_guard_page(slot);
+	if (is_whole(page, slot->object) && is_whole(slot->object + slot->bytes, page + pool.page))
+		return 0;
+	++*damages;
+	look_around_it(slot, "kmem_cache_validate");
+	return 0;
+}
+
+int km_guard_check(struct kmem_cache *cache)
+{
+	int damages = 0;
+
+	if (km_load(&cache->guarded))
+		guard_walk(cache, check_one, &damages);
+	return damages;
+}
+
+/* Another thread may free it, or have it meanwhile as another cache's: it stays that one's. */
+static bool forget_cache(struct km_guard_slot *slot, const struct kmem_cache *cache)
+{
+	if (!get(slot, KM_GUARD_TAKEN))
+		return false;
+	bool own = slot->cache == cache;
+	if (own)
+		km_store(&slot->cache, NULL);
+	give(slot, KM_GUARD_TAKEN);
+	return own;
+}
+
+static size_t guard_leave(struct kmem_cache *cache)
+{
+	size_t left = 0;
+
+	for (unsigned i = 0; i < pool.count; i++) {
+		struct km_guard_slot *slot = &pool.slot[i];
+
+		if (km_load(&slot->cache) == cache && forget_cache(slot, cache) && left++ < 8)
+			km_warn("  object %p, guarded", slot->object);
+	}
+	return left;
+}
+
+/* ------------------------------------------------------------------ now and then */
+
+struct choice {
+	unsigned skip;
+	bool done;
+};
+
+static int choose(struct kmem_cache *cache, void *arg)
+{
+	struct choice *choice = arg;
+
+	if (choice->done)
+		return 1;
+	if (choice->skip)
+		choice->skip--;
+	else
+		choice->done = km_front_sample(cache);
+	return 0;
+}
+
+/* The next round has as many caches; with the registry's lock. */
+static void chosen(void *arg km_unused)
+{
+	km_rounds[KM_ROUND_GUARD].left = LOOKED_AT;
+}
+
+/* One thread is at it for each sample. */
+static void guard_tick(uint64_t now)
+{
+	uint64_t due = km_load(&pool.next_ms);
+
+	if (km_likely(now < due) || !pool.ms || !km_load(&pool.ready) || km_os_is_shut())
+		return;
+	uint64_t next = now + pool.ms / 2 + km_guarded_random() % (pool.ms + 1);
+	if (!km_cas_acquire(&pool.next_ms, &due, next) || km_load(&km_guarded.live) >= pool.count)
+		return;
+	struct choice choice = { .skip = km_guarded_random() % SKIPPED };
+	km_registry_try_some(&km_rounds[KM_ROUND_GUARD], LOOKED_AT, choose, &choice, chosen);
+}
+
+/* ------------------------------------------------------------------ the start */
+
+static km_cold bool make_pool(unsigned objects)
+{
+	size_t page = km_os_page_bytes(), bytes = (2 * (size_t)objects + 1) * page;
+	size_t table = km_align_up(objects * sizeof(*pool.slot), page);
+	char *start = km_os_reserve(bytes, page);
+
+	pool.slot = start ? km_os_map(table, page) : NULL;
+	/* In core dumps, all of it: what an object holds is there. */
+	if (pool.slot && !km_os_commit(start, bytes) && !km_os_guard(start, bytes, false)) {
+		pool.count = objects;
+		km_guarded.objects = objects;
+		km_guarded.slot = pool.slot;
+		km_guarded.fields = km_guard_fields;
+		km_guarded.field_count = km_guard_field_count;
+		pool.page = km_guarded.page_bytes = page;
+		km_guarded.start = (uintptr_t)start;
+		km_os_name(start, bytes, "libkmem guarded");
+		km_guarded.bytes = bytes;
+		return true;
+	}
+	if (pool.slot)
+		km_os_unmap(pool.slot, table);
+	if (start)
+		km_os_unmap(start, bytes);
+	return false;
+}
+
+static void guard_start(const struct km_guard_options *options)
+{
+	if (!options->objects || (!options->ms && !options->each))
+		return;
+	if (km_sanitizer.objects) {
+		km_warn("KMEM_OPTIONS: guard: a sanitizer watches the objects");
+		return;
+	}
+	if (!make_pool(options->objects)) {
+		km_warn("KMEM_OPTIONS: guard: the system refuses the pool");
+		return;
+	}
+	km_guarded.each = options->each;
+	pool.ms = options->each ? 0 : options->ms;
+	chosen(NULL);
+	km_front_want_sizes(false);
+}
+
+static void guard_ready(void)
+{
+	if (!km_guarded.bytes || km_load(&pool.ready))
+		return;
+	if (!km_os_catch_faults(km_guard_fault, true))
+		km_warn("KMEM_OPTIONS: guard: the system refuses the handler of faults");
+	km_store(&pool.next_ms, km_os_now_ms() + pool.ms);
+	/* Release pairs with guard_alloc: faults are caught. */
+	km_store_release(&pool.ready, true);
+}
+
+const struct km_guarding km_guarding = {
+	.start = guard_start, .ready = guard_ready, .tick = guard_tick,
+	.alloc = guard_alloc, .again = guard_again, .unseen = guard_unseen, .free = guard_free,
+	.cache_of = guard_cache_of, .bytes = guard_bytes, .look = guard_look, .walk = guard_walk,
+	.leave = guard_leave,
+};

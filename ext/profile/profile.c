@@ -1,0 +1,586 @@
+/*
+ * profile.c: a profile of allocations by stack (alloc/profile.h). Samples are the points of a Poisson process over the
+ * bytes that each thread allocates: how far it is to the next one is drawn from an exponential distribution, so that it
+ * has no memory, and no pattern of sizes escapes it. An object of s bytes is sampled with the probability
+ * q = 1 - exp(-s / mean), and a sample stands for s / q bytes and 1 / q objects: both sums are right on the average,
+ * whatever the sizes. jemalloc and tcmalloc do the same, with the same mean.
+ *
+ * Invariants: takes no lock, and waits for nobody: an entry of a table is its maker's, who has changed it from 0 to
+ * CHANGES, until its first word is stored; so that a handler that struck anywhere, and the child of a fork, go on, and
+ * at worst an entry is lost. Memory is bounded, and of one mapping, which stays.
+ *
+ * A sample that is out is found by its address when it is freed: it lies in one of the eight slots of a row. Most
+ * addresses are no sample's, and one look at the row's tags, which are a word, says so. A slot is its object's: of
+ * those who find it none but the one that frees the object clears it. Two frees of one object may lose a sample.
+ *
+ * A sample is taken at some hundred a second, but as often as somebody asks for: its stack is known again by its words
+ * (stack.c). Other threads compete for three steps of a sample only: two additions, and the slot.
+ */
+#include <errno.h>
+
+#include "profile.h"
+
+#include "cache/cache.h"
+#include "alloc/accounting.h"
+#include "page/meta.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "os/probe.h"
+#include "ext/debug/stack.h"
+
+#define CHANGES		1u
+#define SITE_TRIES	64u
+#define MOST_MEAN	((uint64_t)1 << 30)
+#define MOST_SECONDS	86400u
+#define MOST_POINTS	4096u		/* in one block; beyond, their number is what it is on the average */
+
+static struct km_profile_record record = {
+	.version = KM_PROFILE_VERSION, .frames = KM_PROFILE_FRAMES, .sites = KM_PROFILE_SITES,
+	.site_bytes = sizeof(struct km_profile_site), .slots = KM_PROFILE_SLOTS,
+	.slot_bytes = sizeof(struct km_profile_slot),
+};
+static uint64_t seed, fixed_seed;
+static uint64_t each_byte;		/* 1 / mean, a double: calls of a former profile may look still */
+static uint32_t threads;		/* that have drawn a number in this profile */
+
+/* ------------------------------------------------------------------ chance */
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+/*
+ * Logarithms: libm's are not to be had, and a sample waits for one. A number in (0, 1] is a power of two and a mantissa
+ * from 1 to 2, of which a table has the middle of each 128th: the rest is less than 1/256 away from 1, where three
+ * terms leave 1e-10. No division.
+ */
+#define LOG_BITS	7u
+static struct {
+	double inverse, minus_log;
+} logs[1u << LOG_BITS];
+
+/* 2 artanh of how far it is, from 1 to 2. */
+static void make_logs(void)
+{
+	for (unsigned i = 0; i < km_array_count(logs); i++) {
+		const double middle = 1 + (i + 0.5) / (double)km_array_count(logs);
+		const double z = (middle - 1) / (middle + 1), s = z * z;
+		double sum = 0;
+
+		for (int term = 31; term > 0; term -= 2)
+			sum = sum * s + 1. / term;
+		logs[i].inverse = 1 / middle;
+		logs[i].minus_log = -2 * z * sum;
+	}
+}
+
+/* Of a number in (0, 1]. */
+static double minus_log(double x)
+{
+	const uint64_t one = 0x3ff0000000000000ull;
+	uint64_t bits;
+
+	__builtin_memcpy(&bits, &x, sizeof(bits));
+	const unsigned i = bits >> (52 - LOG_BITS) & (km_array_count(logs) - 1);
+	const double exponent = (double)((int64_t)(bits - one) >> 52);
+	bits = (bits & ((1ull << 52) - 1)) | one;
+	__builtin_memcpy(&x, &bits, sizeof(x));
+	const double r = x * logs[i].inverse - 1;
+	return logs[i].minus_log - exponent * 0.6931471805599453 - r * (1 - r * (0.5 - r * (1. / 3)));
+}
+
+/* Bytes from one sample to the next. */
+static int64_t draw(struct km_profile_thread *thread)
+{
+	thread->random += 0x9e3779b97f4a7c15ull;
+	const double uniform = (double)((mix(thread->random) >> 11) + 1) * 0x1p-53;
+
+	km_debug(uniform > 0 && uniform <= 1, "a logarithm is of a number from 0 to 1");
+	return 1 + (int64_t)(minus_log(uniform) * (double)km_load(&record.mean));
+}
+
+/* The next distance is drawn when all else is done, so that nobody waits for a logarithm. */
+static int64_t take_distance(struct km_profile_thread *thread)
+{
+	const int64_t distance = km_likely(thread->next) ? thread->next : draw(thread);
+
+	thread->next = 0;
+	return distance;
+}
+
+/* The thread's first call in this profile. */
+static void begin_thread(struct km_profile_thread *thread, uint32_t number)
+{
+	thread->random = mix(km_load(&seed) + km_add(&threads, 1u) * 0x9e3779b97f4a7c15ull);
+	thread->number = number;
+	thread->next = 0;
+	thread->left = draw(thread);
+}
+
+/* How many points fell into a block, the last of whose bytes is behind the first of them. */
+static uint64_t points_in(struct km_profile_thread *thread, size_t bytes)
+{
+	uint64_t points = 0;
+
+	if (km_unlikely(bytes > MOST_POINTS) && bytes / km_load(&record.mean) > MOST_POINTS) {
+		thread->left = take_distance(thread);
+		return bytes / km_load(&record.mean);
+	}
+	while (thread->left <= 0) {
+		thread->left += take_distance(thread);
+		points++;
+	}
+	km_debug(points || thread->number, "a thread that has come to a sample has begun");
+	return points;
+}
+
+/* ------------------------------------------------------------------ sites */
+
+struct source {
+	struct km_stack stack;
+	const char *cache, *group_name;	/* cache: KM_NAME_BYTES long */
+	unsigned group;
+	uint32_t each;			/* bytes of each object; 0: they differ */
+	uint64_t hash;
+};
+
+static const char no_name[KM_NAME_BYTES];
+
+/* Names lie at multiples of 8. */
+typedef uint64_t __attribute__((may_alias)) name_word;
+
+static bool same_name(const char *a, const char *b)
+{
+	uint64_t y[KM_NAME_BYTES / 8], differ = 0;
+
+	__builtin_memcpy(y, b, sizeof(y));
+	for (unsigned i = 0; i < km_array_count(y); i++)
+		differ |= km_load((const name_word *)a + i) ^ y[i];
+	return !differ;
+}
+
+/* For whom, but for the stack. */
+static void describe(struct source *source, const struct kmem_cache *cache)
+{
+	const struct obj_cgroup *objcg = cache && !km_is_charged(cache) ? NULL : km_objcg_now();
+
+	source->cache = cache ? cache->name : no_name;
+	source->each = cache && !cache->engine->shared_pages ? cache->size : 0;
+	source->group = 0;
+	source->group_name = objcg ? km_accounting.name_of(objcg, &source->group) : "";
+}
+
+/* By place, so that no product waits for another. */
+static void hash_source(struct source *source)
+{
+	const struct km_stack *stack = &source->stack;
+	uint64_t word, hash = source->group + ((uint64_t)source->each << 32);
+
+	for (unsigned i = 0; i < stack->depth; i++)
+		hash += stack->frame[i] * (0x9e3779b97f4a7c15ull * (2 * i + 1));
+	for (unsigned i = 0; i < KM_NAME_BYTES; i += sizeof(word)) {
+		__builtin_memcpy(&word, source->cache + i, sizeof(word));
+		hash += word * (0xd1b54a32d192ed03ull * (2 * i + 1));
+	}
+	hash = mix(hash);
+	source->hash = hash > CHANGES ? hash : hash + 2;
+}
+
+/* Another call may write it at once, or look. */
+static void store_name(char *to, const char *name)
+{
+	uint64_t word[KM_NAME_BYTES / 8];
+
+	__builtin_memcpy(word, name, sizeof(word));
+	for (unsigned i = 0; i < km_array_count(word); i++)
+		km_store((name_word *)to + i, word[i]);
+}
+
+static void fill_in(struct km_profile_site *site, const struct source *source)
+{
+	char group_name[KM_NAME_BYTES] = "";
+
+	km_format(group_name, sizeof(group_name), "%s", source->group_name);
+	km_store(&site->depth, source->stack.depth);
+	km_store(&site->group, source->group);
+	km_store(&site->each, source->each);
+	store_name(site->cache, source->cache);
+	store_name(site->group_name, group_name);
+	for (unsigned i = 0; i < source->stack.depth; i++)
+		km_store(&site->frame[i], source->stack.frame[i]);
+	/* Release pairs with find_site, and with readers: the rest is there. */
+	km_store_release(&site->hash, source->hash);
+}
+
+/* NULL: there is no room. Two threads that come at once may make two of the same, which a reader adds up. */
+static struct km_profile_site *find_site(const struct source *source)
+{
+	for (unsigned i = 0; i < SITE_TRIES; i++) {
+		struct km_profile_site *site = &record.site[(source->hash + i) % KM_PROFILE_SITES];
+		uint64_t seen = km_load_acquire(&site->hash);
+
+		if (seen == source->hash)
+			return site;
+		if (!seen && km_cas_acquire(&site->hash, &seen, (uint64_t)CHANGES)) {
+			fill_in(site, source);
+			return site;
+		}
+	}
+	return NULL;
+}
+
+/* The site of a stack that was known again. Acquire pairs with fill_in. */
+static struct km_profile_site *known_site(const struct source *source)
+{
+	struct km_profile_site *site = &record.site[source->stack.what % KM_PROFILE_SITES];
+
+	const bool same = km_load_acquire(&site->hash) > CHANGES && km_load(&site->group) == source->group &&
+			  km_load(&site->each) == source->each && same_name(site->cache, source->cache);
+	return km_likely(same) ? site : NULL;
+}
+
+/* A cache and a group may have gone, and another one come to the same place: then the stack is walked. */
+static struct km_profile_site *site_of(struct source *source, const struct kmem_cache *cache, uintptr_t call)
+{
+	const uint64_t key = (call + (uintptr_t)cache * 3 + ((uint64_t)source->group << 40)) ^
+			     (uint64_t)km_load(&record.number) << 32;
+	struct km_profile_site *site = NULL;
+
+	for (bool anew = false; !site; anew = true) {
+		km_stack_take(&source->stack, key, anew);
+		if (source->stack.known) {
+			site = known_site(source);
+			continue;
+		}
+		hash_source(source);
+		site = find_site(source);
+		km_stack_keep(&source->stack, site ? (uint32_t)(site - record.site) : KM_STACK_NOTHING);
+		break;
+	}
+	return site;
+}
+
+/* ------------------------------------------------------------------ samples that are out */
+
+static uint8_t *tag_at(const struct km_profile_slot *slot)
+{
+	return (uint8_t *)km_profile_now.tags + (slot - record.slot);
+}
+
+/* Never 0. */
+static uint8_t tag_of(const void *p)
+{
+	return (uint8_t)((uintptr_t)p * 0x9e3779b97f4a7c15ull >> 43) | 1;
+}
+
+static bool put_in_slot(struct km_profile_slot *slot, const void *p, uint64_t what)
+{
+	uintptr_t seen = km_load(&slot->p);
+
+	km_debug(slot < record.slot + KM_PROFILE_SLOTS && (uintptr_t)p > CHANGES, "a slot has an object's address");
+	if (seen || !km_cas_acquire(&slot->p, &seen, (uintptr_t)CHANGES))
+		return false;
+	km_store(&slot->what, what);
+	km_store(tag_at(slot), tag_of(p));
+	/* Release pairs with take_out, and with readers: the word is there. */
+	km_store_release(&slot->p, (uintptr_t)p);
+	return true;
+}
+
+static void remember(const void *p, uint64_t what)
+{
+	struct km_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];
+
+	for (unsigned i = 0; i < KM_PROFILE_ROW; i++)
+		if (put_in_slot(&row[i], p, what))
+			return;
+	km_add(&record.untracked, 1ul);
+}
+
+/* It was sampled once, or shares a row with one that was. */
+static km_noinline void take_out(const void *p)
+{
+	struct km_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];
+
+	for (unsigned i = 0; i < KM_PROFILE_ROW; i++) {
+		struct km_profile_slot *slot = &row[i];
+
+		if (km_load(tag_at(slot)) != tag_of(p) || km_load_acquire(&slot->p) != (uintptr_t)p)
+			continue;
+		km_probe_otel_free(p);
+		km_debug(km_load(&slot->what) & KM_PROFILE_MOST_BYTES, "a sample that is out has bytes");
+		km_store(tag_at(slot), (uint8_t)0);
+		/* Release pairs with put_in_slot: the next one's tag comes after that. */
+		km_store_release(&slot->p, (uintptr_t)0);
+		return;
+	}
+}
+
+/* ------------------------------------------------------------------ calls */
+
+static void profile_goes(const void *p)
+{
+	/* Acquire pairs with km_probes_look, for calls that no drain reached: blocks of pages, debugged caches. */
+	(void)km_load_acquire(&km_front_probing);
+	if (km_profile_may_have(p))
+		take_out(p);
+}
+
+static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t bytes, uint64_t points, uintptr_t call)
+{
+	struct source source;
+
+	km_probe_otel_alloc(p, bytes, points * km_load(&record.mean));
+	/* It may have gone by a way that nobody saw: with its private group's slabs. */
+	profile_goes(p);
+	describe(&source, cache);
+	struct km_profile_site *site = site_of(&source, cache, call);
+	if (km_unlikely(!site)) {
+		km_add(&record.lost, 1ul);
+		return;
+	}
+	km_debug(site >= record.site && site < record.site + KM_PROFILE_SITES, "a site is one of the table's");
+	/* bytes / (bytes / mean) is the mean: most need no division. */
+	const uint64_t word = km_load(&each_byte);
+	double each;
+	__builtin_memcpy(&each, &word, sizeof(each));
+	const double x = (double)bytes * each;
+	const double weight = km_likely(x <= 1) ? (double)km_load(&record.mean) * km_profile_series(x) :
+						  (double)bytes * km_profile_times(x);
+	km_debug(weight >= (double)bytes || km_load(&record.state) != KM_PROFILE_ON,
+		 "a sample stands for itself at least");
+	km_add(&site->bytes, (uint64_t)(weight + 0.5));
+	if (km_unlikely(!source.each))
+		km_add(&site->parts, (uint64_t)(KM_PROFILE_PART * km_profile_times(x) + 0.5));
+	/* A rough count: two threads at once may count one. */
+	km_store(&site->samples, km_load(&site->samples) + 1);
+	remember(p, (uint64_t)(site - record.site) << KM_PROFILE_SITE_SHIFT | bytes);
+}
+
+/* The shelves serve all, so that no miss may come for long: then nothing else would see that the profile is over. */
+static void tick(void)
+{
+	static uint64_t last;
+	const uint64_t now = km_os_now_ms();
+
+	if (km_likely(now == km_load(&last)) || km_front_busy || km_no_calls)
+		return;
+	km_store(&last, now);
+	struct km_busy_was was = km_busy_begin();
+	km_front_tick_now();
+	km_busy_end(was);
+}
+
+/* A call of a former profile may come while the name is written. */
+static bool is_meant(const struct kmem_cache *cache)
+{
+	char letter = km_load(&record.cache[0]);
+
+	if (km_likely(!letter))
+		return true;
+	for (unsigned i = 0; cache && letter == cache->name[i] && i < KM_NAME_BYTES - 1; i++) {
+		if (!letter)
+			return true;
+		letter = km_load(&record.cache[i + 1]);
+	}
+	return false;
+}
+
+static km_noinline void profile_due(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait,
+				    uintptr_t call)
+{
+	/* As in profile_goes. */
+	(void)km_load_acquire(&km_front_probing);
+	uint32_t number = km_load(&record.number);
+
+	if (km_unlikely(km_profile_thread.number != number)) {
+		begin_thread(&km_profile_thread, number);
+		km_profile_thread.left -= (int64_t)bytes;
+		if (km_profile_thread.left > 0)
+			return;
+	}
+	uint64_t points = points_in(&km_profile_thread, bytes);
+	/* A cache by its name: the points that fell into others' bytes are as if they had not been. */
+	if (is_meant(cache) && km_load(&record.state) == KM_PROFILE_ON && bytes <= KM_PROFILE_MOST_BYTES)
+		sample(cache, p, bytes, points, call);
+	if (may_wait)
+		tick();
+	if (km_likely(!km_profile_thread.next))
+		km_profile_thread.next = draw(&km_profile_thread);
+}
+
+static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait)
+{
+	if (km_profile_is_due(bytes))
+		profile_due(cache, p, bytes, may_wait, (uintptr_t)__builtin_return_address(0));
+}
+
+/* ------------------------------------------------------------------ it begins, and ends */
+
+/* One mapping: sites, slots, tags of slots, trails of stacks. */
+struct tables {
+	struct km_profile_site site[KM_PROFILE_SITES];
+	struct km_profile_slot slot[KM_PROFILE_SLOTS];
+	uint64_t tags[KM_PROFILE_SLOTS / KM_PROFILE_ROW];
+	struct km_stack_trails trails;
+};
+_Static_assert(sizeof(struct tables) <= 3000000, "at most three megabytes");
+_Static_assert(KM_PROFILE_SITES <= 1u << (64 - KM_PROFILE_SITE_SHIFT), "a slot's word has room for a site");
+
+static bool make_tables(void)
+{
+	const size_t bytes = km_align_up(sizeof(struct tables), km_os_page_bytes());
+	struct tables *tables = record.site ? NULL : km_os_map(bytes, km_os_page_bytes());
+
+	if (!tables)
+		return record.site != NULL;
+	km_os_name(tables, bytes, "libkmem profile");
+	km_meta_note_span(tables, bytes);
+	record.slot = tables->slot;
+	km_profile_now.tags = tables->tags;
+	km_stack_start(&tables->trails);
+	/* Release pairs with readers: the other table is there. */
+	km_store_release(&record.site, tables->site);
+	return true;
+}
+
+static void clear(void *table, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+		km_store((name_word *)table + i, (uint64_t)0);
+}
+
+/* Calls of the former profile may be under way still: an entry that one of them makes just now is a wrong sample. */
+static void clear_tables(void)
+{
+	if (record.number) {
+		clear(record.site, KM_PROFILE_SITES * sizeof(*record.site));
+		/* The other word stays: a call that puts an object there just now has written that already. */
+		for (size_t i = 0; i < KM_PROFILE_SLOTS; i++)
+			km_store(&record.slot[i].p, (uintptr_t)0);
+		clear(km_profile_now.tags, KM_PROFILE_SLOTS);
+	}
+	km_store(&record.lost, (uint64_t)0);
+	km_store(&record.untracked, (uint64_t)0);
+	km_store(&threads, 0u);
+}
+
+static bool profile_begin(void)
+{
+	if (!make_tables()) {
+		km_store(&record.state, (uint32_t)KM_PROFILE_NEVER);
+		return false;
+	}
+	clear_tables();
+	/* Nobody has said how: a tracer came. */
+	if (km_load(&record.state) != KM_PROFILE_ASKED) {
+		km_store(&record.mean, (uint64_t)KM_PROFILE_MEAN);
+		km_store(&record.ends_ms, (uint64_t)0);
+		store_name(record.cache, no_name);
+	}
+	uint64_t chosen;
+	km_os_random(&chosen, sizeof(chosen), false);
+	const double each = 1 / (double)record.mean;
+	uint64_t word;
+	__builtin_memcpy(&word, &each, sizeof(word));
+	km_store(&each_byte, word);
+	/* Once: calls of a former profile may draw still. */
+	if (!record.number)
+		make_logs();
+	km_store(&seed, fixed_seed ?: mix(chosen + km_os_now_ms() + km_os_pid()));
+	record.began_ms = km_os_now_ms();
+	km_store(&record.number, record.number + 1 ?: 1);
+	km_store(&km_profile_now.number, record.number);
+	/* Release pairs with nobody here: calls come by this thread's drain, readers from outside. */
+	km_store_release(&record.state, (uint32_t)KM_PROFILE_ON);
+	return true;
+}
+
+static void profile_end(void)
+{
+	km_store(&record.state, (uint32_t)KM_PROFILE_OVER);
+}
+
+static bool is_active(void)
+{
+	uint32_t state = km_load(&record.state);
+
+	return state == KM_PROFILE_ASKED || state == KM_PROFILE_ON;
+}
+
+/* A tracer of samples wants some: with the usual mean, for as long as it stays. */
+static bool profile_is_wanted(void)
+{
+	uint64_t ends = km_load(&record.ends_ms);
+
+	if (km_load(&km_otel_counts.any))
+		return true;
+	return is_active() && (!ends || km_os_now_ms() < ends);
+}
+
+static void profile_start(uint64_t mean)
+{
+	if (!mean)
+		return;
+	record.mean = km_min(mean, MOST_MEAN);
+	record.state = KM_PROFILE_ASKED;
+	if (!profile_begin()) {
+		km_warn("KMEM_OPTIONS: profile: the system refuses the memory");
+		return;
+	}
+	km_store(&km_front_probing, (uint32_t)KM_PROBING_PROFILE);
+}
+
+/* "BYTES:SECONDS" */
+static bool read_letters(const char *text, uint64_t *mean, uint64_t *seconds)
+{
+	uint64_t *number = mean;
+
+	*mean = *seconds = 0;
+	for (; *text; text++) {
+		if (*text == ':' && number == mean)
+			number = seconds;
+		else if (*text < '0' || *text > '9')
+			return false;
+		else
+			*number = *number * 10 + (uint64_t)(*text - '0');
+	}
+	return *mean <= MOST_MEAN && *seconds <= MOST_SECONDS && (!*mean || *seconds);
+}
+
+int km_profile_ask(const struct km_mail_request *request)
+{
+	uint64_t mean, seconds;
+
+	if (!read_letters(request->letters, &mean, &seconds))
+		return -EINVAL;
+	/* One that goes on by itself, as options or a tracer want, is nobody's to end. */
+	if (is_active() && (mean || !record.ends_ms) && profile_is_wanted())
+		return -EBUSY;
+	if (!mean) {
+		km_store(&record.ends_ms, km_os_now_ms());
+		return 0;
+	}
+	if (km_load(&km_front_probing) & KM_PROBING_PROFILE)
+		return -EBUSY;
+	km_store(&record.mean, mean);
+	store_name(record.cache, request->cache);
+	km_store(&record.ends_ms, km_os_now_ms() + seconds * 1000);
+	km_debug(record.ends_ms && record.mean, "a profile that was asked for ends");
+	km_store(&record.state, (uint32_t)KM_PROFILE_ASKED);
+	return 0;
+}
+
+void km_profile_seed(uint64_t fixed)
+{
+	fixed_seed = fixed;
+}
+
+const struct km_profiling km_profiling = {
+	.start = profile_start, .is_wanted = profile_is_wanted, .begin = profile_begin, .end = profile_end,
+	.due = profile_due, .comes = profile_comes, .goes = profile_goes, .record = &record,
+};

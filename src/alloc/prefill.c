@@ -1,0 +1,393 @@
+/*
+ * prefill.c: prefilled sheaves: stacks of objects in the caller's own hand, so that taking from one needs no CPU, no
+ * lock and no memory.
+ *
+ *	a block of the cache	[ .. | obj | obj | NULL | top ]				size 2^k: top at the end
+ *	an array ("oversize")	[ .. | obj | obj | NULL | top | cache | capacity ]	where no block will do
+ *
+ * A sheaf is known by the address of its word top: in a block 8 bytes before a multiple of 32, in an array 24 before
+ * one. Invariants: what is in the caller's hand is on no shelf and in no barn; top points into the sheaf's own memory
+ * while it is out, and no header says so of a block that is not, which is how one returned twice is known.
+ *
+ * Why taking from a sheaf can't fail. The block is detached from every shelf before it is handed out, so no other
+ * thread has a way to it; what is taken moves top, a word in the block's own header; and the NULL below the last
+ * object, which stands there from the block's first day, ends it. A signal handler may take from a sheaf of its own
+ * while its thread is anywhere in the library, because nothing here is shared.
+ *
+ * A CPU's partner is the sheaf of first choice: it is full or half full, and a sequence detaches it. A sheaf that comes
+ * back becomes the partner again where there is none. Else a barn that has room gets it, topped up first, because a
+ * barn keeps full blocks; and what no barn takes the engine takes apart.
+ *
+ * Where the cache has no such blocks (another shape, a payer, a watcher, more objects than the largest block holds),
+ * the sheaf is an array of our own memory, filled and emptied by bulk. Its calls are the same, and slower.
+ */
+#include <errno.h>
+
+#include "page/guarded.h"
+#include "page/meta.h"
+#include "os/die.h"
+#include "shape.h"
+
+struct array_sheaf {
+	struct slab_sheaf sheaf;
+	struct kmem_cache *cache;
+	size_t capacity;
+};
+_Static_assert(sizeof(struct array_sheaf) == 24, "is told from a block by its address");
+
+#define MAX_ARRAY_BYTES ((size_t)4 << 20)	/* kernel: kmalloc's most */
+
+km_inline bool is_block(const struct slab_sheaf *sheaf)
+{
+	return ((uintptr_t)sheaf & 16) != 0;
+}
+
+km_inline void **bottom_of(const struct slab_sheaf *sheaf)
+{
+	return (void **)sheaf - 1;
+}
+
+static size_t size_of(const struct slab_sheaf *sheaf)
+{
+	return (size_t)(bottom_of(sheaf) - sheaf->top);
+}
+
+static struct slab_sheaf *sheaf_of_block(const struct kmem_cache *cache, void **top)
+{
+	struct slab_sheaf *sheaf = (struct slab_sheaf *)km_block_header(&cache->shelf, top);
+
+	km_debug(is_block(sheaf), "a sheaf's address says whether it is a block");
+	sheaf->top = top;
+	return sheaf;
+}
+
+static size_t capacity_of(const struct kmem_cache *cache, const struct slab_sheaf *sheaf)
+{
+	return is_block(sheaf) ? km_mask_capacity(cache->shelf.block_mask) :
+				 ((const struct array_sheaf *)sheaf)->capacity;
+}
+
+static size_t array_bytes(size_t capacity)
+{
+	return km_pow2_up((capacity + 1) * sizeof(void *) + sizeof(struct array_sheaf));
+}
+
+static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *sheaf)
+{
+	if (is_block(sheaf))
+		return (char *)km_block_base(&cache->shelf, (void **)sheaf);
+	const struct array_sheaf *array = (const struct array_sheaf *)sheaf;
+	return (char *)(array + 1) - array_bytes(array->capacity);
+}
+
+/*
+ * Is the sheaf out, and of this cache? A bad call is reported. top must lie in the sheaf's own memory: of a block that
+ * is on a shelf its header is the partner's offset, and of one in a barn a link, neither of which does.
+ */
+static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
+{
+	const uint32_t mask = cache->shelf.block_mask;
+	int index;
+
+	if (km_unlikely(cache->dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, function, sheaf, cache->name);
+		return false;
+	}
+	bool fits = is_block(sheaf) ? ((uintptr_t)sheaf & mask) == mask - 7 :
+				      ((struct array_sheaf *)sheaf)->cache == cache;
+	if (km_unlikely(!fits || (char *)sheaf->top < memory_of(cache, sheaf) ||
+			sheaf->top > bottom_of(sheaf))) {
+		km_misuse(KM_MISUSE_SHEAF, function, sheaf, cache->name);
+		return false;
+	}
+	/* An array says whose it is. Blocks of other caches may look the same; objects don't. */
+	return !is_block(sheaf) || !*sheaf->top || km_is_guarded(*sheaf->top) ||
+	       km_slab_of(cache, *sheaf->top, &index, function);
+}
+
+km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
+{
+	if (km_unlikely(km_layout_options.count_events))
+		km_count(cache, event);
+}
+
+/* ------------------------------------------------------------------ blocks; km_front_busy is set */
+
+/* No shelf, blocks with a pad, or each object must be seen: then a sheaf is an array, filled as bulk is. */
+static bool has_blocks(const struct kmem_cache *cache)
+{
+	return cache->shelf.slot && km_shape(cache)->shelf && !km_front_lone(cache);
+}
+
+/*
+ * A block with as many objects as it is meant to hold, n at least, as far as there are: `top`, or if that is NULL or
+ * empty another one. NULL: there was none, and is none.
+ */
+static void **fill(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
+{
+	if (!top || !*top) {
+		void **block = cache->engine->array.refill(cache, request, top);
+
+		if (!block)
+			return top;
+		top = block;
+	}
+	size_t count = km_block_count(&cache->shelf, top);
+	km_debug(km_front_busy && n <= km_mask_capacity(cache->shelf.block_mask),
+		 "a block is filled as far as it has room");
+	if (count >= n)
+		return top;
+	unsigned room = (unsigned)(km_max(n, (size_t)km_mask_capacity(km_front_mask(cache))) - count);
+	unsigned got = cache->engine->take(cache, request, top - room, room);
+	if (got < room)
+		__builtin_memmove(top - got, top - room, got * sizeof(*top));
+	km_count(cache, KMEM_SHEAF_REFILL);
+	return top - got;
+}
+
+/* The same, and where there are fewer than n, again after others have given back. */
+static void **fill_or_press(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
+{
+	bool was = km_calls_begin(request->may_wait);
+	unsigned tries = 0;
+
+	top = fill(cache, request, top, n);
+	while (km_unlikely(!top || km_block_count(&cache->shelf, top) < n) && request->may_wait &&
+	       km_front_relieve(cache, &tries))
+		top = fill(cache, request, top, n);
+	if (request->may_wait)
+		km_front_tick_rarely();
+	km_calls_end(was);
+	return top;
+}
+
+/* The number that is wanted at once says how large blocks should be: the next one that is made has room for it. */
+static struct slab_sheaf *prefill_block(struct kmem_cache *cache, const struct km_request *request, size_t n)
+{
+	void **top = km_shelf_take_partner(&cache->shelf);
+
+	if (top && km_block_count(&cache->shelf, top) >= n) {
+		count_fast(cache, KMEM_SHEAF_PREFILL_FAST);
+		return sheaf_of_block(cache, top);
+	}
+	km_count(cache, KMEM_SHEAF_PREFILL_SLOW);
+	km_front_note(cache, KM_MISS_POINTS);
+	/* A block should hold what is wanted at once. */
+	if (n > km_mask_capacity(km_front_mask(cache)))
+		km_front_resize(cache, (unsigned)n);
+	top = fill_or_press(cache, request, top, n);
+	if (km_likely(top && km_block_count(&cache->shelf, top) >= n))
+		return sheaf_of_block(cache, top);
+	if (top)
+		cache->engine->array.retire(cache, top);
+	return NULL;
+}
+
+/* As the partner, or to a barn that has room, filled up: what lies ready there should be worth an exchange. */
+static void return_block(struct kmem_cache *cache, const struct km_request *request, void **top)
+{
+	if (km_shelf_put_partner(&cache->shelf, top)) {
+		count_fast(cache, KMEM_SHEAF_RETURN_FAST);
+		return;
+	}
+	km_count(cache, KMEM_SHEAF_RETURN_SLOW);
+	if (cache->engine->array.has_room && cache->engine->array.has_room(cache))
+		top = fill(cache, request, top, km_mask_capacity(km_front_mask(cache)));
+	cache->engine->array.retire(cache, top);
+}
+
+/* ------------------------------------------------------------------ arrays */
+
+/* More objects for an array with room for them, all or none. */
+static bool fill_array(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t more)
+{
+	km_debug((char *)(sheaf->top - more) >= memory_of(cache, sheaf), "an array is filled as far as it has room");
+	if (!km_front_alloc_bulk(cache, gfp, more, sheaf->top - more))
+		return false;
+	sheaf->top -= more;
+	return true;
+}
+
+/* top is NULL first: a second return finds a sheaf that is not out, also while the objects go. */
+static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
+{
+	size_t count = size_of(sheaf), bytes = array_bytes(((struct array_sheaf *)sheaf)->capacity);
+	void **top = sheaf->top;
+	char *memory = memory_of(cache, sheaf);
+
+	sheaf->top = NULL;
+	((struct array_sheaf *)sheaf)->cache = NULL;
+	if (count)
+		km_front_free_bulk(cache, count, top);
+	km_meta_free(memory, bytes);
+}
+
+static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, size_t n)
+{
+	size_t bytes = array_bytes(n);
+
+	if (bytes > MAX_ARRAY_BYTES || km_front_busy)
+		return NULL;
+	char *memory = km_meta_alloc(bytes, km_gfp_may_wait(gfp));
+	if (!memory)
+		return NULL;
+	struct array_sheaf *array = (struct array_sheaf *)(memory + bytes) - 1;
+	*array = (struct array_sheaf){ { (void **)array - 1 }, cache, n };
+	km_debug(!is_block(&array->sheaf) && memory_of(cache, &array->sheaf) == memory,
+		 "a sheaf's address says whether it is a block");
+	km_count(cache, KMEM_SHEAF_PREFILL_OVERSIZE);
+	if (fill_array(cache, gfp, &array->sheaf, n))
+		return &array->sheaf;
+	free_array(cache, &array->sheaf);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ the interface */
+
+/* Zeros are asked for when an object is taken; who pays, when the sheaf is filled, for what is there is to be had. */
+static gfp_t fill_gfp(const struct kmem_cache *cache, gfp_t gfp, const char *function)
+{
+	km_front_check_gfp(function, gfp, cache->name);
+	return gfp & __GFP_BITS_MASK & ~__GFP_ZERO;
+}
+
+/* A block where the cache has some of that size, else an array. */
+static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	struct slab_sheaf *sheaf = NULL;
+	bool was = km_calls_begin(request.may_wait);
+
+	km_front_enter_thread(request.may_wait);
+	/* From here on the cache has no blocks to hand out. */
+	km_shape_for(cache, gfp);
+	if (!has_blocks(cache) || n > km_mask_capacity(cache->shelf.block_mask)) {
+		/* It says so itself where there are no objects. */
+		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);
+	} else if (km_miss_enter()) {
+		sheaf = prefill_block(cache, &request, n);
+		km_busy_end_clear();
+	}
+	km_calls_end(was);
+	if (km_unlikely(!sheaf))
+		km_front_failed(cache->name, n * cache->object_size, gfp, ENOMEM);
+	return sheaf;
+}
+
+struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp, unsigned int n)
+{
+	gfp = fill_gfp(cache, gfp, "kmem_cache_prefill_sheaf");
+	if (km_unlikely(cache->dead))
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_prefill_sheaf", cache, cache->name);
+	if (km_unlikely(!n || cache->dead)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return prefill(cache, gfp, n);
+}
+
+/* The objects are nobody's from here on; whichever way they go, errno stays the caller's. */
+static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	bool calls = km_calls_begin(request.may_wait);
+	int saved_errno = errno;
+
+	if (is_block(sheaf)) {
+		void **top = sheaf->top;
+
+		km_debug(top, "a sheaf that comes back was out");
+		sheaf->top = NULL;
+		km_front_enter_thread(request.may_wait);
+		struct km_busy_was was = km_busy_begin();
+		return_block(cache, &request, top);
+		km_busy_end(was);
+	} else {
+		free_array(cache, sheaf);
+	}
+	errno = saved_errno;
+	km_calls_end(calls);
+}
+
+/* More into a block: which may become another one. */
+static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t n)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
+	if (!km_miss_enter())
+		return sheaf;
+	void **top = fill_or_press(cache, &request, sheaf->top, n);
+	km_busy_end_clear();
+	return sheaf_of_block(cache, top);
+}
+
+/* Where it needs another sheaf, that one is filled before the old one goes: a refusal leaves the caller what it had. */
+int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf,
+			    unsigned int n)
+{
+	static const char function[] = "kmem_cache_refill_sheaf";
+	struct slab_sheaf *old = sheaf ? *sheaf : NULL;
+
+	gfp = fill_gfp(cache, gfp, function);
+	if (!old || !is_ours(cache, old, function))
+		return -EINVAL;
+	if (size_of(old) >= n)
+		return 0;
+	size_t capacity = capacity_of(cache, old);
+	/* A block has what came by the shelf: not where somebody pays, or has begun to look at each object. */
+	bool other = is_block(old) && (km_unlikely(gfp & __GFP_ACCOUNT) || !has_blocks(cache));
+	if (n > capacity || km_unlikely(other)) {
+		struct slab_sheaf *larger = prefill(cache, gfp, n);
+
+		if (!larger)
+			return -ENOMEM;
+		*sheaf = larger;
+		give_back(cache, gfp, old);
+		return 0;
+	}
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	if (is_block(old))
+		*sheaf = refill_block(cache, gfp, old, n);
+	else
+		fill_array(cache, gfp, old, capacity - size_of(old));
+	km_calls_end(was);
+	return size_of(*sheaf) >= n ? 0 : -ENOMEM;
+}
+
+km_cold static void *sheaf_is_empty(void)
+{
+	errno = ENOMEM;
+	return NULL;
+}
+
+km_cold static void *taken_oddly(const struct kmem_cache *cache, gfp_t gfp, void *object)
+{
+	km_front_check_gfp("kmem_cache_alloc_from_sheaf", gfp, cache->name);
+	if (gfp & __GFP_ZERO && cache->cleared)
+		__builtin_memset(object, 0, cache->cleared);
+	return object;
+}
+
+void *kmem_cache_alloc_from_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
+{
+	void *object = *sheaf->top;
+
+	if (km_unlikely(!object))
+		return sheaf_is_empty();
+	sheaf->top++;
+	if (km_unlikely(gfp & (__GFP_ZERO | ~__GFP_BITS_MASK)))
+		return taken_oddly(cache, gfp, object);
+	return object;
+}
+
+void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
+{
+	gfp = fill_gfp(cache, gfp, "kmem_cache_return_sheaf");
+	if (sheaf && is_ours(cache, sheaf, "kmem_cache_return_sheaf"))
+		give_back(cache, gfp, sheaf);
+}
+
+unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf)
+{
+	return (unsigned int)size_of(sheaf);
+}

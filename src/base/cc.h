@@ -1,0 +1,94 @@
+/*
+ * cc.h: what we ask of the compiler. Everything above spells these names, never the attributes.
+ */
+#ifndef KM_BASE_CC_H
+#define KM_BASE_CC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Sequences are `asm goto` with outputs; clang before 14 has no __builtin_thread_pointer for x86-64. clang before 16
+ * leaves an output undefined at the labels: no statement at a miss label reads an output.
+ */
+#if defined(KMEM_BARE) && (defined(__clang__) ? __clang_major__ < 14 : __GNUC__ < 11)
+#error "libkmem is compiled by gcc 11, clang 14, or a later one; programs may be compiled by older ones"
+#endif
+
+#define km_likely(x)	__builtin_expect(!!(x), 1)
+#define km_unlikely(x)	__builtin_expect(!!(x), 0)
+/* Either way: a choice between two values that is to be no branch. */
+#define km_evenly(x)	__builtin_expect_with_probability(!!(x), 1, 0.5)
+#define km_cold		__attribute__((cold, noinline))
+/* A hit fits one line of code, or two: begin it with one. */
+#define km_hit_path		__attribute__((hot, aligned(64)))
+/* The same of what stands behind the code that all programs run: how long a bulk call takes goes by where it lies. */
+#define km_line_start	__attribute__((aligned(64)))
+/* On the declaration of data: no detour through the global offset table. */
+#define km_hidden	__attribute__((visibility("hidden")))
+#define km_noinline	__attribute__((noinline))
+#define km_inline	static inline __attribute__((always_inline))
+#define km_unused	__attribute__((unused))
+#define km_printf(f, a)	__attribute__((format(printf, f, a)))
+/* Initial-exec: no call in the fast path, and usable before the dynamic loader is done. */
+#define km_tls		__thread __attribute__((tls_model("initial-exec")))
+#define km_aligned(n)	__attribute__((aligned(n)))
+/* Zeros of which a process writes little, if anything: they stand behind all other variables, and those on few pages.
+ * By its name the section has no bytes in the file; debug builds do without it, in which a lock's rank is no zero. */
+#ifdef KM_DEBUG
+#define km_sparse
+#else
+#define km_sparse	__attribute__((section(".sbss.km_sparse")))
+#endif
+
+#define km_container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+#define km_array_count(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Names between files: hidden by -fvisibility=hidden; the public ones say KMEM_API. */
+
+/*
+ * A list of the library's files: where the code of each file begins, and its length. A stack walk tells the library's
+ * frames from the program's by this list, also where both are one file. The assembler puts a section's 8192nd part
+ * behind all others. R: no linker drops an unreferenced part of the list (lld would, with --gc-sections).
+ */
+#ifdef KMEM_BARE
+#define KM_CODE(section)                                                                           \
+	__asm__(".pushsection " section "\n1:\n.popsection\n"                                      \
+		".pushsection " section ", 8192\n2:\n.popsection\n"                                \
+		".pushsection km_code, \"aR\"\n.balign 4\n.long 1b - ., 2b - 1b\n.popsection")
+KM_CODE(".text");
+#ifdef __clang__
+KM_CODE(".text.hot.");
+KM_CODE(".text.unlikely.");
+#else
+KM_CODE(".text.hot");
+KM_CODE(".text.unlikely");
+#endif
+#endif
+
+#define KM_PAGE_SHIFT	12
+#define KM_PAGE_SIZE	((size_t)1 << KM_PAGE_SHIFT)
+#define KM_CACHE_LINE	64
+
+/* The line at p will be written soon. gcc emits prefetchw only where it may use more than the baseline; every x86-64
+ * processor takes it, the oldest as nothing. */
+km_inline void km_prefetch_write(const void *p)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
+km_inline void km_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+#endif

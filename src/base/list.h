@@ -1,0 +1,73 @@
+/*
+ * list.h: intrusive doubly linked lists. An entry that is on no list points to itself or was never
+ * initialised; only the list's lock holder touches any of its links.
+ */
+#ifndef KM_BASE_LIST_H
+#define KM_BASE_LIST_H
+
+#include "cc.h"
+#include "invariant.h"
+
+struct km_list {
+	struct km_list *next, *prev;
+};
+
+km_inline void km_list_init(struct km_list *list)
+{
+	list->next = list->prev = list;
+}
+
+km_inline bool km_list_empty(const struct km_list *list)
+{
+	return list->next == list;
+}
+
+km_inline void km_list_insert(struct km_list *entry, struct km_list *before, struct km_list *after)
+{
+	km_debug(before->next == after && after->prev == before, "neighbours on a list name each other");
+	after->prev = entry;
+	entry->next = after;
+	entry->prev = before;
+	before->next = entry;
+}
+
+km_inline void km_list_add_head(struct km_list *entry, struct km_list *list)
+{
+	km_list_insert(entry, list, list->next);
+}
+
+km_inline void km_list_add_tail(struct km_list *entry, struct km_list *list)
+{
+	km_list_insert(entry, list->prev, list);
+}
+
+km_inline void km_list_del(struct km_list *entry)
+{
+	km_debug(entry->next->prev == entry && entry->prev->next == entry, "an entry's neighbours name it");
+	entry->next->prev = entry->prev;
+	entry->prev->next = entry->next;
+	entry->next = entry->prev = entry;
+}
+
+#define km_list_first(list, type, member) km_container_of((list)->next, type, member)
+#define km_list_last(list, type, member)  km_container_of((list)->prev, type, member)
+#define km_list_for_each(entry, list)                                                              \
+	for (struct km_list *entry = (list)->next; entry != (list); entry = entry->next)
+#define km_list_for_each_safe(entry, list)                                                         \
+	for (struct km_list *entry = (list)->next, *next_##entry = entry->next; entry != (list);   \
+	     entry = next_##entry, next_##entry = entry->next)
+/*
+ * The same of `most` entries, if there are more. A list that another thread had in hand when its process was forked by
+ * a handler may lead in a circle: the child looks at no more entries than were counted.
+ */
+#define km_list_for_some(entry, list, most)                                                        \
+	for (size_t left_##entry = (most); left_##entry; left_##entry = 0)                         \
+		for (struct km_list *entry = (list)->next; entry != (list) && left_##entry;        \
+		     entry = entry->next, left_##entry--)
+#define km_list_for_some_safe(entry, list, most)                                                   \
+	for (size_t left_##entry = (most); left_##entry; left_##entry = 0)                         \
+		for (struct km_list *entry = (list)->next, *next_##entry = entry->next;            \
+		     entry != (list) && left_##entry;                                              \
+		     entry = next_##entry, next_##entry = entry->next, left_##entry--)
+
+#endif

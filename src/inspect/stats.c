@@ -1,0 +1,418 @@
+/*
+ * stats.c: the numbers: snapshots, and the check of everything. Invariant: reads what others write
+ * without stopping them, and allocates nothing.
+ */
+#include <kmem/stats.h>
+
+#include <errno.h>
+
+#include "cache/cache.h"
+#include "page/big.h"
+#include "page/meta.h"
+#include "page/parked.h"
+#include "os/die.h"
+#include "os/hardened.h"
+#include "os/os.h"
+#include "print.h"
+
+static const char *const event_names[KMEM_NR_EVENTS] = {
+	"alloc_fastpath", "alloc_slowpath", "free_fastpath", "free_slowpath",
+	"free_frozen", "free_add_partial", "free_remove_partial", "alloc_from_partial",
+	"alloc_slab", "alloc_refill", "alloc_node_mismatch", "free_slab",
+	"cpuslab_flush", "deactivate_full", "deactivate_empty", "deactivate_to_head",
+	"deactivate_to_tail", "deactivate_remote_frees", "deactivate_bypass",
+	"order_fallback", "cmpxchg_double_fail", "cmpxchg_double_cpu_fail",
+	"cpu_partial_alloc", "cpu_partial_free", "cpu_partial_node", "cpu_partial_drain",
+	"sheaf_flush", "sheaf_refill", "barn_get", "barn_get_fail",
+	"barn_put", "barn_put_fail",
+	"sheaf_prefill_fast", "sheaf_prefill_slow", "sheaf_prefill_oversize",
+	"sheaf_return_fast", "sheaf_return_slow",
+	"allocs", "high", "grown", "reaped", "errors", "max_freeable",
+	"node_allocs", "node_frees", "overflows",
+	"allochit", "allocmiss", "freehit", "freemiss", "limit",
+};
+
+const char *kmem_event_name(enum kmem_event event)
+{
+	return event < KMEM_NR_EVENTS ? event_names[event] : NULL;
+}
+
+static unsigned long event_of(struct kmem_cache *cache, enum kmem_event event)
+{
+	km_debug(event_names[event], "an event that is counted has a name");
+	return km_load(&cache->events->count[event]) +
+	       (cache->engine->event ? cache->engine->event(cache, event) : 0);
+}
+
+unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event)
+{
+	if (event >= KMEM_NR_EVENTS)
+		return 0;
+	unsigned long count = event_of(cache, event);
+	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+		count += event_of(at, event);
+	return count;
+}
+
+static void clear_events_of(struct kmem_cache *cache)
+{
+	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
+		km_store(&cache->events->count[i], 0ul);
+	/* An engine may lock its node: a handler that strikes meanwhile must stay out. */
+	struct km_busy_was was = km_busy_begin();
+	if (cache->engine->clear_events)
+		cache->engine->clear_events(cache);
+	km_busy_end(was);
+}
+
+void kmem_cache_clear_events(struct kmem_cache *cache)
+{
+	clear_events_of(cache);
+	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+		clear_events_of(at);
+}
+
+/* Kernel: SLAB lists its free slabs, and counts them apart; SLUB does not know of them, and counts all as active. */
+static unsigned long free_slabs(const struct kmem_cache *cache)
+{
+	unsigned long count = 0;
+
+	km_debug(cache->node[0], "a cache has a record on each node");
+	for (unsigned i = 0; i < km_node_count; i++)
+		count += km_load(&((const struct km_node_counts *)cache->node[i])->free_slabs);
+	return count;
+}
+
+static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	*stats = (struct kmem_cache_stats){
+		.engine = cache->engine->name,
+		.min_partial = km_load(&cache->min_partial),
+		.object_size = cache->object_size,
+		.size = cache->size,
+		.objects_per_slab = cache->objects,
+		.pages_per_slab = cache->slab_pages,
+		.sheaf_capacity = cache->engine->front == KM_FRONT_ARRAY && km_load(&cache->capacity) ?
+					  km_front_capacity(cache) : 0,
+	};
+	if (cache->engine->array.tune && km_load(&cache->capacity)) {
+		stats->limit = km_load(&cache->capacity);
+		stats->batchcount = km_load(&cache->batchcount);
+		stats->shared_factor = km_load(&cache->shared);
+	}
+	__builtin_memcpy(stats->name, cache->name, sizeof(cache->name));
+	/* The engine says how many are out of slabs; those on shelves and in barns are nobody's yet. It may lock its
+	 * node. */
+	struct km_busy_was was = km_busy_begin();
+	cache->engine->stats(cache, stats);
+	km_busy_end(was);
+	stats->alloc_slab += km_load(&cache->past.new_slabs);
+	stats->free_slab += km_load(&cache->past.freed_slabs);
+	/* After that: what goes from there to its slab meanwhile counts as out, and not as free twice (sibling.c). */
+	stats->shelf_objects += km_front_shelf_objects(cache);
+	/* Those are in no slab. One that a hit has freed lies on a shelf. */
+	unsigned long guarded = km_load(&cache->guarded);
+	stats->active_objects += guarded;
+	stats->total_objects += guarded;
+	stats->active_objects = stats->active_objects > stats->shelf_objects ?
+					stats->active_objects - stats->shelf_objects : 0;
+	stats->active_slabs = stats->total_slabs - km_min(stats->total_slabs, free_slabs(cache));
+}
+
+/* A sum is known where each part is. */
+static void add(unsigned long *sum, unsigned long n)
+{
+	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
+}
+
+void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats *more)
+{
+	add(&stats->active_objects, more->active_objects);
+	add(&stats->total_objects, more->total_objects);
+	add(&stats->shelf_objects, more->shelf_objects);
+	add(&stats->active_slabs, more->active_slabs);
+	add(&stats->total_slabs, more->total_slabs);
+	add(&stats->partial_slabs, more->partial_slabs);
+	add(&stats->alloc_slab, more->alloc_slab);
+	add(&stats->free_slab, more->free_slab);
+	add(&stats->shared_avail, more->shared_avail);
+}
+
+void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	if (km_unlikely(!cache)) {
+		*stats = (struct kmem_cache_stats){ .name = "", .engine = "" };
+		return;
+	}
+	get_stats_of(cache, stats);
+	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling) {
+		struct kmem_cache_stats more;
+
+		get_stats_of(at, &more);
+		km_stats_add(stats, &more);
+	}
+}
+
+void kmem_get_stats(struct kmem_stats *stats)
+{
+	const struct km_sized_engine *sized = km_engine_sized();
+	struct km_arena_stats arena;
+	size_t large_blocks, large_bytes, big_blocks, big_bytes;
+
+	km_boot();
+	km_arena_get_stats(&arena);
+	km_large_get_stats(&large_blocks, &large_bytes);
+	km_big_get_stats(&big_blocks, &big_bytes);
+	*stats = (struct kmem_stats){
+		.caches = km_registry_known(),
+		.arena_reserved_bytes = arena.reserved_bytes,
+		.arena_committed_bytes = arena.committed_bytes,
+		.pages_used = arena.pages.used_pages,
+		.pages_free_dirty = arena.pages.dirty_pages + km_load(km_parked_pages()),
+		.pages_free_clean = arena.pages.clean_pages,
+		.large_blocks = large_blocks,
+		.large_bytes = large_bytes,
+		.mapped_blocks = big_blocks,
+		.mapped_bytes = big_bytes,
+		.mapped_spare_bytes = km_big_spare(),
+		.meta_bytes = km_meta_committed_bytes(),
+		.purged_pages = arena.pages.purged_pages,
+		.slob_pages = sized ? km_load(sized->pages) : 0,
+		.slob_bytes = sized ? km_load(sized->units) * KM_SIZED_UNIT : 0,
+		.nodes = km_node_count,
+		.bind_failures = arena.bind_failures,
+	};
+}
+
+struct visiting {
+	int (*visit)(struct kmem_cache *cache, void *arg);
+	void *arg;
+};
+
+static int visit_known(struct kmem_cache *cache, void *arg)
+{
+	const struct visiting *visiting = arg;
+
+	return cache->sibling_of ? 0 : visiting->visit(cache, visiting->arg);
+}
+
+int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
+{
+	struct visiting visiting = { visit, arg };
+
+	if (!km_boot())
+		return 0;
+	/* The registry is locked: an allocation that would have to make a cache fails instead of waiting for itself. */
+	struct km_busy_was was = km_busy_begin();
+	int result = km_registry_visit(visit_known, &visiting);
+	km_busy_end(was);
+	return result;
+}
+
+/* ------------------------------------------------------------------ text */
+
+/* The file that a piece of rows is written to may be a pipe whose reader waits for a lock of ours: none is held
+ * then. */
+static void write_piece(void *writer)
+{
+	km_print_flush(writer);
+}
+
+static int print_row(struct kmem_cache *cache, void *arg)
+{
+	struct kmem_cache_stats stats;
+	char row[256];
+
+	if (cache->sibling_of)
+		return 0;
+	if (!km_print_has_room(arg))
+		return 1;
+	kmem_cache_get_stats(cache, &stats);
+	size_t length = km_slabinfo_row(row, sizeof(row), &stats);
+	km_debug(length < sizeof(row) && row[length - 1] == '\n', "a row of slabinfo is a whole line");
+	km_print(arg, "%s", row);
+	return 0;
+}
+
+int kmem_print_slabinfo(int fd)
+{
+	struct km_writer writer = { .fd = fd, .no_signal = true };
+
+	if (!km_boot())
+		return -ENOMEM;
+	struct km_busy_was was = km_busy_begin();
+	km_print(&writer, "%s", km_slabinfo_head);
+	km_registry_visit_pieces(print_row, write_piece, &writer);
+	int error = km_print_end(&writer);
+	km_busy_end(was);
+	return error;
+}
+
+struct json_rows {
+	struct km_writer writer;	/* first: write_piece has it */
+	bool more;
+};
+
+static int print_json_row(struct kmem_cache *cache, void *arg)
+{
+	struct json_rows *rows = arg;
+	struct kmem_cache_stats stats;
+
+	if (cache->sibling_of)
+		return 0;
+	if (!km_print_has_room(&rows->writer))
+		return 1;
+	const size_t before = rows->writer.length;
+	kmem_cache_get_stats(cache, &stats);
+	km_print_json_cache(&rows->writer, &stats, km_load(&cache->group),
+			    cache->twin_of ? cache->twin_of->name : NULL, !rows->more);
+	km_debug(rows->writer.length > before, "a row that has room is not written out while the registry is locked");
+	rows->more = true;
+	return 0;
+}
+
+static void print_json_group(const struct km_group_stats *stats, void *arg)
+{
+	struct json_rows *rows = arg;
+
+	km_print_json_group(&rows->writer, stats, !rows->more);
+	rows->more = true;
+}
+
+static void print_json_head(struct json_rows *rows)
+{
+	struct km_print_process process = {
+		.version = KMEM_VERSION, .pid = km_os_pid(), .mapped_ready = km_load(km_parked_pages()),
+		.guard = { km_guarded.objects, km_load(&km_guarded.live), km_load(&km_guarded.samples),
+			   km_load(&km_guarded.reports) },
+		.discipline = kmem_percpu_discipline(), .reason = kmem_percpu_reason(),
+		.hardened = km_hardening.parts,
+		.past_new_slabs = km_load(&km_past_of_process()->new_slabs),
+		.past_freed_slabs = km_load(&km_past_of_process()->freed_slabs),
+	};
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	km_print_json_head(&rows->writer, &process, &stats);
+}
+
+static int print_json_rest(struct json_rows *rows)
+{
+	km_print_json_groups(&rows->writer);
+	rows->more = false;
+	if (km_has_accounting())
+		km_accounting.groups(print_json_group, rows);
+	km_print_json_tail(&rows->writer);
+	return km_print_end(&rows->writer);
+}
+
+int kmem_print_json(int fd)
+{
+	struct json_rows rows = { .writer = { .fd = fd, .no_signal = true } };
+
+	if (!km_boot())
+		return -ENOMEM;
+	struct km_busy_was was = km_busy_begin();
+	print_json_head(&rows);
+	km_registry_visit_pieces(print_json_row, write_piece, &rows);
+	int error = print_json_rest(&rows);
+	km_busy_end(was);
+	return error;
+}
+
+static int print_json_row_now(struct kmem_cache *cache, void *arg)
+{
+	if (print_json_row(cache, arg)) {
+		write_piece(arg);
+		print_json_row(cache, arg);
+	}
+	return 0;
+}
+
+int km_print_json_now(int fd)
+{
+	struct json_rows rows = { .writer = { .fd = fd, .no_signal = true } };
+
+	km_debug(km_front_busy, "a text is written within a call of the allocator");
+	print_json_head(&rows);
+	if (!km_registry_trylock())
+		return -EAGAIN;
+	km_registry_each(print_json_row_now, &rows);
+	km_registry_unlock();
+	return print_json_rest(&rows);
+}
+
+/* ------------------------------------------------------------------ walking and checking */
+
+struct walk {
+	struct kmem_cache *cache;
+	km_walk_fn *visit;
+	void *arg;
+};
+
+static int walk_slab(struct km_page *slab, void *arg)
+{
+	struct walk *walk = arg;
+	if (slab->type != KM_PAGE_SLAB || slab->cache != walk->cache)
+		return 0;
+	char *address = km_slab_first(walk->cache, slab);
+	km_debug((size_t)slab->objects * walk->cache->size <= KM_PAGE_SIZE << slab->order,
+		 "a slab has room for its objects");
+	for (unsigned i = 0; i < slab->objects; i++) {
+		struct km_busy_was was = km_busy_begin();
+		bool taken = walk->cache->engine->is_taken(walk->cache, slab, i);
+		km_busy_end(was);
+		int result = !taken ? 0 :
+			     walk->visit(address + (size_t)i * walk->cache->size, walk->arg);
+
+		if (result)
+			return result;
+	}
+	return 0;
+}
+
+static int walk_one(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
+{
+	struct walk walk = { cache, visit, arg };
+	struct km_busy_was was = km_busy_begin();
+	/* The objects on shelves and in barns go home first: then taken means allocated. */
+	km_front_drain(cache);
+	cache->engine->shrink(cache);
+	km_busy_end(was);
+	int result = km_load(&cache->guarded) ? km_guarding.walk(cache, visit, arg) : 0;
+	return result ?: km_pages_walk(walk_slab, &walk);
+}
+
+int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
+{
+	if (cache->engine->shared_pages || cache->engine->whole_pages)
+		return -EOPNOTSUPP;
+	int result = walk_one(cache, visit, arg);
+	for (struct kmem_cache *at = km_front_siblings(cache); at && !result; at = at->next_sibling)
+		result = walk_one(at, visit, arg);
+	return result;
+}
+
+static int check_cache(struct kmem_cache *cache, void *arg)
+{
+	/* An object that a handler freed is linked by a word that is looked at. */
+	km_front_finish_deferred(cache);
+	*(int *)arg += km_cache_check(cache) + km_front_check(cache);
+	return 0;
+}
+
+int kmem_check_all(void)
+{
+	int damages = 0;
+
+	if (!km_boot())
+		return 0;
+	struct km_busy_was was = km_busy_begin();
+	km_debug(!km_was_busy(was) || km_registry_visiting(), "the check of everything waits for locks");
+	km_registry_visit(check_cache, &damages);
+	damages += km_engines_check() + km_arena_check();
+	if (km_block_hooks)
+		damages += km_block_hooks->check();
+	km_busy_end(was);
+	return damages ? -EIO : 0;
+}

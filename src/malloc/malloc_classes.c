@@ -1,0 +1,319 @@
+/*
+ * malloc_classes.c: from a size to the cache that serves it, for misses. A class is made when it is first asked for.
+ * Its sizes differ by an eighth at most, and its slabs are small; where it has much of one size, and would waste much
+ * by that, that size gets a cache of its own, with dense slabs: a part of the class. So who has many blocks of one size
+ * has little waste, and who has a few of each size has few caches and small slabs. Invariant: what serves a size is a
+ * multiple of each power of two that the size is a multiple of, up to a page (km_malloc_aligned_size relies on it); a
+ * part, once made, stays.
+ */
+#include <string.h>
+
+#include "base/bits.h"
+#include "os/die.h"
+#include "inspect/print.h"
+#include "malloc.h"
+
+/* A class's sizes are in so many parts of equal width, of 16 bytes at least. */
+#define PARTS		8u
+/* As much, and four objects, would the class waste if all of it were of that size: a cache more has free objects in a
+ * slab or two, and records. */
+#define WORTH_BYTES	((size_t)64 << 10)
+/* Misses by which one size is ahead of all others of its class: each brings some dozens of blocks. */
+#define AHEAD		16u
+
+struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1] km_sparse;
+
+/* A class and its parts, of what nobody pays for (mostly), or of what somebody does. */
+struct class {
+	struct kmem_cache *cache;
+	struct kmem_cache *watched;	/* its users' bytes count, and the former is NULL */
+	struct kmem_cache *part[PARTS];
+	/* The part whose misses are ahead, and by how many; a hint, so races do no harm. And which parts were tried:
+	 * once is enough. */
+	uint8_t ahead, by, tried;
+};
+static struct class plain[KM_MALLOC_CLASSES];
+static struct class paid[KM_MALLOC_CLASSES] km_sparse;
+
+static bool is_paid(const struct class *class)
+{
+	return (uintptr_t)class - (uintptr_t)paid < sizeof(paid);
+}
+
+static unsigned number_of(const struct class *class)
+{
+	size_t number = (size_t)(class - (is_paid(class) ? paid : plain));
+
+	km_debug(number < KM_MALLOC_CLASSES, "a class is one of those there are");
+	return (unsigned)number;
+}
+
+/* 0 <= size <= KM_MALLOC_MAX_SMALL. */
+static unsigned class_of(size_t size)
+{
+	size_t most = size ? size - 1 : 0;
+
+	km_debug(size <= KM_MALLOC_MAX_SMALL, "a class has a size that is small");
+
+	if (most < 128)
+		return (unsigned)(most / KM_MALLOC_ALIGN);
+	unsigned log = km_ilog2(most);
+	return (log - 7) * 8 + 8 + (unsigned)(most >> (log - 3) & 7);
+}
+
+static size_t bytes_of(unsigned class)
+{
+	km_debug(class < KM_MALLOC_CLASSES, "a class is one of those there are");
+	if (class < 8)
+		return (class + 1) * KM_MALLOC_ALIGN;
+	unsigned log = (class - 8) / 8 + 7;
+	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
+}
+
+/* A class that is paid for is tuned with the one that is not, as kmalloc's is. */
+static struct kmem_cache *make(size_t bytes, bool dense, const struct class *class, struct kmem_cache *unpaid)
+{
+	/* A class is a multiple of it; an object with something around it is aligned as well. */
+	unsigned align = (unsigned)km_min(bytes & -bytes, KM_PAGE_SIZE);
+	struct km_creation creation = { .args = { .align = align }, .internal = true, .dense = dense,
+					.singly = true, .canary = true, .tuned_with = unpaid };
+	char name[KM_NAME_BYTES];
+	int error;
+
+	km_format(name, sizeof(name), is_paid(class) ? "malloc-cg-%lu" : "malloc-%lu", (unsigned long)bytes);
+	return km_cache_create(name, (uint32_t)(bytes - km_malloc_canary()),
+			       SLAB_KMALLOC | (is_paid(class) ? SLAB_ACCOUNT : 0), &creation, &error);
+}
+
+/* Two threads may have come here at once: one cache stays. Release pairs with the loads of who looks for it. */
+static bool is_first(struct kmem_cache *cache, struct kmem_cache **at)
+{
+	struct kmem_cache *none = NULL;
+
+	if (km_cas_release(at, &none, cache))
+		return true;
+	km_cache_discard(cache);
+	return false;
+}
+
+/* As km_kmalloc_watch. Of a part the bytes that were asked for are not told: it is cut as finely as can be. */
+static void watch(struct kmem_cache *cache, bool watched)
+{
+	for (unsigned i = 0; i < 2 * KM_MALLOC_CLASSES; i++) {
+		struct class *class = i < KM_MALLOC_CLASSES ? &plain[i] : &paid[i - KM_MALLOC_CLASSES];
+
+		if (watched && km_load(&class->cache) == cache) {
+			km_store_release(&class->watched, cache);
+			km_store_release(&class->cache, NULL);
+		} else if (!watched && km_load(&class->watched) == cache && !km_is_debugged(cache)) {
+			km_store_release(&class->cache, cache);
+		}
+	}
+}
+
+/*
+ * Misses of these sizes try the cache first, if they try one of its kind now. While blocks have payers one that is paid
+ * for stands before one that is not, and none that is proved is there: misses would take that without asking. With the
+ * registry locked. Release pairs with the load in km_malloc_miss: it is built.
+ */
+static void show_first(struct kmem_cache *cache, const struct class *class, size_t low, size_t bytes)
+{
+	const bool asked = km_account_asks & KM_ASKS_MALLOC;
+
+	km_debug(low % KM_MALLOC_ALIGN == 0 && bytes % KM_MALLOC_ALIGN == 0 && bytes <= KM_MALLOC_MAX_SMALL,
+		 "a cache's sizes are whole steps of the table");
+	if (asked ? !is_paid(class) && cache->live_shift : is_paid(class) || !cache->live_shift)
+		return;
+	for (size_t step = low / KM_MALLOC_ALIGN; step < bytes / KM_MALLOC_ALIGN; step++) {
+		const struct kmem_cache *now = km_load(&km_malloc_first[step]);
+
+		if (!asked || is_paid(class) || !now || !(now->flags & SLAB_ACCOUNT))
+			km_store_release(&km_malloc_first[step], cache);
+	}
+}
+
+/* From then on its sizes hit its shelf, but where each call goes by where it returns to. */
+static void show(struct kmem_cache *cache, const struct class *class, size_t low, size_t bytes,
+		 void (*by_id)(struct kmem_cache *cache, uint16_t *id, size_t steps))
+{
+	if (km_malloc_goes_by_call())
+		return;
+	km_debug(is_paid(class) == !!(cache->flags & SLAB_ACCOUNT) || km_options.account,
+		 "hits that look at no payer find what nobody pays for");
+	km_registry_lock();
+	if (!is_paid(class))
+		by_id(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
+	show_first(cache, class, low, bytes);
+	km_registry_unlock();
+}
+
+static void show_class_first(const struct class *class)
+{
+	const unsigned number = number_of(class);
+	const size_t below = number ? bytes_of(number - 1) : 0;
+	const size_t width = km_max((bytes_of(number) - below) / PARTS, KM_MALLOC_ALIGN);
+	struct kmem_cache *cache = km_load_acquire(&class->cache);
+
+	if (cache)
+		show_first(cache, class, below, bytes_of(number));
+	for (unsigned part = 0; part < PARTS; part++)
+		if ((cache = km_load_acquire(&class->part[part])))
+			show_first(cache, class, below + part * width, below + (part + 1) * width);
+}
+
+void km_malloc_show_first(void)
+{
+	for (size_t step = 0; step < KM_MALLOC_STEPS; step++)
+		km_store(&km_malloc_first[step], NULL);
+	for (unsigned i = 0; i < KM_MALLOC_CLASSES && !km_malloc_goes_by_call(); i++) {
+		show_class_first(&plain[i]);
+		show_class_first(&paid[i]);
+	}
+}
+
+static km_cold struct kmem_cache *make_class(struct class *class)
+{
+	if (km_front_busy || km_load(&class->watched))
+		return NULL;
+	km_store(&km_malloc_watch, watch);
+	struct km_busy_was was = km_busy_begin();
+	const unsigned number = number_of(class);
+	size_t low = number ? bytes_of(number - 1) : 0, bytes = bytes_of(number);
+	struct kmem_cache *unpaid = is_paid(class) ? km_load_acquire(&plain[number].cache) : NULL;
+	struct kmem_cache *cache = make(bytes, false, class, unpaid);
+	/* From then on each size of the class hits its shelf, but where each call is to be seen. */
+	if (cache && km_is_debugged(cache))
+		is_first(cache, &class->watched);
+	else if (cache && is_first(cache, &class->cache)) {
+		km_debug(cache->size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
+			 "a class serves the sizes above those of the one below");
+		show(cache, class, low, bytes, km_front_show_sizes);
+	}
+	km_busy_end(was);
+	return km_load_acquire(&class->cache);
+}
+
+/* Memory that an object takes, with what its slab has left over. */
+static size_t cost(const struct kmem_cache *cache)
+{
+	km_debug(cache->objects && cache->slab_pages, "a slab has objects");
+	return ((size_t)cache->slab_pages << KM_PAGE_SHIFT) / cache->objects;
+}
+
+/* Sizes above `low` up to `bytes`. Where that saves next to nothing, as slabs are cut, they stay with the class. */
+static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, size_t low, size_t bytes,
+					    struct kmem_cache *whole)
+{
+	if (km_front_busy)
+		return whole;
+	struct km_busy_was was = km_busy_begin();
+	const unsigned number = number_of(class);
+	struct kmem_cache *unpaid = is_paid(class) ? km_load_acquire(&plain[number].part[part]) : NULL;
+	km_store(&class->tried, (uint8_t)(class->tried | 1u << part));
+	struct kmem_cache *cache = make(bytes, true, class, unpaid);
+	if (cache && (km_is_debugged(cache) || cost(cache) > cost(whole) - cost(whole) / 32))
+		km_cache_discard(cache);
+	else if (cache && is_first(cache, &class->part[part])) {
+		km_debug(low >= bytes_of(number - 1) && bytes <= bytes_of(number),
+			 "a part's sizes are of its class");
+		show(cache, class, low, bytes, km_front_show_part);
+	}
+	km_busy_end(was);
+	return km_load_acquire(&class->part[part]) ?: whole;
+}
+
+/* One more miss of this part. Is it far ahead of the class's others? */
+static bool is_ahead(struct class *class, unsigned part)
+{
+	unsigned by = km_load(&class->by);
+
+	if (km_load(&class->ahead) == part)
+		by++;
+	else if (by)
+		by--;
+	else
+		km_store(&class->ahead, (uint8_t)part);
+	km_store(&class->by, (uint8_t)(by % AHEAD));
+	return by == AHEAD;
+}
+
+/* The part that serves the size, of a class of more than 256 bytes; it begins above *low and ends *width beyond. */
+static unsigned part_of(size_t size, size_t *low, size_t *width)
+{
+	const unsigned number = class_of(size);
+	const size_t below = bytes_of(number - 1);
+
+	*width = km_max((bytes_of(number) - below) / PARTS, KM_MALLOC_ALIGN);
+	unsigned part = (unsigned)((size - 1 - below) >> km_ilog2(*width));
+	*low = below + part * *width;
+	km_debug(part < PARTS && size > *low && size <= *low + *width, "a size is in one of its class's parts");
+	return part;
+}
+
+static struct kmem_cache *cache_for_part(struct class *class, size_t size, struct kmem_cache *whole)
+{
+	size_t low, width, has = km_load(&whole->slab_bytes);
+	unsigned part = part_of(size, &low, &width);
+
+	/* Acquire pairs with is_first. */
+	struct kmem_cache *own = km_load_acquire(&class->part[part]);
+	if (own)
+		return own;
+	/* An object takes less than twice the class's size. */
+	if (km_likely(has < WORTH_BYTES * 2) || km_load(&class->tried) >> part & 1)
+		return whole;
+	size_t each = cost(whole);
+	if (has / each * (each - low - width) < WORTH_BYTES + 4 * each || !is_ahead(class, part))
+		return whole;
+	return make_part(class, part, low, low + width, whole);
+}
+
+struct kmem_cache *km_malloc_cache(size_t size)
+{
+	struct class *class = &(km_malloc_payer() ? paid : plain)[class_of(size)];
+	struct kmem_cache *cache = km_load_acquire(&class->cache) ?: make_class(class);
+
+	km_debug(bytes_of(number_of(class)) % km_min(size ? size & -size : 1, KM_PAGE_SIZE) == 0,
+		 "a class is a multiple of the powers of two that its sizes are");
+
+	/* Below, the next class is as near as a part would be. */
+	return size <= 256 || km_unlikely(!cache) ? cache : cache_for_part(class, size, cache);
+}
+
+/* Of the classes' and parts' own: that of the sizes up to `size`, which part may have come later. */
+static bool serves_size(const struct kmem_cache *cache, size_t size)
+{
+	const bool is_paid = cache->flags & SLAB_ACCOUNT && !km_options.account;
+	const struct class *class = &(is_paid ? paid : plain)[class_of(size)];
+	size_t low, width;
+
+	if (cache == km_load(&class->cache) || cache == km_load(&class->watched))
+		return true;
+	return size > 256 && cache == km_load(&class->part[part_of(size, &low, &width)]);
+}
+
+/* As malloc goes from a size to a cache; or as realloc leaves a block where it is (is_enough, malloc.c). */
+bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct km_sized *call)
+{
+	const size_t bytes = call->size + km_malloc_canary();
+	const size_t by = call->align <= KM_MALLOC_ALIGN ? bytes : km_malloc_aligned_size(call->align, bytes);
+
+	cache = km_site_plain(cache->sibling_of ?: cache);
+	if (call->size > have)
+		return false;
+	if (call->resized && (call->size >= have / 2 || km_load(&km_left_longer)))
+		return true;
+	if (cache == km_kmalloc_sized)
+		return km_align_up(call->size, KM_SIZED_UNIT) == have;
+	if (!(cache->flags & SLAB_KMALLOC))
+		return true;
+	if (!serves_size(cache, cache->object_size))
+		return call->size > have / 4 || have <= 64;
+	return by <= KM_MALLOC_MAX_SMALL && serves_size(cache, by);
+}
+
+struct kmem_cache *km_malloc_watched(size_t size)
+{
+	/* Acquire pairs with is_first. */
+	return km_load_acquire(&(km_malloc_payer() ? paid : plain)[class_of(size)].watched);
+}

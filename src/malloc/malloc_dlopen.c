@@ -1,0 +1,128 @@
+/*
+ * malloc_dlopen.c: dlopen without RTLD_DEEPBIND, and the libraries of other allocators. Only libkmem-malloc.so contains
+ * this file, because the linker warns of dlopen in a static program. A library loaded with RTLD_DEEPBIND finds libc's
+ * malloc before libkmem's, and would free libkmem's blocks there; PHP loads its extensions so. Invariant: libc's dlopen
+ * is entered by a jump, because dlopen takes the caller's RUNPATH and $ORIGIN from the return address.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "os/die.h"
+#include "malloc.h"
+#include "malloc_throw.h"
+
+/* Nothing is loaded that is not there already. */
+void *km_loaded_symbol(const char *name)
+{
+	static const char *const runtimes[] = { "libstdc++.so.6", "libc++.so.1", "libgcc_s.so.1" };
+	void *found = NULL;
+
+	for (size_t i = 0; !found && i < km_array_count(runtimes); i++) {
+		void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
+
+		if (runtime) {
+			found = dlsym(runtime, name);
+			dlclose(runtime);
+		}
+	}
+	return found;
+}
+
+/* Other libraries don't know the flag. */
+#ifdef __GLIBC__
+
+typedef void *dlopen_fn(const char *file, int mode);
+
+static dlopen_fn *next;
+
+static km_cold dlopen_fn *find_next(void)
+{
+	dlopen_fn *found = (dlopen_fn *)dlsym(RTLD_NEXT, "dlopen");
+
+	km_store(&next, found);
+	return found;
+}
+
+KMEM_API void *dlopen(const char *file, int mode)
+{
+	dlopen_fn *libc = km_load(&next) ?: find_next();
+
+	return libc(file, mode & ~RTLD_DEEPBIND);
+}
+
+#endif
+
+/* ------------------------------------------------------------------ other allocators */
+
+/*
+ * A program linked with tcmalloc or mimalloc gets malloc from libkmem. A program with calls of tc_malloc, mi_malloc
+ * or the like gets memory of the other library there. libkmem neither counts nor limits this memory, and names the
+ * library in one line. The symbols are weak, because most programs have neither library.
+ */
+__attribute__((weak)) void tc_malloc(void);
+__attribute__((weak)) void mi_malloc(void);
+
+/* The symbols that a loaded object imports: the relocations, with the symbol and string tables. */
+struct wants {
+	const ElfW(Sym) *symbols;
+	const char *names;
+	const ElfW(Rela) *entries[2];
+	size_t bytes[2];
+};
+
+static struct wants wants_of(const struct dl_phdr_info *object)
+{
+	const ElfW(Dyn) *d = NULL;
+	struct wants wants = { 0 };
+
+	for (unsigned i = 0; i < object->dlpi_phnum; i++)
+		if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			d = (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+	for (; d && d->d_tag != DT_NULL; d++) {
+		/* glibc's loader has added the load address; other loaders have not. */
+		const uintptr_t at = d->d_un.d_ptr, base = at < object->dlpi_addr ? object->dlpi_addr : 0;
+
+		switch (d->d_tag) {
+		case DT_SYMTAB:		wants.symbols = (const void *)(base + at); break;
+		case DT_STRTAB:		wants.names = (const void *)(base + at); break;
+		case DT_RELA:		wants.entries[0] = (const void *)(base + at); break;
+		case DT_RELASZ:		wants.bytes[0] = at; break;
+		case DT_JMPREL:		wants.entries[1] = (const void *)(base + at); break;
+		case DT_PLTRELSZ:	wants.bytes[1] = at; break;
+		}
+	}
+	return wants;
+}
+
+static int calls(struct dl_phdr_info *object, size_t bytes km_unused, void *prefix)
+{
+	const struct wants wants = wants_of(object);
+
+	for (unsigned part = 0; part < 2 && wants.symbols; part++)
+		for (size_t i = 0; i < wants.bytes[part] / sizeof(ElfW(Rela)); i++) {
+			const ElfW(Sym) *symbol = &wants.symbols[wants.entries[part][i].r_info >> 32];
+
+			if (symbol->st_shndx == SHN_UNDEF && symbol->st_info >> 4 == STB_GLOBAL &&
+			    !strncmp(wants.names + symbol->st_name, prefix, strlen(prefix)))
+				return 1;
+		}
+	return 0;
+}
+
+static void name_other(void (*malloc)(void), char *prefix)
+{
+	Dl_info library;
+
+	if (malloc && dladdr((void *)malloc, &library) && dl_iterate_phdr(calls, prefix))
+		km_warn("%s: memory that %smalloc and its like give is this library's, not libkmem's",
+			library.dli_fname, prefix);
+}
+
+__attribute__((constructor)) static void name_others(void)
+{
+	name_other(tc_malloc, "tc_");
+	name_other(mi_malloc, "mi_");
+}

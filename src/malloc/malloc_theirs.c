@@ -1,0 +1,110 @@
+/*
+ * malloc_theirs.c: processes with a malloc of the program. A program may define malloc, free, calloc and realloc, and
+ * call other functions of the family (reallocarray, posix_memalign). The loader finds the other functions in libkmem,
+ * where libkmem is preloaded or linked. Invariant: in a process of this kind every function of the family allocates and
+ * frees by the program's malloc. As in musl, an alignment not offered by the program's malloc is refused.
+ *
+ * The program's malloc may be a wrapper of libkmem's (dlsym with RTLD_NEXT): then libkmem serves all calls as usual.
+ * One block, allocated at the start, decides between the two. The names of libc's own heap (__libc_malloc) stay
+ * libkmem's.
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "page/guarded.h"
+#include "os/die.h"
+#include "malloc.h"
+
+bool km_malloc_is_theirs;
+/* The library was loaded by dlopen, behind libc: callers come by dlsym and mean libkmem's malloc. */
+static bool is_behind;
+
+/* True if the process binds the name to a function of this object. False, too, for a name to which a program without
+ * position-independent code gives an address in the program. The asm keeps the compiler from folding the comparison. */
+#define IS_HERE(name) ({ void *bound = (void *)(name); __asm__("" : "+r"(bound)); is_here(bound); })
+
+extern const char __ehdr_start[] km_hidden, etext[] km_hidden;
+static bool is_here(const void *function)
+{
+	return (uintptr_t)function - (uintptr_t)__ehdr_start < (uintptr_t)(etext - __ehdr_start);
+}
+
+#ifdef __GLIBC__
+void *__libc_malloc(size_t size);
+#define IS_IN_FRONT() IS_HERE(__libc_malloc)
+#else
+#define IS_IN_FRONT() IS_HERE(malloc_usable_size)
+#endif
+
+__attribute__((constructor(102))) static void decide(void)
+{
+	if (IS_HERE(malloc))
+		return;
+	is_behind = !IS_IN_FRONT();
+	if (is_behind)
+		return;
+	void *volatile block = malloc(1);
+
+	km_malloc_is_theirs = block && !km_page_of(block) && !km_is_guarded(block);
+	free(block);
+}
+
+/* kmalloc, mallocx and other functions of libkmem alone return libkmem's blocks in this kind of process, too. */
+bool km_malloc_has_theirs(const void *p)
+{
+	if (!p || km_page_of(p) || km_is_guarded(p))
+		return false;
+	struct km_busy_was was = km_busy_begin();
+	bool theirs = !(km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p));
+
+	km_busy_end(was);
+	return theirs;
+}
+
+static void *aligned(void *block, size_t align)
+{
+	if (!((uintptr_t)block & (align - 1)))
+		return block;
+	free(block);
+	errno = ENOMEM;
+	return NULL;
+}
+
+void *km_malloc_by_them(size_t align, size_t size)
+{
+	static km_tls bool within;
+	void *block = NULL;
+
+	km_debug(km_malloc_is_theirs && !is_behind, "blocks are theirs where the process's malloc is");
+	if (align <= KM_MALLOC_ALIGN)
+		return malloc(size);
+	/* Calls the program's posix_memalign. If the name leads back to libkmem's, `within` ends the recursion. */
+	if (!within && !IS_HERE(posix_memalign)) {
+		within = true;
+		int error = posix_memalign(&block, align, size);
+		within = false;
+		errno = error ?: errno;
+		return error ? NULL : block;
+	}
+	/* The program's malloc may return an aligned block by chance. */
+	return aligned(malloc(size > PTRDIFF_MAX - align ? size : (size + align - 1) & -align), align);
+}
+
+void km_malloc_free_by_them(void *p)
+{
+	km_debug(!km_page_of(p), "a block that goes to their free is none of ours");
+	free(p);
+}
+
+/* Calls the process's realloc, as libc's reallocarray does. */
+KMEM_API void *reallocarray(void *p, size_t n, size_t size)
+{
+	size_t bytes;
+
+	if (km_unlikely(__builtin_mul_overflow(n, size, &bytes))) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return km_unlikely(is_behind) ? km_malloc_realloc(p, bytes) : realloc(p, bytes);
+}

@@ -1,0 +1,341 @@
+/*
+ * memcg_caches.c: what a group has, cache by cache. Invariants: nothing is counted while running; it is found out when
+ * somebody asks, by a walk over all slabs, each of which says whose its objects are (page/owner.h). Nothing that a walk
+ * meets is followed, for it may go meanwhile: an owner is compared with a list of those that are the group's, which is
+ * made under the lock of the tree, and a slab is looked at while its page is held.
+ */
+#include "page/meta.h"
+#include "page/owner.h"
+#include "os/die.h"
+#include "group.h"
+#include "private.h"
+
+/* Caches that are counted in one walk over the slabs. */
+#define AT_ONCE 32u
+/* Owners that are compared with in one walk, where there is no memory for more. */
+#define FEW_OWNERS 64u
+
+struct row {
+	struct kmem_cache *cache;
+	size_t objects;
+	uint64_t bytes;
+};
+
+/* Objcgs that charge the group, hashed: half of the places stay empty. */
+struct owners {
+	uint64_t *slot;
+	size_t slots;			/* a power of two */
+	size_t skip, count;		/* those that were listed before; those that are now */
+	uint64_t few[2 * FEW_OWNERS];
+};
+
+struct walk {
+	const struct mem_cgroup *group;
+	bool below;			/* and those below it; of these not the twins, of which there may be 100000 */
+	struct row row[AT_ONCE];
+	size_t count;			/* of rows */
+	size_t skip;			/* caches that were counted in former walks */
+	uint64_t sum;			/* sum_twins: bytes */
+	struct owners owners;
+	uint64_t last;			/* an owner that was looked at, and whether it is the group's */
+	bool last_is_its;
+};
+
+/* ------------------------------------------------------------------ whose an object is */
+
+static size_t slot_of(const struct owners *owners, uint64_t owner)
+{
+	size_t i = (size_t)(owner * 0x9e3779b97f4a7c15ull >> 32);
+
+	km_debug(km_is_pow2(owners->slots), "the places are a power of two");
+	for (i &= owners->slots - 1; owners->slot[i] && owners->slot[i] != owner;)
+		i = (i + 1) & (owners->slots - 1);
+	return i;
+}
+
+/* The group's objcgs, and those of the groups below if `below`: how many; all but the first `skip` of them, as far as
+ * there is room, go into the list if there is one. With the tree lock. */
+static size_t list_owners(const struct walk *walk, struct owners *owners)
+{
+	size_t all = 0;
+
+	for (const struct mem_cgroup *at = walk->group; at;
+	     at = walk->below ? km_memcg_next(walk->group, (struct mem_cgroup *)at) : NULL)
+		km_list_for_each(entry, &at->objcgs) {
+			uint64_t owner = (uintptr_t)km_container_of(entry, struct obj_cgroup, link);
+
+			if (all++ < owners->skip || !owners->slot || owners->count == owners->slots / 2)
+				continue;
+			owners->slot[slot_of(owners, owner)] = owner;
+			owners->count++;
+			km_debug(owners->count <= owners->slots / 2, "half of the places stay empty");
+		}
+	return all;
+}
+
+/*
+ * Those after the ones that were listed before. None of them goes until drop_owners, so that no other comes to lie at
+ * the same place. False: there are no more. The walk over slabs takes no lock for long, so owners come and go
+ * meanwhile. An owner that comes is not on the list, and not counted. One that goes keeps its record
+ * (km_memcg_keep_gone), so no newcomer gets its address and is taken for it. Where there is no memory for a list of
+ * all, a small one on the stack serves, in as many walks as it takes.
+ */
+static bool next_owners(struct walk *walk)
+{
+	struct owners *owners = &walk->owners;
+
+	*owners = (struct owners){ .skip = owners->skip + owners->count };
+	walk->last = 0;
+	km_memcg_lock();
+	size_t all = list_owners(walk, owners);
+	if (all > owners->skip) {
+		owners->slots = km_pow2_up((all - owners->skip) * 2);
+		owners->slot = owners->slots > km_array_count(owners->few) ?
+				       km_meta_alloc(owners->slots * sizeof(*owners->slot), true) : NULL;
+		if (!owners->slot) {
+			owners->slot = owners->few;
+			owners->slots = km_array_count(owners->few);
+		}
+		list_owners(walk, owners);
+		km_memcg_keep_gone(true);
+	}
+	km_memcg_unlock();
+	return owners->count != 0;
+}
+
+static void drop_owners(struct walk *walk)
+{
+	if (walk->owners.slot != walk->owners.few)
+		km_meta_free(walk->owners.slot, walk->owners.slots * sizeof(*walk->owners.slot));
+	km_memcg_lock();
+	km_memcg_keep_gone(false);
+	km_memcg_reap();
+	km_memcg_unlock();
+}
+
+/* Neighbours are mostly the same one's. */
+static bool is_its(struct walk *walk, uint64_t owner)
+{
+	if (!owner)
+		return false;
+	if (walk->last != owner) {
+		walk->last = owner;
+		walk->last_is_its = walk->owners.slot[slot_of(&walk->owners, owner)] == owner;
+	}
+	return walk->last_is_its;
+}
+
+/* ------------------------------------------------------------------ cache by cache */
+
+static struct row *row_of(struct walk *walk, const struct kmem_cache *cache)
+{
+	for (size_t i = 0; i < walk->count; i++)
+		if (walk->row[i].cache == cache)
+			return &walk->row[i];
+	return NULL;
+}
+
+/*
+ * 64 objects of a slab, from 64 * `word` on. False: there are no more, or it is another's by now. The slab is looked
+ * at while its page is held, 64 objects at a time, so that nobody waits long for the page. It may have gone to another
+ * cache before: the descriptor is asked under the hold, and nothing is read that it does not say.
+ */
+static bool count_some(struct walk *walk, struct row *row, struct km_page *slab, unsigned word)
+{
+	struct kmem_cache *cache = row->cache;
+	uint64_t owners[64], taken = 0;
+
+	km_debug(!cache->twin_of && km_is_charged(cache), "objects are counted where they say whose they are");
+	km_page_hold(slab);
+	/* Acquire pairs with km_slab_new_raw: what the slab says is filled in. */
+	bool its = km_load_acquire(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == cache;
+	unsigned objects = its ? slab->objects : 0;
+	const uint64_t *first = km_owner_of_page(slab);
+	/* Acquire pairs with who set it, who has an object: the engine is through with the slab as well. */
+	if (objects > word * 64 && km_owner_any(first, slab->order)) {
+		size_t at = (size_t)(km_slab_first(cache, slab) - (char *)km_page_address(slab));
+
+		taken = cache->engine->taken(cache, slab, word);
+		km_owner_read(first, at + word * 64 * (size_t)cache->size, cache->size, cache->owner_shift, owners,
+			      km_min(objects - word * 64, 64u));
+	}
+	km_page_let_go(slab);
+	for (; taken; taken &= taken - 1)
+		row->objects += is_its(walk, owners[__builtin_ctzll(taken)]);
+	return objects > (word + 1) * 64;
+}
+
+static int count_slab(struct km_page *slab, void *arg)
+{
+	struct walk *walk = arg;
+	struct kmem_cache *cache = km_load(&slab->type) == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
+	struct row *row = cache ? row_of(walk, cache) : NULL;
+
+	/* A twin's words are not owners. */
+	if (row && !cache->twin_of)
+		for (unsigned word = 0; count_some(walk, row, slab, word); word++)
+			;
+	return 0;
+}
+
+/* The registry is locked: so a twin has its group's objcg. The group itself is compared, or looked at under a lock. */
+static bool is_its_twin(const struct walk *walk, const struct kmem_cache *cache)
+{
+	const struct obj_cgroup *objcg = cache->twin_of ? km_private_owner(cache) : NULL;
+
+	if (!objcg)
+		return false;
+	return walk->below ? km_memcg_below(objcg, walk->group) : km_load(&objcg->memcg) == walk->group;
+}
+
+static int note_cache(struct kmem_cache *cache, void *arg)
+{
+	struct walk *walk = arg;
+
+	/* Blocks of whole pages are no slab's. */
+	if ((!km_is_charged(cache) && !is_its_twin(walk, cache)) || cache->engine->whole_pages)
+		return 0;
+	if (cache->twin_of && walk->below)
+		return 0;
+	if (walk->skip) {
+		walk->skip--;
+		return 0;
+	}
+	if (walk->count == AT_ONCE)
+		return 1;
+	walk->row[walk->count++] = (struct row){ .cache = cache };
+	return 0;
+}
+
+/* An object that is on no shelf and in no barn then is a user's: only that is taken. */
+static void empty_shelves(struct walk *walk)
+{
+	struct kmem_cache *caches[AT_ONCE];
+
+	if (!walk->count)
+		return;
+	for (size_t i = 0; i < walk->count; i++)
+		caches[i] = walk->row[i].cache;
+	km_front_drain_all(caches, walk->count);
+	for (size_t i = 0; i < walk->count; i++)
+		caches[i]->engine->shrink(caches[i]);
+}
+
+/* A group with slabs of its own pays for them whole. */
+static void finish_row(struct row *row)
+{
+	struct kmem_cache_stats stats;
+
+	row->bytes = row->objects * (uint64_t)row->cache->charge;
+	if (!row->cache->twin_of)
+		return;
+	kmem_cache_get_stats(row->cache, &stats);
+	row->objects = stats.active_objects;
+	row->bytes = km_load(&row->cache->slab_bytes);
+}
+
+/* The next caches, all that can be done while none comes or goes. True: there are more. */
+static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
+{
+	struct km_busy_was was = km_busy_begin();
+	bool within = km_registry_hold();
+	bool more = km_registry_each(note_cache, walk) != 0;
+	empty_shelves(walk);
+	while (walk->count && next_owners(walk)) {
+		km_pages_walk(count_slab, walk);
+		drop_owners(walk);
+	}
+	for (size_t i = 0; i < walk->count; i++) {
+		finish_row(&walk->row[i]);
+		__builtin_memcpy(name[i], walk->row[i].cache->name, KM_NAME_BYTES);
+	}
+	km_registry_let_go(within);
+	km_busy_end(was);
+	return more;
+}
+
+static int walk_caches(const struct mem_cgroup *group, bool below, mem_cgroup_visit_cache visit, void *arg)
+{
+	char name[AT_ONCE][KM_NAME_BYTES];
+	size_t done = 0;
+	bool more = true;
+
+	while (more) {
+		struct walk walk = { .group = group, .below = below, .skip = done };
+
+		more = gather(&walk, name);
+		done += walk.count;
+		for (size_t i = 0; i < walk.count; i++) {
+			const struct row *row = &walk.row[i];
+			int result = row->bytes ? visit(name[i], row->objects, row->bytes, arg) : 0;
+
+			if (result)
+				return result;
+		}
+	}
+	return 0;
+}
+
+int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_cache visit, void *arg)
+{
+	return walk_caches(group, false, visit, arg);
+}
+
+/* ------------------------------------------------------------------ memory.stat */
+
+static void sum_rows(struct walk *walk)
+{
+	empty_shelves(walk);
+	for (size_t i = 0; i < walk->count; i++)
+		walk->sum += km_load(&walk->row[i].cache->slab_bytes);
+	walk->count = 0;
+}
+
+static int sum_twin(struct kmem_cache *cache, void *arg)
+{
+	struct walk *walk = arg;
+
+	if (!is_its_twin(walk, cache) || !km_load(&cache->slab_bytes))
+		return 0;
+	walk->row[walk->count++].cache = cache;
+	if (walk->count == AT_ONCE)
+		sum_rows(walk);
+	km_debug(walk->count < AT_ONCE, "there is room for the next twin");
+	return 0;
+}
+
+/* Nobody is told of each: once over the registry does for all. */
+static uint64_t sum_twins(const struct mem_cgroup *group)
+{
+	struct walk walk = { .group = group, .below = true };
+	struct km_busy_was was = km_busy_begin();
+	bool within = km_registry_hold();
+
+	km_registry_each(sum_twin, &walk);
+	sum_rows(&walk);
+	km_registry_let_go(within);
+	km_busy_end(was);
+	return walk.sum;
+}
+
+static int add(const char *name, size_t objects, uint64_t bytes, void *arg)
+{
+	(void)name, (void)objects;
+	*(uint64_t *)arg += bytes;
+	return 0;
+}
+
+size_t km_memcg_more_stat(const struct mem_cgroup *group, char *text, size_t bytes)
+{
+	char lines[128];
+	uint64_t slab = sum_twins(group);
+
+	walk_caches(group, true, add, &slab);
+	/* Then `dying` says who has something out. */
+	km_private_reap();
+	size_t length = km_format(lines, sizeof(lines), "slab_reclaimable 0\nslab_unreclaimable %lu\nslab %lu\n",
+				  (unsigned long)slab, (unsigned long)slab);
+	for (size_t i = 0; i < length && i + 1 < bytes; i++)
+		text[i] = lines[i];
+	return length;
+}

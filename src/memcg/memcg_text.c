@@ -1,0 +1,249 @@
+/*
+ * memcg_text.c: a group's numbers, and the texts of the cgroup files that have them. Invariant: changes nothing but the
+ * limits that it is told to.
+ */
+#include <errno.h>
+
+#include "os/die.h"
+#include "group.h"
+#include "inspect/print.h"
+
+/* ------------------------------------------------------------------ a refusal */
+
+void km_memcg_tell_refused(const struct mem_cgroup *group, uint64_t bytes, gfp_t gfp)
+{
+	static struct km_ratelimit often;
+	char name[MEMCG_NAME_MAX + 8], reason[MEMCG_NAME_MAX + 64], suffix[KM_RATELIMIT_SUFFIX];
+
+	for (const struct mem_cgroup *at = group; at; at = at->parent)
+		if (km_load(&at->on_oom))
+			return;
+	if (!km_gfp_tells(gfp) || gfp & __GFP_HIGH || !km_ratelimit(&often, suffix))
+		return;
+	km_format(name, sizeof(name), "group %s", group->name);
+	km_format(reason, sizeof(reason), "limit of group %s (%lu bytes)", group->name,
+		  (unsigned long)km_load(&group->memory.max));
+	km_front_tell_failed(name, bytes, gfp, reason, suffix);
+}
+
+/* ------------------------------------------------------------------ numbers */
+
+static int set_limit(struct mem_cgroup *group, uint64_t *limit, uint64_t bytes)
+{
+	if (km_memcg_is_root(group))
+		return -EINVAL;
+	if (!km_load(&group->online))
+		return -ENOENT;
+	km_store(limit, bytes);
+	return 0;
+}
+
+int mem_cgroup_set_high(struct mem_cgroup *group, uint64_t bytes)
+{
+	return set_limit(group, &group->memory.high, bytes);
+}
+
+int mem_cgroup_set_low(struct mem_cgroup *group, uint64_t bytes)
+{
+	return set_limit(group, &group->memory.low, bytes);
+}
+
+int mem_cgroup_set_min(struct mem_cgroup *group, uint64_t bytes)
+{
+	return set_limit(group, &group->memory.min, bytes);
+}
+
+uint64_t mem_cgroup_max(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.max);
+}
+
+uint64_t mem_cgroup_high(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.high);
+}
+
+uint64_t mem_cgroup_low(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.low);
+}
+
+uint64_t mem_cgroup_min(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.min);
+}
+
+uint64_t mem_cgroup_current(const struct mem_cgroup *group)
+{
+	return km_memcg_is_root(group) ? 0 : km_load(&group->memory.usage);
+}
+
+uint64_t mem_cgroup_peak(const struct mem_cgroup *group)
+{
+	return km_memcg_is_root(group) ? 0 : km_load(&group->memory.peak);
+}
+
+void mem_cgroup_reset_peak(struct mem_cgroup *group)
+{
+	km_counter_reset_peak(&group->memory);
+}
+
+uint64_t mem_cgroup_failcnt(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.failcnt);
+}
+
+uint64_t mem_cgroup_kmem(const struct mem_cgroup *group)
+{
+	return km_memcg_is_root(group) ? 0 : km_load(&group->kmem.usage);
+}
+
+uint64_t mem_cgroup_margin(const struct mem_cgroup *group)
+{
+	return km_counter_margin(&group->memory);
+}
+
+uint64_t mem_cgroup_events(const struct mem_cgroup *group, enum memcg_memory_event event)
+{
+	return (unsigned)event < MEMCG_NR_MEMORY_EVENTS ? km_load(&group->events[event]) : 0;
+}
+
+uint64_t mem_cgroup_events_local(const struct mem_cgroup *group, enum memcg_memory_event event)
+{
+	return (unsigned)event < MEMCG_NR_MEMORY_EVENTS ? km_load(&group->local[event]) : 0;
+}
+
+uint64_t mem_cgroup_atomics(void)
+{
+	return km_counter_atomics;
+}
+
+/* ------------------------------------------------------------------ texts */
+
+/* A text that grows beyond its buffer: what does not fit is counted. */
+struct text {
+	char *at;
+	size_t bytes, length;
+};
+
+static size_t room(const struct text *text)
+{
+	return text->length < text->bytes ? text->bytes - text->length : 0;
+}
+
+static void append(struct text *text, const char *piece)
+{
+	for (; *piece; piece++, text->length++)
+		if (room(text) > 1)
+			text->at[text->length] = *piece;
+}
+
+static size_t finish(struct text *text)
+{
+	if (text->bytes)
+		text->at[km_min(text->length, text->bytes - 1)] = '\0';
+	return text->length;
+}
+
+static void append_line(struct text *text, const char *key, uint64_t value)
+{
+	char line[64];
+
+	km_format(line, sizeof(line), "%s%s%lu\n", key, *key ? " " : "", (unsigned long)value);
+	append(text, line);
+}
+
+size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes)
+{
+	struct text out = { text, bytes, 0 };
+
+	append_line(&out, "", mem_cgroup_current(group));
+	return finish(&out);
+}
+
+static size_t write_events(const uint64_t *events, char *text, size_t bytes)
+{
+	struct text out = { text, bytes, 0 };
+
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
+		append_line(&out, km_memcg_event_names[i], km_load(&events[i]));
+	append_line(&out, "sock_throttled", 0);
+	return finish(&out);
+}
+
+size_t mem_cgroup_write_events(const struct mem_cgroup *group, char *text, size_t bytes)
+{
+	return write_events(group->events, text, bytes);
+}
+
+size_t mem_cgroup_write_events_local(const struct mem_cgroup *group, char *text, size_t bytes)
+{
+	return write_events(group->local, text, bytes);
+}
+
+/* Objcgs that point here and are others', of whom something is out. */
+static uint64_t count_orphans(const struct mem_cgroup *group)
+{
+	uint64_t count = 0;
+
+	km_memcg_lock();
+	km_memcg_reap();
+	km_list_for_each(entry, &group->objcgs)
+		count += km_container_of(entry, struct obj_cgroup, link)->home != group;
+	km_memcg_unlock();
+	return count;
+}
+
+size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t bytes)
+{
+	struct text out = { text, bytes, 0 };
+
+	append_line(&out, "kernel", mem_cgroup_current(group));
+	out.length += km_memcg_more_stat(group, room(&out) ? text + out.length : NULL, room(&out));
+	append_line(&out, "stock", km_stock_bytes(group));
+	append_line(&out, "dying", count_orphans(group));
+	return finish(&out);
+}
+
+/* ------------------------------------------------------------------ all groups */
+
+struct telling {
+	void (*visit)(const struct km_group_stats *stats, void *arg);
+	void *arg;
+	size_t count;
+};
+
+static int tell(struct mem_cgroup *group, unsigned depth, void *arg)
+{
+	struct telling *telling = arg;
+
+	if (km_memcg_is_root(group))
+		return 0;
+	telling->count++;
+	if (!telling->visit)
+		return 0;
+	struct km_group_stats stats = {
+		.depth = depth, .number = group->number,
+		.current = mem_cgroup_current(group), .peak = mem_cgroup_peak(group),
+		.max = mem_cgroup_max(group), .high = mem_cgroup_high(group),
+		.low = mem_cgroup_low(group), .min = mem_cgroup_min(group),
+		.failcnt = mem_cgroup_failcnt(group), .kmem = mem_cgroup_kmem(group),
+		.stock = km_stock_bytes(group), .dying = count_orphans(group),
+	};
+	km_debug(depth && depth <= MEMCG_DEPTH_MAX, "a group stands below the root, and not too deep");
+	__builtin_memcpy(stats.name, group->name, sizeof(stats.name));
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++) {
+		stats.events[i] = km_load(&group->events[i]);
+		stats.local[i] = km_load(&group->local[i]);
+	}
+	telling->visit(&stats, telling->arg);
+	return 0;
+}
+
+size_t km_memcg_figures(void (*visit)(const struct km_group_stats *stats, void *arg), void *arg)
+{
+	struct telling telling = { visit, arg, 0 };
+
+	mem_cgroup_walk(NULL, tell, &telling);
+	return telling.count;
+}

@@ -1,0 +1,192 @@
+/*
+ * objcg.c: records of objcgs: the list of objcgs without charges, and the memory of the records. Invariants: an objcg
+ * is on the list at most once; only a thread with the tree's lock takes an objcg off the list; the memory of a record
+ * holds records for ever (type-stable memory).
+ *
+ * A thread may read the address of an objcg from an object or a sheaf before the last byte of the objcg is uncharged,
+ * and follow the address afterwards, under a CPU's stock lock. The thread must find a record there: a record with a
+ * live group, or a dead record (`memcg` is NULL). A system page without records in use is purged. A purged page reads
+ * as zeros, and zeros are dead records.
+ */
+#include "page/meta.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "group.h"
+
+static struct obj_cgroup *gone;		/* linked by next_gone */
+
+/*
+ * List an objcg whose group is gone and whose last byte was uncharged. Any free may uncharge the last byte, so the
+ * freeing thread only pushes the objcg on a stack, without a lock. The next thread that makes or releases a group pops
+ * the stack under the tree's lock (km_memcg_reap). An objcg may be on the stack already, because late charges are not
+ * counted; `listed` prevents a second push, and so a cycle.
+ */
+void km_objcg_list(struct obj_cgroup *objcg)
+{
+	struct obj_cgroup *head = km_load(&gone);
+
+	/* Release pairs with the acquire of km_stock_is_over. */
+	if (KM_SHARED(&objcg->listed, km_swap_both(&objcg->listed, (uint32_t)true)))
+		return;
+	do
+		objcg->next_gone = head;
+	while (!km_cas_release(&gone, &head, objcg));
+}
+
+/* Only the holder of the tree's lock pops, so no objcg returns to the top meanwhile. Acquire pairs with km_objcg_list.
+ * A failed compare-and-swap acquires nothing, so the top is loaded again. */
+struct obj_cgroup *km_objcg_pop_listed(void)
+{
+	struct obj_cgroup *objcg;
+
+	do
+		objcg = km_load_acquire(&gone);
+	while (objcg && !km_cas_acquire(&gone, &objcg, objcg->next_gone));
+	km_debug(!objcg || km_load(&objcg->listed), "an objcg on the list knows that it is there");
+	return objcg;
+}
+
+/* ------------------------------------------------------------------ the memory of records; with the tree lock */
+
+#define RECORD		128u		/* bytes: two lines that the processor fetches together */
+#define PIECE_PAGES	8u		/* of the system's */
+#define REST		256u		/* records released last: their late users get an error */
+#define MOST_IDLE	16u		/* pages of free records that are resident */
+_Static_assert(sizeof(struct obj_cgroup) <= RECORD, "a record has room");
+
+/* Pieces are made on demand and stay: as many as the largest number of objcgs at one time needed. */
+struct piece {
+	struct piece *next;
+	char *base;
+	uint16_t used[PIECE_PAGES];		/* records of the page in use, or resting */
+	bool resident[PIECE_PAGES];
+};
+
+static struct {
+	struct piece *pieces, *at;		/* `at`, `index`: start of the next search */
+	size_t index;
+	size_t spare;				/* free records of all pieces */
+	size_t idle;				/* resident pages with free records only */
+	struct obj_cgroup *resting[REST];	/* a ring, in the order of release */
+	size_t came;
+} records;
+
+static size_t per_page(void)
+{
+	return km_os_page_bytes() / RECORD;
+}
+
+/* A new piece is zeros. The pages of a piece count as resident until the first purge, written or not. */
+static bool grow(void)
+{
+	struct piece *piece = km_meta_alloc(sizeof(*piece), true);
+	char *base = piece ? km_meta_alloc(PIECE_PAGES * km_os_page_bytes(), true) : NULL;
+
+	if (!base) {
+		km_meta_free(piece, sizeof(*piece));
+		return false;
+	}
+	*piece = (struct piece){ .next = records.pieces, .base = base };
+	for (unsigned page = 0; page < PIECE_PAGES; page++)
+		piece->resident[page] = true;
+	records.idle += PIECE_PAGES;
+	records.pieces = records.at = piece;
+	records.index = 0;
+	records.spare += PIECE_PAGES * per_page();
+	return true;
+}
+
+/*
+ * Returns the next free record, searching round. Requires: records.spare is not 0. A full page is skipped as a whole. A
+ * free record has no `home`, also in a page of zeros.
+ */
+static struct obj_cgroup *find(void)
+{
+	for (;;) {
+		size_t page = records.index / per_page();
+
+		if (page == PIECE_PAGES) {
+			records.at = records.at->next ?: records.pieces;
+			records.index = 0;
+		} else if (records.at->used[page] == per_page()) {
+			records.index = (page + 1) * per_page();
+		} else {
+			struct obj_cgroup *objcg = (void *)(records.at->base + records.index++ * RECORD);
+
+			if (!objcg->home)
+				return objcg;
+		}
+	}
+}
+
+struct obj_cgroup *km_objcg_new(struct mem_cgroup *home)
+{
+	if (!records.spare && !grow())
+		return NULL;
+	struct obj_cgroup *objcg = find();
+	size_t page = (records.index - 1) / per_page();
+	struct piece *piece = records.at;
+	if (!piece->resident[page])
+		km_meta_came_back(km_os_page_bytes());
+	else if (!piece->used[page])
+		records.idle--;
+	piece->resident[page] = true;
+	piece->used[page]++;
+	records.spare--;
+	km_debug(!km_load(&objcg->memcg) && !objcg->home, "a record that is free leads to no group");
+	objcg->slot = objcg->stock = objcg->words = objcg->net = 0;
+	objcg->charged = 0;
+	objcg->left = 0;
+	objcg->listed = false;
+	objcg->nr_charged_bytes = 0;
+	objcg->private = NULL;
+	km_store(&objcg->dead, false);
+	objcg->home = home;
+	return objcg;
+}
+
+/* Purge all pages without records in use. Cost: a look at each page, for every sixteen pages of released records. */
+void km_objcg_purge(void)
+{
+	for (struct piece *piece = records.pieces; piece; piece = piece->next)
+		for (unsigned page = 0; page < PIECE_PAGES; page++) {
+			char *at = piece->base + page * km_os_page_bytes();
+
+			if (piece->used[page] || !piece->resident[page] || !km_meta_purge(at, km_os_page_bytes()))
+				continue;
+			piece->resident[page] = false;
+			records.idle--;
+		}
+}
+
+/* Returns the piece that contains the record. Pieces are few, and the latest pieces come first. */
+static struct piece *piece_of(const struct obj_cgroup *objcg)
+{
+	struct piece *piece = records.pieces;
+
+	while ((size_t)((char *)objcg - piece->base) >= PIECE_PAGES * km_os_page_bytes())
+		piece = piece->next;
+	return piece;
+}
+
+static void set_free(struct obj_cgroup *objcg)
+{
+	struct piece *piece = piece_of(objcg);
+	size_t page = (size_t)((char *)objcg - piece->base) / km_os_page_bytes();
+
+	km_debug(piece->used[page] && piece->resident[page], "the records in use are counted by page");
+	objcg->home = NULL;
+	records.spare++;
+	if (--piece->used[page] == 0 && ++records.idle > MOST_IDLE)
+		km_objcg_purge();
+}
+
+/* Let a dead record rest. The record with the longest rest becomes free, and may be used again. */
+void km_objcg_keep(struct obj_cgroup *objcg)
+{
+	struct obj_cgroup **place = &records.resting[records.came++ % REST], *rested = *place;
+
+	*place = objcg;
+	if (rested)
+		set_free(rested);
+}

@@ -1,0 +1,800 @@
+/*
+ * pressure.c: what is done where a charge meets a limit: stocks and shelves are drained, shrinkers are asked, the
+ * out-of-memory callback; above `high` it is slowed down. And events, which tell of all this. Invariant: callbacks run
+ * with no lock held, on groups that are referenced, and what they charge does not come here again.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "page/meta.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "os/probe.h"
+#include "percpu/stock_word.h"
+#include "group.h"
+
+#define RETRIES		16		/* kernel: MAX_RECLAIM_RETRIES */
+#define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* at once, in a large group; kernel: SWAP_CLUSTER_MAX pages */
+#define DELAY_MAX_MS	2000u		/* kernel: MEMCG_MAX_HIGH_DELAY_JIFFIES */
+#define PATIENCE_MS	512u		/* at once, for another thread's shrinker; a second in all */
+#define DELAY_LEAST_MS	10u		/* below, sleeping costs more than it slows down */
+
+/*
+ * The steps of a charge that was refused, in this order, and why. First what costs nobody anything: stocks and shelves
+ * below the group that refused are emptied, and it is tried again. Then what costs somebody something: shrinkers, whose
+ * caches must be filled again. Then the out-of-memory callback, which may end a tenant. Each step is followed by a new
+ * attempt, because another thread may have freed meanwhile, and another group may be the one that refuses now.
+ *
+ * References: the group that refused is held from the attempt that named it until the next attempt has named another
+ * one. So it can't be released while its shrinkers run, though the thread holds no lock then.
+ *
+ * Each loop has a bound: RETRIES for reclaim, MEMCG_DEPTH_MAX for draining, PATIENCE_MS for other threads. A charge
+ * that is refused after all has changed nothing but events and what callbacks did.
+ */
+
+/*
+ * This thread is in a callback. Its allocations are charged as any other, but where they are refused nothing more is
+ * done about it: a shrinker that made its caller shrink again would never end.
+ */
+static km_tls bool pressed;
+
+/*
+ * Charges of this thread that could not wait and left a group over high. Its next charge that may wait, whoever pays
+ * for that, is slowed down for them (kernel: the thread, on its way back to user mode). There may be none, so there is
+ * no reference: the group is looked at only if none has been released since that has the same place in `released`; else
+ * the thread is let off.
+ */
+static km_tls struct {
+	struct mem_cgroup *group;	/* the last such; NULL: none */
+	uint64_t released;		/* its place's, at that time */
+	uint64_t bytes;
+} owed;
+
+static uint64_t released[64];		/* so many groups; written with the tree lock */
+
+/* ------------------------------------------------------------------ events */
+
+static bool untold;	/* some group has something to tell */
+
+/*
+ * A descriptor that becomes readable is a system call. A charge that may make none leaves the event to be told by the
+ * next one that may, which looks at one word for all groups (km_memcg_tell). `untold` is cleared before the groups are
+ * looked at: so an event that comes in between sets it again, and is told by the call after.
+ */
+static void tell(struct mem_cgroup *group, bool may_call)
+{
+	if (may_call) {
+		km_os_event_add(group->event_fd, 1);
+	} else {
+		km_add(&group->untold, 1u);
+		km_store(&untold, true);
+	}
+}
+
+void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, bool may_call)
+{
+	km_add(&group->local[event], 1u);
+	for (; !km_memcg_is_root(group); group = group->parent) {
+		km_add(&group->events[event], 1u);
+		/* Acquire pairs with mem_cgroup_eventfd: who sees the mask sees the descriptor. */
+		if (km_load_acquire(&group->event_mask) >> event & 1)
+			tell(group, may_call);
+	}
+}
+
+void km_memcg_tell(void)
+{
+	if (!km_load(&untold))
+		return;
+	km_memcg_lock();
+	km_store(&untold, false);
+	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
+		uint64_t count = km_swap_acquire(&group->untold, (uint64_t)0);
+
+		if (count && group->event_fd >= 0)
+			km_os_event_add(group->event_fd, count);
+	}
+	km_memcg_unlock();
+}
+
+int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask)
+{
+	if (!mask || mask >> MEMCG_NR_MEMORY_EVENTS || km_memcg_is_root(group)) {
+		errno = EINVAL;
+		return -1;
+	}
+	km_memcg_lock();
+	if (group->event_fd < 0)
+		group->event_fd = km_os_eventfd();
+	int fd = group->event_fd;
+	if (fd >= 0)
+		km_store_release(&group->event_mask, group->event_mask | mask);
+	km_memcg_unlock();
+	if (fd >= 0)
+		return fd;
+	errno = -fd;
+	return -1;
+}
+
+/* ------------------------------------------------------------------ shrinkers */
+
+struct mem_cgroup_shrinker {
+	struct km_list link;		/* in the order in which they are asked */
+	struct mem_cgroup *group;	/* referenced */
+	mem_cgroup_shrink_callback shrink;
+	void *arg;
+	int priority;
+	bool going;			/* is being removed: not asked any more */
+	uint32_t running;		/* threads in it: it stays on the list */
+};
+
+/*
+ * A shrinker is called with the tree let go, and may be removed by another thread meanwhile. `running` keeps its record
+ * and its place on the list; who removes it marks it first (going), so that nobody asks it again, and then waits until
+ * nobody is in it. The walk goes on from the record that it asked: that is why it must not leave the list before.
+ */
+static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
+static uint64_t shrunk;			/* times that one gave something; the same */
+static km_tls struct mem_cgroup_shrinker *running_here;
+
+static void insert(struct mem_cgroup_shrinker *shrinker)
+{
+	struct km_list *after = &shrinkers;
+
+	km_list_for_each(entry, &shrinkers) {
+		if (km_container_of(entry, struct mem_cgroup_shrinker, link)->priority > shrinker->priority)
+			break;
+		after = entry;
+	}
+	km_debug(shrinker->group->online, "a shrinker's group is there");
+	km_list_add_head(&shrinker->link, after);
+}
+
+struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, int priority,
+						    mem_cgroup_shrink_callback shrink, void *arg)
+{
+	struct mem_cgroup_shrinker *shrinker = NULL;
+	int error = km_memcg_is_root(group) || !shrink ? EINVAL : 0;
+
+	if (!error && !(shrinker = km_meta_alloc(sizeof(*shrinker), true)))
+		error = ENOMEM;
+	if (!error) {
+		*shrinker = (struct mem_cgroup_shrinker){
+			.group = group, .priority = priority, .shrink = shrink, .arg = arg,
+		};
+		km_memcg_lock();
+		if (group->online) {
+			mem_cgroup_get(group);
+			insert(shrinker);
+		} else {
+			error = ENOENT;
+		}
+		km_memcg_unlock();
+	}
+	if (!error)
+		return shrinker;
+	if (shrinker)
+		km_meta_free(shrinker, sizeof(*shrinker));
+	errno = error;
+	return NULL;
+}
+
+void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
+{
+	if (!shrinker)
+		return;
+	/* It waits until none is running: for itself, or for one that does the same at the other's. */
+	if (km_unlikely(running_here != NULL)) {
+		km_misuse(KM_MISUSE_SHRINKER, "mem_cgroup_remove_shrinker", shrinker, NULL);
+		return;
+	}
+	km_memcg_lock();
+	shrinker->going = true;
+	for (uint32_t running; (running = km_load(&shrinker->running));) {
+		km_memcg_unlock();
+		km_os_wait(&shrinker->running, running, 10);
+		km_memcg_lock();
+	}
+	km_debug(!shrinker->running, "a shrinker goes when no thread is in it");
+	km_list_del(&shrinker->link);
+	km_memcg_unlock();
+	mem_cgroup_put(shrinker->group);
+	km_meta_free(shrinker, sizeof(*shrinker));
+}
+
+/* In the child of a fork only what this thread does is going on; and a descriptor would tell the parent's waiters. */
+void km_pressure_fork_child(void)
+{
+	km_list_for_each(entry, &shrinkers) {
+		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
+
+		shrinker->running = shrinker == running_here;
+	}
+	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
+		if (group->event_fd >= 0)
+			km_os_close(group->event_fd);
+		group->event_fd = -1;
+		group->event_mask = 0;
+		group->memory.squeezed = 0;
+		km_memcg_fork_child(group);
+	}
+	owed.group = NULL;
+}
+
+/* ------------------------------------------------------------------ protection */
+
+/*
+ * The part of low (or min) that counts for a group in a reclaim that begins at `root`: at most what it uses; at most
+ * what counts for its parent, and where the children claim more than that, its share by claim. Kernel: the same,
+ * without memory_recursiveprot. With the tree lock.
+ */
+static uint64_t claim(const struct mem_cgroup *group, bool low)
+{
+	return km_min(km_load(low ? &group->memory.low : &group->memory.min), km_load(&group->memory.usage));
+}
+
+static uint64_t protection(const struct mem_cgroup *group, const struct mem_cgroup *root, bool low)
+{
+	uint64_t own = claim(group, low), all = 0;
+
+	if (!own || group == root || group->parent == root || km_memcg_is_root(group->parent))
+		return group == root ? 0 : own;
+	uint64_t above = protection(group->parent, root, low);
+	km_list_for_each(entry, &group->parent->children)
+		all += claim(km_container_of(entry, struct mem_cgroup, sibling), low);
+	return all > above ? (uint64_t)((unsigned __int128)own * above / all) : own;
+}
+
+/* ------------------------------------------------------------------ reclaim */
+
+/*
+ * Bytes that this one is to be asked for; 0: pass it by. With the tree lock. Two passes: the first leaves to each
+ * group what `low` protects. Only if that was not enough the second asks those that were spared, down to `min`, and
+ * says so to them (MEMCG_LOW). Protection is reckoned anew for each shrinker, since what the one before freed has
+ * changed the usages.
+ */
+static uint64_t share_of(const struct mem_cgroup_shrinker *shrinker, const struct mem_cgroup *root, uint64_t want,
+			 bool break_low)
+{
+	const struct mem_cgroup *group = shrinker->group;
+
+	if (shrinker->going || !group->online || !km_memcg_in(group, root))
+		return 0;
+	uint64_t usage = km_load(&group->memory.usage), min = protection(group, root, false);
+	uint64_t low = protection(group, root, true);
+	/* The second time only those that were protected the first time, by low. */
+	if (break_low)
+		return usage <= low && usage > min ? km_min(want, usage - min) : 0;
+	uint64_t keep = km_max(low, min);
+	return usage > keep ? km_min(want, usage - keep) : 0;
+}
+
+/* Ask one, with the lock let go meanwhile: as long as it runs, it stays on the list. */
+static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool break_low)
+{
+	struct mem_cgroup_shrinker *outer = running_here;
+	int error = errno;
+
+	shrinker->running++;
+	running_here = shrinker;
+	km_memcg_unlock();
+	km_debug(!km_front_busy, "a callback runs with no lock held");
+	if (break_low)
+		km_memcg_event(shrinker->group, MEMCG_LOW, true);
+	uint64_t freed = shrinker->shrink(shrinker->group, bytes, shrinker->arg);
+	errno = error;
+	km_memcg_lock();
+	if (freed)
+		km_bump(&shrunk, 1);
+	running_here = outer;
+	km_debug(shrinker->running, "a shrinker stays while a thread is in it");
+	km_bump(&shrinker->running, -1);
+	if (shrinker->going)
+		km_os_wake(&shrinker->running);
+	return freed;
+}
+
+static uint64_t reclaim_pass(struct mem_cgroup *root, uint64_t want, bool break_low)
+{
+	uint64_t freed = 0;
+
+	km_memcg_lock();
+	for (struct km_list *entry = shrinkers.next; entry != &shrinkers && freed < want; entry = entry->next) {
+		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
+		uint64_t bytes = share_of(shrinker, root, want - freed, break_low);
+
+		if (bytes)
+			freed += ask(shrinker, bytes, break_low);
+	}
+	km_memcg_unlock();
+	return freed;
+}
+
+/* A callback that reclaims does nothing: it is called because somebody reclaims already, and would come here again. */
+uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
+{
+	uint64_t freed;
+
+	if (pressed)
+		return 0;
+	pressed = true;
+	freed = reclaim_pass(group, bytes, false);
+	if (freed < bytes)
+		freed += reclaim_pass(group, bytes - freed, true);
+	pressed = false;
+	return freed;
+}
+
+static bool asked;	/* of some group */
+
+void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes)
+{
+	km_store(&group->asked, bytes);
+	km_store(&asked, true);
+}
+
+/* One that was asked for, held; NULL: none. */
+static struct mem_cgroup *take_asked(uint64_t *bytes)
+{
+	struct mem_cgroup *found = NULL;
+
+	km_memcg_lock();
+	km_store(&asked, false);
+	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
+		if (!group->asked || !group->online)
+			continue;
+		if (found) {
+			km_store(&asked, true);
+			break;
+		}
+		found = km_memcg_hold(group);
+		*bytes = group->asked;
+		group->asked = 0;
+	}
+	km_memcg_unlock();
+	return found;
+}
+
+/* A reclaim that was asked for from outside is done here, where a charge that may wait reclaims for itself. */
+static void reclaim_asked(void)
+{
+	uint64_t bytes;
+	struct mem_cgroup *group = km_load(&asked) && !pressed ? take_asked(&bytes) : NULL;
+
+	if (!group)
+		return;
+	uint64_t drained = mem_cgroup_drain(group);
+	if (drained < bytes)
+		mem_cgroup_reclaim(group, bytes - drained);
+	km_memcg_let_go(group);
+}
+
+/*
+ * Shelves first, because what they give back goes into the stocks, and then the stocks. Objects on shelves and bytes in
+ * stocks are nobody's loss: the next request pays again, and is a little slower.
+ */
+uint64_t mem_cgroup_drain(struct mem_cgroup *group)
+{
+	km_memcg_tell();
+	km_memcg_flush_shelves(group);
+	km_memcg_lock();
+	uint64_t bytes = km_stock_drain(group);
+	km_memcg_unlock();
+	return bytes;
+}
+
+/* ------------------------------------------------------------------ over max */
+
+/*
+ * The nearest callback, of the group or above; true: there is room now. Callback and argument are read together under
+ * the lock, so that a thread that changes both is seen with either pair. The lock is dropped before the call: the
+ * callback may free, offline groups, or set another callback.
+ */
+static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
+{
+	struct mem_cgroup *at = group;
+
+	km_memcg_lock();
+	while (!at->on_oom && !km_memcg_is_root(at))
+		at = at->parent;
+	mem_cgroup_oom_callback callback = at->on_oom;
+	void *arg = at->oom_arg;
+	km_memcg_unlock();
+	if (!callback)
+		return false;
+	km_debug(!km_front_busy && !pressed, "a callback runs with no lock held, and in no other callback");
+	int error = errno;
+	pressed = true;
+	bool again = callback(group, bytes, arg);
+	pressed = false;
+	errno = error;
+	if (again)
+		km_memcg_event(group, MEMCG_OOM_KILL, true);
+	return again;
+}
+
+/* A small group is not emptied for one object, a large one not asked a thousand times. */
+static uint64_t portion(const struct mem_cgroup *group, uint64_t bytes)
+{
+	return km_max(bytes, km_min(km_load(&group->memory.max) / 32, RECLAIM_BYTES));
+}
+
+static bool others_shrink(const struct mem_cgroup *group)
+{
+	bool found = false;
+
+	km_memcg_lock();
+	for (struct km_list *entry = shrinkers.next; entry != &shrinkers && !found; entry = entry->next) {
+		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
+
+		found = shrinker->running > (shrinker == running_here) && km_memcg_in(shrinker->group, group);
+	}
+	km_memcg_unlock();
+	return found;
+}
+
+/*
+ * The thread that comes second finds that a shrinker has nothing more, while another thread is still in it. It waits,
+ * but with an end: the shrinker may wait for this very thread. True: somebody gave something since there were `before`
+ * such.
+ */
+static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
+{
+	for (unsigned ms = 1; ms <= PATIENCE_MS && km_load(&shrunk) == before && others_shrink(group); ms *= 2)
+		km_os_wait(&(uint32_t){ 0 }, 0, ms);
+	return km_load(&shrunk) != before;
+}
+
+/* `before`: how often shrinkers had given something when the charge was last tried. */
+static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, bool hopeless, gfp_t gfp)
+{
+	if (!hopeless && (mem_cgroup_reclaim(group, portion(group, bytes)) || wait_for_others(group, before)))
+		return true;
+	if (gfp & (__GFP_NORETRY | __GFP_RETRY_MAYFAIL))
+		return false;
+	km_memcg_event(group, MEMCG_OOM, true);
+	return ask_oom(group, bytes);
+}
+
+/* In the child of a fork by a handler that struck since it was squeezed it is not: there nobody else charges. */
+static void unsqueeze(struct mem_cgroup *group)
+{
+	uint32_t now = km_load(&group->memory.squeezed);
+
+	while (now && !km_cas_release(&group->memory.squeezed, &now, now - 1))
+		;
+}
+
+/*
+ * Take back what lies unused below the group that refused, and try again. Meanwhile no charge there gets more than it
+ * needs: or what was taken back would lie in the stock of the one that came first. Once is not always enough: then a
+ * group above may refuse; and what somebody was just putting into a stock when it began is found the second time.
+ */
+static bool drain_and_charge(struct km_attempt *attempt)
+{
+	int same = 2;
+
+	for (int tries = MEMCG_DEPTH_MAX; tries; tries--) {
+		struct mem_cgroup *over = attempt->refused;
+
+		km_debug(over && km_load(&over->refs), "a group that refused is held until it was asked again");
+		/* Seen by whoever takes a CPU's stock lock after the drain had it. */
+		km_add(&over->memory.squeezed, 1u);
+		uint64_t bytes = mem_cgroup_drain(over);
+		bool done = km_stock_charge(attempt);
+		unsqueeze(over);
+		bool again = attempt->refused != over || (bytes && same--);
+		km_memcg_let_go(over);
+		if (done || !again)
+			return done;
+	}
+	return false;
+}
+
+/*
+ * The first attempt was refused. Kernel: reclaims, and then drains; but what lies unused costs nobody anything.
+ * `before` is read in front of the attempt: a shrinker of another thread that gives something between the refusal and
+ * the look of wait_for_others is then noticed, and nobody waits for what has come already.
+ */
+static bool press(struct km_attempt *attempt, gfp_t gfp)
+{
+	unsigned tries = gfp & __GFP_NORETRY ? 1 : RETRIES;
+	bool waited = pressed;
+
+	for (;;) {
+		uint64_t before = km_load(&shrunk);
+
+		/* No drain makes room for a charge above max; the last callback may raise max. */
+		const bool hopeless = attempt->bytes > km_load(&attempt->refused->memory.max);
+		if (!hopeless && drain_and_charge(attempt))
+			return true;
+		struct mem_cgroup *over = attempt->refused;
+		km_memcg_event(over, MEMCG_MAX, true);
+		/* Wait once only: the end of a grace period may free nothing of this group. */
+		if (!hopeless && !waited && (waited = true) && km_grace_relieves())
+			continue;
+		if (pressed || !tries-- || !make_room(over, attempt->bytes, before, hopeless, gfp)) {
+			km_memcg_tell_refused(over, attempt->bytes, gfp);
+			km_memcg_let_go(over);
+			attempt->refused = NULL;
+			return false;
+		}
+	}
+}
+
+/* ------------------------------------------------------------------ over high */
+
+/* In parts of 2^20 of high. */
+unsigned int mem_cgroup_high_delay(uint64_t current, uint64_t high, uint64_t bytes)
+{
+	if (current <= high)
+		return 0;
+	unsigned __int128 excess = ((unsigned __int128)(current - high) << 20) / km_max(high, (uint64_t)KM_PAGE_SIZE);
+	/* Ten times high is far beyond the 2 seconds. */
+	excess = km_min(excess, (unsigned __int128)10 << 20);
+	unsigned __int128 delay = excess * excess * 1000 >> 34;
+	delay = delay * km_min(bytes, (uint64_t)1 << 40) / ((uint64_t)64 << KM_PAGE_SHIFT);
+	return (unsigned)km_min(delay, (unsigned __int128)DELAY_MAX_MS);
+}
+
+static uint64_t bytes_over_high(const struct mem_cgroup *group)
+{
+	uint64_t usage = km_load(&group->memory.usage), high = km_load(&group->memory.high);
+
+	return usage > high ? usage - high : 0;
+}
+
+static uint64_t reclaim_high(struct mem_cgroup *group, uint64_t bytes)
+{
+	uint64_t freed = 0;
+
+	for (; !km_memcg_is_root(group); group = group->parent)
+		if (bytes_over_high(group)) {
+			uint64_t over = km_min(bytes_over_high(group), RECLAIM_BYTES);
+
+			km_memcg_event(group, MEMCG_HIGH, true);
+			freed += mem_cgroup_reclaim(group, km_max(bytes, over));
+		}
+	return freed;
+}
+
+/* Which of the group and those above is furthest over its high; NULL: none. */
+static struct mem_cgroup *worst(struct mem_cgroup *group, uint64_t bytes, unsigned *delay)
+{
+	struct mem_cgroup *found = NULL;
+
+	*delay = 0;
+	for (; !km_memcg_is_root(group); group = group->parent) {
+		unsigned ms = mem_cgroup_high_delay(km_load(&group->memory.usage), km_load(&group->memory.high), bytes);
+
+		if (bytes_over_high(group) && (!found || ms > *delay)) {
+			found = group;
+			*delay = ms;
+		}
+	}
+	return found;
+}
+
+static void slow_down(struct mem_cgroup *group, unsigned delay)
+{
+	km_memcg_lock();
+	mem_cgroup_high_callback callback = group->on_high;
+	void *arg = group->high_arg;
+	km_memcg_unlock();
+	if (callback) {
+		int error = errno;
+
+		km_debug(!km_front_busy && !pressed, "a callback runs with no lock held, and in no other callback");
+		pressed = true;
+		callback(group, bytes_over_high(group), delay, arg);
+		pressed = false;
+		errno = error;
+	} else if (delay > DELAY_LEAST_MS) {
+		uint32_t never = 0;
+
+		km_os_wait(&never, 0, delay);
+	}
+}
+
+/*
+ * Reclaim is tried first, for as long as it gives something; then stocks are drained; only what is over high after all
+ * that delays the thread, by the group that is worst, once. The group is the caller's, held; those above it are held by
+ * it. Nobody is slowed down for what lies unused.
+ */
+static void throttle(struct mem_cgroup *group, uint64_t bytes)
+{
+	unsigned delay;
+
+	for (int tries = RETRIES; tries && reclaim_high(group, bytes) && worst(group, bytes, &delay); tries--)
+		;
+	struct mem_cgroup *over = worst(group, bytes, &delay);
+	if (over && (delay > DELAY_LEAST_MS || over->on_high)) {
+		mem_cgroup_drain(over);
+		over = worst(group, bytes, &delay);
+	}
+	if (over)
+		slow_down(over, delay);
+}
+
+/*
+ * A debt names its group by address and has no reference, because it may never be paid. Whether the address still means
+ * that group is told by a count of releases for the place that the address hashes to: if it has moved, some group there
+ * went, perhaps this one, and the debt is forgiven. The count and the group are looked at under the tree's lock, under
+ * which groups are released.
+ */
+static uint64_t *place_of(const struct mem_cgroup *group)
+{
+	return &released[(uintptr_t)group / sizeof(*group) % km_array_count(released)];
+}
+
+void km_memcg_released(const struct mem_cgroup *group)
+{
+	km_bump(place_of(group), 1);
+}
+
+void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes)
+{
+	uint64_t count = km_load(place_of(group));
+
+	if (pressed)
+		return;
+	if (owed.group != group || owed.released != count)
+		owed.bytes = 0;
+	owed.group = group;
+	owed.released = count;
+	owed.bytes += bytes;
+}
+
+/* Held; NULL where it has gone offline. The lock keeps handlers out, which may have come before. */
+static struct mem_cgroup *take_owed(uint64_t *bytes)
+{
+	struct mem_cgroup *group;
+
+	km_memcg_lock();
+	group = owed.group;
+	if (group && (owed.released != *place_of(group) || !group->online))
+		group = NULL;
+	km_memcg_hold(group);
+	*bytes = owed.bytes;
+	owed.group = NULL;
+	owed.bytes = 0;
+	km_memcg_unlock();
+	return group;
+}
+
+/* Now it may wait: for a charge to this group, if not NULL, and for what is owed. */
+static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
+{
+	uint64_t before = 0;
+	struct mem_cgroup *other = km_unlikely(owed.group != NULL) ? take_owed(&before) : NULL;
+
+	if (other == group)
+		bytes += before;
+	else if (other)
+		throttle(other, before);
+	if (group)
+		throttle(group, bytes);
+	km_memcg_let_go(other);
+}
+
+/* ------------------------------------------------------------------ the charge */
+
+/*
+ * Every charge that the byte stock did not serve. Whether it may wait is decided once, here: not where gfp forbids it,
+ * and not in a handler that struck inside of the allocator, or a slow path of our own (km_front_busy), where a callback
+ * would run under locks. A forced charge comes last, so that __GFP_NOFAIL goes beyond a limit only after everything
+ * else was tried. Slowing down comes after the charge is done, with nothing held but the group.
+ */
+static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
+{
+	struct km_attempt attempt = {
+		.objcg = objcg, .bytes = bytes, .may_wait = (gfp & __GFP_DIRECT_RECLAIM) && !km_front_busy,
+	};
+
+	if (objcg == &km_objcg_root || !bytes)
+		return true;
+	if (bytes >> 48)
+		return false;
+	if (km_unlikely(!km_load(&objcg->memcg))) {
+		km_misuse(KM_MISUSE_GROUP, "mem_cgroup_charge", objcg->home, NULL);
+		return false;
+	}
+	bool calls = km_calls_begin(attempt.may_wait);
+	if (attempt.may_wait) {
+		km_memcg_tell();
+		reclaim_asked();
+	}
+	bool done = km_stock_charge(&attempt) || (attempt.refused && press(&attempt, gfp));
+	if (!done && (gfp & (__GFP_NOFAIL | __GFP_HIGH))) {
+		attempt.force = true;
+		done = km_stock_charge(&attempt);
+	}
+	if (attempt.may_wait && !pressed)
+		slow_down_for(attempt.high, attempt.counted);
+	km_memcg_let_go(attempt.high);
+	km_calls_end(calls);
+	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_front_busy, "a charge that must not fail does not");
+	KM_PROBE4(charge, objcg, bytes, gfp, done);
+	return done;
+}
+
+void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes)
+{
+	struct mem_cgroup *group = pressed ? NULL : km_objcg_hold(objcg);
+	unsigned delay;
+
+	if (group)
+		slow_down_for(worst(group, bytes, &delay) ? group : NULL, bytes);
+	km_memcg_let_go(group);
+}
+
+bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
+{
+	return km_likely(bytes && km_stock_take(&objcg->slot, bytes)) || charge_slow(objcg, bytes, gfp);
+}
+
+/* Large blocks. */
+bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
+{
+	struct obj_cgroup *objcg = km_objcg_now();
+
+	*owner = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : 0;
+	return !*owner || km_objcg_charge(objcg, bytes, gfp);
+}
+
+bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp)
+{
+	return km_objcg_charge((struct obj_cgroup *)(uintptr_t)owner, bytes, gfp);
+}
+
+void km_charge_back(uint64_t owner, size_t bytes)
+{
+	km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, bytes);
+}
+
+int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
+{
+	return km_objcg_charge(group->objcg, bytes, gfp | __GFP_NOWARN) ? 0 : -ENOMEM;
+}
+
+void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes)
+{
+	/* No charge is as large. */
+	if (km_unlikely(bytes >> 48))
+		km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", group, NULL);
+	else
+		km_objcg_uncharge(group->objcg, bytes);
+}
+
+void mem_cgroup_set_high_callback(struct mem_cgroup *group, mem_cgroup_high_callback callback, void *arg)
+{
+	km_memcg_lock();
+	group->on_high = callback;
+	group->high_arg = arg;
+	km_memcg_unlock();
+}
+
+void mem_cgroup_set_oom_callback(struct mem_cgroup *group, mem_cgroup_oom_callback callback, void *arg)
+{
+	km_memcg_lock();
+	group->on_oom = callback;
+	group->oom_arg = arg;
+	km_memcg_unlock();
+}
+
+/* A max that is below what is charged holds at once; here it is only seen to that it comes true. */
+int mem_cgroup_set_max(struct mem_cgroup *group, uint64_t bytes)
+{
+	if (km_memcg_is_root(group))
+		return -EINVAL;
+	if (!km_load(&group->online))
+		return -ENOENT;
+	km_store(&group->memory.max, bytes);
+	for (int tries = RETRIES; tries && km_load(&group->memory.usage) > bytes; tries--) {
+		mem_cgroup_drain(group);
+		uint64_t usage = km_load(&group->memory.usage);
+		if (usage <= bytes || !mem_cgroup_reclaim(group, usage - bytes))
+			break;
+	}
+	return 0;
+}

@@ -1,0 +1,332 @@
+/*
+ * lock.c: the slow half of the locks, and the rank checker of debug builds. Invariant: a thread marks a lock as
+ * awaited before any sleep, and takes the lock as awaited after a sleep. So only km_unlock_quick and km_unlock_nowait
+ * may lose a wake.
+ */
+#include "lock.h"
+
+#include "base/bits.h"
+#include "die.h"
+#include "os.h"
+
+/* Long enough for a critical section on another CPU, short enough where the holder lost its CPU. */
+#define SPINS 200
+/*
+ * So often a thread spins that is to make no system call; then it sleeps after all. The holder may have no CPU as long
+ * as this thread has one: where this one is SCHED_FIFO, and more urgent. It is half a second of this thread's own, on
+ * some processors two: by the clock, thirty threads on two CPUs came to that (tests/promise/nowait). In a process with
+ * real-time waiters it is a millisecond.
+ */
+#define MOST_ROUNDS 200000
+#define REAL_TIME_ROUNDS 100
+/* Above all numbers of threads: the largest is 4194304. */
+#define NO_THREAD 0x20000000u
+#define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK | KM_LOCK_BORROWS))
+
+km_tls bool km_no_calls;
+km_tls uint8_t km_front_busy;
+
+km_tls uint32_t km_self;
+km_tls unsigned km_locks_held;
+
+static bool real_time;		/* a thread of a real-time policy has waited for a lock */
+
+/* Libc may know no number of a thread: then the thread gets a number beyond all numbers of threads. */
+uint32_t km_self_find(void)
+{
+	static uint32_t unknown;
+	uint32_t self = km_os_thread();
+
+	km_debug(self < KM_LOCK_BORROWS, "the system's numbers of threads leave room for bits");
+	self = self ?: NO_THREAD | (km_add(&unknown, 1u) & (KM_LOCK_BORROWS - 1));
+	return km_self = self | (km_load(&real_time) ? KM_LOCK_BORROWS : 0);
+}
+
+static bool try_for_a_while(struct km_lock *lock, uint32_t as)
+{
+	for (int i = 0; i < SPINS; i++) {
+		uint32_t free = 0;
+
+		if (!km_load(&lock->state) && km_cas_acquire(&lock->state, &free, as))
+			return true;
+		km_relax();
+	}
+	return km_lock_passes(lock);
+}
+
+/*
+ * Waiting threads of a real-time policy. A futex with priority inheritance lends the priority of a waiter to the
+ * thread with the number in the futex. The word of a lock is no futex of this kind: the system would have to hand the
+ * lock over. So each real-time waiter has a futex of its own, with the number of the lock's holder. The holder's
+ * unlock gives back all futexes with this lock and this holder, also for GFP_NOWAIT: a holder with the lent priority
+ * could keep the only CPU from the waiter. From the first real-time waiter on, threads take locks with
+ * KM_LOCK_BORROWS, and no unlock is quick. A holder without the bit gets no loan (docs/design/real-time.md).
+ */
+#define LENDERS	32
+#define LEND_MS	2
+static struct lender {
+	struct km_lock *lock;	/* NULL: free */
+	uint32_t holder;	/* the futex */
+} lenders[LENDERS];
+
+/* A real-time thread lends. A thread with locks lends as well: a real-time thread may wait for these locks. */
+static bool must_lend(uint32_t as)
+{
+	if (km_os_is_real_time())
+		km_store(&real_time, true);
+	else if (!km_locks_held && !(as & KM_LOCK_OF_FORK))
+		return false;
+	return km_load(&real_time);
+}
+
+/* Sleep until the holder unlocks. Returns false without a sleep where lending fails: the holder's unlock may be quick,
+ * all futexes are in use, the holder has ended, or the system refuses. */
+static bool lend(struct km_lock *lock, uint32_t state)
+{
+	struct km_lock *none;
+	struct lender *lender = lenders;
+	bool slept = true;
+
+	/* After a fork by a handler, or without libc, the number belongs to a thread of the parent. */
+	if (!(state & KM_LOCK_BORROWS) || !km_os_has_thread(NUMBER(state)))
+		return false;
+	while (none = NULL, !km_cas_acquire(&lender->lock, &none, lock))
+		if (++lender == lenders + LENDERS)
+			return false;
+	km_store(&lender->holder, NUMBER(state));
+	/* Release pairs with km_lock_wake: a later unlock finds the lender. An earlier unlock has changed the state. */
+	if (km_cas_both(&lock->state, &state, state))
+		slept = km_os_lend(&lender->holder, LEND_MS);
+	km_store(&lender->holder, 0u);
+	km_store_release(&lender->lock, NULL);
+	return slept;
+}
+
+/* A thread takes the lock as awaited after a sleep: others may sleep as well. A sleeper may leave without the lock:
+ * the bit remains, and costs one needless wake. */
+static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
+{
+	/* Longer and longer: a thousand sleepers that all look every 2 ms leave the holder no CPU. */
+	for (unsigned nap = 2;;) {
+		uint32_t state = km_load(&lock->state);
+
+		if (!state && km_cas_acquire(&lock->state, &state, as | KM_LOCK_AWAITED))
+			return true;
+		if (!state || (!(state & KM_LOCK_AWAITED) &&
+			       !km_cas_acquire(&lock->state, &state, state | KM_LOCK_AWAITED)))
+			continue;
+		if (km_os_now_ms() >= end_ms)
+			return false;
+		state |= KM_LOCK_AWAITED;
+		if (!must_lend(as) || !lend(lock, state))
+			km_os_wait(&lock->state, state, nap);
+		else if (try_for_a_while(lock, as | KM_LOCK_AWAITED))
+			return true;
+		nap = nap < 64 ? nap * 2 : nap;
+	}
+}
+
+void km_lock_wait(struct km_lock *lock, uint32_t as)
+{
+	unsigned most = km_load(&real_time) ? REAL_TIME_ROUNDS : MOST_ROUNDS;
+
+	for (unsigned rounds = km_no_calls ? most : 1; rounds; rounds--)
+		if (try_for_a_while(lock, as))
+			return;
+	sleep_for(lock, as, UINT64_MAX);
+}
+
+static bool wait_within(struct km_lock *lock, uint32_t as, unsigned ms)
+{
+	uint64_t end_ms = km_os_now_ms() + ms;
+
+	return try_for_a_while(lock, as) || sleep_for(lock, as, end_ms);
+}
+
+bool km_lock_within(struct km_lock *lock, unsigned ms)
+{
+	if (!wait_within(lock, km_lock_self(), ms))
+		return false;
+	km_lock_note(lock, KM_LOCK_TAKEN);
+	return true;
+}
+
+void km_lock_wake(struct km_lock *lock, uint32_t was)
+{
+	if (km_load(&real_time) && km_self)
+		km_self |= KM_LOCK_BORROWS;
+	if (!(was & KM_LOCK_AWAITED) && !KM_LOCK_SLEEPER)
+		return;
+	/* Acquire pairs with lend: the unlock has read what a waiter wrote. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (unsigned i = 0; (was & KM_LOCK_BORROWS) && i < LENDERS; i++)
+		if (km_load(&lenders[i].lock) == lock && NUMBER(km_load(&lenders[i].holder)) == NUMBER(was))
+			km_os_lend_end(&lenders[i].holder);
+	if (!km_no_calls)
+		km_os_wake(&lock->state);
+}
+
+void km_unlock_lent(struct km_lock *lock)
+{
+	const bool calls = km_calls_begin(false);
+
+	km_unlock(lock);
+	km_calls_end(calls);
+}
+
+bool km_lock_nowait(struct km_lock *lock)
+{
+	return try_for_a_while(lock, km_lock_self());
+}
+
+/* ------------------------------------------------------------------ whose they are, and forks */
+
+/* For all locks of a fork together, and for each. */
+#define FORK_MS		200
+#define FORK_LOCK_MS	50
+
+#ifdef KM_DEBUG
+bool km_is_forked;
+#endif
+/* Nested forks of two threads: one waits for the other, or does without. */
+static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
+static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
+static km_tls uint64_t fork_end_ms;
+/* Number of nested forks (by a handler inside of the allocator) in wait for libc's list of open FILEs. */
+static uint32_t nested_behind_files;
+static km_tls bool gives_way;
+
+static bool is_had(const struct km_lock *lock, uint32_t by)
+{
+	return !((km_load(&lock->state) ^ by) & ~(KM_LOCK_AWAITED | KM_LOCK_BORROWS));
+}
+
+bool km_lock_is_own(const struct km_lock *lock)
+{
+	return km_self && is_had(lock, km_self);
+}
+
+bool km_lock_passes(const struct km_lock *lock)
+{
+	return is_had(lock, km_self | KM_LOCK_OF_FORK);
+}
+
+void km_unlock_fork(struct km_lock *lock)
+{
+	if (km_lock_passes(lock))
+		km_lock_wake(lock, km_swap_release(&lock->state, 0u));
+}
+
+void km_locks_fork_nested(void)
+{
+	km_debug(km_front_busy, "a fork is nested that a handler makes inside of the allocator");
+	fork_end_ms = km_os_now_ms() + FORK_MS;
+	fork_kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS) ? NESTED : NESTED_WITHOUT;
+}
+
+void km_locks_fork_end(bool child)
+{
+#ifdef KM_DEBUG
+	km_is_forked |= child;
+#endif
+	if (child) {
+		nesting.state = 0;
+		__builtin_memset(lenders, 0, sizeof(lenders));
+	} else if (fork_kind == NESTED) {
+		km_unlock_fork(&nesting);
+	}
+	/* After a nested fork interrupted code goes on under locks with the former number. */
+	if (child && fork_kind == NORMAL)
+		km_self = 0;
+	fork_kind = NORMAL;
+}
+
+bool km_fork_is_nested(void)
+{
+	return fork_kind != NORMAL;
+}
+
+bool km_fork_has(const struct km_lock *lock)
+{
+	return (fork_kind == NORMAL && !gives_way) || km_lock_passes(lock);
+}
+
+void km_fork_behind_files(bool waits)
+{
+	km_add(&nested_behind_files, waits ? 1u : -1u);
+}
+
+bool km_fork_gives_way(void)
+{
+	return gives_way;
+}
+
+/* In a child the count may include threads of the parent, so the wait is bounded. */
+void km_fork_let_pass(void)
+{
+	const uint64_t end_ms = km_os_now_ms() + FORK_MS;
+	uint32_t forks;
+
+	km_debug(gives_way, "a fork lets others pass that gives way");
+	gives_way = false;
+	while ((forks = km_load(&nested_behind_files)) && km_os_now_ms() < end_ms)
+		km_os_wait(&nested_behind_files, forks, 1);
+}
+
+static void take_in_fork(struct km_lock *lock)
+{
+	uint32_t free = 0, as = km_lock_self() | KM_LOCK_OF_FORK;
+
+	if (gives_way || km_cas_acquire(&lock->state, &free, as))
+		return;
+	while (!gives_way && !wait_within(lock, as, FORK_LOCK_MS))
+		gives_way = km_load(&nested_behind_files);
+}
+
+static void take_in_nested_fork(struct km_lock *lock)
+{
+	uint64_t now = km_os_now_ms(), left = now < fork_end_ms ? fork_end_ms - now : 0;
+
+	if (fork_kind == NESTED && !km_lock_is_own(lock))
+		wait_within(lock, km_lock_self() | KM_LOCK_OF_FORK, (unsigned)km_min(left, (uint64_t)FORK_LOCK_MS));
+}
+
+void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
+{
+	if (child) {
+		if (!km_lock_is_own(lock))
+			lock->state = 0;
+	} else if (!before) {
+		km_unlock_fork(lock);
+	} else if (fork_kind != NORMAL) {
+		take_in_nested_fork(lock);
+	} else {
+		km_debug(!km_lock_is_own(lock), "a fork waits for no lock of its own thread");
+		take_in_fork(lock);
+	}
+}
+
+#ifdef KM_DEBUG
+bool km_lock_unstruck, km_locks_let_go, km_lock_always_wakes;
+static km_tls uint8_t held[KM_NR_RANKS];	/* by this thread, and handlers that struck it */
+
+void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
+{
+	/* A handler that struck here would wait for this very thread. */
+	km_debug(km_front_busy || km_lock_unstruck, "who takes a lock keeps signal handlers out");
+	if (note == KM_LOCK_GIVEN) {
+		km_debug(held[lock->rank], "a lock is given back by the thread that took it");
+		held[lock->rank]--;
+		return;
+	}
+	for (unsigned rank = lock->rank; note == KM_LOCK_TAKEN && rank < KM_NR_RANKS; rank++)
+		km_debug(!held[rank], "a thread waits for locks of rising rank");
+	held[lock->rank]++;
+}
+
+void km_busy_check(void)
+{
+	for (unsigned rank = 0; rank < KM_NR_RANKS; rank++)
+		km_debug(!held[rank] || km_lock_unstruck, "who lets signal handlers in holds no lock");
+}
+#endif

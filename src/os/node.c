@@ -1,0 +1,298 @@
+/*
+ * node.c: reads the machine's memory nodes from sysfs, or pretends some. Invariant: every CPU's entry, every entry of
+ * `near` and every id's entry is a node below km_node_count, whatever the files say.
+ */
+#include "node.h"
+
+#include "base/bits.h"
+#include "die.h"
+#include "os.h"
+
+#define LOCAL_DISTANCE	10u	/* what the tables of the firmware call it */
+#define REMOTE_DISTANCE	20u
+#define MEMORYLESS	0x80u	/* in of_id: the node is another, the nearest */
+#define ID_WORDS	(KM_MAX_NODE_IDS / 64)
+
+typedef uint64_t id_set[ID_WORDS];
+
+unsigned km_node_count = 1;
+int km_only_node = -1;
+const char *km_node_root = "/sys/devices/system/node";
+struct km_nodes km_nodes km_sparse;
+
+static struct {
+	uint8_t of_id[KM_MAX_NODE_IDS];	/* 1 + node; 0: no such id */
+	id_set ids[KM_MAX_NODES];	/* which ids are the node */
+	char text[4096];		/* a file of sysfs is a page at most */
+} topology km_sparse;
+
+static bool has(const uint64_t *set, unsigned bit)
+{
+	return set[bit / 64] >> bit % 64 & 1;
+}
+
+static void add(uint64_t *set, unsigned bit)
+{
+	set[bit / 64] |= (uint64_t)1 << bit % 64;
+}
+
+static unsigned count_ids(const uint64_t *set)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < ID_WORDS; i++)
+		count += (unsigned)__builtin_popcountll(set[i]);
+	return count;
+}
+
+/* ------------------------------------------------------------------ files */
+
+static const char *read_file(const char *name)
+{
+	char path[256];
+
+	km_format(path, sizeof(path), "%s/%s", km_node_root, name);
+	return km_os_read(path, topology.text, sizeof(topology.text)) > 0 ? topology.text : NULL;
+}
+
+static const char *read_node_file(unsigned id, const char *name)
+{
+	char path[32];
+
+	km_format(path, sizeof(path), "node%u/%s", id, name);
+	return read_file(path);
+}
+
+/* The next number of the text, or -1 at its end. */
+static long next_number(const char **text)
+{
+	long number = 0;
+
+	while (**text && (**text < '0' || **text > '9'))
+		++*text;
+	if (!**text)
+		return -1;
+	for (; **text >= '0' && **text <= '9'; ++*text)
+		if (number < 1 << 20)
+			number = number * 10 + (**text - '0');
+	return number;
+}
+
+/* "0-3,8": call for each number below `limit`. */
+static void for_each_in_list(const char *text, long limit, void (*call)(unsigned number, void *arg),
+			     void *arg)
+{
+	long first, last;
+
+	while (text && (first = next_number(&text)) >= 0) {
+		last = *text == '-' ? next_number(&text) : first;
+		for (; first <= last && first < limit; first++)
+			call((unsigned)first, arg);
+	}
+}
+
+static void add_to_set(unsigned id, void *set)
+{
+	add(set, id);
+}
+
+static void put_cpu_on(unsigned cpu, void *node)
+{
+	km_nodes.of_cpu[cpu] = *(const uint8_t *)node;
+}
+
+/* ------------------------------------------------------------------ distances */
+
+/* From id `from` to every id that is online, in the order of the file; where it is missing, all are equally far. */
+static void read_distances(const uint64_t *online, unsigned from, uint16_t *distances)
+{
+	const char *text = read_node_file(from, "distance");
+
+	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++) {
+		long distance;
+
+		if (!has(online, id))
+			continue;
+		distance = text ? next_number(&text) : -1;
+		distances[id] = (uint16_t)(distance >= 0 ? distance : id == from ? LOCAL_DISTANCE :
+									      REMOTE_DISTANCE);
+	}
+}
+
+static uint16_t distance_to_node(const uint16_t *distances, unsigned node)
+{
+	uint16_t least = UINT16_MAX;
+
+	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++)
+		if (has(topology.ids[node], id))
+			least = km_min(least, distances[id]);
+	return least;
+}
+
+static void swap_bytes(uint8_t *a, uint8_t *b)
+{
+	uint8_t was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
+/* By distance; equally far ones in a ring that begins behind n, so that not all lean on node 0. */
+static void order_near(unsigned n, const uint16_t *distances)
+{
+	uint8_t *near = km_nodes.near[n];
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		near[i] = (uint8_t)((n + i) % km_node_count);
+	km_debug(near[0] == n, "a node is its own nearest");
+	for (unsigned i = 2; distances && i < km_node_count; i++)
+		for (unsigned j = i; j > 1 && distance_to_node(distances, near[j]) <
+						      distance_to_node(distances, near[j - 1]); j--)
+			swap_bytes(&near[j], &near[j - 1]);
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+/* Ids with memory become nodes, in their order; several each where there are too many. */
+static void number_nodes(const uint64_t *memory)
+{
+	unsigned found = count_ids(memory), each, k = 0;
+
+	each = (found + KM_MAX_NODES - 1) / KM_MAX_NODES;
+	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++) {
+		if (!has(memory, id))
+			continue;
+		topology.of_id[id] = (uint8_t)(1 + k / each);
+		add(topology.ids[k / each], id);
+		k++;
+	}
+	km_node_count = (found + each - 1) / each;
+	km_debug(km_node_count && km_node_count <= KM_MAX_NODES,
+		 "there are as many nodes as the tables have room for");
+}
+
+/* Which node has the CPUs of id, and what is near to it. */
+static void place_id(const uint64_t *online, unsigned id)
+{
+	static uint16_t distances[KM_MAX_NODE_IDS];
+	uint8_t node = 0;
+
+	read_distances(online, id, distances);
+	if (topology.of_id[id]) {
+		node = (uint8_t)(topology.of_id[id] - 1);
+		/* The first of a node's ids speaks for it. */
+		if (!km_nodes.near[node][0] && !km_nodes.near[node][1])
+			order_near(node, distances);
+	} else {
+		for (unsigned i = 1; i < km_node_count; i++)
+			if (distance_to_node(distances, i) < distance_to_node(distances, node))
+				node = (uint8_t)i;
+		topology.of_id[id] = (uint8_t)(1 + node) | MEMORYLESS;
+	}
+	for_each_in_list(read_node_file(id, "cpulist"), KM_MAX_CPUS, put_cpu_on, &node);
+}
+
+/* The members of both sets; where there is none, all of the second. */
+static void intersect(uint64_t *set, const uint64_t *with)
+{
+	for (unsigned i = 0; i < ID_WORDS; i++)
+		set[i] &= with[i];
+	if (!count_ids(set))
+		__builtin_memcpy(set, with, sizeof(id_set));
+}
+
+static void read_nodes(void)
+{
+	id_set online = { 0 }, memory = { 0 }, allowed = { 0 };
+
+	for_each_in_list(read_file("online"), KM_MAX_NODE_IDS, add_to_set, online);
+	if (!count_ids(online))
+		add(online, 0);		/* no /sys: one node, of all CPUs */
+	if (count_ids(online) == 1) {
+		number_nodes(online);
+		return;
+	}
+	for_each_in_list(read_file("has_memory"), KM_MAX_NODE_IDS, add_to_set, memory);
+	/* A node that the process's cpuset forbids has no memory for us. */
+	if (km_os_allowed_nodes(allowed, KM_MAX_NODE_IDS) == 0)
+		intersect(memory, allowed);
+	intersect(memory, online);
+	number_nodes(memory);
+	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++)
+		if (has(online, id))
+			place_id(online, id);
+	/* A user that chose a policy for the process (numactl) shall have it. */
+	km_nodes.bind = km_node_count > 1 && !km_os_has_memory_policy();
+}
+
+static void pretend(unsigned count)
+{
+	km_node_count = km_min(count, KM_MAX_NODES);
+	for (unsigned cpu = 0; cpu < KM_MAX_CPUS; cpu++)
+		km_nodes.of_cpu[cpu] = (uint8_t)(cpu % km_node_count);
+	for (unsigned node = 0; node < km_node_count; node++) {
+		topology.of_id[node] = (uint8_t)(1 + node);
+		order_near(node, NULL);
+	}
+}
+
+static int only_node(void)
+{
+	for (unsigned id = 0; km_node_count == 1 && id < KM_MAX_NODE_IDS; id++)
+		if (topology.of_id[id] == 1)
+			return (int)id;
+	return -1;
+}
+
+/* For an assertion. */
+static km_unused bool nodes_are_right(void)
+{
+	bool right = true;
+
+	for (unsigned cpu = 0; cpu < KM_MAX_CPUS; cpu++)
+		right &= km_nodes.of_cpu[cpu] < km_node_count;
+	for (unsigned node = 0; node < km_node_count; node++)
+		for (unsigned i = 0; i < km_node_count; i++)
+			right &= km_nodes.near[node][i] < km_node_count;
+	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++)
+		right &= !topology.of_id[id] || (topology.of_id[id] & ~MEMORYLESS) <= km_node_count;
+	return right;
+}
+
+void km_node_start(unsigned pretended)
+{
+	static bool again;
+
+	/* Pages that are zeros already are not to become each process's own. */
+	if (again) {
+		__builtin_memset(&km_nodes, 0, sizeof(km_nodes));
+		__builtin_memset(&topology, 0, sizeof(topology));
+	}
+	again = true;
+	if (pretended)
+		pretend(pretended);
+	else
+		read_nodes();
+	km_only_node = only_node();
+	km_debug(nodes_are_right(), "each entry is a node that there is");
+}
+
+int km_node_of_id(int id, bool only)
+{
+	unsigned entry = id >= 0 && id < (int)KM_MAX_NODE_IDS ? topology.of_id[id] : 0;
+
+	if (!entry || (only && entry & MEMORYLESS))
+		return -1;
+	return (int)(entry & ~MEMORYLESS) - 1;
+}
+
+int km_node_bind(void *p, size_t bytes, unsigned node)
+{
+	km_debug(node < km_node_count, "memory is bound to a node that there is");
+	return km_os_prefer_nodes(p, bytes, topology.ids[node], KM_MAX_NODE_IDS);
+}
+
+void km_node_unbind(void *p, size_t bytes)
+{
+	km_os_prefer_nodes(p, bytes, NULL, 0);
+}

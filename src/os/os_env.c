@@ -1,0 +1,73 @@
+/*
+ * os_env.c: variables of the program's environment. Invariant: a program that has the rights of its file's owner
+ * (AT_SECURE) has none, and errno stays as it was.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "os.h"
+
+bool km_os_secure(void)
+{
+	return getauxval(AT_SECURE) != 0;
+}
+
+/* Before libc has set environ (an allocation of the dynamic loader's): what the kernel was given. */
+static int getenv_early(const char *name, char *value, size_t bytes)
+{
+	static const char path[] = "/proc/self/environ";
+	size_t length = __builtin_strlen(name), at = 0;
+	bool matches = true, in_value = false;
+	char text[512];
+	int found = -1;
+	int saved_errno = errno;
+	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC), count;
+
+	errno = saved_errno;
+	if (fd < 0)
+		return -1;
+	for (size_t i = 0; found < 0;) {
+		count = syscall(SYS_read, fd, text, sizeof(text));
+		if (count <= 0)
+			break;
+		for (long j = 0; j < count && found < 0; j++) {
+			if (in_value && at < bytes)
+				value[at++] = text[j];
+			else if (!in_value && matches && i < length)
+				matches = text[j] == name[i++];
+			else if (!in_value && matches)
+				in_value = (matches = text[j] == '=');
+			if (!text[j]) {
+				if (in_value)
+					found = (int)at - !value[at - 1];
+				matches = true;
+				in_value = false;
+				i = at = 0;
+			}
+		}
+	}
+	errno = saved_errno;
+	km_os_close((int)fd);
+	return found;
+}
+
+int km_os_getenv(const char *name, char *value, size_t bytes)
+{
+	extern char **environ;
+
+	if (km_os_secure())
+		return -1;
+	if (!environ)
+		return getenv_early(name, value, bytes);
+	const char *found = getenv(name);
+	size_t length = found ? __builtin_strlen(found) : 0;
+
+	if (length < bytes && found)
+		__builtin_memcpy(value, found, length + 1);
+	return found ? (int)km_min(length, bytes) : -1;
+}

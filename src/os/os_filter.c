@@ -1,0 +1,108 @@
+/*
+ * os_filter.c: the services of os.h that reports want: another program that they go through first, and the path of this
+ * one. Invariant: the other one is a child that nobody hears of: it sends no signal when it ends, and waits for nothing
+ * of ours.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "os.h"
+
+static long answer_of(long result, int saved_errno)
+{
+	if (result < 0)
+		result = -errno;
+	errno = saved_errno;
+	return result;
+}
+
+/* Nothing here changes errno. */
+#define CALL(...)                                                                                  \
+	({                                                                                         \
+		int call_errno = errno;                                                            \
+		answer_of(syscall(__VA_ARGS__), call_errno);                                       \
+	})
+
+int km_os_memory_file(const char *name)
+{
+	if (km_os_is_shut() || (km_os_fault && km_os_fault("memory file")))
+		return -EPERM;
+	return (int)CALL(SYS_memfd_create, name, 3u);	/* MFD_CLOEXEC, MFD_ALLOW_SEALING */
+}
+
+int km_os_copy(int in, int out)
+{
+	char text[4096];
+	long bytes, error = CALL(SYS_lseek, in, 0l, SEEK_SET);
+
+	while (!error && (bytes = CALL(SYS_read, in, text, sizeof(text)))) {
+		if (bytes != -EINTR)
+			error = bytes < 0 ? bytes : km_os_write(out, text, (size_t)bytes);
+	}
+	return (int)error;
+}
+
+/* In the child, which has this thread alone. */
+static _Noreturn void become(const char *command, const char *word, int in, int out)
+{
+	const char *arguments[] = { command, word, NULL }, *environment[] = { NULL };
+	/* Away from the numbers that they are to have. */
+	int from = (int)CALL(SYS_fcntl, in, F_DUPFD_CLOEXEC, 3), to = (int)CALL(SYS_fcntl, out, F_DUPFD_CLOEXEC, 3);
+
+	if (from >= 0 && to >= 0 && CALL(SYS_dup3, from, 0, 0) == 0 && CALL(SYS_dup3, to, 1, 0) == 1 &&
+	    CALL(SYS_dup3, to, 2, 0) == 2)
+		CALL(SYS_execve, command, arguments, environment);
+	for (;;)
+		CALL(SYS_exit_group, from >= 0 && to >= 0 ? -km_os_copy(from, to) : 1);
+}
+
+int km_os_filter(const char *command, const char *word, int in, int out)
+{
+	int status = 0;
+	long child, ended;
+
+	if (km_os_is_shut() || CALL(SYS_lseek, in, 0l, SEEK_SET) < 0 || (km_os_fault && km_os_fault("filter")))
+		return -EPERM;
+	/* Without a signal for its end; the order of the other arguments, which differs, does not matter. */
+	child = CALL(SYS_clone, 0ul, 0ul, 0ul, 0ul, 0ul);
+	if (!child)
+		become(command, word, in, out);
+	if (child < 0)
+		return (int)child;
+	do
+		ended = CALL(SYS_wait4, child, &status, __WALL, NULL);
+	while (ended == -EINTR);
+	/* A program that ignores its children's ends is not told how this one ended. */
+	return ended == -ECHILD || (ended == child && status == 0) ? 0 : -EIO;
+}
+
+const char *km_os_program_path(char *text, size_t bytes)
+{
+	static const char self[] = "/proc/self/exe", deleted[] = " (deleted)";
+	const char *name = (const char *)getauxval(AT_EXECFN);
+	struct stat named, own;
+	long length;
+
+	if (name && (name[0] == '/' || km_os_is_shut()))
+		return name;
+	bool both = name && !CALL(SYS_newfstatat, AT_FDCWD, name, &named, 0) &&
+		    !CALL(SYS_newfstatat, AT_FDCWD, self, &own, 0);
+	if (both && named.st_dev == own.st_dev && named.st_ino == own.st_ino)
+		return name;
+	length = CALL(SYS_readlinkat, AT_FDCWD, self, text, bytes - 1);
+	if (length <= 0)
+		return name ?: self;
+	text[length] = '\0';
+	/* Another one may have come in its place. */
+	char *end = text + length - km_min((size_t)length, sizeof(deleted) - 1);
+	if (__builtin_strcmp(end, deleted) == 0)
+		*end = '\0';
+	return text;
+}

@@ -1,0 +1,773 @@
+/*
+ * os_linux.c: the only file that makes system calls. Each function keeps errno as it found it and
+ * reports failure by its return value.
+ */
+#define _GNU_SOURCE
+#include "die.h"
+#include "os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA		0x53564d41
+#define PR_SET_VMA_ANON_NAME	0
+#endif
+
+/* Of <linux/auxvec.h>, since Linux 6.3. */
+#ifndef AT_RSEQ_FEATURE_SIZE
+#define AT_RSEQ_FEATURE_SIZE	27
+#define AT_RSEQ_ALIGN		28
+#endif
+
+/* Of <linux/fcntl.h>, since Linux 6.10, and of <linux/kcmp.h>. */
+#ifndef F_DUPFD_QUERY
+#define F_DUPFD_QUERY	1027
+#endif
+#define KCMP_FILE	0
+
+bool (*km_os_fault)(const char *call);
+
+/* Pages without access that are no mapping of their own. */
+enum markers { MARKERS_UNKNOWN, MARKERS_HOLD, MARKERS_PRETENDED };
+
+/* The state of the process that was found out, or came over it, since it began. */
+static struct {
+	bool shut, nameless;
+	uint8_t markers;				/* enum markers */
+	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
+	size_t lock_limit;				/* of what all mappings from now on count against; 0: none */
+	bool lock_on_fault;				/* ... which are not filled in */
+} process;
+
+static long answer_of(long result, int saved_errno)
+{
+	result = result == -1 ? -errno : result;
+	errno = saved_errno;
+	return result;
+}
+#define KEEP_ERRNO(result, expression)                                                             \
+	do {                                                                                       \
+		int saved_errno = errno;                                                           \
+		result = (__typeof__(result))answer_of((long)(expression), saved_errno);           \
+	} while (0)
+
+static bool fault(const char *call)
+{
+	return km_unlikely(km_os_fault != NULL) && km_os_fault(call);
+}
+
+size_t km_os_page_bytes(void)
+{
+	return getauxval(AT_PAGESZ);
+}
+
+static void *map_near(uintptr_t hint, size_t bytes, int protection, int flags)
+{
+	long result;
+
+	KEEP_ERRNO(result, (long)mmap((void *)hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
+	return result < 0 && result > -4096 ? NULL : (void *)result;
+}
+
+static void *map(size_t bytes, int protection, int flags)
+{
+	return map_near(0, bytes, protection, flags);
+}
+
+/* Map `bytes` aligned to `align`: where the system's own choice is not, at the aligned address below it, which needs no
+ * more address space than that; where something lies there, by mapping more and giving the ends back. */
+static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
+{
+	km_debug(bytes && km_is_pow2(align), "a mapping has bytes, and an alignment that is a power of two");
+	bytes = km_align_up(bytes, km_os_page_bytes());
+	char *p = map(bytes, protection, flags);
+
+	if (!p || !((uintptr_t)p & (align - 1)))
+		return p;
+	km_os_unmap(p, bytes);
+	p = map_near((uintptr_t)p & ~(align - 1), bytes, protection, flags);
+	if (p && !((uintptr_t)p & (align - 1)))
+		return p;
+	if (p)
+		km_os_unmap(p, bytes);
+	if (bytes + align < bytes)
+		return NULL;
+	p = map(bytes + align, protection, flags);
+	if (!p)
+		return NULL;
+	size_t before = km_align_up((uintptr_t)p, align) - (uintptr_t)p;
+	if (before)
+		km_os_unmap(p, before);
+	if (align - before)
+		km_os_unmap(p + before + bytes, align - before);
+	return p + before;
+}
+
+static int advise(void *p, size_t bytes, int advice)
+{
+	int result;
+
+	KEEP_ERRNO(result, madvise(p, bytes, advice));
+	return result;
+}
+
+void *km_os_reserve_whole(size_t bytes, size_t align)
+{
+	char *p = fault("reserve") ? NULL : map_aligned(bytes, align, PROT_NONE, MAP_NORESERVE);
+
+	if (p)
+		advise(p, bytes, MADV_DONTDUMP);
+	return p;
+}
+
+void *km_os_reserve(size_t bytes, size_t align)
+{
+	char *p = km_os_reserve_whole(bytes, align);
+
+	if (p)
+		advise(p, bytes, MADV_NOHUGEPAGE);
+	return p;
+}
+
+static int protect(void *p, size_t bytes, int protection)
+{
+	int result;
+
+	km_debug(!((uintptr_t)p & (KM_PAGE_SIZE - 1)) && bytes, "access changes by the page");
+	KEEP_ERRNO(result, mprotect(p, bytes, protection));
+	return result;
+}
+
+static int commit(void *p, size_t bytes, const char *call)
+{
+	if (fault(call))
+		return -ENOMEM;
+	int result = protect(p, bytes, PROT_READ | PROT_WRITE);
+	if (!result)
+		advise(p, bytes, MADV_DODUMP);
+	return result;
+}
+
+int km_os_commit(void *p, size_t bytes)
+{
+	return commit(p, bytes, "commit");
+}
+
+int km_os_commit_node(void *p, size_t bytes, unsigned node)
+{
+	km_debug(node < 8, "a node is one of those that may be");
+	static const char *const calls[] = {
+		"commit on node 0", "commit on node 1", "commit on node 2", "commit on node 3",
+		"commit on node 4", "commit on node 5", "commit on node 6", "commit on node 7",
+	};
+
+	return commit(p, bytes, calls[node]);
+}
+
+int km_os_commit_readonly(void *p, size_t bytes)
+{
+	if (fault("commit_readonly"))
+		return -ENOMEM;
+	int result = protect(p, bytes, PROT_READ);
+	if (!result)
+		advise(p, bytes, MADV_HUGEPAGE);
+	return result;
+}
+
+int km_os_protect(void *p, size_t bytes, bool readable)
+{
+	return fault("protect") ? -ENOMEM : protect(p, bytes, readable ? PROT_READ : PROT_NONE);
+}
+
+int km_os_unprotect(void *p, size_t bytes)
+{
+	return fault("unprotect") ? -ENOMEM : protect(p, bytes, PROT_READ | PROT_WRITE);
+}
+
+/* Linux 6.13; the one that looks is of 5.14. */
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL	102
+#define MADV_GUARD_REMOVE	103
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ	22
+#endif
+
+/* A marker in the page table takes access away, and the mapping stays one. It is looked at once: an emulator may answer
+ * any advice with yes. Refused where memory is locked. */
+static bool install_markers(void *p, size_t bytes)
+{
+	if (km_load(&process.markers) == MARKERS_PRETENDED || advise(p, bytes, MADV_GUARD_INSTALL))
+		return false;
+	if (km_unlikely(!km_load(&process.markers)))
+		km_store(&process.markers, advise(p, km_os_page_bytes(), MADV_POPULATE_READ) == -EFAULT ?
+					   (uint8_t)MARKERS_HOLD : (uint8_t)MARKERS_PRETENDED);
+	return km_load(&process.markers) == MARKERS_HOLD;
+}
+
+int km_os_guard(void *p, size_t bytes, bool keep)
+{
+	if (!keep && !fault("guard") && install_markers(p, bytes))
+		return 0;
+	return km_os_protect(p, bytes, false);
+}
+
+int km_os_unguard(void *p, size_t bytes)
+{
+	int result = km_os_unprotect(p, bytes);
+
+	return result || km_load(&process.markers) != MARKERS_HOLD ? result : advise(p, bytes, MADV_GUARD_REMOVE);
+}
+
+/* msync says EBUSY of what is locked. Not libc's, which is a point of cancellation, nor where a filter may kill. */
+static int find_lock(void *p, size_t bytes)
+{
+	int result = 0;
+
+	if (!km_os_is_shut() && !km_load(&process.lock_limit))
+		KEEP_ERRNO(result, (int)syscall(SYS_msync, p, bytes, MS_INVALIDATE));
+	/* A filter that refuses it says nothing of the mapping. */
+	return result == -EPERM || result == -EACCES || result == -ENOSYS ? 0 : result;
+}
+
+int km_os_renew(void *p, size_t bytes)
+{
+	static const int advice[] = { MADV_DOFORK, MADV_DODUMP, MADV_KEEPONFORK };
+	int result = fault("renew") ? -ENOMEM : 0;
+
+	for (unsigned i = 0; !result && i < km_array_count(advice); i++)
+		result = advise(p, bytes, advice[i]);
+	return result ?: find_lock(p, bytes);
+}
+
+/* Linux 4.4, as MCL_ONFAULT. */
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT	1
+#endif
+#ifndef MCL_ONFAULT
+#define MCL_ONFAULT	4
+#endif
+
+int km_os_lock(void *p, size_t bytes, bool lock)
+{
+	int result;
+
+	if (km_os_is_shut() || fault("lock"))
+		return -EPERM;
+	if (lock && km_load(&process.lock_on_fault))
+		KEEP_ERRNO(result, (int)syscall(SYS_mlock2, p, bytes, MLOCK_ONFAULT));
+	else
+		KEEP_ERRNO(result, (int)syscall(lock ? SYS_mlock : SYS_munlock, p, bytes));
+	return result;
+}
+
+int km_os_dump(void *p, size_t bytes, bool dumped)
+{
+	return km_os_is_shut() || fault("dump") ? -ENOMEM : advise(p, bytes, dumped ? MADV_DODUMP : MADV_DONTDUMP);
+}
+
+int km_os_purge(void *p, size_t bytes)
+{
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "memory goes back by the system's page");
+	return fault("purge") ? -ENOMEM : advise(p, bytes, MADV_DONTNEED);
+}
+
+/* Linux 5.14. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE	23
+#endif
+
+/* Before Linux 5.14: an access to each page, which changes nothing where others write. */
+int km_os_fault_in(void *p, size_t bytes)
+{
+	int result = fault("fault in") ? -ENOMEM : advise(p, bytes, MADV_POPULATE_WRITE);
+
+	for (size_t at = 0; result == -EINVAL && at < bytes; at += KM_PAGE_SIZE)
+		km_add((char *)p + at, (char)0);
+	return result == -EINVAL ? 0 : result;
+}
+
+bool km_os_huge(void *p, size_t bytes)
+{
+	int off = 0;
+
+	/* Switched off, small pages would come in its place. 3 says: but for those that are asked for (Linux 6.18). */
+	if (!km_os_is_shut())
+		KEEP_ERRNO(off, prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+	if (fault("huge") || off == 1)
+		return false;
+	if (advise(p, bytes, MADV_HUGEPAGE))
+		return false;
+	/* Before Linux 5.14: a store for each page, or for each huge one. */
+	if (advise(p, bytes, MADV_POPULATE_WRITE))
+		for (size_t at = 0; at < bytes; at += KM_PAGE_SIZE)
+			*(volatile char *)((char *)p + at) = 0;
+	advise(p, bytes, MADV_NOHUGEPAGE);
+	return true;
+}
+
+void *km_os_map(size_t bytes, size_t align)
+{
+	if (fault("map"))
+		return NULL;
+	return map_aligned(bytes, align, PROT_READ | PROT_WRITE, 0);
+}
+
+bool km_os_may_map(size_t bytes)
+{
+	void *p = km_os_map(bytes, KM_PAGE_SIZE);
+
+	if (p)
+		km_os_unmap(p, km_align_up(bytes, km_os_page_bytes()));
+	return p != NULL;
+}
+
+void km_os_unmap(void *p, size_t bytes)
+{
+	int ignored;
+
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "address space goes by the system's page");
+	KEEP_ERRNO(ignored, munmap(p, bytes));
+	(void)ignored;
+}
+
+int km_os_try_unmap(void *p, size_t bytes)
+{
+	int result;
+
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "address space goes by the system's page");
+	if (fault("unmap"))
+		return -ENOMEM;
+	KEEP_ERRNO(result, munmap(p, bytes));
+	return result;
+}
+
+void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move)
+{
+	long result;
+
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && old_bytes && new_bytes,
+		 "a mapping moves by the system's page");
+	if (fault("remap"))
+		return NULL;
+	KEEP_ERRNO(result, (long)mremap(p, old_bytes, new_bytes, may_move ? MREMAP_MAYMOVE : 0));
+	return result < 0 && result > -4096 ? NULL : (void *)result;
+}
+
+void km_os_name(void *p, size_t bytes, const char *name)
+{
+	int result;
+
+	if (km_load(&process.nameless) || km_os_is_shut())
+		return;
+	KEEP_ERRNO(result, prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, bytes, name));
+	if (result)
+		km_store(&process.nameless, true);
+}
+
+void km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
+{
+	struct timespec timeout = { ms / 1000, (long)(ms % 1000) * 1000000 };
+	long ignored;
+
+	KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0));
+	(void)ignored;
+}
+
+void km_os_wake(uint32_t *word)
+{
+	long ignored;
+
+	KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
+	(void)ignored;
+}
+
+uint64_t km_os_now_ms(void)
+{
+	struct timespec now;
+	int ignored;
+
+	KEEP_ERRNO(ignored, clock_gettime(CLOCK_MONOTONIC_COARSE, &now));
+	(void)ignored;
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
+}
+
+size_t km_os_limit(int resource)
+{
+	struct rlimit limit;
+	int result;
+
+	KEEP_ERRNO(result, getrlimit(resource, &limit));
+	bool none = result || limit.rlim_cur == RLIM_INFINITY;
+	return none ? SIZE_MAX : km_max((size_t)limit.rlim_cur, (size_t)1);
+}
+
+/* The first call asks for both. */
+size_t km_os_address_limit(void)
+{
+	if (km_unlikely(!km_load(&process.address_limit))) {
+		km_store(&process.data_limit, km_os_limit(RLIMIT_DATA));
+		km_store(&process.address_limit, km_os_limit(RLIMIT_AS));
+	}
+	return km_load(&process.address_limit);
+}
+
+void km_os_set_address_limit(size_t bytes)
+{
+	km_os_address_limit();
+	km_store(&process.address_limit, km_max(bytes, (size_t)1));
+}
+
+void km_os_set_data_limit(size_t bytes)
+{
+	km_store(&process.data_limit, km_max(bytes, (size_t)1));
+}
+
+bool km_os_locks_all(void)
+{
+	return km_load(&process.lock_limit) != 0;
+}
+
+bool km_os_is_limited(void)
+{
+	return km_os_address_limit() != SIZE_MAX || km_load(&process.data_limit) != SIZE_MAX ||
+	       (km_os_locks_all() && km_load(&process.lock_limit) != SIZE_MAX);
+}
+
+size_t km_os_memory(void)
+{
+	size_t bytes = km_load(&process.memory);
+	struct sysinfo info;
+	int result;
+
+	if (km_likely(bytes))
+		return bytes;
+	KEEP_ERRNO(result, sysinfo(&info));
+	bytes = result ? (size_t)1 << 30 : info.totalram * info.mem_unit;
+	km_store(&process.memory, bytes);
+	return bytes;
+}
+
+void km_os_shut(void)
+{
+	km_store(&process.shut, true);
+}
+
+bool km_os_is_shut(void)
+{
+	return km_load(&process.shut);
+}
+
+long km_os_prctl(int option, const unsigned long *words)
+{
+	long result;
+
+	KEEP_ERRNO(result, syscall(SYS_prctl, option, words[0], words[1], words[2], words[3]));
+	return result;
+}
+
+long km_os_mlockall(int flags)
+{
+	long result;
+
+	KEEP_ERRNO(result, syscall(SYS_mlockall, flags));
+	if (!result && flags & MCL_FUTURE) {
+		km_store(&process.lock_on_fault, (flags & MCL_ONFAULT) != 0);
+		/* Behind a filter nobody asks: there is a limit, perhaps. */
+		if (km_os_is_shut())
+			km_store(&process.lock_limit, (size_t)1);
+		else
+			km_store(&process.lock_limit, km_os_limit(RLIMIT_MEMLOCK));
+	} else if (!result)
+		km_store(&process.lock_limit, (size_t)0);
+	return result;
+}
+
+long km_os_munlockall(void)
+{
+	long result;
+
+	KEEP_ERRNO(result, syscall(SYS_munlockall));
+	if (!result)
+		km_store(&process.lock_limit, (size_t)0);
+	return result;
+}
+
+long km_os_prlimit(int pid, int resource, const void *limits, void *old)
+{
+	long result;
+
+	KEEP_ERRNO(result, syscall(SYS_prlimit64, pid, resource, limits, old));
+	return result;
+}
+
+/* The last number of /sys/devices/system/cpu/possible ("0-7", "0,2-5"), plus one. */
+static unsigned parse_possible(const char *text, long count)
+{
+	unsigned highest = 0, number = 0;
+
+	for (long i = 0; i < count; i++) {
+		if (text[i] >= '0' && text[i] <= '9') {
+			number = km_min(number * 10 + (unsigned)(text[i] - '0'), KM_MAX_CPUS);
+		} else {
+			highest = km_max(highest, number);
+			number = 0;
+		}
+	}
+	return km_max(highest, number) + 1;
+}
+
+/* 1 + the highest CPU that this thread may use; *masks: how many the kernel's masks have room for, by how much of one
+ * it fills in. 0 and KM_MAX_CPUS where the system does not say. */
+static unsigned allowed_cpus(unsigned *masks)
+{
+	unsigned long mask[KM_MAX_CPUS / 64] = { 0 };
+	long bytes;
+
+	KEEP_ERRNO(bytes, syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask));
+	*masks = bytes > 0 ? (unsigned)bytes * 8 : KM_MAX_CPUS;
+	for (unsigned word = KM_MAX_CPUS / 64; bytes > 0 && word-- > 0;)
+		if (mask[word])
+			return word * 64 + km_ilog2(mask[word]) + 1;
+	return 0;
+}
+
+unsigned km_os_possible_cpus(unsigned *masks)
+{
+	unsigned allowed = allowed_cpus(masks), possible;
+	char text[256];
+	long count = km_os_read("/sys/devices/system/cpu/possible", text, sizeof(text));
+
+	/* No /sys (a chroot, a sandbox), or a list that is too long. Libc then counts the CPUs that this process may
+	 * use now, and numbers go beyond. A file that is not the system's own may say less than that. */
+	if (count <= 0 || count == (long)sizeof(text) - 1)
+		possible = *masks;
+	else
+		possible = km_max(parse_possible(text, count), allowed);
+	possible = km_min(possible, KM_MAX_CPUS);
+	*masks = km_max(*masks, possible);
+	return possible;
+}
+
+unsigned km_os_getcpu(void)
+{
+	int cpu;
+
+	KEEP_ERRNO(cpu, sched_getcpu());
+	return cpu < 0 ? 0 : (unsigned)cpu;
+}
+
+int km_os_barrier_register(void)
+{
+	int result;
+
+	if (fault("membarrier"))
+		return -EPERM;
+	KEEP_ERRNO(result, (int)syscall(SYS_membarrier,
+					MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+	return result;
+}
+
+int km_os_barrier(void)
+{
+	int result;
+
+	if (km_os_is_shut())
+		return -EPERM;
+	if (fault("fence"))
+		return -ENOMEM;
+	KEEP_ERRNO(result, (int)syscall(SYS_membarrier,
+					MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+	return result;
+}
+
+int km_os_rseq_register(void *area, size_t bytes, uint32_t signature)
+{
+	int result;
+
+	if (fault("rseq") || km_os_is_shut())
+		return -EPERM;
+	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, (uint32_t)bytes, 0, signature));
+	return result;
+}
+
+int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature)
+{
+	int result;
+
+	if (fault("rseq unregister") || km_os_is_shut())
+		return -EPERM;
+	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, (uint32_t)bytes, 1, signature));
+	return result;
+}
+
+size_t km_os_rseq_features(void)
+{
+	return getauxval(AT_RSEQ_FEATURE_SIZE);
+}
+
+size_t km_os_rseq_bytes(void)
+{
+	size_t align = km_max(getauxval(AT_RSEQ_ALIGN), 32ul);
+
+	return km_align_up(km_max(getauxval(AT_RSEQ_FEATURE_SIZE), 32ul), align);
+}
+
+/* Linux 6.19 to 7.0.13 on aarch64 does not, where the thread goes on on the same CPU (linux-arm-kernel, April 2026). */
+bool km_os_rseq_aborts(void)
+{
+#ifdef __aarch64__
+	unsigned part[3] = { 0 };
+	struct utsname system;
+
+	if (uname(&system))
+		return true;
+	const char *at = system.release;
+	for (size_t i = 0; i < km_array_count(part); i++, at += *at == '.')
+		for (; *at >= '0' && *at <= '9'; at++)
+			part[i] = part[i] * 10 + (unsigned)(*at - '0');
+	return part[0] < 6 || (part[0] == 6 && part[1] < 19) || part[0] > 7 ||
+	       (part[0] == 7 && (part[1] || part[2] > 13));
+#else
+	return true;
+#endif
+}
+
+int km_os_file(int fd, struct km_os_file *file)
+{
+	struct stat stat;
+	int result;
+
+	KEEP_ERRNO(result, fstat(fd, &stat));
+	if (result)
+		return result;
+	*file = (struct km_os_file){
+		.device = stat.st_dev, .inode = stat.st_ino,
+		.stream = S_ISFIFO(stat.st_mode) || S_ISCHR(stat.st_mode),
+	};
+	return 0;
+}
+
+int km_os_opening(int fd, struct km_os_opening *opening)
+{
+	int status, flags;
+
+	if (km_os_is_shut())
+		return -EPERM;
+	KEEP_ERRNO(status, fcntl(fd, F_GETFL));
+	KEEP_ERRNO(flags, fcntl(fd, F_GETFD));
+	if (status < 0 || flags < 0)
+		return -EBADF;
+	*opening = (struct km_os_opening){
+		.writable = (status & O_ACCMODE) != O_RDONLY,
+		.appends = status & O_APPEND,
+		.closed_by_exec = flags & FD_CLOEXEC,
+	};
+	return 0;
+}
+
+bool km_os_same_opening(int a, int b)
+{
+	long result;
+
+	KEEP_ERRNO(result, fcntl(a, F_DUPFD_QUERY, b));
+	if (result >= 0)
+		return result;
+	KEEP_ERRNO(result, syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, (long)a, (long)b));
+	return result == 0;
+}
+
+int km_os_duplicate(int fd, int least)
+{
+	int result;
+
+	if (fault("duplicate"))
+		return -EMFILE;
+	KEEP_ERRNO(result, fcntl(fd, F_DUPFD_CLOEXEC, least));
+	return result;
+}
+
+int km_os_write(int fd, const void *bytes, size_t count)
+{
+	const char *p = bytes;
+
+	while (count) {
+		long written;
+
+		KEEP_ERRNO(written, syscall(SYS_write, fd, p, count));
+		if (written == -EINTR)
+			continue;
+		if (written <= 0)
+			return written ? (int)written : -EIO;
+		p += written;
+		count -= (size_t)written;
+	}
+	return 0;
+}
+
+int km_os_eventfd(void)
+{
+	long fd;
+
+	if (fault("eventfd"))
+		return -ENOMEM;
+	KEEP_ERRNO(fd, syscall(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK));
+	return (int)fd;
+}
+
+/* Where the sum does not fit, it is readable already. */
+void km_os_event_add(int fd, uint64_t count)
+{
+	long ignored;
+
+	KEEP_ERRNO(ignored, syscall(SYS_write, fd, &count, sizeof(count)));
+	(void)ignored;
+}
+
+void km_os_close(int fd)
+{
+	long ignored;
+
+	KEEP_ERRNO(ignored, syscall(SYS_close, fd));
+	(void)ignored;
+}
+
+unsigned km_os_pid(void)
+{
+	return (unsigned)syscall(SYS_getpid);
+}
+
+void km_os_program(char *name, size_t bytes)
+{
+	char comm[16] = "";
+	long ignored;
+
+	KEEP_ERRNO(ignored, prctl(PR_GET_NAME, comm));
+	(void)ignored;
+	__builtin_memcpy(name, comm, km_min(bytes, sizeof(comm)));
+	name[bytes - 1] = '\0';
+}
+
+_Noreturn void km_os_abort(void)
+{
+	abort();
+}

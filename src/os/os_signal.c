@@ -1,0 +1,131 @@
+/*
+ * os_signal.c: the handler of SIGSEGV. Invariant: a fault that is not ours ends as it would have ended without us: by
+ * the handler that the program had before, called on the stack and with the signals blocked that it asked for; or by
+ * the default action, at the very instruction, so that a core dump shows it. A program that installs a handler of its
+ * own later replaces ours, and is not told.
+ */
+#define _GNU_SOURCE
+#include "os_signal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "die.h"
+#include "os.h"
+
+static struct {
+	struct sigaction before;	/* what the program had */
+	km_fault_fn *handler;
+} faults;
+
+#if defined(__x86_64__)
+static void describe(const ucontext_t *context, struct km_fault *fault)
+{
+	fault->pc = (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+	fault->sp = (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
+	fault->fp = (uintptr_t)context->uc_mcontext.gregs[REG_RBP];
+	fault->access = context->uc_mcontext.gregs[REG_ERR] & 2 ? KM_ACCESS_WRITE : KM_ACCESS_READ;
+}
+#elif defined(__aarch64__)
+/* The exception's syndrome is one of the records behind the registers: its class, and whether it was a write. */
+#define SYNDROME	0x45535201u	/* the record's magic */
+#define ESR_DATA_ABORT	0x24u
+#define ESR_WRITE	((uint64_t)1 << 6)
+static void describe(const ucontext_t *context, struct km_fault *fault)
+{
+	const char *at = (const char *)context->uc_mcontext.__reserved;
+	const char *end = at + sizeof(context->uc_mcontext.__reserved);
+	struct { uint32_t magic, size; uint64_t esr; } record;
+
+	fault->pc = (uintptr_t)context->uc_mcontext.pc;
+	fault->sp = (uintptr_t)context->uc_mcontext.sp;
+	fault->fp = (uintptr_t)context->uc_mcontext.regs[29];
+	fault->lr = (uintptr_t)context->uc_mcontext.regs[30];
+	for (; at + sizeof(record) <= end; at += record.size) {
+		__builtin_memcpy(&record, at, sizeof(record));
+		if (!record.magic || record.size < 8)
+			return;
+		if (record.magic == SYNDROME && (record.esr >> 26 & 0x3f) == ESR_DATA_ABORT)
+			fault->access = record.esr & ESR_WRITE ? KM_ACCESS_WRITE : KM_ACCESS_READ;
+	}
+}
+#else
+static void describe(const ucontext_t *context km_unused, struct km_fault *fault km_unused)
+{
+}
+#endif
+
+/* The default action: at the instruction, which is tried again; a signal that somebody sent is sent again. */
+static void as_by_default(int number, const siginfo_t *info)
+{
+	struct sigaction none = { .sa_handler = SIG_DFL };
+
+	sigaction(number, &none, NULL);
+	if (info->si_code <= 0)
+		syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), number);
+}
+
+/* The handler that was there before, as the kernel would have called it. The mask goes back when ours returns. */
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+	const struct sigaction before = faults.before;
+
+	if (before.sa_handler == SIG_IGN && info->si_code <= 0)
+		return;
+	if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
+		as_by_default(number, info);
+		return;
+	}
+	sigset_t own;
+	sigemptyset(&own);
+	sigaddset(&own, number);
+	pthread_sigmask(SIG_BLOCK, &before.sa_mask, NULL);
+	if (before.sa_flags & SA_NODEFER)
+		pthread_sigmask(SIG_UNBLOCK, &own, NULL);
+	if (before.sa_flags & (int)SA_RESETHAND)
+		faults.before.sa_handler = SIG_DFL;
+	if (before.sa_flags & SA_SIGINFO)
+		before.sa_sigaction(number, info, context);
+	else
+		before.sa_handler(number);
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+	int saved_errno = errno;
+	struct km_fault fault = { .address = info->si_addr };
+
+	km_debug(faults.handler != NULL, "a handler is known before it is called");
+	/* A signal that somebody sent has no address. */
+	if (info->si_code > 0)
+		describe(context, &fault);
+	if (info->si_code <= 0 || faults.handler(&fault) != KM_FAULT_RESUMED)
+		pass_on(number, info, context);
+	errno = saved_errno;
+}
+
+bool km_os_catch_faults(km_fault_fn *handler, bool over)
+{
+	struct sigaction ours = { .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	int saved_errno = errno;
+
+	km_debug(!faults.handler, "faults have one handler of ours");
+	if (km_os_is_shut() || sigaction(SIGSEGV, NULL, &faults.before))
+		return false;
+	bool has_own = faults.before.sa_handler != SIG_DFL;
+	if (has_own && !over)
+		return false;
+	/* On the stack that the program's is written for: an alternate one may be too small for it. */
+	if (has_own && faults.before.sa_handler != SIG_IGN && !(faults.before.sa_flags & SA_ONSTACK))
+		ours.sa_flags = SA_SIGINFO;
+	faults.handler = handler;
+	ours.sa_sigaction = on_fault;
+	sigemptyset(&ours.sa_mask);
+	bool ok = !sigaction(SIGSEGV, &ours, NULL);
+	errno = saved_errno;
+	return ok;
+}

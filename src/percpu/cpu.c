@@ -1,0 +1,800 @@
+/*
+ * cpu.c: which CPU this is, the areas of per-CPU memory, and the choice of a discipline. Invariants: until
+ * km_percpu_start has run, in a thread that is not registered, and on a CPU whose area is not alive, every shelf looks
+ * closed, and nothing but a dummy of ours is written; an area that is alive is committed as far as all others.
+ */
+#include "pcpu.h"
+
+#include <pthread.h>
+
+#include "base/bits.h"
+#include "os/die.h"
+#include "ids.h"
+#include "os/lock.h"
+
+/* glibc >= 2.35; absent elsewhere. Its size is 0 where it does not register threads. */
+extern const unsigned int __rseq_size __attribute__((weak));
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+
+/* struct rseq, as far as anybody may rely on it. */
+struct rseq_area {
+	uint32_t cpu_id_start, cpu_id;
+	uint64_t rseq_cs;
+	uint32_t flags, node_id, mm_cid, padding;
+} km_aligned(32);
+_Static_assert(offsetof(struct rseq_area, mm_cid) == 24, "the sequences of by_cid.c spell it");
+
+/* Word 0 of an area and that of KM_ID_EMPTY, before there are areas. */
+static uint64_t zero_area[KM_ID_EMPTY + 8] km_aligned(64);
+
+struct km_percpu km_percpu = {
+	.base = (char *)zero_area,
+	.discipline = KM_DISCIPLINE_NONE,
+	.index = KM_INDEX_NONE,
+	.reason = "not started",
+};
+
+/* No page is in the arena: every lookup ends at map entry 0, and at id 0. */
+static struct {
+	char tables[KM_ID_TABLES];
+	uint16_t map[2];
+} none km_sparse km_aligned(64);
+struct km_hot km_hot = {
+	.percpu = (char *)zero_area, .map = none.map, .caches = (struct kmem_cache **)zero_area,
+};
+
+static struct {
+	struct km_lock lock;
+	size_t committed;	/* bytes of each area */
+	unsigned reach;		/* areas that are reserved */
+	bool sees_locking;	/* ... and all of them are readable, but for while memory is locked */
+	unsigned locking;	/* threads that lock it just now */
+	pthread_key_t exit_key;
+	size_t freed;		/* words freed since the last km_percpu_trim */
+	uint32_t from[KMEM_AREA_SHIFT - 2];	/* below this word no run of 2^n words is to be had */
+	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
+} areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_META) };
+
+#define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
+#define COMMIT_STEP ((size_t)64 << 10)
+/*
+ * Areas that read as zeros, as far as there is address space: a process may be restored on a larger machine. All of
+ * them, where we see the program lock its memory; else who does so would pay for each with 4 KiB of page tables.
+ */
+#define READABLE_AREAS 1024u
+extern int mlockall(int flags) __attribute__((weak));
+/* Weak: the floor that has one says so in its place. No constant: the compiler would take this value for its own. */
+__attribute__((weak)) int (*km_own_mlockall)(int flags);
+
+__attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(void *tls)
+{
+	return (intptr_t)tls - (intptr_t)__builtin_thread_pointer();
+}
+
+/*
+ * The area that sequences write to where nobody is registered: its CPU is 0, whose shelves are closed then. The hot
+ * path may run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before that:
+ * relocating the library runs the resolver of this ifunc, which exists for nothing else. A static program is relocated
+ * before there is a thread pointer, which points to itself on x86-64: the linker knows the offset without it.
+ */
+km_tls struct rseq_area km_dummy_area;
+intptr_t km_rseq, km_thread_rseq, km_cid_rseq;
+/* As the area of a thread that is not registered: its CPU's shelves are zeros. Sequences store here as to the dummy. */
+static km_tls struct rseq_area nowhere = { .cpu_id = (uint32_t)-1 };
+struct km_ways km_ways;
+bool km_ways_kept;
+
+__attribute__((no_sanitize("address", "undefined"))) static void find_dummy(void)
+{
+#ifdef __x86_64__
+	intptr_t offset;
+
+	__asm__("movq km_dummy_area@gottpoff(%%rip), %0" : "=r"(offset));
+	km_rseq = km_thread_rseq = offset;
+#else
+	km_rseq = km_thread_rseq = offset_of(&km_dummy_area);
+#endif
+}
+
+void km_percpu_early(void)
+{
+	if (!km_rseq)
+		find_dummy();
+}
+
+#if defined(KMEM_HAVE_RSEQ) && defined(__GLIBC__)
+static void nothing(void)
+{
+}
+
+__attribute__((no_sanitize("address", "undefined"), used)) static void (*resolve(void))(void)
+{
+	find_dummy();
+	return nothing;
+}
+
+void km_relocated(void) __attribute__((ifunc("resolve")));
+__attribute__((used)) static void (*volatile relocated)(void) = km_relocated;
+#else
+__attribute__((constructor(101))) static void relocated(void)
+{
+	km_percpu_early();
+}
+#endif
+
+static struct rseq_area *thread_area(void)
+{
+	return (struct rseq_area *)((char *)__builtin_thread_pointer() + km_thread_rseq);
+}
+
+uint32_t km_cid_of_thread(void)
+{
+	const volatile struct rseq_area *area = thread_area();
+
+	return (uint32_t)((int32_t)area->cpu_id >> 31) | area->mm_cid;
+}
+
+unsigned km_cpu_number(void)
+{
+	unsigned cpu = (unsigned)-1;
+
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		cpu = *(volatile uint32_t *)&thread_area()->cpu_id;
+	else if (&__rseq_size && __rseq_size)	/* a load, where libc registered; below a call */
+		cpu = *(volatile uint32_t *)((char *)__builtin_thread_pointer() + __rseq_offset + 4);
+	return km_unlikely(cpu >= KM_MAX_CPUS) ? km_os_getcpu() : cpu;
+}
+
+/* Under the soft disciplines all areas are alive, and CPUs may share one. */
+unsigned km_cpu(void)
+{
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
+		unsigned here = km_cpu_of_thread();
+
+		return km_cpu_is_live(here) ? here : km_percpu.home;
+	}
+	unsigned cpu = km_cpu_number();
+	if (km_likely(cpu < km_percpu.cpus))
+		return cpu;
+	return km_percpu.cpus ? cpu % km_percpu.cpus : 0;
+}
+
+unsigned km_next_cpu(unsigned cpu)
+{
+	for (unsigned word = cpu / 64; word * 64 < km_percpu.cpus; word++, cpu = word * 64) {
+		uint64_t bits = km_load_acquire(&km_percpu.live[word]) >> cpu % 64;
+
+		if (bits)
+			return cpu + (unsigned)__builtin_ctzll(bits);
+	}
+	return km_percpu.cpus;
+}
+
+#ifdef KMEM_HAVE_RSEQ
+/* The library's rseq area, where libc registers none (musl, old glibc). If the kernel has more fields than `own` has
+ * bytes, 32 bytes are registered. */
+static km_tls union {
+	struct rseq_area area;
+	char bytes[64];
+} own km_aligned(64) = { .area.cpu_id = (uint32_t)-1 };
+static size_t own_bytes;
+/* Children of vfork, each in the one before, that may be running on this thread's area: none of them registers it, as
+ * its own it would say a CPU to the parent, too. And the bytes that were registered before. */
+static km_tls struct {
+	unsigned children;
+	size_t bytes;
+} lent;
+
+/* Before the thread's own storage goes away; the value tells the kernel nothing, it is ours. */
+static void thread_exit(void *unused km_unused)
+{
+	km_os_rseq_unregister(&own, own_bytes, KMEM_RSEQ_SIGNATURE);
+	own.area.cpu_id = (uint32_t)-2;
+}
+
+void km_thread_register(void)
+{
+	if (own.area.cpu_id != (uint32_t)-1 || lent.children)
+		return;
+	own.area.cpu_id = (uint32_t)-2;
+	if (km_os_rseq_register(&own, own_bytes, KMEM_RSEQ_SIGNATURE) == 0)
+		pthread_setspecific(areas.exit_key, &own);
+}
+
+/* How many bytes libc registered it says nowhere: 32, or what the kernel of its time wanted. */
+size_t km_thread_lend(void)
+{
+	struct rseq_area *area = thread_area();
+	size_t bytes[] = { sizeof(*area), km_os_rseq_bytes() };
+
+	lent.children++;
+	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || *(volatile int32_t *)&area->cpu_id < 0)
+		return 0;
+	for (size_t i = 0; i < km_array_count(bytes); i++)
+		if (!km_os_rseq_unregister(area, bytes[i], KMEM_RSEQ_SIGNATURE))
+			return lent.bytes = bytes[i];
+	lent.children--;
+	return KM_NOT_LENT;
+}
+
+/* The sequence that the borrower was last in is none of this thread's. A refusal leaves it without a CPU. */
+static void register_again(size_t bytes)
+{
+	struct rseq_area *area = thread_area();
+
+	lent.bytes = 0;
+	*(volatile uint64_t *)&area->rseq_cs = 0;
+	km_os_rseq_register(area, bytes, KMEM_RSEQ_SIGNATURE);
+}
+
+void km_thread_take_back(size_t bytes)
+{
+	km_debug(lent.children, "a thread's area comes back as often as it was lent");
+	lent.children--;
+	if (bytes)
+		register_again(bytes);
+}
+
+bool km_thread_is_lent(void)
+{
+	return lent.children != 0;
+}
+
+/* An area that was lent where the thread was forked, in a child of vfork, is lent there: here it is the thread's
+ * own. */
+static void own_again(void)
+{
+	lent.children = 0;
+	if (lent.bytes)
+		register_again(lent.bytes);
+}
+
+/* Is there a registration, glibc's or one of our own? Sets km_thread_rseq. */
+static bool find_rseq(bool forced)
+{
+	if (&__rseq_size && __rseq_size >= 20) {
+		km_thread_rseq = __rseq_offset;
+		return (int32_t)thread_area()->cpu_id >= 0;
+	}
+	if (&__rseq_size && !forced)
+		return false;
+	own_bytes = km_os_rseq_bytes() <= sizeof(own) ? km_os_rseq_bytes() : sizeof(own.area);
+	if (km_os_rseq_register(&own, own_bytes, KMEM_RSEQ_SIGNATURE) ||
+	    pthread_key_create(&areas.exit_key, thread_exit)) {
+		own.area.cpu_id = (uint32_t)-1;
+		return false;
+	}
+	pthread_setspecific(areas.exit_key, &own);
+	km_thread_rseq = offset_of(&own);
+	km_percpu.own_registration = true;
+	return true;
+}
+#else
+void km_thread_register(void)
+{
+}
+
+size_t km_thread_lend(void)
+{
+	return 0;
+}
+
+void km_thread_take_back(size_t bytes km_unused)
+{
+}
+
+bool km_thread_is_lent(void)
+{
+	return false;
+}
+
+static void own_again(void)
+{
+}
+
+static bool find_rseq(bool forced km_unused)
+{
+	return false;
+}
+#endif
+
+/* Sequences of all kinds find a dummy's CPU 0. */
+static void go_by_dummy(void)
+{
+	find_dummy();
+	km_percpu.index = KM_INDEX_NONE;
+}
+
+static void choose(const char *want)
+{
+	bool forced = want && __builtin_strcmp(want, "rseq") == 0;
+
+	go_by_dummy();
+	if (want && !forced) {
+		km_percpu.discipline = __builtin_strcmp(want, "cmpxchg") == 0 ?
+					       KM_DISCIPLINE_CMPXCHG : KM_DISCIPLINE_LOCK;
+		km_percpu.reason = "asked for by option";
+		return;
+	}
+	km_percpu.discipline = KM_DISCIPLINE_LOCK;
+	if (!forced && !km_os_rseq_aborts()) {
+		km_percpu.reason = "this kernel (6.19 to 7.0.13) does not abort every sequence that it preempts; "
+				   "KMEM_PERCPU=rseq takes it";
+	} else if (!find_rseq(forced)) {
+		km_percpu.reason = "threads have no restartable sequences (rseq)";
+	} else if (km_os_barrier_register()) {
+		km_percpu.reason = "membarrier's rseq command is refused";
+	} else {
+		km_percpu.discipline = KM_DISCIPLINE_RSEQ;
+		km_percpu.index = KM_INDEX_CPU;
+		km_percpu.reason = km_percpu.own_registration ?
+					   "restartable sequences, registered by libkmem" :
+					   "restartable sequences, registered by libc";
+		return;
+	}
+	km_percpu.own_registration = false;
+	go_by_dummy();
+}
+
+/* The number that a thread plants in the place of its concurrency id: the number of no area. */
+#define PLANTED UINT32_MAX
+
+/*
+ * Why areas can't go by concurrency id; NULL: they can. That the kernel knows the field is not enough, nor that its
+ * place was registered: something between may not pass it on. So the thread plants a number there while it is not
+ * registered, and is registered again: before that call returns the kernel has written its own, or never does.
+ */
+static const char *no_cid(void)
+{
+	struct rseq_area *area = thread_area();
+
+	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ)
+		return "there are no restartable sequences";
+	if (km_os_rseq_features() < offsetof(struct rseq_area, padding))
+		return "the kernel tells of none (AT_RSEQ_FEATURE_SIZE)";
+	size_t bytes = km_thread_lend();
+	if (bytes == KM_NOT_LENT)
+		return "the thread's rseq area is not taken back, to be looked at";
+	*(volatile uint32_t *)&area->mm_cid = PLANTED;
+	km_thread_take_back(bytes);
+	if (*(volatile int32_t *)&area->cpu_id < 0)
+		return "the thread's rseq area is not registered again, after a look at it";
+	if (*(volatile uint32_t *)&area->mm_cid >= KM_MAX_CPUS)
+		return "the kernel does not write it";
+	return NULL;
+}
+
+static void choose_index(const char *by)
+{
+	if (!by || __builtin_strcmp(by, "cpu") == 0)
+		return;
+	const char *why = no_cid();
+
+	if (!why) {
+		km_percpu.index = KM_INDEX_CID;
+		km_percpu.reason = km_percpu.own_registration ?
+					   "restartable sequences, registered by libkmem; areas by concurrency id" :
+					   "restartable sequences, registered by libc; areas by concurrency id";
+	} else if (__builtin_strcmp(by, "auto")) {
+		km_warn("KMEM_OPTIONS: index cid is not to be had: %s; it is cpu", why);
+	}
+}
+
+/* ------------------------------------------------------------------ areas */
+
+static bool commit_to(size_t bytes)
+{
+	km_debug(km_is_locked(&areas.lock) && bytes > areas.committed && bytes <= AREA_BYTES,
+		 "areas grow together, under their lock");
+	km_for_each_cpu(cpu)
+		if (km_os_commit(km_area(cpu) + areas.committed, bytes - areas.committed))
+			return false;
+	areas.committed = bytes;
+	return true;
+}
+
+/* With the lock, or before there are others. */
+static bool begin_area(unsigned cpu)
+{
+	uint64_t *live = &km_percpu.live[cpu / 64];
+
+	if (km_cpu_is_live(cpu))
+		return true;
+	km_debug(cpu < km_percpu.cpus && areas.committed, "an area that comes alive is one of those there are");
+	if (km_os_commit(km_area(cpu), areas.committed))
+		return false;
+	km_store((uint64_t *)km_area(cpu) + KM_ID_EMPTY, (uint64_t)(KM_ID_EMPTY + 1) * sizeof(uint64_t));
+	/* Release pairs with km_cpu_is_live. */
+	km_store_release(live, *live | (uint64_t)1 << cpu % 64);
+	/* Only now: what a sequence puts there a drain finds. */
+	km_store_release((uint64_t *)(km_area(cpu) + KM_AREA_MARK), (uint64_t)1);
+	return true;
+}
+
+/* A thread that finds the lock taken comes again at its next miss. */
+void km_cpu_begin(void)
+{
+	uint32_t cpu = km_cpu_of_thread();
+
+	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || cpu >= km_percpu.cpus || !km_trylock(&areas.lock))
+		return;
+	begin_area(cpu);
+	km_unlock(&areas.lock);
+}
+
+static int show_beyond(char *first, unsigned count, bool show)
+{
+	return count ? km_os_protect(first, count * AREA_BYTES, show) : 0;
+}
+
+/* With the lock, or in the child of a fork. */
+static void show_all_beyond(bool show)
+{
+	if (areas.sees_locking && km_percpu.discipline == KM_DISCIPLINE_RSEQ && areas.reach > km_percpu.cpus)
+		show_beyond(km_area(km_percpu.cpus), areas.reach - km_percpu.cpus, show);
+}
+
+void km_percpu_show_beyond(bool show)
+{
+	km_lock(&areas.lock);
+	if (!show && !areas.locking++)
+		show_all_beyond(false);
+	/* In the child of a handler's fork it was none any more. */
+	if (show && areas.locking && !--areas.locking)
+		show_all_beyond(true);
+	km_unlock(&areas.lock);
+}
+
+/*
+ * Address space for as many areas as the limit leaves room for, but not less than `cpus`. The memory behind them is
+ * other people's, and a sequence does not ask whether its CPU's number is below some other.
+ */
+static char *reserve_areas(unsigned cpus)
+{
+	size_t limit = km_os_address_limit();
+	unsigned reach = (unsigned)km_max(km_min(km_os_address_room() / 64 / AREA_BYTES, (size_t)KM_MAX_CPUS),
+					   (size_t)cpus);
+
+	if (cpus + 2 > limit / 4 / AREA_BYTES && limit != SIZE_MAX)
+		return NULL;
+	char *range = km_os_reserve((reach + 2) * AREA_BYTES, AREA_BYTES);
+	if (!range) {
+		reach = cpus;
+		range = km_os_reserve((reach + 2) * AREA_BYTES, AREA_BYTES);
+	}
+	if (!range)
+		return NULL;
+	if (km_os_commit_readonly(range, (cpus + 2) * AREA_BYTES)) {
+		km_os_unmap(range, (reach + 2) * AREA_BYTES);
+		return NULL;
+	}
+	km_os_name(range, (reach + 2) * AREA_BYTES, "libkmem: per-CPU areas");
+	areas.reach = reach;
+	return range;
+}
+
+/* For sequences, which alone go there: memcheck looks at all that can be read, 64 KiB at a time. */
+static bool show_rest(unsigned masks)
+{
+	const unsigned first = km_percpu.cpus, some = km_min(areas.reach, km_max(masks, READABLE_AREAS));
+
+	areas.sees_locking = !mlockall || mlockall == km_own_mlockall;
+	if (areas.sees_locking)
+		return !show_beyond(km_area(first), areas.reach - first, true);
+	return some <= first || !km_os_commit_readonly(km_area(first), (some - first) * AREA_BYTES);
+}
+
+/* The kernel's masks have no room for a CPU that is beyond them. */
+void km_percpu_fit(size_t limit)
+{
+	km_lock(&areas.lock);
+	size_t reach = km_max(km_min(limit / 64 / AREA_BYTES, (size_t)areas.reach), (size_t)km_percpu.cpus);
+	if (reach < areas.reach) {
+		km_debug(reach >= km_percpu.cpus, "areas that may come alive stay");
+		km_os_unmap(km_area((unsigned)reach), (areas.reach - reach) * AREA_BYTES);
+		areas.reach = (unsigned)reach;
+	}
+	km_unlock(&areas.lock);
+}
+
+/* For a soft discipline, where there is not room for all: some, which CPUs share. */
+static char *reserve_some(unsigned *cpus)
+{
+	for (; *cpus; *cpus /= 2) {
+		size_t bytes = (*cpus + 2) * AREA_BYTES;
+		char *range = bytes <= km_os_address_limit() / 32 || *cpus == 1 ?
+				      km_os_reserve(bytes, AREA_BYTES) : NULL;
+
+		if (range && !km_os_commit_readonly(range, bytes))
+			return range;
+		if (range)
+			km_os_unmap(range, bytes);
+	}
+	return NULL;
+}
+
+/* Under rseq one area, under a soft discipline all of them, which its verbs write to without asking. */
+static bool begin_areas(void)
+{
+	areas.committed = COMMIT_STEP;
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
+		unsigned cpu = km_cpu_of_thread();
+
+		km_percpu.home = cpu < km_percpu.cpus ? cpu : 0;
+		return begin_area(km_percpu.home);
+	}
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		if (!begin_area(cpu))
+			return false;
+	return true;
+}
+
+static void do_without(void)
+{
+	km_percpu.base = (char *)zero_area;
+	km_percpu.cpus = 0;
+	km_percpu.discipline = KM_DISCIPLINE_NONE;
+	km_percpu.own_registration = false;
+	km_percpu.reason = "no memory for per-CPU areas";
+	go_by_dummy();
+}
+
+static void start_areas(const char *want, const char *by)
+{
+	unsigned masks, cpus = km_os_possible_cpus(&masks);
+	char *range = reserve_areas(cpus);
+	bool some = !range;
+
+	go_by_dummy();
+	if (some)
+		range = reserve_some(&cpus);
+	if (!range) {
+		do_without();
+		return;
+	}
+	km_percpu.base = range + 2 * AREA_BYTES;
+	km_percpu.cpus = cpus;
+	km_debug(cpus && cpus <= KM_MAX_CPUS && !((uintptr_t)range & (AREA_BYTES - 1)),
+		 "areas are aligned to their size");
+	/* The line of word 0, and the two words of the shelf that is empty. */
+	areas.used[0] = 0xff | (uint64_t)3 << KM_ID_EMPTY;
+	choose(some && (!want || __builtin_strcmp(want, "rseq") == 0) ? "lock" : want);
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ && !show_rest(masks)) {
+		choose("lock");
+		km_percpu.own_registration = false;
+		km_percpu.reason = "the system refuses areas for CPUs that it did not tell of";
+	}
+	if (some)
+		km_percpu.reason = "too little address space for an area for each CPU";
+	choose_index(by);
+	km_debug(km_percpu.discipline == KM_DISCIPLINE_RSEQ || !km_percpu.own_registration,
+		 "threads are registered for sequences that there are");
+	if (!begin_areas()) {
+		do_without();
+		return;
+	}
+	km_debug(km_cpu_is_live(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home),
+		 "word 0 of an area is 0");
+	/* Where shelves are not single words, or not a CPU's, hits lead to nothing: the zeros below the areas, of which
+	 * there are two, for the dummy's CPU and for one less. */
+	km_store_release(&km_hot.percpu, km_hits_by_cpu() ? km_percpu.base : range + AREA_BYTES);
+	if (km_hits_by_cpu())
+		km_store_release(&km_rseq, km_thread_rseq);
+}
+
+void km_ways_open(void)
+{
+	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
+		if (km_ways.word[i] && km_load(km_ways.word[i]) != km_ways.open[i])
+			km_store(km_ways.word[i], km_ways.open[i]);
+}
+
+void km_ways_shut(void)
+{
+	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
+		if (km_ways.word[i])
+			km_store(km_ways.word[i], km_ways.shut);
+}
+
+/* The words' values from now on. By concurrency id hits have one of their own. Without areas no way can be shut. */
+static void show_ways(void)
+{
+	km_cid_rseq = km_thread_rseq;
+	km_ways.open[0] = km_cid_rseq;
+	km_ways.open[1] = km_rseq;
+	if (km_percpu.discipline == KM_DISCIPLINE_NONE)
+		return;
+	if (km_percpu.index == KM_INDEX_CID)
+		km_ways.word[0] = &km_cid_rseq;
+	km_ways.word[1] = &km_rseq;
+	km_ways.in_caches = km_hits_by_cpu();
+	km_ways.shut = offset_of(&nowhere);
+	km_debug(km_ways.shut != km_rseq && km_ways.shut != km_cid_rseq, "a way that is shut is another one");
+}
+
+/* A discipline that was forced and is not to be had is said, because a figure without it would be of another one. */
+void km_percpu_start(const char *want, const char *by)
+{
+	start_areas(want, by);
+	show_ways();
+	const char *is = km_discipline_name(km_percpu.discipline);
+
+	if (want && __builtin_strcmp(want, is))
+		km_warn("discipline %s is not to be had: %s; it is %s", want, km_percpu.reason, is);
+}
+
+const char *km_discipline_name(enum km_discipline discipline)
+{
+	static const char *const names[] = { "lock", "cmpxchg", "rseq", "none" };
+
+	return names[discipline];
+}
+
+size_t km_percpu_word_bytes(void)
+{
+	return km_percpu.discipline == KM_DISCIPLINE_RSEQ ? 8 : 32;
+}
+
+/*
+ * A store is matched with later loads by its low 12 bits first: a shelf's word whose place in its page is that of
+ * the rseq_cs which every sequence stores makes a pair a half slower (measured: 18.5 cycles for 11.6). Not used, for
+ * the thread that starts the library; others mostly have theirs at another place, where one cache in 512 meets it.
+ * Nor is the place of the page map's first entry, which each free of what is in no range loads.
+ */
+static bool aliases(uintptr_t address, size_t word, size_t words)
+{
+	size_t offset = (address & (KM_PAGE_SIZE - 1)) / 8;
+
+	return offset - word % (KM_PAGE_SIZE / 8) < words;
+}
+
+static bool run_is_free(size_t word, size_t words)
+{
+	if (words < 64 &&
+	    (aliases((uintptr_t)&thread_area()->rseq_cs, word, words) || aliases(KM_MAP_SKEW, word, words)))
+		return false;
+
+	for (size_t i = word; i < word + words; i++)
+		if (areas.used[i / 64] >> (i % 64) & 1)
+			return false;
+	return true;
+}
+
+static void mark(size_t word, size_t words, bool used)
+{
+	for (size_t i = word; i < word + words; i++) {
+		km_debug((areas.used[i / 64] >> i % 64 & 1) != used,
+			 "a word is given out once, and comes back once");
+		if (used)
+			areas.used[i / 64] |= (uint64_t)1 << (i % 64);
+		else
+			areas.used[i / 64] &= ~((uint64_t)1 << (i % 64));
+	}
+}
+
+/*
+ * Where the search for a few words begins: in the last quarter of an area's first page. The load of a shelf's word
+ * waits for an older store that has its low 12 bits, as that of a user who has just filled the object; and what is
+ * filled begins a page more often than it ends one: a slab's first object does, which is the first to be had.
+ */
+#define PAGE_WORDS	(KM_PAGE_SIZE / 8)
+#define TRIM_FROM	(16 * PAGE_WORDS)	/* a trim on a tick waits for so many freed words */
+#define LAST_QUARTER	(PAGE_WORDS / 4 * 3)
+
+static size_t find_run(size_t from, size_t to, size_t words)
+{
+	for (size_t word = from; word < to; word += words) {
+		if (words < 64 && areas.used[word / 64] == UINT64_MAX)
+			word = km_align_up(word + 1, 64) - words;
+		else if (run_is_free(word, words))
+			return word;
+	}
+	return 0;
+}
+
+/* Where nothing is written that is there already, an area's page that nobody has touched stays so. */
+static void clear_everywhere(uint32_t offset, size_t bytes)
+{
+	km_for_each_cpu(cpu)
+		for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+			uint64_t *word = (uint64_t *)(km_area(cpu) + offset + at);
+
+			if (km_load(word))
+				km_store(word, (uint64_t)0);
+		}
+}
+
+/* For an assertion. */
+static km_unused bool is_zero_everywhere(uint32_t offset, size_t bytes)
+{
+	uint64_t some = 0;
+
+	km_for_each_cpu(cpu)
+		for (size_t at = 0; at < bytes; at += sizeof(some))
+			some |= km_load((uint64_t *)(km_area(cpu) + offset + at));
+	return !some;
+}
+
+uint32_t km_percpu_alloc(size_t bytes)
+{
+	size_t words = bytes / 8, found = 0;
+
+	if (km_percpu.discipline == KM_DISCIPLINE_NONE)
+		return 0;
+	km_debug(km_is_pow2(bytes) && bytes >= 8 && bytes <= KM_PAGE_SIZE, "a run of words is a power of two");
+	km_lock(&areas.lock);
+	uint32_t *from = &areas.from[__builtin_ctzl(words)];
+	if (words < 64)
+		found = find_run(LAST_QUARTER, PAGE_WORDS, words);
+	if (!found) {
+		found = find_run(*from, AREA_BYTES / 8, words);
+		*from = (uint32_t)(found ?: AREA_BYTES / 8);
+	}
+	if (found && (found + words) * 8 > areas.committed &&
+	    !commit_to(km_align_up((found + words) * 8, COMMIT_STEP)))
+		found = 0;
+	if (found) {
+		km_debug((found + words) * 8 <= areas.committed && found % words == 0,
+			 "words that are given out are committed");
+		km_debug(is_zero_everywhere((uint32_t)(found * 8), bytes), "words that are given out are zeros");
+		mark(found, words, true);
+	}
+	km_unlock(&areas.lock);
+	return (uint32_t)(found * 8);
+}
+
+void km_percpu_free(uint32_t offset, size_t bytes)
+{
+	if (!offset)
+		return;
+	km_debug(offset % bytes == 0 && offset + bytes <= areas.committed, "words come back as they were given out");
+	km_lock(&areas.lock);
+	clear_everywhere(offset, bytes);
+	mark(offset / 8, bytes / 8, false);
+	km_bump(&areas.freed, bytes / 8);
+	for (size_t n = 0; n < sizeof(areas.from) / sizeof(areas.from[0]); n++)
+		areas.from[n] = km_min(areas.from[n], offset / 8 >> n << n);
+	km_unlock(&areas.lock);
+}
+
+/* The next word in use from `word` on, rounded down to a multiple of 64; `to`: none before. */
+static size_t first_used(size_t word, size_t to)
+{
+	while (word < to && !areas.used[word / 64])
+		word += 64;
+	return km_min(word, to);
+}
+
+void km_percpu_trim(bool always)
+{
+	const size_t unit = km_os_page_bytes();
+
+	if (km_load(&areas.freed) < (always ? 1 : TRIM_FROM))
+		return;
+	struct km_busy_was was = km_busy_begin();
+	km_lock(&areas.lock);
+	/* The first page has words that are never freed. */
+	for (size_t at = unit, end; at < areas.committed; at = end) {
+		end = km_align_down(first_used(at / 8, areas.committed / 8) * 8, unit);
+		if (end > at)
+			km_for_each_cpu(cpu)
+				km_os_purge(km_area(cpu) + at, end - at);
+		end += end < areas.committed ? unit : 0;
+	}
+	km_store(&areas.freed, (size_t)0);
+	km_unlock(&areas.lock);
+	km_busy_end(was);
+}
+
+void km_percpu_fork(bool before, bool child)
+{
+	km_lock_around_fork(&areas.lock, before, child);
+	if (!child)
+		return;
+	km_store(&km_ways_kept, false);
+	km_ways_open();
+	own_again();
+	if (areas.locking)
+		show_all_beyond(true);
+	areas.locking = 0;
+}

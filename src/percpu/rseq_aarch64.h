@@ -1,0 +1,368 @@
+/*
+ * rseq_aarch64.h: the longer per-CPU verbs as restartable sequences on aarch64; pop and push, which the inline header
+ * shares, are in <kmem/inline.h>, with what is said there about the order of loads. Pseudo-code of every verb: pcpu.h.
+ * Invariant: each has one committing store, the last instruction of its sequence; whatever it stores before lies
+ * where nobody looks until then.
+ */
+#ifndef KM_PERCPU_RSEQ_AARCH64_H
+#define KM_PERCPU_RSEQ_AARCH64_H
+
+#include <kmem/inline.h>
+
+#include "os/commit.h"
+#include "ids.h"
+#include "pcpu.h"
+
+/* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
+ * registered. The address of a mark is found by what was loaded before. */
+#define KM_RSEQ_WRITABLE(scratch)                                                                  \
+	"cmp %[slot], %[area]\n\t"                                                                 \
+	"b.eq %l[miss]\n\t"                                                                        \
+	"ldr %[" scratch "], [%[area], #" KMEM_STRING(KM_AREA_MARK) "]\n\t"                        \
+	"cbz %[" scratch "], %l[miss]\n\t"
+
+/* [top] = the shelf's word; miss where it is 0: closed, or not yet born. */
+#define KM_RSEQ_TOP(top)                                                                           \
+	"ldr %[" top "], [%[slot]]\n\t"                                                            \
+	"cbz %[" top "], %l[miss]\n\t"
+
+/* pop and push for kmalloc and kfree: the shelf's word is word `id` of the area; the id is 0 where closed. */
+km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq)
+{
+	uintptr_t area, word, top;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AREA("word")
+		"ldrh %w[word], [%[ids], %[step], lsl #1]\n\t"
+		"add %[word], %[area], %[word], lsl #3\n\t"
+		"ldr %[top], [%[word]]\n\t"
+		"ldr %[object], [%[area], %[top]]\n\t"
+		"cbz %[object], %l[miss]\n\t"
+		"add %[top], %[top], #8\n\t"
+		"str %[top], [%[word]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [object] "=&r"(object)
+		: [ids] "r"(ids), [step] "r"(step), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/* The same of a table of this file's own. */
+#define km_ids_near
+#define KM_RSEQ_POP_NEAR(ids)                                                                      \
+	km_inline void *km_rseq_pop_##ids(size_t step)                                             \
+	{                                                                                          \
+		return km_rseq_pop_id(ids, step, km_hot.percpu, km_rseq);                          \
+	}
+
+/* ... and beside the word is an owner's (owned.h): *own says whether it is this one. Another's object is popped all the
+ * same. */
+km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq, uintptr_t owner,
+				    bool *own)
+{
+	uintptr_t area, word, top, other;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AREA("word")
+		"ldrh %w[word], [%[ids], %[step], lsl #1]\n\t"
+		"add %[word], %[area], %[word], lsl #3\n\t"
+		"ldp %[top], %[other], [%[word]]\n\t"
+		"ldr %[object], [%[area], %[top]]\n\t"
+		"cbz %[object], %l[miss]\n\t"
+		"add %[top], %[top], #8\n\t"
+		"str %[top], [%[word]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [other] "=&r"(other),
+		  [object] "=&r"(object)
+		: [ids] "r"(ids), [step] "r"(step), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	*own = other == owner;
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+#define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
+	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
+	{                                                                                          \
+		return km_rseq_pop_paid_id(ids, step, km_hot.percpu, km_rseq, owner, own);         \
+	}
+
+/*
+ * `valid` is all ones, or 0: then a miss. Here the word's place does not follow from what closes the shelf, the mask:
+ * so that is loaded first, with acquire, which pairs with the release that opens it after a drain.
+ */
+km_inline bool km_rseq_push_valid(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
+				  intptr_t rseq, void *object)
+{
+	uintptr_t area, top;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AREA("top")
+		"ldar %w[top], [%[mask]]\n\t"
+		"and %w[valid], %w[valid], %w[top]\n\t"
+		"ldr %[top], [%[area], %[id], lsl #3]\n\t"
+		"tst %w[valid], %w[top]\n\t"
+		"b.eq %l[miss]\n\t"
+		"sub %[top], %[top], #8\n\t"
+		"str %[object], [%[area], %[top]]\n\t"
+		"str %[top], [%[area], %[id], lsl #3]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [top] "=&r"(top), [valid] "+&r"(valid)
+		: [mask] "r"(mask), [id] "r"(id), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
+		  [object] "r"(object)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, intptr_t rseq, void *object)
+{
+	return km_rseq_push_valid(mask, id, UINT32_MAX, base, rseq, object);
+}
+
+/* The same of an object whose id is looked up first, and its address proved. *id is the object's id also on a miss. */
+km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
+{
+	*id = km_id_of(object);
+	return km_rseq_push_valid(&km_id_masks(*id)->block, *id, -(uint32_t)km_id_valid(*id, object), km_hot.percpu,
+				  km_rseq, object);
+}
+
+/* Copy `left` bytes (a multiple of 8, > 0) from `from` to `to`, last first, 32 at a time; left is 0 then. */
+#define KM_COPY(from, to, left)                                                                    \
+	"tbz %[" left "], #3, 81f\n\t"                                                             \
+	"sub %[" left "], %[" left "], #8\n\t"                                                     \
+	"ldr %[tmp], [%[" from "], %[" left "]]\n\t"                                               \
+	"str %[tmp], [%[" to "], %[" left "]]\n\t"                                                 \
+	"cbz %[" left "], 83f\n"                                                                   \
+	"81:\n\t"                                                                                  \
+	"tbz %[" left "], #4, 82f\n\t"                                                             \
+	"sub %[" left "], %[" left "], #16\n\t"                                                    \
+	"ldr q0, [%[" from "], %[" left "]]\n\t"                                                   \
+	"str q0, [%[" to "], %[" left "]]\n\t"                                                     \
+	"cbz %[" left "], 83f\n"                                                                   \
+	"82:\n\t"                                                                                  \
+	"sub %[" left "], %[" left "], #32\n\t"                                                    \
+	"add %[tmp], %[" from "], %[" left "]\n\t"                                                 \
+	"ldp q0, q1, [%[tmp]]\n\t"                                                                 \
+	"add %[tmp], %[" to "], %[" left "]\n\t"                                                   \
+	"stp q0, q1, [%[tmp]]\n\t"                                                                 \
+	"cbnz %[" left "], 82b\n"                                                                  \
+	"83:\n\t"
+
+/* [count] = the smaller of [count] and [bytes]. */
+#define KM_AT_MOST_BYTES                                                                           \
+	"cmp %[bytes], %[count]\n\t"                                                               \
+	"csel %[count], %[bytes], %[count], lo\n\t"
+
+/*
+ * The copies, of anybody's objects (whose is KM_ANYBODY) or of an owner's (KM_OWNED, with one parameter more). Up to
+ * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8); return bytes moved, 0
+ * for none.
+ */
+#define KM_ANYBODY(...)
+#define KM_OWNED(...) __VA_ARGS__
+#define KM_RSEQ_POP_N(name, whose)                                                                 \
+km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char *base, intptr_t rseq, \
+		      whose(uintptr_t owner,) void **out, size_t bytes)                            \
+{                                                                                                  \
+	uintptr_t area, slot, top, from, count, left, tmp;                                         \
+	char *to = (char *)out + bytes;                                                            \
+                                                                                                   \
+	__asm__ volatile goto(                                                                     \
+		KMEM_RSEQ_BEGIN("area")                                                            \
+		KMEM_RSEQ_SLOT                                                                     \
+		"ldr %[top], [%[slot]]\n\t"                                                        \
+		whose(KM_OWNED_MINE("tmp"))                                                        \
+		"cbz %[top], %l[miss]\n\t"                                                         \
+		"add %[from], %[area], %[top]\n\t"                                                 \
+		/* Down from where the pad stands, by the pad. */                                  \
+		"orr %[left], %[from], %[block_mask]\n\t"                                          \
+		"sub %[left], %[left], #15\n\t"                                                    \
+		"ldr %[tmp], [%[left]]\n\t"                                                        \
+		"sub %[count], %[left], %[from]\n\t"                                               \
+		"subs %[count], %[count], %[tmp]\n\t"                                              \
+		"b.eq %l[miss]\n\t"                                                                \
+		KM_AT_MOST_BYTES                                                                   \
+		"sub %[to], %[to], %[count]\n\t"                                                   \
+		"mov %[left], %[count]\n\t"                                                        \
+		KM_COPY("from", "to", "left")                                                      \
+		"add %[top], %[top], %[count]\n\t"                                                 \
+		"str %[top], [%[slot]]\n"                                                          \
+		KMEM_RSEQ_END("miss")                                                              \
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [from] "=&r"(from),    \
+		  [count] "=&r"(count), [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)       \
+		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "r"(base),                     \
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes),                            \
+		  [block_mask] "r"((uintptr_t)block_mask)                                          \
+		: "memory", "cc", "v0", "v1"                                                       \
+		: miss);                                                                           \
+	return count;                                                                              \
+miss:                                                                                              \
+	KMEM_RSEQ_MISSED;                                                                          \
+	return 0;                                                                                  \
+}
+#define KM_RSEQ_PUSH_N(name, whose)                                                                \
+km_inline size_t name(const struct kmem_shelf *shelf, char *base, intptr_t rseq,                   \
+		      whose(uintptr_t owner,) void *const *in, size_t bytes)                       \
+{                                                                                                  \
+	uintptr_t area, slot, top, to, count, left, tmp;                                           \
+	const char *from = (const char *)in + bytes;                                               \
+                                                                                                   \
+	__asm__ volatile goto(                                                                     \
+		KMEM_RSEQ_BEGIN("area")                                                            \
+		KMEM_RSEQ_SLOT                                                                     \
+		"ldr %[top], [%[slot]]\n\t"                                                        \
+		whose(KM_OWNED_MINE("tmp"))                                                        \
+		"ldr %w[count], [%[f], #4]\n\t"                                                    \
+		"ands %w[count], %w[count], %w[top]\n\t"                                           \
+		"b.eq %l[miss]\n\t"                                                                \
+		KM_AT_MOST_BYTES                                                                   \
+		"sub %[from], %[from], %[count]\n\t"                                               \
+		"sub %[top], %[top], %[count]\n\t"                                                 \
+		"add %[to], %[area], %[top]\n\t"                                                   \
+		"mov %[left], %[count]\n\t"                                                        \
+		KM_COPY("from", "to", "left")                                                      \
+		"str %[top], [%[slot]]\n"                                                          \
+		KMEM_RSEQ_END("miss")                                                              \
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [to] "=&r"(to),        \
+		  [count] "=&r"(count), [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)   \
+		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "r"(base),                     \
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes)                             \
+		: "memory", "cc", "v0", "v1"                                                       \
+		: miss);                                                                           \
+	return count;                                                                              \
+miss:                                                                                              \
+	KMEM_RSEQ_MISSED;                                                                          \
+	return 0;                                                                                  \
+}
+KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
+KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
+
+/* [a] and [b] change places. */
+#define KM_EXCHANGE(a, b)                                                                          \
+	"mov %[tmp], %[" a "]\n\t"                                                                 \
+	"mov %[" a "], %[" b "]\n\t"                                                               \
+	"mov %[" b "], %[tmp]\n\t"
+
+/*
+ * The partner becomes the main block: if it has an object (for_pop), or room. Where the fuller one ([from]) has more
+ * than `bytes` / 8 objects more than the other, half of the difference moves first.
+ */
+km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+			    intptr_t rseq, bool for_pop, uint32_t bytes)
+{
+	uintptr_t area, slot, from, to, count, left, tmp;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_TOP("from")
+		"add %[from], %[from], %[area]\n\t"
+		"orr %[tmp], %[block_mask], %[from]\n\t"
+		"ldur %[to], [%[tmp], #-7]\n\t"
+		"cbz %[to], %l[miss]\n\t"
+		"add %[to], %[to], %[area]\n\t"
+		"cbz %w[for_pop], 84f\n\t"
+		"ldr %[tmp], [%[to]]\n\t"
+		"cbz %[tmp], %l[miss]\n\t"
+		KM_EXCHANGE("from", "to")
+		"b 85f\n"
+		"84:\n\t"
+		"ldr %w[tmp], [%[f], #4]\n\t"
+		"tst %w[tmp], %w[to]\n\t"
+		"b.eq %l[miss]\n"
+		"85:\n\t"
+		"and %w[count], %w[block_mask], %w[to]\n\t"
+		"and %w[tmp], %w[block_mask], %w[from]\n\t"
+		"subs %w[count], %w[count], %w[tmp]\n\t"
+		"b.ls 86f\n\t"
+		"cmp %w[count], %w[bytes]\n\t"
+		"b.ls 86f\n\t"
+		"lsr %w[count], %w[count], #1\n\t"
+		"and %w[count], %w[count], #~7\n\t"
+		"sub %[to], %[to], %[count]\n\t"
+		"mov %[left], %[count]\n\t"
+		KM_COPY("from", "to", "left")
+		"add %[from], %[from], %[count]\n"
+		"86:\n\t"
+		"cbnz %w[for_pop], 87f\n\t"
+		KM_EXCHANGE("from", "to")
+		"87:\n\t"
+		/* [from] becomes the main block. */
+		"orr %[tmp], %[block_mask], %[from]\n\t"
+		"sub %[to], %[to], %[area]\n\t"
+		"stur %[to], [%[tmp], #-7]\n\t"
+		"sub %[from], %[from], %[area]\n\t"
+		"str %[from], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
+		  [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [for_pop] "r"((uint32_t)for_pop), [bytes] "r"(bytes)
+		: "memory", "cc", "v0", "v1"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+/* Miss unless the word is what it was: commit.h. */
+#define KM_RSEQ_SAME(at)                                                                           \
+	"ldp %[area], %[slot], [%[commit], #" at "]\n\t"                                           \
+	"ldr %[area], [%[area]]\n\t"                                                               \
+	"cmp %[area], %[slot]\n\t"                                                                 \
+	"b.ne %l[miss]\n\t"
+
+/* The words are not found by what closes the slot: so that is loaded with acquire, which pairs with the release that
+ * opens it after a drain. */
+km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
+{
+	uintptr_t area, slot;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AREA("slot")
+		"ldar %w[slot], [%[open]]\n\t"
+		"add %[slot], %[area], %[slot]\n\t"
+		"ldr %[area], [%[commit]]\n\t"
+		"cmp %[slot], %[area]\n\t"
+		"b.ne %l[miss]\n\t"
+		KM_RSEQ_SAME("8")
+		KM_RSEQ_SAME("24")
+		KM_RSEQ_SAME("40")
+		"ldp %[area], %[slot], [%[commit], #56]\n\t"
+		"str %[slot], [%[area]]\n\t"
+		"ldp %[area], %[slot], [%[commit], #72]\n\t"
+		"str %[slot], [%[area]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot)
+		: [open] "r"(open), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [commit] "r"(commit)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+#endif

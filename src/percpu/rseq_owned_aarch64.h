@@ -1,0 +1,156 @@
+/*
+ * rseq_owned_aarch64.h: the verbs of an owner's shelf (owned.h) and of a stock of bytes (stock_word.h) as restartable
+ * sequences on aarch64; pseudo-code there, the frame in <kmem/inline.h>, with what is said there about the order of
+ * loads. Invariant: each has one committing store, the last instruction of its sequence; whatever it stores before
+ * lies where nobody looks until then. The word that closes, the offset in a shelf or slot, is loaded first, and the
+ * rest is found by it.
+ *
+ * A stock's put asks whether its word may be written at all (KM_RSEQ_WRITABLE): closed, the slot leads to word 0 of the
+ * area, and what is stored there would open every closed shelf of the CPU.
+ */
+#ifndef KM_PERCPU_RSEQ_OWNED_AARCH64_H
+#define KM_PERCPU_RSEQ_OWNED_AARCH64_H
+
+#include "rseq_aarch64.h"
+
+/* Miss unless the CPU's block is the caller's. [slot] is the word's address; `other` is scratch. */
+#define KM_OWNED_MINE(other)                                                                       \
+	"ldr %[" other "], [%[slot], #8]\n\t"                                                      \
+	"cmp %[" other "], %[owner]\n\t"                                                           \
+	"b.ne %l[miss]\n\t"
+/* ... and [top] of it. */
+#define KM_OWNED_TOP(other)                                                                        \
+	"ldp %[top], %[" other "], [%[slot]]\n\t"                                                  \
+	"cmp %[" other "], %[owner]\n\t"                                                           \
+	"b.ne %l[miss]\n\t"
+
+km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				  uintptr_t owner)
+{
+	uintptr_t area, slot, top;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		KM_OWNED_TOP("object")
+		"ldr %[object], [%[area], %[top]]\n\t"
+		"cbz %[object], %l[miss]\n\t"
+		"add %[top], %[top], #8\n\t"
+		"str %[top], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
+		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
+		  [owner] "r"(owner)
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+km_inline bool km_rseq_owned_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				  uintptr_t owner, void *object)
+{
+	uintptr_t area, slot, top, other;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		KM_OWNED_TOP("other")
+		"ldr %w[other], [%[f], #4]\n\t"
+		"tst %w[top], %w[other]\n\t"
+		"b.eq %l[miss]\n\t"
+		"sub %[top], %[top], #8\n\t"
+		"str %[object], [%[area], %[top]]\n\t"
+		"str %[top], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [other] "=&r"(other)
+		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
+		  [owner] "r"(owner), [object] "r"(object)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+KM_RSEQ_POP_N(km_rseq_owned_pop_n, KM_OWNED)
+KM_RSEQ_PUSH_N(km_rseq_owned_push_n, KM_OWNED)
+
+/* A stock's word is 0 where it is closed: no bytes. */
+km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
+{
+	uintptr_t area, slot, rest;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"ldr %[rest], [%[area], %[slot]]\n\t"
+		"subs %[rest], %[rest], %[bytes]\n\t"
+		"b.lo %l[miss]\n\t"
+		"str %[rest], [%[area], %[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [rest] "=&r"(rest)
+		: [f] "r"(stock), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
+		  [bytes] "r"(bytes)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes,
+				 uint64_t limit)
+{
+	uintptr_t area, slot, sum;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_WRITABLE("sum")
+		"ldr %[sum], [%[slot]]\n\t"
+		"add %[sum], %[sum], %[bytes]\n\t"
+		"cmp %[sum], %[limit]\n\t"
+		"b.hi %l[miss]\n\t"
+		"str %[sum], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [sum] "=&r"(sum)
+		: [f] "r"(stock), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
+		  [bytes] "r"(bytes), [limit] "r"(limit)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+km_inline uint64_t km_rseq_stock_empty(const uint32_t *stock, char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, all;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"ldr %[all], [%[area], %[slot]]\n\t"
+		"cbz %[all], %l[miss]\n\t"
+		"str xzr, [%[area], %[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [all] "=&r"(all)
+		: [f] "r"(stock), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: "memory", "cc"
+		: miss);
+	return all;
+miss:
+	KMEM_RSEQ_MISSED;
+	return 0;
+}
+
+#endif

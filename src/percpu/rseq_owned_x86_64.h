@@ -1,0 +1,150 @@
+/*
+ * rseq_owned_x86_64.h: the verbs of an owner's shelf (owned.h) and of a stock of bytes (stock_word.h) as restartable
+ * sequences; pseudo-code there, the frame in <kmem/inline.h>. Invariant: each has one committing store, the last
+ * instruction of its sequence; whatever it stores before lies where nobody looks until then. The word that closes, the
+ * offset in a shelf or slot, is loaded first.
+ *
+ * A stock is one word of bytes, and no pointer: to take and to put are an addition with a bound. Closed, it reads word
+ * 0 of the area, which has no bytes to take; a put must ask whether the word may be written at all (KM_RSEQ_WRITABLE),
+ * because what is stored to word 0 would open every closed shelf of the CPU.
+ */
+#ifndef KM_PERCPU_RSEQ_OWNED_X86_64_H
+#define KM_PERCPU_RSEQ_OWNED_X86_64_H
+
+#include "rseq_x86_64.h"
+
+/*
+ * Miss unless the CPU's block is the caller's. Beside the word, not in the block: so this waits for nothing, and looks
+ * at a line that the hit writes anyway.
+ */
+#define KM_OWNED_MINE                                                                              \
+	"cmpq %[owner], 8(%[slot])\n\t"                                                      \
+	"jne %l[miss]\n\t"
+
+km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				  uintptr_t owner)
+{
+	uintptr_t area, slot, top;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_WORD
+		"movq (%[slot]), %[top]\n\t"
+		KM_OWNED_MINE
+		"movq (%[area], %[top]), %[area]\n\t"
+		"testq %[area], %[area]\n\t"
+		"jz %l[miss]\n\t"
+		KMEM_RSEQ_UP
+		KMEM_RSEQ_END("miss")
+		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
+		: "memory", "cc"
+		: miss);
+	if (!area)
+		__builtin_unreachable();
+	return (void *)area;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+km_inline bool km_rseq_owned_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				  uintptr_t owner, void *object)
+{
+	uintptr_t area, slot, top;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_WORD
+		"movq (%[slot]), %[top]\n\t"
+		KM_OWNED_MINE
+		"testl %k[top], %[mask]\n\t"
+		"jz %l[miss]\n\t"
+		"movq %[object], -8(%[area], %[top])\n\t"
+		KMEM_RSEQ_DOWN
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner),
+		  [object] "r"(object), [mask] "m"(shelf->mask)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+KM_RSEQ_POP_N(km_rseq_owned_pop_n, KM_OWNED)
+KM_RSEQ_PUSH_N(km_rseq_owned_push_n, KM_OWNED)
+
+/* A stock's word is 0 where it is closed: no bytes. */
+km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
+{
+	uintptr_t area, slot;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"cmpq %[bytes], (%[slot])\n\t"
+		"jb %l[miss]\n\t"
+		"subq %[bytes], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot)
+		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq), [bytes] "er"(bytes)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes,
+				 uint64_t limit)
+{
+	uintptr_t area, slot, sum;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_WRITABLE
+		"movq (%[slot]), %[sum]\n\t"
+		"addq %[bytes], %[sum]\n\t"
+		"cmpq %[limit], %[sum]\n\t"
+		"ja %l[miss]\n\t"
+		"addq %[bytes], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [sum] "=&r"(sum)
+		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq), [bytes] "er"(bytes),
+		  [limit] "er"(limit)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+km_inline uint64_t km_rseq_stock_empty(const uint32_t *stock, char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, all;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[all]\n\t"
+		"testq %[all], %[all]\n\t"
+		"jz %l[miss]\n\t"
+		"movq $0, (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [all] "=&r"(all)
+		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq)
+		: "memory", "cc"
+		: miss);
+	return all;
+miss:
+	KMEM_RSEQ_MISSED;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,463 @@
+/*
+ * rseq_x86_64.h: the longer per-CPU verbs as restartable sequences; pop and push, which the inline header
+ * shares, are in <kmem/inline.h>. Pseudo-code of every verb: pcpu.h. Invariant: each has one committing
+ * store, the last instruction of its sequence; whatever it stores before lies where nobody looks until then.
+ *
+ * The word that closes a shelf is loaded before what it guards. The processor keeps loads in order, so that no more is
+ * needed: a sequence that finds the shelf open again after a drain reads what the drain has left there. (aarch64 needs
+ * an address that depends on that word, or an acquire.)
+ *
+ * Registers: [area] and [slot] are found anew in each sequence, because the thread may have come to another CPU since
+ * the last one. An operand that is an address in memory ("m", "rm") is loaded inside, too, and so costs no register in
+ * the caller; nothing that a sequence has changed is an operand of its miss.
+ */
+#ifndef KM_PERCPU_RSEQ_X86_64_H
+#define KM_PERCPU_RSEQ_X86_64_H
+
+#include <kmem/inline.h>
+
+#include "os/commit.h"
+#include "ids.h"
+#include "pcpu.h"
+
+/* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
+ * registered. */
+#define KM_RSEQ_WRITABLE                                                                           \
+	"cmpq %[slot], %[area]\n\t"                                                                \
+	"je %l[miss]\n\t"                                                                          \
+	"cmpb $0, " KMEM_STRING(KM_AREA_MARK) "(%[area])\n\t"                                      \
+	"je %l[miss]\n\t"
+
+/* [top] = the shelf's word; miss where it is 0: closed, or not yet born. */
+#define KM_RSEQ_TOP(top)                                                                           \
+	"movq (%[slot]), %[" top "]\n\t"                                                           \
+	"testq %[" top "], %[" top "]\n\t"                                                         \
+	"jz %l[miss]\n\t"
+
+/* [last] = the last byte of the block that [top] lies in: its header begins 7 bytes before. */
+#define KM_RSEQ_LAST(last, top)                                                                    \
+	"movl %[block_mask], %k[" last "]\n\t"                                                     \
+	"orq %[" top "], %[" last "]\n\t"
+
+/*
+ * pop and push for kmalloc and kfree: the shelf's word is word `id` of the area, so that its address is known a few
+ * cycles after the pointer is. The words that close them are loaded inside of the sequence all the same: the id, from
+ * the table of sizes (0 where closed), the mask, from the cache's entry (0 where closed). [area] becomes the object,
+ * and is where a function returns it.
+ */
+km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, top;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AREA
+		"movzwl (%[ids], %[step], 2), %k[slot]\n\t"
+		"leaq (%[area], %[slot], 8), %[slot]\n\t"
+		"movq (%[slot]), %[top]\n\t"
+		"movq (%[area], %[top]), %[area]\n\t"
+		"testq %[area], %[area]\n\t"
+		"jz %l[miss]\n\t"
+		KMEM_RSEQ_UP
+		KMEM_RSEQ_END("miss")
+		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [ids] "r"(ids), [step] "r"(step), [base] "rm"(base), [rs] "r"(rseq)
+		: "memory", "cc"
+		: miss);
+	if (!area)
+		__builtin_unreachable();
+	return (void *)area;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/*
+ * The same as km_rseq_pop_IDS(step), where the table is one of this file's own, declared km_ids_near: then the
+ * sequence's descriptor stands in one section with it, and the table is found by the descriptor's address, which a
+ * register has anyway.
+ */
+#define KM_IDS_SECTION ".data.km_ids"
+#define km_ids_near __attribute__((section(KM_IDS_SECTION)))
+#define KM_RSEQ_NEAR_BEGIN(ids)                                                                    \
+	".Lkmem_rseq%=:\n\t"                                                                       \
+	".pushsection " KM_IDS_SECTION ", \"aw\"\n\t"                                              \
+	".balign 32\n"                                                                             \
+	"77:\n\t"                                                                                  \
+	".long 0, 0\n\t"                                                                           \
+	".quad 71f, 72f - 71f, 74f\n\t"                                                            \
+	".popsection\n\t"                                                                          \
+	KMEM_RSEQ_SECTION("__rseq_cs_ptr_array", "aw")                                             \
+	".quad 77b\n\t"                                                                            \
+	".popsection\n\t"                                                                          \
+	"leaq 77b(%%rip), %[near]\n\t"                                                             \
+	"movq %[near], %%fs:8(%[rs])\n"                                                            \
+	"71:\n\t"                                                                                  \
+	KMEM_RSEQ_AREA                                                                             \
+	"movzwl " #ids " - 77b(%[near], %[step], 2), %k[slot]\n\t"                                 \
+	"leaq (%[area], %[slot], 8), %[slot]\n\t"                                                  \
+	"movq (%[slot]), %[top]\n\t"                                                               \
+	"movq (%[area], %[top]), %[area]\n\t"                                                      \
+	"testq %[area], %[area]\n\t"                                                               \
+	"jz %l[miss]\n\t"
+#define KM_RSEQ_POP_NEAR(ids)                                                                      \
+	km_inline void *km_rseq_pop_##ids(size_t step)                                             \
+	{                                                                                          \
+		uintptr_t area, slot, top, near;                                                   \
+                                                                                                   \
+		__asm__ volatile goto(                                                             \
+			KM_RSEQ_NEAR_BEGIN(ids)                                                    \
+			KMEM_RSEQ_UP                                                               \
+			KMEM_RSEQ_END("miss")                                                      \
+			: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top), [near] "=&r"(near) \
+			: [step] "r"(step), [base] "m"(km_hot.percpu), [rs] "r"(km_rseq)           \
+			: "memory", "cc"                                                           \
+			: miss);                                                                   \
+		if (!area)                                                                         \
+			__builtin_unreachable();                                                   \
+		return (void *)area;                                                               \
+	miss:                                                                                      \
+		KMEM_RSEQ_MISSED;                                                                  \
+		return NULL;                                                                       \
+	}
+/*
+ * ... and beside the word is an owner's (owned.h): *own says whether it is this one. They are compared inside of the
+ * sequence, by flags that its end leaves as they are, and that are an output; another's object is popped all the same.
+ */
+#define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
+	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
+	{                                                                                          \
+		uintptr_t area, slot, top, near;                                                   \
+		bool equal;                                                                        \
+                                                                                                   \
+		__asm__ volatile goto(                                                             \
+			KM_RSEQ_NEAR_BEGIN(ids)                                                    \
+			"cmpq %[owner], 8(%[slot])\n\t"                                            \
+			"leaq 8(%[top]), %[top]\n\t"                                               \
+			"movq %[top], (%[slot])\n"                                                 \
+			KMEM_RSEQ_END("miss")                                                      \
+			: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top), [near] "=&r"(near), \
+			  "=@cce"(equal)                                                           \
+			: [step] "r"(step), [base] "m"(km_hot.percpu), [rs] "r"(km_rseq),          \
+			  [owner] "r"(owner)                                                       \
+			: "memory"                                                                 \
+			: miss);                                                                   \
+		if (!area)                                                                         \
+			__builtin_unreachable();                                                   \
+		*own = equal;                                                                      \
+		return (void *)area;                                                               \
+	miss:                                                                                      \
+		KMEM_RSEQ_MISSED;                                                                  \
+		*own = true;                                                                       \
+		return NULL;                                                                       \
+	}
+
+/*
+ * Here the word's place does not follow from what closes the shelf, the mask: so the mask is loaded first, and who
+ * finds it open again after a drain finds the word as the drain left it. (A sequence that was held up between the two
+ * loads, by a hypervisor say, took the drained block's top for its own.)
+ */
+km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, intptr_t rseq, void *object)
+{
+	uintptr_t area, top, open;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AREA
+		"movl %[mask], %k[open]\n\t"
+		"leaq (%[area], %[slot], 8), %[slot]\n\t"
+		"movq (%[slot]), %[top]\n\t"
+		"testl %k[top], %k[open]\n\t"
+		"jz %l[miss]\n\t"
+		"movq %[object], -8(%[area], %[top])\n\t"
+		KMEM_RSEQ_DOWN
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [top] "=&r"(top), [open] "=&r"(open), [slot] "+&r"(id)
+		: [mask] "m"(*mask), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+/* The word in [rest], or the area where the flags say that it is no object; then the object's place, and what
+ * KMEM_RSEQ_DOWN does: one instruction takes 8 off the word, or [top] is what it is to be. */
+#if KMEM_RSEQ_WHOLE
+#define KM_RSEQ_WORD_OR_AREA "cmovnzq %[area], %[rest]\n\t"
+#define KM_RSEQ_PLACE "-8(%[area], %[rest])"
+#define KM_RSEQ_DOWN_TO_TOP "subq $8, (%[slot])\n"
+#else
+#define KM_RSEQ_WORD_OR_AREA "leaq -8(%[rest]), %[top]\n\tcmovnzl %k[area], %k[rest]\n\t"
+#define KM_RSEQ_PLACE "(%[area], %[top])"
+#define KM_RSEQ_DOWN_TO_TOP "movq %[top], (%[slot])\n"
+#endif
+
+/*
+ * The same of an object whose id is looked up first, and its address proved: km_id_of, km_id_valid. An address that is
+ * no object gets the area for its top, whose low bits are 0, and so counts as full. *id is the object's id also on a
+ * miss: the sequence only reads it, and is a statement of its own therefore. The registers are those with the shortest
+ * code, of which kfree has two lines; [rs] is an operand of the first, so that it is loaded before.
+ */
+km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
+{
+	uintptr_t index, rest, area, slot, top;
+	const uint16_t *map = km_hot.map;
+	intptr_t rseq = km_rseq;
+
+	__asm__ volatile(
+		"movq %[object], %[index]\n\t"
+		"subq %[arena], %[index]\n\t"
+		"shrq $" KMEM_STRING(KM_PAGE_SHIFT) ", %[index]\n\t"
+		"xorl %k[rest], %k[rest]\n\t"
+		"cmpq %[pages], %[index]\n\t"
+		/* The map's first entry is of a page that is nobody's. */
+		"cmovael %k[rest], %k[index]\n\t"
+		"movl %k[object], %k[rest]\n\t"
+		"movzwl (%[map], %[index], 2), %k[index]\n\t"
+		"andl " KMEM_STRING(KM_ID_MASKS) " + 4(%[map], %[index], 8), %k[rest]\n\t"
+		"imulq " KMEM_STRING(KM_ID_FACTORS) "(%[map], %[index], 8), %[rest]"
+		: [index] "=&a"(index), [rest] "=&c"(rest)
+		: [object] "D"(object), [rs] "S"(rseq), [map] "d"(map), [arena] "m"(km_hot.arena),
+		  [pages] "m"(km_hot.pages)
+		: "memory", "cc");
+	*id = index;
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("slot")
+		KMEM_RSEQ_AREA
+		"movl " KMEM_STRING(KM_ID_MASKS) "(%[map], %[index], 8), %k[map]\n\t"
+		"leaq (%[area], %[index], 8), %[slot]\n\t"
+		"shrq $" KMEM_STRING(KM_ID_SHIFT) ", %[rest]\n\t"
+		"movq (%[slot]), %[rest]\n\t"
+		KM_RSEQ_WORD_OR_AREA
+		"testl %k[map], %k[rest]\n\t"
+		"jz %l[miss]\n\t"
+		"movq %[object], " KM_RSEQ_PLACE "\n\t"
+		KM_RSEQ_DOWN_TO_TOP
+		KMEM_RSEQ_END("miss")
+		: [rest] "+&c"(rest), [map] "+&d"(map), [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [index] "a"(index), [object] "D"(object), [rs] "S"(rseq), [base] "m"(km_hot.percpu)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+/* Copy loop: `left` bytes (a multiple of 8, > 0) from `from` to `to`, 32 at a time. */
+#define KM_COPY(from, to, left)                                                                    \
+	"testb $8, %b[" left "]\n\t"                                                               \
+	"jz 81f\n\t"                                                                               \
+	"movq -8(%[" from "], %[" left "]), %[tmp]\n\t"                                            \
+	"movq %[tmp], -8(%[" to "], %[" left "])\n\t"                                              \
+	"subq $8, %[" left "]\n\t"                                                                 \
+	"jz 83f\n"                                                                                 \
+	"81:\n\t"                                                                                  \
+	"testb $16, %b[" left "]\n\t"                                                              \
+	"jz 82f\n\t"                                                                               \
+	"movups -16(%[" from "], %[" left "]), %%xmm0\n\t"                                         \
+	"movups %%xmm0, -16(%[" to "], %[" left "])\n\t"                                           \
+	"subq $16, %[" left "]\n\t"                                                                \
+	"jz 83f\n"                                                                                 \
+	"82:\n\t"                                                                                  \
+	"movups -16(%[" from "], %[" left "]), %%xmm0\n\t"                                         \
+	"movups -32(%[" from "], %[" left "]), %%xmm1\n\t"                                         \
+	"movups %%xmm0, -16(%[" to "], %[" left "])\n\t"                                           \
+	"movups %%xmm1, -32(%[" to "], %[" left "])\n\t"                                           \
+	"subq $32, %[" left "]\n\t"                                                                \
+	"jnz 82b\n"                                                                                \
+	"83:\n\t"
+
+/*
+ * The copies, of anybody's objects (whose is KM_ANYBODY) or of an owner's (KM_OWNED, with one parameter more). Up to
+ * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8); return bytes moved, 0
+ * for none.
+ */
+#define KM_ANYBODY(...)
+#define KM_OWNED(...) __VA_ARGS__
+#define KM_RSEQ_POP_N(name, whose)                                                                 \
+km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char *base, intptr_t rseq, \
+		      whose(uintptr_t owner,) void **out, size_t bytes)                            \
+{                                                                                                  \
+	uintptr_t area, slot, top, count, left, tmp;                                               \
+	char *to = (char *)out + bytes;                                                            \
+                                                                                                   \
+	__asm__ volatile goto(                                                                     \
+		KMEM_RSEQ_BEGIN("area")                                                            \
+		KMEM_RSEQ_SLOT                                                                     \
+		"movq (%[slot]), %[top]\n\t"                                                       \
+		whose(KM_OWNED_MINE)                                                               \
+		"testq %[top], %[top]\n\t"                                                         \
+		"jz %l[miss]\n\t"                                                                  \
+		"movl %k[block_mask], %k[left]\n\t"                                                \
+		"orq %[top], %[left]\n\t"                                                          \
+		"leaq -15(%[left]), %[count]\n\t"                                                  \
+		"subq %[top], %[count]\n\t"                                                        \
+		"subq -15(%[area], %[left]), %[count]\n\t"                                         \
+		"jz %l[miss]\n\t"                                                                  \
+		"cmpq %[bytes], %[count]\n\t"                                                      \
+		/* A branch, that the copy need not wait for the pad. */                           \
+		"jbe 88f\n\t"                                                                      \
+		"movq %[bytes], %[count]\n"                                                        \
+		"88:\n\t"                                                                          \
+		"subq %[count], %[to]\n\t"                                                         \
+		"addq %[area], %[top]\n\t"                                                         \
+		"movq %[count], %[left]\n\t"                                                       \
+		KM_COPY("top", "to", "left")                                                       \
+		"addq %[count], (%[slot])\n"                                                       \
+		KMEM_RSEQ_END("miss")                                                              \
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
+		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)                             \
+		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "rm"(base),                    \
+		  [rs] "r"(rseq), [bytes] "r"(bytes), [block_mask] "rm"(block_mask)                \
+		: "memory", "cc", "xmm0", "xmm1"                                                   \
+		: miss);                                                                           \
+	return count;                                                                              \
+miss:                                                                                              \
+	KMEM_RSEQ_MISSED;                                                                          \
+	return 0;                                                                                  \
+}
+#define KM_RSEQ_PUSH_N(name, whose)                                                                \
+km_inline size_t name(const struct kmem_shelf *shelf, char *base, intptr_t rseq,                   \
+		      whose(uintptr_t owner,) void *const *in, size_t bytes)                       \
+{                                                                                                  \
+	uintptr_t area, slot, top, count, left, tmp;                                               \
+	const char *from = (const char *)in + bytes;                                               \
+                                                                                                   \
+	__asm__ volatile goto(                                                                     \
+		KMEM_RSEQ_BEGIN("area")                                                            \
+		KMEM_RSEQ_SLOT                                                                     \
+		"movq (%[slot]), %[top]\n\t"                                                       \
+		whose(KM_OWNED_MINE)                                                               \
+		"movl 4(%[f]), %k[count]\n\t"                                                      \
+		"andl %k[top], %k[count]\n\t"                                                      \
+		"jz %l[miss]\n\t"                                                                  \
+		"cmpq %[bytes], %[count]\n\t"                                                      \
+		"cmovaq %[bytes], %[count]\n\t"                                                    \
+		"subq %[count], %[from]\n\t"                                                       \
+		"subq %[count], %[top]\n\t"                                                        \
+		"addq %[area], %[top]\n\t"                                                         \
+		"movq %[count], %[left]\n\t"                                                       \
+		KM_COPY("from", "top", "left")                                                     \
+		"subq %[count], (%[slot])\n"                                                       \
+		KMEM_RSEQ_END("miss")                                                              \
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
+		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)                         \
+		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq),    \
+		  [bytes] "r"(bytes)                                                               \
+		: "memory", "cc", "xmm0", "xmm1"                                                   \
+		: miss);                                                                           \
+	return count;                                                                              \
+miss:                                                                                              \
+	KMEM_RSEQ_MISSED;                                                                          \
+	return 0;                                                                                  \
+}
+KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
+KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
+
+/*
+ * The partner becomes the main block: if it has an object (for_pop), or room. Where the fuller one ([from]) has more
+ * than `bytes` / 8 objects more than the other, half of the difference moves first.
+ */
+km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+			    intptr_t rseq, bool for_pop, uint32_t bytes)
+{
+	uintptr_t area, slot, from, to, count, left, tmp;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_TOP("from")
+		"addq %[area], %[from]\n\t"
+		KM_RSEQ_LAST("tmp", "from")
+		"movq -7(%[tmp]), %[to]\n\t"
+		"testq %[to], %[to]\n\t"
+		"jz %l[miss]\n\t"
+		"addq %[area], %[to]\n\t"
+		"testb %[for_pop], %[for_pop]\n\t"
+		"jz 84f\n\t"
+		"cmpq $0, (%[to])\n\t"
+		"je %l[miss]\n\t"
+		"xchgq %[from], %[to]\n\t"
+		"jmp 85f\n"
+		"84:\n\t"
+		"testl %k[to], 4(%[f])\n\t"
+		"jz %l[miss]\n"
+		"85:\n\t"
+		"movl %[block_mask], %k[tmp]\n\t"
+		"movl %k[tmp], %k[count]\n\t"
+		"andl %k[to], %k[count]\n\t"
+		"andl %k[from], %k[tmp]\n\t"
+		"subl %k[tmp], %k[count]\n\t"
+		"jbe 86f\n\t"
+		"cmpl %[bytes], %k[count]\n\t"
+		"jbe 86f\n\t"
+		"shrl $1, %k[count]\n\t"
+		"andl $-8, %k[count]\n\t"
+		"subq %[count], %[to]\n\t"
+		"movl %k[count], %k[left]\n\t"
+		KM_COPY("from", "to", "left")
+		"addq %[count], %[from]\n"
+		"86:\n\t"
+		"testb %[for_pop], %[for_pop]\n\t"
+		"jnz 87f\n\t"
+		"xchgq %[from], %[to]\n"
+		"87:\n\t"
+		/* [from] becomes the main block. */
+		KM_RSEQ_LAST("tmp", "from")
+		"subq %[area], %[to]\n\t"
+		"movq %[to], -7(%[tmp])\n\t"
+		"subq %[area], %[from]\n\t"
+		"movq %[from], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
+		  [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask),
+		  [rs] "r"(rseq), [for_pop] "q"(for_pop), [bytes] "m"(bytes)
+		: "memory", "cc", "xmm0", "xmm1"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+/* Miss unless the word is what it was: commit.h. */
+#define KM_RSEQ_SAME(at)                                                                           \
+	"movq " at "(%[commit]), %[area]\n\t"                                                      \
+	"movq 8 + " at "(%[commit]), %[slot]\n\t"                                                  \
+	"cmpq %[slot], (%[area])\n\t"                                                              \
+	"jne %l[miss]\n\t"
+
+km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
+{
+	uintptr_t area, slot;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"cmpq %[slot], (%[commit])\n\t"
+		"jne %l[miss]\n\t"
+		KM_RSEQ_SAME("8")
+		KM_RSEQ_SAME("24")
+		KM_RSEQ_SAME("40")
+		"movq 56(%[commit]), %[area]\n\t"
+		"movq 64(%[commit]), %[slot]\n\t"
+		"movq %[slot], (%[area])\n\t"
+		"movq 72(%[commit]), %[area]\n\t"
+		"movq 80(%[commit]), %[slot]\n\t"
+		"movq %[slot], (%[area])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot)
+		: [f] "r"(open), [base] "rm"(base), [rs] "r"(rseq), [commit] "r"(commit)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+#endif

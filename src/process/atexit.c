@@ -1,0 +1,213 @@
+/*
+ * atexit.c: what a program leaves behind when it ends. KMEM_STATS=FILE: the JSON of kmem_print_json ("%p" in the name
+ * becomes the process's number), or slabinfo on stderr where FILE is "-". KMEM_LEAKS=FILE: by whom objects were
+ * allocated that are still out, through the command that KMEM_SYMBOLS names, which knows functions. Invariant: where
+ * two copies of the library are in one process, the one that the program uses is the one that writes; the exit status
+ * stays the program's.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+
+#include <kmem/stats.h>
+
+#include "cache/cache.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "os/stderr.h"
+#include "inspect/print.h"
+
+#pragma weak dlsym
+
+/* The name as the loader binds it, and this copy's own: they differ where another copy came first. */
+KMEM_API int kmem_copy_in_use;
+extern int km_own_copy __attribute__((alias("kmem_copy_in_use"), visibility("hidden")));
+
+/* libc's: it is run when the program ends, whatever shared object is closed before. */
+int __cxa_atexit(void (*function)(void *arg), void *arg, void *of_object);
+
+#define PATH_BYTES 1024u
+
+static char statistics[PATH_BYTES];	/* "": not wanted */
+static char leaks[PATH_BYTES];
+
+static void read_path(const char *variable, char *path)
+{
+	int length = km_os_getenv(variable, path, PATH_BYTES);
+
+	if (length >= (int)PATH_BYTES)
+		km_warn("%s: longer than %u bytes, ignored", variable, PATH_BYTES - 1);
+	if (length < 0 || length >= (int)PATH_BYTES)
+		path[0] = '\0';
+}
+
+static void expand(const char *from, char *to, size_t bytes)
+{
+	size_t length = 0;
+
+	for (; *from && length + 16 < bytes; from++) {
+		if (from[0] == '%' && from[1] == 'p') {
+			length += km_format(to + length, bytes - length, "%u", km_os_pid());
+			from++;
+		} else {
+			to[length++] = *from;
+		}
+	}
+	km_debug(length < bytes, "a name ends in its array");
+	to[length] = '\0';
+}
+
+static bool may_write(const char *variable, const char *path)
+{
+	int *in_use = &kmem_copy_in_use;
+
+	/* Two names of one address are taken for two addresses, where it is seen which one this is. */
+	__asm__("" : "+r"(in_use));
+	if (!path[0] || in_use != &km_own_copy || !km_ready)
+		return false;
+	/* exit in a handler that struck inside of us: locks may be held for ever. */
+	if (km_front_busy)
+		km_warn("%s: the program ended inside of the allocator: nothing is written", variable);
+	return !km_front_busy;
+}
+
+static bool is_stderr(const char *path)
+{
+	return path[0] == '-' && !path[1];
+}
+
+/* To be closed unless it is stderr; negative: there is none. */
+static int open_path(const char *variable, const char *path)
+{
+	char name[PATH_BYTES + 76];
+
+	/* GNU's programs have closed their stderr by now, and its duplicate is written to. */
+	if (is_stderr(path))
+		return km_stderr(false);
+	expand(path, name, sizeof(name));
+	int fd = km_os_open_truncated(name);
+	if (fd < 0)
+		km_warn("%s: can't write %s", variable, name);
+	return fd;
+}
+
+static void leave_statistics(void)
+{
+	if (!may_write("KMEM_STATS", statistics))
+		return;
+	int fd = open_path("KMEM_STATS", statistics);
+	if (fd < 0)
+		return;
+	if (is_stderr(statistics)) {
+		kmem_print_slabinfo(fd);
+		return;
+	}
+	if (kmem_print_json(fd))
+		km_warn("KMEM_STATS: can't write %s", statistics);
+	km_os_close(fd);
+}
+
+/* ------------------------------------------------------------------ leaks */
+
+/* libc and C++'s library give back what they have for themselves when they are asked, by names for leak checkers; but
+ * another thread may use it. It would be in each program's report. */
+static void free_libraries_own(void)
+{
+	static const char *const names[] = { "_ZN9__gnu_cxx9__freeresEv", "__libc_freeres" };
+
+	if (!dlsym || km_os_threads() != 1)
+		return;
+	km_debugging.over();
+	for (size_t i = 0; i < km_array_count(names); i++) {
+		void (*give_back)(void);
+
+		*(void **)&give_back = dlsym(RTLD_DEFAULT, names[i]);
+		if (give_back)
+			give_back();
+	}
+}
+
+static void print_leaks(int fd)
+{
+	struct km_writer writer = { .fd = fd };
+	char program[16];
+
+	km_os_program(program, sizeof(program));
+	km_print(&writer, "libkmem: %s (%u): by whom what is not freed was allocated:\n", program, km_os_pid());
+	int error = km_print_end(&writer) ?: km_debugging.print_leaks(fd);
+	if (error)
+		km_warn("KMEM_LEAKS: %s", error == -EINVAL ? "no cache has tracks" :
+			error == -ENOMEM ? "there is no memory to count stacks" : "can't write");
+}
+
+/* Through a file in memory: a command that fails has taken nothing away. */
+static void print_named(const char *command, int fd)
+{
+	int file = km_os_memory_file("kmem-leaks");
+
+	km_debug(file != fd, "a report goes to another file than the one that it is in");
+	if (file < 0) {
+		print_leaks(fd);
+		return;
+	}
+	print_leaks(file);
+	if (km_os_filter(command, "symbols", file, fd))
+		km_os_copy(file, fd);
+	km_os_close(file);
+}
+
+static void leave_leaks(void)
+{
+	char command[PATH_BYTES];
+	sigset_t failures;
+
+	km_debug(leaks[0], "leaks are printed where they were asked for");
+	if (!&km_debugging || !may_write("KMEM_LEAKS", leaks))
+		return;
+	/* A reader that has gone, or a limit, is no reason to end otherwise than the program did. */
+	sigemptyset(&failures);
+	sigaddset(&failures, SIGPIPE);
+	sigaddset(&failures, SIGXFSZ);
+	sigprocmask(SIG_BLOCK, &failures, NULL);
+	free_libraries_own();
+	int fd = open_path("KMEM_LEAKS", leaks);
+	if (fd < 0)
+		return;
+	int length = km_os_getenv("KMEM_SYMBOLS", command, sizeof(command));
+	if (length > 0 && length < (int)sizeof(command))
+		print_named(command, fd);
+	else
+		print_leaks(fd);
+}
+
+/*
+ * Of a shared object that was there when the program began libc runs the function behind all destructors, and this
+ * object's own destructor before. Of a program it is the other way around. The later of the two is the end.
+ */
+static void at_end(void *arg km_unused)
+{
+	static uint32_t earlier;
+
+	if (km_swap_acquire(&earlier, 1u))
+		leave_leaks();
+}
+
+/* ------------------------------------------------------------------ begin and end */
+
+/* Early: programs that rewrite their title overwrite their environment. */
+__attribute__((constructor(102))) static void remember_paths(void)
+{
+	read_path("KMEM_STATS", statistics);
+	read_path("KMEM_LEAKS", leaks);
+	if (leaks[0] && __cxa_atexit(at_end, NULL, NULL))
+		at_end(NULL);
+}
+
+/* One of the first destructors to be registered, so one of the last to run. */
+__attribute__((destructor(102))) static void leave(void)
+{
+	leave_statistics();
+	if (leaks[0])
+		at_end(NULL);
+}

@@ -1,0 +1,20 @@
+/*
+ * engines.h: the list of engines, by name: where another one is entered (src/README.md, "To add an engine"). Options,
+ * tools and tests take the names from here; tests/tidy/engines compares the texts. The first is the default.
+ */
+#ifndef KM_SLAB_ENGINES_H
+#define KM_SLAB_ENGINES_H
+
+/* km_engine_NAME is the table of each. `between` stands between two. */
+#define KM_ENGINES(engine, between)                                                                \
+	engine(sheaf) between engine(slub) between engine(slab) between engine(slob)
+
+#define KM_ENGINE_DEFAULT	km_engine_sheaf
+#define KM_ENGINE_QUOTED(name)	#name
+#define KM_ENGINE_LISTED(name)	#name,
+/* "sheaf", "slub", ... */
+#define KM_ENGINE_NAMES		KM_ENGINES(KM_ENGINE_LISTED, )
+/* "sheaf|slub|..." */
+#define KM_ENGINE_CHOICE	KM_ENGINES(KM_ENGINE_QUOTED, "|")
+
+#endif

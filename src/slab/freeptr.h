@@ -1,0 +1,26 @@
+/*
+ * freeptr.h: the link that a free object holds to the next one. The one place in C that reads and writes it; the
+ * per-CPU verbs (percpu/chain.c, percpu/rseq_chain_x86_64.h) know the plain form as well. A form that hides the address
+ * (kernel: CONFIG_SLAB_FREELIST_HARDENED) would change here and there, nowhere else.
+ */
+#ifndef KM_SLAB_FREEPTR_H
+#define KM_SLAB_FREEPTR_H
+
+#include "engine.h"
+
+km_inline void *km_free_next(const struct kmem_cache *cache, const void *object)
+{
+	return km_load_speculative((void **)((uintptr_t)object + cache->freeptr));
+}
+
+km_inline void km_set_free_next_at(void *object, uint32_t freeptr, void *next)
+{
+	km_store((void **)((char *)object + freeptr), next);
+}
+
+km_inline void km_set_free_next(const struct kmem_cache *cache, void *object, void *next)
+{
+	km_set_free_next_at(object, cache->freeptr, next);
+}
+
+#endif

@@ -1,0 +1,581 @@
+/*
+ * layout.c: where each byte of an object and of a slab sits, and how slabs come and go: what all engines share.
+ * Invariant: every page of a live slab says SLAB or TAIL with the slab's order, and its map entry is the cache's
+ * id, or, where the slab is not of the cache's order, says that its descriptor knows; both are set before an object
+ * is handed out and cleared before the pages go.
+ */
+#include <errno.h>
+
+#include "page/guarded.h"
+#include "page/live.h"
+#include "page/late.h"
+#include "page/meta.h"
+#include "page/nodump.h"
+#include "page/own.h"
+#include "page/owner.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/hardened.h"
+#include "os/probe.h"
+#include "engine.h"
+
+km_tls bool km_slab_refused;
+km_tls struct kmem_cache *km_slab_limited;
+const struct km_grace *km_grace;
+bool km_some_debugged;
+struct km_layout_options km_layout_options = { .lookahead = 3, .defrag_ratio = 100 };
+
+uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size)
+{
+	if (flags & SLAB_HWCACHE_ALIGN) {
+		uint32_t line = KM_CACHE_LINE;
+
+		while (size <= line / 2)
+			line /= 2;
+		align = km_max(align, line);
+	}
+	return (uint32_t)km_align_up(km_max(align, (uint32_t)ARCH_SLAB_MINALIGN), sizeof(void *));
+}
+
+uint32_t km_reciprocal(uint32_t size)
+{
+	return (uint32_t)((((uint64_t)1 << 32) + size - 1) / size);
+}
+
+uint32_t km_layout_debugged_bytes(uint32_t object_size, slab_flags_t flags)
+{
+	uint32_t inuse = (uint32_t)km_align_up(object_size, sizeof(void *));
+
+	/* Kernel: one word more, too, where rounding up leaves no red zone. */
+	if (flags & SLAB_RED_ZONE && inuse == object_size)
+		inuse += (uint32_t)sizeof(void *);
+	return inuse + (uint32_t)sizeof(void *) + KM_DEBUG_WORD + (flags & SLAB_STORE_USER ? 2 * KM_DEBUG_TRACK : 0) +
+	       KM_DEBUG_PAD;
+}
+
+uint32_t km_layout_debugged(struct kmem_cache *cache)
+{
+	uint32_t tracks = cache->flags & SLAB_STORE_USER ? 2 * KM_DEBUG_TRACK : 0;
+	uint32_t bytes = km_layout_debugged_bytes(cache->object_size, cache->flags);
+
+	km_store(&km_some_debugged, true);
+	cache->freeptr = bytes - KM_DEBUG_PAD - tracks - KM_DEBUG_WORD - (uint32_t)sizeof(void *);
+	return bytes;
+}
+
+/*
+ * size, freeptr and align. Kernel: the free pointer lies in the middle of a free object, so that a small
+ * overrun does not reach it; outside of the object where free objects must keep their content.
+ */
+int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	uint32_t object = cache->object_size;
+	uint32_t inuse = (uint32_t)km_align_up(object, sizeof(void *));
+	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
+
+	cache->align = km_layout_align(cache->flags, args->align, object);
+	if (km_is_watched(cache)) {
+		cache->freeptr = inuse + KM_RED_ZONE;
+		inuse += KM_RED_ZONE + (uint32_t)sizeof(void *);
+	} else if (keeps_content && args->use_freeptr_offset) {
+		cache->freeptr = args->freeptr_offset;
+	} else if (keeps_content) {
+		cache->freeptr = inuse;
+		inuse += (uint32_t)sizeof(void *);
+	} else {
+		cache->freeptr = (uint32_t)km_align_down(object / 2, sizeof(void *));
+	}
+	if (km_unlikely(km_hardening.canary) && km_hardening.live && cache->may_have_canary &&
+	    !km_is_watched(cache) && !cache->engine->shared_pages && !cache->engine->whole_pages) {
+		cache->canary = inuse;
+		inuse += (uint32_t)sizeof(uint64_t);
+	}
+	cache->size = (uint32_t)km_align_up(inuse, cache->align);
+	if (km_is_debugged(cache)) {
+		cache->canary = 0;
+		inuse = km_layout_debugged(cache);
+		cache->left = cache->first = cache->flags & SLAB_RED_ZONE ? cache->align : 0;
+		cache->size = (uint32_t)km_align_up(cache->left + inuse, cache->align);
+	}
+	cache->reciprocal = km_reciprocal(cache->size);
+	cache->min_order = (uint8_t)km_order_of(cache->size);
+	km_debug(cache->freeptr + sizeof(void *) <= cache->size && cache->size % cache->align == 0,
+		 "the link lies in the object's bytes");
+	return cache->min_order > KM_MAX_ORDER ? -EINVAL : 0;
+}
+
+/* The lowest order that holds min_objects and wastes at most 1/16 of the slab, else 1/8, 1/4, 1/2. Kernel: a lowest
+ * order that was asked for outranks the highest one, and a slab has no more objects than can be counted. */
+unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order)
+{
+	unsigned lowest = km_order_of(size), least = km_layout_options.min_order;
+	unsigned countable = km_order_of((size_t)size * KM_SLAB_MAX_OBJECTS + 1) - 1;
+
+	max_order = km_min(km_max(max_order, least), countable);
+	least = km_min(least, max_order);
+	size_t most = (KM_PAGE_SIZE << max_order) / size;
+
+	if (lowest >= max_order)
+		return lowest;
+	min_objects = (unsigned)km_min((size_t)min_objects, most);
+	unsigned start = km_max(km_order_of((size_t)min_objects * size), least);
+	for (unsigned fraction = 16; fraction > 1; fraction /= 2)
+		for (unsigned order = km_max(start, lowest); order <= max_order; order++) {
+			size_t slab = KM_PAGE_SIZE << order;
+
+			if (slab % size <= slab / fraction)
+				return order;
+		}
+	return lowest;
+}
+
+unsigned km_layout_larger(uint32_t size, unsigned order, unsigned most)
+{
+	while (size > KM_PAGE_SIZE && order < most && (KM_PAGE_SIZE << order) % size > (KM_PAGE_SIZE << order) / 8)
+		order++;
+	return order;
+}
+
+const char *const km_min_partial_names[3] = { "half", "size", "static" };
+
+int km_min_partial_rule(const char *name)
+{
+	for (int i = 0; i < 3; i++)
+		if (__builtin_strcmp(km_min_partial_names[i], name) == 0)
+			return i;
+	return -1;
+}
+
+unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule)
+{
+	unsigned long log = km_ilog2(size);
+
+	if (rule == KM_MIN_PARTIAL_STATIC)
+		return 5;
+	if (rule == KM_MIN_PARTIAL_HALF)
+		log /= 2;
+	return km_min(km_max(log, 5ul), 10ul);
+}
+
+/*
+ * Kernel: the low bits of a clock against the ratio. Here a counter times an odd number, which visits all 1024 values
+ * in turn, spread out: so the share is exact, and what happens can be foretold.
+ */
+bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *request)
+{
+	if (km_likely(km_node_count == 1) || request->gfp & __GFP_THISNODE)
+		return false;
+	return km_add(&cache->defrag_looks, 1u) * 619u % 1024 < km_load(&cache->defrag_ratio);
+}
+
+/* An object that may be read when it is free is not hidden; its red zone is. The engine may use the word behind
+ * that. */
+static km_cold void hide_objects(struct kmem_cache *cache, struct km_page *slab)
+{
+	bool readable = cache->flags & SLAB_TYPESAFE_BY_RCU;
+	size_t hidden = readable ? km_align_up(cache->object_size, sizeof(void *)) : 0;
+	char *object = km_slab_first(cache, slab);
+
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+		km_memory_off(object + hidden, cache->freeptr - hidden);
+		*km_watched_word(cache, object) = 0;
+		km_handed_out(object);
+	}
+}
+
+/* Those that live end with it: of a private group that is destroyed whole. */
+static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
+{
+	char *object = km_slab_first(cache, slab);
+
+	for (unsigned i = 0; i < slab->objects && !cache->engine->shared_pages; i++, object += cache->size) {
+		size_t bytes = *km_watched_word(cache, object);
+
+		km_handed_in(object);
+		if (bytes - 1 < KM_WATCHED_MOST && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
+			km_object_ends(object, bytes);
+	}
+	km_pages_handed_out(km_page_address(slab), KM_PAGE_SIZE << slab->order);
+}
+
+/* The caches whose constructors run in this thread, signal handlers included. The innermost constructor is last. */
+static km_tls struct {
+	unsigned count;
+	const struct kmem_cache *cache[KM_CTORS_NESTED];
+} constructing;
+
+/* Returns the cache known to the program: the root of a child cache or of a debug sibling. */
+static const struct kmem_cache *asked_by(const struct kmem_cache *cache)
+{
+	while (cache->twin_of || cache->sibling_of)
+		cache = cache->twin_of ?: cache->sibling_of;
+	return cache;
+}
+
+bool km_may_construct(const struct kmem_cache *cache, bool tell)
+{
+	for (unsigned i = 0; i < constructing.count; i++)
+		if (constructing.cache[i] == asked_by(cache)) {
+			if (tell)
+				km_misuse(KM_MISUSE_CONSTRUCTOR, "kmem_cache_alloc", NULL, cache->name);
+			return false;
+		}
+	return constructing.count < KM_CTORS_NESTED && !km_late;
+}
+
+/*
+ * Run the constructor over `count` objects, outside of the busy section. The stack of constructors changes inside of
+ * the busy section, so a signal handler never sees half an entry. errno is kept, because the request for the slab
+ * succeeds. The constructor may call the system, whatever the gfp of the request.
+ */
+void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
+{
+	struct km_busy_was was = km_busy_begin();
+	const bool no_calls = km_no_calls;
+	int saved_errno = errno;
+
+	km_debug(constructing.count < KM_CTORS_NESTED, "a constructor runs where it may");
+	constructing.cache[constructing.count++] = asked_by(cache);
+	km_no_calls = false;
+	km_busy_end_clear();
+	for (char *at = object; count--; at += cache->size)
+		cache->ctor(at);
+	km_busy_begin();
+	km_no_calls = no_calls;
+	constructing.cache[--constructing.count] = NULL;
+	km_busy_end(was);
+	errno = saved_errno;
+}
+
+void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
+{
+	if (cache->ctor)
+		km_construct(cache, km_slab_first(cache, slab), slab->objects);
+	if (km_is_watched(cache))
+		hide_objects(cache, slab);
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+	if (km_unlikely(hooks && hooks->slab_comes))
+		hooks->slab_comes(cache, slab);
+}
+
+/* May the cache have so many bytes more? */
+static bool count_in(struct kmem_cache *cache, size_t bytes)
+{
+	uint64_t have = km_load(&cache->slab_bytes);
+
+	do
+		if (km_unlikely(have + bytes > km_load(&cache->limit))) {
+			km_count(cache, KMEM_LIMIT);
+			km_slab_limited = cache;
+			return false;
+		}
+	while (!km_cas_acquire(&cache->slab_bytes, &have, have + bytes));
+	return true;
+}
+
+/* They were for nothing. Both sums hold what a sibling has: the limit is of all that goes by the cache's name. */
+static void count_out(struct kmem_cache *cache, size_t bytes)
+{
+	km_sub(&cache->slab_bytes, (uint64_t)bytes);
+	if (km_unlikely(cache->sibling_of != NULL))
+		km_sub(&cache->sibling_of->slab_bytes, (uint64_t)bytes);
+}
+
+static bool admit(struct kmem_cache *cache, size_t bytes)
+{
+	if (km_unlikely(cache->sibling_of != NULL) && !count_in(cache->sibling_of, bytes))
+		return false;
+	if (!count_in(cache, bytes)) {
+		if (cache->sibling_of)
+			km_sub(&cache->sibling_of->slab_bytes, (uint64_t)bytes);
+		return false;
+	}
+	if (km_likely(!cache->keeper) || cache->keeper->admit(cache, bytes))
+		return true;
+	count_out(cache, bytes);
+	return false;
+}
+
+static void put_pages(const struct kmem_cache *cache, struct km_page *slab, unsigned order)
+{
+	if (km_unlikely(cache->flags & SLAB_NODUMP))
+		km_nodump_free(slab, order);
+	else if (km_unlikely(km_hardening.own_addresses))
+		km_own_free(cache->name, slab, order);
+	else
+		km_late_or_free(slab, order);
+}
+
+static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const struct km_request *request)
+{
+	size_t bytes = KM_PAGE_SIZE << order;
+
+	km_slab_limited = NULL;
+	km_slab_refused = !admit(cache, bytes);
+	if (km_unlikely(km_slab_refused))
+		return NULL;
+	struct km_page *slab = km_unlikely(cache->flags & SLAB_NODUMP) ?
+		km_nodump_alloc(order, km_request_place(request), request->may_wait) :
+		km_unlikely(km_hardening.own_addresses) ?
+		km_own_alloc(cache->name, order, km_request_place(request), request->may_wait) :
+		km_pages_alloc(order, km_request_place(request), request->may_wait, NULL);
+	if (km_likely(slab && (!cache->keeper || cache->keeper->came(cache, slab, request->may_wait)))) {
+		km_debug(slab->type == KM_PAGE_NONE && km_load(&cache->slab_bytes) >= bytes,
+			 "a slab begins in pages that were free and admitted");
+		return slab;
+	}
+	if (slab)
+		put_pages(cache, slab, order);
+	if (cache->keeper)
+		cache->keeper->dismiss(cache, bytes);
+	count_out(cache, bytes);
+	return NULL;
+}
+
+struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request)
+{
+	unsigned order = cache->order;
+
+	if (km_unlikely(cache->ctor != NULL) && !km_may_construct(cache, request->may_wait))
+		return NULL;
+	struct km_page *slab = get_pages(cache, order, request);
+	if (!slab && cache->min_order < order) {
+		order = cache->min_order;
+		slab = get_pages(cache, order, request);
+		if (slab)
+			km_count(cache, KMEM_ORDER_FALLBACK);
+	}
+	if (!slab)
+		return NULL;
+	if (km_unlikely(km_sanitizer.objects)) {
+		km_pages_handed_in(km_page_address(slab), KM_PAGE_SIZE << order);
+		km_memory_on(km_page_address(slab), KM_PAGE_SIZE << order);
+	}
+	km_store(&slab->cache, cache);
+	slab->inuse = 0;
+	slab->objects = (uint16_t)(order == cache->order ? cache->objects :
+							   (KM_PAGE_SIZE << order) / cache->size);
+	km_debug(slab->objects && (size_t)slab->objects * cache->size <= KM_PAGE_SIZE << order,
+		 "a slab has room for its objects");
+	/* Its objects are linked through themselves, and looked at while they are others'. */
+	if (km_unlikely(cache->engine->front == KM_FRONT_CHAIN))
+		km_page_pin(slab);
+	if (km_unlikely(cache->live_shift) && !km_live_clear(slab, order, cache->live_shift))
+		km_store(&cache->comes_slowly, true);
+	slab->flags = 0;
+	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
+	km_list_init(&slab->list);
+	/* Release pairs with who walks over pages (memcg/memcg_caches.c): a slab says what it is like. */
+	for (size_t i = 0; i < (size_t)1 << order; i++) {
+		km_store(&slab[i].order, (uint8_t)order);
+		km_store_release(&slab[i].type, (uint8_t)(i ? KM_PAGE_TAIL : KM_PAGE_SLAB));
+	}
+	/* A hit checks an address by the usual order: any other slab is found by its descriptor. */
+	km_map_set(slab, (size_t)1 << order, order == cache->order ? cache->id : KM_MAP_DESC);
+	km_count(cache, KMEM_ALLOC_SLAB);
+	KM_PROBE4(slab_alloc, cache->name, km_page_address(slab), order, slab->objects);
+	return slab;
+}
+
+/* Release: what the user wrote to the object comes before its link, for the thread that finishes the free. */
+km_cold void km_defer(struct kmem_cache *cache, void *object)
+{
+	void **link = (void **)((char *)object + cache->freeptr);
+	void *head = km_load(&cache->deferred);
+
+	do
+		*link = head;
+	while (!km_cas_release(&cache->deferred, &head, object));
+}
+
+struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request)
+{
+	struct km_page *slab = km_slab_new_raw(cache, request);
+
+	if (slab)
+		km_slab_construct(cache, slab);
+	return slab;
+}
+
+/* Nobody finds it any more: a free that comes now is one of a foreign pointer. */
+static void leave(struct kmem_cache *cache, struct km_page *slab)
+{
+	unsigned order = slab->order;
+
+	km_debug(slab->cache == cache && slab->type == KM_PAGE_SLAB, "a slab goes once, and is its cache's");
+	km_debug(km_list_empty(&slab->list), "a slab that goes is on no list");
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+	if (km_unlikely(hooks && hooks->slab_goes))
+		hooks->slab_goes(cache, slab);
+	km_map_set(slab, (size_t)1 << order, KM_MAP_NONE);
+	for (size_t i = 0; i < (size_t)1 << order; i++)
+		km_store(&slab[i].type, (uint8_t)KM_PAGE_NONE);
+}
+
+void km_slab_release(struct kmem_cache *cache, struct km_page *slab)
+{
+	unsigned order = slab->order;
+
+	km_debug(slab->cache == cache && slab->type == KM_PAGE_NONE, "a slab is released that nobody finds");
+	if (km_is_watched(cache))
+		end_objects(cache, slab);
+	km_store(&slab->cache, NULL);
+	if (km_unlikely(cache->keeper != NULL))
+		cache->keeper->goes(cache, slab);
+	if (km_unlikely(km_is_charged(cache)))
+		km_owner_clear(km_owner_of_page(slab), order, cache->owner_shift);
+	km_count(cache, KMEM_FREE_SLAB);
+	KM_PROBE3(slab_free, cache->name, km_page_address(slab), order);
+	put_pages(cache, slab, order);
+	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
+	if (km_unlikely(cache->sibling_of != NULL))
+		km_add_both(&cache->sibling_of->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
+	/* Last: then another may come; and release pairs with memcg/private.c, which finds all this done. */
+	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
+}
+
+void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
+{
+	leave(cache, slab);
+	/* A cache that is destroyed has no such flag any more, and nobody looks. */
+	if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_slabs_stay(cache))
+		km_grace->slab(slab);
+	else
+		km_slab_release(cache, slab);
+}
+
+void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell)
+{
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+
+	if (hooks && hooks->remains)
+		hooks->remains(cache, slab, tell);
+}
+
+void km_tell_of(struct km_page *slab, const void *p, enum km_misuse what)
+{
+	struct kmem_cache *cache = slab->cache;
+	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
+
+	if (hooks && hooks->tell)
+		hooks->tell(cache, slab, p, what);
+}
+
+void km_refuse(struct km_page *slab, const void *p, enum km_misuse what, const char *function, const char *name)
+{
+	struct kmem_cache *cache = slab->cache;
+	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
+
+	km_tell_of(slab, p, what);
+	km_misuse_of(what, function, p, name, cache && what == KM_MISUSE_WRONG_CACHE ? cache->name : NULL);
+	if (hooks && hooks->refused)
+		hooks->refused(cache, p, function);
+}
+
+struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function)
+{
+	struct km_page *page = km_page_of(object);
+	struct km_page *slab = page ? km_page_head(page) : NULL;
+	bool shared = page && page->type == KM_PAGE_SHARED;
+
+	if (km_is_guarded(object)) {
+		km_guarding.free(cache, object, km_sees_frees(cache) ? function : NULL);
+		return NULL;
+	}
+	if (km_unlikely((!slab || slab->type != KM_PAGE_SLAB) && !shared)) {
+		km_misuse(object ? KM_MISUSE_FOREIGN : KM_MISUSE_NULL_FREE, function, object,
+			  cache->name);
+		return NULL;
+	}
+	if (km_unlikely(shared || slab->cache != cache)) {
+		if (shared)
+			km_misuse(KM_MISUSE_WRONG_CACHE, function, object, cache->name);
+		else
+			km_refuse(slab, object, KM_MISUSE_WRONG_CACHE, function, cache->name);
+		return NULL;
+	}
+	*index = km_object_index(cache, slab, km_slab_first(cache, slab), object);
+	if (km_unlikely(*index < 0)) {
+		km_refuse(slab, object, KM_MISUSE_INTERIOR, function, cache->name);
+		return NULL;
+	}
+	return slab;
+}
+
+/* ------------------------------------------------------------------ the order of fresh objects */
+
+static unsigned common_factor(unsigned a, unsigned b)
+{
+	while (b) {
+		unsigned rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+struct km_slab_order km_slab_order(unsigned count)
+{
+	struct km_slab_order order = { count, 0, 1 };
+
+	if (km_likely(!km_hardening.random_order) || count < 2)
+		return order;
+	order.at = km_random_below(count);
+	/* One is found soon: at least a fifth of all numbers will do. */
+	do
+		order.step = 1 + km_random_below(count - 1);
+	while (common_factor(count, order.step) != 1);
+	km_debug(order.at < count && order.step < count, "an order begins with an object, and goes on with another");
+	return order;
+}
+
+void km_order_shuffle(void **objects, unsigned count)
+{
+	if (km_likely(!km_hardening.random_order))
+		return;
+	while (count > 1) {
+		unsigned other = km_random_below(count--);
+		void *object = objects[count];
+
+		objects[count] = objects[other];
+		objects[other] = object;
+	}
+}
+
+/* ------------------------------------------------------------------ blocks of pointers */
+
+void **km_block_new(const struct kmem_cache *cache, bool may_wait)
+{
+	void **block = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait);
+
+	/* Zeros: the NULL at the bottom of the stack is there. */
+	return block ? km_block_bottom(&cache->shelf, block) : NULL;
+}
+
+void km_block_free(const struct kmem_cache *cache, void **block)
+{
+	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
+}
+
+/* Floyd's tortoise and hare: they meet inside of the circle, as far from its start as the head is. */
+void *km_cut_circle(void *head, size_t at)
+{
+#define NEXT(p) (*(void **)((char *)(p) + at))
+	void *slow = head, *fast = head, *last;
+
+	do {
+		fast = fast ? NEXT(fast) : NULL;
+		if (!fast || !NEXT(fast))
+			return NULL;
+		fast = NEXT(fast);
+		slow = NEXT(slow);
+	} while (slow != fast);
+	for (slow = head; slow != fast; slow = NEXT(slow))
+		fast = NEXT(fast);
+	for (last = slow; NEXT(last) != slow; last = NEXT(last))
+		;
+	NEXT(last) = NULL;
+	return slow;
+#undef NEXT
+}

@@ -1,0 +1,797 @@
+/*
+ * sheaf.c: SLUB as it is since Linux 7.0: CPUs' sheaves (here: blocks, percpu/pcpu.h) in front, a barn of full and
+ * empty ones per node, slabs behind.
+ *
+ *	CPU shelf (main, partner)  <->  barn (at first 10 full, 10 empty)  <->  partial slabs  <->  pages
+ *
+ * A slab knows its free objects by a bit each, in the descriptors of its pages or, for objects under 32 bytes,
+ * behind the last object; the engine never changes a free object's memory, nor touches it unless blocks go to another
+ * CPU, so a refill and a spill stay out of cold memory, and an object that is freed twice is found when it comes back.
+ * Kernel: a freelist through the objects.
+ *
+ * Invariants, under the node's lock: a slab is on its node's partial list iff it has a free object (bit set), and is
+ * not in hand (sheaf_holes.c); inuse is the number of clear bits; when a slab's last object comes back it goes, if the
+ * list has more than min_partial + extra slabs (`extra`: for a load that swings) and its memory need not keep its type.
+ * Under the barn's lock: blocks on `full` hold only objects of the barn's node, at least half of what was a full block
+ * when they came; those on `empty` none. Under the lock of what a node has of others: block[i] holds only objects of
+ * node i. No two of these locks are ever held together. A CPU's shelf may hold objects of any node
+ * (docs/decisions/0018).
+ *
+ * Here is what objects do; sheaf_cache.c has what a cache does: layout, shrink, statistics.
+ */
+#include "page/meta.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "sheaf.h"
+
+#define MANY_SWINGS		64u	/* between two looks of reclaim; a burst of threads makes a few */
+#define SLAB_SWINGS		8u	/* the same, of slabs */
+#define MAX_FULL_BLOCKS		10u	/* Kernel: MAX_FULL_SHEAVES */
+#define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
+#define MAX_BARN_BYTES		((size_t)256 << 10)
+#define FIRST_EXTRA_PAGES	32u
+#define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
+
+/* ------------------------------------------------------------------ slabs and their bits */
+
+static struct km_page *new_slab(struct kmem_cache *cache, const struct km_request *request)
+{
+	struct km_page *slab = km_slab_new(cache, request);
+
+	if (!slab)
+		return NULL;
+	char *address = km_page_address(slab);
+	for (unsigned page = 0; page < 1u << slab->order; page++)
+		km_store(&sheaf_page(&slab[page])->hole, (uint8_t)0);
+	for (unsigned word = 0; word * 64 < slab->objects; word++)
+		km_store(sheaf_bits(cache, slab, address, word), km_object_bits(slab->objects, word));
+	return slab;
+}
+
+/* For assertions: how many of its bits are set. */
+static km_unused unsigned free_in(const struct kmem_cache *cache, struct km_page *slab)
+{
+	const char *address = km_page_address(slab);
+	unsigned count = 0;
+
+	for (unsigned word = 0; word * 64 < slab->objects; word++)
+		count += (unsigned)__builtin_popcountll(*sheaf_bits(cache, slab, address, word));
+	return count;
+}
+
+/* Move up to `want` free objects of the slab to `objects`, lowest address first. */
+static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void **objects,
+			  unsigned want)
+{
+	char *address = km_slab_first(cache, slab);
+	unsigned got = 0, words = (slab->objects + 63u) / 64;
+
+	for (unsigned word = 0; word < words && got < want; word++) {
+		uint64_t *bits = sheaf_bits(cache, slab, address, word), left = *bits;
+
+		for (; left && got < want; left &= left - 1) {
+			unsigned index = word * 64 + (unsigned)__builtin_ctzll(left);
+
+			objects[got++] = address + (size_t)index * cache->size;
+		}
+		km_store(bits, left);
+	}
+	km_store(&slab->inuse, (uint16_t)(slab->inuse + got));
+	if (km_unlikely(slab->flags & KM_SLAB_HOLES))
+		km_sheaf_unmark(cache, slab, objects, got);
+	km_debug(slab->inuse + free_in(cache, slab) == slab->objects, "inuse is the number of clear bits");
+	return got;
+}
+
+void km_sheaf_unlist(struct sheaf_node *n, struct km_page *slab)
+{
+	km_slabs_unlist(&n->slabs, slab);
+	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)n->fewest);
+}
+
+/* From partial slabs, as long as there are more than `keep`; lock held. */
+static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, unsigned long keep,
+			     void **objects, unsigned want)
+{
+	unsigned got = 0;
+
+	while (got < want && n->slabs.counts.partial > keep) {
+		struct km_page *slab = km_list_first(&n->slabs.partial, struct km_page, list);
+
+		got += take_from(cache, slab, objects + got, want - got);
+		if (slab->inuse == slab->objects)
+			km_sheaf_unlist(n, slab);
+	}
+	km_sheaf_count(cache, n, got);
+	return got;
+}
+
+/*
+ * The slabs that other nodes can spare, the nearest first: each keeps min_partial slabs. Kernel: get_from_any_partial,
+ * which only tries their locks as well.
+ */
+km_cold static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request,
+				       void **objects, unsigned want)
+{
+	unsigned long keep = km_load(&cache->min_partial);
+	struct sheaf_node *n;
+	unsigned got = 0;
+
+	km_for_each_elsewhere(n, cache, km_request_node(request)) {
+		if (got == want)
+			break;
+		if (km_load(&n->slabs.counts.partial) <= keep || !km_trylock(&n->slabs.lock))
+			continue;
+		got += take_partial(cache, n, keep, objects + got, want - got);
+		km_unlock_may(&n->slabs.lock, request->may_wait);
+	}
+	return got;
+}
+
+/*
+ * A slab is needed after one has gone, again: objects come and go by turns, more than barn and list take. Then twice as
+ * many empty slabs may stay, until a reap finds that they were not needed; lock held. Not where somebody has said how
+ * many, or pays for each slab. Kernel: min_partial, always.
+ */
+static void note_swing(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	uint32_t more = n->extra ?: km_max(FIRST_EXTRA_PAGES >> cache->order, 1u);
+
+	n->dropped = false;
+	if (++n->swings < SLAB_SWINGS)
+		return;
+	n->swings = 0;
+	if (!km_load(&cache->own_min_partial) && !cache->keeper && km_pages_keep((size_t)more << cache->order))
+		n->extra += more;
+}
+
+/* From a fresh slab, which is of another node where its own had no pages; 0: there is none. */
+static unsigned take_new(struct kmem_cache *cache, const struct km_request *request, void **objects,
+			 unsigned want)
+{
+	struct km_page *slab = new_slab(cache, request);
+
+	if (!slab)
+		return 0;
+	struct sheaf_node *n = sheaf_node(cache, slab->node);
+	if (!km_lock_may(&n->slabs.lock, request->may_wait)) {
+		km_slab_free(cache, slab);
+		return 0;
+	}
+	km_debug(!slab->inuse, "a fresh slab is all free");
+	km_slabs_came(&n->slabs, slab);
+	if (km_unlikely(n->dropped))
+		note_swing(cache, n);
+	unsigned got = take_from(cache, slab, objects, want);
+	km_pages_slack((long)(slab->objects * cache->size));
+	km_sheaf_count(cache, n, got);
+	if (slab->inuse < slab->objects)
+		km_slabs_list(&n->slabs, slab, false);
+	km_unlock_may(&n->slabs.lock, request->may_wait);
+	return got;
+}
+
+/*
+ * Whoever wants full slabs wants others to become empty: what lies ready in the barn keeps up to as many as it has
+ * objects. It goes home before a slab is chosen, and comes back by frees.
+ */
+km_cold static void before_choosing(struct kmem_cache *cache, struct sheaf_node *n, const struct km_request *request)
+{
+	if (request->may_wait && !km_load(&n->slabs.packed) && km_load(&n->barn.objects))
+		km_sheaf_flush_barn(cache, &n->barn);
+}
+
+static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *request, void **objects,
+			   unsigned want)
+{
+	struct sheaf_node *n = sheaf_node(cache, km_request_node(request));
+	const bool fullest = km_unlikely(request->gfp & __GFP_FULLEST);
+	bool looked = false;
+	unsigned got = 0;
+
+	if (fullest)
+		before_choosing(cache, n, request);
+	while (got < want) {
+		if (!km_lock_may(&n->slabs.lock, request->may_wait))
+			break;
+		if (fullest)
+			km_slabs_fullest(&n->slabs, km_slab_free_objects);
+		got += take_partial(cache, n, 0, objects + got, want - got);
+		km_unlock_may(&n->slabs.lock, request->may_wait);
+		if (got < want && !looked && km_may_look_elsewhere(cache, request))
+			got += take_elsewhere(cache, request, objects + got, want - got);
+		looked = true;
+		if (got == want)
+			break;
+		/* No lock is held while pages are got; the slab is ours until it is listed. */
+		unsigned now = take_new(cache, request, objects + got, want - got);
+		if (!now)
+			break;
+		got += now;
+	}
+	return got;
+}
+
+void km_sheaf_drop(struct km_slabs *slabs, struct km_page *slab)
+{
+	km_sheaf_unlist(km_container_of(slabs, struct sheaf_node, slabs), slab);
+	km_slabs_went(slabs, slab);
+	km_pages_slack(-(long)(slab->objects * slab->cache->size));
+}
+
+bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab, unsigned long keep)
+{
+	if (slab->inuse || n->slabs.counts.partial <= keep || km_slabs_stay(cache))
+		return false;
+	/* It goes when it is on the list again. */
+	if (slab == n->in_hand)
+		return false;
+	km_debug(free_in(cache, slab) == slab->objects, "a slab that goes is all free");
+	km_sheaf_drop(&n->slabs, slab);
+	return true;
+}
+
+struct candidate {
+	struct km_page *slab;
+	void *object;
+	uint64_t *word, bit;		/* that say whether it is free */
+};
+
+/* Put one object back; lock held. False: it was free already. */
+km_inline bool put_back(struct sheaf_node *n, const struct candidate *c)
+{
+	uint64_t bits = *c->word;
+
+	if (km_unlikely(bits & c->bit))
+		return false;
+	km_debug(c->slab->inuse, "an object that comes back was taken");
+	km_store(c->word, bits | c->bit);
+	const bool was_full = c->slab->inuse == c->slab->objects;
+	km_store(&c->slab->inuse, (uint16_t)(c->slab->inuse - 1));
+	if (was_full)
+		km_slabs_list(&n->slabs, c->slab, false);
+	return true;
+}
+
+/* All of one node. */
+static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
+			 struct candidate *candidates, unsigned count)
+{
+	struct km_page *empty[GIVE_BATCH];
+	unsigned empty_count = 0, twice = 0;
+
+	km_lock(&n->slabs.lock);
+	for (unsigned i = 0; i < count; i++) {
+		struct km_page *slab = candidates[i].slab;
+
+		if (!put_back(n, &candidates[i]))
+			candidates[twice++] = candidates[i];
+		else if (km_unlikely(!slab->inuse) && km_sheaf_drop_if_empty(cache, n, slab, km_sheaf_keep(cache, n)))
+			empty[empty_count++] = slab;
+	}
+	n->dropped |= empty_count != 0;
+	km_sheaf_count(cache, n, (long)twice - (long)count);
+	km_debug((long)n->slabs.counts.taken >= 0, "no more objects come back than were taken");
+	km_unlock_quick(&n->slabs.lock);
+	for (unsigned i = 0; i < empty_count; i++)
+		km_slab_free(cache, empty[i]);
+	for (unsigned i = 0; i < twice; i++)
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", candidates[i].object,
+			  cache->name);
+}
+
+/* Those of the node to the front: how many there are. */
+static unsigned gather_node(struct candidate *candidates, unsigned count, unsigned node)
+{
+	unsigned gathered = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		if (candidates[i].slab->node == node) {
+			struct candidate c = candidates[i];
+
+			candidates[i] = candidates[gathered];
+			candidates[gathered++] = c;
+		}
+	return gathered;
+}
+
+/* One lock for each node they are of. */
+static void give_batch(struct kmem_cache *cache, struct candidate *candidates, unsigned count)
+{
+	for (unsigned now; count; candidates += now, count -= now) {
+		unsigned node = candidates->slab->node;
+
+		now = km_likely(km_node_count == 1) ? count : gather_node(candidates, count, node);
+		give_to_node(cache, sheaf_node(cache, node), candidates, now);
+	}
+}
+
+/* Where the last object's slab is: neighbours are freed together mostly. As long as that object is in hand. */
+struct near {
+	struct km_page *slab;
+	char *address;
+	size_t bytes;			/* 0: there is none */
+};
+
+/* Find the object's slab and its bit; false: it is none of this cache's, and that was reported. */
+km_inline bool look_up(struct kmem_cache *cache, void *object, struct near *near, struct candidate *c)
+{
+	int index = -1;
+
+	if ((size_t)((char *)object - near->address) < near->bytes)
+		index = km_object_index(cache, near->slab, near->address, object);
+	if (index < 0) {
+		near->bytes = 0;
+		near->slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+		if (!near->slab)
+			return false;
+		__builtin_prefetch(near->slab, 1);
+		near->address = km_slab_first(cache, near->slab);
+		near->bytes = KM_PAGE_SIZE << near->slab->order;
+	}
+	c->slab = near->slab;
+	c->object = object;
+	c->word = sheaf_bits(cache, near->slab, near->address, (unsigned)index / 64);
+	c->bit = (uint64_t)1 << index % 64;
+	return true;
+}
+
+void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	struct candidate candidates[GIVE_BATCH];
+	struct near near = { .bytes = 0 };
+	unsigned ready = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (!look_up(cache, objects[i], &near, &candidates[ready]) || ++ready < GIVE_BATCH)
+			continue;
+		give_batch(cache, candidates, ready);
+		ready = 0;
+		near.bytes = 0;
+	}
+	if (ready)
+		give_batch(cache, candidates, ready);
+}
+
+/* ------------------------------------------------------------------ the barn */
+
+static void **pop_block(const struct kmem_cache *cache, void ***list)
+{
+	void **block = *list;
+
+	if (block)
+		*list = (void **)(uintptr_t)*km_block_header(&cache->shelf, block);
+	return block;
+}
+
+static void push_block(const struct kmem_cache *cache, void ***list, void **block)
+{
+	km_store(km_block_header(&cache->shelf, block), (uint64_t)(uintptr_t)*list);
+	*list = block;
+}
+
+/* Under the barn's lock. */
+static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
+{
+	void **block = pop_block(cache, &barn->full);
+
+	if (block) {
+		km_store(&barn->crosses, barn->putter != km_cpu());
+		km_bump(&barn->full_count, -1);
+		km_debug(barn->objects >= km_block_count(&cache->shelf, block) && *block,
+			 "a full block has objects, which are counted");
+		km_bump(&barn->objects, -(km_block_count(&cache->shelf, block)));
+	}
+	return block;
+}
+
+/* Ten full blocks of the size that the cache began with; of large objects 256 KiB, or one block. */
+static size_t barn_most_at_first(const struct kmem_cache *cache)
+{
+	const size_t capacity = km_load(&cache->capacity);
+
+	return km_min(MAX_FULL_BLOCKS * capacity, km_max(MAX_BARN_BYTES / cache->size, capacity));
+}
+
+static bool barn_has_room(const struct kmem_cache *cache, const struct barn *barn)
+{
+	return barn->objects < (barn->most ?: barn_most_at_first(cache));
+}
+
+/*
+ * It overflows, and ran empty not long ago: objects that one CPU frees in bursts and another takes go through the slabs
+ * and back. Where that keeps happening twice as many may wait, up to 256 KiB, until the cache is idle. Kernel: ten,
+ * always.
+ */
+static void barn_overflows(const struct kmem_cache *cache, struct barn *barn)
+{
+	size_t most = barn->most ?: barn_most_at_first(cache);
+
+	barn->swings = (uint16_t)(barn->swings + km_load(&barn->starved));
+	km_store(&barn->starved, false);
+	if (barn->swings < MANY_SWINGS)
+		return;
+	barn->swings = 0;
+	if (most * cache->size < MAX_BARN_BYTES)
+		barn->most = most * 2;
+}
+
+static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **block)
+{
+	if (!barn_has_room(cache, barn))
+		return false;
+	km_debug(km_is_locked(&barn->lock) && *block && block != barn->full,
+		 "a full block has objects, and is in one place");
+	push_block(cache, &barn->full, block);
+	barn->putter = (uint16_t)km_cpu();
+	km_bump(&barn->full_count, 1);
+	km_bump(&barn->objects, km_block_count(&cache->shelf, block));
+	return true;
+}
+
+static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
+{
+	void **block = pop_block(cache, &barn->empty);
+
+	km_debug(!block || (!*block && barn->empty_count), "an empty block has no object");
+	km_bump(&barn->empty_count, -(block != NULL));
+	return block;
+}
+
+static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void **block)
+{
+	/* A grown barn keeps every empty block: its full ones come back as these. */
+	if (barn->empty_count >= MAX_EMPTY_BLOCKS && !barn->most)
+		return false;
+	km_debug(km_is_locked(&barn->lock) && !*block && block != barn->empty,
+		 "an empty block has no object");
+	push_block(cache, &barn->empty, block);
+	km_bump(&barn->empty_count, 1);
+	return true;
+}
+
+static void keep_empty(struct kmem_cache *cache, struct barn *barn, void **block, bool may_wait)
+{
+	if (!block || !km_lock_may(&barn->lock, may_wait))
+		goto release;
+	bool keep = push_empty(cache, barn, block);
+	km_unlock_may(&barn->lock, may_wait);
+	if (keep)
+		return;
+release:
+	if (block)
+		km_block_free(cache, block);
+}
+
+/* Fill an empty block from slabs; NULL where there is nothing, and the block is still the caller's. */
+static void **fill(struct kmem_cache *cache, const struct km_request *request, void **block)
+{
+	void **bottom = km_block_bottom(&cache->shelf, block);
+	unsigned capacity = km_mask_capacity(km_front_mask(cache));
+	unsigned got = take_slabs(cache, request, bottom - capacity, capacity);
+
+	if (!got)
+		return NULL;
+	km_debug(got <= capacity, "a block gets no more objects than it takes");
+	if (got < capacity)
+		__builtin_memmove(bottom - got, bottom - capacity, got * sizeof(*bottom));
+	km_order_shuffle(bottom - got, got);
+	km_count(cache, KMEM_SHEAF_REFILL);
+	return bottom - got;
+}
+
+/* keep: full blocks that stay in the barn. */
+km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsigned keep,
+			     const struct km_request *request, void **empty)
+{
+	void **block = NULL;
+
+	if (km_load(&barn->full_count) > keep && km_lock_may(&barn->lock, request->may_wait)) {
+		barn->touched = true;
+		block = km_likely(barn->full_count > keep) ? pop_full(cache, barn) : NULL;
+		km_bump(&barn->gets, block != NULL);
+		if (block && empty && push_empty(cache, barn, empty))
+			empty = NULL;
+		km_unlock_may(&barn->lock, request->may_wait);
+	}
+	if (block) {
+		if (empty)
+			km_block_free(cache, empty);
+		return block;
+	}
+	km_store(&barn->starved, true);
+	km_count(cache, KMEM_BARN_GET_FAIL);
+	void **room = empty;
+	if (!room && km_load(&barn->empty_count) && km_lock_may(&barn->lock, request->may_wait)) {
+		room = pop_empty(cache, barn);
+		km_unlock_may(&barn->lock, request->may_wait);
+	}
+	if (!room)
+		room = km_block_new(cache, request->may_wait);
+	if (!room)
+		return NULL;
+	block = fill(cache, request, room);
+	if (!block && !empty)
+		keep_empty(cache, barn, room, request->may_wait);
+	return block;
+}
+
+void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
+{
+	return refill_from(cache, &sheaf_node(cache, km_request_node(request))->barn, 0, request, empty);
+}
+
+/* ------------------------------------------------------------------ objects of other nodes, by name */
+
+/* Up to `want` of the block that is in use; one that has none left is detached, and returned in *empty. */
+static unsigned take_open(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
+			  void **objects, unsigned want, void ***empty)
+{
+	void ***block = &remote->block[request->node];
+	unsigned got = 0;
+
+	*empty = NULL;
+	if (!km_lock_may(&remote->lock, request->may_wait))
+		return 0;
+	km_store(&remote->touched, true);
+	if (*block) {
+		got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, *block));
+		__builtin_memcpy(objects, *block, got * sizeof(*objects));
+		*block += got;
+		km_debug(remote->objects >= got, "what a node has of others is counted");
+		km_bump(&remote->objects, -(long)got);
+	}
+	if (!got) {
+		*empty = *block;
+		*block = NULL;
+	}
+	km_unlock_may(&remote->lock, request->may_wait);
+	return got;
+}
+
+/* False: another thread was here meanwhile. */
+static bool open_block(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
+		       void **block)
+{
+	bool opened = false;
+
+	if (!km_lock_may(&remote->lock, request->may_wait))
+		return false;
+	if (!remote->block[request->node]) {
+		remote->block[request->node] = block;
+		km_bump(&remote->objects, km_block_count(&cache->shelf, block));
+		opened = true;
+	}
+	km_unlock_may(&remote->lock, request->may_wait);
+	return opened;
+}
+
+/*
+ * A request insists on another node than this CPU's, so what lies on the shelf is of no use. The node that asks keeps a
+ * block of that node's objects: its CPUs meet each other here, and the other's once for each block. The last full block
+ * of the other's barn stays there, for its own CPUs. Kernel: such a request goes past the sheaves, to the slabs.
+ */
+static unsigned take_remote(struct kmem_cache *cache, unsigned here, const struct km_request *request,
+			  void **objects, unsigned want)
+{
+	struct remote *remote = sheaf_node(cache, here)->remote;
+	struct barn *barn = &sheaf_node(cache, (unsigned)request->node)->barn;
+	void **empty, **block;
+	unsigned got = take_open(cache, remote, request, objects, want, &empty);
+
+	if (got)
+		return got;
+	block = refill_from(cache, barn, 1, request, empty);
+	if (!block) {
+		keep_empty(cache, barn, empty, request->may_wait);
+		return 0;
+	}
+	got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, block));
+	__builtin_memcpy(objects, block, got * sizeof(*objects));
+	if (!open_block(cache, remote, request, block + got))
+		km_sheaf_retire(cache, block + got);
+	return got;
+}
+
+/* A caller that insists on a node has asked the shelf if it is the CPU's; where that is closed there are no blocks. */
+unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		       unsigned want)
+{
+	unsigned here, got = 0;
+
+	if (km_unlikely(request->node >= 0) && request->gfp & __GFP_THISNODE && !(request->gfp & __GFP_FULLEST) &&
+	    km_load(&cache->shelf.inner.shelf) && (here = km_node_here()) != (unsigned)request->node)
+		got = take_remote(cache, here, request, objects, want);
+	return got == want ? got : got + take_slabs(cache, request, objects + got, want - got);
+}
+
+void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	void **block[KM_MAX_NODES];
+
+	if (!n->remote)
+		return;
+	km_lock(&n->remote->lock);
+	__builtin_memcpy(block, n->remote->block, sizeof(block));
+	__builtin_memset(n->remote->block, 0, sizeof(block));
+	km_store(&n->remote->objects, (size_t)0);
+	km_unlock(&n->remote->lock);
+	for (unsigned i = 0; i < km_node_count; i++)
+		if (block[i]) {
+			km_sheaf_give(cache, block[i], (unsigned)km_block_count(&cache->shelf, block[i]));
+			km_block_free(cache, block[i]);
+		}
+}
+
+/* ------------------------------------------------------------------ blocks that come from CPUs */
+
+/*
+ * A hit puts any object on its CPU's shelf; whose memory it is, is looked at here, before a block goes to a barn. The
+ * objects of the node that most are of stay in the block, and *node says which; the others go to their slabs.
+ * False: what stays is not worth a place in a barn. Kernel: a free looks at its object, and one of another node goes
+ * past the sheaves.
+ */
+static bool sort_block(struct kmem_cache *cache, void ***block, unsigned *node)
+{
+	size_t count = km_block_count(&cache->shelf, *block), strangers = 0;
+	unsigned of[KM_MAX_NODES] = { 0 };
+	void **objects = *block;
+
+	/* Neighbours are of one largest block mostly, and that of one node. */
+	for (size_t i = 0, run; i < count; i += run) {
+		uintptr_t first = (uintptr_t)objects[i];
+
+		for (run = 1; i + run < count; run++)
+			if (((uintptr_t)objects[i + run] ^ first) >> (KM_PAGE_SHIFT + KM_MAX_ORDER))
+				break;
+		of[km_page_node(objects[i])] += (unsigned)run;
+	}
+	*node = 0;
+	for (unsigned i = 1; i < km_node_count; i++)
+		if (of[i] > of[*node])
+			*node = i;
+	for (size_t i = 0; of[*node] < count && i < count; i++)
+		if (km_page_node(objects[i]) != *node) {
+			void *stranger = objects[i];
+
+			objects[i] = objects[strangers];
+			objects[strangers++] = stranger;
+		}
+	if (strangers)
+		km_sheaf_give(cache, objects, (unsigned)strangers);
+	km_debug(of[*node] + strangers == count, "what does not stay in a block is a stranger");
+	*block += strangers;
+	return of[*node] * 2 >= count;
+}
+
+/* Which barn should a full block go to; without several nodes there is no choice. */
+static bool choose_barn(struct kmem_cache *cache, void ***full, struct barn **barn)
+{
+	unsigned node = 0;
+	bool worth = true;
+
+	if (km_unlikely(km_node_count > 1))
+		worth = sort_block(cache, full, &node);
+	*barn = &sheaf_node(cache, node)->barn;
+	return worth;
+}
+
+static void **flush_block(struct kmem_cache *cache, void **block)
+{
+	km_debug(!*km_block_bottom(&cache->shelf, block), "a block ends with NULL");
+
+	km_count(cache, KMEM_SHEAF_FLUSH);
+	km_sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
+	return km_block_bottom(&cache->shelf, block);
+}
+
+static void **any_empty(struct kmem_cache *cache, struct barn *barn)
+{
+	km_lock(&barn->lock);
+	void **empty = pop_empty(cache, barn);
+	km_unlock_quick(&barn->lock);
+	return empty ?: km_block_new(cache, true);
+}
+
+/*
+ * Rewrite the first byte of each object, unchanged, because another CPU is going to write there next. A line that
+ * was written there and read here belongs to both: whoever writes it then waits for the other, line after line, and a
+ * prefetch does nothing, since the line is there. A line that was written here last is handed over as a whole, and many
+ * at once (docs/decisions/0020). A pointer that is not ours is left to whoever validates it, and a free object that
+ * may be written by others is let alone.
+ */
+static void own_objects(const struct kmem_cache *cache, void **block)
+{
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
+		return;
+	for (; *block; block++) {
+		volatile char *object = *block;
+
+		if (km_page_index(*block) < km_load(&km_hot.pages))
+			*object = *object;
+	}
+}
+
+void **km_sheaf_spill(struct kmem_cache *cache, void **full)
+{
+	struct barn *barn;
+	void **empty = NULL;
+	bool kept = false;
+
+	if (!full)
+		return any_empty(cache, &sheaf_node(cache, km_node_here())->barn);
+	if (!choose_barn(cache, &full, &barn))
+		return flush_block(cache, full);
+	km_prefetch_write(barn);
+	if (km_load(&barn->crosses))
+		own_objects(cache, full);
+	km_lock(&barn->lock);
+	barn->touched = true;
+	if (barn_has_room(cache, barn)) {
+		empty = pop_empty(cache, barn);
+		kept = empty && push_full(cache, barn, full);
+	}
+	bool room = barn_has_room(cache, barn);
+	km_bump(&barn->puts, kept);
+	if (!kept && !room)
+		barn_overflows(cache, barn);
+	km_unlock_quick(&barn->lock);
+	if (kept)
+		return empty;
+	if (room && (empty = km_block_new(cache, true))) {
+		km_lock(&barn->lock);
+		kept = push_full(cache, barn, full);
+		km_bump(&barn->puts, kept);
+		km_unlock_quick(&barn->lock);
+		if (kept)
+			return empty;
+		km_block_free(cache, empty);
+	}
+	km_count(cache, KMEM_BARN_PUT_FAIL);
+	return flush_block(cache, full);
+}
+
+void km_sheaf_retire(struct kmem_cache *cache, void **block)
+{
+	struct barn *barn = &sheaf_node(cache, km_node_here())->barn;
+
+	if (km_block_count(&cache->shelf, block) >= km_mask_capacity(km_front_mask(cache)) &&
+	    choose_barn(cache, &block, &barn)) {
+		km_lock(&barn->lock);
+		bool kept = push_full(cache, barn, block);
+		km_unlock_quick(&barn->lock);
+		if (kept)
+			return;
+	}
+	if (km_block_count(&cache->shelf, block))
+		block = flush_block(cache, block);
+	keep_empty(cache, barn, block, true);
+}
+
+bool km_sheaf_has_room(struct kmem_cache *cache)
+{
+	struct barn *barn = &sheaf_node(cache, km_node_here())->barn;
+
+	km_lock(&barn->lock);
+	bool room = barn_has_room(cache, barn);
+	km_unlock_quick(&barn->lock);
+	return room;
+}
+
+void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
+{
+	km_lock(&barn->lock);
+	void **full = barn->full, **empty = barn->empty;
+	barn->full = barn->empty = NULL;
+	km_store(&barn->full_count, 0u);
+	km_store(&barn->empty_count, 0u);
+	km_store(&barn->objects, (size_t)0);
+	km_unlock_quick(&barn->lock);
+
+	for (void **block; (block = pop_block(cache, &full));) {
+		km_sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
+		km_block_free(cache, block);
+	}
+	for (void **block; (block = pop_block(cache, &empty));)
+		km_block_free(cache, block);
+}

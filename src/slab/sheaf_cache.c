@@ -1,0 +1,404 @@
+/*
+ * sheaf_cache.c: the engine sheaf as a cache sees it: layout, coming and going, shrink, statistics, checks. The work on
+ * objects is in sheaf.c. Invariant: each node's lists and counts change under that node's locks, and a loop over nodes
+ * holds those of one at a time, except around fork.
+ */
+#include <errno.h>
+
+#include "page/meta.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "sheaf.h"
+
+#define MIN_OBJECTS		16u	/* per slab, where an order <= MAX_SLAB_ORDER can: an object that lies ready
+					 * keeps its slab, and with 64 four times the memory stayed (docs/decisions) */
+#define MAX_SLAB_ORDER		3u
+
+/* ------------------------------------------------------------------ layout */
+
+/*
+ * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often or
+ * is used in bulk grows to blocks of 32 KiB of objects, 128 KiB of those above two pages (alloc/miss.c), and comes back
+ * when it has been idle.
+ */
+static unsigned capacity_by_size(uint32_t size)
+{
+	if (size > 2 * KM_PAGE_SIZE)
+		return 2;
+	if (size >= KM_PAGE_SIZE)
+		return 6;
+	if (size >= 1024)
+		return 14;
+	return size >= 256 ? 30 : 62;
+}
+
+/* The largest of `most`, (most - 2) / 2, ... that keeps the objects of a block within so many bytes. */
+static unsigned capacity_within(unsigned most, uint32_t size, uint32_t bytes)
+{
+	while (most > 2 && most * size > bytes)
+		most = (most + 2) / 2 - 2;
+	return most;
+}
+
+static uint32_t objects_with_tail_bits(uint32_t slab_bytes, uint32_t size)
+{
+	uint32_t objects = (uint32_t)((uint64_t)slab_bytes * 8 / (size * 8 + 1));
+
+	while (objects * size + (objects + 63) / 64 * 8 > slab_bytes)
+		objects--;
+	return objects;
+}
+
+/* The lowest order of which at most a 64th is left over, else that of which the least part is. */
+static uint8_t dense_order(uint32_t size, unsigned order, unsigned most)
+{
+	unsigned best = order;
+
+	most = km_min(most + (size > 2 * KM_PAGE_SIZE ? 4u : 2u), KM_MAX_ORDER);
+	for (; order <= most; order++) {
+		size_t bytes = KM_PAGE_SIZE << order;
+
+		if (bytes % size <= bytes / 64)
+			return (uint8_t)order;
+		if (bytes % size < ((KM_PAGE_SIZE << best) % size) << (order - best))
+			best = order;
+	}
+	return (uint8_t)best;
+}
+
+static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	unsigned max_order = km_layout_options.max_order ?: MAX_SLAB_ORDER;
+
+	cache->order = (uint8_t)km_layout_order(cache->size,
+						km_layout_options.min_objects ?: MIN_OBJECTS,
+						max_order);
+	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
+	/* Where more than a 64th of a slab is left over, twice the slab mostly leaves half of that part, or less. */
+	uint32_t left = bytes % cache->size;
+	if (cache->order < max_order && left > bytes / 64 && 2 * bytes % cache->size <= left + left / 4)
+		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);
+	/* Objects of more than half of a largest slab: a larger slab still, if that wastes less. */
+	cache->order = (uint8_t)km_layout_larger(cache->size, cache->order, km_min(max_order + 2, KM_MAX_ORDER));
+	bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
+	if (cache->dense) {
+		cache->order = dense_order(cache->size, cache->order, max_order);
+		bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
+	}
+	cache->tail_bits = cache->size < 32;
+	cache->objects = cache->tail_bits ? objects_with_tail_bits(bytes, cache->size) :
+					    bytes / cache->size;
+	/* A slab of the lowest order is cut by the same rule as one of the usual order, or not at all. */
+	if (cache->tail_bits) {
+		cache->min_order = cache->order;
+		cache->slab_tail = (cache->objects + 63) / 64 * 8;
+	}
+	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
+	/* A caller that asks for as many at once may have them at hand; one that misses often is content with half. */
+	unsigned bulk = capacity_within(254, cache->size, 64u << 10);
+	/* Two of those would be too few for who takes some at a time. */
+	unsigned busy = capacity_within(126, cache->size, cache->size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10);
+	cache->busy_capacity = (uint16_t)km_max(busy, (unsigned)cache->capacity);
+	cache->max_capacity = (uint16_t)km_max(cache->singly ? 0 : bulk, (unsigned)cache->busy_capacity);
+	return 0;
+}
+
+static int node_init(struct kmem_cache *cache, unsigned node)
+{
+	struct sheaf_node *n = cache->node[node];
+
+	km_lock_init(&n->barn.lock, KM_RANK_BARN);
+	km_lock_init(&n->look, KM_RANK_LOOK);
+	km_slabs_init(cache, node);
+	km_list_init(&n->going);
+	n->slabs.counts.ready[0] = &n->barn.objects;
+	if (km_node_count == 1 || !cache->capacity)
+		return 0;
+	n->remote = km_meta_alloc(sizeof(*n->remote), true);
+	if (!n->remote)
+		return -ENOMEM;
+	km_lock_init(&n->remote->lock, KM_RANK_BARN);
+	n->slabs.counts.ready[1] = &n->remote->objects;
+	return 0;
+}
+
+static void node_fini(struct kmem_cache *cache, unsigned node)
+{
+	km_debug(!sheaf_node(cache, node)->barn.full, "a node that goes has an empty barn");
+	km_pages_keep_less((size_t)sheaf_node(cache, node)->extra << cache->order);
+	km_meta_free(sheaf_node(cache, node)->remote, sizeof(struct remote));
+}
+
+/* ------------------------------------------------------------------ shrinking and looking */
+
+static const struct km_slab_kind kind = {
+	.free_objects = km_slab_free_objects,
+	.unlist = km_sheaf_drop,
+};
+
+/* So many empty slabs may stay no more. */
+static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
+{
+	km_lock(&n->slabs.lock);
+	uint32_t less = idle || km_load(&cache->own_min_partial) ? n->extra : km_min(n->extra, n->fewest);
+	km_debug(less <= n->extra, "no more slabs are kept less than were kept");
+	n->extra -= less;
+	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)UINT32_MAX);
+	n->swings = 0;
+	n->dropped = false;
+	km_unlock(&n->slabs.lock);
+	km_pages_keep_less((size_t)less << cache->order);
+}
+
+/* All that lies ready goes to its slabs, and no slab more than min_partial stays. */
+static void send_home(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+
+	km_for_each_node(n, cache)
+		km_sheaf_flush_remote(cache, n);
+	km_for_each_node(n, cache) {
+		km_sheaf_flush_barn(cache, &n->barn);
+		keep_less(cache, n, true);
+	}
+}
+
+static size_t sheaf_shrink(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+	size_t freed = 0;
+
+	send_home(cache);
+	km_for_each_node(n, cache) {
+		km_sheaf_adopt(cache, n);
+		freed += km_slabs_shrink(cache, &n->slabs, &kind);
+	}
+	return freed;
+}
+
+static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	struct barn *barn = &n->barn;
+
+	km_lock(&barn->lock);
+	bool idle = !barn->touched;
+	barn->touched = false;
+	barn->swings = 0;
+	if (idle)
+		barn->most = 0;
+	km_unlock(&barn->lock);
+	if (idle)
+		km_sheaf_flush_barn(cache, barn);
+	if (n->remote && !km_load(&n->remote->touched))
+		km_sheaf_flush_remote(cache, n);
+	else if (n->remote)
+		km_store(&n->remote->touched, false);
+	keep_less(cache, n, idle);
+	return km_sheaf_reap(cache, n, idle, false);
+}
+
+/* Kernel: nothing of the kind; SLAB's reaping is the model. Blocks that lay untouched since the last call go. */
+static size_t sheaf_reap(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+	size_t freed = 0;
+
+	km_for_each_node(n, cache)
+		freed += reap_node(cache, n);
+	return freed;
+}
+
+static size_t sheaf_rest(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+	size_t freed = 0;
+
+	send_home(cache);
+	km_for_each_node(n, cache)
+		freed += km_sheaf_reap(cache, n, true, true);
+	return freed;
+}
+
+static size_t sheaf_hollow(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+	size_t pages = 0;
+
+	km_for_each_node(n, cache)
+		pages += km_sheaf_hollow(cache, n);
+	return pages;
+}
+
+static bool sheaf_fill(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+
+	km_for_each_node(n, cache)
+		if (!km_sheaf_fill(cache, n))
+			return false;
+	return true;
+}
+
+static bool sheaf_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
+{
+	uint64_t *bits = sheaf_bits(cache, slab, km_page_address(slab), index / 64);
+
+	return !(km_load(bits) >> index % 64 & 1);
+}
+
+static uint64_t sheaf_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word)
+{
+	return ~km_load(sheaf_bits(cache, slab, km_page_address(slab), word)) & km_object_bits(slab->objects, word);
+}
+
+static int check_slab(struct kmem_cache *cache, struct km_page *slab)
+{
+	unsigned free = 0;
+
+	for (unsigned i = 0; i < slab->objects; i++)
+		free += !sheaf_is_taken(cache, slab, i);
+	if (free == km_slab_free_objects(slab) && slab->cache == cache && slab->type == KM_PAGE_SLAB)
+		return km_sheaf_check_holes(cache, slab);
+	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free", cache->name,
+		km_page_address(slab), slab->inuse, slab->objects, free);
+	return 1;
+}
+
+/* Add a block's objects, and those of them that are of other nodes. */
+static void count_block(const struct kmem_cache *cache, void **block, unsigned node, size_t *objects,
+			size_t *strangers)
+{
+	size_t count = km_block_count(&cache->shelf, block);
+
+	for (size_t i = 0; i < count; i++)
+		*strangers += km_page_node(block[i]) != node;
+	*objects += count;
+}
+
+/* A barn's blocks hold what it counts, all of its node. */
+static int check_barn(const struct kmem_cache *cache, const struct barn *barn, unsigned node)
+{
+	size_t objects = 0, strangers = 0, most = barn->full_count + 1;
+
+	for (void **block = barn->full; block && most; most--,
+	     block = (void **)(uintptr_t)*km_block_header(&cache->shelf, block))
+		count_block(cache, block, node, &objects, &strangers);
+	if (objects == barn->objects && !strangers)
+		return 0;
+	km_warn("check: %s: barn %u has %lu objects, kept %lu; %lu are of other nodes", cache->name,
+		node, objects, barn->objects, strangers);
+	return 1;
+}
+
+/* The same of its blocks of other nodes. */
+static int check_remote(const struct kmem_cache *cache, const struct remote *remote, unsigned node)
+{
+	size_t objects = 0, strangers = 0;
+
+	for (unsigned i = 0; remote && i < km_node_count; i++)
+		if (remote->block[i])
+			count_block(cache, remote->block[i], i, &objects, &strangers);
+	if (!remote || (objects == remote->objects && !strangers))
+		return 0;
+	km_warn("check: %s: node %u has %lu objects of others, kept %lu; %lu are of none that it says", cache->name,
+		node, objects, remote->objects, strangers);
+	return 1;
+}
+
+static int sheaf_check(struct kmem_cache *cache)
+{
+	int damages = km_slabs_check(cache, &kind, check_slab);
+
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct sheaf_node *n = sheaf_node(cache, i);
+
+		damages += check_barn(cache, &n->barn, i) + check_remote(cache, n->remote, i);
+		if (n->slabs.counts.taken > n->slabs.counts.objects) {
+			km_warn("check: %s: %lu of %lu objects taken", cache->name, n->slabs.counts.taken,
+				n->slabs.counts.objects);
+			damages++;
+		}
+	}
+	return damages;
+}
+
+static unsigned long sheaf_event(struct kmem_cache *cache, enum kmem_event event)
+{
+	unsigned long count = 0;
+	struct sheaf_node *n;
+
+	km_for_each_node(n, cache)
+		count += event == KMEM_BARN_GET ? km_load(&n->barn.gets) :
+			 event == KMEM_BARN_PUT ? km_load(&n->barn.puts) : 0;
+	return count;
+}
+
+static void sheaf_clear_events(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+
+	km_for_each_node(n, cache) {
+		km_lock(&n->barn.lock);
+		km_store(&n->barn.gets, (uint64_t)0);
+		km_store(&n->barn.puts, (uint64_t)0);
+		km_unlock(&n->barn.lock);
+	}
+}
+
+static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
+{
+	struct sheaf_node *n;
+
+	/* Which of the nodes' locks this fork has is known before they are free. */
+	km_for_each_node(n, cache)
+		km_sheaf_fork_holes(n, child);
+	km_slabs_fork(cache, before, child);
+	km_for_each_node(n, cache) {
+		km_lock_around_fork(&n->barn.lock, before, child);
+		if (n->remote)
+			km_lock_around_fork(&n->remote->lock, before, child);
+	}
+}
+
+static const struct km_field fields[] = {
+	KM_FIELD_STRUCT("sheaf", struct sheaf_node),
+	KM_FIELD_IN("sheaf", struct sheaf_node, barn.full), KM_FIELD_IN("sheaf", struct sheaf_node, barn.full_count),
+	KM_FIELD_IN("sheaf", struct sheaf_node, barn.gets), KM_FIELD_IN("sheaf", struct sheaf_node, barn.puts),
+	KM_FIELD_IN("sheaf", struct sheaf_node, remote),
+	KM_FIELD_STRUCT("remote", struct remote),
+	KM_FIELD_ARRAY("remote", struct remote, block),
+};
+
+const struct km_engine km_engine_sheaf = {
+	.name = "sheaf",
+	.front = KM_FRONT_ARRAY,
+	.node_bytes = sizeof(struct sheaf_node),
+	.layout = sheaf_layout,
+	.node_init = node_init,
+	.node_fini = node_fini,
+	.take = km_sheaf_take,
+	.give = km_sheaf_give,
+	.shrink = sheaf_shrink,
+	.reap = sheaf_reap,
+	.rest = sheaf_rest,
+	.hollow = sheaf_hollow,
+	.fill = sheaf_fill,
+	.discard = km_slabs_discard,
+	.is_taken = sheaf_is_taken,
+	.taken = sheaf_taken,
+	.stats = km_slabs_stats,
+	.fullness = km_slabs_fullness,
+	.partial = km_slabs_partial,
+	.check = sheaf_check,
+	.fork = sheaf_fork,
+	.event = sheaf_event,
+	.clear_events = sheaf_clear_events,
+	.fields = fields,
+	.field_count = km_array_count(fields),
+	.array = {
+		.refill = km_sheaf_refill,
+		.spill = km_sheaf_spill,
+		.retire = km_sheaf_retire,
+		.has_room = km_sheaf_has_room,
+	},
+};

@@ -1,0 +1,458 @@
+/*
+ * sheaf_holes.c: what reclaim's looks find in a node's partial slabs. Empty slabs beyond those that may stay go. The
+ * engine sheaf's slabs have sixteen objects or more, up to 32 pages of them, and a slab goes when all of its objects
+ * are free: of one that stays, pages in which nobody has anything give their memory back, those that were so at two
+ * looks, or all where somebody asks for it.
+ *
+ * Invariants, under the node's lock: a page that is marked has free objects only; who takes one of them takes the mark
+ * off. While the system is called that lock is not held: the slab is off the list then, in the hand of the one thread
+ * that looks at the node (`look`), so that nobody takes its objects, and comes back with all its bits and counts as
+ * they were, but for what was freed meanwhile. The content of a free object is lost: a cache for which that counts has
+ * no marks, nor has one whose memory is reserved: what had gone comes back then.
+ */
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "sheaf.h"
+
+enum mark {
+	HOLE_NONE,	/* something is out, or was since the last look */
+	HOLE_SEEN,	/* all free at the last look */
+	HOLE_GONE,	/* its memory is the system's */
+	HOLE_PARTLY,	/* its memory was to come again: some may be there, and counts as if it was */
+	HOLE_KEPT,	/* the system refuses (mlock): offered again where somebody asks for all */
+};
+
+/* One look of reclaim's, of one cache's slabs of one node: so many slabs that stay and calls of the system, and a part
+ * of those that there are, within a limit. A slab that lies in nobody's cache is 0.1 us or more, a call some. */
+#define LOOKS		256u
+#define MORE_LOOKS	3840u
+#define CALLS		64u
+#define PART		32u
+/* ... for which a lock is held at most; and holes of one slab, the others are for the next. */
+#define LOOKS_AT_ONCE	64u
+#define MAX_HOLES	16u
+
+/* Pages of a slab, side by side. */
+struct hole {
+	unsigned first, count;
+};
+
+/* Neither an object's user nor anybody who watches minds that it reads as zeros; and its page is the system's. */
+static bool may_be_hollow(const struct kmem_cache *cache)
+{
+	return cache->slab_pages > 1 && !cache->tail_bits && !cache->ctor && !km_load(&cache->hooks) && !cache->first &&
+	       !cache->keeper && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_is_watched(cache) &&
+	       !km_load(&cache->reserved_pages) && !km_no_calls && km_os_page_bytes() == KM_PAGE_SIZE;
+}
+
+/* Of the objects that lie in the hole, in part or whole, those of a word of the slab's bits; 0: there are no more. */
+static uint64_t mask_in(const struct kmem_cache *cache, const struct km_page *slab, struct hole hole, unsigned word)
+{
+	size_t first = hole.first * KM_PAGE_SIZE / cache->size;
+	size_t end = ((hole.first + hole.count) * KM_PAGE_SIZE + cache->size - 1) / cache->size;
+	size_t from = km_max(first, (size_t)word * 64);
+	size_t to = km_min(km_min(end, (size_t)slab->objects), from / 64 * 64 + 64);
+
+	if (from >= to || from / 64 != word)
+		return 0;
+	return (~0ull >> (64 - (to - from))) << from % 64;
+}
+
+static unsigned first_word(const struct kmem_cache *cache, struct hole hole)
+{
+	return (unsigned)(hole.first * KM_PAGE_SIZE / cache->size / 64);
+}
+
+static bool is_free(const struct kmem_cache *cache, struct km_page *slab, unsigned page)
+{
+	const struct hole hole = { page, 1 };
+	unsigned word = first_word(cache, hole);
+	uint64_t mask = mask_in(cache, slab, hole, word);
+
+	/* Behind the last object. */
+	if (!mask)
+		return false;
+	for (; mask; mask = mask_in(cache, slab, hole, ++word))
+		if (~km_load(sheaf_bits(cache, slab, NULL, word)) & mask)
+			return false;
+	return true;
+}
+
+/* Mark what is free; up to MAX_HOLES that may go are found. Lock held. */
+static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bool all, struct hole *holes)
+{
+	unsigned count = 0, marks = 0;
+
+	/* There is less than a page of it. */
+	if ((size_t)km_slab_free_objects(slab) * cache->size < KM_PAGE_SIZE)
+		return 0;
+	for (unsigned page = 0; page < 1u << slab->order; page++) {
+		uint8_t *mark = &sheaf_page(&slab[page])->hole;
+
+		if (!is_free(cache, slab, page))
+			continue;
+		marks++;
+		if (*mark == HOLE_GONE || (*mark == HOLE_KEPT && !all))
+			continue;
+		if (!all && *mark == HOLE_NONE) {
+			km_store(mark, (uint8_t)HOLE_SEEN);
+		} else if (count && holes[count - 1].first + holes[count - 1].count == page) {
+			holes[count - 1].count++;
+		} else if (count < MAX_HOLES) {
+			holes[count++] = (struct hole){ page, 1 };
+		}
+	}
+	km_store(&slab->flags, (uint8_t)((slab->flags & ~KM_SLAB_HOLES) | (marks ? KM_SLAB_HOLES : 0)));
+	return count;
+}
+
+/* One thread's look at the slabs of a node. */
+struct looking {
+	struct kmem_cache *cache;
+	struct sheaf_node *n;
+	size_t calls;			/* of the system, that were made */
+	bool packed;			/* the slab in hand was the node's chosen one */
+	bool holes;			/* pages are looked at */
+};
+
+/* Nobody takes its objects, and it does not go, as we go on without the lock. */
+static void take_in_hand(struct looking *looking, struct km_page *slab)
+{
+	struct sheaf_node *n = looking->n;
+
+	km_debug(km_is_locked(&n->look) && !n->in_hand && n->slabs.looked != slab, "one slab of a node is in hand");
+	looking->packed = n->slabs.packed == slab;
+	km_slabs_unlist(&n->slabs, slab);
+	km_store(&n->in_hand, slab);
+	km_unlock(&n->slabs.lock);
+}
+
+/* It has left the list, and goes once the lock is free. Counted first: of a count that is too high free_going makes 0,
+ * and one that is too low hides a slab in the child of a handler's fork. */
+static void add_going(struct sheaf_node *n, struct km_page *slab)
+{
+	km_store(&n->going_count, n->going_count + 1);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	km_list_add_tail(&slab->list, &n->going);
+}
+
+/* With the lock again. */
+static void put_back(struct looking *looking, struct km_page *slab)
+{
+	struct sheaf_node *n = looking->n;
+
+	km_lock(&n->slabs.lock);
+	km_debug(n->in_hand == slab && slab->inuse < slab->objects, "nobody takes from a slab in hand");
+	km_sheaf_list_again(n, slab);
+	if (looking->packed && !n->slabs.packed)
+		km_store(&n->slabs.packed, slab);
+	if (km_sheaf_drop_if_empty(looking->cache, n, slab, km_sheaf_keep(looking->cache, n)))
+		add_going(n, slab);
+}
+
+static void mark(struct km_page *slab, struct hole hole, enum mark as)
+{
+	for (unsigned page = hole.first; page < hole.first + hole.count; page++)
+		km_store(&sheaf_page(&slab[page])->hole, (uint8_t)as);
+	if (as != HOLE_GONE)
+		km_pages_fill(&slab[hole.first], hole.count);
+}
+
+/* Of what the system refuses it takes a part, perhaps: then each page by itself. How many went. */
+static size_t offer(struct looking *looking, struct km_page *slab, struct hole hole)
+{
+	size_t pages = 0;
+
+	looking->calls++;
+	if (km_pages_hollow(&slab[hole.first], hole.count)) {
+		mark(slab, hole, HOLE_GONE);
+		return hole.count;
+	}
+	mark(slab, hole, HOLE_KEPT);
+	for (unsigned i = 0; hole.count > 1 && i < hole.count; i++)
+		pages += offer(looking, slab, (struct hole){ hole.first + i, 1 });
+	return pages;
+}
+
+/* Lock held, but not meanwhile. How many pages went. */
+static size_t empty(struct looking *looking, struct km_page *slab, const struct hole *holes, unsigned count)
+{
+	size_t pages = 0;
+
+	take_in_hand(looking, slab);
+	for (unsigned i = 0; i < count; i++)
+		pages += offer(looking, slab, holes[i]);
+	put_back(looking, slab);
+	return pages;
+}
+
+/* Others come in between. */
+static void breathe(struct sheaf_node *n)
+{
+	km_unlock(&n->slabs.lock);
+	km_lock(&n->slabs.lock);
+}
+
+/* One slab; of more holes than are found at once, who asks for all has the others, too. False: calls enough. */
+static bool look_into(struct looking *looking, struct km_page *slab, bool all, size_t calls, size_t *pages)
+{
+	struct hole holes[MAX_HOLES];
+	unsigned count;
+	size_t went;
+
+	do {
+		count = look_at(looking->cache, slab, all, holes);
+		if (looking->calls + count > calls)
+			return false;
+		went = count ? empty(looking, slab, holes, count) : 0;
+		*pages += went;
+	} while (all && went && count == MAX_HOLES && slab->flags & KM_SLAB_PARTIAL);
+	return true;
+}
+
+/* All slabs' pages. How many pages went. */
+static size_t look_at_all(struct looking *looking)
+{
+	struct sheaf_node *n = looking->n;
+	struct km_page *slab;
+	size_t pages = 0;
+
+	km_lock(&n->slabs.lock);
+	n->slabs.looked = NULL;
+	size_t looks = n->slabs.counts.partial;
+	for (size_t seen = 1; looks && (slab = km_slabs_next(&n->slabs)); looks--, seen++) {
+		if (!look_into(looking, slab, true, SIZE_MAX, &pages))
+			break;
+		if (seen % LOOKS_AT_ONCE == 0)
+			breathe(n);
+	}
+	km_unlock(&n->slabs.lock);
+	return pages;
+}
+
+/* Some slabs, from where the last look ended; so many may stay when they are empty. How many slabs go. */
+static size_t look_at_some(struct looking *looking, bool idle, bool cold)
+{
+	struct sheaf_node *n = looking->n;
+	struct km_page *slab;
+	size_t pages = 0, gone = 0;
+
+	km_lock(&n->slabs.lock);
+	const size_t partial = n->slabs.counts.partial;
+	const size_t more = cold ? MORE_LOOKS : km_min(partial / PART, (size_t)MORE_LOOKS);
+	size_t looks = LOOKS + more;
+	for (size_t seen = 1; seen <= partial && looks && (slab = km_slabs_next(&n->slabs)); seen++) {
+		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_sheaf_keep(looking->cache, n))) {
+			add_going(n, slab);
+			gone++;
+		} else if (looking->holes && !look_into(looking, slab, cold, CALLS + more, &pages)) {
+			break;
+		} else {
+			looks--;
+		}
+		if (seen % LOOKS_AT_ONCE == 0)
+			breathe(n);
+	}
+	km_unlock(&n->slabs.lock);
+	return gone;
+}
+
+/* In the child of a handler's fork, which struck under the node's lock: what another thread had in hand is nobody's. */
+static void adopt(struct sheaf_node *n)
+{
+	km_debug(km_is_locked(&n->look), "a slab in hand is nobody's where nobody else looks");
+	if (km_likely(!km_load(&n->in_hand)))
+		return;
+	km_lock(&n->slabs.lock);
+	km_sheaf_list_again(n, n->in_hand);
+	km_unlock(&n->slabs.lock);
+}
+
+/* Those that left the list, one after the other. In the child of a fork, those of a thread that it has not. */
+static void free_going(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	km_debug(km_is_locked(&n->look), "one thread frees what goes");
+	while (km_load(&n->going_count)) {
+		km_lock(&n->slabs.lock);
+		/* A handler's fork may have come between a slab and its count. */
+		struct km_page *slab = km_list_empty(&n->going) ? NULL : km_list_first(&n->going, struct km_page, list);
+		km_store(&n->going_count, slab ? n->going_count - 1 : 0);
+		if (slab)
+			km_list_del(&slab->list);
+		km_unlock(&n->slabs.lock);
+		if (slab)
+			km_slab_free(cache, slab);
+	}
+}
+
+/* Is there what a thread had in the midst, that looks or is not in this process? */
+static bool is_left(const struct sheaf_node *n)
+{
+	return km_load(&n->in_hand) || km_load(&n->going_count);
+}
+
+void km_sheaf_adopt(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	if (km_likely(!is_left(n)) || !km_trylock(&n->look))
+		return;
+	adopt(n);
+	free_going(cache, n);
+	km_unlock(&n->look);
+}
+
+static void begin(struct looking *looking)
+{
+	looking->calls = 0;
+	adopt(looking->n);
+}
+
+static void end(struct looking *looking)
+{
+	free_going(looking->cache, looking->n);
+	km_unlock(&looking->n->look);
+}
+
+/* Nothing is on the node's list, nor was taken off it. */
+static bool is_bare(const struct sheaf_node *n)
+{
+	return !km_load(&n->slabs.counts.partial) && !is_left(n);
+}
+
+size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	struct looking looking = { .cache = cache, .n = n };
+
+	if (!may_be_hollow(cache) || is_bare(n))
+		return 0;
+	km_lock(&n->look);
+	begin(&looking);
+	/* It may have been reserved meanwhile. */
+	size_t pages = may_be_hollow(cache) ? look_at_all(&looking) : 0;
+	end(&looking);
+	return pages;
+}
+
+size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle, bool cold)
+{
+	struct looking looking = { .cache = cache, .n = n };
+
+	if (is_bare(n) || !km_trylock(&n->look))
+		return 0;
+	begin(&looking);
+	looking.holes = may_be_hollow(cache);
+	size_t slabs = look_at_some(&looking, idle, cold);
+	end(&looking);
+	return slabs;
+}
+
+static bool has_gone(struct km_page *page)
+{
+	const uint8_t mark = sheaf_page(page)->hole;
+
+	return mark == HOLE_GONE || mark == HOLE_PARTLY;
+}
+
+/* The next pages that have gone, from that one on; count 0: there are none. */
+static struct hole next_gone(struct km_page *slab, unsigned page)
+{
+	struct hole hole = { page, 0 };
+	const unsigned end = slab->flags & KM_SLAB_HOLES ? 1u << slab->order : 0;
+
+	while (hole.first < end && !has_gone(&slab[hole.first]))
+		hole.first++;
+	while (hole.first + hole.count < end && has_gone(&slab[hole.first + hole.count]))
+		hole.count++;
+	return hole;
+}
+
+/* Lock held, but not meanwhile. Pages that the system refuses in the midst, or at which a fork comes, may be there and
+ * may not. False: the system has no memory for them. */
+static bool fill(struct looking *looking, struct km_page *slab, struct hole hole)
+{
+	bool there = true;
+
+	take_in_hand(looking, slab);
+	for (; there && hole.count; hole = next_gone(slab, hole.first + hole.count)) {
+		mark(slab, hole, HOLE_PARTLY);
+		there = !km_pages_fault_in(&slab[hole.first], hole.count, looking->cache->live_shift);
+		if (there)
+			mark(slab, hole, HOLE_NONE);
+	}
+	put_back(looking, slab);
+	return there;
+}
+
+/* One round; *any: something had gone. */
+static bool fill_all(struct looking *looking, bool *any)
+{
+	struct sheaf_node *n = looking->n;
+	struct km_page *slab;
+	bool there = true;
+
+	km_lock(&n->slabs.lock);
+	n->slabs.looked = NULL;
+	size_t looks = n->slabs.counts.partial;
+	for (size_t seen = 1; there && looks && (slab = km_slabs_next(&n->slabs)); looks--, seen++) {
+		struct hole hole = next_gone(slab, 0);
+
+		if (hole.count) {
+			*any = true;
+			there = fill(looking, slab, hole);
+		}
+		if (seen % LOOKS_AT_ONCE == 0)
+			breathe(n);
+	}
+	km_unlock(&n->slabs.lock);
+	return there;
+}
+
+bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	struct looking looking = { .cache = cache, .n = n };
+	bool there = true, any = true;
+
+	km_lock(&n->look);
+	begin(&looking);
+	/* Others may sort the list in between. Each round but the last finds some, and no more go meanwhile. */
+	while (there && any) {
+		any = false;
+		there = fill_all(&looking, &any);
+	}
+	end(&looking);
+	return there;
+}
+
+void km_sheaf_fork_holes(struct sheaf_node *n, bool child)
+{
+	/* Nobody waits for who looks: what another thread had in hand is on the list again. */
+	if (child && n->in_hand && km_fork_has(&n->slabs.lock) && !km_lock_is_own(&n->look))
+		km_sheaf_list_again(n, n->in_hand);
+	if (child)
+		km_lock_around_fork(&n->look, false, true);
+}
+
+void km_sheaf_unmark(const struct kmem_cache *cache, struct km_page *slab, void *const *objects, unsigned count)
+{
+	const char *address = km_page_address(slab);
+
+	for (unsigned i = 0; i < count; i++) {
+		size_t at = (size_t)((const char *)objects[i] - address);
+
+		unsigned first = (unsigned)(at >> KM_PAGE_SHIFT);
+		unsigned last = (unsigned)((at + cache->size - 1) >> KM_PAGE_SHIFT);
+
+		mark(slab, (struct hole){ first, last - first + 1 }, HOLE_NONE);
+	}
+}
+
+int km_sheaf_check_holes(struct kmem_cache *cache, struct km_page *slab)
+{
+	for (unsigned page = 0; slab->flags & KM_SLAB_HOLES && page < 1u << slab->order; page++)
+		if (sheaf_page(&slab[page])->hole != HOLE_NONE && !is_free(cache, slab, page)) {
+			km_warn("check: %s: page %u of slab %p has an object that is out, and a mark", cache->name,
+				page, km_page_address(slab));
+			return 1;
+		}
+	return 0;
+}

@@ -1,0 +1,25 @@
+"""The floors of the library, bottom up: the folders of each. A file includes its own floor and those beneath it."""
+import os
+
+FLOORS = (
+    ("src/base",), ("src/os",), ("src/percpu",), ("src/page",), ("src/slab",),
+    ("engines/slub",), ("engines/slab",), ("engines/slob",), ("engines",),
+    ("src/alloc",), ("src/cache",),
+    ("src/inspect", "ext/debug", "ext/failslab", "ext/guard", "ext/observe", "ext/profile"),
+    ("src/memcg",), ("src/process",), ("src/malloc",),
+)
+FOLDERS = tuple(folder for floor in FLOORS for folder in floor)
+
+
+def files(root, ends=(".c", ".h")):
+    """(folder, path below the root) of each file of the library."""
+    for folder in FOLDERS:
+        full = os.path.join(root, folder)
+        for name in sorted(os.listdir(full) if os.path.isdir(full) else ()):
+            if name.endswith(ends):
+                yield folder, f"{folder}/{name}"
+
+
+def floor_of(folder):
+    """How high a folder stands; None: it is none of the library's."""
+    return next((height for height, floor in enumerate(FLOORS) if folder in floor), None)

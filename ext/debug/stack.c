@@ -9,7 +9,7 @@
  * Invariants: a kept rule is one word, checked by its key, so a reader never gets half of a rule. A kept rule may
  * belong to an unloaded library, with another library at the same addresses. So kept rules are used only in a stack
  * with a known end, and nothing beyond the end is read. In a stack made by the program itself every rule is learnt
- * anew.
+ * anew, and the system is asked whether a page may be read: code that changes stacks may have a table that is wrong.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -466,10 +466,32 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 
 struct walk {
 	uintptr_t pc, sp, fp, end;	/* end 0: not known */
+	uintptr_t page;			/* where the end is not known: a page that may be read */
 	uintptr_t start, fp_at;		/* sp at the beginning; where fp was read, or 0 */
 	uintptr_t word_at;		/* place of the trail's last return address */
 	struct km_stack_trail *trail;	/* of this walk, or NULL */
 };
+
+static uintptr_t first_here;	/* the first thread's data, which do not lie above its stack */
+
+void km_stack_first_thread(void)
+{
+	km_store(&first_here, (uintptr_t)__builtin_thread_pointer());
+}
+
+/* Is all from there to the end one stack? A stack made by the program may lie below the thread's own. */
+static bool goes_on_to(uintptr_t end, uintptr_t sp)
+{
+	static km_tls uintptr_t low;	/* of this thread's stack; 0: not known */
+	uintptr_t page = low ?: km_align_down(end, KM_PAGE_SIZE);
+
+	if (km_likely(low && sp >= low))
+		return true;
+	while (sp < page && km_os_may_read(page - KM_PAGE_SIZE))
+		page -= KM_PAGE_SIZE;
+	low = page;
+	return sp >= page;
+}
 
 /* Returns an address above all frames of the calling thread's stack; 0: not a stack of the system or of libc. The
  * kernel puts random bytes (AT_RANDOM) above the frames of the first thread, libc puts thread data above those of
@@ -483,14 +505,20 @@ static uintptr_t end_of(uintptr_t sp)
 	/* Threads at the first walk store the same answer. */
 	if (km_unlikely(!first))
 		km_store(&first_end, first = (uintptr_t)getauxval(AT_RANDOM));
-	if (sp < first && first - sp < MOST_STACK)
-		return first;
-	return sp < here && here - sp < MOST_STACK ? here : 0;
+	uintptr_t end = here == km_load(&first_here) ? first : here;
+	return sp < end && end - sp < MOST_STACK && goes_on_to(end, sp) ? end : 0;
 }
 
-static bool may_read(const struct walk *walk, uintptr_t at)
+static bool may_read(struct walk *walk, uintptr_t at)
 {
-	return at % 8 == 0 && at >= walk->sp && (!walk->end || at + 8 <= walk->end);
+	if (at % 8 || at < walk->sp || (walk->end && at + 8 > walk->end))
+		return false;
+	if (!walk->end && km_align_down(at, KM_PAGE_SIZE) != walk->page) {
+		if (!km_os_may_read(at))
+			return false;
+		walk->page = km_align_down(at, KM_PAGE_SIZE);
+	}
+	return true;
 }
 
 /* Signed return addresses of aarch64. */

@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 
 #include "cache/root.h"
-#include "os/node.h"
+#include "percpu/node.h"
 #include "inspect/print.h"
 
 /* What files that look like the kernel's say of a cache besides (info/full.c); INFO_UNKNOWN: its build does not. */

@@ -18,7 +18,7 @@
 #include "base/cc.h"
 #include "percpu/chain.h"
 #include "base/list.h"
-#include "os/node.h"
+#include "percpu/node.h"
 #include "percpu/pcpu.h"
 
 #define KM_MAX_ORDER	10u	/* largest block: 4 MiB */

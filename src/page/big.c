@@ -11,7 +11,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/lock.h"
-#include "os/node.h"
+#include "percpu/node.h"
 #include "os/os.h"
 #include "os/sanitizer.h"
 #include "meta.h"

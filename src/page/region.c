@@ -13,7 +13,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "base/list.h"
-#include "os/node.h"
+#include "percpu/node.h"
 #include "os/os.h"
 #include "meta.h"
 

@@ -22,7 +22,7 @@
 #include "percpu/ids.h"
 #include "base/list.h"
 #include "os/lock.h"
-#include "os/node.h"
+#include "percpu/node.h"
 #include "percpu/pcpu.h"
 #include "os/sanitizer.h"
 #include "slab/engines.h"

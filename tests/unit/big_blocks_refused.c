@@ -14,7 +14,7 @@
 
 #include "kit/check.h"
 #include "kit/rollup.h"
-#include "os/node.h"
+#include "percpu/node.h"
 #include "os/os.h"
 
 #define MIB	((size_t)1 << 20)

@@ -18,7 +18,7 @@
 
 #include "kit/check.h"
 #include "page/arena.h"
-#include "os/node.h"
+#include "percpu/node.h"
 #include "os/os.h"
 
 static char root[64];

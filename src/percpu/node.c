@@ -5,8 +5,8 @@
 #include "node.h"
 
 #include "base/bits.h"
-#include "die.h"
-#include "os.h"
+#include "os/die.h"
+#include "os/os.h"
 
 #define LOCAL_DISTANCE	10u	/* what the tables of the firmware call it */
 #define REMOTE_DISTANCE	20u

@@ -10,8 +10,8 @@
 #define KM_OS_NODE_H
 
 #include "base/cc.h"
-#include "die.h"
-#include "os.h"
+#include "os/die.h"
+#include "pcpu.h"
 
 #define KM_MAX_NODES	8u
 #define KM_MAX_NODE_IDS	1024u	/* of the system's */

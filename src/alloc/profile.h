@@ -1,7 +1,7 @@
 /*
- * profile.h: what a profile of allocations is: samples by stack, taken while the program runs (ext/profile/profile.c), and
- * the record in which a reader from outside finds them. Invariants: while none is taken nothing is in a hit or a miss
- * but what a tracer costs (km_front_probing); while one is taken no call is a hit. Lower floors know one table of
+ * profile.h: what a profile of allocations is: samples by stack, taken while the program runs (ext/profile/profile.c),
+ * and the record in which a reader from outside finds them. Invariants: while none is taken nothing is in a hit or a
+ * miss but what a tracer costs (km_front_probing); while one is taken no call is a hit. Lower floors know one table of
  * functions, which is weak: a static program without debugging does not contain it.
  *
  * The record's drawing stays, or has another version. The reader may be of another build: it takes the bytes of a site
@@ -128,8 +128,8 @@ km_inline bool km_profile_may_have(const void *p)
 }
 
 /*
- * ext/profile/profile.c, where it is linked in. due, comes, goes: also in a signal handler, with no lock held; they take
- * none, and change no errno. cache NULL: a block of whole pages. may_wait: the call may make system calls; then a
+ * ext/profile/profile.c, where it is linked in. due, comes, goes: also in a signal handler, with no lock held; they
+ * take none, and change no errno. cache NULL: a block of whole pages. may_wait: the call may make system calls; then a
  * sample is an occasion to look whether the profile is over. site: where the call returns to, or thereabouts.
  */
 struct km_profiling {

@@ -337,7 +337,7 @@ bool km_boot_slow(void)
 	return ok;
 }
 
-/* The only reference to the table: a program linked with the archive gets all parts by this line (process/all_parts.c). */
+/* The only reference to the table: a program linked with the archive gets all parts by this line. */
 extern km_hidden const void *const km_all_parts[];
 static const void *const *const all_parts __attribute__((used)) = km_all_parts;
 

@@ -43,7 +43,7 @@ struct km_options {
 	bool control;			/* requests from outside are served (mail.h) */
 	bool account;			/* every object and every block is to be paid for */
 	bool account_malloc;		/* malloc's, by the thread's group, from the start */
-	bool observed;			/* by processes of this user, without rights to trace (ext/observe/observer.c) */
+	bool observed;			/* by processes of this user, without rights to trace (ext/observe) */
 	unsigned observer;
 	bool observer_thread;		/* a thread answers them */
 	struct km_guard_options guard;
@@ -332,8 +332,8 @@ void km_large_get_stats(size_t *blocks, size_t *bytes);
 /* Where those of whole pages are counted, with what growth.c has, and without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);
 
-/* Blocks of whole pages that are debugged (ext/debug/debug_block.c). bytes: the whole block's, of which it has more than
- * were asked for. */
+/* Blocks of whole pages that are debugged (ext/debug/debug_block.c). bytes: the whole block's, of which it has more
+ * than were asked for. */
 struct km_block_hooks {
 	void (*comes)(void *p, size_t asked, size_t bytes);
 	void (*shrinks)(void *p, size_t asked, size_t bytes);

@@ -11,7 +11,7 @@
 #define KM_PERCPU_BY_CID_H
 
 #include "chain.h"
-#include "os/commit.h"
+#include "commit.h"
 
 /* X(type, verb, parameters, arguments) for each: km_rseq_VERB by CPU, km_cid_VERB by concurrency id. */
 #define KM_CID_SHELF_VERBS(X)                                                                      \

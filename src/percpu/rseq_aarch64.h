@@ -9,7 +9,7 @@
 
 #include <kmem/inline.h>
 
-#include "os/commit.h"
+#include "commit.h"
 #include "ids.h"
 #include "pcpu.h"
 

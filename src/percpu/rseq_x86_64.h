@@ -16,7 +16,7 @@
 
 #include <kmem/inline.h>
 
-#include "os/commit.h"
+#include "commit.h"
 #include "ids.h"
 #include "pcpu.h"
 

@@ -28,7 +28,7 @@ enum km_mail_command {
 	KM_MAIL_SHRINK,			/* caches of that name give back what lies ready; no name: all, as kmem_idle */
 	/* kmem_cache_validate of caches of that name, or the check of all ("*"): km_mail_report has what is said. */
 	KM_MAIL_VALIDATE,
-	/* Writes to files that look like the kernel's (ext/debug/written.c), of caches of that name: letters are a number
+	/* Writes to files that look like the kernel's (written.c), of caches of that name: letters are a number
 	 * in digits; of TUNE "LIMIT BATCHCOUNT SHARED"; of CLEAR, by which events count from 0 again, none. */
 	KM_MAIL_MIN_PARTIAL, KM_MAIL_DEFRAG_RATIO, KM_MAIL_SHEAF_CAPACITY, KM_MAIL_CPU_PARTIAL,
 	KM_MAIL_TUNE, KM_MAIL_CLEAR,

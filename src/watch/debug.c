@@ -16,19 +16,12 @@
 #include "sibling.h"
 #include "switch.h"
 
-static struct km_page *slab_of(const void *object)
-{
-	struct km_page *page = km_page_of(object);
-
-	return page ? km_page_head(page) ?: page : NULL;
-}
-
 /* The object has become what the state says. */
-static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
+static void become(struct kmem_cache *cache, void *object, enum km_debug_state state, uint32_t asked)
 {
-	km_debug_fill(cache, object, state == KM_DEBUG_TAKEN, cache->object_size);
+	km_debug_turn(cache, object, state == KM_DEBUG_TAKEN, asked);
 	/* Release pairs with who asks for the state: what it says of the object is so. */
-	km_store_release(km_debug_word(cache, object), km_debug_sealed(object, state, cache->object_size));
+	km_store_release(km_debug_word(cache, object), km_debug_sealed(object, state, asked));
 }
 
 /* Nothing is there of what should be. */
@@ -40,7 +33,8 @@ static void begin(struct kmem_cache *cache, void *object)
 		__builtin_memset(&track[i], 0, sizeof(track[i]));
 		km_debug_seal(&track[i]);
 	}
-	become(cache, object, KM_DEBUG_FREE);
+	km_debug_fill(cache, object);
+	become(cache, object, KM_DEBUG_FREE, cache->object_size);
 }
 
 /* ------------------------------------------------------------------ tracks, and what is traced */
@@ -56,25 +50,29 @@ static void note(const struct kmem_cache *cache, const void *object, unsigned wh
 }
 
 /* The object counts as in use, before and after. Kernel: a stack each time; here, where there is one. */
-static void trace(struct kmem_cache *cache, void *object, bool alloc)
+static km_noinline void trace_one(struct kmem_cache *cache, void *object, bool alloc)
 {
-	struct km_debug_about about = { cache, slab_of(object), object };
+	struct km_debug_about about = { cache, km_debug_slab(object), object };
 	const void *first = NULL;
 	unsigned used = 0;
 
-	if (km_likely(!(cache->flags & SLAB_TRACE)))
-		return;
 	if (about.slab)
 		first = km_debug_first_free(cache, about.slab, &used);
 	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, alloc ? "alloc" : "free", object, used, first);
 	km_debug_report_track(&about, alloc);
 }
 
+static void trace(struct kmem_cache *cache, void *object, bool alloc)
+{
+	if (km_unlikely(cache->flags & SLAB_TRACE))
+		trace_one(cache, object, alloc);
+}
+
 /* ------------------------------------------------------------------ objects come and go */
 
 static void tell_in_use(struct kmem_cache *cache, void *object, const char *function)
 {
-	struct km_debug_about about = { cache, slab_of(object), object };
+	struct km_debug_about about = { cache, km_debug_slab(object), object };
 
 	km_debug_report_begin(&about, "Object in use on freelist");
 	km_debug_report_end(&about);
@@ -89,6 +87,12 @@ static void *in_use(struct kmem_cache *cache, void *object)
 	return KM_LOST;
 }
 
+/* What the call asks for, where it says so. */
+static uint32_t asked_of(const struct kmem_cache *cache)
+{
+	return km_asked.cache == cache && km_debug_is_narrowed(cache) ? km_asked.bytes : cache->object_size;
+}
+
 static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 {
 	if (!km_is_debugged(cache)) {
@@ -98,54 +102,52 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 	if (cache->engine->shared_pages)
 		begin(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
-	km_debug(slab_of(object) && (cache->engine->shared_pages || slab_of(object)->cache == cache),
+	km_debug(km_debug_slab(object) && (cache->engine->shared_pages || km_debug_slab(object)->cache == cache),
 		 "an object that comes is the cache's");
 	const bool taken = seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
 							    seen.state != KM_DEBUG_FREE;
 	if (km_unlikely(taken || !km_cas_both(km_debug_word(cache, object), &seen.word,
 					      km_debug_sealed(object, KM_DEBUG_CHANGES, cache->object_size))))
 		return in_use(cache, object);
-	km_debug_check(cache, slab_of(object), object, seen, false, "kmem_cache_alloc");
+	km_debug_check(cache, NULL, object, seen, false, "kmem_cache_alloc");
 	note(cache, object, 0);
 	trace(cache, object, true);
-	become(cache, object, KM_DEBUG_TAKEN);
+	become(cache, object, KM_DEBUG_TAKEN, asked_of(cache));
 	km_debug(!cache->shelf.front.open.shelf, "a cache that is debugged has no shelf");
 	return object;
 }
 
 /* Where caches share pages the engine was asked. */
-static bool is_out(struct kmem_cache *cache, struct km_page *slab, void *object, const struct km_debug_seen *seen)
+static bool is_out(struct kmem_cache *cache, struct km_page *slab, unsigned index, void *object,
+		   const struct km_debug_seen *seen)
 {
 	bool engine_says = true;
 
 	if (km_likely(seen->state != KM_DEBUG_DAMAGED))
 		return seen->state == KM_DEBUG_TAKEN;
-	if (!cache->engine->shared_pages) {
-		int index = km_object_index(cache, slab, km_slab_first(cache, slab), object);
-
-		engine_says = km_debug_taken(cache, slab, (unsigned)index / 64) >> index % 64 & 1;
-	}
+	if (!cache->engine->shared_pages)
+		engine_says = km_debug_taken(cache, slab, index / 64) >> index % 64 & 1;
 	return km_debug_seems_taken(cache, object, engine_says);
 }
 
-/*
- * Its slab, cache and boundary were looked at before. Where caches share pages the engine is asked here: it tells, too,
- * what else it is.
- */
+/* Is it an object of the cache's? A bad call is reported. Where caches share pages the engine tells, too, what it is. */
 static bool goes(struct kmem_cache *cache, void *object)
 {
 	const bool shared = cache->engine->shared_pages;
+	int index = 0;
 
 	if (!km_is_debugged(cache))
 		trace(cache, object, false);
 	if (!km_is_debugged(cache) || (shared && !cache->engine->has(cache, object)))
 		return true;
+	struct km_page *slab = shared ? km_debug_slab(object) : km_slab_of(cache, object, &index, "kmem_cache_free");
+	if (km_unlikely(!slab && !shared))
+		return false;
 	uint64_t *word = km_debug_word(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
-	struct km_page *slab = slab_of(object);
 	/* Two threads may free it at once: one of them has it, whatever the word was. */
 	do {
-		if (km_unlikely(!is_out(cache, slab, object, &seen))) {
+		if (km_unlikely(!is_out(cache, slab, (unsigned)index, object, &seen))) {
 			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
 			return false;
 		}
@@ -159,7 +161,7 @@ static bool goes(struct kmem_cache *cache, void *object)
 	note(cache, object, 1);
 	trace(cache, object, false);
 	km_debug(km_debug_look(cache, object).state == KM_DEBUG_CHANGES, "an object's bytes change while it says so");
-	become(cache, object, KM_DEBUG_FREE);
+	become(cache, object, KM_DEBUG_FREE, cache->object_size);
 	return true;
 }
 
@@ -207,7 +209,8 @@ static void store_asked(const struct kmem_cache *cache, void *object, size_t byt
 
 static void asked(struct kmem_cache *cache, void *object, size_t bytes)
 {
-	if (!km_debug_is_narrowed(cache))
+	/* One that came with its bytes has them. */
+	if (!km_debug_is_narrowed(cache) || km_debug_look(cache, object).asked == bytes)
 		return;
 	km_debug_fill_asked(cache, object, bytes);
 	store_asked(cache, object, bytes);
@@ -235,7 +238,7 @@ static bool grow(struct kmem_cache *cache, void *object, size_t bytes)
 {
 	if (!km_debug_is_narrowed(cache) || bytes > cache->object_size)
 		return false;
-	look_at(cache, slab_of(object), object, true, "krealloc");
+	look_at(cache, km_debug_slab(object), object, true, "krealloc");
 	store_asked(cache, object, bytes);
 	return true;
 }

@@ -76,7 +76,18 @@ km_inline uint64_t *km_debug_word(const struct kmem_cache *cache, const void *ob
 	return (uint64_t *)((char *)object + cache->freeptr + sizeof(void *));
 }
 _Static_assert(sizeof(uint64_t) == KM_DEBUG_WORD, "as engine.h says");
-uint64_t km_debug_sealed(const void *object, enum km_debug_state state, uint32_t asked);
+#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u
+/* Free, taken, changing. */
+static const uint32_t km_debug_states[] = { 0x6b6b0f1e, 0xcccc0a1d, 0x5a5a0c2b };
+km_inline uint32_t km_debug_seal_of(const void *object, uint32_t asked)
+{
+	return (uint32_t)(((uintptr_t)object ^ asked) * KM_DEBUG_FACTOR >> 32);
+}
+km_inline uint64_t km_debug_sealed(const void *object, enum km_debug_state state, uint32_t asked)
+{
+	km_debug(state < KM_DEBUG_DAMAGED, "no word says that it is damaged");
+	return (uint64_t)asked << 32 | (km_debug_seal_of(object, asked) ^ km_debug_states[state]);
+}
 
 struct km_debug_seen {
 	uint64_t word;
@@ -84,8 +95,22 @@ struct km_debug_seen {
 	uint32_t asked;			/* of a word that is damaged: the whole object */
 	bool waits;			/* freed, and not the engine's yet, or lost by it: its link is anybody's */
 };
-struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word);
-struct km_debug_seen km_debug_look(const struct kmem_cache *cache, const void *object);
+km_inline struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word)
+{
+	const uint32_t asked = (uint32_t)(word >> 32), said = (uint32_t)word ^ km_debug_seal_of(object, asked);
+	struct km_debug_seen seen = { word, KM_DEBUG_FREE, asked, false };
+
+	while (seen.state < KM_DEBUG_DAMAGED && km_debug_states[seen.state] != said)
+		seen.state++;
+	if (km_unlikely(seen.state == KM_DEBUG_DAMAGED || asked > cache->object_size))
+		return (struct km_debug_seen){ word, KM_DEBUG_DAMAGED, cache->object_size, false };
+	return seen;
+}
+/* Acquire pairs with those who change it: what they say of the object is so. */
+km_inline struct km_debug_seen km_debug_look(const struct kmem_cache *cache, const void *object)
+{
+	return km_debug_judge(cache, object, km_load_acquire(km_debug_word(cache, object)));
+}
 
 /* [0]: it was allocated, [1]: it was freed; only with SLAB_STORE_USER. */
 km_inline struct km_debug_track *km_debug_tracks(const struct kmem_cache *cache, const void *object)
@@ -122,8 +147,10 @@ km_inline bool km_debug_is_narrowed(const struct kmem_cache *cache)
 }
 /* The bytes behind those that a user asked for are red zone. */
 void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes);
-/* They are as they should be of an object that is free, or of which a user has so many bytes; of a slab's rest. */
-void km_debug_fill(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked);
+/* They are as they should be of an object that is free, or of which a user has so many bytes: all of a new one, or what
+ * differs between the two; of a slab's rest. */
+void km_debug_fill(const struct kmem_cache *cache, void *object);
+void km_debug_turn(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked);
 void km_debug_fill_padding(const struct kmem_cache *cache, const struct km_page *slab);
 /* The objects that are taken, as far as the engine knows: 64 from 64 * `word` on. The first one, by its address, that
  * is not, or NULL; and how many are. */
@@ -134,7 +161,9 @@ bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool eng
 /*
  * The damages of an object that is free or taken, with the word that was seen of it, and of a slab's padding: they are
  * told, and mended unless that ends the process; but the word of the state is the caller's to mend. Returns how many.
+ * slab NULL: the object's.
  */
+struct km_page *km_debug_slab(const void *object);
 unsigned km_debug_check(struct kmem_cache *cache, struct km_page *slab, void *object, struct km_debug_seen seen,
 			bool taken, const char *function);
 unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, const char *function);

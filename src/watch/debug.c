@@ -27,26 +27,22 @@ static void become(struct kmem_cache *cache, void *object, enum km_debug_state s
 /* Nothing is there of what should be. */
 static void begin(struct kmem_cache *cache, void *object)
 {
-	struct km_debug_track *track = km_debug_tracks(cache, object);
+	struct km_debug_mark *mark = km_debug_marks(cache, object);
 
 	for (unsigned i = 0; i < 2 && cache->flags & SLAB_STORE_USER; i++) {
-		__builtin_memset(&track[i], 0, sizeof(track[i]));
-		km_debug_seal(&track[i]);
+		mark[i] = (struct km_debug_mark){ .when = 0 };
+		km_debug_seal(&mark[i]);
 	}
 	km_debug_fill(cache, object);
 	become(cache, object, KM_DEBUG_FREE, cache->object_size);
 }
 
-/* ------------------------------------------------------------------ tracks, and what is traced */
+/* ------------------------------------------------------------------ marks, and what is traced */
 
 static void note(const struct kmem_cache *cache, const void *object, unsigned which)
 {
-	struct km_debug_track *track = &km_debug_tracks(cache, object)[which];
-
-	if (!(cache->flags & SLAB_STORE_USER))
-		return;
-	km_debug_track(track);
-	km_debug_seal(track);
+	if (cache->flags & SLAB_STORE_USER)
+		km_debug_mark(&km_debug_marks(cache, object)[which]);
 }
 
 /* The object counts as in use, before and after. Kernel: a stack each time; here, where there is one. */
@@ -417,6 +413,8 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 	uint32_t aligned = km_layout_align(all, align, size);
 	uint32_t bytes = km_layout_debugged_bytes(size, all) + (all & SLAB_RED_ZONE ? aligned : 0);
 
+	if (all & SLAB_STORE_USER)
+		km_debug_stacks_start();
 	/* The longest slab has no room for it. */
 	if (km_order_of(km_align_up(bytes, aligned)) > KM_MAX_ORDER)
 		return all & ~KM_DEBUG_LAYOUT;
@@ -429,4 +427,5 @@ const struct km_debugging km_debugging = {
 	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = km_debug_print_all_leaks,
 	.over = km_debug_stack_over, .flags = flags_of, .hooks = &hooks,
 	.settle = km_siblings_settle, .tick = km_control_tick, .report = &km_control_report,
+	.stacks = &km_debug_stacks,
 };

@@ -27,9 +27,7 @@ struct km_debug_track {
 	uintptr_t frame[KM_DEBUG_FRAMES];	/* the call into the library first; 0: no more */
 	uint64_t when;				/* ms; 0: never */
 	uint32_t cpu, thread;
-	uint64_t seal;				/* over the rest, and where it lies */
 };
-_Static_assert(sizeof(struct km_debug_track) == KM_DEBUG_TRACK, "as engine.h says");
 
 /* libc frees the records of files loaded by dlopen, as the program ends: from then on a stack is one call. */
 void km_debug_stack_over(void);
@@ -46,10 +44,12 @@ int km_debug_print_leaks(int fd);
 /* As the program ends. -EINVAL where no cache has stacks: most of what is out is not known, and no total is. */
 int km_debug_print_all_leaks(int fd);
 void km_debug_track(struct km_debug_track *track);
+/* There is more of a stack than a call: the program has begun, and has not ended. */
+bool km_debug_may_walk(void);
 /* Is it code of the library? */
 bool km_debug_is_own(uintptr_t address);
 /* Made before the program's first function, or after km_debug_stack_over. */
-bool km_debug_is_early(const struct km_debug_track *track);
+bool km_debug_is_early(uintptr_t first);
 /* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes);
 /* Does one of the names fit that the dynamic linker has of the function at an address? Unlike dladdr it asks for no
@@ -57,6 +57,34 @@ const char *km_debug_place(uintptr_t address, char *text, size_t bytes);
 bool km_debug_find_name(uintptr_t address, bool (*fits)(const char *name));
 /* The file that is mapped there, and where it was mapped to; false: none is. */
 bool km_debug_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start);
+
+/* ---- debug_stacks.c: a track as it lies beside an object, where a stack is a number */
+
+struct km_debug_mark {
+	uint64_t who;				/* the number; and the thread, from bit 32 on */
+	uint64_t when;				/* ms, 0: never; and the CPU, from KM_DEBUG_CPU_SHIFT on */
+	uint64_t seal;				/* over the rest, and where it lies */
+};
+#define KM_DEBUG_CPU_SHIFT 48
+_Static_assert(sizeof(struct km_debug_mark) == KM_DEBUG_TRACK, "as engine.h says");
+
+/* By number; the first is no stack. For readers outside of the process as well. */
+struct km_debug_stacks {
+	struct km_debug_stack {
+		uint32_t next, hash;
+		uintptr_t frame[KM_DEBUG_FRAMES];
+	} *stack;				/* NULL: nobody has asked for stacks */
+	uint32_t room;
+};
+extern km_hidden struct km_debug_stacks km_debug_stacks;
+/* Before any cache has marks. False: there is no memory, and stacks are not known. */
+bool km_debug_stacks_start(void);
+/* From here, now. */
+void km_debug_mark(struct km_debug_mark *mark);
+void km_debug_read_mark(const struct km_debug_mark *mark, struct km_debug_track *track);
+/* A mark was written; or written over, and what it says is of no use. */
+void km_debug_seal(struct km_debug_mark *mark);
+bool km_debug_is_sealed(const struct km_debug_mark *mark);
 
 /* ---- debug_look.c: the bytes around an object, and whether they are as they should be */
 
@@ -113,14 +141,10 @@ km_inline struct km_debug_seen km_debug_look(const struct kmem_cache *cache, con
 }
 
 /* [0]: it was allocated, [1]: it was freed; only with SLAB_STORE_USER. */
-km_inline struct km_debug_track *km_debug_tracks(const struct kmem_cache *cache, const void *object)
+km_inline struct km_debug_mark *km_debug_marks(const struct kmem_cache *cache, const void *object)
 {
-	return (struct km_debug_track *)(km_debug_word(cache, object) + 1);
+	return (struct km_debug_mark *)(km_debug_word(cache, object) + 1);
 }
-
-/* A track was written; or written over, and what it says is of no use. */
-void km_debug_seal(struct km_debug_track *track);
-bool km_debug_is_sealed(const struct km_debug_track *track);
 
 /* The bytes that its user has of an object; 0: the cache is not debugged. */
 size_t km_debug_bytes(const struct kmem_cache *cache, const void *object);
@@ -174,7 +198,7 @@ unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, 
 void km_debug_blocks_start(void);
 bool km_debug_blocks_have_tracks(void);
 /* By whom the block that begins there was allocated, and its bytes; NULL: it is none, was freed, or it is not known. */
-const struct km_debug_track *km_debug_block_track(const struct km_page *page, size_t *asked);
+const struct km_debug_mark *km_debug_block_mark(const struct km_page *page, size_t *asked);
 
 /* ---- debug_report.c */
 
@@ -188,11 +212,11 @@ struct km_debug_about {
 void km_debug_report_begin(const struct km_debug_about *about, const char *title);
 void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region);
 void km_debug_report_end(const struct km_debug_about *about);
-/* A block of whole pages; tracks NULL: none is believed. region NULL: all that can be said is said by the title. */
+/* A block of whole pages; marks NULL: none is believed. region NULL: all that can be said is said by the title. */
 struct km_debug_block {
 	const void *at;
 	size_t bytes;
-	const struct km_debug_track *tracks;
+	const struct km_debug_mark *marks;
 };
 void km_debug_report_block(const struct km_debug_block *block, const struct km_debug_region *region, const char *title);
 /* It is about to be as it should be again. */

@@ -24,39 +24,16 @@ _Static_assert(KM_DEBUG_NO_LINK == PADDING * 0x0101010101010101u, "the place of 
 
 #define MANY	256u			/* bytes that are worth a call of memset */
 
-/* ------------------------------------------------------------------ tracks */
+/* ------------------------------------------------------------------ marks */
 
-/* Each step can be undone, so that no change of one word is lost on the way. */
-static uint64_t seal_of(const struct km_debug_track *track)
+static bool marks_are_sealed(const struct kmem_cache *cache, const void *object)
 {
-	const uint64_t *word = (const uint64_t *)track;
-	uint64_t seal = (uintptr_t)track;
+	const struct km_debug_mark *mark = km_debug_marks(cache, object);
 
-	for (size_t i = 0; i < offsetof(struct km_debug_track, seal) / sizeof(*word); i++) {
-		seal = (seal ^ km_load(&word[i])) * KM_DEBUG_FACTOR;
-		seal ^= seal >> 32;
-	}
-	return seal;
+	return !(cache->flags & SLAB_STORE_USER) || (km_debug_is_sealed(&mark[0]) && km_debug_is_sealed(&mark[1]));
 }
 
-void km_debug_seal(struct km_debug_track *track)
-{
-	track->seal = seal_of(track);
-}
-
-bool km_debug_is_sealed(const struct km_debug_track *track)
-{
-	return track->seal == seal_of(track);
-}
-
-static bool tracks_are_sealed(const struct kmem_cache *cache, const void *object)
-{
-	const struct km_debug_track *track = km_debug_tracks(cache, object);
-
-	return !(cache->flags & SLAB_STORE_USER) || (km_debug_is_sealed(&track[0]) && km_debug_is_sealed(&track[1]));
-}
-
-static unsigned tracks_of(const struct kmem_cache *cache)
+static unsigned marks_of(const struct kmem_cache *cache)
 {
 	return cache->flags & SLAB_STORE_USER ? 2 : 0;
 }
@@ -123,7 +100,7 @@ km_inline bool each_region(const struct kmem_cache *cache, void *object, bool ta
 {
 	/* Of a free object the place of the link is the engine's, if it is one that has links. */
 	const bool linked = !taken && (waits || cache->engine->links_free);
-	unsigned char *at = object, *end = (unsigned char *)(km_debug_tracks(cache, object) + tracks_of(cache));
+	unsigned char *at = object, *end = (unsigned char *)(km_debug_marks(cache, object) + marks_of(cache));
 	unsigned char *slot = at + cache->size - cache->left, zone = taken ? ZONE_TAKEN : ZONE_FREE;
 	const uint32_t size = cache->object_size, right = cache->freeptr - size;
 
@@ -163,7 +140,7 @@ km_inline bool list(unsigned char *at, size_t bytes, unsigned char value, const 
 static unsigned unsealed(const struct kmem_cache *cache, void *object, bool taken, const struct km_debug_seen *seen,
 			 struct km_debug_region *regions)
 {
-	struct km_debug_track *track = km_debug_tracks(cache, object);
+	struct km_debug_mark *mark = km_debug_marks(cache, object);
 	unsigned n = 0;
 
 	if (seen->state == KM_DEBUG_DAMAGED)
@@ -172,11 +149,11 @@ static unsigned unsealed(const struct kmem_cache *cache, void *object, bool take
 			.bytes = KM_DEBUG_WORD, .unsealed = true, .found = seen->word,
 			.wanted = km_debug_sealed(object, taken ? KM_DEBUG_TAKEN : KM_DEBUG_FREE, seen->asked),
 		};
-	for (unsigned i = 0; i < tracks_of(cache); i++)
-		if (!km_debug_is_sealed(&track[i]))
+	for (unsigned i = 0; i < marks_of(cache); i++)
+		if (!km_debug_is_sealed(&mark[i]))
 			regions[n++] = (struct km_debug_region){
-				.what = i ? "Free track" : "Alloc track", .at = (unsigned char *)&track[i],
-				.bytes = sizeof(*track), .unsealed = true,
+				.what = i ? "Free track" : "Alloc track", .at = (unsigned char *)&mark[i],
+				.bytes = sizeof(*mark), .unsealed = true,
 			};
 	return n;
 }
@@ -323,9 +300,9 @@ static void restore(const struct kmem_cache *cache, const struct km_debug_region
 	km_debug_report_restored(cache, region);
 	if (!region->unsealed) {
 		fill_all(region->at, region->bytes, region->value);
-	} else if (region->bytes == sizeof(struct km_debug_track)) {
+	} else if (region->bytes == sizeof(struct km_debug_mark)) {
 		__builtin_memset(region->at, 0, region->bytes);
-		km_debug_seal((struct km_debug_track *)region->at);
+		km_debug_seal((struct km_debug_mark *)region->at);
 	}
 }
 
@@ -377,7 +354,7 @@ static km_noinline unsigned check_each(struct kmem_cache *cache, struct km_page 
 unsigned km_debug_check(struct kmem_cache *cache, struct km_page *slab, void *object, struct km_debug_seen seen,
 			bool taken, const char *function)
 {
-	const bool sealed = tracks_are_sealed(cache, object) && seen.state != KM_DEBUG_DAMAGED;
+	const bool sealed = marks_are_sealed(cache, object) && seen.state != KM_DEBUG_DAMAGED;
 
 	if (km_likely(sealed && fits(cache, object, taken, seen.asked, seen.waits)))
 		return 0;

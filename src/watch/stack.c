@@ -25,12 +25,16 @@
 #define MOST_FRAME	((uintptr_t)1 << 24)
 #define MOST_STACK	((uintptr_t)64 << 20)	/* a thread's, as far as its end is believed */
 
+#define LOOKS		4u		/* at stacks that begin alike */
+
 #define RULES		4096u		/* a power of two */
 /* How a function's frame is undone, by the place of a call. */
 static struct rule {
 	uint64_t key, rule;
 } rules[RULES] km_sparse;
-static struct km_stack_trails *kept;
+static struct km_stack_trail trails[KM_STACK_TRAILS] km_sparse;
+uint32_t km_stack_walks;
+static uint64_t unloads;		/* from bit 48 on: places from before are none of now */
 
 /* ------------------------------------------------------------------ what DWARF says */
 
@@ -452,12 +456,14 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 	struct rule *place = &rules[pc * 0x9e3779b97f4a7c15ull >> 32 & (RULES - 1)];
 	uint64_t rule = km_load(&place->rule);
 
-	if (km_likely(may_keep && (km_load(&place->key) ^ rule) == pc && rule))
+	const uint64_t key = pc ^ km_load(&unloads);
+
+	if (km_likely(may_keep && (km_load(&place->key) ^ rule) == key && rule))
 		return rule;
 	rule = learn(pc);
 	km_debug(rule & KNOWN && place < rules + RULES, "a rule that is learnt has a place");
 	km_store(&place->rule, rule);
-	km_store(&place->key, pc ^ rule);
+	km_store(&place->key, key ^ rule);
 	return rule;
 }
 
@@ -466,7 +472,6 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 struct walk {
 	uintptr_t pc, sp, fp, end;	/* end 0: not known */
 	uintptr_t start, fp_at;		/* where it began; where fp was read, or 0 */
-	uintptr_t word_at;		/* the last return address that the trail has */
 	struct km_stack_trail *trail;	/* of this walk, or NULL */
 };
 
@@ -519,15 +524,13 @@ static void note_word(struct walk *walk, uintptr_t at)
 
 	if (!trail)
 		return;
-	const uintptr_t step = (at - walk->word_at) / 8;
-	if (at < walk->word_at || step > UINT16_MAX || trail->words == KM_STACK_WORDS) {
+	if (at < walk->start || (at - walk->start) / 8 > UINT32_MAX || trail->words == KM_STACK_WORDS) {
 		give_up(walk);
 		return;
 	}
-	km_store(&trail->step[trail->words], (uint16_t)step);
+	km_store(&trail->word_at[trail->words], (uint32_t)((at - walk->start) / 8));
 	km_store(&trail->word[trail->words], *(uintptr_t *)at);
 	km_bump(&trail->words, 1);
-	walk->word_at = at;
 }
 
 /* at 0: the register's. */
@@ -561,24 +564,42 @@ static bool has_base(const struct km_stack_trail *trail, const struct walk *here
 	return base - here->sp == (uintptr_t)km_load(&trail->base[i]);
 }
 
-/* Nothing behind the stack's end is read, also where somebody writes the trail meanwhile. */
-static bool is_again(const struct km_stack_trail *trail, const struct walk *here)
+/* How far a stack is that of a trail. */
+struct progress {
+	unsigned word, base;
+};
+
+/*
+ * 0: it is the same stack. Else the word that is there instead, by which the trails of stacks that begin alike are
+ * found. Nothing behind the stack's end is read, also where somebody writes the trail meanwhile.
+ */
+static uint64_t differs(const struct km_stack_trail *trail, const struct walk *here, struct progress *at)
 {
 	const unsigned words = km_load(&trail->words), bases = km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES);
-	uintptr_t at = here->sp;
+	const uint64_t last = (here->end - here->sp) / 8 - 1;
+	const uintptr_t *start = (const uintptr_t *)here->sp;
+	size_t i = at->word, base = at->base;
+	uintptr_t word = 0;
 
-	if (km_unlikely(words > KM_STACK_WORDS))
-		return false;
-	for (unsigned i = 0, base = 0;; i++) {
-		for (; base < bases && (i == words || km_load(&trail->base_of[base]) <= i); base++)
-			if (!has_base(trail, here, base))
-				return false;
-		if (i == words)
-			return true;
-		at += (uintptr_t)km_load(&trail->step[i]) * 8;
-		if (km_unlikely(at + 8 > here->end) || *(uintptr_t *)at != km_load(&trail->word[i]))
-			return false;
+	for (; words <= KM_STACK_WORDS; base++) {
+		const size_t stop = base < bases ? km_min((unsigned)km_load(&trail->base_of[base]), words) : words;
+
+		for (; i < stop; i++) {
+			const uint64_t place = km_load(&trail->word_at[i]);
+			if (km_unlikely(place > last))
+				goto other;
+			word = start[place];
+			if (km_unlikely(word != km_load(&trail->word[i])))
+				goto other;
+		}
+		if (base >= bases)
+			return 0;
+		if (!has_base(trail, here, (unsigned)base))
+			break;
 	}
+other:
+	*at = (struct progress){ (unsigned)i, (unsigned)base };
+	return word << 8 | base | 0x80;
 }
 
 static bool step(struct walk *walk, uint64_t rule)
@@ -682,50 +703,74 @@ static struct km_stack_trail *take_trail(struct km_stack_trail *trail)
 	return trail;
 }
 
-/* Threads begin at different addresses, and their stacks look the same from the end. */
-static km_noinline void walk_stack(struct km_stack *stack, uint64_t key, bool anew)
+/*
+ * Is it a stack of which the user has said what it is? Else *found is where its trail is to be. Threads begin at
+ * different addresses, and their stacks look the same from the end. A trail that was reached from one that has not
+ * changed since begins as that one does: this much is not compared again.
+ */
+static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t key, unsigned among,
+		       struct km_stack_trail **found)
 {
-	struct walk walk = { .fp_at = 0 };
+	uint64_t other = here->end - here->sp;
+	struct progress at = { 0, 0 };
 
-	HERE(&walk);
-	walk.start = walk.word_at = walk.sp;
-	walk.end = end_of(walk.sp);
-	stack->known = false;
-	stack->depth = 0;
-	stack->trail = NULL;
-	if (km_likely(walk.end)) {
-		key = (key ^ (walk.end - walk.sp)) * 0x9e3779b97f4a7c15ull | 1;
-		struct km_stack_trail *trail = &kept->trail[key >> 32 & (KM_STACK_TRAILS - 1)];
+	stack->branch = 0;
+	for (unsigned i = 0; i < LOOKS; i++) {
+		key = ((key ^ other) + (key >> 32)) * 0x9e3779b97f4a7c15ull | 1;
+		struct km_stack_trail *trail = *found = &trails[key >> 32 & (among - 1)];
 		/* Acquire pairs with km_stack_keep: what the key stands for is there. */
 		const uint32_t turn = km_load_acquire(&trail->turn);
 
-		if (km_likely(!anew) && km_load(&trail->key) == key && !(turn & 1) && is_again(trail, &walk)) {
-			stack->what = km_load(&trail->what);
-			__atomic_thread_fence(__ATOMIC_ACQUIRE);
-			stack->known = km_load(&trail->turn) == turn;
-			if (km_likely(stack->known))
-				return;
-		}
-		stack->trail = walk.trail = take_trail(trail);
-		if (walk.trail)
-			km_store(&walk.trail->key, key);
+		stack->key = key;
+		if (km_load(&trail->key) != key || turn & 1)
+			return false;
+		if (km_load(&trail->branch) != stack->branch)
+			at = (struct progress){ 0, 0 };
+		other = differs(trail, here, &at);
+		stack->what = km_load(&trail->what);
+		/* All of that was of this turn. */
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (km_load(&trail->turn) != turn)
+			return false;
+		if (!other)
+			return true;
+		stack->branch = turn;
 	}
-	stack->depth = walk_all(&walk, stack->frame, km_array_count(stack->frame));
+	return false;
+}
+
+km_noinline void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, unsigned among, bool anew)
+{
+	struct walk walk = { .fp_at = 0 };
+	struct km_stack_trail *trail;
+
+	HERE(&walk);
+	km_debug(most <= KM_PROFILE_FRAMES && among <= KM_STACK_TRAILS, "a stack has room for frames and words");
+	walk.start = walk.sp;
+	walk.end = end_of(walk.sp);
+	stack->known = false;
+	stack->trail = NULL;
+	if (km_likely(walk.end)) {
+		stack->known = find_trail(stack, &walk, key ^ km_load(&unloads), among, &trail) && !anew;
+		if (km_likely(stack->known))
+			return;
+		stack->trail = walk.trail = take_trail(trail);
+		if (walk.trail) {
+			km_store(&walk.trail->key, stack->key);
+			km_store(&walk.trail->branch, stack->branch);
+		}
+	}
+	km_bump(&km_stack_walks, 1);
+	stack->depth = walk_all(&walk, stack->frame, most);
 	if (stack->trail && !walk.trail)
 		km_store(&stack->trail->key, 0ul);
-}
-
-void km_stack_start(struct km_stack_trails *trails)
-{
-	km_debug(!kept && trails, "what is known again has one place");
-	kept = trails;
-}
-
-void km_stack_take(struct km_stack *stack, uint64_t key, bool anew)
-{
-	walk_stack(stack, key, anew);
-	if (km_unlikely(!stack->known && !stack->depth))
+	if (km_unlikely(!stack->depth))
 		stack->frame[stack->depth++] = (uintptr_t)__builtin_return_address(0);
+}
+
+void km_stack_forget(void)
+{
+	km_add(&unloads, (uint64_t)1 << 48);
 }
 
 void km_stack_keep(struct km_stack *stack, uint32_t what)
@@ -738,7 +783,7 @@ void km_stack_keep(struct km_stack *stack, uint32_t what)
 	if (what == KM_STACK_NOTHING)
 		km_store(&trail->key, 0ul);
 	km_store(&trail->what, what);
-	/* Release pairs with walk_stack: the words are those of the key. */
+	/* Release pairs with find_trail: the words are those of the key. */
 	km_store_release(&trail->turn, km_load(&trail->turn) + 1);
 	stack->trail = NULL;
 }

@@ -1,0 +1,150 @@
+/*
+ * debug_stacks.c: stacks by number, each kept once however many objects came by it; and the marks beside objects, which
+ * have the number. Kernel: the stack depot. A stack that is known again by its words (stack.c) costs no look at the
+ * table.
+ *
+ * Invariants: an entry is its maker's until it is linked, and from then on it stays as it is, so that a number means one
+ * stack for ever. Of two entries of one stack one is linked. No function here takes a lock, or calls the system but the
+ * start. Where the table is full, a stack is its first call alone.
+ */
+#include "../page/meta.h"
+#include "../port/bits.h"
+#include "../port/os.h"
+#include "debug.h"
+#include "stack.h"
+
+#define LISTS		32768u		/* a power of two */
+#define MOST_STACKS	131072u		/* 17 MB, touched as they are used */
+#define LEAST_STACKS	1024u
+#define MARKS		0x6d61726bull	/* a key that no profile has */
+
+struct km_debug_stacks km_debug_stacks;
+static uint32_t *lists, used;		/* the number that each list begins with; entries */
+
+bool km_debug_stacks_start(void)
+{
+	uint32_t room = MOST_STACKS;
+	char *memory = NULL;
+	size_t bytes = 0;
+
+	if (km_load_acquire(&km_debug_stacks.stack))
+		return true;
+	for (; !memory && room >= LEAST_STACKS; room /= memory ? 1 : 2) {
+		bytes = km_align_up(room * sizeof(struct km_debug_stack) + LISTS * sizeof(*lists), KM_PAGE_SIZE);
+		memory = km_os_map(bytes, KM_PAGE_SIZE);
+	}
+	if (!memory)
+		return false;
+	km_os_name(memory, bytes, "libkmem stacks");
+	km_meta_note_span(memory, bytes);
+	lists = (uint32_t *)(memory + room * sizeof(struct km_debug_stack));
+	km_debug_stacks.room = room;
+	/* Release pairs with those who look: all else is there. */
+	km_store_release(&km_debug_stacks.stack, (struct km_debug_stack *)memory);
+	return true;
+}
+
+static bool is_stack(const struct km_debug_stack *stack, uint32_t hash, const uintptr_t *frame, unsigned depth)
+{
+	return stack->hash == hash && __builtin_memcmp(stack->frame, frame, depth * sizeof(*frame)) == 0 &&
+	       (depth == KM_DEBUG_FRAMES || !stack->frame[depth]);
+}
+
+/* Nobody has it yet. 0: there is no room; the last eighth is for calls alone. */
+static uint32_t make(uint32_t hash, const uintptr_t *frame, unsigned depth)
+{
+	const uint32_t room = km_debug_stacks.room - (depth > 1 ? km_debug_stacks.room / 8 : 0);
+	uint32_t number = km_load(&used) < room ? km_add(&used, 1u) + 1 : room;
+
+	if (number >= room)
+		return 0;
+	struct km_debug_stack *stack = &km_debug_stacks.stack[number];
+	stack->hash = hash;
+	__builtin_memcpy(stack->frame, frame, depth * sizeof(*frame));
+	return number;
+}
+
+/* 0: there is no room. A thread that loses a race looks at the winner's first. */
+static uint32_t number_of(const uintptr_t *frame, unsigned depth)
+{
+	uint64_t hash = depth;
+	uint32_t own = 0;
+
+	if (!km_load_acquire(&km_debug_stacks.stack))
+		return 0;
+	for (unsigned i = 0; i < depth; i++)
+		hash = (hash ^ hash >> 29 ^ frame[i]) * KM_DEBUG_FACTOR;
+	uint32_t *list = &lists[hash >> 32 & (LISTS - 1)], first = km_load_acquire(list);
+	do {
+		for (uint32_t i = first; i; i = km_debug_stacks.stack[i].next)
+			if (is_stack(&km_debug_stacks.stack[i], (uint32_t)hash, frame, depth))
+				return i;
+		own = own ?: make((uint32_t)hash, frame, depth);
+		if (!own)
+			return 0;
+		km_debug_stacks.stack[own].next = first;
+		/* Release pairs with the loads of a list's first: the entry is there. */
+	} while (!km_cas_both(list, &first, own));
+	return own;
+}
+
+/* ------------------------------------------------------------------ marks */
+
+static uint64_t seal_of(const struct km_debug_mark *mark)
+{
+	uint64_t seal = ((uintptr_t)mark ^ km_load(&mark->who)) * KM_DEBUG_FACTOR;
+
+	/* Each step can be undone, so that no change of one word is lost on the way. */
+	seal = (seal ^ seal >> 32 ^ km_load(&mark->when)) * KM_DEBUG_FACTOR;
+	return seal ^ seal >> 32;
+}
+
+void km_debug_seal(struct km_debug_mark *mark)
+{
+	mark->seal = seal_of(mark);
+}
+
+bool km_debug_is_sealed(const struct km_debug_mark *mark)
+{
+	return km_load(&mark->seal) == seal_of(mark);
+}
+
+km_inline uint32_t stack_here(void)
+{
+	struct km_stack stack;
+
+	if (km_likely(km_debug_may_walk())) {
+		km_stack_take(&stack, MARKS, KM_DEBUG_FRAMES, KM_STACK_TRAILS, false);
+		if (km_likely(stack.known))
+			return stack.what;
+	} else {
+		stack.frame[0] = (uintptr_t)__builtin_return_address(0);
+		stack.depth = 1;
+		stack.trail = NULL;
+	}
+	uint32_t number = number_of(stack.frame, stack.depth) ?: number_of(stack.frame, 1);
+	km_stack_keep(&stack, number ?: KM_STACK_NOTHING);
+	return number;
+}
+
+void km_debug_mark(struct km_debug_mark *mark)
+{
+	mark->who = stack_here() | (uint64_t)km_os_thread() << 32;
+	mark->when = km_os_now_ms() | (uint64_t)km_cpu_number() << KM_DEBUG_CPU_SHIFT;
+	km_debug_seal(mark);
+}
+
+void km_debug_read_mark(const struct km_debug_mark *mark, struct km_debug_track *track)
+{
+	const uint64_t who = km_load(&mark->who), when = km_load(&mark->when);
+	const uint32_t number = (uint32_t)who;
+
+	*track = (struct km_debug_track){
+		.when = when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .cpu = (uint32_t)(when >> KM_DEBUG_CPU_SHIFT),
+		.thread = (uint32_t)(who >> 32),
+	};
+	/* Acquire pairs with the start. A mark that was written over may have any number. */
+	const struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks.stack);
+	if (stacks && number < km_debug_stacks.room)
+		__builtin_memcpy(track->frame, stacks[number].frame, sizeof(track->frame));
+}

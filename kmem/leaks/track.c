@@ -33,20 +33,22 @@ static bool guarded_track(const struct heap *heap, const struct heap_piece *piec
 /* A mark has the number of its stack; 0, or a number that there is not: the stack is not known. */
 static bool read_mark(const struct heap *heap, const struct info_root *root, uintptr_t at, struct km_debug_track *track)
 {
-	struct km_debug_stacks stacks;
+	const struct km_debug_stack *stacks;
+	struct km_debug_stack first;
 	struct km_debug_mark mark;
 
 	if (!target_read(heap->target, &mark, (void *)at, sizeof(mark)) ||
 	    !layout_has(&root->layout, "root.stacks") || !root->record.stacks ||
-	    !target_read(heap->target, &stacks, root->record.stacks, sizeof(stacks)))
+	    !target_read(heap->target, &stacks, root->record.stacks, sizeof(stacks)) ||
+	    !target_read(heap->target, &first, stacks, sizeof(first)))
 		return false;
 	const uint32_t number = (uint32_t)mark.who;
 	*track = (struct km_debug_track){
 		.when = mark.when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .thread = (uint32_t)(mark.who >> 32),
 		.cpu = (uint32_t)(mark.when >> KM_DEBUG_CPU_SHIFT),
 	};
-	return track->when && (number >= stacks.room ||
-			       target_read(heap->target, track->frame, stacks.stack[number].frame, sizeof(track->frame)));
+	return track->when && (!number || number >= first.room ||
+			       target_read(heap->target, track->frame, stacks[number].frame, sizeof(track->frame)));
 }
 
 /* ------------------------------------------------------------------ samples of a profile */

@@ -68,15 +68,13 @@ struct km_debug_mark {
 #define KM_DEBUG_CPU_SHIFT 48
 _Static_assert(sizeof(struct km_debug_mark) == KM_DEBUG_TRACK, "as engine.h says");
 
-/* By number; the first is no stack. For readers outside of the process as well. */
-struct km_debug_stacks {
-	struct km_debug_stack {
-		uint32_t next, hash;
-		uintptr_t frame[KM_DEBUG_FRAMES];
-	} *stack;				/* NULL: nobody has asked for stacks */
-	uint32_t room;
+/* By number; the first is none, and says how many there can be. For readers outside of the process as well. */
+struct km_debug_stack {
+	uint32_t next;
+	union { uint32_t hash, room; };
+	uintptr_t frame[KM_DEBUG_FRAMES];
 };
-extern km_hidden struct km_debug_stacks km_debug_stacks;
+extern km_hidden struct km_debug_stack *km_debug_stacks;	/* NULL: nobody has asked for stacks */
 /* Before any cache has marks. False: there is no memory, and stacks are not known. */
 bool km_debug_stacks_start(void);
 /* From here, now. */

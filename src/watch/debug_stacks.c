@@ -18,29 +18,36 @@
 #define LEAST_STACKS	1024u
 #define MARKS		0x6d61726bull	/* a key that no profile has */
 
-struct km_debug_stacks km_debug_stacks;
-static uint32_t *lists, used;		/* the number that each list begins with; entries */
+struct km_debug_stack *km_debug_stacks;
+static uint32_t used;			/* entries */
+
+/* Behind the entries: the number that each list begins with. */
+static uint32_t *list_of(struct km_debug_stack *stacks, uint64_t hash)
+{
+	return (uint32_t *)(stacks + stacks->room) + (hash >> 32 & (LISTS - 1));
+}
 
 bool km_debug_stacks_start(void)
 {
-	uint32_t room = MOST_STACKS;
-	char *memory = NULL;
+	struct km_debug_stack *none = NULL, *stacks = NULL;
+	uint32_t room = 2 * MOST_STACKS;
 	size_t bytes = 0;
 
-	if (km_load_acquire(&km_debug_stacks.stack))
+	if (km_load(&km_debug_stacks))
 		return true;
-	for (; !memory && room >= LEAST_STACKS; room /= memory ? 1 : 2) {
-		bytes = km_align_up(room * sizeof(struct km_debug_stack) + LISTS * sizeof(*lists), KM_PAGE_SIZE);
-		memory = km_os_map(bytes, KM_PAGE_SIZE);
+	while (!stacks && (room /= 2) >= LEAST_STACKS) {
+		bytes = km_align_up(room * sizeof(*stacks) + LISTS * sizeof(uint32_t), KM_PAGE_SIZE);
+		stacks = km_os_map(bytes, KM_PAGE_SIZE);
 	}
-	if (!memory)
+	if (!stacks)
 		return false;
-	km_os_name(memory, bytes, "libkmem stacks");
-	km_meta_note_span(memory, bytes);
-	lists = (uint32_t *)(memory + room * sizeof(struct km_debug_stack));
-	km_debug_stacks.room = room;
-	/* Release pairs with those who look: all else is there. */
-	km_store_release(&km_debug_stacks.stack, (struct km_debug_stack *)memory);
+	km_os_name(stacks, bytes, "libkmem stacks");
+	stacks->room = room;
+	/* Release pairs with those who look. */
+	if (km_cas_release(&km_debug_stacks, &none, stacks))
+		km_meta_note_span(stacks, bytes);
+	else
+		km_os_unmap(stacks, bytes);
 	return true;
 }
 
@@ -51,38 +58,38 @@ static bool is_stack(const struct km_debug_stack *stack, uint32_t hash, const ui
 }
 
 /* Nobody has it yet. 0: there is no room; the last eighth is for calls alone. */
-static uint32_t make(uint32_t hash, const uintptr_t *frame, unsigned depth)
+static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr_t *frame, unsigned depth)
 {
-	const uint32_t room = km_debug_stacks.room - (depth > 1 ? km_debug_stacks.room / 8 : 0);
+	const uint32_t room = stacks->room - (depth > 1 ? stacks->room / 8 : 0);
 	uint32_t number = km_load(&used) < room ? km_add(&used, 1u) + 1 : room;
 
 	if (number >= room)
 		return 0;
-	struct km_debug_stack *stack = &km_debug_stacks.stack[number];
-	stack->hash = hash;
-	__builtin_memcpy(stack->frame, frame, depth * sizeof(*frame));
+	stacks[number].hash = hash;
+	__builtin_memcpy(stacks[number].frame, frame, depth * sizeof(*frame));
 	return number;
 }
 
 /* 0: there is no room. A thread that loses a race looks at the winner's first. */
 static uint32_t number_of(const uintptr_t *frame, unsigned depth)
 {
+	struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks);
 	uint64_t hash = depth;
 	uint32_t own = 0;
 
-	if (!km_load_acquire(&km_debug_stacks.stack))
+	if (!stacks)
 		return 0;
 	for (unsigned i = 0; i < depth; i++)
 		hash = (hash ^ hash >> 29 ^ frame[i]) * KM_DEBUG_FACTOR;
-	uint32_t *list = &lists[hash >> 32 & (LISTS - 1)], first = km_load_acquire(list);
+	uint32_t *list = list_of(stacks, hash), first = km_load_acquire(list);
 	do {
-		for (uint32_t i = first; i; i = km_debug_stacks.stack[i].next)
-			if (is_stack(&km_debug_stacks.stack[i], (uint32_t)hash, frame, depth))
+		for (uint32_t i = first; i; i = stacks[i].next)
+			if (is_stack(&stacks[i], (uint32_t)hash, frame, depth))
 				return i;
-		own = own ?: make((uint32_t)hash, frame, depth);
+		own = own ?: make(stacks, (uint32_t)hash, frame, depth);
 		if (!own)
 			return 0;
-		km_debug_stacks.stack[own].next = first;
+		stacks[own].next = first;
 		/* Release pairs with the loads of a list's first: the entry is there. */
 	} while (!km_cas_both(list, &first, own));
 	return own;
@@ -144,7 +151,7 @@ void km_debug_read_mark(const struct km_debug_mark *mark, struct km_debug_track 
 		.thread = (uint32_t)(who >> 32),
 	};
 	/* Acquire pairs with the start. A mark that was written over may have any number. */
-	const struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks.stack);
-	if (stacks && number < km_debug_stacks.room)
+	const struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks);
+	if (stacks && number && number < stacks->room)
 		__builtin_memcpy(track->frame, stacks[number].frame, sizeof(track->frame));
 }

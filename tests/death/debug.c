@@ -212,8 +212,10 @@ static void slab_padding(void)
 		if (padding.bytes)
 			break;
 		put(p);
-		if (door->get == cache_get)
-			NEED((mine = kmem_cache_create("odd", (unsigned)size, NULL, FLAGS)));
+		if (door->get == cache_get) {
+			kmem_cache_destroy(mine);
+			NEED((mine = kmem_cache_create("mine", (unsigned)size, NULL, FLAGS)));
+		}
 		NEED((p = blind(door->get == malloc_get ? malloc(size) :
 				door->get == cache_get ? kmem_cache_alloc(mine, GFP_KERNEL) : kmalloc(size, GFP_KERNEL))));
 	}

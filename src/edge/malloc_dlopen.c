@@ -1,8 +1,8 @@
 /*
- * malloc_dlopen.c: dlopen without RTLD_DEEPBIND, dlclose, and the libraries of other allocators. Only libkmem-malloc.so contains
- * this file, because the linker warns of dlopen in a static program. A library loaded with RTLD_DEEPBIND finds libc's
- * malloc before libkmem's, and would free libkmem's blocks there; PHP loads its extensions so. Invariant: libc's dlopen
- * is entered by a jump, because dlopen takes the caller's RUNPATH and $ORIGIN from the return address.
+ * malloc_dlopen.c: dlopen without RTLD_DEEPBIND, dlclose, and the libraries of other allocators. Only libkmem-malloc.so
+ * contains this file, because the linker warns of dlopen in a static program. A library loaded with RTLD_DEEPBIND finds
+ * libc's malloc before libkmem's, and would free libkmem's blocks there; PHP loads its extensions so. Invariant: libc's
+ * dlopen is entered by a jump, because dlopen takes the caller's RUNPATH and $ORIGIN from the return address.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -237,6 +237,7 @@ void km_array_free(struct kmem_cache *cache, void *object)
 		return;
 	}
 	if (is_closed(cache)) {
+		km_debug(object != NULL, "an object that goes to its slab is there");
 		km_miss_give_past(cache, object);
 		return;
 	}

@@ -31,7 +31,7 @@ static void begin(struct kmem_cache *cache, void *object)
 
 	for (unsigned i = 0; i < 2 && cache->flags & SLAB_STORE_USER; i++) {
 		mark[i] = (struct km_debug_mark){ .when = 0 };
-		km_debug_seal(&mark[i]);
+		mark[i].seal = km_debug_mark_seal(&mark[i]);
 	}
 	km_debug_fill(cache, object);
 	become(cache, object, KM_DEBUG_FREE, cache->object_size);
@@ -83,13 +83,15 @@ static void *in_use(struct kmem_cache *cache, void *object)
 	return KM_LOST;
 }
 
-/* What the call asks for, where it says so. */
-static uint32_t asked_of(const struct kmem_cache *cache)
+/* The bytes that the call asks for, where it says so. Zeros are of the whole object, and come after this. */
+static uint32_t asked_of(const struct kmem_cache *cache, gfp_t gfp)
 {
-	return km_asked.cache == cache && km_debug_is_narrowed(cache) ? km_asked.bytes : cache->object_size;
+	const bool says = km_asked.cache == cache && km_debug_is_narrowed(cache) && !(gfp & __GFP_ZERO);
+
+	return says ? km_asked.bytes : cache->object_size;
 }
 
-static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
+static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
 {
 	if (!km_is_debugged(cache)) {
 		trace(cache, object, true);
@@ -108,7 +110,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 	km_debug_check(cache, NULL, object, seen, false, "kmem_cache_alloc");
 	note(cache, object, 0);
 	trace(cache, object, true);
-	become(cache, object, KM_DEBUG_TAKEN, asked_of(cache));
+	become(cache, object, KM_DEBUG_TAKEN, asked_of(cache, gfp));
 	km_debug(!cache->shelf.front.open.shelf, "a cache that is debugged has no shelf");
 	return object;
 }
@@ -126,7 +128,7 @@ static bool is_out(struct kmem_cache *cache, struct km_page *slab, unsigned inde
 	return km_debug_seems_taken(cache, object, engine_says);
 }
 
-/* Is it an object of the cache's? A bad call is reported. Where caches share pages the engine tells, too, what it is. */
+/* Is it an object of the cache's? A bad call is reported. Where caches share pages the engine tells what it is. */
 static bool goes(struct kmem_cache *cache, void *object)
 {
 	const bool shared = cache->engine->shared_pages;

@@ -22,6 +22,8 @@ slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 
 /* ---- debug_stack.c: where calls come from */
 
+#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* of hashes and seals */
+
 #define KM_DEBUG_FRAMES 16u
 struct km_debug_track {
 	uintptr_t frame[KM_DEBUG_FRAMES];	/* the call into the library first; 0: no more */
@@ -80,9 +82,19 @@ bool km_debug_stacks_start(void);
 /* From here, now. */
 void km_debug_mark(struct km_debug_mark *mark);
 void km_debug_read_mark(const struct km_debug_mark *mark, struct km_debug_track *track);
-/* A mark was written; or written over, and what it says is of no use. */
-void km_debug_seal(struct km_debug_mark *mark);
-bool km_debug_is_sealed(const struct km_debug_mark *mark);
+/* Each step can be undone, so that no change of one word is lost on the way. */
+km_inline uint64_t km_debug_mark_seal(const struct km_debug_mark *mark)
+{
+	uint64_t seal = ((uintptr_t)mark ^ km_load(&mark->who)) * KM_DEBUG_FACTOR;
+
+	seal = (seal ^ seal >> 32 ^ km_load(&mark->when)) * KM_DEBUG_FACTOR;
+	return seal ^ seal >> 32;
+}
+/* Else it was written over, and what it says is of no use. */
+km_inline bool km_debug_is_sealed(const struct km_debug_mark *mark)
+{
+	return km_load(&mark->seal) == km_debug_mark_seal(mark);
+}
 
 /* ---- debug_look.c: the bytes around an object, and whether they are as they should be */
 
@@ -102,7 +114,6 @@ km_inline uint64_t *km_debug_word(const struct kmem_cache *cache, const void *ob
 	return (uint64_t *)((char *)object + cache->freeptr + sizeof(void *));
 }
 _Static_assert(sizeof(uint64_t) == KM_DEBUG_WORD, "as engine.h says");
-#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u
 /* Free, taken, changing. */
 static const uint32_t km_debug_states[] = { 0x6b6b0f1e, 0xcccc0a1d, 0x5a5a0c2b };
 km_inline uint32_t km_debug_seal_of(const void *object, uint32_t asked)

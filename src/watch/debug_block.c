@@ -148,7 +148,7 @@ static void comes(void *p, size_t asked, size_t bytes)
 		fill(&zone, 1);
 	if (waiting.flags & SLAB_STORE_USER)
 		km_debug_mark(&record->marks[0]);
-	km_debug_seal(&record->marks[1]);
+	record->marks[1].seal = km_debug_mark_seal(&record->marks[1]);
 	/* Release: whoever sees that it is taken sees the zone. */
 	km_store_release(&record->seal, sealed(p, record, TAKEN));
 	km_debug(has_record(p, bytes), "a block that has come says so");

@@ -188,13 +188,14 @@ struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, con
 
 /* ------------------------------------------------------------------ making them so */
 
-km_inline bool fill(unsigned char *at, size_t bytes, unsigned char value, const char *what km_unused, void *arg km_unused)
+km_inline bool fill(unsigned char *at, size_t bytes, unsigned char value, const char *what km_unused,
+		    void *arg km_unused)
 {
 	fill_all(at, bytes, value);
 	return true;
 }
 
-/* What is the same of a free object and one that is taken was looked at, and stays. */
+/* Bytes that are the same of a free object and of one that is taken were looked at, and stay. */
 km_inline bool turn(unsigned char *at, size_t bytes, unsigned char value, const char *what, void *arg km_unused)
 {
 	if (value != PADDING || what == link_region)
@@ -302,7 +303,7 @@ static void restore(const struct kmem_cache *cache, const struct km_debug_region
 		fill_all(region->at, region->bytes, region->value);
 	} else if (region->bytes == sizeof(struct km_debug_mark)) {
 		__builtin_memset(region->at, 0, region->bytes);
-		km_debug_seal((struct km_debug_mark *)region->at);
+		((struct km_debug_mark *)region->at)->seal = km_debug_mark_seal((struct km_debug_mark *)region->at);
 	}
 }
 

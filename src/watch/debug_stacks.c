@@ -1,11 +1,10 @@
 /*
- * debug_stacks.c: stacks by number, each kept once however many objects came by it; and the marks beside objects, which
- * have the number. Kernel: the stack depot. A stack that is known again by its words (stack.c) costs no look at the
- * table.
+ * debug_stacks.c: stacks by number, each kept once, and the marks beside objects, which have the number. Kernel: the
+ * stack depot. A stack that is known again by its words (stack.c) is not looked for in the table.
  *
- * Invariants: an entry is its maker's until it is linked, and from then on it stays as it is, so that a number means one
- * stack for ever. Of two entries of one stack one is linked. No function here takes a lock, or calls the system but the
- * start. Where the table is full, a stack is its first call alone.
+ * Invariants: an entry is the maker's until it is linked, and stays as it is from then on, so that a number means one
+ * stack for ever. Of two entries of one stack one is linked. Only the start calls the system, and no function takes a
+ * lock. When the table is full, a stack that is not in it is cut to its first call.
  */
 #include "../page/meta.h"
 #include "../port/bits.h"
@@ -65,6 +64,7 @@ static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr
 
 	if (number >= room)
 		return 0;
+	km_debug(depth && depth <= KM_DEBUG_FRAMES && !stacks[number].hash, "an entry is made once, of a stack");
 	stacks[number].hash = hash;
 	__builtin_memcpy(stacks[number].frame, frame, depth * sizeof(*frame));
 	return number;
@@ -97,25 +97,6 @@ static uint32_t number_of(const uintptr_t *frame, unsigned depth)
 
 /* ------------------------------------------------------------------ marks */
 
-static uint64_t seal_of(const struct km_debug_mark *mark)
-{
-	uint64_t seal = ((uintptr_t)mark ^ km_load(&mark->who)) * KM_DEBUG_FACTOR;
-
-	/* Each step can be undone, so that no change of one word is lost on the way. */
-	seal = (seal ^ seal >> 32 ^ km_load(&mark->when)) * KM_DEBUG_FACTOR;
-	return seal ^ seal >> 32;
-}
-
-void km_debug_seal(struct km_debug_mark *mark)
-{
-	mark->seal = seal_of(mark);
-}
-
-bool km_debug_is_sealed(const struct km_debug_mark *mark)
-{
-	return km_load(&mark->seal) == seal_of(mark);
-}
-
 km_inline uint32_t stack_here(void)
 {
 	struct km_stack stack;
@@ -138,7 +119,8 @@ void km_debug_mark(struct km_debug_mark *mark)
 {
 	mark->who = stack_here() | (uint64_t)km_os_thread() << 32;
 	mark->when = km_os_now_ms() | (uint64_t)km_cpu_number() << KM_DEBUG_CPU_SHIFT;
-	km_debug_seal(mark);
+	mark->seal = km_debug_mark_seal(mark);
+	km_debug(km_debug_is_sealed(mark), "a mark that is made has its seal");
 }
 
 void km_debug_read_mark(const struct km_debug_mark *mark, struct km_debug_track *track)

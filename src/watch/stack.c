@@ -573,7 +573,7 @@ struct progress {
  * 0: it is the same stack. Else the word that is there instead, by which the trails of stacks that begin alike are
  * found. Nothing behind the stack's end is read, also where somebody writes the trail meanwhile.
  */
-static uint64_t differs(const struct km_stack_trail *trail, const struct walk *here, struct progress *at)
+static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here, struct progress *at)
 {
 	const unsigned words = km_load(&trail->words), bases = km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES);
 	const uint64_t last = (here->end - here->sp) / 8 - 1;
@@ -714,6 +714,7 @@ static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t
 	uint64_t other = here->end - here->sp;
 	struct progress at = { 0, 0 };
 
+	km_debug(here->end > here->sp, "words are compared up to the end of the stack");
 	stack->branch = 0;
 	for (unsigned i = 0; i < LOOKS; i++) {
 		key = ((key ^ other) + (key >> 32)) * 0x9e3779b97f4a7c15ull | 1;

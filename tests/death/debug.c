@@ -216,8 +216,8 @@ static void slab_padding(void)
 			kmem_cache_destroy(mine);
 			NEED((mine = kmem_cache_create("mine", (unsigned)size, NULL, FLAGS)));
 		}
-		NEED((p = blind(door->get == malloc_get ? malloc(size) :
-				door->get == cache_get ? kmem_cache_alloc(mine, GFP_KERNEL) : kmalloc(size, GFP_KERNEL))));
+		NEED((p = blind(door->get == malloc_get ? malloc(size) : door->get == cache_get ? get() :
+									  kmalloc(size, GFP_KERNEL))));
 	}
 	NEED(padding.bytes);
 	padding.at[padding.bytes - 1] = 1;

@@ -1,8 +1,8 @@
 /*
- * stacks_again: a stack that beside an object is a number is the stack that libgcc's unwinder tells, and the one that is
- * walked without what is known of earlier ones: over frames of fixed and of changing length, recursion of any depth,
- * handlers, and threads. What comes by one path again is not walked again; and one stack has one number, also where
- * threads come by it at once.
+ * stacks_again: a stack of which an object has the number is the one that libgcc's unwinder tells, and the one that is
+ * walked without what is known of earlier stacks: over frames of fixed and of changing length, recursion of any depth,
+ * handlers, and threads. A path that comes again is not walked again; and one stack has one number, also where threads
+ * come by it at once.
  */
 #define _GNU_SOURCE
 #include <alloca.h>

@@ -1,6 +1,7 @@
 /*
- * unloaded.c: LIBRARY: a function with a frame of FRAME bytes that calls back. Else a program that calls the function of
- * each library that is named, unloading each before the next, and prints where the last one lay and who has a block.
+ * unloaded.c: with FRAME a library: a function with a frame of so many bytes, that calls back. Else a program that
+ * calls the function of each library that is named, and unloads it before the next; then it prints by whom it has
+ * blocks.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -21,6 +21,8 @@ ARCHFLAGS := $(if $(filter x86_64,$(ARCH)),-mcx16)
 # ("none" stands first: from gcc 14 on the option adds to what was asked for before).
 LIBFLAGS := -DKMEM_BARE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-builtin-malloc -fno-lto \
 	$(if $(filter x86_64,$(ARCH)),-fcf-protection=none -fcf-protection=return)
+# Debug information names the sources from the root of the tree on: a build is the same in every folder.
+SAME	:= -ffile-prefix-map=$(CURDIR)=.
 ALL_CFLAGS = -std=gnu17 $(OPT) $(WARN) $(ARCHFLAGS) $(if $(SAN),-fsanitize=$(SAN)) $(if $(DEBUG),-DKM_DEBUG) $(CFLAGS)
 ALL_CPPFLAGS = -Iinclude $(CPPFLAGS) $(KERNEL_HEADERS)
 ALL_LDLIBS = $(LDLIBS) -lpthread
@@ -32,15 +34,15 @@ $(shell mkdir -p $(BUILD)/headers && cd $(BUILD)/headers && for folder in linux 
 	[ ! -d /usr/include/$$folder ] || ln -sfn /usr/include/$$folder $${folder##*/}; done)
 endif
 
-# Accounting stands last: most programs have none.
-SRC	:= $(filter-out src/edge/malloc% src/account/%,$(wildcard src/*/*.c)) $(wildcard src/account/*.c)
+# Accounting stands last: most programs have none. The order of a wildcard depends on the locale; `sort` compares bytes.
+SRC	:= $(filter-out src/edge/malloc% src/account/%,$(sort $(wildcard src/*/*.c))) $(sort $(wildcard src/account/*.c))
 # What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
 # not pages but stretches of 64 KiB, as soon as it touches one. What libgcc and libc's own archive add stands before it, and there is
 # no _fini, which does nothing and would be the last of all. Parts of the file begin with such a stretch (tests/tidy/resident).
 RARE	:= $(filter-out src/account/process.c,$(filter src/engine/sl% src/watch/% src/account/% src/front/prefill.c %/bulk.c \
 	%/by_cid.c %/chain.c %/owned.c %/stock_word.c,$(SRC)))
 SRC	:= $(filter-out $(RARE),$(SRC))
-MALLOC	:= $(wildcard src/edge/malloc*.c)
+MALLOC	:= $(sort $(wildcard src/edge/malloc*.c))
 RARE_OBJ := $(RARE:%.c=$(BUILD)/obj/%.o)
 OBJ	:= $(SRC:%.c=$(BUILD)/obj/%.o) $(RARE_OBJ)
 MALLOC_OBJ := $(MALLOC:%.c=$(BUILD)/obj/%.o)
@@ -57,7 +59,7 @@ libs: $(LIBS)
 # All data between files is hidden (km_hidden), which is why this costs the hits nothing.
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LIBFLAGS) $(if $(filter src/%,$<),$(COUNTED)) -fPIC -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LIBFLAGS) $(SAME) $(if $(filter src/%,$<),$(COUNTED)) -fPIC -MMD -MP -c $< -o $@
 
 # Never unloaded: descriptors of sequences and thread areas must outlive every thread. Who was linked with the library looks for its
 # soname, here as where it is installed.
@@ -90,11 +92,11 @@ NCURSES	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libncursesw.so)),$(s
 FUSE	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libfuse3.so)),$(shell \
 	$(CC) -E -D_FILE_OFFSET_BITS=64 -DFUSE_USE_VERSION=31 -include fuse3/fuse.h -x c /dev/null >/dev/null 2>&1 && echo -lfuse3))
 COMMAND	:= $(filter-out kmem/info/table$(if $(SMARTCOLS),_none).c kmem/names_$(if $(LIBDW),elf,dw).c kmem/top/screen$(if $(NCURSES),_none).c \
-	kmem/fs/mount$(if $(FUSE),_none).c,$(wildcard kmem/*.c kmem/*/*.c))
+	kmem/fs/mount$(if $(FUSE),_none).c,$(sort $(wildcard kmem/*.c kmem/*/*.c)))
 COMMAND_OBJ := $(COMMAND:%.c=$(BUILD)/obj/%.o)
 $(BUILD)/obj/kmem/%.o: kmem/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -Ikmem -I$(BUILD) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) -Isrc -Ikmem -I$(BUILD) $(ALL_CFLAGS) $(SAME) -MMD -MP -c $< -o $@
 # libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
 $(BUILD)/kmem: $(COMMAND_OBJ) $(BUILD)/libkmem.a
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) $(FUSE) -lc $(BUILD)/libkmem.a -lm -lrt $(LDLIBS)

@@ -20,9 +20,9 @@ DESTDIR	?=
 REAL	:= $(SOVERSION).$(shell echo $(VERSION) | cut -d. -f2-)
 SHARED_LIBS := $(notdir $(filter %.so,$(LIBS)))
 ARCHIVES := $(notdir $(filter %.a,$(LIBS)))
-HEADERS	:= $(notdir $(wildcard include/kmem/*.h include/kmem/*.hpp))
-PAGES	:= $(notdir $(wildcard docs/man/*.[1-8]))
-DRIVER	:= $(notdir $(wildcard bench/driver/*.py))
+HEADERS	:= $(notdir $(sort $(wildcard include/kmem/*.h include/kmem/*.hpp)))
+PAGES	:= $(notdir $(sort $(wildcard docs/man/*.[1-8])))
+DRIVER	:= $(notdir $(sort $(wildcard bench/driver/*.py)))
 PCS	:= kmem.pc kmem-malloc.pc $(if $(LIBURCU),kmem-rcu.pc)
 CMAKES	:= kmemConfig.cmake kmemConfigVersion.cmake
 
@@ -55,8 +55,8 @@ install: all
 	install -m 755 $(BUILD)/kmem $(DESTDIR)$(BINDIR)/
 	install -m 644 $(DRIVER:%=bench/driver/%) $(DESTDIR)$(DATADIR)/kmem/driver/
 	install -m 644 kmem/gdb.py $(DESTDIR)$(DATADIR)/kmem/gdb.py
-	set -e; for pc in $(PCS); do $(FILL) packaging/$$pc.in >$(DESTDIR)$(PKGCONFIGDIR)/$$pc; done
-	set -e; for cmake in $(CMAKES); do $(FILL) packaging/$$cmake.in >$(DESTDIR)$(CMAKEDIR)/$$cmake; done
+	set -e; umask 022; for pc in $(PCS); do $(FILL) packaging/$$pc.in >$(DESTDIR)$(PKGCONFIGDIR)/$$pc; done
+	set -e; umask 022; for cmake in $(CMAKES); do $(FILL) packaging/$$cmake.in >$(DESTDIR)$(CMAKEDIR)/$$cmake; done
 	set -e; for page in $(PAGES); do install -m 644 docs/man/$$page $(DESTDIR)$(MANDIR)/man$${page##*.}/; done
 	@# The dynamic loader's list of libraries; a package has that done where it is unpacked.
 	@[ -n "$(DESTDIR)" ] || ! command -v ldconfig >/dev/null || ldconfig 2>/dev/null || \

@@ -63,8 +63,8 @@ struct slab_sheaf {
 #define KMEM_GFP_ODD (KMEM_GFP_MISS | ~__GFP_BITS_MASK)
 
 /*
- * Where there are no sequences the calls are made: gcc before 11 and clang before 11 have no `asm goto` with outputs,
- * and ThreadSanitizer, for which clang has another word than gcc, can't see into sequences.
+ * Without sequences the calls are made: gcc before 11 and clang before 11 have no `asm goto` with outputs, and
+ * ThreadSanitizer can't see into sequences (clang's macro for ThreadSanitizer differs from gcc's).
  */
 #if defined(__clang__) ? __clang_major__ < 11 : __GNUC__ < 11
 #define KMEM_NO_RSEQ 1

@@ -194,8 +194,8 @@ struct kmem_cache_args {
  * outside SLAB_FLAGS_PERMITTED, bad align, freeptr_offset, sheaf_capacity or engine; or with SLAB_TYPESAFE_BY_RCU or a
  * ctor no room below that size for a pointer behind the object) or ENOMEM; one line on stderr says which.
  * SLAB_PANIC: a failure ends the process instead.
- * The name is copied: as many characters of UTF-8 as fit into 31 bytes, spaces and control characters as '_', what is
- * no printable character as '?'. A duplicate name is
+ * The name is copied: as many characters of UTF-8 as fit into 31 bytes, spaces and control characters as '_', other
+ * bytes that are not printable as '?'. A duplicate name is
  * warned about and allowed. Never merged with another cache unless
  * KMEM_OPTIONS=merge:1. Not from a signal handler.
  */
@@ -434,10 +434,10 @@ KMEM_API KMEM_KMALLOC_LIKE char *kstrdup(const char *string, gfp_t gfp);
 KMEM_API KMEM_KMALLOC_LIKE char *kstrndup(const char *string, size_t max, gfp_t gfp);
 
 /*
- * kmem_owns - is this address in memory of libkmem's objects and blocks? For any address, in any context: it takes no
- * lock, makes no system call, and writes nothing. An address inside of an object or block is answered true, and so is
- * one of a free object; of a freed block above 4 MiB the answer is false. It tells where to free a block that may be
- * another allocator's. Costs a few loads, and for an address that is in no slab one for each block above 4 MiB.
+ * kmem_owns - is this address in memory of libkmem's objects and blocks? For any address, in any context: takes no
+ * lock, makes no system call, and writes nothing. True for an address inside of an object or block, and for an address
+ * of a free object; false for a freed block above 4 MiB. Serves to choose between kfree and another allocator's free.
+ * Costs a few loads, and for an address in no slab one more for each block above 4 MiB.
  */
 KMEM_API bool kmem_owns(const void *address);
 

@@ -33,7 +33,8 @@ struct kmem_rcu_head {
  * called in any thread, with locks of this library held: it must not wait for what another thread does in here, and
  * should not allocate; and it only asks: a `call` that calls func itself, before it returns, waits for its own lock for
  * ever, also where there are no readers (such a program has a thread that calls it, or needs no RCU).
- * A fork waits for those locks: a fork handler of the program must not have taken before what `call` waits for.
+ * A fork waits for the library's locks: if `call` takes a lock, a fork handler of the program must not hold this lock
+ * while the library's fork handler runs.
  * It is called in a signal handler as well, by a kfree_rcu there: a program whose RCU can't be
  * gives handlers kfree_rcu_nolock. At most one call is under way at any time.
  * synchronize: wait for a grace period. barrier: wait until all functions that were asked for by then have returned.

@@ -77,19 +77,21 @@ static void print_ages(const unsigned long *ages)
 		       "hour, %lu more\n", ages[0], ages[1], ages[2], ages[3]);
 }
 
-/* Lost is what nothing points to, of all that can hold a pointer. */
-static void print_unread(const struct subject *subject, const struct scan_result *result)
+/* An object is lost where no memory that can hold a pointer points to it. 1: a dump lacks some of that memory. */
+static int print_unread(const struct subject *subject, const struct scan_result *result)
 {
 	const struct core *core = subject->target.core;
+	int status = 0;
 
 	if (core && core->cut)
-		kmem_failed(0, "leaks", "%s: the dump is cut off: %s of its memory are missing", subject->name,
-			    BYTES(core->cut));
+		status = kmem_failed(1, "leaks", "%s: the dump is cut off: %s of its memory are missing", subject->name,
+				     BYTES(core->cut));
 	if (core && !core->threads)
 		printf("not searched: registers and stacks, of which the dump says nothing\n");
 	if (result->unread_bytes)
 		printf("not searched: %s that could not be read; what is pointed to from there may be told as lost\n",
 		       BYTES(result->unread_bytes));
+	return status;
 }
 
 /* Where the time did not do for all objects that may hold those that are told. */
@@ -149,7 +151,7 @@ static int look(struct subject *subject, double seconds, size_t most)
 		status = scan_run(subject, &result);
 	if (!status) {
 		print_lost(subject, &result, most);
-		print_unread(subject, &result);
+		status = print_unread(subject, &result);
 		print_rest(&result);
 		print_elsewhere(subject);
 		print_price(subject, &result);

@@ -182,8 +182,9 @@ void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 }
 
 /*
- * Pays for n objects; one is returned, the others go to this CPU's shelf. NULL: the charge or the objects are refused.
- * The array stands in no frame of what km_charged_refill calls before: a miss has little stack (kmem(7)).
+ * Charges n objects; returns one, and puts the others on this CPU's shelf. NULL: the charge or the objects are refused.
+ * A separate function, so that the array is not on the stack during earlier calls of km_charged_refill: a miss has
+ * little stack (kmem(7)).
  */
 static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, size_t n, gfp_t gfp)
 {
@@ -212,10 +213,10 @@ static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *obj
 }
 
 /*
- * Pay for half a shelf, and take one of it. NULL: not this way. Several objects ahead are worth a charge only while
- * the group is far from its limits: so no more than an eighth of what is left below the nearest one, and none where
- * that is less than two. Another thread may use the rest meanwhile; then the charge is refused, quietly, and the
- * caller's one object is charged by itself with all that gfp allows.
+ * Charge half a shelf of objects, and take one. NULL: the caller must charge one object by itself. Objects are charged
+ * ahead only while the group is far from its limits: at most an eighth of the bytes left below the nearest limit, and
+ * no objects if the eighth is less than two objects. Another thread may use the rest meanwhile; then the charge is
+ * refused without a line, and the caller charges one object with all rights of gfp.
  */
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
 {
@@ -228,7 +229,7 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 	    !km_payers_note(cache, owner, km_gfp_may_wait(gfp)) ||
 	    !(km_charged_is_mixed(cache) ? has_block(cache) : take_over(cache, owner)))
 		return NULL;
-	/* More than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
+	/* Objects ahead are not worth a charge beyond a limit, nor the group's out-of-memory callback. */
 	gfp = (gfp & ~(KM_CHARGED_ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
 	return refill(cache, objcg, n, gfp);
 }

@@ -167,7 +167,7 @@ int km_memcg_write(const char *text, const char *file);
 
 /* Count an event; tell who waits, now if `may_call`. The group is referenced, or a stock lock is held. */
 void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, bool may_call);
-/* The group has refused a charge: a line, unless gfp or an out-of-memory callback is there instead. */
+/* The group has refused a charge: print a line, unless gfp forbids lines or the group has an out-of-memory callback. */
 void km_memcg_tell_refused(const struct mem_cgroup *group, uint64_t bytes, gfp_t gfp) km_cold;
 void km_memcg_tell(void);		/* what was left to tell */
 /* The next charge that may wait, whoever's, reclaims so many bytes from the group. With the tree lock. */

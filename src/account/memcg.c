@@ -129,8 +129,8 @@ static const char *name_of(const struct obj_cgroup *objcg, unsigned *number)
 }
 
 /*
- * A tick comes here between two misses of some thread: it waits for no lock, and looks at a few private groups only.
- * The objcgs that are listed all go, since each was brought there by a free.
+ * A tick runs between two misses of some thread, so a tick waits for no lock, and looks at a few private groups only.
+ * All listed objcgs are reaped: each was listed by a free, so the cost is one reaped objcg for each of these frees.
  */
 static void tidy(bool all)
 {
@@ -196,8 +196,8 @@ void km_memcg_keep_gone(bool keep)
 	tree.keep_gone = keep;
 }
 
-/* A thread that still has a group active which was put is told that the group is gone, where the next tenant would pay:
- * so the last groups' memory rests, as the records of the last objcgs do. */
+/* The memory of the last groups without a reference is not reused at once: a thread may still have such a group active,
+ * and its next charge must report the dead group, not charge a new group in the same memory. */
 #define REST_GROUPS 64u
 
 /* No reference is left. With the tree lock. */
@@ -230,8 +230,8 @@ static void drop_objcg(struct obj_cgroup *objcg)
 }
 
 /*
- * An objcg that was listed is looked at again, since bytes may have come late to it. From here on its record leads to
- * no group: so a thread that still has the group active, and charges, is told of its mistake, and no other tenant pays.
+ * Check each listed objcg again, because late charges may have come. Then the record leads to no group: a thread with
+ * the dead group still active gets an error on its next charge, and no new owner of the record is charged.
  */
 void km_memcg_reap(void)
 {

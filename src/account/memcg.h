@@ -24,9 +24,9 @@ struct obj_cgroup {
 	bool dead;			/* offline: `charged` says what is out */
 	/* In the line of `slot`: who takes another's object looks at no other. */
 	struct km_private *private;	/* its group has slabs of its own (private.c); NULL: it has not */
-	struct mem_cgroup *memcg;	/* who pays: its group, later one above; NULL: none, it is over. Read under any
-					 * CPU's stock lock */
-	struct mem_cgroup *home;	/* its group; compare only once that is gone. NULL: the record is free */
+	struct mem_cgroup *memcg;	/* the charged group: `home`, later an ancestor; NULL: dead objcg. Read under
+					 * any CPU's stock lock */
+	struct mem_cgroup *home;	/* the group of creation; never followed after its end. NULL: free record */
 	struct km_list link;		/* on memcg->objcgs; under the tree lock */
 	struct obj_cgroup *next_gone;
 	uint32_t listed;		/* by it, among those that may be over */

@@ -504,13 +504,13 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 	for (;;) {
 		uint64_t before = km_load(&shrunk);
 
-		/* Nothing that is given back makes room for more than max; the last callback may raise max. */
+		/* No drain makes room for a charge above max; the last callback may raise max. */
 		const bool hopeless = attempt->bytes > km_load(&attempt->refused->memory.max);
 		if (!hopeless && drain_and_charge(attempt))
 			return true;
 		struct mem_cgroup *over = attempt->refused;
 		km_memcg_event(over, MEMCG_MAX, true);
-		/* Grace periods that end may give this group nothing: they are waited for once. */
+		/* Wait once only: the end of a grace period may free nothing of this group. */
 		if (!hopeless && !waited && (waited = true) && km_grace_relieves())
 			continue;
 		if (pressed || !tries-- || !make_room(over, attempt->bytes, before, hopeless, gfp)) {

@@ -28,10 +28,10 @@
 #define MOST_OF_CACHE	16u		/* bytes of its name, with a NUL, where a twin's has no room for all of it */
 
 /*
- * The place of the spares: twins of groups that are gone, empty, on no bucket: the next private group that wants one
- * takes it. The thread that freed the last object may not be through yet: so a spare is destroyed only where no free is
- * under way (kmem_cache.calls). With kmem_cache_destroy there may be none, nor with mem_cgroup_destroy_all of those
- * whose twin it was from the first.
+ * Spares: empty twins of released groups, in no bucket, for the next private group with a need for a twin of the same
+ * cache. The free of the last object may still be under way: a spare is destroyed only if no free is counted
+ * (kmem_cache.calls). kmem_cache_destroy needs no count: no call may use the cache any more. mem_cgroup_destroy_all
+ * needs no count for twins of this group alone (not handed_on).
  */
 struct km_list km_private_spares = { &km_private_spares, &km_private_spares };
 size_t km_private_spare_count;
@@ -240,7 +240,7 @@ static void set_name(char *name, const struct km_twin *twin, const struct kmem_c
 	km_text_take(cache, MOST_OF_CACHE, parent->name, "", '_');
 	room -= digits + __builtin_strlen(cache) + 1;
 	group += length - km_min(room, length);
-	/* No part of a character. */
+	/* Do not begin within a character. */
 	while (((unsigned char)*group & 0xc0) == 0x80)
 		group++;
 	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group, number);

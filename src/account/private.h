@@ -24,7 +24,7 @@ struct km_twin {
 	struct km_twin *next;		/* in the bucket; never changes while the group has a reference */
 	struct km_private *private;	/* its group's */
 	struct km_list same;		/* on parent->twin_list; under the registry's lock */
-	struct km_list spare;		/* if it is the pool's: on km_private_spares; the same */
+	struct km_list spare;		/* of a spare: on km_private_spares; under the registry's lock */
 	struct km_twin_slabs slabs;	/* with the lock of `private` */
 };
 
@@ -115,7 +115,7 @@ void km_private_drop(struct obj_cgroup *objcg);
 void km_private_release(struct obj_cgroup *objcg);
 /* Look at all that groups left. Each group that comes or goes looks at a few. */
 void km_private_reap(void);
-/* The same, and spares go; or some of both, without waiting. */
+/* With `all`: look at all orphans, and destroy spares. Else a part of both, without waiting. */
 void km_private_tidy(bool all);
 void km_private_fork(bool before, bool child);
 

@@ -10,7 +10,7 @@
 
 #define PAUSE_MS 60000u
 
-/* Once a minute in each process: a fork's child has its own to say. */
+/* Print the line once a minute at most; the child of a fork prints its own line. */
 static bool say_limit(struct mem_cgroup *group, uint64_t bytes km_unused, void *arg km_unused)
 {
 	static unsigned said_by;

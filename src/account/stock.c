@@ -157,8 +157,8 @@ static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 }
 
 /*
- * Pages that are charged and not used lie here, until there are more than a batch: then all go (kernel: the same). The
- * root has no counter and no pages: what would lie here in its name was never charged.
+ * Put charged, unused pages into the CPU's stock. Above a batch all pages of the group are uncharged (kernel: the
+ * same). The root has no counter, so the stock has no pages of the root.
  */
 static void put_pages(struct km_stock *stock, struct km_counter *counter, uint64_t pages)
 {
@@ -222,8 +222,9 @@ static bool is_open(const struct obj_cgroup *objcg)
 }
 
 /*
- * The payer, as long as the lock is held. It is read once in each section, and handed on as its counter: a group that
- * goes offline meanwhile stays for the section that has read it, and a second look would find its parent.
+ * Returns the charged group. Requires a CPU's stock lock. A section reads the group once, and passes its counter on: if
+ * the group goes offline meanwhile, a second read would find the parent. The group's memory stays until the end of the
+ * section.
  */
 static struct mem_cgroup *group_of(const struct obj_cgroup *objcg)
 {
@@ -438,7 +439,7 @@ static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, stru
 	return true;
 }
 
-/* Is the group's counter, or one above, over its high? */
+/* Is the group, or an ancestor, over high? */
 static bool is_over_high(const struct km_counter *counter)
 {
 	while (counter && km_load(&counter->usage) <= km_load(&counter->high))
@@ -672,8 +673,8 @@ bool km_stock_is_over(struct obj_cgroup *objcg)
 	look_again(objcg);
 	if (!km_load(&objcg->charged))
 		return true;
-	/* Whoever brought it to 0 before that did not list it, and is seen: hence no plain store, which might come
-	 * after the look. Acquire pairs with km_objcg_list. */
+	/* Clear `listed` before the second look: a thread with the last uncharge in between lists the objcg again. An
+	 * exchange, because a plain store might come after the look. Acquire pairs with km_objcg_list. */
 	KM_SHARED(&objcg->listed, km_swap_both(&objcg->listed, (uint32_t)false));
 	return !km_load(&objcg->charged) &&
 	       !KM_SHARED(&objcg->listed, km_swap_acquire(&objcg->listed, (uint32_t)true));

@@ -63,7 +63,7 @@ void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
 extern char __libc_single_threaded __attribute__((weak));
-static km_tls unsigned fork_has_files;	/* times that this thread has locked the list */
+static km_tls unsigned fork_has_files;	/* how often this thread has locked the list */
 
 static void lock_files(void)
 {
@@ -138,7 +138,7 @@ static void fork_done(bool child)
 		km_observing.fork_done(child, fork_has_observer);
 }
 
-/* A handler's fork waits for the list: it struck code that has what this fork waits for. */
+/* Give way to a handler's fork in wait for the list: the code under the handler holds a lock wanted by this fork. */
 static void give_way(void)
 {
 	fork_done(false);
@@ -156,7 +156,7 @@ void km_boot_fork_prepare(void)
 	if (forks++)
 		return;
 	busy_before_fork = km_busy_begin();
-	/* A nested one may have struck the very start. */
+	/* A nested fork may have interrupted the start itself. */
 	fork_has_start = busy_before_fork.busy != KM_BUSY;
 	if (fork_has_start)
 		lock_state();
@@ -337,7 +337,7 @@ bool km_boot_slow(void)
 	return ok;
 }
 
-/* The one reference by which a program with the archive has all parts (edge/all_parts.c). */
+/* The only reference to the table: a program linked with the archive gets all parts by this line (edge/all_parts.c). */
 extern km_hidden const void *const km_all_parts[];
 static const void *const *const all_parts __attribute__((used)) = km_all_parts;
 

@@ -38,7 +38,7 @@ struct km_options {
 	const char *percpu;		/* wanted discipline; NULL: the best there is */
 	const char *index;		/* what areas go by: "cpu", "cid", "auto" */
 	bool merge, check, huge;
-	bool check_sizes;		/* a free that names another size than its block has is found */
+	bool check_sizes;		/* find frees with a wrong size (cache/sized.c) */
 	bool sanitize;			/* a sanitizer that is there sees each object */
 	bool control;			/* requests from outside are served (mail.h) */
 	bool account;			/* every object and every block is to be paid for */
@@ -71,7 +71,7 @@ bool km_parse_bytes(const char *text, uint64_t *bytes);
 uint16_t km_id_get(struct kmem_cache *cache);
 void km_id_fill(struct kmem_cache *cache);
 void km_id_put(struct kmem_cache *cache, bool fenced);
-/* The tables' pages of ids above all that are some cache's go back to the system: they read as if never used. */
+/* Purge the tables' pages for ids above the highest id in use: the entries read as if never used. */
 void km_ids_trim(void);
 
 /* ---- create.c: the registry */
@@ -273,7 +273,7 @@ struct km_sized {
 	size_t size, align;		/* 0 < size */
 	bool resized;			/* a call may have shrunk it where it is */
 	const char *function;
-	const void *caller;		/* the program's address behind the call */
+	const void *caller;		/* return address of the call in the program */
 	/* Where the caller is malloc: may the object, of `have` bytes, be what such a call got? */
 	bool (*serves)(const struct kmem_cache *cache, size_t have, const struct km_sized *call);
 };
@@ -360,7 +360,7 @@ struct km_debugging {
 	/* The same of KMEM_LEAKS: caches have tracks, and in the end they are printed. */
 	void (*track)(void);
 	int (*print_leaks)(int fd);
-	/* Before libc is asked to give back all that it has: later allocations are no leaks of the program's. */
+	/* Called before libc frees all its memory (__libc_freeres): later allocations are no leaks of the program. */
 	void (*over)(void);
 	/* The flags of a cache of that name, size and alignment that is made with these. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);

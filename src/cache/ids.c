@@ -12,7 +12,7 @@
 static uint64_t ids_used[KM_IDS / 64] km_sparse;	/* but under rseq, where an id is a word's number */
 static size_t entries_ready;				/* bytes committed */
 static size_t next_id;
-static size_t ids_end;		/* no entry behind was written to since they were last given back */
+static size_t ids_end;		/* no entry from here on was written since the last purge of entries */
 
 static bool entries_reach(size_t id)
 {
@@ -119,7 +119,7 @@ void km_ids_trim(void)
 	size_t most = KM_MAP_FIRST, end = entries_ready / sizeof(*km_hot.caches);
 
 	km_registry_each(note_id, &most);
-	/* Nothing was written behind the ids that there are, since the last time. */
+	/* Else no entry above the ids in use was written since the last purge. */
 	if (++most < ids_end) {
 		ids_end = most;
 		purge(&km_hot.caches[most], &km_hot.caches[end]);

@@ -502,14 +502,14 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 	return p;
 }
 
-/* krealloc, or kvrealloc: where an object of a size comes from, and how long one may be. */
+/* krealloc or kvrealloc: the function for a new object, and the largest size. */
 struct door {
 	void *(*get)(size_t size, gfp_t gfp);
 	size_t most;
 };
 
-/* The alignment that an object of this size has at any address. A larger object of kvrealloc's that grows by doubling
- * need not move for its alignment. */
+/* The alignment promised for an object of this size. kvrealloc promises a page at most for large objects, so a doubled
+ * object need not move for its alignment. */
 static size_t promised_align(size_t size, const struct door *door)
 {
 	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : natural_align(size);
@@ -530,7 +530,7 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door 
 	int saved_errno = errno;
 	if (!usable && !ZERO_OR_NULL_PTR(object))
 		return NULL;
-	/* A size that is too long is refused there, also where the object has room for it. */
+	/* A size above the largest is refused by get, also if the object has room. */
 	if (!usable || size > door->most)
 		return door->get(size, gfp);
 	const bool stays = is_aligned(object, size, door);

@@ -22,25 +22,25 @@ static struct {
 
 bool km_large_fails;
 
-/* ------------------------------------------------------------------ sizes that no reclaim can serve */
+/* ------------------------------------------------------------------ sizes beyond the reach of reclaim */
 
-/* No system has as much address space for a mapping that names no place. */
+/* No system gives a mapping without a fixed address so much address space. */
 #define MOST_BYTES	((size_t)1 << 48)
 
-/* Could so many bytes be had if all that may be free here was given back? The system would have to map the rest: where
- * it refuses the rest alone, nothing is given back in vain. */
+/* Could a request of `bytes` be served if all free memory of the library was given back? The system would have to map
+ * the rest. If the system refuses the rest alone, nothing is given back in vain. */
 static bool is_within_reach(size_t bytes)
 {
 	struct km_arena_stats stats;
 
 	km_arena_get_stats(&stats);
-	/* A limit on address space counts what is reserved, another limit what is committed. */
+	/* A limit on address space counts reserved bytes, another limit committed bytes. */
 	size_t own = km_os_address_limit() == SIZE_MAX ? stats.committed_bytes : stats.reserved_bytes;
 	size_t sum = own + km_big_idle();
 	return bytes <= sum || !km_os_refuses(bytes - sum);
 }
 
-/* Nobody is to pay, or to give anything back, for a length that the system would never map. */
+/* A length that no system maps: no group is charged, and nothing is given back for the request. */
 static bool is_absurd(size_t bytes)
 {
 	return bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes));
@@ -191,7 +191,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	return p;
 }
 
-/* *hopeless: no reclaim can help. */
+/* *hopeless: reclaim can't help. */
 static void *alloc_once(size_t bytes, size_t align, const struct km_request *request, bool *hopeless)
 {
 	void *p = NULL;

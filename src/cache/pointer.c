@@ -172,7 +172,7 @@ struct kmem_cache *kmem_cache_of(const void *object)
 	return cache && cache->sibling_of ? cache->sibling_of : cache;
 }
 
-/* Pages that are free count as well, so that what was freed by mistake is told from what never was ours. */
+/* Free pages count as well: so a caller tells a block freed by mistake from another allocator's block. */
 bool kmem_owns(const void *p)
 {
 	return km_is_guarded(p) || km_page_of(p) || km_big_inside(p);

@@ -375,7 +375,7 @@ static void put_slab(struct km_page *slab)
 
 /* ------------------------------------------------------------------ those who wait */
 
-/* Returns the number of the grace period that frees all objects waiting now. */
+/* Returns the number of the grace period after which all objects waiting now are free. */
 static uint64_t last_needed(void)
 {
 	struct km_busy_was was = km_busy_begin();

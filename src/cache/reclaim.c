@@ -1,8 +1,8 @@
 /*
- * reclaim.c: memory goes back: on shrink, by age, under pressure. There is no thread: misses call the tick, and so do
- * calls that give many pages back; it looks at a coarse clock and now and then does a little. Invariants: free memory
- * that is still resident is never more than a quarter of what is in use plus a floor and a swing, whatever the clock
- * says; and a tick visits a few caches only, however many there are: the next one goes on with the others.
+ * reclaim.c: memory goes back: on shrink, by age, under pressure. No thread works here: misses, and calls with many
+ * freed pages, run the tick. The tick reads a coarse clock, and does a small part of the work when the work is due.
+ * Invariants: independent of the clock, free resident memory is at most a quarter of the memory in use plus a floor
+ * and a swing (page/resident.c). A tick visits at most MAX_VISITS caches; the next tick goes on with the other caches.
  */
 #include <errno.h>
 
@@ -234,7 +234,7 @@ static void purge(uint64_t now)
 		km_pages_trim();
 }
 
-/* Pages without anything live, of slabs that have something. */
+/* Purge pages without live objects in slabs with live objects. */
 static int hollow_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *pages = arg, now = cache->engine->hollow ? cache->engine->hollow(cache) : 0;
@@ -454,10 +454,10 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 /* Under the registry's lock a user's function may run, which may wait for the very thread that asks. */
 #define PATIENCE_MS	10000u
 
-/* A flush on behalf of a request that found no pages. */
+/* A flush for a request without pages. */
 struct flushing {
-	size_t slabs;			/* and blocks, that went */
-	size_t used, wanted;		/* pages in use when it began; pages that are to be fewer at its end */
+	size_t slabs;			/* freed slabs and blocks */
+	size_t used, wanted;		/* pages in use at the beginning; pages to be freed */
 };
 
 static bool is_enough(const struct flushing *flushing)
@@ -475,7 +475,7 @@ static int flush_until_enough(struct kmem_cache *cache, void *arg)
 	return is_enough(flushing);
 }
 
-/* Caches one after the other, then what else lies ready, and last the addresses that are kept for names. */
+/* Flush one cache after the other; then runs of growing blocks, and parked blocks; last pages kept for cache names. */
 static void flush_some(struct flushing *flushing)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread flushes at a time");
@@ -486,7 +486,7 @@ static void flush_some(struct flushing *flushing)
 		flushing->slabs += km_own_release(flushing->wanted);
 }
 
-/* How often one request asks for what lies ready. Kernel: MAX_RECLAIM_RETRIES. */
+/* How often one request may ask for a flush. Kernel: MAX_RECLAIM_RETRIES. */
 #define PRESSES		16u
 
 /*
@@ -516,7 +516,7 @@ static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 		}
 		km_unlock(&reclaim.lock);
 	}
-	/* Memory that waits for a grace period is not in use. It is waited for once: then comes the last press. */
+	/* Objects before the end of a grace period are not in use: wait once for the end, before the last try. */
 	if (flushing.slabs)
 		++*tries;
 	else

@@ -58,7 +58,7 @@ static bool fits_block(const struct kmem_cache *cache, size_t have, size_t size)
 				km_load(&km_left_longer));
 }
 
-/* The size and the caller are said with the function, so that it is one line. */
+/* Report the misuse in one line: the size and the caller stand behind the function's name. */
 static bool refuse(const void *p, const char *name, const struct km_sized *call)
 {
 	char text[96];

@@ -1,15 +1,15 @@
 /*
- * all_parts.c: what requests from outside, and options, may ask of a program that is linked with an archive: debugging,
- * guarded objects and profiles, groups, failures on purpose, an observer. Invariant: nothing here runs; cache/boot.c
- * refers to the table, so that each program has the parts, unless the linker is told that there is no table
- * (-Wl,--defsym=km_all_parts=0).
+ * all_parts.c: the optional parts in a program linked with an archive: debugging, guarded objects and profiles, groups,
+ * failures on purpose, an observer. Options and requests from outside may need each part. Invariant: no code; a
+ * reference in cache/boot.c links the table, and the table the parts. A program without them is linked with
+ * -Wl,--defsym=km_all_parts=0.
  */
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
 #include "../port/cc.h"
 
-extern km_hidden const char km_observing[];	/* its address: not weak, as it is for its users */
+extern km_hidden const char km_observing[];	/* the address links the part: not weak here */
 extern km_hidden const void *const km_all_parts[];
 
 const void *const km_all_parts[] = {

@@ -119,8 +119,8 @@ static long lock_all(int flags)
 	return result;
 }
 
-/* A process without the right to lock more than a limit may lock all only if all that is mapped is less, reserved
- * addresses too. False: there is no limit. */
+/* A process without the right to lock more than RLIMIT_MEMLOCK may lock all only if all its mappings are below the
+ * limit, reserved addresses included. False: no limit. */
 static bool fit_to_lock(void)
 {
 	uint64_t limits[2];

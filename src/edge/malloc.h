@@ -62,7 +62,7 @@ void *km_malloc_aligned(size_t align, size_t size);
 void km_malloc_free_miss(void *p, const char *function) km_cold;
 /* The same of a call that names the bytes, and the alignment, that were asked for. */
 void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function, const void *caller) km_cold;
-/* Usable bytes; calloc and realloc of our own, whatever stands in front. */
+/* Usable bytes; libkmem's calloc and realloc, also if another library interposes malloc. */
 size_t km_malloc_usable(const void *p, const char *function);
 void *km_malloc_calloc(size_t n, size_t size);
 void *km_malloc_realloc(void *p, size_t size);
@@ -76,7 +76,7 @@ km_inline bool km_malloc_is_foreign(const void *p)
 {
 	return km_unlikely(km_malloc_is_theirs) && km_malloc_has_theirs(p);
 }
-/* km_malloc_aligned, for the functions of the family: by theirs, where that is so. */
+/* km_malloc_aligned, for functions of the family: by the program's own malloc in a process with km_malloc_is_theirs. */
 void *km_malloc_family(size_t align, size_t size);
 struct km_sized;
 /* Is it malloc's, and did it serve such a request? Any that it had room for, where it is another's. */

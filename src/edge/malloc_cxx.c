@@ -19,8 +19,8 @@
 #include "malloc.h"
 #include "malloc_throw.h"
 
-/* Called by name, through the table that the dynamic loader fills in: never inlined, never bound to our own. Clang has
- * no word for the call without a stub: its calls go through one. */
+/* Called by name, through the dynamic loader's table: never inlined, never bound to libkmem's own function. Clang has
+ * no attribute for a call without a stub, and calls through a stub. */
 #if __has_attribute(noplt)
 #define OPERATOR KMEM_API __attribute__((weak, noplt))
 #else

@@ -62,7 +62,7 @@ void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), 
 	rows.row = calloc(rows.room, sizeof(*rows.row));
 	if (!rows.row)
 		return;
-	/* A thread may be cancelled while it prints a row. */
+	/* A thread may be cancelled during the print of a row. */
 	pthread_cleanup_push(free, rows.row);
 	kmem_for_each_cache(collect_row, &rows);
 	for (size_t i = 0; i < rows.count; i++)
@@ -150,7 +150,7 @@ KMEM_API void malloc_stats(void)
 				  info.arena + info.hblkhd, info.uordblks + info.hblkhd,
 				  info.hblkhd);
 
-	/* Never writes into a data file that has descriptor 2. */
+	/* Never writes into a data file under descriptor 2. */
 	int fd = km_stderr(true);
 
 	if (fd < 0)

@@ -1,9 +1,8 @@
 /*
- * malloc_theirs.c: processes whose program defines its own malloc. A program may define malloc, free, calloc and
- * realloc, and call other functions of the family (reallocarray, posix_memalign). The loader finds the other functions
- * in libkmem, where libkmem is preloaded or linked. Invariant: in such a process every function of the family
- * allocates and frees by the program's malloc. As in musl, an alignment that the program's malloc does not offer is
- * refused.
+ * malloc_theirs.c: processes with a malloc of the program. A program may define malloc, free, calloc and realloc, and
+ * call other functions of the family (reallocarray, posix_memalign). The loader finds the other functions in libkmem,
+ * where libkmem is preloaded or linked. Invariant: in a process of this kind every function of the family allocates and
+ * frees by the program's malloc. As in musl, an alignment not offered by the program's malloc is refused.
  *
  * The program's malloc may be a wrapper of libkmem's (dlsym with RTLD_NEXT): then libkmem serves all calls as usual.
  * One block, allocated at the start, decides between the two. The names of libc's own heap (__libc_malloc) stay
@@ -51,7 +50,7 @@ __attribute__((constructor(102))) static void decide(void)
 	free(block);
 }
 
-/* kmalloc, mallocx and other functions that no program defines return libkmem's blocks in such a process, too. */
+/* kmalloc, mallocx and other functions of libkmem alone return libkmem's blocks in this kind of process, too. */
 bool km_malloc_has_theirs(const void *p)
 {
 	if (!p || km_page_of(p) || km_is_guarded(p))

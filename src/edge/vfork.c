@@ -7,8 +7,8 @@
  *
  * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers of programs call clone.
  *
- * Between vfork's system call and its caller's return nothing may lie on the stack, where the child has been
- * meanwhile: the return address and what was lent wait in registers, which the kernel keeps for each of the two.
+ * Between vfork's system call and its caller's return nothing may lie on the stack, because the child uses the stack
+ * meanwhile: the return address and the lent values wait in registers. The kernel keeps registers for each of the two.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -180,7 +180,7 @@ static long enter(int (*function)(void *), void *stack, int flags, void *arg, vo
 			 NO_CALLER("rip")
 			 "movq %[arg], %%rdi\n\t"
 			 "movq %[function], %%rax\n\t"
-			 "xorl %%ebp, %%ebp\n\t"	/* which the compiler may have used for either */
+			 "xorl %%ebp, %%ebp\n\t"	/* the compiler may have put an operand there */
 			 "callq *%%rax\n\t"
 			 "movl %%eax, %%edi\n\t"
 			 "movl $60, %%eax\n\t"	/* exit */

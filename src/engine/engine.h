@@ -112,7 +112,7 @@ struct kmem_cache {
 	uint16_t max_capacity;		/* ... where it is used in bulk */
 	uint16_t misses;		/* points of front/miss.c since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
-	bool wanted;			/* objects were, beyond those on shelves, since free ones were last swept */
+	bool wanted;			/* a request went past the shelves since the last sweep */
 	bool own_min_partial;		/* somebody wrote it: no rule changes it */
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
@@ -165,8 +165,8 @@ struct kmem_cache {
 	void *kept_by;			/* the keeper's */
 	unsigned group;			/* a twin's: the number of its group (kmem info); 0: no twin, or nobody's */
 	bool handed_on;			/* a twin that was another group's, of whose last free nobody knows the end */
-	bool orphan;			/* a twin whose group has no reference: it is emptied as objects come back */
-	uint32_t calls;			/* a twin's: frees that are under way (front/front.h) */
+	bool orphan;			/* a twin whose group has no reference: emptied as its objects are freed */
+	uint32_t calls;			/* of a twin: slow-path frees under way (front/front.h) */
 	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	bool leads;			/* some cache is, or was, tuned with this one */
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
@@ -178,7 +178,7 @@ struct kmem_cache {
 	struct kmem_cache *sibling_of;	/* its objects are that cache's, in another layout; NULL: it is no sibling */
 	struct kmem_cache *next_sibling;
 	slab_flags_t carried;		/* of KM_DEBUG_FLAGS: what an object that is allocated now carries */
-	struct km_ratelimit refusals;	/* lines that say that the cache is at its limit (front/failed.c) */
+	struct km_ratelimit refusals;	/* lines about the cache's own limit (front/failed.c) */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
@@ -580,7 +580,7 @@ km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_pa
 
 /* The last slab that this thread wanted was refused by the cache's limit or its keeper, not for want of pages. */
 extern km_hidden km_tls bool km_slab_refused;
-/* The cache whose own limit refused it; NULL: none did. */
+/* The cache whose own limit refused the slab; NULL: not refused by a cache's limit. */
 extern km_hidden km_tls struct kmem_cache *km_slab_limited;
 /* A fresh slab of the cache: pages, descriptors and map set, counted; not on any list. */
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request);
@@ -606,8 +606,8 @@ struct km_grace {
 	void (*before_destroy)(struct kmem_cache *cache);
 	/* Objects that kfree_rcu was given are free. */
 	void (*wait)(void);
-	/* A request is about to be refused: wait for what is free after a grace period, a second at most. True: some of
-	 * it is. */
+	/* For a request about to be refused: wait for the current grace period, a second at most. True: objects were
+	 * freed. */
 	bool (*relieve)(void);
 	void (*fork)(bool before, bool child);
 };
@@ -616,9 +616,9 @@ km_inline bool km_grace_relieves(void)
 {
 	return km_load_acquire(&km_grace) && km_grace->relieve();
 }
-/* Its empty slabs stay: somebody may look at their objects, and who does would not be waited for. Of private groups
- * they do as long as the group has a reference: mem_cgroup_destroy_all frees all that such a group has. A sibling goes
- * when its cache does, and a twin with the cache whose twin it is. */
+/* True if empty slabs must stay: a reader may look at the objects, and no grace period would wait for the reader. The
+ * slabs of a private group's twin stay as long as the group has a reference, because mem_cgroup_destroy_all frees all
+ * objects of the group. A debug sibling, or a twin, is destroyed together with its cache. */
 km_inline bool km_slabs_stay(const struct kmem_cache *cache)
 {
 	if (km_likely(!(cache->flags & SLAB_TYPESAFE_BY_RCU)))
@@ -632,17 +632,19 @@ void **km_block_new(const struct kmem_cache *cache, bool may_wait);
 void km_block_free(const struct kmem_cache *cache, void **block);
 /* The cache ends, and it does not: its watchers are told. */
 void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell);
-/* A fresh slab's objects are constructed, and its watchers are told. */
+/* Construct the objects of a fresh slab, and tell the cache's hooks of the slab. */
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
 
 /*
- * Constructors that may run within one another in a thread: each one's allocations may need the next. A request that
- * needs one more fails, as does one for objects of a cache whose constructor runs: the latter is misuse, unless the
- * request may not wait and so may be a signal handler's. kmem_cache_alloc_nolock runs none.
+ * How many constructors may run within one another in a thread: an allocation by a constructor may run the constructor
+ * of another cache. A request fails if the request needs a ninth constructor, or a slab of a cache whose constructor is
+ * running. The second case is misuse, unless the request must not wait and so may be a signal handler's.
+ * kmem_cache_alloc_nolock runs no constructor.
  */
 #define KM_CTORS_NESTED	8u
 bool km_may_construct(const struct kmem_cache *cache, bool tell);
-/* Run the constructor over `count` objects, without the busy flag: it may allocate. Context: no lock is held. */
+/* Run the constructor over `count` objects, without the busy flag: constructors may allocate. Context: no lock is
+ * held. */
 void km_construct(const struct kmem_cache *cache, void *object, unsigned count);
 
 /* The order in which a fresh slab's objects are handed out: by address, or, with random_order, one that nobody can

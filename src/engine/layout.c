@@ -204,7 +204,7 @@ static km_tls struct {
 	const struct kmem_cache *cache[KM_CTORS_NESTED];
 } constructing;
 
-/* Returns the cache that the program names: the root of a child cache or of a debug sibling. */
+/* Returns the cache known to the program: the root of a child cache or of a debug sibling. */
 static const struct kmem_cache *asked_by(const struct kmem_cache *cache)
 {
 	while (cache->twin_of || cache->sibling_of)

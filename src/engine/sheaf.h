@@ -70,7 +70,7 @@ struct sheaf_page {
 };
 KM_ENGINE_PAGE(sheaf_page, struct sheaf_page)
 
-/* So many objects more are out of the node's slabs; its lock is held. */
+/* Count `taken` more objects out of the node's slabs. Requires the node's lock. */
 km_inline void km_sheaf_count(const struct kmem_cache *cache, struct sheaf_node *n, long taken)
 {
 	km_bump(&n->slabs.counts.taken, taken);
@@ -112,9 +112,9 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 
 /* Pages in which nobody has anything: their memory goes. How many it was. */
 size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n);
-/* A look at some slabs: the empty ones go but for those that may stay, or all with `idle`; and of the others' pages in
- * which nobody has anything, nor had at the last look, the memory. `cold`: nothing is wanted of the cache; more slabs
- * are looked at, and one look is enough. Returns how many slabs went. */
+/* Look at some slabs: free empty slabs beyond the number to keep, with `idle` all empty slabs; and purge pages without
+ * live objects at this look and at the last look. `cold`: the cache is not in demand; more slabs are looked at, and one
+ * look is enough to purge. Returns the number of freed slabs. */
 size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle, bool cold);
 /* The memory that went is there again; the cache gives none from before this call on. False: the system has none. */
 bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n);

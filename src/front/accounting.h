@@ -71,7 +71,7 @@ struct km_accounting {
 	void (*note_block)(uint64_t owner, struct km_page *page, bool begins);
 	/* The objcg's group: its name, which stays readable, and its number, which is 0 for the root's. */
 	const char *(*name_of)(const struct obj_cgroup *objcg, unsigned *number);
-	/* Groups that are gone left something: all of it goes, or, without waiting, a part. */
+	/* Free memory of released groups: all, or, without waiting, a part. */
 	void (*tidy)(bool all);
 	/* Make the group that pays for the process, as options ask. Once everything works, before anything was given
 	 * out. */

@@ -1,6 +1,6 @@
 /*
- * failed.c: an allocation failed: what is said of it, with the reason, and not too often. Invariant: takes no lock, and
- * allocates nothing; makes system calls only for a request that may wait.
+ * failed.c: the line on standard error for a failed allocation: the reason, and a limit of the rate. Invariant: takes
+ * no lock, and allocates nothing; makes system calls only if the request may wait.
  */
 #include <errno.h>
 
@@ -47,7 +47,7 @@ void km_front_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const cha
 		suffix);
 }
 
-/* A cache at its own limit has a rate of its own. */
+/* Print the line. Lines of a cache at its own limit have a separate limit of the rate (`refusals`). */
 static void tell(const char *name, size_t bytes, gfp_t gfp)
 {
 	static struct km_ratelimit others;

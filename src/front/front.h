@@ -50,11 +50,11 @@ km_inline void km_front_enter_thread(bool may_wait)
 /* The functions of higher floors that a miss calls, beside hooks, shapes and km_accounting. Set once at start. */
 extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 /*
- * Pages ran out, or (`only` not NULL) that cache may have no more, and the caller, who holds no lock, may wait: what
- * lies ready goes back, of that one or of one cache after the other until `bytes` are free, after whoever is giving
- * back already. True: it is worth another try. *tries: how many there were, 0 at first; several, because others may
- * take what came back, and because free pages need not lie side by side: each try asks for twice as many as the one
- * before.
+ * Give memory back for a request about to fail: pages ran out, or (`only` not NULL) the cache `only` is at its limit.
+ * The cached objects of `only` go back; without `only` those of one cache after the other until `bytes` are free. A
+ * flush by another thread is waited for. Requires: no lock held, the caller may wait. True: worth another try. *tries:
+ * number of tries, 0 at first; each try asks for twice as many pages as the try before, because other threads may take
+ * the pages, and free pages need not lie side by side.
  */
 extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 /* Does this allocation fail on purpose? bytes: that it asks for. NULL: none ever does. */
@@ -120,7 +120,7 @@ struct km_shape {
 	void (*free)(struct kmem_cache *cache, void *object);
 	/* The same past what lies ready on CPUs, to the object's slab; NULL: `free` goes there, or nothing else can. */
 	void (*free_past)(struct kmem_cache *cache, void *object);
-	/* objects[0, left) of n, the others were had: n, or 0 if none are kept; n of `all`. */
+	/* Fill objects[0, left); objects[left, n) are filled already. Returns n, or 0 with no object kept. */
 	int (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 	void (*free_bulk)(struct kmem_cache *cache, size_t n, size_t all, void **objects);
 	/* Where objects go back slab by slab, else NULL. NULLs are skipped; false: not now, nothing was done.
@@ -145,9 +145,9 @@ struct km_shape {
 /*
  * Slow-path frees of a twin's objects count themselves in `calls` while they run. Fast-path frees need no count,
  * because a fast path touches nothing after its commit. A twin without objects and without calls may be destroyed.
- * Requires: the caller holds an object of the twin until km_twin_enter returns. Order: a thread that sees the last
- * slab go sees the calls of the frees that emptied the slab; a thread that sees a call leave sees all stores of the
- * call.
+ * Requires: the caller holds an object of the twin until km_twin_enter returns. Order: a thread aware of the free of
+ * the last slab also sees the calls of all frees into the slab, and a thread aware of the end of a call also sees all
+ * stores of the call.
  */
 km_inline bool km_twin_enter(struct kmem_cache *cache)
 {
@@ -389,8 +389,9 @@ km_inline void km_front_check_gfp(const char *function, gfp_t gfp, const char *c
 
 /* Say that an allocation failed; returns NULL with errno = error. __GFP_NOFAIL ends the process. */
 void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_cold;
-/* Is there a line where a request with these bits fails? And the line, for a caller that knows the reason. */
+/* True if a failed request with these bits prints a line. */
 bool km_gfp_tells(gfp_t gfp) km_cold;
+/* Print the line, with the caller's reason. */
 void km_front_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const char *reason, const char *suffix) km_cold;
 
 /* nolock.c: an object that is had without waiting; bytes not 0: served by size. NULL with ENOMEM. And are the bits

@@ -66,7 +66,7 @@ bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 	struct kmem_cache *only = km_slab_refused ? cache->sibling_of ?: cache : NULL;
 
 	km_slab_refused = false;
-	/* More memory does not help a request whose constructor may not run. */
+	/* More memory does not help if the constructor must not run now. */
 	if (cache->ctor && !km_may_construct(cache, false))
 		return false;
 	return km_front_pressure && km_front_pressure(only, (size_t)cache->slab_pages << KM_PAGE_SHIFT, tries);

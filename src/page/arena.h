@@ -67,8 +67,8 @@ struct km_page {
 
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
 #define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
-#define KM_SLAB_HOLES	0x04	/* some of its pages are marked (engine/sheaf_holes.c), or gone */
-#define KM_PAGE_GONE	0x08	/* a page in use whose memory the system has; no object was made there since */
+#define KM_SLAB_HOLES	0x04	/* some pages of the slab are marked (engine/sheaf_holes.c), or gone */
+#define KM_PAGE_GONE	0x08	/* memory of a page in use went back to the system; no object was made there since */
 
 /* Of the tables of live.h: shifts from LOW to HIGH, a table each. */
 #define KM_LIVE_LOW	3u
@@ -167,7 +167,7 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 size_t km_pages_purge(unsigned decay_ms);
 /* Pages in slabs and large blocks. */
 size_t km_pages_used(void);
-/* The same without those that are gone: bounds are in proportion to these. */
+/* Pages in slabs and large blocks, less gone pages (KM_PAGE_GONE): bounds are in proportion to this number. */
 size_t km_pages_there(void);
 /*
  * Give the address space of ranges back of which every page is free, with `clean` only of those whose memory has gone
@@ -195,16 +195,18 @@ void km_pages_set_ready(size_t pages);
  * are too many. And: so many less. */
 bool km_pages_keep(size_t pages);
 void km_pages_keep_less(size_t pages);
-/* Free objects in slabs have so many bytes more, or fewer. */
+/* Add to the bytes of free objects in slabs, or subtract. */
 void km_pages_slack(long bytes);
-/* Have they grown by more than a quarter of that bound since they were last swept? And: they were. */
+/* Have the free objects grown since the last sweep, by more than a 32nd of km_pages_there and more than 1 MiB? */
 bool km_pages_too_slack(void);
+/* A sweep of the free objects has ended. */
 void km_pages_swept(void);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);
-/* Give the memory of `count` pages back that stay in use; from then on they read as zeros. Nobody has anything in them.
- * False: the system refuses. And: of these pages somebody may write to those that are gone. */
+/* Give the memory of `count` pages in use back to the system: the pages are gone (KM_PAGE_GONE), and read as zeros.
+ * Requires: no object is live there. False: the system refuses. */
 bool km_pages_hollow(struct km_page *page, size_t count);
+/* The owner is about to write to these pages: a gone page among the pages counts as resident again. */
 void km_pages_fill(struct km_page *page, size_t count);
 
 /* Of one node. Written under its lock, read without. */

@@ -35,7 +35,7 @@ static struct {
 	struct km_lock lock;
 	struct km_big_entry *table;
 	size_t slots, used, deleted;	/* slots: a power of two */
-	uintptr_t view;		/* for who looks without the lock: the table, whole, and the logarithm of its slots */
+	uintptr_t view;		/* for readers without the lock: the table's address, and the logarithm of `slots` */
 	size_t blocks, bytes;
 	uint32_t searches;
 	unsigned alone;		/* mappings that are there, or about to be */
@@ -184,7 +184,7 @@ static bool reserve_entry(void)
 			insert(old[i]);
 	km_debug(big.used == big.blocks && !big.deleted, "a new table has the entries of the old one");
 	km_store_release(&big.view, (uintptr_t)table | km_ilog2(slots));
-	/* A reader without the lock may be in the old table still: a mapping stays. */
+	/* A reader without the lock may still read the old table, so a table with a mapping of its own is kept. */
 	if (old_slots * sizeof(*old) <= META_MOST)
 		km_meta_free(old, old_slots * sizeof(*old));
 	return true;
@@ -358,8 +358,9 @@ static size_t shed(bool beyond, unsigned decay_ms)
 	return bytes;
 }
 
-/* One block goes, the oldest, for a request of so many bytes that the system refused. False: there is none, or the
- * system would refuse what is missing beyond all of them. With the lock before and after. */
+/* For a request of `bytes` refused by the system: give back the oldest parked block. False: no block is parked, or the
+ * system would refuse the request even without all parked blocks. Requires the lock; the lock is held again on return.
+ */
 static bool shed_for(size_t bytes)
 {
 	size_t idle = *km_parked_pages() << KM_PAGE_SHIFT;
@@ -606,7 +607,7 @@ void *km_big_next(uint64_t owner, uint32_t search, size_t *from)
 	return found;
 }
 
-/* Again where the table became another one meanwhile: its memory may be others' by now. */
+/* The search is repeated if the table was replaced meanwhile: the memory of the old table may have been reused. */
 bool km_big_inside(const void *p)
 {
 	for (;;) {

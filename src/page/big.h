@@ -34,7 +34,7 @@ uint32_t km_big_search(void);
 /* One that `owner` pays for and that this search has not found yet, at *from (0 at first) or behind it if there is one;
  * NULL: no more. The table may become another one between two calls. */
 void *km_big_next(uint64_t owner, uint32_t search, size_t *from);
-/* Does p lie in one? Takes no lock. */
+/* Does p lie in a big block? Takes no lock. */
 bool km_big_inside(const void *p);
 /* Give back what has lain ready for so long, 0: all of it, and what was learnt of it fades. Bytes. */
 size_t km_big_purge(unsigned decay_ms);
@@ -44,7 +44,7 @@ void km_big_offer(void);
 long km_big_mlockall(int flags);
 /* Address space that is kept for such blocks, and has no memory. */
 size_t km_big_spare(void);
-/* The same and the memory of blocks that lie ready: what could go back. */
+/* The sum of km_big_spare and of the memory of parked blocks. */
 size_t km_big_idle(void);
 void km_big_get_stats(size_t *blocks, size_t *bytes);
 /* Where these are kept, the two that make km_big_spare, and the pages that lie ready. */

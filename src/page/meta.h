@@ -28,7 +28,7 @@ bool km_meta_fault_in(size_t bytes);
 /* Pages of it that are free as a whole go back to the system: if there may be many, or `always`. It takes time by free
  * pieces, some with the lock held. */
 void km_meta_trim(bool always);
-/* Purge whole system pages of a piece that stays allocated: the pages read as zeros afterwards. False: nothing changed.
+/* Purge whole system pages of an allocated piece: the pages read as zeros afterwards. False: nothing changed.
  * km_meta_came_back: the owner writes to so many purged bytes again. */
 bool km_meta_purge(void *p, size_t bytes);
 void km_meta_came_back(size_t bytes);

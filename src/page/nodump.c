@@ -1,9 +1,9 @@
 /*
- * nodump.c: slabs of caches with SLAB_NODUMP. The system leaves out of a core dump what it was told to, by mappings; so
- * such slabs are cut out of largest blocks that are theirs alone, each with that advice. Invariants: a block has the
- * advice from before its first slab until it is free, and what was written to a slab is gone before that, so that it is
- * never in a dump; a bit of `taken` is set iff the page is a slab's; a block without a slab stays until reclaim comes
- * by.
+ * nodump.c: slabs of caches with SLAB_NODUMP. madvise(MADV_DONTDUMP) works by mappings, so slabs of these caches are
+ * cut out of separate largest blocks (KM_BLOCK_PAGES) with this advice. Invariants: a block has the advice from before
+ * its first slab until the block is free. The content of a freed slab is erased before the advice ends, so no core dump
+ * contains the content. A bit of `taken` is set iff the page belongs to a slab. A block without slabs stays until
+ * km_nodump_release, called by a purge.
  */
 #include "../port/die.h"
 #include "../port/os.h"
@@ -21,7 +21,7 @@ struct block {
 static struct {
 	struct km_lock lock;
 	struct km_list blocks;		/* next NULL: there was none yet */
-	bool any;			/* some block is, or was, on the list; read without the lock */
+	bool any;			/* the list is not empty, or was not; read without the lock */
 } nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP) };
 
 /* ------------------------------------------------------------------ pages of a block; the lock held */
@@ -126,8 +126,8 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 	return page;
 }
 
-/* A page that is held (km_page_hold) is given to another slab only after it was let go. The slab's memory goes at once:
- * one other slab may keep the block. Where the system refuses, the secrets are written over. */
+/* km_page_hold waits for a thread with the page in hand. The memory of the slab goes back to the system at once, not
+ * with the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab. */
 void km_nodump_free(struct km_page *page, unsigned order)
 {
 	km_page_hold(page);
@@ -165,7 +165,7 @@ static struct block *take_unused(void)
 	return unused;
 }
 
-/* Where the system keeps the advice the pages are missing in a dump from now on, which is no harm. */
+/* If the system refuses to end the advice, later core dumps lack these pages: no harm. */
 static void give_back(struct block *block)
 {
 	km_os_dump(km_page_address(block->first), KM_BLOCK_BYTES, true);

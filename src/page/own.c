@@ -1,8 +1,7 @@
 /*
- * own.c: pages whose addresses stay with a name. Each name has a list for each order; a name that was once there
- * stays, because its addresses do, until a request would be refused for want of them. Invariant: a page on one of
- * these lists is used, as far as its zone knows, and says of itself that it is nothing: no address in it is
- * anybody's.
+ * own.c: address reuse by cache name. Each name has one list of kept pages for each order; the record of a name is
+ * never freed. A request about to be refused takes kept pages of any name (km_own_release). Invariant: the zone counts
+ * a kept page as used, and the type of a kept page is KM_PAGE_NONE, so no lookup finds an object there.
  */
 #include "own.h"
 
@@ -171,7 +170,7 @@ void km_own_free(const char *name, struct km_page *page, unsigned order)
 		km_pages_free(page, order);
 }
 
-/* A page of some name's, with its order, off its list; NULL: no name has one. */
+/* Remove the first kept page of the bucket's names from its list, the largest order of a name first. NULL: no page. */
 static struct km_page *take_any(unsigned bucket, unsigned *order)
 {
 	struct km_page *page = NULL;

@@ -17,12 +17,13 @@
 #define MOST_IN_VAIN	16u
 /* Dirty memory allowed where little is in use: 1 MiB. A program that swings by more soon has that (km_pages_swing). */
 #define DIRTY_FLOOR_PAGES	256u
-/* Of what is in use, bytes of objects that were freed to slabs since these were swept; or the floor. */
+/* A sweep begins when free objects in slabs have grown by this part of the pages in use since the last sweep, and by
+ * more than DIRTY_FLOOR_PAGES. */
 #define SLACK_PART		32u
-/* Of what is in use, pages in empty slabs that caches keep beside min_partial; a quarter of the bound, or the floor. */
+/* Pages in empty slabs kept by caches beside min_partial: at most this part of the pages in use, and a floor. */
 #define EMPTY_PART		16u
 #define EMPTY_FLOOR_PAGES	256u
-/* Descriptors of so many pages fill two pages, one of which at least is of no other. */
+/* Descriptors of so many pages fill two pages of memory: one page at least has no descriptor of another run. */
 #define LONG_PAGES		(2 * KM_PAGE_SIZE / sizeof(struct km_page))
 /* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(2 * KM_BLOCK_PAGES)
@@ -319,8 +320,8 @@ static size_t give_parts(struct offer *offer, struct span span)
 	return given + give_parts(offer, (struct span){ middle, span.end });
 }
 
-/* The system's pages of an array that lie in the part for the pages [first, end) go back; its members are zeros then,
- * or what they were. */
+/* Purge the part of an array of records for the pages [first, end), by whole pages of the system. The records are zeros
+ * afterwards, or unchanged where the system refuses and at the two ends. */
 static void give_array(void *array, size_t first, size_t end, size_t bits)
 {
 	const size_t unit = km_os_page_bytes();
@@ -332,8 +333,9 @@ static void give_array(void *array, size_t first, size_t end, size_t bits)
 }
 
 /*
- * The records of free pages that are in our hand go back with the pages: zeros say of a page that it is nothing. A page
- * of the map describes more pages than most runs have, so clean runs beside this one come into the hand as well.
+ * Purge the records of the free pages [*first, *end), taken off all lists by the caller: a record of zeros means an
+ * unused page. One page of the page map describes more pages than most runs have, so clean runs on both sides are taken
+ * off their lists as well, and *first and *end include these runs afterwards.
  */
 static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
 {
@@ -478,7 +480,7 @@ bool km_pages_hollow(struct km_page *page, size_t count)
 			 "pages that are hollow are in use");
 		gone += !(page[i].flags & KM_PAGE_GONE);
 	}
-	/* First: in the child of a handler's fork no more pages say that they are gone than are counted. */
+	/* Count first: in the child of a handler's fork the count is never below the number of flags. */
 	km_add(&km_arena.gone_pages, gone);
 	for (size_t i = 0; i < count; i++)
 		km_store(&page[i].flags, (uint8_t)(page[i].flags | KM_PAGE_GONE));

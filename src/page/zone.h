@@ -2,9 +2,9 @@
  * zone.h: what the files of the page allocator share: a node's free pages, and the ranges that they lie in.
  *
  * Free pages are kept as runs. A run is as long as its pages are free and of one node, up to KM_RUN_MAX, or up to
- * KM_RUN_CLEAN where none of them may be resident; its first page says FREE and how long it is, its last one says
- * FREE_LAST. A bit for each page of a range says that the page is free and may be resident: it is set when the page
- * is freed, and cleared when it is handed out or given back to the system.
+ * KM_RUN_CLEAN if no page of the run may be resident. The type of the first page is FREE, of the last page FREE_LAST;
+ * both have the length of the run. Each page of a range has a bit for "free, and may be resident": the bit is set when
+ * the page is freed, and cleared when the page is handed out or given back to the system.
  */
 #ifndef KM_PAGE_ZONE_H
 #define KM_PAGE_ZONE_H
@@ -18,7 +18,7 @@
 #define KM_BLOCK_PAGES	((size_t)1 << KM_MAX_ORDER)
 #define KM_BLOCK_BYTES	(KM_BLOCK_PAGES << KM_PAGE_SHIFT)
 #define KM_RUN_MAX	(2 * KM_BLOCK_PAGES)
-/* Of clean ones. Each run has the descriptors of its ends in memory: 4 or 8 KiB. */
+/* Of clean runs. The descriptors at the two ends of a run are resident: 4 or 8 KiB. */
 #define KM_RUN_CLEAN	(64 * KM_BLOCK_PAGES)
 /* Lengths of runs: a bin for each up to 64 pages, then eight for each doubling; the last is of KM_RUN_MAX and more. */
 #define KM_RUN_EXACT	64u
@@ -46,8 +46,8 @@ struct km_arena {
 	size_t bind_failures;
 	size_t ready_pages;		/* in use, as far as this floor knows, and may lie ready on CPUs */
 	size_t empty_pages;		/* the same, and may lie in empty slabs that are kept */
-	size_t slack, slack_swept;	/* bytes of free objects in slabs; and so many when those were last swept */
-	size_t gone_pages;		/* in use, of which each says KM_PAGE_GONE */
+	size_t slack, slack_swept;	/* bytes of free objects in slabs: now, and at the last sweep */
+	size_t gone_pages;		/* pages in use with the flag KM_PAGE_GONE */
 	size_t kept_pages;		/* dirty when the system could last not take them back */
 	struct km_page *staying;	/* pages that are not freed now; under the lock of their node */
 	size_t staying_count;		/* ... but then, so many */
@@ -91,7 +91,7 @@ unsigned km_run_bin_below(const struct km_zone *zone, bool dirty, unsigned bin);
 void km_run_put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end);
 /* The free run that ends before index, if it is of the same node; NULL: none does. */
 struct km_page *km_run_before(const struct km_range *range, size_t index);
-/* The free run that begins at index, behind pages of this node; NULL: none does. */
+/* The free run at index, behind pages of this node; NULL: the page at index begins no free run. */
 struct km_page *km_run_at(const struct km_range *range, size_t index);
 int km_run_check(unsigned node);
 

@@ -8,7 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Sequences are `asm goto` with outputs; clang before 14 has no __builtin_thread_pointer for x86-64. */
+/*
+ * Sequences are `asm goto` with outputs; clang before 14 has no __builtin_thread_pointer for x86-64. clang before 16
+ * leaves an output undefined at the labels: no statement at a miss label reads an output.
+ */
 #if defined(KMEM_BARE) && (defined(__clang__) ? __clang_major__ < 14 : __GNUC__ < 11)
 #error "libkmem is compiled by gcc 11, clang 14, or a later one; programs may be compiled by older ones"
 #endif
@@ -45,9 +48,9 @@
 /* Names between files: hidden by -fvisibility=hidden; the public ones say KMEM_API. */
 
 /*
- * Of each file of the library where its code begins, and how long it is: by this list a stack's frames of ours are told
- * from the program's, of which they may be a part. The assembler puts a section's 8192nd part behind all others. R: no
- * linker drops a part of the list that nothing refers to (lld would, with --gc-sections).
+ * A list of the library's files: where the code of each file begins, and its length. A stack walk tells the library's
+ * frames from the program's by this list, also where both are one file. The assembler puts a section's 8192nd part
+ * behind all others. R: no linker drops an unreferenced part of the list (lld would, with --gc-sections).
  */
 #ifdef KMEM_BARE
 #define KM_CODE(section)                                                                           \

@@ -50,7 +50,7 @@ static struct {
 	bool sees_locking;	/* ... and all of them are readable, but for while memory is locked */
 	unsigned locking;	/* threads that lock it just now */
 	pthread_key_t exit_key;
-	size_t freed;		/* words, since pages of areas were last given back */
+	size_t freed;		/* words freed since the last km_percpu_trim */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* below this word no run of 2^n words is to be had */
 	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
 } areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_META) };
@@ -171,7 +171,8 @@ unsigned km_next_cpu(unsigned cpu)
 }
 
 #ifdef KMEM_HAVE_RSEQ
-/* Our own registration: musl, an old glibc. A kernel that wants more bytes than `own` has is given 32. */
+/* The library's rseq area, where libc registers none (musl, old glibc). If the kernel has more fields than `own` has
+ * bytes, 32 bytes are registered. */
 static km_tls union {
 	struct rseq_area area;
 	char bytes[64];
@@ -677,7 +678,7 @@ static void mark(size_t word, size_t words, bool used)
  * filled begins a page more often than it ends one: a slab's first object does, which is the first to be had.
  */
 #define PAGE_WORDS	(KM_PAGE_SIZE / 8)
-#define TRIM_FROM	(16 * PAGE_WORDS)	/* words that came back, for it to be worth a look */
+#define TRIM_FROM	(16 * PAGE_WORDS)	/* a trim on a tick waits for so many freed words */
 #define LAST_QUARTER	(PAGE_WORDS / 4 * 3)
 
 static size_t find_run(size_t from, size_t to, size_t words)
@@ -756,7 +757,7 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 	km_unlock(&areas.lock);
 }
 
-/* From that word on, so many: the first that is given out; or the end. */
+/* The next word in use from `word` on, rounded down to a multiple of 64; `to`: none before. */
 static size_t first_used(size_t word, size_t to)
 {
 	while (word < to && !areas.used[word / 64])
@@ -772,7 +773,7 @@ void km_percpu_trim(bool always)
 		return;
 	struct km_busy_was was = km_busy_begin();
 	km_lock(&areas.lock);
-	/* The first page has the words that are there for ever. */
+	/* The first page has words that are never freed. */
 	for (size_t at = unit, end; at < areas.committed; at = end) {
 		end = km_align_down(first_used(at / 8, areas.committed / 8) * 8, unit);
 		if (end > at)

@@ -15,9 +15,9 @@ size_t km_vformat(char *buffer, size_t bytes, const char *format, __builtin_va_l
 void km_warn(const char *format, ...) km_printf(1, 2);
 
 /*
- * Lines that are said 10 times in 5 seconds at most, as the kernel's ratelimit; zeros at first. False: this one is not
- * to be said. Else `suffix` is "" or stands behind the line: that more follow which are not said, or how many were not.
- * Takes no lock: threads that meet may say a line more, or count one less.
+ * A limit of 10 lines in 5 seconds, as the kernel's ratelimit; starts as zeros. False: the line must not be printed.
+ * True: `suffix` goes behind the line; the suffix is "", or says that the following lines are counted and not printed,
+ * or how many were not printed. Takes no lock: concurrent threads may print a line too many, or count one too few.
  */
 struct km_ratelimit {
 	uint32_t begun_ms, said;
@@ -62,7 +62,7 @@ extern km_hidden km_tls struct km_heard *km_heard;
  * (misuse:trap). After a warning the caller must drop the object: it leaks and nothing is corrupted. */
 km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,
 		       const char *cache);
-/* The same; `owner`: the name of the cache that has the object. */
+/* As km_misuse, with the name of the object's cache in `owner`. */
 km_cold void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache,
 			  const char *owner);
 enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP };

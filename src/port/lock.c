@@ -1,6 +1,7 @@
 /*
- * lock.c: the slow half of the locks, and the rank checker of debug builds. Invariant: a thread marks a
- * lock as awaited before any sleep, and takes the lock as awaited after a sleep, so that no wake is lost but by choice.
+ * lock.c: the slow half of the locks, and the rank checker of debug builds. Invariant: a thread marks a lock as
+ * awaited before any sleep, and takes the lock as awaited after a sleep. So only km_unlock_quick and km_unlock_nowait
+ * may lose a wake.
  */
 #include "lock.h"
 
@@ -18,7 +19,7 @@
  */
 #define MOST_ROUNDS 200000
 #define REAL_TIME_ROUNDS 100
-/* Beyond all numbers of threads, which are 4194304 at most. */
+/* Above all numbers of threads: the largest is 4194304. */
 #define NO_THREAD 0x20000000u
 #define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK | KM_LOCK_BORROWS))
 
@@ -54,12 +55,12 @@ static bool try_for_a_while(struct km_lock *lock, uint32_t as)
 }
 
 /*
- * Waiting threads of a real-time policy. A futex with priority inheritance lends the priority of a waiter to the thread
- * whose number the futex holds. The word of a lock is no such futex: the system would have to hand the lock over. So
- * each of these waiters has a futex of its own, with the number of the lock's holder. The holder's unlock gives back
- * all futexes that name the lock and the holder, also for GFP_NOWAIT: a holder that kept the priority could keep the
- * only CPU from the waiter. From the first real-time waiter on, threads take locks with KM_LOCK_BORROWS, and no unlock
- * is quick. A holder without the bit gets no loan (docs/design/real-time.md).
+ * Waiting threads of a real-time policy. A futex with priority inheritance lends the priority of a waiter to the
+ * thread with the number in the futex. The word of a lock is no futex of this kind: the system would have to hand the
+ * lock over. So each real-time waiter has a futex of its own, with the number of the lock's holder. The holder's
+ * unlock gives back all futexes with this lock and this holder, also for GFP_NOWAIT: a holder with the lent priority
+ * could keep the only CPU from the waiter. From the first real-time waiter on, threads take locks with
+ * KM_LOCK_BORROWS, and no unlock is quick. A holder without the bit gets no loan (docs/design/real-time.md).
  */
 #define LENDERS	32
 #define LEND_MS	2
@@ -68,7 +69,7 @@ static struct lender {
 	uint32_t holder;	/* the futex */
 } lenders[LENDERS];
 
-/* A real-time thread lends; so does a thread with locks for which a real-time thread may wait. */
+/* A real-time thread lends. A thread with locks lends as well: a real-time thread may wait for these locks. */
 static bool must_lend(uint32_t as)
 {
 	if (km_os_is_real_time())
@@ -86,7 +87,7 @@ static bool lend(struct km_lock *lock, uint32_t state)
 	struct lender *lender = lenders;
 	bool slept = true;
 
-	/* After a fork by a handler, or without libc, the number is that of a thread of the parent. */
+	/* After a fork by a handler, or without libc, the number belongs to a thread of the parent. */
 	if (!(state & KM_LOCK_BORROWS) || !km_os_has_thread(NUMBER(state)))
 		return false;
 	while (none = NULL, !km_cas_acquire(&lender->lock, &none, lock))
@@ -191,7 +192,7 @@ bool km_is_forked;
 static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
 static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
 static km_tls uint64_t fork_end_ms;
-/* Forks by handlers that struck inside of the allocator, and now wait for a lock of libc. */
+/* Number of nested forks (by a handler inside of the allocator) in wait for libc's list of open FILEs. */
 static uint32_t nested_behind_files;
 static km_tls bool gives_way;
 
@@ -260,7 +261,7 @@ bool km_fork_gives_way(void)
 	return gives_way;
 }
 
-/* The count may be of a thread that is not in this process: the wait is bounded. */
+/* In a child the count may include threads of the parent, so the wait is bounded. */
 void km_fork_let_pass(void)
 {
 	const uint64_t end_ms = km_os_now_ms() + FORK_MS;

@@ -122,9 +122,9 @@ km_inline void km_busy_end_clear(void)
 }
 
 /*
- * This thread may not call the system now (GFP_NOWAIT, GFP_ATOMIC): its locks spin where they would sleep, but not for
- * ever (lock.c), and leave a sleeper to its own timeout, but end a real-time thread's loan of priority. For what must
- * be given back whatever happens; to get something, km_lock_may.
+ * This thread must not call the system now (GFP_NOWAIT, GFP_ATOMIC). Locks spin instead of a sleep, for a bounded time
+ * (lock.c). An unlock wakes no sleeper (sleepers have timeouts), but ends a real-time thread's loan of priority. Meant
+ * for frees, because a free must succeed; an allocation uses km_lock_may.
  */
 extern km_hidden km_tls bool km_no_calls;
 km_inline bool km_calls_begin(bool allowed)
@@ -162,7 +162,7 @@ km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
 	lock->rank = rank;
 }
 
-/* Of one that began as zeros. */
+/* Set the rank of a lock initialised by zeros. */
 km_inline void km_lock_rank(struct km_lock *lock, enum km_rank rank)
 {
 	uint32_t none = 0;
@@ -257,8 +257,8 @@ km_inline void km_unlock_nowait(struct km_lock *lock)
 	km_store_release(&lock->state, 0u);
 }
 
-/* Around fork all locks are held at once, many of one rank, and a handler may hold one out of order that it did not
- * wait for: the rank checker is kept out of it. km_unlock_fork leaves a lock of another thread. */
+/* Around fork all locks are held at once, many locks of one rank, and a handler may hold a lock out of order, taken
+ * without a wait: the rank checker ignores these locks. km_unlock_fork leaves a lock of another thread. */
 void km_unlock_fork(struct km_lock *lock);
 
 /*
@@ -272,9 +272,9 @@ bool km_fork_is_nested(void);
 /* This fork may walk what the lock guards: asked after km_lock_around_fork has tried to take it. */
 bool km_fork_has(const struct km_lock *lock);
 /*
- * A nested fork waits for libc's list of open FILEs. The list may be locked by another fork, which waits for a lock
- * that the nested fork's thread has. Then the other fork gives way: it takes no more locks, gives back those that it
- * has and the list, lets the nested fork pass, and begins again.
+ * A nested fork waits for libc's list of open FILEs. The list may be locked by another fork, and the other fork may
+ * wait for a lock of the nested fork's thread. Then the other fork gives way: the other fork takes no more locks,
+ * gives back all its locks and the list, lets the nested fork pass, and begins again.
  */
 void km_fork_behind_files(bool waits);
 bool km_fork_gives_way(void);

@@ -63,7 +63,7 @@ void *km_os_map(size_t bytes, size_t align);
 /* Would the system make one so long? It refuses what it could never fill; what is committed of a reservation it does
  * not look at, by default. */
 bool km_os_may_map(size_t bytes);
-/* Does it refuse one for its length, and not for want of a mapping? */
+/* True if the system refuses a mapping of this length, though there is a mapping to be had. */
 bool km_os_refuses(size_t bytes);
 /* Why may the process not have so many bytes more? */
 void km_os_tell_shortage(char *text, size_t room, size_t bytes);
@@ -80,10 +80,10 @@ void km_os_name(void *p, size_t bytes, const char *name);
 void km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void km_os_wake(uint32_t *word);
 /*
- * A futex with priority inheritance: lend the caller's priority to the thread whose number *word holds, until that
- * thread gives the futex back, at most `ms` milliseconds. The caller then owns the futex, and frees it by a store of 0.
- * False: that thread has ended, or the system refuses (before Linux 5.14). The thread gives the futex back by
- * km_os_lend_end. After km_os_shut neither calls the system.
+ * A futex with priority inheritance: lend the caller's priority to the thread with the number in *word, until the
+ * thread gives the futex back by km_os_lend_end, at most `ms` milliseconds. The caller then owns the futex, and frees
+ * the futex by a store of 0. False: the thread has ended, or the system refuses (before Linux 5.14). After km_os_shut
+ * both functions make no system call.
  */
 bool km_os_lend(uint32_t *word, unsigned ms);
 void km_os_lend_end(uint32_t *word);
@@ -95,10 +95,10 @@ uint64_t km_os_now_ms(void);
 /* Bytes RLIMIT_AS allows; SIZE_MAX where unlimited. Bytes of physical memory. The system is asked once, when the
  * library starts. */
 size_t km_os_address_limit(void);
-size_t km_os_limit(int resource);	/* RLIMIT_AS and its like, asked anew */
+size_t km_os_limit(int resource);	/* getrlimit at each call: RLIMIT_AS and others */
 size_t km_os_memory(void);
-/* How much address space may serve as the measure of what is reserved: that limit, or less where a reservation costs
- * the host memory, or where an option says so; SIZE_MAX: plenty. */
+/* Bytes of address space by which reservations are measured: km_os_address_limit, or less where a reservation costs the
+ * host memory, or where the option `arena` is set; SIZE_MAX: plenty. */
 size_t km_os_address_room(void);
 void km_os_set_address_room(size_t bytes);
 /* The program has set RLIMIT_AS, or RLIMIT_DATA. */
@@ -150,15 +150,16 @@ long km_os_prlimit(int pid, int resource, const void *limits, void *old);
  * another CPU is aborted and ordered after what we stored before. */
 int km_os_barrier_register(void);
 int km_os_barrier(void);
-/* Register the calling thread's rseq area (32 bytes at least, aligned to 32): 0 or -errno. The kernel takes back only
- * what was registered, by the same number of bytes; those that it would like to have. Since Linux 7.1 more than 32
- * bytes also promise that nobody but the kernel writes to the kernel's fields of an area that is registered. */
+/* Register the calling thread's rseq area (32 bytes at least, aligned to 32): 0 or -errno. The kernel unregisters an
+ * area only with the same number of bytes. Since Linux 7.1 a registration of more than 32 bytes is also a promise: only
+ * the kernel writes to the kernel's fields of a registered area. */
 int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
+/* Bytes of an area with all fields of this kernel, rounded up to the kernel's alignment. */
 size_t km_os_rseq_bytes(void);
 /* How far into an rseq area the kernel knows what it writes there; 0: it does not say. */
 size_t km_os_rseq_features(void);
-/* False: this kernel does not abort every sequence whose thread is preempted. */
+/* False: this kernel does not abort the sequence of every preempted thread. */
 bool km_os_rseq_aborts(void);
 
 /* Which file a descriptor is: 0 or -errno. Stream: a pipe, or a device of characters. */
@@ -221,7 +222,7 @@ unsigned km_os_threads(void);
 bool km_os_program_is_over(void);
 bool km_os_has_thread(unsigned thread);
 unsigned km_os_pid(void);
-/* The calling thread, by the system's number; 0 where libc does not know it. */
+/* The system's number of the calling thread; 0 where libc does not know the number. */
 unsigned km_os_thread(void);
 /* The calling thread's name; of the first one, the program's, at most 15 bytes of it. */
 void km_os_program(char *name, size_t bytes);

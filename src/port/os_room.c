@@ -1,6 +1,6 @@
 /*
- * os_room.c: how much address space is worth a reservation, and whether the system would map so much. Invariant: errno
- * stays as it was.
+ * os_room.c: how much address space is worth a reservation, and whether the system would map a length. Invariant: the
+ * functions keep errno.
  */
 #include <errno.h>
 #include <sys/auxv.h>
@@ -42,8 +42,8 @@ void km_os_tell_shortage(char *text, size_t room, size_t bytes)
 		km_format(text, room, may_reserve(step) ? "system memory" : "address space");
 }
 
-/* Does the host of this process take memory and time for addresses that nobody can access? Emulators in user mode do;
- * they have no vDSO. A page table has a word for 4 KiB, and a page of such words is a fault. */
+/* Does the host of this process spend memory and time on inaccessible address space? Emulators in user mode do, and
+ * have no vDSO. A page table has a word for 4 KiB, and each page of these words costs a fault. */
 static bool reserving_costs(void)
 {
 	const size_t bytes = (size_t)256 << 20;

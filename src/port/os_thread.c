@@ -1,7 +1,7 @@
 /*
- * os_thread.c: a thread of ours, for work that may wait for what the program's own threads hold, or for others; how
- * many there are; and a priority that is lent to a thread. Invariant: it takes no signal that is meant for the program,
- * nor counts as one of its threads.
+ * os_thread.c: helper threads, for work that may wait for the program's threads; the number of the process's threads;
+ * priority lent to a thread. Invariant: a helper thread takes no signal of the program, and does not count as a thread
+ * of the program.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -157,7 +157,7 @@ bool km_os_program_is_over(void)
 	       read_threads(text) == 1 + count_ours(km_load(&ours), km_os_pid());
 }
 
-/* Without a system call: libc keeps the thread's number, and makes the number of the thread's clock from it. */
+/* Without a system call: libc keeps the thread's number, and computes the id of the thread's clock from the number. */
 unsigned km_os_thread(void)
 {
 	clockid_t clock;

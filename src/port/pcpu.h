@@ -178,7 +178,7 @@ extern km_hidden int (*km_own_mlockall)(int flags);
 uint32_t km_percpu_alloc(size_t bytes);
 /* The words are cleared, of a shelf's transaction id for example: nobody may be using them any more. */
 void km_percpu_free(uint32_t offset, size_t bytes);
-/* Pages of all areas without any such words go back to the system: if there may be some, or `always`. */
+/* Pages of areas without a word in use go back to the system: after enough frees, or `always`. */
 void km_percpu_trim(bool always);
 size_t km_percpu_word_bytes(void);
 void km_percpu_fork(bool before, bool child);

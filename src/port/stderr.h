@@ -9,12 +9,12 @@
 /* The file of descriptor 2 now counts as standard error from here on. At the library's start. */
 void km_stderr_start(void);
 /*
- * The descriptor that lines are written to, now; -1: there is none. Descriptor 2, where it is the file that it was at
- * the start, or where the program has put another one there: a pipe or a terminal, or a file that it has by another
- * descriptor as well, or having kept the former one. Else the duplicate of the former one: a process has a duplicate
- * only where a report on standard error was asked for (KMEM_STATS or KMEM_LEAKS is "-"), else the line is lost. A
- * child of fork has no duplicate: there a file that is appended to counts as the program's log, if one is wanted
- * (or_log). Before the start it is 2. Any context; changes no errno.
+ * Returns the descriptor for lines, now; -1: none. Descriptor 2, where 2 is still the file of the start, or where the
+ * program has put another file there: a pipe, a terminal, a file with a second descriptor in the program, or any file
+ * while the program keeps the former file. Else the duplicate of the former file: a process has a duplicate only if a
+ * report on standard error was asked for (KMEM_STATS or KMEM_LEAKS is "-"), else the line is lost. A child of fork has
+ * no duplicate: with or_log, a file opened for appending counts as the program's log there. 2 before the start. Any
+ * context; keeps errno.
  */
 int km_stderr(bool or_log);
 /*

@@ -1,6 +1,6 @@
 /*
- * text.c: texts of users: UTF-8, plain characters, XML. Invariant: no function reads beyond a NUL, or beyond the bytes
- * that it was given, and none leaves a part of a character behind.
+ * text.c: texts of users: UTF-8, plain characters, XML. Invariant: no function reads beyond a NUL, or beyond the given
+ * number of bytes, and no function writes a part of a character.
  */
 #include "text.h"
 
@@ -24,7 +24,7 @@ unsigned km_utf8_bytes(const char *at)
 	return bytes;
 }
 
-/* Controls, which some terminals take from UTF-8 as well; blanks; marks of direction; what is no character of XML. */
+/* Control characters (some terminals obey U+0080 to U+009F), blanks, marks of direction, characters not in XML. */
 static const struct {
 	uint16_t first, last;
 } odd[] = {
@@ -61,7 +61,7 @@ void km_text_take(char *to, size_t bytes, const char *from, const char *others, 
 		const bool control = lead < ' ' || lead == 0x7f || __builtin_strchr(others, lead);
 		const unsigned plain = control ? 0 : km_text_plain(ahead);
 		each = km_utf8_bytes(ahead);
-		/* The end cuts it in two. */
+		/* The end of the text cuts the character. */
 		if (cut && !each && end - from < 1 + (lead >= 0xc2) + (lead >= 0xe0) + (lead >= 0xf0))
 			break;
 		each = each ?: 1;

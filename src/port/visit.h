@@ -42,7 +42,7 @@ extern km_hidden km_tls struct km_visit *km_visits_locked;
 enum km_soft_state {
 	KM_SOFT_FREE,
 	KM_SOFT_HELD,
-	KM_SOFT_FORKING,	/* held for a while: by a fork, or by code that a handler struck, and forks */
+	KM_SOFT_FORKING,	/* held for a while: by a fork, or by code interrupted by a handler with a fork */
 };
 
 /* How often a verb may lose against others before it counts as a miss: a bound, because a verb is called with others'

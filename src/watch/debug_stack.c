@@ -29,7 +29,7 @@ struct object {
 };
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
-/* glibc finds it without a lock, since 2.35. */
+/* Since 2.35 glibc finds the object of an address without a lock. */
 #pragma weak _dl_find_object
 #define FINDS_AT_ONCE (_dl_find_object != NULL)
 

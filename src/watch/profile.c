@@ -14,7 +14,7 @@
  * those who find it none but the one that frees the object clears it. Two frees of one object may lose a sample.
  *
  * A sample is taken at some hundred a second, but as often as somebody asks for: its stack is known again by its words
- * (stack.c), and of what it costs two additions and the slot are steps that other threads wait for.
+ * (stack.c). Other threads wait for three steps of a sample only: two additions, and the store to the slot.
  */
 #include <errno.h>
 
@@ -422,7 +422,7 @@ static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes,
 
 /* ------------------------------------------------------------------ it begins, and ends */
 
-/* One mapping: sites, slots, their tags. */
+/* One mapping: sites, slots, tags of slots. */
 struct tables {
 	struct km_profile_site site[KM_PROFILE_SITES];
 	struct km_profile_slot slot[KM_PROFILE_SLOTS];

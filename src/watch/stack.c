@@ -1,14 +1,15 @@
 /*
- * stack.c: stacks, of which there are many: a frame costs some nanoseconds. A compiler writes beside each function how
- * to undo the function's frame (.eh_frame, DWARF's call frame information). For a place of a call this comes to a few
- * numbers, learnt once and kept: where the caller's frame begins, and where the return address and the caller's frame
- * pointer lie in the frame. A walk loads no library, allocates nothing and takes no lock; libgcc's unwinder does all
- * three, and is never called. A stack ends at a frame of another form, at code of no file, and at code interrupted by a
- * signal.
+ * stack.c: stack walks, at some nanoseconds a frame. A compiler writes beside each function how to undo the function's
+ * frame (.eh_frame, DWARF's call frame information). For the place of a call this information is a few numbers: where
+ * the caller's frame begins, and where the return address and the caller's frame pointer lie in the frame. These
+ * numbers are the rule of the place, learnt once and kept. A walk loads no library, allocates nothing and takes no
+ * lock; libgcc's unwinder does all three, and is never called. A stack ends at a frame of another form, at code of no
+ * file, and at code interrupted by a signal.
  *
- * Invariants: the rule that is kept of a place is one number, checked by its key, so that a reader never has half of
- * it. A rule may be of a library that is gone, with another at its place: it is used only where the end of the stack is
- * known, and nothing beyond that is read; in a stack of the program's own making each place is asked for anew.
+ * Invariants: a kept rule is one word, checked by its key, so a reader never gets half of a rule. A kept rule may
+ * belong to an unloaded library, with another library at the same addresses. So kept rules are used only in a stack
+ * with a known end, and nothing beyond the end is read. In a stack made by the program itself every rule is learnt
+ * anew, and after dlclose (km_stack_forget) in all stacks.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -23,7 +24,7 @@
 
 #define MOST_STEPS	64u		/* frames, the library's own among them */
 #define MOST_FRAME	((uintptr_t)1 << 24)
-#define MOST_STACK	((uintptr_t)64 << 20)	/* a thread's, as far as its end is believed */
+#define MOST_STACK	((uintptr_t)64 << 20)	/* the largest believed size of a thread's stack */
 
 #define LOOKS		4u		/* at stacks that begin alike */
 
@@ -44,16 +45,16 @@ enum { REG_FP = 6, REG_SP = 7, REG_RA = 16 };
 enum { REG_FP = 29, REG_SP = 31, REG_RA = 30 };
 #endif
 
-/* Where the caller's frame begins (cfa), and what is saved there; offsets from it. */
+/* The beginning of the caller's frame (cfa), and the places of saved registers, as offsets from the cfa. */
 struct row {
 	unsigned reg;			/* cfa = reg + offset, or *(reg + offset) */
 	int64_t offset;
-	bool indirect, strange;		/* strange: it can't be said so */
+	bool indirect, strange;		/* strange: a rule of another form */
 	bool has_fp, has_ra, last;
 	int64_t fp, ra;
 };
 
-/* A place in the tables. They are the compiler's, and mapped as a whole. */
+/* A part of the tables. The tables are written by the compiler, and mapped as a whole. */
 struct text {
 	const uint8_t *at, *end;
 };
@@ -99,7 +100,7 @@ static uint64_t take(struct text *text, unsigned bytes)
 	return value;
 }
 
-/* Bytes of an address that is written so; 0: another way. */
+/* Bytes of an address in this encoding; 0: not supported. */
 static unsigned width(uint8_t encoding)
 {
 	switch (encoding & 0x0f) {
@@ -119,11 +120,11 @@ struct function {
 	int64_t data_align;
 	uint8_t encoding;		/* of addresses */
 	bool has_data;			/* ... behind the range */
-	bool signal;			/* a frame that a signal made */
+	bool signal;			/* a frame made by a signal */
 	bool in_file;			/* the place is in a file */
 };
 
-/* Its text begins with a 4-byte length that is known. */
+/* An entry begins with its length, 4 bytes. The longer form of a length gives an empty text. */
 static struct text entry_at(const uint8_t *at)
 {
 	uint32_t bytes;
@@ -167,13 +168,13 @@ static bool read_common(struct function *function, const uint8_t *cie)
 	return width(function->encoding) != 0;
 }
 
-/* The table at the beginning of .eh_frame_hdr: pairs of offsets from it, a function's and its entry's, in order. */
+/* Search .eh_frame_hdr: a sorted table of pairs of offsets from the header: a function, and the function's entry. */
 static const uint8_t *entry_of(const uint8_t *header, uintptr_t pc)
 {
 	const int32_t *table = (const void *)(header + 12);
 	uint32_t count, low = 0;
 
-	/* Version 1; a pointer of 4 bytes, a count of 4, offsets of 4 from here: what linkers write. */
+	/* The form written by linkers: version 1; a pointer of 4 bytes, a count of 4, offsets of 4 from the header. */
 	if (header[0] != 1 || (header[1] & 0x0f) != 0x0b || header[2] != 0x03 || header[3] != 0x3b)
 		return NULL;
 	__builtin_memcpy(&count, header + 8, sizeof(count));
@@ -333,7 +334,7 @@ static bool run_one(const struct function *function, struct row *row, struct tex
 	}
 }
 
-/* How far the next instructions are of the code behind; SIZE_MAX: this is no such instruction. */
+/* The distance to the code of the next instructions, for an "advance" instruction; SIZE_MAX: another instruction. */
 static uint64_t advance(struct text *text, uint8_t code)
 {
 	if (code >> 6 == 1)
@@ -341,9 +342,9 @@ static uint64_t advance(struct text *text, uint8_t code)
 	return code == 0x02 ? take(text, 1) : code == 0x03 ? take(text, 2) : code == 0x04 ? take(text, 4) : SIZE_MAX;
 }
 
-#define ROWS 8u				/* that are remembered at once */
+#define ROWS 8u				/* remembered at once */
 
-/* The instructions up to the one that speaks of code behind pc. first: what restore goes back to. */
+/* Run the instructions for the code up to pc. first: the row for DW_CFA_restore. */
 static bool run(const struct function *function, struct text text, uintptr_t pc, struct row *row,
 		const struct row *first)
 {
@@ -410,8 +411,8 @@ static uint64_t pack(const struct row *row)
 	       ((uint64_t)cfa & 0xff) << 8 | ((uint64_t)cfa >> 8 & 0xffff) << 48;
 }
 
-/* A handler returns to code that asks the kernel for the interrupted registers, which lie on the stack. The code is
- * known by the instructions, because musl and the kernel's aarch64 vDSO have no table of this code. */
+/* A handler returns to code with a system call for the interrupted registers; these registers lie on the stack. The
+ * code is recognised by its instructions, because musl and the kernel's aarch64 vDSO have no table of this code. */
 #if defined(__x86_64__)
 static const uint8_t goes_back[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };	/* mov $15, %rax; syscall */
 #define INTERRUPTED	offsetof(ucontext_t, uc_mcontext.gregs[REG_RIP])
@@ -434,7 +435,7 @@ static km_noinline uint64_t learn(uintptr_t pc)
 	struct row row = { .strange = true }, first;
 	uint64_t own = km_debug_is_own(pc) ? OWN : 0;
 
-	/* A call is in front of where it comes back to. */
+	/* The call stands before the return address. */
 	bool found = find_function(pc - 1, &function);
 	if (!found || function.signal) {
 		row = (struct row){ .reg = REG_SP, .offset = INTERRUPTED + 8, .has_ra = true, .ra = -8 };
@@ -471,12 +472,13 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 
 struct walk {
 	uintptr_t pc, sp, fp, end;	/* end 0: not known */
-	uintptr_t start, fp_at;		/* where it began; where fp was read, or 0 */
+	uintptr_t start, fp_at;		/* sp at the beginning; where fp was read, or 0 */
 	struct km_stack_trail *trail;	/* of this walk, or NULL */
 };
 
-/* The calling thread's stack ends below this, as far as it is one of the system's or of libc's: on the first thread's
- * the kernel has put random bytes, and other threads' have their own data at the end. */
+/* Returns an address above all frames of the calling thread's stack; 0: not a stack of the system or of libc. The
+ * kernel puts random bytes (AT_RANDOM) above the frames of the first thread, libc puts thread data above those of
+ * others. */
 static uintptr_t end_of(uintptr_t sp)
 {
 	static uintptr_t first_end;
@@ -570,8 +572,8 @@ struct progress {
 };
 
 /*
- * 0: it is the same stack. Else the word that is there instead, by which the trails of stacks that begin alike are
- * found. Nothing behind the stack's end is read, also where somebody writes the trail meanwhile.
+ * 0: it is the same stack. Else how far it is the same, and the word that is there instead: the trails of stacks that
+ * begin alike are found by both. Reads nothing beyond the stack's end, also while another thread writes the trail.
  */
 static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here, struct progress *at)
 {
@@ -599,7 +601,7 @@ static km_noinline uint64_t differs(const struct km_stack_trail *trail, const st
 	}
 other:
 	*at = (struct progress){ (unsigned)i, (unsigned)base };
-	return word << 8 | base | 0x80;
+	return word << 12 | 0x800 | i << 5 | base;
 }
 
 static bool step(struct walk *walk, uint64_t rule)
@@ -629,7 +631,7 @@ static bool step(struct walk *walk, uint64_t rule)
 	return walk->pc != 0;
 }
 
-/* Here, as the caller's tables say of this place. */
+/* The registers at this place, for a walk by the rule of this place. */
 #if defined(__x86_64__)
 #define HERE(walk)                                                                                 \
 	__asm__ volatile("lea 0f(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2\n0:"                 \
@@ -690,7 +692,7 @@ unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigne
 	return walk_all(&walk, frame, most);
 }
 
-/* The trail is this walk's until it is kept: a reader sees an odd turn, before or behind what it has read. */
+/* Only this walk writes the trail until km_stack_keep: a reader sees an odd turn, before or after the read. */
 static struct km_stack_trail *take_trail(struct km_stack_trail *trail)
 {
 	uint32_t turn = km_load(&trail->turn);

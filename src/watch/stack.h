@@ -8,19 +8,20 @@
 #include "../front/profile.h"
 #include "../port/os_signal.h"
 
-/* The program's frames that have called the library, the innermost first; at most `most`: returns how many. */
+/* Walk the calling thread's stack: the frames of the program, the innermost first. Returns the number, at most `most`.
+ */
 unsigned km_stack_walk(uintptr_t *frame, unsigned most);
-/* In the handler of a fault: the frames behind the one that was interrupted. */
+/* In the handler of a fault: the frames behind the interrupted frame. */
 unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigned most);
 
-/* ---- stacks that are known again */
+/* ---- stacks known from an earlier walk */
 
-/* A walked stack: all words read by the walk, from the beginning on. The same words lead the same way, and are compared
- * in the order of the walk: nothing is read to which the words before do not lead. */
+/* The trail of a walk: all words read by the walk, from the beginning on. Equal words lead a walk the same way. The
+ * words of a trail are compared in the order of the walk: the place of each word follows from the words before. */
 #define KM_STACK_WORDS	48u		/* return addresses */
 #define KM_STACK_BASES	16u		/* frame pointers */
 struct km_stack_trail {
-	uint32_t turn;			/* odd: somebody writes here */
+	uint32_t turn;			/* odd: a walk is writing the trail */
 	uint32_t what;			/* the user's */
 	uint64_t key;			/* 0: none */
 	uint16_t words, bases;
@@ -28,7 +29,7 @@ struct km_stack_trail {
 	uint32_t word_at[KM_STACK_WORDS];	/* words from the start */
 	uint8_t base_of[KM_STACK_BASES];	/* the return address to which each frame pointer leads */
 	int32_t base_at[KM_STACK_BASES];	/* bytes from the start; -1: the register */
-	int64_t base[KM_STACK_BASES];	/* and what is there, from the start, too */
+	int64_t base[KM_STACK_BASES];	/* the frame pointer's value, from the start as well */
 	uintptr_t word[KM_STACK_WORDS];
 };
 
@@ -38,7 +39,7 @@ struct km_stack {
 	bool known;			/* km_stack_keep had the same stack: no frames here, but the same `what` */
 	uint32_t what;
 	unsigned depth;
-	uintptr_t frame[KM_PROFILE_FRAMES];	/* the program's that have called the library, the innermost first */
+	uintptr_t frame[KM_PROFILE_FRAMES];	/* the program's frames, the innermost first */
 	struct km_stack_trail *trail;	/* unfinished, or NULL */
 	uint64_t key;			/* of it ... */
 	uint32_t branch;		/* ... and how it was reached */
@@ -50,7 +51,7 @@ void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, unsigned
 extern km_hidden uint32_t km_stack_walks;
 /* A library was unloaded, and another may come to its place: what is known of places is of no use. */
 void km_stack_forget(void);
-#define KM_STACK_NOTHING UINT32_MAX	/* don't know it again */
+#define KM_STACK_NOTHING UINT32_MAX	/* keep no trail of the stack */
 void km_stack_keep(struct km_stack *stack, uint32_t what);
 
 #endif

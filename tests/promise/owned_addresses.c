@@ -49,7 +49,7 @@ static int data;
 
 static void foreign(void)
 {
-	char here, *mapped = mmap(NULL, 64 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char here = 0, *mapped = mmap(NULL, 64 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	void *block = malloc(100), *kept = kvmalloc(8 * MIB, GFP_KERNEL);
 
 	NEED(kept && block && mapped != MAP_FAILED);
@@ -82,7 +82,7 @@ static void beside_others(void)
 {
 	pthread_t thread;
 	char *mine = kvmalloc(6 * MIB, GFP_KERNEL);
-	int foreign_here;
+	int foreign_here = 0;
 
 	NEED(mine && pthread_create(&thread, NULL, have_and_free, NULL) == 0);
 	do

@@ -124,7 +124,7 @@ void kmem_pause(double seconds)
 		;
 }
 
-/* Linux before 5.9, or a filter, refuses it. */
+/* Linux before 5.9, or a filter, refuses close_range. */
 void kmem_close_from(int fd)
 {
 	const int most = 1 << 20;

@@ -19,7 +19,7 @@ struct image {
 	bool told;			/* that it is another build than the program had */
 	void *names;			/* what is kept of it here */
 	bool opened;
-	bool failed;			/* the process that names functions ended by it */
+	bool failed;			/* the process for names died of this file */
 };
 
 struct name {
@@ -37,9 +37,9 @@ const void *image_part(const struct image *image, uint64_t at, uint64_t count, u
  * has the address. Returns how many; 0: none is known. */
 size_t names_at(struct image *image, uint64_t address, struct name names[MOST_NAMES]);
 
-/* names_apart.c: the same, by another process with limits of its own. */
+/* names_apart.c: names_at, in another process with limits. */
 size_t names_apart(struct image *image, uint64_t address, struct name names[MOST_NAMES]);
-/* There: files are opened anew. */
+/* In the other process: open files anew. */
 void images_forget(void);
 
 /* symbols.c: a file, with blanks and the like as octal digits, or as it is; NULL: there are too many. The same as

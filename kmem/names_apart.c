@@ -1,6 +1,6 @@
 /*
- * names_apart.c: functions are named by another process: libdw reads files that anybody may have written. Invariant: a
- * file that has that process crash, use more memory than it may, or take too long has no names; the next file has.
+ * names_apart.c: names of functions, found in another process, because libdw reads untrusted files. Invariant: if the
+ * other process crashes, exceeds its limit of memory or takes too long, the file has no names; the next file has names.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,10 +21,10 @@
 #include "opened.h"
 
 #define MOST_PATH	16384u
-#define MOST_TEXT	4000u		/* of a name or a path; the rest is cut off */
+#define MOST_TEXT	4000u		/* bytes of a name or a path; the rest is cut off */
 #define MOST_DATA	((rlim_t)512 << 20)
 #define WAIT_MS		20000		/* for one answer: debugging information may be large */
-#define MOST_FAILED	4u		/* files; then no more is named */
+#define MOST_FAILED	4u		/* files; after so many failures no file has names */
 
 static struct request {
 	uint64_t address;
@@ -41,7 +41,7 @@ static struct reply {
 } reply;
 
 static struct {
-	pid_t pid;			/* 0: there is none */
+	pid_t pid;			/* 0: no process */
 	int socket;
 	unsigned failed;
 } other;
@@ -69,7 +69,7 @@ _Noreturn static void serve(int from)
 	_exit(0);
 }
 
-/* Killed: it may be in a loop. */
+/* End the other process by SIGKILL, because the process may be in a loop. */
 static void leave(void)
 {
 	if (!other.pid)
@@ -80,7 +80,8 @@ static void leave(void)
 	other.pid = 0;
 }
 
-/* In the other process. A signal that ends this one's work is none to it; one that is its own fault is. */
+/* The start of the other process. All signals are blocked except SIGBUS: signals to the command do not reach the
+ * process, its own faults end the process. */
 _Noreturn static void begin(int from)
 {
 	const struct rlimit none = { 0, 0 };

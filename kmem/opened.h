@@ -20,7 +20,7 @@ struct opened {
 int opened_file(const char *path, bool follow, size_t most, struct opened *opened);
 /* What is there, as stat has it. False: as above. */
 bool opened_look(const char *path, struct opened *opened);
-/* In a process that was forked: what opens files here is another process from now on. */
+/* After a fork, in the child: forget the parent's process for files; the next call starts another process. */
 void opened_forget(void);
 
 #endif

@@ -332,7 +332,7 @@ static bool is_within(const struct profile *profile, const struct stack *stack, 
 	return false;
 }
 
-/* What the function and all that it has called have, for itself and together with these. */
+/* Print a function's row: the bytes asked for by the function itself, and together with the functions called by it. */
 static void print_row(const struct profile *profile, const struct row *row, uint64_t all)
 {
 	uint64_t within = 0;

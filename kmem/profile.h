@@ -54,7 +54,7 @@ struct profile {
 	size_t stack_room, frame_room, function_room, mapped_room;
 };
 
-/* The bytes of a stack that pictures and shares are of. */
+/* The bytes of a stack for pictures and shares. */
 static inline uint64_t profile_shown(const struct profile *profile, const struct stack *stack)
 {
 	return profile->nothing_out ? stack->bytes : stack->out_bytes;

@@ -419,14 +419,14 @@ static const struct sanitizer *sanitizer_of(const struct image *image)
 	return NULL;
 }
 
-/* A static program may have been linked with libkmem: the options reach it by the environment. */
+/* A static program may have been linked with libkmem: then the options take effect by the environment. */
 static bool has_libkmem(const struct image *image)
 {
 	return memmem(image->bytes, image->length, KM_ROOT_MAGIC, sizeof(((struct km_root *)0)->magic)) &&
 	       memmem(image->bytes, image->length, "KMEM_OPTIONS", strlen("KMEM_OPTIONS"));
 }
 
-/* It names no dynamic loader: nothing can be preloaded into it. `promise`: an option that would be broken by that. */
+/* A program without a dynamic loader takes no preload. `promise`: an option of the user without effect then. */
 static int check_static(const struct image *image, const char *path, const char *promise)
 {
 	if (has_libkmem(image))

@@ -195,7 +195,7 @@ struct kmem_cache_args {
  * ctor no room below that size for a pointer behind the object) or ENOMEM; one line on stderr says which.
  * SLAB_PANIC: a failure ends the process instead.
  * The name is copied: as many characters of UTF-8 as fit into 31 bytes, spaces and control characters as '_', other
- * bytes that are not printable as '?'. A duplicate name is
+ * characters that are not printable as '?'. A duplicate name is
  * warned about and allowed. Never merged with another cache unless
  * KMEM_OPTIONS=merge:1. Not from a signal handler.
  */

@@ -73,7 +73,7 @@ KMEM_API int mem_cgroup_offline(struct mem_cgroup *group);
 /* mem_cgroup_online - true until the group is taken offline. */
 KMEM_API bool mem_cgroup_online(const struct mem_cgroup *group);
 /* mem_cgroup_name - the name: whole characters of UTF-8 within MEMCG_NAME_MAX - 1 bytes, '/' and control characters as
- * '_', other bytes that are not printable as '?'. */
+ * '_', other characters that are not printable as '?'. */
 KMEM_API const char *mem_cgroup_name(const struct mem_cgroup *group);
 /* mem_cgroup_parent - the group above, NULL for the root. No reference: valid as long as the caller's on `group`. */
 KMEM_API struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group);
@@ -177,7 +177,7 @@ KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_in(struct kmem_cache *cache, st
  * miss (slab: 35, slub: 79), and 40 KiB of our own memory, which nobody is charged, hold the twins. Small tenants, and
  * thousands of them, are plain groups: there the same is charged 12 KiB, of which most lies in stocks.
  *
- * After mem_cgroup_offline a private group's charges, slabs included, are charges of the parent, and new objects are
+ * Once offline, a private group's charges, slabs included, are charges of the parent, and new objects are
  * ordinary objects of the parent. The next private group may take over an empty twin. A twin of a cache with
  * SLAB_TYPESAFE_BY_RCU is empty a grace period later. Without kmem_set_rcu such a twin keeps its slabs, charged to the
  * parent, until the cache is destroyed: call mem_cgroup_destroy_all first, to free the slabs.

@@ -1,8 +1,8 @@
 /*
- * budget.c: what one target may cost the command: bytes that are read, bytes that are kept here, and time. A process
- * states counts and lengths of its structures itself; the kernel states how much memory the process has. Invariant:
- * whatever the record of a process states, a command reads and keeps for the process a fixed part, and a multiple of
- * the memory that the kernel counts as the process's own; a target above that is refused (INFO_INVALID).
+ * budget.c: the budget of a command for one target: bytes to read, bytes to keep, and time. A process states counts and
+ * lengths of its structures itself; the kernel states how much memory the process has. Invariant: for any record of a
+ * process, a command reads and keeps at most a fixed part and a multiple of the process's private memory, as counted by
+ * the kernel; a target above the budget is refused (INFO_INVALID).
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -16,9 +16,9 @@
 #include "leaks/core.h"
 #include "port/cc.h"
 
-#define LEAST_ROOM	((uint64_t)64 << 20)	/* bytes that are kept of a process of any size */
-#define LEAST_READ	((uint64_t)1 << 30)	/* bytes that are read, of areas of CPUs too */
-#define TIMES_READ	16u			/* ... for each byte that the process has */
+#define LEAST_ROOM	((uint64_t)64 << 20)	/* bytes kept of a process of any size */
+#define LEAST_READ	((uint64_t)1 << 30)	/* bytes read, areas of CPUs included */
+#define TIMES_READ	16u			/* ... for each byte of the process */
 #define EACH_READ	64u			/* the cost of one read, in bytes */
 #define BYTES_PER_MS	65536u			/* a slow machine reads so much */
 
@@ -29,12 +29,12 @@ static uint64_t now_ms(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);	/* each read looks at it */
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);	/* coarse: called for each read */
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Private memory, in memory or swapped out, and address space. Pages of files are not counted: a few of them can be
- * mapped a thousand times. */
+/* Private memory, in memory or swapped out, and address space. Pages of files are not counted: a process can map the
+ * same pages a thousand times. */
 static uint64_t memory_of_process(pid_t pid, uint64_t *space)
 {
 	static const char *const own[] = { "RssAnon: %lu", "VmSwap: %lu", "HugetlbPages: %lu" };

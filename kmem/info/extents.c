@@ -40,8 +40,8 @@ static void set_bits(uint64_t *bits, size_t from, size_t count, size_t all)
 		bits[i / 64] |= (uint64_t)1 << i % 64;
 }
 
-/* Pages that are free, whether they were ever touched or not: those that begin a run say how many it has; inside of a
- * run descriptors may be old ones. */
+/* Free pages, touched or not. The descriptor of a run's first page has the number of pages; other descriptors of a run
+ * may be stale. */
 static bool add_runs(struct target *target, const struct layout *layout, const struct km_range *range, uint64_t *bits)
 {
 	struct km_page *pages = kmem_need(aligned_alloc(64, AT_ONCE * sizeof(*pages)));

@@ -14,7 +14,7 @@
 
 #define MAX_FIELDS	4096u		/* in another's table */
 #define MAX_BYTES	65536u		/* of another's structure */
-#define AT_ONCE		((size_t)1 << 20)	/* bytes of them that are read */
+#define AT_ONCE		((size_t)1 << 20)	/* bytes read at a time */
 
 static const char *const shape_names[INFO_SHAPES] = {
 	[INFO_ROOT] = "root", [INFO_PERCPU] = "percpu", [INFO_RANGE] = "range", [INFO_PAGE] = "page",

@@ -92,7 +92,7 @@ static enum info_result read_groups(struct target *target, struct info_root *roo
 	return INFO_OK;
 }
 
-/* All attempts have one time, which ends at *end_ms. */
+/* All attempts together have one budget of time, until *end_ms. */
 static enum info_result try_once(pid_t pid, bool lenient, uint64_t *end_ms, struct snapshot *snapshot)
 {
 	struct target target = { .pid = target_thread(pid), .budget = { .end_ms = *end_ms } };

@@ -112,7 +112,7 @@ enum info_result {
 	INFO_DENIED,
 	INFO_NONE,	/* no libkmem in it */
 	INFO_SILENT,	/* it may be asked for its numbers, and did not answer in time */
-	INFO_INVALID,	/* its record states what can't be, or costs more than its budget: info_invalid_why */
+	INFO_INVALID,	/* the record is impossible, or costs more than the budget: info_invalid_why */
 	INFO_OTHER,	/* another build's, whose record has no table that we can read: snapshot.version says which */
 };
 
@@ -176,31 +176,32 @@ struct target {
 	enum { TARGET_FREE, TARGET_SEEN, TARGET_BOUND } hold;	/* the last two have /proc/PID/mem open */
 	int memory;
 	struct target_budget {		/* info/budget.c */
-		uint64_t read, room;	/* bytes that still may be read, and kept */
-		uint64_t space;		/* bytes of address space that the process has */
+		uint64_t read, room;	/* bytes left to read, and to keep */
+		uint64_t space;		/* bytes of the process's address space */
 		uint64_t end_ms;	/* CLOCK_MONOTONIC_COARSE; 0: the budget did not begin */
 	} budget;
 };
 
-/* ---- info/budget.c: each read is checked there; so is memory for what a target states a number of. */
+/* ---- info/budget.c: checks each read, and each array with a number of members stated by the target. */
 
-/* A new budget of bytes; of time as well, where end_ms is 0. The first read makes one where there is none. */
+/* Begin a new budget of bytes, and of time if end_ms is 0. The first read of a target begins a budget, too. */
 void target_budget(struct target *target);
-/* For one that has many processes to look at; 20. */
+/* Seconds for one target, by default 20; fewer for one of many processes. */
 extern unsigned info_budget_seconds;
-extern const char *info_invalid_why;	/* of the latest; NULL: it changed whenever it was read */
+extern const char *info_invalid_why;	/* the reason of the last INFO_INVALID; NULL: each read found a change */
 bool target_refuse(struct target *target, const char *why);
-/* A count, say, that no process has. */
+/* Refuse the target, for a count above the memory of the process. */
 bool target_too_much(struct target *target);
-/* Has it so much address space? */
+/* True if the process has so much address space; else refuses the target. */
 bool target_has_space(struct target *target, uint64_t bytes);
 bool target_may_read(struct target *target, uint64_t bytes);
-/* Zeros, for a short time, and until the target's budget is a new one; NULL: the target is refused. */
+/* Allocate zeros: target_room for a short time, not counted in the budget; target_keep until the end of the budget.
+ * NULL: the target is refused. */
 void *target_room(struct target *target, size_t count, size_t each);
 void *target_keep(struct target *target, size_t count, size_t each);
-/* So much is kept of what was read; where that is too much the next read is refused. */
+/* Count `bytes` as kept. Above the budget the next read is refused. */
 void target_charge(struct target *target, uint64_t bytes);
-/* Of this process: at most half of the machine. */
+/* Limit this process to half of the machine's memory. */
 void info_limit_memory(void);
 
 /* A thread of the process that still has its memory; where the first has ended, /proc/PID has none. */
@@ -233,7 +234,8 @@ bool target_write(struct target *target, void *to, const void *from, size_t byte
 /* The same of one word in each of many places, which are sorted; a place that is no such memory is passed over. */
 void target_write_words(struct target *target, uintptr_t *to, size_t count, uint64_t word);
 void target_let_go(struct target *target);
-/* What was read can't be: false, and INFO_TORN; with the reason, should it be so each time. */
+/* The data just read is impossible: sets INFO_TORN, returns false. target_torn_by: with a reason, shown if all
+ * attempts fail. */
 bool target_torn(struct target *target);
 bool target_torn_by(struct target *target, const char *why);
 /* Pieces into to[], one behind the other; and `count` pieces of `each` bytes. */
@@ -247,8 +249,8 @@ bool target_string(struct target *target, char *to, size_t bytes, const char *fr
 void info_read_begins(pid_t pid);
 void info_write_begins(pid_t pid);
 void info_access_ends(void);
-/* As info_of_process, or with memory as info_of_process_and_memory, for one of many processes: where a read waits for
- * ever the process is left to a thread of its own, and is invalid. */
+/* As info_of_process, or with memory as info_of_process_and_memory, for one of many processes. A separate thread
+ * reads: if a read does not end in time, the thread is left behind, and the result is INFO_INVALID. */
 enum info_result info_apart(pid_t pid, struct snapshot *snapshot, struct info_memory *memory);
 extern unsigned info_read_seconds;
 extern void (*info_before_the_end)(void);
@@ -336,11 +338,11 @@ size_t target_roots_in_use(struct target *target, struct info_root *roots);
 
 /* ---- info/info.c */
 bool info_is_number(const char *text);
-/* A process as the user names it: its number, or the name of its program (/proc/PID/comm, or that of the file). The
- * number, or the word itself where no process has the name; one line that lists them, and the command ends, where
- * several have. With `or_file`, a file of that name comes first. */
+/* Find a process by the user's word: a number, or the name of a program (/proc/PID/comm, or the name of the program's
+ * file). Returns the number, or the word itself if no process has the name. If several processes have the name, one
+ * line lists their numbers, and the command ends. With `or_file`, a file of this name comes first. */
 char *info_process(const char *command, char *word, bool or_file);
-/* All of them; the caller frees the list. */
+/* All processes with this name; the caller frees the list. */
 pid_t *info_processes_called(const char *name, size_t *count);
 /* The numbers of one's own processes (root: of all), but for this one, in order; the caller frees them. NULL: /proc
  * can't be read, or has none; errno says why. */
@@ -349,7 +351,7 @@ pid_t *info_own_processes(size_t *count);
 int info_complain_of_all(const char *command, int error);
 /* One line that says why, of that subcommand; returns its status. */
 int info_complain(const char *command, pid_t pid, enum info_result result, const char *version);
-/* It made no sense each time, or was refused. */
+/* Each attempt read impossible data, or the target was refused. */
 static inline bool info_is_invalid(enum info_result result)
 {
 	return result == INFO_TORN || result == INFO_INVALID;

@@ -2,7 +2,7 @@
  * patience.c: a read of another process's memory, or a write to it, waits for whatever that process has put behind it:
  * a server of files, or a handler of its page faults, which may never answer. Invariant: no command waits for ever:
  * where none has come to its end for half a minute one line says so, and the command ends; what it has stopped goes on
- * then. Of many processes one is left, and the command goes on with the next.
+ * then. With many processes, the command leaves the silent process, and goes on with the next.
  *
  * Kernel: who waits there is woken by a signal that ends it, and by no handler.
  */
@@ -24,7 +24,7 @@ void (*info_before_the_end)(void);
 static uint64_t begun, done;	/* reads and writes */
 static pid_t latest;		/* of this process */
 static bool writes;		/* the latest one is a write */
-static uint64_t left;		/* reads that were left to their threads */
+static uint64_t left;		/* reads left to their threads */
 
 _Noreturn static void give_up(void)
 {
@@ -92,10 +92,10 @@ void info_access_ends(void)
 
 /* ------------------------------------------------------------------ one of many */
 
-#define LEFT_SECONDS	10	/* more than the budget of one of many has */
-#define MOST_LEFT	64	/* that are not read again */
+#define LEFT_SECONDS	10	/* longer than the budget of one of many processes */
+#define MOST_LEFT	64	/* processes not read again */
 
-/* What the thread that reads one process has; the thread that was left keeps it. */
+/* Arguments and results of a thread for one process. A thread left behind keeps its job. */
 struct job {
 	pid_t pid;
 	bool with_memory;

@@ -384,7 +384,7 @@ static bool scan_range(struct walk *walk, const struct km_range *range, const si
 	return true;
 }
 
-/* Of a range that went only the counts are left. */
+/* True if ranges do not overlap. The record of an unmapped range has counts only. */
 static bool are_apart(struct target *target, const struct km_range *ranges, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {

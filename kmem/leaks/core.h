@@ -33,8 +33,8 @@ struct core {
 	uint64_t (*registers)[CORE_REGISTERS];	/* of each thread, in the system's order; behind them zeros */
 	size_t threads;
 	unsigned pid;
-	uint64_t cut;			/* bytes of memory that were behind the end of the file */
-	uint64_t missing;		/* the same, and what may be written to and was left out */
+	uint64_t cut;			/* bytes of memory cut off by the end of the file */
+	uint64_t missing;		/* `cut`, and bytes of writable memory left out of the core */
 };
 
 /* NULL, and one line on stderr, of that subcommand. */

@@ -77,7 +77,8 @@ static void print_ages(const unsigned long *ages)
 		       "hour, %lu more\n", ages[0], ages[1], ages[2], ages[3]);
 }
 
-/* An object is lost where no memory that can hold a pointer points to it. 1: a dump lacks some of that memory. */
+/* An object is lost if no pointer leads to the object. Say how much memory with possible pointers was not read. Returns
+ * 1 if a dump lacks a part of this memory. */
 static int print_unread(const struct subject *subject, const struct scan_result *result)
 {
 	const struct core *core = subject->target.core;

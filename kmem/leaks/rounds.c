@@ -20,7 +20,7 @@
 #define MOST_ROUNDS	12u		/* where each finds fewer than the one before */
 #define PAUSE_US	20000u		/* between two */
 #define AT_ONCE		((size_t)4 << 20)	/* bytes that are read */
-#define LOST_SHARE	8u		/* a lost object of some bytes is told by so many times as many */
+#define LOST_SHARE	8u		/* a lost object counts in the budget by this part of its record */
 
 /* ------------------------------------------------------------------ what is lost */
 
@@ -111,7 +111,7 @@ static bool is_the_same(struct scan *scan, const struct scan_result *before, str
 	return !was || was->content == *content;
 }
 
-/* This round's, of which those stay that were lost in the last one too. False: more than the target's budget. */
+/* Gather the objects lost in this round, and in the last round as well. False: beyond the target's budget. */
 static bool gather(struct scan *scan, struct scan_result *result)
 {
 	struct scan_result before = *result;

@@ -64,7 +64,7 @@ struct scan {
 	size_t work_count, work_room;
 	char *buffer;
 	uint64_t bytes;			/* that were read */
-	uint64_t unread;		/* that could not be read, though a pointer may be there */
+	uint64_t unread;		/* bytes with possible pointers, not readable */
 	int pagemap;			/* -1: there is none */
 };
 
@@ -95,7 +95,7 @@ struct scan_result {
 int scan_run(struct subject *subject, struct scan_result *result);
 
 /* ---- leaks/roots.c */
-/* Memory that is not libkmem's and may have pointers, but for stacks, which are put in order. */
+/* Find memory outside of libkmem with possible pointers, except stacks. Sorts `stacks`. */
 bool roots_find(struct scan *scan, struct stop_stack *stacks, size_t count);
 /* The used part of a stack is added to a list; the list is put in order, and parts without a gap are joined. */
 void roots_add_stack(const struct scan *scan, const struct stop_stack *stack, struct span_list *list);

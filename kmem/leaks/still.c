@@ -1,11 +1,11 @@
 /*
- * still.c: all threads of a process stand still, and what changes most is read: registers, stacks from the stack
- * pointers on, what lies ready, memory outside of objects, which of the candidates are still live, and objects that
- * may hold these (again.c). Invariant: each of these but the first, and a mebibyte of the second and of the last,
- * ends when its time is up, whatever it has read by then: a program is looked at in rounds, and what was not read
- * here was read while it ran, or is read when it goes on again.
+ * still.c: all threads of a process stand still, and the data with most changes is read: registers, stacks from the
+ * stack pointers on, cached objects, memory outside of objects, which candidates are still live, and objects with
+ * possible pointers to candidates (again.c). Invariant: each of these steps has a bound of time, except the registers,
+ * and the first mebibyte of the stacks and of the last step. A step ends when its time is up: a program is read in
+ * rounds, and data not read here was read while the program ran, or is read when the program goes on.
  *
- * Room for all that is read is there before, and was written to.
+ * Room for all this data is allocated and written to before the stop.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #define STACKS_AT_ONCE	((size_t)1 << 20)	/* bytes of stacks, by one call; and at least */
 #define STACKS_NS	3000000u		/* for more */
-#define THREADS_AT_ONCE	256u			/* that are looked at between two looks at the clock */
+#define THREADS_AT_ONCE	256u			/* threads between two looks at the clock */
 #define STACK_ROOM	((size_t)32 << 10)	/* for each thread, ahead; there may be more to read */
 #define AT_ONCE		((size_t)128 << 10)	/* bytes that are read between two looks at the clock */
 #define ROOTS_BYTES	((size_t)8 << 20)	/* of memory outside of objects */
@@ -68,13 +68,13 @@ static void still_read(struct scan *scan, struct still *still, uintptr_t from, s
 
 /* ------------------------------------------------------------------ stacks */
 
-/* Stacks are small and many: they are read as many at once as room was made for. */
+/* Stacks are small and many: one call reads as many as fit into the room. */
 struct stacks {
 	struct still *still;
 	struct roots_batch batch;
-	size_t room;			/* that is left, of what was made for this batch */
-	struct span_list list;		/* what was not read yet */
-	size_t threads;			/* of which the stacks are in the list, or were */
+	size_t room;			/* bytes left of the room for this batch */
+	struct span_list list;		/* not read yet */
+	size_t threads;			/* their stacks are in the list, or were */
 };
 
 static void stacks_flush(struct stacks *stacks)
@@ -116,7 +116,7 @@ static void read_stacks(struct stacks *stacks, uint64_t end)
 	stacks_flush(stacks);
 }
 
-/* What the time did not do for, when all go on again. */
+/* After the stop: read the stacks beyond the time of the stop. */
 static void read_late_stacks(struct scan *scan, struct stacks *stacks, const struct stop *stop)
 {
 	for (; stacks->threads < stop->count; stacks->threads++)

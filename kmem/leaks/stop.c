@@ -271,7 +271,7 @@ static bool wait_for(struct stop_thread *thread)
 	return true;
 }
 
-/* The alarms come to this thread, whatever signals the command was started without. */
+/* Unblock the alarms in this thread: the command may have been started with blocked signals. */
 static void let_alarm_in(void)
 {
 	sigset_t alarm;
@@ -312,11 +312,11 @@ static void let_stops_in(void)
 	asked_to_stop = 0;
 }
 
-/* What this process is scheduled by while it does not hurry; -1: it does not. */
+/* The policy of this process before a hurry; -1: no hurry. */
 static struct sched_param before;
 static volatile sig_atomic_t policy = -1;
 
-/* Of the timer, too: the target says how many threads there are, and what they do. */
+/* Called by the timer as well: the target decides how many threads there are, and how long a stop takes. */
 static void hurry_no_longer(int signal)
 {
 	int error = errno;
@@ -328,8 +328,9 @@ static void hurry_no_longer(int signal)
 	errno = error;
 }
 
-/* While somebody stands still for us nobody else's work comes before ours, where that is allowed, for some milliseconds
- * of this thread's own: while the thread waits in the kernel no signal may be pending, or SIGTERM would not end it. */
+/* While threads of the target stand still, this thread runs before other work, where SCHED_FIFO is allowed, for some
+ * milliseconds of its own CPU time. The timer counts CPU time, because a pending signal during a wait in the kernel
+ * would keep SIGTERM from an end of the command. */
 static void hurry(void)
 {
 	const struct sched_param first = { .sched_priority = 1 };

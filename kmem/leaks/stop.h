@@ -40,7 +40,7 @@ bool stop_begin(pid_t pid, struct stop *stop);
 /* They go on. The threads' words stay until stop_clear. */
 void stop_end(struct stop *stop);
 void stop_clear(struct stop *stop);
-/* The stacks of all threads, each of which stands still by itself for a moment. NULL: as above. */
+/* Read the stack pointers of all threads; each thread stands still alone, for a moment. NULL: errno says why. */
 struct stop_stack *stop_stacks(pid_t pid, size_t *count);
 
 /* ---- halted.c: around all of that: this process goes on until they do, though somebody stops it meanwhile. */

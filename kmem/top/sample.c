@@ -297,7 +297,7 @@ bool top_take(const struct top_targets *targets, const struct top_view *view, st
 					  info_apart(pids[i], &snapshot, &memory);
 		bool read = result == INFO_OK || result == INFO_PARTLY;
 
-		/* Without the sum that the kernel has nothing here would be measured. */
+		/* Without the kernel's sum (rollup) the row would have no measured figures. */
 		if (read && memory.told && memory.rollup.rss) {
 			add_process(sample, &snapshot, &memory, view->merged && count > 1);
 		} else if (read) {

@@ -38,7 +38,7 @@ km_inline void *hit(size_t size)
 	return km_front_alloc_km_malloc_id(km_malloc_step(size));
 }
 
-KMEM_API km_hit_path void *malloc(size_t size)
+KMEM_API km_hit_path km_noinline void *malloc(size_t size)
 {
 	void *p = hit(size);
 
@@ -216,7 +216,7 @@ static km_noinline void *calloc_missed(size_t bytes)
 	return boot_or_early(bytes, &p) ? large_alloc(bytes, 1, __GFP_ZERO) : p;
 }
 
-KMEM_API km_hit_path void *calloc(size_t n, size_t size)
+KMEM_API km_hit_path km_noinline void *calloc(size_t n, size_t size)
 {
 	size_t bytes;
 
@@ -488,7 +488,7 @@ static km_noinline int memalign_missed(void **result, size_t align, size_t size)
 	return 0;
 }
 
-KMEM_API km_hit_path int posix_memalign(void **result, size_t align, size_t size)
+KMEM_API km_hit_path km_noinline int posix_memalign(void **result, size_t align, size_t size)
 {
 	/* An alignment that is no multiple of a pointer's size is refused: a miss. */
 	size_t wanted = align & -(size_t)(align % sizeof(void *) == 0);
@@ -586,7 +586,7 @@ void *kmem_malloc_fullest(size_t size)
 				  alloc_watched(size, by);
 }
 
-/* ------------------------------------------------------------------ by their other names */
+/* ------------------------------------------------------------------ by their other names: a hit's code stands once */
 
 void *km_malloc_calloc(size_t n, size_t size) { return calloc(n, size); }
 void *km_malloc_realloc(void *p, size_t size) { return realloc(p, size); }

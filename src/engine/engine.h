@@ -618,7 +618,7 @@ km_inline bool km_grace_relieves(void)
 }
 /* True if empty slabs must stay: a reader may look at the objects, and no grace period would wait for the reader. The
  * slabs of a private group's twin stay as long as the group has a reference, because mem_cgroup_destroy_all frees all
- * objects of the group. A debug sibling, or a twin, is destroyed together with its cache. */
+ * objects of the group. `going` is read of the cache itself: twins and debug siblings are destroyed with the cache. */
 km_inline bool km_slabs_stay(const struct kmem_cache *cache)
 {
 	if (km_likely(!(cache->flags & SLAB_TYPESAFE_BY_RCU)))

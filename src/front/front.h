@@ -122,6 +122,7 @@ struct km_shape {
 	void (*free_past)(struct kmem_cache *cache, void *object);
 	/* Fill objects[0, left); objects[left, n) are filled already. Returns n, or 0 with no object kept. */
 	int (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
+	/* Free objects[0, n), the rest of a call that frees `all` objects. */
 	void (*free_bulk)(struct kmem_cache *cache, size_t n, size_t all, void **objects);
 	/* Where objects go back slab by slab, else NULL. NULLs are skipped; false: not now, nothing was done.
 	 * give_last: of objects[0, n), the last and those of its slab that are near. Returns how many are left; n:

@@ -151,8 +151,7 @@ km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **ob
 {
 	km_load(&cache->below)->free_bulk(cache, n, n, objects);
 }
-/* The end of a bulk allocation. Returns n if `left` is 0; else frees all objects, reports the failure, and returns 0.
- */
+/* The end of a bulk allocation. Returns n if `left` is 0; else frees all objects, reports the failure, returns 0. */
 int km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 
 /* Acquire pairs with km_front_choose_shape. */

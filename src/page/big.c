@@ -359,8 +359,7 @@ static size_t shed(bool beyond, unsigned decay_ms)
 }
 
 /* For a request of `bytes` refused by the system: give back the oldest parked block. False: no block is parked, or the
- * system would refuse the request even without all parked blocks. Requires the lock; the lock is held again on return.
- */
+ * system would refuse the request even without all parked blocks. Requires the lock, and returns with the lock. */
 static bool shed_for(size_t bytes)
 {
 	size_t idle = *km_parked_pages() << KM_PAGE_SHIFT;

@@ -14,7 +14,7 @@
  * those who find it none but the one that frees the object clears it. Two frees of one object may lose a sample.
  *
  * A sample is taken at some hundred a second, but as often as somebody asks for: its stack is known again by its words
- * (stack.c). Other threads wait for three steps of a sample only: two additions, and the store to the slot.
+ * (stack.c). Other threads compete for three steps of a sample only: two additions, and the slot.
  */
 #include <errno.h>
 

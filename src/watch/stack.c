@@ -478,7 +478,7 @@ struct walk {
 
 /* Returns an address above all frames of the calling thread's stack; 0: not a stack of the system or of libc. The
  * kernel puts random bytes (AT_RANDOM) above the frames of the first thread, libc puts thread data above those of
- * others. */
+ * other threads. */
 static uintptr_t end_of(uintptr_t sp)
 {
 	static uintptr_t first_end;

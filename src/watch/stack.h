@@ -8,8 +8,7 @@
 #include "../front/profile.h"
 #include "../port/os_signal.h"
 
-/* Walk the calling thread's stack: the frames of the program, the innermost first. Returns the number, at most `most`.
- */
+/* Walk the calling thread's stack: the program's frames, the innermost first. Returns the number, at most `most`. */
 unsigned km_stack_walk(uintptr_t *frame, unsigned most);
 /* In the handler of a fault: the frames behind the interrupted frame. */
 unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigned most);

@@ -24,7 +24,11 @@
 #pragma weak kmem_cache_alloc_bulk
 #pragma weak kmem_cache_free_bulk
 
-#pragma weak kmem_called_kmalloc
+#ifdef __clang__
+KMEM_API void *kmalloc(size_t size, gfp_t gfp) __attribute__((weak));
+#else
+#pragma weak kmem_called_kmalloc	/* kmalloc itself is in line (kmem.h) */
+#endif
 #pragma weak kmalloc_account
 #pragma weak kzalloc
 #pragma weak krealloc

@@ -26,7 +26,7 @@ struct obj_cgroup {
 	struct km_private *private;	/* its group has slabs of its own (private.c); NULL: it has not */
 	struct mem_cgroup *memcg;	/* the charged group: `home`, later an ancestor; NULL: dead objcg. Read under
 					 * any CPU's stock lock */
-	struct mem_cgroup *home;	/* the group of creation; not read after the group's end. NULL: free record */
+	struct mem_cgroup *home;	/* the group of creation; after its end only compared. NULL: free record */
 	struct km_list link;		/* on memcg->objcgs; under the tree lock */
 	struct obj_cgroup *next_gone;
 	uint32_t listed;		/* by it, among those that may be over */

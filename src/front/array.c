@@ -60,8 +60,6 @@ static bool is_closed(const struct kmem_cache *cache)
 /* From the CPU's two blocks. */
 static void *array_pop(struct kmem_cache *cache, bool may_wait)
 {
-	if (is_closed(cache))
-		return NULL;
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
 		void *object = km_shelf_pop(&cache->shelf);
 
@@ -115,8 +113,6 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 /* To the CPU's two blocks; false: both are full, or sequences were interrupted too often. */
 static bool array_push(struct kmem_cache *cache, void *object)
 {
-	if (is_closed(cache))
-		return false;
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
 		if (km_shelf_push(&cache->shelf, object)) {
 			km_front_hit(cache, KMEM_FREEHIT, 1);
@@ -237,7 +233,6 @@ void km_array_free(struct kmem_cache *cache, void *object)
 		return;
 	}
 	if (is_closed(cache)) {
-		km_debug(object != NULL, "an object that goes to its slab is there");
 		km_miss_give_past(cache, object);
 		return;
 	}

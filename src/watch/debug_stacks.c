@@ -102,7 +102,7 @@ km_inline uint32_t stack_here(void)
 	struct km_stack stack;
 
 	if (km_likely(km_debug_may_walk())) {
-		km_stack_take(&stack, MARKS, KM_DEBUG_FRAMES, KM_STACK_TRAILS, false);
+		km_stack_take(&stack, MARKS, KM_DEBUG_FRAMES, false);
 		if (km_likely(stack.known))
 			return stack.what;
 	} else {

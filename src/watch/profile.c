@@ -31,7 +31,6 @@
 
 #define CHANGES		1u
 #define SITE_TRIES	64u
-#define TRAILS		128u		/* 91 KiB of what is known of stacks */
 #define MOST_MEAN	((uint64_t)1 << 30)
 #define MOST_SECONDS	86400u
 #define MOST_POINTS	4096u		/* in one block; beyond, their number is what it is on the average */
@@ -252,7 +251,7 @@ static struct km_profile_site *site_of(struct source *source, const struct kmem_
 	struct km_profile_site *site = NULL;
 
 	for (bool anew = false; !site; anew = true) {
-		km_stack_take(&source->stack, key, KM_PROFILE_FRAMES, TRAILS, anew);
+		km_stack_take(&source->stack, key, KM_PROFILE_FRAMES, anew);
 		if (source->stack.known) {
 			site = known_site(source);
 			continue;

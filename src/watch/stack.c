@@ -34,7 +34,6 @@ static struct rule {
 	uint64_t key, rule;
 } rules[RULES] km_sparse;
 static struct km_stack_trail trails[KM_STACK_TRAILS] km_sparse;
-uint32_t km_stack_walks;
 static uint64_t unloads;		/* from bit 48 on: places from before are none of now */
 
 /* ------------------------------------------------------------------ what DWARF says */
@@ -566,21 +565,16 @@ static bool has_base(const struct km_stack_trail *trail, const struct walk *here
 	return base - here->sp == (uintptr_t)km_load(&trail->base[i]);
 }
 
-/* How far a stack is that of a trail. */
-struct progress {
-	unsigned word, base;
-};
-
 /*
  * 0: it is the same stack. Else how far it is the same, and the word that is there instead: the trails of stacks that
  * begin alike are found by both. Reads nothing beyond the stack's end, also while another thread writes the trail.
  */
-static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here, struct progress *at)
+static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here)
 {
 	const unsigned words = km_load(&trail->words), bases = km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES);
 	const uint64_t last = (here->end - here->sp) / 8 - 1;
 	const uintptr_t *start = (const uintptr_t *)here->sp;
-	size_t i = at->word, base = at->base;
+	size_t i = 0, base = 0;
 	uintptr_t word = 0;
 
 	for (; words <= KM_STACK_WORDS; base++) {
@@ -600,7 +594,6 @@ static km_noinline uint64_t differs(const struct km_stack_trail *trail, const st
 			break;
 	}
 other:
-	*at = (struct progress){ (unsigned)i, (unsigned)base };
 	return word << 12 | 0x800 | i << 5 | base;
 }
 
@@ -705,31 +698,23 @@ static struct km_stack_trail *take_trail(struct km_stack_trail *trail)
 	return trail;
 }
 
-/*
- * Is it a stack of which the user has said what it is? Else *found is where its trail is to be. Threads begin at
- * different addresses, and their stacks look the same from the end. A trail that was reached from one that has not
- * changed since begins as that one does: this much is not compared again.
- */
-static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t key, unsigned among,
-		       struct km_stack_trail **found)
+/* Is it a stack of which the user has said what it is? Else *found is where its trail is to be. Threads begin at
+ * different addresses, and their stacks look the same from the end. */
+static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t key, struct km_stack_trail **found)
 {
 	uint64_t other = here->end - here->sp;
-	struct progress at = { 0, 0 };
 
 	km_debug(here->end > here->sp, "words are compared up to the end of the stack");
-	stack->branch = 0;
 	for (unsigned i = 0; i < LOOKS; i++) {
 		key = ((key ^ other) + (key >> 32)) * 0x9e3779b97f4a7c15ull | 1;
-		struct km_stack_trail *trail = *found = &trails[key >> 32 & (among - 1)];
+		struct km_stack_trail *trail = *found = &trails[key >> 32 & (KM_STACK_TRAILS - 1)];
 		/* Acquire pairs with km_stack_keep: what the key stands for is there. */
 		const uint32_t turn = km_load_acquire(&trail->turn);
 
 		stack->key = key;
 		if (km_load(&trail->key) != key || turn & 1)
 			return false;
-		if (km_load(&trail->branch) != stack->branch)
-			at = (struct progress){ 0, 0 };
-		other = differs(trail, here, &at);
+		other = differs(trail, here);
 		stack->what = km_load(&trail->what);
 		/* All of that was of this turn. */
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -737,33 +722,29 @@ static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t
 			return false;
 		if (!other)
 			return true;
-		stack->branch = turn;
 	}
 	return false;
 }
 
-km_noinline void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, unsigned among, bool anew)
+km_noinline void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, bool anew)
 {
 	struct walk walk = { .fp_at = 0 };
 	struct km_stack_trail *trail;
 
 	HERE(&walk);
-	km_debug(most <= KM_PROFILE_FRAMES && among <= KM_STACK_TRAILS, "a stack has room for frames and words");
+	km_debug(most <= KM_PROFILE_FRAMES, "a stack has room for its frames");
 	walk.start = walk.sp;
 	walk.end = end_of(walk.sp);
 	stack->known = false;
 	stack->trail = NULL;
 	if (km_likely(walk.end)) {
-		stack->known = find_trail(stack, &walk, key ^ km_load(&unloads), among, &trail) && !anew;
+		stack->known = find_trail(stack, &walk, key ^ km_load(&unloads), &trail) && !anew;
 		if (km_likely(stack->known))
 			return;
 		stack->trail = walk.trail = take_trail(trail);
-		if (walk.trail) {
+		if (walk.trail)
 			km_store(&walk.trail->key, stack->key);
-			km_store(&walk.trail->branch, stack->branch);
-		}
 	}
-	km_bump(&km_stack_walks, 1);
 	stack->depth = walk_all(&walk, stack->frame, most);
 	if (stack->trail && !walk.trail)
 		km_store(&stack->trail->key, 0ul);

@@ -24,7 +24,6 @@ struct km_stack_trail {
 	uint32_t what;			/* the user's */
 	uint64_t key;			/* 0: none */
 	uint16_t words, bases;
-	uint32_t branch;		/* the turn that the trail had from which this one was reached */
 	uint32_t word_at[KM_STACK_WORDS];	/* words from the start */
 	uint8_t base_of[KM_STACK_BASES];	/* the return address to which each frame pointer leads */
 	int32_t base_at[KM_STACK_BASES];	/* bytes from the start; -1: the register */
@@ -32,7 +31,7 @@ struct km_stack_trail {
 	uintptr_t word[KM_STACK_WORDS];
 };
 
-#define KM_STACK_TRAILS	1024u		/* a power of two, as those among which a stack is looked for */
+#define KM_STACK_TRAILS	1024u		/* a power of two */
 
 struct km_stack {
 	bool known;			/* km_stack_keep had the same stack: no frames here, but the same `what` */
@@ -40,14 +39,11 @@ struct km_stack {
 	unsigned depth;
 	uintptr_t frame[KM_PROFILE_FRAMES];	/* the program's frames, the innermost first */
 	struct km_stack_trail *trail;	/* unfinished, or NULL */
-	uint64_t key;			/* of it ... */
-	uint32_t branch;		/* ... and how it was reached */
+	uint64_t key;			/* ... its */
 };
-/* key: a number for this place and purpose; most: frames; among: so many trails; anew: the stack is walked in any case.
- * A stack with known = false is given to km_stack_keep. */
-void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, unsigned among, bool anew);
-/* How many stacks were not known again: a rough count. */
-extern km_hidden uint32_t km_stack_walks;
+/* key: a number for this place and purpose; most: frames; anew: the stack is walked in any case. A stack with known =
+ * false is given to km_stack_keep. */
+void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, bool anew);
 /* A library was unloaded, and another may come to its place: what is known of places is of no use. */
 void km_stack_forget(void);
 #define KM_STACK_NOTHING UINT32_MAX	/* keep no trail of the stack */

@@ -124,7 +124,7 @@ static void *alloc_sized(size_t size, size_t align)
 static km_cold void *alloc_watched(size_t size, size_t by)
 {
 	struct kmem_cache *cache = km_malloc_watched(by) ?: km_malloc_cache(by);
-	void *p = cache ? km_front_alloc_asked(cache, size ?: 1, KM_MALLOC_ALIGN, KM_MALLOC_GFP, NUMA_NO_NODE) : NULL;
+	void *p = cache ? km_alloc_miss(cache, KM_MALLOC_GFP) : NULL;
 
 	return p ? km_watched_asked(p, size ?: 1) : no_memory();
 }

@@ -17,11 +17,11 @@
 #include "switch.h"
 
 /* The object has become what the state says. */
-static void become(struct kmem_cache *cache, void *object, enum km_debug_state state, uint32_t asked)
+static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
 {
-	km_debug_turn(cache, object, state == KM_DEBUG_TAKEN, asked);
+	km_debug_fill(cache, object, state == KM_DEBUG_TAKEN, cache->object_size);
 	/* Release pairs with who asks for the state: what it says of the object is so. */
-	km_store_release(km_debug_word(cache, object), km_debug_sealed(object, state, asked));
+	km_store_release(km_debug_word(cache, object), km_debug_sealed(object, state, cache->object_size));
 }
 
 /* Nothing is there of what should be. */
@@ -33,8 +33,7 @@ static void begin(struct kmem_cache *cache, void *object)
 		mark[i] = (struct km_debug_mark){ .when = 0 };
 		mark[i].seal = km_debug_mark_seal(&mark[i]);
 	}
-	km_debug_fill(cache, object);
-	become(cache, object, KM_DEBUG_FREE, cache->object_size);
+	become(cache, object, KM_DEBUG_FREE);
 }
 
 /* ------------------------------------------------------------------ marks, and what is traced */
@@ -83,15 +82,7 @@ static void *in_use(struct kmem_cache *cache, void *object)
 	return KM_LOST;
 }
 
-/* The bytes that the call asks for, where it says so. Zeros are of the whole object, and come after this. */
-static uint32_t asked_of(const struct kmem_cache *cache, gfp_t gfp)
-{
-	const bool says = km_asked.cache == cache && km_debug_is_narrowed(cache) && !(gfp & __GFP_ZERO);
-
-	return says ? km_asked.bytes : cache->object_size;
-}
-
-static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
+static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 {
 	if (!km_is_debugged(cache)) {
 		trace(cache, object, true);
@@ -110,7 +101,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
 	km_debug_check(cache, NULL, object, seen, false, "kmem_cache_alloc");
 	note(cache, object, 0);
 	trace(cache, object, true);
-	become(cache, object, KM_DEBUG_TAKEN, asked_of(cache, gfp));
+	become(cache, object, KM_DEBUG_TAKEN);
 	km_debug(!cache->shelf.front.open.shelf, "a cache that is debugged has no shelf");
 	return object;
 }
@@ -159,7 +150,7 @@ static bool goes(struct kmem_cache *cache, void *object)
 	note(cache, object, 1);
 	trace(cache, object, false);
 	km_debug(km_debug_look(cache, object).state == KM_DEBUG_CHANGES, "an object's bytes change while it says so");
-	become(cache, object, KM_DEBUG_FREE, cache->object_size);
+	become(cache, object, KM_DEBUG_FREE);
 	return true;
 }
 
@@ -207,8 +198,7 @@ static void store_asked(const struct kmem_cache *cache, void *object, size_t byt
 
 static void asked(struct kmem_cache *cache, void *object, size_t bytes)
 {
-	/* One that came with its bytes has them. */
-	if (!km_debug_is_narrowed(cache) || km_debug_look(cache, object).asked == bytes)
+	if (!km_debug_is_narrowed(cache))
 		return;
 	km_debug_fill_asked(cache, object, bytes);
 	store_asked(cache, object, bytes);

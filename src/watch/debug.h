@@ -180,10 +180,8 @@ km_inline bool km_debug_is_narrowed(const struct kmem_cache *cache)
 }
 /* The bytes behind those that a user asked for are red zone. */
 void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes);
-/* They are as they should be of an object that is free, or of which a user has so many bytes: all of a new one, or what
- * differs between the two; of a slab's rest. */
-void km_debug_fill(const struct kmem_cache *cache, void *object);
-void km_debug_turn(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked);
+/* They are as they should be of an object that is free, or of which a user has so many bytes; of a slab's rest. */
+void km_debug_fill(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked);
 void km_debug_fill_padding(const struct kmem_cache *cache, const struct km_page *slab);
 /* The objects that are taken, as far as the engine knows: 64 from 64 * `word` on. The first one, by its address, that
  * is not, or NULL; and how many are. */

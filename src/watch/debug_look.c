@@ -22,8 +22,6 @@
 #define PADDING		0x5a
 _Static_assert(KM_DEBUG_NO_LINK == PADDING * 0x0101010101010101u, "the place of the link is a region of padding");
 
-#define MANY	256u			/* bytes that are worth a call of memset */
-
 /* ------------------------------------------------------------------ marks */
 
 static bool marks_are_sealed(const struct kmem_cache *cache, const void *object)
@@ -68,25 +66,6 @@ km_inline bool has_all(const unsigned char *at, size_t bytes, unsigned char valu
 	for (bytes -= sizeof(word); bytes >= sizeof(word); bytes -= sizeof(word), at += sizeof(word))
 		differ |= word_at(at) ^ word;
 	return !(differ | (word_at(at) ^ word) | (word_at(at + bytes) ^ word));
-}
-
-km_inline void fill_all(unsigned char *at, size_t bytes, unsigned char value)
-{
-	uint64_t word = value * 0x0101010101010101u;
-
-	if (bytes < sizeof(word)) {
-		while (bytes)
-			at[--bytes] = value;
-		return;
-	}
-	if (bytes > MANY) {
-		__builtin_memset(at, value, bytes);
-		return;
-	}
-	for (bytes -= sizeof(word); bytes >= sizeof(word); bytes -= sizeof(word), at += sizeof(word))
-		__builtin_memcpy(at, &word, sizeof(word));
-	__builtin_memcpy(at, &word, sizeof(word));
-	__builtin_memcpy(at + bytes, &word, sizeof(word));
 }
 
 /*
@@ -191,38 +170,25 @@ struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, con
 km_inline bool fill(unsigned char *at, size_t bytes, unsigned char value, const char *what km_unused,
 		    void *arg km_unused)
 {
-	fill_all(at, bytes, value);
+	__builtin_memset(at, value, bytes);
 	return true;
 }
 
-/* Bytes that are the same of a free object and of one that is taken were looked at, and stay. */
-km_inline bool turn(unsigned char *at, size_t bytes, unsigned char value, const char *what, void *arg km_unused)
+void km_debug_fill(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked)
 {
-	if (value != PADDING || what == link_region)
-		fill_all(at, bytes, value);
-	return true;
-}
-
-void km_debug_turn(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked)
-{
-	each_region(cache, object, taken, asked, false, turn, NULL);
-}
-
-void km_debug_fill(const struct kmem_cache *cache, void *object)
-{
-	each_region(cache, object, false, cache->object_size, false, fill, NULL);
+	each_region(cache, object, taken, asked, false, fill, NULL);
 }
 
 void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes)
 {
-	fill_all((unsigned char *)object + bytes, cache->object_size - bytes, ZONE_TAKEN);
+	__builtin_memset((char *)object + bytes, ZONE_TAKEN, cache->object_size - bytes);
 }
 
 void km_debug_fill_padding(const struct kmem_cache *cache, const struct km_page *slab)
 {
 	struct km_debug_region padding = km_debug_slab_padding(cache, slab);
 
-	fill_all(padding.at, padding.bytes, padding.value);
+	__builtin_memset(padding.at, padding.value, padding.bytes);
 }
 
 /* ------------------------------------------------------------------ the engine's word */
@@ -300,7 +266,7 @@ static void restore(const struct kmem_cache *cache, const struct km_debug_region
 {
 	km_debug_report_restored(cache, region);
 	if (!region->unsealed) {
-		fill_all(region->at, region->bytes, region->value);
+		__builtin_memset(region->at, region->value, region->bytes);
 	} else if (region->bytes == sizeof(struct km_debug_mark)) {
 		__builtin_memset(region->at, 0, region->bytes);
 		((struct km_debug_mark *)region->at)->seal = km_debug_mark_seal((struct km_debug_mark *)region->at);

@@ -427,7 +427,8 @@ struct tables {
 	struct km_profile_slot slot[KM_PROFILE_SLOTS];
 	uint64_t tags[KM_PROFILE_SLOTS / KM_PROFILE_ROW];
 };
-_Static_assert(sizeof(struct tables) <= 3000000, "at most three megabytes");
+_Static_assert(sizeof(struct tables) + KM_STACK_TRAILS * sizeof(struct km_stack_trail) <= 3000000,
+	       "at most three megabytes, with what is known of stacks");
 _Static_assert(KM_PROFILE_SITES <= 1u << (64 - KM_PROFILE_SITE_SHIFT), "a slot's word has room for a site");
 
 static bool make_tables(void)

@@ -31,7 +31,7 @@ struct km_stack_trail {
 	uintptr_t word[KM_STACK_WORDS];
 };
 
-#define KM_STACK_TRAILS	1024u		/* a power of two */
+#define KM_STACK_TRAILS	256u		/* a power of two */
 
 struct km_stack {
 	bool known;			/* km_stack_keep had the same stack: no frames here, but the same `what` */

@@ -188,6 +188,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return object;
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
+	km_debug(cache->engine->front == KM_FRONT_ARRAY, "an engine of this shape fills blocks");
 	/* Without a shelf each call meets the engine, as in none.c. */
 	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
 		object = km_miss_take_past(cache, &request);

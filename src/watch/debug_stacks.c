@@ -36,7 +36,9 @@ bool km_debug_stacks_start(void)
 		return true;
 	while (!stacks && (room /= 2) >= LEAST_STACKS) {
 		bytes = km_align_up(room * sizeof(*stacks) + LISTS * sizeof(uint32_t), KM_PAGE_SIZE);
-		stacks = km_os_map(bytes, KM_PAGE_SIZE);
+		/* Where RLIMIT_AS is low, others need it more. */
+		if (bytes <= km_os_address_limit() / 32)
+			stacks = km_os_map(bytes, KM_PAGE_SIZE);
 	}
 	if (!stacks)
 		return false;

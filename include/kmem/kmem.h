@@ -526,7 +526,8 @@ KMEM_API unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf);
  * the system pays at once. 0, or -ENOMEM where the system refuses any part, and nothing is reserved more than before,
  * whoever else reserves for the same cache; memory that came by then goes as free memory does. It may call the system
  * and wait for locks; not from a signal handler, nor in a visit of kmem_for_each_cache; a child of fork has it as well,
- * and faults where it writes. The kernel has min_free_kbytes for all, and mempools.
+ * and faults where it writes. In a handler of pthread_atfork also -ENOMEM where another thread reserves just then. The
+ * kernel has min_free_kbytes for all, and mempools.
  */
 KMEM_API int kmem_reserve(struct kmem_cache *cache, size_t n);
 

@@ -465,7 +465,7 @@ km_inline void *twin_pop(const struct obj_cgroup *objcg, const struct kmem_cache
 	return NULL;
 }
 
-void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+km_noinline void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	const gfp_t no_pop = __GFP_ZERO | __GFP_THISNODE | __GFP_FULLEST | ~__GFP_BITS_MASK;
 	void *object = km_likely(!(gfp & no_pop) && node == NUMA_NO_NODE) ? twin_pop(objcg, cache) : NULL;

@@ -192,7 +192,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 	return kmalloc_missed_oddly(size, gfp);
 }
 
-km_hit_path void *kmalloc(size_t size, gfp_t gfp)
+km_hit_path km_noinline void *kmalloc(size_t size, gfp_t gfp)
 {
 	size_t step = (size + 7) >> 3;
 
@@ -207,7 +207,7 @@ km_hit_path void *kmalloc(size_t size, gfp_t gfp)
 	return kmalloc_missed(size, gfp);
 }
 
-km_hit_path void *kzalloc(size_t size, gfp_t gfp)
+km_hit_path km_noinline void *kzalloc(size_t size, gfp_t gfp)
 {
 	/* One branch for both: not 0 for size 0, nor for what is too large. */
 	if (km_unlikely((gfp & KMEM_GFP_ODD & ~__GFP_ZERO) | (size - 1) / KMALLOC_MAX_CACHE_SIZE))

@@ -304,9 +304,20 @@ static void take_back(size_t *reserved, long more)
 	km_unlock(&touched.lock);
 }
 
+/* No fork takes this lock. So a thread whose fork has the other lock only tries: the holder may wait for this fork, and
+ * in the child the holder is not there. */
+static bool be_the_one(void)
+{
+	if (km_lock_passes(&touched.lock))
+		return km_trylock(&touched.one);
+	km_lock(&touched.one);
+	return true;
+}
+
 bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 {
-	km_lock(&touched.one);
+	if (!be_the_one())
+		return false;
 	adopt();
 	long more = (long)want->pages - (long)*reserved;
 	bool done = commit(more);

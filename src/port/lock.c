@@ -191,6 +191,9 @@ bool km_is_forked;
 /* Nested forks of two threads: one waits for the other, or does without. */
 static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
 static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
+/* This thread's fork takes locks. Another thread may have the same number: the child of a bare clone keeps its parent's
+ * number, and the numbers of a new PID namespace begin at 1. */
+static km_tls bool in_fork;
 static km_tls uint64_t fork_end_ms;
 /* Number of nested forks (by a handler inside of the allocator) in wait for libc's list of open FILEs. */
 static uint32_t nested_behind_files;
@@ -208,7 +211,7 @@ bool km_lock_is_own(const struct km_lock *lock)
 
 bool km_lock_passes(const struct km_lock *lock)
 {
-	return is_had(lock, km_self | KM_LOCK_OF_FORK);
+	return in_fork && is_had(lock, km_self | KM_LOCK_OF_FORK);
 }
 
 void km_unlock_fork(struct km_lock *lock)
@@ -221,6 +224,7 @@ void km_locks_fork_nested(void)
 {
 	km_debug(km_front_busy, "a fork is nested that a handler makes inside of the allocator");
 	fork_end_ms = km_os_now_ms() + FORK_MS;
+	in_fork = true;
 	fork_kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS) ? NESTED : NESTED_WITHOUT;
 }
 
@@ -239,6 +243,7 @@ void km_locks_fork_end(bool child)
 	if (child && fork_kind == NORMAL)
 		km_self = 0;
 	fork_kind = NORMAL;
+	in_fork = false;
 }
 
 bool km_fork_is_nested(void)
@@ -294,14 +299,15 @@ static void take_in_nested_fork(struct km_lock *lock)
 void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
 {
 	if (child) {
-		if (!km_lock_is_own(lock))
+		if (fork_kind == NORMAL || !km_lock_is_own(lock))
 			lock->state = 0;
 	} else if (!before) {
 		km_unlock_fork(lock);
 	} else if (fork_kind != NORMAL) {
 		take_in_nested_fork(lock);
 	} else {
-		km_debug(!km_lock_is_own(lock), "a fork waits for no lock of its own thread");
+		km_debug(!km_locks_held, "a fork waits for no lock of its own thread");
+		in_fork = true;
 		take_in_fork(lock);
 	}
 }

@@ -129,3 +129,13 @@ bool km_os_catch_faults(km_fault_fn *handler, bool over)
 	errno = saved_errno;
 	return ok;
 }
+
+/* The system reads the signals first, and refuses then what is to be done with them. */
+bool km_os_may_read(uintptr_t at)
+{
+	int saved_errno = errno;
+	bool may = km_os_is_shut() || !syscall(SYS_rt_sigprocmask, -1, at, NULL, sizeof(uint64_t)) || errno != EFAULT;
+
+	errno = saved_errno;
+	return may;
+}

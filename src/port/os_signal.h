@@ -24,4 +24,7 @@ typedef enum km_fault_end km_fault_fn(const struct km_fault *fault);
  */
 bool km_os_catch_faults(km_fault_fn *handler, bool over);
 
+/* May the aligned word at this address be read? True also where the system can't be asked: behind a filter. */
+bool km_os_may_read(uintptr_t at);
+
 #endif

@@ -386,6 +386,7 @@ __attribute__((constructor(101))) static void begin(void)
 	if (find((uintptr_t)begin, &object) && !*object.name && !sorted_of(&object))
 		find_entries(object.load);
 	km_store(&first_pid, km_os_pid());
+	km_stack_first_thread();
 }
 
 /* ------------------------------------------------------------------ a stack */

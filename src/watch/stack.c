@@ -9,7 +9,8 @@
  * Invariants: a kept rule is one word, checked by its key, so a reader never gets half of a rule. A kept rule may
  * belong to an unloaded library, with another library at the same addresses. So kept rules are used only in a stack
  * with a known end, and nothing beyond the end is read. In a stack made by the program itself every rule is learnt
- * anew, and after dlclose (km_stack_forget) in all stacks.
+ * anew, and the system is asked whether a page may be read: code that changes stacks may have a table that is wrong.
+ * After dlclose (km_stack_forget) all are learnt anew.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -27,7 +28,6 @@
 #define MOST_STACK	((uintptr_t)64 << 20)	/* the largest believed size of a thread's stack */
 
 #define LOOKS		4u		/* at stacks that begin alike */
-
 #define RULES		4096u		/* a power of two */
 /* How a function's frame is undone, by the place of a call. */
 static struct rule {
@@ -454,9 +454,7 @@ static km_noinline uint64_t learn(uintptr_t pc)
 static uint64_t rule_of(uintptr_t pc, bool may_keep)
 {
 	struct rule *place = &rules[pc * 0x9e3779b97f4a7c15ull >> 32 & (RULES - 1)];
-	uint64_t rule = km_load(&place->rule);
-
-	const uint64_t key = pc ^ km_load(&unloads);
+	uint64_t rule = km_load(&place->rule), key = pc ^ km_load(&unloads);
 
 	if (km_likely(may_keep && (km_load(&place->key) ^ rule) == key && rule))
 		return rule;
@@ -471,9 +469,31 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 
 struct walk {
 	uintptr_t pc, sp, fp, end;	/* end 0: not known */
+	uintptr_t page;			/* where the end is not known: a page that may be read */
 	uintptr_t start, fp_at;		/* sp at the beginning; where fp was read, or 0 */
 	struct km_stack_trail *trail;	/* of this walk, or NULL */
 };
+
+static uintptr_t first_here;	/* the first thread's data, which do not lie above its stack */
+
+void km_stack_first_thread(void)
+{
+	km_store(&first_here, (uintptr_t)__builtin_thread_pointer());
+}
+
+/* Is all from there to the end one stack? A stack made by the program may lie below the thread's own. */
+static bool goes_on_to(uintptr_t end, uintptr_t sp)
+{
+	static km_tls uintptr_t low;	/* of this thread's stack; 0: not known */
+	uintptr_t page = low ?: km_align_down(end, KM_PAGE_SIZE);
+
+	if (km_likely(low && sp >= low))
+		return true;
+	while (sp < page && km_os_may_read(page - KM_PAGE_SIZE))
+		page -= KM_PAGE_SIZE;
+	low = page;
+	return sp >= page;
+}
 
 /* Returns an address above all frames of the calling thread's stack; 0: not a stack of the system or of libc. The
  * kernel puts random bytes (AT_RANDOM) above the frames of the first thread, libc puts thread data above those of
@@ -487,14 +507,20 @@ static uintptr_t end_of(uintptr_t sp)
 	/* Threads at the first walk store the same answer. */
 	if (km_unlikely(!first))
 		km_store(&first_end, first = (uintptr_t)getauxval(AT_RANDOM));
-	if (sp < first && first - sp < MOST_STACK)
-		return first;
-	return sp < here && here - sp < MOST_STACK ? here : 0;
+	uintptr_t end = here == km_load(&first_here) ? first : here;
+	return sp < end && end - sp < MOST_STACK && goes_on_to(end, sp) ? end : 0;
 }
 
-static bool may_read(const struct walk *walk, uintptr_t at)
+static bool may_read(struct walk *walk, uintptr_t at)
 {
-	return at % 8 == 0 && at >= walk->sp && (!walk->end || at + 8 <= walk->end);
+	if (at % 8 || at < walk->sp || (walk->end && at + 8 > walk->end))
+		return false;
+	if (!walk->end && km_align_down(at, KM_PAGE_SIZE) != walk->page) {
+		if (!km_os_may_read(at))
+			return false;
+		walk->page = km_align_down(at, KM_PAGE_SIZE);
+	}
+	return true;
 }
 
 /* Signed return addresses of aarch64. */
@@ -704,7 +730,6 @@ static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t
 {
 	uint64_t other = here->end - here->sp;
 
-	km_debug(here->end > here->sp, "words are compared up to the end of the stack");
 	for (unsigned i = 0; i < LOOKS; i++) {
 		key = ((key ^ other) + (key >> 32)) * 0x9e3779b97f4a7c15ull | 1;
 		struct km_stack_trail *trail = *found = &trails[key >> 32 & (KM_STACK_TRAILS - 1)];

@@ -13,6 +13,9 @@ unsigned km_stack_walk(uintptr_t *frame, unsigned most);
 /* In the handler of a fault: the frames behind the interrupted frame. */
 unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigned most);
 
+/* The calling thread is the process's first one. */
+void km_stack_first_thread(void);
+
 /* ---- stacks known from an earlier walk */
 
 /* The trail of a walk: all words read by the walk, from the beginning on. Equal words lead a walk the same way. The

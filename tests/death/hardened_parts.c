@@ -97,7 +97,7 @@ static void canary(void)
 	/* All that ksize says is its user's. */
 	p = get();
 	NEED(ksize(p) >= SIZE);
-	memset(p, 0xff, ksize(p));
+	memset(HELD(p), 0xff, ksize(p));
 	kfree_sensitive(p);
 }
 

@@ -72,9 +72,9 @@ static void all_of_it_is_the_users(void)
 				continue;
 			NEED(p && have >= size && !((uintptr_t)p & (doors[i] == by_align ? 63 : 15)));
 			NEED(doors[i] != by_calloc || all(p, 0, size));
-			memset(p, 0xff, have);
+			memset(HELD(p), 0xff, have);
 			NEED((p = realloc(p, have / 2 + 1)) && (p = realloc(p, have * 2)) && p[have / 2] == 0xff);
-			memset(p, 0xff, malloc_usable_size(p));
+			memset(HELD(p), 0xff, malloc_usable_size(p));
 			free(p);
 		}
 		cxx_delete(cxx_new(size), size);

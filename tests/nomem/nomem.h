@@ -22,7 +22,7 @@
 
 #include "cache/cache.h"
 
-#define HELD 6000
+#define HELD_OBJECTS 6000
 #define FILLED 5000	/* bytes of a block that are written and looked at */
 
 static unsigned refused;	/* NULLs of this run */
@@ -32,7 +32,7 @@ struct held {
 	size_t bytes;
 };
 
-static struct held held[HELD];
+static struct held held[HELD_OBJECTS];
 static size_t held_count;
 
 static void hold(void *p, size_t bytes)
@@ -42,7 +42,7 @@ static void hold(void *p, size_t bytes)
 		refused++;
 		return;
 	}
-	NEED(held_count < HELD);
+	NEED(held_count < HELD_OBJECTS);
 	memset(p, (int)(held_count & 0xff), bytes < FILLED ? bytes : FILLED);
 	held[held_count++] = (struct held){ p, bytes };
 }

@@ -126,7 +126,7 @@ static void counted(void)
 	kmem_get_stats(&before);
 	char *p = kvrealloc(kvmalloc(FIRST, GFP_KERNEL), 100000, GFP_KERNEL);
 	NEED(p && ksize(p) >= 100000);
-	memset(p, 0xff, ksize(p));
+	memset(HELD(p), 0xff, ksize(p));
 	kmem_get_stats(&during);
 	NEED(during.large_blocks == before.large_blocks + 1);
 	NEED(during.large_bytes == before.large_bytes + ksize(p));

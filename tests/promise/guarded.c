@@ -456,7 +456,7 @@ static void malloc_hits(void)
 		for (unsigned i = 0; i < 100; i++) {
 			void *q = malloc(48);
 
-			memset(q, 1, malloc_usable_size(q));
+			memset(HELD(q), 1, malloc_usable_size(q));
 			CHECK(malloc_usable_size(q) >= 48);
 			free(q);
 		}

@@ -17,7 +17,7 @@ static size_t divisor(size_t size)
 /* Fill all that is usable, and see later whether somebody else did, too. */
 static void fill(void *p, size_t bytes, unsigned value)
 {
-	memset(p, (int)(value & 0xff), bytes);
+	memset(HELD(p), (int)(value & 0xff), bytes);
 }
 
 static void check_size(size_t size)

@@ -50,7 +50,7 @@ static void test_sizes(void)
 		NEED(size <= 128 || (usable - size) * 8 <= size || pages,
 		      "(size %zu usable %zu)", size, usable);
 		NEED(size > 128 || usable < size + 17, "(size %zu usable %zu)", size, usable);
-		memset(p, 0xa5, usable);
+		memset(HELD(p), 0xa5, usable);
 		errno = 78;
 		free(p);
 		NEED(errno == 78);

@@ -40,7 +40,7 @@ static void one_pair(size_t from, size_t to)
 	NEED(have > 32768 || (moved == about[2]) == (to <= have && to >= have / 2), "(%zu, of %zu, to %zu)", from,
 	      have, to);
 	about[2] = moved;
-	memset(moved, 0xee, malloc_usable_size(moved));
+	memset(HELD(moved), 0xee, malloc_usable_size(moved));
 	for (unsigned i = 0; i < NEIGHBOURS; i++) {
 		NEED(i == 2 || is_filled(about[i], i % 2 ? to : from, i), "(%zu to %zu: neighbour %u)", from, to, i);
 		free(about[i]);

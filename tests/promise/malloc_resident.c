@@ -58,7 +58,7 @@ int main(void)
 	for (int i = 0; i < MANY; i++) {
 		block[i] = malloc(BYTES + i % 3 * 40000);
 		NEED(block[i]);
-		memset(block[i], 1, malloc_usable_size(block[i]));
+		memset(HELD(block[i]), 1, malloc_usable_size(block[i]));
 	}
 	long live_kb = 0;
 	for (int i = 0; i < MANY; i++)

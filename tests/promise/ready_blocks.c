@@ -113,7 +113,7 @@ static void comes_back(void)
 	for (int i = 0; i < 1000; i++) {
 		char *p = kmalloc(BYTES, GFP_KERNEL);
 		NEED(p && ksize(p) == 40960);
-		memset(p, 0xff, ksize(p));
+		memset(HELD(p), 0xff, ksize(p));
 		kfree(p);
 		char *q = i % 3 == 0 ? kvmalloc(BYTES, GFP_NOWAIT) : i % 3 == 1 ? kzalloc(BYTES, GFP_KERNEL) :
 								      kmalloc(37000, GFP_ATOMIC);

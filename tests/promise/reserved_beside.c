@@ -3,7 +3,8 @@
  * of its calls of the system; a child of theirs has what was half reserved back, and may reserve itself. In a child of
  * the thread that reserves, forked by a handler, the call goes on. Two that reserve get both; of two that reserve one
  * cache, of which one fails, none undoes what the other got. The cache's slabs may go meanwhile; the one whose pages
- * come in just then goes afterwards; and another's handler may fork that struck under the lock of their pages.
+ * come in just then goes afterwards; and another's handler may fork that struck under the lock of their pages. A fork's
+ * handlers that come within the library's, and reserve or shrink as well, wait for nothing.
  * Disciplines: all.
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
@@ -30,12 +31,18 @@
 
 static struct kmem_cache *reserved, *other;
 static pid_t striking;
+static bool handlers_call;	/* those of fork that are within the library's */
+static __thread bool in_handler;
 
-/* In the child of a handler's fork there is one thread: what that waits for never comes. */
+/*
+ * In the child of a handler's fork there is one thread: what that waits for never comes. Nor does what a fork's handler
+ * waits for: the other thread goes on when the fork is over.
+ */
 void __real_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
 {
+	NEED(!in_handler, "a handler of fork waits");
 	if (striking && getpid() != striking)
 		_exit(9);
 	__real_km_os_wait(word, value, ms);
@@ -339,6 +346,54 @@ static void a_handler_forks_under_the_lock(void)
 	gone(reserved);
 }
 
+static void in_fork(void)
+{
+	in_handler = handlers_call;
+	for (int i = 0; i < 2 && in_handler; i++) {
+		int error = kmem_reserve(i ? reserved : other, MANY / 2);
+
+		NEED(!error || error == -ENOMEM, "(%d)", error);
+		kmem_cache_shrink(i ? reserved : other);
+		free(malloc(100000));
+	}
+	in_handler = false;
+}
+
+/* Before the library, which registers its own handlers when it starts: its constructor has this number, too. */
+__attribute__((constructor(101))) static void register_first(void)
+{
+	NEED(pthread_atfork(in_fork, in_fork, in_fork) == 0);
+}
+
+static void fork_with_handlers(void)
+{
+	handlers_call = true;
+	pid_t child = fork();
+	handlers_call = false;
+	if (!child) {
+		km_os_fault = NULL;
+		NEED(kmem_reserve(reserved, MANY) == 0 && kmem_reserve(other, 0) == 0 && kmem_check_all() == 0);
+		_exit(0);
+	}
+	int status = status_of(child);
+	NEED(status == 0, "(%x)", status);
+}
+
+static void a_forks_handlers_reserve(void)
+{
+	beside = fork_with_handlers;
+	reserved = make("reserved", SIZE);
+	other = make("other", SIZE);
+	for (strike = 0; !strike || calls >= strike; strike++) {
+		begin_step();
+		reserve_and_give();
+		NEED(kmem_reserve(other, 0) == 0);
+	}
+	NEED(strike > 8, "(%u calls)", strike);
+	gone(reserved);
+	gone(other);
+}
+
 static char *was_out[OUT];
 static unsigned stayed;
 
@@ -472,6 +527,7 @@ static const struct test_case cases[] = {
 	{ "slabs go", slabs_go },
 	{ "a handler forks under the lock", a_handler_forks_under_the_lock },
 	{ "slabs go to the system", slabs_go_to_the_system },
+	{ "a fork's handlers reserve", a_forks_handlers_reserve },
 	{ "of two one fails", of_two_one_fails },
 };
 API_MAIN(cases)

@@ -65,7 +65,7 @@ static void *dirty(size_t size, gfp_t gfp)
 	void *p = kmalloc(size, gfp);
 
 	NEED(p && ksize(p) >= size);
-	memset(p, DIRT, ksize(p));
+	memset(HELD(p), DIRT, ksize(p));
 	return p;
 }
 
@@ -83,7 +83,7 @@ static void one_size(size_t size, unsigned way, gfp_t gfp)
 		about[i] = ways[way](size);
 		NEED(about[i] && (uintptr_t)about[i] % 8 == 0);
 		NEED(all(about[i], 0, ksize(about[i])));
-		memset(about[i], DIRT, ksize(about[i]));
+		memset(HELD(about[i]), DIRT, ksize(about[i]));
 	}
 	for (unsigned i = 0; i < count; i++) {
 		NEED(all(about[i], DIRT, ksize(about[i])));

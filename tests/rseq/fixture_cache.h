@@ -28,7 +28,10 @@ enum family { CACHE, KMALLOC, MALLOC };
 void *_Znwm(size_t size);
 void *_ZnwmRKSt9nothrow_t(size_t size, const void *nothrow);
 void *_ZnwmSt11align_val_t(size_t size, size_t align);
+void *_Znam(size_t size);
+void *_ZnamRKSt9nothrow_t(size_t size, const void *nothrow);
 void _ZdlPv(void *p);
+void _ZdaPv(void *p);
 void _ZdlPvSt11align_val_t(void *p, size_t align);
 void _ZdlPvm(void *p, size_t size);
 void _ZdaPvm(void *p, size_t size);
@@ -36,6 +39,17 @@ void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t align);
 void _ZdaPvmSt11align_val_t(void *p, size_t size, size_t align);
 void free_sized(void *p, size_t size);
 void free_aligned_sized(void *p, size_t align, size_t size);
+/* Further names, which a compiler may give hits of their own. */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void __libc_free(void *p);
+void cfree(void *p);
+void *memalign(size_t align, size_t size);
+void *valloc(size_t size);
+void *pvalloc(size_t size);
+void *mallocx(size_t size, int flags);
+void dallocx(void *p, int flags);
+void sdallocx(void *p, size_t size, int flags);
 
 static struct {
 	struct kmem_cache *cache, *other;
@@ -56,6 +70,7 @@ static void adopt(void *p)
 {
 	uint64_t *object = p;
 
+	need(p, "alloc failed");
 	need(object[0] != tag_of(object), "%p given twice", p);
 	need(model.count < MAX_LIVE, "the model is full");
 	object[0] = object[OBJECT_BYTES / 8 - 1] = tag_of(object);
@@ -157,6 +172,41 @@ static void get_aligned(unsigned how)
 	adopt(p);
 }
 
+/* An object of whole pages: not the model's, so it goes back at once. */
+static void pass_pages(void *p)
+{
+	need(p, "no pages");
+	free(p);
+}
+
+/* By each further function that allocates. The second pages are a hit. */
+static void get_named(void)
+{
+	switch (model.family) {
+	case CACHE:
+		adopt(kmem_cache_alloc_node(model.cache, GFP_KERNEL, NUMA_NO_NODE));
+		adopt(km_shape(model.cache)->alloc(model.cache, GFP_KERNEL, NUMA_NO_NODE));
+		break;
+	case KMALLOC:
+		adopt(kmalloc_node(OBJECT_BYTES, GFP_KERNEL, NUMA_NO_NODE));
+		adopt(kzalloc_node(OBJECT_BYTES, GFP_KERNEL, NUMA_NO_NODE));
+		adopt(kvmalloc(OBJECT_BYTES, GFP_KERNEL));
+		adopt(kvzalloc(OBJECT_BYTES, GFP_KERNEL));
+		break;
+	default:
+		adopt(_Znam(OBJECT_BYTES));
+		adopt(_ZnamRKSt9nothrow_t(OBJECT_BYTES, ""));
+		adopt(__libc_malloc(OBJECT_BYTES));
+		adopt(__libc_calloc(1, OBJECT_BYTES));
+		adopt(mallocx(OBJECT_BYTES, 0));
+		adopt(memalign(64, OBJECT_BYTES - 8));
+		for (int i = 0; i < 2; i++) {
+			pass_pages(valloc(OBJECT_BYTES));
+			pass_pages(pvalloc(OBJECT_BYTES));
+		}
+	}
+}
+
 static void get_larger(void)
 {
 	void *p = model.family == MALLOC ? realloc(model.little, OBJECT_BYTES) :
@@ -218,6 +268,28 @@ static void put_inline(void)
 		km_plain_free(model.cache, p);
 	else
 		kmem_cache_free_inline(model.cache, p);
+}
+
+/* By each further function that frees. */
+static void put_named(void)
+{
+	if (model.family == MALLOC) {
+		_ZdaPv(part_with());
+		__libc_free(part_with());
+		cfree(part_with());
+		dallocx(part_with(), 0);
+		sdallocx(part_with(), OBJECT_BYTES, 0);
+	} else {
+		/* As a cache for which no id was left. */
+		uint32_t id = model.cache->live_id;
+
+		model.cache->live_id = UINT32_MAX;
+		kmem_cache_free(model.cache, part_with());
+		model.cache->live_id = id;
+
+		kfree(part_with());
+		kvfree(part_with());
+	}
 }
 
 static void put_many(unsigned n)
@@ -523,7 +595,7 @@ enum operation {
 	GET, GET_INLINE, GET_INLINE_ANY, GET_ZEROED, PUT, PUT_INLINE,
 	GET_1, GET_3, GET_5, GET_14, GET_31, PUT_1, PUT_3, PUT_5, PUT_14, PUT_31,
 	PUT_DEFERRED, TAKE, GET_LARGER, SHEAF, TWO_SHEAVES, PUT_MIXED,
-	GET_ALIGNED, GET_ALIGNED_NEW, GET_ALIGNED_INTO,
+	GET_ALIGNED, GET_ALIGNED_NEW, GET_ALIGNED_INTO, GET_NAMED, PUT_NAMED,
 	OPERATIONS
 };
 static const char *const operation_names[OPERATIONS] = {
@@ -532,7 +604,7 @@ static const char *const operation_names[OPERATIONS] = {
 	"bulk free 1", "bulk free 3", "bulk free 5", "bulk free 14", "bulk free 31",
 	"free after one that a handler left", "the engine's take", "realloc", "prefill and return",
 	"prefill and return of two", "bulk free of a mixed array",
-	"aligned_alloc", "aligned new", "posix_memalign",
+	"aligned_alloc", "aligned new", "posix_memalign", "alloc by its further names", "free by its further names",
 };
 
 static void operate_cache(unsigned driver)
@@ -553,6 +625,8 @@ static void operate_cache(unsigned driver)
 	case SHEAF: use_sheaves(1); break;
 	case TWO_SHEAVES: use_sheaves(2); break;
 	case PUT_MIXED: put_mixed(); break;
+	case GET_NAMED: get_named(); break;
+	case PUT_NAMED: put_named(); break;
 	case GET_ALIGNED:
 	case GET_ALIGNED_NEW:
 	case GET_ALIGNED_INTO: get_aligned(operation - GET_ALIGNED); break;

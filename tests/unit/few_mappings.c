@@ -139,7 +139,7 @@ static void guarded(void)
 
 		kfree(*p);
 		NEED((*p = kmalloc(1 + random_below(4096), GFP_KERNEL)));
-		memset(*p, 1, ksize(*p));
+		memset(HELD(*p), 1, ksize(*p));
 	}
 	for (unsigned i = 0; i < 400; i++)
 		count += slot[i] && km_is_guarded(slot[i]);

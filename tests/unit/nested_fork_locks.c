@@ -1,7 +1,8 @@
 /*
  * nested_fork_locks.c: the locks that a handler's fork has of each CPU are free when it is over: also where another
  * thread came by one meanwhile, and waits for it, and where another thread forks as well, and each gives back what it
- * took; and where another thread's fork waits for a lock of the code that the handler struck. Disciplines: all
+ * took; and where another thread's fork waits for a lock of the code that the handler struck. A thread that happens to
+ * have the number of the one that forks does not pass, and keeps no lock in the child. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -15,6 +16,7 @@
 
 #include "kit/cases.h"
 #include "kit/cpus.h"
+#include "kit/inside.h"
 #include "kit/sleeps.h"
 
 #include "cache/cache.h"
@@ -198,7 +200,45 @@ static void gives_way(void)
 	NEED(kmem_check_all() == 0);
 }
 
+/* Both numbers are right where they are from: a child of clone has its parent's, and may have another PID namespace. */
+static bool passed;
+
+static void try_lock(void)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	passed = km_trylock(&km_arena.zone[0].lock);
+	if (passed)
+		km_unlock(&km_arena.zone[0].lock);
+	km_busy_end(was);
+}
+
+static void *try_with_number(void *number)
+{
+	km_self = *(uint32_t *)number;
+	try_lock();
+	return NULL;
+}
+
+static void of_one_number(void)
+{
+	struct km_lock lock = KM_LOCK_INIT(KM_RANK_ZONE);
+	uint32_t number = km_lock_self();
+	pthread_t thread;
+
+	km_boot_fork_prepare();
+	NEED(!pthread_create(&thread, NULL, try_with_number, &number) && !pthread_join(thread, NULL));
+	NEED(!passed, "another thread with the number of the one that forks passes its locks");
+	try_lock();
+	NEED(passed);
+	km_boot_fork_parent();
+	lock.state = number;
+	INSIDE(km_lock_around_fork(&lock, false, true));
+	NEED(!lock.state);
+}
+
 static const struct test_case cases[] = {
+	{ "another thread has the same number", of_one_number },
 	{ "a fork gives way to a handler's", gives_way },
 	{ "another thread comes for pages", comes_for_pages },
 	{ "another thread comes with an object", comes_with_an_object },

@@ -129,7 +129,7 @@ static void zeros(void)
 		char *p = kvmalloc(bytes, GFP_KERNEL), *q;
 
 		NEED(p);
-		memset(p, 1, ksize(p));
+		memset(HELD(p), 1, ksize(p));
 		kvfree(p);
 		q = kvzalloc(bytes - any() % MIB, GFP_KERNEL);
 		NEED(q);

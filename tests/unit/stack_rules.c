@@ -1,9 +1,11 @@
 /*
  * stack_rules: a stack is walked by what the compiler's tables say of each frame, in each form that they have for it,
- * and ends at a frame of which they say something else, or nothing, or what can't be: nothing is read there. Each
+ * and ends at a frame of which they say something else, or nothing, or what can't be: nothing is read there. So does
+ * a stack of the program's own where the table leads beyond the memory that it lies in. Each
  * function here has a table that was written by hand; instructions of tables stand by their numbers, as DWARF has them.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -187,22 +189,65 @@ __asm__("on_stack:\n\t"
 	"pop %rbp\n\t"
 	"ret");
 
-/* The same place, by the same words up to a frame that is shorter: what lies behind it is not there to be compared. */
-static void shorter_stack(void)
+/* The same, with a table that does not know of the other stack, as a compiler writes it for code in a function: the
+ * frame of the caller would lie above the stack. */
+void on_unknown_stack(char *end, void (*function)(void));
+__asm__(".type on_unknown_stack, @function\non_unknown_stack:\n\t.cfi_startproc\n\t"
+	"push %rbx\n\t.cfi_def_cfa_offset 16\n\t.cfi_offset 3, -16\n\t"
+	"mov %rsp, %rbx\n\t"
+	"mov %rdi, %rsp\n\t"
+	"call *%rsi\n\t"
+	"mov %rbx, %rsp\n\t"
+	"pop %rbx\n\t.cfi_def_cfa_offset 8\n\t"
+	"ret\n\t.cfi_endproc\n.size on_unknown_stack, .-on_unknown_stack");
+
+static void unknown_stack(void)
 {
 	char *memory = mmap(NULL, 2 * HALF, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	NEED(memory != MAP_FAILED);
+	NEED(memory != MAP_FAILED && !mprotect(memory + HALF, HALF, PROT_NONE));
+	on_unknown_stack(memory + HALF, take_here);
+	CHECK(stack.depth == 2 && is_in(stack.frame[1], on_unknown_stack, 100), "%u frames", stack.depth);
+	NEED(!munmap(memory + HALF, HALF));
+	on_unknown_stack(memory + HALF, take_here);
+	CHECK_EQUAL(stack.depth, 2);
+	/* Zeros lie there. */
+	on_unknown_stack(memory + HALF / 2, take_here);
+	CHECK(stack.depth == 2);
+	NEED(!munmap(memory, HALF));
+}
+
+/* The same place, by the same words up to a frame that is shorter: what lies behind it is not there to be compared. */
+static void shorter_stack(char *memory)
+{
 	hole = HALF + 16;
 	on_stack(memory + 2 * HALF, take_behind_hole);
 	on_stack(memory + 2 * HALF, take_behind_hole);
-	bool known = stack.known;
+	CHECK(stack.known);
 	NEED(!mprotect(memory + HALF, HALF, PROT_NONE));
 	hole = 16;
 	on_stack(memory + HALF, take_behind_hole);
 	CHECK(!stack.known);
-	if (!known)
-		printf("the stack's end is not believed here\n");
+}
+
+static void *in_thread(void *memory)
+{
+	unknown_stack();
+	shorter_stack(memory);
+	unknown_stack();
+	return NULL;
+}
+
+/* Behind that memory the thread's own stack lies: both are one to the library. */
+static void thread_above(void)
+{
+	char *memory = mmap(NULL, 4 * HALF, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	NEED(memory != MAP_FAILED && !pthread_attr_init(&attributes) &&
+	     !pthread_attr_setstack(&attributes, memory + 2 * HALF, 2 * HALF));
+	NEED(!pthread_create(&thread, &attributes, in_thread, memory) && !pthread_join(thread, NULL));
 }
 
 int main(void)
@@ -210,7 +255,8 @@ int main(void)
 	all_forms();
 	all_forms();
 	on_own_stack();
-	shorter_stack();
+	unknown_stack();
+	thread_above();
 	long_ones();
 	return failures != 0;
 }

@@ -8,6 +8,7 @@
  * not worth a branch that is predicted badly.
  */
 #include "charged.h"
+#include "private.h"
 
 typedef uint64_t lanes __attribute__((vector_size(16)));
 
@@ -188,14 +189,14 @@ km_inline bool may_take(const struct obj_cgroup *objcg)
 	return km_likely(!objcg->private) && km_likely(objcg != &km_objcg_root);
 }
 
-/* Objects go back as gfp allows. */
+/* Objects go back as gfp allows. A private group that is offline takes objects as its parent does, but not as a hit. */
 static km_noinline size_t recharge_bulk_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 					       size_t others, size_t n, void **objects)
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	size_t taken = 0;
 
-	if (may_take(objcg))
+	if (!km_is_private(objcg) && objcg != &km_objcg_root)
 		taken = take_others(cache, gfp, objcg, others, n, objects);
 	else
 		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);

@@ -606,12 +606,13 @@ struct mem_cgroup *km_objcg_hold(struct obj_cgroup *objcg)
 	return payer(objcg, km_memcg_hold);
 }
 
-/* Each word is read for itself. An area is never taken away, and an objcg stays as long as its group. */
+/* Each word is read for itself. Under the lock of the tree the words stay: going offline gives them back. */
 uint64_t km_stock_bytes(const struct mem_cgroup *group)
 {
 	const struct obj_cgroup *objcg = group->objcg;
-	uint64_t bytes = km_load(&objcg->nr_charged_bytes);
 
+	km_memcg_lock();
+	uint64_t bytes = km_load(&objcg->nr_charged_bytes);
 	if (objcg->stock)
 		km_for_each_cpu(cpu)
 			bytes += km_load((uint64_t *)(km_area(cpu) + objcg->stock));
@@ -619,6 +620,7 @@ uint64_t km_stock_bytes(const struct mem_cgroup *group)
 		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++)
 			if (km_load(&stocks[cpu].groups[i]) == group)
 				bytes += (uint64_t)km_load(&stocks[cpu].pages[i]) << KM_PAGE_SHIFT;
+	km_memcg_unlock();
 	return bytes;
 }
 

@@ -190,8 +190,8 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 	km_debug(km_is_locked(&n->drain), "a chain is opened again by the drain that closed it");
 	km_chain_open(&cache->chain);
 	km_unlock(&n->drain);
-	/* There will be no fence any more. */
-	if (!fenced && !unused && km_os_is_shut())
+	/* The system refused the fence, and may do so from now on. */
+	if (!fenced && !unused)
 		drain_own(cache);
 	return fenced;
 }

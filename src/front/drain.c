@@ -313,11 +313,12 @@ static void collect_own(struct kmem_cache *cache)
 	size_t count, most = 2 * (cache->max_capacity / SOME + 1);
 	void *objects[SOME];
 
-	km_debug(km_os_is_shut(), "objects are taken without a fence where there will be none");
 	for (; cache->shelf.slot && most; most--) {
 		/* They come to the end of the array. */
-		while ((count = km_shelf_pop_n(&cache->shelf, objects, SOME)))
+		while ((count = km_shelf_pop_n(&cache->shelf, objects, SOME))) {
+			km_debug(count <= SOME, "what leaves a shelf has room in the array");
 			cache->engine->give(cache, objects + SOME - count, (unsigned)count);
+		}
 		if (!km_shelf_swap(&cache->shelf, true, false))
 			break;
 	}
@@ -328,8 +329,8 @@ static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 	if (km_has_accounting())
 		drain_charged(caches, count, unused, km_accounting.drain, NULL);
 	bool drained = do_closed(caches, count, unused, collect, NULL);
-	/* There will be no fence any more. */
-	if (!drained && !unused && km_os_is_shut())
+	/* The system refused the fence, and may do so from now on. */
+	if (!drained && !unused)
 		for (size_t i = 0; i < count; i++)
 			collect_own(caches[i]);
 	for (size_t i = 0; i < count; i++) {

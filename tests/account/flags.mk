@@ -15,3 +15,5 @@ TEST_CFLAGS_account/kept_blocks := -Wno-use-after-free
 TEST_LIBS_account/offline_meanwhile := -Wl,--wrap=km_counter_spare,--wrap=km_counter_try_charge,--wrap=km_counter_would_refuse,--wrap=km_counter_charge,--wrap=km_counter_uncharge,--wrap=km_stock_put,--wrap=km_stock_empty
 # Where a grace period ends.
 TEST_LIBS_account/waits_for_grace := -Wl,--wrap=km_os_wait
+# Where a group's words are given back.
+TEST_LIBS_account/stat_meanwhile := -Wl,--wrap=km_percpu_free

@@ -12,11 +12,13 @@
 #include <kmem/stats.h>
 
 #include "kit/cases.h"
+#include "kit/cpus.h"
 #include "kit/groups.h"
 #include "kit/rollup.h"
 
 #include "engine/engine.h"
 #include "page/meta.h"
+#include "port/os.h"
 #include "port/sanitizer.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -91,6 +93,40 @@ static void unasked(void) { leave_nothing(0, MANY, 1, false); }
 static void unasked_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, MANY / 10, 1, false); }
 static void at_once(void) { leave_nothing(0, MANY, MANY, true); }
 static void at_once_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, AT_ONCE, AT_ONCE, true); }
+
+static bool no_fence(const char *call)
+{
+	return strcmp(call, "fence") == 0;
+}
+
+/* The system refuses the fence, and no call says that it will: what lies ready on this CPU goes back all the same. */
+static void without_a_fence(void)
+{
+	NEED(go_to_cpu(cpu_at(0)));
+	km_os_fault = no_fence;
+	leave_nothing(MEM_CGROUP_PRIVATE, MANY / 100, 1, true);
+	km_os_fault = NULL;
+}
+
+static void without_a_fence_slub(void)
+{
+	struct kmem_cache_args args = { .engine = "slub" };
+	struct kmem_cache *slub = kmem_cache_create("slub", 100, &args, SLAB_ACCOUNT);
+
+	NEED(go_to_cpu(cpu_at(0)));
+	km_os_fault = no_fence;
+	mem_cgroup_put(private_group("first"));
+	unsigned long before = caches();
+	for (int i = 0; i < 100; i++) {
+		struct mem_cgroup *group = private_group("session");
+
+		kfree(kmem_cache_alloc_in(slub, group, GFP_KERNEL));
+		mem_cgroup_put(group);
+	}
+	kmem_shrink_all();
+	CHECK(caches() == before, "%lu caches, then %lu", before, caches());
+	km_os_fault = NULL;
+}
 
 /* ------------------------------------------------------------------ a free that is not through */
 
@@ -259,6 +295,7 @@ static const struct test_case cases[] = {
 	{ "one by one", one_by_one }, { "one by one, private", one_by_one_private },
 	{ "nobody shrinks", unasked }, { "nobody shrinks, private", unasked_private },
 	{ "at once", at_once }, { "at once, private", at_once_private },
+	{ "without a fence", without_a_fence }, { "without a fence, slub", without_a_fence_slub },
 	{ "last frees", last_frees }, { "by RCU", by_rcu },
 };
 

@@ -78,6 +78,45 @@ static void in_bulk(void)
 	gone(cache);
 }
 
+/* A thread still has a private group that is offline: objects are ordinary ones of the parent, each given out once. */
+static void in_bulk_of_an_offline_group(void)
+{
+	struct kmem_cache *cache = charged("offline", 128);
+	struct mem_cgroup *parent = group_below(NULL, "parent");
+	struct mem_cgroup *tenant[3] = { group_below(parent, "a"), group_below(parent, "b"),
+					 group_of(parent, "c", MEM_CGROUP_PRIVATE) };
+	static void *objects[2 * FEW];
+
+	{
+		MEMCG_SCOPE(tenant[2]);
+		kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
+	}
+	NEED(mem_cgroup_offline(tenant[2]) == 0);
+	for (size_t n = 1; n <= FEW; n = n * 3 / 2 + 1) {
+		/* Several pay, and what they freed lies ready. */
+		for (int t = 0; t < 2; t++) {
+			MEMCG_SCOPE(tenant[t]);
+			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
+			kmem_cache_free_bulk(cache, n, objects);
+		}
+		MEMCG_SCOPE(tenant[2]);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects + n));
+		for (size_t i = 0; i < 2 * n; i++) {
+			NEED(kmem_cache_of(objects[i]) == cache);
+			for (size_t j = 0; j < i; j++)
+				NEED(objects[i] != objects[j]);
+		}
+		NEED(drained(parent) == 2 * n * (128 + sizeof(void *)));
+		kfree_bulk(2 * n, objects);
+		NEED(drained(parent) == 0);
+	}
+	for (int t = 0; t < 3; t++)
+		mem_cgroup_put(tenant[t]);
+	mem_cgroup_put(parent);
+	gone(cache);
+}
+
 static void construct(void *object)
 {
 	memset(object, 0x5a, 96);
@@ -683,6 +722,7 @@ static void crosswise(void)
 static const struct test_case cases[] = {
 	{ "no neighbours", no_neighbours },
 	{ "in bulk", in_bulk },
+	{ "in bulk of an offline group", in_bulk_of_an_offline_group },
 	{ "of the same kind", of_the_same_kind },
 	{ "all at once", all_at_once },
 	{ "freed by handlers", freed_by_handlers },

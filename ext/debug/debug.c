@@ -16,13 +16,6 @@
 #include "sibling.h"
 #include "switch.h"
 
-static struct km_page *slab_of(const void *object)
-{
-	struct km_page *page = km_page_of(object);
-
-	return page ? km_page_head(page) ?: page : NULL;
-}
-
 /* The object has become what the state says. */
 static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
 {
@@ -34,47 +27,47 @@ static void become(struct kmem_cache *cache, void *object, enum km_debug_state s
 /* Nothing is there of what should be. */
 static void begin(struct kmem_cache *cache, void *object)
 {
-	struct km_debug_track *track = km_debug_tracks(cache, object);
+	struct km_debug_mark *mark = km_debug_marks(cache, object);
 
 	for (unsigned i = 0; i < 2 && cache->flags & SLAB_STORE_USER; i++) {
-		__builtin_memset(&track[i], 0, sizeof(track[i]));
-		km_debug_seal(&track[i]);
+		mark[i] = (struct km_debug_mark){ .when = 0 };
+		mark[i].seal = km_debug_mark_seal(&mark[i]);
 	}
 	become(cache, object, KM_DEBUG_FREE);
 }
 
-/* ------------------------------------------------------------------ tracks, and what is traced */
+/* ------------------------------------------------------------------ marks, and what is traced */
 
 static void note(const struct kmem_cache *cache, const void *object, unsigned which)
 {
-	struct km_debug_track *track = &km_debug_tracks(cache, object)[which];
-
-	if (!(cache->flags & SLAB_STORE_USER))
-		return;
-	km_debug_track(track);
-	km_debug_seal(track);
+	if (cache->flags & SLAB_STORE_USER)
+		km_debug_mark(&km_debug_marks(cache, object)[which]);
 }
 
 /* The object counts as in use, before and after. Kernel: a stack each time; here, where there is one. */
-static void trace(struct kmem_cache *cache, void *object, bool alloc)
+static km_noinline void trace_one(struct kmem_cache *cache, void *object, bool alloc)
 {
-	struct km_debug_about about = { cache, slab_of(object), object };
+	struct km_debug_about about = { cache, km_debug_slab(object), object };
 	const void *first = NULL;
 	unsigned used = 0;
 
-	if (km_likely(!(cache->flags & SLAB_TRACE)))
-		return;
 	if (about.slab)
 		first = km_debug_first_free(cache, about.slab, &used);
 	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, alloc ? "alloc" : "free", object, used, first);
 	km_debug_report_track(&about, alloc);
 }
 
+static void trace(struct kmem_cache *cache, void *object, bool alloc)
+{
+	if (km_unlikely(cache->flags & SLAB_TRACE))
+		trace_one(cache, object, alloc);
+}
+
 /* ------------------------------------------------------------------ objects come and go */
 
 static void tell_in_use(struct kmem_cache *cache, void *object, const char *function)
 {
-	struct km_debug_about about = { cache, slab_of(object), object };
+	struct km_debug_about about = { cache, km_debug_slab(object), object };
 
 	km_debug_report_begin(&about, "Object in use on freelist");
 	km_debug_report_end(&about);
@@ -98,14 +91,14 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 	if (cache->engine->shared_pages)
 		begin(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
-	km_debug(slab_of(object) && (cache->engine->shared_pages || slab_of(object)->cache == cache),
+	km_debug(km_debug_slab(object) && (cache->engine->shared_pages || km_debug_slab(object)->cache == cache),
 		 "an object that comes is the cache's");
 	const bool taken = seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
 							    seen.state != KM_DEBUG_FREE;
 	if (km_unlikely(taken || !km_cas_both(km_debug_word(cache, object), &seen.word,
 					      km_debug_sealed(object, KM_DEBUG_CHANGES, cache->object_size))))
 		return in_use(cache, object);
-	km_debug_check(cache, slab_of(object), object, seen, false, "kmem_cache_alloc");
+	km_debug_check(cache, NULL, object, seen, false, "kmem_cache_alloc");
 	note(cache, object, 0);
 	trace(cache, object, true);
 	become(cache, object, KM_DEBUG_TAKEN);
@@ -114,38 +107,36 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 }
 
 /* Where caches share pages the engine was asked. */
-static bool is_out(struct kmem_cache *cache, struct km_page *slab, void *object, const struct km_debug_seen *seen)
+static bool is_out(struct kmem_cache *cache, struct km_page *slab, unsigned index, void *object,
+		   const struct km_debug_seen *seen)
 {
 	bool engine_says = true;
 
 	if (km_likely(seen->state != KM_DEBUG_DAMAGED))
 		return seen->state == KM_DEBUG_TAKEN;
-	if (!cache->engine->shared_pages) {
-		int index = km_object_index(cache, slab, km_slab_first(cache, slab), object);
-
-		engine_says = km_debug_taken(cache, slab, (unsigned)index / 64) >> index % 64 & 1;
-	}
+	if (!cache->engine->shared_pages)
+		engine_says = km_debug_taken(cache, slab, index / 64) >> index % 64 & 1;
 	return km_debug_seems_taken(cache, object, engine_says);
 }
 
-/*
- * Its slab, cache and boundary were looked at before. Where caches share pages the engine is asked here: it tells, too,
- * what else it is.
- */
+/* Is it an object of the cache's? A bad call is reported. Where caches share pages the engine tells what it is. */
 static bool goes(struct kmem_cache *cache, void *object)
 {
 	const bool shared = cache->engine->shared_pages;
+	int index = 0;
 
 	if (!km_is_debugged(cache))
 		trace(cache, object, false);
 	if (!km_is_debugged(cache) || (shared && !cache->engine->has(cache, object)))
 		return true;
+	struct km_page *slab = shared ? km_debug_slab(object) : km_slab_of(cache, object, &index, "kmem_cache_free");
+	if (km_unlikely(!slab && !shared))
+		return false;
 	uint64_t *word = km_debug_word(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
-	struct km_page *slab = slab_of(object);
 	/* Two threads may free it at once: one of them has it, whatever the word was. */
 	do {
-		if (km_unlikely(!is_out(cache, slab, object, &seen))) {
+		if (km_unlikely(!is_out(cache, slab, (unsigned)index, object, &seen))) {
 			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
 			return false;
 		}
@@ -235,7 +226,7 @@ static bool grow(struct kmem_cache *cache, void *object, size_t bytes)
 {
 	if (!km_debug_is_narrowed(cache) || bytes > cache->object_size)
 		return false;
-	look_at(cache, slab_of(object), object, true, "krealloc");
+	look_at(cache, km_debug_slab(object), object, true, "krealloc");
 	store_asked(cache, object, bytes);
 	return true;
 }
@@ -414,6 +405,8 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 	uint32_t aligned = km_layout_align(all, align, size);
 	uint32_t bytes = km_layout_debugged_bytes(size, all) + (all & SLAB_RED_ZONE ? aligned : 0);
 
+	if (all & SLAB_STORE_USER)
+		km_debug_stacks_start();
 	/* The longest slab has no room for it. */
 	if (km_order_of(km_align_up(bytes, aligned)) > KM_MAX_ORDER)
 		return all & ~KM_DEBUG_LAYOUT;
@@ -426,4 +419,5 @@ const struct km_debugging km_debugging = {
 	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = km_debug_print_all_leaks,
 	.over = km_debug_stack_over, .flags = flags_of, .hooks = &hooks,
 	.settle = km_siblings_settle, .tick = km_control_tick, .report = &km_control_report,
+	.stacks = &km_debug_stacks,
 };

@@ -22,14 +22,14 @@ slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 
 /* ---- debug_stack.c: where calls come from */
 
+#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* of hashes and seals */
+
 #define KM_DEBUG_FRAMES 16u
 struct km_debug_track {
 	uintptr_t frame[KM_DEBUG_FRAMES];	/* the call into the library first; 0: no more */
 	uint64_t when;				/* ms; 0: never */
 	uint32_t cpu, thread;
-	uint64_t seal;				/* over the rest, and where it lies */
 };
-_Static_assert(sizeof(struct km_debug_track) == KM_DEBUG_TRACK, "as engine.h says");
 
 /* libc frees the records of files loaded by dlopen, as the program ends: from then on a stack is one call. */
 void km_debug_stack_over(void);
@@ -46,10 +46,12 @@ int km_debug_print_leaks(int fd);
 /* As the program ends. -EINVAL where no cache has stacks: most of what is out is not known, and no total is. */
 int km_debug_print_all_leaks(int fd);
 void km_debug_track(struct km_debug_track *track);
+/* There is more of a stack than a call: the program has begun, and has not ended. */
+bool km_debug_may_walk(void);
 /* Is it code of the library? */
 bool km_debug_is_own(uintptr_t address);
 /* Made before the program's first function, or after km_debug_stack_over. */
-bool km_debug_is_early(const struct km_debug_track *track);
+bool km_debug_is_early(uintptr_t first);
 /* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes);
 /* Does one of the names fit that the dynamic linker has of the function at an address? Unlike dladdr it asks for no
@@ -57,6 +59,42 @@ const char *km_debug_place(uintptr_t address, char *text, size_t bytes);
 bool km_debug_find_name(uintptr_t address, bool (*fits)(const char *name));
 /* The file that is mapped there, and where it was mapped to; false: none is. */
 bool km_debug_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start);
+
+/* ---- debug_stacks.c: a track as it lies beside an object, where a stack is a number */
+
+struct km_debug_mark {
+	uint64_t who;				/* the number; and the thread, from bit 32 on */
+	uint64_t when;				/* ms, 0: never; and the CPU, from KM_DEBUG_CPU_SHIFT on */
+	uint64_t seal;				/* over the rest, and where it lies */
+};
+#define KM_DEBUG_CPU_SHIFT 48
+_Static_assert(sizeof(struct km_debug_mark) == KM_DEBUG_TRACK, "as engine.h says");
+
+/* By number; the first is none, and says how many there can be. For readers outside of the process as well. */
+struct km_debug_stack {
+	uint32_t next;
+	union { uint32_t hash, room; };
+	uintptr_t frame[KM_DEBUG_FRAMES];
+};
+extern km_hidden struct km_debug_stack *km_debug_stacks;	/* NULL: nobody has asked for stacks */
+/* Before any cache has marks. False: there is no memory, and stacks are not known. */
+bool km_debug_stacks_start(void);
+/* From here, now. */
+void km_debug_mark(struct km_debug_mark *mark);
+void km_debug_read_mark(const struct km_debug_mark *mark, struct km_debug_track *track);
+/* Each step can be undone, so that no change of one word is lost on the way. */
+km_inline uint64_t km_debug_mark_seal(const struct km_debug_mark *mark)
+{
+	uint64_t seal = ((uintptr_t)mark ^ km_load(&mark->who)) * KM_DEBUG_FACTOR;
+
+	seal = (seal ^ seal >> 32 ^ km_load(&mark->when)) * KM_DEBUG_FACTOR;
+	return seal ^ seal >> 32;
+}
+/* Else it was written over, and what it says is of no use. */
+km_inline bool km_debug_is_sealed(const struct km_debug_mark *mark)
+{
+	return km_load(&mark->seal) == km_debug_mark_seal(mark);
+}
 
 /* ---- debug_look.c: the bytes around an object, and whether they are as they should be */
 
@@ -76,7 +114,17 @@ km_inline uint64_t *km_debug_word(const struct kmem_cache *cache, const void *ob
 	return (uint64_t *)((char *)object + cache->freeptr + sizeof(void *));
 }
 _Static_assert(sizeof(uint64_t) == KM_DEBUG_WORD, "as engine.h says");
-uint64_t km_debug_sealed(const void *object, enum km_debug_state state, uint32_t asked);
+/* Free, taken, changing. */
+static const uint32_t km_debug_states[] = { 0x6b6b0f1e, 0xcccc0a1d, 0x5a5a0c2b };
+km_inline uint32_t km_debug_seal_of(const void *object, uint32_t asked)
+{
+	return (uint32_t)(((uintptr_t)object ^ asked) * KM_DEBUG_FACTOR >> 32);
+}
+km_inline uint64_t km_debug_sealed(const void *object, enum km_debug_state state, uint32_t asked)
+{
+	km_debug(state < KM_DEBUG_DAMAGED, "no word says that it is damaged");
+	return (uint64_t)asked << 32 | (km_debug_seal_of(object, asked) ^ km_debug_states[state]);
+}
 
 struct km_debug_seen {
 	uint64_t word;
@@ -84,18 +132,28 @@ struct km_debug_seen {
 	uint32_t asked;			/* of a word that is damaged: the whole object */
 	bool waits;			/* freed, and not the engine's yet, or lost by it: its link is anybody's */
 };
-struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word);
-struct km_debug_seen km_debug_look(const struct kmem_cache *cache, const void *object);
-
-/* [0]: it was allocated, [1]: it was freed; only with SLAB_STORE_USER. */
-km_inline struct km_debug_track *km_debug_tracks(const struct kmem_cache *cache, const void *object)
+km_inline struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word)
 {
-	return (struct km_debug_track *)(km_debug_word(cache, object) + 1);
+	const uint32_t asked = (uint32_t)(word >> 32), said = (uint32_t)word ^ km_debug_seal_of(object, asked);
+	struct km_debug_seen seen = { word, KM_DEBUG_FREE, asked, false };
+
+	while (seen.state < KM_DEBUG_DAMAGED && km_debug_states[seen.state] != said)
+		seen.state++;
+	if (km_unlikely(seen.state == KM_DEBUG_DAMAGED || asked > cache->object_size))
+		return (struct km_debug_seen){ word, KM_DEBUG_DAMAGED, cache->object_size, false };
+	return seen;
+}
+/* Acquire pairs with those who change it: what they say of the object is so. */
+km_inline struct km_debug_seen km_debug_look(const struct kmem_cache *cache, const void *object)
+{
+	return km_debug_judge(cache, object, km_load_acquire(km_debug_word(cache, object)));
 }
 
-/* A track was written; or written over, and what it says is of no use. */
-void km_debug_seal(struct km_debug_track *track);
-bool km_debug_is_sealed(const struct km_debug_track *track);
+/* [0]: it was allocated, [1]: it was freed; only with SLAB_STORE_USER. */
+km_inline struct km_debug_mark *km_debug_marks(const struct kmem_cache *cache, const void *object)
+{
+	return (struct km_debug_mark *)(km_debug_word(cache, object) + 1);
+}
 
 /* The bytes that its user has of an object; 0: the cache is not debugged. */
 size_t km_debug_bytes(const struct kmem_cache *cache, const void *object);
@@ -134,7 +192,9 @@ bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool eng
 /*
  * The damages of an object that is free or taken, with the word that was seen of it, and of a slab's padding: they are
  * told, and mended unless that ends the process; but the word of the state is the caller's to mend. Returns how many.
+ * slab NULL: the object's.
  */
+struct km_page *km_debug_slab(const void *object);
 unsigned km_debug_check(struct kmem_cache *cache, struct km_page *slab, void *object, struct km_debug_seen seen,
 			bool taken, const char *function);
 unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, const char *function);
@@ -145,7 +205,7 @@ unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, 
 void km_debug_blocks_start(void);
 bool km_debug_blocks_have_tracks(void);
 /* By whom the block that begins there was allocated, and its bytes; NULL: it is none, was freed, or it is not known. */
-const struct km_debug_track *km_debug_block_track(const struct km_page *page, size_t *asked);
+const struct km_debug_mark *km_debug_block_mark(const struct km_page *page, size_t *asked);
 
 /* ---- debug_report.c */
 
@@ -159,11 +219,11 @@ struct km_debug_about {
 void km_debug_report_begin(const struct km_debug_about *about, const char *title);
 void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region);
 void km_debug_report_end(const struct km_debug_about *about);
-/* A block of whole pages; tracks NULL: none is believed. region NULL: all that can be said is said by the title. */
+/* A block of whole pages; marks NULL: none is believed. region NULL: all that can be said is said by the title. */
 struct km_debug_block {
 	const void *at;
 	size_t bytes;
-	const struct km_debug_track *tracks;
+	const struct km_debug_mark *marks;
 };
 void km_debug_report_block(const struct km_debug_block *block, const struct km_debug_region *region, const char *title);
 /* It is about to be as it should be again. */

@@ -32,7 +32,7 @@
 #define LONG_PLACES	2u
 
 struct record {
-	struct km_debug_track tracks[2];
+	struct km_debug_mark marks[2];
 	uint64_t seal;
 	size_t asked;			/* where a sanitizer has it as well: km_large_asked() */
 };
@@ -97,7 +97,7 @@ static void tell(const void *p, size_t bytes, const struct km_debug_region *regi
 {
 	const struct record *record = record_of(p, bytes);
 	const struct km_debug_block block = {
-		.at = p, .bytes = bytes, .tracks = waiting.flags & SLAB_STORE_USER && region ? record->tracks : NULL,
+		.at = p, .bytes = bytes, .marks = waiting.flags & SLAB_STORE_USER && region ? record->marks : NULL,
 	};
 
 	km_debug_report_block(&block, region, title);
@@ -147,9 +147,8 @@ static void comes(void *p, size_t asked, size_t bytes)
 	if (waiting.flags & SLAB_RED_ZONE)
 		fill(&zone, 1);
 	if (waiting.flags & SLAB_STORE_USER)
-		km_debug_track(&record->tracks[0]);
-	for (unsigned i = 0; i < 2; i++)
-		km_debug_seal(&record->tracks[i]);
+		km_debug_mark(&record->marks[0]);
+	record->marks[1].seal = km_debug_mark_seal(&record->marks[1]);
 	/* Release: whoever sees that it is taken sees the zone. */
 	km_store_release(&record->seal, sealed(p, record, TAKEN));
 	km_debug(has_record(p, bytes), "a block that has come says so");
@@ -243,8 +242,7 @@ static bool goes(void *p, size_t bytes)
 		return true;
 	}
 	if (waiting.flags & SLAB_STORE_USER)
-		km_debug_track(&record->tracks[1]);
-	km_debug_seal(&record->tracks[1]);
+		km_debug_mark(&record->marks[1]);
 	fill(regions, regions_of(p, record, false, regions));
 	/* Before another thread can take it from its place. */
 	km_large_disown(p);
@@ -283,7 +281,7 @@ bool km_debug_blocks_have_tracks(void)
 	return km_block_hooks && waiting.flags & SLAB_STORE_USER;
 }
 
-const struct km_debug_track *km_debug_block_track(const struct km_page *page, size_t *asked)
+const struct km_debug_mark *km_debug_block_mark(const struct km_page *page, size_t *asked)
 {
 	size_t bytes = page->pages << KM_PAGE_SHIFT;
 	void *p = km_page_address(page);
@@ -295,7 +293,7 @@ const struct km_debug_track *km_debug_block_track(const struct km_page *page, si
 		return NULL;
 	*asked = record->asked;
 	km_debug(*asked <= bytes - sizeof(*record), "a track lies behind what was asked for");
-	return &record->tracks[0];
+	return &record->marks[0];
 }
 
 static const struct km_block_hooks hooks = {
@@ -307,6 +305,8 @@ void km_debug_blocks_start(void)
 	bool low;
 
 	waiting.flags = km_debug_flags_of("large", 0, &low) & (SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER);
+	if (waiting.flags & SLAB_STORE_USER)
+		km_debug_stacks_start();
 	if (waiting.flags && !km_sanitizer.objects) {
 		km_block_hooks = &hooks;
 		km_watched_sizes = true;

@@ -22,65 +22,16 @@
 #define PADDING		0x5a
 _Static_assert(KM_DEBUG_NO_LINK == PADDING * 0x0101010101010101u, "the place of the link is a region of padding");
 
-#define FACTOR 0x9e3779b97f4a7c15u
+/* ------------------------------------------------------------------ marks */
 
-/* ------------------------------------------------------------------ the word of the state */
-
-static const uint32_t states[] = {
-	[KM_DEBUG_FREE] = 0x6b6b0f1e, [KM_DEBUG_TAKEN] = 0xcccc0a1d, [KM_DEBUG_CHANGES] = 0x5a5a0c2b,
-};
-
-uint64_t km_debug_sealed(const void *object, enum km_debug_state state, uint32_t asked)
+static bool marks_are_sealed(const struct kmem_cache *cache, const void *object)
 {
-	uint64_t seal = ((uintptr_t)object ^ asked) * FACTOR >> 32;
+	const struct km_debug_mark *mark = km_debug_marks(cache, object);
 
-	km_debug(state < KM_DEBUG_DAMAGED, "no word says that it is damaged");
-	return (uint64_t)asked << 32 | (seal ^ states[state]);
+	return !(cache->flags & SLAB_STORE_USER) || (km_debug_is_sealed(&mark[0]) && km_debug_is_sealed(&mark[1]));
 }
 
-struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word)
-{
-	struct km_debug_seen seen = { word, KM_DEBUG_FREE, (uint32_t)(word >> 32), false };
-
-	while (seen.state < KM_DEBUG_DAMAGED && km_debug_sealed(object, seen.state, seen.asked) != word)
-		seen.state++;
-	if (km_unlikely(seen.state == KM_DEBUG_DAMAGED || seen.asked > cache->object_size))
-		return (struct km_debug_seen){ word, KM_DEBUG_DAMAGED, cache->object_size, false };
-	return seen;
-}
-
-/* Acquire pairs with those who change it: what they say of the object is so. */
-struct km_debug_seen km_debug_look(const struct kmem_cache *cache, const void *object)
-{
-	return km_debug_judge(cache, object, km_load_acquire(km_debug_word(cache, object)));
-}
-
-/* ------------------------------------------------------------------ tracks */
-
-/* Each step can be undone, so that no change of one word is lost on the way. */
-static uint64_t seal_of(const struct km_debug_track *track)
-{
-	const uint64_t *word = (const uint64_t *)track;
-	uint64_t seal = (uintptr_t)track;
-
-	for (size_t i = 0; i < offsetof(struct km_debug_track, seal) / sizeof(*word); i++) {
-		seal = (seal ^ km_load(&word[i])) * FACTOR;
-		seal ^= seal >> 32;
-	}
-	return seal;
-}
-
-void km_debug_seal(struct km_debug_track *track)
-{
-	track->seal = seal_of(track);
-}
-
-bool km_debug_is_sealed(const struct km_debug_track *track)
-{
-	return track->seal == seal_of(track);
-}
-
-static unsigned tracks_of(const struct kmem_cache *cache)
+static unsigned marks_of(const struct kmem_cache *cache)
 {
 	return cache->flags & SLAB_STORE_USER ? 2 : 0;
 }
@@ -92,45 +43,83 @@ static bool is_poisoned(const struct kmem_cache *cache)
 	return cache->flags & SLAB_POISON && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !cache->ctor;
 }
 
-/* The regions of one value of an object that is free, or taken; returns how many. waits: its link may be anybody's. */
-static unsigned regions_of(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked, bool waits,
-			   struct km_debug_region *regions)
+static const char link_region[] = "Freepointer";
+
+static uint64_t word_at(const unsigned char *at)
+{
+	uint64_t word;
+
+	__builtin_memcpy(&word, at, sizeof(word));
+	return word;
+}
+
+/* By words: most regions are short, and most are as they should be. */
+km_inline bool has_all(const unsigned char *at, size_t bytes, unsigned char value)
+{
+	uint64_t word = value * 0x0101010101010101u, differ = 0;
+
+	if (bytes < sizeof(word)) {
+		while (bytes)
+			differ |= (uint64_t)(at[--bytes] ^ value);
+		return !differ;
+	}
+	for (bytes -= sizeof(word); bytes >= sizeof(word); bytes -= sizeof(word), at += sizeof(word))
+		differ |= word_at(at) ^ word;
+	return !(differ | (word_at(at) ^ word) | (word_at(at + bytes) ^ word));
+}
+
+/*
+ * The regions of one value of an object that is free, or taken, in their order: each is what `see` says of it; false:
+ * it said so of one, and the others were not seen. waits: its link may be anybody's. Inline: most objects are as they
+ * should be, and then no list of regions is made.
+ */
+typedef bool see_fn(unsigned char *at, size_t bytes, unsigned char value, const char *what, void *arg);
+km_inline bool each_region(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked, bool waits,
+			   see_fn *see, void *arg)
 {
 	/* Of a free object the place of the link is the engine's, if it is one that has links. */
 	const bool linked = !taken && (waits || cache->engine->links_free);
-	unsigned char *at = object, *end = (unsigned char *)(km_debug_tracks(cache, object) + tracks_of(cache));
+	unsigned char *at = object, *end = (unsigned char *)(km_debug_marks(cache, object) + marks_of(cache));
 	unsigned char *slot = at + cache->size - cache->left, zone = taken ? ZONE_TAKEN : ZONE_FREE;
-	uint32_t size = cache->object_size;
-	unsigned n = 0;
-#define REGION(name, from, count, all, ...)                                                        \
-	regions[n++] = (struct km_debug_region){ .what = (name), .at = (from), .bytes = (count), .value = (all),   \
-						 __VA_ARGS__ }
+	const uint32_t size = cache->object_size, right = cache->freeptr - size;
 
-	if (taken && km_debug_is_narrowed(cache) && asked < size)
-		REGION("kmalloc Redzone", at + asked, size - asked, ZONE_TAKEN);
-	if (cache->flags & SLAB_RED_ZONE) {
-		REGION("Left Redzone", at - cache->left, cache->left, zone);
-		REGION("Right Redzone", at + size, cache->freeptr - size, zone);
-	} else {
-		REGION("Alignment padding", at + size, cache->freeptr - size, PADDING);
-	}
-	if (!taken && is_poisoned(cache)) {
-		REGION("Poison", at, size - 1, POISON);
-		REGION("End Poison", at + size - 1, 1, POISON_END);
-	}
-	if (!linked)
-		REGION("Freepointer", at + cache->freeptr, sizeof(void *), PADDING, .title = "Freepointer corrupt");
-	REGION("Object padding", end, (size_t)(slot - end), PADDING);
-#undef REGION
-	km_debug(n <= KM_DEBUG_REGIONS && slot >= end, "an object's regions lie in its slot");
-	return n;
+	km_debug(slot >= end, "an object's regions lie in its slot");
+	if (taken && km_debug_is_narrowed(cache) && asked < size &&
+	    !see(at + asked, size - asked, ZONE_TAKEN, "kmalloc Redzone", arg))
+		return false;
+	if (!(cache->flags & SLAB_RED_ZONE) ? !see(at + size, right, PADDING, "Alignment padding", arg) :
+	    !see(at - cache->left, cache->left, zone, "Left Redzone", arg) ||
+	    !see(at + size, right, zone, "Right Redzone", arg))
+		return false;
+	if (!taken && is_poisoned(cache) &&
+	    (!see(at, size - 1, POISON, "Poison", arg) || !see(at + size - 1, 1, POISON_END, "End Poison", arg)))
+		return false;
+	if (!linked && !see(at + cache->freeptr, sizeof(void *), PADDING, link_region, arg))
+		return false;
+	return see(end, (size_t)(slot - end), PADDING, "Object padding", arg);
+}
+
+struct listing {
+	struct km_debug_region *regions;
+	unsigned n;
+};
+
+km_inline bool list(unsigned char *at, size_t bytes, unsigned char value, const char *what, void *arg)
+{
+	struct listing *listing = arg;
+
+	listing->regions[listing->n++] = (struct km_debug_region){
+		.what = what, .at = at, .bytes = bytes, .value = value,
+		.title = what == link_region ? "Freepointer corrupt" : NULL,
+	};
+	return true;
 }
 
 /* Those whose seals don't fit. */
 static unsigned unsealed(const struct kmem_cache *cache, void *object, bool taken, const struct km_debug_seen *seen,
 			 struct km_debug_region *regions)
 {
-	struct km_debug_track *track = km_debug_tracks(cache, object);
+	struct km_debug_mark *mark = km_debug_marks(cache, object);
 	unsigned n = 0;
 
 	if (seen->state == KM_DEBUG_DAMAGED)
@@ -139,11 +128,11 @@ static unsigned unsealed(const struct kmem_cache *cache, void *object, bool take
 			.bytes = KM_DEBUG_WORD, .unsealed = true, .found = seen->word,
 			.wanted = km_debug_sealed(object, taken ? KM_DEBUG_TAKEN : KM_DEBUG_FREE, seen->asked),
 		};
-	for (unsigned i = 0; i < tracks_of(cache); i++)
-		if (!km_debug_is_sealed(&track[i]))
+	for (unsigned i = 0; i < marks_of(cache); i++)
+		if (!km_debug_is_sealed(&mark[i]))
 			regions[n++] = (struct km_debug_region){
-				.what = i ? "Free track" : "Alloc track", .at = (unsigned char *)&track[i],
-				.bytes = sizeof(*track), .unsealed = true,
+				.what = i ? "Free track" : "Alloc track", .at = (unsigned char *)&mark[i],
+				.bytes = sizeof(*mark), .unsealed = true,
 			};
 	return n;
 }
@@ -152,8 +141,11 @@ bool km_debug_differs(const struct km_debug_region *region, unsigned char **from
 {
 	unsigned char *at = region->at, *end = at + region->bytes;
 
+	if (!region->unsealed && has_all(at, region->bytes, region->value))
+		return false;
 	while (!region->unsealed && at < end && *at == region->value)
 		at++;
+	/* Somebody else may have mended it meanwhile. */
 	if (at == end)
 		return false;
 	*from = at;
@@ -175,17 +167,16 @@ struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, con
 
 /* ------------------------------------------------------------------ making them so */
 
-static void fill(const struct km_debug_region *regions, unsigned n)
+km_inline bool fill(unsigned char *at, size_t bytes, unsigned char value, const char *what km_unused,
+		    void *arg km_unused)
 {
-	for (unsigned i = 0; i < n; i++)
-		__builtin_memset(regions[i].at, regions[i].value, regions[i].bytes);
+	__builtin_memset(at, value, bytes);
+	return true;
 }
 
 void km_debug_fill(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked)
 {
-	struct km_debug_region regions[KM_DEBUG_REGIONS];
-
-	fill(regions, regions_of(cache, object, taken, asked, false, regions));
+	each_region(cache, object, taken, asked, false, fill, NULL);
 }
 
 void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes)
@@ -197,7 +188,7 @@ void km_debug_fill_padding(const struct kmem_cache *cache, const struct km_page 
 {
 	struct km_debug_region padding = km_debug_slab_padding(cache, slab);
 
-	fill(&padding, 1);
+	__builtin_memset(padding.at, padding.value, padding.bytes);
 }
 
 /* ------------------------------------------------------------------ the engine's word */
@@ -233,16 +224,15 @@ void *km_debug_first_free(struct kmem_cache *cache, struct km_page *slab, unsign
 
 /* ------------------------------------------------------------------ looking */
 
-static bool fits(const struct kmem_cache *cache, void *object, bool taken)
+km_inline bool is_whole(unsigned char *at, size_t bytes, unsigned char value, const char *what km_unused,
+			void *arg km_unused)
 {
-	struct km_debug_region regions[KM_DEBUG_REGIONS];
-	unsigned n = regions_of(cache, object, taken, cache->object_size, !taken, regions);
-	unsigned char *from, *to;
+	return has_all(at, bytes, value);
+}
 
-	for (unsigned i = 0; i < n; i++)
-		if (km_debug_differs(&regions[i], &from, &to))
-			return false;
-	return true;
+static bool fits(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked, bool waits)
+{
+	return each_region(cache, object, taken, asked, waits, is_whole, NULL);
 }
 
 /* The zone in front of it, where most overruns do not come, is that of a free object; without zones, it is poison. */
@@ -267,7 +257,8 @@ bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool eng
 {
 	if (!engine_says)
 		return cache->engine->links_free && !looks_free(cache, object);
-	return !looks_free(cache, object) || fits(cache, object, true) || !fits(cache, object, false);
+	return !looks_free(cache, object) || fits(cache, object, true, cache->object_size, false) ||
+	       !fits(cache, object, false, cache->object_size, true);
 }
 
 /* A track that was written over says nothing any more; the word is the caller's. */
@@ -275,10 +266,10 @@ static void restore(const struct kmem_cache *cache, const struct km_debug_region
 {
 	km_debug_report_restored(cache, region);
 	if (!region->unsealed) {
-		fill(region, 1);
-	} else if (region->bytes == sizeof(struct km_debug_track)) {
+		__builtin_memset(region->at, region->value, region->bytes);
+	} else if (region->bytes == sizeof(struct km_debug_mark)) {
 		__builtin_memset(region->at, 0, region->bytes);
-		km_debug_seal((struct km_debug_track *)region->at);
+		((struct km_debug_mark *)region->at)->seal = km_debug_mark_seal((struct km_debug_mark *)region->at);
 	}
 }
 
@@ -307,16 +298,34 @@ static unsigned check(const struct km_debug_about *about, const struct km_debug_
 	return damages;
 }
 
+struct km_page *km_debug_slab(const void *object)
+{
+	struct km_page *page = km_page_of(object);
+
+	return page ? km_page_head(page) ?: page : NULL;
+}
+
+static km_noinline unsigned check_each(struct kmem_cache *cache, struct km_page *slab, void *object,
+				       const struct km_debug_seen *seen, bool taken, const char *function)
+{
+	struct km_debug_about about = { cache, slab ?: km_debug_slab(object), object };
+	struct km_debug_region regions[KM_DEBUG_REGIONS];
+	struct listing listing = { regions, 0 };
+
+	each_region(cache, object, taken, seen->asked, seen->waits, list, &listing);
+	listing.n += unsealed(cache, object, taken, seen, regions + listing.n);
+	km_debug(listing.n <= KM_DEBUG_REGIONS, "there is room for all regions of an object");
+	return check(&about, regions, listing.n, function);
+}
+
 unsigned km_debug_check(struct kmem_cache *cache, struct km_page *slab, void *object, struct km_debug_seen seen,
 			bool taken, const char *function)
 {
-	struct km_debug_about about = { cache, slab, object };
-	struct km_debug_region regions[KM_DEBUG_REGIONS];
-	unsigned n = regions_of(cache, object, taken, seen.asked, seen.waits, regions);
+	const bool sealed = marks_are_sealed(cache, object) && seen.state != KM_DEBUG_DAMAGED;
 
-	n += unsealed(cache, object, taken, &seen, regions + n);
-	km_debug(n <= KM_DEBUG_REGIONS, "there is room for all regions of an object");
-	return check(&about, regions, n, function);
+	if (km_likely(sealed && fits(cache, object, taken, seen.asked, seen.waits)))
+		return 0;
+	return check_each(cache, slab, object, &seen, taken, function);
 }
 
 unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, const char *function)
@@ -324,5 +333,7 @@ unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, 
 	struct km_debug_about about = { cache, slab, NULL };
 	struct km_debug_region padding = km_debug_slab_padding(cache, slab);
 
+	if (km_likely(!padding.bytes || has_all(padding.at, padding.bytes, padding.value)))
+		return 0;
 	return check(&about, &padding, 1, function);
 }

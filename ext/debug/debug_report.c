@@ -34,20 +34,22 @@ static void dump(const char *what, const unsigned char *at, size_t bytes)
 	}
 }
 
-static void say_track(const char *what, const struct km_debug_track *track)
+static void say_track(const char *what, const struct km_debug_mark *mark)
 {
 	uint64_t now = km_os_now_ms();
+	struct km_debug_track track;
 	char place[320];
 
+	km_debug_read_mark(mark, &track);
 	/* The rest may still help. */
-	if (!km_debug_is_sealed(track))
+	if (!km_debug_is_sealed(mark))
 		km_warn("%s: the track was overwritten; it says", what);
-	else if (!track->when)
+	else if (!track.when)
 		return;
-	km_warn("%s in %s age=%lu cpu=%u pid=%u", what, km_debug_place(track->frame[0], place, sizeof(place)),
-		(unsigned long)(now - track->when), track->cpu, track->thread);
-	for (unsigned i = 0; i < KM_DEBUG_FRAMES && track->frame[i]; i++)
-		km_warn(" %p %s", (void *)track->frame[i], km_debug_place(track->frame[i], place, sizeof(place)));
+	km_warn("%s in %s age=%lu cpu=%u pid=%u", what, km_debug_place(track.frame[0], place, sizeof(place)),
+		(unsigned long)(now - track.when), track.cpu, track.thread);
+	for (unsigned i = 0; i < KM_DEBUG_FRAMES && track.frame[i]; i++)
+		km_warn(" %p %s", (void *)track.frame[i], km_debug_place(track.frame[i], place, sizeof(place)));
 }
 
 static void begin(const char *name, const char *title)
@@ -98,7 +100,7 @@ void km_debug_report_region(const struct km_debug_about *about, const struct km_
 void km_debug_report_track(const struct km_debug_about *about, bool alloc)
 {
 	if (about->object && about->cache->flags & SLAB_STORE_USER)
-		say_track(alloc ? "Allocated" : "Freed", &km_debug_tracks(about->cache, about->object)[!alloc]);
+		say_track(alloc ? "Allocated" : "Freed", &km_debug_marks(about->cache, about->object)[!alloc]);
 }
 
 static void say_tracks(const struct km_debug_about *about)
@@ -118,7 +120,7 @@ static void say_object(const struct km_debug_about *about)
 {
 	struct kmem_cache *cache = about->cache;
 	unsigned char *object = (unsigned char *)about->object, *end = object + cache->size - cache->left;
-	size_t tracks = cache->flags & SLAB_STORE_USER ? 2 * sizeof(struct km_debug_track) : 0;
+	size_t tracks = cache->flags & SLAB_STORE_USER ? 2 * sizeof(struct km_debug_mark) : 0;
 	unsigned char *padding = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD + tracks;
 
 	uintptr_t link = *(uintptr_t *)(object + cache->freeptr);
@@ -156,9 +158,9 @@ void km_debug_report_block(const struct km_debug_block *block, const struct km_d
 	begin("large", title);
 	if (region)
 		say_region(region, block->at);
-	if (block->tracks) {
-		say_track("Allocated", &block->tracks[0]);
-		say_track("Freed", &block->tracks[1]);
+	if (block->marks) {
+		say_track("Allocated", &block->marks[0]);
+		say_track("Freed", &block->marks[1]);
 	}
 	km_warn("Block %p pages=%lu", block->at, (unsigned long)(block->bytes >> KM_PAGE_SHIFT));
 	dump("Object", block->at, km_min(block->bytes, (size_t)DUMPED));

@@ -426,15 +426,20 @@ bool km_debug_has_stacks(void)
 	return km_stack_walk(&frame, 1) != 0;
 }
 
-bool km_debug_is_early(const struct km_debug_track *track)
+bool km_debug_is_early(uintptr_t first)
 {
-	return track->frame[0] && is_listed(track->frame[0]) && km_debug_has_stacks();
+	return first && is_listed(first) && km_debug_has_stacks();
+}
+
+bool km_debug_may_walk(void)
+{
+	return km_load(&first_pid) && !km_load(&over);
 }
 
 void km_debug_track(struct km_debug_track *track)
 {
 	__builtin_memset(track, 0, sizeof(*track));
-	if (!km_load(&first_pid) || km_load(&over) || !km_stack_walk(track->frame, KM_DEBUG_FRAMES))
+	if (!km_debug_may_walk() || !km_stack_walk(track->frame, KM_DEBUG_FRAMES))
 		track->frame[0] = (uintptr_t)__builtin_return_address(0);
 	track->when = km_os_now_ms();
 	track->cpu = km_os_getcpu();

@@ -24,7 +24,7 @@
 
 /* The objects of one stack. */
 struct site {
-	const struct km_debug_track *track;	/* of one of them; NULL: there is none */
+	const struct km_debug_mark *mark;	/* of one of them; NULL: there is none */
 	struct km_page *slab;			/* which that is in; or a block of whole pages */
 	uint64_t hash;				/* of its frames */
 	unsigned long count, bytes;
@@ -54,34 +54,35 @@ static bool has_tracks(const struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ a walk */
 
-static uint64_t hash_of(const struct km_debug_track *track)
+static uint64_t hash_of(const struct km_debug_mark *mark)
 {
-	uint64_t hash = 0;
+	uint64_t hash = (uint32_t)km_load(&mark->who) * KM_DEBUG_FACTOR;
 
-	for (unsigned i = 0; i < KM_DEBUG_FRAMES; i++)
-		hash = (hash ^ hash >> 29 ^ track->frame[i]) * 0x9e3779b97f4a7c15u;
 	return hash ^ hash >> 32;
 }
 
 /* NULL: there is no room for one more. */
-static struct site *site_of(struct sites *sites, struct km_page *slab, const struct km_debug_track *track,
+static struct site *site_of(struct sites *sites, struct km_page *slab, const struct km_debug_mark *mark,
 			    uint64_t hash)
 {
+	struct km_debug_track track;
+
 	for (uint64_t i = hash >> 40;; i++) {
 		struct site *site = &sites->table[i & (sites->room - 1)];
 
-		if (site->track && site->hash == hash)
+		if (site->mark && site->hash == hash)
 			return site;
-		if (site->track)
+		if (site->mark)
 			continue;
 		/* A quarter stays free, so that this ends soon. */
 		if (sites->used >= sites->room / 4 * 3)
 			return NULL;
 		sites->used++;
 		km_debug(sites->used < sites->room, "a search for a stack finds a free place");
+		km_debug_read_mark(mark, &track);
 		*site = (struct site){
-			.track = track, .slab = slab, .hash = hash, .least = UINT64_MAX, .first = track->thread,
-			.early = km_debug_is_early(track),
+			.mark = mark, .slab = slab, .hash = hash, .least = UINT64_MAX, .first = track.thread,
+			.early = km_debug_is_early(track.frame[0]),
 		};
 		return site;
 	}
@@ -92,19 +93,22 @@ static bool is_in_part(const struct sites *sites, uint64_t hash)
 	return (hash & (((uint64_t)1 << sites->halvings) - 1)) == sites->part;
 }
 
-/* A track that was written over, mended or not, names no stack. */
-static const struct km_debug_track no_track;
+/* One that was written over, mended or not, names no stack. */
+static const struct km_debug_mark no_mark;
 
-static void add(struct sites *sites, struct km_page *slab, const struct km_debug_track *track, size_t bytes)
+static void add(struct sites *sites, struct km_page *slab, const struct km_debug_mark *mark, size_t bytes)
 {
-	if (!km_debug_is_sealed(track) || !track->when)
-		track = &no_track;
-	uint64_t hash = hash_of(track), age = track->when ? sites->now - km_min(track->when, sites->now) : 0;
+	struct km_debug_track track;
+
+	if (!km_debug_is_sealed(mark) || !mark->when)
+		mark = &no_mark;
+	km_debug_read_mark(mark, &track);
+	uint64_t hash = hash_of(mark), age = track.when ? sites->now - km_min(track.when, sites->now) : 0;
 	struct site *site;
 
 	if (!is_in_part(sites, hash))
 		return;
-	site = site_of(sites, slab, track, hash);
+	site = site_of(sites, slab, mark, hash);
 	if (!site) {
 		sites->too_many = true;
 		return;
@@ -114,8 +118,8 @@ static void add(struct sites *sites, struct km_page *slab, const struct km_debug
 	site->sum += age;
 	site->least = km_min(site->least, age);
 	site->most = km_max(site->most, age);
-	site->first = km_min(site->first, track->thread);
-	site->last = km_max(site->last, track->thread);
+	site->first = km_min(site->first, track.thread);
+	site->last = km_max(site->last, track.thread);
 }
 
 /* One that was debugged while it was used has its tracks in siblings. */
@@ -132,7 +136,7 @@ static int add_slab(struct km_page *slab, void *arg)
 	km_page_hold(slab);
 	struct kmem_cache *cache = slab->type == KM_PAGE_SLAB ? slab->cache : NULL;
 	size_t asked;
-	const struct km_debug_track *block = sites->cache ? NULL : km_debug_block_track(slab, &asked);
+	const struct km_debug_mark *block = sites->cache ? NULL : km_debug_block_mark(slab, &asked);
 
 	if (block)
 		add(sites, slab, block, asked);
@@ -141,7 +145,7 @@ static int add_slab(struct km_page *slab, void *arg)
 
 		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
 			if (km_debug_look(cache, object).state == KM_DEBUG_TAKEN)
-				add(sites, slab, &km_debug_tracks(cache, object)[0], km_debug_bytes(cache, object));
+				add(sites, slab, &km_debug_marks(cache, object)[0], km_debug_bytes(cache, object));
 	}
 	km_page_let_go(slab);
 	return sites->too_many;
@@ -284,8 +288,8 @@ static bool stack_of(const struct site *site, struct km_debug_track *track)
 
 	km_page_hold(site->slab);
 	if (site->slab->type == KM_PAGE_SLAB || site->slab->type == KM_PAGE_LARGE) {
-		*track = *site->track;
-		stays = hash_of(track) == site->hash;
+		stays = hash_of(site->mark) == site->hash;
+		km_debug_read_mark(site->mark, track);
 	}
 	km_page_let_go(site->slab);
 	return stays;
@@ -302,7 +306,7 @@ static void print_site(struct km_writer *writer, const struct sites *sites, cons
 		km_format(bytes, sizeof(bytes), " bytes=%lu", site->bytes);
 	km_print(writer, "%7lu %s%s age=%lu/%lu/%lu pid=%u-%u\n", site->count,
 		 known ? km_debug_place(track.frame[0], place, sizeof(place)) :
-		 site->track == &no_track ? "(track was overwritten)" : "(gone meanwhile)", bytes,
+		 site->mark == &no_mark ? "(track was overwritten)" : "(gone meanwhile)", bytes,
 		 (unsigned long)site->least, (unsigned long)(site->sum / site->count), (unsigned long)site->most,
 		 site->first, site->last);
 	for (unsigned i = 0; known && i < KM_DEBUG_FRAMES && track.frame[i]; i++)

@@ -28,6 +28,7 @@
 #include "page/guarded.h"
 #include "page/meta.h"
 #include "os/die.h"
+#include "debug.h"
 #include "sibling.h"
 
 /* ------------------------------------------------------------------ calls */
@@ -200,6 +201,8 @@ static struct kmem_cache *create(struct kmem_cache *cache, slab_flags_t flags, i
 		creation.args.freeptr_offset = cache->freeptr;
 	}
 	*error = -ENOMEM;
+	if (flags & SLAB_STORE_USER)
+		km_debug_stacks_start();
 	return km_cache_create_locked(cache->name, cache->object_size, (cache->flags & ~KM_DEBUG_FLAGS) | flags,
 				      &creation, error);
 }

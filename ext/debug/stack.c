@@ -10,6 +10,7 @@
  * belong to an unloaded library, with another library at the same addresses. So kept rules are used only in a stack
  * with a known end, and nothing beyond the end is read. In a stack made by the program itself every rule is learnt
  * anew, and the system is asked whether a page may be read: code that changes stacks may have a table that is wrong.
+ * After dlclose (km_stack_forget) all are learnt anew.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -26,12 +27,14 @@
 #define MOST_FRAME	((uintptr_t)1 << 24)
 #define MOST_STACK	((uintptr_t)64 << 20)	/* the largest believed size of a thread's stack */
 
+#define LOOKS		4u		/* at stacks that begin alike */
 #define RULES		4096u		/* a power of two */
 /* How a function's frame is undone, by the place of a call. */
 static struct rule {
 	uint64_t key, rule;
 } rules[RULES] km_sparse;
-static struct km_stack_trails *kept;
+static struct km_stack_trail trails[KM_STACK_TRAILS] km_sparse;
+static uint64_t unloads;		/* from bit 48 on: places from before are none of now */
 
 /* ------------------------------------------------------------------ what DWARF says */
 
@@ -451,14 +454,14 @@ static km_noinline uint64_t learn(uintptr_t pc)
 static uint64_t rule_of(uintptr_t pc, bool may_keep)
 {
 	struct rule *place = &rules[pc * 0x9e3779b97f4a7c15ull >> 32 & (RULES - 1)];
-	uint64_t rule = km_load(&place->rule);
+	uint64_t rule = km_load(&place->rule), key = pc ^ km_load(&unloads);
 
-	if (km_likely(may_keep && (km_load(&place->key) ^ rule) == pc && rule))
+	if (km_likely(may_keep && (km_load(&place->key) ^ rule) == key && rule))
 		return rule;
 	rule = learn(pc);
 	km_debug(rule & KNOWN && place < rules + RULES, "a rule that is learnt has a place");
 	km_store(&place->rule, rule);
-	km_store(&place->key, pc ^ rule);
+	km_store(&place->key, key ^ rule);
 	return rule;
 }
 
@@ -468,7 +471,6 @@ struct walk {
 	uintptr_t pc, sp, fp, end;	/* end 0: not known */
 	uintptr_t page;			/* where the end is not known: a page that may be read */
 	uintptr_t start, fp_at;		/* sp at the beginning; where fp was read, or 0 */
-	uintptr_t word_at;		/* place of the trail's last return address */
 	struct km_stack_trail *trail;	/* of this walk, or NULL */
 };
 
@@ -549,15 +551,13 @@ static void note_word(struct walk *walk, uintptr_t at)
 
 	if (!trail)
 		return;
-	const uintptr_t step = (at - walk->word_at) / 8;
-	if (at < walk->word_at || step > UINT16_MAX || trail->words == KM_STACK_WORDS) {
+	if (at < walk->start || (at - walk->start) / 8 > UINT32_MAX || trail->words == KM_STACK_WORDS) {
 		give_up(walk);
 		return;
 	}
-	km_store(&trail->step[trail->words], (uint16_t)step);
+	km_store(&trail->word_at[trail->words], (uint32_t)((at - walk->start) / 8));
 	km_store(&trail->word[trail->words], *(uintptr_t *)at);
 	km_bump(&trail->words, 1);
-	walk->word_at = at;
 }
 
 /* at 0: the register's. */
@@ -591,24 +591,36 @@ static bool has_base(const struct km_stack_trail *trail, const struct walk *here
 	return base - here->sp == (uintptr_t)km_load(&trail->base[i]);
 }
 
-/* Reads nothing beyond the stack's end, also while another thread writes the trail. */
-static bool is_again(const struct km_stack_trail *trail, const struct walk *here)
+/*
+ * 0: it is the same stack. Else how far it is the same, and the word that is there instead: the trails of stacks that
+ * begin alike are found by both. Reads nothing beyond the stack's end, also while another thread writes the trail.
+ */
+static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here)
 {
 	const unsigned words = km_load(&trail->words), bases = km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES);
-	uintptr_t at = here->sp;
+	const uint64_t last = (here->end - here->sp) / 8 - 1;
+	const uintptr_t *start = (const uintptr_t *)here->sp;
+	size_t i = 0, base = 0;
+	uintptr_t word = 0;
 
-	if (km_unlikely(words > KM_STACK_WORDS))
-		return false;
-	for (unsigned i = 0, base = 0;; i++) {
-		for (; base < bases && (i == words || km_load(&trail->base_of[base]) <= i); base++)
-			if (!has_base(trail, here, base))
-				return false;
-		if (i == words)
-			return true;
-		at += (uintptr_t)km_load(&trail->step[i]) * 8;
-		if (km_unlikely(at + 8 > here->end) || *(uintptr_t *)at != km_load(&trail->word[i]))
-			return false;
+	for (; words <= KM_STACK_WORDS; base++) {
+		const size_t stop = base < bases ? km_min((unsigned)km_load(&trail->base_of[base]), words) : words;
+
+		for (; i < stop; i++) {
+			const uint64_t place = km_load(&trail->word_at[i]);
+			if (km_unlikely(place > last))
+				goto other;
+			word = start[place];
+			if (km_unlikely(word != km_load(&trail->word[i])))
+				goto other;
+		}
+		if (base >= bases)
+			return 0;
+		if (!has_base(trail, here, (unsigned)base))
+			break;
 	}
+other:
+	return word << 12 | 0x800 | i << 5 | base;
 }
 
 static bool step(struct walk *walk, uint64_t rule)
@@ -712,50 +724,62 @@ static struct km_stack_trail *take_trail(struct km_stack_trail *trail)
 	return trail;
 }
 
-/* Threads begin at different addresses, and their stacks look the same from the end. */
-static km_noinline void walk_stack(struct km_stack *stack, uint64_t key, bool anew)
+/* Is it a stack of which the user has said what it is? Else *found is where its trail is to be. Threads begin at
+ * different addresses, and their stacks look the same from the end. */
+static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t key, struct km_stack_trail **found)
 {
-	struct walk walk = { .fp_at = 0 };
+	uint64_t other = here->end - here->sp;
 
-	HERE(&walk);
-	walk.start = walk.word_at = walk.sp;
-	walk.end = end_of(walk.sp);
-	stack->known = false;
-	stack->depth = 0;
-	stack->trail = NULL;
-	if (km_likely(walk.end)) {
-		key = (key ^ (walk.end - walk.sp)) * 0x9e3779b97f4a7c15ull | 1;
-		struct km_stack_trail *trail = &kept->trail[key >> 32 & (KM_STACK_TRAILS - 1)];
-		/* Acquire pairs with km_stack_keep: the words of this key are there. */
+	for (unsigned i = 0; i < LOOKS; i++) {
+		key = ((key ^ other) + (key >> 32)) * 0x9e3779b97f4a7c15ull | 1;
+		struct km_stack_trail *trail = *found = &trails[key >> 32 & (KM_STACK_TRAILS - 1)];
+		/* Acquire pairs with km_stack_keep: what the key stands for is there. */
 		const uint32_t turn = km_load_acquire(&trail->turn);
 
-		if (km_likely(!anew) && km_load(&trail->key) == key && !(turn & 1) && is_again(trail, &walk)) {
-			stack->what = km_load(&trail->what);
-			__atomic_thread_fence(__ATOMIC_ACQUIRE);
-			stack->known = km_load(&trail->turn) == turn;
-			if (km_likely(stack->known))
-				return;
-		}
+		stack->key = key;
+		if (km_load(&trail->key) != key || turn & 1)
+			return false;
+		other = differs(trail, here);
+		stack->what = km_load(&trail->what);
+		/* All of that was of this turn. */
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (km_load(&trail->turn) != turn)
+			return false;
+		if (!other)
+			return true;
+	}
+	return false;
+}
+
+km_noinline void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, bool anew)
+{
+	struct walk walk = { .fp_at = 0 };
+	struct km_stack_trail *trail;
+
+	HERE(&walk);
+	km_debug(most <= KM_PROFILE_FRAMES, "a stack has room for its frames");
+	walk.start = walk.sp;
+	walk.end = end_of(walk.sp);
+	stack->known = false;
+	stack->trail = NULL;
+	if (km_likely(walk.end)) {
+		stack->known = find_trail(stack, &walk, key ^ km_load(&unloads), &trail) && !anew;
+		if (km_likely(stack->known))
+			return;
 		stack->trail = walk.trail = take_trail(trail);
 		if (walk.trail)
-			km_store(&walk.trail->key, key);
+			km_store(&walk.trail->key, stack->key);
 	}
-	stack->depth = walk_all(&walk, stack->frame, km_array_count(stack->frame));
+	stack->depth = walk_all(&walk, stack->frame, most);
 	if (stack->trail && !walk.trail)
 		km_store(&stack->trail->key, 0ul);
-}
-
-void km_stack_start(struct km_stack_trails *trails)
-{
-	km_debug(!kept && trails, "what is known again has one place");
-	kept = trails;
-}
-
-void km_stack_take(struct km_stack *stack, uint64_t key, bool anew)
-{
-	walk_stack(stack, key, anew);
-	if (km_unlikely(!stack->known && !stack->depth))
+	if (km_unlikely(!stack->depth))
 		stack->frame[stack->depth++] = (uintptr_t)__builtin_return_address(0);
+}
+
+void km_stack_forget(void)
+{
+	km_add(&unloads, (uint64_t)1 << 48);
 }
 
 void km_stack_keep(struct km_stack *stack, uint32_t what)
@@ -768,7 +792,7 @@ void km_stack_keep(struct km_stack *stack, uint32_t what)
 	if (what == KM_STACK_NOTHING)
 		km_store(&trail->key, 0ul);
 	km_store(&trail->what, what);
-	/* Release pairs with walk_stack: the words are those of the key. */
+	/* Release pairs with find_trail: the words are those of the key. */
 	km_store_release(&trail->turn, km_load(&trail->turn) + 1);
 	stack->trail = NULL;
 }

@@ -27,19 +27,14 @@ struct km_stack_trail {
 	uint32_t what;			/* the user's */
 	uint64_t key;			/* 0: none */
 	uint16_t words, bases;
-	uint16_t step[KM_STACK_WORDS];	/* from each return address to the next, in words */
+	uint32_t word_at[KM_STACK_WORDS];	/* words from the start */
 	uint8_t base_of[KM_STACK_BASES];	/* the return address to which each frame pointer leads */
 	int32_t base_at[KM_STACK_BASES];	/* bytes from the start; -1: the register */
 	int64_t base[KM_STACK_BASES];	/* the frame pointer's value, from the start as well */
 	uintptr_t word[KM_STACK_WORDS];
 };
 
-#define KM_STACK_TRAILS	128u		/* a power of two */
-struct km_stack_trails {
-	struct km_stack_trail trail[KM_STACK_TRAILS];
-};
-/* A place for trails, zeros; before the first km_stack_take. */
-void km_stack_start(struct km_stack_trails *trails);
+#define KM_STACK_TRAILS	256u		/* a power of two */
 
 struct km_stack {
 	bool known;			/* km_stack_keep had the same stack: no frames here, but the same `what` */
@@ -47,10 +42,13 @@ struct km_stack {
 	unsigned depth;
 	uintptr_t frame[KM_PROFILE_FRAMES];	/* the program's frames, the innermost first */
 	struct km_stack_trail *trail;	/* unfinished, or NULL */
+	uint64_t key;			/* ... its */
 };
-/* key: a number for this place and purpose; anew: the stack is walked in any case. A stack with known = false is given
- * to km_stack_keep. */
-void km_stack_take(struct km_stack *stack, uint64_t key, bool anew);
+/* key: a number for this place and purpose; most: frames; anew: the stack is walked in any case. A stack with known =
+ * false is given to km_stack_keep. */
+void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, bool anew);
+/* A library was unloaded, and another may come to its place: what is known of places is of no use. */
+void km_stack_forget(void);
 #define KM_STACK_NOTHING UINT32_MAX	/* keep no trail of the stack */
 void km_stack_keep(struct km_stack *stack, uint32_t what);
 

@@ -251,7 +251,7 @@ static struct km_profile_site *site_of(struct source *source, const struct kmem_
 	struct km_profile_site *site = NULL;
 
 	for (bool anew = false; !site; anew = true) {
-		km_stack_take(&source->stack, key, anew);
+		km_stack_take(&source->stack, key, KM_PROFILE_FRAMES, anew);
 		if (source->stack.known) {
 			site = known_site(source);
 			continue;
@@ -421,14 +421,14 @@ static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes,
 
 /* ------------------------------------------------------------------ it begins, and ends */
 
-/* One mapping: sites, slots, tags of slots, trails of stacks. */
+/* One mapping: sites, slots, tags of slots. */
 struct tables {
 	struct km_profile_site site[KM_PROFILE_SITES];
 	struct km_profile_slot slot[KM_PROFILE_SLOTS];
 	uint64_t tags[KM_PROFILE_SLOTS / KM_PROFILE_ROW];
-	struct km_stack_trails trails;
 };
-_Static_assert(sizeof(struct tables) <= 3000000, "at most three megabytes");
+_Static_assert(sizeof(struct tables) + KM_STACK_TRAILS * sizeof(struct km_stack_trail) <= 3000000,
+	       "at most three megabytes, with what is known of stacks");
 _Static_assert(KM_PROFILE_SITES <= 1u << (64 - KM_PROFILE_SITE_SHIFT), "a slot's word has room for a site");
 
 static bool make_tables(void)
@@ -442,7 +442,6 @@ static bool make_tables(void)
 	km_meta_note_span(tables, bytes);
 	record.slot = tables->slot;
 	km_profile_now.tags = tables->tags;
-	km_stack_start(&tables->trails);
 	/* Release pairs with readers: the other table is there. */
 	km_store_release(&record.site, tables->site);
 	return true;

@@ -30,9 +30,25 @@ static bool guarded_track(const struct heap *heap, const struct heap_piece *piec
 	return true;
 }
 
-static bool there_is(const struct heap *heap, uintptr_t at, struct km_debug_track *track)
+/* A mark has the number of its stack; 0, or a number that there is not: the stack is not known. */
+static bool read_mark(const struct heap *heap, const struct info_root *root, uintptr_t at, struct km_debug_track *track)
 {
-	return target_read(heap->target, track, (void *)at, sizeof(*track)) && track->when;
+	const struct km_debug_stack *stacks;
+	struct km_debug_stack first;
+	struct km_debug_mark mark;
+
+	if (!target_read(heap->target, &mark, (void *)at, sizeof(mark)) ||
+	    !layout_has(&root->layout, "root.stacks") || !root->record.stacks ||
+	    !target_read(heap->target, &stacks, root->record.stacks, sizeof(stacks)) ||
+	    !target_read(heap->target, &first, stacks, sizeof(first)))
+		return false;
+	const uint32_t number = (uint32_t)mark.who;
+	*track = (struct km_debug_track){
+		.when = mark.when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .thread = (uint32_t)(mark.who >> 32),
+		.cpu = (uint32_t)(mark.when >> KM_DEBUG_CPU_SHIFT),
+	};
+	return track->when && (!number || number >= first.room ||
+			       target_read(heap->target, track->frame, stacks[number].frame, sizeof(track->frame)));
 }
 
 /* ------------------------------------------------------------------ samples of a profile */
@@ -108,9 +124,10 @@ bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, u
 	if (piece->kind != HEAP_OF_SLAB || !heap->caches[piece->cache].tracked)
 		return false;
 	const struct kmem_cache *cache = &heap->caches[piece->cache].copy;
-	uintptr_t at = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD + which * sizeof(*track);
+	uintptr_t at = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD + which * KM_DEBUG_TRACK;
 
-	return at + sizeof(*track) <= object + cache->size && there_is(heap, at, track);
+	return at + KM_DEBUG_TRACK <= object + cache->size &&
+	       read_mark(heap, heap->caches[piece->cache].root, at, track);
 }
 
 bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track)

@@ -51,12 +51,15 @@ static bool may_refill(const struct kmem_cache *cache, const struct km_request *
 
 /* ------------------------------------------------------------------ one object in */
 
+/* No shelf: each object is checked, SLAB_NO_SHEAVES, or it is drained now. */
+static bool is_closed(const struct kmem_cache *cache)
+{
+	return km_unlikely(!km_load(&cache->shelf.inner.shelf));
+}
+
 /* From the CPU's two blocks. */
 static void *array_pop(struct kmem_cache *cache, bool may_wait)
 {
-	/* No shelf: each object is checked, SLAB_NO_SHEAVES, or it is drained now. */
-	if (km_unlikely(!km_load(&cache->shelf.inner.shelf)))
-		return NULL;
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
 		void *object = km_shelf_pop(&cache->shelf);
 
@@ -110,8 +113,6 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 /* To the CPU's two blocks; false: both are full, or sequences were interrupted too often. */
 static bool array_push(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(!km_load(&cache->shelf.inner.shelf)))
-		return false;
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
 		if (km_shelf_push(&cache->shelf, object)) {
 			km_front_hit(cache, KMEM_FREEHIT, 1);
@@ -187,7 +188,9 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return object;
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
-	if (km_unlikely(gfp & __GFP_FULLEST))
+	km_debug(cache->engine->front == KM_FRONT_ARRAY, "an engine of this shape fills blocks");
+	/* Without a shelf each call meets the engine, as in none.c. */
+	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
 		object = km_miss_take_past(cache, &request);
 	else
 		object = km_likely(request.node < 0) ? array_pop(cache, request.may_wait) : pop_named(cache, &request);
@@ -228,6 +231,10 @@ void km_array_free(struct kmem_cache *cache, void *object)
 
 	if (km_unlikely(!object)) {
 		km_miss_free_null(cache);
+		return;
+	}
+	if (is_closed(cache)) {
+		km_miss_give_past(cache, object);
 		return;
 	}
 	km_front_enter_thread(true);

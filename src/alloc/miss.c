@@ -276,7 +276,6 @@ void *km_miss_take_past(struct kmem_cache *cache, const struct km_request *reque
 
 	if (!request->may_wait || !km_miss_enter_quick(cache))
 		return NULL;
-	km_debug(request->gfp & __GFP_FULLEST, "what lies ready is passed by where the request says so");
 	cache->engine->take(cache, request, &object, 1);
 	km_miss_leave_quick(cache);
 	return object;

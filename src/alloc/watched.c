@@ -187,13 +187,13 @@ static void *watched_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t 
 static bool valid(struct kmem_cache *cache, void *object)
 {
 	int index;
-	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
 
-	if (!slab)
-		return false;
-	/* Its watcher knows, and asks the engine where it must. */
+	/* Its watcher finds the slab, and asks the engine where it must. */
 	if (km_is_debugged(cache))
 		return true;
+	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+	if (!slab)
+		return false;
 	/* The engine may take a lock for it: not in a handler that struck inside of one; there give looks again. */
 	if (!km_miss_enter())
 		return true;

@@ -370,6 +370,7 @@ struct km_debugging {
 	/* Now and then, in a miss that may call the system, without a lock: where km_control_wanted says so. */
 	void (*tick)(void);
 	const struct km_mail_report *report;	/* of a request from outside (mail.h) */
+	struct km_debug_stack *const *stacks;	/* by number, as marks beside objects have them (ext/debug/debug.h) */
 };
 extern const struct km_debugging km_debugging __attribute__((weak));
 

@@ -36,7 +36,7 @@ const struct km_field km_fields[] = {
 	ROOT(mapped_table), ROOT(mapped_slots), ROOT(parked), ROOT(parked_count), ROOT(meta_bytes), ROOT(spans),
 	ROOT(span_count), ROOT(slob_pages), ROOT(slob_units), ROOT(guard_objects), ROOT(guard_live),
 	ROOT(guarded), ROOT(guard_samples), ROOT(guard_reports), ROOT(memcg),
-	ROOT(control), ROOT(mail), ROOT(mail_report), ROOT(profile), ROOT(grace), ROOT(ways),
+	ROOT(control), ROOT(mail), ROOT(mail_report), ROOT(profile), ROOT(grace), ROOT(ways), ROOT(stacks),
 	KM_FIELD_ARRAY("root", struct km_root, arena.zone),
 	KM_FIELD_STRUCT("percpu", struct km_percpu),
 	PERCPU(base), PERCPU(cpus), PERCPU(discipline),

@@ -62,6 +62,7 @@ void km_root_start(void)
 	root->grace = &km_grace;
 	root->memcg = km_has_accounting() ? km_accounting.view : NULL;
 	root->profile = &km_profiling ? km_profiling.record : NULL;
+	root->stacks = &km_debugging ? km_debugging.stacks : NULL;
 	show_mail(root);
 	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
 	km_store_release((uint64_t *)root, magic);

@@ -66,6 +66,7 @@ struct km_root {
 	const struct km_grace *const *grace;	/* what waits for a grace period; NULL there: there is no RCU */
 	const struct km_profile_record *profile;	/* alloc/profile.h; NULL: it is not linked in */
 	const struct km_ways *ways;	/* percpu/pcpu.h; where control is on */
+	struct km_debug_stack *const *stacks;	/* ext/debug/debug.h; NULL: it is not linked in */
 };
 
 /* fields.c: the table of this build. */

@@ -1,8 +1,8 @@
 /*
- * malloc_dlopen.c: dlopen without RTLD_DEEPBIND, and the libraries of other allocators. Only libkmem-malloc.so contains
- * this file, because the linker warns of dlopen in a static program. A library loaded with RTLD_DEEPBIND finds libc's
- * malloc before libkmem's, and would free libkmem's blocks there; PHP loads its extensions so. Invariant: libc's dlopen
- * is entered by a jump, because dlopen takes the caller's RUNPATH and $ORIGIN from the return address.
+ * malloc_dlopen.c: dlopen without RTLD_DEEPBIND, dlclose, and the libraries of other allocators. Only libkmem-malloc.so
+ * contains this file, because the linker warns of dlopen in a static program. A library loaded with RTLD_DEEPBIND finds
+ * libc's malloc before libkmem's, and would free libkmem's blocks there; PHP loads its extensions so. Invariant: libc's
+ * dlopen is entered by a jump, because dlopen takes the caller's RUNPATH and $ORIGIN from the return address.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,6 +11,7 @@
 
 #include "base/atomic.h"
 #include "os/die.h"
+#include "ext/debug/stack.h"
 #include "malloc.h"
 #include "malloc_throw.h"
 
@@ -35,22 +36,33 @@ void *km_loaded_symbol(const char *name)
 #ifdef __GLIBC__
 
 typedef void *dlopen_fn(const char *file, int mode);
+typedef int dlclose_fn(void *handle);
 
-static dlopen_fn *next;
+static void *next_open, *next_close;
 
-static km_cold dlopen_fn *find_next(void)
+static km_cold void *find_next(void **next, const char *name)
 {
-	dlopen_fn *found = (dlopen_fn *)dlsym(RTLD_NEXT, "dlopen");
+	void *found = dlsym(RTLD_NEXT, name);
 
-	km_store(&next, found);
+	km_store(next, found);
 	return found;
 }
 
 KMEM_API void *dlopen(const char *file, int mode)
 {
-	dlopen_fn *libc = km_load(&next) ?: find_next();
+	dlopen_fn *libc = (dlopen_fn *)(km_load(&next_open) ?: find_next(&next_open, "dlopen"));
 
 	return libc(file, mode & ~RTLD_DEEPBIND);
+}
+
+/* Another library may come to the place of one that is gone, and have other frames there. */
+KMEM_API int dlclose(void *handle)
+{
+	dlclose_fn *libc = (dlclose_fn *)(km_load(&next_close) ?: find_next(&next_close, "dlclose"));
+	int error = libc(handle);
+
+	km_stack_forget();
+	return error;
 }
 
 #endif

@@ -495,7 +495,7 @@ km_inline bool km_is_hooked(const struct kmem_cache *cache)
 #define KM_DEBUG_LAYOUT	(SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
 #define KM_DEBUG_FLAGS	(KM_DEBUG_LAYOUT | SLAB_CONSISTENCY_CHECKS | SLAB_TRACE | SLAB_FAILSLAB)
 #define KM_DEBUG_WORD	8u	/* the state, and the bytes asked for */
-#define KM_DEBUG_TRACK	152u
+#define KM_DEBUG_TRACK	24u
 #define KM_DEBUG_PAD	8u	/* at least */
 /* In the place of the link while the engine has none there: no address. */
 #define KM_DEBUG_NO_LINK 0x5a5a5a5a5a5a5a5aul

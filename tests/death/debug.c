@@ -212,7 +212,12 @@ static void slab_padding(void)
 		if (padding.bytes)
 			break;
 		put(p);
-		NEED((p = blind(door->get == malloc_get ? malloc(size) : kmalloc(size, GFP_KERNEL))));
+		if (door->get == cache_get) {
+			kmem_cache_destroy(mine);
+			NEED((mine = kmem_cache_create("mine", (unsigned)size, NULL, FLAGS)));
+		}
+		NEED((p = blind(door->get == malloc_get ? malloc(size) : door->get == cache_get ? get() :
+									  kmalloc(size, GFP_KERNEL))));
 	}
 	NEED(padding.bytes);
 	padding.at[padding.bytes - 1] = 1;
@@ -285,7 +290,7 @@ static void track(void)
 {
 	unsigned char *p = get();
 
-	km_debug_tracks(cache_of(p), p)[0].frame[2] ^= 0x100;
+	km_debug_marks(cache_of(p), p)[0].who ^= 0x100;
 	put(p);
 }
 
@@ -294,7 +299,7 @@ static void track_of_free(void)
 	unsigned char *p = get();
 
 	put(p);
-	km_debug_tracks(cache_of(p), p)[1].thread++;
+	km_debug_marks(cache_of(p), p)[1].who += (uint64_t)1 << 32;
 	kmem_check_all();
 }
 

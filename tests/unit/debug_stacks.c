@@ -52,24 +52,27 @@ static __attribute__((noinline)) void give_many(void *p)
 	__asm__ volatile("");
 }
 
-static bool began_in(const struct km_debug_track *track, uintptr_t function)
+static bool began_in(const struct km_debug_mark *mark, uintptr_t function)
 {
-	return track->frame[0] - function < LONGEST;
+	struct km_debug_track track;
+
+	km_debug_read_mark(mark, &track);
+	return track.frame[0] - function < LONGEST;
 }
 
 static void begins_in_program(void)
 {
 	void *p = get_one();
-	struct km_debug_track *tracks = km_debug_tracks(cache, p);
+	struct km_debug_mark *marks = km_debug_marks(cache, p);
 
-	CHECK(began_in(&tracks[0], (uintptr_t)get_one));
+	CHECK(began_in(&marks[0], (uintptr_t)get_one));
 	give_one(p);
-	CHECK(began_in(&tracks[1], (uintptr_t)give_one));
+	CHECK(began_in(&marks[1], (uintptr_t)give_one));
 	p = get_many();
-	tracks = km_debug_tracks(cache, p);
-	CHECK(began_in(&tracks[0], (uintptr_t)get_many));
+	marks = km_debug_marks(cache, p);
+	CHECK(began_in(&marks[0], (uintptr_t)get_many));
 	give_many(p);
-	CHECK(began_in(&tracks[1], (uintptr_t)give_many));
+	CHECK(began_in(&marks[1], (uintptr_t)give_many));
 }
 
 #ifdef __GLIBC__

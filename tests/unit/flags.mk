@@ -83,3 +83,5 @@ TEST_LIBS_unit/ways_shut := -Wl,-u,kmem_cache_validate
 TEST_LIBS_unit/own_locks_struck := -Wl,--wrap=km_os_wait
 # How long a real-time thread lends its priority, and whether the system lets it.
 TEST_LIBS_unit/real_time_waiters := -Wl,--wrap=km_os_lend
+# Stacks beside objects.
+TEST_LIBS_unit/stacks_again := -Wl,-u,kmem_cache_validate

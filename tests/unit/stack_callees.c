@@ -43,11 +43,11 @@ static struct kmem_cache *cache[THREADS];
 static __attribute__((noinline)) void take(struct kmem_cache *from)
 {
 	void *p = kmem_cache_alloc(from, GFP_KERNEL);
-	struct km_debug_track *track;
+	struct km_debug_track track;
 
 	NEED(p);
-	track = km_debug_tracks(kmem_cache_of(p), p);
-	CHECK(track->frame[0] - (uintptr_t)take < 400 && track->frame[1]);
+	km_debug_read_mark(km_debug_marks(kmem_cache_of(p), p), &track);
+	CHECK(track.frame[0] - (uintptr_t)take < 400 && track.frame[1]);
 	kmem_cache_free(from, p);
 }
 
@@ -67,11 +67,12 @@ static uintptr_t last;
 static void handler(int number)
 {
 	void *p = kmem_cache_alloc(cache[0], GFP_KERNEL);
-	struct km_debug_track *track = km_debug_tracks(cache[0], p);
+	struct km_debug_track track;
 
 	(void)number;
-	for (depth = 0; depth < KM_DEBUG_FRAMES && track->frame[depth]; depth++)
-		last = track->frame[depth];
+	km_debug_read_mark(km_debug_marks(cache[0], p), &track);
+	for (depth = 0; depth < KM_DEBUG_FRAMES && track.frame[depth]; depth++)
+		last = track.frame[depth];
 	kmem_cache_free(cache[0], p);
 }
 

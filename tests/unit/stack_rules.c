@@ -21,7 +21,7 @@ static struct km_stack stack;
 __attribute__((noinline, used)) void take_here(void);
 void take_here(void)
 {
-	km_stack_take(&stack, 1, true);
+	km_stack_take(&stack, 1, KM_PROFILE_FRAMES, true);
 	km_stack_keep(&stack, KM_STACK_NOTHING);
 }
 
@@ -173,7 +173,7 @@ static __attribute__((noinline)) void take_behind_hole(void)
 	char *bytes = __builtin_alloca(hole);
 
 	__asm__ volatile("" : : "r"(bytes) : "memory");
-	km_stack_take(&stack, 2, false);
+	km_stack_take(&stack, 2, KM_PROFILE_FRAMES, false);
 	km_stack_keep(&stack, 0);
 	__asm__ volatile("" : : "r"(bytes) : "memory");
 }
@@ -252,9 +252,6 @@ static void thread_above(void)
 
 int main(void)
 {
-	static struct km_stack_trails trails;
-
-	km_stack_start(&trails);
 	all_forms();
 	all_forms();
 	on_own_stack();

@@ -1,0 +1,141 @@
+/*
+ * debug_stacks.c: stacks by number, each kept once, and the marks beside objects, which have the number. Kernel: the
+ * stack depot. A stack that is known again by its words (stack.c) is not looked for in the table.
+ *
+ * Invariants: an entry is the maker's until it is linked, and stays as it is from then on, so that a number means one
+ * stack for ever. Of two entries of one stack one is linked. Only the start calls the system, and no function takes a
+ * lock. When the table is full, a stack that is not in it is cut to its first call.
+ */
+#include "page/meta.h"
+#include "base/bits.h"
+#include "os/os.h"
+#include "debug.h"
+#include "stack.h"
+
+#define LISTS		32768u		/* a power of two */
+#define MOST_STACKS	131072u		/* 17 MB, touched as they are used */
+#define LEAST_STACKS	1024u
+#define MARKS		0x6d61726bull	/* a key that no profile has */
+
+struct km_debug_stack *km_debug_stacks;
+static uint32_t used;			/* entries */
+
+/* Behind the entries: the number that each list begins with. */
+static uint32_t *list_of(struct km_debug_stack *stacks, uint64_t hash)
+{
+	return (uint32_t *)(stacks + stacks->room) + (hash >> 32 & (LISTS - 1));
+}
+
+bool km_debug_stacks_start(void)
+{
+	struct km_debug_stack *none = NULL, *stacks = NULL;
+	uint32_t room = 2 * MOST_STACKS;
+	size_t bytes = 0;
+
+	if (km_load(&km_debug_stacks))
+		return true;
+	while (!stacks && (room /= 2) >= LEAST_STACKS) {
+		bytes = km_align_up(room * sizeof(*stacks) + LISTS * sizeof(uint32_t), KM_PAGE_SIZE);
+		/* Where RLIMIT_AS is low, others need it more. */
+		if (bytes <= km_os_address_limit() / 32)
+			stacks = km_os_map(bytes, KM_PAGE_SIZE);
+	}
+	if (!stacks)
+		return false;
+	km_os_name(stacks, bytes, "libkmem stacks");
+	stacks->room = room;
+	/* Release pairs with those who look. */
+	if (km_cas_release(&km_debug_stacks, &none, stacks))
+		km_meta_note_span(stacks, bytes);
+	else
+		km_os_unmap(stacks, bytes);
+	return true;
+}
+
+static bool is_stack(const struct km_debug_stack *stack, uint32_t hash, const uintptr_t *frame, unsigned depth)
+{
+	return stack->hash == hash && __builtin_memcmp(stack->frame, frame, depth * sizeof(*frame)) == 0 &&
+	       (depth == KM_DEBUG_FRAMES || !stack->frame[depth]);
+}
+
+/* Nobody has it yet. 0: there is no room; the last eighth is for calls alone. */
+static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr_t *frame, unsigned depth)
+{
+	const uint32_t room = stacks->room - (depth > 1 ? stacks->room / 8 : 0);
+	uint32_t number = km_load(&used) < room ? km_add(&used, 1u) + 1 : room;
+
+	if (number >= room)
+		return 0;
+	km_debug(depth && depth <= KM_DEBUG_FRAMES && !stacks[number].hash, "an entry is made once, of a stack");
+	stacks[number].hash = hash;
+	__builtin_memcpy(stacks[number].frame, frame, depth * sizeof(*frame));
+	return number;
+}
+
+/* 0: there is no room. A thread that loses a race looks at the winner's first. */
+static uint32_t number_of(const uintptr_t *frame, unsigned depth)
+{
+	struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks);
+	uint64_t hash = depth;
+	uint32_t own = 0;
+
+	if (!stacks)
+		return 0;
+	for (unsigned i = 0; i < depth; i++)
+		hash = (hash ^ hash >> 29 ^ frame[i]) * KM_DEBUG_FACTOR;
+	uint32_t *list = list_of(stacks, hash), first = km_load_acquire(list);
+	do {
+		for (uint32_t i = first; i; i = stacks[i].next)
+			if (is_stack(&stacks[i], (uint32_t)hash, frame, depth))
+				return i;
+		own = own ?: make(stacks, (uint32_t)hash, frame, depth);
+		if (!own)
+			return 0;
+		stacks[own].next = first;
+		/* Release pairs with the loads of a list's first: the entry is there. */
+	} while (!km_cas_both(list, &first, own));
+	return own;
+}
+
+/* ------------------------------------------------------------------ marks */
+
+km_inline uint32_t stack_here(void)
+{
+	struct km_stack stack;
+
+	if (km_likely(km_debug_may_walk())) {
+		km_stack_take(&stack, MARKS, KM_DEBUG_FRAMES, false);
+		if (km_likely(stack.known))
+			return stack.what;
+	} else {
+		stack.frame[0] = (uintptr_t)__builtin_return_address(0);
+		stack.depth = 1;
+		stack.trail = NULL;
+	}
+	uint32_t number = number_of(stack.frame, stack.depth) ?: number_of(stack.frame, 1);
+	km_stack_keep(&stack, number ?: KM_STACK_NOTHING);
+	return number;
+}
+
+void km_debug_mark(struct km_debug_mark *mark)
+{
+	mark->who = stack_here() | (uint64_t)km_os_thread() << 32;
+	mark->when = km_os_now_ms() | (uint64_t)km_cpu_number() << KM_DEBUG_CPU_SHIFT;
+	mark->seal = km_debug_mark_seal(mark);
+	km_debug(km_debug_is_sealed(mark), "a mark that is made has its seal");
+}
+
+void km_debug_read_mark(const struct km_debug_mark *mark, struct km_debug_track *track)
+{
+	const uint64_t who = km_load(&mark->who), when = km_load(&mark->when);
+	const uint32_t number = (uint32_t)who;
+
+	*track = (struct km_debug_track){
+		.when = when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .cpu = (uint32_t)(when >> KM_DEBUG_CPU_SHIFT),
+		.thread = (uint32_t)(who >> 32),
+	};
+	/* Acquire pairs with the start. A mark that was written over may have any number. */
+	const struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks);
+	if (stacks && number && number < stacks->room)
+		__builtin_memcpy(track->frame, stacks[number].frame, sizeof(track->frame));
+}

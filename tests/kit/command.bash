@@ -84,7 +84,7 @@ stop() {
 compile() {
 	local name=$1
 	shift
-	cc -std=gnu17 -O1 -w -fno-builtin -mcx16 -I"$top/include" -I"$top/src" -o "$name" "$@" || { fail "cc $name"; exit 1; }
+	cc -std=gnu17 -O1 -w -fno-builtin -mcx16 -I"$top/include" -I"$top/src" -iquote "$top" -o "$name" "$@" || { fail "cc $name"; exit 1; }
 }
 
 json() {

@@ -19,7 +19,7 @@ ARCHFLAGS := $(if $(filter x86_64,$(ARCH)),-mcx16)
 # (RARE): link-time optimisation keeps neither, so -flto is for programs, and for the command. And no instruction for indirect branches
 # (endbr64) begins a function: hits fill their lines of code, and Linux does not track such branches. Shadow stacks are kept
 # ("none" stands first: from gcc 14 on the option adds to what was asked for before).
-LIBFLAGS := -DKMEM_BARE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-builtin-malloc -fno-lto \
+LIBFLAGS := -iquote src -iquote . -DKMEM_BARE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-builtin-malloc -fno-lto \
 	$(if $(filter x86_64,$(ARCH)),-fcf-protection=none -fcf-protection=return)
 # Debug information names the sources from the root of the tree on: a build is the same in every folder.
 SAME	:= -ffile-prefix-map=$(CURDIR)=.
@@ -60,7 +60,7 @@ libs: $(LIBS)
 # All data between files is hidden (km_hidden), which is why this costs the hits nothing.
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -iquote src -iquote . $(ALL_CFLAGS) $(LIBFLAGS) $(SAME) $(if $(filter src/% engines/% ext/%,$<),$(COUNTED)) -fPIC -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LIBFLAGS) $(SAME) $(if $(filter src/% engines/% ext/%,$<),$(COUNTED)) -fPIC -MMD -MP -c $< -o $@
 
 # Never unloaded: descriptors of sequences and thread areas must outlive every thread. Who was linked with the library looks for its
 # soname, here as where it is installed.

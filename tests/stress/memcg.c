@@ -11,7 +11,7 @@
 
 #define THREADS	4
 #define TENANTS	12
-#define HELD	200
+#define HELD_OBJECTS	200
 
 /* A place in the tree, whose group is replaced now and then. */
 struct place {
@@ -29,7 +29,7 @@ static struct place places[TENANTS];
 static struct worker {
 	pthread_t thread;
 	uint64_t random;
-	struct held held[HELD];
+	struct held held[HELD_OBJECTS];
 	unsigned long out[2], refused;
 	int half;
 } workers[THREADS];
@@ -123,7 +123,7 @@ static void *work(void *arg)
 	for (int i = 0; i < rounds; i++) {
 		unsigned long what = below(worker, 10000);
 
-		get(worker, (int)below(worker, HELD));
+		get(worker, (int)below(worker, HELD_OBJECTS));
 		if (what < 40)
 			replace(worker, (int)below(worker, TENANTS));
 		else if (what < 60)
@@ -145,7 +145,7 @@ static unsigned long out_below(int half)
 	unsigned long bytes = 0;
 
 	for (int w = 0; w < THREADS; w++)
-		for (int k = 0; k < HELD; k++) {
+		for (int k = 0; k < HELD_OBJECTS; k++) {
 			struct held *held = &workers[w].held[k];
 
 			if (held->group && mem_cgroup_parent(held->group) == halves[half])
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
 		CHECK_EQUAL(mem_cgroup_current(halves[i]), out_below(i));
 	CHECK_EQUAL(mem_cgroup_current(top), out_below(0) + out_below(1));
 	for (int w = 0; w < THREADS; w++) {
-		for (int k = 0; k < HELD; k++)
+		for (int k = 0; k < HELD_OBJECTS; k++)
 			give_up(&workers[w], k);
 		refused += workers[w].refused;
 	}

@@ -484,6 +484,9 @@ static void flush_some(struct flushing *flushing)
 		flushing->slabs += km_growth_shed(0) + km_big_purge(0) != 0;
 	if (!is_enough(flushing))
 		flushing->slabs += km_own_release(flushing->wanted);
+	/* The metadata of a slab may be what is refused. */
+	if (!is_enough(flushing))
+		flushing->slabs += km_ranges_release(false);
 }
 
 /* How often one request may ask for a flush. Kernel: MAX_RECLAIM_RETRIES. */

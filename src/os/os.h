@@ -107,6 +107,7 @@ void km_os_set_data_limit(size_t bytes);
 /* There is one of them, or RLIMIT_MEMLOCK where all that is mapped is locked (mlockall with MCL_FUTURE): what we have
  * mapped and don't use the program may lack for mappings of its own. */
 bool km_os_is_limited(void);
+bool km_os_limits_data(void);	/* RLIMIT_DATA alone */
 /* Is all that is mapped from now on locked (mlockall with MCL_FUTURE), and so filled in? */
 bool km_os_locks_all(void);
 /*

@@ -447,6 +447,11 @@ bool km_os_locks_all(void)
 	return km_load(&process.lock_limit) != 0;
 }
 
+bool km_os_limits_data(void)
+{
+	return km_os_address_limit() && km_load(&process.data_limit) != SIZE_MAX;
+}
+
 bool km_os_is_limited(void)
 {
 	return km_os_address_limit() != SIZE_MAX || km_load(&process.data_limit) != SIZE_MAX ||

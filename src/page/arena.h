@@ -171,7 +171,8 @@ size_t km_pages_used(void);
 size_t km_pages_there(void);
 /*
  * Give the address space of ranges back of which every page is free, with `clean` only of those whose memory has gone
- * back before. Not of the first, and of none that is pinned. False: there was none. Any thread, outside of all locks.
+ * back before. Not of the first, and of none that is pinned. Under RLIMIT_DATA also take free blocks at the end of each
+ * range off the limit. False: there was none. Any thread, outside of all locks.
  */
 bool km_ranges_release(bool clean);
 /* Somebody may read this page after it was freed: its range stays. */

@@ -1,7 +1,7 @@
 /*
  * whole.c: address space, where there is little of it: blocks longer than a largest one out of free pages that lie
- * side by side, and whole ranges that go back. Invariant: a range goes when no page of it is used, and its arrays
- * stay, so that whoever still has a descriptor of it reads one that is free.
+ * side by side, and whole ranges, or ends of ranges, that go back. Invariant: a range goes when no page of it is used,
+ * and its arrays stay, so that whoever still has a descriptor of it reads one that is free.
  */
 #include "os/die.h"
 #include "os/os.h"
@@ -225,13 +225,57 @@ static bool release(struct km_range *range, bool clean)
 	return false;
 }
 
+/* Free blocks at the end of a range, all clean, are taken off the limit on data. The pages stay readable, as a stale
+ * pointer may lead there. */
+static bool lower(struct km_range *range)
+{
+	size_t ready = km_load_acquire(&range->ready), first = ready;
+	const unsigned node = ready ? km_range_node(range, ready - 1) : 0;
+	struct km_zone *zone = &km_arena.zone[node];
+	const struct km_page *run;
+
+	km_lock(&zone->lock);
+	km_lock(&km_arena.grow);
+	/* The block behind is of no node yet. */
+	if (range->node && ready == range->ready && ready < range->pages)
+		km_store(&range->node[ready >> KM_MAX_ORDER], (uint8_t)node);
+	while (ready == range->ready && first && km_range_node(range, first - 1) == node &&
+	       (run = km_run_before(range, first)) && !run->dirty)
+		first -= run->run;
+	const size_t end = km_max(km_align_up(first, KM_BLOCK_PAGES), (size_t)KM_BLOCK_PAGES);
+	char *block = range->base + (end << KM_PAGE_SHIFT);
+	bool lowers = end < ready && !range->leaving && !km_os_protect(block, (ready - end) << KM_PAGE_SHIFT, true);
+	if (lowers) {
+		for (first = ready; first > end;) {
+			struct km_page *gone = km_run_before(range, first);
+
+			first -= gone->run;
+			km_run_count_out(zone, gone);
+		}
+		km_run_put_back(zone, range, first, end);
+		km_store_release(&range->ready, end);
+		if (range == km_arena.range)
+			km_store_release(&km_hot.pages, end);
+	}
+	km_unlock(&km_arena.grow);
+	km_unlock(&zone->lock);
+	return lowers;
+}
+
 /* The first range is what every look-up reads: it stays. */
 bool km_ranges_release(bool clean)
 {
 	bool any = false;
 
+	if (km_os_limits_data()) {
+		if (!clean)
+			km_pages_purge(0);
+		for (unsigned i = 0; i < km_load_acquire(&km_arena.ranges); i++)
+			while (lower(&km_arena.range[i]))
+				any = true;
+	}
 	if (km_load_acquire(&km_arena.ranges) < 2)
-		return false;
+		return any;
 	km_lock(&km_arena.purge);
 	for (unsigned i = 1; i < km_load_acquire(&km_arena.ranges); i++)
 		any |= release(&km_arena.range[i], clean);

@@ -69,7 +69,7 @@ static void *wander(void *argument)
 			go_to_cpu(cpu_at((int)((number >> 12) % (unsigned)CPU_COUNT(all_cpus()))));
 		if (number % 32768 == 1)
 			usleep(30000);
-		swap_one(&objects[number % HELD_OBJECTS], &cache[number % HELD], number >> 16, (uintptr_t)argument);
+		swap_one(&objects[number % HELD_OBJECTS], &cache[number % HELD_OBJECTS], number >> 16, (uintptr_t)argument);
 	}
 	for (unsigned i = 0; i < HELD_OBJECTS; i++)
 		if (objects[i])

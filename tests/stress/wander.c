@@ -20,7 +20,7 @@
 
 #define THREADS	6u
 #define CACHES	4u
-#define HELD_OBJECTS	600u	/* objects of a thread: more than a shelf has room for, so that it misses */
+#define OBJECTS	600u	/* objects of a thread: more than a shelf has room for, so that it misses */
 
 struct object {
 	struct object *self;
@@ -59,8 +59,8 @@ static void swap_one(struct object **slot, uint8_t *cache, uint32_t random, uint
 static void *wander(void *argument)
 {
 	uint64_t random = (uintptr_t)argument;
-	struct object *objects[HELD_OBJECTS] = { NULL };
-	uint8_t cache[HELD_OBJECTS];
+	struct object *objects[OBJECTS] = { NULL };
+	uint8_t cache[OBJECTS];
 
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		uint32_t number = random_next(&random);
@@ -69,9 +69,9 @@ static void *wander(void *argument)
 			go_to_cpu(cpu_at((int)((number >> 12) % (unsigned)CPU_COUNT(all_cpus()))));
 		if (number % 32768 == 1)
 			usleep(30000);
-		swap_one(&objects[number % HELD_OBJECTS], &cache[number % HELD_OBJECTS], number >> 16, (uintptr_t)argument);
+		swap_one(&objects[number % OBJECTS], &cache[number % OBJECTS], number >> 16, (uintptr_t)argument);
 	}
-	for (unsigned i = 0; i < HELD_OBJECTS; i++)
+	for (unsigned i = 0; i < OBJECTS; i++)
 		if (objects[i])
 			swap_one(&objects[i], &cache[i], 0, (uintptr_t)argument);
 	return NULL;

@@ -359,7 +359,7 @@ static void in_fork(void)
 	in_handler = false;
 }
 
-/* Before the library, which registers its own handlers when it starts: its constructor has this number, too. */
+/* These handlers are registered before the library's: the library registers its handlers when it starts. */
 __attribute__((constructor(101))) static void register_first(void)
 {
 	NEED(pthread_atfork(in_fork, in_fork, in_fork) == 0);

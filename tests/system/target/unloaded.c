@@ -1,7 +1,7 @@
 /*
- * unloaded.c: with FRAME a library: a function with a frame of so many bytes, that calls back. Else a program that
- * calls the function of each library that is named, and unloads it before the next; then it prints by whom it has
- * blocks.
+ * unloaded.c: with FRAME defined, a library: one function with a frame of FRAME bytes, which calls a callback. Without
+ * FRAME, a program: it loads each named library, calls the function, and unloads the library before the next one. In
+ * the end the program prints the call stacks of its live blocks.
  */
 #include <dlfcn.h>
 #include <stdio.h>

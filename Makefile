@@ -40,7 +40,7 @@ SRC	:= $(filter-out src/malloc/% src/memcg/%,$(SOURCES)) $(filter src/memcg/%,$(
 # What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
 # not pages but stretches of 64 KiB, as soon as it touches one. What libgcc and libc's own archive add stands before it, and there is
 # no _fini, which does nothing and would be the last of all. Parts of the file begin with such a stretch (tests/tidy/resident).
-RARE	:= $(filter-out src/memcg/process.c engines/engines.c,$(filter engines/% ext/% src/inspect/% src/memcg/% src/alloc/prefill.c \
+RARE	:= $(filter-out src/memcg/process_group.c engines/engines.c,$(filter engines/% ext/% src/inspect/% src/memcg/% src/alloc/prefill.c \
 	%/bulk.c %/by_cid.c %/chain.c %/owned.c %/stock_word.c,$(SRC)))
 SRC	:= $(filter-out $(RARE),$(SRC))
 MALLOC	:= $(filter src/malloc/%,$(SOURCES))

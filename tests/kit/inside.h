@@ -1,5 +1,5 @@
 /*
- * inside.h: for tests that call the floors beneath directly. Whoever takes a lock of the library has km_front_busy set,
+ * inside.h: for tests that call the floors beneath directly. Whoever takes a lock of the library has km_thread_busy set,
  * which debug builds assert: INSIDE() sets it around a statement. A test whose every step is such a call, and whose
  * threads no handler strikes, says TEST_IS_INSIDE instead.
  */

@@ -1,7 +1,7 @@
 /*
- * debug_control.c: what is written from outside to files that look like the kernel's of a cache (`kmem fs`, cache/mailbox.h).
- * Invariants: numbers are judged before anything is changed; what is written to a cache is written to those that are
- * tuned with it as well, of which one that can't have it keeps what it had.
+ * debug_control.c: what is written from outside to files that look like the kernel's of a cache (`kmem fs`,
+ * cache/mailbox.h). Invariants: numbers are judged before anything is changed; what is written to a cache is written
+ * to those that are tuned with it as well, of which one that can't have it keeps what it had.
  */
 #include <errno.h>
 

@@ -1,14 +1,14 @@
 /*
- * debug_shadow.c: a cache that is debugged while it is used. Its layout stays what it is, for whoever goes from an address
- * to an object reads it. Objects that are allocated from then on are those of another cache, a sibling, which has the
- * layout and the hooks of debugging; it is a cache like any other, but that no user knows of it.
+ * debug_shadow.c: a cache that is debugged while it is used. Its layout stays what it is, for whoever goes from an
+ * address to an object reads it. Objects that are allocated from then on are those of another cache, a sibling, which
+ * has the layout and the hooks of debugging; it is a cache like any other, but that no user knows of it.
  *
  *	kmem_cache_alloc(cache)		-> shape below -> the sibling that serves, if there is one; else the cache
  *	kmem_cache_free(cache, object)	-> shape below -> the cache in whose slab the object is: one of these two
  *	kfree(object)			-> page map -> that cache at once
  *
- * The shape stands before the cache's own (struct km_alloc_ops), that of what is paid for included: a sibling of a cache
- * that is charged is charged by itself, and has twins of its own.
+ * The shape stands before the cache's own (struct km_alloc_ops), that of what is paid for included: a sibling of a
+ * cache that is charged is charged by itself, and has twins of its own.
  *
  * Invariants. While an object of a sibling may be out the cache has no shelf that a hit finds, neither a public nor a
  * charged one: each free meets the shape, which looks at the page. So the shelf is closed before the first object is

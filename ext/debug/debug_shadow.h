@@ -1,5 +1,6 @@
 /*
- * debug_shadow.h: a cache that is debugged while it is used, for the files that ask for it: debug_shadow.c and debug_toggle.c.
+ * debug_shadow.h: a cache that is debugged while it is used, for the files that ask for it: debug_shadow.c and
+ * debug_toggle.c.
  */
 #ifndef KM_DEBUG_DEBUG_SHADOW_H
 #define KM_DEBUG_DEBUG_SHADOW_H

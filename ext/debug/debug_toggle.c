@@ -1,6 +1,6 @@
 /*
- * debug_toggle.c: debugging of a cache that is used, as users ask for it: kmem_cache_set_debug. Invariant: a cache that can't
- * have it, and letters that mean nothing, change nothing.
+ * debug_toggle.c: debugging of a cache that is used, as users ask for it: kmem_cache_set_debug. Invariant: a cache
+ * that can't have it, and letters that mean nothing, change nothing.
  */
 #include <errno.h>
 

@@ -1,9 +1,9 @@
 /*
  * failslab.c: allocations that fail on purpose, by KMEM_FAILSLAB and kmem_failslab: the kernel's failslab, with its
- * names, order and defaults. A cache that may fail has no shelf (alloc/observed_ops.c), so that each of its allocations asks
- * here; which caches these are is said once, as they are made. Invariants: nothing here allocates; what is decided
- * follows from the seed, the settings and the number of the call, so that a program that makes the same calls meets the
- * same failures; a request with __GFP_NOFAIL never does.
+ * names, order and defaults. A cache that may fail has no shelf (alloc/observed_ops.c), so that each of its
+ * allocations asks here; which caches these are is said once, as they are made. Invariants: nothing here allocates;
+ * what is decided follows from the seed, the settings and the number of the call, so that a program that makes the
+ * same calls meets the same failures; a request with __GFP_NOFAIL never does.
  *
  * The calls that are counted are those that pass all filters: gfp, caller. Of these the first are let alone until
  * `space` bytes were asked for; of the others each interval-th fails with a probability, `times` of them in all.
@@ -285,7 +285,8 @@ static bool read_offset(const char **at, char sign, uintptr_t *offset)
 	return true;
 }
 
-/* FILE+0xFROM-0xTO: a part of a file, which a function is that the dynamic linker does not know (tools/kmem/fail_caller.c). */
+/* FILE+0xFROM-0xTO: a part of a file, which a function is that the dynamic linker does not know
+ * (tools/kmem/fail_caller.c). */
 static bool is_in_part(const char *patterns, const char *file, uintptr_t offset)
 {
 	size_t length = __builtin_strlen(file);

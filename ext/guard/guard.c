@@ -10,9 +10,9 @@
  * its page holds a known value for each address, which its free checks. Freed slots are reused oldest first.
  *
  * Time is what a sample is for: about every guard:MS milliseconds one cache, in turn and by chance, is chosen for its
- * next allocation (alloc/sampled_ops.c). When three quarters of the slots are taken, a stack that has an object among them
- * gets no other, so that many objects of one source leave room for others. Kernel: KFENCE, which has no choice of a
- * cache: it takes the next allocation of all.
+ * next allocation (alloc/sampled_ops.c). When three quarters of the slots are taken, a stack that has an object among
+ * them gets no other, so that many objects of one source leave room for others. Kernel: KFENCE, which has no choice
+ * of a cache: it takes the next allocation of all.
  */
 #include "guard.h"
 

@@ -1,7 +1,7 @@
 /*
- * guard_fields.c: where the fields of a guarded object's record are, for readers outside of the process, as cache/cache_fields.c
- * has it for caches. Here, because a program without guarded objects does not contain them. Invariant: that of
- * base/fields.h.
+ * guard_fields.c: where the fields of a guarded object's record are, for readers outside of the process, as
+ * cache/cache_fields.c has it for caches. Here, because a program without guarded objects does not contain them.
+ * Invariant: that of base/fields.h.
  */
 #include "guard.h"
 

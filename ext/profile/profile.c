@@ -1,7 +1,7 @@
 /*
- * profile.c: a profile of allocations by stack (alloc/profile_record.h). Samples are the points of a Poisson process over the
- * bytes that each thread allocates: how far it is to the next one is drawn from an exponential distribution, so that it
- * has no memory, and no pattern of sizes escapes it. An object of s bytes is sampled with the probability
+ * profile.c: a profile of allocations by stack (alloc/profile_record.h). Samples are the points of a Poisson process
+ * over the bytes that each thread allocates: how far it is to the next one is drawn from an exponential distribution,
+ * so that it has no memory, and no pattern of sizes escapes it. An object of s bytes is sampled with the probability
  * q = 1 - exp(-s / mean), and a sample stands for s / q bytes and 1 / q objects: both sums are right on the average,
  * whatever the sizes. jemalloc and tcmalloc do the same, with the same mean.
  *

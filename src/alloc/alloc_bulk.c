@@ -1,7 +1,7 @@
 /*
- * alloc_bulk.c: many objects of one cache at once: copies between the caller's array and the shelf, and what those can't do
- * is a miss, which the cache's shape serves. Invariant: objects[0, left) are still to be had (or still to be freed),
- * objects[left, n) are done, whatever interrupts us.
+ * alloc_bulk.c: many objects of one cache at once: copies between the caller's array and the shelf, and what those
+ * can't do is a miss, which the cache's shape serves. Invariant: objects[0, left) are still to be had (or still to be
+ * freed), objects[left, n) are done, whatever interrupts us.
  *
  * Both directions work from the array's end to its front. So one number says how far a call has come, for the
  * sequences, for the shapes and for the engines alike; each of them may stop at any object, and the next goes on from

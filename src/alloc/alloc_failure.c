@@ -1,6 +1,6 @@
 /*
- * alloc_failure.c: the line on standard error for a failed allocation: the reason, and a limit of the rate. Invariant: takes
- * no lock, and allocates nothing; makes system calls only if the request may wait.
+ * alloc_failure.c: the line on standard error for a failed allocation: the reason, and a limit of the rate.
+ * Invariant: takes no lock, and allocates nothing; makes system calls only if the request may wait.
  */
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 /*
- * alloc_ops.h: the steps of a miss that are the same whatever lies on a CPU; the files of the shapes put them together
- * (struct km_alloc_ops in fast_path.h). Invariants: a call enters an engine only if it found km_thread_busy clear, and sets it
- * first; a call that finds it set is nested, in a handler, and its allocation fails, its free is deferred; errno is as
- * the caller left it unless NULL is returned.
+ * alloc_ops.h: the steps of a miss that are the same whatever lies on a CPU; the files of the shapes put them
+ * together (struct km_alloc_ops in fast_path.h). Invariants: a call enters an engine only if it found km_thread_busy
+ * clear, and sets it first; a call that finds it set is nested, in a handler, and its allocation fails, its free is
+ * deferred; errno is as the caller left it unless NULL is returned.
  */
 #ifndef KM_ALLOC_ALLOC_OPS_H
 #define KM_ALLOC_ALLOC_OPS_H

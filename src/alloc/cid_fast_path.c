@@ -1,7 +1,8 @@
 /*
- * cid_fast_path.c: hits, where areas go by concurrency id. By CPU each call misses then, and the miss begins here: the hit
- * that it would have been, on the public shelf, so closed where fast_path.c's is; frees go by `open`, because a charged
- * cache's `back` is another shelf. Invariant: as fast_path.c's, but that what is no hit here either goes on as a miss does.
+ * cid_fast_path.c: hits, where areas go by concurrency id. By CPU each call misses then, and the miss begins here:
+ * the hit that it would have been, on the public shelf, so closed where fast_path.c's is; frees go by `open`, because
+ * a charged cache's `back` is another shelf. Invariant: as fast_path.c's, but that what is no hit here either goes on
+ * as a miss does.
  */
 #include "percpu/cid_index.h"
 

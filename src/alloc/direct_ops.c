@@ -1,7 +1,7 @@
 /*
- * direct_ops.c: the shape of engines of which nothing lies ready on a CPU: each call meets the engine, ordinary ones by the
- * shortest way; kmalloc's among them, where its one cache is served by size. Invariant: a call that is no ordinary one
- * goes the long way of slow_path.c, and nothing was done for it before.
+ * direct_ops.c: the shape of engines of which nothing lies ready on a CPU: each call meets the engine, ordinary ones
+ * by the shortest way; kmalloc's among them, where its one cache is served by size. Invariant: a call that is no
+ * ordinary one goes the long way of slow_path.c, and nothing was done for it before.
  *
  * Ordinary is a call that may wait, names no node and finds no free that a handler left: then the engine's lock is all
  * that it needs, and the notes of a miss are not taken, because each call would take them. Reclaim has its turn at

@@ -12,8 +12,8 @@
  *	another thread's miss	on this CPU, between look and commit: a value that came back is as good as one that
  *				stayed (percpu/visit.c). A drain between the two: the commit reads the offset again
  *	a signal handler	aborts the sequence that it struck. A miss sets km_thread_busy before it has a block in
- *				hand or takes a lock: a handler that finds it set enters no engine (slow_path.c), one that
- *				strikes before finds nothing half done
+ *				hand or takes a lock: a handler that finds it set enters no engine (slow_path.c); a
+ *				handler that strikes before finds nothing half done
  *	fork			takes every lock first, so that no list is half changed and no shelf closed in the
  *				child; what other threads had in hand is lost there (docs/theory.md, section 8)
  *
@@ -59,8 +59,8 @@ extern km_hidden void (*km_alloc_tick)(void);	/* now and then, outside of locks,
 extern km_hidden bool (*km_alloc_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 /* Does this allocation fail on purpose? bytes: that it asks for. NULL: none ever does. */
 extern km_hidden bool (*km_alloc_fails)(const char *name, size_t bytes, gfp_t gfp);
-/* Somebody sees each call, also those that would be hits (cache/trace_attach.c): a tracer that is attached to a probe of them
- * (os/usdt.h); a profile that is taken (alloc/profile_record.h). */
+/* Somebody sees each call, also those that would be hits (cache/trace_attach.c): a tracer that is attached to a probe
+ * of them (os/usdt.h); a profile that is taken (alloc/profile_record.h). */
 enum km_probing { KM_PROBING_TRACER = 1, KM_PROBING_PROFILE = 2 };
 extern km_hidden uint32_t km_alloc_probing;
 /* The hooks of caches meanwhile that have no others: the shape that looks at hooks passes the probes. */
@@ -107,11 +107,12 @@ km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
 }
 
 /*
- * The shape of what lies ready on a CPU, a file for each: sheaf_ops.c, freelist_ops.c, direct_ops.c. Before one of these stands validate.c
- * where frees are proved, observed_ops.c where each object is looked at, sampled_ops.c for a while where one object is guarded,
- * and before all of them memcg/charge.c where objects are paid for. A miss is a
- * jump to the cache's shape, whose calls return and fail as the public functions do. Chosen when a cache is made, when
- * somebody begins or ends to watch it, when it is first asked for an object that is paid for, and when it is destroyed.
+ * The shape of what lies ready on a CPU, a file for each: sheaf_ops.c, freelist_ops.c, direct_ops.c. Before one of
+ * these stands validate.c where frees are proved, observed_ops.c where each object is looked at, sampled_ops.c for a
+ * while where one object is guarded, and before all of them memcg/charge.c where objects are paid for. A miss is a
+ * jump to the cache's shape, whose calls return and fail as the public functions do. Chosen when a cache is made,
+ * when somebody begins or ends to watch it, when it is first asked for an object that is paid for, and when it is
+ * destroyed.
  */
 struct km_alloc_ops {
 	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
@@ -232,8 +233,8 @@ void km_alloc_bury(struct kmem_cache *cache) km_cold;	/* it was destroyed: each 
 
 /*
  * sampled_ops.c: the next object of the cache, if it can be one, is to come from the pool of guarded objects
- * (page/guard_range.h). km_alloc_sample: from now on; false: not of this cache, or not now. Each: of a cache that is being
- * made. see_frees: from now on no free of the cache passes by unseen.
+ * (page/guard_range.h). km_alloc_sample: from now on; false: not of this cache, or not now. Each: of a cache that is
+ * being made. see_frees: from now on no free of the cache passes by unseen.
  */
 bool km_alloc_can_sample(const struct kmem_cache *cache);
 bool km_alloc_sample(struct kmem_cache *cache) km_cold;
@@ -395,8 +396,8 @@ bool km_gfp_tells(gfp_t gfp) km_cold;
 /* Print the line, with the caller's reason. */
 void km_alloc_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const char *reason, const char *suffix) km_cold;
 
-/* alloc_nolock.c: an object that is had without waiting; bytes not 0: served by size. NULL with ENOMEM. And are the bits
- * those that such a call may have? */
+/* alloc_nolock.c: an object that is had without waiting; bytes not 0: served by size. NULL with ENOMEM. And are the
+ * bits those that such a call may have? */
 void *km_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 bool km_alloc_is_nolock(gfp_t gfp);
 

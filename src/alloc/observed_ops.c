@@ -1,9 +1,9 @@
 /*
- * observed_ops.c: which shape a cache has, and three of the shapes. That of caches each of whose objects is looked at: by
- * hooks as it comes and goes, by a check before it is freed, or each of whose allocations may fail on purpose; what
- * lies on a CPU is a matter of the shape below. The same where a profile alone looks, which is to cost little. And that
- * of caches that were destroyed.
- * Invariant: no object passes unseen, but those of calls that were under way when somebody began to look.
+ * observed_ops.c: which shape a cache has, and three of the shapes. That of caches each of whose objects is looked
+ * at: by hooks as it comes and goes, by a check before it is freed, or each of whose allocations may fail on purpose;
+ * what lies on a CPU is a matter of the shape below. The same where a profile alone looks, which is to cost little.
+ * And that of caches that were destroyed. Invariant: no object passes unseen, but those of calls that were under way
+ * when somebody began to look.
  *
  * A watcher comes to a running cache in this order: the hooks are stored, the shape that calls them is chosen, the
  * public shelf is closed by a drain with a fence. From the fence on each hit misses, and each miss finds the shape:

@@ -1,8 +1,8 @@
 /*
- * sampled_ops.c: the shape of a cache of which an object is to come from the pool of guarded ones (page/guard_range.h). Hits
- * look at nothing; so a cache has this shape, and no public shelf, from when it is chosen until the object is had, and
- * for a bounded number of calls more: then it has its plain shape again. Invariant: a call that is not the sampled one
- * ends as its plain shape ends it.
+ * sampled_ops.c: the shape of a cache of which an object is to come from the pool of guarded ones
+ * (page/guard_range.h). Hits look at nothing; so a cache has this shape, and no public shelf, from when it is chosen
+ * until the object is had, and for a bounded number of calls more: then it has its plain shape again. Invariant: a
+ * call that is not the sampled one ends as its plain shape ends it.
  *
  * Why no fence. A free on another CPU may be a hit for as long as its thread has not seen the store that closes the
  * shelf. But whoever frees the sampled object has it from the thread that allocated it, behind that store, and so sees

@@ -11,15 +11,15 @@
  *	hit	fast_path.c, cid_fast_path.c, kmalloc/kmalloc.c,	one sequence, no frame
  *		malloc/malloc.c
  *	miss	this file			a hit of a chain, of a charged or of a proved shelf; else a jump
- *	shape	sheaf_ops.c, freelist_ops.c, direct_ops.c	what lies on this CPU; validate.c, observed_ops.c and sampled_ops.c stand before
- *						one of these, and memcg/charge.c before all
+ *	shape	sheaf_ops.c, freelist_ops.c,	what lies on this CPU; validate.c, observed_ops.c and sampled_ops.c
+ *		direct_ops.c			stand before one of these, and memcg/charge.c before all
  *	engine	engine/NAME.c			objects out of slabs and back
  *
  * Signal handlers. An engine takes locks, and a handler that struck its own thread there would wait for itself. So
- * km_thread_busy is set before an engine is entered (km_miss_enter), and a handler that finds it set is not let in: what
- * its CPU's two blocks can't serve fails, if it is an allocation, and a free links the object to cache->deferred. That
- * list needs no lock: a free adds by compare-and-swap, and the miss that finishes the frees takes the whole list by one
- * exchange, so that a head which comes back with another successor does no harm.
+ * km_thread_busy is set before an engine is entered (km_miss_enter), and a handler that finds it set is not let in:
+ * what its CPU's two blocks can't serve fails, if it is an allocation, and a free links the object to
+ * cache->deferred. That list needs no lock: a free adds by compare-and-swap, and the miss that finishes the frees
+ * takes the whole list by one exchange, so that a head which comes back with another successor does no harm.
  *
  * System calls. A request that may not wait makes none, and neither do the frees that it causes: km_calls_begin keeps
  * the engine from them, and the tick, which gives memory back, is left to a call that may wait.
@@ -318,7 +318,8 @@ void *km_miss_clear(const struct kmem_cache *cache, void *object, size_t bytes)
 	return bytes ? __builtin_memset(object, 0, km_align_up(bytes, unit)) : km_cleared(cache, object);
 }
 
-/* The long way. Callers tried the shortest (direct_ops.c, freelist_ops.c): its NULL said only that the call was not ordinary. */
+/* The long way. Callers tried the shortest (direct_ops.c, freelist_ops.c): its NULL said only that the call was not
+ * ordinary. */
 void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -376,8 +377,8 @@ km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 		km_chain_pushed(cache, object, pushed);
 }
 
-/* After its window (sampled_ops.c) a guarded object may be pushed by a hit, and popped here. It has no owner word, so that
- * nobody can pay for it: it is freed, and another is had. */
+/* After its window (sampled_ops.c) a guarded object may be pushed by a hit, and popped here. It has no owner word, so
+ * that nobody can pay for it: it is freed, and another is had. */
 km_inline void *km_unguarded(struct kmem_cache *cache, void *object, gfp_t gfp, int node)
 {
 	while (km_is_guarded(object)) {

@@ -5,13 +5,14 @@
  * none of ours. Invariant: an object that lies on a shelf, in a barn or in a slab has a byte of 0, and one that is out
  * has its proof.
  *
- * A free clears the byte before it pushes the object, by a step that nothing divides (km_alloc_map_claim), and an allocation
- * sets it after the pop. Between the two the object is in the hand of one thread. A thread that frees an object has it
- * from the one that allocated it, and so sees the byte that was stored there.
+ * A free clears the byte before it pushes the object, by a step that nothing divides (km_alloc_map_claim), and an
+ * allocation sets it after the pop. Between the two the object is in the hand of one thread. A thread that frees an
+ * object has it from the one that allocated it, and so sees the byte that was stored there.
  *
  * The public shelf of such a cache is closed, so that hits of all other caches are as they were. Its own hits are
- * here, on the same shelf: a miss of fast_path.c and a jump away, and inline at the doors that know the cache by a size or
- * an address (validate.h). The sequence that misses first, and the jump, are the price of not being known to those hits.
+ * here, on the same shelf: a miss of fast_path.c and a jump away, and inline at the doors that know the cache by a
+ * size or an address (validate.h). The sequence that misses first, and the jump, are the price of not being known to
+ * those hits.
  *
  * The steps of a free, in this order, each of which ends it if it fails:
  *
@@ -23,8 +24,9 @@
  *	quarantine	where there is one, another object goes on in this one's place, or none
  *	push		to the CPU's block, as every free; a full one goes the way of the shape below
  *
- * A watcher (observed_ops.c) stands before this, so that an object that it has seen come is proved when it goes. Objects
- * that an engine could not hand out in the end, in bulk, have not passed here, and go back past it (is_done in alloc_bulk.c).
+ * A watcher (observed_ops.c) stands before this, so that an object that it has seen come is proved when it goes.
+ * Objects that an engine could not hand out in the end, in bulk, have not passed here, and go back past it (is_done
+ * in alloc_bulk.c).
  */
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /*
- * validate.h: the hits of caches whose frees are proved (validate.c), for the doors that meet them behind a miss of their
- * own: an object's byte is looked at, and written (page/alloc_map.h). Invariant: what is inline here does something only
- * where all is ordinary, and else nothing.
+ * validate.h: the hits of caches whose frees are proved (validate.c), for the doors that meet them behind a miss of
+ * their own: an object's byte is looked at, and written (page/alloc_map.h). Invariant: what is inline here does
+ * something only where all is ordinary, and else nothing.
  */
 #ifndef KM_ALLOC_VALIDATE_H
 #define KM_ALLOC_VALIDATE_H

@@ -1,8 +1,8 @@
 /*
- * fields.h: structures that say where their fields are, for readers outside of the process that may be of another build
- * (cache/process_record.h). A reader goes by names: it passes over those that it does not know, and does without those that are
- * missing. Invariant: a name means the same in every build. A field whose meaning changes, bits or unit, gets another
- * name here.
+ * fields.h: structures that say where their fields are, for readers outside of the process that may be of another
+ * build (cache/process_record.h). A reader goes by names: it passes over those that it does not know, and does
+ * without those that are missing. Invariant: a name means the same in every build. A field whose meaning changes,
+ * bits or unit, gets another name here.
  */
 #ifndef KM_BASE_FIELDS_H
 #define KM_BASE_FIELDS_H

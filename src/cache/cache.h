@@ -145,7 +145,8 @@ void km_registry_expose(const struct km_list **caches, const unsigned **count);
 /* Where the names of that hash begin, by next_named. */
 struct kmem_cache **km_registry_named(const char *name);
 
-/* ---- retired_stats.c: with the registry locked. A cache goes, which is on no list any more: its slabs are another one's. */
+/* ---- retired_stats.c: with the registry locked. A cache goes, which is on no list any more: its slabs are another
+ * one's. */
 void km_retired_hand_down(const struct kmem_cache *cache, const struct kmem_cache_stats *stats);
 /* Those of caches that were the last of their name. */
 const struct km_retired *km_retired_of_process(void);
@@ -307,7 +308,8 @@ extern km_hidden bool km_large_fails;
 size_t km_large_bytes(const void *p);
 size_t km_large_try_bytes(const void *p);	/* with km_thread_busy set by others; SIZE_MAX: can't tell */
 bool km_large_free(const void *p);
-/* For large_cache.c: a block of whole pages, and back, which nobody pays for. With km_thread_busy set, and without a tick. */
+/* For large_cache.c: a block of whole pages, and back, which nobody pays for. With km_thread_busy set, and without a
+ * tick. */
 void *km_large_get(size_t bytes, const struct km_request *request);
 void km_large_give(void *p);
 /* The same from a signal handler that struck inside of the allocator: done by whoever comes next. False: p is no

@@ -1,6 +1,6 @@
 /*
- * cache_ids.c: a cache's id, by which a page's map and the hits of kmalloc and kfree know it. Invariant: under the registry's
- * lock, each id is one live cache's, and entry id shows that cache's shelf or a closed one.
+ * cache_ids.c: a cache's id, by which a page's map and the hits of kmalloc and kfree know it. Invariant: under the
+ * registry's lock, each id is one live cache's, and entry id shows that cache's shelf or a closed one.
  */
 #include "page/metadata.h"
 #include "os/os.h"

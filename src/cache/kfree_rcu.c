@@ -469,8 +469,8 @@ static void before_destroy(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ fork, and the beginning */
 
-/* As in realloc_run.c: another thread's fork may be under way as well, which has its own note of what it has. A grace period
- * that is under way ends in the child if its RCU goes on there. */
+/* As in realloc_run.c: another thread's fork may be under way as well, which has its own note of what it has. A grace
+ * period that is under way ends in the child if its RCU goes on there. */
 static void nested_fork_locks(bool before, bool child)
 {
 	km_for_each_cpu(cpu) {

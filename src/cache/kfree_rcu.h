@@ -1,7 +1,7 @@
 /*
- * kfree_rcu.h: what objects wait in for a grace period (kfree_rcu.c), as somebody finds it who looks from outside (process_record.h): nothing
- * of the program's needs to point to what kfree_rcu was given. A chain begins in the library's data, and goes through
- * the objects; a block is our own memory.
+ * kfree_rcu.h: what objects wait in for a grace period (kfree_rcu.c), as somebody finds it who looks from outside
+ * (process_record.h): nothing of the program's needs to point to what kfree_rcu was given. A chain begins in the
+ * library's data, and goes through the objects; a block is our own memory.
  */
 #ifndef KM_CACHE_KFREE_RCU_H
 #define KM_CACHE_KFREE_RCU_H

@@ -1,8 +1,9 @@
 /*
- * mailbox.h: the mailbox: by which a reader of the record (process_record.h) asks something of this process, as `kmem debug` does.
- * It lies at an address that the record names, and is written from outside, as a debugger writes: so the system has
- * checked that the writer may do with this process what it wants, as its user or as root. Nobody is woken: a request
- * is seen by the next miss that may call the system (cache/reclaim.c), and served there (inspect/mailbox.c).
+ * mailbox.h: the mailbox: by which a reader of the record (process_record.h) asks something of this process, as `kmem
+ * debug` does. It lies at an address that the record names, and is written from outside, as a debugger writes: so the
+ * system has checked that the writer may do with this process what it wants, as its user or as root. Nobody is woken:
+ * a request is seen by the next miss that may call the system (cache/reclaim.c), and served there
+ * (inspect/mailbox.c).
  *
  * A request is copied before it is looked at, and nothing of it is believed. The other process writes `request`, then
  * a number that was not there before into `asked`; the answer is `result` and `done`, the request that was served, then
@@ -22,8 +23,8 @@ enum km_mail_command {
 	KM_MAIL_NOTHING,
 	KM_MAIL_DEBUG,			/* caches of that name: kmem_cache_set_debug with these letters */
 	KM_MAIL_LEAKS,			/* kmem_print_leaks to standard error; neither name nor letters */
-	/* A profile (alloc/profile_record.h) of caches of that name, or of all: letters "BYTES:SECONDS", both in digits: the
-	 * mean between two samples, and how long at most; "" or "0": the one that was asked for ends. */
+	/* A profile (alloc/profile_record.h) of caches of that name, or of all: letters "BYTES:SECONDS", both in
+	 * digits: the mean between two samples, and how long at most; "" or "0": the one that was asked for ends. */
 	KM_MAIL_PROFILE,
 	KM_MAIL_SHRINK,			/* caches of that name give back what lies ready; no name: all, as kmem_idle */
 	/* kmem_cache_validate of caches of that name, or the check of all ("*"): km_mail_report has what is said. */

@@ -1,7 +1,8 @@
 /*
  * reserve.c: memory that is committed and made resident ahead for a cache. Invariant: what the caches and the option
- * have asked for is what page/commit_ahead.c keeps free, and a cache that goes asks for nothing. A cache that was used before
- * gives its objects back to their slabs first: those that stay with free objects are made resident as they are.
+ * have asked for is what page/commit_ahead.c keeps free, and a cache that goes asks for nothing. A cache that was
+ * used before gives its objects back to their slabs first: those that stay with free objects are made resident as
+ * they are.
  */
 #include <errno.h>
 

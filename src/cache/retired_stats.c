@@ -1,6 +1,6 @@
 /*
- * retired_stats.c: the slabs of caches that are gone. Invariant: all that was counted is counted on, by one cache that is there
- * or by the process, so what is read by a name, or of the process, never falls while it is there.
+ * retired_stats.c: the slabs of caches that are gone. Invariant: all that was counted is counted on, by one cache
+ * that is there or by the process, so what is read by a name, or of the process, never falls while it is there.
  */
 #include "os/die.h"
 #include "cache.h"

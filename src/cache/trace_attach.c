@@ -1,8 +1,8 @@
 /*
- * trace_attach.c: a tracer comes, or goes, or a profile begins, or ends: while one is attached to a probe of calls that would
- * be hits (os/usdt.h), or a profile is taken (alloc/profile_record.h), each cache has hooks, which do nothing, and so no
- * shelf that a hit finds: every call is a miss, and passes the probe and the profile. Invariant: km_alloc_probing says
- * what the caches' hooks say, with the registry locked.
+ * trace_attach.c: a tracer comes, or goes, or a profile begins, or ends: while one is attached to a probe of calls
+ * that would be hits (os/usdt.h), or a profile is taken (alloc/profile_record.h), each cache has hooks, which do
+ * nothing, and so no shelf that a hit finds: every call is a miss, and passes the probe and the profile. Invariant:
+ * km_alloc_probing says what the caches' hooks say, with the registry locked.
  *
  * The tracer writes a counter, and nobody is told; a profile ends by the clock. Both are looked at by the tick, that is
  * by misses; so a thread that only hits goes on unseen until somebody misses. Nothing is in a hit.

@@ -1,6 +1,6 @@
 /*
- * helper_thread.c: a thread of ours, for what a tick may not do itself, since it would wait for the program's own threads, or
- * for others. Invariant: libc may allocate, and take any lock of its own, where it is begun.
+ * helper_thread.c: a thread of ours, for what a tick may not do itself, since it would wait for the program's own
+ * threads, or for others. Invariant: libc may allocate, and take any lock of its own, where it is begun.
  */
 #include "helper_thread.h"
 

@@ -1,6 +1,6 @@
 /*
- * mailbox.c: requests from outside of the process (cache/mailbox.h), and what drains meanwhile. Invariants: a request is
- * copied first, and each part of the copy is checked; no thread waits here for a lock, so that no program that was
+ * mailbox.c: requests from outside of the process (cache/mailbox.h), and what drains meanwhile. Invariants: a request
+ * is copied first, and each part of the copy is checked; no thread waits here for a lock, so that no program that was
  * without one before can come to a halt by it; each request is done once and answered once, by its number, and has at
  * most one line on standard error, but for a report that was asked for.
  */

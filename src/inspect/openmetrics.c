@@ -1,8 +1,8 @@
 /*
- * openmetrics.c: the numbers as OpenMetrics 1.0 and as Prometheus' text format. Invariants: all samples of a family stand
- * together, and no two have the same labels: caches of one name are one, and so are groups of one path; what counts
- * grows as long as its series is there; how many series there are has a bound; allocates nothing, and knows nothing of
- * where the numbers come from, so the tools use it too.
+ * openmetrics.c: the numbers as OpenMetrics 1.0 and as Prometheus' text format. Invariants: all samples of a family
+ * stand together, and no two have the same labels: caches of one name are one, and so are groups of one path; what
+ * counts grows as long as its series is there; how many series there are has a bound; allocates nothing, and knows
+ * nothing of where the numbers come from, so the tools use it too.
  */
 #include "openmetrics.h"
 

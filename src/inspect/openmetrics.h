@@ -1,6 +1,6 @@
 /*
- * openmetrics.h: the numbers as OpenMetrics 1.0, or in Prometheus' own text format, whoever took them: the library in its
- * own process (openmetrics_own.c), or `kmem metrics` from outside of it.
+ * openmetrics.h: the numbers as OpenMetrics 1.0, or in Prometheus' own text format, whoever took them: the library in
+ * its own process (openmetrics_own.c), or `kmem metrics` from outside of it.
  */
 #ifndef KM_INSPECT_OPENMETRICS_H
 #define KM_INSPECT_OPENMETRICS_H

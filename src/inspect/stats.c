@@ -108,7 +108,8 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 	km_busy_end(was);
 	stats->alloc_slab += km_load(&cache->past.new_slabs);
 	stats->free_slab += km_load(&cache->past.freed_slabs);
-	/* After that: what goes from there to its slab meanwhile counts as out, and not as free twice (debug_shadow.c). */
+	/* After that: what goes from there to its slab meanwhile counts as out, and not as free twice
+	 * (debug_shadow.c). */
 	stats->shelf_objects += km_alloc_pcs_objects(cache);
 	/* Those are in no slab. One that a hit has freed lies on a shelf. */
 	unsigned long guarded = km_load(&cache->guarded);

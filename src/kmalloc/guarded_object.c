@@ -1,6 +1,6 @@
 /*
- * guarded_object.c: what users ask of a guarded object (page/guard_range.h) by its address. Invariant: what is no start of one
- * that is out is misuse, or nothing.
+ * guarded_object.c: what users ask of a guarded object (page/guard_range.h) by its address. Invariant: what is no
+ * start of one that is out is misuse, or nothing.
  */
 #include "os/die.h"
 #include "cache/cache.h"

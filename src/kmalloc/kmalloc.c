@@ -111,8 +111,9 @@ static km_noinline void *account_default(struct kmem_cache *cache, size_t size, 
 }
 
 /*
- * An object that is paid for already (fast_path.h): first of all where the call says so, else after a miss. As long as one
- * group pays, the block names it; where several pay, or the block's is another, the object's owner word is looked at.
+ * An object that is paid for already (fast_path.h): first of all where the call says so, else after a miss. As long
+ * as one group pays, the block names it; where several pay, or the block's is another, the object's owner word is
+ * looked at.
  */
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {

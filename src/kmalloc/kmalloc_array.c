@@ -1,6 +1,6 @@
 /*
- * kmalloc_array.c: blocks of kmalloc's for many elements of a size. Invariant: a product that no size has is refused, and asks
- * for nothing.
+ * kmalloc_array.c: blocks of kmalloc's for many elements of a size. Invariant: a product that no size has is refused,
+ * and asks for nothing.
  */
 #include <errno.h>
 

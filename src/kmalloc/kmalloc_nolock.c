@@ -1,6 +1,6 @@
 /*
- * kmalloc_nolock.c: kmalloc and kfree that wait for nothing: from a size to a cache, and to the next one. Invariant: what may
- * wait is never called; alloc/alloc_nolock.c says how.
+ * kmalloc_nolock.c: kmalloc and kfree that wait for nothing: from a size to a cache, and to the next one. Invariant:
+ * what may wait is never called; alloc/alloc_nolock.c says how.
  */
 #include <errno.h>
 

@@ -129,8 +129,8 @@ static void leave_class(struct km_page *page)
 	count_in(page);
 }
 
-/* The pages are a block from here on. Release: who walks along the pages of a range (page/range_release.c) passes over as many
- * as it says. */
+/* The pages are a block from here on. Release: who walks along the pages of a range (page/range_release.c) passes
+ * over as many as it says. */
 static void begin_block(struct km_page *page, size_t pages, size_t bytes)
 {
 	km_debug(pages && page->type == KM_PAGE_NONE, "a block begins in pages that were free");

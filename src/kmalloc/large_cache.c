@@ -1,9 +1,9 @@
 /*
- * large_cache.c: blocks of whole pages that lie ready on CPUs: classes, and the engine of their caches. Invariants: what
- * lies there is a large block with exactly its class's pages, which nobody pays for, unless it lies on the charged
- * shelf of a class for that; what may lie on all CPUs together is at most a part of what is in use plus a floor, and
- * counts against the bound of what is free and resident; an engine's call takes no lock but its node's and those of
- * pages and of our own memory, and where a block of pointers comes or grows that of draining.
+ * large_cache.c: blocks of whole pages that lie ready on CPUs: classes, and the engine of their caches. Invariants:
+ * what lies there is a large block with exactly its class's pages, which nobody pays for, unless it lies on the
+ * charged shelf of a class for that; what may lie on all CPUs together is at most a part of what is in use plus a
+ * floor, and counts against the bound of what is free and resident; an engine's call takes no lock but its node's and
+ * those of pages and of our own memory, and where a block of pointers comes or grows that of draining.
  *
  * A CPU has one block of pointers for a class, which comes with the first free there. It takes two at first. Where a
  * class runs empty and full by turns it takes twice as many, up to 4 MiB of them. The blocks of an idle one go back
@@ -321,7 +321,8 @@ void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 	/* Acquire pairs with show_charged. */
-	struct kmem_cache *cache = km_load_acquire(&ready.charged_of_pages[km_min(pages, (size_t)KM_LARGE_CACHE_PAGES + 1)]);
+	struct kmem_cache *cache =
+		km_load_acquire(&ready.charged_of_pages[km_min(pages, (size_t)KM_LARGE_CACHE_PAGES + 1)]);
 	void *p = cache ? km_alloc_miss(cache, gfp & ~__GFP_ZERO) : NULL;
 
 	if (!p)

@@ -1,5 +1,6 @@
 /*
- * large_cache.h: blocks of whole pages that lie ready on CPUs: what kmalloc, malloc and kmalloc/large.c ask of kmalloc/large_cache.c.
+ * large_cache.h: blocks of whole pages that lie ready on CPUs: what kmalloc, malloc and kmalloc/large.c ask of
+ * kmalloc/large_cache.c.
  *
  * Classes have each number of pages up to 16, then eight steps in each doubling up to 256 (1 MiB), so that less than an
  * eighth of a block is more than was asked for. A class is a cache of an engine of its own, large-<bytes>, made when it
@@ -7,7 +8,8 @@
  * id at their first page: so a free is the hit that all frees are.
  *
  * A block that somebody pays for has classes of its own, large-cg-<bytes>, as kmalloc has: caches with SLAB_ACCOUNT,
- * whose blocks are paid for from when they are handed out until they leave the CPU's charged shelf (memcg/charge_large.c).
+ * whose blocks are paid for from when they are handed out until they leave the CPU's charged shelf
+ * (memcg/charge_large.c).
  */
 #ifndef KM_KMALLOC_LARGE_CACHE_H
 #define KM_KMALLOC_LARGE_CACHE_H

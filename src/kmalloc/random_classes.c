@@ -1,9 +1,10 @@
 /*
- * random_classes.c: kmalloc's and malloc's sizes in 16 caches each, of which a call gets one by where it returns to and by the
- * process's secret: so objects that different parts of a program ask for seldom share slabs, and nobody knows before
- * which do. Kernel: CONFIG_RANDOM_KMALLOC_CACHES, whose names the copies have (kmalloc-rnd-01-64). The first of the 16
- * is the size's own cache; another is made when it is first asked for. Invariant: a copy is tuned as the size's own
- * cache, and has its size and alignment; where there is no memory for it, or a handler asks, that one serves.
+ * random_classes.c: kmalloc's and malloc's sizes in 16 caches each, of which a call gets one by where it returns to
+ * and by the process's secret: so objects that different parts of a program ask for seldom share slabs, and nobody
+ * knows before which do. Kernel: CONFIG_RANDOM_KMALLOC_CACHES, whose names the copies have (kmalloc-rnd-01-64). The
+ * first of the 16 is the size's own cache; another is made when it is first asked for. Invariant: a copy is tuned as
+ * the size's own cache, and has its size and alignment; where there is no memory for it, or a handler asks, that one
+ * serves.
  */
 #include "page/metadata.h"
 #include "os/die.h"

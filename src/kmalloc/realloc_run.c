@@ -1,7 +1,7 @@
 /*
- * realloc_run.c: each CPU's run of pages for blocks that grow. Invariants: a run's pages are of one node and of nobody; what
- * it may hold was taken off the bound of all runs before it came to hold that; with its lock free, whoever finds the
- * run's first page behind a block may give it to that block.
+ * realloc_run.c: each CPU's run of pages for blocks that grow. Invariants: a run's pages are of one node and of
+ * nobody; what it may hold was taken off the bound of all runs before it came to hold that; with its lock free,
+ * whoever finds the run's first page behind a block may give it to that block.
  *
  * A block takes as many pages from the free ones as it needs, and as many again, which become the run behind it: so a
  * block that grows by steps comes here as often as its size doubles. When it is freed all of that becomes the run, and

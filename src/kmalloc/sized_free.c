@@ -1,7 +1,7 @@
 /*
- * sized_free.c: which bytes an object may have been asked for with, for calls that name them once more as they free it; and
- * whether somebody has an object, for calls that ask for its bytes. Invariant: nothing is refused of which it is not
- * known: an object that is free, or none, is let to its free, which tells better.
+ * sized_free.c: which bytes an object may have been asked for with, for calls that name them once more as they free
+ * it; and whether somebody has an object, for calls that ask for its bytes. Invariant: nothing is refused of which it
+ * is not known: an object that is free, or none, is let to its free, which tells better.
  */
 #include "page/guard_range.h"
 #include "page/alloc_map.h"

@@ -194,7 +194,8 @@ km_hit_path void *km_malloc_miss(size_t size)
 		void *p = kmem_pcs_pop(&cache->pcs.inner, km_hot.percpu, km_rseq);
 
 		if (km_likely(p))
-			return km_likely(km_validated_take(cache, p)) ? p : km_validated_handed(cache, KM_MALLOC_GFP, p);
+			return km_likely(km_validated_take(cache, p)) ? p :
+			       km_validated_handed(cache, KM_MALLOC_GFP, p);
 	} else if (cache && km_load(&km_account_asks) & KM_ASKS_MALLOC) {
 		return km_malloc_by_objcg(cache, size);
 	}
@@ -577,8 +578,8 @@ void *kmem_malloc_fullest(size_t size)
 		return malloc(size);
 	if (km_kmalloc_sized)
 		return by < KM_SIZED_END && by + KM_MALLOC_ALIGN <= KM_PAGE_SIZE ?
-			       km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, by ?: 1, KM_MALLOC_ALIGN, gfp,
-								       NUMA_NO_NODE) : malloc(size);
+			       km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, by ?: 1, KM_MALLOC_ALIGN,
+									   gfp, NUMA_NO_NODE) : malloc(size);
 	struct kmem_cache *cache = km_malloc_cache(by);
 	if (km_unlikely(km_hardening.random_caches) && cache)
 		cache = km_site_cache(cache, (uintptr_t)__builtin_return_address(0));

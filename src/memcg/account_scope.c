@@ -1,7 +1,8 @@
 /*
- * account_scope.c: what is paid for though its gfp does not say so: everything that a thread allocates, and the blocks of malloc.
- * Invariant: what nobody paid for when it was allocated is paid back by nobody. A cache that may have such objects says
- * of each whose it is; malloc's that are paid for come from caches of their own, which have none.
+ * account_scope.c: what is paid for though its gfp does not say so: everything that a thread allocates, and the
+ * blocks of malloc. Invariant: what nobody paid for when it was allocated is paid back by nobody. A cache that may
+ * have such objects says of each whose it is; malloc's that are paid for come from caches of their own, which have
+ * none.
  */
 #include <errno.h>
 #include <kmem/memcg.h>

@@ -601,8 +601,8 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 
 /*
  * The block has objects of anybody, popped from its end: those that are the caller's cost nothing, the others are
- * charged to it in runs (charge_bulk.c). The remainder is paid for and taken from beneath; if that is refused all that was
- * popped goes back, in the caller's name, because by now all of it is.
+ * charged to it in runs (charge_bulk.c). The remainder is paid for and taken from beneath; if that is refused all
+ * that was popped goes back, in the caller's name, because by now all of it is.
  */
 static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
 {

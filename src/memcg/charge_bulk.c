@@ -1,7 +1,7 @@
 /*
- * charge_bulk.c: a bulk allocation where several groups pay: which of the objects that it took are its group's already, and
- * what is done with the others. Invariant: an object counts as the group's only where its owner word, or its page's,
- * says so; all others are charged to it, and their owners pay less, before it has them.
+ * charge_bulk.c: a bulk allocation where several groups pay: which of the objects that it took are its group's
+ * already, and what is done with the others. Invariant: an object counts as the group's only where its owner word, or
+ * its page's, says so; all others are charged to it, and their owners pay less, before it has them.
  *
  * A page that is all one owner's has many of the objects, or one: the last eight say which. Of many, eight at a time
  * are compared with the page's address alone; a lone one is looked at by its page's word. To remember other pages is

@@ -1,9 +1,10 @@
 /*
- * charge_large.c: accounting: large blocks that lie ready and are paid for. They are objects of classes with SLAB_ACCOUNT
- * (kmalloc/large_cache.h), so hits and frees are those of charged objects; here is what is no hit. Invariants: a block of such
- * a class that is out, or on a charged shelf, is paid for by whom its page's word names, whole pages and no more; and
- * what may be refused here is tried again by kmalloc/large.c, for as many pages as were asked for: so nobody is refused
- * because of a class. Private groups have no such blocks: theirs are linked, to be freed at once.
+ * charge_large.c: accounting: large blocks that lie ready and are paid for. They are objects of classes with
+ * SLAB_ACCOUNT (kmalloc/large_cache.h), so hits and frees are those of charged objects; here is what is no hit.
+ * Invariants: a block of such a class that is out, or on a charged shelf, is paid for by whom its page's word names,
+ * whole pages and no more; and what may be refused here is tried again by kmalloc/large.c, for as many pages as were
+ * asked for: so nobody is refused because of a class. Private groups have no such blocks: theirs are linked, to be
+ * freed at once.
  */
 #include <errno.h>
 

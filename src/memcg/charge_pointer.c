@@ -1,7 +1,7 @@
 /*
- * charge_pointer.c: an object in a user's hand: who pays for it, and that somebody does from now on. Invariant: its owner
- * word is read and written by whoever has the object, so nobody else changes it meanwhile; it names a payer that has
- * been charged.
+ * charge_pointer.c: an object in a user's hand: who pays for it, and that somebody does from now on. Invariant: its
+ * owner word is read and written by whoever has the object, so nobody else changes it meanwhile; it names a payer
+ * that has been charged.
  */
 #include "charged_sheaf.h"
 #include "child_cache.h"

@@ -1,8 +1,8 @@
 /*
- * charged_sheaf.c: the CPU's block of objects that are paid for already: whose it is, how it is filled and emptied. While one
- * pays for all objects of a cache, and where blocks may not be mixed, a block is one owner's, as the word beside its
- * top says. Else it has objects of anybody, each its owner word's. Invariant: what is on a block is paid for by its
- * owner.
+ * charged_sheaf.c: the CPU's block of objects that are paid for already: whose it is, how it is filled and emptied.
+ * While one pays for all objects of a cache, and where blocks may not be mixed, a block is one owner's, as the word
+ * beside its top says. Else it has objects of anybody, each its owner word's. Invariant: what is on a block is paid
+ * for by its owner.
  */
 #include "charged_sheaf.h"
 

@@ -1,6 +1,6 @@
 /*
- * charged_sheaf.h: the CPU's block of objects that are paid for already, for charge.c. Objects belong to who pays, an objcg's
- * address; KM_OBJCGS_DIFFER in its place: each to whom its owner word says.
+ * charged_sheaf.h: the CPU's block of objects that are paid for already, for charge.c. Objects belong to who pays, an
+ * objcg's address; KM_OBJCGS_DIFFER in its place: each to whom its owner word says.
  */
 #ifndef KM_MEMCG_CHARGED_SHEAF_H
 #define KM_MEMCG_CHARGED_SHEAF_H
@@ -16,8 +16,8 @@
 #define KM_CHARGED_INSIST 16u
 
 /*
- * Where several pay, the CPU's block may have objects of them all (fast_path.h: km_alloc_back_close). Once true, ever so;
- * who still takes it for one owner's finds that closed.
+ * Where several pay, the CPU's block may have objects of them all (fast_path.h: km_alloc_back_close). Once true, ever
+ * so; who still takes it for one owner's finds that closed.
  */
 km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
 {
@@ -69,7 +69,8 @@ void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp);
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp);
 bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner);
 
-/* charge_large.c: hits of large blocks that soft disciplines have, and what is done with another's; NULL: not this way. */
+/* charge_large.c: hits of large blocks that soft disciplines have, and what is done with another's; NULL: not this
+ * way. */
 void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node);
 void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *sheaf,
 				uint64_t *word);

@@ -1,7 +1,7 @@
 /*
- * child_cache.c: groups whose objects lie in slabs of their own. For each cache that is used in its name such a group has a
- * twin, a cache of the same layout; what is asked of the cache is served by the twin, by its ordinary front, and
- * nobody looks who pays for an object: the group pays for the twin's slabs as a whole.
+ * child_cache.c: groups whose objects lie in slabs of their own. For each cache that is used in its name such a group
+ * has a twin, a cache of the same layout; what is asked of the cache is served by the twin, by its ordinary front,
+ * and nobody looks who pays for an object: the group pays for the twin's slabs as a whole.
  *
  *	group -- buckets by the cache's id -> twin: (cache, its twin, the twin's slabs)
  *	object -- page map -> the twin; and kmem_cache_free of the cache looks there, once a cache has twins

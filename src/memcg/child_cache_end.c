@@ -1,7 +1,8 @@
 /*
- * child_cache_end.c: private groups: what becomes of what they have: all of it freed at once (mem_cgroup_destroy_all), or
- * looked at until nothing is left. Invariants: a twin is emptied, attached, detached and destroyed under the registry's
- * lock, which is never held for more than AT_A_TIME slabs; one that was another group's is kept (child_cache.c).
+ * child_cache_end.c: private groups: what becomes of what they have: all of it freed at once
+ * (mem_cgroup_destroy_all), or looked at until nothing is left. Invariants: a twin is emptied, attached, detached and
+ * destroyed under the registry's lock, which is never held for more than AT_A_TIME slabs; one that was another
+ * group's is kept (child_cache.c).
  */
 #include <errno.h>
 
@@ -137,7 +138,8 @@ static bool look_at_child(struct visiting *at)
 {
 	struct kmem_cache *cache = at->child->cache;
 
-	for (at->parent = at->child->parent; at->parent && at->slab < at->child->slabs.count; at->slab++, at->word = 0) {
+	for (at->parent = at->child->parent; at->parent && at->slab < at->child->slabs.count;
+	     at->slab++, at->word = 0) {
 		struct km_page *slab = *km_child_slab(at->child, at->slab);
 
 		for (; at->word * 64 < slab->objects; at->word++) {

@@ -1,8 +1,8 @@
 /*
- * memcg_caches.c: what a group has, cache by cache. Invariants: nothing is counted while running; it is found out when
- * somebody asks, by a walk over all slabs, each of which says whose its objects are (page/obj_cgroups.h). Nothing that a walk
- * meets is followed, for it may go meanwhile: an owner is compared with a list of those that are the group's, which is
- * made under the lock of the tree, and a slab is looked at while its page is held.
+ * memcg_caches.c: what a group has, cache by cache. Invariants: nothing is counted while running; it is found out
+ * when somebody asks, by a walk over all slabs, each of which says whose its objects are (page/obj_cgroups.h).
+ * Nothing that a walk meets is followed, for it may go meanwhile: an owner is compared with a list of those that are
+ * the group's, which is made under the lock of the tree, and a slab is looked at while its page is held.
  */
 #include "page/metadata.h"
 #include "page/obj_cgroups.h"

@@ -1,6 +1,6 @@
 /*
- * memcg_fields.c: where the fields of groups are, for `kmem info`, as cache/cache_fields.c has it for caches. Here, because a
- * program that has no groups does not contain them. Invariant: that of base/fields.h.
+ * memcg_fields.c: where the fields of groups are, for `kmem info`, as cache/cache_fields.c has it for caches. Here,
+ * because a program that has no groups does not contain them. Invariant: that of base/fields.h.
  */
 #include "memcg_group.h"
 

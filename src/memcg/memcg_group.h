@@ -1,6 +1,6 @@
 /*
- * memcg_group.h: struct mem_cgroup, for the files that are the groups: memcg.c (the tree), stock.c (charges), pressure.c
- * (what is done where a charge meets a limit), memcg_text.c.
+ * memcg_group.h: struct mem_cgroup, for the files that are the groups: memcg.c (the tree), stock.c (charges),
+ * pressure.c (what is done where a charge meets a limit), memcg_text.c.
  *
  * Invariants. A group is online from its creation until mem_cgroup_offline, and has references as long as it is; so are
  * the groups above it. While a CPU's stock lock is held, and an objcg points to a group, that group stays: who takes it
@@ -55,7 +55,8 @@ struct km_stock {
 	struct obj_cgroup *objcg;		/* rule `drain`: whose bytes lie in this CPU's byte stock */
 } km_aligned(128);
 
-/* For readers outside of the process, who find it by cache/process_record.h; the first two are where they are for ever. */
+/* For readers outside of the process, who find it by cache/process_record.h; the first two are where they are for
+ * ever. */
 struct km_memcg_view {
 	const struct km_field *fields;
 	const unsigned *field_count;

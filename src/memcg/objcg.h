@@ -87,8 +87,8 @@ void km_memcg_start_process(void);
 size_t km_memcg_figures(void (*visit)(const struct km_group_stats *stats, void *arg), void *arg);
 extern km_hidden const struct km_memcg_view km_memcg_view;
 
-/* charged_flush.c: the objects that lie charged on shelves in the name of an objcg for which km_memcg_below(objcg, root), and
- * large blocks that handlers freed, go back. With no lock held. */
+/* charged_flush.c: the objects that lie charged on shelves in the name of an objcg for which km_memcg_below(objcg,
+ * root), and large blocks that handlers freed, go back. With no lock held. */
 void km_memcg_flush_pcs(struct mem_cgroup *root);
 /* Does the objcg charge `root` or a group below it? A racy look. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root);

@@ -1,6 +1,6 @@
 /*
- * object_objcg.c: who pays for many objects: set, and read, page by page: objects that lie next to each other in an array are
- * mostly of one page, whose word is looked up once for all of them. Invariant: that of object_objcg.h.
+ * object_objcg.c: who pays for many objects: set, and read, page by page: objects that lie next to each other in an
+ * array are mostly of one page, whose word is looked up once for all of them. Invariant: that of object_objcg.h.
  */
 #include "object_objcg.h"
 

@@ -1,6 +1,7 @@
 /*
- * object_objcg.h: who pays for an object of a cache, as its owner word says (page/obj_cgroups.h): one object here, many in
- * object_objcg.c, page by page. Invariant: the owner word of an object that is out, or on a charged shelf, says whose it is.
+ * object_objcg.h: who pays for an object of a cache, as its owner word says (page/obj_cgroups.h): one object here,
+ * many in object_objcg.c, page by page. Invariant: the owner word of an object that is out, or on a charged shelf,
+ * says whose it is.
  */
 #ifndef KM_MEMCG_OBJECT_OBJCG_H
 #define KM_MEMCG_OBJECT_OBJCG_H

@@ -680,10 +680,10 @@ static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 /* ------------------------------------------------------------------ the charge */
 
 /*
- * Every charge that the byte stock did not serve. Whether it may wait is decided once, here: not where gfp forbids it,
- * and not in a handler that struck inside of the allocator, or a slow path of our own (km_thread_busy), where a callback
- * would run under locks. A forced charge comes last, so that __GFP_NOFAIL goes beyond a limit only after everything
- * else was tried. Slowing down comes after the charge is done, with nothing held but the group.
+ * Every charge that the byte stock did not serve. Whether it may wait is decided once, here: not where gfp forbids
+ * it, and not in a handler that struck inside of the allocator, or a slow path of our own (km_thread_busy), where a
+ * callback would run under locks. A forced charge comes last, so that __GFP_NOFAIL goes beyond a limit only after
+ * everything else was tried. Slowing down comes after the charge is done, with nothing held but the group.
  */
 static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
 {
@@ -713,7 +713,8 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		slow_down_for(attempt.high, attempt.counted);
 	km_memcg_let_go(attempt.high);
 	km_calls_end(calls);
-	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_thread_busy, "a charge that must not fail does not");
+	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_thread_busy,
+		 "a charge that must not fail does not");
 	KM_PROBE4(charge, objcg, bytes, gfp, done);
 	return done;
 }

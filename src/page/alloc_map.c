@@ -1,6 +1,6 @@
 /*
- * alloc_map.c: the bytes of objects that are out: a slower way to find them, and clearing those of fresh slabs. Invariant:
- * where frees are looked at, each page that is committed has its bytes.
+ * alloc_map.c: the bytes of objects that are out: a slower way to find them, and clearing those of fresh slabs.
+ * Invariant: where frees are looked at, each page that is committed has its bytes.
  */
 #include "alloc_map.h"
 

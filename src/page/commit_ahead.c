@@ -1,7 +1,7 @@
 /*
- * commit_ahead.c: how much is committed ahead: what was reserved, and a level that follows the requests that may not wait:
- * twice what they take between two top-ups; where one found nothing, the level doubles; without demand it falls by
- * half in each decay time. Invariants: a program that makes no such request, and reserves nothing, has nothing
+ * commit_ahead.c: how much is committed ahead: what was reserved, and a level that follows the requests that may not
+ * wait: twice what they take between two top-ups; where one found nothing, the level doubles; without demand it falls
+ * by half in each decay time. Invariants: a program that makes no such request, and reserves nothing, has nothing
  * committed ahead; a refusal of the system ends a top-up. A page that is committed and not touched costs no memory.
  * While memory is made resident no lock is held but that of those who do the same.
  */

@@ -1,6 +1,6 @@
 /*
- * commit_ahead.h: memory that is committed before it is asked for. A request that may not wait makes no system call, so it has
- * what others left committed, and no more: a request that may call the system tops that up.
+ * commit_ahead.h: memory that is committed before it is asked for. A request that may not wait makes no system call,
+ * so it has what others left committed, and no more: a request that may call the system tops that up.
  */
 #ifndef KM_PAGE_COMMIT_AHEAD_H
 #define KM_PAGE_COMMIT_AHEAD_H

@@ -1,6 +1,7 @@
 /*
- * deferred_free.c: what could not be given back without waiting. Invariants: a list is added to by compare-and-swap and taken
- * whole by an exchange, so that neither waits for the other, nor for itself in a handler; what lies there is nobody's.
+ * deferred_free.c: what could not be given back without waiting. Invariants: a list is added to by compare-and-swap
+ * and taken whole by an exchange, so that neither waits for the other, nor for itself in a handler; what lies there
+ * is nobody's.
  */
 #include "base/atomic.h"
 #include "os/die.h"

@@ -1,6 +1,6 @@
 /*
- * deferred_free.h: memory that was got by a call which may wait for nothing, and could not be used after all: to give it back
- * takes a lock. It is left on a list that needs none, and whoever may wait gives it back.
+ * deferred_free.h: memory that was got by a call which may wait for nothing, and could not be used after all: to give
+ * it back takes a lock. It is left on a list that needs none, and whoever may wait gives it back.
  */
 #ifndef KM_PAGE_DEFERRED_FREE_H
 #define KM_PAGE_DEFERRED_FREE_H

@@ -1,6 +1,6 @@
 /*
- * guard_range.c: where the pool of guarded objects is, for the floors that meet their addresses (guard_range.h). Invariant:
- * where it is was written before the first cache was made, and does not change.
+ * guard_range.c: where the pool of guarded objects is, for the floors that meet their addresses (guard_range.h).
+ * Invariant: where it is was written before the first cache was made, and does not change.
  */
 #include "base/atomic.h"
 #include "os/os.h"

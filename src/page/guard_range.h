@@ -1,7 +1,7 @@
 /*
- * guard_range.h: which addresses are those of guarded objects: the pool of ext/guard/guard.c, and what the floors beneath
- * call of that file. Invariant: the pool is in no range of pages, so that its addresses have id 0 in the page map: a
- * free that looks at the page misses by itself, and the engines find no slab for them.
+ * guard_range.h: which addresses are those of guarded objects: the pool of ext/guard/guard.c, and what the floors
+ * beneath call of that file. Invariant: the pool is in no range of pages, so that its addresses have id 0 in the page
+ * map: a free that looks at the page misses by itself, and the engines find no slab for them.
  */
 #ifndef KM_PAGE_GUARD_RANGE_H
 #define KM_PAGE_GUARD_RANGE_H

@@ -1,9 +1,10 @@
 /*
- * huge.c: a hash table of big blocks. The first forty are mappings of their own, the others share regions (huge_region.c):
- * the system has room for 65530 mappings, and a freed block between two others may cost one. Invariants: while the lock
- * is free, the table holds exactly the blocks that users own; an entry leaves before its range does and enters after it
- * came, so that no stranger's mapping is ever taken for ours; what the system would not take back is kept, and counted.
- * A freed block may keep its memory for a while (huge_cache.c): it is in no table then.
+ * huge.c: a hash table of big blocks. The first forty are mappings of their own, the others share regions
+ * (huge_region.c): the system has room for 65530 mappings, and a freed block between two others may cost one.
+ * Invariants: while the lock is free, the table holds exactly the blocks that users own; an entry leaves before its
+ * range does and enters after it came, so that no stranger's mapping is ever taken for ours; what the system would
+ * not take back is kept, and counted. A freed block may keep its memory for a while (huge_cache.c): it is in no table
+ * then.
  */
 #include "huge.h"
 

@@ -1,6 +1,7 @@
 /*
  * huge.h: blocks above 4 MiB, found by their address in a table. The first forty are mappings of their own, grown by
- * remapping; more share regions. A freed block goes back to the system at once, or lies ready for the next (huge_cache.h).
+ * remapping; more share regions. A freed block goes back to the system at once, or lies ready for the next
+ * (huge_cache.h).
  */
 #ifndef KM_PAGE_HUGE_H
 #define KM_PAGE_HUGE_H

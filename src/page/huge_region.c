@@ -1,9 +1,9 @@
 /*
- * huge_region.c: a region is one reservation, accessible from its start to a mark that only rises: two mappings. A block
- * that is freed below the mark stays accessible, without memory, so that the mapping around it stays one. Invariants:
- * the first and the last granule of a run of them have a record that describes it; two free runs never touch; free
- * memory reads as zeros, unless its run says that the system did not take it back, and so does a block's room beyond
- * its bytes; a region that has no block is unmapped, or kept where the system refuses that.
+ * huge_region.c: a region is one reservation, accessible from its start to a mark that only rises: two mappings. A
+ * block that is freed below the mark stays accessible, without memory, so that the mapping around it stays one.
+ * Invariants: the first and the last granule of a run of them have a record that describes it; two free runs never
+ * touch; free memory reads as zeros, unless its run says that the system did not take it back, and so does a block's
+ * room beyond its bytes; a region that has no block is unmapped, or kept where the system refuses that.
  */
 #include <errno.h>
 

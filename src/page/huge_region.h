@@ -1,6 +1,6 @@
 /*
- * huge_region.h: address space that big blocks share, so that there are few mappings however many blocks come and go. Every
- * function is called with the lock of huge.c held, but one.
+ * huge_region.h: address space that big blocks share, so that there are few mappings however many blocks come and go.
+ * Every function is called with the lock of huge.c held, but one.
  */
 #ifndef KM_PAGE_HUGE_REGION_H
 #define KM_PAGE_HUGE_REGION_H

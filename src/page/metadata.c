@@ -1,7 +1,7 @@
 /*
- * metadata.c: our own memory: power-of-two free lists over ranges that are committed step by step. Invariants: all of meta
- * memory stays readable for ever; a free piece keeps what it held but for the link until it is had again, or its page
- * goes back to the system, which shows zeros then. A page that went back is on no free list, and marked.
+ * metadata.c: our own memory: power-of-two free lists over ranges that are committed step by step. Invariants: all of
+ * meta memory stays readable for ever; a free piece keeps what it held but for the link until it is had again, or its
+ * page goes back to the system, which shows zeros then. A page that went back is on no free list, and marked.
  */
 #include "deferred_free.h"
 #include "metadata.h"

@@ -1,6 +1,6 @@
 /*
- * metadata.h: memory for ourselves. It never comes from a cache, so nothing recurses; its addresses are never given back,
- * so a stale pointer into it may always be read.
+ * metadata.h: memory for ourselves. It never comes from a cache, so nothing recurses; its addresses are never given
+ * back, so a stale pointer into it may always be read.
  */
 #ifndef KM_PAGE_METADATA_H
 #define KM_PAGE_METADATA_H

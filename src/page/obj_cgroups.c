@@ -1,6 +1,6 @@
 /*
- * obj_cgroups.c: who pays for an object: setting it, and the vectors of pages that several pay for. Invariant: a page's word
- * changes from 0 to an owner, and from either to a vector, never back while it is a slab's.
+ * obj_cgroups.c: who pays for an object: setting it, and the vectors of pages that several pay for. Invariant: a
+ * page's word changes from 0 to an owner, and from either to a vector, never back while it is a slab's.
  */
 #include "obj_cgroups.h"
 

@@ -1,6 +1,6 @@
 /*
- * obj_cgroups.h: who pays for an object: a word for each page of a range, beside the page map, that counts for the objects
- * that begin in that page; of a large block the first one.
+ * obj_cgroups.h: who pays for an object: a word for each page of a range, beside the page map, that counts for the
+ * objects that begin in that page; of a large block the first one.
  *
  *	0		no object of it was ever out; sometimes: nobody pays
  *	2		nobody pays for those that are out

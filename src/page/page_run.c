@@ -1,8 +1,8 @@
 /*
- * page_run.c: the free pages of a node as runs: found by length, taken, put back, joined. Invariants: with the lock free,
- * each free page is in one run, which is in the bin of its length and kind; two runs of a node lie side by side only
- * where both together would be longer than a run may be; a run's count of pages that may be resident is that of its
- * bits.
+ * page_run.c: the free pages of a node as runs: found by length, taken, put back, joined. Invariants: with the lock
+ * free, each free page is in one run, which is in the bin of its length and kind; two runs of a node lie side by side
+ * only where both together would be longer than a run may be; a run's count of pages that may be resident is that of
+ * its bits.
  */
 #include "os/die.h"
 #include "os/os.h"

@@ -1,7 +1,7 @@
 /*
- * range_release.c: address space, where there is little of it: blocks longer than a largest one out of free pages that lie
- * side by side, and whole ranges, or ends of ranges, that go back. Invariant: a range is
- * given back only while none of its pages is used. Its descriptors stay mapped, so a stale descriptor reads as free.
+ * range_release.c: address space, where there is little of it: blocks longer than a largest one out of free pages
+ * that lie side by side, and whole ranges, or ends of ranges, that go back. Invariant: a range is given back only
+ * while none of its pages is used. Its descriptors stay mapped, so a stale descriptor reads as free.
  */
 #include "os/die.h"
 #include "os/os.h"

@@ -1,7 +1,7 @@
 /*
- * id_table.h: what a free looks up by the number that the page map has for an object's page, its cache's id. Invariants: the
- * tables lie at a fixed distance in front of the map, so that one register finds all three; nothing has id 0, and what
- * stands there stays 0.
+ * id_table.h: what a free looks up by the number that the page map has for an object's page, its cache's id.
+ * Invariants: the tables lie at a fixed distance in front of the map, so that one register finds all three; nothing
+ * has id 0, and what stands there stays 0.
  *
  *	map - KM_ID_TABLES  [ masks by id | factors by id ][ id of each page ]
  *

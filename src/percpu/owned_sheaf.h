@@ -1,7 +1,7 @@
 /*
- * owned_sheaf.h: a shelf whose objects all belong to one owner. For accounting: what lies on it is charged to that owner
- * already, so that an object that comes or goes charges nothing. A CPU has one block, without a partner, and beside
- * the shelf's word another one that names the owner:
+ * owned_sheaf.h: a shelf whose objects all belong to one owner. For accounting: what lies on it is charged to that
+ * owner already, so that an object that comes or goes charges nothing. A CPU has one block, without a partner, and
+ * beside the shelf's word another one that names the owner:
  *
  *	area of a CPU + shelf	[ top | owner ]			owner 0: nobody's; then there is no object either
  *				    |

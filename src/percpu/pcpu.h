@@ -93,11 +93,12 @@ extern km_hidden intptr_t km_cid_rseq;
 /*
  * A request from outside (cache/mailbox.h) makes each call a miss by a store from there: the words by which hits find
  * their place become `shut`, a place whose CPU is -1, so that a hit finds the zeros below the areas. Misses go by
- * km_thread_rseq, which stays: they find what lies ready, and look whether the ways are shut (fast_path.h). A sequence that
- * is under way has loaded its word, and ends as it began. Nothing else is changed, so that the other process may store
- * at any time, and end at any time: the call that finds a way shut opens both, once the request is served or taken
- * back. A request of several ticks has them from the very next calls, whatever they are of. The record is read as it
- * stands here, by commands of other builds: where its meaning changes, root.ways gets another name (cache/process_record.h).
+ * km_thread_rseq, which stays: they find what lies ready, and look whether the ways are shut (fast_path.h). A
+ * sequence that is under way has loaded its word, and ends as it began. Nothing else is changed, so that the other
+ * process may store at any time, and end at any time: the call that finds a way shut opens both, once the request is
+ * served or taken back. A request of several ticks has them from the very next calls, whatever they are of. The
+ * record is read as it stands here, by commands of other builds: where its meaning changes, root.ways gets another
+ * name (cache/process_record.h).
  */
 struct km_gate {
 	intptr_t *word[2];	/* km_cid_rseq, where areas go by it; km_rseq: the misses of each look at it */

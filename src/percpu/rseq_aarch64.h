@@ -63,8 +63,8 @@ miss:
 		return km_rseq_pop_id(ids, step, km_hot.percpu, km_rseq);                          \
 	}
 
-/* ... and beside the word is an owner's (owned_sheaf.h): *own says whether it is this one. Another's object is popped all the
- * same. */
+/* ... and beside the word is an owner's (owned_sheaf.h): *own says whether it is this one. Another's object is popped
+ * all the same. */
 km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq, uintptr_t owner,
 				    bool *own)
 {

@@ -1,7 +1,7 @@
 /*
- * rseq_freelist_aarch64.h: the verbs of a chain as restartable sequences on aarch64; pseudo-code in cpu_freelist.h, the frame in
- * <kmem/inline.h>. Invariant: each has one committing store, the last instruction of its sequence; whatever
- * it stores before lies where nobody looks until then (an object or a link in the caller's hand, its stack).
+ * rseq_freelist_aarch64.h: the verbs of a chain as restartable sequences on aarch64; pseudo-code in cpu_freelist.h,
+ * the frame in <kmem/inline.h>. Invariant: each has one committing store, the last instruction of its sequence;
+ * whatever it stores before lies where nobody looks until then (an object or a link in the caller's hand, its stack).
  *
  * Order of loads: `open` comes first, and the freelist and the slab are found by it (KMEM_RSEQ_SLOT adds it to the
  * area), so that a sequence which finds the chain open after a drain reads what the drain has left there.

@@ -1,9 +1,9 @@
 /*
- * rseq_owned_aarch64.h: the verbs of an owner's shelf (owned_sheaf.h) and of a stock of bytes (stock_word.h) as restartable
- * sequences on aarch64; pseudo-code there, the frame in <kmem/inline.h>, with what is said there about the order of
- * loads. Invariant: each has one committing store, the last instruction of its sequence; whatever it stores before
- * lies where nobody looks until then. The word that closes, the offset in a shelf or slot, is loaded first, and the
- * rest is found by it.
+ * rseq_owned_aarch64.h: the verbs of an owner's shelf (owned_sheaf.h) and of a stock of bytes (stock_word.h) as
+ * restartable sequences on aarch64; pseudo-code there, the frame in <kmem/inline.h>, with what is said there about
+ * the order of loads. Invariant: each has one committing store, the last instruction of its sequence; whatever it
+ * stores before lies where nobody looks until then. The word that closes, the offset in a shelf or slot, is loaded
+ * first, and the rest is found by it.
  *
  * A stock's put asks whether its word may be written at all (KM_RSEQ_WRITABLE): closed, the slot leads to word 0 of the
  * area, and what is stored there would open every closed shelf of the CPU.

@@ -1,8 +1,8 @@
 /*
- * rseq_owned_x86_64.h: the verbs of an owner's shelf (owned_sheaf.h) and of a stock of bytes (stock_word.h) as restartable
- * sequences; pseudo-code there, the frame in <kmem/inline.h>. Invariant: each has one committing store, the last
- * instruction of its sequence; whatever it stores before lies where nobody looks until then. The word that closes, the
- * offset in a shelf or slot, is loaded first.
+ * rseq_owned_x86_64.h: the verbs of an owner's shelf (owned_sheaf.h) and of a stock of bytes (stock_word.h) as
+ * restartable sequences; pseudo-code there, the frame in <kmem/inline.h>. Invariant: each has one committing store,
+ * the last instruction of its sequence; whatever it stores before lies where nobody looks until then. The word that
+ * closes, the offset in a shelf or slot, is loaded first.
  *
  * A stock is one word of bytes, and no pointer: to take and to put are an addition with a bound. Closed, it reads word
  * 0 of the area, which has no bytes to take; a put must ask whether the word may be written at all (KM_RSEQ_WRITABLE),

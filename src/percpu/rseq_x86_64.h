@@ -121,8 +121,9 @@ miss:
 		return NULL;                                                                       \
 	}
 /*
- * ... and beside the word is an owner's (owned_sheaf.h): *own says whether it is this one. They are compared inside of the
- * sequence, by flags that its end leaves as they are, and that are an output; another's object is popped all the same.
+ * ... and beside the word is an owner's (owned_sheaf.h): *own says whether it is this one. They are compared inside
+ * of the sequence, by flags that its end leaves as they are, and that are an output; another's object is popped all
+ * the same.
  */
 #define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
 	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \

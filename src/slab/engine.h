@@ -93,7 +93,7 @@ struct kmem_cache {
 	uint32_t canary;
 	bool may_have_canary;
 	struct km_quarantine *quarantine;
-	struct kmem_cache **copies;	/* kmalloc's and malloc's, by call site (kmalloc/random_classes.c); NULL: none yet */
+	struct kmem_cache **copies;	/* kmalloc's and malloc's, by call site (random_classes.c); NULL: none yet */
 	void (*ctor)(void *object);
 	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
 	uint32_t left;			/* debugged: bytes of the red zone in front of each object */
@@ -117,8 +117,8 @@ struct kmem_cache {
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
 	uint32_t defrag_looks;
-	/* Calls until it has its plain shape again, where an object of it is to be guarded (alloc/sampled_ops.c); how many
-	 * guarded ones are out; whether one is still to come. */
+	/* Calls until it has its plain shape again, where an object of it is to be guarded (alloc/sampled_ops.c); how
+	 * many guarded ones are out; whether one is still to come. */
 	uint32_t sample_calls, guarded;
 	bool sample_due;
 	uint16_t batchcount, shared;	/* slab: objects moved at once; batches in a node's shared array */
@@ -140,8 +140,8 @@ struct kmem_cache {
 	int references;			/* aliases, where merging was asked for */
 	uint32_t useroffset, usersize;
 	char name[KM_NAME_BYTES];
-	/* The objects here are paid for already; a shelf of its own beside the other (percpu/owned_sheaf.h). `front.back` is
-	 * what hits see of `mixed`. */
+	/* The objects here are paid for already; a shelf of its own beside the other (percpu/owned_sheaf.h).
+	 * `front.back` is what hits see of `mixed`. */
 	struct km_pcs charged km_aligned(64);
 	uint32_t charge;		/* bytes that an object costs who pays for it; 0: nobody ever did */
 	uint32_t owner_shift;		/* an object's place among its page's owners (page/obj_cgroups.h) */
@@ -170,7 +170,7 @@ struct kmem_cache {
 	struct km_list child_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	bool leads;			/* some cache is, or was, tuned with this one */
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
-	bool going;			/* it is being destroyed: none of its slabs begins to wait (cache/kfree_rcu.c) */
+	bool going;			/* it is being destroyed: none of its slabs begins to wait (kfree_rcu.c) */
 	uint32_t slab_pages;		/* of a slab of the usual order, or of a block of whole_pages */
 	/* Debugging that comes and goes while the cache is used (ext/debug/debug_shadow.c). */
 	const struct km_alloc_ops *own;	/* of its own objects: `shape`, unless a sibling's may be out */
@@ -332,7 +332,8 @@ struct km_array_engine {
 	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
 };
 
-/* The part that engines add whose CPUs own a slab each (KM_PERCPU_FREELIST). A hit is a verb of percpu/cpu_freelist_hit.h. */
+/* The part that engines add whose CPUs own a slab each (KM_PERCPU_FREELIST). A hit is a verb of
+ * percpu/cpu_freelist_hit.h. */
 struct km_chain_engine {
 	/* give, of objects[0, count), the last and those of its slab that are near; NULLs are skipped. Returns how many
 	 * are left, at the front. */
@@ -373,8 +374,8 @@ struct km_engine {
 	bool shared_pages;
 	/* Free objects are linked by their words at freeptr: debugging looks for no poison there. */
 	bool links_free;
-	/* Objects are large blocks, one to a slab of slab_pages: kmalloc/large.c has them, ready.c those that lie ready.
-	 * No page says SLAB, and none can be walked. */
+	/* Objects are large blocks, one to a slab of slab_pages: kmalloc/large.c has them, large_cache.c those that lie
+	 * ready. No page says SLAB, and none can be walked. */
 	bool whole_pages;
 	size_t node_bytes;		/* of its struct per node */
 
@@ -451,7 +452,7 @@ struct km_engine {
 
 #define KM_ENGINE_DECLARED(name) extern km_hidden const struct km_engine km_engine_##name;
 KM_ENGINES(KM_ENGINE_DECLARED, )
-extern km_hidden const struct km_engine km_engine_ready;	/* kmalloc/large_cache.c; no cache of a program's has it */
+extern km_hidden const struct km_engine km_engine_ready;	/* large_cache.c; no cache of a program's has it */
 
 /* engines.c: the engine of a name, or NULL; one more, before the first cache is made (false: there is no room). */
 const struct km_engine *km_engine_find(const char *name);
@@ -594,8 +595,8 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab);
 void km_slab_release(struct kmem_cache *cache, struct km_page *slab);
 /* cache/kfree_rcu.c, once the program has said what its RCU is. */
 struct km_grace {
-	/* For those who look from outside: the place of a struct km_rcu_waiting (cache/kfree_rcu.h) in each CPU's area, and
-	 * the blocks that wait for the grace period that is under way. */
+	/* For those who look from outside: the place of a struct km_rcu_waiting (cache/kfree_rcu.h) in each CPU's
+	 * area, and the blocks that wait for the grace period that is under way. */
 	const uint32_t *slot;
 	struct km_rcu_block *const *pile;
 	/* The slab is off all lists, and empty: it is released after a grace period. */

@@ -18,8 +18,8 @@
 
 /*
  * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often or
- * is used in bulk grows to blocks of 32 KiB of objects, 128 KiB of those above two pages (alloc/slow_path.c), and comes back
- * when it has been idle.
+ * is used in bulk grows to blocks of 32 KiB of objects, 128 KiB of those above two pages (alloc/slow_path.c), and
+ * comes back when it has been idle.
  */
 static unsigned capacity_by_size(uint32_t size)
 {

@@ -153,7 +153,7 @@ static void begins_meanwhile(void)
 		while (__atomic_load_n(&beginning, __ATOMIC_ACQUIRE))
 			sched_yield();
 		NEED(!cache->pcs.front.open.pcs);
-		NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->block);
+		NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->sheaf);
 		kmem_cache_free(cache, p);
 		kmem_cache_destroy(cache);
 	}

@@ -305,7 +305,7 @@ static void look(int signal, siginfo_t *info, void *context)
 	observed.steps++;
 	/* By kmem_cache_free, or by kfree: those don't open and close together. */
 	if (km_load(&cache->objcg) != observed.objcg && !cache->mixed.slot &&
-	    (cache->pcs.front.back.pcs || km_id_masks(cache->id)->block))
+	    (cache->pcs.front.back.pcs || km_id_masks(cache->id)->sheaf))
 		observed.open++;
 	/* The trap flag. From when several pay on nothing can be seen here: their block stays. */
 	*flags = observed.on && !cache->mixed.slot ? *flags | 0x100 : *flags & ~0x100l;

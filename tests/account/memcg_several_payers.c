@@ -460,7 +460,7 @@ static void with_a_child(void)
 		take_for(one, cache, 0, 4);
 		take_for(own, cache, 4, 8);
 		take_for(two, cache, 8, 12);
-		NEED(!cache->pcs.front.back.pcs && !km_id_masks(cache->id)->block);
+		NEED(!cache->pcs.front.back.pcs && !km_id_masks(cache->id)->sheaf);
 		is_right(cache, 4, 4);
 		free_each_way(cache, objects, 0, 12);
 		take_for(two, cache, 0, 4);

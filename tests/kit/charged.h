@@ -20,7 +20,7 @@ static inline enum back back_of(const struct kmem_cache *cache)
 	uint32_t back = cache->pcs.front.back.pcs;
 
 	/* kfree goes by the entry. */
-	NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->block == !back);
+	NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->sheaf == !back);
 	return !back ? NOWHERE : back == cache->mixed.slot ? MIXED : back == cache->charged.slot ? CHARGED : PUBLIC;
 }
 

@@ -1,6 +1,7 @@
 /*
- * fixture_chain.h: the verbs of a chain (percpu/cpu_freelist.h) under torment, each by itself, whatever engine uses them. The
- * model: two slabs of eight objects and four links; each object is in our hand, or on a chain, exactly once.
+ * fixture_chain.h: the verbs of a chain (percpu/cpu_freelist.h) under torment, each by itself, whatever engine uses
+ * them. The model: two slabs of eight objects and four links; each object is in our hand, or on a chain, exactly
+ * once.
  */
 #ifndef TESTS_RSEQ_FIXTURE_CHAIN_H
 #define TESTS_RSEQ_FIXTURE_CHAIN_H

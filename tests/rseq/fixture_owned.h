@@ -1,8 +1,8 @@
 /*
- * fixture_owned.h: the verbs of an owner's shelf (percpu/owned_sheaf.h) under torment. The model: objects that belong to one
- * of two owners for ever, and three blocks; each is in our hand, or on a CPU, exactly once, and an object only ever
- * with its own owner. Behind it a CPU's stock of bytes (percpu/stock_word.h): two owners, whose bytes are in our hand
- * or in a stock.
+ * fixture_owned.h: the verbs of an owner's shelf (percpu/owned_sheaf.h) under torment. The model: objects that belong
+ * to one of two owners for ever, and three blocks; each is in our hand, or on a CPU, exactly once, and an object only
+ * ever with its own owner. Behind it a CPU's stock of bytes (percpu/stock_word.h): two owners, whose bytes are in our
+ * hand or in a stock.
  */
 #ifndef TESTS_RSEQ_FIXTURE_OWNED_H
 #define TESTS_RSEQ_FIXTURE_OWNED_H

@@ -24,8 +24,8 @@ int cmd_who(int argc, char **argv);
 int cmd_fs(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
 
-/* fail_caller.c: words for --fail by which the functions that `settings` names as callers are found which the program, of that
- * name, keeps to itself: each behind a comma, as many as `bytes` have room for. */
+/* fail_caller.c: words for --fail by which the functions that `settings` names as callers are found which the
+ * program, of that name, keeps to itself: each behind a comma, as many as `bytes` have room for. */
 void kmem_fail_callers(const char *settings, const char *program, const char *name, char *text, size_t bytes);
 
 /* Print the text and exit with 0, or with 1 where it can't be printed. */

@@ -1,7 +1,8 @@
 /*
- * fail_caller.c: `kmem run --fail caller=NAME`: a function that the program keeps to itself. The library in the program asks
- * the dynamic linker for names, which knows those alone that others may call; the program's file has a table of all,
- * unless it was stripped. So such a name is handed on with where in the file its code is: FILE+0xFROM-0xTO.
+ * fail_caller.c: `kmem run --fail caller=NAME`: a function that the program keeps to itself. The library in the
+ * program asks the dynamic linker for names, which knows those alone that others may call; the program's file has a
+ * table of all, unless it was stripped. So such a name is handed on with where in the file its code is:
+ * FILE+0xFROM-0xTO.
  */
 #define _GNU_SOURCE
 #include <elf.h>

@@ -1,9 +1,9 @@
 /*
- * file_helper.c: another process opens these files. Kernel: who waits for a server that has taken a request and does not
- * answer can't be interrupted, nor killed, and a process does not end before each of its threads; so neither this
- * process nor a thread of it asks. Invariant: this process waits for the other one as long as that makes progress, and
- * then leaves it: it ends with its wait. A file that lies with a server is copied there, so that no read here waits.
- * What is no regular file is not opened: a device may do something by that, and a pipe's writer would go on.
+ * file_helper.c: another process opens these files. Kernel: who waits for a server that has taken a request and does
+ * not answer can't be interrupted, nor killed, and a process does not end before each of its threads; so neither this
+ * process nor a thread of it asks. Invariant: this process waits for the other one as long as that makes progress,
+ * and then leaves it: it ends with its wait. A file that lies with a server is copied there, so that no read here
+ * waits. What is no regular file is not opened: a device may do something by that, and a pipe's writer would go on.
  *
  * The other process makes system calls only: it may be a copy of one with threads.
  */

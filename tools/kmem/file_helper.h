@@ -1,6 +1,6 @@
 /*
- * file_helper.h: files that others name: a program that is looked at, or a report. They may lie with a server, of FUSE's or
- * on another machine, that does not answer.
+ * file_helper.h: files that others name: a program that is looked at, or a report. They may lie with a server, of
+ * FUSE's or on another machine, that does not answer.
  */
 #ifndef KMEM_COMMAND_FILE_HELPER_H
 #define KMEM_COMMAND_FILE_HELPER_H

@@ -1,7 +1,7 @@
 /*
- * force_slow.c: a program that only hits is made to miss, so that it looks into its mailbox (struct km_gate, percpu/pcpu.h).
- * Invariant: a word is written to only if it has one of the two values that the record names, and gets the other one:
- * so hits go on or miss, and what is not undone here the program undoes at its next call.
+ * force_slow.c: a program that only hits is made to miss, so that it looks into its mailbox (struct km_gate,
+ * percpu/pcpu.h). Invariant: a word is written to only if it has one of the two values that the record names, and
+ * gets the other one: so hits go on or miss, and what is not undone here the program undoes at its next call.
  *
  * Hits of a cache that the program has made read a copy of the word, in the cache. A cache may be destroyed, and its
  * memory be another thing's, between a look at the list and a write: so all threads stand still for that. It is done

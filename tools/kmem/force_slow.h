@@ -1,5 +1,6 @@
 /*
- * force_slow.h: a program whose calls are all hits looks into no mailbox: it is made to miss (struct km_gate, percpu/pcpu.h).
+ * force_slow.h: a program whose calls are all hits looks into no mailbox: it is made to miss (struct km_gate,
+ * percpu/pcpu.h).
  */
 #ifndef KMEM_COMMAND_FORCE_SLOW_H
 #define KMEM_COMMAND_FORCE_SLOW_H

@@ -1,6 +1,6 @@
 /*
- * function_names.h: functions by their addresses in a file: function_names_dw.c has them by elfutils' libdw, with sources and what was
- * inlined; function_names_elf.c, where that is not there, from the file's own tables of symbols.
+ * function_names.h: functions by their addresses in a file: function_names_dw.c has them by elfutils' libdw, with
+ * sources and what was inlined; function_names_elf.c, where that is not there, from the file's own tables of symbols.
  */
 #ifndef KMEM_COMMAND_FUNCTION_NAMES_H
 #define KMEM_COMMAND_FUNCTION_NAMES_H

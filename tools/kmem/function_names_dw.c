@@ -1,6 +1,6 @@
 /*
- * function_names_dw.c: functions by libdw: the file's symbols, those of a file with debugging information that belongs to it,
- * sources and lines, and what was inlined. Invariant: a file that libdw makes nothing of has no names.
+ * function_names_dw.c: functions by libdw: the file's symbols, those of a file with debugging information that
+ * belongs to it, sources and lines, and what was inlined. Invariant: a file that libdw makes nothing of has no names.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /*
- * function_names_elf.c: functions from a file's own tables of symbols. Invariant: nothing of a file is believed: each table and
- * name that is read lies in it.
+ * function_names_elf.c: functions from a file's own tables of symbols. Invariant: nothing of a file is believed: each
+ * table and name that is read lies in it.
  */
 #include <elf.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /*
- * function_names_helper.c: names of functions, found in another process, because libdw reads untrusted files. Invariant: if the
- * other process crashes, exceeds its limit of memory or takes too long, the file has no names; the next file has names.
+ * function_names_helper.c: names of functions, found in another process, because libdw reads untrusted files.
+ * Invariant: if the other process crashes, exceeds its limit of memory or takes too long, the file has no names; the
+ * next file has names.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,6 @@
 /*
- * The command `kmem`: picks the subcommand. What each does stands in cmd_run.c and cmd_info.c; cmd_bench.c becomes its driver.
+ * The command `kmem`: picks the subcommand. What each does stands in cmd_run.c and cmd_info.c; cmd_bench.c becomes
+ * its driver.
  */
 #include "command.h"
 

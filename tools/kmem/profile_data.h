@@ -1,5 +1,6 @@
 /*
- * profile_data.h: what the files of `kmem profile` share: stacks with their figures and names, and the writers of files.
+ * profile_data.h: what the files of `kmem profile` share: stacks with their figures and names, and the writers of
+ * files.
  */
 #ifndef KMEM_COMMAND_PROFILE_DATA_H
 #define KMEM_COMMAND_PROFILE_DATA_H

@@ -1,6 +1,7 @@
 /*
- * profile_names.c: the frames of a profile: in which file of the process each lies, and the functions there, with those
- * that were inlined. Invariant: nothing of a file is believed (function_names.h); a frame without a name keeps its address.
+ * profile_names.c: the frames of a profile: in which file of the process each lies, and the functions there, with
+ * those that were inlined. Invariant: nothing of a file is believed (function_names.h); a frame without a name keeps
+ * its address.
  */
 #define _GNU_SOURCE
 #include <elf.h>

@@ -1,10 +1,10 @@
 /*
  * A request to a running program: it is written into the process's mailbox (src/cache/mail.h), which the next miss
- * there serves, and the answer is waited for; a program that only hits is made to miss (force_slow.c). Invariant: nothing but
- * that mailbox and those words is written to, at addresses that the process's own record names, of the very memory that
- * the record was read in, whatever program the process has become since; what is not served in time is taken back, or
- * when a signal ends the command, and nothing of another command's. Commands take turns: each locks the file of the
- * process's memory meanwhile.
+ * there serves, and the answer is waited for; a program that only hits is made to miss (force_slow.c). Invariant:
+ * nothing but that mailbox and those words is written to, at addresses that the process's own record names, of the
+ * very memory that the record was read in, whatever program the process has become since; what is not served in time
+ * is taken back, or when a signal ends the command, and nothing of another command's. Commands take turns: each locks
+ * the file of the process's memory meanwhile.
  */
 #define _GNU_SOURCE
 #include "request.h"

@@ -15,7 +15,8 @@
 #include "percpu/node.h"
 #include "inspect/stats_print.h"
 
-/* What files that look like the kernel's say of a cache besides (info/slab_attributes.c); INFO_UNKNOWN: its build does not. */
+/* What files that look like the kernel's say of a cache besides (info/slab_attributes.c); INFO_UNKNOWN: its build
+ * does not. */
 struct info_full {
 	unsigned long flags, align, usersize, references, defrag_ratio;	/* as struct kmem_cache has them */
 	unsigned long ctor;		/* where it is in the process; 0: there is none */
@@ -45,7 +46,8 @@ struct info_cache {
 	char of[32];			/* ... its name; "": it is not known */
 	slab_flags_t carried;
 	unsigned long debugged;
-	/* info/page_owners.c. Bytes: slabs of which no object is out; slabs of which some are, but less than a tenth. */
+	/* info/page_owners.c. Bytes: slabs of which no object is out; slabs of which some are, but less than a tenth.
+	 * */
 	unsigned long empty, pinned;
 	struct info_full *full;		/* where it was wanted */
 };
@@ -118,8 +120,8 @@ enum info_result {
 
 /* A running process, stopped by nobody. */
 enum info_result info_of_process(pid_t pid, struct snapshot *snapshot);
-/* info/observer_client.c: one that may not be read, and names this user as its observer; INFO_DENIED: it does not. Then there
- * are caches and groups, and nothing of what is resident. For so long an answer is waited for. */
+/* info/observer_client.c: one that may not be read, and names this user as its observer; INFO_DENIED: it does not.
+ * Then there are caches and groups, and nothing of what is resident. For so long an answer is waited for. */
 enum info_result info_of_observed(pid_t pid, struct snapshot *snapshot);
 extern unsigned info_patience_ms;
 /* What --stats wrote: true, or false with one line on stderr. */
@@ -244,8 +246,8 @@ bool target_gather(struct target *target, void *to, void *const *from, size_t ea
 /* A string, cut at bytes - 1, of printable characters. */
 bool target_string(struct target *target, char *to, size_t bytes, const char *from);
 
-/* ---- info/read_timeout.c: around each of these reads and writes, which may wait for somebody. Where none has ended for so
- * many seconds the command does, with a line; before that it calls the function, if there is one. */
+/* ---- info/read_timeout.c: around each of these reads and writes, which may wait for somebody. Where none has ended
+ * for so many seconds the command does, with a line; before that it calls the function, if there is one. */
 void info_read_begins(pid_t pid);
 void info_write_begins(pid_t pid);
 void info_access_ends(void);
@@ -383,8 +385,9 @@ bool root_pages(struct target *target, const struct info_root *root, unsigned *n
 #define INFO_MAX_RANGES 256u
 bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count);
 
-/* ---- info/page_owners.c: whose each page is, in the extents of the ranges; empty and pinned slabs of each cache. `owners`
- * are the caches of the root, siblings too, and where each stands in the snapshot, or will; they get sorted. */
+/* ---- info/page_owners.c: whose each page is, in the extents of the ranges; empty and pinned slabs of each cache.
+ * `owners` are the caches of the root, siblings too, and where each stands in the snapshot, or will; they get sorted.
+ * */
 struct page_owner {
 	const struct kmem_cache *address, *shadow_of;
 	size_t place;			/* of a sibling's: anything */
@@ -421,8 +424,8 @@ enum info_result walk_groups(struct target *target, struct info_root *root, stru
 enum info_result walk_group(struct target *target, struct info_root *root, const struct mem_cgroup *at,
 			    struct snapshot *snapshot);
 
-/* ---- info/read_one.c: a cache or a group of a snapshot, as it is now, alone: into one of its own, which the caller clears.
- * Its address is looked at again, and has to have what has that name. */
+/* ---- info/read_one.c: a cache or a group of a snapshot, as it is now, alone: into one of its own, which the caller
+ * clears. Its address is looked at again, and has to have what has that name. */
 /* counts: its objects are to be known, too. */
 enum info_one info_cache_again(const struct snapshot *of, size_t index, bool counts, struct snapshot *one);
 enum info_one info_group_again(const struct snapshot *of, size_t index, struct snapshot *one);

@@ -1,7 +1,8 @@
 /*
- * From a root record to the numbers of every group, by reading alone, as info/read_caches.c does it for caches: they are those
- * that the process itself says when it is quiet. A group lies in metadata, which can be read for ever but may be
- * another's by then: so each is checked to hang where it was found, the walk is bounded, and the rest is numbers.
+ * From a root record to the numbers of every group, by reading alone, as info/read_caches.c does it for caches: they
+ * are those that the process itself says when it is quiet. A group lies in metadata, which can be read for ever but
+ * may be another's by then: so each is checked to hang where it was found, the walk is bounded, and the rest is
+ * numbers.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
- * read_timeout.c: a read of another process's memory, or a write to it, waits for whatever that process has put behind it:
- * a server of files, or a handler of its page faults, which may never answer. Invariant: no command waits for ever:
- * where none has come to its end for half a minute one line says so, and the command ends; what it has stopped goes on
- * then. With many processes, the command leaves the silent process, and goes on with the next.
+ * read_timeout.c: a read of another process's memory, or a write to it, waits for whatever that process has put
+ * behind it: a server of files, or a handler of its page faults, which may never answer. Invariant: no command waits
+ * for ever: where none has come to its end for half a minute one line says so, and the command ends; what it has
+ * stopped goes on then. With many processes, the command leaves the silent process, and goes on with the next.
  *
  * Kernel: who waits there is woken by a signal that ends it, and by no handler.
  */

@@ -1,7 +1,7 @@
 /*
- * cached_objects.c: which objects lie ready: on the CPUs' shelves and chains, in barns, in shared and alien arrays. No slab says
- * so of them: there they are taken. Invariant: a list or a block that changes while it is read gives some addresses too
- * many or too few, never a walk without an end.
+ * cached_objects.c: which objects lie ready: on the CPUs' shelves and chains, in barns, in shared and alien arrays.
+ * No slab says so of them: there they are taken. Invariant: a list or a block that changes while it is read gives
+ * some addresses too many or too few, never a walk without an end.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * core_dump.h: a core dump's memory, registers and files. Invariant: nothing of the file is believed: what is read lies in
- * it.
+ * core_dump.h: a core dump's memory, registers and files. Invariant: nothing of the file is believed: what is read
+ * lies in it.
  */
 #ifndef KMEM_COMMAND_CORE_DUMP_H
 #define KMEM_COMMAND_CORE_DUMP_H

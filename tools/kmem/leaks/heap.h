@@ -42,7 +42,7 @@ struct heap_piece {
 	enum heap_kind kind;
 	bool unknown;			/* its engine is not: nobody can say which objects are live */
 	uintptr_t track;		/* of a guarded object, in the process: its stack; 0: none */
-	uint64_t owner;			/* of a big block: who pays (page/obj_cgroups.h); 0: nobody, or that is not known */
+	uint64_t owner;			/* of a big block: who pays (obj_cgroups.h); 0: nobody, or that is not known */
 };
 
 /* A range of pages: which piece each page is in, its number plus one. */
@@ -107,16 +107,16 @@ static inline void heap_unset(uint64_t *bits, uint64_t object)
 	bits[object / 64] &= ~((uint64_t)1 << object % 64);
 }
 
-/* ---- leaks/cached_objects.c: objects that lie ready, added to heap->rests: of caches[*next] and those behind it that are
- * wanted (NULL: all), as long as the clock (CLOCK_MONOTONIC, ns) is not at `end`; *next is the one that was not
- * reached. */
+/* ---- leaks/cached_objects.c: objects that lie ready, added to heap->rests: of caches[*next] and those behind it
+ * that are wanted (NULL: all), as long as the clock (CLOCK_MONOTONIC, ns) is not at `end`; *next is the one that was
+ * not reached. */
 bool heap_rests(struct heap *heap, const bool *wanted, size_t *next, uint64_t end);
 
 /* The same of those that lie ready now, and those that did are not live either. */
 void heap_rests_again(struct heap *heap, const bool *wanted, size_t *next, uint64_t end);
 
-/* ---- leaks/heap_pieces.c: pieces of a root, added to the heap, by its caches from number `from` on: those of ranges, and
- * then those that lie elsewhere. When all are there they are put in order. */
+/* ---- leaks/heap_pieces.c: pieces of a root, added to the heap, by its caches from number `from` on: those of
+ * ranges, and then those that lie elsewhere. When all are there they are put in order. */
 bool heap_pieces(struct heap *heap, struct info_root *root, size_t from);
 bool heap_loose(struct heap *heap, struct info_root *root, size_t from);
 bool heap_sort(struct heap *heap);

@@ -1,7 +1,7 @@
 /*
- * heap_pieces.c: pieces of memory with objects in them, from the descriptors of a process's pages and from its other tables,
- * and which of their objects are free as far as each engine says so. Invariant: a piece lies within the pages that its
- * descriptor stands for, whatever that says.
+ * heap_pieces.c: pieces of memory with objects in them, from the descriptors of a process's pages and from its other
+ * tables, and which of their objects are free as far as each engine says so. Invariant: a piece lies within the pages
+ * that its descriptor stands for, whatever that says.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * leak_growth.c: what a process has more than some seconds ago: by cache, and by stack where objects say by whom they were
- * allocated. The process is not stopped.
+ * leak_growth.c: what a process has more than some seconds ago: by cache, and by stack where objects say by whom they
+ * were allocated. The process is not stopped.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * recent_objects.c: objects that were allocated since a round began. Invariant: what one of them points to is held in that
- * round, whoever points to the young one.
+ * recent_objects.c: objects that were allocated since a round began. Invariant: what one of them points to is held in
+ * that round, whoever points to the young one.
  *
  * A list that grows at its head leads to its older objects by young ones, of which the round knows nothing: without
  * them all of it would seem lost, in each round. What a young object that is lost itself points to is not told as lost

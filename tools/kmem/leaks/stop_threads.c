@@ -1,7 +1,7 @@
 /*
- * stop_threads.c: a process stands still: each thread is seized, which stops nothing, then all are interrupted. Invariant: who
- * was stopped here goes on by stop_end, with the signal that it was about to get; if this process ends before, the
- * system lets them go on.
+ * stop_threads.c: a process stands still: each thread is seized, which stops nothing, then all are interrupted.
+ * Invariant: who was stopped here goes on by stop_end, with the signal that it was about to get; if this process ends
+ * before, the system lets them go on.
  *
  * A thread that waits for a CPU, or in the kernel, stands still when it has got what it waits for, and those that stand
  * still already would wait for it. They do for some milliseconds, and go on. A late one is waited for by itself: when

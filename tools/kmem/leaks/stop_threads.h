@@ -1,5 +1,6 @@
 /*
- * stop_threads.h: all threads of a process stand still for a moment, in which their registers are read, and what changes most.
+ * stop_threads.h: all threads of a process stand still for a moment, in which their registers are read, and what
+ * changes most.
  */
 #ifndef KMEM_COMMAND_STOP_THREADS_H
 #define KMEM_COMMAND_STOP_THREADS_H

@@ -1,8 +1,8 @@
 /*
- * stop_watchdog.c: a stop of this process that no handler can put off, by SIGSTOP, while all threads of a program stand still
- * for it: they would stand until it goes on. Another process, which no signal to this one's group reaches, sees it and
- * has this one go on. Invariant: this process stops then all the same, behind the last thread that was let go, unless
- * somebody else had it go on meanwhile; the other process lives no longer than this one.
+ * stop_watchdog.c: a stop of this process that no handler can put off, by SIGSTOP, while all threads of a program
+ * stand still for it: they would stand until it goes on. Another process, which no signal to this one's group
+ * reaches, sees it and has this one go on. Invariant: this process stops then all the same, behind the last thread
+ * that was let go, unless somebody else had it go on meanwhile; the other process lives no longer than this one.
  *
  * A debugger that holds this process has them stand as long as it does; so has a cgroup that is frozen with both
  * processes in it.

@@ -99,8 +99,8 @@ void top_rates(struct top_sample *sample, const struct top_sample *before);
 /* The rows' order, and which are shown. */
 void top_sort(struct top_sample *sample, const struct top_view *view);
 
-/* ---- top/top_text.c: lines of so many columns of a terminal, without an end of line. columns 0: as many as it takes, and
- * figures are bytes. */
+/* ---- top/top_text.c: lines of so many columns of a terminal, without an end of line. columns 0: as many as it
+ * takes, and figures are bytes. */
 
 struct top_text {
 	char text[1024];

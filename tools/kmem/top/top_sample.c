@@ -1,7 +1,7 @@
 /*
- * A sample: what of each process is resident (info/resident.c), page by page by owner (info/page_owners.c), laid out as rows.
- * Counts and residence are of different moments: where objects seem to have more than is resident of their cache, they
- * have what there is, each kind its share. So do objects of which a part was never touched.
+ * A sample: what of each process is resident (info/resident.c), page by page by owner (info/page_owners.c), laid out
+ * as rows. Counts and residence are of different moments: where objects seem to have more than is resident of their
+ * cache, they have what there is, each kind its share. So do objects of which a part was never touched.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -713,8 +713,7 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		slow_down_for(attempt.high, attempt.counted);
 	km_memcg_let_go(attempt.high);
 	km_calls_end(calls);
-	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_thread_busy,
-		 "a charge that must not fail does not");
+	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_thread_busy, "a charge that must succeed fails");
 	KM_PROBE4(charge, objcg, bytes, gfp, done);
 	return done;
 }

@@ -19,7 +19,7 @@ struct km_hardening {
 	bool random_order;		/* objects of a fresh slab, or block, come in an order that nobody knows */
 	bool own_addresses;		/* a slab's pages stay with caches of its cache's name: page/addr_reuse.h */
 	bool guard_slabs;		/* ... and among them lie some that nobody may touch; no part of the level */
-	bool random_caches;		/* kmalloc and malloc split by call site (random_classes.c); no part of the level */
+	bool random_caches;		/* kmalloc and malloc split by call site; no part of the level */
 	uint64_t secret;		/* never 0 once it is made */
 	char parts[160];		/* those that are on, by their options' names, a blank between */
 };

@@ -40,8 +40,9 @@ SRC	:= $(filter-out src/malloc/% src/memcg/%,$(SOURCES)) $(filter src/memcg/%,$(
 # What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
 # not pages but stretches of 64 KiB, as soon as it touches one. What libgcc and libc's own archive add stands before it, and there is
 # no _fini, which does nothing and would be the last of all. Parts of the file begin with such a stretch (tests/tidy/resident).
-RARE	:= $(filter-out src/memcg/process.c engines/engines.c,$(filter engines/% ext/% src/inspect/% src/memcg/% src/alloc/prefill.c \
-	%/bulk.c %/by_cid.c %/chain.c %/owned.c %/stock_word.c,$(SRC)))
+RARE	:= $(filter-out src/memcg/process_group.c engines/engines.c,$(filter engines/% ext/% src/inspect/% src/memcg/% src/alloc/prefill.c \
+	src/alloc/alloc_bulk.c src/kmalloc/kfree_bulk.c \
+	%/cid_fast_path.c %/cid_ops.c %/freelist_ops.c %/cpu_freelist.c %/owned_sheaf.c %/stock_word.c,$(SRC)))
 SRC	:= $(filter-out $(RARE),$(SRC))
 MALLOC	:= $(filter src/malloc/%,$(SOURCES))
 RARE_OBJ := $(RARE:%.c=$(BUILD)/obj/%.o)
@@ -92,12 +93,12 @@ NCURSES	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libncursesw.so)),$(s
 # libfuse3 mounts what `kmem fs` has. Where this compiler finds none, the command copies it into a folder.
 FUSE	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libfuse3.so)),$(shell \
 	$(CC) -E -D_FILE_OFFSET_BITS=64 -DFUSE_USE_VERSION=31 -include fuse3/fuse.h -x c /dev/null >/dev/null 2>&1 && echo -lfuse3))
-COMMAND	:= $(filter-out kmem/info/table$(if $(SMARTCOLS),_none).c kmem/names_$(if $(LIBDW),elf,dw).c kmem/top/screen$(if $(NCURSES),_none).c \
-	kmem/fs/mount$(if $(FUSE),_none).c,$(sort $(wildcard kmem/*.c kmem/*/*.c)))
+COMMAND	:= $(filter-out tools/kmem/info/table$(if $(SMARTCOLS),_none).c tools/kmem/function_names_$(if $(LIBDW),elf,dw).c tools/kmem/top/top_screen$(if $(NCURSES),_none).c \
+	tools/kmem/fs/fs_mount$(if $(FUSE),_none).c,$(sort $(wildcard tools/kmem/*.c tools/kmem/*/*.c)))
 COMMAND_OBJ := $(COMMAND:%.c=$(BUILD)/obj/%.o)
-$(BUILD)/obj/kmem/%.o: kmem/%.c Makefile
+$(BUILD)/obj/tools/kmem/%.o: tools/kmem/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Ikmem -I$(BUILD) $(ALL_CFLAGS) $(SAME) -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itools/kmem -I$(BUILD) $(ALL_CFLAGS) $(SAME) -MMD -MP -c $< -o $@
 # libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
 $(BUILD)/kmem: $(COMMAND_OBJ) $(BUILD)/libkmem.a
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) $(FUSE) -lc $(BUILD)/libkmem.a -lm -lrt $(LDLIBS)

@@ -18,7 +18,7 @@
 #include <ucontext.h>
 
 #include "api/account.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "memcg/counter.h"
 
 /* Picoseconds, on a virtual clock. */
@@ -87,9 +87,9 @@ static void give_way(void)
 			first = i;
 	if (first == model.here && !self->ended)
 		return;
-	self->busy = km_front_busy;
+	self->busy = km_thread_busy;
 	model.here = first < model.count ? first : 0;
-	km_front_busy = first < model.count && model.cpus[first].busy;
+	km_thread_busy = first < model.count && model.cpus[first].busy;
 	swapcontext(&self->context, first < model.count ? &model.cpus[first].context : &model.main);
 }
 

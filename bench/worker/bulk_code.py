@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 LIBRARY = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "..", "libkmem.so")
-FRONT = {"km_front_alloc_bulk", "km_front_free_bulk", "km_front_free_chain", "km_front_free_last"}
+FRONT = {"km_alloc_bulk", "km_free_bulk", "km_free_chain", "km_free_last"}
 # What an engine with a chain does for them through its table.
 VERBS = {"kmem_cache_alloc_bulk": "take", "kmem_cache_free_bulk": "give", "kfree_bulk": "give_last", "kmalloc_bulk": ""}
 

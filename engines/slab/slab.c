@@ -12,7 +12,7 @@
  * slab is all free. A slab of SLAB_TYPESAFE_BY_RCU may stay. Locks of two nodes, or of a node and an alien array, are
  * never held together.
  */
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "base/bits.h"
 #include "os/die.h"
 #include "slab.h"
@@ -626,12 +626,12 @@ static unsigned sort_out(struct kmem_cache *cache, unsigned here, void **objects
 /* ------------------------------------------------------------------ blocks */
 
 /* Give an empty block this pad; returns its top. */
-static void **fit(const struct km_shelf *shelf, void **block, uint64_t pad)
+static void **fit(const struct km_pcs *pcs, void **sheaf, uint64_t pad)
 {
-	uint64_t *at = km_block_pad(shelf, block);
+	uint64_t *at = km_sheaf_pad(pcs, sheaf);
 	void **bottom = (void **)((char *)at - pad);
 
-	km_debug(pad % sizeof(void *) == 0 && pad <= shelf->block_mask - 15,
+	km_debug(pad % sizeof(void *) == 0 && pad <= pcs->sheaf_mask - 15,
 		 "a block's bottom lies in the block");
 	/* A thread that looks from elsewhere finds one of both. */
 	km_store(at, pad);
@@ -639,11 +639,11 @@ static void **fit(const struct km_shelf *shelf, void **block, uint64_t pad)
 	return bottom;
 }
 
-static void **new_block(struct kmem_cache *cache, bool may_wait)
+static void **new_sheaf(struct kmem_cache *cache, bool may_wait)
 {
-	void **block = km_block_new(cache, may_wait);
+	void **sheaf = km_sheaf_new(cache, may_wait);
 
-	return block ? fit(&cache->shelf, block, km_load(&cache->pad)) : NULL;
+	return sheaf ? fit(&cache->pcs, sheaf, km_load(&cache->pad)) : NULL;
 }
 
 /*
@@ -666,22 +666,22 @@ static unsigned batch_now(struct kmem_cache *cache, void **empty)
 
 void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
 {
-	uint64_t old = empty ? *km_block_pad(&cache->shelf, empty) : 0;
-	void **bottom = empty ? fit(&cache->shelf, empty, km_load(&cache->pad)) :
-				new_block(cache, request->may_wait);
+	uint64_t old = empty ? *km_sheaf_pad(&cache->pcs, empty) : 0;
+	void **bottom = empty ? fit(&cache->pcs, empty, km_load(&cache->pad)) :
+				new_sheaf(cache, request->may_wait);
 
 	km_count(cache, KMEM_ALLOCMISS);
 	if (!bottom)
 		return NULL;
 	/* The limit may have become smaller, or larger, meanwhile. */
-	size_t space = ((uintptr_t)bottom & cache->shelf.block_mask) / sizeof(*bottom);
+	size_t space = ((uintptr_t)bottom & cache->pcs.sheaf_mask) / sizeof(*bottom);
 	unsigned want = km_min(batch_now(cache, empty), (unsigned)space);
 	unsigned got = take_some(cache, request, bottom - want, want);
 	if (!got) {
 		if (empty)
-			fit(&cache->shelf, empty, old);
+			fit(&cache->pcs, empty, old);
 		else
-			km_block_free(cache, bottom);
+			km_sheaf_free(cache, bottom);
 		return NULL;
 	}
 	if (got < want)
@@ -697,29 +697,29 @@ static void **close_up(void **top, void **bottom, size_t gone)
 	return top + gone;
 }
 
-void **km_slab_give_oldest(struct kmem_cache *cache, void **block, size_t count)
+void **km_slab_give_oldest(struct kmem_cache *cache, void **sheaf, size_t count)
 {
-	void **bottom = km_block_bottom(&cache->shelf, block);
+	void **bottom = km_sheaf_bottom(&cache->pcs, sheaf);
 
 	km_slab_give(cache, bottom - count, (unsigned)count);
-	return close_up(block, bottom, count);
+	return close_up(sheaf, bottom, count);
 }
 
 void **km_slab_spill(struct kmem_cache *cache, void **full)
 {
 	if (!full)
-		return new_block(cache, true);
+		return new_sheaf(cache, true);
 	unsigned here = km_node_here(), moved;
 	struct slab_node *n = slab_node(cache, here);
-	void **bottom = km_block_bottom(&cache->shelf, full);
-	unsigned count = (unsigned)km_block_count(&cache->shelf, full);
+	void **bottom = km_sheaf_bottom(&cache->pcs, full);
+	unsigned count = (unsigned)km_sheaf_objects(&cache->pcs, full);
 	unsigned batch = km_min(count, (unsigned)km_load(&cache->batchcount));
 
 	km_count(cache, KMEM_FREEMISS);
-	if (km_unlikely(*km_block_pad(&cache->shelf, full) != km_load(&cache->pad))) {
+	if (km_unlikely(*km_sheaf_pad(&cache->pcs, full) != km_load(&cache->pad))) {
 		/* Of an older limit. */
 		km_slab_give(cache, full, count);
-		return fit(&cache->shelf, full, km_load(&cache->pad));
+		return fit(&cache->pcs, full, km_load(&cache->pad));
 	}
 	if (km_unlikely(km_node_count > 1)) {
 		unsigned ours = sort_out(cache, here, bottom - batch, batch);
@@ -736,11 +736,11 @@ void **km_slab_spill(struct kmem_cache *cache, void **full)
 	return close_up(full, bottom, moved);
 }
 
-void km_slab_retire(struct kmem_cache *cache, void **block)
+void km_slab_retire(struct kmem_cache *cache, void **sheaf)
 {
-	size_t count = km_block_count(&cache->shelf, block);
+	size_t count = km_sheaf_objects(&cache->pcs, sheaf);
 
 	if (count)
-		km_slab_give(cache, block, (unsigned)count);
-	km_block_free(cache, block);
+		km_slab_give(cache, sheaf, (unsigned)count);
+	km_sheaf_free(cache, sheaf);
 }

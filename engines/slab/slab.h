@@ -127,11 +127,11 @@ unsigned km_slab_take(struct kmem_cache *cache, const struct km_request *request
 void km_slab_give(struct kmem_cache *cache, void **objects, unsigned count);
 void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
 void **km_slab_spill(struct kmem_cache *cache, void **full);
-void km_slab_retire(struct kmem_cache *cache, void **block);
+void km_slab_retire(struct kmem_cache *cache, void **sheaf);
 /* A slab goes, whatever is in it. */
 void km_slab_drop(struct kmem_cache *cache, struct km_page *slab);
 /* Give the oldest `count` objects of a block back; returns its new top. */
-void **km_slab_give_oldest(struct kmem_cache *cache, void **block, size_t count);
+void **km_slab_give_oldest(struct kmem_cache *cache, void **sheaf, size_t count);
 /* Give back what the node's shared array holds, all or the oldest; what its alien array for `other` holds. */
 void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all);
 /* How many of `avail` objects an idle array gives back at a time. */

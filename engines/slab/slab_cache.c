@@ -5,10 +5,10 @@
  */
 #include <errno.h>
 
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "base/bits.h"
 #include "os/die.h"
-#include "os/hardened.h"
+#include "os/secret.h"
 #include "slab.h"
 
 #define MAX_ORDER	1u	/* Kernel: slab_max_order, with more than 32 MiB of memory */
@@ -83,7 +83,7 @@ static bool choose_freelist(struct kmem_cache *cache)
 	if (km_is_hardened() && fill_order(cache, SLAB_OFF_SLAB) && cache->objects <= SLAB_DESCRIPTOR_BITS)
 		return true;
 	/* An object that a sanitizer watches, or that is debugged, is not written when it is free. */
-	if (!keeps_content && !km_is_watched(cache) && !km_is_debugged(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
+	if (!keeps_content && !km_is_observed(cache) && !km_is_debugged(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
 	    cache->objects <= cache->object_size)
 		return true;
 	if (fill_order(cache, SLAB_OFF_SLAB) &&
@@ -163,14 +163,14 @@ static void slab_node_fini(struct kmem_cache *cache, unsigned node)
 static bool look_at_cpu(struct kmem_cache *cache, unsigned cpu)
 {
 	struct slab_cpu *state = slab_cpu(cache, cpu);
-	uint64_t top = km_shelf_top_cpu(&cache->shelf, cpu);
+	uint64_t top = km_pcs_top_cpu(&cache->pcs, cpu);
 	bool busy = km_load(&state->touched) || top != km_load(&state->seen);
-	bool idle = !busy && km_shelf_count_cpu(&cache->shelf, cpu);
+	bool idle = !busy && km_pcs_count_cpu(&cache->pcs, cpu);
 
 	km_store(&state->touched, 0u);
 	km_store(&state->seen, top);
 	km_store(&state->idle, (uint32_t)idle);
-	return idle || km_shelf_has_partner_cpu(&cache->shelf, cpu);
+	return idle || km_pcs_has_spare_cpu(&cache->pcs, cpu);
 }
 
 static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t now_ms)
@@ -196,7 +196,7 @@ static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
 	struct slab_node *n;
 	bool due = false;
 
-	if (cache->shelf.slot && cache->percpu_offset)
+	if (cache->pcs.slot && cache->percpu_offset)
 		km_for_each_cpu(cpu)
 			due |= look_at_cpu(cache, cpu);
 	km_for_each_node(n, cache)
@@ -204,22 +204,22 @@ static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
 	return due;
 }
 
-static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **block)
+static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **sheaf)
 {
 	struct slab_cpu *state = slab_cpu(cache, cpu);
-	size_t count = km_block_count(&cache->shelf, block);
+	size_t count = km_sheaf_objects(&cache->pcs, sheaf);
 
 	if (!state || !km_load(&state->idle))
-		return block;
-	km_debug(!km_load(&cache->shelf.inner.shelf) || km_percpu.discipline != KM_DISCIPLINE_RSEQ,
+		return sheaf;
+	km_debug(!km_load(&cache->pcs.inner.pcs) || km_percpu.discipline != KM_DISCIPLINE_RSEQ,
 		 "a block is trimmed while its shelf is closed");
 	km_store(&state->idle, 0u);
-	block = km_slab_give_oldest(cache, block, km_slab_idle_share(km_load(&cache->capacity), count));
-	km_store(&state->seen, (uint64_t)((uintptr_t)block - (uintptr_t)km_area(cpu)));
-	if (km_block_count(&cache->shelf, block))
-		return block;
+	sheaf = km_slab_give_oldest(cache, sheaf, km_slab_idle_share(km_load(&cache->capacity), count));
+	km_store(&state->seen, (uint64_t)((uintptr_t)sheaf - (uintptr_t)km_area(cpu)));
+	if (km_sheaf_objects(&cache->pcs, sheaf))
+		return sheaf;
 	/* Kernel: an array stays, empty. */
-	km_slab_retire(cache, block);
+	km_slab_retire(cache, sheaf);
 	return NULL;
 }
 
@@ -434,7 +434,7 @@ static const struct km_field fields[] = {
 
 const struct km_engine km_engine_slab = {
 	.name = "slab",
-	.front = KM_FRONT_ARRAY,
+	.front = KM_PERCPU_SHEAVES,
 	.node_bytes = sizeof(struct slab_node),
 	.layout = slab_layout,
 	.node_init = slab_node_init,

@@ -9,8 +9,8 @@
  */
 #include "slob_marks.h"
 
-#include "page/late.h"
-#include "page/meta.h"
+#include "page/deferred_free.h"
+#include "page/metadata.h"
 #include "base/bits.h"
 #include "os/die.h"
 
@@ -25,7 +25,7 @@ struct km_slob km_slob = {
 };
 
 /* The size that is asked for, in units. */
-struct shape {
+struct ops {
 	unsigned units, align, header;	/* of the block; of what follows the header; of the header */
 	uint32_t bytes;			/* goes into the header */
 	enum km_slob_list list;
@@ -44,13 +44,13 @@ static bool has_own_pages(const struct kmem_cache *cache)
 }
 
 /* `sized` is known where it is compiled for one object at a time. */
-km_inline struct shape shape_of(const struct kmem_cache *cache, const struct km_request *request,
+km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_request *request,
 				bool sized)
 {
 	uint32_t bytes = sized && request->bytes ? request->bytes : cache->size;
 	uint32_t align = sized && request->align ? request->align : cache->align;
 
-	return (struct shape){
+	return (struct ops){
 		.units = (bytes + KM_SLOB_UNIT - 1) / KM_SLOB_UNIT + sized, .align = align / KM_SLOB_UNIT,
 		.header = sized, .bytes = bytes,
 		.list = km_slob_list_of(bytes + sized * KM_SLOB_HEADER), .node = request->node,
@@ -86,13 +86,13 @@ static void link_free(struct km_page *page, char *base, unsigned before, unsigne
  * First fit. Returns the unit of the block, cut out of a free one; or NONE, or DAMAGED. The next search for as much
  * begins where this one ended: what it passed is too small, while nothing is freed there.
  */
-km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
+km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 {
 	unsigned before = NONE, largest = 0, at = km_slob_page(page)->first_free, start, stop, end, next;
 	char *base = km_slob_page(page)->base;
 	struct km_slob_free *block;
 
-	if (km_slob_page(page)->passed != NONE && km_slob_page(page)->passed_units < shape->units) {
+	if (km_slob_page(page)->passed != NONE && km_slob_page(page)->passed_units < ops->units) {
 		before = km_slob_page(page)->passed;
 		largest = km_slob_page(page)->passed_units;
 		at = free_at(base, before)->next;
@@ -110,15 +110,15 @@ km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 		next = block->next;
 		if (km_unlikely(!sound(at, end, next)))
 			return DAMAGED;
-		if (end - at >= shape->units) {
-			start = ((at + shape->header + shape->align - 1) & -shape->align) - shape->header;
-			stop = start + shape->units;
+		if (end - at >= ops->units) {
+			start = ((at + ops->header + ops->align - 1) & -ops->align) - ops->header;
+			stop = start + ops->units;
 			if (km_likely(stop <= end))
 				break;
 		}
 		largest = km_max(largest, end - at);
 	}
-	km_debug(shape->units <= km_slob_page(page)->free_units, "a page has no fewer free units than a block of them");
+	km_debug(ops->units <= km_slob_page(page)->free_units, "a page has no fewer free units than a block of them");
 	km_slob_page(page)->passed = (uint16_t)before;
 	km_slob_page(page)->passed_units = (uint16_t)largest;
 	/* The rest on either side stays free. */
@@ -130,7 +130,7 @@ km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 		*block = (struct km_slob_free){ (uint16_t)(start - at), (uint16_t)next };
 	else
 		link_free(page, base, before, next);
-	km_bump(&km_slob_page(page)->free_units, -shape->units);
+	km_bump(&km_slob_page(page)->free_units, -ops->units);
 	return start;
 }
 
@@ -203,7 +203,7 @@ static struct km_page *new_page(const struct km_request *request)
 		return NULL;
 	marks = km_meta_alloc(sizeof(*marks), request->may_wait);
 	if (!marks) {
-		km_late_or_free(page, 0);
+		km_deferred_or_free(page, 0);
 		return NULL;
 	}
 	km_shared_page_comes(page);
@@ -220,7 +220,7 @@ static void free_page(struct km_page *page)
 {
 	km_meta_free(km_slob_page(page)->marks, sizeof(*km_slob_page(page)->marks));
 	km_pages_handed_out(km_slob_page(page)->base, KM_PAGE_SIZE);
-	km_late_or_free(page, 0);
+	km_deferred_or_free(page, 0);
 }
 
 /* Events are counted under the lock: no atomic addition. */
@@ -316,47 +316,47 @@ struct place {
 };
 
 /* Kernel: looks into every page that has the units. The same block is found. */
-km_inline bool may_have(const struct km_page *page, const struct shape *shape)
+km_inline bool may_have(const struct km_page *page, const struct ops *ops)
 {
-	return km_slob_page(page)->largest >= shape->units &&
-	       (shape->node == NUMA_NO_NODE || page->node == shape->node);
+	return km_slob_page(page)->largest >= ops->units &&
+	       (ops->node == NUMA_NO_NODE || page->node == ops->node);
 }
 
 /* All pages of the list, then the stock. The shape in registers: what is stored in pieces is not soon read whole. */
 static km_noinline struct place in_list(struct kmem_cache *cache, enum km_slob_list list, unsigned units,
 					unsigned align, unsigned header, int node)
 {
-	const struct shape shape = { .units = units, .align = align, .header = header, .list = list, .node = node };
+	const struct ops ops = { .units = units, .align = align, .header = header, .list = list, .node = node };
 	struct km_page *page;
 
 	km_list_for_each_safe(entry, &km_slob.list[list]) {
 		page = km_container_of(entry, struct km_page, list);
-		if (!may_have(page, &shape))
+		if (!may_have(page, &ops))
 			continue;
-		unsigned unit = take_units(page, &shape);
+		unsigned unit = take_units(page, &ops);
 		if (km_likely(unit < NONE))
 			return (struct place){ page, unit };
 		if (km_unlikely(unit == DAMAGED))
 			bury(cache, page, km_slob_page(page)->base);
 	}
 	page = add_stocked(list, node);
-	return (struct place){ page, page ? take_units(page, &shape) : NONE };
+	return (struct place){ page, page ? take_units(page, &ops) : NONE };
 }
 
 /* A block from the pages of its list, or the stock; NULL: none has room. Lock held. */
-km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
+km_inline void *take_block(struct kmem_cache *cache, const struct ops *ops)
 {
-	struct km_list *list = &km_slob.list[shape->list];
+	struct km_list *list = &km_slob.list[ops->list];
 	unsigned unit = NONE;
 
 	/* As a rule the page that served last does again. */
-	bool any = !km_list_empty(list) || add_stocked(shape->list, shape->node);
+	bool any = !km_list_empty(list) || add_stocked(ops->list, ops->node);
 	struct km_page *page = km_container_of(list->next, struct km_page, list);
-	if (km_likely(any && may_have(page, shape)))
-		unit = take_units(page, shape);
+	if (km_likely(any && may_have(page, ops)))
+		unit = take_units(page, ops);
 	if (km_unlikely(unit >= NONE)) {
-		struct place place = in_list(cache, shape->list, shape->units, shape->align, shape->header,
-					     shape->node);
+		struct place place = in_list(cache, ops->list, ops->units, ops->align, ops->header,
+					     ops->node);
 
 		page = place.page;
 		unit = place.unit;
@@ -365,7 +365,7 @@ km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 	}
 	char *block = km_slob_page(page)->base + unit * KM_SLOB_UNIT;
 
-	if (km_unlikely(km_slob_page(page)->free_units + shape->units == KM_SLOB_UNITS))
+	if (km_unlikely(km_slob_page(page)->free_units + ops->units == KM_SLOB_UNITS))
 		page_comes(cache);
 	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that serves is on the list of its blocks' size");
 	km_debug(mark_at(km_slob_page(page)->marks, unit) == NO_MARK, "no mark lies in a free block");
@@ -373,12 +373,12 @@ km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 		km_slob_begin_at(list, page);
 	else
 		unlist_page(page);
-	if (shape->header)
-		*(uint32_t *)block = shape->bytes;
-	flip_mark(km_slob_page(page)->marks, unit, mark_of(shape->header));
-	km_bump(&km_slob.units, shape->units);
+	if (ops->header)
+		*(uint32_t *)block = ops->bytes;
+	flip_mark(km_slob_page(page)->marks, unit, mark_of(ops->header));
+	km_bump(&km_slob.units, ops->units);
 	km_bump(&km_slob.blocks, 1);
-	return block + shape->header * KM_SLOB_HEADER;
+	return block + ops->header * KM_SLOB_HEADER;
 }
 
 /* ------------------------------------------------------------------ take */
@@ -403,23 +403,23 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 }
 
 /* One object, by whatever is at hand; NULL: a page is needed. Lock held. */
-km_inline void *take_object(struct kmem_cache *cache, struct km_slob_node *n, const struct shape *shape)
+km_inline void *take_object(struct kmem_cache *cache, struct km_slob_node *n, const struct ops *ops)
 {
 	if (km_unlikely(n->typed))
 		return km_slob_take_typed(cache, n);
-	void *object = take_block(cache, shape);
+	void *object = take_block(cache, ops);
 	if (km_likely(object))
 		km_bump(&n->counts.objects, 1);
 	return object;
 }
 
-static unsigned take_some(struct kmem_cache *cache, const struct shape *shape, void **objects,
+static unsigned take_some(struct kmem_cache *cache, const struct ops *ops, void **objects,
 			  unsigned want)
 {
 	struct km_slob_node *n = km_slob_node(cache);
 	unsigned got = 0;
 
-	while (got < want && (objects[got] = take_object(cache, n, shape)))
+	while (got < want && (objects[got] = take_object(cache, n, ops)))
 		got++;
 	km_bump(&n->counts.taken, got);
 	return got;
@@ -457,7 +457,7 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 /* Up to BATCH objects; fewer: there is no memory, or no lock without waiting. Where the named node has neither room nor
  * a page, and is not insisted on, room in any page comes before a page of another node. */
 static unsigned take_batch(struct kmem_cache *cache, const struct km_request *request,
-			   struct shape shape, void **objects, unsigned want)
+			   struct ops ops, void **objects, unsigned want)
 {
 	struct km_request now = *request;
 	struct km_page *page = NULL;
@@ -469,9 +469,9 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 			break;
 		if (page) {
 			show_page(page);
-			list_page(page, &km_slob.list[shape.list]);
+			list_page(page, &km_slob.list[ops.list]);
 		}
-		got += take_some(cache, &shape, objects + got, want - got);
+		got += take_some(cache, &ops, objects + got, want - got);
 		km_unlock_quick(&km_slob.lock);
 		if (got == want)
 			return got;
@@ -480,7 +480,7 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 		if (!page && now.gfp == request->gfp)
 			break;
 		if (!page) {
-			shape.node = NUMA_NO_NODE;
+			ops.node = NUMA_NO_NODE;
 			now = *request;
 		}
 	}
@@ -492,7 +492,7 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 static unsigned take_many(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			  unsigned want)
 {
-	struct shape shape = shape_of(cache, request, is_sized(cache));
+	struct ops ops = ops_of(cache, request, is_sized(cache));
 	unsigned got = 0;
 
 	while (got < want && (!cache->ctor || km_may_construct(cache, request->may_wait))) {
@@ -501,7 +501,7 @@ static unsigned take_many(struct kmem_cache *cache, const struct km_request *req
 		if (has_own_pages(cache))
 			now = some = (objects[got] = take_pages(cache, request)) != NULL;
 		else
-			now = take_batch(cache, request, shape, objects + got, some);
+			now = take_batch(cache, request, ops, objects + got, some);
 		got += now;
 		if (!now || now < some)
 			break;
@@ -522,14 +522,14 @@ static km_noinline void *take_general(struct kmem_cache *cache, const struct km_
 /* One object, where a lock and a page with room are all it needs. */
 km_inline void *take_one(struct kmem_cache *cache, const struct km_request *request, bool sized)
 {
-	struct shape shape = shape_of(cache, request, sized);
+	struct ops ops = ops_of(cache, request, sized);
 	struct km_slob_node *n = km_slob_node(cache);
 
 	if (!km_lock_may(&km_slob.lock, request->may_wait))
 		return NULL;
 	if (km_unlikely(request->gfp & __GFP_FULLEST))
-		km_slob_choose(shape.list, shape.units, shape.node);
-	void *object = take_object(cache, n, &shape);
+		km_slob_choose(ops.list, ops.units, ops.node);
+	void *object = take_object(cache, n, &ops);
 	km_bump(&n->counts.taken, object != NULL);
 	km_unlock_quick(&km_slob.lock);
 	return km_likely(object) ? object : take_general(cache, request);

@@ -15,7 +15,7 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	uint32_t size = (uint32_t)km_align_up(cache->object_size, KM_SLOB_UNIT);
 
 	/* A header is in front of what kmalloc gave. */
-	if (km_is_watched(cache) && !(cache->flags & SLAB_KMALLOC))
+	if (km_is_observed(cache) && !(cache->flags & SLAB_KMALLOC))
 		size += KM_RED_ZONE;
 	cache->freeptr = 0;
 	/* A slot has no red zone in front: an object is where its block begins. */
@@ -59,7 +59,7 @@ struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_reque
 {
 	struct km_page *slab = km_slab_new_raw(cache, request);
 
-	if (slab && km_is_watched(cache))
+	if (slab && km_is_observed(cache))
 		km_memory_off(km_page_address(slab), KM_PAGE_SIZE << slab->order);
 	return slab;
 }
@@ -67,7 +67,7 @@ struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_reque
 /* The constructor may write to it before it is told that the object comes; what else it does is reported. */
 void km_slob_construct(struct kmem_cache *cache, void *object)
 {
-	if (km_is_watched(cache))
+	if (km_is_observed(cache))
 		km_memory_on(object, cache->object_size);
 	km_reports_on();
 	km_construct(cache, object, 1);
@@ -391,7 +391,7 @@ static void fork_all(bool before, bool child)
 
 const struct km_engine km_engine_slob = {
 	.name = "slob",
-	.front = KM_FRONT_NONE,
+	.front = KM_PERCPU_NONE,
 	.shared_pages = true,
 	.node_bytes = sizeof(struct km_slob_node),
 	.layout = slob_layout,

@@ -14,7 +14,7 @@
 #ifndef KM_SLUB_H
 #define KM_SLUB_H
 
-#include "percpu/chain_hit.h"
+#include "percpu/cpu_freelist_hit.h"
 #include "os/die.h"
 #include "slab/freeptr.h"
 #include "slab/partial.h"

@@ -547,7 +547,7 @@ static const struct km_field fields[] = {
 
 const struct km_engine km_engine_slub = {
 	.name = "slub",
-	.front = KM_FRONT_CHAIN, .links_free = true,
+	.front = KM_PERCPU_FREELIST, .links_free = true,
 	.node_bytes = sizeof(struct slub_node),
 	.layout = slub_layout,
 	.node_init = slub_node_init,

@@ -1,6 +1,6 @@
 /*
  * debug.c: who looks at the objects of a cache that is debugged, and when: as they come and go, as their slab does, and
- * when it is asked for. debug_look.c has what there is to be seen.
+ * when it is asked for. debug_check.c has what there is to be seen.
  *
  * Invariants: the bytes are those of the object's state, but while that says CHANGES: then the object is the changing
  * thread's alone. An object leaves the states TAKEN and FREE by one compare-and-swap of the word that was judged: of
@@ -13,8 +13,8 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "ext/guard/guard.h"
-#include "sibling.h"
-#include "switch.h"
+#include "debug_shadow.h"
+#include "debug_toggle.h"
 
 /* The object has become what the state says. */
 static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
@@ -102,7 +102,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 	note(cache, object, 0);
 	trace(cache, object, true);
 	become(cache, object, KM_DEBUG_TAKEN);
-	km_debug(!cache->shelf.front.open.shelf, "a cache that is debugged has no shelf");
+	km_debug(!cache->pcs.front.open.pcs, "a cache that is debugged has no shelf");
 	return object;
 }
 
@@ -381,7 +381,7 @@ static int validate(struct kmem_cache *cache, bool busy)
 {
 	/* An object that a handler freed is linked by the word that is looked at. */
 	if (!busy)
-		km_front_finish_deferred(cache);
+		km_alloc_finish_deferred(cache);
 	return km_cache_check(cache);
 }
 
@@ -390,7 +390,7 @@ int kmem_cache_validate(struct kmem_cache *cache)
 	struct km_busy_was was = km_busy_begin();
 	int damages = validate(cache, km_was_busy(was)) + km_guard_check(cache);
 
-	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
 		damages += validate(at, km_was_busy(was));
 	km_busy_end(was);
 	return damages;
@@ -418,6 +418,6 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 const struct km_debugging km_debugging = {
 	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = km_debug_print_all_leaks,
 	.over = km_debug_stack_over, .flags = flags_of, .hooks = &hooks,
-	.settle = km_siblings_settle, .tick = km_control_tick, .report = &km_control_report,
+	.settle = km_shadows_settle, .tick = km_control_tick, .report = &km_control_report,
 	.stacks = &km_debug_stacks,
 };

@@ -96,7 +96,7 @@ km_inline bool km_debug_is_sealed(const struct km_debug_mark *mark)
 	return km_load(&mark->seal) == km_debug_mark_seal(mark);
 }
 
-/* ---- debug_look.c: the bytes around an object, and whether they are as they should be */
+/* ---- debug_check.c: the bytes around an object, and whether they are as they should be */
 
 /* Each in turn, but the last: then somebody wrote over the word that says it. */
 enum km_debug_state {
@@ -199,7 +199,7 @@ unsigned km_debug_check(struct kmem_cache *cache, struct km_page *slab, void *ob
 			bool taken, const char *function);
 unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, const char *function);
 
-/* ---- debug_block.c */
+/* ---- debug_large.c */
 
 /* KMEM_DEBUG has been read: blocks of whole pages are debugged if it says so. */
 void km_debug_blocks_start(void);

@@ -1,6 +1,6 @@
 /*
  * debug_stack.c: where calls come from: the file of an address, the offset in the file, the function's names, the
- * tables of frames; and the stack of a call into the library, as stack.c walks it by these tables. Invariant: nothing
+ * tables of frames; and the stack of a call into the library, as unwind.c walks it by these tables. Invariant: nothing
  * here allocates, loads a library, or waits for a lock of a thread that fork left behind. docs/design/debugging.md
  * lists all functions called here.
  */
@@ -12,7 +12,7 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "debug.h"
-#include "stack.h"
+#include "unwind.h"
 
 static bool over;			/* libc has freed the records of files loaded by dlopen */
 static uint32_t first_pid;		/* the process of the library's start; 0: before the start */

@@ -1,16 +1,16 @@
 /*
  * debug_stacks.c: stacks by number, each kept once, and the marks beside objects, which have the number. Kernel: the
- * stack depot. A stack that is known again by its words (stack.c) is not looked for in the table.
+ * stack depot. A stack that is known again by its words (unwind.c) is not looked for in the table.
  *
  * Invariants: an entry is the maker's until it is linked, and stays as it is from then on, so that a number means one
  * stack for ever. Of two entries of one stack one is linked. Only the start calls the system, and no function takes a
  * lock. When the table is full, a stack that is not in it is cut to its first call.
  */
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "base/bits.h"
 #include "os/os.h"
 #include "debug.h"
-#include "stack.h"
+#include "unwind.h"
 
 #define LISTS		32768u		/* a power of two */
 #define MOST_STACKS	131072u		/* 17 MB, touched as they are used */

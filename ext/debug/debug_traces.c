@@ -16,7 +16,7 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "debug.h"
-#include "inspect/print.h"
+#include "inspect/stats_print.h"
 
 #define MOST_ROOM	(1u << 14)	/* sites of a table, 80 bytes each; a power of two, as the least */
 #define LEAST_ROOM	64u
@@ -125,7 +125,7 @@ static void add(struct sites *sites, struct km_page *slab, const struct km_debug
 /* One that was debugged while it was used has its tracks in siblings. */
 static bool is_meant(const struct kmem_cache *wanted, const struct kmem_cache *cache)
 {
-	return !wanted || cache == wanted || cache->sibling_of == wanted;
+	return !wanted || cache == wanted || cache->shadow_of == wanted;
 }
 
 /* Meanwhile the slab stays: of a program's leaks other threads may go on. */
@@ -388,9 +388,9 @@ int km_debug_print_all_leaks(int fd)
 
 int kmem_cache_print_traces(struct kmem_cache *cache, int fd)
 {
-	const struct kmem_cache *at = km_front_siblings(cache);
+	const struct kmem_cache *at = km_alloc_shadows(cache);
 
 	while (at && !has_tracks(at))
-		at = at->next_sibling;
+		at = at->next_shadow;
 	return at || has_tracks(cache) ? print(cache, fd) : -EINVAL;
 }

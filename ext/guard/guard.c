@@ -10,9 +10,9 @@
  * its page holds a known value for each address, which its free checks. Freed slots are reused oldest first.
  *
  * Time is what a sample is for: about every guard:MS milliseconds one cache, in turn and by chance, is chosen for its
- * next allocation (alloc/sampled.c). When three quarters of the slots are taken, a stack that has an object among them
- * gets no other, so that many objects of one source leave room for others. Kernel: KFENCE, which has no choice of a
- * cache: it takes the next allocation of all.
+ * next allocation (alloc/sampled_ops.c). When three quarters of the slots are taken, a stack that has an object among
+ * them gets no other, so that many objects of one source leave room for others. Kernel: KFENCE, which has no choice
+ * of a cache: it takes the next allocation of all.
  */
 #include "guard.h"
 
@@ -418,7 +418,7 @@ static int choose(struct kmem_cache *cache, void *arg)
 	if (choice->skip)
 		choice->skip--;
 	else
-		choice->done = km_front_sample(cache);
+		choice->done = km_alloc_sample(cache);
 	return 0;
 }
 
@@ -486,7 +486,7 @@ static void guard_start(const struct km_guard_options *options)
 	km_guarded.each = options->each;
 	pool.ms = options->each ? 0 : options->ms;
 	chosen(NULL);
-	km_front_want_sizes(false);
+	km_alloc_want_sizes(false);
 }
 
 static void guard_ready(void)

@@ -4,7 +4,7 @@
 #ifndef KM_GUARD_H
 #define KM_GUARD_H
 
-#include "page/guarded.h"
+#include "page/guard_range.h"
 #include "os/os_signal.h"
 #include "ext/debug/debug.h"
 

@@ -9,7 +9,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "ext/debug/stack.h"
+#include "ext/debug/unwind.h"
 
 #define PATIENT		1000u		/* times 2 ms */
 #define SHOWN		16u		/* bytes that were overwritten */

@@ -15,8 +15,8 @@
 #include "os/die.h"
 #include "os/os.h"
 #include "percpu/pcpu.h"
-#include "inspect/apart.h"
-#include "inspect/print.h"
+#include "inspect/helper_thread.h"
+#include "inspect/stats_print.h"
 
 #define LOOK_MS		100u	/* between looks whether somebody asks */
 #define KEPT_NUMBER	121	/* beyond what programs count, as that of standard error (os/stderr.c) */
@@ -69,7 +69,7 @@ static void answer(int to)
 {
 	int file = km_os_memory_file("libkmem-observer");
 
-	km_debug(km_front_busy && km_load(&observer.taken), "a text is one thread's, which handlers leave alone");
+	km_debug(km_thread_busy && km_load(&observer.taken), "a text is one thread's, which handlers leave alone");
 	const int error = file < 0 ? file : km_print_json_now(file) ?: km_os_seal(file);
 
 	km_os_hand_over(to, error ? -1 : file);
@@ -195,7 +195,7 @@ static void serve_apart(void)
  */
 static void keep(void)
 {
-	km_debug(!km_front_busy && !km_locks_held, "a thread of ours begins as any other");
+	km_debug(!km_thread_busy && !km_locks_held, "a thread of ours begins as any other");
 	while (!km_load_acquire(&observer.through)) {
 		if (!ends() && take()) {
 			kmem_tick();
@@ -220,7 +220,7 @@ static void serve(void)
 static bool begin_serving(unsigned pid, uint64_t now)
 {
 	if (!km_options.observer_thread || (observer.pid && observer.pid != pid) || now < observer.next_try ||
-	    !km_apart_may())
+	    !km_helper_may())
 		return false;
 	km_debug(!km_load(&observer.serving) || km_load(&observer.serving) != pid, "of each process there is one");
 	observer.next_try = now + WAIT_MS;
@@ -230,7 +230,7 @@ static bool begin_serving(unsigned pid, uint64_t now)
 	km_store(&observer.serving, pid);
 	/* Either this sees that there shall be none, or who says so sees that there is one. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (km_load_acquire(&observer.ending) || !km_apart_begin(serve)) {
+	if (km_load_acquire(&observer.ending) || !km_helper_begin(serve)) {
 		km_store(&observer.serving, 0u);
 		return false;
 	}
@@ -298,7 +298,7 @@ static void tick(uint64_t now)
 	if (now < km_load(&observer.next_look) || km_locks_held || km_thread_is_lent() || km_os_is_shut() ||
 	    km_load(&observer.ending) || !take())
 		return;
-	km_debug(km_front_busy && !km_no_calls, "a tick is a miss's, which may call the system");
+	km_debug(km_thread_busy && !km_no_calls, "a tick is a miss's, which may call the system");
 	km_store(&observer.next_look, now + LOOK_MS);
 	const unsigned pid = km_os_pid();
 	const bool served = km_load_acquire(&observer.serving) == pid;
@@ -328,7 +328,7 @@ static void fork_done(bool child, bool prepared)
 		observer.next_try = 0;
 		km_store(&observer.next_look, (uint64_t)0);
 		/* It may do no more than hit and sleep. */
-		km_ways_shut();
+		km_gate_shut();
 	}
 	if (child || prepared)
 		put();

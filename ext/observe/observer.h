@@ -1,4 +1,5 @@
-/* observer.h: the name by which an observer asks a process for its numbers (observer.c; kmem/info/observer.c). */
+/* observer.h: the name by which an observer asks a process for its numbers (observer.c;
+ * tools/kmem/info/observer_client.c). */
 #ifndef KM_OBSERVER_H
 #define KM_OBSERVER_H
 

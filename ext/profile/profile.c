@@ -1,7 +1,7 @@
 /*
- * profile.c: a profile of allocations by stack (alloc/profile.h). Samples are the points of a Poisson process over the
- * bytes that each thread allocates: how far it is to the next one is drawn from an exponential distribution, so that it
- * has no memory, and no pattern of sizes escapes it. An object of s bytes is sampled with the probability
+ * profile.c: a profile of allocations by stack (alloc/profile_record.h). Samples are the points of a Poisson process
+ * over the bytes that each thread allocates: how far it is to the next one is drawn from an exponential distribution,
+ * so that it has no memory, and no pattern of sizes escapes it. An object of s bytes is sampled with the probability
  * q = 1 - exp(-s / mean), and a sample stands for s / q bytes and 1 / q objects: both sums are right on the average,
  * whatever the sizes. jemalloc and tcmalloc do the same, with the same mean.
  *
@@ -14,7 +14,7 @@
  * those who find it none but the one that frees the object clears it. Two frees of one object may lose a sample.
  *
  * A sample is taken at some hundred a second, but as often as somebody asks for: its stack is known again by its words
- * (stack.c). Other threads compete for three steps of a sample only: two additions, and the slot.
+ * (unwind.c). Other threads compete for three steps of a sample only: two additions, and the slot.
  */
 #include <errno.h>
 
@@ -22,12 +22,12 @@
 
 #include "cache/cache.h"
 #include "alloc/accounting.h"
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/probe.h"
-#include "ext/debug/stack.h"
+#include "os/usdt.h"
+#include "ext/debug/unwind.h"
 
 #define CHANGES		1u
 #define SITE_TRIES	64u
@@ -325,7 +325,7 @@ static km_noinline void take_out(const void *p)
 static void profile_goes(const void *p)
 {
 	/* Acquire pairs with km_probes_look, for calls that no drain reached: blocks of pages, debugged caches. */
-	(void)km_load_acquire(&km_front_probing);
+	(void)km_load_acquire(&km_alloc_probing);
 	if (km_profile_may_have(p))
 		take_out(p);
 }
@@ -367,11 +367,11 @@ static void tick(void)
 	static uint64_t last;
 	const uint64_t now = km_os_now_ms();
 
-	if (km_likely(now == km_load(&last)) || km_front_busy || km_no_calls)
+	if (km_likely(now == km_load(&last)) || km_thread_busy || km_no_calls)
 		return;
 	km_store(&last, now);
 	struct km_busy_was was = km_busy_begin();
-	km_front_tick_now();
+	km_alloc_tick_now();
 	km_busy_end(was);
 }
 
@@ -394,7 +394,7 @@ static km_noinline void profile_due(const struct kmem_cache *cache, void *p, siz
 				    uintptr_t call)
 {
 	/* As in profile_goes. */
-	(void)km_load_acquire(&km_front_probing);
+	(void)km_load_acquire(&km_alloc_probing);
 	uint32_t number = km_load(&record.number);
 
 	if (km_unlikely(km_profile_thread.number != number)) {
@@ -531,7 +531,7 @@ static void profile_start(uint64_t mean)
 		km_warn("KMEM_OPTIONS: profile: the system refuses the memory");
 		return;
 	}
-	km_store(&km_front_probing, (uint32_t)KM_PROBING_PROFILE);
+	km_store(&km_alloc_probing, (uint32_t)KM_PROBING_PROFILE);
 }
 
 /* "BYTES:SECONDS" */
@@ -564,7 +564,7 @@ int km_profile_ask(const struct km_mail_request *request)
 		km_store(&record.ends_ms, km_os_now_ms());
 		return 0;
 	}
-	if (km_load(&km_front_probing) & KM_PROBING_PROFILE)
+	if (km_load(&km_alloc_probing) & KM_PROBING_PROFILE)
 		return -EBUSY;
 	km_store(&record.mean, mean);
 	store_name(record.cache, request->cache);

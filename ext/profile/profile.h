@@ -4,8 +4,8 @@
 #ifndef KM_PROFILE_H
 #define KM_PROFILE_H
 
-#include "cache/mail.h"
-#include "alloc/profile.h"
+#include "cache/mailbox.h"
+#include "alloc/profile_record.h"
 
 /* KM_MAIL_PROFILE, with the registry locked: 0 or -errno. */
 int km_profile_ask(const struct km_mail_request *request);

@@ -39,17 +39,17 @@
 #define KMEM_STRING(x) KMEM_STRING_(x)
 
 /* Where a cache's shelf is. Read inside sequences; written by the library under its drain protocol. */
-struct kmem_shelf {
-	uint32_t shelf;		/* offset of the shelf's word in each CPU's area; 0: closed */
+struct kmem_pcs {
+	uint32_t pcs;		/* offset of the shelf's word in each CPU's area; 0: closed */
 	uint32_t mask;		/* bytes of a block, minus one */
 };
 
 /* The first bytes of struct kmem_cache. */
 struct kmem_cache_front {
-	struct kmem_shelf open;
+	struct kmem_pcs open;
 	char *percpu;		/* area of CPU 0 */
 	intptr_t rseq;		/* the thread's rseq area, from the thread pointer */
-	struct kmem_shelf back;	/* where frees put objects: as `open`, but for caches whose objects are paid for */
+	struct kmem_pcs back;	/* where frees put objects: as `open`, but for caches whose objects are paid for */
 };
 
 /* The first bytes of a prefilled sheaf: its next object, or NULL where it ends. */
@@ -151,7 +151,7 @@ struct slab_sheaf {
 	"{addq %[area], %[slot]|add %[slot], %[area]}\n\t"
 #define KMEM_RSEQ_WORD                                                                             \
 	KMEM_RSEQ_AREA                                                                             \
-	"{movl %[shelf], %k[slot]|mov %k[slot], %[shelf]}\n\t"                                     \
+	"{movl %[pcs], %k[slot]|mov %k[slot], %[pcs]}\n\t"                                     \
 	"{addq %[area], %[slot]|add %[slot], %[area]}\n\t"
 
 /*
@@ -179,7 +179,7 @@ struct slab_sheaf {
 
 /* The object on top of the shelf, or NULL. */
 static inline __attribute__((always_inline)) void *
-kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
+kmem_pcs_pop(const struct kmem_pcs *pcs, char *base, intptr_t rseq)
 {
 	uintptr_t area, slot, top;
 
@@ -194,7 +194,7 @@ kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
 		KMEM_RSEQ_UP
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [shelf] "m"(shelf->shelf), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq)
+		: [pcs] "m"(pcs->pcs), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq)
 		: "memory", "cc"
 		: miss);
 	if (!area)
@@ -207,7 +207,7 @@ miss:
 
 /* The same where gfp, known only at run time, may ask for a miss: then as if closed. */
 static inline __attribute__((always_inline)) void *
-kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gfp_t gfp)
+kmem_pcs_pop_gfp(const struct kmem_pcs *pcs, char *base, intptr_t rseq, gfp_t gfp)
 {
 	uintptr_t area, slot, top;
 
@@ -216,7 +216,7 @@ kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gf
 		KMEM_RSEQ_AREA
 		"xor %k[slot], %k[slot]\n\t"
 		"{testl %[bits], %k[gfp]|test %k[gfp], %[bits]}\n\t"
-		"{cmovzl %[shelf], %k[slot]|cmovz %k[slot], %[shelf]}\n\t"
+		"{cmovzl %[pcs], %k[slot]|cmovz %k[slot], %[pcs]}\n\t"
 		"{addq %[area], %[slot]|add %[slot], %[area]}\n\t"
 		"{movq (%[slot]), %[top]|mov %[top], [%[slot]]}\n\t"
 		"{movq (%[area], %[top]), %[area]|mov %[area], [%[area] + %[top]]}\n\t"
@@ -225,7 +225,7 @@ kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gf
 		KMEM_RSEQ_UP
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [shelf] "m"(shelf->shelf), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq), [gfp] "r"(gfp),
+		: [pcs] "m"(pcs->pcs), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq), [gfp] "r"(gfp),
 		  [bits] "i"(KMEM_GFP_ODD)
 		: "memory", "cc"
 		: miss);
@@ -239,7 +239,7 @@ miss:
 
 /* True if the object lies on the shelf now. */
 static inline __attribute__((always_inline)) bool
-kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void *object)
+kmem_pcs_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq, void *object)
 {
 	uintptr_t area, slot, top;
 
@@ -253,7 +253,7 @@ kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void 
 		KMEM_RSEQ_DOWN
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [shelf] "m"(shelf->shelf), [mask] "m"(shelf->mask), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq),
+		: [pcs] "m"(pcs->pcs), [mask] "m"(pcs->mask), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq),
 		  [object] "r"(object)
 		: "memory", "cc"
 		: miss);
@@ -311,7 +311,7 @@ miss:
 
 /* The object on top of the shelf, or NULL. */
 static inline __attribute__((always_inline)) void *
-kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
+kmem_pcs_pop(const struct kmem_pcs *pcs, char *base, intptr_t rseq)
 {
 	uintptr_t area, slot, top;
 	void *object;
@@ -326,7 +326,7 @@ kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
 		"str %[top], [%[area], %[slot]]\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
-		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: [f] "r"(pcs), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
 		: "memory", "cc"
 		: miss);
 	if (!object)
@@ -339,16 +339,16 @@ miss:
 
 /* The same where gfp, known only at run time, may ask for a miss: then as if closed. */
 static inline __attribute__((always_inline)) void *
-kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gfp_t gfp)
+kmem_pcs_pop_gfp(const struct kmem_pcs *pcs, char *base, intptr_t rseq, gfp_t gfp)
 {
-	static const struct kmem_shelf closed = { 0, 0 };
+	static const struct kmem_pcs closed = { 0, 0 };
 
-	return kmem_shelf_pop(gfp & KMEM_GFP_ODD ? &closed : shelf, base, rseq);
+	return kmem_pcs_pop(gfp & KMEM_GFP_ODD ? &closed : pcs, base, rseq);
 }
 
 /* True if the object lies on the shelf now. */
 static inline __attribute__((always_inline)) bool
-kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void *object)
+kmem_pcs_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq, void *object)
 {
 	uintptr_t area, slot, top, mask;
 
@@ -364,7 +364,7 @@ kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void 
 		"str %[top], [%[area], %[slot]]\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [mask] "=&r"(mask)
-		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [object] "r"(object)
+		: [f] "r"(pcs), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [object] "r"(object)
 		: "memory", "cc"
 		: miss);
 	return true;
@@ -385,9 +385,9 @@ kmem_cache_alloc_inline(struct kmem_cache *cache, gfp_t gfp)
 	if (__builtin_constant_p(gfp) && (gfp & __GFP_ZERO))
 		return kmem_cache_zalloc(cache, gfp);
 	if (__builtin_constant_p(gfp) && !(gfp & KMEM_GFP_ODD))
-		object = kmem_shelf_pop(&front->open, front->percpu, front->rseq);
+		object = kmem_pcs_pop(&front->open, front->percpu, front->rseq);
 	else
-		object = kmem_shelf_pop_gfp(&front->open, front->percpu, front->rseq, gfp);
+		object = kmem_pcs_pop_gfp(&front->open, front->percpu, front->rseq, gfp);
 	if (__builtin_expect(object != NULL, 1))
 		return object;
 #endif
@@ -401,7 +401,7 @@ kmem_cache_free_inline(struct kmem_cache *cache, void *object)
 #ifdef KMEM_HAVE_RSEQ
 	struct kmem_cache_front *front = (struct kmem_cache_front *)cache;
 
-	if (__builtin_expect(kmem_shelf_push(&front->back, front->percpu, front->rseq, object), 1))
+	if (__builtin_expect(kmem_pcs_push(&front->back, front->percpu, front->rseq, object), 1))
 		return;
 #endif
 	kmem_cache_free(cache, object);

@@ -10,7 +10,7 @@
 
 /*
  * The payer of this thread's objects where somebody is to pay, and that where the thread has said nothing; NULL:
- * nobody. memcg/memcg.h has what they are.
+ * nobody. memcg/objcg.h has what they are.
  */
 extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
 extern km_hidden struct obj_cgroup *km_objcg_default;
@@ -34,7 +34,7 @@ extern km_hidden uint32_t km_account_asks;	/* written with the registry locked *
  * that belong to nobody then.
  */
 struct km_charged_drain {
-	/* owner: of all objects, which are none where it is but a name; KM_PAYERS_DIFFER: of each its own. */
+	/* owner: of all objects, which are none where it is but a name; KM_OBJCGS_DIFFER: of each its own. */
 	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
 	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
 	void *arg;
@@ -54,7 +54,7 @@ struct km_accounting {
 	void (*forget)(struct kmem_cache *parent);
 	/*
 	 * Large blocks. pay: false where who should pay may not; *owner: who does, 0 for nobody. With no lock held,
-	 * km_front_busy as the caller found it.
+	 * km_thread_busy as the caller found it.
 	 */
 	bool (*pay)(size_t bytes, gfp_t gfp, uint64_t *owner);
 	bool (*pay_more)(uint64_t owner, size_t bytes, gfp_t gfp);
@@ -89,7 +89,7 @@ struct km_accounting {
 	/* mem_cgroup_account_malloc (KM_MAIL_ACCOUNT), with the registry locked: 0, or -EOPNOTSUPP. Blocks that
 	 * lie ready in groups' names stay paid for. */
 	int (*account_malloc)(bool on);
-	/* Where groups are, for readers outside of the process (memcg/group.h). */
+	/* Where groups are, for readers outside of the process (memcg/memcg_group.h). */
 	const struct km_memcg_view *view;
 };
 extern const struct km_accounting km_accounting __attribute__((weak));

@@ -21,13 +21,13 @@
  * The lock makes closing and opening one transaction: between the two no other drain, no resizing and no change of who
  * pays may open what is closed. A handler must not wait for it, so that its holder is busy, and resizing only tries.
  */
-#include "page/guarded.h"
-#include "page/meta.h"
+#include "page/guard_range.h"
+#include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "percpu/owned.h"
-#include "hardened.h"
-#include "shape.h"
+#include "percpu/owned_sheaf.h"
+#include "harden.h"
+#include "alloc_ops.h"
 
 static struct {
 	struct km_lock lock;
@@ -35,7 +35,7 @@ static struct {
 	void *objects[KM_CHARGED_MOST];
 } drain = { .lock = KM_LOCK_INIT(KM_RANK_DRAIN) };
 
-void km_front_new_cpu(bool may_wait)
+void km_alloc_new_cpu(bool may_wait)
 {
 	if (!may_wait || km_no_calls)
 		return;
@@ -44,30 +44,30 @@ void km_front_new_cpu(bool may_wait)
 	km_busy_end(was);
 }
 
-static bool public_shelf(const struct kmem_cache *cache)
+static bool public_pcs(const struct kmem_cache *cache)
 {
-	return km_shape(cache)->shelf && !(km_layout_options.count_events && cache->engine->hit);
+	return km_alloc_ops(cache)->pcs && !(km_layout_options.count_events && cache->engine->hit);
 }
 
 /* As long as one owner pays for all objects that are out, each CPU's charged block is that owner's: a free need not
  * look at the object's word. */
 static bool one_pays(const struct kmem_cache *cache)
 {
-	return cache->word_is_charged && cache->charged.inner.shelf && km_payer_is_known(km_load(&cache->payer));
+	return cache->word_is_charged && cache->charged.inner.pcs && km_objcg_is_known(km_load(&cache->objcg));
 }
 
 /* Where hits put objects; the entry's word is that of its id. */
 static void show_back(struct kmem_cache *cache)
 {
-	struct kmem_cache_front *front = &cache->shelf.front;
-	struct kmem_shelf back = front->open.shelf ? front->open :
+	struct kmem_cache_front *front = &cache->pcs.front;
+	struct kmem_pcs back = front->open.pcs ? front->open :
 				 one_pays(cache) ? cache->charged.inner : cache->charged.front.back;
 
 	km_store(&front->back.mask, back.mask);
-	km_store_release(&front->back.shelf, back.shelf);
+	km_store_release(&front->back.pcs, back.pcs);
 	if (cache->id >= KM_MAP_FIRST)
-		km_store_release(&km_id_masks(cache->id)->block,
-				 back.shelf && back.shelf == cache->word && km_hot.caches[cache->id] ? back.mask : 0u);
+		km_store_release(&km_id_masks(cache->id)->sheaf,
+				 back.pcs && back.pcs == cache->word && km_hot.caches[cache->id] ? back.mask : 0u);
 }
 
 /* A table whose hits find nothing for now: what caches would show there stands in another. Written with the lock. */
@@ -87,7 +87,7 @@ static uint16_t *entries_of(const struct kmem_cache *cache)
  */
 static void show_sizes(struct kmem_cache *cache, bool open)
 {
-	const uint16_t closed = cache->size_part && km_front_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
+	const uint16_t closed = cache->size_part && km_alloc_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
 
 	uint16_t *ids = entries_of(cache);
 
@@ -102,15 +102,15 @@ static void show_sizes(struct kmem_cache *cache, bool open)
 /* The words that hits see follow from which shelves are open; all are written before the fence. */
 static void show(struct kmem_cache *cache)
 {
-	const struct kmem_cache_front *front = &cache->shelf.front;
+	const struct kmem_cache_front *front = &cache->pcs.front;
 
 	show_back(cache);
 	if (cache->id < KM_MAP_FIRST)
 		return;
 	if (cache->size_paid)
-		show_sizes(cache, front->back.shelf && front->back.shelf == cache->word && cache->word_is_charged);
+		show_sizes(cache, front->back.pcs && front->back.pcs == cache->word && cache->word_is_charged);
 	else
-		show_sizes(cache, front->open.shelf != 0);
+		show_sizes(cache, front->open.pcs != 0);
 }
 
 /* Several threads may be the first to ask; *kind becomes true. */
@@ -125,22 +125,22 @@ static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count,
 	km_unlock(&drain.lock);
 }
 
-void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
+void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
 	show_sizes_as(cache, ids, count, NULL);
 }
 
-void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
+void km_alloc_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
 	show_sizes_as(cache, ids, count, &cache->size_part);
 }
 
-void km_front_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
+void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
 	show_sizes_as(cache, ids, count, &cache->size_paid);
 }
 
-void km_front_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
+void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 {
 	km_lock(&drain.lock);
 	km_debug(!shut.count || shut.ids == ids, "one table of sizes is shut at a time");
@@ -170,19 +170,19 @@ static void each_cpu(struct kmem_cache *cache, const struct places *from, const 
 		km_for_each_cpu(cpu)
 			take(cache, cpu, how);
 	for (size_t i = 0; from && i < from->count; i++)
-		if (km_cpu_is_live(from->cpus[i]))
+		if (km_cpu_is_online(from->cpus[i]))
 			take(cache, from->cpus[i], how);
 }
 
 /* The blocks go as they are; the engine keeps them, or takes them apart. */
 static void collect_from(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how km_unused)
 {
-	void **block[2];
+	void **sheaf[2];
 
-	km_shelf_take_cpu(&cache->shelf, cpu, &block[0], &block[1]);
+	km_pcs_take_cpu(&cache->pcs, cpu, &sheaf[0], &sheaf[1]);
 	for (int i = 0; i < 2; i++)
-		if (block[i])
-			cache->engine->array.retire(cache, block[i]);
+		if (sheaf[i])
+			cache->engine->array.retire(cache, sheaf[i]);
 }
 
 static void collect(struct kmem_cache *cache, const struct places *from)
@@ -194,34 +194,34 @@ static void collect(struct kmem_cache *cache, const struct places *from)
 static void trim(struct kmem_cache *cache, const struct places *unused km_unused)
 {
 	km_for_each_cpu(cpu) {
-		void **block, **partner;
+		void **sheaf, **spare;
 
-		km_shelf_take_cpu(&cache->shelf, cpu, &block, &partner);
+		km_pcs_take_cpu(&cache->pcs, cpu, &sheaf, &spare);
 		/* Such an engine has one block a CPU; a race left this. */
-		if (partner)
-			cache->engine->array.retire(cache, partner);
-		if (block)
-			block = cache->engine->array.trim(cache, cpu, block);
-		if (block && !km_shelf_put_cpu(&cache->shelf, cpu, block))
-			cache->engine->array.retire(cache, block);
+		if (spare)
+			cache->engine->array.retire(cache, spare);
+		if (sheaf)
+			sheaf = cache->engine->array.trim(cache, cpu, sheaf);
+		if (sheaf && !km_pcs_put_cpu(&cache->pcs, cpu, sheaf))
+			cache->engine->array.retire(cache, sheaf);
 	}
 }
 
-static void close_shelf(struct kmem_cache *cache)
+static void close_pcs(struct kmem_cache *cache)
 {
 	km_debug(km_is_locked(&drain.lock), "a shelf that is closed here is opened again here");
-	km_shelf_close(&cache->shelf);
+	km_pcs_close(&cache->pcs);
 	show(cache);
 }
 
-static void open_shelf(struct kmem_cache *cache)
+static void open_pcs(struct kmem_cache *cache)
 {
-	km_shelf_open(&cache->shelf, public_shelf(cache));
+	km_pcs_open(&cache->pcs, public_pcs(cache));
 	show(cache);
 }
 
-/* Without a fence: see sampled.c. */
-bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from, const struct km_shape *to,
+/* Without a fence: see sampled_ops.c. */
+bool km_alloc_change_ops(struct kmem_cache *cache, const struct km_alloc_ops *from, const struct km_alloc_ops *to,
 			   bool may_wait)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -230,10 +230,10 @@ bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from
 	if (km_lock_may(&drain.lock, may_wait)) {
 		changed = km_cas_release(&cache->own, &from, to);
 		if (changed)
-			km_front_publish_shape(cache);
-		if (changed && cache->shelf.slot) {
-			km_store(&cache->shelf.front.open.shelf, 0u);
-			open_shelf(cache);
+			km_alloc_publish_ops(cache);
+		if (changed && cache->pcs.slot) {
+			km_store(&cache->pcs.front.open.pcs, 0u);
+			open_pcs(cache);
 		}
 		km_unlock_may(&drain.lock, may_wait);
 	}
@@ -248,53 +248,53 @@ bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from
 static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 		      void (*act)(struct kmem_cache *cache, const struct places *places), const struct places *places)
 {
-	size_t shelves = 0;
+	size_t pcs = 0;
 
 	for (size_t i = 0; i < count; i++)
-		shelves += caches[i]->shelf.slot != 0;
-	if (!shelves)
+		pcs += caches[i]->pcs.slot != 0;
+	if (!pcs)
 		return true;
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++)
-		if (caches[i]->shelf.slot)
-			close_shelf(caches[i]);
+		if (caches[i]->pcs.slot)
+			close_pcs(caches[i]);
 	/* Where the fence is refused the shelves stay as they are: nothing was read yet. */
-	bool fenced = km_shelf_fence();
+	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++)
-		if (caches[i]->shelf.slot) {
+		if (caches[i]->pcs.slot) {
 			if (fenced || unused)
 				act(caches[i], places);
-			open_shelf(caches[i]);
+			open_pcs(caches[i]);
 		}
 	km_unlock(&drain.lock);
 	return fenced;
 }
 
-void km_front_trim_all(struct kmem_cache **caches, size_t count)
+void km_alloc_trim_all(struct kmem_cache **caches, size_t count)
 {
 	do_closed(caches, count, false, trim, NULL);
 }
 
-static bool lies_on(const struct km_shelf *shelf, const struct places *places)
+static bool lies_on(const struct km_pcs *pcs, const struct places *places)
 {
-	for (size_t i = 0; km_shelf_slot(shelf) && i < places->count; i++)
-		if (km_cpu_is_live(places->cpus[i]) && km_shelf_count_cpu(shelf, places->cpus[i]))
+	for (size_t i = 0; km_pcs_slot(pcs) && i < places->count; i++)
+		if (km_cpu_is_online(places->cpus[i]) && km_pcs_count_cpu(pcs, places->cpus[i]))
 			return true;
 	return false;
 }
 
 /* Without the lock: reclaim asks this of many caches, and a wrong answer costs a drain or delays one. */
-bool km_front_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count)
+bool km_alloc_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count)
 {
 	const struct places these = { cpus, cpu_count };
 
-	return (cache->shelf.slot && lies_on(&cache->shelf, &these)) || lies_on(&cache->charged, &these);
+	return (cache->pcs.slot && lies_on(&cache->pcs, &these)) || lies_on(&cache->charged, &these);
 }
 
 static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
 			  const struct places *places);
 
-void km_front_leave_all(struct kmem_cache **caches, size_t count, const uint16_t *cpus, size_t cpu_count)
+void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t *cpus, size_t cpu_count)
 {
 	const struct places left = { cpus, cpu_count };
 	bool charged = false;
@@ -313,13 +313,13 @@ static void collect_own(struct kmem_cache *cache)
 	size_t count, most = 2 * (cache->max_capacity / SOME + 1);
 	void *objects[SOME];
 
-	for (; cache->shelf.slot && most; most--) {
+	for (; cache->pcs.slot && most; most--) {
 		/* They come to the end of the array. */
-		while ((count = km_shelf_pop_n(&cache->shelf, objects, SOME))) {
+		while ((count = km_pcs_pop_n(&cache->pcs, objects, SOME))) {
 			km_debug(count <= SOME, "what leaves a shelf has room in the array");
 			cache->engine->give(cache, objects + SOME - count, (unsigned)count);
 		}
-		if (!km_shelf_swap(&cache->shelf, true, false))
+		if (!km_pcs_swap(&cache->pcs, true, false))
 			break;
 	}
 }
@@ -334,7 +334,7 @@ static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 		for (size_t i = 0; i < count; i++)
 			collect_own(caches[i]);
 	for (size_t i = 0; i < count; i++) {
-		km_front_finish_deferred(caches[i]);
+		km_alloc_finish_deferred(caches[i]);
 		km_parts_flush(caches[i]);
 		if (caches[i]->engine->chain.drain)
 			drained &= caches[i]->engine->chain.drain(caches[i], unused);
@@ -342,19 +342,19 @@ static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 	return drained;
 }
 
-bool km_front_drain_all(struct kmem_cache **caches, size_t count)
+bool km_alloc_drain_all(struct kmem_cache **caches, size_t count)
 {
 	return drain_all(caches, count, false);
 }
 
-void km_front_drain_unused(struct kmem_cache **caches, size_t count)
+void km_alloc_drain_unused(struct kmem_cache **caches, size_t count)
 {
 	drain_all(caches, count, true);
 }
 
-void km_front_drain(struct kmem_cache *cache)
+void km_alloc_drain(struct kmem_cache *cache)
 {
-	km_front_drain_all(&cache, 1);
+	km_alloc_drain_all(&cache, 1);
 }
 
 static uint32_t mask_of(unsigned capacity)
@@ -365,10 +365,10 @@ static uint32_t mask_of(unsigned capacity)
 /* One store each: a sequence may see the old mask or the new, and both are right for every block. */
 static void set_mask(struct kmem_cache *cache, uint32_t mask)
 {
-	km_debug(km_is_locked(&drain.lock) && mask <= cache->shelf.block_mask,
+	km_debug(km_is_locked(&drain.lock) && mask <= cache->pcs.sheaf_mask,
 		 "a mask is that of the block or smaller");
-	km_store(&cache->shelf.inner.mask, mask);
-	km_store(&cache->shelf.front.open.mask, mask);
+	km_store(&cache->pcs.inner.mask, mask);
+	km_store(&cache->pcs.front.open.mask, mask);
 	show(cache);
 }
 
@@ -380,7 +380,7 @@ static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 	return (km_mask_capacity(mask_of(limit)) - limit) * (uint32_t)sizeof(void *);
 }
 
-void km_front_set_limit(struct kmem_cache *cache, unsigned limit)
+void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit)
 {
 	km_lock(&drain.lock);
 	km_debug(limit <= cache->max_capacity, "blocks have room for the limit");
@@ -390,11 +390,11 @@ void km_front_set_limit(struct kmem_cache *cache, unsigned limit)
 	km_unlock(&drain.lock);
 }
 
-void km_front_resize(struct kmem_cache *cache, unsigned capacity)
+void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
 {
 	uint32_t mask = mask_of(km_min(capacity, (unsigned)cache->max_capacity));
 
-	if (!cache->shelf.slot || cache->engine->array.tune || mask == km_front_mask(cache))
+	if (!cache->pcs.slot || cache->engine->array.tune || mask == km_alloc_mask(cache))
 		return;
 	/* A handler that wants to drain must not wait for us. */
 	struct km_busy_was was = km_busy_begin();
@@ -406,25 +406,25 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 }
 
 /* Nobody knows the cache yet: no lock, and no fence. Where its id has a word it uses that, so that kmalloc finds it. */
-void km_front_open(struct kmem_cache *cache)
+void km_alloc_open(struct kmem_cache *cache)
 {
-	struct km_shelf *shelf = &cache->shelf;
+	struct km_pcs *pcs = &cache->pcs;
 
-	km_front_prove(cache);
-	shelf->front.percpu = km_hot.percpu;
-	shelf->front.rseq = km_ways.open[1];
+	km_alloc_prove(cache);
+	pcs->front.percpu = km_hot.percpu;
+	pcs->front.rseq = km_gate.open[1];
 	cache->charged_odd = KM_CHARGED_ODD;
-	shelf->block_mask = mask_of(cache->max_capacity);
-	shelf->front.open.mask = shelf->inner.mask = mask_of(cache->capacity);
+	pcs->sheaf_mask = mask_of(cache->max_capacity);
+	pcs->front.open.mask = pcs->inner.mask = mask_of(cache->capacity);
 	cache->pad = pad_of(cache, cache->capacity);
-	shelf->slot = 0;
-	if (cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
-		shelf->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ && !cache->word_is_charged ?
+	pcs->slot = 0;
+	if (cache->engine->front == KM_PERCPU_SHEAVES && cache->capacity)
+		pcs->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ && !cache->word_is_charged ?
 				      cache->word : km_percpu_alloc(km_percpu_word_bytes());
-	km_debug(shelf->inner.mask <= shelf->block_mask && km_is_pow2(shelf->block_mask + 1ul),
+	km_debug(pcs->inner.mask <= pcs->sheaf_mask && km_is_pow2(pcs->sheaf_mask + 1ul),
 		 "a mask is that of the block or smaller");
-	if (shelf->slot)
-		open_shelf(cache);
+	if (pcs->slot)
+		open_pcs(cache);
 	else
 		show(cache);
 }
@@ -432,25 +432,25 @@ void km_front_open(struct kmem_cache *cache)
 static void close_charged(struct kmem_cache *cache)
 {
 	km_debug(km_is_locked(&drain.lock), "a charged shelf changes under the lock of draining");
-	km_shelf_close(&cache->charged);
-	km_shelf_close(&cache->mixed);
-	km_store(&cache->charged.front.back.shelf, 0u);
+	km_pcs_close(&cache->charged);
+	km_pcs_close(&cache->mixed);
+	km_store(&cache->charged.front.back.pcs, 0u);
 }
 
 /* Also where it was open: soft disciplines don't close for a drain. */
 static void shut_charged(struct kmem_cache *cache)
 {
 	close_charged(cache);
-	km_store(&cache->charged.front.open.shelf, 0u);
-	km_store(&cache->charged.inner.shelf, 0u);
+	km_store(&cache->charged.front.open.pcs, 0u);
+	km_store(&cache->charged.inner.pcs, 0u);
 }
 
-static void release_block(struct kmem_cache *cache, unsigned cpu)
+static void release_sheaf(struct kmem_cache *cache, unsigned cpu)
 {
-	void **block = km_owned_release_cpu(&cache->charged, cpu);
+	void **sheaf = km_owned_release_cpu(&cache->charged, cpu);
 
-	if (block)
-		km_meta_free(km_block_base(&cache->charged, block), cache->charged.block_mask + 1);
+	if (sheaf)
+		km_meta_free(km_sheaf_base(&cache->charged, sheaf), cache->charged.sheaf_mask + 1);
 }
 
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how);
@@ -458,39 +458,39 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 /* Closed, and no sequence holds its offset: its blocks go too, with what was put there since it was drained. */
 static void free_charged(struct kmem_cache *cache)
 {
-	struct km_shelf *shelf = &cache->charged;
+	struct km_pcs *pcs = &cache->charged;
 
-	km_debug(!km_load(&shelf->inner.shelf) && !km_load(&cache->mixed.inner.shelf),
+	km_debug(!km_load(&pcs->inner.pcs) && !km_load(&cache->mixed.inner.pcs),
 		 "a shelf that goes is closed");
 	each_cpu(cache, NULL, km_accounting.drain, take_charged);
 	km_for_each_cpu(cpu)
-		release_block(cache, cpu);
-	if (shelf->slot != cache->word)
-		km_percpu_free(shelf->slot, km_owned_word_bytes());
-	shelf->slot = cache->mixed.slot = 0;
+		release_sheaf(cache, cpu);
+	if (pcs->slot != cache->word)
+		km_percpu_free(pcs->slot, km_owned_word_bytes());
+	pcs->slot = cache->mixed.slot = 0;
 }
 
 /*
  * The words may be another cache's only after a fence: a sequence that read an offset here before it was 0 could store
  * to it later. Where the fence is refused they are never given out again.
  */
-bool km_front_close_all(struct kmem_cache **caches, size_t count)
+bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 {
 	drain_all(caches, count, true);
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++) {
 		if (caches[i]->charged.slot)
 			shut_charged(caches[i]);
-		km_store(&caches[i]->shelf.front.open.shelf, 0u);
-		km_store(&caches[i]->shelf.inner.shelf, 0u);
+		km_store(&caches[i]->pcs.front.open.pcs, 0u);
+		km_store(&caches[i]->pcs.inner.pcs, 0u);
 		show(caches[i]);
 	}
-	km_debug(!km_load(&caches[0]->shelf.front.open.shelf), "a shelf is closed before its words go");
+	km_debug(!km_load(&caches[0]->pcs.front.open.pcs), "a shelf is closed before its words go");
 	/* No sequence may hold an offset when somebody else gets it. */
-	bool fenced = km_shelf_fence();
+	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++) {
 		struct kmem_cache *cache = caches[i];
-		uint32_t slot = cache->shelf.slot;
+		uint32_t slot = cache->pcs.slot;
 
 		if (fenced && cache->charged.slot)
 			free_charged(cache);
@@ -499,30 +499,30 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count)
 			collect(cache, NULL);
 		if (fenced && slot != cache->word)
 			km_percpu_free(slot, km_percpu_word_bytes());
-		cache->shelf.slot = 0;
+		cache->pcs.slot = 0;
 	}
 	km_unlock(&drain.lock);
 	return fenced;
 }
 
-void km_front_fork(bool before, bool child)
+void km_alloc_fork(bool before, bool child)
 {
 	km_lock_around_fork(&drain.lock, before, child);
 }
 
-static size_t objects_of(const struct km_shelf *shelf)
+static size_t objects_of(const struct km_pcs *pcs)
 {
 	size_t count = 0;
 
-	if (km_shelf_slot(shelf))
+	if (km_pcs_slot(pcs))
 		km_for_each_cpu(cpu)
-			count += km_shelf_count_cpu(shelf, cpu);
+			count += km_pcs_count_cpu(pcs, cpu);
 	return count;
 }
 
-size_t km_front_shelf_objects(const struct kmem_cache *cache)
+size_t km_alloc_pcs_objects(const struct kmem_cache *cache)
 {
-	return objects_of(&cache->shelf) + objects_of(&cache->charged) + km_parts_waiting(cache);
+	return objects_of(&cache->pcs) + objects_of(&cache->charged) + km_parts_waiting(cache);
 }
 
 /* ------------------------------------------------------------------ what can be seen at rest */
@@ -536,16 +536,16 @@ static int damaged(const struct kmem_cache *cache, bool damage, const char *what
 }
 
 /* From a block's top to its NULL there are objects of the cache, and no more than have room. */
-static bool block_is_right(const struct kmem_cache *cache, void *const *top)
+static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
 {
-	size_t count = km_block_count(&cache->shelf, top);
+	size_t count = km_sheaf_objects(&cache->pcs, top);
 
-	if (count > km_mask_capacity(cache->shelf.block_mask) || top[count])
+	if (count > km_mask_capacity(cache->pcs.sheaf_mask) || top[count])
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		struct km_page *page = km_page_of(top[i]);
 
-		/* A guarded one, freed by a hit (sampled.c). */
+		/* A guarded one, freed by a hit (sampled_ops.c). */
 		if (km_is_guarded(top[i]) && km_guarding.cache_of(top[i]) == cache)
 			continue;
 		page = page ? km_page_head(page) : NULL;
@@ -555,19 +555,19 @@ static bool block_is_right(const struct kmem_cache *cache, void *const *top)
 	return true;
 }
 
-static bool blocks_are_right(const struct kmem_cache *cache)
+static bool sheaves_are_right(const struct kmem_cache *cache)
 {
 	bool right = true;
 
 	km_for_each_cpu(cpu) {
-		uintptr_t top = km_shelf_top_cpu(&cache->shelf, cpu), partner;
-		void *const *block = (void *const *)(km_area(cpu) + top);
+		uintptr_t top = km_pcs_top_cpu(&cache->pcs, cpu), spare;
+		void *const *sheaf = (void *const *)(km_area(cpu) + top);
 
 		if (!top)
 			continue;
-		partner = *km_block_header(&cache->shelf, block);
-		right &= partner != top && block_is_right(cache, block) &&
-			 (!partner || block_is_right(cache, (void *const *)(km_area(cpu) + partner)));
+		spare = *km_sheaf_header(&cache->pcs, sheaf);
+		right &= spare != top && sheaf_is_right(cache, sheaf) &&
+			 (!spare || sheaf_is_right(cache, (void *const *)(km_area(cpu) + spare)));
 	}
 	return right;
 }
@@ -576,22 +576,22 @@ static bool blocks_are_right(const struct kmem_cache *cache)
  * With the lock, so that nobody closes a shelf meanwhile: at rest each is open where it has words, and hits see it if
  * nobody is to be asked first. A CPU's blocks are found by its word, which under every discipline is the first.
  */
-int km_front_check(struct kmem_cache *cache)
+int km_alloc_check(struct kmem_cache *cache)
 {
-	const struct km_shelf *shelf = &cache->shelf;
-	uint32_t open = km_load(&shelf->front.open.shelf);
+	const struct km_pcs *pcs = &cache->pcs;
+	uint32_t open = km_load(&pcs->front.open.pcs);
 	int damages = 0;
 
 	km_lock(&drain.lock);
-	damages += damaged(cache, shelf->inner.shelf != shelf->slot, "its shelf was left closed");
-	damages += damaged(cache, open && (open != shelf->slot || !public_shelf(cache)),
+	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its shelf was left closed");
+	damages += damaged(cache, open && (open != pcs->slot || !public_pcs(cache)),
 			   "hits find a shelf that is not for them");
-	damages += damaged(cache, shelf->slot && (shelf->inner.mask > shelf->block_mask ||
-						  shelf->front.open.mask != shelf->inner.mask),
+	damages += damaged(cache, pcs->slot && (pcs->inner.mask > pcs->sheaf_mask ||
+						  pcs->front.open.mask != pcs->inner.mask),
 			   "its shelf has a mask that is not of its blocks");
-	damages += damaged(cache, shelf->slot && !blocks_are_right(cache),
+	damages += damaged(cache, pcs->slot && !sheaves_are_right(cache),
 			   "a block on a shelf holds what is no object of it");
-	damages += damaged(cache, cache->charged.inner.shelf && cache->mixed.inner.shelf,
+	damages += damaged(cache, cache->charged.inner.pcs && cache->mixed.inner.pcs,
 			   "two shelves of what is paid for are open");
 	km_unlock(&drain.lock);
 	return damages;
@@ -603,33 +603,33 @@ int km_front_check(struct kmem_cache *cache)
 static void open_charged(struct kmem_cache *cache)
 {
 	km_debug(km_is_locked(&drain.lock), "a shelf that is closed here is opened again here");
-	if (km_is_seen(cache) || km_front_has_out(cache)) {
+	if (km_is_seen(cache) || km_alloc_has_out(cache)) {
 		shut_charged(cache);
 		return;
 	}
 	if (cache->mixed.slot) {
-		km_shelf_open(&cache->mixed, false);
+		km_pcs_open(&cache->mixed, false);
 		/* Where an object may be a twin's, hits neither put nor take. */
-		if (!km_load(&cache->twins))
-			km_store_release(&cache->charged.front.back.shelf, cache->mixed.slot);
+		if (!km_load(&cache->children))
+			km_store_release(&cache->charged.front.back.pcs, cache->mixed.slot);
 	} else {
-		km_shelf_open(&cache->charged, cache->charge_all);
+		km_pcs_open(&cache->charged, cache->charge_all);
 	}
 	show(cache);
 }
 
 /* Where there is no room for it each object is paid for as it comes. */
-static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
+static void make_charged(struct kmem_cache *cache, uint32_t sheaf_bytes)
 {
-	struct km_shelf *shelf = &cache->charged;
+	struct km_pcs *pcs = &cache->charged;
 
-	km_debug(km_is_pow2(block_bytes) && block_bytes >= 32 && !shelf->slot, "a charged shelf is made once");
-	km_store(&shelf->block_mask, block_bytes - 1);
-	shelf->inner.mask = shelf->front.open.mask = block_bytes - 1;
-	shelf->front.percpu = km_hot.percpu;
-	shelf->front.rseq = km_ways.open[1];
-	km_store_release(&shelf->slot, cache->word_is_charged ? cache->word : km_percpu_alloc(km_owned_word_bytes()));
-	if (shelf->slot)
+	km_debug(km_is_pow2(sheaf_bytes) && sheaf_bytes >= 32 && !pcs->slot, "a charged shelf is made once");
+	km_store(&pcs->sheaf_mask, sheaf_bytes - 1);
+	pcs->inner.mask = pcs->front.open.mask = sheaf_bytes - 1;
+	pcs->front.percpu = km_hot.percpu;
+	pcs->front.rseq = km_gate.open[1];
+	km_store_release(&pcs->slot, cache->word_is_charged ? cache->word : km_percpu_alloc(km_owned_word_bytes()));
+	if (pcs->slot)
 		open_charged(cache);
 }
 
@@ -638,7 +638,7 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
  * that is paid for comes to another thread after these stores, and so does what that thread sees of it. But with the
  * lock: whoever drains or resizes meanwhile would open the shelf again.
  */
-bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shape, uint32_t block_bytes,
+bool km_alloc_set_charging(struct kmem_cache *cache, const struct km_alloc_ops *ops, uint32_t sheaf_bytes,
 			bool may_wait)
 {
 	if (!km_lock_may(&drain.lock, may_wait))
@@ -646,19 +646,19 @@ bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shap
 	const bool begun = cache->charge;
 
 	if (!begun)
-		shape->begin(cache);
+		ops->begin(cache);
 	/* Once: where there was no room for it there will be none. */
-	if (block_bytes && !cache->charged.block_mask)
-		make_charged(cache, block_bytes);
+	if (sheaf_bytes && !cache->charged.sheaf_mask)
+		make_charged(cache, sheaf_bytes);
 	if (!begun) {
-		km_store_release(&cache->own, shape);
-		km_front_publish_shape(cache);
+		km_store_release(&cache->own, ops);
+		km_alloc_publish_ops(cache);
 		/* A guarded object is nobody's, and hits would not see that: they put none on a block of many owners
-		 * then. Pairs with sampled.c, where it is counted first. */
+		 * then. Pairs with sampled_ops.c, where it is counted first. */
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if (km_load(&cache->guarded))
 			km_store(&cache->mixes, false);
-		km_store(&cache->shelf.front.open.shelf, 0u);
+		km_store(&cache->pcs.front.open.pcs, 0u);
 		show(cache);
 	}
 	km_unlock_may(&drain.lock, may_wait);
@@ -666,7 +666,7 @@ bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shap
 }
 
 /* Before, the block of a CPU was given its owner: a free that finds the word finds whose block it is. */
-void km_front_back_open(struct kmem_cache *cache, bool may_wait)
+void km_alloc_back_open(struct kmem_cache *cache, bool may_wait)
 {
 	if (!km_lock_may(&drain.lock, may_wait))
 		return;
@@ -680,14 +680,14 @@ void km_front_back_open(struct kmem_cache *cache, bool may_wait)
  */
 static void mix(struct kmem_cache *cache)
 {
-	struct km_shelf *mixed = &cache->mixed;
+	struct km_pcs *mixed = &cache->mixed;
 
 	close_charged(cache);
-	if (!mixed->slot && km_shelf_fence()) {
+	if (!mixed->slot && km_pcs_fence()) {
 		/* No block is one owner's any more: whoever it names would not look. */
 		km_for_each_cpu(cpu)
-			km_owned_rename_cpu(&cache->charged, cpu, KM_PAYERS_DIFFER);
-		mixed->block_mask = mixed->inner.mask = cache->charged.block_mask;
+			km_owned_rename_cpu(&cache->charged, cpu, KM_OBJCGS_DIFFER);
+		mixed->sheaf_mask = mixed->inner.mask = cache->charged.sheaf_mask;
 		km_store(&cache->charged.front.back.mask, mixed->inner.mask);
 		/* Release pairs with km_charged_is_mixed: a copy asks for block_mask before its sequence. */
 		km_store_release(&mixed->slot, cache->charged.slot);
@@ -701,18 +701,18 @@ static void mix(struct kmem_cache *cache)
  * No fence: whoever makes a CPU's block another's came here first, or saw that somebody did; a hit that was under way
  * on that CPU begins anew when it gets the CPU back, and finds this closed. But with the lock: a drain would open it.
  */
-bool km_front_back_close(struct kmem_cache *cache, bool may_wait)
+bool km_alloc_back_close(struct kmem_cache *cache, bool may_wait)
 {
 	if (!km_lock_may(&drain.lock, may_wait))
 		return false;
-	km_store(&cache->shelf.front.back.shelf, 0u);
+	km_store(&cache->pcs.front.back.pcs, 0u);
 	if (cache->id >= KM_MAP_FIRST) {
-		km_store(&km_id_masks(cache->id)->block, 0u);
+		km_store(&km_id_masks(cache->id)->sheaf, 0u);
 		if (cache->size_paid)
 			show_sizes(cache, false);
 	}
 	/* Release pairs with the acquire of a thread that reads it: what this closed is closed for that one. */
-	km_store_release(&cache->payer, KM_PAYERS_DIFFER);
+	km_store_release(&cache->objcg, KM_OBJCGS_DIFFER);
 	if (may_wait && cache->mixes && cache->charged.slot)
 		mix(cache);
 	km_unlock_may(&drain.lock, may_wait);
@@ -720,9 +720,9 @@ bool km_front_back_close(struct kmem_cache *cache, bool may_wait)
 }
 
 /* For a look at them, not more: under the soft disciplines they come and go meanwhile. */
-static void *const *objects_on(const struct km_shelf *shelf, unsigned cpu)
+static void *const *objects_on(const struct km_pcs *pcs, unsigned cpu)
 {
-	return (void *const *)(km_area(cpu) + km_shelf_top_cpu(shelf, cpu));
+	return (void *const *)(km_area(cpu) + km_pcs_top_cpu(pcs, cpu));
 }
 
 /*
@@ -732,34 +732,34 @@ static void *const *objects_on(const struct km_shelf *shelf, unsigned cpu)
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how)
 {
 	uintptr_t owner = km_owned_owner_cpu(&cache->charged, cpu);
-	size_t count = km_shelf_count_cpu(&cache->charged, cpu);
+	size_t count = km_pcs_count_cpu(&cache->charged, cpu);
 
 	if (!owner)
 		return;
 	km_debug(km_is_locked(&drain.lock) && count <= KM_CHARGED_MOST, "what leaves a shelf has room in the array");
 	const bool mixed = cache->mixed.slot != 0;
 	void *const *there = objects_on(&cache->charged, cpu);
-	if (count && !how->which(cache, mixed ? KM_PAYERS_DIFFER : owner, there, count, how->arg))
+	if (count && !how->which(cache, mixed ? KM_OBJCGS_DIFFER : owner, there, count, how->arg))
 		return;
 	count = km_owned_take_cpu(&cache->charged, cpu, drain.objects, &owner);
 	if (count)
-		how->take(cache, mixed ? KM_PAYERS_DIFFER : owner, drain.objects, count, how->arg);
-	release_block(cache, cpu);
+		how->take(cache, mixed ? KM_OBJCGS_DIFFER : owner, drain.objects, count, how->arg);
+	release_sheaf(cache, cpu);
 }
 
 /* The objects on this CPU can be had without a fence, all or nothing. It is asked for when it is in hand. */
 static void take_own_charged(struct kmem_cache *cache, const struct km_charged_drain *how)
 {
 	const bool mixed = cache->mixed.slot != 0;
-	uintptr_t owner = mixed ? KM_PAYERS_DIFFER : km_owned_owner(&cache->charged);
+	uintptr_t owner = mixed ? KM_OBJCGS_DIFFER : km_owned_owner(&cache->charged);
 	void *objects[KM_CHARGED_MOST];
-	size_t count = mixed ? km_shelf_pop_n(&cache->mixed, objects, KM_CHARGED_MOST) :
+	size_t count = mixed ? km_pcs_pop_n(&cache->mixed, objects, KM_CHARGED_MOST) :
 			       km_owned_pop_n(&cache->charged, owner, objects, KM_CHARGED_MOST);
 	/* They come to the end of the array, and go back from its end. */
 	void **there = objects + KM_CHARGED_MOST - count;
 
 	if (count && !how->which(cache, owner, there, count, how->arg))
-		count -= mixed ? km_shelf_push_n(&cache->mixed, there, count) :
+		count -= mixed ? km_pcs_push_n(&cache->mixed, there, count) :
 				 km_owned_push_n(&cache->charged, owner, there, count);
 	if (count)
 		how->take(cache, owner, there, count, how->arg);
@@ -769,11 +769,11 @@ static void take_own_charged(struct kmem_cache *cache, const struct km_charged_d
 static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
 			  const struct places *places)
 {
-	size_t shelves = 0;
+	size_t pcs = 0;
 
 	for (size_t i = 0; i < count; i++)
-		shelves += km_shelf_slot(&caches[i]->charged) != 0;
-	if (!shelves)
+		pcs += km_pcs_slot(&caches[i]->charged) != 0;
+	if (!pcs)
 		return;
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++)
@@ -781,7 +781,7 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 			close_charged(caches[i]);
 			show(caches[i]);
 		}
-	bool fenced = km_shelf_fence();
+	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++) {
 		if (!caches[i]->charged.slot)
 			continue;
@@ -794,7 +794,7 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 	km_unlock(&drain.lock);
 }
 
-void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)
+void km_alloc_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)
 {
 	drain_charged(caches, count, false, how, NULL);
 }

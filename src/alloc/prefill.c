@@ -23,10 +23,10 @@
  */
 #include <errno.h>
 
-#include "page/guarded.h"
-#include "page/meta.h"
+#include "page/guard_range.h"
+#include "page/metadata.h"
 #include "os/die.h"
-#include "shape.h"
+#include "alloc_ops.h"
 
 struct array_sheaf {
 	struct slab_sheaf sheaf;
@@ -37,7 +37,7 @@ _Static_assert(sizeof(struct array_sheaf) == 24, "is told from a block by its ad
 
 #define MAX_ARRAY_BYTES ((size_t)4 << 20)	/* kernel: kmalloc's most */
 
-km_inline bool is_block(const struct slab_sheaf *sheaf)
+km_inline bool is_sheaf(const struct slab_sheaf *sheaf)
 {
 	return ((uintptr_t)sheaf & 16) != 0;
 }
@@ -52,18 +52,18 @@ static size_t size_of(const struct slab_sheaf *sheaf)
 	return (size_t)(bottom_of(sheaf) - sheaf->top);
 }
 
-static struct slab_sheaf *sheaf_of_block(const struct kmem_cache *cache, void **top)
+static struct slab_sheaf *sheaf_of_sheaf(const struct kmem_cache *cache, void **top)
 {
-	struct slab_sheaf *sheaf = (struct slab_sheaf *)km_block_header(&cache->shelf, top);
+	struct slab_sheaf *sheaf = (struct slab_sheaf *)km_sheaf_header(&cache->pcs, top);
 
-	km_debug(is_block(sheaf), "a sheaf's address says whether it is a block");
+	km_debug(is_sheaf(sheaf), "a sheaf's address says whether it is a block");
 	sheaf->top = top;
 	return sheaf;
 }
 
 static size_t capacity_of(const struct kmem_cache *cache, const struct slab_sheaf *sheaf)
 {
-	return is_block(sheaf) ? km_mask_capacity(cache->shelf.block_mask) :
+	return is_sheaf(sheaf) ? km_mask_capacity(cache->pcs.sheaf_mask) :
 				 ((const struct array_sheaf *)sheaf)->capacity;
 }
 
@@ -74,8 +74,8 @@ static size_t array_bytes(size_t capacity)
 
 static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *sheaf)
 {
-	if (is_block(sheaf))
-		return (char *)km_block_base(&cache->shelf, (void **)sheaf);
+	if (is_sheaf(sheaf))
+		return (char *)km_sheaf_base(&cache->pcs, (void **)sheaf);
 	const struct array_sheaf *array = (const struct array_sheaf *)sheaf;
 	return (char *)(array + 1) - array_bytes(array->capacity);
 }
@@ -86,14 +86,14 @@ static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *
  */
 static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
 {
-	const uint32_t mask = cache->shelf.block_mask;
+	const uint32_t mask = cache->pcs.sheaf_mask;
 	int index;
 
 	if (km_unlikely(cache->dead)) {
 		km_misuse(KM_MISUSE_DEAD_CACHE, function, sheaf, cache->name);
 		return false;
 	}
-	bool fits = is_block(sheaf) ? ((uintptr_t)sheaf & mask) == mask - 7 :
+	bool fits = is_sheaf(sheaf) ? ((uintptr_t)sheaf & mask) == mask - 7 :
 				      ((struct array_sheaf *)sheaf)->cache == cache;
 	if (km_unlikely(!fits || (char *)sheaf->top < memory_of(cache, sheaf) ||
 			sheaf->top > bottom_of(sheaf))) {
@@ -101,7 +101,7 @@ static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const ch
 		return false;
 	}
 	/* An array says whose it is. Blocks of other caches may look the same; objects don't. */
-	return !is_block(sheaf) || !*sheaf->top || km_is_guarded(*sheaf->top) ||
+	return !is_sheaf(sheaf) || !*sheaf->top || km_is_guarded(*sheaf->top) ||
 	       km_slab_of(cache, *sheaf->top, &index, function);
 }
 
@@ -111,12 +111,12 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
 		km_count(cache, event);
 }
 
-/* ------------------------------------------------------------------ blocks; km_front_busy is set */
+/* ------------------------------------------------------------------ blocks; km_thread_busy is set */
 
 /* No shelf, blocks with a pad, or each object must be seen: then a sheaf is an array, filled as bulk is. */
-static bool has_blocks(const struct kmem_cache *cache)
+static bool has_sheaves(const struct kmem_cache *cache)
 {
-	return cache->shelf.slot && km_shape(cache)->shelf && !km_front_lone(cache);
+	return cache->pcs.slot && km_alloc_ops(cache)->pcs && !km_alloc_lone(cache);
 }
 
 /*
@@ -126,18 +126,18 @@ static bool has_blocks(const struct kmem_cache *cache)
 static void **fill(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
 {
 	if (!top || !*top) {
-		void **block = cache->engine->array.refill(cache, request, top);
+		void **sheaf = cache->engine->array.refill(cache, request, top);
 
-		if (!block)
+		if (!sheaf)
 			return top;
-		top = block;
+		top = sheaf;
 	}
-	size_t count = km_block_count(&cache->shelf, top);
-	km_debug(km_front_busy && n <= km_mask_capacity(cache->shelf.block_mask),
+	size_t count = km_sheaf_objects(&cache->pcs, top);
+	km_debug(km_thread_busy && n <= km_mask_capacity(cache->pcs.sheaf_mask),
 		 "a block is filled as far as it has room");
 	if (count >= n)
 		return top;
-	unsigned room = (unsigned)(km_max(n, (size_t)km_mask_capacity(km_front_mask(cache))) - count);
+	unsigned room = (unsigned)(km_max(n, (size_t)km_mask_capacity(km_alloc_mask(cache))) - count);
 	unsigned got = cache->engine->take(cache, request, top - room, room);
 	if (got < room)
 		__builtin_memmove(top - got, top - room, got * sizeof(*top));
@@ -152,47 +152,47 @@ static void **fill_or_press(struct kmem_cache *cache, const struct km_request *r
 	unsigned tries = 0;
 
 	top = fill(cache, request, top, n);
-	while (km_unlikely(!top || km_block_count(&cache->shelf, top) < n) && request->may_wait &&
-	       km_front_relieve(cache, &tries))
+	while (km_unlikely(!top || km_sheaf_objects(&cache->pcs, top) < n) && request->may_wait &&
+	       km_alloc_relieve(cache, &tries))
 		top = fill(cache, request, top, n);
 	if (request->may_wait)
-		km_front_tick_rarely();
+		km_alloc_tick_rarely();
 	km_calls_end(was);
 	return top;
 }
 
 /* The number that is wanted at once says how large blocks should be: the next one that is made has room for it. */
-static struct slab_sheaf *prefill_block(struct kmem_cache *cache, const struct km_request *request, size_t n)
+static struct slab_sheaf *prefill_sheaf(struct kmem_cache *cache, const struct km_request *request, size_t n)
 {
-	void **top = km_shelf_take_partner(&cache->shelf);
+	void **top = km_pcs_take_spare(&cache->pcs);
 
-	if (top && km_block_count(&cache->shelf, top) >= n) {
+	if (top && km_sheaf_objects(&cache->pcs, top) >= n) {
 		count_fast(cache, KMEM_SHEAF_PREFILL_FAST);
-		return sheaf_of_block(cache, top);
+		return sheaf_of_sheaf(cache, top);
 	}
 	km_count(cache, KMEM_SHEAF_PREFILL_SLOW);
-	km_front_note(cache, KM_MISS_POINTS);
+	km_alloc_note(cache, KM_MISS_POINTS);
 	/* A block should hold what is wanted at once. */
-	if (n > km_mask_capacity(km_front_mask(cache)))
-		km_front_resize(cache, (unsigned)n);
+	if (n > km_mask_capacity(km_alloc_mask(cache)))
+		km_alloc_resize(cache, (unsigned)n);
 	top = fill_or_press(cache, request, top, n);
-	if (km_likely(top && km_block_count(&cache->shelf, top) >= n))
-		return sheaf_of_block(cache, top);
+	if (km_likely(top && km_sheaf_objects(&cache->pcs, top) >= n))
+		return sheaf_of_sheaf(cache, top);
 	if (top)
 		cache->engine->array.retire(cache, top);
 	return NULL;
 }
 
 /* As the partner, or to a barn that has room, filled up: what lies ready there should be worth an exchange. */
-static void return_block(struct kmem_cache *cache, const struct km_request *request, void **top)
+static void return_sheaf(struct kmem_cache *cache, const struct km_request *request, void **top)
 {
-	if (km_shelf_put_partner(&cache->shelf, top)) {
+	if (km_pcs_put_spare(&cache->pcs, top)) {
 		count_fast(cache, KMEM_SHEAF_RETURN_FAST);
 		return;
 	}
 	km_count(cache, KMEM_SHEAF_RETURN_SLOW);
 	if (cache->engine->array.has_room && cache->engine->array.has_room(cache))
-		top = fill(cache, request, top, km_mask_capacity(km_front_mask(cache)));
+		top = fill(cache, request, top, km_mask_capacity(km_alloc_mask(cache)));
 	cache->engine->array.retire(cache, top);
 }
 
@@ -202,7 +202,7 @@ static void return_block(struct kmem_cache *cache, const struct km_request *requ
 static bool fill_array(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t more)
 {
 	km_debug((char *)(sheaf->top - more) >= memory_of(cache, sheaf), "an array is filled as far as it has room");
-	if (!km_front_alloc_bulk(cache, gfp, more, sheaf->top - more))
+	if (!km_alloc_bulk(cache, gfp, more, sheaf->top - more))
 		return false;
 	sheaf->top -= more;
 	return true;
@@ -218,7 +218,7 @@ static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
 	sheaf->top = NULL;
 	((struct array_sheaf *)sheaf)->cache = NULL;
 	if (count)
-		km_front_free_bulk(cache, count, top);
+		km_free_bulk(cache, count, top);
 	km_meta_free(memory, bytes);
 }
 
@@ -226,14 +226,14 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 {
 	size_t bytes = array_bytes(n);
 
-	if (bytes > MAX_ARRAY_BYTES || km_front_busy)
+	if (bytes > MAX_ARRAY_BYTES || km_thread_busy)
 		return NULL;
 	char *memory = km_meta_alloc(bytes, km_gfp_may_wait(gfp));
 	if (!memory)
 		return NULL;
 	struct array_sheaf *array = (struct array_sheaf *)(memory + bytes) - 1;
 	*array = (struct array_sheaf){ { (void **)array - 1 }, cache, n };
-	km_debug(!is_block(&array->sheaf) && memory_of(cache, &array->sheaf) == memory,
+	km_debug(!is_sheaf(&array->sheaf) && memory_of(cache, &array->sheaf) == memory,
 		 "a sheaf's address says whether it is a block");
 	km_count(cache, KMEM_SHEAF_PREFILL_OVERSIZE);
 	if (fill_array(cache, gfp, &array->sheaf, n))
@@ -247,7 +247,7 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 /* Zeros are asked for when an object is taken; who pays, when the sheaf is filled, for what is there is to be had. */
 static gfp_t fill_gfp(const struct kmem_cache *cache, gfp_t gfp, const char *function)
 {
-	km_front_check_gfp(function, gfp, cache->name);
+	km_alloc_check_gfp(function, gfp, cache->name);
 	return gfp & __GFP_BITS_MASK & ~__GFP_ZERO;
 }
 
@@ -258,19 +258,19 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 	struct slab_sheaf *sheaf = NULL;
 	bool was = km_calls_begin(request.may_wait);
 
-	km_front_enter_thread(request.may_wait);
+	km_alloc_enter_thread(request.may_wait);
 	/* From here on the cache has no blocks to hand out. */
-	km_shape_for(cache, gfp);
-	if (!has_blocks(cache) || n > km_mask_capacity(cache->shelf.block_mask)) {
+	km_ops_for(cache, gfp);
+	if (!has_sheaves(cache) || n > km_mask_capacity(cache->pcs.sheaf_mask)) {
 		/* It says so itself where there are no objects. */
 		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);
 	} else if (km_miss_enter()) {
-		sheaf = prefill_block(cache, &request, n);
+		sheaf = prefill_sheaf(cache, &request, n);
 		km_busy_end_clear();
 	}
 	km_calls_end(was);
 	if (km_unlikely(!sheaf))
-		km_front_failed(cache->name, n * cache->object_size, gfp, ENOMEM);
+		km_alloc_failed(cache->name, n * cache->object_size, gfp, ENOMEM);
 	return sheaf;
 }
 
@@ -293,14 +293,14 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 	bool calls = km_calls_begin(request.may_wait);
 	int saved_errno = errno;
 
-	if (is_block(sheaf)) {
+	if (is_sheaf(sheaf)) {
 		void **top = sheaf->top;
 
 		km_debug(top, "a sheaf that comes back was out");
 		sheaf->top = NULL;
-		km_front_enter_thread(request.may_wait);
+		km_alloc_enter_thread(request.may_wait);
 		struct km_busy_was was = km_busy_begin();
-		return_block(cache, &request, top);
+		return_sheaf(cache, &request, top);
 		km_busy_end(was);
 	} else {
 		free_array(cache, sheaf);
@@ -310,7 +310,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 }
 
 /* More into a block: which may become another one. */
-static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t n)
+static struct slab_sheaf *refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t n)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 
@@ -318,7 +318,7 @@ static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, stru
 		return sheaf;
 	void **top = fill_or_press(cache, &request, sheaf->top, n);
 	km_busy_end_clear();
-	return sheaf_of_block(cache, top);
+	return sheaf_of_sheaf(cache, top);
 }
 
 /* Where it needs another sheaf, that one is filled before the old one goes: a refusal leaves the caller what it had. */
@@ -335,7 +335,7 @@ int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_she
 		return 0;
 	size_t capacity = capacity_of(cache, old);
 	/* A block has what came by the shelf: not where somebody pays, or has begun to look at each object. */
-	bool other = is_block(old) && (km_unlikely(gfp & __GFP_ACCOUNT) || !has_blocks(cache));
+	bool other = is_sheaf(old) && (km_unlikely(gfp & __GFP_ACCOUNT) || !has_sheaves(cache));
 	if (n > capacity || km_unlikely(other)) {
 		struct slab_sheaf *larger = prefill(cache, gfp, n);
 
@@ -346,8 +346,8 @@ int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_she
 		return 0;
 	}
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	if (is_block(old))
-		*sheaf = refill_block(cache, gfp, old, n);
+	if (is_sheaf(old))
+		*sheaf = refill_sheaf(cache, gfp, old, n);
 	else
 		fill_array(cache, gfp, old, capacity - size_of(old));
 	km_calls_end(was);
@@ -362,7 +362,7 @@ km_cold static void *sheaf_is_empty(void)
 
 km_cold static void *taken_oddly(const struct kmem_cache *cache, gfp_t gfp, void *object)
 {
-	km_front_check_gfp("kmem_cache_alloc_from_sheaf", gfp, cache->name);
+	km_alloc_check_gfp("kmem_cache_alloc_from_sheaf", gfp, cache->name);
 	if (gfp & __GFP_ZERO && cache->cleared)
 		__builtin_memset(object, 0, cache->cleared);
 	return object;

@@ -8,17 +8,17 @@
 #include <link.h>
 #include <pthread.h>
 
-#include "page/ahead.h"
-#include "page/big.h"
-#include "page/meta.h"
+#include "page/commit_ahead.h"
+#include "page/huge.h"
+#include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/probe.h"
+#include "os/usdt.h"
 #include "os/stderr.h"
 #include "percpu/visit.h"
-#include "growth.h"
-#include "ready.h"
-#include "root.h"
+#include "kmalloc/realloc_run.h"
+#include "kmalloc/large_cache.h"
+#include "process_record.h"
 
 bool km_ready;
 void (*km_mempool_fork)(bool before, bool child);
@@ -69,7 +69,7 @@ static void lock_files(void)
 {
 	if (&__libc_single_threaded && __libc_single_threaded)
 		return;
-	const bool nested = km_front_busy == KM_BUSY && !forks;
+	const bool nested = km_thread_busy == KM_BUSY && !forks;
 	if (nested)
 		km_fork_behind_files(true);
 	_IO_list_lock();
@@ -103,10 +103,10 @@ static void take_all(void)
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(true, false);
 	km_growth_fork(true, false);
-	km_ready_fork(true, false);
+	km_large_cache_fork(true, false);
 	km_ahead_fork(true, false);
 	km_arena_fork(true, false);
-	km_big_fork(true, false);
+	km_huge_fork(true, false);
 	km_percpu_fork(true, false);
 	km_meta_fork(true, false);
 	if (km_load_acquire(&km_mempool_fork))
@@ -115,15 +115,15 @@ static void take_all(void)
 
 static void fork_done(bool child)
 {
-	km_debug(km_front_busy, "a fork keeps signal handlers out where it gives its locks back");
+	km_debug(km_thread_busy, "a fork keeps signal handlers out where it gives its locks back");
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(false, child);
 	km_meta_fork(false, child);
 	km_percpu_fork(false, child);
-	km_big_fork(false, child);
+	km_huge_fork(false, child);
 	km_arena_fork(false, child);
 	km_ahead_fork(false, child);
-	km_ready_fork(false, child);
+	km_large_cache_fork(false, child);
 	km_growth_fork(false, child);
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(false, child);
@@ -242,7 +242,7 @@ static bool start(void)
 		return false;
 	if (km_options.reserve && !km_ahead_reserve((long)(km_options.reserve >> KM_PAGE_SHIFT)))
 		km_warn("KMEM_OPTIONS: reserve: the system refuses so much");
-	km_ready_start();
+	km_large_cache_start();
 	km_reclaim_start();
 	km_root_start();
 	km_debug(km_kmalloc_sized || km_kmalloc_cache(KMALLOC_MAX_CACHE_SIZE),
@@ -320,7 +320,7 @@ static km_cold void tell_refusal(void)
 bool km_boot_slow(void)
 {
 	/* Nested: a callee of start() allocates, or a handler of fork before the start. There is no memory yet. */
-	if (km_front_busy || forks)
+	if (km_thread_busy || forks)
 		return km_load_acquire(&km_ready);
 	register_handlers();
 	struct km_busy_was was = km_busy_begin();

@@ -6,9 +6,9 @@
 
 #include <kmem/memcg.h>
 
-#include "alloc/front.h"
-#include "alloc/profile.h"
-#include "page/guarded.h"
+#include "alloc/fast_path.h"
+#include "alloc/profile_record.h"
+#include "page/guard_range.h"
 #include "os/sanitizer.h"
 
 /* ---- boot.c */
@@ -38,9 +38,9 @@ struct km_options {
 	const char *percpu;		/* wanted discipline; NULL: the best there is */
 	const char *index;		/* what areas go by: "cpu", "cid", "auto" */
 	bool merge, check, huge;
-	bool check_sizes;		/* find frees with a wrong size (cache/sized.c) */
+	bool check_sizes;		/* find frees with a wrong size (kmalloc/sized_free.c) */
 	bool sanitize;			/* a sanitizer that is there sees each object */
-	bool control;			/* requests from outside are served (mail.h) */
+	bool control;			/* requests from outside are served (mailbox.h) */
 	bool account;			/* every object and every block is to be paid for */
 	bool account_malloc;		/* malloc's, by the thread's group, from the start */
 	bool observed;			/* by processes of this user, without rights to trace (ext/observe) */
@@ -67,7 +67,7 @@ enum km_option_fit km_option_apply(const char *key, const char *value);
 /* Bytes, or with K, M, G or T (either case) powers of 1024, as 1.5G; false: it is no such number, or 0. */
 bool km_parse_bytes(const char *text, uint64_t *bytes);
 
-/* ---- ids.c: with the registry's lock. KM_MAP_DESC: it has none. fenced: no thread goes by its word any more. */
+/* ---- cache_ids.c: with the registry's lock. KM_MAP_DESC: it has none. fenced: no thread goes by its word any more. */
 uint16_t km_id_get(struct kmem_cache *cache);
 void km_id_fill(struct kmem_cache *cache);
 void km_id_put(struct kmem_cache *cache, bool fenced);
@@ -84,10 +84,10 @@ struct km_creation {
 	bool singly;			/* nobody asks for many of it at once */
 	bool canary;			/* a canary may lie behind its objects, though they are kmalloc's or malloc's */
 	const struct km_engine *engine;	/* NULL: by args */
-	struct kmem_cache *twin_of;	/* it is a private group's */
+	struct kmem_cache *child_of;	/* it is a private group's */
 	struct kmem_cache *tuned_with;	/* its size and engine are that one's, too */
-	struct kmem_cache *sibling_of;	/* it is debugged in that one's place (ext/debug/sibling.c) */
-	const struct km_keeper *keeper;
+	struct kmem_cache *shadow_of;	/* it is debugged in that one's place (ext/debug/debug_shadow.c) */
+	const struct km_slab_charge *slab_charge;
 	void *kept_by;
 };
 struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
@@ -95,7 +95,7 @@ struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t
 /* Destroy a cache of which nobody has had an object, in the middle of a request: it waits for no grace period, which
  * would not end where the caller is a reader, or the child of a fork. */
 void km_cache_discard(struct kmem_cache *cache);
-/* The registry's lock, with km_front_busy set. Under it: make a cache; take some down, with what `rest` leaves in each
+/* The registry's lock, with km_thread_busy set. Under it: make a cache; take some down, with what `rest` leaves in each
  * (NULL: as kmem_cache_destroy); its shelves are closed and what lay there is in its slabs by then. Two fences for all,
  * three where some are charged. */
 void km_registry_lock(void);
@@ -103,7 +103,7 @@ bool km_registry_trylock(void);
 void km_registry_unlock(void);
 struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
 					  const struct km_creation *creation, int *error);
-void km_cache_rename(struct kmem_cache *twin, const char *name);
+void km_cache_rename(struct kmem_cache *child, const char *name);
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* The registry's lock of one that visits all: it may be taken by who has it so already. Returns what lets go of it. */
@@ -145,10 +145,11 @@ void km_registry_expose(const struct km_list **caches, const unsigned **count);
 /* Where the names of that hash begin, by next_named. */
 struct kmem_cache **km_registry_named(const char *name);
 
-/* ---- past.c: with the registry locked. A cache goes, which is on no list any more: its slabs are another one's. */
-void km_past_hand_down(const struct kmem_cache *cache, const struct kmem_cache_stats *stats);
+/* ---- retired_stats.c: with the registry locked. A cache goes, which is on no list any more: its slabs are another
+ * one's. */
+void km_retired_hand_down(const struct kmem_cache *cache, const struct kmem_cache_stats *stats);
 /* Those of caches that were the last of their name. */
-const struct km_past *km_past_of_process(void);
+const struct km_retired *km_retired_of_process(void);
 
 /* ---- ext/observe/observer.c, where it is linked in: who asks for the numbers by its name is answered. */
 struct km_observing {
@@ -192,9 +193,9 @@ bool km_kmalloc_start_charged(void);
 extern km_hidden struct kmem_cache *km_kmalloc_sized;
 /* Blocks of a cache of kmalloc's, or of malloc's where that is here, are told the bytes that were asked for, from now
  * on or not any more; other caches are passed over. With the registry locked. */
-void km_kmalloc_watch(struct kmem_cache *cache, bool watched);
-bool km_kmalloc_is_watched(size_t size);	/* are blocks of that size? */
-extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool watched);	/* NULL: there is no malloc */
+void km_kmalloc_watch(struct kmem_cache *cache, bool observed);
+bool km_kmalloc_is_observed(size_t size);	/* are blocks of that size? */
+extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);	/* NULL: there is no malloc */
 /* The cache that serves kmalloc of 0 < size <= KMALLOC_MAX_CACHE_SIZE. */
 struct kmem_cache *km_kmalloc_cache(size_t size);
 /* The same as gfp says: with __GFP_ACCOUNT another, once there is a group. */
@@ -214,8 +215,8 @@ km_inline struct kmem_cache *km_quick_cache(const void *object)
 
 	return km_id_valid(id, object) ? km_load(&km_hot.caches[id]) : NULL;
 }
-/* watched.c: the bytes that were asked for of an object; 0: what the cache says. */
-size_t km_watched_bytes(const struct kmem_cache *cache, const void *p) km_cold;
+/* sanitized.c: the bytes that were asked for of an object; 0: what the cache says. */
+size_t km_observed_bytes(const struct kmem_cache *cache, const void *p) km_cold;
 /* The bytes that the user has of an object: those that rounding up adds as well, where nothing of the cache's is kept
  * there. */
 km_inline size_t km_room_of(const struct kmem_cache *cache)
@@ -226,10 +227,10 @@ km_inline size_t km_room_of(const struct kmem_cache *cache)
 km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 {
 	if (km_unlikely(km_sanitizer.objects))
-		return km_watched_bytes(cache, p) ?: cache->object_size;
+		return km_observed_bytes(cache, p) ?: cache->object_size;
 	return km_unlikely(cache->canary) ? cache->canary : km_room_of(cache);
 }
-/* All that is known when the cache is made; whoever proves its objects later (km_front_prove) makes it 0. */
+/* All that is known when the cache is made; whoever proves its objects later (km_alloc_prove) makes it 0. */
 km_inline void km_settle_usable(struct kmem_cache *cache)
 {
 	const bool asked = cache->live_shift || cache->canary || km_sanitizer.objects;
@@ -238,7 +239,7 @@ km_inline void km_settle_usable(struct kmem_cache *cache)
 }
 size_t km_usable_size(const void *p, const char *function);
 
-/* ---- sites.c: only with KMEM_OPTIONS=random_caches */
+/* ---- random_classes.c: only with KMEM_OPTIONS=random_caches */
 
 /* The cache that serves a call which returns to `site`, in the place of that of its size. */
 struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site) km_cold;
@@ -254,7 +255,7 @@ km_inline uintptr_t km_site_take(uintptr_t own)
 	return site;
 }
 
-/* ---- sized.c */
+/* ---- sized_free.c */
 
 /* No realloc is a hit, and sizes that frees name are looked at: frees are proved, or some objects are looked at. */
 extern km_hidden bool km_looks_closer;
@@ -280,7 +281,7 @@ struct km_sized {
 /* May p have been asked for so? False: it may not, which was said. */
 bool km_size_fits(const void *p, const struct km_sized *call) km_cold;
 
-/* guarded.c: the bytes of a guarded object, and its cache. */
+/* guarded_object.c: the bytes of a guarded object, and its cache. */
 size_t km_guarded_bytes(const void *p, const char *function) km_cold;
 struct kmem_cache *km_guarded_cache(const void *p) km_cold;
 
@@ -305,15 +306,16 @@ void km_large_uncharge(const void *p) km_cold;
 extern km_hidden bool km_large_fails;
 /* Usable bytes of the large block that starts at p; 0: there is none. */
 size_t km_large_bytes(const void *p);
-size_t km_large_try_bytes(const void *p);	/* with km_front_busy set by others; SIZE_MAX: can't tell */
+size_t km_large_try_bytes(const void *p);	/* with km_thread_busy set by others; SIZE_MAX: can't tell */
 bool km_large_free(const void *p);
-/* For ready.c: a block of whole pages, and back, which nobody pays for. With km_front_busy set, and without a tick. */
+/* For large_cache.c: a block of whole pages, and back, which nobody pays for. With km_thread_busy set, and without a
+ * tick. */
 void *km_large_get(size_t bytes, const struct km_request *request);
 void km_large_give(void *p);
 /* The same from a signal handler that struck inside of the allocator: done by whoever comes next. False: p is no
  * block, as far as can be told then. */
 bool km_large_defer(void *p);
-void km_large_finish_deferred(void);	/* with km_front_busy set */
+void km_large_finish_deferred(void);	/* with km_thread_busy set */
 /* Where a sanitizer is: the bytes that were asked for of the block of whole pages at p; NULL: it is none. */
 size_t *km_large_asked(const void *p);
 /* Resize in place (never moves, but for mappings of their own where gfp lets the system be called); NULL: can't. With
@@ -326,13 +328,13 @@ bool km_large_may_have(size_t bytes, gfp_t gfp);
 void *km_large_grown(size_t bytes);
 /* Usable bytes of the block of pages that starts at p; 0: there is none, but perhaps a mapping. Takes no lock. */
 size_t km_large_page_bytes(const void *p);
-/* Blocks, and what growth.c has for them, have so many pages more. */
+/* Blocks, and what realloc_run.c has for them, have so many pages more. */
 void km_large_count(size_t pages);
 void km_large_get_stats(size_t *blocks, size_t *bytes);
-/* Where those of whole pages are counted, with what growth.c has, and without the mappings of their own. */
+/* Where those of whole pages are counted, with what realloc_run.c has, and without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);
 
-/* Blocks of whole pages that are debugged (ext/debug/debug_block.c). bytes: the whole block's, of which it has more
+/* Blocks of whole pages that are debugged (ext/debug/debug_large.c). bytes: the whole block's, of which it has more
  * than were asked for. */
 struct km_block_hooks {
 	void (*comes)(void *p, size_t asked, size_t bytes);
@@ -349,7 +351,7 @@ extern km_hidden const struct km_block_hooks *km_block_hooks;
 void km_large_disown(void *p);
 void km_large_let_go(void *p);
 
-/* ---- watched.c: only where a sanitizer is in the process, or caches are debugged */
+/* ---- sanitized.c: only where a sanitizer is in the process, or caches are debugged */
 
 /*
  * ext/debug/debug.c, where it is linked in: the way up of all that debugging is.
@@ -369,13 +371,13 @@ struct km_debugging {
 	void (*settle)(struct kmem_cache *cache);
 	/* Now and then, in a miss that may call the system, without a lock: where km_control_wanted says so. */
 	void (*tick)(void);
-	const struct km_mail_report *report;	/* of a request from outside (mail.h) */
+	const struct km_mail_report *report;	/* of a request from outside (mailbox.h) */
 	struct km_debug_stack *const *stacks;	/* by number, as marks beside objects have them (ext/debug/debug.h) */
 };
 extern const struct km_debugging km_debugging __attribute__((weak));
 
 /*
- * ext/failslab/failing.c, where it is linked in: allocations that fail on purpose.
+ * ext/failslab/failslab.c, where it is linked in: allocations that fail on purpose.
  */
 struct km_failing {
 	/* The text of KMEM_FAILSLAB, once, before any cache is made. */
@@ -403,18 +405,18 @@ km_inline int km_cache_check(struct kmem_cache *cache)
 }
 
 /* A cache that is about to be made: its flags, as far as they can be had. Its hooks; NULL: none. */
-slab_flags_t km_watched_flags(const char *name, uint32_t size, slab_flags_t flags, const struct km_creation *creation);
-const struct km_hooks *km_watched_hooks_of(const struct kmem_cache *cache);
+slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t flags, const struct km_creation *creation);
+const struct km_hooks *km_observed_hooks_of(const struct kmem_cache *cache);
 /* The bytes that are asked for of an object count, of some cache by size at least. */
-extern km_hidden bool km_watched_sizes;
+extern km_hidden bool km_observed_sizes;
 /* The object, or block, was asked for with so many bytes: it has no more. Returns p, which may be NULL. */
-void *km_watched_asked(void *p, size_t bytes) km_cold;
+void *km_observed_asked(void *p, size_t bytes) km_cold;
 /* It has room for so many, more than it has: they are its user's from now on. False: not so. */
-bool km_watched_grow(void *p, size_t bytes, gfp_t gfp) km_cold;
+bool km_observed_grow(void *p, size_t bytes, gfp_t gfp) km_cold;
 
-/* ---- probes.c */
+/* ---- trace_attach.c */
 
-/* A tracer may have come, or gone: a look. With km_front_busy set, and no lock but that of reclaim. */
+/* A tracer may have come, or gone: a look. With km_thread_busy set, and no lock but that of reclaim. */
 void km_probes_look(void);
 
 /* ---- reclaim.c */
@@ -424,7 +426,7 @@ void km_reclaim_fork(bool before, bool child);
 /*
  * A part of a round in which all caches give back what lies ready, as where nobody came by for long; behind the last
  * one free pages go to the system. Begins one where *its is none, or has another number. True: it is through. A part
- * visits a few caches only; where another thread is at it, or has the registry, it does nothing. With km_front_busy
+ * visits a few caches only; where another thread is at it, or has the registry, it does nothing. With km_thread_busy
  * set. Nobody else looks into *its, which that other thread may have, too.
  */
 struct km_reclaim_round {

@@ -4,18 +4,18 @@
  */
 #include <errno.h>
 
-#include "page/ahead.h"
-#include "page/meta.h"
+#include "page/commit_ahead.h"
+#include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "percpu/owned.h"
+#include "percpu/owned_sheaf.h"
 #include "base/text.h"
 #include "cache.h"
 
 static struct {
 	struct km_lock lock;
 	struct km_list all;
-	unsigned count, siblings;	/* all; those of them that users don't know */
+	unsigned count, shadows;	/* all; those of them that users don't know */
 	struct km_busy_was was_busy;	/* of who holds the lock by km_registry_lock */
 	struct kmem_cache *dead;	/* memory of caches that are gone, by next_named */
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY) };
@@ -120,7 +120,7 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 	tune_as_led(cache);
 	/* An object on a shelf is taken as far as its slab knows: with it, a second free is not seen at once. */
 	if ((cache->flags & (SLAB_NO_SHEAVES | SLAB_FAILSLAB) || cache->checked) &&
-	    cache->engine->front == KM_FRONT_ARRAY)
+	    cache->engine->front == KM_PERCPU_SHEAVES)
 		cache->capacity = 0;
 	cache->events = km_meta_alloc(sizeof(*cache->events), true);
 	return cache->events ? init_nodes(cache) : -ENOMEM;
@@ -136,7 +136,7 @@ static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_
 	uint32_t align = km_layout_align(flags, args->align, size);
 	uint32_t wanted = (uint32_t)km_align_up(size, align);
 
-	return cache->mergeable && !cache->siblings && !((cache->flags | flags) & never) &&
+	return cache->mergeable && !cache->shadows && !((cache->flags | flags) & never) &&
 	       !((cache->flags ^ flags) & same) && !args->ctor && !args->usersize &&
 	       !args->sheaf_capacity && (!args->engine || km_engine_find(args->engine) == cache->engine) &&
 	       cache->size >= wanted && cache->size % align == 0 && cache->align >= align &&
@@ -198,7 +198,7 @@ static void add_name(struct kmem_cache *cache, bool internal)
 {
 	struct kmem_cache *other = internal ? NULL : *km_registry_named(cache->name);
 
-	if (cache->twin_of || cache->sibling_of)
+	if (cache->child_of || cache->shadow_of)
 		return;
 	while (other && __builtin_strcmp(other->name, cache->name) != 0)
 		other = other->next_named;
@@ -219,9 +219,9 @@ static void drop_name(struct kmem_cache *cache)
 		cache->next_named->named_by = cache->named_by;
 }
 
-void km_cache_rename(struct kmem_cache *twin, const char *name)
+void km_cache_rename(struct kmem_cache *child, const char *name)
 {
-	copy_name(twin->name, name);
+	copy_name(child->name, name);
 }
 
 static void publish(struct kmem_cache *cache, bool internal)
@@ -232,8 +232,8 @@ static void publish(struct kmem_cache *cache, bool internal)
 	km_debug(km_is_locked(&registry.lock), "the list of caches changes under the registry's lock");
 	km_list_add_tail(&cache->all, &registry.all);
 	km_bump(&registry.count, 1);
-	if (cache->sibling_of)
-		km_bump(&registry.siblings, 1);
+	if (cache->shadow_of)
+		km_bump(&registry.shadows, 1);
 }
 
 /* The record of a program's own cache is no other thing for ever, so that a caller that still uses it is told. */
@@ -256,7 +256,7 @@ static struct kmem_cache *new_memory(void)
 /* Of kmalloc's all that ksize says: krealloc grows into it. */
 static uint32_t cleared_bytes(const struct kmem_cache *cache)
 {
-	const bool all = cache->flags & SLAB_KMALLOC && !cache->canary && !km_is_watched(cache);
+	const bool all = cache->flags & SLAB_KMALLOC && !cache->canary && !km_is_observed(cache);
 
 	if (cache->ctor)
 		return 0;
@@ -277,22 +277,22 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 			creation->args.engine ? km_engine_find(creation->args.engine) :
 						km_options.engine;
 	cache->object_size = size;
-	cache->twin_of = creation->twin_of;
-	cache->sibling_of = creation->sibling_of;
+	cache->child_of = creation->child_of;
+	cache->shadow_of = creation->shadow_of;
 	cache->tuned_with = creation->tuned_with;
-	cache->keeper = creation->keeper;
+	cache->slab_charge = creation->slab_charge;
 	cache->kept_by = creation->kept_by;
 	cache->limit = UINT64_MAX;
 	cache->flags = flags;
-	cache->hooks = km_watched_hooks_of(cache);
-	if (km_options.account && !cache->engine->shared_pages && !cache->twin_of)
+	cache->hooks = km_observed_hooks_of(cache);
+	if (km_options.account && !cache->engine->shared_pages && !cache->child_of)
 		cache->flags |= SLAB_ACCOUNT;
 	cache->ctor = creation->args.ctor;
-	cache->checked = km_options.check || (flags & KM_DEBUG_FLAGS) || km_is_watched(cache);
+	cache->checked = km_options.check || (flags & KM_DEBUG_FLAGS) || km_is_observed(cache);
 	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
 			   !creation->args.sheaf_capacity && !creation->internal;
 	cache->references = 1;
-	cache->payer = KM_PAYERS_DIFFER;
+	cache->objcg = KM_OBJCGS_DIFFER;
 	cache->useroffset = creation->args.useroffset;
 	cache->usersize = creation->args.usersize;
 	cache->dense = creation->dense || (creation->tuned_with && creation->tuned_with->dense);
@@ -308,7 +308,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->cleared = cleared_bytes(cache);
 	km_settle_usable(cache);
 	cache->carried = cache->flags & KM_DEBUG_FLAGS;
-	km_front_choose_shape(cache);
+	km_alloc_choose_ops(cache);
 	return cache;
 }
 
@@ -319,14 +319,14 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 
 	if (!registry.all.next)
 		km_list_init(&registry.all);
-	flags = km_watched_flags(name, size, flags, creation);
+	flags = km_observed_flags(name, size, flags, creation);
 	if (km_options.merge && !creation->internal)
 		cache = find_mergeable(size, flags, &creation->args);
 	if (!cache) {
 		cache = create_new(name, size, flags, creation, error);
 		if (cache) {
 			publish(cache, creation->internal);
-			km_front_open(cache);
+			km_alloc_open(cache);
 			if ((cache->flags & SLAB_ACCOUNT || km_load(&km_account_asks) & KM_ASKS_THREADS) &&
 			    km_has_accounting())
 				km_accounting.begin(cache, true);
@@ -375,7 +375,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 		km_warn("kmem_cache_create(%s): bad usercopy region, ignored", shown);
 		creation.args.useroffset = creation.args.usersize = 0;
 	}
-	if (!km_boot() || km_front_busy)
+	if (!km_boot() || km_thread_busy)
 		return create_failed(shown, flags, ENOMEM, "out of memory");
 	struct km_busy_was was = km_busy_begin();
 	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
@@ -430,7 +430,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	cache->engine->shrink(cache);
 	struct kmem_cache_stats stats = { .name = "" };
 	cache->engine->stats(cache, &stats);
-	km_past_hand_down(cache, &stats);
+	km_retired_hand_down(cache, &stats);
 	if (rest) {
 		rest(cache);
 		stats = (struct kmem_cache_stats){ .name = "" };
@@ -449,13 +449,13 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	}
 	km_id_put(cache, fenced);
 	/* A caller that still uses it finds the shelves closed and this, as long as no other cache lies here. */
-	km_front_bury(cache);
-	cache->payer = KM_PAYERS_DIFFER;
+	km_alloc_bury(cache);
+	cache->objcg = KM_OBJCGS_DIFFER;
 	/* A thread that used it before may still be in here: what such a thread looks at stays, for ever. */
 	if (km_unlikely(rest && cache->handed_on))
 		return;
 	fini_nodes(cache);
-	if (cache->twin_of)
+	if (cache->child_of)
 		km_meta_free_spread(cache, sizeof(*cache));
 	else
 		keep_memory(cache);
@@ -472,37 +472,37 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 {
 	for (size_t i = 0; i < count; i++) {
 		km_debug(km_is_locked(&registry.lock) && !caches[i]->dead, "a cache goes once, by the registry");
-		if (caches[i]->twins)
+		if (caches[i]->children)
 			km_accounting.forget(caches[i]);
 		leave_rounds(caches[i]);
 		km_list_del(&caches[i]->all);
 		drop_name(caches[i]);
 		km_ahead_give_up(caches[i]->reserved_pages);
 		km_bump(&registry.count, -1);
-		if (caches[i]->sibling_of)
-			km_bump(&registry.siblings, -1);
+		if (caches[i]->shadow_of)
+			km_bump(&registry.shadows, -1);
 	}
 	km_debug(!registry.count == km_list_empty(&registry.all), "the registry counts the caches that it lists");
-	bool fenced = km_front_close_all(caches, count);
+	bool fenced = km_alloc_close_all(caches, count);
 	for (size_t i = 0; i < count; i++)
 		free_cache(caches[i], fenced, rest);
 }
 
 /* With all that was allocated in its name. */
-static void remove_with_siblings(struct kmem_cache *cache)
+static void remove_with_shadows(struct kmem_cache *cache)
 {
-	struct kmem_cache *these[1 + KM_SIBLINGS_MOST] = { cache };
-	struct km_siblings *siblings = cache->siblings;
+	struct kmem_cache *these[1 + KM_SHADOWS_MOST] = { cache };
+	struct km_shadows *shadows = cache->shadows;
 	size_t count = 1;
 
-	for (struct kmem_cache *at = siblings ? siblings->first : NULL; at; at = at->next_sibling) {
-		km_debug(count < km_array_count(these) && at->sibling_of == cache, "a cache has few siblings");
+	for (struct kmem_cache *at = shadows ? shadows->first : NULL; at; at = at->next_shadow) {
+		km_debug(count < km_array_count(these) && at->shadow_of == cache, "a cache has few siblings");
 		these[count++] = at;
 	}
 	km_caches_remove(these, count, NULL);
-	if (siblings) {
-		km_store(&cache->siblings, NULL);
-		km_meta_free(siblings, sizeof(*siblings));
+	if (shadows) {
+		km_store(&cache->shadows, NULL);
+		km_meta_free(shadows, sizeof(*shadows));
 	}
 }
 
@@ -510,7 +510,7 @@ void km_cache_discard(struct kmem_cache *cache)
 {
 	km_registry_lock();
 	if (!--cache->references)
-		remove_with_siblings(cache);
+		remove_with_shadows(cache);
 	km_registry_unlock();
 }
 
@@ -522,7 +522,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_destroy", cache, cache->name);
 		return;
 	}
-	if (km_unlikely(cache->twin_of || cache->sibling_of)) {
+	if (km_unlikely(cache->child_of || cache->shadow_of)) {
 		km_warn("kmem_cache_destroy(%s): it is a private group's or another cache's, and stays", cache->name);
 		return;
 	}
@@ -676,11 +676,11 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 		return;
 	/* Other threads' calls are not here. One that this thread's handler struck leaves less than nothing: then the
 	 * siblings are never taken for unused again. */
-	if (cache->siblings)
-		km_store(&cache->siblings->calls, km_load(&cache->siblings->calls) & 1);
+	if (cache->shadows)
+		km_store(&cache->shadows->calls, km_load(&cache->shadows->calls) & 1);
 	km_store(&cache->calls, 0u);
-	km_shelf_fork_child(&cache->shelf);
-	km_shelf_fork_child(&cache->charged);
+	km_pcs_fork_child(&cache->pcs);
+	km_pcs_fork_child(&cache->charged);
 }
 
 /* In the order of the ranks: a drain takes the caches' locks while it holds its own. */
@@ -691,14 +691,14 @@ bool km_registry_fork(bool before, bool child)
 	if (before) {
 		km_lock_around_fork(&registry.lock, true, false);
 		has = km_fork_has(&registry.lock);
-		km_front_fork(true, false);
+		km_alloc_fork(true, false);
 	}
 	if (registry.all.next && has)
 		km_list_for_each(e, &registry.all)
 			fork_cache(km_container_of(e, struct kmem_cache, all), before, child);
 	km_engines_fork(before, child);
 	if (!before) {
-		km_front_fork(false, child);
+		km_alloc_fork(false, child);
 		__builtin_memset(printing, 0, child ? sizeof(printing) : 0);
 		km_lock_around_fork(&registry.lock, false, child);
 	}
@@ -712,7 +712,7 @@ unsigned km_registry_count(void)
 
 unsigned km_registry_known(void)
 {
-	return km_load(&registry.count) - km_load(&registry.siblings);
+	return km_load(&registry.count) - km_load(&registry.shadows);
 }
 
 void km_registry_expose(const struct km_list **caches, const unsigned **count)

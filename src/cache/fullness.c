@@ -6,8 +6,8 @@
 #include <errno.h>
 
 #include "page/arena.h"
-#include "page/big.h"
-#include "page/guarded.h"
+#include "page/huge.h"
+#include "page/guard_range.h"
 #include "os/die.h"
 #include "cache.h"
 
@@ -74,7 +74,7 @@ static void see_slab(const struct km_page *slab, struct look *look, struct kmem_
 	cache->engine->fullness(cache, slab, &own);
 	fill(out, slab, &own, &look->of_all);
 	out->size = cache->size;
-	out->cache = cache->sibling_of ?: cache;
+	out->cache = cache->shadow_of ?: cache;
 }
 
 /* Of an engine whose pages caches share, and of which there is one. */
@@ -96,7 +96,7 @@ static void see(const void *p, struct look *look, struct kmem_slab_usage *out)
 
 	*out = (struct kmem_slab_usage){ .what = KMEM_USAGE_NONE };
 	if (!page) {
-		if (km_is_guarded(p) || km_big_bytes(p))
+		if (km_is_guarded(p) || km_huge_bytes(p))
 			out->what = KMEM_USAGE_BLOCK;
 		return;
 	}
@@ -119,7 +119,7 @@ size_t kmem_slab_usage(const void *const *pointers, size_t n, struct kmem_slab_u
 	size_t in_slabs = 0;
 
 	__builtin_memset(out, 0, n * sizeof(*out));
-	if (!km_boot() || km_front_busy)
+	if (!km_boot() || km_thread_busy)
 		return 0;
 	struct km_busy_was was = km_busy_begin();
 	for (size_t i = 0; i < n; i++) {
@@ -141,7 +141,7 @@ void kmem_free_to_slab(const void *object)
 	if (!cache || cache->engine->whole_pages || cache->engine->shared_pages)
 		kfree(object);
 	else
-		km_shape_free_past(km_shape(cache), cache, (void *)object);
+		km_ops_free_past(km_alloc_ops(cache), cache, (void *)object);
 }
 
 /* malloc/malloc.c has another, where libkmem is the process's malloc. */

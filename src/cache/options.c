@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "os/die.h"
-#include "os/hardened.h"
+#include "os/secret.h"
 #include "os/os.h"
 #include "cache.h"
 
@@ -462,7 +462,7 @@ static void read_failing(void)
 	char text[512];
 
 	if (&km_failing)
-		km_front_fails = km_failing.fails;
+		km_alloc_fails = km_failing.fails;
 	if (!read_variable("KMEM_FAILSLAB", text, sizeof(text)))
 		return;
 	if (&km_failing)

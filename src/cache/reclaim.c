@@ -2,18 +2,18 @@
  * reclaim.c: memory goes back: on shrink, by age, under pressure. No thread works here: misses, and calls with many
  * freed pages, run the tick. The tick reads a coarse clock, and does a small part of the work when the work is due.
  * Invariants: independent of the clock, free resident memory is at most a quarter of the memory in use plus a floor
- * and a swing (page/resident.c). A tick visits at most MAX_VISITS caches; the next tick goes on with the other caches.
+ * and a swing (page/purge.c). A tick visits at most MAX_VISITS caches; the next tick goes on with the other caches.
  */
 #include <errno.h>
 
-#include "page/ahead.h"
-#include "page/big.h"
-#include "page/meta.h"
-#include "page/own.h"
+#include "page/commit_ahead.h"
+#include "page/huge.h"
+#include "page/metadata.h"
+#include "page/addr_reuse.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "growth.h"
-#include "mail.h"
+#include "kmalloc/realloc_run.h"
+#include "mailbox.h"
 
 static struct {
 	uint64_t next_purge_ms, next_reap_ms, next_look_ms, last_tick_ms;
@@ -57,14 +57,14 @@ static void look_at_cpus(void)
 {
 	left_cpus.count = 0;
 	km_for_each_cpu(cpu) {
-		uint8_t looks = km_load(&km_front_looks[cpu]);
+		uint8_t looks = km_load(&km_alloc_looks[cpu]);
 
 		if (looks > IDLE_LOOKS || (looks == IDLE_LOOKS && left_cpus.count == MAX_LEFT))
 			continue;
 		km_debug(left_cpus.count <= MAX_LEFT, "a round is for some CPUs only");
 		if (looks == IDLE_LOOKS)
 			left_cpus.cpu[left_cpus.count++] = (uint16_t)cpu;
-		km_store(&km_front_looks[cpu], (uint8_t)(looks + 1));
+		km_store(&km_alloc_looks[cpu], (uint8_t)(looks + 1));
 	}
 }
 
@@ -83,7 +83,7 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 	if (km_load(&cache->touched)) {
 		km_store(&cache->touched, false);
 		cache->idle_looks = 0;
-		if (!idle.quiet && km_front_lies_on(cache, left_cpus.cpu, left_cpus.count)) {
+		if (!idle.quiet && km_alloc_lies_on(cache, left_cpus.cpu, left_cpus.count)) {
 			km_debug(idle.left_count < MAX_IDLE, "a tick gathers a few caches only");
 			idle.left[idle.left_count++] = cache;
 		}
@@ -107,13 +107,13 @@ static void drain_idle(void *arg km_unused)
 	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
 
 	if (idle.left_count)
-		km_front_leave_all(idle.left, idle.left_count, left_cpus.cpu, left_cpus.count);
+		km_alloc_leave_all(idle.left, idle.left_count, left_cpus.cpu, left_cpus.count);
 	if (idle.count)
-		km_front_drain_all(idle.cache, idle.count);
+		km_alloc_drain_all(idle.cache, idle.count);
 	for (size_t i = 0; i < idle.count; i++) {
 		const struct km_engine *engine = idle.cache[i]->engine;
 
-		km_front_resize(idle.cache[i], km_load(&idle.cache[i]->capacity));
+		km_alloc_resize(idle.cache[i], km_load(&idle.cache[i]->capacity));
 		(engine->rest ?: engine->shrink)(idle.cache[i]);
 	}
 }
@@ -125,7 +125,7 @@ static void purge_all(void)
 
 	km_growth_shed(0);
 	km_pages_purge(0);
-	km_big_purge(0);
+	km_huge_purge(0);
 }
 
 static bool is_visited(uint64_t until)
@@ -187,7 +187,7 @@ static int look_at_cache(struct kmem_cache *cache, void *arg km_unused)
 static void trim_looked_at(void *arg km_unused)
 {
 	if (looks.count)
-		km_front_trim_all(looks.cache, looks.count);
+		km_alloc_trim_all(looks.cache, looks.count);
 }
 
 static void look(uint64_t now)
@@ -224,7 +224,7 @@ static void purge(uint64_t now)
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
 		km_growth_shed(SHED_LOOKS);
 		km_pages_purge(decay);
-		km_big_purge(decay);
+		km_huge_purge(decay);
 		tidy(false);
 		/* Pages that are committed ahead would be committed anew. */
 		if (!km_ahead_level())
@@ -239,7 +239,7 @@ static int hollow_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *pages = arg, now = cache->engine->hollow ? cache->engine->hollow(cache) : 0;
 
-	km_debug(km_front_busy, "who gives memory back is busy");
+	km_debug(km_thread_busy, "who gives memory back is busy");
 	if (pages)
 		*pages += now;
 	return 0;
@@ -258,7 +258,7 @@ static int sweep_cache(struct kmem_cache *cache, void *arg km_unused)
 static void hollow_swept(void *arg km_unused)
 {
 	if (idle.count)
-		km_front_drain_all(idle.cache, idle.count);
+		km_alloc_drain_all(idle.cache, idle.count);
 	for (size_t i = 0; i < idle.count; i++) {
 		idle.cache[i]->engine->rest(idle.cache[i]);
 	}
@@ -318,8 +318,8 @@ static void tick(void)
 	if (km_unlikely(km_control_wanted()) && &km_debugging)
 		km_debugging.tick();
 	/* By a request that was served, or was not looked for, or whose command has ended in the middle. */
-	if (km_way_is_shut(km_load(&km_rseq)) && !km_load(&km_ways_kept))
-		km_ways_open();
+	if (km_way_is_shut(km_load(&km_rseq)) && !km_load(&km_gate_kept))
+		km_gate_open();
 	if (km_unlikely(km_load_acquire(&km_grace)))
 		km_grace->go();
 	km_probes_look();
@@ -355,7 +355,7 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 {
 	struct km_round *round = &km_rounds[KM_ROUND_REAP];
 
-	km_debug(km_front_busy, "a round is for who is busy");
+	km_debug(km_thread_busy, "a round is for who is busy");
 	if (km_no_calls || !km_trylock(&reclaim.lock))
 		return false;
 	const bool first = !its->begun || its->number != number;
@@ -375,7 +375,7 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 			purge_all();
 		km_store(&reclaim.peak_pages, km_pages_there());
 		km_meta_trim(true);
-		km_big_offer();
+		km_huge_offer();
 		km_ranges_release(true);
 	}
 	km_unlock(&reclaim.lock);
@@ -390,7 +390,7 @@ void kmem_idle(void)
 	struct km_reclaim_round its = { .begun = false };
 
 	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
-	if (km_front_busy || !km_boot())
+	if (km_thread_busy || !km_boot())
 		return;
 	struct km_busy_was was = km_busy_begin();
 	for (int parts = MAX_PARTS; parts && !km_reclaim_part(&its, 0) && its.begun; parts--)
@@ -400,7 +400,7 @@ void kmem_idle(void)
 
 void kmem_tick(void)
 {
-	if (km_front_busy || !km_boot())
+	if (km_thread_busy || !km_boot())
 		return;
 	struct km_busy_was was = km_busy_begin();
 	tick();
@@ -416,11 +416,11 @@ struct naming {
 static int shrink_named(struct kmem_cache *cache, void *arg)
 {
 	struct naming *naming = arg;
-	const struct kmem_cache *known = cache->sibling_of ?: cache;
+	const struct kmem_cache *known = cache->shadow_of ?: cache;
 
 	if (__builtin_strcmp(known->name, naming->name))
 		return 0;
-	km_front_drain(cache);
+	km_alloc_drain(cache);
 	cache->engine->shrink(cache);
 	hollow_cache(cache, NULL);
 	naming->count++;
@@ -431,7 +431,7 @@ int km_reclaim_named(const char *name)
 {
 	struct naming naming = { name, 0 };
 
-	km_debug(km_front_busy, "who shrinks is busy");
+	km_debug(km_thread_busy, "who shrinks is busy");
 	if (km_no_calls || !km_trylock(&reclaim.lock))
 		return -EAGAIN;
 	km_registry_each(shrink_named, &naming);
@@ -444,9 +444,9 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *slabs = arg;
 
-	km_debug(km_front_busy && !cache->dead, "a cache that is flushed is there");
+	km_debug(km_thread_busy && !cache->dead, "a cache that is flushed is there");
 
-	km_front_drain(cache);
+	km_alloc_drain(cache);
 	*slabs += cache->engine->shrink(cache);
 	return 0;
 }
@@ -481,9 +481,9 @@ static void flush_some(struct flushing *flushing)
 	km_debug(km_is_locked(&reclaim.lock), "one thread flushes at a time");
 	km_registry_visit_within(flush_until_enough, flushing, PATIENCE_MS);
 	if (!is_enough(flushing))
-		flushing->slabs += km_growth_shed(0) + km_big_purge(0) != 0;
+		flushing->slabs += km_growth_shed(0) + km_huge_purge(0) != 0;
 	if (!is_enough(flushing))
-		flushing->slabs += km_own_release(flushing->wanted);
+		flushing->slabs += km_addr_reuse_release(flushing->wanted);
 	/* The metadata of a slab may be what is refused. */
 	if (!is_enough(flushing))
 		flushing->slabs += km_ranges_release(false);
@@ -509,7 +509,7 @@ static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 	if (km_lock_within(&reclaim.lock, PATIENCE_MS)) {
 		if (only) {
 			flush_cache(only, &flushing.slabs);
-			for (struct kmem_cache *at = km_front_siblings(only); at; at = at->next_sibling)
+			for (struct kmem_cache *at = km_alloc_shadows(only); at; at = at->next_shadow)
 				flush_cache(at, &flushing.slabs);
 		} else if (km_load(&reclaim.flushes) != before) {
 			flushing.slabs = 1;
@@ -534,8 +534,8 @@ void km_reclaim_start(void)
 	reclaim.next_purge_ms = now + km_arena_decay_ms() / 4;
 	reclaim.next_reap_ms = now + km_arena_decay_ms() / 2;
 	reclaim.next_look_ms = now + LOOK_MS;
-	km_front_tick = tick;
-	km_front_pressure = pressure;
+	km_alloc_tick = tick;
+	km_alloc_pressure = pressure;
 }
 
 /* A child must not miss what another thread has in hand. */
@@ -562,7 +562,7 @@ struct shrinking {
 
 static void shrink_gathered(struct shrinking *shrinking)
 {
-	km_front_drain_all(shrinking->cache, shrinking->count);
+	km_alloc_drain_all(shrinking->cache, shrinking->count);
 	for (size_t i = 0; i < shrinking->count; i++) {
 		struct kmem_cache *cache = shrinking->cache[i];
 		struct kmem_cache_stats stats = { .name = "" };
@@ -580,7 +580,7 @@ static int gather(struct kmem_cache *cache, void *arg)
 {
 	struct shrinking *shrinking = arg;
 
-	if (km_tuned_with(cache->sibling_of ?: cache, shrinking->leader)) {
+	if (km_tuned_with(cache->shadow_of ?: cache, shrinking->leader)) {
 		km_debug(shrinking->count < MAX_IDLE, "caches are shrunk a few at a time");
 		shrinking->cache[shrinking->count++] = cache;
 	}
@@ -597,12 +597,12 @@ static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 	/* Called by who is inside already, it may be under a lock of higher rank. */
 	if (!km_was_busy(was))
 		km_lock(&reclaim.lock);
-	if (km_load(&cache->leads) || km_load(&cache->siblings)) {
+	if (km_load(&cache->leads) || km_load(&cache->shadows)) {
 		shrinking.count = 0;
 		km_registry_lock();
 		km_registry_each(gather, &shrinking);
 		shrink_gathered(&shrinking);
-		if (cache->siblings)
+		if (cache->shadows)
 			km_debugging.settle(cache);
 		km_registry_unlock();
 	} else {
@@ -645,8 +645,8 @@ size_t kmem_shrink_all(void)
 	km_ids_trim();
 	km_registry_visit(hollow_cache, &pages);
 	km_growth_shed(0);
-	pages += km_pages_purge(0) + (km_big_purge(0) >> KM_PAGE_SHIFT);
-	km_big_offer();
+	pages += km_pages_purge(0) + (km_huge_purge(0) >> KM_PAGE_SHIFT);
+	km_huge_offer();
 	km_ranges_release(true);
 	if (!km_was_busy(was))
 		km_unlock(&reclaim.lock);

@@ -1,11 +1,12 @@
 /*
  * reserve.c: memory that is committed and made resident ahead for a cache. Invariant: what the caches and the option
- * have asked for is what page/ahead.c keeps free, and a cache that goes asks for nothing. A cache that was used before
- * gives its objects back to their slabs first: those that stay with free objects are made resident as they are.
+ * have asked for is what page/commit_ahead.c keeps free, and a cache that goes asks for nothing. A cache that was
+ * used before gives its objects back to their slabs first: those that stay with free objects are made resident as
+ * they are.
  */
 #include <errno.h>
 
-#include "page/ahead.h"
+#include "page/commit_ahead.h"
 #include "os/die.h"
 #include "cache.h"
 
@@ -37,7 +38,7 @@ static void fault_in_words(const struct kmem_cache *cache)
 {
 	/* A group that comes to pay for its objects sets more of them just now. */
 	km_registry_lock();
-	const uint32_t words[] = { cache->shelf.slot, cache->charged.slot, cache->mixed.slot, cache->chain.slot,
+	const uint32_t words[] = { cache->pcs.slot, cache->charged.slot, cache->mixed.slot, cache->chain.slot,
 				   cache->percpu_offset, cache->word };
 	km_registry_unlock();
 
@@ -72,7 +73,7 @@ static bool fault_in_rest(struct kmem_cache *cache)
 {
 	if ((cache->engine->fill && !cache->engine->fill(cache)) || !fault_in_slabs(cache))
 		return false;
-	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
 		if (!fault_in_slabs(at))
 			return false;
 	return true;
@@ -89,7 +90,7 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 	if (!pages_for(cache, n, &pages))
 		return -ENOMEM;
 	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
-	if (km_front_busy)
+	if (km_thread_busy)
 		return -ENOMEM;
 	/* Objects that lie ready go home, and slabs that are empty go: it is free pages that are made resident then. */
 	if (pages)

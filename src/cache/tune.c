@@ -39,11 +39,11 @@ static int tune_one(struct kmem_cache *cache, const struct tuning *tuning)
 		     cache->engine->array.tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
 
 	if (!result) {
-		km_debug(km_front_busy && tuning->batchcount <= tuning->limit,
+		km_debug(km_thread_busy && tuning->batchcount <= tuning->limit,
 			 "who tunes keeps signal handlers out");
-		km_front_set_limit(cache, tuning->limit);
+		km_alloc_set_limit(cache, tuning->limit);
 		/* Kernel: the old arrays' objects go to their slabs too. */
-		km_front_drain(cache);
+		km_alloc_drain(cache);
 	}
 	return result;
 }
@@ -178,7 +178,7 @@ static int write_led(struct kmem_cache *cache, void *arg)
  * lock is taken. */
 static void write_number(const struct writing *writing)
 {
-	if (km_front_busy) {
+	if (km_thread_busy) {
 		km_debug(!writing->cache->dead, "a cache that is written to is there");
 		writing->write(writing->cache, writing->number);
 		return;
@@ -233,7 +233,7 @@ int kmem_set_min_partial_rule(const char *name)
 		return -EINVAL;
 	if (!km_boot())
 		return -ENOMEM;
-	if (km_front_busy)
+	if (km_thread_busy)
 		return -EBUSY;
 	struct km_busy_was was = km_busy_begin();
 	km_registry_lock();
@@ -265,7 +265,7 @@ int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned i
 
 int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity)
 {
-	if (!cache->shelf.slot || cache->engine->array.tune || cache->engine->whole_pages)
+	if (!cache->pcs.slot || cache->engine->array.tune || cache->engine->whole_pages)
 		return -EOPNOTSUPP;
 	if (!capacity)
 		return -EINVAL;
@@ -275,8 +275,8 @@ int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity)
 	capacity = km_min(km_mask_capacity(mask), (unsigned)cache->max_capacity);
 	km_store(&cache->capacity, (uint16_t)capacity);
 	km_store(&cache->busy_capacity, (uint16_t)capacity);
-	km_front_resize(cache, capacity);
-	return km_front_mask(cache) == mask ? 0 : -EAGAIN;
+	km_alloc_resize(cache, capacity);
+	return km_alloc_mask(cache) == mask ? 0 : -EAGAIN;
 }
 
 /* ------------------------------------------------------------------ a cache that is tuned with another */

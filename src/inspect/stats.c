@@ -7,13 +7,13 @@
 #include <errno.h>
 
 #include "cache/cache.h"
-#include "page/big.h"
-#include "page/meta.h"
-#include "page/parked.h"
+#include "page/huge.h"
+#include "page/metadata.h"
+#include "page/huge_cache.h"
 #include "os/die.h"
-#include "os/hardened.h"
+#include "os/secret.h"
 #include "os/os.h"
-#include "print.h"
+#include "stats_print.h"
 
 static const char *const event_names[KMEM_NR_EVENTS] = {
 	"alloc_fastpath", "alloc_slowpath", "free_fastpath", "free_slowpath",
@@ -49,7 +49,7 @@ unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event)
 	if (event >= KMEM_NR_EVENTS)
 		return 0;
 	unsigned long count = event_of(cache, event);
-	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
 		count += event_of(at, event);
 	return count;
 }
@@ -68,7 +68,7 @@ static void clear_events_of(struct kmem_cache *cache)
 void kmem_cache_clear_events(struct kmem_cache *cache)
 {
 	clear_events_of(cache);
-	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
 		clear_events_of(at);
 }
 
@@ -92,8 +92,8 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 		.size = cache->size,
 		.objects_per_slab = cache->objects,
 		.pages_per_slab = cache->slab_pages,
-		.sheaf_capacity = cache->engine->front == KM_FRONT_ARRAY && km_load(&cache->capacity) ?
-					  km_front_capacity(cache) : 0,
+		.sheaf_capacity = cache->engine->front == KM_PERCPU_SHEAVES && km_load(&cache->capacity) ?
+					  km_alloc_capacity(cache) : 0,
 	};
 	if (cache->engine->array.tune && km_load(&cache->capacity)) {
 		stats->limit = km_load(&cache->capacity);
@@ -108,8 +108,9 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 	km_busy_end(was);
 	stats->alloc_slab += km_load(&cache->past.new_slabs);
 	stats->free_slab += km_load(&cache->past.freed_slabs);
-	/* After that: what goes from there to its slab meanwhile counts as out, and not as free twice (sibling.c). */
-	stats->shelf_objects += km_front_shelf_objects(cache);
+	/* After that: what goes from there to its slab meanwhile counts as out, and not as free twice
+	 * (debug_shadow.c). */
+	stats->shelf_objects += km_alloc_pcs_objects(cache);
 	/* Those are in no slab. One that a hit has freed lies on a shelf. */
 	unsigned long guarded = km_load(&cache->guarded);
 	stats->active_objects += guarded;
@@ -145,7 +146,7 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 		return;
 	}
 	get_stats_of(cache, stats);
-	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling) {
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow) {
 		struct kmem_cache_stats more;
 
 		get_stats_of(at, &more);
@@ -162,19 +163,19 @@ void kmem_get_stats(struct kmem_stats *stats)
 	km_boot();
 	km_arena_get_stats(&arena);
 	km_large_get_stats(&large_blocks, &large_bytes);
-	km_big_get_stats(&big_blocks, &big_bytes);
+	km_huge_get_stats(&big_blocks, &big_bytes);
 	*stats = (struct kmem_stats){
 		.caches = km_registry_known(),
 		.arena_reserved_bytes = arena.reserved_bytes,
 		.arena_committed_bytes = arena.committed_bytes,
 		.pages_used = arena.pages.used_pages,
-		.pages_free_dirty = arena.pages.dirty_pages + km_load(km_parked_pages()),
+		.pages_free_dirty = arena.pages.dirty_pages + km_load(km_huge_cache_pages()),
 		.pages_free_clean = arena.pages.clean_pages,
 		.large_blocks = large_blocks,
 		.large_bytes = large_bytes,
 		.mapped_blocks = big_blocks,
 		.mapped_bytes = big_bytes,
-		.mapped_spare_bytes = km_big_spare(),
+		.mapped_spare_bytes = km_huge_spare(),
 		.meta_bytes = km_meta_committed_bytes(),
 		.purged_pages = arena.pages.purged_pages,
 		.slob_pages = sized ? km_load(sized->pages) : 0,
@@ -193,7 +194,7 @@ static int visit_known(struct kmem_cache *cache, void *arg)
 {
 	const struct visiting *visiting = arg;
 
-	return cache->sibling_of ? 0 : visiting->visit(cache, visiting->arg);
+	return cache->shadow_of ? 0 : visiting->visit(cache, visiting->arg);
 }
 
 int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
@@ -223,7 +224,7 @@ static int print_row(struct kmem_cache *cache, void *arg)
 	struct kmem_cache_stats stats;
 	char row[256];
 
-	if (cache->sibling_of)
+	if (cache->shadow_of)
 		return 0;
 	if (!km_print_has_room(arg))
 		return 1;
@@ -258,14 +259,14 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 	struct json_rows *rows = arg;
 	struct kmem_cache_stats stats;
 
-	if (cache->sibling_of)
+	if (cache->shadow_of)
 		return 0;
 	if (!km_print_has_room(&rows->writer))
 		return 1;
 	const size_t before = rows->writer.length;
 	kmem_cache_get_stats(cache, &stats);
 	km_print_json_cache(&rows->writer, &stats, km_load(&cache->group),
-			    cache->twin_of ? cache->twin_of->name : NULL, !rows->more);
+			    cache->child_of ? cache->child_of->name : NULL, !rows->more);
 	km_debug(rows->writer.length > before, "a row that has room is not written out while the registry is locked");
 	rows->more = true;
 	return 0;
@@ -282,13 +283,13 @@ static void print_json_group(const struct km_group_stats *stats, void *arg)
 static void print_json_head(struct json_rows *rows)
 {
 	struct km_print_process process = {
-		.version = KMEM_VERSION, .pid = km_os_pid(), .mapped_ready = km_load(km_parked_pages()),
+		.version = KMEM_VERSION, .pid = km_os_pid(), .mapped_ready = km_load(km_huge_cache_pages()),
 		.guard = { km_guarded.objects, km_load(&km_guarded.live), km_load(&km_guarded.samples),
 			   km_load(&km_guarded.reports) },
 		.discipline = kmem_percpu_discipline(), .reason = kmem_percpu_reason(),
 		.hardened = km_hardening.parts,
-		.past_new_slabs = km_load(&km_past_of_process()->new_slabs),
-		.past_freed_slabs = km_load(&km_past_of_process()->freed_slabs),
+		.past_new_slabs = km_load(&km_retired_of_process()->new_slabs),
+		.past_freed_slabs = km_load(&km_retired_of_process()->freed_slabs),
 	};
 	struct kmem_stats stats;
 
@@ -333,7 +334,7 @@ int km_print_json_now(int fd)
 {
 	struct json_rows rows = { .writer = { .fd = fd, .no_signal = true } };
 
-	km_debug(km_front_busy, "a text is written within a call of the allocator");
+	km_debug(km_thread_busy, "a text is written within a call of the allocator");
 	print_json_head(&rows);
 	if (!km_registry_trylock())
 		return -EAGAIN;
@@ -376,7 +377,7 @@ static int walk_one(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	struct walk walk = { cache, visit, arg };
 	struct km_busy_was was = km_busy_begin();
 	/* The objects on shelves and in barns go home first: then taken means allocated. */
-	km_front_drain(cache);
+	km_alloc_drain(cache);
 	cache->engine->shrink(cache);
 	km_busy_end(was);
 	int result = km_load(&cache->guarded) ? km_guarding.walk(cache, visit, arg) : 0;
@@ -388,7 +389,7 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	if (cache->engine->shared_pages || cache->engine->whole_pages)
 		return -EOPNOTSUPP;
 	int result = walk_one(cache, visit, arg);
-	for (struct kmem_cache *at = km_front_siblings(cache); at && !result; at = at->next_sibling)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at && !result; at = at->next_shadow)
 		result = walk_one(at, visit, arg);
 	return result;
 }
@@ -396,8 +397,8 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 static int check_cache(struct kmem_cache *cache, void *arg)
 {
 	/* An object that a handler freed is linked by a word that is looked at. */
-	km_front_finish_deferred(cache);
-	*(int *)arg += km_cache_check(cache) + km_front_check(cache);
+	km_alloc_finish_deferred(cache);
+	*(int *)arg += km_cache_check(cache) + km_alloc_check(cache);
 	return 0;
 }
 

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/ready.h"
-#include "page/guarded.h"
+#include "kmalloc/large_cache.h"
+#include "page/guard_range.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/probe.h"
+#include "os/usdt.h"
 #include "malloc.h"
 
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
@@ -26,7 +26,7 @@ __attribute__((used)) static const struct obj_cgroup *const keep_account = &km_o
 #define GROWS_FROM		((size_t)8192)
 
 uint16_t km_malloc_id[KM_MALLOC_STEPS + 1] km_ids_near = { [KM_MALLOC_STEPS] = KM_ID_EMPTY };
-KM_FRONT_ALLOC_NEAR(km_malloc_id)
+KM_ALLOC_NEAR(km_malloc_id)
 
 static void free_missed(void *p, const char *function) km_cold;
 
@@ -35,7 +35,7 @@ static void free_missed(void *p, const char *function) km_cold;
 /* km_malloc_hit where the table stands. */
 km_inline void *hit(size_t size)
 {
-	return km_front_alloc_km_malloc_id(km_malloc_step(size));
+	return km_alloc_km_malloc_id(km_malloc_step(size));
 }
 
 KMEM_API km_hit_path km_noinline void *malloc(size_t size)
@@ -51,7 +51,7 @@ KMEM_API km_hit_path km_noinline void *malloc(size_t size)
 
 KMEM_API km_hit_path void free(void *p)
 {
-	if (km_likely(km_front_free_any(p)))
+	if (km_likely(km_free_any(p)))
 		return;
 	free_missed(p, "free");
 }
@@ -99,7 +99,7 @@ static km_cold void *no_memory(void)
 
 static gfp_t gfp_here(void)
 {
-	return KM_MALLOC_GFP | (km_malloc_payer() ? __GFP_ACCOUNT : 0);
+	return KM_MALLOC_GFP | (km_malloc_objcg() ? __GFP_ACCOUNT : 0);
 }
 
 static void *large_alloc(size_t size, size_t align, gfp_t zero)
@@ -116,24 +116,24 @@ static void *alloc_sized(size_t size, size_t align)
 
 	if (align + bytes > KM_PAGE_SIZE || bytes >= KM_SIZED_END)
 		return large_alloc(bytes, align, 0);
-	return km_shape(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE);
+	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE);
 }
 
 /* The size's cache is none whose objects come as they are: the bytes that were asked for count, or there is no memory
  * for it. `by` is the size that it goes by. */
-static km_cold void *alloc_watched(size_t size, size_t by)
+static km_cold void *alloc_observed(size_t size, size_t by)
 {
-	struct kmem_cache *cache = km_malloc_watched(by) ?: km_malloc_cache(by);
+	struct kmem_cache *cache = km_malloc_observed(by) ?: km_malloc_cache(by);
 	void *p = cache ? km_alloc_miss(cache, KM_MALLOC_GFP) : NULL;
 
-	return p ? km_watched_asked(p, size ?: 1) : no_memory();
+	return p ? km_observed_asked(p, size ?: 1) : no_memory();
 }
 
 static bool boot_or_early(size_t size, void **p)
 {
 	if (km_likely(km_boot()))
 		return true;
-	*p = (km_front_busy ? early_alloc(size) : NULL) ?: no_memory();
+	*p = (km_thread_busy ? early_alloc(size) : NULL) ?: no_memory();
 	return false;
 }
 
@@ -141,12 +141,12 @@ static bool boot_or_early(size_t size, void **p)
 static void *alloc_asked(size_t bytes, size_t align, size_t by, uintptr_t site)
 {
 	if (!km_malloc_goes_by_call() && !km_swap_acquire(&km_direct.usual[KM_DOOR_MALLOC], KM_MALLOC_MAX_SMALL))
-		km_front_want_sizes(false);
+		km_alloc_want_sizes(false);
 	struct kmem_cache *cache = km_malloc_cache(by);
 	if (km_unlikely(km_hardening.random_caches) && cache)
 		cache = km_site_cache(cache, site);
-	return km_likely(cache) ? km_front_alloc_asked(cache, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE) :
-				  alloc_watched(bytes, by);
+	return km_likely(cache) ? km_alloc_asked(cache, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE) :
+				  alloc_observed(bytes, by);
 }
 
 /* Large ones, the first one of all, and all sizes while an object is to be guarded, or goes by its call site. */
@@ -154,7 +154,7 @@ static km_noinline void *long_way(size_t size)
 {
 	uintptr_t site = km_site_take((uintptr_t)__builtin_return_address(0));
 
-	km_front_note_site(site);
+	km_alloc_note_site(site);
 	const size_t by = size + km_malloc_canary();
 	if (size > KM_MALLOC_MAX_SMALL || by > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, 1, 0);
@@ -163,9 +163,9 @@ static km_noinline void *long_way(size_t size)
 
 static void *ready_hit(size_t size)
 {
-	if (km_unlikely(km_load(&km_account_asks)) && (km_account_here || km_malloc_payer()))
-		return km_ready_hit_charged(size, 1, KM_MALLOC_GFP | __GFP_ACCOUNT);
-	return km_ready_hit_unpaid(size);
+	if (km_unlikely(km_load(&km_account_asks)) && (km_account_here || km_malloc_objcg()))
+		return km_large_cache_hit_charged(size, 1, KM_MALLOC_GFP | __GFP_ACCOUNT);
+	return km_large_cache_hit_unpaid(size);
 }
 
 km_noinline void *km_malloc_missed(size_t size)
@@ -181,7 +181,7 @@ km_noinline void *km_malloc_missed(size_t size)
 	if (km_unlikely(size > km_load(&km_direct.most[KM_DOOR_MALLOC])))
 		return long_way(size);
 	struct kmem_cache *cache = km_malloc_cache(size);
-	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : alloc_watched(size, size);
+	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : alloc_observed(size, size);
 }
 
 /* Acquire pairs with who shows it (malloc_classes.c); the shape is another while somebody looks closer. */
@@ -190,13 +190,14 @@ km_hit_path void *km_malloc_miss(size_t size)
 #ifdef KMEM_HAVE_RSEQ
 	struct kmem_cache *cache = km_load_acquire(&km_malloc_first[km_malloc_step(size)]);
 
-	if (km_likely(cache) && km_likely(km_load(&cache->shape) == &km_shape_proved)) {
-		void *p = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
+	if (km_likely(cache) && km_likely(km_load(&cache->ops) == &km_ops_validated)) {
+		void *p = kmem_pcs_pop(&cache->pcs.inner, km_hot.percpu, km_rseq);
 
 		if (km_likely(p))
-			return km_likely(km_proved_take(cache, p)) ? p : km_proved_handed(cache, KM_MALLOC_GFP, p);
+			return km_likely(km_validated_take(cache, p)) ? p :
+			       km_validated_handed(cache, KM_MALLOC_GFP, p);
 	} else if (cache && km_load(&km_account_asks) & KM_ASKS_MALLOC) {
-		return km_malloc_by_payer(cache, size);
+		return km_malloc_by_objcg(cache, size);
 	}
 #endif
 	return km_malloc_missed(size);
@@ -251,7 +252,7 @@ void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *f
 	const struct km_sized call = { .size = size ?: 1, .align = align, .resized = function[0] != 'o',
 				       .function = function, .caller = caller, .serves = km_malloc_serves };
 
-	if (km_unlikely(km_looks_closer | km_watched_sizes | (km_block_hooks != NULL) | km_is_guarded(p)) &&
+	if (km_unlikely(km_looks_closer | km_observed_sizes | (km_block_hooks != NULL) | km_is_guarded(p)) &&
 	    km_options.check_sizes && !km_malloc_is_foreign(p) && !is_early(p))
 		km_size_fits(p, &call);
 	km_malloc_free_miss(p, function);
@@ -284,7 +285,7 @@ static void *get_grown(size_t size, size_t old)
 	size_t waste = -size & (KM_PAGE_SIZE - 1);
 
 	/* A paid block goes back at once, not to where others find it. */
-	if (km_unlikely(km_malloc_payer()))
+	if (km_unlikely(km_malloc_objcg()))
 		return NULL;
 	if (size <= old || size < GROWS_FROM || size > KMALLOC_MAX_SIZE || waste > size / 8)
 		return NULL;
@@ -296,7 +297,7 @@ static void *get_grown(size_t size, size_t old)
 static size_t with_room_to_grow(size_t size, size_t old)
 {
 	size_t more = size + size / 8;
-	bool exact = (km_kmalloc_sized || old > KM_MALLOC_MAX_SMALL) && !km_watched_sizes;
+	bool exact = (km_kmalloc_sized || old > KM_MALLOC_MAX_SMALL) && !km_observed_sizes;
 
 	return exact && size > old && more <= KMALLOC_MAX_SIZE && km_large_may_have(more, gfp_here()) ? more : size;
 }
@@ -323,13 +324,13 @@ static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 static void *left_longer(void *p, size_t size)
 {
 	km_store(&km_left_longer, true);
-	return km_likely(!km_watched_sizes) ? p : km_watched_asked(p, size);
+	return km_likely(!km_observed_sizes) ? p : km_observed_asked(p, size);
 }
 
 static void *resize(void *p, size_t size)
 {
 	/* Where some are debugged, or a sanitizer is there, what was asked for is all that there is of a block. */
-	size_t old = km_likely(!km_watched_sizes && !km_sanitizer.objects) ? km_large_page_bytes(p) : 0;
+	size_t old = km_likely(!km_observed_sizes && !km_sanitizer.objects) ? km_large_page_bytes(p) : 0;
 	bool large = old != 0;
 
 	if (!large)
@@ -346,7 +347,7 @@ static void *resize(void *p, size_t size)
 		if (km_unlikely(refused))
 			return no_memory();
 	} else if (is_enough(old, size) && ((uintptr_t)p % KM_MALLOC_ALIGN == 0 || size < KM_MALLOC_ALIGN)) {
-		return km_likely(!km_watched_sizes) ? p : km_watched_asked(p, size);
+		return km_likely(!km_observed_sizes) ? p : km_observed_asked(p, size);
 	}
 	size_t bytes = size;
 	void *moved = get_grown(size, old);
@@ -401,14 +402,14 @@ static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t ol
 		int saved_errno = errno;
 
 		moved = km_malloc_miss(size);
-		if (km_unlikely(!moved) && km_malloc_payer())
+		if (km_unlikely(!moved) && km_malloc_objcg())
 			return move_refused(p, size, old, saved_errno);
 	}
 	if (km_unlikely(!moved))
 		return realloc_slowly(p, size);
 	km_debug(moved != p, "a block that moves comes to lie elsewhere");
 	memcpy(moved, p, km_min(size, old));
-	km_front_free_of(id, p);
+	km_free_of(id, p);
 	return moved;
 }
 
@@ -429,14 +430,14 @@ KMEM_API km_hit_path void *realloc(void *p, size_t size)
 /* C23: the size is the caller's promise, which a miss may look at. */
 KMEM_API km_hit_path void free_sized(void *p, size_t size)
 {
-	if (km_likely(km_front_push_any(p)))
+	if (km_likely(km_alloc_push_any(p)))
 		return;
 	km_malloc_free_sized_miss(p, 1, size, "free_sized", __builtin_return_address(0));
 }
 
 KMEM_API km_hit_path void free_aligned_sized(void *p, size_t align, size_t size)
 {
-	if (km_likely(km_front_push_any(p)))
+	if (km_likely(km_alloc_push_any(p)))
 		return;
 	km_malloc_free_sized_miss(p, align, size, "free_aligned_sized", __builtin_return_address(0));
 }
@@ -465,7 +466,7 @@ void *km_malloc_aligned(size_t align, size_t size)
 	if (km_unlikely(by > km_load(&km_direct.most[KM_DOOR_MALLOC])))
 		return alloc_asked(size ?: 1, align, by, km_site_take((uintptr_t)__builtin_return_address(0)));
 	struct kmem_cache *cache = km_malloc_cache(by);
-	return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : alloc_watched(size, by);
+	return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : alloc_observed(size, by);
 }
 
 void *km_malloc_family(size_t align, size_t size)
@@ -524,7 +525,7 @@ KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
 /* heaptrack stands in front of neither memalign nor pvalloc. */
 static void *tell(void *p, size_t size)
 {
-	if (km_unlikely(km_load(&km_front_probing)))
+	if (km_unlikely(km_load(&km_alloc_probing)))
 		km_heaptrack_alloc(p, size);
 	return p;
 }
@@ -577,13 +578,13 @@ void *kmem_malloc_fullest(size_t size)
 		return malloc(size);
 	if (km_kmalloc_sized)
 		return by < KM_SIZED_END && by + KM_MALLOC_ALIGN <= KM_PAGE_SIZE ?
-			       km_shape(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, by ?: 1, KM_MALLOC_ALIGN, gfp,
-								       NUMA_NO_NODE) : malloc(size);
+			       km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, by ?: 1, KM_MALLOC_ALIGN,
+									   gfp, NUMA_NO_NODE) : malloc(size);
 	struct kmem_cache *cache = km_malloc_cache(by);
 	if (km_unlikely(km_hardening.random_caches) && cache)
 		cache = km_site_cache(cache, (uintptr_t)__builtin_return_address(0));
-	return km_likely(cache) ? km_front_alloc_asked(cache, size ?: 1, KM_MALLOC_ALIGN, gfp, NUMA_NO_NODE) :
-				  alloc_watched(size, by);
+	return km_likely(cache) ? km_alloc_asked(cache, size ?: 1, KM_MALLOC_ALIGN, gfp, NUMA_NO_NODE) :
+				  alloc_observed(size, by);
 }
 
 /* ------------------------------------------------------------------ by their other names: a hit's code stands once */

@@ -8,9 +8,9 @@
 #ifndef KM_MALLOC_H
 #define KM_MALLOC_H
 
-#include "memcg/memcg.h"
+#include "memcg/objcg.h"
 #include "cache/cache.h"
-#include "os/hardened.h"
+#include "os/secret.h"
 
 #define KM_MALLOC_ALIGN		16ul
 #define KM_MALLOC_MAX_SMALL	32768ul
@@ -27,7 +27,7 @@ extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
  * table above is empty, and what was in it stands in the other one. Blocks that somebody pays for come from classes of
  * their own, malloc-cg-<bytes>, so that a free, which goes by the address, pays back what was paid, nothing else.
  */
-km_inline struct obj_cgroup *km_malloc_payer(void)
+km_inline struct obj_cgroup *km_malloc_objcg(void)
 {
 	struct obj_cgroup *objcg;
 
@@ -38,7 +38,7 @@ km_inline struct obj_cgroup *km_malloc_payer(void)
 }
 extern km_hidden uint16_t km_malloc_unpaid_id[KM_MALLOC_STEPS + 1];
 /* A miss of 0 < size <= KM_MALLOC_MAX_SMALL, by who pays; the cache is km_malloc_first's. */
-void *km_malloc_by_payer(struct kmem_cache *cache, size_t size);
+void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size);
 /* Is p a large block that nobody pays for? */
 bool km_malloc_is_unpaid(const void *p) km_cold;
 /* malloc_classes.c: km_malloc_first is as km_account_asks says. With the registry locked. */
@@ -47,7 +47,7 @@ void km_malloc_show_first(void) km_cold;
 /* The cache that serves 0 <= size <= KM_MALLOC_MAX_SMALL, after a miss; NULL: it can't be made, or the bytes that are
  * asked for of its objects count: then watched says which it is. */
 struct kmem_cache *km_malloc_cache(size_t size);
-struct kmem_cache *km_malloc_watched(size_t size) km_cold;
+struct kmem_cache *km_malloc_observed(size_t size) km_cold;
 /*
  * By the same steps a cache that a miss tries first: one whose frees are proved, and hits go by CPU; or, while blocks
  * have payers, that of what is paid for, and where there is none yet one that is not proved. NULL: none.
@@ -100,7 +100,7 @@ km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 	return (size + align - 1) & -align & -(size_t)!bad;
 }
 
-/* Bytes that each block has behind its user's (alloc/hardened.h): it goes by a size that is so much larger. */
+/* Bytes that each block has behind its user's (alloc/harden.h): it goes by a size that is so much larger. */
 km_inline size_t km_malloc_canary(void)
 {
 	return km_unlikely(km_hardening.canary && km_hardening.live) ? sizeof(uint64_t) : 0;
@@ -128,7 +128,7 @@ km_inline size_t km_malloc_step(size_t size)
 /* A hit, or NULL. */
 km_inline void *km_malloc_hit(size_t size)
 {
-	return km_front_alloc_id(km_malloc_id, km_malloc_step(size));
+	return km_alloc_id(km_malloc_id, km_malloc_step(size));
 }
 
 #endif

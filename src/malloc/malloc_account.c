@@ -14,21 +14,21 @@
 uint16_t km_malloc_unpaid_id[KM_MALLOC_STEPS + 1] km_sparse;
 
 /* It ends with its calls: the function that malloc was called by is known by its return address. */
-km_hit_path void *km_malloc_by_payer(struct kmem_cache *cache, size_t size)
+km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 {
-	struct obj_cgroup *objcg = km_malloc_payer();
+	struct obj_cgroup *objcg = km_malloc_objcg();
 
 	if (!objcg) {
-		void *p = km_front_alloc_id(km_malloc_unpaid_id, km_malloc_step(size));
+		void *p = km_alloc_id(km_malloc_unpaid_id, km_malloc_step(size));
 
 		return km_likely(p) ? p : km_malloc_missed(size);
 	}
 	/* Where somebody looks closer the bytes are to be said. */
-	if (km_unlikely(!(cache->flags & SLAB_ACCOUNT)) || km_unlikely(km_front_has_out(cache)) ||
-	    km_unlikely(km_load(&km_front_probing)))
+	if (km_unlikely(!(cache->flags & SLAB_ACCOUNT)) || km_unlikely(km_alloc_has_out(cache)) ||
+	    km_unlikely(km_load(&km_alloc_probing)))
 		return km_malloc_missed(size);
 	km_debug(cache->size >= size, "a size is served by a cache that has room for it");
-	return km_charged_alloc(cache, KM_MALLOC_GFP, objcg, cache->shelf.front.rseq);
+	return km_charged_alloc(cache, KM_MALLOC_GFP, objcg, cache->pcs.front.rseq);
 }
 
 /* An object is no large block, whatever its size. A handler can't tell, and grows nothing in place. */
@@ -47,14 +47,14 @@ bool km_malloc_is_unpaid(const void *p)
  */
 static void account(bool on)
 {
-	km_debug(km_front_busy, "a lock is held by a thread that is busy");
+	km_debug(km_thread_busy, "a lock is held by a thread that is busy");
 	km_debug(!km_options.account && !km_kmalloc_sized, "blocks follow groups where classes serve them");
 	if (on)
 		km_store(&km_account_asks, km_account_asks | KM_ASKS_MALLOC);
 	else
 		km_store(&km_account_asks, km_account_asks & ~(uint32_t)KM_ASKS_MALLOC);
 	km_malloc_show_first();
-	km_front_shut_sizes(km_malloc_id, km_malloc_unpaid_id, KM_MALLOC_STEPS, on);
+	km_alloc_shut_sizes(km_malloc_id, km_malloc_unpaid_id, KM_MALLOC_STEPS, on);
 }
 
 const struct km_malloc_door km_malloc_door = { .account = account };

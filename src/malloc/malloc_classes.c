@@ -10,7 +10,7 @@
 
 #include "base/bits.h"
 #include "os/die.h"
-#include "inspect/print.h"
+#include "inspect/stats_print.h"
 #include "malloc.h"
 
 /* A class's sizes are in so many parts of equal width, of 16 bytes at least. */
@@ -26,7 +26,7 @@ struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1] km_sparse;
 /* A class and its parts, of what nobody pays for (mostly), or of what somebody does. */
 struct class {
 	struct kmem_cache *cache;
-	struct kmem_cache *watched;	/* its users' bytes count, and the former is NULL */
+	struct kmem_cache *observed;	/* its users' bytes count, and the former is NULL */
 	struct kmem_cache *part[PARTS];
 	/* The part whose misses are ahead, and by how many; a hint, so races do no harm. And which parts were tried:
 	 * once is enough. */
@@ -97,15 +97,15 @@ static bool is_first(struct kmem_cache *cache, struct kmem_cache **at)
 }
 
 /* As km_kmalloc_watch. Of a part the bytes that were asked for are not told: it is cut as finely as can be. */
-static void watch(struct kmem_cache *cache, bool watched)
+static void watch(struct kmem_cache *cache, bool observed)
 {
 	for (unsigned i = 0; i < 2 * KM_MALLOC_CLASSES; i++) {
 		struct class *class = i < KM_MALLOC_CLASSES ? &plain[i] : &paid[i - KM_MALLOC_CLASSES];
 
-		if (watched && km_load(&class->cache) == cache) {
-			km_store_release(&class->watched, cache);
+		if (observed && km_load(&class->cache) == cache) {
+			km_store_release(&class->observed, cache);
 			km_store_release(&class->cache, NULL);
-		} else if (!watched && km_load(&class->watched) == cache && !km_is_debugged(cache)) {
+		} else if (!observed && km_load(&class->observed) == cache && !km_is_debugged(cache)) {
 			km_store_release(&class->cache, cache);
 		}
 	}
@@ -173,7 +173,7 @@ void km_malloc_show_first(void)
 
 static km_cold struct kmem_cache *make_class(struct class *class)
 {
-	if (km_front_busy || km_load(&class->watched))
+	if (km_thread_busy || km_load(&class->observed))
 		return NULL;
 	km_store(&km_malloc_watch, watch);
 	struct km_busy_was was = km_busy_begin();
@@ -183,11 +183,11 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 	struct kmem_cache *cache = make(bytes, false, class, unpaid);
 	/* From then on each size of the class hits its shelf, but where each call is to be seen. */
 	if (cache && km_is_debugged(cache))
-		is_first(cache, &class->watched);
+		is_first(cache, &class->observed);
 	else if (cache && is_first(cache, &class->cache)) {
 		km_debug(cache->size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
 			 "a class serves the sizes above those of the one below");
-		show(cache, class, low, bytes, km_front_show_sizes);
+		show(cache, class, low, bytes, km_alloc_show_sizes);
 	}
 	km_busy_end(was);
 	return km_load_acquire(&class->cache);
@@ -204,7 +204,7 @@ static size_t cost(const struct kmem_cache *cache)
 static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, size_t low, size_t bytes,
 					    struct kmem_cache *whole)
 {
-	if (km_front_busy)
+	if (km_thread_busy)
 		return whole;
 	struct km_busy_was was = km_busy_begin();
 	const unsigned number = number_of(class);
@@ -216,7 +216,7 @@ static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, 
 	else if (cache && is_first(cache, &class->part[part])) {
 		km_debug(low >= bytes_of(number - 1) && bytes <= bytes_of(number),
 			 "a part's sizes are of its class");
-		show(cache, class, low, bytes, km_front_show_part);
+		show(cache, class, low, bytes, km_alloc_show_part);
 	}
 	km_busy_end(was);
 	return km_load_acquire(&class->part[part]) ?: whole;
@@ -270,7 +270,7 @@ static struct kmem_cache *cache_for_part(struct class *class, size_t size, struc
 
 struct kmem_cache *km_malloc_cache(size_t size)
 {
-	struct class *class = &(km_malloc_payer() ? paid : plain)[class_of(size)];
+	struct class *class = &(km_malloc_objcg() ? paid : plain)[class_of(size)];
 	struct kmem_cache *cache = km_load_acquire(&class->cache) ?: make_class(class);
 
 	km_debug(bytes_of(number_of(class)) % km_min(size ? size & -size : 1, KM_PAGE_SIZE) == 0,
@@ -287,7 +287,7 @@ static bool serves_size(const struct kmem_cache *cache, size_t size)
 	const struct class *class = &(is_paid ? paid : plain)[class_of(size)];
 	size_t low, width;
 
-	if (cache == km_load(&class->cache) || cache == km_load(&class->watched))
+	if (cache == km_load(&class->cache) || cache == km_load(&class->observed))
 		return true;
 	return size > 256 && cache == km_load(&class->part[part_of(size, &low, &width)]);
 }
@@ -298,7 +298,7 @@ bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct 
 	const size_t bytes = call->size + km_malloc_canary();
 	const size_t by = call->align <= KM_MALLOC_ALIGN ? bytes : km_malloc_aligned_size(call->align, bytes);
 
-	cache = km_site_plain(cache->sibling_of ?: cache);
+	cache = km_site_plain(cache->shadow_of ?: cache);
 	if (call->size > have)
 		return false;
 	if (call->resized && (call->size >= have / 2 || km_load(&km_left_longer)))
@@ -312,8 +312,8 @@ bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct 
 	return by <= KM_MALLOC_MAX_SMALL && serves_size(cache, by);
 }
 
-struct kmem_cache *km_malloc_watched(size_t size)
+struct kmem_cache *km_malloc_observed(size_t size)
 {
 	/* Acquire pairs with is_first. */
-	return km_load_acquire(&(km_malloc_payer() ? paid : plain)[class_of(size)].watched);
+	return km_load_acquire(&(km_malloc_objcg() ? paid : plain)[class_of(size)].observed);
 }

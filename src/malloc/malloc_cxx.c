@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "os/die.h"
-#include "os/probe.h"
+#include "os/usdt.h"
 #include "malloc.h"
 #include "malloc_throw.h"
 
@@ -68,7 +68,7 @@ static km_cold void *new_again(size_t align, size_t size, bool nothrow)
 		void *p = km_malloc_family(align, size);
 
 		km_malloc_note_site(0);
-		if (km_unlikely(km_load(&km_front_probing)))
+		if (km_unlikely(km_load(&km_alloc_probing)))
 			km_heaptrack_alloc(p, size);
 		if (p)
 			return p;
@@ -107,14 +107,14 @@ OPERATOR void *_ZnwmSt11align_val_t(size_t size, size_t align)
 /* The pointer alone says all: size and alignment are the compiler's promise. */
 OPERATOR void _ZdlPv(void *p)
 {
-	if (km_likely(km_front_free_any(p)))
+	if (km_likely(km_free_any(p)))
 		return;
 	km_malloc_free_miss(p, "operator delete");
 }
 
 OPERATOR void _ZdlPvSt11align_val_t(void *p, size_t align km_unused)
 {
-	if (km_likely(km_front_free_any(p)))
+	if (km_likely(km_free_any(p)))
 		return;
 	km_malloc_free_miss(p, "operator delete");
 }
@@ -230,7 +230,7 @@ static void own_aligned_delete_array(void *p, size_t align) __attribute__((alias
 	{											\
 		if (km_unlikely(!(ours)))							\
 			call_theirs;								\
-		else if (km_unlikely(!km_front_push_any(p)))					\
+		else if (km_unlikely(!km_alloc_push_any(p)))					\
 			km_malloc_free_sized_miss(p, align, size, "operator delete",		\
 						  __builtin_return_address(0));			\
 	}

@@ -11,9 +11,9 @@
 
 #include "os/die.h"
 #include "os/os.h"
-#include "os/probe.h"
+#include "os/usdt.h"
 #include "os/stderr.h"
-#include "inspect/print.h"
+#include "inspect/stats_print.h"
 #include "malloc.h"
 
 /* flags: bits 0 to 5 are the binary logarithm of the alignment. The bits of arenas and thread caches are ignored. */
@@ -31,7 +31,7 @@ static km_noinline void *get(size_t size, int flags)
 	void *p = pages ? km_malloc_calloc(1, size) : km_malloc_aligned(ALIGN(flags), size);
 	km_malloc_note_site(0);
 	km_debug(!((uintptr_t)p & (ALIGN(flags) - 1)), "a block is aligned as was asked for, and a failure is NULL");
-	if (km_unlikely(km_load(&km_front_probing)))
+	if (km_unlikely(km_load(&km_alloc_probing)))
 		km_heaptrack_alloc(p, size);
 	return p && flags & ZERO && !pages ? memset(p, 0, size) : p;
 }
@@ -53,13 +53,13 @@ KMEM_API size_t sallocx(const void *p, int flags km_unused)
 
 KMEM_API void dallocx(void *p, int flags km_unused)
 {
-	if (km_unlikely(!km_front_free_any(p)))
+	if (km_unlikely(!km_free_any(p)))
 		km_malloc_free_miss(p, "dallocx");
 }
 
 KMEM_API void sdallocx(void *p, size_t size, int flags)
 {
-	if (km_unlikely(!km_front_push_any(p)))
+	if (km_unlikely(!km_alloc_push_any(p)))
 		km_malloc_free_sized_miss(p, ALIGN(flags), size, "sdallocx", __builtin_return_address(0));
 }
 

@@ -12,7 +12,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-#include "page/guarded.h"
+#include "page/guard_range.h"
 #include "os/die.h"
 #include "malloc.h"
 

@@ -15,8 +15,8 @@
 #include <errno.h>
 #include <kmem/memcg.h>
 
-#include "charged.h"
-#include "private.h"
+#include "charged_sheaf.h"
+#include "child_cache.h"
 
 /*
  * The order of steps, which is the same wherever one object or many change hands:
@@ -36,13 +36,13 @@
  * call: then a limit refuses a little early, and the next attempt, after a flush, finds the bytes.
  */
 
-#define SHELF_BYTES ((size_t)64 << 10)
+#define PCS_BYTES ((size_t)64 << 10)
 #define BLOCKS_BYTES ((size_t)256 << 10)	/* of large blocks: as many pages as a page stock has */
 
 /* Objects may go to and from there without passing by the front: nobody watches or checks each. */
-km_inline bool has_plain_shelf(const struct kmem_cache *cache)
+km_inline bool has_plain_pcs(const struct kmem_cache *cache)
 {
-	return cache->engine->front == KM_FRONT_ARRAY && !km_is_seen(cache) && !cache->checked;
+	return cache->engine->front == KM_PERCPU_SHEAVES && !km_is_seen(cache) && !cache->checked;
 }
 
 /*
@@ -55,7 +55,7 @@ km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 	int32_t cpu = km_load((int32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4));
 	char *area = km_hot.percpu + ((intptr_t)cpu << KMEM_AREA_SHIFT);
 
-	return km_load((uintptr_t *)(area + km_load(&cache->charged.inner.shelf)) + 1);
+	return km_load((uintptr_t *)(area + km_load(&cache->charged.inner.pcs)) + 1);
 #else
 	return km_owned_owner(&cache->charged);
 #endif
@@ -76,8 +76,8 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	void *object = NULL;
 
-	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
-		object = km_shelf_pop(&cache->shelf);
+	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_pcs(cache)))
+		object = km_pcs_pop(&cache->pcs);
 	if (!object)
 		object = km_plain_alloc(cache, gfp, node);
 	if (km_likely(!object || !cache->charge_all || km_object_set_owner(cache, object, 0, km_gfp_may_wait(gfp))))
@@ -97,8 +97,8 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 	km_debug(objcg != &km_objcg_root && cache->charge, "an object that is paid for has a payer and a price");
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
 		return km_charge_failed(cache, gfp);
-	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
-		object = km_shelf_pop(&cache->shelf);
+	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_pcs(cache)))
+		object = km_pcs_pop(&cache->pcs);
 	if (!object)
 		object = km_plain_alloc(cache, gfp & ~__GFP_ACCOUNT, node);
 	if (km_likely(object && km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
@@ -116,19 +116,19 @@ static uint32_t charge_of(const struct kmem_cache *cache)
 }
 
 /* Bytes of a block: as many objects as the bound allows, two at least; 0: each is paid for as it comes. */
-static uint32_t shelf_block(const struct kmem_cache *cache)
+static uint32_t pcs_block(const struct kmem_cache *cache)
 {
-	const size_t most = cache->engine->whole_pages ? BLOCKS_BYTES : SHELF_BYTES;
+	const size_t most = cache->engine->whole_pages ? BLOCKS_BYTES : PCS_BYTES;
 	uint32_t words = KM_CHARGED_MOST + 2;
 
-	if (cache->engine->front != KM_FRONT_ARRAY || !cache->capacity)
+	if (cache->engine->front != KM_PERCPU_SHEAVES || !cache->capacity)
 		return 0;
 	while (words > 4 && (words - 2) * (size_t)charge_of(cache) > most)
 		words /= 2;
 	return words * (uint32_t)sizeof(void *);
 }
 
-static const struct km_shape charged;
+static const struct km_alloc_ops charged;
 
 /*
  * It began to be charged where nobody might wait: the first who may gives it its shelf. The shelf of paid objects
@@ -136,14 +136,14 @@ static const struct km_shape charged;
  * Until somebody comes that may, objects are paid for one at a time, which is correct and slow. Two threads that come
  * at once are told apart by the lock of draining (alloc/drain.c): the second finds a shelf.
  */
-static km_noinline void give_shelf(struct kmem_cache *cache)
+static km_noinline void give_pcs(struct kmem_cache *cache)
 {
-	uint32_t bytes = shelf_block(cache);
+	uint32_t bytes = pcs_block(cache);
 
-	if (!bytes || km_front_busy)
+	if (!bytes || km_thread_busy)
 		return;
 	struct km_busy_was was = km_busy_begin();
-	km_front_set_charging(cache, &charged, bytes, true);
+	km_alloc_set_charging(cache, &charged, bytes, true);
 	km_busy_end(was);
 }
 
@@ -152,17 +152,17 @@ static km_noinline void give_shelf(struct kmem_cache *cache)
  * did not ask for: half a shelf may be refused where the caller's one object is not. With areas by CPU the front has
  * just found the shelf empty, or another's, and a second pop would find the same.
  */
-static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+static void *alloc_by_pcs(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	void *object = NULL;
 	int saved_errno = errno;
 
-	km_front_look(cache, km_gfp_may_wait(gfp));
+	km_alloc_look(cache, km_gfp_may_wait(gfp));
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_unlikely(!km_load(&cache->charged.block_mask)) && km_gfp_may_wait(gfp))
-		give_shelf(cache);
-	if (km_load(&km_charged_shelf(cache)->inner.shelf) && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE) {
+	if (km_unlikely(!km_load(&cache->charged.sheaf_mask)) && km_gfp_may_wait(gfp))
+		give_pcs(cache);
+	if (km_load(&km_charged_pcs(cache)->inner.pcs) && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE) {
 		if (!km_hits_by_cpu() || !cache->charge_all)
 			object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
 		if (!object)
@@ -181,7 +181,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 				      struct obj_cgroup *objcg)
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	void *object = alloc_by_shelf(cache, gfp, node, objcg);
+	void *object = alloc_by_pcs(cache, gfp, node, objcg);
 
 	km_calls_end(was);
 	return object;
@@ -204,7 +204,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
  */
 static uint8_t direct_of(const struct kmem_cache *cache)
 {
-	if (!km_hits_by_cpu() || cache->engine->front != KM_FRONT_ARRAY)
+	if (!km_hits_by_cpu() || cache->engine->front != KM_PERCPU_SHEAVES)
 		return 0;
 	return km_owners_exact(cache) ? DIRECT_ALLOC : DIRECT_ALLOC | DIRECT_FREE;
 }
@@ -240,7 +240,7 @@ km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgr
 
 	if (km_unlikely(!km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge)))
 		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
-	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, rseq);
+	void *object = kmem_pcs_pop(&cache->pcs.inner, km_hot.percpu, rseq);
 	if (km_likely(object) && km_likely(km_object_set_owner_quick(cache, object, (uintptr_t)objcg)))
 		return object;
 	return finish_direct(cache, gfp, objcg, object);
@@ -259,7 +259,7 @@ km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cg
 	if (km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) ||
 	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->charge, km_stock_most())))
 		return false;
-	if (km_unlikely(!kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, rseq, object)))
+	if (km_unlikely(!kmem_pcs_push(&cache->pcs.inner, km_hot.percpu, rseq, object)))
 		km_plain_free(cache, object);
 	return true;
 }
@@ -315,8 +315,8 @@ static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struc
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
-	if (!km_shelf_push(&cache->mixed, object))
-		km_charged_give_up(cache, KM_PAYERS_DIFFER, &object, 1);
+	if (!km_pcs_push(&cache->mixed, object))
+		km_charged_give_up(cache, KM_OBJCGS_DIFFER, &object, 1);
 	km_calls_end(was);
 	return km_private_alloc(cache, gfp, NUMA_NO_NODE, objcg);
 }
@@ -381,13 +381,13 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const uintptr_t mine = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : KM_OWNER_NOBODY;
-	void *object = km_shelf_pop(&cache->mixed);
+	void *object = km_pcs_pop(&cache->mixed);
 	uint64_t *word;
 
 	if (!object)
 		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
-	km_front_look(cache, km_gfp_may_wait(gfp));
-	return km_likely(km_front_is_owner(cache, object, mine, &word)) ? object :
+	km_alloc_look(cache, km_gfp_may_wait(gfp));
+	return km_likely(km_alloc_is_owner(cache, object, mine, &word)) ? object :
 	       objcg ? recharge(cache, gfp, objcg, object, word) : recharge_slowly(cache, gfp, NULL, object);
 }
 
@@ -399,15 +399,15 @@ static km_noinline void mixed_free(struct kmem_cache *cache, void *object)
 {
 	int saved_errno = errno;
 
-	km_front_look(cache, true);
+	km_alloc_look(cache, true);
 	for (int i = 0; object && i < 2; i++) {
-		if (km_shelf_push(&cache->mixed, object))
+		if (km_pcs_push(&cache->mixed, object))
 			return;
 		if (!km_charged_make_room(cache, 0))
 			break;
 	}
 	if (object)
-		km_charged_disown(cache, KM_PAYERS_DIFFER, &object, 1);
+		km_charged_disown(cache, KM_OBJCGS_DIFFER, &object, 1);
 	km_plain_free(cache, object);
 	errno = saved_errno;
 }
@@ -454,8 +454,8 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 {
 	int saved_errno = errno;
 
-	km_front_look(cache, true);
-	if (km_load(&cache->charged.inner.shelf))
+	km_alloc_look(cache, true);
+	if (km_load(&cache->charged.inner.pcs))
 		for (int i = 0; i < 2; i++) {
 			if (km_owned_push(&cache->charged, owner, object)) {
 				km_charged_see_back(cache);
@@ -465,7 +465,7 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 				break;
 		}
 	km_charged_disown(cache, owner, &object, 1);
-	if (!has_plain_shelf(cache) || !km_shelf_push(&cache->shelf, object))
+	if (!has_plain_pcs(cache) || !km_pcs_push(&cache->pcs, object))
 		km_plain_free(cache, object);
 	errno = saved_errno;
 }
@@ -482,8 +482,8 @@ static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, ui
 
 static void free_unpaid(struct kmem_cache *cache, void *object)
 {
-	km_front_look(cache, true);
-	if (km_unlikely(!object) || !has_plain_shelf(cache) || !km_shelf_push(&cache->shelf, object))
+	km_alloc_look(cache, true);
+	if (km_unlikely(!object) || !has_plain_pcs(cache) || !km_pcs_push(&cache->pcs, object))
 		km_plain_free(cache, object);
 }
 
@@ -494,14 +494,14 @@ static void free_unpaid(struct kmem_cache *cache, void *object)
  */
 static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 {
-	uint64_t owner = km_load(&cache->payer);
+	uint64_t owner = km_load(&cache->objcg);
 
 	if (km_charged_is_mixed(cache) && !km_is_seen(cache)) {
 		mixed_free(cache, object);
 		return;
 	}
-	if (!km_payer_is_known(owner))
-		owner = owner == KM_PAYER_NOBODY ? 0 : km_freed_owner(cache, object);
+	if (!km_objcg_is_known(owner))
+		owner = owner == KM_OBJCG_NOBODY ? 0 : km_freed_owner(cache, object);
 	if (!owner)
 		free_unpaid(cache, object);
 #ifdef KMEM_HAVE_RSEQ
@@ -523,7 +523,7 @@ static km_noinline void free_private(struct kmem_cache *cache, void *object)
 /* Whoever came by another's block when it took an object finds it there when it frees one; else it is the owner's. */
 static void charged_free(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(km_load(&cache->twins))) {
+	if (km_unlikely(km_load(&cache->children))) {
 		free_private(cache, object);
 		return;
 	}
@@ -548,16 +548,16 @@ static void charged_free(struct kmem_cache *cache, void *object)
 /* Past all shelves: whoever pays for it is paid back, and it goes to its slab. A twin's object comes by the twin. */
 static void charged_free_past(struct kmem_cache *cache, void *object)
 {
-	uint64_t owner = km_load(&cache->payer);
+	uint64_t owner = km_load(&cache->objcg);
 	int saved_errno = errno;
 
 	if (km_charged_is_mixed(cache) && !km_is_seen(cache))
-		owner = KM_PAYERS_DIFFER;
-	else if (!km_payer_is_known(owner))
-		owner = owner == KM_PAYER_NOBODY ? 0 : km_freed_owner(cache, object);
+		owner = KM_OBJCGS_DIFFER;
+	else if (!km_objcg_is_known(owner))
+		owner = owner == KM_OBJCG_NOBODY ? 0 : km_freed_owner(cache, object);
 	if (owner)
 		km_charged_disown(cache, owner, &object, 1);
-	km_shape_free_past(km_load_acquire(&cache->plain), cache, object);
+	km_ops_free_past(km_load_acquire(&cache->plain), cache, object);
 	errno = saved_errno;
 }
 
@@ -601,15 +601,15 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 
 /*
  * The block has objects of anybody, popped from its end: those that are the caller's cost nothing, the others are
- * charged to it in runs (look.c). The remainder is paid for and taken from beneath; if that is refused all that was
- * popped goes back, in the caller's name, because by now all of it is.
+ * charged to it in runs (charge_bulk.c). The remainder is paid for and taken from beneath; if that is refused all
+ * that was popped goes back, in the caller's name, because by now all of it is.
  */
 static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
 {
 	size_t left = n;
 
 	if (km_likely(!(gfp & KM_CHARGED_ODD)))
-		left -= km_shelf_pop_n(&cache->mixed, objects, n);
+		left -= km_pcs_pop_n(&cache->mixed, objects, n);
 	if (left == n)
 		km_charged_claim(cache, (uintptr_t)objcg, gfp);
 	else if (km_charged_recharge_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
@@ -652,7 +652,7 @@ static int charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, siz
 	bool done = alloc_bulk_by(objcg_for(cache, gfp), cache, gfp, n, objects);
 
 	if (km_unlikely(!done) && n < all)
-		km_front_free_bulk(cache, all - n, objects + n);
+		km_free_bulk(cache, all - n, objects + n);
 	km_calls_end(was);
 	return done ? (int)all : 0;
 }
@@ -660,10 +660,10 @@ static int charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, siz
 /* As many as there is room for stay paid for. */
 static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
-	n -= km_shelf_push_n(&cache->mixed, objects, n);
-	if (n && km_memcg_modes[MEM_CGROUP_SHELF] && km_charged_found(cache, KM_PAYERS_DIFFER))
-		n -= km_shelf_push_n(&cache->mixed, objects, n);
-	km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);
+	n -= km_pcs_push_n(&cache->mixed, objects, n);
+	if (n && km_memcg_modes[MEM_CGROUP_SHELF] && km_charged_found(cache, KM_OBJCGS_DIFFER))
+		n -= km_pcs_push_n(&cache->mixed, objects, n);
+	km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects, n);
 }
 
 /*
@@ -677,7 +677,7 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_
 
 	while (n) {
 		uint64_t owner;
-		size_t own = km_unlikely(km_load(&cache->twins)) ? km_private_free_last(cache, &n, objects) : n;
+		size_t own = km_unlikely(km_load(&cache->children)) ? km_private_free_last(cache, &n, objects) : n;
 		if (!own)
 			continue;
 		if (km_charged_is_mixed(cache)) {
@@ -716,7 +716,7 @@ static void begin(struct kmem_cache *cache)
 	/* Nobody else knows the cache yet. */
 	if (cache->flags & SLAB_ACCOUNT) {
 		cache->charge_all = true;
-		cache->payer = km_is_checked(cache) ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
+		cache->objcg = km_is_checked(cache) ? KM_OBJCGS_DIFFER : KM_OBJCG_UNKNOWN;
 	}
 	km_store(&cache->owner_shift, km_owner_shift(cache->size));
 	km_store(&cache->direct, direct_of(cache));
@@ -726,14 +726,14 @@ static void begin(struct kmem_cache *cache)
 	km_store_release(&cache->charge, charge_of(cache));
 }
 
-static const struct km_shape charged = {
+static const struct km_alloc_ops charged = {
 	.alloc = charged_alloc, .free = charged_free, .free_past = charged_free_past,
 	.alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
 	.begin = begin, .recharge = recharge, .recharge_bulk = km_charged_recharge_bulk,
 };
 
-/* Of large blocks: what is no hit goes by cache/large.c. */
-static const struct km_shape charged_blocks = {
+/* Of large blocks: what is no hit goes by kmalloc/large.c. */
+static const struct km_alloc_ops charged_blocks = {
 	.alloc = km_charged_block, .free = charged_free,
 	.alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
 	.begin = begin, .recharge = km_charged_recharge_block, .recharge_bulk = km_charged_recharge_bulk,
@@ -748,9 +748,9 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	 * SLOB was not to be had together with accounting. */
 	const bool blocks = cache->engine->whole_pages;
 
-	km_debug(!km_load(&cache->mixed.inner.shelf), "a cache that is not charged yet has no shelf of paid objects");
-	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->twin_of || cache->dead)
+	km_debug(!km_load(&cache->mixed.inner.pcs), "a cache that is not charged yet has no shelf of paid objects");
+	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->child_of || cache->dead)
 		return false;
-	return km_front_set_charging(cache, blocks ? &charged_blocks : &charged, may_wait ? shelf_block(cache) : 0,
+	return km_alloc_set_charging(cache, blocks ? &charged_blocks : &charged, may_wait ? pcs_block(cache) : 0,
 				  may_wait);
 }

@@ -15,12 +15,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
 
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
 #include "base/text.h"
-#include "group.h"
-#include "private.h"
+#include "memcg_group.h"
+#include "child_cache.h"
 
 struct obj_cgroup km_objcg_root = { .memcg = &km_memcg_root, .home = &km_memcg_root };
 struct mem_cgroup km_memcg_root = {
@@ -614,7 +614,7 @@ int mem_cgroup_set_mode(enum mem_cgroup_mode mode, bool on)
 	km_memcg_unlock();
 	/* The objects on shelves now would stay in use there. */
 	if (mode == MEM_CGROUP_SHELF && !on)
-		km_memcg_flush_shelves(&km_memcg_root);
+		km_memcg_flush_pcs(&km_memcg_root);
 	return result;
 }
 

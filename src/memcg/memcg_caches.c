@@ -1,14 +1,14 @@
 /*
- * memcg_caches.c: what a group has, cache by cache. Invariants: nothing is counted while running; it is found out when
- * somebody asks, by a walk over all slabs, each of which says whose its objects are (page/owner.h). Nothing that a walk
- * meets is followed, for it may go meanwhile: an owner is compared with a list of those that are the group's, which is
- * made under the lock of the tree, and a slab is looked at while its page is held.
+ * memcg_caches.c: what a group has, cache by cache. Invariants: nothing is counted while running; it is found out
+ * when somebody asks, by a walk over all slabs, each of which says whose its objects are (page/obj_cgroups.h).
+ * Nothing that a walk meets is followed, for it may go meanwhile: an owner is compared with a list of those that are
+ * the group's, which is made under the lock of the tree, and a slab is looked at while its page is held.
  */
-#include "page/meta.h"
-#include "page/owner.h"
+#include "page/metadata.h"
+#include "page/obj_cgroups.h"
 #include "os/die.h"
-#include "group.h"
-#include "private.h"
+#include "memcg_group.h"
+#include "child_cache.h"
 
 /* Caches that are counted in one walk over the slabs. */
 #define AT_ONCE 32u
@@ -145,7 +145,7 @@ static bool count_some(struct walk *walk, struct row *row, struct km_page *slab,
 	struct kmem_cache *cache = row->cache;
 	uint64_t owners[64], taken = 0;
 
-	km_debug(!cache->twin_of && km_is_charged(cache), "objects are counted where they say whose they are");
+	km_debug(!cache->child_of && km_is_charged(cache), "objects are counted where they say whose they are");
 	km_page_hold(slab);
 	/* Acquire pairs with km_slab_new_raw: what the slab says is filled in. */
 	bool its = km_load_acquire(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == cache;
@@ -172,16 +172,16 @@ static int count_slab(struct km_page *slab, void *arg)
 	struct row *row = cache ? row_of(walk, cache) : NULL;
 
 	/* A twin's words are not owners. */
-	if (row && !cache->twin_of)
+	if (row && !cache->child_of)
 		for (unsigned word = 0; count_some(walk, row, slab, word); word++)
 			;
 	return 0;
 }
 
 /* The registry is locked: so a twin has its group's objcg. The group itself is compared, or looked at under a lock. */
-static bool is_its_twin(const struct walk *walk, const struct kmem_cache *cache)
+static bool is_its_child(const struct walk *walk, const struct kmem_cache *cache)
 {
-	const struct obj_cgroup *objcg = cache->twin_of ? km_private_owner(cache) : NULL;
+	const struct obj_cgroup *objcg = cache->child_of ? km_private_owner(cache) : NULL;
 
 	if (!objcg)
 		return false;
@@ -193,9 +193,9 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 	struct walk *walk = arg;
 
 	/* Blocks of whole pages are no slab's. */
-	if ((!km_is_charged(cache) && !is_its_twin(walk, cache)) || cache->engine->whole_pages)
+	if ((!km_is_charged(cache) && !is_its_child(walk, cache)) || cache->engine->whole_pages)
 		return 0;
-	if (cache->twin_of && walk->below)
+	if (cache->child_of && walk->below)
 		return 0;
 	if (walk->skip) {
 		walk->skip--;
@@ -208,7 +208,7 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 }
 
 /* An object that is on no shelf and in no barn then is a user's: only that is taken. */
-static void empty_shelves(struct walk *walk)
+static void empty_pcs(struct walk *walk)
 {
 	struct kmem_cache *caches[AT_ONCE];
 
@@ -216,7 +216,7 @@ static void empty_shelves(struct walk *walk)
 		return;
 	for (size_t i = 0; i < walk->count; i++)
 		caches[i] = walk->row[i].cache;
-	km_front_drain_all(caches, walk->count);
+	km_alloc_drain_all(caches, walk->count);
 	for (size_t i = 0; i < walk->count; i++)
 		caches[i]->engine->shrink(caches[i]);
 }
@@ -227,7 +227,7 @@ static void finish_row(struct row *row)
 	struct kmem_cache_stats stats;
 
 	row->bytes = row->objects * (uint64_t)row->cache->charge;
-	if (!row->cache->twin_of)
+	if (!row->cache->child_of)
 		return;
 	kmem_cache_get_stats(row->cache, &stats);
 	row->objects = stats.active_objects;
@@ -240,7 +240,7 @@ static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 	struct km_busy_was was = km_busy_begin();
 	bool within = km_registry_hold();
 	bool more = km_registry_each(note_cache, walk) != 0;
-	empty_shelves(walk);
+	empty_pcs(walk);
 	while (walk->count && next_owners(walk)) {
 		km_pages_walk(count_slab, walk);
 		drop_owners(walk);
@@ -285,17 +285,17 @@ int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_cache visi
 
 static void sum_rows(struct walk *walk)
 {
-	empty_shelves(walk);
+	empty_pcs(walk);
 	for (size_t i = 0; i < walk->count; i++)
 		walk->sum += km_load(&walk->row[i].cache->slab_bytes);
 	walk->count = 0;
 }
 
-static int sum_twin(struct kmem_cache *cache, void *arg)
+static int sum_child(struct kmem_cache *cache, void *arg)
 {
 	struct walk *walk = arg;
 
-	if (!is_its_twin(walk, cache) || !km_load(&cache->slab_bytes))
+	if (!is_its_child(walk, cache) || !km_load(&cache->slab_bytes))
 		return 0;
 	walk->row[walk->count++].cache = cache;
 	if (walk->count == AT_ONCE)
@@ -305,13 +305,13 @@ static int sum_twin(struct kmem_cache *cache, void *arg)
 }
 
 /* Nobody is told of each: once over the registry does for all. */
-static uint64_t sum_twins(const struct mem_cgroup *group)
+static uint64_t sum_children(const struct mem_cgroup *group)
 {
 	struct walk walk = { .group = group, .below = true };
 	struct km_busy_was was = km_busy_begin();
 	bool within = km_registry_hold();
 
-	km_registry_each(sum_twin, &walk);
+	km_registry_each(sum_child, &walk);
 	sum_rows(&walk);
 	km_registry_let_go(within);
 	km_busy_end(was);
@@ -328,7 +328,7 @@ static int add(const char *name, size_t objects, uint64_t bytes, void *arg)
 size_t km_memcg_more_stat(const struct mem_cgroup *group, char *text, size_t bytes)
 {
 	char lines[128];
-	uint64_t slab = sum_twins(group);
+	uint64_t slab = sum_children(group);
 
 	walk_caches(group, true, add, &slab);
 	/* Then `dying` says who has something out. */

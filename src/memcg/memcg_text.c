@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #include "os/die.h"
-#include "group.h"
-#include "inspect/print.h"
+#include "memcg_group.h"
+#include "inspect/stats_print.h"
 
 /* ------------------------------------------------------------------ a refusal */
 
@@ -23,7 +23,7 @@ void km_memcg_tell_refused(const struct mem_cgroup *group, uint64_t bytes, gfp_t
 	km_format(name, sizeof(name), "group %s", group->name);
 	km_format(reason, sizeof(reason), "limit of group %s (%lu bytes)", group->name,
 		  (unsigned long)km_load(&group->memory.max));
-	km_front_tell_failed(name, bytes, gfp, reason, suffix);
+	km_alloc_tell_failed(name, bytes, gfp, reason, suffix);
 }
 
 /* ------------------------------------------------------------------ numbers */

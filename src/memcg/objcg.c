@@ -8,10 +8,10 @@
  * live group, or a dead record (`memcg` is NULL). A system page without records in use is purged. A purged page reads
  * as zeros, and zeros are dead records.
  */
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "group.h"
+#include "memcg_group.h"
 
 static struct obj_cgroup *gone;		/* linked by next_gone */
 

@@ -6,12 +6,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
 
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/probe.h"
+#include "os/usdt.h"
 #include "percpu/stock_word.h"
-#include "group.h"
+#include "memcg_group.h"
 
 #define RETRIES		16		/* kernel: MAX_RECLAIM_RETRIES */
 #define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* at once, in a large group; kernel: SWAP_CLUSTER_MAX pages */
@@ -278,7 +278,7 @@ static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool b
 	shrinker->running++;
 	running_here = shrinker;
 	km_memcg_unlock();
-	km_debug(!km_front_busy, "a callback runs with no lock held");
+	km_debug(!km_thread_busy, "a callback runs with no lock held");
 	if (break_low)
 		km_memcg_event(shrinker->group, MEMCG_LOW, true);
 	uint64_t freed = shrinker->shrink(shrinker->group, bytes, shrinker->arg);
@@ -376,7 +376,7 @@ static void reclaim_asked(void)
 uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 {
 	km_memcg_tell();
-	km_memcg_flush_shelves(group);
+	km_memcg_flush_pcs(group);
 	km_memcg_lock();
 	uint64_t bytes = km_stock_drain(group);
 	km_memcg_unlock();
@@ -402,7 +402,7 @@ static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 	km_memcg_unlock();
 	if (!callback)
 		return false;
-	km_debug(!km_front_busy && !pressed, "a callback runs with no lock held, and in no other callback");
+	km_debug(!km_thread_busy && !pressed, "a callback runs with no lock held, and in no other callback");
 	int error = errno;
 	pressed = true;
 	bool again = callback(group, bytes, arg);
@@ -584,7 +584,7 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 	if (callback) {
 		int error = errno;
 
-		km_debug(!km_front_busy && !pressed, "a callback runs with no lock held, and in no other callback");
+		km_debug(!km_thread_busy && !pressed, "a callback runs with no lock held, and in no other callback");
 		pressed = true;
 		callback(group, bytes_over_high(group), delay, arg);
 		pressed = false;
@@ -680,15 +680,15 @@ static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 /* ------------------------------------------------------------------ the charge */
 
 /*
- * Every charge that the byte stock did not serve. Whether it may wait is decided once, here: not where gfp forbids it,
- * and not in a handler that struck inside of the allocator, or a slow path of our own (km_front_busy), where a callback
- * would run under locks. A forced charge comes last, so that __GFP_NOFAIL goes beyond a limit only after everything
- * else was tried. Slowing down comes after the charge is done, with nothing held but the group.
+ * Every charge that the byte stock did not serve. Whether it may wait is decided once, here: not where gfp forbids
+ * it, and not in a handler that struck inside of the allocator, or a slow path of our own (km_thread_busy), where a
+ * callback would run under locks. A forced charge comes last, so that __GFP_NOFAIL goes beyond a limit only after
+ * everything else was tried. Slowing down comes after the charge is done, with nothing held but the group.
  */
 static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
 {
 	struct km_attempt attempt = {
-		.objcg = objcg, .bytes = bytes, .may_wait = (gfp & __GFP_DIRECT_RECLAIM) && !km_front_busy,
+		.objcg = objcg, .bytes = bytes, .may_wait = (gfp & __GFP_DIRECT_RECLAIM) && !km_thread_busy,
 	};
 
 	if (objcg == &km_objcg_root || !bytes)
@@ -713,7 +713,7 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		slow_down_for(attempt.high, attempt.counted);
 	km_memcg_let_go(attempt.high);
 	km_calls_end(calls);
-	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_front_busy, "a charge that must not fail does not");
+	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_thread_busy, "a charge that must succeed fails");
 	KM_PROBE4(charge, objcg, bytes, gfp, done);
 	return done;
 }

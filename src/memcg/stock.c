@@ -24,10 +24,10 @@
  * The rest of a failure. A refused charge has put back what it took out of the stocks, and tells which group refused;
  * a charge that was done has said what the counters took for it. There is no third way out.
  */
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "os/die.h"
 #include "percpu/stock_word.h"
-#include "group.h"
+#include "memcg_group.h"
 
 #define BATCH	64u		/* pages; kernel: MEMCG_CHARGE_BATCH */
 
@@ -91,7 +91,7 @@ void km_stock_fork(bool before, bool child)
  */
 static bool has_words(unsigned cpu)
 {
-	return km_cpu_is_live(cpu) || !km_percpu.cpus;
+	return km_cpu_is_online(cpu) || !km_percpu.cpus;
 }
 
 static struct km_stock *try_each(unsigned here, bool nested)
@@ -494,8 +494,8 @@ bool km_stock_charge(struct km_attempt *attempt)
 	struct km_busy_was nested = km_busy_begin();
 
 	if (km_unlikely(!km_thread_has_cpu()))
-		km_front_new_cpu(attempt->may_wait);
-	km_debug(attempt->bytes && km_front_busy, "a charge has bytes");
+		km_alloc_new_cpu(attempt->may_wait);
+	km_debug(attempt->bytes && km_thread_busy, "a charge has bytes");
 	struct km_stock *stock = enter(km_was_busy(nested));
 	bool done = false;
 
@@ -584,7 +584,7 @@ bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *roo
 	return below;
 }
 
-static struct mem_cgroup *payer(struct obj_cgroup *objcg, struct mem_cgroup *(*get)(struct mem_cgroup *))
+static struct mem_cgroup *group_by(struct obj_cgroup *objcg, struct mem_cgroup *(*get)(struct mem_cgroup *))
 {
 	struct km_busy_was nested = km_busy_begin();
 	struct km_stock *stock = enter(km_was_busy(nested));
@@ -598,12 +598,12 @@ static struct mem_cgroup *payer(struct obj_cgroup *objcg, struct mem_cgroup *(*g
 
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg)
 {
-	return payer(objcg, mem_cgroup_get);
+	return group_by(objcg, mem_cgroup_get);
 }
 
 struct mem_cgroup *km_objcg_hold(struct obj_cgroup *objcg)
 {
-	return payer(objcg, km_memcg_hold);
+	return group_by(objcg, km_memcg_hold);
 }
 
 /* Each word is read for itself. Under the lock of the tree the words stay: going offline gives them back. */
@@ -711,7 +711,7 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 
 	for (struct mem_cgroup *group = root; group; group = km_memcg_next(root, group))
 		km_stock_close(&group->objcg->slot);
-	bool fenced = km_shelf_fence();
+	bool fenced = km_pcs_fence();
 	for (struct mem_cgroup *group = root; group; group = km_memcg_next(root, group)) {
 		uint64_t own = fenced ? collect(group->objcg) : 0;
 
@@ -743,7 +743,7 @@ void km_stock_close_objcg(struct obj_cgroup *objcg)
 {
 	km_stock_close(&objcg->slot);
 	km_debug(!objcg->slot, "a byte stock is closed before it is emptied");
-	if (km_shelf_fence()) {
+	if (km_pcs_fence()) {
 		give_back_locked(objcg, collect(objcg));
 		return;
 	}
@@ -774,7 +774,7 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 			flush_pages(stock, i);
 		if (stock->objcg == objcg)
 			km_store(&stock->objcg, NULL);
-		if (objcg->net && km_cpu_is_live(cpu)) {
+		if (objcg->net && km_cpu_is_online(cpu)) {
 			net += *net_of(objcg, stock);
 			km_store(net_of(objcg, stock), (int64_t)0);
 		}

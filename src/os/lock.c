@@ -24,7 +24,7 @@
 #define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK | KM_LOCK_BORROWS))
 
 km_tls bool km_no_calls;
-km_tls uint8_t km_front_busy;
+km_tls uint8_t km_thread_busy;
 
 km_tls uint32_t km_self;
 km_tls unsigned km_locks_held;
@@ -222,7 +222,7 @@ void km_unlock_fork(struct km_lock *lock)
 
 void km_locks_fork_nested(void)
 {
-	km_debug(km_front_busy, "a fork is nested that a handler makes inside of the allocator");
+	km_debug(km_thread_busy, "a fork is nested that a handler makes inside of the allocator");
 	fork_end_ms = km_os_now_ms() + FORK_MS;
 	in_fork = true;
 	fork_kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS) ? NESTED : NESTED_WITHOUT;
@@ -319,7 +319,7 @@ static km_tls uint8_t held[KM_NR_RANKS];	/* by this thread, and handlers that st
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 {
 	/* A handler that struck here would wait for this very thread. */
-	km_debug(km_front_busy || km_lock_unstruck, "who takes a lock keeps signal handlers out");
+	km_debug(km_thread_busy || km_lock_unstruck, "who takes a lock keeps signal handlers out");
 	if (note == KM_LOCK_GIVEN) {
 		km_debug(held[lock->rank], "a lock is given back by the thread that took it");
 		held[lock->rank]--;

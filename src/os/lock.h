@@ -1,6 +1,6 @@
 /*
  * lock.h: ranked locks. The rank enum *is* the lock order: a thread waits for locks of rising rank only (equal
- * ranks never together), which debug builds check. Meanwhile km_front_busy is set: a signal handler of this thread
+ * ranks never together), which debug builds check. Meanwhile km_thread_busy is set: a signal handler of this thread
  * runs, and its hits work, but it takes no lock. A thread spins a little, then sleeps on a futex; a sleeper wakes by
  * itself after 2 ms, later 64, so that a GFP_NOWAIT caller may leave without the wake's system call.
  */
@@ -77,7 +77,7 @@ extern km_hidden bool km_is_forked;
  * left for later. So a thread that holds a lock has the flag set from before it takes it until after it gives it back;
  * debug builds check that of every lock.
  */
-extern km_hidden km_tls uint8_t km_front_busy;
+extern km_hidden km_tls uint8_t km_thread_busy;
 enum km_busy {
 	KM_BUSY_NOT,
 	KM_BUSY,
@@ -98,9 +98,9 @@ km_inline bool km_was_busy(struct km_busy_was was)
 void km_busy_check(void);
 km_inline struct km_busy_was km_busy_begin(void)
 {
-	struct km_busy_was was = { km_front_busy };
+	struct km_busy_was was = { km_thread_busy };
 
-	km_front_busy = KM_BUSY;
+	km_thread_busy = KM_BUSY;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	return was;
 }
@@ -112,7 +112,7 @@ km_inline void km_busy_end(struct km_busy_was was)
 		km_busy_check();
 #endif
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_front_busy = was.busy;
+	km_thread_busy = was.busy;
 }
 
 /* The end of a km_busy_begin that found the flag clear, as its caller knows. */

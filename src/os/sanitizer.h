@@ -21,7 +21,7 @@ void km_sanitizer_start(void);
 /* Bytes behind an object that are nobody's, at least. */
 #define KM_RED_ZONE	16u
 /* Behind a larger object the longest slab has no room for them, and a word: it is not told. */
-#define KM_WATCHED_MOST	(((size_t)4 << 20) - KM_RED_ZONE - sizeof(size_t))
+#define KM_OBSERVED_MOST	(((size_t)4 << 20) - KM_RED_ZONE - sizeof(size_t))
 
 /* Memory that may hold the only pointers to what others allocated: until it is no more. */
 void km_root_comes(const void *p, size_t bytes) km_cold;

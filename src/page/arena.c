@@ -1,20 +1,20 @@
 /*
  * arena.c: ranges of address space, what is committed of them, and whose an address is. Invariants: a page is used, or
- * in a free run (run.c), or in the hand of who gives it back (resident.c); every page that is used or free is counted
+ * in a free run (page_run.c), or in the hand of who gives it back (purge.c); every page that is used or free is counted
  * once; a largest block belongs to one node for ever.
  */
 #include "arena.h"
 
 #include "os/die.h"
-#include "os/hardened.h"
-#include "percpu/ids.h"
+#include "os/secret.h"
+#include "percpu/id_table.h"
 #include "os/os.h"
 #include "percpu/pcpu.h"
 #include "os/sanitizer.h"
-#include "ahead.h"
-#include "meta.h"
+#include "commit_ahead.h"
+#include "metadata.h"
 #include "nodump.h"
-#include "own.h"
+#include "addr_reuse.h"
 #include "zone.h"
 
 #define COMMIT_STEP	((size_t)2 << 20)
@@ -48,10 +48,10 @@ static bool revive_range(size_t bytes)
 	return false;
 }
 
-/* Bits of a page in the i-th table of live.h. */
+/* Bits of a page in the i-th table of alloc_map.h. */
 static size_t live_bits(unsigned i)
 {
-	return (size_t)8 << (KM_PAGE_SHIFT - KM_LIVE_LOW - i);
+	return (size_t)8 << (KM_PAGE_SHIFT - KM_ALLOC_MAP_LOW - i);
 }
 
 /* Address space for these tables, in a mapping of their own, with nothing else near. */
@@ -61,13 +61,13 @@ static bool reserve_live(struct km_range *range)
 
 	if (!km_hardening.live)
 		return true;
-	for (unsigned i = 0; i < KM_LIVE_TABLES; i++)
+	for (unsigned i = 0; i < KM_ALLOC_MAP_TABLES; i++)
 		bytes += km_align_up(range->pages * live_bits(i) / 8, ARRAY_ALIGN) + ARRAY_ALIGN;
 	uint8_t *tables = km_os_reserve(bytes, ARRAY_ALIGN);
 	if (!tables)
 		return false;
 	km_os_name(tables, bytes, "libkmem: live objects");
-	for (unsigned i = 0; i < KM_LIVE_TABLES; i++) {
+	for (unsigned i = 0; i < KM_ALLOC_MAP_TABLES; i++) {
 		range->live[i] = tables;
 		tables += km_align_up(range->pages * live_bits(i) / 8, ARRAY_ALIGN) + ARRAY_ALIGN;
 	}
@@ -164,7 +164,7 @@ static void fit_range(struct km_range *range, size_t limit)
 		cut_array(range->page, had, pages, 8 * sizeof(*range->page));
 		cut_array(range->owner, had, pages, 8 * sizeof(*range->owner));
 		cut_array(range->dirty, had, pages, 1);
-		for (unsigned i = 0; range->live[0] && i < KM_LIVE_TABLES; i++)
+		for (unsigned i = 0; range->live[0] && i < KM_ALLOC_MAP_TABLES; i++)
 			cut_array(range->live[i], had, pages, live_bits(i));
 	}
 }
@@ -203,7 +203,7 @@ static bool commit_map(struct km_range *range, size_t end)
 
 static bool commit_live(struct km_range *range, size_t end)
 {
-	for (unsigned i = 0; range->live[0] && i < KM_LIVE_TABLES; i++)
+	for (unsigned i = 0; range->live[0] && i < KM_ALLOC_MAP_TABLES; i++)
 		if (!commit_array(range->live[i], &range->live_ready[i], end, range->pages, live_bits(i), COMMIT_STEP))
 			return false;
 	return true;
@@ -580,10 +580,10 @@ int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift)
 		     fault_in(page, count * sizeof(*page)) ?:
 		     fault_in(&range->map[index], count * sizeof(*range->map)) ?:
 		     fault_in(&range->owner[index], count * sizeof(*range->owner));
-	if (result || !live_shift || !range->live[live_shift - KM_LIVE_LOW])
+	if (result || !live_shift || !range->live[live_shift - KM_ALLOC_MAP_LOW])
 		return result;
 	const unsigned each = KM_PAGE_SHIFT - live_shift;
-	return fault_in(range->live[live_shift - KM_LIVE_LOW] + (index << each), count << each);
+	return fault_in(range->live[live_shift - KM_ALLOC_MAP_LOW] + (index << each), count << each);
 }
 
 static struct km_zone *zone_of_page(const struct km_page *page)
@@ -706,7 +706,7 @@ void km_arena_fork(bool before, bool child)
 	unsigned count = 0;
 
 	if (before)
-		km_nodump_fork(true, false), km_own_fork(true, false);
+		km_nodump_fork(true, false), km_addr_reuse_fork(true, false);
 	locks[count++] = &km_arena.purge;
 	for (unsigned node = 0; node < km_node_count; node++)
 		locks[count++] = &km_arena.zone[node].lock;
@@ -714,7 +714,7 @@ void km_arena_fork(bool before, bool child)
 	for (unsigned i = 0; i < count; i++)
 		km_lock_around_fork(locks[i], before, child);
 	if (!before)
-		km_own_fork(false, child), km_nodump_fork(false, child);
+		km_addr_reuse_fork(false, child), km_nodump_fork(false, child);
 }
 
 /* A page that is not free has no bit. */

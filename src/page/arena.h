@@ -10,13 +10,13 @@
  *
  *	map value	0 not an object: foreign, free, or the inside of a large block
  *			1 look in the descriptor: large blocks, caches without an id, slabs of less than the usual order
- *			>= 2 the cache's id; at a large block's first page its class's (cache/ready.h)
+ *			>= 2 the cache's id; at a large block's first page its class's (kmalloc/large_cache.h)
  */
 #ifndef KM_PAGE_ARENA_H
 #define KM_PAGE_ARENA_H
 
 #include "base/cc.h"
-#include "percpu/chain.h"
+#include "percpu/cpu_freelist.h"
 #include "base/list.h"
 #include "percpu/node.h"
 #include "percpu/pcpu.h"
@@ -70,10 +70,10 @@ struct km_page {
 #define KM_SLAB_HOLES	0x04	/* some pages of the slab are marked (slab/sheaf_holes.c), or gone */
 #define KM_PAGE_GONE	0x08	/* memory of a page in use went back to the system; no object was made there since */
 
-/* Of the tables of live.h: shifts from LOW to HIGH, a table each. */
-#define KM_LIVE_LOW	3u
-#define KM_LIVE_HIGH	7u
-#define KM_LIVE_TABLES	(KM_LIVE_HIGH - KM_LIVE_LOW + 1)
+/* Of the tables of alloc_map.h: shifts from LOW to HIGH, a table each. */
+#define KM_ALLOC_MAP_LOW	3u
+#define KM_ALLOC_MAP_HIGH	7u
+#define KM_ALLOC_MAP_TABLES	(KM_ALLOC_MAP_HIGH - KM_ALLOC_MAP_LOW + 1)
 
 struct km_range {
 	char *base;		/* NULL: was given back */
@@ -81,12 +81,12 @@ struct km_range {
 	size_t ready;		/* committed; multiple of a largest block */
 	uint16_t *map;
 	struct km_page *page;
-	uint64_t *owner;	/* a word each: page/owner.h */
+	uint64_t *owner;	/* a word each: page/obj_cgroups.h */
 	uint64_t *dirty;	/* a bit each: free, and may be resident; under the lock of its node */
-	uint8_t *live[KM_LIVE_TABLES];	/* live.h; NULL: frees are not looked at */
+	uint8_t *live[KM_ALLOC_MAP_TABLES];	/* alloc_map.h; NULL: frees are not looked at */
 	uint8_t *node;		/* of each largest block; NULL: there is only one node */
 	/* Bytes committed of the arrays. */
-	size_t map_ready, page_ready, owner_ready, dirty_ready, live_ready[KM_LIVE_TABLES];
+	size_t map_ready, page_ready, owner_ready, dirty_ready, live_ready[KM_ALLOC_MAP_TABLES];
 	bool pinned;		/* who reads its pages may come late: it is never unmapped */
 	bool leaving;		/* being unmapped; then its base is NULL, and its arrays serve another */
 };
@@ -146,13 +146,13 @@ void *km_page_address(const struct km_page *page);
 /* The node of the memory at p, which was handed out: one byte of a dense table. */
 unsigned km_page_node(const void *p);
 void km_map_set(struct km_page *page, size_t count, uint16_t value);
-/* There is a place for this id in the tables in front of the map (percpu/ids.h). False: no memory for it. */
+/* There is a place for this id in the tables in front of the map (percpu/id_table.h). False: no memory for it. */
 bool km_id_tables_reach(size_t id);
 
 /*
  * Meanwhile no page of that one's node is handed out or comes back: a page whose type says that it begins a slab begins
  * that slab until it is let go, though the slab's objects, its owner word and its cache may go (the memory of the last
- * two elsewhere). For some hundred instructions, with km_front_busy set.
+ * two elsewhere). For some hundred instructions, with km_thread_busy set.
  */
 void km_page_hold(const struct km_page *page);
 void km_page_let_go(const struct km_page *page);

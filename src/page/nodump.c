@@ -7,7 +7,7 @@
  */
 #include "os/die.h"
 #include "os/os.h"
-#include "meta.h"
+#include "metadata.h"
 #include "nodump.h"
 #include "zone.h"
 

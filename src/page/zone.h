@@ -68,7 +68,7 @@ km_inline unsigned km_range_node(const struct km_range *range, size_t index)
 	return range->node ? range->node[index >> KM_MAX_ORDER] : 0;
 }
 
-/* ------------------------------------------------------------------ run.c; all with the zone's lock held */
+/* ------------------------------------------------------------------ page_run.c; all with the zone's lock held */
 
 /* Where `count` pages may be taken from: `first` of the run, aligned to 2^order pages. NULL: there are none. Looks at a
  * few runs whose place must be right by chance, and with `all` at each. */
@@ -105,7 +105,7 @@ void km_bits_change(uint64_t *bits, size_t first, size_t count, bool set);
  * no. */
 bool km_range_grow(struct km_range *range, unsigned node);
 
-/* ------------------------------------------------------------------ resident.c */
+/* ------------------------------------------------------------------ purge.c */
 
 /*
  * `count` pages from index `first` on are about to be taken out of the free run [start, end): let a huge page of the

@@ -1,6 +1,6 @@
 /*
  * cid_index.h: said first in a file, before anything is included: sequences of this file find their area by the
- * thread's concurrency id (by_cid.h). Invariant: the files of the sequences are included behind it, and no line of
+ * thread's concurrency id (cid_ops.h). Invariant: the files of the sequences are included behind it, and no line of
  * theirs stands twice.
  */
 #ifndef KM_PERCPU_CID_INDEX_H

@@ -9,7 +9,7 @@
 
 #include "base/bits.h"
 #include "os/die.h"
-#include "ids.h"
+#include "id_table.h"
 #include "os/lock.h"
 
 /* glibc >= 2.35; absent elsewhere. Its size is 0 where it does not register threads. */
@@ -22,7 +22,7 @@ struct rseq_area {
 	uint64_t rseq_cs;
 	uint32_t flags, node_id, mm_cid, padding;
 } km_aligned(32);
-_Static_assert(offsetof(struct rseq_area, mm_cid) == 24, "the sequences of by_cid.c spell it");
+_Static_assert(offsetof(struct rseq_area, mm_cid) == 24, "the sequences of cid_ops.c spell it");
 
 /* Word 0 of an area and that of KM_ID_EMPTY, before there are areas. */
 static uint64_t zero_area[KM_ID_EMPTY + 8] km_aligned(64);
@@ -81,8 +81,8 @@ km_tls struct rseq_area km_dummy_area;
 intptr_t km_rseq, km_thread_rseq, km_cid_rseq;
 /* As the area of a thread that is not registered: its CPU's shelves are zeros. Sequences store here as to the dummy. */
 static km_tls struct rseq_area nowhere = { .cpu_id = (uint32_t)-1 };
-struct km_ways km_ways;
-bool km_ways_kept;
+struct km_gate km_gate;
+bool km_gate_kept;
 
 __attribute__((no_sanitize("address", "undefined"))) static void find_dummy(void)
 {
@@ -151,7 +151,7 @@ unsigned km_cpu(void)
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
 		unsigned here = km_cpu_of_thread();
 
-		return km_cpu_is_live(here) ? here : km_percpu.home;
+		return km_cpu_is_online(here) ? here : km_percpu.home;
 	}
 	unsigned cpu = km_cpu_number();
 	if (km_likely(cpu < km_percpu.cpus))
@@ -398,13 +398,13 @@ static bool begin_area(unsigned cpu)
 {
 	uint64_t *live = &km_percpu.live[cpu / 64];
 
-	if (km_cpu_is_live(cpu))
+	if (km_cpu_is_online(cpu))
 		return true;
 	km_debug(cpu < km_percpu.cpus && areas.committed, "an area that comes alive is one of those there are");
 	if (km_os_commit(km_area(cpu), areas.committed))
 		return false;
 	km_store((uint64_t *)km_area(cpu) + KM_ID_EMPTY, (uint64_t)(KM_ID_EMPTY + 1) * sizeof(uint64_t));
-	/* Release pairs with km_cpu_is_live. */
+	/* Release pairs with km_cpu_is_online. */
 	km_store_release(live, *live | (uint64_t)1 << cpu % 64);
 	/* Only now: what a sequence puts there a drain finds. */
 	km_store_release((uint64_t *)(km_area(cpu) + KM_AREA_MARK), (uint64_t)1);
@@ -573,7 +573,7 @@ static void start_areas(const char *want, const char *by)
 		do_without();
 		return;
 	}
-	km_debug(km_cpu_is_live(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home),
+	km_debug(km_cpu_is_online(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home),
 		 "word 0 of an area is 0");
 	/* Where shelves are not single words, or not a CPU's, hits lead to nothing: the zeros below the areas, of which
 	 * there are two, for the dummy's CPU and for one less. */
@@ -582,34 +582,34 @@ static void start_areas(const char *want, const char *by)
 		km_store_release(&km_rseq, km_thread_rseq);
 }
 
-void km_ways_open(void)
+void km_gate_open(void)
 {
-	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
-		if (km_ways.word[i] && km_load(km_ways.word[i]) != km_ways.open[i])
-			km_store(km_ways.word[i], km_ways.open[i]);
+	for (size_t i = 0; i < km_array_count(km_gate.word); i++)
+		if (km_gate.word[i] && km_load(km_gate.word[i]) != km_gate.open[i])
+			km_store(km_gate.word[i], km_gate.open[i]);
 }
 
-void km_ways_shut(void)
+void km_gate_shut(void)
 {
-	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
-		if (km_ways.word[i])
-			km_store(km_ways.word[i], km_ways.shut);
+	for (size_t i = 0; i < km_array_count(km_gate.word); i++)
+		if (km_gate.word[i])
+			km_store(km_gate.word[i], km_gate.shut);
 }
 
 /* The words' values from now on. By concurrency id hits have one of their own. Without areas no way can be shut. */
 static void show_ways(void)
 {
 	km_cid_rseq = km_thread_rseq;
-	km_ways.open[0] = km_cid_rseq;
-	km_ways.open[1] = km_rseq;
+	km_gate.open[0] = km_cid_rseq;
+	km_gate.open[1] = km_rseq;
 	if (km_percpu.discipline == KM_DISCIPLINE_NONE)
 		return;
 	if (km_percpu.index == KM_INDEX_CID)
-		km_ways.word[0] = &km_cid_rseq;
-	km_ways.word[1] = &km_rseq;
-	km_ways.in_caches = km_hits_by_cpu();
-	km_ways.shut = offset_of(&nowhere);
-	km_debug(km_ways.shut != km_rseq && km_ways.shut != km_cid_rseq, "a way that is shut is another one");
+		km_gate.word[0] = &km_cid_rseq;
+	km_gate.word[1] = &km_rseq;
+	km_gate.in_caches = km_hits_by_cpu();
+	km_gate.shut = offset_of(&nowhere);
+	km_debug(km_gate.shut != km_rseq && km_gate.shut != km_cid_rseq, "a way that is shut is another one");
 }
 
 /* A discipline that was forced and is not to be had is said, because a figure without it would be of another one. */
@@ -791,8 +791,8 @@ void km_percpu_fork(bool before, bool child)
 	km_lock_around_fork(&areas.lock, before, child);
 	if (!child)
 		return;
-	km_store(&km_ways_kept, false);
-	km_ways_open();
+	km_store(&km_gate_kept, false);
+	km_gate_open();
 	own_again();
 	if (areas.locking)
 		show_all_beyond(true);

@@ -65,7 +65,7 @@ enum km_discipline {
 enum km_index {
 	KM_INDEX_NONE,		/* there are none: the discipline is another, or was not chosen yet */
 	KM_INDEX_CPU,
-	KM_INDEX_CID,		/* by_cid.h; hits, which go by CPU, miss then */
+	KM_INDEX_CID,		/* cid_ops.h; hits, which go by CPU, miss then */
 };
 
 /* Areas have numbers; where there is talk of an area's CPU, that is the number, whichever the index. */
@@ -91,30 +91,31 @@ extern km_hidden intptr_t km_rseq, km_thread_rseq;
 extern km_hidden intptr_t km_cid_rseq;
 
 /*
- * A request from outside (cache/mail.h) makes each call a miss by a store from there: the words by which hits find
+ * A request from outside (cache/mailbox.h) makes each call a miss by a store from there: the words by which hits find
  * their place become `shut`, a place whose CPU is -1, so that a hit finds the zeros below the areas. Misses go by
- * km_thread_rseq, which stays: they find what lies ready, and look whether the ways are shut (front.h). A sequence that
- * is under way has loaded its word, and ends as it began. Nothing else is changed, so that the other process may store
- * at any time, and end at any time: the call that finds a way shut opens both, once the request is served or taken
- * back. A request of several ticks has them from the very next calls, whatever they are of. The record is read as it
- * stands here, by commands of other builds: where its meaning changes, root.ways gets another name (cache/root.h).
+ * km_thread_rseq, which stays: they find what lies ready, and look whether the ways are shut (fast_path.h). A
+ * sequence that is under way has loaded its word, and ends as it began. Nothing else is changed, so that the other
+ * process may store at any time, and end at any time: the call that finds a way shut opens both, once the request is
+ * served or taken back. A request of several ticks has them from the very next calls, whatever they are of. The
+ * record is read as it stands here, by commands of other builds: where its meaning changes, root.ways gets another
+ * name (cache/process_record.h).
  */
-struct km_ways {
+struct km_gate {
 	intptr_t *word[2];	/* km_cid_rseq, where areas go by it; km_rseq: the misses of each look at it */
 	intptr_t open[2];
 	intptr_t shut;		/* 0: there are no areas */
 	bool in_caches;		/* hits that know their cache have a copy of km_rseq in it */
 };
-extern km_hidden struct km_ways km_ways;
-/* A request is open: ways that were shut for it stay so. Written by ticks (inspect/control.c). */
-extern km_hidden bool km_ways_kept;
+extern km_hidden struct km_gate km_gate;
+/* A request is open: ways that were shut for it stay so. Written by ticks (inspect/mailbox.c). */
+extern km_hidden bool km_gate_kept;
 km_inline bool km_way_is_shut(intptr_t way)
 {
-	return km_unlikely(way == km_ways.shut);
+	return km_unlikely(way == km_gate.shut);
 }
-void km_ways_open(void) km_cold;
+void km_gate_open(void) km_cold;
 /* By the library itself: the next call of kmalloc, kfree, malloc or free has a tick. */
-void km_ways_shut(void) km_cold;
+void km_gate_shut(void) km_cold;
 
 /*
  * All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until the floors above fill it in, and
@@ -125,9 +126,9 @@ struct km_hot {
 	char *arena;			/* the first range of pages */
 	size_t pages;			/* committed */
 	struct km_page *page;		/* a descriptor for each */
-	const uint16_t *map;		/* a cache's id for each; what is there by id lies before it: ids.h */
+	const uint16_t *map;		/* a cache's id for each; what is there by id lies before it: id_table.h */
 	struct kmem_cache **caches;	/* by id; NULL: an address alone proves none of its objects */
-	uint64_t *owner;		/* who pays, a word for each page: page/owner.h */
+	uint64_t *owner;		/* who pays, a word for each page: page/obj_cgroups.h */
 } km_aligned(64);
 extern km_hidden struct km_hot km_hot;
 /* The number of the page that p lies in, among those of the first range; km_hot.pages or more: it is in none. */
@@ -138,7 +139,7 @@ km_inline uintptr_t km_page_index(const void *p)
 
 /*
  * A CPU's slot of a cache, under the soft disciplines. Under rseq it is the first word alone, and for a
- * shelf with an owner (owned.h) a second one. 32 bytes, so that it lies in one line (km_percpu_alloc).
+ * shelf with an owner (owned_sheaf.h) a second one. 32 bytes, so that it lies in one line (km_percpu_alloc).
  */
 struct km_soft {
 	struct km_pair pair;	/* first: the top, or a chain's freelist; second: the transaction id */
@@ -147,17 +148,17 @@ struct km_soft {
 };
 
 /* A cache's shelf; the first member of struct kmem_cache. */
-struct km_shelf {
+struct km_pcs {
 	struct kmem_cache_front front;	/* what the hot path sees: open, or closed */
-	struct kmem_shelf inner;	/* what the verbs below see: open except while it is drained */
-	uint32_t block_mask;		/* bytes of a block minus one; inner.mask is this or smaller */
+	struct kmem_pcs inner;	/* what the verbs below see: open except while it is drained */
+	uint32_t sheaf_mask;		/* bytes of a block minus one; inner.mask is this or smaller */
 	uint32_t slot;			/* where the shelf's word is, open or closed; 0: has none */
 };
 
 /* For who looks while another thread may be making the shelf. Acquire pairs with the store of `slot`, the last one. */
-km_inline uint32_t km_shelf_slot(const struct km_shelf *shelf)
+km_inline uint32_t km_pcs_slot(const struct km_pcs *pcs)
 {
-	return km_load_acquire(&shelf->slot);
+	return km_load_acquire(&pcs->slot);
 }
 
 /* Until then sequences find a CPU whose shelves are closed: for calls that come before all else. */
@@ -198,7 +199,7 @@ km_inline char *km_area(unsigned cpu)
  */
 #define KM_ID_EMPTY 16
 
-km_inline bool km_cpu_is_live(unsigned cpu)
+km_inline bool km_cpu_is_online(unsigned cpu)
 {
 	/* Acquire pairs with the release in begin_area: who sees the bit may store. */
 	return km_likely(cpu < km_percpu.cpus) &&
@@ -254,82 +255,82 @@ km_inline void km_thread_enter(void)
 km_inline bool km_thread_has_cpu(void)
 {
 	if (km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ))
-		return km_cpu_is_live(km_cpu_of_thread());
+		return km_cpu_is_online(km_cpu_of_thread());
 	return km_percpu.discipline != KM_DISCIPLINE_NONE;
 }
 /* Let the area of this thread's CPU come alive, if there can be one: system calls, once for each CPU. */
 void km_cpu_begin(void);
 
 /* The soft halves of pop, pop_n and push_n, where what lies there is the owner's; 0: anybody's. */
-void *km_soft_pop(struct km_shelf *shelf, uintptr_t owner);
-size_t km_soft_pop_n(struct km_shelf *shelf, uintptr_t owner, void **out, size_t count);
-size_t km_soft_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, size_t count);
+void *km_soft_pop(struct km_pcs *pcs, uintptr_t owner);
+size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
+size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);
 
 /* The verbs, for everybody but the hot path. They see `inner`. */
-void *km_shelf_pop(struct km_shelf *shelf);
-bool km_shelf_push(struct km_shelf *shelf, void *object);
-size_t km_shelf_pop_n(struct km_shelf *shelf, void **out, size_t count);
-size_t km_shelf_push_n(struct km_shelf *shelf, void *const *in, size_t count);
+void *km_pcs_pop(struct km_pcs *pcs);
+bool km_pcs_push(struct km_pcs *pcs, void *object);
+size_t km_pcs_pop_n(struct km_pcs *pcs, void **out, size_t count);
+size_t km_pcs_push_n(struct km_pcs *pcs, void *const *in, size_t count);
 /* share: where one block has more than half a block more than the other, leave both about as full. */
-bool km_shelf_swap(struct km_shelf *shelf, bool for_pop, bool share);
+bool km_pcs_swap(struct km_pcs *pcs, bool for_pop, bool share);
 /* lone: also without a partner. */
-void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone);
-bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted);
-void **km_shelf_take_partner(struct km_shelf *shelf);
-bool km_shelf_put_partner(struct km_shelf *shelf, void **block);
+void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone);
+bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted);
+void **km_pcs_take_spare(struct km_pcs *pcs);
+bool km_pcs_put_spare(struct km_pcs *pcs, void **sheaf);
 
 /*
  * A drain: close the shelf for everybody; the fence waits until no sequence that saw it open is in flight (false: it
  * can't); take_cpu takes a CPU's blocks off (main and partner, NULL where none); open.
  * The soft disciplines need no closing: taking goes by their lock. One drain at a time (KM_RANK_DRAIN).
  */
-void km_shelf_close(struct km_shelf *shelf);
-bool km_shelf_fence(void);
-void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block, void ***partner);
+void km_pcs_close(struct km_pcs *pcs);
+bool km_pcs_fence(void);
+void km_pcs_take_cpu(struct km_pcs *pcs, unsigned cpu, void ***main_sheaf, void ***spare);
 /* Put a block on where there is none, as the main one; false: there is one now. */
-bool km_shelf_put_cpu(struct km_shelf *shelf, unsigned cpu, void **block);
-void km_shelf_open(struct km_shelf *shelf, bool to_hot_path);
+bool km_pcs_put_cpu(struct km_pcs *pcs, unsigned cpu, void **sheaf);
+void km_pcs_open(struct km_pcs *pcs, bool to_hot_path);
 /* In the child of a fork: let go of what threads held that are not here. */
-void km_shelf_fork_child(struct km_shelf *shelf);
+void km_pcs_fork_child(struct km_pcs *pcs);
 /* Objects on the CPU's shelf; a racy look, exact when nobody uses it. */
-size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu);
+size_t km_pcs_count_cpu(const struct km_pcs *pcs, unsigned cpu);
 /* The same for the word itself: 0, or what changes with every pop and push. */
-uint64_t km_shelf_top_cpu(const struct km_shelf *shelf, unsigned cpu);
+uint64_t km_pcs_top_cpu(const struct km_pcs *pcs, unsigned cpu);
 /* Has it two blocks? A racy look. */
-bool km_shelf_has_partner_cpu(const struct km_shelf *shelf, unsigned cpu);
+bool km_pcs_has_spare_cpu(const struct km_pcs *pcs, unsigned cpu);
 
 /* Where the block's pad is. */
-km_inline uint64_t *km_block_pad(const struct km_shelf *shelf, void *const *top)
+km_inline uint64_t *km_sheaf_pad(const struct km_pcs *pcs, void *const *top)
 {
-	return (uint64_t *)(((uintptr_t)top | shelf->block_mask) - 15);
+	return (uint64_t *)(((uintptr_t)top | pcs->sheaf_mask) - 15);
 }
 
 /* Objects in a block, from its top. */
-km_inline size_t km_block_count(const struct km_shelf *shelf, void *const *top)
+km_inline size_t km_sheaf_objects(const struct km_pcs *pcs, void *const *top)
 {
-	return (shelf->block_mask - 15 - ((uintptr_t)top & shelf->block_mask) -
-		km_load(km_block_pad(shelf, top))) / sizeof(void *);
+	return (pcs->sheaf_mask - 15 - ((uintptr_t)top & pcs->sheaf_mask) -
+		km_load(km_sheaf_pad(pcs, top))) / sizeof(void *);
 }
 
 /* The top of the block when it is empty: where its NULL is. */
-km_inline void **km_block_bottom(const struct km_shelf *shelf, void **top)
+km_inline void **km_sheaf_bottom(const struct km_pcs *pcs, void **top)
 {
-	uint64_t *pad = km_block_pad(shelf, top);
+	uint64_t *pad = km_sheaf_pad(pcs, top);
 
-	km_debug(*pad <= shelf->block_mask - 15, "a block's bottom lies in the block");
+	km_debug(*pad <= pcs->sheaf_mask - 15, "a block's bottom lies in the block");
 
 	return (void **)((char *)pad - *pad);
 }
 
 /* Objects that it takes before it counts as full; 0: it is. */
-km_inline size_t km_block_room(const struct km_shelf *shelf, void *const *top)
+km_inline size_t km_sheaf_room(const struct km_pcs *pcs, void *const *top)
 {
-	return ((uintptr_t)top & km_load(&shelf->inner.mask)) / sizeof(void *);
+	return ((uintptr_t)top & km_load(&pcs->inner.mask)) / sizeof(void *);
 }
 
-km_inline void **km_block_base(const struct km_shelf *shelf, void **top)
+km_inline void **km_sheaf_base(const struct km_pcs *pcs, void **top)
 {
-	return (void **)((uintptr_t)top & ~(uintptr_t)shelf->block_mask);
+	return (void **)((uintptr_t)top & ~(uintptr_t)pcs->sheaf_mask);
 }
 
 /* Objects a block takes before it counts as full, under a mask. */
@@ -338,9 +339,9 @@ km_inline unsigned km_mask_capacity(uint32_t mask)
 	return (mask + 1) / sizeof(void *) - 2;
 }
 
-km_inline uint64_t *km_block_header(const struct km_shelf *shelf, void *const *top)
+km_inline uint64_t *km_sheaf_header(const struct km_pcs *pcs, void *const *top)
 {
-	return (uint64_t *)(((uintptr_t)top | shelf->block_mask) - 7);
+	return (uint64_t *)(((uintptr_t)top | pcs->sheaf_mask) - 7);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * rseq.h: the shelf's longer verbs, and those of accounting, as restartable sequences, for the architecture we are
- * built for; only where KMEM_HAVE_RSEQ. Every architecture's files have the same functions: pcpu.h, owned.h and
+ * built for; only where KMEM_HAVE_RSEQ. Every architecture's files have the same functions: pcpu.h, owned_sheaf.h and
  * stock_word.h have their pseudo-code. And the choice between them, the same by concurrency id, and what is done
  * without.
  */
@@ -9,7 +9,7 @@
 
 #include <kmem/inline.h>
 
-#include "by_cid.h"
+#include "cid_ops.h"
 
 #if defined(KMEM_HAVE_RSEQ) && defined(__x86_64__)
 #include "rseq_owned_x86_64.h"
@@ -20,8 +20,8 @@
 #endif
 
 /* The two that programs have as well go by another name. */
-#define km_rseq_pop kmem_shelf_pop
-#define km_rseq_push kmem_shelf_push
+#define km_rseq_pop kmem_pcs_pop
+#define km_rseq_push kmem_pcs_push
 
 #ifdef KMEM_HAVE_RSEQ
 #define KM_RSEQ(verb, arguments, otherwise)                                                        \

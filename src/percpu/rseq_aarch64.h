@@ -10,7 +10,7 @@
 #include <kmem/inline.h>
 
 #include "commit.h"
-#include "ids.h"
+#include "id_table.h"
 #include "pcpu.h"
 
 /* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
@@ -63,8 +63,8 @@ miss:
 		return km_rseq_pop_id(ids, step, km_hot.percpu, km_rseq);                          \
 	}
 
-/* ... and beside the word is an owner's (owned.h): *own says whether it is this one. Another's object is popped all the
- * same. */
+/* ... and beside the word is an owner's (owned_sheaf.h): *own says whether it is this one. Another's object is popped
+ * all the same. */
 km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq, uintptr_t owner,
 				    bool *own)
 {
@@ -142,7 +142,7 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
 	*id = km_id_of(object);
-	return km_rseq_push_valid(&km_id_masks(*id)->block, *id, -(uint32_t)km_id_valid(*id, object), km_hot.percpu,
+	return km_rseq_push_valid(&km_id_masks(*id)->sheaf, *id, -(uint32_t)km_id_valid(*id, object), km_hot.percpu,
 				  km_rseq, object);
 }
 
@@ -181,7 +181,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 #define KM_ANYBODY(...)
 #define KM_OWNED(...) __VA_ARGS__
 #define KM_RSEQ_POP_N(name, whose)                                                                 \
-km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char *base, intptr_t rseq, \
+km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
 		      whose(uintptr_t owner,) void **out, size_t bytes)                            \
 {                                                                                                  \
 	uintptr_t area, slot, top, from, count, left, tmp;                                         \
@@ -195,7 +195,7 @@ km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char 
 		"cbz %[top], %l[miss]\n\t"                                                         \
 		"add %[from], %[area], %[top]\n\t"                                                 \
 		/* Down from where the pad stands, by the pad. */                                  \
-		"orr %[left], %[from], %[block_mask]\n\t"                                          \
+		"orr %[left], %[from], %[sheaf_mask]\n\t"                                          \
 		"sub %[left], %[left], #15\n\t"                                                    \
 		"ldr %[tmp], [%[left]]\n\t"                                                        \
 		"sub %[count], %[left], %[from]\n\t"                                               \
@@ -210,9 +210,9 @@ km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char 
 		KMEM_RSEQ_END("miss")                                                              \
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [from] "=&r"(from),    \
 		  [count] "=&r"(count), [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)       \
-		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "r"(base),                     \
+		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "r"(base),                     \
 		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes),                            \
-		  [block_mask] "r"((uintptr_t)block_mask)                                          \
+		  [sheaf_mask] "r"((uintptr_t)sheaf_mask)                                          \
 		: "memory", "cc", "v0", "v1"                                                       \
 		: miss);                                                                           \
 	return count;                                                                              \
@@ -221,7 +221,7 @@ miss:                                                                           
 	return 0;                                                                                  \
 }
 #define KM_RSEQ_PUSH_N(name, whose)                                                                \
-km_inline size_t name(const struct kmem_shelf *shelf, char *base, intptr_t rseq,                   \
+km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                   \
 		      whose(uintptr_t owner,) void *const *in, size_t bytes)                       \
 {                                                                                                  \
 	uintptr_t area, slot, top, to, count, left, tmp;                                           \
@@ -245,7 +245,7 @@ km_inline size_t name(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
 		KMEM_RSEQ_END("miss")                                                              \
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [to] "=&r"(to),        \
 		  [count] "=&r"(count), [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)   \
-		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "r"(base),                     \
+		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "r"(base),                     \
 		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes)                             \
 		: "memory", "cc", "v0", "v1"                                                       \
 		: miss);                                                                           \
@@ -267,7 +267,7 @@ KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
  * The partner becomes the main block: if it has an object (for_pop), or room. Where the fuller one ([from]) has more
  * than `bytes` / 8 objects more than the other, half of the difference moves first.
  */
-km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base,
 			    intptr_t rseq, bool for_pop, uint32_t bytes)
 {
 	uintptr_t area, slot, from, to, count, left, tmp;
@@ -277,7 +277,7 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask,
 		KMEM_RSEQ_SLOT
 		KM_RSEQ_TOP("from")
 		"add %[from], %[from], %[area]\n\t"
-		"orr %[tmp], %[block_mask], %[from]\n\t"
+		"orr %[tmp], %[sheaf_mask], %[from]\n\t"
 		"ldur %[to], [%[tmp], #-7]\n\t"
 		"cbz %[to], %l[miss]\n\t"
 		"add %[to], %[to], %[area]\n\t"
@@ -291,8 +291,8 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask,
 		"tst %w[tmp], %w[to]\n\t"
 		"b.eq %l[miss]\n"
 		"85:\n\t"
-		"and %w[count], %w[block_mask], %w[to]\n\t"
-		"and %w[tmp], %w[block_mask], %w[from]\n\t"
+		"and %w[count], %w[sheaf_mask], %w[to]\n\t"
+		"and %w[tmp], %w[sheaf_mask], %w[from]\n\t"
 		"subs %w[count], %w[count], %w[tmp]\n\t"
 		"b.ls 86f\n\t"
 		"cmp %w[count], %w[bytes]\n\t"
@@ -308,7 +308,7 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask,
 		KM_EXCHANGE("from", "to")
 		"87:\n\t"
 		/* [from] becomes the main block. */
-		"orr %[tmp], %[block_mask], %[from]\n\t"
+		"orr %[tmp], %[sheaf_mask], %[from]\n\t"
 		"sub %[to], %[to], %[area]\n\t"
 		"stur %[to], [%[tmp], #-7]\n\t"
 		"sub %[from], %[from], %[area]\n\t"
@@ -316,7 +316,7 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask,
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
 		  [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
+		: [f] "r"(pcs), [base] "r"(base), [sheaf_mask] "r"((uintptr_t)sheaf_mask),
 		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [for_pop] "r"((uint32_t)for_pop), [bytes] "r"(bytes)
 		: "memory", "cc", "v0", "v1"
 		: miss);

@@ -1,9 +1,9 @@
 /*
- * rseq_owned_aarch64.h: the verbs of an owner's shelf (owned.h) and of a stock of bytes (stock_word.h) as restartable
- * sequences on aarch64; pseudo-code there, the frame in <kmem/inline.h>, with what is said there about the order of
- * loads. Invariant: each has one committing store, the last instruction of its sequence; whatever it stores before
- * lies where nobody looks until then. The word that closes, the offset in a shelf or slot, is loaded first, and the
- * rest is found by it.
+ * rseq_owned_aarch64.h: the verbs of an owner's shelf (owned_sheaf.h) and of a stock of bytes (stock_word.h) as
+ * restartable sequences on aarch64; pseudo-code there, the frame in <kmem/inline.h>, with what is said there about
+ * the order of loads. Invariant: each has one committing store, the last instruction of its sequence; whatever it
+ * stores before lies where nobody looks until then. The word that closes, the offset in a shelf or slot, is loaded
+ * first, and the rest is found by it.
  *
  * A stock's put asks whether its word may be written at all (KM_RSEQ_WRITABLE): closed, the slot leads to word 0 of the
  * area, and what is stored there would open every closed shelf of the CPU.
@@ -24,7 +24,7 @@
 	"cmp %[" other "], %[owner]\n\t"                                                           \
 	"b.ne %l[miss]\n\t"
 
-km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+km_inline void *km_rseq_owned_pop(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
 				  uintptr_t owner)
 {
 	uintptr_t area, slot, top;
@@ -40,7 +40,7 @@ km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, in
 		"str %[top], [%[slot]]\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
-		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
+		: [f] "r"(pcs), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
 		  [owner] "r"(owner)
 		: "memory", "cc"
 		: miss);
@@ -52,7 +52,7 @@ miss:
 	return NULL;
 }
 
-km_inline bool km_rseq_owned_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
 				  uintptr_t owner, void *object)
 {
 	uintptr_t area, slot, top, other;
@@ -69,7 +69,7 @@ km_inline bool km_rseq_owned_push(const struct kmem_shelf *shelf, char *base, in
 		"str %[top], [%[slot]]\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [other] "=&r"(other)
-		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
+		: [f] "r"(pcs), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
 		  [owner] "r"(owner), [object] "r"(object)
 		: "memory", "cc"
 		: miss);

@@ -1,8 +1,8 @@
 /*
- * rseq_owned_x86_64.h: the verbs of an owner's shelf (owned.h) and of a stock of bytes (stock_word.h) as restartable
- * sequences; pseudo-code there, the frame in <kmem/inline.h>. Invariant: each has one committing store, the last
- * instruction of its sequence; whatever it stores before lies where nobody looks until then. The word that closes, the
- * offset in a shelf or slot, is loaded first.
+ * rseq_owned_x86_64.h: the verbs of an owner's shelf (owned_sheaf.h) and of a stock of bytes (stock_word.h) as
+ * restartable sequences; pseudo-code there, the frame in <kmem/inline.h>. Invariant: each has one committing store,
+ * the last instruction of its sequence; whatever it stores before lies where nobody looks until then. The word that
+ * closes, the offset in a shelf or slot, is loaded first.
  *
  * A stock is one word of bytes, and no pointer: to take and to put are an addition with a bound. Closed, it reads word
  * 0 of the area, which has no bytes to take; a put must ask whether the word may be written at all (KM_RSEQ_WRITABLE),
@@ -21,7 +21,7 @@
 	"cmpq %[owner], 8(%[slot])\n\t"                                                      \
 	"jne %l[miss]\n\t"
 
-km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+km_inline void *km_rseq_owned_pop(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
 				  uintptr_t owner)
 {
 	uintptr_t area, slot, top;
@@ -37,7 +37,7 @@ km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, in
 		KMEM_RSEQ_UP
 		KMEM_RSEQ_END("miss")
 		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
+		: [pcs] "m"(pcs->pcs), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
 		: "memory", "cc"
 		: miss);
 	if (!area)
@@ -48,7 +48,7 @@ miss:
 	return NULL;
 }
 
-km_inline bool km_rseq_owned_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
 				  uintptr_t owner, void *object)
 {
 	uintptr_t area, slot, top;
@@ -64,8 +64,8 @@ km_inline bool km_rseq_owned_push(const struct kmem_shelf *shelf, char *base, in
 		KMEM_RSEQ_DOWN
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner),
-		  [object] "r"(object), [mask] "m"(shelf->mask)
+		: [pcs] "m"(pcs->pcs), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner),
+		  [object] "r"(object), [mask] "m"(pcs->mask)
 		: "memory", "cc"
 		: miss);
 	return true;

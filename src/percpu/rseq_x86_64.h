@@ -17,7 +17,7 @@
 #include <kmem/inline.h>
 
 #include "commit.h"
-#include "ids.h"
+#include "id_table.h"
 #include "pcpu.h"
 
 /* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
@@ -36,7 +36,7 @@
 
 /* [last] = the last byte of the block that [top] lies in: its header begins 7 bytes before. */
 #define KM_RSEQ_LAST(last, top)                                                                    \
-	"movl %[block_mask], %k[" last "]\n\t"                                                     \
+	"movl %[sheaf_mask], %k[" last "]\n\t"                                                     \
 	"orq %[" top "], %[" last "]\n\t"
 
 /*
@@ -121,8 +121,9 @@ miss:
 		return NULL;                                                                       \
 	}
 /*
- * ... and beside the word is an owner's (owned.h): *own says whether it is this one. They are compared inside of the
- * sequence, by flags that its end leaves as they are, and that are an output; another's object is popped all the same.
+ * ... and beside the word is an owner's (owned_sheaf.h): *own says whether it is this one. They are compared inside
+ * of the sequence, by flags that its end leaves as they are, and that are an output; another's object is popped all
+ * the same.
  */
 #define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
 	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
@@ -278,7 +279,7 @@ miss:
 #define KM_ANYBODY(...)
 #define KM_OWNED(...) __VA_ARGS__
 #define KM_RSEQ_POP_N(name, whose)                                                                 \
-km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char *base, intptr_t rseq, \
+km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
 		      whose(uintptr_t owner,) void **out, size_t bytes)                            \
 {                                                                                                  \
 	uintptr_t area, slot, top, count, left, tmp;                                               \
@@ -291,7 +292,7 @@ km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char 
 		whose(KM_OWNED_MINE)                                                               \
 		"testq %[top], %[top]\n\t"                                                         \
 		"jz %l[miss]\n\t"                                                                  \
-		"movl %k[block_mask], %k[left]\n\t"                                                \
+		"movl %k[sheaf_mask], %k[left]\n\t"                                                \
 		"orq %[top], %[left]\n\t"                                                          \
 		"leaq -15(%[left]), %[count]\n\t"                                                  \
 		"subq %[top], %[count]\n\t"                                                        \
@@ -310,8 +311,8 @@ km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char 
 		KMEM_RSEQ_END("miss")                                                              \
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
 		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)                             \
-		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "rm"(base),                    \
-		  [rs] "r"(rseq), [bytes] "r"(bytes), [block_mask] "rm"(block_mask)                \
+		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "rm"(base),                    \
+		  [rs] "r"(rseq), [bytes] "r"(bytes), [sheaf_mask] "rm"(sheaf_mask)                \
 		: "memory", "cc", "xmm0", "xmm1"                                                   \
 		: miss);                                                                           \
 	return count;                                                                              \
@@ -320,7 +321,7 @@ miss:                                                                           
 	return 0;                                                                                  \
 }
 #define KM_RSEQ_PUSH_N(name, whose)                                                                \
-km_inline size_t name(const struct kmem_shelf *shelf, char *base, intptr_t rseq,                   \
+km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                   \
 		      whose(uintptr_t owner,) void *const *in, size_t bytes)                       \
 {                                                                                                  \
 	uintptr_t area, slot, top, count, left, tmp;                                               \
@@ -345,7 +346,7 @@ km_inline size_t name(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
 		KMEM_RSEQ_END("miss")                                                              \
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
 		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)                         \
-		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq),    \
+		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "rm"(base), [rs] "r"(rseq),    \
 		  [bytes] "r"(bytes)                                                               \
 		: "memory", "cc", "xmm0", "xmm1"                                                   \
 		: miss);                                                                           \
@@ -361,7 +362,7 @@ KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
  * The partner becomes the main block: if it has an object (for_pop), or room. Where the fuller one ([from]) has more
  * than `bytes` / 8 objects more than the other, half of the difference moves first.
  */
-km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base,
 			    intptr_t rseq, bool for_pop, uint32_t bytes)
 {
 	uintptr_t area, slot, from, to, count, left, tmp;
@@ -386,7 +387,7 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask,
 		"testl %k[to], 4(%[f])\n\t"
 		"jz %l[miss]\n"
 		"85:\n\t"
-		"movl %[block_mask], %k[tmp]\n\t"
+		"movl %[sheaf_mask], %k[tmp]\n\t"
 		"movl %k[tmp], %k[count]\n\t"
 		"andl %k[to], %k[count]\n\t"
 		"andl %k[from], %k[tmp]\n\t"
@@ -414,7 +415,7 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask,
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
 		  [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask),
+		: [f] "r"(pcs), [base] "m"(base), [sheaf_mask] "m"(sheaf_mask),
 		  [rs] "r"(rseq), [for_pop] "q"(for_pop), [bytes] "m"(bytes)
 		: "memory", "cc", "xmm0", "xmm1"
 		: miss);

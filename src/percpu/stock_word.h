@@ -32,7 +32,7 @@ uint64_t km_stock_empty(const uint32_t *slot);
 
 /*
  * km_stock_open: `slot` leads to the word at `offset` from now on; that is 0 on every CPU. Draining: km_stock_close,
- * km_shelf_fence, then for each CPU km_stock_take_cpu of what was in `slot`; after that it may be opened again, or
+ * km_pcs_fence, then for each CPU km_stock_take_cpu of what was in `slot`; after that it may be opened again, or
  * the word be freed. Nothing is added to or taken from a CPU's word once it was taken.
  */
 void km_stock_open(uint32_t *slot, uint32_t offset);

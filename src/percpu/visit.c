@@ -7,7 +7,7 @@
  * word that has changed misses, too. A word that changed and came back counts as unchanged, and may: what the verb is
  * about to do depends on these values alone, not on what happened between. The top names a block and how far it is
  * filled, its header names the partner, and each of both is compared if the verb went by it. A block that left can
- * still be read, because the memory of blocks stays memory of blocks for ever (page/meta.c); what such a read gave
+ * still be read, because the memory of blocks stays memory of blocks for ever (page/metadata.c); what such a read gave
  * is thrown away with the miss. Objects in a block are no words of a verb: whole blocks change hands here, and verbs
  * that copy objects are sequences of their own, which compare nothing because nobody comes between (rseq.h).
  */

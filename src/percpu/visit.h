@@ -67,7 +67,7 @@ km_inline struct km_soft *km_soft(const struct km_visit *visit)
 km_inline void km_visit_keep(struct km_visit *visit)
 {
 	km_visits_locked = visit->outer;
-	km_front_busy = visit->was_busy;
+	km_thread_busy = visit->was_busy;
 }
 
 /* Known to handlers from before the lock is taken until after it is given back. */
@@ -86,9 +86,9 @@ km_inline bool km_visit_lock(struct km_visit *visit)
 
 	if (km_load(&km_soft(visit)->lock))
 		return false;
-	visit->was_busy = km_front_busy;
+	visit->was_busy = km_thread_busy;
 	if (!visit->was_busy)
-		km_front_busy = KM_BUSY_IN_VERB;
+		km_thread_busy = KM_BUSY_IN_VERB;
 	visit->outer = km_visits_locked;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	km_visits_locked = visit;
@@ -102,7 +102,7 @@ km_inline bool km_visit_lock(struct km_visit *visit)
 /* That CPU's slot. False: somebody else has the lock. */
 km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu, bool lock)
 {
-	km_debug(slot && km_cpu_is_live(cpu), "a verb works on a word of an area that is alive");
+	km_debug(slot && km_cpu_is_online(cpu), "a verb works on a word of an area that is alive");
 	visit->area = (uintptr_t)km_area(cpu);
 	visit->word = (km_word *)(visit->area + slot);
 	visit->locked = lock && km_visit_lock(visit);
@@ -221,7 +221,7 @@ km_inline bool km_visit_look(struct km_visit *visit)
 	}
 	/* Acquire pairs with the release that opens it after a drain. */
 	uint32_t slot = km_load_acquire(visit->open), cpu = km_cpu_of_thread();
-	if (!slot || !km_cpu_is_live(cpu))
+	if (!slot || !km_cpu_is_online(cpu))
 		return false;
 	km_visit_cpu(visit, slot, cpu, false);
 	visit->reads = 0;
@@ -237,9 +237,9 @@ km_inline bool km_visit_look(struct km_visit *visit)
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other);
 
 /* Words from top to the end of its block. */
-km_inline size_t km_visit_words(const struct km_shelf *shelf, uintptr_t top)
+km_inline size_t km_visit_words(const struct km_pcs *pcs, uintptr_t top)
 {
-	return (shelf->block_mask + 1 - (top & shelf->block_mask)) / sizeof(void *);
+	return (pcs->sheaf_mask + 1 - (top & pcs->sheaf_mask)) / sizeof(void *);
 }
 
 #endif

@@ -16,13 +16,13 @@
 #include "os/die.h"
 #include "os/os.h"
 #include "os/stderr.h"
-#include "inspect/print.h"
+#include "inspect/stats_print.h"
 
 #pragma weak dlsym
 
 /* The name as the loader binds it, and this copy's own: they differ where another copy came first. */
 KMEM_API int kmem_copy_in_use;
-extern int km_own_copy __attribute__((alias("kmem_copy_in_use"), visibility("hidden")));
+extern int km_addr_reuse_copy __attribute__((alias("kmem_copy_in_use"), visibility("hidden")));
 
 /* libc's: it is run when the program ends, whatever shared object is closed before. */
 int __cxa_atexit(void (*function)(void *arg), void *arg, void *of_object);
@@ -64,12 +64,12 @@ static bool may_write(const char *variable, const char *path)
 
 	/* Two names of one address are taken for two addresses, where it is seen which one this is. */
 	__asm__("" : "+r"(in_use));
-	if (!path[0] || in_use != &km_own_copy || !km_ready)
+	if (!path[0] || in_use != &km_addr_reuse_copy || !km_ready)
 		return false;
 	/* exit in a handler that struck inside of us: locks may be held for ever. */
-	if (km_front_busy)
+	if (km_thread_busy)
 		km_warn("%s: the program ended inside of the allocator: nothing is written", variable);
-	return !km_front_busy;
+	return !km_thread_busy;
 }
 
 static bool is_stderr(const char *path)

@@ -13,8 +13,8 @@
 #include <stdarg.h>
 
 #include "cache/cache.h"
-#include "page/big.h"
-#include "page/meta.h"
+#include "page/huge.h"
+#include "page/metadata.h"
 #include "os/os.h"
 #include "percpu/pcpu.h"
 
@@ -72,10 +72,10 @@ static void limited(int resource, const uint64_t *limits)
 		return;
 	(data ? km_os_set_data_limit : km_os_set_address_limit)
 		(limits[0] == RLIM64_INFINITY ? SIZE_MAX : limits[0]);
-	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_front_busy || km_boot_is_stray())
+	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_thread_busy || km_boot_is_stray())
 		return;
 	struct km_busy_was was = km_busy_begin();
-	km_big_purge(0);
+	km_huge_purge(0);
 	if (!data)
 		fit(limits[0]);
 	km_busy_end(was);
@@ -114,7 +114,7 @@ KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old)
 static long lock_all(int flags)
 {
 	show_beyond(false);
-	long result = km_big_mlockall(flags);
+	long result = km_huge_mlockall(flags);
 	show_beyond(true);
 	return result;
 }
@@ -136,7 +136,7 @@ static bool fit_to_lock(void)
 KMEM_API int mlockall(int flags);
 KMEM_API int mlockall(int flags)
 {
-	bool ours = !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_front_busy && !km_boot_is_stray();
+	bool ours = !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_thread_busy && !km_boot_is_stray();
 	bool hide = flags & MCL_CURRENT && ours;
 
 	long result = hide ? lock_all(flags) : km_os_mlockall(flags);
@@ -145,7 +145,7 @@ KMEM_API int mlockall(int flags)
 	if (ours && km_os_locks_all()) {
 		struct km_busy_was was = km_busy_begin();
 
-		km_big_purge(0);
+		km_huge_purge(0);
 		km_busy_end(was);
 	}
 	return answer(result);

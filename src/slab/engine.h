@@ -16,10 +16,10 @@
 #include <kmem/stats.h>
 
 #include "page/arena.h"
-#include "percpu/chain.h"
+#include "percpu/cpu_freelist.h"
 #include "os/die.h"
 #include "base/fields.h"
-#include "percpu/ids.h"
+#include "percpu/id_table.h"
 #include "base/list.h"
 #include "os/lock.h"
 #include "percpu/node.h"
@@ -30,17 +30,17 @@
 #define KM_NAME_BYTES	32u
 
 enum km_front {
-	KM_FRONT_NONE,	/* no shelf: every call is the engine's alloc or free */
-	KM_FRONT_ARRAY,	/* blocks of pointers; a miss goes to refill and spill */
-	KM_FRONT_CHAIN,	/* a chain through the objects of the CPU's slab (percpu/chain_hit.h) */
+	KM_PERCPU_NONE,	/* no shelf: every call is the engine's alloc or free */
+	KM_PERCPU_SHEAVES,	/* blocks of pointers; a miss goes to refill and spill */
+	KM_PERCPU_FREELIST,	/* a chain through the objects of the CPU's slab (percpu/cpu_freelist_hit.h) */
 };
 
 struct km_engine;
-struct km_shape;
+struct km_alloc_ops;
 struct km_hooks;
 struct km_quarantine;
-struct km_keeper;
-struct km_siblings;
+struct km_slab_charge;
+struct km_shadows;
 struct obj_cgroup;
 
 /* Events that the engine counts, summed over CPUs when read; slow path only, so a shared line will do. */
@@ -49,13 +49,13 @@ struct km_events {
 };
 
 /* Slabs that caches got and gave back, ever. */
-struct km_past {
+struct km_retired {
 	size_t new_slabs, freed_slabs;
 };
 
 struct kmem_cache {
 	/* Line 0: all that a plain hit reads. */
-	struct km_shelf shelf;
+	struct km_pcs pcs;
 	uint16_t id;			/* in the page map; KM_MAP_DESC: has none. Under rseq also where the
 					 * shelf's word is: word id of an area. */
 	uint16_t capacity;		/* objects a block holds at first; 0: no shelf */
@@ -67,25 +67,25 @@ struct kmem_cache {
 	uint32_t reciprocal;		/* index in slab = offset * reciprocal >> 32; see layout.c */
 	uint32_t objects;		/* per slab of `order` */
 	uint32_t freeptr;		/* where the free pointer is, in a free object */
-	uint32_t usable;		/* bytes that a user has of each object; 0: ask of each (cache/pointer.c) */
+	uint32_t usable;		/* bytes that a user has of each object; 0: ask of each (kmalloc/lookup.c) */
 	uint8_t order, min_order;
 	bool tail_bits;			/* sheaf: the free bits lie behind the objects, not in descriptors */
 	bool checked;			/* validate each free */
 	bool mergeable;
 	bool dead;
 	uint8_t freelist;		/* slab: where a slab's indices lie (enum slab_freelist) */
-	uint8_t live_shift;		/* each object is proved (page/live.h): which byte is its; 0: not so */
+	uint8_t live_shift;		/* each object is proved (page/alloc_map.h): which byte is its; 0: not so */
 	slab_flags_t flags;
 	uint32_t cleared;		/* bytes that __GFP_ZERO makes zeros; 0: has a constructor */
 	const struct km_engine *engine;
-	const struct km_shape *shape;	/* of what lies ready on a CPU (alloc/front.h) */
-	const struct km_shape *plain;	/* the same of objects that nobody pays for */
-	const struct km_shape *proved;	/* ... where nobody watches: what proves each free, or `below` */
-	const struct km_shape *below;	/* ... whoever watches */
+	const struct km_alloc_ops *ops;	/* of what lies ready on a CPU (alloc/fast_path.h) */
+	const struct km_alloc_ops *plain;	/* the same of objects that nobody pays for */
+	const struct km_alloc_ops *validated;	/* ... where nobody watches: what proves each free, or `below` */
+	const struct km_alloc_ops *below;	/* ... whoever watches */
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
 	uintptr_t live;			/* live_shift: where the bytes are; 0: have those of each looked for */
 	uint32_t live_id;		/* the id that its pages have in the map; none of a map: it has none */
-	/* ... with parts beside (alloc/hardened.h): any of the others; what is freed is made zeros, or what is handed
+	/* ... with parts beside (alloc/harden.h): any of the others; what is freed is made zeros, or what is handed
 	 * out; where the canary is, 0: none; what waits before it may be handed out again. */
 	bool parts, wiped, zeroed;
 	bool comes_in_parts, goes_in_parts;	/* more than zeros when it is freed is to be done */
@@ -93,7 +93,7 @@ struct kmem_cache {
 	uint32_t canary;
 	bool may_have_canary;
 	struct km_quarantine *quarantine;
-	struct kmem_cache **copies;	/* kmalloc's and malloc's, by call site (cache/sites.c); NULL: none yet */
+	struct kmem_cache **copies;	/* kmalloc's and malloc's, by call site (random_classes.c); NULL: none yet */
 	void (*ctor)(void *object);
 	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
 	uint32_t left;			/* debugged: bytes of the red zone in front of each object */
@@ -101,8 +101,8 @@ struct kmem_cache {
 	uint32_t slab_tail;		/* the engine's bytes at the end of each slab */
 	uint32_t align;
 	/* Written seldom, here where there is room: records lie at more places where they are no longer than 768. */
-	struct km_past past;		/* of caches that are gone and counted as this one (cache/create.c) */
-	struct kmem_cache *twin_of;	/* its slabs are a private group's (memcg/private.c); NULL: no twin */
+	struct km_retired past;		/* of caches that are gone and counted as this one (cache/create.c) */
+	struct kmem_cache *child_of;	/* its slabs are a private group's (memcg/child_cache.c); NULL: no twin */
 	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
 
 	/* Written while running. */
@@ -110,15 +110,15 @@ struct kmem_cache {
 	void *deferred;			/* frees that a signal handler could not finish, linked by freeptr */
 	uint16_t busy_capacity;		/* objects a block holds at most, where the cache misses often */
 	uint16_t max_capacity;		/* ... where it is used in bulk */
-	uint16_t misses;		/* points of alloc/miss.c since reclaim last looked; racy, a hint */
+	uint16_t misses;		/* points of alloc/slow_path.c since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
 	bool wanted;			/* a request went past the shelves since the last sweep */
 	bool own_min_partial;		/* somebody wrote it: no rule changes it */
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
 	uint32_t defrag_looks;
-	/* Calls until it has its plain shape again, where an object of it is to be guarded (alloc/sampled.c); how many
-	 * guarded ones are out; whether one is still to come. */
+	/* Calls until it has its plain shape again, where an object of it is to be guarded (alloc/sampled_ops.c); how
+	 * many guarded ones are out; whether one is still to come. */
 	uint32_t sample_calls, guarded;
 	bool sample_due;
 	uint16_t batchcount, shared;	/* slab: objects moved at once; batches in a node's shared array */
@@ -140,47 +140,47 @@ struct kmem_cache {
 	int references;			/* aliases, where merging was asked for */
 	uint32_t useroffset, usersize;
 	char name[KM_NAME_BYTES];
-	/* The objects here are paid for already; a shelf of its own beside the other (percpu/owned.h). `front.back` is
-	 * what hits see of `mixed`. */
-	struct km_shelf charged km_aligned(64);
+	/* The objects here are paid for already; a shelf of its own beside the other (percpu/owned_sheaf.h).
+	 * `front.back` is what hits see of `mixed`. */
+	struct km_pcs charged km_aligned(64);
 	uint32_t charge;		/* bytes that an object costs who pays for it; 0: nobody ever did */
-	uint32_t owner_shift;		/* an object's place among its page's owners (page/owner.h) */
+	uint32_t owner_shift;		/* an object's place among its page's owners (page/obj_cgroups.h) */
 	gfp_t charged_odd;		/* what is no hit of `charged` by its gfp; all bits: `mixed` may be meant */
 	bool charge_all;		/* each object is asked for who pays; else only where the call says so */
-	bool twins;			/* some private group has, or had, a twin of it */
+	bool children;			/* some private group has, or had, a twin of it */
 	bool mixes;			/* where several pay, `mixed` is opened in the place of `charged` */
 	uint8_t direct;			/* what goes past a CPU's block that is another's (memcg/charge.c) */
-	struct km_shelf mixed;		/* the same blocks; each object is its owner word's. slot 0: not yet */
+	struct km_pcs mixed;		/* the same blocks; each object is its owner word's. slot 0: not yet */
 	/*
 	 * The payer of every object that is out, if it is one objcg; else one of these numbers, which are no objcg's
 	 * address. Never 0, which a CPU's block may say of its owner.
 	 */
-	uint64_t payer;
-#define KM_PAYERS_DIFFER ((uint64_t)1)	/* an object's owner word says it; in the owner's place: of each its own */
-#define KM_PAYER_UNKNOWN ((uint64_t)3)	/* no object is out, or ever was */
-#define KM_PAYER_NOBODY	((uint64_t)5)	/* of those that are out */
+	uint64_t objcg;
+#define KM_OBJCGS_DIFFER ((uint64_t)1)	/* an object's owner word says it; in the owner's place: of each its own */
+#define KM_OBJCG_UNKNOWN ((uint64_t)3)	/* no object is out, or ever was */
+#define KM_OBJCG_NOBODY	((uint64_t)5)	/* of those that are out */
 	/* Slabs of it, as they come and go. */
 	uint64_t slab_bytes, limit;	/* there are; there may be */
-	const struct km_keeper *keeper;	/* NULL: nobody is asked */
+	const struct km_slab_charge *slab_charge;	/* NULL: nobody is asked */
 	void *kept_by;			/* the keeper's */
 	unsigned group;			/* a twin's: the number of its group (kmem info); 0: no twin, or nobody's */
 	bool handed_on;			/* a twin that was another group's, of whose last free nobody knows the end */
 	bool orphan;			/* a twin whose group has no reference: emptied as its objects are freed */
-	uint32_t calls;			/* of a twin: slow-path frees under way (alloc/front.h) */
-	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
+	uint32_t calls;			/* of a twin: slow-path frees under way (alloc/fast_path.h) */
+	struct km_list child_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	bool leads;			/* some cache is, or was, tuned with this one */
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
-	bool going;			/* it is being destroyed: none of its slabs begins to wait (cache/rcu.c) */
+	bool going;			/* it is being destroyed: none of its slabs begins to wait (kfree_rcu.c) */
 	uint32_t slab_pages;		/* of a slab of the usual order, or of a block of whole_pages */
-	/* Debugging that comes and goes while the cache is used (ext/debug/sibling.c). */
-	const struct km_shape *own;	/* of its own objects: `shape`, unless a sibling's may be out */
-	struct km_siblings *siblings;	/* NULL: it has none, and never had (alloc/front.h) */
-	struct kmem_cache *sibling_of;	/* its objects are that cache's, in another layout; NULL: it is no sibling */
-	struct kmem_cache *next_sibling;
+	/* Debugging that comes and goes while the cache is used (ext/debug/debug_shadow.c). */
+	const struct km_alloc_ops *own;	/* of its own objects: `shape`, unless a sibling's may be out */
+	struct km_shadows *shadows;	/* NULL: it has none, and never had (alloc/fast_path.h) */
+	struct kmem_cache *shadow_of;	/* its objects are that cache's, in another layout; NULL: it is no sibling */
+	struct kmem_cache *next_shadow;
 	slab_flags_t carried;		/* of KM_DEBUG_FLAGS: what an object that is allocated now carries */
-	struct km_ratelimit refusals;	/* lines about the cache's own limit (alloc/failed.c) */
+	struct km_ratelimit refusals;	/* lines about the cache's own limit (alloc/alloc_failure.c) */
 };
-_Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
+_Static_assert(offsetof(struct kmem_cache, pcs.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
 
 /* The rights of a request, from its gfp bits and where it came from. */
@@ -190,7 +190,7 @@ struct km_request {
 	bool may_wait;		/* system calls and sleeping locks are allowed */
 	/* kmalloc's, where the engine serves it by size (shared_pages): bytes and alignment. 0: the cache's. */
 	uint32_t bytes, align;
-	struct kmem_cache *ready;	/* cache/large.c: the class that the block is to be of; NULL: none */
+	struct kmem_cache *ready;	/* kmalloc/large.c: the class that the block is to be of; NULL: none */
 };
 
 /* May a call with these bits sleep, and make system calls? */
@@ -248,12 +248,12 @@ struct km_hooks {
 	void (*remains)(struct kmem_cache *cache, struct km_page *slab, bool tell);
 };
 
-km_inline bool km_payer_is_known(uint64_t payer)
+km_inline bool km_objcg_is_known(uint64_t objcg)
 {
-	return !(payer & 1);
+	return !(objcg & 1);
 }
 
-/* Each call asks who pays. Acquire pairs with the shape's `begin` (alloc/front.h): what it filled in is there. */
+/* Each call asks who pays. Acquire pairs with the shape's `begin` (alloc/fast_path.h): what it filled in is there. */
 km_inline bool km_is_charged(const struct kmem_cache *cache)
 {
 	return km_load_acquire(&cache->charge) != 0;
@@ -272,10 +272,10 @@ km_inline bool km_is_checked(const struct kmem_cache *cache)
 }
 
 /*
- * The functions that are asked before a cache gets pages for a slab, and see each slab come and go. With km_front_busy
+ * The functions that are asked before a cache gets pages for a slab, and see each slab come and go. With km_thread_busy
  * set, perhaps under locks of the cache; takes none of a rank below KM_RANK_PRIVATE.
  */
-struct km_keeper {
+struct km_slab_charge {
 	bool (*admit)(struct kmem_cache *cache, size_t bytes);
 	void (*dismiss)(struct kmem_cache *cache, size_t bytes);	/* there were no pages after all */
 	bool (*came)(struct kmem_cache *cache, struct km_page *slab, bool may_wait);	/* false: can't note it down */
@@ -308,7 +308,7 @@ struct km_node_counts {
 	const size_t *ready[2];
 };
 
-/* The part that engines add whose CPUs have blocks of objects (KM_FRONT_ARRAY). A hit is a verb of percpu/pcpu.h. */
+/* The part that engines add whose CPUs have blocks of objects (KM_PERCPU_SHEAVES). A hit is a verb of percpu/pcpu.h. */
 struct km_array_engine {
 	bool lone;			/* a CPU has one block, not two */
 	/* `empty` (or NULL) in, a block with at least one object out; NULL: none, `empty` stays the caller's. */
@@ -316,7 +316,7 @@ struct km_array_engine {
 	/* A full block in, a block with room out. NULL in: any empty one, or NULL. */
 	void **(*spill)(struct kmem_cache *cache, void **full);
 	/* Take a surplus block, whatever is in it. */
-	void (*retire)(struct kmem_cache *cache, void **block);
+	void (*retire)(struct kmem_cache *cache, void **sheaf);
 	/* Would it keep one more full block now? NULL: never. */
 	bool (*has_room)(struct kmem_cache *cache);
 	/* May another CPU have a block of what is paid for? NULL: always. */
@@ -328,11 +328,12 @@ struct km_array_engine {
 	 * or -errno and nothing is changed; the front then sets the limit.
 	 */
 	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);
-	void **(*trim)(struct kmem_cache *cache, unsigned cpu, void **block);
+	void **(*trim)(struct kmem_cache *cache, unsigned cpu, void **sheaf);
 	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
 };
 
-/* The part that engines add whose CPUs own a slab each (KM_FRONT_CHAIN). A hit is a verb of percpu/chain_hit.h. */
+/* The part that engines add whose CPUs own a slab each (KM_PERCPU_FREELIST). A hit is a verb of
+ * percpu/cpu_freelist_hit.h. */
 struct km_chain_engine {
 	/* give, of objects[0, count), the last and those of its slab that are near; NULLs are skipped. Returns how many
 	 * are left, at the front. */
@@ -373,8 +374,8 @@ struct km_engine {
 	bool shared_pages;
 	/* Free objects are linked by their words at freeptr: debugging looks for no poison there. */
 	bool links_free;
-	/* Objects are large blocks, one to a slab of slab_pages: cache/large.c has them, ready.c those that lie ready.
-	 * No page says SLAB, and none can be walked. */
+	/* Objects are large blocks, one to a slab of slab_pages: kmalloc/large.c has them, large_cache.c those that lie
+	 * ready. No page says SLAB, and none can be walked. */
 	bool whole_pages;
 	size_t node_bytes;		/* of its struct per node */
 
@@ -388,7 +389,7 @@ struct km_engine {
 	unsigned (*take)(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			 unsigned want);
 	void (*give)(struct kmem_cache *cache, void **objects, unsigned count);
-	/* All but ARRAY: one object. With km_front_busy set. NULL: it has none now. */
+	/* All but ARRAY: one object. With km_thread_busy set. NULL: it has none now. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
 	void (*free)(struct kmem_cache *cache, void *object);
 	/* Hits are counted here, with KMEM_OPTIONS=stats:1. NULL: they are not, and all are hits of an array. */
@@ -451,7 +452,7 @@ struct km_engine {
 
 #define KM_ENGINE_DECLARED(name) extern km_hidden const struct km_engine km_engine_##name;
 KM_ENGINES(KM_ENGINE_DECLARED, )
-extern km_hidden const struct km_engine km_engine_ready;	/* cache/ready.c; no cache of a program's has it */
+extern km_hidden const struct km_engine km_engine_ready;	/* large_cache.c; no cache of a program's has it */
 
 /* engines.c: the engine of a name, or NULL; one more, before the first cache is made (false: there is no room). */
 const struct km_engine *km_engine_find(const char *name);
@@ -469,13 +470,13 @@ void km_engines_fork(bool before, bool child);
 bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *request);
 
 /* A sanitizer sees its objects, each with a red zone behind it, and behind that the free pointer. */
-km_inline bool km_is_watched(const struct kmem_cache *cache)
+km_inline bool km_is_observed(const struct kmem_cache *cache)
 {
-	return km_unlikely(km_sanitizer.objects) && cache->object_size <= KM_WATCHED_MOST;
+	return km_unlikely(km_sanitizer.objects) && cache->object_size <= KM_OBSERVED_MOST;
 }
 
 /* Its objects are looked at as they come or go. Hooks that do nothing stand for a tracer, which comes and goes itself
- * (cache/probes.c): for them a cache is made as without. */
+ * (cache/trace_attach.c): for them a cache is made as without. */
 km_inline bool km_is_hooked(const struct kmem_cache *cache)
 {
 	const struct km_hooks *hooks = km_load(&cache->hooks);
@@ -504,13 +505,13 @@ km_inline bool km_is_debugged(const struct kmem_cache *cache)
 	return km_unlikely(cache->flags & KM_DEBUG_LAYOUT);
 }
 
-_Static_assert(KM_WATCHED_MOST + KM_RED_ZONE + sizeof(size_t) <= KM_PAGE_SIZE << KM_MAX_ORDER, "it fits into a slab");
+_Static_assert(KM_OBSERVED_MOST + KM_RED_ZONE + sizeof(size_t) <= KM_PAGE_SIZE << KM_MAX_ORDER, "it fits into a slab");
 
 /* slob_cache.c: the page is new, and will be of many. */
 void km_shared_page_comes(struct km_page *page) km_cold;
 void km_slob_construct(struct kmem_cache *cache, void *object);
-/* There: how many bytes the object has, while it lives (cache/watched.c). */
-km_inline size_t *km_watched_word(const struct kmem_cache *cache, const void *object)
+/* There: how many bytes the object has, while it lives (cache/sanitized.c). */
+km_inline size_t *km_observed_word(const struct kmem_cache *cache, const void *object)
 {
 	return (size_t *)((char *)object + cache->freeptr);
 }
@@ -535,7 +536,7 @@ uint32_t km_reciprocal(uint32_t size);
 /* No free of the cache puts a pointer anywhere before the object's slab was asked for. */
 km_inline bool km_sees_frees(const struct kmem_cache *cache)
 {
-	return cache->engine->front != KM_FRONT_ARRAY || km_is_checked(cache);
+	return cache->engine->front != KM_PERCPU_SHEAVES || km_is_checked(cache);
 }
 
 /* Index of an object in its slab, or -1 where p is not the start of one. */
@@ -590,12 +591,12 @@ void km_defer(struct kmem_cache *cache, void *object);
 struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request);
 /* It goes back; of SLAB_TYPESAFE_BY_RCU, after a grace period. */
 void km_slab_free(struct kmem_cache *cache, struct km_page *slab);
-/* Its second half: nobody finds it any more. With km_front_busy set. */
+/* Its second half: nobody finds it any more. With km_thread_busy set. */
 void km_slab_release(struct kmem_cache *cache, struct km_page *slab);
-/* cache/rcu.c, once the program has said what its RCU is. */
+/* cache/kfree_rcu.c, once the program has said what its RCU is. */
 struct km_grace {
-	/* For those who look from outside: the place of a struct km_rcu_waiting (cache/rcu.h) in each CPU's area, and
-	 * the blocks that wait for the grace period that is under way. */
+	/* For those who look from outside: the place of a struct km_rcu_waiting (cache/kfree_rcu.h) in each CPU's
+	 * area, and the blocks that wait for the grace period that is under way. */
 	const uint32_t *slot;
 	struct km_rcu_block *const *pile;
 	/* The slab is off all lists, and empty: it is released after a grace period. */
@@ -623,13 +624,13 @@ km_inline bool km_slabs_stay(const struct kmem_cache *cache)
 {
 	if (km_likely(!(cache->flags & SLAB_TYPESAFE_BY_RCU)))
 		return false;
-	const struct kmem_cache *of = cache->twin_of ?: cache;
-	return !km_load_acquire(&km_grace) || (cache->keeper && !km_load(&cache->orphan)) ||
-	       km_load(&(of->sibling_of ?: of)->going);
+	const struct kmem_cache *of = cache->child_of ?: cache;
+	return !km_load_acquire(&km_grace) || (cache->slab_charge && !km_load(&cache->orphan)) ||
+	       km_load(&(of->shadow_of ?: of)->going);
 }
 /* An empty block of pointers for the cache's shelves, its pad 0: its top. NULL: no memory. */
-void **km_block_new(const struct kmem_cache *cache, bool may_wait);
-void km_block_free(const struct kmem_cache *cache, void **block);
+void **km_sheaf_new(const struct kmem_cache *cache, bool may_wait);
+void km_sheaf_free(const struct kmem_cache *cache, void **sheaf);
 /* The cache ends, and it does not: its watchers are told. */
 void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell);
 /* Construct the objects of a fresh slab, and tell the cache's hooks of the slab. */
@@ -672,15 +673,15 @@ km_inline void km_count(struct kmem_cache *cache, enum kmem_event event)
 }
 
 /* Bytes of a block, minus one, before it counts as full: what capacity is now. */
-km_inline uint32_t km_front_mask(const struct kmem_cache *cache)
+km_inline uint32_t km_alloc_mask(const struct kmem_cache *cache)
 {
-	return km_load(&cache->shelf.inner.mask);
+	return km_load(&cache->pcs.inner.mask);
 }
 
 /* Objects that a block which is made now takes. */
-km_inline unsigned km_front_capacity(const struct kmem_cache *cache)
+km_inline unsigned km_alloc_capacity(const struct kmem_cache *cache)
 {
-	return km_mask_capacity(km_front_mask(cache)) - km_load(&cache->pad) / (unsigned)sizeof(void *);
+	return km_mask_capacity(km_alloc_mask(cache)) - km_load(&cache->pad) / (unsigned)sizeof(void *);
 }
 
 /* Find the slab of an object and its index, or report the misuse and return NULL. */

@@ -1,7 +1,7 @@
 /*
  * freeptr.h: the link that a free object holds to the next one. The one place in C that reads and writes it; the
- * per-CPU verbs (percpu/chain.c, percpu/rseq_chain_x86_64.h) know the plain form as well. A form that hides the address
- * (kernel: CONFIG_SLAB_FREELIST_HARDENED) would change here and there, nowhere else.
+ * per-CPU verbs (percpu/cpu_freelist.c, percpu/rseq_freelist_x86_64.h) know the plain form as well. A form that hides
+ * the address (kernel: CONFIG_SLAB_FREELIST_HARDENED) would change here and there, nowhere else.
  */
 #ifndef KM_SLAB_FREEPTR_H
 #define KM_SLAB_FREEPTR_H

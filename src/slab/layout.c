@@ -6,17 +6,17 @@
  */
 #include <errno.h>
 
-#include "page/guarded.h"
-#include "page/live.h"
-#include "page/late.h"
-#include "page/meta.h"
+#include "page/guard_range.h"
+#include "page/alloc_map.h"
+#include "page/deferred_free.h"
+#include "page/metadata.h"
 #include "page/nodump.h"
-#include "page/own.h"
-#include "page/owner.h"
+#include "page/addr_reuse.h"
+#include "page/obj_cgroups.h"
 #include "base/bits.h"
 #include "os/die.h"
-#include "os/hardened.h"
-#include "os/probe.h"
+#include "os/secret.h"
+#include "os/usdt.h"
 #include "engine.h"
 
 km_tls bool km_slab_refused;
@@ -74,7 +74,7 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
 
 	cache->align = km_layout_align(cache->flags, args->align, object);
-	if (km_is_watched(cache)) {
+	if (km_is_observed(cache)) {
 		cache->freeptr = inuse + KM_RED_ZONE;
 		inuse += KM_RED_ZONE + (uint32_t)sizeof(void *);
 	} else if (keeps_content && args->use_freeptr_offset) {
@@ -86,7 +86,7 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 		cache->freeptr = (uint32_t)km_align_down(object / 2, sizeof(void *));
 	}
 	if (km_unlikely(km_hardening.canary) && km_hardening.live && cache->may_have_canary &&
-	    !km_is_watched(cache) && !cache->engine->shared_pages && !cache->engine->whole_pages) {
+	    !km_is_observed(cache) && !cache->engine->shared_pages && !cache->engine->whole_pages) {
 		cache->canary = inuse;
 		inuse += (uint32_t)sizeof(uint64_t);
 	}
@@ -178,7 +178,7 @@ static km_cold void hide_objects(struct kmem_cache *cache, struct km_page *slab)
 
 	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
 		km_memory_off(object + hidden, cache->freeptr - hidden);
-		*km_watched_word(cache, object) = 0;
+		*km_observed_word(cache, object) = 0;
 		km_handed_out(object);
 	}
 }
@@ -189,10 +189,10 @@ static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
 	char *object = km_slab_first(cache, slab);
 
 	for (unsigned i = 0; i < slab->objects && !cache->engine->shared_pages; i++, object += cache->size) {
-		size_t bytes = *km_watched_word(cache, object);
+		size_t bytes = *km_observed_word(cache, object);
 
 		km_handed_in(object);
-		if (bytes - 1 < KM_WATCHED_MOST && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
+		if (bytes - 1 < KM_OBSERVED_MOST && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
 			km_object_ends(object, bytes);
 	}
 	km_pages_handed_out(km_page_address(slab), KM_PAGE_SIZE << slab->order);
@@ -207,8 +207,8 @@ static km_tls struct {
 /* Returns the cache known to the program: the root of a child cache or of a debug sibling. */
 static const struct kmem_cache *asked_by(const struct kmem_cache *cache)
 {
-	while (cache->twin_of || cache->sibling_of)
-		cache = cache->twin_of ?: cache->sibling_of;
+	while (cache->child_of || cache->shadow_of)
+		cache = cache->child_of ?: cache->shadow_of;
 	return cache;
 }
 
@@ -251,7 +251,7 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 {
 	if (cache->ctor)
 		km_construct(cache, km_slab_first(cache, slab), slab->objects);
-	if (km_is_watched(cache))
+	if (km_is_observed(cache))
 		hide_objects(cache, slab);
 	const struct km_hooks *hooks = km_load(&cache->hooks);
 	if (km_unlikely(hooks && hooks->slab_comes))
@@ -277,20 +277,20 @@ static bool count_in(struct kmem_cache *cache, size_t bytes)
 static void count_out(struct kmem_cache *cache, size_t bytes)
 {
 	km_sub(&cache->slab_bytes, (uint64_t)bytes);
-	if (km_unlikely(cache->sibling_of != NULL))
-		km_sub(&cache->sibling_of->slab_bytes, (uint64_t)bytes);
+	if (km_unlikely(cache->shadow_of != NULL))
+		km_sub(&cache->shadow_of->slab_bytes, (uint64_t)bytes);
 }
 
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
-	if (km_unlikely(cache->sibling_of != NULL) && !count_in(cache->sibling_of, bytes))
+	if (km_unlikely(cache->shadow_of != NULL) && !count_in(cache->shadow_of, bytes))
 		return false;
 	if (!count_in(cache, bytes)) {
-		if (cache->sibling_of)
-			km_sub(&cache->sibling_of->slab_bytes, (uint64_t)bytes);
+		if (cache->shadow_of)
+			km_sub(&cache->shadow_of->slab_bytes, (uint64_t)bytes);
 		return false;
 	}
-	if (km_likely(!cache->keeper) || cache->keeper->admit(cache, bytes))
+	if (km_likely(!cache->slab_charge) || cache->slab_charge->admit(cache, bytes))
 		return true;
 	count_out(cache, bytes);
 	return false;
@@ -301,9 +301,9 @@ static void put_pages(const struct kmem_cache *cache, struct km_page *slab, unsi
 	if (km_unlikely(cache->flags & SLAB_NODUMP))
 		km_nodump_free(slab, order);
 	else if (km_unlikely(km_hardening.own_addresses))
-		km_own_free(cache->name, slab, order);
+		km_addr_reuse_free(cache->name, slab, order);
 	else
-		km_late_or_free(slab, order);
+		km_deferred_or_free(slab, order);
 }
 
 static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const struct km_request *request)
@@ -317,17 +317,17 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 	struct km_page *slab = km_unlikely(cache->flags & SLAB_NODUMP) ?
 		km_nodump_alloc(order, km_request_place(request), request->may_wait) :
 		km_unlikely(km_hardening.own_addresses) ?
-		km_own_alloc(cache->name, order, km_request_place(request), request->may_wait) :
+		km_addr_reuse_alloc(cache->name, order, km_request_place(request), request->may_wait) :
 		km_pages_alloc(order, km_request_place(request), request->may_wait, NULL);
-	if (km_likely(slab && (!cache->keeper || cache->keeper->came(cache, slab, request->may_wait)))) {
+	if (km_likely(slab && (!cache->slab_charge || cache->slab_charge->came(cache, slab, request->may_wait)))) {
 		km_debug(slab->type == KM_PAGE_NONE && km_load(&cache->slab_bytes) >= bytes,
 			 "a slab begins in pages that were free and admitted");
 		return slab;
 	}
 	if (slab)
 		put_pages(cache, slab, order);
-	if (cache->keeper)
-		cache->keeper->dismiss(cache, bytes);
+	if (cache->slab_charge)
+		cache->slab_charge->dismiss(cache, bytes);
 	count_out(cache, bytes);
 	return NULL;
 }
@@ -358,9 +358,9 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	km_debug(slab->objects && (size_t)slab->objects * cache->size <= KM_PAGE_SIZE << order,
 		 "a slab has room for its objects");
 	/* Its objects are linked through themselves, and looked at while they are others'. */
-	if (km_unlikely(cache->engine->front == KM_FRONT_CHAIN))
+	if (km_unlikely(cache->engine->front == KM_PERCPU_FREELIST))
 		km_page_pin(slab);
-	if (km_unlikely(cache->live_shift) && !km_live_clear(slab, order, cache->live_shift))
+	if (km_unlikely(cache->live_shift) && !km_alloc_map_clear(slab, order, cache->live_shift))
 		km_store(&cache->comes_slowly, true);
 	slab->flags = 0;
 	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
@@ -417,20 +417,20 @@ void km_slab_release(struct kmem_cache *cache, struct km_page *slab)
 	unsigned order = slab->order;
 
 	km_debug(slab->cache == cache && slab->type == KM_PAGE_NONE, "a slab is released that nobody finds");
-	if (km_is_watched(cache))
+	if (km_is_observed(cache))
 		end_objects(cache, slab);
 	km_store(&slab->cache, NULL);
-	if (km_unlikely(cache->keeper != NULL))
-		cache->keeper->goes(cache, slab);
+	if (km_unlikely(cache->slab_charge != NULL))
+		cache->slab_charge->goes(cache, slab);
 	if (km_unlikely(km_is_charged(cache)))
 		km_owner_clear(km_owner_of_page(slab), order, cache->owner_shift);
 	km_count(cache, KMEM_FREE_SLAB);
 	KM_PROBE3(slab_free, cache->name, km_page_address(slab), order);
 	put_pages(cache, slab, order);
 	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
-	if (km_unlikely(cache->sibling_of != NULL))
-		km_add_both(&cache->sibling_of->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
-	/* Last: then another may come; and release pairs with memcg/private.c, which finds all this done. */
+	if (km_unlikely(cache->shadow_of != NULL))
+		km_add_both(&cache->shadow_of->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
+	/* Last: then another may come; and release pairs with memcg/child_cache.c, which finds all this done. */
 	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 }
 
@@ -545,17 +545,17 @@ void km_order_shuffle(void **objects, unsigned count)
 
 /* ------------------------------------------------------------------ blocks of pointers */
 
-void **km_block_new(const struct kmem_cache *cache, bool may_wait)
+void **km_sheaf_new(const struct kmem_cache *cache, bool may_wait)
 {
-	void **block = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait);
+	void **sheaf = km_meta_alloc((size_t)cache->pcs.sheaf_mask + 1, may_wait);
 
 	/* Zeros: the NULL at the bottom of the stack is there. */
-	return block ? km_block_bottom(&cache->shelf, block) : NULL;
+	return sheaf ? km_sheaf_bottom(&cache->pcs, sheaf) : NULL;
 }
 
-void km_block_free(const struct kmem_cache *cache, void **block)
+void km_sheaf_free(const struct kmem_cache *cache, void **sheaf)
 {
-	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
+	km_meta_free(km_sheaf_base(&cache->pcs, sheaf), (size_t)cache->pcs.sheaf_mask + 1);
 }
 
 /* Floyd's tortoise and hare: they meet inside of the circle, as far from its start as the head is. */

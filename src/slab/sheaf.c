@@ -19,15 +19,15 @@
  *
  * Here is what objects do; sheaf_cache.c has what a cache does: layout, shrink, statistics.
  */
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "base/bits.h"
 #include "os/die.h"
 #include "sheaf.h"
 
 #define MANY_SWINGS		64u	/* between two looks of reclaim; a burst of threads makes a few */
 #define SLAB_SWINGS		8u	/* the same, of slabs */
-#define MAX_FULL_BLOCKS		10u	/* Kernel: MAX_FULL_SHEAVES */
-#define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
+#define MAX_FULL_SHEAVES		10u	/* Kernel: MAX_FULL_SHEAVES */
+#define MAX_EMPTY_SHEAVES	10u	/* Kernel: MAX_EMPTY_SHEAVES */
 #define MAX_BARN_BYTES		((size_t)256 << 10)
 #define FIRST_EXTRA_PAGES	32u
 #define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
@@ -141,7 +141,7 @@ static void note_swing(struct kmem_cache *cache, struct sheaf_node *n)
 	if (++n->swings < SLAB_SWINGS)
 		return;
 	n->swings = 0;
-	if (!km_load(&cache->own_min_partial) && !cache->keeper && km_pages_keep((size_t)more << cache->order))
+	if (!km_load(&cache->own_min_partial) && !cache->slab_charge && km_pages_keep((size_t)more << cache->order))
 		n->extra += more;
 }
 
@@ -355,34 +355,34 @@ void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 
 /* ------------------------------------------------------------------ the barn */
 
-static void **pop_block(const struct kmem_cache *cache, void ***list)
+static void **pop_sheaf(const struct kmem_cache *cache, void ***list)
 {
-	void **block = *list;
+	void **sheaf = *list;
 
-	if (block)
-		*list = (void **)(uintptr_t)*km_block_header(&cache->shelf, block);
-	return block;
+	if (sheaf)
+		*list = (void **)(uintptr_t)*km_sheaf_header(&cache->pcs, sheaf);
+	return sheaf;
 }
 
-static void push_block(const struct kmem_cache *cache, void ***list, void **block)
+static void push_sheaf(const struct kmem_cache *cache, void ***list, void **sheaf)
 {
-	km_store(km_block_header(&cache->shelf, block), (uint64_t)(uintptr_t)*list);
-	*list = block;
+	km_store(km_sheaf_header(&cache->pcs, sheaf), (uint64_t)(uintptr_t)*list);
+	*list = sheaf;
 }
 
 /* Under the barn's lock. */
 static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 {
-	void **block = pop_block(cache, &barn->full);
+	void **sheaf = pop_sheaf(cache, &barn->full);
 
-	if (block) {
+	if (sheaf) {
 		km_store(&barn->crosses, barn->putter != km_cpu());
 		km_bump(&barn->full_count, -1);
-		km_debug(barn->objects >= km_block_count(&cache->shelf, block) && *block,
+		km_debug(barn->objects >= km_sheaf_objects(&cache->pcs, sheaf) && *sheaf,
 			 "a full block has objects, which are counted");
-		km_bump(&barn->objects, -(km_block_count(&cache->shelf, block)));
+		km_bump(&barn->objects, -(km_sheaf_objects(&cache->pcs, sheaf)));
 	}
-	return block;
+	return sheaf;
 }
 
 /* Ten full blocks of the size that the cache began with; of large objects 256 KiB, or one block. */
@@ -390,7 +390,7 @@ static size_t barn_most_at_first(const struct kmem_cache *cache)
 {
 	const size_t capacity = km_load(&cache->capacity);
 
-	return km_min(MAX_FULL_BLOCKS * capacity, km_max(MAX_BARN_BYTES / cache->size, capacity));
+	return km_min(MAX_FULL_SHEAVES * capacity, km_max(MAX_BARN_BYTES / cache->size, capacity));
 }
 
 static bool barn_has_room(const struct kmem_cache *cache, const struct barn *barn)
@@ -416,58 +416,58 @@ static void barn_overflows(const struct kmem_cache *cache, struct barn *barn)
 		barn->most = most * 2;
 }
 
-static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **block)
+static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **sheaf)
 {
 	if (!barn_has_room(cache, barn))
 		return false;
-	km_debug(km_is_locked(&barn->lock) && *block && block != barn->full,
+	km_debug(km_is_locked(&barn->lock) && *sheaf && sheaf != barn->full,
 		 "a full block has objects, and is in one place");
-	push_block(cache, &barn->full, block);
+	push_sheaf(cache, &barn->full, sheaf);
 	barn->putter = (uint16_t)km_cpu();
 	km_bump(&barn->full_count, 1);
-	km_bump(&barn->objects, km_block_count(&cache->shelf, block));
+	km_bump(&barn->objects, km_sheaf_objects(&cache->pcs, sheaf));
 	return true;
 }
 
 static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
 {
-	void **block = pop_block(cache, &barn->empty);
+	void **sheaf = pop_sheaf(cache, &barn->empty);
 
-	km_debug(!block || (!*block && barn->empty_count), "an empty block has no object");
-	km_bump(&barn->empty_count, -(block != NULL));
-	return block;
+	km_debug(!sheaf || (!*sheaf && barn->empty_count), "an empty block has no object");
+	km_bump(&barn->empty_count, -(sheaf != NULL));
+	return sheaf;
 }
 
-static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void **block)
+static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void **sheaf)
 {
 	/* A grown barn keeps every empty block: its full ones come back as these. */
-	if (barn->empty_count >= MAX_EMPTY_BLOCKS && !barn->most)
+	if (barn->empty_count >= MAX_EMPTY_SHEAVES && !barn->most)
 		return false;
-	km_debug(km_is_locked(&barn->lock) && !*block && block != barn->empty,
+	km_debug(km_is_locked(&barn->lock) && !*sheaf && sheaf != barn->empty,
 		 "an empty block has no object");
-	push_block(cache, &barn->empty, block);
+	push_sheaf(cache, &barn->empty, sheaf);
 	km_bump(&barn->empty_count, 1);
 	return true;
 }
 
-static void keep_empty(struct kmem_cache *cache, struct barn *barn, void **block, bool may_wait)
+static void keep_empty(struct kmem_cache *cache, struct barn *barn, void **sheaf, bool may_wait)
 {
-	if (!block || !km_lock_may(&barn->lock, may_wait))
+	if (!sheaf || !km_lock_may(&barn->lock, may_wait))
 		goto release;
-	bool keep = push_empty(cache, barn, block);
+	bool keep = push_empty(cache, barn, sheaf);
 	km_unlock_may(&barn->lock, may_wait);
 	if (keep)
 		return;
 release:
-	if (block)
-		km_block_free(cache, block);
+	if (sheaf)
+		km_sheaf_free(cache, sheaf);
 }
 
 /* Fill an empty block from slabs; NULL where there is nothing, and the block is still the caller's. */
-static void **fill(struct kmem_cache *cache, const struct km_request *request, void **block)
+static void **fill(struct kmem_cache *cache, const struct km_request *request, void **sheaf)
 {
-	void **bottom = km_block_bottom(&cache->shelf, block);
-	unsigned capacity = km_mask_capacity(km_front_mask(cache));
+	void **bottom = km_sheaf_bottom(&cache->pcs, sheaf);
+	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
 	unsigned got = take_slabs(cache, request, bottom - capacity, capacity);
 
 	if (!got)
@@ -484,20 +484,20 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsigned keep,
 			     const struct km_request *request, void **empty)
 {
-	void **block = NULL;
+	void **sheaf = NULL;
 
 	if (km_load(&barn->full_count) > keep && km_lock_may(&barn->lock, request->may_wait)) {
 		barn->touched = true;
-		block = km_likely(barn->full_count > keep) ? pop_full(cache, barn) : NULL;
-		km_bump(&barn->gets, block != NULL);
-		if (block && empty && push_empty(cache, barn, empty))
+		sheaf = km_likely(barn->full_count > keep) ? pop_full(cache, barn) : NULL;
+		km_bump(&barn->gets, sheaf != NULL);
+		if (sheaf && empty && push_empty(cache, barn, empty))
 			empty = NULL;
 		km_unlock_may(&barn->lock, request->may_wait);
 	}
-	if (block) {
+	if (sheaf) {
 		if (empty)
-			km_block_free(cache, empty);
-		return block;
+			km_sheaf_free(cache, empty);
+		return sheaf;
 	}
 	km_store(&barn->starved, true);
 	km_count(cache, KMEM_BARN_GET_FAIL);
@@ -507,13 +507,13 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 		km_unlock_may(&barn->lock, request->may_wait);
 	}
 	if (!room)
-		room = km_block_new(cache, request->may_wait);
+		room = km_sheaf_new(cache, request->may_wait);
 	if (!room)
 		return NULL;
-	block = fill(cache, request, room);
-	if (!block && !empty)
+	sheaf = fill(cache, request, room);
+	if (!sheaf && !empty)
 		keep_empty(cache, barn, room, request->may_wait);
-	return block;
+	return sheaf;
 }
 
 void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
@@ -527,39 +527,39 @@ void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *reques
 static unsigned take_open(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
 			  void **objects, unsigned want, void ***empty)
 {
-	void ***block = &remote->block[request->node];
+	void ***sheaf = &remote->sheaf[request->node];
 	unsigned got = 0;
 
 	*empty = NULL;
 	if (!km_lock_may(&remote->lock, request->may_wait))
 		return 0;
 	km_store(&remote->touched, true);
-	if (*block) {
-		got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, *block));
-		__builtin_memcpy(objects, *block, got * sizeof(*objects));
-		*block += got;
+	if (*sheaf) {
+		got = (unsigned)km_min((size_t)want, km_sheaf_objects(&cache->pcs, *sheaf));
+		__builtin_memcpy(objects, *sheaf, got * sizeof(*objects));
+		*sheaf += got;
 		km_debug(remote->objects >= got, "what a node has of others is counted");
 		km_bump(&remote->objects, -(long)got);
 	}
 	if (!got) {
-		*empty = *block;
-		*block = NULL;
+		*empty = *sheaf;
+		*sheaf = NULL;
 	}
 	km_unlock_may(&remote->lock, request->may_wait);
 	return got;
 }
 
 /* False: another thread was here meanwhile. */
-static bool open_block(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
-		       void **block)
+static bool open_sheaf(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
+		       void **sheaf)
 {
 	bool opened = false;
 
 	if (!km_lock_may(&remote->lock, request->may_wait))
 		return false;
-	if (!remote->block[request->node]) {
-		remote->block[request->node] = block;
-		km_bump(&remote->objects, km_block_count(&cache->shelf, block));
+	if (!remote->sheaf[request->node]) {
+		remote->sheaf[request->node] = sheaf;
+		km_bump(&remote->objects, km_sheaf_objects(&cache->pcs, sheaf));
 		opened = true;
 	}
 	km_unlock_may(&remote->lock, request->may_wait);
@@ -576,20 +576,20 @@ static unsigned take_remote(struct kmem_cache *cache, unsigned here, const struc
 {
 	struct remote *remote = sheaf_node(cache, here)->remote;
 	struct barn *barn = &sheaf_node(cache, (unsigned)request->node)->barn;
-	void **empty, **block;
+	void **empty, **sheaf;
 	unsigned got = take_open(cache, remote, request, objects, want, &empty);
 
 	if (got)
 		return got;
-	block = refill_from(cache, barn, 1, request, empty);
-	if (!block) {
+	sheaf = refill_from(cache, barn, 1, request, empty);
+	if (!sheaf) {
 		keep_empty(cache, barn, empty, request->may_wait);
 		return 0;
 	}
-	got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, block));
-	__builtin_memcpy(objects, block, got * sizeof(*objects));
-	if (!open_block(cache, remote, request, block + got))
-		km_sheaf_retire(cache, block + got);
+	got = (unsigned)km_min((size_t)want, km_sheaf_objects(&cache->pcs, sheaf));
+	__builtin_memcpy(objects, sheaf, got * sizeof(*objects));
+	if (!open_sheaf(cache, remote, request, sheaf + got))
+		km_sheaf_retire(cache, sheaf + got);
 	return got;
 }
 
@@ -600,26 +600,26 @@ unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *reques
 	unsigned here, got = 0;
 
 	if (km_unlikely(request->node >= 0) && request->gfp & __GFP_THISNODE && !(request->gfp & __GFP_FULLEST) &&
-	    km_load(&cache->shelf.inner.shelf) && (here = km_node_here()) != (unsigned)request->node)
+	    km_load(&cache->pcs.inner.pcs) && (here = km_node_here()) != (unsigned)request->node)
 		got = take_remote(cache, here, request, objects, want);
 	return got == want ? got : got + take_slabs(cache, request, objects + got, want - got);
 }
 
 void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n)
 {
-	void **block[KM_MAX_NODES];
+	void **sheaf[KM_MAX_NODES];
 
 	if (!n->remote)
 		return;
 	km_lock(&n->remote->lock);
-	__builtin_memcpy(block, n->remote->block, sizeof(block));
-	__builtin_memset(n->remote->block, 0, sizeof(block));
+	__builtin_memcpy(sheaf, n->remote->sheaf, sizeof(sheaf));
+	__builtin_memset(n->remote->sheaf, 0, sizeof(sheaf));
 	km_store(&n->remote->objects, (size_t)0);
 	km_unlock(&n->remote->lock);
 	for (unsigned i = 0; i < km_node_count; i++)
-		if (block[i]) {
-			km_sheaf_give(cache, block[i], (unsigned)km_block_count(&cache->shelf, block[i]));
-			km_block_free(cache, block[i]);
+		if (sheaf[i]) {
+			km_sheaf_give(cache, sheaf[i], (unsigned)km_sheaf_objects(&cache->pcs, sheaf[i]));
+			km_sheaf_free(cache, sheaf[i]);
 		}
 }
 
@@ -631,11 +631,11 @@ void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n)
  * False: what stays is not worth a place in a barn. Kernel: a free looks at its object, and one of another node goes
  * past the sheaves.
  */
-static bool sort_block(struct kmem_cache *cache, void ***block, unsigned *node)
+static bool sort_sheaf(struct kmem_cache *cache, void ***sheaf, unsigned *node)
 {
-	size_t count = km_block_count(&cache->shelf, *block), strangers = 0;
+	size_t count = km_sheaf_objects(&cache->pcs, *sheaf), strangers = 0;
 	unsigned of[KM_MAX_NODES] = { 0 };
-	void **objects = *block;
+	void **objects = *sheaf;
 
 	/* Neighbours are of one largest block mostly, and that of one node. */
 	for (size_t i = 0, run; i < count; i += run) {
@@ -660,7 +660,7 @@ static bool sort_block(struct kmem_cache *cache, void ***block, unsigned *node)
 	if (strangers)
 		km_sheaf_give(cache, objects, (unsigned)strangers);
 	km_debug(of[*node] + strangers == count, "what does not stay in a block is a stranger");
-	*block += strangers;
+	*sheaf += strangers;
 	return of[*node] * 2 >= count;
 }
 
@@ -671,18 +671,18 @@ static bool choose_barn(struct kmem_cache *cache, void ***full, struct barn **ba
 	bool worth = true;
 
 	if (km_unlikely(km_node_count > 1))
-		worth = sort_block(cache, full, &node);
+		worth = sort_sheaf(cache, full, &node);
 	*barn = &sheaf_node(cache, node)->barn;
 	return worth;
 }
 
-static void **flush_block(struct kmem_cache *cache, void **block)
+static void **flush_sheaf(struct kmem_cache *cache, void **sheaf)
 {
-	km_debug(!*km_block_bottom(&cache->shelf, block), "a block ends with NULL");
+	km_debug(!*km_sheaf_bottom(&cache->pcs, sheaf), "a block ends with NULL");
 
 	km_count(cache, KMEM_SHEAF_FLUSH);
-	km_sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
-	return km_block_bottom(&cache->shelf, block);
+	km_sheaf_give(cache, sheaf, (unsigned)km_sheaf_objects(&cache->pcs, sheaf));
+	return km_sheaf_bottom(&cache->pcs, sheaf);
 }
 
 static void **any_empty(struct kmem_cache *cache, struct barn *barn)
@@ -690,7 +690,7 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn)
 	km_lock(&barn->lock);
 	void **empty = pop_empty(cache, barn);
 	km_unlock_quick(&barn->lock);
-	return empty ?: km_block_new(cache, true);
+	return empty ?: km_sheaf_new(cache, true);
 }
 
 /*
@@ -700,14 +700,14 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn)
  * at once (docs/decisions/0020). A pointer that is not ours is left to whoever validates it, and a free object that
  * may be written by others is let alone.
  */
-static void own_objects(const struct kmem_cache *cache, void **block)
+static void own_objects(const struct kmem_cache *cache, void **sheaf)
 {
 	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
 		return;
-	for (; *block; block++) {
-		volatile char *object = *block;
+	for (; *sheaf; sheaf++) {
+		volatile char *object = *sheaf;
 
-		if (km_page_index(*block) < km_load(&km_hot.pages))
+		if (km_page_index(*sheaf) < km_load(&km_hot.pages))
 			*object = *object;
 	}
 }
@@ -721,7 +721,7 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 	if (!full)
 		return any_empty(cache, &sheaf_node(cache, km_node_here())->barn);
 	if (!choose_barn(cache, &full, &barn))
-		return flush_block(cache, full);
+		return flush_sheaf(cache, full);
 	km_prefetch_write(barn);
 	if (km_load(&barn->crosses))
 		own_objects(cache, full);
@@ -738,34 +738,34 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 	km_unlock_quick(&barn->lock);
 	if (kept)
 		return empty;
-	if (room && (empty = km_block_new(cache, true))) {
+	if (room && (empty = km_sheaf_new(cache, true))) {
 		km_lock(&barn->lock);
 		kept = push_full(cache, barn, full);
 		km_bump(&barn->puts, kept);
 		km_unlock_quick(&barn->lock);
 		if (kept)
 			return empty;
-		km_block_free(cache, empty);
+		km_sheaf_free(cache, empty);
 	}
 	km_count(cache, KMEM_BARN_PUT_FAIL);
-	return flush_block(cache, full);
+	return flush_sheaf(cache, full);
 }
 
-void km_sheaf_retire(struct kmem_cache *cache, void **block)
+void km_sheaf_retire(struct kmem_cache *cache, void **sheaf)
 {
 	struct barn *barn = &sheaf_node(cache, km_node_here())->barn;
 
-	if (km_block_count(&cache->shelf, block) >= km_mask_capacity(km_front_mask(cache)) &&
-	    choose_barn(cache, &block, &barn)) {
+	if (km_sheaf_objects(&cache->pcs, sheaf) >= km_mask_capacity(km_alloc_mask(cache)) &&
+	    choose_barn(cache, &sheaf, &barn)) {
 		km_lock(&barn->lock);
-		bool kept = push_full(cache, barn, block);
+		bool kept = push_full(cache, barn, sheaf);
 		km_unlock_quick(&barn->lock);
 		if (kept)
 			return;
 	}
-	if (km_block_count(&cache->shelf, block))
-		block = flush_block(cache, block);
-	keep_empty(cache, barn, block, true);
+	if (km_sheaf_objects(&cache->pcs, sheaf))
+		sheaf = flush_sheaf(cache, sheaf);
+	keep_empty(cache, barn, sheaf, true);
 }
 
 bool km_sheaf_has_room(struct kmem_cache *cache)
@@ -788,10 +788,10 @@ void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
 	km_store(&barn->objects, (size_t)0);
 	km_unlock_quick(&barn->lock);
 
-	for (void **block; (block = pop_block(cache, &full));) {
-		km_sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
-		km_block_free(cache, block);
+	for (void **sheaf; (sheaf = pop_sheaf(cache, &full));) {
+		km_sheaf_give(cache, sheaf, (unsigned)km_sheaf_objects(&cache->pcs, sheaf));
+		km_sheaf_free(cache, sheaf);
 	}
-	for (void **block; (block = pop_block(cache, &empty));)
-		km_block_free(cache, block);
+	for (void **sheaf; (sheaf = pop_sheaf(cache, &empty));)
+		km_sheaf_free(cache, sheaf);
 }

@@ -26,7 +26,7 @@ struct remote {
 	struct km_lock lock;
 	bool touched;			/* since the last reap */
 	size_t objects;			/* in all of them */
-	void **block[KM_MAX_NODES];	/* by node; NULL: none */
+	void **sheaf[KM_MAX_NODES];	/* by node; NULL: none */
 };
 
 /* Each cache has one: beyond 256 bytes it would take a piece of 512 (tests/unit/spread). */
@@ -96,7 +96,7 @@ unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *reques
 void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count);
 void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
 void **km_sheaf_spill(struct kmem_cache *cache, void **full);
-void km_sheaf_retire(struct kmem_cache *cache, void **block);
+void km_sheaf_retire(struct kmem_cache *cache, void **sheaf);
 bool km_sheaf_has_room(struct kmem_cache *cache);
 /* Everything in the barn goes to the slabs, its blocks to metadata. */
 void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);

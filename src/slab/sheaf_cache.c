@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "base/bits.h"
 #include "os/die.h"
 #include "sheaf.h"
@@ -18,8 +18,8 @@
 
 /*
  * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often or
- * is used in bulk grows to blocks of 32 KiB of objects, 128 KiB of those above two pages (alloc/miss.c), and comes back
- * when it has been idle.
+ * is used in bulk grows to blocks of 32 KiB of objects, 128 KiB of those above two pages (alloc/slow_path.c), and
+ * comes back when it has been idle.
  */
 static unsigned capacity_by_size(uint32_t size)
 {
@@ -265,13 +265,13 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 }
 
 /* Add a block's objects, and those of them that are of other nodes. */
-static void count_block(const struct kmem_cache *cache, void **block, unsigned node, size_t *objects,
+static void count_sheaf(const struct kmem_cache *cache, void **sheaf, unsigned node, size_t *objects,
 			size_t *strangers)
 {
-	size_t count = km_block_count(&cache->shelf, block);
+	size_t count = km_sheaf_objects(&cache->pcs, sheaf);
 
 	for (size_t i = 0; i < count; i++)
-		*strangers += km_page_node(block[i]) != node;
+		*strangers += km_page_node(sheaf[i]) != node;
 	*objects += count;
 }
 
@@ -280,9 +280,9 @@ static int check_barn(const struct kmem_cache *cache, const struct barn *barn, u
 {
 	size_t objects = 0, strangers = 0, most = barn->full_count + 1;
 
-	for (void **block = barn->full; block && most; most--,
-	     block = (void **)(uintptr_t)*km_block_header(&cache->shelf, block))
-		count_block(cache, block, node, &objects, &strangers);
+	for (void **sheaf = barn->full; sheaf && most; most--,
+	     sheaf = (void **)(uintptr_t)*km_sheaf_header(&cache->pcs, sheaf))
+		count_sheaf(cache, sheaf, node, &objects, &strangers);
 	if (objects == barn->objects && !strangers)
 		return 0;
 	km_warn("check: %s: barn %u has %lu objects, kept %lu; %lu are of other nodes", cache->name,
@@ -296,8 +296,8 @@ static int check_remote(const struct kmem_cache *cache, const struct remote *rem
 	size_t objects = 0, strangers = 0;
 
 	for (unsigned i = 0; remote && i < km_node_count; i++)
-		if (remote->block[i])
-			count_block(cache, remote->block[i], i, &objects, &strangers);
+		if (remote->sheaf[i])
+			count_sheaf(cache, remote->sheaf[i], i, &objects, &strangers);
 	if (!remote || (objects == remote->objects && !strangers))
 		return 0;
 	km_warn("check: %s: node %u has %lu objects of others, kept %lu; %lu are of none that it says", cache->name,
@@ -366,12 +366,12 @@ static const struct km_field fields[] = {
 	KM_FIELD_IN("sheaf", struct sheaf_node, barn.gets), KM_FIELD_IN("sheaf", struct sheaf_node, barn.puts),
 	KM_FIELD_IN("sheaf", struct sheaf_node, remote),
 	KM_FIELD_STRUCT("remote", struct remote),
-	KM_FIELD_ARRAY("remote", struct remote, block),
+	{ "remote.block", offsetof(struct remote, sheaf), sizeof(void **), KM_MAX_NODES },
 };
 
 const struct km_engine km_engine_sheaf = {
 	.name = "sheaf",
-	.front = KM_FRONT_ARRAY,
+	.front = KM_PERCPU_SHEAVES,
 	.node_bytes = sizeof(struct sheaf_node),
 	.layout = sheaf_layout,
 	.node_init = node_init,

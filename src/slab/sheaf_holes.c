@@ -42,7 +42,7 @@ struct hole {
 static bool may_be_hollow(const struct kmem_cache *cache)
 {
 	return cache->slab_pages > 1 && !cache->tail_bits && !cache->ctor && !km_load(&cache->hooks) && !cache->first &&
-	       !cache->keeper && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_is_watched(cache) &&
+	       !cache->slab_charge && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_is_observed(cache) &&
 	       !km_load(&cache->reserved_pages) && !km_no_calls && km_os_page_bytes() == KM_PAGE_SIZE;
 }
 

@@ -22,7 +22,7 @@ static unsigned count;
 static int note(struct kmem_cache *cache, void *arg)
 {
 	(void)arg;
-	if (!cache->twin_of)
+	if (!cache->child_of)
 		return 0;
 	NEED(count < sizeof(shown) / sizeof(*shown));
 	struct kmem_cache_stats stats;
@@ -70,7 +70,7 @@ static void namesakes(void)
 }
 
 /* A twin is never called as its parent is, where there is no room for more, nor where its group's name is empty. */
-static void twin_and_parent(void)
+static void child_and_parent(void)
 {
 	static const char *const parents[] = {
 		"thirty-one-characters-are-shown", "thirty-characters-and-then-one", "short",
@@ -92,7 +92,7 @@ static void twin_and_parent(void)
 }
 
 /* The group's own end is in what is shown of it, and no two are the same. */
-static void twins(void)
+static void children(void)
 {
 	struct kmem_cache *one = kmem_cache_create("conn", 64, NULL, SLAB_ACCOUNT);
 	struct kmem_cache *two = kmem_cache_create("a-cache-with-a-long-name", 64, NULL, SLAB_ACCOUNT);
@@ -153,9 +153,9 @@ static void own(void)
 
 int main(void)
 {
-	twins();
+	children();
 	namesakes();
-	twin_and_parent();
+	child_and_parent();
 	/* It warns for each that there is one. */
 	NEED(freopen("/dev/null", "w", stderr));
 	own();

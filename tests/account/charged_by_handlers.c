@@ -3,7 +3,7 @@
  * one there is: a charge that must not fail does not fail for that, nor does one that has room, and the bytes are where
  * they belong when all is given back, also where the group has left meanwhile. Disciplines: all.
  */
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 #include "kit/clock.h"
 #include "kit/inside.h"
 #include "kit/paid.h"

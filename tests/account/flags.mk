@@ -7,7 +7,7 @@ TEST_LIBS_account/many_slabs := -Wl,--wrap=km_meta_alloc
 TEST_LIBS_account/handed_on_twins := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--wrap=km_registry_unlock,--wrap=km_slab_free
 # Where a handler strikes.
 TEST_LIBS_account/private_groups_interrupted := -Wl,--wrap=kmem_cache_alloc,--wrap=km_objcg_charge
-TEST_LIBS_account/forked_in_calls := -Wl,--wrap=km_memcg_flush_shelves
+TEST_LIBS_account/forked_in_calls := -Wl,--wrap=km_memcg_flush_pcs
 # Blocks are debugged.
 TEST_LIBS_account/kept_blocks := -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_account/kept_blocks := -Wno-use-after-free

@@ -12,7 +12,7 @@
 
 #include "kit/groups.h"
 
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 
 #define PAGE	4096ul
 
@@ -161,10 +161,10 @@ static void by_itself(void (*way)(void))
 static struct mem_cgroup *full[2];
 static volatile bool strikes;
 
-void __real_km_memcg_flush_shelves(struct mem_cgroup *root);
-void __wrap_km_memcg_flush_shelves(struct mem_cgroup *root)
+void __real_km_memcg_flush_pcs(struct mem_cgroup *root);
+void __wrap_km_memcg_flush_pcs(struct mem_cgroup *root)
 {
-	__real_km_memcg_flush_shelves(root);
+	__real_km_memcg_flush_pcs(root);
 	if (strikes) {
 		strikes = false;
 		raise(SIGUSR1);

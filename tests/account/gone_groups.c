@@ -17,7 +17,7 @@
 #include "kit/rollup.h"
 
 #include "slab/engine.h"
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "os/os.h"
 #include "os/sanitizer.h"
 
@@ -183,34 +183,34 @@ static void last_free(const char *name, void *(*how)(void *))
 	cache = kmem_cache_create("last", 100, &args, SLAB_NO_SHEAVES);
 	struct mem_cgroup *group = private_group("one");
 	void *object = kmem_cache_alloc_in(cache, group, GFP_KERNEL), *hold = NULL;
-	struct kmem_cache *twin = kmem_cache_of(object);
+	struct kmem_cache *child = kmem_cache_of(object);
 
-	NEED(object && twin && twin != cache);
+	NEED(object && child && child != cache);
 	/* The CPU's slab is another one. */
-	if (twin->engine->front == KM_FRONT_CHAIN) {
+	if (child->engine->front == KM_PERCPU_FREELIST) {
 		hold = array_of(4096 * sizeof(void *));
-		for (unsigned i = 0; i < twin->objects; i++)
+		for (unsigned i = 0; i < child->objects; i++)
 			NEED(((void **)hold)[i] = kmem_cache_alloc_in(cache, group, GFP_KERNEL));
-		for (unsigned i = 0; i < twin->objects; i++)
+		for (unsigned i = 0; i < child->objects; i++)
 			kfree(((void **)hold)[i]);
 	}
-	engine = twin->engine;
+	engine = child->engine;
 	slow = *engine;
 	slow.give = give_slowly;
 	slow.free = engine->free ? free_slowly : NULL;
 	slow.chain.give_last = engine->chain.give_last ? give_last_slowly : NULL;
-	twin->engine = &slow;
+	child->engine = &slow;
 	mem_cgroup_put(group);
 	NEED(pthread_create(&thread, NULL, how, object) == 0);
 	while (sem_wait(&given))
 		;
 	kmem_shrink_all();
-	CHECK(kmem_for_each_cache(is_it, twin), "%s", name);
-	twin->engine = engine;
+	CHECK(kmem_for_each_cache(is_it, child), "%s", name);
+	child->engine = engine;
 	sem_post(&go_on);
 	pthread_join(thread, NULL);
 	kmem_shrink_all();
-	CHECK(!kmem_for_each_cache(is_it, twin), "%s", name);
+	CHECK(!kmem_for_each_cache(is_it, child), "%s", name);
 	CHECK(kmem_check_all() == 0);
 	kmem_cache_destroy(cache);
 }
@@ -257,18 +257,18 @@ static void typesafe(const char *name)
 	cache = kmem_cache_create("typesafe", 100, &args, SLAB_TYPESAFE_BY_RCU);
 	void *first = kmem_cache_alloc_in(cache, group, GFP_KERNEL);
 	void *object = kmem_cache_alloc_in(cache, group, GFP_KERNEL);
-	struct kmem_cache *twin = kmem_cache_of(object);
+	struct kmem_cache *child = kmem_cache_of(object);
 
-	NEED(object && first && twin && twin != cache);
+	NEED(object && first && child && child != cache);
 	kmem_cache_free(cache, first);
 	kmem_shrink_all();
 	mem_cgroup_put(group);
 	kmem_cache_free(cache, object);
 	kmem_shrink_all();
-	CHECK(kmem_for_each_cache(is_it, twin) && drained(above), "%s", name);
+	CHECK(kmem_for_each_cache(is_it, child) && drained(above), "%s", name);
 	kvfree_rcu_barrier();
 	kmem_shrink_all();
-	CHECK(!kmem_for_each_cache(is_it, twin) && !drained(above), "%s", name);
+	CHECK(!kmem_for_each_cache(is_it, child) && !drained(above), "%s", name);
 	/* What waits when the cache is destroyed goes with it. */
 	group = group_of(above, "two", MEM_CGROUP_PRIVATE);
 	object = kmem_cache_alloc_in(cache, group, GFP_KERNEL);

@@ -12,7 +12,7 @@
 
 #include "kit/cases.h"
 #include "slab/engine.h"
-#include "page/meta.h"
+#include "page/metadata.h"
 
 #define OBJECTS		20000u
 #define LONG		1100u		/* slabs that are freed at once, and what lay empty */
@@ -130,14 +130,14 @@ static void last_steps(const char *name)
 	struct kmem_cache *cache = kmem_cache_create("steps", 100, &args, SLAB_NO_SHEAVES);
 	struct mem_cgroup *first = private_group();
 	void *objects[2] = { alloc_for(first, cache), alloc_for(first, cache) };
-	struct kmem_cache *twin = kmem_cache_of(objects[0]);
+	struct kmem_cache *child = kmem_cache_of(objects[0]);
 	pthread_t thread;
 
-	NEED(twin && twin != cache && twin == kmem_cache_of(objects[1]));
-	engine = twin->engine;
+	NEED(child && child != cache && child == kmem_cache_of(objects[1]));
+	engine = child->engine;
 	slow = *engine;
 	slow.give = give_slowly;
-	twin->engine = &slow;
+	child->engine = &slow;
 	stage = NOT_YET;
 	given = 0;
 	mem_cgroup_put(first);
@@ -146,14 +146,14 @@ static void last_steps(const char *name)
 	/* The group that comes finds the first one's twin empty. */
 	struct mem_cgroup *second = private_group();
 	void *object = alloc_for(second, cache);
-	CHECK(kmem_cache_of(object) == twin);
+	CHECK(kmem_cache_of(object) == child);
 	CHECK(mem_cgroup_destroy_all(second, NULL, NULL) == 0);
 	overwrite_free_memory();
 	step(GO_ON);
 	pthread_join(thread, NULL);
 	/* It is as good as new. */
 	object = alloc_for(second, cache);
-	CHECK(kmem_cache_of(object) == twin && !strcmp(kmem_cache_name(twin), "steps:one"));
+	CHECK(kmem_cache_of(object) == child && !strcmp(kmem_cache_name(child), "steps:one"));
 	kfree(object);
 	mem_cgroup_put(second);
 	NEED(kmem_check_all() == 0);
@@ -178,7 +178,7 @@ static void no_fence(const char *name)
 	mem_cgroup_put(group);
 	group = private_group();
 	for (int round = 0; round < 3; round++) {
-		struct kmem_cache *twin = kmem_cache_of(alloc_for(group, cache));
+		struct kmem_cache *child = kmem_cache_of(alloc_for(group, cache));
 
 		for (int i = 0; i < 500; i++) {
 			void *object = alloc_for(group, cache);
@@ -191,8 +191,8 @@ static void no_fence(const char *name)
 		refused = false;
 		/* The first is kept, or its memory is: no other cache lies there. */
 		overwrite_free_memory();
-		CHECK(round || !strcmp(twin->engine->name, name));
-		CHECK(round || kmem_for_each_cache(is_it, twin) || twin->dead);
+		CHECK(round || !strcmp(child->engine->name, name));
+		CHECK(round || kmem_for_each_cache(is_it, child) || child->dead);
 		mem_cgroup_drain(group);
 		CHECK(mem_cgroup_current(group) == 0 && kmem_check_all() == 0);
 	}
@@ -256,13 +256,13 @@ static struct kmem_cache_stats stats_of(struct kmem_cache *cache)
 	return stats;
 }
 
-static void tuned_alike(struct kmem_cache *twin, struct kmem_cache *cache)
+static void tuned_alike(struct kmem_cache *child, struct kmem_cache *cache)
 {
-	struct kmem_cache_stats one = stats_of(twin), other = stats_of(cache);
+	struct kmem_cache_stats one = stats_of(child), other = stats_of(cache);
 
-	CHECK(kmem_cache_min_partial(twin) == kmem_cache_min_partial(cache));
-	CHECK(kmem_cache_remote_node_defrag_ratio(twin) == kmem_cache_remote_node_defrag_ratio(cache));
-	CHECK(kmem_cache_limit(twin) == UINT64_MAX);
+	CHECK(kmem_cache_min_partial(child) == kmem_cache_min_partial(cache));
+	CHECK(kmem_cache_remote_node_defrag_ratio(child) == kmem_cache_remote_node_defrag_ratio(cache));
+	CHECK(kmem_cache_limit(child) == UINT64_MAX);
 	CHECK(one.limit == other.limit && one.batchcount == other.batchcount);
 	CHECK(one.shared_factor == other.shared_factor);
 }
@@ -271,28 +271,28 @@ static void tuned_alike(struct kmem_cache *twin, struct kmem_cache *cache)
 static void tuned_anew(const char *name)
 {
 	struct kmem_cache_args args = { .engine = name };
-	struct kmem_cache *cache = kmem_cache_create("tuned", 100, &args, SLAB_ACCOUNT), *twin = NULL;
+	struct kmem_cache *cache = kmem_cache_create("tuned", 100, &args, SLAB_ACCOUNT), *child = NULL;
 
 	for (int round = 0; round < 4; round++) {
 		struct mem_cgroup *group = private_group();
 		void *object = alloc_for(group, cache);
 
-		NEED(!twin || kmem_cache_of(object) == twin);
-		twin = kmem_cache_of(object);
-		tuned_alike(twin, cache);
-		CHECK_EQUAL(kmem_cache_event(twin, KMEM_ALLOC_SLAB), stats_of(twin).total_slabs);
-		CHECK_EQUAL(kmem_cache_event(twin, KMEM_FREE_SLAB), 0);
-		NEED(kmem_cache_set_min_partial(twin, 777) == 0);
-		NEED(kmem_cache_set_remote_node_defrag_ratio(twin, 3) == 0);
-		NEED(kmem_cache_set_limit(twin, 1 << 20) == 0);
-		CHECK((kmem_cache_tune(twin, 30, 10, 3) == 0) == (strcmp(name, "slab") == 0));
+		NEED(!child || kmem_cache_of(object) == child);
+		child = kmem_cache_of(object);
+		tuned_alike(child, cache);
+		CHECK_EQUAL(kmem_cache_event(child, KMEM_ALLOC_SLAB), stats_of(child).total_slabs);
+		CHECK_EQUAL(kmem_cache_event(child, KMEM_FREE_SLAB), 0);
+		NEED(kmem_cache_set_min_partial(child, 777) == 0);
+		NEED(kmem_cache_set_remote_node_defrag_ratio(child, 3) == 0);
+		NEED(kmem_cache_set_limit(child, 1 << 20) == 0);
+		CHECK((kmem_cache_tune(child, 30, 10, 3) == 0) == (strcmp(name, "slab") == 0));
 		kfree(object);
 		mem_cgroup_put(group);
 		/* Once while it is nobody's. */
 		if (round == 1) {
 			NEED(kmem_cache_set_min_partial(cache, 9) == 0);
 			kmem_cache_tune(cache, 40, 20, 0);
-			NEED(kmem_cache_set_min_partial(twin, 7) == 0);
+			NEED(kmem_cache_set_min_partial(child, 7) == 0);
 		}
 	}
 	NEED(kmem_check_all() == 0);

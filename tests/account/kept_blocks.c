@@ -22,11 +22,11 @@ static void *get(struct mem_cgroup *group, size_t bytes)
 
 static bool has(struct mem_cgroup *group, void *p)
 {
-	struct mem_cgroup *payer = mem_cgroup_from_obj(p);
-	bool same = payer == group;
+	struct mem_cgroup *objcg = mem_cgroup_from_obj(p);
+	bool same = objcg == group;
 
-	if (payer)
-		mem_cgroup_put(payer);
+	if (objcg)
+		mem_cgroup_put(objcg);
 	return same;
 }
 

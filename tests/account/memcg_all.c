@@ -70,9 +70,9 @@ static void all_of_it(unsigned flags)
 		kmem_cache_destroy(fresh);
 	}
 	NEED(drained(group) >= LOT_BYTES);
-	struct mem_cgroup *payer = mem_cgroup_from_obj(inside.blocks[0]);
-	NEED(payer == group);
-	mem_cgroup_put(payer);
+	struct mem_cgroup *objcg = mem_cgroup_from_obj(inside.blocks[0]);
+	NEED(objcg == group);
+	mem_cgroup_put(objcg);
 	uint64_t paid = drained(group);
 	put_lot(&outside);
 	{
@@ -120,10 +120,10 @@ static void one_call(void)
 	NEED(drained(other) == 0);
 	NEED(drained(group) >= 300 + 20000);
 	for (int i = 0; i < 2; i++) {
-		struct mem_cgroup *payer = mem_cgroup_from_obj(objects[i]);
+		struct mem_cgroup *objcg = mem_cgroup_from_obj(objects[i]);
 
-		NEED(payer == group);
-		mem_cgroup_put(payer);
+		NEED(objcg == group);
+		mem_cgroup_put(objcg);
 	}
 	mem_cgroup_set_max(group, drained(group));
 	NEED(!kmalloc_in(group, 100000, GFP_KERNEL | __GFP_NOWARN) && errno == ENOMEM);

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
 #include "kit/inside.h"
@@ -128,8 +128,8 @@ static void *resize(void *arg)
 
 		while (!(cache = __atomic_load_n(&beginning, __ATOMIC_ACQUIRE)))
 			sched_yield();
-		for (int j = 0; !j || __atomic_load_n(&cache->shelf.front.open.shelf, __ATOMIC_RELAXED); j++)
-			km_front_resize(cache, j % 2 ? 62 : 30);
+		for (int j = 0; !j || __atomic_load_n(&cache->pcs.front.open.pcs, __ATOMIC_RELAXED); j++)
+			km_alloc_resize(cache, j % 2 ? 62 : 30);
 		__atomic_store_n(&beginning, NULL, __ATOMIC_RELEASE);
 	}
 	return arg;
@@ -152,8 +152,8 @@ static void begins_meanwhile(void)
 		NEED((p = get(cache, group, GFP_KERNEL_ACCOUNT)));
 		while (__atomic_load_n(&beginning, __ATOMIC_ACQUIRE))
 			sched_yield();
-		NEED(!cache->shelf.front.open.shelf);
-		NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->block);
+		NEED(!cache->pcs.front.open.pcs);
+		NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->sheaf);
 		kmem_cache_free(cache, p);
 		kmem_cache_destroy(cache);
 	}
@@ -179,13 +179,13 @@ static bool on_free(struct kmem_cache *cache, void *object)
 }
 
 /* Who watches sees each object once, when users do. */
-static void watched(void)
+static void observed(void)
 {
 	static const struct km_hooks hooks = { .on_alloc = on_alloc, .on_free = on_free };
 	struct mem_cgroup *group[2] = { tenant("watched"), tenant("as well") };
 	struct kmem_cache *cache = charged("watched", 200);
 
-	INSIDE(km_front_watch(cache, &hooks));
+	INSIDE(km_alloc_watch(cache, &hooks));
 	for (int round = 0; round < 4; round++) {
 		shown = hidden = 0;
 		NEED(mem_cgroup_set_mode(MEM_CGROUP_SHELF, round % 2 == 0) == 0);
@@ -280,7 +280,7 @@ static void take_firsts(void)
 
 	do
 		NEED(held < FEW - SECONDS && (objects[held++] = get(common, first, GFP_KERNEL)));
-	while (km_shelf_count_cpu(&common->charged, cpu) || !km_owned_owner_cpu(&common->charged, cpu));
+	while (km_pcs_count_cpu(&common->charged, cpu) || !km_owned_owner_cpu(&common->charged, cpu));
 }
 
 static void take_seconds(void)
@@ -298,7 +298,7 @@ static void free_firsts(void)
 }
 
 /* An empty shelf may name an owner that is gone, and whose memory is another's: nobody asks it whose it was. */
-static void empty_shelf_of_the_gone(void)
+static void empty_pcs_of_the_gone(void)
 {
 	common = charged("gone", 256);
 	first = tenant("first");
@@ -318,7 +318,7 @@ static void empty_shelf_of_the_gone(void)
 }
 
 /* Without shelves nothing lies there, also where they were used before. */
-static void shelves_off(void)
+static void pcs_off(void)
 {
 	struct kmem_cache *cache = charged("off", 256);
 	struct mem_cgroup *group = tenant("off");
@@ -405,7 +405,7 @@ static void no_block(void)
 /* ------------------------------------------------------------------ handlers */
 
 static struct kmem_cache *struck[2];
-static struct mem_cgroup *payers[2];
+static struct mem_cgroup *objcgs[2];
 static void *of_handlers[64];
 static volatile unsigned strikes, steps;
 static bool over;
@@ -414,14 +414,14 @@ static bool over;
 static void strike(int number)
 {
 	const gfp_t gfp = GFP_NOWAIT | __GFP_ACCOUNT | __GFP_NOWARN;
-	struct mem_cgroup *before = set_active_memcg(payers[strikes / 3 % 2]);
+	struct mem_cgroup *before = set_active_memcg(objcgs[strikes / 3 % 2]);
 	void **place = &of_handlers[strikes % 64];
 	int error = errno;
 
 	kfree(*place);
 	*place = strikes % 3 ? kmem_cache_alloc(struck[strikes % 2], gfp) : kmalloc(strikes % 10000, gfp);
-	if (mem_cgroup_charge(payers[0], GFP_NOWAIT, 5000) == 0)
-		mem_cgroup_uncharge(payers[0], 5000);
+	if (mem_cgroup_charge(objcgs[0], GFP_NOWAIT, 5000) == 0)
+		mem_cgroup_uncharge(objcgs[0], 5000);
 	strikes++;
 	errno = error;
 	set_active_memcg(before);
@@ -474,7 +474,7 @@ static void handlers_strike(void)
 	struck[0] = charged("struck", 200);
 	struck[1] = make("struck now and then", 300);
 	for (int i = 0; i < 2; i++)
-		payers[i] = tenant("struck");
+		objcgs[i] = tenant("struck");
 	NEED(sigaction(SIGUSR1, &action, NULL) == 0 && pthread_create(&sender, NULL, send, &self) == 0);
 	for (unsigned i = 0; i < 200000 || __atomic_load_n(&strikes, __ATOMIC_RELAXED) < 2000; i++) {
 		void **place = &objects[i * 7919u % FEW];
@@ -485,9 +485,9 @@ static void handlers_strike(void)
 			*place = NULL;
 			continue;
 		}
-		*place = get(struck[i % 2], payers[i / 97 % 2], i % 3 ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+		*place = get(struck[i % 2], objcgs[i / 97 % 2], i % 3 ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
 		if (i % 5000 == 0)
-			mem_cgroup_drain(payers[0]);
+			mem_cgroup_drain(objcgs[0]);
 	}
 	__atomic_store_n(&over, true, __ATOMIC_RELAXED);
 	NEED(pthread_join(sender, NULL) == 0);
@@ -496,8 +496,8 @@ static void handlers_strike(void)
 	for (int i = 0; i < 64; i++)
 		kfree(of_handlers[i]);
 	for (int i = 0; i < 2; i++) {
-		NEED(drained(payers[i]) == 0);
-		mem_cgroup_put(payers[i]);
+		NEED(drained(objcgs[i]) == 0);
+		mem_cgroup_put(objcgs[i]);
 		gone(struck[i]);
 	}
 }
@@ -557,7 +557,7 @@ static bool put_late(const char *call)
 {
 	pthread_t thread;
 
-	if (strcmp(call, "fence") == 0 && late.object && late.cache->shelf.front.back.shelf)
+	if (strcmp(call, "fence") == 0 && late.object && late.cache->pcs.front.back.pcs)
 		NEED(pthread_create(&thread, NULL, free_late, NULL) == 0 && pthread_join(thread, NULL) == 0);
 	return false;
 }
@@ -569,17 +569,17 @@ static bool put_late(const char *call)
 static void comes_back_late(void)
 {
 	for (int several = 0; several < 2; several++) {
-		struct mem_cgroup *payer = tenant("late"), *other = tenant("other");
+		struct mem_cgroup *objcg = tenant("late"), *other = tenant("other");
 		struct kmem_cache *cache = charged_with("late", 200, 0);
 
 		if (several)
 			kmem_cache_free(cache, get(cache, other, GFP_KERNEL));
 		late.cache = cache;
-		late.object = get(cache, payer, GFP_KERNEL);
+		late.object = get(cache, objcg, GFP_KERNEL);
 		NEED(late.object);
-		kmem_cache_free(cache, get(cache, payer, GFP_KERNEL));
+		kmem_cache_free(cache, get(cache, objcg, GFP_KERNEL));
 		const uint32_t slot = cache->charged.slot;
-		if (cache->shelf.front.back.shelf) {
+		if (cache->pcs.front.back.pcs) {
 			km_os_fault = put_late;
 			kmem_cache_destroy(cache);
 			km_os_fault = NULL;
@@ -590,9 +590,9 @@ static void comes_back_late(void)
 			kmem_cache_free(cache, late.object);
 			gone(cache);
 		}
-		NEED(drained(payer) == 0 && drained(other) == 0);
+		NEED(drained(objcg) == 0 && drained(other) == 0);
 		mem_cgroup_put(other);
-		mem_cgroup_put(payer);
+		mem_cgroup_put(objcg);
 	}
 	NEED(kmem_check_all() == 0);
 }
@@ -602,11 +602,11 @@ static const struct test_case cases[] = {
 	{ "several are first", several_are_first },
 	{ "first in bulk", first_in_bulk },
 	{ "begins meanwhile", begins_meanwhile },
-	{ "watched", watched },
+	{ "watched", observed },
 	{ "refused frees", refused_frees },
 	{ "left behind", left_behind },
-	{ "empty shelf of the gone", empty_shelf_of_the_gone },
-	{ "shelves off", shelves_off },
+	{ "empty shelf of the gone", empty_pcs_of_the_gone },
+	{ "shelves off", pcs_off },
 	{ "no words", no_words },
 	{ "no block", no_block },
 	{ "set aside", set_aside },

@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #include "kit/charged.h"
 
-#include "memcg/charged.h"
+#include "memcg/charged_sheaf.h"
 
 enum { SOME = 24, BYTES = 200 };
 
@@ -53,10 +53,10 @@ static void is_right(size_t ones, size_t twos)
 
 static void is_paid_by(const void *object, struct mem_cgroup *group)
 {
-	struct mem_cgroup *payer = mem_cgroup_from_obj(object);
+	struct mem_cgroup *objcg = mem_cgroup_from_obj(object);
 
-	NEED(payer == group);
-	mem_cgroup_put(payer);
+	NEED(objcg == group);
+	mem_cgroup_put(objcg);
 }
 
 /* One, then a second, whose first objects are those that the first has freed. */
@@ -99,7 +99,7 @@ static void block_is_no_ones(void)
 	for (int i = 0; i < SOME; i++)
 		NEED((objects[i] = get(i % 2 ? two : one)));
 	for (unsigned cpu = 0; has_blocks(cache) && cpu < km_percpu.cpus; cpu++)
-		NEED(km_owned_owner_cpu(&cache->charged, cpu) <= KM_PAYERS_DIFFER);
+		NEED(km_owned_owner_cpu(&cache->charged, cpu) <= KM_OBJCGS_DIFFER);
 	for (int i = 0; i < SOME; i++)
 		kfree(objects[i]);
 	for (int i = 0; i < SOME; i++) {
@@ -125,7 +125,7 @@ static void block_that_comes_late(void)
 
 		NEED(!lies_charged(cache) && !km_owned_owner(&cache->charged));
 		NEED(km_charged_found(cache, owner));
-		NEED(km_owned_owner(&cache->charged) == KM_PAYERS_DIFFER);
+		NEED(km_owned_owner(&cache->charged) == KM_OBJCGS_DIFFER);
 	}
 	end();
 }
@@ -139,7 +139,7 @@ static void not_said(void)
 	defaults[1] = one;
 	defaults[2] = two;
 	for (size_t n = 0; n < sizeof(defaults) / sizeof(defaults[0]); n++) {
-		struct mem_cgroup *payer = n == 1 || n == 2 ? defaults[n] : NULL;
+		struct mem_cgroup *objcg = n == 1 || n == 2 ? defaults[n] : NULL;
 
 		for (int i = 0; i < SOME; i++)
 			NEED((objects[i] = get(one)));
@@ -148,10 +148,10 @@ static void not_said(void)
 		mem_cgroup_set_default(defaults[n]);
 		for (int i = 0; i < SOME; i++) {
 			NEED((objects[i] = kmalloc(BYTES, GFP_KERNEL_ACCOUNT)));
-			is_paid_by(objects[i], payer);
+			is_paid_by(objects[i], objcg);
 		}
 		mem_cgroup_set_default(NULL);
-		is_right(payer == one ? SOME : 0, payer == two ? SOME : 0);
+		is_right(objcg == one ? SOME : 0, objcg == two ? SOME : 0);
 		for (int i = 0; i < SOME; i++)
 			kfree(objects[i]);
 	}

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "memcg/payers.h"
+#include "memcg/object_objcg.h"
 #include "kit/inside.h"
 
 /* ------------------------------------------------------------------ one cache, one group */
@@ -26,10 +26,10 @@ static void each_object(void)
 		for (int i = 0; i < FEW; i++)
 			NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
 		for (int i = 0; i < FEW; i++) {
-			struct mem_cgroup *payer = mem_cgroup_from_obj(objects[i]);
+			struct mem_cgroup *objcg = mem_cgroup_from_obj(objects[i]);
 
-			NEED(payer == group);
-			mem_cgroup_put(payer);
+			NEED(objcg == group);
+			mem_cgroup_put(objcg);
 		}
 		set_active_memcg(NULL);
 		NEED(drained(group) == FEW * cost(cache));
@@ -90,7 +90,7 @@ static void in_runs(void)
 		groups[g] = group_below(NULL, "runs");
 	for (unsigned which = 0; which < 3 * (sizeof(lengths) / sizeof(*lengths)); which++) {
 		struct kmem_cache *cache = caches[which % 3];
-		size_t run = lengths[which / 3], alive[4] = { 0 };
+		size_t run = lengths[which / 3], online[4] = { 0 };
 
 		NEED(cache);
 		for (size_t at = 0, now; at < FEW; at += now) {
@@ -100,14 +100,14 @@ static void in_runs(void)
 			set_active_memcg(whose < 3 ? groups[whose] : NULL);
 			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL_ACCOUNT, now, objects + at));
 			if (at >= FEW / 2)
-				alive[whose] += now;
+				online[whose] += now;
 			else if (at + now > FEW / 2)
-				alive[whose] += at + now - FEW / 2;
+				online[whose] += at + now - FEW / 2;
 		}
 		set_active_memcg(NULL);
 		kmem_cache_free_bulk(cache, FEW / 2, objects);
 		for (int g = 0; g < 3; g++)
-			NEED(drained(groups[g]) == alive[g] * cost(cache));
+			NEED(drained(groups[g]) == online[g] * cost(cache));
 		kfree_bulk(FEW - FEW / 2, objects + FEW / 2);
 		for (int g = 0; g < 3; g++)
 			NEED(drained(groups[g]) == 0);
@@ -166,10 +166,10 @@ static void the_root_pays_nothing(void)
 	set_active_memcg(NULL);
 	NEED(drained(group) == (FEW + 2) / 3 * cost(cache));
 	for (int i = 0; i < FEW; i++) {
-		struct mem_cgroup *payer = mem_cgroup_from_obj(objects[i]);
+		struct mem_cgroup *objcg = mem_cgroup_from_obj(objects[i]);
 
-		NEED(payer == (i % 3 ? NULL : group));
-		mem_cgroup_put(payer);
+		NEED(objcg == (i % 3 ? NULL : group));
+		mem_cgroup_put(objcg);
 		kmem_cache_free(cache, objects[i]);
 	}
 	NEED(drained(group) == 0);
@@ -203,7 +203,7 @@ static uint64_t kmalloc_cost(size_t size)
 	return size > KMALLOC_MAX_CACHE_SIZE ? bytes : bytes + sizeof(void *);
 }
 
-static void fill(int i, struct mem_cgroup **groups, struct kmem_cache **caches, uint64_t *alive)
+static void fill(int i, struct mem_cgroup **groups, struct kmem_cache **caches, uint64_t *online)
 {
 	static const size_t sizes[] = { 24, 100, 500, 4096, 8192, 20000 };
 	int group = (int)(random_number() % (GROUPS + 1)) - 1;
@@ -227,14 +227,14 @@ static void fill(int i, struct mem_cgroup **groups, struct kmem_cache **caches, 
 	set_active_memcg(NULL);
 	*(int *)slot[i].object = i;
 	if (group >= 0)
-		alive[group] += slot[i].bytes;
+		online[group] += slot[i].bytes;
 }
 
-static void empty(int i, struct kmem_cache **caches, uint64_t *alive)
+static void empty(int i, struct kmem_cache **caches, uint64_t *online)
 {
 	NEED(*(int *)slot[i].object == i);
 	if (slot[i].group >= 0)
-		alive[slot[i].group] -= slot[i].bytes;
+		online[slot[i].group] -= slot[i].bytes;
 	if (random_number() % 2 && slot[i].cache < CACHES)
 		kmem_cache_free(caches[slot[i].cache], slot[i].object);
 	else
@@ -243,13 +243,13 @@ static void empty(int i, struct kmem_cache **caches, uint64_t *alive)
 }
 
 /* Group g's parent is g / 2, but for 0 and 1, which are the root's. */
-static void sums_agree(struct mem_cgroup **groups, const uint64_t *alive)
+static void sums_agree(struct mem_cgroup **groups, const uint64_t *online)
 {
 	uint64_t sum[GROUPS];
 
 	for (int g = 0; g < GROUPS; g++)
 		mem_cgroup_drain(groups[g]);
-	memcpy(sum, alive, sizeof(sum));
+	memcpy(sum, online, sizeof(sum));
 	for (int g = GROUPS - 1; g > 1; g--)
 		sum[g / 2] += sum[g];
 	for (int g = 0; g < GROUPS; g++)
@@ -260,7 +260,7 @@ static void a_million(void)
 {
 	struct mem_cgroup *groups[GROUPS];
 	struct kmem_cache *caches[CACHES];
-	uint64_t alive[GROUPS] = { 0 };
+	uint64_t online[GROUPS] = { 0 };
 
 	if (slob)
 		return;
@@ -272,17 +272,17 @@ static void a_million(void)
 		int i = (int)(random_number() % SLOTS);
 
 		if (slot[i].object)
-			empty(i, caches, alive);
+			empty(i, caches, online);
 		else
-			fill(i, groups, caches, alive);
+			fill(i, groups, caches, online);
 		if (step % (STEPS / 8) == 0)
-			sums_agree(groups, alive);
+			sums_agree(groups, online);
 	}
-	sums_agree(groups, alive);
+	sums_agree(groups, online);
 	for (int i = 0; i < SLOTS; i++)
 		if (slot[i].object)
-			empty(i, caches, alive);
-	sums_agree(groups, alive);
+			empty(i, caches, online);
+	sums_agree(groups, online);
 	for (int g = GROUPS - 1; g >= 0; g--)
 		mem_cgroup_put(groups[g]);
 	for (int c = 0; c < CACHES; c++)
@@ -372,9 +372,9 @@ static void large_ones(void)
 	NEED((p = kmalloc(2 * mib, GFP_KERNEL_ACCOUNT)) && (q = kvmalloc(20 * mib, GFP_KERNEL_ACCOUNT)));
 	NEED(drained(group) == 22 * mib);
 	NEED(!kvmalloc(20 * mib, GFP_KERNEL_ACCOUNT | __GFP_NOWARN));
-	struct mem_cgroup *payer = mem_cgroup_from_obj(q);
-	NEED(payer == group);
-	mem_cgroup_put(payer);
+	struct mem_cgroup *objcg = mem_cgroup_from_obj(q);
+	NEED(objcg == group);
+	mem_cgroup_put(objcg);
 	NEED((q = kvrealloc(q, 24 * mib, GFP_KERNEL_ACCOUNT)));
 	NEED(drained(group) == 26 * mib);
 	kvfree(q);
@@ -397,9 +397,9 @@ static void large_ones_later(void)
 	NEED(!kmem_cache_charge(p, GFP_KERNEL) && drained(private) == 0);
 	set_active_memcg(group);
 	NEED(kmem_cache_charge(p, GFP_KERNEL) && kmem_cache_charge(p, GFP_KERNEL) && drained(group) == 2 * mib);
-	struct mem_cgroup *payer = mem_cgroup_from_obj(p);
-	NEED(payer == group);
-	mem_cgroup_put(payer);
+	struct mem_cgroup *objcg = mem_cgroup_from_obj(p);
+	NEED(objcg == group);
+	mem_cgroup_put(objcg);
 	NEED(!kmem_cache_charge(q, GFP_KERNEL) && !mem_cgroup_from_obj(q) && drained(group) == 2 * mib);
 	NEED(mem_cgroup_set_max(group, 22 * mib) == 0 && kmem_cache_charge(q, GFP_NOWAIT));
 	NEED((q = kvrealloc(q, 10 * mib, GFP_KERNEL)) && drained(group) == 12 * mib);
@@ -434,9 +434,9 @@ static void reparented(void)
 	NEED(drained(middle) == (FEW - FEW / 3) * cost(cache));
 	mem_cgroup_put(middle);
 	NEED(drained(top) == (FEW - FEW / 3) * cost(cache));
-	struct mem_cgroup *payer = mem_cgroup_from_obj(objects[FEW - 1]);
-	NEED(payer == top);
-	mem_cgroup_put(payer);
+	struct mem_cgroup *objcg = mem_cgroup_from_obj(objects[FEW - 1]);
+	NEED(objcg == top);
+	mem_cgroup_put(objcg);
 	for (int i = FEW / 3; i < FEW; i++)
 		kmem_cache_free(cache, objects[i]);
 	NEED(drained(top) == 0);
@@ -480,10 +480,10 @@ static void crosswise(void)
 		NEED(pthread_create(&thread[i], NULL, worker, (void *)(i + 1)) == 0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
-	uint64_t alive = 0;
+	uint64_t online = 0;
 	for (int i = 0; i < 256; i++)
-		alive += mailbox[i] != NULL;
-	NEED(drained(common_group[0]) + drained(common_group[1]) == alive * cost(common));
+		online += mailbox[i] != NULL;
+	NEED(drained(common_group[0]) + drained(common_group[1]) == online * cost(common));
 	for (int i = 0; i < 256; i++)
 		if (mailbox[i])
 			kmem_cache_free(common, mailbox[i]);
@@ -514,12 +514,12 @@ static void empty_block(void)
 		NEED(n < KM_CHARGED_MOST && (objects[n++] = kmem_cache_alloc(cache, GFP_KERNEL)));
 	while (lies_charged(cache));
 	set_active_memcg(NULL);
-	INSIDE(km_front_drain_charged(&cache, 1, &how));
+	INSIDE(km_alloc_drain_charged(&cache, 1, &how));
 	NEED(!asked);
 	while (n)
 		kmem_cache_free(cache, objects[--n]);
 	if (lies_charged(cache)) {
-		INSIDE(km_front_drain_charged(&cache, 1, &how));
+		INSIDE(km_alloc_drain_charged(&cache, 1, &how));
 		NEED(asked);
 	}
 	mem_cgroup_put(group);

@@ -18,7 +18,7 @@ static void *objects[SOME];
 /* Where hits put objects once several pay. */
 static enum back back_of_several(const struct kmem_cache *cache)
 {
-	return has_mixed_blocks(cache) && !cache->twins ? MIXED : NOWHERE;
+	return has_mixed_blocks(cache) && !cache->children ? MIXED : NOWHERE;
 }
 
 /* A cache of which this group has objects, and nobody else. */
@@ -55,7 +55,7 @@ static void begins(void)
 	/* A drain leaves no block, and the way open. */
 	NEED(drained(group) == (SOME - 4) * cost(cache) && !lies_charged(cache));
 	for (unsigned cpu = 0; has_blocks(cache) && cpu < km_percpu.cpus; cpu++)
-		NEED(!km_shelf_top_cpu(&cache->charged, cpu) && !km_owned_owner_cpu(&cache->charged, cpu));
+		NEED(!km_pcs_top_cpu(&cache->charged, cpu) && !km_owned_owner_cpu(&cache->charged, cpu));
 	NEED(back_of(cache) == (has_blocks(cache) ? CHARGED : NOWHERE));
 	for (int i = 0; i < 4; i++)
 		NEED((objects[i] = alloc_for(group, cache)));
@@ -93,13 +93,13 @@ static void interrupted(void)
 
 	for (int freed = 0; has_blocks(cache) && freed < 2; freed++) {
 		mem_cgroup_drain(group);
-		NEED(!km_shelf_top_cpu(&cache->charged, here));
-		((uintptr_t *)(km_area(here) + cache->charged.slot))[1] = (uintptr_t)cache->payer;
+		NEED(!km_pcs_top_cpu(&cache->charged, here));
+		((uintptr_t *)(km_area(here) + cache->charged.slot))[1] = (uintptr_t)cache->objcg;
 		if (freed)
 			kmem_cache_free(cache, objects[0]);
 		else
 			kmem_cache_free(cache, alloc_for(group, cache));
-		NEED(km_shelf_top_cpu(&cache->charged, here) && lies_charged(cache));
+		NEED(km_pcs_top_cpu(&cache->charged, here) && lies_charged(cache));
 	}
 	if (has_blocks(cache))
 		NEED((objects[0] = alloc_for(group, cache)));
@@ -210,9 +210,9 @@ static void refused(void)
 	second = group_below(NULL, "second");
 	/* As a drain holds it. */
 	struct km_busy_was was = km_busy_begin();
-	km_front_fork(true, false);
+	km_alloc_fork(true, false);
 	NEED(pthread_create(&thread, NULL, come_second, cache) == 0 && pthread_join(thread, NULL) == 0);
-	km_front_fork(false, false);
+	km_alloc_fork(false, false);
 	km_busy_end(was);
 	NEED(drained(second) == 0);
 	void *object = alloc_for(second, cache);
@@ -262,17 +262,17 @@ static void waits(void)
 		NEED((more[n++] = alloc_for(group, cache)));
 	second = group_below(NULL, "second");
 	struct km_busy_was was = km_busy_begin();
-	km_front_fork(true, false);
+	km_alloc_fork(true, false);
 	NEED(pthread_create(&thread, NULL, wait_second, cache) == 0);
 	for (pid_t who = 0; !who || !sleeps(who); sched_yield())
 		who = __atomic_load_n(&waiter, __ATOMIC_ACQUIRE);
 	if (has_blocks(cache)) {
-		NEED(back_of(cache) == CHARGED && km_owned_owner(&cache->charged) == cache->payer);
+		NEED(back_of(cache) == CHARGED && km_owned_owner(&cache->charged) == cache->objcg);
 		for (int i = 0; i < 4; i++)
 			kmem_cache_free(cache, objects[i]);
 		NEED(lies_charged(cache) == 4);
 	}
-	km_front_fork(false, false);
+	km_alloc_fork(false, false);
 	km_busy_end(was);
 	NEED(pthread_join(thread, &object) == 0 && object && back_of(cache) == back_of_several(cache));
 	for (int i = 0; has_blocks(cache) && i < 4; i++)
@@ -292,23 +292,23 @@ static void waits(void)
 /* Looked at after each instruction of whoever comes second. */
 static struct {
 	const struct kmem_cache *cache;
-	uint64_t payer;
+	uint64_t objcg;
 	bool on;
 	unsigned long steps, open;
-} watched;
+} observed;
 
 static void look(int signal, siginfo_t *info, void *context)
 {
 	greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
-	const struct kmem_cache *cache = watched.cache;
+	const struct kmem_cache *cache = observed.cache;
 
-	watched.steps++;
+	observed.steps++;
 	/* By kmem_cache_free, or by kfree: those don't open and close together. */
-	if (km_load(&cache->payer) != watched.payer && !cache->mixed.slot &&
-	    (cache->shelf.front.back.shelf || km_id_masks(cache->id)->block))
-		watched.open++;
+	if (km_load(&cache->objcg) != observed.objcg && !cache->mixed.slot &&
+	    (cache->pcs.front.back.pcs || km_id_masks(cache->id)->sheaf))
+		observed.open++;
 	/* The trap flag. From when several pay on nothing can be seen here: their block stays. */
-	*flags = watched.on && !cache->mixed.slot ? *flags | 0x100 : *flags & ~0x100l;
+	*flags = observed.on && !cache->mixed.slot ? *flags | 0x100 : *flags & ~0x100l;
 }
 
 /* Whoever finds that several pay, finds it closed. */
@@ -324,13 +324,13 @@ static void closed_first(void)
 		struct kmem_cache *cache = paid_by(group, "first");
 
 		if (has_blocks(cache)) {
-			watched.cache = cache;
-			watched.payer = cache->payer;
-			watched.on = true;
+			observed.cache = cache;
+			observed.objcg = cache->objcg;
+			observed.on = true;
 			raise(SIGTRAP);
 			void *object = others[n](cache);
-			watched.on = false;
-			NEED(object && cache->payer != watched.payer && watched.steps > 100 && !watched.open);
+			observed.on = false;
+			NEED(object && cache->objcg != observed.objcg && observed.steps > 100 && !observed.open);
 			NEED(!cache->mixed.slot == !has_mixed_blocks(cache));
 			kfree(object);
 		}

@@ -23,9 +23,9 @@ static void no_neighbours(void)
 
 	for (int i = 0; i < FEW; i++) {
 		NEED((objects[i] = alloc_for(tenant[i % 3], cache)));
-		struct mem_cgroup *payer = mem_cgroup_from_obj(objects[i]);
-		NEED(payer == tenant[i % 3]);
-		mem_cgroup_put(payer);
+		struct mem_cgroup *objcg = mem_cgroup_from_obj(objects[i]);
+		NEED(objcg == tenant[i % 3]);
+		mem_cgroup_put(objcg);
 	}
 	for (int i = 0; i < FEW; i++)
 		for (int j = 0; j < i; j++)
@@ -60,9 +60,9 @@ static void in_bulk(void)
 		}
 		for (size_t i = 0; i < n; i++)
 			for (int t = 0; t < 3; t++) {
-				struct mem_cgroup *payer = mem_cgroup_from_obj(objects[t][i]);
-				NEED(payer == tenant[t]);
-				mem_cgroup_put(payer);
+				struct mem_cgroup *objcg = mem_cgroup_from_obj(objects[t][i]);
+				NEED(objcg == tenant[t]);
+				mem_cgroup_put(objcg);
 				/* In turn, or in runs. */
 				mixed[n % 2 ? i * 3 + t : t * n + i] = objects[t][i];
 			}
@@ -531,9 +531,9 @@ static void the_group_goes_first(void)
 		mem_cgroup_put(leaf);
 		uint64_t most = drained(top);
 		NEED(most > FEW * 96 + 300000);
-		struct mem_cgroup *payer = mem_cgroup_from_obj(objects[FEW - 1]);
-		NEED(payer == top);
-		mem_cgroup_put(payer);
+		struct mem_cgroup *objcg = mem_cgroup_from_obj(objects[FEW - 1]);
+		NEED(objcg == top);
+		mem_cgroup_put(objcg);
 		for (int i = 0; i < FEW; i++)
 			kmem_cache_free(cache, objects[i]);
 		for (int i = 0; i < 3; i++)

@@ -63,15 +63,15 @@ static void has_its_limit(void)
 
 	look();
 	struct mem_cgroup *a = group_below(NULL, "a"), *b = group_below(a, "b"), *c = private_group("c");
-	struct mem_cgroup *payers[] = { NULL, mem_cgroup_root(), a, b, c, whole };
+	struct mem_cgroup *objcgs[] = { NULL, mem_cgroup_root(), a, b, c, whole };
 
 	for (int as_default = 0; as_default < 2; as_default++)
 		for (int i = 0; i < 6; i++) {
 			if (as_default)
-				mem_cgroup_set_default(payers[i]);
+				mem_cgroup_set_default(objcgs[i]);
 			else
-				set_active_memcg(payers[i]);
-			NEED(as_default || mem_cgroup_active() == payers[i]);
+				set_active_memcg(objcgs[i]);
+			NEED(as_default || mem_cgroup_active() == objcgs[i]);
 			NEED(until_refused(cache) > least);
 			set_active_memcg(NULL);
 		}

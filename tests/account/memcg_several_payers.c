@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #include "kit/charged.h"
 
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 #include "os/os.h"
 
 enum { SOME = 40 };
@@ -77,10 +77,10 @@ static void changes_hands(void)
 		take_for(two, cache, 4, 8);
 		take_for(one, cache, SOME - 4, SOME);
 		for (int i = 0; i < 8; i++) {
-			struct mem_cgroup *payer = mem_cgroup_from_obj(objects[i < 4 ? i + 4 : SOME - 8 + i]);
+			struct mem_cgroup *objcg = mem_cgroup_from_obj(objects[i < 4 ? i + 4 : SOME - 8 + i]);
 
-			NEED(payer == (i < 4 ? two : one));
-			mem_cgroup_put(payer);
+			NEED(objcg == (i < 4 ? two : one));
+			mem_cgroup_put(objcg);
 		}
 		is_right(cache, SOME / 2, SOME / 2);
 		free_each_way(cache, objects, 0, SOME);
@@ -148,10 +148,10 @@ static void in_no_order(void)
 		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, MANY, many));
 		set_active_memcg(NULL);
 		for (int i = 0; i < MANY; i++) {
-			struct mem_cgroup *payer = mem_cgroup_from_obj(many[i]);
+			struct mem_cgroup *objcg = mem_cgroup_from_obj(many[i]);
 
-			NEED(payer == taker);
-			mem_cgroup_put(payer);
+			NEED(objcg == taker);
+			mem_cgroup_put(objcg);
 		}
 		is_right(cache, round % 2 ? 0 : MANY, round % 2 ? MANY : 0);
 		kmem_cache_free_bulk(cache, MANY, many);
@@ -319,7 +319,7 @@ static void later(bool bulk)
 	/* The first of a group comes from where calls are made. */
 	kfree(kmalloc(100, GFP_KERNEL_ACCOUNT));
 	NEED((object = kmem_cache_alloc(cache, GFP_NOWAIT)));
-	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->shelf.front.back.shelf));
+	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->pcs.front.back.pcs));
 	set_active_memcg(NULL);
 	is_right(cache, SOME, 1);
 	kmem_cache_free(cache, object);
@@ -359,7 +359,7 @@ static void no_fence_to_be_had(void)
 	km_os_fault = no_fence;
 	take_for(two, cache, SOME / 2, SOME);
 	km_os_fault = NULL;
-	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->shelf.front.back.shelf));
+	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->pcs.front.back.pcs));
 	for (int round = 0; round < 3; round++) {
 		is_right(cache, SOME / 2, SOME / 2);
 		free_each_way(cache, objects, 0, SOME);
@@ -451,7 +451,7 @@ static void zeroed(void)
 }
 
 /* A private group's twin: an object may be of either, and hits keep away. */
-static void with_a_twin(void)
+static void with_a_child(void)
 {
 	struct kmem_cache *cache = of_both("twin");
 	struct mem_cgroup *own = private_group("own");
@@ -460,7 +460,7 @@ static void with_a_twin(void)
 		take_for(one, cache, 0, 4);
 		take_for(own, cache, 4, 8);
 		take_for(two, cache, 8, 12);
-		NEED(!cache->shelf.front.back.shelf && !km_id_masks(cache->id)->block);
+		NEED(!cache->pcs.front.back.pcs && !km_id_masks(cache->id)->sheaf);
 		is_right(cache, 4, 4);
 		free_each_way(cache, objects, 0, 12);
 		take_for(two, cache, 0, 4);
@@ -485,7 +485,7 @@ static void refused_without_a_call(void)
 	enum { MANY = 100, ROUNDS = 8 };
 	static void *taken[ROUNDS][MANY], *none[MANY];
 	struct kmem_cache *cache = of_both("refused");
-	void (*tick)(void) = km_front_tick;
+	void (*tick)(void) = km_alloc_tick;
 
 	for (int i = 0; i < ROUNDS; i++) {
 		MEMCG_SCOPE(one);
@@ -497,9 +497,9 @@ static void refused_without_a_call(void)
 	for (int i = 0; i < ROUNDS; i++) {
 		MEMCG_SCOPE(two);
 		kmem_cache_free_bulk(cache, MANY, taken[i]);
-		km_front_tick = see_tick;
+		km_alloc_tick = see_tick;
 		NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, MANY, none));
-		km_front_tick = tick;
+		km_alloc_tick = tick;
 	}
 	NEED((!has_mixed_blocks(cache) || ticks) && !calls);
 	NEED(mem_cgroup_set_max(two, MEMCG_NO_LIMIT) == 0);
@@ -520,7 +520,7 @@ static const struct test_case cases[] = {
 	{ "no fence", no_fence_to_be_had },
 	{ "at a limit without a fence", at_a_limit_without_a_fence },
 	{ "zeroed", zeroed },
-	{ "with a twin", with_a_twin },
+	{ "with a twin", with_a_child },
 };
 
 CHARGED_MAIN(cases)

@@ -59,7 +59,7 @@ static void sheaves(void)
 	NEED(kmem_cache_refill_sheaf(plain, GFP_KERNEL_ACCOUNT, &unpaid, had + 1) == 0);
 	set_active_memcg(NULL);
 	/* A block, engine sheaf's, is exchanged, for all that lies there is nobody's; an array is filled up. */
-	bool block = plain->shelf.slot && !plain->engine->array.tune && !plain->live_shift;
+	bool block = plain->pcs.slot && !plain->engine->array.tune && !plain->live_shift;
 	NEED(kmem_cache_sheaf_size(unpaid) == had + 1 && drained(group) == (block ? had + 1 : 1) * cost(plain));
 	kmem_cache_return_sheaf(plain, GFP_KERNEL, unpaid);
 	kmem_cache_free(plain, object);
@@ -96,9 +96,9 @@ static void zeroed(void)
 			NEED((objects[i] = kmem_cache_zalloc(from, GFP_KERNEL_ACCOUNT)) && all(objects[i], 0, 96));
 			NEED((others[i] = kmem_cache_alloc(constructed, GFP_KERNEL)));
 			NEED(all(others[i], 0x5a, 96));
-			struct mem_cgroup *payer = mem_cgroup_from_obj(objects[i]);
-			NEED(payer == group[round % 2]);
-			mem_cgroup_put(payer);
+			struct mem_cgroup *objcg = mem_cgroup_from_obj(objects[i]);
+			NEED(objcg == group[round % 2]);
+			mem_cgroup_put(objcg);
 		}
 		NEED(round % 2 || drained(group[0]) == 300 * (cost(from) + cost(constructed)));
 		set_active_memcg(NULL);
@@ -141,7 +141,7 @@ static void begun_without_waiting(void)
 	for (int i = 1; i < 100; i++)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT)));
 	set_active_memcg(NULL);
-	NEED(!cache->charged.slot == !cache->shelf.slot);
+	NEED(!cache->charged.slot == !cache->pcs.slot);
 	NEED(drained(group) == 100 * cost(cache));
 	kmem_cache_free_bulk(cache, 100, objects);
 	NEED(drained(group) == 0);

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "kit/charged.h"
 
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 
 #define PAGE 4096ul
 

@@ -9,7 +9,7 @@
 #include <limits.h>
 #include <sys/wait.h>
 
-#include "memcg/memcg.h"
+#include "memcg/objcg.h"
 
 static void come_and_go(void)
 {

@@ -8,16 +8,16 @@
 
 /* ------------------------------------------------------------------ as the cache is tuned */
 
-static void needs_same(struct kmem_cache *twin, struct kmem_cache *cache)
+static void needs_same(struct kmem_cache *child, struct kmem_cache *cache)
 {
 	struct kmem_cache_stats a, b;
 
-	NEED(twin && twin != cache);
-	kmem_cache_get_stats(twin, &a);
+	NEED(child && child != cache);
+	kmem_cache_get_stats(child, &a);
 	kmem_cache_get_stats(cache, &b);
 	NEED(a.min_partial == b.min_partial && a.sheaf_capacity == b.sheaf_capacity && a.size == b.size);
 	NEED(a.limit == b.limit && a.batchcount == b.batchcount && a.shared_factor == b.shared_factor);
-	NEED(kmem_cache_remote_node_defrag_ratio(twin) == kmem_cache_remote_node_defrag_ratio(cache));
+	NEED(kmem_cache_remote_node_defrag_ratio(child) == kmem_cache_remote_node_defrag_ratio(cache));
 }
 
 /* min_partial, the ratio, and engine slab's three; below what a cache of its size has, or above. */

@@ -12,7 +12,7 @@
 #include "kit/cpus.h"
 #include "kit/groups.h"
 
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 
 enum { DEPTHS = 3, MANY = 12000, LARGE = 70 << 12 };
 

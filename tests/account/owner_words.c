@@ -10,8 +10,8 @@
 #include <kmem/memcg.h>
 
 #include "kit/check.h"
-#include "page/owner.h"
-#include "memcg/memcg.h"
+#include "page/obj_cgroups.h"
+#include "memcg/objcg.h"
 
 #define OBJECTS	40u
 #define ORPHANS	200u		/* more than a list without memory takes at once */

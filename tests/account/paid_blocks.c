@@ -14,7 +14,7 @@
 #include "kit/cpus.h"
 #include "kit/inside.h"
 #include "kit/api.h"
-#include "cache/ready.h"
+#include "kmalloc/large_cache.h"
 #include "page/zone.h"
 #include "os/os.h"
 
@@ -45,7 +45,7 @@ static struct mem_cgroup *begin(const char *name, size_t bytes)
 	struct mem_cgroup *group = group_of(NULL, name);
 
 	stay_here();
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	for (int i = 0; i < ASK; i++)
 		kfree(kmalloc_in(group, bytes, GFP_KERNEL));
 	return group;
@@ -237,14 +237,14 @@ static void resized(void)
 /* Four threads, which free each other's blocks, and one that drains: in the end everything is paid back. */
 #define THREADS 4
 static void *handed[THREADS];
-static struct mem_cgroup *payer[2];
+static struct mem_cgroup *objcg[2];
 
 static void *hand_on(void *arg)
 {
 	size_t me = (uintptr_t)arg;
 
 	for (unsigned i = 0; i < 3000; i++) {
-		struct mem_cgroup *group = payer[(i / 7 + me) % 2];
+		struct mem_cgroup *group = objcg[(i / 7 + me) % 2];
 		char *p = kmalloc_in(group, i % 11 ? BYTES : UNEVEN, GFP_KERNEL);
 
 		NEED(p);
@@ -256,15 +256,15 @@ static void *hand_on(void *arg)
 
 static void in_threads(void)
 {
-	payer[0] = begin("first", BYTES);
-	payer[1] = group_of(NULL, "second");
+	objcg[0] = begin("first", BYTES);
+	objcg[1] = group_of(NULL, "second");
 	pthread_t thread[THREADS];
 
 	go_anywhere();
 	for (uintptr_t i = 0; i < THREADS; i++)
 		NEED(pthread_create(&thread[i], NULL, hand_on, (void *)i) == 0);
 	for (int i = 0; i < 50; i++) {
-		mem_cgroup_drain(payer[i % 2]);
+		mem_cgroup_drain(objcg[i % 2]);
 		kmem_shrink_all();
 		usleep(100);
 	}
@@ -272,9 +272,9 @@ static void in_threads(void)
 		NEED(pthread_join(thread[i], NULL) == 0);
 	for (int i = 0; i < THREADS; i++)
 		kfree(handed[i]);
-	NEED(usage(payer[0]) == 0);
-	mem_cgroup_put(payer[0]);
-	end(payer[1]);
+	NEED(usage(objcg[0]) == 0);
+	mem_cgroup_put(objcg[0]);
+	end(objcg[1]);
 }
 
 /* A group leaves while its blocks are out, and lie ready. */
@@ -443,9 +443,9 @@ static void bounded(void)
 
 static int add_charged(struct kmem_cache *cache, void *arg)
 {
-	if (strncmp(kmem_cache_name(cache), "large-cg-", 9) == 0 && km_shelf_slot(&cache->charged))
+	if (strncmp(kmem_cache_name(cache), "large-cg-", 9) == 0 && km_pcs_slot(&cache->charged))
 		km_for_each_cpu(cpu)
-			*(size_t *)arg += km_shelf_count_cpu(&cache->charged, cpu);
+			*(size_t *)arg += km_pcs_count_cpu(&cache->charged, cpu);
 	return 0;
 }
 

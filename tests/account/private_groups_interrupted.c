@@ -10,7 +10,7 @@
 enum { MANY = 300, EACH = 3 };
 
 static struct kmem_cache *struck, *others;
-static struct mem_cgroup *payer;	/* of what the handler allocates */
+static struct mem_cgroup *objcg;	/* of what the handler allocates */
 static void *kept[4096];
 /* Volatile: the compiler knows of raise that it calls nothing of this file. */
 static volatile unsigned kept_count, strikes;
@@ -22,13 +22,13 @@ static void handler(int signal)
 	strikes = strikes + 1;
 	/* Zeroed, so that none is a hit. */
 	for (int i = 0; i < EACH && kept_count < sizeof(kept) / sizeof(kept[0]); i++)
-		if ((kept[kept_count] = kmem_cache_alloc_in(others, payer, GFP_ATOMIC | __GFP_ZERO)))
+		if ((kept[kept_count] = kmem_cache_alloc_in(others, objcg, GFP_ATOMIC | __GFP_ZERO)))
 			kept_count = kept_count + 1;
 }
 
 static void strike(void)
 {
-	if (!on || km_front_busy)
+	if (!on || km_thread_busy)
 		return;
 	on = false;
 	raise(SIGUSR1);
@@ -67,7 +67,7 @@ static void begin(struct mem_cgroup *group, struct mem_cgroup *handlers)
 	others = charged("others", 3000);
 	kmem_cache_free(struck, kmem_cache_alloc_in(struck, group, GFP_KERNEL));
 	kmem_cache_free(others, kmem_cache_alloc_in(others, handlers, GFP_KERNEL));
-	payer = handlers;
+	objcg = handlers;
 	signal(SIGUSR1, handler);
 }
 

@@ -45,7 +45,7 @@ static char *paid(struct mem_cgroup *group, size_t size)
 
 typedef void *(*realloc_t)(void *block, size_t size, gfp_t gfp);
 
-static void by_its_payer(unsigned flags, size_t size, size_t larger, realloc_t call)
+static void by_its_objcg(unsigned flags, size_t size, size_t larger, realloc_t call)
 {
 	struct asked asked = { 0, 0 };
 	struct mem_cgroup *group = asking(flags, &asked);
@@ -108,8 +108,8 @@ static void by_nobody(size_t size, size_t larger, realloc_t call)
 
 static void each(size_t size, size_t larger, realloc_t call)
 {
-	by_its_payer(0, size, larger, call);
-	by_its_payer(MEM_CGROUP_PRIVATE, size, larger, call);
+	by_its_objcg(0, size, larger, call);
+	by_its_objcg(MEM_CGROUP_PRIVATE, size, larger, call);
 	by_another(size, larger, call, true);
 	by_another(size, larger, call, false);
 	by_nobody(size, larger, call);

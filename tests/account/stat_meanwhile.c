@@ -9,7 +9,7 @@
 #include "kit/groups.h"
 #include "kit/sleeps.h"
 
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 
 enum { OTHERS = 4711000 };
 

@@ -15,7 +15,7 @@
 #include <kmem/kmem.h>
 
 #include "kit/inside.h"
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "base/list.h"
 #include "percpu/pcpu.h"
 

@@ -34,7 +34,7 @@ static void double_free_in_a_row(void)
 	expect("kmem_cache_free(twice, %p): object already free", p);
 	kmem_cache_free(cache, p);
 	kmem_cache_free(cache, p);
-	if (slob || km_options.engine->front == KM_FRONT_CHAIN) {
+	if (slob || km_options.engine->front == KM_PERCPU_FREELIST) {
 		after_warning();
 	} else {
 		NEED(get(cache) == p);
@@ -784,7 +784,7 @@ int main(int argc, char **argv)
 
 				total++;
 				bool vague = deaths[i].vague_in_chains &&
-					     km_engine_find(engines[e])->front == KM_FRONT_CHAIN;
+					     km_engine_find(engines[e])->front == KM_PERCPU_FREELIST;
 				if (status_fits(&deaths[i], modes[m], status) &&
 				    (vague ? lines_alike(said, wanted) :
 					     lines_match(&deaths[i], modes[m], said, wanted)))

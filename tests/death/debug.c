@@ -608,7 +608,7 @@ int main(int argc, char **argv)
 		return child(argv[1], argv[2]);
 	for (size_t e = 0; e < sizeof(engines) / sizeof(engines[0]); e++) {
 		const struct km_engine *engine = km_engine_find(engines[e]);
-		bool shared = engine->shared_pages, linked = engine->front == KM_FRONT_CHAIN;
+		bool shared = engine->shared_pages, linked = engine->front == KM_PERCPU_FREELIST;
 
 		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) * 6; i++) {
 			const struct kind *kind = &kinds[i / 6];

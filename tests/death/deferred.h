@@ -6,16 +6,16 @@
 #ifndef DEATH_DEFERRED_H
 #define DEATH_DEFERRED_H
 
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 
 /* Twice of `first`, with another one between them, as by a handler; then `finish` finds it. */
 static void free_in_handler(void *first, void *between)
 {
-	km_front_busy = true;
+	km_thread_busy = true;
 	kfree(first);
 	kfree(between);
 	kfree(first);
-	km_front_busy = false;
+	km_thread_busy = false;
 	kvfree(blind(kvmalloc(5 << 20, GFP_KERNEL)));
 	kmem_shrink_all();
 }
@@ -45,11 +45,11 @@ static void deferred_object(void)
 	void *p = get(cache), *between = get(cache);
 
 	expect("kmem_cache_free(deferred, %p): object already free", p);
-	km_front_busy = true;
+	km_thread_busy = true;
 	kmem_cache_free(cache, p);
 	kmem_cache_free(cache, between);
 	kmem_cache_free(cache, p);
-	km_front_busy = false;
+	km_thread_busy = false;
 	kmem_cache_shrink(cache);
 }
 
@@ -61,14 +61,14 @@ static void handler_stranger(void)
 
 	NEED(p != MAP_FAILED && mapping);
 	mapping[5 << 20] = 1;
-	km_front_busy = true;
+	km_thread_busy = true;
 	NEED(ksize(mapping) == 8 << 20);
 	kfree_sensitive(mapping);
 	NEED(mapping[5 << 20] == 0);
 	expect("kfree(%p): pointer is not from this allocator", p);
 	kfree(p);
 	after_warning();
-	km_front_busy = false;
+	km_thread_busy = false;
 	kmem_shrink_all();
 }
 
@@ -118,7 +118,7 @@ static void written_link(void)
 	void *keep = get(cache), *p = get(cache);
 
 	kmem_cache_free(cache, p);
-	if (km_options.engine->front == KM_FRONT_CHAIN) {
+	if (km_options.engine->front == KM_PERCPU_FREELIST) {
 		expect("kmem_cache_free(written, %p): free memory of this page was written to", p);
 		memset(p, 0x5a, 64);
 	} else {

@@ -5,7 +5,7 @@
  */
 #define CHECK_FD 2
 #include "kit/api.h"
-#include "page/guarded.h"
+#include "page/guard_range.h"
 
 static struct kmem_cache *region;
 static char *limited, *block;

@@ -103,7 +103,7 @@ static void in_a_barn(void)
 			objects[i] = NULL;
 		}
 	NEED(barn->full_count > 1);
-	uint64_t *header = km_block_header(&cache->shelf, barn->full), next = *header;
+	uint64_t *header = km_sheaf_header(&cache->pcs, barn->full), next = *header;
 	*header = (uint64_t)(uintptr_t)barn->full;
 	CHECK(kmem_check_all() == -EIO);
 	*header = next;
@@ -138,7 +138,7 @@ int main(void)
 	};
 
 	/* Nothing goes back by itself; and a walk without an end has one. */
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	alarm(PATIENCE_S);
 	return run_in_turn(cases, km_array_count(cases), 1);
 }

@@ -194,7 +194,7 @@ static int check(struct kmem_cache *cache)
 }
 
 static const struct km_engine bump_engine = {
-	.name = "bump", .front = KM_FRONT_NONE, .links_free = true, .node_bytes = sizeof(struct km_slabs),
+	.name = "bump", .front = KM_PERCPU_NONE, .links_free = true, .node_bytes = sizeof(struct km_slabs),
 	.layout = layout, .node_init = km_slabs_init, .take = take, .give = give, .alloc = alloc,
 	.free = free_one, .shrink = shrink, .reap = shrink, .discard = km_slabs_discard, .is_taken = is_taken,
 	.taken = taken, .stats = km_slabs_stats, .check = check, .fork = km_slabs_fork,

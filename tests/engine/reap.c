@@ -34,7 +34,7 @@ static struct kmem_cache *long_list(const char *engine, unsigned int *kept)
 			kmem_cache_free(cache, objects[i]);
 		last = slab;
 	}
-	INSIDE(km_front_drain(cache));
+	INSIDE(km_alloc_drain(cache));
 	return cache;
 }
 
@@ -86,7 +86,7 @@ static void part_by_part(const char *engine)
 int main(void)
 {
 	/* Nothing ages by itself. */
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	part_by_part("sheaf");
 	part_by_part("slub");
 	return failures != 0;

@@ -125,7 +125,7 @@ static void case_barn(void)
 	kmem_cache_clear_events(cache);
 	put(cache, 0, 2 * BLOCK);
 	EVENTS(cache, 0);
-	CHECK_EQUAL(km_front_shelf_objects(cache), 2 * BLOCK);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 2 * BLOCK);
 	for (unsigned i = 0; i < BARN; i++) {
 		put(cache, (2 + i) * BLOCK, (3 + i) * BLOCK);
 		EVENTS(cache, [KMEM_BARN_PUT] = 1);
@@ -161,16 +161,16 @@ static void case_empty_blocks(void)
 {
 	struct kmem_cache *cache = fresh();
 	struct barn *barn = &node_of(cache)->barn;
-	bool was = km_front_busy;
+	bool was = km_thread_busy;
 
-	km_front_busy = true;
+	km_thread_busy = true;
 	for (unsigned i = 0; i < BARN + 2; i++)
 		objects[i] = cache->engine->array.spill(cache, NULL);
 	for (unsigned i = 0; i < BARN + 2; i++) {
 		cache->engine->array.retire(cache, objects[i]);
 		CHECK_EQUAL(barn->empty_count, i < BARN ? i + 1 : BARN);
 	}
-	km_front_busy = was;
+	km_thread_busy = was;
 	EVENTS(cache, 0);
 	done(cache);
 }
@@ -237,7 +237,7 @@ static void case_shrink(void)
 	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
 	/* The CPU's blocks; the slab that is all free, and the last, of which nothing was out. */
 	EVENTS(cache, [KMEM_SHEAF_FLUSH] = 2, [KMEM_FREE_SLAB] = 2);
-	CHECK_EQUAL(km_front_shelf_objects(cache), 0);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 0);
 	km_list_for_each(entry, &node_of(cache)->slabs.partial) {
 		static const unsigned order[] = { 0, 2, 1 };
 
@@ -285,7 +285,7 @@ int main(void)
 
 	kfree(kmalloc(8, GFP_KERNEL));
 	/* What is done by the clock is not counted on. */
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	printf("discipline %s\n", km_discipline_name(km_percpu.discipline));
 	return run_in_turn(cases, km_array_count(cases), 20);
 }

@@ -64,7 +64,7 @@ static void done(struct kmem_cache *cache)
 /* Nothing ages meanwhile. */
 static void begin(void)
 {
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	kmem_shrink_all();
 	CHECK_EQUAL(km_arena.empty_pages, 0);
 }

@@ -113,12 +113,12 @@ static void case_oldest_to_shared(void)
 	for (unsigned i = 0; i < n_limit; i++)
 		put(cache, objects[i]);
 	CHECK_EQUAL(n->slabs.counts.shared, 0);
-	CHECK_EQUAL(km_front_shelf_objects(cache), n_limit);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), n_limit);
 	kmem_cache_clear_events(cache);
 	put(cache, objects[n_limit]);
 	EVENTS(cache, [KMEM_FREEMISS] = 1);
 	CHECK_EQUAL(n->slabs.counts.shared, n_batch);
-	CHECK_EQUAL(km_front_shelf_objects(cache), n_limit + 1 - n_batch);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), n_limit + 1 - n_batch);
 	for (unsigned i = 0; i < n_batch; i++)
 		CHECK(n->shared[n->shared_limit - 1 - i] == objects[i]);
 	for (unsigned i = n_limit + 1; i-- > n_batch;)
@@ -148,14 +148,14 @@ static void case_shared_is_full(void)
 	for (unsigned i = 0; i < 11; i++)
 		put(cache, objects[i]);
 	CHECK_EQUAL(n->slabs.counts.shared, 4);
-	CHECK_EQUAL(km_front_shelf_objects(cache), 7);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 7);
 	take(cache, two, 2);
 	CHECK_EQUAL(n->slabs.counts.shared, 2);
 	CHECK(two[0] == objects[3] && two[1] == objects[2]);
 	for (unsigned i = 11; i < 15; i++)
 		put(cache, objects[i]);
 	CHECK_EQUAL(n->slabs.counts.shared, 4);
-	CHECK_EQUAL(km_front_shelf_objects(cache), 9);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 9);
 	CHECK_EQUAL(n->slabs.counts.taken, 32);
 	/* Four more: objects 6 to 9 are the oldest, and of slab 0. */
 	put(cache, objects[15]);
@@ -166,7 +166,7 @@ static void case_shared_is_full(void)
 	CHECK_EQUAL(slab_of(objects[0])->inuse, 12);
 	for (unsigned i = 6; i < 10; i++)
 		CHECK(slab_is_free(slab_of(objects[i]), index_of(cache, objects[i])));
-	CHECK_EQUAL(km_front_shelf_objects(cache), 7);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 7);
 	put(cache, two[0]);
 	put(cache, two[1]);
 	for (unsigned i = 17; i < 32; i++)
@@ -291,25 +291,25 @@ static void case_bulk(void)
 		for (unsigned i = 0; i < 250; i++)
 			CHECK(*(void **)objects[i] == &objects[i]);
 		kmem_cache_free_bulk(cache, 250, objects);
-		CHECK(km_front_shelf_objects(cache) <= n_limit);
+		CHECK(km_alloc_pcs_objects(cache) <= n_limit);
 		CHECK_EQUAL(cache->engine->check(cache), 0);
 	}
 	done(cache);
 }
 
 /* Two blocks on a CPU, which only a race leaves there: one goes at the next look. */
-static void case_partner(void)
+static void case_spare(void)
 {
 	struct kmem_cache *cache = fresh();
 	void *object = get(cache), **block, **evicted;
 
 	enter();
 	block = cache->engine->array.spill(cache, NULL);
-	CHECK(block && km_shelf_install(&cache->shelf, block, &evicted) && !evicted);
+	CHECK(block && km_pcs_install(&cache->pcs, block, &evicted) && !evicted);
 	leave();
-	CHECK(km_shelf_has_partner_cpu(&cache->shelf, km_cpu()));
+	CHECK(km_pcs_has_spare_cpu(&cache->pcs, km_cpu()));
 	look(cache, 1);
-	CHECK(!km_shelf_has_partner_cpu(&cache->shelf, km_cpu()));
+	CHECK(!km_pcs_has_spare_cpu(&cache->pcs, km_cpu()));
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	put(cache, object);
 	done(cache);
@@ -328,7 +328,7 @@ int main(void)
 		{ "free slabs beyond the limit", case_free_limit },
 		{ "exactly the limit", case_exactly_the_limit },
 		{ "bulk", case_bulk },
-		{ "two blocks on a CPU", case_partner },
+		{ "two blocks on a CPU", case_spare },
 	};
 
 	return counted_run(cases, km_array_count(cases), 20);

@@ -52,12 +52,12 @@ static struct slab_node *node_of(struct kmem_cache *cache)
 
 static void enter(void)
 {
-	km_front_busy = true;
+	km_thread_busy = true;
 }
 
 static void leave(void)
 {
-	km_front_busy = false;
+	km_thread_busy = false;
 }
 
 /* Nothing is damaged, nothing is lost, nothing stays. */
@@ -112,7 +112,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 static void drain(struct kmem_cache *cache)
 {
 	enter();
-	km_front_drain(cache);
+	km_alloc_drain(cache);
 	leave();
 }
 
@@ -125,7 +125,7 @@ static void look(struct kmem_cache *cache, unsigned times)
 	while (times--) {
 		clock_ms += 2000;
 		if (cache->engine->array.look(cache, clock_ms))
-			km_front_trim_all(&cache, 1);
+			km_alloc_trim_all(&cache, 1);
 	}
 	leave();
 }

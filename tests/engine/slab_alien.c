@@ -5,7 +5,7 @@
  */
 #include "slab.h"
 
-#include "page/meta.h"
+#include "page/metadata.h"
 
 enum { NODES = 4 };
 

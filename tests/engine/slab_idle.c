@@ -18,28 +18,28 @@ static void case_idle_array(void)
 	for (unsigned i = 0; i < 120; i++)
 		put(cache, objects[i]);
 	look(cache, 1);
-	CHECK_EQUAL(km_front_shelf_objects(cache), 120);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 120);
 	look(cache, 1);
-	CHECK_EQUAL(km_front_shelf_objects(cache), 96);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 96);
 	for (unsigned i = 0; i < 120; i++)
 		CHECK_EQUAL(slab_is_free(slab_of(objects[i]), index_of(cache, objects[i])), i < 24);
 	/* A hit is seen, by the shelf's word. */
 	void *object = get(cache);
 	CHECK(object == objects[119]);
 	look(cache, 1);
-	CHECK_EQUAL(km_front_shelf_objects(cache), 95);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 95);
 	put(cache, object);
 	look(cache, 1);
-	CHECK_EQUAL(km_front_shelf_objects(cache), 96);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 96);
 	static const unsigned left[] = { 72, 48, 24, 0, 0 };
 	for (unsigned i = 0; i < km_array_count(left); i++) {
 		look(cache, 1);
-		CHECK_EQUAL(km_front_shelf_objects(cache), left[i]);
+		CHECK_EQUAL(km_alloc_pcs_objects(cache), left[i]);
 	}
 	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, 0);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	/* Nothing lies there any more, not even an array; then it is a cold one. */
-	CHECK_EQUAL(km_shelf_top_cpu(&cache->shelf, km_cpu()), 0);
+	CHECK_EQUAL(km_pcs_top_cpu(&cache->pcs, km_cpu()), 0);
 	kmem_cache_clear_events(cache);
 	put(cache, get(cache));
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_ALLOCS), SLAB_BATCH_UNTOUCHED);
@@ -58,7 +58,7 @@ static void case_few_left(void)
 		put(cache, objects[i]);
 	for (unsigned i = 0; i < km_array_count(left); i++) {
 		look(cache, 1);
-		CHECK_EQUAL(km_front_shelf_objects(cache), left[i]);
+		CHECK_EQUAL(km_alloc_pcs_objects(cache), left[i]);
 	}
 	done(cache);
 }
@@ -150,11 +150,11 @@ static void case_by_itself(void)
 	take(cache, objects, 120);
 	for (unsigned i = 0; i < 120; i++)
 		put(cache, objects[i]);
-	for (unsigned i = 0; i < 3000 && km_front_shelf_objects(cache) == 120; i++) {
+	for (unsigned i = 0; i < 3000 && km_alloc_pcs_objects(cache) == 120; i++) {
 		put(other, get(other));
 		ahead_ms += 10;
 	}
-	CHECK_EQUAL(km_front_shelf_objects(cache), 96);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 96);
 	kmem_cache_destroy(other);
 	done(cache);
 }

@@ -7,7 +7,7 @@
 
 #include <fcntl.h>
 
-#include "page/meta.h"
+#include "page/metadata.h"
 
 /* ------------------------------------------------------------------ orders and indices */
 
@@ -281,8 +281,8 @@ static void case_no_memory(void)
 	leave();
 	/* A slab is wanted of the CPU's node first, and where there are others of any. */
 	EVENTS(cache, [KMEM_ERRORS] = km_node_count > 1 ? 4 : 2, [KMEM_ALLOCMISS] = 1);
-	CHECK(*km_block_pad(&cache->shelf, block) != cache->pad);
-	CHECK(km_block_bottom(&cache->shelf, block) == block && !*block);
+	CHECK(*km_sheaf_pad(&cache->pcs, block) != cache->pad);
+	CHECK(km_sheaf_bottom(&cache->pcs, block) == block && !*block);
 	for (; pieces; pieces = piece) {
 		piece = *(void **)pieces;
 		km_meta_free(pieces, slab_list_bytes(1));

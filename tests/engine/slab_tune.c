@@ -30,16 +30,16 @@ static void case_every_limit(void)
 			batch = limit;
 		CHECK_EQUAL(kmem_cache_tune(cache, limit, batch, 0), 0);
 		tunables(cache, limit, batch, 0);
-		CHECK_EQUAL(km_front_shelf_objects(cache), 0);
+		CHECK_EQUAL(km_alloc_pcs_objects(cache), 0);
 		take(cache, objects, limit + 1);
 		for (unsigned i = 0; i < limit; i++) {
 			put(cache, objects[i]);
-			CHECK_EQUAL(km_front_shelf_objects(cache), i + 1);
+			CHECK_EQUAL(km_alloc_pcs_objects(cache), i + 1);
 		}
 		unsigned long misses = kmem_cache_event(cache, KMEM_FREEMISS);
 		put(cache, objects[limit]);
 		CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREEMISS), misses + 1);
-		CHECK_EQUAL(km_front_shelf_objects(cache), limit + 1 - batch);
+		CHECK_EQUAL(km_alloc_pcs_objects(cache), limit + 1 - batch);
 		CHECK_EQUAL(cache->engine->check(cache), 0);
 	}
 	done(cache);
@@ -61,18 +61,18 @@ static void case_old_blocks(void)
 				enter();
 				block = cache->engine->array.spill(cache, NULL) - count;
 				cache->engine->take(cache, &request, block, count);
-				CHECK_EQUAL(km_block_count(&cache->shelf, block), count);
+				CHECK_EQUAL(km_sheaf_objects(&cache->pcs, block), count);
 				leave();
 				CHECK_EQUAL(kmem_cache_tune(cache, limits[j], (limits[j] + 1) / 2, 1), 0);
-				CHECK_EQUAL(km_block_count(&cache->shelf, block), count);
+				CHECK_EQUAL(km_sheaf_objects(&cache->pcs, block), count);
 				enter();
 				if (count % 3 == 0) {
 					/* Back onto the CPU, and used up or filled there. */
-					CHECK(km_shelf_install(&cache->shelf, block, &evicted) && !evicted);
+					CHECK(km_pcs_install(&cache->pcs, block, &evicted) && !evicted);
 					block = NULL;
 				} else if (count == limits[i]) {
 					block = cache->engine->array.spill(cache, block);
-					CHECK_EQUAL(*km_block_pad(&cache->shelf, block), cache->pad);
+					CHECK_EQUAL(*km_sheaf_pad(&cache->pcs, block), cache->pad);
 				}
 				if (block)
 					cache->engine->array.retire(cache, block);
@@ -83,7 +83,7 @@ static void case_old_blocks(void)
 				for (unsigned k = 0; k < 300; k++)
 					put(cache, objects[k]);
 				CHECK_EQUAL(cache->engine->check(cache), 0);
-				CHECK(km_front_shelf_objects(cache) <= limits[j]);
+				CHECK(km_alloc_pcs_objects(cache) <= limits[j]);
 				struct kmem_cache_stats stats;
 				kmem_cache_get_stats(cache, &stats);
 				CHECK_EQUAL(stats.active_objects, 0);
@@ -109,7 +109,7 @@ static void case_new_arrays(void)
 	CHECK_EQUAL(n->shared_limit, 15);
 	CHECK_EQUAL(n->free_limit, (1 + km_percpu.cpus) * 5 + 16);
 	CHECK_EQUAL(n->slabs.counts.taken, 18);
-	CHECK_EQUAL(km_front_shelf_objects(cache), 0);
+	CHECK_EQUAL(km_alloc_pcs_objects(cache), 0);
 	for (unsigned i = 14; i < 32; i++)
 		put(cache, objects[i]);
 	done(cache);

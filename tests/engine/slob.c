@@ -547,24 +547,24 @@ static void stock(void)
 static struct {
 	struct km_page *page[80];
 	unsigned changed, over;
-} watched;
+} observed;
 
 static unsigned pages_of_slob(void)
 {
 	unsigned count = 0;
 
 	for (int i = 0; i < 80; i++)
-		count += km_load(&watched.page[i]->type) == KM_PAGE_SHARED;
+		count += km_load(&observed.page[i]->type) == KM_PAGE_SHARED;
 	return count;
 }
 
 static void *watch(void *arg)
 {
-	while (!km_load(&watched.over)) {
+	while (!km_load(&observed.over)) {
 		km_lock(&km_slob.lock);
 		unsigned before = pages_of_slob();
 		for (int i = 0; i < 50; i++)
-			watched.changed += pages_of_slob() != before;
+			observed.changed += pages_of_slob() != before;
 		km_unlock(&km_slob.lock);
 	}
 	return arg;
@@ -577,7 +577,7 @@ static void pages_under_the_lock(void)
 	pthread_t thread;
 
 	for (int i = 0; i < 80; i++)
-		watched.page[i] = km_page_of(objects[i] = get(cache));
+		observed.page[i] = km_page_of(objects[i] = get(cache));
 	CHECK(pthread_create(&thread, NULL, watch, NULL) == 0);
 	for (int turn = 0; turn < TURNS; turn++) {
 		for (int i = 0; i < 80; i++)
@@ -585,9 +585,9 @@ static void pages_under_the_lock(void)
 		for (int i = 0; i < 80; i++)
 			objects[i] = get(cache);
 	}
-	km_store(&watched.over, 1u);
+	km_store(&observed.over, 1u);
 	CHECK(pthread_join(thread, NULL) == 0);
-	CHECK_EQUAL(watched.changed, 0);
+	CHECK_EQUAL(observed.changed, 0);
 	for (int i = 0; i < 80; i++)
 		put(cache, objects[i]);
 	done(cache);

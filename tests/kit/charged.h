@@ -9,7 +9,7 @@
 #include "paid.h"
 
 #include "cache/cache.h"
-#include "percpu/owned.h"
+#include "percpu/owned_sheaf.h"
 
 /* Where a hit puts an object of this cache: nowhere, on the public shelf, on the charged block, or, where several pay,
  * on one that has objects of them all. */
@@ -17,10 +17,10 @@ enum back { NOWHERE, PUBLIC, CHARGED, MIXED };
 
 static inline enum back back_of(const struct kmem_cache *cache)
 {
-	uint32_t back = cache->shelf.front.back.shelf;
+	uint32_t back = cache->pcs.front.back.pcs;
 
 	/* kfree goes by the entry. */
-	NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->block == !back);
+	NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->sheaf == !back);
 	return !back ? NOWHERE : back == cache->mixed.slot ? MIXED : back == cache->charged.slot ? CHARGED : PUBLIC;
 }
 
@@ -41,7 +41,7 @@ static inline size_t lies_charged(const struct kmem_cache *cache)
 	size_t count = 0;
 
 	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus; cpu++)
-		count += km_shelf_count_cpu(&cache->charged, cpu);
+		count += km_pcs_count_cpu(&cache->charged, cpu);
 	return count;
 }
 

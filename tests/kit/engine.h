@@ -10,7 +10,7 @@
 #include "clock.h"
 #include "cpus.h"
 
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "page/arena.h"
 #include "os/os.h"
 #include "inside.h"

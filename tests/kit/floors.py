@@ -4,7 +4,7 @@ import os
 FLOORS = (
     ("src/base",), ("src/os",), ("src/percpu",), ("src/page",), ("src/slab",),
     ("engines/slub",), ("engines/slab",), ("engines/slob",), ("engines",),
-    ("src/alloc",), ("src/cache",),
+    ("src/alloc",), ("src/kmalloc", "src/cache"),
     ("src/inspect", "ext/debug", "ext/failslab", "ext/guard", "ext/observe", "ext/profile"),
     ("src/memcg",), ("src/process",), ("src/malloc",),
 )

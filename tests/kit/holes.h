@@ -60,7 +60,7 @@ static void fill(struct kmem_cache *cache, unsigned size)
 /* What is free lies in slabs. */
 static void send_home(struct kmem_cache *cache)
 {
-	INSIDE(km_front_drain(cache));
+	INSIDE(km_alloc_drain(cache));
 	INSIDE(km_sheaf_flush_barn(cache, &sheaf_node(cache, 0)->barn));
 }
 
@@ -127,7 +127,7 @@ static void done(struct kmem_cache *cache, unsigned size)
 /* Nothing ages by itself. */
 static void begin(void)
 {
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	kmem_shrink_all();
 }
 

@@ -12,7 +12,7 @@
 #include "api.h"
 
 #include "slab/sheaf.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "os/os.h"
 #include "inside.h"
 
@@ -45,7 +45,7 @@ static inline struct km_node_counts *counts(struct kmem_cache *cache, unsigned n
 
 static inline bool is_sheaf(const struct kmem_cache *cache)
 {
-	return cache->engine->front == KM_FRONT_ARRAY;
+	return cache->engine->front == KM_PERCPU_SHEAVES;
 }
 
 static inline void *get(struct kmem_cache *cache, gfp_t gfp, int node)

@@ -2,9 +2,9 @@
 #ifndef TESTS_KIT_TRACER_H
 #define TESTS_KIT_TRACER_H
 
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "kit/check.h"
-#include "os/probe.h"
+#include "os/usdt.h"
 
 static void tracer_is(bool there)
 {
@@ -12,7 +12,7 @@ static void tracer_is(bool there)
 	unsigned count = 0;
 
 	km_probe_counts.of.kmem_cache_alloc = there;
-	while (!(km_load(&km_front_probing) & KM_PROBING_TRACER) == there) {
+	while (!(km_load(&km_alloc_probing) & KM_PROBING_TRACER) == there) {
 		NEED(count < sizeof(kept) / sizeof(*kept));
 		NEED((kept[count++] = kmalloc(64, GFP_KERNEL)));
 	}

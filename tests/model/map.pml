@@ -1,6 +1,6 @@
 /*
  * map.pml: the map from a page to its cache's id, while the page goes from cache to cache (src/slab/layout.c:
- * km_slab_new_raw, leave, km_slab_release; src/cache/kmalloc.c: a free finds the cache by the id). Claim: whoever has an
+ * km_slab_new_raw, leave, km_slab_release; src/kmalloc/kmalloc.c: a free finds the cache by the id). Claim: whoever has an
  * object finds its cache, and a page that is free has no id.
  * Wrong: HANDED_OUT_TOO_EARLY, CLEARED_TOO_LATE.
  */

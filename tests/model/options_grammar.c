@@ -8,7 +8,7 @@
 #include "slab/engine.h"
 #include "model/texts.h"
 #include "os/die.h"
-#include "os/hardened.h"
+#include "os/secret.h"
 
 /* All that the options are kept in. */
 struct settings {

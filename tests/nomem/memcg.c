@@ -7,10 +7,10 @@
 #include "kit/events.h"
 #include "kit/groups.h"
 
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "os/os.h"
 #include "percpu/pcpu.h"
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 #include "kit/inside.h"
 
 static bool refuse_memory(const char *call)

@@ -7,7 +7,7 @@
 
 #include <kmem/memcg.h>
 
-#include "page/meta.h"
+#include "page/metadata.h"
 
 static void took(const void *p)
 {
@@ -63,7 +63,7 @@ static void use_all(void)
 }
 
 /* There is no memory for the twin, then there is; then the limit ends the bulk half-way: it gives all of it back. */
-static void twin_comes_late(const char *engine)
+static void child_comes_late(const char *engine)
 {
 	struct kmem_cache_args args = { .engine = engine };
 	struct kmem_cache *cache = kmem_cache_create("late", 100, &args, SLAB_ACCOUNT);
@@ -101,7 +101,7 @@ static int run_late(const char *engine)
 	pid_t pid = fork();
 	if (!pid) {
 		alarm(580);
-		twin_comes_late(engine);
+		child_comes_late(engine);
 		_exit(0);
 	}
 	waitpid(pid, &status, 0);

@@ -6,7 +6,7 @@
  */
 #include "kit/api.h"
 
-#include "page/ahead.h"
+#include "page/commit_ahead.h"
 #include "page/arena.h"
 #include "os/lock.h"
 #include "os/os.h"

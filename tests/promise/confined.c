@@ -20,9 +20,9 @@
 #include "kit/cpus.h"
 #include "kit/api.h"
 #include "kit/clock.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "page/arena.h"
-#include "page/parked.h"
+#include "page/huge_cache.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -101,7 +101,7 @@ static void grow_old(void)
 	for (int i = 0; i < 20; i++) {
 		ahead_ms += 3000;
 		struct km_busy_was was = km_busy_begin();
-		km_front_tick();
+		km_alloc_tick();
 		km_busy_end(was);
 		kfree(kmalloc(64, GFP_KERNEL));
 	}
@@ -343,7 +343,7 @@ static void by_prlimit(void)
 
 static size_t parked(void)
 {
-	return *km_parked_pages() << KM_PAGE_SHIFT;
+	return *km_huge_cache_pages() << KM_PAGE_SHIFT;
 }
 
 /* Who frees all of it again and again has it parked. */

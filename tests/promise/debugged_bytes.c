@@ -166,7 +166,7 @@ static unsigned things(const struct kmem_cache *cache)
 	long link = cache->freeptr;
 	bool is_hit = now.from < link + (long)sizeof(void *) && now.from + now.count > link;
 
-	return cache->engine->front == KM_FRONT_CHAIN && is_hit && now.count > 1 ? 2 : 1;
+	return cache->engine->front == KM_PERCPU_FREELIST && is_hit && now.count > 1 ? 2 : 1;
 }
 
 static void freed(void)

@@ -18,7 +18,7 @@
 #include <kmem/stats.h>
 
 #include "slab/engines.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "kit/check.h"
 #include "kit/options.h"
 
@@ -291,9 +291,9 @@ static void callers(void)
 
 /* ------------------------------------------------------------------ which caches */
 
-static bool has_shelf(const struct kmem_cache *cache)
+static bool has_pcs(const struct kmem_cache *cache)
 {
-	return cache->shelf.slot != 0;
+	return cache->pcs.slot != 0;
 }
 
 /* Those with the flag, and with `named` this one. */
@@ -311,8 +311,8 @@ static void only(bool named)
 	free(p);
 	kfree(q);
 	free(large);
-	CHECK(!has_shelf(flagged) && (!named || !has_shelf(one)));
-	CHECK(has_shelf(other) == (other->engine->front == KM_FRONT_ARRAY));
+	CHECK(!has_pcs(flagged) && (!named || !has_pcs(one)));
+	CHECK(has_pcs(other) == (other->engine->front == KM_PERCPU_SHEAVES));
 	SET("");
 	kmem_cache_destroy(one);
 	kmem_cache_destroy(other);

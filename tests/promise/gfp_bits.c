@@ -89,7 +89,7 @@ static void caches(void)
 	gone(cache);
 }
 
-static void caches_without_shelves(void)
+static void caches_without_pcs(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("checked", 64, NULL, SLAB_CONSISTENCY_CHECKS);
 
@@ -226,7 +226,7 @@ static void of_kmalloc_bulk(void)
 
 static const struct test_case cases[] = {
 	{ "caches", caches },
-	{ "caches without shelves", caches_without_shelves },
+	{ "caches without shelves", caches_without_pcs },
 	{ "in groups", in_groups },
 	{ "prefilled sheaves", sheaves },
 	{ "kmalloc", of_kmalloc },

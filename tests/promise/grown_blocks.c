@@ -13,7 +13,7 @@
 
 #include "kit/cpus.h"
 #include "kit/api.h"
-#include "cache/growth.h"
+#include "kmalloc/realloc_run.h"
 #include "page/zone.h"
 #include "os/os.h"
 
@@ -29,8 +29,8 @@ static void begin(void)
 {
 	stay_here();
 	kmem_shrink_all();
-	tick = km_front_tick;
-	km_front_tick = NULL;
+	tick = km_alloc_tick;
+	km_alloc_tick = NULL;
 }
 
 /* Grow a block page by page, and beside it one block for each step, if so asked. How often it moved. */
@@ -193,7 +193,7 @@ static void by_age(void)
 	for (int i = 0; i < 10; i++)
 		grow(LAST, false);
 	NEED(slob || km_growth_pages() >= LAST / 4096);
-	km_front_tick = tick;
+	km_alloc_tick = tick;
 	for (int i = 0; km_growth_pages(); i++) {
 		NEED(i < 5000);
 		usleep(1000);

@@ -381,13 +381,13 @@ static void *sample_of(struct kmem_cache *cache, struct kmem_cache *missing, voi
 
 static bool is_plain(const struct kmem_cache *cache)
 {
-	return km_load(&cache->shape) == km_load(&cache->plain);
+	return km_load(&cache->ops) == km_load(&cache->plain);
 }
 
 static void hits(void)
 {
 	struct kmem_cache *cache = cache_of("hits", 56, 0, NULL), *missing = cache_of("missing", 24, 0, NULL);
-	bool blocks = cache->engine->front == KM_FRONT_ARRAY;
+	bool blocks = cache->engine->front == KM_PERCPU_SHEAVES;
 	void *kept = NULL, *p;
 
 	/* One that is freed soon is found, and the cache is as it was. */

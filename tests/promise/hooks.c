@@ -6,7 +6,7 @@
 
 #include "kit/api.h"
 
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "kit/inside.h"
 
 #define OBJECTS 500
@@ -33,12 +33,12 @@ static bool on_free(struct kmem_cache *cache, void *object)
 
 static const struct km_hooks hooks = { .on_alloc = on_alloc, .on_free = on_free };
 
-static struct kmem_cache *watched(void)
+static struct kmem_cache *observed(void)
 {
 	struct kmem_cache *cache = make("watched", 200);
 
 	/* As its makers do: before anybody uses it. */
-	INSIDE(km_front_watch(cache, &hooks));
+	INSIDE(km_alloc_watch(cache, &hooks));
 	shown = hidden = 0;
 	return cache;
 }
@@ -53,7 +53,7 @@ static size_t active(struct kmem_cache *cache)
 
 static void every_object(void)
 {
-	struct kmem_cache *cache = watched();
+	struct kmem_cache *cache = observed();
 	static void *objects[OBJECTS];
 
 	for (int i = 0; i < OBJECTS; i++)
@@ -71,7 +71,7 @@ static void every_object(void)
 
 static void refused(void)
 {
-	struct kmem_cache *cache = watched();
+	struct kmem_cache *cache = observed();
 
 	refuse = true;
 	for (int i = 0; i < OBJECTS; i++)
@@ -84,7 +84,7 @@ static void refused(void)
 
 static void kept_back(void)
 {
-	struct kmem_cache *cache = watched();
+	struct kmem_cache *cache = observed();
 	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
 
 	keep = true;
@@ -128,7 +128,7 @@ static void begun_and_ended(void)
 	for (int i = 0; i < 40; i++) {
 		unsigned long before = __atomic_load_n(&shown, __ATOMIC_RELAXED);
 
-		INSIDE(km_front_watch(cache, i % 2 ? NULL : &hooks));
+		INSIDE(km_alloc_watch(cache, i % 2 ? NULL : &hooks));
 		NEED((p = kmem_cache_alloc(cache, GFP_KERNEL)));
 		NEED(i % 2 || __atomic_load_n(&shown, __ATOMIC_RELAXED) > before);
 		kmem_cache_free(cache, p);

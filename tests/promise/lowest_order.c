@@ -75,7 +75,7 @@ static bool has_orders(void)
 {
 	struct kmem_cache *some = make("some", 1024);
 
-	return some->engine->front != KM_FRONT_NONE && !some->engine->array.tune;
+	return some->engine->front != KM_PERCPU_NONE && !some->engine->array.tune;
 }
 
 static char *victim;

@@ -32,18 +32,18 @@ static const size_t sizes[] = { 0, 1, 16, 100, 300, 1000, 5000, 32768, 32769, 10
 
 static void *blocks[SIZES * EACH];
 
-static struct mem_cgroup *payer_of(const void *p)
+static struct mem_cgroup *objcg_of(const void *p)
 {
-	struct mem_cgroup *payer = mem_cgroup_from_obj(p);
+	struct mem_cgroup *objcg = mem_cgroup_from_obj(p);
 
-	mem_cgroup_put(payer);
-	return payer;
+	mem_cgroup_put(objcg);
+	return objcg;
 }
 
 static void is_paid_by(const void *p, const struct mem_cgroup *group, size_t size)
 {
 	NEED(p, "(%zu bytes)", size);
-	NEED(payer_of(p) == group, "(%zu bytes)", size);
+	NEED(objcg_of(p) == group, "(%zu bytes)", size);
 }
 
 /* By each door; *bytes: what they have together. */
@@ -138,10 +138,10 @@ static void between(struct mem_cgroup *a, struct mem_cgroup *b)
 			set_active_memcg(b);
 			p = realloc(p, sizes[to]);
 			/* A mapping that grows by remapping is the same block elsewhere. */
-			struct mem_cgroup *payer = payer_of(p);
-			NEED(payer == ((uintptr_t)p == was ? a : b) || (payer == a && sizes[from] > 4 << 20),
+			struct mem_cgroup *objcg = objcg_of(p);
+			NEED(objcg == ((uintptr_t)p == was ? a : b) || (objcg == a && sizes[from] > 4 << 20),
 			     "(%zu to %zu)", sizes[from], sizes[to]);
-			NEED(drained(payer) >= sizes[to] && drained(payer == a ? b : a) == 0);
+			NEED(drained(objcg) >= sizes[to] && drained(objcg == a ? b : a) == 0);
 			set_active_memcg(NULL);
 			free(p);
 			NEED(drained(a) == 0 && drained(b) == 0);
@@ -310,20 +310,20 @@ static bool counts(struct mem_cgroup *group, uint64_t bytes, void *times)
 /* Its payer is asked for what is to come on top; another group that is active, for the whole, and for no more. */
 static void another_asked_once(size_t size, unsigned flags)
 {
-	struct mem_cgroup *payer = group_of(NULL, "pays", flags), *active = group_of(NULL, "active", flags);
-	volatile unsigned by_payer = 0, by_active = 0;
+	struct mem_cgroup *objcg = group_of(NULL, "pays", flags), *active = group_of(NULL, "active", flags);
+	volatile unsigned by_objcg = 0, by_active = 0;
 
-	mem_cgroup_set_oom_callback(payer, counts, (void *)(uintptr_t)&by_payer);
+	mem_cgroup_set_oom_callback(objcg, counts, (void *)(uintptr_t)&by_objcg);
 	mem_cgroup_set_oom_callback(active, counts, (void *)(uintptr_t)&by_active);
-	set_active_memcg(payer);
+	set_active_memcg(objcg);
 	char *block = malloc(size), *between = malloc(4096);
 	NEED(block && between);
 	block[size - 1] = 7;
 	set_active_memcg(active);
-	NEED(mem_cgroup_set_max(payer, drained(payer)) == 0 && mem_cgroup_set_max(active, size) == 0);
+	NEED(mem_cgroup_set_max(objcg, drained(objcg)) == 0 && mem_cgroup_set_max(active, size) == 0);
 	errno = 0;
 	NEED(!realloc(block, size * 5 / 3) && errno == ENOMEM, "(%zu)", size);
-	NEED(by_payer == 1 && by_active == 1, "(%zu: %u, %u)", size, by_payer, by_active);
+	NEED(by_objcg == 1 && by_active == 1, "(%zu: %u, %u)", size, by_objcg, by_active);
 	/* There is room for it, and none for an eighth more. */
 	NEED(mem_cgroup_set_max(active, size * 5 / 3 + 8192) == 0);
 	block = realloc(block, size * 5 / 3);
@@ -336,8 +336,8 @@ static void another_asked_once(size_t size, unsigned flags)
 	set_active_memcg(NULL);
 	free(block);
 	free(between);
-	NEED(drained(payer) == 0 && drained(active) == 0);
-	mem_cgroup_put(payer);
+	NEED(drained(objcg) == 0 && drained(active) == 0);
+	mem_cgroup_put(objcg);
 	mem_cgroup_put(active);
 }
 
@@ -561,8 +561,8 @@ static void from_the_start(void)
 static void by_the_process(void)
 {
 	NEED(mem_cgroup_account_malloc(true) == 0 && mem_cgroup_account_malloc(false) == 0);
-	struct mem_cgroup *payer = payer_of(malloc(100));
-	NEED(payer && payer != mem_cgroup_root());
+	struct mem_cgroup *objcg = objcg_of(malloc(100));
+	NEED(objcg && objcg != mem_cgroup_root());
 }
 
 /* What stands before the shapes of caches, or in a hit's place. */

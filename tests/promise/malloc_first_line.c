@@ -21,7 +21,7 @@ static bool is_in_first_line(const void *p)
 	return (uintptr_t)p % KM_PAGE_SIZE < 64;
 }
 
-static void look_at_empty_shelves(void)
+static void look_at_empty_pcs(void)
 {
 	km_for_each_cpu(cpu) {
 		const char *area = km_area(cpu);
@@ -57,8 +57,8 @@ static void use_each_cpu(void)
 /* Its words are no other shelf's, and none is stored where every free loads. */
 static void look_at_word(const struct kmem_cache *cache)
 {
-	NEED(cache->shelf.slot / 8 != KM_ID_EMPTY && cache->shelf.slot / 8 != KM_ID_EMPTY + 1);
-	NEED(cache->shelf.slot % KM_PAGE_SIZE != (uintptr_t)km_hot.map % KM_PAGE_SIZE);
+	NEED(cache->pcs.slot / 8 != KM_ID_EMPTY && cache->pcs.slot / 8 != KM_ID_EMPTY + 1);
+	NEED(cache->pcs.slot % KM_PAGE_SIZE != (uintptr_t)km_hot.map % KM_PAGE_SIZE);
 }
 
 static void make_caches(void)
@@ -75,7 +75,7 @@ static void make_caches(void)
 		look_at_word(cache[i]);
 		kmem_cache_free(cache[i], kmem_cache_alloc(cache[i], GFP_KERNEL));
 	}
-	look_at_empty_shelves();
+	look_at_empty_pcs();
 	for (unsigned i = 0; i < CACHES; i++)
 		kmem_cache_destroy(cache[i]);
 }
@@ -87,10 +87,10 @@ int main(void)
 		puts("no shelf is found by a CPU's number here");
 		return 77;
 	}
-	look_at_empty_shelves();
+	look_at_empty_pcs();
 	make_caches();
 	kmem_shrink_all();
-	look_at_empty_shelves();
+	look_at_empty_pcs();
 	NEED(!is_in_first_line(km_hot.map));
 	return 0;
 }

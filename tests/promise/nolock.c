@@ -16,7 +16,7 @@
 #include "engines/slob/slob.h"
 #include "engines/slub/slub.h"
 #include "kit/api.h"
-#include "page/late.h"
+#include "page/deferred_free.h"
 #include "page/zone.h"
 #include "os/lock.h"
 
@@ -192,14 +192,14 @@ static void left_pages(void)
 	stage = 0;
 	struct km_request request = km_request_of(0, ANY);
 	struct km_busy_was was = km_busy_begin();
-	bool late = km_late_begin();
+	bool late = km_deferred_begin();
 	struct km_page *slab = km_slab_new(cache, &request);
 	NEED(slab);
 	NEED(!pthread_create(&thread, NULL, holder, NULL));
 	while (!stage)
 		sched_yield();
 	km_slab_free(cache, slab);
-	km_late_end(late);
+	km_deferred_end(late);
 	km_busy_end(was);
 	stage = 2;
 	pthread_join(thread, NULL);

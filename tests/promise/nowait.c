@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 
 #include "kit/api.h"
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "os/lock.h"
 
 #define MIB ((size_t)1 << 20)

@@ -49,7 +49,7 @@ static void named(void)
 }
 
 /* A CPU's shelf holds another node's objects, and the request must not get one of those. */
-static void not_from_the_shelf(void)
+static void not_from_the_pcs(void)
 {
 	static const gfp_t gfps[] = { GFP_KERNEL | __GFP_THISNODE, GFP_KERNEL };
 	struct kmem_cache *cache = make("shelf", 200);
@@ -265,11 +265,11 @@ static void mixed_blocks_are_sorted(void)
 			objects[i] = get(cache, GFP_KERNEL, (int)(i / stride % km_node_count));
 		free_on(0, cache, objects, MANY);
 		for (unsigned node = 0; is_sheaf(cache) && node < km_node_count; node++) {
-			unsigned long on_shelf = 2ul * km_mask_capacity(km_front_mask(cache));
+			unsigned long on_pcs = 2ul * km_mask_capacity(km_alloc_mask(cache));
 
 			/* What the slab counts as taken lies in the barn, on the one shelf there is, or with node 0. */
 			NEED(counts(cache, node)->taken <=
-			     in_barn(cache, node) + on_shelf + have_of_others(cache, 0));
+			     in_barn(cache, node) + on_pcs + have_of_others(cache, 0));
 		}
 		gone(cache);
 	}
@@ -495,7 +495,7 @@ static void walk_and_fork(void)
 static const struct test_case cases[] = {
 	{ "local", local },
 	{ "a named node", named },
-	{ "not from the shelf", not_from_the_shelf },
+	{ "not from the shelf", not_from_the_pcs },
 	{ "hits do not look", hits_do_not_look },
 	{ "no such node", no_such_node },
 	{ "sizes", sizes },

@@ -135,7 +135,7 @@ static void past_a_lock(void)
 }
 
 /* Nothing of the kind without a shelf: there each free is looked at. */
-static void not_without_shelves(void)
+static void not_without_pcs(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("checked", 100, NULL, SLAB_CONSISTENCY_CHECKS);
 
@@ -185,7 +185,7 @@ static const unsigned bulk_counts[] = { 1, 2, 16, 62, 63, 124, 300, 1000, 5000 }
 static void *bulk[5000];
 
 /* `strangers` of node 1 on the shelf of node 0's CPU, between some of its own. */
-static void mix_shelf(struct kmem_cache *cache, unsigned strangers)
+static void mix_pcs(struct kmem_cache *cache, unsigned strangers)
 {
 	void **ours[2], **theirs = get_many(cache, GFP_KERNEL, 1, strangers);
 
@@ -204,7 +204,7 @@ static void bulk_insists(void)
 			unsigned n = bulk_counts[i];
 
 			go_to(0);
-			mix_shelf(cache, strangers);
+			mix_pcs(cache, strangers);
 			NEED(kmem_cache_alloc_bulk(cache, THIS, n, bulk));
 			NEED(how_many_on(0, bulk, n) == n && active(cache) == n);
 			kmem_cache_free_bulk(cache, n, bulk);
@@ -218,7 +218,7 @@ static void bulk_refused(void)
 	struct kmem_cache *cache = make("refused", 4096);
 
 	go_to(0);
-	mix_shelf(cache, 3);
+	mix_pcs(cache, 3);
 	refused_call = "commit on node 0";
 	km_os_fault = refuse;
 	NEED(!kmem_cache_alloc_bulk(cache, THIS | __GFP_NOWARN, 5000, bulk) && errno == ENOMEM);
@@ -237,12 +237,12 @@ static void in_a_handler(void)
 	struct kmem_cache *cache = make("handler", 200);
 
 	go_to(0);
-	mix_shelf(cache, 5);
+	mix_pcs(cache, 5);
 	for (unsigned n = 1; n < 100; n++) {
-		km_front_busy = true;
+		km_thread_busy = true;
 		bool got = kmem_cache_alloc_bulk(cache, quiet, n, bulk);
 		void *one = kmem_cache_alloc_node(cache, quiet, 0), *other = kmem_cache_alloc_node(cache, quiet, 1);
-		km_front_busy = false;
+		km_thread_busy = false;
 		NEED(!got || how_many_on(0, bulk, n) == n);
 		NEED((!one || km_page_node(one) == 0) && (!other || km_page_node(other) == 1));
 		if (got)
@@ -261,7 +261,7 @@ static const struct test_case cases[] = {
 	{ "each node has its own", each_node_has_its_own },
 	{ "goes back", goes_back },
 	{ "past a lock", past_a_lock },
-	{ "not without shelves", not_without_shelves },
+	{ "not without shelves", not_without_pcs },
 	{ "named before others", named_before_others },
 	{ "bulk insists", bulk_insists },
 	{ "bulk refused", bulk_refused },

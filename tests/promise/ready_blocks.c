@@ -13,7 +13,7 @@
 #include "kit/cpus.h"
 #include "kit/api.h"
 #include "kit/clock.h"
-#include "cache/ready.h"
+#include "kmalloc/large_cache.h"
 #include "os/os.h"
 
 #define MANY	64
@@ -184,7 +184,7 @@ static void gives_way(void)
 		return;
 	stay_here();
 	/* Nothing ages. */
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	for (; bytes < 900000; bytes += bytes / 8) {
 		get(20, bytes);
 		put(20);
@@ -217,7 +217,7 @@ static void begins_anew(void)
 		return;
 	stay_here();
 	/* Nothing ages. */
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	ask_for(65536);
 	swing(65536, 60);
 	NEED(stats_of("large-65536").sheaf_capacity == 62);

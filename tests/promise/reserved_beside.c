@@ -22,7 +22,7 @@
 #include "kit/sleeps.h"
 
 #include "slab/engine.h"
-#include "page/ahead.h"
+#include "page/commit_ahead.h"
 #include "page/zone.h"
 #include "os/os.h"
 

@@ -12,7 +12,7 @@
 #include "kit/api.h"
 #include "kit/cpus.h"
 
-#include "page/ahead.h"
+#include "page/commit_ahead.h"
 #include "page/arena.h"
 #include "os/os.h"
 

@@ -42,7 +42,7 @@ static void switch_to(struct kmem_cache *cache, const char *letters)
 /* No object of the debugged layout is out, and hits work as ever. */
 static bool is_as_before(struct kmem_cache *cache)
 {
-	return cache->siblings && !cache->siblings->out && cache->shape == cache->own;
+	return cache->shadows && !cache->shadows->out && cache->ops == cache->own;
 }
 
 /* A byte behind the object is found, and mended; *p is the object's last. */
@@ -109,7 +109,7 @@ static void other_flags(void)
 			objects[i] = get(cache);
 		}
 		unsigned count = 0;
-		for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+		for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
 			count++;
 		NEED(count == 6);
 		NEED(active(cache) == km_array_count(letters) && kmem_cache_validate(cache) == 0);
@@ -269,7 +269,7 @@ static void sizes(void)
 
 	switch_to(cache, "FZPU");
 	unsigned char *during = kmalloc(50, GFP_KERNEL), *zeros = kzalloc(51, GFP_KERNEL), *many[8];
-	NEED(km_cache_of(during)->sibling_of == cache && kmem_cache_of(during) == cache);
+	NEED(km_cache_of(during)->shadow_of == cache && kmem_cache_of(during) == cache);
 	NEED(ksize(during) == 50 && ksize(before) == 64 && ksize(zeros) == 51 && all(zeros, 0, 51));
 	/* The red zone begins where the user's bytes end. */
 	((unsigned char *)blind(during))[50] ^= 1;
@@ -285,7 +285,7 @@ static void sizes(void)
 	NEED(all(during, 0x44, 50));
 	before = krealloc(before, 40, GFP_KERNEL);
 	/* No other size knows. */
-	NEED(km_cache_of(next) == larger && !larger->siblings && ksize(next) == 128);
+	NEED(km_cache_of(next) == larger && !larger->shadows && ksize(next) == 128);
 	kfree(zeros);
 	switch_to(cache, "-");
 	unsigned char *after = kmalloc(50, GFP_KERNEL);
@@ -374,7 +374,7 @@ static void refused(void)
 	NEED(kmem_cache_set_debug(cache, "F,cache") == -EINVAL);
 	NEED(kmem_cache_set_debug(large, "FZPU") == -EOPNOTSUPP);
 	NEED(kmem_cache_set_debug(fixed, "FZPU") == -EOPNOTSUPP);
-	NEED(!cache->siblings && kmem_cache_debug_flags(large) == 0);
+	NEED(!cache->shadows && kmem_cache_debug_flags(large) == 0);
 	/* From the midst of the allocator. */
 	struct km_busy_was was = km_busy_begin();
 	NEED(kmem_cache_set_debug(cache, "FZPU") == -EBUSY);
@@ -457,17 +457,17 @@ static void charged(void)
 		return;
 	mem_cgroup_set_max(group, 1 << 20);
 	for (int turn = 0; turn < 2; turn++) {
-		struct mem_cgroup *payer = turn ? private : group;
+		struct mem_cgroup *objcg = turn ? private : group;
 
 		for (int i = 0; i < 6; i++) {
-			struct mem_cgroup *before = set_active_memcg(payer);
+			struct mem_cgroup *before = set_active_memcg(objcg);
 
 			switch_to(cache, i % 2 ? "FZPU" : "-");
 			objects[i] = get(cache);
 			set_active_memcg(before);
-			NEED(mem_cgroup_from_obj(objects[i]) == payer);
+			NEED(mem_cgroup_from_obj(objects[i]) == objcg);
 		}
-		NEED(mem_cgroup_current(payer) > 0 && kmem_check_all() == 0);
+		NEED(mem_cgroup_current(objcg) > 0 && kmem_check_all() == 0);
 		own = get(cache);
 		for (int i = 0; i < 6; i++)
 			kmem_cache_free(cache, objects[i]);
@@ -550,7 +550,7 @@ static void short_of_memory(void)
 			NEED(error == 0 || error == -ENOMEM);
 			NEED(kmem_cache_debug_flags(cache) == (error ? 0 : FZPU));
 			void *object = get(cache);
-			NEED(error ? !cache->siblings || !cache->siblings->out : is_debugged(cache, object));
+			NEED(error ? !cache->shadows || !cache->shadows->out : is_debugged(cache, object));
 			kmem_cache_free(cache, object);
 			if (error)
 				break;

@@ -22,8 +22,8 @@ static const struct fixture fixtures[] = {
 	CACHE_FIXTURE("malloc", start_malloc),
 	CACHE_FIXTURE("slub", start_slub),
 	CACHE_FIXTURE("slab", start_slab),
-	CACHE_FIXTURE("proved", start_proved),
-	CACHE_FIXTURE("proved slub", start_proved_chain),
+	CACHE_FIXTURE("proved", start_validated),
+	CACHE_FIXTURE("proved slub", start_validated_chain),
 	CHAIN_FIXTURE,
 	OWNED_FIXTURE,
 	STOCK_FIXTURE,
@@ -219,7 +219,7 @@ int main(int argc, char **argv)
 	helper_start();
 	alarm(1400);
 	/* What is done by the clock would be done in some runs and not in others. */
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	for (unsigned i = 0; i < sizeof(fixtures) / sizeof(fixtures[0]); i++) {
 		unsigned long before = inject.all_aborts;
 		time_t started = time(NULL);

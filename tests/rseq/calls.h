@@ -11,9 +11,9 @@
 #include "cache/cache.h"
 #include "malloc/malloc.h"
 #include "fixture.h"
-#include "alloc/profile.h"
-#include "alloc/shape.h"
-#include "page/live.h"
+#include "alloc/profile_record.h"
+#include "alloc/alloc_ops.h"
+#include "page/alloc_map.h"
 #include "page/zone.h"
 
 enum { OBJECT_BYTES = 1024, MAX_LIVE = 4096, CAPACITY = 14, SLAB_LIMIT = 11, SPARE = 48 };
@@ -116,7 +116,7 @@ static void get_inline(void)
 }
 
 /* Where frees are proved: malloc's hit, as if the cache were one of its; NULL: a miss, which another has served. */
-static void *by_proved_malloc(void)
+static void *by_validated_malloc(void)
 {
 	struct kmem_cache **shown = &km_malloc_first[km_malloc_step(OBJECT_BYTES)];
 
@@ -133,7 +133,7 @@ static void *by_proved_malloc(void)
 static void get_inline_any(void)
 {
 	static volatile gfp_t gfp = GFP_KERNEL;
-	void *p = model.cache->live_shift && model.cache->shelf.slot ? by_proved_malloc() : NULL;
+	void *p = model.cache->live_shift && model.cache->pcs.slot ? by_validated_malloc() : NULL;
 
 	if (!p)
 		p = model.family == MALLOC ? _ZnwmRKSt9nothrow_t(OBJECT_BYTES, "") :
@@ -182,7 +182,7 @@ static void get_named(void)
 	switch (model.family) {
 	case CACHE:
 		adopt(kmem_cache_alloc_node(model.cache, GFP_KERNEL, NUMA_NO_NODE));
-		adopt(km_shape(model.cache)->alloc(model.cache, GFP_KERNEL, NUMA_NO_NODE));
+		adopt(km_alloc_ops(model.cache)->alloc(model.cache, GFP_KERNEL, NUMA_NO_NODE));
 		break;
 	case KMALLOC:
 		adopt(kmalloc_node(OBJECT_BYTES, GFP_KERNEL, NUMA_NO_NODE));
@@ -261,7 +261,7 @@ static void put_inline(void)
 	if (model.family == MALLOC)
 		_ZdlPv(p);
 	/* A chain has no inline hit: by the copy of accounting's frees. */
-	else if (model.cache->engine->front == KM_FRONT_CHAIN)
+	else if (model.cache->engine->front == KM_PERCPU_FREELIST)
 		km_plain_free(model.cache, p);
 	else
 		kmem_cache_free_inline(model.cache, p);
@@ -362,7 +362,7 @@ static void stock_model(unsigned count)
 	km_busy_end(was);
 	for (unsigned i = 0; i < count; i++) {
 		if (model.cache->live_shift)
-			*km_live_find(objects[i], model.cache->live_shift) = km_live_proof(objects[i]);
+			*km_alloc_map_find(objects[i], model.cache->live_shift) = km_alloc_map_proof(objects[i]);
 		adopt(objects[i]);
 	}
 }

@@ -64,13 +64,13 @@ static void shrink(void)
 /* No call for handlers; but where no lock is held, as in all array engines' sequences, the hardest case. */
 static void do_drain(void)
 {
-	if (model.cache->engine->front == KM_FRONT_ARRAY)
+	if (model.cache->engine->front == KM_PERCPU_SHEAVES)
 		shrink();
 }
 
 static void do_drain_elsewhere(void)
 {
-	elsewhere(shrink, model.cache->engine->front == KM_FRONT_ARRAY);
+	elsewhere(shrink, model.cache->engine->front == KM_PERCPU_SHEAVES);
 }
 
 /* Exchange the CPU's blocks, and take one off. */
@@ -78,14 +78,14 @@ static void do_swap(void)
 {
 	struct kmem_cache *cache = model.cache;
 
-	if (cache->engine->front != KM_FRONT_ARRAY)
+	if (cache->engine->front != KM_PERCPU_SHEAVES)
 		return;
 	struct km_busy_was was = km_busy_begin();
 	for (int how = 0; how < 8; how++) {
 		bool for_pop = how & 1;
 
-		km_shelf_swap(&cache->shelf, for_pop, (how & 2) != 0);
-		void **block = km_shelf_detach(&cache->shelf, for_pop, (how & 4) != 0);
+		km_pcs_swap(&cache->pcs, for_pop, (how & 2) != 0);
+		void **block = km_pcs_detach(&cache->pcs, for_pop, (how & 4) != 0);
 		if (block)
 			cache->engine->array.retire(cache, block);
 	}
@@ -97,11 +97,11 @@ static void do_install(void)
 	struct kmem_cache *cache = model.cache;
 	void **evicted = NULL, **block;
 
-	if (cache->engine->front != KM_FRONT_ARRAY)
+	if (cache->engine->front != KM_PERCPU_SHEAVES)
 		return;
 	struct km_busy_was was = km_busy_begin();
 	block = cache->engine->array.spill(cache, NULL);
-	if (block && !km_shelf_install(&cache->shelf, block, &evicted))
+	if (block && !km_pcs_install(&cache->pcs, block, &evicted))
 		evicted = block;
 	if (evicted)
 		cache->engine->array.retire(cache, evicted);
@@ -109,14 +109,14 @@ static void do_install(void)
 }
 
 /* The CPU's words stay as they are, but for the header that names the partner. */
-static void do_take_partner(void)
+static void do_take_spare(void)
 {
 	struct kmem_cache *cache = model.cache;
 
-	if (cache->engine->front != KM_FRONT_ARRAY)
+	if (cache->engine->front != KM_PERCPU_SHEAVES)
 		return;
 	struct km_busy_was was = km_busy_begin();
-	void **block = km_shelf_take_partner(&cache->shelf);
+	void **block = km_pcs_take_spare(&cache->pcs);
 	if (block)
 		cache->engine->array.retire(cache, block);
 	km_busy_end(was);
@@ -166,11 +166,11 @@ static void do_resize(void)
 
 	/* A limit of its own: less, so that blocks of both are about. Past the registry: we may be inside of it. */
 	if (cache->engine->array.tune)
-		km_front_set_limit(cache, cache->capacity == SLAB_LIMIT ? SLAB_LIMIT / 2 + 1 : SLAB_LIMIT);
+		km_alloc_set_limit(cache, cache->capacity == SLAB_LIMIT ? SLAB_LIMIT / 2 + 1 : SLAB_LIMIT);
 	km_busy_end(was);
-	bool grown = km_front_mask(cache) == cache->shelf.block_mask;
+	bool grown = km_alloc_mask(cache) == cache->pcs.sheaf_mask;
 
-	km_front_resize(cache, grown ? cache->capacity : cache->max_capacity);
+	km_alloc_resize(cache, grown ? cache->capacity : cache->max_capacity);
 }
 
 static void do_resize_fill(void)
@@ -198,7 +198,7 @@ static const struct adversary cache_adversaries[] = {
 	{ "drain from another thread", do_drain_elsewhere },
 	{ "swap and detach", do_swap },
 	{ "install", do_install },
-	{ "take the partner", do_take_partner },
+	{ "take the partner", do_take_spare },
 	{ "resize", do_resize },
 	{ "resize and fill", do_resize_fill },
 	{ "other caches", do_other },
@@ -219,7 +219,7 @@ static bool is_dear_cache(const struct adversary *adversary)
 enum { UNBORN = -1, NONE = -2 };
 /* Objects in the main block, and in its partner; 13 and 14 stand for almost full, and full. */
 static const struct {
-	int main_count, partner;
+	int main_count, spare;
 } states[] = {
 	{ UNBORN, NONE },
 	{ 0, NONE }, { 1, NONE }, { 5, NONE }, { 13, NONE }, { 14, NONE },
@@ -283,7 +283,7 @@ static void describe_cache(unsigned driver, char *text, size_t bytes)
 
 	snprintf(text, bytes, "%s, state %u (main %d, partner %d, of 14)",
 		 operation_names[driver % OPERATIONS], state, states[state].main_count,
-		 states[state].partner);
+		 states[state].spare);
 }
 
 /* A block with so many objects, of 14. */
@@ -299,13 +299,13 @@ static void **make_block(int count)
 	return block;
 }
 
-static void put_on_shelf(int count)
+static void put_on_pcs(int count)
 {
 	void **evicted, **block = make_block(count);
 	int tries = 0;
 
 	/* The scheduler aborts as well. */
-	while (!km_shelf_install(&model.cache->shelf, block, &evicted))
+	while (!km_pcs_install(&model.cache->pcs, block, &evicted))
 		need(++tries < 100, "install");
 	need(!evicted, "a drained shelf has a block");
 }
@@ -316,9 +316,9 @@ static bool prepare_array(unsigned driver)
 	struct km_busy_was was = km_busy_begin();
 
 	if (model.cache->engine->array.tune)
-		km_front_set_limit(model.cache, SLAB_LIMIT);
+		km_alloc_set_limit(model.cache, SLAB_LIMIT);
 	need(model.cache->capacity == model.capacity, "a block holds %u", model.cache->capacity);
-	km_front_resize(model.cache, CAPACITY);
+	km_alloc_resize(model.cache, CAPACITY);
 	model.cache->misses = 0;
 	stock_model(SPARE);
 	/* Half of the drivers meet a barn with a full and an empty block. */
@@ -332,10 +332,10 @@ static bool prepare_array(unsigned driver)
 		model.cache->engine->array.retire(model.cache, full);
 		model.cache->engine->array.retire(model.cache, empty);
 	}
-	if (states[state].partner != NONE)
-		put_on_shelf(states[state].partner);
+	if (states[state].spare != NONE)
+		put_on_pcs(states[state].spare);
 	if (states[state].main_count != UNBORN)
-		put_on_shelf(states[state].main_count);
+		put_on_pcs(states[state].main_count);
 	km_busy_end(was);
 	return true;
 }
@@ -385,7 +385,7 @@ static bool prepare_cache(unsigned driver)
 		model.cache->wiped = model.cache->parts = driver / OPERATIONS & 1;
 	if (operation & 1u << GET_LARGER)
 		model.little = model.family == MALLOC ? malloc(40) : kmalloc(40, GFP_KERNEL);
-	return model.cache->engine->front == KM_FRONT_ARRAY ? prepare_array(driver) :
+	return model.cache->engine->front == KM_PERCPU_SHEAVES ? prepare_array(driver) :
 							      prepare_chain(driver);
 }
 
@@ -446,12 +446,12 @@ static bool start_slab(void)
 }
 
 /* The tables that a process has where frees are proved: as if it had begun so, for one cache. */
-static bool start_proved_engine(const char *engine)
+static bool start_validated_engine(const char *engine)
 {
 	struct km_range *range = &km_arena.range[0];
 
-	for (unsigned i = 0; i < KM_LIVE_TABLES && !range->live_ready[i]; i++) {
-		size_t bytes = (range->pages << KM_PAGE_SHIFT) >> (KM_LIVE_LOW + i);
+	for (unsigned i = 0; i < KM_ALLOC_MAP_TABLES && !range->live_ready[i]; i++) {
+		size_t bytes = (range->pages << KM_PAGE_SHIFT) >> (KM_ALLOC_MAP_LOW + i);
 
 		range->live[i] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 				      -1, 0);
@@ -465,14 +465,14 @@ static bool start_proved_engine(const char *engine)
 	return started;
 }
 
-static bool start_proved(void)
+static bool start_validated(void)
 {
-	return start_proved_engine("sheaf");
+	return start_validated_engine("sheaf");
 }
 
-static bool start_proved_chain(void)
+static bool start_validated_chain(void)
 {
-	return start_proved_engine("slub");
+	return start_validated_engine("slub");
 }
 
 /* From now on, for good: so it comes last. */
@@ -480,7 +480,7 @@ static bool start_profiled(void)
 {
 	km_profiling.start(1u << 30);
 	bool started = start_engine("sheaf");
-	need(!started || km_percpu.index != KM_INDEX_CPU || model.cache->plain == &km_shape_profiled,
+	need(!started || km_percpu.index != KM_INDEX_CPU || model.cache->plain == &km_ops_profiled,
 	     "the cache's objects are not profiled");
 	return started;
 }

@@ -1,12 +1,13 @@
 /*
- * fixture_chain.h: the verbs of a chain (percpu/chain.h) under torment, each by itself, whatever engine uses them. The
- * model: two slabs of eight objects and four links; each object is in our hand, or on a chain, exactly once.
+ * fixture_chain.h: the verbs of a chain (percpu/cpu_freelist.h) under torment, each by itself, whatever engine uses
+ * them. The model: two slabs of eight objects and four links; each object is in our hand, or on a chain, exactly
+ * once.
  */
 #ifndef TESTS_RSEQ_FIXTURE_CHAIN_H
 #define TESTS_RSEQ_FIXTURE_CHAIN_H
 
 #include "fixture.h"
-#include "percpu/chain_hit.h"
+#include "percpu/cpu_freelist_hit.h"
 
 enum { SLABS = 2, OBJECTS = 8, LINKS = 4, SLAB_BITS = 12, OBJECT_SPAN = 512, LINK_AT = 16 };
 

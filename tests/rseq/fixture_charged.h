@@ -20,9 +20,9 @@ static struct {
 	bool malloc;			/* has payers in this driver */
 } charged;
 
-static struct mem_cgroup *charged_payer(unsigned which, int payer)
+static struct mem_cgroup *charged_objcg(unsigned which, int objcg)
 {
-	return which == 2 && !payer ? charged.private : charged.group[payer];
+	return which == 2 && !objcg ? charged.private : charged.group[objcg];
 }
 
 /* How many are allocated, and freed again, before; in whose name; and in whose name the operation is. */
@@ -49,7 +49,7 @@ static bool prepare_charged(unsigned driver)
 	charged.malloc = driver % CHARGED_OPERATIONS >= MALLOC_PAID;
 	if (charged.malloc)
 		need(mem_cgroup_account_malloc(true) == 0, "malloc has no payers");
-	set_active_memcg(charged_payer(which, charged_states[state].before));
+	set_active_memcg(charged_objcg(which, charged_states[state].before));
 	for (int i = 0; i < SPARE + charged_states[state].get; i++)
 		get_one();
 	for (int i = 0; i < charged_states[state].put; i++)
@@ -59,7 +59,7 @@ static bool prepare_charged(unsigned driver)
 		set_active_memcg(charged.others[i]);
 		kmem_cache_free(model.cache, kmem_cache_alloc(model.cache, GFP_KERNEL));
 	}
-	set_active_memcg(charged_payer(which, charged_states[state].then));
+	set_active_memcg(charged_objcg(which, charged_states[state].then));
 	return true;
 }
 
@@ -201,7 +201,7 @@ static void do_as_other(void)
 
 	for (unsigned which = 1; which < CHARGED_CACHES; which++)
 		if (model.cache == charged.cache[which])
-			set_active_memcg(charged_payer(which, before != charged.group[1]));
+			set_active_memcg(charged_objcg(which, before != charged.group[1]));
 	do_both();
 	set_active_memcg(before);
 }

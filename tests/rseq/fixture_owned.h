@@ -1,20 +1,20 @@
 /*
- * fixture_owned.h: the verbs of an owner's shelf (percpu/owned.h) under torment. The model: objects that belong to one
- * of two owners for ever, and three blocks; each is in our hand, or on a CPU, exactly once, and an object only ever
- * with its own owner. Behind it a CPU's stock of bytes (percpu/stock_word.h): two owners, whose bytes are in our hand
- * or in a stock.
+ * fixture_owned.h: the verbs of an owner's shelf (percpu/owned_sheaf.h) under torment. The model: objects that belong
+ * to one of two owners for ever, and three blocks; each is in our hand, or on a CPU, exactly once, and an object only
+ * ever with its own owner. Behind it a CPU's stock of bytes (percpu/stock_word.h): two owners, whose bytes are in our
+ * hand or in a stock.
  */
 #ifndef TESTS_RSEQ_FIXTURE_OWNED_H
 #define TESTS_RSEQ_FIXTURE_OWNED_H
 
 #include "fixture.h"
-#include "percpu/owned.h"
+#include "percpu/owned_sheaf.h"
 #include "percpu/stock_word.h"
 
 enum { OWNED_WORDS = 16, OWNED_ROOM = OWNED_WORDS - 2, OWNED_OBJECTS = 2 * OWNED_ROOM, OWNED_BLOCKS = 3 };
 
 static struct {
-	struct km_shelf shelf;
+	struct km_pcs pcs;
 	void *memory[OWNED_BLOCKS][OWNED_WORDS] __attribute__((aligned(OWNED_WORDS * sizeof(void *))));
 	void **blocks[OWNED_BLOCKS];		/* prepared, in our hand; NULL: on a CPU */
 	char objects[OWNED_OBJECTS];		/* the first half is owner 0's */
@@ -55,7 +55,7 @@ static size_t owned_part(unsigned owner, void **objects, size_t count)
 
 static void owned_pop_of(unsigned owner)
 {
-	void *p = km_owned_pop(&owned.shelf, owner_word(owner));
+	void *p = km_owned_pop(&owned.pcs, owner_word(owner));
 
 	if (p)
 		owned_adopt_object(p, owner_word(owner));
@@ -65,14 +65,14 @@ static void owned_push_of(unsigned owner)
 {
 	void *p;
 
-	if (owned_part(owner, &p, 1) && !km_owned_push(&owned.shelf, owner_word(owner), p))
+	if (owned_part(owner, &p, 1) && !km_owned_push(&owned.pcs, owner_word(owner), p))
 		owned_adopt_object(p, owner_word(owner));
 }
 
 static void owned_pop_some(unsigned owner, size_t count)
 {
 	void *objects[OWNED_ROOM];
-	size_t got = km_owned_pop_n(&owned.shelf, owner_word(owner), objects, count);
+	size_t got = km_owned_pop_n(&owned.pcs, owner_word(owner), objects, count);
 
 	need(got <= count, "pop_n gave %zu of %zu", got, count);
 	for (size_t i = count - got; i < count; i++)
@@ -84,7 +84,7 @@ static void owned_push_some(unsigned owner, size_t count)
 	void *objects[OWNED_ROOM];
 
 	count = owned_part(owner, objects, count);
-	size_t taken = count ? km_owned_push_n(&owned.shelf, owner_word(owner), objects, count) : 0;
+	size_t taken = count ? km_owned_push_n(&owned.pcs, owner_word(owner), objects, count) : 0;
 	need(taken <= count, "push_n took %zu of %zu", taken, count);
 	for (size_t i = 0; i < count - taken; i++)
 		owned_adopt_object(objects[i], owner_word(owner));
@@ -92,7 +92,7 @@ static void owned_push_some(unsigned owner, size_t count)
 
 static void owned_adopt_by(unsigned owner)
 {
-	km_owned_adopt(&owned.shelf, owner_word(owner));
+	km_owned_adopt(&owned.pcs, owner_word(owner));
 }
 
 static void owned_install_by(uintptr_t owner)
@@ -102,7 +102,7 @@ static void owned_install_by(uintptr_t owner)
 			void **block = owned.blocks[i];
 
 			owned.blocks[i] = NULL;
-			if (!km_owned_install(&owned.shelf, block, owner))
+			if (!km_owned_install(&owned.pcs, block, owner))
 				owned.blocks[i] = block;
 			return;
 		}
@@ -115,16 +115,16 @@ static void owned_install(void)
 
 static void owned_drain_and(bool release)
 {
-	km_shelf_close(&owned.shelf);
-	need(km_shelf_fence(), "no fence");
+	km_pcs_close(&owned.pcs);
+	need(km_pcs_fence(), "no fence");
 	km_for_each_cpu(cpu) {
 		void *objects[OWNED_ROOM], **block;
 		uintptr_t owner;
-		size_t count = km_owned_take_cpu(&owned.shelf, cpu, objects, &owner);
+		size_t count = km_owned_take_cpu(&owned.pcs, cpu, objects, &owner);
 
 		for (size_t i = 0; i < count; i++)
 			owned_adopt_object(objects[i], owner);
-		block = release ? km_owned_release_cpu(&owned.shelf, cpu) : NULL;
+		block = release ? km_owned_release_cpu(&owned.pcs, cpu) : NULL;
 		if (!block)
 			continue;
 		size_t index = (size_t)(block - owned.memory[0]) / OWNED_WORDS;
@@ -133,7 +133,7 @@ static void owned_drain_and(bool release)
 		need(!owned.blocks[index], "block %zu given twice", index);
 		owned.blocks[index] = block;
 	}
-	km_shelf_open(&owned.shelf, false);
+	km_pcs_open(&owned.pcs, false);
 }
 
 /* ------------------------------------------------------------------ adversaries */
@@ -314,14 +314,14 @@ static void verify_owned(void)
 
 static bool start_owned(void)
 {
-	owned.shelf.block_mask = owned.shelf.inner.mask = sizeof(owned.memory[0]) - 1;
-	owned.shelf.slot = km_percpu_alloc(km_owned_word_bytes());
-	need(owned.shelf.slot, "no words");
+	owned.pcs.sheaf_mask = owned.pcs.inner.mask = sizeof(owned.memory[0]) - 1;
+	owned.pcs.slot = km_percpu_alloc(km_owned_word_bytes());
+	need(owned.pcs.slot, "no words");
 	for (unsigned i = 0; i < OWNED_OBJECTS; i++)
 		owned.held[i] = true;
 	for (unsigned i = 0; i < OWNED_BLOCKS; i++)
-		owned.blocks[i] = km_owned_prepare(&owned.shelf, owned.memory[i]);
-	km_shelf_open(&owned.shelf, false);
+		owned.blocks[i] = km_owned_prepare(&owned.pcs, owned.memory[i]);
+	km_pcs_open(&owned.pcs, false);
 	return true;
 }
 
@@ -364,7 +364,7 @@ static void stock_drain(void)
 {
 	for (unsigned owner = 0; owner < 2; owner++) {
 		km_stock_close(&stock.slot[owner]);
-		need(km_shelf_fence(), "no fence");
+		need(km_pcs_fence(), "no fence");
 		km_for_each_cpu(cpu) {
 			uint64_t bytes = km_stock_take_cpu(stock.offset[owner], cpu);
 
@@ -383,7 +383,7 @@ static void stock_swap_words(void)
 	stock_drain();
 	for (unsigned owner = 0; owner < 2; owner++)
 		km_stock_close(&stock.slot[owner]);
-	need(km_shelf_fence(), "no fence");
+	need(km_pcs_fence(), "no fence");
 	km_for_each_cpu(cpu)
 		for (unsigned owner = 0; owner < 2; owner++)
 			stock.held[owner] += km_stock_take_cpu(stock.offset[owner], cpu);

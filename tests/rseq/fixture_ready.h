@@ -9,7 +9,7 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
-#include "cache/ready.h"
+#include "kmalloc/large_cache.h"
 #include "fixture.h"
 
 enum { READY_BYTES = 10 * 4096, READY_MOST = 256 };
@@ -25,7 +25,7 @@ static void ready_adopt(void *p)
 	uint64_t *block = p;
 
 	/* What strikes inside of the allocator gets what lies ready, and no pages. */
-	if (!block && km_front_busy)
+	if (!block && km_thread_busy)
 		return;
 	need(block && block[0] != (uintptr_t)block, "block %p given twice, or none", p);
 	need(blocks.count < READY_MOST, "the model is full of blocks");
@@ -165,7 +165,7 @@ static bool start_ready(void)
 	struct km_request request = km_request_of(GFP_KERNEL, NUMA_NO_NODE);
 
 	for (int i = 0; i < 64 && !blocks.cache; i++)
-		blocks.cache = km_ready_class(READY_BYTES, false, &request);
+		blocks.cache = km_large_cache_class(READY_BYTES, false, &request);
 	return blocks.cache != NULL;
 }
 

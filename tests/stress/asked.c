@@ -17,7 +17,7 @@
 #include "kit/random.h"
 
 #include "cache/cache.h"
-#include "cache/mail.h"
+#include "cache/mailbox.h"
 
 #ifdef __SANITIZE_THREAD__
 #define MAY_FORK 0

@@ -26,7 +26,7 @@
 struct slot {
 	void *object;
 	unsigned long bytes;	/* charged */
-	int payer;
+	int objcg;
 };
 
 static struct worker {
@@ -71,17 +71,17 @@ static unsigned long cost_of_block(const void *object)
 	return bytes > KMALLOC_MAX_CACHE_SIZE ? bytes : bytes + sizeof(void *);
 }
 
-static void note(struct slot *slot, void *object, unsigned long bytes, int payer)
+static void note(struct slot *slot, void *object, unsigned long bytes, int objcg)
 {
-	*slot = (struct slot){ object, payer == NOBODY ? 0 : bytes, payer };
-	memset(object, payer + 1, 8);
+	*slot = (struct slot){ object, objcg == NOBODY ? 0 : bytes, objcg };
+	memset(object, objcg + 1, 8);
 }
 
 static void *taken(struct slot *slot)
 {
 	void *object = slot->object;
 
-	need(*(char *)object == slot->payer + 1, "an object was overwritten");
+	need(*(char *)object == slot->objcg + 1, "an object was overwritten");
 	slot->object = NULL;
 	return object;
 }
@@ -115,7 +115,7 @@ static void set_refusing(bool on)
 
 /* ------------------------------------------------------------------ they come */
 
-static void get_one(struct worker *worker, struct slot *slot, int payer)
+static void get_one(struct worker *worker, struct slot *slot, int objcg)
 {
 	unsigned c = below(worker, CACHES + 1);
 	size_t size = below(worker, 20) ? 8 + below(worker, 9000) : 8 + below(worker, 200000);
@@ -125,13 +125,13 @@ static void get_one(struct worker *worker, struct slot *slot, int payer)
 	void *object = c < OURS ? kmem_cache_alloc(caches[c], some_gfp(worker)) : kvmalloc(size, some_gfp(worker));
 
 	if (object)
-		note(slot, object, c < OURS ? cost(caches[c]) : cost_of_block(object), payer);
+		note(slot, object, c < OURS ? cost(caches[c]) : cost_of_block(object), objcg);
 	else
 		worker->refused++;
 }
 
 /* The empty slots from `slot` on. */
-static void get_many(struct worker *worker, struct slot *slot, int payer)
+static void get_many(struct worker *worker, struct slot *slot, int objcg)
 {
 	unsigned c = below(worker, CACHES), n = 0;
 	struct slot *empty[40];
@@ -146,11 +146,11 @@ static void get_many(struct worker *worker, struct slot *slot, int payer)
 		kmem_cache_free_bulk(caches[c], n, objects);
 	else
 		for (unsigned i = 0; i < n; i++)
-			note(empty[i], objects[i], cost(caches[c]), payer);
+			note(empty[i], objects[i], cost(caches[c]), objcg);
 }
 
 /* Nobody's at first, from a cache without SLAB_ACCOUNT. */
-static void get_and_charge(struct worker *worker, struct slot *slot, int payer)
+static void get_and_charge(struct worker *worker, struct slot *slot, int objcg)
 {
 	bool large = below(worker, 20) == 0;
 	void *object = large ? kmalloc(100000, GFP_KERNEL | __GFP_NOWARN) :
@@ -159,29 +159,29 @@ static void get_and_charge(struct worker *worker, struct slot *slot, int payer)
 	need(object || __atomic_load_n(&refusing, __ATOMIC_RELAXED), "no memory");
 	if (!object)
 		return;
-	if (payer == PRIVATE || !kmem_cache_charge(object, some_gfp(worker)))
-		payer = NOBODY;
-	note(slot, object, large ? cost_of_block(object) : cost(caches[1]), payer);
+	if (objcg == PRIVATE || !kmem_cache_charge(object, some_gfp(worker)))
+		objcg = NOBODY;
+	note(slot, object, large ? cost_of_block(object) : cost(caches[1]), objcg);
 }
 
 static void get(struct worker *worker, struct slot *slot)
 {
-	int payer = (int)below(worker, GROUPS + 2) - 1;
-	MEMCG_SCOPE(payer == NOBODY ? NULL : groups[payer]);
+	int objcg = (int)below(worker, GROUPS + 2) - 1;
+	MEMCG_SCOPE(objcg == NOBODY ? NULL : groups[objcg]);
 
 	switch (below(worker, 8)) {
 	case 0:
-		get_many(worker, slot, payer);
+		get_many(worker, slot, objcg);
 		break;
 	case 1:
-		get_and_charge(worker, slot, payer);
+		get_and_charge(worker, slot, objcg);
 		break;
 	case 2:
 		if (below(worker, 10) == 0)
-			mem_cgroup_drain(payer == NOBODY ? mem_cgroup_root() : groups[payer]);
+			mem_cgroup_drain(objcg == NOBODY ? mem_cgroup_root() : groups[objcg]);
 		break;
 	default:
-		get_one(worker, slot, payer);
+		get_one(worker, slot, objcg);
 	}
 }
 
@@ -201,9 +201,9 @@ static void give_many(struct worker *worker, struct slot *slot)
 /* Whoever pays for it afterwards: the group that is active, or, where it stayed in place, who did. */
 static void resize(struct worker *worker, struct slot *slot)
 {
-	int payer = (int)below(worker, GROUPS + 1) - 1;
+	int objcg = (int)below(worker, GROUPS + 1) - 1;
 	size_t before = ksize(slot->object), size = 8 + below(worker, below(worker, 20) ? 9000 : 200000);
-	MEMCG_SCOPE(payer == NOBODY ? NULL : groups[payer]);
+	MEMCG_SCOPE(objcg == NOBODY ? NULL : groups[objcg]);
 	void *object = krealloc(slot->object, size, some_gfp(worker));
 
 	if (!object) {
@@ -212,19 +212,19 @@ static void resize(struct worker *worker, struct slot *slot)
 		return;
 	}
 	if (object == slot->object)	/* Whole pages grow and shrink where they are, and their payer with them. */
-		payer = slot->payer;
+		objcg = slot->objcg;
 	struct mem_cgroup *now = mem_cgroup_from_obj(object);
-	need(*(char *)object == slot->payer + 1, "krealloc lost the content");
-	need(now == (payer == NOBODY ? NULL : groups[payer]), "krealloc's block is another's");
+	need(*(char *)object == slot->objcg + 1, "krealloc lost the content");
+	need(now == (objcg == NOBODY ? NULL : groups[objcg]), "krealloc's block is another's");
 	mem_cgroup_put(now);
-	note(slot, object, cost_of_block(object), payer);
+	note(slot, object, cost_of_block(object), objcg);
 }
 
 static bool is_ours(const struct slot *slot)
 {
 	struct kmem_cache *cache = kmem_cache_of(slot->object);
 
-	return slot->payer != PRIVATE && (!cache || strncmp(kmem_cache_name(cache), "kmalloc", 7) == 0);
+	return slot->objcg != PRIVATE && (!cache || strncmp(kmem_cache_name(cache), "kmalloc", 7) == 0);
 }
 
 static void give_or_change(struct worker *worker, struct slot *slot)
@@ -247,23 +247,23 @@ static void give_or_change(struct worker *worker, struct slot *slot)
 
 static void sums_agree(void)
 {
-	unsigned long alive[GROUPS] = { 0 };
+	unsigned long online[GROUPS] = { 0 };
 
 	for (int w = 0; w < THREADS; w++)
 		for (int i = 0; i < SLOTS; i++) {
 			const struct slot *slot = &workers[w].slots[i];
 
-			if (slot->object && slot->payer >= 0 && slot->payer < GROUPS)
-				alive[slot->payer] += slot->bytes;
+			if (slot->object && slot->objcg >= 0 && slot->objcg < GROUPS)
+				online[slot->objcg] += slot->bytes;
 		}
 	mem_cgroup_drain(mem_cgroup_root());
 	for (int g = GROUPS - 1; g >= 0; g--) {
 		if (g > 1)
-			alive[g / 2] += alive[g];
-		if (mem_cgroup_current(groups[g]) != alive[g])
-			printf("group %d: %lu, not %lu\n", g, (unsigned long)mem_cgroup_current(groups[g]), alive[g]);
-		need(mem_cgroup_current(groups[g]) == alive[g], "the sums don't agree");
-		need(!mem_cgroup_mode(MEM_CGROUP_V1) || mem_cgroup_kmem(groups[g]) == alive[g], "kmem");
+			online[g / 2] += online[g];
+		if (mem_cgroup_current(groups[g]) != online[g])
+			printf("group %d: %lu, not %lu\n", g, (unsigned long)mem_cgroup_current(groups[g]), online[g]);
+		need(mem_cgroup_current(groups[g]) == online[g], "the sums don't agree");
+		need(!mem_cgroup_mode(MEM_CGROUP_V1) || mem_cgroup_kmem(groups[g]) == online[g], "kmem");
 		need(mem_cgroup_peak(groups[g]) <= most[g], "a limit was exceeded");
 	}
 	need(kmem_check_all() == 0, "kmem_check_all");
@@ -282,8 +282,8 @@ static void replace_leaf(int g)
 	need(mem_cgroup_offline(groups[g]) == 0, "offline");
 	for (int w = 0; w < THREADS; w++)
 		for (int i = 0; i < SLOTS; i++)
-			if (workers[w].slots[i].object && workers[w].slots[i].payer == g) {
-				workers[w].slots[i].payer = g / 2;
+			if (workers[w].slots[i].object && workers[w].slots[i].objcg == g) {
+				workers[w].slots[i].objcg = g / 2;
 				memset(workers[w].slots[i].object, g / 2 + 1, 8);
 			}
 	mem_cgroup_put(groups[g]);

@@ -19,10 +19,10 @@
 #define MOST	40
 #define TAKEN	0x6e656b6174756f79ul
 
-enum { FIRST, SECOND, PRIVATE, NOBODY, PAYERS };
+enum { FIRST, SECOND, PRIVATE, NOBODY, OBJCGS };
 
 static struct kmem_cache *cache;
-static struct mem_cgroup *groups[PAYERS];
+static struct mem_cgroup *groups[OBJCGS];
 static void *boxes[BOXES];
 static pthread_barrier_t barrier;
 static unsigned long twice, wrong;	/* atomic; given out twice; another's */
@@ -59,11 +59,11 @@ static void *swap(unsigned box, void *object)
 	return object;
 }
 
-static void check_payer(void *object, int payer)
+static void check_objcg(void *object, int objcg)
 {
 	struct mem_cgroup *group = mem_cgroup_from_obj(object);
 
-	if (group != groups[payer])
+	if (group != groups[objcg])
 		count(&wrong);
 	mem_cgroup_put(group);
 }
@@ -88,17 +88,17 @@ static void give(void **objects, unsigned n)
 	}
 }
 
-static void step(int payer)
+static void step(int objcg)
 {
 	gfp_t gfp = below(4) ? GFP_KERNEL : GFP_NOWAIT | __GFP_NOWARN;
 	unsigned n = below(8) ? 1 : 1 + below(MOST), old = 0;
 	void *objects[MOST];
-	MEMCG_SCOPE(groups[payer]);
+	MEMCG_SCOPE(groups[objcg]);
 
 	if (n == 1 ? !(objects[0] = kmem_cache_alloc(cache, gfp)) : !kmem_cache_alloc_bulk(cache, gfp, n, objects))
 		return;
 	if (below(8) == 0)
-		check_payer(objects[n - 1], payer);
+		check_objcg(objects[n - 1], objcg);
 	for (unsigned i = 0; i < n; i++)
 		if ((objects[old] = swap(below(BOXES), objects[i])))
 			old++;
@@ -122,7 +122,7 @@ static void *work(void *number)
 
 	here.random = (uint64_t)seed * 1000 + me;
 	for (unsigned round = 0; round < rounds; round++) {
-		int later = me ? FIRST : SECOND + (int)(round % (PAYERS - 1));
+		int later = me ? FIRST : SECOND + (int)(round % (OBJCGS - 1));
 		unsigned when = below(STEPS);
 
 		pthread_barrier_wait(&barrier);
@@ -150,12 +150,12 @@ static bool look(unsigned round)
 	}
 	unsigned long left = 0;
 	kmem_cache_shrink(cache);
-	for (int payer = 0; payer < NOBODY; payer++)
-		left |= drained(groups[payer]);
+	for (int objcg = 0; objcg < NOBODY; objcg++)
+		left |= drained(groups[objcg]);
 	if (left || twice || wrong)
 		printf("round %u: %lu twice, %lu another's, charged:", round, twice, wrong);
-	for (int payer = 0; payer < NOBODY && (left || twice || wrong); payer++)
-		printf(" %lu%s", (unsigned long)mem_cgroup_current(groups[payer]), payer + 1 < NOBODY ? "," : "\n");
+	for (int objcg = 0; objcg < NOBODY && (left || twice || wrong); objcg++)
+		printf(" %lu%s", (unsigned long)mem_cgroup_current(groups[objcg]), objcg + 1 < NOBODY ? "," : "\n");
 	return !left && !twice && !wrong;
 }
 
@@ -207,8 +207,8 @@ int main(int argc, char **argv)
 	if (argc > 2)
 		rounds = (unsigned)atoi(argv[2]);
 	cpu_at(0);
-	for (int payer = 0; payer < NOBODY; payer++)
-		groups[payer] = mem_cgroup_create(NULL, "payer", payer == PRIVATE ? MEM_CGROUP_PRIVATE : 0);
+	for (int objcg = 0; objcg < NOBODY; objcg++)
+		groups[objcg] = mem_cgroup_create(NULL, "payer", objcg == PRIVATE ? MEM_CGROUP_PRIVATE : 0);
 	pthread_barrier_init(&barrier, NULL, THREADS + 1);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		if (pthread_create(&threads[i], NULL, work, (void *)i))
@@ -220,8 +220,8 @@ int main(int argc, char **argv)
 		return 1;
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	for (int payer = 0; payer < NOBODY; payer++)
-		mem_cgroup_put(groups[payer]);
+	for (int objcg = 0; objcg < NOBODY; objcg++)
+		mem_cgroup_put(groups[objcg]);
 	int damages = kmem_check_all();
 	printf("ok   seed %u, %u rounds, %d damages\n", seed, round, damages);
 	return damages != 0;

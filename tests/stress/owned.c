@@ -1,5 +1,5 @@
 /*
- * owned: threads that take from and give to an owner's shelf and a CPU's stocks of bytes (percpu/owned.h,
+ * owned: threads that take from and give to an owner's shelf and a CPU's stocks of bytes (percpu/owned_sheaf.h,
  * percpu/stock_word.h), for some owners at once, while another one drains them all the time, takes blocks off, and lets
  * the stocks' words change owners. At the end every object is there once, was never handed to another owner nor
  * given twice, and every owner has its bytes. SECONDS=n. Disciplines: all.
@@ -12,7 +12,7 @@
 
 #include <kmem/kmem.h>
 
-#include "percpu/owned.h"
+#include "percpu/owned_sheaf.h"
 #include "percpu/stock_word.h"
 #include "kit/inside.h"
 #include "kit/random.h"
@@ -29,7 +29,7 @@ struct object {
 };
 
 static struct {
-	struct km_shelf shelf;
+	struct km_pcs pcs;
 	void *memory[BLOCKS][WORDS] __attribute__((aligned(WORDS * sizeof(void *))));
 	struct object objects[OBJECTS];
 	uint32_t slot[OWNERS], word[OWNERS];
@@ -83,7 +83,7 @@ static void need_block(void)
 	void **block = world.block_count ? world.blocks[--world.block_count] : NULL;
 	pthread_mutex_unlock(&world.lock);
 	km_cpu_begin();
-	if (!block || km_owned_install(&world.shelf, block, 0))
+	if (!block || km_owned_install(&world.pcs, block, 0))
 		return;
 	pthread_mutex_lock(&world.lock);
 	world.blocks[world.block_count++] = block;
@@ -110,9 +110,9 @@ static void get_some(struct hand *hand, unsigned owner)
 	if (hand->count + wanted > HAND)
 		return;
 	if (wanted == 1)
-		got = (out[0] = km_owned_pop(&world.shelf, owner_word(owner))) != NULL;
+		got = (out[0] = km_owned_pop(&world.pcs, owner_word(owner))) != NULL;
 	else
-		got = km_owned_pop_n(&world.shelf, owner_word(owner), out, wanted);
+		got = km_owned_pop_n(&world.pcs, owner_word(owner), out, wanted);
 	for (size_t i = wanted - got; i < wanted; i++) {
 		receive(out[i], owner_word(owner));
 		hand->objects[hand->count++] = out[i];
@@ -138,9 +138,9 @@ static void put_some(struct hand *hand)
 		__atomic_store_n(&((struct object *)in[many])->out, 0, __ATOMIC_RELAXED);
 	}
 	if (many == 1)
-		left = !km_owned_push(&world.shelf, owner_word(owner), in[0]);
+		left = !km_owned_push(&world.pcs, owner_word(owner), in[0]);
 	else
-		left = many - km_owned_push_n(&world.shelf, owner_word(owner), in, many);
+		left = many - km_owned_push_n(&world.pcs, owner_word(owner), in, many);
 	for (size_t i = 0; i < left; i++) {
 		__atomic_store_n(&((struct object *)in[i])->out, 1, __ATOMIC_RELAXED);
 		give_up(in[i]);
@@ -182,7 +182,7 @@ static void *work(void *number)
 
 		switch (draw(&hand, 16)) {
 		case 0:
-			count(&world.adopted, km_owned_adopt(&world.shelf, owner_word(owner)));
+			count(&world.adopted, km_owned_adopt(&world.pcs, owner_word(owner)));
 			break;
 		case 1:
 			need_block();
@@ -198,8 +198,8 @@ static void *work(void *number)
 			break;
 		default:
 			/* Mostly the one whose objects are here. */
-			if (draw(&hand, 4) && km_owned_owner(&world.shelf))
-				owner = (unsigned)(km_owned_owner(&world.shelf) >> 20) - 1;
+			if (draw(&hand, 4) && km_owned_owner(&world.pcs))
+				owner = (unsigned)(km_owned_owner(&world.pcs) >> 20) - 1;
 			get_some(&hand, owner % OWNERS);
 		}
 	}
@@ -210,29 +210,29 @@ static void *work(void *number)
 	return NULL;
 }
 
-static void drain_shelves(bool release)
+static void drain_pcs(bool release)
 {
-	km_shelf_close(&world.shelf);
-	if (!km_shelf_fence())
+	km_pcs_close(&world.pcs);
+	if (!km_pcs_fence())
 		abort();
 	km_for_each_cpu(cpu) {
 		void *out[ROOM];
 		uintptr_t owner;
-		size_t got = km_owned_take_cpu(&world.shelf, cpu, out, &owner);
+		size_t got = km_owned_take_cpu(&world.pcs, cpu, out, &owner);
 
 		for (size_t i = 0; i < got; i++) {
 			receive(out[i], owner);
 			give_up(out[i]);
 		}
 		world.drained += got;
-		void **block = release ? km_owned_release_cpu(&world.shelf, cpu) : NULL;
+		void **block = release ? km_owned_release_cpu(&world.pcs, cpu) : NULL;
 		if (!block)
 			continue;
 		pthread_mutex_lock(&world.lock);
 		world.blocks[world.block_count++] = block;
 		pthread_mutex_unlock(&world.lock);
 	}
-	km_shelf_open(&world.shelf, false);
+	km_pcs_open(&world.pcs, false);
 }
 
 /* Each owner's word is the next one's from now on. */
@@ -240,7 +240,7 @@ static void drain_stocks(void)
 {
 	for (unsigned owner = 0; owner < OWNERS; owner++)
 		km_stock_close(&world.slot[owner]);
-	if (!km_shelf_fence())
+	if (!km_pcs_fence())
 		abort();
 	for (unsigned owner = 0; owner < OWNERS; owner++)
 		km_for_each_cpu(cpu)
@@ -257,10 +257,10 @@ static void drain_stocks(void)
 static void start(void)
 {
 	kmem_percpu_discipline();
-	world.shelf.block_mask = world.shelf.inner.mask = sizeof(world.memory[0]) - 1;
-	world.shelf.slot = km_percpu_alloc(km_owned_word_bytes());
+	world.pcs.sheaf_mask = world.pcs.inner.mask = sizeof(world.memory[0]) - 1;
+	world.pcs.slot = km_percpu_alloc(km_owned_word_bytes());
 	for (unsigned i = 0; i < BLOCKS; i++)
-		world.blocks[world.block_count++] = km_owned_prepare(&world.shelf, world.memory[i]);
+		world.blocks[world.block_count++] = km_owned_prepare(&world.pcs, world.memory[i]);
 	for (unsigned i = 0; i < OBJECTS; i++) {
 		world.objects[i] = (struct object){ .owner = i % OWNERS, .out = 1 };
 		give_up(&world.objects[i]);
@@ -269,7 +269,7 @@ static void start(void)
 		world.word[owner] = km_percpu_alloc(km_stock_word_bytes());
 		km_stock_open(&world.slot[owner], world.word[owner]);
 	}
-	km_shelf_open(&world.shelf, false);
+	km_pcs_open(&world.pcs, false);
 }
 
 int main(void)
@@ -284,7 +284,7 @@ int main(void)
 		if (pthread_create(&threads[i], NULL, work, (void *)i))
 			return 1;
 	for (time_t end = time(NULL) + seconds; time(NULL) < end; drains++) {
-		drain_shelves(drains % 8 == 0);
+		drain_pcs(drains % 8 == 0);
 		drain_stocks();
 		/* Now and then time for a shelf to fill. */
 		for (unsigned i = drains % 64; i < 16; i++)
@@ -293,7 +293,7 @@ int main(void)
 	__atomic_store_n(&world.stop, 1, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	drain_shelves(true);
+	drain_pcs(true);
 	drain_stocks();
 	while (from_heap())
 		there++;

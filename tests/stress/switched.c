@@ -141,8 +141,8 @@ static void *churn(void *seed)
 
 	for (; !__atomic_load_n(&world.stop, __ATOMIC_RELAXED); calls++) {
 		unsigned kind = roll(&dice, KINDS), what = roll(&dice, 16);
-		struct mem_cgroup *payer = !roll(&dice, 2) ? NULL : roll(&dice, 2) ? world.group : world.private;
-		struct mem_cgroup *before = set_active_memcg(payer);
+		struct mem_cgroup *objcg = !roll(&dice, 2) ? NULL : roll(&dice, 2) ? world.group : world.private;
+		struct mem_cgroup *before = set_active_memcg(objcg);
 
 		if (!what) {
 			many(&dice, kind);
@@ -210,7 +210,7 @@ static void end(void)
 		kmem_cache_shrink(cache);
 		kmem_cache_get_stats(cache, &stats);
 		NEED(stats.active_objects == 0, "%lu of %s", stats.active_objects, stats.name);
-		NEED(cache->siblings && !cache->siblings->out, "%s", stats.name);
+		NEED(cache->shadows && !cache->shadows->out, "%s", stats.name);
 	}
 }
 

@@ -17,7 +17,7 @@
 #include "kit/check.h"
 #include "kit/clock.h"
 #include "os/os.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 
 /* As the kernel has it. */
 struct area {
@@ -157,7 +157,7 @@ static size_t ready(struct kmem_cache *cache)
 	size_t count = 0;
 
 	km_for_each_cpu(cpu)
-		count += km_shelf_count_cpu(&cache->shelf, cpu);
+		count += km_pcs_count_cpu(&cache->pcs, cpu);
 	return count;
 }
 
@@ -226,7 +226,7 @@ static void many_cpus(void)
 	wander(cache, THREADS);
 	km_for_each_cpu(cpu) {
 		live++;
-		with += km_shelf_count_cpu(&cache->shelf, cpu) != 0;
+		with += km_pcs_count_cpu(&cache->pcs, cpu) != 0;
 	}
 	printf("%u threads that wander over %u CPUs, by %s: %u areas, %u of them with objects, %zu objects ready\n",
 	       THREADS, CPUS, by_cid ? "cid" : "CPU", live, with, ready(cache));

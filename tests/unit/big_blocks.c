@@ -19,7 +19,7 @@
 
 #include "kit/mappings.h"
 #include "kit/random.h"
-#include "page/big.h"
+#include "page/huge.h"
 #include "os/os.h"
 
 #define MIB	((size_t)1 << 20)
@@ -121,7 +121,7 @@ static void get(unsigned i, size_t align)
 	bool zero;
 
 	some[i].bytes = random_bytes();
-	some[i].p = km_big_alloc(some[i].bytes, align, &zero);
+	some[i].p = km_huge_alloc(some[i].bytes, align, &zero);
 	NEED(some[i].p && !((uintptr_t)some[i].p & (align - 1)));
 	/* What others had is theirs to clear who want zeros. */
 	if (!zero)
@@ -133,8 +133,8 @@ static void get(unsigned i, size_t align)
 static void let_go(unsigned i)
 {
 	look_at(i);
-	NEED(km_big_free(some[i].p));
-	NEED(!km_big_free(some[i].p));
+	NEED(km_huge_free(some[i].p));
+	NEED(!km_huge_free(some[i].p));
 }
 
 /* In place or moved; or not at all. */
@@ -144,7 +144,7 @@ static void resize(unsigned i)
 
 	look_at(i);
 	some[i].p[some[i].bytes - 1] = 0;
-	unsigned char *p = km_big_resize(some[i].p, bytes);
+	unsigned char *p = km_huge_resize(some[i].p, bytes);
 	if (p) {
 		some[i].p = p;
 		some[i].bytes = bytes;
@@ -208,7 +208,7 @@ static void cut_and_grown(bool (*fault)(const char *call))
 	for (unsigned turn = 0; turn < 40; turn++) {
 		size_t bytes = LEAST + random_below(2000) * PAGE, less = LEAST + random_below(bytes - LEAST + 1);
 		size_t more = LEAST + random_below(4000) * PAGE;
-		unsigned char *p = km_big_alloc(bytes, PAGE, &zero), *q;
+		unsigned char *p = km_huge_alloc(bytes, PAGE, &zero), *q;
 
 		less &= -(size_t)PAGE;
 		NEED(p);
@@ -216,14 +216,14 @@ static void cut_and_grown(bool (*fault)(const char *call))
 		if (random_below(2) && less < bytes)
 			NEED(mprotect(p + less, bytes - less, PROT_READ) == 0);
 		km_os_fault = fault;
-		NEED(km_big_resize(p, less) == p && is_filled(p, 0, less, 1));
+		NEED(km_huge_resize(p, less) == p && is_filled(p, 0, less, 1));
 		km_os_fault = NULL;
-		q = km_big_resize(p, more);
+		q = km_huge_resize(p, more);
 		size_t both = less < more ? less : more;
 		NEED(!q || (is_filled(q, 0, both, 1) && is_filled(q, both, more, 0)));
 		p = q ?: p;
 		memset(p, 2, q ? more : less);
-		NEED(km_big_free(p));
+		NEED(km_huge_free(p));
 	}
 	for (unsigned i = 0; i < SOME / 10; i++)
 		let_go(i);
@@ -249,25 +249,25 @@ static void refused(bool (*fault)(const char *call), bool alone)
 	bool zero;
 
 	kmem_shrink_all();
-	char *p = km_big_alloc(bytes, PAGE, &zero);
+	char *p = km_huge_alloc(bytes, PAGE, &zero);
 
 	NEED(p);
 	spare = stats().mapped_spare_bytes;
 	memset(p, 1, bytes);
 	km_os_fault = fault;
 	resident = statm(1);
-	NEED(km_big_free(p));
+	NEED(km_huge_free(p));
 	/* Nor does it lie ready. */
-	km_big_purge(0);
-	NEED(!km_big_bytes(p) && stats().mapped_spare_bytes >= spare + bytes);
+	km_huge_purge(0);
+	NEED(!km_huge_bytes(p) && stats().mapped_spare_bytes >= spare + bytes);
 	NEED(fault == refuse_both || statm(1) + bytes / 2 < resident);
 	/* A smaller one, and the rest of it. */
-	char *q = km_big_alloc(LEAST, PAGE, &zero);
+	char *q = km_huge_alloc(LEAST, PAGE, &zero);
 	NEED(q && (!alone || (q >= p && q < p + bytes)));
 	for (size_t i = 0; i < LEAST; i++)
 		NEED(!q[i]);
-	NEED(km_big_free(q));
-	km_big_purge(0);
+	NEED(km_huge_free(q));
+	km_huge_purge(0);
 	NEED(stats().mapped_spare_bytes >= spare + bytes);
 	km_os_fault = NULL;
 	kmem_shrink_all();

@@ -6,9 +6,9 @@
 #include <kmem/memcg.h>
 
 #include "kit/check.h"
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 #include "cache/cache.h"
-#include "page/big.h"
+#include "page/huge.h"
 
 static struct kmem_cache *cache;
 static void *mapped;
@@ -18,7 +18,7 @@ static void shrink_all(void) { kmem_shrink_all(); }
 static void validate(void) { kmem_cache_validate(cache); }
 static void lock_groups(void) { km_memcg_lock(); km_memcg_unlock(); }
 static void lock_caches(void) { km_registry_lock(); km_registry_unlock(); }
-static void find_mapped(void) { km_big_search(); NEED(km_big_bytes(mapped)); }
+static void find_mapped(void) { km_huge_search(); NEED(km_huge_bytes(mapped)); }
 static void ask_usable(void) { NEED(ksize(mapped)); }
 
 int main(void)
@@ -32,12 +32,12 @@ int main(void)
 	NEED((mapped = kvmalloc(KMALLOC_MAX_SIZE + 1, GFP_KERNEL)));
 	for (unsigned way = 0; way < sizeof(ways) / sizeof(ways[0]); way++)
 		for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-			km_front_busy = (uint8_t)ways[way];
+			km_thread_busy = (uint8_t)ways[way];
 			calls[i]();
-			if (km_front_busy != ways[way])
-				printf("call %u: %u became %u\n", i, (unsigned)ways[way], km_front_busy);
-			failures += km_front_busy != ways[way];
-			km_front_busy = KM_BUSY_NOT;
+			if (km_thread_busy != ways[way])
+				printf("call %u: %u became %u\n", i, (unsigned)ways[way], km_thread_busy);
+			failures += km_thread_busy != ways[way];
+			km_thread_busy = KM_BUSY_NOT;
 		}
 	kvfree(mapped);
 	kmem_cache_destroy(cache);

@@ -12,7 +12,7 @@
 #include <kmem/kmem.h>
 
 #include "kit/cpus.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 
 enum { SIZE = 256, FIRST = 30, BUSY = 126, BULK = 254, OBJECTS = 8000 };
 
@@ -20,7 +20,7 @@ static void *objects[OBJECTS];
 
 static void expect(const struct kmem_cache *cache, unsigned capacity, const char *when)
 {
-	unsigned now = km_mask_capacity(km_front_mask(cache));
+	unsigned now = km_mask_capacity(km_alloc_mask(cache));
 
 	if (now == capacity)
 		return;
@@ -58,7 +58,7 @@ int main(void)
 	stay_here();
 	kfree(kmalloc(1, GFP_KERNEL));
 	/* A look would begin the count anew. */
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 
 	struct kmem_cache *cache = create(SIZE, FIRST);
 	batches(cache, FIRST - 10, 10000);

@@ -10,7 +10,7 @@
 #include <kmem/stats.h>
 
 #include "page/arena.h"
-#include "os/hardened.h"
+#include "os/secret.h"
 
 enum { BLOCKS = 64 };
 

@@ -14,7 +14,7 @@
 
 #include "kit/mappings.h"
 #include "kit/random.h"
-#include "page/guarded.h"
+#include "page/guard_range.h"
 #include "os/os.h"
 
 #define PAGE	((size_t)4096)

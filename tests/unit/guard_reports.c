@@ -11,7 +11,7 @@
 #include "kit/cases.h"
 #include "kit/heard.h"
 
-#include "page/guarded.h"
+#include "page/guard_range.h"
 #include "os/os.h"
 #include "os/os_signal.h"
 #include "ext/guard/guard.h"

@@ -12,7 +12,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "page/guarded.h"
+#include "page/guard_range.h"
 #include "os/os.h"
 
 int __real_km_os_write(int fd, const void *bytes, size_t count);

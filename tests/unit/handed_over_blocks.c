@@ -51,11 +51,11 @@ static void on_cpu(unsigned which)
 static void **full_block(struct kmem_cache *cache, void *stranger)
 {
 	void **block = km_engine_sheaf.array.spill(cache, NULL);
-	unsigned capacity = km_mask_capacity(km_front_mask(cache));
+	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
 
 	if (stranger)
 		*--block = stranger;
-	while (km_block_count(&cache->shelf, block) < capacity)
+	while (km_sheaf_objects(&cache->pcs, block) < capacity)
 		*--block = kmem_cache_alloc(cache, GFP_KERNEL);
 	return block;
 }

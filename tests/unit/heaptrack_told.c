@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "kit/api.h"
-#include "os/probe.h"
+#include "os/usdt.h"
 
 #define MOST 4096u
 static struct { const void *p; size_t bytes; } live[MOST];

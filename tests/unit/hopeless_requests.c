@@ -22,7 +22,7 @@
 
 #include "kit/cases.h"
 #include "page/arena.h"
-#include "page/parked.h"
+#include "page/huge_cache.h"
 #include "os/os.h"
 
 #define CACHES	200u
@@ -88,7 +88,7 @@ static void refused(size_t bytes)
 	CHECK(!aligned_alloc(4 * MIB, bytes) && errno == ENOMEM);
 	CHECK(asked <= 30);
 	CHECK_EQUAL(filled(), CACHES);
-	CHECK_EQUAL(*km_parked_pages(), lying);
+	CHECK_EQUAL(*km_huge_cache_pages(), lying);
 }
 
 static void beyond_all(void)
@@ -98,7 +98,7 @@ static void beyond_all(void)
 	NEED(block);
 	free(block);
 	lying = 8 * MIB / KM_PAGE_SIZE;
-	NEED(*km_parked_pages() == lying);
+	NEED(*km_huge_cache_pages() == lying);
 	for (unsigned shift = 47; shift < 64; shift++)
 		refused((size_t)1 << shift);
 	refused(SIZE_MAX - 4096);

@@ -11,7 +11,7 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
-#include "cache/mail.h"
+#include "cache/mailbox.h"
 #include "kit/check.h"
 
 static char text[1 << 16];

@@ -15,7 +15,7 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
-#include "page/meta.h"
+#include "page/metadata.h"
 
 #define PAGE	((uintptr_t)64 << 10)
 #define BLOCKS	3000u

@@ -12,7 +12,7 @@
 #include "kit/cpus.h"
 #include "kit/check.h"
 #include "kit/clock.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "page/arena.h"
 #include "kit/inside.h"
 
@@ -38,7 +38,7 @@ static void reap(void)
 	ahead_ms += DECAY_MS / 2 + 1000;
 	struct km_busy_was was = km_busy_begin();
 	for (int i = 0; i < 20; i++) {
-		km_front_tick();
+		km_alloc_tick();
 		ahead_ms += 1000;
 	}
 	km_busy_end(was);
@@ -47,7 +47,7 @@ static void reap(void)
 /* Of a cache whose objects are paid for what counts is what lies there charged. */
 static size_t lies_on(unsigned cpu)
 {
-	return km_shelf_count_cpu(cache->charged.slot ? &cache->charged : &cache->shelf, cpu);
+	return km_pcs_count_cpu(cache->charged.slot ? &cache->charged : &cache->pcs, cpu);
 }
 
 static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)

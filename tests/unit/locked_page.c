@@ -43,7 +43,7 @@ static void purge(void)
 /* How many of the pages stay that are free, where so many are locked, far from each other. */
 static void locked(unsigned many)
 {
-	km_front_tick = NULL;
+	km_alloc_tick = NULL;
 	kmem_shrink_all();
 	for (unsigned i = 0; i < BLOCKS; i++) {
 		NEED((blocks[i] = kmalloc(BYTES, GFP_KERNEL)));

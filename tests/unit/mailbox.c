@@ -19,12 +19,12 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 #include "cache/cache.h"
-#include "cache/mail.h"
+#include "cache/mailbox.h"
 #include "engines/slub/slub.h"
 #include "kit/check.h"
-#include "ext/debug/switch.h"
+#include "ext/debug/debug_toggle.h"
 
 #define ROUNDS 800u
 
@@ -372,7 +372,7 @@ int main(void)
 	fuzz();
 	NEED(ask_for(12345, "mailbox", "-") == 0);
 	kmem_cache_shrink(cache);
-	NEED(!cache->siblings->out && kmem_check_all() == 0);
+	NEED(!cache->shadows->out && kmem_check_all() == 0);
 	kmem_cache_destroy(cache);
 	return 0;
 }

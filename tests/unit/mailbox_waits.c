@@ -16,9 +16,9 @@
 #include "kit/cases.h"
 #include "kit/clock.h"
 
-#include "memcg/group.h"
+#include "memcg/memcg_group.h"
 #include "cache/cache.h"
-#include "cache/mail.h"
+#include "cache/mailbox.h"
 #include "kit/inside.h"
 #include "os/os.h"
 #include "ext/debug/debug.h"
@@ -102,7 +102,7 @@ static void registry_is_taken(void)
 	begin_to_hold();
 	/* Without kmem_cache_shrink, which would wait. */
 	for (int i = 0; i < 3; i++) {
-		INSIDE(km_front_tick());
+		INSIDE(km_alloc_tick());
 		CHECK(km_mail.answered != 1);
 	}
 	end_to_hold();
@@ -131,7 +131,7 @@ static void reclaim_once(void)
 	snprintf(text, sizeof(text), "%u 65536", group->number);
 	ask_of(KM_MAIL_GROUP, text, "reclaim");
 	for (int i = 0; i < 3; i++) {
-		INSIDE(km_front_tick());
+		INSIDE(km_alloc_tick());
 		count_asked(group);
 	}
 	end_to_hold();
@@ -165,7 +165,7 @@ static void shrunk_once(void)
 	km_os_fault = take_registry;
 	wanted_call = "purge";
 	ask_of(KM_MAIL_SHRINK, "waits", "");
-	INSIDE(km_front_tick());
+	INSIDE(km_alloc_tick());
 	CHECK(times);
 	CHECK(!has_registry && km_mail.answered == 1 && !km_mail.result);
 	km_os_fault = NULL;
@@ -185,13 +185,13 @@ static void ended_once(void)
 	ask_of(KM_MAIL_SHRINK, "", "");
 	struct km_busy_was was = km_busy_begin();
 	for (int i = 0; i < 100 && !has_registry; i++)
-		km_front_tick();
+		km_alloc_tick();
 	NEED(has_registry && km_mail.answered != 1);
 	times = 0;
-	km_front_tick();
+	km_alloc_tick();
 	CHECK(!times && km_mail.answered != 1);
 	km_registry_unlock();
-	km_front_tick();
+	km_alloc_tick();
 	CHECK(!times && km_mail.answered == 1 && !km_mail.result);
 	km_busy_end(was);
 	km_os_fault = NULL;

@@ -30,7 +30,7 @@ static size_t bytes_of_blocks(void *(*get)(size_t size), void (*put)(void *), si
 		NEED(p);
 		struct kmem_cache *cache = kmem_cache_of(p);
 		NEED(cache);
-		size_t bytes = cache->shelf.block_mask + 1;
+		size_t bytes = cache->pcs.sheaf_mask + 1;
 
 		CHECK(bytes == bytes_for(cache->max_capacity));
 		CHECK(cache->max_capacity >= cache->busy_capacity);

@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "named.h"
-#include "os/hardened.h"
+#include "os/secret.h"
 
 #include <sys/mman.h>
 

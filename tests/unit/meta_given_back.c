@@ -14,7 +14,7 @@
 #include "kit/check.h"
 #include "kit/random.h"
 #include "slab/engine.h"
-#include "page/meta.h"
+#include "page/metadata.h"
 
 #define PIECES	6000u
 #define GROUPS	600u

@@ -18,7 +18,7 @@
 
 #include "kit/printed.h"
 #include "os/os.h"
-#include "inspect/metrics.h"
+#include "inspect/openmetrics.h"
 
 #define TEXT_BYTES ((size_t)8 << 20)
 static char *text;

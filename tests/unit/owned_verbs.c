@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "percpu/owned.h"
+#include "percpu/owned_sheaf.h"
 #include "percpu/pcpu.h"
 #include "percpu/stock_word.h"
 #include "kit/cpus.h"
@@ -41,7 +41,7 @@ static unsigned wrong;
 		expect(succeeded_ && #truth);                                                      \
 	})
 
-static struct km_shelf shelf;
+static struct km_pcs pcs;
 static void *blocks[2][WORDS] __attribute__((aligned(WORDS * sizeof(void *))));
 static char objects[ROOM + 1];
 static unsigned home;
@@ -52,85 +52,85 @@ static void drain(size_t count, uintptr_t owner, size_t first, int step)
 	void *out[ROOM];
 	uintptr_t whose;
 
-	km_shelf_close(&shelf);
-	expect(km_shelf_fence());
+	km_pcs_close(&pcs);
+	expect(km_pcs_fence());
 	km_for_each_cpu(cpu) {
 		memset(out, 0, sizeof(out));
-		size_t got = km_owned_take_cpu(&shelf, cpu, out, &whose);
+		size_t got = km_owned_take_cpu(&pcs, cpu, out, &whose);
 
 		expect(got == (cpu == home ? count : 0));
 		expect(whose == (cpu == home ? owner : 0));
 		for (size_t i = 0; i < got; i++)
 			expect(out[i] == &objects[first] + (int)i * step);
 	}
-	km_shelf_open(&shelf, false);
+	km_pcs_open(&pcs, false);
 }
 
 static void fill(uintptr_t owner, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		eventually(km_owned_push(&shelf, owner, &objects[i]));
+		eventually(km_owned_push(&pcs, owner, &objects[i]));
 }
 
 static void refused(uintptr_t owner)
 {
 	void *out[2] = { blocks, blocks };
 
-	expect(!km_owned_pop(&shelf, owner));
-	expect(!km_owned_push(&shelf, owner, &objects[ROOM]));
-	expect(!km_owned_pop_n(&shelf, owner, out, 2));
+	expect(!km_owned_pop(&pcs, owner));
+	expect(!km_owned_push(&pcs, owner, &objects[ROOM]));
+	expect(!km_owned_pop_n(&pcs, owner, out, 2));
 	expect(out[0] == blocks && out[1] == blocks);
-	expect(!km_owned_push_n(&shelf, owner, out, 2));
+	expect(!km_owned_push_n(&pcs, owner, out, 2));
 }
 
 static void try_birth(void)
 {
-	void **block = km_owned_prepare(&shelf, blocks[0]), **second = km_owned_prepare(&shelf, blocks[1]);
+	void **block = km_owned_prepare(&pcs, blocks[0]), **second = km_owned_prepare(&pcs, blocks[1]);
 
 	/* Closed, then open with no block on any CPU. */
 	refused(OWNER);
-	expect(!km_owned_pop(&shelf, 0));
-	expect(!km_owned_adopt(&shelf, OWNER) && !km_owned_install(&shelf, block, 0));
-	expect(!km_owned_owner(&shelf));
-	km_shelf_open(&shelf, false);
+	expect(!km_owned_pop(&pcs, 0));
+	expect(!km_owned_adopt(&pcs, OWNER) && !km_owned_install(&pcs, block, 0));
+	expect(!km_owned_owner(&pcs));
+	km_pcs_open(&pcs, false);
 	refused(OWNER);
-	expect(!km_owned_adopt(&shelf, OWNER) && !km_owned_owner(&shelf));
+	expect(!km_owned_adopt(&pcs, OWNER) && !km_owned_owner(&pcs));
 
-	eventually(km_owned_install(&shelf, block, 0));
-	expect(!km_owned_install(&shelf, second, 0));
-	expect(!km_owned_owner(&shelf));
+	eventually(km_owned_install(&pcs, block, 0));
+	expect(!km_owned_install(&pcs, second, 0));
+	expect(!km_owned_owner(&pcs));
 	refused(OWNER);
-	expect(!km_owned_pop(&shelf, 0));
-	expect(km_shelf_count_cpu(&shelf, home) == 0);
-	expect(km_owned_capacity(&shelf) == ROOM);
+	expect(!km_owned_pop(&pcs, 0));
+	expect(km_pcs_count_cpu(&pcs, home) == 0);
+	expect(km_owned_capacity(&pcs) == ROOM);
 }
 
 static void try_owners(void)
 {
-	eventually(km_owned_adopt(&shelf, OWNER));
-	expect(km_owned_owner(&shelf) == OWNER);
+	eventually(km_owned_adopt(&pcs, OWNER));
+	expect(km_owned_owner(&pcs) == OWNER);
 	refused(OTHER);
-	expect(!km_owned_pop(&shelf, OWNER));
+	expect(!km_owned_pop(&pcs, OWNER));
 	fill(OWNER, ROOM);
-	expect(!km_owned_push(&shelf, OWNER, &objects[ROOM]));
-	expect(km_shelf_count_cpu(&shelf, home) == ROOM);
+	expect(!km_owned_push(&pcs, OWNER, &objects[ROOM]));
+	expect(km_pcs_count_cpu(&pcs, home) == ROOM);
 	refused(OTHER);
-	expect(!km_owned_adopt(&shelf, OTHER) && !km_owned_adopt(&shelf, OWNER));
+	expect(!km_owned_adopt(&pcs, OTHER) && !km_owned_adopt(&pcs, OWNER));
 	for (size_t i = ROOM; i-- > 0;) {
 		void *object = NULL;
 
-		eventually((object = km_owned_pop(&shelf, OWNER)) != NULL);
+		eventually((object = km_owned_pop(&pcs, OWNER)) != NULL);
 		expect(object == &objects[i]);
 		refused(OTHER);
 	}
-	expect(!km_owned_pop(&shelf, OWNER));
+	expect(!km_owned_pop(&pcs, OWNER));
 	/* From one to the other, and what the first frees now goes elsewhere. */
-	eventually(km_owned_adopt(&shelf, OTHER));
-	expect(km_owned_owner(&shelf) == OTHER);
+	eventually(km_owned_adopt(&pcs, OTHER));
+	expect(km_owned_owner(&pcs) == OTHER);
 	refused(OWNER);
 	fill(OTHER, 3);
 	drain(3, OTHER, 2, -1);
-	expect(!km_owned_owner(&shelf));
+	expect(!km_owned_owner(&pcs));
 	refused(OTHER);
 	drain(0, 0, 0, 1);
 }
@@ -143,12 +143,12 @@ static void try_many(void)
 			size_t most = count < there ? count : there, got = 0;
 			void *array[ROOM];
 
-			eventually(km_owned_adopt(&shelf, OWNER));
+			eventually(km_owned_adopt(&pcs, OWNER));
 			for (size_t i = 0; i < there; i++)
 				array[i] = &objects[i];
-			eventually(!there || km_owned_push_n(&shelf, OWNER, array, there) == there);
+			eventually(!there || km_owned_push_n(&pcs, OWNER, array, there) == there);
 			memset(array, 0, sizeof(array));
-			eventually(!most || (got = km_owned_pop_n(&shelf, OWNER, array, count)));
+			eventually(!most || (got = km_owned_pop_n(&pcs, OWNER, array, count)));
 			expect(got == most);
 			/* At the end of the array, the topmost first; pushed, the array's first is topmost. */
 			for (size_t i = 0; i < count; i++)
@@ -166,31 +166,31 @@ static void try_room(void)
 	for (size_t i = 0; i < ROOM; i++)
 		array[i] = &objects[i];
 	for (size_t there = 0; there <= ROOM; there++) {
-		eventually(km_owned_adopt(&shelf, OWNER));
+		eventually(km_owned_adopt(&pcs, OWNER));
 		fill(OWNER, there);
-		eventually(there == ROOM || (got = km_owned_push_n(&shelf, OWNER, array, ROOM)));
+		eventually(there == ROOM || (got = km_owned_push_n(&pcs, OWNER, array, ROOM)));
 		expect(there == ROOM || got == ROOM - there);
 		for (size_t i = there; i < ROOM; i++) {
 			void *object = NULL;
 
-			eventually((object = km_owned_pop(&shelf, OWNER)) != NULL);
+			eventually((object = km_owned_pop(&pcs, OWNER)) != NULL);
 			expect(object == array[i]);
 		}
-		eventually(!there || (got = km_owned_pop_n(&shelf, OWNER, out, ROOM)));
+		eventually(!there || (got = km_owned_pop_n(&pcs, OWNER, out, ROOM)));
 		expect(!there || got == there);
 	}
 	/* A smaller mask: full earlier. */
-	shelf.inner.mask = WORDS * sizeof(void *) / 4 - 1;
+	pcs.inner.mask = WORDS * sizeof(void *) / 4 - 1;
 	fill(OWNER, ROOM - WORDS * 3 / 4);
-	expect(!km_owned_push(&shelf, OWNER, &objects[ROOM]));
-	shelf.inner.mask = shelf.block_mask;
-	eventually(km_owned_pop_n(&shelf, OWNER, out, ROOM) == ROOM - WORDS * 3 / 4);
+	expect(!km_owned_push(&pcs, OWNER, &objects[ROOM]));
+	pcs.inner.mask = pcs.sheaf_mask;
+	eventually(km_owned_pop_n(&pcs, OWNER, out, ROOM) == ROOM - WORDS * 3 / 4);
 }
 
 /* Where the owner is written of what lies here. */
 static uintptr_t *owner_word(void)
 {
-	char *word = km_area(home) + shelf.slot;
+	char *word = km_area(home) + pcs.slot;
 
 	return (uintptr_t *)word + (km_percpu.discipline == KM_DISCIPLINE_RSEQ ? 1 :
 				    offsetof(struct km_soft, owner) / sizeof(uintptr_t));
@@ -200,44 +200,44 @@ static void try_release(void)
 {
 	void **first;
 
-	eventually(km_owned_adopt(&shelf, OWNER));
+	eventually(km_owned_adopt(&pcs, OWNER));
 	fill(OWNER, 1);
-	km_shelf_close(&shelf);
-	expect(km_shelf_fence());
-	expect(!km_owned_release_cpu(&shelf, home));
-	km_shelf_open(&shelf, false);
+	km_pcs_close(&pcs);
+	expect(km_pcs_fence());
+	expect(!km_owned_release_cpu(&pcs, home));
+	km_pcs_open(&pcs, false);
 	drain(1, OWNER, 0, 1);
-	eventually(km_owned_adopt(&shelf, OWNER));
-	km_shelf_close(&shelf);
-	expect(km_shelf_fence());
-	first = km_owned_release_cpu(&shelf, home);
+	eventually(km_owned_adopt(&pcs, OWNER));
+	km_pcs_close(&pcs);
+	expect(km_pcs_fence());
+	first = km_owned_release_cpu(&pcs, home);
 	expect(first == &blocks[0][ROOM]);
-	expect(!km_owned_release_cpu(&shelf, home));
-	km_shelf_open(&shelf, false);
-	expect(!km_owned_owner(&shelf) && !km_owned_adopt(&shelf, OWNER));
+	expect(!km_owned_release_cpu(&pcs, home));
+	km_pcs_open(&pcs, false);
+	expect(!km_owned_owner(&pcs) && !km_owned_adopt(&pcs, OWNER));
 	refused(OWNER);
-	eventually(km_owned_install(&shelf, first, 0));
+	eventually(km_owned_install(&pcs, first, 0));
 	drain(0, 0, 0, 1);
 	/* Somebody's from the beginning. */
-	km_shelf_close(&shelf);
-	expect(km_shelf_fence());
-	first = km_owned_release_cpu(&shelf, home);
-	km_shelf_open(&shelf, false);
-	eventually(km_owned_install(&shelf, first, OWNER));
-	expect(km_owned_owner(&shelf) == OWNER);
+	km_pcs_close(&pcs);
+	expect(km_pcs_fence());
+	first = km_owned_release_cpu(&pcs, home);
+	km_pcs_open(&pcs, false);
+	eventually(km_owned_install(&pcs, first, OWNER));
+	expect(km_owned_owner(&pcs) == OWNER);
 	refused(OTHER);
 	fill(OWNER, 1);
 	drain(1, OWNER, 0, 1);
 	/* Its owner is written before it is there: who is interrupted in between has none. */
-	km_shelf_close(&shelf);
-	expect(km_shelf_fence());
-	first = km_owned_release_cpu(&shelf, home);
-	km_shelf_open(&shelf, false);
+	km_pcs_close(&pcs);
+	expect(km_pcs_fence());
+	first = km_owned_release_cpu(&pcs, home);
+	km_pcs_open(&pcs, false);
 	*owner_word() = OWNER;
-	expect(!km_owned_owner(&shelf) && km_owned_owner_cpu(&shelf, home) == OWNER);
+	expect(!km_owned_owner(&pcs) && km_owned_owner_cpu(&pcs, home) == OWNER);
 	refused(OWNER);
-	eventually(km_owned_install(&shelf, first, OTHER));
-	expect(km_owned_owner(&shelf) == OTHER);
+	eventually(km_owned_install(&pcs, first, OTHER));
+	expect(km_owned_owner(&pcs) == OTHER);
 	refused(OWNER);
 	drain(0, OTHER, 0, 1);
 }
@@ -278,7 +278,7 @@ static void try_stock(void)
 	expect(!km_stock_empty(&slot));
 	eventually(km_stock_put(&slot, 33, 100));
 	km_stock_close(&slot);
-	expect(km_shelf_fence());
+	expect(km_pcs_fence());
 	expect(!km_stock_take(&slot, 1) && !km_stock_put(&slot, 1, 100) && !km_stock_empty(&slot));
 	expect(take_everywhere(word) == 33 && take_everywhere(word) == 0);
 
@@ -291,7 +291,7 @@ static void try_stock(void)
 	}
 	km_stock_close(&later);
 	km_stock_close(&neighbour);
-	expect(km_shelf_fence());
+	expect(km_pcs_fence());
 	expect(take_everywhere(word) == 5 && take_everywhere(other) == 7);
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ)
 		expect(!km_stock_take(&slot, 1) && !km_stock_put(&slot, 1, 100));
@@ -310,8 +310,8 @@ static void *without_registration(void *stock)
 	if (&__rseq_offset && syscall(SYS_rseq, (char *)__builtin_thread_pointer() + __rseq_offset, 32, 1,
 				      0x53053053) == 0) {
 		refused(OWNER);
-		expect(!km_owned_adopt(&shelf, OWNER));
-		expect(!km_owned_install(&shelf, km_owned_prepare(&shelf, blocks[1]), 0));
+		expect(!km_owned_adopt(&pcs, OWNER));
+		expect(!km_owned_install(&pcs, km_owned_prepare(&pcs, blocks[1]), 0));
 		expect(!km_stock_put(slot, 1, 100) && !km_stock_take(slot, 1) && !km_stock_empty(slot));
 	} else {
 		printf("rseq can't be taken off a thread here\n");
@@ -338,8 +338,8 @@ int main(void)
 	go_to_cpu((int)home);
 	printf("%s\n", kmem_percpu_discipline());
 	km_cpu_begin();
-	shelf.block_mask = shelf.inner.mask = sizeof(blocks[0]) - 1;
-	shelf.slot = km_percpu_alloc(km_owned_word_bytes());
+	pcs.sheaf_mask = pcs.inner.mask = sizeof(blocks[0]) - 1;
+	pcs.slot = km_percpu_alloc(km_owned_word_bytes());
 	try_birth();
 	try_owners();
 	try_many();

@@ -13,8 +13,8 @@
 
 #include "kit/check.h"
 #include "kit/refuse.h"
-#include "page/big.h"
-#include "page/parked.h"
+#include "page/huge.h"
+#include "page/huge_cache.h"
 #include "os/os.h"
 
 #define MIB	((size_t)1 << 20)
@@ -73,16 +73,16 @@ static void is_new(char *p, size_t bytes)
 static void *again(char *p, int advice, bool parked)
 {
 	bool zero;
-	size_t before = *km_parked_pages();
+	size_t before = *km_huge_cache_pages();
 
 	memset(p, 1, BYTES);
 	if (advice)
 		NEED(!madvise(p + MIB, 5 * MIB, advice));
 	else
 		NEED(!mlock(p + 2 * MIB, PART));
-	NEED(km_big_free(p));
-	CHECK_EQUAL(*km_parked_pages() != before, parked);
-	char *next = km_big_alloc(BYTES, 1, &zero);
+	NEED(km_huge_free(p));
+	CHECK_EQUAL(*km_huge_cache_pages() != before, parked);
+	char *next = km_huge_alloc(BYTES, 1, &zero);
 	NEED(next);
 	CHECK(!parked || next == p);
 	is_new(next, BYTES);
@@ -99,20 +99,20 @@ static void in_turn(char *p, bool parked)
 	p = again(p, MADV_DONTDUMP, parked);
 	/* What is locked does not lie ready. */
 	p = again(p, 0, false);
-	NEED(km_big_free(p));
+	NEED(km_huge_free(p));
 	/* All of it is one mapping again. */
-	NEED((p = km_big_alloc(BYTES + MIB, 1, &zero)) && km_big_free(p));
+	NEED((p = km_huge_alloc(BYTES + MIB, 1, &zero)) && km_huge_free(p));
 }
 
 static void refusing(void)
 {
 	bool zero;
-	char *p = km_big_alloc(BYTES, 1, &zero);
-	size_t before = *km_parked_pages();
+	char *p = km_huge_alloc(BYTES, 1, &zero);
+	size_t before = *km_huge_cache_pages();
 
 	NEED(p);
 	refuse = true;
-	NEED(km_big_free(p) && *km_parked_pages() == before);
+	NEED(km_huge_free(p) && *km_huge_cache_pages() == before);
 	refuse = false;
 }
 
@@ -130,9 +130,9 @@ static void filtered(void)
 		if (!child && !refuse_unseen(SYS_msync, errors[i]))
 			_exit(0);
 		if (!child) {
-			size_t before = *km_parked_pages();
+			size_t before = *km_huge_cache_pages();
 
-			_exit(!km_big_free(km_big_alloc(BYTES, 1, &zero)) || *km_parked_pages() == before);
+			_exit(!km_huge_free(km_huge_alloc(BYTES, 1, &zero)) || *km_huge_cache_pages() == before);
 		}
 		CHECK(waitpid(child, &status, 0) == child && status == 0, "%s: status %x", strerror(errors[i]), status);
 	}
@@ -147,15 +147,15 @@ int main(void)
 	NEED(slab_is_available());
 	km_os_fault = refused;
 	/* So much is in use that what is freed may lie ready. */
-	NEED((alone[0] = km_big_alloc(64 * BYTES, 1, &zero)));
-	in_turn(km_big_alloc(BYTES, 1, &zero), true);
+	NEED((alone[0] = km_huge_alloc(64 * BYTES, 1, &zero)));
+	in_turn(km_huge_alloc(BYTES, 1, &zero), true);
 	refusing();
 	filtered();
 	for (unsigned i = 1; i < ALONE; i++)
-		NEED((alone[i] = km_big_alloc(5 * MIB, 1, &zero)));
+		NEED((alone[i] = km_huge_alloc(5 * MIB, 1, &zero)));
 	/* From here on they come from a region. */
-	char *other = km_big_alloc(BYTES, 1, &zero);
+	char *other = km_huge_alloc(BYTES, 1, &zero);
 	NEED(other);
-	in_turn(km_big_alloc(BYTES, 1, &zero), true);
+	in_turn(km_huge_alloc(BYTES, 1, &zero), true);
 	return failures != 0;
 }

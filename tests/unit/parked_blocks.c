@@ -15,8 +15,8 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "page/big.h"
-#include "page/parked.h"
+#include "page/huge.h"
+#include "page/huge_cache.h"
 #include "os/os.h"
 
 #define MIB	((size_t)1 << 20)
@@ -31,7 +31,7 @@ static bool scarce;			/* the system has nothing as long as something lies ready 
 
 static size_t parked(void)
 {
-	return *km_parked_pages();
+	return *km_huge_cache_pages();
 }
 
 static bool count(const char *call)
@@ -59,7 +59,7 @@ static void replace(unsigned i)
 {
 	size_t bytes = 5 * MIB + any() % (20 * MIB);
 	bool zero;
-	char *p = km_big_alloc(bytes, 1, &zero);
+	char *p = km_huge_alloc(bytes, 1, &zero);
 
 	NEED(p);
 	/* Its first and last word were written by whoever had it before. */
@@ -68,7 +68,7 @@ static void replace(unsigned i)
 	memset(p, 1, sizeof(long));
 	memset(p + bytes - sizeof(long), 1, sizeof(long));
 	if (blocks[i].p)
-		NEED(km_big_free(blocks[i].p));
+		NEED(km_huge_free(blocks[i].p));
 	blocks[i].p = p;
 	blocks[i].bytes = bytes;
 }
@@ -76,8 +76,8 @@ static void replace(unsigned i)
 static void free_all(void)
 {
 	for (unsigned i = 0; i < BLOCKS; i++) {
-		NEED(km_big_free(blocks[i].p));
-		NEED(!km_big_free(blocks[i].p));
+		NEED(km_huge_free(blocks[i].p));
+		NEED(!km_huge_free(blocks[i].p));
 		blocks[i].p = NULL;
 	}
 }
@@ -147,21 +147,21 @@ static void by_age(void)
 {
 	swing();
 	NEED(parked());
-	km_big_purge(1000000);
+	km_huge_purge(1000000);
 	NEED(parked());
 	usleep(20000);
-	km_big_purge(5);
+	km_huge_purge(5);
 	NEED(!parked());
 	free_all();
 	/* And what was learnt of it, also while nothing lies there. */
-	km_big_purge(0);
+	km_huge_purge(0);
 	swing();
 	free_all();
 	usleep(20000);
-	km_big_purge(5);
+	km_huge_purge(5);
 	NEED(!parked());
 	for (int i = 0; i < 200; i++)
-		km_big_purge(1000000);
+		km_huge_purge(1000000);
 	all_at_once();
 	kmem_shrink_all();
 }
@@ -174,10 +174,10 @@ static void refused(void)
 	NEED(parked());
 	/* What lies ready may be what is missing. */
 	scarce = true;
-	char *p = km_big_alloc(200 * MIB, 1, &zero);
+	char *p = km_huge_alloc(200 * MIB, 1, &zero);
 	NEED(p && zero && !parked());
 	scarce = false;
-	NEED(km_big_free(p));
+	NEED(km_huge_free(p));
 	swing();
 	NEED(parked());
 	/* One that can't grow goes, and another one is made. */
@@ -198,13 +198,13 @@ static void hold(size_t bytes)
 	bool zero;
 
 	for (unsigned i = 0; i < BLOCKS; i++)
-		NEED((held[i] = km_big_alloc(bytes, 1, &zero)));
+		NEED((held[i] = km_huge_alloc(bytes, 1, &zero)));
 }
 
 static void drop(unsigned count)
 {
 	for (unsigned i = BLOCKS - count; i < BLOCKS; i++)
-		NEED(km_big_free(held[i]));
+		NEED(km_huge_free(held[i]));
 }
 
 /* What is in use falls by a resize as by a free: what may lie ready falls with it. */
@@ -214,10 +214,10 @@ static void resized(void)
 	drop(4);
 	NEED(parked() == 160 * MIB / 4096);
 	for (unsigned i = 0; i < BLOCKS - 4; i++)
-		NEED((held[i] = km_big_resize(held[i], 5 * MIB)));
+		NEED((held[i] = km_huge_resize(held[i], 5 * MIB)));
 	NEED(parked() <= 16 * 5 * MIB / 4 / 4096);
 	for (unsigned i = 0; i < BLOCKS - 4; i++)
-		NEED(km_big_free(held[i]));
+		NEED(km_huge_free(held[i]));
 	kmem_shrink_all();
 	NEED(!parked());
 }
@@ -228,10 +228,10 @@ static void silent(void)
 	bool zero;
 
 	for (int i = 0; i < 8; i++)
-		NEED(km_big_free(km_big_alloc(500 * MIB, 1, &zero)));
+		NEED(km_huge_free(km_huge_alloc(500 * MIB, 1, &zero)));
 	NEED(parked() <= 64 * MIB / 4096);
 	for (int i = 0; i < 8; i++)
-		NEED(km_big_free(km_big_alloc(40 * MIB, 1, &zero)));
+		NEED(km_huge_free(km_huge_alloc(40 * MIB, 1, &zero)));
 	NEED(parked() == 40 * MIB / 4096);
 	kmem_shrink_all();
 }
@@ -246,7 +246,7 @@ static bool free_another(const char *call)
 	if (strcmp(call, "unmap") != 0)
 		return false;
 	NEED(++unmaps < 1000);
-	NEED(km_big_free(km_big_alloc(8 * MIB, 1, &zero)));
+	NEED(km_huge_free(km_huge_alloc(8 * MIB, 1, &zero)));
 	return false;
 }
 
@@ -256,10 +256,10 @@ static void others_free(void)
 	hold(40 * MIB);
 	drop(4);
 	km_os_fault = free_another;
-	NEED(km_big_purge(0) >= 160 * MIB);
+	NEED(km_huge_purge(0) >= 160 * MIB);
 	km_os_fault = count;
 	for (unsigned i = 0; i < BLOCKS - 4; i++)
-		NEED(km_big_free(held[i]));
+		NEED(km_huge_free(held[i]));
 	kmem_shrink_all();
 }
 
@@ -276,7 +276,7 @@ static void by_age_alone(void)
 		usleep(1000);
 	}
 	for (unsigned i = 0; i < BLOCKS - 2; i++)
-		NEED(km_big_free(held[i]));
+		NEED(km_huge_free(held[i]));
 	kmem_shrink_all();
 }
 
@@ -287,12 +287,12 @@ static void grown(void)
 	drop(4);
 	NEED(parked());
 	scarce = true;
-	char *p = km_big_resize(held[0], 60 * MIB);
+	char *p = km_huge_resize(held[0], 60 * MIB);
 	NEED(p && !parked());
 	scarce = false;
-	NEED(km_big_free(p));
+	NEED(km_huge_free(p));
 	for (unsigned i = 1; i < BLOCKS - 4; i++)
-		NEED(km_big_free(held[i]));
+		NEED(km_huge_free(held[i]));
 	kmem_shrink_all();
 }
 
@@ -306,19 +306,19 @@ static void protected(void)
 		size_t from = i % 3 ? 4 * MIB * (i % 5) : 0, bytes = (35 + i % 3 * 5) * MIB;
 		char *p = held[i % 4];
 
-		NEED(mprotect(p + from, 8 * MIB, i % 2 ? PROT_READ : PROT_NONE) == 0 && km_big_free(p));
-		NEED((held[i % 4] = p = km_big_alloc(bytes, 1, &zero)));
+		NEED(mprotect(p + from, 8 * MIB, i % 2 ? PROT_READ : PROT_NONE) == 0 && km_huge_free(p));
+		NEED((held[i % 4] = p = km_huge_alloc(bytes, 1, &zero)));
 		for (size_t k = 0; k < bytes; k += MIB)
 			p[k] = 1;
 	}
 	/* Where the system refuses that, it goes, and the next is another one. */
 	kmem_shrink_all();
 	refuse_unprotects = 1;
-	NEED(mprotect(held[0], MIB, PROT_READ) == 0 && km_big_free(held[0]) && !parked() && !refuse_unprotects);
-	NEED((held[0] = km_big_alloc(40 * MIB, 1, &zero)) && zero);
+	NEED(mprotect(held[0], MIB, PROT_READ) == 0 && km_huge_free(held[0]) && !parked() && !refuse_unprotects);
+	NEED((held[0] = km_huge_alloc(40 * MIB, 1, &zero)) && zero);
 	*(char *)held[0] = 1;
 	for (unsigned i = 0; i < BLOCKS; i++)
-		NEED(km_big_free(held[i]));
+		NEED(km_huge_free(held[i]));
 	kmem_shrink_all();
 	NEED(!parked());
 }

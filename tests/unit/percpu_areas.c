@@ -122,7 +122,7 @@ static void beyond(void)
 {
 	NEED(km_percpu.cpus == 1);
 	use_all();
-	NEED(!km_cpu_is_live((unsigned)other));
+	NEED(!km_cpu_is_online((unsigned)other));
 }
 
 /* A process that was restored on a larger machine comes to any CPU: there it finds zeros, and misses. */
@@ -241,31 +241,31 @@ static bool refuse_commit(const char *call)
 	return strcmp(call, "commit") == 0;
 }
 
-static void comes_alive(void)
+static void comes_online(void)
 {
 	void *objects[64];
 
 	if (!is_rseq())
 		return;
 	struct kmem_cache *cache = kmem_cache_create("alive", 64, 8, 0, NULL);
-	NEED(cache && !km_cpu_is_live((unsigned)other));
+	NEED(cache && !km_cpu_is_online((unsigned)other));
 	move_to(other);
 	/* Not without leave to make calls, and not where the system has no memory: the engine serves. */
 	NEED((objects[0] = kmem_cache_alloc(cache, GFP_NOWAIT)));
-	NEED(!km_cpu_is_live((unsigned)other));
+	NEED(!km_cpu_is_online((unsigned)other));
 	km_os_fault = refuse_commit;
 	kmem_cache_free(cache, objects[0]);
-	NEED(!km_cpu_is_live((unsigned)other));
+	NEED(!km_cpu_is_online((unsigned)other));
 	km_os_fault = NULL;
 	for (int i = 0; i < 64; i++)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
-	NEED(km_cpu_is_live((unsigned)other));
+	NEED(km_cpu_is_online((unsigned)other));
 	for (int i = 0; i < 64; i++)
 		kmem_cache_free(cache, objects[i]);
-	NEED(km_shelf_count_cpu(&cache->shelf, (unsigned)other) > 0);
+	NEED(km_pcs_count_cpu(&cache->pcs, (unsigned)other) > 0);
 	move_to(first);
 	NEED(kmem_cache_shrink(cache) == 0);
-	NEED(km_shelf_count_cpu(&cache->shelf, (unsigned)other) == 0);
+	NEED(km_pcs_count_cpu(&cache->pcs, (unsigned)other) == 0);
 	use_all();
 }
 
@@ -305,7 +305,7 @@ static const struct test_case {
 	{ "beyond", beyond, "1", true },
 	{ "larger", larger, "1", false },
 	{ "many", many, "1024", false },
-	{ "comes_alive", comes_alive, NULL, true },
+	{ "comes_alive", comes_online, NULL, true },
 	{ "shared", shared, "1024", false },
 	{ "none", none, NULL, false },
 };

@@ -10,7 +10,7 @@
 #include <kmem/stats.h>
 
 #include "kit/printed.h"
-#include "inspect/print.h"
+#include "inspect/stats_print.h"
 
 #define TEXT_BYTES ((size_t)1 << 20)
 static char *text;

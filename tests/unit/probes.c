@@ -18,8 +18,8 @@
 #include <kmem/memcg.h>
 #include <stdlib.h>
 
-#include "alloc/front.h"
-#include "os/probe.h"
+#include "alloc/fast_path.h"
+#include "os/usdt.h"
 
 /* ------------------------------------------------------------------ the notes of this program */
 
@@ -208,7 +208,7 @@ static void until(bool probing)
 	static void *kept[200000];
 	unsigned count = 0;
 
-	while (km_load(&km_front_probing) != probing) {
+	while (km_load(&km_alloc_probing) != probing) {
 		NEED(count < sizeof(kept) / sizeof(*kept));
 		NEED((kept[count++] = kmalloc(64, GFP_KERNEL)));
 		clear();
@@ -284,7 +284,7 @@ static void caches(void)
 	for (unsigned i = 0; i < hit_count; i++)
 		NEED(strcmp(hits[i].name, "kmem_cache_alloc") && strcmp(hits[i].name, "kmem_cache_free"));
 	if (!strcmp(kmem_percpu_discipline(), "rseq"))
-		NEED(!cache->hooks && !cache->shelf.front.open.shelf == (cache->engine->front != KM_FRONT_ARRAY));
+		NEED(!cache->hooks && !cache->pcs.front.open.pcs == (cache->engine->front != KM_PERCPU_SHEAVES));
 	gone(cache);
 	gone(later);
 }
@@ -325,7 +325,7 @@ static void sizes(void)
 	NEED(kmem_check_all() == 0);
 }
 
-static void payers(void)
+static void objcgs(void)
 {
 	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "payer", 0);
 	struct kmem_cache *cache = make("paid", 64);
@@ -377,11 +377,11 @@ static void slabs(void)
 static void read_only(void) { read_notes(); notes(); NEED(!failures); }
 ARMED(caches)
 ARMED(sizes)
-ARMED(payers)
+ARMED(objcgs)
 ARMED(slabs)
 
 static const struct test_case cases[] = {
-	{ "notes", read_only }, { "caches", armed_caches }, { "sizes", armed_sizes }, { "payers", armed_payers },
+	{ "notes", read_only }, { "caches", armed_caches }, { "sizes", armed_sizes }, { "payers", armed_objcgs },
 	{ "slabs", armed_slabs },
 };
 API_MAIN(cases)

@@ -18,7 +18,7 @@
 #include "kit/clock.h"
 
 #include "cache/cache.h"
-#include "alloc/shape.h"
+#include "alloc/alloc_ops.h"
 #include "kit/inside.h"
 #include "ext/profile/profile.h"
 
@@ -425,10 +425,10 @@ static void off_and_on(void)
 	NEED(record->state == KM_PROFILE_NEVER && !small->hooks);
 	ask("65536:100");
 	number = record->number;
-	NEED(record->state == KM_PROFILE_ON && small->hooks && !small->shelf.front.open.shelf);
+	NEED(record->state == KM_PROFILE_ON && small->hooks && !small->pcs.front.open.pcs);
 	/* What would be a hit else is a short way where sequences find a CPU's block. */
-	NEED((small->plain == &km_shape_profiled) ==
-	     (small->engine->front == KM_FRONT_ARRAY && km_percpu.index == KM_INDEX_CPU));
+	NEED((small->plain == &km_ops_profiled) ==
+	     (small->engine->front == KM_PERCPU_SHEAVES && km_percpu.index == KM_INDEX_CPU));
 	NEED(km_profile_ask(&other) == -EBUSY);
 	ask("0");
 	NEED(record->state == KM_PROFILE_OVER && !small->hooks);

@@ -5,7 +5,7 @@
  */
 #include "kit/check.h"
 #include "kit/random.h"
-#include "os/hardened.h"
+#include "os/secret.h"
 
 #define SECRETS 3000u
 #define PLACES 64u

@@ -10,7 +10,7 @@
 
 #include <kmem/stats.h>
 
-#include "cache/rcu.c"
+#include "cache/kfree_rcu.c"
 #include "kit/check.h"
 #include "kit/cpus.h"
 #include "os/os.h"

@@ -17,7 +17,7 @@
 #include "kit/cases.h"
 #include "kit/clock.h"
 #include "kit/groups.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "os/os.h"
 
 enum { KEPT = 400 };
@@ -117,7 +117,7 @@ static void gfp_by_name(void)
 		says(word);
 	}
 	listen();
-	NEED(!km_front_failed("other", 8, GFP_KERNEL | __GFP_ZERO, ENOMEM));
+	NEED(!km_alloc_failed("other", 8, GFP_KERNEL | __GFP_ZERO, ENOMEM));
 	says("other: unable to allocate 8 bytes, gfp=0x1b01(GFP_KERNEL|__GFP_ZERO), reason: system memory\n");
 	listen();
 	refuse(cache, GFP_NOWAIT, 3);

@@ -106,14 +106,14 @@ static bool is_in_root(const void *p, size_t bytes)
 }
 
 /* Of the address that is looked at: how often it changed hands, and when last which way. */
-static const void *watched;
+static const void *observed;
 static unsigned long hands, released, acquired;
 
 void __tsan_acquire(void *p)
 {
 	pthread_mutex_lock(&books);
 	hands++;
-	if (p == watched)
+	if (p == observed)
 		acquired = hands;
 	pthread_mutex_unlock(&books);
 }
@@ -122,7 +122,7 @@ void __tsan_release(void *p)
 {
 	pthread_mutex_lock(&books);
 	hands++;
-	if (p == watched)
+	if (p == observed)
 		released = hands;
 	pthread_mutex_unlock(&books);
 }
@@ -292,12 +292,12 @@ static void *take(void *arg)
 	for (int i = 0; i < 20; i++) {
 		objects[i] = kmem_cache_alloc(cache, GFP_KERNEL);
 		NEED(objects[i]);
-		if (objects[i] == watched)
+		if (objects[i] == observed)
 			NEED(acquired > released);
 	}
 	for (int i = 0; i < 20; i++) {
 		kmem_cache_free(cache, objects[i]);
-		if (objects[i] == watched)
+		if (objects[i] == observed)
 			NEED(released > acquired);
 	}
 	return NULL;
@@ -312,19 +312,19 @@ static void changing_hands(void)
 		struct kmem_cache *cache = kmem_cache_create("handed", 64, NULL, flags[i]);
 		void *p = kmem_cache_alloc(cache, GFP_KERNEL);
 
-		watched = p;
+		observed = p;
 		kmem_cache_free(cache, p);
 		NEED(released && released > acquired);
 		NEED(!pthread_create(&other, NULL, take, cache) && !pthread_join(other, NULL));
 		take(cache);
 		kmem_cache_destroy(cache);
-		watched = NULL;
+		observed = NULL;
 		released = acquired = 0;
 	}
 	for (size_t size = 100; size < KMALLOC_MAX_SIZE; size *= 9) {
 		void *p = kmalloc(size, GFP_KERNEL);
 
-		watched = p;
+		observed = p;
 		acquired = released = 0;
 		kfree(p);
 		NEED(released, "%zu bytes", size);

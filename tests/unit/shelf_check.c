@@ -9,7 +9,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "kit/inside.h"
 
 static struct kmem_cache *cache, *other;
@@ -28,7 +28,7 @@ static struct kmem_cache *cache, *other;
 static void **block_of(const struct kmem_cache *cache)
 {
 	km_for_each_cpu(cpu) {
-		uintptr_t top = km_shelf_top_cpu(&cache->shelf, cpu);
+		uintptr_t top = km_pcs_top_cpu(&cache->pcs, cpu);
 
 		if (top && *(void **)(km_area(cpu) + top))
 			return (void **)(km_area(cpu) + top);
@@ -48,10 +48,10 @@ int main(void)
 	kmem_cache_free_bulk(cache, 8, objects);
 	NEED(kmem_check_all() == 0);
 
-	BROKEN(cache->shelf.inner.shelf, cache->shelf.slot + 64);
-	BROKEN(cache->shelf.inner.mask, cache->shelf.block_mask * 2 + 1);
-	BROKEN(cache->shelf.front.open.mask, cache->shelf.inner.mask * 2 + 1);
-	BROKEN(cache->shelf.front.open.shelf, cache->shelf.slot + 64);
+	BROKEN(cache->pcs.inner.pcs, cache->pcs.slot + 64);
+	BROKEN(cache->pcs.inner.mask, cache->pcs.sheaf_mask * 2 + 1);
+	BROKEN(cache->pcs.front.open.mask, cache->pcs.inner.mask * 2 + 1);
+	BROKEN(cache->pcs.front.open.pcs, cache->pcs.slot + 64);
 	void **block = block_of(cache);
 	if (block) {
 		BROKEN(block[0], strange);

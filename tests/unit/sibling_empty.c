@@ -10,9 +10,9 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
-#include "alloc/hardened.h"
+#include "alloc/harden.h"
 #include "kit/check.h"
-#include "ext/debug/sibling.h"
+#include "ext/debug/debug_shadow.h"
 
 #define MANY	100
 #define OUT	40
@@ -47,19 +47,19 @@ int main(int argc, char **argv)
 	}
 	struct kmem_cache *cache = kmem_cache_create("cache", 64, NULL, SLAB_RED_ZONE);
 	NEED(cache && kmem_cache_set_debug(cache, "-") == 0);
-	struct kmem_cache *sibling = cache->siblings->first;
-	NEED(sibling && sibling->quarantine);
+	struct kmem_cache *shadow = cache->shadows->first;
+	NEED(shadow && shadow->quarantine);
 	for (int i = 0; i < MANY; i++)
 		NEED((object[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
 	for (int i = OUT; i < MANY; i++)
 		kmem_cache_free(cache, object[i]);
-	real = sibling->engine;
+	real = shadow->engine;
 	struct km_engine other = *real;
 	other.stats = stats;
 	other.shrink = shrink;
-	sibling->engine = &other;
+	shadow->engine = &other;
 	NEED(kmem_cache_set_debug(cache, "Z") == 0);
-	CHECK(cache->siblings->out, "objects are out, and frees would not look whose they are");
+	CHECK(cache->shadows->out, "objects are out, and frees would not look whose they are");
 	/* What it holds is not put together again. */
 	_exit(failures != 0);
 }

@@ -11,7 +11,7 @@
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>
 
-#include "page/meta.h"
+#include "page/metadata.h"
 #include "base/cc.h"
 
 #include "kit/check.h"

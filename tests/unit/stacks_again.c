@@ -17,7 +17,7 @@
 #include "kit/check.h"
 #include "os/os.h"
 #include "ext/debug/debug.h"
-#include "ext/debug/stack.h"
+#include "ext/debug/unwind.h"
 
 #ifdef __GLIBC__
 #include <execinfo.h>

@@ -333,26 +333,26 @@ static bool holds(const char *name, const char *wanted)
 /* Who reads what a daemon's starter says reads until the last writer is gone: the daemon must not be one. */
 static void daemon_lets_go(const char *self)
 {
-	int stderr_pipe[2], alive[2];
+	int stderr_pipe[2], online[2];
 	char byte;
 
-	NEED(pipe2(stderr_pipe, O_CLOEXEC) == 0 && pipe2(alive, O_CLOEXEC) == 0);
+	NEED(pipe2(stderr_pipe, O_CLOEXEC) == 0 && pipe2(online, O_CLOEXEC) == 0);
 	pid_t starter = fork();
 	if (!starter) {
 		dup2(stderr_pipe[1], 2);
-		dup2(alive[0], 0);
+		dup2(online[0], 0);
 		execl("/proc/self/exe", self, dir, "daemon", (char *)NULL);
 		_exit(8);
 	}
 	close(stderr_pipe[1]);
-	close(alive[0]);
+	close(online[0]);
 	/* Not for ever, if it does not. */
 	alarm(580);
 	NEED(read(stderr_pipe[0], &byte, 1) == 0);
 	alarm(0);
 	int status;
 	NEED(waitpid(starter, &status, 0) == starter && status == 0);
-	close(alive[1]);
+	close(online[1]);
 }
 
 static int be_daemon(void)

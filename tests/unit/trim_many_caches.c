@@ -11,7 +11,7 @@
 
 #include "kit/cpus.h"
 #include "kit/clock.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "page/arena.h"
 #include "kit/inside.h"
 
@@ -40,7 +40,7 @@ static unsigned trimmed(const size_t *before)
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < CACHES; i++)
-		count += km_front_shelf_objects(cache[i]) < before[i];
+		count += km_alloc_pcs_objects(cache[i]) < before[i];
 	return count;
 }
 
@@ -60,7 +60,7 @@ int main(void)
 		if (!cache[i])
 			return 1;
 		fill(cache[i]);
-		before[i] = km_front_shelf_objects(cache[i]);
+		before[i] = km_alloc_pcs_objects(cache[i]);
 	}
 	if (!before[0]) {
 		printf("no shelves here\n");
@@ -70,7 +70,7 @@ int main(void)
 		ahead_ms += LOOK_MS;
 		for (int tick = 0; tick < TICKS; tick++, ahead_ms += 20) {
 			struct km_busy_was was = km_busy_begin();
-			km_front_tick();
+			km_alloc_tick();
 			km_busy_end(was);
 			unsigned now = trimmed(before);
 			if (now - done > 128) {

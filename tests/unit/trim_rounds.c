@@ -13,7 +13,7 @@
 #include "kit/cpus.h"
 #include "kit/check.h"
 #include "kit/clock.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 #include "page/arena.h"
 #include "kit/inside.h"
 
@@ -47,7 +47,7 @@ static unsigned tick(long ms)
 	ahead_ms += ms;
 	in_tick = 0;
 	struct km_busy_was was = km_busy_begin();
-	km_front_tick();
+	km_alloc_tick();
 	km_busy_end(was);
 	return in_tick;
 }

@@ -11,7 +11,7 @@
 
 #include "kit/clock.h"
 #include "kit/cpus.h"
-#include "alloc/front.h"
+#include "alloc/fast_path.h"
 
 #define OBJECTS 400
 #define SWINGS 50
@@ -48,7 +48,7 @@ static struct kmem_cache *create(unsigned capacity)
 	struct kmem_cache *cache = kmem_cache_create("partner", 64, &args, 0);
 
 	cache->busy_capacity = (uint16_t)capacity;
-	km_front_resize(cache, capacity);
+	km_alloc_resize(cache, capacity);
 	return cache;
 }
 
@@ -90,14 +90,14 @@ static unsigned long worst(unsigned capacity, unsigned reach)
 }
 
 /* The CPU's main block's objects, and its partner's. */
-static void look(struct kmem_cache *cache, size_t *main_count, size_t *partner)
+static void look(struct kmem_cache *cache, size_t *main_count, size_t *spare)
 {
 	char *area = km_area((unsigned)sched_getcpu());
-	uintptr_t top = *(uintptr_t *)(area + cache->shelf.slot);
+	uintptr_t top = *(uintptr_t *)(area + cache->pcs.slot);
 	void **block = (void **)(area + top);
 
-	*main_count = top ? km_block_count(&cache->shelf, block) : 0;
-	*partner = km_shelf_count_cpu(&cache->shelf, (unsigned)sched_getcpu()) - *main_count;
+	*main_count = top ? km_sheaf_objects(&cache->pcs, block) : 0;
+	*spare = km_pcs_count_cpu(&cache->pcs, (unsigned)sched_getcpu()) - *main_count;
 }
 
 /* One block full, the other empty, then a swap: false where it left them otherwise than it should. */
@@ -118,8 +118,8 @@ static bool shares(unsigned capacity, bool for_pop, bool share)
 		look(cache, &first, &second);
 	} while (first);
 	if (!for_pop)
-		km_shelf_swap(&cache->shelf, true, false);
-	bool swapped = km_shelf_swap(&cache->shelf, for_pop, share);
+		km_pcs_swap(&cache->pcs, true, false);
+	bool swapped = km_pcs_swap(&cache->pcs, for_pop, share);
 	look(cache, &first, &second);
 	bool right = swapped && first + second == capacity;
 	if (share)

@@ -1,6 +1,6 @@
 /*
  * ways_shut: a program of which every call is a hit answers a request from outside: a store from there makes each call
- * a miss (struct km_ways), and the first that may wait serves the request and opens the ways again, whether or not
+ * a miss (struct km_gate), and the first that may wait serves the request and opens the ways again, whether or not
  * there is a request any more. They stay shut while a request waits: one that takes a tick for each few caches of some
  * thousand is served by as many calls; one that can't be served lets hits be hits again in ten seconds. A call that may
  * not wait, and one of a handler that struck inside of an engine, work meanwhile, and leave the ways as they are; the
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
-#include "cache/mail.h"
+#include "cache/mailbox.h"
 #include "kit/api.h"
 #include "kit/clock.h"
 #include "kit/cpus.h"
@@ -26,23 +26,23 @@ static uint32_t number = 1;
 /* As the command does. */
 static void shut(void)
 {
-	NEED(km_ways.shut && km_ways.word[1] == &km_rseq);
-	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
-		if (km_ways.word[i])
-			km_store(km_ways.word[i], km_ways.shut);
+	NEED(km_gate.shut && km_gate.word[1] == &km_rseq);
+	for (size_t i = 0; i < km_array_count(km_gate.word); i++)
+		if (km_gate.word[i])
+			km_store(km_gate.word[i], km_gate.shut);
 }
 
 /* Where hits are a shelf's. */
 static void shut_cache(struct kmem_cache *cache)
 {
-	if (km_ways.in_caches && cache->shelf.slot)
-		km_store(&cache->shelf.front.rseq, km_ways.shut);
+	if (km_gate.in_caches && cache->pcs.slot)
+		km_store(&cache->pcs.front.rseq, km_gate.shut);
 }
 
 static bool are_open(void)
 {
-	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
-		if (km_ways.word[i] && *km_ways.word[i] != km_ways.open[i])
+	for (size_t i = 0; i < km_array_count(km_gate.word); i++)
+		if (km_gate.word[i] && *km_gate.word[i] != km_gate.open[i])
 			return false;
 	return true;
 }
@@ -124,12 +124,12 @@ static void begin(void)
 /* Where frees are proved calls go by the other word alone: this one may stay shut until a miss comes by. */
 static bool goes_by_copy(void)
 {
-	return km_ways.in_caches && cache->shelf.slot && !km_hardening.live;
+	return km_gate.in_caches && cache->pcs.slot && !km_hardening.live;
 }
 
 static bool copy_is_open(void)
 {
-	return cache->shelf.front.rseq == km_ways.open[1] || km_hardening.live;
+	return cache->pcs.front.rseq == km_gate.open[1] || km_hardening.live;
 }
 
 static void each_answers(void)
@@ -253,12 +253,12 @@ static void can_not_be_served(void)
 	km_store(&km_mail.asked, before);
 	for (int times = 0; times < TIMES; times++)
 		by_cache();
-	NEED(are_open() && cache->shelf.front.rseq == km_ways.open[1]);
+	NEED(are_open() && cache->pcs.front.rseq == km_gate.open[1]);
 	ask_in_vain();
 	ahead_ms += 10001;
 	for (int times = 0; times < TIMES; times++)
 		by_cache();
-	NEED(!is_answered() && are_open() && cache->shelf.front.rseq == km_ways.open[1]);
+	NEED(!is_answered() && are_open() && cache->pcs.front.rseq == km_gate.open[1]);
 	km_store_release(&may_go, 1);
 	NEED(!pthread_join(thread, NULL));
 	shut();
@@ -273,8 +273,8 @@ static void can_not_be_served(void)
 static void half_shut(void)
 {
 	begin();
-	const bool by_cid = km_ways.word[0] && cache->engine->front == KM_FRONT_ARRAY;
-	km_store(km_ways.word[by_cid ? 0 : 1], km_ways.shut);
+	const bool by_cid = km_gate.word[0] && cache->engine->front == KM_PERCPU_SHEAVES;
+	km_store(km_gate.word[by_cid ? 0 : 1], km_gate.shut);
 	ask();
 	for (int times = 0; times < TIMES; times++)
 		by_cache(), by_kmalloc();
@@ -359,7 +359,7 @@ static void made_meanwhile(void)
 	begin();
 	shut();
 	struct kmem_cache *other = make("other", 200);
-	NEED(other->shelf.front.rseq == km_ways.open[1]);
+	NEED(other->pcs.front.rseq == km_gate.open[1]);
 	shut_cache(other);
 	kmem_cache_free(other, kmem_cache_alloc(other, GFP_NOWAIT));
 	shut_cache(other);

@@ -8,7 +8,7 @@
 
 #include <kmem/kmem.h>
 
-#include "cache/mail.h"
+#include "cache/mailbox.h"
 
 extern struct km_mail_report km_control_report;
 

@@ -43,9 +43,9 @@ int main(int argc, char **argv)
 
 #include <kmem/kmem.h>
 
-#include "cache/mail.h"
-#include "cache/root.h"
-#include "page/meta.h"
+#include "cache/mailbox.h"
+#include "cache/process_record.h"
+#include "page/metadata.h"
 
 static char address[32], size[32];
 static const struct km_mail *elsewhere;

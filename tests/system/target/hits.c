@@ -38,7 +38,7 @@ static void pin(void)
 static void ready(void)
 {
 #ifdef WAYS
-	printf("%lu %ld %ld\n", (unsigned long)(uintptr_t)&km_rseq, (long)km_ways.open[1], (long)km_ways.shut);
+	printf("%lu %ld %ld\n", (unsigned long)(uintptr_t)&km_rseq, (long)km_gate.open[1], (long)km_gate.shut);
 #endif
 	puts("ready");
 	fflush(stdout);

@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cache/root.h"
-#include "memcg/group.h"
+#include "cache/process_record.h"
+#include "memcg/memcg_group.h"
 
 #define WORDS (1u << 16)	/* of nonsense */
 
@@ -46,9 +46,9 @@ static void fill(unsigned long *nonsense)
 }
 
 static struct km_engine engines[3] = {
-	{ .name = "none", .front = KM_FRONT_NONE },
-	{ .name = "array", .front = KM_FRONT_ARRAY },
-	{ .name = "chain", .front = KM_FRONT_CHAIN },
+	{ .name = "none", .front = KM_PERCPU_NONE },
+	{ .name = "array", .front = KM_PERCPU_SHEAVES },
+	{ .name = "chain", .front = KM_PERCPU_FREELIST },
 };
 
 /* A ring of caches, each with an engine, nodes and shelves of nonsense, some of them damaged. */
@@ -66,8 +66,8 @@ static void make_caches(struct km_list *head, unsigned *count, unsigned long *no
 			cache->engine = &engines[any() % 3];
 		for (unsigned node = 0; node < KM_MAX_NODES; node++)
 			cache->node[node] = any() % 3 ? NULL : (void *)pointer(nonsense);
-		cache->shelf.slot = (uint32_t)(any() % 2000 * 8);
-		cache->shelf.block_mask = (64u << any() % 8) - 1;
+		cache->pcs.slot = (uint32_t)(any() % 2000 * 8);
+		cache->pcs.sheaf_mask = (64u << any() % 8) - 1;
 		cache->chain.slot = (uint32_t)(any() % 300 * 64);
 		cache->size = (uint32_t)(any() % 9000 + 1);
 		cache->objects = (uint32_t)(any() % 600 + 1);

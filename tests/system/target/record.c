@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cache/root.h"
+#include "cache/process_record.h"
 #include "page/arena.h"
 
 static struct km_root *root;

@@ -39,9 +39,9 @@ ssize_t pwrite(int fd, const void *from, size_t bytes, off_t at)
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-#include "cache/mail.h"
-#include "cache/root.h"
-#include "page/meta.h"
+#include "cache/mailbox.h"
+#include "cache/process_record.h"
+#include "page/metadata.h"
 
 static void *page;
 static int writes;

@@ -1,0 +1,141 @@
+/*
+ * debug_control.c: what is written from outside to files that look like the kernel's of a cache (`kmem fs`,
+ * cache/mailbox.h). Invariants: numbers are judged before anything is changed; what is written to a cache is written
+ * to those that are tuned with it as well, of which one that can't have it keeps what it had.
+ */
+#include <errno.h>
+
+#include "cache/cache.h"
+#include "cache/mailbox.h"
+#include "os/die.h"
+#include "debug_control.h"
+
+#define MOST_NUMBERS	3u
+
+struct writing {
+	const struct km_mail_request *request;
+	unsigned long number[MOST_NUMBERS];
+	unsigned count;			/* caches of that name */
+	int result;
+};
+
+/* How many numbers a request has; MOST_NUMBERS + 1: it is none of these. */
+static unsigned numbers_of(uint32_t command)
+{
+	switch (command) {
+	case KM_MAIL_MIN_PARTIAL:
+	case KM_MAIL_DEFRAG_RATIO:
+	case KM_MAIL_SHEAF_CAPACITY:
+	case KM_MAIL_CPU_PARTIAL:
+		return 1;
+	case KM_MAIL_TUNE:
+		return 3;
+	case KM_MAIL_CLEAR:
+		return 0;
+	default:
+		return MOST_NUMBERS + 1;
+	}
+}
+
+/* So many numbers in digits, a blank between two, and nothing else. */
+static bool parse(const char *text, unsigned long *number, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		if (i && *text++ != ' ')
+			return false;
+		if (*text < '0' || *text > '9')
+			return false;
+		for (number[i] = 0; *text >= '0' && *text <= '9'; text++) {
+			number[i] = number[i] * 10 + (unsigned long)(*text - '0');
+			if (number[i] > UINT32_MAX)
+				return false;
+		}
+	}
+	return !*text;
+}
+
+bool km_written_fits(const struct km_mail_request *request)
+{
+	unsigned long number[MOST_NUMBERS];
+	unsigned count = numbers_of(request->command);
+
+	return count <= MOST_NUMBERS && request->cache[0] && parse(request->letters, number, count);
+}
+
+/* Kernel: what slabinfo does not take it passes over, once there is such a cache. */
+static int tune(struct kmem_cache *cache, const unsigned long *number)
+{
+	if (!number[0] || !number[1] || number[1] > number[0])
+		return 0;
+	return km_cache_tune_locked(cache, (unsigned)number[0], (unsigned)number[1], (unsigned)number[2]);
+}
+
+/* Kernel, since 7.0: there are no such slabs, and 0 may be written. */
+static int set_cpu_partial(struct kmem_cache *cache, unsigned long objects)
+{
+	if (!cache->engine->chain.set_cpu_partial)
+		return objects ? -EINVAL : 0;
+	return cache->engine->chain.set_cpu_partial(cache, objects);
+}
+
+static int apply(struct kmem_cache *cache, const struct writing *writing)
+{
+	unsigned long number = writing->number[0];
+
+	switch (writing->request->command) {
+	case KM_MAIL_MIN_PARTIAL:
+		return kmem_cache_set_min_partial(cache, number);
+	case KM_MAIL_DEFRAG_RATIO:
+		return kmem_cache_set_remote_node_defrag_ratio(cache, (unsigned)number);
+	case KM_MAIL_SHEAF_CAPACITY:
+		return km_cache_set_capacity(cache, (unsigned)number);
+	case KM_MAIL_CPU_PARTIAL:
+		return set_cpu_partial(cache, number);
+	case KM_MAIL_TUNE:
+		return tune(cache, writing->number);
+	default:
+		kmem_cache_clear_events(cache);
+		return 0;
+	}
+}
+
+static bool is_named(const struct kmem_cache *cache, const char *name)
+{
+	return !cache->shadow_of && __builtin_strcmp(cache->name, name) == 0;
+}
+
+/* It, or one that it is tuned with. */
+static bool is_meant(const struct kmem_cache *cache, const char *name)
+{
+	for (; cache; cache = cache->tuned_with)
+		if (is_named(cache, name))
+			return true;
+	return false;
+}
+
+static int visit(struct kmem_cache *cache, void *arg)
+{
+	struct writing *writing = arg;
+	const char *name = writing->request->cache;
+
+	if (!is_meant(cache, name))
+		return 0;
+	km_debug(!cache->dead, "a cache that is written to is there");
+	int error = apply(cache, writing);
+	km_debug(error <= 0, "what is written is taken, or refused by an error");
+	if (is_named(cache, name)) {
+		writing->count++;
+		writing->result = writing->result ?: error;
+	}
+	return 0;
+}
+
+int km_written_serve(const struct km_mail_request *request)
+{
+	struct writing writing = { .request = request };
+
+	km_debug(km_thread_busy && km_written_fits(request), "who serves keeps signal handlers out, and has looked");
+	parse(request->letters, writing.number, numbers_of(request->command));
+	km_registry_each(visit, &writing);
+	return writing.count ? writing.result : -ENOENT;
+}

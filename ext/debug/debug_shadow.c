@@ -1,0 +1,367 @@
+/*
+ * debug_shadow.c: a cache that is debugged while it is used. Its layout stays what it is, for whoever goes from an
+ * address to an object reads it. Objects that are allocated from then on are those of another cache, a sibling, which
+ * has the layout and the hooks of debugging; it is a cache like any other, but that no user knows of it.
+ *
+ *	kmem_cache_alloc(cache)		-> shape below -> the sibling that serves, if there is one; else the cache
+ *	kmem_cache_free(cache, object)	-> shape below -> the cache in whose slab the object is: one of these two
+ *	kfree(object)			-> page map -> that cache at once
+ *
+ * The shape stands before the cache's own (struct km_alloc_ops), that of what is paid for included: a sibling of a
+ * cache that is charged is charged by itself, and has twins of its own.
+ *
+ * Invariants. While an object of a sibling may be out the cache has no shelf that a hit finds, neither a public nor a
+ * charged one: each free meets the shape, which looks at the page. So the shelf is closed before the first object is
+ * had from a sibling, and is open again after the last came back: then no sibling serves, no call is under way that has
+ * seen one serve, and no sibling has an object out. Such calls are counted in the word that says whether one serves
+ * (`calls`), so that the thread that ends it knows of all that began before. Siblings stay, empty, as long as the cache
+ * does: a thread that freed the last object of one may not be through yet, and the next time the same flags are wanted
+ * it is there. So a cache has one sibling for each set of flags at most.
+ *
+ * No step waits for a fence. A sequence that is under way when the shelf is closed has an object of the cache's in
+ * hand, for there was no other; a thread that comes by an object of a sibling has what was stored before it was had.
+ */
+#include <errno.h>
+
+#include "cache/mailbox.h"
+#include "alloc/alloc_ops.h"
+#include "page/guard_range.h"
+#include "page/metadata.h"
+#include "os/die.h"
+#include "debug.h"
+#include "debug_shadow.h"
+
+/* ------------------------------------------------------------------ calls */
+
+#define SERVES	1u		/* of km_shadows.calls */
+#define CALL	2u
+
+/* The sibling that serves, for a call that then must `leave`; NULL: none does, and the call is none that counts. */
+static struct kmem_cache *enter(struct km_shadows *shadows)
+{
+	/* Acquire pairs with serve. */
+	if (km_likely(km_add_both(&shadows->calls, CALL) & SERVES))
+		return km_load_acquire(&shadows->serving);
+	km_sub(&shadows->calls, CALL);
+	return NULL;
+}
+
+/* Release pairs with is_unused: what the call had is counted. */
+static void leave(struct km_shadows *shadows)
+{
+	km_add_both(&shadows->calls, -CALL);
+}
+
+/* An engine whose objects don't say whose they are has siblings of another one: those are not paid for, as its own. */
+static gfp_t gfp_for(const struct kmem_cache *cache, gfp_t gfp)
+{
+	return cache->engine->shared_pages ? gfp & ~__GFP_ACCOUNT : gfp;
+}
+
+static void *shadow_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	struct kmem_cache *serving = enter(cache->shadows);
+
+	if (!serving)
+		return km_load(&cache->own)->alloc(cache, gfp, node);
+	gfp = gfp_for(cache, gfp);
+	void *object = km_ops_for(serving, gfp)->alloc(serving, gfp, node);
+	leave(cache->shadows);
+	return object;
+}
+
+/* The cache in whose slab it is, as its page says; NULL: none. */
+static struct kmem_cache *cache_of(const void *object)
+{
+	struct km_page *page = object ? km_page_of(object) : NULL;
+	struct km_page *slab = page ? km_page_head(page) : NULL;
+
+	return slab && km_load_acquire(&slab->type) == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
+}
+
+/* It goes the way that it would go if the cache had no siblings. Of an engine whose caches share pages all that is in
+ * no slab does; the engine validates it. */
+static bool is_own(const struct kmem_cache *cache, const struct kmem_cache *actual, const void *object)
+{
+	return actual == cache || !object || (actual && actual->child_of == cache) ||
+	       (!actual && cache->engine->shared_pages);
+}
+
+/* It lies in a page of its own, in no slab. */
+static km_cold void free_guarded(struct kmem_cache *cache, void *object)
+{
+	const struct km_alloc_ops *own = km_load(&cache->own);
+
+	if (own == &km_ops_sampled)
+		own->free(cache, object);
+	else
+		km_guarding.free(cache, object, "kmem_cache_free");
+}
+
+static void shadow_free(struct kmem_cache *cache, void *object)
+{
+	struct kmem_cache *actual = cache_of(object);
+	int index;
+
+	if (km_is_guarded(object))
+		free_guarded(cache, object);
+	else if (is_own(cache, actual, object))
+		km_load(&cache->own)->free(cache, object);
+	else if (km_likely(km_is_shadow(cache, actual)))
+		km_free_miss(actual, object);
+	else
+		km_slab_of(cache, object, &index, "kmem_cache_free");
+}
+
+static void give_back(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+
+	km_free_bulk(cache, n, objects);
+	km_calls_end(was);
+}
+
+static int shadow_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	struct kmem_cache *serving = enter(cache->shadows);
+
+	if (!serving)
+		return km_load(&cache->own)->alloc_bulk(cache, gfp, left, n, objects);
+	gfp = gfp_for(cache, gfp);
+	bool done = km_ops_for(serving, gfp)->alloc_bulk(serving, gfp, left, left, objects);
+	leave(cache->shadows);
+	/* Those that a shelf had may be anybody's. */
+	if (!done && left < n)
+		give_back(cache, gfp, n - left, objects + left);
+	return done ? (int)n : 0;
+}
+
+/* Run by run of one cache's, from the end. */
+static void shadow_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
+{
+	while (n) {
+		struct kmem_cache *actual = cache_of(objects[n - 1]);
+		size_t run = 1;
+
+		while (run < n && cache_of(objects[n - 1 - run]) == actual)
+			run++;
+		n -= run;
+		km_debug(run, "a run has an object");
+		if (is_own(cache, actual, objects[n]) && actual)
+			km_load(&cache->own)->free_bulk(cache, run, run, objects + n);
+		else if (km_likely(km_is_shadow(cache, actual)))
+			km_free_bulk(actual, run, objects + n);
+		else
+			while (run--)
+				shadow_free(cache, objects[n + run]);
+	}
+}
+
+/* Objects that came by a shelf, before it was closed: they are the cache's own. */
+static void *shadow_recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object,
+			      uint64_t *word)
+{
+	return km_load(&cache->own)->recharge(cache, gfp, objcg, object, word);
+}
+
+static size_t shadow_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
+				    void **objects)
+{
+	return km_load(&cache->own)->recharge_bulk(cache, gfp, objcg, n, objects);
+}
+
+const struct km_alloc_ops km_ops_shadow = {
+	.alloc = shadow_alloc, .free = shadow_free, .alloc_bulk = shadow_alloc_bulk, .free_bulk = shadow_free_bulk,
+};
+
+const struct km_alloc_ops km_ops_shadow_charged = {
+	.alloc = shadow_alloc, .free = shadow_free, .alloc_bulk = shadow_alloc_bulk, .free_bulk = shadow_free_bulk,
+	.recharge = shadow_recharge, .recharge_bulk = shadow_recharge_bulk,
+};
+
+/* ------------------------------------------------------------------ siblings come */
+
+static struct kmem_cache *create(struct kmem_cache *cache, slab_flags_t flags, int *error)
+{
+	const bool shared = cache->engine->shared_pages;
+	struct km_creation creation = {
+		.internal = true, .engine = shared ? &KM_ENGINE_DEFAULT : cache->engine, .shadow_of = cache,
+		.tuned_with = shared ? NULL : cache, .singly = cache->singly,
+		.args = {
+			.align = cache->align, .ctor = cache->ctor,
+			.useroffset = cache->useroffset, .usersize = cache->usersize,
+		},
+	};
+	bool keeps_content = cache->ctor || cache->flags & SLAB_TYPESAFE_BY_RCU;
+
+	/* Where pages are shared a constructor runs at each allocation, and the link may lie in its bytes. */
+	if (keeps_content && !shared && !km_is_debugged(cache) &&
+	    cache->freeptr + sizeof(void *) <= cache->object_size) {
+		creation.args.use_freeptr_offset = true;
+		creation.args.freeptr_offset = cache->freeptr;
+	}
+	*error = -ENOMEM;
+	if (flags & SLAB_STORE_USER)
+		km_debug_stacks_start();
+	return km_cache_create_locked(cache->name, cache->object_size, (cache->flags & ~KM_DEBUG_FLAGS) | flags,
+				      &creation, error);
+}
+
+static struct km_shadows *shadows_of(struct kmem_cache *cache)
+{
+	if (cache->shadows)
+		return cache->shadows;
+	struct km_shadows *shadows = km_meta_alloc(sizeof(*shadows), true);
+
+	if (!shadows)
+		return NULL;
+	shadows->ops[0] = &km_ops_shadow;
+	shadows->ops[1] = &km_ops_shadow_charged;
+	/* Release pairs with km_alloc_has_out. */
+	km_store_release(&cache->shadows, shadows);
+	return shadows;
+}
+
+/* The one that has these flags, made now where there is none; NULL: *error says why. */
+static struct kmem_cache *get(struct kmem_cache *cache, slab_flags_t flags, int *error)
+{
+	struct km_shadows *shadows = shadows_of(cache);
+	struct kmem_cache *shadow = shadows ? shadows->first : NULL;
+	unsigned count = 0;
+
+	while (shadow && (shadow->flags & KM_DEBUG_FLAGS) != flags) {
+		shadow = shadow->next_shadow;
+		count++;
+	}
+	*error = shadows ? -EOPNOTSUPP : -ENOMEM;
+	if (shadow || !shadows || count == KM_SHADOWS_MOST)
+		return shadow;
+	shadow = create(cache, flags, error);
+	if (!shadow)
+		return NULL;
+	km_debug(shadow->object_size == cache->object_size && shadow->shadow_of == cache,
+		 "a sibling has the cache's objects");
+	shadow->next_shadow = shadows->first;
+	/* Release pairs with who walks over them: it is made. */
+	km_store_release(&shadows->first, shadow);
+	return shadow;
+}
+
+/* ------------------------------------------------------------------ on and off */
+
+/* With the registry locked, as all that follows. */
+static bool does_serve(const struct km_shadows *shadows)
+{
+	return km_load(&shadows->calls) & SERVES;
+}
+
+/* kmalloc's and malloc's: an object of a sibling's is told how many bytes its user wants. */
+static void tell_sizes(struct kmem_cache *cache, bool observed)
+{
+	if (!(cache->flags & SLAB_KMALLOC) || km_is_debugged(cache))
+		return;
+	km_kmalloc_watch(cache, observed);
+	if (km_malloc_watch)
+		km_malloc_watch(cache, observed);
+}
+
+/* New objects are the sibling's: the shelves that hits find are closed by then. */
+static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
+{
+	struct km_shadows *shadows = cache->shadows;
+
+	if (!shadows->out) {
+		km_store_release(&shadows->out, true);
+		km_alloc_publish_ops(cache);
+		tell_sizes(cache, true);
+		km_alloc_drain(cache);
+	}
+	km_debug(!km_load(&cache->pcs.front.open.pcs) && !km_load(&cache->pcs.front.back.pcs),
+		 "an object of a sibling is had only where no hit can free it");
+	/* Release pairs with enter. */
+	km_store_release(&shadows->serving, shadow);
+	if (!does_serve(shadows))
+		km_add_both(&shadows->calls, SERVES);
+}
+
+int km_shadows_switch(struct kmem_cache *cache, slab_flags_t flags)
+{
+	struct kmem_cache *shadow;
+	int error = 0;
+
+	km_debug(!(flags & ~KM_DEBUG_FLAGS) && !cache->child_of && !cache->shadow_of,
+		 "a cache that users know is switched, by flags that are for it");
+	if (flags == (cache->flags & KM_DEBUG_FLAGS)) {
+		if (cache->shadows && does_serve(cache->shadows))
+			km_add_both(&cache->shadows->calls, -SERVES);
+		km_store(&cache->carried, flags);
+		km_shadows_settle(cache);
+		return 0;
+	}
+	shadow = get(cache, flags, &error);
+	if (!shadow)
+		return error == -EINVAL ? -EOPNOTSUPP : error;
+	serve(cache, shadow);
+	km_store(&cache->carried, flags);
+	return 0;
+}
+
+/* Is no object of it out, and will none be, as nobody asks it for one? */
+static bool is_empty(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	km_alloc_finish_deferred(cache);
+	kmem_cache_get_stats(cache, &stats);
+	if (stats.active_objects)
+		return false;
+	km_alloc_drain(cache);
+	cache->engine->shrink(cache);
+	kmem_cache_get_stats(cache, &stats);
+	return !stats.active_objects;
+}
+
+static int find_full_child(struct kmem_cache *cache, void *shadow)
+{
+	return cache->child_of == shadow && !is_empty(cache);
+}
+
+static bool is_unused(const struct km_shadows *shadows)
+{
+	/* Acquire pairs with leave. */
+	if (km_load_acquire(&shadows->calls))
+		return false;
+	for (struct kmem_cache *at = shadows->first; at; at = at->next_shadow)
+		if (!is_empty(at) || (at->children && km_registry_each(find_full_child, at)))
+			return false;
+	return true;
+}
+
+void km_shadows_settle(struct kmem_cache *cache)
+{
+	struct km_shadows *shadows = cache->shadows;
+
+	if (!shadows || !shadows->out || does_serve(shadows))
+		return;
+	if (!is_unused(shadows)) {
+		km_store(&km_shadows_drain, true);
+		return;
+	}
+	km_store(&shadows->out, false);
+	km_alloc_publish_ops(cache);
+	tell_sizes(cache, false);
+	/* Its shelves open. */
+	km_alloc_drain(cache);
+}
+
+static int settle(struct kmem_cache *cache, void *arg km_unused)
+{
+	km_shadows_settle(cache);
+	return 0;
+}
+
+void km_shadows_settle_all(void)
+{
+	km_store(&km_shadows_drain, false);
+	km_registry_each(settle, NULL);
+}

@@ -1,0 +1,15 @@
+/*
+ * guard_fields.c: where the fields of a guarded object's record are, for readers outside of the process, as
+ * cache/cache_fields.c has it for caches. Here, because a program without guarded objects does not contain them.
+ * Invariant: that of base/fields.h.
+ */
+#include "guard.h"
+
+#define SLOT(member)	KM_FIELD_IN("slot", struct km_guard_slot, member)
+
+const struct km_field km_guard_fields[] = {
+	KM_FIELD_STRUCT("slot", struct km_guard_slot),
+	SLOT(state), SLOT(bytes), SLOT(object), SLOT(cache), SLOT(track[0].when),
+	KM_FIELD_ARRAY("slot", struct km_guard_slot, track[0].frame),
+};
+const unsigned km_guard_field_count = km_array_count(km_guard_fields);

@@ -1,0 +1,89 @@
+/*
+ * alloc_nolock.c: allocations and frees that wait for nothing and nobody, whatever their thread was doing: for signal
+ * handlers, and for who must not be held up. Kernel: kmalloc_nolock, for any context, NMI among them. Invariant: the
+ * call takes no lock but one that is free, makes no system call, and leaves what it can't put back now to the next miss
+ * of somebody who can.
+ *
+ * First it is what any call is in a handler that struck inside of the allocator: km_thread_busy is set, so that it
+ * does what the CPU's shelf allows, and enters no engine; a free that the shelf does not take is linked to
+ * cache->deferred. Then, if the thread was not inside, an allocation asks the engine for one object, as a request that
+ * may not wait: an engine tries its locks then, and pages, or memory of ours, that it got and has no lock for are left
+ * by the same way (page/deferred_free.h).
+ */
+#include <errno.h>
+
+#include "page/deferred_free.h"
+#include "os/secret.h"
+#include "alloc_ops.h"
+
+static void *refused(int error)
+{
+	errno = error;
+	return NULL;
+}
+
+/* Objects that are looked at one by one, for ever or for now, are paid for, or lie apart, and all whose pages are their
+ * caches' for ever, come from what lies ready, or not at all. */
+static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
+{
+	return !(gfp & __GFP_ACCOUNT) && !cache->charge_all && !km_account_here && !cache->slab_charge &&
+	       !(cache->flags & (SLAB_NODUMP | SLAB_FAILSLAB)) && !km_hardening.own_addresses &&
+	       !km_alloc_has_out(cache) && !km_ops_looks(km_plain_ops(cache)) &&
+	       km_plain_ops(cache) != &km_ops_dead;
+}
+
+/* Busy, and no handler's. */
+static void *from_engine(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	void *object = NULL;
+
+	request.bytes = (uint32_t)bytes;
+	request.align = (uint32_t)align;
+	if (!km_request_resolve_node(&request, node))
+		return NULL;
+	bool was = km_calls_begin(false), late = km_deferred_begin();
+	if (cache->engine->take(cache, &request, &object, 1) != 1)
+		object = NULL;
+	km_deferred_end(late);
+	km_calls_end(was);
+	if (object && km_unlikely(cache->live_shift) && !km_validated_hand_out(cache, object))
+		object = NULL;
+	return object ? km_miss_zeroed(cache, object, gfp, bytes) : NULL;
+}
+
+void *km_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	int saved_errno = errno;
+	struct km_busy_was was = km_busy_begin();
+
+	gfp |= __GFP_NOWARN | __GFP_NOMEMALLOC;
+	void *object = bytes ? km_alloc_ops(cache)->alloc_sized(cache, bytes, align, gfp, node) :
+			       kmem_cache_alloc_node(cache, gfp, node);
+	if (!object && !km_was_busy(was) && may_enter(cache, gfp))
+		object = from_engine(cache, bytes, align, gfp, node);
+	km_busy_end(was);
+	errno = object ? saved_errno : ENOMEM;
+	return object;
+}
+
+/* Kernel: warns of others. */
+bool km_alloc_is_nolock(gfp_t gfp)
+{
+	return !(gfp & ~(__GFP_ACCOUNT | __GFP_ZERO));
+}
+
+void *kmem_cache_alloc_nolock(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	if (!km_alloc_is_nolock(gfp))
+		return refused(EINVAL);
+	return km_alloc_nolock(cache, 0, 0, gfp, node);
+}
+
+void kmem_cache_free_nolock(struct kmem_cache *cache, void *object)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	kmem_cache_free(cache, object);
+	km_busy_end(was);
+}

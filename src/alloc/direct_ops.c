@@ -1,0 +1,104 @@
+/*
+ * direct_ops.c: the shape of engines of which nothing lies ready on a CPU: each call meets the engine, ordinary ones
+ * by the shortest way; kmalloc's among them, where its one cache is served by size. Invariant: a call that is no
+ * ordinary one goes the long way of slow_path.c, and nothing was done for it before.
+ *
+ * Ordinary is a call that may wait, names no node and finds no free that a handler left: then the engine's lock is all
+ * that it needs, and the notes of a miss are not taken, because each call would take them. Reclaim has its turn at
+ * every 64th call (km_miss_leave_quick).
+ *
+ * NULL from the shortest way is no answer: memory may be had where others give back what lies ready. So the long way
+ * asks the engine once more, between calls of km_alloc_relieve.
+ */
+#include "alloc_ops.h"
+
+km_inline bool enter_alloc(struct kmem_cache *cache, const struct km_request *request, gfp_t no_hit)
+{
+	return km_likely(!(request->gfp & no_hit) && request->may_wait) && km_miss_enter_quick(cache);
+}
+
+static void *none_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	void *object = NULL;
+
+	km_debug(bytes < KM_PAGE_SIZE, "an engine that serves by size serves less than a page");
+	request.bytes = (uint32_t)bytes;
+	request.align = (uint32_t)align;
+	if (km_likely(node == NUMA_NO_NODE) && enter_alloc(cache, &request, KMEM_GFP_ODD & ~__GFP_ZERO)) {
+		object = cache->engine->alloc(cache, &request);
+		km_miss_leave_quick(cache);
+	}
+	return km_likely(object) ? km_miss_zeroed(cache, object, request.gfp, request.bytes) :
+				   km_miss_one(cache, request.bytes, request.align, request.gfp, node);
+}
+
+static void *none_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	return none_alloc_sized(cache, 0, 0, gfp, node);
+}
+
+/* NULL is misuse, which the long way says. */
+static void none_free(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(!object) || !km_miss_enter_quick(cache)) {
+		km_miss_one_back(cache, object);
+		return;
+	}
+	cache->engine->free(cache, object);
+	km_miss_leave_quick(cache);
+}
+
+/* A block that the engine refuses stays as it was: the caller finds out what it is, and says so. */
+bool km_free_sized(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(km_load(&cache->ops) != &km_ops_none) || !km_miss_enter_quick(cache))
+		return false;
+	enum km_misuse what = cache->engine->sized.free(cache, object);
+	km_miss_leave_quick(cache);
+	return km_likely(what == KM_NO_MISUSE);
+}
+
+/* Returns how many it got; what is missing is to be had by the long way, or not at all. */
+unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
+{
+	if (km_unlikely(km_load(&cache->ops) != &km_ops_none) || !enter_alloc(cache, request, KMEM_GFP_ODD))
+		return 0;
+	unsigned got = cache->engine->take(cache, request, objects, want);
+	km_debug(got <= want, "an engine gives no more than is wanted");
+	km_miss_leave_quick(cache);
+	return got;
+}
+
+bool km_alloc_give(struct kmem_cache *cache, void **objects, size_t n)
+{
+	if (km_unlikely(km_load(&cache->ops) != &km_ops_none) || !km_miss_enter_quick(cache))
+		return false;
+	km_bulk_give(cache, n, objects);
+	km_miss_leave_quick(cache);
+	return true;
+}
+
+static int none_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
+	if (km_bulk_is_odd(gfp))
+		return km_bulk_one_by_one(cache, gfp, left, n, objects);
+	if (enter_alloc(cache, &request, KMEM_GFP_ODD)) {
+		left = km_bulk_take(cache, &request, left, objects);
+		km_miss_leave_quick(cache);
+	}
+	return km_likely(!left) ? (int)n : km_bulk_refill(cache, gfp, left, n, objects, km_bulk_take);
+}
+
+static void none_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
+{
+	if (!km_alloc_give(cache, objects, n))
+		km_bulk_spill(cache, n, objects, km_bulk_give);
+}
+
+const struct km_alloc_ops km_ops_none = {
+	.alloc = none_alloc, .alloc_sized = none_alloc_sized, .free = none_free,
+	.alloc_bulk = none_alloc_bulk, .free_bulk = none_free_bulk,
+};

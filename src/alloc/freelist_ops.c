@@ -1,0 +1,161 @@
+/*
+ * freelist_ops.c: the shape of engines whose objects lie ready in a CPU's slab, linked through themselves: there are no
+ * blocks, and the engine has all that is beyond the chain. Invariant: a free of an object of the CPU's slab is a push,
+ * or is found to be wrong, before the engine hears of it.
+ *
+ * A chain's word has two parts: the first free object, and a tag that names the slab. Only the CPU's own threads change
+ * it, by sequences, so that pop and push need no lock. Frees to this slab from other CPUs go to the slab's own word in
+ * its descriptor, which is the engine's (slub.c): the two freelists of one slab meet when the chain is empty and its
+ * engine takes the other one over.
+ *
+ * The push compares the object with the tag, and with the first free object. So an object of another slab is a miss,
+ * and the object that was freed last is found to be freed twice; a second free of an earlier one is found late or not
+ * at all, and with check:1 at once.
+ *
+ * Two shapes have the same functions, because a pointer that is compared costs less than a field that is loaded:
+ * km_ops_chain says that hits go by CPU, so that slow_path.c tries the sequence before it jumps; of km_ops_chain_soft
+ * each call comes here.
+ */
+#include <errno.h>
+
+#include "percpu/cpu_freelist_hit.h"
+#include "alloc_ops.h"
+
+/* With KMEM_OPTIONS=stats:1. */
+km_cold void *km_chain_popped(struct kmem_cache *cache, void *object)
+{
+	cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
+	return object;
+}
+
+/* A node that is named, and what must be seen by the code of who pays, is the engine's to find. */
+static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	if (km_unlikely(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) || km_unlikely(node != NUMA_NO_NODE))
+		return km_miss_one(cache, 0, 0, gfp, node);
+	void *object = km_chain_pop(&cache->chain);
+	if (!object)
+		return km_miss_one(cache, 0, 0, gfp, node);
+	km_alloc_look(cache, km_gfp_may_wait(gfp));
+	km_debug(cache->live_shift || km_page_head(km_page_of(object))->cache == cache,
+		 "a chain has objects of its own cache, unless a link was written over, which is looked for then");
+	if (km_unlikely(km_layout_options.count_events))
+		km_chain_popped(cache, object);
+	return km_likely(!(gfp & __GFP_ZERO)) ? object : km_cleared(cache, object);
+}
+
+/* A chain meets its engine at every free to another slab than the CPU's. */
+static km_noinline void chain_spill(struct kmem_cache *cache, void *object)
+{
+	bool entered = km_child_enter(cache);
+
+	km_alloc_enter_thread(true);
+	if (km_likely(object != NULL) && km_miss_enter_quick(cache)) {
+		cache->engine->free(cache, object);
+		km_miss_leave_quick(cache);
+	} else {
+		km_miss_one_back(cache, object);
+	}
+	km_child_leave(cache, entered);
+}
+
+km_noinline void km_chain_pushed(struct kmem_cache *cache, void *object, enum km_chain_push pushed)
+{
+	if (pushed == KM_CHAIN_MISS)
+		chain_spill(cache, object);
+	else if (pushed == KM_CHAIN_TWICE && object)
+		km_miss_free_twice(cache, object);
+	else if (pushed == KM_CHAIN_TWICE)
+		km_miss_free_null(cache);	/* on a CPU with no slab */
+	else
+		cache->engine->hit(cache, KMEM_FREE_FASTPATH, 1);
+}
+
+static void chain_free(struct kmem_cache *cache, void *object)
+{
+	/* Where hits go by CPU, it was tried. */
+	if (km_hits_by_cpu() || km_unlikely(!object)) {
+		chain_spill(cache, object);
+		return;
+	}
+	enum km_chain_push pushed = km_chain_push_no_hit(&cache->chain, object);
+	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
+		km_chain_pushed(cache, object, pushed);
+	km_alloc_look(cache, true);
+}
+
+/* ------------------------------------------------------------------ many */
+
+static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	if (km_bulk_is_odd(gfp))
+		return km_bulk_one_by_one(cache, gfp, left, n, objects);
+	km_alloc_look(cache, km_gfp_may_wait(gfp));
+	size_t got = km_likely(!(gfp & __GFP_THISNODE)) ? km_chain_pop_n(&cache->chain, objects, left) : 0;
+	km_debug(got <= left && left <= n, "a chain gives no more than is left");
+	if (km_unlikely(km_layout_options.count_events))
+		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
+	if (km_likely(got == left))
+		return (int)n;
+	/* They stay in front; objects behind [0, left) go back with the rest where there is no memory. */
+	if (km_likely(km_bulk_refill(cache, gfp, left - got, n - got, objects + got, km_bulk_take)))
+		return (int)n;
+	int error = errno;
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_unseen_free_bulk(cache, got, objects);
+	km_calls_end(was);
+	errno = error;
+	return 0;
+}
+
+/* Not of a cache whose objects are paid for: its shape does not give by slabs. */
+km_inline bool enter(struct kmem_cache *cache)
+{
+	if (km_unlikely(km_thread_busy))
+		return false;
+	km_alloc_enter_thread(true);
+	return km_miss_enter_quick(cache);
+}
+
+static bool chain_give(struct kmem_cache *cache, size_t n, void **objects)
+{
+	if (!enter(cache))
+		return false;
+	bool entered = km_child_enter(cache);
+	km_bulk_give(cache, n, objects);
+	km_miss_leave_quick(cache);
+	km_child_leave(cache, entered);
+	return true;
+}
+
+static size_t chain_give_last(struct kmem_cache *cache, size_t n, void **objects)
+{
+	unsigned count = (unsigned)km_min(n, KM_BULK_MOST);
+
+	if (!enter(cache))
+		return n;
+	n -= count;
+	bool entered = km_child_enter(cache);
+	unsigned kept = cache->engine->chain.give_last(cache, objects + n, count);
+	km_debug(kept <= count, "an engine that is given objects leaves no more than there were");
+	n += kept;
+	km_miss_leave_quick(cache);
+	km_child_leave(cache, entered);
+	return n;
+}
+
+static void chain_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
+{
+	if (!chain_give(cache, n, objects))
+		km_bulk_spill(cache, n, objects, km_bulk_give);
+}
+
+/* The caches whose hits are found before the shape is asked, and those whose are not. */
+const struct km_alloc_ops km_ops_chain = {
+	.alloc = chain_alloc, .free = chain_free, .alloc_bulk = chain_alloc_bulk, .free_bulk = chain_free_bulk,
+	.give = chain_give, .give_last = chain_give_last,
+};
+const struct km_alloc_ops km_ops_chain_soft = {
+	.alloc = chain_alloc, .free = chain_free, .alloc_bulk = chain_alloc_bulk, .free_bulk = chain_free_bulk,
+	.give = chain_give, .give_last = chain_give_last,
+};

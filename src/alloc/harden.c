@@ -1,0 +1,130 @@
+/*
+ * harden.c: zeros, canaries and the quarantine of a cache whose frees are proved.
+ *
+ *	zeros		what is freed is made zeros (zero_on_free), or what is handed out (zero_on_alloc)
+ *	canary		8 bytes behind the object, of the secret and its address; the lowest is 0, so that no string
+ *			reads or writes the others. Set as the object comes, looked at as it goes
+ *	quarantine	an object that is freed takes the place of another one, which it draws; that one goes on
+ *
+ * Invariant: an object in the quarantine is nobody's, and its byte (page/alloc_map.h) is 0. A place is exchanged by one
+ * atomic instruction, so that any thread may, a handler as well; and its lines are few.
+ */
+#include "harden.h"
+
+#include "page/metadata.h"
+#include "base/bits.h"
+#include "os/secret.h"
+
+#define MOST_PLACES	64u
+#define MOST_BYTES	((size_t)64 << 10)	/* of objects that wait, of one cache; but 4 places at least */
+#define LEAST_PLACES	4u
+
+struct km_quarantine {
+	uint32_t places;
+	void *place[MOST_PLACES];
+};
+
+static uint64_t canary_of(const void *at)
+{
+	return (km_hardening.secret ^ __builtin_bswap64((uintptr_t)at)) & ~(uint64_t)0xff;
+}
+
+static uint64_t *canary_at(const struct kmem_cache *cache, const void *object)
+{
+	return (uint64_t *)((char *)object + cache->canary);
+}
+
+void km_parts_begin(struct kmem_cache *cache)
+{
+	const bool keeps = cache->ctor || cache->flags & SLAB_TYPESAFE_BY_RCU;
+
+	cache->wiped = km_hardening.zero_on_free && !keeps;
+	cache->zeroed = km_hardening.zero_on_alloc && !keeps && !cache->wiped;
+	if (km_hardening.quarantine && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
+		cache->quarantine = km_meta_alloc(sizeof(*cache->quarantine), true);
+	if (cache->quarantine)
+		cache->quarantine->places = (uint32_t)km_max(km_min(MOST_BYTES / cache->size, (size_t)MOST_PLACES),
+							     (size_t)LEAST_PLACES);
+	cache->comes_in_parts = cache->zeroed || cache->canary;
+	cache->goes_in_parts = cache->canary || cache->quarantine;
+	cache->comes_slowly = cache->comes_in_parts;
+	cache->parts = cache->wiped || cache->goes_in_parts;
+}
+
+void km_parts_end(struct kmem_cache *cache)
+{
+	km_debug(!km_parts_waiting(cache), "a cache that goes has nothing that waits");
+	km_meta_free(cache->quarantine, sizeof(*cache->quarantine));
+	cache->quarantine = NULL;
+	cache->parts = cache->comes_in_parts = cache->goes_in_parts = false;
+}
+
+static km_cold void overwritten(const struct kmem_cache *cache, const void *object, const char *function)
+{
+	km_misuse(KM_MISUSE_OVERWRITTEN, function, object, cache->name);
+}
+
+void km_parts_comes(struct kmem_cache *cache, void *object)
+{
+	if (cache->zeroed)
+		__builtin_memset(object, 0, cache->cleared);
+	if (cache->canary)
+		*canary_at(cache, object) = canary_of(canary_at(cache, object));
+}
+
+/* Of zeros that nobody may write to. */
+static void check_zeros(const struct kmem_cache *cache, const void *object)
+{
+	const uint64_t *word = object;
+	uint64_t seen = 0;
+
+	for (size_t i = 0; i < cache->cleared / sizeof(*word); i++)
+		seen |= word[i];
+	if (km_unlikely(seen))
+		overwritten(cache, object, "kmem_cache_free");
+}
+
+static void *exchange(struct kmem_cache *cache, void *object)
+{
+	struct km_quarantine *quarantine = cache->quarantine;
+	/* Both ways: whoever gets the other one sees what was done to it. */
+	void *other = __atomic_exchange_n(&quarantine->place[km_random_below(quarantine->places)], object,
+					  __ATOMIC_ACQ_REL);
+
+	km_debug(other != object, "an object waits in one place");
+	if (other && cache->wiped)
+		check_zeros(cache, other);
+	return other;
+}
+
+void *km_parts_goes(struct kmem_cache *cache, void *object)
+{
+	if (cache->canary && km_unlikely(*canary_at(cache, object) != canary_of(canary_at(cache, object))))
+		overwritten(cache, object, "kmem_cache_free");
+	if (cache->wiped)
+		km_wipe(object, cache->cleared);
+	return cache->quarantine ? exchange(cache, object) : object;
+}
+
+void km_parts_flush(struct kmem_cache *cache)
+{
+	struct km_quarantine *quarantine = cache->quarantine;
+
+	for (uint32_t i = 0; quarantine && i < quarantine->places; i++) {
+		void *object = __atomic_exchange_n(&quarantine->place[i], NULL, __ATOMIC_ACQ_REL);
+
+		km_debug(km_thread_busy, "what waits goes home where no handler gets in");
+		if (object)
+			cache->engine->give(cache, &object, 1);
+	}
+}
+
+size_t km_parts_waiting(const struct kmem_cache *cache)
+{
+	const struct km_quarantine *quarantine = km_load(&cache->quarantine);
+	size_t count = 0;
+
+	for (uint32_t i = 0; quarantine && i < quarantine->places; i++)
+		count += km_load(&quarantine->place[i]) != NULL;
+	return count;
+}

@@ -1,0 +1,354 @@
+/*
+ * observed_ops.c: which shape a cache has, and three of the shapes. That of caches each of whose objects is looked
+ * at: by hooks as it comes and goes, by a check before it is freed, or each of whose allocations may fail on purpose;
+ * what lies on a CPU is a matter of the shape below. The same where a profile alone looks, which is to cost little.
+ * And that of caches that were destroyed. Invariant: no object passes unseen, but those of calls that were under way
+ * when somebody began to look.
+ *
+ * A watcher comes to a running cache in this order: the hooks are stored, the shape that calls them is chosen, the
+ * public shelf is closed by a drain with a fence. From the fence on each hit misses, and each miss finds the shape:
+ * what was allocated unseen before is freed before the watcher's eyes, so a watcher must accept objects that it has not
+ * met.
+ *
+ * The shape below serves what this one lets through, and it is a shape of its own right: `below` is chosen with the
+ * engine and never changes, so that a call which is in this file when a watcher leaves ends where it began.
+ *
+ * Destroyed caches keep a shape, too: a call by a name that is no longer anybody's is misuse, and is said, as long as
+ * no other cache lies at that address.
+ */
+#include <errno.h>
+
+#include "page/guard_range.h"
+#include "os/die.h"
+#include "os/usdt.h"
+#include "harden.h"
+#include "profile_record.h"
+#include "alloc_ops.h"
+
+bool (*km_alloc_fails)(const char *name, size_t bytes, gfp_t gfp);
+km_tls uintptr_t km_alloc_site;
+uint32_t km_alloc_probing;
+const struct km_hooks km_probe_hooks;
+km_tls struct km_profile_thread km_profile_thread;
+struct km_profile_now km_profile_now;
+
+/* Nobody looks but a profile, and what lies ready is found as by a hit. */
+static bool is_profiled_only(const struct kmem_cache *cache, enum km_front front)
+{
+	return km_load(&km_alloc_probing) == KM_PROBING_PROFILE && km_load(&cache->hooks) == &km_probe_hooks &&
+	       front == KM_PERCPU_SHEAVES && km_hits_by_cpu() && !cache->checked && !cache->live_shift &&
+	       !(cache->flags & SLAB_FAILSLAB) && !km_layout_options.count_events;
+}
+
+void km_alloc_choose_ops(struct kmem_cache *cache)
+{
+	const enum km_front front = cache->engine->front;
+	const struct km_alloc_ops *below = front == KM_PERCPU_NONE ? &km_ops_none :
+				       front == KM_PERCPU_FREELIST ? &km_ops_chain_soft :
+				       km_percpu.index == KM_INDEX_CID ? &km_ops_array_by_cid : &km_ops_array;
+	const struct km_alloc_ops *plain = front == KM_PERCPU_FREELIST && km_hits_by_cpu() ? &km_ops_chain : below;
+	const struct km_alloc_ops *own = km_load(&cache->own), *next;
+
+	if (cache->live_shift)
+		plain = km_validated_ops(cache);
+	/* Engines with shared pages check what is given to them, at once, and for every cache. */
+	if (cache->hooks || (cache->checked && !cache->engine->shared_pages) || cache->flags & SLAB_FAILSLAB)
+		plain = is_profiled_only(cache, front) ? &km_ops_profiled : &km_ops_observed;
+	if (cache->dead)
+		plain = &km_ops_dead;
+	km_store(&cache->below, below);
+	km_store(&cache->validated, cache->live_shift ? km_validated_ops(cache) : below);
+	km_store_release(&cache->plain, plain);
+	/* A shape that stands before it for a while goes, but where it stands there for ever. */
+	if (km_unlikely(km_guarded.each) && km_alloc_can_sample(cache)) {
+		km_alloc_sample_each(cache);
+		plain = &km_ops_sampled;
+	}
+	do
+		next = own && km_ops_charges(own) && !cache->dead ? own : plain;
+	while (!km_cas_release(&cache->own, &own, next));
+	km_alloc_publish_ops(cache);
+}
+
+/* Several threads may be here: of two that saw different things the one that comes second sees what the other did. */
+void km_alloc_publish_ops(struct kmem_cache *cache)
+{
+	const struct km_alloc_ops *ops = km_load_acquire(&cache->ops), *next;
+
+	/* Release pairs with km_alloc_ops: what it looks at is there. A call that found the former one ends with it. */
+	do {
+		next = km_load_acquire(&cache->own);
+		if (km_alloc_has_out(cache) && !cache->dead)
+			next = cache->shadows->ops[km_ops_charges(next)];
+	} while (!km_cas_both(&cache->ops, &ops, next));
+}
+
+void km_alloc_watch(struct kmem_cache *cache, const struct km_hooks *hooks)
+{
+	km_store(&cache->hooks, hooks);
+	km_alloc_choose_ops(cache);
+	km_alloc_drain(cache);
+	km_debug(!hooks || !km_load(&cache->pcs.front.open.pcs), "a cache with watchers has no public shelf");
+}
+
+void km_alloc_bury(struct kmem_cache *cache)
+{
+	cache->dead = cache->checked = true;
+	if (cache->parts)
+		km_parts_end(cache);
+	km_debug(!km_load(&cache->pcs.inner.pcs), "a cache that was destroyed has no shelf");
+	km_alloc_choose_ops(cache);
+}
+
+/* ------------------------------------------------------------------ one object */
+
+static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	gfp &= ~__GFP_ZERO;
+	return bytes ? km_load(&cache->validated)->alloc_sized(cache, bytes, align, gfp, node) :
+		       km_load(&cache->validated)->alloc(cache, gfp, node);
+}
+
+/* Zeros come last: before, the object is not yet to be touched. */
+static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+	void *object, *shown;
+
+	for (unsigned i = 0; i < KM_MOST_LOST; i++) {
+		object = one_below(cache, bytes, align, gfp, node);
+		if (km_unlikely(!object))
+			return NULL;
+		shown = hooks && hooks->on_alloc ? hooks->on_alloc(cache, object, gfp) : object;
+		if (km_likely(shown != KM_LOST))
+			break;
+		object = shown = NULL;
+	}
+	if (km_likely(shown))
+		return km_miss_zeroed(cache, shown, gfp, bytes);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	if (object)
+		km_load(&cache->validated)->free(cache, object);
+	km_calls_end(was);
+	return km_alloc_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
+}
+
+/* Before anything is taken. Kernel: should_failslab, which an allocation in bulk asks once as well. */
+static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
+{
+	bool failed = cache->flags & SLAB_FAILSLAB && km_alloc_fails && km_alloc_fails(cache->name, bytes, gfp);
+
+	if (km_unlikely(failed))
+		km_alloc_failed(cache->name, bytes, gfp | __GFP_NOWARN, ENOMEM);
+	return failed;
+}
+
+/* A failure passes the probe as well, as in the kernel. site: where the call returns to. */
+km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t bytes, gfp_t gfp, int node,
+			    uintptr_t site)
+{
+	const bool accounted = (cache->flags & SLAB_ACCOUNT) || (gfp & __GFP_ACCOUNT);
+	/* An engine that serves by size gives as much as it takes. */
+	const size_t size = km_max((size_t)cache->size, km_align_up(bytes, KM_SIZED_UNIT));
+
+	if (object && km_load(&km_alloc_probing) & KM_PROBING_PROFILE && km_profile_is_due(size))
+		km_profiling.due(cache, object, size, km_gfp_may_wait(gfp), site);
+	if (km_likely(!(km_load(&km_alloc_probing) & KM_PROBING_TRACER)))
+		return object;
+	if (km_asked.cache == cache)
+		bytes = km_asked.bytes;
+	if (cache->flags & SLAB_KMALLOC)
+		km_probe_kmalloc(km_alloc_take_site(site), object, bytes, size, gfp, node, accounted);
+	else
+		km_probe_kmem_cache_alloc(site, object, cache->name, bytes, cache->size, gfp, node, accounted);
+	/* kmalloc and new tell for themselves: of a block here it is not known whether heaptrack's malloc asked. */
+	if (!(cache->flags & SLAB_KMALLOC))
+		km_heaptrack_alloc(object, bytes);
+	return object;
+}
+
+static void *observed_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	void *object = fails(cache, cache->object_size, gfp) ? NULL : show(cache, 0, 0, gfp, node);
+
+	return km_likely(!km_load(&km_alloc_probing)) ? object :
+	       probed(cache, object, cache->object_size, gfp, node, (uintptr_t)__builtin_return_address(0));
+}
+
+static void *observed_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	void *object = fails(cache, bytes, gfp) ? NULL : show(cache, bytes, align, gfp, node);
+
+	return km_likely(!km_load(&km_alloc_probing)) ? object :
+	       probed(cache, object, bytes, gfp, node, (uintptr_t)__builtin_return_address(0));
+}
+
+/* The object's slab, cache and boundary, and that it is taken; a bad call is reported. */
+static bool valid(struct kmem_cache *cache, void *object)
+{
+	int index;
+
+	/* Its watcher finds the slab, and asks the engine where it must. */
+	if (km_is_debugged(cache))
+		return true;
+	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+	if (!slab)
+		return false;
+	/* The engine may take a lock for it: not in a handler that struck inside of one; there give looks again. */
+	if (!km_miss_enter())
+		return true;
+	bool taken = cache->engine->is_taken(cache, slab, (unsigned)index);
+	km_busy_end_clear();
+	if (!taken)
+		km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
+	return taken;
+}
+
+/* Before it is anybody else's. */
+km_cold static void probed_free(const struct kmem_cache *cache, const void *object, uintptr_t site)
+{
+	if (object && km_load(&km_alloc_probing) & KM_PROBING_PROFILE)
+		km_profiling.goes(object);
+	if (km_likely(!(km_load(&km_alloc_probing) & KM_PROBING_TRACER)))
+		return;
+	if (cache->flags & SLAB_KMALLOC || cache->engine->whole_pages)
+		km_probe_kfree(site, object);
+	else
+		km_probe_kmem_cache_free(site, object, cache->name);
+	km_heaptrack_free(object);
+}
+
+/* Whoever looks has seen it go. False: it goes no further. */
+km_inline bool seen_off(struct kmem_cache *cache, void *object, uintptr_t site)
+{
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+
+	if (km_unlikely(km_load(&km_alloc_probing)))
+		probed_free(cache, object, site);
+	if (km_unlikely(!object)) {
+		km_miss_free_null(cache);
+		return false;
+	}
+	if (cache->checked && !cache->engine->shared_pages && !valid(cache, object))
+		return false;
+	return !hooks || !hooks->on_free || hooks->on_free(cache, object);
+}
+
+static void observed_free(struct kmem_cache *cache, void *object)
+{
+	int saved_errno = errno;
+
+	if (seen_off(cache, object, (uintptr_t)__builtin_return_address(0)))
+		km_load(&cache->validated)->free(cache, object);
+	errno = saved_errno;
+}
+
+static void observed_free_past(struct kmem_cache *cache, void *object)
+{
+	int saved_errno = errno;
+
+	if (seen_off(cache, object, (uintptr_t)__builtin_return_address(0)))
+		km_ops_free_past(km_load(&cache->validated), cache, object);
+	errno = saved_errno;
+}
+
+/* With hooks each object is shown by itself; a check is of frees, and takes nothing from an allocation. */
+static int observed_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	if (km_load(&cache->hooks)) {
+		if (!km_bulk_one_by_one(cache, gfp, left, n, objects))
+			return 0;
+		/* malloc has no arrays: they are kmalloc's. */
+		for (size_t i = 0; km_load(&km_alloc_probing) && cache->flags & SLAB_KMALLOC && i < n; i++)
+			km_heaptrack_alloc(objects[i], cache->object_size);
+		return (int)n;
+	}
+	if (fails(cache, cache->object_size, gfp))
+		return 0;
+	return km_load(&cache->validated)->alloc_bulk(cache, gfp, left, n, objects);
+}
+
+const struct km_alloc_ops km_ops_observed = {
+	.alloc = observed_alloc, .alloc_sized = observed_alloc_sized, .free = observed_free,
+	.free_past = observed_free_past,
+	.alloc_bulk = observed_alloc_bulk, .free_bulk = km_bulk_free_one_by_one,
+};
+
+/* ------------------------------------------------------------------ profiled */
+
+/*
+ * A call that would be a hit finds the shelf here, which is closed to hits, and counts the thread's bytes: so an
+ * object is a sample of its own caller, whatever lies on the shelf. A free looks whether its object may be one. Else
+ * all is as above. 2 ns more than the hits of both; with the steps above it were 18 (decision 122).
+ */
+#ifdef KMEM_HAVE_RSEQ
+static km_noinline void *profiled_due(struct kmem_cache *cache, void *object, uintptr_t site)
+{
+	km_profiling.due(cache, object, cache->size, true, site);
+	return object;
+}
+
+static void *profiled_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	const struct kmem_cache_front *front = &cache->pcs.front;
+	void *object = NULL;
+
+	if (km_likely(!(gfp & KMEM_GFP_ODD)) && km_likely(km_gfp_may_wait(gfp)) && km_likely(node == NUMA_NO_NODE))
+		object = kmem_pcs_pop(&cache->pcs.inner, front->percpu, front->rseq);
+	if (km_unlikely(!object))
+		return observed_alloc(cache, gfp, node);
+	if (km_profile_is_due(cache->size))
+		return profiled_due(cache, object, (uintptr_t)__builtin_return_address(0));
+	return object;
+}
+
+/* It may be a sample. */
+static km_noinline void profiled_goes(struct kmem_cache *cache, void *object)
+{
+	km_profiling.goes(object);
+	if (km_unlikely(!km_pcs_push(&cache->pcs, object)))
+		observed_free(cache, object);
+}
+
+static void profiled_free(struct kmem_cache *cache, void *object)
+{
+	const struct kmem_cache_front *front = &cache->pcs.front;
+
+	if (km_profile_may_have(object)) {
+		profiled_goes(cache, object);
+		return;
+	}
+	if (km_unlikely(!object) ||
+	    km_unlikely(!kmem_pcs_push(&cache->pcs.inner, front->percpu, front->rseq, object)))
+		observed_free(cache, object);
+}
+#else
+#define profiled_alloc observed_alloc
+#define profiled_free observed_free
+#endif
+
+const struct km_alloc_ops km_ops_profiled = {
+	.alloc = profiled_alloc, .alloc_sized = observed_alloc_sized, .free = profiled_free,
+	.alloc_bulk = observed_alloc_bulk, .free_bulk = km_bulk_free_one_by_one,
+};
+
+/* ------------------------------------------------------------------ destroyed */
+
+static void *dead_alloc(struct kmem_cache *cache, gfp_t gfp km_unused, int node km_unused)
+{
+	km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_alloc", cache, cache->name);
+	errno = EINVAL;
+	return NULL;
+}
+
+static void dead_free(struct kmem_cache *cache, void *object)
+{
+	if (object)
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_free", object, cache->name);
+	else
+		km_miss_free_null(cache);
+}
+
+const struct km_alloc_ops km_ops_dead = {
+	.alloc = dead_alloc, .free = dead_free, .alloc_bulk = km_bulk_one_by_one, .free_bulk = km_bulk_free_one_by_one,
+};

@@ -1,0 +1,346 @@
+/*
+ * sheaf_ops.c: the shape of engines whose objects lie ready in blocks of pointers: on a CPU one that hits use, and a
+ * partner. A miss pops again (an interruption may have been all), exchanges the two, and then takes a block from the
+ * engine, or brings it one. Invariant: a block in hand is on no shelf and in no barn.
+ *
+ * Why a miss may work on a block without a lock. km_pcs_detach looks at the slot in C and commits by one sequence:
+ * with its store the word no longer leads to the block, and no hit, which begins with that word, finds it any more. A
+ * hit that had read the word before was aborted when this thread came to the CPU, and is a miss. From then on the
+ * block is this thread's alone, on whichever CPU it comes to run. It goes back by km_alloc_install: it becomes the
+ * main block, the former main block its partner, and a former partner goes to the engine, which keeps it or takes it
+ * apart.
+ *
+ * Why every loop ends. A verb fails because its sequence was interrupted or because there is nothing to be had; which
+ * of the two it was the caller does not learn. So each loop has at most KM_MISS_TRIES rounds in which nothing
+ * moved; one over many objects ends because each other round leaves fewer. And each has a next step:
+ * pop and push ask the engine for a block at the first swap that fails, install gives the block to the engine. Where
+ * there is no shelf (closed, no CPU, another node) the engine serves one object.
+ *
+ *	alloc	pop -> swap, pop -> [detach the empty block -> engine: a full one -> install]
+ *	free	push -> swap, push -> [detach the full block -> engine: an empty one -> install] -> one to the engine
+ */
+#include <errno.h>
+
+#include "os/usdt.h"
+#include "alloc_ops.h"
+
+/* If every try fails, the engine takes the block. */
+void km_alloc_install(struct kmem_cache *cache, void **sheaf)
+{
+	void **evicted;
+
+	km_debug(km_thread_busy, "a block in hand is its thread's: no handler enters an engine meanwhile");
+	for (int i = 0; i < KM_MISS_TRIES; i++)
+		if (km_pcs_install(&cache->pcs, sheaf, &evicted)) {
+			if (evicted)
+				cache->engine->array.retire(cache, evicted);
+			return;
+		}
+	cache->engine->array.retire(cache, sheaf);
+}
+
+/*
+ * The shelf serves the CPU's own node, and no other: a block of another node's objects would be handed to every thread
+ * that comes by here and named none. Closed (inner.shelf is 0) it serves nobody, as where each object is checked.
+ */
+static bool may_refill(const struct kmem_cache *cache, const struct km_request *request)
+{
+	return km_load(&cache->pcs.inner.pcs) && km_thread_has_cpu() &&
+	       (km_likely(request->node < 0) || (unsigned)request->node == km_node_here());
+}
+
+/* ------------------------------------------------------------------ one object in */
+
+/* No shelf: each object is checked, SLAB_NO_SHEAVES, or it is drained now. */
+static bool is_closed(const struct kmem_cache *cache)
+{
+	return km_unlikely(!km_load(&cache->pcs.inner.pcs));
+}
+
+/* From the CPU's two blocks. */
+static void *array_pop(struct kmem_cache *cache, bool may_wait)
+{
+	for (int i = 0; i < KM_MISS_TRIES; i++) {
+		void *object = km_pcs_pop(&cache->pcs);
+
+		if (object) {
+			km_alloc_hit(cache, KMEM_ALLOCHIT, 1);
+			km_alloc_look(cache, may_wait);
+			return object;
+		}
+		if (!km_pcs_swap(&cache->pcs, true, !km_alloc_lone(cache)))
+			break;
+		km_alloc_note(cache, KM_SWAP_POINTS);
+	}
+	return NULL;
+}
+
+/* An empty main block is detached if a partner can take its place; one without stays, the partner of what comes. */
+static void **next_sheaf(struct kmem_cache *cache, const struct km_request *request)
+{
+	void **empty = km_pcs_detach(&cache->pcs, true, km_alloc_lone(cache));
+	km_debug(!empty || !*empty, "a block that is detached to be refilled is empty");
+	if (km_unlikely(!km_load(&cache->wanted)))
+		km_store(&cache->wanted, true);
+	void **sheaf = cache->engine->array.refill(cache, request, empty);
+
+	km_debug(!sheaf || *sheaf, "a block that the engine filled has an object");
+	KM_PROBE3(refill, cache->name, sheaf, request->gfp);
+	if (km_unlikely(!sheaf) && empty)
+		km_alloc_install(cache, empty);
+	return sheaf;
+}
+
+static void *array_refill(struct kmem_cache *cache, const struct km_request *request)
+{
+	void *object = NULL;
+
+	if (km_unlikely(!may_refill(cache, request) || request->gfp & __GFP_FULLEST)) {
+		cache->engine->take(cache, request, &object, 1);
+		return object;
+	}
+	void **sheaf = next_sheaf(cache, request);
+	if (km_unlikely(!sheaf))
+		return NULL;
+	object = *sheaf++;
+	/* Another CPU may have freed them: their lines come all at once, not one by one as each is first written. */
+	for (void **next = sheaf; *next; next++)
+		km_prefetch_write(*next);
+	km_alloc_install(cache, sheaf);
+	return object;
+}
+
+/* To the CPU's two blocks; false: both are full, or sequences were interrupted too often. */
+static bool array_push(struct kmem_cache *cache, void *object)
+{
+	for (int i = 0; i < KM_MISS_TRIES; i++) {
+		if (km_pcs_push(&cache->pcs, object)) {
+			km_alloc_hit(cache, KMEM_FREEHIT, 1);
+			km_alloc_look(cache, true);
+			return true;
+		}
+		if (!km_pcs_swap(&cache->pcs, false, !km_alloc_lone(cache)))
+			break;
+		km_alloc_note(cache, KM_SWAP_POINTS);
+	}
+	return false;
+}
+
+/* In a handler that struck inside of the engine they go back to the shelf, or wait until the next miss. */
+static void send_home(struct kmem_cache *cache, void **objects, unsigned count, bool may_wait)
+{
+	if (!km_miss_enter()) {
+		while (count)
+			if (!array_push(cache, objects[--count]))
+				km_miss_defer(cache, objects[count]);
+		return;
+	}
+	bool was = km_calls_begin(may_wait);
+	cache->engine->give(cache, objects, count);
+	km_calls_end(was);
+	km_busy_end_clear();
+}
+
+/* The shelf may hold objects of other nodes than the one that is named: those that lie in the way go home. */
+static void *pop_named(struct kmem_cache *cache, const struct km_request *request)
+{
+	void *strangers[KM_MISS_TRIES], *object = NULL;
+	unsigned count = 0;
+
+	if (!may_refill(cache, request))
+		return km_miss_take_named(cache, request);
+	while (count < KM_MISS_TRIES && (object = array_pop(cache, request->may_wait)) &&
+	       km_page_node(object) != (unsigned)request->node) {
+		strangers[count++] = object;
+		object = NULL;
+	}
+	if (km_unlikely(count))
+		send_home(cache, strangers, count, request->may_wait);
+	return object;
+}
+
+/* The node that is named is the CPU's, and what lies on top of its shelf is of that node mostly: a pop, then a look. */
+static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
+{
+	unsigned here = km_node_here();
+
+	if (gfp & (__GFP_ACCOUNT | __GFP_FULLEST | ~__GFP_BITS_MASK) || id < 0 ||
+	    km_node_of_id(id, gfp & __GFP_THISNODE) != (int)here)
+		return NULL;
+	void *object = km_pcs_pop(&cache->pcs);
+	if (km_likely(object) && km_likely(km_page_node(object) == here)) {
+		km_alloc_hit(cache, KMEM_ALLOCHIT, 1);
+		km_alloc_look(cache, km_gfp_may_wait(gfp));
+		return km_miss_zeroed(cache, object, gfp, 0);
+	}
+	/* The long way sends it home. */
+	if (object && !km_pcs_push(&cache->pcs, object))
+		send_home(cache, &object, 1, km_gfp_may_wait(gfp));
+	return NULL;
+}
+
+void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	void *object = km_likely(node == NUMA_NO_NODE) ? NULL : pop_own(cache, gfp, node);
+
+	if (object)
+		return object;
+	if (!km_miss_prepare(cache, &request, node))
+		return NULL;
+	km_debug(cache->engine->front == KM_PERCPU_SHEAVES, "an engine of this shape fills blocks");
+	/* Without a shelf each call meets the engine, as in direct_ops.c. */
+	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
+		object = km_miss_take_past(cache, &request);
+	else
+		object = km_likely(request.node < 0) ? array_pop(cache, request.may_wait) : pop_named(cache, &request);
+	if (object)
+		return km_miss_zeroed(cache, object, gfp, 0);
+	return km_miss_refill(cache, &request, array_refill);
+}
+
+/* ------------------------------------------------------------------ one object back */
+
+/* A block with room, for the full one; NULL: none, or the shelf is closed. */
+static void **next_room(struct kmem_cache *cache)
+{
+	if (!km_load(&cache->pcs.inner.pcs) || !km_thread_has_cpu())
+		return NULL;
+	void **room = cache->engine->array.spill(cache, km_pcs_detach(&cache->pcs, false, km_alloc_lone(cache)));
+	km_debug(!room || ((uintptr_t)room & cache->pcs.sheaf_mask), "a block for what is freed has room");
+	return room;
+}
+
+/* The object is the first of the block that comes: so a free that follows at once on this CPU is a hit again. */
+static void array_spill(struct kmem_cache *cache, void *object)
+{
+	void **room = next_room(cache);
+
+	if (km_unlikely(!room)) {
+		cache->engine->give(cache, &object, 1);
+		return;
+	}
+	*--room = object;
+	km_alloc_install(cache, room);
+}
+
+/* A free keeps errno, as libc's free does: programs look at it after they have cleaned up. */
+void km_array_free(struct kmem_cache *cache, void *object)
+{
+	int saved_errno = errno;
+
+	if (km_unlikely(!object)) {
+		km_miss_free_null(cache);
+		return;
+	}
+	if (is_closed(cache)) {
+		km_miss_give_past(cache, object);
+		return;
+	}
+	km_alloc_enter_thread(true);
+	if (!array_push(cache, object))
+		km_miss_spill(cache, object, array_spill);
+	errno = saved_errno;
+}
+
+/* ------------------------------------------------------------------ many */
+
+/* A block should hold what comes or goes at once: then one sequence serves it. Whole pages have bounds of their own. */
+static void fit_bulk(struct kmem_cache *cache, size_t n, bool may_wait)
+{
+	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
+
+	if (n <= capacity || capacity >= cache->max_capacity || !cache->pcs.slot || cache->engine->whole_pages)
+		return;
+	bool was = km_calls_begin(may_wait);
+	km_alloc_resize(cache, (unsigned)km_min(n, (size_t)cache->max_capacity));
+	km_calls_end(was);
+}
+
+/* Between the array and the CPU's two blocks; returns how many are left. */
+static size_t move_bulk(struct kmem_cache *cache, size_t left, void **objects, bool in)
+{
+	for (int tries = 0; left && tries < KM_MISS_TRIES;) {
+		size_t moved = in ? km_pcs_pop_n(&cache->pcs, objects, left) :
+				    km_pcs_push_n(&cache->pcs, objects, left);
+
+		km_debug(moved <= left, "a copy moves no more than is left");
+		km_alloc_hit(cache, in ? KMEM_ALLOCHIT : KMEM_FREEHIT, moved);
+		left -= moved;
+		tries += !moved;
+		if (!left || !km_pcs_swap(&cache->pcs, in, false))
+			break;
+		km_alloc_note(cache, KM_SWAP_POINTS);
+	}
+	return left;
+}
+
+/* Blocks from the engine are copied out; the rest of the last goes on the shelf. */
+static size_t array_refill_bulk(struct kmem_cache *cache, const struct km_request *request, size_t left,
+				void **objects)
+{
+	while (left && may_refill(cache, request)) {
+		void **sheaf = next_sheaf(cache, request);
+
+		if (!sheaf)
+			return left;
+		size_t moved = km_min(km_sheaf_objects(&cache->pcs, sheaf), left);
+		left -= moved;
+		__builtin_memcpy(objects + left, sheaf, moved * sizeof(*sheaf));
+		km_alloc_install(cache, sheaf + moved);
+		left = move_bulk(cache, left, objects, true);
+	}
+	return km_bulk_take(cache, request, left, objects);
+}
+
+/* A request that insists on a node goes past the blocks, because a copy does not look at the objects that it moves. */
+static int array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	if (km_bulk_is_odd(gfp))
+		return km_bulk_one_by_one(cache, gfp, left, n, objects);
+	fit_bulk(cache, n, km_gfp_may_wait(gfp));
+	km_alloc_look(cache, km_gfp_may_wait(gfp));
+	if (km_likely(!(gfp & __GFP_THISNODE)))
+		left = move_bulk(cache, left, objects, true);
+	return !left ? (int)n : km_bulk_refill(cache, gfp, left, n, objects, array_refill_bulk);
+}
+
+static void array_spill_bulk(struct kmem_cache *cache, size_t left, void **objects)
+{
+	void **room;
+
+	while (left && (room = next_room(cache))) {
+		/* Not all of it: a block that was spilt in part has its older objects still. */
+		size_t moved = km_min(km_sheaf_room(&cache->pcs, room), left);
+
+		km_debug(room - moved >= km_sheaf_base(&cache->pcs, room), "what is copied to a block fits");
+		left -= moved;
+		__builtin_memcpy(room - moved, objects + left, moved * sizeof(*objects));
+		km_alloc_install(cache, room - moved);
+		if (!moved)
+			break;
+		left = move_bulk(cache, left, objects, false);
+	}
+	km_bulk_give(cache, left, objects);
+}
+
+static void array_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void **objects)
+{
+	fit_bulk(cache, all, true);
+	n = move_bulk(cache, n, objects, false);
+	if (n)
+		km_bulk_spill(cache, n, objects, array_spill_bulk);
+	km_alloc_look(cache, true);
+}
+
+const struct km_alloc_ops km_ops_array = {
+	.alloc = km_array_alloc, .free = km_array_free,
+	.free_past = km_miss_give_past,
+	.alloc_bulk = array_alloc_bulk, .free_bulk = array_free_bulk, .pcs = true,
+};
+/* Where areas go by concurrency id. */
+const struct km_alloc_ops km_ops_array_by_cid = {
+	.alloc = km_alloc_by_cid, .free = km_free_by_cid,
+	.free_past = km_miss_give_past,
+	.alloc_bulk = array_alloc_bulk, .free_bulk = array_free_bulk, .pcs = true,
+};

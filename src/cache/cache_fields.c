@@ -1,0 +1,96 @@
+/*
+ * cache_fields.c: where the fields are that `kmem info` reads of caches, pages and CPUs; those of groups stand in
+ * memcg/memcg_fields.c. Invariant: what a reader uses stands here under a name that means the same in every build
+ * (base/fields.h).
+ */
+#include "kfree_rcu.h"
+#include "process_record.h"
+
+#define ROOT(member)	KM_FIELD_IN("root", struct km_root, member)
+#define PERCPU(member)	KM_FIELD_IN("percpu", struct km_percpu, member)
+#define RANGE(member)	KM_FIELD_IN("range", struct km_range, member)
+#define PAGE(member)	KM_FIELD_IN("page", struct km_page, member)
+#define ZONE(member)	KM_FIELD_IN("zone", struct km_zone_counts, member)
+#define ENGINE(member)	KM_FIELD_IN("engine", struct km_engine, member)
+#define NODE(member)	KM_FIELD_IN("node", struct km_node_counts, member)
+#define CHAIN(member)	KM_FIELD_IN("chain", struct km_chain_cpu, member)
+#define BIG(member)	KM_FIELD_IN("big", struct km_huge_entry, member)
+#define PARKED(member)	KM_FIELD_IN("parked", struct km_huge_cached, member)
+#define POOL(member)	KM_FIELD_IN("pool", struct km_guarded, member)
+#define SPAN(member)	KM_FIELD_IN("span", struct km_span, member)
+#define GRACE(member)	KM_FIELD_IN("grace", struct km_grace, member)
+#define WAITING(member)	KM_FIELD_IN("waiting", struct km_rcu_waiting, member)
+#define BLOCK(member)	KM_FIELD_IN("rcublock", struct km_rcu_block, member)
+#define CACHE(member)	KM_FIELD_IN("cache", struct kmem_cache, member)
+#define CACHE_AS(name, member)	KM_FIELD_AS("cache." name, struct kmem_cache, member)
+
+const struct km_field km_fields[] = {
+	KM_FIELD_CONST("area_shift", KMEM_AREA_SHIFT),
+	KM_FIELD_CONST("slob_unit", KM_SIZED_UNIT),
+	/* Bytes of a track behind a debugged object (ext/debug/debug.h); another drawing gets another name. */
+	KM_FIELD_CONST("track", KM_DEBUG_TRACK),
+	KM_FIELD_STRUCT("root", struct km_root),
+	ROOT(discipline), ROOT(reason), ROOT(hardened),
+	ROOT(percpu), ROOT(caches), ROOT(cache_count), ROOT(past_new_slabs), ROOT(past_freed_slabs), ROOT(arena.ranges),
+	ROOT(arena.range), ROOT(arena.nodes), ROOT(arena.bind_failures), ROOT(large_blocks), ROOT(large_bytes),
+	ROOT(mapped_blocks), ROOT(mapped_bytes), ROOT(mapped_kept), ROOT(mapped_spare), ROOT(mapped_ready),
+	ROOT(mapped_table), ROOT(mapped_slots), ROOT(parked), ROOT(parked_count), ROOT(meta_bytes), ROOT(spans),
+	ROOT(span_count), ROOT(slob_pages), ROOT(slob_units), ROOT(guard_objects), ROOT(guard_live),
+	ROOT(guarded), ROOT(guard_samples), ROOT(guard_reports), ROOT(memcg),
+	ROOT(control), ROOT(mail), ROOT(mail_report), ROOT(profile), ROOT(grace), ROOT(ways), ROOT(stacks),
+	KM_FIELD_ARRAY("root", struct km_root, arena.zone),
+	KM_FIELD_STRUCT("percpu", struct km_percpu),
+	PERCPU(base), PERCPU(cpus), PERCPU(discipline),
+	KM_FIELD_STRUCT("range", struct km_range),
+	RANGE(base), RANGE(pages), RANGE(ready), RANGE(page), RANGE(map), RANGE(owner), RANGE(dirty),
+	KM_FIELD_ARRAY("range", struct km_range, live),
+	KM_FIELD_STRUCT("page", struct km_page),
+	PAGE(cache), PAGE(type), PAGE(run), PAGE(inuse), PAGE(objects), PAGE(pages), PAGE(order), PAGE(node),
+	/* Of a slab of slub (engines/slub/slub.h). */
+	{ "page.word", offsetof(struct km_page, engine), sizeof(uint64_t), 1 },
+	/* Of a slab, drawn by its engine; of a block of whole pages, its pages and the bytes that were asked for. A
+	 * drawing that changes gets another name. */
+	{ "page.words", offsetof(struct km_page, engine), sizeof(uint64_t), KM_PAGE_ENGINE_BYTES / sizeof(uint64_t) },
+	KM_FIELD_STRUCT("zone", struct km_zone_counts),
+	ZONE(used_pages), ZONE(dirty_pages), ZONE(clean_pages), ZONE(purged_pages),
+	KM_FIELD_STRUCT("engine", struct km_engine),
+	ENGINE(name), ENGINE(front), ENGINE(fields), ENGINE(field_count),
+	{ "engine.tune", offsetof(struct km_engine, array.tune), sizeof(void *), 1 },
+	KM_FIELD_STRUCT("node", struct km_node_counts),
+	NODE(slabs), NODE(objects), NODE(taken), NODE(partial), NODE(free_slabs), NODE(new_slabs), NODE(freed_slabs),
+	NODE(shared), KM_FIELD_ARRAY("node", struct km_node_counts, ready),
+	KM_FIELD_STRUCT("chain", struct km_chain_cpu),
+	CHAIN(top.freelist), CHAIN(top.slab), CHAIN(slab), CHAIN(failures),
+	KM_FIELD_STRUCT("big", struct km_huge_entry),
+	BIG(start), BIG(bytes), BIG(owner),
+	KM_FIELD_STRUCT("parked", struct km_huge_cached),
+	PARKED(p), PARKED(bytes),
+	KM_FIELD_STRUCT("pool", struct km_guarded),
+	POOL(start), POOL(bytes), POOL(page_bytes), POOL(objects), POOL(slot), POOL(fields), POOL(field_count),
+	KM_FIELD_STRUCT("span", struct km_span),
+	SPAN(start), SPAN(end),
+	KM_FIELD_STRUCT("grace", struct km_grace),
+	GRACE(slot), GRACE(pile),
+	KM_FIELD_STRUCT("waiting", struct km_rcu_waiting),
+	WAITING(blocks),
+	KM_FIELD_STRUCT("rcublock", struct km_rcu_block),
+	BLOCK(next), BLOCK(count), KM_FIELD_ARRAY("rcublock", struct km_rcu_block, object),
+	KM_FIELD_STRUCT("cache", struct kmem_cache),
+	CACHE_AS("shelf.front.rseq", pcs.front.rseq),
+	CACHE_AS("shelf.inner.mask", pcs.inner.mask), CACHE_AS("shelf.block_mask", pcs.sheaf_mask),
+	CACHE_AS("shelf.slot", pcs.slot), CACHE_AS("charged.block_mask", charged.sheaf_mask),
+	CACHE(charged.slot), CACHE(chain.slot), CACHE(capacity), CACHE(pad), CACHE(size), CACHE(object_size),
+	CACHE(objects), CACHE(order), CACHE(slab_pages), CACHE(freeptr), CACHE(engine), CACHE(dead), CACHE(min_partial),
+	CACHE(batchcount), CACHE(shared), CACHE(all.next), CACHE(all.prev), CACHE(group), CACHE(guarded),
+	CACHE_AS("sibling_of", shadow_of), CACHE_AS("siblings", shadows),
+	CACHE_AS("twin_of", child_of), CACHE(past.new_slabs), CACHE(past.freed_slabs), CACHE(carried),
+	CACHE(first), CACHE(colours), CACHE(left), CACHE(tail_bits), CACHE(live_shift), CACHE(flags), CACHE(deferred),
+	CACHE(align), CACHE(ctor), CACHE(references), CACHE(usersize), CACHE(defrag_ratio), CACHE(events),
+	CACHE(percpu_offset), CACHE(percpu_bytes),
+	KM_FIELD_ARRAY("cache", struct kmem_cache, node),
+	KM_FIELD_ARRAY("cache", struct kmem_cache, name),
+	/* By enum kmem_event, which grows at its end. */
+	KM_FIELD_STRUCT("events", struct km_events),
+	KM_FIELD_ARRAY("events", struct km_events, count),
+};
+const unsigned km_field_count = km_array_count(km_fields);

@@ -1,0 +1,144 @@
+/*
+ * cache_ids.c: a cache's id, by which a page's map and the hits of kmalloc and kfree know it. Invariant: under the
+ * registry's lock, each id is one live cache's, and entry id shows that cache's shelf or a closed one.
+ */
+#include "page/metadata.h"
+#include "os/os.h"
+#include "percpu/owned_sheaf.h"
+#include "cache.h"
+
+#define ENTRY_STEP ((size_t)64 << 10)
+
+static uint64_t ids_used[KM_IDS / 64] km_sparse;	/* but under rseq, where an id is a word's number */
+static size_t entries_ready;				/* bytes committed */
+static size_t next_id;
+static size_t ids_end;		/* no entry from here on was written since the last purge of entries */
+
+static bool entries_reach(size_t id)
+{
+	size_t need = km_align_up((id + 1) * sizeof(struct kmem_cache *), ENTRY_STEP);
+
+	if (!entries_ready) {
+		struct kmem_cache **range = km_os_reserve(KM_IDS * sizeof(*range), KM_PAGE_SIZE);
+
+		if (!range)
+			return false;
+		if (km_os_commit(range, ENTRY_STEP)) {
+			km_os_unmap(range, KM_IDS * sizeof(*range));
+			return false;
+		}
+		km_os_name(range, KM_IDS * sizeof(*range), "libkmem: cache table");
+		km_meta_note_span(range, KM_IDS * sizeof(*range));
+		entries_ready = ENTRY_STEP;
+		km_store_release(&km_hot.caches, range);
+	}
+	if (need > entries_ready) {
+		if (km_os_commit((char *)km_hot.caches + entries_ready,
+				 need - entries_ready))
+			return false;
+		entries_ready = need;
+	}
+	ids_end = km_max(ids_end, id + 1);
+	return km_id_tables_reach(id);
+}
+
+static size_t bytes_of_word(const struct kmem_cache *cache)
+{
+	return cache->word_is_charged ? km_owned_word_bytes() : sizeof(uint64_t);
+}
+
+/* Under rseq the id is where the word is of the shelf that frees put things on: its own, or what is paid for. */
+static uint16_t id_of_word(struct kmem_cache *cache)
+{
+	cache->word_is_charged = cache->flags & SLAB_ACCOUNT && km_has_accounting() && !cache->child_of &&
+				 cache->engine->front == KM_PERCPU_SHEAVES && cache->capacity;
+	cache->word = km_percpu_alloc(bytes_of_word(cache));
+	size_t id = cache->word / sizeof(uint64_t);
+
+	return id && id < KM_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
+}
+
+/* The next free id, oldest freed last, so that a stale pointer meets no new cache soon. */
+uint16_t km_id_get(struct kmem_cache *cache)
+{
+	/* No page is its alone, so that no page's map could show the id. And a hit reads the word of any id: without
+	 * per-CPU memory there is room for the first few only. */
+	if (cache->engine->shared_pages || km_percpu.discipline == KM_DISCIPLINE_NONE)
+		return KM_MAP_DESC;
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		return id_of_word(cache);
+	for (size_t words = 0; words <= KM_IDS / 64; words++) {
+		size_t id = km_max(next_id, (size_t)KM_MAP_FIRST);
+		uint64_t unused = ~ids_used[id / 64] >> (id % 64);	/* of its word, and from it on */
+
+		id += unused ? (size_t)__builtin_ctzll(unused) : 63 - id % 64;
+		next_id = (id + 1) % KM_IDS;
+		if (!unused)
+			continue;
+		if (!entries_reach(id))
+			break;
+		ids_used[id / 64] |= (uint64_t)1 << (id % 64);
+		return (uint16_t)id;
+	}
+	return KM_MAP_DESC;
+}
+
+void km_id_put(struct kmem_cache *cache, bool fenced)
+{
+	uint16_t id = cache->id;
+
+	if (id >= KM_MAP_FIRST)
+		km_store(&km_hot.caches[id], NULL);
+	if (cache->word && fenced)
+		km_percpu_free(cache->word, bytes_of_word(cache));
+	if (cache->word || id < KM_MAP_FIRST)
+		return;
+	ids_used[id / 64] &= ~((uint64_t)1 << (id % 64));
+}
+
+static int note_id(struct kmem_cache *cache, void *most)
+{
+	*(size_t *)most = km_max(*(size_t *)most, (size_t)cache->id);
+	return 0;
+}
+
+static void purge(void *from, void *to)
+{
+	char *start = (char *)km_align_up((uintptr_t)from, km_os_page_bytes());
+	char *end = (char *)km_align_down((uintptr_t)to, km_os_page_bytes());
+
+	if (start < end)
+		km_os_purge(start, (size_t)(end - start));
+}
+
+void km_ids_trim(void)
+{
+	if (!entries_ready)
+		return;
+	bool within = km_registry_hold();
+	size_t most = KM_MAP_FIRST, end = entries_ready / sizeof(*km_hot.caches);
+
+	km_registry_each(note_id, &most);
+	/* Else no entry above the ids in use was written since the last purge. */
+	if (++most < ids_end) {
+		ids_end = most;
+		purge(&km_hot.caches[most], &km_hot.caches[end]);
+		purge(km_id_masks(most), km_id_masks(end));
+		purge(km_id_factor(most), km_id_factor(end));
+	}
+	km_registry_let_go(within);
+}
+
+void km_id_fill(struct kmem_cache *cache)
+{
+	if (cache->id < KM_MAP_FIRST)
+		return;
+	km_debug(!km_hot.caches[cache->id], "an id is one live cache's");
+	size_t slab_bytes = KM_PAGE_SIZE << cache->order;
+	uint64_t factor = km_id_find_factor(cache->size, cache->objects, slab_bytes);
+	km_id_masks(cache->id)->slab = (uint32_t)slab_bytes - 1;
+	*km_id_factor(cache->id) = factor;
+	/* Where slabs begin at different places, or not with an object, no one sum says what is an object: all miss. */
+	bool by_more = cache->colours || km_is_debugged(cache) || !factor;
+	km_store_release(&km_hot.caches[cache->id], by_more ? NULL : cache);
+}

@@ -1,0 +1,538 @@
+/*
+ * kfree_rcu.c: what goes back after a grace period of the program's RCU: objects of kfree_rcu, and slabs of
+ * SLAB_TYPESAFE_BY_RCU. Invariants: at most one grace period is under way, and what waits for it is the pile's, which
+ * nobody but its end touches; what comes meanwhile waits for the next one, which begins at that end. So there is no
+ * timer, nothing waits for more than two grace periods, and nothing is left behind where a program stops calling; but
+ * what came where the RCU could not be called (kfree_rcu_nolock, and a handler that struck inside of the allocator): a
+ * grace period begins for that with the next call that comes here, or miss. Kernel: a timer of five seconds, and two
+ * batches under way.
+ *
+ * Pointers lie in blocks, on the CPU where they came, under its lock. Where there is no memory for a block, or a signal
+ * handler struck inside of the allocator, an object is linked by its own head to a chain of all CPUs, which needs no
+ * lock: an addition compares and swaps, and the pile takes the whole chain.
+ */
+#include <errno.h>
+#include <kmem/rcu.h>
+
+#include "page/metadata.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "cache.h"
+#include "kfree_rcu.h"
+
+/* The member of an object that kfree_rcu names. */
+struct link {
+	struct link *next;
+	const void *object;
+};
+
+static struct {
+	struct kmem_rcu ops;
+	uint32_t slot;			/* of a struct km_rcu_waiting in each CPU's area */
+	uint32_t wanted;		/* something came where the RCU could not be called */
+	struct link *chain;
+	struct km_page *slabs;		/* linked by list.next */
+	size_t blocks;			/* there are, of all CPUs and of the pile */
+	struct km_lock lock;		/* of what follows; the pile is its end's once it is under way */
+	bool under_way, ending;		/* ... and what waited is being freed */
+	uint64_t begun, done;		/* grace periods, also those for which nothing waited */
+	struct {
+		struct km_rcu_block *blocks;
+		struct link *chain;
+		struct km_page *slabs;
+	} pile;
+	struct kmem_rcu_head head;
+	bool warned;
+	uint64_t forking[KM_MAX_CPUS / 64];	/* the locks that a fork holds */
+} rcu = { .lock = KM_LOCK_INIT(KM_RANK_GRACE) };
+
+static struct km_rcu_waiting *waiting_on(unsigned cpu)
+{
+	return (struct km_rcu_waiting *)(km_area(cpu) + rcu.slot);
+}
+
+/* This CPU's, locked; NULL: it has none. */
+static struct km_rcu_waiting *lock_here(void)
+{
+	unsigned cpu = km_cpu();
+
+	if (!km_cpu_is_online(cpu))
+		return NULL;
+	struct km_rcu_waiting *here = waiting_on(cpu);
+	/* An area begins as zeros. */
+	km_lock_rank(&here->lock, KM_RANK_WAITING);
+	km_lock(&here->lock);
+	return here;
+}
+
+/* ------------------------------------------------------------------ what has waited */
+
+static void free_blocks(struct km_rcu_block *block)
+{
+	for (struct km_rcu_block *next; block; block = next) {
+		next = block->next;
+		km_debug(block->count && block->count <= km_array_count(block->object),
+			 "a block that waits has objects");
+		kfree_bulk(block->count, block->object);
+		struct km_busy_was was = km_busy_begin();
+		km_meta_free(block, sizeof(*block));
+		km_busy_end(was);
+		km_sub(&rcu.blocks, (size_t)1);
+	}
+}
+
+static void free_chain(struct link *link)
+{
+	void *object[64];
+	size_t count = 0;
+
+	while (link) {
+		object[count++] = (void *)(uintptr_t)link->object;
+		link = link->next;
+		if (count == km_array_count(object) || !link) {
+			kfree_bulk(count, object);
+			count = 0;
+		}
+	}
+}
+
+static void free_slabs(struct km_page *slab)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	for (struct km_page *next; slab; slab = next) {
+		next = (struct km_page *)slab->list.next;
+		km_list_init(&slab->list);
+		km_debug(slab->cache->flags & SLAB_TYPESAFE_BY_RCU, "the slabs of some caches wait");
+		km_slab_release(slab->cache, slab);
+	}
+	km_busy_end(was);
+}
+
+/* ------------------------------------------------------------------ grace periods */
+
+static struct km_rcu_block *join(struct km_rcu_block *first, struct km_rcu_block *behind)
+{
+	struct km_rcu_block *last = first;
+
+	if (!first)
+		return behind;
+	while (last->next)
+		last = last->next;
+	last->next = behind;
+	return first;
+}
+
+/* All that waits becomes the pile; false: nothing does. Lock held. */
+static bool collect(void)
+{
+	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way, "what is under way is its end's");
+	km_debug(!rcu.pile.blocks && !rcu.pile.chain && !rcu.pile.slabs, "a pile was freed before the next one");
+	km_for_each_cpu(cpu) {
+		struct km_rcu_waiting *waiting = waiting_on(cpu);
+
+		if (!km_load(&waiting->told))
+			continue;
+		km_lock(&waiting->lock);
+		rcu.pile.blocks = join(waiting->blocks, rcu.pile.blocks);
+		waiting->blocks = NULL;
+		km_store(&waiting->told, false);
+		km_unlock_quick(&waiting->lock);
+	}
+	/* Acquire pairs with the release of who added. */
+	rcu.pile.chain = km_swap_acquire(&rcu.chain, NULL);
+	rcu.pile.slabs = km_swap_acquire(&rcu.slabs, NULL);
+	return rcu.pile.blocks || rcu.pile.chain || rcu.pile.slabs;
+}
+
+static void end(struct kmem_rcu_head *head);
+
+/* Lock held, nothing is under way. Acquire pairs with the release in want: what was wanted is there. */
+static void begin(void)
+{
+	km_swap_acquire(&rcu.wanted, 0u);
+	rcu.begun++;
+	if (collect()) {
+		km_store(&rcu.under_way, true);
+		rcu.ops.call(&rcu.head, end);
+	} else {
+		km_store_release(&rcu.done, rcu.begun);
+	}
+}
+
+static void begin_if_idle(void)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	km_lock(&rcu.lock);
+	if (!rcu.under_way)
+		begin();
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+}
+
+/* The end of a grace period, in a thread of the RCU. Release pairs with kvfree_rcu_barrier: what waited is free. */
+static void end(struct kmem_rcu_head *head)
+{
+	(void)head;
+	km_debug(rcu.under_way, "what ends was under way");
+	struct km_busy_was was = km_busy_begin();
+	km_lock(&rcu.lock);
+	rcu.ending = true;
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+	free_blocks(rcu.pile.blocks);
+	free_chain(rcu.pile.chain);
+	free_slabs(rcu.pile.slabs);
+	was = km_busy_begin();
+	km_lock(&rcu.lock);
+	rcu.ending = false;
+	rcu.pile.blocks = NULL;
+	rcu.pile.chain = NULL;
+	rcu.pile.slabs = NULL;
+	km_store(&rcu.under_way, false);
+	km_store_release(&rcu.done, rcu.begun);
+	begin();
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+}
+
+/* Something came: a grace period begins, if none is under way, whose end begins the next. Where this thread makes no
+ * calls, the next one that may sees to it. */
+static void want(void)
+{
+	km_store_release(&rcu.wanted, 1u);
+	if (km_likely(!km_no_calls))
+		begin_if_idle();
+}
+
+static void go(void)
+{
+	if (km_unlikely(km_load(&rcu.wanted)) && !km_load(&rcu.under_way))
+		begin_if_idle();
+}
+
+/* ------------------------------------------------------------------ what comes twice */
+
+static bool is_among(const struct km_rcu_block *block, const struct link *link, const void *object)
+{
+	for (; block; block = block->next)
+		for (size_t i = 0; i < block->count; i++)
+			if (block->object[i] == object)
+				return true;
+	for (; link; link = link->next)
+		if (link->object == object)
+			return true;
+	return false;
+}
+
+/* It takes time by what waits. Under the lock nothing is collected, and the pile stays until its end begins. */
+static bool waits(const void *object)
+{
+	struct km_busy_was was = km_busy_begin();
+	bool found;
+
+	km_lock(&rcu.lock);
+	found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
+		(!rcu.ending && is_among(rcu.pile.blocks, rcu.pile.chain, object));
+	km_for_each_cpu(cpu) {
+		struct km_rcu_waiting *waiting = waiting_on(cpu);
+
+		if (found || !km_load(&waiting->told))
+			continue;
+		km_lock(&waiting->lock);
+		found = is_among(waiting->blocks, NULL, object);
+		km_unlock_quick(&waiting->lock);
+	}
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+	return found;
+}
+
+/* An object of a cache that is debugged waits already: it is said here, where the second caller is known, and the
+ * object waits once. Of others it is a double free when both are freed. */
+static km_cold bool is_twice(const void *object)
+{
+	struct km_page *page = km_page_of(object), *slab = page ? km_page_head(page) : NULL;
+
+	if (!slab || slab->type != KM_PAGE_SLAB || !km_is_debugged(slab->cache) || km_thread_busy || !waits(object))
+		return false;
+	km_tell_of(slab, object, KM_MISUSE_DOUBLE_FREE);
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree_rcu", object, slab->cache->name);
+	return true;
+}
+
+/* ------------------------------------------------------------------ what comes */
+
+/* Lock held. False: there is no memory for a block. */
+static bool add(struct km_rcu_waiting *here, const void *object, bool may_wait)
+{
+	struct km_rcu_block *block = here->blocks;
+
+	if (!block || block->count == km_array_count(block->object)) {
+		if (km_load(&rcu.blocks) >= (size_t)KM_RCU_MOST_BLOCKS * km_percpu.cpus)
+			return false;
+		block = km_meta_alloc(sizeof(*block), may_wait);
+		if (!block)
+			return false;
+		km_add(&rcu.blocks, (size_t)1);
+		block->next = here->blocks;
+		here->blocks = block;
+	}
+	km_debug(block->count < km_array_count(block->object), "the first block has room");
+	block->object[block->count++] = (void *)(uintptr_t)object;
+	return true;
+}
+
+/* False: it could not be put anywhere. */
+static bool put(const void *object, bool may_wait)
+{
+	if (km_thread_busy)
+		return false;
+	bool added = false, told = true;
+	struct km_busy_was was = km_busy_begin();
+	struct km_rcu_waiting *here = lock_here();
+
+	if (here) {
+		added = add(here, object, may_wait);
+		if (added) {
+			told = here->told;
+			km_store(&here->told, true);
+		}
+		km_unlock_quick(&here->lock);
+	}
+	if (!told)
+		want();
+	km_busy_end(was);
+	return added;
+}
+
+static void put_to_chain(const void *object, size_t head)
+{
+	struct link *link = (struct link *)((uintptr_t)object + head);
+
+	link->object = object;
+	link->next = km_load(&rcu.chain);
+	/* Release pairs with collect. */
+	while (!km_cas_release(&rcu.chain, &link->next, link))
+		;
+	km_store_release(&rcu.wanted, 1u);
+}
+
+static bool is_set(void)
+{
+	if (km_likely(km_load_acquire(&km_grace) != NULL))
+		return true;
+	if (!km_load(&rcu.warned)) {
+		km_store(&rcu.warned, true);
+		km_warn("kfree_rcu: there is no RCU (kmem_set_rcu): what it is given stays allocated until there is");
+	}
+	return false;
+}
+
+void kmem_free_rcu_nolock(const void *object, size_t head)
+{
+	if (ZERO_OR_NULL_PTR(object))
+		return;
+	is_set();
+	put_to_chain(object, head);
+}
+
+void kmem_free_rcu(const void *object, size_t head)
+{
+	if (ZERO_OR_NULL_PTR(object))
+		return;
+	bool can_be = is_set();
+	if (km_unlikely(km_load(&km_some_debugged)) && can_be && is_twice(object))
+		return;
+	if (can_be && km_likely(put(object, false)))
+		return;
+	put_to_chain(object, head);
+	/* A handler that struck inside may strike who has the lock. */
+	if (km_grace && !km_thread_busy)
+		begin_if_idle();
+}
+
+void kvfree_rcu_mightsleep(const void *object)
+{
+	if (ZERO_OR_NULL_PTR(object) || !is_set() || (km_load(&km_some_debugged) && is_twice(object)) ||
+	    put(object, true))
+		return;
+	rcu.ops.synchronize();
+	kvfree(object);
+}
+
+/* Of a cache with SLAB_TYPESAFE_BY_RCU, off all lists, and empty. Release pairs with collect. */
+static void put_slab(struct km_page *slab)
+{
+	struct km_page *first = km_load(&rcu.slabs);
+
+	do
+		slab->list.next = (struct km_list *)first;
+	while (!km_cas_release(&rcu.slabs, &first, slab));
+	want();
+}
+
+/* ------------------------------------------------------------------ those who wait */
+
+/* Returns the number of the grace period after which all objects waiting now are free. */
+static uint64_t last_needed(void)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	km_lock(&rcu.lock);
+	/* One that is under way has collected before; the next one will collect what there is now. */
+	uint64_t last = rcu.begun + 1;
+	if (!rcu.under_way)
+		begin();
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+	return last;
+}
+
+void kvfree_rcu_barrier(void)
+{
+	if (!km_load_acquire(&km_grace))
+		return;
+	uint64_t last = last_needed();
+	while (km_load_acquire(&rcu.done) < last)
+		rcu.ops.barrier();
+}
+
+void kvfree_rcu_barrier_on_cache(struct kmem_cache *cache)
+{
+	(void)cache;
+	kvfree_rcu_barrier();
+}
+
+/* Under the lock, because a period that begins has taken what was wanted and told before it is under way. */
+static bool is_pending(void)
+{
+	struct km_busy_was was = km_busy_begin();
+	bool pending;
+
+	km_lock(&rcu.lock);
+	pending = km_load(&rcu.under_way) || km_load(&rcu.wanted);
+	km_for_each_cpu(cpu)
+		pending |= km_load(&waiting_on(cpu)->told);
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+	return pending;
+}
+
+static void wait(void)
+{
+	if (is_pending())
+		kvfree_rcu_barrier();
+}
+
+/*
+ * A request about to be refused waits for the objects of the current grace period, for a bounded time: the thread may
+ * be an RCU reader, or RCU's own thread, and then the grace period waits for this thread. After a wait in vain no
+ * request waits until a grace period has ended.
+ */
+#define PATIENCE_MS	512u		/* at once; a second in all */
+static bool relieve(void)
+{
+	static uint64_t in_vain;	/* `done` at the last wait in vain, plus one */
+	uint64_t before = km_load_acquire(&rcu.done), last;
+	uint32_t never = 0;
+
+	if (km_load(&in_vain) == before + 1 || !is_pending())
+		return false;
+	last = last_needed();
+	for (unsigned ms = 1; ms <= PATIENCE_MS && km_load_acquire(&rcu.done) < last; ms *= 2)
+		km_os_wait(&never, 0, ms);
+	if (km_load_acquire(&rcu.done) > before)
+		return true;
+	km_store(&in_vain, before + 1);
+	return false;
+}
+
+/*
+ * Kernel: slabs go one by one, and rcu_barrier. Here those that are left go at once, after a grace period that began
+ * when nobody used the cache any more, so that no reader sees them. Until then no other slab of it begins to wait.
+ */
+static void before_destroy(struct kmem_cache *cache)
+{
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU) {
+		km_registry_lock();
+		km_store(&cache->going, true);
+		km_registry_unlock();
+		kvfree_rcu_barrier();
+		if (km_load(&cache->slab_bytes) || cache->children || cache->engine->shared_pages)
+			rcu.ops.synchronize();
+	} else {
+		wait();
+	}
+}
+
+/* ------------------------------------------------------------------ fork, and the beginning */
+
+/* As in realloc_run.c: another thread's fork may be under way as well, which has its own note of what it has. A grace
+ * period that is under way ends in the child if its RCU goes on there. */
+static void nested_fork_locks(bool before, bool child)
+{
+	km_for_each_cpu(cpu) {
+		km_lock_rank(&waiting_on(cpu)->lock, KM_RANK_WAITING);
+		km_lock_around_fork(&waiting_on(cpu)->lock, before, child);
+	}
+	if (child)
+		__builtin_memset(rcu.forking, 0, sizeof(rcu.forking));
+}
+
+static void fork_locks(bool before, bool child)
+{
+	km_lock_around_fork(&rcu.lock, before, child);
+	if (km_fork_is_nested()) {
+		nested_fork_locks(before, child);
+		return;
+	}
+	if (before)
+		km_for_each_cpu(cpu)
+			rcu.forking[cpu / 64] |= 1ull << cpu % 64;
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		if (rcu.forking[cpu / 64] >> cpu % 64 & 1)
+			km_lock_around_fork(&waiting_on(cpu)->lock, before, child);
+	if (!before)
+		__builtin_memset(rcu.forking, 0, sizeof(rcu.forking));
+}
+
+static const struct km_grace grace = {
+	.slot = &rcu.slot,
+	.pile = &rcu.pile.blocks,
+	.slab = put_slab,
+	.go = go,
+	.before_destroy = before_destroy,
+	.wait = wait,
+	.relieve = relieve,
+	.fork = fork_locks,
+};
+
+static int set(const struct kmem_rcu *ops)
+{
+	if (km_grace)
+		return __builtin_memcmp(&rcu.ops, ops, sizeof(*ops)) ? -EBUSY : 0;
+	rcu.slot = rcu.slot ?: km_percpu_alloc(sizeof(struct km_rcu_waiting));
+	if (!rcu.slot)
+		return -ENOMEM;
+	rcu.ops = *ops;
+	/* Release: who sees it finds all this. */
+	km_store_release(&km_grace, &grace);
+	return 0;
+}
+
+int kmem_set_rcu(const struct kmem_rcu *ops)
+{
+	if (!ops || !ops->call || !ops->synchronize || !ops->barrier)
+		return -EINVAL;
+	if (!km_boot())
+		return -ENOMEM;
+	km_registry_lock();
+	int error = set(ops);
+	km_registry_unlock();
+	/* Objects that came before. */
+	if (!error)
+		go();
+	return error;
+}

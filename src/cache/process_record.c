@@ -1,0 +1,69 @@
+/*
+ * process_record.c: fills in the record that readers outside of the process look for. Invariant: who finds
+ * the magic finds everything else.
+ */
+#include "process_record.h"
+
+#include "os/die.h"
+#include "os/secret.h"
+
+_Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root, version) == 24 &&
+	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");
+_Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its place");
+
+struct km_mail km_mail;
+bool km_shadows_drain;
+
+static void show_mail(struct km_root *root)
+{
+	root->control = !&km_debugging ? KM_CONTROL_NONE : km_options.control ? KM_CONTROL_ON : KM_CONTROL_OFF;
+	if (root->control != KM_CONTROL_ON)
+		return;
+	km_mail.version = KM_MAIL_VERSION;
+	root->mail = &km_mail;
+	root->ways = &km_gate;
+	root->mail_report = km_debugging.report;
+}
+
+void km_root_start(void)
+{
+	const struct km_sized_engine *sized = km_engine_sized();
+	struct km_root *root = km_meta_root();
+	uint64_t magic;
+
+	if (!root)
+		return;
+	km_debug(!*(uint64_t *)root, "the magic comes last");
+	root->major = KM_ROOT_MAJOR;
+	root->minor = KM_ROOT_MINOR;
+	root->fields = km_fields;
+	root->field_count = km_field_count;
+	__builtin_memcpy(root->version, KMEM_VERSION, sizeof(KMEM_VERSION));
+	root->discipline = km_discipline_name(km_percpu.discipline);
+	root->reason = km_percpu.reason;
+	root->hardened = km_hardening.parts;
+	root->percpu = &km_percpu;
+	km_registry_expose(&root->caches, &root->cache_count);
+	root->past_new_slabs = &km_retired_of_process()->new_slabs;
+	root->past_freed_slabs = &km_retired_of_process()->freed_slabs;
+	km_arena_expose(&root->arena);
+	km_large_expose(&root->large_blocks, &root->large_bytes);
+	km_huge_expose(&root->mapped_blocks, &root->mapped_bytes, &root->mapped_kept, &root->mapped_spare,
+		      &root->mapped_ready);
+	km_huge_expose_blocks(&root->mapped_table, &root->mapped_slots, &root->parked, &root->parked_count);
+	km_meta_expose(&root->meta_bytes, &root->spans, &root->span_count);
+	root->slob_pages = sized ? sized->pages : NULL;
+	root->slob_units = sized ? sized->units : NULL;
+	root->guarded = &km_guarded;
+	root->guard_objects = &km_guarded.objects;
+	root->guard_live = &km_guarded.live;
+	root->guard_samples = &km_guarded.samples;
+	root->guard_reports = &km_guarded.reports;
+	root->grace = &km_grace;
+	root->memcg = km_has_accounting() ? km_accounting.view : NULL;
+	root->profile = &km_profiling ? km_profiling.record : NULL;
+	root->stacks = &km_debugging ? km_debugging.stacks : NULL;
+	show_mail(root);
+	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
+	km_store_release((uint64_t *)root, magic);
+}

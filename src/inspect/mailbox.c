@@ -1,0 +1,309 @@
+/*
+ * mailbox.c: requests from outside of the process (cache/mailbox.h), and what drains meanwhile. Invariants: a request
+ * is copied first, and each part of the copy is checked; no thread waits here for a lock, so that no program that was
+ * without one before can come to a halt by it; each request is done once and answered once, by its number, and has at
+ * most one line on standard error, but for a report that was asked for.
+ */
+#include <errno.h>
+
+#include "cache/mailbox.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "percpu/pcpu.h"
+#include "os/stderr.h"
+#include "ext/debug/debug.h"
+#include "ext/profile/profile.h"
+#include "ext/debug/debug_shadow.h"
+#include "ext/debug/debug_toggle.h"
+#include "ext/debug/debug_control.h"
+
+#define LOOK_MS		200u		/* between looks at what drains */
+#define KEPT_MS		10000u		/* that hits are misses for one request: its command may have ended */
+
+static struct {
+	uint64_t next_look;
+	struct km_reclaim_round shrink;	/* the round for a request by which all caches are shrunk */
+	uint32_t before;		/* the number that was answered before the last one */
+	uint32_t kept_for;		/* a request for which ways that were shut stay so, ... */
+	uint64_t kept_until;
+} control;
+
+/* ------------------------------------------------------------------ one request */
+
+struct km_mail_report km_control_report km_sparse;
+
+struct order {
+	struct km_mail_request request;
+	slab_flags_t flags;
+	unsigned count;			/* caches of that name; or with stacks */
+	int result;
+	unsigned damages;
+	bool report;			/* when the answer is given, by whom was allocated what is out */
+	bool writes;			/* to a file of a cache's */
+};
+
+static bool is_ended(const char *text, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (!text[i])
+			return true;
+	return false;
+}
+
+static bool is_on(const struct order *order)
+{
+	return !__builtin_strcmp(order->request.letters, "on");
+}
+
+static void read_order(struct order *order)
+{
+	struct km_mail_request *request = &order->request;
+
+	*order = (struct order){ .result = -EINVAL };
+	for (size_t i = 0; i < sizeof(*request); i++)
+		((char *)request)[i] = km_load((const char *)&km_mail.request + i);
+	const bool ended = is_ended(request->cache, sizeof(request->cache)) &&
+			   is_ended(request->letters, sizeof(request->letters));
+	bool fits = false;
+	switch (request->command) {
+	case KM_MAIL_LEAKS:
+		fits = true;
+		break;
+	case KM_MAIL_PROFILE:
+	case KM_MAIL_SHRINK:
+	case KM_MAIL_GROUP:
+		fits = ended;
+		break;
+	case KM_MAIL_VALIDATE:
+		fits = ended && request->cache[0];
+		break;
+	case KM_MAIL_ACCOUNT:
+		fits = ended && (is_on(order) || !__builtin_strcmp(request->letters, "off"));
+		break;
+	case KM_MAIL_DEBUG:
+		fits = ended && request->cache[0] && km_debug_letters(request->letters, &order->flags);
+		break;
+	default:
+		order->writes = fits = ended && km_written_fits(request);
+	}
+	order->result = fits ? 0 : -EINVAL;
+}
+
+static int serve_cache(struct kmem_cache *cache, void *arg)
+{
+	struct order *order = arg;
+
+	if (cache->shadow_of || __builtin_strcmp(cache->name, order->request.cache) != 0)
+		return 0;
+	order->count++;
+	int error = km_switch_refusal(cache);
+	error = error ?: km_shadows_switch(cache, order->flags | (cache->flags & SLAB_FAILSLAB));
+	order->result = order->result ?: error;
+	return 0;
+}
+
+/* A sibling that is empty, and not to be filled, has none. */
+static int count_tracked(struct kmem_cache *cache, void *arg)
+{
+	const struct kmem_cache *of = cache->shadow_of;
+
+	((struct order *)arg)->count += cache->flags & SLAB_STORE_USER &&
+					(!of || of->carried & SLAB_STORE_USER || km_load(&cache->slab_bytes));
+	return 0;
+}
+
+static bool is_for_all(const struct order *order)
+{
+	return order->request.cache[0] == '*' && !order->request.cache[1];
+}
+
+/* Siblings go with their cache. */
+static int validate_cache(struct kmem_cache *cache, void *arg)
+{
+	struct order *order = arg;
+
+	if (cache->shadow_of || (!is_for_all(order) && __builtin_strcmp(cache->name, order->request.cache) != 0))
+		return 0;
+	order->count++;
+	order->damages += (unsigned)kmem_cache_validate(cache);
+	return 0;
+}
+
+/*
+ * The lines are the caller's, and standard error's; the program goes on, whatever is found. An object that another
+ * thread has in hand meanwhile would look like damage, and be mended: a program with other threads is not looked at.
+ */
+static void validate(struct order *order, uint32_t number)
+{
+	struct km_heard heard = { .text = km_control_report.text, .bytes = sizeof(km_control_report.text) };
+
+	const bool holds = km_options.observed && km_observing.hold();
+
+	if ((km_options.observed && !holds) || km_os_threads() != 1) {
+		order->result = -EBUSY;
+		goto end;
+	}
+	km_debug(!km_heard && km_thread_busy, "a look in another's name is one at a time");
+	km_heard = &heard;
+	km_registry_each(validate_cache, order);
+	if (is_for_all(order)) {
+		order->damages += (unsigned)(km_engines_check() + km_arena_check());
+		if (km_block_hooks)
+			order->damages += (unsigned)km_block_hooks->check();
+	}
+	km_heard = NULL;
+	km_control_report.damages = order->damages;
+	km_control_report.length = (uint32_t)heard.length;
+	km_control_report.number = number;
+	order->result = order->count ? 0 : -ENOENT;
+end:
+	if (holds)
+		km_observing.let_go();
+}
+
+/* No letters at all are all of them. */
+static void say_debugged(const struct order *order)
+{
+	const char *cache = order->request.cache, *letters = order->request.letters;
+
+	const bool lacks = order->flags & SLAB_STORE_USER && !km_debug_has_stacks();
+
+	if (!order->flags)
+		km_warn("%s: from now on debugged no more, as was asked from outside", cache);
+	else
+		km_warn("%s: from now on debugged by \"%s\", as was asked from outside%s", cache,
+			letters[0] ? letters : "FZPU", lacks ? ": of a stack there is one call" : "");
+}
+
+/* Caches of a name are shrunk at once; a round over all of them may take several ticks. */
+static bool is_for_named(const struct order *order)
+{
+	return order->request.command == KM_MAIL_SHRINK && order->request.cache[0];
+}
+
+/* To a file of a group's. */
+static int write_group(const struct km_mail_request *request)
+{
+	return km_has_accounting() ? km_accounting.write(request->cache, request->letters) : -ENOENT;
+}
+
+/*
+ * With the registry locked: a request that is done is answered before another thread, or the next tick, may find it
+ * open. One that a lock keeps from being done (-EAGAIN) has done nothing, and stays open.
+ */
+static void serve(struct order *order, uint32_t number)
+{
+	if (order->request.command == KM_MAIL_LEAKS) {
+		km_registry_each(count_tracked, order);
+		order->report = order->count || km_debug_blocks_have_tracks();
+		order->result = order->report ? 0 : -ENODATA;
+	} else if (order->request.command == KM_MAIL_PROFILE) {
+		order->result = order->result ?: km_profile_ask(&order->request);
+	} else if (order->request.command == KM_MAIL_VALIDATE && !order->result) {
+		validate(order, number);
+	} else if (order->request.command == KM_MAIL_ACCOUNT && !order->result) {
+		order->result = km_has_accounting() ? km_accounting.account_malloc(is_on(order)) : -EOPNOTSUPP;
+	} else if (order->writes) {
+		order->result = km_written_serve(&order->request);
+		if (order->result == -EAGAIN)
+			return;
+	} else if (order->request.command == KM_MAIL_GROUP && !order->result) {
+		order->result = write_group(&order->request);
+		if (order->result == -EAGAIN)
+			return;
+	} else if (is_for_named(order) && !order->result) {
+		order->result = km_reclaim_named(order->request.cache);
+		if (order->result == -EAGAIN)
+			return;
+	} else if (order->request.command == KM_MAIL_DEBUG && !order->result) {
+		km_registry_each(serve_cache, order);
+		if (!order->count)
+			order->result = -ENOENT;
+		else if (!order->result)
+			say_debugged(order);
+	}
+	km_debug(km_thread_busy && order->result <= 0, "a request ends in an error, or in none");
+	km_mail.done = order->request;
+	km_store(&km_mail.result, order->result);
+	km_store(&control.before, km_load(&km_mail.answered));
+	/* Release pairs with look_for_mail, and with the reader, which is another process. */
+	km_store_release(&km_mail.answered, number);
+}
+
+/* ------------------------------------------------------------------ now and then */
+
+static void look_for_mail(void)
+{
+	/* Acquire: the rest was written before. The writer is another process, whose system calls are in order. */
+	uint32_t number = km_load_acquire(&km_mail.asked);
+	/* Acquire pairs with serve: the number before it is there. */
+	uint32_t answered = km_load_acquire(&km_mail.answered);
+	struct order order;
+
+	if (!km_options.control || number == answered)
+		return;
+	/* It was taken back, or left to a fork's parent, while it was served: that is no request. */
+	if (number == km_load(&control.before)) {
+		km_cas_acquire(&km_mail.asked, &number, answered);
+		return;
+	}
+	read_order(&order);
+	/* A profile that is over by now is in nobody's way. */
+	if (order.request.command == KM_MAIL_PROFILE)
+		km_probes_look();
+	/* False: the round is not through, or another thread is at it. */
+	if (order.request.command == KM_MAIL_SHRINK && !order.result && !is_for_named(&order) &&
+	    !km_reclaim_part(&control.shrink, number))
+		return;
+	/* A look waits for locks of caches, and so do who empties shelves and who shuts sizes. */
+	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT ||
+			   order.request.command == KM_MAIL_GROUP || is_for_named(&order);
+	if ((waits || order.writes) && km_locks_held)
+		return;
+	if (!km_registry_trylock())
+		return;
+	/* Another thread may have been here. */
+	if (number != km_load(&km_mail.answered) && number == km_load(&km_mail.asked))
+		serve(&order, number);
+	km_registry_unlock();
+	/* The reader of a pipe may take its time: no lock is held. */
+	if (order.report)
+		km_debug_print_leaks(km_stderr(true));
+}
+
+static void look_at_shadows(void)
+{
+	uint64_t now = km_os_now_ms();
+
+	if (!km_load(&km_shadows_drain) || now < km_load(&control.next_look) || !km_registry_trylock())
+		return;
+	km_store(&control.next_look, now + LOOK_MS);
+	km_shadows_settle_all();
+	km_registry_unlock();
+}
+
+/*
+ * Until a request is served, or taken back, each call may have a tick: one that takes several of them, or has to wait
+ * for a lock, is not left by a program that hits again. Threads that come at once may set the end twice.
+ */
+static void keep_ways(void)
+{
+	const uint32_t number = km_load(&km_mail.asked);
+	const bool open = km_options.control && number != km_load(&km_mail.answered);
+	const uint64_t now = open ? km_os_now_ms() : 0;
+
+	/* Release pairs with the acquire before it: a number that is seen has its end. */
+	if (open && km_load_acquire(&control.kept_for) != number) {
+		km_store(&control.kept_until, now + KEPT_MS);
+		km_store_release(&control.kept_for, number);
+	}
+	km_store(&km_gate_kept, open && now < km_load(&control.kept_until));
+}
+
+void km_control_tick(void)
+{
+	km_debug(km_thread_busy && !km_no_calls, "a tick is a miss's, which may call the system");
+	look_for_mail();
+	keep_ways();
+	look_at_shadows();
+}

@@ -1,0 +1,651 @@
+/*
+ * openmetrics.c: the numbers as OpenMetrics 1.0 and as Prometheus' text format. Invariants: all samples of a family
+ * stand together, and no two have the same labels: caches of one name are one, and so are groups of one path; what
+ * counts grows as long as its series is there; how many series there are has a bound; allocates nothing, and knows
+ * nothing of where the numbers come from, so the tools use it too.
+ */
+#include "openmetrics.h"
+
+#include "slab/engine.h"
+#include "base/bits.h"
+#include "os/die.h"
+
+/* ------------------------------------------------------------------ order */
+
+typedef bool before_fn(const struct km_metrics *metrics, size_t a, size_t b);
+
+static void sink(const struct km_metrics *metrics, size_t at, size_t count, before_fn *before)
+{
+	size_t *order = metrics->order;
+
+	for (size_t child; (child = 2 * at + 1) < count; at = child) {
+		if (child + 1 < count && before(metrics, order[child], order[child + 1]))
+			child++;
+		if (!before(metrics, order[at], order[child]))
+			return;
+		size_t moved = order[at];
+		order[at] = order[child];
+		order[child] = moved;
+	}
+}
+
+/* A heap: no room of its own, and no depth. */
+static void sort(const struct km_metrics *metrics, size_t count, before_fn *before)
+{
+	size_t *order = metrics->order;
+
+	for (size_t i = count / 2; i--;)
+		sink(metrics, i, count, before);
+	for (size_t i = count; i-- > 1;) {
+		size_t last = order[0];
+
+		order[0] = order[i];
+		order[i] = last;
+		sink(metrics, 0, i, before);
+	}
+	for (size_t i = 1; i < count; i++)
+		km_debug(!before(metrics, order[i], order[i - 1]), "what was sorted is in order");
+}
+
+static unsigned long known(unsigned long n)
+{
+	return n == KM_UNKNOWN ? 0 : n;
+}
+
+/* A sum is known where each part is. */
+static void add(uint64_t *sum, uint64_t n)
+{
+	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
+}
+
+/* ------------------------------------------------------------------ caches of one name */
+
+static unsigned long times(unsigned long n, unsigned long bytes)
+{
+	unsigned long product;
+
+	return n == KM_UNKNOWN || bytes == KM_UNKNOWN || __builtin_mul_overflow(n, bytes, &product) ? KM_UNKNOWN :
+												      product;
+}
+
+void km_metrics_cache(struct km_metrics_cache *row, const struct kmem_cache_stats *stats, const char *of)
+{
+	unsigned long pages = stats->pages_per_slab == (unsigned)KM_UNKNOWN ? KM_UNKNOWN : stats->pages_per_slab;
+
+	km_debug(!of || *of, "a cache has a name");
+	*row = (struct km_metrics_cache){
+		.object_bytes = stats->size,
+		.live_objects = stats->active_objects,
+		.live_bytes = times(stats->active_objects, stats->size),
+		.ready_bytes = times(stats->shelf_objects, stats->size),
+		.slabs = stats->total_slabs,
+		.slab_bytes = times(stats->total_slabs, times(pages, KM_PAGE_SIZE)),
+		.new_slabs = stats->alloc_slab,
+		.freed_slabs = stats->free_slab,
+	};
+	/* Two bad names must not become one: they are made plain before they are compared. */
+	km_text_take(row->name, sizeof(row->name), of ?: stats->name, "", '?');
+	km_text_take(row->engine, sizeof(row->engine), stats->engine ?: "", "", '?');
+}
+
+static bool cache_by_name(const struct km_metrics *metrics, size_t a, size_t b)
+{
+	int order = __builtin_strcmp(metrics->caches[a].name, metrics->caches[b].name);
+
+	return order ? order < 0 : a < b;
+}
+
+static unsigned long weight(const struct km_metrics_cache *cache)
+{
+	return km_max(known(cache->slab_bytes), known(cache->live_bytes));
+}
+
+static bool cache_by_weight(const struct km_metrics *metrics, size_t a, size_t b)
+{
+	unsigned long x = weight(&metrics->caches[a]), y = weight(&metrics->caches[b]);
+
+	return x != y ? x > y : a < b;
+}
+
+static void merge_cache(struct km_metrics_cache *into, const struct km_metrics_cache *from)
+{
+	add(&into->live_objects, from->live_objects);
+	add(&into->live_bytes, from->live_bytes);
+	add(&into->ready_bytes, from->ready_bytes);
+	add(&into->slabs, from->slabs);
+	add(&into->slab_bytes, from->slab_bytes);
+	add(&into->new_slabs, from->new_slabs);
+	add(&into->freed_slabs, from->freed_slabs);
+}
+
+/* Which caches are shown; how many are not. */
+static size_t choose_caches(struct km_metrics *metrics)
+{
+	size_t *order = metrics->order, kept = 0;
+
+	for (size_t i = 0; i < metrics->cache_count; i++)
+		order[i] = i;
+	sort(metrics, metrics->cache_count, cache_by_name);
+	for (size_t i = 0; i < metrics->cache_count; i++) {
+		struct km_metrics_cache *cache = &metrics->caches[order[i]];
+
+		cache->shown = false;
+		if (kept && !__builtin_strcmp(metrics->caches[order[kept - 1]].name, cache->name))
+			merge_cache(&metrics->caches[order[kept - 1]], cache);
+		else
+			order[kept++] = order[i];
+	}
+	sort(metrics, kept, cache_by_weight);
+	for (size_t i = 0; i < kept && i < metrics->most_caches; i++)
+		metrics->caches[order[i]].shown = true;
+	return metrics->caches_left_out + kept - km_min(kept, metrics->most_caches);
+}
+
+/* ------------------------------------------------------------------ groups of one path */
+
+static size_t hash(uint64_t *key, const char *text)
+{
+	size_t length = 0;
+
+	for (; text[length]; length++)
+		*key = (*key ^ (unsigned char)text[length]) * 0x100000001b3u;
+	return length;
+}
+
+/* The groups come as a tree, each before those below it. */
+static void link_groups(struct km_metrics *metrics)
+{
+	size_t above[MEMCG_DEPTH_MAX + 1] = { 0 };
+
+	for (size_t i = 0; i < metrics->group_count; i++) {
+		struct km_metrics_group *group = &metrics->groups[i];
+		size_t depth = km_max(1u, km_min(group->stats.depth, (unsigned)MEMCG_DEPTH_MAX));
+		char name[MEMCG_NAME_MAX];
+
+		km_text_take(name, sizeof(name), group->stats.name, "", '?');
+		__builtin_memcpy(group->stats.name, name, sizeof(name));
+		group->above = above[depth - 1];
+		group->shown = false;
+		group->key = group->above ? metrics->groups[group->above - 1].key : 0xcbf29ce484222325u;
+		if (group->above)
+			hash(&group->key, "/");
+		hash(&group->key, name);
+		km_debug(group->above <= i, "a group stands behind the one that it is in");
+		for (; depth <= MEMCG_DEPTH_MAX; depth++)
+			above[depth] = i + 1;
+	}
+}
+
+static bool group_by_current(const struct km_metrics *metrics, size_t a, size_t b)
+{
+	unsigned long x = known(metrics->groups[a].stats.current), y = known(metrics->groups[b].stats.current);
+
+	return x != y ? x > y : a < b;
+}
+
+/* Paths are compared from their ends, letter by letter: a name may have a slash in it. */
+struct path {
+	const struct km_metrics *metrics;
+	size_t group, left;	/* its place plus 1; letters of its name that are left */
+};
+
+static struct path path_of(const struct km_metrics *metrics, size_t place)
+{
+	return (struct path){ metrics, place + 1, __builtin_strlen(metrics->groups[place].stats.name) };
+}
+
+/* The letter before; 0: there is none. */
+static char step_back(struct path *path)
+{
+	if (!path->group)
+		return '\0';
+	const struct km_metrics_group *group = &path->metrics->groups[path->group - 1];
+	if (path->left)
+		return group->stats.name[--path->left];
+	path->group = group->above;
+	if (!path->group)
+		return '\0';
+	path->left = __builtin_strlen(path->metrics->groups[path->group - 1].stats.name);
+	return '/';
+}
+
+/* 0: both are of one path. */
+static int compare_paths(const struct km_metrics *metrics, size_t a, size_t b)
+{
+	struct path x = path_of(metrics, a), y = path_of(metrics, b);
+	char first, second;
+
+	do {
+		first = step_back(&x);
+		second = step_back(&y);
+	} while (first == second && first);
+	return (unsigned char)first - (unsigned char)second;
+}
+
+/* Those of one path stand together. Names can be chosen so that two paths have one key: the paths decide. */
+static bool group_by_path(const struct km_metrics *metrics, size_t a, size_t b)
+{
+	uint64_t x = metrics->groups[a].key, y = metrics->groups[b].key;
+	int order = x == y ? compare_paths(metrics, a, b) : 0;
+
+	return x != y ? x < y : order ? order < 0 : a < b;
+}
+
+static void add_limit(uint64_t *sum, uint64_t limit)
+{
+	*sum = *sum == MEMCG_NO_LIMIT || limit == MEMCG_NO_LIMIT ? MEMCG_NO_LIMIT :
+	       *sum == KM_UNKNOWN_LIMIT || limit == KM_UNKNOWN_LIMIT ? KM_UNKNOWN_LIMIT : *sum + limit;
+}
+
+static void merge_group(struct km_group_stats *into, const struct km_group_stats *from)
+{
+	add(&into->current, from->current);
+	add(&into->peak, from->peak);
+	add(&into->failcnt, from->failcnt);
+	add(&into->stock, from->stock);
+	add(&into->dying, from->dying);
+	add_limit(&into->max, from->max);
+	add_limit(&into->high, from->high);
+	add_limit(&into->low, from->low);
+	add_limit(&into->min, from->min);
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
+		add(&into->events[i], from->events[i]);
+}
+
+/* Which groups are shown; how many are not. */
+static size_t choose_groups(struct km_metrics *metrics)
+{
+	size_t *order = metrics->order, kept = 0;
+
+	link_groups(metrics);
+	for (size_t i = 0; i < metrics->group_count; i++)
+		order[i] = i;
+	sort(metrics, metrics->group_count, group_by_path);
+	for (size_t i = 0; i < metrics->group_count; i++) {
+		const size_t last = kept ? order[kept - 1] : 0;
+
+		if (kept && metrics->groups[last].key == metrics->groups[order[i]].key &&
+		    !compare_paths(metrics, last, order[i]))
+			merge_group(&metrics->groups[last].stats, &metrics->groups[order[i]].stats);
+		else
+			order[kept++] = order[i];
+	}
+	sort(metrics, kept, group_by_current);
+	for (size_t i = 0; i < kept && i < metrics->most_groups; i++)
+		metrics->groups[order[i]].shown = true;
+	return metrics->groups_left_out + kept - km_min(kept, metrics->most_groups);
+}
+
+/* ------------------------------------------------------------------ lines */
+
+enum kind { GAUGE, COUNTER, INFO };
+
+struct family {
+	const char *name;		/* behind "kmem_", without what its kind puts behind it */
+	enum kind kind;
+	bool bytes;			/* its unit, by which its name ends */
+	const char *help;
+};
+
+struct printing {
+	struct km_writer *writer;
+	const struct km_metrics *metrics;
+	bool labelled;			/* the sample has a label already */
+};
+
+static void put(struct printing *printing, const char *text)
+{
+	km_print_bytes(printing->writer, text, __builtin_strlen(text));
+}
+
+static const char *suffix(const struct family *family)
+{
+	return family->kind == COUNTER ? "_total" : family->kind == INFO ? "_info" : "";
+}
+
+/* In the older format a family is called what its samples are, it has no unit, and there is no kind "info". */
+static void begin_family(struct printing *printing, const struct family *family)
+{
+	const bool classic = printing->metrics->classic;
+	const char *kind = family->kind == COUNTER ? "counter" : family->kind == GAUGE || classic ? "gauge" : "info";
+	const char *end = classic ? suffix(family) : "";
+
+	km_print(printing->writer, "# HELP kmem_%s%s %s\n", family->name, end, family->help);
+	km_print(printing->writer, "# TYPE kmem_%s%s %s\n", family->name, end, kind);
+	if (family->bytes && !classic)
+		km_print(printing->writer, "# UNIT kmem_%s bytes\n", family->name);
+}
+
+/* A backslash stands before each character that the formats give a meaning to. */
+static void put_value(struct printing *printing, const char *text)
+{
+	for (size_t plain; *text; text += plain + (text[plain] != '\0')) {
+		plain = 0;
+		while (text[plain] && text[plain] != '"' && text[plain] != '\\' && text[plain] != '\n')
+			plain++;
+		km_print_bytes(printing->writer, text, plain);
+		if (text[plain])
+			put(printing, text[plain] == '\n' ? "\\n" : text[plain] == '"' ? "\\\"" : "\\\\");
+	}
+}
+
+static void begin_label(struct printing *printing, const char *name)
+{
+	km_debug(*name, "a label has a name");
+	put(printing, printing->labelled ? "," : "{");
+	put(printing, name);
+	put(printing, "=\"");
+	printing->labelled = true;
+}
+
+static void label(struct printing *printing, const char *name, const char *value)
+{
+	begin_label(printing, name);
+	put_value(printing, value);
+	put(printing, "\"");
+}
+
+static void begin_sample(struct printing *printing, const struct family *family)
+{
+	const struct km_metrics *metrics = printing->metrics;
+
+	put(printing, "kmem_");
+	put(printing, family->name);
+	put(printing, suffix(family));
+	printing->labelled = false;
+	for (size_t i = 0; i < metrics->label_count; i++)
+		label(printing, metrics->labels[i].name, metrics->labels[i].value);
+}
+
+static void end_sample(struct printing *printing, unsigned long value)
+{
+	km_print(printing->writer, "%s %lu\n", printing->labelled ? "}" : "", value);
+}
+
+/* A family with one sample. */
+static void print_one(struct printing *printing, const struct family *family, unsigned long value)
+{
+	if (value == KM_UNKNOWN)
+		return;
+	begin_family(printing, family);
+	begin_sample(printing, family);
+	end_sample(printing, value);
+}
+
+/* ------------------------------------------------------------------ the process */
+
+static void print_build(struct printing *printing)
+{
+	static const struct family build = { "build", INFO, false, "The library, and how it works in this process." };
+	const struct km_print_process *process = &printing->metrics->process;
+	char version[32], discipline[32], hardened[192];
+
+	km_text_take(version, sizeof(version), process->version, "", '?');
+	km_text_take(discipline, sizeof(discipline), process->discipline, "", '?');
+	km_text_take(hardened, sizeof(hardened), process->hardened, "", '?');
+	begin_family(printing, &build);
+	begin_sample(printing, &build);
+	label(printing, "version", version);
+	label(printing, "discipline", discipline);
+	label(printing, "hardened", hardened);
+	end_sample(printing, 1);
+}
+
+/* Samples of one family that differ in one label. */
+struct part {
+	const char *value;
+	unsigned long n;
+};
+
+static void print_parts(struct printing *printing, const struct family *family, const char *name,
+			const struct part *parts, size_t count)
+{
+	bool begun = false;
+
+	for (size_t i = 0; i < count; i++) {
+		if (parts[i].n == KM_UNKNOWN)
+			continue;
+		if (!begun)
+			begin_family(printing, family);
+		begun = true;
+		begin_sample(printing, family);
+		label(printing, name, parts[i].value);
+		end_sample(printing, parts[i].n);
+	}
+}
+
+static void print_memory(struct printing *printing)
+{
+	static const struct family pages = { "page_bytes", GAUGE, true,
+		"Committed pages: used by slabs and large blocks, free and perhaps resident, free and not resident." };
+	static const struct family resident = { "resident_bytes", GAUGE, true,
+		"What the kernel has in memory of pages in use, of free ones, and of the library's own records." };
+	const struct km_metrics *metrics = printing->metrics;
+	const struct kmem_stats *stats = &metrics->stats;
+
+	print_parts(printing, &pages, "state", (const struct part[]){
+		{ "used", times(stats->pages_used, KM_PAGE_SIZE) },
+		{ "dirty", times(stats->pages_free_dirty, KM_PAGE_SIZE) },
+		{ "clean", times(stats->pages_free_clean, KM_PAGE_SIZE) } }, 3);
+	print_parts(printing, &resident, "of", (const struct part[]){
+		{ "used", metrics->resident_used }, { "free", metrics->resident_free },
+		{ "records", metrics->resident_records } }, 3);
+}
+
+static void print_process(struct printing *printing, size_t caches_omitted, size_t groups_omitted)
+{
+	const struct km_metrics *metrics = printing->metrics;
+	const struct kmem_stats *s = &metrics->stats;
+	const struct {
+		struct family family;
+		unsigned long value;
+	} rows[] = {
+		{ { "caches", GAUGE, false, "Caches." }, s->caches },
+		{ { "caches_omitted", GAUGE, false, "Names of caches that have no series here: the smallest." },
+		  caches_omitted },
+		{ { "groups", GAUGE, false, "Groups." }, metrics->group_count + metrics->groups_left_out },
+		{ { "groups_omitted", GAUGE, false, "Groups that have no series here: those with the least memory." },
+		  groups_omitted },
+		{ { "reserved_bytes", GAUGE, true, "Address space reserved for pages." }, s->arena_reserved_bytes },
+		{ { "committed_bytes", GAUGE, true, "Address space of pages that is accessible." },
+		  s->arena_committed_bytes },
+		{ { "large_blocks", GAUGE, false, "Blocks of whole pages in use that no cache has." },
+		  s->large_blocks },
+		{ { "large_bytes", GAUGE, true, "Their bytes." }, s->large_bytes },
+		{ { "mapped_blocks", GAUGE, false, "Of these, mappings of their own." }, s->mapped_blocks },
+		{ { "mapped_bytes", GAUGE, true, "Their bytes." }, s->mapped_bytes },
+		{ { "meta_bytes", GAUGE, true, "The library's own records." }, s->meta_bytes },
+		{ { "purged_bytes", COUNTER, true, "Memory given back to the system." },
+		  times(s->purged_pages, KM_PAGE_SIZE) },
+		{ { "slabs_taken", COUNTER, false, "Slabs that all caches got, those that are gone too." },
+		  metrics->new_slabs },
+		{ { "slabs_given_back", COUNTER, false, "Slabs that all caches gave back, those that are gone too." },
+		  metrics->freed_slabs },
+		{ { "guarded_objects", GAUGE, false, "Guarded objects that are out." }, metrics->process.guard.live },
+		{ { "guarded_samples", COUNTER, false, "Guarded objects." }, metrics->process.guard.samples },
+		{ { "guarded_mistakes", COUNTER, false, "Mistakes with guarded objects." },
+		  metrics->process.guard.reports },
+		{ { "bind_failures", COUNTER, false, "Pieces of 4 MiB that the system would not bind to their node." },
+		  s->bind_failures },
+		{ { "rss_bytes", GAUGE, true, "What the kernel has in memory of the whole process." }, metrics->rss },
+	};
+
+	for (size_t i = 0; i < km_array_count(rows); i++)
+		print_one(printing, &rows[i].family, rows[i].value);
+}
+
+/* ------------------------------------------------------------------ caches and groups */
+
+#define CACHE(member)	offsetof(struct km_metrics_cache, member)
+static const struct {
+	struct family family;
+	size_t at;
+} cache_families[] = {
+	{ { "cache_object_bytes", GAUGE, true, "What an object takes." }, CACHE(object_bytes) },
+	{ { "cache_live_objects", GAUGE, false, "Objects that the program has." }, CACHE(live_objects) },
+	{ { "cache_live_bytes", GAUGE, true, "What these take." }, CACHE(live_bytes) },
+	{ { "cache_ready_bytes", GAUGE, true, "Free objects that lie ready on CPUs, in barns." }, CACHE(ready_bytes) },
+	{ { "cache_slabs", GAUGE, false, "Slabs." }, CACHE(slabs) },
+	{ { "cache_slab_bytes", GAUGE, true, "Memory in slabs, live, ready and free." }, CACHE(slab_bytes) },
+	{ { "cache_slabs_taken", COUNTER, false, "Slabs got from the pages." }, CACHE(new_slabs) },
+	{ { "cache_slabs_given_back", COUNTER, false, "Slabs given back to the pages." }, CACHE(freed_slabs) },
+};
+#undef CACHE
+
+static void print_caches(struct printing *printing)
+{
+	static const struct family info = { "cache", INFO, false, "The engine that makes the cache's objects." };
+	const struct km_metrics *metrics = printing->metrics;
+
+	if (!metrics->cache_count)
+		return;
+	begin_family(printing, &info);
+	for (size_t i = 0; i < metrics->cache_count; i++)
+		if (metrics->caches[i].shown) {
+			begin_sample(printing, &info);
+			label(printing, "cache", metrics->caches[i].name);
+			label(printing, "engine", metrics->caches[i].engine);
+			end_sample(printing, 1);
+		}
+	for (size_t f = 0; f < km_array_count(cache_families); f++) {
+		const struct family *family = &cache_families[f].family;
+
+		begin_family(printing, family);
+		for (size_t i = 0; i < metrics->cache_count; i++) {
+			const struct km_metrics_cache *cache = &metrics->caches[i];
+			unsigned long n = *(const unsigned long *)((const char *)cache + cache_families[f].at);
+
+			if (!cache->shown || n == KM_UNKNOWN)
+				continue;
+			begin_sample(printing, family);
+			label(printing, "cache", cache->name);
+			end_sample(printing, n);
+		}
+	}
+}
+
+/* The names from the root down. */
+static void group_label(struct printing *printing, size_t place)
+{
+	const struct km_metrics_group *groups = printing->metrics->groups;
+	size_t path[MEMCG_DEPTH_MAX], depth = 0;
+
+	for (size_t at = place + 1; at && depth < MEMCG_DEPTH_MAX; at = groups[at - 1].above)
+		path[depth++] = at - 1;
+	begin_label(printing, "group");
+	while (depth--) {
+		put_value(printing, groups[path[depth]].stats.name);
+		put(printing, depth ? "/" : "\"");
+	}
+}
+
+#define GROUP(member)	offsetof(struct km_group_stats, member)
+static const struct {
+	struct family family;
+	size_t at;
+	bool limit;			/* none of a group that has none */
+} group_families[] = {
+	{ { "group_current_bytes", GAUGE, true, "What is charged to the group and to those below it." },
+	  GROUP(current), false },
+	{ { "group_peak_bytes", GAUGE, true, "The most that was." }, GROUP(peak), false },
+	{ { "group_max_bytes", GAUGE, true, "What may be charged at most." }, GROUP(max), true },
+	{ { "group_high_bytes", GAUGE, true, "Beyond this its threads are slowed down." }, GROUP(high), true },
+	{ { "group_low_bytes", GAUGE, true, "Up to this it is spared while others can give." }, GROUP(low), true },
+	{ { "group_min_bytes", GAUGE, true, "Up to this it is spared." }, GROUP(min), true },
+	{ { "group_stock_bytes", GAUGE, true, "Charged on CPUs, and not in use." }, GROUP(stock), false },
+	{ { "group_failures", COUNTER, false, "Charges that found no room below its max." }, GROUP(failcnt), false },
+};
+#undef GROUP
+
+/* A low or min of 0 is none. */
+static bool is_there(uint64_t n, bool limit)
+{
+	return limit ? n && n != MEMCG_NO_LIMIT && n != KM_UNKNOWN_LIMIT : n != KM_UNKNOWN;
+}
+
+static void print_events(struct printing *printing)
+{
+	static const struct family family = { "group_events", COUNTER, false,
+					      "Events of the group and of those below it, as in memory.events." };
+	const struct km_metrics *metrics = printing->metrics;
+
+	begin_family(printing, &family);
+	for (size_t i = 0; i < metrics->group_count; i++)
+		for (int event = 0; metrics->groups[i].shown && event < MEMCG_NR_MEMORY_EVENTS; event++) {
+			if (metrics->groups[i].stats.events[event] == KM_UNKNOWN)
+				continue;
+			begin_sample(printing, &family);
+			group_label(printing, i);
+			label(printing, "event", km_memcg_event_names[event]);
+			end_sample(printing, metrics->groups[i].stats.events[event]);
+		}
+}
+
+static void print_groups(struct printing *printing)
+{
+	const struct km_metrics *metrics = printing->metrics;
+
+	if (!metrics->group_count)
+		return;
+	for (size_t f = 0; f < km_array_count(group_families); f++) {
+		const struct family *family = &group_families[f].family;
+
+		begin_family(printing, family);
+		for (size_t i = 0; i < metrics->group_count; i++) {
+			const struct km_metrics_group *group = &metrics->groups[i];
+			uint64_t n = *(const uint64_t *)((const char *)&group->stats + group_families[f].at);
+
+			if (!group->shown || !is_there(n, group_families[f].limit))
+				continue;
+			begin_sample(printing, family);
+			group_label(printing, i);
+			end_sample(printing, n);
+		}
+	}
+	print_events(printing);
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+bool km_metrics_is_label(const char *name)
+{
+	static const char *const own[] = { "cache", "group", "engine", "event", "state", "of", "version", "discipline",
+					   "hardened" };
+
+	for (size_t i = 0; i < km_array_count(own); i++)
+		if (!__builtin_strcmp(own[i], name))
+			return false;
+	if (!*name || (*name >= '0' && *name <= '9') || (name[0] == '_' && name[1] == '_'))
+		return false;
+	for (; *name; name++)
+		if (*name != '_' && (*name < '0' || *name > '9') && ((*name | 0x20) < 'a' || (*name | 0x20) > 'z'))
+			return false;
+	return true;
+}
+
+/* Of all caches, before they are merged. */
+static void sum_slabs(struct km_metrics *metrics)
+{
+	metrics->new_slabs = metrics->process.past_new_slabs;
+	metrics->freed_slabs = metrics->process.past_freed_slabs;
+	for (size_t i = 0; i < metrics->cache_count; i++) {
+		add(&metrics->new_slabs, metrics->caches[i].new_slabs);
+		add(&metrics->freed_slabs, metrics->caches[i].freed_slabs);
+	}
+}
+
+void km_metrics_print(struct km_writer *writer, struct km_metrics *metrics)
+{
+	struct printing printing = { .writer = writer, .metrics = metrics };
+
+	sum_slabs(metrics);
+	size_t caches = choose_caches(metrics), groups = choose_groups(metrics);
+
+	print_build(&printing);
+	print_memory(&printing);
+	print_process(&printing, caches, groups);
+	print_caches(&printing);
+	print_groups(&printing);
+	if (!metrics->classic)
+		put(&printing, "# EOF\n");
+}

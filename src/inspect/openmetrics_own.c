@@ -1,0 +1,113 @@
+/*
+ * openmetrics_own.c: this process's numbers as OpenMetrics. Invariant: no object of the program's, and none of ours, is
+ * allocated: what was taken lies in a mapping that is gone when the call ends; no lock is held while it is written, and
+ * the thread is not busy then.
+ */
+#include <errno.h>
+
+#include "cache/cache.h"
+#include "page/guard_range.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/secret.h"
+#include "os/os.h"
+#include "openmetrics.h"
+
+/* More may come while it is taken. */
+static size_t with_more(size_t count)
+{
+	return count + count / 4 + 64;
+}
+
+struct taking {
+	struct km_metrics *metrics;
+	size_t cache_room, group_room;
+};
+
+static int take_cache(struct kmem_cache *cache, void *arg)
+{
+	const struct taking *taking = arg;
+	struct km_metrics *metrics = taking->metrics;
+	struct kmem_cache_stats stats;
+
+	if (cache->shadow_of)
+		return 0;
+	if (metrics->cache_count == taking->cache_room) {
+		metrics->caches_left_out++;
+		return 0;
+	}
+	kmem_cache_get_stats(cache, &stats);
+	km_metrics_cache(&metrics->caches[metrics->cache_count++], &stats,
+			 cache->child_of ? cache->child_of->name : NULL);
+	return 0;
+}
+
+static void take_group(const struct km_group_stats *stats, void *arg)
+{
+	const struct taking *taking = arg;
+	struct km_metrics *metrics = taking->metrics;
+
+	km_debug(metrics->group_count <= taking->group_room, "a group is taken where there is room");
+	if (metrics->group_count < taking->group_room)
+		metrics->groups[metrics->group_count++] = (struct km_metrics_group){ .stats = *stats };
+	else
+		metrics->groups_left_out++;
+}
+
+static void take_process(struct km_metrics *metrics)
+{
+	metrics->process = (struct km_print_process){
+		.version = KMEM_VERSION, .pid = km_os_pid(), .discipline = kmem_percpu_discipline(),
+		.reason = kmem_percpu_reason(), .hardened = km_hardening.parts,
+		.guard = { km_guarded.objects, km_load(&km_guarded.live), km_load(&km_guarded.samples),
+			   km_load(&km_guarded.reports) },
+		.past_new_slabs = km_load(&km_retired_of_process()->new_slabs),
+		.past_freed_slabs = km_load(&km_retired_of_process()->freed_slabs),
+	};
+	kmem_get_stats(&metrics->stats);
+	metrics->resident_used = metrics->resident_free = metrics->resident_records = metrics->rss = KM_UNKNOWN;
+}
+
+/* Its mapping; NULL: there is none. */
+static void *take(struct km_metrics *metrics, size_t *bytes)
+{
+	struct taking taking = { .metrics = metrics };
+
+	taking.cache_room = with_more(km_registry_count());
+	taking.group_room = km_has_accounting() ? with_more(km_accounting.groups(NULL, NULL)) : 0;
+	*bytes = taking.cache_room * sizeof(*metrics->caches) + taking.group_room * sizeof(*metrics->groups) +
+		 km_max(taking.cache_room, taking.group_room) * sizeof(*metrics->order);
+	metrics->caches = km_os_map(*bytes, KM_PAGE_SIZE);
+	if (!metrics->caches)
+		return NULL;
+	metrics->groups = (void *)(metrics->caches + taking.cache_room);
+	metrics->order = (void *)(metrics->groups + taking.group_room);
+	km_debug(metrics->caches && !metrics->cache_count, "a mapping that is new has no rows");
+	take_process(metrics);
+	km_registry_visit(take_cache, &taking);
+	if (taking.group_room)
+		km_accounting.groups(take_group, &taking);
+	return metrics->caches;
+}
+
+int kmem_metrics(int fd)
+{
+	struct km_metrics metrics = { .most_caches = KM_METRICS_MOST, .most_groups = KM_METRICS_MOST };
+	struct km_writer writer = { .fd = fd, .no_signal = true };
+	size_t bytes;
+
+	if (!km_boot())
+		return -ENOMEM;
+	/* A handler that struck inside: the locks may be this thread's. */
+	if (km_thread_busy)
+		return -EBUSY;
+	struct km_busy_was was = km_busy_begin();
+	void *mapping = take(&metrics, &bytes);
+	km_busy_end(was);
+	if (!mapping)
+		return -ENOMEM;
+	km_metrics_print(&writer, &metrics);
+	int error = km_print_end(&writer);
+	km_os_unmap(mapping, bytes);
+	return error;
+}

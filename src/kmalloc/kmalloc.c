@@ -1,0 +1,657 @@
+/*
+ * kmalloc.c: from a size to a cache: kmalloc, kfree, krealloc, the kv family. Invariant: an object has at least the
+ * bytes that were asked for, aligned as kmalloc promises for as many; the way back is lookup.c.
+ */
+#include <errno.h>
+#include <limits.h>
+
+#include "os/die.h"
+#include "os/secret.h"
+#include "os/usdt.h"
+#include "large_cache.h"
+
+static const struct {
+	uint32_t size;
+	const char *name;
+} sizes[] = {
+	{ 8, "kmalloc-8" },	{ 16, "kmalloc-16" },	{ 32, "kmalloc-32" },
+	{ 64, "kmalloc-64" },	{ 96, "kmalloc-96" },	{ 128, "kmalloc-128" },
+	{ 192, "kmalloc-192" },	{ 256, "kmalloc-256" },	{ 512, "kmalloc-512" },
+	{ 1024, "kmalloc-1k" }, { 2048, "kmalloc-2k" },	{ 4096, "kmalloc-4k" },
+	{ 8192, "kmalloc-8k" },
+};
+
+/* By (size + 7) / 8: the cache's id; 0 before the start. The first entry is for what is too large, too. */
+static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
+KM_ALLOC_NEAR(id_of_size)
+static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+/* Bytes to be zeroed, for a hit: the table above may not have the object's cache any more (km_kmalloc_watch). */
+static uint16_t cleared_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+/* Then all sizes are 0 and NULL above. */
+struct kmem_cache *km_kmalloc_sized;
+/* For __GFP_ACCOUNT, so that what is paid for and what is not don't share slabs; NULL until there is a group. */
+static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
+static uint16_t charged_id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
+KM_ALLOC_PAID_NEAR(charged_id_of_size)
+/* Those of both that are debugged: the tables above have NULL there, and calls go the long way. One that is debugged
+ * for a while (km_kmalloc_watch) stays in here. */
+static struct kmem_cache *observed_of_size[2][KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
+/* Larger ones go the long way, where a sanitizer is all, and so do all while an object is to be guarded: by
+ * kmalloc_node. */
+#define most_direct (km_direct.most[KM_DOOR_KMALLOC])
+
+void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);
+
+static void *kmalloc_slowly(size_t size, gfp_t gfp, int node);
+
+/* ------------------------------------------------------------------ the hot path */
+
+/* The largest power of two that divides it. */
+static size_t natural_align(size_t size)
+{
+	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
+}
+
+/* Some engine serves kmalloc by size. */
+km_inline bool is_by_size(size_t size)
+{
+	return km_kmalloc_sized && km_likely(size - 1 < KM_SIZED_END - 1);
+}
+
+/* A gap in front of the block, if need be, aligns what follows the header. */
+km_inline void *alloc_by_size(size_t size, gfp_t gfp, int node)
+{
+	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
+}
+
+static km_noinline void *account_large(size_t size, gfp_t gfp)
+{
+	void *p = size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD & ~(__GFP_ACCOUNT | __GFP_ZERO))) ?
+			  km_large_cache_hit_charged(size, natural_align(size), gfp) : NULL;
+
+	return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+}
+
+/* An object that was taken and won't do. */
+km_cold static void put_back(const void *p, gfp_t gfp)
+{
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+
+	kfree(p);
+	km_calls_end(was);
+}
+
+/* It is no hit by its size. */
+static km_noinline void *account_missed(size_t size, gfp_t gfp)
+{
+	struct kmem_cache *cache = NULL;
+
+	/* Acquire pairs with make_charged. */
+	if (km_likely(size <= km_load(&most_direct)))
+		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
+	/* Where its objects are debugged for a while they are told the bytes, by the long way. */
+	if (km_unlikely(!cache || km_alloc_has_out(cache)))
+		return account_large(size, gfp);
+	if (gfp & __GFP_ZERO && km_objcg_here)
+		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->pcs.front.rseq);
+	return kmem_cache_alloc(cache, gfp);
+}
+
+/* The thread has no group, the process may have a default one; a group's object is in hand. */
+static km_noinline void *account_default(struct kmem_cache *cache, size_t size, gfp_t gfp, void *object)
+{
+	struct obj_cgroup *objcg = km_load(&km_objcg_default);
+	uint64_t *word;
+
+	if (km_likely(objcg != NULL))
+		return km_likely(km_alloc_is_owner(cache, object, (uintptr_t)objcg, &word)) ? object :
+		       km_alloc_ops(cache)->recharge(cache, gfp, objcg, object, word);
+	put_back(object, gfp);
+	return account_missed(size, gfp);
+}
+
+/*
+ * An object that is paid for already (fast_path.h): first of all where the call says so, else after a miss. As long
+ * as one group pays, the block names it; where several pay, or the block's is another, the object's owner word is
+ * looked at.
+ */
+km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
+{
+	struct obj_cgroup *objcg = km_objcg_here;
+	size_t step = (size + 7) >> 3;
+	uint64_t *word;
+	bool own;
+
+	/* As in kmalloc. */
+	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
+	step = km_evenly(!(gfp & KM_CHARGED_ODD)) ? step : 0;
+	void *object = km_alloc_paid_charged_id_of_size(step, objcg, &own);
+	if (km_unlikely(!object))
+		return account_missed(size, gfp);
+	if (km_likely(own))
+		return object;
+	/* Acquire pairs with km_kmalloc_start_charged: whose id is shown, it is there. */
+	struct kmem_cache *cache = km_load_acquire(&charged_of_size[step]);
+	if (km_likely(km_alloc_is_owner(cache, object, (uintptr_t)objcg, &word)))
+		return object;
+	if (km_unlikely(!objcg))
+		return account_default(cache, size, gfp, object);
+	return km_alloc_ops(cache)->recharge(cache, gfp, objcg, object, word);
+}
+
+/* Those that look at objects from outside are told of this one, and of its bytes. */
+static void *shown(void *object, size_t size)
+{
+	if (km_unlikely(km_load(&km_alloc_probing)) && !ZERO_OR_NULL_PTR(object))
+		km_heaptrack_alloc(object, size);
+	return km_likely(!km_sanitizer.objects && !km_observed_sizes) ? object : km_observed_asked(object, size);
+}
+
+/* As if it were debugged, so that no call is a hit by its size alone; else, and before the start, the long way. */
+static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
+{
+	uintptr_t site = (uintptr_t)__builtin_return_address(0);
+	struct kmem_cache *plain = size - 1 < KMALLOC_MAX_CACHE_SIZE ? km_kmalloc_cache(size) : NULL;
+
+	if (!plain || km_is_hooked(plain))
+		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+	km_alloc_note_site(site);
+	return shown(km_alloc_asked(km_site_cache(plain, site), size, natural_align(size), gfp, NUMA_NO_NODE),
+		     size);
+}
+
+/*
+ * In a function of its own: a hit pays nothing for it, not a register. A chain's every hit comes by: with a size that
+ * has a cache, which none has before the start, it goes on to that at once.
+ */
+static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
+{
+	if (km_unlikely(gfp & __GFP_ACCOUNT))
+		return kmalloc_account(size, gfp);
+	if (size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD))) {
+		void *p = km_large_cache_hit(size, gfp);
+
+		if (km_likely(p && !((uintptr_t)p & (natural_align(size) - 1))))
+			return p;
+		if (p)
+			put_back(p, gfp);
+	}
+	if (km_unlikely(km_hardening.random_caches))
+		return kmalloc_by_site(size, gfp);
+	return is_by_size(size) && km_likely(!km_load(&km_alloc_probing)) ?
+		       alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+}
+
+static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
+{
+	/* Acquire pairs with km_kmalloc_start. */
+	struct kmem_cache *cache = km_likely(size <= km_load(&most_direct)) ?
+					   km_load_acquire(&cache_of_size[(size + 7) >> 3]) : NULL;
+
+	if (km_likely(cache != NULL) && km_likely(!(gfp & __GFP_ACCOUNT)))
+		return km_alloc_miss(cache, gfp);
+	return kmalloc_missed_oddly(size, gfp);
+}
+
+km_hit_path km_noinline void *kmalloc(size_t size, gfp_t gfp)
+{
+	size_t step = (size + 7) >> 3;
+
+	/* One conditional branch in all: what is rare chooses entry 0, which is empty. */
+	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
+	step = km_evenly(!(gfp & KMEM_GFP_ODD)) ? step : 0;
+	void *object = km_alloc_id_of_size(step);
+	if (km_likely(object))
+		return object;
+	if (gfp & __GFP_ZERO)
+		return kzalloc(size, gfp);
+	return kmalloc_missed(size, gfp);
+}
+
+km_hit_path km_noinline void *kzalloc(size_t size, gfp_t gfp)
+{
+	/* One branch for both: not 0 for size 0, nor for what is too large. */
+	if (km_unlikely((gfp & KMEM_GFP_ODD & ~__GFP_ZERO) | (size - 1) / KMALLOC_MAX_CACHE_SIZE))
+		return kmalloc_missed(size, gfp | __GFP_ZERO);
+	size_t step = (size + 7) >> 3;
+	void *object = km_alloc_id_of_size(step);
+	/* Acquire pairs with km_kmalloc_start: whose id is shown, it is there. */
+	if (km_likely(object))
+		return __builtin_memset(object, 0, km_load_acquire(&cleared_of_size[step]));
+	return kmalloc_missed(size, gfp | __GFP_ZERO);
+}
+
+km_hit_path void kfree(const void *object)
+{
+	if (km_likely(km_free_any((void *)object)))
+		return;
+	km_free_any_miss(object, "kfree");
+}
+
+/* ------------------------------------------------------------------ in */
+
+static void check_gfp(const char *function, gfp_t gfp)
+{
+	km_alloc_check_gfp(function, gfp, NULL);
+}
+
+/* *gfp says in the end whether a failure is to be told. */
+static void *large_on_node(size_t bytes, size_t align, gfp_t *gfp, int node)
+{
+	struct km_request request = km_request_of(*gfp, NUMA_NO_NODE);
+
+	void *p = km_request_resolve_node(&request, node) ? km_large_alloc_request(bytes, align, &request) : NULL;
+	*gfp = request.gfp;
+	return p;
+}
+
+/* No memory would help. Kernel: warns where that was not meant. */
+km_cold static void *above_limit(const char *function, size_t size, size_t limit, gfp_t gfp)
+{
+	static struct km_ratelimit often;
+	char reason[64], suffix[KM_RATELIMIT_SUFFIX];
+
+	if (km_gfp_tells(gfp) && km_ratelimit(&often, suffix)) {
+		km_format(reason, sizeof(reason), "limit of %s (%lu bytes)", function, (unsigned long)limit);
+		km_alloc_tell_failed(function, size, gfp, reason, suffix);
+	}
+	return km_alloc_failed(function, size, gfp | __GFP_NOWARN, EINVAL);
+}
+
+static void *kmalloc_large(size_t size, gfp_t gfp, int node)
+{
+	check_gfp("kmalloc", gfp);
+	if (size > KMALLOC_MAX_SIZE)
+		return above_limit("kmalloc", size, KMALLOC_MAX_SIZE, gfp);
+	/* Kernel: a power of two of pages. Here as many as it takes, aligned as promised. */
+	void *p = large_on_node(km_align_up(size, KM_PAGE_SIZE), km_max(natural_align(size), KM_PAGE_SIZE), &gfp,
+				node);
+
+	return p ?: km_alloc_failed("kmalloc", size, gfp, ENOMEM);
+}
+
+size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
+	if (!km_boot() || !km_kmalloc_sized || !size || size >= KM_SIZED_END)
+		return 0;
+	request.bytes = (uint32_t)size;
+	request.align = (uint32_t)natural_align(size);
+	return km_alloc_take(km_kmalloc_sized, &request, objects, (unsigned)km_min(n, (size_t)4096));
+}
+
+static void *alloc_node(size_t size, gfp_t gfp, int node)
+{
+	if (is_by_size(size))
+		return alloc_by_size(size, gfp, node);
+	if (km_unlikely(!km_boot()))
+		return km_alloc_failed("kmalloc", size, gfp, ENOMEM);
+	if (km_unlikely(!size)) {
+		check_gfp("kmalloc", gfp);
+		return ZERO_SIZE_PTR;
+	}
+	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
+		return kmalloc_large(size, gfp, node);
+	return km_alloc_asked(km_kmalloc_cache_by(size, gfp), size, natural_align(size), gfp, node);
+}
+
+static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
+{
+	km_alloc_note_site((uintptr_t)__builtin_return_address(0));
+	return shown(alloc_node(size, gfp, node), size);
+}
+
+void *kmalloc_node(size_t size, gfp_t gfp, int node)
+{
+	return km_alloc_any_node(node, &gfp) ? kmalloc(size, gfp) : kmalloc_slowly(size, gfp, node);
+}
+
+void *kzalloc_node(size_t size, gfp_t gfp, int node)
+{
+	return km_alloc_any_node(node, &gfp) ? kzalloc(size, gfp) : kmalloc_slowly(size, gfp | __GFP_ZERO, node);
+}
+
+static bool start_sized(void)
+{
+	struct km_creation creation = { .internal = true };
+	int error;
+
+	if (!km_kmalloc_sized)
+		km_kmalloc_sized = km_cache_create("kmalloc", KMALLOC_MIN_SIZE, SLAB_KMALLOC,
+						   &creation, &error);
+	return km_kmalloc_sized != NULL;
+}
+
+bool km_kmalloc_start(void)
+{
+	size_t step = 1;
+
+	km_looks_closer = km_sanitizer.objects || km_hardening.live;
+	if (km_sanitizer.objects)
+		most_direct = km_direct.usual[KM_DOOR_KMALLOC] = 0;
+	if (km_options.engine->shared_pages)
+		return start_sized();
+	for (size_t i = 0; i < km_array_count(sizes); i++) {
+		uint32_t size = sizes[i].size;
+
+		/* A start that failed half-way goes on from there. */
+		if (km_kmalloc_cache(size)) {
+			step = size / 8 + 1;
+			continue;
+		}
+		struct km_creation creation = { .internal = true };
+		int error;
+
+		/* Natural alignment: the size itself, or its largest power-of-two divisor. */
+		creation.args.align = size & -size;
+		struct kmem_cache *cache = km_cache_create(sizes[i].name, size, SLAB_KMALLOC,
+							   &creation, &error);
+		if (!cache)
+			return false;
+		km_debug(cache->object_size == size && cache->size >= size,
+			 "a cache of kmalloc's has its size");
+		size_t first = step;
+		/* Release pairs with kmalloc_missed. */
+		const bool long_way = km_is_debugged(cache) || km_hardening.random_caches;
+		struct kmem_cache **table = long_way ? observed_of_size[0] : cache_of_size;
+		for (; step * 8 <= size; step++) {
+			km_store_release(&cleared_of_size[step], (uint16_t)cache->cleared);
+			km_store_release(&table[step], cache);
+		}
+		if (!km_hardening.random_caches)
+			km_alloc_show_sizes(cache, &id_of_size[first], step - first);
+	}
+	return true;
+}
+
+/* A reader finds the cache in one table or in the other. */
+void km_kmalloc_watch(struct kmem_cache *cache, bool observed)
+{
+	for (size_t step = 1; !km_hardening.random_caches && step < km_array_count(cache_of_size); step++) {
+		struct kmem_cache **direct = &cache_of_size[step], **long_way = &observed_of_size[0][step];
+
+		if (observed && *direct == cache) {
+			km_store_release(long_way, cache);
+			km_store_release(direct, NULL);
+		} else if (!observed && !*direct && *long_way == cache) {
+			km_store_release(direct, cache);
+		}
+	}
+}
+
+bool km_kmalloc_is_observed(size_t size)
+{
+	return !km_load(&cache_of_size[(size + 7) >> 3]);
+}
+
+/* The cache that serves __GFP_ACCOUNT there. Acquire pairs with the release where it is shown: it is built. */
+static struct kmem_cache *charged_cache(size_t step)
+{
+	return km_load_acquire(&charged_of_size[step]) ?: km_load_acquire(&observed_of_size[1][step]);
+}
+
+/* The charged cache of a size; several threads may come at once: one of theirs stays. */
+static struct kmem_cache *make_charged(struct kmem_cache *plain)
+{
+	struct km_creation creation = { .args = { .align = plain->align }, .internal = true,
+					.tuned_with = plain };
+	struct kmem_cache **first, *none = NULL;
+	char name[KM_NAME_BYTES] = "kmalloc-cg-";
+	int error;
+
+	__builtin_strcpy(name + sizeof("kmalloc-cg-") - 1, plain->name + sizeof("kmalloc-") - 1);
+	struct kmem_cache *cache = km_cache_create(name, plain->object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
+						   &creation, &error);
+	first = &(cache && km_is_debugged(cache) ? observed_of_size[1] : charged_of_size)[plain->object_size / 8];
+	/* Release pairs with the loads where they are used: it is built. */
+	if (cache && !km_cas_release(first, &none, cache))
+		km_cache_discard(cache);
+	km_debug(!*first || (*first)->flags & SLAB_ACCOUNT, "what is paid for has caches of its own");
+	return km_load_acquire(first);
+}
+
+bool km_kmalloc_start_charged(void)
+{
+	struct km_busy_was was = km_busy_begin();
+	bool all = true;
+
+	for (size_t step = km_array_count(cache_of_size) - 1; step && all; step--) {
+		struct kmem_cache *plain = km_kmalloc_cache(step * 8);
+
+		if (!plain || plain->flags & SLAB_ACCOUNT || charged_cache(step))
+			continue;
+		const size_t last = plain->object_size / 8;
+		struct kmem_cache *cache = charged_cache(last) ?: make_charged(plain);
+		all = cache != NULL;
+		if (all) {
+			km_debug(cache->object_size == plain->object_size && cache != plain,
+				 "a charged cache has the size of the plain one");
+			km_store_release(&(km_is_debugged(cache) ? observed_of_size[1] : charged_of_size)[step], cache);
+			/* The first of its sizes comes last: all of them lead to it. */
+			if (km_kmalloc_cache((step - 1) * 8) != plain && !km_is_debugged(cache))
+				km_alloc_show_paid(cache, &charged_id_of_size[step], last + 1 - step);
+		}
+	}
+	km_busy_end(was);
+	return all;
+}
+
+struct kmem_cache *km_kmalloc_cache(size_t size)
+{
+	/* Acquire pairs with km_kmalloc_watch. */
+	return km_load_acquire(&cache_of_size[(size + 7) >> 3]) ?: km_load(&observed_of_size[0][(size + 7) >> 3]);
+}
+
+struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp)
+{
+	size_t step = (size + 7) >> 3;
+	struct kmem_cache *charged = NULL;
+
+	if (km_unlikely(gfp & __GFP_ACCOUNT))
+		charged = charged_cache(step);
+	return charged ?: km_kmalloc_cache(size);
+}
+
+/* ------------------------------------------------------------------ sizes, and ends */
+
+size_t kmalloc_size_roundup(size_t size)
+{
+	if (!size || !km_boot())
+		return 0;
+	if (km_unlikely(km_sanitizer.objects || (km_block_hooks && size > KMALLOC_MAX_CACHE_SIZE)))
+		return size;
+	if (km_kmalloc_sized && size < KM_SIZED_END)
+		return km_align_up(size, KM_SIZED_UNIT);
+	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
+		return km_is_debugged(km_kmalloc_cache(size)) ? size : km_kmalloc_cache(size)->size;
+	struct km_request request = km_request_of(GFP_NOWAIT, NUMA_NO_NODE);
+	const struct kmem_cache *class = km_large_cache_class(size, km_options.account, &request);
+	return class ? class->size : size <= KMALLOC_MAX_SIZE ? km_align_up(size, KM_PAGE_SIZE) : size;
+}
+
+void kfree_sensitive(const void *object)
+{
+	if (ZERO_OR_NULL_PTR(object))
+		return;
+	__builtin_memset((void *)object, 0, ksize(object));
+	/* The compiler must believe that somebody reads it. */
+	__asm__ volatile("" : : "r"(object) : "memory");
+	kfree(object);
+}
+
+/* ------------------------------------------------------------------ krealloc */
+
+/* Kernel: with __GFP_ZERO what is given up is zeroed, so that it reads as zeros when the object grows again. */
+static void *shrunk(void *object, size_t size, size_t usable, gfp_t gfp)
+{
+	if (km_unlikely(gfp & __GFP_ZERO))
+		__builtin_memset((char *)object + size, 0, usable - size);
+	if (km_unlikely(km_sanitizer.objects || km_observed_sizes))
+		km_observed_asked(object, size);
+	return object;
+}
+
+/* A block that has grown once will grow again: it comes to lie where it can, unless it is aligned beyond pages. */
+static void *get_grown(size_t size, size_t align, gfp_t gfp)
+{
+	if (size <= KMALLOC_MAX_CACHE_SIZE || size > KMALLOC_MAX_SIZE || align > KM_PAGE_SIZE || gfp & KMEM_GFP_ODD)
+		return NULL;
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	void *p = km_large_grown(size);
+	km_calls_end(was);
+	return p;
+}
+
+/* krealloc or kvrealloc: the function for a new object, and the largest size. */
+struct door {
+	void *(*get)(size_t size, gfp_t gfp);
+	size_t most;
+};
+
+/* The alignment promised for an object of this size. kvrealloc promises a page at most for large objects, so a doubled
+ * object need not move for its alignment. */
+static size_t promised_align(size_t size, const struct door *door)
+{
+	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : natural_align(size);
+}
+
+static bool is_aligned(const void *p, size_t size, const struct door *door)
+{
+	return !((uintptr_t)p & (promised_align(size, door) - 1));
+}
+
+static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door *door)
+{
+	if (!size) {
+		kfree(object);
+		return ZERO_SIZE_PTR;
+	}
+	size_t usable = ksize(object);
+	int saved_errno = errno;
+	if (!usable && !ZERO_OR_NULL_PTR(object))
+		return NULL;
+	/* A size above the largest is refused by get, also if the object has room. */
+	if (!usable || size > door->most)
+		return door->get(size, gfp);
+	const bool stays = is_aligned(object, size, door);
+	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste, unless what it
+	 * leaves is a mapping and the system may not be called. */
+	if (size <= usable && stays && (size > usable / 4 || usable <= 64 ||
+			       (usable > KMALLOC_MAX_SIZE && !km_gfp_may_wait(gfp))))
+		return shrunk(object, size, usable, gfp);
+	if (km_unlikely(km_observed_sizes) && size > usable && stays && km_observed_grow(object, size, gfp))
+		return object;
+	/* A smaller one can be done without: its lack is not told, and nobody is pressed for it. */
+	if (size <= usable)
+		gfp = (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN | __GFP_NORETRY;
+	void *moved = (size > usable ? get_grown(size, promised_align(size, door), gfp) : NULL) ?:
+		      door->get(size, gfp);
+	if (!moved && size > usable)
+		return NULL;
+	if (!moved) {
+		errno = saved_errno;
+		km_store(&km_left_longer, true);
+		return shrunk(object, size, usable, gfp);
+	}
+	km_debug(moved != object && ksize(moved) >= km_min(size, usable), "what moves comes to lie elsewhere");
+	__builtin_memcpy(moved, object, km_min(size, usable));
+	kfree(object);
+	return moved;
+}
+
+/* A block of whole pages where it is, a mapping by remapping; NULL: not so. *refused: nor elsewhere. */
+static void *resize_large(void *object, size_t size, gfp_t gfp, bool *refused)
+{
+	size_t before = gfp & __GFP_ZERO ? ksize(object) : 0;
+	void *moved = km_large_resize(object, size, gfp, refused);
+	size_t kept = moved && before ? km_min(before, ksize(moved)) : 0;
+
+	return size < kept ? shrunk(moved, size, kept, gfp) : moved;
+}
+
+/* Kernel: copies as soon as it does not fit. */
+static void *k_resize(void *object, size_t size, gfp_t gfp)
+{
+	static const struct door door = { kmalloc, KMALLOC_MAX_SIZE };
+	bool large = size > KMALLOC_MAX_CACHE_SIZE && size <= door.most && !ZERO_OR_NULL_PTR(object);
+	bool refused = false;
+	void *resized = NULL;
+
+	if (large && is_aligned(object, size, &door))
+		resized = resize_large(object, size, gfp, &refused);
+	return refused ? NULL : resized ?: realloc_by(object, size, gfp, &door);
+}
+
+/* Its frees, too, do what gfp allows. */
+void *krealloc(void *object, size_t size, gfp_t gfp)
+{
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	check_gfp("krealloc", gfp);
+	void *result = k_resize(object, size, gfp & __GFP_BITS_MASK);
+
+	km_calls_end(was);
+	return result;
+}
+
+/* ------------------------------------------------------------------ the kv family */
+
+void *kvmalloc_node(size_t size, gfp_t gfp, int node)
+{
+	if (size <= KMALLOC_MAX_SIZE)
+		return kmalloc_node(size, gfp, node);
+	check_gfp("kvmalloc", gfp);
+	if (size > INT_MAX)
+		return above_limit("kvmalloc", size, INT_MAX, gfp);
+	if (!km_boot())
+		return km_alloc_failed("kvmalloc", size, gfp, ENOMEM);
+	void *p = large_on_node(size, KM_PAGE_SIZE, &gfp, node);
+	return p ?: km_alloc_failed("kvmalloc", size, gfp, ENOMEM);
+}
+
+void *kvmalloc(size_t size, gfp_t gfp)
+{
+	return size <= KMALLOC_MAX_SIZE ? kmalloc(size, gfp) : kvmalloc_node(size, gfp, NUMA_NO_NODE);
+}
+
+void *kvzalloc(size_t size, gfp_t gfp)
+{
+	return size <= KMALLOC_MAX_CACHE_SIZE ? kzalloc(size, gfp) :
+						kvmalloc_node(size, gfp | __GFP_ZERO, NUMA_NO_NODE);
+}
+
+static void *kv_resize(void *object, size_t size, gfp_t gfp)
+{
+	static const struct door door = { kvmalloc, INT_MAX };
+	void *resized = NULL;
+	bool refused = false;
+
+	if (size && !ZERO_OR_NULL_PTR(object) && size <= door.most && is_aligned(object, size, &door))
+		resized = resize_large(object, size, gfp, &refused);
+	return refused ? NULL : resized ?: realloc_by(object, size, gfp, &door);
+}
+
+void *kvrealloc(void *object, size_t size, gfp_t gfp)
+{
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	check_gfp("kvrealloc", gfp);
+	void *result = kv_resize(object, size, gfp & __GFP_BITS_MASK);
+
+	km_calls_end(was);
+	return result;
+}
+
+void kvfree(const void *object)
+{
+	kfree(object);
+}
+
+void kvfree_sensitive(const void *object, size_t bytes)
+{
+	if (ZERO_OR_NULL_PTR(object))
+		return;
+	/* Kernel: believes the caller. */
+	__builtin_memset((void *)object, 0, km_min(bytes, ksize(object)));
+	__asm__ volatile("" : : "r"(object) : "memory");
+	kfree(object);
+}

@@ -1,0 +1,60 @@
+/*
+ * kmalloc_array.c: blocks of kmalloc's for many elements of a size. Invariant: a product that no size has is refused,
+ * and asks for nothing.
+ */
+#include <errno.h>
+
+#include "base/bits.h"
+#include "cache/cache.h"
+
+/* The product of two sizes is none. */
+km_cold static void *overflows(const char *function, gfp_t gfp)
+{
+	km_alloc_check_gfp(function, gfp, NULL);
+	return km_alloc_failed(function, SIZE_MAX, gfp | __GFP_NOWARN, ENOMEM);
+}
+
+void *kmalloc_array(size_t n, size_t size, gfp_t gfp)
+{
+	size_t bytes = km_size_mul(n, size);
+
+	if (km_unlikely(bytes == SIZE_MAX))
+		return overflows("kmalloc_array", gfp);
+	return kmalloc(bytes, gfp);
+}
+
+void *kcalloc(size_t n, size_t size, gfp_t gfp)
+{
+	size_t bytes = km_size_mul(n, size);
+
+	if (km_unlikely(bytes == SIZE_MAX))
+		return overflows("kcalloc", gfp);
+	return kzalloc(bytes, gfp);
+}
+
+void *krealloc_array(void *object, size_t n, size_t size, gfp_t gfp)
+{
+	size_t bytes = km_size_mul(n, size);
+
+	if (bytes == SIZE_MAX)
+		return overflows("krealloc_array", gfp);
+	return krealloc(object, bytes, gfp);
+}
+
+void *kvmalloc_array(size_t n, size_t size, gfp_t gfp)
+{
+	size_t bytes = km_size_mul(n, size);
+
+	if (bytes == SIZE_MAX)
+		return overflows("kvmalloc_array", gfp);
+	return kvmalloc(bytes, gfp);
+}
+
+void *kvcalloc(size_t n, size_t size, gfp_t gfp)
+{
+	size_t bytes = km_size_mul(n, size);
+
+	if (bytes == SIZE_MAX)
+		return overflows("kvcalloc", gfp);
+	return kvzalloc(bytes, gfp);
+}

@@ -1,0 +1,64 @@
+/*
+ * kmalloc_nolock.c: kmalloc and kfree that wait for nothing: from a size to a cache, and to the next one. Invariant:
+ * what may wait is never called; alloc/alloc_nolock.c says how.
+ */
+#include <errno.h>
+
+#include "base/bits.h"
+#include "cache/cache.h"
+
+static void *by_size(size_t size, gfp_t gfp, int node)
+{
+	if (size >= KM_SIZED_END)
+		return NULL;
+	return km_alloc_nolock(km_kmalloc_sized, size, km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN), gfp,
+				     node);
+}
+
+/* The cache of a larger size is aligned as a smaller one needs, but where that is a power of two, and it is none. */
+static bool may_serve(const struct kmem_cache *cache, size_t size)
+{
+	return cache->align % (size & -size) == 0;
+}
+
+static void *by_cache(size_t size, gfp_t gfp, int node)
+{
+	struct kmem_cache *cache = km_kmalloc_cache_by(size, gfp);
+	void *object = km_alloc_nolock(cache, 0, 0, gfp, node);
+	size_t next = cache->object_size + 1;
+
+	if (object || next > KMALLOC_MAX_CACHE_SIZE)
+		return object;
+	cache = km_kmalloc_cache_by(next, gfp);
+	return may_serve(cache, size) ? km_alloc_nolock(cache, 0, 0, gfp, node) : NULL;
+}
+
+void *kmalloc_nolock(size_t size, gfp_t gfp, int node)
+{
+	int saved_errno = errno;
+	void *object = NULL;
+
+	if (size > KMALLOC_MAX_CACHE_SIZE || !km_alloc_is_nolock(gfp)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (!size)
+		return ZERO_SIZE_PTR;
+	/* Acquire pairs with the start, which would wait. */
+	if (km_likely(km_load_acquire(&km_ready)))
+		object = km_kmalloc_sized ? by_size(size, gfp, node) : by_cache(size, gfp, node);
+	errno = object ? saved_errno : ENOMEM;
+	if (object && km_unlikely(km_sanitizer.objects || km_observed_sizes))
+		km_observed_asked(object, size);
+	return object;
+}
+
+void kfree_nolock(const void *object)
+{
+	int saved_errno = errno;
+	struct km_busy_was was = km_busy_begin();
+
+	kfree(object);
+	km_busy_end(was);
+	errno = saved_errno;
+}

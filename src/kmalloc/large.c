@@ -1,0 +1,790 @@
+/*
+ * large.c: requests beyond the largest size of a cache: whole pages up to 4 MiB, mappings of their own above.
+ * Invariants: the first page of a live block says LARGE, with its pages, and is the only one in the map; a block is one
+ * of a class (large_cache.c) or counted here.
+ */
+#include <errno.h>
+
+#include "page/huge.h"
+#include "page/obj_cgroups.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "os/usdt.h"
+#include "realloc_run.h"
+#include "large_cache.h"
+
+static struct {
+	size_t blocks, bytes;
+	void *deferred;		/* freed in handlers, linked by their first words */
+	bool charged;		/* some block was ever paid for */
+} large;
+
+bool km_large_fails;
+
+/* ------------------------------------------------------------------ sizes beyond the reach of reclaim */
+
+/* No system gives a mapping without a fixed address so much address space. */
+#define MOST_BYTES	((size_t)1 << 48)
+
+/* Could a request of `bytes` be served if all free memory of the library was given back? The system would have to map
+ * the rest. If the system refuses the rest alone, nothing is given back in vain. */
+static bool is_within_reach(size_t bytes)
+{
+	struct km_arena_stats stats;
+
+	km_arena_get_stats(&stats);
+	/* A limit on address space counts reserved bytes, another limit committed bytes. */
+	size_t own = km_os_address_limit() == SIZE_MAX ? stats.committed_bytes : stats.reserved_bytes;
+	size_t sum = own + km_huge_idle();
+	return bytes <= sum || !km_os_refuses(bytes - sum);
+}
+
+/* A length that no system maps: no group is charged, and nothing is given back for the request. */
+static bool is_absurd(size_t bytes)
+{
+	return bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes));
+}
+
+/* ------------------------------------------------------------------ who pays: for whole pages */
+
+static bool is_to_be_paid(gfp_t gfp)
+{
+	return km_unlikely(gfp & __GFP_ACCOUNT || km_options.account || km_account_here) && km_has_accounting();
+}
+
+/* False: refused. *owner 0: nobody pays. */
+static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
+{
+	return !is_absurd(bytes) && km_accounting.pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
+}
+
+/* In a function of its own: many ways end with it. */
+static km_noinline void pay_owner_back(uint64_t owner, size_t bytes)
+{
+	km_accounting.pay_back(owner, bytes);
+}
+
+static void pay_back(uint64_t owner, size_t bytes)
+{
+	if (km_unlikely(owner))
+		pay_owner_back(owner, bytes);
+}
+
+static uint64_t owner_of(struct km_page *page, const void *p)
+{
+	if (km_likely(!km_load(&large.charged)))
+		return 0;
+	return page ? km_owner_of_one(km_owner_of_page(page)) : km_huge_owner(p);
+}
+
+static void set_owner(const void *p, uint64_t owner)
+{
+	struct km_page *page = km_page_of(p);
+
+	if (!owner)
+		return;
+	km_store(&large.charged, true);
+	/* A handler must not find the table of mappings locked by its own thread. */
+	struct km_busy_was was = km_busy_begin();
+	if (page)
+		km_store(km_owner_of_page(page), owner);
+	else
+		km_huge_set_owner(p, owner);
+	km_busy_end(was);
+	if (page)
+		km_accounting.note_block(owner, page, true);
+}
+
+uint64_t km_large_owner(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+	bool begins = !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && (!page || page->type == KM_PAGE_LARGE);
+	struct km_busy_was was = km_busy_begin();
+	uint64_t owner = begins && !km_was_busy(was) ? owner_of(page, p) : 0;
+
+	km_busy_end(was);
+	return owner;
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+/* As one of no class, which its pages may be. */
+static void count_in(struct km_page *page)
+{
+	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages,
+		 "a block of no class says so at its first page");
+	km_map_set(page, 1, KM_MAP_DESC);
+	km_add(&large.blocks, 1ul);
+	km_add(&large.bytes, page->pages << KM_PAGE_SHIFT);
+}
+
+/* From here on it is one of no class: its length changes, or somebody pays. */
+static void leave_class(struct km_page *page)
+{
+	if (!page->cache)
+		return;
+	km_large_cache_leave(page);
+	km_debug(!page->cache, "a block is one of a class or counted here");
+	count_in(page);
+}
+
+/* The pages are a block from here on. Release: who walks along the pages of a range (page/range_release.c) passes
+ * over as many as it says. */
+static void begin_block(struct km_page *page, size_t pages, size_t bytes)
+{
+	km_debug(pages && page->type == KM_PAGE_NONE, "a block begins in pages that were free");
+	page->pages = pages;
+	page->requested = bytes;
+	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
+}
+
+static void *pages_alloc(size_t bytes, size_t align, const struct km_request *request)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+	unsigned align_order = align > KM_PAGE_SIZE ? km_order_of(align) : 0;
+	bool zero = false;
+	int place = km_request_place(request);
+	struct km_page *page = km_max(bytes, align) <= KMALLOC_MAX_SIZE ?
+		km_pages_alloc_exact(pages, align_order, place, request->may_wait, &zero) :
+		km_pages_alloc_long(pages, align_order, place, &zero);
+
+	if (!page)
+		return NULL;
+	begin_block(page, pages, bytes);
+	if (!request->ready || !km_large_cache_join(request->ready, page, request->may_wait))
+		count_in(page);
+	void *p = km_page_address(page);
+	if (km_unlikely(km_sanitizer.objects)) {
+		km_pages_handed_in(p, pages << KM_PAGE_SHIFT);
+		km_memory_on(p, pages << KM_PAGE_SHIFT);
+	}
+	/* All that ksize says: krealloc grows into it. */
+	if ((request->gfp & __GFP_ZERO) && !zero)
+		__builtin_memset(p, 0, pages << KM_PAGE_SHIFT);
+	return p;
+}
+
+/* Where nodes are, nobody has touched it: a preference, as all binding is; what that is refused for is the process's,
+ * and no failure. */
+static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *request, bool *hopeless)
+{
+	bool zero;
+
+	/* Regions and free pages have room for any length, and the system does not look at what is committed there. */
+	if (km_unlikely(bytes > km_os_memory()) && !km_os_may_map(bytes)) {
+		*hopeless = !is_within_reach(bytes);
+		return NULL;
+	}
+	void *p = km_huge_alloc(bytes, align, &zero);
+	if (km_unlikely(!p) && (*hopeless = !is_within_reach(bytes)))
+		return NULL;
+	/* There may be address space that nobody needs. */
+	if (km_unlikely(!p) && km_ranges_release(false))
+		p = km_huge_alloc(bytes, align, &zero);
+	if (km_unlikely(!p))
+		return pages_alloc(bytes, align, request);
+	if (request->gfp & __GFP_ZERO && !zero)
+		__builtin_memset(p, 0, km_align_up(bytes, KM_PAGE_SIZE));
+	if (request->node >= 0 && km_nodes.bind)
+		km_node_bind(p, km_align_up(bytes, KM_PAGE_SIZE), (unsigned)request->node);
+	return p;
+}
+
+/* *hopeless: reclaim can't help. */
+static void *alloc_once(size_t bytes, size_t align, const struct km_request *request, bool *hopeless)
+{
+	void *p = NULL;
+
+	*hopeless = bytes > MOST_BYTES || align > MOST_BYTES;
+	if (km_thread_busy || *hopeless)
+		return NULL;
+	struct km_busy_was was = km_busy_begin();
+	km_large_finish_deferred();
+	if (km_max(bytes, align) <= KMALLOC_MAX_SIZE)
+		p = pages_alloc(bytes, align, request);
+	else if (request->may_wait)
+		p = mapping_alloc(bytes, align, request, hopeless);
+	km_busy_end(was);
+	return p;
+}
+
+static void *alloc_or_press(size_t bytes, size_t align, const struct km_request *request)
+{
+	bool hopeless;
+	void *p = alloc_once(bytes, align, request, &hopeless);
+	unsigned tries = 0;
+
+	while (km_unlikely(!p) && request->may_wait && !km_thread_busy && !hopeless) {
+		struct km_busy_was was = km_busy_begin();
+		bool more = km_alloc_pressure && km_alloc_pressure(NULL, bytes, &tries);
+		km_busy_end(was);
+		if (!more)
+			break;
+		p = alloc_once(bytes, align, request, &hopeless);
+	}
+	return p;
+}
+
+static struct km_page *page_of_block(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+
+	return page && page->type == KM_PAGE_LARGE && km_page_address(page) == p ? page : NULL;
+}
+
+/* ------------------------------------------------------------------ what a sanitizer is told */
+
+/* Of a mapping its last word says what was asked for, which is in a page that is nobody's. */
+size_t *km_large_asked(const void *p)
+{
+	struct km_page *page = page_of_block(p);
+
+	if (page || (uintptr_t)p & (KM_PAGE_SIZE - 1))
+		return page ? &page->requested : NULL;
+	size_t bytes = km_thread_busy ? km_huge_try_bytes(p) : km_huge_bytes(p);
+	return bytes && bytes != SIZE_MAX ? (size_t *)((char *)p + bytes) - 1 : NULL;
+}
+
+/* Behind a block lies a page that is nobody's. */
+static km_cold void block_comes(void *p, size_t bytes, bool zeros)
+{
+	struct km_page *page = page_of_block(p);
+	size_t whole = page ? page->pages << KM_PAGE_SHIFT : km_huge_bytes(p);
+
+	if (!page)
+		km_root_comes(p, whole);
+	if (!km_sanitizer.objects)
+		return;
+	*km_large_asked(p) = bytes;
+	km_memory_off(p, whole - sizeof(size_t));
+	km_object_begins(p, bytes, zeros);
+}
+
+/* A mapping's addresses may be anybody's next: they are left as if it had not been. */
+static km_cold void block_goes(struct km_page *page, const void *p)
+{
+	size_t bytes = page ? page->pages << KM_PAGE_SHIFT : km_huge_bytes(p);
+
+	if (bytes && !page)
+		km_root_goes(p, bytes);
+	if (!bytes || !km_sanitizer.objects)
+		return;
+	km_debug(bytes % KM_PAGE_SIZE == 0, "a block has whole pages");
+	km_object_ends((void *)p, bytes);
+	if (page)
+		km_pages_handed_out(p, bytes);
+	else
+		km_memory_on(p, bytes);
+}
+
+static size_t with_red_zone(size_t bytes)
+{
+	bool zone = km_unlikely(km_sanitizer.objects || km_block_hooks);
+
+	return zone && bytes != KMALLOC_MAX_SIZE && bytes <= PTRDIFF_MAX ? bytes + KM_PAGE_SIZE : bytes;
+}
+
+/* One that lies ready on this CPU, or as many pages as its class has; NULL: there is no such run. */
+static void *from_class(struct kmem_cache *class, size_t align, const struct km_request *request)
+{
+	struct km_request own = *request;
+	bool hopeless;
+	void *p = NULL;
+
+	km_alloc_enter_thread(request->may_wait);
+	if (km_likely(request->node < 0))
+		p = km_large_cache_take(class, align);
+	if (p && request->gfp & __GFP_ZERO)
+		__builtin_memset(p, 0, class->size);
+	own.ready = class;
+	return p ?: alloc_once(class->size, align, &own, &hopeless);
+}
+
+static void *take_grown(size_t bytes);
+
+/* Whoever may not wait takes what is larger than need be, or lies ready for what grows. */
+static void *from_larger(size_t bytes, size_t align, const struct km_request *request)
+{
+	if (request->may_wait || request->node >= 0)
+		return NULL;
+	void *p = km_large_cache_take_larger(bytes, align);
+	if (!p && align <= KM_PAGE_SIZE)
+		p = take_grown(bytes);
+	if (p && request->gfp & __GFP_ZERO)
+		__builtin_memset(p, 0, km_large_bytes(p));
+	return p;
+}
+
+void *km_large_get(size_t bytes, const struct km_request *request)
+{
+	return pages_alloc(bytes, KM_PAGE_SIZE, request);
+}
+
+static void *alloc_unpaid(size_t bytes, size_t align, const struct km_request *request)
+{
+	struct kmem_cache *class = km_large_cache_class(bytes, false, request);
+	void *p = class ? from_class(class, align, request) : NULL;
+
+	if (!p)
+		p = alloc_or_press(bytes, align, request);
+	return km_likely(p) ? p : from_larger(bytes, align, request);
+}
+
+/* ... of a class, for this owner, who has paid; NULL: none is to be had, or nobody can be told now whose it is. */
+static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t align, const struct km_request *request)
+{
+	void *p = from_class(class, align, request);
+	const struct km_page *page = p ? km_page_of(p) : NULL;
+
+	if (!p)
+		return NULL;
+	/* Where no class can have it, it is a block like any other. */
+	if (km_unlikely(!page->cache)) {
+		set_owner(p, owner);
+		return p;
+	}
+	km_debug(page->cache == class, "a block of a class says so");
+	km_store(&large.charged, true);
+	if (km_likely(km_accounting.own_block(class, p, owner, request->may_wait)))
+		return p;
+	km_plain_free(class, p);
+	return NULL;
+}
+
+/*
+ * A block of a class, while its payer's limits have room for one; else as many pages as were asked for, for which
+ * the payer may have to wait, and be refused.
+ */
+static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
+{
+	const size_t exact = km_align_up(bytes, KM_PAGE_SIZE);
+	struct kmem_cache *class = request->node < 0 ? km_large_cache_class(bytes, true, request) : NULL;
+	uint64_t owner;
+	void *p = NULL;
+
+	if (class && (!km_accounting.has_room(class->size) || !pay(class->size, request->gfp, &owner)))
+		class = NULL;
+	if (!class && km_unlikely(!pay(bytes, request->gfp, &owner))) {
+		request->gfp |= __GFP_NOWARN;
+		return NULL;
+	}
+	if (!owner)
+		return alloc_unpaid(bytes, align, request);
+	if (class && (p = from_paid_class(class, owner, align, request)))
+		return p;
+	if (class)
+		pay_back(owner, class->size - exact);
+	p = alloc_or_press(bytes, align, request);
+	if (p)
+		set_owner(p, owner);
+	else
+		pay_back(owner, exact);
+	return p;
+}
+
+static void *alloc_request(size_t asked, size_t align, struct km_request *request)
+{
+	if (km_unlikely(km_large_fails) && km_alloc_fails("large", asked, request->gfp)) {
+		request->gfp |= __GFP_NOWARN;
+		return NULL;
+	}
+	size_t bytes = with_red_zone(asked);
+	bool paid = is_to_be_paid(request->gfp);
+	void *p = paid && request->node < 0 ? km_large_cache_hit_charged(bytes, align, request->gfp) : NULL;
+
+	if (km_likely(p))
+		return p;
+	/* A page that does not fit is freed on the way, too. */
+	bool calls = km_calls_begin(request->may_wait);
+	p = paid ? alloc_paid(bytes, align, request) : alloc_unpaid(bytes, align, request);
+	km_calls_end(calls);
+	if (p && km_unlikely(km_sanitizer.any))
+		block_comes(p, asked, request->gfp & __GFP_ZERO);
+	if (p && km_unlikely(km_block_hooks != NULL))
+		km_block_hooks->comes(p, asked, km_large_bytes(p));
+	return p;
+}
+
+void *km_large_alloc_request(size_t asked, size_t align, struct km_request *request)
+{
+	void *p = alloc_request(asked, align, request);
+
+	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && p)
+		km_profiling.comes(NULL, p, km_large_bytes(p), request->may_wait);
+	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_TRACER))
+		km_probe_kmalloc(km_alloc_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
+				 p ? km_large_bytes(p) : 0, request->gfp, request->node, is_to_be_paid(request->gfp));
+	return p;
+}
+
+size_t km_large_bytes(const void *p)
+{
+	struct km_page *page = page_of_block(p);
+
+	if (page)
+		return page->pages << KM_PAGE_SHIFT;
+	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_huge_bytes(p);
+}
+
+bool km_large_charge(const void *p, gfp_t gfp)
+{
+	struct km_busy_was was = km_busy_begin();
+	bool calls = km_calls_begin(km_gfp_may_wait(gfp));
+	size_t bytes = km_was_busy(was) ? 0 : km_large_bytes(p);
+	uint64_t owner;
+
+	km_busy_end(was);
+	bool paid = bytes && km_accounting.pay(bytes, gfp, &owner);
+	struct km_page *page = paid && owner ? km_page_of(p) : NULL;
+	was = km_busy_begin();
+	if (page)
+		leave_class(page);
+	km_busy_end(was);
+	if (paid)
+		set_owner(p, owner);
+	km_calls_end(calls);
+	return paid;
+}
+
+void km_large_uncharge(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+	struct km_busy_was was = km_busy_begin();
+	uint64_t owner = owner_of(page, p);
+	size_t bytes = km_large_bytes(p);
+
+	km_busy_end(was);
+	if (!owner)
+		return;
+	if (page)
+		km_accounting.note_block(owner, page, false);
+	was = km_busy_begin();
+	if (page)
+		km_store(km_owner_of_page(page), (uint64_t)0);
+	else
+		km_huge_set_owner(p, 0);
+	km_busy_end(was);
+	km_debug(!page || !page->cache, "a block that somebody pays for is of no class");
+	pay_back(owner, bytes);
+}
+
+size_t km_large_try_bytes(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+
+	if (page)
+		return page_of_block(p) ? page->pages << KM_PAGE_SHIFT : 0;
+	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_huge_try_bytes(p);
+}
+
+/* The interrupted code may hold any lock: where it holds the table's, a mapping can't be told from a stranger. */
+bool km_large_defer(void *p)
+{
+	if (!km_large_try_bytes(p))
+		return false;
+	void *head = km_load(&large.deferred);
+
+	do
+		*(void **)p = head;
+	while (!km_cas_release(&large.deferred, &head, p));
+	return true;
+}
+
+/* Acquire pairs with the release in km_large_defer. A mapping among them goes by a system call. */
+void km_large_finish_deferred(void)
+{
+	if (km_likely(!km_load(&large.deferred)) || km_no_calls)
+		return;
+	void *p = km_swap_acquire(&large.deferred, NULL), *next;
+	/* Before the first one goes: its link goes with it. */
+	void *twice = km_cut_circle(p, 0);
+
+	for (; p; p = next) {
+		next = *(void **)p;
+		if (!km_large_free(p))
+			km_misuse(KM_MISUSE_FOREIGN, "kfree", p, NULL);
+	}
+	if (km_unlikely(twice != NULL))
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", twice, NULL);
+}
+
+/* `pages` pages of `node` are no block's any more. */
+static void give_pages(struct km_page *page, size_t pages, unsigned node)
+{
+	if (km_growth_put(page, pages, node))
+		return;
+	km_debug(pages && page->type == KM_PAGE_NONE, "what is given back is no block");
+	km_large_count(-pages);
+	km_pages_free_exact(page, pages);
+}
+
+/* It is freed: a profile and a tracer are told, once. */
+static km_noinline void tell_looking(const void *p, bool is_block)
+{
+	uint32_t looking = km_load(&km_alloc_probing);
+
+	if (looking & KM_PROBING_PROFILE)
+		km_profiling.goes(p);
+	if (looking & KM_PROBING_TRACER && is_block)
+		km_probe_kfree((uintptr_t)__builtin_return_address(0), p);
+}
+
+/* A block that is freed and kept is out of its payer's hands, and of the program's: a private group, too, has it no
+ * more. */
+void km_large_disown(void *p)
+{
+	struct km_page *page = page_of_block(p);
+
+	if (km_unlikely(km_load(&km_alloc_probing)))
+		tell_looking(p, true);
+	uint64_t owner = owner_of(page, p);
+	size_t bytes = owner ? km_large_bytes(p) : 0;
+
+	km_debug(!page || !page->cache, "a block that may be kept is of no class");
+	if (!owner)
+		return;
+	if (page) {
+		km_accounting.note_block(owner, page, false);
+		km_store(km_owner_of_page(page), (uint64_t)0);
+	} else {
+		km_huge_set_owner(p, 0);
+	}
+	km_debug(!owner_of(page, p) && bytes, "a block that is kept is nobody's");
+	pay_back(owner, bytes);
+}
+
+static void free_pages(struct km_page *page, uint64_t owner)
+{
+	size_t pages = page->pages;
+
+	if (km_unlikely(owner))
+		km_accounting.note_block(owner, page, false);
+	leave_class(page);
+	km_debug(!page->cache && page->type == KM_PAGE_LARGE && pages, "a block says LARGE until it goes");
+	km_map_set(page, 1, KM_MAP_NONE);
+	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
+	km_sub(&large.blocks, 1ul);
+	km_debug((long)km_load(&large.blocks) >= 0, "no more blocks go than came");
+	if (km_unlikely(km_load(&large.charged)))
+		km_store(km_owner_of_page(page), (uint64_t)0);
+	give_pages(page, pages, page->node);
+	pay_back(owner, pages << KM_PAGE_SHIFT);
+}
+
+void km_large_give(void *p)
+{
+	free_pages(page_of_block(p), 0);
+}
+
+static bool give_back(const void *p, bool told)
+{
+	struct km_page *page = page_of_block(p);
+
+	uint64_t owner = owner_of(page, p);
+	if (km_unlikely(km_sanitizer.any))
+		block_goes(page, p);
+	if (km_unlikely(km_load(&km_alloc_probing)) && !told)
+		tell_looking(p, page || km_huge_bytes(p));
+	if (page) {
+		free_pages(page, owner);
+	} else {
+		size_t bytes = owner ? km_huge_bytes(p) : 0;
+
+		if ((uintptr_t)p & (KM_PAGE_SIZE - 1) || !km_huge_free(p))
+			return false;
+		pay_back(owner, bytes);
+	}
+	if (km_alloc_tick)
+		km_alloc_tick();
+	return true;
+}
+
+void km_large_let_go(void *p)
+{
+	give_back(p, true);
+}
+
+bool km_large_free(const void *p)
+{
+	size_t bytes = km_likely(!km_block_hooks) ? 0 : km_large_bytes(p);
+
+	return (bytes && !km_block_hooks->goes((void *)p, bytes)) || give_back(p, false);
+}
+
+/* The block keeps its first `pages` pages. Small tails stay: what shrank a little often grows again. */
+static void give_tail(struct km_page *page, size_t pages)
+{
+	size_t tail = page->pages - pages;
+
+	if (km_thread_busy)
+		return;
+	struct km_busy_was was = km_busy_begin();
+	leave_class(page);
+	km_debug(pages && pages < page->pages, "a block keeps its first page");
+	page->pages = pages;
+	give_pages(page + pages, tail, page->node);
+	km_busy_end(was);
+	pay_back(owner_of(page, NULL), tail << KM_PAGE_SHIFT);
+}
+
+/* The growth is paid for first, by the payer of the block: whoever refuses it is not asked for a whole new block. */
+static bool pay_growth(uint64_t owner, size_t bytes, gfp_t gfp, bool *refused)
+{
+	if (km_likely(!owner) || km_accounting.pay_more(owner, bytes, gfp))
+		return true;
+	*refused = is_to_be_paid(gfp) && !(gfp & __GFP_NOFAIL) && km_accounting.pays_here(owner);
+	if (*refused)
+		errno = ENOMEM;
+	return false;
+}
+
+static void *resize_mapping(void *p, size_t bytes, gfp_t gfp, bool *refused)
+{
+	struct km_busy_was was = km_busy_begin();
+	uint64_t owner = owner_of(NULL, p);
+	size_t old = owner ? km_huge_bytes(p) : 0;
+	km_busy_end(was);
+	if (owner && bytes > old && !pay_growth(owner, bytes - old, gfp, refused))
+		return NULL;
+	if (km_unlikely(km_sanitizer.any))
+		km_root_goes(p, km_huge_bytes(p));
+	was = km_busy_begin();
+	void *moved = km_huge_resize(p, bytes);
+	if (km_unlikely(!moved) && is_within_reach(bytes) && km_ranges_release(false))
+		moved = km_huge_resize(p, bytes);
+	km_busy_end(was);
+	if (km_unlikely(km_sanitizer.any))
+		km_root_comes(moved ?: p, km_huge_bytes(moved ?: p));
+	if (owner && !moved && bytes > old)
+		pay_back(owner, bytes - old);
+	if (owner && moved && bytes < old)
+		pay_back(owner, old - bytes);
+	return moved;
+}
+
+/* The block gets what is free behind it, paid for by who pays for the block. Bytes that others left there are
+ * zeroed. */
+static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp, bool *refused)
+{
+	size_t have = page->pages, more = (pages - have) << KM_PAGE_SHIFT;
+	uint64_t owner = owner_of(page, NULL);
+
+	if (km_thread_busy || !pay_growth(owner, more, gfp, refused))
+		return false;
+	struct km_busy_was was = km_busy_begin();
+	bool zero = false, near = km_growth_extend(page, have, pages);
+	bool grown = near || km_pages_grow(page, have, pages, &zero);
+	if (grown) {
+		leave_class(page);
+		if ((gfp & __GFP_ZERO) && !zero)
+			__builtin_memset((char *)km_page_address(page) + (have << KM_PAGE_SHIFT), 0, more);
+		km_debug(pages > have, "a block that grows has more pages than before");
+		page->pages = pages;
+		km_large_count(near ? 0 : pages - have);
+	}
+	km_busy_end(was);
+	if (!grown)
+		pay_back(owner, more);
+	return grown;
+}
+
+static void *resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
+{
+	struct km_page *page = page_of_block(p);
+
+	/* Then a block that changes is another block. */
+	if (km_unlikely(km_sanitizer.objects || km_large_fails || km_block_hooks))
+		return NULL;
+	if (!page) {
+		if (!km_gfp_may_wait(gfp) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_thread_busy)
+			return NULL;
+		return resize_mapping(p, km_align_up(bytes, KM_PAGE_SIZE), gfp, refused);
+	}
+	size_t have = page->pages, want = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+
+	if ((want > have && bytes > KMALLOC_MAX_SIZE) || (bytes <= KMALLOC_MAX_CACHE_SIZE && want < have / 2))
+		return NULL;
+	if (want > have && !take_tail(page, want, gfp, refused))
+		return NULL;
+	km_debug(page->type == KM_PAGE_LARGE && page->pages >= want,
+		 "a block has the pages that it was resized to");
+	page->requested = bytes;
+	if (want < have && have - want > have / 8)
+		give_tail(page, want);
+	return p;
+}
+
+void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
+{
+	void *resized = resize(p, bytes, gfp, refused);
+
+	/* As one that goes and one that comes, as in other allocators' profiles. */
+	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && resized) {
+		km_profiling.goes(p);
+		km_profiling.comes(NULL, resized, km_large_bytes(resized), km_gfp_may_wait(gfp));
+	}
+	return resized;
+}
+
+static void *take_grown(size_t bytes)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+
+	/* A block that somebody pays for goes back at once, not to where others find it. */
+	if (km_thread_busy || km_account_here)
+		return NULL;
+	struct km_busy_was was = km_busy_begin();
+	struct km_page *page = km_growth_take(pages);
+	if (page) {
+		km_debug(!page->cache && !page->flags, "a page that was a run's is nobody's");
+		begin_block(page, pages, bytes);
+		km_map_set(page, 1, KM_MAP_DESC);
+		km_add(&large.blocks, 1ul);
+	}
+	km_busy_end(was);
+	return page ? km_page_address(page) : NULL;
+}
+
+bool km_large_may_have(size_t bytes, gfp_t gfp)
+{
+	return !is_to_be_paid(gfp) || km_accounting.may_more(km_align_up(bytes, KM_PAGE_SIZE));
+}
+
+/* One that realloc moves because it grows: where it can go on growing. */
+void *km_large_grown(size_t bytes)
+{
+	void *p = take_grown(bytes);
+
+	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && p)
+		km_profiling.comes(NULL, p, km_large_bytes(p), false);
+	return p;
+}
+
+void km_large_count(size_t pages)
+{
+	if (pages)
+		km_add(&large.bytes, pages << KM_PAGE_SHIFT);
+}
+
+size_t km_large_page_bytes(const void *p)
+{
+	struct km_page *page = page_of_block(p);
+
+	return page ? page->pages << KM_PAGE_SHIFT : 0;
+}
+
+void km_large_get_stats(size_t *blocks, size_t *bytes)
+{
+	size_t big_blocks, big_bytes;
+
+	km_huge_get_stats(&big_blocks, &big_bytes);
+	*blocks = km_load(&large.blocks) + big_blocks;
+	*bytes = km_load(&large.bytes) - (km_growth_count() << KM_PAGE_SHIFT) + big_bytes;
+}
+
+void km_large_expose(const size_t **blocks, const size_t **bytes)
+{
+	*blocks = &large.blocks;
+	*bytes = &large.bytes;
+}

@@ -1,0 +1,629 @@
+/*
+ * large_cache.c: blocks of whole pages that lie ready on CPUs: classes, and the engine of their caches. Invariants:
+ * what lies there is a large block with exactly its class's pages, which nobody pays for, unless it lies on the
+ * charged shelf of a class for that; what may lie on all CPUs together is at most a part of what is in use plus a
+ * floor, and counts against the bound of what is free and resident; an engine's call takes no lock but its node's and
+ * those of pages and of our own memory, and where a block of pointers comes or grows that of draining.
+ *
+ * A CPU has one block of pointers for a class, which comes with the first free there. It takes two at first. Where a
+ * class runs empty and full by turns it takes twice as many, up to 4 MiB of them. The blocks of an idle one go back
+ * (reclaim.c), as all do under pressure and on kmem_shrink_all; and sooner where another class finds no room. A class
+ * that has no block of pointers on any CPU begins anew.
+ */
+#include "slab/partial.h"
+#include "page/obj_cgroups.h"
+#include "os/die.h"
+#include "os/secret.h"
+#include "os/os.h"
+#include "percpu/owned_sheaf.h"
+#include "realloc_run.h"
+#include "large_cache.h"
+
+#define EXACT		16u	/* a class for each number of pages */
+#define CLASSES		(EXACT + 8 * 4)
+#define FEWEST		2u	/* pages of the smallest: below it there are caches */
+#define WORTH		8u	/* requests that make a class */
+#define SWINGS		8u	/* times that it ran empty before it was full, until it takes more */
+#define FIRST_CAPACITY	2u
+#define MOST_CAPACITY	126u
+#define MOST_BYTES	((size_t)4 << 20)	/* on a CPU, of one class, at most */
+/* The bound of what may lie ready in all: a part of what is in use, and these. */
+#define PART		32u
+#define FLOOR_PAGES	1024u
+#define CPU_PAGES	256u	/* for each further CPU */
+#define LOOK_MS		50u	/* between two looks for classes that give way */
+
+struct class {
+	struct kmem_cache *cache;	/* NULL: not made yet */
+	uint32_t blocks;		/* blocks of pointers that there are */
+	uint64_t mark;			/* what its stacks were like at the last look */
+	uint32_t drained;		/* objects that came back by draining, since shrink was last asked */
+	uint16_t asked;			/* while there is no cache; racy, a hint */
+	uint8_t swings;			/* racy, a hint, as the next */
+	bool starved;			/* it was empty since it was last full */
+};
+
+static struct {
+	bool on;
+	uint64_t next_look_ms;
+	struct class class[CLASSES], charged[CLASSES];
+	/* By pages: the class of what is paid for; NULL where there is none yet, and at both ends. */
+	struct kmem_cache *charged_of_pages[KM_LARGE_CACHE_PAGES + 2];
+	/* The counts of blocks of pointers and of pages that may lie ready change under it. */
+	struct km_lock lock;
+} ready = { .lock = KM_LOCK_INIT(KM_RANK_READY) };
+
+uint16_t km_large_cache_id[KM_LARGE_CACHE_PAGES + 2];
+
+/* ------------------------------------------------------------------ classes */
+
+/* 0 < pages <= KM_LARGE_CACHE_PAGES. */
+static unsigned class_of(size_t pages)
+{
+	km_debug(pages && pages <= KM_LARGE_CACHE_PAGES, "a class has a page, and at most KM_LARGE_CACHE_PAGES");
+	size_t most = pages - 1;
+
+	if (most < EXACT)
+		return (unsigned)most;
+	unsigned log = km_ilog2(most);
+	return EXACT + (log - 4) * 8 + (unsigned)(most >> (log - 3) & 7);
+}
+
+static size_t pages_of(unsigned class)
+{
+	if (class < EXACT)
+		return class + 1;
+	unsigned log = (class - EXACT) / 8 + 4;
+	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
+}
+
+static bool is_charged(const struct kmem_cache *cache)
+{
+	return cache->flags & SLAB_ACCOUNT;
+}
+
+static struct class *of_cache(const struct kmem_cache *cache)
+{
+	return &(is_charged(cache) ? ready.charged : ready.class)[class_of(cache->slab_pages)];
+}
+
+/* All of both kinds, by i from 0 on; NULL beyond the last, *made NULL where there is none yet. */
+static struct class *class_at(unsigned i, struct kmem_cache **made)
+{
+	if (i >= 2 * CLASSES)
+		return NULL;
+	struct class *class = i < CLASSES ? &ready.class[i] : &ready.charged[i - CLASSES];
+	*made = km_load_acquire(&class->cache);
+	return class;
+}
+
+static bool is_of_use(const struct kmem_cache *cache)
+{
+	return cache->id >= KM_MAP_FIRST && cache->pcs.slot;
+}
+
+/* Release pairs with km_large_cache_hit_charged: it is built. */
+static void show_charged(struct kmem_cache *cache, size_t first, size_t last)
+{
+	for (; km_is_charged(cache) && km_pcs_slot(&cache->charged) && first <= last; first++)
+		km_store_release(&ready.charged_of_pages[first], cache);
+}
+
+/* With the registry locked. */
+static struct kmem_cache *make_locked(unsigned class, bool charged)
+{
+	struct km_creation creation = { .internal = true, .engine = &km_engine_ready };
+	size_t pages = pages_of(class), first = class ? pages_of(class - 1) + 1 : 1;
+	char name[KM_NAME_BYTES];
+	int error;
+
+	creation.args.align = KM_PAGE_SIZE;
+	km_format(name, sizeof(name), charged ? "large-cg-%lu" : "large-%lu", (unsigned long)(pages << KM_PAGE_SHIFT));
+	struct kmem_cache *cache = km_cache_create_locked(name, (uint32_t)(pages << KM_PAGE_SHIFT),
+							  charged ? SLAB_ACCOUNT : 0, &creation, &error);
+	if (!cache || !is_of_use(cache))
+		return cache;
+	km_debug(pages_of(class_of(pages)) == pages && cache->slab_pages == pages,
+		 "a class has its own number of pages");
+	if (charged)
+		show_charged(cache, first, pages);
+	else
+		km_alloc_show_sizes(cache, &km_large_cache_id[first], pages + 1 - first);
+	return cache;
+}
+
+/* NULL: not now. The thread that has the registry locked may wait for this very thread, in a function of the
+ * program's. */
+static km_cold struct kmem_cache *make(struct class *class, size_t pages, bool charged)
+{
+	if (!km_registry_trylock())
+		return NULL;
+	/* Release pairs with the load in km_large_cache_class. */
+	if (!km_load(&class->cache))
+		km_store_release(&class->cache, make_locked(class_of(pages), charged));
+	km_registry_unlock();
+	/* Where there was no memory for it, not the next request but some later one tries again. */
+	if (!km_load(&class->cache))
+		km_store(&class->asked, (uint16_t)0);
+	return km_load_acquire(&class->cache);
+}
+
+struct kmem_cache *km_large_cache_class(size_t bytes, bool charged, const struct km_request *request)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+
+	/* Where address space is scarce a block has as many pages as were asked for. And where everything is paid for
+	 * no cache is without. */
+	if (!ready.on || (!charged && km_options.account) || pages - FEWEST > KM_LARGE_CACHE_PAGES - FEWEST ||
+	    km_os_address_limit() != SIZE_MAX)
+		return NULL;
+	struct class *class = &(charged ? ready.charged : ready.class)[class_of(pages)];
+	struct kmem_cache *cache = km_load_acquire(&class->cache);
+	if (km_unlikely(!cache)) {
+		uint16_t asked = km_load(&class->asked);
+
+		if (asked < WORTH)
+			km_store(&class->asked, (uint16_t)(asked + 1));
+		if (asked < WORTH || !request->may_wait || km_thread_busy || km_no_calls)
+			return NULL;
+		cache = make(class, pages, charged);
+	}
+	return cache && is_of_use(cache) ? cache : NULL;
+}
+
+/* Where each block is checked, shown to a sanitizer, debugged, or may fail on purpose, none is had without that. */
+void km_large_cache_start(void)
+{
+	const bool unseen = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized && !km_large_fails &&
+			    !km_block_hooks;
+
+	/* On a CPU's shelf nothing would tell a block that was freed twice. */
+	ready.on = unseen && !km_hardening.live;
+	/* A class of which all blocks are paid for has no use for pages that are nobody's. */
+	if (unseen && !km_options.account)
+		km_growth_start();
+}
+
+/* ------------------------------------------------------------------ what may lie there */
+
+/* CPUs' blocks of pointers for what is paid for, which come and go by themselves. */
+static size_t charged_blocks(const struct kmem_cache *cache)
+{
+	size_t blocks = 0;
+
+	if (km_pcs_slot(&cache->charged))
+		km_for_each_cpu(cpu)
+			blocks += km_pcs_top_cpu(&cache->charged, cpu) != 0;
+	return blocks;
+}
+
+/* As much as all CPUs' blocks of pointers take now. */
+static size_t room_in_all(void)
+{
+	const struct class *class;
+	struct kmem_cache *cache;
+	size_t pages = 0;
+
+	for (unsigned i = 0; (class = class_at(i, &cache)); i++)
+		if (cache)
+			pages += (km_load(&class->blocks) * (size_t)km_alloc_capacity(cache) +
+				  charged_blocks(cache) * km_owned_capacity(&cache->charged)) * cache->slab_pages;
+	return pages;
+}
+
+/* soon: pages that will be among them. With the lock. */
+static void tell(size_t soon)
+{
+	km_debug(km_is_locked(&ready.lock), "what may lie ready is counted under its lock");
+	km_pages_set_ready(room_in_all() + soon + km_growth_pages());
+}
+
+static void changed(size_t soon)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	km_lock(&ready.lock);
+	tell(soon);
+	km_unlock_quick(&ready.lock);
+	km_busy_end(was);
+}
+
+void km_large_cache_changed(void)
+{
+	changed(0);
+}
+
+static bool has_room(size_t pages)
+{
+	size_t most = km_pages_there() / PART + FLOOR_PAGES, cpus = 0;
+
+	km_for_each_cpu(cpu)
+		cpus++;
+	most += km_max(cpus, (size_t)1) * CPU_PAGES - CPU_PAGES;
+	return room_in_all() + pages <= most;
+}
+
+/* Changes with what comes and goes on any CPU, mostly: one that came and went again is taken for idle. */
+static uint64_t mark_of(const struct kmem_cache *cache)
+{
+	uint64_t mark = 1;
+
+	km_for_each_cpu(cpu) {
+		mark = mark * 31 + km_pcs_top_cpu(&cache->pcs, cpu);
+		if (km_pcs_slot(&cache->charged))
+			mark = mark * 31 + km_pcs_top_cpu(&cache->charged, cpu);
+	}
+	return mark;
+}
+
+/* Classes that nobody seems to use give way to one that finds no room. With no lock held. */
+static km_cold bool drain_idle(const struct kmem_cache *wanting)
+{
+	uint64_t now = km_os_now_ms(), next = km_load(&ready.next_look_ms);
+	struct kmem_cache *idle[2 * CLASSES], *cache;
+	struct class *class;
+	size_t count = 0;
+
+	/* Acquire: one looks at a time, near enough. */
+	if (km_no_calls || now < next || !km_cas_acquire(&ready.next_look_ms, &next, now + LOOK_MS))
+		return false;
+	for (unsigned i = 0; (class = class_at(i, &cache)); i++) {
+		if (!cache || cache == wanting || !(km_load(&class->blocks) || charged_blocks(cache)))
+			continue;
+		uint64_t mark = mark_of(cache);
+		if (mark == km_load(&class->mark))
+			idle[count++] = cache;
+		km_store(&class->mark, mark);
+	}
+	if (count)
+		km_alloc_drain_all(idle, count);
+	return count != 0;
+}
+
+static bool may_take_more(const struct kmem_cache *cache, size_t pages)
+{
+	return has_room(pages) || (drain_idle(cache) && has_room(pages));
+}
+
+static bool may_charge(struct kmem_cache *cache)
+{
+	size_t pages = km_owned_capacity(&cache->charged) * cache->slab_pages;
+
+	if (!may_take_more(cache, pages))
+		return false;
+	changed(pages);
+	return true;
+}
+
+/* ------------------------------------------------------------------ blocks of pages */
+
+void *km_large_cache_take(struct kmem_cache *class, size_t align)
+{
+	void *p = km_pcs_pop(&class->pcs);
+
+	if (km_unlikely(!p) && km_pcs_swap(&class->pcs, true, false))
+		p = km_pcs_pop(&class->pcs);
+	if (!p) {
+		bool *starved = &of_cache(class)->starved;
+
+		if (!km_load(starved))
+			km_store(starved, true);
+		return NULL;
+	}
+	if (km_likely(!((uintptr_t)p & (align - 1))))
+		return p;
+	km_plain_free(class, p);
+	return NULL;
+}
+
+/* The hit is that of every cache with SLAB_ACCOUNT; what is no hit is left to kmalloc/large.c. */
+void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp)
+{
+	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+	/* Acquire pairs with show_charged. */
+	struct kmem_cache *cache =
+		km_load_acquire(&ready.charged_of_pages[km_min(pages, (size_t)KM_LARGE_CACHE_PAGES + 1)]);
+	void *p = cache ? km_alloc_miss(cache, gfp & ~__GFP_ZERO) : NULL;
+
+	if (!p)
+		return NULL;
+	if (km_likely(!((uintptr_t)p & (align - 1))))
+		return km_likely(!(gfp & __GFP_ZERO)) ? p : __builtin_memset(p, 0, cache->size);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	kfree(p);
+	km_calls_end(was);
+	return NULL;
+}
+
+void *km_large_cache_take_larger(size_t bytes, size_t align)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+	void *p = NULL;
+
+	if (!ready.on || pages - 1 > KM_LARGE_CACHE_PAGES - 1)
+		return NULL;
+	for (unsigned i = class_of(pages); i < CLASSES && !p; i++) {
+		struct kmem_cache *cache = km_load_acquire(&ready.class[i].cache);
+
+		p = cache ? km_large_cache_take(cache, align) : NULL;
+	}
+	return p;
+}
+
+/* Which pages are blocks of the class changes under its lock: in the child of a fork the counts say as much. */
+static struct km_slabs *node_of(const struct kmem_cache *cache, const struct km_page *page)
+{
+	return cache->node[page->node];
+}
+
+static void count(struct km_node_counts *counts, long blocks)
+{
+	km_bump(&counts->slabs, blocks);
+	km_bump(&counts->objects, blocks);
+	km_bump(&counts->taken, blocks);
+	km_debug((long)counts->slabs >= 0 && counts->slabs == counts->objects && counts->taken == counts->slabs,
+		 "a block of a class is counted once");
+}
+
+/* A free looks it up in the first range only. */
+bool km_large_cache_join(struct kmem_cache *class, struct km_page *page, bool may_wait)
+{
+	struct km_slabs *n = node_of(class, page);
+
+	if ((size_t)(page - km_hot.page) >= km_load(&km_hot.pages) || !km_lock_may(&n->lock, may_wait))
+		return false;
+	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages == class->slab_pages,
+		 "a block that joins a class was of none");
+	km_store(&page->cache, class);
+	km_map_set(page, 1, class->id);
+	count(&n->counts, 1);
+	km_bump(&n->counts.new_slabs, 1);
+	km_unlock_may(&n->lock, may_wait);
+	return true;
+}
+
+void km_large_cache_leave(struct km_page *page)
+{
+	struct km_slabs *n = node_of(page->cache, page);
+
+	if (is_charged(page->cache)) {
+		uint64_t *word = km_owner_of_page(page), owner = km_owner_of_one(word);
+
+		km_owner_clear(word, 0, page->cache->owner_shift);
+		km_store(word, owner);
+	}
+	km_lock(&n->lock);
+	km_map_set(page, 1, KM_MAP_DESC);
+	km_debug(km_is_locked(&n->lock) && n->counts.slabs, "a block that leaves a class was counted there");
+	km_store(&page->cache, NULL);
+	count(&n->counts, -1);
+	km_bump(&n->counts.freed_slabs, 1);
+	km_unlock(&n->lock);
+}
+
+/* ------------------------------------------------------------------ the engine: objects */
+
+static unsigned take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
+{
+	struct km_request own = *request;
+	unsigned got = 0;
+
+	own.ready = cache;
+	while (got < want && (objects[got] = km_large_get(cache->size, &own)))
+		got++;
+	return got;
+}
+
+/* A paid block comes straight here when it is drained. */
+static void give(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	if (is_charged(cache))
+		km_add(&of_cache(cache)->drained, (uint32_t)count);
+	km_debug(km_thread_busy, "who gives blocks back keeps signal handlers out");
+	for (unsigned i = 0; i < count; i++) {
+		struct km_page *page = km_page_of(objects[i]);
+
+		if (km_unlikely(!page || page->type != KM_PAGE_LARGE || page->cache != cache ||
+				km_page_address(page) != objects[i]))
+			km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", objects[i], cache->name);
+		else
+			km_large_give(objects[i]);
+	}
+}
+
+/* ------------------------------------------------------------------ the engine: blocks of pointers */
+
+static void count_pointers(struct kmem_cache *cache, int more)
+{
+	km_lock(&ready.lock);
+	km_bump(&of_cache(cache)->blocks, more);
+	km_debug((int32_t)of_cache(cache)->blocks >= 0, "no more blocks of pointers go than came");
+	tell(0);
+	km_unlock_quick(&ready.lock);
+}
+
+/* The blocks that other threads had in hand are not here. On each CPU a class has one block of pointers or none, and
+ * two where threads raced for the place (alloc/sheaf_ops.c). */
+static void count_pointers_anew(void)
+{
+	for (unsigned i = 0; i < 2 * CLASSES; i++) {
+		struct class *class = i < CLASSES ? &ready.class[i] : &ready.charged[i - CLASSES];
+		uint32_t blocks = 0;
+
+		if (!class->cache || !class->blocks)
+			continue;
+		km_for_each_cpu(cpu)
+			blocks += km_pcs_top_cpu(&class->cache->pcs, cpu) != 0 ?
+				  1 + km_pcs_has_spare_cpu(&class->cache->pcs, cpu) : 0;
+		class->blocks = blocks;
+	}
+	tell(0);
+}
+
+void km_large_cache_fork(bool before, bool child)
+{
+	if (child)
+		count_pointers_anew();
+	km_lock_around_fork(&ready.lock, before, child);
+}
+
+static void **new_block(struct kmem_cache *cache, bool may_wait)
+{
+	/* The first one: for what it grew to there may be no room while others are in use. */
+	if (!km_load(&of_cache(cache)->blocks))
+		km_alloc_resize(cache, cache->capacity);
+	if (!may_take_more(cache, (size_t)km_alloc_capacity(cache) * cache->slab_pages))
+		return NULL;
+	void **block = km_sheaf_new(cache, may_wait);
+	if (block)
+		count_pointers(cache, 1);
+	return block;
+}
+
+static void free_block(struct kmem_cache *cache, void **block)
+{
+	km_sheaf_free(cache, block);
+	count_pointers(cache, -1);
+}
+
+static void **refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
+{
+	void **block = empty ?: new_block(cache, request->may_wait);
+
+	if (!block || !take(cache, request, block - 1, 1)) {
+		if (block && !empty)
+			free_block(cache, block);
+		return NULL;
+	}
+	return block - 1;
+}
+
+/* It ran empty and full by turns: it takes twice as many, where there is room for them on each CPU that has a block. */
+static bool grow(struct kmem_cache *cache, struct class *class, void **full)
+{
+	unsigned capacity = km_mask_capacity(km_alloc_mask(cache)), more = capacity * 2 + 2;
+
+	if (!km_load(&class->starved))
+		return false;
+	km_store(&class->starved, false);
+	if (more > cache->max_capacity)
+		return false;
+	km_store(&class->swings, (uint8_t)(km_load(&class->swings) + 1));
+	if (km_load(&class->swings) < SWINGS ||
+	    !may_take_more(cache, (size_t)km_load(&class->blocks) * (more - capacity) * cache->slab_pages))
+		return false;
+	km_store(&class->swings, (uint8_t)0);
+	km_alloc_resize(cache, more);
+	km_large_cache_changed();
+	return km_sheaf_room(&cache->pcs, full) != 0;
+}
+
+/* Half of what is there goes: what was freed first. */
+static void **spill(struct kmem_cache *cache, void **full)
+{
+	if (!full)
+		return new_block(cache, true);
+	if (grow(cache, of_cache(cache), full))
+		return full;
+	size_t count = km_sheaf_objects(&cache->pcs, full), stay = count / 2, go = count - stay;
+	km_debug(go <= count && count <= km_mask_capacity(cache->pcs.sheaf_mask),
+		 "a block has no more pointers than room");
+	void **bottom = km_sheaf_bottom(&cache->pcs, full);
+	give(cache, bottom - go, (unsigned)go);
+	__builtin_memmove(bottom - stay, full, stay * sizeof(*full));
+	return bottom - stay;
+}
+
+static void retire(struct kmem_cache *cache, void **block)
+{
+	size_t count = km_sheaf_objects(&cache->pcs, block);
+
+	give(cache, block, (unsigned)count);
+	if (!is_charged(cache))
+		km_add(&of_cache(cache)->drained, (uint32_t)count);
+	free_block(cache, block);
+}
+
+/* ------------------------------------------------------------------ the engine: a cache */
+
+static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args km_unused)
+{
+	unsigned most = MOST_CAPACITY;
+
+	while (most > FIRST_CAPACITY && most * (size_t)cache->size > MOST_BYTES)
+		most = (most + 2) / 2 - 2;
+	cache->slab_pages = cache->size >> KM_PAGE_SHIFT;
+	/* The check of an address by a hit: it begins a page, of which the map says that it begins a block. */
+	cache->order = cache->min_order = 0;
+	cache->objects = 1;
+	cache->capacity = cache->busy_capacity = FIRST_CAPACITY;
+	cache->max_capacity = (uint16_t)most;
+	km_debug(most >= FIRST_CAPACITY && cache->slab_pages <= KM_LARGE_CACHE_PAGES,
+		 "a class has room for two blocks on a CPU");
+	return 0;
+}
+
+/* The blocks on shelves have gone by then: how much that was. */
+static size_t shrink(struct kmem_cache *cache)
+{
+	struct class *class = of_cache(cache);
+
+	/* Of what is paid for a CPU's block of pointers goes with what is on it, or with nothing. */
+	if (!km_load(&class->drained) && !is_charged(cache))
+		return 0;
+	km_large_cache_changed();
+	return km_swap_acquire(&class->drained, 0u);
+}
+
+/* Blocks of the class, as the pages' descriptors have them. */
+struct blocks {
+	const struct kmem_cache *cache;
+	size_t count, wrong;
+};
+
+static int count_block(struct km_page *page, void *arg)
+{
+	struct blocks *blocks = arg;
+
+	if (page->type == KM_PAGE_LARGE && page->cache == blocks->cache) {
+		blocks->count++;
+		blocks->wrong += page->pages != blocks->cache->slab_pages;
+	}
+	return 0;
+}
+
+static int check(struct kmem_cache *cache)
+{
+	struct blocks blocks = { .cache = cache };
+	struct kmem_cache_stats kept = { .name = "" };
+
+	km_pages_walk(count_block, &blocks);
+	km_slabs_stats(cache, &kept);
+	if (blocks.count == kept.total_objects && !blocks.wrong)
+		return 0;
+	km_warn("check: %s: %lu blocks, kept %lu, %lu are of another length", cache->name, blocks.count,
+		kept.total_objects, blocks.wrong);
+	return 1;
+}
+
+const struct km_engine km_engine_ready = {
+	.name = "ready",
+	.front = KM_PERCPU_SHEAVES,
+	.whole_pages = true,
+	.node_bytes = sizeof(struct km_slabs),
+	.layout = layout,
+	.node_init = km_slabs_init,
+	.take = take,
+	.give = give,
+	.shrink = shrink,
+	.stats = km_slabs_stats,
+	.check = check,
+	.fork = km_slabs_fork,
+	.array = {
+		.lone = true,
+		.refill = refill,
+		.spill = spill,
+		.retire = retire,
+		.may_charge = may_charge,
+	},
+};

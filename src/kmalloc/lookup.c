@@ -1,0 +1,184 @@
+/*
+ * lookup.c: from a pointer back to what it is: the free of anything that kmalloc and malloc give out, its bytes, its
+ * cache; and what a pointer that is none of it is called. Invariant: looking up a pointer validates it; there is no
+ * unchecked way from an address to a slab.
+ */
+#include <errno.h>
+
+#include "page/huge.h"
+#include "page/guard_range.h"
+#include "os/die.h"
+#include "os/usdt.h"
+#include "large_cache.h"
+
+/* The cache of a slab object, its start checked; NULL: it is none, and *page may say what it is instead. */
+static struct kmem_cache *cache_of_object(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+	struct km_page *slab = page ? km_page_head(page) : NULL;
+
+	if (!slab || slab->type != KM_PAGE_SLAB)
+		return NULL;
+	struct kmem_cache *cache = slab->cache;
+	return cache && km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0 ? cache : NULL;
+}
+
+/* Name the mistake as exactly as can be told. */
+static void bad_pointer(const void *p, const char *function)
+{
+	struct km_page *page = km_page_of(p);
+	struct km_page *head = page ? km_page_head(page) : NULL;
+
+	if (head && head->type == KM_PAGE_SLAB)
+		km_refuse(head, p, head->flags & KM_SLAB_DEAD ? KM_MISUSE_DEAD_CACHE : KM_MISUSE_INTERIOR, function,
+			  head->cache ? head->cache->name : NULL);
+	else if (head || (!page && km_huge_inside(p)))
+		km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
+	else
+		km_misuse(KM_MISUSE_FOREIGN, function, p, NULL);
+}
+
+static bool in_shared_page(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+
+	return page && km_load_acquire(&page->type) == KM_PAGE_SHARED;
+}
+
+struct kmem_cache *km_sized_owner(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+
+	return page && km_kmalloc_sized && km_load_acquire(&page->type) == KM_PAGE_SHARED &&
+	       km_kmalloc_sized->engine->sized.owns(page, p) ? km_kmalloc_sized : NULL;
+}
+
+/* Is p, in a page that caches share, kmalloc's? Else the mistake is named. */
+static bool is_sized(const void *p, const char *function)
+{
+	const struct km_sized_engine *sized = km_engine_sized();
+	struct km_page *page = km_page_of(p);
+
+	if (km_likely(sized->owns(page, p)))
+		return true;
+	/* A handler that struck inside of the allocator can't wait for the lock that tells more. */
+	struct km_busy_was was = km_busy_begin();
+	km_reports_off();
+	enum km_misuse what = km_was_busy(was) ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
+	km_reports_on();
+	km_misuse(what, function, p, NULL);
+	km_busy_end(was);
+	return false;
+}
+
+static km_noinline void free_any(const void *p, const char *function)
+{
+	if (km_unlikely(ZERO_OR_NULL_PTR(p)))
+		return;
+	if (km_is_guarded(p)) {
+		km_guarding.free(NULL, (void *)p, function);
+		return;
+	}
+	if (in_shared_page(p)) {
+		if (km_likely(is_sized(p, function)))
+			km_free_miss(km_kmalloc_sized, (void *)p);
+		return;
+	}
+	struct kmem_cache *cache = cache_of_object(p);
+	if (km_unlikely(cache && cache->engine->shared_pages)) {
+		km_misuse(KM_MISUSE_NOT_KMALLOC, function, p, cache->name);
+		return;
+	}
+	if (km_likely(cache)) {
+		km_free_miss(cache, (void *)p);
+		return;
+	}
+	int saved_errno = errno;
+	if (km_unlikely(km_load(&km_alloc_probing)))
+		km_heaptrack_free(p);
+	struct km_busy_was was = km_busy_begin();
+	bool freed = km_was_busy(was) ? km_large_defer((void *)p) : km_large_free(p);
+	if (!km_was_busy(was))
+		km_large_finish_deferred();
+	km_busy_end(was);
+	errno = saved_errno;
+	if (!freed)
+		bad_pointer(p, function);
+}
+
+void km_free_any_miss(const void *p, const char *function)
+{
+	struct kmem_cache *sized = km_kmalloc_sized, *cache;
+
+	if (sized && in_shared_page(p) && km_likely(km_free_sized(sized, (void *)p)))
+		return;
+	cache = sized ? NULL : km_quick_cache(p);
+	if (km_unlikely(!cache))
+		free_any(p, function);
+	else
+		km_free_miss(cache, (void *)p);
+}
+
+static km_noinline size_t usable_size_missed(const void *p, const char *function)
+{
+	if (ZERO_OR_NULL_PTR(p))
+		return 0;
+	if (km_is_guarded(p))
+		return km_guarded_bytes(p, function);
+	if (in_shared_page(p))
+		return is_sized(p, function) ? km_engine_sized()->usable(p) : 0;
+	struct kmem_cache *cache = cache_of_object(p);
+	if (cache)
+		return km_bytes_if_out(cache, p, function);
+	if (km_unlikely(km_sanitizer.objects) && km_large_asked((void *)p))
+		return *km_large_asked((void *)p);
+	struct km_busy_was was = km_busy_begin();
+	size_t bytes = km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p);
+	km_busy_end(was);
+	/* In a handler that struck where the table of mappings is locked: can't tell. */
+	if (bytes == SIZE_MAX)
+		return 0;
+	if (!bytes)
+		bad_pointer(p, function);
+	return km_likely(!km_block_hooks) || !bytes ? bytes : km_asked_if_out(p, bytes, function);
+}
+
+static km_noinline size_t usable_of_each(const struct kmem_cache *cache, const void *p, const char *function)
+{
+	return cache->live_shift ? km_bytes_if_out(cache, p, function) : km_usable_of(cache, p);
+}
+
+size_t km_usable_size(const void *p, const char *function)
+{
+	struct kmem_cache *cache = km_quick_cache(p);
+
+	if (km_unlikely(!cache))
+		return usable_size_missed(p, function);
+	return km_likely(cache->usable) ? cache->usable : usable_of_each(cache, p, function);
+}
+
+struct kmem_cache *km_cache_of(const void *object)
+{
+	if (km_is_guarded(object))
+		return km_guarded_cache(object);
+	return cache_of_object(object) ?: km_sized_owner(object);
+}
+
+/* Users know no siblings. */
+struct kmem_cache *kmem_cache_of(const void *object)
+{
+	struct kmem_cache *cache = km_cache_of(object);
+
+	return cache && cache->shadow_of ? cache->shadow_of : cache;
+}
+
+/* Free pages count as well: so a caller tells a block freed by mistake from another allocator's block. */
+bool kmem_owns(const void *p)
+{
+	return km_is_guarded(p) || km_page_of(p) || km_huge_inside(p);
+}
+
+size_t ksize(const void *object)
+{
+	return km_usable_size(object, "ksize");
+}

@@ -1,0 +1,114 @@
+/*
+ * sized_free.c: which bytes an object may have been asked for with, for calls that name them once more as they free
+ * it; and whether somebody has an object, for calls that ask for its bytes. Invariant: nothing is refused of which it
+ * is not known: an object that is free, or none, is let to its free, which tells better.
+ */
+#include "page/guard_range.h"
+#include "page/alloc_map.h"
+#include "os/die.h"
+#include "cache/cache.h"
+
+bool km_looks_closer, km_left_longer;
+
+bool km_is_out(const struct kmem_cache *cache, const void *p)
+{
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+
+	if (cache->live_shift) {
+		const uint8_t *byte = km_alloc_map_find(p, cache->live_shift);
+
+		return !byte || km_load(byte) == km_alloc_map_proof(p);
+	}
+	return !km_is_debugged(cache) || cache->engine->shared_pages || !hooks || !hooks->may_be_free(cache, p);
+}
+
+size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char *function)
+{
+	if (km_likely(km_is_out(cache, p)))
+		return (km_load(&cache->hooks) ? km_observed_bytes(cache, p) : 0) ?: km_usable_of(cache, p);
+	km_misuse(KM_MISUSE_DOUBLE_FREE, function, p, cache->name);
+	return 0;
+}
+
+/* One that was freed, and is kept to be looked at, is nobody's. */
+size_t km_asked_if_out(const void *p, size_t bytes, const char *function)
+{
+	size_t asked = km_block_hooks->asked(p, bytes);
+
+	if (km_unlikely(!asked))
+		km_misuse(KM_MISUSE_DOUBLE_FREE, function, p, "large");
+	return asked;
+}
+
+/* Of an object the bytes that were asked for are told from then on, as of a guarded one; *bytes are those. */
+static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *bytes)
+{
+	const slab_flags_t narrowed = SLAB_KMALLOC | SLAB_RED_ZONE;
+
+	if (!km_load(&cache->hooks) || (cache->flags & narrowed) != narrowed)
+		return false;
+	*bytes = km_observed_bytes(cache, p);
+	return *bytes != 0;
+}
+
+/* A block of kmalloc's, that has perhaps shrunk where it is: krealloc's rule. */
+static bool fits_block(const struct kmem_cache *cache, size_t have, size_t size)
+{
+	return size <= have && (!(cache->flags & SLAB_KMALLOC) || have <= 64 || size > have / 4 ||
+				km_load(&km_left_longer));
+}
+
+/* Report the misuse in one line: the size and the caller stand behind the function's name. */
+static bool refuse(const void *p, const char *name, const struct km_sized *call)
+{
+	char text[96];
+
+	km_format(text, sizeof(text), "%s of %lu bytes, called from %p", call->function,
+		  (unsigned long)call->size, call->caller);
+	km_misuse(KM_MISUSE_SIZE, text, p, name);
+	return false;
+}
+
+static bool check_object(const struct kmem_cache *cache, const void *p, const struct km_sized *call)
+{
+	size_t have = 0;
+
+	if (!km_is_out(cache, p))
+		return true;
+	if (is_exact(cache, p, &have))
+		return have == call->size || refuse(p, cache->name, call);
+	have = cache == km_kmalloc_sized ? cache->engine->sized.usable(p) : km_bytes_if_out(cache, p, call->function);
+	bool fits = call->serves ? call->serves(cache, have, call) : fits_block(cache, have, call->size);
+	return fits || refuse(p, cache->name, call);
+}
+
+/* Of whole pages: a block may be longer than it need be, where longer ones lay ready. */
+static bool check_pages(const void *p, const struct km_sized *call)
+{
+	struct km_busy_was was = km_busy_begin();
+	size_t have = km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p);
+
+	km_busy_end(was);
+	if (!have || have == SIZE_MAX)
+		return true;
+	size_t asked = km_block_hooks ? km_block_hooks->asked(p, have) : have;
+	if (!asked)
+		return true;
+	size_t least = call->resized || call->align >= KM_PAGE_SIZE ? 0 : km_block_hooks ? asked : have / 2;
+	return (call->size <= asked && call->size >= least) || refuse(p, NULL, call);
+}
+
+bool km_size_fits(const void *p, const struct km_sized *call)
+{
+	km_debug(call->size && call->function, "a free that names its bytes names some");
+	if (km_sanitizer.objects || ZERO_OR_NULL_PTR(p))
+		return true;
+	if (km_is_guarded(p)) {
+		size_t have = km_guarding.bytes(p);
+		size_t least = !call->resized ? have : km_load(&km_left_longer) ? 0 : have / 2;
+
+		return !have || (call->size <= have && call->size >= least) || refuse(p, NULL, call);
+	}
+	const struct kmem_cache *cache = km_cache_of(p);
+	return cache ? check_object(cache, p, call) : check_pages(p, call);
+}

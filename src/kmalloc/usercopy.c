@@ -1,0 +1,90 @@
+/*
+ * usercopy.c: may so many bytes at p be copied? For callers that copy by a length which somebody else has chosen: the
+ * check that the kernel makes where it copies to or from a user (__check_object_size). Invariant: an address that is
+ * none of ours is let alone, and of ours nothing is allowed that leads out of one object.
+ */
+#include "page/guard_range.h"
+#include "page/alloc_map.h"
+#include "os/die.h"
+#include "cache/cache.h"
+
+/* The texts are the kernel's. */
+static km_cold bool refuse(const void *p, const char *name, const char *what, bool to_user, size_t offset, size_t bytes)
+{
+	km_warn("usercopy: Kernel memory %s attempt detected %s %s%s%s%s (offset %lu, size %lu)!",
+		to_user ? "exposure" : "overwrite", to_user ? "from" : "to", what, name ? " '" : "", name ?: "",
+		name ? "'" : "", (unsigned long)offset, (unsigned long)bytes);
+	km_misuse(KM_MISUSE_USERCOPY, "kmem_check_object_size", p, name);
+	return false;
+}
+
+/* The bytes of an object that may be copied: the region that its cache names; all that its user has, where it names
+ * none. Kernel: of a cache that names none, kmalloc's apart, nothing may. */
+static void region_of(const struct kmem_cache *cache, const void *object, size_t *from, size_t *to)
+{
+	*from = cache->useroffset;
+	*to = cache->usersize ? cache->useroffset + cache->usersize : km_usable_of(cache, object);
+}
+
+/* A guarded object ends with the bytes that were asked for, and its region with it. */
+static km_cold bool check_guarded(const char *p, size_t bytes, bool to_user)
+{
+	struct km_guarded_object seen;
+
+	if (!km_guarding.look(p, &seen))
+		return refuse(p, NULL, "SLUB object not in SLUB page?!", to_user, 0, bytes);
+	if (!seen.taken)
+		return refuse(p, seen.name, "free SLUB object", to_user, 0, bytes);
+	if (p < seen.start)
+		return refuse(p, seen.name, "SLUB object in left red zone", to_user, 0, bytes);
+	size_t offset = (size_t)(p - seen.start), from = seen.cache ? seen.cache->useroffset : 0, to = seen.bytes;
+	if (seen.cache && seen.cache->usersize)
+		to = km_min(to, (size_t)from + seen.cache->usersize);
+	if (offset >= from && offset <= to && bytes <= to - offset)
+		return true;
+	return refuse(p, seen.name, "SLUB object", to_user, offset, bytes);
+}
+
+static bool check_slab(struct km_page *slab, const char *p, size_t bytes, bool to_user)
+{
+	const struct kmem_cache *cache = km_load(&slab->cache);
+	size_t offset, from, to;
+
+	if (!cache)
+		return refuse(p, NULL, "SLUB object not in SLUB page?!", to_user, 0, bytes);
+	const char *first = km_slab_first(cache, slab);
+	if (p < first - cache->left || (size_t)(p - first) >= (size_t)slab->objects * cache->size)
+		return refuse(p, cache->name, "SLUB object not in SLUB page?!", to_user, 0, bytes);
+	offset = (size_t)(p - first + cache->left) % cache->size;
+	if (offset < cache->left)
+		return refuse(p, cache->name, "SLUB object in left red zone", to_user, offset, bytes);
+	offset -= cache->left;
+	const uint8_t *byte = cache->live_shift ? km_alloc_map_find(p - offset, cache->live_shift) : NULL;
+	if (km_unlikely(byte && !km_load(byte)))
+		return refuse(p, cache->name, "free SLUB object", to_user, offset, bytes);
+	region_of(cache, p - offset, &from, &to);
+	km_debug(from <= to && to <= cache->size, "a region lies in its object");
+	if (offset >= from && offset <= to && bytes <= to - offset)
+		return true;
+	return refuse(p, cache->name, "SLUB object", to_user, offset, bytes);
+}
+
+bool kmem_check_object_size(const void *p, size_t bytes, bool to_user)
+{
+	struct km_page *page = bytes ? km_page_of(p) : NULL;
+	struct km_page *head = page ? km_page_head(page) : NULL;
+
+	if ((uintptr_t)p + bytes < (uintptr_t)p)
+		return refuse(p, NULL, "wrapped address", to_user, 0, bytes);
+	if (km_is_guarded(p) && bytes)
+		return check_guarded(p, bytes, to_user);
+	if (head && head->type == KM_PAGE_SLAB)
+		return check_slab(head, p, bytes, to_user);
+	if (page && page->type == KM_PAGE_SHARED && !km_sized_owner(p))
+		return true;
+	/* A block of kmalloc's by size, or of whole pages: where it starts it is known how long it is. */
+	size_t most = !page ? 0 : page->type == KM_PAGE_SHARED ? km_engine_sized()->usable(p) :
+		      page == head && page->type == KM_PAGE_LARGE && p == km_page_address(page) ?
+								 km_large_page_bytes(p) : 0;
+	return !most || bytes <= most || refuse(p, NULL, "SLUB object", to_user, 0, bytes);
+}

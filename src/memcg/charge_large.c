@@ -1,0 +1,89 @@
+/*
+ * charge_large.c: accounting: large blocks that lie ready and are paid for. They are objects of classes with
+ * SLAB_ACCOUNT (kmalloc/large_cache.h), so hits and frees are those of charged objects; here is what is no hit.
+ * Invariants: a block of such a class that is out, or on a charged shelf, is paid for by whom its page's word names,
+ * whole pages and no more; and what may be refused here is tried again by kmalloc/large.c, for as many pages as were
+ * asked for: so nobody is refused because of a class. Private groups have no such blocks: theirs are linked, to be
+ * freed at once.
+ */
+#include <errno.h>
+
+#include "charged_sheaf.h"
+
+static bool may_have(const struct obj_cgroup *objcg)
+{
+	return objcg && objcg != &km_objcg_root && !objcg->private;
+}
+
+bool km_charge_pays_here(uint64_t owner)
+{
+	return owner && owner == (uintptr_t)km_objcg_now();
+}
+
+bool km_charge_may_more(size_t bytes)
+{
+	const struct obj_cgroup *objcg = km_objcg_now();
+
+	return !objcg || objcg == &km_objcg_root || km_objcg_spare(objcg) >= bytes;
+}
+
+bool km_charge_has_room(size_t bytes)
+{
+	const struct obj_cgroup *objcg = km_objcg_now();
+
+	return may_have(objcg) && km_objcg_spare(objcg) >= bytes;
+}
+
+bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait)
+{
+	return km_object_set_owner(class, block, owner, may_wait);
+}
+
+/* The objcg pays in the place of the block's owner; false: it may not now, and the block is nobody's. */
+static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t owner)
+{
+	km_debug(cache->engine->whole_pages && may_have(objcg), "a class's block has a payer that is no private group");
+	if (owner)
+		km_charged_disown(cache, owner, &block, 1);
+	if (km_objcg_spare(objcg) < cache->charge || !km_objcg_charge(objcg, cache->charge, GFP_NOWAIT | __GFP_NOWARN))
+		return false;
+	if (km_likely(km_object_set_owner(cache, block, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
+		return true;
+	km_objcg_uncharge(objcg, cache->charge);
+	return false;
+}
+
+void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block,
+				uint64_t *word)
+{
+	const uint64_t owner = km_object_owner(cache, block);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	int saved_errno = errno;
+
+	(void)word;
+	if (!may_have(objcg)) {
+		if (!km_pcs_push(&cache->mixed, block))
+			km_charged_give_up(cache, KM_OBJCGS_DIFFER, &block, 1);
+		block = NULL;
+	} else if (owner != (uintptr_t)objcg && !pay_instead(cache, gfp, objcg, block, owner)) {
+		km_plain_free(cache, block);
+		block = NULL;
+	}
+	errno = saved_errno;
+	km_calls_end(was);
+	return block;
+}
+
+void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	struct obj_cgroup *objcg = km_objcg_now();
+
+	if (!may_have(objcg) || gfp & KM_CHARGED_ODD || node != NUMA_NO_NODE)
+		return NULL;
+	if (km_load(&cache->mixes))
+		km_charged_mix(cache, gfp);
+	if (!km_charged_is_mixed(cache))
+		return km_owned_pop(&cache->charged, (uintptr_t)objcg);
+	void *block = km_pcs_pop(&cache->mixed);
+	return block ? km_charged_recharge_block(cache, gfp, objcg, block, NULL) : NULL;
+}

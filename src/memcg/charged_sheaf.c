@@ -1,0 +1,257 @@
+/*
+ * charged_sheaf.c: the CPU's block of objects that are paid for already: whose it is, how it is filled and emptied.
+ * While one pays for all objects of a cache, and where blocks may not be mixed, a block is one owner's, as the word
+ * beside its top says. Else it has objects of anybody, each its owner word's. Invariant: what is on a block is paid
+ * for by its owner.
+ */
+#include "charged_sheaf.h"
+
+#include "os/die.h"
+
+#include "page/metadata.h"
+
+/* Of what a group may still use, a shelf takes no more than this part at once. */
+#define MARGIN_PART 8u
+
+/* ------------------------------------------------------------------ giving up */
+
+/*
+ * In runs of one payer, from the end on, a run's bytes in one sum. The words go first, then the bytes: after the last
+ * byte the payer may be over, and a word must not name one that is.
+ */
+void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
+{
+	const bool mixed = owner == KM_OBJCGS_DIFFER;
+
+	for (size_t count = n; n; n -= count, count = n) {
+		if (mixed)
+			count = km_objects_of_one_owner(cache, n, objects, &owner);
+		km_debug(count && count <= n, "an object has one payer");
+		if (!owner)
+			continue;
+		km_debug(km_object_owner(cache, objects[n - 1]) == owner,
+			 "an object that goes back says who paid for it");
+		km_debug(km_load(&((struct obj_cgroup *)(uintptr_t)owner)->memcg),
+			 "who pays for an object lives as long as that is out");
+		km_objects_clear_owner(cache, objects + n - count, count);
+		km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, count * cache->charge);
+	}
+}
+
+void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
+{
+	if (!n)
+		return;
+	km_charged_disown(cache, owner, objects, n);
+	km_plain_free_bulk(cache, n, objects);
+}
+
+/* ------------------------------------------------------------------ the CPU's charged shelf */
+
+/* An interrupted sequence is no answer: what is decided by it here lasts for as long as nothing misses. */
+#define TRIES 8
+
+static bool has_top(const struct km_pcs *pcs)
+{
+	return km_thread_has_cpu() && km_pcs_top_cpu(pcs, km_cpu());
+}
+
+/*
+ * A CPU gets its block when somebody first has a use for it there, not when the cache is made: most caches are used on
+ * few CPUs. The memory is got while the thread is busy, so that a handler does not come for the same block; it may be
+ * moved to a CPU that has one already, and then the memory goes back. An install that was interrupted is tried again, a
+ * few times: a lost race here is a miss, and the request is paid for one object at a time.
+ */
+bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
+{
+	const bool mixed = km_charged_is_mixed(cache);
+	struct km_pcs *pcs = mixed ? &cache->mixed : &cache->charged;
+
+	if (km_thread_busy || !km_load(&pcs->inner.pcs))
+		return false;
+	/* The caller may have looked before it was mixed. */
+	if (mixed)
+		owner = KM_OBJCGS_DIFFER;
+	/* It may be the thread's first call on this CPU. */
+	km_alloc_enter_thread(!km_no_calls);
+	if (!km_thread_has_cpu() || has_top(pcs))
+		return false;
+	struct km_busy_was was = km_busy_begin();
+	bool installed = false;
+	size_t bytes = pcs->sheaf_mask + 1;
+	bool may = !cache->engine->array.may_charge || cache->engine->array.may_charge(cache);
+	void *memory = may ? km_meta_alloc(bytes, true) : NULL;
+
+	if (memory) {
+		km_debug(!((uintptr_t)memory & (bytes - 1)), "a block is aligned to its size");
+		for (int i = 0; i < TRIES && !installed && !has_top(pcs); i++)
+			installed = km_owned_install(pcs, km_owned_prepare(pcs, memory), owner);
+		if (!installed)
+			km_meta_free(memory, bytes);
+	}
+	km_busy_end(was);
+	return installed;
+}
+
+/* There is a block for objects of anybody. */
+static bool has_sheaf(struct kmem_cache *cache)
+{
+	return has_top(&cache->mixed) || km_charged_found(cache, KM_OBJCGS_DIFFER);
+}
+
+static size_t put_n(struct kmem_cache *cache, uint64_t owner, void *const *objects, size_t n)
+{
+	return km_charged_is_mixed(cache) ? km_pcs_push_n(&cache->mixed, objects, n) :
+					    km_owned_push_n(&cache->charged, owner, objects, n);
+}
+
+km_noinline void km_charged_open_back(struct kmem_cache *cache)
+{
+	if (km_thread_busy || !cache->word_is_charged || !km_objcg_is_known(km_load(&cache->objcg)))
+		return;
+	struct km_busy_was was = km_busy_begin();
+	km_alloc_back_open(cache, !km_no_calls);
+	km_busy_end(was);
+}
+
+/* There is a block, and nothing on it. */
+static bool is_empty(const struct km_pcs *pcs)
+{
+	return km_load(&pcs->inner.pcs) && has_top(pcs) && !km_pcs_count_cpu(pcs, km_cpu());
+}
+
+bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
+{
+	struct km_pcs *pcs = &cache->charged;
+	bool done = km_owned_adopt(pcs, owner) || km_charged_found(cache, owner);
+
+	km_debug(km_objcg_is_known(owner), "a block is somebody's whose name is an objcg's");
+	for (int i = 1; i < TRIES && !done && is_empty(pcs); i++)
+		done = km_owned_adopt(pcs, owner);
+	if (done)
+		km_charged_see_back(cache);
+	return done;
+}
+
+km_tls struct km_charged_last km_charged_last;
+
+/*
+ * Take the CPU's shelf over; false: it is another's, and busy. The former owner's objects are given back before the
+ * block changes hands: an object on an owned block is paid for by the block's owner and nobody else. Between the pop
+ * of the last object and the adoption a third group may push: then it is that one's block, and this call is refused,
+ * which costs the caller one slow allocation and no more.
+ */
+static bool take_over(struct kmem_cache *cache, uint64_t owner)
+{
+	uint64_t other = km_owned_owner(&cache->charged);
+	void *objects[KM_CHARGED_MOST];
+
+	if (other && other != owner) {
+		if (!km_charged_adopt(cache, owner) && !km_charged_insist(cache, owner))
+			return false;
+		size_t n = km_owned_pop_n(&cache->charged, other, objects, KM_CHARGED_MOST);
+		km_charged_give_up(cache, other, objects + KM_CHARGED_MOST - n, n);
+	}
+	km_charged_last.owner = 0;
+	if (km_owned_owner(&cache->charged) != owner && !km_charged_adopt(cache, owner))
+		return false;
+	km_charged_see_back(cache);
+	return true;
+}
+
+/* The second payer might not wait for a fence. */
+void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (!km_charged_is_mixed(cache) && km_load(&cache->objcg) == KM_OBJCGS_DIFFER && km_gfp_may_wait(gfp) &&
+	    !km_thread_busy)
+		km_objcgs_mix(cache);
+}
+
+/* Whoever comes with many at once says whose the shelf is, so that they find it when they are freed. */
+void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
+{
+	if (!km_memcg_modes[MEM_CGROUP_SHELF] || km_thread_busy)
+		return;
+	if (km_charged_is_mixed(cache)) {
+		has_sheaf(cache);
+		return;
+	}
+	if (km_load(&cache->charged.inner.pcs) && km_owned_owner(&cache->charged) != owner &&
+	    km_objcgs_note(cache, owner, km_gfp_may_wait(gfp)) && !km_charged_is_mixed(cache))
+		take_over(cache, owner);
+}
+
+/*
+ * Charges n objects; returns one, and puts the others on this CPU's shelf. NULL: the charge or the objects are refused.
+ * A separate function, so that the array is not on the stack during earlier calls of km_charged_refill: a miss has
+ * little stack (kmem(7)).
+ */
+static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, size_t n, gfp_t gfp)
+{
+	uint64_t owner = (uintptr_t)objcg;
+	void *objects[KM_CHARGED_MOST];
+
+	if (!km_objcg_charge(objcg, n * cache->charge, gfp))
+		return NULL;
+	if (!km_plain_alloc_bulk(cache, gfp, n, objects)) {
+		km_objcg_uncharge(objcg, n * cache->charge);
+		return NULL;
+	}
+	size_t set = km_objects_set_owner(cache, objects, n, owner, km_gfp_may_wait(gfp));
+	km_debug(set <= n && n <= km_owned_capacity(&cache->charged),
+		 "a shelf is paid for as far as it has room");
+	if (km_unlikely(set < n)) {
+		km_objects_clear_owner(cache, objects, set);
+		km_objcg_uncharge(objcg, n * cache->charge);
+		km_plain_free_bulk(cache, n, objects);
+		return NULL;
+	}
+	size_t moved = put_n(cache, owner, objects + 1, n - 1);
+	km_debug(moved < n, "an object is on the shelf or goes back");
+	km_charged_give_up(cache, owner, objects + 1, n - 1 - moved);
+	return objects[0];
+}
+
+/*
+ * Charge half a shelf of objects, and take one. NULL: the caller must charge one object by itself. Objects are charged
+ * ahead only while the group is far from its limits: at most an eighth of the bytes left below the nearest limit, and
+ * no objects if the eighth is less than two objects. Another thread may use the rest meanwhile; then the charge is
+ * refused without a line, and the caller charges one object with all rights of gfp.
+ */
+void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
+{
+	uint64_t owner = (uintptr_t)objcg;
+	size_t n = km_min(km_owned_capacity(&cache->charged) / 2,
+			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->charge));
+
+	km_debug(objcg != &km_objcg_root && n <= KM_CHARGED_MOST, "a shelf is filled for somebody who pays");
+	if (n < 2 || km_thread_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
+	    !km_objcgs_note(cache, owner, km_gfp_may_wait(gfp)) ||
+	    !(km_charged_is_mixed(cache) ? has_sheaf(cache) : take_over(cache, owner)))
+		return NULL;
+	/* Objects ahead are not worth a charge beyond a limit, nor the group's out-of-memory callback. */
+	gfp = (gfp & ~(KM_CHARGED_ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
+	return refill(cache, objcg, n, gfp);
+}
+
+/* Room on the CPU's shelf for an object of this owner; false: it is another's. */
+bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
+{
+	const size_t half = km_owned_capacity(&cache->charged) / 2;
+	void *objects[KM_CHARGED_MOST];
+
+	km_debug(half <= KM_CHARGED_MOST, "what leaves a shelf has room in an array");
+	if (km_thread_busy || !km_memcg_modes[MEM_CGROUP_SHELF])
+		return false;
+	if (km_charged_is_mixed(cache)) {
+		size_t n = km_pcs_pop_n(&cache->mixed, objects, half);
+
+		km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects + half - n, n);
+		return n || has_sheaf(cache);
+	}
+	if (km_owned_owner(&cache->charged) != owner)
+		return km_charged_adopt(cache, owner);
+	size_t n = km_owned_pop_n(&cache->charged, owner, objects, half);
+	km_charged_give_up(cache, owner, objects + half - n, n);
+	return n != 0;
+}

@@ -1,0 +1,100 @@
+/*
+ * charged_sheaf.h: the CPU's block of objects that are paid for already, for charge.c. Objects belong to who pays, an
+ * objcg's address; KM_OBJCGS_DIFFER in its place: each to whom its owner word says.
+ */
+#ifndef KM_MEMCG_CHARGED_SHEAF_H
+#define KM_MEMCG_CHARGED_SHEAF_H
+
+#include <errno.h>
+
+#include "cache/cache.h"
+#include "percpu/owned_sheaf.h"
+#include "objcg.h"
+#include "object_objcg.h"
+
+/* Times in a row that a thread must find another's block before it takes the CPU's shelf over. */
+#define KM_CHARGED_INSIST 16u
+
+/*
+ * Where several pay, the CPU's block may have objects of them all (fast_path.h: km_alloc_back_close). Once true, ever
+ * so; who still takes it for one owner's finds that closed.
+ */
+km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
+{
+	/* Acquire pairs with alloc/drain.c's mix: what else there is of `mixed` is filled in. */
+	return km_pcs_slot(&cache->mixed) != 0;
+}
+
+/*
+ * The one that is open, but while it is drained. The answer may be out of date when it is used: then its verbs find a
+ * closed shelf, which is a miss.
+ */
+km_inline struct km_pcs *km_charged_pcs(struct kmem_cache *cache)
+{
+	return km_charged_is_mixed(cache) ? &cache->mixed : &cache->charged;
+}
+
+/* The owner's objects are nobody's any more, and paid back. Objects of many owners may change places. */
+void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
+/* ... and they are free. */
+void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
+/* A block for this CPU, if it has none yet. */
+bool km_charged_found(struct kmem_cache *cache, uint64_t owner);
+/*
+ * Where one pays, hits are to put what they free on the CPUs' blocks. Whoever does so in their place sees to that: not
+ * only who fills a block, for who fills none may free to one again and again.
+ */
+void km_charged_open_back(struct kmem_cache *cache);
+km_inline void km_charged_see_back(struct kmem_cache *cache)
+{
+	if (km_unlikely(!km_load(&cache->pcs.front.back.pcs)))
+		km_charged_open_back(cache);
+}
+
+/* An allocation that can't be charged: returns NULL. */
+km_inline void *km_charge_failed(struct kmem_cache *cache, gfp_t gfp)
+{
+	return km_alloc_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
+}
+
+/* charge_bulk.c: recharge_bulk of struct km_alloc_ops. */
+size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
+				void **objects);
+
+/* Let the CPU's block be this owner's, who pays here: true where it is empty, or there was none. Not where mixed. */
+bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner);
+/* Several pay, and the caller may wait: mix, if that is still to be done. */
+void km_charged_mix(struct kmem_cache *cache, gfp_t gfp);
+void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp);
+void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp);
+bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner);
+
+/* charge_large.c: hits of large blocks that soft disciplines have, and what is done with another's; NULL: not this
+ * way. */
+void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node);
+void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *sheaf,
+				uint64_t *word);
+
+/*
+ * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only
+ * who finds it there for the 16th time in a row takes it over. The frees of such a one will find it there, too.
+ */
+struct km_charged_last {
+	const struct kmem_cache *cache;
+	uint64_t owner;			/* 0: it is not so any more */
+	unsigned times;
+};
+extern km_hidden km_tls struct km_charged_last km_charged_last;
+
+km_inline bool km_charged_insist(const struct kmem_cache *cache, uint64_t owner)
+{
+	if (km_likely(km_charged_last.owner != owner || km_charged_last.cache != cache)) {
+		km_charged_last.cache = cache;
+		km_charged_last.owner = owner;
+		km_charged_last.times = 0;
+	}
+	/* Still true when it is asked again: until then nothing was taken over. */
+	return ++km_charged_last.times >= KM_CHARGED_INSIST;
+}
+
+#endif

@@ -1,0 +1,567 @@
+/*
+ * child_cache.c: groups whose objects lie in slabs of their own. For each cache that is used in its name such a group
+ * has a twin, a cache of the same layout; what is asked of the cache is served by the twin, by its ordinary front,
+ * and nobody looks who pays for an object: the group pays for the twin's slabs as a whole.
+ *
+ *	group -- buckets by the cache's id -> twin: (cache, its twin, the twin's slabs)
+ *	object -- page map -> the twin; and kmem_cache_free of the cache looks there, once a cache has twins
+ *
+ * Invariants. Twins come and go under the registry's lock; a link of a bucket stays as long as its group has a
+ * reference, and is used again, so that who follows the bucket needs no lock. A twin's slabs are all in its array, each
+ * says at which place in the owner word of its first page, and its group's objcg was charged for each. A twin that was
+ * another group's is emptied and kept, as long as its cache lives: for who freed the last object of that group may not
+ * be through with it, and nobody asked that thread to be.
+ */
+#include <errno.h>
+
+#include "page/huge.h"
+#include "page/metadata.h"
+#include "page/obj_cgroups.h"
+#include "os/die.h"
+#include "base/text.h"
+#include "memcg_group.h"
+#include "child_cache.h"
+
+#define FIRST_ROOM	64u		/* slabs */
+#define FIRST_PIECES	2u
+#define TRIES		4		/* to have the slab that was paid for, while handlers take it */
+#define MOST_OF_CACHE	16u		/* bytes of its name, with a NUL, where a twin's has no room for all of it */
+
+/*
+ * Spares: empty twins of released groups, in no bucket, for the next private group with a need for a twin of the same
+ * cache. The free of the last object may still be under way: a spare is destroyed only if no free is counted
+ * (kmem_cache.calls). kmem_cache_destroy needs no count: no call may use the cache any more. mem_cgroup_destroy_all
+ * needs no count for twins of this group alone (not handed_on).
+ */
+struct km_list km_private_spares = { &km_private_spares, &km_private_spares };
+size_t km_private_spare_count;
+struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
+
+/*
+ * The state of this thread's request at the level of slabs. A handler may strike between the twin's front and its
+ * keeper, and have a request of its own: that one keeps this on its stack and puts it back (begin, end).
+ */
+struct request {
+	const struct kmem_cache *child;	/* whose slabs are meant; NULL: there is no request */
+	size_t prepaid;			/* bytes of slabs that are paid for already */
+	size_t admitted;		/* bytes that were charged without waiting */
+	bool refused;			/* the last slab that was asked for */
+};
+static km_tls struct request here;
+
+km_inline struct request begin(const struct kmem_cache *child)
+{
+	struct request outer = here;
+
+	here = (struct request){ .child = child };
+	return outer;
+}
+
+/* ------------------------------------------------------------------ slabs come and go: the keeper */
+
+/*
+ * Asked before a slab is cut, with locks held below: so the charge must not wait, and a refusal is only noted. The
+ * thread's own request then pays for a slab where it may wait (alloc_harder), and comes again with `prepaid`. A slab
+ * that is not for this request's twin, for instance one that a handler wants, is charged by itself.
+ */
+static bool admit(struct kmem_cache *cache, size_t bytes)
+{
+	struct km_child *child = cache->kept_by;
+	const bool asked = here.child == cache, prepaid = asked && here.prepaid >= bytes;
+
+	if (!prepaid && !km_objcg_charge(child->private->objcg, bytes, GFP_NOWAIT)) {
+		here.refused |= asked;
+		return false;
+	}
+	if (!asked)
+		return true;
+	here.refused = false;
+	if (prepaid)
+		here.prepaid -= bytes;
+	else
+		here.admitted += bytes;
+	return true;
+}
+
+static void dismiss(struct kmem_cache *cache, size_t bytes)
+{
+	struct km_child *child = cache->kept_by;
+
+	km_objcg_uncharge(child->private->objcg, bytes);
+}
+
+/* As many pieces as there is room for after so many. */
+static size_t room_for_pieces(size_t pieces)
+{
+	return pieces ? km_max(km_pow2_up(pieces), (size_t)FIRST_PIECES) : 0;
+}
+
+static size_t pieces_of(const struct km_child_slabs *slabs)
+{
+	return slabs->room > KM_CHILD_PIECE ? slabs->room / KM_CHILD_PIECE - 1 : 0;
+}
+
+/* Room for so many words, with those that there were; NULL: no memory, and the old ones stay. */
+static void *grown(void *old, size_t had, size_t room, bool may_wait)
+{
+	void *words = km_meta_alloc(room * sizeof(void *), may_wait);
+
+	if (words && had) {
+		__builtin_memcpy(words, old, had * sizeof(void *));
+		km_meta_free(old, had * sizeof(void *));
+	}
+	return words;
+}
+
+static bool grow_first(struct km_child_slabs *slabs, bool may_wait)
+{
+	size_t room = slabs->room ? slabs->room * 2 : FIRST_ROOM;
+	struct km_page **first = grown(slabs->first, slabs->room, room, may_wait);
+
+	if (!first)
+		return false;
+	slabs->first = first;
+	slabs->room = room;
+	return true;
+}
+
+/* However many slabs there are, no piece of memory is large. */
+static bool add_piece(struct km_child_slabs *slabs, bool may_wait)
+{
+	size_t count = pieces_of(slabs), had = room_for_pieces(count), room = room_for_pieces(count + 1);
+	struct km_page **piece = km_meta_alloc(KM_CHILD_PIECE * sizeof(*piece), may_wait);
+	struct km_page ***pieces = piece && room > had ? grown(slabs->pieces, had, room, may_wait) : slabs->pieces;
+
+	if (!piece || !pieces) {
+		km_meta_free(piece, KM_CHILD_PIECE * sizeof(*piece));
+		return false;
+	}
+	slabs->pieces = pieces;
+	pieces[count] = piece;
+	slabs->room += KM_CHILD_PIECE;
+	return true;
+}
+
+void km_private_free_places(struct km_child_slabs *slabs)
+{
+	size_t pieces = pieces_of(slabs);
+
+	for (size_t i = 0; i < pieces; i++)
+		km_meta_free(slabs->pieces[i], KM_CHILD_PIECE * sizeof(*slabs->pieces[i]));
+	if (pieces)
+		km_meta_free(slabs->pieces, room_for_pieces(pieces) * sizeof(*slabs->pieces));
+	if (slabs->room)
+		km_meta_free(slabs->first, km_min(slabs->room, (size_t)KM_CHILD_PIECE) * sizeof(*slabs->first));
+	*slabs = (struct km_child_slabs){ 0 };
+}
+
+static bool grow(struct km_child_slabs *slabs, bool may_wait)
+{
+	return slabs->room < KM_CHILD_PIECE ? grow_first(slabs, may_wait) : add_piece(slabs, may_wait);
+}
+
+static void put_at(struct km_child *child, size_t place, struct km_page *slab)
+{
+	km_debug(km_is_locked(&child->private->lock) && place < child->slabs.count &&
+		 child->slabs.count <= child->slabs.room, "a twin's slabs are in its array");
+	*km_child_slab(child, place) = slab;
+	km_store(km_owner_of_page(slab), (uint64_t)place);
+}
+
+/*
+ * The slab's place goes into the owner word of its first page, which nobody else uses: a twin's objects have no owners
+ * of their own. False leaves the slab as it was, and the charge goes back by `dismiss`.
+ */
+static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
+{
+	struct km_child *child = cache->kept_by;
+
+	km_debug(child->private != &km_private_pool, "a spare gets no slab");
+	if (!km_lock_may(&child->private->lock, may_wait))
+		return false;
+	bool noted = child->slabs.count < child->slabs.room || grow(&child->slabs, may_wait);
+	if (noted)
+		put_at(child, child->slabs.count++, slab);
+	km_unlock_may(&child->private->lock, may_wait);
+	return noted;
+}
+
+/*
+ * The last slab moves to the place that comes free, so that the array has no holes. The charge goes back after the lock
+ * is dropped, and last: with the group's last byte its objcg may be over, and `private` with it.
+ */
+/* Objects may go with their slab, which nobody else tells a profile. */
+static km_cold void end_samples(const struct kmem_cache *cache, const struct km_page *slab)
+{
+	const char *first = km_slab_first(cache, slab);
+
+	for (size_t i = 0; i < cache->objects; i++)
+		km_profiling.goes(first + i * cache->size);
+}
+
+static void goes(struct kmem_cache *cache, struct km_page *slab)
+{
+	struct km_child *child = cache->kept_by;
+
+	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE))
+		end_samples(cache, slab);
+
+	km_lock(&child->private->lock);
+	uint64_t *word = km_owner_of_page(slab);
+	size_t place = (size_t)km_load(word);
+	km_debug(place < child->slabs.count && *km_child_slab(child, place) == slab,
+		 "a slab says at which place in the array it is");
+	km_store(word, (uint64_t)0);
+	if (place != --child->slabs.count)
+		put_at(child, place, *km_child_slab(child, child->slabs.count));
+	km_unlock(&child->private->lock);
+	km_objcg_uncharge(child->private->objcg, KM_PAGE_SIZE << slab->order);
+}
+
+static const struct km_slab_charge slab_charge = { admit, dismiss, came, goes };
+
+/* ------------------------------------------------------------------ twins */
+
+/*
+ * "cache:group", and where another private group has that name "cache:group~number", with the group's number; where
+ * there is no room for that "cache:roup~number": names that begin alike end differently, mostly.
+ */
+static void set_name(char *name, const struct km_child *child, const struct kmem_cache *parent)
+{
+	const char *group = child->private->objcg->home->name;
+	size_t length = __builtin_strlen(group), room = KM_NAME_BYTES - 1;
+	char cache[KM_NAME_BYTES], number[16];
+	size_t digits = km_format(number, sizeof(number), "~%u", child->private->number);
+
+	if (__builtin_strlen(parent->name) + 1 + length + child->private->namesake * digits <= room) {
+		km_format(name, KM_NAME_BYTES, "%s:%s%s", parent->name, group, child->private->namesake ? number : "");
+		return;
+	}
+	km_text_take(cache, MOST_OF_CACHE, parent->name, "", '_');
+	room -= digits + __builtin_strlen(cache) + 1;
+	group += length - km_min(room, length);
+	/* Do not begin within a character. */
+	while (((unsigned char)*group & 0xc0) == 0x80)
+		group++;
+	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group, number);
+}
+
+static struct kmem_cache *create_cache(struct km_child *child, struct kmem_cache *parent)
+{
+	struct km_creation creation = {
+		.internal = true, .engine = parent->engine, .child_of = parent, .tuned_with = parent,
+		.slab_charge = &slab_charge, .kept_by = child,
+		.args = {
+			.align = parent->align, .ctor = parent->ctor,
+			.useroffset = parent->useroffset, .usersize = parent->usersize,
+		},
+	};
+	bool keeps_content = parent->ctor || parent->flags & SLAB_TYPESAFE_BY_RCU;
+	char name[KM_NAME_BYTES];
+	int error;
+
+	set_name(name, child, parent);
+	if (keeps_content && parent->freeptr < parent->object_size) {
+		creation.args.use_freeptr_offset = true;
+		creation.args.freeptr_offset = parent->freeptr;
+	}
+	return km_cache_create_locked(name, parent->object_size, parent->flags & ~SLAB_ACCOUNT, &creation, &error);
+}
+
+/* A link for it in its bucket: one that is free, or a new one. */
+static struct km_child *get_link(struct km_private *private, const struct kmem_cache *parent)
+{
+	struct km_child **first = &private->bucket[parent->id % KM_CHILD_BUCKETS], *child = *first;
+
+	while (child && child->parent)
+		child = child->next;
+	if (child)
+		return child;
+	child = km_meta_alloc(sizeof(*child), true);
+	if (!child)
+		return NULL;
+	km_debug(!child->cache && !child->parent, "a link that is new has no twin");
+	child->private = private;
+	child->bucket = (uint8_t)(first - private->bucket);
+	child->next = *first;
+	km_store_release(first, child);
+	return child;
+}
+
+void km_private_call_after(struct km_child *child)
+{
+	struct kmem_cache *cache = child->cache;
+	char name[KM_NAME_BYTES];
+
+	set_name(name, child, cache->child_of);
+	km_cache_rename(cache, name);
+	cache->kept_by = child;
+	km_store(&cache->orphan, false);
+	km_store(&cache->group, child->private->number);
+	km_store(&cache->limit, UINT64_MAX);
+}
+
+/* Spares are the first on their list. With the registry locked, as what follows. */
+static bool take_spare(struct km_child *to, struct kmem_cache *parent)
+{
+	struct km_child *from = parent->children && !km_list_empty(&parent->child_list) ?
+				       km_list_first(&parent->child_list, struct km_child, same) : NULL;
+
+	if (!from || from->private != &km_private_pool)
+		return false;
+	km_debug(!from->slabs.count && from->cache->child_of == parent, "a spare is empty, and its cache's");
+	to->cache = from->cache;
+	to->cache->handed_on = true;
+	to->slabs = from->slabs;
+	km_list_del(&from->same);
+	km_list_del(&from->spare);
+	km_private_spare_count--;
+	km_private_call_after(to);
+	/* Its numbers and its events were another group's. */
+	km_cache_tune_again(to->cache);
+	kmem_cache_clear_events(to->cache);
+	km_meta_free(from, sizeof(*from));
+	return true;
+}
+
+/*
+ * From now on who frees an object of the cache must look where it lies: charge.c's payer says so before there is one to
+ * be freed.
+ */
+static bool make_cache(struct km_child *child, struct kmem_cache *parent)
+{
+	child->cache = create_cache(child, parent);
+	if (!child->cache)
+		return false;
+	km_debug(child->cache->child_of == parent && child->cache->kept_by == child,
+		 "a twin has its cache and its group");
+	km_store(&child->cache->group, child->private->number);
+	if (!parent->children) {
+		km_list_init(&parent->child_list);
+		km_store(&parent->children, true);
+	}
+	/* From now on an object may be of either. */
+	km_alloc_back_close(parent, true);
+	return true;
+}
+
+/*
+ * A thread that follows the bucket without a lock compares `parent`, which is stored last: before that the link leads
+ * nowhere, after it everything behind it is filled in.
+ */
+static struct km_child *attach(struct km_private *private, struct kmem_cache *parent)
+{
+	struct km_child *child = get_link(private, parent);
+
+	if (!child || !(take_spare(child, parent) || make_cache(child, parent)))
+		return NULL;
+	km_list_add_tail(&child->same, &parent->child_list);
+	km_store_release(&child->parent, parent);
+	return child;
+}
+
+/* The twin, made now where there is none, which takes who may wait. */
+static struct km_child *get(struct km_private *private, struct kmem_cache *parent, gfp_t gfp)
+{
+	struct km_child *child = km_private_find(private, parent);
+
+	/* Large blocks have no slabs that could be a group's own. */
+	if (km_likely(child) || !(gfp & __GFP_DIRECT_RECLAIM) || km_thread_busy || parent->engine->whole_pages)
+		return child;
+	km_registry_lock();
+	child = km_private_find(private, parent) ?: attach(private, parent);
+	km_registry_unlock();
+	return child;
+}
+
+/* ------------------------------------------------------------------ objects in */
+
+km_inline void *from_child(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	return km_likely(node == NUMA_NO_NODE) ? kmem_cache_alloc(cache, gfp) :
+						 km_alloc_miss_node(cache, gfp, node);
+}
+
+static bool may_wait(gfp_t gfp)
+{
+	return (gfp & __GFP_DIRECT_RECLAIM) && !km_thread_busy;
+}
+
+/* The request is through; the slabs that were charged on the way: what else a charge does. */
+static void end(const struct request *outer, struct obj_cgroup *objcg, gfp_t gfp)
+{
+	size_t bytes = here.admitted;
+
+	km_debug(!here.prepaid, "what was paid for ahead has a slab, or went back");
+	here = *outer;
+	if (km_likely(!bytes))
+		return;
+	if (may_wait(gfp))
+		km_objcg_settle(objcg, bytes);
+	else
+		km_objcg_owe(objcg, bytes);
+}
+
+/*
+ * It failed. Where the group was refused a slab, which happened where nobody may wait: pay for the smallest one here,
+ * with all that may be done for it, and try again; once more where a handler that asked the twin itself had it.
+ */
+static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+{
+	const gfp_t gently = (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN;
+	const size_t bytes = KM_PAGE_SIZE << cache->min_order;
+	void *object = NULL;
+
+	for (int tries = TRIES; tries && !object && here.refused; tries--) {
+		if (!km_objcg_charge(objcg, bytes, gfp))
+			return km_alloc_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
+		here.prepaid = bytes;
+		object = from_child(cache, gently, node);
+		size_t left = here.prepaid;
+		km_debug(left <= bytes && here.child == cache, "a slab is paid for once");
+		here.prepaid = 0;
+		km_objcg_uncharge(objcg, left);
+	}
+	if (km_likely(object))
+		return object;
+	return gfp & __GFP_NOFAIL ? from_child(cache, gfp, node) :
+				    km_alloc_failed(cache->name, cache->object_size, gfp, ENOMEM);
+}
+
+/*
+ * The twin is first asked as if it could not fail hard: without __GFP_NOFAIL, and quietly, since the slab is charged
+ * where nobody may wait. Only where that was refused alloc_harder does all that gfp asks for. `here` is this request's
+ * from begin to end; a handler in between saves it and puts it back.
+ */
+static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+{
+	struct km_child *child = get(objcg->private, cache, gfp);
+	int saved_errno = errno;
+
+	if (km_unlikely(!child))
+		return km_alloc_failed(cache->name, cache->object_size, gfp, ENOMEM);
+	gfp &= ~__GFP_ACCOUNT;
+	struct request outer = begin(child->cache);
+	void *object = from_child(child->cache, (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN, node);
+	if (km_unlikely(!object))
+		object = alloc_harder(child->cache, gfp, node, objcg);
+	end(&outer, objcg, gfp);
+	if (km_likely(object))
+		errno = saved_errno;
+	return object;
+}
+
+/* A hit: of the twin's public shelf, which is closed to who watches, checks or has no rseq. NULL: a miss. */
+km_inline void *child_pop(const struct obj_cgroup *objcg, const struct kmem_cache *parent)
+{
+#ifdef KMEM_HAVE_RSEQ
+	const struct km_child *child = km_private_find(objcg->private, parent);
+
+	if (km_likely(child))
+		return kmem_pcs_pop(&child->cache->pcs.front.open, km_hot.percpu, km_rseq);
+#else
+	(void)objcg, (void)parent;
+#endif
+	return NULL;
+}
+
+km_noinline void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+{
+	const gfp_t no_pop = __GFP_ZERO | __GFP_THISNODE | __GFP_FULLEST | ~__GFP_BITS_MASK;
+	void *object = km_likely(!(gfp & no_pop) && node == NUMA_NO_NODE) ? child_pop(objcg, cache) : NULL;
+
+	return km_likely(object) ? object : alloc_missed(cache, gfp, node, objcg);
+}
+
+bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
+{
+	struct km_child *child = get(objcg->private, cache, gfp);
+	gfp_t plain = gfp & ~__GFP_ACCOUNT;
+	int saved_errno = errno;
+	size_t left = n;
+
+	if (km_likely(child)) {
+		struct request outer = begin(child->cache);
+
+		if (km_alloc_bulk(child->cache, (plain & ~__GFP_NOFAIL) | __GFP_NOWARN, n, objects))
+			left = 0;
+		end(&outer, objcg, gfp);
+	}
+	/* Near the limit, one by one. */
+	while (left && (objects[left - 1] = km_private_alloc(cache, gfp, NUMA_NO_NODE, objcg)))
+		left--;
+	/* The twin may have come after the first look. */
+	if (km_unlikely(left && left < n))
+		km_free_bulk(km_private_find(objcg->private, cache)->cache, n - left, objects + left);
+	if (km_likely(!left))
+		errno = saved_errno;
+	return !left;
+}
+
+/* ------------------------------------------------------------------ objects out */
+
+km_inline struct kmem_cache *cache_of(const void *object)
+{
+	return km_quick_cache(object) ?: km_cache_of(object);
+}
+
+bool km_private_free(struct kmem_cache *cache, void *object)
+{
+	struct kmem_cache *actual = cache_of(object);
+	int index;
+
+	if (actual == cache || !object)
+		return false;
+	if (km_likely(actual && actual->child_of == cache))
+		kmem_cache_free(actual, object);
+	else
+		km_slab_of(cache, object, &index, "kmem_cache_free");
+	return true;
+}
+
+size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
+{
+	struct kmem_cache *actual = cache_of(objects[*n - 1]);
+	size_t run = 1;
+
+	while (run < *n && actual && cache_of(objects[*n - 1 - run]) == actual)
+		run++;
+	if (actual == cache)
+		return run;
+	km_debug(run && run <= *n, "objects of one twin are no more than there are");
+	*n -= run;
+	if (km_likely(actual && actual->child_of == cache))
+		km_free_bulk(actual, run, objects + *n);
+	else
+		while (run--)
+			km_private_free(cache, objects[*n + run]);
+	return 0;
+}
+
+struct obj_cgroup *km_private_owner(const struct kmem_cache *child)
+{
+	km_debug(child->child_of && child->kept_by, "a twin has its group");
+	return ((struct km_child *)child->kept_by)->private->objcg;
+}
+
+/* ------------------------------------------------------------------ large blocks */
+
+/*
+ * Blocks of whole pages are linked by their descriptors, for destroy_all. The list is touched only while the block is
+ * the caller's: after it was cut and before it is given out, or after it came back and before its pages are free.
+ */
+void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
+{
+	struct km_private *private = ((struct obj_cgroup *)(uintptr_t)owner)->private;
+
+	if (km_likely(!private))
+		return;
+	struct km_busy_was was = km_busy_begin();
+	km_lock(&private->lock);
+	if (begins)
+		km_list_add_tail(&page->list, &private->large);
+	else
+		km_list_del(&page->list);
+	km_unlock(&private->lock);
+	km_busy_end(was);
+}

@@ -1,0 +1,74 @@
+/*
+ * memcg_control.c: what is written from outside to the cgroup files of a group (`kmem fs`, cache/mailbox.h).
+ * Invariants: it is a number that is stored, and no callback runs here, in the middle of somebody's free: a max that
+ * is below what is charged, and a reclaim, are the next charge's business; nobody waits for the tree's lock.
+ */
+#include <errno.h>
+
+#include "os/die.h"
+#include "memcg_group.h"
+
+/* Digits; what follows them in *text. False: there are none, or too many. */
+static bool parse(const char **text, uint64_t *number)
+{
+	const char *at = *text;
+
+	for (*number = 0; *at >= '0' && *at <= '9'; at++) {
+		uint64_t digit = (uint64_t)(*at - '0');
+
+		if (*number > (UINT64_MAX - digit) / 10)
+			return false;
+		*number = *number * 10 + digit;
+	}
+	bool some = at != *text;
+	*text = at;
+	return some;
+}
+
+static struct mem_cgroup *find(uint64_t number)
+{
+	struct mem_cgroup *group = &km_memcg_root;
+
+	while (group && (group->number != number || !group->online))
+		group = km_memcg_next(&km_memcg_root, group);
+	return group && !km_memcg_is_root(group) ? group : NULL;
+}
+
+static int store(struct mem_cgroup *group, const char *file, uint64_t bytes)
+{
+	const struct {
+		const char *file;
+		uint64_t *limit;
+	} limits[] = {
+		{ "max", &group->memory.max }, { "high", &group->memory.high }, { "low", &group->memory.low },
+		{ "min", &group->memory.min },
+	};
+
+	for (size_t i = 0; i < km_array_count(limits); i++)
+		if (!__builtin_strcmp(limits[i].file, file)) {
+			km_store(limits[i].limit, bytes);
+			return 0;
+		}
+	if (!__builtin_strcmp(file, "peak"))
+		km_counter_reset_peak(&group->memory);
+	else if (!__builtin_strcmp(file, "reclaim"))
+		km_memcg_ask(group, bytes);
+	else
+		return -EINVAL;
+	return 0;
+}
+
+int km_memcg_write(const char *text, const char *file)
+{
+	uint64_t number, bytes;
+
+	if (!parse(&text, &number) || *text++ != ' ' || !parse(&text, &bytes) || *text || !number)
+		return -EINVAL;
+	if (!km_memcg_trylock())
+		return -EAGAIN;
+	struct mem_cgroup *group = find(number);
+	int error = group ? store(group, file, bytes) : -ENOENT;
+	km_debug(!group || group->number == number, "a group is found by its number");
+	km_memcg_unlock();
+	return error;
+}

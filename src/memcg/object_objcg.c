@@ -1,0 +1,211 @@
+/*
+ * object_objcg.c: who pays for many objects: set, and read, page by page: objects that lie next to each other in an
+ * array are mostly of one page, whose word is looked up once for all of them. Invariant: that of object_objcg.h.
+ */
+#include "object_objcg.h"
+
+#include "os/die.h"
+
+/* Objects looked at together where owners change from one to the next: they stay in the nearest cache. */
+#define WINDOW	64u
+/* Fewer than these of one owner in a row: others of that owner's are looked for. */
+#define FEW	8u
+
+km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place)
+{
+	struct km_page *page = km_page_of(object);
+	struct km_page *head = page ? km_page_head(page) : NULL;
+
+	if (!head || head->type != KM_PAGE_SLAB || head->cache != cache)
+		return false;
+	place->word = km_owner_of_page(page);
+	place->offset = (uintptr_t)object & (KM_PAGE_SIZE - 1);
+	return true;
+}
+
+void km_objcgs_mix(struct kmem_cache *cache)
+{
+	if (km_thread_busy)
+		return;
+	struct km_busy_was was = km_busy_begin();
+	km_alloc_back_close(cache, true);
+	km_busy_end(was);
+}
+
+bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
+{
+	km_debug(km_objcg_is_known(owner), "an owner is no state of a cache");
+	owner = owner ?: KM_OBJCG_NOBODY;
+	/* Acquire pairs with km_alloc_back_close: what it closed is closed. */
+	uint64_t seen = km_load_acquire(&cache->objcg);
+
+	if (km_likely(seen == owner || seen == KM_OBJCGS_DIFFER))
+		return true;
+	uint64_t unknown = KM_OBJCG_UNKNOWN;
+	/* Release: what comes after, and the object with it, is not seen before. */
+	if (km_cas_release(&cache->objcg, &unknown, owner) || unknown == owner)
+		return true;
+	/* A handler may have struck who holds the lock, or one that comes after it. */
+	if (km_thread_busy)
+		return false;
+	struct km_busy_was was = km_busy_begin();
+	bool calls = km_calls_begin(may_wait);
+	bool done = km_alloc_back_close(cache, may_wait);
+	km_calls_end(calls);
+	km_busy_end(was);
+	return done;
+}
+
+/* ------------------------------------------------------------------ setting */
+
+/*
+ * The page's word changes: one object of it. It may need memory, whose lock a handler's victim may hold. The slow way
+ * may make a vector for the page, which is memory of ours and has a lock: so a handler that struck inside of the
+ * allocator is refused, and its caller fails as for want of memory. A free never comes here: where it must clear a
+ * word there is a vector, from the first object on that was paid for.
+ */
+static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, uint64_t owner, bool may_wait)
+{
+	if (km_thread_busy)
+		return false;
+	km_debug(place->offset < KM_PAGE_SIZE, "an object begins in its page");
+	struct km_busy_was was = km_busy_begin();
+	bool calls = km_calls_begin(may_wait);
+	bool set = km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_owners_exact(cache),
+				may_wait);
+	km_calls_end(calls);
+	km_busy_end(was);
+	return set;
+}
+
+/*
+ * Those of objects[0, n) that lie in the page of the first; 0: there was no memory, or it is none of this cache. The
+ * page's word is read once for the run. Another thread may turn it from one owner's into a vector meanwhile; the
+ * vector begins with that owner for all objects, so what this run meant is in it either way.
+ */
+static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
+{
+	struct km_place place;
+	size_t count = 0;
+
+	if (!km_place_find(cache, objects[0], &place))
+		return 0;
+	km_debug(n, "a run of objects has one");
+	uintptr_t page = (uintptr_t)objects[0] - place.offset, offset = place.offset;
+	uint64_t seen = km_load_acquire(place.word);
+	bool vector = seen & KM_OWNER_VECTOR;
+	if (km_unlikely(!vector && (seen != owner || (km_owners_exact(cache) && owner))))
+		return set_slowly(cache, &place, owner, may_wait);
+	do {
+		if (vector)
+			km_store(km_owner_in_vector(seen, offset, km_load(&cache->owner_shift)), owner);
+		if (++count == n)
+			break;
+		offset = (uintptr_t)objects[count] - page;
+	} while (offset < KM_PAGE_SIZE);
+	return count;
+}
+
+size_t km_objects_set_owner(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
+{
+	size_t done = 0;
+
+	if (km_unlikely(!km_objcgs_note(cache, owner, may_wait)))
+		return 0;
+	if (!km_owners_exact(cache))
+		owner = owner ?: KM_OWNER_NOBODY;
+	for (size_t now; done < n; done += now) {
+		now = set_in_page(cache, objects + done, n - done, owner, may_wait);
+		if (km_unlikely(!now))
+			break;
+	}
+	km_debug(done <= n, "no more objects are set than there are");
+	return done;
+}
+
+void km_objects_clear_owner(struct kmem_cache *cache, void *const *objects, size_t n)
+{
+	if (!km_owners_exact(cache))
+		return;
+	/* One that has no word is none of the cache's: that is found out where it goes next. */
+	for (size_t i = 0; i < n; i += 1 + km_objects_set_owner(cache, objects + i, n - i, 0, false))
+		;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+/*
+ * How many of the last of objects[0, n) lie in the page of the very last and are this owner's, or, where *owner is ANY,
+ * that one's. 0: none of this owner, or of this cache.
+ */
+#define ANY	KM_OWNER_VECTOR
+
+static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t *owner)
+{
+	struct km_place place;
+	size_t left = n;
+
+	if (!km_place_find(cache, objects[n - 1], &place))
+		return 0;
+	const uint64_t whose = km_place_owner(cache, &place);
+	if (*owner == ANY)
+		*owner = whose;
+	if (whose != *owner)
+		return 0;
+	const uintptr_t page = (uintptr_t)objects[n - 1] - place.offset;
+	const uint32_t shift = km_load(&cache->owner_shift);
+	/* The owners that were seen are filled in; a word that was one owner's may be a vector's now, which begins with
+	 * it. */
+	const uint64_t seen = km_load_acquire(place.word);
+	if (!(seen & KM_OWNER_VECTOR)) {
+		while (--left && (uintptr_t)objects[left - 1] - page < KM_PAGE_SIZE)
+			;
+		return n - left;
+	}
+#pragma GCC unroll 4
+	while (--left) {
+		uintptr_t offset = (uintptr_t)objects[left - 1] - page;
+
+		if (offset >= KM_PAGE_SIZE ||
+		    (km_load(km_owner_in_vector(seen, offset, shift)) & ~KM_OWNER_NOBODY) != whose)
+			break;
+	}
+	return n - left;
+}
+
+/* Bring this owner's, of the last of objects[0, n), to the end; how many. */
+static size_t gather_last(const struct kmem_cache *cache, size_t n, void **objects, uint64_t owner)
+{
+	size_t to = n;
+
+	for (size_t i = n; i && n - i < WINDOW; i--) {
+		void *object = objects[i - 1];
+
+		if (km_object_owner(cache, object) != owner)
+			continue;
+		objects[i - 1] = objects[--to];
+		objects[to] = object;
+	}
+	km_debug(to <= n && n - to <= WINDOW, "objects are looked at a window at a time");
+	return n - to;
+}
+
+size_t km_objects_of_one_owner(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner)
+{
+	size_t count = 0, more;
+
+	*owner = km_load(&cache->objcg);
+	if (km_likely(km_objcg_is_known(*owner)))
+		return n;
+	if (km_is_checked(cache)) {
+		*owner = km_freed_owner(cache, objects[n - 1]);
+		return 1;
+	}
+	*owner = ANY;
+	while (count < n && (more = run_in_page(cache, n - count, objects, owner)))
+		count += more;
+	if (km_unlikely(*owner == ANY))
+		*owner = 0;
+	km_debug(count <= n && (count || !*owner), "objects that are gathered have one owner");
+	return count < FEW && count < n ? gather_last(cache, n, objects, *owner) : count;
+}

@@ -1,0 +1,77 @@
+/*
+ * secret.c: the process's secret, and numbers that are made of it. Invariant: no output says anything of the secret
+ * that is less work to undo than to guess.
+ */
+#include "secret.h"
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "die.h"
+#include "os.h"
+
+struct km_hardening km_hardening;
+static uint64_t drawn;			/* how many numbers were; races draw one twice, and do no harm */
+
+/* Halves of a product of 128 bits, folded: not to be undone. */
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+	__extension__ unsigned __int128 product = (unsigned __int128)a * b;
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* For who looks from outside. */
+static void name_parts(void)
+{
+	const struct {
+		bool on;
+		const char *name;
+	} parts[] = {
+		{ km_hardening.live, "prove_frees" },
+		{ km_hardening.zero_on_free, "zero_on_free" },
+		{ km_hardening.zero_on_alloc, "zero_on_alloc" },
+		{ km_hardening.random_order, "random_order" },
+		{ km_hardening.canary, "canary" },
+		{ km_hardening.quarantine, "quarantine" },
+		{ km_hardening.own_addresses, "own_addresses" },
+		{ km_hardening.guard_slabs, "guard_slabs" },
+		{ km_hardening.random_caches, "random_caches" },
+	};
+	size_t length = 0;
+
+	for (size_t i = 0; i < km_array_count(parts); i++)
+		if (parts[i].on)
+			length += km_format(km_hardening.parts + length, sizeof(km_hardening.parts) - length, "%s%s",
+					    length ? " " : "", parts[i].name);
+}
+
+void km_hardening_start(void)
+{
+	uint64_t bytes[2];
+
+	name_parts();
+
+	km_os_random(bytes, sizeof(bytes), km_hardening.level);
+	/* The bytes that the kernel gave the process are libc's canary, too: it must not be read off ours. */
+	km_hardening.secret = fold(bytes[0] ^ 0xa0761d6478bd642full, bytes[1] ^ 0xe7037ed1a0b428dbull) | 1;
+	km_debug(km_hardening.secret, "there is a secret");
+}
+
+uint32_t km_random_of(uint64_t number, uint32_t bound)
+{
+	km_debug(bound, "a number is drawn out of some");
+	const uint64_t secret = km_hardening.secret;
+	/* Twice: one product of numbers that are equally far apart goes in equal steps, and some secrets make it meet
+	 * the same few again and again. */
+	const uint64_t folded = fold(fold(number ^ secret, secret + 0x8ebc6af09c88c6e3ull), 0x589965cc75374cc3ull);
+
+	return (uint32_t)((folded & UINT32_MAX) * bound >> 32);
+}
+
+uint32_t km_random_below(uint32_t bound)
+{
+	uint64_t n = km_load(&drawn) + 0x9e3779b97f4a7c15ull;
+
+	km_store(&drawn, n);
+	return km_random_of(n, bound);
+}

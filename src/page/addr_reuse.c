@@ -1,0 +1,208 @@
+/*
+ * addr_reuse.c: address reuse by cache name. Each name has one list of kept pages for each order; the record of a
+ * name is never freed. A request about to be refused takes kept pages of any name (km_addr_reuse_release). Invariant:
+ * the zone counts a kept page as used, and the type of a kept page is KM_PAGE_NONE, so no lookup finds an object
+ * there.
+ */
+#include "addr_reuse.h"
+
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/secret.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "metadata.h"
+
+#define NAME_BYTES	32u
+/* With guard_slabs a name's pages come for so many slabs at once, and the last of these places is out of reach. Before
+ * Linux 6.13 each is two mappings more, and the kernel allows 65530, of which these take a quarter: after each quarter
+ * of them spans are twice as long. */
+#define SPAN_ORDER	4u
+#define MOST_GUARDS	8192u
+#define BUCKETS		256u
+
+struct owner {
+	struct owner *next;		/* of its bucket */
+	char name[NAME_BYTES];
+	struct km_list free[KM_MAX_ORDER + 1];
+};
+
+static struct km_lock lock = KM_LOCK_INIT(KM_RANK_OWN);
+static struct owner *buckets[BUCKETS] km_sparse;
+static uint32_t guards;
+
+static struct owner **bucket_of(const char *name)
+{
+	uint32_t hash = 2166136261u;
+
+	while (*name)
+		hash = (hash ^ (unsigned char)*name++) * 16777619u;
+	return &buckets[hash % BUCKETS];
+}
+
+/* Lock held. NULL: there is none of that name. */
+static struct owner *find(const char *name)
+{
+	struct owner *owner = *bucket_of(name);
+
+	km_debug(km_is_locked(&lock), "names are found under their lock");
+	while (owner && __builtin_strcmp(owner->name, name) != 0)
+		owner = owner->next;
+	return owner;
+}
+
+/* The same, made where there is none; NULL: there is no memory. */
+static struct owner *find_or_make(const char *name)
+{
+	struct owner *owner = find(name), **bucket = bucket_of(name);
+	size_t length = __builtin_strlen(name);
+
+	if (owner || length >= NAME_BYTES)
+		return owner;
+	owner = km_meta_alloc(sizeof(*owner), false);
+	if (!owner)
+		return NULL;
+	__builtin_memcpy(owner->name, name, length + 1);
+	for (unsigned order = 0; order <= KM_MAX_ORDER; order++)
+		km_list_init(&owner->free[order]);
+	owner->next = *bucket;
+	*bucket = owner;
+	return owner;
+}
+
+static struct km_page *take(const char *name, unsigned order, int node)
+{
+	struct owner *owner = find(name);
+
+	if (owner)
+		km_list_for_each(entry, &owner->free[order]) {
+			struct km_page *page = km_container_of(entry, struct km_page, list);
+
+			if (node >= 0 && page->node != ((unsigned)node & ~(unsigned)KM_NODE_ONLY))
+				continue;
+			km_debug(page->type == KM_PAGE_NONE, "a page that is kept for its name is nothing meanwhile");
+			km_list_del(&page->list);
+			return page;
+		}
+	return NULL;
+}
+
+/* Nobody may touch the pages any more. False: the system refuses, or there are enough of them. */
+static bool shut(struct km_page *page, unsigned order)
+{
+	const size_t bytes = KM_PAGE_SIZE << order;
+
+	if (bytes & (km_os_page_bytes() - 1) || km_add(&guards, 1u) >= MOST_GUARDS) {
+		km_sub(&guards, 1u);
+		return false;
+	}
+	km_os_purge(km_page_address(page), bytes);
+	bool done = km_os_guard(km_page_address(page), bytes, false) == 0;
+	if (!done)
+		km_sub(&guards, 1u);
+	return done;
+}
+
+/* Pages of the first slab of a span; the others wait in the name's list. NULL: no span is to be had. */
+static struct km_page *take_span(const char *name, unsigned order, int node)
+{
+	const unsigned whole = order + SPAN_ORDER + km_load(&guards) / (MOST_GUARDS / 4);
+	const size_t slab = (size_t)1 << order, last = ((size_t)1 << whole) - slab;
+	struct km_page *page = NULL;
+
+	if (whole <= KM_MAX_ORDER && km_load(&guards) < MOST_GUARDS && !km_os_is_shut())
+		page = km_pages_alloc(whole, node, true, NULL);
+	if (!page)
+		return NULL;
+	if (!shut(page + last, order)) {
+		km_pages_free(page, whole);
+		return NULL;
+	}
+	km_lock(&lock);
+	struct owner *owner = find_or_make(name);
+	for (size_t i = slab; owner && i < last; i += slab) {
+		km_debug(page[i].type == KM_PAGE_NONE, "pages that wait for their name are nothing meanwhile");
+		/* Only the first page of what is handed out says whose memory it is. */
+		page[i].node = page->node;
+		km_list_add_tail(&page[i].list, &owner->free[order]);
+	}
+	km_unlock_quick(&lock);
+	if (!owner)
+		km_pages_free_exact(page + slab, last - slab);
+	return page;
+}
+
+struct km_page *km_addr_reuse_alloc(const char *name, unsigned order, int node, bool may_wait)
+{
+	struct km_page *page = NULL;
+
+	if (km_lock_may(&lock, may_wait)) {
+		page = take(name, order, node);
+		km_unlock_may(&lock, may_wait);
+	}
+	if (!page && km_hardening.guard_slabs && may_wait && !km_no_calls)
+		page = take_span(name, order, node);
+	if (!page)
+		return km_pages_alloc(order, node, may_wait, NULL);
+	km_store(&page->order, (uint8_t)order);
+	km_pages_fill(page, (size_t)1 << order);
+	page->flags = 0;
+	return page;
+}
+
+/* Before anybody can have it again. Of pages smaller than the system's the memory stays. */
+void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
+{
+	size_t bytes = KM_PAGE_SIZE << order;
+
+	km_debug(page->type == KM_PAGE_NONE, "a slab that goes is nothing any more");
+	/* As in km_nodump_free: whoever holds the page is done with the slab. */
+	km_page_hold(page);
+	km_page_let_go(page);
+	if (!km_no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
+		page->flags |= KM_SLAB_HOLES;
+	km_lock(&lock);
+	struct owner *owner = find_or_make(name);
+	if (owner)
+		km_list_add_head(&page->list, &owner->free[order]);
+	km_unlock_quick(&lock);
+	/* Of no name: better somebody's than lost. */
+	if (!owner)
+		km_pages_free(page, order);
+}
+
+/* Remove the first kept page of the bucket's names from its list, the largest order of a name first. NULL: no page. */
+static struct km_page *take_any(unsigned bucket, unsigned *order)
+{
+	struct km_page *page = NULL;
+
+	km_lock(&lock);
+	for (struct owner *owner = buckets[bucket]; owner && !page; owner = owner->next)
+		for (*order = KM_MAX_ORDER + 1; !page && *order;)
+			if (!km_list_empty(&owner->free[--*order]))
+				page = km_list_first(&owner->free[*order], struct km_page, list);
+	if (page)
+		km_list_del(&page->list);
+	km_unlock(&lock);
+	return page;
+}
+
+size_t km_addr_reuse_release(size_t pages)
+{
+	struct km_page *page;
+	size_t given = 0;
+	unsigned order;
+
+	for (unsigned bucket = 0; bucket < BUCKETS; bucket++)
+		while (given < pages && (page = take_any(bucket, &order))) {
+			km_debug(page->type == KM_PAGE_NONE, "a page that is kept for its name is nothing meanwhile");
+			km_pages_free(page, order);
+			given += (size_t)1 << order;
+		}
+	return given;
+}
+
+void km_addr_reuse_fork(bool before, bool child)
+{
+	km_lock_around_fork(&lock, before, child);
+}

@@ -1,0 +1,20 @@
+/*
+ * addr_reuse.h: address reuse by cache name: the pages of a freed slab are kept, and become slabs of caches of the
+ * same name only, until a request would be refused for want of pages. So a stale pointer to a freed object leads to
+ * an object of a cache of this name, or to no object. Kernel: the proposed SLAB_VIRTUAL.
+ */
+#ifndef KM_PAGE_ADDR_REUSE_H
+#define KM_PAGE_ADDR_REUSE_H
+
+#include "arena.h"
+
+/* As km_pages_alloc and km_pages_free. km_addr_reuse_free gives the memory of the pages back to the system, where
+ * this thread may call the system, and keeps the addresses for the name. */
+struct km_page *km_addr_reuse_alloc(const char *name, unsigned order, int node, bool may_wait);
+void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order);
+/* For a request about to be refused: free kept pages of any name, at least `pages` if there are as many. Returns the
+ * number of freed pages. */
+size_t km_addr_reuse_release(size_t pages);
+void km_addr_reuse_fork(bool before, bool child);
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * alloc_map.c: the bytes of objects that are out: a slower way to find them, and clearing those of fresh slabs.
+ * Invariant: where frees are looked at, each page that is committed has its bytes.
+ */
+#include "alloc_map.h"
+
+#include "os/die.h"
+
+uintptr_t km_alloc_map_place(uint32_t shift)
+{
+	const struct km_range *range = km_arena_range(0);
+
+	km_debug(shift >= KM_ALLOC_MAP_LOW && shift <= KM_ALLOC_MAP_HIGH, "a shift is one of those there are");
+	return range && range->live[0] ?
+		       (uintptr_t)range->live[shift - KM_ALLOC_MAP_LOW] - ((uintptr_t)range->base >> shift) : 0;
+}
+
+uint8_t *km_alloc_map_find(const void *object, uint32_t shift)
+{
+	const struct km_range *range;
+
+	for (unsigned i = 0; (range = km_arena_range(i)); i++) {
+		/* Acquire as in km_page_of_any: a page that is committed has its bytes. */
+		size_t offset = (uintptr_t)object - (uintptr_t)range->base;
+
+		if (range->base && range->live[0] && offset < km_load_acquire(&range->ready) << KM_PAGE_SHIFT)
+			return &range->live[shift - KM_ALLOC_MAP_LOW][offset >> shift];
+	}
+	return NULL;
+}
+
+bool km_alloc_map_clear(const struct km_page *slab, unsigned order, uint32_t shift)
+{
+	uint8_t *bytes = km_alloc_map_find(km_page_address(slab), shift);
+
+	km_debug(bytes, "a slab's pages are committed");
+	if (bytes)
+		__builtin_memset(bytes, 0, (KM_PAGE_SIZE << order) >> shift);
+	return km_page_index(km_page_address(slab)) < km_load(&km_hot.pages);
+}

@@ -1,0 +1,65 @@
+/*
+ * deferred_free.c: what could not be given back without waiting. Invariants: a list is added to by compare-and-swap
+ * and taken whole by an exchange, so that neither waits for the other, nor for itself in a handler; what lies there
+ * is nobody's.
+ */
+#include "base/atomic.h"
+#include "os/die.h"
+#include "deferred_free.h"
+#include "metadata.h"
+
+km_tls bool km_late;
+static struct km_page *pages;
+static struct piece { struct piece *next; size_t bytes; } *pieces;
+
+/* Release: what is said of the pages comes before them. */
+void km_deferred_pages(struct km_page *page, unsigned order)
+{
+	struct km_page *head = km_load(&pages);
+
+	km_debug(page->order == order && page->type == KM_PAGE_NONE, "pages that are given back are nobody's");
+	do
+		page->list.next = head ? &head->list : NULL;
+	while (!km_cas_release(&pages, &head, page));
+}
+
+void km_deferred_piece(void *p, size_t bytes)
+{
+	struct piece *piece = p, *head = km_load(&pieces);
+
+	/* The smallest has a cache line. */
+	piece->bytes = bytes;
+	do
+		piece->next = head;
+	while (!km_cas_release(&pieces, &head, piece));
+}
+
+/* Acquire pairs with the release above. */
+static void finish_pages(void)
+{
+	struct km_list *next;
+
+	for (struct km_page *page = km_swap_acquire(&pages, NULL); page;
+	     page = next ? km_container_of(next, struct km_page, list) : NULL) {
+		next = page->list.next;
+		km_pages_free(page, page->order);
+	}
+}
+
+static void finish_pieces(void)
+{
+	struct piece *next;
+
+	for (struct piece *piece = km_swap_acquire(&pieces, NULL); piece; piece = next) {
+		next = piece->next;
+		km_meta_free(piece, piece->bytes);
+	}
+}
+
+void km_deferred_finish(void)
+{
+	if (km_unlikely(km_load(&pages) != NULL))
+		finish_pages();
+	if (km_unlikely(km_load(&pieces) != NULL))
+		finish_pieces();
+}

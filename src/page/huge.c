@@ -1,0 +1,707 @@
+/*
+ * huge.c: a hash table of big blocks. The first forty are mappings of their own, the others share regions
+ * (huge_region.c): the system has room for 65530 mappings, and a freed block between two others may cost one.
+ * Invariants: while the lock is free, the table holds exactly the blocks that users own; an entry leaves before its
+ * range does and enters after it came, so that no stranger's mapping is ever taken for ours; what the system would
+ * not take back is kept, and counted. A freed block may keep its memory for a while (huge_cache.c): it is in no table
+ * then.
+ */
+#include "huge.h"
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/lock.h"
+#include "percpu/node.h"
+#include "os/os.h"
+#include "os/sanitizer.h"
+#include "metadata.h"
+#include "huge_cache.h"
+#include "huge_region.h"
+
+/* Each costs a mapping at most: with the rest of ours they are a hundred. Beyond, realloc copies where it can't grow in
+ * place. Free parts of a region count against a limit, and where the system commits no more than it has: there regions
+ * are for programs of very many blocks. */
+#define MOST_ALONE	40u
+#define MOST_LIMITED	1024u
+
+/* A range that the system would not take back, described in its first bytes. */
+struct kept {
+	struct kept *next;
+	size_t bytes;
+	bool dirty;		/* nor its memory */
+};
+
+static struct {
+	struct km_lock lock;
+	struct km_huge_entry *table;
+	size_t slots, used, deleted;	/* slots: a power of two */
+	uintptr_t view;		/* for readers without the lock: the table's address, and the logarithm of `slots` */
+	size_t blocks, bytes;
+	uint32_t searches;
+	unsigned alone;		/* mappings that are there, or about to be */
+	uint32_t in_hand;	/* blocks that are in no table: a fork waits for them */
+	bool strict, asked;	/* is what is committed counted (overcommit_memory 2)? */
+	struct kept *kept;
+	size_t kept_bytes;
+} big = { .lock = KM_LOCK_INIT(KM_RANK_BIG) };
+
+/* A handler that strikes under the lock must find the thread busy, whoever called: returns what to give back. */
+static struct km_busy_was lock_table(void)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	km_lock(&big.lock);
+	return was;
+}
+
+static void unlock_table(struct km_busy_was was)
+{
+	km_debug(big.used == big.blocks, "the table holds exactly the blocks that users own");
+	km_debug(big.used + big.deleted <= big.slots, "no slot is counted twice");
+	km_unlock(&big.lock);
+	km_busy_end(was);
+}
+
+#define FIRST_SLOTS	64u
+#define DELETED		1u
+#define VIEW_SLOTS	((uintptr_t)63)
+#define FORK_TRIES	1000	/* of a millisecond: for one system call */
+#define HIDDEN_MOST	4096u	/* parts of regions: mappings, meanwhile */
+#define META_MOST	((size_t)4 << 20)	/* a larger table is a mapping of its own */
+
+static size_t hash(uintptr_t start)
+{
+	return (size_t)((start >> KM_PAGE_SHIFT) * 0x9e3779b97f4a7c15ull >> 20);
+}
+
+static struct km_huge_entry *find(uintptr_t start)
+{
+	km_debug(km_is_locked(&big.lock), "the table is read under its lock");
+	for (size_t i = hash(start), probes = 0; probes < big.slots; i++, probes++) {
+		struct km_huge_entry *entry = &big.table[i & (big.slots - 1)];
+
+		if (entry->start == start)
+			return entry;
+		if (!entry->start)
+			break;
+	}
+	return NULL;
+}
+
+static void insert(struct km_huge_entry entry)
+{
+	size_t i = hash(entry.start) & (big.slots - 1);
+
+	km_debug(entry.start > DELETED && !(entry.start & (KM_PAGE_SIZE - 1)) && entry.bytes,
+		 "a block begins with a page");
+	km_debug(big.used < big.slots, "an insertion finds room");
+	km_debug(!find(entry.start), "a block is in the table once");
+
+	while (big.table[i].start > DELETED)
+		i = (i + 1) & (big.slots - 1);
+	if (big.table[i].start == DELETED)
+		big.deleted--;
+	/* The entry's start is written last: km_huge_inside reads the table without the lock. */
+	struct km_huge_entry *at = &big.table[i];
+	const uintptr_t start = entry.start;
+	entry.start = at->start;
+	*at = entry;
+	km_store_release(&at->start, start);
+	big.used++;
+}
+
+static void remove_entry(struct km_huge_entry *entry)
+{
+	km_debug(entry->start > DELETED && big.used, "an entry leaves the table once");
+	entry->start = DELETED;
+	big.used--;
+	big.deleted++;
+}
+
+/* ------------------------------------------------------------------ mappings of their own */
+
+/* The system's pages may be larger than ours: its last one reaches beyond the block, and reads as zeros there. */
+static size_t whole_pages(size_t bytes)
+{
+	return km_align_up(bytes, km_max(KM_PAGE_SIZE, km_os_page_bytes()));
+}
+
+static void clear_behind(void *p, size_t bytes)
+{
+	__builtin_memset((char *)p + bytes, 0, whole_pages(bytes) - bytes);
+}
+
+/* Not in the table, and not mapped either, or kept. With the lock. */
+static void hand_over(void *p, size_t bytes)
+{
+	km_debug(km_is_locked(&big.lock) && big.alone, "a mapping that goes was counted");
+	km_debug(!find((uintptr_t)p), "an entry leaves before its range does");
+	if (!km_os_try_unmap(p, bytes)) {
+		big.alone--;
+		return;
+	}
+	struct kept *kept = p;
+	bool dirty = !km_region_clean_part(p, whole_pages(bytes));
+
+	/* A block that can't be written to can't be described, and is lost. */
+	if (km_os_unprotect(p, bytes))
+		return;
+
+	*kept = (struct kept){ big.kept, bytes, dirty };
+	big.kept = kept;
+	km_bump(&big.kept_bytes, bytes);
+}
+
+static struct km_huge_entry *alloc_table(size_t bytes)
+{
+	if (bytes <= META_MOST)
+		return km_meta_alloc(bytes, true);
+	struct km_huge_entry *table = km_os_map(bytes, KM_PAGE_SIZE);
+	big.alone += table != NULL;
+	return table;
+}
+
+/* Room for one more entry, so that an insertion after a system call can't fail. */
+static bool reserve_entry(void)
+{
+	if (big.table && (big.used + big.deleted + 1) * 4 <= big.slots * 3)
+		return true;
+	size_t old_slots = big.slots;
+	size_t slots = !old_slots ? FIRST_SLOTS :
+		       (big.used + 1) * 2 > old_slots ? old_slots * 2 : old_slots;
+	km_debug(km_is_pow2(slots), "the slots are a power of two");
+	struct km_huge_entry *old = big.table, *table = alloc_table(slots * sizeof(*table));
+
+	if (!table)
+		return big.table && big.used + big.deleted + 1 < big.slots;
+	/* A reader from outside never takes the one's slots for the other's: between the two there are none. */
+	km_store(&big.slots, (size_t)0);
+	km_store_release(&big.table, table);
+	km_store_release(&big.slots, slots);
+	big.used = big.deleted = 0;
+	for (size_t i = 0; i < old_slots; i++)
+		if (old[i].start > DELETED)
+			insert(old[i]);
+	km_debug(big.used == big.blocks && !big.deleted, "a new table has the entries of the old one");
+	km_store_release(&big.view, (uintptr_t)table | km_ilog2(slots));
+	/* A reader without the lock may still read the old table, so a table with a mapping of its own is kept. */
+	if (old_slots * sizeof(*old) <= META_MOST)
+		km_meta_free(old, old_slots * sizeof(*old));
+	return true;
+}
+
+/* One of what is kept, the size that it had. With the lock. */
+static struct kept *take_kept(struct kept **at)
+{
+	struct kept *kept = *at;
+
+	km_debug(big.kept_bytes >= kept->bytes, "what is kept is counted");
+
+	*at = kept->next;
+	km_bump(&big.kept_bytes, -kept->bytes);
+	return kept;
+}
+
+/* The system may take it now. */
+static void offer_kept(void)
+{
+	if (km_unlikely(big.kept != NULL)) {
+		struct kept *kept = take_kept(&big.kept);
+
+		hand_over(kept, kept->bytes);
+	}
+}
+
+void km_huge_offer(void)
+{
+	struct km_busy_was was = lock_table();
+	struct kept *kept = big.kept, *next;
+	big.kept = NULL;
+	km_store(&big.kept_bytes, (size_t)0);
+	for (; kept; kept = next) {
+		next = kept->next;
+		hand_over(kept, kept->bytes);
+	}
+	km_region_offer();
+	unlock_table(was);
+}
+
+/* A kept piece that is large enough; the rest of it goes on being kept. With the lock. */
+static void *reuse_kept(size_t bytes, size_t align)
+{
+	for (struct kept **at = &big.kept; *at; at = &(*at)->next) {
+		if ((*at)->bytes < bytes || (uintptr_t)*at & (align - 1))
+			continue;
+		struct kept *kept = take_kept(at);
+		size_t whole = whole_pages(bytes), rest = whole_pages(kept->bytes) - whole;
+
+		if (rest) {
+			big.alone++;
+			hand_over((char *)kept + whole, rest);
+		}
+		__builtin_memset(kept, 0, kept->dirty ? whole : sizeof(*kept));
+		return kept;
+	}
+	return NULL;
+}
+
+/* A block that is not in the table is in hand: without the lock, which is held when this returns. */
+static void *map_alone(size_t bytes, size_t align)
+{
+	big.alone++;
+	big.in_hand++;
+	km_unlock(&big.lock);
+	void *p = km_os_map(bytes, align);
+	if (p)
+		km_os_name(p, bytes, "libkmem: large block");
+	km_lock(&big.lock);
+	km_debug(!p || !((uintptr_t)p & (align - 1)), "a mapping is aligned as was asked for");
+	big.in_hand -= big.in_hand != 0;
+	if (!p)
+		big.alone--;
+	return p;
+}
+
+/* It is in no table: the range goes, without the lock where that may take long. With the lock before and after. */
+static void let_go(void *p, size_t bytes, uint32_t region)
+{
+	km_debug(km_is_locked(&big.lock) && !find((uintptr_t)p), "an entry leaves before its range does");
+	big.in_hand++;
+	km_unlock(&big.lock);
+	bool gone = region ? km_region_clean(p, bytes) : km_os_try_unmap(p, bytes) == 0;
+	km_lock(&big.lock);
+	big.in_hand -= big.in_hand != 0;
+	if (region)
+		km_region_free(region, p, gone);
+	else if (km_likely(gone))
+		big.alone--;
+	else
+		hand_over(p, bytes);
+}
+
+/* ------------------------------------------------------------------ freed ones that keep their memory */
+
+/* It is the caller's: as long as is asked for. With the lock before and after; NULL: the system refused, or others lie
+ * behind it, and it is gone. */
+static void *fit(struct km_huge_cached parked, size_t bytes)
+{
+	size_t whole = whole_pages(bytes), had = whole_pages(parked.bytes);
+	bool grows = parked.bytes < bytes;
+	void *p = parked.p;
+
+	km_debug(!find((uintptr_t)p), "what lay ready is in no table");
+
+	if (parked.region) {
+		if (!km_region_resize(parked.region, p, parked.bytes, bytes))
+			p = NULL;
+	} else if (grows) {
+		big.in_hand++;
+		km_unlock(&big.lock);
+		p = km_os_remap(p, had, whole, true);
+		km_lock(&big.lock);
+		big.in_hand -= big.in_hand != 0;
+	}
+	if (grows && (p || !parked.region))
+		km_huge_cache_miss(bytes - parked.bytes, big.bytes + bytes);
+	if (!p) {
+		let_go(parked.p, parked.bytes, parked.region);
+		return NULL;
+	}
+	if (parked.region)
+		return p;
+	if (parked.bytes > bytes)
+		clear_behind(p, bytes);
+	if (had > whole) {
+		big.alone++;
+		let_go((char *)p + whole, had - whole, 0);
+	}
+	return p;
+}
+
+/* Where memory is of nodes, or told to a sanitizer, a block begins as the system makes it. Where mappings are limited,
+ * what lay here would be withheld from those that the program makes. */
+static bool may_park(void)
+{
+	return km_node_count == 1 && !km_sanitizer.any && !km_os_is_limited();
+}
+
+/*
+ * It is to lie ready, as the system made it: its last owner's advice on forks and core dumps is not for the next, nor
+ * what was protected. Now and not at the hand-out: locked memory counts against a limit, and other flags are another
+ * mapping. With the lock before and after. False: the system refuses, or it is locked.
+ */
+static bool park(void *p, size_t bytes, uint32_t region)
+{
+	if (!may_park())
+		return false;
+	big.in_hand++;
+	km_unlock(&big.lock);
+	bool renewed = !km_os_renew(p, whole_pages(bytes)) && !km_os_unprotect(p, whole_pages(bytes));
+	km_lock(&big.lock);
+	big.in_hand -= big.in_hand != 0;
+	return renewed && km_huge_cache_put(p, bytes, region, big.bytes);
+}
+
+/* Give back what is beyond the bound, or so old, but no more than lay here: others free meanwhile, and look themselves.
+ * With the lock before and after. Bytes. */
+static size_t shed(bool beyond, unsigned decay_ms)
+{
+	struct km_huge_cached gone;
+	size_t bytes = 0;
+
+	for (unsigned most = km_huge_cache_count(); most; most--) {
+		if (!(beyond ? km_huge_cache_beyond(big.bytes, &gone) : km_huge_cache_old(decay_ms, &gone)))
+			break;
+		let_go(gone.p, gone.bytes, gone.region);
+		bytes += gone.bytes;
+	}
+	return bytes;
+}
+
+/* For a request of `bytes` refused by the system: give back the oldest parked block. False: no block is parked, or the
+ * system would refuse the request even without all parked blocks. Requires the lock, and returns with the lock. */
+static bool shed_for(size_t bytes)
+{
+	size_t idle = *km_huge_cache_pages() << KM_PAGE_SHIFT;
+	struct km_huge_cached gone;
+
+	if (!idle || (bytes > idle && km_os_refuses(bytes - idle)) || !km_huge_cache_old(0, &gone))
+		return false;
+	let_go(gone.p, gone.bytes, gone.region);
+	return true;
+}
+
+size_t km_huge_purge(unsigned decay_ms)
+{
+	/* No lock where there never was such a block, as mostly. */
+	if (!km_load(&big.table))
+		return 0;
+	struct km_busy_was was = lock_table();
+	km_huge_cache_fade(big.bytes, !decay_ms);
+	size_t bytes = shed(false, decay_ms);
+	unlock_table(was);
+	return bytes;
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+/* Does address space, or what is committed, count? The system is asked once. With the lock. */
+static bool is_scarce(void)
+{
+	char mode[8] = "";
+
+	if (!big.asked && !km_os_is_shut()) {
+		big.asked = true;
+		big.strict = km_os_read("/proc/sys/vm/overcommit_memory", mode, sizeof(mode)) > 0 && mode[0] == '2';
+	}
+	return big.strict || km_os_is_limited() || km_os_locks_all();
+}
+
+/* A mapping that is refused does not mean that a region has nothing. With the lock. */
+static void *get_new(size_t bytes, size_t align, uint32_t *region)
+{
+	bool scarce = big.alone >= MOST_ALONE && is_scarce();
+	bool alone = big.alone < (scarce ? MOST_LIMITED : MOST_ALONE);
+	void *p = alone ? map_alone(bytes, align) : NULL;
+
+	if (!p)
+		p = km_region_alloc(bytes, align, scarce, region);
+	/* More than a region can have: there is room for few such. */
+	if (!p && !alone)
+		p = map_alone(bytes, align);
+	return p;
+}
+
+/* *zero: nobody has written to it. With the lock. */
+static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
+{
+	void *p = km_unlikely(big.kept != NULL) ? reuse_kept(bytes, align) : NULL;
+	struct km_huge_cached parked;
+
+	*region = 0;
+	*zero = true;
+	if (p)
+		return p;
+	if (km_huge_cache_take(bytes, align, &parked) && (p = fit(parked, bytes))) {
+		*region = parked.region;
+		*zero = false;
+		return p;
+	}
+	km_huge_cache_miss(bytes, big.bytes + bytes);
+	p = get_new(bytes, align, region);
+	/* The blocks that lie here may be what is missing. */
+	while (km_unlikely(!p) && shed_for(bytes))
+		p = get_new(bytes, align, region);
+	return p;
+}
+
+void *km_huge_alloc(size_t bytes, size_t align, bool *zero)
+{
+	uint32_t region;
+
+	bytes = km_align_up(bytes, KM_PAGE_SIZE);
+	if (!bytes)
+		return NULL;
+	struct km_busy_was was = lock_table();
+	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region, zero);
+	/* Now: others may have come while it was got. */
+	if (p && reserve_entry()) {
+		km_debug(!((uintptr_t)p & (km_max(align, KM_PAGE_SIZE) - 1)),
+			 "a block is aligned as was asked for");
+		insert((struct km_huge_entry){ (uintptr_t)p, bytes, 0, region, 0 });
+		km_bump(&big.blocks, 1);
+		km_bump(&big.bytes, bytes);
+	} else if (p) {
+		let_go(p, bytes, region);
+		p = NULL;
+	}
+	unlock_table(was);
+	return p;
+}
+
+static size_t bytes_of(const void *p)
+{
+	struct km_huge_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
+
+	return entry ? entry->bytes : 0;
+}
+
+size_t km_huge_bytes(const void *p)
+{
+	struct km_busy_was was = lock_table();
+	size_t bytes = bytes_of(p);
+	unlock_table(was);
+	return bytes;
+}
+
+size_t km_huge_try_bytes(const void *p)
+{
+	struct km_busy_was was = km_busy_begin();
+	size_t bytes = SIZE_MAX;
+
+	if (km_lock_nowait(&big.lock)) {
+		km_lock_note(&big.lock, KM_LOCK_TRIED);
+		bytes = bytes_of(p);
+		km_unlock(&big.lock);
+	}
+	km_busy_end(was);
+	return bytes;
+}
+
+bool km_huge_free(const void *p)
+{
+	struct km_busy_was was = lock_table();
+	struct km_huge_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
+	if (entry) {
+		struct km_huge_entry gone = *entry;
+
+		km_debug(gone.bytes <= big.bytes, "the bytes of the blocks are the sum of theirs");
+		remove_entry(entry);
+		km_bump(&big.blocks, -1);
+		km_bump(&big.bytes, -gone.bytes);
+		offer_kept();
+		if (!park((void *)p, gone.bytes, gone.region))
+			let_go((void *)p, gone.bytes, gone.region);
+		shed(true, 0);
+	}
+	unlock_table(was);
+	return entry != NULL;
+}
+
+/* The vacated range is free before the entry is gone, but nobody can look: the lock is held. */
+static void *resize(struct km_huge_entry *entry, size_t bytes)
+{
+	void *p = (void *)entry->start;
+
+	if (bytes == entry->bytes)
+		return p;
+	/* Nor does the system look at what is committed of a region: whoever wants more than all of its memory asks it
+	 * for a mapping. */
+	if (entry->region)
+		return (bytes <= entry->bytes || bytes - entry->bytes <= km_os_memory()) &&
+		       km_region_resize(entry->region, p, entry->bytes, bytes) ? p : NULL;
+	km_debug(big.alone, "a block that is in no region is a mapping of its own");
+	bool cut = bytes < entry->bytes;
+	p = km_os_remap(p, whole_pages(entry->bytes), whole_pages(bytes), true);
+	if (p && cut)
+		clear_behind(p, bytes);
+	return p;
+}
+
+void *km_huge_resize(void *p, size_t bytes)
+{
+	bytes = km_align_up(bytes, KM_PAGE_SIZE);
+	struct km_busy_was was = lock_table();
+	struct km_huge_entry *entry = find((uintptr_t)p);
+	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
+	/* The blocks that lie ready may be what is missing. Others may have come meanwhile. */
+	while (km_unlikely(!moved && entry && bytes && !entry->region) &&
+	       shed_for(bytes - km_min(bytes, entry->bytes))) {
+		entry = find((uintptr_t)p);
+		moved = resize(entry, bytes);
+	}
+	if (moved) {
+		struct km_huge_entry now = { (uintptr_t)moved, bytes, entry->owner, entry->region, entry->found };
+
+		km_bump(&big.bytes, bytes - entry->bytes);
+		remove_entry(entry);
+		insert(now);
+		/* The bound of what may lie ready fell with what is in use. */
+		shed(true, 0);
+	}
+	unlock_table(was);
+	return moved;
+}
+
+uint64_t km_huge_owner(const void *p)
+{
+	struct km_busy_was was = lock_table();
+	struct km_huge_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
+	uint64_t owner = entry ? entry->owner : 0;
+	unlock_table(was);
+	return owner;
+}
+
+void km_huge_set_owner(const void *p, uint64_t owner)
+{
+	struct km_busy_was was = lock_table();
+	struct km_huge_entry *entry = find((uintptr_t)p);
+	if (entry)
+		entry->owner = owner;
+	unlock_table(was);
+}
+
+uint32_t km_huge_search(void)
+{
+	struct km_busy_was was = lock_table();
+	uint32_t search = ++big.searches;
+	unlock_table(was);
+	return search;
+}
+
+/* From *from on. With the lock. */
+static void *find_next(uint64_t owner, uint32_t search, size_t *from)
+{
+	while (*from < big.slots) {
+		struct km_huge_entry *entry = &big.table[(*from)++];
+
+		if (entry->start > DELETED && entry->owner == owner && entry->found != search) {
+			entry->found = search;
+			return (void *)entry->start;
+		}
+	}
+	return NULL;
+}
+
+/* A new table has its entries elsewhere: at the end all of it is looked through. */
+void *km_huge_next(uint64_t owner, uint32_t search, size_t *from)
+{
+	struct km_busy_was was = lock_table();
+	void *found = find_next(owner, search, from);
+	if (!found) {
+		*from = 0;
+		found = find_next(owner, search, from);
+	}
+	unlock_table(was);
+	return found;
+}
+
+/* The search is repeated if the table was replaced meanwhile: the memory of the old table may have been reused. */
+bool km_huge_inside(const void *p)
+{
+	for (;;) {
+		const uintptr_t view = km_load_acquire(&big.view);
+		const struct km_huge_entry *table = (void *)(view & ~VIEW_SLOTS);
+		size_t left = table ? (size_t)1 << (view & VIEW_SLOTS) : 0;
+		bool inside = false;
+
+		for (; left && !inside; left--, table++) {
+			uintptr_t start = km_load_acquire(&table->start);
+
+			inside = start > DELETED && (uintptr_t)p - start < km_load(&table->bytes);
+		}
+		if (km_load_acquire(&big.view) == view)
+			return inside;
+	}
+}
+
+void km_huge_get_stats(size_t *blocks, size_t *bytes)
+{
+	*blocks = km_load(&big.blocks);
+	*bytes = km_load(&big.bytes);
+}
+
+void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
+		   const size_t **parked)
+{
+	*parked = km_huge_cache_pages();
+	*blocks = &big.blocks;
+	*bytes = &big.bytes;
+	*kept = &big.kept_bytes;
+	*spare = km_region_spare();
+}
+
+void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size_t **slots,
+			  const struct km_huge_cached **parked, const unsigned **parked_count)
+{
+	*table = (const struct km_huge_entry *const *)&big.table;
+	*slots = &big.slots;
+	km_huge_cache_expose(parked, parked_count);
+}
+
+/* The child would have for ever what another thread has in hand. In the child of a handler it may be the victim's. */
+void km_huge_fork(bool before, bool child)
+{
+	uint32_t never = 0;
+
+	km_lock_around_fork(&big.lock, before, child);
+	/* In a handler's fork a block may be in the hand of the code that was struck. */
+	for (unsigned tries = km_fork_is_nested() ? 0 : FORK_TRIES; before && big.in_hand && tries; tries--) {
+		km_unlock_fork(&big.lock);
+		km_os_wait(&never, 0, 1);
+		km_lock_around_fork(&big.lock, true, false);
+	}
+	if (child)
+		big.in_hand = 0;
+}
+
+/* ------------------------------------------------------------------ mlockall */
+
+/* The same parts are hidden and shown: none changes meanwhile. */
+static void hide_all(bool hidden)
+{
+	unsigned left = HIDDEN_MOST;
+
+	km_debug(km_is_locked(&big.lock), "nobody takes what is hidden");
+	km_region_hide_free(hidden, &left);
+	for (size_t i = 0; i < big.slots && left; i++) {
+		const struct km_huge_entry *entry = &big.table[i];
+
+		if (entry->start <= DELETED || !entry->region)
+			continue;
+		km_region_hide_room(entry->region, (void *)entry->start, entry->bytes, hidden);
+		left--;
+	}
+}
+
+long km_huge_mlockall(int flags)
+{
+	struct km_busy_was was = lock_table();
+	shed(false, 0);
+	hide_all(true);
+	long result = km_os_mlockall(flags);
+	hide_all(false);
+	unlock_table(was);
+	return result;
+}
+
+size_t km_huge_spare(void)
+{
+	return km_load(&big.kept_bytes) + km_load(km_region_spare());
+}
+
+size_t km_huge_idle(void)
+{
+	return km_huge_spare() + (km_load(km_huge_cache_pages()) << KM_PAGE_SHIFT);
+}

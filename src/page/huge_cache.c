@@ -1,0 +1,143 @@
+/*
+ * huge_cache.c: blocks above 4 MiB that were freed and keep their memory. To map a block and fault its pages in takes
+ * some ten times as long as to write it, so a program that replaces such blocks pays for little else. Invariants:
+ * what lies here is in no table and belongs to nobody; it is at most a quarter of what is in use, or what use swings
+ * by, up to half of what is in use or 64 MiB, which with what is in use is at most one and a half times the peak;
+ * nothing is older than the decay time for long, but in a program that has fallen silent.
+ */
+#include "huge_cache.h"
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "os/os.h"
+#include "metadata.h"
+
+#define MOST	64u
+/* Of what use swings by where little is in use: a program that then falls silent keeps it. */
+#define MOST_SWUNG	((size_t)64 << 20)
+
+static struct {
+	struct km_huge_cached at[MOST];	/* the oldest first */
+	unsigned count;
+	size_t bytes, pages;
+	size_t trimmed;			/* bytes given back for the bound lately */
+	size_t missed;			/* ... and taken anew since then (page_run.c does the same for pages) */
+	size_t peak;			/* bytes in blocks, lately */
+} parked;
+
+static void count(size_t bytes)
+{
+	parked.bytes += bytes;
+	km_store(&parked.pages, parked.bytes >> KM_PAGE_SHIFT);
+	km_debug(!parked.count == !parked.bytes, "what lies here is counted with its bytes");
+}
+
+static struct km_huge_cached remove_at(unsigned i)
+{
+	struct km_huge_cached gone = parked.at[i];
+
+	km_debug(i < parked.count, "a block that leaves lies here");
+	km_debug(parked.bytes >= gone.bytes, "what lies here is counted with its bytes");
+
+	parked.count--;
+	__builtin_memmove(&parked.at[i], &parked.at[i + 1], (parked.count - i) * sizeof(gone));
+	count(-gone.bytes);
+	return gone;
+}
+
+static size_t bound(size_t used)
+{
+	size_t most = parked.peak + parked.peak / 2;
+
+	size_t swings = km_min(parked.missed, km_max(used / 2, MOST_SWUNG));
+
+	return km_max(used / 4, km_min(swings, most - km_min(most, used)));
+}
+
+bool km_huge_cache_put(void *p, size_t bytes, uint32_t region, size_t used)
+{
+	if (parked.count == MOST)
+		return false;
+	parked.peak = km_max(parked.peak, used + bytes);
+	km_debug(bytes && !(bytes & (KM_PAGE_SIZE - 1)), "a block has whole pages");
+	parked.at[parked.count++] = (struct km_huge_cached){ p, bytes, (uint32_t)km_os_now_ms(), region };
+	count(bytes);
+	km_debug(parked.count == 1 || (int32_t)(parked.at[parked.count - 1].ms - parked.at[parked.count - 2].ms) >= 0,
+		 "the oldest come first");
+	return true;
+}
+
+bool km_huge_cache_take(size_t bytes, size_t align, struct km_huge_cached *got)
+{
+	size_t best = SIZE_MAX;
+	unsigned which = 0;
+
+	for (unsigned i = 0; i < parked.count; i++) {
+		const struct km_huge_cached *one = &parked.at[i];
+		size_t off = one->bytes > bytes ? one->bytes - bytes : bytes - one->bytes;
+
+		/* A block that grows may move. */
+		if (align > KM_PAGE_SIZE && ((uintptr_t)one->p & (align - 1) || one->bytes < bytes))
+			continue;
+		/* Of two that fit alike the one that was freed last. */
+		if (off > best || off > bytes / 2)
+			continue;
+		best = off;
+		which = i;
+	}
+	if (best == SIZE_MAX)
+		return false;
+	*got = remove_at(which);
+	return true;
+}
+
+void km_huge_cache_miss(size_t bytes, size_t used)
+{
+	size_t again = km_min(parked.trimmed, bytes);
+
+	parked.trimmed -= again;
+	parked.missed += again;
+	parked.peak = km_max(parked.peak, used);
+}
+
+bool km_huge_cache_beyond(size_t used, struct km_huge_cached *gone)
+{
+	if (!parked.count || parked.bytes <= bound(used))
+		return false;
+	*gone = remove_at(0);
+	parked.trimmed += gone->bytes;
+	return true;
+}
+
+bool km_huge_cache_old(unsigned decay_ms, struct km_huge_cached *gone)
+{
+	if (!parked.count || (uint32_t)km_os_now_ms() - parked.at[0].ms < decay_ms)
+		return false;
+	*gone = remove_at(0);
+	return true;
+}
+
+void km_huge_cache_fade(size_t used, bool whole)
+{
+	parked.trimmed -= whole ? parked.trimmed : (parked.trimmed + 3) / 4;
+	parked.missed -= whole ? parked.missed : (parked.missed + 3) / 4;
+	if (parked.peak > used)
+		parked.peak -= whole ? parked.peak - used : (parked.peak - used + 3) / 4;
+}
+
+unsigned km_huge_cache_count(void)
+{
+	return parked.count;
+}
+
+const size_t *km_huge_cache_pages(void)
+{
+	return &parked.pages;
+}
+
+void km_huge_cache_expose(const struct km_huge_cached **at, const unsigned **count)
+{
+	*at = parked.at;
+	*count = &parked.count;
+}

@@ -1,0 +1,513 @@
+/*
+ * huge_region.c: a region is one reservation, accessible from its start to a mark that only rises: two mappings. A
+ * block that is freed below the mark stays accessible, without memory, so that the mapping around it stays one.
+ * Invariants: the first and the last granule of a run of them have a record that describes it; two free runs never
+ * touch; free memory reads as zeros, unless its run says that the system did not take it back, and so does a block's
+ * room beyond its bytes; a region that has no block is unmapped, or kept where the system refuses that.
+ */
+#include <errno.h>
+
+#include "huge_region.h"
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/die.h"
+#include "base/list.h"
+#include "percpu/node.h"
+#include "os/os.h"
+#include "metadata.h"
+
+/* A block has more than 4 MiB: what rounding costs is address space, a third of it at most. A huge page, where those
+ * come by themselves, is of one granule and so of one block. Where address space or what is committed counts, it is
+ * a sixteenth at most. */
+#define GRANULE		((size_t)2 << 20)
+#define SMALL_GRANULE	((size_t)256 << 10)
+#define FIRST_BYTES	((size_t)1 << 30)
+/* Its records have 4 MiB, which is the most that metadata.c gives. */
+#define MOST_GRANULES	((size_t)128 << 10)
+#define MAX_REGIONS	4096u		/* of small granules, all of a process's address space */
+#define CLASSES		72u		/* four for each power of two of granules */
+#define LOOKS		32		/* runs of a class that may be too small */
+
+/* Of a run's first and last granule; what lies between is stale. */
+struct run {
+	struct km_list list;		/* free: of its class; the first granule's */
+	uint32_t granules;
+	uint16_t region;		/* free: its number; the first granule's */
+	bool free, dirty;		/* dirty: it may hold anything, and memory */
+};
+_Static_assert(MOST_GRANULES * sizeof(struct run) <= (size_t)4 << 20, "metadata.c gives no more at once");
+
+struct region {
+	char *base;			/* NULL: a place for a new one */
+	uint16_t number;
+	struct run *run;
+	uint32_t granules, ready, used;	/* reserved, accessible, in blocks */
+};
+
+static struct {
+	struct region *at[MAX_REGIONS / 64];	/* 64 at a time */
+	unsigned count, newest;		/* places ever used */
+	size_t granule;			/* bytes */
+	bool scarce;			/* does address space count, or what is accessible? */
+	size_t bytes, spare;		/* reserved; ... of which no block has */
+	struct km_list free[CLASSES];
+} regions;
+
+static struct region *region_at(unsigned i)
+{
+	km_debug(i < MAX_REGIONS && regions.at[i / 64], "a region has a place");
+	return &regions.at[i / 64][i % 64];
+}
+
+static size_t granules_of(size_t bytes)
+{
+	return (bytes + regions.granule - 1) / regions.granule;
+}
+
+static char *address_of(const struct region *region, size_t i)
+{
+	return region->base + i * regions.granule;
+}
+
+/* Sizes of a class are less than a quarter apart. */
+static unsigned class_of(size_t granules)
+{
+	unsigned log2 = km_ilog2(granules);
+
+	return log2 < 2 ? (unsigned)granules : log2 * 4 + (unsigned)(granules >> (log2 - 2) & 3);
+}
+
+/* ------------------------------------------------------------------ runs */
+
+static void describe(struct region *region, size_t i, size_t granules, bool free, bool dirty)
+{
+	struct run *first = &region->run[i], *last = first + granules - 1;
+
+	km_debug(granules && i + granules <= region->ready, "a run lies in what is accessible");
+
+	first->granules = last->granules = (uint32_t)granules;
+	first->free = last->free = free;
+	first->dirty = last->dirty = dirty;
+}
+
+static void take(struct run *run)
+{
+	km_debug(run->free && run->list.next, "a run that leaves its list is free");
+	km_list_del(&run->list);
+}
+
+/* Joined with what is free on both sides. */
+static void put(struct region *region, size_t i, size_t granules, bool dirty)
+{
+	struct run *next = &region->run[i + granules];
+
+	if (i + granules < region->ready && next->free) {
+		take(next);
+		granules += next->granules;
+		dirty |= next->dirty;
+	}
+	if (i && region->run[i - 1].free) {
+		i -= region->run[i - 1].granules;
+		take(&region->run[i]);
+		km_debug(region->run[i].free, "the last granule of a run says where it begins");
+		granules += region->run[i].granules;
+		dirty |= region->run[i].dirty;
+	}
+	km_debug(!i || !region->run[i - 1].free, "two free runs never touch");
+	km_debug(i + granules >= region->ready || !region->run[i + granules].free, "two free runs never touch");
+	describe(region, i, granules, true, dirty);
+	region->run[i].region = region->number;
+	km_list_add_head(&region->run[i].list, &regions.free[class_of(granules)]);
+}
+
+static void count_used(struct region *region, long granules)
+{
+	region->used += (uint32_t)granules;
+	km_store(&regions.spare, regions.spare - (size_t)granules * regions.granule);
+	km_debug(region->used <= region->ready && (long)regions.spare >= 0,
+		 "a region has no more blocks than room");
+}
+
+/* Give memory back; true: it is zeros now. The part that its user protected, locked, or gave advice on is as it was,
+ * and one mapping with the rest: that needs no more of them, so the system has no reason to refuse. */
+bool km_region_clean_part(void *p, size_t bytes)
+{
+	(void)km_os_unprotect(p, bytes);
+	if (km_nodes.bind)
+		km_node_unbind(p, bytes);
+	if (km_os_renew(p, bytes) == -EBUSY)
+		(void)km_os_lock(p, bytes, false);
+	if (km_likely(!km_os_purge(p, bytes)))
+		return true;
+	/* The locks of mlockall are not asked for. */
+	(void)km_os_lock(p, bytes, false);
+	return km_os_purge(p, bytes) == 0;
+}
+
+bool km_region_clean(void *p, size_t bytes)
+{
+	return km_region_clean_part(p, granules_of(bytes) * regions.granule);
+}
+
+/* ------------------------------------------------------------------ regions */
+
+static bool reserve(unsigned number, size_t bytes)
+{
+	size_t run_bytes = bytes / regions.granule * sizeof(struct run);
+	struct run *run = km_meta_alloc(run_bytes, true);
+	char *base = run ? km_os_reserve_whole(bytes, regions.granule) : NULL;
+
+	if (!base) {
+		km_meta_free(run, run_bytes);
+		return false;
+	}
+	km_os_name(base, bytes, "libkmem: large blocks");
+	*region_at(number) = (struct region){
+		.base = base, .run = run, .granules = (uint32_t)(bytes / regions.granule), .number = (uint16_t)number,
+	};
+	regions.bytes += bytes;
+	km_store(&regions.spare, regions.spare + bytes);
+	return true;
+}
+
+/* A place in the table; its number, or MAX_REGIONS. */
+static unsigned place(void)
+{
+	unsigned i = 0;
+
+	while (i < regions.count && region_at(i)->base)
+		i++;
+	if (i == MAX_REGIONS || (i == regions.count && i % 64 == 0 && !regions.at[i / 64] &&
+				 !(regions.at[i / 64] = km_meta_alloc(64 * sizeof(struct region), true))))
+		return MAX_REGIONS;
+	regions.count = km_max(regions.count, i + 1);
+	return i;
+}
+
+/* Each is as large as all that there are, so that there are few; less where less is to be had. */
+static struct region *new_region(size_t granules)
+{
+	size_t limit = km_os_address_room(), least = granules * regions.granule;
+	size_t bytes = km_min(km_max(FIRST_BYTES, regions.bytes), MOST_GRANULES * regions.granule);
+	unsigned i = granules <= MOST_GRANULES ? place() : MAX_REGIONS;
+
+	if (i == MAX_REGIONS)
+		return NULL;
+	if (limit != SIZE_MAX)
+		bytes = km_min(bytes, km_align_down(limit / 16, regions.granule));
+	for (bytes = km_max(bytes, least); !reserve(i, bytes);
+	     bytes = km_max(km_align_down(bytes / 4, regions.granule), least))
+		if (bytes == least)
+			return NULL;
+	regions.newest = i;
+	return region_at(i);
+}
+
+/* It has no block. The mapping may be between two that look alike, and the system have no more for the second. */
+static void release(struct region *region)
+{
+	km_debug(!region->used, "a region that goes has no block");
+	if (region->ready && region->run[0].free && region->run[0].granules == region->ready)
+		take(&region->run[0]);
+	if (km_os_try_unmap(region->base, region->granules * regions.granule)) {
+		if (region->ready)
+			km_list_add_head(&region->run[0].list, &regions.free[class_of(region->ready)]);
+		return;
+	}
+	km_debug(regions.bytes >= region->granules * regions.granule, "a region that goes was counted");
+	km_meta_free(region->run, region->granules * sizeof(struct run));
+	regions.bytes -= region->granules * regions.granule;
+	km_store(&regions.spare, regions.spare - region->granules * regions.granule);
+	region->base = NULL;
+}
+
+void km_region_offer(void)
+{
+	for (unsigned number = 0; number < regions.count; number++)
+		if (region_at(number)->base && !region_at(number)->used)
+			release(region_at(number));
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+/* Of the run's granules, those that are wanted: what lies before and behind is free again. False: none fit. */
+static bool fits(const struct region *region, size_t i, size_t have, size_t granules, size_t align, size_t *skip)
+{
+	uintptr_t at = (uintptr_t)address_of(region, i);
+
+	*skip = (km_align_up(at, align) - at) / regions.granule;
+	return *skip + granules <= have;
+}
+
+/* A free run of regions that are there. Where the runs of a class are all too small, those above are not. */
+static struct region *find(size_t granules, size_t align, size_t *first, size_t *skip)
+{
+	for (unsigned class = class_of(granules); class < CLASSES; class++) {
+		int looks = LOOKS;
+
+		km_list_for_each(entry, &regions.free[class]) {
+			struct run *run = km_container_of(entry, struct run, list);
+
+			if (!looks--)
+				break;
+			struct region *region = region_at(run->region);
+
+			*first = (size_t)(run - region->run);
+			if (fits(region, *first, run->granules, granules, align, skip))
+				return region;
+		}
+	}
+	return NULL;
+}
+
+/* Raise the mark, so that a free run that ends there has at least so many. */
+static bool extend(struct region *region, size_t granules, size_t align, size_t *first, size_t *skip)
+{
+	size_t top = region->ready && region->run[region->ready - 1].free ? region->run[region->ready - 1].granules : 0;
+
+	*first = region->ready - top;
+	if (!fits(region, *first, region->granules - *first, granules, align, skip))
+		return false;
+	size_t more = *skip + granules - top;
+	if (km_os_commit(address_of(region, region->ready), more * regions.granule))
+		return false;
+	size_t at = region->ready;
+	region->ready += (uint32_t)more;
+	km_debug(region->ready <= region->granules, "the mark stays in the region");
+	put(region, at, more, false);
+	return true;
+}
+
+/* Whole: one mapping less. The room that rounding left may serve others. */
+static void finish(struct region *region)
+{
+	size_t at = region->ready, more = region->granules - at;
+
+	if (!more || regions.scarce || km_os_commit(address_of(region, at), more * regions.granule))
+		return;
+	region->ready = region->granules;
+	put(region, at, more, false);
+}
+
+static struct region *find_or_extend(size_t granules, size_t align, size_t *first, size_t *skip)
+{
+	struct region *region = find(granules, align, first, skip);
+
+	if (region)
+		return region;
+	region = regions.count ? region_at(regions.newest) : NULL;
+	if (region && region->base) {
+		if (extend(region, granules, align, first, skip))
+			return region;
+		finish(region);
+	}
+	region = new_region(granules + (align > regions.granule ? align / regions.granule : 0));
+	if (!region || extend(region, granules, align, first, skip))
+		return region;
+	release(region);
+	return NULL;
+}
+
+/* [first + skip, + granules) of a free run is a block's. */
+static void carve(struct region *region, size_t first, size_t skip, size_t granules)
+{
+	struct run *run = &region->run[first];
+	size_t have = run->granules;
+	bool dirty = run->dirty;
+
+	km_debug(run->free && skip + granules <= have, "a block is cut from a free run that has room");
+
+	take(run);
+	describe(region, first + skip, granules, false, dirty);
+	count_used(region, (long)granules);
+	if (skip)
+		put(region, first, skip, dirty);
+	if (have > skip + granules)
+		put(region, first + skip + granules, have - skip - granules, dirty);
+}
+
+/* A block that has no mapping of its own is copied where it can't grow in place, so each has room for four times as
+ * much: address space, where that does not count. */
+static size_t room_of(size_t granules)
+{
+	return !regions.scarce && granules <= MOST_GRANULES / 16 ? granules * 4 : granules;
+}
+
+static void begin(bool scarce)
+{
+	regions.granule = scarce ? SMALL_GRANULE : GRANULE;
+	for (unsigned class = 0; class < CLASSES; class++)
+		km_list_init(&regions.free[class]);
+}
+
+/* Free parts are not locked, so that nothing fills them in. False: the system refuses, as it would refuse a mapping. */
+static bool lock_if_all(void *p, size_t bytes)
+{
+	return km_likely(!km_os_locks_all()) || !bytes || !km_os_lock(p, bytes, true);
+}
+
+/* Of `have` granules `want` stay in use; the others hold zeros, or may hold anything. */
+static void cut(struct region *region, size_t i, size_t have, size_t want, bool zero)
+{
+	size_t keep = zero ? km_min(have, room_of(want)) : want;
+
+	km_debug(want <= have && keep >= want, "a block that is cut keeps what it uses");
+	if (keep == have)
+		return;
+	describe(region, i, keep, false, false);
+	count_used(region, -(long)(have - keep));
+	put(region, i + keep, have - keep, !zero);
+}
+
+/* Memory that the system would not take back is offered again. Where it still won't, the block has no room, which would
+ * have to be zeros. */
+static void make_zero(struct region *region, size_t i, size_t have, size_t want)
+{
+	char *p = address_of(region, i);
+
+	if (km_region_clean_part(p, have * regions.granule))
+		return;
+	cut(region, i, have, want, false);
+	__builtin_memset(p, 0, want * regions.granule);
+}
+
+void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *number)
+{
+	size_t first, skip;
+
+	if (!regions.granule)
+		begin(scarce);
+	regions.scarce = scarce;
+	size_t granules = granules_of(bytes);
+	if (granules > MOST_GRANULES)
+		return NULL;
+	size_t room = room_of(granules);
+	struct region *region = find_or_extend(room, align, &first, &skip);
+	if (!region && room > granules)
+		region = find_or_extend(room = granules, align, &first, &skip);
+	if (!region)
+		return NULL;
+	bool dirty = region->run[first].dirty;
+	carve(region, first, skip, room);
+	char *p = address_of(region, first + skip);
+	if (km_unlikely(dirty))
+		make_zero(region, first + skip, room, granules);
+	*number = region->number + 1u;
+	if (km_likely(lock_if_all(p, granules * regions.granule)))
+		return p;
+	km_region_free(*number, p, km_region_clean(p, bytes));
+	return NULL;
+}
+
+void km_region_free(uint32_t number, void *p, bool clean)
+{
+	struct region *region = region_at(number - 1);
+	size_t i = (size_t)((char *)p - region->base) / regions.granule, granules = region->run[i].granules;
+
+	km_debug(!region->run[i].free && region->run[i + granules - 1].granules == granules,
+		 "a run's first and last granule describe it");
+	km_debug(address_of(region, i) == p, "a block begins with a granule");
+
+	count_used(region, -(long)granules);
+	put(region, i, granules, !clean);
+	if (!region->used)
+		release(region);
+}
+
+static bool grow(struct region *region, size_t i, size_t have, size_t want)
+{
+	struct run *next = &region->run[i + have];
+	size_t first, skip, more = want - have;
+
+	if (i + have == region->ready || (next->free && i + have + next->granules == region->ready &&
+					  next->granules < more)) {
+		if (!extend(region, more, regions.granule, &first, &skip))
+			return false;
+	}
+	if (!next->free || next->granules < more)
+		return false;
+	bool dirty = next->dirty;
+	carve(region, i + have, 0, more);
+	describe(region, i, want, false, false);
+	if (km_unlikely(dirty))
+		make_zero(region, i + have, more, more);
+	return true;
+}
+
+/* Behind its first new_bytes a block reads as zeros, up to the end of its granules. True: there is no memory. */
+static bool clear_end(char *p, size_t had, size_t new_bytes, size_t want)
+{
+	size_t whole = km_align_up(new_bytes, km_os_page_bytes());
+	bool zero = whole == had || km_region_clean_part(p + whole, had - whole);
+	size_t end = zero ? whole : want * regions.granule;
+
+	__builtin_memset(p + new_bytes, 0, end - new_bytes);
+	return zero;
+}
+
+bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_bytes)
+{
+	struct region *region = region_at(number - 1);
+	size_t i = (size_t)((char *)p - region->base) / regions.granule;
+	size_t have = region->run[i].granules, want = granules_of(new_bytes);
+	km_debug(!region->run[i].free && have >= granules_of(old_bytes),
+		 "a block has the granules that its bytes need");
+
+	if (new_bytes >= old_bytes) {
+		if (want > have && !grow(region, i, have, want))
+			return false;
+		size_t used = granules_of(old_bytes);
+		return lock_if_all(address_of(region, i + used), (want - used) * regions.granule);
+	}
+	cut(region, i, have, want, clear_end(p, granules_of(old_bytes) * regions.granule, new_bytes, want));
+	return true;
+}
+
+/* Afterwards it is not locked, in blocks that are. */
+static void hide(char *p, size_t granules, bool hidden)
+{
+	size_t bytes = granules * regions.granule;
+
+	if (!bytes)
+		return;
+	if (hidden) {
+		(void)km_os_protect(p, bytes, false);
+		return;
+	}
+	(void)km_os_lock(p, bytes, false);
+	if (km_os_unprotect(p, bytes))
+		(void)km_os_commit(p, bytes);
+}
+
+void km_region_hide_room(uint32_t number, void *p, size_t bytes, bool hidden)
+{
+	struct region *region = region_at(number - 1);
+	size_t i = (size_t)((char *)p - region->base) / regions.granule, used = granules_of(bytes);
+
+	hide(address_of(region, i + used), region->run[i].granules - used, hidden);
+}
+
+void km_region_hide_free(bool hidden, unsigned *left)
+{
+	for (unsigned number = 0; number < regions.count; number++) {
+		struct region *region = region_at(number);
+
+		if (!region->base)
+			continue;
+		for (size_t i = 0; i < region->ready && *left; i += region->run[i].granules)
+			if (region->run[i].free) {
+				hide(address_of(region, i), region->run[i].granules, hidden);
+				--*left;
+			}
+		/* It has no access: what is locked of it would be filled in when it gets that. */
+		if (!hidden && region->ready < region->granules)
+			(void)km_os_lock(address_of(region, region->ready), (region->granules - region->ready) *
+					 regions.granule, false);
+	}
+}
+
+const size_t *km_region_spare(void)
+{
+	return &regions.spare;
+}

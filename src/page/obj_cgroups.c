@@ -1,0 +1,99 @@
+/*
+ * obj_cgroups.c: who pays for an object: setting it, and the vectors of pages that several pay for. Invariant: a
+ * page's word changes from 0 to an owner, and from either to a vector, never back while it is a slab's.
+ */
+#include "obj_cgroups.h"
+
+#include "os/die.h"
+
+#include "metadata.h"
+
+uint64_t *km_owner_of_page(const struct km_page *page)
+{
+	const struct km_range *range;
+
+	for (unsigned i = 0; (range = km_arena_range(i)); i++)
+		if (page >= range->page && page < range->page + range->pages)
+			return &range->owner[page - range->page];
+	return NULL;
+}
+
+/* A vector in the place of `seen`, which all its words begin with. False: no memory. */
+static bool make_vector(uint64_t *word, uint64_t seen, uint32_t shift, bool may_wait)
+{
+	size_t bytes = km_owner_vector_bytes(shift);
+	uint64_t *vector = km_meta_alloc(bytes, may_wait);
+
+	km_debug(!(seen & KM_OWNER_VECTOR), "a vector is never replaced while its slab lives");
+
+	if (!vector)
+		return false;
+	for (size_t i = 0; i < bytes / sizeof(*vector); i++)
+		vector[i] = seen;
+	/* Release pairs with the acquire of who reads the word: the vector is filled in. */
+	if (!km_cas_release(word, &seen, (uintptr_t)vector | KM_OWNER_VECTOR))
+		km_meta_free(vector, bytes);
+	return true;
+}
+
+bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, uint32_t shift, bool sometimes, bool may_wait)
+{
+	km_debug(!(owner & KM_OWNER_VECTOR) && offset < KM_PAGE_SIZE,
+		 "an owner is no vector, and an object begins in its page");
+	for (;;) {
+		uint64_t seen = km_load_acquire(word);
+
+		if (seen & KM_OWNER_VECTOR) {
+			km_store(km_owner_in_vector(seen, offset, shift), owner);
+			return true;
+		}
+		if (seen == owner && !(sometimes && owner))
+			return true;
+		if (!seen && !sometimes) {
+			if (km_cas_release(word, &seen, owner))
+				return true;
+		} else if (!make_vector(word, seen, shift, may_wait)) {
+			return false;
+		}
+	}
+}
+
+bool km_owner_any(const uint64_t *word, unsigned order)
+{
+	uint64_t some = 0;
+
+	/* Acquire pairs with who set it. */
+	for (size_t i = 0; i < (size_t)1 << order; i++)
+		some |= km_load_acquire(&word[i]);
+	return some != 0;
+}
+
+/* The word is 0 before its vector is freed, and none is freed meanwhile. */
+void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t shift, uint64_t *owners,
+		   unsigned count)
+{
+	km_meta_hold();
+	for (unsigned i = 0; i < count; i++, offset += size) {
+		/* Acquire pairs with make_vector: it is filled in. */
+		uint64_t owner = km_load_acquire(&word[offset >> KM_PAGE_SHIFT]);
+
+		if (owner & KM_OWNER_VECTOR)
+			owner = km_load(km_owner_in_vector(owner, offset & (KM_PAGE_SIZE - 1), shift));
+		owners[i] = owner & ~KM_OWNER_NOBODY;
+	}
+	km_meta_let_go();
+}
+
+void km_owner_clear(uint64_t *word, unsigned order, uint32_t shift)
+{
+	km_debug(shift <= KM_PAGE_SHIFT, "objects that begin in one page differ by the size of a place");
+	for (size_t i = 0; i < (size_t)1 << order; i++) {
+		uint64_t seen = km_load(&word[i]);
+
+		if (!seen)
+			continue;
+		km_store(&word[i], (uint64_t)0);
+		if (seen & KM_OWNER_VECTOR)
+			km_meta_free((void *)(uintptr_t)(seen & ~KM_OWNER_VECTOR), km_owner_vector_bytes(shift));
+	}
+}

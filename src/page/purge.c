@@ -1,0 +1,506 @@
+/*
+ * purge.c: free memory that is resident: its bound, how it goes back to the system, and when some is made ahead.
+ * Invariants: a page that the system gave us and that is free is counted as such from then on, whoever touched it
+ * first; memory comes ahead only while the bound has room for it; a zone's lock is held for no system call but that.
+ */
+#include "os/die.h"
+#include "os/os.h"
+#include "deferred_free.h"
+#include "nodump.h"
+#include "zone.h"
+
+#define LATER_MS	60000u	/* a purge takes less, and its clock stands still */
+#define TRIM_ROUNDS	4
+/* Pages of a run that the system refuses, and runs of which it refuses all: then a purge goes on with the next run, or
+ * ends. */
+#define MOST_KEPT	8u
+#define MOST_IN_VAIN	16u
+/* Dirty memory allowed where little is in use: 1 MiB. A program that swings by more soon has that (km_pages_swing). */
+#define DIRTY_FLOOR_PAGES	256u
+/* A sweep begins when free objects in slabs have grown by this part of the pages in use since the last sweep, and by
+ * more than DIRTY_FLOOR_PAGES. */
+#define SLACK_PART		32u
+/* Pages in empty slabs kept by caches beside min_partial: at most this part of the pages in use, and a floor. */
+#define EMPTY_PART		16u
+#define EMPTY_FLOOR_PAGES	256u
+/* Descriptors of so many pages fill two pages of memory: one page at least has no descriptor of another run. */
+#define LONG_PAGES		(2 * KM_PAGE_SIZE / sizeof(struct km_page))
+/* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
+#define HUGE_FROM_PAGES	(2 * KM_BLOCK_PAGES)
+
+/* ------------------------------------------------------------------ counts, of all nodes */
+
+size_t km_pages_used(void)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		pages += km_load(&km_arena.zone[i].pages.used_pages);
+	return pages;
+}
+
+size_t km_pages_there(void)
+{
+	size_t used = km_pages_used();
+
+	return used - km_min(km_load(&km_arena.gone_pages), used);
+}
+
+/* Slabs begin where they are aligned: some pages of a piece serve nobody. */
+static size_t staying(void)
+{
+	size_t pages = km_load(&km_arena.reserved_pages);
+
+	return pages ? pages + pages / 64 + 64 : 0;
+}
+
+/* But for those that stay. */
+static size_t pages_dirty(void)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		pages += km_load(&km_arena.zone[i].pages.dirty_pages);
+	return pages - km_min(staying(), pages);
+}
+
+size_t km_pages_reserve(long more)
+{
+	km_add(&km_arena.reserved_pages, (size_t)more);
+	km_debug((long)km_load(&km_arena.reserved_pages) >= 0, "no more pages are free to go than were to stay");
+	return staying();
+}
+
+void km_pages_reserving(bool reserving)
+{
+	km_store(&km_arena.reserving, reserving);
+}
+
+/* A quarter of what is in use, and a floor; what may lie ready on CPUs is a part of it, up to a half. */
+static size_t dirty_bound(void)
+{
+	size_t bound = km_pages_there() / 4 + DIRTY_FLOOR_PAGES;
+
+	return bound - km_min(km_load(&km_arena.ready_pages) + km_load(&km_arena.empty_pages), bound / 2);
+}
+
+bool km_pages_keep(size_t pages)
+{
+	if (km_add(&km_arena.empty_pages, pages) + pages <= km_pages_there() / EMPTY_PART + EMPTY_FLOOR_PAGES)
+		return true;
+	km_pages_keep_less(pages);
+	return false;
+}
+
+void km_pages_keep_less(size_t pages)
+{
+	km_debug(km_load(&km_arena.empty_pages) >= pages, "no more empty pages go than were kept");
+	km_sub(&km_arena.empty_pages, pages);
+}
+
+void km_pages_set_ready(size_t pages)
+{
+	km_store(&km_arena.ready_pages, pages);
+}
+
+void km_pages_slack(long bytes)
+{
+	km_add(&km_arena.slack, (size_t)bytes);
+}
+
+bool km_pages_too_slack(void)
+{
+	size_t slack = km_load(&km_arena.slack), swept = km_load(&km_arena.slack_swept);
+
+	if (slack < swept)
+		km_store(&km_arena.slack_swept, slack);
+	return slack > swept &&
+	       (slack - swept) >> KM_PAGE_SHIFT > km_max(km_pages_there() / SLACK_PART, (size_t)DIRTY_FLOOR_PAGES);
+}
+
+void km_pages_swept(void)
+{
+	km_store(&km_arena.slack_swept, km_load(&km_arena.slack));
+}
+
+/*
+ * Pages that the bound took from a program that wanted them back soon after. So much may lie ready beyond the bound,
+ * and by so much use may fall before it counts as a fall; it fades with the decay time, and kmem_shrink_all forgets it.
+ */
+size_t km_pages_swing(void)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		pages += km_load(&km_arena.zone[i].missed);
+	return pages;
+}
+
+bool km_pages_too_dirty(void)
+{
+	/* Pages that the system would not take just now are not offered again before there is more. */
+	return pages_dirty() > km_max(dirty_bound() + km_pages_swing(), km_load(&km_arena.kept_pages));
+}
+
+/* By a quarter, or altogether. */
+static void fade(struct km_zone *zone, bool whole)
+{
+	if (!km_load(&zone->trimmed) && !km_load(&zone->missed))
+		return;
+	km_lock(&zone->lock);
+	km_bump(&zone->trimmed, -(whole ? zone->trimmed : (zone->trimmed + 3) / 4));
+	km_bump(&zone->missed, -(whole ? zone->missed : (zone->missed + 3) / 4));
+	km_unlock(&zone->lock);
+}
+
+/* ------------------------------------------------------------------ huge pages */
+
+/* Let the huge page of index come, which lies in the free run [start, end), if nobody has touched any of it. */
+static size_t huge_at(struct km_zone *zone, struct km_range *range, size_t start, size_t end, size_t index)
+{
+	size_t first = km_align_down(index, KM_HUGE_PAGES);
+
+	if (first < start || first + KM_HUGE_PAGES > end || km_bits_count(range->dirty, first, KM_HUGE_PAGES) ||
+	    pages_dirty() + KM_HUGE_PAGES > dirty_bound())
+		return 0;
+	/* The system is asked again when slabs have as much more. */
+	if (!km_os_huge(range->base + (first << KM_PAGE_SHIFT), KM_HUGE_PAGES << KM_PAGE_SHIFT)) {
+		zone->small = 0;
+		return 0;
+	}
+	/* All of it may be resident, also where the system stopped half-way. */
+	km_bits_change(range->dirty, first, KM_HUGE_PAGES, true);
+	km_debug(first + KM_HUGE_PAGES <= range->ready, "a huge page that comes ahead is committed");
+	return KM_HUGE_PAGES;
+}
+
+size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t start, size_t end, size_t first,
+			 size_t count)
+{
+	size_t last = first + count - 1;
+
+	/* Where larger blocks take what came ahead, and may never touch it, the next one comes when slabs have half as
+	 * much: what nobody asked for is bounded by what they have. */
+	km_debug(km_is_locked(&zone->lock), "memory comes ahead under the lock of its node");
+
+	if (!km_arena.huge || km_load(&km_arena.reserving) || count > KM_SMALL_PAGES ||
+	    zone->small < KM_HUGE_PAGES / 2 || km_pages_used() < HUGE_FROM_PAGES)
+		return 0;
+	size_t more = huge_at(zone, range, start, end, first);
+	if (!more && zone->small && first / KM_HUGE_PAGES != last / KM_HUGE_PAGES)
+		more = huge_at(zone, range, start, end, last);
+	if (more)
+		zone->small = 0;
+	return more;
+}
+
+/* ------------------------------------------------------------------ giving back */
+
+/* The part of a run that the system can take: whole pages of its own. */
+struct span {
+	size_t first, end;
+};
+
+/* No more of its resident pages than may go. */
+static struct span cut(const struct km_range *range, struct span span, size_t most)
+{
+	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
+
+	if (km_likely(km_bits_count(range->dirty, span.first, span.end - span.first) <= most))
+		return span;
+	while (!km_bits_count(range->dirty, span.first, unit))
+		span.first += unit;
+	span.end = km_min(span.end, span.first + km_align_down(most, unit));
+	return span;
+}
+
+static struct span span_of(const struct km_range *range, const struct km_page *run)
+{
+	size_t first = (size_t)(run - range->page), end = first + run->run;
+	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
+
+	return (struct span){ km_align_up(first, unit), km_max(km_align_down(end, unit), km_align_up(first, unit)) };
+}
+
+/* The oldest run of the bin, if it is at least `decay_ms` old and the system can take some of it; lock held. */
+static struct km_page *oldest_in(struct km_zone *zone, unsigned bin, uint32_t now, unsigned decay_ms)
+{
+	struct km_list *list = &zone->bin[1][bin];
+
+	for (;;) {
+		struct km_page *run = km_list_last(list, struct km_page, list);
+		struct km_range *range = km_range_of_page(run);
+		struct span span = span_of(range, run);
+
+		km_debug(run->dirty && run->dirty <= run->run,
+			 "a run of these bins has pages that may be resident");
+
+		/* Also one that was freed since `now`: or who purges goes on as long as others free. */
+		if (now - run->freed_ms + LATER_MS < decay_ms + LATER_MS)
+			return NULL;
+		if (span.end > span.first && km_bits_count(range->dirty, span.first, span.end - span.first))
+			return run;
+		/* Parts of the system's pages wait for their neighbours: for this purge they are as good as new. */
+		km_store(&run->freed_ms, now + 1);
+		km_list_del(&run->list);
+		km_list_add_head(&run->list, list);
+	}
+}
+
+/* The oldest run of the longest that may be resident, taken off its list; lock held. */
+static struct km_page *take_old(struct km_zone *zone, uint32_t now, unsigned decay_ms)
+{
+	for (unsigned bin = km_run_bin_below(zone, true, KM_RUN_BINS - 1); bin < KM_RUN_BINS;
+	     bin = bin ? km_run_bin_below(zone, true, bin - 1) : KM_RUN_BINS) {
+		struct km_page *run = oldest_in(zone, bin, now, decay_ms);
+
+		if (run) {
+			km_run_count_out(zone, run);
+			return run;
+		}
+	}
+	return NULL;
+}
+
+/* A run that is in our hand, as it is offered to the system. */
+struct offer {
+	struct km_zone *zone;
+	struct km_range *range;
+	bool refused;			/* a part of it was */
+	unsigned kept;			/* pages that it refuses each by itself */
+};
+
+/* Without what can't be resident at both ends of it. */
+static struct span narrow(const struct km_range *range, struct span span, size_t unit)
+{
+	while (span.first < span.end && !km_bits_count(range->dirty, span.first, unit))
+		span.first += unit;
+	while (span.first < span.end && !km_bits_count(range->dirty, span.end - unit, unit))
+		span.end -= unit;
+	return span;
+}
+
+static bool give(const struct offer *offer, struct span span, size_t dirty)
+{
+	size_t count = span.end - span.first;
+
+	if (km_os_purge(offer->range->base + (span.first << KM_PAGE_SHIFT), count << KM_PAGE_SHIFT))
+		return false;
+	km_lock(&offer->zone->lock);
+	km_bits_change(offer->range->dirty, span.first, count, false);
+	km_bump(&offer->zone->pages.purged_pages, dirty);
+	km_unlock(&offer->zone->lock);
+	return true;
+}
+
+/*
+ * A part that the system refuses has a page that the program has locked: its halves are offered, until a page is left,
+ * which stays. Where it refuses all (mlockall) a few such pages are enough. How many were given.
+ */
+static size_t give_parts(struct offer *offer, struct span span)
+{
+	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
+
+	if (offer->refused)
+		span = narrow(offer->range, span, unit);
+	size_t count = span.end - span.first, dirty = km_bits_count(offer->range->dirty, span.first, count);
+	if (!dirty || offer->kept == MOST_KEPT)
+		return 0;
+	if (give(offer, span, dirty))
+		return dirty;
+	offer->kept += count == unit;
+	if (count == unit)
+		return 0;
+	if (!offer->refused) {
+		offer->refused = true;
+		return give_parts(offer, span);
+	}
+	size_t middle = span.first + km_align_up(count / 2, unit);
+	size_t given = give_parts(offer, (struct span){ span.first, middle });
+	return given + give_parts(offer, (struct span){ middle, span.end });
+}
+
+/* Purge the part of an array of records for the pages [first, end), by whole pages of the system. The records are zeros
+ * afterwards, or unchanged where the system refuses and at the two ends. */
+static void give_array(void *array, size_t first, size_t end, size_t bits)
+{
+	const size_t unit = km_os_page_bytes();
+	uintptr_t from = km_align_up((uintptr_t)array + first * bits / 8, unit);
+	uintptr_t to = km_align_down((uintptr_t)array + end * bits / 8, unit);
+
+	if (from < to)
+		(void)km_os_purge((void *)from, to - from);
+}
+
+/*
+ * Purge the records of the free pages [*first, *end), taken off all lists by the caller: a record of zeros means an
+ * unused page. One page of the page map describes more pages than most runs have, so clean runs on both sides are taken
+ * off their lists as well, and *first and *end include these runs afterwards.
+ */
+static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
+{
+	const size_t most = km_os_page_bytes() / sizeof(*range->map);
+	size_t from = *first - km_min(*first, most), to = *end + most;
+	struct km_page *run;
+
+	km_debug(km_is_locked(&km_arena.purge), "pages that are on no list are waited for");
+	km_lock(&zone->lock);
+	while (*first > from && (run = km_run_before(range, *first)) && !run->dirty) {
+		*first -= run->run;
+		km_run_count_out(zone, run);
+	}
+	while (*end < to && (run = km_run_at(range, *end)) && !run->dirty) {
+		*end += run->run;
+		km_run_count_out(zone, run);
+	}
+	km_unlock(&zone->lock);
+	from = km_max(from, *first);
+	to = km_min(to, *end);
+	give_array(range->page, from, to, 8 * sizeof(*range->page));
+	give_array(range->map, from, to, 8 * sizeof(*range->map));
+	give_array(range->owner, from, to, 8 * sizeof(*range->owner));
+	for (unsigned i = 0; range->live[0] && i < KM_ALLOC_MAP_TABLES; i++)
+		give_array(range->live[i], from, to, (size_t)8 << (KM_PAGE_SHIFT - KM_ALLOC_MAP_LOW - i));
+}
+
+/* It was offered, and for this purge it is as good as new; lock held. */
+static void put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end, uint32_t now, bool refused)
+{
+	struct km_page *last = &range->page[end - 1];
+
+	km_run_put_back(zone, range, first, end);
+	/* Where one that was freed meanwhile is joined behind it, it is new in any case. */
+	if (refused && last->type == KM_PAGE_FREE_LAST)
+		last -= last->run - 1;
+	if (refused && last->type == KM_PAGE_FREE)
+		km_store(&last->freed_ms, now + 1);
+}
+
+/* One run, while who forks or needs pages waits. *given: how many of its pages were given back. False: there is
+ * none. */
+static bool purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms, size_t *given)
+{
+	size_t most = pages_dirty();
+	km_lock(&zone->lock);
+	struct km_page *run = most ? take_old(zone, now, decay_ms) : NULL;
+	km_unlock(&zone->lock);
+	if (!run) {
+		if (km_os_page_bytes() > KM_PAGE_SIZE && !decay_ms)
+			km_store(&km_arena.kept_pages, pages_dirty());
+		return false;
+	}
+	struct offer offer = { .zone = zone, .range = km_range_of_page(run) };
+	size_t first = (size_t)(run - offer.range->page), end = first + run->run;
+	struct span span = cut(offer.range, span_of(offer.range, run), most);
+	*given = span.end > span.first ? give_parts(&offer, span) : 0;
+	if (end - first >= LONG_PAGES && !offer.refused)
+		give_records(zone, offer.range, &first, &end);
+
+	km_lock(&zone->lock);
+	/* A page that is refused stays dirty, as fresh, for another period. */
+	put_back(zone, offer.range, first, end, now, offer.kept != 0);
+	km_unlock(&zone->lock);
+	km_store(&km_arena.kept_pages, *given ? (size_t)0 : pages_dirty());
+	return true;
+}
+
+static size_t purge_until(struct km_zone *zone, unsigned decay_ms, size_t enough_pages)
+{
+	uint32_t now = (uint32_t)km_os_now_ms();
+	size_t given = 0;
+	bool any = true;
+
+	/* Of runs of which nothing goes a few are looked at. */
+	for (unsigned in_vain = 0; any && given < enough_pages && in_vain < MOST_IN_VAIN;) {
+		size_t pages = 0;
+
+		km_lock(&km_arena.purge);
+		any = purge_run(zone, now, decay_ms, &pages);
+		km_unlock(&km_arena.purge);
+		given += pages;
+		in_vain += !pages;
+	}
+	return given;
+}
+
+size_t km_pages_purge(unsigned decay_ms)
+{
+	size_t given = 0;
+
+	km_deferred_finish();
+	km_nodump_release();
+	for (unsigned i = 0; i < km_node_count; i++) {
+		fade(&km_arena.zone[i], !decay_ms);
+		given += purge_until(&km_arena.zone[i], decay_ms, SIZE_MAX);
+	}
+	return given;
+}
+
+/* Each node gives as large a part of its own. */
+static size_t trim_by(size_t pages, size_t dirty)
+{
+	size_t given = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct km_zone *zone = &km_arena.zone[i];
+		size_t own = km_min(km_load(&zone->pages.dirty_pages), dirty);
+
+		size_t now = purge_until(zone, 0, (size_t)((unsigned __int128)own * pages / dirty));
+
+		km_lock(&zone->lock);
+		km_bump(&zone->trimmed, now);
+		km_unlock(&zone->lock);
+		given += now;
+	}
+	return given;
+}
+
+void km_pages_trim(void)
+{
+	size_t given = 1;
+
+	/* Others free meanwhile, and more becomes dirty: that is for them, or for the next to come by. */
+	for (int round = 0; given && round < TRIM_ROUNDS; round++) {
+		size_t dirty = pages_dirty(), enough = dirty_bound() / 4 + km_pages_swing();
+
+		given = dirty > enough ? trim_by(dirty - enough, dirty) : 0;
+	}
+}
+
+bool km_pages_hollow(struct km_page *page, size_t count)
+{
+	const struct km_range *range = km_range_of_page(page);
+	struct km_zone *zone = &km_arena.zone[km_range_node(range, (size_t)(page - range->page))];
+	size_t gone = 0;
+
+	if (km_os_purge(km_page_address(page), count << KM_PAGE_SHIFT))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		km_debug(page[i].type != KM_PAGE_FREE && page[i].type != KM_PAGE_FREE_LAST,
+			 "pages that are hollow are in use");
+		gone += !(page[i].flags & KM_PAGE_GONE);
+	}
+	/* Count first: in the child of a handler's fork the count is never below the number of flags. */
+	km_add(&km_arena.gone_pages, gone);
+	for (size_t i = 0; i < count; i++)
+		km_store(&page[i].flags, (uint8_t)(page[i].flags | KM_PAGE_GONE));
+	km_lock(&zone->lock);
+	km_bump(&zone->pages.purged_pages, gone);
+	km_unlock(&zone->lock);
+	return true;
+}
+
+void km_pages_fill(struct km_page *page, size_t count)
+{
+	size_t filled = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (page[i].flags & KM_PAGE_GONE) {
+			km_store(&page[i].flags, (uint8_t)(page[i].flags & ~KM_PAGE_GONE));
+			filled++;
+		}
+	if (!filled)
+		return;
+	km_debug(km_load(&km_arena.gone_pages) >= filled, "no more pages are filled than had gone");
+	km_sub(&km_arena.gone_pages, filled);
+}

@@ -1,0 +1,344 @@
+/*
+ * cpu_freelist.c: the verbs of a chain: the rseq ones, or the soft ones (lock, cmpxchg), by the discipline in force.
+ * Invariants of the soft ones: under lock everything happens inside the CPU's lock; under cmpxchg each change of
+ * a freelist moves the transaction id, and slab and partial list are changed inside the lock, the slab only
+ * while it reads 0 for everybody else. A lock that is taken is a miss: nobody waits but a drain and a fork.
+ */
+#include "base/bits.h"
+#include "cpu_freelist_hit.h"
+#include "os/die.h"
+#include "visit.h"
+
+static struct km_chain_cpu *state_of(const struct km_chain *chain, unsigned cpu)
+{
+	return (struct km_chain_cpu *)(km_area(cpu) + chain->slot);
+}
+
+static struct km_chain_cpu *state_at(const struct km_visit *visit)
+{
+	return (struct km_chain_cpu *)visit->word;
+}
+
+/* Beside the freelist where there is no transaction id, which has that place under cmpxchg: two words are compared and
+ * swapped at once, and no third. */
+static uint64_t *slab_word(struct km_chain_cpu *cpu)
+{
+	return km_percpu.discipline == KM_DISCIPLINE_CMPXCHG ? &cpu->slab : &cpu->top.slab;
+}
+
+static void **link_of(const struct km_chain *chain, void *object)
+{
+	return (void **)((char *)object + chain->freeptr);
+}
+
+/* ------------------------------------------------------------------ the hits, softly */
+
+/* As the kernel does, failures of the double word are counted: KMEM_CMPXCHG_DOUBLE_CPU_FAIL. */
+static bool commit(struct km_visit *visit, void *freelist)
+{
+	bool done = km_soft_commit(visit, (uintptr_t)freelist);
+
+	if (!done)
+		km_add(&state_at(visit)->failures, 1ul);
+	return done;
+}
+
+void *km_chain_soft_pop(struct km_chain *chain)
+{
+	struct km_visit visit;
+	void *object = NULL;
+
+	if (!km_soft_enter(&visit, &chain->open, false))
+		return NULL;
+	while (km_soft_try(&visit)) {
+		object = (void *)visit.top;
+		/* Under cmpxchg a speculative read: slab memory stays readable for ever. */
+		if (!object || commit(&visit, km_load(link_of(chain, object))))
+			break;
+		object = NULL;
+	}
+	km_visit_leave(&visit);
+	return object;
+}
+
+/*
+ * Follow the links from `object`, up to count objects; *rest is where it stopped. False: a link leads out of
+ * the slab, which under cmpxchg says that somebody took the object meanwhile and wrote to it.
+ */
+static bool follow(const struct km_chain *chain, uint64_t slab, void *object, void **out,
+		   size_t count, size_t *moved, void **rest)
+{
+	size_t n = 0;
+
+	for (; object && n < count; n++) {
+		void **link = link_of(chain, object);
+
+		if (!km_chain_tag_fits(slab, link) || ((uintptr_t)link & (sizeof(void *) - 1)))
+			return false;
+		out[n] = object;
+		object = km_load(link);
+	}
+	*moved = n;
+	*rest = object;
+	return true;
+}
+
+size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
+{
+	struct km_visit visit;
+	size_t moved = 0;
+
+	if (!km_soft_enter(&visit, &chain->open, false))
+		return 0;
+	while (!moved && km_soft_try(&visit) && visit.top) {
+		uint64_t slab = km_load(slab_word(state_at(&visit)));
+		void *rest;
+
+		if (!follow(chain, slab, (void *)visit.top, out, count, &moved, &rest) || !commit(&visit, rest))
+			moved = 0;
+	}
+	km_visit_leave(&visit);
+	return moved;
+}
+
+/* The link is written before the commit, to an object that is still the caller's: a push that loses writes it anew. */
+enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
+{
+	struct km_visit visit;
+	enum km_chain_push result = KM_CHAIN_MISS;
+
+	if (!km_soft_enter(&visit, &chain->open, false))
+		return KM_CHAIN_MISS;
+	while (result == KM_CHAIN_MISS && km_soft_try(&visit) &&
+	       km_chain_tag_fits(km_load(slab_word(state_at(&visit))), head)) {
+		if ((uintptr_t)head == visit.top) {
+			result = KM_CHAIN_TWICE;
+			break;
+		}
+		km_store(link_of(chain, tail), (void *)visit.top);
+		if (commit(&visit, head))
+			result = KM_CHAIN_PUSHED;
+	}
+	km_visit_leave(&visit);
+	return result;
+}
+
+/*
+ * Exchange what lies on a CPU; its lock is held. The tag is 0 between the two changes: a push that looks then fits no
+ * slab, and misses; one that had looked before loses its compare-and-swap, because the exchange moves the id.
+ */
+static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct km_chain_top *old)
+{
+	uint64_t *slab = slab_word(state_at(visit));
+
+	km_debug(!new_top.freelist || km_chain_tag_fits(new_top.slab, new_top.freelist),
+		 "a freelist is of the slab that the tag names");
+
+	km_debug(visit->locked || km_visits_by_rseq(), "without sequences a slab changes under its CPU's lock");
+	old->slab = *slab;
+	km_store(slab, (uint64_t)0);
+	do
+		old->freelist = (void *)km_soft_look(visit);
+	while (!commit(visit, new_top.freelist));
+	/* Release pairs with the acquire of a look: nobody sees the slab with an id from before it. */
+	km_store_release(slab, new_top.slab);
+}
+
+static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top,
+		      struct km_chain_top *old)
+{
+	struct km_visit visit;
+
+	if (!km_soft_enter(&visit, &chain->open, true))
+		return false;
+	exchange(&visit, new_top, old);
+	km_visit_leave(&visit);
+	return true;
+}
+
+/* ------------------------------------------------------------------ the verbs */
+
+bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old)
+{
+	for (int i = 0; i < KM_VISIT_TRIES; i++)
+		if (KM_RSEQ(chain_swap, (chain, km_percpu.base, km_thread_rseq, &new_top, old),
+			    soft_swap(chain, new_top, old)))
+			return true;
+		else if (!km_load(&chain->open))
+			break;
+	return false;
+}
+
+/* The successor is compared as well: so a slab that left the list and came back before another one is no match. */
+struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
+{
+	struct km_visit visit;
+	struct km_chain_link *link = NULL;
+
+	if (!km_visit_enter(&visit, &chain->open, true))
+		return NULL;
+	for (bool done = false; !done && km_visit_look(&visit);) {
+		km_word *partial = (km_word *)&state_at(&visit)->partial;
+
+		link = (struct km_chain_link *)km_visit_read(&visit, partial);
+		done = !link || km_visit_commit(&visit, NULL, 0, partial,
+						km_visit_read(&visit, (const km_word *)&link->next));
+		if (!done)
+			link = NULL;
+	}
+	km_visit_leave(&visit);
+	return link;
+}
+
+/* The link in hand is written at each try; the count of the first one on the list decides, and so is compared. */
+bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
+			   struct km_chain_link **drained)
+{
+	struct km_visit visit;
+	bool done = false;
+
+	if (!km_visit_enter(&visit, &chain->open, true))
+		return false;
+	while (!done && km_visit_look(&visit)) {
+		km_word *partial = (km_word *)&state_at(&visit)->partial;
+		struct km_chain_link *next = (struct km_chain_link *)km_visit_read(&visit, partial);
+		uint64_t count = next ? km_visit_read(&visit, &next->count) : 0;
+		bool full = next && count >= most;
+
+		km_debug(next != link, "a slab is on a CPU's list once");
+		*drained = full ? next : NULL;
+		km_store(&link->next, full ? NULL : next);
+		km_store(&link->count, full ? 1 : count + 1);
+		done = km_visit_commit(&visit, NULL, 0, partial, (uintptr_t)link);
+	}
+	km_visit_leave(&visit);
+	return done;
+}
+
+void km_chain_cut(struct km_chain *chain)
+{
+	struct km_visit visit;
+
+	if (!km_visit_enter(&visit, &chain->open, true))
+		return;
+	while (km_visit_look(&visit) && visit.top && !km_visit_commit(&visit, NULL, 0, visit.word, 0))
+		;
+	km_visit_leave(&visit);
+}
+
+/* ------------------------------------------------------------------ coming and going */
+
+bool km_chain_init(struct km_chain *chain, uint32_t freeptr)
+{
+	chain->freeptr = freeptr;
+	km_debug(freeptr % sizeof(void *) == 0, "the link in a free object is aligned");
+	chain->slot = km_percpu_alloc(sizeof(struct km_chain_cpu));
+	km_store_release(&chain->open, chain->slot);
+	return chain->slot != 0;
+}
+
+void km_chain_fini(struct km_chain *chain)
+{
+	if (!chain->slot)
+		return;
+	km_chain_close(chain);
+	/* No sequence may hold the offset when somebody else gets it: better to lose the words. */
+	if (km_chain_fence()) {
+		km_for_each_cpu(cpu) {
+			km_debug(!state_of(chain, cpu)->top.freelist && !state_of(chain, cpu)->partial,
+				 "a chain that goes has no objects");
+			*state_of(chain, cpu) = (struct km_chain_cpu){ .partial = NULL };
+		}
+		km_percpu_free(chain->slot, sizeof(struct km_chain_cpu));
+	}
+	chain->slot = 0;
+	km_store(&chain->open, 0u);
+}
+
+void km_chain_close(struct km_chain *chain)
+{
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		km_store(&chain->open, 0u);
+}
+
+/* Soft verbs hold the CPU's lock, which a drain takes: there is nothing to be fenced. */
+bool km_chain_fence(void)
+{
+	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;
+}
+
+void km_chain_open(struct km_chain *chain)
+{
+	km_store_release(&chain->open, chain->slot);
+}
+
+void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
+		       struct km_chain_link **partial)
+{
+	struct km_visit visit;
+
+	*top = (struct km_chain_top){ NULL, 0 };
+	*partial = NULL;
+	/* A later drain finds what can't be had now. */
+	if (!km_visit_wait(&visit, chain->slot, cpu))
+		return;
+	km_debug(!km_visits_by_rseq() || !km_load(&chain->open), "a chain is closed while it is drained");
+	exchange(&visit, *top, top);
+	*partial = state_at(&visit)->partial;
+	km_store(&state_at(&visit)->partial, NULL);
+	km_visit_leave(&visit);
+}
+
+void km_chain_look_cpu(const struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
+		       struct km_chain_link **partial)
+{
+	struct km_chain_cpu *state = state_of(chain, cpu);
+
+	top->slab = km_load(slab_word(state));
+	top->freelist = km_load(&state->top.freelist);
+	*partial = km_load(&state->partial);
+}
+
+uint64_t km_chain_failures(const struct km_chain *chain)
+{
+	uint64_t failures = 0;
+
+	if (chain->slot)
+		km_for_each_cpu(cpu)
+			failures += km_load(&state_of(chain, cpu)->failures);
+	return failures;
+}
+
+void km_chain_clear_failures(struct km_chain *chain)
+{
+	if (chain->slot)
+		km_for_each_cpu(cpu)
+			km_store(&state_of(chain, cpu)->failures, (uint64_t)0);
+}
+
+void km_chain_fork(struct km_chain *chain, bool before, bool child)
+{
+	if (!chain->slot || km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		return;
+	km_for_each_cpu(i) {
+		struct km_chain_cpu *cpu = state_of(chain, i);
+		struct km_visit visit;
+
+		if (before) {
+			cpu->for_fork = km_visit_wait(&visit, chain->slot, i);
+			if (!cpu->for_fork)
+				continue;
+			/* A drain by the fork's own thread, in another handler of the fork, gives up at once. */
+			km_store(&cpu->soft.lock, (uint32_t)KM_SOFT_FORKING);
+			km_visit_keep(&visit);
+			continue;
+		}
+		if (child)
+			km_visit_fork_child(&cpu->soft);
+		else if (cpu->for_fork)
+			km_store_release(&cpu->soft.lock, (uint32_t)KM_SOFT_FREE);
+		cpu->for_fork = 0;
+	}
+}
+
+_Static_assert(sizeof(struct km_chain_cpu) == KM_CACHE_LINE, "one line a CPU");

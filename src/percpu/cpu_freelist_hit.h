@@ -1,0 +1,79 @@
+/*
+ * cpu_freelist_hit.h: the verbs of a chain that hits are made of, inline: under rseq they make no call.
+ */
+#ifndef KM_PERCPU_CPU_FREELIST_HIT_H
+#define KM_PERCPU_CPU_FREELIST_HIT_H
+
+#include "cpu_freelist.h"
+#include "os/die.h"
+#include "rseq.h"
+#include "rseq_freelist.h"
+
+/* Under rseq: this CPU, or another where the thread has none with an area that is alive; stale at once. */
+km_inline unsigned km_chain_cpu_id(void)
+{
+	uint32_t cpu = km_cpu_of_thread();
+
+	return km_likely(km_cpu_is_online(cpu)) ? cpu : km_percpu.home;
+}
+
+km_inline void *km_chain_pop(struct km_chain *chain)
+{
+	return KM_RSEQ(chain_pop, (chain, km_percpu.base, km_thread_rseq),
+		       km_chain_soft_pop(chain));
+}
+
+/* object is not NULL. */
+km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
+{
+	km_debug(object, "a chain has no NULL");
+	return KM_RSEQ(chain_push, (chain, km_percpu.base, km_thread_rseq, object, object),
+		       km_chain_soft_push(chain, object, object));
+}
+
+/* A chain of objects of one slab, the head's; the tail's link need not be set. */
+km_inline enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail)
+{
+	return KM_RSEQ(chain_push, (chain, km_percpu.base, km_thread_rseq, head, tail),
+		       km_chain_soft_push(chain, head, tail));
+}
+
+/* Where no hit is a chain's: by concurrency id, or softly. */
+km_inline enum km_chain_push km_chain_push_no_hit(struct km_chain *chain, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	if (km_percpu.index == KM_INDEX_CID)
+		return km_cid_chain_push(chain, km_percpu.base, km_thread_rseq, object, object);
+#endif
+	return km_chain_soft_push(chain, object, object);
+}
+
+/* The two of a hit, where the discipline is known to be rseq; built without: always a miss. */
+km_inline void *km_chain_rseq_pop(struct km_chain *chain)
+{
+#ifdef KMEM_HAVE_RSEQ
+	return km_rseq_chain_pop(chain, km_percpu.base, km_rseq);
+#else
+	(void)chain;
+	return NULL;
+#endif
+}
+
+km_inline enum km_chain_push km_chain_rseq_push(struct km_chain *chain, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	return km_rseq_chain_push(chain, km_percpu.base, km_rseq, object, object);
+#else
+	(void)chain, (void)object;
+	return KM_CHAIN_MISS;
+#endif
+}
+
+/* Up to count objects to out[0 ..); count > 0. */
+km_inline size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count)
+{
+	return KM_RSEQ(chain_pop_n, (chain, km_percpu.base, km_thread_rseq, out, count),
+		       km_chain_soft_pop_n(chain, out, count));
+}
+
+#endif

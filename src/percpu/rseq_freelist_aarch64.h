@@ -1,0 +1,143 @@
+/*
+ * rseq_freelist_aarch64.h: the verbs of a chain as restartable sequences on aarch64; pseudo-code in cpu_freelist.h,
+ * the frame in <kmem/inline.h>. Invariant: each has one committing store, the last instruction of its sequence;
+ * whatever it stores before lies where nobody looks until then (an object or a link in the caller's hand, its stack).
+ *
+ * Order of loads: `open` comes first, and the freelist and the slab are found by it (KMEM_RSEQ_SLOT adds it to the
+ * area), so that a sequence which finds the chain open after a drain reads what the drain has left there.
+ */
+#ifndef KM_PERCPU_RSEQ_FREELIST_AARCH64_H
+#define KM_PERCPU_RSEQ_FREELIST_AARCH64_H
+
+#include "cpu_freelist.h"
+#include "rseq_aarch64.h"
+
+km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, next;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"ldr %[object], [%[slot]]\n\t"
+		"cbz %[object], %l[miss]\n\t"
+		"ldr %w[next], [%[f], #4]\n\t"
+		"ldr %[next], [%[object], %[next]]\n\t"
+		"str %[next], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [next] "=&r"(next),
+		  [object] "=&r"(object)
+		: [f] "r"(chain), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/* Up to count objects to out[0 ..); count > 0. */
+km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, intptr_t rseq,
+				     void **out, size_t count)
+{
+	uintptr_t area, slot, object, link, done;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"ldr %[object], [%[slot]]\n\t"
+		"cbz %[object], %l[miss]\n\t"
+		"ldr %w[link], [%[f], #4]\n\t"
+		"mov %[done], xzr\n"
+		"81:\n\t"
+		"str %[object], [%[out], %[done], lsl #3]\n\t"
+		"ldr %[object], [%[object], %[link]]\n\t"
+		"add %[done], %[done], #1\n\t"
+		"cbz %[object], 82f\n\t"
+		"cmp %[done], %[count]\n\t"
+		"b.lo 81b\n"
+		"82:\n\t"
+		"str %[object], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [object] "=&r"(object),
+		  [link] "=&r"(link), [done] "=&r"(done)
+		: [f] "r"(chain), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [out] "r"(out),
+		  [count] "r"(count)
+		: "memory", "cc"
+		: miss);
+	return done;
+miss:
+	KMEM_RSEQ_MISSED;
+	return 0;
+}
+
+/* A tag's low bits are the count that the shift takes; a tag of 0 leaves the object: not NULL. */
+km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, char *base,
+						intptr_t rseq, void *head, void *tail)
+{
+	uintptr_t area, slot, tag, other;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"ldr %[tag], [%[slot], #8]\n\t"
+		"eor %[other], %[head], %[tag]\n\t"
+		"lsr %[other], %[other], %[tag]\n\t"
+		"cbnz %[other], %l[miss]\n\t"
+		"ldr %[other], [%[slot]]\n\t"
+		"cmp %[other], %[head]\n\t"
+		"b.eq %l[twice]\n\t"
+		"ldr %w[tag], [%[f], #4]\n\t"
+		"str %[other], [%[tail], %[tag]]\n\t"
+		"str %[head], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [tag] "=&r"(tag), [other] "=&r"(other)
+		: [f] "r"(chain), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [head] "r"(head),
+		  [tail] "r"(tail)
+		: "memory", "cc"
+		: miss, twice);
+	return KM_CHAIN_PUSHED;
+miss:
+	KMEM_RSEQ_MISSED;
+	return KM_CHAIN_MISS;
+twice:
+	KMEM_RSEQ_MISSED;
+	return KM_CHAIN_TWICE;
+}
+
+/*
+ * {freelist, slab} is stored by stxp: an stp may be interrupted between its halves. Where stxp says that it stored
+ * nothing that is a miss like any other; *old is written afterwards, from registers.
+ */
+km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intptr_t rseq,
+				  const struct km_chain_top *new_top, struct km_chain_top *old)
+{
+	uintptr_t area, slot, freelist, slab;
+	uint32_t failed;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_WRITABLE("slab")
+		"ldxp %[freelist], %[slab], [%[slot]]\n\t"
+		"stxp %w[failed], %[new_freelist], %[new_slab], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [freelist] "=&r"(freelist),
+		  [slab] "=&r"(slab), [failed] "=&r"(failed)
+		: [f] "r"(chain), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
+		  [new_freelist] "r"(new_top->freelist), [new_slab] "r"(new_top->slab)
+		: "memory", "cc"
+		: miss);
+	if (km_unlikely(failed))
+		return false;
+	*old = (struct km_chain_top){ (void *)freelist, slab };
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+#endif

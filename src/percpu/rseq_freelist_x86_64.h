@@ -1,0 +1,141 @@
+/*
+ * rseq_freelist_x86_64.h: the verbs of a chain as restartable sequences; pseudo-code in cpu_freelist.h, the frame in
+ * <kmem/inline.h>. Invariant: each has one committing store, the last instruction of its sequence; whatever
+ * it stores before lies where nobody looks until then (an object or a link in the caller's hand, its stack).
+ *
+ * A sequence that lost the CPU may have read a link out of an object that another thread took and wrote to: the value
+ * is nonsense, and is never stored, because the kernel aborts the sequence before its last instruction. The read
+ * itself does no harm while the slab's memory stays mapped: a slab goes by a drain, whose fence aborts the sequence.
+ */
+#ifndef KM_PERCPU_RSEQ_FREELIST_X86_64_H
+#define KM_PERCPU_RSEQ_FREELIST_X86_64_H
+
+#include "cpu_freelist.h"
+#include "rseq_x86_64.h"
+
+km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, next;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[object]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz %l[miss]\n\t"
+		"movl 4(%[f]), %k[next]\n\t"
+		"movq (%[object], %[next]), %[next]\n\t"
+		"movq %[next], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [next] "=&r"(next),
+		  [object] "=&r"(object)
+		: [f] "r"(chain), [base] "rm"(base), [rs] "r"(rseq)
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/* Up to count objects to out[0 ..); count > 0. */
+km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, intptr_t rseq,
+				     void **out, size_t count)
+{
+	uintptr_t area, slot, object, link, done;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[object]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz %l[miss]\n\t"
+		"movl 4(%[f]), %k[link]\n\t"
+		"xorl %k[done], %k[done]\n"
+		"81:\n\t"
+		"movq %[object], (%[out], %[done], 8)\n\t"
+		"movq (%[object], %[link]), %[object]\n\t"
+		"incq %[done]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz 82f\n\t"
+		"cmpq %[count], %[done]\n\t"
+		"jb 81b\n"
+		"82:\n\t"
+		"movq %[object], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [object] "=&r"(object),
+		  [link] "=&r"(link), [done] "=&r"(done)
+		: [f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [out] "r"(out),
+		  [count] "r"(count)
+		: "memory", "cc"
+		: miss);
+	return done;
+miss:
+	KMEM_RSEQ_MISSED;
+	return 0;
+}
+
+/* A tag's low bits are the count that shr wants in cl; a tag of 0 leaves xor's flags: no object is NULL. */
+km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, char *base,
+						intptr_t rseq, void *head, void *tail)
+{
+	uintptr_t area, slot, tag, other;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq 8(%[slot]), %[tag]\n\t"
+		"movq %[head], %[other]\n\t"
+		"xorq %[tag], %[other]\n\t"
+		"shrq %%cl, %[other]\n\t"
+		"jnz %l[miss]\n\t"
+		"movq (%[slot]), %[other]\n\t"
+		"cmpq %[other], %[head]\n\t"
+		"je %l[twice]\n\t"
+		"movl 4(%[f]), %k[tag]\n\t"
+		"movq %[other], (%[tail], %[tag])\n\t"
+		"movq %[head], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [tag] "=&c"(tag), [other] "=&r"(other)
+		: [f] "r"(chain), [base] "rm"(base), [rs] "r"(rseq), [head] "r"(head),
+		  [tail] "r"(tail)
+		: "memory", "cc"
+		: miss, twice);
+	return KM_CHAIN_PUSHED;
+miss:
+	KMEM_RSEQ_MISSED;
+	return KM_CHAIN_MISS;
+twice:
+	KMEM_RSEQ_MISSED;
+	return KM_CHAIN_TWICE;
+}
+
+km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intptr_t rseq,
+				  const struct km_chain_top *new_top, struct km_chain_top *old)
+{
+	uintptr_t area, slot;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_WRITABLE
+		"movups (%[slot]), %%xmm0\n\t"
+		"movups (%[new_top]), %%xmm1\n\t"
+		"movups %%xmm0, (%[old])\n\t"
+		"movups %%xmm1, (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot)
+		: [f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [new_top] "r"(new_top),
+		  [old] "r"(old)
+		: "memory", "cc", "xmm0", "xmm1"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * `kmem account`: malloc's blocks follow their threads' groups in a running program from now on, or do not any more, as
+ * by mem_cgroup_account_malloc in the program itself: a request to the process (request.c).
+ *
+ * Exit status: 0; 1 what could not be done, or not in time; 2 wrong usage.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "request.h"
+#include "info/info.h"
+#include "command.h"
+
+static const char usage_text[] =
+	"usage: kmem account [--wait=SECONDS] PID on | off\n"
+	"  each block of malloc and new is charged to the group of the thread that gets\n"
+	"  it from now on, or is not any more; what was allocated before stays whose it\n"
+	"  is\n"
+	"The program serves it when it next gets or gives back memory; --wait says for\n"
+	"how long to wait for that (10).\n";
+
+static int say(pid_t pid, const struct km_mail_request *request, int error)
+{
+	switch (error) {
+	case EOPNOTSUPP:
+		return kmem_failed(1, "account", "%d: malloc is not libkmem's there, or is engine slob's, or it has no "
+				   "groups", pid);
+	case EINVAL:
+		return kmem_failed(1, "account", "%d: its libkmem is older, and can't be asked that", pid);
+	default:
+		return kmem_failed(1, "account", "%d: %s: %s", pid, request->letters, strerror(error & 0xfff));
+	}
+}
+
+static int account(pid_t pid, const char *on, unsigned wait_ms)
+{
+	struct km_mail_request request = { .command = KM_MAIL_ACCOUNT };
+
+	strcpy(request.letters, on);
+	int status = kmem_ask("account", pid, &request, wait_ms, say);
+	if (status)
+		return status;
+	printf("%d: malloc's blocks %s\n", pid,
+	       !strcmp(on, "on") ? "are charged to their threads' groups from now on" :
+	       "are nobody's from now on; those that were charged stay so until they are freed");
+	return fflush(stdout) || ferror(stdout) ? kmem_failed(1, "account", "writing: %s", strerror(errno)) : 0;
+}
+
+int cmd_account(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "wait", required_argument, NULL, 'w' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+	};
+	unsigned wait_ms = KMEM_ASK_MS;
+	int code;
+
+	while ((code = kmem_next_option("account", usage_text, argc, argv, "+:", known)) != -1)
+		wait_ms = kmem_ask_wait("account", optarg);
+	argc -= optind;
+	argv += optind;
+	if (argc)
+		argv[0] = info_process("account", argv[0], false);
+	if (!argc || !info_is_number(argv[0]))
+		kmem_usage("account", "which process? its number or name");
+	if (argc != 2 || (strcmp(argv[1], "on") && strcmp(argv[1], "off")))
+		kmem_usage("account", "on or off?");
+	return account(atoi(argv[0]), argv[1], wait_ms);
+}

@@ -1,0 +1,84 @@
+/*
+ * `kmem bench`: hands over to the driver, a Python package. That of the tree in which this command was built stands
+ * first, then the installed one, then that of the tree around the current directory: workers and driver are of one
+ * version wherever that can be had. The driver measures nothing: it plans, starts the workers in turn, and prints.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "paths.h"
+
+#define SYSTEM_PYTHON "/usr/bin/python3"	/* by its name it finds its libraries */
+#define OPTIONS 6				/* ours, with what ends the list */
+
+static __attribute__((format(printf, 1, 2))) char *format(const char *how, ...)
+{
+	va_list arguments;
+	char *text;
+
+	va_start(arguments, how);
+	if (vasprintf(&text, how, arguments) < 0)
+		text = NULL;
+	va_end(arguments);
+	return kmem_need(text);
+}
+
+/* The folder, if the driver lies in it; else NULL. */
+static char *driver(char *folder)
+{
+	return access(format("%s/__main__.py", folder), R_OK) ? NULL : folder;
+}
+
+/* The nearest folder above `path` that holds the benches; NULL: there is none. */
+static char *tree_above(const char *path)
+{
+	char *tree = format("%s", path), *slash;
+
+	while ((slash = strrchr(tree, '/'))) {
+		if (!access(format("%s/bench/bench.mk", tree), R_OK))
+			return tree;
+		*slash = '\0';
+	}
+	return NULL;
+}
+
+/* Beside the command, in case it was moved together with it, or where it was to be. */
+static char *installed(const char *self)
+{
+	char *moved = driver(format("%.*s/../share/kmem/driver", (int)(strrchr(self, '/') - self), self));
+
+	return moved ? moved : driver(format("%s", KMEM_DATADIR "/kmem/driver"));
+}
+
+int cmd_bench(int argc, char **argv)
+{
+	char *self = kmem_need(realpath("/proc/self/exe", NULL)), *here = getcwd(NULL, 0);
+	char *tree = tree_above(self), *folder = tree ? NULL : installed(self);
+	char **arguments = kmem_need(calloc((size_t)argc + OPTIONS, sizeof(*arguments)));
+
+	if (!tree && here)
+		tree = tree_above(here);
+	/* Compiled modules lie with what else was built; beside an installed driver nothing is written. */
+	char *cache = folder ? "pycache_prefix=/dev/null" : format("pycache_prefix=%s/build/pycache", tree);
+
+	if (!folder && !tree)
+		return kmem_failed(1, "bench", "needs the project's tree: run it inside of a clone");
+	char *const ours[] = { SYSTEM_PYTHON, "-I", "-X", cache, folder ? folder : format("%s/bench/driver", tree),
+			       tree ? tree : "" };
+
+	memcpy(arguments, ours, sizeof(ours));
+	memcpy(arguments + OPTIONS, argv + 1, (size_t)argc * sizeof(*argv));
+	execv(arguments[0], arguments);
+	arguments[0] = "python3";
+	execvp(arguments[0], arguments);
+	return kmem_failed(1, "bench", errno == ENOENT ? "needs Python: apt-get install python3 python3-rich" :
+							 "cannot start python3");
+}

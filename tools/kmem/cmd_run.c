@@ -1,0 +1,674 @@
+/*
+ * `kmem run`: start a program with libkmem-malloc.so preloaded. It only prepares the environment
+ * and becomes the program: no process stays between, so signals, exit status and terminal are the
+ * program's own.
+ *
+ * Exit status: the program's; 2 wrong usage; 127 there is no such program; 126 it, the library, or
+ * the file for its statistics can't be used.
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+#include "cache/process_record.h"
+#include "command.h"
+#include "paths.h"
+#include "ext/debug/debug.h"
+
+#define LIBRARY "libkmem-malloc.so"
+#define MOST_DEBUG 511		/* bytes of KMEM_DEBUG */
+#define MOST_FAIL 400		/* bytes of KMEM_FAILSLAB, but for what stands before them */
+
+static const char usage_text[] =
+	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
+	"  --engine NAME      engine of all caches: " KM_ENGINES(KM_ENGINE_QUOTED, ", ") "\n"
+	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
+	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T: powers of 1024\n"
+	"  --group NAME       count what is allocated, under this name (the program's)\n"
+	"  --hardened         every bad free ends the program at once, and more: kmem(7)\n"
+	"  --debug SETTINGS   debugged caches: FZPU, FZPU,malloc-*; see KMEM_DEBUG=help\n"
+	"  --fail SETTINGS    malloc fails on purpose, as KMEM_FAILSLAB says: 1,5,0,-1\n"
+	"  --guard[=MS|each]  guarded objects: one each 100 ms, or MS, or each (kmem(7))\n"
+	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
+	"  --leaks            at the end, what is not freed and who allocated it\n"
+	"  --leaks=FILE       ... into FILE, in which %p becomes the process id\n"
+	"  --stats            when the program ends, slabinfo on stderr\n"
+	"  --stats=FILE       ... JSON into FILE, in which %p becomes the process id\n"
+	"KMEM_LIBRARY names another " LIBRARY ".\n";
+
+struct run_options {
+	const char *engine, *percpu, *limit, *group, *options, *stats, *leaks, *debug, *fail, *hardened,
+		   *guard;
+};
+
+static void check_name(const char *option, const char *name, const char *const *known)
+{
+	char list[128] = "";
+
+	for (size_t i = 0; known[i]; i++) {
+		if (!strcmp(name, known[i]))
+			return;
+		strcat(strcat(list, i ? ", " : ""), known[i]);
+	}
+	kmem_usage("run", "--%s: there is no '%s'; there are %s", option, name, list);
+}
+
+/* The library cuts and replaces what it can't use; who gives a name wants to find it again. */
+static void check_group(const char *name)
+{
+	if (!*name || strlen(name) >= MEMCG_NAME_MAX)
+		kmem_usage("run", "--group: a name has 1 to %d bytes", MEMCG_NAME_MAX - 1);
+	for (; *name; name++)
+		if (*name == ',' || *name == '/' || (unsigned char)*name < ' ' || *name == 0x7f)
+			kmem_usage("run", "--group: no comma, slash or control character in a name");
+}
+
+static void check_limit(const char *text)
+{
+	uint64_t bytes;
+
+	if (!km_parse_bytes(text, &bytes))
+		kmem_usage("run", "--limit: '%s' is no size: bytes, or as 512M, 1.5G: with K, M, G or T", text);
+}
+
+static void check_fail(const char *text)
+{
+	char bad[KM_FAILING_WORD];
+
+	if (strlen(text) > MOST_FAIL)
+		kmem_usage("run", "--fail: longer than %d bytes", MOST_FAIL);
+	if (!km_failing_fits(text, bad))
+		kmem_usage("run", "--fail: bad setting '%s'", bad);
+}
+
+static void check_guard(const char *text)
+{
+	if (km_option_apply("guard", text) != KM_OPTION_FITS)
+		kmem_usage("run", "--guard: '%s' is neither milliseconds nor each", text);
+}
+
+/* The command's own copy of the library takes them, to see whether the program's will. */
+static void check_options(const char *text)
+{
+	char pair[512];
+
+	while (*text) {
+		size_t length = strcspn(text, ",");
+
+		if (length >= sizeof(pair))
+			kmem_usage("run", "--options: longer than %zu bytes", sizeof(pair) - 1);
+		snprintf(pair, sizeof(pair), "%.*s", (int)length, text);
+		text += length + (text[length] == ',');
+		char *colon = strchr(pair, ':');
+		if (colon == pair || (!colon && *pair && strcmp(pair, "help")))
+			kmem_usage("run", "--options: '%s' is not key:value", pair);
+		if (colon)
+			*colon = '\0';
+		if (!colon || !strcmp(pair, "help"))	/* the program says that, or there is nothing */
+			continue;
+		switch (km_option_apply(pair, colon + 1)) {
+		case KM_OPTION_FITS:
+			break;
+		case KM_OPTION_BAD:
+			kmem_usage("run", "--options: bad value for %s: '%s'; KMEM_OPTIONS=help lists all",
+				   pair, colon + 1);
+		case KM_OPTION_UNKNOWN:
+			kmem_usage("run", "--options: there is no key '%s'; KMEM_OPTIONS=help lists all", pair);
+		}
+	}
+}
+
+static const char *file_of(const char *option, const char *name)
+{
+	if (name && !*name)
+		kmem_usage("run", "--%s=: no file", option);
+	return name ?: "-";
+}
+
+static void check_debug(const char *text)
+{
+	char letter;
+
+	if (strlen(text) > MOST_DEBUG)
+		kmem_usage("run", "--debug: longer than %d bytes", MOST_DEBUG);
+	if (!km_debug_fits(text, &letter))
+		kmem_usage("run", "--debug: there is no letter '%c'; KMEM_DEBUG=help lists all", letter);
+}
+
+static const struct option known[] = {
+	{ "engine", required_argument, NULL, 'e' },
+	{ "percpu", required_argument, NULL, 'p' },
+	{ "limit", required_argument, NULL, 'l' },
+	{ "group", required_argument, NULL, 'g' },
+	{ "hardened", no_argument, NULL, 'H' },
+	{ "debug", required_argument, NULL, 'd' },
+	{ "fail", required_argument, NULL, 'f' },
+	{ "guard", optional_argument, NULL, 'u' },
+	{ "options", required_argument, NULL, 'o' },
+	{ "leaks", optional_argument, NULL, 'k' },
+	{ "stats", optional_argument, NULL, 's' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
+};
+
+static int parse(int argc, char **argv, struct run_options *options)
+{
+	static const char *const engines[] = { KM_ENGINE_NAMES NULL };
+	static const char *const disciplines[] = { "auto", "rseq", "cmpxchg", "lock", NULL };
+	int code;
+
+	/* "+": what follows the program's name is the program's. */
+	while ((code = kmem_next_option("run", usage_text, argc, argv, "+:", known)) != -1) {
+		switch (code) {
+		case 'e':
+			check_name("engine", options->engine = optarg, engines);
+			break;
+		case 'p':
+			check_name("percpu", options->percpu = optarg, disciplines);
+			break;
+		case 'l':
+			check_limit(options->limit = optarg);
+			break;
+		case 'g':
+			check_group(options->group = optarg);
+			break;
+		case 'H':
+			options->hardened = "1";
+			break;
+		case 'd':
+			check_debug(options->debug = optarg);
+			break;
+		case 'f':
+			check_fail(options->fail = optarg);
+			break;
+		case 'u':
+			check_guard(options->guard = optarg ?: "100");
+			break;
+		case 'o':
+			check_options(options->options = optarg);
+			break;
+		case 's':
+			options->stats = file_of("stats", optarg);
+			break;
+		case 'k':
+			options->leaks = file_of("leaks", optarg);
+			break;
+		}
+	}
+	if (optind >= argc)
+		kmem_usage("run", "which program?");
+	return optind;
+}
+
+/* ------------------------------------------------------------------ where things are */
+
+/* Where the folder of libraries is, seen from where the command is, if it stands where it was installed to or was moved
+ * together with it: what both have in common goes. NULL: it was renamed. */
+static const char *beside(const char *self, char *path, size_t bytes)
+{
+	const char *bin = KMEM_BINDIR, *lib = KMEM_LIBDIR;
+	size_t common = 0, i = 0, length = strlen(self);
+
+	for (; bin[i] && bin[i] == lib[i]; i++)
+		if (bin[i] == '/')
+			common = i + 1;
+	bin += common;
+	lib += common;
+	if (length <= strlen(bin) || strcmp(self + length - strlen(bin), bin) ||
+	    self[length - strlen(bin) - 1] != '/')
+		return NULL;
+	snprintf(path, bytes, "%.*s%s", (int)(length - strlen(bin)), self, lib);
+	return path;
+}
+
+/* The library in a folder, by its soname or by the name that the linker takes: its path without links. */
+static bool in_folder(const char *folder, char *resolved)
+{
+	static const char *const names[] = { LIBRARY "." KMEM_SOVERSION, LIBRARY };
+	char candidate[PATH_MAX * 2];
+
+	for (size_t i = 0; folder && i < sizeof(names) / sizeof(*names); i++) {
+		snprintf(candidate, sizeof(candidate), "%s/%s", folder, names[i]);
+		if (realpath(candidate, resolved))
+			return true;
+	}
+	return false;
+}
+
+/* The library: where KMEM_LIBRARY says; beside us (build/); where it was installed, or moved as a whole; in ../lib. */
+static int find_library(char *path, size_t bytes)
+{
+	const char *named = getenv("KMEM_LIBRARY");
+	char self[PATH_MAX], moved[PATH_MAX * 2], up[PATH_MAX + 8], resolved[PATH_MAX];
+
+	if (named && *named) {
+		if (!realpath(named, resolved))
+			return kmem_failed(126, "run", "KMEM_LIBRARY=%s: %s", named,
+					   strerror(errno));
+	} else {
+		ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+		if (length < 0)
+			return kmem_failed(126, "run", "/proc/self/exe: %s", strerror(errno));
+		self[length] = '\0';
+		*strrchr(self, '/') = '\0';
+		snprintf(up, sizeof(up), "%s/../lib", self);
+		if (!in_folder(self, resolved) && !in_folder(beside(self, moved, sizeof(moved)), resolved) &&
+		    !in_folder(up, resolved) && !in_folder(KMEM_LIBDIR, resolved))
+			return kmem_failed(126, "run", "no " LIBRARY " in %s, %s or %s", self, up, KMEM_LIBDIR);
+	}
+	/* The dynamic loader splits LD_PRELOAD at both, and has no way to quote them. */
+	if (strpbrk(resolved, " :"))
+		return kmem_failed(126, "run",
+				   "%s: a path with a space or colon can't be preloaded", resolved);
+	return snprintf(path, bytes, "%s", resolved) < (int)bytes ? 0 :
+	       kmem_failed(126, "run", "path too long");
+}
+
+/* The file that execvp would run, or NULL. */
+static const char *find_program(const char *name, char *path, size_t bytes)
+{
+	const char *at = getenv("PATH") ?: "/bin:/usr/bin";
+
+	if (strchr(name, '/'))
+		return name;
+	for (; *at; at += *at == ':') {
+		size_t length = strcspn(at, ":");
+
+		snprintf(path, bytes, "%.*s/%s", length ? (int)length : 1, length ? at : ".", name);
+		at += length;
+		if (access(path, X_OK) == 0)
+			return path;
+	}
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ what the program is */
+
+struct image {
+	const char *bytes;
+	size_t length;
+	const Elf64_Ehdr *head;
+	const Elf64_Phdr *segments;
+};
+
+/* The part of the file, NULL: it has none there. */
+static const void *part(const struct image *image, uint64_t at, uint64_t length)
+{
+	return at <= image->length && length <= image->length - at ? image->bytes + at : NULL;
+}
+
+/* False: it is no ELF file of 64 bits, or can't be read. */
+static bool open_image(const char *path, struct image *image)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+
+	memset(image, 0, sizeof(*image));
+	if (fd < 0)
+		return false;
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+		void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+		if (map != MAP_FAILED)
+			*image = (struct image){ .bytes = map, .length = (size_t)status.st_size };
+	}
+	close(fd);
+	image->head = part(image, 0, sizeof(*image->head));
+	if (!image->head || memcmp(image->head->e_ident, ELFMAG, SELFMAG) ||
+	    image->head->e_ident[EI_CLASS] != ELFCLASS64 || image->head->e_phentsize != sizeof(Elf64_Phdr))
+		return false;
+	image->segments = part(image, image->head->e_phoff, image->head->e_phnum * sizeof(Elf64_Phdr));
+	return image->segments;
+}
+
+static const Elf64_Phdr *segment_of(const struct image *image, unsigned type)
+{
+	for (unsigned i = 0; i < image->head->e_phnum; i++)
+		if (image->segments[i].p_type == type)
+			return &image->segments[i];
+	return NULL;
+}
+
+/* What lies at an address once it is loaded; *length becomes what the file has from there on. */
+static const char *loaded(const struct image *image, uint64_t address, uint64_t *length)
+{
+	for (unsigned i = 0; i < image->head->e_phnum; i++) {
+		const Elf64_Phdr *segment = &image->segments[i];
+
+		if (segment->p_type != PT_LOAD || address - segment->p_vaddr >= segment->p_filesz)
+			continue;
+		*length = segment->p_filesz - (address - segment->p_vaddr);
+		return part(image, segment->p_offset + (address - segment->p_vaddr), *length);
+	}
+	return NULL;
+}
+
+static const Elf64_Dyn *dynamic_part(const struct image *image, size_t *count)
+{
+	const Elf64_Phdr *segment = segment_of(image, PT_DYNAMIC);
+	const Elf64_Dyn *dynamic = segment ? part(image, segment->p_offset, segment->p_filesz) : NULL;
+
+	*count = dynamic ? segment->p_filesz / sizeof(*dynamic) : 0;
+	return dynamic;
+}
+
+/* A dynamic loader that is run as a program: it preloads into the one that its argument names. Its own file needs no
+ * loader, like a static program's, and is a shared object, and no position-independent program. */
+static bool is_loader(const struct image *image)
+{
+	size_t count;
+	const Elf64_Dyn *dynamic = dynamic_part(image, &count);
+
+	if (image->head->e_type != ET_DYN || segment_of(image, PT_INTERP) || !dynamic)
+		return false;
+	for (size_t i = 0; i < count && dynamic[i].d_tag != DT_NULL; i++)
+		if (dynamic[i].d_tag == DT_FLAGS_1 && dynamic[i].d_un.d_val & DF_1_PIE)
+			return false;
+	return true;
+}
+
+#define MUST_BE_FIRST	"whose malloc must come first: run it without, or link it with libkmem"
+#define FINDS_NOTHING	"which would find no leak of libkmem's malloc: run it without (--leaks says what is " \
+			"not freed), or link it with libkmem"
+
+struct sanitizer {
+	const char *library, *name, *why;
+};
+
+/* The sanitizer whose library the program names: that has malloc as well. Behind ours two of them do not run, and
+ * LeakSanitizer runs, and sees no block. One that the linker put into the program is before all libraries. */
+static const struct sanitizer *sanitizer_of(const struct image *image)
+{
+	static const struct sanitizer runtimes[] = {
+		{ "libasan.so", "AddressSanitizer", MUST_BE_FIRST },
+		{ "libclang_rt.asan", "AddressSanitizer", MUST_BE_FIRST },
+		{ "libhwasan.so", "HWAddressSanitizer", MUST_BE_FIRST },
+		{ "libtsan.so", "ThreadSanitizer", MUST_BE_FIRST },
+		{ "libclang_rt.tsan", "ThreadSanitizer", MUST_BE_FIRST },
+		{ "liblsan.so", "LeakSanitizer", FINDS_NOTHING },
+	};
+	size_t count;
+	const Elf64_Dyn *dynamic = dynamic_part(image, &count);
+	const char *names = NULL;
+	uint64_t length = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (dynamic[i].d_tag == DT_STRTAB)
+			names = loaded(image, dynamic[i].d_un.d_ptr, &length);
+	for (size_t i = 0; names && i < count && dynamic[i].d_tag != DT_NULL; i++) {
+		uint64_t at = dynamic[i].d_un.d_val;
+
+		for (size_t k = 0; k < sizeof(runtimes) / sizeof(*runtimes) && dynamic[i].d_tag == DT_NEEDED; k++)
+			if (at < length && !strncmp(names + at, runtimes[k].library,
+						    strnlen(runtimes[k].library, length - at)))
+				return &runtimes[k];
+	}
+	return NULL;
+}
+
+/* A static program may have been linked with libkmem: then the options take effect by the environment. */
+static bool has_libkmem(const struct image *image)
+{
+	return memmem(image->bytes, image->length, KM_ROOT_MAGIC, sizeof(((struct km_root *)0)->magic)) &&
+	       memmem(image->bytes, image->length, "KMEM_OPTIONS", strlen("KMEM_OPTIONS"));
+}
+
+/* A program without a dynamic loader takes no preload. `promise`: an option of the user without effect then. */
+static int check_static(const struct image *image, const char *path, const char *promise)
+{
+	if (has_libkmem(image))
+		return 0;
+	if (promise)
+		return kmem_failed(126, "run", "--%s: %s is linked without a dynamic loader: libkmem can't be in "
+				   "it; link it with libkmem-malloc.a, or dynamically", promise, path);
+	return kmem_failed(0, "run", "%s is linked without a dynamic loader: libkmem will not be in it", path);
+}
+
+/* What can't have the library, or not behind its own, is told. Status: 0, or that of a program that can't be run. */
+static int check_program(const char *path, char **arguments, const char *promise)
+{
+	struct image image;
+	const struct sanitizer *sanitizer;
+	int status = 0;
+
+	if (open_image(path, &image)) {
+		if (is_loader(&image) && *arguments && strchr(*arguments, '/')) {
+			munmap((void *)image.bytes, image.length);
+			return check_program(*arguments, arguments + 1, promise);
+		}
+		if (!segment_of(&image, PT_INTERP) && !is_loader(&image))
+			status = check_static(&image, path, promise);
+		else if ((sanitizer = sanitizer_of(&image)))
+			status = kmem_failed(126, "run", "%s has %s, %s", path, sanitizer->name, sanitizer->why);
+	}
+	if (image.bytes)
+		munmap((void *)image.bytes, image.length);
+	return status;
+}
+
+/* ------------------------------------------------------------------ the environment */
+
+static bool set_joined(const char *name, const char *first, char separator, const char *second)
+{
+	char *text;
+
+	if (!first || !*first)
+		return setenv(name, second, 1) == 0;
+	if (!*second)
+		return setenv(name, first, 1) == 0;
+	if (asprintf(&text, "%s%c%s", first, separator, second) < 0)
+		return false;
+	bool ok = setenv(name, text, 1) == 0;
+	free(text);
+	return ok;
+}
+
+/* The value of the last such key, which counts, with its length; NULL: there is none. */
+static const char *option_value(const char *text, const char *key, size_t *length)
+{
+	const char *value = NULL;
+	size_t key_length = strlen(key);
+
+	while (text && *text) {
+		size_t pair = strcspn(text, ",");
+
+		if (pair > key_length && !strncmp(text, key, key_length) && text[key_length] == ':') {
+			value = text + key_length + 1;
+			*length = pair - key_length - 1;
+		}
+		text += pair + (text[pair] == ',');
+	}
+	return value;
+}
+
+static bool engine_is_slob(void)
+{
+	size_t length = 0;
+	const char *engine = option_value(getenv("KMEM_OPTIONS"), "engine", &length);
+
+	return engine && length == strlen("slob") && !strncmp(engine, "slob", length);
+}
+
+/* What its blocks can't be asked for is said here, and not by each program that is started. */
+static void check_slob(const struct run_options *options)
+{
+	if (options->limit || options->group)
+		kmem_usage("run", "%s: engine slob can't say whose an object is",
+			   options->limit ? "--limit" : "--group");
+	if (options->leaks)
+		kmem_usage("run", "--leaks: engine slob can't say by whom an object was allocated");
+}
+
+/* Of slob's blocks nothing but the check of a free can be had; the first list that names a cache decides. */
+static bool spare_slob(const char *debug)
+{
+	const slab_flags_t others = KM_DEBUG_FLAGS & ~SLAB_CONSISTENCY_CHECKS;
+	char letter, *text;
+	bool low;
+
+	if (!debug || !*debug || strlen(debug) > MOST_DEBUG || !km_debug_fits(debug, &letter) || !strcmp(debug, "help"))
+		return true;
+	km_debug_read(debug);
+	slab_flags_t flags = km_debug_flags_of("kmalloc", 0, &low);
+	if (!(flags & others))
+		return true;
+	kmem_failed(0, "run", "engine slob: malloc's blocks have nothing around them that could be looked at");
+	if (asprintf(&text, "%s,kmalloc;%s", flags & SLAB_CONSISTENCY_CHECKS ? "F" : "-", debug) < 0)
+		return false;
+	bool ok = strlen(text) > MOST_DEBUG || setenv("KMEM_DEBUG", text, 1) == 0;
+	free(text);
+	return ok;
+}
+
+static bool set_option(const char *key, const char *value)
+{
+	static const char name[] = "KMEM_OPTIONS";
+	char pair[128];
+
+	snprintf(pair, sizeof(pair), "%s:%s", key, value ? value : "");
+	return !value || set_joined(name, getenv(name), ',', pair);
+}
+
+/* In front of what is there; but behind heaptrack, which passes its calls on to the next malloc. */
+static bool set_preload(const char *library)
+{
+	const char *before = getenv("LD_PRELOAD") ?: "";
+
+	return strstr(before, "libheaptrack") ? set_joined("LD_PRELOAD", before, ':', library) :
+						set_joined("LD_PRELOAD", library, ':', before);
+}
+
+/* The last of equal keys counts: ours stand behind what is there, plain ones behind --options. */
+static bool set_options(const struct run_options *options)
+{
+	static const char name[] = "KMEM_OPTIONS";
+
+	/* In front: --options may take parts of it back. */
+	if (!set_option("hardened", options->hardened) ||
+	    (options->options && !set_joined(name, getenv(name), ',', options->options)) ||
+	    !set_option("engine", options->engine) || !set_option("percpu", options->percpu) ||
+	    !set_option("guard", options->guard) || !set_option("memcg_limit", options->limit) ||
+	    !set_option("memcg_group", options->group))
+		return false;
+	if (options->percpu)
+		/* It would outrank the option. */
+		unsetenv("KMEM_PERCPU");
+	if (options->debug && setenv("KMEM_DEBUG", *options->debug ? options->debug : "FZPU", 1))
+		return false;
+	if (!engine_is_slob())
+		return true;
+	check_slob(options);
+	return spare_slob(getenv("KMEM_DEBUG"));
+}
+
+/* The program writes it when it ends, and can only say then that it can't, with its own status: it is not begun. Each
+ * %p will be a process's number; a folder of such a name may come to be meanwhile. */
+static int check_report(const char *option, const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	char folder[PATH_MAX * 2];
+	struct stat status;
+	int error = 0;
+
+	snprintf(folder, sizeof(folder), "%.*s", (int)(name - path), path);
+	if (strstr(folder, "%p"))
+		return 0;
+	if (!strstr(name, "%p") && stat(path, &status) == 0)
+		error = S_ISDIR(status.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
+	else if (access(folder, W_OK | X_OK))
+		error = errno;
+	return error ? kmem_failed(126, "run", "--%s=%s: %s", option, path, strerror(error)) : 0;
+}
+
+/* The program may change its directory before it ends: hand it a path from the root. */
+static int set_report(const char *option, const char *variable, const char *file)
+{
+	char here[PATH_MAX], path[PATH_MAX * 2];
+
+	if (!strcmp(file, "-")) {
+		snprintf(path, sizeof(path), "-");
+	} else if (*file == '/') {
+		snprintf(path, sizeof(path), "%s", file);
+	} else {
+		if (!getcwd(here, sizeof(here)))
+			return kmem_failed(126, "run", "current directory: %s", strerror(errno));
+		snprintf(path, sizeof(path), "%s/%s", here, file);
+	}
+	int status = strcmp(path, "-") ? check_report(option, path) : 0;
+	if (status)
+		return status;
+	return setenv(variable, path, 1) ? kmem_failed(126, "run", "out of memory") : 0;
+}
+
+/* The report of leaks goes through this command, which knows functions: the library does not. */
+static int set_leaks(const struct run_options *options)
+{
+	char self[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (length > 0) {
+		self[length] = '\0';
+		if (setenv("KMEM_SYMBOLS", self, 1))
+			return kmem_failed(126, "run", "out of memory");
+	}
+	return set_report("leaks", "KMEM_LEAKS", options->leaks);
+}
+
+/* All of malloc's requests may wait. The seed is chosen here where none is given, so that the programs that this one
+ * starts meet the same failures when all of it is run again. */
+static bool set_fail(const char *settings, const char *program, const char *name)
+{
+	char text[512], callers[512];
+	unsigned seed = 0;
+
+	if (!settings)
+		return true;
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = (unsigned)getpid();
+	int length = snprintf(text, sizeof(text), "ignore-gfp-wait=N,seed=%u,%s", seed % 1000000, settings);
+	/* As many as there is room for. */
+	if (program)
+		kmem_fail_callers(settings, program, name, callers, sizeof(text) - (size_t)length);
+	strcat(text, program ? callers : "");
+	return setenv("KMEM_FAILSLAB", text, 1) == 0;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	struct run_options options = { .engine = NULL };
+	char library[PATH_MAX], found[PATH_MAX];
+	int first = parse(argc, argv, &options);
+	int status = find_library(library, sizeof(library));
+
+	if (status)
+		return status;
+	if (!set_options(&options) ||
+	    !set_preload(library))
+		return kmem_failed(126, "run", "out of memory");
+	if ((options.stats && (status = set_report("stats", "KMEM_STATS", options.stats))) ||
+	    (options.leaks && (status = set_leaks(&options))))
+		return status;
+	const char *program = find_program(argv[first], found, sizeof(found));
+	const char *promise = options.limit ? "limit" : options.hardened ? "hardened" : options.leaks ? "leaks" :
+			      options.fail ? "fail" : options.group ? "group" : NULL;
+	if (program && (status = check_program(program, argv + first + 1, promise)))
+		return status;
+	if (!set_fail(options.fail, program, argv[first]))
+		return kmem_failed(126, "run", "out of memory");
+	execvp(argv[first], argv + first);
+	status = errno == ENOENT || errno == ENOTDIR ? 127 : 126;
+	return kmem_failed(status, "run", "%s: %s", argv[first], strerror(errno));
+}

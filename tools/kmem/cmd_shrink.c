@@ -1,0 +1,113 @@
+/*
+ * `kmem shrink`: a running program gives back what lies ready, of all caches or of one, by a request to the process
+ * (request.c); and what became of its memory, by what the kernel had of it before and has afterwards.
+ *
+ * Exit status: 0; 1 what could not be done, or not in time; 2 wrong usage.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "request.h"
+#include "info/info.h"
+#include "info/info_print.h"
+#include "command.h"
+
+static const char usage_text[] =
+	"usage: kmem shrink [--wait=SECONDS] PID [CACHE]\n"
+	"  objects that lie ready on shelves go back to their slabs, empty slabs to the\n"
+	"  free pages, and these to the system: of all caches, or of CACHE\n"
+	"The program serves it when it next gets or gives back memory; --wait says for\n"
+	"how long to wait for that (10).\n";
+
+/* The memory that the process had at the beginning. */
+static struct target whose;
+
+static bool is_same(void)
+{
+	return target_is_same(&whose);
+}
+
+/* What the kernel has of the process's caches, blocks, free pages and records; INFO_UNKNOWN: not of all. */
+static int look(pid_t pid, unsigned long *bytes)
+{
+	struct snapshot snapshot = { 0 };
+	struct info_resident resident = { .by_cache = NULL };
+	enum info_result result = info_of_process(pid, &snapshot);
+	int status = 0;
+
+	*bytes = INFO_UNKNOWN;
+	if (result != INFO_OK && result != INFO_PARTLY)
+		status = info_complain("shrink", pid, result, snapshot.version);
+	else if (!info_resident(&snapshot, &resident))
+		status = kmem_failed(1, "shrink", "%d: the kernel does not say what is resident", pid);
+	else if (resident.used != INFO_UNKNOWN && resident.free != INFO_UNKNOWN && resident.records != INFO_UNKNOWN)
+		*bytes = resident.used + resident.free + resident.records;
+	snapshot_clear(&snapshot);
+	return status;
+}
+
+static int say(pid_t pid, const struct km_mail_request *request, int error)
+{
+	switch (error) {
+	case ENOENT:
+		return kmem_failed(1, "shrink", "%d: no cache '%s'; kmem info %d lists them", pid, request->cache, pid);
+	case EINVAL:
+		return kmem_failed(1, "shrink", "%d: its libkmem is older, and can't be asked that", pid);
+	default:
+		return kmem_failed(1, "shrink", "%d: %s", pid, strerror(error & 0xfff));
+	}
+}
+
+static int shrink(pid_t pid, const char *cache, unsigned wait_ms)
+{
+	struct km_mail_request request = { .command = KM_MAIL_SHRINK };
+	unsigned long before, after;
+
+	if (cache && (!*cache || strlen(cache) >= sizeof(request.cache)))
+		return kmem_failed(1, "shrink", "%d: no cache '%.40s': a name has 1 to %zu characters", pid, cache,
+				   sizeof(request.cache) - 1);
+	strcpy(request.cache, cache ?: "");
+	/* Both looks and the request are to meet one program. */
+	whose.pid = target_thread(pid);
+	target_see(&whose);
+	kmem_ask_goes_on = is_same;
+	int status = look(pid, &before) ?: kmem_ask("shrink", pid, &request, wait_ms, say) ?: look(pid, &after);
+	if (!status && !is_same())
+		status = kmem_failed(1, "shrink", "%d: has ended, or is another program now", pid);
+	target_let_go(&whose);
+	if (status)
+		return status;
+	/* The program goes on meanwhile. */
+	if (before == INFO_UNKNOWN || after == INFO_UNKNOWN)
+		printf("%d: done; its build does not tell what is resident\n", pid);
+	else
+		printf("%d: %s %s, from %s to %s resident\n", pid,
+		       after <= before ? "gave back" : "grew all the same by",
+		       BYTES(after <= before ? before - after : after - before), BYTES(before), BYTES(after));
+	return fflush(stdout) || ferror(stdout) ? kmem_failed(1, "shrink", "writing: %s", strerror(errno)) : 0;
+}
+
+int cmd_shrink(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "wait", required_argument, NULL, 'w' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+	};
+	unsigned wait_ms = KMEM_ASK_MS;
+	int code;
+
+	while ((code = kmem_next_option("shrink", usage_text, argc, argv, "+:", known)) != -1)
+		wait_ms = kmem_ask_wait("shrink", optarg);
+	argc -= optind;
+	argv += optind;
+	if (argc)
+		argv[0] = info_process("shrink", argv[0], false);
+	if (!argc || !info_is_number(argv[0]))
+		kmem_usage("shrink", "which process? its number or name");
+	if (argc > 2)
+		kmem_usage("shrink", "one cache, or all");
+	return shrink(atoi(argv[0]), argv[1], wait_ms);
+}

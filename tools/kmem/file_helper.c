@@ -1,0 +1,457 @@
+/*
+ * file_helper.c: another process opens these files. Kernel: who waits for a server that has taken a request and does
+ * not answer can't be interrupted, nor killed, and a process does not end before each of its threads; so neither this
+ * process nor a thread of it asks. Invariant: this process waits for the other one as long as that makes progress,
+ * and then leaves it: it ends with its wait. A file that lies with a server is copied there, so that no read here
+ * waits. What is no regular file is not opened: a device may do something by that, and a pipe's writer would go on.
+ *
+ * The other process makes system calls only: it may be a copy of one with threads.
+ */
+#define _GNU_SOURCE
+#include "file_helper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "info/info.h"
+#include "command.h"
+#include "base/atomic.h"
+#include "base/cc.h"
+
+#define TICK_MS		100
+#define FIRST_TICKS	50	/* without progress: a machine far away may be slow */
+#define TICKS		10	/* ... where another file had no answer already */
+#define MOST_PLACES	64u	/* that are remembered as such */
+#define MOST_PATH	8000u
+#define AT_ONCE		((size_t)64 << 10)
+#define MOST_COPIED	((size_t)1 << 30)	/* of a file: its server may say any length, and a copy is memory */
+#define END_MS		10	/* for the other process to end with this one */
+
+enum what { OPEN, OPEN_NO_LINK, LOOK };
+
+struct request {
+	enum what what;
+	size_t most;
+	char path[MOST_PATH];
+};
+
+struct reply {
+	int error;
+	struct opened opened;
+};
+
+static struct {
+	int socket;			/* to the other process */
+	pid_t pid;			/* 0: there is none */
+	uint64_t *progress;		/* which both see */
+	char *silent[MOST_PLACES];	/* files for which there was no answer */
+	size_t silent_count;
+	pid_t left[MOST_PLACES];	/* that waited for a server when they were left */
+	size_t left_count;
+} other;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* ------------------------------------------------------------------ in the other process */
+
+/* Kernel: the numbers of file systems, statfs(2). */
+static bool is_far(int fd)
+{
+	static const uint32_t kinds[] = {
+		0x65735546 /* FUSE */, 0x6969 /* NFS */, 0xff534d42 /* CIFS */, 0xfe534d42 /* SMB2 */, 0x517b /* SMB */,
+		0x01021997 /* 9P */, 0x00c36400 /* Ceph */, 0x5346414f /* AFS */, 0x6b414653 /* kAFS */,
+		0x73757245 /* Coda */, 0x0bd00bd0 /* Lustre */, 0x01161970 /* GFS2 */, 0x7461636f /* OCFS2 */,
+	};
+	struct statfs status;
+
+	if (fstatfs(fd, &status))
+		return true;
+	for (size_t i = 0; i < km_array_count(kinds); i++)
+		if ((uint32_t)status.f_type == kinds[i])
+			return true;
+	return false;
+}
+
+static bool is_asked_no_more(void)
+{
+	struct pollfd from = { .fd = other.socket };
+
+	return poll(&from, 1, 0) > 0;
+}
+
+/* Its beginning, in memory; -1: errno says why. */
+static int copy_of(int fd, const struct stat *status, size_t most)
+{
+	static char bytes[AT_ONCE];
+	const size_t length = (uint64_t)status->st_size < most ? (size_t)status->st_size : most;
+	ssize_t got = 0;
+	int copy;
+
+	if (length > MOST_COPIED) {
+		errno = EFBIG;
+		return -1;
+	}
+	copy = memfd_create("kmem", MFD_CLOEXEC);
+	for (size_t done = 0; copy >= 0 && done < length; done += (size_t)got) {
+		got = read(fd, bytes, length - done < AT_ONCE ? length - done : AT_ONCE);
+		if (got <= 0)
+			break;
+		if (write(copy, bytes, (size_t)got) != got)
+			got = -1;
+		if (got < 0)
+			break;
+		km_add(other.progress, (uint64_t)1);
+		if (is_asked_no_more())
+			_exit(0);
+	}
+	if (copy >= 0 && (got < 0 || lseek(copy, 0, SEEK_SET))) {
+		close(copy);
+		return -1;
+	}
+	return copy;
+}
+
+/* The file that was looked at, to be read. */
+static int open_for_reading(int looked, const struct request *request)
+{
+	static const char folder[] = "/proc/self/fd/";
+	const int how = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	char path[sizeof(folder) + 10] = "", *at = path + sizeof(path) - 1;
+
+	for (int number = looked; number || !*at; number /= 10)
+		*--at = (char)('0' + number % 10);
+	at -= sizeof(folder) - 1;
+	memcpy(at, folder, sizeof(folder) - 1);
+	int fd = open(at, how);
+	/* There may be no /proc, or one of other processes. */
+	return fd < 0 && (errno == ENOENT || errno == ENOTDIR) ?
+	       open(request->path, how | (request->what == OPEN_NO_LINK ? O_NOFOLLOW : 0)) : fd;
+}
+
+/* A file, or -1. */
+static int serve_one(const struct request *request, struct reply *reply)
+{
+	int looked = open(request->path, O_PATH | O_CLOEXEC | (request->what == OPEN_NO_LINK ? O_NOFOLLOW : 0)), fd;
+
+	if (looked < 0 || fstat(looked, &reply->opened.status)) {
+		reply->error = errno;
+		return looked;
+	}
+	reply->opened.far = is_far(looked);
+	if (request->what == LOOK)
+		return looked;
+	if (!S_ISREG(reply->opened.status.st_mode)) {
+		reply->error = EINVAL;
+		return looked;
+	}
+	fd = open_for_reading(looked, request);
+	reply->error = fd < 0 ? errno : 0;
+	close(looked);
+	if (fd >= 0 && reply->opened.far) {
+		int copy = copy_of(fd, &reply->opened.status, request->most);
+
+		reply->error = copy < 0 ? errno : 0;
+		close(fd);
+		fd = copy;
+	}
+	return fd;
+}
+
+union control {
+	struct cmsghdr head;
+	char room[CMSG_SPACE(sizeof(int))];
+};
+
+static void send_reply(struct reply *reply, int fd)
+{
+	struct iovec piece = { reply, sizeof(*reply) };
+	union control control = { .room = "" };
+	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		message.msg_control = control.room;
+		message.msg_controllen = sizeof(control.room);
+		control.head = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+						 .cmsg_len = CMSG_LEN(sizeof(fd)) };
+		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	}
+	if (sendmsg(other.socket, &message, MSG_NOSIGNAL) < 0 && fd >= 0) {
+		/* Kernel: a user's files that are under way are counted. */
+		reply->error = errno;
+		message.msg_control = NULL;
+		message.msg_controllen = 0;
+		sendmsg(other.socket, &message, MSG_NOSIGNAL);
+	}
+}
+
+_Noreturn static void serve(void)
+{
+	static struct request request;
+
+	while (recv(other.socket, &request, sizeof(request), 0) > 0) {
+		struct reply reply = { .error = 0 };
+		int fd = serve_one(&request, &reply);
+
+		send_reply(&reply, reply.error || request.what == LOOK ? -1 : fd);
+		if (fd >= 0)
+			close(fd);
+	}
+	_exit(0);
+}
+
+/* ------------------------------------------------------------------ here */
+
+static void see_ends(void)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < other.left_count; i++)
+		if (waitpid(other.left[i], NULL, WNOHANG) == 0)
+			other.left[count++] = other.left[i];
+	other.left_count = count;
+}
+
+/* One that waits for a server is not waited for: whoever gets it as a child sees its end. One that has ended is not
+ * killed: where nobody waits for children (SIGCHLD is ignored) its number may be another's. */
+static void leave(void)
+{
+	pid_t ended;
+
+	if (!other.pid)
+		return;
+	close(other.socket);
+	ended = waitpid(other.pid, NULL, WNOHANG);
+	if (!ended)
+		kill(other.pid, SIGKILL);
+	for (int i = 0; i < END_MS && !ended; i++) {
+		usleep(1000);
+		ended = waitpid(other.pid, NULL, WNOHANG);
+	}
+	if (!ended && other.left_count < MOST_PLACES)
+		other.left[other.left_count++] = other.pid;
+	other.pid = 0;
+}
+
+/* Without a terminal's signals: this process may use them to end something and then ask for names. */
+static bool start(void)
+{
+	static bool registered;
+	sigset_t all, mask;
+	int ends[2];
+
+	see_ends();
+	if (!other.progress) {
+		void *shared = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+		if (shared == MAP_FAILED)
+			return false;
+		other.progress = shared;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return false;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	pid_t pid = fork();
+	if (!pid) {
+		prctl(PR_SET_NAME, "kmem-files");
+		/* Nobody waits for it who waits for the end of a file, or for a lock that one has. */
+		kmem_close_all_but(ends[1]);
+		other.socket = ends[1];
+		serve();
+	}
+	int error = errno;
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	close(ends[1]);
+	if (pid < 0) {
+		close(ends[0]);
+		errno = error;
+		return false;
+	}
+	other.socket = ends[0];
+	other.pid = pid;
+	if (!registered)
+		atexit(leave);
+	registered = true;
+	return true;
+}
+
+/* False: errno says why; ETIMEDOUT: there was no progress for so many ticks, by which a stop of this process is none of
+ * the other's. */
+static bool wait_for_reply(int ticks)
+{
+	struct pollfd from = { .fd = other.socket, .events = POLLIN };
+	uint64_t before = km_load(other.progress);
+	int got;
+
+	for (int waits = 0; waits < ticks; waits++) {
+		while ((got = poll(&from, 1, TICK_MS)) < 0 && errno == EINTR)
+			;
+		if (got)
+			return got > 0;
+		uint64_t now = km_load(other.progress);
+		waits = now == before ? waits : -1;
+		before = now;
+	}
+	errno = ETIMEDOUT;
+	return false;
+}
+
+/* The file, or -1 where there is none. */
+static int receive(struct reply *reply)
+{
+	struct iovec piece = { reply, sizeof(*reply) };
+	union control control;
+	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.room,
+				  .msg_controllen = sizeof(control.room) };
+	int fd = -1;
+
+	if (recvmsg(other.socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*reply)) {
+		reply->error = EIO;
+		leave();
+		return -1;
+	}
+	const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+	if (head && head->cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(head), sizeof(fd));
+	/* This process may open no more. */
+	else if (message.msg_flags & MSG_CTRUNC)
+		reply->error = EMFILE;
+	return fd;
+}
+
+static size_t folder_of(const char *path)
+{
+	const char *end = strrchr(path, '/');
+
+	return end ? (size_t)(end - path) : 0;
+}
+
+/* It was asked for before, or two others of its folder were. */
+static bool is_silent(const char *path)
+{
+	const size_t folder = folder_of(path);
+	unsigned beside = 0;
+
+	for (size_t i = 0; i < other.silent_count; i++) {
+		if (!strcmp(path, other.silent[i]))
+			return true;
+		beside += folder && folder_of(other.silent[i]) == folder && !strncmp(path, other.silent[i], folder);
+	}
+	return beside >= 2;
+}
+
+static void note_silent(const char *path)
+{
+	char *shown = info_printable_copy(path);
+
+	kmem_failed(0, "", "%s: passed over: nobody answers (a file of FUSE's, or on another machine)", shown);
+	free(shown);
+	if (other.silent_count < MOST_PLACES)
+		other.silent[other.silent_count++] = kmem_need(strdup(path));
+	leave();
+}
+
+/* Once: without that process no file is opened. */
+static void note_no_process(int error)
+{
+	static bool said;
+
+	if (!said)
+		kmem_failed(0, "", "no file is opened for names: no process can be started for it: %s",
+			    strerror(error));
+	said = true;
+}
+
+/* False: the other process has ended, by somebody else's signal for one. */
+static bool ask_other(const struct request *request, struct reply *reply, int *fd)
+{
+	if (!other.pid && !start()) {
+		reply->error = errno;
+		note_no_process(reply->error);
+		return true;
+	}
+	if (send(other.socket, request, offsetof(struct request, path) + strlen(request->path) + 1, MSG_NOSIGNAL) < 0) {
+		reply->error = errno;
+		leave();
+		return false;
+	}
+	if (!wait_for_reply(other.silent_count ? TICKS : FIRST_TICKS)) {
+		reply->error = errno;
+		note_silent(request->path);
+		return true;
+	}
+	*fd = receive(reply);
+	return other.pid;
+}
+
+static void note_too_large(const char *path)
+{
+	char *shown = info_printable_copy(path);
+
+	kmem_failed(0, "", "%s: passed over: too large to be copied (a file of FUSE's, or on another machine)", shown);
+	free(shown);
+}
+
+static int ask(enum what what, const char *path, size_t most, struct reply *reply)
+{
+	static struct request request;
+	int fd = -1;
+
+	*reply = (struct reply){ .error = strlen(path) < sizeof(request.path) ? 0 : ENAMETOOLONG };
+	if (!reply->error && is_silent(path))
+		reply->error = ETIMEDOUT;
+	if (reply->error)
+		return -1;
+	request.what = what;
+	request.most = most;
+	strcpy(request.path, path);
+	/* Another one is asked once. */
+	if (!ask_other(&request, reply, &fd)) {
+		*reply = (struct reply){ .error = 0 };
+		ask_other(&request, reply, &fd);
+	}
+	if (reply->error == EFBIG)
+		note_too_large(path);
+	return fd;
+}
+
+void opened_forget(void)
+{
+	other.pid = 0;
+	pthread_mutex_init(&mutex, NULL);
+}
+
+int opened_file(const char *path, bool follow, size_t most, struct opened *opened)
+{
+	struct reply reply;
+
+	pthread_mutex_lock(&mutex);
+	int fd = ask(follow ? OPEN : OPEN_NO_LINK, path, most, &reply);
+	pthread_mutex_unlock(&mutex);
+	*opened = reply.opened;
+	errno = reply.error;
+	return fd;
+}
+
+bool opened_look(const char *path, struct opened *opened)
+{
+	struct reply reply;
+
+	pthread_mutex_lock(&mutex);
+	ask(LOOK, path, 0, &reply);
+	pthread_mutex_unlock(&mutex);
+	*opened = reply.opened;
+	errno = reply.error;
+	return !reply.error;
+}

@@ -1,0 +1,181 @@
+/*
+ * force_slow.c: a program that only hits is made to miss, so that it looks into its mailbox (struct km_gate,
+ * percpu/pcpu.h). Invariant: a word is written to only if it has one of the two values that the record names, and
+ * gets the other one: so hits go on or miss, and what is not undone here the program undoes at its next call.
+ *
+ * Hits of a cache that the program has made read a copy of the word, in the cache. A cache may be destroyed, and its
+ * memory be another thing's, between a look at the list and a write: so all threads stand still for that. It is done
+ * last, for a program that has such caches, has had a CPU since it was asked, and does not answer.
+ *
+ * That is the work of a thread which ends with it. Kernel: a thread that is traced belongs to a thread, and one that
+ * could not be stopped in time stays traced, and would stand still when it leaves the kernel, until its tracer ends.
+ */
+#include "force_slow.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/process_record.h"
+#include "command.h"
+#include "leaks/stop_threads.h"
+
+#define FIRST_MS	100u		/* that a program has to answer by itself */
+#define EACH_MS		50u		/* who opened the ways may have been busy with something else */
+#define STOP_MS		1000u		/* and for the caches; then twice as long */
+#define STOPS		3u
+
+void ways_find(struct ways *ways, struct target *target, const struct info_root *root)
+{
+	*ways = (struct ways){ .root = root, .work = target_work(target->pid) };
+	if (!layout_has(&root->layout, "root.ways") || !root->record.ways ||
+	    !target_read(target, &ways->there, root->record.ways, sizeof(ways->there)))
+		ways->there.shut = 0;
+}
+
+static void turn(struct ways *ways, struct target *target, bool shut)
+{
+	const struct km_gate *there = &ways->there;
+
+	for (unsigned i = 0; there->shut && i < sizeof(there->word) / sizeof(*there->word); i++) {
+		const intptr_t from = shut ? there->open[i] : there->shut, to = shut ? there->shut : there->open[i];
+		intptr_t is;
+
+		if (there->word[i] && (uintptr_t)there->word[i] % sizeof(is) == 0 &&
+		    target_read(target, &is, there->word[i], sizeof(is)) && is == from)
+			target_write(target, there->word[i], &to, sizeof(to));
+	}
+}
+
+/* ------------------------------------------------------------------ caches */
+
+struct places {
+	uintptr_t *at;
+	size_t count, room;
+};
+
+/* Those of kmalloc's and malloc's sizes, and of large blocks, are found without a look into the cache. */
+static bool has_copy(const struct ways *ways, const struct kmem_cache *cache)
+{
+	return cache->pcs.slot && cache->pcs.front.rseq == ways->there.open[1] && !(cache->flags & SLAB_KMALLOC) &&
+	       strncmp(cache->name, "large-", 6);
+}
+
+/* False: the list is not to be read, or changes just now. */
+static bool find_copies(const struct ways *ways, struct target *target, struct places *places)
+{
+	const struct layout *layout = &ways->root->layout;
+	const size_t link = layout_offset(layout, "cache.all.next");
+	const size_t word = layout_offset(layout, "cache.shelf.front.rseq");
+	const struct km_list *head = ways->root->record.caches, *before = head;
+	struct km_list first;
+	struct kmem_cache cache;
+	size_t seen = 0;
+
+	places->count = 0;
+	if (!target_read(target, &first, head, sizeof(first)))
+		return false;
+	for (const struct km_list *at = first.next; at != head; before = at, at = cache.all.next) {
+		const uintptr_t address = (uintptr_t)at - link;
+
+		if (seen++ == INFO_MAX_CACHES || address % sizeof(uint64_t) ||
+		    !target_struct(target, layout, INFO_CACHE, &cache, (const void *)address) ||
+		    info_true(&cache.dead) || cache.all.prev != before)
+			return false;
+		if (!has_copy(ways, &cache))
+			continue;
+		places->at = kmem_grow(places->at, places->count, &places->room, sizeof(*places->at));
+		places->at[places->count++] = address + word;
+	}
+	return true;
+}
+
+static void shut_caches(struct ways *ways, struct target *target)
+{
+	struct places places = { .at = NULL };
+	struct stop stop;
+
+	ways->stop_error = 0;
+	/* A look first, while it goes on. */
+	if (find_copies(ways, target, &places) && !places.count)
+		return;
+	if (stop_begin(target->pid, &stop)) {
+		if (find_copies(ways, target, &places))
+			target_write_words(target, places.at, places.count, (uint64_t)ways->there.shut);
+		stop_end(&stop);
+		stop_clear(&stop);
+	} else {
+		ways->stop_error = errno;
+	}
+	free(places.at);
+}
+
+struct shutting {
+	struct ways *ways;
+	struct target *target;
+};
+
+static void *shut_and_end(void *of)
+{
+	const struct shutting *shutting = of;
+
+	shut_caches(shutting->ways, shutting->target);
+	return NULL;
+}
+
+/* The alarm of leaks/stop_threads.c is for that thread, which lets it in: whoever has others keeps it from them. */
+static void shut_caches_apart(struct ways *ways, struct target *target)
+{
+	struct shutting shutting = { ways, target };
+	sigset_t alarm, before;
+	pthread_t thread;
+
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm, &before);
+	if (!pthread_create(&thread, NULL, shut_and_end, &shutting))
+		pthread_join(thread, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* A list that can't be read may be that of a process which has ended: its number may be another's by now. */
+static bool stop_is_due(struct ways *ways, struct target *target, uint64_t now_ms)
+{
+	return ways->may_stop && info_true(&ways->there.in_caches) && ways->there.shut && ways->stops < STOPS &&
+	       now_ms - ways->begun_ms >= (uint64_t)STOP_MS << ways->stops && target_work(target->pid) != ways->work &&
+	       layout_has(&ways->root->layout, "cache.shelf.front.rseq cache.shelf.slot cache.all.next cache.all.prev "
+					       "cache.flags cache.dead cache.name") &&
+	       target_is_same(target);
+}
+
+/* ------------------------------------------------------------------ in time */
+
+void ways_shut_in_time(struct ways *ways, struct target *target, uint64_t now_ms)
+{
+	if (!ways->next_ms) {
+		ways->begun_ms = now_ms;
+		ways->next_ms = now_ms + FIRST_MS;
+	}
+	if (now_ms < ways->next_ms)
+		return;
+	turn(ways, target, true);
+	ways->next_ms = now_ms + EACH_MS;
+	ways->times++;
+	if (stop_is_due(ways, target, now_ms)) {
+		shut_caches_apart(ways, target);
+		ways->stops++;
+	}
+}
+
+bool ways_saw_work(const struct ways *ways, const struct target *target)
+{
+	return target_work(target->pid) != ways->work;
+}
+
+void ways_open(struct ways *ways, struct target *target)
+{
+	if (ways->times)
+		turn(ways, target, false);
+}

@@ -1,0 +1,63 @@
+/*
+ * `kmem fs`: a running program's caches and groups as files with the kernel's names and formats, mounted until it is
+ * interrupted, or copied once into a folder (--snapshot).
+ *
+ * Exit status: 0; 1 what could not be done; 2 wrong usage.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "request.h"
+#include "fs/fs.h"
+#include "command.h"
+
+static const char usage_text[] =
+	"usage: kmem fs [--wait=SECONDS] PID DIR  its caches and groups as files in DIR\n"
+	"       kmem fs --snapshot PID DIR        the same, as they are now: a copy\n"
+	"  DIR/proc/slabinfo, DIR/sys/kernel/slab/CACHE/..., DIR/sys/fs/cgroup/GROUP/...\n"
+	"have the names and formats that the kernel's files have. Without --snapshot they\n"
+	"are mounted in DIR, an empty folder: each is as the program is when it is\n"
+	"opened, and what may be written to the kernel's may be written to them, which\n"
+	"reaches the program when it next gets or gives back memory. That is waited for\n"
+	"(--wait, 10). They stay until the program ends, or an interrupt.\n";
+
+static int copy(pid_t pid, char *into)
+{
+	struct fs_tree tree;
+	enum info_result result = fs_take(pid, &tree);
+
+	if (info_errno(result))
+		return info_complain("fs", pid, result, tree.snapshot.version);
+	int status = fs_copy(&tree, into);
+	fs_clear(&tree);
+	return status ?: info_complain("fs", pid, result, "");
+}
+
+int cmd_fs(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "snapshot", no_argument, NULL, 's' }, { "wait", required_argument, NULL, 'w' },
+		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+	};
+	unsigned wait_ms = KMEM_ASK_MS;
+	bool once = false;
+	int code;
+
+	while ((code = kmem_next_option("fs", usage_text, argc, argv, ":", known)) != -1)
+		if (code == 's')
+			once = true;
+		else
+			wait_ms = kmem_ask_wait("fs", optarg);
+	argc -= optind;
+	argv += optind;
+	if (argc)
+		argv[0] = info_process("fs", argv[0], false);
+	if (!argc || !info_is_number(argv[0]) || !atoi(argv[0]))
+		kmem_usage("fs", "which process? its number or name");
+	if (argc != 2 || !*argv[1])
+		kmem_usage("fs", "in which folder?");
+	return once ? copy(atoi(argv[0]), argv[1]) : fs_mount(atoi(argv[0]), argv[1], wait_ms);
+}

@@ -1,0 +1,129 @@
+/*
+ * What is written to a file of `kmem fs`: it is made a request to the process (request.h), which judges the value.
+ * Invariant: what is no request at all is refused here, and says so by an errno as the kernel has it.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "request.h"
+#include "cache/cache.h"
+#include "fs/fs.h"
+
+struct store {
+	pid_t pid;
+	const struct info_cache *cache;
+	const struct km_group_stats *group;
+	const char *file, *value;	/* without the end of its line */
+	struct km_mail_request request;
+};
+
+/* Into one of the request's texts; false: there is no room. */
+static bool put(char *to, size_t bytes, const char *text)
+{
+	return (size_t)snprintf(to, bytes, "%s", text) < bytes;
+}
+
+static bool is(const struct store *store, const char *value)
+{
+	return !strcmp(store->value, value);
+}
+
+/* A flag of debugging beside those that the cache's new objects have. */
+static int store_failslab(struct store *store)
+{
+	static const struct {
+		slab_flags_t flag;
+		const char *letter;
+	} letters[] = {
+		{ SLAB_CONSISTENCY_CHECKS, "F" }, { SLAB_RED_ZONE, "Z" }, { SLAB_POISON, "P" },
+		{ SLAB_STORE_USER, "U" }, { SLAB_TRACE, "T" },
+	};
+	char *to = store->request.letters;
+
+	if (!is(store, "0") && !is(store, "1"))
+		return EINVAL;
+	/* Those would go. */
+	if (store->cache->full->carried == INFO_UNKNOWN)
+		return EOPNOTSUPP;
+	for (size_t i = 0; i < km_array_count(letters); i++)
+		if (store->cache->carried & letters[i].flag)
+			strcat(to, letters[i].letter);
+	strcat(to, is(store, "1") ? "A" : *to ? "" : "-");
+	return 0;
+}
+
+/* "NAME LIMIT BATCHCOUNT SHARED". */
+static int store_slabinfo(struct store *store)
+{
+	size_t name = strcspn(store->value, " ");
+
+	if (!name || name >= sizeof(store->request.cache) || !store->value[name])
+		return EINVAL;
+	memcpy(store->request.cache, store->value, name);
+	return put(store->request.letters, sizeof(store->request.letters), store->value + name + 1) ? 0 : EINVAL;
+}
+
+/* Bytes, "max", or nothing in particular. */
+static int store_group(struct store *store)
+{
+	const char *file = store->file + strlen("memory.");
+	uint64_t bytes = 0;
+
+	if (!store->group->number)
+		return EOPNOTSUPP;
+	if (is(store, "max"))
+		bytes = MEMCG_NO_LIMIT;
+	else if (strcmp(file, "peak") && !is(store, "0") && !km_parse_bytes(store->value, &bytes))
+		return EINVAL;
+	if (!strcmp(file, "reclaim") && bytes == MEMCG_NO_LIMIT)
+		return EINVAL;
+	snprintf(store->request.cache, sizeof(store->request.cache), "%u %lu", store->group->number,
+		 (unsigned long)bytes);
+	return put(store->request.letters, sizeof(store->request.letters), file) ? 0 : EINVAL;
+}
+
+static int store_cache(struct store *store)
+{
+	switch (store->request.command) {
+	case KM_MAIL_DEBUG:
+		return store_failslab(store);
+	case KM_MAIL_SHRINK:
+	case KM_MAIL_VALIDATE:
+		return is(store, "1") ? 0 : EINVAL;
+	case KM_MAIL_CLEAR:
+		return is(store, "0") ? 0 : EINVAL;
+	default:
+		return put(store->request.letters, sizeof(store->request.letters), store->value) ? 0 : EINVAL;
+	}
+}
+
+int fs_store(const struct fs_tree *tree, size_t dir, const struct fs_file *file, const char *value, unsigned wait_ms)
+{
+	const struct fs_dir *at = &tree->dirs[dir];
+	char line[FS_VALUE];
+	struct store store = {
+		.pid = (pid_t)tree->snapshot.pid, .file = file->name, .value = line,
+		.request = { .command = file->command },
+	};
+	int error;
+
+	if (strlen(value) >= sizeof(line))
+		return EINVAL;
+	strcpy(line, value);
+	for (size_t length = strlen(line); length && strchr(" \t\n", line[length - 1]); length--)
+		line[length - 1] = '\0';
+	if (at->kind == FS_GROUP) {
+		store.group = &tree->snapshot.groups[at->index];
+		error = store_group(&store);
+	} else if (at->kind == FS_CACHE) {
+		store.cache = &tree->snapshot.caches[at->index];
+		put(store.request.cache, sizeof(store.request.cache), store.cache->stats.name);
+		error = store_cache(&store);
+	} else {
+		error = store_slabinfo(&store);
+	}
+	return error ?: kmem_ask_quietly(store.pid, &store.request, wait_ms);
+}

@@ -1,0 +1,210 @@
+/*
+ * Which address space of a running process is ours, and what each piece of it is: pages, of which some are free, big
+ * blocks, such as lie ready, records. Nothing is read of the pieces themselves; how much of them is memory the kernel
+ * knows (info/resident.c). Of what the process's build does not tell there are none, and the snapshot says so.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/process_record.h"
+#include "info/info.h"
+#include "command.h"
+
+#define MAX_SLOTS	((size_t)1 << 26)	/* of the table of big blocks: more than there is address space for */
+#define MAX_PARKED	4096u
+#define MAX_SPANS	4096u
+#define AT_ONCE		4096u			/* descriptors, or slots, that are read at a time */
+
+static void add_extent(struct snapshot *snapshot, enum info_kind kind, const void *start, const void *end,
+		       uint64_t *free)
+{
+	snapshot->extents = kmem_grow(snapshot->extents, snapshot->extent_count, &snapshot->extent_room,
+				      sizeof(*snapshot->extents));
+	snapshot->extents[snapshot->extent_count++] =
+		(struct info_extent){ (uintptr_t)start, (uintptr_t)end, kind, free, NULL };
+}
+
+void snapshot_clear_extents(struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot->extent_count; i++) {
+		free(snapshot->extents[i].free);
+		free(snapshot->extents[i].owner);
+	}
+	free(snapshot->extents);
+}
+
+static void set_bits(uint64_t *bits, size_t from, size_t count, size_t all)
+{
+	for (size_t i = from; i < all && i - from < count; i++)
+		bits[i / 64] |= (uint64_t)1 << i % 64;
+}
+
+/* Free pages, touched or not. The descriptor of a run's first page has the number of pages; other descriptors of a run
+ * may be stale. */
+static bool add_runs(struct target *target, const struct layout *layout, const struct km_range *range, uint64_t *bits)
+{
+	struct km_page *pages = kmem_need(aligned_alloc(64, AT_ONCE * sizeof(*pages)));
+	bool ok = true;
+
+	for (size_t at = 0, behind = 0; ok && at < range->ready; at += AT_ONCE) {
+		size_t now = range->ready - at < AT_ONCE ? range->ready - at : AT_ONCE;
+		const char *from = (const char *)range->page + at * layout_bytes(layout, INFO_PAGE);
+
+		ok = target_structs(target, layout, INFO_PAGE, pages, from, now);
+		for (size_t i = 0; ok && i < now; i++)
+			if (at + i >= behind && pages[i].type == KM_PAGE_FREE) {
+				set_bits(bits, at + i, pages[i].run, range->ready);
+				behind = at + i + pages[i].run;
+			}
+	}
+	free(pages);
+	return ok;
+}
+
+/* The pages of a range. */
+static bool add_pages(struct target *target, const struct layout *layout, const struct km_range *range, bool locked,
+		      struct snapshot *snapshot)
+{
+	size_t words = range->ready / 64;
+	uint64_t *bits = target_keep(target, words, sizeof(*bits));
+
+	if (!bits || !target_read(target, bits, range->dirty, words * sizeof(*bits)) ||
+	    (locked && layout_has(layout, "page.type page.run") && !add_runs(target, layout, range, bits))) {
+		free(bits);
+		return false;
+	}
+	add_extent(snapshot, INFO_PAGES, range->base, range->base + (words * 64 << KM_PAGE_SHIFT), bits);
+	return true;
+}
+
+/* Its pages, and its arrays; what a limit on the address space took of them between is somebody else's. */
+static bool add_ranges(struct target *target, const struct info_root *root, struct snapshot *snapshot)
+{
+	const struct layout *layout = &root->layout;
+	/* Whose memory is locked has it all resident, what was never touched too. */
+	bool locked = info_is_locked(target->pid);
+	struct km_range ranges[INFO_MAX_RANGES];
+	unsigned count;
+
+	if (!layout_has(layout, "root.arena.ranges root.arena.range range.pages range.ready range.base range.map "
+			"range.page range.owner range.dirty")) {
+		snapshot->extents_lack |= 1u << INFO_PAGES | 1u << INFO_RECORDS;
+		return true;
+	}
+	if (!root_ranges(target, root, ranges, &count))
+		return false;
+	for (unsigned i = 0; i < count; i++) {
+		const struct km_range *range = &ranges[i];
+		const char *page = (const char *)range->page;
+
+		if (range->ready && range->base && !add_pages(target, layout, range, locked, snapshot))
+			return false;
+		add_extent(snapshot, INFO_RECORDS, range->map, range->map + range->pages, NULL);
+		add_extent(snapshot, INFO_RECORDS, page,
+				    page + range->pages * layout_bytes(layout, INFO_PAGE), NULL);
+		add_extent(snapshot, INFO_RECORDS, range->owner, range->owner + range->pages, NULL);
+		add_extent(snapshot, INFO_RECORDS, range->dirty, range->dirty + range->pages / 64, NULL);
+	}
+	return true;
+}
+
+/* The table, which another one may replace meanwhile. */
+static bool read_table(struct target *target, const struct km_root *record, const void **table, size_t *slots)
+{
+	if (!target_read(target, slots, record->mapped_slots, sizeof(*slots)) ||
+	    !target_read(target, table, record->mapped_table, sizeof(*table)))
+		return false;
+	if (*slots > MAX_SLOTS)
+		return target_too_much(target);
+	return *table || !*slots || target_torn(target);
+}
+
+static bool add_blocks(struct target *target, const struct info_root *root, struct snapshot *snapshot)
+{
+	size_t each = layout_bytes(&root->layout, INFO_BIG), slots, after_slots;
+	const void *table, *after;
+
+	if (!layout_has(&root->layout, "root.mapped_table root.mapped_slots big.start big.bytes")) {
+		snapshot->extents_lack |= 1u << INFO_BLOCK;
+		return true;
+	}
+	if (!read_table(target, &root->record, &table, &slots))
+		return false;
+	/* A large one is a mapping of its own; where it is not, it is a part of what is listed. */
+	if (slots)
+		add_extent(snapshot, INFO_RECORDS, table, (const char *)table + slots * each, NULL);
+	struct km_huge_entry *entries = kmem_need(calloc(AT_ONCE, sizeof(*entries)));
+	bool ok = true;
+	for (size_t at = 0; ok && at < slots; at += AT_ONCE) {
+		size_t now = slots - at < AT_ONCE ? slots - at : AT_ONCE;
+
+		ok = target_structs(target, &root->layout, INFO_BIG, entries, (const char *)table + at * each, now);
+		for (size_t i = 0; ok && i < now; i++)
+			if (entries[i].start >= KM_PAGE_SIZE)
+				add_extent(snapshot, INFO_BLOCK, (const void *)entries[i].start,
+						    (const char *)entries[i].start + entries[i].bytes, NULL);
+		target_charge(target, now * sizeof(*snapshot->extents));
+	}
+	free(entries);
+	return ok && read_table(target, &root->record, &after, &after_slots) &&
+	       ((after == table && after_slots == slots) || target_torn(target));
+}
+
+static bool add_parked(struct target *target, const struct info_root *root, struct snapshot *snapshot)
+{
+	struct km_huge_cached *parked;
+	unsigned count;
+
+	if (!layout_has(&root->layout, "root.parked root.parked_count parked.p parked.bytes")) {
+		snapshot->extents_lack |= 1u << INFO_PARKED;
+		return true;
+	}
+	if (!target_read(target, &count, root->record.parked_count, sizeof(count)))
+		return false;
+	if (count > MAX_PARKED)
+		return target_too_much(target);
+	parked = kmem_need(calloc(count + 1, sizeof(*parked)));
+	bool ok = target_structs(target, &root->layout, INFO_READY, parked, root->record.parked, count);
+	for (unsigned i = 0; ok && i < count; i++)
+		add_extent(snapshot, INFO_PARKED, parked[i].p, (char *)parked[i].p + parked[i].bytes, NULL);
+	free(parked);
+	return ok;
+}
+
+static bool add_records(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+			struct snapshot *snapshot)
+{
+	unsigned shift = layout_offset(&root->layout, "const.area_shift") & 63;
+	struct km_span *spans;
+	unsigned count;
+
+	add_extent(snapshot, INFO_RECORDS, percpu->base, percpu->base + ((size_t)percpu->cpus << shift),
+			    NULL);
+	if (!layout_has(&root->layout, "root.spans root.span_count span.start span.end")) {
+		snapshot->extents_lack |= 1u << INFO_RECORDS;
+		return true;
+	}
+	if (!target_read(target, &count, root->record.span_count, sizeof(count)))
+		return false;
+	if (count > MAX_SPANS)
+		return target_too_much(target);
+	spans = kmem_need(calloc(count + 1, sizeof(*spans)));
+	bool ok = target_structs(target, &root->layout, INFO_SPAN, spans, root->record.spans, count);
+	for (unsigned i = 0; ok && i < count; i++)
+		add_extent(snapshot, INFO_RECORDS, spans[i].start, spans[i].end, NULL);
+	free(spans);
+	return ok;
+}
+
+bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+		  struct snapshot *snapshot)
+{
+	if (!add_ranges(target, root, snapshot) || !add_blocks(target, root, snapshot) ||
+	    !add_parked(target, root, snapshot) || !add_records(target, root, percpu, snapshot))
+		return false;
+	for (size_t i = 0; i < snapshot->extent_count; i++)
+		if (!target_has_space(target, snapshot->extents[i].end - snapshot->extents[i].start))
+			return false;
+	return true;
+}

@@ -1,0 +1,172 @@
+/*
+ * Whose each page of a running process is, by the pages' descriptors, and with it the slabs that hold memory for
+ * little: those of which no object is out, and those of which less than a tenth is. Invariant: an owner is one of the
+ * numbers of info.h, whatever the process says; a cache's is a place that its snapshot has when the walk ends.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/process_record.h"
+#include "engines/slub/slub.h"
+#include "info/info.h"
+#include "command.h"
+
+#define AT_ONCE		4096u	/* descriptors that are read at a time */
+#define PINNED		10u	/* one in so many objects is in use, or fewer are */
+#define NEEDS		"root.arena.ranges root.arena.range range.base range.ready range.page page.cache page.type " \
+			"page.inuse page.objects page.pages page.word"
+
+struct pages {
+	struct snapshot *snapshot;
+	const struct page_owner *owners;
+	size_t count;
+	/* The block that the walk is in: whose it is, the pages of a large one that are still to come, and where the
+	 * bytes of a slab count that holds little. */
+	uint32_t owner;
+	uint64_t left;
+	unsigned long *little;
+};
+
+/* ------------------------------------------------------------------ caches by address */
+
+static int by_address(const void *a, const void *b)
+{
+	const struct page_owner *x = a, *y = b;
+
+	return (x->address > y->address) - (x->address < y->address);
+}
+
+static const struct page_owner *find(const struct page_owner *owners, size_t count, const struct kmem_cache *address)
+{
+	struct page_owner key = { .address = address };
+
+	return address ? bsearch(&key, owners, count, sizeof(*owners), by_address) : NULL;
+}
+
+static uint32_t owner_of(const struct pages *pages, const struct kmem_cache *address)
+{
+	const struct page_owner *owner = find(pages->owners, pages->count, address);
+
+	if (owner && owner->shadow_of)
+		owner = find(pages->owners, pages->count, owner->shadow_of);
+	return owner && owner->place < pages->snapshot->count ? (uint32_t)owner->place + INFO_OWNER_CACHE :
+								INFO_OWNER_NONE;
+}
+
+/* ------------------------------------------------------------------ page by page */
+
+/* Where a slab's bytes count, by how many of its objects are out; NULL: enough are, or nobody says how many. */
+static unsigned long *little_of(struct info_cache *cache, struct km_page *slab)
+{
+	unsigned long objects = slab->objects, inuse = slab->inuse;
+
+	if (!strcmp(cache->engine, "slub")) {
+		objects = slub_objects(slub_slab(slab)->word);
+		inuse = slub_inuse(slub_slab(slab)->word);
+	} else if (strcmp(cache->engine, "sheaf") && strcmp(cache->engine, "slab")) {
+		return NULL;
+	}
+	return !inuse ? &cache->empty : inuse * PINNED < objects ? &cache->pinned : NULL;
+}
+
+static void begin_slab(struct pages *pages, struct km_page *slab)
+{
+	pages->owner = owner_of(pages, slab->cache);
+	pages->left = 0;
+	pages->little = pages->owner < INFO_OWNER_CACHE ? NULL :
+			little_of(&pages->snapshot->caches[pages->owner - INFO_OWNER_CACHE], slab);
+}
+
+/* One that lies in a class's cache, or may, has that one's number; else it is just large. */
+static void begin_large(struct pages *pages, const struct km_page *block)
+{
+	pages->owner = owner_of(pages, block->cache);
+	if (pages->owner == INFO_OWNER_NONE)
+		pages->owner = INFO_OWNER_LARGE;
+	pages->left = block->pages ? block->pages - 1 : 0;
+	pages->little = NULL;
+}
+
+static uint32_t look_at(struct pages *pages, struct km_page *page)
+{
+	switch (page->type) {
+	case KM_PAGE_SLAB:
+		begin_slab(pages, page);
+		break;
+	case KM_PAGE_LARGE:
+		begin_large(pages, page);
+		break;
+	case KM_PAGE_TAIL:
+		break;
+	case KM_PAGE_SHARED:
+		pages->left = 0;
+		pages->little = NULL;
+		return pages->owner = INFO_OWNER_SHARED;
+	default:
+		/* The inside of a large block says nothing. */
+		pages->little = NULL;
+		if (!pages->left)
+			return pages->owner = INFO_OWNER_NONE;
+		pages->left--;
+		return pages->owner;
+	}
+	if (pages->little)
+		*pages->little += KM_PAGE_SIZE;
+	return pages->owner;
+}
+
+static struct info_extent *extent_of(struct snapshot *snapshot, const struct km_range *range)
+{
+	for (size_t i = 0; i < snapshot->extent_count; i++)
+		if (snapshot->extents[i].free && snapshot->extents[i].start == (uintptr_t)range->base)
+			return &snapshot->extents[i];
+	return NULL;
+}
+
+/* As many as the extent has: the range may have grown since. */
+static bool walk_range(struct target *target, const struct info_root *root, const struct km_range *range,
+		       struct pages *pages, struct km_page *page)
+{
+	struct info_extent *extent = extent_of(pages->snapshot, range);
+
+	if (!extent || extent->owner)
+		return true;
+	size_t count = (extent->end - extent->start) >> KM_PAGE_SHIFT;
+	extent->owner = target_keep(target, count, sizeof(*extent->owner));
+	if (!extent->owner)
+		return false;
+	pages->owner = INFO_OWNER_NONE;
+	pages->left = 0;
+	pages->little = NULL;
+	for (size_t at = 0; at < count; at += AT_ONCE) {
+		size_t now = count - at < AT_ONCE ? count - at : AT_ONCE;
+		const char *from = (const char *)range->page + at * layout_bytes(&root->layout, INFO_PAGE);
+
+		if (!target_structs(target, &root->layout, INFO_PAGE, page, from, now))
+			return false;
+		for (size_t i = 0; i < now; i++)
+			extent->owner[at + i] = look_at(pages, &page[i]);
+	}
+	return true;
+}
+
+bool walk_pages(struct target *target, const struct info_root *root, struct page_owner *owners, size_t count,
+		struct snapshot *snapshot)
+{
+	struct pages pages = { .snapshot = snapshot, .owners = owners, .count = count };
+	struct km_range ranges[INFO_MAX_RANGES];
+	unsigned range_count;
+
+	if (!layout_has(&root->layout, NEEDS))
+		return true;
+	if (!root_ranges(target, root, ranges, &range_count))
+		return false;
+	qsort(owners, count, sizeof(*owners), by_address);
+	struct km_page *page = kmem_need(aligned_alloc(64, AT_ONCE * sizeof(*page)));
+	bool ok = true;
+	for (unsigned i = 0; ok && i < range_count; i++)
+		ok = !ranges[i].base || walk_range(target, root, &ranges[i], &pages, page);
+	free(page);
+	return ok;
+}

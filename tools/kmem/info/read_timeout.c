@@ -1,0 +1,157 @@
+/*
+ * read_timeout.c: a read of another process's memory, or a write to it, waits for whatever that process has put
+ * behind it: a server of files, or a handler of its page faults, which may never answer. Invariant: no command waits
+ * for ever: where none has come to its end for half a minute one line says so, and the command ends; what it has
+ * stopped goes on then. With many processes, the command leaves the silent process, and goes on with the next.
+ *
+ * Kernel: who waits there is woken by a signal that ends it, and by no handler.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "info/info.h"
+#include "command.h"
+#include "base/atomic.h"
+
+unsigned info_read_seconds = 30;
+void (*info_before_the_end)(void);
+
+static uint64_t begun, done;	/* reads and writes */
+static pid_t latest;		/* of this process */
+static bool writes;		/* the latest one is a write */
+static uint64_t left;		/* reads left to their threads */
+
+_Noreturn static void give_up(void)
+{
+	if (info_before_the_end)
+		info_before_the_end();
+	fflush(stdout);
+	kmem_failed(1, "", "%d: a %s its memory waits, and nobody answers (userfaultfd, or a file of FUSE's)",
+		    (int)km_load(&latest), km_load(&writes) ? "write to" : "read of");
+	_exit(1);
+}
+
+/* By ticks and not by the clock: this process may have been stopped itself. */
+static void *watch(void *unused)
+{
+	const struct timespec tick = { .tv_sec = 1 };
+	uint64_t before = 0;
+
+	for (unsigned waits = 0;; nanosleep(&tick, NULL)) {
+		uint64_t now = km_load_acquire(&done);
+
+		waits = now == before && km_load(&begun) > now + km_load(&left) ? waits + 1 : 0;
+		before = now;
+		if (waits > km_load(&info_read_seconds))
+			give_up();
+	}
+	return unused;
+}
+
+/* Without it, somebody has to interrupt. */
+static void start_watch(void)
+{
+	sigset_t all, before;
+	pthread_t watcher;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_create(&watcher, NULL, watch, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void access_begins(pid_t pid, bool write)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, start_watch);
+	km_store(&latest, pid);
+	km_store(&writes, write);
+	km_add(&begun, (uint64_t)1);
+}
+
+void info_read_begins(pid_t pid)
+{
+	access_begins(pid, false);
+}
+
+void info_write_begins(pid_t pid)
+{
+	access_begins(pid, true);
+}
+
+void info_access_ends(void)
+{
+	km_add_both(&done, (uint64_t)1);
+}
+
+/* ------------------------------------------------------------------ one of many */
+
+#define LEFT_SECONDS	10	/* longer than the budget of one of many processes */
+#define MOST_LEFT	64	/* processes not read again */
+
+/* Arguments and results of a thread for one process. A thread left behind keeps its job. */
+struct job {
+	pid_t pid;
+	bool with_memory;
+	struct snapshot snapshot;
+	struct info_memory memory;
+	enum info_result result;
+};
+
+static void *read_one(void *arg)
+{
+	struct job *job = arg;
+
+	job->result = job->with_memory ? info_of_process_and_memory(job->pid, &job->snapshot, &job->memory) :
+		      info_of_process(job->pid, &job->snapshot);
+	return job;
+}
+
+static enum info_result waits_for_ever(void)
+{
+	info_invalid_why = "a read of its memory waits, and nobody answers";
+	return INFO_INVALID;
+}
+
+enum info_result info_apart(pid_t pid, struct snapshot *snapshot, struct info_memory *memory)
+{
+	static pid_t pids[MOST_LEFT];
+	struct job *job;
+	struct timespec end;
+	pthread_t thread;
+
+	for (uint64_t i = 0; i < left && i < MOST_LEFT; i++)
+		if (pids[i] == pid)
+			return waits_for_ever();
+	info_budget_seconds = 5;
+	snapshot_clear(snapshot);
+	job = kmem_need(calloc(1, sizeof(*job)));
+	*job = (struct job){ .pid = pid, .with_memory = memory, .snapshot = *snapshot };
+	if (memory)
+		info_memory_clear(memory);
+	if (pthread_create(&thread, NULL, read_one, job)) {
+		read_one(job);
+	} else {
+		clock_gettime(CLOCK_REALTIME, &end);
+		end.tv_sec += LEFT_SECONDS;
+		if (pthread_timedjoin_np(thread, NULL, &end)) {
+			pthread_detach(thread);
+			if (left < MOST_LEFT)
+				pids[left] = pid;
+			km_add(&left, (uint64_t)1);
+			return waits_for_ever();
+		}
+	}
+	*snapshot = job->snapshot;
+	if (memory)
+		*memory = job->memory;
+	enum info_result result = job->result;
+	free(job);
+	return result;
+}

@@ -1,0 +1,212 @@
+/*
+ * Structures of a process whose libkmem may be another build's: read as they are there, handed out as they are here,
+ * field by field by the names in the process's own table (base/fields.h). What it has besides is passed over; what it
+ * lacks is zero here, and layout_has says so. Nothing of the table is trusted either.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/process_record.h"
+#include "info/info.h"
+#include "command.h"
+#include "memcg/memcg_group.h"
+
+#define MAX_FIELDS	4096u		/* in another's table */
+#define MAX_BYTES	65536u		/* of another's structure */
+#define AT_ONCE		((size_t)1 << 20)	/* bytes read at a time */
+
+static const char *const ops_names[INFO_OPS] = {
+	[INFO_ROOT] = "root", [INFO_PERCPU] = "percpu", [INFO_RANGE] = "range", [INFO_PAGE] = "page",
+	[INFO_ZONE] = "zone", [INFO_ENGINE] = "engine", [INFO_NODE] = "node", [INFO_CHAIN] = "chain",
+	[INFO_CACHE] = "cache", [INFO_BIG] = "big", [INFO_READY] = "parked", [INFO_SPAN] = "span",
+	[INFO_VIEW] = "view", [INFO_GROUP] = "group", [INFO_OBJCG] = "objcg", [INFO_STOCK] = "stock",
+	[INFO_POOL] = "pool", [INFO_SHEAF] = "sheaf", [INFO_REMOTE] = "remote", [INFO_SLAB] = "slab",
+	[INFO_ALIEN] = "alien", [INFO_SLUB] = "slub", [INFO_SLOT] = "slot", [INFO_EVENTS] = "events",
+	[INFO_GRACE] = "grace", [INFO_WAITING] = "waiting", [INFO_RCU_BLOCK] = "rcublock",
+};
+
+/* ------------------------------------------------------------------ the table */
+
+static const struct km_field *find(const struct km_field *fields, size_t count, const char *name)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(fields[i].name, name))
+			return &fields[i];
+	return NULL;
+}
+
+/* The name up to its dot; 0: it is a structure's. */
+static size_t kind_bytes(const char *name)
+{
+	const char *dot = strchr(name, '.');
+
+	return dot ? (size_t)(dot - name) : 0;
+}
+
+/* May the field be read as ours is: within its structure, integers of the machine's sizes? */
+static bool is_sane(const struct km_field *field, size_t bytes)
+{
+	bool integer = field->each == 1 || field->each == 2 || field->each == 4 || field->each == 8;
+
+	return integer && field->count && field->count <= MAX_BYTES && field->offset <= bytes &&
+	       (uint64_t)field->each * field->count <= bytes - field->offset;
+}
+
+/* Where each of our fields is there. Ours stand structure by structure. */
+static void place(struct layout *layout, const struct km_field *ours, size_t count, const struct km_field *theirs,
+		  size_t their_count)
+{
+	struct ops *ops = NULL;
+
+	for (size_t i = 0; i < count && layout->places < INFO_MAX_PLACES; i++) {
+		const struct km_field *field = find(theirs, their_count, ours[i].name);
+		struct info_place *at = &layout->place[layout->places];
+
+		if (!kind_bytes(ours[i].name)) {
+			for (unsigned s = 0; s < INFO_OPS; s++)
+				if (!strcmp(ops_names[s], ours[i].name))
+					ops = &layout->ops[s];
+			*ops = (struct ops){
+				.ours = ours[i].offset, .first = layout->places, .end = layout->places,
+			};
+			if (field && field->offset && field->offset <= MAX_BYTES)
+				ops->theirs = field->offset;
+			ops->same = ops->ours == ops->theirs;
+			continue;
+		}
+		*at = (struct info_place){ .ours = &ours[i] };
+		layout->places++;
+		if (!ours[i].each) {
+			at->has = field != NULL;
+			at->theirs.offset = field ? field->offset : 0;
+			continue;
+		}
+		at->has = field && is_sane(field, ops->theirs);
+		if (at->has)
+			at->theirs = *field;
+		ops->same &= at->has && field->offset == ours[i].offset && field->each == ours[i].each &&
+			       field->count == ours[i].count;
+		ops->end = layout->places;
+	}
+}
+
+bool layout_load_part(struct target *target, struct layout *layout, const struct km_field *ours, size_t our_count,
+		      const struct km_field *from, size_t count)
+{
+	if (!count || count > MAX_FIELDS)
+		return target_torn(target);
+	struct km_field *theirs = kmem_need(calloc(count, sizeof(*theirs)));
+	bool ok = target_read(target, theirs, from, count * sizeof(*theirs));
+	for (size_t i = 0; i < count; i++)
+		theirs[i].name[KM_FIELD_NAME_BYTES - 1] = '\0';
+	if (ok)
+		place(layout, ours, our_count, theirs, count);
+	free(theirs);
+	return ok;
+}
+
+bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups)
+{
+	return groups ? layout_load_part(target, layout, km_group_fields, km_group_field_count, from, count) :
+			layout_load_part(target, layout, km_fields, km_field_count, from, count);
+}
+
+static const struct info_place *find_place(const struct layout *layout, const char *name, size_t bytes)
+{
+	for (unsigned i = 0; i < layout->places; i++) {
+		const struct info_place *at = &layout->place[i];
+
+		if (!strncmp(at->ours->name, name, bytes) && !at->ours->name[bytes])
+			return at;
+	}
+	return NULL;
+}
+
+bool layout_has(const struct layout *layout, const char *names)
+{
+	for (size_t bytes; *names; names += bytes + (names[bytes] == ' ')) {
+		bytes = strcspn(names, " ");
+		const struct info_place *at = find_place(layout, names, bytes);
+
+		if (!at || !at->has)
+			return false;
+	}
+	return true;
+}
+
+uint64_t layout_offset(const struct layout *layout, const char *name)
+{
+	const struct info_place *at = find_place(layout, name, strlen(name));
+
+	return at && at->has ? at->theirs.offset : 0;
+}
+
+/* ------------------------------------------------------------------ structures */
+
+static uint64_t load(const char *from, size_t bytes)
+{
+	uint64_t n = 0;
+
+	memcpy(&n, from, bytes);	/* little-endian on all that there is */
+	return n;
+}
+
+/* An integer becomes as wide as ours; what does not fit is all ones. */
+static void move_field(const struct info_place *at, char *to, const char *from)
+{
+	size_t count = at->theirs.count < at->ours->count ? at->theirs.count : at->ours->count;
+
+	for (size_t i = 0; i < count; i++) {
+		uint64_t n = load(from + at->theirs.offset + i * at->theirs.each, at->theirs.each);
+
+		if (at->ours->each < 8 && n >> (8 * at->ours->each))
+			n = UINT64_MAX;
+		memcpy(to + at->ours->offset + i * at->ours->each, &n, at->ours->each);
+	}
+}
+
+void layout_take(const struct layout *layout, enum info_ops which, void *to, const void *from)
+{
+	const struct ops *ops = &layout->ops[which];
+
+	memset(to, 0, ops->ours);
+	for (unsigned i = ops->first; i < ops->end; i++)
+		if (layout->place[i].has)
+			move_field(&layout->place[i], to, from);
+}
+
+size_t layout_bytes(const struct layout *layout, enum info_ops which)
+{
+	return layout->ops[which].theirs;
+}
+
+bool target_structs(struct target *target, const struct layout *layout, enum info_ops which, void *to,
+		    const void *from, size_t count)
+{
+	const struct ops *ops = &layout->ops[which];
+
+	if (!ops->theirs || ops->same) {
+		if (!ops->theirs)
+			memset(to, 0, count * ops->ours);
+		return !ops->theirs || target_read(target, to, from, count * ops->ours);
+	}
+	const size_t most = AT_ONCE / ops->theirs;
+	char *raw = kmem_need(malloc((count < most ? count : most) * ops->theirs + 1));
+	bool ok = true;
+	for (size_t at = 0; ok && at < count; at += most) {
+		size_t now = count - at < most ? count - at : most;
+
+		ok = target_read(target, raw, (const char *)from + at * ops->theirs, now * ops->theirs);
+		for (size_t i = 0; ok && i < now; i++)
+			layout_take(layout, which, (char *)to + (at + i) * ops->ours, raw + i * ops->theirs);
+	}
+	free(raw);
+	return ok;
+}
+
+bool target_struct(struct target *target, const struct layout *layout, enum info_ops which, void *to,
+		   const void *from)
+{
+	return target_structs(target, layout, which, to, from, 1);
+}

@@ -1,0 +1,186 @@
+/*
+ * `kmem leaks`: what grows in a running program, how old its objects are where that is known, and which of them
+ * nothing points to any more (scan.h); or the last of these in a core dump. Nothing is written to the program.
+ * It is stopped for as long as the last line says.
+ *
+ * Exit status: 0, whatever was found; 1 where it could not be looked for; 2 wrong usage.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "info/info_print.h"
+#include "command.h"
+#include "leaks/core_dump.h"
+#include "leaks/leak_growth.h"
+#include "leaks/scan.h"
+
+#define SECONDS		5
+#define MOST_SECONDS	86400
+#define MOST_LINES	20u
+
+static const char usage_text[] =
+	"usage: kmem leaks [--seconds=N] [--most=LINES] PID | CORE\n"
+	"What grows in N seconds (5; 0: nothing is waited for), by cache, and by stack\n"
+	"where a cache is debugged with U (kmem debug); live objects by age, there; and\n"
+	"objects that nothing points to any more. All threads stand still for a moment:\n"
+	"the last line says for how long. Of a core dump: what nothing points to.\n"
+	"  --most=LINES  of each list (20; 0: all)\n";
+
+/* Those first that no other lost one points to, the largest first. */
+static int by_weight(const void *a, const void *b)
+{
+	const struct scan_lost *x = a, *y = b;
+
+	if (x->pointed != y->pointed)
+		return x->pointed - y->pointed;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return (x->address > y->address) - (x->address < y->address);
+}
+
+static void print_lost(const struct subject *subject, struct scan_result *result, size_t most)
+{
+	unsigned long bytes = 0, pointed = 0;
+
+	for (size_t i = 0; i < result->count; i++) {
+		bytes += result->lost[i].bytes;
+		pointed += result->lost[i].pointed;
+	}
+	printf("lost: %zu of %zu objects, %lu bytes; nothing points to them%s\n", result->count, result->live, bytes,
+	       pointed ? " but such as are lost too" : "");
+	qsort(result->lost, result->count, sizeof(*result->lost), by_weight);
+	if (result->count)
+		printf("  %-18s %10s  %9s  %s\n", "ADDRESS", "BYTES", "AGE", "CACHE");
+	for (size_t i = 0; i < result->count && i < most; i++) {
+		const struct scan_lost *lost = &result->lost[i];
+		char age[32] = "-";
+
+		if (lost->aged)
+			snprintf(age, sizeof(age), "%.1f s", (double)lost->age_ms / 1000);
+		printf("  0x%-16lx %10zu  %9s  %s%s\n", (unsigned long)lost->address, lost->bytes, age, lost->cache,
+		       lost->pointed ? ", from a lost one" : "");
+		print_stack(&subject->maps, lost->frame, HEAP_FRAMES);
+	}
+	if (result->count > most)
+		printf("  and %zu more\n", result->count - most);
+}
+
+static void print_ages(const unsigned long *ages)
+{
+	if (ages[0] + ages[1] + ages[2] + ages[3])
+		printf("live objects by age, where it is known: %lu of less than a second, %lu of a minute, %lu of an "
+		       "hour, %lu more\n", ages[0], ages[1], ages[2], ages[3]);
+}
+
+/* An object is lost if no pointer leads to the object. Say how much memory with possible pointers was not read. Returns
+ * 1 if a dump lacks a part of this memory. */
+static int print_unread(const struct subject *subject, const struct scan_result *result)
+{
+	const struct core *core = subject->target.core;
+	int status = 0;
+
+	if (core && core->cut)
+		status = kmem_failed(1, "leaks", "%s: the dump is cut off: %s of its memory are missing", subject->name,
+				     BYTES(core->cut));
+	if (core && !core->threads)
+		printf("not searched: registers and stacks, of which the dump says nothing\n");
+	if (result->unread_bytes)
+		printf("not searched: %s that could not be read; what is pointed to from there may be told as lost\n",
+		       BYTES(result->unread_bytes));
+	return status;
+}
+
+/* Where the time did not do for all objects that may hold those that are told. */
+static void print_rest(const struct scan_result *result)
+{
+	if (!result->count || result->again_bytes >= result->again_wanted)
+		return;
+	printf("read again in a stop: %s of ", BYTES(result->again_bytes));
+	printf("%s of objects; elsewhere a moved pointer may be missed\n", BYTES(result->again_wanted));
+}
+
+/* What is not had from libkmem is looked through for pointers, and none of it can be told as lost. */
+static void print_elsewhere(const struct subject *subject)
+{
+	unsigned long ours, elsewhere = subject->target.core ? 0 : info_elsewhere(subject->target.pid, &ours);
+
+	if (!elsewhere)
+		return;
+	printf("%s are the program's own mappings, which libkmem did not give, and knows no objects of; ",
+	       BYTES(elsewhere));
+	printf("%s are libkmem's\n", BYTES(ours));
+}
+
+static void print_price(const struct subject *subject, const struct scan_result *result)
+{
+	if (subject->target.core)
+		printf("looked at %s\n", BYTES(result->read_bytes));
+	else
+		printf("looked at %s in %u round%s; all threads stood still %u times, for %.2f ms at most\n",
+		       BYTES(result->read_bytes), result->rounds, result->rounds == 1 ? "" : "s", result->stops,
+		       (double)result->longest_ns / 1e6);
+}
+
+static unsigned long number(const char *option, const char *text, unsigned long most)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long n = strtoul(text, &end, 10);
+	if (errno || end == text || *end || *text < '0' || *text > '9' || n > most)
+		kmem_usage("leaks", "--%s=%s: a number up to %lu", option, text, most);
+	return n;
+}
+
+static int look(struct subject *subject, double seconds, size_t most)
+{
+	struct scan_result result = { .count = 0 };
+	unsigned long ages[4] = { 0 };
+	int status = 0;
+
+	if (!subject->target.core && seconds > 0) {
+		status = growth_print(subject, seconds, most, ages);
+		print_ages(ages);
+		fflush(stdout);
+	}
+	if (!status)
+		status = scan_run(subject, &result);
+	if (!status) {
+		print_lost(subject, &result, most);
+		status = print_unread(subject, &result);
+		print_rest(&result);
+		print_elsewhere(subject);
+		print_price(subject, &result);
+	}
+	free(result.lost);
+	if ((fflush(stdout) || ferror(stdout)) && !status)
+		status = kmem_failed(1, "leaks", "writing: %s", strerror(errno));
+	return status;
+}
+
+int cmd_leaks(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "seconds", required_argument, NULL, 's' }, { "most", required_argument, NULL, 'm' },
+		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+	};
+	double seconds = SECONDS;
+	size_t most = MOST_LINES;
+	struct subject subject;
+	int code;
+
+	while ((code = kmem_next_option("leaks", usage_text, argc, argv, ":", known)) != -1)
+		if (code == 's')
+			seconds = kmem_seconds("leaks", optarg, 0, MOST_SECONDS);
+		else
+			most = number("most", optarg, SIZE_MAX - 1) ?: SIZE_MAX;
+	if (argc - optind != 1)
+		kmem_usage("leaks", "of which process or core dump? --help says more");
+	argv[optind] = info_process("leaks", argv[optind], true);
+	return subject_open(&subject, "leaks", argv[optind]) ? look(&subject, seconds, most) : 1;
+}

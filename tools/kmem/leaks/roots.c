@@ -1,0 +1,403 @@
+/*
+ * roots.c: where pointers may stand outside of objects, and how memory is read. Invariant: what the process has not in
+ * memory is not asked for, so that nothing becomes resident there because somebody looked.
+ */
+#define _GNU_SOURCE
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/kfree_rcu.h"
+#include "cache/process_record.h"
+#include "command.h"
+#include "leaks/core_dump.h"
+#include "leaks/scan.h"
+
+#define RED_ZONE	128u			/* below a stack pointer, in use as well */
+#define MOST_USED	((uintptr_t)64 << 20)	/* of one stack */
+#define MOST_UNUSED	((uintptr_t)8 << 20)	/* below a stack pointer */
+#define RECORD_BYTES	2304u			/* glibc's record of a thread, on x86-64; musl's has fewer */
+#define MAX_BLOCKS	65536u		/* of objects that wait for a grace period */
+#define ENTRIES		512u
+#define ENTRY_PRESENT	(1ull << 63)
+#define ENTRY_SWAPPED	(1ull << 62)
+#define ENTRY_GUARD	(1ull << 58)		/* Linux 6.15: a page without access inside of a mapping */
+
+static void add_span(struct span_list *list, uintptr_t start, uintptr_t end)
+{
+	if (start >= end)
+		return;
+	list->at = kmem_grow(list->at, list->count, &list->room, sizeof(*list->at));
+	list->at[list->count++] = (struct scan_span){ start, end };
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct scan_span *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* ------------------------------------------------------------------ what is ours */
+
+/* The pool of guarded objects and its records are in no other list. */
+static bool add_pool(struct scan *scan, const struct info_root *root, struct span_list *ours)
+{
+	struct km_guarded pool;
+
+	if (!layout_has(&root->layout, "root.guarded pool.start pool.bytes pool.objects pool.slot"))
+		return true;
+	if (!target_struct(scan->heap.target, &root->layout, INFO_POOL, &pool, root->record.guarded))
+		return false;
+	if (pool.bytes > UINTPTR_MAX - pool.start)
+		return true;
+	add_span(ours, pool.start, pool.start + pool.bytes);
+	if (pool.slot && pool.objects <= 65536)
+		add_span(ours, (uintptr_t)pool.slot,
+			 (uintptr_t)pool.slot + pool.objects * layout_bytes(&root->layout, INFO_SLOT));
+	return true;
+}
+
+void roots_fold(struct span_list *list)
+{
+	size_t kept = 0;
+
+	qsort(list->at, list->count, sizeof(*list->at), by_start);
+	for (size_t i = 0; i < list->count; i++) {
+		struct scan_span *last = kept ? &list->at[kept - 1] : NULL;
+
+		if (last && list->at[i].start <= last->end)
+			last->end = list->at[i].end > last->end ? list->at[i].end : last->end;
+		else
+			list->at[kept++] = list->at[i];
+	}
+	list->count = kept;
+}
+
+static bool find_ours(struct scan *scan, struct span_list *ours)
+{
+	for (size_t i = 0; i < scan->heap.root_count; i++) {
+		const struct info_root *root = &scan->heap.roots[i];
+		struct snapshot snapshot = { .extent_count = 0 };
+		struct km_percpu percpu;
+
+		if (!target_struct(scan->heap.target, &root->layout, INFO_PERCPU, &percpu, root->record.percpu) ||
+		    percpu.cpus > INFO_MAX_CPUS || !walk_extents(scan->heap.target, root, &percpu, &snapshot) ||
+		    !add_pool(scan, root, ours))
+			return false;
+		for (size_t e = 0; e < snapshot.extent_count; e++)
+			add_span(ours, snapshot.extents[e].start, snapshot.extents[e].end);
+		snapshot_clear_extents(&snapshot);
+	}
+	roots_fold(ours);
+	return true;
+}
+
+/* ------------------------------------------------------------------ what waits for a grace period */
+
+struct waits {
+	struct scan *scan;
+	const struct layout *layout;
+	unsigned left;		/* of MAX_BLOCKS */
+};
+
+/* Our own memory, but for pointers to objects: these are held, and what they point to, which readers may look at. */
+static void add_blocks(struct waits *waits, const struct km_rcu_block *at)
+{
+	const uint64_t first = layout_offset(waits->layout, "rcublock.object");
+	struct km_rcu_block block;
+
+	for (; at && waits->left; at = block.next, waits->left--) {
+		if (!target_struct(waits->scan->heap.target, waits->layout, INFO_RCU_BLOCK, &block, at))
+			return;
+		if (block.count > sizeof(block.object) / sizeof(*block.object))
+			return;
+		add_span(&waits->scan->roots, (uintptr_t)at + first,
+			 (uintptr_t)at + first + block.count * sizeof(*block.object));
+	}
+}
+
+static void add_waiting(struct waits *waits, const struct info_root *root, uint32_t slot)
+{
+	const unsigned shift = layout_offset(waits->layout, "const.area_shift") & 63;
+	struct km_rcu_waiting waiting;
+	struct km_percpu percpu;
+
+	if (!target_struct(waits->scan->heap.target, waits->layout, INFO_PERCPU, &percpu, root->record.percpu))
+		return;
+	for (uintptr_t cpu = 0; slot && cpu < percpu.cpus && cpu < INFO_MAX_CPUS; cpu++)
+		if (target_struct(waits->scan->heap.target, waits->layout, INFO_WAITING, &waiting,
+				  (void *)((uintptr_t)percpu.base + (cpu << shift) + slot)))
+			add_blocks(waits, waiting.blocks);
+}
+
+/* What can't be read is passed over: nothing is told of it but that it may be lost. */
+static void find_waiting(struct scan *scan, const struct info_root *root)
+{
+	struct waits waits = { .scan = scan, .layout = &root->layout, .left = MAX_BLOCKS };
+	struct target *target = scan->heap.target;
+	struct km_rcu_block *pile = NULL;
+	struct km_grace grace;
+	uintptr_t at = 0;
+	uint32_t slot = 0;
+
+	if (!layout_has(&root->layout, "root.grace grace.slot grace.pile waiting.blocks rcublock.object") ||
+	    !target_read(target, &at, root->record.grace, sizeof(at)) || !at ||
+	    !target_struct(target, &root->layout, INFO_GRACE, &grace, (void *)at))
+		return;
+	if (target_read(target, &slot, grace.slot, sizeof(slot)))
+		add_waiting(&waits, root, slot);
+	if (target_read(target, &pile, grace.pile, sizeof(pile)))
+		add_blocks(&waits, pile);
+}
+
+/* ------------------------------------------------------------------ what is not */
+
+static bool is_data_of(const struct map *map, const char *name)
+{
+	return map->write && map->name && !strcmp(map->name, name);
+}
+
+/* Constants that the dynamic linker has written beside data of the same file. */
+static bool is_relocated(const struct maps *maps, size_t i)
+{
+	const struct map *map = &maps->at[i];
+
+	if (!map->file || !map->name)
+		return false;
+	return (i && is_data_of(map - 1, map->name)) || (i + 1 < maps->count && is_data_of(map + 1, map->name));
+}
+
+/* The parts of a mapping outside of `others`. Mappings come in order, as `others` are: *next is the first of `others`
+ * with an end behind the mapping before. */
+static void add_rest(struct scan *scan, uintptr_t start, uintptr_t end, const struct span_list *others, size_t *next)
+{
+	while (*next < others->count && others->at[*next].end <= start)
+		++*next;
+	for (size_t i = *next; i < others->count && others->at[i].start < end && start < end; i++) {
+		add_span(&scan->roots, start, others->at[i].start);
+		start = others->at[i].end;
+	}
+	add_span(&scan->roots, start, end);
+}
+
+/* ------------------------------------------------------------------ stacks */
+
+/*
+ * Stacks may be neighbours in one mapping: glibc 2.43 makes guards of pages inside of a mapping. Linux shows guards
+ * since 6.15. The start of the first guard in [from, end), or of the last one; without a guard: `end`, or `from`.
+ */
+static uintptr_t next_guard(const struct scan *scan, uintptr_t from, uintptr_t end, bool last)
+{
+	const size_t unit = (size_t)sysconf(_SC_PAGESIZE);
+	uint64_t entries[ENTRIES];
+	uintptr_t found = last ? from : end;
+	bool guard = false, before;
+
+	for (uintptr_t at = from / unit; scan->pagemap >= 0 && at < end / unit && (last || found == end);) {
+		const size_t left = end / unit - at, wanted = left < ENTRIES ? left : ENTRIES;
+		ssize_t got = pread(scan->pagemap, entries, wanted * sizeof(*entries), (off_t)(at * sizeof(*entries)));
+
+		if (got < (ssize_t)sizeof(*entries))
+			break;
+		for (size_t i = 0; i < (size_t)got / sizeof(*entries); i++, at++) {
+			before = guard;
+			guard = entries[i] & ENTRY_GUARD;
+			if (guard && !before && (last || found == end))
+				found = at * unit;
+		}
+	}
+	return found;
+}
+
+/* From the pointer on, to libc's record of the thread, or to the next guard, or to the end of the mapping. A stack may
+ * have grown since the mappings were read: then the pointer lies below the mapping. */
+void roots_add_stack(const struct scan *scan, const struct stop_stack *stack, struct span_list *list)
+{
+	const struct maps *maps = &scan->subject->maps;
+	const uintptr_t pointer = stack->pointer, unit = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const size_t i = maps_behind(maps, pointer);
+
+	if (pointer <= RED_ZONE || i == maps->count)
+		return;
+	const struct map *map = &maps->at[i];
+	if (map->start > pointer && map->start - pointer > MOST_USED)
+		return;
+	uintptr_t end = map->end - pointer > MOST_USED ? pointer + MOST_USED : map->end;
+	if (stack->record >= pointer && stack->record < end) {
+		const uintptr_t behind = (stack->record + RECORD_BYTES + unit - 1) / unit * unit;
+
+		end = behind < end ? behind : end;
+	} else if (!map->name) {
+		end = next_guard(scan, pointer, end, false);
+	}
+	add_span(list, (pointer - RED_ZONE) & ~(uintptr_t)7, end);
+}
+
+static int by_pointer(const void *a, const void *b)
+{
+	const struct stop_stack *x = a, *y = b;
+
+	return (x->pointer > y->pointer) - (x->pointer < y->pointer);
+}
+
+/* Stacks are read later, while the threads stand still. Memory below a stack pointer is not in use, down to a guard, to
+ * the stack below, or to the mapping's start; and a guard can't be read. */
+static void add_stacks(struct scan *scan, struct stop_stack *stacks, size_t count, struct span_list *list)
+{
+	const struct maps *maps = &scan->subject->maps;
+	uintptr_t before = 0;
+
+	qsort(stacks, count, sizeof(*stacks), by_pointer);
+	for (size_t i = 0; i < count; i++) {
+		const uintptr_t pointer = stacks[i].pointer;
+		const struct map *map = maps_find(maps, pointer);
+		const size_t known = list->count;
+
+		if (!map)
+			continue;
+		uintptr_t low = pointer - map->start > MOST_UNUSED ? pointer - MOST_UNUSED : map->start;
+		low = before > low && before <= pointer ? before : low;
+		add_span(list, next_guard(scan, low, pointer, true), pointer);
+		roots_add_stack(scan, &stacks[i], list);
+		before = list->count > known ? list->at[list->count - 1].end : before;
+	}
+}
+
+bool roots_find(struct scan *scan, struct stop_stack *stacks, size_t count)
+{
+	const struct maps *maps = &scan->subject->maps;
+	struct span_list others = { .at = NULL };
+	bool ok = find_ours(scan, &scan->ours);
+	size_t next = 0;
+
+	for (size_t i = 0; i < scan->ours.count; i++)
+		add_span(&others, scan->ours.at[i].start, scan->ours.at[i].end);
+	add_stacks(scan, stacks, count, &others);
+	roots_fold(&others);
+	for (size_t i = 0; ok && i < maps->count; i++) {
+		const struct map *map = &maps->at[i];
+
+		bool kernels = map->name && !strncmp(map->name, "[v", 2);
+
+		if (!kernels && map->read && (map->write || is_relocated(maps, i)))
+			add_rest(scan, map->start, map->end, &others, &next);
+	}
+	free(others.at);
+	for (size_t i = 0; ok && i < scan->heap.root_count; i++)
+		find_waiting(scan, &scan->heap.roots[i]);
+	return ok;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+/* Pages from `at` on that are all in memory, or all not: how many; *in says which. */
+static size_t run_of(const struct scan *scan, uintptr_t at, uintptr_t end, size_t unit, bool *in)
+{
+	uint64_t entries[ENTRIES];
+	size_t wanted = (end - at + unit - 1) / unit, i = 1;
+
+	wanted = wanted < ENTRIES ? wanted : ENTRIES;
+	ssize_t got = pread(scan->pagemap, entries, wanted * sizeof(*entries), (off_t)(at / unit * sizeof(*entries)));
+	if (got < (ssize_t)sizeof(*entries)) {
+		*in = true;
+		return wanted;
+	}
+	*in = entries[0] & (ENTRY_PRESENT | ENTRY_SWAPPED);
+	while (i < (size_t)got / sizeof(*entries) && *in == !!(entries[i] & (ENTRY_PRESENT | ENTRY_SWAPPED)))
+		i++;
+	return i;
+}
+
+/* Where some of it can't be read the rest is, page by page. */
+static void read_all(struct scan *scan, uintptr_t from, size_t bytes, char *to)
+{
+	struct target *target = scan->heap.target;
+
+	if (target_read(target, to, (const void *)from, bytes))
+		return;
+	for (size_t done = 0, now; done < bytes; done += now) {
+		const bool over = target->result == INFO_GONE || target->result == INFO_INVALID;
+
+		now = KM_PAGE_SIZE - ((from + done) & (KM_PAGE_SIZE - 1));
+		now = over || now > bytes - done ? bytes - done : now;
+		if (!over && target_read(target, to + done, (const void *)(from + done), now))
+			continue;
+		memset(to + done, 0, now);
+		scan->unread += now;
+	}
+}
+
+/* What is behind a run of pages that are all in memory, or all not. */
+static uintptr_t behind(const struct scan *scan, uintptr_t at, uintptr_t end, bool *in)
+{
+	size_t unit = (size_t)sysconf(_SC_PAGESIZE);
+	uintptr_t page = at & -(uintptr_t)unit, next;
+
+	*in = true;
+	if (scan->pagemap < 0)
+		return end;
+	next = page + run_of(scan, page, end, unit, in) * unit;
+	return next < end ? next : end;
+}
+
+bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to)
+{
+	uintptr_t end = from + bytes, at = from, next = from;
+	bool in = false;
+
+	while (next < end && !in && target_may_read(scan->heap.target, 0)) {
+		at = next;
+		next = behind(scan, at, end, &in);
+	}
+	if (!in) {
+		scan->unread += end - next;
+		return false;
+	}
+	memset(to, 0, at - from);
+	while (at < end) {
+		char *here = (char *)to + (at - from);
+
+		if (in)
+			read_all(scan, at, next - at, here);
+		else
+			memset(here, 0, next - at);
+		scan->bytes += in ? next - at : 0;
+		at = next;
+		next = at < end ? behind(scan, at, end, &in) : end;
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------------ many pieces */
+
+void roots_flush(struct roots_batch *batch)
+{
+	struct scan *scan = batch->scan;
+	char *to = batch->to;
+
+	/* Where some of it can't be read the rest is, piece by piece. */
+	if (!target_pieces(scan->heap.target, to, batch->piece, batch->count))
+		for (size_t i = 0; i < batch->count; to += batch->piece[i++].iov_len)
+			read_all(scan, (uintptr_t)batch->piece[i].iov_base, batch->piece[i].iov_len, to);
+	scan->bytes += batch->bytes;
+	batch->to += batch->bytes;
+	batch->count = batch->bytes = 0;
+}
+
+void roots_add(struct roots_batch *batch, uintptr_t from, size_t bytes)
+{
+	const uintptr_t end = from + bytes;
+	bool in;
+
+	for (uintptr_t at = from, next; at < end; at = next) {
+		next = behind(batch->scan, at, end, &in);
+		if (!in)
+			continue;
+		batch->piece[batch->count++] = (struct iovec){ (void *)at, next - at };
+		batch->bytes += next - at;
+		if (batch->count == ROOTS_PIECES)
+			roots_flush(batch);
+	}
+}

@@ -1,0 +1,208 @@
+/*
+ * track.c: by whom an object was allocated, and when: of a debugged object the track beside it, of a guarded one that
+ * of its slot, of a sampled one the stack of its sample, while a profile is taken; and the group that pays for it.
+ * Nothing of these is believed.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "memcg/memcg_group.h"
+#include "alloc/profile_record.h"
+#include "command.h"
+#include "leaks/heap.h"
+#include "page/obj_cgroups.h"
+#include "ext/guard/guard.h"
+
+_Static_assert(HEAP_FRAMES == KM_DEBUG_FRAMES, "a track has so many");
+
+static bool guarded_track(const struct heap *heap, const struct heap_piece *piece, struct heap_track *track)
+{
+	const struct info_root *root = piece->cache == HEAP_NO_CACHE ? heap->roots :
+					heap->caches[piece->cache].root;
+	struct km_guard_slot slot;
+
+	if (!layout_has(&root->layout, "slot.track[0].when slot.track[0].frame") ||
+	    !target_struct(heap->target, &root->layout, INFO_SLOT, &slot, (const void *)piece->track))
+		return false;
+	memcpy(track->frame, slot.track[0].frame, sizeof(track->frame));
+	track->when = slot.track[0].when;
+	return true;
+}
+
+/* A mark has the number of its stack; 0, or a number that there is not: the stack is not known. */
+static bool read_mark(const struct heap *heap, const struct info_root *root, uintptr_t at, struct km_debug_track *track)
+{
+	const struct km_debug_stack *stacks;
+	struct km_debug_stack first;
+	struct km_debug_mark mark;
+
+	if (!target_read(heap->target, &mark, (void *)at, sizeof(mark)) ||
+	    !layout_has(&root->layout, "root.stacks") || !root->record.stacks ||
+	    !target_read(heap->target, &stacks, root->record.stacks, sizeof(stacks)) ||
+	    !target_read(heap->target, &first, stacks, sizeof(first)))
+		return false;
+	const uint32_t number = (uint32_t)mark.who;
+	*track = (struct km_debug_track){
+		.when = mark.when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .thread = (uint32_t)(mark.who >> 32),
+		.cpu = (uint32_t)(mark.when >> KM_DEBUG_CPU_SHIFT),
+	};
+	return track->when && (!number || number >= first.room ||
+			       target_read(heap->target, track->frame, stacks[number].frame, sizeof(track->frame)));
+}
+
+/* ------------------------------------------------------------------ samples of a profile */
+
+/* Those that are out, in a profile that is taken now; the tables as they are in the process. */
+struct heap_samples {
+	struct km_profile_record record;
+	struct km_profile_slot *slot;	/* NULL: there are none */
+};
+
+static int by_address(const void *a, const void *b)
+{
+	const struct km_profile_slot *x = a, *y = b;
+
+	return (x->p > y->p) - (x->p < y->p);
+}
+
+/* In order of their addresses. */
+static bool read_samples(const struct heap *heap, struct heap_samples *samples)
+{
+	const struct info_root *root = &heap->roots[0];
+	struct km_profile_record *record = &samples->record;
+
+	if (!layout_has(&root->layout, "root.profile") || !root->record.profile ||
+	    !target_read(heap->target, record, root->record.profile, sizeof(*record)) ||
+	    record->version != KM_PROFILE_VERSION || record->state != KM_PROFILE_ON || !record->slot ||
+	    record->slot_bytes != sizeof(*samples->slot) || record->slots > KM_PROFILE_SLOTS * 16 ||
+	    record->site_bytes < sizeof(struct km_profile_site))
+		return false;
+	samples->slot = target_keep(heap->target, record->slots, sizeof(*samples->slot));
+	if (!samples->slot ||
+	    !target_read(heap->target, samples->slot, record->slot, record->slots * sizeof(*samples->slot)))
+		return false;
+	qsort(samples->slot, record->slots, sizeof(*samples->slot), by_address);
+	return true;
+}
+
+void heap_samples_clear(struct heap *heap)
+{
+	if (heap->samples)
+		free(heap->samples->slot);
+	free(heap->samples);
+}
+
+static bool sampled_track(struct heap *heap, uintptr_t object, struct heap_track *track)
+{
+	struct km_profile_site site;
+
+	if (!heap->samples) {
+		heap->samples = kmem_need(calloc(1, sizeof(*heap->samples)));
+		if (!read_samples(heap, heap->samples))
+			heap->samples->record.slots = 0;
+	}
+	const struct km_profile_record *record = &heap->samples->record;
+	const struct km_profile_slot key = { .p = object };
+	const struct km_profile_slot *slot = !record->slots ? NULL :
+		bsearch(&key, heap->samples->slot, record->slots, sizeof(key), by_address);
+	uint64_t number = slot ? slot->what >> 48 : record->sites;
+
+	if (number >= record->sites || !target_read(heap->target, &site, (const char *)record->site +
+						    number * record->site_bytes, sizeof(site)))
+		return false;
+	memcpy(track->frame, site.frame, sizeof(track->frame));
+	track->when = 0;
+	return track->frame[0];
+}
+
+/* ------------------------------------------------------------------ either */
+
+bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, unsigned which,
+		      struct km_debug_track *track)
+{
+	if (piece->kind != HEAP_OF_SLAB || !heap->caches[piece->cache].tracked)
+		return false;
+	const struct kmem_cache *cache = &heap->caches[piece->cache].copy;
+	uintptr_t at = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD + which * KM_DEBUG_TRACK;
+
+	return at + KM_DEBUG_TRACK <= object + cache->size &&
+	       read_mark(heap, heap->caches[piece->cache].root, at, track);
+}
+
+bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track)
+{
+	struct km_debug_track there;
+
+	if (piece->track)
+		return guarded_track(heap, piece, track);
+	if (piece->kind != HEAP_OF_SLAB || !heap->caches[piece->cache].tracked)
+		return sampled_track(heap, object, track);
+	if (!heap_debug_track(heap, piece, object, 0, &there))
+		return false;
+	memcpy(track->frame, there.frame, sizeof(track->frame));
+	track->when = there.when;
+	return true;
+}
+
+/* ------------------------------------------------------------------ who pays */
+
+/* The objcg of an object, from its page's word, or its block's; 0: nobody's. */
+static uint64_t owner_of(const struct heap *heap, const struct heap_piece *piece, uintptr_t object)
+{
+	if (piece->kind == HEAP_OF_BIG)
+		return piece->owner & ~KM_OWNER_NOBODY;
+	for (size_t i = 0; i < heap->range_count; i++) {
+		const struct heap_range *range = &heap->ranges[i];
+		size_t index = (object - range->start) >> KM_PAGE_SHIFT;
+		uint64_t word;
+
+		if (object < range->start || object >= range->end || !range->copy.owner)
+			continue;
+		if (!target_read(heap->target, &word, range->copy.owner + index, sizeof(word)))
+			return 0;
+		if (word & KM_OWNER_VECTOR) {
+			uint32_t shift = piece->kind == HEAP_OF_SLAB ? km_owner_shift(piece->each) : KM_PAGE_SHIFT;
+			uint64_t *vector = (uint64_t *)(uintptr_t)(word - KM_OWNER_VECTOR);
+
+			if (!target_read(heap->target, &word, vector + ((object & (KM_PAGE_SIZE - 1)) >> shift),
+					 sizeof(word)))
+				return 0;
+		}
+		return word & ~KM_OWNER_NOBODY;
+	}
+	return 0;
+}
+
+static bool load_groups(const struct heap *heap, struct info_root *root)
+{
+	struct km_memcg_view view;
+	unsigned count;
+
+	if (!layout_has(&root->layout, "root.memcg") || !root->record.memcg)
+		return false;
+	if (layout_bytes(&root->layout, INFO_VIEW))
+		return true;
+	return target_read(heap->target, &view, root->record.memcg, offsetof(struct km_memcg_view, root)) &&
+	       target_read(heap->target, &count, view.field_count, sizeof(count)) &&
+	       layout_load(heap->target, &root->layout, view.fields, count, true);
+}
+
+bool heap_group(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, char *name, size_t bytes)
+{
+	struct info_root *root = &heap->roots[0];
+	uint64_t owner = owner_of(heap, piece, object);
+	struct obj_cgroup objcg;
+	struct mem_cgroup group;
+
+	for (size_t i = 0; piece->cache != HEAP_NO_CACHE && i < heap->root_count; i++)
+		if (&heap->roots[i] == heap->caches[piece->cache].root)
+			root = &heap->roots[i];
+	if (!owner || !load_groups(heap, root) || !layout_has(&root->layout, "objcg.home group.name") ||
+	    !target_struct(heap->target, &root->layout, INFO_OBJCG, &objcg, (const void *)(uintptr_t)owner) ||
+	    !objcg.home || !target_struct(heap->target, &root->layout, INFO_GROUP, &group, objcg.home))
+		return false;
+	group.name[sizeof(group.name) - 1] = '\0';
+	info_printable(name, group.name, bytes);
+	return true;
+}

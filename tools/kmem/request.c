@@ -1,0 +1,401 @@
+/*
+ * A request to a running program: it is written into the process's mailbox (src/cache/mail.h), which the next miss
+ * there serves, and the answer is waited for; a program that only hits is made to miss (force_slow.c). Invariant:
+ * nothing but that mailbox and those words is written to, at addresses that the process's own record names, of the
+ * very memory that the record was read in, whatever program the process has become since; what is not served in time
+ * is taken back, or when a signal ends the command, and nothing of another command's. Commands take turns: each locks
+ * the file of the process's memory meanwhile.
+ */
+#define _GNU_SOURCE
+#include "request.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cache/process_record.h"
+#include "info/info.h"
+#include "info/info_print.h"
+#include "command.h"
+#include "force_slow.h"
+
+#define MOST_WAIT_S	3600
+#define STEP_US		2000u
+
+/* What became of a request. */
+enum answer {
+	ANSWER_DONE,
+	ANSWER_REFUSED,			/* asking->error says why */
+	ANSWER_UNREADABLE,		/* asking->target.result says why */
+	ANSWER_UNWRITABLE,		/* it can be read */
+	ANSWER_OLDER, ANSWER_OFF, ANSWER_LEAN,	/* there is no mailbox; or not by options; or nobody to serve it */
+	ANSWER_OTHER_MAIL, ANSWER_NO_REPORT,
+	ANSWER_CLASH,			/* somebody else's request was served, or stands there now */
+	ANSWER_BUSY,			/* another command has its turn */
+	ANSWER_LATE,
+	ANSWERS
+};
+
+struct asking {
+	const char *command;		/* the subcommand, for what it says */
+	kmem_why_not *why_not;
+	struct target target;
+	pid_t pid;
+	char *mail;			/* there */
+	const char *report;		/* there; NULL: it has none */
+	struct ways ways;
+	bool may_stop;			/* it, for a moment (force_slow.c) */
+	bool worked;			/* since it was asked, where there was no answer */
+	uint32_t number;
+	struct km_mail_request request;
+	unsigned wait_ms;
+	uint64_t end_ms;		/* of that */
+	int error;
+	struct km_mail_report read;	/* of a look */
+};
+
+bool (*kmem_ask_goes_on)(void);
+
+#define PLACE(asking, member) ((asking)->mail + offsetof(struct km_mail, member))
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* The mailbox of the copy that is in use. */
+static enum answer find_mail(struct asking *asking)
+{
+	static struct info_root roots[INFO_MAX_ROOTS];
+	const struct km_root *record = &roots[0].record;
+
+	if (!target_bind(&asking->target))
+		return ANSWER_UNREADABLE;
+	/* The number may be another process's by now: a caller who can tell looks behind the bind. */
+	if (kmem_ask_goes_on && !kmem_ask_goes_on())
+		return ANSWER_LATE;
+	if (!target_roots_in_use(&asking->target, roots))
+		return ANSWER_UNREADABLE;
+	/* The rest is a few words, for as long as the user wants to wait. */
+	asking->target.budget.end_ms = UINT64_MAX;
+	if (layout_has(&roots[0].layout, "root.mail_report"))
+		asking->report = (const char *)(uintptr_t)record->mail_report;
+	if (!layout_has(&roots[0].layout, "root.mail root.control"))
+		return ANSWER_OLDER;
+	if (record->control == KM_CONTROL_OFF)
+		return ANSWER_OFF;
+	if (record->control != KM_CONTROL_ON || !record->mail)
+		return ANSWER_LEAN;
+	asking->mail = (char *)(uintptr_t)record->mail;
+	ways_find(&asking->ways, &asking->target, &roots[0]);
+	asking->ways.may_stop = asking->may_stop;
+	return ANSWER_DONE;
+}
+
+/* ------------------------------------------------------------------ signals */
+
+/* Those that end the command, unless somebody has made them another use: so they do when the request is taken back, or
+ * at once the second time. */
+static const int ends[] = { SIGHUP, SIGINT, SIGTERM };
+static volatile sig_atomic_t ended_by;	/* 0: none */
+
+static void note_end(int number)
+{
+	ended_by = number;
+}
+
+static void put_ends_off(void)
+{
+	const struct sigaction later = { .sa_handler = note_end, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction now;
+
+	for (size_t i = 0; i < km_array_count(ends); i++)
+		if (!sigaction(ends[i], NULL, &now) && now.sa_handler == SIG_DFL)
+			sigaction(ends[i], &later, NULL);
+}
+
+static void let_ends_in(void)
+{
+	struct sigaction now;
+
+	for (size_t i = 0; i < km_array_count(ends); i++)
+		if (!sigaction(ends[i], NULL, &now) && now.sa_handler == note_end)
+			signal(ends[i], SIG_DFL);
+	if (ended_by)
+		raise(ended_by);
+}
+
+/* ------------------------------------------------------------------ a request */
+
+static bool is_over(const struct asking *asking)
+{
+	return ended_by || now_ms() >= asking->end_ms || (kmem_ask_goes_on && !kmem_ask_goes_on());
+}
+
+/* Nobody has the lock any more who has ended. Commands that see the process by another /proc don't see it: those clash.
+ * Where it is not to be had at all they do, too. */
+static bool take_turn(struct asking *asking)
+{
+	asking->end_ms = now_ms() + asking->wait_ms;
+	while (flock(asking->target.memory, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+		if (is_over(asking))
+			return false;
+		usleep(STEP_US);
+	}
+	/* All of the time is the program's. */
+	asking->end_ms = now_ms() + asking->wait_ms;
+	asking->ways.work = target_work(asking->target.pid);
+	return true;
+}
+
+/* False: it could not be written. */
+static bool ask(struct asking *asking, const struct km_mail *before)
+{
+	asking->number = (uint32_t)now_ms() * 2654435761u ^ (uint32_t)getpid() << 16;
+	if (asking->number == before->answered || asking->number == before->asked)
+		asking->number++;
+	return target_write(&asking->target, PLACE(asking, request), &asking->request, sizeof(asking->request)) &&
+	       target_write(&asking->target, PLACE(asking, asked), &asking->number, sizeof(asking->number));
+}
+
+static enum answer judge(struct asking *asking, const struct km_mail *mail)
+{
+	if (memcmp(&mail->done, &asking->request, sizeof(mail->done)))
+		return ANSWER_CLASH;
+	asking->error = -mail->result;
+	return mail->result ? ANSWER_REFUSED : ANSWER_DONE;
+}
+
+static enum answer wait_for_answer(struct asking *asking)
+{
+	const uint32_t nothing = KM_MAIL_NOTHING;
+	struct km_mail mail;
+
+	for (;;) {
+		if (!target_read(&asking->target, &mail, asking->mail, sizeof(mail)))
+			return ANSWER_UNREADABLE;
+		if (mail.answered == asking->number)
+			return judge(asking, &mail);
+		if (mail.asked != asking->number)
+			return ANSWER_CLASH;
+		if (is_over(asking))
+			break;
+		ways_shut_in_time(&asking->ways, &asking->target, now_ms());
+		usleep(STEP_US);
+	}
+	/* Nobody answered: the request is taken back. If it is served just now the old number is one that was not
+	 * answered, and is answered once more: so nothing is asked by it. */
+	target_write(&asking->target, PLACE(asking, request.command), &nothing, sizeof(nothing));
+	target_write(&asking->target, PLACE(asking, asked), &mail.answered, sizeof(mail.answered));
+	ways_open(&asking->ways, &asking->target);
+	if (target_read(&asking->target, &mail, asking->mail, sizeof(mail)) && mail.answered == asking->number &&
+	    mail.done.command != KM_MAIL_NOTHING)
+		return judge(asking, &mail);
+	asking->worked = ways_saw_work(&asking->ways, &asking->target);
+	return ANSWER_LATE;
+}
+
+static enum answer read_report(struct asking *asking)
+{
+	if (!target_read(&asking->target, &asking->read, asking->report, sizeof(asking->read)))
+		return ANSWER_UNREADABLE;
+	return asking->read.number != asking->number || asking->read.length > sizeof(asking->read.text) ?
+	       ANSWER_CLASH : ANSWER_DONE;
+}
+
+static enum answer ask_and_wait(struct asking *asking)
+{
+	const bool looks = asking->request.command == KM_MAIL_VALIDATE;
+	enum answer answer = find_mail(asking);
+	struct km_mail before;
+
+	if (answer)
+		return answer;
+	if (!take_turn(asking))
+		return kmem_ask_goes_on && !kmem_ask_goes_on() ? ANSWER_LATE : ANSWER_BUSY;
+	if (!target_read(&asking->target, &before, asking->mail, sizeof(before)))
+		return ANSWER_UNREADABLE;
+	if (before.version != KM_MAIL_VERSION)
+		return ANSWER_OTHER_MAIL;
+	if (looks && !asking->report)
+		return ANSWER_NO_REPORT;
+	put_ends_off();
+	if (ask(asking, &before))
+		answer = wait_for_answer(asking);
+	else
+		answer = asking->target.result == INFO_TORN ? ANSWER_UNWRITABLE : ANSWER_UNREADABLE;
+	let_ends_in();
+	return answer || !looks ? answer : read_report(asking);
+}
+
+static enum answer exchange(struct asking *asking)
+{
+	enum answer answer = ask_and_wait(asking);
+
+	target_let_go(&asking->target);
+	return answer;
+}
+
+/* ------------------------------------------------------------------ what is said */
+
+/* In its time: why it did not answer, as far as that is to be seen. */
+static int complain_late(const struct asking *asking)
+{
+	const unsigned seconds = asking->wait_ms / 1000;
+	const char *command = asking->command;
+	const int pid = asking->pid;
+	unsigned long ours, others;
+
+	if (kmem_ask_goes_on && !kmem_ask_goes_on())
+		return kmem_failed(1, command, "%d: has ended, or is another program now", pid);
+	if (strchr("Tt", target_state(asking->target.pid)))
+		return kmem_failed(1, command, "%d: no answer in %u s: it is stopped", pid, seconds);
+	if (asking->ways.stop_error)
+		return kmem_failed(1, command, "%d: no answer in %u s: it only hits, and can't be stopped for a "
+				   "moment: %s", pid, seconds, asking->ways.stop_error == ETIMEDOUT ?
+				   "one of its threads waits in the kernel" : asking->ways.stop_error == EPERM ?
+				   "another program traces it, or you may not" : strerror(asking->ways.stop_error));
+	if ((others = info_elsewhere(pid, &ours)))
+		return kmem_failed(1, command, "%d: no answer in %u s: it allocates next to nothing through "
+				   "libkmem (%s are its own mappings, %s libkmem's)", pid, seconds, BYTES(others),
+				   BYTES(ours));
+	if (!asking->worked)
+		return kmem_failed(1, command, "%d: no answer in %u s: it slept. It answers when it next "
+				   "allocates or frees: have it do something (a client's request may do), or "
+				   "--wait", pid, seconds);
+	if (!asking->ways.there.shut)
+		return kmem_failed(1, command, "%d: no answer in %u s: all that it wants lies ready. Try again, or "
+				   "with --wait", pid, seconds);
+	return kmem_failed(1, command, "%d: no answer in %u s: it worked, but neither allocated nor freed through "
+			   "libkmem. Try again when it does, or with --wait", pid, seconds);
+}
+
+static int complain(const struct asking *asking, enum answer answer)
+{
+	const char *command = asking->command, *version = asking->target.version;
+	const int pid = asking->pid;
+
+	switch (answer) {
+	case ANSWER_REFUSED:
+		return asking->why_not(pid, &asking->request, asking->error);
+	case ANSWER_UNWRITABLE:
+		return kmem_failed(1, command, "%d: its mailbox can be read, but not be written to", pid);
+	case ANSWER_OLDER:
+		return kmem_failed(1, command, "%d: runs libkmem %s, which can't be asked", pid, version);
+	case ANSWER_OFF:
+		return kmem_failed(1, command, "%d: runs with KMEM_OPTIONS=control:0, and can't be asked", pid);
+	case ANSWER_LEAN:
+		return kmem_failed(1, command, "%d: is linked without debugging (-Wl,-u,kmem_cache_validate)", pid);
+	case ANSWER_OTHER_MAIL:
+		return kmem_failed(1, command, "%d: its mailbox is another: use the kmem that came with it", pid);
+	case ANSWER_NO_REPORT:
+		return kmem_failed(1, command, "%d: runs libkmem %s, which can't look for damages for others", pid,
+				   version);
+	case ANSWER_CLASH:
+		return kmem_failed(1, command, "%d: somebody else asked at the same time: try again", pid);
+	case ANSWER_BUSY:
+		return kmem_failed(1, command, "%d: another command waits for its answer: try again, or with --wait",
+				   pid);
+	case ANSWER_LATE:
+		return complain_late(asking);
+	default:
+		if (asking->target.result == INFO_GONE && asking->mail)
+			return kmem_failed(1, command, "%d: has ended, or is another program now", pid);
+		return info_complain(command, pid, asking->target.result, version);
+	}
+}
+
+/* The report of a look: its lines, of printable characters, and how many damages there are. */
+static int tell_report(const struct asking *asking)
+{
+	char text[sizeof(asking->read.text) + 1], *line = text, *end;
+
+	memcpy(text, asking->read.text, asking->read.length);
+	text[asking->read.length] = '\0';
+	while ((end = strchr(line, '\n'))) {
+		*end = '\0';
+		info_printable(line, line, (size_t)(end - line) + 1);
+		puts(line);
+		line = end + 1;
+	}
+	info_printable(line, line, strlen(line) + 1);
+	fputs(line, stdout);
+	printf("%s: %u damages\n", asking->request.cache, asking->read.damages);
+	if (fflush(stdout) || ferror(stdout))
+		return kmem_failed(1, asking->command, "writing: %s", strerror(errno));
+	return asking->read.damages != 0;
+}
+
+int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *request, unsigned wait_ms,
+	     kmem_why_not *why_not)
+{
+	struct asking asking = {
+		.command = command, .why_not = why_not,
+		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
+		.may_stop = true,
+	};
+	enum answer answer = exchange(&asking);
+
+	if (answer)
+		return complain(&asking, answer);
+	return request->command == KM_MAIL_VALIDATE ? tell_report(&asking) : 0;
+}
+
+int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
+{
+	static const int errors[ANSWERS] = {
+		[ANSWER_UNWRITABLE] = EFAULT,
+		[ANSWER_OLDER] = EOPNOTSUPP, [ANSWER_OFF] = EPERM, [ANSWER_LEAN] = EOPNOTSUPP,
+		[ANSWER_OTHER_MAIL] = EPROTO, [ANSWER_NO_REPORT] = EOPNOTSUPP, [ANSWER_CLASH] = EBUSY,
+		[ANSWER_BUSY] = EBUSY, [ANSWER_LATE] = ETIMEDOUT,
+	};
+	struct asking asking = {
+		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
+		.may_stop = true,
+	};
+	enum answer answer = exchange(&asking);
+
+	if (answer == ANSWER_REFUSED)
+		return asking.error > 0 && asking.error < 4096 ? asking.error : EPROTO;
+	if (answer == ANSWER_UNREADABLE)
+		return info_errno(asking.target.result);
+	if (!answer && request->command == KM_MAIL_VALIDATE)
+		return asking.read.damages ? EIO : 0;
+	return errors[answer];
+}
+
+void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
+{
+	struct asking asking = {
+		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
+	};
+	struct km_mail mail;
+
+	if (find_mail(&asking) == ANSWER_DONE && take_turn(&asking) &&
+	    target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
+	    mail.version == KM_MAIL_VERSION && ask(&asking, &mail))
+		while (target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
+		       mail.asked == asking.number && mail.answered != asking.number && !is_over(&asking)) {
+			ways_shut_in_time(&asking.ways, &asking.target, now_ms());
+			usleep(STEP_US);
+		}
+	target_let_go(&asking.target);
+}
+
+unsigned kmem_ask_wait(const char *command, const char *text)
+{
+	char *end;
+	long seconds = strtol(text, &end, 10);
+
+	if (!*text || *end || seconds < 1 || seconds > MOST_WAIT_S)
+		kmem_usage(command, "--wait: '%s' is no number of seconds from 1 to %d", text, MOST_WAIT_S);
+	return (unsigned)seconds * 1000;
+}

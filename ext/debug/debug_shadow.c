@@ -3,12 +3,12 @@
  * address to an object reads it. Objects that are allocated from then on are those of another cache, a sibling, which
  * has the layout and the hooks of debugging; it is a cache like any other, but that no user knows of it.
  *
- *	kmem_cache_alloc(cache)		-> shape below -> the sibling that serves, if there is one; else the cache
- *	kmem_cache_free(cache, object)	-> shape below -> the cache in whose slab the object is: one of these two
+ *	kmem_cache_alloc(cache)		-> layer SHADOW -> the sibling that serves, if there is one; else the cache
+ *	kmem_cache_free(cache, object)	-> layer SHADOW -> the cache in whose slab the object is: one of these two
  *	kfree(object)			-> page map -> that cache at once
  *
- * The shape stands before the cache's own (struct km_alloc_ops), that of what is paid for included: a sibling of a
- * cache that is charged is charged by itself, and has twins of its own.
+ * The layer stands before all others of the cache, that of what is paid for included: a sibling of a cache
+ * that is charged is charged by itself, and has twins of its own.
  *
  * Invariants. While an object of a sibling may be out the cache has no shelf that a hit finds, neither a public nor a
  * charged one: each free meets the shape, which looks at the page. So the shelf is closed before the first object is
@@ -63,7 +63,7 @@ static void *shadow_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	struct kmem_cache *serving = enter(cache->shadows);
 
 	if (!serving)
-		return km_load(&cache->own)->alloc(cache, gfp, node);
+		return km_layer_below(cache, KM_LAYER_SHADOW)->alloc(cache, gfp, node);
 	gfp = gfp_for(cache, gfp);
 	void *object = km_ops_for(serving, gfp)->alloc(serving, gfp, node);
 	leave(cache->shadows);
@@ -90,7 +90,7 @@ static bool is_own(const struct kmem_cache *cache, const struct kmem_cache *actu
 /* It lies in a page of its own, in no slab. */
 static km_cold void free_guarded(struct kmem_cache *cache, void *object)
 {
-	const struct km_alloc_ops *own = km_load(&cache->own);
+	const struct km_alloc_ops *own = km_layer_below(cache, KM_LAYER_SHADOW);
 
 	if (own == &km_ops_sampled)
 		own->free(cache, object);
@@ -106,7 +106,7 @@ static void shadow_free(struct kmem_cache *cache, void *object)
 	if (km_is_guarded(object))
 		free_guarded(cache, object);
 	else if (is_own(cache, actual, object))
-		km_load(&cache->own)->free(cache, object);
+		km_layer_below(cache, KM_LAYER_SHADOW)->free(cache, object);
 	else if (km_likely(km_is_shadow(cache, actual)))
 		km_free_miss(actual, object);
 	else
@@ -126,7 +126,7 @@ static int shadow_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 	struct kmem_cache *serving = enter(cache->shadows);
 
 	if (!serving)
-		return km_load(&cache->own)->alloc_bulk(cache, gfp, left, n, objects);
+		return km_layer_below(cache, KM_LAYER_SHADOW)->alloc_bulk(cache, gfp, left, n, objects);
 	gfp = gfp_for(cache, gfp);
 	bool done = km_ops_for(serving, gfp)->alloc_bulk(serving, gfp, left, left, objects);
 	leave(cache->shadows);
@@ -148,7 +148,7 @@ static void shadow_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_u
 		n -= run;
 		km_debug(run, "a run has an object");
 		if (is_own(cache, actual, objects[n]) && actual)
-			km_load(&cache->own)->free_bulk(cache, run, run, objects + n);
+			km_layer_below(cache, KM_LAYER_SHADOW)->free_bulk(cache, run, run, objects + n);
 		else if (km_likely(km_is_shadow(cache, actual)))
 			km_free_bulk(actual, run, objects + n);
 		else
@@ -157,26 +157,8 @@ static void shadow_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_u
 	}
 }
 
-/* Objects that came by a shelf, before it was closed: they are the cache's own. */
-static void *shadow_recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object,
-			      uint64_t *word)
-{
-	return km_load(&cache->own)->recharge(cache, gfp, objcg, object, word);
-}
-
-static size_t shadow_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
-				    void **objects)
-{
-	return km_load(&cache->own)->recharge_bulk(cache, gfp, objcg, n, objects);
-}
-
-const struct km_alloc_ops km_ops_shadow = {
+static const struct km_alloc_ops shadow = {
 	.alloc = shadow_alloc, .free = shadow_free, .alloc_bulk = shadow_alloc_bulk, .free_bulk = shadow_free_bulk,
-};
-
-const struct km_alloc_ops km_ops_shadow_charged = {
-	.alloc = shadow_alloc, .free = shadow_free, .alloc_bulk = shadow_alloc_bulk, .free_bulk = shadow_free_bulk,
-	.recharge = shadow_recharge, .recharge_bulk = shadow_recharge_bulk,
 };
 
 /* ------------------------------------------------------------------ siblings come */
@@ -215,8 +197,6 @@ static struct km_shadows *shadows_of(struct kmem_cache *cache)
 
 	if (!shadows)
 		return NULL;
-	shadows->ops[0] = &km_ops_shadow;
-	shadows->ops[1] = &km_ops_shadow_charged;
 	/* Release pairs with km_alloc_has_out. */
 	km_store_release(&cache->shadows, shadows);
 	return shadows;
@@ -272,7 +252,7 @@ static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
 
 	if (!shadows->out) {
 		km_store_release(&shadows->out, true);
-		km_alloc_publish_ops(cache);
+		km_layer_set(cache, KM_LAYER_SHADOW, &shadow);
 		tell_sizes(cache, true);
 		km_alloc_drain(cache);
 	}
@@ -348,7 +328,7 @@ void km_shadows_settle(struct kmem_cache *cache)
 		return;
 	}
 	km_store(&shadows->out, false);
-	km_alloc_publish_ops(cache);
+	km_layer_set(cache, KM_LAYER_SHADOW, NULL);
 	tell_sizes(cache, false);
 	/* Its shelves open. */
 	km_alloc_drain(cache);

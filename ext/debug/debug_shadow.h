@@ -7,9 +7,6 @@
 
 #include "cache/cache.h"
 
-/* The shapes of a cache of whose siblings an object may be out: nobody pays for its objects, or somebody does. */
-extern km_hidden const struct km_alloc_ops km_ops_shadow, km_ops_shadow_charged;
-
 /* Is an object of `actual` one that the cache gave out in its own name? */
 km_inline bool km_is_shadow(const struct kmem_cache *cache, const struct kmem_cache *actual)
 {

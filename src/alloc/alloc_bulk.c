@@ -134,7 +134,7 @@ km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, si
 
 	if (km_unlikely(!n))
 		return true;
-	n = km_alloc_ops(cache)->recharge_bulk(cache, gfp, km_objcg_here, n, objects + *left - n);
+	n = km_layer(cache, KM_LAYER_CHARGE)->recharge_bulk(cache, gfp, km_objcg_here, n, objects + *left - n);
 	if (km_unlikely(n == SIZE_MAX))
 		return false;
 	*left -= n;
@@ -229,7 +229,7 @@ void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bul
 	if (km_unlikely(entry == KM_NO_ENTRY)) {
 		/* They have passed by what stands before the shape. */
 		while (left)
-			km_load(&cache->below)->free(cache, objects[--left]);
+			km_layer_below(cache, KM_LAYER_VALIDATE)->free(cache, objects[--left]);
 		return;
 	}
 	spill(cache, left, objects);

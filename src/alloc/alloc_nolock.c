@@ -28,8 +28,7 @@ static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return !(gfp & __GFP_ACCOUNT) && !cache->charge_all && !km_account_here && !cache->slab_charge &&
 	       !(cache->flags & (SLAB_NODUMP | SLAB_FAILSLAB)) && !km_hardening.own_addresses &&
-	       !km_alloc_has_out(cache) && !km_ops_looks(km_plain_ops(cache)) &&
-	       km_plain_ops(cache) != &km_ops_dead;
+	       !km_alloc_has_out(cache) && km_plain_ops(cache) == km_layer(cache, KM_LAYER_VALIDATE);
 }
 
 /* Busy, and no handler's. */

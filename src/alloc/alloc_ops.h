@@ -18,18 +18,15 @@ extern km_hidden const struct km_alloc_ops km_ops_array, km_ops_array_by_cid, km
 extern km_hidden const struct km_alloc_ops km_ops_none, km_ops_observed, km_ops_profiled, km_ops_dead,
 	km_ops_sampled;
 
-/* Does it look at each object, as it comes or as it goes? */
-km_inline bool km_ops_looks(const struct km_alloc_ops *ops)
-{
-	return ops == &km_ops_observed || ops == &km_ops_profiled;
-}
-
-/* Another shape, of a cache that nobody pays for; the public shelf is open or closed by it. False: it has another one
- * than `from`, or not now. Nobody is made to wait in vain: may_wait, with no lock of a higher rank held. */
-bool km_alloc_change_ops(struct kmem_cache *cache, const struct km_alloc_ops *from, const struct km_alloc_ops *to,
-			   bool may_wait) km_cold;
-/* validate.c: what stands before `below` where each free is proved. */
-const struct km_alloc_ops *km_validated_ops(const struct kmem_cache *cache);
+extern km_hidden struct km_lock km_drain_lock;	/* of drain.c; the layers of caches change under it, too */
+/* sampled_ops.c, observed_ops.c, validate.c: the ops by which the cache has their layers (layers.c); NULL: it is
+ * without. */
+km_layer_fn km_sample_layer, km_observe_layer, km_validate_layer;
+/* The ops of the layer become `to` if they are `from`; NULL: the cache is without the layer. The public shelf opens or
+ * closes by it. False: they are others, or not now. Nobody is made to wait in vain: may_wait, with no lock of a higher
+ * rank held. */
+bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
+			   const struct km_alloc_ops *to, bool may_wait) km_cold;
 /* An object that did not come by that shape is its user's from now on. False: it is somebody's, which is said. */
 bool km_validated_hand_out(struct kmem_cache *cache, void *object);
 /* A new cache, whose id is known: are its frees to be looked at (page/alloc_map.h)? */
@@ -149,15 +146,15 @@ void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all, voi
 /* Objects straight from the engine, not shown yet to validate.c or observed_ops.c: they go past them. */
 km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
-	km_load(&cache->below)->free_bulk(cache, n, n, objects);
+	km_layer_below(cache, KM_LAYER_VALIDATE)->free_bulk(cache, n, n, objects);
 }
 /* The end of a bulk allocation. Returns n if `left` is 0; else frees all objects, reports the failure, returns 0. */
 int km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 
-/* Acquire pairs with km_alloc_choose_ops. */
+/* What serves objects that nobody pays for. */
 km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache)
 {
-	return km_load_acquire(&cache->plain);
+	return km_layer(cache, KM_LAYER_CHARGE + 1);
 }
 
 /* The calls of sheaf_ops.c, and those of cid_fast_path.c before it. */

@@ -52,7 +52,7 @@ static void none_free(struct kmem_cache *cache, void *object)
 /* A block that the engine refuses stays as it was: the caller finds out what it is, and says so. */
 bool km_free_sized(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(km_load(&cache->ops) != &km_ops_none) || !km_miss_enter_quick(cache))
+	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !km_miss_enter_quick(cache))
 		return false;
 	enum km_misuse what = cache->engine->sized.free(cache, object);
 	km_miss_leave_quick(cache);
@@ -62,7 +62,7 @@ bool km_free_sized(struct kmem_cache *cache, void *object)
 /* Returns how many it got; what is missing is to be had by the long way, or not at all. */
 unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
-	if (km_unlikely(km_load(&cache->ops) != &km_ops_none) || !enter_alloc(cache, request, KMEM_GFP_ODD))
+	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !enter_alloc(cache, request, KMEM_GFP_ODD))
 		return 0;
 	unsigned got = cache->engine->take(cache, request, objects, want);
 	km_debug(got <= want, "an engine gives no more than is wanted");
@@ -72,7 +72,7 @@ unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *reques
 
 bool km_alloc_give(struct kmem_cache *cache, void **objects, size_t n)
 {
-	if (km_unlikely(km_load(&cache->ops) != &km_ops_none) || !km_miss_enter_quick(cache))
+	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !km_miss_enter_quick(cache))
 		return false;
 	km_bulk_give(cache, n, objects);
 	km_miss_leave_quick(cache);

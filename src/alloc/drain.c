@@ -29,11 +29,9 @@
 #include "harden.h"
 #include "alloc_ops.h"
 
-static struct {
-	struct km_lock lock;
-	/* Of a CPU's charged block, while they change hands: a handler's stack is small. */
-	void *objects[KM_CHARGED_MOST];
-} drain = { .lock = KM_LOCK_INIT(KM_RANK_DRAIN) };
+struct km_lock km_drain_lock = KM_LOCK_INIT(KM_RANK_DRAIN);
+/* Of a CPU's charged block, while they change hands: a handler's stack is small. */
+static void *taken[KM_CHARGED_MOST];
 
 void km_alloc_new_cpu(bool may_wait)
 {
@@ -116,13 +114,13 @@ static void show(struct kmem_cache *cache)
 /* Several threads may be the first to ask; *kind becomes true. */
 static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, bool *kind)
 {
-	km_lock(&drain.lock);
+	km_lock(&km_drain_lock);
 	if (kind)
 		*kind = true;
 	cache->size_ids = ids;
 	cache->size_count = (uint32_t)count;
 	show(cache);
-	km_unlock(&drain.lock);
+	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
@@ -142,7 +140,7 @@ void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 
 void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 {
-	km_lock(&drain.lock);
+	km_lock(&km_drain_lock);
 	km_debug(!shut.count || shut.ids == ids, "one table of sizes is shut at a time");
 	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
 		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
@@ -154,7 +152,7 @@ void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 	shut.ids = ids;
 	shut.kept = kept;
 	shut.count = now ? count : 0;
-	km_unlock(&drain.lock);
+	km_unlock(&km_drain_lock);
 }
 
 /* Some CPUs; NULL: all. */
@@ -209,7 +207,7 @@ static void trim(struct kmem_cache *cache, const struct places *unused km_unused
 
 static void close_pcs(struct kmem_cache *cache)
 {
-	km_debug(km_is_locked(&drain.lock), "a shelf that is closed here is opened again here");
+	km_debug(km_is_locked(&km_drain_lock), "a shelf that is closed here is opened again here");
 	km_pcs_close(&cache->pcs);
 	show(cache);
 }
@@ -221,21 +219,21 @@ static void open_pcs(struct kmem_cache *cache)
 }
 
 /* Without a fence: see sampled_ops.c. */
-bool km_alloc_change_ops(struct kmem_cache *cache, const struct km_alloc_ops *from, const struct km_alloc_ops *to,
-			   bool may_wait)
+bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
+			   const struct km_alloc_ops *to, bool may_wait)
 {
 	struct km_busy_was was = km_busy_begin();
 	bool changed = false;
 
-	if (km_lock_may(&drain.lock, may_wait)) {
-		changed = km_cas_release(&cache->own, &from, to);
+	if (km_lock_may(&km_drain_lock, may_wait)) {
+		changed = km_layer(cache, layer) == (from ?: km_layer_below(cache, layer));
 		if (changed)
-			km_alloc_publish_ops(cache);
+			km_layer_set_locked(cache, layer, to);
 		if (changed && cache->pcs.slot) {
 			km_store(&cache->pcs.front.open.pcs, 0u);
 			open_pcs(cache);
 		}
-		km_unlock_may(&drain.lock, may_wait);
+		km_unlock_may(&km_drain_lock, may_wait);
 	}
 	km_busy_end(was);
 	return changed;
@@ -254,7 +252,7 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 		pcs += caches[i]->pcs.slot != 0;
 	if (!pcs)
 		return true;
-	km_lock(&drain.lock);
+	km_lock(&km_drain_lock);
 	for (size_t i = 0; i < count; i++)
 		if (caches[i]->pcs.slot)
 			close_pcs(caches[i]);
@@ -266,7 +264,7 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 				act(caches[i], places);
 			open_pcs(caches[i]);
 		}
-	km_unlock(&drain.lock);
+	km_unlock(&km_drain_lock);
 	return fenced;
 }
 
@@ -365,7 +363,7 @@ static uint32_t mask_of(unsigned capacity)
 /* One store each: a sequence may see the old mask or the new, and both are right for every block. */
 static void set_mask(struct kmem_cache *cache, uint32_t mask)
 {
-	km_debug(km_is_locked(&drain.lock) && mask <= cache->pcs.sheaf_mask,
+	km_debug(km_is_locked(&km_drain_lock) && mask <= cache->pcs.sheaf_mask,
 		 "a mask is that of the block or smaller");
 	km_store(&cache->pcs.inner.mask, mask);
 	km_store(&cache->pcs.front.open.mask, mask);
@@ -382,12 +380,12 @@ static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 
 void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit)
 {
-	km_lock(&drain.lock);
+	km_lock(&km_drain_lock);
 	km_debug(limit <= cache->max_capacity, "blocks have room for the limit");
 	km_store(&cache->capacity, (uint16_t)limit);
 	km_store(&cache->pad, pad_of(cache, limit));
 	set_mask(cache, mask_of(limit));
-	km_unlock(&drain.lock);
+	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
@@ -398,9 +396,9 @@ void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
 		return;
 	/* A handler that wants to drain must not wait for us. */
 	struct km_busy_was was = km_busy_begin();
-	if (km_trylock(&drain.lock)) {
+	if (km_trylock(&km_drain_lock)) {
 		set_mask(cache, mask);
-		km_unlock(&drain.lock);
+		km_unlock(&km_drain_lock);
 	}
 	km_busy_end(was);
 }
@@ -431,7 +429,7 @@ void km_alloc_open(struct kmem_cache *cache)
 
 static void close_charged(struct kmem_cache *cache)
 {
-	km_debug(km_is_locked(&drain.lock), "a charged shelf changes under the lock of draining");
+	km_debug(km_is_locked(&km_drain_lock), "a charged shelf changes under the lock of draining");
 	km_pcs_close(&cache->charged);
 	km_pcs_close(&cache->mixed);
 	km_store(&cache->charged.front.back.pcs, 0u);
@@ -477,7 +475,7 @@ static void free_charged(struct kmem_cache *cache)
 bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 {
 	drain_all(caches, count, true);
-	km_lock(&drain.lock);
+	km_lock(&km_drain_lock);
 	for (size_t i = 0; i < count; i++) {
 		if (caches[i]->charged.slot)
 			shut_charged(caches[i]);
@@ -501,13 +499,13 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 			km_percpu_free(slot, km_percpu_word_bytes());
 		cache->pcs.slot = 0;
 	}
-	km_unlock(&drain.lock);
+	km_unlock(&km_drain_lock);
 	return fenced;
 }
 
 void km_alloc_fork(bool before, bool child)
 {
-	km_lock_around_fork(&drain.lock, before, child);
+	km_lock_around_fork(&km_drain_lock, before, child);
 }
 
 static size_t objects_of(const struct km_pcs *pcs)
@@ -582,7 +580,7 @@ int km_alloc_check(struct kmem_cache *cache)
 	uint32_t open = km_load(&pcs->front.open.pcs);
 	int damages = 0;
 
-	km_lock(&drain.lock);
+	km_lock(&km_drain_lock);
 	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its shelf was left closed");
 	damages += damaged(cache, open && (open != pcs->slot || !public_pcs(cache)),
 			   "hits find a shelf that is not for them");
@@ -593,7 +591,7 @@ int km_alloc_check(struct kmem_cache *cache)
 			   "a block on a shelf holds what is no object of it");
 	damages += damaged(cache, cache->charged.inner.pcs && cache->mixed.inner.pcs,
 			   "two shelves of what is paid for are open");
-	km_unlock(&drain.lock);
+	km_unlock(&km_drain_lock);
 	return damages;
 }
 
@@ -602,7 +600,7 @@ int km_alloc_check(struct kmem_cache *cache)
 /* A watcher would not see what comes and goes there. */
 static void open_charged(struct kmem_cache *cache)
 {
-	km_debug(km_is_locked(&drain.lock), "a shelf that is closed here is opened again here");
+	km_debug(km_is_locked(&km_drain_lock), "a shelf that is closed here is opened again here");
 	if (km_is_seen(cache) || km_alloc_has_out(cache)) {
 		shut_charged(cache);
 		return;
@@ -641,7 +639,7 @@ static void make_charged(struct kmem_cache *cache, uint32_t sheaf_bytes)
 bool km_alloc_set_charging(struct kmem_cache *cache, const struct km_alloc_ops *ops, uint32_t sheaf_bytes,
 			bool may_wait)
 {
-	if (!km_lock_may(&drain.lock, may_wait))
+	if (!km_lock_may(&km_drain_lock, may_wait))
 		return false;
 	const bool begun = cache->charge;
 
@@ -651,8 +649,7 @@ bool km_alloc_set_charging(struct kmem_cache *cache, const struct km_alloc_ops *
 	if (sheaf_bytes && !cache->charged.sheaf_mask)
 		make_charged(cache, sheaf_bytes);
 	if (!begun) {
-		km_store_release(&cache->own, ops);
-		km_alloc_publish_ops(cache);
+		km_layer_set_locked(cache, KM_LAYER_CHARGE, ops);
 		/* A guarded object is nobody's, and hits would not see that: they put none on a block of many owners
 		 * then. Pairs with sampled_ops.c, where it is counted first. */
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -661,17 +658,17 @@ bool km_alloc_set_charging(struct kmem_cache *cache, const struct km_alloc_ops *
 		km_store(&cache->pcs.front.open.pcs, 0u);
 		show(cache);
 	}
-	km_unlock_may(&drain.lock, may_wait);
+	km_unlock_may(&km_drain_lock, may_wait);
 	return true;
 }
 
 /* Before, the block of a CPU was given its owner: a free that finds the word finds whose block it is. */
 void km_alloc_back_open(struct kmem_cache *cache, bool may_wait)
 {
-	if (!km_lock_may(&drain.lock, may_wait))
+	if (!km_lock_may(&km_drain_lock, may_wait))
 		return;
 	show(cache);
-	km_unlock_may(&drain.lock, may_wait);
+	km_unlock_may(&km_drain_lock, may_wait);
 }
 
 /*
@@ -703,7 +700,7 @@ static void mix(struct kmem_cache *cache)
  */
 bool km_alloc_back_close(struct kmem_cache *cache, bool may_wait)
 {
-	if (!km_lock_may(&drain.lock, may_wait))
+	if (!km_lock_may(&km_drain_lock, may_wait))
 		return false;
 	km_store(&cache->pcs.front.back.pcs, 0u);
 	if (cache->id >= KM_MAP_FIRST) {
@@ -715,7 +712,7 @@ bool km_alloc_back_close(struct kmem_cache *cache, bool may_wait)
 	km_store_release(&cache->objcg, KM_OBJCGS_DIFFER);
 	if (may_wait && cache->mixes && cache->charged.slot)
 		mix(cache);
-	km_unlock_may(&drain.lock, may_wait);
+	km_unlock_may(&km_drain_lock, may_wait);
 	return true;
 }
 
@@ -736,14 +733,14 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 
 	if (!owner)
 		return;
-	km_debug(km_is_locked(&drain.lock) && count <= KM_CHARGED_MOST, "what leaves a shelf has room in the array");
+	km_debug(km_is_locked(&km_drain_lock) && count <= KM_CHARGED_MOST, "what leaves a shelf has room in the array");
 	const bool mixed = cache->mixed.slot != 0;
 	void *const *there = objects_on(&cache->charged, cpu);
 	if (count && !how->which(cache, mixed ? KM_OBJCGS_DIFFER : owner, there, count, how->arg))
 		return;
-	count = km_owned_take_cpu(&cache->charged, cpu, drain.objects, &owner);
+	count = km_owned_take_cpu(&cache->charged, cpu, taken, &owner);
 	if (count)
-		how->take(cache, mixed ? KM_OBJCGS_DIFFER : owner, drain.objects, count, how->arg);
+		how->take(cache, mixed ? KM_OBJCGS_DIFFER : owner, taken, count, how->arg);
 	release_sheaf(cache, cpu);
 }
 
@@ -775,7 +772,7 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 		pcs += km_pcs_slot(&caches[i]->charged) != 0;
 	if (!pcs)
 		return;
-	km_lock(&drain.lock);
+	km_lock(&km_drain_lock);
 	for (size_t i = 0; i < count; i++)
 		if (caches[i]->charged.slot) {
 			close_charged(caches[i]);
@@ -791,7 +788,7 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 		if (!fenced && !unused && !places)
 			take_own_charged(caches[i], how);
 	}
-	km_unlock(&drain.lock);
+	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)

@@ -107,12 +107,9 @@ km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
 }
 
 /*
- * The shape of what lies ready on a CPU, a file for each: sheaf_ops.c, freelist_ops.c, direct_ops.c. Before one of
- * these stands validate.c where frees are proved, observed_ops.c where each object is looked at, sampled_ops.c for a
- * while where one object is guarded, and before all of them memcg/charge.c where objects are paid for. A miss is a
- * jump to the cache's shape, whose calls return and fail as the public functions do. Chosen when a cache is made,
- * when somebody begins or ends to watch it, when it is first asked for an object that is paid for, and when it is
- * destroyed.
+ * The ops of a layer (enum km_layer). A miss is a jump to the ops of the cache's top layer, whose calls return and fail
+ * as the public functions do. The layers of a cache change when the cache is made, when observers come or go, when an
+ * object is first charged, and when the cache is destroyed (layers.c).
  */
 struct km_alloc_ops {
 	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
@@ -183,10 +180,20 @@ km_inline bool km_ops_charges(const struct km_alloc_ops *ops)
 {
 	return ops->recharge != NULL;
 }
-/* Acquire pairs with km_alloc_choose_ops, and km_alloc_set_charging. */
+/* The ops of a layer, or of the next layer below that the cache has. Acquire pairs with km_layer_set_locked. */
+km_inline const struct km_alloc_ops *km_layer(const struct kmem_cache *cache, enum km_layer layer)
+{
+	return km_load_acquire(&cache->layers[layer]);
+}
+/* What serves the requests that a layer passes on. */
+km_inline const struct km_alloc_ops *km_layer_below(const struct kmem_cache *cache, enum km_layer layer)
+{
+	return km_load(&cache->layers[layer + 1]);
+}
+/* The top of the cache's layers. */
 km_inline const struct km_alloc_ops *km_alloc_ops(const struct kmem_cache *cache)
 {
-	return km_load_acquire(&cache->ops);
+	return km_layer(cache, (enum km_layer)0);
 }
 /* The shape that serves a request. The first that is to be paid for gives the cache its charging shape for good. */
 const struct km_alloc_ops *km_ops_for_account(struct kmem_cache *cache, gfp_t gfp);
@@ -194,7 +201,19 @@ km_inline const struct km_alloc_ops *km_ops_for(struct kmem_cache *cache, gfp_t 
 {
 	return km_likely(!(gfp & __GFP_ACCOUNT)) ? km_alloc_ops(cache) : km_ops_for_account(cache, gfp);
 }
-void km_alloc_choose_ops(struct kmem_cache *cache) km_cold;
+
+/* layers.c: every layer that depends on the cache's state alone is chosen anew. */
+void km_layers_choose(struct kmem_cache *cache) km_cold;
+/* A cache gets, or changes, one layer; NULL: the cache does not have the layer any more. _locked: with km_drain_lock.
+ * */
+void km_layer_set(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *ops) km_cold;
+void km_layer_set_locked(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *ops) km_cold;
+/*
+ * Register what chooses the ops of a layer, NULL where a cache is to be without the layer. Caches that are made from
+ * then on are asked for, and caches whose observers change. Context: km_drain_lock is held. False: the layer has one.
+ */
+typedef const struct km_alloc_ops *km_layer_fn(struct kmem_cache *cache);
+bool km_layer_register(enum km_layer layer, km_layer_fn *choose) km_cold;
 
 /*
  * Caches of other layouts whose objects are given out, and taken back, in the name of this one. While an object of one
@@ -202,11 +221,10 @@ void km_alloc_choose_ops(struct kmem_cache *cache) km_cold;
  */
 #define KM_SHADOWS_MOST 64u		/* of a cache: no two have the same flags */
 struct km_shadows {
-	const struct km_alloc_ops *ops[2];	/* before one whose objects nobody pays for; and somebody does */
 	struct kmem_cache *first;	/* by next_sibling; none goes before the cache does */
 	struct kmem_cache *serving;	/* new objects are this one's, while `calls` says so */
 	uint32_t calls;			/* its lowest bit; and two for each call that may have seen it */
-	bool out;			/* an object of a sibling may be out: `shape` is one of the above */
+	bool out;			/* an object of a sibling may be out: the cache has the layer SHADOW */
 };
 
 /* An object that is freed by the cache's name may be another cache's. */
@@ -225,20 +243,16 @@ km_inline struct kmem_cache *km_alloc_shadows(const struct kmem_cache *cache)
 	return shadows ? km_load_acquire(&shadows->first) : NULL;
 }
 
-/* The cache's shape follows from its own and from whether an object of a sibling may be out. */
-void km_alloc_publish_ops(struct kmem_cache *cache);
 /* From now on these see each object; NULL: nobody does. */
 void km_alloc_watch(struct kmem_cache *cache, const struct km_hooks *hooks) km_cold;
 void km_alloc_bury(struct kmem_cache *cache) km_cold;	/* it was destroyed: each call is misuse */
 
 /*
  * sampled_ops.c: the next object of the cache, if it can be one, is to come from the pool of guarded objects
- * (page/guard_range.h). km_alloc_sample: from now on; false: not of this cache, or not now. Each: of a cache that is
- * being made. see_frees: from now on no free of the cache passes by unseen.
+ * (page/guard_range.h). km_alloc_sample: from now on; false: not of this cache, or not now. see_frees: from now on no
+ * free of the cache passes by unseen.
  */
-bool km_alloc_can_sample(const struct kmem_cache *cache);
 bool km_alloc_sample(struct kmem_cache *cache) km_cold;
-void km_alloc_sample_each(struct kmem_cache *cache) km_cold;
 void km_alloc_see_frees(struct kmem_cache *cache) km_cold;
 /* A door that knows the bytes that are asked for, and on whose long way they are said: kmalloc, malloc. Misses of sizes
  * above `most` go that way; `usual`: what it is else. */
@@ -460,7 +474,7 @@ km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct
 		return km_charged_miss(cache, gfp);
 	if (km_likely(km_alloc_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
-	return km_alloc_ops(cache)->recharge(cache, gfp, objcg, object, word);
+	return km_layer(cache, KM_LAYER_CHARGE)->recharge(cache, gfp, objcg, object, word);
 }
 #endif
 
@@ -570,7 +584,7 @@ km_inline bool km_free_any(void *object)
 	struct kmem_cache *cache = km_load(&km_hot.caches[id]);
 	if (km_unlikely(!cache))
 		return false;
-	const struct km_alloc_ops *ops = km_load(&cache->ops);
+	const struct km_alloc_ops *ops = km_load(&cache->layers[0]);
 	if (ops == &km_ops_chain) {
 		if (km_unlikely(!km_id_valid(id, object)))
 			return false;

@@ -1,17 +1,13 @@
 /*
- * observed_ops.c: which shape a cache has, and three of the shapes. That of caches each of whose objects is looked
- * at: by hooks as it comes and goes, by a check before it is freed, or each of whose allocations may fail on purpose;
- * what lies on a CPU is a matter of the shape below. The same where a profile alone looks, which is to cost little.
- * And that of caches that were destroyed. Invariant: no object passes unseen, but those of calls that were under way
- * when somebody began to look.
+ * observed_ops.c: the layer OBSERVE, by one of three ops. Those of caches each of whose objects is looked at: by
+ * hooks as the object comes and goes, by a check before the object is freed, or each of whose allocations may fail on
+ * purpose; what lies on a CPU is a matter of the layers below. The same where a profile alone looks, which is to cost
+ * little. And those of caches that were destroyed. Invariant: no object passes unseen, but those of calls that were
+ * under way when somebody began to look.
  *
- * A watcher comes to a running cache in this order: the hooks are stored, the shape that calls them is chosen, the
- * public shelf is closed by a drain with a fence. From the fence on each hit misses, and each miss finds the shape:
- * what was allocated unseen before is freed before the watcher's eyes, so a watcher must accept objects that it has not
- * met.
- *
- * The shape below serves what this one lets through, and it is a shape of its own right: `below` is chosen with the
- * engine and never changes, so that a call which is in this file when a watcher leaves ends where it began.
+ * An observer comes to a running cache in this order: the hooks are stored, the layer is chosen, the public shelf is
+ * closed by a drain with a fence (layers.c). From the fence on each hit misses, and each miss finds the layer. Objects
+ * that were allocated unseen before are freed before the observer's eyes: an observer must accept such objects.
  *
  * Destroyed caches keep a shape, too: a call by a name that is no longer anybody's is misuse, and is said, as long as
  * no other cache lies at that address.
@@ -40,53 +36,20 @@ static bool is_profiled_only(const struct kmem_cache *cache, enum km_front front
 	       !(cache->flags & SLAB_FAILSLAB) && !km_layout_options.count_events;
 }
 
-void km_alloc_choose_ops(struct kmem_cache *cache)
+const struct km_alloc_ops *km_observe_layer(struct kmem_cache *cache)
 {
-	const enum km_front front = cache->engine->front;
-	const struct km_alloc_ops *below = front == KM_PERCPU_NONE ? &km_ops_none :
-				       front == KM_PERCPU_FREELIST ? &km_ops_chain_soft :
-				       km_percpu.index == KM_INDEX_CID ? &km_ops_array_by_cid : &km_ops_array;
-	const struct km_alloc_ops *plain = front == KM_PERCPU_FREELIST && km_hits_by_cpu() ? &km_ops_chain : below;
-	const struct km_alloc_ops *own = km_load(&cache->own), *next;
-
-	if (cache->live_shift)
-		plain = km_validated_ops(cache);
-	/* Engines with shared pages check what is given to them, at once, and for every cache. */
-	if (cache->hooks || (cache->checked && !cache->engine->shared_pages) || cache->flags & SLAB_FAILSLAB)
-		plain = is_profiled_only(cache, front) ? &km_ops_profiled : &km_ops_observed;
 	if (cache->dead)
-		plain = &km_ops_dead;
-	km_store(&cache->below, below);
-	km_store(&cache->validated, cache->live_shift ? km_validated_ops(cache) : below);
-	km_store_release(&cache->plain, plain);
-	/* A shape that stands before it for a while goes, but where it stands there for ever. */
-	if (km_unlikely(km_guarded.each) && km_alloc_can_sample(cache)) {
-		km_alloc_sample_each(cache);
-		plain = &km_ops_sampled;
-	}
-	do
-		next = own && km_ops_charges(own) && !cache->dead ? own : plain;
-	while (!km_cas_release(&cache->own, &own, next));
-	km_alloc_publish_ops(cache);
-}
-
-/* Several threads may be here: of two that saw different things the one that comes second sees what the other did. */
-void km_alloc_publish_ops(struct kmem_cache *cache)
-{
-	const struct km_alloc_ops *ops = km_load_acquire(&cache->ops), *next;
-
-	/* Release pairs with km_alloc_ops: what it looks at is there. A call that found the former one ends with it. */
-	do {
-		next = km_load_acquire(&cache->own);
-		if (km_alloc_has_out(cache) && !cache->dead)
-			next = cache->shadows->ops[km_ops_charges(next)];
-	} while (!km_cas_both(&cache->ops, &ops, next));
+		return &km_ops_dead;
+	/* Engines with shared pages check what is given to them, at once, and for every cache. */
+	if (!cache->hooks && (!cache->checked || cache->engine->shared_pages) && !(cache->flags & SLAB_FAILSLAB))
+		return NULL;
+	return is_profiled_only(cache, cache->engine->front) ? &km_ops_profiled : &km_ops_observed;
 }
 
 void km_alloc_watch(struct kmem_cache *cache, const struct km_hooks *hooks)
 {
 	km_store(&cache->hooks, hooks);
-	km_alloc_choose_ops(cache);
+	km_layers_choose(cache);
 	km_alloc_drain(cache);
 	km_debug(!hooks || !km_load(&cache->pcs.front.open.pcs), "a cache with watchers has no public shelf");
 }
@@ -97,7 +60,7 @@ void km_alloc_bury(struct kmem_cache *cache)
 	if (cache->parts)
 		km_parts_end(cache);
 	km_debug(!km_load(&cache->pcs.inner.pcs), "a cache that was destroyed has no shelf");
-	km_alloc_choose_ops(cache);
+	km_layers_choose(cache);
 }
 
 /* ------------------------------------------------------------------ one object */
@@ -105,8 +68,8 @@ void km_alloc_bury(struct kmem_cache *cache)
 static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	gfp &= ~__GFP_ZERO;
-	return bytes ? km_load(&cache->validated)->alloc_sized(cache, bytes, align, gfp, node) :
-		       km_load(&cache->validated)->alloc(cache, gfp, node);
+	return bytes ? km_layer_below(cache, KM_LAYER_OBSERVE)->alloc_sized(cache, bytes, align, gfp, node) :
+		       km_layer_below(cache, KM_LAYER_OBSERVE)->alloc(cache, gfp, node);
 }
 
 /* Zeros come last: before, the object is not yet to be touched. */
@@ -128,7 +91,7 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 		return km_miss_zeroed(cache, shown, gfp, bytes);
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	if (object)
-		km_load(&cache->validated)->free(cache, object);
+		km_layer_below(cache, KM_LAYER_OBSERVE)->free(cache, object);
 	km_calls_end(was);
 	return km_alloc_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
 }
@@ -239,7 +202,7 @@ static void observed_free(struct kmem_cache *cache, void *object)
 	int saved_errno = errno;
 
 	if (seen_off(cache, object, (uintptr_t)__builtin_return_address(0)))
-		km_load(&cache->validated)->free(cache, object);
+		km_layer_below(cache, KM_LAYER_OBSERVE)->free(cache, object);
 	errno = saved_errno;
 }
 
@@ -248,7 +211,7 @@ static void observed_free_past(struct kmem_cache *cache, void *object)
 	int saved_errno = errno;
 
 	if (seen_off(cache, object, (uintptr_t)__builtin_return_address(0)))
-		km_ops_free_past(km_load(&cache->validated), cache, object);
+		km_ops_free_past(km_layer_below(cache, KM_LAYER_OBSERVE), cache, object);
 	errno = saved_errno;
 }
 
@@ -265,7 +228,7 @@ static int observed_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left,
 	}
 	if (fails(cache, cache->object_size, gfp))
 		return 0;
-	return km_load(&cache->validated)->alloc_bulk(cache, gfp, left, n, objects);
+	return km_layer_below(cache, KM_LAYER_OBSERVE)->alloc_bulk(cache, gfp, left, n, objects);
 }
 
 const struct km_alloc_ops km_ops_observed = {

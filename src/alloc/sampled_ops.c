@@ -42,7 +42,7 @@ void km_alloc_want_sizes(bool wanted)
 
 /* An object that is to be readable after it was freed can't be guarded, nor one that lies apart, or may fail on
  * purpose; and one that is watched is by others. */
-bool km_alloc_can_sample(const struct kmem_cache *cache)
+static bool can_sample(const struct kmem_cache *cache)
 {
 	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_SKIP_KFENCE | SLAB_NODUMP | SLAB_FAILSLAB |
 				   KM_DEBUG_LAYOUT;
@@ -64,20 +64,28 @@ static bool begin(struct kmem_cache *cache, uint32_t calls, bool due)
 	km_debug(calls, "a cache is sampled for some calls");
 	km_store(&cache->sample_calls, calls);
 	km_store(&cache->sample_due, due);
-	return km_alloc_change_ops(cache, km_plain_ops(cache), &km_ops_sampled, false);
+	return km_alloc_change_layer(cache, KM_LAYER_CHARGE, NULL, &km_ops_sampled, false);
 }
 
 bool km_alloc_sample(struct kmem_cache *cache)
 {
-	if (!km_alloc_can_sample(cache) || km_alloc_ops(cache) != km_plain_ops(cache))
+	if (!can_sample(cache) || km_alloc_ops(cache) != km_plain_ops(cache))
 		return false;
 	return begin(cache, WINDOW, true);
 }
 
-void km_alloc_sample_each(struct kmem_cache *cache)
+/* A charged cache stays charged. A guarded object that is to come from the cache is forgotten, unless each is. */
+const struct km_alloc_ops *km_sample_layer(struct kmem_cache *cache)
 {
+	const struct km_alloc_ops *now = km_layer(cache, KM_LAYER_CHARGE);
+
+	if (km_ops_charges(now))
+		return now;
+	if (km_likely(!km_guarded.each) || !can_sample(cache))
+		return NULL;
 	km_store(&cache->sample_calls, FOR_EVER);
 	km_store(&cache->sample_due, true);
+	return &km_ops_sampled;
 }
 
 /* For whoever asked for the cache of a guarded block of kmalloc's, to free it by that. */
@@ -96,7 +104,7 @@ static void end(struct kmem_cache *cache, bool may_wait)
 	if (needs_window(cache) && km_load(&cache->guarded))
 		km_guarding.unseen(cache);
 	if (!km_thread_busy)
-		km_alloc_change_ops(cache, &km_ops_sampled, km_plain_ops(cache), may_wait && !km_no_calls);
+		km_alloc_change_layer(cache, KM_LAYER_CHARGE, &km_ops_sampled, NULL, may_wait && !km_no_calls);
 }
 
 /* One more call of the window; the count is rough, as threads race. For ever is as long as some object is out. */
@@ -148,7 +156,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 
 	/* Somebody may pay by now: it was counted before this look; km_alloc_set_charging stores before it looks. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (km_unlikely(object && km_ops_charges(km_alloc_ops(cache)))) {
+	if (km_unlikely(object && km_ops_charges(km_layer(cache, KM_LAYER_CHARGE)))) {
 		km_guarding.free(cache, object, NULL);
 		return NULL;
 	}

@@ -55,7 +55,7 @@ bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 
 const struct km_alloc_ops *km_ops_for_account(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (!km_ops_charges(km_alloc_ops(cache)))
+	if (!km_ops_charges(km_layer(cache, KM_LAYER_CHARGE)))
 		km_alloc_begin_charging(cache, gfp);
 	return km_alloc_ops(cache);
 }

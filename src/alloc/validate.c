@@ -111,7 +111,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 {
 	/* After a warning it goes on; a list that is so damaged fails the call. */
 	for (unsigned tries = 0; tries < KM_MOST_LOST; tries++) {
-		void *object = km_load(&cache->below)->alloc(cache, gfp & ~__GFP_ZERO, node);
+		void *object = km_layer_below(cache, KM_LAYER_VALIDATE)->alloc(cache, gfp & ~__GFP_ZERO, node);
 
 		if (km_unlikely(!object))
 			return NULL;
@@ -168,7 +168,7 @@ static void validated_free_past(struct kmem_cache *cache, void *object)
 {
 	object = claim(cache, object);
 	if (km_likely(object))
-		km_ops_free_past(km_load(&cache->below), cache, object);
+		km_ops_free_past(km_layer_below(cache, KM_LAYER_VALIDATE), cache, object);
 }
 
 /* ------------------------------------------------------------------ many */
@@ -181,7 +181,7 @@ static int validated_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left
 	if (km_bulk_is_odd(gfp) || cache->engine->front == KM_PERCPU_FREELIST)
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	km_debug(left == n, "nothing comes of a shelf that is closed");
-	if (!km_load(&cache->below)->alloc_bulk(cache, gfp, left, n, objects))
+	if (!km_layer_below(cache, KM_LAYER_VALIDATE)->alloc_bulk(cache, gfp, left, n, objects))
 		return 0;
 	for (size_t i = 0; i < left; i++)
 		if (km_likely(hand_out(cache, objects[i])))
@@ -200,7 +200,7 @@ static void validated_free_bulk(struct kmem_cache *cache, size_t n, size_t all, 
 		if (km_likely((objects[kept] = claim(cache, objects[i])) != NULL))
 			kept++;
 	if (kept)
-		km_load(&cache->below)->free_bulk(cache, kept, km_min(all, kept), objects);
+		km_layer_below(cache, KM_LAYER_VALIDATE)->free_bulk(cache, kept, km_min(all, kept), objects);
 }
 
 /* ------------------------------------------------------------------ one object */
@@ -233,7 +233,7 @@ km_inline void push(struct kmem_cache *cache, void *object)
 	if (km_likely(kmem_pcs_push(&cache->pcs.inner, km_hot.percpu, km_rseq, object)))
 		return;
 #endif
-	km_ops_free(km_load(&cache->below), cache, object);
+	km_ops_free(km_layer_below(cache, KM_LAYER_VALIDATE), cache, object);
 }
 
 static km_hit_path km_noinline void put_in_parts(struct kmem_cache *cache, void *object)
@@ -294,7 +294,7 @@ static void validated_free_softly(struct kmem_cache *cache, void *object)
 {
 	object = claim(cache, object);
 	if (km_likely(object))
-		km_load(&cache->below)->free(cache, object);
+		km_layer_below(cache, KM_LAYER_VALIDATE)->free(cache, object);
 }
 
 static const struct km_alloc_ops validated_softly = {
@@ -302,10 +302,12 @@ static const struct km_alloc_ops validated_softly = {
 	.free_past = validated_free_past, .alloc_bulk = validated_alloc_bulk, .free_bulk = validated_free_bulk,
 };
 
-const struct km_alloc_ops *km_validated_ops(const struct kmem_cache *cache)
+const struct km_alloc_ops *km_validate_layer(struct kmem_cache *cache)
 {
 	const enum km_front front = cache->engine->front;
 
+	if (!cache->live_shift)
+		return NULL;
 	if (front == KM_PERCPU_FREELIST && km_hits_by_cpu())
 		return &validated_chain;
 	if (front == KM_PERCPU_SHEAVES && km_hits_by_cpu() && !km_layout_options.count_events)
@@ -325,5 +327,5 @@ void km_alloc_prove(struct kmem_cache *cache)
 	cache->live_id = cache->id >= KM_MAP_FIRST ? cache->id : UINT32_MAX;
 	km_parts_begin(cache);
 	km_debug(cache->live && !cache->pcs.front.open.pcs, "a cache's objects are proved from the first one on");
-	km_alloc_choose_ops(cache);
+	km_layers_choose(cache);
 }

@@ -308,7 +308,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->cleared = cleared_bytes(cache);
 	km_settle_usable(cache);
 	cache->carried = cache->flags & KM_DEBUG_FLAGS;
-	km_alloc_choose_ops(cache);
+	km_layers_choose(cache);
 	return cache;
 }
 

@@ -33,7 +33,7 @@ static int change(struct kmem_cache *cache, void *arg)
 	if (hooks && hooks != &km_probe_hooks)
 		return 0;
 	km_store(&cache->hooks, km_alloc_probing ? &km_probe_hooks : NULL);
-	km_alloc_choose_ops(cache);
+	km_layers_choose(cache);
 	changed->cache[changed->count++] = cache;
 	if (changed->count == AT_ONCE)
 		drain(changed);

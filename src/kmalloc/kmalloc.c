@@ -105,7 +105,7 @@ static km_noinline void *account_default(struct kmem_cache *cache, size_t size, 
 
 	if (km_likely(objcg != NULL))
 		return km_likely(km_alloc_is_owner(cache, object, (uintptr_t)objcg, &word)) ? object :
-		       km_alloc_ops(cache)->recharge(cache, gfp, objcg, object, word);
+		       km_layer(cache, KM_LAYER_CHARGE)->recharge(cache, gfp, objcg, object, word);
 	put_back(object, gfp);
 	return account_missed(size, gfp);
 }
@@ -136,7 +136,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 		return object;
 	if (km_unlikely(!objcg))
 		return account_default(cache, size, gfp, object);
-	return km_alloc_ops(cache)->recharge(cache, gfp, objcg, object, word);
+	return km_layer(cache, KM_LAYER_CHARGE)->recharge(cache, gfp, objcg, object, word);
 }
 
 /* Those that look at objects from outside are told of this one, and of its bytes. */

@@ -190,7 +190,7 @@ km_hit_path void *km_malloc_miss(size_t size)
 #ifdef KMEM_HAVE_RSEQ
 	struct kmem_cache *cache = km_load_acquire(&km_malloc_first[km_malloc_step(size)]);
 
-	if (km_likely(cache) && km_likely(km_load(&cache->ops) == &km_ops_validated)) {
+	if (km_likely(cache) && km_likely(km_load(&cache->layers[0]) == &km_ops_validated)) {
 		void *p = kmem_pcs_pop(&cache->pcs.inner, km_hot.percpu, km_rseq);
 
 		if (km_likely(p))

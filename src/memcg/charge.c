@@ -557,7 +557,7 @@ static void charged_free_past(struct kmem_cache *cache, void *object)
 		owner = owner == KM_OBJCG_NOBODY ? 0 : km_freed_owner(cache, object);
 	if (owner)
 		km_charged_disown(cache, owner, &object, 1);
-	km_ops_free_past(km_load_acquire(&cache->plain), cache, object);
+	km_ops_free_past(km_layer(cache, KM_LAYER_CHARGE + 1), cache, object);
 	errno = saved_errno;
 }
 

@@ -48,6 +48,20 @@ struct km_events {
 	uint64_t count[KMEM_NR_EVENTS];
 };
 
+/*
+ * The layers that stand before the objects of a cache, from the top to the bottom; a new layer is one line here, and
+ * one folder (alloc/layers.c). Every cache has BASE. Layers between CHARGE and OBSERVE see each object come and go.
+ */
+enum km_layer {
+	KM_LAYER_SHADOW,	/* a debug shadow cache serves requests (ext/debug/debug_shadow.c) */
+	KM_LAYER_CHARGE,	/* objects are charged (memcg/charge.c), or one object is guarded (alloc/sampled_ops.c) */
+	KM_LAYER_ADDED,		/* registered by a program that is linked with the archive */
+	KM_LAYER_OBSERVE,	/* hooks, checks, failures on purpose, probes and profiles (alloc/observed_ops.c) */
+	KM_LAYER_VALIDATE,	/* an allocation state map validates frees (alloc/validate.c) */
+	KM_LAYER_BASE,		/* per-CPU blocks, chains, or the engine alone (alloc/sheaf_ops.c, chain.c, direct_ops.c) */
+	KM_LAYERS
+};
+
 /* Slabs that caches got and gave back, ever. */
 struct km_retired {
 	size_t new_slabs, freed_slabs;
@@ -78,10 +92,8 @@ struct kmem_cache {
 	slab_flags_t flags;
 	uint32_t cleared;		/* bytes that __GFP_ZERO makes zeros; 0: has a constructor */
 	const struct km_engine *engine;
-	const struct km_alloc_ops *ops;	/* of what lies ready on a CPU (alloc/fast_path.h) */
-	const struct km_alloc_ops *plain;	/* the same of objects that nobody pays for */
-	const struct km_alloc_ops *validated;	/* ... where nobody watches: what proves each free, or `below` */
-	const struct km_alloc_ops *below;	/* ... whoever watches */
+	/* The ops of each layer; of a layer that the cache does not have, the ops of the next layer below. */
+	const struct km_alloc_ops *layers[KM_LAYERS];
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
 	uintptr_t live;			/* live_shift: where the bytes are; 0: have those of each looked for */
 	uint32_t live_id;		/* the id that its pages have in the map; none of a map: it has none */
@@ -90,6 +102,7 @@ struct kmem_cache {
 	bool parts, wiped, zeroed;
 	bool comes_in_parts, goes_in_parts;	/* more than zeros when it is freed is to be done */
 	bool comes_slowly;		/* as it comes, or it may lie beyond the first range */
+	bool seen;			/* each object is seen as it comes and goes */
 	uint32_t canary;
 	bool may_have_canary;
 	struct km_quarantine *quarantine;
@@ -173,7 +186,6 @@ struct kmem_cache {
 	bool going;			/* it is being destroyed: none of its slabs begins to wait (kfree_rcu.c) */
 	uint32_t slab_pages;		/* of a slab of the usual order, or of a block of whole_pages */
 	/* Debugging that comes and goes while the cache is used (ext/debug/debug_shadow.c). */
-	const struct km_alloc_ops *own;	/* of its own objects: `shape`, unless a sibling's may be out */
 	struct km_shadows *shadows;	/* NULL: it has none, and never had (alloc/fast_path.h) */
 	struct kmem_cache *shadow_of;	/* its objects are that cache's, in another layout; NULL: it is no sibling */
 	struct kmem_cache *next_shadow;
@@ -262,7 +274,7 @@ km_inline bool km_is_charged(const struct kmem_cache *cache)
 /* Each object is seen as it comes and goes: no shelf of what is paid for has any. */
 km_inline bool km_is_seen(const struct kmem_cache *cache)
 {
-	return km_unlikely(km_load(&cache->hooks) != NULL) || km_unlikely(cache->live_shift);
+	return km_unlikely(km_load(&cache->seen));
 }
 
 /* Each free is looked at before anything is done for it that a bad one should not do. */

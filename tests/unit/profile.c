@@ -427,7 +427,7 @@ static void off_and_on(void)
 	number = record->number;
 	NEED(record->state == KM_PROFILE_ON && small->hooks && !small->pcs.front.open.pcs);
 	/* What would be a hit else is a short way where sequences find a CPU's block. */
-	NEED((small->plain == &km_ops_profiled) ==
+	NEED((small->layers[KM_LAYER_OBSERVE] == &km_ops_profiled) ==
 	     (small->engine->front == KM_PERCPU_SHEAVES && km_percpu.index == KM_INDEX_CPU));
 	NEED(km_profile_ask(&other) == -EBUSY);
 	ask("0");

@@ -151,7 +151,7 @@ km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **ob
 /* The end of a bulk allocation. Returns n if `left` is 0; else frees all objects, reports the failure, returns 0. */
 int km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 
-/* What serves objects that nobody pays for. */
+/* The ops below the layer CHARGE: objects that nobody pays for. */
 km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache)
 {
 	return km_layer(cache, KM_LAYER_CHARGE + 1);

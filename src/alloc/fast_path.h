@@ -185,7 +185,7 @@ km_inline const struct km_alloc_ops *km_layer(const struct kmem_cache *cache, en
 {
 	return km_load_acquire(&cache->layers[layer]);
 }
-/* What serves the requests that a layer passes on. */
+/* The ops to which a layer passes requests on. */
 km_inline const struct km_alloc_ops *km_layer_below(const struct kmem_cache *cache, enum km_layer layer)
 {
 	return km_load(&cache->layers[layer + 1]);
@@ -204,13 +204,12 @@ km_inline const struct km_alloc_ops *km_ops_for(struct kmem_cache *cache, gfp_t 
 
 /* layers.c: every layer that depends on the cache's state alone is chosen anew. */
 void km_layers_choose(struct kmem_cache *cache) km_cold;
-/* A cache gets, or changes, one layer; NULL: the cache does not have the layer any more. _locked: with km_drain_lock.
- * */
+/* A cache gets, or changes, one layer; NULL: the cache loses the layer. _locked: with km_drain_lock. */
 void km_layer_set(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *ops) km_cold;
 void km_layer_set_locked(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *ops) km_cold;
 /*
- * Register what chooses the ops of a layer, NULL where a cache is to be without the layer. Caches that are made from
- * then on are asked for, and caches whose observers change. Context: km_drain_lock is held. False: the layer has one.
+ * `choose` returns the ops of the layer for a cache, or NULL for none. Called for caches that are made from now on, and
+ * for caches whose observers change, with km_drain_lock held. False: the layer has a function already.
  */
 typedef const struct km_alloc_ops *km_layer_fn(struct kmem_cache *cache);
 bool km_layer_register(enum km_layer layer, km_layer_fn *choose) km_cold;

@@ -3,16 +3,16 @@
  * layer has ops (struct km_alloc_ops): a request meets the top layer of the cache, and each layer serves a request, or
  * passes the request to the layer below (km_layer_below).
  *
- * cache->layers has an entry for each layer. The entry of an absent layer repeats the entry of the next layer below.
- * So the first entry is the top, and the entry behind a layer stands below the layer: one load finds either, however
- * many layers are absent. Invariant, under km_drain_lock: BASE is present, and an absent layer's entry equals the
- * entry below.
+ * cache->layers has an entry for each layer. The entry of an absent layer repeats the entry of the next layer below. So
+ * the first entry is the top, and the entry behind a layer stands below the layer: one load finds either, however many
+ * layers are absent. Invariant, under km_drain_lock: BASE is present, and an absent layer's entry equals the entry
+ * below.
  *
  * Layers change while other CPUs allocate and free, in these steps:
  *
  *	comes	1. the layer's state is stored (hooks, charge, out)
- *		2. the entries are stored, from the layer up to the top, each by a release; a slow path loads the top by an
- *		   acquire. A call on the way through the former top ends as if the call had come earlier.
+ *		2. the entries are stored, from the layer up to the top, each by a release; a slow path loads the top
+ *		   by an acquire. A call on the way through the former top ends as if the call had come earlier.
  *		3. the public shelf closes: from then on every call is a slow path. If the layer must see each object, a
  *		   drain of the cache follows (drain.c), whose fence aborts every fast path on the open shelf. Where a
  *		   layer needs no fence, the layer's file has the reason (sampled_ops.c, debug_shadow.c, km_alloc_set_charging).

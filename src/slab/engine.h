@@ -58,7 +58,7 @@ enum km_layer {
 	KM_LAYER_ADDED,		/* registered by a program that is linked with the archive */
 	KM_LAYER_OBSERVE,	/* hooks, checks, failures on purpose, probes and profiles (alloc/observed_ops.c) */
 	KM_LAYER_VALIDATE,	/* an allocation state map validates frees (alloc/validate.c) */
-	KM_LAYER_BASE,		/* per-CPU blocks, chains, or the engine alone (alloc/sheaf_ops.c, chain.c, direct_ops.c) */
+	KM_LAYER_BASE,		/* per-CPU blocks, chains, or the engine alone (alloc/sheaf_ops.c, freelist_ops.c, direct_ops.c) */
 	KM_LAYERS
 };
 

@@ -381,7 +381,7 @@ static void *sample_of(struct kmem_cache *cache, struct kmem_cache *missing, voi
 
 static bool is_plain(const struct kmem_cache *cache)
 {
-	return km_load(&cache->layers[KM_LAYER_CHARGE]) == km_load(&cache->layers[KM_LAYER_CHARGE + 1]);
+	return km_alloc_ops(cache) == km_layer_below(cache, KM_LAYER_CHARGE);
 }
 
 static void hits(void)

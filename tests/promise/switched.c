@@ -42,7 +42,8 @@ static void switch_to(struct kmem_cache *cache, const char *letters)
 /* No object of the debugged layout is out, and hits work as ever. */
 static bool is_as_before(struct kmem_cache *cache)
 {
-	return cache->shadows && !cache->shadows->out && cache->layers[KM_LAYER_SHADOW] == cache->layers[KM_LAYER_CHARGE];
+	return cache->shadows && !cache->shadows->out &&
+	       km_alloc_ops(cache) == km_layer_below(cache, KM_LAYER_SHADOW);
 }
 
 /* A byte behind the object is found, and mended; *p is the object's last. */

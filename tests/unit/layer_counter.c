@@ -1,7 +1,7 @@
 /*
  * layer_counter: one more layer, by the recipe of CONTRIBUTING: a counter of objects. Each object is counted once as
- * the object comes, and once as the object goes, charged or not, with layers above and below. Caches without the
- * layer are as before. Under each engine. Disciplines: all.
+ * the object comes, and once as the object goes, charged or not, with layers above and below. Caches without the layer
+ * are as before. Under each engine. Disciplines: all.
  */
 #include "kit/paid.h"
 

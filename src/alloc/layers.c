@@ -15,7 +15,7 @@
  *		   by an acquire. A call on the way through the former top ends as if the call had come earlier.
  *		3. the public shelf closes: from then on every call is a slow path. If the layer must see each object, a
  *		   drain of the cache follows (drain.c), whose fence aborts every fast path on the open shelf. Where a
- *		   layer needs no fence, the layer's file has the reason (sampled_ops.c, debug_shadow.c, km_alloc_set_charging).
+ *		   layer needs no fence, the layer's file has the reason (sampled_ops.c, debug_shadow.c).
  *	goes	the state is changed, the entries are stored, the public shelf opens. A call inside of the layer ends
  *		there: ops are constants, and the layers below serve requests at any time.
  *

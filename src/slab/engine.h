@@ -54,11 +54,11 @@ struct km_events {
  */
 enum km_layer {
 	KM_LAYER_SHADOW,	/* a debug shadow cache serves requests (ext/debug/debug_shadow.c) */
-	KM_LAYER_CHARGE,	/* objects are charged (memcg/charge.c), or one object is guarded (alloc/sampled_ops.c) */
+	KM_LAYER_CHARGE,	/* objects are charged (charge.c), or one object is guarded (sampled_ops.c) */
 	KM_LAYER_ADDED,		/* registered by a program that is linked with the archive */
 	KM_LAYER_OBSERVE,	/* hooks, checks, failures on purpose, probes and profiles (alloc/observed_ops.c) */
 	KM_LAYER_VALIDATE,	/* an allocation state map validates frees (alloc/validate.c) */
-	KM_LAYER_BASE,		/* per-CPU blocks, chains, or the engine alone (alloc/sheaf_ops.c, freelist_ops.c, direct_ops.c) */
+	KM_LAYER_BASE,		/* per-CPU sheaves, a freelist, or the engine alone (*_ops.c) */
 	KM_LAYERS
 };
 

@@ -36,18 +36,21 @@ endif
 
 # Accounting stands last: most programs have none. The order of a wildcard depends on the locale; `sort` compares bytes.
 SOURCES	:= $(sort $(wildcard src/*/*.c engines/*.c engines/*/*.c ext/*/*.c))
-SRC	:= $(filter-out src/malloc/% src/memcg/%,$(SOURCES)) $(filter src/memcg/%,$(SOURCES))
+SRC	:= $(filter-out src/malloc/% src/process/% src/memcg/%,$(SOURCES)) $(filter src/memcg/%,$(SOURCES))
 # What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
 # not pages but stretches of 64 KiB, as soon as it touches one. What libgcc and libc's own archive add stands before it, and there is
 # no _fini, which does nothing and would be the last of all. Parts of the file begin with such a stretch (tests/tidy/resident).
-RARE	:= $(filter-out src/memcg/process_group.c engines/engines.c,$(filter engines/% ext/% src/inspect/% src/memcg/% src/alloc/prefill.c \
-	src/alloc/alloc_bulk.c src/kmalloc/kfree_bulk.c \
+RARE	:= $(filter-out src/inspect/atexit.c src/memcg/process_group.c engines/engines.c,$(filter engines/% ext/% src/inspect/% src/memcg/% \
+	src/alloc/prefill.c src/alloc/alloc_bulk.c src/kmalloc/kfree_bulk.c \
 	%/cid_fast_path.c %/cid_ops.c %/freelist_ops.c %/cpu_freelist.c %/owned_sheaf.c %/stock_word.c,$(SRC)))
 SRC	:= $(filter-out $(RARE),$(SRC))
+# What replaces functions of libc: only in libkmem-malloc.
 MALLOC	:= $(filter src/malloc/%,$(SOURCES))
+PROCESS	:= $(filter src/process/%,$(SOURCES))
 RARE_OBJ := $(RARE:%.c=$(BUILD)/obj/%.o)
 OBJ	:= $(SRC:%.c=$(BUILD)/obj/%.o) $(RARE_OBJ)
 MALLOC_OBJ := $(MALLOC:%.c=$(BUILD)/obj/%.o)
+PROCESS_OBJ := $(PROCESS:%.c=$(BUILD)/obj/%.o)
 LIBS	:= $(BUILD)/libkmem.so $(BUILD)/libkmem.a $(if $(MALLOC),$(BUILD)/libkmem-malloc.so $(BUILD)/libkmem-malloc.a)
 
 .DEFAULT_GOAL := all
@@ -71,13 +74,13 @@ LINK = $(CC) $(ALL_CFLAGS) -fno-lto $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,re
 $(BUILD)/libkmem.so: $(OBJ) src/libkmem.map include/kmem/inline.h
 	$(LINK) -o $@ $(filter-out $(RARE_OBJ),$(OBJ)) -lgcc -lc $(RARE_OBJ) $(ALL_LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)
-$(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) src/libkmem.map include/kmem/inline.h
-	$(LINK) -o $@ $(MALLOC_OBJ) $(filter-out $(RARE_OBJ),$(OBJ)) -lgcc -lc $(RARE_OBJ) $(ALL_LDLIBS)
+$(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) $(PROCESS_OBJ) src/libkmem.map include/kmem/inline.h
+	$(LINK) -o $@ $(MALLOC_OBJ) $(filter-out $(RARE_OBJ),$(OBJ)) $(PROCESS_OBJ) -lgcc -lc $(RARE_OBJ) $(ALL_LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)
 $(BUILD)/libkmem.a: $(OBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
-$(BUILD)/libkmem-malloc.a: $(OBJ) $(filter-out %/malloc_dlopen.o,$(MALLOC_OBJ))
+$(BUILD)/libkmem-malloc.a: $(OBJ) $(filter-out %/malloc_dlopen.o,$(MALLOC_OBJ)) $(PROCESS_OBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
@@ -99,9 +102,8 @@ COMMAND_OBJ := $(COMMAND:%.c=$(BUILD)/obj/%.o)
 $(BUILD)/obj/tools/kmem/%.o: tools/kmem/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itools/kmem -I$(BUILD) $(ALL_CFLAGS) $(SAME) -MMD -MP -c $< -o $@
-# libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
 $(BUILD)/kmem: $(COMMAND_OBJ) $(BUILD)/libkmem.a
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) $(FUSE) -lc $(BUILD)/libkmem.a -lm -lrt $(LDLIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) $(FUSE) $(BUILD)/libkmem.a -lm -lrt $(LDLIBS)
 
 include packaging/install.mk
 -include bench/bench.mk
@@ -114,4 +116,4 @@ clean:
 demo:
 	scripts/demo
 
--include $(OBJ:.o=.d) $(MALLOC_OBJ:.o=.d) $(COMMAND_OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(MALLOC_OBJ:.o=.d) $(PROCESS_OBJ:.o=.d) $(COMMAND_OBJ:.o=.d)

@@ -10,6 +10,12 @@ tests: $(TEST_BIN)
 # A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
 -include $(wildcard tests/*/flags.mk)
 
+# These call functions of libc's that libkmem-malloc replaces (src/process), in the same process.
+REPLACED_TESTS := promise/confined promise/data_limit promise/own_addresses stress/stress unit/child_of_bare_fork unit/child_of_vfork \
+	unit/locked_regions unit/percpu_areas unit/raised_address_limit unit/refused_lines
+$(foreach test,$(REPLACED_TESTS),$(eval TEST_LIBS_$(test) += $(BUILD)/libkmem-malloc.a))
+$(REPLACED_TESTS:%=$(BUILD)/tests/%): $(BUILD)/libkmem-malloc.a
+
 # Not what one compiler alone warns of, nor what it does not know of another's.
 TEST_WARN := -Wno-unused-function -Wno-unknown-warning-option -Wno-unknown-attributes
 # A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.

@@ -6,7 +6,7 @@
  * differ, "Kernel:" says how. Compiles alone, as C11 and as C++17.
  *
  * Contexts, unless a function says otherwise: any thread, any time from before main() to after exit
- * handlers; both sides of fork(), and the child of vfork(). In a signal handler: a call that
+ * handlers; both sides of fork(); with libkmem-malloc the child of vfork(). In a signal handler: a call that
  * hits the CPU's shelf works wherever the handler struck; one that misses while the interrupted code
  * was itself inside the allocator returns NULL with ENOMEM (alloc) or is queued and finished by the
  * next miss (free). Nothing here is a cancellation point, and, as of all functions but three of POSIX's,

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 
@@ -214,6 +215,16 @@ void km_boot_fork_child(void)
 bool km_boot_is_stray(void)
 {
 	return !km_os_is_shut() && km_os_pid() != km_load(&own_pid);
+}
+
+/* An unregistration by a wrong signature changes nothing. Its error is EPERM where this task registered the area. */
+bool km_boot_is_borrower(void)
+{
+	char *area = (char *)__builtin_thread_pointer() + km_thread_rseq;
+
+	return km_boot_is_stray() && km_percpu.discipline == KM_DISCIPLINE_RSEQ && (int32_t)km_cpu_of_thread() >= 0 &&
+	       km_os_rseq_unregister(area, 32, 0) == -EINVAL &&
+	       km_os_rseq_unregister(area, km_os_rseq_bytes(), 0) == -EINVAL;
 }
 
 static bool start(void)

@@ -30,6 +30,8 @@ void km_boot_fork_parent(void);
 void km_boot_fork_child(void);
 /* A copy of the process that they did not see, by _Fork or clone: what another thread had locked is locked for ever. */
 bool km_boot_is_stray(void);
+/* A child of libc's vfork or clone, with its parent's memory and rseq area: the kernel aborts none of its sequences. */
+bool km_boot_is_borrower(void);
 
 /* ---- options.c */
 
@@ -438,6 +440,10 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number);
 /* The same of the caches of that name, at once, with the registry locked: 0, -ENOENT, or -EAGAIN where another thread
  * gives back just then: nothing was done. */
 int km_reclaim_named(const char *name);
+/* Reserved address space goes back, but for what fits a limit of so many bytes. Busy. */
+void km_reclaim_fit(size_t limit);
+/* A limit has changed: reserved address space and parked blocks beyond the limits go back. Busy. */
+void km_reclaim_limited(void);
 /* As kmem_cache_shrink, but slabs that stay keep all of their pages. */
 void km_cache_send_home(struct kmem_cache *cache);
 

@@ -118,6 +118,32 @@ static void drain_idle(void *arg km_unused)
 	}
 }
 
+void km_reclaim_fit(size_t limit)
+{
+	km_debug(km_thread_busy, "who gives address space back is busy");
+	km_arena_fit(limit);
+	km_meta_fit(limit);
+	km_percpu_fit(limit);
+}
+
+void km_reclaim_limited(void)
+{
+	const size_t limit = km_os_address_limit();
+
+	if (!km_os_is_limited())
+		return;
+	km_huge_purge(0);
+	if (limit != SIZE_MAX)
+		km_reclaim_fit(limit);
+}
+
+/* A program sets its limits by a call of libc, or another process does. */
+static void look_at_limits(void)
+{
+	if (!km_thread_is_lent() && km_os_limits_changed())
+		km_reclaim_limited();
+}
+
 /* Pages that a quiet round freed have been idle as long as the decay asks for. */
 static void purge_all(void)
 {
@@ -222,6 +248,7 @@ static void purge(uint64_t now)
 
 	if (now >= km_load(&reclaim.next_purge_ms)) {
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
+		look_at_limits();
 		km_growth_shed(SHED_LOOKS);
 		km_pages_purge(decay);
 		km_huge_purge(decay);
@@ -330,8 +357,13 @@ static void tick(void)
 		km_observing.tick(now);
 	bool fell = use_fell();
 
-	if (now != last)
+	if (now != last) {
 		km_store(&reclaim.last_tick_ms, now);
+		if (km_unlikely(km_boot_is_borrower())) {
+			km_misuse(KM_MISUSE_CHILD, "vfork", __builtin_thread_pointer(), NULL);
+			return;
+		}
+	}
 	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell &&
 		      now < km_load(&reclaim.next_purge_ms) &&
 		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty() && !km_pages_too_slack()))
@@ -639,6 +671,7 @@ size_t kmem_shrink_all(void)
 	struct km_busy_was was = km_busy_begin();
 	if (!km_was_busy(was))
 		km_lock(&reclaim.lock);
+	look_at_limits();
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
 	tidy(true);

@@ -85,6 +85,7 @@ static const char *const phrases[KM_NR_MISUSES] = {
 	[KM_MISUSE_SIZE] = "freed with another size than it has",
 	[KM_MISUSE_SHRINKER] = "called by a shrinker, it would wait for itself",
 	[KM_MISUSE_CONSTRUCTOR] = "called by the cache's own constructor",
+	[KM_MISUSE_CHILD] = "the child calls the library, in its parent's memory",
 	[KM_MISUSE_UNCHARGE] = "more uncharged than was charged",
 	[KM_MISUSE_OVERWRITTEN] = "object, or what surrounds it, was overwritten",
 	[KM_MISUSE_WRITTEN] = "free memory of this page was written to",

@@ -42,6 +42,7 @@ enum km_misuse {
 	KM_MISUSE_SIZE,		/* a free that names its object's bytes, and they are others */
 	KM_MISUSE_SHRINKER,	/* what waits for shrinkers, called by one */
 	KM_MISUSE_CONSTRUCTOR,	/* an allocation by a constructor from its own cache */
+	KM_MISUSE_CHILD,	/* a call in a child of libc's vfork */
 	KM_NR_MISUSES
 };
 

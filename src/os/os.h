@@ -92,8 +92,8 @@ bool km_os_is_real_time(void);
 
 /* Milliseconds since some fixed moment, coarse (4 ms), without a system call; never 0. */
 uint64_t km_os_now_ms(void);
-/* Bytes RLIMIT_AS allows; SIZE_MAX where unlimited. Bytes of physical memory. The system is asked once, when the
- * library starts. */
+/* Bytes RLIMIT_AS allows; SIZE_MAX where unlimited. Bytes of physical memory. The system is asked when the library
+ * starts, and for the limits again by km_os_limits_changed. */
 size_t km_os_address_limit(void);
 size_t km_os_limit(int resource);	/* getrlimit at each call: RLIMIT_AS and others */
 size_t km_os_memory(void);
@@ -104,6 +104,8 @@ void km_os_set_address_room(size_t bytes);
 /* The program has set RLIMIT_AS, or RLIMIT_DATA. */
 void km_os_set_address_limit(size_t bytes);
 void km_os_set_data_limit(size_t bytes);
+/* Asks the system for both: is one another than the library knew? False after km_os_shut. */
+bool km_os_limits_changed(void);
 /* There is one of them, or RLIMIT_MEMLOCK where all that is mapped is locked (mlockall with MCL_FUTURE): what we have
  * mapped and don't use the program may lack for mappings of its own. */
 bool km_os_is_limited(void);

@@ -442,6 +442,17 @@ void km_os_set_data_limit(size_t bytes)
 	km_store(&process.data_limit, km_max(bytes, (size_t)1));
 }
 
+bool km_os_limits_changed(void)
+{
+	if (km_os_is_shut())
+		return false;
+	const size_t address = km_os_address_limit(), data = km_load(&process.data_limit);
+
+	km_os_set_data_limit(km_os_limit(RLIMIT_DATA));
+	km_os_set_address_limit(km_os_limit(RLIMIT_AS));
+	return address != km_load(&process.address_limit) || data != km_load(&process.data_limit);
+}
+
 bool km_os_locks_all(void)
 {
 	return km_load(&process.lock_limit) != 0;

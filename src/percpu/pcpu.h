@@ -172,7 +172,7 @@ const char *km_discipline_name(enum km_discipline discipline);
 void km_percpu_fit(size_t limit);
 /* Around a call that locks all memory: areas that no CPU here can come to are not filled in. */
 void km_percpu_show_beyond(bool show);
-/* Ours (process/confine.c); NULL: it is not linked in. Before it may stand another one. */
+/* Ours (process/confine.c), in libkmem-malloc; NULL: it is not linked in. Before it may stand another one. */
 extern km_hidden int (*km_own_mlockall)(int flags);
 
 /* A word or more at the same offset in every CPU's area, zero; bytes a power of two <= 4096; 0: none left. */

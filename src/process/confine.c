@@ -14,7 +14,6 @@
 
 #include "cache/cache.h"
 #include "page/huge.h"
-#include "page/metadata.h"
 #include "os/os.h"
 #include "percpu/pcpu.h"
 
@@ -56,13 +55,6 @@ KMEM_API int prctl(int option, ...)
 	return (int)answer(km_os_prctl(option, words));
 }
 
-static void fit(size_t limit)
-{
-	km_arena_fit(limit);
-	km_meta_fit(limit);
-	km_percpu_fit(limit);
-}
-
 /* Inside of the allocator, as in a handler that struck there, nothing is given back. */
 static void limited(int resource, const uint64_t *limits)
 {
@@ -75,9 +67,7 @@ static void limited(int resource, const uint64_t *limits)
 	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_thread_busy || km_boot_is_stray())
 		return;
 	struct km_busy_was was = km_busy_begin();
-	km_huge_purge(0);
-	if (!data)
-		fit(limits[0]);
+	km_reclaim_limited();
 	km_busy_end(was);
 }
 
@@ -128,7 +118,7 @@ static bool fit_to_lock(void)
 	if (km_os_prlimit(0, RLIMIT_MEMLOCK, NULL, limits) || limits[0] == RLIM64_INFINITY)
 		return false;
 	struct km_busy_was was = km_busy_begin();
-	fit(limits[0]);
+	km_reclaim_fit(limits[0]);
 	km_busy_end(was);
 	return true;
 }

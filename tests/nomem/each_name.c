@@ -22,8 +22,8 @@
 static const struct {
 	const char *functions, *why;
 } unnamed[] = {
-	{ "page_bytes address_limit is_limited limits_data limit memory is_shut rseq_features rseq_bytes rseq_aborts "
-	  "secure getenv now_ms",
+	{ "page_bytes address_limit is_limited limits_data limits_changed limit memory is_shut rseq_features "
+	  "rseq_bytes rseq_aborts secure getenv now_ms",
 	  "says a number, that of a poorer machine where the system says none" },
 	{ "getcpu pid thread program abort", "can't fail" },
 	{ "address_room", "by \"reserve\"; plenty where the system says nothing" },

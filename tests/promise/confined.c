@@ -291,11 +291,25 @@ static size_t get_all(size_t most)
 	return got;
 }
 
-static void limit_address_space(size_t bytes, bool by_other_name)
+/* By a call of libc that libkmem-malloc replaces; else unseen, as in a program that is linked with libkmem alone, or by
+ * another process: kmem_shrink_all and a tick ask for the limit. */
+enum way { BY_SETRLIMIT, BY_PRLIMIT, UNSEEN_BEFORE_SHRINK, UNSEEN_BEFORE_TICK };
+
+static void limit_address_space(size_t bytes, enum way way)
 {
 	struct rlimit limit = { bytes, RLIM_INFINITY };
 
-	NEED(by_other_name ? prlimit(0, RLIMIT_AS, &limit, NULL) == 0 : setrlimit(RLIMIT_AS, &limit) == 0);
+	if (way == BY_SETRLIMIT)
+		NEED(setrlimit(RLIMIT_AS, &limit) == 0);
+	else if (way == BY_PRLIMIT)
+		NEED(prlimit(0, RLIMIT_AS, &limit, NULL) == 0);
+	else
+		NEED(syscall(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL) == 0);
+	if (way == UNSEEN_BEFORE_SHRINK)
+		kmem_shrink_all();
+	ahead_ms += 1000;
+	if (way == UNSEEN_BEFORE_TICK)
+		kmem_tick();
 }
 
 static void needs_room(void)
@@ -307,7 +321,7 @@ static void needs_room(void)
 	NEED(pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
 }
 
-static void limited(bool by_other_name)
+static void limited(enum way way)
 {
 	struct kmem_cache *cache = make("before", 200);
 
@@ -316,7 +330,7 @@ static void limited(bool by_other_name)
 	/* A block that comes and goes lies ready for its next. */
 	for (unsigned i = 0; i < 4; i++)
 		kvfree(kvmalloc(1000 * MIB, GFP_KERNEL));
-	limit_address_space(1024 * MIB, by_other_name);
+	limit_address_space(1024 * MIB, way);
 	needs_room();
 	size_t first = get_all(4096), second = get_all(4096);
 	printf("     %zu MiB, then %zu MiB\n", first, second);
@@ -325,7 +339,7 @@ static void limited(bool by_other_name)
 	NEED(kmem_check_all() == 0);
 	use(cache);
 	/* It may be raised again. */
-	limit_address_space(RLIM_INFINITY, by_other_name);
+	limit_address_space(RLIM_INFINITY, way);
 	NEED(get_all(2048) == 2048);
 	use(cache);
 	NEED(kmem_check_all() == 0);
@@ -333,12 +347,22 @@ static void limited(bool by_other_name)
 
 static void by_setrlimit(void)
 {
-	limited(false);
+	limited(BY_SETRLIMIT);
 }
 
 static void by_prlimit(void)
 {
-	limited(true);
+	limited(BY_PRLIMIT);
+}
+
+static void before_shrink(void)
+{
+	limited(UNSEEN_BEFORE_SHRINK);
+}
+
+static void before_tick(void)
+{
+	limited(UNSEEN_BEFORE_TICK);
 }
 
 static size_t parked(void)
@@ -471,6 +495,8 @@ static const struct test_case cases[] = {
 	{ "what lies ready on other CPUs", takes_down },
 	{ "a limit, by setrlimit", by_setrlimit },
 	{ "a limit, by prlimit", by_prlimit },
+	{ "a limit unseen, before a shrink", before_shrink },
+	{ "a limit unseen, before a tick", before_tick },
 	{ "what is parked, under a limit", parked_blocks },
 	{ "what is parked, locked", locked_blocks },
 	{ "what is parked, unlocked again", unlocked_blocks },

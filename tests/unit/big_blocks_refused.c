@@ -13,6 +13,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
+#include "kit/limit.h"
 #include "kit/rollup.h"
 #include "percpu/node.h"
 #include "os/os.h"
@@ -160,7 +161,7 @@ static void kept_advice(void)
 {
 	int status;
 
-	km_os_set_data_limit((size_t)1 << 40);
+	set_limit(RLIMIT_DATA, (size_t)1 << 40);
 	block[0] = kvmalloc(BYTES, GFP_KERNEL);
 	NEED(block[0] && !madvise(block[0], BYTES, MADV_DONTFORK));
 	char *before = block[0];

@@ -10,7 +10,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
-#include "os/os.h"
+#include "kit/limit.h"
 
 #define MIB	((size_t)1 << 20)
 #define BLOCKS	200u
@@ -81,13 +81,13 @@ static void overcommit(void)
 
 static void data_limit(void)
 {
-	km_os_set_data_limit((size_t)1 << 40);
+	set_limit(RLIMIT_DATA, (size_t)1 << 40);
 	each_second(true);
 }
 
 static void address_limit(void)
 {
-	km_os_set_address_limit((size_t)1 << 44);
+	set_limit(RLIMIT_AS, (size_t)1 << 44);
 	each_second(true);
 }
 

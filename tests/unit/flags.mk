@@ -8,8 +8,8 @@ TEST_LIBS_unit/big_blocks_refused := -Wl,--wrap=km_os_memory,--wrap=km_os_prefer
 TEST_LIBS_unit/few_mappings := -Wl,-u,kmem_cache_validate
 # What is debugged for a while.
 TEST_LIBS_unit/sibling_empty := -Wl,-u,kmem_cache_validate
-# Calls of the system that are refused.
-TEST_LIBS_unit/os_calls := -Wl,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap,--wrap=getrlimit,--wrap=fstat,--wrap=prctl,--wrap=fcntl,--wrap=syscall
+# Calls of the system that are refused, after the library has started.
+TEST_LIBS_unit/os_calls := -Wl,-u,kmem_version -Wl,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap,--wrap=getrlimit,--wrap=fstat,--wrap=prctl,--wrap=fcntl,--wrap=syscall
 # Of whoever is in the midst of a list, and sleeps for it.
 TEST_LIBS_unit/rcu_pending := -Wl,--wrap=km_os_wait,--wrap=km_os_wake
 TEST_LIBS_unit/mempool_shrinks := -Wl,-u,kmem_cache_validate,--wrap=km_os_wait

@@ -16,7 +16,7 @@
 #include "os/die.h"
 #include "os/os.h"
 #include "os/stderr.h"
-#include "inspect/stats_print.h"
+#include "stats_print.h"
 
 #pragma weak dlsym
 

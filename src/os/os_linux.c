@@ -785,5 +785,12 @@ void km_os_program(char *name, size_t bytes)
 
 _Noreturn void km_os_abort(void)
 {
+	const pid_t self = km_os_is_shut() ? 0 : (pid_t)syscall(SYS_gettid);
+
+	/* In a child with its parent's thread area libc has the parent's number, to which musl's abort sends the signal. */
+	if (self && (unsigned)self != km_os_thread()) {
+		syscall(SYS_tgkill, getpid(), self, SIGABRT);
+		_exit(128 + SIGABRT);
+	}
 	abort();
 }

@@ -787,7 +787,7 @@ _Noreturn void km_os_abort(void)
 {
 	const pid_t self = km_os_is_shut() ? 0 : (pid_t)syscall(SYS_gettid);
 
-	/* In a child with its parent's thread area libc has the parent's number, to which musl's abort sends the signal. */
+	/* In a child with its parent's thread area libc has the parent's number: musl's abort would end the parent. */
 	if (self && (unsigned)self != km_os_thread()) {
 		syscall(SYS_tgkill, getpid(), self, SIGABRT);
 		_exit(128 + SIGABRT);

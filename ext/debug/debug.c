@@ -71,7 +71,7 @@ static void tell_in_use(struct kmem_cache *cache, void *object, const char *func
 
 	km_debug_report_begin(&about, "Object in use on freelist");
 	km_debug_report_end(&about);
-	km_misuse(KM_MISUSE_OVERWRITTEN, function, object, cache->name);
+	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, cache->name, NULL, cache->flags & SLAB_STORE_USER);
 }
 
 /* The engine gives out what somebody has. It stays with that one. */
@@ -284,7 +284,8 @@ static void broken(struct kmem_cache *cache, struct km_page *slab, void *object,
 	}
 	km_debug_report_begin(&about, title);
 	km_debug_report_end(&about);
-	km_misuse(KM_MISUSE_OVERWRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->name);
+	km_misuse_of(KM_MISUSE_OVERWRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->name, NULL,
+		     cache->flags & SLAB_STORE_USER);
 	km_debug_report_fix(cache, fix);
 }
 

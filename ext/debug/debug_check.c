@@ -291,7 +291,8 @@ static unsigned check(const struct km_debug_about *about, const struct km_debug_
 	if (km_likely(!damages))
 		return 0;
 	km_debug_report_end(about);
-	km_misuse(KM_MISUSE_OVERWRITTEN, function, about->object ?: km_page_address(about->slab), about->cache->name);
+	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, about->object ?: km_page_address(about->slab), about->cache->name,
+		     NULL, about->cache->flags & SLAB_STORE_USER);
 	for (unsigned i = 0; i < n; i++)
 		if (km_debug_differs(&regions[i], &from, &to))
 			restore(about->cache, &regions[i]);

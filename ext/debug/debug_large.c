@@ -103,6 +103,12 @@ static void tell(const void *p, size_t bytes, const struct km_debug_region *regi
 	km_debug_report_block(&block, region, title);
 }
 
+/* The line of the misuse, below the report. */
+static void bad(enum km_misuse what, const char *function, const void *p)
+{
+	km_misuse_of(what, function, p, "large", NULL, waiting.flags & SLAB_STORE_USER);
+}
+
 /* The damages are told, and mended unless that ends the process. Returns how many there are. */
 static unsigned look_at(void *p, size_t bytes, bool taken, const char *function)
 {
@@ -114,7 +120,7 @@ static unsigned look_at(void *p, size_t bytes, bool taken, const char *function)
 	/* Bytes that were asked for are not believed where the seal is broken: nothing more can be said. */
 	if (km_load(&record->seal) != sealed(p, record, taken ? TAKEN : FREE)) {
 		tell(p, bytes, NULL, "kmalloc Redzone overwritten");
-		km_misuse(KM_MISUSE_OVERWRITTEN, function, p, "large");
+		bad(KM_MISUSE_OVERWRITTEN, function, p);
 		return 1;
 	}
 	unsigned n = regions_of(p, record, taken, regions);
@@ -125,7 +131,7 @@ static unsigned look_at(void *p, size_t bytes, bool taken, const char *function)
 			continue;
 		km_format(title, sizeof(title), "%s overwritten", regions[i].what);
 		tell(p, bytes, &regions[i], title);
-		km_misuse(KM_MISUSE_OVERWRITTEN, function, p, "large");
+		bad(KM_MISUSE_OVERWRITTEN, function, p);
 		fill(&regions[i], 1);
 		damages++;
 	}
@@ -227,14 +233,14 @@ static bool goes(void *p, size_t bytes)
 		return true;
 	if (km_load(&record->seal) == freed) {
 		tell(p, bytes, &(struct km_debug_region){ .bytes = 0 }, "Object already free");
-		km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", p, "large");
+		bad(KM_MISUSE_DOUBLE_FREE, "kfree", p);
 		return false;
 	}
 	bool damaged = look_at(p, bytes, true, "kfree") && km_load(&record->seal) != taken;
 	/* Of two threads that free it at once one has it. */
 	if (!damaged && !km_cas_both(&record->seal, &taken, freed)) {
 		tell(p, bytes, &(struct km_debug_region){ .bytes = 0 }, "Object already free");
-		km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", p, "large");
+		bad(KM_MISUSE_DOUBLE_FREE, "kfree", p);
 		return false;
 	}
 	if (damaged || !(waiting.flags & SLAB_POISON) || bytes > LONGEST) {

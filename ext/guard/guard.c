@@ -237,10 +237,15 @@ static void guard_again(struct kmem_cache *cache, void *object)
 /* ------------------------------------------------------------------ out */
 
 static void refuse(enum km_guard_error error, enum km_misuse what, const char *function, const void *p,
-		   const struct km_guard_slot *slot)
+		   const struct km_guard_slot *slot, const struct kmem_cache *cache)
 {
+	const char *name = slot ? slot->name : NULL;
+
 	km_guard_report(error, p, slot, NULL);
-	km_misuse(what, function, p, slot ? slot->name : NULL);
+	if (what == KM_MISUSE_WRONG_CACHE)
+		km_misuse_of(what, function, p, cache->name, name, true);
+	else
+		km_misuse_of(what, function, p, name, NULL, slot);
 }
 
 static void look_around_it(const struct km_guard_slot *slot, const char *function)
@@ -250,7 +255,7 @@ static void look_around_it(const struct km_guard_slot *slot, const char *functio
 	if (km_likely(is_whole(page, object) && is_whole(object + slot->bytes, page + pool.page)))
 		return;
 	km_guard_report(KM_GUARD_CORRUPTION, object, slot, NULL);
-	km_misuse(KM_MISUSE_OVERWRITTEN, function, object, slot->name);
+	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, slot->name, NULL, true);
 }
 
 /* Off a shelf the stack of its free is long gone, and there may be a lock that an unwinder would wait for. */
@@ -271,17 +276,17 @@ static void guard_free(struct kmem_cache *cache, void *p, const char *function)
 	const char *by = function ?: "kmem_cache_free";
 
 	if (!slot || slot->object != p) {
-		refuse(KM_GUARD_INVALID_FREE, KM_MISUSE_INTERIOR, by, p, slot);
+		refuse(KM_GUARD_INVALID_FREE, KM_MISUSE_INTERIOR, by, p, slot, cache);
 		return;
 	}
 	if (!get(slot, KM_GUARD_TAKEN)) {
-		refuse(KM_GUARD_DOUBLE_FREE, KM_MISUSE_DOUBLE_FREE, by, p, slot);
+		refuse(KM_GUARD_DOUBLE_FREE, KM_MISUSE_DOUBLE_FREE, by, p, slot, cache);
 		return;
 	}
 	struct kmem_cache *own = slot->cache;
 	if (cache && own != cache) {
 		give(slot, KM_GUARD_TAKEN);
-		refuse(KM_GUARD_INVALID_FREE, KM_MISUSE_WRONG_CACHE, by, p, slot);
+		refuse(KM_GUARD_INVALID_FREE, KM_MISUSE_WRONG_CACHE, by, p, slot, cache);
 		return;
 	}
 	look_around_it(slot, by);

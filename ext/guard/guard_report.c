@@ -165,6 +165,8 @@ void km_guard_report(enum km_guard_error error, const void *address, const struc
 		say_frames(frames, count);
 	}
 	km_warn(RULE);
+	if (fault)
+		km_warn(KM_MISUSE_TOLD);
 	km_store_release(&speaking, 0u);
 	km_os_wake(&speaking);
 }

@@ -402,7 +402,8 @@ km_inline int km_cache_check(struct kmem_cache *cache)
 	int damages = cache->engine->check(cache);
 
 	if (damages && km_is_debugged(cache))
-		km_misuse(KM_MISUSE_OVERWRITTEN, "kmem_cache_validate", cache, cache->name);
+		km_misuse_of(KM_MISUSE_OVERWRITTEN, "kmem_cache_validate", cache, cache->name, NULL,
+			     cache->flags & SLAB_STORE_USER);
 	return mended + damages + (hooks && hooks->check ? hooks->check(cache) : 0);
 }
 

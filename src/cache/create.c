@@ -442,8 +442,9 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		/* Of those in shared pages only the number is known. */
 		if (cache->engine->shared_pages)
 			left.objects = stats.active_objects + km_load(&cache->guarded);
-		km_warn("  %lu objects in %lu slabs stay allocated, and are never reused",
-			(unsigned long)left.objects, (unsigned long)left.slabs);
+		km_warn("  %lu objects in %lu slabs stay allocated, and are never reused; %s",
+			(unsigned long)left.objects, (unsigned long)left.slabs, cache->flags & SLAB_STORE_USER ?
+			KM_MISUSE_TOLD : "KMEM_DEBUG=U says who allocated them");
 		km_pages_walk(bury_slab, &left);
 		errno = EBUSY;
 	}

@@ -69,26 +69,42 @@ bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX])
 	return said < RATELIMIT_BURST;
 }
 
-static const char *const phrases[KM_NR_MISUSES] = {
-	[KM_MISUSE_FOREIGN] = "pointer is not from this allocator",
-	[KM_MISUSE_INTERIOR] = "pointer is not the start of an object",
-	[KM_MISUSE_DOUBLE_FREE] = "object already free",
-	[KM_MISUSE_WRONG_CACHE] = "object belongs to different cache",
-	[KM_MISUSE_NULL_FREE] = "NULL freed",
-	[KM_MISUSE_BAD_GFP] = "unexpected gfp bits",
-	[KM_MISUSE_DEAD_CACHE] = "cache is destroyed",
-	[KM_MISUSE_SHEAF] = "not a prefilled sheaf of this cache",
-	[KM_MISUSE_NOT_KMALLOC] = "object is not from kmalloc",
-	[KM_MISUSE_HEADER] = "size in front of the object was overwritten",
-	[KM_MISUSE_GROUP] = "group is gone",
-	[KM_MISUSE_USERCOPY] = "a copy leads out of the object",
-	[KM_MISUSE_SIZE] = "freed with another size than it has",
-	[KM_MISUSE_SHRINKER] = "called by a shrinker, it would wait for itself",
-	[KM_MISUSE_CONSTRUCTOR] = "called by the cache's own constructor",
-	[KM_MISUSE_CHILD] = "the child calls the library, in its parent's memory",
-	[KM_MISUSE_UNCHARGE] = "more uncharged than was charged",
-	[KM_MISUSE_OVERWRITTEN] = "object, or what surrounds it, was overwritten",
-	[KM_MISUSE_WRITTEN] = "free memory of this page was written to",
+/* What is wrong, and the reader's next step. */
+static const struct {
+	const char *phrase, *next;
+} misuses[KM_NR_MISUSES] = {
+	[KM_MISUSE_FOREIGN] = { "pointer is not from this allocator",
+		"KMEM_DEBUG=FZPU says if it was freed before" },
+	[KM_MISUSE_INTERIOR] = { "pointer is not the start of an object",
+		"KMEM_DEBUG=U says who allocated the object" },
+	[KM_MISUSE_DOUBLE_FREE] = { "object already free", "KMEM_DEBUG=U says who freed it first" },
+	[KM_MISUSE_WRONG_CACHE] = { "object belongs to different cache",
+		"KMEM_DEBUG=U says who allocated it" },
+	[KM_MISUSE_NULL_FREE] = { "NULL freed", "a backtrace shows the caller" },
+	[KM_MISUSE_BAD_GFP] = { "unexpected gfp bits", "<kmem/kmem.h> has the valid bits" },
+	[KM_MISUSE_DEAD_CACHE] = { "cache is destroyed", "a backtrace shows the caller" },
+	[KM_MISUSE_SHEAF] = { "not a prefilled sheaf of this cache",
+		"return a sheaf once, to the cache that gave it" },
+	[KM_MISUSE_NOT_KMALLOC] = { "object is not from kmalloc",
+		"kmem_cache_free() takes such objects" },
+	[KM_MISUSE_HEADER] = { "size in front of the object was overwritten",
+		"KMEM_OPTIONS=engine:sheaf and KMEM_DEBUG=FZPU say who allocated it" },
+	[KM_MISUSE_GROUP] = { "group is gone", "a backtrace shows the caller" },
+	[KM_MISUSE_USERCOPY] = { "a copy leads out of the object", "a backtrace shows the caller" },
+	[KM_MISUSE_SIZE] = { "freed with another size than it has",
+		"KMEM_OPTIONS=check_sizes:0 lets it pass" },
+	[KM_MISUSE_SHRINKER] = { "called by a shrinker, it would wait for itself",
+		"call it outside of shrinkers" },
+	[KM_MISUSE_CONSTRUCTOR] = { "called by the cache's own constructor",
+		"allocate from another cache there" },
+	[KM_MISUSE_CHILD] = { "the child calls the library, in its parent's memory",
+		"KMEM_PERCPU=lock permits it" },
+	[KM_MISUSE_UNCHARGE] = { "more uncharged than was charged",
+		"compare its bytes with those of mem_cgroup_charge()" },
+	[KM_MISUSE_OVERWRITTEN] = { "object, or what surrounds it, was overwritten",
+		"KMEM_DEBUG=FZPU says who allocated it" },
+	[KM_MISUSE_WRITTEN] = { "free memory of this page was written to",
+		"KMEM_OPTIONS=guard:each stops at such a write" },
 };
 
 void km_misuse_set(enum km_misuse_action action)
@@ -103,19 +119,15 @@ bool km_misuse_goes_on(void)
 
 void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache)
 {
-	km_misuse_of(what, function, object, cache, NULL);
+	km_misuse_of(what, function, object, cache, NULL, false);
 }
 
-void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache, const char *owner)
+void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache, const char *owner,
+		  bool told)
 {
-	km_debug(what < KM_NR_MISUSES && phrases[what], "a mistake has a phrase");
-	if (owner)
-		km_warn("%s(%s, %p): %s %s; KMEM_DEBUG=U says who allocated it", function, cache, object, phrases[what],
-			owner);
-	else if (cache)
-		km_warn("%s(%s, %p): %s", function, cache, object, phrases[what]);
-	else
-		km_warn("%s(%p): %s", function, object, phrases[what]);
+	km_debug(what < KM_NR_MISUSES && misuses[what].phrase, "a mistake has a phrase");
+	km_warn("%s(%s%s%p): %s%s%s; %s", function, cache ?: "", cache ? ", " : "", object, misuses[what].phrase,
+		owner ? " " : "", owner ?: "", told ? KM_MISUSE_TOLD : misuses[what].next);
 	if (km_heard)
 		return;
 	if (die.action == KM_MISUSE_ABORT)

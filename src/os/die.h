@@ -1,6 +1,6 @@
 /*
  * die.h: how the library speaks and how it stops. Messages are made without malloc and written with one
- * call; the caller's mistakes stop the process through one door, km_misuse, with a listed phrase.
+ * call; the caller's mistakes stop the process through one door, km_misuse, with a listed phrase and a next step.
  */
 #ifndef KM_OS_DIE_H
 #define KM_OS_DIE_H
@@ -22,7 +22,7 @@ struct km_ratelimit {
 #define KM_RATELIMIT_SUFFIX 64
 bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX]);
 
-/* The mistakes that a caller can make; the phrases are in die.c and in the death tests. */
+/* The mistakes that a caller can make; phrases and next steps are in die.c and in the death tests. */
 enum km_misuse {
 	KM_MISUSE_FOREIGN,	/* a pointer that is not ours */
 	KM_MISUSE_INTERIOR,	/* ours, not the start of an object */
@@ -60,9 +60,10 @@ extern km_hidden km_tls struct km_heard *km_heard;
  * (misuse:trap). After a warning the caller must drop the object: it leaks and nothing is corrupted. */
 km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,
 		       const char *cache);
-/* As km_misuse, with the name of the object's cache in `owner`. */
+#define KM_MISUSE_TOLD "`kmem symbols` names the functions above"	/* the next step below a report with stacks */
+/* As km_misuse. owner: the name of the object's cache, or NULL. told: a report with stacks stands above the line. */
 km_cold void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache,
-			  const char *owner);
+			  const char *owner, bool told);
 enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP };
 void km_misuse_set(enum km_misuse_action action);
 bool km_misuse_goes_on(void);	/* it warns and returns */

@@ -467,7 +467,8 @@ void km_refuse(struct km_page *slab, const void *p, enum km_misuse what, const c
 	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
 
 	km_tell_of(slab, p, what);
-	km_misuse_of(what, function, p, name, cache && what == KM_MISUSE_WRONG_CACHE ? cache->name : NULL);
+	km_misuse_of(what, function, p, name, cache && what == KM_MISUSE_WRONG_CACHE ? cache->name : NULL,
+		     hooks && hooks->tell && cache->flags & SLAB_STORE_USER);
 	if (hooks && hooks->refused)
 		hooks->refused(cache, p, function);
 }

@@ -29,26 +29,25 @@
 #include "cache/cache.h"
 #include "os/os.h"
 
+#include "steps.h"
+
 #define OBJECTS 3000
 
 static const char *mode;		/* in the child: what a misuse does */
 static bool slob;			/* ... and whether kmalloc's blocks are of no cache */
 
-/* This line, and nothing else that was not announced. */
+/* This line with its next step, and nothing else that was not announced. */
 static void expect(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void expect(const char *format, ...)
 {
+	char line[512], step[128];
 	va_list arguments;
 
 	va_start(arguments, format);
-	dprintf(3, "libkmem: ");
-	vdprintf(3, format, arguments);
-	dprintf(3, "\n");
+	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
+	dprintf(3, "libkmem: %s%s\n", line, next_step(line, step));
 }
-
-/* Behind the phrase, where it is known whose the object is. */
-#define OWNER(cache) " " cache "; KMEM_DEBUG=U says who allocated it"
 
 /* A block of so many bytes is beyond the function's limit. */
 static void expect_beyond(const char *function, const char *bytes, const char *limit)

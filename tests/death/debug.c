@@ -21,6 +21,8 @@
 #include "kit/clock.h"
 #include "ext/debug/debug.h"
 
+#include "steps.h"
+
 #define FLAGS (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
 #define SIZE 40
 
@@ -586,6 +588,9 @@ static bool fits(const struct kind *kind, const struct door *by, const char *wha
 	snprintf(title, sizeof(title), " (Not tainted): %s%s", zone ? by->zone : "", what + zone);
 	const char *bug = strstr(said, "libkmem: BUG ");
 	if (!bug || !strstr(bug, title) || !strstr(bug, kind->phrase))
+		return false;
+	/* The line below the report: its stacks are the next step. */
+	if (!kind->bare && !strstr(strstr(bug, kind->phrase), TOLD))
 		return false;
 	/* One damage, one report; a cache that is destroyed has another to make. */
 	const char *more = strstr(bug + 1, "libkmem: BUG ");

@@ -18,6 +18,8 @@
 
 #include "cache/cache.h"
 
+#include "steps.h"
+
 #define SIZE 40
 #define PAGE 4096	/* from any byte of an object's page: the page beside it */
 
@@ -296,6 +298,10 @@ static bool fits(const struct kind *kind, const char *said)
 	snprintf(title, sizeof(title), "libkmem: BUG: KFENCE: %s", kind->title);
 	const char *bug = strstr(said, title);
 	if (!bug || (kind->phrase && !strstr(bug, kind->phrase)) || !strstr(bug, ", size=40, cache="))
+		return false;
+	if (kind->run == into_other_cache && !strstr(bug, "kmem_cache_free(other, 0x"))
+		return false;
+	if (*kind->title && !strstr(bug, TOLD))
 		return false;
 	if (!strstr(bug, "libkmem: allocated by thread "))
 		return false;

@@ -90,7 +90,7 @@ static void overflows(void)
 static void canary(void)
 {
 	for (beyond = 0; beyond < 8; beyond++)
-		ends(overflows, "object, or what surrounds it, was overwritten");
+		ends(overflows, "object, or what surrounds it, was overwritten; KMEM_DEBUG=FZPU says who allocated it");
 	unsigned char *p = get();
 	memset(p, 0xff, SIZE);
 	kmem_cache_free(cache, p);

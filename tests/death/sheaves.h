@@ -68,7 +68,7 @@ static void sheaf_of_like_cache(void)
 
 	NEED(p);
 	/* The next one: a slab's objects lie in a row. */
-	expect("kmem_cache_return_sheaf(like, %p): object belongs to different cache" OWNER("mine"), (char *)p + 64);
+	expect("kmem_cache_return_sheaf(like, %p): object belongs to different cache mine", (char *)p + 64);
 	kmem_cache_return_sheaf(like, GFP_KERNEL, sheaf);
 	kmem_cache_return_sheaf(mine, GFP_KERNEL, sheaf);
 	kmem_cache_free(mine, p);

@@ -12,8 +12,7 @@
 #include "engines/slob/slob.h"
 #include "os/die.h"
 
-/* Behind the phrase, where it is known whose the object is. */
-#define OWNER(cache) " " cache "; KMEM_DEBUG=U says who allocated it"
+#include "steps.h"
 
 #define WANTED 4096
 
@@ -48,14 +47,14 @@ static char *get(struct kmem_cache *cache)
 static void expect(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void expect(const char *format, ...)
 {
-	char line[256];
+	char line[256], step[128];
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
 	size_t used = strlen(wanted);
-	snprintf(wanted + used, WANTED - used, "libkmem: %s\n", line);
+	snprintf(wanted + used, WANTED - used, "libkmem: %s%s\n", line, next_step(line, step));
 }
 
 /* ------------------------------------------------------------------ a cache's object and kfree */
@@ -181,7 +180,7 @@ static void of_sheaf(void)
 
 	expect("kmem_cache_free(b, %p): object belongs to different cache", (void *)p);
 	kmem_cache_free(b, p);
-	expect("kmem_cache_free(a, %p): object belongs to different cache" OWNER("b"), (void *)q);
+	expect("kmem_cache_free(a, %p): object belongs to different cache b", (void *)q);
 	kmem_cache_free(a, q);
 	kmem_cache_free(a, p);
 	kmem_cache_free(b, q);
@@ -195,7 +194,7 @@ static void of_kmalloc(void)
 	char *p = kmalloc(64, GFP_KERNEL);
 
 	expect("kmem_cache_free(mine, %p): object belongs to different cache%s", (void *)p,
-	       slob ? "" : OWNER("kmalloc-64"));
+	       slob ? "" : " kmalloc-64");
 	kmem_cache_free(cache, p);
 	kfree(p);
 	kmem_cache_destroy(cache);

@@ -228,7 +228,8 @@ static void damage(unsigned how)
 	listen();
 	CHECK(strstr(heard, "bits say 8 free"));
 	char line[128];
-	snprintf(line, sizeof(line), "libkmem: kmem_cache_alloc(%s, %p): free memory of this page was written to\n",
+	snprintf(line, sizeof(line), "libkmem: kmem_cache_alloc(%s, %p): free memory of this page was written to; "
+		 "KMEM_OPTIONS=guard:each stops at such a write\n",
 		 kmem_cache_name(cache), km_page_address(slab_of(objects[0])));
 	km_misuse_set(KM_MISUSE_WARN);
 	hear();

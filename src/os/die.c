@@ -69,7 +69,7 @@ bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX])
 	return said < RATELIMIT_BURST;
 }
 
-/* What is wrong, and the reader's next step. */
+/* The phrase of each misuse, and the reader's next step. */
 static const struct {
 	const char *phrase, *next;
 } misuses[KM_NR_MISUSES] = {

@@ -11,6 +11,8 @@
 
 #include "kit/api.h"
 
+#define SIZE_LINE "freed with another size than it has; KMEM_OPTIONS=check_sizes:0 lets it pass"
+
 void *cxx_new(size_t size) __asm__("_Znwm");
 void *cxx_new_aligned(size_t size, size_t align) __asm__("_ZnwmSt11align_val_t");
 void cxx_delete(void *p, size_t size) __asm__("_ZdlPvm");
@@ -72,10 +74,10 @@ static void wrong_sizes_end(void)
 			named = size * 4;
 			snprintf(phrase, sizeof(phrase), "%s of %zu bytes, called from 0x", doors[d].name, named);
 			ends(doors[d].run, phrase);
-			ends(doors[d].run, "freed with another size than it has; KMEM_OPTIONS=check_sizes:0 lets it pass");
+			ends(doors[d].run, SIZE_LINE);
 			named = size / 4;
 			if (!doors[d].of_c || size < (slob ? 2048u : 30000u))
-				ends(doors[d].run, "freed with another size than it has; KMEM_OPTIONS=check_sizes:0 lets it pass");
+				ends(doors[d].run, SIZE_LINE);
 		}
 }
 

@@ -1,12 +1,12 @@
 /*
- * steps.h: the next step that stands at the end of a misuse's line, by the line's phrase.
+ * steps.h: the next step at the end of a misuse's line, by the phrase of the line.
  */
 #ifndef DEATH_STEPS_H
 #define DEATH_STEPS_H
 
 #include <string.h>
 
-/* Below a report that has stacks. */
+/* The next step below a report with stacks. */
 #define TOLD "`kmem symbols` names the functions above\n"
 
 static const char *const steps[][2] = {
@@ -29,7 +29,7 @@ static const char *const steps[][2] = {
 	{ " stay allocated, and are never reused", "KMEM_DEBUG=U says who allocated them" },
 };
 
-/* The text behind a line: "; " and its step, or "". */
+/* The text behind a line: "; " and the step, or "". */
 static inline const char *next_step(const char *line, char text[128])
 {
 	text[0] = '\0';

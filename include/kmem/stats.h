@@ -44,9 +44,10 @@ struct kmem_stats {
 	unsigned long arena_committed_bytes;	/* accessible: the pages that follow, and two that are nobody's */
 	unsigned long pages_used;		/* pages in slabs and large blocks */
 	unsigned long pages_free_dirty;		/* free, and may be resident: used and not given back since; with
-						 * the pages of blocks above 4 MiB that lie ready */
+						 * the pages of blocks above 4 MiB that lie ready, and of each
+						 * CPU's run for blocks that grow */
 	unsigned long pages_free_clean;		/* free, and not resident, but where memory is locked: given back or
-						 * never touched */
+						 * never touched; with pages kept for a name (own_addresses) */
 	unsigned long large_blocks;		/* blocks of whole pages in use that are no cache's (large-<bytes>) */
 	unsigned long large_bytes;		/* their bytes */
 	unsigned long mapped_blocks;		/* of those, mappings of their own */

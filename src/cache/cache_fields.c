@@ -33,6 +33,7 @@ const struct km_field km_fields[] = {
 	ROOT(discipline), ROOT(reason), ROOT(hardened),
 	ROOT(percpu), ROOT(caches), ROOT(cache_count), ROOT(past_new_slabs), ROOT(past_freed_slabs), ROOT(arena.ranges),
 	ROOT(arena.range), ROOT(arena.nodes), ROOT(arena.bind_failures), ROOT(large_blocks), ROOT(large_bytes),
+	ROOT(growth_at), ROOT(own_pages),
 	ROOT(mapped_blocks), ROOT(mapped_bytes), ROOT(mapped_kept), ROOT(mapped_spare), ROOT(mapped_ready),
 	ROOT(mapped_table), ROOT(mapped_slots), ROOT(parked), ROOT(parked_count), ROOT(meta_bytes), ROOT(spans),
 	ROOT(span_count), ROOT(slob_pages), ROOT(slob_units), ROOT(guard_objects), ROOT(guard_live),

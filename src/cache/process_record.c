@@ -6,6 +6,8 @@
 
 #include "os/die.h"
 #include "os/secret.h"
+#include "page/addr_reuse.h"
+#include "kmalloc/realloc_run.h"
 
 _Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root, version) == 24 &&
 	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");
@@ -48,6 +50,8 @@ void km_root_start(void)
 	root->past_freed_slabs = &km_retired_of_process()->freed_slabs;
 	km_arena_expose(&root->arena);
 	km_large_expose(&root->large_blocks, &root->large_bytes);
+	root->growth_at = &km_growth_at;
+	root->own_pages = &km_own_pages;
 	km_huge_expose(&root->mapped_blocks, &root->mapped_bytes, &root->mapped_kept, &root->mapped_spare,
 		      &root->mapped_ready);
 	km_huge_expose_blocks(&root->mapped_table, &root->mapped_slots, &root->parked, &root->parked_count);

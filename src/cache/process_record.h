@@ -46,6 +46,8 @@ struct km_root {
 	const size_t *past_new_slabs, *past_freed_slabs;	/* of caches that are gone, and no cache's */
 	struct km_arena_view arena;
 	const size_t *large_blocks, *large_bytes;	/* not the mappings of their own */
+	const uint32_t *growth_at;	/* large_bytes has the runs' pages, too: realloc_run.h */
+	const size_t *own_pages;	/* page/addr_reuse.h */
 	const size_t *mapped_blocks, *mapped_bytes;
 	const size_t *mapped_kept, *mapped_spare;	/* bytes without a block: refused by the system; in regions */
 	const size_t *mapped_ready;	/* pages without a block that lie ready, with memory */

@@ -7,8 +7,10 @@
 #include <errno.h>
 
 #include "cache/cache.h"
+#include "kmalloc/realloc_run.h"
 #include "page/huge.h"
 #include "page/metadata.h"
+#include "page/addr_reuse.h"
 #include "page/huge_cache.h"
 #include "os/die.h"
 #include "os/secret.h"
@@ -162,15 +164,17 @@ void kmem_get_stats(struct kmem_stats *stats)
 
 	km_boot();
 	km_arena_get_stats(&arena);
+	const size_t own = km_load(&km_own_pages), runs = km_growth_count();
+	const size_t kept = km_min(own + runs, arena.pages.used_pages);
 	km_large_get_stats(&large_blocks, &large_bytes);
 	km_huge_get_stats(&big_blocks, &big_bytes);
 	*stats = (struct kmem_stats){
 		.caches = km_registry_known(),
 		.arena_reserved_bytes = arena.reserved_bytes,
 		.arena_committed_bytes = arena.committed_bytes,
-		.pages_used = arena.pages.used_pages,
-		.pages_free_dirty = arena.pages.dirty_pages + km_load(km_huge_cache_pages()),
-		.pages_free_clean = arena.pages.clean_pages,
+		.pages_used = arena.pages.used_pages - kept,
+		.pages_free_dirty = arena.pages.dirty_pages + runs + km_load(km_huge_cache_pages()),
+		.pages_free_clean = arena.pages.clean_pages + own,
 		.large_blocks = large_blocks,
 		.large_bytes = large_bytes,
 		.mapped_blocks = big_blocks,

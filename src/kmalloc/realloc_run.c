@@ -35,6 +35,8 @@ static struct {
 	uint64_t forking[KM_MAX_CPUS / 64];	/* the locks that a fork holds */
 } growth;
 
+uint32_t km_growth_at;
+
 static struct run *run_of(unsigned cpu)
 {
 	return (struct run *)(km_area(cpu) + growth.slot);
@@ -261,6 +263,7 @@ size_t km_growth_shed(unsigned looks)
 void km_growth_start(void)
 {
 	growth.slot = km_percpu_alloc(sizeof(struct run));
+	km_growth_at = growth.slot ? growth.slot + (uint32_t)offsetof(struct run, pages) : 0;
 }
 
 /* A CPU may begin meanwhile: what was locked is unlocked. */

@@ -3,8 +3,8 @@
  * where that run begins. So what lies behind it is its CPU's, and it grows in place without a lock that others take;
  * freed, it joins the run again.
  *
- * Pages of a run are in use, as far as the page floor knows, and count as bytes of large blocks. They are nobody's, and
- * may have been written.
+ * Pages of a run are in use, as far as the page floor knows, and count as bytes of large blocks there; statistics count
+ * the pages as free and dirty. They are nobody's, and may have been written.
  */
 #ifndef KM_KMALLOC_REALLOC_RUN_H
 #define KM_KMALLOC_REALLOC_RUN_H
@@ -31,6 +31,8 @@ size_t km_growth_shed(unsigned looks);
 size_t km_growth_pages(void);
 /* Pages that lie there now. */
 size_t km_growth_count(void);
+/* The offset, in each CPU's area, of the number of pages of the CPU's run; 0: there are no runs. */
+extern km_hidden uint32_t km_growth_at;
 void km_growth_fork(bool before, bool child);
 
 #endif

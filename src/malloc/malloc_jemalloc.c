@@ -13,6 +13,7 @@
 #include "os/os.h"
 #include "os/usdt.h"
 #include "os/stderr.h"
+#include "page/arena.h"
 #include "inspect/stats_print.h"
 #include "malloc.h"
 
@@ -144,8 +145,10 @@ static size_t figure(enum value value)
 	const size_t active = stats.pages_used * KM_PAGE_SIZE + stats.mapped_bytes;
 	if (value == ALLOCATED)
 		return km_min(km_malloc_used(&stats) + stats.mapped_bytes, active);
+	/* An upper bound, as jemalloc's: parts may never have been touched. */
 	if (value == RESIDENT)
-		return active + stats.pages_free_dirty * KM_PAGE_SIZE + stats.meta_bytes;
+		return active + stats.pages_free_dirty * KM_PAGE_SIZE + stats.meta_bytes +
+		       stats.arena_committed_bytes / KM_PAGE_SIZE * sizeof(struct km_page);
 	return value == ACTIVE ? active : active / KM_PAGE_SIZE;
 }
 

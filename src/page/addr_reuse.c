@@ -30,6 +30,7 @@ struct owner {
 static struct km_lock lock = KM_LOCK_INIT(KM_RANK_OWN);
 static struct owner *buckets[BUCKETS] km_sparse;
 static uint32_t guards;
+size_t km_own_pages;
 
 static struct owner **bucket_of(const char *name)
 {
@@ -82,6 +83,7 @@ static struct km_page *take(const char *name, unsigned order, int node)
 				continue;
 			km_debug(page->type == KM_PAGE_NONE, "a page that is kept for its name is nothing meanwhile");
 			km_list_del(&page->list);
+			km_bump(&km_own_pages, -((size_t)1 << order));
 			return page;
 		}
 	return NULL;
@@ -126,6 +128,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 		page[i].node = page->node;
 		km_list_add_tail(&page[i].list, &owner->free[order]);
 	}
+	km_bump(&km_own_pages, owner ? last : slab);
 	km_unlock_quick(&lock);
 	if (!owner)
 		km_pages_free_exact(page + slab, last - slab);
@@ -163,8 +166,10 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 		page->flags |= KM_SLAB_HOLES;
 	km_lock(&lock);
 	struct owner *owner = find_or_make(name);
-	if (owner)
+	if (owner) {
 		km_list_add_head(&page->list, &owner->free[order]);
+		km_bump(&km_own_pages, (size_t)1 << order);
+	}
 	km_unlock_quick(&lock);
 	/* Of no name: better somebody's than lost. */
 	if (!owner)
@@ -181,8 +186,10 @@ static struct km_page *take_any(unsigned bucket, unsigned *order)
 		for (*order = KM_MAX_ORDER + 1; !page && *order;)
 			if (!km_list_empty(&owner->free[--*order]))
 				page = km_list_first(&owner->free[*order], struct km_page, list);
-	if (page)
+	if (page) {
 		km_list_del(&page->list);
+		km_bump(&km_own_pages, -((size_t)1 << *order));
+	}
 	km_unlock(&lock);
 	return page;
 }

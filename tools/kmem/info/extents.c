@@ -197,6 +197,55 @@ static bool add_records(struct target *target, const struct info_root *root, con
 	return ok;
 }
 
+/* Pages of the runs that CPUs keep for blocks that grow (kmalloc/realloc_run.h). */
+static bool read_runs(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+		      unsigned long *runs)
+{
+	uint32_t at = 0, *pages;
+
+	if (layout_has(&root->layout, "root.growth_at") &&
+	    !target_read(target, &at, root->record.growth_at, sizeof(at)))
+		return false;
+	if (!at)
+		return true;
+	pages = target_room(target, percpu->cpus, sizeof(*pages));
+	bool ok = pages && target_per_cpu(target, root, percpu, at, pages, sizeof(*pages));
+	for (unsigned cpu = 0; ok && cpu < percpu->cpus; cpu++)
+		*runs += pages[cpu];
+	free(pages);
+	return ok;
+}
+
+static void take(unsigned long *sum, unsigned long n)
+{
+	if (*sum != INFO_UNKNOWN)
+		*sum -= n < *sum ? n : *sum;
+}
+
+static void add(unsigned long *sum, unsigned long n)
+{
+	if (*sum != INFO_UNKNOWN)
+		*sum += n;
+}
+
+bool walk_kept(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+	       struct kmem_stats *stats)
+{
+	size_t own = 0;
+	unsigned long runs = 0;
+
+	if ((layout_has(&root->layout, "root.own_pages") &&
+	     !target_read(target, &own, root->record.own_pages, sizeof(own))) ||
+	    !read_runs(target, root, percpu, &runs))
+		return false;
+	/* The counters are of different moments. */
+	take(&stats->pages_used, own + runs);
+	take(&stats->large_bytes, runs << KM_PAGE_SHIFT);
+	add(&stats->pages_free_clean, own);
+	add(&stats->pages_free_dirty, runs);
+	return true;
+}
+
 bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		  struct snapshot *snapshot)
 {

@@ -144,6 +144,7 @@ bool info_is_locked(pid_t pid);
 struct info_rollup {
 	unsigned long rss, pss;
 	unsigned long anonymous;	/* of rss, what is no page of a file's, nor of shared memory */
+	unsigned long shared_dirty;	/* of rss, written pages of another process, too */
 };
 struct info_rollup info_rollup(unsigned pid);
 /*
@@ -176,6 +177,7 @@ struct target {
 	char version[16];	/* of libkmem there, ours or another build */
 	const struct core *core;	/* leaks/core_dump.h; NULL: the process runs */
 	enum { TARGET_FREE, TARGET_SEEN, TARGET_BOUND } hold;	/* the last two have /proc/PID/mem open */
+	bool shares;		/* some of its memory is a fork's as well: process_vm_readv would copy each such page */
 	int memory;
 	struct target_budget {		/* info/budget.c */
 		uint64_t read, room;	/* bytes left to read, and to keep */
@@ -416,6 +418,10 @@ void full_add(struct info_full *full, const struct info_full *more);
 /* ---- info/extents.c: its address space, added to the snapshot. */
 bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		  struct snapshot *snapshot);
+/* Take pages in use of no slab and no block out of the sums, as kmem_get_stats does: CPUs' runs for blocks that grow, and
+ * pages kept for names. */
+bool walk_kept(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+	       struct kmem_stats *stats);
 void snapshot_clear_extents(struct snapshot *snapshot);
 
 /* ---- info/read_groups.c: the groups of one root, added to the snapshot. INFO_TORN as above: those up to there. */

@@ -655,7 +655,8 @@ static bool add_process(struct walk *walk)
 		if (words[i].other)
 			add(words[i].other, word);
 	}
-	return add_ranges(walk, stats) && add_pages(walk, stats);
+	return add_ranges(walk, stats) && add_pages(walk, stats) &&
+	       walk_kept(walk->target, walk->root, &walk->percpu, stats);
 }
 
 /* What a cache's numbers are made of; where some of it is not there, they are unknown. */

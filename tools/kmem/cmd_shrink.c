@@ -43,7 +43,8 @@ static int look(pid_t pid, unsigned long *bytes)
 	if (result != INFO_OK && result != INFO_PARTLY)
 		status = info_complain("shrink", pid, result, snapshot.version);
 	else if (!info_resident(&snapshot, &resident))
-		status = kmem_failed(1, "shrink", "%d: the kernel does not say what is resident", pid);
+		status = target_has_ended(pid) ? info_complain("shrink", pid, INFO_GONE, "") :
+			 kmem_failed(1, "shrink", "%d: the kernel does not say what is resident", pid);
 	else if (resident.used != INFO_UNKNOWN && resident.free != INFO_UNKNOWN && resident.records != INFO_UNKNOWN)
 		*bytes = resident.used + resident.free + resident.records;
 	snapshot_clear(&snapshot);
@@ -83,7 +84,7 @@ static int shrink(pid_t pid, const char *cache, unsigned wait_ms)
 		return status;
 	/* The program goes on meanwhile. */
 	if (before == INFO_UNKNOWN || after == INFO_UNKNOWN)
-		printf("%d: done; its build does not tell what is resident\n", pid);
+		printf("%d: done; what is resident is not known\n", pid);
 	else
 		printf("%d: %s %s, from %s to %s resident\n", pid,
 		       after <= before ? "gave back" : "grew all the same by",

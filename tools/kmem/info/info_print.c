@@ -239,9 +239,9 @@ static void print_totals(const struct snapshot *snapshot, const struct info_memo
 {
 	const struct kmem_stats *stats = &snapshot->stats;
 	unsigned long clean = times(stats->pages_free_clean, KM_PAGE_SIZE);
-	const struct info_resident resident = memory ? memory->resident : (struct info_resident){ .used = 0 };
-	const struct info_rollup rollup = memory ? memory->rollup : (struct info_rollup){ .rss = 0 };
 	const bool said = memory && memory->told;
+	const struct info_resident unknown = { .used = UNKNOWN, .free = UNKNOWN, .records = UNKNOWN };
+	const struct info_resident resident = said ? memory->resident : unknown;
 	const unsigned long brought = said ? brought_in(stats, &resident, &clean) : 0;
 	unsigned long ready = snapshot->mapped_ready, dirty = stats->pages_free_dirty;
 	struct totals totals = { table_new(false, "  "), 0 };
@@ -277,15 +277,14 @@ static void print_totals(const struct snapshot *snapshot, const struct info_memo
 		add_text(&totals, "guarded objects, ever", COUNT(snapshot->guard.samples));
 		add_text(&totals, "mistakes with such, told", COUNT(snapshot->guard.reports));
 	}
-	if (said) {
+	/* Of a process that runs: a dash where the kernel did not say. */
+	if (memory) {
 		add_total(&totals, "resident of slabs and large blocks", resident.used);
 		add_total(&totals, "resident of free pages", resident.free);
 		add_total(&totals, "resident of records, of all kinds", resident.records);
+		add_total(&totals, "the process, resident (Rss)", memory->rollup.rss ?: UNKNOWN);
+		add_total(&totals, "the process, its share (Pss)", memory->rollup.pss ?: UNKNOWN);
 	}
-	if (rollup.rss)
-		add_total(&totals, "the process, resident (Rss)", rollup.rss);
-	if (rollup.pss)
-		add_total(&totals, "the process, its share (Pss)", rollup.pss);
 	table_print(totals.table);
 }
 

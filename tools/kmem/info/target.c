@@ -102,11 +102,18 @@ unsigned long target_work(pid_t pid)
 	return user + system;
 }
 
+/* Kernel: memory goes a moment before the state changes; the bit PF_EXITING of the flags says so in between. */
 bool target_has_ended(pid_t pid)
 {
-	char state = target_state(pid);
+	unsigned flags = 0;
+	char state = 'X', line[512];
+	FILE *file = target_proc(pid, "stat");
 
-	return state == 'Z' || state == 'X';
+	if (file && fgets(line, sizeof(line), file) && strrchr(line, ')'))
+		sscanf(strrchr(line, ')') + 1, " %c %*s %*s %*s %*s %*s %u", &state, &flags);
+	if (file)
+		fclose(file);
+	return state == 'Z' || state == 'X' || flags & 0x4;
 }
 
 /* Of a process that has no memory: one that has ended, or the kernel's own. */
@@ -176,7 +183,8 @@ static bool bound_read(struct target *target, char *to, uintptr_t from, size_t b
 {
 	struct iovec local = { to, bytes }, remote = { (void *)from, bytes };
 
-	read_pieces(target, &local, &remote, 1);
+	if (!target->shares)
+		read_pieces(target, &local, &remote, 1);
 	for (ssize_t got; bytes; to += got, from += (size_t)got, bytes -= (size_t)got) {
 		info_read_begins(target->pid);
 		got = pread(target->memory, to, bytes, (off_t)from);
@@ -200,6 +208,11 @@ static bool bound_write(struct target *target, uintptr_t to, const char *from, s
 	return true;
 }
 
+static bool is_by_file(const struct target *target)
+{
+	return target->hold == TARGET_BOUND || (target->hold && target->shares);
+}
+
 bool target_read(struct target *target, void *to, const void *from, size_t bytes)
 {
 	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)from, bytes };
@@ -208,7 +221,7 @@ bool target_read(struct target *target, void *to, const void *from, size_t bytes
 		return false;
 	if (target->core)
 		return core_read(target->core, to, (uintptr_t)from, bytes) || failed(target, EFAULT);
-	if (target->hold == TARGET_BOUND)
+	if (is_by_file(target))
 		return bound_read(target, to, (uintptr_t)from, bytes);
 	ssize_t got = read_pieces(target, &local, &remote, 1);
 
@@ -218,7 +231,7 @@ bool target_read(struct target *target, void *to, const void *from, size_t bytes
 bool target_pieces(struct target *target, void *to, const struct iovec *piece, size_t count)
 {
 	enum { BATCH = 256 };
-	const bool one_by_one = target->core || target->hold == TARGET_BOUND;
+	const bool one_by_one = target->core || is_by_file(target);
 	char *at = to;
 
 	for (size_t i = 0; one_by_one && i < count; at += piece[i++].iov_len)

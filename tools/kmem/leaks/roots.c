@@ -315,6 +315,7 @@ static void read_all(struct scan *scan, uintptr_t from, size_t bytes, char *to)
 {
 	struct target *target = scan->heap.target;
 
+	scan->bytes += bytes;
 	if (target_read(target, to, (const void *)from, bytes))
 		return;
 	for (size_t done = 0, now; done < bytes; done += now) {
@@ -326,6 +327,7 @@ static void read_all(struct scan *scan, uintptr_t from, size_t bytes, char *to)
 			continue;
 		memset(to + done, 0, now);
 		scan->unread += now;
+		scan->bytes -= now;
 	}
 }
 
@@ -363,7 +365,6 @@ bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to)
 			read_all(scan, at, next - at, here);
 		else
 			memset(here, 0, next - at);
-		scan->bytes += in ? next - at : 0;
 		at = next;
 		next = at < end ? behind(scan, at, end, &in) : end;
 	}
@@ -378,10 +379,11 @@ void roots_flush(struct roots_batch *batch)
 	char *to = batch->to;
 
 	/* Where some of it can't be read the rest is, piece by piece. */
-	if (!target_pieces(scan->heap.target, to, batch->piece, batch->count))
+	if (target_pieces(scan->heap.target, to, batch->piece, batch->count))
+		scan->bytes += batch->bytes;
+	else
 		for (size_t i = 0; i < batch->count; to += batch->piece[i++].iov_len)
 			read_all(scan, (uintptr_t)batch->piece[i].iov_base, batch->piece[i].iov_len, to);
-	scan->bytes += batch->bytes;
 	batch->to += batch->bytes;
 	batch->count = batch->bytes = 0;
 }

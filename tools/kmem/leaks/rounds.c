@@ -39,8 +39,13 @@ static uint64_t content_of(struct scan *scan, struct contents *now, const struct
 	uint64_t sum = 1;
 
 	if (now->piece != piece) {
+		/* No search: what can't be read was counted before. */
+		const uint64_t bytes = scan->bytes, unread = scan->unread;
+
 		now->piece = piece;
 		now->read = roots_read(scan, piece->start, most, scan->buffer);
+		scan->bytes = bytes;
+		scan->unread = unread;
 	}
 	for (size_t at = from; now->read && at < end && at < most; at++)
 		sum = (sum ^ (unsigned char)scan->buffer[at]) * 0x100000001b3u;
@@ -218,6 +223,9 @@ static int one_round(struct subject *subject, struct scan_result *result)
 {
 	struct scan scan = { .subject = subject, .pagemap = -1 };
 	size_t count = 0;
+
+	if (!subject->target.core)
+		subject->target.shares = info_rollup((unsigned)subject->target.pid).shared_dirty;
 	struct stop_stack *stacks = find_stacks(subject, &count);
 	int status = stacks ? subject_load(subject, &scan.heap) : cannot_stop(subject);
 
@@ -240,7 +248,10 @@ static int one_round(struct subject *subject, struct scan_result *result)
 		if (!gather(&scan, result))
 			status = subject_complain(subject);
 		result->read_bytes += scan.bytes;
-		result->unread_bytes = scan.unread + (subject->target.core ? subject->target.core->missing : 0);
+		/* Objects in memory that a dump lacks are a part of this memory. */
+		result->unread_bytes = scan.unread;
+		if (subject->target.core && subject->target.core->missing > scan.unread)
+			result->unread_bytes = subject->target.core->missing;
 		result->rounds++;
 		status = status ?: subject_is_other(subject);
 	}

@@ -4,8 +4,6 @@
  * cache, they have what there is, each kind its share. So do objects of which a part was never touched.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,7 +299,7 @@ bool top_take(const struct top_targets *targets, const struct top_view *view, st
 		if (read && memory.told && memory.rollup.rss) {
 			add_process(sample, &snapshot, &memory, view->merged && count > 1);
 		} else if (read) {
-			result = kill(pids[i], 0) && errno == ESRCH ? INFO_GONE : INFO_DENIED;
+			result = target_has_ended(pids[i]) ? INFO_GONE : INFO_DENIED;
 			read = false;
 		}
 		if (snapshot.groups_partly && result == INFO_OK)

@@ -146,7 +146,8 @@ static void make_below(struct km_root *root)
 	};
 	root->large_blocks = root->large_bytes = root->mapped_blocks = root->mapped_bytes = &zero;
 	root->mapped_kept = root->mapped_spare = root->mapped_ready = &zero;
-	root->meta_bytes = root->slob_pages = root->slob_units = &zero;
+	root->meta_bytes = root->slob_pages = root->slob_units = root->own_pages = &zero;
+	root->growth_at = (const uint32_t *)&zero;
 	root->guard_objects = root->guard_live = root->guard_samples = root->guard_reports = &zero;
 	root->hardened = "";
 	root->memcg = NULL;
@@ -226,7 +227,8 @@ int main(int argc, char **argv)
 		for (unsigned node = 0; node < KM_MAX_NODES; node++)
 			root->arena.zone[node] = (void *)pointer(nonsense);
 		root->arena.bind_failures = nonsense + 1;
-		root->large_blocks = root->large_bytes = nonsense + 3;
+		root->large_blocks = root->large_bytes = root->own_pages = nonsense + 3;
+		root->growth_at = (const uint32_t *)(nonsense + 6);
 		root->mapped_blocks = root->mapped_bytes = root->meta_bytes = nonsense + 4;
 		root->mapped_kept = root->mapped_spare = root->mapped_ready = nonsense + 5;
 		make_groups(&view, nonsense);

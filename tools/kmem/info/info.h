@@ -144,7 +144,6 @@ bool info_is_locked(pid_t pid);
 struct info_rollup {
 	unsigned long rss, pss;
 	unsigned long anonymous;	/* of rss, what is no page of a file's, nor of shared memory */
-	unsigned long shared_dirty;	/* of rss, written pages of another process, too */
 };
 struct info_rollup info_rollup(unsigned pid);
 /*
@@ -177,7 +176,7 @@ struct target {
 	char version[16];	/* of libkmem there, ours or another build */
 	const struct core *core;	/* leaks/core_dump.h; NULL: the process runs */
 	enum { TARGET_FREE, TARGET_SEEN, TARGET_BOUND } hold;	/* the last two have /proc/PID/mem open */
-	bool shares;		/* some of its memory is a fork's as well: process_vm_readv would copy each such page */
+	bool shares;		/* what is read now is a fork's as well: process_vm_readv would copy each such page */
 	int memory;
 	struct target_budget {		/* info/budget.c */
 		uint64_t read, room;	/* bytes left to read, and to keep */

@@ -305,7 +305,6 @@ struct info_rollup info_rollup(unsigned pid)
 	struct info_rollup rollup = { 0 };
 	const struct { const char *key; unsigned long *bytes; } fields[] = {
 		{ "Rss:", &rollup.rss }, { "Pss:", &rollup.pss }, { "Anonymous:", &rollup.anonymous },
-		{ "Shared_Dirty:", &rollup.shared_dirty },
 	};
 	FILE *file = target_proc((pid_t)pid, "smaps_rollup");
 	unsigned long kb;

@@ -22,6 +22,8 @@
 #define ENTRIES		512u
 #define ENTRY_PRESENT	(1ull << 63)
 #define ENTRY_SWAPPED	(1ull << 62)
+#define ENTRY_FILE	(1ull << 61)
+#define ENTRY_EXCLUSIVE	(1ull << 56)
 #define ENTRY_GUARD	(1ull << 58)		/* Linux 6.15: a page without access inside of a mapping */
 
 static void add_span(struct span_list *list, uintptr_t start, uintptr_t end)
@@ -292,8 +294,18 @@ bool roots_find(struct scan *scan, struct stop_stack *stacks, size_t count)
 
 /* ------------------------------------------------------------------ reading */
 
-/* Pages from `at` on that are all in memory, or all not: how many; *in says which. */
-static size_t run_of(const struct scan *scan, uintptr_t at, uintptr_t end, size_t unit, bool *in)
+/* Where a page is: FORKED is in memory, and in memory of a fork as well. */
+enum place { OUT, IN, FORKED };
+
+static enum place place_of(uint64_t entry)
+{
+	if (!(entry & (ENTRY_PRESENT | ENTRY_SWAPPED)))
+		return OUT;
+	return entry & ENTRY_PRESENT && !(entry & (ENTRY_FILE | ENTRY_EXCLUSIVE)) ? FORKED : IN;
+}
+
+/* Pages from `at` on that are all in one place: how many; *in says which. */
+static size_t run_of(const struct scan *scan, uintptr_t at, uintptr_t end, size_t unit, enum place *in)
 {
 	uint64_t entries[ENTRIES];
 	size_t wanted = (end - at + unit - 1) / unit, i = 1;
@@ -301,11 +313,11 @@ static size_t run_of(const struct scan *scan, uintptr_t at, uintptr_t end, size_
 	wanted = wanted < ENTRIES ? wanted : ENTRIES;
 	ssize_t got = pread(scan->pagemap, entries, wanted * sizeof(*entries), (off_t)(at / unit * sizeof(*entries)));
 	if (got < (ssize_t)sizeof(*entries)) {
-		*in = true;
+		*in = IN;
 		return wanted;
 	}
-	*in = entries[0] & (ENTRY_PRESENT | ENTRY_SWAPPED);
-	while (i < (size_t)got / sizeof(*entries) && *in == !!(entries[i] & (ENTRY_PRESENT | ENTRY_SWAPPED)))
+	*in = place_of(entries[0]);
+	while (i < (size_t)got / sizeof(*entries) && *in == place_of(entries[i]))
 		i++;
 	return i;
 }
@@ -331,13 +343,13 @@ static void read_all(struct scan *scan, uintptr_t from, size_t bytes, char *to)
 	}
 }
 
-/* What is behind a run of pages that are all in memory, or all not. */
-static uintptr_t behind(const struct scan *scan, uintptr_t at, uintptr_t end, bool *in)
+/* What is behind a run of pages that are all in one place. */
+static uintptr_t behind(const struct scan *scan, uintptr_t at, uintptr_t end, enum place *in)
 {
 	size_t unit = (size_t)sysconf(_SC_PAGESIZE);
 	uintptr_t page = at & -(uintptr_t)unit, next;
 
-	*in = true;
+	*in = IN;
 	if (scan->pagemap < 0)
 		return end;
 	next = page + run_of(scan, page, end, unit, in) * unit;
@@ -347,7 +359,7 @@ static uintptr_t behind(const struct scan *scan, uintptr_t at, uintptr_t end, bo
 bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to)
 {
 	uintptr_t end = from + bytes, at = from, next = from;
-	bool in = false;
+	enum place in = OUT;
 
 	while (next < end && !in && target_may_read(scan->heap.target, 0)) {
 		at = next;
@@ -361,6 +373,7 @@ bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to)
 	while (at < end) {
 		char *here = (char *)to + (at - from);
 
+		scan->heap.target->shares = in == FORKED;
 		if (in)
 			read_all(scan, at, next - at, here);
 		else
@@ -368,6 +381,7 @@ bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to)
 		at = next;
 		next = at < end ? behind(scan, at, end, &in) : end;
 	}
+	scan->heap.target->shares = false;
 	return true;
 }
 
@@ -378,6 +392,7 @@ void roots_flush(struct roots_batch *batch)
 	struct scan *scan = batch->scan;
 	char *to = batch->to;
 
+	scan->heap.target->shares = batch->shares;
 	/* Where some of it can't be read the rest is, piece by piece. */
 	if (target_pieces(scan->heap.target, to, batch->piece, batch->count))
 		scan->bytes += batch->bytes;
@@ -386,12 +401,13 @@ void roots_flush(struct roots_batch *batch)
 			read_all(scan, (uintptr_t)batch->piece[i].iov_base, batch->piece[i].iov_len, to);
 	batch->to += batch->bytes;
 	batch->count = batch->bytes = 0;
+	scan->heap.target->shares = batch->shares = false;
 }
 
 void roots_add(struct roots_batch *batch, uintptr_t from, size_t bytes)
 {
 	const uintptr_t end = from + bytes;
-	bool in;
+	enum place in;
 
 	for (uintptr_t at = from, next; at < end; at = next) {
 		next = behind(batch->scan, at, end, &in);
@@ -399,6 +415,7 @@ void roots_add(struct roots_batch *batch, uintptr_t from, size_t bytes)
 			continue;
 		batch->piece[batch->count++] = (struct iovec){ (void *)at, next - at };
 		batch->bytes += next - at;
+		batch->shares |= in == FORKED;
 		if (batch->count == ROOTS_PIECES)
 			roots_flush(batch);
 	}

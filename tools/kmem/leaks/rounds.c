@@ -223,9 +223,6 @@ static int one_round(struct subject *subject, struct scan_result *result)
 {
 	struct scan scan = { .subject = subject, .pagemap = -1 };
 	size_t count = 0;
-
-	if (!subject->target.core)
-		subject->target.shares = info_rollup((unsigned)subject->target.pid).shared_dirty;
 	struct stop_stack *stacks = find_stacks(subject, &count);
 	int status = stacks ? subject_load(subject, &scan.heap) : cannot_stop(subject);
 

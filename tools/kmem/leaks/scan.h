@@ -111,6 +111,7 @@ struct roots_batch {
 	char *to;
 	struct iovec piece[ROOTS_PIECES];
 	size_t count, bytes;		/* that are not read yet */
+	bool shares;			/* some of these are a fork's as well */
 };
 void roots_add(struct roots_batch *batch, uintptr_t from, size_t bytes);
 void roots_flush(struct roots_batch *batch);

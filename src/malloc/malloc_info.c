@@ -73,7 +73,8 @@ void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), 
 /* Other libraries have none of these. */
 #ifdef __GLIBC__
 
-/* arena: pages in use, or free and not yet given back, touched or not; uordblks: what users hold of them; hblk*: mappings of their own. */
+/* arena: pages in use, or free and not yet given back, touched or not; uordblks: what users hold of them; hblk*:
+ * mappings of their own. */
 KMEM_API struct mallinfo2 mallinfo2(void)
 {
 	struct kmem_stats stats;

@@ -35,7 +35,8 @@ def of_memory():
     lines = {}
     for line in kmem("info", "--memory", PID).split("\n\n")[-1].splitlines():
         name, number, unit = re.match(r"(.*?) {2,}(?:([\d.]+)(?: (\w+))?|-)$", line).groups()
-        lines[name] = (float(number) * UNITS[unit], UNITS[unit] * (0.051 if "." in number else 0)) if unit else (None, 0)
+        slack = 0.051 if unit and "." in number else 0
+        lines[name] = (float(number) * UNITS[unit], slack * UNITS[unit]) if unit else (None, 0)
     return lines
 
 
@@ -80,7 +81,8 @@ if ours > kernel["Anonymous"]:
     bad.append(f"{ours} bytes are resident of ours, of {kernel['Anonymous']}")
 
 # Pages: each is in a slab, in a block, free, or nobody's.
-slabs = sum(c["total_slabs"] * c["pages_per_slab"] for c in said["caches"] if c["engine"] != "slob" or c["size"] >= PAGE)
+slabs = sum(cache["total_slabs"] * cache["pages_per_slab"] for cache in said["caches"]
+            if cache["engine"] != "slob" or cache["size"] >= PAGE)
 pages = slabs + (said["large_bytes"] - said["mapped_bytes"]) // PAGE + said["slob_pages"]
 # Engine slob has some empty pages at hand.
 near("pages in use", said["pages_used"], pages, 16 if said["slob_pages"] else 0)

@@ -55,8 +55,8 @@ static size_t told(const char *name)
 	return mallctl(name, &bytes, &length, NULL, 0) ? 0 : bytes;
 }
 
-/* Memory of which each byte is written: what mallctl says is resident grows at least as much as the kernel's figure. The
- * system brings in no huge page then. */
+/* Memory of which each byte is written: what mallctl says is resident grows at least as much as the kernel's figure.
+ * The system brings in no huge page then. */
 static void all_touched(void)
 {
 	char **p = want(calloc(2000, sizeof(*p)));

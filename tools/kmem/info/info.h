@@ -417,8 +417,8 @@ void full_add(struct info_full *full, const struct info_full *more);
 /* ---- info/extents.c: its address space, added to the snapshot. */
 bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		  struct snapshot *snapshot);
-/* Take pages in use of no slab and no block out of the sums, as kmem_get_stats does: CPUs' runs for blocks that grow, and
- * pages kept for names. */
+/* Take pages in use of no slab and no block out of the sums, as kmem_get_stats does: CPUs' runs for blocks that grow,
+ * and pages kept for names. */
 bool walk_kept(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 	       struct kmem_stats *stats);
 void snapshot_clear_extents(struct snapshot *snapshot);

@@ -24,6 +24,7 @@ static const char *const steps[][2] = {
 	{ ": group is gone", "a backtrace shows the caller" },
 	{ ": called by a shrinker, it would wait for itself", "call it outside of shrinkers" },
 	{ ": called by the cache's own constructor", "allocate from another cache there" },
+	{ ": the child calls the library, in its parent's memory", "KMEM_PERCPU=lock permits it" },
 	{ ": more uncharged than was charged", "compare its bytes with those of mem_cgroup_charge()" },
 	{ ": free memory of this page was written to", "KMEM_OPTIONS=guard:each stops at such a write" },
 	{ " stay allocated, and are never reused", "KMEM_DEBUG=U says who allocated them" },

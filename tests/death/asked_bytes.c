@@ -2,7 +2,7 @@
  * asked_bytes: with red zones one byte that is written behind those that were asked for, though the size class has room
  * for it, is told by the free, and ends the process: of kmalloc, of krealloc and realloc up and down within a class,
  * and of malloc; under each engine whose caches have pages of their own. With canary:1 and no red zones malloc's class
- * has its last 8 bytes looked at, and kmalloc's none: nobody notices (docs/design/hardening.md). Disciplines: all.
+ * has its last 8 bytes looked at, and kmalloc's none: nobody notices (docs/design/hardening.md).
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2

@@ -1,7 +1,7 @@
 /*
  * guard: what guarded objects catch: each kind of mistake through kmem_cache, kmalloc, malloc and the bulk calls, under
  * each engine there is, each in a process of its own; how it ends, and what the report says. Under misuse:warn it goes
- * on, and works. A use that is right is not told. Disciplines: all.
+ * on, and works. A use that is right is not told.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
  * hardened_traced: a cache that is made while a tracer is attached, as all of a program under heaptrack are, is
  * hardened as any other, while the tracer is there and when it has gone; and so is one that was there before it. Bad
- * frees end the process at once, and zeros are where freed objects were. Disciplines: all.
+ * frees end the process at once, and zeros are where freed objects were.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2

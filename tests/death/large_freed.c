@@ -1,6 +1,6 @@
 /*
  * large_freed: a block of whole pages that is debugged by poison, was freed, and is kept to be looked at, is nobody's:
- * who asks for its size, makes it longer or shorter, or frees it, is told, and the process ends. Disciplines: all.
+ * who asks for its size, makes it longer or shorter, or frees it, is told, and the process ends.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

@@ -1,7 +1,7 @@
 /*
  * malloc_canary: with canary:1 behind each block of malloc, calloc, realloc, aligned_alloc and new lie 8 bytes that its
  * free looks at: a write to any of them ends the process with one line. All that malloc_usable_size says is the block's
- * user's, and alignment and sizes are as ever. Disciplines: all.
+ * user's, and alignment and sizes are as ever.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2

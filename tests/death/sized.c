@@ -2,7 +2,7 @@
  * sized: a free that names its block's bytes, hardened: sized delete, free_sized, free_aligned_sized and jemalloc's
  * sdallocx end the process with one line where no such call can have got the block; every size and alignment that was
  * asked for is allowed, also after a realloc that left the block where it is, for want of memory too. realloc of a
- * freed block, and its size, are refused as well. Disciplines: all.
+ * freed block, and its size, are refused as well.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2

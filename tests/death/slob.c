@@ -2,7 +2,6 @@
  * slob: what a program can do wrong with the engine slob alone, where pages are shared and an object does not say whose
  * it is: every line that it says, to the letter, and how it ends, under misuse:abort, misuse:warn and misuse:trap.
  * After a warning nothing may be damaged. Once with slob as the process's engine, once for a cache of it beside others.
- * Disciplines: all.
  */
 #include "kit/api.h"
 

@@ -1,6 +1,6 @@
 /*
  * guarded: every call to the system fails in turn in a program whose objects are guarded, from its start on: it goes on
- * with ordinary objects, and loses nothing. Disciplines: all.
+ * with ordinary objects, and loses nothing.
  */
 #include "each_call.h"
 

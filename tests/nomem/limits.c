@@ -1,7 +1,7 @@
 /*
  * limits: the script of nomem.h where the system really is short: a tight RLIMIT_AS, beside which the program's own
  * large mapping still finds room; mlockall of all there is and will be; a small RLIMIT_MEMLOCK without the right to
- * exceed it. Each case in a process started anew. Disciplines: all.
+ * exceed it. Each case in a process started anew.
  *
  * `limits plain` is the script alone, for tests/nomem/overcommit.
  * With hardened: own_addresses:0, for pages go from one name to another here.

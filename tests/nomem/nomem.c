@@ -1,6 +1,6 @@
 /*
  * nomem: a script of all that asks for memory, where each call to the system fails in turn (each_call.h); then the same
- * for the start of the library itself, in processes started anew. Disciplines: all.
+ * for the start of the library itself, in processes started anew.
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #include "each_call.h"

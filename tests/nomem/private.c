@@ -1,6 +1,6 @@
 /*
  * private: private groups are made, used and emptied, by each engine, where each call to the system fails in turn
- * (each_call.h). Afterwards nothing is charged either. And a bulk whose twin comes at the second try. Disciplines: all.
+ * (each_call.h). Afterwards nothing is charged either. And a bulk whose twin comes at the second try.
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #include "each_call.h"

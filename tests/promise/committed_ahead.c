@@ -2,7 +2,6 @@
  * committed_ahead.c: what calls that may not wait can get is committed by those that may: as much as was reserved,
  * and twice what such calls took since somebody last came by. Who makes no such call and reserves nothing has nothing
  * committed ahead.
- * Disciplines: all.
  */
 #include "kit/api.h"
 

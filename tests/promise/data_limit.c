@@ -1,7 +1,7 @@
 /*
  * data_limit: with a limit on data, free memory counts against the limit no longer. After a peak of large blocks the
  * limit has room for small objects and for the metadata of their slabs. After kmem_shrink_all the limit has room for
- * the program's own mappings. Disciplines: all
+ * the program's own mappings.
  * Not with hardened: the addresses of a freed slab are kept for its name.
  */
 #include <errno.h>

@@ -2,7 +2,7 @@
  * defragment.c: a program that has freed nine of ten objects at random, and moves the others by kmem_slab_usage,
  * __GFP_FULLEST and kmem_free_to_slab alone, has about as many pages, and as much resident memory, as its objects take.
  * Of caches, of kmalloc, and of objects that somebody pays for, who pays for as much as before; where objects are
- * debugged, or each free is proved; beside threads. Disciplines: all.
+ * debugged, or each free is proved; beside threads.
  */
 #include <errno.h>
 #include <pthread.h>

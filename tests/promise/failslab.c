@@ -2,7 +2,6 @@
  * failslab: allocations that fail on purpose: which, by each of the settings, and no others; the same ones again by the
  * seed; each door of kmem_cache, kmalloc and malloc gets its NULL and ENOMEM, and all is whole behind it. A cache that
  * is not asked to fail has its shelf. Each case in a process of its own with KMEM_FAILSLAB, under each engine.
- * Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>

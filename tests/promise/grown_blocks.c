@@ -3,7 +3,6 @@
  * meanwhile, until it has twice as many pages; the next one finds what it left, without the lock that all share; what
  * lies there is bounded, belongs to nobody, and goes back by age, on demand, and before anybody is refused; a child
  * of fork has it too.
- * Disciplines: all
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
  * guarded: guarded objects do what objects do: sizes, zeros, constructors, resizing, walking, statistics; who is not
  * guarded; a cache whose calls are all hits is sampled, and its shelf is open again afterwards; faults that are not
- * ours end as they would have ended; the system refuses, and nothing fails. Disciplines: all.
+ * ours end as they would have ended; the system refuses, and nothing fails.
  * Not with hardened: hits by the public shelf are looked at, which is closed.
  */
 #define _GNU_SOURCE

@@ -2,7 +2,6 @@
  * lowest_order.c: slabs of the lowest order, made when no block of the usual order could be had: their objects come
  * and go like others, and kfree tells an object's start from its inside there, too, and in the cache's other slabs
  * still.
- * Disciplines: all
  */
 #include "kit/api.h"
 #include "cache/cache.h"

@@ -2,7 +2,7 @@
  * malloc_accounted.c: malloc and its family follow the thread's group while mem_cgroup_account_malloc says so, and only
  * then: what was there before is nobody's, what was paid for is paid back by whoever frees it, whatever is switched
  * meanwhile. Each kind of call, each size; realloc from one group to another; limits; threads; private groups; a
- * fork. Disciplines: all
+ * fork.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,7 +2,6 @@
  * malloc_aligned.c: every alignment up to two pages, with every size, by each function that aligns, many blocks at a
  * time: each begins where it must, has room for what was asked for, and is nobody else's; what is no alignment is
  * refused. calloc's are zeros whatever lay there before. In each engine, where none is asked for.
- * Disciplines: all
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * malloc_defragment.c: a program of many sizes that has freed nine of ten blocks at random, and moves the others by
  * kmem_slab_usage, kmem_malloc_fullest and kmem_free_to_slab, has about as much resident memory as its blocks take.
- * Blocks of whole pages and mappings are told apart, and stay. Disciplines: all
+ * Blocks of whole pages and mappings are told apart, and stay.
  */
 #include <kmem/kmem.h>
 #include <kmem/stats.h>

@@ -2,7 +2,6 @@
  * malloc_growing.c: realloc: what fits and uses at least half of its block stays where it is, anything else keeps its
  * content, for each pair of sizes; chains of small and large steps, up and down; what others have beside it is left
  * alone.
- * Disciplines: all
  */
 #define _GNU_SOURCE
 #include <errno.h>

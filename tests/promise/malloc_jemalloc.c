@@ -1,7 +1,6 @@
 /*
  * malloc_jemalloc.c: jemalloc's own functions, as its manual page has them, give out malloc's blocks: any block may go
  * to either family. Alignment, zeros, growing, sizes, failures; the names of mallctl that programs of Debian ask for.
- * Disciplines: all
  */
 #define _GNU_SOURCE
 #include <errno.h>

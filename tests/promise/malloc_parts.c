@@ -2,7 +2,6 @@
  * malloc_parts.c: who has much of one size has little waste, whatever the size; who has a few of each size has no
  * more caches than there are classes. A size that got a cache of its own keeps it when shelves are drained, and what
  * is asked for with an alignment, also by threads at once, begins where it must, whoever serves it.
- * Disciplines: all
  */
 #define _GNU_SOURCE
 #include <malloc.h>

@@ -2,7 +2,7 @@
  * malloc_resident.c: blocks of any number of pages take the memory that they have, and what is free and resident is
  * counted: while all blocks are written, the kernel has no more resident for the process than what is in use and what
  * is known to be free and resident, within a hundredth. Before and after some are freed; with huge pages, which come
- * ahead, and without. Disciplines: all
+ * ahead, and without.
  */
 #include <malloc.h>
 #include <string.h>

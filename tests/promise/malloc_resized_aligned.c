@@ -2,7 +2,7 @@
  * malloc_resized_aligned: what is promised of an address is promised of the one that a resizing call returns, whether
  * the object stays or moves: kmalloc's alignment of krealloc and krealloc_array, of kvrealloc up to 8 KiB and a page
  * beyond, malloc's of realloc and reallocarray, also where the object is kmalloc's. Content stays. A size beyond the
- * limit is refused, also where the object has room for it. Guarded, hardened and debugged, too. Disciplines: all
+ * limit is refused, also where the object has room for it. Guarded, hardened and debugged, too.
  */
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /*
  * mempool.c: a pool allocates by its function, then out of its reserve; who may wait gets the next element that comes
- * back, and never NULL. Disciplines: all.
+ * back, and never NULL.
  */
 #include <pthread.h>
 #include <sched.h>

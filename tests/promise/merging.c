@@ -1,6 +1,6 @@
 /*
  * merging.c: KMEM_OPTIONS=merge:1: caches of like layout share slabs, and no cache loses by it what was promised to it:
- * alignment, flags, capacity, constructor, and its objects when the other is destroyed. Disciplines: all
+ * alignment, flags, capacity, constructor, and its objects when the other is destroyed.
  */
 #include "kit/api.h"
 

@@ -3,7 +3,6 @@
  * objects share, under each engine, at each size, as slabs come and go and after what was free went back; the memory of
  * a slab that goes is the system's at once, whatever lies beside it; what is refused the advice is not used; and where
  * the system writes core files, one does not contain a secret, but does what is beside it.
- * Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

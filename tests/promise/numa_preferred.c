@@ -1,7 +1,7 @@
 /*
  * numa_preferred: a node that is named is where memory is looked for first, and no more: where that node has none and
  * the call may not ask the system, an object of another node comes, for a page or two and not for all that are free.
- * Who insists (__GFP_THISNODE) is refused. Under each engine, with two pretended nodes. Disciplines: all.
+ * Who insists (__GFP_THISNODE) is refused. Under each engine, with two pretended nodes.
  */
 #define _GNU_SOURCE
 #include "kit/api.h"

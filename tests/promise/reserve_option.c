@@ -1,6 +1,5 @@
 /*
  * reserve_option.c: KMEM_OPTIONS=reserve: a program that makes no call that may wait has that much, again and again.
- * Disciplines: all.
  */
 #include "kit/api.h"
 

@@ -5,7 +5,6 @@
  * cache, of which one fails, none undoes what the other got. The cache's slabs may go meanwhile; the one whose pages
  * come in just then goes afterwards; and another's handler may fork that struck under the lock of their pages. A fork's
  * handlers that come within the library's, and reserve or shrink as well, wait for nothing.
- * Disciplines: all.
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE

@@ -3,7 +3,7 @@
  * writes make no page fault, of caches that are new and of such as were used before: debugged, with a constructor,
  * aligned to lines, whose objects may be read when they are free. The exceptions are those that its page
  * names: caches with SLAB_NODUMP, and a private group's, have their pages when they are written, and no fewer objects.
- * The library's clock stands still. Disciplines: all.
+ * The library's clock stands still.
  * With hardened: own_addresses:0, for there slabs that went are out of reach.
  */
 #define _GNU_SOURCE

@@ -2,7 +2,7 @@
  * reserved_used.c: kmem_reserve of a cache that was used before: its objects lie ready, or in slabs of which a part is
  * out, or their slabs went, and nobody ever wrote to them. So many allocations and the first writes to the objects make
  * no page fault all the same; also where free pages lie in pieces. The library's clock stands still: the first tick of
- * a program that is due writes to pages of its own. Disciplines: all.
+ * a program that is due writes to pages of its own.
  * With hardened: own_addresses:0, for there slabs that went are out of reach.
  */
 #define _GNU_SOURCE

@@ -2,7 +2,6 @@
  * always_huge_pages.c: where the system makes every mapping of huge pages, a program that has little does not pay for
  * them: none of what the library reserves for pages, records and CPUs comes as huge pages by itself. Such a system is
  * made of this one, by advising each anonymous mapping; where there are no huge pages at all there is nothing to see.
- * Disciplines: all
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * call_sites: with random_caches each size of kmalloc and malloc has 16 caches: calls from one place share one, calls
  * from many places are spread, and what comes of them is as large, as aligned and as free to go as ever; a size above
- * 8 KiB has one cache. A copy has the kernel's name for it. Disciplines: all.
+ * 8 KiB has one cache. A copy has the kernel's name for it.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

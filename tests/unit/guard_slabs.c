@@ -1,7 +1,7 @@
 /*
  * guard_slabs: with own_addresses and guard_slabs no 16 slabs lie beside each other: behind each object, at most so far
  * away, is a page that nobody may touch; there are few more mappings than that; and all objects come and go as ever.
- * With two memory nodes as well. Disciplines: all.
+ * With two memory nodes as well.
  */
 #define _GNU_SOURCE
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /*
  * heaptrack_told: where heaptrack is in the process it is told of each object as it comes and goes: through every door
  * that it does not stand in front of itself, memalign and pvalloc among them, and in bulk; objects of a prefilled sheaf
- * come as it is filled, and those that are left go with it. The test has heaptrack's two functions. Disciplines: all.
+ * come as it is filled, and those that are left go with it. The test has heaptrack's two functions.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

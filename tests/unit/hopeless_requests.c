@@ -3,7 +3,6 @@
  * space, beyond what a limit or the system allows, a charge of more than a group's max. Objects that lie ready on CPUs
  * stay there, freed large blocks keep their memory, no shrinker is asked, and the system is asked a few times, however
  * many caches there are. A request that some caches can serve is served, and leaves the other caches theirs.
- * Disciplines: all
  * Not with nodes: large blocks begin as the system makes them, and none lies ready.
  * With hardened: quarantine:0, for what is freed is to lie ready.
  */

@@ -1,7 +1,7 @@
 /*
  * large_system_pages.c: on a system whose pages have 64 KiB, as aarch64's may, nothing is asked for that it would
  * refuse, and nothing is given back beyond what is free. Here such a system is made of this one, by wrapping its
- * calls: they place and refuse as that one would, and give back whole pages of its size. Disciplines: all.
+ * calls: they place and refuse as that one would, and give back whole pages of its size.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * little_address_space.c: where there is little address space, blocks of whole pages get nearly all of it; when they
  * are freed it is there again, for larger blocks, for mappings of the program's own, and for other sizes; also a
- * block in the midst of what is used finds the free pages that lie side by side. Disciplines: all
+ * block in the midst of what is used finds the free pages that lie side by side.
  * Not with hardened: the tables of what is out take a fifth of the address space.
  */
 #define _GNU_SOURCE

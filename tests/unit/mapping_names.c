@@ -1,7 +1,7 @@
 /*
  * mapping_names.c: each mapping of ours is given a name that the kernel takes, and where the kernel shows such names
  * (CONFIG_ANON_VMA_NAME) all of it is under them in /proc/self/maps, a block that was moved as well; where it does not,
- * errno stays as it was. Disciplines: all.
+ * errno stays as it was.
  */
 #define _GNU_SOURCE
 #include "named.h"

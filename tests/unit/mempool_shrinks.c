@@ -2,7 +2,7 @@
  * mempool_shrinks: a reserve that has less room than a free has counted. One becomes smaller meanwhile: mempool_resize
  * waits for that free, and takes out what it puts there. One is filled by another thread: what finds no room is the
  * caller's, byte for byte, also where the elements' cache is debugged. The free is stopped as it reads the pointers:
- * they lie in a page without access. Disciplines: all.
+ * they lie in a page without access.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

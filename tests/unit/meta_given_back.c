@@ -1,7 +1,6 @@
 /*
  * meta_given_back.c: our own memory goes back to the system by pages that are free as a whole, and comes again as
  * zeros; what private groups held goes back when they are gone; and a cache that was destroyed still says so.
- * Disciplines: all.
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /*
  * parked_advice.c: a block above 4 MiB that had another owner has nothing of that one's advice to the system: a child
  * of fork has what it holds, core dumps have it, and it is not locked, whether it is a mapping or lies in a region;
- * nor is what lies ready locked. Where the system refuses that, the block goes back. Disciplines: all
+ * nor is what lies ready locked. Where the system refuses that, the block goes back.
  * Not with nodes: large blocks begin as the system makes them, and none is parked.
  */
 #define _GNU_SOURCE

@@ -1,7 +1,6 @@
 /*
  * print_to_pipe.c: what the statistics are written to may be a pipe whose reader makes and destroys caches before it
  * reads: nobody waits for the other, and every cache that was there all the time stands in the text once.
- * Disciplines: all
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

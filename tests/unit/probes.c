@@ -2,7 +2,6 @@
  * probes: the notes of the probes are in the file, with names and numbers of arguments; a breakpoint over each tells
  * the values; while a tracer says that it is attached each call passes its probe once, with its arguments, through
  * every door, and when it goes hits are hits again, of which none passes one. Under each engine.
- * Disciplines: all.
  * Not with hardened: hits by the public shelf are looked at, which is closed.
  */
 #define _GNU_SOURCE

@@ -2,7 +2,6 @@
  * profile: of a program whose call sites allocate known bytes the profile says each one's share, within three standard
  * deviations of its sample, of what was allocated and of what is out; by all doors, for objects that somebody pays for
  * as well; in two threads no sample is lost. A profile that is over is in nobody's way: hits are hits again.
- * Disciplines: all.
  * Not with hardened: hits by the public shelf are looked at, which is closed.
  */
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * rcu_pending: kmem_cache_destroy waits for what kfree_rcu was given, also where a grace period begins just then: what
  * waited has been collected, and nothing is under way yet. That thread is stopped there, until kmem_cache_destroy is
- * through, or sleeps. Disciplines: all.
+ * through, or sleeps.
  */
 #define _GNU_SOURCE
 #define KMEM_BARE

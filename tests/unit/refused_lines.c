@@ -2,7 +2,6 @@
  * refused_lines.c: the line about an allocation that fails has the reason, and gfp as names; there are ten in five
  * seconds for each cache at its own limit, and ten for all else; the tenth says that more are counted, and the first
  * after the pause how many there were. No line where the request may not wait; from a signal handler as well.
- * Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>

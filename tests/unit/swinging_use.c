@@ -3,7 +3,6 @@
  * soon after, raises the bound by as much: the second swing asks the system for a part, later ones for nothing,
  * neither to take pages nor to fence CPUs. It fades with time, kmem_shrink_all forgets it, and who falls once is
  * followed down, however little he had.
- * Disciplines: all
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 /*
  * traced: a cache that is traced and nothing else (SLAB_TRACE) says each allocation and free, and changes nothing: its
  * objects have no red zone and no poison, wrong frees are told as every cache's, and validation finds what it finds
- * everywhere. For each engine that traces. Disciplines: all.
+ * everywhere. For each engine that traces.
  */
 #define _GNU_SOURCE
 #include <kmem/kmem.h>

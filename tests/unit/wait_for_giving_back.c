@@ -3,7 +3,6 @@
  * what comes back: he is not refused. The other one is held where what it has in hand is on no list: in the system
  * call that takes pages back, under the registry's lock, in a flush of all caches. It goes on when the second sleeps,
  * or has failed. The same for who forks: or his child would miss it for ever.
- * Disciplines: all
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-# Makefile: builds everything into build/. `make`, `make check`, `make demo`, `make install PREFIX=`.
+# Makefile: builds everything into build/. `make`, `make check`, `make check-full`, `make demo`, `make install PREFIX=`.
 # SAN=thread|address|undefined builds into build-SAN/ (discipline lock); DEBUG=1 adds assertions and rank checks.
 # CC, CPPFLAGS, CFLAGS, LDFLAGS, LDLIBS and OPT are the caller's, from the command line or the environment: CFLAGS stand behind
 # what the library can't do without, so that they add to it. Where things go: packaging/install.mk.

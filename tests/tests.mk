@@ -1,10 +1,10 @@
 # The tests: every tests/<kind>/*.c is a program linked with the static library (tests may look inside: src/ is on
 # their include path); every executable file tests/<kind>/<name> without a suffix is one as well. Exit status 0 is
-# passed, 77 skipped, anything else failed. tests/run prints a line each and "N passed, N failed" at the end.
+# passed, 77 skipped, anything else failed. tests/run prints a line each and "N passed, N failed, N skipped" at the end.
 
 TEST_SRC := $(wildcard tests/*/*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
-.PHONY: tests check check-long coverage
+.PHONY: tests check check-full check-long coverage
 tests: $(TEST_BIN)
 
 # A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
@@ -35,17 +35,19 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcar
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) $(TEST_PARTS) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
 
-# Builds with as many processes as tests run at once, where the caller's -j does not say how many; also what several tests
-# would else build at the same time, each by itself.
-check:
-	scripts/need -k $$(cat tests/packages)
-	$(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(or $(JOBS),$(shell nproc))) all tests $(if $(filter build,$(BUILD)),bench-workers)
-	tests/run
-
-# The same, where tests do by themselves what `make check` has time for a part of (CHECK_LONG): hours.
-check-long: export CHECK_LONG = 1
-check-long: export TEST_TIMEOUT = 20000
-check-long: check
+# Tests are of two tiers (tests/run): check runs the quick tier, check-full the full one, check-long both, where some tests
+# do by themselves what a tier has time for a part of (CHECK_LONG): hours. The build has as many processes as tests run at
+# once, where the caller's -j does not say how many. The quick tier's build has its own programs alone, the full tier's build
+# also what several tests would else build at the same time.
+check: TIER := quick
+check-full: TIER := full
+check-long: export CHECK_LONG := 1
+check-long: export TEST_TIMEOUT := 20000
+check check-full check-long:
+	scripts/need -k $$(cat tests/packages-$(or $(filter quick,$(TIER)),*))
+	$(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(or $(JOBS),$(shell nproc))) all $(if $(filter quick,$(TIER)), \
+		$$(BUILD=$(BUILD) tests/run --tier quick --programs), tests $(if $(filter build,$(BUILD)),bench-workers))
+	tests/run $(if $(TIER),--tier $(TIER))
 
 # Lines and branches of src/ that tests reach, as a table; docs/coverage.md.
 coverage:

@@ -20,13 +20,17 @@ at_options() {
 	return 0
 }
 
-# has_tools FILE: true if the interpreter of FILE and its tools are installed; else `why` names the missing tool.
+# tools_of FILE: prints the interpreter of a script, and the tools that it says it needs.
+tools_of() {
+	local first
+	[[ $1 != *.c ]] && read -r first <"$1" && echo "${first##*[ /]}" && says "$1" 'Needs: ' '\K[^.]*' | tr -d ,
+}
+
+# has_tools FILE: true if what FILE needs is installed; else `why` names the missing tool.
 has_tools() {
-	local first tool
+	local tool
 	why=
-	[[ $1 != *.c ]] || return 0
-	read -r first <"$1"
-	for tool in ${first##*[ /]} $(says "$1" 'Needs: ' '\K[^.]*' | tr -d ,); do
+	for tool in $(tools_of "$1"); do
 		command -v "$tool" >/dev/null || { why="$tool is not installed"; return 1; }
 	done
 }

@@ -1,6 +1,6 @@
 /*
  * fuzz: feeds byte-code (model/machine.h) to the allocator. Built with -DKM_LIBFUZZER it is an entry for libFuzzer
- * (tests/model/fuzz.sh); without, as `make check` builds it, a driver that runs the files named, or the corpus beside
+ * (tests/model/fuzz.sh); without, as `make tests` builds it, a driver that runs the files named, or the corpus beside
  * this source, each in a process of its own; of the corpus then INPUTS=n more that are made of it, by SEED=n and the
  * numbers that follow, each the same whenever its seed is. CHECK_LONG=1: as many as an hour has room for. Disciplines:
  * all.

@@ -1,7 +1,7 @@
 /*
  * texts.h: for tests that feed texts to a reader of settings. A test defines try_text, says TEXTS_TEST(NAME, LIKELY),
  * and has a corpus in tests/model/NAME/. Built with -DKM_LIBFUZZER it is an entry for libFuzzer (FUZZ=NAME
- * tests/model/fuzz.sh). Without, as `make check` builds it, it reads the corpus, and each text of it changed in many
+ * tests/model/fuzz.sh). Without, as `make tests` builds it, it reads the corpus, and each text of it changed in many
  * ways: bytes become others, come and go, and pieces of other texts come in their place. SEED=n: the same texts in the
  * same order. Files that are named are read as they stand. CHECK_LONG=1: an hour for all.
  */

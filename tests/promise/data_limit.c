@@ -3,6 +3,7 @@
  * limit has room for small objects and for the metadata of their slabs. After kmem_shrink_all the limit has room for
  * the program's own mappings.
  * Not with hardened: the addresses of a freed slab are kept for its name.
+ * Tier: full.
  */
 #include <errno.h>
 #include <sys/mman.h>

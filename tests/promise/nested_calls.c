@@ -4,7 +4,7 @@
  * is stepped through; after each instruction a handler wants each kind of memory there is: a slab, whole pages, a
  * mapping, memory for our own tables, and some that a private group pays for. Malloc's calls:
  * tests/promise/malloc_handlers.c.
- * Disciplines: all
+ * Disciplines: all. Tier: full.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

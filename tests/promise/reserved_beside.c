@@ -6,6 +6,7 @@
  * come in just then goes afterwards; and another's handler may fork that struck under the lock of their pages. A fork's
  * handlers that come within the library's, and reserve or shrink as well, wait for nothing.
  * With hardened: own_addresses:0, for pages go from one name to another here.
+ * Tier: full.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -3,6 +3,7 @@
  * room for all of them; each keeps its content and its zeros while it and its neighbours change, and can be written
  * to, whatever its last user made of it; and what the system would not take back is counted, used again and offered
  * again.
+ * Tier: full.
  */
 #define _GNU_SOURCE
 #include <stdbool.h>

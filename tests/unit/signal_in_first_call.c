@@ -2,6 +2,7 @@
  * signal_in_first_call.c: a signal handler that strikes while the library starts, and allocates: it may be refused,
  * but it does not wait for its own thread; and the library starts. Struck are the first instructions of the first
  * call, and some of all the others, each in a process of its own.
+ * Tier: full.
  */
 #define _GNU_SOURCE
 #include <signal.h>

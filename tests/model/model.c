@@ -3,7 +3,8 @@
  * one that fails is made smaller by deleting operations for as long as it still fails, and printed with its seed.
  * Disciplines: all; the program starts itself again for each engine, with one memory node and with two pretended ones.
  *
- * SEED=n begins with that seed (the default is always the same), PROGRAMS=n runs so many, OPS=n of so many operations.
+ * SEED=n begins with that seed (the default is always the same), PROGRAMS=n runs so many (by
+ * default 12 under rseq, 6 under another discipline), OPS=n of so many operations.
  * `model FILE` replays a file of byte-code, `model -x WORD...` the operations as they are printed.
  */
 #include "machine.h"
@@ -100,8 +101,7 @@ static unsigned long number(const char *name, unsigned long otherwise)
 static int random_programs(void)
 {
 	static uint8_t code[MAX_OPS * OP_BYTES];
-	unsigned long seed = number("SEED", 20260101), programs = number("PROGRAMS", 12);
-	unsigned long ops = number("OPS", 1000);
+	unsigned long seed = number("SEED", 20260101), programs, ops = number("OPS", 1000);
 	struct kmem_cache *probe = kmem_cache_create("probe", 8, NULL, 0);
 	struct kmem_cache_stats stats;
 
@@ -109,6 +109,7 @@ static int random_programs(void)
 		ops = MAX_OPS;
 	kmem_cache_get_stats(probe, &stats);
 	kmem_cache_destroy(probe);
+	programs = number("PROGRAMS", strcmp(kmem_percpu_discipline(), "rseq") ? 6 : 12);
 	printf("SEED=%lu PROGRAMS=%lu OPS=%lu, engine %s, %u nodes, %s (%s)\n", seed, programs, ops,
 	       stats.engine, km_node_count, kmem_percpu_discipline(), kmem_percpu_reason());
 	for (unsigned long i = 0; i < programs; i++) {

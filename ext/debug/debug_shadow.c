@@ -157,7 +157,7 @@ static void shadow_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_u
 	}
 }
 
-static const struct km_alloc_ops shadow = {
+static const struct km_alloc_ops shadow_ops = {
 	.alloc = shadow_alloc, .free = shadow_free, .alloc_bulk = shadow_alloc_bulk, .free_bulk = shadow_free_bulk,
 };
 
@@ -252,7 +252,7 @@ static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
 
 	if (!shadows->out) {
 		km_store_release(&shadows->out, true);
-		km_layer_set(cache, KM_LAYER_SHADOW, &shadow);
+		km_layer_set(cache, KM_LAYER_SHADOW, &shadow_ops);
 		tell_sizes(cache, true);
 		km_alloc_drain(cache);
 	}

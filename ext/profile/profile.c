@@ -171,7 +171,7 @@ static void describe(struct source *source, const struct kmem_cache *cache)
 	source->cache = cache ? cache->name : no_name;
 	source->each = cache && !cache->engine->shared_pages ? cache->size : 0;
 	source->group = 0;
-	source->group_name = objcg ? km_accounting.name_of(objcg, &source->group) : "";
+	source->group_name = objcg ? km_charge_ops->name_of(objcg, &source->group) : "";
 }
 
 /* By place, so that no product waits for another. */

@@ -300,7 +300,7 @@ void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t
 	for (size_t i = 0; i < count; i++)
 		charged |= lies_on(&caches[i]->charged, &left);
 	if (charged)
-		drain_charged(caches, count, false, km_accounting.drain, &left);
+		drain_charged(caches, count, false, km_charge_ops->drain, &left);
 	do_closed(caches, count, false, collect, &left);
 }
 
@@ -325,7 +325,7 @@ static void collect_own(struct kmem_cache *cache)
 static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 {
 	if (km_has_accounting())
-		drain_charged(caches, count, unused, km_accounting.drain, NULL);
+		drain_charged(caches, count, unused, km_charge_ops->drain, NULL);
 	bool drained = do_closed(caches, count, unused, collect, NULL);
 	/* The system refused the fence, and may do so from now on. */
 	if (!drained && !unused)
@@ -460,7 +460,7 @@ static void free_charged(struct kmem_cache *cache)
 
 	km_debug(!km_load(&pcs->inner.pcs) && !km_load(&cache->mixed.inner.pcs),
 		 "a shelf that goes is closed");
-	each_cpu(cache, NULL, km_accounting.drain, take_charged);
+	each_cpu(cache, NULL, km_charge_ops->drain, take_charged);
 	km_for_each_cpu(cpu)
 		release_sheaf(cache, cpu);
 	if (pcs->slot != cache->word)

@@ -47,7 +47,7 @@ km_inline void km_alloc_enter_thread(bool may_wait)
 		km_alloc_new_cpu(may_wait);
 }
 
-/* The functions of higher floors that a miss calls, beside hooks, shapes and km_accounting. Set once at start. */
+/* The functions of higher floors that a miss calls, beside hooks, shapes and km_charge_ops-> Set once at start. */
 extern km_hidden void (*km_alloc_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 /*
  * Give memory back for a request about to fail: pages ran out, or (`only` not NULL) the cache `only` is at its limit.
@@ -81,7 +81,7 @@ km_inline uintptr_t km_alloc_take_site(uintptr_t own)
 }
 /* The cache got no slab. */
 bool km_alloc_relieve(struct kmem_cache *cache, unsigned *tries);
-/* Calls km_accounting.begin, in the middle of an allocation. False: nobody would pay, or km_thread_busy is set (a
+/* Calls km_charge_ops->begin, in the middle of an allocation. False: nobody would pay, or km_thread_busy is set (a
  * handler), and it would wait. */
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp);
 

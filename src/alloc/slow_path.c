@@ -40,6 +40,7 @@ km_tls struct obj_cgroup *km_objcg_here;
 km_tls bool km_account_here;
 uint32_t km_account_asks;
 struct obj_cgroup *km_objcg_default;
+const struct km_charge_ops *km_charge_ops;
 
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 {
@@ -47,7 +48,7 @@ bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 		return false;
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	struct km_busy_was busy = km_busy_begin();
-	bool begun = km_accounting.begin(cache, km_gfp_may_wait(gfp));
+	bool begun = km_charge_ops->begin(cache, km_gfp_may_wait(gfp));
 	km_busy_end(busy);
 	km_calls_end(was);
 	return begun;

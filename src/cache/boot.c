@@ -100,7 +100,7 @@ static void take_all(void)
 	km_reclaim_fork(true, false);
 	fork_has_registry = km_registry_fork(true, false);
 	if (fork_has_registry && km_has_accounting())
-		km_accounting.fork(true, false);
+		km_charge_ops->fork(true, false);
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(true, false);
 	km_growth_fork(true, false);
@@ -129,7 +129,7 @@ static void fork_done(bool child)
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(false, child);
 	if ((fork_has_registry || child) && km_has_accounting())
-		km_accounting.fork(false, child);
+		km_charge_ops->fork(false, child);
 	km_registry_fork(false, child);
 	km_reclaim_fork(false, child);
 	/* A request to this process is not its child's: that one would give back what both share. */
@@ -209,7 +209,7 @@ void km_boot_fork_child(void)
 	fork_end(true);
 	km_busy_end(was);
 	if (whole && km_has_accounting())
-		km_accounting.forked();
+		km_charge_ops->forked();
 }
 
 bool km_boot_is_stray(void)
@@ -227,12 +227,26 @@ bool km_boot_is_borrower(void)
 	       km_os_rseq_unregister(area, km_os_rseq_bytes(), 0) == -EINVAL;
 }
 
+/* The linker joins the registrations of all extensions in the program or the library; NULL: there is none. */
+extern const struct km_registration __start_km_ops[] __attribute__((weak, visibility("hidden")));
+extern const struct km_registration __stop_km_ops[] __attribute__((weak, visibility("hidden")));
+
+static void set_hooks(void)
+{
+	for (const struct km_registration *each = __start_km_ops; each < __stop_km_ops; each++) {
+		const uintptr_t table = (uintptr_t)&each->table + (uintptr_t)(intptr_t)each->table;
+
+		__builtin_memcpy((char *)&each->hook + each->hook, &table, sizeof(table));
+	}
+}
+
 static bool start(void)
 {
 	static bool options_read;
 
 	if (!options_read) {
 		options_read = true;
+		set_hooks();
 		km_store(&own_pid, km_os_pid());
 		km_stderr_start();
 		km_options_read();
@@ -307,7 +321,7 @@ static void finish_start(void)
 	if (km_unlikely(km_probe_is_wanted()))
 		look_for_tracers();
 	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
-		km_accounting.start();
+		km_charge_ops->start();
 	if (km_load(&boot.handlers) == REFUSED && km_swap_acquire(&boot.handlers, ASKED) == REFUSED)
 		ask_for_handlers();
 }

@@ -329,7 +329,7 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 			km_alloc_open(cache);
 			if ((cache->flags & SLAB_ACCOUNT || km_load(&km_account_asks) & KM_ASKS_THREADS) &&
 			    km_has_accounting())
-				km_accounting.begin(cache, true);
+				km_charge_ops->begin(cache, true);
 		}
 	}
 	return cache;
@@ -474,7 +474,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 	for (size_t i = 0; i < count; i++) {
 		km_debug(km_is_locked(&registry.lock) && !caches[i]->dead, "a cache goes once, by the registry");
 		if (caches[i]->children)
-			km_accounting.forget(caches[i]);
+			km_charge_ops->forget(caches[i]);
 		leave_rounds(caches[i]);
 		km_list_del(&caches[i]->all);
 		drop_name(caches[i]);

@@ -64,7 +64,7 @@ void km_root_start(void)
 	root->guard_samples = &km_guarded.samples;
 	root->guard_reports = &km_guarded.reports;
 	root->grace = &km_grace;
-	root->memcg = km_has_accounting() ? km_accounting.view : NULL;
+	root->memcg = km_has_accounting() ? km_charge_ops->view : NULL;
 	root->profile = &km_profiling ? km_profiling.record : NULL;
 	root->stacks = &km_debugging ? km_debugging.stacks : NULL;
 	show_mail(root);

@@ -232,7 +232,7 @@ static void look(uint64_t now)
 static void tidy(bool all)
 {
 	if (km_has_accounting())
-		km_accounting.tidy(all);
+		km_charge_ops->tidy(all);
 	km_meta_trim(all);
 	km_percpu_trim(all);
 }

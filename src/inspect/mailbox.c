@@ -184,7 +184,7 @@ static bool is_for_named(const struct order *order)
 /* To a file of a group's. */
 static int write_group(const struct km_mail_request *request)
 {
-	return km_has_accounting() ? km_accounting.write(request->cache, request->letters) : -ENOENT;
+	return km_has_accounting() ? km_charge_ops->write(request->cache, request->letters) : -ENOENT;
 }
 
 /*
@@ -202,7 +202,7 @@ static void serve(struct order *order, uint32_t number)
 	} else if (order->request.command == KM_MAIL_VALIDATE && !order->result) {
 		validate(order, number);
 	} else if (order->request.command == KM_MAIL_ACCOUNT && !order->result) {
-		order->result = km_has_accounting() ? km_accounting.account_malloc(is_on(order)) : -EOPNOTSUPP;
+		order->result = km_has_accounting() ? km_charge_ops->account_malloc(is_on(order)) : -EOPNOTSUPP;
 	} else if (order->writes) {
 		order->result = km_written_serve(&order->request);
 		if (order->result == -EAGAIN)

@@ -306,7 +306,7 @@ static int print_json_rest(struct json_rows *rows)
 	km_print_json_groups(&rows->writer);
 	rows->more = false;
 	if (km_has_accounting())
-		km_accounting.groups(print_json_group, rows);
+		km_charge_ops->groups(print_json_group, rows);
 	km_print_json_tail(&rows->writer);
 	return km_print_end(&rows->writer);
 }

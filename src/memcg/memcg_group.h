@@ -159,9 +159,9 @@ void km_objcg_keep(struct obj_cgroup *objcg);
 /* Pages without a record in use go back to the system. */
 void km_objcg_purge(void);
 
-/* ---- account_scope.c: mem_cgroup_account_malloc, with the registry locked (km_accounting.account_malloc). */
+/* ---- account_scope.c: mem_cgroup_account_malloc, with the registry locked (km_charge_ops->account_malloc). */
 int km_memcg_account_malloc(bool on);
-/* ---- memcg_control.c: what is written to one of a group's files (km_accounting.write). */
+/* ---- memcg_control.c: what is written to one of a group's files (km_charge_ops->write). */
 int km_memcg_write(const char *text, const char *file);
 
 /* ---- pressure.c */

@@ -71,7 +71,7 @@ struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
  * the default. Takes the caller's reference. */
 void km_memcg_set_top(struct mem_cgroup *group);
 
-/* The functions that floors beneath call by km_accounting (alloc/accounting.h), which says what they do. */
+/* The functions that floors beneath call by km_charge_ops (alloc/accounting.h), which says what they do. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait);
 extern km_hidden const struct km_charged_drain km_charge_drain_all;
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner);

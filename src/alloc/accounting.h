@@ -95,11 +95,11 @@ struct km_charge_ops {
 extern km_hidden const struct km_charge_ops *km_charge_ops;	/* a hook (base/cc.h) */
 
 /* Malloc, where it is in this program: its blocks have payers from now on, or not any more; with the registry locked.
- * Weak, as the above. */
-struct km_malloc_door {
+ * A hook as well. */
+struct km_malloc_ops {
 	void (*account)(bool on);
 };
-extern const struct km_malloc_door km_malloc_door __attribute__((weak, visibility("hidden")));
+extern km_hidden const struct km_malloc_ops *km_malloc_ops;
 
 km_inline bool km_has_accounting(void)
 {

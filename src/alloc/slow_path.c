@@ -41,6 +41,7 @@ km_tls bool km_account_here;
 uint32_t km_account_asks;
 struct obj_cgroup *km_objcg_default;
 const struct km_charge_ops *km_charge_ops;
+const struct km_malloc_ops *km_malloc_ops;
 
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 {

@@ -505,9 +505,10 @@ static void guard_ready(void)
 	km_store_release(&pool.ready, true);
 }
 
-const struct km_guarding km_guarding = {
+const struct km_guard_ops km_guarding = {
 	.start = guard_start, .ready = guard_ready, .tick = guard_tick,
 	.alloc = guard_alloc, .again = guard_again, .unseen = guard_unseen, .free = guard_free,
 	.cache_of = guard_cache_of, .bytes = guard_bytes, .look = guard_look, .walk = guard_walk,
 	.leave = guard_leave,
 };
+KM_REGISTER(km_guard_ops, km_guarding);

@@ -544,7 +544,7 @@ static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
 		struct km_page *page = km_page_of(top[i]);
 
 		/* A guarded one, freed by a hit (sampled_ops.c). */
-		if (km_is_guarded(top[i]) && km_guarding.cache_of(top[i]) == cache)
+		if (km_is_guarded(top[i]) && km_guard_ops->cache_of(top[i]) == cache)
 			continue;
 		page = page ? km_page_head(page) : NULL;
 		if (!page || page->cache != cache)

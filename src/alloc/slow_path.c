@@ -105,7 +105,7 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 {
 	/* That takes no lock, and has no room for a link. */
 	if (km_is_guarded(object)) {
-		km_guarding.free(cache, object, "kmem_cache_free");
+		km_guard_ops->free(cache, object, "kmem_cache_free");
 		return;
 	}
 	km_defer(cache, object);
@@ -384,7 +384,7 @@ km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 km_inline void *km_unguarded(struct kmem_cache *cache, void *object, gfp_t gfp, int node)
 {
 	while (km_is_guarded(object)) {
-		km_guarding.free(cache, object, NULL);
+		km_guard_ops->free(cache, object, NULL);
 		object = km_plain_ops(cache)->alloc(cache, gfp, node);
 	}
 	return object;

@@ -258,8 +258,8 @@ static bool start(void)
 	}
 	if (!boot.pages && !km_arena_start())
 		return false;
-	if (!boot.pages && &km_guarding)
-		km_guarding.start(&km_options.guard);
+	if (!boot.pages && km_guard_ops)
+		km_guard_ops->start(&km_options.guard);
 	if (!boot.pages && &km_profiling)
 		km_profiling.start(km_options.profile);
 	boot.pages = true;
@@ -401,8 +401,8 @@ static void stay_loaded(void)
 __attribute__((constructor(101))) static void start_early(void)
 {
 	stay_loaded();
-	if (km_boot() && &km_guarding)
-		km_guarding.ready();
+	if (km_boot() && km_guard_ops)
+		km_guard_ops->ready();
 }
 
 bool slab_is_available(void)

@@ -437,7 +437,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	}
 	if (stats.total_slabs || stats.active_objects || km_load(&cache->guarded)) {
 		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->name);
-		left.objects = km_load(&cache->guarded) ? km_guarding.leave(cache) : 0;
+		left.objects = km_load(&cache->guarded) ? km_guard_ops->leave(cache) : 0;
 		km_pages_walk(report_slab, &left);
 		/* Of those in shared pages only the number is known. */
 		if (cache->engine->shared_pages)

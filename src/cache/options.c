@@ -423,7 +423,7 @@ static void settle_account(void)
 
 static void settle_guard(void)
 {
-	if ((km_options.guard.ms || km_options.guard.each) && !&km_guarding)
+	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)
 		km_warn("KMEM_OPTIONS: guard: the program is linked without it (-Wl,-u,kmem_cache_validate)");
 }
 

@@ -352,7 +352,7 @@ static void tick(void)
 	km_probes_look();
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
 	if (km_guarded.bytes)
-		km_guarding.tick(now);
+		km_guard_ops->tick(now);
 	if (km_unlikely(km_options.observed))
 		km_observing.tick(now);
 	bool fell = use_fell();

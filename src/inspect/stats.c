@@ -384,7 +384,7 @@ static int walk_one(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	km_alloc_drain(cache);
 	cache->engine->shrink(cache);
 	km_busy_end(was);
-	int result = km_load(&cache->guarded) ? km_guarding.walk(cache, visit, arg) : 0;
+	int result = km_load(&cache->guarded) ? km_guard_ops->walk(cache, visit, arg) : 0;
 	return result ?: km_pages_walk(walk_slab, &walk);
 }
 

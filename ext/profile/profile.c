@@ -579,7 +579,8 @@ void km_profile_seed(uint64_t fixed)
 	fixed_seed = fixed;
 }
 
-const struct km_profiling km_profiling = {
+const struct km_profile_ops km_profiling = {
 	.start = profile_start, .is_wanted = profile_is_wanted, .begin = profile_begin, .end = profile_end,
 	.due = profile_due, .comes = profile_comes, .goes = profile_goes, .record = &record,
 };
+KM_REGISTER(km_profile_ops, km_profiling);

@@ -260,8 +260,8 @@ static bool start(void)
 		return false;
 	if (!boot.pages && km_guard_ops)
 		km_guard_ops->start(&km_options.guard);
-	if (!boot.pages && &km_profiling)
-		km_profiling.start(km_options.profile);
+	if (!boot.pages && km_profile_ops)
+		km_profile_ops->start(km_options.profile);
 	boot.pages = true;
 	if (!km_kmalloc_start())
 		return false;

@@ -438,7 +438,7 @@ static void settle_observer(void)
 
 static void settle_profile(void)
 {
-	if (km_options.profile && !&km_profiling)
+	if (km_options.profile && !km_profile_ops)
 		km_warn("KMEM_OPTIONS: profile: the program is linked without it (-Wl,-u,kmem_cache_validate)");
 }
 

@@ -65,7 +65,7 @@ void km_root_start(void)
 	root->guard_reports = &km_guarded.reports;
 	root->grace = &km_grace;
 	root->memcg = km_has_accounting() ? km_charge_ops->view : NULL;
-	root->profile = &km_profiling ? km_profiling.record : NULL;
+	root->profile = km_profile_ops ? km_profile_ops->record : NULL;
 	root->stacks = &km_debugging ? km_debugging.stacks : NULL;
 	show_mail(root);
 	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));

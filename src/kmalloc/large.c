@@ -411,7 +411,7 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 	void *p = alloc_request(asked, align, request);
 
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && p)
-		km_profiling.comes(NULL, p, km_large_bytes(p), request->may_wait);
+		km_profile_ops->comes(NULL, p, km_large_bytes(p), request->may_wait);
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_TRACER))
 		km_probe_kmalloc(km_alloc_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
 				 p ? km_large_bytes(p) : 0, request->gfp, request->node, is_to_be_paid(request->gfp));
@@ -525,7 +525,7 @@ static km_noinline void tell_looking(const void *p, bool is_block)
 	uint32_t looking = km_load(&km_alloc_probing);
 
 	if (looking & KM_PROBING_PROFILE)
-		km_profiling.goes(p);
+		km_profile_ops->goes(p);
 	if (looking & KM_PROBING_TRACER && is_block)
 		km_probe_kfree((uintptr_t)__builtin_return_address(0), p);
 }
@@ -721,8 +721,8 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 
 	/* As one that goes and one that comes, as in other allocators' profiles. */
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && resized) {
-		km_profiling.goes(p);
-		km_profiling.comes(NULL, resized, km_large_bytes(resized), km_gfp_may_wait(gfp));
+		km_profile_ops->goes(p);
+		km_profile_ops->comes(NULL, resized, km_large_bytes(resized), km_gfp_may_wait(gfp));
 	}
 	return resized;
 }
@@ -757,7 +757,7 @@ void *km_large_grown(size_t bytes)
 	void *p = take_grown(bytes);
 
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && p)
-		km_profiling.comes(NULL, p, km_large_bytes(p), false);
+		km_profile_ops->comes(NULL, p, km_large_bytes(p), false);
 	return p;
 }
 

@@ -416,9 +416,10 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 	return all;
 }
 
-const struct km_debugging km_debugging = {
+const struct km_debug_ops km_debugging = {
 	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = km_debug_print_all_leaks,
 	.over = km_debug_stack_over, .flags = flags_of, .hooks = &hooks,
 	.settle = km_shadows_settle, .tick = km_control_tick, .report = &km_control_report,
 	.stacks = &km_debug_stacks,
 };
+KM_REGISTER(km_debug_ops, km_debugging);

@@ -355,10 +355,8 @@ void km_large_let_go(void *p);
 
 /* ---- sanitized.c: only where a sanitizer is in the process, or caches are debugged */
 
-/*
- * ext/debug/debug.c, where it is linked in: the way up of all that debugging is.
- */
-struct km_debugging {
+/* The hook of debugging (base/cc.h). */
+struct km_debug_ops {
 	/* The text of KMEM_DEBUG, once, before any cache is made. */
 	void (*read)(const char *text);
 	/* The same of KMEM_LEAKS: caches have tracks, and in the end they are printed. */
@@ -374,9 +372,9 @@ struct km_debugging {
 	/* Now and then, in a miss that may call the system, without a lock: where km_control_wanted says so. */
 	void (*tick)(void);
 	const struct km_mail_report *report;	/* of a request from outside (mailbox.h) */
-	struct km_debug_stack *const *stacks;	/* by number, as marks beside objects have them (ext/debug/debug.h) */
+	struct km_debug_stack *const *stacks;	/* by number, as marks beside objects have them */
 };
-extern const struct km_debugging km_debugging __attribute__((weak));
+extern km_hidden const struct km_debug_ops *km_debug_ops;
 
 /*
  * ext/failslab/failslab.c, where it is linked in: allocations that fail on purpose.

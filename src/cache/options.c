@@ -451,8 +451,8 @@ static void read_debug(void)
 		return;
 	if (length >= (int)sizeof(text))
 		km_warn("KMEM_DEBUG: longer than %lu bytes, ignored", sizeof(text) - 1);
-	else if (&km_debugging)
-		km_debugging.read(text);
+	else if (km_debug_ops)
+		km_debug_ops->read(text);
 	else
 		km_warn("KMEM_DEBUG: the program is linked without debugging (-Wl,-u,kmem_cache_validate)");
 }
@@ -477,8 +477,8 @@ static void read_leaks(void)
 
 	if (km_os_getenv("KMEM_LEAKS", text, sizeof(text)) <= 0)
 		return;
-	if (&km_debugging)
-		km_debugging.track();
+	if (km_debug_ops)
+		km_debug_ops->track();
 	else
 		km_warn("KMEM_LEAKS: the program is linked without debugging (-Wl,-u,kmem_cache_validate)");
 }

@@ -342,8 +342,8 @@ static void tick(void)
 		return;
 	if (km_unlikely(km_ahead_wanted()))
 		km_ahead_top_up();
-	if (km_unlikely(km_control_wanted()) && &km_debugging)
-		km_debugging.tick();
+	if (km_unlikely(km_control_wanted()) && km_debug_ops)
+		km_debug_ops->tick();
 	/* By a request that was served, or was not looked for, or whose command has ended in the middle. */
 	if (km_way_is_shut(km_load(&km_rseq)) && !km_load(&km_gate_kept))
 		km_gate_open();
@@ -635,7 +635,7 @@ static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 		km_registry_each(gather, &shrinking);
 		shrink_gathered(&shrinking);
 		if (cache->shadows)
-			km_debugging.settle(cache);
+			km_debug_ops->settle(cache);
 		km_registry_unlock();
 	} else {
 		shrink_gathered(&shrinking);

@@ -465,7 +465,7 @@ static void one_after_the_other(void)
 	INSIDE(NEED(km_profile_ask(&over) == 0));
 	km_mail.request = (struct km_mail_request){ .command = KM_MAIL_PROFILE, .letters = "4096:100" };
 	km_store_release(&km_mail.asked, 77u);
-	INSIDE(km_debugging.tick());
+	INSIDE(km_debug_ops->tick());
 	CHECK(km_mail.answered == 77 && km_mail.result == 0);
 	INSIDE(km_probes_look());
 	CHECK(km_profile_ops->record->number == number + 1 && km_profile_ops->record->state == KM_PROFILE_ON);

@@ -437,7 +437,8 @@ static void read_text(const char *text)
 	say_seed();
 }
 
-const struct km_failing km_failing = { .read = read_text, .may_fail = may_fail, .fails = fails };
+const struct km_failure_ops km_failing = { .read = read_text, .may_fail = may_fail, .fails = fails };
+KM_REGISTER(km_failure_ops, km_failing);
 
 int kmem_failslab(const char *settings)
 {

@@ -376,10 +376,8 @@ struct km_debug_ops {
 };
 extern km_hidden const struct km_debug_ops *km_debug_ops;
 
-/*
- * ext/failslab/failslab.c, where it is linked in: allocations that fail on purpose.
- */
-struct km_failing {
+/* The hook of allocations that fail on purpose. */
+struct km_failure_ops {
 	/* The text of KMEM_FAILSLAB, once, before any cache is made. */
 	void (*read)(const char *text);
 	/* May those of a cache that is made with these flags fail? */
@@ -387,7 +385,7 @@ struct km_failing {
 	/* Does this one? */
 	bool (*fails)(const char *name, size_t bytes, gfp_t gfp);
 };
-extern const struct km_failing km_failing __attribute__((weak));
+extern km_hidden const struct km_failure_ops *km_failure_ops;
 /* The words are such as KMEM_FAILSLAB has them. False: *bad, of so many bytes, is one that is none. */
 #define KM_FAILING_WORD 256u
 bool km_failing_fits(const char *text, char *bad);

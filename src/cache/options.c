@@ -461,12 +461,12 @@ static void read_failing(void)
 {
 	char text[512];
 
-	if (&km_failing)
-		km_alloc_fails = km_failing.fails;
+	if (km_failure_ops)
+		km_alloc_fails = km_failure_ops->fails;
 	if (!read_variable("KMEM_FAILSLAB", text, sizeof(text)))
 		return;
-	if (&km_failing)
-		km_failing.read(text);
+	if (km_failure_ops)
+		km_failure_ops->read(text);
 	else
 		km_warn("KMEM_FAILSLAB: the program is linked without failures (-Wl,-u,kmem_failslab)");
 }

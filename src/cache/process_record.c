@@ -16,6 +16,7 @@ _Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its
 struct km_mail km_mail;
 bool km_shadows_drain;
 const struct km_debug_ops *km_debug_ops;
+const struct km_failure_ops *km_failure_ops;
 
 static void show_mail(struct km_root *root)
 {

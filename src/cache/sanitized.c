@@ -32,7 +32,7 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 		return flags & ~KM_DEBUG_FLAGS;
 	if (km_debug_ops)
 		flags = km_debug_ops->flags(name, size, creation->args.align, flags);
-	if (&km_failing && km_failing.may_fail(name, flags))
+	if (km_failure_ops && km_failure_ops->may_fail(name, flags))
 		flags |= SLAB_FAILSLAB;
 	if (km_likely(!(flags & hooked)))
 		return flags;

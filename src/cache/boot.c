@@ -96,7 +96,7 @@ static void reset_files(void)
 
 static void take_all(void)
 {
-	fork_has_observer = km_options.observed && fork_has_start && km_observing.fork_prepare();
+	fork_has_observer = km_options.observed && fork_has_start && km_observer_ops->fork_prepare();
 	km_reclaim_fork(true, false);
 	fork_has_registry = km_registry_fork(true, false);
 	if (fork_has_registry && km_has_accounting())
@@ -136,7 +136,7 @@ static void fork_done(bool child)
 	if (child)
 		km_store(&km_mail.asked, km_load(&km_mail.answered));
 	if (km_options.observed)
-		km_observing.fork_done(child, fork_has_observer);
+		km_observer_ops->fork_done(child, fork_has_observer);
 }
 
 /* Give way to a handler's fork in wait for the list: the code under the handler holds a lock wanted by this fork. */

@@ -153,8 +153,8 @@ void km_retired_hand_down(const struct kmem_cache *cache, const struct kmem_cach
 /* Those of caches that were the last of their name. */
 const struct km_retired *km_retired_of_process(void);
 
-/* ---- ext/observe/observer.c, where it is linked in: who asks for the numbers by its name is answered. */
-struct km_observing {
+/* ---- The hook of the observer (base/cc.h), which answers another process that asks for the numbers. */
+struct km_observer_ops {
 	void (*tick)(uint64_t now_ms);	/* a miss's, which may call the system */
 	void (*end)(void);		/* before a filter of system calls */
 	/* No thread of ours has the program's objects in hand in between. False: one has. */
@@ -163,7 +163,7 @@ struct km_observing {
 	bool (*fork_prepare)(void);
 	void (*fork_done)(bool child, bool prepared);
 };
-extern const struct km_observing km_observing __attribute__((weak));
+extern km_hidden const struct km_observer_ops *km_observer_ops;
 
 /* ---- tune.c */
 

@@ -429,9 +429,9 @@ static void settle_guard(void)
 
 static void settle_observer(void)
 {
-	if (km_options.observed && !&km_observing)
+	if (km_options.observed && !km_observer_ops)
 		km_warn("KMEM_OPTIONS: observer: the program is linked without it (-Wl,-u,km_observing)");
-	km_options.observed &= &km_observing != NULL;
+	km_options.observed &= km_observer_ops != NULL;
 	if (km_options.observer_thread && !km_options.observed)
 		km_warn("KMEM_OPTIONS: observer_thread: there is no observer");
 }

@@ -17,6 +17,7 @@ struct km_mail km_mail;
 bool km_shadows_drain;
 const struct km_debug_ops *km_debug_ops;
 const struct km_failure_ops *km_failure_ops;
+const struct km_observer_ops *km_observer_ops;
 
 static void show_mail(struct km_root *root)
 {

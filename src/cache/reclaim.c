@@ -354,7 +354,7 @@ static void tick(void)
 	if (km_guarded.bytes)
 		km_guard_ops->tick(now);
 	if (km_unlikely(km_options.observed))
-		km_observing.tick(now);
+		km_observer_ops->tick(now);
 	bool fell = use_fell();
 
 	if (now != last) {

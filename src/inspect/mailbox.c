@@ -137,7 +137,7 @@ static void validate(struct order *order, uint32_t number)
 {
 	struct km_heard heard = { .text = km_control_report.text, .bytes = sizeof(km_control_report.text) };
 
-	const bool holds = km_options.observed && km_observing.hold();
+	const bool holds = km_options.observed && km_observer_ops->hold();
 
 	if ((km_options.observed && !holds) || km_os_threads() != 1) {
 		order->result = -EBUSY;
@@ -158,7 +158,7 @@ static void validate(struct order *order, uint32_t number)
 	order->result = order->count ? 0 : -ENOENT;
 end:
 	if (holds)
-		km_observing.let_go();
+		km_observer_ops->let_go();
 }
 
 /* No letters at all are all of them. */

@@ -234,7 +234,7 @@ extern const struct km_registration __stop_km_ops[] __attribute__((weak, visibil
 static void set_hooks(void)
 {
 	for (const struct km_registration *each = __start_km_ops; each < __stop_km_ops; each++) {
-		const uintptr_t table = (uintptr_t)&each->table + (uintptr_t)(intptr_t)each->table;
+		const char *table = (const char *)&each->table + each->table;
 
 		__builtin_memcpy((char *)&each->hook + each->hook, &table, sizeof(table));
 	}
@@ -256,13 +256,15 @@ static bool start(void)
 		km_percpu_start(km_options.percpu, km_options.index);
 		km_node_start(km_options.nodes);
 	}
-	if (!boot.pages && !km_arena_start())
-		return false;
-	if (!boot.pages && km_guard_ops)
-		km_guard_ops->start(&km_options.guard);
-	if (!boot.pages && km_profile_ops)
-		km_profile_ops->start(km_options.profile);
-	boot.pages = true;
+	if (!boot.pages) {
+		if (!km_arena_start())
+			return false;
+		if (km_guard_ops)
+			km_guard_ops->start(&km_options.guard);
+		if (km_profile_ops)
+			km_profile_ops->start(km_options.profile);
+		boot.pages = true;
+	}
 	if (!km_kmalloc_start())
 		return false;
 	if (km_options.reserve && !km_ahead_reserve((long)(km_options.reserve >> KM_PAGE_SHIFT)))
@@ -361,10 +363,6 @@ bool km_boot_slow(void)
 		finish_start();
 	return ok;
 }
-
-/* The only reference to the table: a program linked with the archive gets all parts by this line. */
-extern km_hidden const void *const km_all_parts[];
-static const void *const *const all_parts __attribute__((used)) = km_all_parts;
 
 /* The library may be a part of a shared object, a plugin. musl unloads no object; a static program has no _DYNAMIC. */
 #pragma weak dladdr

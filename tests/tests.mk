@@ -7,6 +7,9 @@ TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 .PHONY: tests check check-full check-long coverage
 tests: $(TEST_BIN)
 
+# A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.
+TEST_PARTS := -Wl,--defsym=km_all_parts=0
+DEBUG_PARTS := -Wl,-u,km_debugging,-u,km_guarding,-u,km_profiling
 # A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
 -include $(wildcard tests/*/flags.mk)
 
@@ -18,8 +21,6 @@ $(REPLACED_TESTS:%=$(BUILD)/tests/%): $(BUILD)/libkmem-malloc.a
 
 # Not what one compiler alone warns of, nor what it does not know of another's.
 TEST_WARN := -Wno-unused-function -Wno-unknown-warning-option -Wno-unknown-attributes
-# A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.
-TEST_PARTS := -Wl,--defsym=km_all_parts=0
 # What newer compilers refuse, older ones refuse here.
 TEST_STRICT := -Werror=implicit -Werror=int-conversion -Werror=incompatible-pointer-types
 

@@ -234,7 +234,7 @@ km_inline bool km_alloc_has_out(const struct kmem_cache *cache)
 	return km_unlikely(shadows != NULL) && km_load(&shadows->out);
 }
 
-/* The first of its siblings, by next_sibling. Acquire pairs with ext/debug/debug_shadow.c: it is made. */
+/* The first of its siblings, by next_sibling. Acquire pairs with who makes it: it is made. */
 km_inline struct kmem_cache *km_alloc_shadows(const struct kmem_cache *cache)
 {
 	const struct km_shadows *shadows = km_load_acquire(&cache->shadows);

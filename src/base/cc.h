@@ -75,8 +75,8 @@ KM_CODE(".text.unlikely");
 struct km_registration {
 	int32_t hook, table;
 };
-#define KM_REGISTER(hook, table)                                                                   \
-	_Static_assert(__builtin_types_compatible_p(__typeof__(hook), __typeof__(&(table))), "the hook's type of table"); \
+#define KM_REGISTER(hook, table)                                                                                   \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(hook), __typeof__(&(table))), "a hook's table");        \
 	__asm__(".pushsection km_ops, \"aR\"\n.balign 4\n.long " #hook " - .\n.long " #table " - .\n.popsection")
 
 #define KM_PAGE_SHIFT	12

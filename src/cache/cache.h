@@ -45,7 +45,7 @@ struct km_options {
 	bool control;			/* requests from outside are served (mailbox.h) */
 	bool account;			/* every object and every block is to be paid for */
 	bool account_malloc;		/* malloc's, by the thread's group, from the start */
-	bool observed;			/* by processes of this user, without rights to trace (ext/observe) */
+	bool observed;			/* by processes of this user, without rights to trace */
 	unsigned observer;
 	bool observer_thread;		/* a thread answers them */
 	struct km_guard_options guard;
@@ -88,7 +88,7 @@ struct km_creation {
 	const struct km_engine *engine;	/* NULL: by args */
 	struct kmem_cache *child_of;	/* it is a private group's */
 	struct kmem_cache *tuned_with;	/* its size and engine are that one's, too */
-	struct kmem_cache *shadow_of;	/* it is debugged in that one's place (ext/debug/debug_shadow.c) */
+	struct kmem_cache *shadow_of;	/* it is debugged in that one's place */
 	const struct km_slab_charge *slab_charge;
 	void *kept_by;
 };
@@ -336,8 +336,7 @@ void km_large_get_stats(size_t *blocks, size_t *bytes);
 /* Where those of whole pages are counted, with what realloc_run.c has, and without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);
 
-/* Blocks of whole pages that are debugged (ext/debug/debug_large.c). bytes: the whole block's, of which it has more
- * than were asked for. */
+/* Blocks of whole pages that are debugged. bytes: the whole block's, of which it has more than were asked for. */
 struct km_block_hooks {
 	void (*comes)(void *p, size_t asked, size_t bytes);
 	void (*shrinks)(void *p, size_t asked, size_t bytes);
@@ -367,11 +366,16 @@ struct km_debug_ops {
 	/* The flags of a cache of that name, size and alignment that is made with these. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
 	const struct km_hooks *hooks;
-	/* Objects of the cache's siblings may all be back. With the registry locked. */
+	/* Objects of the cache's siblings may all be back; of all caches'. With the registry locked. */
 	void (*settle)(struct kmem_cache *cache);
-	/* Now and then, in a miss that may call the system, without a lock: where km_control_wanted says so. */
-	void (*tick)(void);
-	const struct km_mail_report *report;	/* of a request from outside (mailbox.h) */
+	void (*settle_all)(void);
+	/* Requests from outside (mailbox.h). letters: the flags; false: a letter stands for nothing. switch_flags: the
+	 * cache is debugged by these, 0 or -errno, with the registry locked. has_tracks: print_now has something to
+	 * print; with the registry locked. print_now: the leaks, without a lock while it writes. */
+	bool (*letters)(const char *text, slab_flags_t *flags);
+	int (*switch_flags)(struct kmem_cache *cache, slab_flags_t flags);
+	bool (*has_tracks)(void);
+	int (*print_now)(int fd);
 	struct km_debug_stack *const *stacks;	/* by number, as marks beside objects have them */
 };
 extern km_hidden const struct km_debug_ops *km_debug_ops;

@@ -424,7 +424,7 @@ static void settle_account(void)
 static void settle_guard(void)
 {
 	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)
-		km_warn("KMEM_OPTIONS: guard: the program is linked without it (-Wl,-u,kmem_cache_validate)");
+		km_warn("KMEM_OPTIONS: guard: the program is linked without it (-Wl,-u,km_guarding)");
 }
 
 static void settle_observer(void)
@@ -439,7 +439,7 @@ static void settle_observer(void)
 static void settle_profile(void)
 {
 	if (km_options.profile && !km_profile_ops)
-		km_warn("KMEM_OPTIONS: profile: the program is linked without it (-Wl,-u,kmem_cache_validate)");
+		km_warn("KMEM_OPTIONS: profile: the program is linked without it (-Wl,-u,km_profiling)");
 }
 
 static void read_debug(void)
@@ -454,7 +454,7 @@ static void read_debug(void)
 	else if (km_debug_ops)
 		km_debug_ops->read(text);
 	else
-		km_warn("KMEM_DEBUG: the program is linked without debugging (-Wl,-u,kmem_cache_validate)");
+		km_warn("KMEM_DEBUG: the program is linked without debugging (-Wl,-u,km_debugging)");
 }
 
 static void read_failing(void)
@@ -480,7 +480,7 @@ static void read_leaks(void)
 	if (km_debug_ops)
 		km_debug_ops->track();
 	else
-		km_warn("KMEM_LEAKS: the program is linked without debugging (-Wl,-u,kmem_cache_validate)");
+		km_warn("KMEM_LEAKS: the program is linked without debugging (-Wl,-u,km_debugging)");
 }
 
 void km_options_read(void)

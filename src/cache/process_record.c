@@ -15,19 +15,20 @@ _Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its
 
 struct km_mail km_mail;
 bool km_shadows_drain;
+const struct km_control_ops *km_control_ops;
 const struct km_debug_ops *km_debug_ops;
 const struct km_failure_ops *km_failure_ops;
 const struct km_observer_ops *km_observer_ops;
 
 static void show_mail(struct km_root *root)
 {
-	root->control = !km_debug_ops ? KM_CONTROL_NONE : km_options.control ? KM_CONTROL_ON : KM_CONTROL_OFF;
+	root->control = !km_control_ops ? KM_CONTROL_NONE : km_options.control ? KM_CONTROL_ON : KM_CONTROL_OFF;
 	if (root->control != KM_CONTROL_ON)
 		return;
 	km_mail.version = KM_MAIL_VERSION;
 	root->mail = &km_mail;
 	root->ways = &km_gate;
-	root->mail_report = km_debug_ops->report;
+	root->mail_report = km_control_ops->report;
 }
 
 void km_root_start(void)

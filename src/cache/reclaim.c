@@ -342,8 +342,8 @@ static void tick(void)
 		return;
 	if (km_unlikely(km_ahead_wanted()))
 		km_ahead_top_up();
-	if (km_unlikely(km_control_wanted()) && km_debug_ops)
-		km_debug_ops->tick();
+	if (km_unlikely(km_control_wanted()) && km_control_ops)
+		km_control_ops->tick();
 	/* By a request that was served, or was not looked for, or whose command has ended in the middle. */
 	if (km_way_is_shut(km_load(&km_rseq)) && !km_load(&km_gate_kept))
 		km_gate_open();

@@ -44,7 +44,7 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 		return flags;
 	say_idle_flags(name, km_sanitizer.objects ? "a sanitizer watches the objects" :
 		       blocks ? "blocks of kmalloc's have nothing around them in its engine" :
-						    "the program is linked without (-Wl,-u,kmem_cache_validate)");
+						    "the program is linked without (-Wl,-u,km_debugging)");
 	return flags & ~hooked;
 }
 

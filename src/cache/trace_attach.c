@@ -69,7 +69,7 @@ void km_probes_look(void)
 	wanted = settle(wanted);
 	if (wanted != km_alloc_probing) {
 		km_debug(!(wanted & ~(uint32_t)(KM_PROBING_TRACER | KM_PROBING_PROFILE)), "who looks is known");
-		/* Release pairs with ext/profile/profile.c: a profile's tables are there. */
+		/* Release pairs with who takes samples: a profile's tables are there. */
 		km_store_release(&km_alloc_probing, wanted);
 		km_alloc_want_sizes(false);
 		km_registry_each(change, &changed);

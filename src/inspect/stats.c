@@ -398,6 +398,25 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	return result;
 }
 
+static int validate(struct kmem_cache *cache, bool busy)
+{
+	/* An object that a handler freed is linked by the word that is looked at. */
+	if (!busy)
+		km_alloc_finish_deferred(cache);
+	return km_cache_check(cache);
+}
+
+int kmem_cache_validate(struct kmem_cache *cache)
+{
+	struct km_busy_was was = km_busy_begin();
+	int damages = validate(cache, km_was_busy(was)) + (km_guard_ops ? km_guard_ops->check(cache) : 0);
+
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
+		damages += validate(at, km_was_busy(was));
+	km_busy_end(was);
+	return damages;
+}
+
 static int check_cache(struct kmem_cache *cache, void *arg)
 {
 	/* An object that a handler freed is linked by a word that is looked at. */

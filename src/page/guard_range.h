@@ -70,6 +70,8 @@ struct km_guard_ops {
 	bool (*look)(const void *p, struct km_guarded_object *seen);
 	/* The objects of a cache that are out: visit each until it returns non-zero, and return that. */
 	int (*walk)(struct kmem_cache *cache, int (*visit)(void *object, void *arg), void *arg);
+	/* How many of a cache's objects were written around: each is told. */
+	int (*check)(struct kmem_cache *cache);
 	/* The cache goes; how many of its objects were out, and stay so. */
 	size_t (*leave)(struct kmem_cache *cache);
 };

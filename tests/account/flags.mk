@@ -9,7 +9,7 @@ TEST_LIBS_account/handed_on_twins := -Wl,--wrap=km_os_barrier,--wrap=km_registry
 TEST_LIBS_account/private_groups_interrupted := -Wl,--wrap=kmem_cache_alloc,--wrap=km_objcg_charge
 TEST_LIBS_account/forked_in_calls := -Wl,--wrap=km_memcg_flush_pcs
 # Blocks are debugged.
-TEST_LIBS_account/kept_blocks := -Wl,-u,kmem_cache_validate
+TEST_LIBS_account/kept_blocks := $(DEBUG_PARTS)
 TEST_CFLAGS_account/kept_blocks := -Wno-use-after-free
 # Where a group goes offline.
 TEST_LIBS_account/offline_meanwhile := -Wl,--wrap=km_counter_spare,--wrap=km_counter_try_charge,--wrap=km_counter_would_refuse,--wrap=km_counter_charge,--wrap=km_counter_uncharge,--wrap=km_stock_put,--wrap=km_stock_empty

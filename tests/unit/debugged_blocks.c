@@ -17,7 +17,7 @@
 #include "kit/heard.h"
 
 #include "cache/cache.h"
-#include "ext/profile/profile.h"
+#include "alloc/profile_record.h"
 
 #define BYTES 100000u
 

@@ -1,20 +1,23 @@
+# Marks of objects are looked at; a profile is asked for.
+TEST_LIBS_unit/debug_stacks := $(DEBUG_PARTS)
+TEST_LIBS_unit/mailbox := $(DEBUG_PARTS)
 # A line is written, in whose midst another thread goes on.
-TEST_LIBS_unit/guarded_left := -Wl,-u,kmem_cache_validate,--wrap=km_os_write
+TEST_LIBS_unit/guarded_left := $(DEBUG_PARTS),--wrap=km_os_write
 # What the system says of overcommit.
 TEST_LIBS_unit/counted_blocks := -Wl,--wrap=km_os_read
 # How much memory the system has, and from which nodes it comes.
 TEST_LIBS_unit/big_blocks_refused := -Wl,--wrap=km_os_memory,--wrap=km_os_prefer_nodes
 # Objects are guarded, too.
-TEST_LIBS_unit/few_mappings := -Wl,-u,kmem_cache_validate
+TEST_LIBS_unit/few_mappings := $(DEBUG_PARTS)
 # What is debugged for a while.
-TEST_LIBS_unit/sibling_empty := -Wl,-u,kmem_cache_validate
+TEST_LIBS_unit/sibling_empty := $(DEBUG_PARTS)
 # Calls of the system that are refused, after the library has started.
 TEST_LIBS_unit/os_calls := -Wl,-u,kmem_version -Wl,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap,--wrap=getrlimit,--wrap=fstat,--wrap=prctl,--wrap=fcntl,--wrap=syscall
 # Of whoever is in the midst of a list, and sleeps for it.
 TEST_LIBS_unit/rcu_pending := -Wl,--wrap=km_os_wait,--wrap=km_os_wake
-TEST_LIBS_unit/mempool_shrinks := -Wl,-u,kmem_cache_validate,--wrap=km_os_wait
+TEST_LIBS_unit/mempool_shrinks := $(DEBUG_PARTS),--wrap=km_os_wait
 # Where leaks are told of.
-TEST_LIBS_unit/large_leaks := -Wl,-u,kmem_cache_validate
+TEST_LIBS_unit/large_leaks := $(DEBUG_PARTS)
 # The system's calls, as one with larger pages has them.
 TEST_LIBS_unit/large_system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap
 # A system that makes every mapping of huge pages.
@@ -43,11 +46,11 @@ TEST_LIBS_unit/heaptrack_told := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_unit/heaptrack_told := -fno-builtin
 $(BUILD)/tests/unit/heaptrack_told: $(BUILD)/libkmem-malloc.a
 # A sanitizer hears of malloc's blocks, too.
-TEST_LIBS_unit/sanitizer_told := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
+TEST_LIBS_unit/sanitizer_told := $(BUILD)/libkmem-malloc.a $(DEBUG_PARTS)
 TEST_CFLAGS_unit/sanitizer_told := -fno-builtin -Wno-use-after-free
 $(BUILD)/tests/unit/sanitizer_told: $(BUILD)/libkmem-malloc.a
 # Of malloc as well.
-TEST_LIBS_unit/profile := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate -lm
+TEST_LIBS_unit/profile := $(BUILD)/libkmem-malloc.a $(DEBUG_PARTS) -lm
 TEST_CFLAGS_unit/profile := -fno-builtin
 $(BUILD)/tests/unit/profile: $(BUILD)/libkmem-malloc.a
 # What malloc refuses.
@@ -64,24 +67,24 @@ TEST_CFLAGS_unit/call_sites := -fno-builtin
 $(BUILD)/tests/unit/call_sites: $(BUILD)/libkmem-malloc.a
 # Blocks that are debugged, and guarded.
 TEST_CFLAGS_unit/debugged_blocks := -Wno-use-after-free -Wno-array-bounds -Wno-stringop-overflow
-TEST_LIBS_unit/debugged_blocks := -Wl,-u,kmem_cache_validate
+TEST_LIBS_unit/debugged_blocks := $(DEBUG_PARTS)
 # Calls of the system that are refused.
 TEST_LIBS_unit/filters := -Wl,--wrap=syscall
 # Guarded objects.
 TEST_CFLAGS_unit/guard_reports := -Wno-use-after-free -Wno-free-nonheap-object
-TEST_LIBS_unit/guard_reports := -Wl,-u,kmem_cache_validate
+TEST_LIBS_unit/guard_reports := $(DEBUG_PARTS)
 # A libc without it.
-TEST_LIBS_unit/older_libc := -Wl,--wrap=_dl_find_object
+TEST_LIBS_unit/older_libc := $(DEBUG_PARTS),--wrap=_dl_find_object
 $(BUILD)/tests/unit/older_libc: tests/unit/debug_stacks.c
 # A cache with hooks.
 TEST_CFLAGS_unit/traced := -Wno-use-after-free -Wno-free-nonheap-object
-TEST_LIBS_unit/traced := -Wl,-u,kmem_cache_validate
+TEST_LIBS_unit/traced := $(DEBUG_PARTS)
 # A request from outside is served.
-TEST_LIBS_unit/mailbox_waits := -Wl,-u,kmem_cache_validate
-TEST_LIBS_unit/ways_shut := -Wl,-u,kmem_cache_validate
+TEST_LIBS_unit/mailbox_waits := $(DEBUG_PARTS)
+TEST_LIBS_unit/ways_shut := $(DEBUG_PARTS)
 # What a fork waits for.
 TEST_LIBS_unit/own_locks_struck := -Wl,--wrap=km_os_wait
 # How long a real-time thread lends its priority, and whether the system lets it.
 TEST_LIBS_unit/real_time_waiters := -Wl,--wrap=km_os_lend
 # Stacks beside objects.
-TEST_LIBS_unit/stacks_again := -Wl,-u,kmem_cache_validate
+TEST_LIBS_unit/stacks_again := $(DEBUG_PARTS)

@@ -19,7 +19,7 @@
 #include "cache/cache.h"
 #include "alloc/alloc_ops.h"
 #include "kit/inside.h"
-#include "ext/profile/profile.h"
+#include "cache/mailbox.h"
 
 #define MEAN	4096u
 #define ROUNDS	4000
@@ -95,7 +95,7 @@ static void ask(const char *letters)
 	struct km_mail_request request = { .command = KM_MAIL_PROFILE };
 
 	strcpy(request.letters, letters);
-	INSIDE(km_registry_lock(); NEED(km_profile_ask(&request) == 0); km_registry_unlock(); km_probes_look());
+	INSIDE(km_registry_lock(); NEED(km_profile_ops->ask(&request) == 0); km_registry_unlock(); km_probes_look());
 }
 
 static bool is_at(const struct km_profile_site *seen, size_t site)
@@ -428,7 +428,7 @@ static void off_and_on(void)
 	/* What would be a hit else is a short way where sequences find a CPU's block. */
 	NEED((small->layers[KM_LAYER_OBSERVE] == &km_ops_profiled) ==
 	     (small->engine->front == KM_PERCPU_SHEAVES && km_percpu.index == KM_INDEX_CPU));
-	NEED(km_profile_ask(&other) == -EBUSY);
+	NEED(km_profile_ops->ask(&other) == -EBUSY);
 	ask("0");
 	NEED(record->state == KM_PROFILE_OVER && !small->hooks);
 	unsigned long before = samples();
@@ -437,7 +437,7 @@ static void off_and_on(void)
 	NEED(samples() == before);
 	/* Of one cache alone. */
 	other = (struct km_mail_request){ .command = KM_MAIL_PROFILE, .cache = "large", .letters = "4096:100" };
-	INSIDE(NEED(km_profile_ask(&other) == 0); km_probes_look());
+	INSIDE(NEED(km_profile_ops->ask(&other) == 0); km_probes_look());
 	NEED(record->number != number && samples() == 0);
 	for (int i = 0; i < 100000; i++) {
 		kmem_cache_free(small, kmem_cache_alloc(small, GFP_KERNEL));
@@ -450,7 +450,7 @@ static void off_and_on(void)
 	const char *const bad[] = { "x", "1", "1:", ":", "99999999999:1", "1:99999999", "1:1:1", "-1:1" };
 	for (size_t i = 0; i < km_array_count(bad); i++) {
 		strcpy(other.letters, bad[i]);
-		CHECK(km_profile_ask(&other) == -EINVAL || !strcmp(bad[i], ":"));
+		CHECK(km_profile_ops->ask(&other) == -EINVAL || !strcmp(bad[i], ":"));
 	}
 }
 
@@ -462,10 +462,10 @@ static void one_after_the_other(void)
 	make_caches();
 	ask("65536:100");
 	uint32_t number = km_profile_ops->record->number;
-	INSIDE(NEED(km_profile_ask(&over) == 0));
+	INSIDE(NEED(km_profile_ops->ask(&over) == 0));
 	km_mail.request = (struct km_mail_request){ .command = KM_MAIL_PROFILE, .letters = "4096:100" };
 	km_store_release(&km_mail.asked, 77u);
-	INSIDE(km_debug_ops->tick());
+	INSIDE(km_control_ops->tick());
 	CHECK(km_mail.answered == 77 && km_mail.result == 0);
 	INSIDE(km_probes_look());
 	CHECK(km_profile_ops->record->number == number + 1 && km_profile_ops->record->state == KM_PROFILE_ON);

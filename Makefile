@@ -77,8 +77,8 @@ $(BUILD)/libkmem.so: $(OBJ) src/libkmem.map include/kmem/inline.h
 $(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) $(PROCESS_OBJ) src/libkmem.map include/kmem/inline.h
 	$(LINK) -o $@ $(MALLOC_OBJ) $(filter-out $(RARE_OBJ),$(OBJ)) $(PROCESS_OBJ) -lgcc -lc $(RARE_OBJ) $(ALL_LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)
-# Each program has boot.o, and by entry.o, which is joined to it, all parts (src/process/all_parts.c).
-ENTRY	:= $(BUILD)/obj/src/cache/boot.o $(BUILD)/obj/src/process/entry.o
+# Each program has boot.o, and by entry.o, which is joined to it, all parts (src/parts/all_parts.c).
+ENTRY	:= $(BUILD)/obj/src/cache/boot.o $(BUILD)/obj/src/parts/entry.o
 IN_ARCHIVE := $(patsubst $(firstword $(ENTRY)),$(BUILD)/obj/entry.o,$(filter-out $(lastword $(ENTRY)),$(OBJ)))
 $(BUILD)/obj/entry.o: $(ENTRY)
 	$(CC) -r -nostdlib -o $@ $^

@@ -10,7 +10,7 @@ FLOORS = (
     ("engines/slub",), ("engines/slab",), ("engines/slob",), ("engines",),
     ("src/alloc",), ("src/kmalloc", "src/cache"),
     ("src/inspect",), *((each,) for each in EXTENSIONS),
-    ("src/memcg",), ("src/process",), ("src/malloc",),
+    ("src/memcg",), ("src/parts",), ("src/process",), ("src/malloc",),
 )
 FOLDERS = tuple(folder for floor in FLOORS for folder in floor)
 

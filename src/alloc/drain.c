@@ -47,8 +47,7 @@ static bool public_pcs(const struct kmem_cache *cache)
 	return km_alloc_ops(cache)->pcs && !(km_layout_options.count_events && cache->engine->hit);
 }
 
-/* As long as one owner pays for all objects that are out, each CPU's charged block is that owner's: a free need not
- * look at the object's word. */
+/* One owner pays for all objects that are out: a free need not look at the object's word. */
 static bool one_pays(const struct kmem_cache *cache)
 {
 	return cache->word_is_charged && cache->charged.inner.pcs && km_objcg_is_known(km_load(&cache->objcg));
@@ -86,7 +85,6 @@ static uint16_t *entries_of(const struct kmem_cache *cache)
 static void show_sizes(struct kmem_cache *cache, bool open)
 {
 	const uint16_t closed = cache->size_part && km_alloc_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
-
 	uint16_t *ids = entries_of(cache);
 
 	for (uint32_t i = 0; i < cache->size_count; i++) {
@@ -447,8 +445,10 @@ static void release_sheaf(struct kmem_cache *cache, unsigned cpu)
 {
 	void **sheaf = km_owned_release_cpu(&cache->charged, cpu);
 
-	if (sheaf)
-		km_meta_free(km_sheaf_base(&cache->charged, sheaf), cache->charged.sheaf_mask + 1);
+	if (!sheaf)
+		return;
+	km_meta_free(km_sheaf_base(&cache->charged, sheaf), cache->charged.sheaf_mask + 1);
+	km_sub(&cache->charged_sheaves, 1u);
 }
 
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how);

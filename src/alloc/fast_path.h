@@ -283,11 +283,21 @@ unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *reques
 /* The way back; the objects are not NULL. False: nothing was done. */
 bool km_alloc_give(struct kmem_cache *cache, void **objects, size_t n);
 
+/*
+ * Bits by id: the caches that may have something ready which is charged to a group. That is a block of `charged`, or, of
+ * a twin, anything. Bit 0 stands for all caches that km_hot.caches does not show, and stays.
+ */
+extern km_hidden uint64_t km_alloc_ready[KM_IDS / 64];
+void km_alloc_set_ready(const struct kmem_cache *cache, bool ready);
+
 /* Reclaim is to look at the cache again. Two CPUs that miss don't write the same line in turn. */
 km_inline void km_alloc_touch(struct kmem_cache *cache)
 {
-	if (km_unlikely(!km_load(&cache->touched)))
-		km_store(&cache->touched, true);
+	if (km_likely(km_load(&cache->touched)))
+		return;
+	km_store(&cache->touched, true);
+	if (km_unlikely(cache->child_of != NULL))
+		km_alloc_set_ready(cache, true);
 }
 
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */

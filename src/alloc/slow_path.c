@@ -34,6 +34,7 @@
 
 km_tls uint8_t km_alloc_turn;
 uint8_t km_alloc_looks[KM_MAX_CPUS] km_sparse;
+uint64_t km_alloc_ready[KM_IDS / 64] km_sparse;
 void (*km_alloc_tick)(void);
 bool (*km_alloc_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 km_tls struct obj_cgroup *km_objcg_here;
@@ -42,6 +43,17 @@ uint32_t km_account_asks;
 struct obj_cgroup *km_objcg_default;
 const struct km_charge_ops *km_charge_ops;
 const struct km_malloc_ops *km_malloc_ops;
+
+void km_alloc_set_ready(const struct kmem_cache *cache, bool ready)
+{
+	const size_t id = km_load(&km_hot.caches[cache->id]) == cache ? cache->id : 0;
+	const uint64_t bit = (uint64_t)1 << id % 64;
+
+	if (ready)
+		__atomic_fetch_or(&km_alloc_ready[id / 64], bit, __ATOMIC_SEQ_CST);
+	else if (id)
+		__atomic_fetch_and(&km_alloc_ready[id / 64], ~bit, __ATOMIC_SEQ_CST);
+}
 
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 {

@@ -114,6 +114,8 @@ void km_registry_let_go(bool within);
 bool km_registry_visiting(void);
 /* Visit all with the registry held so; within: if that is to be had in `ms` milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
+/* Visit those of which km_alloc_ready has the bits, with the registry held. */
+void km_registry_visit_ready(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms);
 /*
  * Rounds over all caches, a few at a time: `left` of this one, and who is next. Visit up to `most` of them, in their

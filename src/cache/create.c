@@ -680,6 +680,8 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 	if (cache->shadows)
 		km_store(&cache->shadows->calls, km_load(&cache->shadows->calls) & 1);
 	km_store(&cache->calls, 0u);
+	/* Another thread may have been about to set the bit of km_alloc_ready. */
+	km_store(&cache->touched, false);
 	km_pcs_fork_child(&cache->pcs);
 	km_pcs_fork_child(&cache->charged);
 }

@@ -157,6 +157,7 @@ struct kmem_cache {
 	 * `front.back` is what hits see of `mixed`. */
 	struct km_pcs charged km_aligned(64);
 	uint32_t charge;		/* bytes that an object costs who pays for it; 0: nobody ever did */
+	uint32_t charged_sheaves;	/* of `charged`, on all CPUs; or being made */
 	uint32_t owner_shift;		/* an object's place among its page's owners (page/obj_cgroups.h) */
 	gfp_t charged_odd;		/* what is no hit of `charged` by its gfp; all bits: `mixed` may be meant */
 	bool charge_all;		/* each object is asked for who pays; else only where the call says so */

@@ -30,7 +30,9 @@ static const struct km_alloc_ops *base_layer(struct kmem_cache *cache)
 	case KM_PERCPU_NONE:
 		return &km_ops_none;
 	case KM_PERCPU_FREELIST:
-		return km_hits_by_cpu() ? &km_ops_chain : &km_ops_chain_soft;
+		/* A counted hit of a child cache is a call that the child cache counts (km_child_enter): the event comes last. */
+		return km_hits_by_cpu() && !(cache->child_of && km_layout_options.count_events) ? &km_ops_chain :
+												  &km_ops_chain_soft;
 	default:
 		return km_percpu.index == KM_INDEX_CID ? &km_ops_array_by_cid : &km_ops_array;
 	}

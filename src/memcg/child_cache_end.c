@@ -341,13 +341,10 @@ static void spare(struct km_child **at)
 	km_private_call_after(child);
 }
 
-/* True if no call uses the twin. Calls by a debug sibling count for the sibling; hits count events afterwards. Acquire
- * pairs with km_child_leave. */
+/* True if no call uses the twin. Calls by a debug sibling count for the sibling. Acquire pairs with km_child_leave. */
 static bool may_go(const struct kmem_cache *cache)
 {
-	const bool counts = km_layout_options.count_events && cache->engine->front == KM_PERCPU_FREELIST;
-
-	return !km_load_acquire(&cache->calls) && !cache->shadows && !km_load(&cache->guarded) && !counts;
+	return !km_load_acquire(&cache->calls) && !cache->shadows && !km_load(&cache->guarded);
 }
 
 /* Destroy spare twins, the oldest first, until `keep` are left. */

@@ -17,6 +17,7 @@
 #include "kit/rollup.h"
 
 #include "slab/engine.h"
+#include "page/arena.h"
 #include "page/metadata.h"
 #include "os/os.h"
 #include "os/sanitizer.h"
@@ -161,6 +162,13 @@ static unsigned give_last_slowly(struct kmem_cache *cache, void **objects, unsig
 	return kept;
 }
 
+static void count_slowly(struct kmem_cache *cache, enum kmem_event event, size_t count)
+{
+	engine->hit(cache, event, count);
+	if (event == KMEM_FREE_FASTPATH)
+		lose_cpu();
+}
+
 static struct kmem_cache *cache;
 
 static void *by_kfree(void *object) { kfree(object); return NULL; }
@@ -224,6 +232,46 @@ static void last_frees(void)
 	for (unsigned i = 0; i < 3; i++)
 		for (unsigned how = 0; how < sizeof(frees) / sizeof(frees[0]); how++)
 			last_free(engines[i], frees[how]);
+}
+
+/* The option stats:1: a hit of engine slub counts its event when the object is free already. */
+static void counted_hits(void)
+{
+	struct kmem_cache_args args = { .engine = "slub" };
+
+	km_layout_options.count_events = true;
+	/* No tick takes the CPU's slab away for its age. */
+	km_arena_set(false, 3600000);
+	kmem_tick();
+	sem_init(&given, 0, 0);
+	sem_init(&go_on, 0, 0);
+	NEED(go_to_cpu(cpu_at(0)));
+	/* The first is by kfree, the third by kmem_cache_free. */
+	for (unsigned how = 0; how < 4; how += 2) {
+		cache = kmem_cache_create("counted", 100, &args, 0);
+		struct mem_cgroup *group = private_group("one");
+		void *object = kmem_cache_alloc_in(cache, group, GFP_KERNEL);
+		struct kmem_cache *child = kmem_cache_of(object);
+		pthread_t thread;
+
+		NEED(object && child && child != cache);
+		engine = child->engine;
+		slow = *engine;
+		slow.hit = count_slowly;
+		child->engine = &slow;
+		mem_cgroup_put(group);
+		NEED(pthread_create(&thread, NULL, frees[how], object) == 0);
+		while (sem_wait(&given))
+			;
+		kmem_shrink_all();
+		CHECK(kmem_for_each_cache(is_it, child), "%u", how);
+		sem_post(&go_on);
+		pthread_join(thread, NULL);
+		child->engine = engine;
+		kmem_shrink_all();
+		CHECK(!kmem_for_each_cache(is_it, child), "%u", how);
+		kmem_cache_destroy(cache);
+	}
 }
 
 /* ------------------------------------------------------------------ objects that readers may look at */
@@ -296,7 +344,7 @@ static const struct test_case cases[] = {
 	{ "nobody shrinks", unasked }, { "nobody shrinks, private", unasked_private },
 	{ "at once", at_once }, { "at once, private", at_once_private },
 	{ "without a fence", without_a_fence }, { "without a fence, slub", without_a_fence_slub },
-	{ "last frees", last_frees }, { "by RCU", by_rcu },
+	{ "last frees", last_frees }, { "counted hits", counted_hits }, { "by RCU", by_rcu },
 };
 
 int main(void)

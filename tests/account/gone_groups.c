@@ -1,7 +1,7 @@
 /*
  * gone_groups.c: groups that are gone leave nothing: neither records nor caches, however many there were, one after the
- * other or at once; and a private group's cache is there as long as a thread has not come out of a free of its last
- * object, by whatever call, or readers of the program's RCU may look at it. Disciplines: all.
+ * other or at once; a cache leaves its record; and a private group's cache is there as long as a thread has not come
+ * out of a free of its last object, by whatever call, or readers of the program's RCU may look at it. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -94,6 +94,30 @@ static void unasked(void) { leave_nothing(0, MANY, 1, false); }
 static void unasked_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, MANY / 10, 1, false); }
 static void at_once(void) { leave_nothing(0, MANY, MANY, true); }
 static void at_once_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, AT_ONCE, AT_ONCE, true); }
+
+/* A cache that was destroyed leaves its record, of 1 KiB, and the entries of its id. */
+static void gone_caches(void)
+{
+	enum { CACHES = 4000 };
+	struct kmem_cache **cache = array_of(CACHES * sizeof(*cache));
+	struct kmem_cache_args args = { .engine = "sheaf" };
+	struct kmem_stats before, after;
+	char name[32];
+
+	kmem_shrink_all();
+	kmem_get_stats(&before);
+	for (unsigned i = 0; i < CACHES; i++) {
+		snprintf(name, sizeof(name), "gone_%u", i);
+		NEED(cache[i] = kmem_cache_create(name, 64 + i % 50 * 16, &args, 0));
+	}
+	for (unsigned i = 0; i < CACHES; i++)
+		kmem_cache_destroy(cache[i]);
+	kmem_shrink_all();
+	kmem_get_stats(&after);
+	CHECK(after.meta_bytes < before.meta_bytes + CACHES * 1100ul, "%lu bytes for each",
+	      (after.meta_bytes - before.meta_bytes) / CACHES);
+	munmap(cache, CACHES * sizeof(*cache));
+}
 
 static bool no_fence(const char *call)
 {
@@ -343,6 +367,7 @@ static const struct test_case cases[] = {
 	{ "one by one", one_by_one }, { "one by one, private", one_by_one_private },
 	{ "nobody shrinks", unasked }, { "nobody shrinks, private", unasked_private },
 	{ "at once", at_once }, { "at once, private", at_once_private },
+	{ "gone caches", gone_caches },
 	{ "without a fence", without_a_fence }, { "without a fence, slub", without_a_fence_slub },
 	{ "last frees", last_frees }, { "counted hits", counted_hits }, { "by RCU", by_rcu },
 };

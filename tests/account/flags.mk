@@ -7,7 +7,7 @@ TEST_LIBS_account/many_slabs := -Wl,--wrap=km_meta_alloc
 TEST_LIBS_account/handed_on_twins := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--wrap=km_registry_unlock,--wrap=km_slab_free
 # Where a handler strikes.
 TEST_LIBS_account/private_groups_interrupted := -Wl,--wrap=kmem_cache_alloc,--wrap=km_objcg_charge
-TEST_LIBS_account/forked_in_calls := -Wl,--wrap=km_memcg_flush_pcs
+TEST_LIBS_account/forked_in_calls := -Wl,--wrap=km_memcg_could_give
 # Blocks are debugged.
 TEST_LIBS_account/kept_blocks := $(DEBUG_PARTS)
 TEST_CFLAGS_account/kept_blocks := -Wno-use-after-free
@@ -17,3 +17,5 @@ TEST_LIBS_account/offline_meanwhile := -Wl,--wrap=km_counter_spare,--wrap=km_cou
 TEST_LIBS_account/waits_for_grace := -Wl,--wrap=km_os_wait
 # Where a group's words are given back.
 TEST_LIBS_account/stat_meanwhile := -Wl,--wrap=km_percpu_free
+# Looks that are counted.
+TEST_LIBS_account/refused_looks := -Wl,--wrap=km_owned_owner_cpu,--wrap=kmem_cache_get_stats

@@ -284,8 +284,8 @@ unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *reques
 bool km_alloc_give(struct kmem_cache *cache, void **objects, size_t n);
 
 /*
- * Bits by id: the caches that may have something ready which is charged to a group. That is a block of `charged`, or, of
- * a twin, anything. Bit 0 stands for all caches that km_hot.caches does not show, and stays.
+ * Bits by id: the caches that may have something ready which is charged to a group: a block of `charged`, or, of a
+ * twin, anything. Bit 0 stands for all caches that km_hot.caches does not show, and stays.
  */
 extern km_hidden uint64_t km_alloc_ready[KM_IDS / 64];
 void km_alloc_set_ready(const struct kmem_cache *cache, bool ready);

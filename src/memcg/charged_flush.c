@@ -146,6 +146,10 @@ void km_memcg_flush_pcs(struct mem_cgroup *root)
 
 #define LOOKS	3		/* until no other thread disturbs one */
 
+/*
+ * Charged and unused in the words of all CPUs, and on no CPU, by the group's objcg and by orphans that lead to the
+ * group. Words that were left behind (make_good) count as far as their bytes have not gone back.
+ */
 static uint64_t in_words(const struct mem_cgroup *group)
 {
 	int64_t bytes = 0;
@@ -162,59 +166,68 @@ static uint64_t in_words(const struct mem_cgroup *group)
 	return (uint64_t)km_max(bytes, (int64_t)0);
 }
 
-/* In stocks, up to `most`; below: also of groups below. *changes: of all stocks; UINT64_MAX: bytes are on their way. */
-static uint64_t in_stocks(const struct mem_cgroup *root, bool below, uint64_t most, uint64_t *changes)
+/* Each word is read for itself. Requires the tree's lock: going offline gives the words back. */
+static uint64_t in_stocks(const struct mem_cgroup *root, bool below, uint64_t most)
 {
 	const struct km_stock *stocks = *km_memcg_view.stocks;
 	uint64_t bytes = 0;
 
-	*changes = 0;
-	for (unsigned cpu = 0; stocks && cpu < *km_memcg_view.stock_count + KM_STOCK_SPARES; cpu++) {
-		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++) {
-			const struct mem_cgroup *group = km_load(&stocks[cpu].groups[i]);
+	for (unsigned i = 0; stocks && i < *km_memcg_view.stock_count * KM_STOCK_SLOTS; i++) {
+		const struct km_stock *stock = &stocks[i / KM_STOCK_SLOTS];
+		const struct mem_cgroup *group = km_load(&stock->groups[i % KM_STOCK_SLOTS]);
 
-			if (group == root || (below && km_memcg_in(group, root)))
-				bytes += (uint64_t)km_load(&stocks[cpu].pages[i]) << KM_PAGE_SHIFT;
-		}
-		bool moves = km_load_acquire(&stocks[cpu].lock.state) || *changes == UINT64_MAX;
-		*changes = moves ? UINT64_MAX : *changes + km_load(&stocks[cpu].changes);
+		if (group == root || (below && km_memcg_in(group, root)))
+			bytes += (uint64_t)km_load(&stock->pages[i % KM_STOCK_SLOTS]) << KM_PAGE_SHIFT;
 	}
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	for (const struct mem_cgroup *at = root; at && bytes < most;
 	     at = below ? km_memcg_next(root, (struct mem_cgroup *)at) : NULL)
 		bytes += in_words(at);
 	return bytes;
 }
 
-/* Each word is read for itself. Under the lock of the tree the words stay: going offline gives them back. */
 uint64_t km_stock_bytes(const struct mem_cgroup *group)
 {
-	uint64_t changes;
-
 	km_memcg_lock();
-	uint64_t bytes = in_stocks(group, false, UINT64_MAX, &changes);
+	uint64_t bytes = in_stocks(group, false, UINT64_MAX);
 	km_memcg_unlock();
 	return bytes;
 }
 
+/* Times that bytes moved from or to a stock, but by hits; UINT64_MAX: some are moving now. */
+static uint64_t moves(void)
+{
+	const struct km_stock *stocks = *km_memcg_view.stocks;
+	uint64_t sum = 0;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (unsigned i = 0; stocks && i < *km_memcg_view.stock_count + KM_STOCK_SPARES; i++) {
+		if (km_load_acquire(&stocks[i].lock.state))
+			return UINT64_MAX;
+		sum += km_load(&stocks[i].moves);
+	}
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return sum;
+}
+
 /*
  * Look before a drain, which stops all CPUs. Reads without a fence see all that other threads laid down before they
- * let this thread know. Shelves come first, then stocks, then the counter, as bytes go. What moves meanwhile may be
- * missed: then look again.
+ * let this thread know. Shelves come first, then stocks, then the counter, which is the order in which bytes go back.
+ * A look may miss bytes that move meanwhile: then look again.
  */
 bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes)
 {
-	uint64_t ready = flush_ready(root, true), have = ready, before, after = UINT64_MAX;
+	uint64_t ready = flush_ready(root, true), have = ready;
 	const struct km_counter *counter = &root->memory;
+	bool settled = false;
 
 	km_memcg_lock();
-	for (int tries = LOOKS; tries && have < bytes && after == UINT64_MAX; tries--) {
-		have = ready + in_stocks(root, true, bytes, &before);
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (int tries = LOOKS; tries && have < bytes && !settled; tries--) {
+		uint64_t before = moves();
+
+		have = ready + in_stocks(root, true, bytes);
 		have += km_load(&counter->max) - km_min(km_load(&counter->usage), km_load(&counter->max));
-		in_stocks(root, true, 0, &after);
-		after = before == after && !km_memcg_modes[MEM_CGROUP_DRAIN] ? after : UINT64_MAX;
+		settled = before != UINT64_MAX && moves() == before && !km_memcg_modes[MEM_CGROUP_DRAIN];
 	}
 	km_memcg_unlock();
-	return have >= bytes || after == UINT64_MAX;
+	return have >= bytes || !settled;
 }

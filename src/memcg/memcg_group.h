@@ -53,7 +53,7 @@ struct km_stock {
 	struct mem_cgroup *groups[KM_STOCK_SLOTS];	/* NULL: free */
 	uint8_t pages[KM_STOCK_SLOTS];
 	uint8_t victim;
-	uint64_t changes;			/* times that bytes came or went, under `lock` */
+	uint64_t moves;				/* times that bytes came or went, under `lock` */
 	struct obj_cgroup *objcg;		/* rule `drain`: whose bytes lie in this CPU's byte stock */
 } km_aligned(128);
 

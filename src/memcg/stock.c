@@ -149,7 +149,7 @@ static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 	km_debug(km_is_locked(&stock->lock) && i < KM_STOCK_SLOTS && stock->groups[i],
 		 "a stock's pages are a group's, under its lock");
 	km_counter_uncharge(&stock->groups[i]->memory, bytes);
-	km_bump(&stock->changes, 1);
+	km_bump(&stock->moves, 1);
 	km_store(&stock->groups[i], NULL);
 	km_store(&stock->pages[i], (uint8_t)0);
 	return bytes;
@@ -263,7 +263,7 @@ static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, struct km_
 {
 	km_debug(km_is_locked(&stock->lock), "an objcg's bytes are counted under a CPU's lock");
 
-	km_bump(&stock->changes, 1);
+	km_bump(&stock->moves, 1);
 	if (km_memcg_modes[MEM_CGROUP_V1] && counter) {
 		struct km_counter *kmem = &km_memcg_of_counter(counter)->kmem;
 
@@ -339,7 +339,7 @@ static uint64_t take_all(struct km_stock *stock, struct obj_cgroup *objcg)
 {
 	uint64_t bytes = km_stock_empty(&objcg->slot) + take_loose(objcg);
 
-	km_bump(&stock->changes, bytes != 0);
+	km_bump(&stock->moves, bytes != 0);
 	return bytes;
 }
 

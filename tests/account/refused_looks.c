@@ -24,7 +24,8 @@
 #define QUIET	(GFP_KERNEL | __GFP_NOWARN)
 #define MIB	(1ul << 20)
 
-static unsigned fences, looks;		/* calls of the system; CPUs' shelves, and private caches, that were looked at */
+/* Calls of the system; shelves of CPUs, and private caches, that were looked at. */
+static unsigned fences, looks;
 
 static bool count_fence(const char *call)
 {

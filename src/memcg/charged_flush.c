@@ -1,7 +1,7 @@
 /*
- * charged_flush.c: objects that are paid for and lie ready on CPUs' shelves go back: all of a cache, or those that a
- * group, or one below it, pays for. Invariant: what is taken off a shelf here is nobody's, and paid back, before its
- * engine has it.
+ * charged_flush.c: objects that are paid for and lie ready on CPUs' shelves go back: all of a cache, or those that a group, or
+ * one below it, pays for; and a look at whether that would make room. Invariant: what is taken off a shelf here is
+ * nobody's, and paid back, before its engine has it.
  */
 #include "charged_sheaf.h"
 #include "memcg_group.h"

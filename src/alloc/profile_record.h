@@ -1,8 +1,8 @@
 /*
- * profile_record.h: what a profile of allocations is: samples by stack, taken while the program runs, and the record in which
- * a reader from outside finds them. Invariants: while none is taken nothing is in a hit or a miss but what a tracer
- * costs (km_alloc_probing); while one is taken no call is a hit. Lower floors know one hook, which is NULL in a static
- * program without profiles.
+ * profile_record.h: what a profile of allocations is: samples by stack, taken while the program runs, and the record
+ * in which a reader from outside finds them. Invariants: while none is taken nothing is in a hit or a miss but what a
+ * tracer costs (km_alloc_probing); while one is taken no call is a hit. Lower floors know one hook, which is NULL in
+ * a static program without profiles.
  *
  * The record's drawing stays, or has another version. The reader may be of another build: it takes the bytes of a site
  * and of a slot from the record, and relies on the fields up to those that it knows. It reads while others write: each

@@ -1,7 +1,7 @@
 /*
- * charged_flush.c: objects that are paid for and lie ready on CPUs' shelves go back: all of a cache, or those that a group, or
- * one below it, pays for; and a look at whether that would make room. Invariant: what is taken off a shelf here is
- * nobody's, and paid back, before its engine has it.
+ * charged_flush.c: objects that are paid for and lie ready on CPUs' shelves go back: all of a cache, or those that a
+ * group, or one below it, pays for; and a look at whether that would make room. Invariant: what is taken off a shelf
+ * here is nobody's, and paid back, before its engine has it.
  */
 #include "charged_sheaf.h"
 #include "memcg_group.h"
@@ -63,9 +63,9 @@ static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *roo
 	uint64_t bytes = 0;
 
 	/* A thread that makes a block counts the block before it sets the bit. */
-	if (!km_load(&cache->charged_blocks)) {
+	if (!km_load(&cache->charged_sheaves)) {
 		km_alloc_set_ready(cache, false);
-		if (km_load(&cache->charged_blocks))
+		if (km_load(&cache->charged_sheaves))
 			km_alloc_set_ready(cache, true);
 	}
 	if (km_pcs_slot(&cache->charged))

@@ -1,6 +1,6 @@
 /*
- * guard_range.h: which addresses are those of guarded objects: a pool of pages, and the hook of the extension that serves
- * the pool. Invariant: the pool is in no range of pages, so that its addresses have id 0 in the page map: a
+ * guard_range.h: which addresses are those of guarded objects: a pool of pages, and the hook of the extension that
+ * serves the pool. Invariant: the pool is in no range of pages, so that its addresses have id 0 in the page map: a
  * free that looks at the page misses by itself, and the engines find no slab for them.
  */
 #ifndef KM_PAGE_GUARD_RANGE_H

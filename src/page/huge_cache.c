@@ -1,9 +1,9 @@
 /*
- * huge_cache.c: blocks above 4 MiB that were freed and keep their memory. To map a block and fault its pages in takes some
- * ten times as long as to write it, so a program that replaces such blocks pays for little else. Invariants: what lies
- * here is in no table and belongs to nobody; it is at most a quarter of what is in use, in slabs as well, or what use
- * swings by, up to half of what is in use or 64 MiB, which with what is in use is at most one and a half times the
- * peak; nothing is older than the decay time for long, but in a program that has fallen silent.
+ * huge_cache.c: blocks above 4 MiB that were freed and keep their memory. To map a block and fault its pages in takes
+ * some ten times as long as to write it, so a program that replaces such blocks pays for little else. Invariants:
+ * what lies here is in no table and belongs to nobody; it is at most a quarter of what is in use, in slabs as well,
+ * or what use swings by, up to half of what is in use or 64 MiB, which with what is in use is at most one and a half
+ * times the peak; nothing is older than the decay time for long, but in a program that has fallen silent.
  */
 #include "huge_cache.h"
 

@@ -128,7 +128,7 @@ void km_pages_swept(void)
 /*
  * Pages that the bound took from a program that wanted them back soon after. So much may lie ready beyond the bound,
  * and by so much use may fall before it counts as a fall; it fades with the decay time, and kmem_shrink_all forgets it.
- * But with what is in use, and with big blocks, no more than was in use at once lately.
+ * In-use pages, huge blocks and the swing together are at most five quarters of the recent peak of use.
  */
 size_t km_pages_swing(void)
 {
@@ -137,7 +137,7 @@ size_t km_pages_swing(void)
 	km_store(&km_arena.peak_pages, peak);
 	for (unsigned i = 0; i < km_node_count; i++)
 		pages += km_load(&km_arena.zone[i].missed);
-	return km_min(pages, peak - km_min(peak, used + km_load(km_huge_cache_pages())));
+	return km_min(pages, peak + peak / 4 - km_min(peak, used + km_load(km_huge_cache_pages())));
 }
 
 bool km_pages_too_dirty(void)

@@ -4,14 +4,17 @@
  * reference in cache/boot.c links the table, and the table the parts. A program without them is linked with
  * -Wl,--defsym=km_all_parts=0.
  */
-#include <kmem/memcg.h>
-#include <kmem/stats.h>
-
 #include "base/cc.h"
 
-extern km_hidden const char km_observing[];	/* the address links the part: not weak here */
-extern km_hidden const void *const km_all_parts[];
+/* part(name): a symbol of each part that is built. */
+#ifndef KM_PARTS
+#define KM_PARTS(part)	part(kmem_cache_validate) part(mem_cgroup_create) part(kmem_failslab) part(km_observing)
+#endif
 
-const void *const km_all_parts[] = {
-	(const void *)kmem_cache_validate, (const void *)mem_cgroup_create, (const void *)kmem_failslab, km_observing,
-};
+/* The addresses link the parts: not weak here. */
+#define DECLARED(name)	extern const char name[];
+#define ADDRESS(name)	name,
+KM_PARTS(DECLARED)
+
+extern km_hidden const void *const km_all_parts[];
+const void *const km_all_parts[] = { KM_PARTS(ADDRESS) NULL };

@@ -70,10 +70,15 @@ $(BUILD)/libkmem.so: $(OBJ) src/rare.ld src/libkmem.map include/kmem/inline.h
 $(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) $(PROCESS_OBJ) src/rare.ld src/libkmem.map include/kmem/inline.h
 	$(LINK) -o $@ $(OBJ) $(MALLOC_OBJ) $(PROCESS_OBJ) $(ALL_LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)
-$(BUILD)/libkmem.a: $(OBJ)
+# Each program has boot.o, and by entry.o, which is joined to it, all parts (src/parts/all_parts.c).
+ENTRY	:= $(BUILD)/obj/src/cache/boot.o $(BUILD)/obj/src/parts/entry.o
+IN_ARCHIVE := $(patsubst $(firstword $(ENTRY)),$(BUILD)/obj/entry.o,$(filter-out $(lastword $(ENTRY)),$(OBJ)))
+$(BUILD)/obj/entry.o: $(ENTRY)
+	$(CC) -r -nostdlib -o $@ $^
+$(BUILD)/libkmem.a: $(IN_ARCHIVE)
 	@rm -f $@
 	$(AR) rcs $@ $^
-$(BUILD)/libkmem-malloc.a: $(OBJ) $(filter-out %/malloc_dlopen.o,$(MALLOC_OBJ)) $(PROCESS_OBJ)
+$(BUILD)/libkmem-malloc.a: $(IN_ARCHIVE) $(filter-out %/malloc_dlopen.o,$(MALLOC_OBJ)) $(PROCESS_OBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
 

@@ -27,7 +27,7 @@ BENCH_PEERS_STATIC = $(patsubst build/peers/%/lib.a,build/bench/malloc-%-static,
 	$(wildcard build/peers/*/lib.a))
 
 # An archive's program has guarded objects and profiles, by their names too where the others are linked without.
-$(foreach worker,cache kmalloc malloc-kmem,$(eval BENCH_LIBS_$(worker)-static-watched := -Wl,-u,kmem_cache_validate))
+$(foreach worker,cache kmalloc malloc-kmem,$(eval BENCH_LIBS_$(worker)-static-watched := -Wl,-u,km_guarding,-u,km_profiling))
 
 .PHONY: bench-workers
 bench-workers: build/bench/gauge build/bench/code build/bench/programs build/bench/malloc-shared build/bench/malloc-glibc-static \

@@ -11,18 +11,13 @@ tests: $(TEST_BIN)
 test_words = $(if $(filter promise/malloc_%,$(1)),malloc -fno-builtin) $(shell sed -n 's|^$(1):||p' tests/flags)
 test_cflags = $(filter-out -Wl%,$(filter -W% -f%,$(test_words)))
 test_libs = $(patsubst malloc,$(BUILD)/libkmem-malloc.a,$(filter-out needs=% -f%,$(filter-out $(test_cflags),$(test_words))))
+# A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.
+TEST_PARTS := -Wl,--defsym=km_all_parts=0
+DEBUG_PARTS := -Wl,-u,km_debugging,-u,km_guarding,-u,km_profiling
 -include $(wildcard tests/*/flags.mk)
-
-# These call functions of libc's that libkmem-malloc replaces (src/process), in the same process.
-REPLACED_TESTS := promise/confined promise/data_limit promise/own_addresses stress/stress unit/child_of_bare_fork unit/child_of_vfork \
-	unit/locked_regions unit/percpu_areas unit/raised_address_limit unit/refused_lines
-$(foreach test,$(REPLACED_TESTS),$(eval TEST_LIBS_$(test) += $(BUILD)/libkmem-malloc.a))
-$(REPLACED_TESTS:%=$(BUILD)/tests/%): $(BUILD)/libkmem-malloc.a
 
 # Not what one compiler alone warns of, nor what it does not know of another's.
 TEST_WARN := -Wno-unused-function -Wno-unknown-warning-option -Wno-unknown-attributes
-# A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.
-TEST_PARTS := -Wl,--defsym=km_all_parts=0
 # What newer compilers refuse, older ones refuse here.
 TEST_STRICT := -Werror=implicit -Werror=int-conversion -Werror=incompatible-pointer-types
 

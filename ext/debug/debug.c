@@ -12,9 +12,9 @@
 
 #include "base/bits.h"
 #include "os/os.h"
-#include "ext/guard/guard.h"
+#include "cache/mailbox.h"
+#include "debug.h"
 #include "debug_shadow.h"
-#include "debug_toggle.h"
 
 /* The object has become what the state says. */
 static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
@@ -378,25 +378,6 @@ static const struct km_hooks hooks = {
 	.broken = broken, .may_be_free = may_be_free, .check = check, .remains = remains,
 };
 
-static int validate(struct kmem_cache *cache, bool busy)
-{
-	/* An object that a handler freed is linked by the word that is looked at. */
-	if (!busy)
-		km_alloc_finish_deferred(cache);
-	return km_cache_check(cache);
-}
-
-int kmem_cache_validate(struct kmem_cache *cache)
-{
-	struct km_busy_was was = km_busy_begin();
-	int damages = validate(cache, km_was_busy(was)) + km_guard_check(cache);
-
-	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
-		damages += validate(at, km_was_busy(was));
-	km_busy_end(was);
-	return damages;
-}
-
 /* ------------------------------------------------------------------ the way up */
 
 static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, slab_flags_t flags)
@@ -416,9 +397,14 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 	return all;
 }
 
-const struct km_debugging km_debugging = {
+/* Debugging in use is asked for from outside: a program that is linked with the archive has both. */
+__attribute__((used)) static const struct km_control_ops *const keep_control = &km_control;
+
+const struct km_debug_ops km_debugging = {
 	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = km_debug_print_all_leaks,
-	.over = km_debug_stack_over, .flags = flags_of, .hooks = &hooks,
-	.settle = km_shadows_settle, .tick = km_control_tick, .report = &km_control_report,
-	.stacks = &km_debug_stacks,
+	.over = km_stack_over, .flags = flags_of, .hooks = &hooks,
+	.settle = km_shadows_settle, .settle_all = km_shadows_settle_all, .letters = km_debug_letters,
+	.switch_flags = km_switch_flags, .has_tracks = km_debug_has_tracks,
+	.print_now = km_debug_print_leaks, .stacks = &km_debug_stacks,
 };
+KM_REGISTER(km_debug_ops, km_debugging);

@@ -1,11 +1,14 @@
 /*
  * debug.h: what the files of debugging share: the settings of KMEM_DEBUG, what lies around an object of a cache that is
- * debugged (slab/engine.h has the drawing), where it came from, and how a damage is reported.
+ * debugged (slab/engine.h has the drawing), and how a damage is reported.
  */
 #ifndef KM_DEBUG_H
 #define KM_DEBUG_H
 
 #include "cache/cache.h"
+#include "inspect/stack.h"
+
+extern km_hidden const struct km_debug_ops km_debugging;
 
 /* ---- debug_options.c: KMEM_DEBUG */
 
@@ -20,47 +23,18 @@ bool km_debug_letters(const char *text, slab_flags_t *flags);
 /* The flags of a cache of that name, made with `flags`. *low: none that would make its slabs longer. */
 slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 
-/* ---- debug_stack.c: where calls come from */
+/* ---- debug_traces.c */
 
-#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* of hashes and seals */
-
-#define KM_DEBUG_FRAMES 16u
-struct km_debug_track {
-	uintptr_t frame[KM_DEBUG_FRAMES];	/* the call into the library first; 0: no more */
-	uint64_t when;				/* ms; 0: never */
-	uint32_t cpu, thread;
-};
-
-/* libc frees the records of files loaded by dlopen, as the program ends: from then on a stack is one call. */
-void km_debug_stack_over(void);
-/* False: of a stack there is the last call alone. */
-bool km_debug_has_stacks(void);
-/* The tables of frames in the file of an address: the sorted table (.eh_frame_hdr), or the entries (.eh_frame) of a
- * program without a sorted table, or neither. False: the address is in no file. */
-struct km_debug_tables {
-	const uint8_t *sorted, *entry, *end;
-};
-bool km_debug_tables_of(uintptr_t address, struct km_debug_tables *tables);
 /* kmem_print_leaks, without a look whether any cache has stacks, and without a lock while it writes. */
 int km_debug_print_leaks(int fd);
+/* Are there tracks for it? With the registry locked. */
+bool km_debug_has_tracks(void);
 /* As the program ends. -EINVAL where no cache has stacks: most of what is out is not known, and no total is. */
 int km_debug_print_all_leaks(int fd);
-void km_debug_track(struct km_debug_track *track);
-/* There is more of a stack than a call: the program has begun, and has not ended. */
-bool km_debug_may_walk(void);
-/* Is it code of the library? */
-bool km_debug_is_own(uintptr_t address);
-/* Made before the program's first function, or after km_debug_stack_over. */
-bool km_debug_is_early(uintptr_t first);
-/* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
-const char *km_debug_place(uintptr_t address, char *text, size_t bytes);
-/* Does one of the names fit that the dynamic linker has of the function at an address? Unlike dladdr it asks for no
- * lock that somebody may have who waits for this thread. */
-bool km_debug_find_name(uintptr_t address, bool (*fits)(const char *name));
-/* The file that is mapped there, and where it was mapped to; false: none is. */
-bool km_debug_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start);
 
 /* ---- debug_stacks.c: a track as it lies beside an object, where a stack is a number */
+
+#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* of hashes and seals */
 
 struct km_debug_mark {
 	uint64_t who;				/* the number; and the thread, from bit 32 on */
@@ -74,14 +48,14 @@ _Static_assert(sizeof(struct km_debug_mark) == KM_DEBUG_TRACK, "as engine.h says
 struct km_debug_stack {
 	uint32_t next;
 	union { uint32_t hash, room; };
-	uintptr_t frame[KM_DEBUG_FRAMES];
+	uintptr_t frame[KM_STACK_FRAMES];
 };
 extern km_hidden struct km_debug_stack *km_debug_stacks;	/* NULL: nobody has asked for stacks */
 /* Before any cache has marks. False: there is no memory, and stacks are not known. */
 bool km_debug_stacks_start(void);
 /* From here, now. */
 void km_debug_mark(struct km_debug_mark *mark);
-void km_debug_read_mark(const struct km_debug_mark *mark, struct km_debug_track *track);
+void km_debug_read_mark(const struct km_debug_mark *mark, struct km_stack_track *track);
 /* Each step can be undone, so that no change of one word is lost on the way. */
 km_inline uint64_t km_debug_mark_seal(const struct km_debug_mark *mark)
 {

@@ -37,7 +37,7 @@ static void dump(const char *what, const unsigned char *at, size_t bytes)
 static void say_track(const char *what, const struct km_debug_mark *mark)
 {
 	uint64_t now = km_os_now_ms();
-	struct km_debug_track track;
+	struct km_stack_track track;
 	char place[320];
 
 	km_debug_read_mark(mark, &track);
@@ -46,10 +46,10 @@ static void say_track(const char *what, const struct km_debug_mark *mark)
 		km_warn("%s: the track was overwritten; it says", what);
 	else if (!track.when)
 		return;
-	km_warn("%s in %s age=%lu cpu=%u pid=%u", what, km_debug_place(track.frame[0], place, sizeof(place)),
+	km_warn("%s in %s age=%lu cpu=%u pid=%u", what, km_stack_place(track.frame[0], place, sizeof(place)),
 		(unsigned long)(now - track.when), track.cpu, track.thread);
-	for (unsigned i = 0; i < KM_DEBUG_FRAMES && track.frame[i]; i++)
-		km_warn(" %p %s", (void *)track.frame[i], km_debug_place(track.frame[i], place, sizeof(place)));
+	for (unsigned i = 0; i < KM_STACK_FRAMES && track.frame[i]; i++)
+		km_warn(" %p %s", (void *)track.frame[i], km_stack_place(track.frame[i], place, sizeof(place)));
 }
 
 static void begin(const char *name, const char *title)

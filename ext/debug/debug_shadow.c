@@ -95,7 +95,7 @@ static km_cold void free_guarded(struct kmem_cache *cache, void *object)
 	if (own == &km_ops_sampled)
 		own->free(cache, object);
 	else
-		km_guarding.free(cache, object, "kmem_cache_free");
+		km_guard_ops->free(cache, object, "kmem_cache_free");
 }
 
 static void shadow_free(struct kmem_cache *cache, void *object)

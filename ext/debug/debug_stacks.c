@@ -1,6 +1,6 @@
 /*
  * debug_stacks.c: stacks by number, each kept once, and the marks beside objects, which have the number. Kernel: the
- * stack depot. A stack that is known again by its words (unwind.c) is not looked for in the table.
+ * stack depot. A stack that is known again by its words (stack.c) is not looked for in the table.
  *
  * Invariants: an entry is the maker's until it is linked, and stays as it is from then on, so that a number means one
  * stack for ever. Of two entries of one stack one is linked. Only the start calls the system, and no function takes a
@@ -10,7 +10,6 @@
 #include "base/bits.h"
 #include "os/os.h"
 #include "debug.h"
-#include "unwind.h"
 
 #define LISTS		32768u		/* a power of two */
 #define MOST_STACKS	131072u		/* 17 MB, touched as they are used */
@@ -55,7 +54,7 @@ bool km_debug_stacks_start(void)
 static bool is_stack(const struct km_debug_stack *stack, uint32_t hash, const uintptr_t *frame, unsigned depth)
 {
 	return stack->hash == hash && __builtin_memcmp(stack->frame, frame, depth * sizeof(*frame)) == 0 &&
-	       (depth == KM_DEBUG_FRAMES || !stack->frame[depth]);
+	       (depth == KM_STACK_FRAMES || !stack->frame[depth]);
 }
 
 /* Nobody has it yet. 0: there is no room; the last eighth is for calls alone. */
@@ -66,7 +65,7 @@ static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr
 
 	if (number >= room)
 		return 0;
-	km_debug(depth && depth <= KM_DEBUG_FRAMES && !stacks[number].hash, "an entry is made once, of a stack");
+	km_debug(depth && depth <= KM_STACK_FRAMES && !stacks[number].hash, "an entry is made once, of a stack");
 	stacks[number].hash = hash;
 	__builtin_memcpy(stacks[number].frame, frame, depth * sizeof(*frame));
 	return number;
@@ -103,8 +102,8 @@ km_inline uint32_t stack_here(void)
 {
 	struct km_stack stack;
 
-	if (km_likely(km_debug_may_walk())) {
-		km_stack_take(&stack, MARKS, KM_DEBUG_FRAMES, false);
+	if (km_likely(km_stack_may_walk())) {
+		km_stack_take(&stack, MARKS, KM_STACK_FRAMES, false);
 		if (km_likely(stack.known))
 			return stack.what;
 	} else {
@@ -125,12 +124,12 @@ void km_debug_mark(struct km_debug_mark *mark)
 	km_debug(km_debug_is_sealed(mark), "a mark that is made has its seal");
 }
 
-void km_debug_read_mark(const struct km_debug_mark *mark, struct km_debug_track *track)
+void km_debug_read_mark(const struct km_debug_mark *mark, struct km_stack_track *track)
 {
 	const uint64_t who = km_load(&mark->who), when = km_load(&mark->when);
 	const uint32_t number = (uint32_t)who;
 
-	*track = (struct km_debug_track){
+	*track = (struct km_stack_track){
 		.when = when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .cpu = (uint32_t)(when >> KM_DEBUG_CPU_SHIFT),
 		.thread = (uint32_t)(who >> 32),
 	};

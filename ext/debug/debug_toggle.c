@@ -10,12 +10,11 @@
 #include "os/sanitizer.h"
 #include "debug.h"
 #include "debug_shadow.h"
-#include "debug_toggle.h"
 
 /* A program that is linked with the archive and names the function below has all of debugging. */
-__attribute__((used)) static int (*const keep_debugging)(struct kmem_cache *cache) = kmem_cache_validate;
+__attribute__((used)) static const struct km_debug_ops *const keep_debugging = &km_debugging;
 
-int km_switch_refusal(const struct kmem_cache *cache)
+int km_switch_flags(struct kmem_cache *cache, slab_flags_t flags)
 {
 	if (cache->dead || cache->child_of || cache->shadow_of)
 		return -EINVAL;
@@ -24,7 +23,8 @@ int km_switch_refusal(const struct kmem_cache *cache)
 	if (cache->engine->whole_pages || cache == km_kmalloc_sized || cache->flags & SLAB_NO_USER_FLAGS ||
 	    km_sanitizer.objects)
 		return -EOPNOTSUPP;
-	return 0;
+	/* The settings of failing on purpose outlive it. */
+	return km_shadows_switch(cache, flags | (cache->flags & SLAB_FAILSLAB));
 }
 
 int kmem_cache_set_debug(struct kmem_cache *cache, const char *letters)
@@ -37,15 +37,10 @@ int kmem_cache_set_debug(struct kmem_cache *cache, const char *letters)
 	}
 	if (!letters || !km_debug_letters(letters, &flags))
 		return -EINVAL;
-	int error = km_switch_refusal(cache);
-	if (error)
-		return error;
 	if (km_thread_busy)
 		return -EBUSY;
-	/* The settings of failing on purpose outlive it. */
-	flags |= cache->flags & SLAB_FAILSLAB;
 	km_registry_lock();
-	error = km_shadows_switch(cache, flags);
+	int error = km_switch_flags(cache, flags);
 	km_registry_unlock();
 	return error;
 }

@@ -65,7 +65,7 @@ static uint64_t hash_of(const struct km_debug_mark *mark)
 static struct site *site_of(struct sites *sites, struct km_page *slab, const struct km_debug_mark *mark,
 			    uint64_t hash)
 {
-	struct km_debug_track track;
+	struct km_stack_track track;
 
 	for (uint64_t i = hash >> 40;; i++) {
 		struct site *site = &sites->table[i & (sites->room - 1)];
@@ -82,7 +82,7 @@ static struct site *site_of(struct sites *sites, struct km_page *slab, const str
 		km_debug_read_mark(mark, &track);
 		*site = (struct site){
 			.mark = mark, .slab = slab, .hash = hash, .least = UINT64_MAX, .first = track.thread,
-			.early = km_debug_is_early(track.frame[0]),
+			.early = km_stack_is_early(track.frame[0]),
 		};
 		return site;
 	}
@@ -98,7 +98,7 @@ static const struct km_debug_mark no_mark;
 
 static void add(struct sites *sites, struct km_page *slab, const struct km_debug_mark *mark, size_t bytes)
 {
-	struct km_debug_track track;
+	struct km_stack_track track;
 
 	if (!km_debug_is_sealed(mark) || !mark->when)
 		mark = &no_mark;
@@ -282,7 +282,7 @@ static bool begin(struct sites *sites)
 /* ------------------------------------------------------------------ lines */
 
 /* False: the object has come and gone meanwhile. */
-static bool stack_of(const struct site *site, struct km_debug_track *track)
+static bool stack_of(const struct site *site, struct km_stack_track *track)
 {
 	bool stays = false;
 
@@ -297,7 +297,7 @@ static bool stack_of(const struct site *site, struct km_debug_track *track)
 
 static void print_site(struct km_writer *writer, const struct sites *sites, const struct site *site)
 {
-	struct km_debug_track track;
+	struct km_stack_track track;
 	char place[320], bytes[32] = "";
 	bool known = stack_of(site, &track);
 
@@ -305,12 +305,12 @@ static void print_site(struct km_writer *writer, const struct sites *sites, cons
 	if (!sites->cache)
 		km_format(bytes, sizeof(bytes), " bytes=%lu", site->bytes);
 	km_print(writer, "%7lu %s%s age=%lu/%lu/%lu pid=%u-%u\n", site->count,
-		 known ? km_debug_place(track.frame[0], place, sizeof(place)) :
+		 known ? km_stack_place(track.frame[0], place, sizeof(place)) :
 		 site->mark == &no_mark ? "(track was overwritten)" : "(gone meanwhile)", bytes,
 		 (unsigned long)site->least, (unsigned long)(site->sum / site->count), (unsigned long)site->most,
 		 site->first, site->last);
-	for (unsigned i = 0; known && i < KM_DEBUG_FRAMES && track.frame[i]; i++)
-		km_print(writer, "        %s\n", km_debug_place(track.frame[i], place, sizeof(place)));
+	for (unsigned i = 0; known && i < KM_STACK_FRAMES && track.frame[i]; i++)
+		km_print(writer, "        %s\n", km_stack_place(track.frame[i], place, sizeof(place)));
 }
 
 static void print_sites(struct km_writer *writer, const struct sites *sites)
@@ -379,6 +379,24 @@ int kmem_print_leaks(int fd)
 	if (!km_boot())
 		return -ENOMEM;
 	return km_debug_blocks_have_tracks() || some_cache_has_tracks() ? km_debug_print_leaks(fd) : -EINVAL;
+}
+
+/* A sibling that is empty, and not to be filled, has none. */
+static int find_tracks_now(struct kmem_cache *cache, void *arg)
+{
+	const struct kmem_cache *of = cache->shadow_of;
+
+	*(bool *)arg |= cache->flags & SLAB_STORE_USER &&
+			(!of || of->carried & SLAB_STORE_USER || km_load(&cache->slab_bytes));
+	return 0;
+}
+
+bool km_debug_has_tracks(void)
+{
+	bool tracks = km_debug_blocks_have_tracks();
+
+	km_registry_each(find_tracks_now, &tracks);
+	return tracks;
 }
 
 int km_debug_print_all_leaks(int fd)

@@ -15,7 +15,8 @@
 
 #include "base/bits.h"
 #include "os/os.h"
-#include "ext/debug/debug.h"
+#include "cache/cache.h"
+#include "inspect/stack.h"
 
 #define FOREVER		UINT64_MAX
 #define TEXT		KM_FAILING_WORD
@@ -322,9 +323,9 @@ static bool is_caller(uintptr_t address)
 	if (!*now.caller)
 		return true;
 	/* The call is in front of where it returns to. */
-	if (km_debug_find_name(address - 1, fits_caller))
+	if (km_stack_find_name(address - 1, fits_caller))
 		return true;
-	if (!km_debug_find_file(address - 1, path, sizeof(path), &start))
+	if (!km_stack_find_file(address - 1, path, sizeof(path), &start))
 		return false;
 	const char *file = last_part(path);
 	return fits_caller(file) || is_in_part(now.caller, file, address - 1 - start);
@@ -337,12 +338,12 @@ static bool has_filter(void)
 
 static km_noinline bool has_caller(void)
 {
-	struct km_debug_track track;
+	struct km_stack_track track;
 
 	if (!has_filter())
 		return true;
-	km_debug_track(&track);
-	for (unsigned i = 0; i < KM_DEBUG_FRAMES && track.frame[i]; i++)
+	km_stack_track(&track);
+	for (unsigned i = 0; i < KM_STACK_FRAMES && track.frame[i]; i++)
 		if (is_caller(track.frame[i]))
 			return true;
 	return false;
@@ -392,16 +393,16 @@ static bool is_due(size_t bytes)
 
 static km_cold void say(const char *name, size_t bytes, gfp_t gfp)
 {
-	struct km_debug_track track;
+	struct km_stack_track track;
 	char place[512];
 
 	km_warn("FAULT_INJECTION: forcing a failure. name failslab, cache %s, %lu bytes, gfp=0x%x, call %lu, seed %lu",
 		name, (unsigned long)bytes, gfp, km_load(&state.calls), now.seed);
 	if (now.verbose < 2)
 		return;
-	km_debug_track(&track);
-	for (unsigned i = 0; i < KM_DEBUG_FRAMES && track.frame[i]; i++)
-		km_warn("  %s", km_debug_place(track.frame[i], place, sizeof(place)));
+	km_stack_track(&track);
+	for (unsigned i = 0; i < KM_STACK_FRAMES && track.frame[i]; i++)
+		km_warn("  %s", km_stack_place(track.frame[i], place, sizeof(place)));
 }
 
 static bool fails(const char *name, size_t bytes, gfp_t gfp)
@@ -437,7 +438,8 @@ static void read_text(const char *text)
 	say_seed();
 }
 
-const struct km_failing km_failing = { .read = read_text, .may_fail = may_fail, .fails = fails };
+const struct km_failure_ops km_failing = { .read = read_text, .may_fail = may_fail, .fails = fails };
+KM_REGISTER(km_failure_ops, km_failing);
 
 int kmem_failslab(const char *settings)
 {

@@ -139,7 +139,7 @@ static struct km_guard_slot *claim(void)
 }
 
 /* By its frames, an own one for each call site. */
-static uint32_t source_of(const struct km_debug_track *track)
+static uint32_t source_of(const struct km_stack_track *track)
 {
 	uint64_t hash = 0;
 
@@ -191,7 +191,7 @@ static void prepare(const struct km_guard_slot *slot, struct kmem_cache *cache, 
 
 static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t align, gfp_t gfp)
 {
-	struct km_debug_track track;
+	struct km_stack_track track;
 
 	km_debug(bytes && bytes <= pool.page, "a guarded object fits a page");
 	if (!km_load_acquire(&pool.ready) || km_load(&km_guarded.live) >= pool.count ||
@@ -199,7 +199,7 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 		return NULL;
 	if (km_unlikely(km_load(&pool.unclosed)))
 		close_open_ones();
-	km_debug_track(&track);
+	km_stack_track(&track);
 	struct km_guard_slot *slot = is_covered(source_of(&track)) ? NULL : claim();
 	if (!slot)
 		return NULL;
@@ -229,7 +229,7 @@ static void guard_again(struct kmem_cache *cache, void *object)
 	if (!slot || !get(slot, KM_GUARD_TAKEN))
 		return;
 	km_debug(slot->cache == cache, "an object comes off its own cache's shelf");
-	km_debug_track(&slot->track[0]);
+	km_stack_track(&slot->track[0]);
 	km_store(&slot->unseen, false);
 	give(slot, KM_GUARD_TAKEN);
 }
@@ -261,13 +261,13 @@ static void look_around_it(const struct km_guard_slot *slot, const char *functio
 /* Off a shelf the stack of its free is long gone, and there may be a lock that an unwinder would wait for. */
 static void note_free(struct km_guard_slot *slot, bool seen)
 {
-	struct km_debug_track *track = &slot->track[1];
+	struct km_stack_track *track = &slot->track[1];
 
 	if (seen) {
-		km_debug_track(track);
+		km_stack_track(track);
 		return;
 	}
-	*track = (struct km_debug_track){ .when = km_os_now_ms(), .cpu = km_os_getcpu(), .thread = km_os_thread() };
+	*track = (struct km_stack_track){ .when = km_os_now_ms(), .cpu = km_os_getcpu(), .thread = km_os_thread() };
 }
 
 static void guard_free(struct kmem_cache *cache, void *p, const char *function)
@@ -373,7 +373,7 @@ static int check_one(void *object, void *arg)
 	return 0;
 }
 
-int km_guard_check(struct kmem_cache *cache)
+static int guard_check(struct kmem_cache *cache)
 {
 	int damages = 0;
 
@@ -505,9 +505,10 @@ static void guard_ready(void)
 	km_store_release(&pool.ready, true);
 }
 
-const struct km_guarding km_guarding = {
+const struct km_guard_ops km_guarding = {
 	.start = guard_start, .ready = guard_ready, .tick = guard_tick,
 	.alloc = guard_alloc, .again = guard_again, .unseen = guard_unseen, .free = guard_free,
 	.cache_of = guard_cache_of, .bytes = guard_bytes, .look = guard_look, .walk = guard_walk,
-	.leave = guard_leave,
+	.check = guard_check, .leave = guard_leave,
 };
+KM_REGISTER(km_guard_ops, km_guarding);

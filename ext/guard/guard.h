@@ -5,8 +5,9 @@
 #define KM_GUARD_H
 
 #include "page/guard_range.h"
+#include "cache/cache.h"
 #include "os/os_signal.h"
-#include "ext/debug/debug.h"
+#include "inspect/stack.h"
 
 enum km_guard_state {
 	KM_GUARD_FREE,		/* its page is without access */
@@ -27,15 +28,14 @@ struct km_guard_slot {
 	bool open;			/* it is free, and its page was not closed yet */
 	bool sides;			/* a page beside it was opened, by an access that was reported */
 	char name[KM_NAME_BYTES];	/* the cache's */
-	struct km_debug_track track[2];	/* [0]: it was allocated, [1]: it was freed */
+	struct km_stack_track track[2];	/* [0]: it was allocated, [1]: it was freed */
 };
 
-/* fields.c: where these are, for readers outside of the process. */
+/* guard_fields.c: where these are, for readers outside of the process. */
 extern km_hidden const struct km_field km_guard_fields[];
 extern km_hidden const unsigned km_guard_field_count;
 
 /* guard.c */
-int km_guard_check(struct kmem_cache *cache);	/* how many of its objects were written around: each is told */
 unsigned km_guard_slots(struct km_guard_slot **slot);
 char *km_guard_page(const struct km_guard_slot *slot);	/* that the object lies in */
 /* The value of a byte of the page that is nobody's. Kernel: the same. */

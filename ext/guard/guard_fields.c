@@ -1,7 +1,6 @@
 /*
  * guard_fields.c: where the fields of a guarded object's record are, for readers outside of the process, as
- * cache/cache_fields.c has it for caches. Here, because a program without guarded objects does not contain them.
- * Invariant: that of base/fields.h.
+ * cache/cache_fields.c has it for caches. Invariant: that of base/fields.h.
  */
 #include "guard.h"
 

@@ -9,7 +9,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "ext/debug/unwind.h"
+#include "inspect/stack.h"
 
 #define PATIENT		1000u		/* times 2 ms */
 #define SHOWN		16u		/* bytes that were overwritten */
@@ -17,8 +17,8 @@
 #define RULE "=================================================================="
 
 static uint32_t speaking;		/* the report is one thread's; it has what follows, too */
-static uintptr_t frames[KM_DEBUG_FRAMES];
-static struct km_debug_track here;
+static uintptr_t frames[KM_STACK_FRAMES];
+static struct km_stack_track here;
 
 /* The title's word, and the sentence's; of an access its kind comes between the word and "at". */
 static const struct {
@@ -54,10 +54,10 @@ static void say_frames(const uintptr_t *frame, unsigned count)
 	char place[PLACE];
 
 	for (unsigned i = 0; i < count && frame[i]; i++)
-		km_warn(" %p %s", (void *)frame[i], km_debug_place(frame[i], place, sizeof(place)));
+		km_warn(" %p %s", (void *)frame[i], km_stack_place(frame[i], place, sizeof(place)));
 }
 
-static void say_track(const char *what, const struct km_debug_track *track, const char *more)
+static void say_track(const char *what, const struct km_stack_track *track, const char *more)
 {
 	char at[32], ago[32];
 
@@ -65,7 +65,7 @@ static void say_track(const char *what, const struct km_debug_track *track, cons
 		return;
 	km_warn("%s by thread %u on cpu %u at %s (%s ago)%s:", what, track->thread, track->cpu,
 		seconds(track->when, at, sizeof(at)), seconds(km_os_now_ms() - track->when, ago, sizeof(ago)), more);
-	say_frames(track->frame, KM_DEBUG_FRAMES);
+	say_frames(track->frame, KM_STACK_FRAMES);
 	if (!track->frame[0])
 		km_warn(" (it lay on a CPU's shelf: who freed it was not seen)");
 }
@@ -146,20 +146,20 @@ void km_guard_report(enum km_guard_error error, const void *address, const struc
 		km_os_wait(&speaking, 1, 2);
 	km_add(&km_guarded.reports, 1ul);
 	if (!fault)
-		km_debug_track(&here);
+		km_stack_track(&here);
 	uintptr_t pc = fault ? fault->pc : here.frame[0];
 	km_warn(RULE);
 	km_warn("BUG: KFENCE: %s%s%s in %s", words[error].title, fault ? " " : "",
-		fault ? kinds[fault->access] : "", km_debug_place(pc, place, sizeof(place)));
+		fault ? kinds[fault->access] : "", km_stack_place(pc, place, sizeof(place)));
 	say_what(error, address, slot, fault);
 	if (!fault)
-		say_frames(here.frame, KM_DEBUG_FRAMES);
+		say_frames(here.frame, KM_STACK_FRAMES);
 	else
 		say_frames(&pc, 1);
 	if (slot && slot->object)
 		say_object(slot);
 	km_warn("CPU: %u PID: %u thread %u", km_os_getcpu(), km_os_pid(), km_os_thread());
-	unsigned count = fault ? km_stack_behind(fault, frames, KM_DEBUG_FRAMES) : 0;
+	unsigned count = fault ? km_stack_behind(fault, frames, KM_STACK_FRAMES) : 0;
 	if (count) {
 		km_warn("The access came from:");
 		say_frames(frames, count);

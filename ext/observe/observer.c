@@ -334,4 +334,5 @@ static void fork_done(bool child, bool prepared)
 		put();
 }
 
-const struct km_observing km_observing = { tick, end_serving, take, put, fork_prepare, fork_done };
+const struct km_observer_ops km_observing = { tick, end_serving, take, put, fork_prepare, fork_done };
+KM_REGISTER(km_observer_ops, km_observing);

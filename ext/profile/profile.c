@@ -14,20 +14,20 @@
  * those who find it none but the one that frees the object clears it. Two frees of one object may lose a sample.
  *
  * A sample is taken at some hundred a second, but as often as somebody asks for: its stack is known again by its words
- * (unwind.c). Other threads compete for three steps of a sample only: two additions, and the slot.
+ * (stack.c). Other threads compete for three steps of a sample only: two additions, and the slot.
  */
 #include <errno.h>
 
-#include "profile.h"
-
 #include "cache/cache.h"
+#include "cache/mailbox.h"
 #include "alloc/accounting.h"
+#include "alloc/profile_record.h"
 #include "page/metadata.h"
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/os.h"
 #include "os/usdt.h"
-#include "ext/debug/unwind.h"
+#include "inspect/stack.h"
 
 #define CHANGES		1u
 #define SITE_TRIES	64u
@@ -171,7 +171,7 @@ static void describe(struct source *source, const struct kmem_cache *cache)
 	source->cache = cache ? cache->name : no_name;
 	source->each = cache && !cache->engine->shared_pages ? cache->size : 0;
 	source->group = 0;
-	source->group_name = objcg ? km_accounting.name_of(objcg, &source->group) : "";
+	source->group_name = objcg ? km_charge_ops->name_of(objcg, &source->group) : "";
 }
 
 /* By place, so that no product waits for another. */
@@ -551,7 +551,7 @@ static bool read_letters(const char *text, uint64_t *mean, uint64_t *seconds)
 	return *mean <= MOST_MEAN && *seconds <= MOST_SECONDS && (!*mean || *seconds);
 }
 
-int km_profile_ask(const struct km_mail_request *request)
+static int profile_ask(const struct km_mail_request *request)
 {
 	uint64_t mean, seconds;
 
@@ -579,7 +579,9 @@ void km_profile_seed(uint64_t fixed)
 	fixed_seed = fixed;
 }
 
-const struct km_profiling km_profiling = {
+const struct km_profile_ops km_profiling = {
 	.start = profile_start, .is_wanted = profile_is_wanted, .begin = profile_begin, .end = profile_end,
-	.due = profile_due, .comes = profile_comes, .goes = profile_goes, .record = &record,
+	.due = profile_due, .comes = profile_comes, .goes = profile_goes,
+	.ask = profile_ask, .record = &record,
 };
+KM_REGISTER(km_profile_ops, km_profiling);

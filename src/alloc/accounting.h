@@ -1,7 +1,7 @@
 /*
- * accounting.h: what the floors beneath accounting know of it: who pays for what this thread allocates, and one table
- * of functions. Invariant: the table is the only name of accounting's that they use, and it is weak: a static program
- * that has no groups does not contain accounting, and its address is NULL there.
+ * accounting.h: what the floors beneath accounting know of it: who pays for what this thread allocates, and one hook.
+ * Invariant: these floors use no name of accounting's; a static program that has no groups does not contain accounting,
+ * and the hook is NULL there.
  */
 #ifndef KM_ALLOC_ACCOUNTING_H
 #define KM_ALLOC_ACCOUNTING_H
@@ -43,7 +43,7 @@ struct km_charged_drain {
 struct km_memcg_view;
 struct km_group_stats;
 
-struct km_accounting {
+struct km_charge_ops {
 	/* ---- for front: an object of this cache is to be paid for: from now on each call asks who pays. False:
 	 * can't. */
 	bool (*begin)(struct kmem_cache *cache, bool may_wait);
@@ -92,18 +92,18 @@ struct km_accounting {
 	/* Where groups are, for readers outside of the process (memcg/memcg_group.h). */
 	const struct km_memcg_view *view;
 };
-extern const struct km_accounting km_accounting __attribute__((weak));
+extern km_hidden const struct km_charge_ops *km_charge_ops;	/* a hook (base/cc.h) */
 
 /* Malloc, where it is in this program: its blocks have payers from now on, or not any more; with the registry locked.
- * Weak, as the above. */
-struct km_malloc_door {
+ * A hook as well. */
+struct km_malloc_ops {
 	void (*account)(bool on);
 };
-extern const struct km_malloc_door km_malloc_door __attribute__((weak, visibility("hidden")));
+extern km_hidden const struct km_malloc_ops *km_malloc_ops;
 
 km_inline bool km_has_accounting(void)
 {
-	return &km_accounting != NULL;
+	return km_charge_ops != NULL;
 }
 
 #endif

@@ -102,7 +102,7 @@ static km_noinline bool unguard(struct kmem_cache *cache, gfp_t gfp, size_t n, v
 	for (size_t i = 0; i < n; i++) {
 		if (!km_is_guarded(objects[i]))
 			continue;
-		km_guarding.free(cache, objects[i], NULL);
+		km_guard_ops->free(cache, objects[i], NULL);
 		objects[i] = km_plain_alloc(cache, gfp, NUMA_NO_NODE);
 		if (objects[i])
 			continue;

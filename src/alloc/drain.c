@@ -47,8 +47,7 @@ static bool public_pcs(const struct kmem_cache *cache)
 	return km_alloc_ops(cache)->pcs && !(km_layout_options.count_events && cache->engine->hit);
 }
 
-/* As long as one owner pays for all objects that are out, each CPU's charged block is that owner's: a free need not
- * look at the object's word. */
+/* One owner pays for all objects that are out: a free need not look at the object's word. */
 static bool one_pays(const struct kmem_cache *cache)
 {
 	return cache->word_is_charged && cache->charged.inner.pcs && km_objcg_is_known(km_load(&cache->objcg));
@@ -86,7 +85,6 @@ static uint16_t *entries_of(const struct kmem_cache *cache)
 static void show_sizes(struct kmem_cache *cache, bool open)
 {
 	const uint16_t closed = cache->size_part && km_alloc_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
-
 	uint16_t *ids = entries_of(cache);
 
 	for (uint32_t i = 0; i < cache->size_count; i++) {
@@ -300,7 +298,7 @@ void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t
 	for (size_t i = 0; i < count; i++)
 		charged |= lies_on(&caches[i]->charged, &left);
 	if (charged)
-		drain_charged(caches, count, false, km_accounting.drain, &left);
+		drain_charged(caches, count, false, km_charge_ops->drain, &left);
 	do_closed(caches, count, false, collect, &left);
 }
 
@@ -325,7 +323,7 @@ static void collect_own(struct kmem_cache *cache)
 static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 {
 	if (km_has_accounting())
-		drain_charged(caches, count, unused, km_accounting.drain, NULL);
+		drain_charged(caches, count, unused, km_charge_ops->drain, NULL);
 	bool drained = do_closed(caches, count, unused, collect, NULL);
 	/* The system refused the fence, and may do so from now on. */
 	if (!drained && !unused)
@@ -447,8 +445,10 @@ static void release_sheaf(struct kmem_cache *cache, unsigned cpu)
 {
 	void **sheaf = km_owned_release_cpu(&cache->charged, cpu);
 
-	if (sheaf)
-		km_meta_free(km_sheaf_base(&cache->charged, sheaf), cache->charged.sheaf_mask + 1);
+	if (!sheaf)
+		return;
+	km_meta_free(km_sheaf_base(&cache->charged, sheaf), cache->charged.sheaf_mask + 1);
+	km_sub(&cache->charged_sheaves, 1u);
 }
 
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how);
@@ -460,7 +460,7 @@ static void free_charged(struct kmem_cache *cache)
 
 	km_debug(!km_load(&pcs->inner.pcs) && !km_load(&cache->mixed.inner.pcs),
 		 "a shelf that goes is closed");
-	each_cpu(cache, NULL, km_accounting.drain, take_charged);
+	each_cpu(cache, NULL, km_charge_ops->drain, take_charged);
 	km_for_each_cpu(cpu)
 		release_sheaf(cache, cpu);
 	if (pcs->slot != cache->word)
@@ -544,7 +544,7 @@ static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
 		struct km_page *page = km_page_of(top[i]);
 
 		/* A guarded one, freed by a hit (sampled_ops.c). */
-		if (km_is_guarded(top[i]) && km_guarding.cache_of(top[i]) == cache)
+		if (km_is_guarded(top[i]) && km_guard_ops->cache_of(top[i]) == cache)
 			continue;
 		page = page ? km_page_head(page) : NULL;
 		if (!page || page->cache != cache)

@@ -47,7 +47,7 @@ km_inline void km_alloc_enter_thread(bool may_wait)
 		km_alloc_new_cpu(may_wait);
 }
 
-/* The functions of higher floors that a miss calls, beside hooks, shapes and km_accounting. Set once at start. */
+/* The functions of higher floors that a miss calls, beside hooks, shapes and km_charge_ops-> Set once at start. */
 extern km_hidden void (*km_alloc_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 /*
  * Give memory back for a request about to fail: pages ran out, or (`only` not NULL) the cache `only` is at its limit.
@@ -81,7 +81,7 @@ km_inline uintptr_t km_alloc_take_site(uintptr_t own)
 }
 /* The cache got no slab. */
 bool km_alloc_relieve(struct kmem_cache *cache, unsigned *tries);
-/* Calls km_accounting.begin, in the middle of an allocation. False: nobody would pay, or km_thread_busy is set (a
+/* Calls km_charge_ops->begin, in the middle of an allocation. False: nobody would pay, or km_thread_busy is set (a
  * handler), and it would wait. */
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp);
 
@@ -234,7 +234,7 @@ km_inline bool km_alloc_has_out(const struct kmem_cache *cache)
 	return km_unlikely(shadows != NULL) && km_load(&shadows->out);
 }
 
-/* The first of its siblings, by next_sibling. Acquire pairs with ext/debug/debug_shadow.c: it is made. */
+/* The first of its siblings, by next_sibling. Acquire pairs with who makes it: it is made. */
 km_inline struct kmem_cache *km_alloc_shadows(const struct kmem_cache *cache)
 {
 	const struct km_shadows *shadows = km_load_acquire(&cache->shadows);
@@ -283,11 +283,21 @@ unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *reques
 /* The way back; the objects are not NULL. False: nothing was done. */
 bool km_alloc_give(struct kmem_cache *cache, void **objects, size_t n);
 
+/*
+ * Bits by id: the caches that may have something ready which is charged to a group: a block of `charged`, or, of a
+ * twin, anything. Bit 0 stands for all caches that km_hot.caches does not show, and stays.
+ */
+extern km_hidden uint64_t km_alloc_ready[KM_IDS / 64];
+void km_alloc_set_ready(const struct kmem_cache *cache, bool ready);
+
 /* Reclaim is to look at the cache again. Two CPUs that miss don't write the same line in turn. */
 km_inline void km_alloc_touch(struct kmem_cache *cache)
 {
-	if (km_unlikely(!km_load(&cache->touched)))
-		km_store(&cache->touched, true);
+	if (km_likely(km_load(&cache->touched)))
+		return;
+	km_store(&cache->touched, true);
+	if (km_unlikely(cache->child_of != NULL))
+		km_alloc_set_ready(cache, true);
 }
 
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */

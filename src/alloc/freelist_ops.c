@@ -73,9 +73,12 @@ km_noinline void km_chain_pushed(struct kmem_cache *cache, void *object, enum km
 
 static void chain_free(struct kmem_cache *cache, void *object)
 {
-	/* Where hits go by CPU, it was tried. */
 	if (km_hits_by_cpu() || km_unlikely(!object)) {
-		chain_spill(cache, object);
+		/* Where hits go by CPU it was tried, but for twins with counted hits. */
+		if (cache->child_of && km_layout_options.count_events)
+			km_free_chained(cache, object);
+		else
+			chain_spill(cache, object);
 		return;
 	}
 	enum km_chain_push pushed = km_chain_push_no_hit(&cache->chain, object);

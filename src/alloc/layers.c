@@ -26,11 +26,15 @@
 
 static const struct km_alloc_ops *base_layer(struct kmem_cache *cache)
 {
+	bool by_cpu;
+
 	switch (cache->engine->front) {
 	case KM_PERCPU_NONE:
 		return &km_ops_none;
 	case KM_PERCPU_FREELIST:
-		return km_hits_by_cpu() ? &km_ops_chain : &km_ops_chain_soft;
+		/* Where events are counted, each call of a child cache is counted by the child cache: no hit by CPU. */
+		by_cpu = km_hits_by_cpu() && !(cache->child_of && km_layout_options.count_events);
+		return by_cpu ? &km_ops_chain : &km_ops_chain_soft;
 	default:
 		return km_percpu.index == KM_INDEX_CID ? &km_ops_array_by_cid : &km_ops_array;
 	}

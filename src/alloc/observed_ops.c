@@ -27,6 +27,7 @@ uint32_t km_alloc_probing;
 const struct km_hooks km_probe_hooks;
 km_tls struct km_profile_thread km_profile_thread;
 struct km_profile_now km_profile_now;
+const struct km_profile_ops *km_profile_ops;
 
 /* Nobody looks but a profile, and what lies ready is found as by a hit. */
 static bool is_profiled_only(const struct kmem_cache *cache, enum km_front front)
@@ -115,7 +116,7 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 	const size_t size = km_max((size_t)cache->size, km_align_up(bytes, KM_SIZED_UNIT));
 
 	if (object && km_load(&km_alloc_probing) & KM_PROBING_PROFILE && km_profile_is_due(size))
-		km_profiling.due(cache, object, size, km_gfp_may_wait(gfp), site);
+		km_profile_ops->due(cache, object, size, km_gfp_may_wait(gfp), site);
 	if (km_likely(!(km_load(&km_alloc_probing) & KM_PROBING_TRACER)))
 		return object;
 	if (km_asked.cache == cache)
@@ -171,7 +172,7 @@ static bool valid(struct kmem_cache *cache, void *object)
 km_cold static void probed_free(const struct kmem_cache *cache, const void *object, uintptr_t site)
 {
 	if (object && km_load(&km_alloc_probing) & KM_PROBING_PROFILE)
-		km_profiling.goes(object);
+		km_profile_ops->goes(object);
 	if (km_likely(!(km_load(&km_alloc_probing) & KM_PROBING_TRACER)))
 		return;
 	if (cache->flags & SLAB_KMALLOC || cache->engine->whole_pages)
@@ -247,7 +248,7 @@ const struct km_alloc_ops km_ops_observed = {
 #ifdef KMEM_HAVE_RSEQ
 static km_noinline void *profiled_due(struct kmem_cache *cache, void *object, uintptr_t site)
 {
-	km_profiling.due(cache, object, cache->size, true, site);
+	km_profile_ops->due(cache, object, cache->size, true, site);
 	return object;
 }
 
@@ -268,7 +269,7 @@ static void *profiled_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 /* It may be a sample. */
 static km_noinline void profiled_goes(struct kmem_cache *cache, void *object)
 {
-	km_profiling.goes(object);
+	km_profile_ops->goes(object);
 	if (km_unlikely(!km_pcs_push(&cache->pcs, object)))
 		observed_free(cache, object);
 }

@@ -1,8 +1,8 @@
 /*
- * profile_record.h: what a profile of allocations is: samples by stack, taken while the program runs
- * (ext/profile/profile.c), and the record in which a reader from outside finds them. Invariants: while none is taken
- * nothing is in a hit or a miss but what a tracer costs (km_alloc_probing); while one is taken no call is a hit.
- * Lower floors know one table of functions, which is weak: a static program without debugging does not contain it.
+ * profile_record.h: what a profile of allocations is: samples by stack, taken while the program runs, and the record
+ * in which a reader from outside finds them. Invariants: while none is taken nothing is in a hit or a miss but what a
+ * tracer costs (km_alloc_probing); while one is taken no call is a hit. Lower floors know one hook, which is NULL in
+ * a static program without profiles.
  *
  * The record's drawing stays, or has another version. The reader may be of another build: it takes the bytes of a site
  * and of a slot from the record, and relies on the fields up to those that it knows. It reads while others write: each
@@ -128,11 +128,12 @@ km_inline bool km_profile_may_have(const void *p)
 }
 
 /*
- * ext/profile/profile.c, where it is linked in. due, comes, goes: also in a signal handler, with no lock held; they
+ * The hook of profiles (base/cc.h). due, comes, goes: also in a signal handler, with no lock held; they
  * take none, and change no errno. cache NULL: a block of whole pages. may_wait: the call may make system calls; then a
  * sample is an occasion to look whether the profile is over. site: where the call returns to, or thereabouts.
  */
-struct km_profiling {
+struct km_mail_request;
+struct km_profile_ops {
 	/* KMEM_OPTIONS=profile: from the first object on. Before the first cache is made. */
 	void (*start)(uint64_t mean);
 	/* Is one to be taken now? A look. begin, end: with the registry locked. False: there is no memory. */
@@ -143,8 +144,12 @@ struct km_profiling {
 	void (*due)(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait, uintptr_t site);
 	void (*comes)(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait);
 	void (*goes)(const void *p);
+	/* A request from outside (cache/mailbox.h), with the registry locked: 0 or -errno. */
+	int (*ask)(const struct km_mail_request *request);
 	const struct km_profile_record *record;
 };
-extern const struct km_profiling km_profiling __attribute__((weak));
+extern km_hidden const struct km_profile_ops *km_profile_ops;
+/* For tests: the same samples each time; 0: others. */
+void km_profile_seed(uint64_t seed);
 
 #endif

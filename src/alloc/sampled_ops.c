@@ -102,7 +102,7 @@ static void end(struct kmem_cache *cache, bool may_wait)
 	if (cache->flags & SLAB_KMALLOC)
 		km_alloc_want_sizes(false);
 	if (needs_window(cache) && km_load(&cache->guarded))
-		km_guarding.unseen(cache);
+		km_guard_ops->unseen(cache);
 	if (!km_thread_busy)
 		km_alloc_change_layer(cache, KM_LAYER_CHARGE, &km_ops_sampled, NULL, may_wait && !km_no_calls);
 }
@@ -152,12 +152,12 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	if (!asked.bytes || asked.bytes > km_guarded.page_bytes)
 		return NULL;
 	bool due = km_guarded.each || km_swap_acquire(&cache->sample_due, false);
-	void *object = due ? km_guarding.alloc(cache, asked.bytes, asked.align, gfp) : NULL;
+	void *object = due ? km_guard_ops->alloc(cache, asked.bytes, asked.align, gfp) : NULL;
 
 	/* Somebody may pay by now: it was counted before this look; km_alloc_set_charging stores before it looks. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (km_unlikely(object && km_ops_charges(km_layer(cache, KM_LAYER_CHARGE)))) {
-		km_guarding.free(cache, object, NULL);
+		km_guard_ops->free(cache, object, NULL);
 		return NULL;
 	}
 	if (km_guarded.each || !due)
@@ -178,7 +178,7 @@ static bool may_take(const struct kmem_cache *cache, gfp_t gfp, int node)
 static void *had(struct kmem_cache *cache, void *object, gfp_t gfp)
 {
 	if (km_is_guarded(object))
-		km_guarding.again(cache, object);
+		km_guard_ops->again(cache, object);
 	pass(cache, km_gfp_may_wait(gfp));
 	return object;
 }
@@ -204,7 +204,7 @@ static void sampled_free(struct kmem_cache *cache, void *object)
 {
 	/* It goes on after that: a second free comes soon, as a rule. */
 	if (km_is_guarded(object))
-		km_guarding.free(cache, object, "kmem_cache_free");
+		km_guard_ops->free(cache, object, "kmem_cache_free");
 	else
 		km_plain_ops(cache)->free(cache, object);
 	pass(cache, true);
@@ -244,7 +244,7 @@ static void sampled_free_bulk(struct kmem_cache *cache, size_t n, size_t all, vo
 			pass(cache, true);
 			continue;
 		}
-		km_guarding.free(cache, objects[i], "kmem_cache_free_bulk");
+		km_guard_ops->free(cache, objects[i], "kmem_cache_free_bulk");
 		objects[i] = objects[--n];
 	}
 	if (n)

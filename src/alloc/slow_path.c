@@ -34,12 +34,26 @@
 
 km_tls uint8_t km_alloc_turn;
 uint8_t km_alloc_looks[KM_MAX_CPUS] km_sparse;
+uint64_t km_alloc_ready[KM_IDS / 64] km_sparse;
 void (*km_alloc_tick)(void);
 bool (*km_alloc_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 km_tls struct obj_cgroup *km_objcg_here;
 km_tls bool km_account_here;
 uint32_t km_account_asks;
 struct obj_cgroup *km_objcg_default;
+const struct km_charge_ops *km_charge_ops;
+const struct km_malloc_ops *km_malloc_ops;
+
+void km_alloc_set_ready(const struct kmem_cache *cache, bool ready)
+{
+	const size_t id = km_load(&km_hot.caches[cache->id]) == cache ? cache->id : 0;
+	const uint64_t bit = (uint64_t)1 << id % 64;
+
+	if (ready)
+		__atomic_fetch_or(&km_alloc_ready[id / 64], bit, __ATOMIC_SEQ_CST);
+	else if (id)
+		__atomic_fetch_and(&km_alloc_ready[id / 64], ~bit, __ATOMIC_SEQ_CST);
+}
 
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 {
@@ -47,7 +61,7 @@ bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 		return false;
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	struct km_busy_was busy = km_busy_begin();
-	bool begun = km_accounting.begin(cache, km_gfp_may_wait(gfp));
+	bool begun = km_charge_ops->begin(cache, km_gfp_may_wait(gfp));
 	km_busy_end(busy);
 	km_calls_end(was);
 	return begun;
@@ -103,7 +117,7 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 {
 	/* That takes no lock, and has no room for a link. */
 	if (km_is_guarded(object)) {
-		km_guarding.free(cache, object, "kmem_cache_free");
+		km_guard_ops->free(cache, object, "kmem_cache_free");
 		return;
 	}
 	km_defer(cache, object);
@@ -382,7 +396,7 @@ km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 km_inline void *km_unguarded(struct kmem_cache *cache, void *object, gfp_t gfp, int node)
 {
 	while (km_is_guarded(object)) {
-		km_guarding.free(cache, object, NULL);
+		km_guard_ops->free(cache, object, NULL);
 		object = km_plain_ops(cache)->alloc(cache, gfp, node);
 	}
 	return object;

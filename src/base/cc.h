@@ -67,6 +67,18 @@ KM_CODE(".text.unlikely");
 #endif
 #endif
 
+/*
+ * A hook is a pointer of the core to a table of functions (struct km_..._ops), NULL at first. An extension registers
+ * its table in the link: the entry in the section km_ops has the distances from the entry's own words to the hook and
+ * to the table, so that the loader has nothing to do. The start of the library sets the hooks (cache/boot.c).
+ */
+struct km_registration {
+	int32_t hook, table;
+};
+#define KM_REGISTER(hook, table)                                                                                   \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(hook), __typeof__(&(table))), "a hook's table");        \
+	__asm__(".pushsection km_ops, \"aR\"\n.balign 4\n.long " #hook " - .\n.long " #table " - .\n.popsection")
+
 #define KM_PAGE_SHIFT	12
 #define KM_PAGE_SIZE	((size_t)1 << KM_PAGE_SHIFT)
 #define KM_CACHE_LINE	64

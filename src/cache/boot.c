@@ -96,11 +96,11 @@ static void reset_files(void)
 
 static void take_all(void)
 {
-	fork_has_observer = km_options.observed && fork_has_start && km_observing.fork_prepare();
+	fork_has_observer = km_options.observed && fork_has_start && km_observer_ops->fork_prepare();
 	km_reclaim_fork(true, false);
 	fork_has_registry = km_registry_fork(true, false);
 	if (fork_has_registry && km_has_accounting())
-		km_accounting.fork(true, false);
+		km_charge_ops->fork(true, false);
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(true, false);
 	km_growth_fork(true, false);
@@ -129,14 +129,14 @@ static void fork_done(bool child)
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(false, child);
 	if ((fork_has_registry || child) && km_has_accounting())
-		km_accounting.fork(false, child);
+		km_charge_ops->fork(false, child);
 	km_registry_fork(false, child);
 	km_reclaim_fork(false, child);
 	/* A request to this process is not its child's: that one would give back what both share. */
 	if (child)
 		km_store(&km_mail.asked, km_load(&km_mail.answered));
 	if (km_options.observed)
-		km_observing.fork_done(child, fork_has_observer);
+		km_observer_ops->fork_done(child, fork_has_observer);
 }
 
 /* Give way to a handler's fork in wait for the list: the code under the handler holds a lock wanted by this fork. */
@@ -209,7 +209,7 @@ void km_boot_fork_child(void)
 	fork_end(true);
 	km_busy_end(was);
 	if (whole && km_has_accounting())
-		km_accounting.forked();
+		km_charge_ops->forked();
 }
 
 bool km_boot_is_stray(void)
@@ -227,12 +227,26 @@ bool km_boot_is_borrower(void)
 	       km_os_rseq_unregister(area, km_os_rseq_bytes(), 0) == -EINVAL;
 }
 
+/* The linker joins the registrations of all extensions in the program or the library; NULL: there is none. */
+extern const struct km_registration __start_km_ops[] __attribute__((weak, visibility("hidden")));
+extern const struct km_registration __stop_km_ops[] __attribute__((weak, visibility("hidden")));
+
+static void set_hooks(void)
+{
+	for (const struct km_registration *each = __start_km_ops; each < __stop_km_ops; each++) {
+		const char *table = (const char *)&each->table + each->table;
+
+		__builtin_memcpy((char *)&each->hook + each->hook, &table, sizeof(table));
+	}
+}
+
 static bool start(void)
 {
 	static bool options_read;
 
 	if (!options_read) {
 		options_read = true;
+		set_hooks();
 		km_store(&own_pid, km_os_pid());
 		km_stderr_start();
 		km_options_read();
@@ -242,13 +256,15 @@ static bool start(void)
 		km_percpu_start(km_options.percpu, km_options.index);
 		km_node_start(km_options.nodes);
 	}
-	if (!boot.pages && !km_arena_start())
-		return false;
-	if (!boot.pages && &km_guarding)
-		km_guarding.start(&km_options.guard);
-	if (!boot.pages && &km_profiling)
-		km_profiling.start(km_options.profile);
-	boot.pages = true;
+	if (!boot.pages) {
+		if (!km_arena_start())
+			return false;
+		if (km_guard_ops)
+			km_guard_ops->start(&km_options.guard);
+		if (km_profile_ops)
+			km_profile_ops->start(km_options.profile);
+		boot.pages = true;
+	}
 	if (!km_kmalloc_start())
 		return false;
 	if (km_options.reserve && !km_ahead_reserve((long)(km_options.reserve >> KM_PAGE_SHIFT)))
@@ -307,7 +323,7 @@ static void finish_start(void)
 	if (km_unlikely(km_probe_is_wanted()))
 		look_for_tracers();
 	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
-		km_accounting.start();
+		km_charge_ops->start();
 	if (km_load(&boot.handlers) == REFUSED && km_swap_acquire(&boot.handlers, ASKED) == REFUSED)
 		ask_for_handlers();
 }
@@ -348,10 +364,6 @@ bool km_boot_slow(void)
 	return ok;
 }
 
-/* The only reference to the table: a program linked with the archive gets all parts by this line. */
-extern km_hidden const void *const km_all_parts[];
-static const void *const *const all_parts __attribute__((used)) = km_all_parts;
-
 /* The library may be a part of a shared object, a plugin. musl unloads no object; a static program has no _DYNAMIC. */
 #pragma weak dladdr
 #pragma weak dlsym
@@ -387,8 +399,8 @@ static void stay_loaded(void)
 __attribute__((constructor(101))) static void start_early(void)
 {
 	stay_loaded();
-	if (km_boot() && &km_guarding)
-		km_guarding.ready();
+	if (km_boot() && km_guard_ops)
+		km_guard_ops->ready();
 }
 
 bool slab_is_available(void)

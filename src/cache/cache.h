@@ -45,7 +45,7 @@ struct km_options {
 	bool control;			/* requests from outside are served (mailbox.h) */
 	bool account;			/* every object and every block is to be paid for */
 	bool account_malloc;		/* malloc's, by the thread's group, from the start */
-	bool observed;			/* by processes of this user, without rights to trace (ext/observe) */
+	bool observed;			/* by processes of this user, without rights to trace */
 	unsigned observer;
 	bool observer_thread;		/* a thread answers them */
 	struct km_guard_options guard;
@@ -88,7 +88,7 @@ struct km_creation {
 	const struct km_engine *engine;	/* NULL: by args */
 	struct kmem_cache *child_of;	/* it is a private group's */
 	struct kmem_cache *tuned_with;	/* its size and engine are that one's, too */
-	struct kmem_cache *shadow_of;	/* it is debugged in that one's place (ext/debug/debug_shadow.c) */
+	struct kmem_cache *shadow_of;	/* it is debugged in that one's place */
 	const struct km_slab_charge *slab_charge;
 	void *kept_by;
 };
@@ -114,6 +114,8 @@ void km_registry_let_go(bool within);
 bool km_registry_visiting(void);
 /* Visit all with the registry held so; within: if that is to be had in `ms` milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
+/* Visit those of which km_alloc_ready has the bits, with the registry held. */
+void km_registry_visit_ready(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms);
 /*
  * Rounds over all caches, a few at a time: `left` of this one, and who is next. Visit up to `most` of them, in their
@@ -153,8 +155,8 @@ void km_retired_hand_down(const struct kmem_cache *cache, const struct kmem_cach
 /* Those of caches that were the last of their name. */
 const struct km_retired *km_retired_of_process(void);
 
-/* ---- ext/observe/observer.c, where it is linked in: who asks for the numbers by its name is answered. */
-struct km_observing {
+/* ---- The hook of the observer (base/cc.h), which answers another process that asks for the numbers. */
+struct km_observer_ops {
 	void (*tick)(uint64_t now_ms);	/* a miss's, which may call the system */
 	void (*end)(void);		/* before a filter of system calls */
 	/* No thread of ours has the program's objects in hand in between. False: one has. */
@@ -163,7 +165,7 @@ struct km_observing {
 	bool (*fork_prepare)(void);
 	void (*fork_done)(bool child, bool prepared);
 };
-extern const struct km_observing km_observing __attribute__((weak));
+extern km_hidden const struct km_observer_ops *km_observer_ops;
 
 /* ---- tune.c */
 
@@ -336,8 +338,7 @@ void km_large_get_stats(size_t *blocks, size_t *bytes);
 /* Where those of whole pages are counted, with what realloc_run.c has, and without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);
 
-/* Blocks of whole pages that are debugged (ext/debug/debug_large.c). bytes: the whole block's, of which it has more
- * than were asked for. */
+/* Blocks of whole pages that are debugged. bytes: the whole block's, of which it has more than were asked for. */
 struct km_block_hooks {
 	void (*comes)(void *p, size_t asked, size_t bytes);
 	void (*shrinks)(void *p, size_t asked, size_t bytes);
@@ -355,10 +356,8 @@ void km_large_let_go(void *p);
 
 /* ---- sanitized.c: only where a sanitizer is in the process, or caches are debugged */
 
-/*
- * ext/debug/debug.c, where it is linked in: the way up of all that debugging is.
- */
-struct km_debugging {
+/* The hook of debugging (base/cc.h). */
+struct km_debug_ops {
 	/* The text of KMEM_DEBUG, once, before any cache is made. */
 	void (*read)(const char *text);
 	/* The same of KMEM_LEAKS: caches have tracks, and in the end they are printed. */
@@ -369,19 +368,22 @@ struct km_debugging {
 	/* The flags of a cache of that name, size and alignment that is made with these. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
 	const struct km_hooks *hooks;
-	/* Objects of the cache's siblings may all be back. With the registry locked. */
+	/* Objects of the cache's siblings may all be back; of all caches'. With the registry locked. */
 	void (*settle)(struct kmem_cache *cache);
-	/* Now and then, in a miss that may call the system, without a lock: where km_control_wanted says so. */
-	void (*tick)(void);
-	const struct km_mail_report *report;	/* of a request from outside (mailbox.h) */
-	struct km_debug_stack *const *stacks;	/* by number, as marks beside objects have them (ext/debug/debug.h) */
+	void (*settle_all)(void);
+	/* Requests from outside (mailbox.h). letters: the flags; false: a letter stands for nothing. switch_flags: the
+	 * cache is debugged by these, 0 or -errno, with the registry locked. has_tracks: print_now has something to
+	 * print; with the registry locked. print_now: the leaks, without a lock while it writes. */
+	bool (*letters)(const char *text, slab_flags_t *flags);
+	int (*switch_flags)(struct kmem_cache *cache, slab_flags_t flags);
+	bool (*has_tracks)(void);
+	int (*print_now)(int fd);
+	struct km_debug_stack *const *stacks;	/* by number, as marks beside objects have them */
 };
-extern const struct km_debugging km_debugging __attribute__((weak));
+extern km_hidden const struct km_debug_ops *km_debug_ops;
 
-/*
- * ext/failslab/failslab.c, where it is linked in: allocations that fail on purpose.
- */
-struct km_failing {
+/* The hook of allocations that fail on purpose. */
+struct km_failure_ops {
 	/* The text of KMEM_FAILSLAB, once, before any cache is made. */
 	void (*read)(const char *text);
 	/* May those of a cache that is made with these flags fail? */
@@ -389,7 +391,7 @@ struct km_failing {
 	/* Does this one? */
 	bool (*fails)(const char *name, size_t bytes, gfp_t gfp);
 };
-extern const struct km_failing km_failing __attribute__((weak));
+extern km_hidden const struct km_failure_ops *km_failure_ops;
 /* The words are such as KMEM_FAILSLAB has them. False: *bad, of so many bytes, is one that is none. */
 #define KM_FAILING_WORD 256u
 bool km_failing_fits(const char *text, char *bad);

@@ -27,7 +27,7 @@
 const struct km_field km_fields[] = {
 	KM_FIELD_CONST("area_shift", KMEM_AREA_SHIFT),
 	KM_FIELD_CONST("slob_unit", KM_SIZED_UNIT),
-	/* Bytes of a track behind a debugged object (ext/debug/debug.h); another drawing gets another name. */
+	/* Bytes of a track behind a debugged object; another drawing gets another name. */
 	KM_FIELD_CONST("track", KM_DEBUG_TRACK),
 	KM_FIELD_STRUCT("root", struct km_root),
 	ROOT(discipline), ROOT(reason), ROOT(hardened),

@@ -96,6 +96,21 @@ void km_id_put(struct kmem_cache *cache, bool fenced)
 	ids_used[id / 64] &= ~((uint64_t)1 << (id % 64));
 }
 
+void km_registry_visit_ready(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
+{
+	if (km_load(&km_alloc_ready[0]) & 1) {
+		km_registry_each(visit, arg);
+		return;
+	}
+	for (size_t i = 0; i * 64 < ids_end; i++)
+		for (uint64_t bits = km_load(&km_alloc_ready[i]); bits; bits &= bits - 1) {
+			struct kmem_cache *cache = km_hot.caches[i * 64 + (size_t)__builtin_ctzll(bits)];
+
+			if (cache)
+				visit(cache, arg);
+		}
+}
+
 static int note_id(struct kmem_cache *cache, void *most)
 {
 	*(size_t *)most = km_max(*(size_t *)most, (size_t)cache->id);

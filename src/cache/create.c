@@ -329,7 +329,7 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 			km_alloc_open(cache);
 			if ((cache->flags & SLAB_ACCOUNT || km_load(&km_account_asks) & KM_ASKS_THREADS) &&
 			    km_has_accounting())
-				km_accounting.begin(cache, true);
+				km_charge_ops->begin(cache, true);
 		}
 	}
 	return cache;
@@ -437,7 +437,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	}
 	if (stats.total_slabs || stats.active_objects || km_load(&cache->guarded)) {
 		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->name);
-		left.objects = km_load(&cache->guarded) ? km_guarding.leave(cache) : 0;
+		left.objects = km_load(&cache->guarded) ? km_guard_ops->leave(cache) : 0;
 		km_pages_walk(report_slab, &left);
 		/* Of those in shared pages only the number is known. */
 		if (cache->engine->shared_pages)
@@ -474,7 +474,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 	for (size_t i = 0; i < count; i++) {
 		km_debug(km_is_locked(&registry.lock) && !caches[i]->dead, "a cache goes once, by the registry");
 		if (caches[i]->children)
-			km_accounting.forget(caches[i]);
+			km_charge_ops->forget(caches[i]);
 		leave_rounds(caches[i]);
 		km_list_del(&caches[i]->all);
 		drop_name(caches[i]);
@@ -680,6 +680,8 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 	if (cache->shadows)
 		km_store(&cache->shadows->calls, km_load(&cache->shadows->calls) & 1);
 	km_store(&cache->calls, 0u);
+	/* Another thread may have been about to set the bit of km_alloc_ready. */
+	km_store(&cache->touched, false);
 	km_pcs_fork_child(&cache->pcs);
 	km_pcs_fork_child(&cache->charged);
 }

@@ -29,7 +29,7 @@ enum km_mail_command {
 	KM_MAIL_SHRINK,			/* caches of that name give back what lies ready; no name: all, as kmem_idle */
 	/* kmem_cache_validate of caches of that name, or the check of all ("*"): km_mail_report has what is said. */
 	KM_MAIL_VALIDATE,
-	/* Writes to files that look like the kernel's (written.c), of caches of that name: letters are a number
+	/* Writes to files that look like the kernel's (memcg_control.c), of caches of that name: letters are a number
 	 * in digits; of TUNE "LIMIT BATCHCOUNT SHARED"; of CLEAR, by which events count from 0 again, none. */
 	KM_MAIL_MIN_PARTIAL, KM_MAIL_DEFRAG_RATIO, KM_MAIL_SHEAF_CAPACITY, KM_MAIL_CPU_PARTIAL,
 	KM_MAIL_TUNE, KM_MAIL_CLEAR,
@@ -65,7 +65,18 @@ struct km_mail_report {
 /* Whether there is a mailbox, for readers of the record. */
 enum km_control { KM_CONTROL_NONE, KM_CONTROL_OFF, KM_CONTROL_ON };
 
-/* Siblings of some cache may have become empty since somebody looked (ext/debug/debug_shadow.h). */
+/* The hook of who serves the requests (base/cc.h). tick: now and then, in a miss that may call the system, without a
+ * lock: where km_control_wanted says so. */
+struct km_control_ops {
+	void (*tick)(void);
+	const struct km_mail_report *report;
+};
+extern km_hidden const struct km_control_ops *km_control_ops;
+/* inspect/mailbox.c. */
+extern km_hidden const struct km_control_ops km_control;
+extern km_hidden struct km_mail_report km_control_report;
+
+/* Siblings of some cache may have become empty since somebody looked (km_debug_ops->settle). */
 extern km_hidden bool km_shadows_drain;
 
 km_inline bool km_control_wanted(void)

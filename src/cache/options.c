@@ -423,23 +423,23 @@ static void settle_account(void)
 
 static void settle_guard(void)
 {
-	if ((km_options.guard.ms || km_options.guard.each) && !&km_guarding)
-		km_warn("KMEM_OPTIONS: guard: the program is linked without it (-Wl,-u,kmem_cache_validate)");
+	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)
+		km_warn("KMEM_OPTIONS: guard: the program is linked without it (-Wl,-u,km_guarding)");
 }
 
 static void settle_observer(void)
 {
-	if (km_options.observed && !&km_observing)
+	if (km_options.observed && !km_observer_ops)
 		km_warn("KMEM_OPTIONS: observer: the program is linked without it (-Wl,-u,km_observing)");
-	km_options.observed &= &km_observing != NULL;
+	km_options.observed &= km_observer_ops != NULL;
 	if (km_options.observer_thread && !km_options.observed)
 		km_warn("KMEM_OPTIONS: observer_thread: there is no observer");
 }
 
 static void settle_profile(void)
 {
-	if (km_options.profile && !&km_profiling)
-		km_warn("KMEM_OPTIONS: profile: the program is linked without it (-Wl,-u,kmem_cache_validate)");
+	if (km_options.profile && !km_profile_ops)
+		km_warn("KMEM_OPTIONS: profile: the program is linked without it (-Wl,-u,km_profiling)");
 }
 
 static void read_debug(void)
@@ -451,22 +451,22 @@ static void read_debug(void)
 		return;
 	if (length >= (int)sizeof(text))
 		km_warn("KMEM_DEBUG: longer than %lu bytes, ignored", sizeof(text) - 1);
-	else if (&km_debugging)
-		km_debugging.read(text);
+	else if (km_debug_ops)
+		km_debug_ops->read(text);
 	else
-		km_warn("KMEM_DEBUG: the program is linked without debugging (-Wl,-u,kmem_cache_validate)");
+		km_warn("KMEM_DEBUG: the program is linked without debugging (-Wl,-u,km_debugging)");
 }
 
 static void read_failing(void)
 {
 	char text[512];
 
-	if (&km_failing)
-		km_alloc_fails = km_failing.fails;
+	if (km_failure_ops)
+		km_alloc_fails = km_failure_ops->fails;
 	if (!read_variable("KMEM_FAILSLAB", text, sizeof(text)))
 		return;
-	if (&km_failing)
-		km_failing.read(text);
+	if (km_failure_ops)
+		km_failure_ops->read(text);
 	else
 		km_warn("KMEM_FAILSLAB: the program is linked without failures (-Wl,-u,kmem_failslab)");
 }
@@ -477,10 +477,10 @@ static void read_leaks(void)
 
 	if (km_os_getenv("KMEM_LEAKS", text, sizeof(text)) <= 0)
 		return;
-	if (&km_debugging)
-		km_debugging.track();
+	if (km_debug_ops)
+		km_debug_ops->track();
 	else
-		km_warn("KMEM_LEAKS: the program is linked without debugging (-Wl,-u,kmem_cache_validate)");
+		km_warn("KMEM_LEAKS: the program is linked without debugging (-Wl,-u,km_debugging)");
 }
 
 void km_options_read(void)

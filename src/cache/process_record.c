@@ -15,16 +15,20 @@ _Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its
 
 struct km_mail km_mail;
 bool km_shadows_drain;
+const struct km_control_ops *km_control_ops;
+const struct km_debug_ops *km_debug_ops;
+const struct km_failure_ops *km_failure_ops;
+const struct km_observer_ops *km_observer_ops;
 
 static void show_mail(struct km_root *root)
 {
-	root->control = !&km_debugging ? KM_CONTROL_NONE : km_options.control ? KM_CONTROL_ON : KM_CONTROL_OFF;
+	root->control = !km_control_ops ? KM_CONTROL_NONE : km_options.control ? KM_CONTROL_ON : KM_CONTROL_OFF;
 	if (root->control != KM_CONTROL_ON)
 		return;
 	km_mail.version = KM_MAIL_VERSION;
 	root->mail = &km_mail;
 	root->ways = &km_gate;
-	root->mail_report = km_debugging.report;
+	root->mail_report = km_control_ops->report;
 }
 
 void km_root_start(void)
@@ -64,9 +68,9 @@ void km_root_start(void)
 	root->guard_samples = &km_guarded.samples;
 	root->guard_reports = &km_guarded.reports;
 	root->grace = &km_grace;
-	root->memcg = km_has_accounting() ? km_accounting.view : NULL;
-	root->profile = &km_profiling ? km_profiling.record : NULL;
-	root->stacks = &km_debugging ? km_debugging.stacks : NULL;
+	root->memcg = km_has_accounting() ? km_charge_ops->view : NULL;
+	root->profile = km_profile_ops ? km_profile_ops->record : NULL;
+	root->stacks = km_debug_ops ? km_debug_ops->stacks : NULL;
 	show_mail(root);
 	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
 	km_store_release((uint64_t *)root, magic);

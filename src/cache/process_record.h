@@ -68,7 +68,7 @@ struct km_root {
 	const struct km_grace *const *grace;	/* what waits for a grace period; NULL there: there is no RCU */
 	const struct km_profile_record *profile;	/* alloc/profile_record.h; NULL: it is not linked in */
 	const struct km_gate *ways;	/* percpu/pcpu.h; where control is on */
-	struct km_debug_stack *const *stacks;	/* ext/debug/debug.h; NULL: it is not linked in */
+	struct km_debug_stack *const *stacks;	/* by number; NULL: debugging is not linked in */
 };
 
 /* cache_fields.c: the table of this build. */

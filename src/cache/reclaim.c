@@ -232,7 +232,7 @@ static void look(uint64_t now)
 static void tidy(bool all)
 {
 	if (km_has_accounting())
-		km_accounting.tidy(all);
+		km_charge_ops->tidy(all);
 	km_meta_trim(all);
 	km_percpu_trim(all);
 }
@@ -342,8 +342,8 @@ static void tick(void)
 		return;
 	if (km_unlikely(km_ahead_wanted()))
 		km_ahead_top_up();
-	if (km_unlikely(km_control_wanted()) && &km_debugging)
-		km_debugging.tick();
+	if (km_unlikely(km_control_wanted()) && km_control_ops)
+		km_control_ops->tick();
 	/* By a request that was served, or was not looked for, or whose command has ended in the middle. */
 	if (km_way_is_shut(km_load(&km_rseq)) && !km_load(&km_gate_kept))
 		km_gate_open();
@@ -352,9 +352,9 @@ static void tick(void)
 	km_probes_look();
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
 	if (km_guarded.bytes)
-		km_guarding.tick(now);
+		km_guard_ops->tick(now);
 	if (km_unlikely(km_options.observed))
-		km_observing.tick(now);
+		km_observer_ops->tick(now);
 	bool fell = use_fell();
 
 	if (now != last) {
@@ -635,7 +635,7 @@ static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 		km_registry_each(gather, &shrinking);
 		shrink_gathered(&shrinking);
 		if (cache->shadows)
-			km_debugging.settle(cache);
+			km_debug_ops->settle(cache);
 		km_registry_unlock();
 	} else {
 		shrink_gathered(&shrinking);

@@ -30,9 +30,9 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 		return flags;
 	if (creation->engine && creation->engine->whole_pages)
 		return flags & ~KM_DEBUG_FLAGS;
-	if (&km_debugging)
-		flags = km_debugging.flags(name, size, creation->args.align, flags);
-	if (&km_failing && km_failing.may_fail(name, flags))
+	if (km_debug_ops)
+		flags = km_debug_ops->flags(name, size, creation->args.align, flags);
+	if (km_failure_ops && km_failure_ops->may_fail(name, flags))
 		flags |= SLAB_FAILSLAB;
 	if (km_likely(!(flags & hooked)))
 		return flags;
@@ -40,11 +40,11 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 					 km_engine_find(creation->args.engine) : km_options.engine;
 	/* A block of kmalloc's has its size in front, which is looked at, and nothing around it. */
 	const bool blocks = engine->shared_pages && flags & SLAB_KMALLOC;
-	if (&km_debugging && !km_sanitizer.objects && !blocks)
+	if (km_debug_ops && !km_sanitizer.objects && !blocks)
 		return flags;
 	say_idle_flags(name, km_sanitizer.objects ? "a sanitizer watches the objects" :
 		       blocks ? "blocks of kmalloc's have nothing around them in its engine" :
-						    "the program is linked without (-Wl,-u,kmem_cache_validate)");
+						    "the program is linked without (-Wl,-u,km_debugging)");
 	return flags & ~hooked;
 }
 
@@ -55,7 +55,7 @@ const struct km_hooks *km_observed_hooks_of(const struct kmem_cache *cache)
 	if (cache->flags & (KM_DEBUG_LAYOUT | SLAB_TRACE)) {
 		if (cache->flags & SLAB_KMALLOC)
 			km_store(&km_observed_sizes, true);
-		return km_debugging.hooks;
+		return km_debug_ops->hooks;
 	}
 	if (cache->child_of)
 		return cache->child_of->hooks;

@@ -44,7 +44,7 @@ static int change(struct kmem_cache *cache, void *arg)
 static uint32_t wanted_now(void)
 {
 	return (km_probe_is_wanted() ? KM_PROBING_TRACER : 0u) |
-	       (&km_profiling && km_profiling.is_wanted() ? KM_PROBING_PROFILE : 0u);
+	       (km_profile_ops && km_profile_ops->is_wanted() ? KM_PROBING_PROFILE : 0u);
 }
 
 /* With the registry locked: a profile that begins has memory; one that ends is said to be over. */
@@ -53,8 +53,8 @@ static uint32_t settle(uint32_t wanted)
 	const uint32_t changes = (wanted ^ km_alloc_probing) & KM_PROBING_PROFILE;
 
 	if (changes && !(wanted & KM_PROBING_PROFILE))
-		km_profiling.end();
-	else if (changes && !km_profiling.begin())
+		km_profile_ops->end();
+	else if (changes && !km_profile_ops->begin())
 		wanted &= ~(uint32_t)KM_PROBING_PROFILE;
 	return wanted;
 }
@@ -69,7 +69,7 @@ void km_probes_look(void)
 	wanted = settle(wanted);
 	if (wanted != km_alloc_probing) {
 		km_debug(!(wanted & ~(uint32_t)(KM_PROBING_TRACER | KM_PROBING_PROFILE)), "who looks is known");
-		/* Release pairs with ext/profile/profile.c: a profile's tables are there. */
+		/* Release pairs with who takes samples: a profile's tables are there. */
 		km_store_release(&km_alloc_probing, wanted);
 		km_alloc_want_sizes(false);
 		km_registry_each(change, &changed);

@@ -118,7 +118,7 @@ static void free_libraries_own(void)
 
 	if (!dlsym || km_os_threads() != 1)
 		return;
-	km_debugging.over();
+	km_debug_ops->over();
 	for (size_t i = 0; i < km_array_count(names); i++) {
 		void (*give_back)(void);
 
@@ -135,7 +135,7 @@ static void print_leaks(int fd)
 
 	km_os_program(program, sizeof(program));
 	km_print(&writer, "libkmem: %s (%u): by whom what is not freed was allocated:\n", program, km_os_pid());
-	int error = km_print_end(&writer) ?: km_debugging.print_leaks(fd);
+	int error = km_print_end(&writer) ?: km_debug_ops->print_leaks(fd);
 	if (error)
 		km_warn("KMEM_LEAKS: %s", error == -EINVAL ? "no cache has tracks" :
 			error == -ENOMEM ? "there is no memory to count stacks" : "can't write");
@@ -163,7 +163,7 @@ static void leave_leaks(void)
 	sigset_t failures;
 
 	km_debug(leaks[0], "leaks are printed where they were asked for");
-	if (!&km_debugging || !may_write("KMEM_LEAKS", leaks))
+	if (!km_debug_ops || !may_write("KMEM_LEAKS", leaks))
 		return;
 	/* A reader that has gone, or a limit, is no reason to end otherwise than the program did. */
 	sigemptyset(&failures);

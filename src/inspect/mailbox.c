@@ -6,16 +6,14 @@
  */
 #include <errno.h>
 
+#include "cache/cache.h"
 #include "cache/mailbox.h"
 #include "os/die.h"
 #include "os/os.h"
 #include "percpu/pcpu.h"
 #include "os/stderr.h"
-#include "ext/debug/debug.h"
-#include "ext/profile/profile.h"
-#include "ext/debug/debug_shadow.h"
-#include "ext/debug/debug_toggle.h"
-#include "ext/debug/debug_control.h"
+#include "stack.h"
+#include "write_cache.h"
 
 #define LOOK_MS		200u		/* between looks at what drains */
 #define KEPT_MS		10000u		/* that hits are misses for one request: its command may have ended */
@@ -35,7 +33,7 @@ struct km_mail_report km_control_report km_sparse;
 struct order {
 	struct km_mail_request request;
 	slab_flags_t flags;
-	unsigned count;			/* caches of that name; or with stacks */
+	unsigned count;			/* caches of that name */
 	int result;
 	unsigned damages;
 	bool report;			/* when the answer is given, by whom was allocated what is out */
@@ -81,7 +79,11 @@ static void read_order(struct order *order)
 		fits = ended && (is_on(order) || !__builtin_strcmp(request->letters, "off"));
 		break;
 	case KM_MAIL_DEBUG:
-		fits = ended && request->cache[0] && km_debug_letters(request->letters, &order->flags);
+		if (!km_debug_ops) {
+			order->result = -EOPNOTSUPP;
+			return;
+		}
+		fits = ended && request->cache[0] && km_debug_ops->letters(request->letters, &order->flags);
 		break;
 	default:
 		order->writes = fits = ended && km_written_fits(request);
@@ -96,19 +98,8 @@ static int serve_cache(struct kmem_cache *cache, void *arg)
 	if (cache->shadow_of || __builtin_strcmp(cache->name, order->request.cache) != 0)
 		return 0;
 	order->count++;
-	int error = km_switch_refusal(cache);
-	error = error ?: km_shadows_switch(cache, order->flags | (cache->flags & SLAB_FAILSLAB));
+	int error = km_debug_ops->switch_flags(cache, order->flags);
 	order->result = order->result ?: error;
-	return 0;
-}
-
-/* A sibling that is empty, and not to be filled, has none. */
-static int count_tracked(struct kmem_cache *cache, void *arg)
-{
-	const struct kmem_cache *of = cache->shadow_of;
-
-	((struct order *)arg)->count += cache->flags & SLAB_STORE_USER &&
-					(!of || of->carried & SLAB_STORE_USER || km_load(&cache->slab_bytes));
 	return 0;
 }
 
@@ -137,7 +128,7 @@ static void validate(struct order *order, uint32_t number)
 {
 	struct km_heard heard = { .text = km_control_report.text, .bytes = sizeof(km_control_report.text) };
 
-	const bool holds = km_options.observed && km_observing.hold();
+	const bool holds = km_options.observed && km_observer_ops->hold();
 
 	if ((km_options.observed && !holds) || km_os_threads() != 1) {
 		order->result = -EBUSY;
@@ -158,7 +149,7 @@ static void validate(struct order *order, uint32_t number)
 	order->result = order->count ? 0 : -ENOENT;
 end:
 	if (holds)
-		km_observing.let_go();
+		km_observer_ops->let_go();
 }
 
 /* No letters at all are all of them. */
@@ -166,7 +157,7 @@ static void say_debugged(const struct order *order)
 {
 	const char *cache = order->request.cache, *letters = order->request.letters;
 
-	const bool lacks = order->flags & SLAB_STORE_USER && !km_debug_has_stacks();
+	const bool lacks = order->flags & SLAB_STORE_USER && !km_stack_is_there();
 
 	if (!order->flags)
 		km_warn("%s: from now on debugged no more, as was asked from outside", cache);
@@ -184,7 +175,7 @@ static bool is_for_named(const struct order *order)
 /* To a file of a group's. */
 static int write_group(const struct km_mail_request *request)
 {
-	return km_has_accounting() ? km_accounting.write(request->cache, request->letters) : -ENOENT;
+	return km_has_accounting() ? km_charge_ops->write(request->cache, request->letters) : -ENOENT;
 }
 
 /*
@@ -194,15 +185,14 @@ static int write_group(const struct km_mail_request *request)
 static void serve(struct order *order, uint32_t number)
 {
 	if (order->request.command == KM_MAIL_LEAKS) {
-		km_registry_each(count_tracked, order);
-		order->report = order->count || km_debug_blocks_have_tracks();
+		order->report = km_debug_ops && km_debug_ops->has_tracks();
 		order->result = order->report ? 0 : -ENODATA;
 	} else if (order->request.command == KM_MAIL_PROFILE) {
-		order->result = order->result ?: km_profile_ask(&order->request);
+		order->result = order->result ?: km_profile_ops ? km_profile_ops->ask(&order->request) : -EOPNOTSUPP;
 	} else if (order->request.command == KM_MAIL_VALIDATE && !order->result) {
 		validate(order, number);
 	} else if (order->request.command == KM_MAIL_ACCOUNT && !order->result) {
-		order->result = km_has_accounting() ? km_accounting.account_malloc(is_on(order)) : -EOPNOTSUPP;
+		order->result = km_has_accounting() ? km_charge_ops->account_malloc(is_on(order)) : -EOPNOTSUPP;
 	} else if (order->writes) {
 		order->result = km_written_serve(&order->request);
 		if (order->result == -EAGAIN)
@@ -268,7 +258,7 @@ static void look_for_mail(void)
 	km_registry_unlock();
 	/* The reader of a pipe may take its time: no lock is held. */
 	if (order.report)
-		km_debug_print_leaks(km_stderr(true));
+		km_debug_ops->print_now(km_stderr(true));
 }
 
 static void look_at_shadows(void)
@@ -278,7 +268,7 @@ static void look_at_shadows(void)
 	if (!km_load(&km_shadows_drain) || now < km_load(&control.next_look) || !km_registry_trylock())
 		return;
 	km_store(&control.next_look, now + LOOK_MS);
-	km_shadows_settle_all();
+	km_debug_ops->settle_all();
 	km_registry_unlock();
 }
 
@@ -300,10 +290,13 @@ static void keep_ways(void)
 	km_store(&km_gate_kept, open && now < km_load(&control.kept_until));
 }
 
-void km_control_tick(void)
+static void tick(void)
 {
 	km_debug(km_thread_busy && !km_no_calls, "a tick is a miss's, which may call the system");
 	look_for_mail();
 	keep_ways();
 	look_at_shadows();
 }
+
+const struct km_control_ops km_control = { .tick = tick, .report = &km_control_report };
+KM_REGISTER(km_control_ops, km_control);

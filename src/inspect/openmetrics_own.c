@@ -74,7 +74,7 @@ static void *take(struct km_metrics *metrics, size_t *bytes)
 	struct taking taking = { .metrics = metrics };
 
 	taking.cache_room = with_more(km_registry_count());
-	taking.group_room = km_has_accounting() ? with_more(km_accounting.groups(NULL, NULL)) : 0;
+	taking.group_room = km_has_accounting() ? with_more(km_charge_ops->groups(NULL, NULL)) : 0;
 	*bytes = taking.cache_room * sizeof(*metrics->caches) + taking.group_room * sizeof(*metrics->groups) +
 		 km_max(taking.cache_room, taking.group_room) * sizeof(*metrics->order);
 	metrics->caches = km_os_map(*bytes, KM_PAGE_SIZE);
@@ -86,7 +86,7 @@ static void *take(struct km_metrics *metrics, size_t *bytes)
 	take_process(metrics);
 	km_registry_visit(take_cache, &taking);
 	if (taking.group_room)
-		km_accounting.groups(take_group, &taking);
+		km_charge_ops->groups(take_group, &taking);
 	return metrics->caches;
 }
 

@@ -306,7 +306,7 @@ static int print_json_rest(struct json_rows *rows)
 	km_print_json_groups(&rows->writer);
 	rows->more = false;
 	if (km_has_accounting())
-		km_accounting.groups(print_json_group, rows);
+		km_charge_ops->groups(print_json_group, rows);
 	km_print_json_tail(&rows->writer);
 	return km_print_end(&rows->writer);
 }
@@ -384,7 +384,7 @@ static int walk_one(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	km_alloc_drain(cache);
 	cache->engine->shrink(cache);
 	km_busy_end(was);
-	int result = km_load(&cache->guarded) ? km_guarding.walk(cache, visit, arg) : 0;
+	int result = km_load(&cache->guarded) ? km_guard_ops->walk(cache, visit, arg) : 0;
 	return result ?: km_pages_walk(walk_slab, &walk);
 }
 
@@ -396,6 +396,25 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	for (struct kmem_cache *at = km_alloc_shadows(cache); at && !result; at = at->next_shadow)
 		result = walk_one(at, visit, arg);
 	return result;
+}
+
+static int validate(struct kmem_cache *cache, bool busy)
+{
+	/* An object that a handler freed is linked by the word that is looked at. */
+	if (!busy)
+		km_alloc_finish_deferred(cache);
+	return km_cache_check(cache);
+}
+
+int kmem_cache_validate(struct kmem_cache *cache)
+{
+	struct km_busy_was was = km_busy_begin();
+	int damages = validate(cache, km_was_busy(was)) + (km_guard_ops ? km_guard_ops->check(cache) : 0);
+
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
+		damages += validate(at, km_was_busy(was));
+	km_busy_end(was);
+	return damages;
 }
 
 static int check_cache(struct kmem_cache *cache, void *arg)

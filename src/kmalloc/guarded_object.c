@@ -7,7 +7,7 @@
 
 size_t km_guarded_bytes(const void *p, const char *function)
 {
-	size_t bytes = km_guarding.bytes(p);
+	size_t bytes = km_guard_ops->bytes(p);
 
 	if (!bytes)
 		km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
@@ -18,7 +18,7 @@ size_t km_guarded_bytes(const void *p, const char *function)
  * the cache. */
 struct kmem_cache *km_guarded_cache(const void *p)
 {
-	struct kmem_cache *cache = km_guarding.cache_of(p);
+	struct kmem_cache *cache = km_guard_ops->cache_of(p);
 
 	if (cache && cache->flags & SLAB_KMALLOC)
 		km_alloc_see_frees(cache);

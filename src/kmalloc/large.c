@@ -56,13 +56,13 @@ static bool is_to_be_paid(gfp_t gfp)
 /* False: refused. *owner 0: nobody pays. */
 static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
-	return !is_absurd(bytes) && km_accounting.pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
+	return !is_absurd(bytes) && km_charge_ops->pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
 }
 
 /* In a function of its own: many ways end with it. */
 static km_noinline void pay_owner_back(uint64_t owner, size_t bytes)
 {
-	km_accounting.pay_back(owner, bytes);
+	km_charge_ops->pay_back(owner, bytes);
 }
 
 static void pay_back(uint64_t owner, size_t bytes)
@@ -93,7 +93,7 @@ static void set_owner(const void *p, uint64_t owner)
 		km_huge_set_owner(p, owner);
 	km_busy_end(was);
 	if (page)
-		km_accounting.note_block(owner, page, true);
+		km_charge_ops->note_block(owner, page, true);
 }
 
 uint64_t km_large_owner(const void *p)
@@ -346,7 +346,7 @@ static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t al
 	}
 	km_debug(page->cache == class, "a block of a class says so");
 	km_store(&large.charged, true);
-	if (km_likely(km_accounting.own_block(class, p, owner, request->may_wait)))
+	if (km_likely(km_charge_ops->own_block(class, p, owner, request->may_wait)))
 		return p;
 	km_plain_free(class, p);
 	return NULL;
@@ -363,7 +363,7 @@ static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
 	uint64_t owner;
 	void *p = NULL;
 
-	if (class && (!km_accounting.has_room(class->size) || !pay(class->size, request->gfp, &owner)))
+	if (class && (!km_charge_ops->has_room(class->size) || !pay(class->size, request->gfp, &owner)))
 		class = NULL;
 	if (!class && km_unlikely(!pay(bytes, request->gfp, &owner))) {
 		request->gfp |= __GFP_NOWARN;
@@ -411,7 +411,7 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 	void *p = alloc_request(asked, align, request);
 
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && p)
-		km_profiling.comes(NULL, p, km_large_bytes(p), request->may_wait);
+		km_profile_ops->comes(NULL, p, km_large_bytes(p), request->may_wait);
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_TRACER))
 		km_probe_kmalloc(km_alloc_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
 				 p ? km_large_bytes(p) : 0, request->gfp, request->node, is_to_be_paid(request->gfp));
@@ -435,7 +435,7 @@ bool km_large_charge(const void *p, gfp_t gfp)
 	uint64_t owner;
 
 	km_busy_end(was);
-	bool paid = bytes && km_accounting.pay(bytes, gfp, &owner);
+	bool paid = bytes && km_charge_ops->pay(bytes, gfp, &owner);
 	struct km_page *page = paid && owner ? km_page_of(p) : NULL;
 	was = km_busy_begin();
 	if (page)
@@ -458,7 +458,7 @@ void km_large_uncharge(const void *p)
 	if (!owner)
 		return;
 	if (page)
-		km_accounting.note_block(owner, page, false);
+		km_charge_ops->note_block(owner, page, false);
 	was = km_busy_begin();
 	if (page)
 		km_store(km_owner_of_page(page), (uint64_t)0);
@@ -525,7 +525,7 @@ static km_noinline void tell_looking(const void *p, bool is_block)
 	uint32_t looking = km_load(&km_alloc_probing);
 
 	if (looking & KM_PROBING_PROFILE)
-		km_profiling.goes(p);
+		km_profile_ops->goes(p);
 	if (looking & KM_PROBING_TRACER && is_block)
 		km_probe_kfree((uintptr_t)__builtin_return_address(0), p);
 }
@@ -545,7 +545,7 @@ void km_large_disown(void *p)
 	if (!owner)
 		return;
 	if (page) {
-		km_accounting.note_block(owner, page, false);
+		km_charge_ops->note_block(owner, page, false);
 		km_store(km_owner_of_page(page), (uint64_t)0);
 	} else {
 		km_huge_set_owner(p, 0);
@@ -559,7 +559,7 @@ static void free_pages(struct km_page *page, uint64_t owner)
 	size_t pages = page->pages;
 
 	if (km_unlikely(owner))
-		km_accounting.note_block(owner, page, false);
+		km_charge_ops->note_block(owner, page, false);
 	leave_class(page);
 	km_debug(!page->cache && page->type == KM_PAGE_LARGE && pages, "a block says LARGE until it goes");
 	km_map_set(page, 1, KM_MAP_NONE);
@@ -631,9 +631,9 @@ static void give_tail(struct km_page *page, size_t pages)
 /* The growth is paid for first, by the payer of the block: whoever refuses it is not asked for a whole new block. */
 static bool pay_growth(uint64_t owner, size_t bytes, gfp_t gfp, bool *refused)
 {
-	if (km_likely(!owner) || km_accounting.pay_more(owner, bytes, gfp))
+	if (km_likely(!owner) || km_charge_ops->pay_more(owner, bytes, gfp))
 		return true;
-	*refused = is_to_be_paid(gfp) && !(gfp & __GFP_NOFAIL) && km_accounting.pays_here(owner);
+	*refused = is_to_be_paid(gfp) && !(gfp & __GFP_NOFAIL) && km_charge_ops->pays_here(owner);
 	if (*refused)
 		errno = ENOMEM;
 	return false;
@@ -721,8 +721,8 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 
 	/* As one that goes and one that comes, as in other allocators' profiles. */
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && resized) {
-		km_profiling.goes(p);
-		km_profiling.comes(NULL, resized, km_large_bytes(resized), km_gfp_may_wait(gfp));
+		km_profile_ops->goes(p);
+		km_profile_ops->comes(NULL, resized, km_large_bytes(resized), km_gfp_may_wait(gfp));
 	}
 	return resized;
 }
@@ -748,7 +748,7 @@ static void *take_grown(size_t bytes)
 
 bool km_large_may_have(size_t bytes, gfp_t gfp)
 {
-	return !is_to_be_paid(gfp) || km_accounting.may_more(km_align_up(bytes, KM_PAGE_SIZE));
+	return !is_to_be_paid(gfp) || km_charge_ops->may_more(km_align_up(bytes, KM_PAGE_SIZE));
 }
 
 /* One that realloc moves because it grows: where it can go on growing. */
@@ -757,7 +757,7 @@ void *km_large_grown(size_t bytes)
 	void *p = take_grown(bytes);
 
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && p)
-		km_profiling.comes(NULL, p, km_large_bytes(p), false);
+		km_profile_ops->comes(NULL, p, km_large_bytes(p), false);
 	return p;
 }
 

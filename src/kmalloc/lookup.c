@@ -76,7 +76,7 @@ static km_noinline void free_any(const void *p, const char *function)
 	if (km_unlikely(ZERO_OR_NULL_PTR(p)))
 		return;
 	if (km_is_guarded(p)) {
-		km_guarding.free(NULL, (void *)p, function);
+		km_guard_ops->free(NULL, (void *)p, function);
 		return;
 	}
 	if (in_shared_page(p)) {

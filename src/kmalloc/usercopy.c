@@ -31,7 +31,7 @@ static km_cold bool check_guarded(const char *p, size_t bytes, bool to_user)
 {
 	struct km_guarded_object seen;
 
-	if (!km_guarding.look(p, &seen))
+	if (!km_guard_ops->look(p, &seen))
 		return refuse(p, NULL, "SLUB object not in SLUB page?!", to_user, 0, bytes);
 	if (!seen.taken)
 		return refuse(p, seen.name, "free SLUB object", to_user, 0, bytes);

@@ -57,4 +57,5 @@ static void account(bool on)
 	km_alloc_shut_sizes(km_malloc_id, km_malloc_unpaid_id, KM_MALLOC_STEPS, on);
 }
 
-const struct km_malloc_door km_malloc_door = { .account = account };
+const struct km_malloc_ops km_malloc_door = { .account = account };
+KM_REGISTER(km_malloc_ops, km_malloc_door);

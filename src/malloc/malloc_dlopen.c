@@ -11,7 +11,7 @@
 
 #include "base/atomic.h"
 #include "os/die.h"
-#include "ext/debug/unwind.h"
+#include "inspect/stack.h"
 #include "malloc.h"
 #include "malloc_throw.h"
 

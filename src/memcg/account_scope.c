@@ -45,10 +45,10 @@ bool mem_cgroup_account_all(bool on)
 /* Where a group pays for the whole process malloc's ordinary caches are paid for, and nothing is left to be done. */
 int km_memcg_account_malloc(bool on)
 {
-	if (!&km_malloc_door || km_options.engine->shared_pages)
+	if (!km_malloc_ops || km_options.engine->shared_pages)
 		return -EOPNOTSUPP;
 	if (!km_options.account)
-		km_malloc_door.account(on);
+		km_malloc_ops->account(on);
 	return 0;
 }
 
@@ -57,7 +57,7 @@ int mem_cgroup_account_malloc(bool on)
 	/* A visit of all caches has the registry locked. */
 	if (km_thread_busy)
 		return -EBUSY;
-	if (!&km_malloc_door || !km_boot())
+	if (!km_boot() || !km_malloc_ops)
 		return -EOPNOTSUPP;
 	struct km_busy_was was = km_busy_begin();
 	km_registry_lock();

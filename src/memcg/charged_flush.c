@@ -1,9 +1,10 @@
 /*
  * charged_flush.c: objects that are paid for and lie ready on CPUs' shelves go back: all of a cache, or those that a
- * group, or one below it, pays for. Invariant: what is taken off a shelf here is nobody's, and paid back, before its
- * engine has it.
+ * group, or one below it, pays for; and a look at whether that would make room. Invariant: what is taken off a shelf
+ * here is nobody's, and paid back, before its engine has it.
  */
 #include "charged_sheaf.h"
+#include "memcg_group.h"
 #include "child_cache.h"
 
 static bool any(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
@@ -39,19 +40,82 @@ static bool below(struct kmem_cache *cache, uintptr_t owner, void *const *object
 	return false;
 }
 
-static int flush_cache(struct kmem_cache *cache, void *root)
+/* Charged caches that share a fence. The registry's lock guards them. */
+static struct {
+	struct kmem_cache *cache[128];
+	size_t count;
+} gathered;
+
+static void flush_gathered(struct mem_cgroup *root)
 {
 	struct km_charged_drain how = { below, take_back, root };
-	bool some = false;
 
-	/* Also an empty one: without shelves none is to be used. */
+	if (gathered.count)
+		km_alloc_drain_charged(gathered.cache, gathered.count, &how);
+	gathered.count = 0;
+}
+
+/* All objects on a block of several groups count: the block does not say whose they are. For the root an empty block
+ * counts, too: without shelves none is to be used. */
+static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *root)
+{
+	const bool mixed = km_charged_is_mixed(cache);
+	uint64_t bytes = 0;
+
+	/* A thread that makes a block counts the block before it sets the bit. */
+	if (!km_load(&cache->charged_sheaves)) {
+		km_alloc_set_ready(cache, false);
+		if (km_load(&cache->charged_sheaves))
+			km_alloc_set_ready(cache, true);
+	}
 	if (km_pcs_slot(&cache->charged))
-		km_for_each_cpu(cpu)
-			some |= km_owned_owner_cpu(&cache->charged, cpu) != 0;
-	if (some)
-		km_alloc_drain_charged(&cache, 1, &how);
+		km_for_each_cpu(cpu) {
+			uintptr_t owner = km_owned_owner_cpu(&cache->charged, cpu);
+			size_t count = owner ? km_pcs_count_cpu(&cache->charged, cpu) : 0;
+
+			bytes += owner && km_memcg_is_root(root);
+			if (count && (mixed || km_memcg_below((struct obj_cgroup *)owner, root)))
+				bytes += count * cache->charge;
+		}
+	return bytes;
+}
+
+/* Whole slabs go back. One of the smallest order has at least its share of a usual slab's objects, but for one. */
+static uint64_t ready_in_child(struct kmem_cache *child)
+{
+	const size_t objects = km_max(child->objects >> (child->order - child->min_order), 2u) - 1;
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(child, &stats);
+	const bool may = km_load(&child->deferred) || stats.total_objects >= stats.active_objects + objects;
+	return may ? km_load(&child->slab_bytes) : 0;
+}
+
+struct flush {
+	struct mem_cgroup *root;
+	bool look;			/* only sum up what would come back */
+	uint64_t bytes;			/* no less than that */
+	unsigned children;
+};
+/* So many are looked at again and again in vain; more are drained, whereupon nobody looks until there is a miss. */
+#define MOST_CHILDREN	32u
+
+static int flush_cache(struct kmem_cache *cache, void *arg)
+{
+	struct flush *flush = arg;
+
+	if (cache->child_of && !km_memcg_below(km_private_owner(cache), flush->root))
+		return 0;
+	uint64_t bytes = cache->child_of ? ready_in_child(cache) : ready_on_blocks(cache, flush->root);
+	flush->bytes += bytes;
+	if ((flush->look || !bytes) && !(cache->child_of && ++flush->children > MOST_CHILDREN))
+		return 0;
 	if (cache->child_of)
-		km_private_flush(cache, root);
+		km_private_flush(cache);
+	else
+		gathered.cache[gathered.count++] = cache;
+	if (gathered.count == km_array_count(gathered.cache))
+		flush_gathered(flush->root);
 	return 0;
 }
 
@@ -59,11 +123,111 @@ static int flush_cache(struct kmem_cache *cache, void *root)
  * Caches neither come nor go meanwhile. A block on which objects of several lie is given back whole as soon as one of
  * them is the group's: to pick out single ones would take a look at each, with the shelf closed to everybody.
  */
-void km_memcg_flush_pcs(struct mem_cgroup *root)
+static uint64_t flush_ready(struct mem_cgroup *root, bool look)
 {
+	struct flush flush = { root, look, 0, 0 };
 	struct km_busy_was was = km_busy_begin();
 
 	km_large_finish_deferred();
-	km_registry_visit(flush_cache, root);
+	bool within = km_registry_hold();
+	km_registry_visit_ready(flush_cache, &flush);
+	flush_gathered(root);
+	km_registry_let_go(within);
 	km_busy_end(was);
+	return flush.bytes;
+}
+
+void km_memcg_flush_pcs(struct mem_cgroup *root)
+{
+	flush_ready(root, false);
+}
+
+/* ------------------------------------------------------------------ a look at what lies unused */
+
+#define LOOKS	3		/* until no other thread disturbs one */
+
+/*
+ * Charged and unused in the words of all CPUs, and on no CPU, by the group's objcg and by orphans that lead to the
+ * group. Words that were left behind (make_good) count as far as their bytes have not gone back.
+ */
+static uint64_t in_words(const struct mem_cgroup *group)
+{
+	int64_t bytes = 0;
+
+	km_list_for_each(entry, &group->objcgs) {
+		const struct obj_cgroup *objcg = km_container_of(entry, struct obj_cgroup, link);
+		const uint32_t words = objcg->stock ?: objcg->words;
+
+		bytes += (int64_t)(km_load(&objcg->nr_charged_bytes) - km_load(&objcg->left));
+		if (words)
+			km_for_each_cpu(cpu)
+				bytes += (int64_t)km_load((uint64_t *)(km_area(cpu) + words));
+	}
+	return (uint64_t)km_max(bytes, (int64_t)0);
+}
+
+/* Each word is read for itself. Requires the tree's lock: going offline gives the words back. */
+static uint64_t in_stocks(const struct mem_cgroup *root, bool below, uint64_t most)
+{
+	const struct km_stock *stocks = *km_memcg_view.stocks;
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; stocks && i < *km_memcg_view.stock_count * KM_STOCK_SLOTS; i++) {
+		const struct km_stock *stock = &stocks[i / KM_STOCK_SLOTS];
+		const struct mem_cgroup *group = km_load(&stock->groups[i % KM_STOCK_SLOTS]);
+
+		if (group == root || (below && km_memcg_in(group, root)))
+			bytes += (uint64_t)km_load(&stock->pages[i % KM_STOCK_SLOTS]) << KM_PAGE_SHIFT;
+	}
+	for (const struct mem_cgroup *at = root; at && bytes < most;
+	     at = below ? km_memcg_next(root, (struct mem_cgroup *)at) : NULL)
+		bytes += in_words(at);
+	return bytes;
+}
+
+uint64_t km_stock_bytes(const struct mem_cgroup *group)
+{
+	km_memcg_lock();
+	uint64_t bytes = in_stocks(group, false, UINT64_MAX);
+	km_memcg_unlock();
+	return bytes;
+}
+
+/* Times that bytes moved from or to a stock, but by hits; UINT64_MAX: some are moving now. */
+static uint64_t moves(void)
+{
+	const struct km_stock *stocks = *km_memcg_view.stocks;
+	uint64_t sum = 0;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (unsigned i = 0; stocks && i < *km_memcg_view.stock_count + KM_STOCK_SPARES; i++) {
+		if (km_load_acquire(&stocks[i].lock.state))
+			return UINT64_MAX;
+		sum += km_load(&stocks[i].moves);
+	}
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return sum;
+}
+
+/*
+ * Look before a drain, which stops all CPUs. Reads without a fence see all that other threads laid down before they
+ * let this thread know. Shelves come first, then stocks, then the counter, which is the order in which bytes go back.
+ * A look may miss bytes that move meanwhile: then look again.
+ */
+bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes)
+{
+	uint64_t ready = flush_ready(root, true), have = ready;
+	const struct km_counter *counter = &root->memory;
+	bool settled = false;
+
+	km_memcg_lock();
+	for (int tries = LOOKS; tries && have < bytes && !settled; tries--) {
+		uint64_t before = moves();
+
+		have = ready + in_stocks(root, true, bytes);
+		have += km_load(&counter->max) - km_min(km_load(&counter->usage), km_load(&counter->max));
+		settled = before != UINT64_MAX && moves() == before && !km_memcg_modes[MEM_CGROUP_DRAIN];
+	}
+	km_memcg_unlock();
+	return have >= bytes || !settled;
 }

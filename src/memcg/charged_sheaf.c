@@ -83,11 +83,16 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	void *memory = may ? km_meta_alloc(bytes, true) : NULL;
 
 	if (memory) {
+		/* Counted before the bit is set: charged_flush.c, which clears the bit, then reads the count. */
+		km_add_both(&cache->charged_sheaves, 1u);
+		km_alloc_set_ready(cache, true);
 		km_debug(!((uintptr_t)memory & (bytes - 1)), "a block is aligned to its size");
 		for (int i = 0; i < TRIES && !installed && !has_top(pcs); i++)
 			installed = km_owned_install(pcs, km_owned_prepare(pcs, memory), owner);
-		if (!installed)
+		if (!installed) {
 			km_meta_free(memory, bytes);
+			km_sub(&cache->charged_sheaves, 1u);
+		}
 	}
 	km_busy_end(was);
 	return installed;

@@ -196,7 +196,7 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
 	const char *first = km_slab_first(cache, slab);
 
 	for (size_t i = 0; i < cache->objects; i++)
-		km_profiling.goes(first + i * cache->size);
+		km_profile_ops->goes(first + i * cache->size);
 }
 
 static void goes(struct kmem_cache *cache, struct km_page *slab)

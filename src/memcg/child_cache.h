@@ -93,10 +93,10 @@ bool km_private_free(struct kmem_cache *cache, void *object);
 /* Of objects[0, *n): how many of the last are the cache's own; 0: the last, and before it those of the same twin, were
  * freed, and *n is less now. */
 size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects);
+/* The twin's objects on shelves and its empty slabs go back. With the registry locked. */
+void km_private_flush(struct kmem_cache *child);
 /* The payer of all slabs of a twin. */
 struct obj_cgroup *km_private_owner(const struct kmem_cache *child);
-/* The objects that lie ready in a twin go back, if `root` or one below pays for them. Visits the registry. */
-void km_private_flush(struct kmem_cache *child, struct mem_cgroup *root);
 
 /* child_cache.c, for child_cache_end.c: the spares' place; and, with the registry locked: a twin without slabs is its
  * group's now. */

@@ -42,21 +42,15 @@ static struct km_child *next_child(const struct km_private *private, const struc
 #define for_each_child(child, private)                                                               \
 	for (struct km_child *child = next_child(private, NULL); child; child = next_child(private, child))
 
-/* The objects that lie ready on shelves, and empty slabs. */
-static void empty(struct kmem_cache *cache)
+/* The drain's fence follows the two stores: a miss that began before the fence is seen behind the fence, or finds
+ * `touched` clear and sets the bit again. */
+void km_private_flush(struct kmem_cache *child)
 {
-	if (!km_load(&cache->slab_bytes))
-		return;
-	/* A fence stops all CPUs: not for nothing. */
-	if (cache->engine->chain.drain || km_load(&cache->deferred) || km_alloc_pcs_objects(cache))
-		km_alloc_drain(cache);
-	cache->engine->shrink(cache);
-}
-
-void km_private_flush(struct kmem_cache *child, struct mem_cgroup *root)
-{
-	if (km_memcg_below(km_private_owner(child), root))
-		empty(child);
+	km_alloc_set_ready(child, false);
+	km_store(&child->touched, false);
+	if (!km_alloc_drain_all(&child, 1) || child->quarantine)
+		km_alloc_set_ready(child, true);
+	child->engine->shrink(child);
 }
 
 /* Twins that go together, for the fences that stop all CPUs. With the registry locked. */
@@ -347,13 +341,10 @@ static void spare(struct km_child **at)
 	km_private_call_after(child);
 }
 
-/* True if no call uses the twin. Calls by a debug sibling count for the sibling; hits count events afterwards. Acquire
- * pairs with km_child_leave. */
+/* True if no call uses the twin. Calls by a debug sibling count for the sibling. Acquire pairs with km_child_leave. */
 static bool may_go(const struct kmem_cache *cache)
 {
-	const bool counts = km_layout_options.count_events && cache->engine->front == KM_PERCPU_FREELIST;
-
-	return !km_load_acquire(&cache->calls) && !cache->shadows && !km_load(&cache->guarded) && !counts;
+	return !km_load_acquire(&cache->calls) && !cache->shadows && !km_load(&cache->guarded);
 }
 
 /* Destroy spare twins, the oldest first, until `keep` are left. */
@@ -378,8 +369,8 @@ static bool is_over(struct kmem_cache *cache)
 	struct kmem_cache_stats stats;
 
 	kmem_cache_get_stats(cache, &stats);
-	if (!stats.active_objects)
-		empty(cache);
+	if (!stats.active_objects && km_load(&cache->slab_bytes))
+		km_private_flush(cache);
 	/* Acquire pairs with km_slab_free: the last slab is out of the twin's array. */
 	return !km_load_acquire(&cache->slab_bytes);
 }

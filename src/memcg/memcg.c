@@ -145,7 +145,7 @@ static void tidy(bool all)
 	km_memcg_unlock();
 }
 
-const struct km_accounting km_accounting = {
+const struct km_charge_ops km_accounting = {
 	.begin = km_charge_begin, .drain = &km_charge_drain_all,
 	.forget = km_private_forget,
 	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
@@ -155,6 +155,7 @@ const struct km_accounting km_accounting = {
 	.name_of = name_of, .groups = km_memcg_figures, .write = km_memcg_write,
 	.account_malloc = km_memcg_account_malloc, .view = &km_memcg_view,
 };
+KM_REGISTER(km_charge_ops, km_accounting);
 
 struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at)
 {

@@ -47,11 +47,13 @@ extern km_hidden struct mem_cgroup km_memcg_root;
 
 /* A CPU's page stock. Invariant: who lies here is online, for who goes offline passes by and takes it out. */
 #define KM_STOCK_SLOTS	7u		/* kernel: NR_MEMCG_STOCK since 6.16, to fill one line */
+#define KM_STOCK_SPARES	4u		/* stock.c */
 struct km_stock {
 	struct km_lock lock;
 	struct mem_cgroup *groups[KM_STOCK_SLOTS];	/* NULL: free */
 	uint8_t pages[KM_STOCK_SLOTS];
 	uint8_t victim;
+	uint64_t moves;				/* times that bytes came or went, under `lock` */
 	struct obj_cgroup *objcg;		/* rule `drain`: whose bytes lie in this CPU's byte stock */
 } km_aligned(128);
 
@@ -137,8 +139,6 @@ struct mem_cgroup *km_objcg_hold(struct obj_cgroup *objcg);
 
 /* The bytes in stocks of `root` and below go back; how many. With the tree lock. */
 uint64_t km_stock_drain(struct mem_cgroup *root);
-/* In stocks of the group itself; racy. */
-uint64_t km_stock_bytes(const struct mem_cgroup *group);
 /* Open the byte stock of a new objcg, as far as there is room. With the tree lock. */
 void km_stock_open_objcg(struct obj_cgroup *objcg);
 /* Stop stocks of an objcg whose group goes offline. With the tree lock. */
@@ -159,9 +159,9 @@ void km_objcg_keep(struct obj_cgroup *objcg);
 /* Pages without a record in use go back to the system. */
 void km_objcg_purge(void);
 
-/* ---- account_scope.c: mem_cgroup_account_malloc, with the registry locked (km_accounting.account_malloc). */
+/* ---- account_scope.c: mem_cgroup_account_malloc, with the registry locked (km_charge_ops->account_malloc). */
 int km_memcg_account_malloc(bool on);
-/* ---- memcg_control.c: what is written to one of a group's files (km_accounting.write). */
+/* ---- memcg_control.c: what is written to one of a group's files (km_charge_ops->write). */
 int km_memcg_write(const char *text, const char *file);
 
 /* ---- pressure.c */

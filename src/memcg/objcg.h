@@ -71,7 +71,7 @@ struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
  * the default. Takes the caller's reference. */
 void km_memcg_set_top(struct mem_cgroup *group);
 
-/* The functions that floors beneath call by km_accounting (alloc/accounting.h), which says what they do. */
+/* The functions that floors beneath call by km_charge_ops (alloc/accounting.h), which says what they do. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait);
 extern km_hidden const struct km_charged_drain km_charge_drain_all;
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner);
@@ -90,6 +90,10 @@ extern km_hidden const struct km_memcg_view km_memcg_view;
 /* charged_flush.c: the objects that lie charged on shelves in the name of an objcg for which km_memcg_below(objcg,
  * root), and large blocks that handlers freed, go back. With no lock held. */
 void km_memcg_flush_pcs(struct mem_cgroup *root);
+/* In stocks of the group itself; racy. */
+uint64_t km_stock_bytes(const struct mem_cgroup *group);
+/* False: a drain of the group and of all below would not make room for so many bytes. With no lock held. */
+bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes);
 /* Does the objcg charge `root` or a group below it? A racy look. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root);
 /* memcg_caches.c: more lines for memory.stat of the group, like snprintf but for the NUL. */

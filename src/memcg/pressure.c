@@ -480,7 +480,7 @@ static bool drain_and_charge(struct km_attempt *attempt)
 		km_debug(over && km_load(&over->refs), "a group that refused is held until it was asked again");
 		/* Seen by whoever takes a CPU's stock lock after the drain had it. */
 		km_add(&over->memory.squeezed, 1u);
-		uint64_t bytes = mem_cgroup_drain(over);
+		uint64_t bytes = km_memcg_could_give(over, attempt->bytes) ? mem_cgroup_drain(over) : 0;
 		bool done = km_stock_charge(attempt);
 		unsqueeze(over);
 		bool again = attempt->refused != over || (bytes && same--);

@@ -44,11 +44,9 @@ static unsigned words_left;		/* with the tree lock */
  * For a handler that struck a thread which has the only stock's lock that there is, as in a program of one thread; a
  * handler that strikes that one takes the next. A spare is no CPU's, has no pages, and counts in the objcg's number.
  */
-#define SPARES	4u
-
 static unsigned all_stocks(void)
 {
-	return stocks ? stock_count + SPARES : 0;
+	return stocks ? stock_count + KM_STOCK_SPARES : 0;
 }
 
 static bool is_spare(const struct km_stock *stock)
@@ -62,10 +60,10 @@ bool km_stock_start(void)
 
 	if (stocks)
 		return true;
-	struct km_stock *fresh = km_meta_alloc((count + SPARES) * sizeof(*fresh), true);
+	struct km_stock *fresh = km_meta_alloc((count + KM_STOCK_SPARES) * sizeof(*fresh), true);
 	if (!fresh)
 		return false;
-	for (unsigned i = 0; i < count + SPARES; i++)
+	for (unsigned i = 0; i < count + KM_STOCK_SPARES; i++)
 		km_lock_init(&fresh[i].lock, KM_RANK_STOCK);
 	stock_count = count;
 	/* Release pairs with nothing: nobody has an objcg to charge before the tree lock is dropped. */
@@ -151,6 +149,7 @@ static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 	km_debug(km_is_locked(&stock->lock) && i < KM_STOCK_SLOTS && stock->groups[i],
 		 "a stock's pages are a group's, under its lock");
 	km_counter_uncharge(&stock->groups[i]->memory, bytes);
+	km_bump(&stock->moves, 1);
 	km_store(&stock->groups[i], NULL);
 	km_store(&stock->pages[i], (uint8_t)0);
 	return bytes;
@@ -264,6 +263,7 @@ static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, struct km_
 {
 	km_debug(km_is_locked(&stock->lock), "an objcg's bytes are counted under a CPU's lock");
 
+	km_bump(&stock->moves, 1);
 	if (km_memcg_modes[MEM_CGROUP_V1] && counter) {
 		struct km_counter *kmem = &km_memcg_of_counter(counter)->kmem;
 
@@ -335,9 +335,12 @@ static uint64_t take_loose(struct obj_cgroup *objcg)
 }
 
 /* All that the objcg has here and on no CPU. */
-static uint64_t take_all(struct obj_cgroup *objcg)
+static uint64_t take_all(struct km_stock *stock, struct obj_cgroup *objcg)
 {
-	return km_stock_empty(&objcg->slot) + take_loose(objcg);
+	uint64_t bytes = km_stock_empty(&objcg->slot) + take_loose(objcg);
+
+	km_bump(&stock->moves, bytes != 0);
+	return bytes;
 }
 
 /*
@@ -414,7 +417,7 @@ static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, stru
 			struct km_counter **refused)
 {
 	struct obj_cgroup *objcg = attempt->objcg;
-	uint64_t have = take_all(objcg), need, pages;
+	uint64_t have = take_all(stock, objcg), need, pages;
 
 	km_debug(objcg != &km_objcg_root && !attempt->counted, "a charge begins with nothing that was counted for it");
 	if (have >= attempt->bytes) {
@@ -538,7 +541,7 @@ static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 		if (km_memcg_modes[MEM_CGROUP_DRAIN] && is_open(objcg))
 			refill_drain(stock, objcg, counter, bytes);
 		else
-			stow(stock, objcg, counter, bytes + take_all(objcg));
+			stow(stock, objcg, counter, bytes + take_all(stock, objcg));
 		leave(stock);
 	}
 	km_busy_end(nested);
@@ -604,24 +607,6 @@ struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg)
 struct mem_cgroup *km_objcg_hold(struct obj_cgroup *objcg)
 {
 	return group_by(objcg, km_memcg_hold);
-}
-
-/* Each word is read for itself. Under the lock of the tree the words stay: going offline gives them back. */
-uint64_t km_stock_bytes(const struct mem_cgroup *group)
-{
-	const struct obj_cgroup *objcg = group->objcg;
-
-	km_memcg_lock();
-	uint64_t bytes = km_load(&objcg->nr_charged_bytes);
-	if (objcg->stock)
-		km_for_each_cpu(cpu)
-			bytes += km_load((uint64_t *)(km_area(cpu) + objcg->stock));
-	for (unsigned cpu = 0; cpu < stock_count; cpu++)
-		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++)
-			if (km_load(&stocks[cpu].groups[i]) == group)
-				bytes += (uint64_t)km_load(&stocks[cpu].pages[i]) << KM_PAGE_SHIFT;
-	km_memcg_unlock();
-	return bytes;
 }
 
 /* ------------------------------------------------------------------ opening, draining, closing; with the tree lock */

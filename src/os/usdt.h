@@ -95,7 +95,7 @@ void km_probe_kmem_cache_free(uintptr_t call_site, const void *p, const char *na
 /*
  * Probes of samples, which the OpenTelemetry profiler attaches to, provider "otel_memory". alloc: an allocation that is
  * sampled, its bytes, and the bytes that it stands for, which are the mean between two samples times how many of these
- * fell into it. free: one that was sampled goes. While one of them is attached a profile is taken (ext/profile); while
+ * fell into it. free: one that was sampled goes. While one of them is attached a profile is taken; while
  * one is taken they are passed.
  */
 void km_probe_otel_alloc(const void *p, size_t bytes, uint64_t weight) km_cold;

@@ -7,6 +7,7 @@
 #include "guard_range.h"
 
 struct km_guarded km_guarded;
+const struct km_guard_ops *km_guard_ops;
 
 /* Threads that race draw the same number, or one of another's: no harm is done. */
 uint32_t km_guarded_random(void)

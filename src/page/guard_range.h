@@ -1,7 +1,7 @@
 /*
- * guard_range.h: which addresses are those of guarded objects: the pool of ext/guard/guard.c, and what the floors
- * beneath call of that file. Invariant: the pool is in no range of pages, so that its addresses have id 0 in the page
- * map: a free that looks at the page misses by itself, and the engines find no slab for them.
+ * guard_range.h: which addresses are those of guarded objects: a pool of pages, and the hook of the extension that
+ * serves the pool. Invariant: the pool is in no range of pages, so that its addresses have id 0 in the page map: a
+ * free that looks at the page misses by itself, and the engines find no slab for them.
  */
 #ifndef KM_PAGE_GUARD_RANGE_H
 #define KM_PAGE_GUARD_RANGE_H
@@ -50,12 +50,12 @@ struct km_guarded_object {
 };
 
 /*
- * ext/guard/guard.c, where it is linked in. alloc: an object, zeroed or constructed as the cache and gfp say; NULL: not
+ * The hook of guarded objects (base/cc.h). alloc: an object, zeroed or constructed as the cache and gfp say; NULL: not
  * now. May make system calls, and is called with no lock held. free: it is a guarded address; cache NULL: whatever its
  * cache; function NULL: it comes off a CPU's shelf, long after its user's free. Also in a signal handler, and under
  * locks: it takes none. again: a hit may have freed it, and hands it out now.
  */
-struct km_guarding {
+struct km_guard_ops {
 	void (*start)(const struct km_guard_options *options);	/* before the first cache is made */
 	void (*ready)(void);					/* libc is, too: from now on objects are sampled */
 	void (*tick)(uint64_t now_ms);
@@ -70,9 +70,11 @@ struct km_guarding {
 	bool (*look)(const void *p, struct km_guarded_object *seen);
 	/* The objects of a cache that are out: visit each until it returns non-zero, and return that. */
 	int (*walk)(struct kmem_cache *cache, int (*visit)(void *object, void *arg), void *arg);
+	/* How many of a cache's objects were written around: each is told. */
+	int (*check)(struct kmem_cache *cache);
 	/* The cache goes; how many of its objects were out, and stay so. */
 	size_t (*leave)(struct kmem_cache *cache);
 };
-extern const struct km_guarding km_guarding __attribute__((weak));
+extern km_hidden const struct km_guard_ops *km_guard_ops;
 
 #endif

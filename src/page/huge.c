@@ -15,6 +15,7 @@
 #include "percpu/node.h"
 #include "os/os.h"
 #include "os/sanitizer.h"
+#include "arena.h"
 #include "metadata.h"
 #include "huge_cache.h"
 #include "huge_region.h"
@@ -282,6 +283,17 @@ static void let_go(void *p, size_t bytes, uint32_t region)
 
 /* ------------------------------------------------------------------ freed ones that keep their memory */
 
+size_t km_huge_pages(void)
+{
+	return km_load(&big.bytes) >> KM_PAGE_SHIFT;
+}
+
+/* In slabs as well: all that lies ready is bounded by what is in use. */
+static size_t in_use(void)
+{
+	return big.bytes + (km_pages_there() << KM_PAGE_SHIFT);
+}
+
 /* It is the caller's: as long as is asked for. With the lock before and after; NULL: the system refused, or others lie
  * behind it, and it is gone. */
 static void *fit(struct km_huge_cached parked, size_t bytes)
@@ -303,7 +315,7 @@ static void *fit(struct km_huge_cached parked, size_t bytes)
 		big.in_hand -= big.in_hand != 0;
 	}
 	if (grows && (p || !parked.region))
-		km_huge_cache_miss(bytes - parked.bytes, big.bytes + bytes);
+		km_huge_cache_miss(bytes - parked.bytes, in_use() + bytes);
 	if (!p) {
 		let_go(parked.p, parked.bytes, parked.region);
 		return NULL;
@@ -340,7 +352,7 @@ static bool park(void *p, size_t bytes, uint32_t region)
 	bool renewed = !km_os_renew(p, whole_pages(bytes)) && !km_os_unprotect(p, whole_pages(bytes));
 	km_lock(&big.lock);
 	big.in_hand -= big.in_hand != 0;
-	return renewed && km_huge_cache_put(p, bytes, region, big.bytes);
+	return renewed && km_huge_cache_put(p, bytes, region, in_use());
 }
 
 /* Give back what is beyond the bound, or so old, but no more than lay here: others free meanwhile, and look themselves.
@@ -351,7 +363,7 @@ static size_t shed(bool beyond, unsigned decay_ms)
 	size_t bytes = 0;
 
 	for (unsigned most = km_huge_cache_count(); most; most--) {
-		if (!(beyond ? km_huge_cache_beyond(big.bytes, &gone) : km_huge_cache_old(decay_ms, &gone)))
+		if (!(beyond ? km_huge_cache_beyond(in_use(), &gone) : km_huge_cache_old(decay_ms, &gone)))
 			break;
 		let_go(gone.p, gone.bytes, gone.region);
 		bytes += gone.bytes;
@@ -378,10 +390,18 @@ size_t km_huge_purge(unsigned decay_ms)
 	if (!km_load(&big.table))
 		return 0;
 	struct km_busy_was was = lock_table();
-	km_huge_cache_fade(big.bytes, !decay_ms);
+	km_huge_cache_fade(in_use(), !decay_ms);
 	size_t bytes = shed(false, decay_ms);
 	unlock_table(was);
 	return bytes;
+}
+
+void km_huge_trim(void)
+{
+	struct km_busy_was was = lock_table();
+
+	shed(true, 0);
+	unlock_table(was);
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -428,7 +448,7 @@ static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 		*zero = false;
 		return p;
 	}
-	km_huge_cache_miss(bytes, big.bytes + bytes);
+	km_huge_cache_miss(bytes, in_use() + bytes);
 	p = get_new(bytes, align, region);
 	/* The blocks that lie here may be what is missing. */
 	while (km_unlikely(!p) && shed_for(bytes))

@@ -37,6 +37,9 @@ uint32_t km_huge_search(void);
 void *km_huge_next(uint64_t owner, uint32_t search, size_t *from);
 /* Does p lie in a big block? Takes no lock. */
 bool km_huge_inside(const void *p);
+size_t km_huge_pages(void);		/* in use */
+/* Give back what lies ready beyond its bound. */
+void km_huge_trim(void);
 /* Give back what has lain ready for so long, 0: all of it, and what was learnt of it fades. Bytes. */
 size_t km_huge_purge(unsigned decay_ms);
 /* Offer the system again what it would not take. */

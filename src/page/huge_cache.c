@@ -1,9 +1,9 @@
 /*
  * huge_cache.c: blocks above 4 MiB that were freed and keep their memory. To map a block and fault its pages in takes
  * some ten times as long as to write it, so a program that replaces such blocks pays for little else. Invariants:
- * what lies here is in no table and belongs to nobody; it is at most a quarter of what is in use, or what use swings
- * by, up to half of what is in use or 64 MiB, which with what is in use is at most one and a half times the peak;
- * nothing is older than the decay time for long, but in a program that has fallen silent.
+ * what lies here is in no table and belongs to nobody; it is at most a quarter of what is in use, in slabs as well,
+ * or what use swings by, up to half of what is in use or 64 MiB, which with what is in use is at most one and a half
+ * times the peak; nothing is older than the decay time for long, but in a program that has fallen silent.
  */
 #include "huge_cache.h"
 
@@ -48,18 +48,22 @@ static struct km_huge_cached remove_at(unsigned i)
 
 static size_t bound(size_t used)
 {
-	size_t most = parked.peak + parked.peak / 2;
-
-	size_t swings = km_min(parked.missed, km_max(used / 2, MOST_SWUNG));
+	size_t peak = km_load(&parked.peak), most = peak + peak / 2;
+	size_t swings = km_min(km_load(&parked.missed), km_max(used / 2, MOST_SWUNG));
 
 	return km_max(used / 4, km_min(swings, most - km_min(most, used)));
+}
+
+bool km_huge_cache_too_many(size_t used)
+{
+	return km_load(&parked.pages) << KM_PAGE_SHIFT > bound(used);
 }
 
 bool km_huge_cache_put(void *p, size_t bytes, uint32_t region, size_t used)
 {
 	if (parked.count == MOST)
 		return false;
-	parked.peak = km_max(parked.peak, used + bytes);
+	km_store(&parked.peak, km_max(parked.peak, used + bytes));
 	km_debug(bytes && !(bytes & (KM_PAGE_SIZE - 1)), "a block has whole pages");
 	parked.at[parked.count++] = (struct km_huge_cached){ p, bytes, (uint32_t)km_os_now_ms(), region };
 	count(bytes);
@@ -97,8 +101,8 @@ void km_huge_cache_miss(size_t bytes, size_t used)
 	size_t again = km_min(parked.trimmed, bytes);
 
 	parked.trimmed -= again;
-	parked.missed += again;
-	parked.peak = km_max(parked.peak, used);
+	km_bump(&parked.missed, again);
+	km_store(&parked.peak, km_max(parked.peak, used));
 }
 
 bool km_huge_cache_beyond(size_t used, struct km_huge_cached *gone)
@@ -121,9 +125,9 @@ bool km_huge_cache_old(unsigned decay_ms, struct km_huge_cached *gone)
 void km_huge_cache_fade(size_t used, bool whole)
 {
 	parked.trimmed -= whole ? parked.trimmed : (parked.trimmed + 3) / 4;
-	parked.missed -= whole ? parked.missed : (parked.missed + 3) / 4;
+	km_bump(&parked.missed, -(whole ? parked.missed : (parked.missed + 3) / 4));
 	if (parked.peak > used)
-		parked.peak -= whole ? parked.peak - used : (parked.peak - used + 3) / 4;
+		km_bump(&parked.peak, -(whole ? parked.peak - used : (parked.peak - used + 3) / 4));
 }
 
 unsigned km_huge_cache_count(void)

@@ -171,8 +171,6 @@ static void *take_gone(unsigned shift)
 	km_debug(meta.gone_pages >= pages, "the pages that went back are counted");
 	meta.gone_pages -= pages;
 	km_bump(&meta.committed_bytes, pages << KM_PAGE_SHIFT);
-	for (size_t at = KM_PAGE_SIZE; bytes < KM_PAGE_SIZE && at > bytes; at -= bytes)
-		push(p + at - bytes, shift);
 	return p;
 }
 
@@ -234,7 +232,10 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 			meta.free_bytes -= (size_t)1 << shift;
 			clear(p, (size_t)1 << shift);
 		} else {
-			p = take_gone(shift) ?: carve((size_t)1 << shift, may_wait);
+			/* A page has pieces of one size: it goes back when all things of their kind are gone. */
+			p = take_gone(shift) ?: carve(km_max((size_t)1 << shift, (size_t)KM_PAGE_SIZE), may_wait);
+			for (size_t at = KM_PAGE_SIZE >> shift; p && at > 1; at--)
+				push((char *)p + ((at - 1) << shift), shift);
 		}
 		km_unlock_may(&meta.lock, may_wait);
 	}

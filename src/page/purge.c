@@ -5,8 +5,10 @@
  */
 #include "os/die.h"
 #include "os/os.h"
+#include "huge.h"
 #include "deferred_free.h"
 #include "nodump.h"
+#include "huge_cache.h"
 #include "zone.h"
 
 #define LATER_MS	60000u	/* a purge takes less, and its clock stands still */
@@ -126,20 +128,23 @@ void km_pages_swept(void)
 /*
  * Pages that the bound took from a program that wanted them back soon after. So much may lie ready beyond the bound,
  * and by so much use may fall before it counts as a fall; it fades with the decay time, and kmem_shrink_all forgets it.
+ * But with what is in use, and with big blocks, no more than was in use at once lately.
  */
 size_t km_pages_swing(void)
 {
-	size_t pages = 0;
+	size_t pages = 0, used = km_pages_there() + km_huge_pages(), peak = km_max(km_load(&km_arena.peak_pages), used);
 
+	km_store(&km_arena.peak_pages, peak);
 	for (unsigned i = 0; i < km_node_count; i++)
 		pages += km_load(&km_arena.zone[i].missed);
-	return pages;
+	return km_min(pages, peak - km_min(peak, used + km_load(km_huge_cache_pages())));
 }
 
 bool km_pages_too_dirty(void)
 {
 	/* Pages that the system would not take just now are not offered again before there is more. */
-	return pages_dirty() > km_max(dirty_bound() + km_pages_swing(), km_load(&km_arena.kept_pages));
+	return pages_dirty() > km_max(dirty_bound() + km_pages_swing(), km_load(&km_arena.kept_pages)) ||
+	       km_huge_cache_too_many((km_pages_there() + km_huge_pages()) << KM_PAGE_SHIFT);
 }
 
 /* By a quarter, or altogether. */
@@ -429,6 +434,8 @@ size_t km_pages_purge(unsigned decay_ms)
 
 	km_deferred_finish();
 	km_nodump_release();
+	size_t fall = km_arena.peak_pages - km_min(km_arena.peak_pages, km_pages_there() + km_huge_pages());
+	km_store(&km_arena.peak_pages, km_arena.peak_pages - (decay_ms ? (fall + 3) / 4 : fall));
 	for (unsigned i = 0; i < km_node_count; i++) {
 		fade(&km_arena.zone[i], !decay_ms);
 		given += purge_until(&km_arena.zone[i], decay_ms, SIZE_MAX);
@@ -459,6 +466,8 @@ void km_pages_trim(void)
 {
 	size_t given = 1;
 
+	if (km_load(km_huge_cache_pages()))
+		km_huge_trim();
 	/* Others free meanwhile, and more becomes dirty: that is for them, or for the next to come by. */
 	for (int round = 0; given && round < TRIM_ROUNDS; round++) {
 		size_t dirty = pages_dirty(), enough = dirty_bound() / 4 + km_pages_swing();

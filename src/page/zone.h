@@ -48,6 +48,7 @@ struct km_arena {
 	size_t empty_pages;		/* the same, and may lie in empty slabs that are kept */
 	size_t slack, slack_swept;	/* bytes of free objects in slabs: now, and at the last sweep */
 	size_t gone_pages;		/* pages in use with the flag KM_PAGE_GONE */
+	size_t peak_pages;		/* in use, and in big blocks, lately */
 	size_t kept_pages;		/* dirty when the system could last not take them back */
 	struct km_page *staying;	/* pages that are not freed now; under the lock of their node */
 	size_t staying_count;		/* ... but then, so many */

@@ -49,7 +49,7 @@ KMEM_API int prctl(int option, ...)
 	va_end(list);
 	if (!km_thread_is_lent() && ((option == PR_SET_NO_NEW_PRIVS && words[0]) || option == PR_SET_SECCOMP)) {
 		if (km_options.observed && !km_os_is_shut())
-			km_observing.end();
+			km_observer_ops->end();
 		km_os_shut();
 	}
 	return (int)answer(km_os_prctl(option, words));

@@ -157,6 +157,7 @@ struct kmem_cache {
 	 * `front.back` is what hits see of `mixed`. */
 	struct km_pcs charged km_aligned(64);
 	uint32_t charge;		/* bytes that an object costs who pays for it; 0: nobody ever did */
+	uint32_t charged_sheaves;	/* of `charged`, on all CPUs; or being made */
 	uint32_t owner_shift;		/* an object's place among its page's owners (page/obj_cgroups.h) */
 	gfp_t charged_odd;		/* what is no hit of `charged` by its gfp; all bits: `mixed` may be meant */
 	bool charge_all;		/* each object is asked for who pays; else only where the call says so */
@@ -185,7 +186,7 @@ struct kmem_cache {
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
 	bool going;			/* it is being destroyed: none of its slabs begins to wait (kfree_rcu.c) */
 	uint32_t slab_pages;		/* of a slab of the usual order, or of a block of whole_pages */
-	/* Debugging that comes and goes while the cache is used (ext/debug/debug_shadow.c). */
+	/* Debugging that comes and goes while the cache is used. */
 	struct km_shadows *shadows;	/* NULL: it has none, and never had (alloc/fast_path.h) */
 	struct kmem_cache *shadow_of;	/* its objects are that cache's, in another layout; NULL: it is no sibling */
 	struct kmem_cache *next_shadow;
@@ -503,7 +504,7 @@ km_inline bool km_is_hooked(const struct kmem_cache *cache)
  *	-left          0        object_size      freeptr  + 8                    + 16
  *
  * The left one, as long as the alignment, only with SLAB_RED_ZONE; the tracks only with SLAB_STORE_USER. Kernel: the
- * same, but for the state. ext/debug/debug.c has what is in them.
+ * same, but for the state.
  */
 #define KM_DEBUG_LAYOUT	(SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
 #define KM_DEBUG_FLAGS	(KM_DEBUG_LAYOUT | SLAB_CONSISTENCY_CHECKS | SLAB_TRACE | SLAB_FAILSLAB)

@@ -480,7 +480,7 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 	bool shared = page && page->type == KM_PAGE_SHARED;
 
 	if (km_is_guarded(object)) {
-		km_guarding.free(cache, object, km_sees_frees(cache) ? function : NULL);
+		km_guard_ops->free(cache, object, km_sees_frees(cache) ? function : NULL);
 		return NULL;
 	}
 	if (km_unlikely((!slab || slab->type != KM_PAGE_SLAB) && !shared)) {

@@ -161,17 +161,19 @@ static void by_itself(void (*way)(void))
 static struct mem_cgroup *full[2];
 static volatile bool strikes;
 
-void __real_km_memcg_flush_pcs(struct mem_cgroup *root);
-void __wrap_km_memcg_flush_pcs(struct mem_cgroup *root)
+bool __real_km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes);
+bool __wrap_km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes)
 {
-	__real_km_memcg_flush_pcs(root);
+	bool could = __real_km_memcg_could_give(root, bytes);
+
 	if (strikes) {
 		strikes = false;
 		raise(SIGUSR1);
 	}
+	return could;
 }
 
-/* It drains for a charge of its own before. */
+/* It looks for a charge of its own before. */
 static void on_signal(int signal)
 {
 	(void)signal;

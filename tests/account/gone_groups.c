@@ -1,7 +1,7 @@
 /*
  * gone_groups.c: groups that are gone leave nothing: neither records nor caches, however many there were, one after the
- * other or at once; and a private group's cache is there as long as a thread has not come out of a free of its last
- * object, by whatever call, or readers of the program's RCU may look at it. Disciplines: all.
+ * other or at once; a cache leaves its record; and a private group's cache is there as long as a thread has not come
+ * out of a free of its last object, by whatever call, or readers of the program's RCU may look at it. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -17,6 +17,7 @@
 #include "kit/rollup.h"
 
 #include "slab/engine.h"
+#include "page/arena.h"
 #include "page/metadata.h"
 #include "os/os.h"
 #include "os/sanitizer.h"
@@ -94,6 +95,30 @@ static void unasked_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, MANY / 10,
 static void at_once(void) { leave_nothing(0, MANY, MANY, true); }
 static void at_once_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, AT_ONCE, AT_ONCE, true); }
 
+/* A cache that was destroyed leaves its record, of 1 KiB, and the entries of its id. */
+static void gone_caches(void)
+{
+	enum { CACHES = 4000 };
+	struct kmem_cache **cache = array_of(CACHES * sizeof(*cache));
+	struct kmem_cache_args args = { .engine = "sheaf" };
+	struct kmem_stats before, after;
+	char name[32];
+
+	kmem_shrink_all();
+	kmem_get_stats(&before);
+	for (unsigned i = 0; i < CACHES; i++) {
+		snprintf(name, sizeof(name), "gone_%u", i);
+		NEED(cache[i] = kmem_cache_create(name, 64 + i % 50 * 16, &args, 0));
+	}
+	for (unsigned i = 0; i < CACHES; i++)
+		kmem_cache_destroy(cache[i]);
+	kmem_shrink_all();
+	kmem_get_stats(&after);
+	CHECK(after.meta_bytes < before.meta_bytes + CACHES * 1100ul, "%lu bytes for each",
+	      (after.meta_bytes - before.meta_bytes) / CACHES);
+	munmap(cache, CACHES * sizeof(*cache));
+}
+
 static bool no_fence(const char *call)
 {
 	return strcmp(call, "fence") == 0;
@@ -161,6 +186,13 @@ static unsigned give_last_slowly(struct kmem_cache *cache, void **objects, unsig
 	return kept;
 }
 
+static void count_slowly(struct kmem_cache *cache, enum kmem_event event, size_t count)
+{
+	engine->hit(cache, event, count);
+	if (event == KMEM_FREE_FASTPATH)
+		lose_cpu();
+}
+
 static struct kmem_cache *cache;
 
 static void *by_kfree(void *object) { kfree(object); return NULL; }
@@ -224,6 +256,46 @@ static void last_frees(void)
 	for (unsigned i = 0; i < 3; i++)
 		for (unsigned how = 0; how < sizeof(frees) / sizeof(frees[0]); how++)
 			last_free(engines[i], frees[how]);
+}
+
+/* The option stats:1: a hit of engine slub counts its event when the object is free already. */
+static void counted_hits(void)
+{
+	struct kmem_cache_args args = { .engine = "slub" };
+
+	km_layout_options.count_events = true;
+	/* No tick takes the CPU's slab away for its age. */
+	km_arena_set(false, 3600000);
+	kmem_tick();
+	sem_init(&given, 0, 0);
+	sem_init(&go_on, 0, 0);
+	NEED(go_to_cpu(cpu_at(0)));
+	/* The first is by kfree, the third by kmem_cache_free. */
+	for (unsigned how = 0; how < 4; how += 2) {
+		cache = kmem_cache_create("counted", 100, &args, 0);
+		struct mem_cgroup *group = private_group("one");
+		void *object = kmem_cache_alloc_in(cache, group, GFP_KERNEL);
+		struct kmem_cache *child = kmem_cache_of(object);
+		pthread_t thread;
+
+		NEED(object && child && child != cache);
+		engine = child->engine;
+		slow = *engine;
+		slow.hit = count_slowly;
+		child->engine = &slow;
+		mem_cgroup_put(group);
+		NEED(pthread_create(&thread, NULL, frees[how], object) == 0);
+		while (sem_wait(&given))
+			;
+		kmem_shrink_all();
+		CHECK(kmem_for_each_cache(is_it, child), "%u", how);
+		sem_post(&go_on);
+		pthread_join(thread, NULL);
+		child->engine = engine;
+		kmem_shrink_all();
+		CHECK(!kmem_for_each_cache(is_it, child), "%u", how);
+		kmem_cache_destroy(cache);
+	}
 }
 
 /* ------------------------------------------------------------------ objects that readers may look at */
@@ -295,8 +367,9 @@ static const struct test_case cases[] = {
 	{ "one by one", one_by_one }, { "one by one, private", one_by_one_private },
 	{ "nobody shrinks", unasked }, { "nobody shrinks, private", unasked_private },
 	{ "at once", at_once }, { "at once, private", at_once_private },
+	{ "gone caches", gone_caches },
 	{ "without a fence", without_a_fence }, { "without a fence, slub", without_a_fence_slub },
-	{ "last frees", last_frees }, { "by RCU", by_rcu },
+	{ "last frees", last_frees }, { "counted hits", counted_hits }, { "by RCU", by_rcu },
 };
 
 int main(void)

@@ -1,3 +1,5 @@
+# A day of a program that has guarded objects.
+TEST_LIBS_model/day := $(DEBUG_PARTS)
 # The byte-code is a header of its own.
 $(BUILD)/tests/model/model $(BUILD)/tests/model/fuzz: tests/model/machine.h
 

@@ -478,7 +478,7 @@ static bool start_validated_chain(void)
 /* From now on, for good: so it comes last. */
 static bool start_profiled(void)
 {
-	km_profiling.start(1u << 30);
+	km_profile_ops->start(1u << 30);
 	bool started = start_engine("sheaf");
 	need(!started || km_percpu.index != KM_INDEX_CPU || model.cache->layers[KM_LAYER_OBSERVE] == &km_ops_profiled,
 	     "the cache's objects are not profiled");

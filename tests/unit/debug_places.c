@@ -35,7 +35,7 @@ static void is_place(const void *p, const char *name, size_t bytes)
 	char text[512], offset[32];
 
 	memset(text, '#', sizeof(text));
-	km_debug_place((uintptr_t)p, text, bytes);
+	km_stack_place((uintptr_t)p, text, bytes);
 	NEED(strlen(text) < bytes && text[bytes] == '#');
 	const char *plus = strchr(text, '+');
 	snprintf(offset, sizeof(offset), "+%#lx[", offset_of(p));
@@ -55,35 +55,35 @@ static void places(const char *name)
 	is_place(libc.dli_saddr, libc.dli_fname, 400);
 	/* No file is there, and none ever was. */
 	snprintf(wanted, sizeof(wanted), "%p", (void *)text);
-	CHECK(!strcmp(km_debug_place((uintptr_t)text, text, sizeof(text)), wanted), "%s", text);
-	CHECK(!strcmp(km_debug_place(0x10, text, sizeof(text)), "0x10"), "%s", text);
+	CHECK(!strcmp(km_stack_place((uintptr_t)text, text, sizeof(text)), wanted), "%s", text);
+	CHECK(!strcmp(km_stack_place(0x10, text, sizeof(text)), "0x10"), "%s", text);
 }
 
-static __attribute__((noinline)) void tracked(struct km_debug_track *track)
+static __attribute__((noinline)) void tracked(struct km_stack_track *track)
 {
-	km_debug_track(track);
+	km_stack_track(track);
 	__asm__ volatile("");
 }
 
-static unsigned frames(const struct km_debug_track *track)
+static unsigned frames(const struct km_stack_track *track)
 {
 	unsigned count = 0;
 
-	while (count < KM_DEBUG_FRAMES && track->frame[count])
+	while (count < KM_STACK_FRAMES && track->frame[count])
 		count++;
 	return count;
 }
 
 static void until_the_end(const char *name)
 {
-	struct km_debug_track track;
+	struct km_stack_track track;
 
 	kfree(kmalloc(8, GFP_KERNEL));
 	places(name);
 	tracked(&track);
 	/* Where no file has tables there is one frame always. */
-	CHECK(!km_debug_has_stacks() || frames(&track) > 1);
-	km_debug_stack_over();
+	CHECK(!km_stack_is_there() || frames(&track) > 1);
+	km_stack_over();
 	places(name);
 	tracked(&track);
 	CHECK_EQUAL(frames(&track), 1);

@@ -54,7 +54,7 @@ static __attribute__((noinline)) void give_many(void *p)
 
 static bool began_in(const struct km_debug_mark *mark, uintptr_t function)
 {
-	struct km_debug_track track;
+	struct km_stack_track track;
 
 	km_debug_read_mark(mark, &track);
 	return track.frame[0] - function < LONGEST;

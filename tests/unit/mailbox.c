@@ -24,7 +24,6 @@
 #include "cache/mailbox.h"
 #include "engines/slub/slub.h"
 #include "kit/check.h"
-#include "ext/debug/debug_toggle.h"
 
 #define ROUNDS 800u
 

@@ -1,9 +1,9 @@
 /*
  * parked_blocks.c: blocks above 4 MiB that come and go keep their memory for the next ones: who replaces them asks
  * the system for no mapping once he has swung, who frees all of them keeps nothing, what is handed on says that it is
- * not zeros, and what lies ready goes by age, on demand, where the system refuses a mapping or to remap one, and
- * where less is in use; who gives it back comes to an end whatever others free meanwhile; what its user protected is
- * accessible again.
+ * not zeros, and what lies ready goes by age, on demand, where the system refuses a mapping or to remap one, where less
+ * is in use, and where smaller blocks are in use instead; who gives it back comes to an end whatever others free
+ * meanwhile; what its user protected is accessible again.
  * Not with nodes: large blocks begin as the system makes them, and none is parked.
  */
 #define _GNU_SOURCE
@@ -118,6 +118,32 @@ static void replaced(void)
 	free_all();
 	NEED(!parked());
 	/* Or what comes next would be another swing. */
+	kmem_shrink_all();
+}
+
+/* Big blocks and smaller ones by turns: what lies ready of the one kind gives way to the other, in use or free. */
+static void by_turns(void)
+{
+	enum { MANY = 24 * 1024 / 16, FEW = 4 };
+	static void *p[MANY];
+	struct kmem_stats stats;
+
+	kmem_shrink_all();
+	for (unsigned turn = 0; turn < 12; turn++) {
+		const unsigned count = turn % 2 ? FEW : MANY;
+
+		for (unsigned i = 0; i < count; i++) {
+			p[i] = turn % 2 ? kvmalloc(24 * MIB / FEW, GFP_KERNEL) : kmalloc(16384, GFP_KERNEL);
+			NEED(p[i]);
+			memset(p[i], 1, 16384);
+		}
+		kmem_tick();
+		kmem_get_stats(&stats);
+		CHECK(stats.pages_free_dirty * 4096 <= 20 * MIB, "turn %u: %lu KiB lie ready", turn,
+		      stats.pages_free_dirty * 4);
+		for (unsigned i = 0; i < count; i++)
+			kvfree(p[i]);
+	}
 	kmem_shrink_all();
 }
 
@@ -329,6 +355,7 @@ int main(void)
 	km_os_fault = count;
 	all_at_once();
 	replaced();
+	by_turns();
 	all_at_once();
 	zeros();
 	by_age();

@@ -19,7 +19,7 @@
 #include "cache/cache.h"
 #include "alloc/alloc_ops.h"
 #include "kit/inside.h"
-#include "ext/profile/profile.h"
+#include "cache/mailbox.h"
 
 #define MEAN	4096u
 #define ROUNDS	4000
@@ -95,7 +95,7 @@ static void ask(const char *letters)
 	struct km_mail_request request = { .command = KM_MAIL_PROFILE };
 
 	strcpy(request.letters, letters);
-	INSIDE(km_registry_lock(); NEED(km_profile_ask(&request) == 0); km_registry_unlock(); km_probes_look());
+	INSIDE(km_registry_lock(); NEED(km_profile_ops->ask(&request) == 0); km_registry_unlock(); km_probes_look());
 }
 
 static bool is_at(const struct km_profile_site *seen, size_t site)
@@ -107,7 +107,7 @@ static bool is_at(const struct km_profile_site *seen, size_t site)
 
 static unsigned long samples(void)
 {
-	const struct km_profile_record *record = km_profiling.record;
+	const struct km_profile_record *record = km_profile_ops->record;
 	unsigned long all = 0;
 
 	for (size_t i = 0; i < record->sites; i++)
@@ -118,13 +118,13 @@ static unsigned long samples(void)
 /* By libm's exponential, which the library has not. */
 static double stands_for(uint64_t bytes)
 {
-	return (double)bytes / -expm1(-(double)bytes / (double)km_profiling.record->mean);
+	return (double)bytes / -expm1(-(double)bytes / (double)km_profile_ops->record->mean);
 }
 
 /* What is out is said by the samples that are. */
 static double estimate_out(size_t site)
 {
-	const struct km_profile_record *record = km_profiling.record;
+	const struct km_profile_record *record = km_profile_ops->record;
 	double bytes = 0;
 
 	for (size_t i = 0; i < record->slots; i++) {
@@ -138,7 +138,7 @@ static double estimate_out(size_t site)
 
 static double estimate(size_t site, bool out)
 {
-	const struct km_profile_record *record = km_profiling.record;
+	const struct km_profile_record *record = km_profile_ops->record;
 	double bytes = 0;
 
 	for (size_t i = 0; !out && i < record->sites; i++)
@@ -191,7 +191,7 @@ static void shares(void)
 	INSIDE(km_profile_seed(20261));
 	before = set_active_memcg(group);
 	ask("4096:100");
-	NEED(km_profiling.record->state == KM_PROFILE_ON);
+	NEED(km_profile_ops->record->state == KM_PROFILE_ON);
 	for (unsigned i = 0; i < ROUNDS * COUNT; i++) {
 		size_t site = i * 7 % COUNT, round = i / COUNT;
 		void **p = &out[site][round];
@@ -208,7 +208,7 @@ static void shares(void)
 			add(&left[site], bytes_of(site, *p));
 		}
 	}
-	NEED(km_profiling.record->lost == 0 && km_profiling.record->untracked == 0);
+	NEED(km_profile_ops->record->lost == 0 && km_profile_ops->record->untracked == 0);
 	for (size_t site = 0; site < COUNT; site++) {
 		/* Slob has blocks of any size, and headers. */
 		if (slob && site != 0 && site != 1 && site != 4)
@@ -276,7 +276,7 @@ static bool is_by(uintptr_t pc, size_t caller)
 /* Samples that have that caller's frame, and go on to this program's first function. */
 static double bytes_by(size_t caller, uintptr_t above)
 {
-	const struct km_profile_record *record = km_profiling.record;
+	const struct km_profile_record *record = km_profile_ops->record;
 	double bytes = 0;
 
 	for (size_t i = 0; i < record->sites; i++) {
@@ -294,7 +294,7 @@ static double bytes_by(size_t caller, uintptr_t above)
 /* Without the compilers' tables a stack is one call. */
 static bool whole_stacks(void)
 {
-	const struct km_profile_record *record = km_profiling.record;
+	const struct km_profile_record *record = km_profile_ops->record;
 	uint32_t deepest = 0;
 
 	for (size_t i = 0; i < record->sites; i++)
@@ -328,7 +328,7 @@ static void same_place(void)
 
 static size_t slots_taken(void)
 {
-	const struct km_profile_record *record = km_profiling.record;
+	const struct km_profile_record *record = km_profile_ops->record;
 	size_t taken = 0;
 
 	for (size_t i = 0; i < record->slots; i++)
@@ -352,7 +352,7 @@ static void *churn(void *unused)
 /* All that came went: of nothing a sample is left. */
 static void threads(void)
 {
-	const struct km_profile_record *record = km_profiling.record;
+	const struct km_profile_record *record = km_profile_ops->record;
 	pthread_t thread[3];
 
 	make_caches();
@@ -416,7 +416,7 @@ static void resized(void)
 
 static void off_and_on(void)
 {
-	const struct km_profile_record *record = km_profiling.record;
+	const struct km_profile_record *record = km_profile_ops->record;
 	struct km_mail_request other = { .command = KM_MAIL_PROFILE, .letters = "4096:5" };
 	uint32_t number;
 
@@ -428,7 +428,7 @@ static void off_and_on(void)
 	/* What would be a hit else is a short way where sequences find a CPU's block. */
 	NEED((small->layers[KM_LAYER_OBSERVE] == &km_ops_profiled) ==
 	     (small->engine->front == KM_PERCPU_SHEAVES && km_percpu.index == KM_INDEX_CPU));
-	NEED(km_profile_ask(&other) == -EBUSY);
+	NEED(km_profile_ops->ask(&other) == -EBUSY);
 	ask("0");
 	NEED(record->state == KM_PROFILE_OVER && !small->hooks);
 	unsigned long before = samples();
@@ -437,7 +437,7 @@ static void off_and_on(void)
 	NEED(samples() == before);
 	/* Of one cache alone. */
 	other = (struct km_mail_request){ .command = KM_MAIL_PROFILE, .cache = "large", .letters = "4096:100" };
-	INSIDE(NEED(km_profile_ask(&other) == 0); km_probes_look());
+	INSIDE(NEED(km_profile_ops->ask(&other) == 0); km_probes_look());
 	NEED(record->number != number && samples() == 0);
 	for (int i = 0; i < 100000; i++) {
 		kmem_cache_free(small, kmem_cache_alloc(small, GFP_KERNEL));
@@ -450,7 +450,7 @@ static void off_and_on(void)
 	const char *const bad[] = { "x", "1", "1:", ":", "99999999999:1", "1:99999999", "1:1:1", "-1:1" };
 	for (size_t i = 0; i < km_array_count(bad); i++) {
 		strcpy(other.letters, bad[i]);
-		CHECK(km_profile_ask(&other) == -EINVAL || !strcmp(bad[i], ":"));
+		CHECK(km_profile_ops->ask(&other) == -EINVAL || !strcmp(bad[i], ":"));
 	}
 }
 
@@ -461,14 +461,14 @@ static void one_after_the_other(void)
 
 	make_caches();
 	ask("65536:100");
-	uint32_t number = km_profiling.record->number;
-	INSIDE(NEED(km_profile_ask(&over) == 0));
+	uint32_t number = km_profile_ops->record->number;
+	INSIDE(NEED(km_profile_ops->ask(&over) == 0));
 	km_mail.request = (struct km_mail_request){ .command = KM_MAIL_PROFILE, .letters = "4096:100" };
 	km_store_release(&km_mail.asked, 77u);
-	INSIDE(km_debugging.tick());
+	INSIDE(km_control_ops->tick());
 	CHECK(km_mail.answered == 77 && km_mail.result == 0);
 	INSIDE(km_probes_look());
-	CHECK(km_profiling.record->number == number + 1 && km_profiling.record->state == KM_PROFILE_ON);
+	CHECK(km_profile_ops->record->number == number + 1 && km_profile_ops->record->state == KM_PROFILE_ON);
 }
 
 /* A call of the former profile is in the midst of noting an object: what it has said of that stays said. */
@@ -481,7 +481,7 @@ static void begun_meanwhile(void)
 	ask("4096:100");
 	ask("0");
 	p = kmem_cache_alloc(small, GFP_KERNEL);
-	slot = &km_profiling.record->slot[km_profile_row(p) * KM_PROFILE_ROW];
+	slot = &km_profile_ops->record->slot[km_profile_row(p) * KM_PROFILE_ROW];
 	slot->p = 1;
 	slot->what = small->size;
 	ask("4096:100");

@@ -43,7 +43,7 @@ static struct kmem_cache *cache[THREADS];
 static __attribute__((noinline)) void take(struct kmem_cache *from)
 {
 	void *p = kmem_cache_alloc(from, GFP_KERNEL);
-	struct km_debug_track track;
+	struct km_stack_track track;
 
 	NEED(p);
 	km_debug_read_mark(km_debug_marks(kmem_cache_of(p), p), &track);
@@ -67,11 +67,11 @@ static uintptr_t last;
 static void handler(int number)
 {
 	void *p = kmem_cache_alloc(cache[0], GFP_KERNEL);
-	struct km_debug_track track;
+	struct km_stack_track track;
 
 	(void)number;
 	km_debug_read_mark(km_debug_marks(cache[0], p), &track);
-	for (depth = 0; depth < KM_DEBUG_FRAMES && track.frame[depth]; depth++)
+	for (depth = 0; depth < KM_STACK_FRAMES && track.frame[depth]; depth++)
 		last = track.frame[depth];
 	kmem_cache_free(cache[0], p);
 }
@@ -88,11 +88,11 @@ static __attribute__((noinline)) void struck(void);
 
 static void leave(int number)
 {
-	struct km_debug_tables tables;
+	struct km_stack_tables tables;
 
 	handler(number);
 	/* An emulator has the code behind a handler in no file: a stack ends there. */
-	CHECK((depth == 3 && last == (uintptr_t)strikes) || (depth == 2 && !km_debug_tables_of(last, &tables)),
+	CHECK((depth == 3 && last == (uintptr_t)strikes) || (depth == 2 && !km_stack_tables_of(last, &tables)),
 	      "%u frames", depth);
 	CHECK(!called);
 	_exit(failures || called);

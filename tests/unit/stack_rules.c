@@ -12,7 +12,7 @@
 #include <ucontext.h>
 
 #include "kit/check.h"
-#include "ext/debug/unwind.h"
+#include "inspect/stack.h"
 
 #if defined(__x86_64__) && defined(__GLIBC__)
 

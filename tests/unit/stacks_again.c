@@ -17,7 +17,7 @@
 #include "kit/check.h"
 #include "os/os.h"
 #include "ext/debug/debug.h"
-#include "ext/debug/unwind.h"
+#include "inspect/stack.h"
 
 #ifdef __GLIBC__
 #include <execinfo.h>
@@ -30,11 +30,11 @@
 static __thread bool in_handler;
 static unsigned compared;
 
-static unsigned depth_of(const struct km_debug_track *track)
+static unsigned depth_of(const struct km_stack_track *track)
 {
 	unsigned depth = 0;
 
-	while (depth < KM_DEBUG_FRAMES && track->frame[depth])
+	while (depth < KM_STACK_FRAMES && track->frame[depth])
 		depth++;
 	return depth;
 }
@@ -42,13 +42,13 @@ static unsigned depth_of(const struct km_debug_track *track)
 /* Three stacks from here; the first frame of each is another place of this function. */
 static __attribute__((noinline)) uint32_t compare(void)
 {
-	struct km_debug_track known, walked;
+	struct km_stack_track known, walked;
 	struct km_debug_mark mark;
-	void *told[KM_DEBUG_FRAMES + 8];
+	void *told[KM_STACK_FRAMES + 8];
 
 	km_debug_mark(&mark);
-	km_debug_track(&walked);
-	int count = backtrace(told, KM_DEBUG_FRAMES);
+	km_stack_track(&walked);
+	int count = backtrace(told, KM_STACK_FRAMES);
 	km_debug_read_mark(&mark, &known);
 	unsigned depth = depth_of(&known);
 	CHECK(km_debug_is_sealed(&mark));
@@ -153,7 +153,7 @@ static __attribute__((noinline)) unsigned walked_of(uint64_t key, uint32_t what)
 {
 	struct km_stack stack;
 
-	km_stack_take(&stack, key, KM_DEBUG_FRAMES, false);
+	km_stack_take(&stack, key, KM_STACK_FRAMES, false);
 	if (stack.known) {
 		CHECK_EQUAL(stack.what, what);
 		return 0;

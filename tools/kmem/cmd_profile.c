@@ -91,7 +91,7 @@ static const void *find_record(struct target *target, pid_t pid)
 	else if (!layout_has(&roots[0].layout, "root.profile"))
 		kmem_failed(1, "profile", "%d: runs libkmem %s, which takes no profiles", pid, target->version);
 	else if (!roots[0].record.profile)
-		kmem_failed(1, "profile", "%d: is linked without profiles (-Wl,-u,kmem_cache_validate)", pid);
+		kmem_failed(1, "profile", "%d: is linked without profiles (-Wl,-u,km_profiling)", pid);
 	else
 		return roots[0].record.profile;
 	return NULL;

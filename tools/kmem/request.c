@@ -293,7 +293,7 @@ static int complain(const struct asking *asking, enum answer answer)
 	case ANSWER_OFF:
 		return kmem_failed(1, command, "%d: runs with KMEM_OPTIONS=control:0, and can't be asked", pid);
 	case ANSWER_LEAN:
-		return kmem_failed(1, command, "%d: is linked without debugging (-Wl,-u,kmem_cache_validate)", pid);
+		return kmem_failed(1, command, "%d: is linked without debugging (-Wl,-u,km_debugging)", pid);
 	case ANSWER_OTHER_MAIL:
 		return kmem_failed(1, command, "%d: its mailbox is another: use the kmem that came with it", pid);
 	case ANSWER_NO_REPORT:

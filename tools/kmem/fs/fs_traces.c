@@ -196,7 +196,7 @@ static void add_object(struct sites *sites, struct heap *heap, const struct heap
 		       unsigned which)
 {
 	struct site site = { .hash = 0 };
-	struct km_debug_track own;
+	struct km_stack_track own;
 	struct heap_track other;
 
 	if (heap_debug_track(heap, piece, object, which, &own)) {

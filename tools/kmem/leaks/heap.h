@@ -133,9 +133,9 @@ bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t obj
 void heap_samples_clear(struct heap *heap);
 /* The track of a debugged object itself: [0] by whom it was allocated, [1] by whom what lay there before was freed;
  * false: it has none, or was never freed. */
-struct km_debug_track;
+struct km_stack_track;
 bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, unsigned which,
-		      struct km_debug_track *track);
+		      struct km_stack_track *track);
 /* The name of the group that pays for it; false: nobody does, or it is not known. */
 bool heap_group(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, char *name, size_t bytes);
 

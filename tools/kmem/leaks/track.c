@@ -12,9 +12,10 @@
 #include "command.h"
 #include "leaks/heap.h"
 #include "page/obj_cgroups.h"
+#include "ext/debug/debug.h"
 #include "ext/guard/guard.h"
 
-_Static_assert(HEAP_FRAMES == KM_DEBUG_FRAMES, "a track has so many");
+_Static_assert(HEAP_FRAMES == KM_STACK_FRAMES, "a track has so many");
 
 static bool guarded_track(const struct heap *heap, const struct heap_piece *piece, struct heap_track *track)
 {
@@ -31,7 +32,7 @@ static bool guarded_track(const struct heap *heap, const struct heap_piece *piec
 }
 
 /* A mark has the number of its stack; 0, or a number that there is not: the stack is not known. */
-static bool read_mark(const struct heap *heap, const struct info_root *root, uintptr_t at, struct km_debug_track *track)
+static bool read_mark(const struct heap *heap, const struct info_root *root, uintptr_t at, struct km_stack_track *track)
 {
 	const struct km_debug_stack *stacks;
 	struct km_debug_stack first;
@@ -43,7 +44,7 @@ static bool read_mark(const struct heap *heap, const struct info_root *root, uin
 	    !target_read(heap->target, &first, stacks, sizeof(first)))
 		return false;
 	const uint32_t number = (uint32_t)mark.who;
-	*track = (struct km_debug_track){
+	*track = (struct km_stack_track){
 		.when = mark.when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .thread = (uint32_t)(mark.who >> 32),
 		.cpu = (uint32_t)(mark.when >> KM_DEBUG_CPU_SHIFT),
 	};
@@ -119,7 +120,7 @@ static bool sampled_track(struct heap *heap, uintptr_t object, struct heap_track
 /* ------------------------------------------------------------------ either */
 
 bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, unsigned which,
-		      struct km_debug_track *track)
+		      struct km_stack_track *track)
 {
 	if (piece->kind != HEAP_OF_SLAB || !heap->caches[piece->cache].tracked)
 		return false;
@@ -132,7 +133,7 @@ bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, u
 
 bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track)
 {
-	struct km_debug_track there;
+	struct km_stack_track there;
 
 	if (piece->track)
 		return guarded_track(heap, piece, track);

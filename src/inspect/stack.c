@@ -1,5 +1,5 @@
 /*
- * unwind.c: stack walks, at some nanoseconds a frame. A compiler writes beside each function how to undo the function's
+ * stack.c: stack walks, at some nanoseconds a frame. A compiler writes beside each function how to undo the function's
  * frame (.eh_frame, DWARF's call frame information). For the place of a call this information is a few numbers: where
  * the caller's frame begins, and where the return address and the caller's frame pointer lie in the frame. These
  * numbers are the rule of the place, learnt once and kept. A walk loads no library, allocates nothing and takes no
@@ -17,11 +17,10 @@
 #include <sys/auxv.h>
 #include <ucontext.h>
 
-#include "unwind.h"
+#include "stack.h"
 
 #include "base/bits.h"
 #include "os/die.h"
-#include "debug.h"
 
 #define MOST_STEPS	64u		/* frames, the library's own among them */
 #define MOST_FRAME	((uintptr_t)1 << 24)
@@ -214,9 +213,9 @@ static bool read_entry(struct function *function, const uint8_t *fde, uintptr_t 
 
 static bool find_function(uintptr_t pc, struct function *function)
 {
-	struct km_debug_tables tables;
+	struct km_stack_tables tables;
 
-	*function = (struct function){ .in_file = km_debug_tables_of(pc, &tables) };
+	*function = (struct function){ .in_file = km_stack_tables_of(pc, &tables) };
 	if (tables.sorted) {
 		const uint8_t *fde = entry_of(tables.sorted, pc);
 		return fde && read_entry(function, fde, pc);
@@ -422,9 +421,9 @@ static const uint8_t goes_back[] = { 0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4 };
 
 static bool is_return_of_signal(uintptr_t pc)
 {
-	struct km_debug_tables tables;
+	struct km_stack_tables tables;
 
-	return km_debug_tables_of(pc, &tables) && km_debug_tables_of(pc + sizeof(goes_back) - 1, &tables) &&
+	return km_stack_tables_of(pc, &tables) && km_stack_tables_of(pc + sizeof(goes_back) - 1, &tables) &&
 	       __builtin_memcmp((const void *)pc, goes_back, sizeof(goes_back)) == 0;
 }
 
@@ -432,7 +431,7 @@ static km_noinline uint64_t learn(uintptr_t pc)
 {
 	struct function function;
 	struct row row = { .strange = true }, first;
-	uint64_t own = km_debug_is_own(pc) ? OWN : 0;
+	uint64_t own = km_stack_is_own(pc) ? OWN : 0;
 
 	/* The call stands before the return address. */
 	bool found = find_function(pc - 1, &function);

@@ -1,6 +1,6 @@
-/* debug_control.h: what is written from outside to files that look like the kernel's. */
-#ifndef KM_DEBUG_DEBUG_CONTROL_H
-#define KM_DEBUG_DEBUG_CONTROL_H
+/* write_cache.h: what is written from outside to files that look like the kernel's. */
+#ifndef KM_INSPECT_WRITE_CACHE_H
+#define KM_INSPECT_WRITE_CACHE_H
 
 #include "base/cc.h"
 

@@ -1,9 +1,9 @@
 /*
- * unwind.h: stacks, as unwind.c walks them. All functions take no lock, allocate nothing, and
- * may be called in a signal handler.
+ * stack.h: stacks, as stack.c walks them, and where the calls of a stack come from. All functions take no lock,
+ * allocate nothing, and may be called in a signal handler.
  */
-#ifndef KM_DEBUG_UNWIND_H
-#define KM_DEBUG_UNWIND_H
+#ifndef KM_INSPECT_STACK_H
+#define KM_INSPECT_STACK_H
 
 #include "alloc/profile_record.h"
 #include "os/os_signal.h"
@@ -51,5 +51,39 @@ void km_stack_take(struct km_stack *stack, uint64_t key, unsigned most, bool ane
 void km_stack_forget(void);
 #define KM_STACK_NOTHING UINT32_MAX	/* keep no trail of the stack */
 void km_stack_keep(struct km_stack *stack, uint32_t what);
+
+/* ---- stack_places.c: where calls come from */
+
+#define KM_STACK_FRAMES 16u
+struct km_stack_track {
+	uintptr_t frame[KM_STACK_FRAMES];	/* the call into the library first; 0: no more */
+	uint64_t when;				/* ms; 0: never */
+	uint32_t cpu, thread;
+};
+
+/* libc frees the records of files loaded by dlopen, as the program ends: from then on a stack is one call. */
+void km_stack_over(void);
+/* False: of a stack there is the last call alone. */
+bool km_stack_is_there(void);
+/* The tables of frames in the file of an address: the sorted table (.eh_frame_hdr), or the entries (.eh_frame) of a
+ * program without a sorted table, or neither. False: the address is in no file. */
+struct km_stack_tables {
+	const uint8_t *sorted, *entry, *end;
+};
+bool km_stack_tables_of(uintptr_t address, struct km_stack_tables *tables);
+void km_stack_track(struct km_stack_track *track);
+/* There is more of a stack than a call: the program has begun, and has not ended. */
+bool km_stack_may_walk(void);
+/* Is it code of the library? */
+bool km_stack_is_own(uintptr_t address);
+/* Made before the program's first function, or after km_stack_over. */
+bool km_stack_is_early(uintptr_t first);
+/* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
+const char *km_stack_place(uintptr_t address, char *text, size_t bytes);
+/* Does one of the names fit that the dynamic linker has of the function at an address? Unlike dladdr it asks for no
+ * lock that somebody may have who waits for this thread. */
+bool km_stack_find_name(uintptr_t address, bool (*fits)(const char *name));
+/* The file that is mapped there, and where it was mapped to; false: none is. */
+bool km_stack_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start);
 
 #endif

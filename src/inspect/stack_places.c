@@ -1,6 +1,6 @@
 /*
- * debug_stack.c: where calls come from: the file of an address, the offset in the file, the function's names, the
- * tables of frames; and the stack of a call into the library, as unwind.c walks it by these tables. Invariant: nothing
+ * stack_places.c: where calls come from: the file of an address, the offset in the file, the function's names, the
+ * tables of frames; and the stack of a call into the library, as stack.c walks it by these tables. Invariant: nothing
  * here allocates, loads a library, or waits for a lock of a thread that fork left behind. docs/design/debugging.md
  * lists all functions called here.
  */
@@ -11,8 +11,7 @@
 
 #include "base/bits.h"
 #include "os/os.h"
-#include "debug.h"
-#include "unwind.h"
+#include "stack.h"
 
 static bool over;			/* libc has freed the records of files loaded by dlopen */
 static uint32_t first_pid;		/* the process of the library's start; 0: before the start */
@@ -187,7 +186,7 @@ static uint32_t build_of(const struct object *object)
 /* Room for the offset and the build, behind a name that may be cut. */
 #define OFFSET_BYTES	32u
 
-const char *km_debug_place(uintptr_t address, char *text, size_t bytes)
+const char *km_stack_place(uintptr_t address, char *text, size_t bytes)
 {
 	struct object object;
 	char path[256];
@@ -286,7 +285,7 @@ static bool is_function_at(const ElfW(Sym) *symbol, uintptr_t offset)
 	       offset - symbol->st_value < symbol->st_size;
 }
 
-bool km_debug_find_name(uintptr_t address, bool (*fits)(const char *name))
+bool km_stack_find_name(uintptr_t address, bool (*fits)(const char *name))
 {
 	struct object object;
 
@@ -303,7 +302,7 @@ bool km_debug_find_name(uintptr_t address, bool (*fits)(const char *name))
 	return false;
 }
 
-bool km_debug_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start)
+bool km_stack_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start)
 {
 	struct object object;
 
@@ -350,7 +349,7 @@ static km_cold void find_entries(uintptr_t load)
 		    *object.name || !find(end - 1, &object) || *object.name)
 			continue;
 		entries.end = (const uint8_t *)end;
-		/* Release pairs with km_debug_tables_of: the end is there. */
+		/* Release pairs with km_stack_tables_of: the end is there. */
 		km_store_release(&entries.start, (const uint8_t *)start);
 	}
 }
@@ -362,11 +361,11 @@ static const uint8_t *sorted_of(const struct object *object)
 	return header ? (const uint8_t *)object->load + header->p_vaddr : object->sorted;
 }
 
-bool km_debug_tables_of(uintptr_t address, struct km_debug_tables *tables)
+bool km_stack_tables_of(uintptr_t address, struct km_stack_tables *tables)
 {
 	struct object object;
 
-	*tables = (struct km_debug_tables){ .sorted = NULL };
+	*tables = (struct km_stack_tables){ .sorted = NULL };
 	if (!find(address, &object))
 		return false;
 	tables->sorted = sorted_of(&object);
@@ -406,7 +405,7 @@ static bool is_listed(uintptr_t address)
 	return false;
 }
 
-bool km_debug_is_own(uintptr_t address)
+bool km_stack_is_own(uintptr_t address)
 {
 	bool listed = is_listed(address);
 
@@ -414,32 +413,32 @@ bool km_debug_is_own(uintptr_t address)
 	return listed;
 }
 
-void km_debug_stack_over(void)
+void km_stack_over(void)
 {
 	km_store(&over, true);
 }
 
-bool km_debug_has_stacks(void)
+bool km_stack_is_there(void)
 {
 	uintptr_t frame;
 
 	return km_stack_walk(&frame, 1) != 0;
 }
 
-bool km_debug_is_early(uintptr_t first)
+bool km_stack_is_early(uintptr_t first)
 {
-	return first && is_listed(first) && km_debug_has_stacks();
+	return first && is_listed(first) && km_stack_is_there();
 }
 
-bool km_debug_may_walk(void)
+bool km_stack_may_walk(void)
 {
 	return km_load(&first_pid) && !km_load(&over);
 }
 
-void km_debug_track(struct km_debug_track *track)
+void km_stack_track(struct km_stack_track *track)
 {
 	__builtin_memset(track, 0, sizeof(*track));
-	if (!km_debug_may_walk() || !km_stack_walk(track->frame, KM_DEBUG_FRAMES))
+	if (!km_stack_may_walk() || !km_stack_walk(track->frame, KM_STACK_FRAMES))
 		track->frame[0] = (uintptr_t)__builtin_return_address(0);
 	track->when = km_os_now_ms();
 	track->cpu = km_os_getcpu();

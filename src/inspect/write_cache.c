@@ -1,14 +1,14 @@
 /*
- * debug_control.c: what is written from outside to files that look like the kernel's of a cache (`kmem fs`,
- * cache/mailbox.h). Invariants: numbers are judged before anything is changed; what is written to a cache is written
- * to those that are tuned with it as well, of which one that can't have it keeps what it had.
+ * write_cache.c: what is written from outside to files that look like the kernel's of a cache (`kmem fs`,
+ * cache/mailbox.h). Invariants: numbers are judged before anything is changed; what is written to a cache is written to
+ * those that are tuned with it as well, of which one that can't have it keeps what it had.
  */
 #include <errno.h>
 
 #include "cache/cache.h"
 #include "cache/mailbox.h"
 #include "os/die.h"
-#include "debug_control.h"
+#include "write_cache.h"
 
 #define MOST_NUMBERS	3u
 

@@ -15,8 +15,8 @@ BUILD	:= build$(if $(SAN),-$(SAN))$(if $(DEBUG),-debug)
 OPT	?= -O2 -g
 WARN	:= -Wall -Wextra -Wno-unused-parameter
 ARCHFLAGS := $(if $(filter x86_64,$(ARCH)),-mcx16)
-# What hits are made of stands in assembly that names tables of its file, and where code lies in the file is by the order of objects
-# (RARE): link-time optimisation keeps neither, so -flto is for programs, and for the command. And no instruction for indirect branches
+# What hits are made of stands in assembly that names tables of its file, and where code lies goes by the names of object files
+# (src/rare.ld): link-time optimisation keeps neither, so -flto is for programs, and for the command. And no instruction for indirect branches
 # (endbr64) begins a function: hits fill their lines of code, and Linux does not track such branches. Shadow stacks are kept
 # ("none" stands first: from gcc 14 on the option adds to what was asked for before).
 LIBFLAGS := -iquote src -iquote . -DKMEM_BARE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-builtin-malloc -fno-lto \
@@ -34,21 +34,13 @@ $(shell mkdir -p $(BUILD)/headers && cd $(BUILD)/headers && for folder in linux 
 	[ ! -d /usr/include/$$folder ] || ln -sfn /usr/include/$$folder $${folder##*/}; done)
 endif
 
-# Accounting stands last: most programs have none. The order of a wildcard depends on the locale; `sort` compares bytes.
+# The order of a wildcard depends on the locale; `sort` compares bytes.
 SOURCES	:= $(sort $(wildcard src/*/*.c engines/*.c engines/*/*.c ext/*/*.c))
-SRC	:= $(filter-out src/malloc/% src/process/% src/memcg/%,$(SOURCES)) $(filter src/memcg/%,$(SOURCES))
-# What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
-# not pages but stretches of 64 KiB, as soon as it touches one. What libgcc and libc's own archive add stands before it, and there is
-# no _fini, which does nothing and would be the last of all. Parts of the file begin with such a stretch (tests/tidy/resident).
-RARE	:= $(filter-out src/inspect/atexit.c src/memcg/process_group.c engines/engines.c,$(filter engines/% ext/% src/inspect/% src/memcg/% \
-	src/alloc/prefill.c src/alloc/alloc_bulk.c src/kmalloc/kfree_bulk.c \
-	%/cid_fast_path.c %/cid_ops.c %/freelist_ops.c %/cpu_freelist.c %/owned_sheaf.c %/stock_word.c,$(SRC)))
-SRC	:= $(filter-out $(RARE),$(SRC))
+SRC	:= $(filter-out src/malloc/% src/process/%,$(SOURCES))
 # What replaces functions of libc: only in libkmem-malloc.
 MALLOC	:= $(filter src/malloc/%,$(SOURCES))
 PROCESS	:= $(filter src/process/%,$(SOURCES))
-RARE_OBJ := $(RARE:%.c=$(BUILD)/obj/%.o)
-OBJ	:= $(SRC:%.c=$(BUILD)/obj/%.o) $(RARE_OBJ)
+OBJ	:= $(SRC:%.c=$(BUILD)/obj/%.o)
 MALLOC_OBJ := $(MALLOC:%.c=$(BUILD)/obj/%.o)
 PROCESS_OBJ := $(PROCESS:%.c=$(BUILD)/obj/%.o)
 LIBS	:= $(BUILD)/libkmem.so $(BUILD)/libkmem.a $(if $(MALLOC),$(BUILD)/libkmem-malloc.so $(BUILD)/libkmem-malloc.a)
@@ -67,15 +59,16 @@ $(BUILD)/obj/%.o: %.c Makefile
 	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LIBFLAGS) $(SAME) $(if $(filter src/% engines/% ext/%,$<),$(COUNTED)) -fPIC -MMD -MP -c $< -o $@
 
 # Never unloaded: descriptors of sequences and thread areas must outlive every thread. Who was linked with the library looks for its
-# soname, here as where it is installed.
+# soname, here as where it is installed. There is no _fini, which does nothing and would be the last code of all.
+RARE	= $(shell $(CC) $(LDFLAGS) -shared -Wl,-T,src/rare.ld -x c /dev/null -o /dev/null 2>/dev/null && echo -Wl,-T,src/rare.ld)
 LINK = $(CC) $(ALL_CFLAGS) -fno-lto $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-soname,$(@F).$(SOVERSION) \
 	-Wl,--version-script=src/libkmem.map -Wl,-fini=km_no_fini \
-	-Wl,-z,max-page-size=65536
-$(BUILD)/libkmem.so: $(OBJ) src/libkmem.map include/kmem/inline.h
-	$(LINK) -o $@ $(filter-out $(RARE_OBJ),$(OBJ)) -lgcc -lc $(RARE_OBJ) $(ALL_LDLIBS)
+	-Wl,-z,max-page-size=65536 $(RARE)
+$(BUILD)/libkmem.so: $(OBJ) src/rare.ld src/libkmem.map include/kmem/inline.h
+	$(LINK) -o $@ $(OBJ) $(ALL_LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)
-$(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) $(PROCESS_OBJ) src/libkmem.map include/kmem/inline.h
-	$(LINK) -o $@ $(MALLOC_OBJ) $(filter-out $(RARE_OBJ),$(OBJ)) $(PROCESS_OBJ) -lgcc -lc $(RARE_OBJ) $(ALL_LDLIBS)
+$(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) $(PROCESS_OBJ) src/rare.ld src/libkmem.map include/kmem/inline.h
+	$(LINK) -o $@ $(OBJ) $(MALLOC_OBJ) $(PROCESS_OBJ) $(ALL_LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)
 # Each program has boot.o, and by entry.o, which is joined to it, all parts (src/parts/all_parts.c).
 ENTRY	:= $(BUILD)/obj/src/cache/boot.o $(BUILD)/obj/src/parts/entry.o

@@ -32,7 +32,8 @@ INSTALLED = $(SHARED_LIBS:%=$(LIBDIR)/%) $(SHARED_LIBS:%=$(LIBDIR)/%.$(SOVERSION
 
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@PC_LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|g' \
 	-e 's|@PC_INCLUDEDIR@|$(INCLUDEDIR:$(PREFIX)/%=$${prefix}/%)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g' -e 's|@VERSION@|$(VERSION)|g' \
-	-e 's|@SOVERSION@|$(SOVERSION)|g' -e 's|@REAL@|$(REAL)|g'
+	-e 's|@SOVERSION@|$(SOVERSION)|g' -e 's|@REAL@|$(REAL)|g' \
+	-e 's|@PARTS@|$(notdir $(patsubst %/,%,$(sort $(wildcard engines/*/ ext/*/)))) memcg$(if $(MALLOC), malloc)|g'
 
 .PHONY: install uninstall always
 # Where `kmem run` looks for its library, and `kmem bench` for its driver. Written anew only when it changes, so that an installation elsewhere than it was built for gets

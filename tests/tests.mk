@@ -7,17 +7,14 @@ TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 .PHONY: tests check check-full check-long coverage
 tests: $(TEST_BIN)
 
+# A test's own flags stand in tests/flags, rules of its own in tests/<kind>/flags.mk.
+test_words = $(if $(filter promise/malloc_%,$(1)),malloc -fno-builtin) $(shell sed -n 's|^$(1):||p' tests/flags)
+test_cflags = $(filter-out -Wl%,$(filter -W% -f%,$(test_words)))
+test_libs = $(patsubst malloc,$(BUILD)/libkmem-malloc.a,$(filter-out needs=% -f%,$(filter-out $(test_cflags),$(test_words))))
 # A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.
 TEST_PARTS := -Wl,--defsym=km_all_parts=0
 DEBUG_PARTS := -Wl,-u,km_debugging,-u,km_guarding,-u,km_profiling
-# A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
 -include $(wildcard tests/*/flags.mk)
-
-# These call functions of libc's that libkmem-malloc replaces (src/process), in the same process.
-REPLACED_TESTS := promise/confined promise/data_limit promise/own_addresses stress/stress unit/child_of_bare_fork unit/child_of_vfork \
-	unit/locked_regions unit/percpu_areas unit/raised_address_limit unit/refused_lines
-$(foreach test,$(REPLACED_TESTS),$(eval TEST_LIBS_$(test) += $(BUILD)/libkmem-malloc.a))
-$(REPLACED_TESTS:%=$(BUILD)/tests/%): $(BUILD)/libkmem-malloc.a
 
 # Not what one compiler alone warns of, nor what it does not know of another's.
 TEST_WARN := -Wno-unused-function -Wno-unknown-warning-option -Wno-unknown-attributes
@@ -32,9 +29,9 @@ TEST_WRONG_account := $(TEST_WRONG_promise)
 TEST_WRONG_unit := $(TEST_WRONG_promise)
 TEST_WRONG_death := $(TEST_WRONG_promise) -Wno-mismatched-dealloc
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a $(BUILD)/libkmem-malloc.a Makefile tests/tests.mk tests/flags $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) $(TEST_PARTS) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
+	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(call test_cflags,$*) $(TEST_PARTS) -o $@ $< $(BUILD)/libkmem.a $(call test_libs,$*) $(ALL_LDLIBS) -lm
 
 # Tests are of two tiers (tests/run): check runs the quick tier, check-full the full one, check-long both, where some tests
 # do by themselves what a tier has time for a part of (CHECK_LONG): hours. The build has as many processes as tests run at

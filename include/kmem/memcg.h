@@ -16,6 +16,9 @@
  *
  * Contexts, unless a function says otherwise: any thread, both sides of fork(); not from a signal handler.
  * A group that is passed in must be referenced by the caller, who got it from mem_cgroup_create or mem_cgroup_get.
+ *
+ * A build of the library may have no groups. That library lacks the functions of this header, and the linker says so;
+ * `pkg-config --variable=parts kmem` prints which parts are built (packaging/README.md).
  */
 #ifndef KMEM_MEMCG_H
 #define KMEM_MEMCG_H

@@ -27,6 +27,7 @@ extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
  * table above is empty, and what was in it stands in the other one. Blocks that somebody pays for come from classes of
  * their own, malloc-cg-<bytes>, so that a free, which goes by the address, pays back what was paid, nothing else.
  */
+#pragma weak km_objcg_root	/* a build without groups has none */
 km_inline struct obj_cgroup *km_malloc_objcg(void)
 {
 	struct obj_cgroup *objcg;

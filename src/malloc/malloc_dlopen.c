@@ -15,6 +15,8 @@
 #include "malloc.h"
 #include "malloc_throw.h"
 
+#pragma weak km_stack_forget	/* a build without debugging walks no stacks */
+
 /* Nothing is loaded that is not there already. */
 void *km_loaded_symbol(const char *name)
 {
@@ -61,7 +63,8 @@ KMEM_API int dlclose(void *handle)
 	dlclose_fn *libc = (dlclose_fn *)(km_load(&next_close) ?: find_next(&next_close, "dlclose"));
 	int error = libc(handle);
 
-	km_stack_forget();
+	if (km_stack_forget)
+		km_stack_forget();
 	return error;
 }
 

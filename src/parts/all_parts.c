@@ -6,10 +6,14 @@
  */
 #include "base/cc.h"
 
-extern km_hidden const char km_accounting[], km_debugging[], km_failing[];
-extern km_hidden const char km_guarding[], km_observing[], km_profiling[];
-extern km_hidden const void *const km_all_parts[];
+/* part(name): what each part that is built registers. A build with fewer parts brings its own list. */
+#ifndef KM_PARTS
+#define KM_PARTS(part)                                                                             \
+	part(km_accounting) part(km_debugging) part(km_failing) part(km_guarding) part(km_observing) part(km_profiling)
+#endif
+#define DECLARED(name)	extern km_hidden const char name[];
+#define ADDRESS(name)	name,
+KM_PARTS(DECLARED)
 
-const void *const km_all_parts[] = {
-	km_accounting, km_debugging, km_failing, km_guarding, km_observing, km_profiling,
-};
+extern km_hidden const void *const km_all_parts[];
+const void *const km_all_parts[] = { KM_PARTS(ADDRESS) NULL };

@@ -5,9 +5,11 @@
 #ifndef KM_SLAB_ENGINES_H
 #define KM_SLAB_ENGINES_H
 
-/* km_engine_NAME is the table of each. `between` stands between two. */
+/* km_engine_NAME is the table of each. `between` stands between two. A build with fewer engines brings its own list. */
+#ifndef KM_ENGINES
 #define KM_ENGINES(engine, between)                                                                \
 	engine(sheaf) between engine(slub) between engine(slab) between engine(slob)
+#endif
 
 #define KM_ENGINE_DEFAULT	km_engine_sheaf
 #define KM_ENGINE_QUOTED(name)	#name

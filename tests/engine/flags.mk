@@ -3,9 +3,7 @@ BUMPED := promise/caches promise/kmalloc promise/zeroed promise/merging promise/
 	  promise/cache_limit promise/committed_ahead promise/decay promise/grown_blocks promise/hooks model/model nomem/nomem
 $(BUILD)/tests/engine/bumped/%: tests/%.c tests/engine/bump.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) -o $@ $< tests/engine/bump.c $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
+	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_WRONG_$(*D)) $(call test_cflags,$*) -o $@ $< tests/engine/bump.c $(BUILD)/libkmem.a $(call test_libs,$*) $(ALL_LDLIBS) -lm
 .PHONY: bumped
 bumped: $(BUMPED:%=$(BUILD)/tests/engine/bumped/%)
 tests: bumped
-# The size in front of a block, where engine slob has it.
-TEST_CFLAGS_engine/slob := -Wno-array-bounds

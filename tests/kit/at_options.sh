@@ -34,3 +34,16 @@ has_tools() {
 		command -v "$tool" >/dev/null || { why="$tool is not installed"; return 1; }
 	done
 }
+
+# is_built NAME: true if the build has what tests/flags says that the test needs; else `why` names what is missing. A build
+# without a file `features` has all.
+is_built() {
+	local word of_malloc=
+	why=
+	[ -f "$build/features" ] || return 0
+	[[ $1 != promise/malloc_* ]] || of_malloc=malloc
+	for word in $of_malloc $(sed -n "s|^${1%%/*}: ||p; s|^$1: ||p" tests/flags); do
+		[[ $word == malloc || $word == needs=* ]] || continue
+		grep -qw "${word#needs=}" "$build/features" || { why="${word#needs=} is not built"; return 1; }
+	done
+}

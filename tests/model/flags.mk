@@ -21,6 +21,4 @@ $(BUILD)/tests/model/day: tests/model/day.c tests/model/day.h tests/model/simula
 $(BUILD)/tests/model/debug_grammar $(BUILD)/tests/model/options_grammar $(BUILD)/tests/model/failslab_grammar \
 	$(BUILD)/tests/model/slabinfo_grammar: tests/model/texts.h
 
-# Commits that are lost.
-TEST_LIBS_model/lost_commits := -Wl,--wrap=km_visit_commit
 $(BUILD)/tests/model/lost_commits: tests/model/machine.h tests/model/model.c

@@ -36,7 +36,8 @@ static void use(struct kmem_cache *cache, unsigned size, unsigned align)
 static void forms(void)
 {
 	struct kmem_cache_args args = { .align = 64, .useroffset = 8, .usersize = 16 };
-	struct kmem_cache_args chosen = { .engine = "sheaf" };
+	static const char *const engines[] = { KM_ENGINE_NAMES };
+	struct kmem_cache_args chosen = { .engine = NULL };
 	struct kmem_cache_stats stats;
 
 	use(kmem_cache_create("null args", 100, NULL, 0), 100, 8);
@@ -45,19 +46,15 @@ static void forms(void)
 	use(kmem_cache_create_usercopy("usercopy", 100, 16, 0, 8, 16, NULL), 100, 16);
 	use(KMEM_CACHE(pair, 0), sizeof(struct pair), _Alignof(struct pair));
 	use(KMEM_CACHE_USERCOPY(pair, 0, text), sizeof(struct pair), _Alignof(struct pair));
-	struct kmem_cache *cache = kmem_cache_create("engine", 50, &chosen, 0);
-	NEED(cache);
-	kmem_cache_get_stats(cache, &stats);
-	NEED(strcmp(stats.engine, "sheaf") == 0);
-	use(cache, 50, 8);
-	chosen.engine = "slub";
-	cache = kmem_cache_create("engine", 50, &chosen, 0);
-	NEED(cache);
-	kmem_cache_get_stats(cache, &stats);
-	NEED(strcmp(stats.engine, "slub") == 0);
-	use(cache, 50, 8);
-	chosen.engine = "slob";
-	use(kmem_cache_create("engine", 50, &chosen, 0), 50, 8);
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+		chosen.engine = engines[i];
+		struct kmem_cache *cache = kmem_cache_create("engine", 50, &chosen, 0);
+
+		NEED(cache);
+		kmem_cache_get_stats(cache, &stats);
+		NEED(strcmp(stats.engine, engines[i]) == 0);
+		use(cache, 50, 8);
+	}
 }
 
 static void every_size(void)

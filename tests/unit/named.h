@@ -1,6 +1,6 @@
 /*
- * named.h: the mappings that the library gives a name, by catching the call (--wrap=prctl in flags.mk): it reaches the
- * kernel, but they are known where that has no names to show: there the library is told that it has.
+ * named.h: the mappings that the library gives a name, by catching the call (--wrap=prctl in tests/flags): it reaches
+ * the kernel, but they are known where that has no names to show: there the library is told that it has.
  */
 #ifndef TESTS_UNIT_NAMED_H
 #define TESTS_UNIT_NAMED_H

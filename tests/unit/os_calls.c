@@ -1,7 +1,7 @@
 /*
  * os_calls: what os/os.h says of each service where the system refuses: the answer is the one that is promised there,
  * and errno is as it was, also where it succeeds. Calls that are interrupted are made again. What the environment said
- * is found before libc knows it, whatever lies beside it. The calls are wrapped (flags.mk); each is refused in turn.
+ * is found before libc knows it, whatever lies beside it. The calls are wrapped (tests/flags); each is refused in turn.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

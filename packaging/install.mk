@@ -27,7 +27,7 @@ PCS	:= kmem.pc kmem-malloc.pc $(if $(LIBURCU),kmem-rcu.pc)
 CMAKES	:= kmemConfig.cmake kmemConfigVersion.cmake
 
 INSTALLED = $(SHARED_LIBS:%=$(LIBDIR)/%) $(SHARED_LIBS:%=$(LIBDIR)/%.$(SOVERSION)) $(SHARED_LIBS:%=$(LIBDIR)/%.$(REAL)) \
-	$(ARCHIVES:%=$(LIBDIR)/%) $(HEADERS:%=$(INCLUDEDIR)/kmem/%) $(BINDIR)/kmem $(DRIVER:%=$(DATADIR)/kmem/driver/%) $(DATADIR)/tools/kmem/gdb.py $(PCS:%=$(PKGCONFIGDIR)/%) $(CMAKES:%=$(CMAKEDIR)/%) \
+	$(ARCHIVES:%=$(LIBDIR)/%) $(HEADERS:%=$(INCLUDEDIR)/kmem/%) $(BINDIR)/kmem $(DRIVER:%=$(DATADIR)/kmem/driver/%) $(DATADIR)/kmem/gdb.py $(PCS:%=$(PKGCONFIGDIR)/%) $(CMAKES:%=$(CMAKEDIR)/%) \
 	$(foreach page,$(PAGES),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
 
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@PC_LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|g' \
@@ -55,7 +55,7 @@ install: all
 	install -m 644 $(HEADERS:%=include/kmem/%) $(DESTDIR)$(INCLUDEDIR)/kmem/
 	install -m 755 $(BUILD)/kmem $(DESTDIR)$(BINDIR)/
 	install -m 644 $(DRIVER:%=bench/driver/%) $(DESTDIR)$(DATADIR)/kmem/driver/
-	install -m 644 tools/kmem/gdb.py $(DESTDIR)$(DATADIR)/tools/kmem/gdb.py
+	install -m 644 tools/kmem/gdb.py $(DESTDIR)$(DATADIR)/kmem/gdb.py
 	set -e; umask 022; for pc in $(PCS); do $(FILL) packaging/$$pc.in >$(DESTDIR)$(PKGCONFIGDIR)/$$pc; done
 	set -e; umask 022; for cmake in $(CMAKES); do $(FILL) packaging/$$cmake.in >$(DESTDIR)$(CMAKEDIR)/$$cmake; done
 	set -e; for page in $(PAGES); do install -m 644 docs/man/$$page $(DESTDIR)$(MANDIR)/man$${page##*.}/; done

@@ -74,7 +74,7 @@ static const struct {
 	void (*breaks)(void);
 	const char *file, *sentence;
 } cases[] = {
-	{ piece_twice, "src/page/meta.c", "a piece is freed once" },
+	{ piece_twice, "src/page/metadata.c", "a piece is freed once" },
 	{ words_twice, "src/percpu/cpu.c", "a word is given out once, and comes back once" },
 	{ words_in_use, "src/percpu/cpu.c", "words that are given out are zeros" },
 	{ lock_unguarded, "src/os/lock.c", "who takes a lock keeps signal handlers out" },

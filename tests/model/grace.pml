@@ -1,5 +1,5 @@
 /*
- * grace.pml: what waits for a grace period (src/cache/rcu.c: put, want, begin, collect, end). Claims: nothing is freed
+ * grace.pml: what waits for a grace period (src/cache/kfree_rcu.c: put, want, begin, collect, end). Claims: nothing is freed
  * while a reader may look that began before it was taken out; all is freed in the end, by no more than the periods that
  * the ends begin.
  * Wrong: JOINS_THE_PILE (what comes is added to what is under way), NOT_TOLD (collecting forgets that nobody was told).

@@ -1,5 +1,5 @@
 /*
- * A request to a running program: it is written into the process's mailbox (src/cache/mail.h), which the next miss
+ * A request to a running program: it is written into the process's mailbox (src/cache/mailbox.h), which the next miss
  * there serves, and the answer is waited for; a program that only hits is made to miss (force_slow.c). Invariant:
  * nothing but that mailbox and those words is written to, at addresses that the process's own record names, of the
  * very memory that the record was read in, whatever program the process has become since; what is not served in time

@@ -1,5 +1,5 @@
 /*
- * A snapshot as text. slabinfo and JSON are written by the library's own code (src/inspect/print.c),
+ * A snapshot as text. slabinfo and JSON are written by the library's own code (src/inspect/stats_print.c),
  * so that they can't differ from what the process itself would say.
  */
 #define _GNU_SOURCE

@@ -134,7 +134,7 @@ static const struct km_alloc_ops charged;
  * It began to be charged where nobody might wait: the first who may gives it its shelf. The shelf of paid objects
  * needs words on every CPU, a fence and memory for blocks, none of which a thread gets that may not call the system.
  * Until somebody comes that may, objects are paid for one at a time, which is correct and slow. Two threads that come
- * at once are told apart by the lock of draining (alloc/drain.c): the second finds a shelf.
+ * at once are told apart by the lock of draining (charged_drain.c): the second finds a shelf.
  */
 static km_noinline void give_pcs(struct kmem_cache *cache)
 {
@@ -143,7 +143,7 @@ static km_noinline void give_pcs(struct kmem_cache *cache)
 	if (!bytes || km_thread_busy)
 		return;
 	struct km_busy_was was = km_busy_begin();
-	km_alloc_set_charging(cache, &charged, bytes, true);
+	km_charged_set_ops(cache, &charged, bytes, true);
 	km_busy_end(was);
 }
 
@@ -751,6 +751,6 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	km_debug(!km_load(&cache->mixed.inner.pcs), "a cache that is not charged yet has no shelf of paid objects");
 	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->child_of || cache->dead)
 		return false;
-	return km_alloc_set_charging(cache, blocks ? &charged_blocks : &charged, may_wait ? pcs_block(cache) : 0,
+	return km_charged_set_ops(cache, blocks ? &charged_blocks : &charged, may_wait ? pcs_block(cache) : 0,
 				  may_wait);
 }

@@ -86,7 +86,15 @@ extern km_hidden const struct km_charged_drain km_charge_drain_all;
 /* CPU by CPU, with one fence; the sheaf goes with its objects, and each empty sheaf goes as well. */
 void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
 
-/* charge_bulk.c: recharge_bulk of struct km_alloc_ops. */
+/* The objcg that pays for an allocation by this thread; NULL: none. */
+km_inline struct obj_cgroup *km_charged_objcg(const struct kmem_cache *cache, gfp_t gfp)
+{
+	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
+}
+
+/* charge_bulk.c: alloc_bulk, free_bulk and recharge_bulk of struct km_alloc_ops. */
+int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects);
+void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void **objects);
 size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 				void **objects);
 

@@ -29,17 +29,7 @@ enum km_account_asks { KM_ASKS_THREADS = 1, KM_ASKS_MALLOC = 2 };
 extern km_hidden km_tls bool km_account_here;
 extern km_hidden uint32_t km_account_asks;	/* written with the registry locked */
 
-/*
- * Take what lies on the charged shelves of caches that `which` agrees to, and hand it, CPU by CPU, to `take`: objects
- * that belong to nobody then.
- */
-struct km_charged_drain {
-	/* owner: of all objects, which are none where it is but a name; KM_OBJCGS_DIFFER: of each its own. */
-	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
-	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
-	void *arg;
-};
-
+struct km_cpu_list;
 struct km_memcg_view;
 struct km_group_stats;
 
@@ -47,8 +37,12 @@ struct km_charge_ops {
 	/* ---- for front: an object of this cache is to be paid for: from now on each call asks who pays. False:
 	 * can't. */
 	bool (*begin)(struct kmem_cache *cache, bool may_wait);
-	/* All that lies on charged shelves goes back. */
-	const struct km_charged_drain *drain;
+	/* Give back the objects on the charged sheaves of the caches, on these CPUs (alloc/drain.h). unused: also where
+	 * the fence is refused, for no thread uses the caches. */
+	void (*drain)(struct kmem_cache **caches, size_t count, bool unused, const struct km_cpu_list *places);
+	/* Close the cache's charged sheaves for ever; release them, after a fence. With km_drain_lock held. */
+	void (*close)(struct kmem_cache *cache);
+	void (*release)(struct kmem_cache *cache);
 
 	/* ---- for cache: what has twins goes, and they with it. With the registry locked. */
 	void (*forget)(struct kmem_cache *parent);

@@ -18,7 +18,8 @@ extern km_hidden const struct km_alloc_ops km_ops_array, km_ops_array_by_cid, km
 extern km_hidden const struct km_alloc_ops km_ops_none, km_ops_observed, km_ops_profiled, km_ops_dead,
 	km_ops_sampled;
 
-extern km_hidden struct km_lock km_drain_lock;	/* of drain.c; the layers of caches change under it, too */
+/* drain.c. The words of publish.c and the layers of caches change under this lock, too. */
+extern km_hidden struct km_lock km_drain_lock;
 /* sampled_ops.c, observed_ops.c, validate.c: the ops by which the cache has their layers (layers.c); NULL: it is
  * without. */
 km_layer_fn km_sample_layer, km_observe_layer, km_validate_layer;

@@ -383,22 +383,6 @@ void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit);
 bool km_alloc_close_all(struct kmem_cache **caches, size_t count);
 /* gfp bits with which an object of the charged shelf will not do. */
 #define KM_CHARGED_ODD (KMEM_GFP_ODD & ~__GFP_ACCOUNT)
-#define KM_CHARGED_MOST 126u	/* objects of the largest block there */
-/*
- * From now on each call goes to this shape, and no hit passes it. block_bytes: of the blocks of a shelf for what is
- * paid for, beside the cache's own; 0: none, or not yet: called again it gives the cache that shelf. False: not now.
- */
-bool km_alloc_set_charging(struct kmem_cache *cache, const struct km_alloc_ops *ops, uint32_t sheaf_bytes,
-			bool may_wait);
-/*
- * open: one pays for all objects of the cache, and frees of them may be hits. close: payers differ from now on; called
- * before a CPU's block becomes another's. may_wait: for a lock, and for a fence. False: the lock could not be had, and
- * nothing was done. Where a fence may be waited for, and the cache `mixes`, `mixed` is open then: frees are hits again.
- */
-void km_alloc_back_open(struct kmem_cache *cache, bool may_wait);
-bool km_alloc_back_close(struct kmem_cache *cache, bool may_wait);
-/* Objects on charged shelves that `how` agrees to: the block goes, too, and so does each that is empty. One fence. */
-void km_alloc_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
 void km_alloc_fork(bool before, bool child);
 size_t km_alloc_pcs_objects(const struct kmem_cache *cache);
 /* The shelves as this file and pcpu.h describe them, while nobody uses the cache: how much is wrong; each is said. */

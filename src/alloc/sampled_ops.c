@@ -16,7 +16,7 @@
  *
  * Objects that are paid for have an owner word, by their page, and a guarded one has none. So a cache is not sampled
  * that somebody pays for. If it begins to be paid for while such an object is out, that one is nobody's: hits of frees
- * stay off the blocks of many owners then (km_alloc_set_charging), and an allocation that is to be paid for and meets
+ * stay off the blocks of many owners then (km_charged_set_ops), and an allocation that is to be paid for and meets
  * it on a plain shelf frees it and takes another (km_plain_alloc).
  *
  * kmalloc and malloc know the bytes that are asked for, and a shape does not: their misses name a cache. For the first
@@ -154,7 +154,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	bool due = km_guarded.each || km_swap_acquire(&cache->sample_due, false);
 	void *object = due ? km_guard_ops->alloc(cache, asked.bytes, asked.align, gfp) : NULL;
 
-	/* Somebody may pay by now: it was counted before this look; km_alloc_set_charging stores before it looks. */
+	/* Somebody may pay by now: it was counted before this look; km_charged_set_ops stores before it looks. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (km_unlikely(object && km_ops_charges(km_layer(cache, KM_LAYER_CHARGE)))) {
 		km_guard_ops->free(cache, object, NULL);

@@ -1,7 +1,7 @@
 /*
- * charge.c: the shape of objects that somebody pays for. It stands before the plain shape of a cache with SLAB_ACCOUNT,
- * or of one that was once asked for an object with __GFP_ACCOUNT, and sees to it that each such object costs its group
- * cache->charge bytes from the moment it is handed out until it is freed.
+ * charge.c: the shape of objects that somebody pays for, one at a time (many: charge_bulk.c). It stands before the
+ * plain shape of a cache with SLAB_ACCOUNT, or of one that was once asked for an object with __GFP_ACCOUNT, and sees
+ * to it that each such object costs its group cache->charge bytes from the moment it is handed out until it is freed.
  *
  *	hit	the CPU's charged shelf holds objects of this group, paid for when they were put there: pop, push
  *	recharge where several pay, blocks have objects of them all: what is another's is charged to who pops it
@@ -62,11 +62,6 @@ km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 }
 
 /* ------------------------------------------------------------------ one object */
-
-km_inline struct obj_cgroup *objcg_for(const struct kmem_cache *cache, gfp_t gfp)
-{
-	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
-}
 
 /*
  * Nobody pays, and in a cache all of whose objects are paid for otherwise that must be said: without it a free would
@@ -134,7 +129,7 @@ static const struct km_alloc_ops charged;
  * It began to be charged where nobody might wait: the first who may gives it its shelf. The shelf of paid objects
  * needs words on every CPU, a fence and memory for blocks, none of which a thread gets that may not call the system.
  * Until somebody comes that may, objects are paid for one at a time, which is correct and slow. Two threads that come
- * at once are told apart by the lock of draining (alloc/drain.c): the second finds a shelf.
+ * at once are told apart by the lock of draining (charged_drain.c): the second finds a shelf.
  */
 static km_noinline void give_pcs(struct kmem_cache *cache)
 {
@@ -143,7 +138,7 @@ static km_noinline void give_pcs(struct kmem_cache *cache)
 	if (!bytes || km_thread_busy)
 		return;
 	struct km_busy_was was = km_busy_begin();
-	km_alloc_set_charging(cache, &charged, bytes, true);
+	km_charged_set_ops(cache, &charged, bytes, true);
 	km_busy_end(was);
 }
 
@@ -435,7 +430,7 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
  */
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	struct obj_cgroup *objcg = objcg_for(cache, gfp);
+	struct obj_cgroup *objcg = km_charged_objcg(cache, gfp);
 
 	if (km_unlikely(gfp & __GFP_ZERO) && objcg && !cache->ctor && !km_is_seen(cache))
 		return alloc_zeroed(cache, gfp, node, objcg);
@@ -561,149 +556,6 @@ static void charged_free_past(struct kmem_cache *cache, void *object)
 	errno = saved_errno;
 }
 
-/* ------------------------------------------------------------------ many */
-
-static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
-{
-	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
-		return false;
-	if (!cache->charge_all || km_objects_set_owner(cache, objects, n, 0, km_gfp_may_wait(gfp)) == n)
-		return true;
-	km_plain_free_bulk(cache, n, objects);
-	return km_charge_failed(cache, gfp) != NULL;
-}
-
-/*
- * objects[0, n), paid for in one charge: all are had or none, so that a caller near its limit is not left with a part
- * that it must count. Words that were set are cleared again where the rest could not be: one that stays would say of a
- * free object that it is somebody's.
- */
-static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects,
-			    struct obj_cgroup *objcg)
-{
-	size_t bytes;
-
-	if (__builtin_mul_overflow(n, (size_t)cache->charge, &bytes) ||
-	    !km_objcg_charge(objcg, bytes, gfp))
-		return km_charge_failed(cache, gfp) != NULL;
-	if (!km_plain_alloc_bulk(cache, gfp & ~__GFP_ACCOUNT, n, objects)) {
-		km_objcg_uncharge(objcg, bytes);
-		return false;
-	}
-	size_t set = km_objects_set_owner(cache, objects, n, (uintptr_t)objcg, km_gfp_may_wait(gfp));
-	if (km_likely(set == n))
-		return true;
-	km_objects_clear_owner(cache, objects, set);
-	km_objcg_uncharge(objcg, bytes);
-	km_plain_free_bulk(cache, n, objects);
-	return km_charge_failed(cache, gfp) != NULL;
-}
-
-/*
- * The block has objects of anybody, popped from its end: those that are the caller's cost nothing, the others are
- * charged to it in runs (charge_bulk.c). The remainder is paid for and taken from beneath; if that is refused all
- * that was popped goes back, in the caller's name, because by now all of it is.
- */
-static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
-{
-	size_t left = n;
-
-	if (km_likely(!(gfp & KM_CHARGED_ODD)))
-		left -= km_pcs_pop_n(&cache->mixed, objects, n);
-	if (left == n)
-		km_charged_claim(cache, (uintptr_t)objcg, gfp);
-	else if (km_charged_recharge_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
-		return false;
-	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
-		return true;
-	km_charged_give_up(cache, (uintptr_t)objcg, objects + left, n - left);
-	return false;
-}
-
-static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gfp_t gfp, size_t n,
-			  void **objects)
-{
-	size_t left = n;
-
-	if (km_unlikely(!objcg || objcg == &km_objcg_root))
-		return alloc_bulk_unpaid(cache, gfp & ~__GFP_ACCOUNT, n, objects);
-	if (km_unlikely(km_is_private(objcg)))
-		return km_private_alloc_bulk(cache, gfp, n, objects, objcg);
-	if (km_load(&cache->mixes))
-		km_charged_mix(cache, gfp);
-	if (km_charged_is_mixed(cache))
-		return alloc_bulk_mixed(cache, gfp, n, objects, objcg);
-	if (km_likely(!(gfp & KM_CHARGED_ODD)))
-		left -= km_owned_pop_n(&cache->charged, (uintptr_t)objcg, objects, n);
-	if (left == n)
-		km_charged_claim(cache, (uintptr_t)objcg, gfp);
-	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
-		return true;
-	km_charged_give_up(cache, (uintptr_t)objcg, objects + left, n - left);
-	return false;
-}
-
-/* The objects of `all` that there are already are paid for; or they began to be meanwhile: those are nobody's. */
-static int charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
-{
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-
-	km_debug(n && n <= all, "some of the objects are still to be had");
-	bool done = alloc_bulk_by(objcg_for(cache, gfp), cache, gfp, n, objects);
-
-	if (km_unlikely(!done) && n < all)
-		km_free_bulk(cache, all - n, objects + n);
-	km_calls_end(was);
-	return done ? (int)all : 0;
-}
-
-/* As many as there is room for stay paid for. */
-static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
-{
-	n -= km_pcs_push_n(&cache->mixed, objects, n);
-	if (n && km_memcg_modes[MEM_CGROUP_SHELF] && km_charged_found(cache, KM_OBJCGS_DIFFER))
-		n -= km_pcs_push_n(&cache->mixed, objects, n);
-	km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects, n);
-}
-
-/*
- * From the end of the array, run by run: a run is of one cache or twin, and of one payer, so that its bytes go back in
- * one sum. Each run is done with before the next one is looked at; a handler that strikes between two runs finds
- * nothing half done.
- */
-static void charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
-{
-	int saved_errno = errno;
-
-	while (n) {
-		uint64_t owner;
-		size_t own = km_unlikely(km_load(&cache->children)) ? km_private_free_last(cache, &n, objects) : n;
-		if (!own)
-			continue;
-		if (km_charged_is_mixed(cache)) {
-			mixed_free_bulk(cache, own, objects + n - own);
-			n -= own;
-			continue;
-		}
-		size_t count = km_objects_of_one_owner(cache, own, objects + n - own, &owner), left = count;
-		void **run = objects + n - count;
-
-		n -= count;
-		if (!owner) {
-			km_plain_free_bulk(cache, count, run);
-			continue;
-		}
-		left -= km_owned_push_n(&cache->charged, owner, run, left);
-		if (left && km_memcg_modes[MEM_CGROUP_SHELF] && km_owned_owner(&cache->charged) != owner &&
-		    km_charged_adopt(cache, owner))
-			left -= km_owned_push_n(&cache->charged, owner, run, left);
-		if (left < count)
-			km_charged_see_back(cache);
-		km_charged_give_up(cache, owner, run, left);
-	}
-	errno = saved_errno;
-}
-
 /* ------------------------------------------------------------------ beginning */
 
 /*
@@ -728,14 +580,14 @@ static void begin(struct kmem_cache *cache)
 
 static const struct km_alloc_ops charged = {
 	.alloc = charged_alloc, .free = charged_free, .free_past = charged_free_past,
-	.alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
+	.alloc_bulk = km_charged_alloc_bulk, .free_bulk = km_charged_free_bulk,
 	.begin = begin, .recharge = recharge, .recharge_bulk = km_charged_recharge_bulk,
 };
 
 /* Of large blocks: what is no hit goes by kmalloc/large.c. */
 static const struct km_alloc_ops charged_blocks = {
 	.alloc = km_charged_block, .free = charged_free,
-	.alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
+	.alloc_bulk = km_charged_alloc_bulk, .free_bulk = km_charged_free_bulk,
 	.begin = begin, .recharge = km_charged_recharge_block, .recharge_bulk = km_charged_recharge_bulk,
 };
 
@@ -751,6 +603,6 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	km_debug(!km_load(&cache->mixed.inner.pcs), "a cache that is not charged yet has no shelf of paid objects");
 	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->child_of || cache->dead)
 		return false;
-	return km_alloc_set_charging(cache, blocks ? &charged_blocks : &charged, may_wait ? pcs_block(cache) : 0,
+	return km_charged_set_ops(cache, blocks ? &charged_blocks : &charged, may_wait ? pcs_block(cache) : 0,
 				  may_wait);
 }

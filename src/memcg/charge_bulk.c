@@ -1,7 +1,9 @@
 /*
- * charge_bulk.c: a bulk allocation where several groups pay: which of the objects that it took are its group's
- * already, and what is done with the others. Invariant: an object counts as the group's only where its owner word, or
- * its page's, says so; all others are charged to it, and their owners pay less, before it has them.
+ * charge_bulk.c: charge.c's work for many objects at once. A bulk allocation charges all its objects in one charge, or
+ * fails; a bulk free refunds objects of one objcg in one sum. Where several groups pay, this file also tells which of
+ * the taken objects are already charged to the caller's objcg. Invariant: an object counts as charged to an objcg only
+ * where the owner word of the object, or of its page, says so; every other object is charged to the caller's objcg, and
+ * refunded to its former objcg, before the caller has the object. The order of steps is that of charge.c.
  *
  * A page that is all one owner's has many of the objects, or one: the last eight say which. Of many, eight at a time
  * are compared with the page's address alone; a lone one is looked at by its page's word. To remember other pages is
@@ -212,4 +214,147 @@ km_line_start size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gf
 
 	km_debug(others <= n, "no more objects are another's than there are");
 	return km_likely(!others) ? n : recharge_bulk_slowly(cache, gfp, objcg, others, n, objects);
+}
+
+/* ------------------------------------------------------------------ many objects, in and out */
+
+static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
+		return false;
+	if (!cache->charge_all || km_objects_set_owner(cache, objects, n, 0, km_gfp_may_wait(gfp)) == n)
+		return true;
+	km_plain_free_bulk(cache, n, objects);
+	return km_charge_failed(cache, gfp) != NULL;
+}
+
+/*
+ * objects[0, n), paid for in one charge: all are had or none, so that a caller near its limit is not left with a part
+ * that it must count. Words that were set are cleared again where the rest could not be: one that stays would say of a
+ * free object that it is somebody's.
+ */
+static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects,
+			    struct obj_cgroup *objcg)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, (size_t)cache->charge, &bytes) ||
+	    !km_objcg_charge(objcg, bytes, gfp))
+		return km_charge_failed(cache, gfp) != NULL;
+	if (!km_plain_alloc_bulk(cache, gfp & ~__GFP_ACCOUNT, n, objects)) {
+		km_objcg_uncharge(objcg, bytes);
+		return false;
+	}
+	size_t set = km_objects_set_owner(cache, objects, n, (uintptr_t)objcg, km_gfp_may_wait(gfp));
+	if (km_likely(set == n))
+		return true;
+	km_objects_clear_owner(cache, objects, set);
+	km_objcg_uncharge(objcg, bytes);
+	km_plain_free_bulk(cache, n, objects);
+	return km_charge_failed(cache, gfp) != NULL;
+}
+
+/*
+ * The block has objects of anybody, popped from its end: those that are the caller's cost nothing, the others are
+ * charged to it in runs (charge_bulk.c). The remainder is paid for and taken from beneath; if that is refused all
+ * that was popped goes back, in the caller's name, because by now all of it is.
+ */
+static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
+{
+	size_t left = n;
+
+	if (km_likely(!(gfp & KM_CHARGED_ODD)))
+		left -= km_pcs_pop_n(&cache->mixed, objects, n);
+	if (left == n)
+		km_charged_claim(cache, (uintptr_t)objcg, gfp);
+	else if (km_charged_recharge_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
+		return false;
+	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
+		return true;
+	km_charged_give_up(cache, (uintptr_t)objcg, objects + left, n - left);
+	return false;
+}
+
+static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gfp_t gfp, size_t n,
+			  void **objects)
+{
+	size_t left = n;
+
+	if (km_unlikely(!objcg || objcg == &km_objcg_root))
+		return alloc_bulk_unpaid(cache, gfp & ~__GFP_ACCOUNT, n, objects);
+	if (km_unlikely(km_is_private(objcg)))
+		return km_private_alloc_bulk(cache, gfp, n, objects, objcg);
+	if (km_load(&cache->mixes))
+		km_charged_mix(cache, gfp);
+	if (km_charged_is_mixed(cache))
+		return alloc_bulk_mixed(cache, gfp, n, objects, objcg);
+	if (km_likely(!(gfp & KM_CHARGED_ODD)))
+		left -= km_owned_pop_n(&cache->charged, (uintptr_t)objcg, objects, n);
+	if (left == n)
+		km_charged_claim(cache, (uintptr_t)objcg, gfp);
+	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
+		return true;
+	km_charged_give_up(cache, (uintptr_t)objcg, objects + left, n - left);
+	return false;
+}
+
+/* The objects of `all` that there are already are paid for; or they began to be meanwhile: those are nobody's. */
+int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
+{
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+
+	km_debug(n && n <= all, "some of the objects are still to be had");
+	bool done = alloc_bulk_by(km_charged_objcg(cache, gfp), cache, gfp, n, objects);
+
+	if (km_unlikely(!done) && n < all)
+		km_free_bulk(cache, all - n, objects + n);
+	km_calls_end(was);
+	return done ? (int)all : 0;
+}
+
+/* As many as there is room for stay paid for. */
+static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+{
+	n -= km_pcs_push_n(&cache->mixed, objects, n);
+	if (n && km_memcg_modes[MEM_CGROUP_SHELF] && km_charged_found(cache, KM_OBJCGS_DIFFER))
+		n -= km_pcs_push_n(&cache->mixed, objects, n);
+	km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects, n);
+}
+
+/*
+ * From the end of the array, run by run: a run is of one cache or twin, and of one payer, so that its bytes go back in
+ * one sum. Each run is done with before the next one is looked at; a handler that strikes between two runs finds
+ * nothing half done.
+ */
+void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
+{
+	int saved_errno = errno;
+
+	while (n) {
+		uint64_t owner;
+		size_t own = km_unlikely(km_load(&cache->children)) ? km_private_free_last(cache, &n, objects) : n;
+		if (!own)
+			continue;
+		if (km_charged_is_mixed(cache)) {
+			mixed_free_bulk(cache, own, objects + n - own);
+			n -= own;
+			continue;
+		}
+		size_t count = km_objects_of_one_owner(cache, own, objects + n - own, &owner), left = count;
+		void **run = objects + n - count;
+
+		n -= count;
+		if (!owner) {
+			km_plain_free_bulk(cache, count, run);
+			continue;
+		}
+		left -= km_owned_push_n(&cache->charged, owner, run, left);
+		if (left && km_memcg_modes[MEM_CGROUP_SHELF] && km_owned_owner(&cache->charged) != owner &&
+		    km_charged_adopt(cache, owner))
+			left -= km_owned_push_n(&cache->charged, owner, run, left);
+		if (left < count)
+			km_charged_see_back(cache);
+		km_charged_give_up(cache, owner, run, left);
+	}
+	errno = saved_errno;
 }

@@ -51,7 +51,7 @@ static void flush_gathered(struct mem_cgroup *root)
 	struct km_charged_drain how = { below, take_back, root };
 
 	if (gathered.count)
-		km_alloc_drain_charged(gathered.cache, gathered.count, &how);
+		km_charged_drain_some(gathered.cache, gathered.count, &how);
 	gathered.count = 0;
 }
 

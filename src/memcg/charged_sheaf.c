@@ -115,7 +115,7 @@ km_noinline void km_charged_open_back(struct kmem_cache *cache)
 	if (km_thread_busy || !cache->word_is_charged || !km_objcg_is_known(km_load(&cache->objcg)))
 		return;
 	struct km_busy_was was = km_busy_begin();
-	km_alloc_back_open(cache, !km_no_calls);
+	km_charged_show_back(cache, !km_no_calls);
 	km_busy_end(was);
 }
 

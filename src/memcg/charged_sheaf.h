@@ -14,14 +14,16 @@
 
 /* Times in a row that a thread must find another's block before it takes the CPU's shelf over. */
 #define KM_CHARGED_INSIST 16u
+/* Objects of the largest charged sheaf. */
+#define KM_CHARGED_MOST 126u
 
 /*
- * Where several pay, the CPU's block may have objects of them all (fast_path.h: km_alloc_back_close). Once true, ever
+ * Where several pay, the CPU's block may have objects of them all (km_charged_hide_back). Once true, ever
  * so; who still takes it for one owner's finds that closed.
  */
 km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
 {
-	/* Acquire pairs with alloc/drain.c's mix: what else there is of `mixed` is filled in. */
+	/* Acquire pairs with charged_drain.c's mix: what else there is of `mixed` is filled in. */
 	return km_pcs_slot(&cache->mixed) != 0;
 }
 
@@ -57,7 +59,42 @@ km_inline void *km_charge_failed(struct kmem_cache *cache, gfp_t gfp)
 	return km_alloc_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
 }
 
-/* charge_bulk.c: recharge_bulk of struct km_alloc_ops. */
+/*
+ * charged_drain.c: from now on the calls of the cache go to these ops, and no hit comes before. sheaf_bytes: the bytes
+ * of a charged sheaf, which the cache has beside its plain sheaves; 0: no charged sheaf, or not yet: a second call adds
+ * the sheaf. may_wait: for the lock. Returns: false where the lock could not be had.
+ */
+bool km_charged_set_ops(struct kmem_cache *cache, const struct km_alloc_ops *ops, uint32_t sheaf_bytes, bool may_wait);
+/*
+ * show: one objcg pays for all objects of the cache, and frees of them may be hits. hide: the objcgs differ from now
+ * on; called before the sheaf of a CPU becomes another objcg's. may_wait: for the lock, and for a fence. Returns: false
+ * where the lock could not be had, and nothing was done. Where hide may wait for a fence, and the cache `mixes`,
+ * `mixed` is open afterwards: frees are hits again.
+ */
+void km_charged_show_back(struct kmem_cache *cache, bool may_wait);
+bool km_charged_hide_back(struct kmem_cache *cache, bool may_wait);
+
+/* Which objects on charged sheaves are taken, and what becomes of these objects, which then belong to no objcg. */
+struct km_charged_drain {
+	/* owner: of all objects, a name only where count is 0; KM_OBJCGS_DIFFER: each object has its own. */
+	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
+	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
+	void *arg;
+};
+/* charged_flush.c: takes all objects, and gives the objects to the engine. */
+extern km_hidden const struct km_charged_drain km_charge_drain_all;
+/* CPU by CPU, with one fence; the sheaf goes with its objects, and each empty sheaf goes as well. */
+void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
+
+/* The objcg that pays for an allocation by this thread; NULL: none. */
+km_inline struct obj_cgroup *km_charged_objcg(const struct kmem_cache *cache, gfp_t gfp)
+{
+	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
+}
+
+/* charge_bulk.c: alloc_bulk, free_bulk and recharge_bulk of struct km_alloc_ops. */
+int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects);
+void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void **objects);
 size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 				void **objects);
 

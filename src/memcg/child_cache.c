@@ -19,6 +19,7 @@
 #include "page/obj_cgroups.h"
 #include "os/die.h"
 #include "base/text.h"
+#include "charged_sheaf.h"
 #include "memcg_group.h"
 #include "child_cache.h"
 
@@ -341,7 +342,7 @@ static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 		km_store(&parent->children, true);
 	}
 	/* From now on an object may be of either. */
-	km_alloc_back_close(parent, true);
+	km_charged_hide_back(parent, true);
 	return true;
 }
 

@@ -146,7 +146,7 @@ static void tidy(bool all)
 }
 
 const struct km_charge_ops km_accounting = {
-	.begin = km_charge_begin, .drain = &km_charge_drain_all,
+	.begin = km_charge_begin, .drain = km_charge_drain, .close = km_charge_close, .release = km_charge_release,
 	.forget = km_private_forget,
 	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
 	.pays_here = km_charge_pays_here, .may_more = km_charge_may_more, .has_room = km_charge_has_room,

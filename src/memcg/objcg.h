@@ -73,7 +73,9 @@ void km_memcg_set_top(struct mem_cgroup *group);
 
 /* The functions that floors beneath call by km_charge_ops (alloc/accounting.h), which says what they do. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait);
-extern km_hidden const struct km_charged_drain km_charge_drain_all;
+void km_charge_drain(struct kmem_cache **caches, size_t count, bool unused, const struct km_cpu_list *places);
+void km_charge_close(struct kmem_cache *cache);
+void km_charge_release(struct kmem_cache *cache);
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner);
 bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp);
 void km_charge_back(uint64_t owner, size_t bytes);

@@ -2,7 +2,7 @@
  * object_objcg.c: who pays for many objects: set, and read, page by page: objects that lie next to each other in an
  * array are mostly of one page, whose word is looked up once for all of them. Invariant: that of object_objcg.h.
  */
-#include "object_objcg.h"
+#include "charged_sheaf.h"
 
 #include "os/die.h"
 
@@ -28,7 +28,7 @@ void km_objcgs_mix(struct kmem_cache *cache)
 	if (km_thread_busy)
 		return;
 	struct km_busy_was was = km_busy_begin();
-	km_alloc_back_close(cache, true);
+	km_charged_hide_back(cache, true);
 	km_busy_end(was);
 }
 
@@ -36,7 +36,7 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
 	km_debug(km_objcg_is_known(owner), "an owner is no state of a cache");
 	owner = owner ?: KM_OBJCG_NOBODY;
-	/* Acquire pairs with km_alloc_back_close: what it closed is closed. */
+	/* Acquire pairs with km_charged_hide_back: what it closed is closed. */
 	uint64_t seen = km_load_acquire(&cache->objcg);
 
 	if (km_likely(seen == owner || seen == KM_OBJCGS_DIFFER))
@@ -50,7 +50,7 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 		return false;
 	struct km_busy_was was = km_busy_begin();
 	bool calls = km_calls_begin(may_wait);
-	bool done = km_alloc_back_close(cache, may_wait);
+	bool done = km_charged_hide_back(cache, may_wait);
 	km_calls_end(calls);
 	km_busy_end(was);
 	return done;

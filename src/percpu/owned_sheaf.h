@@ -18,7 +18,7 @@
  *	adopt		if (not yet born, or *top) miss; owner = the caller's
  *	install		if (closed, or born) miss; owner = the caller's; top = block
  *
- * Where several pay, under rseq, the same words lead to blocks of many owners (alloc/drain.c: mix): then pcpu.h's verbs
+ * Where several pay, under rseq, the same words lead to blocks of many owners: then pcpu.h's verbs
  * are used, by another struct km_pcs, this one is closed for ever, and the word beside the top is no owner's, but not
  * 0.
  *

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "memcg/object_objcg.h"
+#include "memcg/charged_sheaf.h"
 #include "kit/inside.h"
 
 /* ------------------------------------------------------------------ one cache, one group */
@@ -514,12 +514,12 @@ static void empty_block(void)
 		NEED(n < KM_CHARGED_MOST && (objects[n++] = kmem_cache_alloc(cache, GFP_KERNEL)));
 	while (lies_charged(cache));
 	set_active_memcg(NULL);
-	INSIDE(km_alloc_drain_charged(&cache, 1, &how));
+	INSIDE(km_charged_drain_some(&cache, 1, &how));
 	NEED(!asked);
 	while (n)
 		kmem_cache_free(cache, objects[--n]);
 	if (lies_charged(cache)) {
-		INSIDE(km_alloc_drain_charged(&cache, 1, &how));
+		INSIDE(km_charged_drain_some(&cache, 1, &how));
 		NEED(asked);
 	}
 	mem_cgroup_put(group);

@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
+#include "memcg/charged_sheaf.h"
+
 enum { SOME = 40 };
 
 static void *objects[SOME];

@@ -1,0 +1,227 @@
+/*
+ * publish.c: the words by which the fast path finds a cache's per-CPU sheaves: the cache's own words, the word of the
+ * cache's id, and the cache's entries of a table of sizes. Invariant: after each change of the open sheaves
+ * km_alloc_show computes all these words again, with km_drain_lock held. Other files only clear a word.
+ */
+#include "page/guard_range.h"
+#include "os/die.h"
+#include "drain.h"
+
+static bool public_pcs(const struct kmem_cache *cache)
+{
+	return km_alloc_ops(cache)->pcs && !(km_layout_options.count_events && cache->engine->hit);
+}
+
+/* One owner pays for all objects that are out: a free need not look at the object's word. */
+static bool one_pays(const struct kmem_cache *cache)
+{
+	return cache->word_is_charged && cache->charged.inner.pcs && km_objcg_is_known(km_load(&cache->objcg));
+}
+
+/* Where hits put objects; the entry's word is that of its id. */
+static void show_back(struct kmem_cache *cache)
+{
+	struct kmem_cache_front *front = &cache->pcs.front;
+	struct kmem_pcs back = front->open.pcs ? front->open :
+				 one_pays(cache) ? cache->charged.inner : cache->charged.front.back;
+
+	km_store(&front->back.mask, back.mask);
+	km_store_release(&front->back.pcs, back.pcs);
+	if (cache->id >= KM_MAP_FIRST)
+		km_store_release(&km_id_masks(cache->id)->sheaf,
+				 back.pcs && back.pcs == cache->word && km_hot.caches[cache->id] ? back.mask : 0u);
+}
+
+/* A table whose hits find nothing for now: what caches would show there stands in another. Written with the lock. */
+static struct { const uint16_t *ids; uint16_t *kept; size_t count; } shut;
+
+static uint16_t *entries_of(const struct kmem_cache *cache)
+{
+	size_t at = (size_t)(cache->size_ids - shut.ids);
+
+	return at < shut.count ? shut.kept + at : cache->size_ids;
+}
+
+/*
+ * The entries of its sizes. Those of a part are let alone, unless that is closed: then its sizes are served as they
+ * were before it. But not where it is closed because its objects are those of a sibling: then it has an id there that
+ * no cache has, and misses as 0 does.
+ */
+void km_alloc_show_entries(struct kmem_cache *cache, bool open)
+{
+	const uint16_t closed = cache->size_part && km_alloc_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
+	uint16_t *ids = entries_of(cache);
+
+	km_debug(!open || cache->id >= KM_MAP_FIRST, "a table of sizes shows caches by their ids");
+	for (uint32_t i = 0; i < cache->size_count; i++) {
+		uint16_t shown = km_load(&ids[i]);
+
+		if (!shown || shown == cache->id || cache->size_part)
+			km_store_release(&ids[i], open ? cache->id : closed);
+	}
+}
+
+/* The words that hits see follow from which shelves are open; all are written before the fence. */
+void km_alloc_show(struct kmem_cache *cache)
+{
+	const struct kmem_cache_front *front = &cache->pcs.front;
+
+	show_back(cache);
+	if (cache->id < KM_MAP_FIRST)
+		return;
+	if (cache->size_paid)
+		km_alloc_show_entries(cache, front->back.pcs && front->back.pcs == cache->word &&
+					     cache->word_is_charged);
+	else
+		km_alloc_show_entries(cache, front->open.pcs != 0);
+}
+
+/* Several threads may be the first to ask; *kind becomes true. */
+static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, bool *kind)
+{
+	km_lock(&km_drain_lock);
+	if (kind)
+		*kind = true;
+	cache->size_ids = ids;
+	cache->size_count = (uint32_t)count;
+	km_alloc_show(cache);
+	km_unlock(&km_drain_lock);
+}
+
+void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
+{
+	show_sizes_as(cache, ids, count, NULL);
+}
+
+void km_alloc_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
+{
+	show_sizes_as(cache, ids, count, &cache->size_part);
+}
+
+void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
+{
+	show_sizes_as(cache, ids, count, &cache->size_paid);
+}
+
+void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
+{
+	km_lock(&km_drain_lock);
+	km_debug(!shut.count || shut.ids == ids, "one table of sizes is shut at a time");
+	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
+		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
+
+		/* Release: as where a cache shows its id first. */
+		km_store_release(to, km_load(from));
+		km_store(from, (uint16_t)KM_MAP_NONE);
+	}
+	shut.ids = ids;
+	shut.kept = kept;
+	shut.count = now ? count : 0;
+	km_unlock(&km_drain_lock);
+}
+
+void km_alloc_close_pcs(struct kmem_cache *cache)
+{
+	km_debug(km_is_locked(&km_drain_lock), "a shelf that is closed here is opened again here");
+	km_pcs_close(&cache->pcs);
+	km_alloc_show(cache);
+}
+
+void km_alloc_open_pcs(struct kmem_cache *cache)
+{
+	km_pcs_open(&cache->pcs, public_pcs(cache));
+	km_alloc_show(cache);
+}
+
+/* Without a fence: see sampled_ops.c. */
+bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
+			   const struct km_alloc_ops *to, bool may_wait)
+{
+	struct km_busy_was was = km_busy_begin();
+	bool changed = false;
+
+	if (km_lock_may(&km_drain_lock, may_wait)) {
+		changed = km_layer(cache, layer) == (from ?: km_layer_below(cache, layer));
+		if (changed)
+			km_layer_set_locked(cache, layer, to);
+		if (changed && cache->pcs.slot) {
+			km_store(&cache->pcs.front.open.pcs, 0u);
+			km_alloc_open_pcs(cache);
+		}
+		km_unlock_may(&km_drain_lock, may_wait);
+	}
+	km_busy_end(was);
+	return changed;
+}
+
+/* ------------------------------------------------------------------ what can be seen at rest */
+
+/* Said, and counted: a check names all that is wrong, not the first. */
+static int damaged(const struct kmem_cache *cache, bool damage, const char *what)
+{
+	if (damage)
+		km_warn("check: %s: %s", cache->name, what);
+	return damage;
+}
+
+/* From a block's top to its NULL there are objects of the cache, and no more than have room. */
+static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
+{
+	size_t count = km_sheaf_objects(&cache->pcs, top);
+
+	if (count > km_mask_capacity(cache->pcs.sheaf_mask) || top[count])
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		struct km_page *page = km_page_of(top[i]);
+
+		/* A guarded one, freed by a hit (sampled_ops.c). */
+		if (km_is_guarded(top[i]) && km_guard_ops->cache_of(top[i]) == cache)
+			continue;
+		page = page ? km_page_head(page) : NULL;
+		if (!page || page->cache != cache)
+			return false;
+	}
+	return true;
+}
+
+static bool sheaves_are_right(const struct kmem_cache *cache)
+{
+	bool right = true;
+
+	km_for_each_cpu(cpu) {
+		uintptr_t top = km_pcs_top_cpu(&cache->pcs, cpu), spare;
+		void *const *sheaf = (void *const *)(km_area(cpu) + top);
+
+		if (!top)
+			continue;
+		spare = *km_sheaf_header(&cache->pcs, sheaf);
+		right &= spare != top && sheaf_is_right(cache, sheaf) &&
+			 (!spare || sheaf_is_right(cache, (void *const *)(km_area(cpu) + spare)));
+	}
+	return right;
+}
+
+/*
+ * With the lock, so that nobody closes a shelf meanwhile: at rest each is open where it has words, and hits see it if
+ * nobody is to be asked first. A CPU's blocks are found by its word, which under every discipline is the first.
+ */
+int km_alloc_check(struct kmem_cache *cache)
+{
+	const struct km_pcs *pcs = &cache->pcs;
+	uint32_t open = km_load(&pcs->front.open.pcs);
+	int damages = 0;
+
+	km_lock(&km_drain_lock);
+	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its shelf was left closed");
+	damages += damaged(cache, open && (open != pcs->slot || !public_pcs(cache)),
+			   "hits find a shelf that is not for them");
+	damages += damaged(cache, pcs->slot && (pcs->inner.mask > pcs->sheaf_mask ||
+						  pcs->front.open.mask != pcs->inner.mask),
+			   "its shelf has a mask that is not of its blocks");
+	damages += damaged(cache, pcs->slot && !sheaves_are_right(cache),
+			   "a block on a shelf holds what is no object of it");
+	damages += damaged(cache, cache->charged.inner.pcs && cache->mixed.inner.pcs,
+			   "two shelves of what is paid for are open");
+	km_unlock(&km_drain_lock);
+	return damages;
+}

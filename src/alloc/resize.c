@@ -1,0 +1,79 @@
+/*
+ * resize.c: how many objects a cache's per-CPU sheaves hold: at first, by the cache's limit, and as the load changes.
+ * Invariant: a mask is never larger than the mask of the memory of a sheaf, so that both the old and the new mask are
+ * right for each sheaf, and a change of the mask needs no fence.
+ */
+#include "os/die.h"
+#include "drain.h"
+
+static uint32_t mask_of(unsigned capacity)
+{
+	return (uint32_t)km_pow2_up(((size_t)capacity + 2) * sizeof(void *)) - 1;
+}
+
+/* One store each: a sequence may see the old mask or the new, and both are right for every block. */
+static void set_mask(struct kmem_cache *cache, uint32_t mask)
+{
+	km_debug(km_is_locked(&km_drain_lock) && mask <= cache->pcs.sheaf_mask,
+		 "a mask is that of the block or smaller");
+	km_store(&cache->pcs.inner.mask, mask);
+	km_store(&cache->pcs.front.open.mask, mask);
+	km_alloc_show(cache);
+}
+
+/* Bytes between the NULL of a block of `limit` objects and where it would be if they filled the mask. */
+static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
+{
+	if (!cache->engine->array.tune)
+		return 0;
+	return (km_mask_capacity(mask_of(limit)) - limit) * (uint32_t)sizeof(void *);
+}
+
+void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit)
+{
+	km_lock(&km_drain_lock);
+	km_debug(limit <= cache->max_capacity, "blocks have room for the limit");
+	km_store(&cache->capacity, (uint16_t)limit);
+	km_store(&cache->pad, pad_of(cache, limit));
+	set_mask(cache, mask_of(limit));
+	km_unlock(&km_drain_lock);
+}
+
+void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
+{
+	uint32_t mask = mask_of(km_min(capacity, (unsigned)cache->max_capacity));
+
+	if (!cache->pcs.slot || cache->engine->array.tune || mask == km_alloc_mask(cache))
+		return;
+	/* A handler that wants to drain must not wait for us. */
+	struct km_busy_was was = km_busy_begin();
+	if (km_trylock(&km_drain_lock)) {
+		set_mask(cache, mask);
+		km_unlock(&km_drain_lock);
+	}
+	km_busy_end(was);
+}
+
+/* Nobody knows the cache yet: no lock, and no fence. Where its id has a word it uses that, so that kmalloc finds it. */
+void km_alloc_open(struct kmem_cache *cache)
+{
+	struct km_pcs *pcs = &cache->pcs;
+
+	km_alloc_prove(cache);
+	pcs->front.percpu = km_hot.percpu;
+	pcs->front.rseq = km_gate.open[1];
+	cache->charged_odd = KM_CHARGED_ODD;
+	pcs->sheaf_mask = mask_of(cache->max_capacity);
+	pcs->front.open.mask = pcs->inner.mask = mask_of(cache->capacity);
+	cache->pad = pad_of(cache, cache->capacity);
+	pcs->slot = 0;
+	if (cache->engine->front == KM_PERCPU_SHEAVES && cache->capacity)
+		pcs->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ && !cache->word_is_charged ?
+				      cache->word : km_percpu_alloc(km_percpu_word_bytes());
+	km_debug(pcs->inner.mask <= pcs->sheaf_mask && km_is_pow2(pcs->sheaf_mask + 1ul),
+		 "a mask is that of the block or smaller");
+	if (pcs->slot)
+		km_alloc_open_pcs(cache);
+	else
+		km_alloc_show(cache);
+}

@@ -37,9 +37,8 @@ void km_alloc_new_cpu(bool may_wait)
 {
 	if (!may_wait || km_no_calls)
 		return;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_cpu_begin();
-	km_busy_end(was);
 }
 
 static bool public_pcs(const struct kmem_cache *cache)
@@ -112,13 +111,12 @@ static void show(struct kmem_cache *cache)
 /* Several threads may be the first to ask; *kind becomes true. */
 static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, bool *kind)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	if (kind)
 		*kind = true;
 	cache->size_ids = ids;
 	cache->size_count = (uint32_t)count;
 	show(cache);
-	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
@@ -138,7 +136,7 @@ void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 
 void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	km_debug(!shut.count || shut.ids == ids, "one table of sizes is shut at a time");
 	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
 		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
@@ -150,7 +148,6 @@ void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 	shut.ids = ids;
 	shut.kept = kept;
 	shut.count = now ? count : 0;
-	km_unlock(&km_drain_lock);
 }
 
 /* Some CPUs; NULL: all. */
@@ -220,7 +217,7 @@ static void open_pcs(struct kmem_cache *cache)
 bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
 			   const struct km_alloc_ops *to, bool may_wait)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool changed = false;
 
 	if (km_lock_may(&km_drain_lock, may_wait)) {
@@ -233,7 +230,6 @@ bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const 
 		}
 		km_unlock_may(&km_drain_lock, may_wait);
 	}
-	km_busy_end(was);
 	return changed;
 }
 
@@ -250,7 +246,7 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 		pcs += caches[i]->pcs.slot != 0;
 	if (!pcs)
 		return true;
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	for (size_t i = 0; i < count; i++)
 		if (caches[i]->pcs.slot)
 			close_pcs(caches[i]);
@@ -262,7 +258,6 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 				act(caches[i], places);
 			open_pcs(caches[i]);
 		}
-	km_unlock(&km_drain_lock);
 	return fenced;
 }
 
@@ -378,12 +373,11 @@ static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 
 void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	km_debug(limit <= cache->max_capacity, "blocks have room for the limit");
 	km_store(&cache->capacity, (uint16_t)limit);
 	km_store(&cache->pad, pad_of(cache, limit));
 	set_mask(cache, mask_of(limit));
-	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
@@ -393,12 +387,11 @@ void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
 	if (!cache->pcs.slot || cache->engine->array.tune || mask == km_alloc_mask(cache))
 		return;
 	/* A handler that wants to drain must not wait for us. */
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	if (km_trylock(&km_drain_lock)) {
 		set_mask(cache, mask);
 		km_unlock(&km_drain_lock);
 	}
-	km_busy_end(was);
 }
 
 /* Nobody knows the cache yet: no lock, and no fence. Where its id has a word it uses that, so that kmalloc finds it. */
@@ -475,7 +468,7 @@ static void free_charged(struct kmem_cache *cache)
 bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 {
 	drain_all(caches, count, true);
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	for (size_t i = 0; i < count; i++) {
 		if (caches[i]->charged.slot)
 			shut_charged(caches[i]);
@@ -499,7 +492,6 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 			km_percpu_free(slot, km_percpu_word_bytes());
 		cache->pcs.slot = 0;
 	}
-	km_unlock(&km_drain_lock);
 	return fenced;
 }
 
@@ -580,7 +572,7 @@ int km_alloc_check(struct kmem_cache *cache)
 	uint32_t open = km_load(&pcs->front.open.pcs);
 	int damages = 0;
 
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its shelf was left closed");
 	damages += damaged(cache, open && (open != pcs->slot || !public_pcs(cache)),
 			   "hits find a shelf that is not for them");
@@ -591,7 +583,6 @@ int km_alloc_check(struct kmem_cache *cache)
 			   "a block on a shelf holds what is no object of it");
 	damages += damaged(cache, cache->charged.inner.pcs && cache->mixed.inner.pcs,
 			   "two shelves of what is paid for are open");
-	km_unlock(&km_drain_lock);
 	return damages;
 }
 
@@ -772,7 +763,7 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 		pcs += km_pcs_slot(&caches[i]->charged) != 0;
 	if (!pcs)
 		return;
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	for (size_t i = 0; i < count; i++)
 		if (caches[i]->charged.slot) {
 			close_charged(caches[i]);
@@ -788,7 +779,6 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 		if (!fenced && !unused && !places)
 			take_own_charged(caches[i], how);
 	}
-	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)

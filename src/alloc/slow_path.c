@@ -59,12 +59,9 @@ bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (!km_has_accounting() || !km_objcg_now() || km_thread_busy)
 		return false;
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	struct km_busy_was busy = km_busy_begin();
-	bool begun = km_charge_ops->begin(cache, km_gfp_may_wait(gfp));
-	km_busy_end(busy);
-	km_calls_end(was);
-	return begun;
+	km_calls_scope(was, km_gfp_may_wait(gfp));
+	km_busy_scope(busy);
+	return km_charge_ops->begin(cache, km_gfp_may_wait(gfp));
 }
 
 const struct km_alloc_ops *km_ops_for_account(struct kmem_cache *cache, gfp_t gfp)

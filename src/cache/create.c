@@ -338,10 +338,8 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
 				   const struct km_creation *creation, int *error)
 {
-	km_lock(&registry.lock);
-	struct kmem_cache *cache = km_cache_create_locked(name, size, flags, creation, error);
-	km_unlock(&registry.lock);
-	return cache;
+	km_lock_scope(&registry.lock);
+	return km_cache_create_locked(name, size, flags, creation, error);
 }
 
 static void *create_failed(const char *name, slab_flags_t flags, int error, const char *why)

@@ -83,9 +83,8 @@ static int tune(struct kmem_cache *cache, void *arg)
 static int do_tune(struct tuning *tuning)
 {
 	tuning->result = -EINVAL;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_registry_visit(tune, tuning);
-	km_busy_end(was);
 	return tuning->result;
 }
 
@@ -235,13 +234,12 @@ int kmem_set_min_partial_rule(const char *name)
 		return -ENOMEM;
 	if (km_thread_busy)
 		return -EBUSY;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_registry_lock();
 	/* Caches to come are made under this lock. */
 	km_store(&km_layout_options.rule, rule);
 	km_registry_each(follow_rule, &rule);
 	km_registry_unlock();
-	km_busy_end(was);
 	return 0;
 }
 

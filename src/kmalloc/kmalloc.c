@@ -75,10 +75,9 @@ static km_noinline void *account_large(size_t size, gfp_t gfp)
 /* An object that was taken and won't do. */
 km_cold static void put_back(const void *p, gfp_t gfp)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 
 	kfree(p);
-	km_calls_end(was);
 }
 
 /* It is no hit by its size. */
@@ -413,7 +412,7 @@ static struct kmem_cache *make_charged(struct kmem_cache *plain)
 
 bool km_kmalloc_start_charged(void)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool all = true;
 
 	for (size_t step = km_array_count(cache_of_size) - 1; step && all; step--) {
@@ -433,7 +432,6 @@ bool km_kmalloc_start_charged(void)
 				km_alloc_show_paid(cache, &charged_id_of_size[step], last + 1 - step);
 		}
 	}
-	km_busy_end(was);
 	return all;
 }
 
@@ -497,10 +495,8 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 {
 	if (size <= KMALLOC_MAX_CACHE_SIZE || size > KMALLOC_MAX_SIZE || align > KM_PAGE_SIZE || gfp & KMEM_GFP_ODD)
 		return NULL;
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	void *p = km_large_grown(size);
-	km_calls_end(was);
-	return p;
+	km_calls_scope(was, km_gfp_may_wait(gfp));
+	return km_large_grown(size);
 }
 
 /* krealloc or kvrealloc: the function for a new object, and the largest size. */
@@ -586,11 +582,10 @@ static void *k_resize(void *object, size_t size, gfp_t gfp)
 /* Its frees, too, do what gfp allows. */
 void *krealloc(void *object, size_t size, gfp_t gfp)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	check_gfp("krealloc", gfp);
 	void *result = k_resize(object, size, gfp & __GFP_BITS_MASK);
 
-	km_calls_end(was);
 	return result;
 }
 
@@ -633,11 +628,10 @@ static void *kv_resize(void *object, size_t size, gfp_t gfp)
 
 void *kvrealloc(void *object, size_t size, gfp_t gfp)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	check_gfp("kvrealloc", gfp);
 	void *result = kv_resize(object, size, gfp & __GFP_BITS_MASK);
 
-	km_calls_end(was);
 	return result;
 }
 

@@ -176,7 +176,7 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 	if (km_thread_busy || km_load(&class->observed))
 		return NULL;
 	km_store(&km_malloc_watch, watch);
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	const unsigned number = number_of(class);
 	size_t low = number ? bytes_of(number - 1) : 0, bytes = bytes_of(number);
 	struct kmem_cache *unpaid = is_paid(class) ? km_load_acquire(&plain[number].cache) : NULL;
@@ -189,7 +189,6 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 			 "a class serves the sizes above those of the one below");
 		show(cache, class, low, bytes, km_alloc_show_sizes);
 	}
-	km_busy_end(was);
 	return km_load_acquire(&class->cache);
 }
 
@@ -206,7 +205,7 @@ static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, 
 {
 	if (km_thread_busy)
 		return whole;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	const unsigned number = number_of(class);
 	struct kmem_cache *unpaid = is_paid(class) ? km_load_acquire(&plain[number].part[part]) : NULL;
 	km_store(&class->tried, (uint8_t)(class->tried | 1u << part));
@@ -218,7 +217,6 @@ static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, 
 			 "a part's sizes are of its class");
 		show(cache, class, low, bytes, km_alloc_show_part);
 	}
-	km_busy_end(was);
 	return km_load_acquire(&class->part[part]) ?: whole;
 }
 

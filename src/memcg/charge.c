@@ -142,9 +142,8 @@ static km_noinline void give_pcs(struct kmem_cache *cache)
 
 	if (!bytes || km_thread_busy)
 		return;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_alloc_set_charging(cache, &charged, bytes, true);
-	km_busy_end(was);
 }
 
 /*
@@ -180,10 +179,9 @@ static void *alloc_by_pcs(struct kmem_cache *cache, gfp_t gfp, int node, struct 
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
 				      struct obj_cgroup *objcg)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	void *object = alloc_by_pcs(cache, gfp, node, objcg);
 
-	km_calls_end(was);
 	return object;
 }
 
@@ -328,7 +326,7 @@ static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struc
 static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	const uint64_t owner = km_object_owner(cache, object);
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	int saved_errno = errno;
 
 	if (objcg == &km_objcg_root)
@@ -340,7 +338,6 @@ static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, st
 	}
 	if (object)
 		errno = saved_errno;
-	km_calls_end(was);
 	return object;
 }
 
@@ -646,14 +643,13 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 /* The objects of `all` that there are already are paid for; or they began to be meanwhile: those are nobody's. */
 static int charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 
 	km_debug(n && n <= all, "some of the objects are still to be had");
 	bool done = alloc_bulk_by(objcg_for(cache, gfp), cache, gfp, n, objects);
 
 	if (km_unlikely(!done) && n < all)
 		km_free_bulk(cache, all - n, objects + n);
-	km_calls_end(was);
 	return done ? (int)all : 0;
 }
 

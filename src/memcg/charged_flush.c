@@ -126,14 +126,13 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 static uint64_t flush_ready(struct mem_cgroup *root, bool look)
 {
 	struct flush flush = { root, look, 0, 0 };
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	km_large_finish_deferred();
 	bool within = km_registry_hold();
 	km_registry_visit_ready(flush_cache, &flush);
 	flush_gathered(root);
 	km_registry_let_go(within);
-	km_busy_end(was);
 	return flush.bytes;
 }
 

@@ -556,12 +556,10 @@ void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
 
 	if (km_likely(!private))
 		return;
-	struct km_busy_was was = km_busy_begin();
-	km_lock(&private->lock);
+	km_busy_scope(was);
+	km_lock_scope(&private->lock);
 	if (begins)
 		km_list_add_tail(&page->list, &private->large);
 	else
 		km_list_del(&page->list);
-	km_unlock(&private->lock);
-	km_busy_end(was);
 }

@@ -173,10 +173,9 @@ static bool next_objects(struct visiting *at)
 /* The blocks that handlers freed and nobody finished: they are free. */
 static void finish_blocks(void)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	km_large_finish_deferred();
-	km_busy_end(was);
 }
 
 static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *arg)
@@ -282,7 +281,7 @@ static void *next_large(struct km_private *private, uint32_t search, size_t *fro
 
 static void destroy_large(struct km_private *private)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	uint32_t search = km_huge_search();
 	size_t from = 0;
 	void *block;
@@ -290,7 +289,6 @@ static void destroy_large(struct km_private *private)
 	finish_blocks();
 	while ((block = next_large(private, search, &from)))
 		km_large_free(block);
-	km_busy_end(was);
 }
 
 /*

@@ -237,7 +237,7 @@ static void finish_row(struct row *row)
 /* The next caches, all that can be done while none comes or goes. True: there are more. */
 static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool within = km_registry_hold();
 	bool more = km_registry_each(note_cache, walk) != 0;
 	empty_pcs(walk);
@@ -250,7 +250,6 @@ static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 		__builtin_memcpy(name[i], walk->row[i].cache->name, KM_NAME_BYTES);
 	}
 	km_registry_let_go(within);
-	km_busy_end(was);
 	return more;
 }
 
@@ -308,13 +307,12 @@ static int sum_child(struct kmem_cache *cache, void *arg)
 static uint64_t sum_children(const struct mem_cgroup *group)
 {
 	struct walk walk = { .group = group, .below = true };
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool within = km_registry_hold();
 
 	km_registry_each(sum_child, &walk);
 	sum_rows(&walk);
 	km_registry_let_go(within);
-	km_busy_end(was);
 	return walk.sum;
 }
 

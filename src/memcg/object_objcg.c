@@ -27,9 +27,8 @@ void km_objcgs_mix(struct kmem_cache *cache)
 {
 	if (km_thread_busy)
 		return;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_alloc_back_close(cache, true);
-	km_busy_end(was);
 }
 
 bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
@@ -48,12 +47,9 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 	/* A handler may have struck who holds the lock, or one that comes after it. */
 	if (km_thread_busy)
 		return false;
-	struct km_busy_was was = km_busy_begin();
-	bool calls = km_calls_begin(may_wait);
-	bool done = km_alloc_back_close(cache, may_wait);
-	km_calls_end(calls);
-	km_busy_end(was);
-	return done;
+	km_busy_scope(was);
+	km_calls_scope(calls, may_wait);
+	return km_alloc_back_close(cache, may_wait);
 }
 
 /* ------------------------------------------------------------------ setting */
@@ -69,13 +65,10 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 	if (km_thread_busy)
 		return false;
 	km_debug(place->offset < KM_PAGE_SIZE, "an object begins in its page");
-	struct km_busy_was was = km_busy_begin();
-	bool calls = km_calls_begin(may_wait);
-	bool set = km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_owners_exact(cache),
+	km_busy_scope(was);
+	km_calls_scope(calls, may_wait);
+	return km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_owners_exact(cache),
 				may_wait);
-	km_calls_end(calls);
-	km_busy_end(was);
-	return set;
 }
 
 /*

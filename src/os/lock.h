@@ -115,6 +115,13 @@ km_inline void km_busy_end(struct km_busy_was was)
 	km_thread_busy = was.busy;
 }
 
+/* km_busy_begin; the end of the block, or a return, is the km_busy_end. The same form with calls and locks below. */
+km_inline void km_busy_leave(struct km_busy_was *was)
+{
+	km_busy_end(*was);
+}
+#define km_busy_scope(was) struct km_busy_was was __attribute__((cleanup(km_busy_leave))) = km_busy_begin()
+
 /* The end of a km_busy_begin that found the flag clear, as its caller knows. */
 km_inline void km_busy_end_clear(void)
 {
@@ -139,6 +146,12 @@ km_inline void km_calls_end(bool was)
 {
 	km_no_calls = was;
 }
+
+km_inline void km_calls_leave(bool *was)
+{
+	km_calls_end(*was);
+}
+#define km_calls_scope(was, allowed) bool was __attribute__((cleanup(km_calls_leave))) = km_calls_begin(allowed)
 
 void km_lock_wait(struct km_lock *lock, uint32_t as);
 void km_lock_wake(struct km_lock *lock, uint32_t was);
@@ -216,6 +229,14 @@ km_inline void km_unlock(struct km_lock *lock)
 	if (km_unlikely(was & (KM_LOCK_AWAITED | KM_LOCK_BORROWS)) || KM_LOCK_SLEEPER)
 		km_lock_wake(lock, was);
 }
+
+km_inline void km_lock_leave(struct km_lock **lock)
+{
+	km_unlock(*lock);
+}
+#define km_lock_scope(lock) \
+	km_lock(lock); \
+	struct km_lock *locked_here __attribute__((cleanup(km_lock_leave))) = (lock)
 
 /*
  * Without the atomic exchange, 13 cycles on Zen 5, where nobody seems to wait. A thread that comes to sleep between the

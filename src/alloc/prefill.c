@@ -290,7 +290,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	km_calls_scope(calls, request.may_wait);
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	if (is_sheaf(sheaf)) {
 		void **top = sheaf->top;
@@ -304,7 +304,6 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 	} else {
 		free_array(cache, sheaf);
 	}
-	errno = saved_errno;
 }
 
 /* More into a block: which may become another one. */

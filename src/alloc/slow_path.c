@@ -299,7 +299,7 @@ static void give_one(struct kmem_cache *cache, void *object)
 
 void km_miss_give_past(struct kmem_cache *cache, void *object)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	km_debug(object, "what goes back to its slab is an object");
 	km_alloc_enter_thread(true);
@@ -309,7 +309,6 @@ void km_miss_give_past(struct kmem_cache *cache, void *object)
 	} else {
 		km_miss_spill(cache, object, give_one);
 	}
-	errno = saved_errno;
 }
 
 /* Kernel: warns, too. */

@@ -507,10 +507,9 @@ static void remove_with_shadows(struct kmem_cache *cache)
 
 void km_cache_discard(struct kmem_cache *cache)
 {
-	km_registry_lock();
+	km_registry_scope();
 	if (!--cache->references)
 		remove_with_shadows(cache);
-	km_registry_unlock();
 }
 
 void kmem_cache_destroy(struct kmem_cache *cache)
@@ -597,10 +596,8 @@ int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *a
 {
 	if (!registry.all.next)
 		return 0;
-	bool within = km_registry_hold();
-	int result = km_registry_each(visit, arg);
-	km_registry_let_go(within);
-	return result;
+	km_registry_hold_scope(within);
+	return km_registry_each(visit, arg);
 }
 
 bool km_registry_visiting(void)

@@ -297,7 +297,7 @@ void mempool_free(void *element, mempool_t *pool)
 {
 	if (km_unlikely(!element))
 		return;
-	int kept = errno;
+	km_errno_scope(kept);
 	if (put(pool, &element, 1)) {
 		tell(pool);
 	} else {
@@ -307,7 +307,6 @@ void mempool_free(void *element, mempool_t *pool)
 		if (km_unlikely(!km_load(&pool->min_nr) || km_load(&pool->waiters)))
 			tell(pool);
 	}
-	errno = kept;
 }
 
 unsigned int mempool_free_bulk(mempool_t *pool, void **elements, unsigned int count)
@@ -342,9 +341,8 @@ static void **list_of(int min_nr)
 /* A fork that is under way has the registry, and does not learn of the locks in its middle. */
 static void begin(void)
 {
-	km_registry_lock();
+	km_registry_scope();
 	km_store_release(&km_mempool_fork, fork_locks);
-	km_registry_unlock();
 }
 
 int mempool_init_node(mempool_t *pool, int min_nr, mempool_alloc_t *alloc, mempool_free_t *free, void *pool_data,

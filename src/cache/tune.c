@@ -182,11 +182,10 @@ static void write_number(const struct writing *writing)
 		writing->write(writing->cache, writing->number);
 		return;
 	}
-	km_registry_lock();
+	km_registry_scope();
 	writing->write(writing->cache, writing->number);
 	if (writing->cache->leads)
 		km_registry_each(write_led, (void *)writing);
-	km_registry_unlock();
 }
 
 static void write_min_partial(struct kmem_cache *cache, unsigned long count)
@@ -235,11 +234,10 @@ int kmem_set_min_partial_rule(const char *name)
 	if (km_thread_busy)
 		return -EBUSY;
 	km_busy_scope(was);
-	km_registry_lock();
+	km_registry_scope();
 	/* Caches to come are made under this lock. */
 	km_store(&km_layout_options.rule, rule);
 	km_registry_each(follow_rule, &rule);
-	km_registry_unlock();
 	return 0;
 }
 

@@ -222,9 +222,8 @@ static void changed(size_t soon)
 {
 	km_busy_scope(was);
 
-	km_lock(&ready.lock);
+	km_lock_quick_scope(&ready.lock);
 	tell(soon);
-	km_unlock_quick(&ready.lock);
 }
 
 void km_large_cache_changed(void)
@@ -432,11 +431,10 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 
 static void count_pointers(struct kmem_cache *cache, int more)
 {
-	km_lock(&ready.lock);
+	km_lock_quick_scope(&ready.lock);
 	km_bump(&of_cache(cache)->blocks, more);
 	km_debug((int32_t)of_cache(cache)->blocks >= 0, "no more blocks of pointers go than came");
 	tell(0);
-	km_unlock_quick(&ready.lock);
 }
 
 /* The blocks that other threads had in hand are not here. On each CPU a class has one block of pointers or none, and

@@ -140,11 +140,10 @@ static void show(struct kmem_cache *cache, const struct class *class, size_t low
 		return;
 	km_debug(is_paid(class) == !!(cache->flags & SLAB_ACCOUNT) || km_options.account,
 		 "hits that look at no payer find what nobody pays for");
-	km_registry_lock();
+	km_registry_scope();
 	if (!is_paid(class))
 		by_id(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
 	show_first(cache, class, low, bytes);
-	km_registry_unlock();
 }
 
 static void show_class_first(const struct class *class)

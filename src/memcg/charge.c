@@ -546,7 +546,7 @@ static void charged_free(struct kmem_cache *cache, void *object)
 static void charged_free_past(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->objcg);
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	if (km_charged_is_mixed(cache) && !km_is_seen(cache))
 		owner = KM_OBJCGS_DIFFER;
@@ -555,7 +555,6 @@ static void charged_free_past(struct kmem_cache *cache, void *object)
 	if (owner)
 		km_charged_disown(cache, owner, &object, 1);
 	km_ops_free_past(km_layer(cache, KM_LAYER_CHARGE + 1), cache, object);
-	errno = saved_errno;
 }
 
 /* ------------------------------------------------------------------ many */
@@ -669,7 +668,7 @@ static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
  */
 static void charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	while (n) {
 		uint64_t owner;
@@ -697,7 +696,6 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_
 			km_charged_see_back(cache);
 		km_charged_give_up(cache, owner, run, left);
 	}
-	errno = saved_errno;
 }
 
 /* ------------------------------------------------------------------ beginning */

@@ -58,7 +58,7 @@ void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_
 {
 	const uint64_t owner = km_object_owner(cache, block);
 	km_calls_scope(was, km_gfp_may_wait(gfp));
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	(void)word;
 	if (!may_have(objcg)) {
@@ -69,7 +69,6 @@ void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_
 		km_plain_free(cache, block);
 		block = NULL;
 	}
-	errno = saved_errno;
 	return block;
 }
 

@@ -368,9 +368,8 @@ static struct km_child *get(struct km_private *private, struct kmem_cache *paren
 	/* Large blocks have no slabs that could be a group's own. */
 	if (km_likely(child) || !(gfp & __GFP_DIRECT_RECLAIM) || km_thread_busy || parent->engine->whole_pages)
 		return child;
-	km_registry_lock();
+	km_registry_scope();
 	child = km_private_find(private, parent) ?: attach(private, parent);
-	km_registry_unlock();
 	return child;
 }
 

@@ -157,7 +157,7 @@ static bool look_at_child(struct visiting *at)
 static bool next_objects(struct visiting *at)
 {
 	at->count = 0;
-	km_registry_lock();
+	km_registry_scope();
 	if (!at->child) {
 		drain_children(at->private);
 		at->child = next_child(at->private, NULL);
@@ -166,7 +166,6 @@ static bool next_objects(struct visiting *at)
 		at->child = next_child(at->private, at->child);
 		at->slab = at->word = 0;
 	}
-	km_registry_unlock();
 	return at->count != 0;
 }
 
@@ -448,9 +447,8 @@ void km_private_reap(void)
 	/* In a visit none goes. */
 	if (km_registry_visiting())
 		return;
-	km_registry_lock();
+	km_registry_scope();
 	reap(SIZE_MAX);
-	km_registry_unlock();
 }
 
 void km_private_tidy(bool all)
@@ -511,9 +509,8 @@ bool km_private_create(struct obj_cgroup *objcg, const struct mem_cgroup *group)
 
 void km_private_drop(struct obj_cgroup *objcg)
 {
-	km_registry_lock();
+	km_registry_scope();
 	free_private(objcg->private);
-	km_registry_unlock();
 }
 
 void km_private_release(struct obj_cgroup *objcg)

@@ -477,10 +477,8 @@ bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)
 
 	km_debug(want > have && page->type != KM_PAGE_FREE, "a block that grows is used");
 
-	km_lock(&zone->lock);
-	bool grown = km_run_extend(zone, range, index + have, want - have, zero);
-	km_unlock_quick(&zone->lock);
-	return grown;
+	km_lock_quick_scope(&zone->lock);
+	return km_run_extend(zone, range, index + have, want - have, zero);
 }
 
 /* ------------------------------------------------------------------ addresses */

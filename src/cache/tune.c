@@ -5,6 +5,7 @@
  * time, under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to
  * those that are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
  */
+#include "base/text.h"
 #include "os/die.h"
 #include <errno.h>
 
@@ -115,7 +116,7 @@ static bool is_space(char c)
 static bool parse_int(const char **at, int *number)
 {
 	bool negative = false;
-	long value = 0;
+	uint64_t value;
 
 	while (is_space(**at))
 		++*at;
@@ -123,14 +124,9 @@ static bool parse_int(const char **at, int *number)
 		negative = true;
 		++*at;
 	}
-	if (**at < '0' || **at > '9')
+	if (!km_text_number(at, INT32_MAX, &value))
 		return false;
-	for (; **at >= '0' && **at <= '9'; ++*at) {
-		value = value * 10 + (**at - '0');
-		if (value > INT32_MAX)
-			return false;
-	}
-	*number = (int)(negative ? -value : value);
+	*number = negative ? -(int)value : (int)value;
 	return true;
 }
 

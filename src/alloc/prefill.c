@@ -298,9 +298,8 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 		km_debug(top, "a sheaf that comes back was out");
 		sheaf->top = NULL;
 		km_alloc_enter_thread(request.may_wait);
-		struct km_busy_was was = km_busy_begin();
+		km_busy_scope(was);
 		return_sheaf(cache, &request, top);
-		km_busy_end(was);
 	} else {
 		free_array(cache, sheaf);
 	}

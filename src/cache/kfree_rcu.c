@@ -132,11 +132,10 @@ static bool collect(void)
 
 		if (!km_load(&waiting->told))
 			continue;
-		km_lock(&waiting->lock);
+		km_lock_quick_scope(&waiting->lock);
 		rcu.pile.blocks = join(waiting->blocks, rcu.pile.blocks);
 		waiting->blocks = NULL;
 		km_store(&waiting->told, false);
-		km_unlock_quick(&waiting->lock);
 	}
 	/* Acquire pairs with the release of who added. */
 	rcu.pile.chain = km_swap_acquire(&rcu.chain, NULL);
@@ -237,9 +236,8 @@ static bool waits(const void *object)
 
 		if (found || !km_load(&waiting->told))
 			continue;
-		km_lock(&waiting->lock);
+		km_lock_quick_scope(&waiting->lock);
 		found = is_among(waiting->blocks, NULL, object);
-		km_unlock_quick(&waiting->lock);
 	}
 	return found;
 }

@@ -209,11 +209,9 @@ static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count,
 
 	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0))
 		return false;
-	bool calls = km_calls_begin(km_gfp_may_wait(gfp));
-	if (!enter(pool, &was)) {
-		km_calls_end(calls);
+	km_calls_scope(calls, km_gfp_may_wait(gfp));
+	if (!enter(pool, &was))
 		return false;
-	}
 	if (missing <= (unsigned)pool->curr_nr) {
 		for (unsigned i = 0; i < count; i++)
 			if (!elements[i]) {
@@ -224,7 +222,6 @@ static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count,
 		enough = true;
 	}
 	leave(pool, was);
-	km_calls_end(calls);
 	return enough;
 }
 

@@ -629,12 +629,11 @@ static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 		km_lock(&reclaim.lock);
 	if (km_load(&cache->leads) || km_load(&cache->shadows)) {
 		shrinking.count = 0;
-		km_registry_lock();
+		km_registry_scope();
 		km_registry_each(gather, &shrinking);
 		shrink_gathered(&shrinking);
 		if (cache->shadows)
 			km_debug_ops->settle(cache);
-		km_registry_unlock();
 	} else {
 		shrink_gathered(&shrinking);
 	}

@@ -258,11 +258,10 @@ static void destroy_children(struct km_private *private)
 	bool more = true;
 
 	while (more) {
-		km_registry_lock();
+		km_registry_scope();
 		more = empty_some(private);
 		if (!more)
 			detach_all(private);
-		km_registry_unlock();
 	}
 }
 

@@ -161,14 +161,13 @@ struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, in
 		*shrinker = (struct mem_cgroup_shrinker){
 			.group = group, .priority = priority, .shrink = shrink, .arg = arg,
 		};
-		km_memcg_lock();
+		km_memcg_scope();
 		if (group->online) {
 			mem_cgroup_get(group);
 			insert(shrinker);
 		} else {
 			error = ENOENT;
 		}
-		km_memcg_unlock();
 	}
 	if (!error)
 		return shrinker;
@@ -576,13 +575,12 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 	void *arg = group->high_arg;
 	km_memcg_unlock();
 	if (callback) {
-		int error = errno;
+		km_errno_scope(error);
 
 		km_debug(!km_thread_busy && !pressed, "a callback runs with no lock held, and in no other callback");
 		pressed = true;
 		callback(group, bytes_over_high(group), delay, arg);
 		pressed = false;
-		errno = error;
 	} else if (delay > DELAY_LEAST_MS) {
 		uint32_t never = 0;
 

@@ -666,11 +666,10 @@ static uint64_t drain_pages(const struct mem_cgroup *root)
 	uint64_t bytes = 0;
 
 	for (struct km_stock *stock = stocks; stock < stocks + all_stocks(); stock++) {
-		km_lock(&stock->lock);
+		km_lock_scope(&stock->lock);
 		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++)
 			if (stock->groups[i] && km_memcg_in(stock->groups[i], root))
 				bytes += flush_pages(stock, i);
-		km_unlock(&stock->lock);
 	}
 	return bytes;
 }
@@ -746,7 +745,7 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 	for (unsigned cpu = 0; cpu < all_stocks(); cpu++) {
 		struct km_stock *stock = &stocks[cpu];
 
-		km_lock(&stock->lock);
+		km_lock_scope(&stock->lock);
 		unsigned i = find(stock, group);
 		if (i < KM_STOCK_SLOTS)
 			flush_pages(stock, i);
@@ -756,7 +755,6 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 			net += *net_of(objcg, stock);
 			km_store(net_of(objcg, stock), (int64_t)0);
 		}
-		km_unlock(&stock->lock);
 	}
 	km_add(&objcg->charged, net);
 	give_back_locked(objcg, take_loose(objcg));

@@ -439,13 +439,12 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 	size_t index = (size_t)(page - range->page);
 	struct km_zone *zone = &km_arena.zone[km_range_node(range, index)];
 
-	km_lock(&zone->lock);
+	km_lock_quick_scope(&zone->lock);
 	km_debug(page->type != KM_PAGE_FREE && page->type != KM_PAGE_FREE_LAST, "a page is freed once");
 	/* Pages of another node are never the same, whatever is seen of it. */
 	if (km_unlikely(page == km_load(&km_arena.staying))) {
 		km_debug(!km_arena.staying_count, "pages that stay are freed once");
 		km_arena.staying_count = count;
-		km_unlock_quick(&zone->lock);
 		return;
 	}
 	km_debug(index + count <= range->ready && zone->pages.used_pages >= count, "what is freed was used");
@@ -466,7 +465,6 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 	}
 	if (km_unlikely(holes))
 		page->flags = 0;
-	km_unlock_quick(&zone->lock);
 }
 
 bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)

@@ -204,7 +204,7 @@ static bool take(size_t pages, unsigned order)
 static void give_taken_back(void)
 {
 	for (bool any = true; any;) {
-		km_lock(&touched.lock);
+		km_lock_scope(&touched.lock);
 		any = !km_list_empty(&touched.taken);
 		if (any) {
 			struct km_page *page = km_list_last(&touched.taken, struct km_page, list);
@@ -212,7 +212,6 @@ static void give_taken_back(void)
 			km_list_del(&page->list);
 			km_pages_free_exact(page, page->pages);
 		}
-		km_unlock(&touched.lock);
 	}
 }
 

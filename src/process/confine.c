@@ -130,10 +130,9 @@ KMEM_API int mlockall(int flags)
 	if (result == -ENOMEM && hide && fit_to_lock())
 		result = lock_all(flags);
 	if (ours && km_os_locks_all()) {
-		struct km_busy_was was = km_busy_begin();
+		km_busy_scope(was);
 
 		km_huge_purge(0);
-		km_busy_end(was);
 	}
 	return answer(result);
 }

@@ -499,10 +499,11 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 	return km_large_grown(size);
 }
 
-/* krealloc or kvrealloc: the function for a new object, and the largest size. */
+/* krealloc or kvrealloc: the function for a new object, and the smallest and largest size that large.c may resize. */
 struct door {
+	const char *name;
 	void *(*get)(size_t size, gfp_t gfp);
-	size_t most;
+	size_t least, most;
 };
 
 /* The alignment promised for an object of this size. kvrealloc promises a page at most for large objects, so a doubled
@@ -566,27 +567,25 @@ static void *resize_large(void *object, size_t size, gfp_t gfp, bool *refused)
 	return size < kept ? shrunk(moved, size, kept, gfp) : moved;
 }
 
-/* Kernel: copies as soon as it does not fit. */
-static void *k_resize(void *object, size_t size, gfp_t gfp)
+/* Kernel: copies as soon as it does not fit. Here a block of whole pages may stay. Frees, too, do what gfp allows. */
+static void *resize(void *object, size_t size, gfp_t gfp, const struct door *door)
 {
-	static const struct door door = { kmalloc, KMALLOC_MAX_SIZE };
-	bool large = size > KMALLOC_MAX_CACHE_SIZE && size <= door.most && !ZERO_OR_NULL_PTR(object);
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	bool refused = false;
 	void *resized = NULL;
 
-	if (large && is_aligned(object, size, &door))
+	check_gfp(door->name, gfp);
+	gfp &= __GFP_BITS_MASK;
+	if (size >= door->least && size <= door->most && !ZERO_OR_NULL_PTR(object) && is_aligned(object, size, door))
 		resized = resize_large(object, size, gfp, &refused);
-	return refused ? NULL : resized ?: realloc_by(object, size, gfp, &door);
+	return refused ? NULL : resized ?: realloc_by(object, size, gfp, door);
 }
 
-/* Its frees, too, do what gfp allows. */
 void *krealloc(void *object, size_t size, gfp_t gfp)
 {
-	km_calls_scope(was, km_gfp_may_wait(gfp));
-	check_gfp("krealloc", gfp);
-	void *result = k_resize(object, size, gfp & __GFP_BITS_MASK);
+	static const struct door door = { "krealloc", kmalloc, KMALLOC_MAX_CACHE_SIZE + 1, KMALLOC_MAX_SIZE };
 
-	return result;
+	return resize(object, size, gfp, &door);
 }
 
 /* ------------------------------------------------------------------ the kv family */
@@ -615,24 +614,11 @@ void *kvzalloc(size_t size, gfp_t gfp)
 						kvmalloc_node(size, gfp | __GFP_ZERO, NUMA_NO_NODE);
 }
 
-static void *kv_resize(void *object, size_t size, gfp_t gfp)
-{
-	static const struct door door = { kvmalloc, INT_MAX };
-	void *resized = NULL;
-	bool refused = false;
-
-	if (size && !ZERO_OR_NULL_PTR(object) && size <= door.most && is_aligned(object, size, &door))
-		resized = resize_large(object, size, gfp, &refused);
-	return refused ? NULL : resized ?: realloc_by(object, size, gfp, &door);
-}
-
 void *kvrealloc(void *object, size_t size, gfp_t gfp)
 {
-	km_calls_scope(was, km_gfp_may_wait(gfp));
-	check_gfp("kvrealloc", gfp);
-	void *result = kv_resize(object, size, gfp & __GFP_BITS_MASK);
+	static const struct door door = { "kvrealloc", kvmalloc, 1, INT_MAX };
 
-	return result;
+	return resize(object, size, gfp, &door);
 }
 
 void kvfree(const void *object)

@@ -101,9 +101,7 @@ uint64_t km_large_owner(const void *p)
 	struct km_page *page = km_page_of(p);
 	bool begins = !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && (!page || page->type == KM_PAGE_LARGE);
 	km_busy_scope(was);
-	uint64_t owner = begins && !km_was_busy(was) ? owner_of(page, p) : 0;
-
-	return owner;
+	return begins && !km_was_busy(was) ? owner_of(page, p) : 0;
 }
 
 /* ------------------------------------------------------------------ blocks */

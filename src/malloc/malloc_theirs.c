@@ -56,9 +56,7 @@ bool km_malloc_has_theirs(const void *p)
 	if (!p || km_page_of(p) || km_is_guarded(p))
 		return false;
 	km_busy_scope(was);
-	bool theirs = !(km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p));
-
-	return theirs;
+	return !(km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p));
 }
 
 static void *aligned(void *block, size_t align)

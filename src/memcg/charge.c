@@ -180,9 +180,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 				      struct obj_cgroup *objcg)
 {
 	km_calls_scope(was, km_gfp_may_wait(gfp));
-	void *object = alloc_by_pcs(cache, gfp, node, objcg);
-
-	return object;
+	return alloc_by_pcs(cache, gfp, node, objcg);
 }
 
 /* ------------------------------------------------------------------ groups in turn */

@@ -133,7 +133,5 @@ bool km_os_catch_faults(km_fault_fn *handler, bool over)
 bool km_os_may_read(uintptr_t at)
 {
 	km_errno_scope(saved_errno);
-	bool may = km_os_is_shut() || !syscall(SYS_rt_sigprocmask, -1, at, NULL, sizeof(uint64_t)) || errno != EFAULT;
-
-	return may;
+	return km_os_is_shut() || !syscall(SYS_rt_sigprocmask, -1, at, NULL, sizeof(uint64_t)) || errno != EFAULT;
 }

@@ -122,7 +122,5 @@ int km_os_hand_over(int to, int fd)
 int km_os_seal(int fd)
 {
 	km_errno_scope(saved_errno);
-	int error = fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
-
-	return error;
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
 }

@@ -78,10 +78,8 @@ bool km_os_run_beside(void (*function)(void), void (*meanwhile)(void))
 bool km_os_own_descriptors(void)
 {
 	km_errno_scope(saved_errno);
-	bool has = !km_os_is_shut() && !(km_os_fault && km_os_fault("own descriptors")) &&
+	return !km_os_is_shut() && !(km_os_fault && km_os_fault("own descriptors")) &&
 		   !syscall(SYS_close_range, 0u, ~0u, UNSHARE);
-
-	return has;
 }
 
 /* Those of this process; a fork's child has none. */
@@ -139,9 +137,7 @@ static bool first_has_ended(void)
 	char from = 0, to;
 	const struct iovec there = { &from, 1 }, here = { &to, 1 };
 	km_errno_scope(saved_errno);
-	bool ended = !km_os_is_shut() && process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
-
-	return ended;
+	return !km_os_is_shut() && process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
 }
 
 /* The first thread counts, and can be seen, until the last one has ended. */
@@ -166,9 +162,7 @@ unsigned km_os_thread(void)
 bool km_os_has_thread(unsigned thread)
 {
 	km_errno_scope(saved_errno);
-	bool has = !syscall(SYS_tgkill, getpid(), thread, 0);
-
-	return has;
+	return !syscall(SYS_tgkill, getpid(), thread, 0);
 }
 
 /* Of <linux/futex.h>, since Linux 5.14. */

@@ -479,7 +479,7 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 		make_shared(n);
 	if (!km_load(&n->shared))
 		return 0;
-	km_lock(&n->slabs.lock);
+	km_lock_quick_scope(&n->slabs.lock);
 	size_t there = n->slabs.counts.shared;
 	unsigned moved = n->shared ? (unsigned)km_min((size_t)count, n->shared_limit - there) : 0;
 	if (moved)
@@ -489,7 +489,6 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 	km_bump(&n->slabs.counts.shared, moved);
 	km_add(&n->ready, (size_t)moved);
 	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->slabs.counts.free_slabs));
-	km_unlock_quick(&n->slabs.lock);
 	return moved;
 }
 

@@ -311,11 +311,10 @@ static void slab_clear_events(struct kmem_cache *cache)
 	struct slab_node *n;
 
 	km_for_each_node(n, cache) {
-		km_lock(&n->slabs.lock);
+		km_lock_scope(&n->slabs.lock);
 		km_store(&n->allocs, (uint64_t)0);
 		km_store(&n->high, (uint64_t)0);
 		km_store(&n->max_freeable, (uint64_t)0);
-		km_unlock(&n->slabs.lock);
 	}
 }
 

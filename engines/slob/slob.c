@@ -596,10 +596,8 @@ static enum km_misuse mistake(struct km_page *page, const void *p, bool sized)
 
 enum km_misuse km_slob_mistake(struct km_page *page, const void *p)
 {
-	km_lock(&km_slob.lock);
-	enum km_misuse what = mistake(page, p, true);
-	km_unlock(&km_slob.lock);
-	return what;
+	km_lock_scope(&km_slob.lock);
+	return mistake(page, p, true);
 }
 
 /* ------------------------------------------------------------------ give */

@@ -120,7 +120,7 @@ static bool has(struct kmem_cache *cache, const void *object)
 	unsigned offset = (uintptr_t)object & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT;
 	unsigned end = unit + (unsigned)km_align_up(cache->size, KM_SLOB_UNIT) / KM_SLOB_UNIT, behind = KM_SLOB_UNITS;
 	/* A handler that struck inside of the engine has its lock: the marks alone say nearly as much. */
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool known = false;
 
 	if (!km_was_busy(was))
@@ -136,7 +136,6 @@ static bool has(struct kmem_cache *cache, const void *object)
 	}
 	if (!km_was_busy(was))
 		km_unlock(&km_slob.lock);
-	km_busy_end(was);
 	return known;
 }
 
@@ -378,10 +377,9 @@ static void fullness_of_page(const struct km_page *page, struct km_fullness *ful
 /* They are counted under the lock, without atomic additions. */
 static void slob_clear_events(struct kmem_cache *cache)
 {
-	km_lock(&km_slob.lock);
+	km_lock_scope(&km_slob.lock);
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
 		km_store(&cache->events->count[i], 0ul);
-	km_unlock(&km_slob.lock);
 }
 
 static void fork_all(bool before, bool child)

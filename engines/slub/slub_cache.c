@@ -401,10 +401,9 @@ static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 
 	km_slabs_stats(cache, stats);
 	km_for_each_node(n, cache) {
-		km_lock(&n->slabs.lock);
+		km_lock_scope(&n->slabs.lock);
 		km_list_for_some(entry, &n->slabs.partial, n->slabs.counts.partial)
 			free += slub_free_objects(km_container_of(entry, struct km_page, list));
-		km_unlock(&n->slabs.lock);
 	}
 	look_at_cpus(cache, &on_top, &free);
 	stats->shelf_objects += on_top;

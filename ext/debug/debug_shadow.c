@@ -115,10 +115,9 @@ static void shadow_free(struct kmem_cache *cache, void *object)
 
 static void give_back(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 
 	km_free_bulk(cache, n, objects);
-	km_calls_end(was);
 }
 
 static int shadow_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)

@@ -39,10 +39,8 @@ int kmem_cache_set_debug(struct kmem_cache *cache, const char *letters)
 		return -EINVAL;
 	if (km_thread_busy)
 		return -EBUSY;
-	km_registry_lock();
-	int error = km_switch_flags(cache, flags);
-	km_registry_unlock();
-	return error;
+	km_registry_scope();
+	return km_switch_flags(cache, flags);
 }
 
 slab_flags_t kmem_cache_debug_flags(const struct kmem_cache *cache)

@@ -337,7 +337,7 @@ static int print(struct kmem_cache *cache, int fd)
 	struct km_writer writer = { .fd = fd, .no_signal = true };
 	struct sites sites = { .cache = cache, .now = km_os_now_ms() };
 	int error = -ENOMEM;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	if (begin(&sites)) {
 		if (gather(&sites)) {
@@ -349,7 +349,6 @@ static int print(struct kmem_cache *cache, int fd)
 		}
 		km_os_unmap(sites.table, bytes_of_room(sites.room));
 	}
-	km_busy_end(was);
 	return error;
 }
 
@@ -367,10 +366,9 @@ static int find_tracks(struct kmem_cache *cache, void *arg)
 static bool some_cache_has_tracks(void)
 {
 	bool tracks = false;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	km_registry_visit(find_tracks, &tracks);
-	km_busy_end(was);
 	return tracks;
 }
 

@@ -370,9 +370,8 @@ static void tick(void)
 	if (km_likely(now == km_load(&last)) || km_thread_busy || km_no_calls)
 		return;
 	km_store(&last, now);
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_alloc_tick_now();
-	km_busy_end(was);
 }
 
 /* A call of a former profile may come while the name is written. */

@@ -48,13 +48,12 @@ static int is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, v
 	if (km_likely(!left))
 		return (int)n;
 	if (left < n) {
-		bool was = km_calls_begin(km_gfp_may_wait(gfp));
+		km_calls_scope(was, km_gfp_may_wait(gfp));
 
 		if (seen)
 			km_plain_free_bulk(cache, n - left, objects + left);
 		else
 			km_unseen_free_bulk(cache, n - left, objects + left);
-		km_calls_end(was);
 	}
 	km_alloc_failed(cache->name, cache->object_size, gfp, ENOMEM);
 	return 0;

@@ -81,8 +81,7 @@ void *kmem_cache_alloc_nolock(struct kmem_cache *cache, gfp_t gfp, int node)
 
 void kmem_cache_free_nolock(struct kmem_cache *cache, void *object)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	kmem_cache_free(cache, object);
-	km_busy_end(was);
 }

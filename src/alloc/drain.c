@@ -30,9 +30,8 @@ void km_alloc_new_cpu(bool may_wait)
 {
 	if (!may_wait || km_no_calls)
 		return;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_cpu_begin();
-	km_busy_end(was);
 }
 
 void km_alloc_each_cpu(struct kmem_cache *cache, const struct km_cpu_list *from, const void *arg,
@@ -93,7 +92,7 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 		pcs += caches[i]->pcs.slot != 0;
 	if (!pcs)
 		return true;
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	for (size_t i = 0; i < count; i++)
 		if (caches[i]->pcs.slot)
 			km_alloc_close_pcs(caches[i]);
@@ -105,7 +104,6 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 				act(caches[i], places);
 			km_alloc_open_pcs(caches[i]);
 		}
-	km_unlock(&km_drain_lock);
 	return fenced;
 }
 
@@ -200,7 +198,7 @@ void km_alloc_drain(struct kmem_cache *cache)
 bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 {
 	drain_all(caches, count, true);
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	for (size_t i = 0; i < count; i++) {
 		if (caches[i]->charged.slot)
 			km_charge_ops->close(caches[i]);
@@ -224,7 +222,6 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 			km_percpu_free(slot, km_percpu_word_bytes());
 		cache->pcs.slot = 0;
 	}
-	km_unlock(&km_drain_lock);
 	return fenced;
 }
 

@@ -103,11 +103,9 @@ static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 	/* They stay in front; objects behind [0, left) go back with the rest where there is no memory. */
 	if (km_likely(km_bulk_refill(cache, gfp, left - got, n - got, objects + got, km_bulk_take)))
 		return (int)n;
-	int error = errno;
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_errno_scope(error);
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	km_unseen_free_bulk(cache, got, objects);
-	km_calls_end(was);
-	errno = error;
 	return 0;
 }
 

@@ -73,14 +73,13 @@ void km_layer_set_locked(struct kmem_cache *cache, enum km_layer layer, const st
 
 void km_layer_set(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *ops)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	km_layer_set_locked(cache, layer, ops);
-	km_unlock(&km_drain_lock);
 }
 
 void km_layers_choose(struct kmem_cache *cache)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	for (unsigned layer = KM_LAYERS; layer--;) {
 		km_layer_fn *choose = of_core[layer] ?: km_load_acquire(&registered[layer]);
 
@@ -92,5 +91,4 @@ void km_layers_choose(struct kmem_cache *cache)
 	}
 	km_store(&cache->seen, cache->hooks || cache->live_shift ||
 				       km_layer(cache, KM_LAYER_CHARGE + 1) != km_layer(cache, KM_LAYER_OBSERVE));
-	km_unlock(&km_drain_lock);
 }

@@ -200,20 +200,18 @@ km_inline bool seen_off(struct kmem_cache *cache, void *object, uintptr_t site)
 
 static void observed_free(struct kmem_cache *cache, void *object)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	if (seen_off(cache, object, (uintptr_t)__builtin_return_address(0)))
 		km_layer_below(cache, KM_LAYER_OBSERVE)->free(cache, object);
-	errno = saved_errno;
 }
 
 static void observed_free_past(struct kmem_cache *cache, void *object)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	if (seen_off(cache, object, (uintptr_t)__builtin_return_address(0)))
 		km_ops_free_past(km_layer_below(cache, KM_LAYER_OBSERVE), cache, object);
-	errno = saved_errno;
 }
 
 /* With hooks each object is shown by itself; a check is of frees, and takes nothing from an allocation. */

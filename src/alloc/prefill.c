@@ -148,7 +148,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 /* The same, and where there are fewer than n, again after others have given back. */
 static void **fill_or_press(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
 {
-	bool was = km_calls_begin(request->may_wait);
+	km_calls_scope(was, request->may_wait);
 	unsigned tries = 0;
 
 	top = fill(cache, request, top, n);
@@ -157,7 +157,6 @@ static void **fill_or_press(struct kmem_cache *cache, const struct km_request *r
 		top = fill(cache, request, top, n);
 	if (request->may_wait)
 		km_alloc_tick_rarely();
-	km_calls_end(was);
 	return top;
 }
 
@@ -290,8 +289,8 @@ struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp,
 static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
-	bool calls = km_calls_begin(request.may_wait);
-	int saved_errno = errno;
+	km_calls_scope(calls, request.may_wait);
+	km_errno_scope(saved_errno);
 
 	if (is_sheaf(sheaf)) {
 		void **top = sheaf->top;
@@ -299,14 +298,11 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 		km_debug(top, "a sheaf that comes back was out");
 		sheaf->top = NULL;
 		km_alloc_enter_thread(request.may_wait);
-		struct km_busy_was was = km_busy_begin();
+		km_busy_scope(was);
 		return_sheaf(cache, &request, top);
-		km_busy_end(was);
 	} else {
 		free_array(cache, sheaf);
 	}
-	errno = saved_errno;
-	km_calls_end(calls);
 }
 
 /* More into a block: which may become another one. */

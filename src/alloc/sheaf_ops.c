@@ -252,9 +252,8 @@ static void fit_bulk(struct kmem_cache *cache, size_t n, bool may_wait)
 
 	if (n <= capacity || capacity >= cache->max_capacity || !cache->pcs.slot || cache->engine->whole_pages)
 		return;
-	bool was = km_calls_begin(may_wait);
+	km_calls_scope(was, may_wait);
 	km_alloc_resize(cache, (unsigned)km_min(n, (size_t)cache->max_capacity));
-	km_calls_end(was);
 }
 
 /* Between the array and the CPU's two blocks; returns how many are left. */

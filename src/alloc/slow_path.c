@@ -59,12 +59,9 @@ bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (!km_has_accounting() || !km_objcg_now() || km_thread_busy)
 		return false;
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	struct km_busy_was busy = km_busy_begin();
-	bool begun = km_charge_ops->begin(cache, km_gfp_may_wait(gfp));
-	km_busy_end(busy);
-	km_calls_end(was);
-	return begun;
+	km_calls_scope(was, km_gfp_may_wait(gfp));
+	km_busy_scope(busy);
+	return km_charge_ops->begin(cache, km_gfp_may_wait(gfp));
 }
 
 const struct km_alloc_ops *km_ops_for_account(struct kmem_cache *cache, gfp_t gfp)
@@ -302,7 +299,7 @@ static void give_one(struct kmem_cache *cache, void *object)
 
 void km_miss_give_past(struct kmem_cache *cache, void *object)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	km_debug(object, "what goes back to its slab is an object");
 	km_alloc_enter_thread(true);
@@ -312,7 +309,6 @@ void km_miss_give_past(struct kmem_cache *cache, void *object)
 	} else {
 		km_miss_spill(cache, object, give_one);
 	}
-	errno = saved_errno;
 }
 
 /* Kernel: warns, too. */

@@ -4,6 +4,7 @@
 #ifndef KM_BASE_CC_H
 #define KM_BASE_CC_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -102,5 +103,12 @@ km_inline void km_relax(void)
 	__asm__ volatile("yield");
 #endif
 }
+
+/* At the end of the block errno is again as it was here. */
+km_inline void km_errno_leave(const int *saved)
+{
+	errno = *saved;
+}
+#define km_errno_scope(saved) const int saved __attribute__((cleanup(km_errno_leave))) = errno
 
 #endif

@@ -88,3 +88,14 @@ const char *km_text_xml(const char **at, char one[8])
 	*at += km_utf8_bytes(*at) ?: 1;
 	return one;
 }
+
+bool km_text_number(const char **text, uint64_t most, uint64_t *number)
+{
+	const char *first = *text;
+
+	for (*number = 0; **text >= '0' && **text <= '9'; ++*text)
+		if (__builtin_mul_overflow(*number, 10u, number) ||
+		    __builtin_add_overflow(*number, (uint64_t)(**text - '0'), number) || *number > most)
+			return false;
+	return *text != first;
+}

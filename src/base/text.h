@@ -17,6 +17,8 @@ unsigned km_text_plain(const char *at);
  * `others` become `instead`. All other characters and bytes that are not plain become '?'.
  */
 void km_text_take(char *to, size_t bytes, const char *from, const char *others, char instead);
+/* Reads the decimal digits at *text, and moves *text behind them. False: no digit, or a number above `most`. */
+bool km_text_number(const char **text, uint64_t most, uint64_t *number);
 /* Write the next character to `one`, escaped for XML, and move *at past the character. Returns `one`. */
 const char *km_text_xml(const char **at, char one[8]);
 

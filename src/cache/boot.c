@@ -181,12 +181,11 @@ static void fork_end(bool child)
 
 void km_boot_fork_parent(void)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	if (forks == 1 && fork_has_all)
 		fork_done(false);
 	fork_end(false);
-	km_busy_end(was);
 }
 
 /* Other threads are not here: all that they held is free. */
@@ -303,19 +302,17 @@ static void register_handlers(void)
 			km_os_wait(&boot.handlers_by, self, 1);
 		return;
 	}
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_percpu_early();
 	km_store_release(&boot.handlers, ask_for_handlers() ? REFUSED : ASKED);
-	km_busy_end(was);
 }
 
 /* A tracer was there before us. */
 static km_cold void look_for_tracers(void)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	km_probes_look();
-	km_busy_end(was);
 }
 
 static void finish_start(void)

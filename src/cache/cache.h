@@ -103,6 +103,11 @@ void km_cache_discard(struct kmem_cache *cache);
 void km_registry_lock(void);
 bool km_registry_trylock(void);
 void km_registry_unlock(void);
+km_inline void km_registry_leave(const char *held)
+{
+	km_registry_unlock();
+}
+#define km_registry_scope() KM_LOCKED_SCOPE(km_registry_lock, km_registry_leave)
 struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
 					  const struct km_creation *creation, int *error);
 void km_cache_rename(struct kmem_cache *child, const char *name);
@@ -111,6 +116,12 @@ int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *ar
 /* The registry's lock of one that visits all: it may be taken by who has it so already. Returns what lets go of it. */
 bool km_registry_hold(void);
 void km_registry_let_go(bool within);
+km_inline void km_registry_hold_leave(const bool *within)
+{
+	km_registry_let_go(*within);
+}
+#define km_registry_hold_scope(within) \
+	const bool within __attribute__((cleanup(km_registry_hold_leave))) = km_registry_hold()
 bool km_registry_visiting(void);
 /* Visit all with the registry held so; within: if that is to be had in `ms` milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);

@@ -130,7 +130,7 @@ void km_ids_trim(void)
 {
 	if (!entries_ready)
 		return;
-	bool within = km_registry_hold();
+	km_registry_hold_scope(within);
 	size_t most = KM_MAP_FIRST, end = entries_ready / sizeof(*km_hot.caches);
 
 	km_registry_each(note_id, &most);
@@ -141,7 +141,6 @@ void km_ids_trim(void)
 		purge(km_id_masks(most), km_id_masks(end));
 		purge(km_id_factor(most), km_id_factor(end));
 	}
-	km_registry_let_go(within);
 }
 
 void km_id_fill(struct kmem_cache *cache)

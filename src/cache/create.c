@@ -338,10 +338,8 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
 				   const struct km_creation *creation, int *error)
 {
-	km_lock(&registry.lock);
-	struct kmem_cache *cache = km_cache_create_locked(name, size, flags, creation, error);
-	km_unlock(&registry.lock);
-	return cache;
+	km_lock_scope(&registry.lock);
+	return km_cache_create_locked(name, size, flags, creation, error);
 }
 
 static void *create_failed(const char *name, slab_flags_t flags, int error, const char *why)
@@ -509,10 +507,9 @@ static void remove_with_shadows(struct kmem_cache *cache)
 
 void km_cache_discard(struct kmem_cache *cache)
 {
-	km_registry_lock();
+	km_registry_scope();
 	if (!--cache->references)
 		remove_with_shadows(cache);
-	km_registry_unlock();
 }
 
 void kmem_cache_destroy(struct kmem_cache *cache)
@@ -599,10 +596,8 @@ int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *a
 {
 	if (!registry.all.next)
 		return 0;
-	bool within = km_registry_hold();
-	int result = km_registry_each(visit, arg);
-	km_registry_let_go(within);
-	return result;
+	km_registry_hold_scope(within);
+	return km_registry_each(visit, arg);
 }
 
 bool km_registry_visiting(void)

@@ -121,13 +121,12 @@ size_t kmem_slab_usage(const void *const *pointers, size_t n, struct kmem_slab_u
 	__builtin_memset(out, 0, n * sizeof(*out));
 	if (!km_boot() || km_thread_busy)
 		return 0;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	for (size_t i = 0; i < n; i++) {
 		see(pointers[i], &look, &out[i]);
 		in_slabs += out[i].what >= KMEM_USAGE_SLAB;
 	}
 	let_go(&look);
-	km_busy_end(was);
 	return in_slabs;
 }
 

@@ -98,7 +98,7 @@ static void free_chain(struct link *link)
 
 static void free_slabs(struct km_page *slab)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	for (struct km_page *next; slab; slab = next) {
 		next = (struct km_page *)slab->list.next;
@@ -106,7 +106,6 @@ static void free_slabs(struct km_page *slab)
 		km_debug(slab->cache->flags & SLAB_TYPESAFE_BY_RCU, "the slabs of some caches wait");
 		km_slab_release(slab->cache, slab);
 	}
-	km_busy_end(was);
 }
 
 /* ------------------------------------------------------------------ grace periods */
@@ -133,11 +132,10 @@ static bool collect(void)
 
 		if (!km_load(&waiting->told))
 			continue;
-		km_lock(&waiting->lock);
+		km_lock_quick_scope(&waiting->lock);
 		rcu.pile.blocks = join(waiting->blocks, rcu.pile.blocks);
 		waiting->blocks = NULL;
 		km_store(&waiting->told, false);
-		km_unlock_quick(&waiting->lock);
 	}
 	/* Acquire pairs with the release of who added. */
 	rcu.pile.chain = km_swap_acquire(&rcu.chain, NULL);
@@ -162,13 +160,11 @@ static void begin(void)
 
 static void begin_if_idle(void)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
-	km_lock(&rcu.lock);
+	km_lock_scope(&rcu.lock);
 	if (!rcu.under_way)
 		begin();
-	km_unlock(&rcu.lock);
-	km_busy_end(was);
 }
 
 /* The end of a grace period, in a thread of the RCU. Release pairs with kvfree_rcu_barrier: what waited is free. */
@@ -229,10 +225,10 @@ static bool is_among(const struct km_rcu_block *block, const struct link *link, 
 /* It takes time by what waits. Under the lock nothing is collected, and the pile stays until its end begins. */
 static bool waits(const void *object)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool found;
 
-	km_lock(&rcu.lock);
+	km_lock_scope(&rcu.lock);
 	found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
 		(!rcu.ending && is_among(rcu.pile.blocks, rcu.pile.chain, object));
 	km_for_each_cpu(cpu) {
@@ -240,12 +236,9 @@ static bool waits(const void *object)
 
 		if (found || !km_load(&waiting->told))
 			continue;
-		km_lock(&waiting->lock);
+		km_lock_quick_scope(&waiting->lock);
 		found = is_among(waiting->blocks, NULL, object);
-		km_unlock_quick(&waiting->lock);
 	}
-	km_unlock(&rcu.lock);
-	km_busy_end(was);
 	return found;
 }
 
@@ -290,7 +283,7 @@ static bool put(const void *object, bool may_wait)
 	if (km_thread_busy)
 		return false;
 	bool added = false, told = true;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	struct km_rcu_waiting *here = lock_here();
 
 	if (here) {
@@ -303,7 +296,6 @@ static bool put(const void *object, bool may_wait)
 	}
 	if (!told)
 		want();
-	km_busy_end(was);
 	return added;
 }
 
@@ -378,15 +370,13 @@ static void put_slab(struct km_page *slab)
 /* Returns the number of the grace period after which all objects waiting now are free. */
 static uint64_t last_needed(void)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
-	km_lock(&rcu.lock);
+	km_lock_scope(&rcu.lock);
 	/* One that is under way has collected before; the next one will collect what there is now. */
 	uint64_t last = rcu.begun + 1;
 	if (!rcu.under_way)
 		begin();
-	km_unlock(&rcu.lock);
-	km_busy_end(was);
 	return last;
 }
 
@@ -408,15 +398,13 @@ void kvfree_rcu_barrier_on_cache(struct kmem_cache *cache)
 /* Under the lock, because a period that begins has taken what was wanted and told before it is under way. */
 static bool is_pending(void)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool pending;
 
-	km_lock(&rcu.lock);
+	km_lock_scope(&rcu.lock);
 	pending = km_load(&rcu.under_way) || km_load(&rcu.wanted);
 	km_for_each_cpu(cpu)
 		pending |= km_load(&waiting_on(cpu)->told);
-	km_unlock(&rcu.lock);
-	km_busy_end(was);
 	return pending;
 }
 

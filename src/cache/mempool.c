@@ -209,11 +209,9 @@ static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count,
 
 	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0))
 		return false;
-	bool calls = km_calls_begin(km_gfp_may_wait(gfp));
-	if (!enter(pool, &was)) {
-		km_calls_end(calls);
+	km_calls_scope(calls, km_gfp_may_wait(gfp));
+	if (!enter(pool, &was))
 		return false;
-	}
 	if (missing <= (unsigned)pool->curr_nr) {
 		for (unsigned i = 0; i < count; i++)
 			if (!elements[i]) {
@@ -224,7 +222,6 @@ static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count,
 		enough = true;
 	}
 	leave(pool, was);
-	km_calls_end(calls);
 	return enough;
 }
 
@@ -297,7 +294,7 @@ void mempool_free(void *element, mempool_t *pool)
 {
 	if (km_unlikely(!element))
 		return;
-	int kept = errno;
+	km_errno_scope(kept);
 	if (put(pool, &element, 1)) {
 		tell(pool);
 	} else {
@@ -307,7 +304,6 @@ void mempool_free(void *element, mempool_t *pool)
 		if (km_unlikely(!km_load(&pool->min_nr) || km_load(&pool->waiters)))
 			tell(pool);
 	}
-	errno = kept;
 }
 
 unsigned int mempool_free_bulk(mempool_t *pool, void **elements, unsigned int count)
@@ -342,9 +338,8 @@ static void **list_of(int min_nr)
 /* A fork that is under way has the registry, and does not learn of the locks in its middle. */
 static void begin(void)
 {
-	km_registry_lock();
+	km_registry_scope();
 	km_store_release(&km_mempool_fork, fork_locks);
-	km_registry_unlock();
 }
 
 int mempool_init_node(mempool_t *pool, int min_nr, mempool_alloc_t *alloc, mempool_free_t *free, void *pool_data,

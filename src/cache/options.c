@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "os/die.h"
 #include "os/secret.h"
 #include "os/os.h"
@@ -21,15 +22,7 @@ bool km_memcg_modes[MEM_CGROUP_NR_MODES] = { [MEM_CGROUP_SHELF] = true };
 
 static bool parse_number(const char *value, unsigned long most, unsigned long *number)
 {
-	*number = 0;
-	if (!*value)
-		return false;
-	for (; *value >= '0' && *value <= '9'; value++) {
-		*number = *number * 10 + (unsigned long)(*value - '0');
-		if (*number > most)
-			return false;
-	}
-	return !*value;
+	return km_text_number(&value, most, number) && !*value;
 }
 
 /* Six digits behind the point are 20 bits: with T the fraction still fits. */
@@ -49,12 +42,8 @@ bool km_parse_bytes(const char *text, uint64_t *bytes)
 	uint64_t number = 0, fraction = 0, parts = 1, whole;
 	unsigned shift = 0;
 
-	if (*text < '0' || *text > '9')
+	if (!km_text_number(&text, UINT64_MAX, &number))
 		return false;
-	for (; *text >= '0' && *text <= '9'; text++)
-		if (__builtin_mul_overflow(number, 10u, &number) ||
-		    __builtin_add_overflow(number, (uint64_t)(*text - '0'), &number))
-			return false;
 	if (*text == '.' && !parse_fraction(&text, &fraction, &parts))
 		return false;
 	for (unsigned i = 0; *text && units[i] && !shift; i++)
@@ -78,19 +67,19 @@ static bool set_engine(const char *value)
 	return engine != NULL;
 }
 
-/* The place of the value among these names; -1: it is none. */
-static int which(const char *value, const char *const *names, size_t count)
+/* The place of the value among these names, behind which NULL stands; -1: it is none. */
+static int which(const char *value, const char *const *names)
 {
-	for (size_t i = 0; i < count; i++)
+	for (int i = 0; names[i]; i++)
 		if (__builtin_strcmp(names[i], value) == 0)
-			return (int)i;
+			return i;
 	return -1;
 }
 
 static bool set_percpu(const char *value)
 {
-	static const char *const names[] = { "rseq", "cmpxchg", "lock" };
-	int i = which(value, names, km_array_count(names));
+	static const char *const names[] = { "rseq", "cmpxchg", "lock", NULL };
+	int i = which(value, names);
 
 	if (i < 0 && __builtin_strcmp(value, "auto"))
 		return false;
@@ -100,8 +89,8 @@ static bool set_percpu(const char *value)
 
 static bool set_index(const char *value)
 {
-	static const char *const names[] = { "cpu", "cid", "auto" };
-	int i = which(value, names, km_array_count(names));
+	static const char *const names[] = { "cpu", "cid", "auto", NULL };
+	int i = which(value, names);
 
 	if (i >= 0)
 		km_options.index = names[i];
@@ -117,43 +106,13 @@ static bool set_min_partial(const char *value)
 	return rule >= 0;
 }
 
-static bool set_bulk_free(const char *value)
-{
-	static const char *const names[] = { "auto", "lookahead", "group" };
-	int i = which(value, names, km_array_count(names));
-
-	if (i >= 0)
-		km_layout_options.bulk_free = (enum km_bulk_free)i;
-	return i >= 0;
-}
-
 static bool set_misuse(const char *value)
 {
-	static const char *const names[] = { "abort", "warn", "trap" };
-	int i = which(value, names, km_array_count(names));
+	static const char *const names[] = { "abort", "warn", "trap", NULL };
+	int i = which(value, names);
 
 	if (i >= 0)
 		km_misuse_set((enum km_misuse_action)i);
-	return i >= 0;
-}
-
-static bool set_hierarchy(const char *value)
-{
-	static const char *const names[] = { "v2", "v1" };
-	int i = which(value, names, km_array_count(names));
-
-	if (i >= 0)
-		km_memcg_modes[MEM_CGROUP_V1] = i == 1;
-	return i >= 0;
-}
-
-static bool set_refill(const char *value)
-{
-	static const char *const names[] = { "keep", "drain" };
-	int i = which(value, names, km_array_count(names));
-
-	if (i >= 0)
-		km_memcg_modes[MEM_CGROUP_DRAIN] = i == 1;
 	return i >= 0;
 }
 
@@ -227,8 +186,8 @@ static bool set_guard(const char *value)
 /* All of it, in the name of one group; or malloc's blocks, by each thread's. */
 static bool set_account(const char *value)
 {
-	static const char *const names[] = { "0", "1", "malloc" };
-	int i = which(value, names, km_array_count(names));
+	static const char *const names[] = { "0", "1", "malloc", NULL };
+	int i = which(value, names);
 
 	if (i >= 0) {
 		km_options.account = i == 1;
@@ -248,13 +207,15 @@ static bool set_memcg_group(const char *value)
 	return true;
 }
 
-/* A flag, a number, or a value that a function understands. */
+/* A flag, a number, one of some names, or a value that a function understands. */
 static const struct option {
 	const char *key, *help;
 	bool *flag;
 	unsigned *number;
 	unsigned long most;		/* ... that this one may be */
+	const char *const *names;	/* the flag or number is the place of the value among them */
 	bool (*set)(const char *value);
+#define NAMES(...) .names = (const char *const[]){ __VA_ARGS__, NULL }
 } options[] = {
 	{ "engine", KM_ENGINE_CHOICE ": engine of caches that do not name one (sheaf)", .set = set_engine },
 	{ "percpu", "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)", .set = set_percpu },
@@ -304,13 +265,16 @@ static const struct option {
 	  .number = &km_layout_options.min_order, .most = KM_MAX_ORDER },
 	{ "slab_max_order", "order of slabs at most (3)",
 	  .number = &km_layout_options.max_order, .most = KM_MAX_ORDER },
-	{ "bulk_free", "auto|lookahead|group: slub's way with a mixed array (auto)", .set = set_bulk_free },
+	{ "bulk_free", "auto|lookahead|group: slub's way with a mixed array (auto)",
+	  .number = (unsigned *)&km_layout_options.bulk_free, NAMES("auto", "lookahead", "group") },
 	{ "nodes", "pretend so many memory nodes, at most 8; for tests (0: the machine's)",
 	  .number = &km_options.nodes, .most = KM_MAX_NODES },
 	{ "remote_node_defrag_ratio", "percent of refills that may look at other nodes' partial slabs (100)",
 	  .number = &km_layout_options.defrag_ratio, .most = 100 },
-	{ "memcg_hierarchy", "v1|v2: charges of pages hit a second counter, or not (v2)", .set = set_hierarchy },
-	{ "memcg_refill", "drain|keep: stocks beyond a page are flushed, or kept (keep)", .set = set_refill },
+	{ "memcg_hierarchy", "v1|v2: charges of pages hit a second counter, or not (v2)",
+	  .flag = &km_memcg_modes[MEM_CGROUP_V1], NAMES("v2", "v1") },
+	{ "memcg_refill", "drain|keep: stocks beyond a page are flushed, or kept (keep)",
+	  .flag = &km_memcg_modes[MEM_CGROUP_DRAIN], NAMES("keep", "drain") },
 	{ "memcg_shelf", "0|1: charged objects may lie ready on shelves (1)",
 	  .flag = &km_memcg_modes[MEM_CGROUP_SHELF] },
 	{ "reserve", "bytes, with K, M, G, T: committed ahead for GFP_NOWAIT (as it is asked for)",
@@ -336,7 +300,11 @@ static bool set(const struct option *option, const char *value)
 
 	if (option->set)
 		return option->set(value);
-	if (!parse_number(value, option->flag ? 1 : option->most, &number))
+	if (option->names)
+		number = (unsigned long)which(value, option->names);
+	else if (!parse_number(value, option->flag ? 1 : option->most, &number))
+		return false;
+	if (number == -1ul)
 		return false;
 	if (option->flag)
 		*option->flag = number;

@@ -424,19 +424,17 @@ void kmem_idle(void)
 	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
 	if (km_thread_busy || !km_boot())
 		return;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	for (int parts = MAX_PARTS; parts && !km_reclaim_part(&its, 0) && its.begun; parts--)
 		;
-	km_busy_end(was);
 }
 
 void kmem_tick(void)
 {
 	if (km_thread_busy || !km_boot())
 		return;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	tick();
-	km_busy_end(was);
 }
 
 struct naming {
@@ -625,24 +623,22 @@ static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 {
 	struct shrinking shrinking = { .leader = cache, .cache = { cache }, .count = 1, .keeps_pages = keeps_pages };
 
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	/* Called by who is inside already, it may be under a lock of higher rank. */
 	if (!km_was_busy(was))
 		km_lock(&reclaim.lock);
 	if (km_load(&cache->leads) || km_load(&cache->shadows)) {
 		shrinking.count = 0;
-		km_registry_lock();
+		km_registry_scope();
 		km_registry_each(gather, &shrinking);
 		shrink_gathered(&shrinking);
 		if (cache->shadows)
 			km_debug_ops->settle(cache);
-		km_registry_unlock();
 	} else {
 		shrink_gathered(&shrinking);
 	}
 	if (!km_was_busy(was))
 		km_unlock(&reclaim.lock);
-	km_busy_end(was);
 	return shrinking.slabs;
 }
 
@@ -668,7 +664,7 @@ size_t kmem_shrink_all(void)
 
 	if (!km_boot())
 		return 0;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	if (!km_was_busy(was))
 		km_lock(&reclaim.lock);
 	look_at_limits();
@@ -683,6 +679,5 @@ size_t kmem_shrink_all(void)
 	km_ranges_release(true);
 	if (!km_was_busy(was))
 		km_unlock(&reclaim.lock);
-	km_busy_end(was);
 	return pages << KM_PAGE_SHIFT;
 }

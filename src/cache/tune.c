@@ -5,6 +5,7 @@
  * time, under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to
  * those that are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
  */
+#include "base/text.h"
 #include "os/die.h"
 #include <errno.h>
 
@@ -83,9 +84,8 @@ static int tune(struct kmem_cache *cache, void *arg)
 static int do_tune(struct tuning *tuning)
 {
 	tuning->result = -EINVAL;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_registry_visit(tune, tuning);
-	km_busy_end(was);
 	return tuning->result;
 }
 
@@ -116,7 +116,7 @@ static bool is_space(char c)
 static bool parse_int(const char **at, int *number)
 {
 	bool negative = false;
-	long value = 0;
+	uint64_t value;
 
 	while (is_space(**at))
 		++*at;
@@ -124,14 +124,9 @@ static bool parse_int(const char **at, int *number)
 		negative = true;
 		++*at;
 	}
-	if (**at < '0' || **at > '9')
+	if (!km_text_number(at, INT32_MAX, &value))
 		return false;
-	for (; **at >= '0' && **at <= '9'; ++*at) {
-		value = value * 10 + (**at - '0');
-		if (value > INT32_MAX)
-			return false;
-	}
-	*number = (int)(negative ? -value : value);
+	*number = negative ? -(int)value : (int)value;
 	return true;
 }
 
@@ -183,11 +178,10 @@ static void write_number(const struct writing *writing)
 		writing->write(writing->cache, writing->number);
 		return;
 	}
-	km_registry_lock();
+	km_registry_scope();
 	writing->write(writing->cache, writing->number);
 	if (writing->cache->leads)
 		km_registry_each(write_led, (void *)writing);
-	km_registry_unlock();
 }
 
 static void write_min_partial(struct kmem_cache *cache, unsigned long count)
@@ -235,13 +229,11 @@ int kmem_set_min_partial_rule(const char *name)
 		return -ENOMEM;
 	if (km_thread_busy)
 		return -EBUSY;
-	struct km_busy_was was = km_busy_begin();
-	km_registry_lock();
+	km_busy_scope(was);
+	km_registry_scope();
 	/* Caches to come are made under this lock. */
 	km_store(&km_layout_options.rule, rule);
 	km_registry_each(follow_rule, &rule);
-	km_registry_unlock();
-	km_busy_end(was);
 	return 0;
 }
 

@@ -61,10 +61,9 @@ static void clear_events_of(struct kmem_cache *cache)
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
 		km_store(&cache->events->count[i], 0ul);
 	/* An engine may lock its node: a handler that strikes meanwhile must stay out. */
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	if (cache->engine->clear_events)
 		cache->engine->clear_events(cache);
-	km_busy_end(was);
 }
 
 void kmem_cache_clear_events(struct kmem_cache *cache)
@@ -208,10 +207,8 @@ int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void 
 	if (!km_boot())
 		return 0;
 	/* The registry is locked: an allocation that would have to make a cache fails instead of waiting for itself. */
-	struct km_busy_was was = km_busy_begin();
-	int result = km_registry_visit(visit_known, &visiting);
-	km_busy_end(was);
-	return result;
+	km_busy_scope(was);
+	return km_registry_visit(visit_known, &visiting);
 }
 
 /* ------------------------------------------------------------------ text */
@@ -245,12 +242,10 @@ int kmem_print_slabinfo(int fd)
 
 	if (!km_boot())
 		return -ENOMEM;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_print(&writer, "%s", km_slabinfo_head);
 	km_registry_visit_pieces(print_row, write_piece, &writer);
-	int error = km_print_end(&writer);
-	km_busy_end(was);
-	return error;
+	return km_print_end(&writer);
 }
 
 struct json_rows {
@@ -317,12 +312,10 @@ int kmem_print_json(int fd)
 
 	if (!km_boot())
 		return -ENOMEM;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	print_json_head(&rows);
 	km_registry_visit_pieces(print_json_row, write_piece, &rows);
-	int error = print_json_rest(&rows);
-	km_busy_end(was);
-	return error;
+	return print_json_rest(&rows);
 }
 
 static int print_json_row_now(struct kmem_cache *cache, void *arg)
@@ -408,12 +401,11 @@ static int validate(struct kmem_cache *cache, bool busy)
 
 int kmem_cache_validate(struct kmem_cache *cache)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	int damages = validate(cache, km_was_busy(was)) + (km_guard_ops ? km_guard_ops->check(cache) : 0);
 
 	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
 		damages += validate(at, km_was_busy(was));
-	km_busy_end(was);
 	return damages;
 }
 
@@ -431,12 +423,11 @@ int kmem_check_all(void)
 
 	if (!km_boot())
 		return 0;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_debug(!km_was_busy(was) || km_registry_visiting(), "the check of everything waits for locks");
 	km_registry_visit(check_cache, &damages);
 	damages += km_engines_check() + km_arena_check();
 	if (km_block_hooks)
 		damages += km_block_hooks->check();
-	km_busy_end(was);
 	return damages ? -EIO : 0;
 }

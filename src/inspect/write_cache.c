@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 
+#include "base/text.h"
 #include "cache/cache.h"
 #include "cache/mailbox.h"
 #include "os/die.h"
@@ -40,17 +41,9 @@ static unsigned numbers_of(uint32_t command)
 /* So many numbers in digits, a blank between two, and nothing else. */
 static bool parse(const char *text, unsigned long *number, unsigned count)
 {
-	for (unsigned i = 0; i < count; i++) {
-		if (i && *text++ != ' ')
+	for (unsigned i = 0; i < count; i++)
+		if ((i && *text++ != ' ') || !km_text_number(&text, UINT32_MAX, &number[i]))
 			return false;
-		if (*text < '0' || *text > '9')
-			return false;
-		for (number[i] = 0; *text >= '0' && *text <= '9'; text++) {
-			number[i] = number[i] * 10 + (unsigned long)(*text - '0');
-			if (number[i] > UINT32_MAX)
-				return false;
-		}
-	}
 	return !*text;
 }
 

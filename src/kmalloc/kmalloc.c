@@ -75,10 +75,9 @@ static km_noinline void *account_large(size_t size, gfp_t gfp)
 /* An object that was taken and won't do. */
 km_cold static void put_back(const void *p, gfp_t gfp)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 
 	kfree(p);
-	km_calls_end(was);
 }
 
 /* It is no hit by its size. */
@@ -413,7 +412,7 @@ static struct kmem_cache *make_charged(struct kmem_cache *plain)
 
 bool km_kmalloc_start_charged(void)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool all = true;
 
 	for (size_t step = km_array_count(cache_of_size) - 1; step && all; step--) {
@@ -433,7 +432,6 @@ bool km_kmalloc_start_charged(void)
 				km_alloc_show_paid(cache, &charged_id_of_size[step], last + 1 - step);
 		}
 	}
-	km_busy_end(was);
 	return all;
 }
 
@@ -497,16 +495,15 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 {
 	if (size <= KMALLOC_MAX_CACHE_SIZE || size > KMALLOC_MAX_SIZE || align > KM_PAGE_SIZE || gfp & KMEM_GFP_ODD)
 		return NULL;
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	void *p = km_large_grown(size);
-	km_calls_end(was);
-	return p;
+	km_calls_scope(was, km_gfp_may_wait(gfp));
+	return km_large_grown(size);
 }
 
-/* krealloc or kvrealloc: the function for a new object, and the largest size. */
+/* krealloc or kvrealloc: the function for a new object, and the smallest and largest size that large.c may resize. */
 struct door {
+	const char *name;
 	void *(*get)(size_t size, gfp_t gfp);
-	size_t most;
+	size_t least, most;
 };
 
 /* The alignment promised for an object of this size. kvrealloc promises a page at most for large objects, so a doubled
@@ -570,28 +567,25 @@ static void *resize_large(void *object, size_t size, gfp_t gfp, bool *refused)
 	return size < kept ? shrunk(moved, size, kept, gfp) : moved;
 }
 
-/* Kernel: copies as soon as it does not fit. */
-static void *k_resize(void *object, size_t size, gfp_t gfp)
+/* Kernel: copies as soon as it does not fit. Here a block of whole pages may stay. Frees, too, do what gfp allows. */
+static void *resize(void *object, size_t size, gfp_t gfp, const struct door *door)
 {
-	static const struct door door = { kmalloc, KMALLOC_MAX_SIZE };
-	bool large = size > KMALLOC_MAX_CACHE_SIZE && size <= door.most && !ZERO_OR_NULL_PTR(object);
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	bool refused = false;
 	void *resized = NULL;
 
-	if (large && is_aligned(object, size, &door))
+	check_gfp(door->name, gfp);
+	gfp &= __GFP_BITS_MASK;
+	if (size >= door->least && size <= door->most && !ZERO_OR_NULL_PTR(object) && is_aligned(object, size, door))
 		resized = resize_large(object, size, gfp, &refused);
-	return refused ? NULL : resized ?: realloc_by(object, size, gfp, &door);
+	return refused ? NULL : resized ?: realloc_by(object, size, gfp, door);
 }
 
-/* Its frees, too, do what gfp allows. */
 void *krealloc(void *object, size_t size, gfp_t gfp)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	check_gfp("krealloc", gfp);
-	void *result = k_resize(object, size, gfp & __GFP_BITS_MASK);
+	static const struct door door = { "krealloc", kmalloc, KMALLOC_MAX_CACHE_SIZE + 1, KMALLOC_MAX_SIZE };
 
-	km_calls_end(was);
-	return result;
+	return resize(object, size, gfp, &door);
 }
 
 /* ------------------------------------------------------------------ the kv family */
@@ -620,25 +614,11 @@ void *kvzalloc(size_t size, gfp_t gfp)
 						kvmalloc_node(size, gfp | __GFP_ZERO, NUMA_NO_NODE);
 }
 
-static void *kv_resize(void *object, size_t size, gfp_t gfp)
-{
-	static const struct door door = { kvmalloc, INT_MAX };
-	void *resized = NULL;
-	bool refused = false;
-
-	if (size && !ZERO_OR_NULL_PTR(object) && size <= door.most && is_aligned(object, size, &door))
-		resized = resize_large(object, size, gfp, &refused);
-	return refused ? NULL : resized ?: realloc_by(object, size, gfp, &door);
-}
-
 void *kvrealloc(void *object, size_t size, gfp_t gfp)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	check_gfp("kvrealloc", gfp);
-	void *result = kv_resize(object, size, gfp & __GFP_BITS_MASK);
+	static const struct door door = { "kvrealloc", kvmalloc, 1, INT_MAX };
 
-	km_calls_end(was);
-	return result;
+	return resize(object, size, gfp, &door);
 }
 
 void kvfree(const void *object)

@@ -55,10 +55,8 @@ void *kmalloc_nolock(size_t size, gfp_t gfp, int node)
 
 void kfree_nolock(const void *object)
 {
-	int saved_errno = errno;
-	struct km_busy_was was = km_busy_begin();
+	km_errno_scope(saved_errno);
+	km_busy_scope(was);
 
 	kfree(object);
-	km_busy_end(was);
-	errno = saved_errno;
 }

@@ -100,11 +100,8 @@ uint64_t km_large_owner(const void *p)
 {
 	struct km_page *page = km_page_of(p);
 	bool begins = !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && (!page || page->type == KM_PAGE_LARGE);
-	struct km_busy_was was = km_busy_begin();
-	uint64_t owner = begins && !km_was_busy(was) ? owner_of(page, p) : 0;
-
-	km_busy_end(was);
-	return owner;
+	km_busy_scope(was);
+	return begins && !km_was_busy(was) ? owner_of(page, p) : 0;
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -199,13 +196,12 @@ static void *alloc_once(size_t bytes, size_t align, const struct km_request *req
 	*hopeless = bytes > MOST_BYTES || align > MOST_BYTES;
 	if (km_thread_busy || *hopeless)
 		return NULL;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_large_finish_deferred();
 	if (km_max(bytes, align) <= KMALLOC_MAX_SIZE)
 		p = pages_alloc(bytes, align, request);
 	else if (request->may_wait)
 		p = mapping_alloc(bytes, align, request, hopeless);
-	km_busy_end(was);
 	return p;
 }
 
@@ -430,7 +426,7 @@ size_t km_large_bytes(const void *p)
 bool km_large_charge(const void *p, gfp_t gfp)
 {
 	struct km_busy_was was = km_busy_begin();
-	bool calls = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(calls, km_gfp_may_wait(gfp));
 	size_t bytes = km_was_busy(was) ? 0 : km_large_bytes(p);
 	uint64_t owner;
 
@@ -443,7 +439,6 @@ bool km_large_charge(const void *p, gfp_t gfp)
 	km_busy_end(was);
 	if (paid)
 		set_owner(p, owner);
-	km_calls_end(calls);
 	return paid;
 }
 
@@ -734,7 +729,7 @@ static void *take_grown(size_t bytes)
 	/* A block that somebody pays for goes back at once, not to where others find it. */
 	if (km_thread_busy || km_account_here)
 		return NULL;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	struct km_page *page = km_growth_take(pages);
 	if (page) {
 		km_debug(!page->cache && !page->flags, "a page that was a run's is nobody's");
@@ -742,7 +737,6 @@ static void *take_grown(size_t bytes)
 		km_map_set(page, 1, KM_MAP_DESC);
 		km_add(&large.blocks, 1ul);
 	}
-	km_busy_end(was);
 	return page ? km_page_address(page) : NULL;
 }
 

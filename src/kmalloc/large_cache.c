@@ -220,12 +220,10 @@ static void tell(size_t soon)
 
 static void changed(size_t soon)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
-	km_lock(&ready.lock);
+	km_lock_quick_scope(&ready.lock);
 	tell(soon);
-	km_unlock_quick(&ready.lock);
-	km_busy_end(was);
 }
 
 void km_large_cache_changed(void)
@@ -329,9 +327,8 @@ void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp)
 		return NULL;
 	if (km_likely(!((uintptr_t)p & (align - 1))))
 		return km_likely(!(gfp & __GFP_ZERO)) ? p : __builtin_memset(p, 0, cache->size);
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	kfree(p);
-	km_calls_end(was);
 	return NULL;
 }
 
@@ -392,13 +389,12 @@ void km_large_cache_leave(struct km_page *page)
 		km_owner_clear(word, 0, page->cache->owner_shift);
 		km_store(word, owner);
 	}
-	km_lock(&n->lock);
+	km_lock_scope(&n->lock);
 	km_map_set(page, 1, KM_MAP_DESC);
 	km_debug(km_is_locked(&n->lock) && n->counts.slabs, "a block that leaves a class was counted there");
 	km_store(&page->cache, NULL);
 	count(&n->counts, -1);
 	km_bump(&n->counts.freed_slabs, 1);
-	km_unlock(&n->lock);
 }
 
 /* ------------------------------------------------------------------ the engine: objects */
@@ -435,11 +431,10 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 
 static void count_pointers(struct kmem_cache *cache, int more)
 {
-	km_lock(&ready.lock);
+	km_lock_quick_scope(&ready.lock);
 	km_bump(&of_cache(cache)->blocks, more);
 	km_debug((int32_t)of_cache(cache)->blocks >= 0, "no more blocks of pointers go than came");
 	tell(0);
-	km_unlock_quick(&ready.lock);
 }
 
 /* The blocks that other threads had in hand are not here. On each CPU a class has one block of pointers or none, and

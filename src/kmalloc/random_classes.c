@@ -62,11 +62,10 @@ static km_cold struct kmem_cache *find_or_make(struct kmem_cache *plain, unsigne
 {
 	if (km_thread_busy)
 		return NULL;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	struct kmem_cache **copies = copies_of(plain), *copy = NULL;
 	if (copies)
 		copy = km_load_acquire(&copies[which]) ?: make_copy(plain, copies, which);
-	km_busy_end(was);
 	return copy;
 }
 

@@ -140,11 +140,10 @@ static void show(struct kmem_cache *cache, const struct class *class, size_t low
 		return;
 	km_debug(is_paid(class) == !!(cache->flags & SLAB_ACCOUNT) || km_options.account,
 		 "hits that look at no payer find what nobody pays for");
-	km_registry_lock();
+	km_registry_scope();
 	if (!is_paid(class))
 		by_id(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
 	show_first(cache, class, low, bytes);
-	km_registry_unlock();
 }
 
 static void show_class_first(const struct class *class)
@@ -176,7 +175,7 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 	if (km_thread_busy || km_load(&class->observed))
 		return NULL;
 	km_store(&km_malloc_watch, watch);
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	const unsigned number = number_of(class);
 	size_t low = number ? bytes_of(number - 1) : 0, bytes = bytes_of(number);
 	struct kmem_cache *unpaid = is_paid(class) ? km_load_acquire(&plain[number].cache) : NULL;
@@ -189,7 +188,6 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 			 "a class serves the sizes above those of the one below");
 		show(cache, class, low, bytes, km_alloc_show_sizes);
 	}
-	km_busy_end(was);
 	return km_load_acquire(&class->cache);
 }
 
@@ -206,7 +204,7 @@ static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, 
 {
 	if (km_thread_busy)
 		return whole;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	const unsigned number = number_of(class);
 	struct kmem_cache *unpaid = is_paid(class) ? km_load_acquire(&plain[number].part[part]) : NULL;
 	km_store(&class->tried, (uint8_t)(class->tried | 1u << part));
@@ -218,7 +216,6 @@ static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, 
 			 "a part's sizes are of its class");
 		show(cache, class, low, bytes, km_alloc_show_part);
 	}
-	km_busy_end(was);
 	return km_load_acquire(&class->part[part]) ?: whole;
 }
 

@@ -55,11 +55,8 @@ bool km_malloc_has_theirs(const void *p)
 {
 	if (!p || km_page_of(p) || km_is_guarded(p))
 		return false;
-	struct km_busy_was was = km_busy_begin();
-	bool theirs = !(km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p));
-
-	km_busy_end(was);
-	return theirs;
+	km_busy_scope(was);
+	return !(km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p));
 }
 
 static void *aligned(void *block, size_t align)

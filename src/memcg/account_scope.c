@@ -20,12 +20,11 @@ static km_cold void charge_everything(void)
 {
 	if (!km_boot())
 		return;
-	km_registry_lock();
+	km_registry_scope();
 	if (!(km_account_asks & KM_ASKS_THREADS)) {
 		km_store(&km_account_asks, km_account_asks | KM_ASKS_THREADS);
 		km_registry_each(begin_each, NULL);
 	}
-	km_registry_unlock();
 }
 
 bool mem_cgroup_account_all(bool on)

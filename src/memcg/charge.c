@@ -175,11 +175,8 @@ static void *alloc_by_pcs(struct kmem_cache *cache, gfp_t gfp, int node, struct 
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
 				      struct obj_cgroup *objcg)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	void *object = alloc_by_pcs(cache, gfp, node, objcg);
-
-	km_calls_end(was);
-	return object;
+	km_calls_scope(was, km_gfp_may_wait(gfp));
+	return alloc_by_pcs(cache, gfp, node, objcg);
 }
 
 /* ------------------------------------------------------------------ groups in turn */
@@ -323,7 +320,7 @@ static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struc
 static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	const uint64_t owner = km_object_owner(cache, object);
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	int saved_errno = errno;
 
 	if (objcg == &km_objcg_root)
@@ -335,7 +332,6 @@ static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, st
 	}
 	if (object)
 		errno = saved_errno;
-	km_calls_end(was);
 	return object;
 }
 
@@ -544,7 +540,7 @@ static void charged_free(struct kmem_cache *cache, void *object)
 static void charged_free_past(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->objcg);
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	if (km_charged_is_mixed(cache) && !km_is_seen(cache))
 		owner = KM_OBJCGS_DIFFER;
@@ -553,7 +549,6 @@ static void charged_free_past(struct kmem_cache *cache, void *object)
 	if (owner)
 		km_charged_disown(cache, owner, &object, 1);
 	km_ops_free_past(km_layer(cache, KM_LAYER_CHARGE + 1), cache, object);
-	errno = saved_errno;
 }
 
 /* ------------------------------------------------------------------ beginning */

@@ -195,14 +195,13 @@ km_inline bool may_take(const struct obj_cgroup *objcg)
 static km_noinline size_t recharge_bulk_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 					       size_t others, size_t n, void **objects)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	size_t taken = 0;
 
 	if (!km_is_private(objcg) && objcg != &km_objcg_root)
 		taken = take_others(cache, gfp, objcg, others, n, objects);
 	else
 		km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects, n);
-	km_calls_end(was);
 	return taken;
 }
 

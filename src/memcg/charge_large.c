@@ -57,8 +57,8 @@ void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_
 				uint64_t *word)
 {
 	const uint64_t owner = km_object_owner(cache, block);
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	int saved_errno = errno;
+	km_calls_scope(was, km_gfp_may_wait(gfp));
+	km_errno_scope(saved_errno);
 
 	(void)word;
 	if (!may_have(objcg)) {
@@ -69,8 +69,6 @@ void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_
 		km_plain_free(cache, block);
 		block = NULL;
 	}
-	errno = saved_errno;
-	km_calls_end(was);
 	return block;
 }
 

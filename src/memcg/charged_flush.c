@@ -126,14 +126,12 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 static uint64_t flush_ready(struct mem_cgroup *root, bool look)
 {
 	struct flush flush = { root, look, 0, 0 };
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	km_large_finish_deferred();
-	bool within = km_registry_hold();
+	km_registry_hold_scope(within);
 	km_registry_visit_ready(flush_cache, &flush);
 	flush_gathered(root);
-	km_registry_let_go(within);
-	km_busy_end(was);
 	return flush.bytes;
 }
 
@@ -187,10 +185,8 @@ static uint64_t in_stocks(const struct mem_cgroup *root, bool below, uint64_t mo
 
 uint64_t km_stock_bytes(const struct mem_cgroup *group)
 {
-	km_memcg_lock();
-	uint64_t bytes = in_stocks(group, false, UINT64_MAX);
-	km_memcg_unlock();
-	return bytes;
+	km_memcg_scope();
+	return in_stocks(group, false, UINT64_MAX);
 }
 
 /* Times that bytes moved from or to a stock, but by hits; UINT64_MAX: some are moving now. */
@@ -220,7 +216,7 @@ bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes)
 	const struct km_counter *counter = &root->memory;
 	bool settled = false;
 
-	km_memcg_lock();
+	km_memcg_scope();
 	for (int tries = LOOKS; tries && have < bytes && !settled; tries--) {
 		uint64_t before = moves();
 
@@ -228,6 +224,5 @@ bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes)
 		have += km_load(&counter->max) - km_min(km_load(&counter->usage), km_load(&counter->max));
 		settled = before != UINT64_MAX && moves() == before && !km_memcg_modes[MEM_CGROUP_DRAIN];
 	}
-	km_memcg_unlock();
 	return have >= bytes || !settled;
 }

@@ -76,7 +76,7 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	km_alloc_enter_thread(!km_no_calls);
 	if (!km_thread_has_cpu() || has_top(pcs))
 		return false;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool installed = false;
 	size_t bytes = pcs->sheaf_mask + 1;
 	bool may = !cache->engine->array.may_charge || cache->engine->array.may_charge(cache);
@@ -94,7 +94,6 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 			km_sub(&cache->charged_sheaves, 1u);
 		}
 	}
-	km_busy_end(was);
 	return installed;
 }
 

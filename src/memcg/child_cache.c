@@ -369,9 +369,8 @@ static struct km_child *get(struct km_private *private, struct kmem_cache *paren
 	/* Large blocks have no slabs that could be a group's own. */
 	if (km_likely(child) || !(gfp & __GFP_DIRECT_RECLAIM) || km_thread_busy || parent->engine->whole_pages)
 		return child;
-	km_registry_lock();
+	km_registry_scope();
 	child = km_private_find(private, parent) ?: attach(private, parent);
-	km_registry_unlock();
 	return child;
 }
 
@@ -557,12 +556,10 @@ void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
 
 	if (km_likely(!private))
 		return;
-	struct km_busy_was was = km_busy_begin();
-	km_lock(&private->lock);
+	km_busy_scope(was);
+	km_lock_scope(&private->lock);
 	if (begins)
 		km_list_add_tail(&page->list, &private->large);
 	else
 		km_list_del(&page->list);
-	km_unlock(&private->lock);
-	km_busy_end(was);
 }

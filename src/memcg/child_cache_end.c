@@ -157,7 +157,7 @@ static bool look_at_child(struct visiting *at)
 static bool next_objects(struct visiting *at)
 {
 	at->count = 0;
-	km_registry_lock();
+	km_registry_scope();
 	if (!at->child) {
 		drain_children(at->private);
 		at->child = next_child(at->private, NULL);
@@ -166,17 +166,15 @@ static bool next_objects(struct visiting *at)
 		at->child = next_child(at->private, at->child);
 		at->slab = at->word = 0;
 	}
-	km_registry_unlock();
 	return at->count != 0;
 }
 
 /* The blocks that handlers freed and nobody finished: they are free. */
 static void finish_blocks(void)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	km_large_finish_deferred();
-	km_busy_end(was);
 }
 
 static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *arg)
@@ -260,11 +258,10 @@ static void destroy_children(struct km_private *private)
 	bool more = true;
 
 	while (more) {
-		km_registry_lock();
+		km_registry_scope();
 		more = empty_some(private);
 		if (!more)
 			detach_all(private);
-		km_registry_unlock();
 	}
 }
 
@@ -282,7 +279,7 @@ static void *next_large(struct km_private *private, uint32_t search, size_t *fro
 
 static void destroy_large(struct km_private *private)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	uint32_t search = km_huge_search();
 	size_t from = 0;
 	void *block;
@@ -290,7 +287,6 @@ static void destroy_large(struct km_private *private)
 	finish_blocks();
 	while ((block = next_large(private, search, &from)))
 		km_large_free(block);
-	km_busy_end(was);
 }
 
 /*
@@ -450,9 +446,8 @@ void km_private_reap(void)
 	/* In a visit none goes. */
 	if (km_registry_visiting())
 		return;
-	km_registry_lock();
+	km_registry_scope();
 	reap(SIZE_MAX);
-	km_registry_unlock();
 }
 
 void km_private_tidy(bool all)
@@ -513,9 +508,8 @@ bool km_private_create(struct obj_cgroup *objcg, const struct mem_cgroup *group)
 
 void km_private_drop(struct obj_cgroup *objcg)
 {
-	km_registry_lock();
+	km_registry_scope();
 	free_private(objcg->private);
-	km_registry_unlock();
 }
 
 void km_private_release(struct obj_cgroup *objcg)

@@ -217,17 +217,14 @@ static void keep_group(struct mem_cgroup *group)
 
 static struct obj_cgroup *new_objcg(struct mem_cgroup *group)
 {
-	km_memcg_lock();
-	struct obj_cgroup *objcg = km_objcg_new(group);
-	km_memcg_unlock();
-	return objcg;
+	km_memcg_scope();
+	return km_objcg_new(group);
 }
 
 static void drop_objcg(struct obj_cgroup *objcg)
 {
-	km_memcg_lock();
+	km_memcg_scope();
 	km_objcg_keep(objcg);
-	km_memcg_unlock();
 }
 
 /*
@@ -253,7 +250,7 @@ static int join_tree(struct mem_cgroup *group, struct obj_cgroup *objcg, struct 
 {
 	int error = 0;
 
-	km_memcg_lock();
+	km_memcg_scope();
 	km_memcg_reap();
 	if (!parent->online)
 		error = ENOENT;
@@ -267,7 +264,6 @@ static int join_tree(struct mem_cgroup *group, struct obj_cgroup *objcg, struct 
 		tree.groups++;
 		km_store(&group->online, true);
 	}
-	km_memcg_unlock();
 	return error;
 }
 
@@ -355,7 +351,7 @@ int mem_cgroup_offline(struct mem_cgroup *group)
 {
 	int result = 0;
 
-	km_memcg_lock();
+	km_memcg_scope();
 	if (km_memcg_is_root(group) || group->online_children)
 		result = -EBUSY;
 	else if (!group->online)
@@ -370,7 +366,6 @@ int mem_cgroup_offline(struct mem_cgroup *group)
 		reparent(group);
 		km_memcg_reap();
 	}
-	km_memcg_unlock();
 	return result;
 }
 
@@ -382,7 +377,7 @@ static void release(struct mem_cgroup *group)
 {
 	if (group->objcg->private)
 		km_private_release(group->objcg);
-	km_memcg_lock();
+	km_memcg_scope();
 	km_debug(km_list_empty(&group->children) && !group->online,
 		 "a group stays linked as long as there is one below it");
 	km_list_del(&group->sibling);
@@ -392,7 +387,6 @@ static void release(struct mem_cgroup *group)
 	if (group->event_fd >= 0)
 		km_os_close(group->event_fd);
 	keep_group(group);
-	km_memcg_unlock();
 }
 
 /*

@@ -86,7 +86,7 @@ static bool next_owners(struct walk *walk)
 
 	*owners = (struct owners){ .skip = owners->skip + owners->count };
 	walk->last = 0;
-	km_memcg_lock();
+	km_memcg_scope();
 	size_t all = list_owners(walk, owners);
 	if (all > owners->skip) {
 		owners->slots = km_pow2_up((all - owners->skip) * 2);
@@ -99,7 +99,6 @@ static bool next_owners(struct walk *walk)
 		list_owners(walk, owners);
 		km_memcg_keep_gone(true);
 	}
-	km_memcg_unlock();
 	return owners->count != 0;
 }
 
@@ -107,10 +106,9 @@ static void drop_owners(struct walk *walk)
 {
 	if (walk->owners.slot != walk->owners.few)
 		km_meta_free(walk->owners.slot, walk->owners.slots * sizeof(*walk->owners.slot));
-	km_memcg_lock();
+	km_memcg_scope();
 	km_memcg_keep_gone(false);
 	km_memcg_reap();
-	km_memcg_unlock();
 }
 
 /* Neighbours are mostly the same one's. */
@@ -237,8 +235,8 @@ static void finish_row(struct row *row)
 /* The next caches, all that can be done while none comes or goes. True: there are more. */
 static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 {
-	struct km_busy_was was = km_busy_begin();
-	bool within = km_registry_hold();
+	km_busy_scope(was);
+	km_registry_hold_scope(within);
 	bool more = km_registry_each(note_cache, walk) != 0;
 	empty_pcs(walk);
 	while (walk->count && next_owners(walk)) {
@@ -249,8 +247,6 @@ static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 		finish_row(&walk->row[i]);
 		__builtin_memcpy(name[i], walk->row[i].cache->name, KM_NAME_BYTES);
 	}
-	km_registry_let_go(within);
-	km_busy_end(was);
 	return more;
 }
 
@@ -308,13 +304,11 @@ static int sum_child(struct kmem_cache *cache, void *arg)
 static uint64_t sum_children(const struct mem_cgroup *group)
 {
 	struct walk walk = { .group = group, .below = true };
-	struct km_busy_was was = km_busy_begin();
-	bool within = km_registry_hold();
+	km_busy_scope(was);
+	km_registry_hold_scope(within);
 
 	km_registry_each(sum_child, &walk);
 	sum_rows(&walk);
-	km_registry_let_go(within);
-	km_busy_end(was);
 	return walk.sum;
 }
 

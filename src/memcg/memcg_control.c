@@ -5,25 +5,9 @@
  */
 #include <errno.h>
 
+#include "base/text.h"
 #include "os/die.h"
 #include "memcg_group.h"
-
-/* Digits; what follows them in *text. False: there are none, or too many. */
-static bool parse(const char **text, uint64_t *number)
-{
-	const char *at = *text;
-
-	for (*number = 0; *at >= '0' && *at <= '9'; at++) {
-		uint64_t digit = (uint64_t)(*at - '0');
-
-		if (*number > (UINT64_MAX - digit) / 10)
-			return false;
-		*number = *number * 10 + digit;
-	}
-	bool some = at != *text;
-	*text = at;
-	return some;
-}
 
 static struct mem_cgroup *find(uint64_t number)
 {
@@ -62,7 +46,8 @@ int km_memcg_write(const char *text, const char *file)
 {
 	uint64_t number, bytes;
 
-	if (!parse(&text, &number) || *text++ != ' ' || !parse(&text, &bytes) || *text || !number)
+	if (!km_text_number(&text, UINT64_MAX, &number) || *text++ != ' ' || !number ||
+	    !km_text_number(&text, UINT64_MAX, &bytes) || *text)
 		return -EINVAL;
 	if (!km_memcg_trylock())
 		return -EAGAIN;

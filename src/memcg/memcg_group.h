@@ -88,6 +88,11 @@ void km_memcg_fork_child(struct mem_cgroup *group);
 void km_memcg_lock(void);
 bool km_memcg_trylock(void);
 void km_memcg_unlock(void);
+km_inline void km_memcg_leave(const char *held)
+{
+	km_memcg_unlock();
+}
+#define km_memcg_scope() KM_LOCKED_SCOPE(km_memcg_lock, km_memcg_leave)
 
 km_inline bool km_memcg_is_root(const struct mem_cgroup *group)
 {

@@ -186,11 +186,10 @@ static uint64_t count_orphans(const struct mem_cgroup *group)
 {
 	uint64_t count = 0;
 
-	km_memcg_lock();
+	km_memcg_scope();
 	km_memcg_reap();
 	km_list_for_each(entry, &group->objcgs)
 		count += km_container_of(entry, struct obj_cgroup, link)->home != group;
-	km_memcg_unlock();
 	return count;
 }
 

@@ -69,13 +69,10 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 	if (km_thread_busy)
 		return false;
 	km_debug(place->offset < KM_PAGE_SIZE, "an object begins in its page");
-	struct km_busy_was was = km_busy_begin();
-	bool calls = km_calls_begin(may_wait);
-	bool set = km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_owners_exact(cache),
+	km_busy_scope(was);
+	km_calls_scope(calls, may_wait);
+	return km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_owners_exact(cache),
 				may_wait);
-	km_calls_end(calls);
-	km_busy_end(was);
-	return set;
 }
 
 /*

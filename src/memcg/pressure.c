@@ -86,7 +86,7 @@ void km_memcg_tell(void)
 {
 	if (!km_load(&untold))
 		return;
-	km_memcg_lock();
+	km_memcg_scope();
 	km_store(&untold, false);
 	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
 		uint64_t count = km_swap_acquire(&group->untold, (uint64_t)0);
@@ -94,7 +94,6 @@ void km_memcg_tell(void)
 		if (count && group->event_fd >= 0)
 			km_os_event_add(group->event_fd, count);
 	}
-	km_memcg_unlock();
 }
 
 int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask)
@@ -162,14 +161,13 @@ struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, in
 		*shrinker = (struct mem_cgroup_shrinker){
 			.group = group, .priority = priority, .shrink = shrink, .arg = arg,
 		};
-		km_memcg_lock();
+		km_memcg_scope();
 		if (group->online) {
 			mem_cgroup_get(group);
 			insert(shrinker);
 		} else {
 			error = ENOENT;
 		}
-		km_memcg_unlock();
 	}
 	if (!error)
 		return shrinker;
@@ -298,7 +296,7 @@ static uint64_t reclaim_pass(struct mem_cgroup *root, uint64_t want, bool break_
 {
 	uint64_t freed = 0;
 
-	km_memcg_lock();
+	km_memcg_scope();
 	for (struct km_list *entry = shrinkers.next; entry != &shrinkers && freed < want; entry = entry->next) {
 		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
 		uint64_t bytes = share_of(shrinker, root, want - freed, break_low);
@@ -306,7 +304,6 @@ static uint64_t reclaim_pass(struct mem_cgroup *root, uint64_t want, bool break_
 		if (bytes)
 			freed += ask(shrinker, bytes, break_low);
 	}
-	km_memcg_unlock();
 	return freed;
 }
 
@@ -338,7 +335,7 @@ static struct mem_cgroup *take_asked(uint64_t *bytes)
 {
 	struct mem_cgroup *found = NULL;
 
-	km_memcg_lock();
+	km_memcg_scope();
 	km_store(&asked, false);
 	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
 		if (!group->asked || !group->online)
@@ -351,7 +348,6 @@ static struct mem_cgroup *take_asked(uint64_t *bytes)
 		*bytes = group->asked;
 		group->asked = 0;
 	}
-	km_memcg_unlock();
 	return found;
 }
 
@@ -377,10 +373,8 @@ uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 {
 	km_memcg_tell();
 	km_memcg_flush_pcs(group);
-	km_memcg_lock();
-	uint64_t bytes = km_stock_drain(group);
-	km_memcg_unlock();
-	return bytes;
+	km_memcg_scope();
+	return km_stock_drain(group);
 }
 
 /* ------------------------------------------------------------------ over max */
@@ -423,13 +417,12 @@ static bool others_shrink(const struct mem_cgroup *group)
 {
 	bool found = false;
 
-	km_memcg_lock();
+	km_memcg_scope();
 	for (struct km_list *entry = shrinkers.next; entry != &shrinkers && !found; entry = entry->next) {
 		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
 
 		found = shrinker->running > (shrinker == running_here) && km_memcg_in(shrinker->group, group);
 	}
-	km_memcg_unlock();
 	return found;
 }
 
@@ -582,13 +575,12 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 	void *arg = group->high_arg;
 	km_memcg_unlock();
 	if (callback) {
-		int error = errno;
+		km_errno_scope(error);
 
 		km_debug(!km_thread_busy && !pressed, "a callback runs with no lock held, and in no other callback");
 		pressed = true;
 		callback(group, bytes_over_high(group), delay, arg);
 		pressed = false;
-		errno = error;
 	} else if (delay > DELAY_LEAST_MS) {
 		uint32_t never = 0;
 
@@ -650,7 +642,7 @@ static struct mem_cgroup *take_owed(uint64_t *bytes)
 {
 	struct mem_cgroup *group;
 
-	km_memcg_lock();
+	km_memcg_scope();
 	group = owed.group;
 	if (group && (owed.released != *place_of(group) || !group->online))
 		group = NULL;
@@ -658,7 +650,6 @@ static struct mem_cgroup *take_owed(uint64_t *bytes)
 	*bytes = owed.bytes;
 	owed.group = NULL;
 	owed.bytes = 0;
-	km_memcg_unlock();
 	return group;
 }
 
@@ -768,18 +759,16 @@ void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes)
 
 void mem_cgroup_set_high_callback(struct mem_cgroup *group, mem_cgroup_high_callback callback, void *arg)
 {
-	km_memcg_lock();
+	km_memcg_scope();
 	group->on_high = callback;
 	group->high_arg = arg;
-	km_memcg_unlock();
 }
 
 void mem_cgroup_set_oom_callback(struct mem_cgroup *group, mem_cgroup_oom_callback callback, void *arg)
 {
-	km_memcg_lock();
+	km_memcg_scope();
 	group->on_oom = callback;
 	group->oom_arg = arg;
-	km_memcg_unlock();
 }
 
 /* A max that is below what is charged holds at once; here it is only seen to that it comes true. */

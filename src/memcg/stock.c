@@ -471,8 +471,8 @@ static void note_high(struct km_attempt *attempt, struct km_counter *counter, bo
 
 void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 {
-	struct km_busy_was nested = km_busy_begin();
-	bool calls = km_calls_begin(false);
+	km_busy_scope(nested);
+	km_calls_scope(calls, false);
 	struct km_stock *stock = km_was_busy(nested) ? NULL : enter(false);
 
 	if (stock) {
@@ -482,8 +482,6 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 			km_memcg_owe(km_memcg_of_counter(counter), bytes);
 		leave(stock);
 	}
-	km_calls_end(calls);
-	km_busy_end(nested);
 }
 
 /*
@@ -530,7 +528,7 @@ bool km_stock_charge(struct km_attempt *attempt)
  */
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {
-	struct km_busy_was nested = km_busy_begin();
+	km_busy_scope(nested);
 	struct km_stock *stock = enter(km_was_busy(nested));
 
 	if (!stock) {
@@ -544,7 +542,6 @@ static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 			stow(stock, objcg, counter, bytes + take_all(stock, objcg));
 		leave(stock);
 	}
-	km_busy_end(nested);
 }
 
 /* Under `drain` a byte stock is used by its owner only: whoever else comes must take it over. */
@@ -563,39 +560,35 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 
 uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 {
-	struct km_busy_was nested = km_busy_begin();
-	bool calls = km_calls_begin(false);
+	km_busy_scope(nested);
+	km_calls_scope(calls, false);
 	struct km_stock *stock = enter(km_was_busy(nested));
 	uint64_t spare = stock ? km_counter_spare(counter_of(objcg)) : 0;
 
 	if (stock)
 		leave(stock);
-	km_calls_end(calls);
-	km_busy_end(nested);
 	return spare;
 }
 
 /* Not for handlers, so it may wait whatever its caller is busy with: nothing is passed by in a drain. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	struct km_stock *stock = enter(false);
 	bool below = km_memcg_in(group_of(objcg), root);
 
 	leave(stock);
-	km_busy_end(was);
 	return below;
 }
 
 static struct mem_cgroup *group_by(struct obj_cgroup *objcg, struct mem_cgroup *(*get)(struct mem_cgroup *))
 {
-	struct km_busy_was nested = km_busy_begin();
+	km_busy_scope(nested);
 	struct km_stock *stock = enter(km_was_busy(nested));
 	struct mem_cgroup *group = stock ? get(group_of(objcg)) : NULL;
 
 	if (stock)
 		leave(stock);
-	km_busy_end(nested);
 	return group;
 }
 
@@ -673,11 +666,10 @@ static uint64_t drain_pages(const struct mem_cgroup *root)
 	uint64_t bytes = 0;
 
 	for (struct km_stock *stock = stocks; stock < stocks + all_stocks(); stock++) {
-		km_lock(&stock->lock);
+		km_lock_scope(&stock->lock);
 		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++)
 			if (stock->groups[i] && km_memcg_in(stock->groups[i], root))
 				bytes += flush_pages(stock, i);
-		km_unlock(&stock->lock);
 	}
 	return bytes;
 }
@@ -753,7 +745,7 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 	for (unsigned cpu = 0; cpu < all_stocks(); cpu++) {
 		struct km_stock *stock = &stocks[cpu];
 
-		km_lock(&stock->lock);
+		km_lock_scope(&stock->lock);
 		unsigned i = find(stock, group);
 		if (i < KM_STOCK_SLOTS)
 			flush_pages(stock, i);
@@ -763,7 +755,6 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 			net += *net_of(objcg, stock);
 			km_store(net_of(objcg, stock), (int64_t)0);
 		}
-		km_unlock(&stock->lock);
 	}
 	km_add(&objcg->charged, net);
 	give_back_locked(objcg, take_loose(objcg));

@@ -168,10 +168,9 @@ void km_lock_wake(struct km_lock *lock, uint32_t was)
 
 void km_unlock_lent(struct km_lock *lock)
 {
-	const bool calls = km_calls_begin(false);
+	km_calls_scope(calls, false);
 
 	km_unlock(lock);
-	km_calls_end(calls);
 }
 
 bool km_lock_nowait(struct km_lock *lock)

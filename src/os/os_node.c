@@ -18,11 +18,10 @@
 static long call(long number, unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e,
 		 unsigned long f)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 	long result = syscall(number, a, b, c, d, e, f);
 
 	result = result == -1 ? -errno : result;
-	errno = saved_errno;
 	return result;
 }
 

@@ -96,7 +96,7 @@ static void pass_on(int number, siginfo_t *info, void *context)
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 	struct km_fault fault = { .address = info->si_addr };
 
 	km_debug(faults.handler != NULL, "a handler is known before it is called");
@@ -105,7 +105,6 @@ static void on_fault(int number, siginfo_t *info, void *context)
 		describe(context, &fault);
 	if (info->si_code <= 0 || faults.handler(&fault) != KM_FAULT_RESUMED)
 		pass_on(number, info, context);
-	errno = saved_errno;
 }
 
 bool km_os_catch_faults(km_fault_fn *handler, bool over)
@@ -133,9 +132,6 @@ bool km_os_catch_faults(km_fault_fn *handler, bool over)
 /* The system reads the signals first, and refuses then what is to be done with them. */
 bool km_os_may_read(uintptr_t at)
 {
-	int saved_errno = errno;
-	bool may = km_os_is_shut() || !syscall(SYS_rt_sigprocmask, -1, at, NULL, sizeof(uint64_t)) || errno != EFAULT;
-
-	errno = saved_errno;
-	return may;
+	km_errno_scope(saved_errno);
+	return km_os_is_shut() || !syscall(SYS_rt_sigprocmask, -1, at, NULL, sizeof(uint64_t)) || errno != EFAULT;
 }

@@ -55,11 +55,9 @@ int km_os_listen(const char *name, int least)
 bool km_os_wait_for(int fd, unsigned ms)
 {
 	struct pollfd one = { .fd = fd, .events = POLLIN };
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
-	bool came = !is_refused("poll") && poll(&one, 1, (int)ms) > 0;
-	errno = saved_errno;
-	return came;
+	return !is_refused("poll") && poll(&one, 1, (int)ms) > 0;
 }
 
 int km_os_knock(const char *name)
@@ -108,7 +106,7 @@ int km_os_hand_over(int to, int fd)
 		char room[CMSG_SPACE(sizeof(int))];
 	} control = { .room = { 0 } };
 	struct msghdr message = { .msg_iov = &one, .msg_iovlen = 1 };
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	if (fd >= 0) {
 		message.msg_control = &control;
@@ -118,16 +116,11 @@ int km_os_hand_over(int to, int fd)
 	control.header.cmsg_level = SOL_SOCKET;
 	control.header.cmsg_type = SCM_RIGHTS;
 	__builtin_memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	int error = sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? 0 : -errno;
-	errno = saved_errno;
-	return error;
+	return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? 0 : -errno;
 }
 
 int km_os_seal(int fd)
 {
-	int saved_errno = errno;
-	int error = fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
-
-	errno = saved_errno;
-	return error;
+	km_errno_scope(saved_errno);
+	return fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
 }

@@ -77,12 +77,9 @@ bool km_os_run_beside(void (*function)(void), void (*meanwhile)(void))
 
 bool km_os_own_descriptors(void)
 {
-	int saved_errno = errno;
-	bool has = !km_os_is_shut() && !(km_os_fault && km_os_fault("own descriptors")) &&
+	km_errno_scope(saved_errno);
+	return !km_os_is_shut() && !(km_os_fault && km_os_fault("own descriptors")) &&
 		   !syscall(SYS_close_range, 0u, ~0u, UNSHARE);
-
-	errno = saved_errno;
-	return has;
 }
 
 /* Those of this process; a fork's child has none. */
@@ -139,11 +136,8 @@ static bool first_has_ended(void)
 {
 	char from = 0, to;
 	const struct iovec there = { &from, 1 }, here = { &to, 1 };
-	int saved_errno = errno;
-	bool ended = !km_os_is_shut() && process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
-
-	errno = saved_errno;
-	return ended;
+	km_errno_scope(saved_errno);
+	return !km_os_is_shut() && process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
 }
 
 /* The first thread counts, and can be seen, until the last one has ended. */
@@ -167,11 +161,8 @@ unsigned km_os_thread(void)
 
 bool km_os_has_thread(unsigned thread)
 {
-	int saved_errno = errno;
-	bool has = !syscall(SYS_tgkill, getpid(), thread, 0);
-
-	errno = saved_errno;
-	return has;
+	km_errno_scope(saved_errno);
+	return !syscall(SYS_tgkill, getpid(), thread, 0);
 }
 
 /* Of <linux/futex.h>, since Linux 5.14. */
@@ -198,18 +189,16 @@ bool km_os_lend(uint32_t *word, unsigned ms)
 
 void km_os_lend_end(uint32_t *word)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	if (!km_os_is_shut())
 		syscall(SYS_futex, word, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0);
-	errno = saved_errno;
 }
 
 bool km_os_is_real_time(void)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 	long policy = km_os_is_shut() ? SCHED_OTHER : syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK;
 
-	errno = saved_errno;
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }

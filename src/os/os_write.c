@@ -41,10 +41,9 @@ int km_os_write_no_signal(int fd, const void *bytes, size_t count)
 
 int km_os_open_truncated(const char *path)
 {
-	const int saved_errno = errno;
+	km_errno_scope(saved_errno);
 	const long fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	const int error = errno;
 
-	errno = saved_errno;
 	return fd < 0 ? -error : (int)fd;
 }

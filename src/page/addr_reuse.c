@@ -181,7 +181,7 @@ static struct km_page *take_any(unsigned bucket, unsigned *order)
 {
 	struct km_page *page = NULL;
 
-	km_lock(&lock);
+	km_lock_scope(&lock);
 	for (struct owner *owner = buckets[bucket]; owner && !page; owner = owner->next)
 		for (*order = KM_MAX_ORDER + 1; !page && *order;)
 			if (!km_list_empty(&owner->free[--*order]))
@@ -190,7 +190,6 @@ static struct km_page *take_any(unsigned bucket, unsigned *order)
 		km_list_del(&page->list);
 		km_bump(&km_own_pages, -((size_t)1 << *order));
 	}
-	km_unlock(&lock);
 	return page;
 }
 

@@ -172,11 +172,10 @@ static void fit_range(struct km_range *range, size_t limit)
 /* Of one that was given back there is nothing to give. */
 void km_arena_fit(size_t limit)
 {
-	km_lock(&km_arena.grow);
+	km_lock_scope(&km_arena.grow);
 	for (unsigned i = 0; i < km_arena.ranges; i++)
 		if (km_arena.range[i].base && !km_arena.range[i].leaving)
 			fit_range(&km_arena.range[i], limit);
-	km_unlock(&km_arena.grow);
 }
 
 /* Commit an array, of which there are *ready bytes, up to that many of all its members, a step or more at once. */
@@ -262,10 +261,8 @@ static bool reach_id(size_t id)
 
 bool km_id_tables_reach(size_t id)
 {
-	km_lock(&km_arena.grow);
-	bool reached = (km_arena.ranges || new_range()) && reach_id(id);
-	km_unlock(&km_arena.grow);
-	return reached;
+	km_lock_scope(&km_arena.grow);
+	return (km_arena.ranges || new_range()) && reach_id(id);
 }
 
 /* Commit the next largest block of the range for the node; both locks held. The first pages of the first range are
@@ -318,18 +315,14 @@ static bool grow_any(unsigned node)
 
 static bool grow(unsigned node)
 {
-	km_lock(&km_arena.grow);
-	bool grown = grow_any(node);
-	km_unlock(&km_arena.grow);
-	return grown;
+	km_lock_scope(&km_arena.grow);
+	return grow_any(node);
 }
 
 bool km_range_grow(struct km_range *range, unsigned node)
 {
-	km_lock(&km_arena.grow);
-	bool grown = commit_block(range, node);
-	km_unlock(&km_arena.grow);
-	return grown;
+	km_lock_scope(&km_arena.grow);
+	return commit_block(range, node);
 }
 
 bool km_arena_start(void)
@@ -339,10 +332,8 @@ bool km_arena_start(void)
 	if (!km_arena.ranges && !new_range())
 		return false;
 	struct km_zone *zone = &km_arena.zone[km_node_here()];
-	km_lock(&zone->lock);
-	bool grown = grow((unsigned)(zone - km_arena.zone));
-	km_unlock(&zone->lock);
-	return grown;
+	km_lock_scope(&zone->lock);
+	return grow((unsigned)(zone - km_arena.zone));
 }
 
 /* ------------------------------------------------------------------ pages */
@@ -393,10 +384,9 @@ km_cold static struct km_page *alloc_after_purge(unsigned node, size_t count, un
 {
 	struct km_page *page = NULL;
 
-	km_lock(&km_arena.purge);
+	km_lock_scope(&km_arena.purge);
 	for (unsigned i = 0; !page && i < (only ? 1 : km_node_count); i++)
 		page = alloc_on(i ? km_node_near(node, i) : node, count, order, true, false, zero);
-	km_unlock(&km_arena.purge);
 	return page;
 }
 
@@ -428,10 +418,8 @@ bool km_arena_commit(unsigned node)
 {
 	struct km_zone *zone = &km_arena.zone[node];
 
-	km_lock(&zone->lock);
-	bool grown = grow(node);
-	km_unlock(&zone->lock);
-	return grown;
+	km_lock_scope(&zone->lock);
+	return grow(node);
 }
 
 /* How many of `count` pages are alike: gone, or not. */
@@ -451,13 +439,12 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 	size_t index = (size_t)(page - range->page);
 	struct km_zone *zone = &km_arena.zone[km_range_node(range, index)];
 
-	km_lock(&zone->lock);
+	km_lock_quick_scope(&zone->lock);
 	km_debug(page->type != KM_PAGE_FREE && page->type != KM_PAGE_FREE_LAST, "a page is freed once");
 	/* Pages of another node are never the same, whatever is seen of it. */
 	if (km_unlikely(page == km_load(&km_arena.staying))) {
 		km_debug(!km_arena.staying_count, "pages that stay are freed once");
 		km_arena.staying_count = count;
-		km_unlock_quick(&zone->lock);
 		return;
 	}
 	km_debug(index + count <= range->ready && zone->pages.used_pages >= count, "what is freed was used");
@@ -478,7 +465,6 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 	}
 	if (km_unlikely(holes))
 		page->flags = 0;
-	km_unlock_quick(&zone->lock);
 }
 
 bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)
@@ -489,10 +475,8 @@ bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)
 
 	km_debug(want > have && page->type != KM_PAGE_FREE, "a block that grows is used");
 
-	km_lock(&zone->lock);
-	bool grown = km_run_extend(zone, range, index + have, want - have, zero);
-	km_unlock_quick(&zone->lock);
-	return grown;
+	km_lock_quick_scope(&zone->lock);
+	return km_run_extend(zone, range, index + have, want - have, zero);
 }
 
 /* ------------------------------------------------------------------ addresses */

@@ -184,7 +184,7 @@ static bool goes_on(const struct km_page *piece, const struct km_page *page)
 /* So many pages more are in hand, with those in front of them where they lie side by side. */
 static bool take(size_t pages, unsigned order)
 {
-	km_lock(&touched.lock);
+	km_lock_scope(&touched.lock);
 	km_pages_reserving(true);
 	struct km_page *page = km_pages_alloc_exact(pages, order, NUMA_NO_NODE, true, NULL), *last = NULL;
 	km_pages_reserving(false);
@@ -196,7 +196,6 @@ static bool take(size_t pages, unsigned order)
 		page->pages = pages;
 		km_list_add_tail(&page->list, &touched.taken);
 	}
-	km_unlock(&touched.lock);
 	return page != NULL;
 }
 
@@ -205,7 +204,7 @@ static bool take(size_t pages, unsigned order)
 static void give_taken_back(void)
 {
 	for (bool any = true; any;) {
-		km_lock(&touched.lock);
+		km_lock_scope(&touched.lock);
 		any = !km_list_empty(&touched.taken);
 		if (any) {
 			struct km_page *page = km_list_last(&touched.taken, struct km_page, list);
@@ -213,7 +212,6 @@ static void give_taken_back(void)
 			km_list_del(&page->list);
 			km_pages_free_exact(page, page->pages);
 		}
-		km_unlock(&touched.lock);
 	}
 }
 
@@ -228,9 +226,8 @@ static void adopt(void)
 	if (touched.taken.next)
 		give_taken_back();
 	/* A fork in the midst would count it twice. */
-	km_lock(&touched.lock);
+	km_lock_scope(&touched.lock);
 	count(-touched.more);
-	km_unlock(&touched.lock);
 }
 
 static km_cold void adopt_now(void)
@@ -285,23 +282,21 @@ static bool touch_free_pages(size_t pages, size_t own, unsigned order, uint32_t 
 /* Pages that were counted are the cache's, or nobody's. */
 static void settle(size_t *reserved, size_t pages, bool done)
 {
-	km_lock(&touched.lock);
+	km_lock_scope(&touched.lock);
 	if (done)
 		km_store(reserved, pages);
 	else
 		count(-touched.more);
 	touched.more = 0;
-	km_unlock(&touched.lock);
 }
 
 /* They were the cache's, and are not, after all. */
 static void take_back(size_t *reserved, long more)
 {
-	km_lock(&touched.lock);
+	km_lock_scope(&touched.lock);
 	km_store(reserved, *reserved - (size_t)more);
 	count(-more);
 	touched.more = 0;
-	km_unlock(&touched.lock);
 }
 
 /* No fork takes this lock. So a thread whose fork has the other lock only tries: the holder may wait for this fork, and

@@ -497,7 +497,7 @@ size_t km_huge_bytes(const void *p)
 
 size_t km_huge_try_bytes(const void *p)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	size_t bytes = SIZE_MAX;
 
 	if (km_lock_nowait(&big.lock)) {
@@ -505,7 +505,6 @@ size_t km_huge_try_bytes(const void *p)
 		bytes = bytes_of(p);
 		km_unlock(&big.lock);
 	}
-	km_busy_end(was);
 	return bytes;
 }
 

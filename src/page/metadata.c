@@ -65,12 +65,10 @@ static void note_span(const char *start, size_t bytes)
 
 void km_meta_note_span(const void *start, size_t bytes)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
-	km_lock(&meta.lock);
+	km_lock_scope(&meta.lock);
 	note_span(start, bytes);
-	km_unlock(&meta.lock);
-	km_busy_end(was);
 }
 
 static bool new_range(size_t bytes)
@@ -106,14 +104,13 @@ static bool new_range(size_t bytes)
 
 void km_meta_fit(size_t limit)
 {
-	km_lock(&meta.lock);
+	km_lock_scope(&meta.lock);
 	size_t spare = km_align_down(limit / 64, COMMIT_STEP);
 	char *end = (char *)km_align_up((uintptr_t)meta.committed, COMMIT_STEP) + spare;
 	if (meta.committed && end < meta.end) {
 		km_os_unmap(end, (size_t)(meta.end - end));
 		meta.end = end;
 	}
-	km_unlock(&meta.lock);
 }
 
 /* ------------------------------------------------------------------ pages that went back */
@@ -247,9 +244,9 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 
 bool km_meta_ahead(size_t bytes)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
-	km_lock(&meta.lock);
+	km_lock_scope(&meta.lock);
 	bool ready = meta.at && (size_t)(meta.committed - meta.at) >= bytes;
 	/* A range has little left: the next one is begun by the thread that needs it. */
 	size_t left = (size_t)(meta.end - meta.committed);
@@ -260,8 +257,6 @@ bool km_meta_ahead(size_t bytes)
 		km_bump(&meta.committed_bytes, step);
 		ready = true;
 	}
-	km_unlock(&meta.lock);
-	km_busy_end(was);
 	return ready;
 }
 
@@ -271,12 +266,11 @@ static char *next_gone(size_t *page)
 	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
 	char *found = NULL;
 
-	km_lock(&meta.lock);
+	km_lock_scope(&meta.lock);
 	size_t all = meta.gone_pages ? (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT : 0;
 	for (; *page < all && !found; *page += unit)
 		if (is_gone(*page))
 			found = meta.base + (*page << KM_PAGE_SHIFT);
-	km_unlock(&meta.lock);
 	return found;
 }
 
@@ -288,7 +282,7 @@ static char *next_gone(size_t *page)
 bool km_meta_fault_in(size_t bytes)
 {
 	size_t unit = km_os_page_bytes(), page = 0;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	bool done = true;
 
 	bytes = km_align_up(bytes, unit);
@@ -301,7 +295,6 @@ bool km_meta_fault_in(size_t bytes)
 	km_unlock(&meta.lock);
 	if (done && most && bytes)
 		done = !km_os_fault_in(first, km_min(bytes, most));
-	km_busy_end(was);
 	return done;
 }
 
@@ -316,12 +309,10 @@ void km_meta_free(void *p, size_t bytes)
 		km_deferred_piece(p, bytes);
 		return;
 	}
-	struct km_busy_was was = km_busy_begin();
-	km_lock(&meta.lock);
+	km_busy_scope(was);
+	km_lock_scope(&meta.lock);
 	push(p, shift);
 	meta.freed += (size_t)1 << shift;
-	km_unlock(&meta.lock);
-	km_busy_end(was);
 }
 
 /* A piece has so many lines at which that many bytes may begin. */
@@ -498,12 +489,10 @@ static size_t trim(void)
 
 static void count_committed(size_t bytes)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
-	km_lock(&meta.lock);
+	km_lock_scope(&meta.lock);
 	km_bump(&meta.committed_bytes, bytes);
-	km_unlock(&meta.lock);
-	km_busy_end(was);
 }
 
 bool km_meta_purge(void *p, size_t bytes)

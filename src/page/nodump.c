@@ -134,14 +134,13 @@ void km_nodump_free(struct km_page *page, unsigned order)
 	km_page_let_go(page);
 	if (km_no_calls || !km_pages_hollow(page, (size_t)1 << order))
 		__builtin_memset(km_page_address(page), 0, KM_PAGE_SIZE << order);
-	km_lock(&nodump.lock);
+	km_lock_scope(&nodump.lock);
 	struct block *block = block_of(page);
 	size_t index = (size_t)(page - block->first), count = (size_t)1 << order;
 	km_debug(km_bits_count(block->taken, index, count) == count, "a page is freed once");
 	km_debug(block->used >= count, "what is freed was used");
 	km_bits_change(block->taken, index, count, false);
 	block->used -= count;
-	km_unlock(&nodump.lock);
 }
 
 /* One that nobody uses, off the list. */
@@ -151,7 +150,7 @@ static struct block *take_unused(void)
 
 	if (!km_load(&nodump.any))
 		return NULL;
-	km_lock(&nodump.lock);
+	km_lock_scope(&nodump.lock);
 	km_list_for_each_safe(entry, &nodump.blocks) {
 		struct block *block = km_container_of(entry, struct block, list);
 
@@ -161,7 +160,6 @@ static struct block *take_unused(void)
 		unused = block;
 		break;
 	}
-	km_unlock(&nodump.lock);
 	return unused;
 }
 

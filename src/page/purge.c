@@ -152,10 +152,9 @@ static void fade(struct km_zone *zone, bool whole)
 {
 	if (!km_load(&zone->trimmed) && !km_load(&zone->missed))
 		return;
-	km_lock(&zone->lock);
+	km_lock_scope(&zone->lock);
 	km_bump(&zone->trimmed, -(whole ? zone->trimmed : (zone->trimmed + 3) / 4));
 	km_bump(&zone->missed, -(whole ? zone->missed : (zone->missed + 3) / 4));
-	km_unlock(&zone->lock);
 }
 
 /* ------------------------------------------------------------------ huge pages */
@@ -291,10 +290,9 @@ static bool give(const struct offer *offer, struct span span, size_t dirty)
 
 	if (km_os_purge(offer->range->base + (span.first << KM_PAGE_SHIFT), count << KM_PAGE_SHIFT))
 		return false;
-	km_lock(&offer->zone->lock);
+	km_lock_scope(&offer->zone->lock);
 	km_bits_change(offer->range->dirty, span.first, count, false);
 	km_bump(&offer->zone->pages.purged_pages, dirty);
-	km_unlock(&offer->zone->lock);
 	return true;
 }
 
@@ -493,9 +491,8 @@ bool km_pages_hollow(struct km_page *page, size_t count)
 	km_add(&km_arena.gone_pages, gone);
 	for (size_t i = 0; i < count; i++)
 		km_store(&page[i].flags, (uint8_t)(page[i].flags | KM_PAGE_GONE));
-	km_lock(&zone->lock);
+	km_lock_scope(&zone->lock);
 	km_bump(&zone->pages.purged_pages, gone);
-	km_unlock(&zone->lock);
 	return true;
 }
 

@@ -89,7 +89,7 @@ static struct km_page *long_on(unsigned node, size_t count, size_t align, bool *
 	struct km_zone *zone = &km_arena.zone[node];
 	struct km_page *page = NULL;
 
-	km_lock(&zone->lock);
+	km_lock_scope(&zone->lock);
 	for (int grow = 0; grow < 2 && !page; grow++)
 		for (unsigned i = 0; i < km_load_acquire(&km_arena.ranges) && !page; i++) {
 			struct km_range *range = &km_arena.range[i];
@@ -106,7 +106,6 @@ static struct km_page *long_on(unsigned node, size_t count, size_t align, bool *
 		page->node = (uint8_t)node;
 		km_store(&page->cache, NULL);
 	}
-	km_unlock(&zone->lock);
 	return page;
 }
 
@@ -150,11 +149,10 @@ static bool leave_all(struct km_range *range, size_t ready, unsigned node, bool 
 
 	km_debug(km_is_locked(&km_arena.purge), "pages that are on no list are waited for");
 
-	km_lock(&zone->lock);
+	km_lock_scope(&zone->lock);
 	bool free = leave(zone, range, ready, node, clean, false);
 	if (free && go)
 		leave(zone, range, ready, node, clean, true);
-	km_unlock(&zone->lock);
 	return free;
 }
 
@@ -165,11 +163,10 @@ static void come_back(struct km_range *range, size_t ready, unsigned node)
 	km_debug(ready == range->ready || !range->base || range->ready % KM_BLOCK_PAGES == 0,
 		 "a range is committed by whole blocks");
 
-	km_lock(&zone->lock);
+	km_lock_scope(&zone->lock);
 	for (size_t index = 0; index < ready; index += KM_BLOCK_PAGES)
 		if (km_range_node(range, index) == node)
 			km_run_put_back(zone, range, index, index + KM_BLOCK_PAGES);
-	km_unlock(&zone->lock);
 }
 
 /* No page of it is on a list any more: unless it has grown meanwhile, it goes. */
@@ -234,7 +231,7 @@ static bool lower(struct km_range *range)
 	struct km_zone *zone = &km_arena.zone[node];
 	const struct km_page *run;
 
-	km_lock(&zone->lock);
+	km_lock_scope(&zone->lock);
 	km_lock(&km_arena.grow);
 	/* The block behind is of no node yet. */
 	if (range->node && ready == range->ready && ready < range->pages)
@@ -258,7 +255,6 @@ static bool lower(struct km_range *range)
 			km_store_release(&km_hot.pages, end);
 	}
 	km_unlock(&km_arena.grow);
-	km_unlock(&zone->lock);
 	return lowers;
 }
 
@@ -276,10 +272,9 @@ bool km_ranges_release(bool clean)
 	}
 	if (km_load_acquire(&km_arena.ranges) < 2)
 		return any;
-	km_lock(&km_arena.purge);
+	km_lock_scope(&km_arena.purge);
 	for (unsigned i = 1; i < km_load_acquire(&km_arena.ranges); i++)
 		any |= release(&km_arena.range[i], clean);
-	km_unlock(&km_arena.purge);
 	return any;
 }
 

@@ -436,13 +436,12 @@ static void show_all_beyond(bool show)
 
 void km_percpu_show_beyond(bool show)
 {
-	km_lock(&areas.lock);
+	km_lock_scope(&areas.lock);
 	if (!show && !areas.locking++)
 		show_all_beyond(false);
 	/* In the child of a handler's fork it was none any more. */
 	if (show && areas.locking && !--areas.locking)
 		show_all_beyond(true);
-	km_unlock(&areas.lock);
 }
 
 /*
@@ -487,14 +486,13 @@ static bool show_rest(unsigned masks)
 /* The kernel's masks have no room for a CPU that is beyond them. */
 void km_percpu_fit(size_t limit)
 {
-	km_lock(&areas.lock);
+	km_lock_scope(&areas.lock);
 	size_t reach = km_max(km_min(limit / 64 / AREA_BYTES, (size_t)areas.reach), (size_t)km_percpu.cpus);
 	if (reach < areas.reach) {
 		km_debug(reach >= km_percpu.cpus, "areas that may come alive stay");
 		km_os_unmap(km_area((unsigned)reach), (areas.reach - reach) * AREA_BYTES);
 		areas.reach = (unsigned)reach;
 	}
-	km_unlock(&areas.lock);
 }
 
 /* For a soft discipline, where there is not room for all: some, which CPUs share. */
@@ -722,7 +720,7 @@ uint32_t km_percpu_alloc(size_t bytes)
 	if (km_percpu.discipline == KM_DISCIPLINE_NONE)
 		return 0;
 	km_debug(km_is_pow2(bytes) && bytes >= 8 && bytes <= KM_PAGE_SIZE, "a run of words is a power of two");
-	km_lock(&areas.lock);
+	km_lock_scope(&areas.lock);
 	uint32_t *from = &areas.from[__builtin_ctzl(words)];
 	if (words < 64)
 		found = find_run(LAST_QUARTER, PAGE_WORDS, words);
@@ -739,7 +737,6 @@ uint32_t km_percpu_alloc(size_t bytes)
 		km_debug(is_zero_everywhere((uint32_t)(found * 8), bytes), "words that are given out are zeros");
 		mark(found, words, true);
 	}
-	km_unlock(&areas.lock);
 	return (uint32_t)(found * 8);
 }
 
@@ -748,13 +745,12 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 	if (!offset)
 		return;
 	km_debug(offset % bytes == 0 && offset + bytes <= areas.committed, "words come back as they were given out");
-	km_lock(&areas.lock);
+	km_lock_scope(&areas.lock);
 	clear_everywhere(offset, bytes);
 	mark(offset / 8, bytes / 8, false);
 	km_bump(&areas.freed, bytes / 8);
 	for (size_t n = 0; n < sizeof(areas.from) / sizeof(areas.from[0]); n++)
 		areas.from[n] = km_min(areas.from[n], offset / 8 >> n << n);
-	km_unlock(&areas.lock);
 }
 
 /* The next word in use from `word` on, rounded down to a multiple of 64; `to`: none before. */
@@ -771,8 +767,8 @@ void km_percpu_trim(bool always)
 
 	if (km_load(&areas.freed) < (always ? 1 : TRIM_FROM))
 		return;
-	struct km_busy_was was = km_busy_begin();
-	km_lock(&areas.lock);
+	km_busy_scope(was);
+	km_lock_scope(&areas.lock);
 	/* The first page has words that are never freed. */
 	for (size_t at = unit, end; at < areas.committed; at = end) {
 		end = km_align_down(first_used(at / 8, areas.committed / 8) * 8, unit);
@@ -782,8 +778,6 @@ void km_percpu_trim(bool always)
 		end += end < areas.committed ? unit : 0;
 	}
 	km_store(&areas.freed, (size_t)0);
-	km_unlock(&areas.lock);
-	km_busy_end(was);
 }
 
 void km_percpu_fork(bool before, bool child)

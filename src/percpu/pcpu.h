@@ -54,6 +54,13 @@
 #include "os/die.h"
 #include "os/os.h"
 
+/* The end of a sequence's function: what is returned behind the commit, and at the label `miss`. */
+#define KM_RSEQ_RETURN(committed, missed)                                                          \
+	return committed;                                                                          \
+miss:                                                                                              \
+	KMEM_RSEQ_MISSED;                                                                          \
+	return missed
+
 enum km_discipline {
 	KM_DISCIPLINE_LOCK,	/* a per-CPU trylock; who finds it taken misses, and never waits */
 	KM_DISCIPLINE_CMPXCHG,	/* a transaction id and 16-byte compare-and-swap; pushes under the lock */

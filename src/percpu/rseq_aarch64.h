@@ -49,10 +49,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		: miss);
 	if (!object)
 		__builtin_unreachable();
-	return object;
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
+	KM_RSEQ_RETURN(object, NULL);
 }
 
 /* The same of a table of this file's own. */
@@ -90,10 +87,7 @@ km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base
 	if (!object)
 		__builtin_unreachable();
 	*own = other == owner;
-	return object;
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
+	KM_RSEQ_RETURN(object, NULL);
 }
 #define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
 	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
@@ -127,10 +121,7 @@ km_inline bool km_rseq_push_valid(const uint32_t *mask, uintptr_t id, uint32_t v
 		  [object] "r"(object)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, intptr_t rseq, void *object)
@@ -215,10 +206,7 @@ km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *bas
 		  [sheaf_mask] "r"((uintptr_t)sheaf_mask)                                          \
 		: "memory", "cc", "v0", "v1"                                                       \
 		: miss);                                                                           \
-	return count;                                                                              \
-miss:                                                                                              \
-	KMEM_RSEQ_MISSED;                                                                          \
-	return 0;                                                                                  \
+	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
 #define KM_RSEQ_PUSH_N(name, whose)                                                                \
 km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                   \
@@ -249,10 +237,7 @@ km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,    
 		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes)                             \
 		: "memory", "cc", "v0", "v1"                                                       \
 		: miss);                                                                           \
-	return count;                                                                              \
-miss:                                                                                              \
-	KMEM_RSEQ_MISSED;                                                                          \
-	return 0;                                                                                  \
+	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
 KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
 KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
@@ -320,10 +305,7 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [for_pop] "r"((uint32_t)for_pop), [bytes] "r"(bytes)
 		: "memory", "cc", "v0", "v1"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 /* Miss unless the word is what it was: commit.h. */
@@ -359,10 +341,7 @@ km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, c
 		: [open] "r"(open), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [commit] "r"(commit)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 #endif

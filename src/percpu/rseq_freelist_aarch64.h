@@ -33,10 +33,7 @@ km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intp
 		: miss);
 	if (!object)
 		__builtin_unreachable();
-	return object;
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
+	KM_RSEQ_RETURN(object, NULL);
 }
 
 /* Up to count objects to out[0 ..); count > 0. */
@@ -68,10 +65,7 @@ km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, i
 		  [count] "r"(count)
 		: "memory", "cc"
 		: miss);
-	return done;
-miss:
-	KMEM_RSEQ_MISSED;
-	return 0;
+	KM_RSEQ_RETURN(done, 0);
 }
 
 /* A tag's low bits are the count that the shift takes; a tag of 0 leaves the object: not NULL. */
@@ -99,10 +93,7 @@ km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, ch
 		  [tail] "r"(tail)
 		: "memory", "cc"
 		: miss, twice);
-	return KM_CHAIN_PUSHED;
-miss:
-	KMEM_RSEQ_MISSED;
-	return KM_CHAIN_MISS;
+	KM_RSEQ_RETURN(KM_CHAIN_PUSHED, KM_CHAIN_MISS);
 twice:
 	KMEM_RSEQ_MISSED;
 	return KM_CHAIN_TWICE;
@@ -134,10 +125,7 @@ km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intp
 	if (km_unlikely(failed))
 		return false;
 	*old = (struct km_chain_top){ (void *)freelist, slab };
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 #endif

@@ -46,10 +46,7 @@ km_inline void *km_rseq_owned_pop(const struct kmem_pcs *pcs, char *base, intptr
 		: miss);
 	if (!object)
 		__builtin_unreachable();
-	return object;
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
+	KM_RSEQ_RETURN(object, NULL);
 }
 
 km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
@@ -73,10 +70,7 @@ km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr
 		  [owner] "r"(owner), [object] "r"(object)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 KM_RSEQ_POP_N(km_rseq_owned_pop_n, KM_OWNED)
@@ -100,10 +94,7 @@ km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rs
 		  [bytes] "r"(bytes)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes,
@@ -126,10 +117,7 @@ km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rse
 		  [bytes] "r"(bytes), [limit] "r"(limit)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 km_inline uint64_t km_rseq_stock_empty(const uint32_t *stock, char *base, intptr_t rseq)
@@ -147,10 +135,7 @@ km_inline uint64_t km_rseq_stock_empty(const uint32_t *stock, char *base, intptr
 		: [f] "r"(stock), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
 		: "memory", "cc"
 		: miss);
-	return all;
-miss:
-	KMEM_RSEQ_MISSED;
-	return 0;
+	KM_RSEQ_RETURN(all, 0);
 }
 
 #endif

@@ -42,10 +42,7 @@ km_inline void *km_rseq_owned_pop(const struct kmem_pcs *pcs, char *base, intptr
 		: miss);
 	if (!area)
 		__builtin_unreachable();
-	return (void *)area;
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
+	KM_RSEQ_RETURN((void *)area, NULL);
 }
 
 km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
@@ -68,10 +65,7 @@ km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr
 		  [object] "r"(object), [mask] "m"(pcs->mask)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 KM_RSEQ_POP_N(km_rseq_owned_pop_n, KM_OWNED)
@@ -93,10 +87,7 @@ km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rs
 		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq), [bytes] "er"(bytes)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes,
@@ -119,10 +110,7 @@ km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rse
 		  [limit] "er"(limit)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 km_inline uint64_t km_rseq_stock_empty(const uint32_t *stock, char *base, intptr_t rseq)
@@ -141,10 +129,7 @@ km_inline uint64_t km_rseq_stock_empty(const uint32_t *stock, char *base, intptr
 		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq)
 		: "memory", "cc"
 		: miss);
-	return all;
-miss:
-	KMEM_RSEQ_MISSED;
-	return 0;
+	KM_RSEQ_RETURN(all, 0);
 }
 
 #endif

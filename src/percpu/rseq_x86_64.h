@@ -66,10 +66,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		: miss);
 	if (!area)
 		__builtin_unreachable();
-	return (void *)area;
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
+	KM_RSEQ_RETURN((void *)area, NULL);
 }
 
 /*
@@ -115,10 +112,7 @@ miss:
 			: miss);                                                                   \
 		if (!area)                                                                         \
 			__builtin_unreachable();                                                   \
-		return (void *)area;                                                               \
-	miss:                                                                                      \
-		KMEM_RSEQ_MISSED;                                                                  \
-		return NULL;                                                                       \
+		KM_RSEQ_RETURN((void *)area, NULL);                                                \
 	}
 /*
  * ... and beside the word is an owner's (owned_sheaf.h): *own says whether it is this one. They are compared inside
@@ -177,10 +171,7 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 		: [mask] "m"(*mask), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 /* The word in [rest], or the area where the flags say that it is no object; then the object's place, and what
@@ -241,10 +232,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 		: [index] "a"(index), [object] "D"(object), [rs] "S"(rseq), [base] "m"(km_hot.percpu)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 /* Copy loop: `left` bytes (a multiple of 8, > 0) from `from` to `to`, 32 at a time. */
@@ -315,10 +303,7 @@ km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *bas
 		  [rs] "r"(rseq), [bytes] "r"(bytes), [sheaf_mask] "rm"(sheaf_mask)                \
 		: "memory", "cc", "xmm0", "xmm1"                                                   \
 		: miss);                                                                           \
-	return count;                                                                              \
-miss:                                                                                              \
-	KMEM_RSEQ_MISSED;                                                                          \
-	return 0;                                                                                  \
+	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
 #define KM_RSEQ_PUSH_N(name, whose)                                                                \
 km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                   \
@@ -350,10 +335,7 @@ km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,    
 		  [bytes] "r"(bytes)                                                               \
 		: "memory", "cc", "xmm0", "xmm1"                                                   \
 		: miss);                                                                           \
-	return count;                                                                              \
-miss:                                                                                              \
-	KMEM_RSEQ_MISSED;                                                                          \
-	return 0;                                                                                  \
+	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
 KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
 KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
@@ -419,10 +401,7 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 		  [rs] "r"(rseq), [for_pop] "q"(for_pop), [bytes] "m"(bytes)
 		: "memory", "cc", "xmm0", "xmm1"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 /* Miss unless the word is what it was: commit.h. */
@@ -455,10 +434,7 @@ km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, c
 		: [f] "r"(open), [base] "rm"(base), [rs] "r"(rseq), [commit] "r"(commit)
 		: "memory", "cc"
 		: miss);
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
+	KM_RSEQ_RETURN(true, false);
 }
 
 #endif

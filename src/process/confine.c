@@ -30,10 +30,9 @@ static long answer(long result)
 
 static void show_beyond(bool show)
 {
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 
 	km_percpu_show_beyond(show);
-	km_busy_end(was);
 }
 
 /* A program without privilege says this before it installs a filter, by whatever call; and it comes too late then. */
@@ -66,9 +65,8 @@ static void limited(int resource, const uint64_t *limits)
 		(limits[0] == RLIM64_INFINITY ? SIZE_MAX : limits[0]);
 	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_thread_busy || km_boot_is_stray())
 		return;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_reclaim_limited();
-	km_busy_end(was);
 }
 
 static long set(int pid, int resource, const uint64_t *limits, void *old)
@@ -117,9 +115,8 @@ static bool fit_to_lock(void)
 
 	if (km_os_prlimit(0, RLIMIT_MEMLOCK, NULL, limits) || limits[0] == RLIM64_INFINITY)
 		return false;
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	km_reclaim_fit(limits[0]);
-	km_busy_end(was);
 	return true;
 }
 
@@ -133,10 +130,9 @@ KMEM_API int mlockall(int flags)
 	if (result == -ENOMEM && hide && fit_to_lock())
 		result = lock_all(flags);
 	if (ours && km_os_locks_all()) {
-		struct km_busy_was was = km_busy_begin();
+		km_busy_scope(was);
 
 		km_huge_purge(0);
-		km_busy_end(was);
 	}
 	return answer(result);
 }

@@ -41,13 +41,12 @@ __attribute__((weak)) void __asan_handle_vfork(uintptr_t stack);
  */
 __attribute__((used)) uint64_t km_vfork_before(void)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	km_boot();
 	size_t lent = km_thread_lend();
 	if (lent == KM_NOT_LENT)
 		km_boot_fork_prepare();
-	errno = saved_errno;
 	return lent == KM_NOT_LENT ? COPIED : SHARED | (uint64_t)lent << 32;
 }
 
@@ -68,10 +67,9 @@ __attribute__((used)) long km_vfork_after(long result, uint64_t before)
 /* In a child that has its own memory, and its own stack: to vfork's caller it returns. */
 __attribute__((used)) long km_vfork_copied(void)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	km_boot_fork_child();
-	errno = saved_errno;
 	return 0;
 }
 

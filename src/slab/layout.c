@@ -232,7 +232,7 @@ void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
 {
 	struct km_busy_was was = km_busy_begin();
 	const bool no_calls = km_no_calls;
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	km_debug(constructing.count < KM_CTORS_NESTED, "a constructor runs where it may");
 	constructing.cache[constructing.count++] = asked_by(cache);
@@ -244,7 +244,6 @@ void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
 	km_no_calls = no_calls;
 	constructing.cache[--constructing.count] = NULL;
 	km_busy_end(was);
-	errno = saved_errno;
 }
 
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)

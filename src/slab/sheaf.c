@@ -772,10 +772,8 @@ bool km_sheaf_has_room(struct kmem_cache *cache)
 {
 	struct barn *barn = &sheaf_node(cache, km_node_here())->barn;
 
-	km_lock(&barn->lock);
-	bool room = barn_has_room(cache, barn);
-	km_unlock_quick(&barn->lock);
-	return room;
+	km_lock_quick_scope(&barn->lock);
+	return barn_has_room(cache, barn);
 }
 
 void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)

@@ -338,10 +338,9 @@ static void sheaf_clear_events(struct kmem_cache *cache)
 	struct sheaf_node *n;
 
 	km_for_each_node(n, cache) {
-		km_lock(&n->barn.lock);
+		km_lock_scope(&n->barn.lock);
 		km_store(&n->barn.gets, (uint64_t)0);
 		km_store(&n->barn.puts, (uint64_t)0);
-		km_unlock(&n->barn.lock);
 	}
 }
 

@@ -218,7 +218,7 @@ static size_t look_at_all(struct looking *looking)
 	struct km_page *slab;
 	size_t pages = 0;
 
-	km_lock(&n->slabs.lock);
+	km_lock_scope(&n->slabs.lock);
 	n->slabs.looked = NULL;
 	size_t looks = n->slabs.counts.partial;
 	for (size_t seen = 1; looks && (slab = km_slabs_next(&n->slabs)); looks--, seen++) {
@@ -227,7 +227,6 @@ static size_t look_at_all(struct looking *looking)
 		if (seen % LOOKS_AT_ONCE == 0)
 			breathe(n);
 	}
-	km_unlock(&n->slabs.lock);
 	return pages;
 }
 
@@ -238,7 +237,7 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 	struct km_page *slab;
 	size_t pages = 0, gone = 0;
 
-	km_lock(&n->slabs.lock);
+	km_lock_scope(&n->slabs.lock);
 	const size_t partial = n->slabs.counts.partial;
 	const size_t more = cold ? MORE_LOOKS : km_min(partial / PART, (size_t)MORE_LOOKS);
 	size_t looks = LOOKS + more;
@@ -254,7 +253,6 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 		if (seen % LOOKS_AT_ONCE == 0)
 			breathe(n);
 	}
-	km_unlock(&n->slabs.lock);
 	return gone;
 }
 
@@ -264,9 +262,8 @@ static void adopt(struct sheaf_node *n)
 	km_debug(km_is_locked(&n->look), "a slab in hand is nobody's where nobody else looks");
 	if (km_likely(!km_load(&n->in_hand)))
 		return;
-	km_lock(&n->slabs.lock);
+	km_lock_scope(&n->slabs.lock);
 	km_sheaf_list_again(n, n->in_hand);
-	km_unlock(&n->slabs.lock);
 }
 
 /* Those that left the list, one after the other. In the child of a fork, those of a thread that it has not. */
@@ -390,7 +387,7 @@ static bool fill_all(struct looking *looking, bool *any)
 	struct km_page *slab;
 	bool there = true;
 
-	km_lock(&n->slabs.lock);
+	km_lock_scope(&n->slabs.lock);
 	n->slabs.looked = NULL;
 	size_t looks = n->slabs.counts.partial;
 	for (size_t seen = 1; there && looks && (slab = km_slabs_next(&n->slabs)); looks--, seen++) {
@@ -403,7 +400,6 @@ static bool fill_all(struct looking *looking, bool *any)
 		if (seen % LOOKS_AT_ONCE == 0)
 			breathe(n);
 	}
-	km_unlock(&n->slabs.lock);
 	return there;
 }
 

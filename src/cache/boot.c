@@ -14,7 +14,7 @@
 #include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "os/stderr.h"
 #include "percpu/visit.h"
 #include "kmalloc/realloc_run.h"
@@ -320,7 +320,7 @@ static km_cold void look_for_tracers(void)
 
 static void finish_start(void)
 {
-	if (km_unlikely(km_probe_is_wanted()))
+	if (km_unlikely(km_tracer_is_wanted()))
 		look_for_tracers();
 	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
 		km_charge_ops->start();

@@ -10,7 +10,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "realloc_run.h"
 #include "large_cache.h"
 
@@ -413,7 +413,7 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && p)
 		km_profile_ops->comes(NULL, p, km_large_bytes(p), request->may_wait);
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_TRACER))
-		km_probe_kmalloc(km_alloc_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
+		km_tracer_ops->kmalloc(km_alloc_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
 				 p ? km_large_bytes(p) : 0, request->gfp, request->node, is_to_be_paid(request->gfp));
 	return p;
 }
@@ -527,7 +527,7 @@ static km_noinline void tell_looking(const void *p, bool is_block)
 	if (looking & KM_PROBING_PROFILE)
 		km_profile_ops->goes(p);
 	if (looking & KM_PROBING_TRACER && is_block)
-		km_probe_kfree((uintptr_t)__builtin_return_address(0), p);
+		km_tracer_ops->kfree((uintptr_t)__builtin_return_address(0), p);
 }
 
 /* A block that is freed and kept is out of its payer's hands, and of the program's: a private group, too, has it no

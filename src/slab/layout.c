@@ -16,7 +16,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/secret.h"
-#include "os/usdt.h"
+#include "os/probe.h"
 #include "engine.h"
 
 km_tls bool km_slab_refused;

@@ -39,10 +39,10 @@ TEST_LIBS_unit/malloc_blocks := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_unit/malloc_blocks := -fno-builtin
 $(BUILD)/tests/unit/malloc_blocks: $(BUILD)/libkmem-malloc.a
 # Malloc passes the probes, too.
-TEST_LIBS_unit/probes := $(BUILD)/libkmem-malloc.a
+TEST_LIBS_unit/probes := $(BUILD)/libkmem-malloc.a -Wl,-u,km_profiling
 TEST_CFLAGS_unit/probes := -fno-builtin -Wno-alloc-size-larger-than
 $(BUILD)/tests/unit/probes: $(BUILD)/libkmem-malloc.a
-TEST_LIBS_unit/heaptrack_told := $(BUILD)/libkmem-malloc.a
+TEST_LIBS_unit/heaptrack_told := $(BUILD)/libkmem-malloc.a -Wl,-u,km_tracing
 TEST_CFLAGS_unit/heaptrack_told := -fno-builtin
 $(BUILD)/tests/unit/heaptrack_told: $(BUILD)/libkmem-malloc.a
 # A sanitizer hears of malloc's blocks, too.

@@ -40,7 +40,8 @@ SRC	:= $(filter-out src/malloc/% src/process/% src/memcg/%,$(SOURCES)) $(filter 
 # What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
 # not pages but stretches of 64 KiB, as soon as it touches one. What libgcc and libc's own archive add stands before it, and there is
 # no _fini, which does nothing and would be the last of all. Parts of the file begin with such a stretch (tests/tidy/resident).
-RARE	:= $(filter-out src/inspect/atexit.c src/memcg/process_group.c engines/engines.c,$(filter engines/% ext/% src/inspect/% src/memcg/% \
+RARE	:= $(filter-out src/inspect/atexit.c src/memcg/process_group.c engines/engines.c \
+	ext/sanitize/sanitize.c,$(filter engines/% ext/% src/inspect/% src/memcg/% \
 	src/alloc/prefill.c src/alloc/alloc_bulk.c src/kmalloc/kfree_bulk.c \
 	%/cid_fast_path.c %/cid_ops.c %/freelist_ops.c %/cpu_freelist.c %/owned_sheaf.c %/stock_word.c,$(SRC)))
 SRC	:= $(filter-out $(RARE),$(SRC))

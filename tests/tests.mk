@@ -8,7 +8,7 @@ TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 tests: $(TEST_BIN)
 
 # A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.
-TEST_PARTS := -Wl,--defsym=km_all_parts=0
+TEST_PARTS := -Wl,--defsym=km_all_parts=0 -Wl,-u,km_sanitizing
 DEBUG_PARTS := -Wl,-u,km_debugging,-u,km_guarding,-u,km_profiling
 # A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
 -include $(wildcard tests/*/flags.mk)

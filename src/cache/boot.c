@@ -250,8 +250,8 @@ static bool start(void)
 		km_store(&own_pid, km_os_pid());
 		km_stderr_start();
 		km_options_read();
-		if (km_options.sanitize)
-			km_sanitizer_start();
+		if (km_options.sanitize && km_sanitizer_ops)
+			km_sanitizer_ops->start();
 		km_arena_set(km_options.huge, km_options.decay_ms);
 		km_percpu_start(km_options.percpu, km_options.index);
 		km_node_start(km_options.nodes);

@@ -63,9 +63,9 @@ static bool is_sized(const void *p, const char *function)
 		return true;
 	/* A handler that struck inside of the allocator can't wait for the lock that tells more. */
 	struct km_busy_was was = km_busy_begin();
-	km_reports_off();
+	km_tell(reports_off);
 	enum km_misuse what = km_was_busy(was) ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
-	km_reports_on();
+	km_tell(reports_on);
 	km_misuse(what, function, p, NULL);
 	km_busy_end(was);
 	return false;

@@ -12,7 +12,7 @@ test_words = $(if $(filter promise/malloc_%,$(1)),malloc -fno-builtin) $(shell s
 test_cflags = $(filter-out -Wl%,$(filter -W% -f%,$(test_words)))
 test_libs = $(patsubst malloc,$(BUILD)/libkmem-malloc.a,$(filter-out needs=% -f%,$(filter-out $(test_cflags),$(test_words))))
 # A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.
-TEST_PARTS := -Wl,--defsym=km_all_parts=0
+TEST_PARTS := -Wl,--defsym=km_all_parts=0 -Wl,-u,km_sanitizing
 DEBUG_PARTS := -Wl,-u,km_debugging,-u,km_guarding,-u,km_profiling
 -include $(wildcard tests/*/flags.mk)
 

@@ -50,9 +50,9 @@ void km_shared_page_comes(struct km_page *page)
 
 	if (km_likely(!km_sanitizer.objects))
 		return;
-	km_pages_handed_in(base, KM_PAGE_SIZE);
-	km_memory_on(base, KM_PAGE_SIZE);
-	km_memory_off(base, KM_PAGE_SIZE);
+	km_tell(pages_handed_in, base, KM_PAGE_SIZE);
+	km_tell(memory_on, base, KM_PAGE_SIZE);
+	km_tell(memory_off, base, KM_PAGE_SIZE);
 }
 
 struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_request *request)
@@ -60,7 +60,7 @@ struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_reque
 	struct km_page *slab = km_slab_new_raw(cache, request);
 
 	if (slab && km_is_observed(cache))
-		km_memory_off(km_page_address(slab), KM_PAGE_SIZE << slab->order);
+		km_tell(memory_off, km_page_address(slab), KM_PAGE_SIZE << slab->order);
 	return slab;
 }
 
@@ -68,18 +68,18 @@ struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_reque
 void km_slob_construct(struct kmem_cache *cache, void *object)
 {
 	if (km_is_observed(cache))
-		km_memory_on(object, cache->object_size);
-	km_reports_on();
+		km_tell(memory_on, object, cache->object_size);
+	km_tell(reports_on);
 	km_construct(cache, object, 1);
-	km_reports_off();
+	km_tell(reports_off);
 }
 
 /* The size that its user asked for, where a sanitizer hides the header. */
 static km_cold size_t asked(const void *p)
 {
-	km_reports_off();
+	km_tell(reports_off);
 	uint32_t bytes = *(const uint32_t *)((const char *)p - KM_SLOB_HEADER);
-	km_reports_on();
+	km_tell(reports_on);
 	return bytes;
 }
 
@@ -142,9 +142,9 @@ static bool has(struct kmem_cache *cache, const void *object)
 /* Memcheck sees us write links and headers into what is nobody's: it does not report that. */
 static km_cold void *alloc_unreported(struct kmem_cache *cache, const struct km_request *request)
 {
-	km_reports_off();
+	km_tell(reports_off);
 	void *object = km_slob_alloc(cache, request);
-	km_reports_on();
+	km_tell(reports_on);
 	return object;
 }
 
@@ -155,26 +155,26 @@ static void *slob_alloc(struct kmem_cache *cache, const struct km_request *reque
 
 static unsigned slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
-	km_reports_off();
+	km_tell(reports_off);
 	unsigned got = km_slob_take(cache, request, objects, want);
-	km_reports_on();
+	km_tell(reports_on);
 	return got;
 }
 
 static void slob_give(struct kmem_cache *cache, void **objects, unsigned count)
 {
-	km_reports_off();
+	km_tell(reports_off);
 	km_slob_give(cache, objects, count);
-	km_reports_on();
+	km_tell(reports_on);
 }
 
 static enum km_misuse free_sized(struct kmem_cache *cache, void *p)
 {
 	if (km_likely(!km_sanitizer.valgrind))
 		return km_slob_free_sized(cache, p);
-	km_reports_off();
+	km_tell(reports_off);
 	enum km_misuse what = km_slob_free_sized(cache, p);
-	km_reports_on();
+	km_tell(reports_on);
 	return what;
 }
 
@@ -209,11 +209,11 @@ static size_t slob_shrink(struct kmem_cache *cache)
 {
 	size_t before = km_load(&km_slob_node(cache)->counts.slabs);
 
-	km_reports_off();
+	km_tell(reports_off);
 	if (!(cache->flags & SLAB_TYPESAFE_BY_RCU))
 		give_typed(cache);
 	size_t dropped = km_slob_drop_stock();
-	km_reports_on();
+	km_tell(reports_on);
 	return before - km_load(&km_slob_node(cache)->counts.slabs) + dropped;
 }
 
@@ -230,10 +230,10 @@ static int slob_check_cache(struct kmem_cache *cache)
 	struct km_slob_node *n = km_slob_node(cache);
 	size_t typed = 0, most = n->counts.objects - n->counts.taken;
 
-	km_reports_off();
+	km_tell(reports_off);
 	for (void *object = n->typed; object && typed <= most; typed++)
 		object = *(void **)((char *)object + cache->freeptr);
-	km_reports_on();
+	km_tell(reports_on);
 	if (n->counts.taken <= n->counts.objects && typed == most)
 		return 0;
 	km_warn("check: %s: %lu of %lu objects taken, %lu wait with their type", cache->name,
@@ -308,9 +308,9 @@ static int check_pages(void)
 	struct totals totals = { 0 };
 	size_t listed = 0;
 
-	km_reports_off();
+	km_tell(reports_off);
 	km_pages_walk(check_page, &totals);
-	km_reports_on();
+	km_tell(reports_on);
 	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
 		km_list_for_some(entry, &km_slob.list[i], totals.listed + 1)
 			listed++;

@@ -26,7 +26,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/usdt.h"
+#include "os/probe.h"
 #include "inspect/stack.h"
 
 #define CHANGES		1u
@@ -43,6 +43,29 @@ static struct km_profile_record record = {
 static uint64_t seed, fixed_seed;
 static uint64_t each_byte;		/* 1 / mean, a double: calls of a former profile may look still */
 static uint32_t threads;		/* that have drawn a number in this profile */
+
+/* ------------------------------------------------------------------ probes */
+
+/*
+ * Probes of samples, which the OpenTelemetry profiler attaches to, provider "otel_memory" (os/probe.h). While a tracer
+ * is attached to one of them a profile is taken; while a profile is taken the probes are passed.
+ */
+static union {
+	struct { uint16_t alloc, free; } of;	/* how many tracers are attached: written by tracers */
+	uint32_t any;
+} otel_counts __attribute__((used, section(".probes"), aligned(4))) = { .any = 0 };
+
+/* weight: the bytes that the sample stands for: the mean between two samples times the points in the object. */
+static void probe_alloc(const void *p, size_t bytes, uint64_t weight)
+{
+	KM_PROBE(KM_PROBE_TEXT_OF("otel_memory", "alloc", "otel_counts", "8@%0 8@%1 8@%2"),
+		 KM_PROBE_VALUE(p), KM_PROBE_VALUE(bytes), KM_PROBE_VALUE(weight));
+}
+
+static void probe_free(const void *p)
+{
+	KM_PROBE(KM_PROBE_TEXT_OF("otel_memory", "free", "otel_counts + 2", "8@%0"), KM_PROBE_VALUE(p));
+}
 
 /* ------------------------------------------------------------------ chance */
 
@@ -311,7 +334,7 @@ static km_noinline void take_out(const void *p)
 
 		if (km_load(tag_at(slot)) != tag_of(p) || km_load_acquire(&slot->p) != (uintptr_t)p)
 			continue;
-		km_probe_otel_free(p);
+		probe_free(p);
 		km_debug(km_load(&slot->what) & KM_PROFILE_MOST_BYTES, "a sample that is out has bytes");
 		km_store(tag_at(slot), (uint8_t)0);
 		/* Release pairs with put_in_slot: the next one's tag comes after that. */
@@ -334,7 +357,7 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 {
 	struct source source;
 
-	km_probe_otel_alloc(p, bytes, points * km_load(&record.mean));
+	probe_alloc(p, bytes, points * km_load(&record.mean));
 	/* It may have gone by a way that nobody saw: with its private group's slabs. */
 	profile_goes(p);
 	describe(&source, cache);
@@ -515,7 +538,7 @@ static bool profile_is_wanted(void)
 {
 	uint64_t ends = km_load(&record.ends_ms);
 
-	if (km_load(&km_otel_counts.any))
+	if (km_load(&otel_counts.any))
 		return true;
 	return is_active() && (!ends || km_os_now_ms() < ends);
 }

@@ -60,7 +60,7 @@ extern km_hidden bool (*km_alloc_pressure)(struct kmem_cache *only, size_t bytes
 /* Does this allocation fail on purpose? bytes: that it asks for. NULL: none ever does. */
 extern km_hidden bool (*km_alloc_fails)(const char *name, size_t bytes, gfp_t gfp);
 /* Somebody sees each call, also those that would be hits (cache/trace_attach.c): a tracer that is attached to a probe
- * of them (os/usdt.h); a profile that is taken (alloc/profile_record.h). */
+ * of them (tracer.h); a profile that is taken (alloc/profile_record.h). */
 enum km_probing { KM_PROBING_TRACER = 1, KM_PROBING_PROFILE = 2 };
 extern km_hidden uint32_t km_alloc_probing;
 /* The hooks of caches meanwhile that have no others: the shape that looks at hooks passes the probes. */

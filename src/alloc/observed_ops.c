@@ -16,9 +16,9 @@
 
 #include "page/guard_range.h"
 #include "os/die.h"
-#include "os/usdt.h"
 #include "harden.h"
 #include "profile_record.h"
+#include "tracer.h"
 #include "alloc_ops.h"
 
 bool (*km_alloc_fails)(const char *name, size_t bytes, gfp_t gfp);
@@ -28,6 +28,19 @@ const struct km_hooks km_probe_hooks;
 km_tls struct km_profile_thread km_profile_thread;
 struct km_profile_now km_profile_now;
 const struct km_profile_ops *km_profile_ops;
+const struct km_tracer_ops *km_tracer_ops;
+
+void km_tracer_comes(const void *p, size_t bytes)
+{
+	if (km_tracer_ops)
+		km_tracer_ops->comes(p, bytes);
+}
+
+void km_tracer_goes(const void *p)
+{
+	if (km_tracer_ops)
+		km_tracer_ops->goes(p);
+}
 
 /* Nobody looks but a profile, and what lies ready is found as by a hit. */
 static bool is_profiled_only(const struct kmem_cache *cache, enum km_front front)
@@ -122,12 +135,12 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 	if (km_asked.cache == cache)
 		bytes = km_asked.bytes;
 	if (cache->flags & SLAB_KMALLOC)
-		km_probe_kmalloc(km_alloc_take_site(site), object, bytes, size, gfp, node, accounted);
+		km_tracer_ops->kmalloc(km_alloc_take_site(site), object, bytes, size, gfp, node, accounted);
 	else
-		km_probe_kmem_cache_alloc(site, object, cache->name, bytes, cache->size, gfp, node, accounted);
-	/* kmalloc and new tell for themselves: of a block here it is not known whether heaptrack's malloc asked. */
+		km_tracer_ops->cache_alloc(site, object, cache->name, bytes, cache->size, gfp, node, accounted);
+	/* kmalloc and new tell the tracer; a request for a block of kmalloc may come from the tracer's own malloc. */
 	if (!(cache->flags & SLAB_KMALLOC))
-		km_heaptrack_alloc(object, bytes);
+		km_tracer_comes(object, bytes);
 	return object;
 }
 
@@ -176,10 +189,10 @@ km_cold static void probed_free(const struct kmem_cache *cache, const void *obje
 	if (km_likely(!(km_load(&km_alloc_probing) & KM_PROBING_TRACER)))
 		return;
 	if (cache->flags & SLAB_KMALLOC || cache->engine->whole_pages)
-		km_probe_kfree(site, object);
+		km_tracer_ops->kfree(site, object);
 	else
-		km_probe_kmem_cache_free(site, object, cache->name);
-	km_heaptrack_free(object);
+		km_tracer_ops->cache_free(site, object, cache->name);
+	km_tracer_goes(object);
 }
 
 /* Whoever looks has seen it go. False: it goes no further. */
@@ -222,7 +235,7 @@ static int observed_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left,
 			return 0;
 		/* malloc has no arrays: they are kmalloc's. */
 		for (size_t i = 0; km_load(&km_alloc_probing) && cache->flags & SLAB_KMALLOC && i < n; i++)
-			km_heaptrack_alloc(objects[i], cache->object_size);
+			km_tracer_comes(objects[i], cache->object_size);
 		return (int)n;
 	}
 	if (fails(cache, cache->object_size, gfp))

@@ -21,7 +21,7 @@
  */
 #include <errno.h>
 
-#include "os/usdt.h"
+#include "os/probe.h"
 #include "alloc_ops.h"
 
 /* If every try fails, the engine takes the block. */

@@ -14,7 +14,7 @@
 #include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "os/stderr.h"
 #include "percpu/visit.h"
 #include "kmalloc/realloc_run.h"
@@ -249,8 +249,8 @@ static bool start(void)
 		km_store(&own_pid, km_os_pid());
 		km_stderr_start();
 		km_options_read();
-		if (km_options.sanitize)
-			km_sanitizer_start();
+		if (km_options.sanitize && km_sanitizer_ops)
+			km_sanitizer_ops->start();
 		km_arena_set(km_options.huge, km_options.decay_ms);
 		km_percpu_start(km_options.percpu, km_options.index);
 		km_node_start(km_options.nodes);
@@ -317,7 +317,7 @@ static km_cold void look_for_tracers(void)
 
 static void finish_start(void)
 {
-	if (km_unlikely(km_probe_is_wanted()))
+	if (km_unlikely(km_tracer_is_wanted()))
 		look_for_tracers();
 	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
 		km_charge_ops->start();

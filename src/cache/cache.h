@@ -230,7 +230,7 @@ km_inline struct kmem_cache *km_quick_cache(const void *object)
 
 	return km_id_valid(id, object) ? km_load(&km_hot.caches[id]) : NULL;
 }
-/* sanitized.c: the bytes that were asked for of an object; 0: what the cache says. */
+/* observed.c: the bytes that were asked for of an object; 0: what the cache says. */
 size_t km_observed_bytes(const struct kmem_cache *cache, const void *p) km_cold;
 /* The bytes that the user has of an object: those that rounding up adds as well, where nothing of the cache's is kept
  * there. */
@@ -365,7 +365,7 @@ extern km_hidden const struct km_block_hooks *km_block_hooks;
 void km_large_disown(void *p);
 void km_large_let_go(void *p);
 
-/* ---- sanitized.c: only where a sanitizer is in the process, or caches are debugged */
+/* ---- observed.c: only where a sanitizer is in the process, or caches are debugged */
 
 /* The hook of debugging (base/cc.h). */
 struct km_debug_ops {

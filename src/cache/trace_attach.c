@@ -1,6 +1,6 @@
 /*
  * trace_attach.c: a tracer comes, or goes, or a profile begins, or ends: while one is attached to a probe of calls
- * that would be hits (os/usdt.h), or a profile is taken (alloc/profile_record.h), each cache has hooks, which do
+ * that would be hits (alloc/tracer.h), or a profile is taken (alloc/profile_record.h), each cache has hooks, which do
  * nothing, and so no shelf that a hit finds: every call is a miss, and passes the probe and the profile. Invariant:
  * km_alloc_probing says what the caches' hooks say, with the registry locked.
  *
@@ -8,7 +8,7 @@
  * by misses; so a thread that only hits goes on unseen until somebody misses. Nothing is in a hit.
  */
 #include "os/die.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "cache.h"
 
 #define AT_ONCE 64u	/* caches that have one fence */
@@ -43,7 +43,7 @@ static int change(struct kmem_cache *cache, void *arg)
 /* Bits of enum km_probing. */
 static uint32_t wanted_now(void)
 {
-	return (km_probe_is_wanted() ? KM_PROBING_TRACER : 0u) |
+	return (km_tracer_is_wanted() ? KM_PROBING_TRACER : 0u) |
 	       (km_profile_ops && km_profile_ops->is_wanted() ? KM_PROBING_PROFILE : 0u);
 }
 

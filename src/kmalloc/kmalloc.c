@@ -7,7 +7,7 @@
 
 #include "os/die.h"
 #include "os/secret.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "large_cache.h"
 
 static const struct {
@@ -142,7 +142,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 static void *shown(void *object, size_t size)
 {
 	if (km_unlikely(km_load(&km_alloc_probing)) && !ZERO_OR_NULL_PTR(object))
-		km_heaptrack_alloc(object, size);
+		km_tracer_comes(object, size);
 	return km_likely(!km_sanitizer.objects && !km_observed_sizes) ? object : km_observed_asked(object, size);
 }
 

@@ -10,7 +10,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "realloc_run.h"
 #include "large_cache.h"
 
@@ -153,8 +153,8 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 		count_in(page);
 	void *p = km_page_address(page);
 	if (km_unlikely(km_sanitizer.objects)) {
-		km_pages_handed_in(p, pages << KM_PAGE_SHIFT);
-		km_memory_on(p, pages << KM_PAGE_SHIFT);
+		km_tell(pages_handed_in, p, pages << KM_PAGE_SHIFT);
+		km_tell(memory_on, p, pages << KM_PAGE_SHIFT);
 	}
 	/* All that ksize says: krealloc grows into it. */
 	if ((request->gfp & __GFP_ZERO) && !zero)
@@ -249,12 +249,12 @@ static km_cold void block_comes(void *p, size_t bytes, bool zeros)
 	size_t whole = page ? page->pages << KM_PAGE_SHIFT : km_huge_bytes(p);
 
 	if (!page)
-		km_root_comes(p, whole);
+		km_tell_root(root_comes, p, whole);
 	if (!km_sanitizer.objects)
 		return;
 	*km_large_asked(p) = bytes;
-	km_memory_off(p, whole - sizeof(size_t));
-	km_object_begins(p, bytes, zeros);
+	km_tell(memory_off, p, whole - sizeof(size_t));
+	km_tell(object_begins, p, bytes, zeros);
 }
 
 /* A mapping's addresses may be anybody's next: they are left as if it had not been. */
@@ -263,15 +263,15 @@ static km_cold void block_goes(struct km_page *page, const void *p)
 	size_t bytes = page ? page->pages << KM_PAGE_SHIFT : km_huge_bytes(p);
 
 	if (bytes && !page)
-		km_root_goes(p, bytes);
+		km_tell_root(root_goes, p, bytes);
 	if (!bytes || !km_sanitizer.objects)
 		return;
 	km_debug(bytes % KM_PAGE_SIZE == 0, "a block has whole pages");
-	km_object_ends((void *)p, bytes);
+	km_tell(object_ends, (void *)p, bytes);
 	if (page)
-		km_pages_handed_out(p, bytes);
+		km_tell(pages_handed_out, p, bytes);
 	else
-		km_memory_on(p, bytes);
+		km_tell(memory_on, p, bytes);
 }
 
 static size_t with_red_zone(size_t bytes)
@@ -409,7 +409,7 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && p)
 		km_profile_ops->comes(NULL, p, km_large_bytes(p), request->may_wait);
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_TRACER))
-		km_probe_kmalloc(km_alloc_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
+		km_tracer_ops->kmalloc(km_alloc_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
 				 p ? km_large_bytes(p) : 0, request->gfp, request->node, is_to_be_paid(request->gfp));
 	return p;
 }
@@ -522,7 +522,7 @@ static km_noinline void tell_looking(const void *p, bool is_block)
 	if (looking & KM_PROBING_PROFILE)
 		km_profile_ops->goes(p);
 	if (looking & KM_PROBING_TRACER && is_block)
-		km_probe_kfree((uintptr_t)__builtin_return_address(0), p);
+		km_tracer_ops->kfree((uintptr_t)__builtin_return_address(0), p);
 }
 
 /* A block that is freed and kept is out of its payer's hands, and of the program's: a private group, too, has it no
@@ -643,14 +643,14 @@ static void *resize_mapping(void *p, size_t bytes, gfp_t gfp, bool *refused)
 	if (owner && bytes > old && !pay_growth(owner, bytes - old, gfp, refused))
 		return NULL;
 	if (km_unlikely(km_sanitizer.any))
-		km_root_goes(p, km_huge_bytes(p));
+		km_tell_root(root_goes, p, km_huge_bytes(p));
 	was = km_busy_begin();
 	void *moved = km_huge_resize(p, bytes);
 	if (km_unlikely(!moved) && is_within_reach(bytes) && km_ranges_release(false))
 		moved = km_huge_resize(p, bytes);
 	km_busy_end(was);
 	if (km_unlikely(km_sanitizer.any))
-		km_root_comes(moved ?: p, km_huge_bytes(moved ?: p));
+		km_tell_root(root_comes, moved ?: p, km_huge_bytes(moved ?: p));
 	if (owner && !moved && bytes > old)
 		pay_back(owner, bytes - old);
 	if (owner && moved && bytes < old)

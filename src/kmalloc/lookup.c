@@ -8,7 +8,7 @@
 #include "page/huge.h"
 #include "page/guard_range.h"
 #include "os/die.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "large_cache.h"
 
 /* The cache of a slab object, its start checked; NULL: it is none, and *page may say what it is instead. */
@@ -63,9 +63,9 @@ static bool is_sized(const void *p, const char *function)
 		return true;
 	/* A handler that struck inside of the allocator can't wait for the lock that tells more. */
 	km_busy_scope(was);
-	km_reports_off();
+	km_tell(reports_off);
 	enum km_misuse what = km_was_busy(was) ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
-	km_reports_on();
+	km_tell(reports_on);
 	km_misuse(what, function, p, NULL);
 	return false;
 }
@@ -94,7 +94,7 @@ static km_noinline void free_any(const void *p, const char *function)
 	}
 	int saved_errno = errno;
 	if (km_unlikely(km_load(&km_alloc_probing)))
-		km_heaptrack_free(p);
+		km_tracer_goes(p);
 	struct km_busy_was was = km_busy_begin();
 	bool freed = km_was_busy(was) ? km_large_defer((void *)p) : km_large_free(p);
 	if (!km_was_busy(was))

@@ -13,7 +13,7 @@
 #include "page/guard_range.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "malloc.h"
 
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
@@ -526,7 +526,7 @@ KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
 static void *tell(void *p, size_t size)
 {
 	if (km_unlikely(km_load(&km_alloc_probing)))
-		km_heaptrack_alloc(p, size);
+		km_tracer_comes(p, size);
 	return p;
 }
 

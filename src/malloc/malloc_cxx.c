@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "os/die.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "malloc.h"
 #include "malloc_throw.h"
 
@@ -69,7 +69,7 @@ static km_cold void *new_again(size_t align, size_t size, bool nothrow)
 
 		km_malloc_note_site(0);
 		if (km_unlikely(km_load(&km_alloc_probing)))
-			km_heaptrack_alloc(p, size);
+			km_tracer_comes(p, size);
 		if (p)
 			return p;
 		handler_fn *handler = new_handler();

@@ -11,7 +11,7 @@
 
 #include "os/die.h"
 #include "os/os.h"
-#include "os/usdt.h"
+#include "alloc/tracer.h"
 #include "os/stderr.h"
 #include "page/arena.h"
 #include "inspect/stats_print.h"
@@ -33,7 +33,7 @@ static km_noinline void *get(size_t size, int flags)
 	km_malloc_note_site(0);
 	km_debug(!((uintptr_t)p & (ALIGN(flags) - 1)), "a block is aligned as was asked for, and a failure is NULL");
 	if (km_unlikely(km_load(&km_alloc_probing)))
-		km_heaptrack_alloc(p, size);
+		km_tracer_comes(p, size);
 	return p && flags & ZERO && !pages ? memset(p, 0, size) : p;
 }
 

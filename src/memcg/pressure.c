@@ -9,7 +9,7 @@
 #include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/usdt.h"
+#include "os/probe.h"
 #include "percpu/stock_word.h"
 #include "memcg_group.h"
 

@@ -40,7 +40,7 @@ static bool revive_range(size_t bytes)
 		char *base = km_os_reserve(all, KM_BLOCK_BYTES);
 		if (base) {
 			km_os_name(base, all, "libkmem: arena");
-			km_root_comes(base, all);
+			km_tell_root(root_comes, base, all);
 			km_store(&range->base, base);
 			return true;
 		}
@@ -106,7 +106,7 @@ static bool reserve_range(size_t bytes)
 	km_debug(!((uintptr_t)base & (KM_BLOCK_BYTES - 1)) && pages % KM_BLOCK_PAGES == 0,
 		 "a range has whole blocks");
 	km_os_name(base, bytes, "libkmem: arena");
-	km_root_comes(base, bytes);
+	km_tell_root(root_comes, base, bytes);
 	km_os_name(arrays, array_bytes, "libkmem: page map");
 	reserved.map = (uint16_t *)(arrays + table_bytes) + MAP_SKEW;
 	reserved.page = (struct km_page *)(arrays + map_bytes);

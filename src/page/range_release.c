@@ -187,9 +187,9 @@ static bool unmap(struct km_range *range, size_t ready)
 	km_unlock(&km_arena.grow);
 	if (!goes)
 		return false;
-	km_root_goes(base, range->pages << KM_PAGE_SHIFT);
+	km_tell_root(root_goes, base, range->pages << KM_PAGE_SHIFT);
 	if (km_unlikely(km_sanitizer.address))
-		km_memory_on(base, ready << KM_PAGE_SHIFT);
+		km_tell(memory_on, base, ready << KM_PAGE_SHIFT);
 	km_os_unmap(base, range->pages << KM_PAGE_SHIFT);
 	km_bits_change(range->dirty, 0, ready, false);
 	/* All zeros say what is so: none of them is used. */

@@ -1,15 +1,16 @@
 /*
  * all_parts.c: the optional parts in a program linked with an archive: debugging, guarded objects and profiles, groups,
- * failures on purpose, an observer. Options and requests from outside may need each part. Invariant: no code; the table
- * links the parts by the names of what they register, and entry.c links the table. A program without them is linked
- * with -Wl,--defsym=km_all_parts=0.
+ * failures on purpose, an observer, probes, sanitizers. Options and requests from outside may need each part.
+ * Invariant: no code; the table links the parts by the names of what they register, and entry.c links the table.
+ * A program without them is linked with -Wl,--defsym=km_all_parts=0.
  */
 #include "base/cc.h"
 
 /* part(name): what each part that is built registers. A build with fewer parts brings its own list. */
 #ifndef KM_PARTS
 #define KM_PARTS(part)                                                                             \
-	part(km_accounting) part(km_debugging) part(km_failing) part(km_guarding) part(km_observing) part(km_profiling)
+	part(km_accounting) part(km_debugging) part(km_failing) part(km_guarding) part(km_observing) \
+	part(km_profiling) part(km_sanitizing) part(km_tracing)
 #endif
 #define DECLARED(name)	extern km_hidden const char name[];
 #define ADDRESS(name)	name,

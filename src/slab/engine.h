@@ -523,7 +523,7 @@ _Static_assert(KM_OBSERVED_MOST + KM_RED_ZONE + sizeof(size_t) <= KM_PAGE_SIZE <
 /* slob_cache.c: the page is new, and will be of many. */
 void km_shared_page_comes(struct km_page *page) km_cold;
 void km_slob_construct(struct kmem_cache *cache, void *object);
-/* There: how many bytes the object has, while it lives (cache/sanitized.c). */
+/* There: how many bytes the object has, while it lives. */
 km_inline size_t *km_observed_word(const struct kmem_cache *cache, const void *object)
 {
 	return (size_t *)((char *)object + cache->freeptr);

@@ -16,7 +16,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/secret.h"
-#include "os/usdt.h"
+#include "os/probe.h"
 #include "engine.h"
 
 km_tls bool km_slab_refused;
@@ -177,9 +177,9 @@ static km_cold void hide_objects(struct kmem_cache *cache, struct km_page *slab)
 	char *object = km_slab_first(cache, slab);
 
 	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
-		km_memory_off(object + hidden, cache->freeptr - hidden);
+		km_tell(memory_off, object + hidden, cache->freeptr - hidden);
 		*km_observed_word(cache, object) = 0;
-		km_handed_out(object);
+		km_tell(handed_out, object);
 	}
 }
 
@@ -191,11 +191,11 @@ static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
 	for (unsigned i = 0; i < slab->objects && !cache->engine->shared_pages; i++, object += cache->size) {
 		size_t bytes = *km_observed_word(cache, object);
 
-		km_handed_in(object);
+		km_tell(handed_in, object);
 		if (bytes - 1 < KM_OBSERVED_MOST && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
-			km_object_ends(object, bytes);
+			km_tell(object_ends, object, bytes);
 	}
-	km_pages_handed_out(km_page_address(slab), KM_PAGE_SIZE << slab->order);
+	km_tell(pages_handed_out, km_page_address(slab), KM_PAGE_SIZE << slab->order);
 }
 
 /* The caches whose constructors run in this thread, signal handlers included. The innermost constructor is last. */
@@ -347,8 +347,8 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	if (!slab)
 		return NULL;
 	if (km_unlikely(km_sanitizer.objects)) {
-		km_pages_handed_in(km_page_address(slab), KM_PAGE_SIZE << order);
-		km_memory_on(km_page_address(slab), KM_PAGE_SIZE << order);
+		km_tell(pages_handed_in, km_page_address(slab), KM_PAGE_SIZE << order);
+		km_tell(memory_on, km_page_address(slab), KM_PAGE_SIZE << order);
 	}
 	km_store(&slab->cache, cache);
 	slab->inuse = 0;

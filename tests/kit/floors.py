@@ -4,7 +4,7 @@ file outside of an extension includes or names it: the core has hooks.
 """
 import os
 
-EXTENSIONS = ("ext/debug", "ext/failslab", "ext/guard", "ext/observe", "ext/profile")
+EXTENSIONS = ("ext/debug", "ext/failslab", "ext/guard", "ext/observe", "ext/profile", "ext/sanitize", "ext/usdt")
 FLOORS = (
     ("src/base",), ("src/os",), ("src/percpu",), ("src/page",), ("src/slab",),
     ("engines/slub",), ("engines/slab",), ("engines/slob",), ("engines",),

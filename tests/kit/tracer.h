@@ -4,7 +4,7 @@
 
 #include "alloc/fast_path.h"
 #include "kit/check.h"
-#include "os/usdt.h"
+#include "ext/usdt/usdt.h"
 
 static void tracer_is(bool there)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "kit/api.h"
-#include "os/usdt.h"
+#include "ext/usdt/usdt.h"
 
 #define MOST 4096u
 static struct { const void *p; size_t bytes; } live[MOST];

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 #include "alloc/fast_path.h"
-#include "os/usdt.h"
+#include "ext/usdt/usdt.h"
 
 /* ------------------------------------------------------------------ the notes of this program */
 

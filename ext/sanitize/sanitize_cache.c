@@ -1,0 +1,84 @@
+/*
+ * sanitize_cache.c: objects as a sanitizer sees them: the sanitizer is told when an object comes and goes, with the
+ * bytes that were asked for. Then a cache has no shelves, and hooks. Invariant: under a sanitizer the word at
+ * `freeptr`, which lies behind the red zone, says the bytes that a living object has; 0 or a link where it is free.
+ */
+#include "sanitize.h"
+
+#include "os/die.h"
+#include "cache/cache.h"
+
+static bool keeps_word(const struct kmem_cache *cache)
+{
+	return !cache->engine->shared_pages && !(cache->flags & SLAB_TYPESAFE_BY_RCU);
+}
+
+/* Of SLOB's kmalloc the header says it. */
+static size_t bytes_of(const struct kmem_cache *cache, const void *object)
+{
+	if (keeps_word(cache))
+		return *km_observed_word(cache, object);
+	return cache == km_kmalloc_sized ? cache->engine->sized.usable(object) : cache->object_size;
+}
+
+/* Of such a cache a free object may be read. */
+static bool only_handed(const struct kmem_cache *cache)
+{
+	return cache->flags & SLAB_TYPESAFE_BY_RCU;
+}
+
+/* Where pages are cut into blocks of any size, the page is what changes hands. */
+static void page_changes_hands(const struct kmem_cache *cache, const void *object, void (*how)(const void *p))
+{
+	if (cache->engine->shared_pages)
+		how((const void *)km_align_down((uintptr_t)object, KM_PAGE_SIZE));
+}
+
+static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
+{
+	(void)gfp;
+	page_changes_hands(cache, object, km_sanitizing.handed_in);
+	if (only_handed(cache)) {
+		km_sanitizing.handed_in(object);
+		if (cache->engine->shared_pages)
+			km_sanitizing.memory_on(object, cache->object_size);
+		return object;
+	}
+	if (keeps_word(cache))
+		*km_observed_word(cache, object) = cache->object_size;
+	km_debug(!cache->pcs.front.open.pcs, "a cache that a sanitizer watches has no shelf");
+	km_sanitizing.object_begins(object, bytes_of(cache, object), cache->ctor != NULL);
+	return object;
+}
+
+static bool goes(struct kmem_cache *cache, void *object)
+{
+	page_changes_hands(cache, object, km_sanitizing.handed_out);
+	if (only_handed(cache)) {
+		km_sanitizing.handed_out(object);
+		return true;
+	}
+	km_debug(!keeps_word(cache) || *km_observed_word(cache, object) <= cache->object_size,
+		 "a living object's word says its bytes");
+	km_sanitizing.object_ends(object, bytes_of(cache, object));
+	if (keeps_word(cache))
+		*km_observed_word(cache, object) = 0;
+	return true;
+}
+
+static void asked(struct kmem_cache *cache, void *object, size_t bytes)
+{
+	size_t *word = km_observed_word(cache, object), before = keeps_word(cache) ? *word : 0;
+
+	if (before <= bytes)
+		return;
+	*word = bytes;
+	km_sanitizing.object_resized(object, before, bytes);
+}
+
+static size_t bytes(const struct kmem_cache *cache, const void *object)
+{
+	return cache->engine->shared_pages ? 0 : bytes_of(cache, object);
+}
+
+const struct km_hooks km_sanitizer_hooks = { .on_alloc = comes, .on_free = goes, .asked = asked, .bytes = bytes };

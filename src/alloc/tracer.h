@@ -1,0 +1,40 @@
+/*
+ * tracer.h: the hook of the extension that tells tracers of each call. Invariant: km_alloc_probing has
+ * KM_PROBING_TRACER only where the hook is set.
+ */
+#ifndef KM_ALLOC_TRACER_H
+#define KM_ALLOC_TRACER_H
+
+#include "base/atomic.h"
+#include "base/cc.h"
+
+/* The hook (base/cc.h). call_site: the address to which the call returns, inside the library where one function of the
+ * library calls another. */
+struct km_tracer_ops {
+	/* Not 0 while a tracer is attached. */
+	const uint64_t *attached;
+	/* Not NULL where a tracer is part of the process, from the start to the end. */
+	void (*preloaded)(void *p, size_t bytes);
+	void (*kmalloc)(uintptr_t call_site, const void *p, size_t bytes_req, size_t bytes_alloc, unsigned gfp_flags,
+			int node, bool accounted);
+	void (*cache_alloc)(uintptr_t call_site, const void *p, const char *name, size_t bytes_req,
+			    size_t bytes_alloc, unsigned gfp_flags, int node, bool accounted);
+	void (*kfree)(uintptr_t call_site, const void *p);
+	void (*cache_free)(uintptr_t call_site, const void *p, const char *name);
+	/* For the preloaded tracer. p NULL: the allocation failed. With no lock held, because the tracer allocates. */
+	void (*comes)(const void *p, size_t bytes);
+	void (*goes)(const void *p);
+};
+extern km_hidden const struct km_tracer_ops *km_tracer_ops;
+
+/* Does a tracer want to see each call? */
+km_inline bool km_tracer_is_wanted(void)
+{
+	return km_tracer_ops && (km_load(km_tracer_ops->attached) || km_tracer_ops->preloaded);
+}
+
+/* Tell the preloaded tracer, if there is one. */
+void km_tracer_comes(const void *p, size_t bytes) km_cold;
+void km_tracer_goes(const void *p) km_cold;
+
+#endif

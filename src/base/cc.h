@@ -30,6 +30,7 @@
 #define km_hidden	__attribute__((visibility("hidden")))
 #define km_noinline	__attribute__((noinline))
 #define km_inline	static inline __attribute__((always_inline))
+#define km_scoped(leave)	__attribute__((unused, cleanup(leave)))	/* at the end of its block: leave(&variable) */
 #define km_unused	__attribute__((unused))
 #define km_printf(f, a)	__attribute__((format(printf, f, a)))
 /* Initial-exec: no call in the fast path, and usable before the dynamic loader is done. */
@@ -109,6 +110,6 @@ km_inline void km_errno_leave(const int *saved)
 {
 	errno = *saved;
 }
-#define km_errno_scope(saved) const int saved __attribute__((cleanup(km_errno_leave))) = errno
+#define km_errno_scope(saved) const int saved km_scoped(km_errno_leave) = errno
 
 #endif

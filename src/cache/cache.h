@@ -121,7 +121,7 @@ km_inline void km_registry_hold_leave(const bool *within)
 	km_registry_let_go(*within);
 }
 #define km_registry_hold_scope(within) \
-	const bool within __attribute__((cleanup(km_registry_hold_leave))) = km_registry_hold()
+	const bool within km_scoped(km_registry_hold_leave) = km_registry_hold()
 bool km_registry_visiting(void);
 /* Visit all with the registry held so; within: if that is to be had in `ms` milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);

@@ -120,7 +120,7 @@ km_inline void km_busy_leave(struct km_busy_was *was)
 {
 	km_busy_end(*was);
 }
-#define km_busy_scope(was) struct km_busy_was was __attribute__((cleanup(km_busy_leave))) = km_busy_begin()
+#define km_busy_scope(was) struct km_busy_was was km_scoped(km_busy_leave) = km_busy_begin()
 
 /* The end of a km_busy_begin that found the flag clear, as its caller knows. */
 km_inline void km_busy_end_clear(void)
@@ -151,7 +151,7 @@ km_inline void km_calls_leave(bool *was)
 {
 	km_calls_end(*was);
 }
-#define km_calls_scope(was, allowed) bool was __attribute__((cleanup(km_calls_leave))) = km_calls_begin(allowed)
+#define km_calls_scope(was, allowed) bool was km_scoped(km_calls_leave) = km_calls_begin(allowed)
 
 void km_lock_wait(struct km_lock *lock, uint32_t as);
 void km_lock_wake(struct km_lock *lock, uint32_t was);
@@ -236,11 +236,11 @@ km_inline void km_lock_leave(struct km_lock **lock)
 }
 #define km_lock_scope(lock) \
 	km_lock(lock); \
-	struct km_lock *locked_here __attribute__((cleanup(km_lock_leave))) = (lock)
+	struct km_lock *locked_here km_scoped(km_lock_leave) = (lock)
 /* A lock that is taken and given back by functions without arguments. */
 #define KM_LOCKED_SCOPE(begin, leave) \
 	begin(); \
-	const char locked_here __attribute__((cleanup(leave))) = 0
+	const char locked_here km_scoped(leave) = 0
 
 /*
  * Without the atomic exchange, 13 cycles on Zen 5, where nobody seems to wait. A thread that comes to sleep between the
@@ -266,7 +266,7 @@ km_inline void km_lock_quick_leave(struct km_lock **lock)
 }
 #define km_lock_quick_scope(lock) \
 	km_lock(lock); \
-	struct km_lock *locked_here __attribute__((cleanup(km_lock_quick_leave))) = (lock)
+	struct km_lock *locked_here km_scoped(km_lock_quick_leave) = (lock)
 
 /* Somebody holds it: for assertions of who must. In the child of a handler's fork nobody can tell: all were let go of,
  * under the code that the handler interrupted. */

@@ -432,8 +432,8 @@ size_t km_pages_purge(unsigned decay_ms)
 
 	km_deferred_finish();
 	km_nodump_release();
-	size_t fall = km_arena.peak_pages - km_min(km_arena.peak_pages, km_pages_there() + km_huge_pages());
-	km_store(&km_arena.peak_pages, km_arena.peak_pages - (decay_ms ? (fall + 3) / 4 : fall));
+	size_t peak = km_load(&km_arena.peak_pages), fall = peak - km_min(peak, km_pages_there() + km_huge_pages());
+	km_store(&km_arena.peak_pages, peak - (decay_ms ? (fall + 3) / 4 : fall));
 	for (unsigned i = 0; i < km_node_count; i++) {
 		fade(&km_arena.zone[i], !decay_ms);
 		given += purge_until(&km_arena.zone[i], decay_ms, SIZE_MAX);

@@ -1,8 +1,9 @@
 /*
- * `kmem profile`: which code of a running program has allocated its memory. The program is asked by its mailbox to take
- * samples for some time (ext/profile/profile.c); they are read from outside, out of its record (src/alloc/profile_record.h),
- * and named here. One that takes a profile from its start (KMEM_OPTIONS=profile) is read only. Invariant: nothing of
- * the record is believed: each size, count and index is looked at, and each text ends.
+ * `kmem profile`: which code of a running program has allocated its memory. The program is asked by its mailbox to
+ * take samples for some time (ext/profile/profile.c); they are read from outside, out of its record
+ * (src/alloc/profile_record.h), and named here. One that takes a profile from its start (KMEM_OPTIONS=profile) is
+ * read only. Invariant: nothing of the record is believed: each size, count and index is looked at, and each text
+ * ends.
  *
  * Exit status: 0; 1 what could not be done; 2 wrong usage.
  */

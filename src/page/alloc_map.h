@@ -49,8 +49,8 @@ km_inline bool km_alloc_map_claim(uint8_t *byte, const void *object)
 	return km_clear_byte(byte, km_alloc_map_proof(object));
 }
 
-/* Returns: the number that, added to (address >> shift) of an address in the first range, gives the address of its
- * byte; 0 if there is no map. */
+/* Returns: a number to add to (address >> shift) of an address in the first range, to get the address of the byte; 0
+ * if there is no map. */
 uintptr_t km_alloc_map_place(uint32_t shift);
 /* Returns: the byte of an address in any range, or NULL if the address is in no range. */
 uint8_t *km_alloc_map_find(const void *object, uint32_t shift);

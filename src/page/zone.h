@@ -93,9 +93,8 @@ void km_run_count_out(struct km_zone *zone, struct km_page *run);
 /* Returns: the lowest filled bin from `bin` on (above), or the highest up to `bin` (below); KM_RUN_BINS if none. */
 unsigned km_run_bin_above(const struct km_zone *zone, bool dirty, unsigned bin);
 unsigned km_run_bin_below(const struct km_zone *zone, bool dirty, unsigned bin);
-/*
- * Add the pages [first, end) to the lists again, after a purge. The bits of the pages tell resident from clean pages.
- */
+/* Add the pages [first, end) to the lists again, after a purge. The bits of the pages tell resident from clean
+ * pages. */
 void km_run_put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end);
 /* Returns: the free run of the same node that ends before index, or NULL. */
 struct km_page *km_run_before(const struct km_range *range, size_t index);

@@ -422,8 +422,8 @@ void km_huge_trim(void)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Returns: true if address space or committed memory is limited. Reads overcommit_memory once. Requires: the lock is
- * held. */
+/* Returns: true if address space or committed memory is limited, or all memory is locked (mlockall). Reads
+ * overcommit_memory once. Requires: the lock is held. */
 static bool is_scarce(void)
 {
 	char mode[8] = "";

@@ -20,8 +20,8 @@ struct block {
 
 static struct {
 	struct km_lock lock;
-	struct km_list blocks;		/* next NULL: there was none yet */
-	bool any;			/* the list is not empty, or was not; read without the lock */
+	struct km_list blocks;		/* next is NULL before the first block */
+	bool any;			/* the list has or had a block; read without the lock */
 } nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP) };
 
 /* ------------------------------------------------------------------ pages of a block; the lock held */
@@ -89,7 +89,7 @@ static void link_block(struct block *block)
 	km_list_add_tail(&block->list, &nodump.blocks);
 }
 
-/* The advice comes first: what is refused it is not used. */
+/* Allocate a block and give the advice. A block is not used if the system refuses the advice. */
 static struct block *new_block(int node)
 {
 	struct block *block = km_meta_alloc(sizeof(*block), true);
@@ -143,7 +143,7 @@ void km_nodump_free(struct km_page *page, unsigned order)
 	block->used -= count;
 }
 
-/* One that nobody uses, off the list. */
+/* Take an unused block off the list. Returns: NULL if there is none. */
 static struct block *take_unused(void)
 {
 	struct block *unused = NULL;
@@ -167,7 +167,7 @@ static struct block *take_unused(void)
 static void give_back(struct block *block)
 {
 	km_os_dump(km_page_address(block->first), KM_BLOCK_BYTES, true);
-	/* As dirty ones: their records go with them. */
+	/* Free the pages as dirty pages, not as gone pages. */
 	km_pages_fill(block->first, KM_BLOCK_PAGES);
 	km_pages_free(block->first, KM_MAX_ORDER);
 	km_meta_free(block, sizeof(*block));

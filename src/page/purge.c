@@ -172,7 +172,7 @@ static size_t huge_at(struct km_zone *zone, struct km_range *range, size_t start
 	if (first < start || first + KM_HUGE_PAGES > end || km_bits_count(range->dirty, first, KM_HUGE_PAGES) ||
 	    pages_dirty() + KM_HUGE_PAGES > dirty_bound())
 		return 0;
-	/* Next try after small requests have taken as many pages again. */
+	/* The next try follows after half a huge page of further small requests. */
 	if (!km_os_huge(range->base + (first << KM_PAGE_SHIFT), KM_HUGE_PAGES << KM_PAGE_SHIFT)) {
 		zone->small = 0;
 		return 0;

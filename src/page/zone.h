@@ -72,8 +72,8 @@ km_inline unsigned km_range_node(const struct km_range *range, size_t index)
 
 /* ------------------------------------------------------------------ page_run.c; all with the zone's lock held */
 
-/* Find a free run that holds `count` pages aligned to 2^order pages. Runs of insufficient length for every alignment
- * are tried by chance: a few of them, or each one with `all`. Returns: the run, or NULL. */
+/* Find a free run that holds `count` pages aligned to 2^order pages. Short runs fit only by chance, depending on
+ * their alignment: a few such runs are tried, or with `all` each one. Returns: the run, or NULL. */
 struct km_page *km_run_find(const struct km_zone *zone, size_t count, unsigned order, bool all);
 /*
  * Take `count` aligned pages out of a run that km_run_find() returned. The rest of the run stays free. Counts the

@@ -179,7 +179,8 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 		km_pages_free(page, order);
 }
 
-/* Remove the first kept page of the bucket's names from its list, the largest order of a name first. NULL: no page. */
+/* Remove the first kept page of the bucket's names from its list, the largest order of a name first. Returns: NULL
+ * if there is no page. */
 static struct km_page *take_any(unsigned bucket, unsigned *order)
 {
 	struct km_page *page = NULL;

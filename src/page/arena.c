@@ -1,6 +1,6 @@
 /*
  * arena.c: ranges of address space, their committed part, and the lookup from an address to its page. Invariants: a
- * page is used, or in a free run (page_run.c), or in the hand of a purge (purge.c). Each used or free page is counted
+ * page is used, or in a free run (page_run.c), or taken by a purge (purge.c). Each used or free page is counted
  * once. A largest block never changes its node.
  */
 #include "arena.h"
@@ -378,7 +378,7 @@ km_cold static struct km_page *alloc_elsewhere(unsigned node, size_t count, unsi
 	return NULL;
 }
 
-/* Allocate again after the present purge: the last resort. Pages in the hand of a purge are free a moment later. */
+/* Allocate again after the present purge: the last resort. The purge frees its pages a moment later. */
 km_cold static struct km_page *alloc_after_purge(unsigned node, size_t count, unsigned order, bool only, bool *zero)
 {
 	struct km_page *page = NULL;

@@ -4,9 +4,9 @@
  * Each NUMA node has free lists and a lock of its own. Memory is committed in largest blocks (4 MiB). Each largest
  * block is bound to one node when the block is committed, and never changes its node.
  *
- * A range is reserved address space with arrays that have an entry for each page: a descriptor (struct km_page, the
- * kernel's struct page) and a 16-bit map value: the id of the cache that owns the page's slab. The fast path of kfree
- * reads the map of the first range and nothing else.
+ * A range is reserved address space with arrays that have an entry for each page. One array holds the descriptors
+ * (struct km_page, the kernel's struct page). The map holds 16-bit values: the id of the cache that owns the page's
+ * slab. The fast path of kfree reads the map of the first range and nothing else.
  *
  *	map value	0 not an object: foreign, free, or the inside of a large block
  *			1 see the descriptor: large blocks, caches without an id, slabs of less than the usual order

@@ -403,7 +403,7 @@ void km_ahead_fork(bool before, bool child)
 		return;
 	km_lock_around_fork(&touched.one, false, true);
 	ahead.busy = 0;
-	/* A fork without the lock loses the pieces in the list, as all memory in the hand of other threads. */
+	/* A fork without the lock loses the pieces in the list, as all memory that other threads had taken. */
 	if (km_lock_is_own(&touched.one))
 		return;
 	if (!others)

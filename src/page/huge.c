@@ -688,14 +688,14 @@ void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size
 	km_huge_cache_expose(parked, parked_count);
 }
 
-/* Before a fork, wait until no block is in hand: the child would lose such a block. In the child of a signal
+/* Before a fork, wait until in_hand is 0: the child would lose a block counted there. In the child of a signal
  * handler's fork the interrupted code may own the block. */
 void km_huge_fork(bool before, bool child)
 {
 	uint32_t never = 0;
 
 	km_lock_around_fork(&big.lock, before, child);
-	/* Do not wait in a signal handler: the block may be in the hand of the interrupted code. */
+	/* Do not wait in a signal handler: the block may belong to the interrupted code. */
 	for (unsigned tries = km_fork_is_nested() ? 0 : FORK_TRIES; before && big.in_hand && tries; tries--) {
 		km_unlock_fork(&big.lock);
 		km_os_wait(&never, 0, 1);

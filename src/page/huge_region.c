@@ -337,8 +337,8 @@ static void carve(struct region *region, size_t first, size_t skip, size_t granu
 		put(region, first + skip + granules, have - skip - granules, dirty);
 }
 
-/* Returns: the granules to reserve for a block: four times its size, unless address space is limited, because a block
- * in a region that cannot grow in place is copied. */
+/* Returns: the granules to reserve for a block: four times its size, unless address space is limited. A block in a
+ * region is copied if the block cannot grow in place. */
 static size_t room_of(size_t granules)
 {
 	return !regions.scarce && granules <= MOST_GRANULES / 16 ? granules * 4 : granules;

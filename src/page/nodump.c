@@ -1,9 +1,9 @@
 /*
  * nodump.c: slabs of caches with SLAB_NODUMP. madvise(MADV_DONTDUMP) works by mappings, so slabs of these caches are
- * cut out of separate largest blocks (KM_BLOCK_PAGES) with this advice. Invariants: a block has the advice from before
- * its first slab until the block is free. The content of a freed slab is erased before the advice ends, so no core dump
- * contains the content. A bit of `taken` is set iff the page belongs to a slab. A block without slabs stays until
- * km_nodump_release, called by a purge.
+ * cut out of separate largest blocks (KM_BLOCK_PAGES) with this advice. Invariants: a block has the advice from
+ * before its first slab until the block is free. The content of a freed slab is erased before the advice ends, so no
+ * core dump contains the content. A bit of `taken` is set iff the page belongs to a slab. A block without slabs stays
+ * until km_nodump_release, called by a purge.
  */
 #include "os/die.h"
 #include "os/os.h"
@@ -126,8 +126,10 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 	return page;
 }
 
-/* km_page_hold waits for a thread with the page in hand. The memory of the slab goes back to the system at once, not
- * with the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab. */
+/*
+ * km_page_hold waits for a thread that holds the page. The memory of the slab goes back to the system at once, not
+ * with the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab.
+ */
 void km_nodump_free(struct km_page *page, unsigned order)
 {
 	km_page_hold(page);

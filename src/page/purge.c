@@ -332,8 +332,8 @@ static size_t give_parts(struct offer *offer, struct span span)
 	return given + give_parts(offer, (struct span){ middle, span.end });
 }
 
-/* Purge the part of an array of records for the pages [first, end), by whole pages of the system. The records are zeros
- * afterwards, or unchanged where the system refuses and at the two ends. */
+/* Purge the part of an array of records for the pages [first, end), by whole pages of the system. The records are
+ * zeros afterwards, or unchanged where the system refuses and at the two ends. */
 static void give_array(void *array, size_t first, size_t end, size_t bits)
 {
 	const size_t unit = km_os_page_bytes();
@@ -346,8 +346,8 @@ static void give_array(void *array, size_t first, size_t end, size_t bits)
 
 /*
  * Purge the records of the free pages [*first, *end), taken off all lists by the caller: a record of zeros means an
- * unused page. One page of the page map describes more pages than most runs have, so clean runs on both sides are taken
- * off their lists as well, and *first and *end include these runs afterwards.
+ * unused page. One page of the page map describes more pages than most runs have, so clean runs on both sides are
+ * taken off their lists as well. *first and *end include these runs afterwards.
  */
 static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
 {

@@ -41,7 +41,7 @@ struct km_zone {
 
 /* All zeros at first. The fields that each process writes are at the front, so the rest is not resident. */
 struct km_arena {
-	struct km_lock purge;		/* held while free pages are on no list (in the hand of a purge) */
+	struct km_lock purge;		/* held while free pages are on no list (taken by a purge) */
 	struct km_lock grow;		/* protects the ranges and the fields up to kept_pages */
 	unsigned ranges;
 	size_t bind_failures;

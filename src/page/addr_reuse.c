@@ -14,15 +14,17 @@
 #include "metadata.h"
 
 #define NAME_BYTES	32u
-/* With guard_slabs a name's pages come for so many slabs at once, and the last of these places is out of reach. Before
- * Linux 6.13 each is two mappings more, and the kernel allows 65530, of which these take a quarter: after each quarter
- * of them spans are twice as long. */
+/*
+ * With guard_slabs pages are allocated for a span of 2^SPAN_ORDER slabs, and the last slab of the span becomes a
+ * guard without access. Before Linux 6.13 each guard costs two mappings. The kernel allows 65530, of which guards
+ * take a quarter: after each quarter of MOST_GUARDS the spans are twice as long.
+ */
 #define SPAN_ORDER	4u
 #define MOST_GUARDS	8192u
 #define BUCKETS		256u
 
 struct owner {
-	struct owner *next;		/* of its bucket */
+	struct owner *next;		/* next record of the bucket */
 	char name[NAME_BYTES];
 	struct km_list free[KM_MAX_ORDER + 1];
 };
@@ -41,7 +43,7 @@ static struct owner **bucket_of(const char *name)
 	return &buckets[hash % BUCKETS];
 }
 
-/* Lock held. NULL: there is none of that name. */
+/* Returns: the record of the name, or NULL. Requires: the lock is held. */
 static struct owner *find(const char *name)
 {
 	struct owner *owner = *bucket_of(name);
@@ -52,7 +54,7 @@ static struct owner *find(const char *name)
 	return owner;
 }
 
-/* The same, made where there is none; NULL: there is no memory. */
+/* The same, but make a missing record. Returns: NULL if there is no memory or the name is too long. */
 static struct owner *find_or_make(const char *name)
 {
 	struct owner *owner = find(name), **bucket = bucket_of(name);
@@ -89,7 +91,7 @@ static struct km_page *take(const char *name, unsigned order, int node)
 	return NULL;
 }
 
-/* Nobody may touch the pages any more. False: the system refuses, or there are enough of them. */
+/* Purge the pages and remove access. Returns: false if the system refuses, or there are enough guards. */
 static bool shut(struct km_page *page, unsigned order)
 {
 	const size_t bytes = KM_PAGE_SIZE << order;
@@ -105,7 +107,8 @@ static bool shut(struct km_page *page, unsigned order)
 	return done;
 }
 
-/* Pages of the first slab of a span; the others wait in the name's list. NULL: no span is to be had. */
+/* Allocate a span: returns the pages of the first slab, and puts the other slabs into the name's list. Returns:
+ * NULL if there is no span. */
 static struct km_page *take_span(const char *name, unsigned order, int node)
 {
 	const unsigned whole = order + SPAN_ORDER + km_load(&guards) / (MOST_GUARDS / 4);
@@ -124,7 +127,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 	struct owner *owner = find_or_make(name);
 	for (size_t i = slab; owner && i < last; i += slab) {
 		km_debug(page[i].type == KM_PAGE_NONE, "pages that wait for their name are nothing meanwhile");
-		/* Only the first page of what is handed out says whose memory it is. */
+		/* An allocation sets the node only in the first page, so copy the node. */
 		page[i].node = page->node;
 		km_list_add_tail(&page[i].list, &owner->free[order]);
 	}
@@ -153,13 +156,13 @@ struct km_page *km_addr_reuse_alloc(const char *name, unsigned order, int node, 
 	return page;
 }
 
-/* Before anybody can have it again. Of pages smaller than the system's the memory stays. */
+/* Purge the slab before any reuse. Slabs smaller than a system page keep their memory. */
 void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 {
 	size_t bytes = KM_PAGE_SIZE << order;
 
 	km_debug(page->type == KM_PAGE_NONE, "a slab that goes is nothing any more");
-	/* As in km_nodump_free: whoever holds the page is done with the slab. */
+	/* As in km_nodump_free: wait until a thread with the page on hold is done with the slab. */
 	km_page_hold(page);
 	km_page_let_go(page);
 	if (!km_no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
@@ -171,12 +174,13 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 		km_bump(&km_own_pages, (size_t)1 << order);
 	}
 	km_unlock_quick(&lock);
-	/* Of no name: better somebody's than lost. */
+	/* There is no record: free the pages for any use rather than lose the pages. */
 	if (!owner)
 		km_pages_free(page, order);
 }
 
-/* Remove the first kept page of the bucket's names from its list, the largest order of a name first. NULL: no page. */
+/* Remove the first kept page of the bucket's names from its list, the largest order of a name first. Returns: NULL
+ * if there is no page. */
 static struct km_page *take_any(unsigned bucket, unsigned *order)
 {
 	struct km_page *page = NULL;

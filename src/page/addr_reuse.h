@@ -15,7 +15,8 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order);
 /* For a request about to be refused: free kept pages of any name, at least `pages` if there are as many. Returns the
  * number of freed pages. */
 size_t km_addr_reuse_release(size_t pages);
-/* Pages kept for names, and pages out of reach. The zone counts these pages as used; statistics, as free and clean. */
+/* Pages kept for names, and guards without access. The zone counts these pages as used; statistics, as free and
+ * clean. */
 extern km_hidden size_t km_own_pages;
 void km_addr_reuse_fork(bool before, bool child);
 

@@ -1,7 +1,5 @@
-/*
- * alloc_map.c: the bytes of objects that are out: a slower way to find them, and clearing those of fresh slabs.
- * Invariant: where frees are looked at, each page that is committed has its bytes.
- */
+/* alloc_map.c: the allocation state map: the lookup in all ranges (slow path), and the reset for fresh slabs.
+ * Invariant: where frees are validated, the map covers each committed page. */
 #include "alloc_map.h"
 
 #include "os/die.h"
@@ -20,7 +18,7 @@ uint8_t *km_alloc_map_find(const void *object, uint32_t shift)
 	const struct km_range *range;
 
 	for (unsigned i = 0; (range = km_arena_range(i)); i++) {
-		/* Acquire as in km_page_of_any: a page that is committed has its bytes. */
+		/* Acquire as in km_page_of_any: the map covers each committed page. */
 		size_t offset = (uintptr_t)object - (uintptr_t)range->base;
 
 		if (range->base && range->live[0] && offset < km_load_acquire(&range->ready) << KM_PAGE_SHIFT)

@@ -1,7 +1,7 @@
 /*
- * arena.c: ranges of address space, what is committed of them, and whose an address is. Invariants: a page is used, or
- * in a free run (page_run.c), or in the hand of who gives it back (purge.c); every page that is used or free is counted
- * once; a largest block belongs to one node for ever.
+ * arena.c: ranges of address space, their committed part, and the lookup from an address to its page. Invariants: a
+ * page is used, or in a free run (page_run.c), or taken by a purge (purge.c). Each used or free page is counted
+ * once. A largest block never changes its node.
  */
 #include "arena.h"
 
@@ -19,8 +19,8 @@
 
 #define COMMIT_STEP	((size_t)2 << 20)
 #define ARRAY_ALIGN	((size_t)64 << 10)	/* the system's largest page */
-#define FOREIGN_PAGES	((size_t)2)		/* the first range's first: what is in none is looked up there */
-#define MAP_SKEW	(KM_MAP_SKEW / sizeof(uint16_t))	/* members of a map that are none */
+#define FOREIGN_PAGES	((size_t)2)		/* first pages of the first range: unknown addresses map here */
+#define MAP_SKEW	(KM_MAP_SKEW / sizeof(uint16_t))	/* members in front of the map that are no entries */
 
 _Static_assert(KM_ID_TABLES % ((size_t)64 << 10) == 0, "what lies behind them is aligned as they are");
 
@@ -28,7 +28,7 @@ struct km_arena km_arena km_sparse km_aligned(KM_PAGE_SIZE) = {
 	.purge = KM_LOCK_INIT(KM_RANK_PURGE), .grow = KM_LOCK_INIT(KM_RANK_GROW),
 };
 
-/* One that was given back, if there is one whose arrays have room for just as much. */
+/* Reuse an unmapped range of at most `bytes` bytes: reserve its address space again. The arrays are still there. */
 static bool revive_range(size_t bytes)
 {
 	for (unsigned i = 1; i < km_arena.ranges; i++) {
@@ -48,13 +48,13 @@ static bool revive_range(size_t bytes)
 	return false;
 }
 
-/* Bits of a page in the i-th table of alloc_map.h. */
+/* Bits for a page in the i-th allocation state map. */
 static size_t live_bits(unsigned i)
 {
 	return (size_t)8 << (KM_PAGE_SHIFT - KM_ALLOC_MAP_LOW - i);
 }
 
-/* Address space for these tables, in a mapping of their own, with nothing else near. */
+/* Reserve address space for the allocation state maps, in a mapping of their own, away from all other memory. */
 static bool reserve_live(struct km_range *range)
 {
 	size_t bytes = 0;
@@ -114,12 +114,13 @@ static bool reserve_range(size_t bytes)
 	reserved.dirty = (uint64_t *)(arrays + map_bytes + page_bytes + owner_bytes);
 	reserved.node = node;
 	*range = reserved;
-	/* Release pairs with the acquire in km_page_of_any: who sees the count sees the range. */
+	/* Release pairs with the acquire in km_page_of_any: a thread that sees the count sees the range. */
 	km_store_release(&km_arena.ranges, km_arena.ranges + 1);
 	return true;
 }
 
-/* An eighth of what there is room for, or plenty; less where less is to be had. */
+/* Reserve a new range: an eighth of the address space limit, or four times the memory (at least 64 GiB). Where the
+ * system refuses, a quarter of that, and so on. */
 static bool new_range(void)
 {
 	size_t limit = km_os_address_room(), bytes;
@@ -128,9 +129,9 @@ static bool new_range(void)
 		bytes = km_max((size_t)64 << 30, km_pow2_up(km_os_memory()) * 4);
 	else
 		bytes = limit / 8;
-	/* A page's number has 32 bits where kfree looks it up. */
+	/* The fast path of kfree computes a page index of 32 bits. */
 	bytes = km_min(bytes, KM_PAGE_SIZE << 32);
-	/* The rest of a large limit is not worth one of the ranges that there may be. */
+	/* A small rest of a large limit is not worth one of the KM_MAX_RANGES ranges. */
 	size_t least = km_max(limit == SIZE_MAX ? 0 : km_align_down(limit / 256, KM_BLOCK_BYTES), KM_BLOCK_BYTES * 2);
 	bytes = km_max(km_align_down(bytes, KM_BLOCK_BYTES), least);
 	while (!reserve_range(bytes)) {
@@ -141,7 +142,7 @@ static bool new_range(void)
 	return true;
 }
 
-/* An array of `from` members has `to` from now on. */
+/* Shrink an array from `from` to `to` members: unmap the rest. */
 static void cut_array(void *array, size_t from, size_t to, size_t bits)
 {
 	size_t old = km_align_up(from * bits / 8, ARRAY_ALIGN), left = km_align_up(to * bits / 8, ARRAY_ALIGN);
@@ -169,7 +170,7 @@ static void fit_range(struct km_range *range, size_t limit)
 	}
 }
 
-/* Of one that was given back there is nothing to give. */
+/* An unmapped range has no address space to give back. */
 void km_arena_fit(size_t limit)
 {
 	km_lock_scope(&km_arena.grow);
@@ -178,7 +179,7 @@ void km_arena_fit(size_t limit)
 			fit_range(&km_arena.range[i], limit);
 }
 
-/* Commit an array, of which there are *ready bytes, up to that many of all its members, a step or more at once. */
+/* Commit an array of `all` members up to `members`, in multiples of `step` bytes. *ready: its committed bytes. */
 static bool commit_array(void *array, size_t *ready, size_t members, size_t all, size_t bits, size_t step)
 {
 	size_t need = members * bits / 8, limit = km_align_up(all * bits / 8, ARRAY_ALIGN);
@@ -220,7 +221,7 @@ static bool commit_arrays(struct km_range *range, size_t end)
 
 struct km_range *km_range_of_page(const struct km_page *page)
 {
-	/* Acquire as in km_page_of_any: the page may be of a range that another node has just got. */
+	/* Acquire as in km_page_of_any: the page may be in a range that another node has just added. */
 	for (unsigned i = 0; i < km_load_acquire(&km_arena.ranges); i++) {
 		struct km_range *range = &km_arena.range[i];
 
@@ -230,17 +231,15 @@ struct km_range *km_range_of_page(const struct km_page *page)
 	return NULL;
 }
 
-/* Fresh and not yet touched; where the system refuses, its pages come from wherever they are touched. */
+/* Bind a fresh, untouched block to the node. Where the system refuses, the kernel places each page at first touch. */
 static void bind_block(char *block, unsigned node)
 {
 	if (km_unlikely(km_nodes.bind) && km_node_bind(block, KM_BLOCK_BYTES, node))
 		km_bump(&km_arena.bind_failures, 1);
 }
 
-/*
- * The tables by id, as far as this one, and the map, whose first entries say of nothing that it is somebody's. They are
- * shown to whoever comes first, for a cache's id or for a page.
- */
+/* Commit the tables by id up to this id, and the first map entries (of FOREIGN_PAGES), all of which say "foreign".
+ * Then publish the map, before the first lookup of a cache by id or of a page. */
 static bool reach_id(size_t id)
 {
 	static size_t ready[2];
@@ -265,8 +264,8 @@ bool km_id_tables_reach(size_t id)
 	return (km_arena.ranges || new_range()) && reach_id(id);
 }
 
-/* Commit the next largest block of the range for the node; both locks held. The first pages of the first range are
- * never given out: their map entries say "foreign". */
+/* Commit the next largest block of the range for the node. Requires: the lock of the node and the grow lock are held.
+ * The first FOREIGN_PAGES pages of the first range are never allocated: their map entries say "foreign". */
 static bool commit_block(struct km_range *range, unsigned node)
 {
 	if (!range->base || range->leaving || range->ready + KM_BLOCK_PAGES > range->pages)
@@ -286,20 +285,20 @@ static bool commit_block(struct km_range *range, unsigned node)
 	size_t kept = first && !range->ready ? FOREIGN_PAGES : 0;
 	km_run_put(&km_arena.zone[node], range, range->ready + kept, KM_BLOCK_PAGES - kept, false);
 	km_store_release(&range->ready, end);
-	/* Once only: others read them by then. */
+	/* Once only: afterwards other threads read these fields. */
 	if (first && !km_hot.pages) {
 		km_debug(range->ready == KM_BLOCK_PAGES, "the first block is shown when it is there");
 		km_hot.arena = range->base;
 		km_hot.page = range->page;
 		km_hot.owner = range->owner;
 	}
-	/* Last: before, no index passes. */
+	/* Last: until this store no index is below km_hot.pages. */
 	if (first)
 		km_store_release(&km_hot.pages, end);
 	return true;
 }
 
-/* A range that has room, or a new one. */
+/* Commit a largest block in a range with room, else in a new range. */
 static bool grow_any(unsigned node)
 {
 	do
@@ -338,7 +337,7 @@ bool km_arena_start(void)
 
 /* ------------------------------------------------------------------ pages */
 
-/* Free pages of the node; where there are none, and it may grow, fresh memory. */
+/* Allocate free pages of the node. If there are none and may_grow, commit fresh memory. */
 static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, bool may_wait, bool may_grow, bool *zero)
 {
 	struct km_zone *zone = &km_arena.zone[node];
@@ -366,7 +365,7 @@ static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, boo
 	return page;
 }
 
-/* Pages that others have free come before those that they would have to commit. */
+/* Allocate from the other nodes, the nearest first: free pages of any node come before fresh memory. */
 km_cold static struct km_page *alloc_elsewhere(unsigned node, size_t count, unsigned order, bool may_wait, bool *zero)
 {
 	for (int grow = 0; grow <= may_wait; grow++)
@@ -379,7 +378,7 @@ km_cold static struct km_page *alloc_elsewhere(unsigned node, size_t count, unsi
 	return NULL;
 }
 
-/* For want of anything else: what is in hand while the system takes it back is free a moment later. */
+/* Allocate again after the present purge: the last resort. The purge frees its pages a moment later. */
 km_cold static struct km_page *alloc_after_purge(unsigned node, size_t count, unsigned order, bool only, bool *zero)
 {
 	struct km_page *page = NULL;
@@ -422,7 +421,7 @@ bool km_arena_commit(unsigned node)
 	return grow(node);
 }
 
-/* How many of `count` pages are alike: gone, or not. */
+/* Returns: the number of pages at the start that are alike: all gone, or all resident. */
 km_cold static size_t alike(const struct km_page *page, size_t count, bool *gone)
 {
 	size_t same = 1;
@@ -441,7 +440,7 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 
 	km_lock_quick_scope(&zone->lock);
 	km_debug(page->type != KM_PAGE_FREE && page->type != KM_PAGE_FREE_LAST, "a page is freed once");
-	/* Pages of another node are never the same, whatever is seen of it. */
+	/* A page of another node never equals the held page, so a stale value of staying is harmless. */
 	if (km_unlikely(page == km_load(&km_arena.staying))) {
 		km_debug(!km_arena.staying_count, "pages that stay are freed once");
 		km_arena.staying_count = count;
@@ -487,7 +486,8 @@ struct km_page *km_page_of_any(const void *p)
 
 	for (unsigned i = 0; i < ranges; i++) {
 		const struct km_range *range = &km_arena.range[i];
-		/* Before its base, which is another one when the range comes again. Pairs with commit_block. */
+		/* Load ready before base: a reused range has another base. Acquire pairs with the release in
+		 * commit_block. */
 		size_t ready = km_load_acquire(&range->ready);
 		size_t index = ((uintptr_t)p - (uintptr_t)km_load(&range->base)) >> KM_PAGE_SHIFT;
 
@@ -513,7 +513,7 @@ void *km_page_address(const struct km_page *page)
 {
 	size_t index = ((uintptr_t)page - (uintptr_t)km_hot.page) / sizeof(*page);
 
-	/* Mostly it is of the first range. Acquire as in km_page_of. */
+	/* Most pages are in the first range. Acquire as in km_page_of. */
 	if (km_likely(index < km_load_acquire(&km_hot.pages)))
 		return (char *)km_hot.arena + (index << KM_PAGE_SHIFT);
 	const struct km_range *range = km_range_of_page(page);
@@ -546,7 +546,7 @@ void km_map_set(struct km_page *page, size_t count, uint16_t value)
 		km_store(&range->map[index + i], value);
 }
 
-/* The system's pages that a piece of an array lies in. */
+/* Make the system's pages of a part of an array resident. */
 static int fault_in(const void *array, size_t bytes)
 {
 	uintptr_t unit = km_os_page_bytes(), first = km_align_down((uintptr_t)array, unit);
@@ -587,7 +587,7 @@ void km_page_let_go(const struct km_page *page)
 	km_unlock(&zone_of_page(page)->lock);
 }
 
-/* Their zone's lock is held. */
+/* Requires: the lock of the page's zone is held. */
 void km_pages_stay(struct km_page *page)
 {
 	km_debug(km_is_locked(&zone_of_page(page)->lock) && !km_arena.staying && !km_arena.staying_count,
@@ -599,14 +599,15 @@ void km_pages_stay_no_more(void)
 {
 	struct km_page *page = km_load(&km_arena.staying);
 
-	/* In the child of a handler's fork that struck under that lock it is done by whoever reserves next. */
+	/* In the child of a fork from a signal handler that interrupted the holder of this lock, the next reservation
+	 * does the work. */
 	if (!page || km_lock_is_own(&zone_of_page(page)->lock))
 		return;
 	km_page_hold(page);
 	size_t count = km_arena.staying_count;
 	km_arena.staying_count = 0;
 	km_store(&km_arena.staying, NULL);
-	/* Pages that had gone are there again. */
+	/* Gone pages count as resident again. */
 	if (count)
 		km_pages_fill(page, count);
 	km_page_let_go(page);
@@ -683,7 +684,7 @@ unsigned km_arena_decay_ms(void)
 	return km_arena.decay_ms;
 }
 
-/* Purges end first, then nodes, then what they grow from: the order of the ranks. */
+/* Take the locks in the order of their ranks: purge, nodes, grow. */
 void km_arena_fork(bool before, bool child)
 {
 	struct km_lock *locks[KM_MAX_NODES + 2];
@@ -701,7 +702,7 @@ void km_arena_fork(bool before, bool child)
 		km_addr_reuse_fork(false, child), km_nodump_fork(false, child);
 }
 
-/* A page that is not free has no bit. */
+/* Check that the set bits of all ranges are as many as the dirty pages of all nodes. */
 static int check_bits(void)
 {
 	size_t bits = 0, dirty = 0;
@@ -716,7 +717,7 @@ static int check_bits(void)
 	return 1;
 }
 
-/* In the child of a handler's fork fewer may say so than are counted. */
+/* Check the count of gone pages. In the child of a fork from a signal handler the count may exceed the flags. */
 static int check_gone(void)
 {
 	size_t gone = 0;
@@ -730,7 +731,7 @@ static int check_gone(void)
 	return 1;
 }
 
-/* Every page that is ready is used, or free; but for those that are nobody's. */
+/* Check that each committed page is counted as used or free, except for the foreign pages. */
 static int check_sum(void)
 {
 	struct km_arena_stats stats;

@@ -1,16 +1,16 @@
 /*
- * arena.h: where whole pages come from, and which page an address is in.
+ * arena.h: the page allocator: allocation of whole pages, and the lookup from an address to its page descriptor.
  *
- * A node has free lists and a lock of its own; its memory comes in largest blocks, each bound to the node when it is
- * committed, so no block is ever of two nodes, and no page changes sides.
+ * Each NUMA node has free lists and a lock of its own. Memory is committed in largest blocks (4 MiB). Each largest
+ * block is bound to one node when the block is committed, and never changes its node.
  *
- * A range is reserved address space with three arrays: the pages, a descriptor for each (struct km_page, the
- * kernel's struct page), and the map, two dense bytes for each: the id of the cache whose slab the page is in.
- * The hot path of kfree reads the map of the first range and nothing else.
+ * A range is reserved address space with arrays that have an entry for each page. One array holds the descriptors
+ * (struct km_page, the kernel's struct page). The map holds 16-bit values: the id of the cache that owns the page's
+ * slab. The fast path of kfree reads the map of the first range and nothing else.
  *
  *	map value	0 not an object: foreign, free, or the inside of a large block
- *			1 look in the descriptor: large blocks, caches without an id, slabs of less than the usual order
- *			>= 2 the cache's id; at a large block's first page its class's (kmalloc/large_cache.h)
+ *			1 see the descriptor: large blocks, caches without an id, slabs of less than the usual order
+ *			>= 2 id of the cache; first page of a large block: id of its class (kmalloc/large_cache.h)
  */
 #ifndef KM_PAGE_ARENA_H
 #define KM_PAGE_ARENA_H
@@ -34,7 +34,7 @@ enum km_page_type {
 	KM_PAGE_SLAB,	/* head of a slab */
 	KM_PAGE_TAIL,	/* further page of a slab: order leads to the head */
 	KM_PAGE_LARGE,	/* head of a large block */
-	KM_PAGE_SHARED,	/* a page that caches share: blocks of theirs and of kmalloc, mixed */
+	KM_PAGE_SHARED,	/* a page that several caches and kmalloc share (slob) */
 	KM_PAGE_FREE_LAST, /* last page of a free run of more than one */
 };
 
@@ -43,20 +43,20 @@ enum km_page_type {
 /* One page of 4096 bytes. Fields below `type` belong to the owner of the block's head, unless noted. */
 struct km_page {
 	struct kmem_cache *cache;	/* slab: its cache */
-	struct km_list list;		/* free run: its bin's; else one of its engine's */
-	uint16_t inuse;			/* slab: objects taken */
-	uint16_t objects;		/* slab: objects in all */
+	struct km_list list;		/* free run: link in its bin; else a list of the engine */
+	uint16_t inuse;			/* slab: allocated objects */
+	uint16_t objects;		/* slab: all objects */
 	uint8_t type;			/* enum km_page_type; every page of a slab has one */
-	uint8_t order;			/* block: 2^order pages; slab: on every page */
+	uint8_t order;			/* large block or slab: 2^order pages; slab: set in every page */
 	uint8_t flags;			/* KM_SLAB_ flags */
-	uint8_t node;			/* head of a block that was handed out: whose memory it is */
+	uint8_t node;			/* head of an allocated block: NUMA node of its memory */
 	union {
-		/* Slab, or page that caches share: the engine's own, which draws it in its header. */
+		/* Slab or shared page: private data of the engine. The engine's header declares the layout. */
 		unsigned char engine[KM_PAGE_ENGINE_BYTES];
 		struct {		/* free run */
-			uint32_t dirty;	/* pages of it that may be resident */
-			uint32_t freed_ms; /* when, on the average of those */
-			uint32_t run;	/* pages; also in its last one */
+			uint32_t dirty;	/* pages of the run that may be resident */
+			uint32_t freed_ms; /* time of free in ms: average of the resident pages */
+			uint32_t run;	/* length of the run in pages; also in the last page */
 		};
 		struct {		/* large block */
 			uint64_t pages;
@@ -66,61 +66,60 @@ struct km_page {
 } km_aligned(64);
 
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
-#define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
+#define KM_SLAB_DEAD	0x02	/* damaged, or the cache was destroyed: never used again */
 #define KM_SLAB_HOLES	0x04	/* some pages of the slab are marked (slab/sheaf_holes.c), or gone */
-#define KM_PAGE_GONE	0x08	/* memory of a page in use went back to the system; no object was made there since */
+#define KM_PAGE_GONE	0x08	/* memory of a page in use was given back; no object was made there since */
 
-/* Of the tables of alloc_map.h: shifts from LOW to HIGH, a table each. */
+/* Shifts of the allocation state maps (alloc_map.h): one table for each shift from LOW to HIGH. */
 #define KM_ALLOC_MAP_LOW	3u
 #define KM_ALLOC_MAP_HIGH	7u
 #define KM_ALLOC_MAP_TABLES	(KM_ALLOC_MAP_HIGH - KM_ALLOC_MAP_LOW + 1)
 
 struct km_range {
-	char *base;		/* NULL: was given back */
-	size_t pages;		/* reserved */
-	size_t ready;		/* committed; multiple of a largest block */
+	char *base;		/* first address; NULL: the range was given back */
+	size_t pages;		/* reserved pages */
+	size_t ready;		/* committed pages; a multiple of a largest block */
 	uint16_t *map;
 	struct km_page *page;
-	uint64_t *owner;	/* a word each: page/obj_cgroups.h */
-	uint64_t *dirty;	/* a bit each: free, and may be resident; under the lock of its node */
-	uint8_t *live[KM_ALLOC_MAP_TABLES];	/* alloc_map.h; NULL: frees are not looked at */
-	uint8_t *node;		/* of each largest block; NULL: there is only one node */
-	/* Bytes committed of the arrays. */
+	uint64_t *owner;	/* objcg word of each page: page/obj_cgroups.h */
+	uint64_t *dirty;	/* a bit for each page: free, and may be resident; under the lock of the node */
+	uint8_t *live[KM_ALLOC_MAP_TABLES];	/* allocation state maps; NULL: frees are not validated */
+	uint8_t *node;		/* node of each largest block; NULL: the machine has one node */
+	/* Committed bytes of each array. */
 	size_t map_ready, page_ready, owner_ready, dirty_ready, live_ready[KM_ALLOC_MAP_TABLES];
-	bool pinned;		/* who reads its pages may come late: it is never unmapped */
-	bool leaving;		/* being unmapped; then its base is NULL, and its arrays serve another */
+	bool pinned;		/* a late reader may still read its pages: the range is never unmapped */
+	bool leaving;		/* being unmapped; afterwards base is NULL, and a new range reuses the arrays */
 };
 
-/* Reserve the first range. False: there is no address space. */
+/* Reserve the first range. Returns: false if there is no address space. */
 bool km_arena_start(void);
-/* The program has limited its address space: what is reserved beyond an eighth of that goes back, and no memory. */
+/* Give reserved address space beyond an eighth of limit back, because the program has limited its address space.
+ * Memory in use stays. */
 void km_arena_fit(size_t limit);
 
 /*
- * `count` pages (at most 2^KM_MAX_ORDER) beside each other, the first aligned to 2^align_order; NULL: none. May be
- * dirty unless *zero comes back true. Without may_wait no system call is made. node: the one to begin with,
- * NUMA_NO_NODE: the CPU's; when it has nothing the others are asked, the nearest first; not so with KM_NODE_ONLY.
+ * Allocate `count` contiguous pages (at most 2^KM_MAX_ORDER), the first aligned to 2^align_order.
+ * node: the preferred node; NUMA_NO_NODE: the node of this CPU. If the node has no memory, the other nodes are tried,
+ * the nearest first. With KM_NODE_ONLY no other node is tried.
+ * Returns: the first page, or NULL. The memory may be dirty unless *zero is set to true.
+ * Context: without may_wait no system call is made.
  */
 #define KM_NODE_ONLY	0x100
 struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,
 				     bool *zero);
-/* One more largest block for the node, free and fresh; false: the system refuses. */
+/* Commit one more largest block for the node, free and fresh. Returns: false if the system refuses. */
 bool km_arena_commit(unsigned node);
-/* Give `count` pages, starting at `page`, back: of one block, or a part of one. Those of a slab that are gone are clean
- * (KM_SLAB_HOLES). */
+/* Free `count` pages from `page` on: a whole block or a part of a block. Gone pages of a slab with KM_SLAB_HOLES are
+ * freed as clean pages. */
 void km_pages_free_exact(struct km_page *page, size_t count);
-/*
- * The same of any count, for blocks that find no room as a mapping of their own: from free pages of neighbouring
- * blocks, or from what the ranges have left. Looks at each range.
- */
+/* Allocate any number of contiguous pages, for blocks that get no mapping of their own: from free pages of adjacent
+ * largest blocks, or from the uncommitted part of a range. Looks at each range. */
 struct km_page *km_pages_alloc_long(size_t count, unsigned align_order, int node, bool *zero);
-/*
- * Let `have` pages that are in use become `want`, where they lie; false: what lies behind them is not free. The pages
- * may be dirty unless *zero comes back true.
- */
+/* Extend a block in place from `have` to `want` pages. Returns: false if the pages behind the block are not free. The
+ * new pages may be dirty unless *zero is set to true. */
 bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero);
 
-/* A block of 2^order pages, aligned to its size. */
+/* Allocate a block of 2^order pages, aligned to its size. */
 km_inline struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *zero)
 {
 	return km_pages_alloc_exact((size_t)1 << order, order, node, may_wait, zero);
@@ -131,97 +130,100 @@ km_inline void km_pages_free(struct km_page *page, unsigned order)
 	km_pages_free_exact(page, (size_t)1 << order);
 }
 
-/* The descriptor of the page that p lies in, NULL where p is not in a committed part of an arena. */
+/* Returns: the descriptor of the page of p, or NULL if p is not in committed memory of a range. */
 struct km_page *km_page_of_any(const void *p);
 km_inline struct km_page *km_page_of(const void *p)
 {
 	size_t index = km_page_index(p);
 
-	/* Acquire pairs with the release in commit_block: who sees the count sees the descriptors. */
+	/* Acquire pairs with the release in commit_block: a thread that sees the count sees the descriptors. */
 	return km_likely(index < km_load_acquire(&km_hot.pages)) ? &km_hot.page[index] : km_page_of_any(p);
 }
-/* The head of the slab or block that `page` belongs to; NULL where it is free or unknown. */
+/* Returns: the head of page's slab or large block, or NULL if the page is free or unknown. */
 struct km_page *km_page_head(struct km_page *page);
 void *km_page_address(const struct km_page *page);
-/* The node of the memory at p, which was handed out: one byte of a dense table. */
+/* Returns: the node of allocated memory at p. Reads one byte of a dense table. */
 unsigned km_page_node(const void *p);
 void km_map_set(struct km_page *page, size_t count, uint16_t value);
-/* There is a place for this id in the tables in front of the map (percpu/id_table.h). False: no memory for it. */
+/* Commit the tables in front of the map up to this id (percpu/id_table.h). Returns: false if there is no memory. */
 bool km_id_tables_reach(size_t id);
 
 /*
- * Meanwhile no page of that one's node is handed out or comes back: a page whose type says that it begins a slab begins
- * that slab until it is let go, though the slab's objects, its owner word and its cache may go (the memory of the last
- * two elsewhere). For some hundred instructions, with km_thread_busy set.
+ * Hold all pages of page's node: until km_page_let_go() no page of the node is allocated or freed. A page with the
+ * type KM_PAGE_SLAB remains the head of the same slab. The slab's objects, its objcg word and its cache may still go
+ * (the memory of the last two is elsewhere).
+ * Context: for some hundred instructions, with km_thread_busy set. Takes the lock of the node.
  */
 void km_page_hold(const struct km_page *page);
 void km_page_let_go(const struct km_page *page);
-/* The slab that begins at the page, which is held, may go from now on, but its pages stay in use: one slab at a time.
- * Then no more: if it went meanwhile they are free now. */
+/* Keep the pages of a slab in use even if the slab is freed, for one slab at a time. km_pages_stay_no_more() ends
+ * this, and frees the pages if the slab was freed meanwhile. Requires: the page is held. */
 void km_pages_stay(struct km_page *page);
 void km_pages_stay_no_more(void);
-/* Visit every head of a slab or large block, and every page of slob, until visit returns non-zero. */
+/* Call visit for every head of a slab or large block, and every shared page, until visit returns non-zero. */
 int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 
-/* Give dirty pages back that have been free for `decay_ms` (0: all). Returns pages given back. */
+/* Give dirty pages back to the system after `decay_ms` of being free (0: all). Returns: the pages given back. */
 size_t km_pages_purge(unsigned decay_ms);
-/* Pages in slabs and large blocks. */
+/* Returns: pages in slabs and large blocks. */
 size_t km_pages_used(void);
-/* Pages in slabs and large blocks, less gone pages (KM_PAGE_GONE): bounds are in proportion to this number. */
+/* Returns: km_pages_used() less the gone pages (KM_PAGE_GONE). Bounds are in proportion to this number. */
 size_t km_pages_there(void);
 /*
- * Give the address space of ranges back of which every page is free, with `clean` only of those whose memory has gone
- * back before. Not of the first, and of none that is pinned. Under RLIMIT_DATA also take free blocks at the end of each
- * range off the limit. False: there was none. Any thread, outside of all locks.
+ * Unmap ranges whose pages are all free. With `clean`: only ranges whose memory went back to the system before. The
+ * first range and pinned ranges are never unmapped. Under RLIMIT_DATA also take free blocks at the end of each range
+ * off the limit.
+ * Returns: false if there was nothing to release. Context: any thread, no locks held.
  */
 bool km_ranges_release(bool clean);
-/* Somebody may read this page after it was freed: its range stays. */
+/* Pin the range of the page: a late reader may read the page after its free, so the range is never unmapped. */
 void km_page_pin(const struct km_page *page);
-/* By how many pages use swings: what the bound below took away, and the program took again soon after. */
+/* Returns: the swing of use in pages: pages that trimming took and the program soon took again. */
 size_t km_pages_swing(void);
-/* More dirty memory than a quarter of what is used and a floor, and a swing? */
+/* Returns: true if dirty memory exceeds its bound: a quarter of the memory in use, a floor, and the swing. */
 bool km_pages_too_dirty(void);
-/* Make pages that are in use resident, and what is written to when they become slabs: their descriptors, and so on;
- * with a shift also the bytes by which frees are proved. 0 or -errno. */
+/* Make pages in use resident, with their descriptors, map entries and objcg words. With a live_shift also the
+ * allocation state map. Returns: 0 or -errno. */
 int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift);
-/* So many pages more, or fewer, that are free and resident stay so. How many that is in all, with those that serve
- * nobody where slabs are aligned. */
+/* Add to the number of free resident pages that are kept for a reservation (negative: subtract). Returns: the number
+ * of kept pages, including pages lost to the alignment of slabs. */
 size_t km_pages_reserve(long pages);
-/* Meanwhile no huge page comes with pages that are taken: what is free when these are back would be too much. */
+/* Turn the prefault of huge pages off (true) or on (false). A reservation frees the pages that it takes, so huge
+ * pages would exceed the bound. */
 void km_pages_reserving(bool reserving);
-/* So many of the pages in use may lie ready on CPUs, and are as good as dirty: the bound is lower by them.
- * The caller holds a lock from before it counts them. */
+/* Set the number of pages in use that may be cached on CPUs. Such pages count as dirty, and lower the bound of dirty
+ * memory. Requires: the caller holds a lock since before the count. */
 void km_pages_set_ready(size_t pages);
-/* So many more of them may lie in empty slabs of caches that need them by turns, and lower it as well. False: no, there
- * are too many. And: so many less. */
+/* Add to (subtract from) the pages of empty slabs that caches keep because their use alternates. The pages lower the
+ * bound of dirty memory. Returns: false, and adds nothing, if there would be too many. */
 bool km_pages_keep(size_t pages);
 void km_pages_keep_less(size_t pages);
-/* Add to the bytes of free objects in slabs, or subtract. */
+/* Add to (negative: subtract from) the bytes of free objects in slabs. */
 void km_pages_slack(long bytes);
-/* Have the free objects grown since the last sweep, by more than a 32nd of km_pages_there and more than 1 MiB? */
+/* Returns: true if free objects grew by more than a 32nd of km_pages_there() and 1 MiB since the last sweep. */
 bool km_pages_too_slack(void);
-/* A sweep of the free objects has ended. */
+/* Record the end of a sweep: the present bytes of free objects become the base of the comparison. */
 void km_pages_swept(void);
-/* Give the oldest dirty pages back until a quarter of that bound is left. */
+/* Give the oldest dirty pages back until a quarter of the bound and the swing are left. */
 void km_pages_trim(void);
-/* Give the memory of `count` pages in use back to the system: the pages are gone (KM_PAGE_GONE), and read as zeros.
- * Requires: no object is live there. False: the system refuses. */
+/* Give the memory of `count` pages in use back to the system. The pages are gone afterwards (KM_PAGE_GONE), and read
+ * as zeros. Requires: no object is live there. Returns: false if the system refuses. */
 bool km_pages_hollow(struct km_page *page, size_t count);
-/* The owner is about to write to these pages: a gone page among the pages counts as resident again. */
+/* Count gone pages as resident again, because the caller is about to write to the pages. */
 void km_pages_fill(struct km_page *page, size_t count);
 
-/* Of one node. Written under its lock, read without. */
+/* Page counts of one node. Written under the lock of the node, read without. */
 struct km_zone_counts {
 	size_t used_pages, dirty_pages, clean_pages, purged_pages;
 };
 
 struct km_arena_stats {
 	size_t reserved_bytes, committed_bytes;
-	struct km_zone_counts pages;	/* of all nodes */
-	size_t bind_failures;		/* largest blocks that the system would not bind to their node */
+	struct km_zone_counts pages;	/* sum of all nodes */
+	size_t bind_failures;		/* largest blocks that the system refused to bind to their node */
 };
 void km_arena_get_stats(struct km_arena_stats *stats);
-/* Where they are kept, for readers outside of the process. */
+/* Addresses of the counters, for readers outside of the process. */
 struct km_arena_view {
 	const unsigned *ranges;
 	const struct km_range *range;
@@ -235,7 +237,7 @@ const struct km_range *km_arena_range(unsigned i);	/* NULL beyond the last */
 void km_arena_set(bool huge, unsigned decay_ms);
 unsigned km_arena_decay_ms(void);
 void km_arena_fork(bool before, bool child);
-/* Walk free lists and descriptors; the number of damages, each with a line. */
+/* Check free lists and descriptors. Returns: the number of damages; prints a line for each. */
 int km_arena_check(void);
 
 #endif

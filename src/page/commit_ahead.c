@@ -1,9 +1,9 @@
 /*
- * commit_ahead.c: how much is committed ahead: what was reserved, and a level that follows the requests that may not
- * wait: twice what they take between two top-ups; where one found nothing, the level doubles; without demand it falls
- * by half in each decay time. Invariants: a program that makes no such request, and reserves nothing, has nothing
- * committed ahead; a refusal of the system ends a top-up. A page that is committed and not touched costs no memory.
- * While memory is made resident no lock is held but that of those who do the same.
+ * commit_ahead.c: memory committed ahead: the reservations, and a level that follows the demand of requests that may
+ * not wait. The level is twice the demand between two top-ups. A request without success doubles the level. Without
+ * demand the level falls by half in each decay time. Invariants: without such requests and reservations no memory is
+ * committed ahead. A refusal of the system ends a top-up. Committed, untouched pages cost no memory. While memory is
+ * made resident no lock is held except `one`, for other threads that make memory resident.
  */
 #include "commit_ahead.h"
 
@@ -16,24 +16,25 @@
 #include "arena.h"
 #include "metadata.h"
 
-#define STEP_PAGES	((size_t)1 << KM_MAX_ORDER)	/* what is committed at once */
-/* With any demand: a thread that never waits may use it up before another one gets a CPU. 64 MiB. */
+#define STEP_PAGES	((size_t)1 << KM_MAX_ORDER)	/* pages committed by one step */
+/* Least level with any demand, 64 MiB: a thread that never waits may use the pages up before another thread gets a
+ * CPU. */
 #define LEAST_PAGES	(16 * STEP_PAGES)
-/* So much beyond what is in use a request that finds nothing, again and again, can drive the level to. */
+/* Highest level beyond the pages in use, even if requests fail again and again. */
 #define MOST_PAGES	(2 * LEAST_PAGES)
-#define MOST_STEPS	32				/* of one top-up */
-/* Our own memory for each page: slob's marks, slab's freelists; and for blocks of shelves. */
+#define MOST_STEPS	32				/* most steps of one top-up */
+/* Metadata for each page: slob's marks, slab's freelists; and a floor for sheaves. */
 #define META_BYTES	192u
 #define META_FLOOR	((size_t)64 << 10)
 
 static struct {
-	size_t asked;		/* pages they got since the last top-up */
-	bool missed;		/* one of them got none */
-	bool left;		/* what is made resident, by a thread that is not in this process */
-	uint32_t busy;		/* somebody tops up; the others pass */
+	size_t asked;		/* pages allocated without waiting since the last top-up */
+	bool missed;		/* a request that may not wait failed */
+	bool left;		/* memory was left by a thread that is not in this process */
+	uint32_t busy;		/* a thread tops up; other threads pass */
 	size_t level, reserved;	/* pages */
-	size_t most;		/* asked, in this decay time */
-	uint64_t next_ms;	/* its end */
+	size_t most;		/* highest demand in this decay time */
+	uint64_t next_ms;	/* end of this decay time */
 } ahead;
 
 void km_ahead_note(size_t pages, bool got)
@@ -90,7 +91,8 @@ static void set_level(size_t asked, bool missed)
 
 	km_debug(asked || !want, "nothing is committed ahead where nobody asked");
 
-	/* Where much is free, it found a lock taken, or no piece large enough. */
+	/* With many free pages, the request failed because of a taken lock or fragmentation: no reason to raise
+	 * the level. */
 	missed = missed && free_pages() < 2 * km_max(km_ahead_level(), LEAST_PAGES);
 	if (missed)
 		want = km_max(want, km_max(2 * ahead.level, 2 * LEAST_PAGES));
@@ -114,7 +116,7 @@ void km_ahead_top_up(void)
 		adopt_now();
 	if (km_load(&ahead.busy) || !km_cas_acquire(&ahead.busy, &free, 1u))
 		return;
-	/* Looked at first: a write to them costs those who note. */
+	/* Read first: a write would take the cache line from the threads that note requests. */
 	size_t asked = km_load(&ahead.asked) ? km_swap_acquire(&ahead.asked, (size_t)0) : 0;
 	bool missed = km_load(&ahead.missed) && km_swap_acquire(&ahead.missed, false);
 
@@ -131,10 +133,11 @@ static bool commit(long pages)
 {
 	size_t steps = pages > 0 ? ((size_t)pages + STEP_PAGES - 1) / STEP_PAGES : 0;
 
-	/* More than the machine has would be committed step by step, and never be there. */
+	/* Refuse more than the machine's memory: step by step the system would commit the pages, but could never
+	 * supply them. */
 	if (pages > 0 && (size_t)pages > km_os_memory() >> KM_PAGE_SHIFT)
 		return false;
-	/* Fresh ones, whatever is free: they are together. */
+	/* Commit fresh pages, even if pages are free: fresh pages are contiguous. */
 	for (; steps; steps--)
 		if (!km_arena_commit(km_node_here()))
 			return false;
@@ -154,16 +157,16 @@ bool km_ahead_reserve(long pages)
 
 /* ------------------------------------------------------------------ made resident */
 
-/* Nothing that others wait for is held while memory comes in: a fork does not wait for it either, and in its child what
- * this thread had in hand is given back. */
+/* State of making memory resident. No lock of general use is held while memory is faulted in: a fork does not wait
+ * either, and the child gives back the pieces that the thread had taken. */
 static struct {
 	struct km_lock one;	/* one thread at a time */
-	struct km_lock lock;	/* of what follows; for no longer than pages are taken, given back, or counted */
-	struct km_list taken;	/* pieces of pages; a list once there were any */
-	long more;		/* counted as reserved, and no cache's yet */
+	struct km_lock lock;	/* of the following fields; held only while pages are taken, freed or counted */
+	struct km_list taken;	/* taken pieces of pages; next is NULL before the first use */
+	long more;		/* pages counted as reserved, but not yet in the count of a cache */
 } touched = { .one = KM_LOCK_INIT(KM_RANK_RESIDENT), .lock = KM_LOCK_INIT(KM_RANK_TAKEN) };
 
-/* With the lock, or where nobody else is. */
+/* Count `more` pages as reserved. Requires: the lock is held, or there is no other thread. */
 static void count(long more)
 {
 	km_add(&ahead.reserved, (size_t)more);
@@ -172,7 +175,7 @@ static void count(long more)
 	touched.more += more;
 }
 
-/* Does the piece end where the page is, in the same largest block, which is of one node? */
+/* Returns: true if the page directly follows the piece in the same largest block (and so has the same node). */
 static bool goes_on(const struct km_page *piece, const struct km_page *page)
 {
 	const uintptr_t block = KM_PAGE_SIZE << KM_MAX_ORDER;
@@ -181,7 +184,7 @@ static bool goes_on(const struct km_page *piece, const struct km_page *page)
 	       (uintptr_t)km_page_address(piece) / block == (uintptr_t)km_page_address(page) / block;
 }
 
-/* So many pages more are in hand, with those in front of them where they lie side by side. */
+/* Take `pages` pages, and join them with the last taken piece if adjacent. Returns: false if there is no memory. */
 static bool take(size_t pages, unsigned order)
 {
 	km_lock_scope(&touched.lock);
@@ -199,8 +202,8 @@ static bool take(size_t pages, unsigned order)
 	return page != NULL;
 }
 
-/* One at a time: who forks comes in between. The last that was taken is the first: so free pages are found in the order
- * in which they were found here. */
+/* Free the taken pieces, one at a time, so that a fork can come in between. The last taken piece is freed first:
+ * later allocations find the pages in the same order as this thread did. */
 static void give_taken_back(void)
 {
 	for (bool any = true; any;) {
@@ -215,7 +218,7 @@ static void give_taken_back(void)
 	}
 }
 
-/* A thread that is not in this process had some in hand. With the lock of one, or where nobody else is. */
+/* Free the pieces of a thread that is not in this process. Requires: `one` is held, or there is no other thread. */
 static void adopt(void)
 {
 	if (km_likely(!km_load(&ahead.left)))
@@ -225,7 +228,7 @@ static void adopt(void)
 	km_pages_stay_no_more();
 	if (touched.taken.next)
 		give_taken_back();
-	/* A fork in the midst would count it twice. */
+	/* Under the lock: a fork in between would count the pages twice. */
 	km_lock_scope(&touched.lock);
 	count(-touched.more);
 }
@@ -238,7 +241,7 @@ static km_cold void adopt_now(void)
 	km_unlock(&touched.one);
 }
 
-/* As slabs of the cache will be: whatever lies about, be it in small pieces, is found again by those. */
+/* Take pages in pieces of the cache's slabs, so that later slabs find small free pieces again. */
 static bool take_slabs(size_t pages, unsigned order)
 {
 	const size_t slab = (size_t)1 << order;
@@ -262,14 +265,14 @@ static bool take_pieces(size_t pages)
 	return true;
 }
 
-/* Free pages are taken, touched and given back: they are the first that are taken then. */
+/* Take `pages` free pages, make them resident and free them: later allocations use these pages first. */
 static bool touch_free_pages(size_t pages, size_t own, unsigned order, uint32_t live_shift)
 {
-	/* Some of a slab's neighbours serve nobody (page/purge.c). */
+	/* The alignment of slabs leaves some pages unused (page/purge.c). */
 	own = km_min(own + own / 64 + 64, pages);
 	bool done = take_slabs(own, order) && take_pieces(pages - own);
 
-	/* Nobody but this thread changes the list. */
+	/* Only this thread changes the list. */
 	km_list_for_each(entry, &touched.taken) {
 		struct km_page *page = km_container_of(entry, struct km_page, list);
 
@@ -279,7 +282,7 @@ static bool touch_free_pages(size_t pages, size_t own, unsigned order, uint32_t 
 	return done;
 }
 
-/* Pages that were counted are the cache's, or nobody's. */
+/* Move the counted pages to the count of the cache (done), or give up their count. */
 static void settle(size_t *reserved, size_t pages, bool done)
 {
 	km_lock_scope(&touched.lock);
@@ -290,7 +293,7 @@ static void settle(size_t *reserved, size_t pages, bool done)
 	touched.more = 0;
 }
 
-/* They were the cache's, and are not, after all. */
+/* Take `more` pages back from the count of the cache, after a failure of rest(). */
 static void take_back(size_t *reserved, long more)
 {
 	km_lock_scope(&touched.lock);
@@ -299,8 +302,11 @@ static void take_back(size_t *reserved, long more)
 	touched.more = 0;
 }
 
-/* No fork takes this lock. So a thread whose fork has the other lock only tries: the holder may wait for this fork, and
- * in the child the holder is not there. */
+/*
+ * Become the only thread that makes memory resident. A fork does not take `one`. So a thread that holds the other
+ * lock for a fork only tries: the holder of `one` may wait for this fork, and does not exist in the child. Returns:
+ * false if this thread may not wait and `one` is taken.
+ */
 static bool be_the_one(void)
 {
 	if (km_lock_passes(&touched.lock))
@@ -322,12 +328,12 @@ bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 			km_list_init(&touched.taken);
 		count(more);
 		km_unlock(&touched.lock);
-		/* Of all caches: what is resident is whose it comes to be. */
+		/* Make the reserved pages of all caches resident: free pages belong to no particular cache. */
 		done = (more <= 0 || records_ahead()) &&
 		       (!want->meta_bytes ||
 			(km_meta_ahead(want->meta_bytes) && km_meta_fault_in(want->meta_bytes) &&
 			 touch_free_pages(km_pages_reserve(0), want->pages, want->order, want->live_shift)));
-		/* Fewer pages than before: what was reserved for those holds. */
+		/* A reduction always succeeds: the earlier reservation of these pages holds. */
 		done |= more < 0;
 		settle(reserved, want->pages, done);
 		if (done && want->pages && !want->rest(want->cache) && more >= 0) {
@@ -351,11 +357,11 @@ static int fault_in_slab(struct km_page *slab, void *arg)
 {
 	const struct visit *visit = arg;
 
-	/* Most pages are others', and their lock is not wanted. */
+	/* Most pages belong to other caches: do not take the lock for these pages. */
 	if (km_load(&slab->cache) != visit->cache)
 		return 0;
 	km_page_hold(slab);
-	/* Acquire pairs with km_slab_new_raw: what the slab says is filled in. */
+	/* Acquire pairs with km_slab_new_raw: the slab's descriptor is filled in. */
 	bool wanted = km_load_acquire(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == visit->cache &&
 		      visit->wanted(visit->cache, slab);
 	const size_t pages = (size_t)1 << km_load(&slab->order);
@@ -386,7 +392,8 @@ void km_ahead_give_up(size_t pages)
 
 /* ------------------------------------------------------------------ fork */
 
-/* A thread that was struck while it made memory resident goes on with it in its handler's child. */
+/* Handle a fork. A thread interrupted by a signal handler while it makes memory resident continues in the child of
+ * the handler's fork. */
 void km_ahead_fork(bool before, bool child)
 {
 	bool others = child && km_fork_has(&touched.lock) && !km_lock_is_own(&touched.one);
@@ -396,13 +403,14 @@ void km_ahead_fork(bool before, bool child)
 		return;
 	km_lock_around_fork(&touched.one, false, true);
 	ahead.busy = 0;
-	/* Where its fork did not get that lock what is in the list is lost, as all that others had in hand then. */
+	/* A fork without the lock loses the pieces in the list, as all memory that other threads had taken. */
 	if (km_lock_is_own(&touched.one))
 		return;
 	if (!others)
 		touched.taken.next = NULL;
 	km_store(&ahead.left, true);
-	/* A handler's fork may have struck under the lock of the pages: then they go back when that is free. */
+	/* A fork in a signal handler may have interrupted the holder of a page lock: then a later call frees the
+	 * pieces. */
 	if (!km_fork_is_nested())
 		adopt();
 }

@@ -1,7 +1,5 @@
-/*
- * commit_ahead.h: memory that is committed before it is asked for. A request that may not wait makes no system call,
- * so it has what others left committed, and no more: a request that may call the system tops that up.
- */
+/* commit_ahead.h: memory committed ahead of requests. A request that may not wait makes no system call, and can
+ * use only committed memory. Requests that may call the system commit more for later (top-up). */
 #ifndef KM_PAGE_COMMIT_AHEAD_H
 #define KM_PAGE_COMMIT_AHEAD_H
 
@@ -10,19 +8,27 @@
 struct km_page;
 struct kmem_cache;
 
-/* A request that may not wait wants pages (0: our own memory); got: it has them. For arena.c and who is short. */
+/* Note a request of `pages` pages that may not wait (0: metadata). got: the request succeeded. For arena.c and
+ * metadata.c. */
 void km_ahead_note(size_t pages, bool got);
-/* Is anything to be done? For a tick; then, where the system may be called and no lock is held: */
+/*
+ * Returns: true if a top-up has work to do. For a tick.
+ * km_ahead_top_up(): commit memory ahead. Context: no lock is held, and system calls are allowed.
+ */
 bool km_ahead_wanted(void);
 void km_ahead_top_up(void);
-/* So many pages more are to be free at all times, and are committed now. False: the system refused, and
- * nothing is changed. */
+/* Reserve `pages` more free pages at all times, and commit the pages now (negative: give up). Returns: false if
+ * the system refuses; nothing is changed then. */
 bool km_ahead_reserve(long pages);
-/* The same for a cache, which had *reserved and has `pages` then, and all that were asked for so are made resident, as
- * slabs of that order will find them; and so many bytes of our own memory, 0: nothing is. They are used before others,
- * and stay resident where they are free again. `rest` makes resident what the cache has. It comes last; where it fails
- * nothing is changed, but that fewer pages than before are granted all the same. One thread at a time: none undoes
- * another's. Others wait for it, and it holds no lock that is waited for elsewhere. */
+/*
+ * Reserve `want->pages` pages for a cache instead of *reserved, and make all reserved pages resident, with the state
+ * that slabs of `order` need. Also make meta_bytes of metadata resident (0: nothing is made resident). The resident
+ * pages are allocated before other pages, and stay resident when they are free again.
+ * rest(cache) makes the cache's own slabs resident, as the last step. If rest() fails nothing is changed, except that
+ * a reduction holds.
+ * Context: one thread at a time, so no thread undoes the work of another. Other threads wait; the function holds no
+ * lock that other code waits for.
+ */
 struct km_ahead_want {
 	size_t pages, meta_bytes;
 	unsigned order;
@@ -31,13 +37,13 @@ struct km_ahead_want {
 	bool (*rest)(struct kmem_cache *cache);
 };
 bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want);
-/* For `rest`: slabs of the cache that are wanted are made resident whole; asked under the lock of the slab's node. They
- * are used meanwhile, and may go. False: the system refuses. */
+/* For rest(): make the wanted slabs of the cache resident as a whole. wanted() is called under the lock of the
+ * slab's node. Slabs may be used and freed meanwhile. Returns: false if the system refuses. */
 bool km_ahead_fault_in_slabs(const struct kmem_cache *cache, uint32_t live_shift,
 			     bool (*wanted)(const struct kmem_cache *cache, const struct km_page *slab));
-/* A cache goes that had so many: they are no longer to be free. */
+/* Give up the reservation of a destroyed cache. */
 void km_ahead_give_up(size_t pages);
-/* Pages that should be free. */
+/* Returns: the number of pages to keep free. */
 size_t km_ahead_level(void);
 void km_ahead_fork(bool before, bool child);
 

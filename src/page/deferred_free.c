@@ -1,7 +1,7 @@
 /*
- * deferred_free.c: what could not be given back without waiting. Invariants: a list is added to by compare-and-swap
- * and taken whole by an exchange, so that neither waits for the other, nor for itself in a handler; what lies there
- * is nobody's.
+ * deferred_free.c: the lists of deferred frees. Invariants: compare-and-swap adds to a list, and an exchange takes
+ * the whole list, so neither waits for another thread, or for itself in a signal handler. Memory on a list belongs to
+ * no user.
  */
 #include "base/atomic.h"
 #include "os/die.h"
@@ -12,7 +12,7 @@ km_tls bool km_late;
 static struct km_page *pages;
 static struct piece { struct piece *next; size_t bytes; } *pieces;
 
-/* Release: what is said of the pages comes before them. */
+/* Release: the descriptors are written before the pages appear on the list. */
 void km_deferred_pages(struct km_page *page, unsigned order)
 {
 	struct km_page *head = km_load(&pages);
@@ -27,14 +27,14 @@ void km_deferred_piece(void *p, size_t bytes)
 {
 	struct piece *piece = p, *head = km_load(&pieces);
 
-	/* The smallest has a cache line. */
+	/* The smallest piece has a cache line, enough for the record. */
 	piece->bytes = bytes;
 	do
 		piece->next = head;
 	while (!km_cas_release(&pieces, &head, piece));
 }
 
-/* Acquire pairs with the release above. */
+/* Acquire pairs with the release in km_deferred_pages. */
 static void finish_pages(void)
 {
 	struct km_list *next;

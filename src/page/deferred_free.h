@@ -1,13 +1,11 @@
-/*
- * deferred_free.h: memory that was got by a call which may wait for nothing, and could not be used after all: to give
- * it back takes a lock. It is left on a list that needs none, and whoever may wait gives it back.
- */
+/* deferred_free.h: deferred free of memory that a non-waiting call allocated and could not use. A free takes a
+ * lock, so the call leaves the memory on a lock-free list, and a later caller that may wait frees the memory. */
 #ifndef KM_PAGE_DEFERRED_FREE_H
 #define KM_PAGE_DEFERRED_FREE_H
 
 #include "arena.h"
 
-/* Until km_deferred_end this thread gives nothing back that takes a lock. */
+/* Defer lock-taking frees of this thread until km_deferred_end(). Returns: the former state. */
 extern km_hidden km_tls bool km_late;
 km_inline bool km_deferred_begin(void)
 {
@@ -22,7 +20,7 @@ km_inline void km_deferred_end(bool was)
 	km_late = was;
 }
 
-/* Pages whose descriptors say nothing any more; pieces of our own memory. */
+/* Defer the free of pages with reset descriptors, or of a piece of metadata. */
 void km_deferred_pages(struct km_page *page, unsigned order) km_cold;
 void km_deferred_piece(void *p, size_t bytes) km_cold;
 km_inline void km_deferred_or_free(struct km_page *page, unsigned order)
@@ -32,7 +30,7 @@ km_inline void km_deferred_or_free(struct km_page *page, unsigned order)
 	else
 		km_pages_free(page, order);
 }
-/* All that was left; the caller may wait, and holds no lock of this floor. */
+/* Free all deferred memory. Context: the caller may wait, and holds no lock of the page layer. */
 void km_deferred_finish(void);
 
 #endif

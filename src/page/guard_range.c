@@ -1,7 +1,5 @@
-/*
- * guard_range.c: where the pool of guarded objects is, for the floors that meet their addresses (guard_range.h).
- * Invariant: where it is was written before the first cache was made, and does not change.
- */
+/* guard_range.c: the pool of guarded objects, for lower layers that meet the pool's addresses (guard_range.h).
+ * Invariant: the addresses are set before the first cache is made, and never change. */
 #include "base/atomic.h"
 #include "os/os.h"
 #include "guard_range.h"
@@ -9,7 +7,7 @@
 struct km_guarded km_guarded;
 const struct km_guard_ops *km_guard_ops;
 
-/* Threads that race draw the same number, or one of another's: no harm is done. */
+/* Returns: a pseudo-random number. Racing threads may draw equal numbers: harmless. */
 uint32_t km_guarded_random(void)
 {
 	static uint32_t state;

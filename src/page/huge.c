@@ -1,10 +1,10 @@
 /*
- * huge.c: a hash table of big blocks. The first forty are mappings of their own, the others share regions
- * (huge_region.c): the system has room for 65530 mappings, and a freed block between two others may cost one.
- * Invariants: while the lock is free, the table holds exactly the blocks that users own; an entry leaves before its
- * range does and enters after it came, so that no stranger's mapping is ever taken for ours; what the system would
- * not take back is kept, and counted. A freed block may keep its memory for a while (huge_cache.c): it is in no table
- * then.
+ * huge.c: the hash table of huge blocks, above 4 MiB. The first forty blocks are mappings of their own; the others
+ * share regions (huge_region.c), because the kernel allows 65530 mappings, and a freed block between two others may
+ * cost a mapping. Invariants, while the lock is free: the table holds exactly the allocated blocks. An entry leaves
+ * the table before its range is unmapped, and enters after its range is mapped, so a foreign mapping is never taken
+ * for a block. Ranges refused by munmap are kept and counted. A freed block may keep its memory for a while
+ * (huge_cache.c), and is in no table then.
  */
 #include "huge.h"
 
@@ -20,34 +20,37 @@
 #include "huge_cache.h"
 #include "huge_region.h"
 
-/* Each costs a mapping at most: with the rest of ours they are a hundred. Beyond, realloc copies where it can't grow in
- * place. Free parts of a region count against a limit, and where the system commits no more than it has: there regions
- * are for programs of very many blocks. */
+/*
+ * Blocks with a mapping of their own. Together with the other mappings of the library there are about a hundred. A
+ * block in a region is copied if realloc cannot grow the block in place. Free parts of a region count against an
+ * address space limit, and against overcommit_memory 2: there regions start at MOST_LIMITED blocks.
+ */
 #define MOST_ALONE	40u
 #define MOST_LIMITED	1024u
 
-/* A range that the system would not take back, described in its first bytes. */
+/* A range that munmap refused. Its first bytes hold this record. */
 struct kept {
 	struct kept *next;
 	size_t bytes;
-	bool dirty;		/* nor its memory */
+	bool dirty;		/* the system refused the memory as well */
 };
 
 static struct {
 	struct km_lock lock;
 	struct km_huge_entry *table;
 	size_t slots, used, deleted;	/* slots: a power of two */
-	uintptr_t view;		/* for readers without the lock: the table's address, and the logarithm of `slots` */
+	uintptr_t view;		/* for readers without the lock: address of the table | log2 of slots */
 	size_t blocks, bytes;
 	uint32_t searches;
-	unsigned alone;		/* mappings that are there, or about to be */
-	uint32_t in_hand;	/* blocks that are in no table: a fork waits for them */
-	bool strict, asked;	/* is what is committed counted (overcommit_memory 2)? */
+	unsigned alone;		/* mappings that exist or are being made */
+	uint32_t in_hand;	/* blocks in no table and not cached: a fork waits for these blocks */
+	bool strict, asked;	/* strict: overcommit_memory is 2; asked: strict is known */
 	struct kept *kept;
 	size_t kept_bytes;
 } big = { .lock = KM_LOCK_INIT(KM_RANK_BIG) };
 
-/* A handler that strikes under the lock must find the thread busy, whoever called: returns what to give back. */
+/* Take the lock, with the thread busy: a signal handler must find the thread busy while the lock is held. Returns:
+ * the former busy state, for unlock_table(). */
 static struct km_busy_was lock_table(void)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -67,9 +70,9 @@ static void unlock_table(struct km_busy_was was)
 #define FIRST_SLOTS	64u
 #define DELETED		1u
 #define VIEW_SLOTS	((uintptr_t)63)
-#define FORK_TRIES	1000	/* of a millisecond: for one system call */
-#define HIDDEN_MOST	4096u	/* parts of regions: mappings, meanwhile */
-#define META_MOST	((size_t)4 << 20)	/* a larger table is a mapping of its own */
+#define FORK_TRIES	1000	/* tries of 1 ms each: for one system call */
+#define HIDDEN_MOST	4096u	/* most parts of regions that are hidden at a time: each may be a mapping */
+#define META_MOST	((size_t)4 << 20)	/* a larger table has a mapping of its own */
 
 static size_t hash(uintptr_t start)
 {
@@ -103,7 +106,7 @@ static void insert(struct km_huge_entry entry)
 		i = (i + 1) & (big.slots - 1);
 	if (big.table[i].start == DELETED)
 		big.deleted--;
-	/* The entry's start is written last: km_huge_inside reads the table without the lock. */
+	/* Write the entry's start last: km_huge_inside reads the table without the lock. */
 	struct km_huge_entry *at = &big.table[i];
 	const uintptr_t start = entry.start;
 	entry.start = at->start;
@@ -122,7 +125,7 @@ static void remove_entry(struct km_huge_entry *entry)
 
 /* ------------------------------------------------------------------ mappings of their own */
 
-/* The system's pages may be larger than ours: its last one reaches beyond the block, and reads as zeros there. */
+/* Returns: bytes rounded up to pages of the system. The rest of the last page reads as zeros. */
 static size_t whole_pages(size_t bytes)
 {
 	return km_align_up(bytes, km_max(KM_PAGE_SIZE, km_os_page_bytes()));
@@ -133,7 +136,7 @@ static void clear_behind(void *p, size_t bytes)
 	__builtin_memset((char *)p + bytes, 0, whole_pages(bytes) - bytes);
 }
 
-/* Not in the table, and not mapped either, or kept. With the lock. */
+/* Unmap a range that is in no table, or keep the range if the system refuses. Requires: the lock is held. */
 static void hand_over(void *p, size_t bytes)
 {
 	km_debug(km_is_locked(&big.lock) && big.alone, "a mapping that goes was counted");
@@ -145,7 +148,7 @@ static void hand_over(void *p, size_t bytes)
 	struct kept *kept = p;
 	bool dirty = !km_region_clean_part(p, whole_pages(bytes));
 
-	/* A block that can't be written to can't be described, and is lost. */
+	/* A block without write access cannot hold the record, and is lost. */
 	if (km_os_unprotect(p, bytes))
 		return;
 
@@ -163,7 +166,8 @@ static struct km_huge_entry *alloc_table(size_t bytes)
 	return table;
 }
 
-/* Room for one more entry, so that an insertion after a system call can't fail. */
+/* Make room for one more entry, so that an insertion after a system call cannot fail. Returns: false if there is no
+ * memory. */
 static bool reserve_entry(void)
 {
 	if (big.table && (big.used + big.deleted + 1) * 4 <= big.slots * 3)
@@ -176,7 +180,8 @@ static bool reserve_entry(void)
 
 	if (!table)
 		return big.table && big.used + big.deleted + 1 < big.slots;
-	/* A reader from outside never takes the one's slots for the other's: between the two there are none. */
+	/* Set slots to 0 between the tables: a reader in another process must never combine the slots of one table
+	 * with the other table. */
 	km_store(&big.slots, (size_t)0);
 	km_store_release(&big.table, table);
 	km_store_release(&big.slots, slots);
@@ -186,13 +191,14 @@ static bool reserve_entry(void)
 			insert(old[i]);
 	km_debug(big.used == big.blocks && !big.deleted, "a new table has the entries of the old one");
 	km_store_release(&big.view, (uintptr_t)table | km_ilog2(slots));
-	/* A reader without the lock may still read the old table, so a table with a mapping of its own is kept. */
+	/* A reader without the lock may still read the old table. Metadata stays readable, and an old table with a
+	 * mapping of its own is never unmapped. */
 	if (old_slots * sizeof(*old) <= META_MOST)
 		km_meta_free(old, old_slots * sizeof(*old));
 	return true;
 }
 
-/* One of what is kept, the size that it had. With the lock. */
+/* Remove a kept range from its list. Requires: the lock is held. */
 static struct kept *take_kept(struct kept **at)
 {
 	struct kept *kept = *at;
@@ -204,7 +210,7 @@ static struct kept *take_kept(struct kept **at)
 	return kept;
 }
 
-/* The system may take it now. */
+/* Offer one kept range to the system again. */
 static void offer_kept(void)
 {
 	if (km_unlikely(big.kept != NULL)) {
@@ -228,7 +234,8 @@ void km_huge_offer(void)
 	unlock_table(was);
 }
 
-/* A kept piece that is large enough; the rest of it goes on being kept. With the lock. */
+/* Returns: memory from a kept range that is large enough, as zeros; the rest of the range stays kept. Requires: the
+ * lock is held. */
 static void *reuse_kept(size_t bytes, size_t align)
 {
 	for (struct kept **at = &big.kept; *at; at = &(*at)->next) {
@@ -247,7 +254,8 @@ static void *reuse_kept(size_t bytes, size_t align)
 	return NULL;
 }
 
-/* A block that is not in the table is in hand: without the lock, which is held when this returns. */
+/* Map a block. Drops the lock during the system call; in_hand counts the block meanwhile. Requires: the lock is
+ * held. */
 static void *map_alone(size_t bytes, size_t align)
 {
 	big.alone++;
@@ -264,7 +272,8 @@ static void *map_alone(size_t bytes, size_t align)
 	return p;
 }
 
-/* It is in no table: the range goes, without the lock where that may take long. With the lock before and after. */
+/* Give the range of a block in no table back to the system. Drops the lock during the system call. Requires: the lock
+ * is held. */
 static void let_go(void *p, size_t bytes, uint32_t region)
 {
 	km_debug(km_is_locked(&big.lock) && !find((uintptr_t)p), "an entry leaves before its range does");
@@ -288,14 +297,17 @@ size_t km_huge_pages(void)
 	return km_load(&big.bytes) >> KM_PAGE_SHIFT;
 }
 
-/* In slabs as well: all that lies ready is bounded by what is in use. */
+/* Returns: bytes in huge blocks and slabs. The cached blocks are bounded in proportion to this number. */
 static size_t in_use(void)
 {
 	return big.bytes + (km_pages_there() << KM_PAGE_SHIFT);
 }
 
-/* It is the caller's: as long as is asked for. With the lock before and after; NULL: the system refused, or others lie
- * behind it, and it is gone. */
+/*
+ * Fit a cached block to `bytes` bytes. The block belongs to the caller. Drops the lock during system calls. Requires:
+ * the lock is held. Returns: NULL if the system refuses or the space behind the block is taken; then the block is
+ * freed.
+ */
 static void *fit(struct km_huge_cached parked, size_t bytes)
 {
 	size_t whole = whole_pages(bytes), had = whole_pages(parked.bytes);
@@ -331,17 +343,18 @@ static void *fit(struct km_huge_cached parked, size_t bytes)
 	return p;
 }
 
-/* Where memory is of nodes, or told to a sanitizer, a block begins as the system makes it. Where mappings are limited,
- * what lay here would be withheld from those that the program makes. */
+/* Returns: true if freed blocks may be cached. Not with several nodes or under a sanitizer, where a block must begin
+ * fresh. Not under a limit, where cached blocks would take address space from the program's mappings. */
 static bool may_park(void)
 {
 	return km_node_count == 1 && !km_sanitizer.any && !km_os_is_limited();
 }
 
 /*
- * It is to lie ready, as the system made it: its last owner's advice on forks and core dumps is not for the next, nor
- * what was protected. Now and not at the hand-out: locked memory counts against a limit, and other flags are another
- * mapping. With the lock before and after. False: the system refuses, or it is locked.
+ * Put a freed block into the cache, with the state of a fresh mapping: the last user's advice for forks and core
+ * dumps, and protections, are undone. This happens at the free and not at reuse, because locked memory counts against
+ * a limit, and different flags split the mapping. Drops the lock during system calls. Requires: the lock is held.
+ * Returns: false if the system refuses, the block is locked, or the cache is full.
  */
 static bool park(void *p, size_t bytes, uint32_t region)
 {
@@ -355,8 +368,11 @@ static bool park(void *p, size_t bytes, uint32_t region)
 	return renewed && km_huge_cache_put(p, bytes, region, in_use());
 }
 
-/* Give back what is beyond the bound, or so old, but no more than lay here: others free meanwhile, and look themselves.
- * With the lock before and after. Bytes. */
+/*
+ * Give cached blocks back: those beyond the bound, or those older than decay_ms. At most as many as are cached at the
+ * start, because threads that free meanwhile trim the cache themselves. Drops the lock during system calls. Requires:
+ * the lock is held. Returns: bytes.
+ */
 static size_t shed(bool beyond, unsigned decay_ms)
 {
 	struct km_huge_cached gone;
@@ -371,8 +387,8 @@ static size_t shed(bool beyond, unsigned decay_ms)
 	return bytes;
 }
 
-/* For a request of `bytes` refused by the system: give back the oldest parked block. False: no block is parked, or the
- * system would refuse the request even without all parked blocks. Requires the lock, and returns with the lock. */
+/* For a request of `bytes` refused by the system: give back the oldest cached block. Requires: the lock is held.
+ * Returns: false if no block is cached, or the system would refuse the request even without all cached blocks. */
 static bool shed_for(size_t bytes)
 {
 	size_t idle = *km_huge_cache_pages() << KM_PAGE_SHIFT;
@@ -386,7 +402,7 @@ static bool shed_for(size_t bytes)
 
 size_t km_huge_purge(unsigned decay_ms)
 {
-	/* No lock where there never was such a block, as mostly. */
+	/* Usually there never was a huge block: take no lock. */
 	if (!km_load(&big.table))
 		return 0;
 	struct km_busy_was was = lock_table();
@@ -406,7 +422,8 @@ void km_huge_trim(void)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Does address space, or what is committed, count? The system is asked once. With the lock. */
+/* Returns: true if address space or committed memory is limited, or all memory is locked (mlockall). Reads
+ * overcommit_memory once. Requires: the lock is held. */
 static bool is_scarce(void)
 {
 	char mode[8] = "";
@@ -418,7 +435,8 @@ static bool is_scarce(void)
 	return big.strict || km_os_is_limited() || km_os_locks_all();
 }
 
-/* A mapping that is refused does not mean that a region has nothing. With the lock. */
+/* Get memory for a new block: a mapping, or a part of a region. A region may have room after a refused mapping.
+ * Requires: the lock is held. */
 static void *get_new(size_t bytes, size_t align, uint32_t *region)
 {
 	bool scarce = big.alone >= MOST_ALONE && is_scarce();
@@ -427,13 +445,13 @@ static void *get_new(size_t bytes, size_t align, uint32_t *region)
 
 	if (!p)
 		p = km_region_alloc(bytes, align, scarce, region);
-	/* More than a region can have: there is room for few such. */
+	/* Larger than a region can be: only a few such blocks fit in the address space, so a mapping is fine. */
 	if (!p && !alone)
 		p = map_alone(bytes, align);
 	return p;
 }
 
-/* *zero: nobody has written to it. With the lock. */
+/* Get memory: kept, cached or new. *zero: the memory reads as zeros. Requires: the lock is held. */
 static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 {
 	void *p = km_unlikely(big.kept != NULL) ? reuse_kept(bytes, align) : NULL;
@@ -450,7 +468,7 @@ static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 	}
 	km_huge_cache_miss(bytes, in_use() + bytes);
 	p = get_new(bytes, align, region);
-	/* The blocks that lie here may be what is missing. */
+	/* The cached blocks may occupy the missing memory. */
 	while (km_unlikely(!p) && shed_for(bytes))
 		p = get_new(bytes, align, region);
 	return p;
@@ -465,7 +483,7 @@ void *km_huge_alloc(size_t bytes, size_t align, bool *zero)
 		return NULL;
 	struct km_busy_was was = lock_table();
 	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region, zero);
-	/* Now: others may have come while it was got. */
+	/* Reserve the entry only now: other threads may have inserted while the lock was dropped. */
 	if (p && reserve_entry()) {
 		km_debug(!((uintptr_t)p & (km_max(align, KM_PAGE_SIZE) - 1)),
 			 "a block is aligned as was asked for");
@@ -528,15 +546,16 @@ bool km_huge_free(const void *p)
 	return entry != NULL;
 }
 
-/* The vacated range is free before the entry is gone, but nobody can look: the lock is held. */
+/* Resize a block. A moved block's old range is unmapped before its entry goes; the lock hides this. Requires: the
+ * lock is held. */
 static void *resize(struct km_huge_entry *entry, size_t bytes)
 {
 	void *p = (void *)entry->start;
 
 	if (bytes == entry->bytes)
 		return p;
-	/* Nor does the system look at what is committed of a region: whoever wants more than all of its memory asks it
-	 * for a mapping. */
+	/* The system does not check commits of a region. So a growth by more than the machine's memory fails here,
+	 * and the caller asks the system for a mapping. */
 	if (entry->region)
 		return (bytes <= entry->bytes || bytes - entry->bytes <= km_os_memory()) &&
 		       km_region_resize(entry->region, p, entry->bytes, bytes) ? p : NULL;
@@ -554,7 +573,7 @@ void *km_huge_resize(void *p, size_t bytes)
 	struct km_busy_was was = lock_table();
 	struct km_huge_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
-	/* The blocks that lie ready may be what is missing. Others may have come meanwhile. */
+	/* The cached blocks may occupy the missing memory. Other threads may have changed the table meanwhile. */
 	while (km_unlikely(!moved && entry && bytes && !entry->region) &&
 	       shed_for(bytes - km_min(bytes, entry->bytes))) {
 		entry = find((uintptr_t)p);
@@ -566,7 +585,7 @@ void *km_huge_resize(void *p, size_t bytes)
 		km_bump(&big.bytes, bytes - entry->bytes);
 		remove_entry(entry);
 		insert(now);
-		/* The bound of what may lie ready fell with what is in use. */
+		/* The bound of cached blocks falls with the bytes in use. */
 		shed(true, 0);
 	}
 	unlock_table(was);
@@ -599,7 +618,7 @@ uint32_t km_huge_search(void)
 	return search;
 }
 
-/* From *from on. With the lock. */
+/* Find the next block of owner from *from on. Requires: the lock is held. */
 static void *find_next(uint64_t owner, uint32_t search, size_t *from)
 {
 	while (*from < big.slots) {
@@ -613,7 +632,7 @@ static void *find_next(uint64_t owner, uint32_t search, size_t *from)
 	return NULL;
 }
 
-/* A new table has its entries elsewhere: at the end all of it is looked through. */
+/* A replaced table has another order, so a last pass covers the whole table. */
 void *km_huge_next(uint64_t owner, uint32_t search, size_t *from)
 {
 	struct km_busy_was was = lock_table();
@@ -669,13 +688,14 @@ void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size
 	km_huge_cache_expose(parked, parked_count);
 }
 
-/* The child would have for ever what another thread has in hand. In the child of a handler it may be the victim's. */
+/* Before a fork, wait until in_hand is 0: the child would lose a block counted there. In the child of a signal
+ * handler's fork the interrupted code may own the block. */
 void km_huge_fork(bool before, bool child)
 {
 	uint32_t never = 0;
 
 	km_lock_around_fork(&big.lock, before, child);
-	/* In a handler's fork a block may be in the hand of the code that was struck. */
+	/* Do not wait in a signal handler: the block may belong to the interrupted code. */
 	for (unsigned tries = km_fork_is_nested() ? 0 : FORK_TRIES; before && big.in_hand && tries; tries--) {
 		km_unlock_fork(&big.lock);
 		km_os_wait(&never, 0, 1);
@@ -687,7 +707,7 @@ void km_huge_fork(bool before, bool child)
 
 /* ------------------------------------------------------------------ mlockall */
 
-/* The same parts are hidden and shown: none changes meanwhile. */
+/* Hide or show free memory and spare room. The lock is held throughout, so both calls see the same parts. */
 static void hide_all(bool hidden)
 {
 	unsigned left = HIDDEN_MOST;

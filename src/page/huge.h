@@ -1,6 +1,6 @@
 /*
- * huge.h: blocks above 4 MiB, found by their address in a table. The first forty are mappings of their own, grown by
- * remapping; more share regions. A freed block goes back to the system at once, or lies ready for the next
+ * huge.h: huge blocks, above 4 MiB, in a hash table by address. The first forty are mappings of their own, and grow
+ * by remapping; more blocks share regions. A freed block goes back to the system at once, or is cached for reuse
  * (huge_cache.h).
  */
 #ifndef KM_PAGE_HUGE_H
@@ -8,53 +8,55 @@
 
 #include "base/cc.h"
 
-/* A block in the table. */
+/* Entry of the hash table. */
 struct km_huge_entry {
-	uintptr_t start;	/* 0: empty, 1: deleted */
+	uintptr_t start;	/* address of the block; 0: empty, 1: deleted */
 	size_t bytes;
-	uint64_t owner;		/* who pays; 0: nobody */
-	uint32_t region;	/* 0: it is a mapping of its own */
-	uint32_t found;		/* by the search of this number */
+	uint64_t owner;		/* objcg; 0: uncharged */
+	uint32_t region;	/* number of the region; 0: a mapping of its own */
+	uint32_t found;		/* number of the last search that returned the block */
 };
 
-/* Aligned to max(align, a page); NULL: none. bytes > 0; align a power of two. *zero: it reads as zeros. */
+/* Allocate a block, aligned to max(align, a page). Requires: bytes > 0; align is a power of two. Returns: NULL if
+ * there is no memory. *zero: the block reads as zeros. */
 void *km_huge_alloc(size_t bytes, size_t align, bool *zero);
-/* Bytes of the mapping that starts at p; 0: no such mapping of ours. */
+/* Returns: bytes of the block that starts at p; 0 if p starts no huge block. */
 size_t km_huge_bytes(const void *p);
-/* The same for a handler that may have interrupted whoever holds the lock: SIZE_MAX, can't tell. */
+/* Returns: the same, for signal handlers that may have interrupted the holder of the lock; SIZE_MAX: unknown. */
 size_t km_huge_try_bytes(const void *p);
-/* False: p is not the start of such a block. */
+/* Free the block. Returns: false if p starts no huge block. */
 bool km_huge_free(const void *p);
-/* Grow or shrink, content kept, perhaps at another address; NULL: unchanged. */
+/* Resize the block and keep the content; the address may change. Returns: NULL if the block is unchanged. */
 void *km_huge_resize(void *p, size_t bytes);
-/* The payer of it (page/obj_cgroups.h); 0: nobody, or no such mapping. It stays so when it is resized. */
+/* Get or set the objcg of the block (page/obj_cgroups.h); 0: uncharged, or no huge block. A resize keeps the
+ * objcg. */
 uint64_t km_huge_owner(const void *p);
 void km_huge_set_owner(const void *p, uint64_t owner);
-/* Begin a search; its number. */
+/* Begin a search. Returns: the number of the search. */
 uint32_t km_huge_search(void);
-/* One that `owner` pays for and that this search has not found yet, at *from (0 at first) or behind it if there is one;
- * NULL: no more. The table may become another one between two calls. */
+/* Find the next block charged to `owner` that this search has not returned yet, from *from on (0 at first). The table
+ * may be replaced between two calls. Returns: NULL if there is no more. */
 void *km_huge_next(uint64_t owner, uint32_t search, size_t *from);
-/* Does p lie in a big block? Takes no lock. */
+/* Returns: true if p lies in a huge block. Context: takes no lock. */
 bool km_huge_inside(const void *p);
-size_t km_huge_pages(void);		/* in use */
-/* Give back what lies ready beyond its bound. */
+size_t km_huge_pages(void);		/* pages of allocated huge blocks */
+/* Give cached blocks beyond their bound back to the system. */
 void km_huge_trim(void);
-/* Give back what has lain ready for so long, 0: all of it, and what was learnt of it fades. Bytes. */
+/* Give blocks cached for at least decay_ms back (0: all), and fade the learnt bound. Returns: bytes. */
 size_t km_huge_purge(unsigned decay_ms);
-/* Offer the system again what it would not take. */
+/* Offer the kept ranges, once refused by munmap, to the system again. */
 void km_huge_offer(void);
-/* The call, of all that is mapped: what is free, or room of blocks, is not filled in, nor locked. */
+/* Call mlockall(2), except that free memory and the spare room of blocks are neither filled in nor locked. */
 long km_huge_mlockall(int flags);
-/* Address space that is kept for such blocks, and has no memory. */
+/* Returns: bytes of address space kept for huge blocks, without memory. */
 size_t km_huge_spare(void);
-/* The sum of km_huge_spare and of the memory of parked blocks. */
+/* Returns: km_huge_spare() plus the bytes of cached blocks. */
 size_t km_huge_idle(void);
 void km_huge_get_stats(size_t *blocks, size_t *bytes);
-/* Where these are kept, the two that make km_huge_spare, and the pages that lie ready. */
+/* Addresses of the counters: blocks, bytes, the two parts of km_huge_spare(), and the pages of cached blocks. */
 void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
 		   const size_t **parked);
-/* Where the blocks themselves are, and those that lie ready. */
+/* Addresses of the table of blocks, and of the cached blocks. */
 struct km_huge_cached;
 void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size_t **slots,
 			  const struct km_huge_cached **parked, const unsigned **parked_count);

@@ -1,9 +1,10 @@
 /*
- * huge_cache.c: blocks above 4 MiB that were freed and keep their memory. To map a block and fault its pages in takes
- * some ten times as long as to write it, so a program that replaces such blocks pays for little else. Invariants:
- * what lies here is in no table and belongs to nobody; it is at most a quarter of what is in use, in slabs as well,
- * or what use swings by, up to half of what is in use or 64 MiB, which with what is in use is at most one and a half
- * times the peak; nothing is older than the decay time for long, but in a program that has fallen silent.
+ * huge_cache.c: the cache of freed huge blocks (above 4 MiB) that keep their memory. To map and fault in a block
+ * takes about ten times as long as to write the block. Programs that replace huge blocks save most of their time
+ * here. Invariants: a cached block is in no table and belongs to no user. The cached bytes are at most a quarter of
+ * the bytes in use (slabs included), or the swing of use. The swing counts up to half of the bytes in use or 64 MiB,
+ * while cached bytes and bytes in use are at most one and a half times the peak. Cached blocks are given back soon
+ * after the decay time, except in a program that has become idle.
  */
 #include "huge_cache.h"
 
@@ -14,16 +15,16 @@
 #include "metadata.h"
 
 #define MOST	64u
-/* Of what use swings by where little is in use: a program that then falls silent keeps it. */
+/* Limit of the swing where little is in use: a program that then becomes idle keeps this much. */
 #define MOST_SWUNG	((size_t)64 << 20)
 
 static struct {
-	struct km_huge_cached at[MOST];	/* the oldest first */
+	struct km_huge_cached at[MOST];	/* cached blocks, the oldest first */
 	unsigned count;
 	size_t bytes, pages;
-	size_t trimmed;			/* bytes given back for the bound lately */
-	size_t missed;			/* ... and taken anew since then (page_run.c does the same for pages) */
-	size_t peak;			/* bytes in blocks, lately */
+	size_t trimmed;			/* bytes given back lately because of the bound */
+	size_t missed;			/* ... and allocated again since (purge.c does the same for pages) */
+	size_t peak;			/* recent peak of bytes in use */
 } parked;
 
 static void count(size_t bytes)
@@ -81,10 +82,11 @@ bool km_huge_cache_take(size_t bytes, size_t align, struct km_huge_cached *got)
 		const struct km_huge_cached *one = &parked.at[i];
 		size_t off = one->bytes > bytes ? one->bytes - bytes : bytes - one->bytes;
 
-		/* A block that grows may move. */
+		/* A block that grows may move, so a request with a larger alignment needs a block of sufficient
+		 * size. */
 		if (align > KM_PAGE_SIZE && ((uintptr_t)one->p & (align - 1) || one->bytes < bytes))
 			continue;
-		/* Of two that fit alike the one that was freed last. */
+		/* Of two equally good blocks, take the block freed last. */
 		if (off > best || off > bytes / 2)
 			continue;
 		best = off;

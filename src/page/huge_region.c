@@ -1,9 +1,10 @@
 /*
- * huge_region.c: a region is one reservation, accessible from its start to a mark that only rises: two mappings. A
- * block that is freed below the mark stays accessible, without memory, so that the mapping around it stays one.
- * Invariants: the first and the last granule of a run of them have a record that describes it; two free runs never
- * touch; free memory reads as zeros, unless its run says that the system did not take it back, and so does a block's
- * room beyond its bytes; a region that has no block is unmapped, or kept where the system refuses that.
+ * huge_region.c: regions of huge blocks. A region is one reservation, accessible from its start to a mark that only
+ * rises: two mappings. A block freed below the mark stays accessible, without memory, so that the mapping around the
+ * block stays whole. Invariants: the first and the last granule of each run have a record that describes the run. Two
+ * free runs are never adjacent. Free memory reads as zeros, unless the run is dirty because the system refused the
+ * purge. The spare room of a block reads as zeros. A region without blocks is unmapped, or kept if the system
+ * refuses.
  */
 #include <errno.h>
 
@@ -17,40 +18,42 @@
 #include "os/os.h"
 #include "metadata.h"
 
-/* A block has more than 4 MiB: what rounding costs is address space, a third of it at most. A huge page, where those
- * come by themselves, is of one granule and so of one block. Where address space or what is committed counts, it is
- * a sixteenth at most. */
+/*
+ * Granules. Blocks have more than 4 MiB, so rounding costs a third of address space at most. A transparent huge page
+ * lies in one granule and so in one block. Where address space or committed memory is limited, rounding costs a
+ * sixteenth at most.
+ */
 #define GRANULE		((size_t)2 << 20)
 #define SMALL_GRANULE	((size_t)256 << 10)
 #define FIRST_BYTES	((size_t)1 << 30)
-/* Its records have 4 MiB, which is the most that metadata.c gives. */
+/* Granules of the largest region: its records have 4 MiB, the largest piece of metadata.c. */
 #define MOST_GRANULES	((size_t)128 << 10)
-#define MAX_REGIONS	4096u		/* of small granules, all of a process's address space */
+#define MAX_REGIONS	4096u		/* regions of small granules may cover the whole address space of a process */
 #define CLASSES		72u		/* four for each power of two of granules */
-#define LOOKS		32		/* runs of a class that may be too small */
+#define LOOKS		32		/* runs tried in a class whose runs may be too small */
 
-/* Of a run's first and last granule; what lies between is stale. */
+/* Record of the first and the last granule of a run. Records in between are stale. */
 struct run {
-	struct km_list list;		/* free: of its class; the first granule's */
+	struct km_list list;		/* free: link in the list of its class; only in the first record */
 	uint32_t granules;
-	uint16_t region;		/* free: its number; the first granule's */
-	bool free, dirty;		/* dirty: it may hold anything, and memory */
+	uint16_t region;		/* free: number of the region; only in the first record */
+	bool free, dirty;		/* dirty: the content is undefined and resident */
 };
 _Static_assert(MOST_GRANULES * sizeof(struct run) <= (size_t)4 << 20, "metadata.c gives no more at once");
 
 struct region {
-	char *base;			/* NULL: a place for a new one */
+	char *base;			/* NULL: the entry is free */
 	uint16_t number;
 	struct run *run;
-	uint32_t granules, ready, used;	/* reserved, accessible, in blocks */
+	uint32_t granules, ready, used;	/* granules: reserved, accessible, in blocks */
 };
 
 static struct {
-	struct region *at[MAX_REGIONS / 64];	/* 64 at a time */
-	unsigned count, newest;		/* places ever used */
-	size_t granule;			/* bytes */
-	bool scarce;			/* does address space count, or what is accessible? */
-	size_t bytes, spare;		/* reserved; ... of which no block has */
+	struct region *at[MAX_REGIONS / 64];	/* allocated by 64 */
+	unsigned count, newest;		/* entries ever used; entry of the newest region */
+	size_t granule;			/* bytes of a granule */
+	bool scarce;			/* address space or committed memory is limited */
+	size_t bytes, spare;		/* reserved bytes; reserved bytes outside of blocks */
 	struct km_list free[CLASSES];
 } regions;
 
@@ -70,7 +73,7 @@ static char *address_of(const struct region *region, size_t i)
 	return region->base + i * regions.granule;
 }
 
-/* Sizes of a class are less than a quarter apart. */
+/* Returns: the class of a size. Sizes of a class differ by less than a quarter. */
 static unsigned class_of(size_t granules)
 {
 	unsigned log2 = km_ilog2(granules);
@@ -97,7 +100,7 @@ static void take(struct run *run)
 	km_list_del(&run->list);
 }
 
-/* Joined with what is free on both sides. */
+/* Add a free run to its list, joined with free runs on both sides. */
 static void put(struct region *region, size_t i, size_t granules, bool dirty)
 {
 	struct run *next = &region->run[i + granules];
@@ -129,8 +132,11 @@ static void count_used(struct region *region, long granules)
 		 "a region has no more blocks than room");
 }
 
-/* Give memory back; true: it is zeros now. The part that its user protected, locked, or gave advice on is as it was,
- * and one mapping with the rest: that needs no more of them, so the system has no reason to refuse. */
+/*
+ * Purge memory, and reset protections, locks and advice of the user, so that the range has the flags of the mapping
+ * around. The reset merges mappings and needs no new mapping, so the system has no reason to refuse. Returns: true if
+ * the memory reads as zeros now.
+ */
 bool km_region_clean_part(void *p, size_t bytes)
 {
 	(void)km_os_unprotect(p, bytes);
@@ -140,7 +146,7 @@ bool km_region_clean_part(void *p, size_t bytes)
 		(void)km_os_lock(p, bytes, false);
 	if (km_likely(!km_os_purge(p, bytes)))
 		return true;
-	/* The locks of mlockall are not asked for. */
+	/* Undo a lock of mlockall: km_os_renew() does not report this lock. */
 	(void)km_os_lock(p, bytes, false);
 	return km_os_purge(p, bytes) == 0;
 }
@@ -171,7 +177,7 @@ static bool reserve(unsigned number, size_t bytes)
 	return true;
 }
 
-/* A place in the table; its number, or MAX_REGIONS. */
+/* Returns: a free entry of the table, or MAX_REGIONS. */
 static unsigned place(void)
 {
 	unsigned i = 0;
@@ -185,7 +191,8 @@ static unsigned place(void)
 	return i;
 }
 
-/* Each is as large as all that there are, so that there are few; less where less is to be had. */
+/* Reserve a new region, as large as all regions together, so that there are few. Where the system refuses, a quarter
+ * of that, and so on. */
 static struct region *new_region(size_t granules)
 {
 	size_t limit = km_os_address_room(), least = granules * regions.granule;
@@ -204,7 +211,8 @@ static struct region *new_region(size_t granules)
 	return region_at(i);
 }
 
-/* It has no block. The mapping may be between two that look alike, and the system have no more for the second. */
+/* Unmap a region without blocks. The mapping may have merged with two neighbours: a split that exceeds the limit of
+ * mappings makes munmap fail, and the region is kept. */
 static void release(struct region *region)
 {
 	km_debug(!region->used, "a region that goes has no block");
@@ -231,7 +239,8 @@ void km_region_offer(void)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Of the run's granules, those that are wanted: what lies before and behind is free again. False: none fit. */
+/* Check if a run of `have` granules at i holds `granules` aligned granules. *skip: granules before the aligned
+ * start. */
 static bool fits(const struct region *region, size_t i, size_t have, size_t granules, size_t align, size_t *skip)
 {
 	uintptr_t at = (uintptr_t)address_of(region, i);
@@ -240,7 +249,8 @@ static bool fits(const struct region *region, size_t i, size_t have, size_t gran
 	return *skip + granules <= have;
 }
 
-/* A free run of regions that are there. Where the runs of a class are all too small, those above are not. */
+/* Find a free run in the existing regions. At most LOOKS runs of each class are tried: runs of the lowest class may
+ * be too small, runs of higher classes are not. */
 static struct region *find(size_t granules, size_t align, size_t *first, size_t *skip)
 {
 	for (unsigned class = class_of(granules); class < CLASSES; class++) {
@@ -261,7 +271,7 @@ static struct region *find(size_t granules, size_t align, size_t *first, size_t 
 	return NULL;
 }
 
-/* Raise the mark, so that a free run that ends there has at least so many. */
+/* Raise the mark of the region, so that the free run below the mark holds `granules` aligned granules. */
 static bool extend(struct region *region, size_t granules, size_t align, size_t *first, size_t *skip)
 {
 	size_t top = region->ready && region->run[region->ready - 1].free ? region->run[region->ready - 1].granules : 0;
@@ -279,7 +289,7 @@ static bool extend(struct region *region, size_t granules, size_t align, size_t 
 	return true;
 }
 
-/* Whole: one mapping less. The room that rounding left may serve others. */
+/* Make the whole region accessible: one mapping less. The rest may serve other blocks. */
 static void finish(struct region *region)
 {
 	size_t at = region->ready, more = region->granules - at;
@@ -309,7 +319,7 @@ static struct region *find_or_extend(size_t granules, size_t align, size_t *firs
 	return NULL;
 }
 
-/* [first + skip, + granules) of a free run is a block's. */
+/* Allocate `granules` granules of the free run at first, from first + skip on. */
 static void carve(struct region *region, size_t first, size_t skip, size_t granules)
 {
 	struct run *run = &region->run[first];
@@ -327,8 +337,8 @@ static void carve(struct region *region, size_t first, size_t skip, size_t granu
 		put(region, first + skip + granules, have - skip - granules, dirty);
 }
 
-/* A block that has no mapping of its own is copied where it can't grow in place, so each has room for four times as
- * much: address space, where that does not count. */
+/* Returns: the granules to reserve for a block: four times its size, unless address space is limited. A block in a
+ * region is copied if the block cannot grow in place. */
 static size_t room_of(size_t granules)
 {
 	return !regions.scarce && granules <= MOST_GRANULES / 16 ? granules * 4 : granules;
@@ -341,13 +351,15 @@ static void begin(bool scarce)
 		km_list_init(&regions.free[class]);
 }
 
-/* Free parts are not locked, so that nothing fills them in. False: the system refuses, as it would refuse a mapping. */
+/* Lock memory of a block if the program called mlockall(MCL_FUTURE). Free parts are never locked, so that nothing
+ * fills them in. Returns: false if the system refuses, as for a new mapping. */
 static bool lock_if_all(void *p, size_t bytes)
 {
 	return km_likely(!km_os_locks_all()) || !bytes || !km_os_lock(p, bytes, true);
 }
 
-/* Of `have` granules `want` stay in use; the others hold zeros, or may hold anything. */
+/* Shrink a block from `have` granules to `want` and its spare room. zero: the rest reads as zeros; else the block
+ * keeps no spare room, and the rest is dirty. */
 static void cut(struct region *region, size_t i, size_t have, size_t want, bool zero)
 {
 	size_t keep = zero ? km_min(have, room_of(want)) : want;
@@ -360,8 +372,8 @@ static void cut(struct region *region, size_t i, size_t have, size_t want, bool 
 	put(region, i + keep, have - keep, !zero);
 }
 
-/* Memory that the system would not take back is offered again. Where it still won't, the block has no room, which would
- * have to be zeros. */
+/* Make a block on dirty memory read as zeros: purge again. If the system refuses again, the block gets no spare room,
+ * because spare room must read as zeros. */
 static void make_zero(struct region *region, size_t i, size_t have, size_t want)
 {
 	char *p = address_of(region, i);
@@ -435,7 +447,8 @@ static bool grow(struct region *region, size_t i, size_t have, size_t want)
 	return true;
 }
 
-/* Behind its first new_bytes a block reads as zeros, up to the end of its granules. True: there is no memory. */
+/* Zero a block behind its first new_bytes, up to the end of its granules. Returns: true if the memory behind
+ * new_bytes was purged. */
 static bool clear_end(char *p, size_t had, size_t new_bytes, size_t want)
 {
 	size_t whole = km_align_up(new_bytes, km_os_page_bytes());
@@ -464,7 +477,7 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 	return true;
 }
 
-/* Afterwards it is not locked, in blocks that are. */
+/* Remove access to a part (hidden), or restore access without the lock of mlockall. */
 static void hide(char *p, size_t granules, bool hidden)
 {
 	size_t bytes = granules * regions.granule;
@@ -500,7 +513,8 @@ void km_region_hide_free(bool hidden, unsigned *left)
 				hide(address_of(region, i), region->run[i].granules, hidden);
 				--*left;
 			}
-		/* It has no access: what is locked of it would be filled in when it gets that. */
+		/* Unlock the inaccessible end of the region: otherwise the kernel would fill the end in as soon as
+		 * the mark rises. */
 		if (!hidden && region->ready < region->granules)
 			(void)km_os_lock(address_of(region, region->ready), (region->granules - region->ready) *
 					 regions.granule, false);

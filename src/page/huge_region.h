@@ -1,31 +1,30 @@
-/*
- * huge_region.h: address space that big blocks share, so that there are few mappings however many blocks come and go.
- * Every function is called with the lock of huge.c held, but one.
- */
+/* huge_region.h: regions: address space shared by many huge blocks, so that the number of mappings stays small.
+ * Context: all functions require the lock of huge.c, except km_region_clean(). */
 #ifndef KM_PAGE_HUGE_REGION_H
 #define KM_PAGE_HUGE_REGION_H
 
 #include "base/cc.h"
 
-/* Zeroed, aligned to max(align, a page), and in *region which region it is of, not 0; NULL: none. scarce, the first
- * time: what rounding costs counts. */
+/* Allocate a zeroed block, aligned to max(align, a page). *region: the number of its region, never 0. scarce, in the
+ * first call: the rounding to granules must waste little address space. Returns: NULL if there is no memory. */
 void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *region);
-/* Without the lock, while nobody else knows the block: as the system made it, and its memory goes back. False: the
- * system did not take that. */
+/* Reset a block to the state of a fresh mapping, and purge its memory. Returns: false if the system refuses the
+ * purge. Context: no lock; no other thread may know the block. */
 bool km_region_clean(void *p, size_t bytes);
-/* The same for so many bytes, of any block: whole pages of the system's. */
+/* The same for a part of any block. bytes: whole pages of the system. */
 bool km_region_clean_part(void *p, size_t bytes);
-/* The block that begins at p goes, and was cleaned, or not. */
+/* Free the block that begins at p. clean: the result of km_region_clean(). */
 void km_region_free(uint32_t region, void *p, bool clean);
-/* Grow or shrink it where it is, content kept; what comes is zeroed. False: it can't, and is unchanged. */
+/* Resize the block in place and keep the content; new bytes are zeros. Returns: false if there is no room; the block
+ * is unchanged then. */
 bool km_region_resize(uint32_t region, void *p, size_t old_bytes, size_t new_bytes);
-/* Around a call that fills in and locks all that is accessible: a block's room, and what is free (*left: of how many
- * parts at most, each of which may be a mapping meanwhile). */
+/* Remove or restore access, around a call that fills in and locks all accessible memory: for the spare room of a
+ * block, or for free memory. *left: most parts of free memory, because each part may be a mapping meanwhile. */
 void km_region_hide_room(uint32_t region, void *p, size_t bytes, bool hidden);
 void km_region_hide_free(bool hidden, unsigned *left);
-/* Regions without a block, which the system would not take, are offered again. */
+/* Offer regions without blocks, once refused by munmap, to the system again. */
 void km_region_offer(void);
-/* Address space of all regions that no block has. */
+/* Returns: the address of the number of bytes in all regions outside of blocks. */
 const size_t *km_region_spare(void);
 
 #endif

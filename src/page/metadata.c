@@ -1,7 +1,8 @@
 /*
- * metadata.c: our own memory: power-of-two free lists over ranges that are committed step by step. Invariants: all of
- * meta memory stays readable for ever; a free piece keeps what it held but for the link until it is had again, or its
- * page goes back to the system, which shows zeros then. A page that went back is on no free list, and marked.
+ * metadata.c: the library's own memory: power-of-two free lists over ranges committed step by step. Invariants: all
+ * metadata stays readable for ever. A free piece keeps its content, except the link, until the piece is allocated
+ * again or its page is purged; a purged page reads as zeros. A purged page is on no free list, and has a mark in
+ * gone.
  */
 #include "deferred_free.h"
 #include "metadata.h"
@@ -18,20 +19,20 @@
 #define COMMIT_STEP	((size_t)256 << 10)
 #define UNITS		(KM_PAGE_SIZE >> MIN_SHIFT)	/* smallest pieces of a page */
 #define RANGE_BYTES	((size_t)1 << 30)
-#define TRIM_PAGES	4096u		/* that go back while the lock is held */
-#define TRIM_FROM	((size_t)4 << 20)	/* bytes that must be free for it to be worth a look */
-#define MOST_SPANS	128u		/* under a limit a range has a 64th of it */
+#define TRIM_PAGES	4096u		/* most pages purged while the lock is held */
+#define TRIM_FROM	((size_t)4 << 20)	/* least free bytes for a trim */
+#define MOST_SPANS	128u		/* enough under an address space limit: a range takes a 64th of the limit */
 
 static struct {
 	struct km_lock lock;
 	char *base, *at, *committed, *end;	/* the current range */
-	size_t committed_bytes;		/* without pages that went back */
-	size_t free_bytes;		/* on the lists */
-	size_t freed;			/* since the last trim */
-	uint8_t *units;			/* for each page of the range: free smallest pieces, while it is trimmed */
-	uint64_t *gone;			/* a bit for each page of the range that went back */
+	size_t committed_bytes;		/* without purged pages */
+	size_t free_bytes;		/* bytes on the free lists */
+	size_t freed;			/* bytes freed since the last trim */
+	uint8_t *units;			/* for each page of the range: free smallest pieces, during a trim */
+	uint64_t *gone;			/* a bit for each page of the range: purged */
 	size_t gone_pages;
-	char *root;			/* set aside at the start of the first range */
+	char *root;			/* the first bytes of the first range (km_meta_root) */
 	struct km_span span[MOST_SPANS];
 	unsigned spans;
 	void *free[MAX_SHIFT + 1];	/* linked by the last word of a smallest piece */
@@ -47,7 +48,7 @@ static void **link_of(void *p)
 	return (void **)((char *)p + (1u << MIN_SHIFT)) - 1;
 }
 
-/* Bytes of the bits for the pages of the largest range. */
+/* Returns: bytes of the bits for the pages of the largest range. */
 static size_t mark_bytes(void)
 {
 	return RANGE_BYTES / KM_PAGE_SIZE / 8;
@@ -78,7 +79,7 @@ static bool new_range(size_t bytes)
 	char *p;
 
 	range = km_max(km_max(range, COMMIT_STEP * 4), least);
-	/* Another process may have limited this one. */
+	/* Another process may have limited the address space of this process. */
 	while (!(p = km_os_reserve(range, KM_PAGE_SIZE))) {
 		if (range == least)
 			return false;
@@ -87,12 +88,12 @@ static bool new_range(size_t bytes)
 	km_os_name(p, range, "libkmem: metadata");
 	note_span(p, range);
 	km_debug(!((uintptr_t)p & (KM_PAGE_SIZE - 1)) && range >= least, "a range begins with a page");
-	/* The free rest of the former one is used up, and never goes back. */
+	/* Free pieces of the former range stay on the lists. Its pages are never purged. */
 	meta.base = p;
 	if (meta.gone)
 		__builtin_memset(meta.gone, 0, mark_bytes());
 	meta.gone_pages = 0;
-	/* The first page of the system's stays without access: the mapping after it begins with ours. */
+	/* The first system page stays without access, so that a mapping of metadata begins after it. */
 	meta.at = meta.committed = p + km_os_page_bytes();
 	meta.end = p + range;
 	if (!meta.root) {
@@ -132,13 +133,14 @@ static void push(void *p, unsigned shift)
 	meta.free_bytes += (size_t)1 << shift;
 }
 
-/* So many in a row, the first of them at a multiple of two, where it is more than one: its number. False: none. */
+/* Find `pages` adjacent purged pages, aligned to two pages if more than one. *first: the index of the first. Returns:
+ * false if there are none. */
 static bool find_gone(size_t pages, size_t *first)
 {
 	size_t all = (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT, run = 0;
 
 	for (size_t page = 0; page < all; page++) {
-		/* 64 at a time, where there are none. */
+		/* Skip 64 pages at a time. */
 		if (page % 64 == 0 && !meta.gone[page / 64]) {
 			page += 63;
 			run = 0;
@@ -155,7 +157,8 @@ static bool find_gone(size_t pages, size_t *first)
 	return false;
 }
 
-/* A piece out of pages that went back, which are zeros. NULL: there are none, or not so many in a row. */
+/* Allocate a piece of purged pages; the piece reads as zeros. Returns: NULL if there are not enough adjacent
+ * pages. */
 static void *take_gone(unsigned shift)
 {
 	size_t bytes = (size_t)1 << shift, pages = bytes > KM_PAGE_SIZE ? bytes >> KM_PAGE_SHIFT : 1, first;
@@ -171,10 +174,11 @@ static void *take_gone(unsigned shift)
 	return p;
 }
 
-/* Cut `bytes`, a power of two, off the range, or, without may_wait, off what is committed of it. */
+/* Cut `bytes` (a power of two) off the range; without may_wait only off its committed part. Returns: NULL if there is
+ * no memory. */
 static void *carve(size_t bytes, bool may_wait)
 {
-	/* A shelf's block is aligned to its size, and the largest has 1024 words. */
+	/* A sheaf is aligned to its size, and the largest sheaf has 1024 words. */
 	size_t align = km_min(bytes, 2 * KM_PAGE_SIZE);
 	char *p = (char *)km_align_up((uintptr_t)meta.at, align);
 
@@ -192,7 +196,7 @@ static void *carve(size_t bytes, bool may_wait)
 		meta.committed += step;
 		km_bump(&meta.committed_bytes, step);
 	}
-	/* The bytes that alignment skips are for smaller pieces. */
+	/* Bytes skipped by the alignment become smaller pieces. */
 	for (size_t piece; meta.at < p; meta.at += piece) {
 		piece = (size_t)1 << __builtin_ctzll((uintptr_t)meta.at);
 		push(meta.at, shift_of(piece));
@@ -202,7 +206,8 @@ static void *carve(size_t bytes, bool may_wait)
 	return p;
 }
 
-/* ThreadSanitizer sees libc's function, and not the lock: it would call it a race. */
+/* Zero a piece. Under ThreadSanitizer by plain stores: the sanitizer intercepts memset, but does not see the lock,
+ * and would report a race. */
 static void clear(void *p, size_t bytes)
 {
 	if (km_likely(!km_sanitizer.thread))
@@ -229,7 +234,8 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 			meta.free_bytes -= (size_t)1 << shift;
 			clear(p, (size_t)1 << shift);
 		} else {
-			/* A page has pieces of one size: it goes back when all things of their kind are gone. */
+			/* A page has pieces of one size, so the page can be purged when all records of one kind are
+			 * free. */
 			p = take_gone(shift) ?: carve(km_max((size_t)1 << shift, (size_t)KM_PAGE_SIZE), may_wait);
 			for (size_t at = KM_PAGE_SIZE >> shift; p && at > 1; at--)
 				push((char *)p + ((at - 1) << shift), shift);
@@ -248,7 +254,7 @@ bool km_meta_ahead(size_t bytes)
 
 	km_lock_scope(&meta.lock);
 	bool ready = meta.at && (size_t)(meta.committed - meta.at) >= bytes;
-	/* A range has little left: the next one is begun by the thread that needs it. */
+	/* At the end of a range only the rest is committed: a thread that needs more begins the next range. */
 	size_t left = (size_t)(meta.end - meta.committed);
 	km_debug(meta.committed <= meta.end, "no more of a range is committed than it has");
 	size_t step = ready || !meta.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
@@ -260,7 +266,7 @@ bool km_meta_ahead(size_t bytes)
 	return ready;
 }
 
-/* The next page from *page on that went back; NULL: there is none. */
+/* Returns: the next purged page from *page on, or NULL. */
 static char *next_gone(size_t *page)
 {
 	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
@@ -275,9 +281,9 @@ static char *next_gone(size_t *page)
 }
 
 /*
- * Pages that went back are the first that are taken; they count as such until then. The lock is held while they are
- * looked for, and not while they come: what lies here stays mapped and readable, and to one that is in use, or went
- * back, meanwhile nothing happens.
+ * Make memory of future allocations resident. Purged pages are allocated first, so start with these pages. Purged
+ * pages still count as purged until the allocation. The lock is held for the search, not for the faults: metadata
+ * stays mapped and readable, so a fault on a page allocated or purged meanwhile is harmless.
  */
 bool km_meta_fault_in(size_t bytes)
 {
@@ -315,7 +321,7 @@ void km_meta_free(void *p, size_t bytes)
 	meta.freed += (size_t)1 << shift;
 }
 
-/* A piece has so many lines at which that many bytes may begin. */
+/* Returns: the number of cache lines of a piece at which a record of `bytes` bytes may begin. */
 static size_t places(size_t bytes)
 {
 	return (((size_t)1 << shift_of(bytes)) - bytes) / KM_CACHE_LINE + 1;
@@ -337,10 +343,10 @@ void km_meta_free_spread(void *p, size_t bytes)
 
 /* ------------------------------------------------------------------ giving back */
 
-/* Memory for the marks: address space, until a range is trimmed. */
+/* Allocate the arrays gone and units, at the first trim. Returns: false if there is no memory. */
 static bool have_marks(void)
 {
-	/* A byte for each page, and one behind the last. */
+	/* units has a byte for each page, and one byte behind the last page. */
 	size_t bytes = mark_bytes() + RANGE_BYTES / KM_PAGE_SIZE + KM_PAGE_SIZE;
 
 	if (meta.gone)
@@ -359,7 +365,7 @@ static bool have_marks(void)
 	return true;
 }
 
-/* Pages of a piece in the current range; none where it lies in a former one. */
+/* Returns: the number of pages of a piece in the current range; 0 if the piece lies in a former range. */
 static size_t pages_of(const void *piece, unsigned shift, size_t *first)
 {
 	uintptr_t offset = (uintptr_t)piece - (uintptr_t)meta.base;
@@ -382,8 +388,11 @@ static void count_free(void)
 						  km_min((1u << shift) >> MIN_SHIFT, (unsigned)UNITS));
 }
 
-/* The first pages that are free as a whole, and with them the system's page that they are in, are to go, the others
- * stay; a piece of several goes with all of them. */
+/*
+ * Choose the pages to purge: the first TRIM_PAGES entirely free pages, by whole system pages. units becomes UNITS for
+ * chosen pages, 0 for other pages. A piece of several pages goes only with all its pages. Returns: the number of
+ * chosen pages.
+ */
 static size_t choose(size_t all)
 {
 	size_t chosen = 0, unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
@@ -410,7 +419,7 @@ static bool goes(const void *piece, unsigned shift)
 	return all;
 }
 
-/* A piece that is cut by the bound keeps its pages. */
+/* Unmark the pages of a piece of several pages, of which only some are chosen. */
 static void keep_pages(const void *piece, unsigned shift)
 {
 	size_t first;
@@ -434,8 +443,8 @@ static void take_off_lists(void)
 			}
 }
 
-/* A piece that stayed may have kept a part of a page of the system's: that page is not the system's to take. Pages that
- * it does not take back are zeroed here: it is as if it had, but for its memory. */
+/* Purge chosen pages by whole system pages. Parts of system pages at the two ends belong to pieces that stay. Memory
+ * that is not purged is zeroed here, so all chosen pages read as zeros. */
 static void purge(char *p, size_t bytes)
 {
 	char *from = (char *)km_align_up((uintptr_t)p, km_os_page_bytes());
@@ -468,7 +477,7 @@ static void give_back(size_t all)
 	km_bump(&meta.committed_bytes, -(given << KM_PAGE_SHIFT));
 }
 
-/* With the lock. How many pages were to go. */
+/* Purge entirely free pages. Requires: the lock is held. Returns: the number of chosen pages. */
 static size_t trim(void)
 {
 	size_t all = (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT;
@@ -522,7 +531,7 @@ void km_meta_trim(bool always)
 			chosen = trim();
 		km_unlock(&meta.lock);
 		km_busy_end(was);
-		/* The thread that began it sees it through. */
+		/* The thread that begins a trim completes the trim. */
 		always = true;
 	}
 }

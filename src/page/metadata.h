@@ -1,53 +1,53 @@
-/*
- * metadata.h: memory for ourselves. It never comes from a cache, so nothing recurses; its addresses are never given
- * back, so a stale pointer into it may always be read.
- */
+/* metadata.h: metadata: the library's own memory. Metadata never comes from a cache, so allocations do not recurse.
+ * Metadata addresses are never unmapped, so a stale pointer into metadata may always be read. */
 #ifndef KM_PAGE_METADATA_H
 #define KM_PAGE_METADATA_H
 
 #include "base/cc.h"
 
-/* Zeroed memory of at least `bytes`, aligned to the next power of two (at most 8 KiB, the largest block of a shelf);
- * NULL: none left. may_wait: for the system, unless this thread makes no calls (km_no_calls). */
+/*
+ * Allocate at least `bytes` zeroed bytes, aligned to the next power of two (at most 8 KiB, the largest sheaf).
+ * may_wait: system calls and waiting are allowed, unless this thread makes no calls (km_no_calls). Returns: NULL if
+ * there is no memory.
+ */
 void *km_meta_alloc(size_t bytes, bool may_wait);
-/* The program has limited its address space: what is reserved beyond a small part of that goes back. */
+/* Give reserved address space back beyond a 64th of limit, because the program has limited its address space. */
 void km_meta_fit(size_t limit);
 void km_meta_free(void *p, size_t bytes);
 /*
- * The same for records of which many are wanted in turn, up to a page each, aligned to a line: where in its piece one
- * begins goes by the page. At one place of pieces of 1024 bytes they had four of the 64 sets of lines that a
- * processor's first cache has, and one in sixteen of the second's.
+ * Allocate or free records that are used in turn by the thousand, up to a page each, aligned to a cache line. The
+ * page decides the place of a record in its piece. Otherwise records in pieces of 1024 bytes would use four of the 64
+ * sets of a first-level cache, and a sixteenth of the second-level cache.
  */
 void *km_meta_alloc_spread(size_t bytes, bool may_wait);
 void km_meta_free_spread(void *p, size_t bytes);
-/* So many bytes are committed and not yet cut off, for requests that may not wait, unless the range ends. False: the
- * system refuses. */
+/* Commit `bytes` bytes ahead of requests that may not wait, up to the end of the range. Returns: false if the system
+ * refuses. */
 bool km_meta_ahead(size_t bytes);
-/* So many of those bytes are resident from then on. False: the system refuses. */
+/* Make `bytes` of the free committed bytes resident. Returns: false if the system refuses. */
 bool km_meta_fault_in(size_t bytes);
-/* Pages of it that are free as a whole go back to the system: if there may be many, or `always`. It takes time by free
- * pieces, some with the lock held. */
+/* Give entirely free pages back to the system, if there may be many, or `always`. Takes time in proportion to the
+ * free pieces, partly with the lock held. */
 void km_meta_trim(bool always);
-/* Purge whole system pages of an allocated piece: the pages read as zeros afterwards. False: nothing changed.
- * km_meta_came_back: the owner writes to so many purged bytes again. */
+/* Purge whole system pages of an allocated piece: the pages read as zeros afterwards. Returns: false if nothing
+ * changed. The owner must report bytes written again by km_meta_came_back(). */
 bool km_meta_purge(void *p, size_t bytes);
 void km_meta_came_back(size_t bytes);
-/* None is had or freed meanwhile: for some hundred instructions, with km_thread_busy set. */
+/* Hold all metadata: no piece is allocated or freed until km_meta_let_go(). Context: for some hundred instructions,
+ * with km_thread_busy set. Takes the lock. */
 void km_meta_hold(void);
 void km_meta_let_go(void);
 size_t km_meta_committed_bytes(void);
-/*
- * Address space in which our own memory lies: its ranges, and what others have mapped for themselves and say here. A
- * piece that there is no room for is not listed.
- */
+/* Address space of metadata: its ranges, and mappings that other files report here. Beyond 128 spans no span is
+ * listed. */
 struct km_span {
 	const char *start, *end;
 };
 void km_meta_note_span(const void *start, size_t bytes);
-/* Where these and the bytes are kept, for readers outside of the process. */
+/* Addresses of the spans and of the committed bytes, for readers outside of the process. */
 void km_meta_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count);
-/* The first bytes of the first range, zero until the caller writes them; NULL before the first
- * allocation. They begin a mapping: whoever looks from outside finds them in /proc/PID/maps. */
+/* Returns: the first bytes of the first range, zeros until the caller writes them; NULL before the first allocation.
+ * The bytes begin a mapping, so a reader outside of the process finds them in /proc/PID/maps. */
 #define KM_META_ROOT_BYTES 512u
 void *km_meta_root(void);
 void km_meta_fork(bool before, bool child);

@@ -1,9 +1,9 @@
 /*
  * nodump.c: slabs of caches with SLAB_NODUMP. madvise(MADV_DONTDUMP) works by mappings, so slabs of these caches are
- * cut out of separate largest blocks (KM_BLOCK_PAGES) with this advice. Invariants: a block has the advice from before
- * its first slab until the block is free. The content of a freed slab is erased before the advice ends, so no core dump
- * contains the content. A bit of `taken` is set iff the page belongs to a slab. A block without slabs stays until
- * km_nodump_release, called by a purge.
+ * cut out of separate largest blocks (KM_BLOCK_PAGES) with this advice. Invariants: a block has the advice from
+ * before its first slab until the block is free. The content of a freed slab is erased before the advice ends, so no
+ * core dump contains the content. A bit of `taken` is set iff the page belongs to a slab. A block without slabs stays
+ * until km_nodump_release, called by a purge.
  */
 #include "os/die.h"
 #include "os/os.h"
@@ -20,8 +20,8 @@ struct block {
 
 static struct {
 	struct km_lock lock;
-	struct km_list blocks;		/* next NULL: there was none yet */
-	bool any;			/* the list is not empty, or was not; read without the lock */
+	struct km_list blocks;		/* next is NULL before the first block */
+	bool any;			/* the list has or had a block; read without the lock */
 } nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP) };
 
 /* ------------------------------------------------------------------ pages of a block; the lock held */
@@ -89,7 +89,7 @@ static void link_block(struct block *block)
 	km_list_add_tail(&block->list, &nodump.blocks);
 }
 
-/* The advice comes first: what is refused it is not used. */
+/* Allocate a block and give the advice. A block is not used if the system refuses the advice. */
 static struct block *new_block(int node)
 {
 	struct block *block = km_meta_alloc(sizeof(*block), true);
@@ -126,8 +126,10 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 	return page;
 }
 
-/* km_page_hold waits for a thread with the page in hand. The memory of the slab goes back to the system at once, not
- * with the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab. */
+/*
+ * km_page_hold waits for a thread that holds the page. The memory of the slab goes back to the system at once, not
+ * with the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab.
+ */
 void km_nodump_free(struct km_page *page, unsigned order)
 {
 	km_page_hold(page);
@@ -143,7 +145,7 @@ void km_nodump_free(struct km_page *page, unsigned order)
 	block->used -= count;
 }
 
-/* One that nobody uses, off the list. */
+/* Take an unused block off the list. Returns: NULL if there is none. */
 static struct block *take_unused(void)
 {
 	struct block *unused = NULL;
@@ -167,7 +169,7 @@ static struct block *take_unused(void)
 static void give_back(struct block *block)
 {
 	km_os_dump(km_page_address(block->first), KM_BLOCK_BYTES, true);
-	/* As dirty ones: their records go with them. */
+	/* Free the pages as dirty pages, not as gone pages. */
 	km_pages_fill(block->first, KM_BLOCK_PAGES);
 	km_pages_free(block->first, KM_MAX_ORDER);
 	km_meta_free(block, sizeof(*block));

@@ -1,6 +1,7 @@
 /*
- * obj_cgroups.c: who pays for an object: setting it, and the vectors of pages that several pay for. Invariant: a
- * page's word changes from 0 to an owner, and from either to a vector, never back while it is a slab's.
+ * obj_cgroups.c: objcg of an object: store, read and clear the objcg words of pages, and the vectors of pages with
+ * several objcgs. Invariant: while a page belongs to a slab, its word changes from 0 to an objcg, and from 0 or an
+ * objcg to a vector, never back.
  */
 #include "obj_cgroups.h"
 
@@ -18,7 +19,7 @@ uint64_t *km_owner_of_page(const struct km_page *page)
 	return NULL;
 }
 
-/* A vector in the place of `seen`, which all its words begin with. False: no memory. */
+/* Replace the word `seen` of a page by a vector with `seen` in all words. Returns: false if there is no memory. */
 static bool make_vector(uint64_t *word, uint64_t seen, uint32_t shift, bool may_wait)
 {
 	size_t bytes = km_owner_vector_bytes(shift);
@@ -30,7 +31,7 @@ static bool make_vector(uint64_t *word, uint64_t seen, uint32_t shift, bool may_
 		return false;
 	for (size_t i = 0; i < bytes / sizeof(*vector); i++)
 		vector[i] = seen;
-	/* Release pairs with the acquire of who reads the word: the vector is filled in. */
+	/* Release pairs with the acquire of the word's readers: a reader sees a filled vector. */
 	if (!km_cas_release(word, &seen, (uintptr_t)vector | KM_OWNER_VECTOR))
 		km_meta_free(vector, bytes);
 	return true;
@@ -62,19 +63,20 @@ bool km_owner_any(const uint64_t *word, unsigned order)
 {
 	uint64_t some = 0;
 
-	/* Acquire pairs with who set it. */
+	/* Acquire pairs with the release in km_owner_set. */
 	for (size_t i = 0; i < (size_t)1 << order; i++)
 		some |= km_load_acquire(&word[i]);
 	return some != 0;
 }
 
-/* The word is 0 before its vector is freed, and none is freed meanwhile. */
+/* km_owner_clear() sets the word to 0 before it frees the vector, and no vector is freed while the metadata is
+ * held. */
 void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t shift, uint64_t *owners,
 		   unsigned count)
 {
 	km_meta_hold();
 	for (unsigned i = 0; i < count; i++, offset += size) {
-		/* Acquire pairs with make_vector: it is filled in. */
+		/* Acquire pairs with make_vector: the vector is filled in. */
 		uint64_t owner = km_load_acquire(&word[offset >> KM_PAGE_SHIFT]);
 
 		if (owner & KM_OWNER_VECTOR)

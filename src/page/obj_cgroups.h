@@ -1,23 +1,25 @@
 /*
- * obj_cgroups.h: who pays for an object: a word for each page of a range, beside the page map, that counts for the
- * objects that begin in that page; of a large block the first one.
+ * obj_cgroups.h: the objcg of an object: a word for each page of a range, beside the page map. The word of a page
+ * applies to the objects that begin in the page. A large block uses the word of its first page.
  *
- *	0		no object of it was ever out; sometimes: nobody pays
- *	2		nobody pays for those that are out
- *	owner		every object of it that somebody pays for is this one's
+ *	0		no object of the page was ever allocated; sometimes: uncharged
+ *	2		all allocated objects of the page are uncharged
+ *	owner		every charged object of the page is charged to this objcg
  *	vector | 1	a word for each object: p's is vector[(p & (bytes of a page - 1)) >> shift]
  *
- * By the page, not by the slab: so who has an object's address need not know its slab to find the word. 2^shift is the
- * size of an object or less: objects that begin in one page differ by that at least, so no two have the same place in
- * its vector. It takes no more memory than one without gaps, of which the size is rounded to a power of two as well.
+ * Words belong to pages, not to slabs: an object's address is enough to find the word. 2^shift is at most the size of
+ * an object. Objects that begin in one page are at least 2^shift bytes apart, so no two objects share an entry of the
+ * vector. The vector takes no more memory than a vector without gaps, because the allocator rounds sizes to powers of
+ * two.
  *
- * An object that lies free, or on a plain shelf, is nobody's whatever its word says: who takes it out sets it. Where
- * not all objects of a cache are paid for (sometimes), 0 must be said as well, so there it is a vector from the first
- * on, and who frees an object clears its word. Invariant: of a charged object the word names the owner; a word is
- * written by whoever holds the object, a page's as a whole by compare-and-swap.
+ * A cached object in a plain sheaf or a free object of a slab is uncharged, whatever its word contains: each
+ * allocation must set the word. In a cache with charged and uncharged objects (sometimes) an allocation must set 0 as
+ * well, so the first charge makes a vector, and each free clears the object's word. Invariant: the word of a charged
+ * object names its objcg. An entry of a vector is written only by the thread that holds the object; a page's word
+ * only by compare-and-swap.
  *
- * Kernel: a vector for each slab that has a charged object (slab->obj_exts). Here most pages are one group's, and say
- * so in one word: bulk frees look at that.
+ * Kernel: a vector for each slab with a charged object (slab->obj_exts). Here most pages have objects of one group,
+ * and one word is enough. Bulk frees look for this case.
  */
 #ifndef KM_PAGE_OBJ_CGROUPS_H
 #define KM_PAGE_OBJ_CGROUPS_H
@@ -31,22 +33,22 @@
 #define KM_OWNER_VECTOR 1ull
 #define KM_OWNER_NOBODY 2ull
 
-/* The page's word. */
+/* Returns: the objcg word of the page. */
 uint64_t *km_owner_of_page(const struct km_page *page);
 
-/* Of a cache, by the bytes from one object to the next. */
+/* Returns: the shift of a cache. size: bytes from one object to the next. */
 km_inline uint32_t km_owner_shift(size_t size)
 {
 	return km_min((uint32_t)km_ilog2(size), (uint32_t)KM_PAGE_SHIFT);
 }
 
-/* Bytes of a page's vector. */
+/* Returns: bytes of a page's vector. */
 km_inline size_t km_owner_vector_bytes(uint32_t shift)
 {
 	return (KM_PAGE_SIZE >> shift) * sizeof(uint64_t);
 }
 
-/* offset: of the object in its page. */
+/* Returns: the entry of an object in the vector. offset: of the object in its page. */
 km_inline uint64_t *km_owner_in_vector(uint64_t word, size_t offset, uint32_t shift)
 {
 	uint64_t *vector = (uint64_t *)(uintptr_t)(word - KM_OWNER_VECTOR);
@@ -56,10 +58,10 @@ km_inline uint64_t *km_owner_in_vector(uint64_t word, size_t offset, uint32_t sh
 	return &vector[offset >> shift];
 }
 
-/* The payer of the object that alone begins in the page; 0: nobody. */
+/* Returns: the objcg of an object that is alone in its page; 0 if uncharged. */
 km_inline uint64_t km_owner_of_one(const uint64_t *word)
 {
-	/* Acquire pairs with make_vector: it is filled in. */
+	/* Acquire pairs with make_vector: the vector is filled in. */
 	uint64_t seen = km_load_acquire(word);
 
 	if (km_unlikely(seen & KM_OWNER_VECTOR))
@@ -68,20 +70,22 @@ km_inline uint64_t km_owner_of_one(const uint64_t *word)
 }
 
 /*
- * `owner`, or 0, pays for the object at `offset` in the page of this word from now on. False: no memory for a vector.
- * sometimes: not all of this cache's objects are paid for. May be called with no lock but those below KM_RANK_META.
+ * Set the objcg of the object at `offset` in the page of this word (0: uncharged).
+ * sometimes: the cache has charged and uncharged objects. Returns: false if there is no memory for a vector. Context:
+ * no lock of rank KM_RANK_META or above may be held.
  */
 bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, uint32_t shift, bool sometimes, bool may_wait);
-/* Was an object of the slab of 2^order pages ever out, who sees it sees all that came before. */
+/* Returns: true if an object of the slab of 2^order pages was ever allocated. A caller that sees true also sees all
+ * earlier writes of the allocating thread. */
 bool km_owner_any(const uint64_t *word, unsigned order);
 /*
- * The owners of `count` objects of a slab, the first at `offset`, `size` bytes each, while others set them, or the slab
- * goes: then all are 0. The owners that they name may be gone when this returns: compare them, never follow them. For
- * who holds the slab's page. word: of the slab's first page, as below.
+ * Read the objcgs of `count` objects of a slab, the first at `offset`, `size` bytes apart. word: of the slab's first
+ * page. Other threads may set the words meanwhile, or free the slab; then all results are 0. A returned objcg may be
+ * gone: compare the value, never dereference it. Requires: the slab's page is held.
  */
 void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t shift, uint64_t *owners,
 		   unsigned count);
-/* The slab goes. */
+/* Clear the words of a slab that is freed, and free their vectors. */
 void km_owner_clear(uint64_t *word, unsigned order, uint32_t shift);
 
 #endif

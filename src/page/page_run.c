@@ -1,19 +1,19 @@
 /*
- * page_run.c: the free pages of a node as runs: found by length, taken, put back, joined. Invariants: with the lock
- * free, each free page is in one run, which is in the bin of its length and kind; two runs of a node lie side by side
- * only where both together would be longer than a run may be; a run's count of pages that may be resident is that of
- * its bits.
+ * page_run.c: the free pages of a node as runs: search by length, take, put back, join. Invariants, while the lock of
+ * the zone is free: each free page is in one run. Each run is in the bin of its length and kind. Two runs of a node
+ * are adjacent only if their sum would exceed the maximum length. The dirty count of a run equals the set bits of its
+ * pages.
  */
 #include "os/die.h"
 #include "os/os.h"
 #include "zone.h"
 
-/* Runs that are looked at because their place may be right, before longer ones, where it must be. */
+/* Runs tried whose alignment may fit by chance, before longer runs, which always fit. */
 #define VISITS	16u
 
 /* ------------------------------------------------------------------ bits */
 
-/* The bits of a word from `first` on, `count` of them. */
+/* Returns: a mask of `count` bits from bit `first` on. */
 static uint64_t mask_of(size_t first, size_t count)
 {
 	return (count >= 64 ? ~0ull : (1ull << count) - 1) << first;
@@ -61,7 +61,7 @@ static unsigned bin_of(size_t pages)
 	return KM_RUN_EXACT + (log - 6) * 8 + (unsigned)(pages >> (log - 3) & 7);
 }
 
-/* The first bin whose runs all have so many pages; KM_RUN_BINS: none. */
+/* Returns: the first bin whose runs all have at least `pages` pages; KM_RUN_BINS if there is none. */
 static unsigned bin_for(size_t pages)
 {
 	if (pages > KM_RUN_MAX)
@@ -109,7 +109,7 @@ km_inline void link_run(struct km_zone *zone, struct km_page *run, size_t pages,
 	km_store(&run->freed_ms, freed_ms);
 	km_store(&last->run, (uint32_t)pages);
 	km_store(&run->run, (uint32_t)pages);
-	/* A run of one page is FREE. */
+	/* The order matters: a run of one page has the type FREE. */
 	km_store(&last->type, (uint8_t)KM_PAGE_FREE_LAST);
 	km_store(&run->type, (uint8_t)KM_PAGE_FREE);
 	km_list_add_head(&run->list, list);
@@ -152,7 +152,8 @@ static struct km_page *look_in(const struct km_list *list, size_t count, size_t 
 {
 	km_list_for_each(entry, list) {
 		struct km_page *run = km_container_of(entry, struct km_page, list);
-		/* Descriptors lie as their pages do: the first of a range is aligned to any block. */
+		/* An index in the range has the alignment of the page's address: the first page of a range is aligned
+		 * to any block. */
 		size_t start = align == 1 ? 0 : (size_t)(run - km_range_of_page(run)->page);
 
 		if (!*visits)
@@ -179,7 +180,7 @@ static struct km_page *find_kind(const struct km_zone *zone, bool dirty, size_t 
 	return bin < KM_RUN_BINS ? km_list_first(&zone->bin[dirty][bin], struct km_page, list) : NULL;
 }
 
-/* A run that may be resident comes first, whatever its length: memory is taken from the system last. */
+/* Resident runs come first, whatever their length: fresh memory is the last choice. */
 struct km_page *km_run_find(const struct km_zone *zone, size_t count, unsigned order, bool all)
 {
 	unsigned visits = all ? -1u : VISITS;
@@ -188,7 +189,7 @@ struct km_page *km_run_find(const struct km_zone *zone, size_t count, unsigned o
 	       find_kind(zone, false, count, (size_t)1 << order, visits);
 }
 
-/* How many of `count` pages of a run may be resident. */
+/* Returns: the pages among `count` pages of a run that may be resident. */
 km_inline size_t dirty_of(const struct km_range *range, const struct km_page *run, size_t first, size_t count)
 {
 	if (!run->dirty || !count)
@@ -196,7 +197,7 @@ km_inline size_t dirty_of(const struct km_range *range, const struct km_page *ru
 	return run->dirty == run->run ? count : km_bits_count(range->dirty, first, count);
 }
 
-/* Pages that may come from the system anew: what the bound gave back was given back too early. */
+/* Count allocated pages that are not resident, up to the trimmed pages: trimming gave these pages back too early. */
 km_cold static void miss_trimmed(struct km_zone *zone, size_t pages)
 {
 	size_t again = km_min(zone->trimmed, pages);
@@ -205,8 +206,11 @@ km_cold static void miss_trimmed(struct km_zone *zone, size_t pages)
 	km_bump(&zone->missed, again);
 }
 
-/* Where `count` pages of the run [start, end), aligned so, begin. Whoever reserved what is resident wants that, where
- * only a part of the run is: from the first such page on, if as many are left. */
+/*
+ * Returns: the index in the run [start, end) from which to take `count` aligned pages. A reservation wants resident
+ * pages. So while one exists and only a part of the run is resident, the first resident page is chosen, if `count`
+ * pages follow.
+ */
 static size_t place_in(const struct km_range *range, const struct km_page *run, size_t start, size_t end, size_t count,
 		       size_t align)
 {
@@ -225,7 +229,7 @@ static size_t place_in(const struct km_range *range, const struct km_page *run, 
 	return km_align_up(start, align);
 }
 
-/* Those from page `first` of its range on. */
+/* Take `count` pages out of the run, from page `first` of the range on. */
 static struct km_page *take_from(struct km_zone *zone, struct km_page *run, size_t first, size_t count, bool may_call,
 				 bool *zero)
 {
@@ -278,7 +282,7 @@ struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t co
 
 /* ------------------------------------------------------------------ putting back */
 
-/* Runs that are joined are as old as their pages that may be resident are on the average. */
+/* Joined runs. The age of the result is the average age of the resident pages. */
 struct joined {
 	size_t start, end, dirty;
 	uint32_t now, age_ms;
@@ -297,7 +301,7 @@ static void join(struct km_zone *zone, struct joined *to, struct km_page *run, s
 	km_debug(start + run->run == to->start || start == to->end, "runs that are joined lie side by side");
 	km_debug(dirty <= to->end - to->start + run->run, "no more pages of a run are resident than it has");
 
-	/* Mostly both are of this moment. */
+	/* Usually the age of both is 0. */
 	if (run->dirty && (age > 0 || to->age_ms))
 		to->age_ms = (uint32_t)(((uint64_t)to->age_ms * to->dirty + (uint64_t)km_max(age, 0) * run->dirty) /
 					dirty);
@@ -307,7 +311,7 @@ static void join(struct km_zone *zone, struct joined *to, struct km_page *run, s
 	unlink_run(zone, run);
 }
 
-/* Another node's changes under another lock. */
+/* A run of another node changes under another lock, so the search stops at the border of the node. */
 struct km_page *km_run_before(const struct km_range *range, size_t index)
 {
 	if (!index || (!(index & (KM_BLOCK_PAGES - 1)) &&
@@ -320,11 +324,11 @@ struct km_page *km_run_before(const struct km_range *range, size_t index)
 
 struct km_page *km_run_at(const struct km_range *range, size_t index)
 {
-	/* Acquire pairs with the release in commit_block: what is ready has descriptors and a node. */
+	/* Acquire pairs with the release in commit_block: a committed page has a descriptor and a node. */
 	if (index >= km_load_acquire(&range->ready) ||
 	    (!(index & (KM_BLOCK_PAGES - 1)) && km_range_node(range, index - 1) != km_range_node(range, index)))
 		return NULL;
-	/* A block in use changes its type without the lock, never from or to FREE. */
+	/* A block in use may change its type without the lock, but never from or to FREE. */
 	return km_load(&range->page[index].type) == KM_PAGE_FREE ? &range->page[index] : NULL;
 }
 
@@ -398,7 +402,7 @@ int km_run_check(unsigned node)
 	for (unsigned kind = 0; kind < 2; kind++)
 		for (unsigned bin = km_run_bin_above(zone, kind, 0); bin < KM_RUN_BINS;
 		     bin = km_run_bin_above(zone, kind, bin + 1))
-			/* A run has a page at least. */
+			/* A run has at least one page, so a longer list is damaged. */
 			km_list_for_some(entry, &zone->bin[kind][bin], kept + 1) {
 				struct km_page *run = km_container_of(entry, struct km_page, list);
 

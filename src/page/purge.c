@@ -1,7 +1,7 @@
 /*
- * purge.c: free memory that is resident: its bound, how it goes back to the system, and when some is made ahead.
- * Invariants: a page that the system gave us and that is free is counted as such from then on, whoever touched it
- * first; memory comes ahead only while the bound has room for it; a zone's lock is held for no system call but that.
+ * purge.c: resident free memory: its bound, its return to the system (purge), and the prefault of huge pages.
+ * Invariants: a free page that the system has made resident counts as dirty, whoever touched the page first. Memory
+ * is prefaulted only while the bound has room for more. A zone's lock is held for no system call except the prefault.
  */
 #include "os/die.h"
 #include "os/os.h"
@@ -11,13 +11,13 @@
 #include "huge_cache.h"
 #include "zone.h"
 
-#define LATER_MS	60000u	/* a purge takes less, and its clock stands still */
+#define LATER_MS	60000u	/* a purge takes less time, with a single reading of the clock */
 #define TRIM_ROUNDS	4
-/* Pages of a run that the system refuses, and runs of which it refuses all: then a purge goes on with the next run, or
- * ends. */
+/* Limits of a purge in vain: after MOST_KEPT refused pages the purge leaves the run; after MOST_IN_VAIN runs without
+ * a purged page the purge ends. */
 #define MOST_KEPT	8u
 #define MOST_IN_VAIN	16u
-/* Dirty memory allowed where little is in use: 1 MiB. A program that swings by more soon has that (km_pages_swing). */
+/* Dirty memory always allowed: 1 MiB. If use swings by more, km_pages_swing() soon raises the bound. */
 #define DIRTY_FLOOR_PAGES	256u
 /* A sweep begins when free objects in slabs have grown by this part of the pages in use since the last sweep, and by
  * more than DIRTY_FLOOR_PAGES. */
@@ -25,9 +25,10 @@
 /* Pages in empty slabs kept by caches beside min_partial: at most this part of the pages in use, and a floor. */
 #define EMPTY_PART		16u
 #define EMPTY_FLOOR_PAGES	256u
-/* Descriptors of so many pages fill two pages of memory: one page at least has no descriptor of another run. */
+/* Descriptors of this many pages fill two pages of memory, so at least one of these two pages has no descriptor of
+ * another run. */
 #define LONG_PAGES		(2 * KM_PAGE_SIZE / sizeof(struct km_page))
-/* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
+/* Pages in use below which no huge page is prefaulted: a small program must not get 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(2 * KM_BLOCK_PAGES)
 
 /* ------------------------------------------------------------------ counts, of all nodes */
@@ -48,7 +49,8 @@ size_t km_pages_there(void)
 	return used - km_min(km_load(&km_arena.gone_pages), used);
 }
 
-/* Slabs begin where they are aligned: some pages of a piece serve nobody. */
+/* Returns: the pages kept for reservations, with a margin, because the alignment of slabs leaves some pages
+ * unused. */
 static size_t staying(void)
 {
 	size_t pages = km_load(&km_arena.reserved_pages);
@@ -56,7 +58,7 @@ static size_t staying(void)
 	return pages ? pages + pages / 64 + 64 : 0;
 }
 
-/* But for those that stay. */
+/* Returns: the dirty pages of all nodes, less the pages kept for reservations. */
 static size_t pages_dirty(void)
 {
 	size_t pages = 0;
@@ -78,7 +80,8 @@ void km_pages_reserving(bool reserving)
 	km_store(&km_arena.reserving, reserving);
 }
 
-/* A quarter of what is in use, and a floor; what may lie ready on CPUs is a part of it, up to a half. */
+/* Returns: the bound of dirty pages: a quarter of the pages in use, plus a floor, less the pages cached on CPUs and
+ * the kept empty slabs. These two lower the bound by half at most. */
 static size_t dirty_bound(void)
 {
 	size_t bound = km_pages_there() / 4 + DIRTY_FLOOR_PAGES;
@@ -126,9 +129,10 @@ void km_pages_swept(void)
 }
 
 /*
- * Pages that the bound took from a program that wanted them back soon after. So much may lie ready beyond the bound,
- * and by so much use may fall before it counts as a fall; it fades with the decay time, and kmem_shrink_all forgets it.
- * In-use pages, huge blocks and the swing together are at most five quarters of the recent peak of use.
+ * Returns: the swing: pages that trimming took and the program allocated again soon after. Dirty memory may exceed
+ * its bound by the swing. Use must fall by more than the swing before the fall counts as a fall. The swing fades with
+ * the decay time, and kmem_shrink_all() resets the swing. In-use pages, huge blocks and the swing together are at
+ * most five quarters of the recent peak of use.
  */
 size_t km_pages_swing(void)
 {
@@ -142,12 +146,12 @@ size_t km_pages_swing(void)
 
 bool km_pages_too_dirty(void)
 {
-	/* Pages that the system would not take just now are not offered again before there is more. */
+	/* Pages just refused by the system are not offered again before there are more dirty pages. */
 	return pages_dirty() > km_max(dirty_bound() + km_pages_swing(), km_load(&km_arena.kept_pages)) ||
 	       km_huge_cache_too_many((km_pages_there() + km_huge_pages()) << KM_PAGE_SHIFT);
 }
 
-/* By a quarter, or altogether. */
+/* Reduce the zone's swing by a quarter, or (whole) to 0. */
 static void fade(struct km_zone *zone, bool whole)
 {
 	if (!km_load(&zone->trimmed) && !km_load(&zone->missed))
@@ -159,7 +163,8 @@ static void fade(struct km_zone *zone, bool whole)
 
 /* ------------------------------------------------------------------ huge pages */
 
-/* Let the huge page of index come, which lies in the free run [start, end), if nobody has touched any of it. */
+/* Prefault the huge page of index, if it lies in the free run [start, end), is untouched, and fits in the bound.
+ * Returns: its pages, or 0. */
 static size_t huge_at(struct km_zone *zone, struct km_range *range, size_t start, size_t end, size_t index)
 {
 	size_t first = km_align_down(index, KM_HUGE_PAGES);
@@ -167,12 +172,12 @@ static size_t huge_at(struct km_zone *zone, struct km_range *range, size_t start
 	if (first < start || first + KM_HUGE_PAGES > end || km_bits_count(range->dirty, first, KM_HUGE_PAGES) ||
 	    pages_dirty() + KM_HUGE_PAGES > dirty_bound())
 		return 0;
-	/* The system is asked again when slabs have as much more. */
+	/* The next try follows after half a huge page of further small requests. */
 	if (!km_os_huge(range->base + (first << KM_PAGE_SHIFT), KM_HUGE_PAGES << KM_PAGE_SHIFT)) {
 		zone->small = 0;
 		return 0;
 	}
-	/* All of it may be resident, also where the system stopped half-way. */
+	/* The whole huge page counts as resident, even if the system stopped half-way. */
 	km_bits_change(range->dirty, first, KM_HUGE_PAGES, true);
 	km_debug(first + KM_HUGE_PAGES <= range->ready, "a huge page that comes ahead is committed");
 	return KM_HUGE_PAGES;
@@ -183,8 +188,8 @@ size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t st
 {
 	size_t last = first + count - 1;
 
-	/* Where larger blocks take what came ahead, and may never touch it, the next one comes when slabs have half as
-	 * much: what nobody asked for is bounded by what they have. */
+	/* Larger blocks may take the prefaulted pages and never touch them. So each further huge page requires half a
+	 * huge page of small requests: prefaulted memory is bounded by the memory of slabs. */
 	km_debug(km_is_locked(&zone->lock), "memory comes ahead under the lock of its node");
 
 	if (!km_arena.huge || km_load(&km_arena.reserving) || count > KM_SMALL_PAGES ||
@@ -200,12 +205,12 @@ size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t st
 
 /* ------------------------------------------------------------------ giving back */
 
-/* The part of a run that the system can take: whole pages of its own. */
+/* Part of a run that can be purged: whole pages of the system, in pages of 4096 bytes. */
 struct span {
 	size_t first, end;
 };
 
-/* No more of its resident pages than may go. */
+/* Returns: the span, cut so that at most `most` resident pages are purged. */
 static struct span cut(const struct km_range *range, struct span span, size_t most)
 {
 	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
@@ -226,7 +231,8 @@ static struct span span_of(const struct km_range *range, const struct km_page *r
 	return (struct span){ km_align_up(first, unit), km_max(km_align_down(end, unit), km_align_up(first, unit)) };
 }
 
-/* The oldest run of the bin, if it is at least `decay_ms` old and the system can take some of it; lock held. */
+/* Returns: the oldest run of the bin, if its age is at least `decay_ms` and some of its resident pages can be purged,
+ * else NULL. Requires: the lock of the zone is held. */
 static struct km_page *oldest_in(struct km_zone *zone, unsigned bin, uint32_t now, unsigned decay_ms)
 {
 	struct km_list *list = &zone->bin[1][bin];
@@ -239,19 +245,21 @@ static struct km_page *oldest_in(struct km_zone *zone, unsigned bin, uint32_t no
 		km_debug(run->dirty && run->dirty <= run->run,
 			 "a run of these bins has pages that may be resident");
 
-		/* Also one that was freed since `now`: or who purges goes on as long as others free. */
+		/* Skip also a run freed after `now`: otherwise a purge would last as long as other threads free. */
 		if (now - run->freed_ms + LATER_MS < decay_ms + LATER_MS)
 			return NULL;
 		if (span.end > span.first && km_bits_count(range->dirty, span.first, span.end - span.first))
 			return run;
-		/* Parts of the system's pages wait for their neighbours: for this purge they are as good as new. */
+		/* A part of a system page must wait for its neighbours: move the run to the front, as new for this
+		 * purge. */
 		km_store(&run->freed_ms, now + 1);
 		km_list_del(&run->list);
 		km_list_add_head(&run->list, list);
 	}
 }
 
-/* The oldest run of the longest that may be resident, taken off its list; lock held. */
+/* Take the oldest run of the highest bin of resident runs off its list. Returns: NULL if no run is old enough.
+ * Requires: the lock of the zone is held. */
 static struct km_page *take_old(struct km_zone *zone, uint32_t now, unsigned decay_ms)
 {
 	for (unsigned bin = km_run_bin_below(zone, true, KM_RUN_BINS - 1); bin < KM_RUN_BINS;
@@ -266,15 +274,15 @@ static struct km_page *take_old(struct km_zone *zone, uint32_t now, unsigned dec
 	return NULL;
 }
 
-/* A run that is in our hand, as it is offered to the system. */
+/* A run on no list, while the run is offered to the system. */
 struct offer {
 	struct km_zone *zone;
 	struct km_range *range;
-	bool refused;			/* a part of it was */
-	unsigned kept;			/* pages that it refuses each by itself */
+	bool refused;			/* the system refused a part of the run */
+	unsigned kept;			/* single pages that the system refused */
 };
 
-/* Without what can't be resident at both ends of it. */
+/* Returns: the span without the clean pages at its two ends. */
 static struct span narrow(const struct km_range *range, struct span span, size_t unit)
 {
 	while (span.first < span.end && !km_bits_count(range->dirty, span.first, unit))
@@ -297,8 +305,9 @@ static bool give(const struct offer *offer, struct span span, size_t dirty)
 }
 
 /*
- * A part that the system refuses has a page that the program has locked: its halves are offered, until a page is left,
- * which stays. Where it refuses all (mlockall) a few such pages are enough. How many were given.
+ * Purge the span. If the system refuses a part, the program has locked a page in the part: purge the two halves, down
+ * to single pages. A refused page stays. If the system refuses everything (mlockall), MOST_KEPT refused pages end the
+ * attempt. Returns: the number of purged pages.
  */
 static size_t give_parts(struct offer *offer, struct span span)
 {
@@ -323,8 +332,8 @@ static size_t give_parts(struct offer *offer, struct span span)
 	return given + give_parts(offer, (struct span){ middle, span.end });
 }
 
-/* Purge the part of an array of records for the pages [first, end), by whole pages of the system. The records are zeros
- * afterwards, or unchanged where the system refuses and at the two ends. */
+/* Purge the part of an array of records for the pages [first, end), by whole pages of the system. The records are
+ * zeros afterwards, or unchanged where the system refuses and at the two ends. */
 static void give_array(void *array, size_t first, size_t end, size_t bits)
 {
 	const size_t unit = km_os_page_bytes();
@@ -337,8 +346,8 @@ static void give_array(void *array, size_t first, size_t end, size_t bits)
 
 /*
  * Purge the records of the free pages [*first, *end), taken off all lists by the caller: a record of zeros means an
- * unused page. One page of the page map describes more pages than most runs have, so clean runs on both sides are taken
- * off their lists as well, and *first and *end include these runs afterwards.
+ * unused page. One page of the page map describes more pages than most runs have, so clean runs on both sides are
+ * taken off their lists as well. *first and *end include these runs afterwards.
  */
 static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
 {
@@ -366,21 +375,22 @@ static void give_records(struct km_zone *zone, struct km_range *range, size_t *f
 		give_array(range->live[i], from, to, (size_t)8 << (KM_PAGE_SHIFT - KM_ALLOC_MAP_LOW - i));
 }
 
-/* It was offered, and for this purge it is as good as new; lock held. */
+/* Put an offered run back. If the system refused pages, the last run counts as new for this purge. Requires: the lock
+ * of the zone is held. */
 static void put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end, uint32_t now, bool refused)
 {
 	struct km_page *last = &range->page[end - 1];
 
 	km_run_put_back(zone, range, first, end);
-	/* Where one that was freed meanwhile is joined behind it, it is new in any case. */
+	/* A run freed meanwhile and joined behind this run makes the result new in any case. */
 	if (refused && last->type == KM_PAGE_FREE_LAST)
 		last -= last->run - 1;
 	if (refused && last->type == KM_PAGE_FREE)
 		km_store(&last->freed_ms, now + 1);
 }
 
-/* One run, while who forks or needs pages waits. *given: how many of its pages were given back. False: there is
- * none. */
+/* Purge one run. *given: its purged pages. Returns: false if no run is old enough. Requires: the purge lock is held;
+ * a fork and the last resort of an allocation wait for the lock. */
 static bool purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms, size_t *given)
 {
 	size_t most = pages_dirty();
@@ -400,7 +410,7 @@ static bool purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms, siz
 		give_records(zone, offer.range, &first, &end);
 
 	km_lock(&zone->lock);
-	/* A page that is refused stays dirty, as fresh, for another period. */
+	/* A refused page stays dirty, and counts as fresh for another period. */
 	put_back(zone, offer.range, first, end, now, offer.kept != 0);
 	km_unlock(&zone->lock);
 	km_store(&km_arena.kept_pages, *given ? (size_t)0 : pages_dirty());
@@ -413,7 +423,7 @@ static size_t purge_until(struct km_zone *zone, unsigned decay_ms, size_t enough
 	size_t given = 0;
 	bool any = true;
 
-	/* Of runs of which nothing goes a few are looked at. */
+	/* At most MOST_IN_VAIN runs without a purged page are tried. */
 	for (unsigned in_vain = 0; any && given < enough_pages && in_vain < MOST_IN_VAIN;) {
 		size_t pages = 0;
 
@@ -441,7 +451,7 @@ size_t km_pages_purge(unsigned decay_ms)
 	return given;
 }
 
-/* Each node gives as large a part of its own. */
+/* Purge `pages` of `dirty` pages: each node in proportion to its dirty pages. */
 static size_t trim_by(size_t pages, size_t dirty)
 {
 	size_t given = 0;
@@ -466,7 +476,8 @@ void km_pages_trim(void)
 
 	if (km_load(km_huge_cache_pages()))
 		km_huge_trim();
-	/* Others free meanwhile, and more becomes dirty: that is for them, or for the next to come by. */
+	/* Other threads free meanwhile. After TRIM_ROUNDS rounds the rest is left to these threads, or to the next
+	 * trim. */
 	for (int round = 0; given && round < TRIM_ROUNDS; round++) {
 		size_t dirty = pages_dirty(), enough = dirty_bound() / 4 + km_pages_swing();
 

@@ -1,7 +1,7 @@
 /*
- * range_release.c: address space, where there is little of it: blocks longer than a largest one out of free pages
- * that lie side by side, and whole ranges, or ends of ranges, that go back. Invariant: a range is given back only
- * while none of its pages is used. Its descriptors stay mapped, so a stale descriptor reads as free.
+ * range_release.c: economy of address space: blocks longer than a largest block, built from adjacent free pages, and
+ * the release of whole ranges or of the ends of ranges. Invariant: a range is unmapped only while no page of the
+ * range is used. Its descriptors stay mapped, so a stale descriptor reads as free.
  */
 #include "os/die.h"
 #include "os/os.h"
@@ -10,10 +10,10 @@
 
 /* ------------------------------------------------------------------ long blocks; the zone's lock held */
 
-/* The pages that may be skipped from a page on that is not the first of a free run. */
+/* Returns: the number of pages to skip from a page that does not begin a free run. */
 static size_t skip_of(const struct km_page *page)
 {
-	/* Acquire pairs with the release of who makes it a block's, without the lock. */
+	/* Acquire pairs with the release of a thread that turns the page into a block, without the lock. */
 	uint8_t type = km_load_acquire(&page->type);
 
 	if (type == KM_PAGE_LARGE)
@@ -21,7 +21,7 @@ static size_t skip_of(const struct km_page *page)
 	return type == KM_PAGE_SLAB ? (size_t)1 << page->order : 1;
 }
 
-/* So many free pages of the node beside each other: the first; SIZE_MAX: there are none. */
+/* Find `count` adjacent aligned free pages of the node. Returns: the first index, or SIZE_MAX. */
 static size_t find_long(const struct km_range *range, unsigned node, size_t count, size_t align)
 {
 	size_t start = SIZE_MAX;
@@ -51,7 +51,7 @@ static struct km_page *take_long(struct km_zone *zone, struct km_range *range, s
 {
 	size_t at = first, end;
 
-	/* The first run may begin before, where the block is aligned. */
+	/* With an alignment the first run may begin before the block. */
 	while (range->page[at].type != KM_PAGE_FREE)
 		at--;
 	size_t start = at;
@@ -68,7 +68,8 @@ static struct km_page *take_long(struct km_zone *zone, struct km_range *range, s
 	return &range->page[first];
 }
 
-/* Could the range have so many at its end if all of it were committed? Then commit as much. */
+/* Commit memory at the end of the range until `count` free pages are there. Returns: false if the range is too
+ * short or the system refuses. */
 static bool grow_tail(struct km_range *range, unsigned node, size_t count)
 {
 	size_t ready = range->ready, free = ready;
@@ -124,7 +125,8 @@ struct km_page *km_pages_alloc_long(size_t count, unsigned align_order, int node
 
 /* ------------------------------------------------------------------ ranges that go */
 
-/* Is everything of the node free, of the pages up to `ready`? Then let it leave the lists, if so asked. */
+/* Returns: true if all pages of the node below `ready` are free (clean: and not resident). go: take these pages
+ * off the lists. */
 static bool leave(struct km_zone *zone, struct km_range *range, size_t ready, unsigned node, bool clean, bool go)
 {
 	for (size_t index = 0, next; index < ready; index = next) {
@@ -169,7 +171,7 @@ static void come_back(struct km_range *range, size_t ready, unsigned node)
 			km_run_put_back(zone, range, index, index + KM_BLOCK_PAGES);
 }
 
-/* No page of it is on a list any more: unless it has grown meanwhile, it goes. */
+/* Unmap a range, unless the range has grown meanwhile. Requires: none of its pages is on a list. */
 static bool unmap(struct km_range *range, size_t ready)
 {
 	char *base = range->base;
@@ -181,7 +183,8 @@ static bool unmap(struct km_range *range, size_t ready)
 	bool goes = range->ready == ready;
 	if (goes) {
 		range->leaving = true;
-		/* Release pairs with the acquire in km_page_of_any: who sees 0 finds nothing in it. */
+		/* Release pairs with the acquire in km_page_of_any: a thread that sees 0 finds no page in the
+		 * range. */
 		km_store_release(&range->ready, (size_t)0);
 	}
 	km_unlock(&km_arena.grow);
@@ -192,7 +195,7 @@ static bool unmap(struct km_range *range, size_t ready)
 		km_tell(memory_on, base, ready << KM_PAGE_SHIFT);
 	km_os_unmap(base, range->pages << KM_PAGE_SHIFT);
 	km_bits_change(range->dirty, 0, ready, false);
-	/* All zeros say what is so: none of them is used. */
+	/* Purge the descriptors: a descriptor of zeros means an unused page. */
 	km_os_purge(range->page, km_align_down(ready * sizeof(*range->page), km_os_page_bytes()));
 	km_lock(&km_arena.grow);
 	km_debug(range->leaving && !range->ready, "nothing is committed of a range that is leaving");
@@ -222,8 +225,8 @@ static bool release(struct km_range *range, bool clean)
 	return false;
 }
 
-/* Free blocks at the end of a range, all clean, are taken off the limit on data. The pages stay readable, as a stale
- * pointer may lead there. */
+/* Take clean free blocks at the end of a range off RLIMIT_DATA. The pages stay readable, because a stale pointer
+ * may be followed. Returns: false if there are no such blocks. */
 static bool lower(struct km_range *range)
 {
 	size_t ready = km_load_acquire(&range->ready), first = ready;
@@ -233,7 +236,7 @@ static bool lower(struct km_range *range)
 
 	km_lock_scope(&zone->lock);
 	km_lock(&km_arena.grow);
-	/* The block behind is of no node yet. */
+	/* The block behind `ready` has no node yet: set a node, so that the search may start there. */
 	if (range->node && ready == range->ready && ready < range->pages)
 		km_store(&range->node[ready >> KM_MAX_ORDER], (uint8_t)node);
 	while (ready == range->ready && first && km_range_node(range, first - 1) == node &&
@@ -258,7 +261,7 @@ static bool lower(struct km_range *range)
 	return lowers;
 }
 
-/* The first range is what every look-up reads: it stays. */
+/* The first range is never unmapped, because the fast path of every lookup reads the first range. */
 bool km_ranges_release(bool clean)
 {
 	bool any = false;

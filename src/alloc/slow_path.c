@@ -10,7 +10,8 @@
  *
  * 	fast path	fast_path.c, cid_fast_path.c,	one sequence, no frame
  * 			kmalloc/kmalloc.c, malloc/malloc.c
- * 	slow path	this file			fast paths of freelists, charged and validated sheaves; else a jump
+ * 	slow path	this file			fast paths of freelists, charged and validated
+ *							sheaves; else a jump
  * 	alloc ops	sheaf_ops.c, freelist_ops.c,	cached objects of this CPU; above are the layers of validate.c,
  * 			direct_ops.c			observed_ops.c, sampled_ops.c and memcg/charge.c
  * 	engine		engines				objects from slabs and back

@@ -4,10 +4,10 @@
  *
  * How a drain takes objects from a CPU on the fast path, without an atomic instruction in the fast path:
  *
- * 	1. close	store 0 to the word that a fast path reads first; the word is the cache's, so one store serves all CPUs
- * 	2. fence	membarrier aborts every sequence in progress; an abort is a miss
- * 	3. take		no sequence uses the cache's words now, and none begins: plain loads and stores
- * 	4. open		store the offset again, by a release that pairs with the dependent loads of a fast path
+ *	1. close	store 0 to the cache's word that a fast path reads first; one store serves all CPUs
+ *	2. fence	membarrier aborts every sequence in progress; an abort is a miss
+ *	3. take		no sequence uses the cache's words now, and none begins: plain loads and stores
+ *	4. open		store the offset again, by a release that pairs with the dependent loads of a fast path
  *
  * Between 1 and 4 every fast path misses, and misses work without sheaves: no thread waits. The soft disciplines have
  * a lock in each per-CPU word instead, and skip 1, 2 and 4. One fence serves any number of caches, because a fence

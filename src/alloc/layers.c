@@ -1,12 +1,12 @@
 /*
- * layers.c: the stack of layers above a cache's objects. The order is enum km_layer (slab/engine.h). Each
- * layer has ops (struct km_alloc_ops): a request enters the top layer of the cache, and each layer serves a request, or
- * passes the request to the layer below (km_layer_below).
+ * layers.c: the stack of layers above a cache's objects. The order is enum km_layer (slab/engine.h). Each layer has
+ * ops (struct km_alloc_ops): a request enters the top layer of the cache, and each layer serves a request, or passes
+ * the request to the layer below (km_layer_below).
  *
- * cache->layers has an entry for each layer. The entry of an absent layer repeats the entry of the next layer below. So
- * the first entry is the top, and the entry behind a layer stands below the layer: one load finds either, however many
- * layers are absent. Invariant, under km_drain_lock: BASE is present, and an absent layer's entry equals the entry
- * below.
+ * cache->layers has an entry for each layer. The entry of an absent layer repeats the entry of the next layer below.
+ * So the first entry is the top, and the entry behind a layer stands below the layer: one load finds either, however
+ * many layers are absent. Invariant, under km_drain_lock: BASE is present, and an absent layer's entry equals the
+ * entry below.
  *
  * Layers change while other CPUs allocate and free, in these steps:
  *
@@ -19,8 +19,8 @@
  *	goes	the state is changed, the entries are stored, the public sheaves open. A call inside of the layer ends
  *		there: ops are constants, and the layers below serve requests at any time.
  *
- * The lock makes steps 2 and 3 one transaction where no drain follows, because a drain opens the public sheaves if the
- * top layer allows them (km_alloc_ops.pcs).
+ * The lock makes steps 2 and 3 one transaction where no drain follows, because a drain opens the public sheaves if
+ * the top layer allows them (km_alloc_ops.pcs).
  */
 #include "alloc_ops.h"
 

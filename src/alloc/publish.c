@@ -45,9 +45,10 @@ static uint16_t *entries_of(const struct kmem_cache *cache)
 }
 
 /*
- * Writes the cache's entries in its table of sizes. A part of another cache's entries is left to the other cache
- * while open, and restored to the sizes' former server when closed. Exception: closed because of a debug shadow
- * cache, the part shows KM_MAP_DESC, an id without a cache, and misses as id 0 does.
+ * Writes the cache's entries in its table of sizes. A cache writes only empty entries and its own, so the entries of
+ * an open part (size_part) stay. A closed part leaves its entries empty, and the sizes are served as before the part.
+ * Exception: while an object of a debug shadow cache is out, the entries of a closed part hold KM_MAP_DESC. No cache
+ * has this id, so the entries miss as id 0 does.
  */
 void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 {

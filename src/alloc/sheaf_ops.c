@@ -16,8 +16,8 @@
  * the first failed swap, and install gives the sheaf to the engine. Where the per-CPU sheaves are not usable (closed,
  * no CPU, another node), the engine serves one object.
  *
- * 	alloc	pop -> swap, pop -> [detach the empty sheaf -> engine: a full one -> install]
- * 	free	push -> swap, push -> [detach the full sheaf -> engine: an empty one -> install] -> one to the engine
+ *	alloc	pop -> swap, pop -> [detach the empty sheaf -> engine: a full one -> install]
+ *	free	push -> swap, push -> [detach the full sheaf -> engine: an empty one -> install] -> one to the engine
  */
 #include <errno.h>
 

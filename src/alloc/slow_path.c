@@ -8,13 +8,13 @@
  * charged or observed), the thread has no CPU, or gfp asks for more than a cached object. A request passes four
  * stages:
  *
- * 	fast path	fast_path.c, cid_fast_path.c,	one sequence, no frame
- * 			kmalloc/kmalloc.c, malloc/malloc.c
- * 	slow path	this file			fast paths of freelists, charged and validated
- *							sheaves; else a jump
- * 	alloc ops	sheaf_ops.c, freelist_ops.c,	cached objects of this CPU; above are the layers of validate.c,
- * 			direct_ops.c			observed_ops.c, sampled_ops.c and memcg/charge.c
- * 	engine		engines				objects from slabs and back
+ *	fast path	fast_path.c, cid_fast_path.c,	one sequence, no frame
+ *			kmalloc/kmalloc.c, malloc/malloc.c
+ *	slow path	this file			fast paths of freelists, of charged sheaves and of
+ *							validated sheaves; else a jump
+ *	alloc ops	sheaf_ops.c, freelist_ops.c,	cached objects of this CPU; above are validate.c,
+ *			direct_ops.c			observed_ops.c, sampled_ops.c, memcg/charge.c
+ *	engine		engines				objects from slabs and back
  *
  * Signal handlers. An engine takes locks. A handler that interrupted its own thread inside an engine would deadlock.
  * So km_miss_enter sets km_thread_busy before an engine is entered, and a handler that finds km_thread_busy set

@@ -2,7 +2,7 @@
  * harden.c: zeros, canaries and the quarantine of a cache with validated frees.
  *
  *	zeros		freed objects are zeroed (zero_on_free), or allocated objects (zero_on_alloc)
- *	canary		8 bytes behind the object, made of the secret and the address; the lowest byte is 0, so that no
+ *	canary		8 bytes behind the object, made of the secret and the address; the lowest byte is 0, so no
  *			string reads or writes the other bytes. Set at allocation, checked at free
  *	quarantine	a freed object takes a place drawn at random; the former object of the place is freed instead
  *

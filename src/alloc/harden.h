@@ -8,7 +8,7 @@
 
 #include "slab/engine.h"
 
-/* Set up the parts of a new cache, and end them. A part that lacks memory is left out. */
+/* Set up the parts of a new cache, and end them. A part without memory is left out. */
 void km_parts_begin(struct kmem_cache *cache);
 void km_parts_end(struct kmem_cache *cache);
 /* Prepares an object for its user: zeros, canary. */

@@ -1,8 +1,8 @@
 /*
  * sampled_ops.c: ops of a cache whose next object comes from the pool of guarded objects (page/guard_range.h). The
- * fast path checks nothing. So a sampled cache has these ops, and no public sheaves, from the choice of the cache
- * until the allocation of the object, and for a bounded number of calls more. Then the cache's plain ops return.
- * Invariant: a call other than the sampled one ends as in the plain ops.
+ * fast path checks nothing. So a sampled cache has these ops and no public sheaves, until the object is allocated,
+ * and for a bounded number of calls more. Then the cache's plain ops return. Invariant: a call other than the sampled
+ * one ends as in the plain ops.
  *
  * No fence is needed. A free on another CPU may use the fast path until its thread sees the store that closes the
  * sheaves. But the thread that frees the sampled object got the object from the allocating thread, after this store,
@@ -17,11 +17,11 @@
  *
  * A charged object has an owner word, by its page; a guarded object has none. So a charged cache is not sampled. If
  * the cache becomes charged while a guarded object is out, the object stays uncharged. Fast-path frees then stay off
- * the mixed sheaves (km_charged_set_ops), and a charged allocation that meets the object in a plain sheaf frees the
+ * the mixed sheaves (km_charged_set_ops). A charged allocation that meets the object in a plain sheaf frees the
  * object and takes another (km_plain_alloc).
  *
  * kmalloc and malloc know the requested bytes, and the ops do not: a miss names only a cache. The first call that
- * meets these ops samples nothing, but from then on misses of kmalloc and malloc take the slow path with sizes
+ * meets these ops samples nothing. From then on misses of kmalloc and malloc take the slow path with sizes
  * (km_direct), and leave the bytes in km_asked, until an object was sampled.
  */
 #include "page/guard_range.h"

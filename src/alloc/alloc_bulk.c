@@ -42,7 +42,7 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 }
 
 /*
- * Ends a bulk allocation. seen: the objects passed the layers above the engine, and are freed through these layers.
+ * Ends a bulk allocation. seen: the objects passed OBSERVE and VALIDATE, and are freed through these layers.
  */
 static int is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects, bool seen)
 {
@@ -230,7 +230,7 @@ void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bul
 	km_alloc_enter_thread(true);
 	entry = km_miss_begin(cache, true);
 	if (km_unlikely(entry == KM_NO_ENTRY)) {
-		/* The objects have passed the layers above BASE already. */
+		/* The objects have passed the layers down to VALIDATE already. */
 		while (left)
 			km_layer_below(cache, KM_LAYER_VALIDATE)->free(cache, objects[--left]);
 		return;

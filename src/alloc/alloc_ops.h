@@ -86,7 +86,7 @@ km_inline void *km_miss_zeroed(const struct kmem_cache *cache, void *object, gfp
 typedef void *km_refill_fn(struct kmem_cache *cache, const struct km_request *request);
 typedef void km_spill_fn(struct kmem_cache *cache, void *object);
 
-/* Refills from the requested node first, and from other nodes after that. */
+/* Refills from the requested node first, then from other nodes unless __GFP_THISNODE is set. */
 void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *request, km_refill_fn *refill);
 /* Same by the shortest path. NULL: try the next path. */
 void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *request);

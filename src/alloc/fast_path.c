@@ -2,9 +2,9 @@
  * fast_path.c: the fast path: allocate and free one object of a cache. Invariant: the fast path is one per-CPU
  * operation and one conditional branch (tests/tidy/hotpath disassembles the code).
  *
- * All rare cases look like empty or full sheaves: a cache that has no sheaves on this CPU, an observed cache, gfp
- * bits that need more than a cached object, a discipline other than rseq, a thread without rseq registration, an
- * aborted sequence, closed sheaves during a drain.
+ * All rare cases look like empty or full sheaves. Cases of a cache: no sheaves on this CPU, observed, closed during a
+ * drain. Cases of a call: gfp bits that need more than a cached object, a discipline other than rseq, no rseq
+ * registration of the thread, an aborted sequence.
  *
  * The fast path keeps no value across its sequence. Each cache has a copy of two constants beside the offset of its
  * sheaves, in its first cache line: the address of area 0, and the offset of the thread's rseq area from the thread

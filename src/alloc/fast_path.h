@@ -154,7 +154,7 @@ struct km_alloc_ops {
 /*
  * Slow-path frees of a child cache's objects count themselves in `calls` while they run. Fast-path frees need no
  * count, because a fast path touches nothing after its commit. A child cache without objects and without calls may be
- * destroyed. Order: a thread aware of the free of the last slab also sees the calls of all frees into the slab, and a
+ * destroyed. Order: a thread aware of the free of the last slab also sees the calls of all frees into the slab. A
  * thread aware of the end of a call also sees all stores of the call.
  *
  * Requires: the caller holds an object of the child cache until km_child_enter returns.

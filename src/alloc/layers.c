@@ -32,7 +32,7 @@ static const struct km_alloc_ops *base_layer(struct kmem_cache *cache)
 	case KM_PERCPU_NONE:
 		return &km_ops_none;
 	case KM_PERCPU_FREELIST:
-		/* Where events are counted, each call of a child cache is counted by the child cache: no hit by CPU. */
+		/* If events are counted, a child cache counts each of its calls: no fast path by CPU. */
 		by_cpu = km_hits_by_cpu() && !(cache->child_of && km_layout_options.count_events);
 		return by_cpu ? &km_ops_chain : &km_ops_chain_soft;
 	default:

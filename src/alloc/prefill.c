@@ -18,9 +18,9 @@
  * spare again if the CPU has none. Else a barn with room gets the sheaf, topped up first, because a barn keeps full
  * sheaves. The engine empties a sheaf without room in the barn.
  *
- * Where the cache has no such sheaves (other alloc ops, charged, observed, or more objects than the largest sheaf
- * holds), the sheaf is an array in the library's own memory, filled and emptied by bulk requests. The calls are the
- * same, and slower.
+ * If the cache has no such sheaves, or the largest sheaf is too small, the prefilled sheaf is an array in the
+ * library's own memory, filled and emptied by bulk requests. Charged and observed caches, and caches with other alloc
+ * ops, have no such sheaves. The calls are the same, and slower.
  */
 #include <errno.h>
 

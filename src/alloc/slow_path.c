@@ -3,10 +3,10 @@
  * of all alloc ops: notes, deferred frees, nodes, memory pressure, failure. Invariant: a fast path found here has no
  * stack frame; everything else is one jump to the cache's alloc ops.
  *
- * A call comes here because its sequence did not commit. An empty sheaf is only one of the reasons: the kernel
- * interrupted the thread, a drain has closed the sheaves, the cache has no public sheaves (a cache with a freelist,
- * charged or observed), the thread has no CPU, or gfp asks for more than a cached object. A request passes four
- * stages:
+ * A call comes here because its sequence did not commit. An empty sheaf is only one of the reasons. The kernel may
+ * have interrupted the thread, or a drain may have closed the sheaves. The cache may have no public sheaves (a cache
+ * with a freelist, charged or observed). The thread may have no CPU, or gfp may ask for more than a cached object. A
+ * request passes four stages:
  *
  *	fast path	fast_path.c, cid_fast_path.c,	one sequence, no frame
  *			kmalloc/kmalloc.c, malloc/malloc.c

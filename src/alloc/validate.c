@@ -10,9 +10,9 @@
  * allocating thread, and so sees the byte stored at the allocation.
  *
  * The public sheaves of such a cache are closed, so that the fast path of all other caches is unchanged. The fast
- * path of validated objects is here, on the same sheaves: a miss of fast_path.c and one jump away, and inline at the
- * callers that find the cache by a size or an address (validate.h). The cost of a closed public path is the sequence
- * that misses first, and the jump.
+ * path of validated objects is here, on the same sheaves: a miss of fast_path.c and one jump away. Callers that find
+ * the cache by a size or an address have the fast path inline (validate.h). The cost of a closed public path is the
+ * sequence that misses first, and the jump.
  *
  * The steps of a free, in this order; a step that fails ends the free:
  *

@@ -13,7 +13,7 @@
  *	comes	1. the layer's state is stored (hooks, charge, out)
  *		2. the entries are stored, from the layer up to the top, each by a release; a slow path loads the top
  *		   by an acquire. A call on the way through the former top ends as if the call had come earlier.
- *		3. the public sheaves close: from then on every call is a slow path. If the layer must see each object,
+ *		3. the public sheaves close: from then on every call is a slow path. If a layer must see all objects,
  *		   a drain of the cache follows (drain.c). The fence of the drain aborts every fast path in progress.
  *		   If a layer needs no fence, the layer's file has the reason (sampled_ops.c, debug_shadow.c).
  *	goes	the state is changed, the entries are stored, the public sheaves open. A call inside of the layer ends

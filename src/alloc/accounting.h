@@ -1,17 +1,15 @@
 /*
- * accounting.h: what the floors beneath accounting know of it: who pays for what this thread allocates, and one hook.
- * Invariant: these floors use no name of accounting's; a static program that has no groups does not contain accounting,
- * and the hook is NULL there.
+ * accounting.h: what the folders below src/memcg know of accounting: the objcg of this thread, and one hook.
+ * Invariant: these folders use no name of src/memcg. A static program without groups does not contain accounting, and
+ * the hook is NULL there.
  */
 #ifndef KM_ALLOC_ACCOUNTING_H
 #define KM_ALLOC_ACCOUNTING_H
 
 #include "slab/engine.h"
 
-/*
- * The payer of this thread's objects where somebody is to pay, and that where the thread has said nothing; NULL:
- * nobody. memcg/objcg.h has what they are.
- */
+/* The objcg of this thread's charged objects, and the default for threads without an own objcg. NULL: uncharged. See
+ * memcg/objcg.h. */
 extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
 extern km_hidden struct obj_cgroup *km_objcg_default;
 km_inline struct obj_cgroup *km_objcg_now(void)
@@ -21,10 +19,8 @@ km_inline struct obj_cgroup *km_objcg_now(void)
 	return km_likely(objcg != NULL) ? objcg : km_load(&km_objcg_default);
 }
 
-/*
- * Whatever gfp says: everything of this thread's is paid for (km_account_here): since some thread said so each cache
- * asks first. And every thread's blocks of malloc are.
- */
+/* Account scopes, independent of gfp. THREADS: some thread has set km_account_here, so all its objects are charged,
+ * and each cache asks first since then. MALLOC: the malloc blocks of all threads are charged. */
 enum km_account_asks { KM_ASKS_THREADS = 1, KM_ASKS_MALLOC = 2 };
 extern km_hidden km_tls bool km_account_here;
 extern km_hidden uint32_t km_account_asks;	/* written with the registry locked */
@@ -34,62 +30,63 @@ struct km_memcg_view;
 struct km_group_stats;
 
 struct km_charge_ops {
-	/* ---- for front: an object of this cache is to be paid for: from now on each call asks who pays. False:
-	 * can't. */
+	/* ---- for src/alloc. Charges an object of this cache: from now on each call checks the objcg. Returns: false
+	 * if not possible. */
 	bool (*begin)(struct kmem_cache *cache, bool may_wait);
-	/* Give back the objects on the charged sheaves of the caches, on these CPUs (alloc/drain.h). unused: also where
-	 * the fence is refused, for no thread uses the caches. */
+	/* Give back the objects on the charged sheaves of the caches, on these CPUs (alloc/drain.h). unused: also
+	 * where the fence is refused, because no thread uses the caches. */
 	void (*drain)(struct kmem_cache **caches, size_t count, bool unused, const struct km_cpu_list *places);
 	/* Close the cache's charged sheaves for ever; release them, after a fence. With km_drain_lock held. */
 	void (*close)(struct kmem_cache *cache);
 	void (*release)(struct kmem_cache *cache);
 
-	/* ---- for cache: what has twins goes, and they with it. With the registry locked. */
+	/* ---- for src/cache. Destroys the child caches of a destroyed parent. With the registry locked. */
 	void (*forget)(struct kmem_cache *parent);
-	/*
-	 * Large blocks. pay: false where who should pay may not; *owner: who does, 0 for nobody. With no lock held,
-	 * km_thread_busy as the caller found it.
-	 */
+	/* Large blocks. pay: charges a block; false: the objcg is at its limit; *owner: the objcg charged, or 0 for
+	 * none. With no lock held, and km_thread_busy as the caller found it. */
 	bool (*pay)(size_t bytes, gfp_t gfp, uint64_t *owner);
 	bool (*pay_more)(uint64_t owner, size_t bytes, gfp_t gfp);
 	void (*pay_back)(uint64_t owner, size_t bytes);
-	/* Is that owner who would pay here? */
+	/* True if the owner is the objcg of the current thread. */
 	bool (*pays_here)(uint64_t owner);
-	/* May whoever pays here have so many bytes more, as it looks? Nobody is asked for them. */
+	/* True if the limits of the thread's objcg seem to have room for so many more bytes. Charges nothing. */
 	bool (*may_more)(size_t bytes);
-	/* Does somebody pay here who may have a block that lies ready, and for so many bytes more? */
+	/*
+	 * True if the thread's objcg may have cached large blocks, and its limits have room for so many more bytes.
+	 */
 	bool (*has_room)(size_t bytes);
-	/* The owner pays for this block of that class from now on. False: that can't be said now. */
+	/* Charges this block of this class to the owner from now on. False: not possible now. */
 	bool (*own_block)(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait);
-	/* The owner's block begins, or goes: what a private group has is linked by page->list. */
+	/* Begins or ends the owner's block: blocks of a private group are linked by page->list. */
 	void (*note_block)(uint64_t owner, struct km_page *page, bool begins);
-	/* The objcg's group: its name, which stays readable, and its number, which is 0 for the root's. */
+	/* Name of the objcg's group, readable for ever, and its number, 0 for the root's. */
 	const char *(*name_of)(const struct obj_cgroup *objcg, unsigned *number);
-	/* Free memory of released groups: all, or, without waiting, a part. */
+	/* Frees memory of released groups: all, or, without waiting, a part. */
 	void (*tidy)(bool all);
-	/* Make the group that pays for the process, as options ask. Once everything works, before anything was given
-	 * out. */
+	/*
+	 * Makes the process's group, if options ask for one. Called at the end of the start, before any allocation.
+	 */
 	void (*start)(void);
-	/* While the registry's lock is held. */
+	/* Called while the registry's lock is held. */
 	void (*fork)(bool before, bool child);
-	/* In a child, with no lock held: groups that only calls of threads which are not here held go. */
+	/* In a child, with no lock held: releases groups held only by calls of threads missing in the child. */
 	void (*forked)(void);
 
-	/* ---- for watch: the numbers of all groups of this process, each before those below it, with no lock held; how
-	 * many there are. visit NULL: no more than that. */
+	/* ---- for observers: figures of all groups of this process, each parent before its children, with no lock
+	 * held. Returns: the number of groups. visit NULL: only the number. */
 	size_t (*groups)(void (*visit)(const struct km_group_stats *stats, void *arg), void *arg);
 	/* A write to a group's file (KM_MAIL_GROUP): 0, -EINVAL, -ENOENT; -EAGAIN: not now. */
 	int (*write)(const char *text, const char *file);
-	/* mem_cgroup_account_malloc (KM_MAIL_ACCOUNT), with the registry locked: 0, or -EOPNOTSUPP. Blocks that
-	 * lie ready in groups' names stay paid for. */
+	/* mem_cgroup_account_malloc (KM_MAIL_ACCOUNT), with the registry locked: 0, or -EOPNOTSUPP. Cached blocks of
+	 * groups stay charged. */
 	int (*account_malloc)(bool on);
-	/* Where groups are, for readers outside of the process (memcg/memcg_group.h). */
+	/* The groups, for readers outside of the process (memcg/memcg_group.h). */
 	const struct km_memcg_view *view;
 };
 extern km_hidden const struct km_charge_ops *km_charge_ops;	/* a hook (base/cc.h) */
 
-/* Malloc, where it is in this program: its blocks have payers from now on, or not any more; with the registry locked.
- * A hook as well. */
+/* malloc, if part of this program: charge its blocks from now on, or stop charging; with the registry locked. Also a
+ * hook. */
 struct km_malloc_ops {
 	void (*account)(bool on);
 };

@@ -1,19 +1,19 @@
 /*
- * alloc_bulk.c: many objects of one cache at once: copies between the caller's array and the shelf, and what those
- * can't do is a miss, which the cache's shape serves. Invariant: objects[0, left) are still to be had (or still to be
- * freed), objects[left, n) are done, whatever interrupts us.
+ * alloc_bulk.c: bulk requests on one cache: copies between the caller's array and the CPU's sheaves; the rest is a
+ * miss, served by the cache's alloc ops. Invariant: objects[0, left) are still to be allocated or freed, and
+ * objects[left, n) are done, whatever interrupts the call.
  *
- * Both directions work from the array's end to its front. So one number says how far a call has come, for the
- * sequences, for the shapes and for the engines alike; each of them may stop at any object, and the next goes on from
- * there. An engine fills from the front (take), and km_bulk_take moves what it got to the end.
+ * Both directions work from the end of the array to the front. So one number gives the progress of a call, for the
+ * sequences, the alloc ops and the engines; each of them may stop at any object, and the next continues there. An
+ * engine fills from the front (take), and km_bulk_take moves the objects to the end.
  *
- * All or nothing: where memory ends, the objects that were had go back, and none of their frees calls the system where
- * the request may not (km_calls_begin). The frees are plain ones for objects that nobody pays for, and the charged
- * shape's for those that are paid for.
+ * All or nothing: if memory runs out, the objects so far are freed, and their frees make no system call if the
+ * request may not (km_calls_begin). Uncharged objects are freed by the plain ops, charged objects by the ops of the
+ * layer CHARGE.
  *
- * The copy of a sequence moves what the block has, or what it takes, at once: the block's whole stretch of pointers is
- * read before the one committing store, and objects that were copied and not committed stay on the block, because the
- * caller counts none of them.
+ * The copy of a sequence moves all objects that the sheaf has or takes, at once. The whole stretch of pointers is
+ * copied before the one committing store. Objects copied without a commit stay in the sheaf, because the caller
+ * counts none of them.
  */
 #include <errno.h>
 #include <limits.h>
@@ -23,7 +23,7 @@
 
 /* ------------------------------------------------------------------ in */
 
-/* In pieces of KM_BULK_MOST: an engine holds a lock while it fills one, and counts in 32 bits. */
+/* Takes pieces of KM_BULK_MOST, because an engine holds a lock during a piece, and counts in 32 bits. */
 size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, size_t left, void **objects)
 {
 	while (left) {
@@ -41,7 +41,9 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 	return left;
 }
 
-/* `seen`: they have come by what stands before the shape, and go back that way. */
+/*
+ * Ends a bulk allocation. seen: the objects passed OBSERVE and VALIDATE, and are freed through these layers.
+ */
 static int is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects, bool seen)
 {
 	km_debug(left <= n, "objects[left, n) are those that were had");
@@ -71,7 +73,7 @@ int km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, v
 	unsigned tries = 0;
 
 	km_miss_prepare(cache, &request, NUMA_NO_NODE);
-	/* Not by a shelf, which may hold other nodes' objects. */
+	/* No sheaf for a named node, because a sheaf may hold objects of other nodes. */
 	if (km_unlikely(request.node >= 0))
 		refill = km_bulk_take;
 	int entry = km_miss_begin(cache, request.may_wait);
@@ -84,7 +86,7 @@ int km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, v
 	return is_done(cache, gfp, left, n, objects, false);
 }
 
-/* Where each object must be seen or cleared: the miss of one, n times. */
+/* Allocates each object alone, for objects that must be observed or zeroed. */
 int km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	for (; left; left--) {
@@ -95,7 +97,7 @@ int km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t 
 	return km_bulk_done(cache, gfp, left, n, objects);
 }
 
-/* As km_plain_alloc does. False: all went back. */
+/* Replaces guarded objects, as km_plain_alloc. Returns: false after all objects were freed. */
 static km_noinline bool unguard(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -118,14 +120,15 @@ bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	       (km_likely(!km_load(&cache->guarded)) || unguard(cache, gfp, n, objects));
 }
 
-/* The shelf had no more: objects[0, left) are to be had. */
+/* Continues after the fast path: objects[0, left) are still to be allocated. */
 static int bulk_miss(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	return km_ops_for(cache, gfp)->alloc_bulk(cache, gfp, left, n, objects);
 }
 
 #ifdef KMEM_HAVE_RSEQ
-/* The objects on a block of many owners, into the end of objects[0, *left). False: refused; nothing is to be had. */
+/* Pops charged objects of the mixed sheaf to the end of objects[0, *left), and transfers them to the caller's objcg.
+ * Returns: false if the request must fail. */
 km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, size_t *left, void **objects)
 {
 	size_t n = km_rseq_pop_n(&cache->charged.front.back, mask, cache->pcs.front.percpu,
@@ -140,11 +143,11 @@ km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, si
 	return true;
 }
 
-/* Objects that are paid for already (fast_path.h). */
+/* Allocates objects that are charged already (fast_path.h). */
 km_line_start static km_noinline int bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
 					     void **objects)
 {
-	/* No copy begins with the mask of a shelf that another thread is making. */
+	/* Another thread may be making the charged sheaves: no copy begins before the mask is set. */
 	const uint32_t mask = km_load(&cache->charged.sheaf_mask);
 
 	if (!km_objcg_here || km_unlikely(!mask))
@@ -160,7 +163,7 @@ km_line_start static km_noinline int bulk_paid(struct kmem_cache *cache, gfp_t g
 	return bulk_miss(cache, gfp, left, n, objects);
 }
 
-/* The hit of many is one copy. In a function of its own: no other saves registers for it. */
+/* Fast path for many objects: one copy. A separate function, so that other paths save no registers for the copy. */
 km_line_start static km_noinline int bulk_public(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	const size_t left = n - km_rseq_pop_n(&cache->pcs.front.open, cache->pcs.sheaf_mask,
@@ -171,7 +174,7 @@ km_line_start static km_noinline int bulk_public(struct kmem_cache *cache, gfp_t
 }
 #endif
 
-/* None, or more than can be counted. */
+/* Handles n of 0, or above INT_MAX. */
 km_cold static int bulk_of_none(const struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
 	km_alloc_check_gfp("kmem_cache_alloc_bulk", gfp, cache->name);
@@ -182,11 +185,11 @@ km_cold static int bulk_of_none(const struct kmem_cache *cache, gfp_t gfp, size_
 
 km_inline int alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	/* The copy of a sequence moves one object at least, and the answer is an int. */
+	/* The copy of a sequence moves at least one object, and the result is an int. */
 	if (km_unlikely(n - 1 >= INT_MAX))
 		return bulk_of_none(cache, gfp, n);
 #ifdef KMEM_HAVE_RSEQ
-	/* The public shelf: closed where each object must be seen, and where objects are paid for; a chain has none. */
+	/* The public sheaves: closed for observed and for charged caches; a cache with a freelist has none. */
 	if (km_likely(km_load(&cache->pcs.front.open.pcs)) && km_likely(!(gfp & KMEM_GFP_ODD)))
 		return bulk_public(cache, gfp, n, objects);
 	if (!km_load(&cache->charged.sheaf_mask) && km_likely(!(gfp & KMEM_GFP_ODD)))
@@ -218,7 +221,8 @@ void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all km_u
 		km_plain_free(cache, objects[--n]);
 }
 
-/* A handler that struck inside of the engine defers each of them (km_miss_defer), in constant room. */
+/* Frees in bulk to the engine. A signal handler inside an engine defers each object (km_miss_defer), in constant
+ * space. */
 void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bulk_spill_fn *spill)
 {
 	int saved_errno = errno, entry;
@@ -226,7 +230,7 @@ void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bul
 	km_alloc_enter_thread(true);
 	entry = km_miss_begin(cache, true);
 	if (km_unlikely(entry == KM_NO_ENTRY)) {
-		/* They have passed by what stands before the shape. */
+		/* The objects have passed the layers down to VALIDATE already. */
 		while (left)
 			km_layer_below(cache, KM_LAYER_VALIDATE)->free(cache, objects[--left]);
 		return;
@@ -241,7 +245,7 @@ void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	km_plain_ops(cache)->free_bulk(cache, n, n, objects);
 }
 
-/* The last objects of the array go first; those that the block does not take go the way of a miss, all at once. */
+/* Frees the last objects of the array first. Objects without room in the sheaf are freed by one miss. */
 km_line_start void km_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	const size_t all = n;
@@ -264,7 +268,7 @@ static km_noinline int bulk_of_one(struct kmem_cache *cache, gfp_t gfp, void **o
 
 km_line_start int kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	/* A hit for one object is shorter than one for many. */
+	/* The fast path for one object is shorter than the path for many. */
 	if (n == 1)
 		return bulk_of_one(cache, gfp, objects);
 	return alloc_bulk(cache, gfp, n, objects);

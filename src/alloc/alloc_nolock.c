@@ -1,14 +1,12 @@
 /*
- * alloc_nolock.c: allocations and frees that wait for nothing and nobody, whatever their thread was doing: for signal
- * handlers, and for who must not be held up. Kernel: kmalloc_nolock, for any context, NMI among them. Invariant: the
- * call takes no lock but one that is free, makes no system call, and leaves what it can't put back now to the next miss
- * of somebody who can.
+ * alloc_nolock.c: allocations and frees that never wait, whatever the thread was doing: for signal handlers, and for
+ * threads with deadlines. Kernel: kmalloc_nolock, for any context, NMI included. Invariant: the call takes a lock
+ * only if the lock is free, and makes no system call. Unfinished work is left to the next miss of another call.
  *
- * First it is what any call is in a handler that struck inside of the allocator: km_thread_busy is set, so that it
- * does what the CPU's shelf allows, and enters no engine; a free that the shelf does not take is linked to
- * cache->deferred. Then, if the thread was not inside, an allocation asks the engine for one object, as a request that
- * may not wait: an engine tries its locks then, and pages, or memory of ours, that it got and has no lock for are left
- * by the same way (page/deferred_free.h).
+ * First the call behaves as a call in a signal handler inside the allocator: km_thread_busy is set, so the call uses
+ * the CPU's sheaves and enters no engine. A free without room in the sheaves is linked to cache->deferred. Then, if
+ * the thread was not inside, an allocation asks the engine for one object, as a request that may not wait. An engine
+ * only tries its locks then. Pages and metadata whose lock is taken are deferred as well (page/deferred_free.h).
  */
 #include <errno.h>
 
@@ -22,8 +20,8 @@ static void *refused(int error)
 	return NULL;
 }
 
-/* Objects that are looked at one by one, for ever or for now, are paid for, or lie apart, and all whose pages are their
- * caches' for ever, come from what lies ready, or not at all. */
+/* True if the call may enter the engine. Objects observed one by one, charged objects, objects in separate memory,
+ * and objects of caches with address reuse come from the cached objects, or not at all. */
 static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return !(gfp & __GFP_ACCOUNT) && !cache->charge_all && !km_account_here && !cache->slab_charge &&
@@ -31,7 +29,7 @@ static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 	       !km_alloc_has_out(cache) && km_plain_ops(cache) == km_layer(cache, KM_LAYER_VALIDATE);
 }
 
-/* Busy, and no handler's. */
+/* Takes one object from the engine. Requires: km_thread_busy is set, and was clear before the call. */
 static void *from_engine(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -66,7 +64,7 @@ void *km_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_
 	return object;
 }
 
-/* Kernel: warns of others. */
+/* Kernel: warns about other bits. */
 bool km_alloc_is_nolock(gfp_t gfp)
 {
 	return !(gfp & ~(__GFP_ACCOUNT | __GFP_ZERO));

@@ -1,36 +1,41 @@
 /*
- * alloc_ops.h: the steps of a miss that are the same whatever lies on a CPU; the files of the shapes put them
- * together (struct km_alloc_ops in fast_path.h). Invariants: a call enters an engine only if it found km_thread_busy
- * clear, and sets it first; a call that finds it set is nested, in a handler, and its allocation fails, its free is
- * deferred; errno is as the caller left it unless NULL is returned.
+ * alloc_ops.h: the steps of a miss shared by all alloc ops (struct km_alloc_ops in fast_path.h). Invariants: a call
+ * enters an engine only if the call found km_thread_busy clear, and sets km_thread_busy first. A call that finds
+ * km_thread_busy set is nested in a signal handler: an allocation fails, and a free is deferred. A call keeps errno
+ * unless NULL is returned.
  */
 #ifndef KM_ALLOC_ALLOC_OPS_H
 #define KM_ALLOC_ALLOC_OPS_H
 
 #include "fast_path.h"
 
-/* Objects in a row that are no more to be had: then a list is so damaged that the call fails. */
+/* Damaged objects in a row, after which the list counts as destroyed and the call fails. */
 #define KM_MOST_LOST 1024u
-/* How often a loop calls a verb that was interrupted or lost a race, before it takes its next step. */
+/* Tries of a per-CPU operation that was interrupted or lost a race, before the loop takes its next step. */
 #define KM_MISS_TRIES 8
 
 extern km_hidden const struct km_alloc_ops km_ops_array, km_ops_array_by_cid, km_ops_chain_soft;
 extern km_hidden const struct km_alloc_ops km_ops_none, km_ops_observed, km_ops_profiled, km_ops_dead,
 	km_ops_sampled;
 
-/* drain.c. The words of publish.c and the layers of caches change under this lock, too. */
+/* drain.c. Also protects the words of publish.c and the layers of caches. */
 extern km_hidden struct km_lock km_drain_lock;
-/* sampled_ops.c, observed_ops.c, validate.c: the ops by which the cache has their layers (layers.c); NULL: it is
- * without. */
+/*
+ * sampled_ops.c, observed_ops.c, validate.c: return the cache's ops for their layers (layers.c); NULL: no such layer.
+ */
 km_layer_fn km_sample_layer, km_observe_layer, km_validate_layer;
-/* The ops of the layer become `to` if they are `from`; NULL: the cache is without the layer. The public shelf opens or
- * closes by it. False: they are others, or not now. Nobody is made to wait in vain: may_wait, with no lock of a higher
- * rank held. */
+/*
+ * Replaces the ops `from` of a layer by `to`, and opens or closes the public sheaves to match. NULL: no layer.
+ * Requires, with may_wait: no lock of a higher rank held. Returns: false if the ops are not `from`, or if the lock is
+ * taken and the call may not wait.
+ */
 bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
 			   const struct km_alloc_ops *to, bool may_wait) km_cold;
-/* An object that did not come by that shape is its user's from now on. False: it is somebody's, which is said. */
+/*
+ * Marks an object from another path as allocated. Returns: false after a report, if the object is allocated already.
+ */
 bool km_validated_hand_out(struct kmem_cache *cache, void *object);
-/* A new cache, whose id is known: are its frees to be looked at (page/alloc_map.h)? */
+/* Sets up checks of every free for a new cache with a known id (page/alloc_map.h). */
 void km_alloc_prove(struct kmem_cache *cache);
 
 km_inline bool km_miss_enter(void)
@@ -41,8 +46,8 @@ km_inline bool km_miss_enter(void)
 	return true;
 }
 
-/* For shapes whose misses mostly enter the engine: no note, no km_calls_begin. False: a handler asks, or deferred frees
- * wait; km_miss_begin is for those. */
+/* For alloc ops whose misses mostly enter the engine: no note, no km_calls_begin. Returns: false in a signal handler,
+ * or with deferred frees pending; km_miss_begin handles both. */
 km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 {
 	if (km_unlikely(km_load(&cache->deferred) != NULL) || !km_miss_enter())
@@ -51,7 +56,7 @@ km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 	return true;
 }
 
-/* Told again: reclaim, which passes a cache that nobody has touched since, may have come by in the middle. */
+/* Touches the cache again, because reclaim, which skips untouched caches, may have run since the entry. */
 km_inline void km_miss_leave_quick(struct kmem_cache *cache)
 {
 	km_debug(km_thread_busy, "an engine is entered and left with handlers kept out");
@@ -60,20 +65,18 @@ km_inline void km_miss_leave_quick(struct kmem_cache *cache)
 	km_busy_end_clear();
 }
 
-/*
- * Into the engine: the miss is noted, and what handlers left is done. NO_ENTRY: this is a handler that struck inside of
- * one. rarely: reclaim has its turn, but not at each call.
- */
+/* Enters the engine: notes the miss and finishes deferred frees. Returns: KM_NO_ENTRY in a signal handler inside an
+ * engine. rarely: reclaim runs at some calls only. */
 enum km_entry { KM_NO_ENTRY = -1 };
 int km_miss_begin(struct kmem_cache *cache, bool may_wait);
 void km_miss_end(struct kmem_cache *cache, int entry, bool may_wait, bool rarely);
 
-/* The request's node becomes ours: `node` is the caller's, by its number to the system. False: it is a bad one, that
- * was said. The thread has a CPU from here on, where it can. */
+/* Gives the thread a CPU where possible, and resolves `node` (the system's number) into the request's node. Returns:
+ * false for a bad node, after a report. */
 bool km_miss_prepare(const struct kmem_cache *cache, struct km_request *request, int node);
 void *km_miss_failed(const struct kmem_cache *cache, const struct km_request *request) km_cold;
 
-/* With __GFP_ZERO zeros; of a block that is served by size, so many as its user has of it. */
+/* Zeroes an object for __GFP_ZERO. bytes: requested size of a block served by size, or 0. */
 void *km_miss_clear(const struct kmem_cache *cache, void *object, size_t bytes);
 km_inline void *km_miss_zeroed(const struct kmem_cache *cache, void *object, gfp_t gfp, size_t bytes)
 {
@@ -83,15 +86,16 @@ km_inline void *km_miss_zeroed(const struct kmem_cache *cache, void *object, gfp
 typedef void *km_refill_fn(struct kmem_cache *cache, const struct km_request *request);
 typedef void km_spill_fn(struct kmem_cache *cache, void *object);
 
-/* Of the node that is named as long as that has some, before what other nodes have ready. */
+/* Refills from the requested node first, then from other nodes unless __GFP_THISNODE is set. */
 void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *request, km_refill_fn *refill);
-/* The same by the shortest way; NULL: go on. */
+/* Same by the shortest path. NULL: try the next path. */
 void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *request);
-/* One object of a slab, or one back to it, past what lies ready: no miss that asks for larger blocks. NULL: go on. */
+/* Takes one object from a slab, or frees one to its slab, past the cached objects. No miss is noted, so the sheaves
+ * do not grow. NULL: try the next path. */
 void *km_miss_take_past(struct kmem_cache *cache, const struct km_request *request);
 void km_miss_give_past(struct kmem_cache *cache, void *object);
 
-/* One object from the engine; as long as there is none, others give back what they have ready. */
+/* Allocates one object from the engine. While the engine has none, drains other caches and tries again. */
 km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request *request, km_refill_fn *refill)
 {
 	const bool named = km_unlikely(request->node >= 0);
@@ -109,10 +113,11 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 				   km_miss_failed(cache, request);
 }
 
-/* A free that may not enter the engine: linked through the object, finished by the next miss. */
+/* Defers a free that may not enter the engine: links the object to cache->deferred for the next miss. */
 void km_miss_defer(struct kmem_cache *cache, void *object) km_cold;
 
-/* A free has no gfp: it may wait, unless the call that caused it may not (km_no_calls). */
+/* Frees one object to the engine. A free has no gfp: the free may wait, unless the call around it may not
+ * (km_no_calls). */
 km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn *spill)
 {
 	int entry = km_miss_begin(cache, true);
@@ -125,40 +130,40 @@ km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn
 	km_miss_end(cache, entry, true, false);
 }
 
-/* ---- many: objects[0, left) of n are to be had or freed, the others are done. */
-#define KM_BULK_MOST ((size_t)4096)	/* in one call of an engine */
+/* ---- bulk: objects[0, left) of n are still to be allocated or freed; the rest is done. */
+#define KM_BULK_MOST ((size_t)4096)	/* objects in one call of an engine */
 typedef size_t km_bulk_refill_fn(struct kmem_cache *cache, const struct km_request *request, size_t left,
 				 void **objects);
 typedef void km_bulk_spill_fn(struct kmem_cache *cache, size_t left, void **objects);
-/* A refill and a spill that go by no shelf. */
+/* A refill and a spill without per-CPU sheaves. */
 size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, size_t left, void **objects);
 void km_bulk_give(struct kmem_cache *cache, size_t left, void **objects);
-/* From the engine, as km_miss_refill; to it, as km_miss_spill. */
+/* Refills from the engine as km_miss_refill, spills to the engine as km_miss_spill. */
 int km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects,
 		   km_bulk_refill_fn *refill);
 void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bulk_spill_fn *spill);
-/* Each object wants more than to be had: it is served as one. */
+/* True if each object of a bulk request needs more than a cached object; then each object is a request of its own. */
 km_inline bool km_bulk_is_odd(gfp_t gfp)
 {
 	return km_unlikely(gfp & (__GFP_ZERO | __GFP_FULLEST | ~__GFP_BITS_MASK));
 }
 int km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all, void **objects);
-/* Objects straight from the engine, not shown yet to validate.c or observed_ops.c: they go past them. */
+/* Frees objects that came from the engine and never passed the layers VALIDATE and OBSERVE. Bypasses these layers. */
 km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	km_layer_below(cache, KM_LAYER_VALIDATE)->free_bulk(cache, n, n, objects);
 }
-/* The end of a bulk allocation. Returns n if `left` is 0; else frees all objects, reports the failure, returns 0. */
+/* Ends a bulk allocation. Returns n if `left` is 0; else frees all objects, reports the failure, returns 0. */
 int km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 
-/* The ops below the layer CHARGE: objects that nobody pays for. */
+/* The ops below the layer CHARGE: uncharged objects. */
 km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache)
 {
 	return km_layer(cache, KM_LAYER_CHARGE + 1);
 }
 
-/* The calls of sheaf_ops.c, and those of cid_fast_path.c before it. */
+/* The functions of sheaf_ops.c, and the functions of cid_fast_path.c in front of them. */
 void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_array_free(struct kmem_cache *cache, void *object);
 #ifdef KMEM_HAVE_RSEQ
@@ -169,11 +174,11 @@ void km_free_by_cid(struct kmem_cache *cache, void *object);
 #define km_free_by_cid km_array_free
 #endif
 
-/* The work that a chain's pop and push leave: to count them, to say what is wrong, or everything. */
+/* Finish a freelist's pop and push: count the event, report misuse, or serve the whole request. */
 void *km_chain_popped(struct kmem_cache *cache, void *object);
 void km_chain_pushed(struct kmem_cache *cache, void *object, enum km_chain_push pushed);
 
-/* The long way of engines that are asked for each object that does not lie ready: their alloc, and free. */
+/* Slow path of engines that serve each object not cached on the CPU: allocation, and free. */
 void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 void km_miss_one_back(struct kmem_cache *cache, void *object);
 

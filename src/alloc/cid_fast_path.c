@@ -1,8 +1,8 @@
 /*
- * cid_fast_path.c: hits, where areas go by concurrency id. By CPU each call misses then, and the miss begins here:
- * the hit that it would have been, on the public shelf, so closed where fast_path.c's is; frees go by `open`, because
- * a charged cache's `back` is another shelf. Invariant: as fast_path.c's, but that what is no hit here either goes on
- * as a miss does.
+ * cid_fast_path.c: the fast path with areas by concurrency id (cid). The fast path by CPU then always misses, and the
+ * miss begins here, on the public sheaves: closed whenever the sheaves of fast_path.c are. Frees use `open`, because
+ * `back` of a charged cache means other sheaves. Invariant: as in fast_path.c, but a call that misses here continues
+ * as a miss.
  */
 #include "percpu/cid_index.h"
 
@@ -14,7 +14,8 @@ km_inline void *pop(struct kmem_cache *cache)
 	return kmem_pcs_pop(&cache->pcs.front.open, km_percpu.base, km_cid_rseq);
 }
 
-/* Shut alone, as by a command that ended between its stores, the word of these hits opens here: no other miss looks. */
+/* Opens the fast-path gate if only km_cid_rseq was shut, for example by a command that ended between two stores. No
+ * other miss checks this word. */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_way_is_shut(km_load(&km_cid_rseq)))
@@ -33,7 +34,7 @@ KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t
 {
 	void *object = NULL;
 
-	/* One branch for both. */
+	/* One branch for gfp and node. */
 	if (km_likely(!((gfp & KMEM_GFP_ODD) | (gfp_t)(node ^ NUMA_NO_NODE)))) {
 		object = pop(cache);
 		return km_likely(object) ? object : alloc_missed(cache, gfp, NUMA_NO_NODE);
@@ -43,7 +44,7 @@ KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t
 	return object ? km_cleared(cache, object) : alloc_missed(cache, gfp, node);
 }
 
-/* NULL is misuse, and km_array_free says it. */
+/* NULL is misuse, reported by km_array_free. */
 KM_TEXT_BY_CID km_hit_path void km_free_by_cid(struct kmem_cache *cache, void *object)
 {
 	if (km_likely(object != NULL) &&

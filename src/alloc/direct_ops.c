@@ -1,14 +1,14 @@
 /*
- * direct_ops.c: the shape of engines of which nothing lies ready on a CPU: each call meets the engine, ordinary ones
- * by the shortest way; kmalloc's among them, where its one cache is served by size. Invariant: a call that is no
- * ordinary one goes the long way of slow_path.c, and nothing was done for it before.
+ * direct_ops.c: the alloc ops of engines without cached objects on CPUs: each call enters the engine, an ordinary
+ * call by the shortest path, kmalloc's included where one cache serves all sizes. Invariant: any other call takes the
+ * full slow path of slow_path.c, with nothing done before.
  *
- * Ordinary is a call that may wait, names no node and finds no free that a handler left: then the engine's lock is all
- * that it needs, and the notes of a miss are not taken, because each call would take them. Reclaim has its turn at
- * every 64th call (km_miss_leave_quick).
+ * An ordinary call may wait, names no node, and finds no deferred free. Then the engine's lock is all that the call
+ * needs. The notes of a miss are not taken, because every call would take them. Reclaim runs at every 64th call
+ * (km_miss_leave_quick).
  *
- * NULL from the shortest way is no answer: memory may be had where others give back what lies ready. So the long way
- * asks the engine once more, between calls of km_alloc_relieve.
+ * NULL from the shortest path is not final: other caches may free their cached objects. So the full slow path asks
+ * the engine once more, between calls of km_alloc_relieve.
  */
 #include "alloc_ops.h"
 
@@ -38,7 +38,7 @@ static void *none_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return none_alloc_sized(cache, 0, 0, gfp, node);
 }
 
-/* NULL is misuse, which the long way says. */
+/* Frees one object. NULL is misuse, reported by the slow path. */
 static void none_free(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(!object) || !km_miss_enter_quick(cache)) {
@@ -49,7 +49,7 @@ static void none_free(struct kmem_cache *cache, void *object)
 	km_miss_leave_quick(cache);
 }
 
-/* A block that the engine refuses stays as it was: the caller finds out what it is, and says so. */
+/* Frees a block by size. A block refused by the engine stays unchanged; the caller finds the misuse and reports. */
 bool km_free_sized(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !km_miss_enter_quick(cache))
@@ -59,7 +59,7 @@ bool km_free_sized(struct kmem_cache *cache, void *object)
 	return km_likely(what == KM_NO_MISUSE);
 }
 
-/* Returns how many it got; what is missing is to be had by the long way, or not at all. */
+/* Returns the number of objects taken. The caller gets the rest by the full slow path, or not at all. */
 unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !enter_alloc(cache, request, KMEM_GFP_ODD))

@@ -1,25 +1,26 @@
 /*
- * drain.c: taking objects back from other CPUs: for shrink, destroy, and idle shelves. Invariant: a shelf that is
- * closed here is opened again here, in the child of a fork as well.
+ * drain.c: takes objects back from other CPUs: for shrink, destroy, and idle sheaves. Invariant: sheaves closed here
+ * are opened again here, also in the child of a fork.
  *
- * How objects are taken from a CPU that runs a hit at the same time, without an atomic instruction in the hit:
+ * How a drain takes objects from a CPU on the fast path, without an atomic instruction in the fast path:
  *
- *	1. close	the word that a hit reads first becomes 0, on all CPUs at once, because it is the cache's
- *	2. fence	membarrier aborts every sequence that is under way, and an abort is a miss
- *	3. take		now no sequence is on any of the cache's words, and none comes: plain loads and stores
- *	4. open		the word is back, by a release, which pairs with the dependent loads of a hit
+ *	1. close	store 0 to the cache's word that a fast path reads first; one store serves all CPUs
+ *	2. fence	membarrier aborts every sequence in progress; an abort is a miss
+ *	3. take		no sequence uses the cache's words now, and none begins: plain loads and stores
+ *	4. open		store the offset again, by a release that pairs with the dependent loads of a fast path
  *
- * Between 1 and 4 hits miss, and misses work without the shelf: nobody waits. The soft disciplines have a lock in each
- * slot instead, and skip 1, 2 and 4. One fence serves any number of caches, since it costs an interrupt of each CPU on
- * which this process runs.
+ * Between 1 and 4 every fast path misses, and misses work without sheaves: no thread waits. The soft disciplines have
+ * a lock in each per-CPU word instead, and skip 1, 2 and 4. One fence serves any number of caches, because a fence
+ * interrupts each CPU on which this process runs.
  *
- * A fence can be refused (a filter of system calls that the program installed after its start). Then nothing is taken,
- * because the reading of step 3 would race: the shelves open again as they were. Two cases go on all the same: caches
- * that nobody uses any more, on whose words no sequence can be; and this CPU's own objects, which the verbs of misses
- * take one block at a time (collect_own).
+ * The system may refuse a fence, because the program may install a filter of system calls after start. Then the drain
+ * takes nothing, because step 3 would race, and opens the sheaves unchanged. Two cases continue without a fence:
+ * caches without users, because no sequence can use their words; and this CPU's own objects, taken by per-CPU
+ * operations one sheaf at a time (collect_own).
  *
- * The lock makes closing and opening one transaction: between the two no other drain, no resizing and no change of who
- * pays may open what is closed. A handler must not wait for it, so that its holder is busy, and resizing only tries.
+ * km_drain_lock makes close and open one transaction: between the two, no other drain, no resize and no change of the
+ * charged sheaves may open closed sheaves. A signal handler must not wait for the lock. So the holder is busy, and a
+ * resize only tries the lock.
  */
 #include "harden.h"
 #include "drain.h"
@@ -45,7 +46,7 @@ void km_alloc_each_cpu(struct kmem_cache *cache, const struct km_cpu_list *from,
 			take(cache, from->cpus[i], arg);
 }
 
-/* The blocks go as they are; the engine keeps them, or takes them apart. */
+/* Gives whole sheaves to the engine, which keeps or empties them. */
 static void collect_from(struct kmem_cache *cache, unsigned cpu, const void *unused km_unused)
 {
 	void **sheaf[2];
@@ -61,14 +62,15 @@ static void collect(struct kmem_cache *cache, const struct km_cpu_list *from)
 	km_alloc_each_cpu(cache, from, NULL, collect_from);
 }
 
-/* Of an engine that keeps its own time: what it leaves of the block goes back on the CPU, if none has come there. */
+/* Trims the sheaves of an engine with its own reclaim timer. The rest of a sheaf returns to the CPU if the CPU has no
+ * sheaf by then. */
 static void trim(struct kmem_cache *cache, const struct km_cpu_list *unused km_unused)
 {
 	km_for_each_cpu(cpu) {
 		void **sheaf, **spare;
 
 		km_pcs_take_cpu(&cache->pcs, cpu, &sheaf, &spare);
-		/* Such an engine has one block a CPU; a race left this. */
+		/* Such an engine has one sheaf on a CPU; a race left the spare. */
 		if (spare)
 			cache->engine->array.retire(cache, spare);
 		if (sheaf)
@@ -79,8 +81,9 @@ static void trim(struct kmem_cache *cache, const struct km_cpu_list *unused km_u
 }
 
 /*
- * Do it to each while no sequence is on any CPU's shelf of theirs. False: the system refused the fence, and, unless the
- * caches are unused, so that no sequence is there in any case, it was not done.
+ * Runs `act` for each cache while no sequence uses the cache's sheaves. unused: the caches have no users, so `act`
+ * runs even without the fence. Returns: false if the system refused the fence; then, unless unused, `act` did not
+ * run.
  */
 static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 		      void (*act)(struct kmem_cache *cache, const struct km_cpu_list *places),
@@ -96,7 +99,7 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 	for (size_t i = 0; i < count; i++)
 		if (caches[i]->pcs.slot)
 			km_alloc_close_pcs(caches[i]);
-	/* Where the fence is refused the shelves stay as they are: nothing was read yet. */
+	/* If the fence is refused, the sheaves stay as they are, because nothing was read yet. */
 	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++)
 		if (caches[i]->pcs.slot) {
@@ -120,7 +123,7 @@ static bool lies_on(const struct km_pcs *pcs, const struct km_cpu_list *places)
 	return false;
 }
 
-/* Without the lock: reclaim asks this of many caches, and a wrong answer costs a drain or delays one. */
+/* No lock: reclaim asks this of many caches, and a wrong answer only costs or delays a drain. */
 bool km_alloc_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count)
 {
 	const struct km_cpu_list these = { cpus, cpu_count };
@@ -140,7 +143,7 @@ void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t
 	do_closed(caches, count, false, collect, &left);
 }
 
-/* The objects on this CPU can be had without a fence, by those verbs that take them one block at a time. */
+/* Takes the objects on this CPU without a fence, by the per-CPU operations for bulk, one sheaf at a time. */
 static void collect_own(struct kmem_cache *cache)
 {
 	enum { SOME = 64 };
@@ -148,7 +151,7 @@ static void collect_own(struct kmem_cache *cache)
 	void *objects[SOME];
 
 	for (; cache->pcs.slot && most; most--) {
-		/* They come to the end of the array. */
+		/* km_pcs_pop_n fills the array from its end. */
 		while ((count = km_pcs_pop_n(&cache->pcs, objects, SOME))) {
 			km_debug(count <= SOME, "what leaves a shelf has room in the array");
 			cache->engine->give(cache, objects + SOME - count, (unsigned)count);
@@ -163,7 +166,7 @@ static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 	if (km_has_accounting())
 		km_charge_ops->drain(caches, count, unused, NULL);
 	bool drained = do_closed(caches, count, unused, collect, NULL);
-	/* The system refused the fence, and may do so from now on. */
+	/* The system refused the fence, and may refuse all later fences. */
 	if (!drained && !unused)
 		for (size_t i = 0; i < count; i++)
 			collect_own(caches[i]);
@@ -191,10 +194,8 @@ void km_alloc_drain(struct kmem_cache *cache)
 	km_alloc_drain_all(&cache, 1);
 }
 
-/*
- * The words may be another cache's only after a fence: a sequence that read an offset here before it was 0 could store
- * to it later. Where the fence is refused they are never given out again.
- */
+/* Another cache may use the per-CPU words only after a fence, because a sequence that read the offset before the
+ * store of 0 could store to the word later. If the fence is refused, the words are never reused. */
 bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 {
 	drain_all(caches, count, true);
@@ -207,7 +208,7 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 		km_alloc_show(caches[i]);
 	}
 	km_debug(!km_load(&caches[0]->pcs.front.open.pcs), "a shelf is closed before its words go");
-	/* No sequence may hold an offset when somebody else gets it. */
+	/* No sequence may hold an offset when another cache gets the word. */
 	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++) {
 		struct kmem_cache *cache = caches[i];
@@ -215,7 +216,7 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 
 		if (fenced && cache->charged.slot)
 			km_charge_ops->release(cache);
-		/* The objects that a handler put there since. */
+		/* Objects that a signal handler freed to the sheaves since the drain. */
 		if (slot)
 			collect(cache, NULL);
 		if (fenced && slot != cache->word)

@@ -1,16 +1,16 @@
 /*
- * fast_path.c: THE HOT PATH: one object of a cache, in and out.
+ * fast_path.c: the fast path: allocate and free one object of a cache. Invariant: the fast path is one per-CPU
+ * operation and one conditional branch (tests/tidy/hotpath disassembles the code).
  *
- * Everything rare looks like an empty or a full shelf: a cache that is not born on this CPU, one with watchers,
- * gfp bits that change a hit, a discipline that is not rseq, a thread that is not registered, a sequence that was
- * interrupted, a shelf that is being drained. So a hit has one conditional branch; tests/tidy/hotpath
- * disassembles it.
+ * All rare cases look like empty or full sheaves. Cases of a cache: no sheaves on this CPU, observed, closed during a
+ * drain. Cases of a call: gfp bits that need more than a cached object, a discipline other than rseq, no rseq
+ * registration of the thread, an aborted sequence.
  *
- * A hit keeps nothing across its sequence: two constants of which each cache has a copy, the address of area 0 and the
- * offset of a thread's rseq area from its thread pointer, stand in its first line beside the shelf, so that one line of
- * the cache, the word and the top of its block are all that it reads. Behind a miss the order of the questions is that
- * of their answers' price: is somebody to pay (a thread's own word), are zeros wanted (a bit of an argument), and then
- * the jump.
+ * The fast path keeps no value across its sequence. Each cache has a copy of two constants beside the offset of its
+ * sheaves, in its first cache line: the address of area 0, and the offset of the thread's rseq area from the thread
+ * pointer. The fast path therefore reads one line of the cache, the per-CPU word, and the top of the main sheaf.
+ * After a miss, the cheapest question comes first: an objcg for this thread (thread-local), zeroing (a bit of an
+ * argument), then the slow path.
  */
 #include "fast_path.h"
 
@@ -23,7 +23,7 @@ km_hit_path void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp)
 
 	if (km_likely(object))
 		return object;
-	/* The thread has named a payer. Whether this cache is paid for is found there: if not, it is a miss. */
+	/* The thread has named an objcg. km_charged_alloc misses if the cache is uncharged. */
 	if (km_objcg_here)
 		return km_charged_alloc(cache, gfp, km_objcg_here, rseq);
 	if (gfp & __GFP_ZERO)
@@ -32,7 +32,7 @@ km_hit_path void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp)
 	return km_alloc_miss(cache, gfp);
 }
 
-/* The same hits, cleared: to be zeros changes what is done with an object, not which one it may be. */
+/* Same fast path as kmem_cache_alloc, then zeroing. __GFP_ZERO does not change the choice of the object. */
 km_hit_path void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -59,7 +59,9 @@ km_hit_path void kmem_cache_free(struct kmem_cache *cache, void *object)
 	km_free_miss(cache, object);
 }
 
-/* __GFP_ZERO alone may be a hit after all: zalloc tries it without that bit, and any other odd bit misses there. */
+/*
+ * Retry a request with __GFP_ZERO through kmem_cache_zalloc, without the bit. Other bits of KMEM_GFP_ODD miss again.
+ */
 void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 	return gfp & __GFP_ZERO ? kmem_cache_zalloc(cache, gfp) : km_charged_miss(cache, gfp);

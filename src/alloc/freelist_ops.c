@@ -1,34 +1,33 @@
 /*
- * freelist_ops.c: the shape of engines whose objects lie ready in a CPU's slab, linked through themselves: there are no
- * blocks, and the engine has all that is beyond the chain. Invariant: a free of an object of the CPU's slab is a push,
- * or is found to be wrong, before the engine hears of it.
+ * freelist_ops.c: the alloc ops of engines whose cached objects are in the CPU's own slab, linked through the
+ * objects: no sheaves; the engine has all other objects. Invariant: a free of an object of the CPU's slab is a push,
+ * or is found to be wrong, before the engine is called.
  *
- * A chain's word has two parts: the first free object, and a tag that names the slab. Only the CPU's own threads change
- * it, by sequences, so that pop and push need no lock. Frees to this slab from other CPUs go to the slab's own word in
- * its descriptor, which is the engine's (slub.c): the two freelists of one slab meet when the chain is empty and its
- * engine takes the other one over.
+ * The word of a CPU's freelist has two parts: the first free object, and a tag that names the slab. Only threads on
+ * the CPU change the word, by sequences, so pop and push need no lock. Frees to this slab from other CPUs go to the
+ * slab's own word in the page descriptor, which belongs to the engine (slub.c). The two freelists of a slab meet when
+ * the CPU's freelist is empty and the engine takes over the other one.
  *
  * The push compares the object with the tag, and with the first free object. So an object of another slab is a miss,
- * and the object that was freed last is found to be freed twice; a second free of an earlier one is found late or not
- * at all, and with check:1 at once.
+ * and a second free of the last freed object is found. A second free of an earlier object is found late or never, and
+ * with check:1 at once.
  *
- * Two shapes have the same functions, because a pointer that is compared costs less than a field that is loaded:
- * km_ops_chain says that hits go by CPU, so that slow_path.c tries the sequence before it jumps; of km_ops_chain_soft
- * each call comes here.
+ * Two ops have the same functions, because comparing a pointer costs less than loading a field. km_ops_chain: the
+ * fast path works by CPU, so slow_path.c tries the sequence before the jump. km_ops_chain_soft: each call comes here.
  */
 #include <errno.h>
 
 #include "percpu/cpu_freelist_hit.h"
 #include "alloc_ops.h"
 
-/* With KMEM_OPTIONS=stats:1. */
+/* Counts a pop, with KMEM_OPTIONS=stats:1. */
 km_cold void *km_chain_popped(struct kmem_cache *cache, void *object)
 {
 	cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
 	return object;
 }
 
-/* A node that is named, and what must be seen by the code of who pays, is the engine's to find. */
+/* Allocates one object. The engine serves a named node, and requests with charging. */
 static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_unlikely(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) || km_unlikely(node != NUMA_NO_NODE))
@@ -44,7 +43,7 @@ static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return km_likely(!(gfp & __GFP_ZERO)) ? object : km_cleared(cache, object);
 }
 
-/* A chain meets its engine at every free to another slab than the CPU's. */
+/* Frees an object to the engine: every free to another slab than the CPU's. */
 static km_noinline void chain_spill(struct kmem_cache *cache, void *object)
 {
 	bool entered = km_child_enter(cache);
@@ -74,7 +73,7 @@ km_noinline void km_chain_pushed(struct kmem_cache *cache, void *object, enum km
 static void chain_free(struct kmem_cache *cache, void *object)
 {
 	if (km_hits_by_cpu() || km_unlikely(!object)) {
-		/* Where hits go by CPU it was tried, but for twins with counted hits. */
+		/* On the fast path by CPU the push was tried already, except for child caches with counted events. */
 		if (cache->child_of && km_layout_options.count_events)
 			km_free_chained(cache, object);
 		else
@@ -100,7 +99,7 @@ static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
 	if (km_likely(got == left))
 		return (int)n;
-	/* They stay in front; objects behind [0, left) go back with the rest where there is no memory. */
+	/* The popped objects stay in front. Objects behind [0, left) are freed with the rest if memory runs out. */
 	if (km_likely(km_bulk_refill(cache, gfp, left - got, n - got, objects + got, km_bulk_take)))
 		return (int)n;
 	km_errno_scope(error);
@@ -109,7 +108,7 @@ static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 	return 0;
 }
 
-/* Not of a cache whose objects are paid for: its shape does not give by slabs. */
+/* Enters the engine for a free slab by slab. Never for charged caches, because their ops have no `give`. */
 km_inline bool enter(struct kmem_cache *cache)
 {
 	if (km_unlikely(km_thread_busy))
@@ -151,7 +150,7 @@ static void chain_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_un
 		km_bulk_spill(cache, n, objects, km_bulk_give);
 }
 
-/* The caches whose hits are found before the shape is asked, and those whose are not. */
+/* Ops of caches with the fast path in slow_path.c, and of caches without. */
 const struct km_alloc_ops km_ops_chain = {
 	.alloc = chain_alloc, .free = chain_free, .alloc_bulk = chain_alloc_bulk, .free_bulk = chain_free_bulk,
 	.give = chain_give, .give_last = chain_give_last,

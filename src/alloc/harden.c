@@ -1,13 +1,13 @@
 /*
- * harden.c: zeros, canaries and the quarantine of a cache whose frees are proved.
+ * harden.c: zeros, canaries and the quarantine of a cache with validated frees.
  *
- *	zeros		what is freed is made zeros (zero_on_free), or what is handed out (zero_on_alloc)
- *	canary		8 bytes behind the object, of the secret and its address; the lowest is 0, so that no string
- *			reads or writes the others. Set as the object comes, looked at as it goes
- *	quarantine	an object that is freed takes the place of another one, which it draws; that one goes on
+ *	zeros		freed objects are zeroed (zero_on_free), or allocated objects (zero_on_alloc)
+ *	canary		8 bytes behind the object, made of the secret and the address; the lowest byte is 0, so no
+ *			string reads or writes the other bytes. Set at allocation, checked at free
+ *	quarantine	a freed object takes a place drawn at random; the former object of the place is freed instead
  *
- * Invariant: an object in the quarantine is nobody's, and its byte (page/alloc_map.h) is 0. A place is exchanged by one
- * atomic instruction, so that any thread may, a handler as well; and its lines are few.
+ * Invariant: an object in the quarantine is not allocated, and its byte (page/alloc_map.h) is 0. A place is exchanged
+ * by one atomic instruction, so any thread may exchange, also in a signal handler. The places fill few cache lines.
  */
 #include "harden.h"
 
@@ -16,7 +16,7 @@
 #include "os/secret.h"
 
 #define MOST_PLACES	64u
-#define MOST_BYTES	((size_t)64 << 10)	/* of objects that wait, of one cache; but 4 places at least */
+#define MOST_BYTES	((size_t)64 << 10)	/* bytes in quarantine for one cache; at least 4 places */
 #define LEAST_PLACES	4u
 
 struct km_quarantine {
@@ -72,7 +72,7 @@ void km_parts_comes(struct kmem_cache *cache, void *object)
 		*canary_at(cache, object) = canary_of(canary_at(cache, object));
 }
 
-/* Of zeros that nobody may write to. */
+/* Checks that no user wrote to a zeroed, freed object. */
 static void check_zeros(const struct kmem_cache *cache, const void *object)
 {
 	const uint64_t *word = object;
@@ -87,7 +87,7 @@ static void check_zeros(const struct kmem_cache *cache, const void *object)
 static void *exchange(struct kmem_cache *cache, void *object)
 {
 	struct km_quarantine *quarantine = cache->quarantine;
-	/* Both ways: whoever gets the other one sees what was done to it. */
+	/* Acquire and release: the thread that gets the other object sees all earlier stores to the object. */
 	void *other = __atomic_exchange_n(&quarantine->place[km_random_below(quarantine->places)], object,
 					  __ATOMIC_ACQ_REL);
 

@@ -1,24 +1,26 @@
 /*
- * harden.h: parts of hardening that a cache may have beside the proof of its frees (alloc/validate.c), each by an
- * option of its own: the work on an object between its proof and its shelf, both ways.
+ * harden.h: hardening of a cache beyond validated frees (alloc/validate.c): zeros, canaries and the quarantine, each
+ * by its own option. Invariant: the work on an object is done between its validation and the per-CPU sheaves, in both
+ * directions.
  */
 #ifndef KM_ALLOC_HARDEN_H
 #define KM_ALLOC_HARDEN_H
 
 #include "slab/engine.h"
 
-/* The cache's, when it is made; whatever there is no memory for it does without. */
+/* Set up the parts of a new cache, and end them. A part without memory is left out. */
 void km_parts_begin(struct kmem_cache *cache);
 void km_parts_end(struct kmem_cache *cache);
-/* The object is about to be its user's. */
+/* Prepares an object for its user: zeros, canary. */
 void km_parts_comes(struct kmem_cache *cache, void *object);
-/* The object was its user's: returns the one that may lie ready now, in its place or itself; NULL: none. */
+/* Checks and wipes a freed object. Returns: the object to free now, from the quarantine or the same; NULL: none. */
 void *km_parts_goes(struct kmem_cache *cache, void *object);
-/* All that waits goes to the engine. With km_thread_busy set. How many wait? A racy look. */
+/* Frees all objects in quarantine to the engine. Requires: km_thread_busy is set. km_parts_waiting: their number, a
+ * hint. */
 void km_parts_flush(struct kmem_cache *cache);
 size_t km_parts_waiting(const struct kmem_cache *cache);
 
-/* A freed object is made zeros: few bytes by stores that overlap, without a call. */
+/* Zeroes a freed object. Few bytes are zeroed by overlapping stores, without a call. */
 km_inline void km_wipe(void *object, size_t bytes)
 {
 	char *end = (char *)object + bytes;

@@ -1,26 +1,26 @@
 /*
- * layers.c: the stack of layers before a cache's objects. The order is that of enum km_layer (slab/engine.h). Each
- * layer has ops (struct km_alloc_ops): a request meets the top layer of the cache, and each layer serves a request, or
- * passes the request to the layer below (km_layer_below).
+ * layers.c: the stack of layers above a cache's objects. The order is enum km_layer (slab/engine.h). Each layer has
+ * ops (struct km_alloc_ops): a request enters the top layer of the cache, and each layer serves a request, or passes
+ * the request to the layer below (km_layer_below).
  *
- * cache->layers has an entry for each layer. The entry of an absent layer repeats the entry of the next layer below. So
- * the first entry is the top, and the entry behind a layer stands below the layer: one load finds either, however many
- * layers are absent. Invariant, under km_drain_lock: BASE is present, and an absent layer's entry equals the entry
- * below.
+ * cache->layers has an entry for each layer. The entry of an absent layer repeats the entry of the next layer below.
+ * So the first entry is the top, and the entry behind a layer stands below the layer: one load finds either, however
+ * many layers are absent. Invariant, under km_drain_lock: BASE is present, and an absent layer's entry equals the
+ * entry below.
  *
  * Layers change while other CPUs allocate and free, in these steps:
  *
  *	comes	1. the layer's state is stored (hooks, charge, out)
  *		2. the entries are stored, from the layer up to the top, each by a release; a slow path loads the top
  *		   by an acquire. A call on the way through the former top ends as if the call had come earlier.
- *		3. the public shelf closes: from then on every call is a slow path. If the layer must see each object, a
- *		   drain of the cache follows (drain.c), whose fence aborts every fast path on the open shelf. Where a
- *		   layer needs no fence, the layer's file has the reason (sampled_ops.c, debug_shadow.c).
- *	goes	the state is changed, the entries are stored, the public shelf opens. A call inside of the layer ends
+ *		3. the public sheaves close: from then on every call is a slow path. If a layer must see all objects,
+ *		   a drain of the cache follows (drain.c). The fence of the drain aborts every fast path in progress.
+ *		   If a layer needs no fence, the layer's file has the reason (sampled_ops.c, debug_shadow.c).
+ *	goes	the state is changed, the entries are stored, the public sheaves open. A call inside of the layer ends
  *		there: ops are constants, and the layers below serve requests at any time.
  *
- * The lock makes steps 2 and 3 one transaction where no drain follows, because a drain opens the public shelf if the
- * top layer has one (km_alloc_ops.shelf).
+ * The lock makes steps 2 and 3 one transaction where no drain follows, because a drain opens the public sheaves if
+ * the top layer allows them (km_alloc_ops.pcs).
  */
 #include "alloc_ops.h"
 
@@ -32,7 +32,7 @@ static const struct km_alloc_ops *base_layer(struct kmem_cache *cache)
 	case KM_PERCPU_NONE:
 		return &km_ops_none;
 	case KM_PERCPU_FREELIST:
-		/* Where events are counted, each call of a child cache is counted by the child cache: no hit by CPU. */
+		/* If events are counted, a child cache counts each of its calls: no fast path by CPU. */
 		by_cpu = km_hits_by_cpu() && !(cache->child_of && km_layout_options.count_events);
 		return by_cpu ? &km_ops_chain : &km_ops_chain_soft;
 	default:

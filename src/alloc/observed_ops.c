@@ -1,16 +1,15 @@
 /*
- * observed_ops.c: the layer OBSERVE, by one of three ops. Those of caches each of whose objects is looked at: by
- * hooks as the object comes and goes, by a check before the object is freed, or each of whose allocations may fail on
- * purpose; what lies on a CPU is a matter of the layers below. The same where a profile alone looks, which is to cost
- * little. And those of caches that were destroyed. Invariant: no object passes unseen, but those of calls that were
- * under way when somebody began to look.
+ * observed_ops.c: the layer OBSERVE, with one of three ops. km_ops_observed: each object is seen by hooks at
+ * allocation and free, or checked before the free, or each allocation may fail on purpose. km_ops_profiled: a profile
+ * is the only observer, at a small cost. km_ops_dead: the cache was destroyed. The layers below handle cached
+ * objects. Invariant: no object passes unseen, except in calls in progress when the observation began.
  *
- * An observer comes to a running cache in this order: the hooks are stored, the layer is chosen, the public shelf is
- * closed by a drain with a fence (layers.c). From the fence on each hit misses, and each miss finds the layer. Objects
- * that were allocated unseen before are freed before the observer's eyes: an observer must accept such objects.
+ * An observer comes to a running cache in this order: the hooks are stored, the layer is chosen, a drain with a fence
+ * closes the public sheaves (layers.c). From the fence on each fast path misses, and each miss finds the layer.
+ * Objects allocated unseen before are freed in view of the observer: an observer must accept such objects.
  *
- * Destroyed caches keep a shape, too: a call by a name that is no longer anybody's is misuse, and is said, as long as
- * no other cache lies at that address.
+ * A destroyed cache keeps ops, too: a call with the old pointer is reported as misuse, until another cache takes the
+ * address.
  */
 #include <errno.h>
 
@@ -42,7 +41,7 @@ void km_tracer_goes(const void *p)
 		km_tracer_ops->goes(p);
 }
 
-/* Nobody looks but a profile, and what lies ready is found as by a hit. */
+/* True if a profile is the only observer, and the cached objects are found as by a fast path. */
 static bool is_profiled_only(const struct kmem_cache *cache, enum km_front front)
 {
 	return km_load(&km_alloc_probing) == KM_PROBING_PROFILE && km_load(&cache->hooks) == &km_probe_hooks &&
@@ -54,7 +53,7 @@ const struct km_alloc_ops *km_observe_layer(struct kmem_cache *cache)
 {
 	if (cache->dead)
 		return &km_ops_dead;
-	/* Engines with shared pages check what is given to them, at once, and for every cache. */
+	/* Engines with shared pages check every free at once, for every cache. */
 	if (!cache->hooks && (!cache->checked || cache->engine->shared_pages) && !(cache->flags & SLAB_FAILSLAB))
 		return NULL;
 	return is_profiled_only(cache, cache->engine->front) ? &km_ops_profiled : &km_ops_observed;
@@ -86,7 +85,9 @@ static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp
 		       km_layer_below(cache, KM_LAYER_OBSERVE)->alloc(cache, gfp, node);
 }
 
-/* Zeros come last: before, the object is not yet to be touched. */
+/*
+ * Allocates an object and shows the object to the hooks. Zeroes last, because the object must not be touched before.
+ */
 static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	const struct km_hooks *hooks = km_load(&cache->hooks);
@@ -110,7 +111,9 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 	return km_alloc_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
 }
 
-/* Before anything is taken. Kernel: should_failslab, which an allocation in bulk asks once as well. */
+/*
+ * Injects a failure before any object is taken. Kernel: should_failslab, called once for a bulk allocation as well.
+ */
 static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
 {
 	bool failed = cache->flags & SLAB_FAILSLAB && km_alloc_fails && km_alloc_fails(cache->name, bytes, gfp);
@@ -120,12 +123,12 @@ static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
 	return failed;
 }
 
-/* A failure passes the probe as well, as in the kernel. site: where the call returns to. */
+/* Runs the probes of an allocation, also of a failed one, as in the kernel. site: return address of the call. */
 km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t bytes, gfp_t gfp, int node,
 			    uintptr_t site)
 {
 	const bool accounted = (cache->flags & SLAB_ACCOUNT) || (gfp & __GFP_ACCOUNT);
-	/* An engine that serves by size gives as much as it takes. */
+	/* An engine that serves by size uses as many bytes as requested, rounded up. */
 	const size_t size = km_max((size_t)cache->size, km_align_up(bytes, KM_SIZED_UNIT));
 
 	if (object && km_load(&km_alloc_probing) & KM_PROBING_PROFILE && km_profile_is_due(size))
@@ -160,18 +163,19 @@ static void *observed_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t
 	       probed(cache, object, bytes, gfp, node, (uintptr_t)__builtin_return_address(0));
 }
 
-/* The object's slab, cache and boundary, and that it is taken; a bad call is reported. */
+/* Validates an object to be freed: slab, cache, boundary, and allocated state. Reports misuse. */
 static bool valid(struct kmem_cache *cache, void *object)
 {
 	int index;
 
-	/* Its watcher finds the slab, and asks the engine where it must. */
+	/* The observer of a debugged cache finds the slab, and asks the engine where necessary. */
 	if (km_is_debugged(cache))
 		return true;
 	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
 	if (!slab)
 		return false;
-	/* The engine may take a lock for it: not in a handler that struck inside of one; there give looks again. */
+	/* is_taken may take the engine's lock, so not in a handler inside an engine. The engine's give checks again
+	 * there. */
 	if (!km_miss_enter())
 		return true;
 	bool taken = cache->engine->is_taken(cache, slab, (unsigned)index);
@@ -181,7 +185,7 @@ static bool valid(struct kmem_cache *cache, void *object)
 	return taken;
 }
 
-/* Before it is anybody else's. */
+/* Runs the probes of a free, before the object is reused. */
 km_cold static void probed_free(const struct kmem_cache *cache, const void *object, uintptr_t site)
 {
 	if (object && km_load(&km_alloc_probing) & KM_PROBING_PROFILE)
@@ -195,7 +199,7 @@ km_cold static void probed_free(const struct kmem_cache *cache, const void *obje
 	km_tracer_goes(object);
 }
 
-/* Whoever looks has seen it go. False: it goes no further. */
+/* Shows a free to all observers. Returns: false if the free must not continue. */
 km_inline bool seen_off(struct kmem_cache *cache, void *object, uintptr_t site)
 {
 	const struct km_hooks *hooks = km_load(&cache->hooks);
@@ -227,13 +231,14 @@ static void observed_free_past(struct kmem_cache *cache, void *object)
 		km_ops_free_past(km_layer_below(cache, KM_LAYER_OBSERVE), cache, object);
 }
 
-/* With hooks each object is shown by itself; a check is of frees, and takes nothing from an allocation. */
+/* Allocates in bulk. With hooks each object is shown alone. A check concerns frees, so allocations go to the layer
+ * below. */
 static int observed_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_load(&cache->hooks)) {
 		if (!km_bulk_one_by_one(cache, gfp, left, n, objects))
 			return 0;
-		/* malloc has no arrays: they are kmalloc's. */
+		/* malloc has no bulk calls, so the array belongs to kmalloc. */
 		for (size_t i = 0; km_load(&km_alloc_probing) && cache->flags & SLAB_KMALLOC && i < n; i++)
 			km_tracer_comes(objects[i], cache->object_size);
 		return (int)n;
@@ -252,9 +257,10 @@ const struct km_alloc_ops km_ops_observed = {
 /* ------------------------------------------------------------------ profiled */
 
 /*
- * A call that would be a hit finds the shelf here, which is closed to hits, and counts the thread's bytes: so an
- * object is a sample of its own caller, whatever lies on the shelf. A free looks whether its object may be one. Else
- * all is as above. 2 ns more than the hits of both; with the steps above it were 18 (decision 122).
+ * The fast path under a profile. The public sheaves are closed, so each call comes here, finds the sheaves, and
+ * counts the thread's bytes. So a sample belongs to its own caller, whatever the sheaves hold. A free checks if the
+ * object may be a sample. All other calls go to the observed ops above. An allocation and a free cost 2 ns more than
+ * their fast paths; with the observed ops, 18 ns more (decision 122).
  */
 #ifdef KMEM_HAVE_RSEQ
 static km_noinline void *profiled_due(struct kmem_cache *cache, void *object, uintptr_t site)
@@ -277,7 +283,7 @@ static void *profiled_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return object;
 }
 
-/* It may be a sample. */
+/* Frees an object that may be a sample. */
 static km_noinline void profiled_goes(struct kmem_cache *cache, void *object)
 {
 	km_profile_ops->goes(object);

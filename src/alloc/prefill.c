@@ -1,25 +1,26 @@
 /*
- * prefill.c: prefilled sheaves: stacks of objects in the caller's own hand, so that taking from one needs no CPU, no
- * lock and no memory.
+ * prefill.c: prefilled sheaves: stacks of objects held by the caller, so that taking an object needs no CPU, no lock
+ * and no memory. Invariants: a sheaf held by the caller is on no CPU and in no barn. While a sheaf is out, `top`
+ * points into the sheaf's own memory; the header of any other sheaf does not. So a second return of a sheaf is found.
  *
- *	a block of the cache	[ .. | obj | obj | NULL | top ]				size 2^k: top at the end
- *	an array ("oversize")	[ .. | obj | obj | NULL | top | cache | capacity ]	where no block will do
+ *	a sheaf of the cache	[ .. | obj | obj | NULL | top ]				size 2^k: top at the end
+ *	an array ("oversize")	[ .. | obj | obj | NULL | top | cache | capacity ]	where no sheaf will do
  *
- * A sheaf is known by the address of its word top: in a block 8 bytes before a multiple of 32, in an array 24 before
- * one. Invariants: what is in the caller's hand is on no shelf and in no barn; top points into the sheaf's own memory
- * while it is out, and no header says so of a block that is not, which is how one returned twice is known.
+ * The address of the word `top` tells the two kinds apart: 8 bytes before a multiple of 32 in a sheaf, 24 bytes
+ * before one in an array.
  *
- * Why taking from a sheaf can't fail. The block is detached from every shelf before it is handed out, so no other
- * thread has a way to it; what is taken moves top, a word in the block's own header; and the NULL below the last
- * object, which stands there from the block's first day, ends it. A signal handler may take from a sheaf of its own
- * while its thread is anywhere in the library, because nothing here is shared.
+ * Taking an object from a sheaf cannot fail. The sheaf is detached from the CPUs before the caller gets it, so no
+ * other thread can reach the sheaf. Taking moves `top`, a word in the sheaf's own header. The NULL below the last
+ * object is there from the first day of the sheaf, and ends the sheaf. A signal handler may take from a sheaf of its
+ * own while its thread is anywhere in the library, because nothing here is shared.
  *
- * A CPU's partner is the sheaf of first choice: it is full or half full, and a sequence detaches it. A sheaf that comes
- * back becomes the partner again where there is none. Else a barn that has room gets it, topped up first, because a
- * barn keeps full blocks; and what no barn takes the engine takes apart.
+ * The first choice is the CPU's spare: full or half full, and detached by one sequence. A returned sheaf becomes the
+ * spare again if the CPU has none. Else a barn with room gets the sheaf, topped up first, because a barn keeps full
+ * sheaves. The engine empties a sheaf without room in the barn.
  *
- * Where the cache has no such blocks (another shape, a payer, a watcher, more objects than the largest block holds),
- * the sheaf is an array of our own memory, filled and emptied by bulk. Its calls are the same, and slower.
+ * If the cache has no such sheaves, or the largest sheaf is too small, the prefilled sheaf is an array in the
+ * library's own memory, filled and emptied by bulk requests. Charged and observed caches, and caches with other alloc
+ * ops, have no such sheaves. The calls are the same, and slower.
  */
 #include <errno.h>
 
@@ -35,7 +36,7 @@ struct array_sheaf {
 };
 _Static_assert(sizeof(struct array_sheaf) == 24, "is told from a block by its address");
 
-#define MAX_ARRAY_BYTES ((size_t)4 << 20)	/* kernel: kmalloc's most */
+#define MAX_ARRAY_BYTES ((size_t)4 << 20)	/* as kmalloc's maximum in the kernel */
 
 km_inline bool is_sheaf(const struct slab_sheaf *sheaf)
 {
@@ -81,8 +82,9 @@ static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *
 }
 
 /*
- * Is the sheaf out, and of this cache? A bad call is reported. top must lie in the sheaf's own memory: of a block that
- * is on a shelf its header is the partner's offset, and of one in a barn a link, neither of which does.
+ * Checks that the sheaf is out, and of this cache. Reports misuse. `top` must be in the sheaf's own memory. The
+ * header of a sheaf on a CPU holds the offset of the spare, and the header of a sheaf in a barn holds a link. Neither
+ * is in the sheaf.
  */
 static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
 {
@@ -100,7 +102,7 @@ static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const ch
 		km_misuse(KM_MISUSE_SHEAF, function, sheaf, cache->name);
 		return false;
 	}
-	/* An array says whose it is. Blocks of other caches may look the same; objects don't. */
+	/* An array names its cache. Sheaves of other caches may look the same; their objects do not. */
 	return !is_sheaf(sheaf) || !*sheaf->top || km_is_guarded(*sheaf->top) ||
 	       km_slab_of(cache, *sheaf->top, &index, function);
 }
@@ -113,16 +115,15 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
 
 /* ------------------------------------------------------------------ blocks; km_thread_busy is set */
 
-/* No shelf, blocks with a pad, or each object must be seen: then a sheaf is an array, filled as bulk is. */
+/* True if the cache has sheaves to hand out. False: no per-CPU sheaves, sheaves with a pad, or each object must be
+ * seen; then a prefilled sheaf is an array, filled in bulk. */
 static bool has_sheaves(const struct kmem_cache *cache)
 {
 	return cache->pcs.slot && km_alloc_ops(cache)->pcs && !km_alloc_lone(cache);
 }
 
-/*
- * A block with as many objects as it is meant to hold, n at least, as far as there are: `top`, or if that is NULL or
- * empty another one. NULL: there was none, and is none.
- */
+/* Fills a sheaf up to its capacity, or to n objects if n is larger. top: the sheaf to fill; NULL or empty: takes
+ * another sheaf. Returns: the top, with fewer objects if memory ran out; NULL: no sheaf before, and none now. */
 static void **fill(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
 {
 	if (!top || !*top) {
@@ -145,7 +146,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 	return top - got;
 }
 
-/* The same, and where there are fewer than n, again after others have given back. */
+/* Same as fill; while there are fewer than n objects, drains other caches and tries again. */
 static void **fill_or_press(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
 {
 	km_calls_scope(was, request->may_wait);
@@ -160,7 +161,7 @@ static void **fill_or_press(struct kmem_cache *cache, const struct km_request *r
 	return top;
 }
 
-/* The number that is wanted at once says how large blocks should be: the next one that is made has room for it. */
+/* Takes a sheaf with n objects. If n is above the capacity, the next new sheaf has room for n. */
 static struct slab_sheaf *prefill_sheaf(struct kmem_cache *cache, const struct km_request *request, size_t n)
 {
 	void **top = km_pcs_take_spare(&cache->pcs);
@@ -171,7 +172,7 @@ static struct slab_sheaf *prefill_sheaf(struct kmem_cache *cache, const struct k
 	}
 	km_count(cache, KMEM_SHEAF_PREFILL_SLOW);
 	km_alloc_note(cache, KM_MISS_POINTS);
-	/* A block should hold what is wanted at once. */
+	/* A sheaf should hold one request. */
 	if (n > km_mask_capacity(km_alloc_mask(cache)))
 		km_alloc_resize(cache, (unsigned)n);
 	top = fill_or_press(cache, request, top, n);
@@ -182,7 +183,7 @@ static struct slab_sheaf *prefill_sheaf(struct kmem_cache *cache, const struct k
 	return NULL;
 }
 
-/* As the partner, or to a barn that has room, filled up: what lies ready there should be worth an exchange. */
+/* Returns a sheaf as the spare, or filled up to a barn with room, because a full sheaf is worth an exchange. */
 static void return_sheaf(struct kmem_cache *cache, const struct km_request *request, void **top)
 {
 	if (km_pcs_put_spare(&cache->pcs, top)) {
@@ -197,7 +198,7 @@ static void return_sheaf(struct kmem_cache *cache, const struct km_request *requ
 
 /* ------------------------------------------------------------------ arrays */
 
-/* More objects for an array with room for them, all or none. */
+/* Adds `more` objects to an array with room for them, all or none. */
 static bool fill_array(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t more)
 {
 	km_debug((char *)(sheaf->top - more) >= memory_of(cache, sheaf), "an array is filled as far as it has room");
@@ -207,7 +208,7 @@ static bool fill_array(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *s
 	return true;
 }
 
-/* top is NULL first: a second return finds a sheaf that is not out, also while the objects go. */
+/* Stores NULL to `top` first, so that a second return is found, even while the objects are freed. */
 static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
 {
 	size_t count = size_of(sheaf), bytes = array_bytes(((struct array_sheaf *)sheaf)->capacity);
@@ -243,14 +244,14 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 
 /* ------------------------------------------------------------------ the interface */
 
-/* Zeros are asked for when an object is taken; who pays, when the sheaf is filled, for what is there is to be had. */
+/* The gfp bits of a fill. Zeroing is done when an object is taken. Charging is done when the sheaf is filled. */
 static gfp_t fill_gfp(const struct kmem_cache *cache, gfp_t gfp, const char *function)
 {
 	km_alloc_check_gfp(function, gfp, cache->name);
 	return gfp & __GFP_BITS_MASK & ~__GFP_ZERO;
 }
 
-/* A block where the cache has some of that size, else an array. */
+/* Allocates a sheaf of the cache if the cache has sheaves of this size, else an array. */
 static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -258,10 +259,10 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 	bool was = km_calls_begin(request.may_wait);
 
 	km_alloc_enter_thread(request.may_wait);
-	/* From here on the cache has no blocks to hand out. */
+	/* With __GFP_ACCOUNT the cache becomes charged, and has no sheaves to hand out from here on. */
 	km_ops_for(cache, gfp);
 	if (!has_sheaves(cache) || n > km_mask_capacity(cache->pcs.sheaf_mask)) {
-		/* It says so itself where there are no objects. */
+		/* __GFP_NOWARN, because the caller reports the failure. */
 		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);
 	} else if (km_miss_enter()) {
 		sheaf = prefill_sheaf(cache, &request, n);
@@ -285,7 +286,7 @@ struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp,
 	return prefill(cache, gfp, n);
 }
 
-/* The objects are nobody's from here on; whichever way they go, errno stays the caller's. */
+/* Frees a sheaf and its objects. Keeps errno. */
 static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -305,7 +306,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 	}
 }
 
-/* More into a block: which may become another one. */
+/* Refills a sheaf of the cache. Returns: the sheaf, possibly another one. */
 static struct slab_sheaf *refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t n)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -317,7 +318,8 @@ static struct slab_sheaf *refill_sheaf(struct kmem_cache *cache, gfp_t gfp, stru
 	return sheaf_of_sheaf(cache, top);
 }
 
-/* Where it needs another sheaf, that one is filled before the old one goes: a refusal leaves the caller what it had. */
+/* Refills a sheaf. If a larger sheaf is necessary, fills the new sheaf before the old one is freed. So a failure
+ * leaves the caller's sheaf unchanged. */
 int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf,
 			    unsigned int n)
 {
@@ -330,7 +332,7 @@ int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_she
 	if (size_of(old) >= n)
 		return 0;
 	size_t capacity = capacity_of(cache, old);
-	/* A block has what came by the shelf: not where somebody pays, or has begun to look at each object. */
+	/* A sheaf is filled with uncharged, unobserved objects, so a charged or observed request needs an array. */
 	bool other = is_sheaf(old) && (km_unlikely(gfp & __GFP_ACCOUNT) || !has_sheaves(cache));
 	if (n > capacity || km_unlikely(other)) {
 		struct slab_sheaf *larger = prefill(cache, gfp, n);

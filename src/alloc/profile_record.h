@@ -1,12 +1,13 @@
 /*
- * profile_record.h: what a profile of allocations is: samples by stack, taken while the program runs, and the record
- * in which a reader from outside finds them. Invariants: while none is taken nothing is in a hit or a miss but what a
- * tracer costs (km_alloc_probing); while one is taken no call is a hit. Lower floors know one hook, which is NULL in
- * a static program without profiles.
+ * profile_record.h: a profile of allocations: samples by stack, taken while the program runs, and the record for
+ * readers outside of the process. Invariants: without a profile, fast path and slow path cost no more than with
+ * tracer support (km_alloc_probing). During a profile no call is a fast path. Lower folders know one hook, NULL in a
+ * static program without profiles.
  *
- * The record's drawing stays, or has another version. The reader may be of another build: it takes the bytes of a site
- * and of a slot from the record, and relies on the fields up to those that it knows. It reads while others write: each
- * figure is whole, the sum of several need not be of one moment. The tables are never given back.
+ * The layout of the record stays, or gets another version. The reader may be of another build: the reader takes the
+ * bytes of a site and of a slot from the record, and uses only the fields known to its build. The reader reads while
+ * other threads write: each figure is whole, but the sum of several figures may mix moments. The tables are never
+ * freed.
  */
 #ifndef KM_ALLOC_PROFILE_RECORD_H
 #define KM_ALLOC_PROFILE_RECORD_H
@@ -14,41 +15,42 @@
 #include "slab/engine.h"
 
 #define KM_PROFILE_VERSION	2u
-#define KM_PROFILE_FRAMES	38u		/* of a stack, from the call into the library on */
+#define KM_PROFILE_FRAMES	38u		/* frames of a stack, from the call into the library on */
 #define KM_PROFILE_SITES	4096u		/* stacks, by cache and group */
-#define KM_PROFILE_SLOTS	65536u		/* samples that are out */
-#define KM_PROFILE_ROW		8u		/* slots in which an object may be */
-#define KM_PROFILE_MEAN		(512u << 10)	/* bytes between two samples; as jemalloc's and tcmalloc's */
-#define KM_PROFILE_PART		256u		/* of an object: counts are in these */
+#define KM_PROFILE_SLOTS	65536u		/* samples allocated now */
+#define KM_PROFILE_ROW		8u		/* slots for one object */
+#define KM_PROFILE_MEAN		(512u << 10)	/* mean bytes between two samples, as in jemalloc and tcmalloc */
+#define KM_PROFILE_PART		256u		/* unit of `parts`: 1/256 of an object */
 
 enum km_profile_state {
 	KM_PROFILE_NEVER,
-	KM_PROFILE_ASKED,	/* it begins when the caches have hooks */
+	KM_PROFILE_ASKED,	/* begins as soon as the caches have hooks */
 	KM_PROFILE_ON,
-	KM_PROFILE_OVER,	/* its figures stay until the next one begins */
+	KM_PROFILE_OVER,	/* figures stay until the next profile begins */
 };
 
-/* All that came by one stack from one cache for one group. Estimates, but for `samples`. */
+/* All allocations by one stack, from one cache, for one group. All figures but `samples` are estimates. */
 struct km_profile_site {
-	uint64_t hash;			/* 0: free; 1: somebody fills it in */
-	uint64_t bytes, parts;		/* allocated since it began; parts: where `each` is 0 */
+	uint64_t hash;			/* 0: free; 1: being filled in */
+	uint64_t bytes, parts;		/* allocated in this profile; parts: only if `each` is 0 */
 	uint32_t samples, depth;
-	uint32_t group;			/* its number; 0: nobody's, or the root's */
-	uint32_t each;			/* bytes of each object; 0: they differ */
+	uint32_t group;			/* number of the group; 0: uncharged, or the root */
+	uint32_t each;			/* bytes of each object; 0: sizes differ */
 	char cache[KM_NAME_BYTES];	/* "": a large block of no class */
-	char group_name[KM_NAME_BYTES];	/* cut */
+	char group_name[KM_NAME_BYTES];	/* truncated */
 	uintptr_t frame[KM_PROFILE_FRAMES];
 };
 
-/* A sampled object that is out: 0 free, 1 changes hands. Together they are what a site has out. */
+/* A sampled object not freed yet; p 0: free slot, 1: slot in change. All slots of a site add up to the site's live
+ * bytes. */
 struct km_profile_slot {
 	uintptr_t p;
-	uint64_t what;			/* its bytes, and in the upper 16 bits its site */
+	uint64_t what;			/* bytes; upper 16 bits: the site */
 };
 #define KM_PROFILE_SITE_SHIFT	48
 #define KM_PROFILE_MOST_BYTES	(((uint64_t)1 << KM_PROFILE_SITE_SHIFT) - 1)
 
-/* x / q, where a sample is one with the probability q = 1 - exp(-x); for x up to 1. */
+/* x / q, where q = 1 - exp(-x) is the probability of a sample; for x up to 1. */
 static inline double km_profile_series(double x)
 {
 	const double s = x * x;
@@ -56,10 +58,8 @@ static inline double km_profile_series(double x)
 	return 1 + x * (1. / 2) + s * (1. / 12) - s * s * (1. / 720 - s * (1. / 30240));
 }
 
-/*
- * How many objects a sample stands for: 1 / q, x = bytes / mean. For most by that series; beyond, q by a series near
- * 0, and 1 - (1 - q)^2 doubles x.
- */
+/* Number of objects that a sample stands for: 1 / q, with x = bytes / mean. Mostly by the series above. Beyond, q by
+ * a series near 0; each step 1 - (1 - q)^2 doubles x. */
 static inline double km_profile_times(double x)
 {
 	unsigned doublings = 0;
@@ -78,34 +78,35 @@ static inline double km_profile_times(double x)
 
 struct km_profile_record {
 	uint32_t version, state;
-	uint32_t number;		/* of the profile: each has another */
+	uint32_t number;		/* number of the profile, different for each */
 	uint32_t frames, sites, site_bytes, slots, slot_bytes;
-	uint64_t mean;			/* bytes between two samples, on the average */
-	uint64_t began_ms, ends_ms;	/* by the monotonic clock; ends 0: it does not, by itself */
-	uint64_t lost;			/* for whose stack there was no site */
-	uint64_t untracked;		/* ... or no slot: counted as allocated, not as out */
-	struct km_profile_site *site;	/* NULL: none was ever taken */
+	uint64_t mean;			/* mean bytes between two samples */
+	uint64_t began_ms, ends_ms;	/* monotonic clock, ms; ends_ms 0: no end set */
+	uint64_t lost;			/* samples without a site for their stack */
+	uint64_t untracked;		/* samples without a slot: counted as allocated, not as live */
+	struct km_profile_site *site;	/* NULL: no profile was ever taken */
 	struct km_profile_slot *slot;
-	char cache[KM_NAME_BYTES];	/* only what is this cache's; "": all */
+	char cache[KM_NAME_BYTES];	/* profile of this cache only; "": all caches */
 };
 
-/* How far a thread is from its next sample. */
+/* Distance of a thread from its next sample. */
 struct km_profile_thread {
-	int64_t left;			/* bytes */
-	int64_t next;			/* from that one to the next; 0: not drawn yet */
-	uint32_t number;		/* of the profile that these are of */
+	int64_t left;			/* bytes to the next sample */
+	int64_t next;			/* bytes from the next sample to the one after; 0: not drawn yet */
+	uint32_t number;		/* number of the profile for these figures */
 	uint64_t random;
 };
 extern km_hidden km_tls struct km_profile_thread km_profile_thread;
 
-/* Each call looks at these while a profile is taken. */
+/* Read by each call during a profile. */
 struct km_profile_now {
-	uint64_t *tags;			/* a byte for each slot: 0 free, else of its address; a word for each row */
-	uint32_t number;		/* of the profile */
+	uint64_t *tags;			/* a byte per slot: 0 free, else from the address; a word per row */
+	uint32_t number;		/* number of the profile */
 };
 extern km_hidden struct km_profile_now km_profile_now;
 
-/* So many bytes more were allocated: is this object a sample, or the thread's first in this profile? */
+/* Counts `bytes` more allocated bytes. Returns: true if the object is a sample, or the thread's first in this
+ * profile. */
 km_inline bool km_profile_is_due(size_t bytes)
 {
 	const int64_t left = km_profile_thread.left - (int64_t)bytes;
@@ -114,33 +115,34 @@ km_inline bool km_profile_is_due(size_t bytes)
 	return km_unlikely(left <= 0) || km_unlikely(km_profile_thread.number != km_load(&km_profile_now.number));
 }
 
-/* An object may lie in one of the slots of its row, and nowhere else. */
+/* The row of slots for an object. The object is in no other row. */
 km_inline size_t km_profile_row(const void *p)
 {
 	return (uintptr_t)p * 0x9e3779b97f4a7c15ull >> 51;
 }
 _Static_assert(KM_PROFILE_SLOTS == KM_PROFILE_ROW << 13, "a row has a number of 13 bits");
 
-/* Of nearly every object it is known by one look that it is no sample. */
+/* False: the object is no sample, as for nearly every object after one load. */
 km_inline bool km_profile_may_have(const void *p)
 {
 	return km_unlikely(km_load(&km_profile_now.tags[km_profile_row(p)]));
 }
 
 /*
- * The hook of profiles (base/cc.h). due, comes, goes: also in a signal handler, with no lock held; they
- * take none, and change no errno. cache NULL: a block of whole pages. may_wait: the call may make system calls; then a
- * sample is an occasion to look whether the profile is over. site: where the call returns to, or thereabouts.
+ * The hook of profiles (base/cc.h). due, comes, goes: also called in a signal handler, with no lock held; take no
+ * lock, and keep errno. cache NULL: a block of whole pages. may_wait: the call may make system calls; then a sample
+ * may check for the end of the profile. site: the return address of the call, or near.
  */
 struct km_mail_request;
 struct km_profile_ops {
-	/* KMEM_OPTIONS=profile: from the first object on. Before the first cache is made. */
+	/* KMEM_OPTIONS=profile: a profile from the first object on. Called before the first cache is made. */
 	void (*start)(uint64_t mean);
-	/* Is one to be taken now? A look. begin, end: with the registry locked. False: there is no memory. */
+	/* is_wanted: true if a profile is to begin now; a hint. begin, end: with the registry locked. False: no
+	 * memory. */
 	bool (*is_wanted)(void);
 	bool (*begin)(void);
 	void (*end)(void);
-	/* An object that km_profile_is_due has said so of. */
+	/* Samples an object for which km_profile_is_due returned true. */
 	void (*due)(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait, uintptr_t site);
 	void (*comes)(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait);
 	void (*goes)(const void *p);
@@ -149,7 +151,7 @@ struct km_profile_ops {
 	const struct km_profile_record *record;
 };
 extern km_hidden const struct km_profile_ops *km_profile_ops;
-/* For tests: the same samples each time; 0: others. */
+/* For tests: the same samples each time; 0: random samples. */
 void km_profile_seed(uint64_t seed);
 
 #endif

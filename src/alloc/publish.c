@@ -1,7 +1,7 @@
 /*
- * publish.c: the words by which the fast path finds a cache's per-CPU sheaves: the cache's own words, the word of the
- * cache's id, and the cache's entries of a table of sizes. Invariant: after each change of the open sheaves
- * km_alloc_show computes all these words again, with km_drain_lock held. Other files only clear a word.
+ * publish.c: publishes a cache's per-CPU sheaves to the fast path: the cache's own words, the word of the cache's id,
+ * and the cache's entries in a table of sizes. Invariant: after each change of the open sheaves km_alloc_show
+ * computes all these words again, with km_drain_lock held. Other files only clear a word.
  */
 #include "page/guard_range.h"
 #include "os/die.h"
@@ -12,13 +12,13 @@ static bool public_pcs(const struct kmem_cache *cache)
 	return km_alloc_ops(cache)->pcs && !(km_layout_options.count_events && cache->engine->hit);
 }
 
-/* One owner pays for all objects that are out: a free need not look at the object's word. */
+/* True if one objcg is charged for all allocated objects: a free need not read the object's owner word. */
 static bool one_pays(const struct kmem_cache *cache)
 {
 	return cache->word_is_charged && cache->charged.inner.pcs && km_objcg_is_known(km_load(&cache->objcg));
 }
 
-/* Where hits put objects; the entry's word is that of its id. */
+/* Publishes the sheaves for frees, in the cache and in the word of the cache's id. */
 static void show_back(struct kmem_cache *cache)
 {
 	struct kmem_cache_front *front = &cache->pcs.front;
@@ -32,7 +32,9 @@ static void show_back(struct kmem_cache *cache)
 				 back.pcs && back.pcs == cache->word && km_hot.caches[cache->id] ? back.mask : 0u);
 }
 
-/* A table whose hits find nothing for now: what caches would show there stands in another. Written with the lock. */
+/*
+ * A table of sizes hidden from the fast path. Caches write their ids to `kept` instead. Protected by km_drain_lock.
+ */
 static struct { const uint16_t *ids; uint16_t *kept; size_t count; } shut;
 
 static uint16_t *entries_of(const struct kmem_cache *cache)
@@ -43,9 +45,10 @@ static uint16_t *entries_of(const struct kmem_cache *cache)
 }
 
 /*
- * The entries of its sizes. Those of a part are let alone, unless that is closed: then its sizes are served as they
- * were before it. But not where it is closed because its objects are those of a sibling: then it has an id there that
- * no cache has, and misses as 0 does.
+ * Writes the cache's entries in its table of sizes. A cache writes only empty entries and its own, so the entries of
+ * an open part (size_part) stay. A closed part leaves its entries empty, and the sizes are served as before the part.
+ * Exception: while an object of a debug shadow cache is out, the entries of a closed part hold KM_MAP_DESC. No cache
+ * has this id, so the entries miss as id 0 does.
  */
 void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 {
@@ -61,7 +64,7 @@ void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 	}
 }
 
-/* The words that hits see follow from which shelves are open; all are written before the fence. */
+/* Computes all words for the fast path from the open sheaves. A drain writes all of them before the fence. */
 void km_alloc_show(struct kmem_cache *cache)
 {
 	const struct kmem_cache_front *front = &cache->pcs.front;
@@ -76,7 +79,7 @@ void km_alloc_show(struct kmem_cache *cache)
 		km_alloc_show_entries(cache, front->open.pcs != 0);
 }
 
-/* Several threads may be the first to ask; *kind becomes true. */
+/* Several threads may be the first caller. *kind becomes true. */
 static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, bool *kind)
 {
 	km_lock(&km_drain_lock);
@@ -110,7 +113,7 @@ void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
 		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
 
-		/* Release: as where a cache shows its id first. */
+		/* Release, as where a cache first shows its id. */
 		km_store_release(to, km_load(from));
 		km_store(from, (uint16_t)KM_MAP_NONE);
 	}
@@ -133,7 +136,7 @@ void km_alloc_open_pcs(struct kmem_cache *cache)
 	km_alloc_show(cache);
 }
 
-/* Without a fence: see sampled_ops.c. */
+/* No fence: see sampled_ops.c. */
 bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
 			   const struct km_alloc_ops *to, bool may_wait)
 {
@@ -156,7 +159,7 @@ bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const 
 
 /* ------------------------------------------------------------------ what can be seen at rest */
 
-/* Said, and counted: a check names all that is wrong, not the first. */
+/* Prints and counts one damage, so that a check names all damages, not only the first. */
 static int damaged(const struct kmem_cache *cache, bool damage, const char *what)
 {
 	if (damage)
@@ -164,7 +167,7 @@ static int damaged(const struct kmem_cache *cache, bool damage, const char *what
 	return damage;
 }
 
-/* From a block's top to its NULL there are objects of the cache, and no more than have room. */
+/* True if the sheaf holds objects of the cache only, from its top to its NULL, and no more than fit. */
 static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
 {
 	size_t count = km_sheaf_objects(&cache->pcs, top);
@@ -174,7 +177,7 @@ static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
 	for (size_t i = 0; i < count; i++) {
 		struct km_page *page = km_page_of(top[i]);
 
-		/* A guarded one, freed by a hit (sampled_ops.c). */
+		/* A guarded object, freed by a fast path (sampled_ops.c). */
 		if (km_is_guarded(top[i]) && km_guard_ops->cache_of(top[i]) == cache)
 			continue;
 		page = page ? km_page_head(page) : NULL;
@@ -202,8 +205,9 @@ static bool sheaves_are_right(const struct kmem_cache *cache)
 }
 
 /*
- * With the lock, so that nobody closes a shelf meanwhile: at rest each is open where it has words, and hits see it if
- * nobody is to be asked first. A CPU's blocks are found by its word, which under every discipline is the first.
+ * Checks an idle cache. The lock keeps other threads from closing sheaves meanwhile. Sheaves with per-CPU words must
+ * be open, and open to the fast path only if no layer must see each request. The per-CPU word leads to a CPU's
+ * sheaves; under every discipline the word comes first.
  */
 int km_alloc_check(struct kmem_cache *cache)
 {

@@ -1,7 +1,7 @@
 /*
- * resize.c: how many objects a cache's per-CPU sheaves hold: at first, by the cache's limit, and as the load changes.
- * Invariant: a mask is never larger than the mask of the memory of a sheaf, so that both the old and the new mask are
- * right for each sheaf, and a change of the mask needs no fence.
+ * resize.c: the capacity of a cache's per-CPU sheaves: the initial capacity, the capacity by the cache's limit, and
+ * changes with the load. Invariant: a mask is never larger than the mask of the memory of a sheaf. So the old and the
+ * new mask are right for each sheaf, and a change of the mask needs no fence.
  */
 #include "os/die.h"
 #include "drain.h"
@@ -11,7 +11,7 @@ static uint32_t mask_of(unsigned capacity)
 	return (uint32_t)km_pow2_up(((size_t)capacity + 2) * sizeof(void *)) - 1;
 }
 
-/* One store each: a sequence may see the old mask or the new, and both are right for every block. */
+/* One store for each mask: a sequence may see the old or the new mask, and both are right for every sheaf. */
 static void set_mask(struct kmem_cache *cache, uint32_t mask)
 {
 	km_debug(km_is_locked(&km_drain_lock) && mask <= cache->pcs.sheaf_mask,
@@ -21,7 +21,7 @@ static void set_mask(struct kmem_cache *cache, uint32_t mask)
 	km_alloc_show(cache);
 }
 
-/* Bytes between the NULL of a block of `limit` objects and where it would be if they filled the mask. */
+/* Bytes between the NULL of a sheaf of `limit` objects and the NULL of a sheaf that fills the mask. */
 static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 {
 	if (!cache->engine->array.tune)
@@ -45,7 +45,7 @@ void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
 
 	if (!cache->pcs.slot || cache->engine->array.tune || mask == km_alloc_mask(cache))
 		return;
-	/* A handler that wants to drain must not wait for us. */
+	/* Only try the lock, while busy: a signal handler that drains must not wait for this thread. */
 	struct km_busy_was was = km_busy_begin();
 	if (km_trylock(&km_drain_lock)) {
 		set_mask(cache, mask);
@@ -54,7 +54,8 @@ void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
 	km_busy_end(was);
 }
 
-/* Nobody knows the cache yet: no lock, and no fence. Where its id has a word it uses that, so that kmalloc finds it. */
+/* Sets up a cache not yet visible to other threads, so without lock and fence. If the cache's id has a per-CPU word,
+ * the cache uses that word, so that kmalloc finds the sheaves. */
 void km_alloc_open(struct kmem_cache *cache)
 {
 	struct km_pcs *pcs = &cache->pcs;

@@ -1,32 +1,33 @@
 /*
- * sampled_ops.c: the shape of a cache of which an object is to come from the pool of guarded ones
- * (page/guard_range.h). Hits look at nothing; so a cache has this shape, and no public shelf, from when it is chosen
- * until the object is had, and for a bounded number of calls more: then it has its plain shape again. Invariant: a
- * call that is not the sampled one ends as its plain shape ends it.
+ * sampled_ops.c: ops of a cache whose next object comes from the pool of guarded objects (page/guard_range.h). The
+ * fast path checks nothing. So a sampled cache has these ops and no public sheaves, until the object is allocated,
+ * and for a bounded number of calls more. Then the cache's plain ops return. Invariant: a call other than the sampled
+ * one ends as in the plain ops.
  *
- * Why no fence. A free on another CPU may be a hit for as long as its thread has not seen the store that closes the
- * shelf. But whoever frees the sampled object has it from the thread that allocated it, behind that store, and so sees
- * it closed.
+ * No fence is needed. A free on another CPU may use the fast path until its thread sees the store that closes the
+ * sheaves. But the thread that frees the sampled object got the object from the allocating thread, after this store,
+ * and so sees the sheaves closed.
  *
- * Which frees find the object. One that goes by the address (kfree, free, and kmem_cache_free of a cache whose CPUs
- * have no blocks) finds it at any time: no page says that it is anybody's; so does a check of each free, and hardening.
- * Any other kmem_cache_free would push it unseen: it is found while the cache has this shape, for WINDOW calls, and
- * after that where the block is taken apart, or where the cache is sampled again. Until then it is an object like any
- * other, and goes from hand to hand: the pages beside it are guarded still, but no free of it is checked.
+ * Frees that find the guarded object. A free by address (kfree, free, and kmem_cache_free of a cache without per-CPU
+ * sheaves) always finds the object, because no page has an entry for the object. So does a check of each free, and
+ * hardening. Any other kmem_cache_free would push the object unseen. Such a free is found while the cache has these
+ * ops, for WINDOW calls. After the window, the object is found when its sheaf is emptied, or when the cache is
+ * sampled again. Until then the object is reused as any other object: the pages around stay guarded, but no free of
+ * the object is checked.
  *
- * Objects that are paid for have an owner word, by their page, and a guarded one has none. So a cache is not sampled
- * that somebody pays for. If it begins to be paid for while such an object is out, that one is nobody's: hits of frees
- * stay off the blocks of many owners then (km_charged_set_ops), and an allocation that is to be paid for and meets
- * it on a plain shelf frees it and takes another (km_plain_alloc).
+ * A charged object has an owner word, by its page; a guarded object has none. So a charged cache is not sampled. If
+ * the cache becomes charged while a guarded object is out, the object stays uncharged. Fast-path frees then stay off
+ * the mixed sheaves (km_charged_set_ops). A charged allocation that meets the object in a plain sheaf frees the
+ * object and takes another (km_plain_alloc).
  *
- * kmalloc and malloc know the bytes that are asked for, and a shape does not: their misses name a cache. For the first
- * call to meet this shape nothing is sampled, but from then on misses of these doors go the long way (km_direct), on
- * which they leave the bytes in km_asked, until one was sampled.
+ * kmalloc and malloc know the requested bytes, and the ops do not: a miss names only a cache. The first call that
+ * meets these ops samples nothing. From then on misses of kmalloc and malloc take the slow path with sizes
+ * (km_direct), and leave the bytes in km_asked, until an object was sampled.
  */
 #include "page/guard_range.h"
 #include "alloc_ops.h"
 
-#define WINDOW		4096u		/* calls, each 7 ns more than a hit: 29 us in all */
+#define WINDOW		4096u		/* calls, each 7 ns more than a fast path: 29 us in all */
 #define FOR_EVER	UINT32_MAX
 
 km_tls struct km_asked km_asked;
@@ -34,14 +35,14 @@ struct km_direct km_direct = { { KMALLOC_MAX_CACHE_SIZE, 0 }, { KMALLOC_MAX_CACH
 
 void km_alloc_want_sizes(bool wanted)
 {
-	/* A tracer is told the sizes as well. */
+	/* A tracer gets the sizes as well. */
 	wanted |= km_guarded.each || km_load(&km_alloc_probing) & KM_PROBING_TRACER;
 	for (unsigned i = 0; i < KM_DOORS; i++)
 		km_store(&km_direct.most[i], wanted ? 0 : km_load(&km_direct.usual[i]));
 }
 
-/* An object that is to be readable after it was freed can't be guarded, nor one that lies apart, or may fail on
- * purpose; and one that is watched is by others. */
+/* True if the cache may be sampled. Not possible: objects readable after their free, objects in separate memory,
+ * injected failures. Not necessary: observed caches. */
 static bool can_sample(const struct kmem_cache *cache)
 {
 	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_SKIP_KFENCE | SLAB_NODUMP | SLAB_FAILSLAB |
@@ -53,7 +54,7 @@ static bool can_sample(const struct kmem_cache *cache)
 	       cache->align <= km_guarded.page_bytes;
 }
 
-/* Kmalloc's objects are freed by their address, mostly. */
+/* True if frees may miss the guarded object after the sampling. Blocks of kmalloc are mostly freed by address. */
 static bool needs_window(const struct kmem_cache *cache)
 {
 	return !km_sees_frees(cache) && !(cache->flags & SLAB_KMALLOC);
@@ -74,7 +75,8 @@ bool km_alloc_sample(struct kmem_cache *cache)
 	return begin(cache, WINDOW, true);
 }
 
-/* A charged cache stays charged. A guarded object that is to come from the cache is forgotten, unless each is. */
+/* Returns the ops of the layer CHARGE. A charged cache stays charged. A pending sample is dropped, unless each
+ * allocation is guarded. */
 const struct km_alloc_ops *km_sample_layer(struct kmem_cache *cache)
 {
 	const struct km_alloc_ops *now = km_layer(cache, KM_LAYER_CHARGE);
@@ -88,14 +90,15 @@ const struct km_alloc_ops *km_sample_layer(struct kmem_cache *cache)
 	return &km_ops_sampled;
 }
 
-/* For whoever asked for the cache of a guarded block of kmalloc's, to free it by that. */
+/* Routes all frees through the slow path, for a caller that asked for the cache of a guarded block of kmalloc and may
+ * free the block by this cache. */
 void km_alloc_see_frees(struct kmem_cache *cache)
 {
 	if (!km_sees_frees(cache) && km_alloc_ops(cache) == km_plain_ops(cache))
 		begin(cache, FOR_EVER, false);
 }
 
-/* Whoever may not wait leaves it to the next call. */
+/* Ends the sampling. A caller that may not wait leaves the change of ops to the next call. */
 static void end(struct kmem_cache *cache, bool may_wait)
 {
 	km_store(&cache->sample_calls, 1u);
@@ -107,7 +110,7 @@ static void end(struct kmem_cache *cache, bool may_wait)
 		km_alloc_change_layer(cache, KM_LAYER_CHARGE, &km_ops_sampled, NULL, may_wait && !km_no_calls);
 }
 
-/* One more call of the window; the count is rough, as threads race. For ever is as long as some object is out. */
+/* Counts a call of the window; a rough count, because threads race. FOR_EVER lasts while a guarded object is out. */
 static void pass(struct kmem_cache *cache, bool may_wait)
 {
 	uint32_t left = km_load(&cache->sample_calls);
@@ -136,7 +139,7 @@ static struct km_asked whole(const struct kmem_cache *cache)
 	return (struct km_asked){ cache, cache->object_size, cache->align };
 }
 
-/* The bytes that the object is to have; 0: the next call of its door will say. */
+/* The requested bytes of the object; 0: not known, the next call of kmalloc or malloc will note the bytes. */
 static struct km_asked asked_of(const struct kmem_cache *cache)
 {
 	if (!(cache->flags & SLAB_KMALLOC))
@@ -154,7 +157,8 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	bool due = km_guarded.each || km_swap_acquire(&cache->sample_due, false);
 	void *object = due ? km_guard_ops->alloc(cache, asked.bytes, asked.align, gfp) : NULL;
 
-	/* Somebody may pay by now: it was counted before this look; km_charged_set_ops stores before it looks. */
+	/* The cache may be charged by now. The guarded object was counted before this load; km_charged_set_ops stores
+	 * first, and then reads the count. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (km_unlikely(object && km_ops_charges(km_layer(cache, KM_LAYER_CHARGE)))) {
 		km_guard_ops->free(cache, object, NULL);
@@ -167,14 +171,15 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	return object;
 }
 
-/* It makes system calls, and serves no node, no payer, and no handler that struck inside of the library. */
+/* True if the call may be sampled. Guarding makes system calls, and supports no node, no objcg, and no handler inside
+ * the library. */
 static bool may_take(const struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	return km_load(&cache->sample_due) && node == NUMA_NO_NODE && !(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) &&
 	       km_gfp_may_wait(gfp) && !km_no_calls && !km_thread_busy;
 }
 
-/* An object that lay on the shelf may be a guarded one, freed by a hit. */
+/* Handles an object of the plain ops. An object of the sheaves may be a guarded object, freed by a fast path. */
 static void *had(struct kmem_cache *cache, void *object, gfp_t gfp)
 {
 	if (km_is_guarded(object))
@@ -202,7 +207,7 @@ static void *sampled_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t 
 
 static void sampled_free(struct kmem_cache *cache, void *object)
 {
-	/* It goes on after that: a second free comes soon, as a rule. */
+	/* The sampling goes on after this free, because a double free usually follows soon. */
 	if (km_is_guarded(object))
 		km_guard_ops->free(cache, object, "kmem_cache_free");
 	else
@@ -220,7 +225,9 @@ static void sampled_free_past(struct kmem_cache *cache, void *object)
 	pass(cache, true);
 }
 
-/* Of many, one: the others are there by then, so that nothing of it has to be undone. */
+/*
+ * Allocates in bulk and replaces one object by a guarded one. All objects exist by then, so nothing has to be undone.
+ */
 static int sampled_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (!km_plain_ops(cache)->alloc_bulk(cache, gfp, left, n, objects))

@@ -1,30 +1,30 @@
 /*
- * sheaf_ops.c: the shape of engines whose objects lie ready in blocks of pointers: on a CPU one that hits use, and a
- * partner. A miss pops again (an interruption may have been all), exchanges the two, and then takes a block from the
- * engine, or brings it one. Invariant: a block in hand is on no shelf and in no barn.
+ * sheaf_ops.c: the alloc ops of engines with per-CPU sheaves: a main sheaf for the fast path, and a spare. A miss
+ * pops again, because the fast path may only have been interrupted, then swaps main and spare, then exchanges a sheaf
+ * with the engine. Invariant: a sheaf held by a thread is on no CPU and in no barn.
  *
- * Why a miss may work on a block without a lock. km_pcs_detach looks at the slot in C and commits by one sequence:
- * with its store the word no longer leads to the block, and no hit, which begins with that word, finds it any more. A
- * hit that had read the word before was aborted when this thread came to the CPU, and is a miss. From then on the
- * block is this thread's alone, on whichever CPU it comes to run. It goes back by km_alloc_install: it becomes the
- * main block, the former main block its partner, and a former partner goes to the engine, which keeps it or takes it
- * apart.
+ * No lock protects a sheaf held by a miss. km_pcs_detach looks at the per-CPU word in C and commits by one sequence.
+ * After the commit the word no longer leads to the sheaf, and no fast path finds the sheaf, because every fast path
+ * begins with the word. A fast path that had read the word before was aborted when this thread came to the CPU, and
+ * is a miss. From then on the sheaf belongs to this thread alone, on any CPU. km_alloc_install returns the sheaf: the
+ * sheaf becomes main, the former main becomes the spare, and a former spare goes to the engine, to be kept or
+ * emptied.
  *
- * Why every loop ends. A verb fails because its sequence was interrupted or because there is nothing to be had; which
- * of the two it was the caller does not learn. So each loop has at most KM_MISS_TRIES rounds in which nothing
- * moved; one over many objects ends because each other round leaves fewer. And each has a next step:
- * pop and push ask the engine for a block at the first swap that fails, install gives the block to the engine. Where
- * there is no shelf (closed, no CPU, another node) the engine serves one object.
+ * Every loop ends. A per-CPU operation fails if its sequence was interrupted or if nothing is available; the caller
+ * cannot tell the two apart. So each loop has at most KM_MISS_TRIES rounds without progress. A loop over many objects
+ * ends because every other round leaves fewer objects. Each loop has a next step: pop and push turn to the engine at
+ * the first failed swap, and install gives the sheaf to the engine. Where the per-CPU sheaves are not usable (closed,
+ * no CPU, another node), the engine serves one object.
  *
- *	alloc	pop -> swap, pop -> [detach the empty block -> engine: a full one -> install]
- *	free	push -> swap, push -> [detach the full block -> engine: an empty one -> install] -> one to the engine
+ *	alloc	pop -> swap, pop -> [detach the empty sheaf -> engine: a full one -> install]
+ *	free	push -> swap, push -> [detach the full sheaf -> engine: an empty one -> install] -> one to the engine
  */
 #include <errno.h>
 
 #include "os/probe.h"
 #include "alloc_ops.h"
 
-/* If every try fails, the engine takes the block. */
+/* Installs a sheaf as main. If every try fails, the engine takes the sheaf. */
 void km_alloc_install(struct kmem_cache *cache, void **sheaf)
 {
 	void **evicted;
@@ -40,8 +40,9 @@ void km_alloc_install(struct kmem_cache *cache, void **sheaf)
 }
 
 /*
- * The shelf serves the CPU's own node, and no other: a block of another node's objects would be handed to every thread
- * that comes by here and named none. Closed (inner.shelf is 0) it serves nobody, as where each object is checked.
+ * Returns true if the miss may exchange sheaves with the engine. The CPU's sheaves serve the CPU's own node only,
+ * because objects of another node would go to every thread on this CPU, requested or not. inner.pcs is 0 while the
+ * sheaves are closed.
  */
 static bool may_refill(const struct kmem_cache *cache, const struct km_request *request)
 {
@@ -51,13 +52,13 @@ static bool may_refill(const struct kmem_cache *cache, const struct km_request *
 
 /* ------------------------------------------------------------------ one object in */
 
-/* No shelf: each object is checked, SLAB_NO_SHEAVES, or it is drained now. */
+/* True if the sheaves are closed: checked objects, SLAB_NO_SHEAVES, or a drain in progress. */
 static bool is_closed(const struct kmem_cache *cache)
 {
 	return km_unlikely(!km_load(&cache->pcs.inner.pcs));
 }
 
-/* From the CPU's two blocks. */
+/* Pops from the main sheaf, or from the spare after a swap. */
 static void *array_pop(struct kmem_cache *cache, bool may_wait)
 {
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
@@ -75,7 +76,8 @@ static void *array_pop(struct kmem_cache *cache, bool may_wait)
 	return NULL;
 }
 
-/* An empty main block is detached if a partner can take its place; one without stays, the partner of what comes. */
+/* Exchanges a sheaf with the engine. Detaches an empty main if the spare can take its place. An empty main without a
+ * spare stays and becomes the spare of the new sheaf. */
 static void **next_sheaf(struct kmem_cache *cache, const struct km_request *request)
 {
 	void **empty = km_pcs_detach(&cache->pcs, true, km_alloc_lone(cache));
@@ -103,14 +105,17 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 	if (km_unlikely(!sheaf))
 		return NULL;
 	object = *sheaf++;
-	/* Another CPU may have freed them: their lines come all at once, not one by one as each is first written. */
+	/*
+	 * Another CPU may have freed the objects: fetch all their lines at once, not one by one at the first write.
+	 */
 	for (void **next = sheaf; *next; next++)
 		km_prefetch_write(*next);
 	km_alloc_install(cache, sheaf);
 	return object;
 }
 
-/* To the CPU's two blocks; false: both are full, or sequences were interrupted too often. */
+/* Pushes to the main sheaf, or to the spare after a swap. False: both are full, or sequences were interrupted too
+ * often. */
 static bool array_push(struct kmem_cache *cache, void *object)
 {
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
@@ -126,7 +131,8 @@ static bool array_push(struct kmem_cache *cache, void *object)
 	return false;
 }
 
-/* In a handler that struck inside of the engine they go back to the shelf, or wait until the next miss. */
+/* Frees objects to the engine. In a signal handler inside the engine: to the CPU's sheaves, else to the deferred
+ * list. */
 static void send_home(struct kmem_cache *cache, void **objects, unsigned count, bool may_wait)
 {
 	if (!km_miss_enter()) {
@@ -141,7 +147,7 @@ static void send_home(struct kmem_cache *cache, void **objects, unsigned count, 
 	km_busy_end_clear();
 }
 
-/* The shelf may hold objects of other nodes than the one that is named: those that lie in the way go home. */
+/* Pops an object of the requested node. Objects of other nodes on top of the sheaf go back to the engine. */
 static void *pop_named(struct kmem_cache *cache, const struct km_request *request)
 {
 	void *strangers[KM_MISS_TRIES], *object = NULL;
@@ -159,7 +165,8 @@ static void *pop_named(struct kmem_cache *cache, const struct km_request *reques
 	return object;
 }
 
-/* The node that is named is the CPU's, and what lies on top of its shelf is of that node mostly: a pop, then a look. */
+/* Shortcut if the requested node is the CPU's own: the top of the main sheaf is mostly of this node. Pops, then
+ * checks. */
 static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
 {
 	unsigned here = km_node_here();
@@ -173,7 +180,7 @@ static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
 		km_alloc_look(cache, km_gfp_may_wait(gfp));
 		return km_miss_zeroed(cache, object, gfp, 0);
 	}
-	/* The long way sends it home. */
+	/* The full slow path frees the object to the engine. */
 	if (object && !km_pcs_push(&cache->pcs, object))
 		send_home(cache, &object, 1, km_gfp_may_wait(gfp));
 	return NULL;
@@ -189,7 +196,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
 	km_debug(cache->engine->front == KM_PERCPU_SHEAVES, "an engine of this shape fills blocks");
-	/* Without a shelf each call meets the engine, as in direct_ops.c. */
+	/* While the sheaves are closed each call enters the engine, as in direct_ops.c. */
 	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
 		object = km_miss_take_past(cache, &request);
 	else
@@ -201,7 +208,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 
 /* ------------------------------------------------------------------ one object back */
 
-/* A block with room, for the full one; NULL: none, or the shelf is closed. */
+/* Exchanges the full sheaf for a sheaf with room. Returns: NULL if the engine has none or the sheaves are closed. */
 static void **next_room(struct kmem_cache *cache)
 {
 	if (!km_load(&cache->pcs.inner.pcs) || !km_thread_has_cpu())
@@ -211,7 +218,7 @@ static void **next_room(struct kmem_cache *cache)
 	return room;
 }
 
-/* The object is the first of the block that comes: so a free that follows at once on this CPU is a hit again. */
+/* The object is the first in the new sheaf, so that a free right after this one on the CPU is a fast path again. */
 static void array_spill(struct kmem_cache *cache, void *object)
 {
 	void **room = next_room(cache);
@@ -224,7 +231,7 @@ static void array_spill(struct kmem_cache *cache, void *object)
 	km_alloc_install(cache, room);
 }
 
-/* A free keeps errno, as libc's free does: programs look at it after they have cleaned up. */
+/* A free keeps errno, as libc's free does: programs read errno after they have cleaned up. */
 void km_array_free(struct kmem_cache *cache, void *object)
 {
 	int saved_errno = errno;
@@ -245,7 +252,8 @@ void km_array_free(struct kmem_cache *cache, void *object)
 
 /* ------------------------------------------------------------------ many */
 
-/* A block should hold what comes or goes at once: then one sequence serves it. Whole pages have bounds of their own. */
+/* Grows the sheaves to hold a whole bulk request, served by one sequence then. Caches of whole pages have other
+ * bounds. */
 static void fit_bulk(struct kmem_cache *cache, size_t n, bool may_wait)
 {
 	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
@@ -256,7 +264,7 @@ static void fit_bulk(struct kmem_cache *cache, size_t n, bool may_wait)
 	km_alloc_resize(cache, (unsigned)km_min(n, (size_t)cache->max_capacity));
 }
 
-/* Between the array and the CPU's two blocks; returns how many are left. */
+/* Moves objects between the array and the CPU's two sheaves. Returns: the number of objects left. */
 static size_t move_bulk(struct kmem_cache *cache, size_t left, void **objects, bool in)
 {
 	for (int tries = 0; left && tries < KM_MISS_TRIES;) {
@@ -274,7 +282,7 @@ static size_t move_bulk(struct kmem_cache *cache, size_t left, void **objects, b
 	return left;
 }
 
-/* Blocks from the engine are copied out; the rest of the last goes on the shelf. */
+/* Copies objects out of the engine's sheaves. The rest of the last sheaf is installed on the CPU. */
 static size_t array_refill_bulk(struct kmem_cache *cache, const struct km_request *request, size_t left,
 				void **objects)
 {
@@ -292,7 +300,7 @@ static size_t array_refill_bulk(struct kmem_cache *cache, const struct km_reques
 	return km_bulk_take(cache, request, left, objects);
 }
 
-/* A request that insists on a node goes past the blocks, because a copy does not look at the objects that it moves. */
+/* Allocates in bulk. With __GFP_THISNODE the request bypasses the sheaves, because a copy does not check nodes. */
 static int array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_bulk_is_odd(gfp))
@@ -309,7 +317,7 @@ static void array_spill_bulk(struct kmem_cache *cache, size_t left, void **objec
 	void **room;
 
 	while (left && (room = next_room(cache))) {
-		/* Not all of it: a block that was spilt in part has its older objects still. */
+		/* Not the whole sheaf: a partly spilled sheaf still has its older objects. */
 		size_t moved = km_min(km_sheaf_room(&cache->pcs, room), left);
 
 		km_debug(room - moved >= km_sheaf_base(&cache->pcs, room), "what is copied to a block fits");
@@ -337,7 +345,7 @@ const struct km_alloc_ops km_ops_array = {
 	.free_past = km_miss_give_past,
 	.alloc_bulk = array_alloc_bulk, .free_bulk = array_free_bulk, .pcs = true,
 };
-/* Where areas go by concurrency id. */
+/* For areas by concurrency id. */
 const struct km_alloc_ops km_ops_array_by_cid = {
 	.alloc = km_alloc_by_cid, .free = km_free_by_cid,
 	.free_past = km_miss_give_past,

@@ -1,28 +1,29 @@
 /*
- * slow_path.c: a miss: hits of chains and charged shelves, the jump to the cache's shape; what the shapes share:
- * the notes, the frees of handlers, the nodes, pressure, failure. Invariant: what is a hit after all is found here
- * without a frame; all else is one jump to the cache's shape.
+ * slow_path.c: the miss: fast paths of freelists and charged sheaves, the jump to the cache's alloc ops, and helpers
+ * of all alloc ops: notes, deferred frees, nodes, memory pressure, failure. Invariant: a fast path found here has no
+ * stack frame; everything else is one jump to the cache's alloc ops.
  *
- * A call comes here because its sequence did not commit. That has many reasons, of which an empty shelf is only one:
- * the kernel interrupted the thread, a drain has closed the shelf, the cache has no public shelf (it has a chain, a
- * payer or a watcher), the thread has no CPU, or gfp asks for more than a hit gives. The frames from here on have four
- * names:
+ * A call comes here because its sequence did not commit. An empty sheaf is only one of the reasons. The kernel may
+ * have interrupted the thread, or a drain may have closed the sheaves. The cache may have no public sheaves (a cache
+ * with a freelist, charged or observed). The thread may have no CPU, or gfp may ask for more than a cached object. A
+ * request passes four stages:
  *
- *	hit	fast_path.c, cid_fast_path.c, kmalloc/kmalloc.c,	one sequence, no frame
- *		malloc/malloc.c
- *	miss	this file			a hit of a chain, of a charged or of a proved shelf; else a jump
- *	shape	sheaf_ops.c, freelist_ops.c,	what lies on this CPU; validate.c, observed_ops.c and sampled_ops.c
- *		direct_ops.c			stand before one of these, and memcg/charge.c before all
- *	engine	engine/NAME.c			objects out of slabs and back
+ *	fast path	fast_path.c, cid_fast_path.c,	one sequence, no frame
+ *			kmalloc/kmalloc.c, malloc/malloc.c
+ *	slow path	this file			fast paths of freelists, of charged sheaves and of
+ *							validated sheaves; else a jump
+ *	alloc ops	sheaf_ops.c, freelist_ops.c,	cached objects of this CPU; above are validate.c,
+ *			direct_ops.c			observed_ops.c, sampled_ops.c, memcg/charge.c
+ *	engine		engines				objects from slabs and back
  *
- * Signal handlers. An engine takes locks, and a handler that struck its own thread there would wait for itself. So
- * km_thread_busy is set before an engine is entered (km_miss_enter), and a handler that finds it set is not let in:
- * what its CPU's two blocks can't serve fails, if it is an allocation, and a free links the object to
- * cache->deferred. That list needs no lock: a free adds by compare-and-swap, and the miss that finishes the frees
- * takes the whole list by one exchange, so that a head which comes back with another successor does no harm.
+ * Signal handlers. An engine takes locks. A handler that interrupted its own thread inside an engine would deadlock.
+ * So km_miss_enter sets km_thread_busy before an engine is entered, and a handler that finds km_thread_busy set
+ * enters no engine. Beyond the two sheaves of the CPU, an allocation of the handler fails, and a free links the
+ * object to cache->deferred. The deferred list needs no lock. A free adds by compare-and-swap; the miss that finishes
+ * the frees takes the whole list by one exchange, so a head that returns with another successor (ABA) is harmless.
  *
- * System calls. A request that may not wait makes none, and neither do the frees that it causes: km_calls_begin keeps
- * the engine from them, and the tick, which gives memory back, is left to a call that may wait.
+ * System calls. A request that may not wait makes no system call, and neither do the frees that the request causes.
+ * km_calls_begin keeps the engine from system calls. The tick, which frees memory, is left to a call that may wait.
  */
 #include <errno.h>
 
@@ -71,7 +72,7 @@ const struct km_alloc_ops *km_ops_for_account(struct kmem_cache *cache, gfp_t gf
 	return km_alloc_ops(cache);
 }
 
-/* Where the cache's own limit refused the slab, what other caches have ready would not help: it alone is asked. */
+/* If the cache's own limit refused the slab, objects of other caches do not help: only this cache is drained. */
 bool km_alloc_relieve(struct kmem_cache *cache, unsigned *tries)
 {
 	struct kmem_cache *only = km_slab_refused ? cache->shadow_of ?: cache : NULL;
@@ -83,7 +84,7 @@ bool km_alloc_relieve(struct kmem_cache *cache, unsigned *tries)
 	return km_alloc_pressure && km_alloc_pressure(only, (size_t)cache->slab_pages << KM_PAGE_SHIFT, tries);
 }
 
-/* The tick leaves errno alone, because every system call of ours does (os/os_linux.c). */
+/* The tick leaves errno alone, because every system call of the library does (os/os_linux.c). */
 void km_alloc_tick_now(void)
 {
 	if (km_alloc_tick)
@@ -112,7 +113,7 @@ void km_miss_free_twice(struct kmem_cache *cache, void *object)
 
 void km_miss_defer(struct kmem_cache *cache, void *object)
 {
-	/* That takes no lock, and has no room for a link. */
+	/* Free a guarded object at once: the free takes no lock, and a guarded object has no room for a link. */
 	if (km_is_guarded(object)) {
 		km_guard_ops->free(cache, object, "kmem_cache_free");
 		return;
@@ -121,7 +122,7 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 	km_alloc_touch(cache);
 }
 
-/* May p be the next of the deferred list: a free object of this cache? */
+/* Returns true if p may be the next object of the deferred list: a free object of this cache. */
 static bool could_be_deferred(const struct kmem_cache *cache, const struct km_hooks *hooks, const void *p)
 {
 	struct km_page *page = km_page_of(p), *slab = page ? km_page_head(page) : NULL;
@@ -132,14 +133,15 @@ static bool could_be_deferred(const struct kmem_cache *cache, const struct km_ho
 	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0 && hooks->may_be_free(cache, p);
 }
 
-/* Where objects are debugged a link that a user wrote over is not followed: what was behind it stays in use. */
+/* Cuts the deferred list of a debugged cache before a link that a user overwrote. Objects behind the link stay
+ * allocated. */
 static km_cold void cut_damaged(struct kmem_cache *cache, void *object)
 {
 	const struct km_hooks *hooks = km_load(&cache->hooks);
 	void *slow = object, *next;
 	bool turn = false;
 
-	/* A circle is cut after this. */
+	/* The loop ends on a circle; km_cut_circle cuts the circle afterwards. */
 	for (; (next = *(void **)((char *)object + cache->freeptr)) && next != slow; object = next, turn = !turn) {
 		if (!could_be_deferred(cache, hooks, next)) {
 			*(void **)((char *)object + cache->freeptr) = NULL;
@@ -161,7 +163,7 @@ void km_alloc_finish_deferred(struct kmem_cache *cache)
 	void *object = km_swap_acquire(&cache->deferred, NULL), *next, **link;
 	if (km_is_debugged(cache) && object)
 		cut_damaged(cache, object);
-	/* Before the first is given: that may write over its link. */
+	/* Before the first object is freed, because the free may overwrite the link of the object. */
 	void *twice = km_cut_circle(object, cache->freeptr);
 
 	for (; object; object = next) {
@@ -177,12 +179,13 @@ void km_alloc_finish_deferred(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ the steps */
 
-/* Between two looks of reclaim (half a second), so many points ask for blocks twice as large. */
+/* Points between two looks of reclaim (half a second) that double the sheaf capacity. */
 #define GROW_POINTS	256u
 
 /*
- * A rough count: two threads that miss at once may lose a point, and no harm is done, because a block that is too small
- * costs time and nothing else. Idle caches come back to what they began with (cache/reclaim.c).
+ * Counts misses roughly: two threads that miss at once may lose a point. A lost point is harmless, because a sheaf
+ * that is too small costs only time. Reclaim shrinks the sheaves of idle caches to the initial capacity
+ * (cache/reclaim.c).
  */
 void km_alloc_note(struct kmem_cache *cache, unsigned points)
 {
@@ -214,7 +217,7 @@ int km_miss_begin(struct kmem_cache *cache, bool may_wait)
 	return was;
 }
 
-/* As km_miss_leave_quick. */
+/* Touches the cache again, as km_miss_leave_quick. */
 void km_miss_end(struct kmem_cache *cache, int entry, bool may_wait, bool rarely)
 {
 	km_alloc_touch(cache);
@@ -227,7 +230,7 @@ void km_miss_end(struct kmem_cache *cache, int entry, bool may_wait, bool rarely
 	km_busy_end_clear();
 }
 
-/* Where there is one node every request is of it, so that request->node stays unnamed and no engine looks. */
+/* On a machine with one node, request->node stays unset, so that engines skip the check of nodes. */
 bool km_request_resolve_node(struct km_request *request, int id)
 {
 	bool only = request->gfp & __GFP_THISNODE;
@@ -260,7 +263,7 @@ void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *re
 	struct km_request only = *request;
 	void *object;
 
-	/* Two rounds, because an engine looks at its partial slabs of other nodes before it asks for fresh pages. */
+	/* Two rounds, because an engine tries its partial slabs of other nodes before fresh pages. */
 	km_debug(request->node >= 0, "a node is named by its number among ours");
 	only.gfp |= __GFP_THISNODE;
 	object = refill(cache, &only);
@@ -311,7 +314,7 @@ void km_miss_give_past(struct kmem_cache *cache, void *object)
 	}
 }
 
-/* Kernel: warns, too. */
+/* Warns once, because a constructed object must keep its content. Kernel: warns, too. */
 void *km_constructed(const struct kmem_cache *cache, void *object)
 {
 	static uint32_t said;
@@ -328,8 +331,8 @@ void *km_miss_clear(const struct kmem_cache *cache, void *object, size_t bytes)
 	return bytes ? __builtin_memset(object, 0, km_align_up(bytes, unit)) : km_cleared(cache, object);
 }
 
-/* The long way. Callers tried the shortest (direct_ops.c, freelist_ops.c): its NULL said only that the call was not
- * ordinary. */
+/* Full slow path of one object. The callers (direct_ops.c, freelist_ops.c) tried the shortest path first. NULL from
+ * the shortest path only says that the call was not an ordinary one. */
 void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -364,10 +367,8 @@ void km_miss_free_null(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ one object in, and out */
 
-/*
- * A chain's every hit ends in one of these two: what is none is a jump at the end, so that a hit has no frame.
- * tests/rseq/abort strikes each instruction of each copy.
- */
+/* Every fast path of a freelist ends in one of the next two functions. All other cases are a jump at the end, so that
+ * the fast path has no frame. tests/rseq/abort interrupts each instruction of each copy. */
 static km_hit_path km_noinline void *chain_alloc_hit(struct kmem_cache *cache, gfp_t gfp)
 {
 	void *object = km_chain_rseq_pop(&cache->chain);
@@ -387,8 +388,11 @@ km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 		km_chain_pushed(cache, object, pushed);
 }
 
-/* After its window (sampled_ops.c) a guarded object may be pushed by a hit, and popped here. It has no owner word, so
- * that nobody can pay for it: it is freed, and another is had. */
+/*
+ * Replaces guarded objects. After the sampling window (sampled_ops.c) a fast-path free may push a guarded object onto
+ * a sheaf. A guarded object has no owner word and cannot be charged, so the object is freed and another object
+ * allocated.
+ */
 km_inline void *km_unguarded(struct kmem_cache *cache, void *object, gfp_t gfp, int node)
 {
 	while (km_is_guarded(object)) {
@@ -439,7 +443,7 @@ km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 	if (!km_ops_charges(ops))
 		return km_ops_for(cache, gfp)->alloc(cache, gfp, NUMA_NO_NODE);
 	struct obj_cgroup *objcg = km_objcg_now();
-	/* The hit of what is paid for, where this thread has not named the payer. */
+	/* The fast path of charged objects, if the objcg is the default and not the thread's own. */
 	if (objcg && km_likely(!(gfp & KM_CHARGED_ODD)))
 		return km_charged_alloc(cache, gfp, objcg, cache->pcs.front.rseq);
 	return ops->alloc(cache, gfp, NUMA_NO_NODE);

@@ -8,8 +8,8 @@
 #include "base/atomic.h"
 #include "base/cc.h"
 
-/* The hook (base/cc.h). call_site: the address to which the call returns, inside the library where one function of the
- * library calls another. */
+/* The hook (base/cc.h). call_site: the return address of the call. If one function of the library calls another,
+ * call_site is inside the library. */
 struct km_tracer_ops {
 	/* Not 0 while a tracer is attached. */
 	const uint64_t *attached;
@@ -21,7 +21,9 @@ struct km_tracer_ops {
 			    size_t bytes_alloc, unsigned gfp_flags, int node, bool accounted);
 	void (*kfree)(uintptr_t call_site, const void *p);
 	void (*cache_free)(uintptr_t call_site, const void *p, const char *name);
-	/* For the preloaded tracer. p NULL: the allocation failed. With no lock held, because the tracer allocates. */
+	/*
+	 * For the preloaded tracer. p NULL: the allocation failed. With no lock held, because the tracer allocates.
+	 */
 	void (*comes)(const void *p, size_t bytes);
 	void (*goes)(const void *p);
 };

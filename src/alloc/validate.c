@@ -1,45 +1,46 @@
 /*
- * validate.c: what stands before a shape where each free is looked at, at once, and for little (page/alloc_map.h): an
- * object's byte is set as it is handed out, and cleared as it is freed. So an address that is not that of an object
- * which its user has is found before anything is done for it: freed already, inside of an object, another cache's, or
- * none of ours. Invariant: an object that lies on a shelf, in a barn or in a slab has a byte of 0, and one that is out
- * has its proof.
+ * validate.c: the layer VALIDATE: checks every free at once and at a small cost, by the allocation state map
+ * (page/alloc_map.h). An allocation sets the object's byte, and a free clears the byte. So a free of an address
+ * without an allocated object is found before the free has an effect: a double free, a pointer into an object, an
+ * object of another cache, or a foreign address. Invariant: an object in a sheaf, a barn or a slab has a byte of 0,
+ * and an allocated object has its validation byte.
  *
- * A free clears the byte before it pushes the object, by a step that nothing divides (km_alloc_map_claim), and an
- * allocation sets it after the pop. Between the two the object is in the hand of one thread. A thread that frees an
- * object has it from the one that allocated it, and so sees the byte that was stored there.
+ * A free clears the byte before the push, by one atomic step (km_alloc_map_claim), and an allocation sets the byte
+ * after the pop. Between the two one thread holds the object. A thread that frees an object got the object from the
+ * allocating thread, and so sees the byte stored at the allocation.
  *
- * The public shelf of such a cache is closed, so that hits of all other caches are as they were. Its own hits are
- * here, on the same shelf: a miss of fast_path.c and a jump away, and inline at the doors that know the cache by a
- * size or an address (validate.h). The sequence that misses first, and the jump, are the price of not being known to
- * those hits.
+ * The public sheaves of such a cache are closed, so that the fast path of all other caches is unchanged. The fast
+ * path of validated objects is here, on the same sheaves: a miss of fast_path.c and one jump away. Callers that find
+ * the cache by a size or an address have the fast path inline (validate.h). The cost of a closed public path is the
+ * sequence that misses first, and the jump.
  *
- * The steps of a free, in this order, each of which ends it if it fails:
+ * The steps of a free, in this order; a step that fails ends the free:
  *
- *	its page	is of the first range, and the map has the cache's id for it; else the descriptor is asked
- *	its byte	is its proof; else it is free, or no object: the engine's layout says which, for the message
- *	clear the byte	the same step: a second free fails here
- *	canary		where objects have one, it is looked at
- *	zeros		where freed objects are to have no content
- *	quarantine	where there is one, another object goes on in this one's place, or none
- *	push		to the CPU's block, as every free; a full one goes the way of the shape below
+ *	page		in the first range, and the page map has the cache's id; else the page descriptor decides
+ *	byte		the validation byte; else the object is free, or the address is no object: the engine's layout
+ *			tells the two apart for the message
+ *	clear		the same step clears the byte: a second free fails here
+ *	canary		checked, where objects have canaries
+ *	zeros		written, where freed objects must have no content
+ *	quarantine	where there is one, another object continues in place of this one, or none
+ *	push		to the CPU's main sheaf, as every free; if full, through the ops of the layer below
  *
- * A watcher (observed_ops.c) stands before this, so that an object that it has seen come is proved when it goes.
- * Objects that an engine could not hand out in the end, in bulk, have not passed here, and go back past it (is_done
- * in alloc_bulk.c).
+ * The layer OBSERVE (observed_ops.c) is above, so an object observed at allocation is validated at its free. Objects
+ * of a bulk allocation that fails in the end were not validated, and go back below this layer (is_done in
+ * alloc_bulk.c).
  */
 #include <errno.h>
 
 #include "percpu/cpu_freelist_hit.h"
 #include "alloc_ops.h"
 
-/* In the first range, as nearly all. */
+/* True if the object is in the first range of pages, as nearly all objects are. */
 km_inline bool is_near(const void *object)
 {
 	return km_page_index(object) < km_load(&km_hot.pages);
 }
 
-/* In any range. */
+/* The object's byte in the allocation state map, for an object in any range. */
 km_inline uint8_t *byte_of(const struct kmem_cache *cache, const void *object)
 {
 	return km_likely(is_near(object)) ? km_validated_byte(cache, object) :
@@ -48,7 +49,7 @@ km_inline uint8_t *byte_of(const struct kmem_cache *cache, const void *object)
 
 /* ------------------------------------------------------------------ out */
 
-/* Is it the start of an object of the cache? By its address, or by the descriptor of its page. */
+/* True if the address is the start of an object of the cache: by the page map, or by the page descriptor. */
 static bool is_object(const struct kmem_cache *cache, const void *object)
 {
 	if (km_likely(is_near(object)) && km_likely(km_hot.map[km_page_index(object)] == cache->live_id) &&
@@ -59,14 +60,17 @@ static bool is_object(const struct kmem_cache *cache, const void *object)
 	       km_object_index(cache, slab, km_slab_first(cache, slab), object) >= 0;
 }
 
-/* Its link is the head of the CPU's freelist now. A user wrote to it, or to the object's place in the list. */
+/*
+ * Cuts the CPU's freelist, because the object's link is the head now and a user wrote to the object or to its list.
+ */
 km_cold static void cut(struct kmem_cache *cache, const void *object)
 {
 	km_chain_cut(&cache->chain);
 	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->name);
 }
 
-/* A chain's object was another one's link, to which a user may have written after its free; and so may its own be. */
+/* Checks a freelist's object and its link. The object was the link of another object, and a user may have written to
+ * either after the free. */
 static km_noinline bool links_are_sound(struct kmem_cache *cache, const void *object)
 {
 	if (km_unlikely(!is_object(cache, object))) {
@@ -79,7 +83,7 @@ static km_noinline bool links_are_sound(struct kmem_cache *cache, const void *ob
 	return true;
 }
 
-/* A link leads there that was written over, or our records were written to. */
+/* Reports an object that is allocated already: a user overwrote a link, or overwrote the library's records. */
 static km_cold bool somebodys(struct kmem_cache *cache, const void *object)
 {
 	if (cache->engine->front == KM_PERCPU_FREELIST)
@@ -109,7 +113,7 @@ bool km_validated_hand_out(struct kmem_cache *cache, void *object)
 
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	/* After a warning it goes on; a list that is so damaged fails the call. */
+	/* After the warning the loop continues; KM_MOST_LOST damaged objects in a row fail the call. */
 	for (unsigned tries = 0; tries < KM_MOST_LOST; tries++) {
 		void *object = km_layer_below(cache, KM_LAYER_VALIDATE)->alloc(cache, gfp & ~__GFP_ZERO, node);
 
@@ -121,7 +125,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 	return km_alloc_failed(cache->name, cache->object_size, gfp, ENOMEM);
 }
 
-/* It is in another range, or somebody's. */
+/* Handles a popped object in another range, or already allocated. */
 void *km_validated_handed(struct kmem_cache *cache, gfp_t gfp, void *object)
 {
 	return hand_out(cache, object) ? object : alloc_slowly(cache, gfp, NUMA_NO_NODE);
@@ -129,7 +133,7 @@ void *km_validated_handed(struct kmem_cache *cache, gfp_t gfp, void *object)
 
 /* ------------------------------------------------------------------ back */
 
-/* By the page's descriptor, for slabs of an odd order, and caches without an id; else the mistake is said. */
+/* Claims by the page descriptor, for slabs of an odd order and caches without an id. Reports misuse. */
 static km_noinline bool claim_slowly(struct kmem_cache *cache, void *object)
 {
 	int index;
@@ -145,7 +149,7 @@ static km_noinline bool claim_slowly(struct kmem_cache *cache, void *object)
 	return false;
 }
 
-/* By its address alone, and one byte. False: nothing was done. */
+/* Claims by the address and one byte alone. Returns: false if nothing was done. */
 km_inline bool claim_near(const struct kmem_cache *cache, void *object)
 {
 	const uintptr_t index = km_page_index(object);
@@ -155,8 +159,8 @@ km_inline bool claim_near(const struct kmem_cache *cache, void *object)
 	return km_validated_claim(cache, object);
 }
 
-/* The object is its user's no more. Returns the one that may go on: itself, one that waited, or NULL: none does, or it
- * was not its user's, which is said. */
+/* Clears the object's byte. Returns: the object to free: the object itself, or another object from the quarantine.
+ * NULL: no object is to be freed now, or the object was not allocated, after a report. */
 km_inline void *claim(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(!claim_near(cache, object)) && !claim_slowly(cache, object))
@@ -177,7 +181,7 @@ static int validated_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left
 {
 	size_t kept = 0;
 
-	/* No link is followed before what it leads to is proved. */
+	/* A freelist's link must be validated before the link is followed. */
 	if (km_bulk_is_odd(gfp) || cache->engine->front == KM_PERCPU_FREELIST)
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	km_debug(left == n, "nothing comes of a shelf that is closed");
@@ -186,7 +190,7 @@ static int validated_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left
 	for (size_t i = 0; i < left; i++)
 		if (km_likely(hand_out(cache, objects[i])))
 			objects[kept++] = objects[i];
-	/* An object that somebody has is left to that one. */
+	/* An object found allocated stays with its user; allocate replacements. */
 	if (km_unlikely(kept < left) && !km_bulk_one_by_one(cache, gfp, left - kept, left - kept, objects + kept))
 		return 0;
 	return (int)n;
@@ -206,7 +210,7 @@ static void validated_free_bulk(struct kmem_cache *cache, size_t n, size_t all, 
 /* ------------------------------------------------------------------ one object */
 
 /*
- * The hits: of blocks of pointers, found by CPU. Whatever is rare is a jump at the end, so that neither has a frame.
+ * The fast paths of sheaves found by CPU. Every rare case is a jump at the end, so that neither function has a frame.
  */
 km_hit_path void *km_validated_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
@@ -226,7 +230,7 @@ static void *validated_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return alloc_slowly(cache, gfp, node);
 }
 
-/* To the CPU's block, as every free; a full one goes the way of the shape below. */
+/* Pushes to the CPU's main sheaf, as every free; if full, frees through the ops of the layer below. */
 km_inline void push(struct kmem_cache *cache, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -273,7 +277,7 @@ const struct km_alloc_ops km_ops_validated = {
 	.free_past = validated_free_past, .alloc_bulk = validated_alloc_bulk, .free_bulk = validated_free_bulk,
 };
 
-/* A CPU's slab, found by CPU. */
+/* A free to the CPU's freelist, found by CPU. */
 static void validated_chain_free(struct kmem_cache *cache, void *object)
 {
 	object = claim(cache, object);
@@ -289,7 +293,7 @@ static const struct km_alloc_ops validated_chain = {
 	.free_past = validated_free_past, .alloc_bulk = validated_alloc_bulk, .free_bulk = validated_free_bulk,
 };
 
-/* The other disciplines and shapes, and where hits are counted. */
+/* The other disciplines and kinds of alloc ops, and caches with counted events. */
 static void validated_free_softly(struct kmem_cache *cache, void *object)
 {
 	object = claim(cache, object);
@@ -315,7 +319,7 @@ const struct km_alloc_ops *km_validate_layer(struct kmem_cache *cache)
 	return &validated_softly;
 }
 
-/* Unless somebody looks closer already, or the engine does. */
+/* Adds the layer to a new cache, unless hooks, checks or the engine validate each object already. */
 void km_alloc_prove(struct kmem_cache *cache)
 {
 	if (!km_hardening.live || km_is_hooked(cache) || cache->checked || cache->engine->shared_pages ||

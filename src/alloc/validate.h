@@ -1,7 +1,7 @@
 /*
- * validate.h: the hits of caches whose frees are proved (validate.c), for the doors that meet them behind a miss of
- * their own: an object's byte is looked at, and written (page/alloc_map.h). Invariant: what is inline here does
- * something only where all is ordinary, and else nothing.
+ * validate.h: the fast path of caches with validated frees (validate.c), for callers that miss first. Each function
+ * checks and writes the object's byte in the allocation state map (page/alloc_map.h). Invariant: an inline function
+ * either handles the ordinary case, or changes nothing.
  */
 #ifndef KM_ALLOC_VALIDATE_H
 #define KM_ALLOC_VALIDATE_H
@@ -9,29 +9,30 @@
 #include "page/alloc_map.h"
 #include "harden.h"
 
-/* Of caches whose objects lie in blocks, found by CPU: those of the hits. */
+/* The ops of caches with sheaves found by CPU, as on the fast path. */
 extern km_hidden const struct km_alloc_ops km_ops_validated;
 void *km_validated_alloc(struct kmem_cache *cache, gfp_t gfp);
 void km_validated_free(struct kmem_cache *cache, void *object);
-/* An object that was popped and can't be taken by km_validated_take: itself, or another one. */
+/* Handles a popped object that km_validated_take rejects. Returns: the object, or another one. */
 void *km_validated_handed(struct kmem_cache *cache, gfp_t gfp, void *object);
-/* An object that was claimed goes to where it lies ready. */
+/* Pushes a claimed object to the CPU's sheaves. */
 void km_validated_put(struct kmem_cache *cache, void *object);
 
-/* Of an object in the first range. */
+/* The byte of an object in the first range of pages. */
 km_inline uint8_t *km_validated_byte(const struct kmem_cache *cache, const void *object)
 {
 	return (uint8_t *)(cache->live + ((uintptr_t)object >> cache->live_shift));
 }
 
-/* An object that was popped is about to be its user's. */
+/* Marks a popped object as allocated. False: the slow path must mark the object. */
 km_inline bool km_validated_take(const struct kmem_cache *cache, const void *object)
 {
 	return km_likely(!km_load(&cache->comes_slowly)) &&
 	       km_likely(km_alloc_map_mark(km_validated_byte(cache, object), object));
 }
 
-/* The object, in a page of the cache in the first range, is its user's no more. False: it was not. */
+/* Marks an object as freed. Requires: the object is in a page of the cache in the first range. Returns: false if the
+ * object was not allocated. */
 km_inline bool km_validated_claim(const struct kmem_cache *cache, const void *object)
 {
 	return km_likely(km_alloc_map_claim(km_validated_byte(cache, object), object));

@@ -55,8 +55,8 @@ km_inline bool page_is_owners(const struct words *words, uintptr_t object, uint6
 	return km_likely(index < words->pages) && km_load(&words->word[index]) == owner;
 }
 
-/* Returns how many of objects[0, n) are left, from the last on, at the first object whose page has another owner or
- * none, or shares its page. */
+/* Returns how many of objects[0, n) are left, from the last on, at the first object in a page of another owner, or in
+ * one page with its neighbour. */
 km_inline size_t beyond_lone(const struct words *words, size_t n, const uintptr_t *objects, uint64_t owner)
 {
 	size_t left = n;

@@ -3,7 +3,7 @@
  * counter's usage is the sum of the bytes charged to this counter and to the counters below, and not yet uncharged.
  * The usage exceeds max only by forced charges, or after max was lowered.
  *
- * The counter knows no groups, so that a simulation can drive it. Every atomic operation on a line shared between
+ * The counter knows no groups, so a simulation can drive the counter. Every atomic operation on a line shared between
  * CPUs uses KM_SHARED: the macro counts the operation for the thread, and passes the line to km_counter_touched.
  */
 #ifndef KM_MEMCG_COUNTER_H

@@ -147,8 +147,8 @@ static km_noinline void give_pcs(struct kmem_cache *cache)
 
 /*
  * Serves a request after a miss of the fast path. Keeps errno over the refill: the caller did not ask for the refill,
- * and half a sheaf may be refused where one object is not. With per-CPU areas the fast path has just found the sheaf
- * empty, or another group's; a second pop would fail again, and is skipped.
+ * and half a sheaf may be refused where one object is not. With per-CPU areas and charge_all the fast path has just
+ * found the sheaf empty, or another group's. A second pop would fail again, and is skipped.
  */
 static void *alloc_by_pcs(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
@@ -264,7 +264,7 @@ km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cg
 	return true;
 }
 
-/* A tail call of recharge(): a separate function, so that recharge() saves no registers. */
+/* Refunds the former owner. A separate function, for a tail call: so recharge() saves no registers. */
 static km_noinline void *pay_back(struct obj_cgroup *owner, uint64_t bytes, void *object)
 {
 	km_objcg_uncharge(owner, bytes);
@@ -376,7 +376,7 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 	return recharge_slowly(cache, gfp, objcg, object);
 }
 
-/* A pop for requests without the fast path: uncharged requests, or caches with child caches. */
+/* Pops from a mixed sheaf for requests without the fast path: uncharged requests, or caches with child caches. */
 static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const uintptr_t mine = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : KM_OWNER_NOBODY;

@@ -2,7 +2,7 @@
  * charge_bulk.c: charge.c's work for many objects at once. A bulk allocation charges all its objects in one charge,
  * or fails; a bulk free refunds objects of one objcg in one sum. With several charged groups, this file also finds
  * the taken objects already charged to the caller's objcg. Invariant: an object counts as charged to an objcg only
- * where the owner word of the object, or of its page, says so; every other object is charged to the caller's objcg,
+ * where the owner word of the object, or of its page, says so. Every other object is charged to the caller's objcg,
  * and refunded to its former objcg, before the caller has the object. The order of steps is that of charge.c.
  *
  * A page with one owner has many of the objects, or one: the last eight objects tell. If many, eight at a time are

@@ -41,7 +41,7 @@ km_inline struct km_pcs *km_charged_pcs(struct kmem_cache *cache)
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
 /* km_charged_disown, then frees the objects to the layer beneath. */
 void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
-/* Installs a charged sheaf on this CPU. Returns: false if the CPU has a sheaf already, or there is no memory. */
+/* Installs a charged sheaf on this CPU, if the CPU has none. Returns: true if a sheaf was installed. */
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner);
 /*
  * Opens the free fast path of a cache with one objcg: frees then push to the CPU's charged sheaf. Every slow path

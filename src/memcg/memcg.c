@@ -197,11 +197,11 @@ void km_memcg_keep_gone(bool keep)
 	tree.keep_gone = keep;
 }
 
-/* The memory of the last groups without a reference is not reused at once: a thread may still have such a group
- * active, and its next charge must report the dead group, not charge a new group in the same memory. */
+/* The memory of the last groups without a reference is not reused at once. A thread may still have a dead group
+ * active. The thread's next charge must report the dead group, and not charge a new group in the same memory. */
 #define REST_GROUPS 64u
 
-/* Frees an older group's memory in place of this group's. Requires: no reference is left. Context: tree lock held. */
+/* Keeps the memory of a group without references unused for REST_GROUPS releases. Context: tree lock held. */
 static void keep_group(struct mem_cgroup *group)
 {
 	static struct mem_cgroup *resting[REST_GROUPS];

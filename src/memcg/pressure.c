@@ -261,7 +261,7 @@ static uint64_t share_of(const struct mem_cgroup_shrinker *shrinker, const struc
 		return 0;
 	uint64_t usage = km_load(&group->memory.usage), min = protection(group, root, false);
 	uint64_t low = protection(group, root, true);
-	/* The second pass: only groups protected by low in the first. */
+	/* The second pass: only groups protected by low in the first pass. */
 	if (break_low)
 		return usage <= low && usage > min ? km_min(want, usage - min) : 0;
 	uint64_t keep = km_max(low, min);

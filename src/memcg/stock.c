@@ -1,8 +1,8 @@
 /*
  * stock.c: charging an objcg: from the byte stock of this CPU, then the CPU's page stock, then the counters.
- * Invariant, for each objcg, between two sections under a CPU's stock lock: the bytes moved between the objcg and the
- * page level (the sum of its `net` words, and `charged`) are the bytes out with users, in its byte stocks, and in
- * nr_charged_bytes.
+ * Invariant, for each objcg, between two sections under a CPU's stock lock: net bytes from the page level = bytes out
+ * with users + bytes in byte stocks + nr_charged_bytes. The left side is the sum of the objcg's `net` words, and
+ * `charged`.
  *
  *	byte stock	a word for each group on each CPU (percpu/stock_word.h), at most two pages
  *	page stock	for each CPU seven groups' whole pages, at most 64 each; under the CPU's lock

@@ -208,8 +208,8 @@ static uint8_t direct_of(const struct kmem_cache *cache)
 }
 
 #ifdef KMEM_HAVE_RSEQ
-/* Returns whether the charged sheaf can't serve `owner`. A sheaf without an owner may be adopted, if sheaves are on.
- * */
+/* Returns whether the charged sheaf can't serve `owner`. A sheaf without an owner may be adopted, if sheaves are
+ * on. */
 km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintptr_t owner)
 {
 	return km_likely(other) ? other != owner : !km_memcg_modes[MEM_CGROUP_SHELF];
@@ -546,8 +546,8 @@ static void charged_free(struct kmem_cache *cache, void *object)
 	free_seen(cache, object);
 }
 
-/* Refunds the object's owner and frees the object past all sheaves. A child cache's object comes by the child cache.
- * */
+/* Refunds the object's owner and frees the object past all sheaves. A child cache's object comes by the child
+ * cache. */
 static void charged_free_past(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->objcg);

@@ -115,8 +115,8 @@ static km_noinline size_t beyond_vector(uintptr_t page, uint64_t seen, uint32_t 
 	return left;
 }
 
-/* Returns how many of objects[0, n) are left, from the last on; the objects behind are all charged to `owner`, not 0.
- * */
+/* Returns how many of objects[0, n) are left, from the last on; the objects behind are all charged to `owner`, not
+ * 0. */
 km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t owner)
 {
 	const uintptr_t *addresses = (const uintptr_t *)objects;
@@ -193,8 +193,8 @@ km_inline bool may_take(const struct obj_cgroup *objcg)
 	return km_likely(!objcg->private) && km_likely(objcg != &km_objcg_root);
 }
 
-/* Objects go back as gfp allows. An offline private group takes objects as its parent does, but not on the fast path.
- * */
+/* Objects go back as gfp allows. An offline private group takes objects as its parent does, but not on the fast
+ * path. */
 static km_noinline size_t recharge_bulk_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 					       size_t others, size_t n, void **objects)
 {

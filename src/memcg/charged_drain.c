@@ -112,7 +112,7 @@ static void mix(struct kmem_cache *cache)
 			km_owned_rename_cpu(&cache->charged, cpu, KM_OBJCGS_DIFFER);
 		mixed->sheaf_mask = mixed->inner.mask = cache->charged.sheaf_mask;
 		km_store(&cache->charged.front.back.mask, mixed->inner.mask);
-		/* Release pairs with km_charged_is_mixed: a per-CPU copy reads the mask before its operation. */
+		/* Release pairs with km_charged_is_mixed: push_n and pop_n read sheaf_mask before their operation. */
 		km_store_release(&mixed->slot, cache->charged.slot);
 		km_store(&cache->charged_odd, ~(gfp_t)0);
 	}

@@ -100,8 +100,8 @@ void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void *
 size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 				void **objects);
 
-/* Makes `owner` the owner of the CPU's sheaf, if the sheaf is empty or missing. Returns: true if done. Not for mixed.
- * */
+/* Makes `owner` the owner of the CPU's sheaf, if the sheaf is empty or missing. Returns: true if done. Not for
+ * mixed. */
 bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner);
 /* Makes the sheaves mixed, if several objcgs are charged and the caller may wait. */
 void km_charged_mix(struct kmem_cache *cache, gfp_t gfp);

@@ -10,8 +10,8 @@
 
 #define KM_CHILD_BUCKETS	64u
 
-/* The array of a child cache's slabs: the first KM_CHILD_PIECE slabs in an array that grows, further slabs in pieces.
- * */
+/* The array of a child cache's slabs: the first KM_CHILD_PIECE slabs in an array that grows, further slabs in
+ * pieces. */
 #define KM_CHILD_PIECE	4096u		/* slabs */
 struct km_child_slabs {
 	struct km_page **first;

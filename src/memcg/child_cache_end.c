@@ -375,8 +375,8 @@ static bool is_over(struct kmem_cache *cache)
 	return !km_load_acquire(&cache->slab_bytes);
 }
 
-/* Returns whether the group has no child caches and no large blocks. A freed block is off the list before the unlock.
- * */
+/* Returns whether the group has no child caches and no large blocks. A freed block is off the list before the
+ * unlock. */
 static bool is_gone(struct km_private *private)
 {
 	km_lock(&private->lock);

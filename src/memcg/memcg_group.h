@@ -35,8 +35,8 @@ struct mem_cgroup {
 	struct km_list objcgs;			/* objcgs with memcg == this group: its own, and orphans */
 	int event_fd;				/* -1: none */
 	unsigned event_mask;
-	uint64_t untold;			/* events noted by charges that must not call the system, not yet told
-						 * */
+	uint64_t untold;			/* events noted by charges that must not call the system, not yet
+						 * told */
 	uint64_t asked;				/* bytes requested by a write to memory.reclaim */
 	mem_cgroup_high_callback on_high;
 	mem_cgroup_oom_callback on_oom;
@@ -159,8 +159,8 @@ void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
 
 /* ---- objcg.c: list an objcg whose group is gone and whose last byte was uncharged. Context: any thread, no lock. */
 void km_objcg_list(struct obj_cgroup *objcg);
-/* Requires the tree lock. Pop a listed objcg, or NULL; get a record for a new objcg; release a dead objcg's record.
- * */
+/* Requires the tree lock. Pop a listed objcg, or NULL; get a record for a new objcg; release a dead objcg's
+ * record. */
 struct obj_cgroup *km_objcg_pop_listed(void);
 struct obj_cgroup *km_objcg_new(struct mem_cgroup *home);
 void km_objcg_keep(struct obj_cgroup *objcg);
@@ -180,8 +180,8 @@ void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, boo
 /* The group has refused a charge: print a line, unless gfp forbids lines or the group has an out-of-memory callback. */
 void km_memcg_tell_refused(const struct mem_cgroup *group, uint64_t bytes, gfp_t gfp) km_cold;
 void km_memcg_tell(void);		/* tells the events not yet told */
-/* Makes the next charge that may wait, of any group, reclaim so many bytes from the group. Context: tree lock held.
- * */
+/* Makes the next charge that may wait, of any group, reclaim so many bytes from the group. Context: tree lock
+ * held. */
 void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes);
 /* Notes that this thread's charge, which must not wait, left the group over high. Context: a CPU's stock lock held;
  * not in a handler that found the thread busy. */

@@ -65,8 +65,8 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg);
 /* Slows the thread down after a charge with GFP_NOWAIT, where the caller may wait after all: reclaims bytes over
  * `high`. */
 void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes);
-/* As km_objcg_settle, for a caller that may not wait: the thread's next charge that may wait is slowed down instead.
- * */
+/* As km_objcg_settle, for a caller that may not wait: the thread's next charge that may wait is slowed down
+ * instead. */
 void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes);
 /* Returns the group charged now, with a reference for the caller; the root for an orphan of the root. */
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
@@ -98,8 +98,8 @@ extern km_hidden const struct km_memcg_view km_memcg_view;
 void km_memcg_flush_pcs(struct mem_cgroup *root);
 /* Returns the bytes in stocks of the group itself. Racy. */
 uint64_t km_stock_bytes(const struct mem_cgroup *group);
-/* Returns false if a drain of the group and all groups below would not make room for `bytes`. Context: no lock held.
- * */
+/* Returns false if a drain of the group and all groups below would not make room for `bytes`. Context: no lock
+ * held. */
 bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes);
 /* Returns whether the objcg charges `root` or a group below. Racy. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root);

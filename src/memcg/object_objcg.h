@@ -56,8 +56,8 @@ km_inline uint64_t km_object_owner(const struct kmem_cache *cache, const void *o
 	return km_likely(km_place_find(cache, object, &place)) ? km_place_owner(cache, &place) : 0;
 }
 
-/* Returns the owner of a freed object. A checked free of a wrong address returns 0: a later check refuses the free.
- * */
+/* Returns the owner of a freed object. A checked free of a wrong address returns 0: a later check refuses the
+ * free. */
 km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *object)
 {
 	if (km_is_checked(cache) && km_cache_of(object) != cache)

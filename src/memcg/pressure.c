@@ -14,8 +14,8 @@
 #include "memcg_group.h"
 
 #define RETRIES		16		/* kernel: MAX_RECLAIM_RETRIES */
-#define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* at once, in a large group; kernel: SWAP_CLUSTER_MAX pages
-							 * */
+#define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* at once, in a large group; kernel: SWAP_CLUSTER_MAX
+							 * pages */
 #define DELAY_MAX_MS	2000u		/* kernel: MEMCG_MAX_HIGH_DELAY_JIFFIES */
 #define PATIENCE_MS	512u		/* longest single wait for another thread's shrinker; a second in all */
 #define DELAY_LEAST_MS	10u		/* below, sleeping costs more than the delay */

@@ -36,8 +36,8 @@ static unsigned stock_count;		/* one for each CPU; the spares follow */
 const struct km_memcg_view km_memcg_view = {
 	km_group_fields, &km_group_field_count, &km_memcg_root, (const struct km_stock *const *)&stocks, &stock_count,
 };
-/* Byte stocks left behind for ever. At this bound no more byte stocks are made, because caches need such words, too.
- * */
+/* Byte stocks left behind for ever. At this bound no more byte stocks are made, because caches need such words,
+ * too. */
 #define MOST_WORDS_LEFT	((1u << KMEM_AREA_SHIFT) / sizeof(uint64_t) / 4)
 static unsigned words_left;		/* with the tree lock */
 

@@ -15,9 +15,9 @@
 #include "base/fields.h"
 #include "objcg.h"
 
-/* Bytes that an online group adds to `charged` of its objcg, so that `charged` is not 0: more than any charge. */
+/* Bytes that an online group adds to `charged` of its objcg, to keep `charged` above 0: more than any charge. */
 #define KM_OBJCG_HOME	((int64_t)1 << 62)
-/* Bytes added in the same way while the group has child caches. */
+/* Bytes added to `charged` in the same way while a private group's record (struct km_private) exists. */
 #define KM_OBJCG_PRIVATE	((int64_t)1 << 61)
 
 struct mem_cgroup {
@@ -26,8 +26,7 @@ struct mem_cgroup {
 	struct mem_cgroup *parent;		/* referenced; NULL: the root */
 	uint64_t refs;				/* references of calls in the upper half */
 	bool online;
-	bool left;				/* in a child of fork: the last reference was a call's of another
-						 * thread */
+	bool left;				/* fork child: the last reference was another thread's call's */
 	unsigned depth;				/* 0: the root */
 	unsigned number;			/* among all groups ever created, from 1; 0: the root */
 	unsigned online_children;		/* from here: under the tree lock */
@@ -35,8 +34,7 @@ struct mem_cgroup {
 	struct km_list objcgs;			/* objcgs with memcg == this group: its own, and orphans */
 	int event_fd;				/* -1: none */
 	unsigned event_mask;
-	uint64_t untold;			/* events noted by charges that must not call the system, not yet
-						 * told */
+	uint64_t untold;			/* untold events of charges without system calls */
 	uint64_t asked;				/* bytes requested by a write to memory.reclaim */
 	mem_cgroup_high_callback on_high;
 	mem_cgroup_oom_callback on_oom;
@@ -78,7 +76,8 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 
 /* Reaps the listed objcgs without charged bytes. Context: tree lock held. */
 void km_memcg_reap(void);
-/* With true, objcgs stay until the call with false; both while the registry is locked. Context: tree lock held. */
+/* Stops (true) and allows (false) the reaping of objcgs, within one hold of the registry lock. Context: tree lock
+ * held. */
 void km_memcg_keep_gone(bool keep);
 /* Takes a reference for the length of a call; the child of another thread's fork does not have this reference.
  * Returns: `group`, also for NULL and the root. */

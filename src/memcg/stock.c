@@ -110,8 +110,8 @@ static struct km_stock *try_each(unsigned here, bool nested)
 
 /*
  * Locks this CPU's stock, or another stock if this CPU's lock is taken. A handler that interrupted a section of its
- * own thread must not wait. Returns: NULL for a handler if all locks stay taken, the spares by interrupted handlers,
- * or by other threads'.
+ * own thread must not wait. Returns: NULL for a handler if all locks, with the spares, stay taken by other threads
+ * and interrupted handlers.
  */
 static struct km_stock *enter(bool nested)
 {
@@ -718,7 +718,7 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 /*
  * Closes the byte stock of an objcg. If the system refuses a fence, the words can't be reused: a per-CPU operation
  * that read the offset before it became 0 may still store there. The words are left behind (`words`), and checked at
- * each later look. At most MOST_WORDS_LEFT words are left behind; then new groups get no byte stock, and are slower.
+ * each later look. After MOST_WORDS_LEFT left-behind words new groups get no byte stock, and are slower.
  */
 void km_stock_close_objcg(struct obj_cgroup *objcg)
 {

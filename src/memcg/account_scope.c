@@ -1,8 +1,7 @@
 /*
- * account_scope.c: what is paid for though its gfp does not say so: everything that a thread allocates, and the
- * blocks of malloc. Invariant: what nobody paid for when it was allocated is paid back by nobody. A cache that may
- * have such objects says of each whose it is; malloc's that are paid for come from caches of their own, which have
- * none.
+ * account_scope.c: charges of allocations without __GFP_ACCOUNT: all allocations of a thread, and the blocks of
+ * malloc. Invariant: an object uncharged at its allocation is never refunded. A cache with both kinds of objects has
+ * an owner word for each object; charged blocks of malloc come from separate caches, with no uncharged objects.
  */
 #include <errno.h>
 #include <kmem/memcg.h>
@@ -15,7 +14,8 @@ static int begin_each(struct kmem_cache *cache, void *arg km_unused)
 	return 0;
 }
 
-/* Under the registry's lock: a cache is made before, and begins here, or after, and begins when it is made. */
+/* Begins charging of all caches. Under the registry lock a cache is either listed here, or sees the flag at its
+ * creation. */
 static km_cold void charge_everything(void)
 {
 	if (!km_boot())
@@ -41,7 +41,7 @@ bool mem_cgroup_account_all(bool on)
 	return was;
 }
 
-/* Where a group pays for the whole process malloc's ordinary caches are paid for, and nothing is left to be done. */
+/* If a group is charged for the whole process, malloc's ordinary caches are charged already. */
 int km_memcg_account_malloc(bool on)
 {
 	if (!km_malloc_ops || km_options.engine->shared_pages)
@@ -63,7 +63,7 @@ int mem_cgroup_account_malloc(bool on)
 	int error = km_memcg_account_malloc(on);
 	km_registry_unlock();
 	km_busy_end(was);
-	/* Blocks that lie ready in groups' names would stay paid for until somebody asks. */
+	/* Cached large blocks would otherwise stay charged to groups until the next flush. */
 	if (!error && !on && !km_options.account)
 		km_memcg_flush_pcs(&km_memcg_root);
 	return error;

@@ -1,16 +1,17 @@
 /*
- * charge.c: the shape of objects that somebody pays for, one at a time (many: charge_bulk.c). It stands before the
- * plain shape of a cache with SLAB_ACCOUNT, or of one that was once asked for an object with __GFP_ACCOUNT, and sees
- * to it that each such object costs its group cache->charge bytes from the moment it is handed out until it is freed.
+ * charge.c: alloc ops for charged objects, one object at a time (bulk requests: charge_bulk.c). This layer is above
+ * the plain layers of a cache with SLAB_ACCOUNT, and of a cache after its first allocation with __GFP_ACCOUNT. Each
+ * charged object costs its group cache->charge bytes from the allocation until the free.
  *
- *	hit	the CPU's charged shelf holds objects of this group, paid for when they were put there: pop, push
- *	recharge where several pay, blocks have objects of them all: what is another's is charged to who pops it
- *	refill	half a shelf at a time: paid for in one charge, taken from the plain shelf, their owner words set
- *	else	one object: its bytes from or to the group's stock on this CPU, itself from or to the plain shelf
+ *	hit	the CPU's charged sheaf has cached objects of this group, charged when they were pushed: pop, push
+ *	recharge with several groups a sheaf is mixed: an object of another group is charged to the group that pops it
+ *	refill	half a sheaf at a time: one charge, objects from the plain sheaf, owner words set
+ *	else	one object: bytes from or to the group's stock on this CPU, the object from or to the plain sheaf
  *
- * Invariants: the owner word of an object that is out, or on a charged shelf, says whose it is, and whose it is has
- * paid. On a charged shelf there are at most 64 KiB, of large blocks 256 KiB, or two objects, of one cache on one CPU;
- * near a limit less is taken; and all of it is given back before anybody is refused (flush).
+ * Invariants: the owner word of an allocated object, or of an object on a charged sheaf, names an objcg, and this
+ * objcg is charged for the object. A charged sheaf (one cache, one CPU) has at most 64 KiB of objects, 256 KiB of
+ * large blocks, or two objects if two are more. Near a limit a refill takes less. All objects of charged sheaves are
+ * given back (flush) before a charge is refused.
  */
 #include <errno.h>
 #include <kmem/memcg.h>
@@ -19,35 +20,36 @@
 #include "child_cache.h"
 
 /*
- * The order of steps, which is the same wherever one object or many change hands:
+ * The order of steps is the same for one object and for many:
  *
  *	in	1. bytes are charged	2. the object is taken from beneath	3. its word names the payer
  *	out	1. its word is cleared	2. the object's bytes go back		3. the object goes beneath
  *
- * In: a charge is the step that waits, reclaims, calls back and is refused most often, so it comes while there is
- * nothing to be put back. Each later step that fails undoes those before it, and the payer can't be gone by then, since
- * the bytes that were just charged keep it. Until the word is set the object is in this thread's hand, and nobody reads
- * what an earlier owner left in the word: it counts only for an object that is out, or on a charged shelf.
+ * In: the charge may wait, reclaim, call back, and is refused most often. The charge comes first, while there is
+ * nothing to undo. A later step that fails undoes the steps before. The objcg stays alive meanwhile, because the
+ * bytes just charged keep the objcg. Until step 3 only this thread has the object, and no thread reads the old value
+ * of the owner word: the word counts only for an allocated object, or an object on a charged sheaf.
  *
- * Out: as soon as the object lies beneath, another thread may have it and set its word, so that a word cleared later
- * could be that thread's. And the bytes are the last that is done with the payer: with the last byte it may be over.
+ * Out: as soon as the object is in the layer beneath, another thread may allocate the object and set the owner word.
+ * So the word must be cleared before. The uncharge is the last use of the objcg: with the last byte the objcg may
+ * end.
  *
- * In between an object is never out without being paid for. It may be paid for without being out, for the length of a
- * call: then a limit refuses a little early, and the next attempt, after a flush, finds the bytes.
+ * An object is never allocated without being charged. For the length of one call an object may be charged without
+ * being allocated. A limit then refuses a little early; the next attempt, after a flush, finds the bytes.
  */
 
 #define PCS_BYTES ((size_t)64 << 10)
 #define BLOCKS_BYTES ((size_t)256 << 10)	/* of large blocks: as many pages as a page stock has */
 
-/* Objects may go to and from there without passing by the front: nobody watches or checks each. */
+/* Returns whether objects may go directly to and from the plain sheaf: the cache has no observers and no checks. */
 km_inline bool has_plain_pcs(const struct kmem_cache *cache)
 {
 	return cache->engine->front == KM_PERCPU_SHEAVES && !km_is_seen(cache) && !cache->checked;
 }
 
 /*
- * The owner of the CPU's block, 0 for nobody or none: a look for those who then do a sequence, or go the slow way. Of a
- * thread without a CPU that is a word of the zeros below the areas.
+ * Returns the owner of the CPU's charged sheaf; 0: no owner, or no sheaf. The answer may be stale: callers continue
+ * with a per-CPU operation or the slow path. For a thread without a CPU the load reads the zeros below the areas.
  */
 km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 {
@@ -64,8 +66,8 @@ km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 /* ------------------------------------------------------------------ one object */
 
 /*
- * Nobody pays, and in a cache all of whose objects are paid for otherwise that must be said: without it a free would
- * believe the page's word, and pay back what was never charged.
+ * Allocates an uncharged object. In a cache with charge_all the owner word must be set to uncharged: a free would
+ * otherwise use the page's word, and uncharge bytes never charged.
  */
 static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 {
@@ -82,8 +84,9 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 }
 
 /*
- * The plain shelf is asked without going through the shape beneath, because that is all that a second hit needs. gfp
- * loses __GFP_ACCOUNT on the way down: where the shape beneath asks again who pays, the object would be paid for twice.
+ * Allocates a charged object. Tries the plain sheaf directly, without the layer beneath: a second hit needs no more.
+ * __GFP_ACCOUNT is cleared for the layer beneath: a layer that looks for an objcg again would charge the object
+ * twice.
  */
 static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
@@ -104,13 +107,13 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 	return object ? km_charge_failed(cache, gfp) : NULL;
 }
 
-/* The price of an object for its payer: its word among its page's owners, too. */
+/* Returns the bytes charged for an object: the object's size, and the size of its owner word in the page's vector. */
 static uint32_t charge_of(const struct kmem_cache *cache)
 {
 	return cache->size + (cache->engine->whole_pages ? 0 : (uint32_t)sizeof(void *));
 }
 
-/* Bytes of a block: as many objects as the bound allows, two at least; 0: each is paid for as it comes. */
+/* Returns the bytes of a charged sheaf: as many objects as the bound allows, at least two. 0: no charged sheaf. */
 static uint32_t pcs_block(const struct kmem_cache *cache)
 {
 	const size_t most = cache->engine->whole_pages ? BLOCKS_BYTES : PCS_BYTES;
@@ -126,10 +129,10 @@ static uint32_t pcs_block(const struct kmem_cache *cache)
 static const struct km_alloc_ops charged;
 
 /*
- * It began to be charged where nobody might wait: the first who may gives it its shelf. The shelf of paid objects
- * needs words on every CPU, a fence and memory for blocks, none of which a thread gets that may not call the system.
- * Until somebody comes that may, objects are paid for one at a time, which is correct and slow. Two threads that come
- * at once are told apart by the lock of draining (charged_drain.c): the second finds a shelf.
+ * Adds the charged sheaves to a cache whose charging began in a call with no right to wait. Charged sheaves need
+ * words on every CPU, a fence and memory, and so system calls. The first call with the right to wait adds the
+ * sheaves; until then objects are charged one at a time, correctly and slowly. The lock of draining (charged_drain.c)
+ * orders two concurrent calls: the second call finds the sheaves.
  */
 static km_noinline void give_pcs(struct kmem_cache *cache)
 {
@@ -143,9 +146,9 @@ static km_noinline void give_pcs(struct kmem_cache *cache)
 }
 
 /*
- * A request that no hit has served. errno is kept over the refill, since that is an attempt of ours which the caller
- * did not ask for: half a shelf may be refused where the caller's one object is not. With areas by CPU the front has
- * just found the shelf empty, or another's, and a second pop would find the same.
+ * Serves a request after a miss of the fast path. Keeps errno over the refill: the caller did not ask for the refill,
+ * and half a sheaf may be refused where one object is not. With per-CPU areas and charge_all the fast path has just
+ * found the sheaf empty, or another group's. A second pop would fail again, and is skipped.
  */
 static void *alloc_by_pcs(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
@@ -163,14 +166,15 @@ static void *alloc_by_pcs(struct kmem_cache *cache, gfp_t gfp, int node, struct 
 		if (!object)
 			object = km_charged_refill(cache, objcg, gfp);
 	}
-	/* Where there is no memory for half a shelf, there may be for one object. */
+	/* A failed refill says nothing about one object: memory for one object may suffice. */
 	errno = saved_errno;
 	return object ?: alloc_paid(cache, gfp, node, objcg);
 }
 
 /*
- * From here on the thread may not call the system where gfp says so: every lock further down spins instead of sleeping
- * (km_no_calls). It is said once, at the door, so that nothing beneath has to hand gfp on for this purpose.
+ * Serves a miss. If gfp forbids waiting, the thread makes no system call in this scope: every lock in the layers
+ * beneath spins instead of sleeping (km_no_calls). The scope begins here once, so that no function beneath needs gfp
+ * for this purpose.
  */
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
 				      struct obj_cgroup *objcg)
@@ -179,20 +183,22 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 	return alloc_by_pcs(cache, gfp, node, objcg);
 }
 
-/* ------------------------------------------------------------------ groups in turn */
+/* ------------------------------------------------------------------ direct path */
 
 /*
- * Groups in turn on a CPU whose block is one owner's, and another's: the cache is charged now and then, or nobody has
- * made the fence for blocks of many owners, or could. Then an object is paid for out of the group's stock on this CPU
- * and comes from the plain shelf, a sequence each, and goes back the same way. As 1000 groups may do that all the time
- * it is as short as it can be: no call but at the end of a function. cache->direct says which of the two is to be had.
+ * Direct path: groups alternate on a CPU whose sheaf belongs to another group. The cache is charged only now and
+ * then, or the fence for mixed sheaves was not made or is refused. An object is charged to the group's stock on this
+ * CPU and comes from the plain sheaf, one per-CPU operation each; a free does the reverse. 1000 groups may use this
+ * path constantly, so the path is as short as possible: calls only in tail position. cache->direct says which halves
+ * of the path are available.
  */
-#define DIRECT_ALLOC 1u	/* by rseq, from an array */
-#define DIRECT_FREE 2u	/* ... and a free object's word need not say that nobody pays */
+#define DIRECT_ALLOC 1u	/* per-CPU operations (rseq), sheaves are arrays */
+#define DIRECT_FREE 2u	/* the word of a free object need not say uncharged */
 
 /*
- * A free by the direct way leaves the object's word as it is. That is right only where the word of a free object means
- * nothing (km_owners_exact): else a walk, or a check of the next free, would take the object for somebody's.
+ * Returns the available halves of the direct path. A direct free leaves the object's owner word unchanged. This is
+ * correct only where the word of a free object has no meaning (km_owners_exact): else a walk, or the check of the
+ * next free, would take the free object for a charged object.
  */
 static uint8_t direct_of(const struct kmem_cache *cache)
 {
@@ -202,13 +208,14 @@ static uint8_t direct_of(const struct kmem_cache *cache)
 }
 
 #ifdef KMEM_HAVE_RSEQ
-/* Nobody's is there for the taking, unless there are to be no shelves. */
+/* Returns whether the charged sheaf can't serve `owner`. A sheaf without an owner may be adopted, if sheaves are
+ * on. */
 km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintptr_t owner)
 {
 	return km_likely(other) ? other != owner : !km_memcg_modes[MEM_CGROUP_SHELF];
 }
 
-/* The charge has no object, or the word of the object's slab must change. */
+/* Finishes alloc_direct after the charge: the plain sheaf was empty, or the word of the object's slab must change. */
 static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	if (object && km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
@@ -222,9 +229,9 @@ static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, stru
 }
 
 /*
- * Two sequences, each all or nothing, and between them the thread may be moved to another CPU, or be struck by a
- * handler: no harm, because the bytes are the thread's own by then. And objcg stays, also where its group goes just
- * then: bytes that were taken out of a stock count as out with a user.
+ * Allocates on the direct path: two per-CPU operations, each all or nothing. Between the two the thread may migrate
+ * to another CPU, or run a signal handler, without harm: the bytes already belong to the thread. The objcg stays
+ * alive even if its group goes offline now: bytes taken out of a stock count as used.
  */
 km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
@@ -239,9 +246,10 @@ km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgr
 }
 
 /*
- * False: nothing was done. Not under `drain`, where the CPU's one stock may be another's. The bytes go back before the
- * object does, as always; here both fit into this CPU's words or the slow way is taken with nothing done. Once the put
- * has succeeded the payer is not looked at any more: another thread may take its last byte out of the stock at once.
+ * Frees on the direct path. Returns: false where nothing was done. Not in mode `drain`: there the CPU's one stock may
+ * belong to another objcg. The bytes go back before the object, as always. If the bytes do not fit into this CPU's
+ * stock word, nothing is done. After the put the objcg must not be read: another thread may take its last byte out of
+ * the stock at once.
  */
 km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cgroup *objcg)
 {
@@ -256,7 +264,7 @@ km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cg
 	return true;
 }
 
-/* In a function of its own, which recharge() ends with: so that saves no register. */
+/* Refunds the former owner. A separate function, for a tail call: so recharge() saves no registers. */
 static km_noinline void *pay_back(struct obj_cgroup *owner, uint64_t bytes, void *object)
 {
 	km_objcg_uncharge(owner, bytes);
@@ -272,19 +280,19 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 	if (km_likely(objcg && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !km_is_seen(cache) &&
 		      km_load(&cache->direct) & DIRECT_ALLOC) &&
 	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
-	    /* Where there are to be no shelves there is none to be taken over. */
+	    /* With charged sheaves off there is no sheaf to take over. */
 	    (!km_charged_insist(cache, (uintptr_t)objcg) || !km_memcg_modes[MEM_CGROUP_SHELF]))
 		return alloc_direct(cache, gfp, objcg);
 #endif
 	return alloc_slowly(cache, gfp, node, objcg);
 }
 
-/* ------------------------------------------------------------------ blocks of many owners */
+/* ------------------------------------------------------------------ mixed sheaves */
 
 /*
- * The object is to be had, and nobody's; objcg pays for it from now on, or is NULL for nobody. Here the object comes
- * first and the charge second, against the order above: the object was on a mixed block, where nobody can see whose it
- * is before having popped it. So a refusal has an object to put back, and does.
+ * Charges an uncharged object in the caller's hand to objcg; NULL: leaves the object uncharged. Here the charge comes
+ * after the object, against the order above: the owner of an object on a mixed sheaf is known only after the pop. A
+ * refused charge frees the object.
  */
 static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
@@ -302,7 +310,7 @@ static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
 	return km_charge_failed(cache, gfp);
 }
 
-/* A request for a private group that comes by the way of all is served by the group's twin. */
+/* Serves a private group's request on a mixed sheaf from the group's child cache, and puts the popped object back. */
 static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
@@ -314,8 +322,8 @@ static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struc
 }
 
 /*
- * It has another owner, if any, whose no longer it is before somebody else pays: so there is room below a limit that
- * both have, in the owner's stock if nowhere else.
+ * Moves the charge of a popped object to objcg. The former owner is refunded before the new charge: a limit above
+ * both groups then has room, in the former owner's stock if nowhere else.
  */
 static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
@@ -336,12 +344,12 @@ static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, st
 }
 
 /*
- * Groups in turn on a CPU come by each other's objects all the time: what one pays more, the other pays less. The
- * short way, of two sequences and a store. The new payer pays before the former one is paid back: in between both pay,
- * so the sum of what is charged is never less than what is out, and a thread that is stopped there keeps nobody from
- * anything but `charge` bytes. The word is stored in the middle, when either of them would be right. Both are alive:
- * the new one is active here, the former one has these very bytes out. A former payer whose stock is closed or full is
- * paid back the slow way; by then it is the last that is done.
+ * Moves the charge of a popped object to objcg on the short path: two per-CPU operations and a store. Groups that
+ * alternate on a CPU pop each other's objects constantly. The new group is charged before the former group is
+ * refunded. In between both are charged: the charged sum is never less than the allocated bytes, and a thread stopped
+ * here withholds no more than `charge` bytes. The word is stored in between, when either value is correct. Both
+ * objcgs are alive: the new objcg is active here, and the former objcg has these bytes allocated. If the former stock
+ * is closed or full, the slow refund is the last step.
  */
 static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object,
 		      uint64_t *word km_unused)
@@ -351,7 +359,7 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 #ifdef KMEM_HAVE_RSEQ
 	const intptr_t rseq = km_rseq;
 
-	/* Its own word, not its page's. */
+	/* The object's own word, not the page's. */
 	if (km_likely((uintptr_t)(word - km_hot.owner) >= km_load(&km_hot.pages)) && km_likely(word) &&
 	    km_likely(!km_memcg_modes[MEM_CGROUP_DRAIN]) &&
 	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge))) {
@@ -368,7 +376,7 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 	return recharge_slowly(cache, gfp, objcg, object);
 }
 
-/* The hit of who was not let to it: nobody pays, or the cache has twins. */
+/* Pops from a mixed sheaf for requests without the fast path: uncharged requests, or caches with child caches. */
 static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const uintptr_t mine = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : KM_OWNER_NOBODY;
@@ -383,8 +391,8 @@ static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup 
 }
 
 /*
- * On a mixed block an object keeps its word and stays paid for: its payer pays for it until somebody else pops it, or
- * a flush takes it off. Two tries, since the room that the first one made may go to a handler or another thread.
+ * Frees to a mixed sheaf. The object keeps its owner word and stays charged until another group pops the object, or a
+ * flush removes the object. Two tries: a handler or another thread may use the room made by the first try.
  */
 static km_noinline void mixed_free(struct kmem_cache *cache, void *object)
 {
@@ -405,7 +413,7 @@ static km_noinline void mixed_free(struct kmem_cache *cache, void *object)
 
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 
-/* An object like any other, zeroed: the front has not looked for it on the shelf. */
+/* Allocates a zeroed object. The fast path passes __GFP_ZERO on without a look at the charged sheaf. */
 static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	void *object = NULL;
@@ -420,9 +428,9 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
 }
 
 /*
- * A request that was no hit of the front's. The questions stand in the order in which a wrong answer would cost most:
- * an object of a private group must come from its twin whatever else is true, or destroy_all would miss it; a mixed
- * cache must not be taken for one owner's, since its owned shelf is closed for ever.
+ * Allocates after a miss of the fast path. The order of the tests matters. A private group's object must come from
+ * the group's child cache in all cases, or destroy_all would miss the object. A mixed cache must not use the owned
+ * sheaf, because the owned sheaf is closed for ever.
  */
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
@@ -438,8 +446,8 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 }
 
 /*
- * Room is made by giving half of the block back, so that the next frees find some. The object that does not fit
- * anywhere is disowned first and goes beneath last; errno is kept, because a free has no way to fail.
+ * Frees to the charged sheaf. Makes room by giving back half of the sheaf, so that the next frees find room. An
+ * object without a place is first disowned, then freed to the layer beneath. Keeps errno, because a free can't fail.
  */
 static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint64_t owner)
 {
@@ -462,7 +470,7 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 }
 
 #ifdef KMEM_HAVE_RSEQ
-/* It was not pushed: the block is full, or another's, or nobody's. */
+/* Frees after a failed push: the sheaf is full, has another owner, or has no owner. */
 static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, uint64_t owner)
 {
 	if (!in_the_way(cache, block_owner(cache), owner) ||
@@ -479,9 +487,10 @@ static void free_unpaid(struct kmem_cache *cache, void *object)
 }
 
 /*
- * It must be found out whose it is. The payer of the cache is loaded once, at the start: it may come to differ
- * meanwhile, but not for this object, which had its payer before this thread had it. And what differs is then read from
- * the object's own word, which nobody else writes while the object is in this thread's hand.
+ * Frees an object after finding its owner. cache->objcg is loaded once, at the start. cache->objcg may change to
+ * KM_OBJCGS_DIFFER meanwhile, but not for this object: its owner was set before this thread had the object. With
+ * KM_OBJCGS_DIFFER the owner is read from the object's own word; no other thread writes this word while the object is
+ * in this thread's hand.
  */
 static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 {
@@ -503,7 +512,7 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 		free_slowly(cache, object, owner);
 }
 
-/* The object may be a twin's. */
+/* Frees in a cache with child caches: the object may be a child cache's. */
 static km_noinline void free_private(struct kmem_cache *cache, void *object)
 {
 	if (km_private_is_own(cache, object) ||
@@ -511,7 +520,8 @@ static km_noinline void free_private(struct kmem_cache *cache, void *object)
 		free_seen(cache, object);
 }
 
-/* Whoever came by another's block when it took an object finds it there when it frees one; else it is the owner's. */
+/* Frees an object. If this thread's last allocation for this owner met another group's sheaf, frees the same way:
+ * refunds the stock and pushes to the plain sheaf. Else pushes to the owner's charged sheaf. */
 static void charged_free(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(km_load(&cache->children))) {
@@ -536,7 +546,8 @@ static void charged_free(struct kmem_cache *cache, void *object)
 	free_seen(cache, object);
 }
 
-/* Past all shelves: whoever pays for it is paid back, and it goes to its slab. A twin's object comes by the twin. */
+/* Refunds the object's owner and frees the object past all sheaves. A child cache's object comes by the child
+ * cache. */
 static void charged_free_past(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->objcg);
@@ -554,13 +565,13 @@ static void charged_free_past(struct kmem_cache *cache, void *object)
 /* ------------------------------------------------------------------ beginning */
 
 /*
- * The last store opens the door: as long as `charge` is 0 nobody takes the cache for one that is charged, and whoever
- * sees it not 0 sees all that is set here. A thread that has not seen it yet has its object unpaid for, as if it had
- * come a moment earlier.
+ * Begins charging. The last store publishes the cache as charged: while `charge` is 0 every thread takes the cache
+ * for uncharged, and a thread with a view of a nonzero `charge` sees all stores above. A thread with the old view
+ * gets an uncharged object, as if the thread had come a moment earlier.
  */
 static void begin(struct kmem_cache *cache)
 {
-	/* Nobody else knows the cache yet. */
+	/* No other thread knows the cache yet. */
 	if (cache->flags & SLAB_ACCOUNT) {
 		cache->charge_all = true;
 		cache->objcg = km_is_checked(cache) ? KM_OBJCGS_DIFFER : KM_OBJCG_UNKNOWN;
@@ -579,20 +590,21 @@ static const struct km_alloc_ops charged = {
 	.begin = begin, .recharge = recharge, .recharge_bulk = km_charged_recharge_bulk,
 };
 
-/* Of large blocks: what is no hit goes by kmalloc/large.c. */
+/* Alloc ops of large blocks: misses go to kmalloc/large.c. */
 static const struct km_alloc_ops charged_blocks = {
 	.alloc = km_charged_block, .free = charged_free,
 	.alloc_bulk = km_charged_alloc_bulk, .free_bulk = km_charged_free_bulk,
 	.begin = begin, .recharge = km_charged_recharge_block, .recharge_bulk = km_charged_recharge_bulk,
 };
 
-/* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, of which one begins. */
+/* Requires: with SLAB_ACCOUNT, no other thread knows the cache yet. Else several threads may call at once, and one
+ * begins. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 {
 	if (km_is_charged(cache))
 		return true;
-	/* Its objects don't say whose they are, or are blocks that nobody pays for: those have other classes. Kernel:
-	 * SLOB was not to be had together with accounting. */
+	/* Shared pages have no owner words. Uncharged large blocks have other classes. Kernel: no accounting with
+	 * SLOB. */
 	const bool blocks = cache->engine->whole_pages;
 
 	km_debug(!km_load(&cache->mixed.inner.pcs), "a cache that is not charged yet has no shelf of paid objects");

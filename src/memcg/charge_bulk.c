@@ -1,20 +1,20 @@
 /*
- * charge_bulk.c: charge.c's work for many objects at once. A bulk allocation charges all its objects in one charge, or
- * fails; a bulk free refunds objects of one objcg in one sum. Where several groups pay, this file also tells which of
- * the taken objects are already charged to the caller's objcg. Invariant: an object counts as charged to an objcg only
- * where the owner word of the object, or of its page, says so; every other object is charged to the caller's objcg, and
- * refunded to its former objcg, before the caller has the object. The order of steps is that of charge.c.
+ * charge_bulk.c: charge.c's work for many objects at once. A bulk allocation charges all its objects in one charge,
+ * or fails; a bulk free refunds objects of one objcg in one sum. With several charged groups, this file also finds
+ * the taken objects already charged to the caller's objcg. Invariant: an object counts as charged to an objcg only
+ * where the owner word of the object, or of its page, says so. Every other object is charged to the caller's objcg,
+ * and refunded to its former objcg, before the caller has the object. The order of steps is that of charge.c.
  *
- * A page that is all one owner's has many of the objects, or one: the last eight say which. Of many, eight at a time
- * are compared with the page's address alone; a lone one is looked at by its page's word. To remember other pages is
- * not worth a branch that is predicted badly.
+ * A page with one owner has many of the objects, or one: the last eight objects tell. If many, eight at a time are
+ * compared with the page's address alone; a lone object is looked up by its page's word. A memory of other pages is
+ * not worth a badly predicted branch.
  */
 #include "charged_sheaf.h"
 #include "child_cache.h"
 
 typedef uint64_t lanes __attribute__((vector_size(16)));
 
-/* Do all eight lie in the page? */
+/* Returns whether all eight lie in the page. */
 km_inline bool eight_in_page(const uintptr_t *eight, uintptr_t page)
 {
 	const lanes pages = { page, page };
@@ -29,7 +29,7 @@ km_inline bool eight_in_page(const uintptr_t *eight, uintptr_t page)
 	return a[0] < KM_PAGE_SIZE;
 }
 
-/* objects[0, n): how many are left, from the last on, when one does not lie in the page. */
+/* Returns how many of objects[0, n) are left, from the last on, at the first object outside the page. */
 km_inline size_t beyond_page(uintptr_t page, size_t n, const uintptr_t *objects)
 {
 	size_t left = n;
@@ -41,7 +41,7 @@ km_inline size_t beyond_page(uintptr_t page, size_t n, const uintptr_t *objects)
 	return left;
 }
 
-/* The words of the pages of the first range. */
+/* The owner words of the pages of the first range. */
 struct words {
 	const uint64_t *word;
 	uintptr_t arena;
@@ -55,7 +55,8 @@ km_inline bool page_is_owners(const struct words *words, uintptr_t object, uint6
 	return km_likely(index < words->pages) && km_load(&words->word[index]) == owner;
 }
 
-/* objects[0, n): how many are left, from the last on, when one's page is not all the owner's, or two lie in one. */
+/* Returns how many of objects[0, n) are left, from the last on, at the first object in a page of another owner, or in
+ * one page with its neighbour. */
 km_inline size_t beyond_lone(const struct words *words, size_t n, const uintptr_t *objects, uint64_t owner)
 {
 	size_t left = n;
@@ -77,22 +78,22 @@ km_inline size_t beyond_lone(const struct words *words, size_t n, const uintptr_
 	return left;
 }
 
-/* Do they all lie in the page? */
+/* Returns whether all four lie in the page. */
 km_inline bool four_in_page(const uintptr_t *four, uintptr_t page)
 {
 	return ((four[0] ^ page) | (four[1] ^ page) | (four[2] ^ page) | (four[3] ^ page)) < KM_PAGE_SIZE;
 }
 
-/* vector: where the vector would begin, had it a place for each address from 0 on: a number, no pointer. */
+/* vector: a number, no pointer: the vector's begin if the vector had an entry for each address from 0 on. */
 km_inline uint64_t owner_at(uintptr_t vector, uintptr_t place)
 {
 	return km_load((uint64_t *)(vector + place * sizeof(uint64_t)));
 }
 
 /*
- * objects[0, n), from the last on: how many are left when one is not this owner's, or does not lie in the page, whose
- * word, of a vector, was seen. Two branches for four looks; the vector is found from the address of any object in the
- * page, so that a look is a shift and a comparison.
+ * Returns how many of objects[0, n) are left, from the last on, at the first object with another owner or outside the
+ * page. `seen` is the page's word, of a vector. Two branches for four objects. The vector is found from the address
+ * of any object in the page, so that a lookup is a shift and a comparison.
  */
 static km_noinline size_t beyond_vector(uintptr_t page, uint64_t seen, uint32_t shift, size_t n,
 					const uintptr_t *objects, uint64_t owner)
@@ -114,7 +115,8 @@ static km_noinline size_t beyond_vector(uintptr_t page, uint64_t seen, uint32_t 
 	return left;
 }
 
-/* objects[0, n), from the last on: those behind the ones that are left are this owner's, who is somebody. */
+/* Returns how many of objects[0, n) are left, from the last on; the objects behind are all charged to `owner`, not
+ * 0. */
 km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t owner)
 {
 	const uintptr_t *addresses = (const uintptr_t *)objects;
@@ -127,7 +129,7 @@ km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *co
 
 		if (km_unlikely(index >= words.pages))
 			break;
-		/* Acquire pairs with make_vector: it is filled in. */
+		/* Acquire pairs with make_vector: the vector is filled in. */
 		const uint64_t seen = km_load_acquire(&words.word[index]);
 		if (km_likely(seen == owner)) {
 			if (left >= 8 && (addresses[left - 8] ^ page) < KM_PAGE_SIZE &&
@@ -137,7 +139,7 @@ km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *co
 				left = beyond_lone(&words, left - 1, addresses, owner);
 			continue;
 		}
-		/* The one alone first: the next one may lie anywhere. */
+		/* One object alone first: the next object may lie anywhere. */
 		const uint32_t shift = km_load(&cache->owner_shift);
 		if (!(seen & KM_OWNER_VECTOR) ||
 		    km_load(km_owner_in_vector(seen, addresses[left - 1] - page, shift)) != owner)
@@ -151,11 +153,11 @@ km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *co
 /* ------------------------------------------------------------------ taking */
 
 /*
- * Of objects[0, n) those that are another's are charged to objcg instead; the others of `all` are objcg's. A run is
- * disowned before it is charged to the caller, so that a limit which both groups have above them has room for it; in
- * between it is in this thread's hand, and nobody's. Where the charge is refused everything that was popped goes back,
- * each part by its own way: this run is nobody's, those before it are whose their words say, those behind it are the
- * caller's by now. SIZE_MAX: the call has failed, and nothing of it is left.
+ * Charges the objects of other groups among objects[0, n) to objcg; the others of `all` are charged to objcg already.
+ * A run is disowned before its new charge, so that a limit above both groups has room; in between the run is in this
+ * thread's hand, uncharged. If the charge is refused, all popped objects go back, each part in its own way: this run
+ * is uncharged, the objects before are charged as their words say, and the objects behind are charged to objcg.
+ * Returns: SIZE_MAX if the call failed, with nothing left.
  */
 static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, size_t all,
 			  void **objects)
@@ -185,13 +187,14 @@ static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup
 	return all;
 }
 
-/* Those of a private group, and of the root, are served elsewhere. */
+/* Objects of private groups and of the root take the slow path. */
 km_inline bool may_take(const struct obj_cgroup *objcg)
 {
 	return km_likely(!objcg->private) && km_likely(objcg != &km_objcg_root);
 }
 
-/* Objects go back as gfp allows. A private group that is offline takes objects as its parent does, but not as a hit. */
+/* Objects go back as gfp allows. An offline private group takes objects as its parent does, but not on the fast
+ * path. */
 static km_noinline size_t recharge_bulk_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 					       size_t others, size_t n, void **objects)
 {
@@ -205,7 +208,7 @@ static km_noinline size_t recharge_bulk_slowly(struct kmem_cache *cache, gfp_t g
 	return taken;
 }
 
-/* Hits come here as well. */
+/* The fast path calls this function, too. */
 km_line_start size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 					      void **objects)
 {
@@ -228,9 +231,9 @@ static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, voi
 }
 
 /*
- * objects[0, n), paid for in one charge: all are had or none, so that a caller near its limit is not left with a part
- * that it must count. Words that were set are cleared again where the rest could not be: one that stays would say of a
- * free object that it is somebody's.
+ * Allocates objects[0, n) in one charge, all or none, so that a caller near its limit need not count a part. Words
+ * already set are cleared again if the rest could not be set: a word left behind would name an owner for a free
+ * object.
  */
 static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects,
 			    struct obj_cgroup *objcg)
@@ -254,9 +257,9 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 }
 
 /*
- * The block has objects of anybody, popped from its end: those that are the caller's cost nothing, the others are
- * charged to it in runs (charge_bulk.c). The remainder is paid for and taken from beneath; if that is refused all
- * that was popped goes back, in the caller's name, because by now all of it is.
+ * Pops objects from the end of the mixed sheaf. Objects of the caller's objcg cost nothing; others are charged to the
+ * objcg in runs. The remainder is charged and allocated from the layer beneath. If the remainder is refused, all
+ * popped objects go back as the caller's, because by now all are charged to the caller's objcg.
  */
 static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
 {
@@ -297,7 +300,7 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 	return false;
 }
 
-/* The objects of `all` that there are already are paid for; or they began to be meanwhile: those are nobody's. */
+/* The objects of `all` already taken are charged; or charging began meanwhile, and they are uncharged. */
 int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
@@ -311,7 +314,7 @@ int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t 
 	return done ? (int)all : 0;
 }
 
-/* As many as there is room for stay paid for. */
+/* Pushes as many objects as there is room for; these stay charged. */
 static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	n -= km_pcs_push_n(&cache->mixed, objects, n);
@@ -321,9 +324,9 @@ static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 }
 
 /*
- * From the end of the array, run by run: a run is of one cache or twin, and of one payer, so that its bytes go back in
- * one sum. Each run is done with before the next one is looked at; a handler that strikes between two runs finds
- * nothing half done.
+ * Frees from the end of the array, run by run. A run has one cache or child cache, and one owner, so that its bytes
+ * go back in one sum. Each run is finished before the next is looked at; a handler between two runs finds no
+ * half-done run.
  */
 void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
 {

@@ -1,10 +1,10 @@
 /*
- * charge_large.c: accounting: large blocks that lie ready and are paid for. They are objects of classes with
- * SLAB_ACCOUNT (kmalloc/large_cache.h), so hits and frees are those of charged objects; here is what is no hit.
- * Invariants: a block of such a class that is out, or on a charged shelf, is paid for by whom its page's word names,
- * whole pages and no more; and what may be refused here is tried again by kmalloc/large.c, for as many pages as were
- * asked for: so nobody is refused because of a class. Private groups have no such blocks: theirs are linked, to be
- * freed at once.
+ * charge_large.c: charges of cached large blocks, the objects of classes with SLAB_ACCOUNT (kmalloc/large_cache.h).
+ * The fast path and frees are those of charged objects; this file serves misses. Invariants: a block of a large
+ * class, allocated or on a charged sheaf, is charged to the objcg in its page's word, in whole pages and no more. A
+ * block refused here is tried again by kmalloc/large.c, with exactly the pages requested: so no request is refused
+ * because of the class's size. Private groups use no cached large blocks: their blocks are linked, to be freed
+ * together.
  */
 #include <errno.h>
 
@@ -39,7 +39,7 @@ bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool
 	return km_object_set_owner(class, block, owner, may_wait);
 }
 
-/* The objcg pays in the place of the block's owner; false: it may not now, and the block is nobody's. */
+/* Moves the charge of a block to objcg. Returns: false if objcg can't be charged now; the block is then uncharged. */
 static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t owner)
 {
 	km_debug(cache->engine->whole_pages && may_have(objcg), "a class's block has a payer that is no private group");

@@ -1,7 +1,7 @@
 /*
- * charge_pointer.c: an object in a user's hand: who pays for it, and that somebody does from now on. Invariant: its
- * owner word is read and written by whoever has the object, so nobody else changes it meanwhile; it names a payer
- * that has been charged.
+ * charge_pointer.c: the owner of an allocated object, and a later charge for an allocated object. Invariant: the
+ * owner word is read and written only by the holder of the object, and so never changes meanwhile; a word names an
+ * objcg only if the objcg is charged.
  */
 #include "charged_sheaf.h"
 #include "child_cache.h"
@@ -21,8 +21,9 @@ struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 }
 
 /*
- * An object that is out already, and the caller's: nobody else reads or writes its word. So a look at the word and the
- * charge need not be one step, and the charge comes first, as everywhere: a word without a charge would be paid back.
+ * Charges an allocated object of the caller. No other thread reads or writes the object's word, so the look at the
+ * word and the charge need not be atomic. The charge comes first, as in all paths: a word without a charge would be
+ * refunded.
  */
 bool kmem_cache_charge(void *object, gfp_t gfp)
 {
@@ -31,15 +32,16 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 
 	if (!objcg || objcg == &km_objcg_root || ZERO_OR_NULL_PTR(object) || (cache && cache->child_of))
 		return true;
-	/* It has no owner word: it is nobody's, as it was. */
+	/* A guarded object has no owner word, and stays uncharged. */
 	if (km_is_guarded(object))
 		return true;
-	/* A private group has its blocks from the first on: or destroy_all would free them. */
+	/* A private group's block must be charged from its allocation on; after a later charge destroy_all would free
+	 * the block. */
 	if (!cache)
 		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));
 	if (!km_is_charged(cache) && !km_alloc_begin_charging(cache, gfp))
 		return false;
-	/* It is somebody's already. Kernel: true as well. */
+	/* Already charged. Kernel: true as well. */
 	if (km_object_owner(cache, object))
 		return true;
 	if (!km_objcg_charge(objcg, cache->charge, gfp))

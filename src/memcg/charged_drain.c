@@ -1,7 +1,7 @@
 /*
- * charged_drain.c: a cache's charged sheaves open, close, become sheaves of many owners, and are drained. Invariant:
- * charged sheaves change their state only with km_drain_lock held; at most one of `charged` and `mixed` is open. The
- * steps of a drain are those of alloc/drain.c.
+ * charged_drain.c: a cache's charged sheaves open, close, become mixed, and are drained. Invariant: charged sheaves
+ * change their state only with km_drain_lock held; at most one of `charged` and `mixed` is open. The steps of a drain
+ * are those of alloc/drain.c.
  */
 #include "alloc/drain.h"
 #include "page/metadata.h"
@@ -15,7 +15,7 @@ static void close_charged(struct kmem_cache *cache)
 	km_store(&cache->charged.front.back.pcs, 0u);
 }
 
-/* Also where it was open: soft disciplines don't close for a drain. */
+/* Clears `open` and `inner` too: disciplines without rseq leave these open during a drain. */
 void km_charge_close(struct kmem_cache *cache)
 {
 	close_charged(cache);
@@ -23,7 +23,7 @@ void km_charge_close(struct kmem_cache *cache)
 	km_store(&cache->charged.inner.pcs, 0u);
 }
 
-/* A watcher would not see what comes and goes there. */
+/* Observers would miss the traffic of an open sheaf, so the sheaves stay closed for observed caches. */
 static void open_charged(struct kmem_cache *cache)
 {
 	km_debug(km_is_locked(&km_drain_lock), "a shelf that is closed here is opened again here");
@@ -33,7 +33,7 @@ static void open_charged(struct kmem_cache *cache)
 	}
 	if (cache->mixed.slot) {
 		km_pcs_open(&cache->mixed, false);
-		/* Where an object may be a twin's, hits neither put nor take. */
+		/* In a cache with child caches the fast path neither pushes nor pops. */
 		if (!km_load(&cache->children))
 			km_store_release(&cache->charged.front.back.pcs, cache->mixed.slot);
 	} else {
@@ -42,7 +42,7 @@ static void open_charged(struct kmem_cache *cache)
 	km_alloc_show(cache);
 }
 
-/* Where there is no room for it each object is paid for as it comes. */
+/* Makes the charged sheaves. Without room for per-CPU words each object is charged by itself. */
 static void make_charged(struct kmem_cache *cache, uint32_t sheaf_bytes)
 {
 	struct km_pcs *pcs = &cache->charged;
@@ -58,9 +58,9 @@ static void make_charged(struct kmem_cache *cache, uint32_t sheaf_bytes)
 }
 
 /*
- * The public shelf closes without a fence: a hit that is under way elsewhere is of an object that nobody pays for. One
- * that is paid for comes to another thread after these stores, and so does what that thread sees of it. But with the
- * lock: whoever drains or resizes meanwhile would open the shelf again.
+ * Replaces the alloc ops. The public sheaf closes without a fence: a fast path still running elsewhere handles an
+ * uncharged object. A charged object reaches another thread only after these stores, and the thread then sees the
+ * stores. The lock is needed: a concurrent drain or resize would open the sheaf again.
  */
 bool km_charged_set_ops(struct kmem_cache *cache, const struct km_alloc_ops *ops, uint32_t sheaf_bytes, bool may_wait)
 {
@@ -70,13 +70,13 @@ bool km_charged_set_ops(struct kmem_cache *cache, const struct km_alloc_ops *ops
 
 	if (!begun)
 		ops->begin(cache);
-	/* Once: where there was no room for it there will be none. */
+	/* One attempt only: if there was no room, there will be none. */
 	if (sheaf_bytes && !cache->charged.sheaf_mask)
 		make_charged(cache, sheaf_bytes);
 	if (!begun) {
 		km_layer_set_locked(cache, KM_LAYER_CHARGE, ops);
-		/* A guarded object is nobody's, and hits would not see that: they put none on a block of many owners
-		 * then. Pairs with sampled_ops.c, where it is counted first. */
+		/* A guarded object is uncharged, and the fast path would not see this: such a cache gets no mixed
+		 * sheaves. Pairs with sampled_ops.c, where guarded objects are counted first. */
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if (km_load(&cache->guarded))
 			km_store(&cache->mixes, false);
@@ -87,7 +87,7 @@ bool km_charged_set_ops(struct kmem_cache *cache, const struct km_alloc_ops *ops
 	return true;
 }
 
-/* Before, the block of a CPU was given its owner: a free that finds the word finds whose block it is. */
+/* Opens frees. Requires: the CPU's sheaf has its owner already: a free that finds the word finds the owner. */
 void km_charged_show_back(struct kmem_cache *cache, bool may_wait)
 {
 	if (!km_lock_may(&km_drain_lock, may_wait))
@@ -97,8 +97,9 @@ void km_charged_show_back(struct kmem_cache *cache, bool may_wait)
 }
 
 /*
- * From the fence on no sequence is on a block of one owner, and none comes there: `charged` stays closed. So what is
- * freed may be put there whoever pays for it, and who takes it looks. Refused: as without.
+ * Makes the sheaves mixed. After the fence no per-CPU operation runs on an owned sheaf, and none begins: `charged`
+ * stays closed. So a free may push any group's object, and each pop checks the owner. If the system refuses the
+ * fence, the sheaves stay owned.
  */
 static void mix(struct kmem_cache *cache)
 {
@@ -106,12 +107,12 @@ static void mix(struct kmem_cache *cache)
 
 	close_charged(cache);
 	if (!mixed->slot && km_pcs_fence()) {
-		/* No block is one owner's any more: whoever it names would not look. */
+		/* No sheaf has one owner any more: a named owner would pop without a check of the owner word. */
 		km_for_each_cpu(cpu)
 			km_owned_rename_cpu(&cache->charged, cpu, KM_OBJCGS_DIFFER);
 		mixed->sheaf_mask = mixed->inner.mask = cache->charged.sheaf_mask;
 		km_store(&cache->charged.front.back.mask, mixed->inner.mask);
-		/* Release pairs with km_charged_is_mixed: a copy asks for block_mask before its sequence. */
+		/* Release pairs with km_charged_is_mixed: push_n and pop_n read sheaf_mask before their operation. */
 		km_store_release(&mixed->slot, cache->charged.slot);
 		km_store(&cache->charged_odd, ~(gfp_t)0);
 	}
@@ -120,8 +121,9 @@ static void mix(struct kmem_cache *cache)
 }
 
 /*
- * No fence: whoever makes a CPU's block another's came here first, or saw that somebody did; a hit that was under way
- * on that CPU begins anew when it gets the CPU back, and finds this closed. But with the lock: a drain would open it.
+ * Hides the charged sheaves from frees. Needs no fence: a thread that makes another objcg the owner of a CPU's sheaf
+ * comes here first, or saw that another thread did. A fast path in progress on that CPU restarts when it runs again,
+ * and finds the sheaf closed. The lock is needed, because a drain would open the sheaf.
  */
 bool km_charged_hide_back(struct kmem_cache *cache, bool may_wait)
 {
@@ -133,7 +135,8 @@ bool km_charged_hide_back(struct kmem_cache *cache, bool may_wait)
 		if (cache->size_paid)
 			km_alloc_show_entries(cache, false);
 	}
-	/* Release pairs with the acquire of a thread that reads it: what this closed is closed for that one. */
+	/* Release pairs with the acquire of a thread that reads this word: the sheaves closed above are closed for
+	 * the thread. */
 	km_store_release(&cache->objcg, KM_OBJCGS_DIFFER);
 	if (may_wait && cache->mixes && cache->charged.slot)
 		mix(cache);
@@ -151,18 +154,18 @@ static void release_sheaf(struct kmem_cache *cache, unsigned cpu)
 	km_sub(&cache->charged_sheaves, 1u);
 }
 
-/* For a look at them, not more: under the soft disciplines they come and go meanwhile. */
+/* For reads only: under disciplines without rseq the objects change meanwhile. */
 static void *const *objects_on(const struct km_pcs *pcs, unsigned cpu)
 {
 	return (void *const *)(km_area(cpu) + km_pcs_top_cpu(pcs, cpu));
 }
 
-/* Of a CPU's charged block, while they change hands: a handler's stack is small. */
+/* The objects of a CPU's charged sheaf on their way out. Static, because a handler's stack is small. */
 static void *taken[KM_CHARGED_MOST];
 
 /*
- * The CPU's charged objects, if they are the right owner's, and the block with them: one that is nobody's must not lie
- * there. The owner that an empty block names may be gone: nobody asks it.
+ * Takes the CPU's charged objects, if `how` selects the owner, and the sheaf: a sheaf without an owner must not stay.
+ * The owner named by an empty sheaf may be gone, and must not be read.
  */
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const void *arg)
 {
@@ -183,7 +186,8 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const void *arg
 	release_sheaf(cache, cpu);
 }
 
-/* Closed, and no sequence holds its offset: its blocks go too, with what was put there since it was drained. */
+/* Requires: closed, and no per-CPU operation holds the offset. Takes the objects pushed since the last drain, and all
+ * sheaves. */
 void km_charge_release(struct kmem_cache *cache)
 {
 	struct km_pcs *pcs = &cache->charged;
@@ -198,7 +202,7 @@ void km_charge_release(struct kmem_cache *cache)
 	pcs->slot = cache->mixed.slot = 0;
 }
 
-/* The objects on this CPU can be had without a fence, all or nothing. It is asked for when it is in hand. */
+/* Takes this CPU's objects without a fence, all or nothing. The owner is checked after the pop. */
 static void take_own_charged(struct kmem_cache *cache, const struct km_charged_drain *how)
 {
 	const bool mixed = cache->mixed.slot != 0;
@@ -206,7 +210,7 @@ static void take_own_charged(struct kmem_cache *cache, const struct km_charged_d
 	void *objects[KM_CHARGED_MOST];
 	size_t count = mixed ? km_pcs_pop_n(&cache->mixed, objects, KM_CHARGED_MOST) :
 			       km_owned_pop_n(&cache->charged, owner, objects, KM_CHARGED_MOST);
-	/* They come to the end of the array, and go back from its end. */
+	/* The objects are at the end of the array, and go back from the end. */
 	void **there = objects + KM_CHARGED_MOST - count;
 
 	if (count && !how->which(cache, owner, there, count, how->arg))
@@ -216,7 +220,7 @@ static void take_own_charged(struct kmem_cache *cache, const struct km_charged_d
 		how->take(cache, owner, there, count, how->arg);
 }
 
-/* As do_closed, of the shelves of what is paid for, which has owners to be asked. */
+/* Drains the charged sheaves, as do_closed does, and selects objects by owner. */
 static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
 			  const struct km_cpu_list *places)
 {
@@ -250,7 +254,7 @@ void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struc
 	drain_charged(caches, count, false, how, NULL);
 }
 
-/* The hook of alloc/drain.c: all objects, on these CPUs. */
+/* The hook of alloc/drain.c: drains all objects on these CPUs. */
 void km_charge_drain(struct kmem_cache **caches, size_t count, bool unused, const struct km_cpu_list *places)
 {
 	drain_charged(caches, count, unused, &km_charge_drain_all, places);

@@ -1,7 +1,7 @@
 /*
- * charged_flush.c: objects that are paid for and lie ready on CPUs' shelves go back: all of a cache, or those that a
- * group, or one below it, pays for; and a look at whether that would make room. Invariant: what is taken off a shelf
- * here is nobody's, and paid back, before its engine has it.
+ * charged_flush.c: gives charged cached objects on CPUs' sheaves back: all of a cache, or the objects charged to a
+ * group or to a group below; and tells whether a flush and drain would make room. Invariant: an object taken off a
+ * sheaf here is uncharged before its engine gets the object.
  */
 #include "charged_sheaf.h"
 #include "memcg_group.h"
@@ -23,7 +23,8 @@ static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects,
 
 const struct km_charged_drain km_charge_drain_all = { any, take_back, NULL };
 
-/* Is one of the objects paid for by the group, or one below it? Of a run of one owner's it is asked once. */
+/* Returns whether one of the objects is charged to the group, or to a group below. One look-up for a run of one
+ * owner. */
 static bool below(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
 {
 	uint64_t last = 0;
@@ -40,7 +41,7 @@ static bool below(struct kmem_cache *cache, uintptr_t owner, void *const *object
 	return false;
 }
 
-/* Charged caches that share a fence. The registry's lock guards them. */
+/* Charged caches that share a fence. Guarded by the registry lock. */
 static struct {
 	struct kmem_cache *cache[128];
 	size_t count;
@@ -55,14 +56,14 @@ static void flush_gathered(struct mem_cgroup *root)
 	gathered.count = 0;
 }
 
-/* All objects on a block of several groups count: the block does not say whose they are. For the root an empty block
- * counts, too: without shelves none is to be used. */
+/* Returns the bytes on the cache's charged sheaves. All objects of a mixed sheaf count: the sheaf does not name their
+ * owners. For the root an empty sheaf counts, too: with charged sheaves off no sheaf may be used. */
 static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *root)
 {
 	const bool mixed = km_charged_is_mixed(cache);
 	uint64_t bytes = 0;
 
-	/* A thread that makes a block counts the block before it sets the bit. */
+	/* A thread that makes a sheaf counts the sheaf before setting the bit. */
 	if (!km_load(&cache->charged_sheaves)) {
 		km_alloc_set_ready(cache, false);
 		if (km_load(&cache->charged_sheaves))
@@ -80,7 +81,8 @@ static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *roo
 	return bytes;
 }
 
-/* Whole slabs go back. One of the smallest order has at least its share of a usual slab's objects, but for one. */
+/* Returns the bytes that whole slabs may give back. A slab of the smallest order has at least its share of a usual
+ * slab's objects, less one. */
 static uint64_t ready_in_child(struct kmem_cache *child)
 {
 	const size_t objects = km_max(child->objects >> (child->order - child->min_order), 2u) - 1;
@@ -93,11 +95,12 @@ static uint64_t ready_in_child(struct kmem_cache *child)
 
 struct flush {
 	struct mem_cgroup *root;
-	bool look;			/* only sum up what would come back */
-	uint64_t bytes;			/* no less than that */
+	bool look;			/* only sum up the bytes */
+	uint64_t bytes;			/* an upper bound of the bytes that would come back */
 	unsigned children;
 };
-/* So many are looked at again and again in vain; more are drained, whereupon nobody looks until there is a miss. */
+/* At most so many child caches are looked at in vain at each flush; further child caches are drained, and then
+ * skipped until their next miss. */
 #define MOST_CHILDREN	32u
 
 static int flush_cache(struct kmem_cache *cache, void *arg)
@@ -120,8 +123,9 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 }
 
 /*
- * Caches neither come nor go meanwhile. A block on which objects of several lie is given back whole as soon as one of
- * them is the group's: to pick out single ones would take a look at each, with the shelf closed to everybody.
+ * Flushes, or looks at, all caches with cached objects. The held registry keeps the caches. A mixed sheaf is given
+ * back whole if one of its objects is the group's: to pick out single objects would take a look at each, with the
+ * sheaf closed to all threads.
  */
 static uint64_t flush_ready(struct mem_cgroup *root, bool look)
 {
@@ -140,13 +144,13 @@ void km_memcg_flush_pcs(struct mem_cgroup *root)
 	flush_ready(root, false);
 }
 
-/* ------------------------------------------------------------------ a look at what lies unused */
+/* ------------------------------------------------------------------ unused bytes */
 
-#define LOOKS	3		/* until no other thread disturbs one */
+#define LOOKS	3		/* looks, until no other thread disturbs one */
 
 /*
- * Charged and unused in the words of all CPUs, and on no CPU, by the group's objcg and by orphans that lead to the
- * group. Words that were left behind (make_good) count as far as their bytes have not gone back.
+ * Returns the bytes charged and unused in the words of all CPUs, and on no CPU, of the group's objcg and of orphans
+ * that point to the group. Left-behind words (make_good) count only for bytes not yet given back.
  */
 static uint64_t in_words(const struct mem_cgroup *group)
 {
@@ -164,7 +168,8 @@ static uint64_t in_words(const struct mem_cgroup *group)
 	return (uint64_t)km_max(bytes, (int64_t)0);
 }
 
-/* Each word is read for itself. Requires the tree's lock: going offline gives the words back. */
+/* Returns the bytes in stocks, at least `most` or all. Each word is read by itself. Requires the tree lock: going
+ * offline frees the words. */
 static uint64_t in_stocks(const struct mem_cgroup *root, bool below, uint64_t most)
 {
 	const struct km_stock *stocks = *km_memcg_view.stocks;
@@ -189,7 +194,7 @@ uint64_t km_stock_bytes(const struct mem_cgroup *group)
 	return in_stocks(group, false, UINT64_MAX);
 }
 
-/* Times that bytes moved from or to a stock, but by hits; UINT64_MAX: some are moving now. */
+/* Returns how often bytes moved from or to a stock, except on fast paths; UINT64_MAX: bytes are moving now. */
 static uint64_t moves(void)
 {
 	const struct km_stock *stocks = *km_memcg_view.stocks;
@@ -206,9 +211,9 @@ static uint64_t moves(void)
 }
 
 /*
- * Look before a drain, which stops all CPUs. Reads without a fence see all that other threads laid down before they
- * let this thread know. Shelves come first, then stocks, then the counter, which is the order in which bytes go back.
- * A look may miss bytes that move meanwhile: then look again.
+ * Returns false if a drain would not make room. A drain stops all CPUs; this look needs no fence. The reads see all
+ * bytes put down by other threads before they informed this thread. Sheaves are read first, then stocks, then the
+ * counter: the order in which bytes go back. A look may miss bytes moving meanwhile, and is then repeated.
  */
 bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes)
 {

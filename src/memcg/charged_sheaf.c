@@ -1,8 +1,8 @@
 /*
- * charged_sheaf.c: the CPU's block of objects that are paid for already: whose it is, how it is filled and emptied.
- * While one pays for all objects of a cache, and where blocks may not be mixed, a block is one owner's, as the word
- * beside its top says. Else it has objects of anybody, each its owner word's. Invariant: what is on a block is paid
- * for by its owner.
+ * charged_sheaf.c: the CPU's sheaf of charged cached objects: its owner, refill and draining. While one objcg is
+ * charged for all objects of a cache, and where mixed sheaves are not possible, a sheaf has one owner, the word
+ * beside the sheaf's top. A mixed sheaf has objects of several objcgs, each charged to the objcg in its owner word.
+ * Invariant: each object on a sheaf is charged to its owner.
  */
 #include "charged_sheaf.h"
 
@@ -10,14 +10,14 @@
 
 #include "page/metadata.h"
 
-/* Of what a group may still use, a shelf takes no more than this part at once. */
+/* A refill charges at most this part of the bytes left below the group's limits. */
 #define MARGIN_PART 8u
 
 /* ------------------------------------------------------------------ giving up */
 
 /*
- * In runs of one payer, from the end on, a run's bytes in one sum. The words go first, then the bytes: after the last
- * byte the payer may be over, and a word must not name one that is.
+ * Uncharges objects in runs of one owner, from the end on, each run in one sum. The words are cleared before the
+ * bytes go back: after the last byte the objcg may end, and a word must not name a dead objcg.
  */
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
 {
@@ -46,9 +46,9 @@ void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects
 	km_plain_free_bulk(cache, n, objects);
 }
 
-/* ------------------------------------------------------------------ the CPU's charged shelf */
+/* ------------------------------------------------------------------ the CPU's charged sheaf */
 
-/* An interrupted sequence is no answer: what is decided by it here lasts for as long as nothing misses. */
+/* Retries of an interrupted per-CPU operation: the decision made with its result lasts until the next miss. */
 #define TRIES 8
 
 static bool has_top(const struct km_pcs *pcs)
@@ -57,10 +57,10 @@ static bool has_top(const struct km_pcs *pcs)
 }
 
 /*
- * A CPU gets its block when somebody first has a use for it there, not when the cache is made: most caches are used on
- * few CPUs. The memory is got while the thread is busy, so that a handler does not come for the same block; it may be
- * moved to a CPU that has one already, and then the memory goes back. An install that was interrupted is tried again, a
- * few times: a lost race here is a miss, and the request is paid for one object at a time.
+ * Installs a sheaf on this CPU at the first use of the CPU, and not when the cache is created: most caches are used
+ * on few CPUs. The thread is busy while the memory is allocated, so that a signal handler does not install the same
+ * sheaf. The thread may migrate to a CPU with a sheaf; then the memory is freed. An interrupted install is retried a
+ * few times: a lost race is a miss, and the request is charged one object at a time.
  */
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 {
@@ -69,10 +69,10 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 
 	if (km_thread_busy || !km_load(&pcs->inner.pcs))
 		return false;
-	/* The caller may have looked before it was mixed. */
+	/* The caller may have looked before the cache became mixed. */
 	if (mixed)
 		owner = KM_OBJCGS_DIFFER;
-	/* It may be the thread's first call on this CPU. */
+	/* This may be the thread's first call on this CPU. */
 	km_alloc_enter_thread(!km_no_calls);
 	if (!km_thread_has_cpu() || has_top(pcs))
 		return false;
@@ -83,7 +83,7 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	void *memory = may ? km_meta_alloc(bytes, true) : NULL;
 
 	if (memory) {
-		/* Counted before the bit is set: charged_flush.c, which clears the bit, then reads the count. */
+		/* Count before the bit is set: charged_flush.c clears the bit, and then reads the count. */
 		km_add_both(&cache->charged_sheaves, 1u);
 		km_alloc_set_ready(cache, true);
 		km_debug(!((uintptr_t)memory & (bytes - 1)), "a block is aligned to its size");
@@ -97,7 +97,7 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	return installed;
 }
 
-/* There is a block for objects of anybody. */
+/* Returns whether the CPU has a mixed sheaf, after an attempt to install a missing sheaf. */
 static bool has_sheaf(struct kmem_cache *cache)
 {
 	return has_top(&cache->mixed) || km_charged_found(cache, KM_OBJCGS_DIFFER);
@@ -118,7 +118,7 @@ km_noinline void km_charged_open_back(struct kmem_cache *cache)
 	km_busy_end(was);
 }
 
-/* There is a block, and nothing on it. */
+/* Returns whether the CPU has an empty sheaf. */
 static bool is_empty(const struct km_pcs *pcs)
 {
 	return km_load(&pcs->inner.pcs) && has_top(pcs) && !km_pcs_count_cpu(pcs, km_cpu());
@@ -140,10 +140,10 @@ bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
 km_tls struct km_charged_last km_charged_last;
 
 /*
- * Take the CPU's shelf over; false: it is another's, and busy. The former owner's objects are given back before the
- * block changes hands: an object on an owned block is paid for by the block's owner and nobody else. Between the pop
- * of the last object and the adoption a third group may push: then it is that one's block, and this call is refused,
- * which costs the caller one slow allocation and no more.
+ * Makes `owner` the owner of the CPU's sheaf. Returns: false where the sheaf is another group's, and busy. The former
+ * owner's objects are given back before the owner changes: an object on an owned sheaf is charged to the owner of the
+ * sheaf. Between the pop of the last object and the adoption a third group may push. The sheaf is then the third
+ * group's, and this call fails: one slow allocation for the caller.
  */
 static bool take_over(struct kmem_cache *cache, uint64_t owner)
 {
@@ -163,7 +163,7 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 	return true;
 }
 
-/* The second payer might not wait for a fence. */
+/* Makes the sheaves mixed later, because the second group's first charge could not wait for a fence. */
 void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (!km_charged_is_mixed(cache) && km_load(&cache->objcg) == KM_OBJCGS_DIFFER && km_gfp_may_wait(gfp) &&
@@ -171,7 +171,7 @@ void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 		km_objcgs_mix(cache);
 }
 
-/* Whoever comes with many at once says whose the shelf is, so that they find it when they are freed. */
+/* Bulk calls make the group the owner of the CPU's sheaf, so that the frees of the objects find their sheaf. */
 void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 {
 	if (!km_memcg_modes[MEM_CGROUP_SHELF] || km_thread_busy)
@@ -186,9 +186,9 @@ void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 }
 
 /*
- * Charges n objects; returns one, and puts the others on this CPU's shelf. NULL: the charge or the objects are refused.
- * A separate function, so that the array is not on the stack during earlier calls of km_charged_refill: a miss has
- * little stack (kmem(7)).
+ * Charges n objects; returns one, and puts the others on this CPU's sheaf. NULL: the charge or the objects are
+ * refused. A separate function, so that the array is not on the stack during earlier calls of km_charged_refill: a
+ * miss has little stack (kmem(7)).
  */
 static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, size_t n, gfp_t gfp)
 {
@@ -217,10 +217,10 @@ static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *obj
 }
 
 /*
- * Charge half a shelf of objects, and take one. NULL: the caller must charge one object by itself. Objects are charged
- * ahead only while the group is far from its limits: at most an eighth of the bytes left below the nearest limit, and
- * no objects if the eighth is less than two objects. Another thread may use the rest meanwhile; then the charge is
- * refused without a line, and the caller charges one object with all rights of gfp.
+ * Charges half a sheaf of objects, and takes one. NULL: the caller must charge one object by itself. Objects are
+ * charged ahead only while the group is far from its limits: at most an eighth of the bytes left below the nearest
+ * limit, and no objects if the eighth is less than two objects. Another thread may use the rest meanwhile; then the
+ * charge is refused without a line, and the caller charges one object with all rights of gfp.
  */
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
 {
@@ -233,12 +233,12 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 	    !km_objcgs_note(cache, owner, km_gfp_may_wait(gfp)) ||
 	    !(km_charged_is_mixed(cache) ? has_sheaf(cache) : take_over(cache, owner)))
 		return NULL;
-	/* Objects ahead are not worth a charge beyond a limit, nor the group's out-of-memory callback. */
+	/* A charge ahead must neither exceed a limit nor run the group's out-of-memory callback. */
 	gfp = (gfp & ~(KM_CHARGED_ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
 	return refill(cache, objcg, n, gfp);
 }
 
-/* Room on the CPU's shelf for an object of this owner; false: it is another's. */
+/* Makes room on the CPU's sheaf for an object of this owner. Returns: false where the sheaf is another owner's. */
 bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
 {
 	const size_t half = km_owned_capacity(&cache->charged) / 2;

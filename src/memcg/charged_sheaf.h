@@ -1,6 +1,7 @@
 /*
- * charged_sheaf.h: the CPU's block of objects that are paid for already, for charge.c. Objects belong to who pays, an
- * objcg's address; KM_OBJCGS_DIFFER in its place: each to whom its owner word says.
+ * charged_sheaf.h: the CPU's sheaf of charged cached objects, for charge.c. Invariant: a sheaf has one owner, the
+ * address of an objcg, and all cached objects are charged to the owner; or the owner is KM_OBJCGS_DIFFER, and each
+ * object is charged to the objcg in its owner word.
  */
 #ifndef KM_MEMCG_CHARGED_SHEAF_H
 #define KM_MEMCG_CHARGED_SHEAF_H
@@ -12,39 +13,40 @@
 #include "objcg.h"
 #include "object_objcg.h"
 
-/* Times in a row that a thread must find another's block before it takes the CPU's shelf over. */
+/* Misses in a row on another group's sheaf before a thread takes the CPU's sheaf over. */
 #define KM_CHARGED_INSIST 16u
 /* Objects of the largest charged sheaf. */
 #define KM_CHARGED_MOST 126u
 
 /*
- * Where several pay, the CPU's block may have objects of them all (km_charged_hide_back). Once true, ever
- * so; who still takes it for one owner's finds that closed.
+ * Returns whether the cache has mixed sheaves: sheaves with objects of several objcgs (km_charged_hide_back). Never
+ * becomes false again. A thread with the old answer finds the owned sheaf closed.
  */
 km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
 {
-	/* Acquire pairs with charged_drain.c's mix: what else there is of `mixed` is filled in. */
+	/* Acquire pairs with mix of charged_drain.c: all other fields of `mixed` are filled in. */
 	return km_pcs_slot(&cache->mixed) != 0;
 }
 
 /*
- * The one that is open, but while it is drained. The answer may be out of date when it is used: then its verbs find a
- * closed shelf, which is a miss.
+ * Returns the charged sheaves in use. The sheaves are closed while they are drained. The answer may be stale: per-CPU
+ * operations then find a closed sheaf, a miss.
  */
 km_inline struct km_pcs *km_charged_pcs(struct kmem_cache *cache)
 {
 	return km_charged_is_mixed(cache) ? &cache->mixed : &cache->charged;
 }
 
-/* The owner's objects are nobody's any more, and paid back. Objects of many owners may change places. */
+/* Uncharges the owner's objects, and clears their owner words. With KM_OBJCGS_DIFFER objects may change places. */
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
-/* ... and they are free. */
+/* km_charged_disown, then frees the objects to the layer beneath. */
 void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
-/* A block for this CPU, if it has none yet. */
+/* Installs a charged sheaf on this CPU, if the CPU has none. Returns: true if a sheaf was installed. */
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner);
 /*
- * Where one pays, hits are to put what they free on the CPUs' blocks. Whoever does so in their place sees to that: not
- * only who fills a block, for who fills none may free to one again and again.
+ * Opens the free fast path of a cache with one objcg: frees then push to the CPU's charged sheaf. Every slow path
+ * that pushes to a charged sheaf must call km_charged_see_back, not only a refill: a thread may free again and again
+ * without a refill.
  */
 void km_charged_open_back(struct kmem_cache *cache);
 km_inline void km_charged_see_back(struct kmem_cache *cache)
@@ -53,28 +55,28 @@ km_inline void km_charged_see_back(struct kmem_cache *cache)
 		km_charged_open_back(cache);
 }
 
-/* An allocation that can't be charged: returns NULL. */
+/* Reports an allocation with a refused charge. Returns: NULL. */
 km_inline void *km_charge_failed(struct kmem_cache *cache, gfp_t gfp)
 {
 	return km_alloc_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
 }
 
 /*
- * charged_drain.c: from now on the calls of the cache go to these ops, and no hit comes before. sheaf_bytes: the bytes
- * of a charged sheaf, which the cache has beside its plain sheaves; 0: no charged sheaf, or not yet: a second call adds
- * the sheaf. may_wait: for the lock. Returns: false where the lock could not be had.
+ * charged_drain.c: replaces the alloc ops of the cache, with no fast path before these ops. sheaf_bytes: the bytes of
+ * a charged sheaf, beside the cache's plain sheaves; 0: no charged sheaf, or not yet: a second call adds the sheaf.
+ * may_wait: for the lock. Returns: false where the lock could not be had.
  */
 bool km_charged_set_ops(struct kmem_cache *cache, const struct km_alloc_ops *ops, uint32_t sheaf_bytes, bool may_wait);
 /*
- * show: one objcg pays for all objects of the cache, and frees of them may be hits. hide: the objcgs differ from now
- * on; called before the sheaf of a CPU becomes another objcg's. may_wait: for the lock, and for a fence. Returns: false
- * where the lock could not be had, and nothing was done. Where hide may wait for a fence, and the cache `mixes`,
- * `mixed` is open afterwards: frees are hits again.
+ * show: one objcg is charged for all objects of the cache, and frees may use the fast path. hide: the objcgs differ
+ * from now on; must be called before the sheaf of a CPU gets another owner. may_wait: for the lock, and for a fence.
+ * Returns: false where the lock could not be had, and nothing was done. Where hide may wait for a fence, and the
+ * cache `mixes`, `mixed` is open afterwards, and frees use the fast path again.
  */
 void km_charged_show_back(struct kmem_cache *cache, bool may_wait);
 bool km_charged_hide_back(struct kmem_cache *cache, bool may_wait);
 
-/* Which objects on charged sheaves are taken, and what becomes of these objects, which then belong to no objcg. */
+/* Selects objects on charged sheaves, and takes the selected objects, uncharged from then on. */
 struct km_charged_drain {
 	/* owner: of all objects, a name only where count is 0; KM_OBJCGS_DIFFER: each object has its own. */
 	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
@@ -83,10 +85,10 @@ struct km_charged_drain {
 };
 /* charged_flush.c: takes all objects, and gives the objects to the engine. */
 extern km_hidden const struct km_charged_drain km_charge_drain_all;
-/* CPU by CPU, with one fence; the sheaf goes with its objects, and each empty sheaf goes as well. */
+/* Drains CPU by CPU, with one fence. A sheaf is freed with its objects; an empty sheaf is freed as well. */
 void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
 
-/* The objcg that pays for an allocation by this thread; NULL: none. */
+/* Returns the objcg to charge for an allocation by this thread; NULL: uncharged. */
 km_inline struct obj_cgroup *km_charged_objcg(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
@@ -98,27 +100,29 @@ void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void *
 size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 				void **objects);
 
-/* Let the CPU's block be this owner's, who pays here: true where it is empty, or there was none. Not where mixed. */
+/* Makes `owner` the owner of the CPU's sheaf, if the sheaf is empty or missing. Returns: true if done. Not for
+ * mixed. */
 bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner);
-/* Several pay, and the caller may wait: mix, if that is still to be done. */
+/* Makes the sheaves mixed, if several objcgs are charged and the caller may wait. */
 void km_charged_mix(struct kmem_cache *cache, gfp_t gfp);
 void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp);
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp);
 bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner);
 
-/* charge_large.c: hits of large blocks that soft disciplines have, and what is done with another's; NULL: not this
- * way. */
+/* charge_large.c: fast path of large blocks for disciplines without rseq, and the recharge of another group's block.
+ * Returns: NULL where this path can't serve the request. */
 void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node);
 void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *sheaf,
 				uint64_t *word);
 
 /*
- * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only
- * who finds it there for the 16th time in a row takes it over. The frees of such a one will find it there, too.
+ * The last miss because of another group's sheaf. A thread that alternates between many groups would change the owner
+ * of the sheaf at every call. So a thread takes the sheaf over only at the 16th such miss in a row. Frees of this
+ * owner use the direct path meanwhile.
  */
 struct km_charged_last {
 	const struct kmem_cache *cache;
-	uint64_t owner;			/* 0: it is not so any more */
+	uint64_t owner;			/* 0: no such miss */
 	unsigned times;
 };
 extern km_hidden km_tls struct km_charged_last km_charged_last;
@@ -130,7 +134,7 @@ km_inline bool km_charged_insist(const struct kmem_cache *cache, uint64_t owner)
 		km_charged_last.owner = owner;
 		km_charged_last.times = 0;
 	}
-	/* Still true when it is asked again: until then nothing was taken over. */
+	/* Stays true for the next call, until the sheaf is taken over. */
 	return ++km_charged_last.times >= KM_CHARGED_INSIST;
 }
 

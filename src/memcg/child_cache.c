@@ -1,16 +1,16 @@
 /*
- * child_cache.c: groups whose objects lie in slabs of their own. For each cache that is used in its name such a group
- * has a twin, a cache of the same layout; what is asked of the cache is served by the twin, by its ordinary front,
- * and nobody looks who pays for an object: the group pays for the twin's slabs as a whole.
+ * child_cache.c: private groups: groups whose objects lie in slabs of their own. For each cache used by a private
+ * group there is a child cache with the same layout. The child cache serves the group's requests on its ordinary fast
+ * path, with no owner words: the group is charged for whole slabs.
  *
- *	group -- buckets by the cache's id -> twin: (cache, its twin, the twin's slabs)
- *	object -- page map -> the twin; and kmem_cache_free of the cache looks there, once a cache has twins
+ *	group -- buckets by the cache's id -> child cache link: (cache, its child cache, the child cache's slabs)
+ *	object -- page map -> the child cache; kmem_cache_free of the cache looks there, once a cache has child caches
  *
- * Invariants. Twins come and go under the registry's lock; a link of a bucket stays as long as its group has a
- * reference, and is used again, so that who follows the bucket needs no lock. A twin's slabs are all in its array, each
- * says at which place in the owner word of its first page, and its group's objcg was charged for each. A twin that was
- * another group's is emptied and kept, as long as its cache lives: for who freed the last object of that group may not
- * be through with it, and nobody asked that thread to be.
+ * Invariants. Child caches are created and destroyed under the registry lock. A link of a bucket stays while its
+ * group has a reference, and is reused: readers of the bucket need no lock. All slabs of a child cache are in its
+ * array; the owner word of a slab's first page has the slab's place; and the group's objcg is charged for each slab.
+ * A child cache reused from another group is emptied and kept while its cache lives. A late free by the former
+ * group's threads may still run, so the child cache must not be destroyed.
  */
 #include <errno.h>
 
@@ -25,28 +25,28 @@
 
 #define FIRST_ROOM	64u		/* slabs */
 #define FIRST_PIECES	2u
-#define TRIES		4		/* to have the slab that was paid for, while handlers take it */
-#define MOST_OF_CACHE	16u		/* bytes of its name, with a NUL, where a twin's has no room for all of it */
+#define TRIES		4		/* attempts to get the prepaid slab, while handlers take slabs */
+#define MOST_OF_CACHE	16u		/* bytes of the cache's name, with a NUL, in a shortened name */
 
 /*
- * Spares: empty twins of released groups, in no bucket, for the next private group with a need for a twin of the same
- * cache. The free of the last object may still be under way: a spare is destroyed only if no free is counted
+ * Spares: empty child caches of released groups, in no bucket, for the next private group that needs a child cache of
+ * the same cache. The free of the last object may still run: a spare is destroyed only if no free is counted
  * (kmem_cache.calls). kmem_cache_destroy needs no count: no call may use the cache any more. mem_cgroup_destroy_all
- * needs no count for twins of this group alone (not handed_on).
+ * needs no count for child caches of this group alone (not handed_on).
  */
 struct km_list km_private_spares = { &km_private_spares, &km_private_spares };
 size_t km_private_spare_count;
 struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
 /*
- * The state of this thread's request at the level of slabs. A handler may strike between the twin's front and its
- * keeper, and have a request of its own: that one keeps this on its stack and puts it back (begin, end).
+ * The slab charges of this thread's current request. A handler may run between the child cache's fast path and its
+ * slab charge hooks, with a request of its own: begin() and end() of the handler's request save and restore this one.
  */
 struct request {
-	const struct kmem_cache *child;	/* whose slabs are meant; NULL: there is no request */
-	size_t prepaid;			/* bytes of slabs that are paid for already */
-	size_t admitted;		/* bytes that were charged without waiting */
-	bool refused;			/* the last slab that was asked for */
+	const struct kmem_cache *child;	/* the requested child cache; NULL: no request */
+	size_t prepaid;			/* bytes of slabs charged ahead */
+	size_t admitted;		/* bytes charged without waiting */
+	bool refused;			/* the last slab was refused */
 };
 static km_tls struct request here;
 
@@ -58,12 +58,12 @@ km_inline struct request begin(const struct kmem_cache *child)
 	return outer;
 }
 
-/* ------------------------------------------------------------------ slabs come and go: the keeper */
+/* ------------------------------------------------------------------ slab charge hooks */
 
 /*
- * Asked before a slab is cut, with locks held below: so the charge must not wait, and a refusal is only noted. The
- * thread's own request then pays for a slab where it may wait (alloc_harder), and comes again with `prepaid`. A slab
- * that is not for this request's twin, for instance one that a handler wants, is charged by itself.
+ * Charges a slab before its creation, with locks held below: so the charge must not wait, and a refusal is only
+ * noted. The thread's own request then charges a slab where waiting is allowed (alloc_harder), and returns with
+ * `prepaid`. A slab for another child cache, such as a handler's, is charged by itself.
  */
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
@@ -91,7 +91,7 @@ static void dismiss(struct kmem_cache *cache, size_t bytes)
 	km_objcg_uncharge(child->private->objcg, bytes);
 }
 
-/* As many pieces as there is room for after so many. */
+/* Returns the room for pieces in an array that has so many. */
 static size_t room_for_pieces(size_t pieces)
 {
 	return pieces ? km_max(km_pow2_up(pieces), (size_t)FIRST_PIECES) : 0;
@@ -102,7 +102,7 @@ static size_t pieces_of(const struct km_child_slabs *slabs)
 	return slabs->room > KM_CHILD_PIECE ? slabs->room / KM_CHILD_PIECE - 1 : 0;
 }
 
-/* Room for so many words, with those that there were; NULL: no memory, and the old ones stay. */
+/* Returns a larger array with the old content. NULL: no memory, and the old array stays. */
 static void *grown(void *old, size_t had, size_t room, bool may_wait)
 {
 	void *words = km_meta_alloc(room * sizeof(void *), may_wait);
@@ -126,7 +126,7 @@ static bool grow_first(struct km_child_slabs *slabs, bool may_wait)
 	return true;
 }
 
-/* However many slabs there are, no piece of memory is large. */
+/* Pieces keep each metadata allocation small, for any number of slabs. */
 static bool add_piece(struct km_child_slabs *slabs, bool may_wait)
 {
 	size_t count = pieces_of(slabs), had = room_for_pieces(count), room = room_for_pieces(count + 1);
@@ -170,8 +170,8 @@ static void put_at(struct km_child *child, size_t place, struct km_page *slab)
 }
 
 /*
- * The slab's place goes into the owner word of its first page, which nobody else uses: a twin's objects have no owners
- * of their own. False leaves the slab as it was, and the charge goes back by `dismiss`.
+ * Stores the slab's place in the owner word of its first page: objects of a child cache use no owner words. Returns:
+ * false with the slab unchanged; `dismiss` then uncharges the slab.
  */
 static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
@@ -187,11 +187,7 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 	return noted;
 }
 
-/*
- * The last slab moves to the place that comes free, so that the array has no holes. The charge goes back after the lock
- * is dropped, and last: with the group's last byte its objcg may be over, and `private` with it.
- */
-/* Objects may go with their slab, which nobody else tells a profile. */
+/* Tells the profile of objects freed together with their slab; no other function does. */
 static km_cold void end_samples(const struct kmem_cache *cache, const struct km_page *slab)
 {
 	const char *first = km_slab_first(cache, slab);
@@ -200,6 +196,10 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
 		km_profile_ops->goes(first + i * cache->size);
 }
 
+/*
+ * Removes a slab from the array. The last slab moves to the free place, so that the array has no holes. The uncharge
+ * comes last, after the unlock: with the group's last byte its objcg and `private` may end.
+ */
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_child *child = cache->kept_by;
@@ -221,11 +221,12 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 
 static const struct km_slab_charge slab_charge = { admit, dismiss, came, goes };
 
-/* ------------------------------------------------------------------ twins */
+/* ------------------------------------------------------------------ child caches */
 
 /*
- * "cache:group", and where another private group has that name "cache:group~number", with the group's number; where
- * there is no room for that "cache:roup~number": names that begin alike end differently, mostly.
+ * Sets the child cache's name: "cache:group"; with "~number", the group's number, if another private group has the
+ * same name. A name too long becomes "cache:roup~number", with the end of the group's name: names with equal
+ * beginnings mostly differ at the end.
  */
 static void set_name(char *name, const struct km_child *child, const struct kmem_cache *parent)
 {
@@ -241,7 +242,7 @@ static void set_name(char *name, const struct km_child *child, const struct kmem
 	km_text_take(cache, MOST_OF_CACHE, parent->name, "", '_');
 	room -= digits + __builtin_strlen(cache) + 1;
 	group += length - km_min(room, length);
-	/* Do not begin within a character. */
+	/* Begin at the start of a character. */
 	while (((unsigned char)*group & 0xc0) == 0x80)
 		group++;
 	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group, number);
@@ -269,7 +270,7 @@ static struct kmem_cache *create_cache(struct km_child *child, struct kmem_cache
 	return km_cache_create_locked(name, parent->object_size, parent->flags & ~SLAB_ACCOUNT, &creation, &error);
 }
 
-/* A link for it in its bucket: one that is free, or a new one. */
+/* Returns an unused link of the bucket, or a new link. */
 static struct km_child *get_link(struct km_private *private, const struct kmem_cache *parent)
 {
 	struct km_child **first = &private->bucket[parent->id % KM_CHILD_BUCKETS], *child = *first;
@@ -302,7 +303,7 @@ void km_private_call_after(struct km_child *child)
 	km_store(&cache->limit, UINT64_MAX);
 }
 
-/* Spares are the first on their list. With the registry locked, as what follows. */
+/* Reuses a spare; spares are first on the list. Context: registry locked, as in the functions below. */
 static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 {
 	struct km_child *from = parent->children && !km_list_empty(&parent->child_list) ?
@@ -318,7 +319,7 @@ static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 	km_list_del(&from->spare);
 	km_private_spare_count--;
 	km_private_call_after(to);
-	/* Its numbers and its events were another group's. */
+	/* Figures and events of the former group must not show. */
 	km_cache_tune_again(to->cache);
 	kmem_cache_clear_events(to->cache);
 	km_meta_free(from, sizeof(*from));
@@ -326,8 +327,8 @@ static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 }
 
 /*
- * From now on who frees an object of the cache must look where it lies: charge.c's payer says so before there is one to
- * be freed.
+ * Creates a child cache. From now on frees of the cache must look up an object's cache: km_charged_hide_back
+ * announces this before the child cache has an object.
  */
 static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 {
@@ -341,14 +342,14 @@ static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 		km_list_init(&parent->child_list);
 		km_store(&parent->children, true);
 	}
-	/* From now on an object may be of either. */
+	/* From now on an object may be of the cache or of a child cache. */
 	km_charged_hide_back(parent, true);
 	return true;
 }
 
 /*
- * A thread that follows the bucket without a lock compares `parent`, which is stored last: before that the link leads
- * nowhere, after it everything behind it is filled in.
+ * Adds a child cache to the group. Readers of the bucket, without a lock, compare `parent`, stored last: all other
+ * fields are filled in before.
  */
 static struct km_child *attach(struct km_private *private, struct kmem_cache *parent)
 {
@@ -361,12 +362,12 @@ static struct km_child *attach(struct km_private *private, struct kmem_cache *pa
 	return child;
 }
 
-/* The twin, made now where there is none, which takes who may wait. */
+/* Returns the child cache. A missing child cache is created, if gfp allows waiting. */
 static struct km_child *get(struct km_private *private, struct kmem_cache *parent, gfp_t gfp)
 {
 	struct km_child *child = km_private_find(private, parent);
 
-	/* Large blocks have no slabs that could be a group's own. */
+	/* Large blocks have no slabs, and so no child caches. */
 	if (km_likely(child) || !(gfp & __GFP_DIRECT_RECLAIM) || km_thread_busy || parent->engine->whole_pages)
 		return child;
 	km_registry_scope();
@@ -387,7 +388,7 @@ static bool may_wait(gfp_t gfp)
 	return (gfp & __GFP_DIRECT_RECLAIM) && !km_thread_busy;
 }
 
-/* The request is through; the slabs that were charged on the way: what else a charge does. */
+/* Ends the request, and settles or owes the delay for slabs charged on the way. */
 static void end(const struct request *outer, struct obj_cgroup *objcg, gfp_t gfp)
 {
 	size_t bytes = here.admitted;
@@ -403,8 +404,8 @@ static void end(const struct request *outer, struct obj_cgroup *objcg, gfp_t gfp
 }
 
 /*
- * It failed. Where the group was refused a slab, which happened where nobody may wait: pay for the smallest one here,
- * with all that may be done for it, and try again; once more where a handler that asked the twin itself had it.
+ * Allocates after a failure. If a slab was refused where waiting was not allowed, charges the smallest slab here,
+ * with all steps of a charge, and tries again; TRIES times, because a handler's request may take the slab.
  */
 static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
@@ -429,9 +430,9 @@ static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int n
 }
 
 /*
- * The twin is first asked as if it could not fail hard: without __GFP_NOFAIL, and quietly, since the slab is charged
- * where nobody may wait. Only where that was refused alloc_harder does all that gfp asks for. `here` is this request's
- * from begin to end; a handler in between saves it and puts it back.
+ * Allocates after a miss. The first attempt is without __GFP_NOFAIL, and quiet, because the slab is charged where
+ * waiting is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. `here` belongs to this
+ * request from begin() to end(); a handler in between saves and restores `here`.
  */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
@@ -451,7 +452,7 @@ static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int n
 	return object;
 }
 
-/* A hit: of the twin's public shelf, which is closed to who watches, checks or has no rseq. NULL: a miss. */
+/* Pops from the child cache's public sheaf. NULL: a miss, as with observers, with checks or without rseq. */
 km_inline void *child_pop(const struct obj_cgroup *objcg, const struct kmem_cache *parent)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -487,10 +488,10 @@ bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 			left = 0;
 		end(&outer, objcg, gfp);
 	}
-	/* Near the limit, one by one. */
+	/* Near the limit objects are allocated one by one. */
 	while (left && (objects[left - 1] = km_private_alloc(cache, gfp, NUMA_NO_NODE, objcg)))
 		left--;
-	/* The twin may have come after the first look. */
+	/* The child cache may have been created after the first look-up. */
 	if (km_unlikely(left && left < n))
 		km_free_bulk(km_private_find(objcg->private, cache)->cache, n - left, objects + left);
 	if (km_likely(!left))
@@ -547,8 +548,8 @@ struct obj_cgroup *km_private_owner(const struct kmem_cache *child)
 /* ------------------------------------------------------------------ large blocks */
 
 /*
- * Blocks of whole pages are linked by their descriptors, for destroy_all. The list is touched only while the block is
- * the caller's: after it was cut and before it is given out, or after it came back and before its pages are free.
+ * Links blocks of whole pages by their descriptors, for destroy_all. The list may be changed only while the block is
+ * the caller's: between creation and hand-out, or between the free and the release of its pages.
  */
 void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
 {

@@ -1,5 +1,6 @@
 /*
- * child_cache.h: private groups, for who charges and who has groups: child_cache.c, child_cache_end.c.
+ * child_cache.h: private groups and their child caches, for charges and for the tree of groups: child_cache.c,
+ * child_cache_end.c.
  */
 #ifndef KM_MEMCG_CHILD_CACHE_H
 #define KM_MEMCG_CHILD_CACHE_H
@@ -9,23 +10,24 @@
 
 #define KM_CHILD_BUCKETS	64u
 
-/* A twin's slabs, each at a place: the first pieces' worth of them in an array that grows, the others in pieces. */
+/* The array of a child cache's slabs: the first KM_CHILD_PIECE slabs in an array that grows, further slabs in
+ * pieces. */
 #define KM_CHILD_PIECE	4096u		/* slabs */
 struct km_child_slabs {
 	struct km_page **first;
-	struct km_page ***pieces;	/* after the first: room for a power of two of them */
+	struct km_page ***pieces;	/* after the first array; room: a power of two of pieces */
 	size_t count, room;		/* slabs */
 };
 
 struct km_child {
-	struct kmem_cache *parent;	/* NULL: free to be used again */
+	struct kmem_cache *parent;	/* NULL: free for reuse */
 	struct kmem_cache *cache;
 	uint8_t bucket;
-	struct km_child *next;		/* in the bucket; never changes while the group has a reference */
-	struct km_private *private;	/* its group's */
-	struct km_list same;		/* on parent->twin_list; under the registry's lock */
-	struct km_list spare;		/* of a spare: on km_private_spares; under the registry's lock */
-	struct km_child_slabs slabs;	/* with the lock of `private` */
+	struct km_child *next;		/* in the bucket; constant while the group has a reference */
+	struct km_private *private;	/* of the group */
+	struct km_list same;		/* on parent->child_list; under the registry lock */
+	struct km_list spare;		/* a spare's, on km_private_spares; under the registry lock */
+	struct km_child_slabs slabs;	/* under private->lock */
 };
 
 km_inline struct km_page **km_child_slab(const struct km_child *child, size_t place)
@@ -37,16 +39,17 @@ km_inline struct km_page **km_child_slab(const struct km_child *child, size_t pl
 struct km_private {
 	struct km_child *bucket[KM_CHILD_BUCKETS];
 	struct obj_cgroup *objcg;
-	unsigned number;		/* its group's */
-	bool namesake;			/* another one had the same name when it came: its twins show the number */
-	uint64_t name;			/* hashed */
-	struct km_private *next_named, **named_by;	/* under the registry's lock */
-	struct km_lock lock;		/* slabs, large */
+	unsigned number;		/* of the group */
+	bool namesake;			/* another group had the same name at creation: names of child caches show the
+					 * number */
+	uint64_t name;			/* hash of the group's name */
+	struct km_private *next_named, **named_by;	/* under the registry lock */
+	struct km_lock lock;		/* guards slabs and `large` */
 	struct km_list large;		/* blocks of whole pages */
-	struct km_list all;		/* among those that are living, or orphans; under the registry's lock */
+	struct km_list all;		/* on `living` or `orphans`; under the registry lock */
 };
 
-/* Does what is allocated in its name lie in slabs of its own? Not once its group is offline. */
+/* Returns whether allocations for the objcg use slabs of the group's own: not after the group went offline. */
 km_inline bool km_is_private(const struct obj_cgroup *objcg)
 {
 	return objcg->private && !km_load(&objcg->dead);
@@ -56,13 +59,13 @@ km_inline struct km_child *km_private_find(const struct km_private *private, con
 {
 	struct km_child *child = km_load_acquire(&private->bucket[parent->id % KM_CHILD_BUCKETS]);
 
-	/* Acquire pairs with child_cache.c's attach: the rest of the link is filled in. */
+	/* Acquire pairs with attach of child_cache.c: the rest of the link is filled in. */
 	while (child && km_load_acquire(&child->parent) != parent)
 		child = child->next;
 	return child;
 }
 
-/* It lies in a slab of the cache's own: the object, if there is one, is no twin's. */
+/* Returns whether the address is in a slab of `cache` itself, and so not of a child cache. */
 km_inline bool km_private_is_own(const struct kmem_cache *cache, const void *object)
 {
 	uintptr_t id = km_id_of(object);
@@ -70,7 +73,8 @@ km_inline bool km_private_is_own(const struct kmem_cache *cache, const void *obj
 	return id == cache->id && id >= KM_MAP_FIRST;
 }
 
-/* The way back, where the page map and the address say that the object is some twin's of this cache. */
+/* Pushes an object to the sheaf of its child cache, if page map and address name a child cache of `parent`. Returns:
+ * false otherwise. */
 km_inline bool km_private_push(const struct kmem_cache *parent, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -85,37 +89,38 @@ km_inline bool km_private_push(const struct kmem_cache *parent, void *object)
 #endif
 }
 
-/* As a shape's, for such an objcg; cache: the one that was asked, whose twin serves. */
+/* Allocates from the child cache of `cache`, for an objcg with km_is_private; as the alloc ops do. */
 void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg);
 bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg);
-/* Of a cache with twins: free an object of one of them, or report one that is of neither. False: it is the cache's. */
+/* Frees an object of a child cache of `cache`, or reports a foreign address. Returns: false: the object is of `cache`
+ * itself. */
 bool km_private_free(struct kmem_cache *cache, void *object);
-/* Of objects[0, *n): how many of the last are the cache's own; 0: the last, and before it those of the same twin, were
- * freed, and *n is less now. */
+/* Returns how many of the last of objects[0, *n) are of `cache` itself. 0: the last objects, of one child cache, were
+ * freed, and *n is reduced. */
 size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects);
-/* The twin's objects on shelves and its empty slabs go back. With the registry locked. */
+/* Gives a child cache's cached objects and empty slabs back. Context: registry locked. */
 void km_private_flush(struct kmem_cache *child);
-/* The payer of all slabs of a twin. */
+/* Returns the objcg charged for all slabs of a child cache. */
 struct obj_cgroup *km_private_owner(const struct kmem_cache *child);
 
-/* child_cache.c, for child_cache_end.c: the spares' place; and, with the registry locked: a twin without slabs is its
- * group's now. */
+/* child_cache.c, for child_cache_end.c: the spares' private record, list and count; and km_private_call_after: names
+ * a child cache without slabs after its new group. Context: registry locked. */
 extern struct km_private km_private_pool;
 extern km_hidden struct km_list km_private_spares;
 extern km_hidden size_t km_private_spare_count;
 void km_private_call_after(struct km_child *child);
-/* It has none: what kept their places is free. */
+/* Frees the array of slabs. Requires: the array is empty. */
 void km_private_free_places(struct km_child_slabs *slabs);
 
-/* Make an objcg that nobody knows yet private, for a group that has its name and number; false: no memory. And undo
- * that. */
+/* Makes a new objcg private, for a group with a name and number. Returns: false: no memory. km_private_drop undoes
+ * this. */
 bool km_private_create(struct obj_cgroup *objcg, const struct mem_cgroup *group);
 void km_private_drop(struct obj_cgroup *objcg);
-/* Its group has no reference left: twins go as they come to be empty. */
+/* Releases a group without references: its child caches go as they become empty. */
 void km_private_release(struct obj_cgroup *objcg);
-/* Look at all that groups left. Each group that comes or goes looks at a few. */
+/* Looks at everything that released groups left. The creation and release of a private group look at a part. */
 void km_private_reap(void);
-/* With `all`: look at all orphans, and destroy spares. Else a part of both, without waiting. */
+/* With `all`: looks at all orphans, and destroys spares. Else a part of both, without waiting. */
 void km_private_tidy(bool all);
 void km_private_fork(bool before, bool child);
 

@@ -1,8 +1,7 @@
 /*
- * child_cache_end.c: private groups: what becomes of what they have: all of it freed at once
- * (mem_cgroup_destroy_all), or looked at until nothing is left. Invariants: a twin is emptied, attached, detached and
- * destroyed under the registry's lock, which is never held for more than AT_A_TIME slabs; one that was another
- * group's is kept (child_cache.c).
+ * child_cache_end.c: the end of private groups: all objects freed at once (mem_cgroup_destroy_all), or orphans looked
+ * at until nothing is left. Invariants: a child cache is emptied, attached, detached and destroyed under the registry
+ * lock, for at most AT_A_TIME slabs at a time. A child cache reused from another group is kept (child_cache.c).
  */
 #include <errno.h>
 
@@ -11,21 +10,21 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-#define TOGETHER	128u		/* twins that share a fence */
-#define LOOKS		4u		/* orphans that are looked at for each group that comes or goes */
+#define TOGETHER	128u		/* child caches that share a fence */
+#define LOOKS		4u		/* orphans looked at when a private group is created or released */
 #define LOOKS_BY_TICK	64u
-#define MOST_SPARES	64u		/* twins kept for later groups; at TOGETHER more, some are destroyed */
-#define AT_A_TIME	1024u		/* slabs that are given back while the registry is locked */
+#define MOST_SPARES	64u		/* spares kept for later groups; at TOGETHER more, some are destroyed */
+#define AT_A_TIME	1024u		/* slabs given back under one hold of the registry lock */
 
-/* Private groups that have a reference, and those that have none, but something that is out. */
+/* Private groups with a reference; private groups without, but with objects or blocks out. */
 static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
 /* Both, by the hash of their names. */
 static struct km_private *named[1024] km_sparse;
 
-/* ------------------------------------------------------------------ the twins of a group */
+/* ------------------------------------------------------------------ the child caches of a group */
 
-/* The next twin of a group, in no special order; NULL in: the first. With the registry locked, or while nobody uses
- * the group. */
+/* Returns the group's next child cache, in no special order; `at` NULL: the first. Context: registry locked, or no
+ * thread uses the group. */
 static struct km_child *next_child(const struct km_private *private, const struct km_child *at)
 {
 	unsigned bucket = at ? at->bucket : 0;
@@ -42,8 +41,8 @@ static struct km_child *next_child(const struct km_private *private, const struc
 #define for_each_child(child, private)                                                               \
 	for (struct km_child *child = next_child(private, NULL); child; child = next_child(private, child))
 
-/* The drain's fence follows the two stores: a miss that began before the fence is seen behind the fence, or finds
- * `touched` clear and sets the bit again. */
+/* The drain's fence follows the two stores: a miss begun before the fence is seen after the fence, or finds `touched`
+ * clear and sets the bit again. */
 void km_private_flush(struct kmem_cache *child)
 {
 	km_alloc_set_ready(child, false);
@@ -53,17 +52,17 @@ void km_private_flush(struct kmem_cache *child)
 	child->engine->shrink(child);
 }
 
-/* Twins that go together, for the fences that stop all CPUs. With the registry locked. */
+/* Child caches detached together, to share the fences of all CPUs. Context: registry locked. */
 struct detaching {
-	void (*rest)(struct kmem_cache *cache);	/* what becomes of slabs with objects */
+	void (*rest)(struct kmem_cache *cache);	/* what to do with slabs with objects */
 	struct km_child *child[TOGETHER];
 	struct kmem_cache *cache[TOGETHER];
 	size_t count;
 };
 
 /*
- * The fences of km_caches_remove serve all that were gathered. Links stay in their buckets, empty, because a thread may
- * be following them; those of spares are in no bucket and go.
+ * Removes the gathered child caches, with common fences in km_caches_remove. Links stay in their buckets, empty,
+ * because a thread may be following the bucket; links of spares are in no bucket, and are freed.
  */
 static void detach_gathered(struct detaching *these)
 {
@@ -97,18 +96,18 @@ static void detach(struct detaching *these, struct km_child *child)
 
 /* ------------------------------------------------------------------ a destructor for each object */
 
-/* 64 objects at a time, so that it runs with no lock held. */
+/* A walk over 64 objects at a time, so that the destructor runs with no lock held. */
 struct visiting {
 	struct km_private *private;
 	struct km_child *child;		/* NULL: before the first */
 	size_t slab;
 	unsigned word;			/* of 64 objects */
-	struct kmem_cache *parent;	/* out: whose they are */
+	struct kmem_cache *parent;	/* out: the cache of the objects */
 	void *object[64];
 	size_t count;
 };
 
-/* The objects on shelves are free. With the registry locked. */
+/* Drains the group's child caches, so that cached objects are free. Context: registry locked. */
 static void drain_children(struct km_private *private)
 {
 	struct kmem_cache *caches[TOGETHER];
@@ -127,7 +126,7 @@ static void drain_children(struct km_private *private)
 		child->cache->engine->shrink(child->cache);
 }
 
-/* The next of this twin; false: there are none. With the registry locked. */
+/* Finds the next objects of this child cache. Returns: false if there are none. Context: registry locked. */
 static bool look_at_child(struct visiting *at)
 {
 	struct kmem_cache *cache = at->child->cache;
@@ -153,7 +152,8 @@ static bool look_at_child(struct visiting *at)
 	return false;
 }
 
-/* The next objects of the group; false: that were all. A cache of which it has no object may be destroyed meanwhile. */
+/* Finds the next objects of the group. Returns: false at the end. A cache without objects here may be destroyed
+ * meanwhile. */
 static bool next_objects(struct visiting *at)
 {
 	at->count = 0;
@@ -169,7 +169,7 @@ static bool next_objects(struct visiting *at)
 	return at->count != 0;
 }
 
-/* The blocks that handlers freed and nobody finished: they are free. */
+/* Finishes the free of large blocks deferred by signal handlers. */
 static void finish_blocks(void)
 {
 	km_busy_scope(was);
@@ -196,7 +196,7 @@ static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *ar
 
 /* ------------------------------------------------------------------ the end of many */
 
-/* So many at most; how many there were. */
+/* Discards at most so many slabs. Returns: their number. */
 static size_t discard_some(struct kmem_cache *cache, size_t most)
 {
 	struct km_child *child = cache->kept_by;
@@ -212,16 +212,18 @@ static void discard_slabs(struct kmem_cache *cache)
 	discard_some(cache, SIZE_MAX);
 }
 
-/* It stays, empty; or it has more slabs than it may have when it is destroyed with others. */
+/* Returns whether the child cache stays, and must be empty, or has too many slabs to be destroyed together with
+ * others. */
 static bool must_be_emptied(const struct km_child *child)
 {
 	return child->slabs.count > (child->cache->handed_on ? 0 : AT_A_TIME / TOGETHER);
 }
 
 /*
- * Empty some twins, or a part of one. False: there is nothing to be done. Between two calls of this the registry is
- * free for others, and the group has fewer slabs: so it ends. Nobody may be using the group's objects any more, as
- * mem_cgroup_destroy_all demands, so the shelves are drained without regard to a fence that the system refuses.
+ * Empties some child caches, or a part of one. Returns: false if there is nothing to do. Between two calls the
+ * registry is free for other threads. The group has fewer slabs after each call, so the loop ends. Requires: no
+ * thread uses the group's objects any more (mem_cgroup_destroy_all); so the sheaves may be drained although the
+ * system refuses a fence.
  */
 static bool empty_some(struct km_private *private)
 {
@@ -241,7 +243,7 @@ static bool empty_some(struct km_private *private)
 	return true;
 }
 
-/* Twins go that were nobody's before; and those that could not be emptied. */
+/* Detaches child caches that no other group had before, and child caches that could not be emptied. */
 static void detach_all(struct km_private *private)
 {
 	struct detaching these = { .rest = discard_slabs };
@@ -252,7 +254,7 @@ static void detach_all(struct km_private *private)
 	detach_gathered(&these);
 }
 
-/* The registry is never locked for long. */
+/* Releases the registry between two parts, so that no hold is long. */
 static void destroy_children(struct km_private *private)
 {
 	bool more = true;
@@ -265,7 +267,8 @@ static void destroy_children(struct km_private *private)
 	}
 }
 
-/* The first block of whole pages, else the next mapping. The one before was freed, or only the next mappings count. */
+/* Returns the first block of whole pages, else the next mapping. Requires: the block returned before was freed; of
+ * mappings, only the next ones count. */
 static void *next_large(struct km_private *private, uint32_t search, size_t *from)
 {
 	void *block = NULL;
@@ -290,8 +293,8 @@ static void destroy_large(struct km_private *private)
 }
 
 /*
- * The destructor sees every object before any is freed: so it may follow pointers from one to another. After that slabs
- * go whole, without looking at objects, which is what makes it fast: the cost is by the slab.
+ * Frees everything of a private group. The destructor sees every object before any object is freed, and so may follow
+ * pointers between objects. Then slabs are freed whole, with no look at objects: the cost is by the slab.
  */
 int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void *arg)
 {
@@ -299,7 +302,7 @@ int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void 
 
 	if (!private)
 		return -EINVAL;
-	/* They are free already, but for their grace period. */
+	/* Objects in a grace period are free already; wait for their end. */
 	if (km_load_acquire(&km_grace))
 		km_grace->wait();
 	if (dtor)
@@ -310,7 +313,7 @@ int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void 
 	return 0;
 }
 
-/* The cache goes, and its twins with it, as if they were one. */
+/* Destroys a cache's child caches together with the cache. */
 void km_private_forget(struct kmem_cache *parent)
 {
 	struct detaching these = { .rest = NULL };
@@ -320,9 +323,9 @@ void km_private_forget(struct kmem_cache *parent)
 	detach_gathered(&these);
 }
 
-/* ------------------------------------------------------------------ groups come and go */
+/* ------------------------------------------------------------------ creation and release of groups */
 
-/* An empty twin of an orphan, the one that `at` of its bucket points to. */
+/* Makes a spare of the empty child cache at `*at`, an orphan's bucket entry. */
 static void spare(struct km_child **at)
 {
 	struct km_child *child = *at;
@@ -337,13 +340,14 @@ static void spare(struct km_child **at)
 	km_private_call_after(child);
 }
 
-/* True if no call uses the twin. Calls by a debug sibling count for the sibling. Acquire pairs with km_child_leave. */
+/* Returns true if no call uses the child cache. Calls by a debug shadow cache count for the shadow cache. Acquire
+ * pairs with km_child_leave. */
 static bool may_go(const struct kmem_cache *cache)
 {
 	return !km_load_acquire(&cache->calls) && !cache->shadows && !km_load(&cache->guarded);
 }
 
-/* Destroy spare twins, the oldest first, until `keep` are left. */
+/* Destroys spares, the oldest first, until `keep` are left. */
 static void destroy_spares(size_t keep)
 {
 	struct detaching these = { .rest = NULL };
@@ -359,7 +363,7 @@ static void destroy_spares(size_t keep)
 	detach_gathered(&these);
 }
 
-/* No object of it is out: its slabs are given back. */
+/* Returns whether the child cache has no slab left, after giving back its slabs if no object is out. */
 static bool is_over(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
@@ -367,11 +371,12 @@ static bool is_over(struct kmem_cache *cache)
 	kmem_cache_get_stats(cache, &stats);
 	if (!stats.active_objects && km_load(&cache->slab_bytes))
 		km_private_flush(cache);
-	/* Acquire pairs with km_slab_free: the last slab is out of the twin's array. */
+	/* Acquire pairs with km_slab_free: the last slab is out of the child cache's array. */
 	return !km_load_acquire(&cache->slab_bytes);
 }
 
-/* Nothing of it is left. A block that goes is off the list when the lock is free. */
+/* Returns whether the group has no child caches and no large blocks. A freed block is off the list before the
+ * unlock. */
 static bool is_gone(struct km_private *private)
 {
 	km_lock(&private->lock);
@@ -382,7 +387,7 @@ static bool is_gone(struct km_private *private)
 	return gone;
 }
 
-/* Nobody follows the buckets any more: the group has no reference, and nothing of it is out. */
+/* Frees the record. Requires: no reference to the group, no objects out; so no thread follows the buckets. */
 static void free_private(struct km_private *private)
 {
 	for (unsigned i = 0; i < KM_CHILD_BUCKETS; i++)
@@ -401,10 +406,10 @@ static void free_private(struct km_private *private)
 }
 
 /*
- * The twins of a group that is gone, as far as they have come to be empty. True: that was all. Twins become spares one
- * by one, as their last objects come back; the record goes when the last twin and the last large block have. Only then
- * the objcg forgets that it is private: until that it is not over, though no byte may be out, so that its address
- * means this group for as long as the record names it.
+ * Makes spares of a released group's empty child caches. Returns: true if nothing of the group is left. Child caches
+ * become spares one by one, as their last objects come back. The record is freed after the last child cache and the
+ * last large block. Only then KM_OBJCG_PRIVATE is subtracted: until then the objcg stays alive even with no byte out,
+ * so that its address means this group as long as the record names the objcg.
  */
 static bool clear_away(struct km_private *private)
 {
@@ -423,7 +428,7 @@ static bool clear_away(struct km_private *private)
 	return true;
 }
 
-/* The first orphans, so many at most; those that stay come last then. With the registry locked. */
+/* Looks at the first orphans, at most so many; remaining orphans move to the end. Context: registry locked. */
 static void reap(size_t looks)
 {
 	bool more = !km_list_empty(&orphans);
@@ -443,7 +448,7 @@ static void reap(size_t looks)
 
 void km_private_reap(void)
 {
-	/* In a visit none goes. */
+	/* During a visit of all caches no child cache may go. */
 	if (km_registry_visiting())
 		return;
 	km_registry_scope();
@@ -461,7 +466,7 @@ void km_private_tidy(bool all)
 	km_registry_unlock();
 }
 
-/* Equal names have equal hashes; other names that have costs a number, where none were needed. */
+/* Returns a name's hash. A collision of different names only adds an unneeded number to a name. */
 static uint64_t hash(const char *name)
 {
 	uint64_t hash = 0xcbf29ce484222325ull;
@@ -471,7 +476,8 @@ static uint64_t hash(const char *name)
 	return hash ^ hash >> 32;
 }
 
-/* The latest of a name is the first of those, so that a name that all have takes no time. With the registry locked. */
+/* Enters the group by name. The latest group of a name comes first, so that a name common to all groups takes no
+ * time. Context: registry locked. */
 static void enter_name(struct km_private *private)
 {
 	struct km_private **first = &named[private->name % km_array_count(named)], *other = *first;
@@ -523,7 +529,7 @@ void km_private_release(struct obj_cgroup *objcg)
 		km_store(&child->cache->orphan, true);
 	reap(LOOKS);
 	km_registry_unlock();
-	/* The table that held its twins. */
+	/* The freed tables of child caches may leave free metadata pages. */
 	km_meta_trim(false);
 }
 
@@ -533,7 +539,7 @@ static void fork_these(const struct km_list *these, bool before, bool child)
 		km_lock_around_fork(&km_container_of(entry, struct km_private, all)->lock, before, child);
 }
 
-/* The registry is locked meanwhile. */
+/* Context: registry locked. */
 void km_private_fork(bool before, bool child)
 {
 	fork_these(&living, before, child);

@@ -1,7 +1,7 @@
 /*
- * counter.c: charging up a tree of counters, all or nothing. Invariant: a limited counter is raised by
- * compare-and-swap, so that it is never above its max, not even while a charge that will fail is on its way; what
- * such a charge took from the counters below the refusing one is given back at once.
+ * counter.c: charges up a tree of counters, all or nothing. Invariant: a limited counter is raised by
+ * compare-and-swap, so that its usage never exceeds max, not even during a charge that will fail. A refused charge
+ * gives the bytes of the counters below the refusing counter back at once.
  */
 #include "counter.h"
 
@@ -16,7 +16,7 @@ void km_counter_init(struct km_counter *counter, struct km_counter *parent)
 	*counter = (struct km_counter){ .max = UINT64_MAX, .high = UINT64_MAX, .parent = parent };
 }
 
-/* The greatest of all values that a charge made; most charges only look. */
+/* Raises the peak to the usage after a charge; most charges only read. */
 static void note_peak(struct km_counter *counter, uint64_t usage)
 {
 	uint64_t peak = km_load(&counter->peak);
@@ -48,8 +48,8 @@ struct km_counter *km_counter_would_refuse(struct km_counter *counter, uint64_t 
 	return NULL;
 }
 
-/* Kernel: adds first and takes it back where that was too much, so that another charge, which would fit, may meet
- * the excess and fail. Where there is no limit it is one addition here too. */
+/* Kernel: adds first, and subtracts an excess, so that another charge with room may meet the excess and fail. Without
+ * a limit one addition suffices here, too. */
 static bool try_add(struct km_counter *counter, uint64_t bytes)
 {
 	uint64_t usage = km_load(&counter->usage);
@@ -70,9 +70,9 @@ static bool try_add(struct km_counter *counter, uint64_t bytes)
 }
 
 /*
- * From below upwards. Another thread may see the counters below raised for a moment by a charge that is then refused
- * above; as each of them had room for it, none of them is above its own max, and what such a thread is refused by it
- * would have been refused a moment later by bytes that are really out.
+ * Charges from below upwards. Another thread may see counters below raised for a moment by a charge then refused
+ * above. Each of these counters had room, so none exceeds its max. A charge refused because of this moment would have
+ * been refused a moment later by bytes really out.
  */
 struct km_counter *km_counter_try_charge(struct km_counter *counter, uint64_t bytes)
 {
@@ -94,7 +94,7 @@ void km_counter_charge(struct km_counter *counter, uint64_t bytes)
 		add(counter, bytes);
 }
 
-/* More was uncharged than charged. All that there was goes, from those above as well. Kernel: the same. */
+/* More was uncharged than charged. All bytes there are go, from the counters above as well. Kernel: the same. */
 static km_cold uint64_t too_much(struct km_counter *counter, uint64_t had, uint64_t bytes)
 {
 	km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", counter, NULL);
@@ -113,8 +113,8 @@ void km_counter_uncharge(struct km_counter *counter, uint64_t bytes)
 }
 
 /*
- * A max that was lowered below what is in use leaves a margin of 0, not one that has run over. The loads are not one
- * look: a charge by this answer may still be refused, so it is used to choose a size, and never in place of a charge.
+ * A max lowered below the usage gives a margin of 0, never an overflow. The loads are not one snapshot: a charge by
+ * this answer may still be refused. So the answer chooses a size, and never replaces a charge.
  */
 uint64_t km_counter_margin(const struct km_counter *counter)
 {

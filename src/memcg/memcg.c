@@ -1,16 +1,16 @@
 /*
- * memcg.c: the tree of groups: they are made, found, taken offline, released. Invariant: the tree changes under one
- * lock; a group that is offline is passed over by everything, but stays linked until its last reference is gone, so
- * that whoever walks finds the way on.
+ * memcg.c: the tree of groups: creation, search, offline, release. Invariant: the tree changes under one lock. An
+ * offline group is skipped by every walk, but stays linked until its last reference is gone, so that a walk at this
+ * group can go on.
  *
- * Three lives that end at different times. A group is online until it is taken offline: new charges may come by it. It
- * is there until its last reference goes: it can be walked, asked and named. Its objcg is there until the group is gone
- * and the last byte that was charged through it has come back: objects point to it. Offline parts the first from the
- * second: from then on the objcg leads to the parent, which was charged for these bytes all along, so that no object
- * has to be found and no counter moved. Release parts the second from the third.
+ * A group has three lifetimes. Online: until mem_cgroup_offline; the group may be charged anew. Referenced: until the
+ * last reference goes; the group may be walked, queried and named. Its objcg: until the group is gone and the last
+ * byte charged through the objcg has come back; objects point to the objcg. Offline separates the first from the
+ * second: the objcg then leads to the parent. The parent was charged for these bytes all along, so no object must be
+ * found and no counter changed. Release separates the second from the third.
  *
- * A child of fork has one thread. References that calls of other threads held are counted apart (CALL), so that the
- * child can give them up; those of users are its own, as all memory is.
+ * A child of fork has one thread. References held by calls are counted apart (CALL), so that the child can drop the
+ * references of other threads' calls. Users' references stay, as all memory does.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -35,20 +35,20 @@ struct mem_cgroup km_memcg_root = {
 	.name = "/",
 };
 
-/* The group above this process's groups: the one that options made for it, where they did. */
+/* The root of this process's groups: the group created by options, or the tree's root. */
 static struct mem_cgroup *top = &km_memcg_root;
 
 static struct {
 	struct km_lock lock;
-	struct km_busy_was was_busy;	/* of who holds it */
-	bool keep_gone;			/* objcgs that are over stay: somebody has a list of them */
+	struct km_busy_was was_busy;	/* the holder's */
+	bool keep_gone;			/* dead objcgs stay: a walk has a list of objcgs */
 	size_t groups;
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
-static unsigned made;	/* groups, ever */
+static unsigned made;	/* groups ever created */
 static km_tls struct mem_cgroup *active;
 
-/* A handler finds the allocator busy meanwhile. */
+/* A handler finds the allocator busy while the lock is held. */
 void km_memcg_lock(void)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -79,9 +79,9 @@ void km_memcg_unlock(void)
 }
 
 /*
- * Before a fork the locks are taken in the order of their ranks: tree, private groups, stocks; after it they are given
- * back the other way round. A nested fork may not have got the tree's lock, and then does not walk what that guards. In
- * the child numbers are put right before the tree is free, so that nothing can come in between.
+ * Takes all locks before a fork, in the order of their ranks: tree, private groups, stocks; releases them after the
+ * fork in reverse order. A nested fork may have failed to lock the tree, and then skips the private groups. In the
+ * child the numbers are corrected before the tree is unlocked.
  */
 static void memcg_fork(bool before, bool child)
 {
@@ -100,8 +100,8 @@ static void memcg_fork(bool before, bool child)
 }
 
 /*
- * The groups that nobody has a reference on but calls of threads that are not here. One at a time, and from the start
- * again each time: the put releases a group, which takes the lock itself and changes the list that was walked.
+ * Releases the groups of the child whose last references were calls of other threads. One group at a time, from the
+ * start again each time: the put releases a group, takes the lock, and changes the walked list.
  */
 static void memcg_forked(void)
 {
@@ -119,7 +119,7 @@ static void memcg_forked(void)
 	} while (group);
 }
 
-/* Its group's memory is never anything else, or is a group's again. */
+/* Safe without a lock: a group's memory is never reused for anything but groups. */
 static const char *name_of(const struct obj_cgroup *objcg, unsigned *number)
 {
 	const struct mem_cgroup *group = km_load(&objcg->memcg);
@@ -168,11 +168,11 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 	return NULL;
 }
 
-/* ------------------------------------------------------------------ they come */
+/* ------------------------------------------------------------------ creation */
 
 /*
- * A group that comes. It is filled in before it is linked and before `online` is stored, all under the tree's lock; a
- * thread that does not take that lock gets to know of the group only by its creator.
+ * Fills in a new group, before the group is linked and `online` is stored, all under the tree lock. A thread without
+ * the tree lock knows the group only from its creator.
  */
 static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
 {
@@ -197,11 +197,11 @@ void km_memcg_keep_gone(bool keep)
 	tree.keep_gone = keep;
 }
 
-/* The memory of the last groups without a reference is not reused at once: a thread may still have such a group active,
- * and its next charge must report the dead group, not charge a new group in the same memory. */
+/* The memory of the last groups without a reference is not reused at once. A thread may still have a dead group
+ * active. The thread's next charge must report the dead group, and not charge a new group in the same memory. */
 #define REST_GROUPS 64u
 
-/* No reference is left. With the tree lock. */
+/* Keeps the memory of a group without references unused for REST_GROUPS releases. Context: tree lock held. */
 static void keep_group(struct mem_cgroup *group)
 {
 	static struct mem_cgroup *resting[REST_GROUPS];
@@ -228,8 +228,9 @@ static void drop_objcg(struct obj_cgroup *objcg)
 }
 
 /*
- * Check each listed objcg again, because late charges may have come. Then the record leads to no group: a thread with
- * the dead group still active gets an error on its next charge, and no new owner of the record is charged.
+ * Reaps listed objcgs. Each is checked again, because late charges may have come. Then the record leads to no group:
+ * a thread with the dead group still active gets an error on its next charge, and no new owner of the record is
+ * charged.
  */
 void km_memcg_reap(void)
 {
@@ -245,7 +246,7 @@ void km_memcg_reap(void)
 	}
 }
 
-/* 0 or an errno. */
+/* Returns: 0 or an errno. */
 static int join_tree(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
 {
 	int error = 0;
@@ -267,7 +268,7 @@ static int join_tree(struct mem_cgroup *group, struct obj_cgroup *objcg, struct 
 	return error;
 }
 
-/* A program can't leave the group that was made for it, as long as it lets that be: there it meets its root. */
+/* Returns the top group for NULL and the root, while the top group is online: a program can't leave its own group. */
 static struct mem_cgroup *top_for(struct mem_cgroup *group)
 {
 	return (!group || group == &km_memcg_root) && km_load(&top->online) ? top : group;
@@ -280,9 +281,9 @@ void km_memcg_set_top(struct mem_cgroup *group)
 }
 
 /*
- * Everything that can fail without the tree is done before it is locked; the rest fails only by a parent that went
- * offline meanwhile, or for want of memory for stocks. Then all of it is taken back, in the reverse order, and the
- * caller has NULL with the reason in errno: nobody else has seen the group.
+ * Creates a group. All steps without the tree come before the lock. The step under the lock fails only if the parent
+ * went offline, or for want of memory for stocks. Then all steps are undone in reverse order; no other thread has
+ * seen the group. Returns: NULL with the reason in errno on failure.
  */
 struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name, unsigned int flags)
 {
@@ -316,12 +317,12 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 	return NULL;
 }
 
-/* ------------------------------------------------------------------ they go */
+/* ------------------------------------------------------------------ offline and release */
 
 /*
- * From here on all that points to the group points to its parent, which was charged all along. Whoever still looks at
- * the group does so under some CPU's lock: km_stock_leave passes them all. The rest on its own counters then is what
- * has gone over, and nobody will take it back from there.
+ * Leads all objcgs of the group to the parent. The parent was charged all along. A thread still reading the group
+ * does so under some CPU's lock: km_stock_leave waits for these threads. The usage left on the group's own counters
+ * has moved to the parent, and is never uncharged here.
  */
 static void reparent(struct mem_cgroup *group)
 {
@@ -343,9 +344,9 @@ static void reparent(struct mem_cgroup *group)
 }
 
 /*
- * The stock is closed first, while the objcg still leads to this group, so that its bytes go back to these counters.
- * Only then the group stops being online, and what points to it is led to the parent. The counters above are not
- * touched: they have counted the same bytes all the time.
+ * Takes a group offline. The stock is closed first, while the objcg still leads to this group, so that the stock's
+ * bytes go back to this group's counters. Then `online` is cleared, and the objcgs are led to the parent. The
+ * counters above stay unchanged: they have counted the same bytes all the time.
  */
 int mem_cgroup_offline(struct mem_cgroup *group)
 {
@@ -370,8 +371,9 @@ int mem_cgroup_offline(struct mem_cgroup *group)
 }
 
 /*
- * No reference is left. Private slabs go first, with the tree unlocked, for that takes the registry, whose rank is
- * lower. The objcg forgets its home last: after that the last byte to come back, by any thread, may end it.
+ * Releases a group without references. Private slabs go first, with the tree unlocked, because their release takes
+ * the registry lock of lower rank. KM_OBJCG_HOME is dropped last: after this the last byte to come back, in any
+ * thread, may end the objcg.
  */
 static void release(struct mem_cgroup *group)
 {
@@ -390,11 +392,11 @@ static void release(struct mem_cgroup *group)
 }
 
 /*
- * An online group keeps its last reference until it is offline. Where one below it is online that reference is that
- * one's, and not the caller's. The count is brought down by compare-and-swap, and not by a subtraction, because the
- * last reference of an online group is not simply dropped: first the group goes offline, for which it must be there.
- * Two threads that put at once are told apart by the swap; the one that loses looks again. `error` bounds the inner
- * loop: a group that can't go offline, as groups below it are online, has been put once too often.
+ * Drops a reference. Returns: true if the last one was dropped. An online group keeps its last reference until it is
+ * offline. If a group below is online, this last reference belongs to the group below, not to the caller. The count
+ * is decreased by compare-and-swap, because the group must go offline before its last reference is dropped, and must
+ * still exist then. Of two concurrent puts one loses the swap and looks again. `error` bounds the inner loop: a group
+ * with online groups below can't go offline, and was put once too often.
  */
 static bool drop(struct mem_cgroup *group, uint64_t unit)
 {
@@ -415,7 +417,7 @@ static bool drop(struct mem_cgroup *group, uint64_t unit)
 	return refs == unit;
 }
 
-/* A group's reference on the one above is none of a call's. */
+/* Drops references up the tree. A group's reference on its parent is a plain one, never a CALL. */
 static void put(struct mem_cgroup *group, uint64_t unit)
 {
 	for (; group && !km_memcg_is_root(group) && drop(group, unit); unit = 1) {
@@ -441,12 +443,14 @@ struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group)
 
 /* ------------------------------------------------------------------ references of calls */
 
-#define CALL	((uint64_t)1 << 32)	/* such a reference, in `refs` */
+#define CALL	((uint64_t)1 << 32)	/* a call's reference, in `refs` */
 
-/* This thread's; in a call within a callback, or a handler, further ones. One that finds no place is as a user's. */
+/* This thread's calls; nested calls, in callbacks and handlers, use further places. Without a place: a plain
+ * reference. */
 static km_tls struct mem_cgroup *held[8];
 
-/* The place comes before the reference, and goes after it: so a handler's child never gives up one too many. */
+/* Store the place before the reference, and clear it after: a handler's fork child never drops one reference too
+ * many. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 {
 	unsigned i = km_array_count(held);
@@ -462,7 +466,7 @@ struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 	return group;
 }
 
-/* The last place of this group's: a handler's are behind those that it found. */
+/* Clears the last place with this group: a handler's places follow those of the interrupted code. */
 void km_memcg_let_go(struct mem_cgroup *group)
 {
 	unsigned i = km_array_count(held);
@@ -485,7 +489,7 @@ void km_memcg_fork_child(struct mem_cgroup *group)
 	group->refs += group->left;
 }
 
-/* ------------------------------------------------------------------ who is who */
+/* ------------------------------------------------------------------ queries and modes */
 
 struct mem_cgroup *mem_cgroup_root(void)
 {
@@ -512,16 +516,16 @@ struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
 	struct mem_cgroup *before = active;
 
 	active = group;
-	/* In this order: a handler that strikes in between and sets back what it found does no harm. */
+	/* In this order: a handler may set and restore the group in between without harm. */
 	__atomic_signal_fence(__ATOMIC_RELEASE);
 	km_objcg_here = group ? top_for(group)->objcg : NULL;
 	return before;
 }
 
 /*
- * The group is the thread's for the length of the call, and a handler that strikes in it allocates in that name unless
- * it says another: as with set_active_memcg, of which this is a shorter form. A handler that sets a group of its own
- * puts back what it found, so the call goes on as it began.
+ * Allocates with `group` active for the length of the call, a shorter form of set_active_memcg. A handler in between
+ * allocates in the same name, unless the handler sets another group. The handler restores the group, and the call
+ * goes on unchanged.
  */
 void *kmalloc_in(struct mem_cgroup *group, size_t size, gfp_t gfp)
 {
@@ -559,9 +563,9 @@ void mem_cgroup_set_default(struct mem_cgroup *group)
 }
 
 /*
- * The next online one after `at`, held; that is let go. The next one is held before the last one is let go: a group
- * keeps its place among its siblings as long as it has a reference, also offline, so that the walk finds its way on
- * whatever was taken offline by the visitor.
+ * Returns the next online group after `at`, held, and drops `at`. The next group is held before `at` is dropped. A
+ * referenced group, also offline, keeps its place among its siblings, so that the walk can go on after any offline by
+ * the visitor.
  */
 static struct mem_cgroup *step(struct mem_cgroup *root, struct mem_cgroup *at)
 {
@@ -607,7 +611,7 @@ int mem_cgroup_set_mode(enum mem_cgroup_mode mode, bool on)
 	else
 		km_store(&km_memcg_modes[mode], on);
 	km_memcg_unlock();
-	/* The objects on shelves now would stay in use there. */
+	/* Without a flush the objects now on charged sheaves would stay there. */
 	if (mode == MEM_CGROUP_SHELF && !on)
 		km_memcg_flush_pcs(&km_memcg_root);
 	return result;

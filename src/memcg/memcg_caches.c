@@ -1,8 +1,8 @@
 /*
- * memcg_caches.c: what a group has, cache by cache. Invariants: nothing is counted while running; it is found out
- * when somebody asks, by a walk over all slabs, each of which says whose its objects are (page/obj_cgroups.h).
- * Nothing that a walk meets is followed, for it may go meanwhile: an owner is compared with a list of those that are
- * the group's, which is made under the lock of the tree, and a slab is looked at while its page is held.
+ * memcg_caches.c: a group's objects and bytes, cache by cache. Invariants: nothing is counted in advance; a query
+ * walks over all slabs and reads their owner words (page/obj_cgroups.h). A walk follows no pointer to an owner,
+ * because the owner may go meanwhile: owners are compared with a list of the group's objcgs, made under the tree
+ * lock. A slab is read only while its page is held.
  */
 #include "page/metadata.h"
 #include "page/obj_cgroups.h"
@@ -10,9 +10,9 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-/* Caches that are counted in one walk over the slabs. */
+/* Caches counted in one walk over the slabs. */
 #define AT_ONCE 32u
-/* Owners that are compared with in one walk, where there is no memory for more. */
+/* Owners compared in one walk, without memory for a larger list. */
 #define FEW_OWNERS 64u
 
 struct row {
@@ -21,27 +21,27 @@ struct row {
 	uint64_t bytes;
 };
 
-/* Objcgs that charge the group, hashed: half of the places stay empty. */
+/* Objcgs that charge the group, as a hash table: half of the places stay empty. */
 struct owners {
 	uint64_t *slot;
 	size_t slots;			/* a power of two */
-	size_t skip, count;		/* those that were listed before; those that are now */
+	size_t skip, count;		/* owners listed in earlier walks; owners listed now */
 	uint64_t few[2 * FEW_OWNERS];
 };
 
 struct walk {
 	const struct mem_cgroup *group;
-	bool below;			/* and those below it; of these not the twins, of which there may be 100000 */
+	bool below;			/* count groups below too, without their child caches: there may be 100000 */
 	struct row row[AT_ONCE];
-	size_t count;			/* of rows */
-	size_t skip;			/* caches that were counted in former walks */
-	uint64_t sum;			/* sum_twins: bytes */
+	size_t count;			/* of `row` */
+	size_t skip;			/* caches counted in earlier walks */
+	uint64_t sum;			/* sum_children: bytes */
 	struct owners owners;
-	uint64_t last;			/* an owner that was looked at, and whether it is the group's */
+	uint64_t last;			/* the last owner looked up, and the result */
 	bool last_is_its;
 };
 
-/* ------------------------------------------------------------------ whose an object is */
+/* ------------------------------------------------------------------ the owner of an object */
 
 static size_t slot_of(const struct owners *owners, uint64_t owner)
 {
@@ -53,8 +53,8 @@ static size_t slot_of(const struct owners *owners, uint64_t owner)
 	return i;
 }
 
-/* The group's objcgs, and those of the groups below if `below`: how many; all but the first `skip` of them, as far as
- * there is room, go into the list if there is one. With the tree lock. */
+/* Lists the group's objcgs, and the objcgs of all groups below if `below`. All but the first `skip` go into the
+ * table, if there is one, as far as there is room. Returns: the number of objcgs. Context: tree lock held. */
 static size_t list_owners(const struct walk *walk, struct owners *owners)
 {
 	size_t all = 0;
@@ -74,11 +74,10 @@ static size_t list_owners(const struct walk *walk, struct owners *owners)
 }
 
 /*
- * Those after the ones that were listed before. None of them goes until drop_owners, so that no other comes to lie at
- * the same place. False: there are no more. The walk over slabs takes no lock for long, so owners come and go
- * meanwhile. An owner that comes is not on the list, and not counted. One that goes keeps its record
- * (km_memcg_keep_gone), so no newcomer gets its address and is taken for it. Where there is no memory for a list of
- * all, a small one on the stack serves, in as many walks as it takes.
+ * Lists the next owners. Returns: false if there are no more. No listed owner's record is reused until drop_owners.
+ * The walk over slabs takes no lock for long, so owners come and go meanwhile. A new owner is not listed, and not
+ * counted. The record of a dead owner is kept (km_memcg_keep_gone), so that no new owner gets the address. Without
+ * memory for the whole list, a small list on the stack serves, in several walks.
  */
 static bool next_owners(struct walk *walk)
 {
@@ -111,7 +110,7 @@ static void drop_owners(struct walk *walk)
 	km_memcg_reap();
 }
 
-/* Neighbours are mostly the same one's. */
+/* Returns whether the owner is listed. Neighbours mostly have the same owner. */
 static bool is_its(struct walk *walk, uint64_t owner)
 {
 	if (!owner)
@@ -134,9 +133,9 @@ static struct row *row_of(struct walk *walk, const struct kmem_cache *cache)
 }
 
 /*
- * 64 objects of a slab, from 64 * `word` on. False: there are no more, or it is another's by now. The slab is looked
- * at while its page is held, 64 objects at a time, so that nobody waits long for the page. It may have gone to another
- * cache before: the descriptor is asked under the hold, and nothing is read that it does not say.
+ * Counts 64 objects of a slab, from 64 * `word` on. Returns: false if there are no more, or the slab has another
+ * cache by now. The page is held for 64 objects at a time, so that no thread waits long for the page. The slab may
+ * have gone to another cache before: the descriptor is read under the hold, and limits all other reads.
  */
 static bool count_some(struct walk *walk, struct row *row, struct km_page *slab, unsigned word)
 {
@@ -145,11 +144,12 @@ static bool count_some(struct walk *walk, struct row *row, struct km_page *slab,
 
 	km_debug(!cache->child_of && km_is_charged(cache), "objects are counted where they say whose they are");
 	km_page_hold(slab);
-	/* Acquire pairs with km_slab_new_raw: what the slab says is filled in. */
+	/* Acquire pairs with km_slab_new_raw: the slab's descriptor is filled in. */
 	bool its = km_load_acquire(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == cache;
 	unsigned objects = its ? slab->objects : 0;
 	const uint64_t *first = km_owner_of_page(slab);
-	/* Acquire pairs with who set it, who has an object: the engine is through with the slab as well. */
+	/* Acquire pairs with the setter of an owner: the setter has an object, so the engine has finished the slab as
+	 * well. */
 	if (objects > word * 64 && km_owner_any(first, slab->order)) {
 		size_t at = (size_t)(km_slab_first(cache, slab) - (char *)km_page_address(slab));
 
@@ -169,14 +169,15 @@ static int count_slab(struct km_page *slab, void *arg)
 	struct kmem_cache *cache = km_load(&slab->type) == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
 	struct row *row = cache ? row_of(walk, cache) : NULL;
 
-	/* A twin's words are not owners. */
+	/* The words of a child cache's slab are not owners. */
 	if (row && !cache->child_of)
 		for (unsigned word = 0; count_some(walk, row, slab, word); word++)
 			;
 	return 0;
 }
 
-/* The registry is locked: so a twin has its group's objcg. The group itself is compared, or looked at under a lock. */
+/* Returns whether the group is charged for the child cache. The locked registry keeps the objcg of a child cache
+ * alive. The group is only compared, or read under a lock. */
 static bool is_its_child(const struct walk *walk, const struct kmem_cache *cache)
 {
 	const struct obj_cgroup *objcg = cache->child_of ? km_private_owner(cache) : NULL;
@@ -190,7 +191,7 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 {
 	struct walk *walk = arg;
 
-	/* Blocks of whole pages are no slab's. */
+	/* Large blocks are in no slab. */
 	if ((!km_is_charged(cache) && !is_its_child(walk, cache)) || cache->engine->whole_pages)
 		return 0;
 	if (cache->child_of && walk->below)
@@ -205,7 +206,7 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* An object that is on no shelf and in no barn then is a user's: only that is taken. */
+/* Gives cached objects back to the slabs: each object still allocated then is a user's. */
 static void empty_pcs(struct walk *walk)
 {
 	struct kmem_cache *caches[AT_ONCE];
@@ -219,7 +220,7 @@ static void empty_pcs(struct walk *walk)
 		caches[i]->engine->shrink(caches[i]);
 }
 
-/* A group with slabs of its own pays for them whole. */
+/* Finishes a row. A private group is charged for whole slabs. */
 static void finish_row(struct row *row)
 {
 	struct kmem_cache_stats stats;
@@ -232,7 +233,7 @@ static void finish_row(struct row *row)
 	row->bytes = km_load(&row->cache->slab_bytes);
 }
 
-/* The next caches, all that can be done while none comes or goes. True: there are more. */
+/* Counts the next caches, with the registry held. Returns: true if there are more. */
 static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 {
 	km_busy_scope(was);
@@ -300,7 +301,7 @@ static int sum_child(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Nobody is told of each: once over the registry does for all. */
+/* Sums up all child caches in one walk over the registry, because no visitor needs single values. */
 static uint64_t sum_children(const struct mem_cgroup *group)
 {
 	struct walk walk = { .group = group, .below = true };
@@ -325,7 +326,7 @@ size_t km_memcg_more_stat(const struct mem_cgroup *group, char *text, size_t byt
 	uint64_t slab = sum_children(group);
 
 	walk_caches(group, true, add, &slab);
-	/* Then `dying` says who has something out. */
+	/* Reap first: `dying` then counts only groups with bytes out. */
 	km_private_reap();
 	size_t length = km_format(lines, sizeof(lines), "slab_reclaimable 0\nslab_unreclaimable %lu\nslab %lu\n",
 				  (unsigned long)slab, (unsigned long)slab);

@@ -1,7 +1,7 @@
 /*
- * memcg_control.c: what is written from outside to the cgroup files of a group (`kmem fs`, cache/mailbox.h).
- * Invariants: it is a number that is stored, and no callback runs here, in the middle of somebody's free: a max that
- * is below what is charged, and a reclaim, are the next charge's business; nobody waits for the tree's lock.
+ * memcg_control.c: writes from outside to a group's cgroup files (`kmem fs`, cache/mailbox.h). Invariants: a write
+ * only stores a number. No callback runs here, in the middle of a user's free: a max below the usage, and a reclaim,
+ * are left to the next charge. No write waits for the tree lock.
  */
 #include <errno.h>
 

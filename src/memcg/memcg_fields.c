@@ -1,6 +1,6 @@
 /*
- * memcg_fields.c: where the fields of groups are, for `kmem info`, as cache/cache_fields.c has it for caches. Here,
- * because a program that has no groups does not contain them. Invariant: that of base/fields.h.
+ * memcg_fields.c: the offsets of groups' fields, for `kmem info`, as cache/cache_fields.c for caches. A separate
+ * file, because a program without groups does not contain this table. Invariant: see base/fields.h.
  */
 #include "memcg_group.h"
 

@@ -1,6 +1,6 @@
 /*
- * memcg_text.c: a group's numbers, and the texts of the cgroup files that have them. Invariant: changes nothing but the
- * limits that it is told to.
+ * memcg_text.c: figures of a group, and the texts of the cgroup files. Invariant: changes nothing except the limits
+ * set by the caller.
  */
 #include <errno.h>
 
@@ -120,7 +120,7 @@ uint64_t mem_cgroup_atomics(void)
 
 /* ------------------------------------------------------------------ texts */
 
-/* A text that grows beyond its buffer: what does not fit is counted. */
+/* A text, possibly longer than the buffer; `length` counts all bytes. */
 struct text {
 	char *at;
 	size_t bytes, length;
@@ -181,7 +181,7 @@ size_t mem_cgroup_write_events_local(const struct mem_cgroup *group, char *text,
 	return write_events(group->local, text, bytes);
 }
 
-/* Objcgs that point here and are others', of whom something is out. */
+/* Returns the number of orphans with bytes out: objcgs of other groups with memcg == this group. */
 static uint64_t count_orphans(const struct mem_cgroup *group)
 {
 	uint64_t count = 0;

@@ -1,14 +1,14 @@
 /*
- * object_objcg.c: who pays for many objects: set, and read, page by page: objects that lie next to each other in an
- * array are mostly of one page, whose word is looked up once for all of them. Invariant: that of object_objcg.h.
+ * object_objcg.c: sets and reads the owners of many objects, page by page: neighbours in an array are mostly of one
+ * page, and share one look-up of the page's word. Invariant: see object_objcg.h.
  */
 #include "charged_sheaf.h"
 
 #include "os/die.h"
 
-/* Objects looked at together where owners change from one to the next: they stay in the nearest cache. */
+/* Objects searched together where owners alternate: the window stays in the nearest CPU cache. */
 #define WINDOW	64u
-/* Fewer than these of one owner in a row: others of that owner's are looked for. */
+/* After a run of one owner shorter than this, further objects of the owner are searched. */
 #define FEW	8u
 
 km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place)
@@ -36,16 +36,16 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
 	km_debug(km_objcg_is_known(owner), "an owner is no state of a cache");
 	owner = owner ?: KM_OBJCG_NOBODY;
-	/* Acquire pairs with km_charged_hide_back: what it closed is closed. */
+	/* Acquire pairs with km_charged_hide_back: the paths closed there are closed for this thread. */
 	uint64_t seen = km_load_acquire(&cache->objcg);
 
 	if (km_likely(seen == owner || seen == KM_OBJCGS_DIFFER))
 		return true;
 	uint64_t unknown = KM_OBJCG_UNKNOWN;
-	/* Release: what comes after, and the object with it, is not seen before. */
+	/* Release: later stores, and the object, are not seen before. */
 	if (km_cas_release(&cache->objcg, &unknown, owner) || unknown == owner)
 		return true;
-	/* A handler may have struck who holds the lock, or one that comes after it. */
+	/* A handler may have interrupted the holder of the lock, or a holder of a later lock. */
 	if (km_thread_busy)
 		return false;
 	struct km_busy_was was = km_busy_begin();
@@ -59,10 +59,10 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 /* ------------------------------------------------------------------ setting */
 
 /*
- * The page's word changes: one object of it. It may need memory, whose lock a handler's victim may hold. The slow way
- * may make a vector for the page, which is memory of ours and has a lock: so a handler that struck inside of the
- * allocator is refused, and its caller fails as for want of memory. A free never comes here: where it must clear a
- * word there is a vector, from the first object on that was paid for.
+ * Sets the owner of one object by changing the page's word. The change may make a vector for the page: memory with a
+ * lock, perhaps held by the code that a handler interrupted. So a handler inside the allocator is refused, and its
+ * caller fails as for want of memory. A free never comes here: where a free must clear a word, the page has a vector
+ * since its first charged object.
  */
 static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, uint64_t owner, bool may_wait)
 {
@@ -76,9 +76,9 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 }
 
 /*
- * Those of objects[0, n) that lie in the page of the first; 0: there was no memory, or it is none of this cache. The
- * page's word is read once for the run. Another thread may turn it from one owner's into a vector meanwhile; the
- * vector begins with that owner for all objects, so what this run meant is in it either way.
+ * Sets the owner of the objects of objects[0, n) in the first object's page. Returns: their number; 0: no memory, or
+ * not an object of this cache. The page's word is read once for the run. Another thread may replace the word by a
+ * vector meanwhile; the vector begins with the word's owner for all objects, so the run's result is the same.
  */
 static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
 {
@@ -124,7 +124,7 @@ void km_objects_clear_owner(struct kmem_cache *cache, void *const *objects, size
 {
 	if (!km_owners_exact(cache))
 		return;
-	/* One that has no word is none of the cache's: that is found out where it goes next. */
+	/* An object without a word is not of this cache: the next layer finds out. */
 	for (size_t i = 0; i < n; i += 1 + km_objects_set_owner(cache, objects + i, n - i, 0, false))
 		;
 }
@@ -132,8 +132,8 @@ void km_objects_clear_owner(struct kmem_cache *cache, void *const *objects, size
 /* ------------------------------------------------------------------ reading */
 
 /*
- * How many of the last of objects[0, n) lie in the page of the very last and are this owner's, or, where *owner is ANY,
- * that one's. 0: none of this owner, or of this cache.
+ * Returns how many of the last of objects[0, n) lie in the page of the very last and have this owner; with ANY in
+ * *owner, the owner of the last. 0: the last has another owner, or is not of this cache.
  */
 #define ANY	KM_OWNER_VECTOR
 
@@ -151,8 +151,8 @@ static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const 
 		return 0;
 	const uintptr_t page = (uintptr_t)objects[n - 1] - place.offset;
 	const uint32_t shift = km_load(&cache->owner_shift);
-	/* The owners that were seen are filled in; a word that was one owner's may be a vector's now, which begins with
-	 * it. */
+	/* The owners seen are filled in. A word of one owner may be a vector's now: the vector begins with this
+	 * owner. */
 	const uint64_t seen = km_load_acquire(place.word);
 	if (!(seen & KM_OWNER_VECTOR)) {
 		while (--left && (uintptr_t)objects[left - 1] - page < KM_PAGE_SIZE)
@@ -170,7 +170,7 @@ static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const 
 	return n - left;
 }
 
-/* Bring this owner's, of the last of objects[0, n), to the end; how many. */
+/* Moves this owner's objects, among the last of objects[0, n), to the end. Returns: their number. */
 static size_t gather_last(const struct kmem_cache *cache, size_t n, void **objects, uint64_t owner)
 {
 	size_t to = n;

@@ -1,7 +1,7 @@
 /*
- * object_objcg.h: who pays for an object of a cache, as its owner word says (page/obj_cgroups.h): one object here,
- * many in object_objcg.c, page by page. Invariant: the owner word of an object that is out, or on a charged shelf,
- * says whose it is.
+ * object_objcg.h: the owner word of an object: the objcg charged for the object (page/obj_cgroups.h). One object
+ * here; many in object_objcg.c, page by page. Invariant: the owner word of an allocated object, or of an object on a
+ * charged sheaf, names the charged objcg.
  */
 #ifndef KM_MEMCG_OBJECT_OBJCG_H
 #define KM_MEMCG_OBJECT_OBJCG_H
@@ -12,12 +12,13 @@
 
 struct km_place {
 	uint64_t *word;
-	size_t offset;			/* in the page */
+	size_t offset;			/* bytes in the page */
 };
 
 bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place) km_cold;
 
-/* Where the owner of an object of this cache is written; false: it is none of this cache, or lies where few do. */
+/* Finds the owner word of an object, without a function call. Returns: false if the object is not of this cache, or
+ * the page map of the first range can't tell. */
 km_inline bool km_place_find_quick(const struct kmem_cache *cache, const void *object, struct km_place *place)
 {
 	uintptr_t offset = (uintptr_t)object - (uintptr_t)km_hot.arena, index = offset >> KM_PAGE_SHIFT;
@@ -30,7 +31,7 @@ km_inline bool km_place_find_quick(const struct kmem_cache *cache, const void *o
 	return true;
 }
 
-/* The same; false: it is none of this cache. */
+/* Finds the owner word of an object. Returns: false if the object is not of this cache. */
 km_inline bool km_place_find(const struct kmem_cache *cache, const void *object, struct km_place *place)
 {
 	return km_likely(km_place_find_quick(cache, object, place)) ||
@@ -39,7 +40,7 @@ km_inline bool km_place_find(const struct kmem_cache *cache, const void *object,
 
 km_inline uint64_t km_place_owner(const struct kmem_cache *cache, const struct km_place *place)
 {
-	/* Acquire pairs with make_vector: it is filled in. */
+	/* Acquire pairs with make_vector: the vector is filled in. */
 	uint64_t seen = km_load_acquire(place->word);
 
 	if (km_unlikely(seen & KM_OWNER_VECTOR))
@@ -47,7 +48,7 @@ km_inline uint64_t km_place_owner(const struct kmem_cache *cache, const struct k
 	return seen & ~KM_OWNER_NOBODY;
 }
 
-/* 0: nobody, or it is none of this cache. */
+/* Returns the object's owner; 0: uncharged, or not an object of this cache. */
 km_inline uint64_t km_object_owner(const struct kmem_cache *cache, const void *object)
 {
 	struct km_place place;
@@ -55,7 +56,8 @@ km_inline uint64_t km_object_owner(const struct kmem_cache *cache, const void *o
 	return km_likely(km_place_find(cache, object, &place)) ? km_place_owner(cache, &place) : 0;
 }
 
-/* Of one that is freed. Where frees are checked, what is no object is nobody's: a check comes later, and refuses it. */
+/* Returns the owner of a freed object. A checked free of a wrong address returns 0: a later check refuses the
+ * free. */
 km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *object)
 {
 	if (km_is_checked(cache) && km_cache_of(object) != cache)
@@ -64,36 +66,41 @@ km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *ob
 }
 
 /*
- * cache->payer (slab/engine.h has what it may be). As long as one group pays for all objects of a cache that are out,
- * and that is how many programs use accounting, no free needs to look who it is, and hits put objects on each CPU's
- * charged block. Whoever charges an object to another, or to nobody, and whoever makes a block another's, says first
- * that frees must look; another thread that frees that object knows of it from where it has the object.
+ * cache->objcg (slab/engine.h lists the values). While one objcg is charged for all allocated objects of a cache, as
+ * in many programs, no free needs to look at an owner word, and the fast path pushes to the CPU's charged sheaf. A
+ * thread that charges an object to another objcg, or to none, or makes another objcg the owner of a sheaf, first
+ * announces that frees must look. A thread that frees this object later sees the announcement: the object came to the
+ * thread after it.
  */
 
-/* Not all of its objects are somebody's, or each free is looked at: so a free object's word must be 0. */
+/* Returns whether a free object's word must be 0: the cache has uncharged objects too, or frees are checked. */
 km_inline bool km_owners_exact(const struct kmem_cache *cache)
 {
 	return !cache->charge_all || km_is_checked(cache);
 }
 
-/* Several pay, and the caller may wait: CPUs' blocks may have objects of them all from now on, if that can be done. */
+/* Makes the sheaves mixed, if the cache can have mixed sheaves. Requires: several objcgs are charged, the caller may
+ * wait. */
 void km_objcgs_mix(struct kmem_cache *cache);
-/* Said before `owner` (0: nobody) pays for its first object. False: the lock of draining is not to be had, and may not
- * be waited for; then the owner must not pay. */
+/* Must be called before `owner` (0: uncharged) is charged for its first object. Returns: false if the lock of
+ * draining is not available without waiting; then the owner must not be charged. */
 bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
 /*
- * Owners of objects[0, n) that are in the caller's hand; 0: nobody pays. How many were set, from the front: n unless
- * there was no memory, or no lock. may_wait false: it makes no system call, and then may fail for that.
+ * Sets the owner of objects[0, n), all in the caller's hand; 0: uncharged. Returns: the number of owners set, from
+ * the front: n unless memory or the lock was missing. With may_wait false no system call is made, and the call may
+ * fail for want of one.
  */
 size_t km_objects_set_owner(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait);
-/* Of objects that go back: nobody's, where that must be said. */
+/* Clears the owner words of objects that go back, where words of free objects have a meaning. */
 void km_objects_clear_owner(struct kmem_cache *cache, void *const *objects, size_t n);
-/* How many of the last of objects[0, n) are the same one's, and whose (0: nobody's); the others may change places. */
+/* Returns the number of last objects of objects[0, n) with one owner, and the owner (0: uncharged). The other objects
+ * may change places. */
 size_t km_objects_of_one_owner(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner);
 
 /*
- * The ordinary case where several pay, with no call: so its callers need no registers beyond what they have. Whose is
- * it? 0: not this way. And: it is this owner's from now on, who is somebody; false: not this way.
+ * The common case with several objcgs, without a function call, so that callers need no further registers.
+ * km_object_owner_quick: Returns: the owner; 0: uncharged, or not this way. km_object_set_owner_quick: Sets an owner
+ * other than 0. Returns: false where this way is not possible.
  */
 km_inline uint64_t km_object_owner_quick(const struct kmem_cache *cache, const void *object)
 {
@@ -102,7 +109,7 @@ km_inline uint64_t km_object_owner_quick(const struct kmem_cache *cache, const v
 	if (km_unlikely(km_load(&cache->objcg) != KM_OBJCGS_DIFFER) ||
 	    km_unlikely(!km_place_find_quick(cache, object, &place)))
 		return 0;
-	/* Acquire pairs with make_vector: it is filled in. */
+	/* Acquire pairs with make_vector: the vector is filled in. */
 	uint64_t seen = km_load_acquire(place.word);
 	if (km_likely(seen & KM_OWNER_VECTOR))
 		seen = km_load(km_owner_in_vector(seen, place.offset, km_load(&cache->owner_shift)));
@@ -116,7 +123,7 @@ km_inline bool km_object_set_owner_quick(const struct kmem_cache *cache, const v
 	if (km_unlikely(km_load(&cache->objcg) != KM_OBJCGS_DIFFER) ||
 	    km_unlikely(!km_place_find_quick(cache, object, &place)))
 		return false;
-	/* Acquire pairs with make_vector: it is filled in. */
+	/* Acquire pairs with make_vector: the vector is filled in. */
 	uint64_t seen = km_load_acquire(place.word);
 	if (km_unlikely(!(seen & KM_OWNER_VECTOR)))
 		return false;

@@ -1,7 +1,7 @@
 /*
- * pressure.c: what is done where a charge meets a limit: stocks and shelves are drained, shrinkers are asked, the
- * out-of-memory callback; above `high` it is slowed down. And events, which tell of all this. Invariant: callbacks run
- * with no lock held, on groups that are referenced, and what they charge does not come here again.
+ * pressure.c: charges beyond a limit: stocks and sheaves are drained, shrinkers and the out-of-memory callback are
+ * called; above `high` the thread is slowed down. Events tell of all steps. Invariant: callbacks run with no lock
+ * held, on referenced groups, and charges by a callback start no second reclaim.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,52 +14,53 @@
 #include "memcg_group.h"
 
 #define RETRIES		16		/* kernel: MAX_RECLAIM_RETRIES */
-#define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* at once, in a large group; kernel: SWAP_CLUSTER_MAX pages */
+#define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* at once, in a large group; kernel: SWAP_CLUSTER_MAX
+							 * pages */
 #define DELAY_MAX_MS	2000u		/* kernel: MEMCG_MAX_HIGH_DELAY_JIFFIES */
-#define PATIENCE_MS	512u		/* at once, for another thread's shrinker; a second in all */
-#define DELAY_LEAST_MS	10u		/* below, sleeping costs more than it slows down */
+#define PATIENCE_MS	512u		/* longest single wait for another thread's shrinker; a second in all */
+#define DELAY_LEAST_MS	10u		/* below, sleeping costs more than the delay */
 
 /*
- * The steps of a charge that was refused, in this order, and why. First what costs nobody anything: stocks and shelves
- * below the group that refused are emptied, and it is tried again. Then what costs somebody something: shrinkers, whose
- * caches must be filled again. Then the out-of-memory callback, which may end a tenant. Each step is followed by a new
- * attempt, because another thread may have freed meanwhile, and another group may be the one that refuses now.
+ * The steps of a refused charge, in order of their cost. First, at no cost: stocks and sheaves below the refusing
+ * group are emptied, and the charge is retried. Then shrinkers, whose caches must be filled again. Then the
+ * out-of-memory callback, which may end a tenant. A new attempt follows each step, because another thread may have
+ * freed meanwhile, and another group may refuse now.
  *
- * References: the group that refused is held from the attempt that named it until the next attempt has named another
- * one. So it can't be released while its shrinkers run, though the thread holds no lock then.
+ * References: the refusing group is held from its attempt until the next attempt has named another group. So the
+ * group can't be released while its shrinkers run without a lock.
  *
  * Each loop has a bound: RETRIES for reclaim, MEMCG_DEPTH_MAX for draining, PATIENCE_MS for other threads. A charge
- * that is refused after all has changed nothing but events and what callbacks did.
+ * refused in the end has changed nothing but events and the effects of callbacks.
  */
 
 /*
- * This thread is in a callback. Its allocations are charged as any other, but where they are refused nothing more is
- * done about it: a shrinker that made its caller shrink again would never end.
+ * This thread is in a callback. Its allocations are charged as usual, but a refused charge takes no further step: a
+ * shrinker that made its caller shrink again would never end.
  */
 static km_tls bool pressed;
 
 /*
- * Charges of this thread that could not wait and left a group over high. Its next charge that may wait, whoever pays
- * for that, is slowed down for them (kernel: the thread, on its way back to user mode). There may be none, so there is
- * no reference: the group is looked at only if none has been released since that has the same place in `released`; else
- * the thread is let off.
+ * Charges of this thread that could not wait and left a group over high. The thread's next charge that may wait, to
+ * any group, is slowed down for them (kernel: the thread, on its way back to user mode). The debt has no reference,
+ * because there may be no next charge. take_owed reads the group only if no group with the same place in `released`
+ * was released since; else the debt is dropped.
  */
 static km_tls struct {
-	struct mem_cgroup *group;	/* the last such; NULL: none */
-	uint64_t released;		/* its place's, at that time */
+	struct mem_cgroup *group;	/* the last group; NULL: none */
+	uint64_t released;		/* the count at the group's place then */
 	uint64_t bytes;
 } owed;
 
-static uint64_t released[64];		/* so many groups; written with the tree lock */
+static uint64_t released[64];		/* releases of groups, by hash; written under the tree lock */
 
 /* ------------------------------------------------------------------ events */
 
-static bool untold;	/* some group has something to tell */
+static bool untold;	/* a group has events to tell */
 
 /*
- * A descriptor that becomes readable is a system call. A charge that may make none leaves the event to be told by the
- * next one that may, which looks at one word for all groups (km_memcg_tell). `untold` is cleared before the groups are
- * looked at: so an event that comes in between sets it again, and is told by the call after.
+ * Tells the waiters of a group of an event. An eventfd write is a system call. A charge without this right leaves the
+ * event to the next charge with it, and that charge reads one word for all groups (km_memcg_tell). `untold` is
+ * cleared before the groups are read: an event in between sets `untold` again, and is told by the next call.
  */
 static void tell(struct mem_cgroup *group, bool may_call)
 {
@@ -76,7 +77,7 @@ void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, boo
 	km_add(&group->local[event], 1u);
 	for (; !km_memcg_is_root(group); group = group->parent) {
 		km_add(&group->events[event], 1u);
-		/* Acquire pairs with mem_cgroup_eventfd: who sees the mask sees the descriptor. */
+		/* Acquire pairs with mem_cgroup_eventfd: a thread that sees the mask sees the descriptor. */
 		if (km_load_acquire(&group->event_mask) >> event & 1)
 			tell(group, may_call);
 	}
@@ -118,22 +119,22 @@ int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask)
 /* ------------------------------------------------------------------ shrinkers */
 
 struct mem_cgroup_shrinker {
-	struct km_list link;		/* in the order in which they are asked */
+	struct km_list link;		/* by priority, lowest first */
 	struct mem_cgroup *group;	/* referenced */
 	mem_cgroup_shrink_callback shrink;
 	void *arg;
 	int priority;
-	bool going;			/* is being removed: not asked any more */
-	uint32_t running;		/* threads in it: it stays on the list */
+	bool going;			/* being removed: not called any more */
+	uint32_t running;		/* threads in the callback: the record stays listed */
 };
 
 /*
- * A shrinker is called with the tree let go, and may be removed by another thread meanwhile. `running` keeps its record
- * and its place on the list; who removes it marks it first (going), so that nobody asks it again, and then waits until
- * nobody is in it. The walk goes on from the record that it asked: that is why it must not leave the list before.
+ * A shrinker is called with the tree unlocked, and may be removed by another thread meanwhile. `running` keeps its
+ * record on the list. The remover first sets `going`, so that no thread calls the shrinker again, and then waits
+ * until no thread is in the callback. The walk goes on from the called record, so the record must stay listed.
  */
 static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
-static uint64_t shrunk;			/* times that one gave something; the same */
+static uint64_t shrunk;			/* calls that freed bytes; under the tree lock */
 static km_tls struct mem_cgroup_shrinker *running_here;
 
 static void insert(struct mem_cgroup_shrinker *shrinker)
@@ -181,7 +182,7 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 {
 	if (!shrinker)
 		return;
-	/* It waits until none is running: for itself, or for one that does the same at the other's. */
+	/* A removal by a shrinker would wait for the shrinker's own end, or two shrinkers for each other. */
 	if (km_unlikely(running_here != NULL)) {
 		km_misuse(KM_MISUSE_SHRINKER, "mem_cgroup_remove_shrinker", shrinker, NULL);
 		return;
@@ -200,7 +201,7 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 	km_meta_free(shrinker, sizeof(*shrinker));
 }
 
-/* In the child of a fork only what this thread does is going on; and a descriptor would tell the parent's waiters. */
+/* In the child of a fork only this thread's calls go on; an event descriptor would tell the parent's waiters. */
 void km_pressure_fork_child(void)
 {
 	km_list_for_each(entry, &shrinkers) {
@@ -222,9 +223,9 @@ void km_pressure_fork_child(void)
 /* ------------------------------------------------------------------ protection */
 
 /*
- * The part of low (or min) that counts for a group in a reclaim that begins at `root`: at most what it uses; at most
- * what counts for its parent, and where the children claim more than that, its share by claim. Kernel: the same,
- * without memory_recursiveprot. With the tree lock.
+ * Returns the part of low (or min) that protects a group in a reclaim from `root`: at most the group's usage, and at
+ * most the parent's protection. If the children claim more than the parent's protection, each gets a share by claim.
+ * Kernel: the same, without memory_recursiveprot. Context: tree lock held.
  */
 static uint64_t claim(const struct mem_cgroup *group, bool low)
 {
@@ -246,10 +247,10 @@ static uint64_t protection(const struct mem_cgroup *group, const struct mem_cgro
 /* ------------------------------------------------------------------ reclaim */
 
 /*
- * Bytes that this one is to be asked for; 0: pass it by. With the tree lock. Two passes: the first leaves to each
- * group what `low` protects. Only if that was not enough the second asks those that were spared, down to `min`, and
- * says so to them (MEMCG_LOW). Protection is reckoned anew for each shrinker, since what the one before freed has
- * changed the usages.
+ * Returns the bytes to request from this shrinker; 0: skip. Two passes: the first leaves each group the bytes
+ * protected by `low`. If the first was not enough, the second calls the protected groups, down to `min`, and tells
+ * them so (MEMCG_LOW). Protection is computed anew for each shrinker, because the shrinker before changed the usages.
+ * Context: tree lock held.
  */
 static uint64_t share_of(const struct mem_cgroup_shrinker *shrinker, const struct mem_cgroup *root, uint64_t want,
 			 bool break_low)
@@ -260,14 +261,14 @@ static uint64_t share_of(const struct mem_cgroup_shrinker *shrinker, const struc
 		return 0;
 	uint64_t usage = km_load(&group->memory.usage), min = protection(group, root, false);
 	uint64_t low = protection(group, root, true);
-	/* The second time only those that were protected the first time, by low. */
+	/* The second pass: only groups protected by low in the first pass. */
 	if (break_low)
 		return usage <= low && usage > min ? km_min(want, usage - min) : 0;
 	uint64_t keep = km_max(low, min);
 	return usage > keep ? km_min(want, usage - keep) : 0;
 }
 
-/* Ask one, with the lock let go meanwhile: as long as it runs, it stays on the list. */
+/* Calls a shrinker with the lock released; its record stays listed meanwhile. */
 static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool break_low)
 {
 	struct mem_cgroup_shrinker *outer = running_here;
@@ -307,7 +308,7 @@ static uint64_t reclaim_pass(struct mem_cgroup *root, uint64_t want, bool break_
 	return freed;
 }
 
-/* A callback that reclaims does nothing: it is called because somebody reclaims already, and would come here again. */
+/* Reclaim in a callback does nothing: the callback runs because of a reclaim, and would recurse. */
 uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t freed;
@@ -322,7 +323,7 @@ uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 	return freed;
 }
 
-static bool asked;	/* of some group */
+static bool asked;	/* a group has a request */
 
 void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes)
 {
@@ -330,7 +331,7 @@ void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes)
 	km_store(&asked, true);
 }
 
-/* One that was asked for, held; NULL: none. */
+/* Takes one group's request. Returns: the group, held; NULL: none. */
 static struct mem_cgroup *take_asked(uint64_t *bytes)
 {
 	struct mem_cgroup *found = NULL;
@@ -351,7 +352,7 @@ static struct mem_cgroup *take_asked(uint64_t *bytes)
 	return found;
 }
 
-/* A reclaim that was asked for from outside is done here, where a charge that may wait reclaims for itself. */
+/* Serves a reclaim requested from outside, in a charge that may wait. */
 static void reclaim_asked(void)
 {
 	uint64_t bytes;
@@ -366,8 +367,8 @@ static void reclaim_asked(void)
 }
 
 /*
- * Shelves first, because what they give back goes into the stocks, and then the stocks. Objects on shelves and bytes in
- * stocks are nobody's loss: the next request pays again, and is a little slower.
+ * Flushes sheaves first, because their bytes go into the stocks, and then drains the stocks. Nothing in use is lost:
+ * the next request charges again, and is a little slower.
  */
 uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 {
@@ -380,9 +381,9 @@ uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 /* ------------------------------------------------------------------ over max */
 
 /*
- * The nearest callback, of the group or above; true: there is room now. Callback and argument are read together under
- * the lock, so that a thread that changes both is seen with either pair. The lock is dropped before the call: the
- * callback may free, offline groups, or set another callback.
+ * Calls the nearest callback, of the group or above. Returns: true if there is room now. Callback and argument are
+ * read together under the lock, so that a concurrent change of both is seen as a pair. The lock is released before
+ * the call: the callback may free, offline groups, or set another callback.
  */
 static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 {
@@ -407,7 +408,7 @@ static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 	return again;
 }
 
-/* A small group is not emptied for one object, a large one not asked a thousand times. */
+/* A small group is not emptied for one object; a large group is not called a thousand times. */
 static uint64_t portion(const struct mem_cgroup *group, uint64_t bytes)
 {
 	return km_max(bytes, km_min(km_load(&group->memory.max) / 32, RECLAIM_BYTES));
@@ -427,9 +428,9 @@ static bool others_shrink(const struct mem_cgroup *group)
 }
 
 /*
- * The thread that comes second finds that a shrinker has nothing more, while another thread is still in it. It waits,
- * but with an end: the shrinker may wait for this very thread. True: somebody gave something since there were `before`
- * such.
+ * Waits while another thread is in a shrinker, after the shrinker had nothing more for this thread. The wait is
+ * bounded: the shrinker may wait for this very thread. Returns: true if a shrinker freed bytes since the count was
+ * `before`.
  */
 static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 {
@@ -438,7 +439,7 @@ static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 	return km_load(&shrunk) != before;
 }
 
-/* `before`: how often shrinkers had given something when the charge was last tried. */
+/* `before`: the count `shrunk` at the last attempt of the charge. */
 static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, bool hopeless, gfp_t gfp)
 {
 	if (!hopeless && (mem_cgroup_reclaim(group, portion(group, bytes)) || wait_for_others(group, before)))
@@ -449,7 +450,7 @@ static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before,
 	return ask_oom(group, bytes);
 }
 
-/* In the child of a fork by a handler that struck since it was squeezed it is not: there nobody else charges. */
+/* 0 in a fork child made by a handler since the increment: no other thread charges in the child. */
 static void unsqueeze(struct mem_cgroup *group)
 {
 	uint32_t now = km_load(&group->memory.squeezed);
@@ -459,9 +460,9 @@ static void unsqueeze(struct mem_cgroup *group)
 }
 
 /*
- * Take back what lies unused below the group that refused, and try again. Meanwhile no charge there gets more than it
- * needs: or what was taken back would lie in the stock of the one that came first. Once is not always enough: then a
- * group above may refuse; and what somebody was just putting into a stock when it began is found the second time.
+ * Drains the refusing group, and tries again. Meanwhile no charge below gets more than needed, or the drained bytes
+ * would go to the first charge's stock. One drain may not be enough: a group above may refuse next; and bytes just
+ * going into a stock when the drain began are found by the second drain.
  */
 static bool drain_and_charge(struct km_attempt *attempt)
 {
@@ -471,7 +472,7 @@ static bool drain_and_charge(struct km_attempt *attempt)
 		struct mem_cgroup *over = attempt->refused;
 
 		km_debug(over && km_load(&over->refs), "a group that refused is held until it was asked again");
-		/* Seen by whoever takes a CPU's stock lock after the drain had it. */
+		/* Seen by each thread that takes a CPU's stock lock after the drain. */
 		km_add(&over->memory.squeezed, 1u);
 		uint64_t bytes = km_memcg_could_give(over, attempt->bytes) ? mem_cgroup_drain(over) : 0;
 		bool done = km_stock_charge(attempt);
@@ -485,9 +486,9 @@ static bool drain_and_charge(struct km_attempt *attempt)
 }
 
 /*
- * The first attempt was refused. Kernel: reclaims, and then drains; but what lies unused costs nobody anything.
- * `before` is read in front of the attempt: a shrinker of another thread that gives something between the refusal and
- * the look of wait_for_others is then noticed, and nobody waits for what has come already.
+ * Works for a charge after the refused first attempt. Kernel: reclaims, then drains; but draining costs no user
+ * anything. `before` is read ahead of the attempt: wait_for_others then notices a shrinker of another thread that
+ * freed bytes between the refusal and the look, and does not wait.
  */
 static bool press(struct km_attempt *attempt, gfp_t gfp)
 {
@@ -517,7 +518,7 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 
 /* ------------------------------------------------------------------ over high */
 
-/* In parts of 2^20 of high. */
+/* Computes in units of high / 2^20. */
 unsigned int mem_cgroup_high_delay(uint64_t current, uint64_t high, uint64_t bytes)
 {
 	if (current <= high)
@@ -551,7 +552,7 @@ static uint64_t reclaim_high(struct mem_cgroup *group, uint64_t bytes)
 	return freed;
 }
 
-/* Which of the group and those above is furthest over its high; NULL: none. */
+/* Returns the group, of this group and its ancestors, furthest over high; NULL: none is over high. */
 static struct mem_cgroup *worst(struct mem_cgroup *group, uint64_t bytes, unsigned *delay)
 {
 	struct mem_cgroup *found = NULL;
@@ -589,9 +590,9 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 }
 
 /*
- * Reclaim is tried first, for as long as it gives something; then stocks are drained; only what is over high after all
- * that delays the thread, by the group that is worst, once. The group is the caller's, held; those above it are held by
- * it. Nobody is slowed down for what lies unused.
+ * Slows the thread down for a group over high. Reclaims while reclaim frees bytes; then drains stocks; then delays
+ * the thread once, for the group furthest over high. No thread is slowed down for unused bytes. Requires: the group
+ * is held; the group holds the groups above.
  */
 static void throttle(struct mem_cgroup *group, uint64_t bytes)
 {
@@ -609,10 +610,9 @@ static void throttle(struct mem_cgroup *group, uint64_t bytes)
 }
 
 /*
- * A debt names its group by address and has no reference, because it may never be paid. Whether the address still means
- * that group is told by a count of releases for the place that the address hashes to: if it has moved, some group there
- * went, perhaps this one, and the debt is forgiven. The count and the group are looked at under the tree's lock, under
- * which groups are released.
+ * Returns the release count for a group's address. A debt names its group by address, without a reference, because
+ * the debt may never be paid. If the count has changed, some group of this place was released, perhaps this group,
+ * and the debt is dropped. Count and group are read under the tree lock, and groups are released under this lock.
  */
 static uint64_t *place_of(const struct mem_cgroup *group)
 {
@@ -637,7 +637,8 @@ void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes)
 	owed.bytes += bytes;
 }
 
-/* Held; NULL where it has gone offline. The lock keeps handlers out, which may have come before. */
+/* Returns the owed group, held; NULL if offline or released. The lock keeps handlers out; an earlier handler may have
+ * paid. */
 static struct mem_cgroup *take_owed(uint64_t *bytes)
 {
 	struct mem_cgroup *group;
@@ -653,7 +654,7 @@ static struct mem_cgroup *take_owed(uint64_t *bytes)
 	return group;
 }
 
-/* Now it may wait: for a charge to this group, if not NULL, and for what is owed. */
+/* Slows down for a charge to this group, if not NULL, and for the debt. Context: may wait. */
 static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t before = 0;
@@ -671,10 +672,10 @@ static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 /* ------------------------------------------------------------------ the charge */
 
 /*
- * Every charge that the byte stock did not serve. Whether it may wait is decided once, here: not where gfp forbids
- * it, and not in a handler that struck inside of the allocator, or a slow path of our own (km_thread_busy), where a
- * callback would run under locks. A forced charge comes last, so that __GFP_NOFAIL goes beyond a limit only after
- * everything else was tried. Slowing down comes after the charge is done, with nothing held but the group.
+ * Charges after a miss of the byte stock. may_wait is decided once, here: false where gfp forbids waiting, in a
+ * handler that interrupted the allocator, and in a slow path of the library (km_thread_busy): a callback would run
+ * under locks there. A forced charge comes last: __GFP_NOFAIL exceeds a limit only after all other steps. The thread
+ * is slowed down after the charge, with only the group held.
  */
 static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
 {
@@ -724,7 +725,7 @@ bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
 	return km_likely(bytes && km_stock_take(&objcg->slot, bytes)) || charge_slow(objcg, bytes, gfp);
 }
 
-/* Large blocks. */
+/* Charges of large blocks. */
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
 	struct obj_cgroup *objcg = km_objcg_now();
@@ -750,7 +751,7 @@ int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
 
 void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes)
 {
-	/* No charge is as large. */
+	/* No charge is this large. */
 	if (km_unlikely(bytes >> 48))
 		km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", group, NULL);
 	else
@@ -771,7 +772,7 @@ void mem_cgroup_set_oom_callback(struct mem_cgroup *group, mem_cgroup_oom_callba
 	group->oom_arg = arg;
 }
 
-/* A max that is below what is charged holds at once; here it is only seen to that it comes true. */
+/* Sets max. A max below the usage holds at once; then drains and reclaims until the usage fits. */
 int mem_cgroup_set_max(struct mem_cgroup *group, uint64_t bytes)
 {
 	if (km_memcg_is_root(group))

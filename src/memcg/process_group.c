@@ -1,8 +1,8 @@
 /*
- * process_group.c: one group that pays for the whole process, as KMEM_OPTIONS asks (account:1, memcg_limit,
- * memcg_group); or malloc follows each thread's group from the start (account:malloc). Invariant: it is there before
- * the first allocation is served, so what nobody pays for was never given out; whoever makes a group makes it below,
- * so that a thread's group, or another default, pays within the same limit.
+ * process_group.c: one group charged for the whole process, as KMEM_OPTIONS requests (account:1, memcg_limit,
+ * memcg_group); or malloc follows each thread's group from the start (account:malloc). Invariant: the group exists
+ * before the first allocation, so no object of the process is uncharged. All further groups are created below, so a
+ * thread's group, or another default, is charged within the same limit.
  */
 #include "os/die.h"
 #include "os/os.h"

@@ -1,28 +1,28 @@
 /*
- * stock.c: charging an objcg: from the byte stock of this CPU, behind it the CPU's page stock, behind that the
- * counters. Invariant, for each objcg, at any time between two sections under a CPU's stock lock: what passed between
- * it and the page level (the sum of its `net` words, and `charged`) is what is out with users, in its byte stocks, and
- * in nr_charged_bytes.
+ * stock.c: charging an objcg: from the byte stock of this CPU, then the CPU's page stock, then the counters.
+ * Invariant, for each objcg, between two sections under a CPU's stock lock: net bytes from the page level = bytes out
+ * with users + bytes in byte stocks + nr_charged_bytes. The left side is the sum of the objcg's `net` words, and
+ * `charged`.
  *
  *	byte stock	a word for each group on each CPU (percpu/stock_word.h), at most two pages
  *	page stock	for each CPU seven groups' whole pages, at most 64 each; under the CPU's lock
  *
- * Kernel: the same layers; its byte stock is five slots, searched, and the counters count pages. Here a charge that
- * finds no room for a batch gets less, in the end exactly what it needs: so a limit can be used to its last byte.
+ * Kernel: the same layers; its byte stock has five slots, searched, and its counters count pages. Here a charge
+ * without room for a batch gets less, in the end exactly the missing bytes. So a limit can be used to its last byte.
  *
- * Why the group that an objcg points to is there. A group goes offline in this order: its byte stock is closed, the
- * objcg points to the parent, then every CPU's stock lock is taken once and given back (km_stock_leave). So a thread
- * that reads objcg->memcg under any one of these locks either finds the parent, or is waited for. That is why each
- * section here reads the group anew, and hands it out only with a reference. It is also why any CPU's lock will do:
- * the lock of a CPU that the thread has left meanwhile guards the group as well as the one it is on.
+ * Lifetime of objcg->memcg. A group goes offline in this order: its byte stock is closed, the objcg points to the
+ * parent, then every CPU's stock lock is taken once and released (km_stock_leave). So a thread that reads
+ * objcg->memcg under any of these locks either finds the parent, or is waited for. Each section here must therefore
+ * read the group anew, and may hand the group out only with a reference. Any CPU's lock guards the group, also the
+ * lock of a CPU that the thread has left meanwhile.
  *
- * The view of other threads. `usage` of a counter is never less than what is out, for bytes are counted before they are
- * used, and given back after (the one exception is made good as soon as somebody looks: make_good). It is more by what
- * lies in stocks. A reader without a lock (km_stock_bytes, `kmem info`) may see bytes twice, or not at all, that move
- * just then; a number for people may be off by that.
+ * Other threads' view. `usage` of a counter is never less than the bytes out: bytes are counted before use, and given
+ * back after. The one exception is corrected at the next look (make_good). `usage` is more by the bytes in stocks. A
+ * reader without a lock (km_stock_bytes, `kmem info`) may see moving bytes twice, or not at all; figures for people
+ * may be off by these bytes.
  *
- * The rest of a failure. A refused charge has put back what it took out of the stocks, and tells which group refused;
- * a charge that was done has said what the counters took for it. There is no third way out.
+ * Failure. A refused charge has put back all bytes taken out of stocks, and names the group that refused. A
+ * successful charge reports the bytes taken from the counters. There is no third result.
  */
 #include "page/metadata.h"
 #include "os/die.h"
@@ -32,17 +32,19 @@
 #define BATCH	64u		/* pages; kernel: MEMCG_CHARGE_BATCH */
 
 static struct km_stock *stocks;
-static unsigned stock_count;		/* one for each CPU; behind them the spares */
+static unsigned stock_count;		/* one for each CPU; the spares follow */
 const struct km_memcg_view km_memcg_view = {
 	km_group_fields, &km_group_field_count, &km_memcg_root, (const struct km_stock *const *)&stocks, &stock_count,
 };
-/* Byte stocks that nobody can have again; then no more of them are made, since caches want such words, too. */
+/* Byte stocks left behind for ever. At this bound no more byte stocks are made, because caches need such words,
+ * too. */
 #define MOST_WORDS_LEFT	((1u << KMEM_AREA_SHIFT) / sizeof(uint64_t) / 4)
 static unsigned words_left;		/* with the tree lock */
 
 /*
- * For a handler that struck a thread which has the only stock's lock that there is, as in a program of one thread; a
- * handler that strikes that one takes the next. A spare is no CPU's, has no pages, and counts in the objcg's number.
+ * Returns the number of stocks, with the spares. The spares are for signal handlers that interrupt a holder of the
+ * only stock lock, as in a program of one thread; a nested handler takes the next spare. A spare has no CPU and no
+ * pages, and counts in the objcg's `charged`.
  */
 static unsigned all_stocks(void)
 {
@@ -66,7 +68,7 @@ bool km_stock_start(void)
 	for (unsigned i = 0; i < count + KM_STOCK_SPARES; i++)
 		km_lock_init(&fresh[i].lock, KM_RANK_STOCK);
 	stock_count = count;
-	/* Release pairs with nothing: nobody has an objcg to charge before the tree lock is dropped. */
+	/* Release pairs with nothing: no thread has an objcg to charge before the tree lock is released. */
 	stocks = fresh;
 	return true;
 }
@@ -82,10 +84,10 @@ void km_stock_fork(bool before, bool child)
 #define NESTED_TRIES	100
 
 /*
- * An objcg's `net` words can be written where the area is alive; without per-CPU memory there are none. Any CPU's lock
- * will do, so a thread that finds one taken goes on to the next, and waits only where all are: with as many locks as
- * CPUs there is nearly always a free one. A handler has another reason to go on: the lock that it finds taken may be
- * that of the code it struck. For it there are the spares.
+ * Returns whether an objcg's `net` words exist on the CPU: its area is online, or there is no per-CPU memory, and so
+ * no words. Any CPU's lock will do. A thread that finds a lock taken tries the next, and waits only if all are taken:
+ * with one lock for each CPU a free lock is nearly always found. A signal handler must go on, because the taken lock
+ * may be the interrupted code's. The spares are for handlers.
  */
 static bool has_words(unsigned cpu)
 {
@@ -107,8 +109,9 @@ static struct km_stock *try_each(unsigned here, bool nested)
 }
 
 /*
- * This CPU's stock, or, where that is taken, another's: any will do. A handler that struck under a lock of its own
- * thread must not wait: NULL where all stay taken, the spares by handlers that it struck, or other threads'.
+ * Locks this CPU's stock, or another stock if this CPU's lock is taken. A handler that interrupted a section of its
+ * own thread must not wait. Returns: NULL for a handler if all locks, with the spares, stay taken by other threads
+ * and interrupted handlers.
  */
 static struct km_stock *enter(bool nested)
 {
@@ -156,7 +159,7 @@ static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 }
 
 /*
- * Put charged, unused pages into the CPU's stock. Above a batch all pages of the group are uncharged (kernel: the
+ * Puts charged, unused pages into the CPU's stock. Above a batch all pages of the group are uncharged (kernel: the
  * same). The root has no counter, so the stock has no pages of the root.
  */
 static void put_pages(struct km_stock *stock, struct km_counter *counter, uint64_t pages)
@@ -178,18 +181,18 @@ static void put_pages(struct km_stock *stock, struct km_counter *counter, uint64
 		return;
 	}
 	km_debug(!stock->groups[i] || stock->groups[i] == group, "a place has one group's pages");
-	/* A caller that asks for numbers reads them without the lock. */
+	/* Readers of the figures take no lock. */
 	km_store(&stock->groups[i], group);
 	km_store(&stock->pages[i], (uint8_t)(stock->pages[i] + pages));
 	km_debug(stock->pages[i] && stock->pages[i] <= BATCH, "a place has a batch of pages at most");
 }
 
 /*
- * So many pages, from here or from the counters: a batch of them if that leaves as much again below every limit. A
- * batch is charged in one climb up the tree, so that the next 63 pages need none: that is where accounting's price per
- * page comes from. It takes at most half of what is left below the nearest limit, because what lies in one CPU's stock
- * is refused to all others until somebody drains it; near a limit batches shrink to what is needed, and then
- * charge_keep charges the missing bytes alone.
+ * Takes pages from the stock, else charges the counters: a batch, if at least as much is left below every limit. A
+ * batch is charged in one walk up the tree, and serves the next 63 pages: this keeps the cost of accounting per page
+ * low. A batch takes at most half of the bytes left below the nearest limit, because pages in one CPU's stock are
+ * refused to all other CPUs until a drain. Near a limit batches shrink to the pages needed; then charge_keep charges
+ * the missing bytes alone.
  */
 static bool get_pages(struct km_stock *stock, struct km_counter *counter, uint64_t pages, struct km_attempt *attempt)
 {
@@ -235,7 +238,7 @@ static struct km_counter *counter_of(const struct obj_cgroup *objcg)
 	return km_memcg_counter(group_of(objcg));
 }
 
-/* Both orders: who brings it to 0 comes after all others' last look at the objcg. */
+/* Both orders: the thread that brings `charged` to 0 comes after all other threads' last reads of the objcg. */
 static void count_charged(struct obj_cgroup *objcg, int64_t bytes)
 {
 	if (KM_SHARED(&objcg->charged, km_add_both(&objcg->charged, bytes)) + bytes == 0)
@@ -253,11 +256,11 @@ static int64_t *net_of(const struct obj_cgroup *objcg, const struct km_stock *st
 }
 
 /*
- * So many bytes came to the objcg, or with a minus went. The last thing that is done with it. Bytes that are out are
- * counted where it costs least: in a word for each CPU, plain, since the CPU's lock is held; only in a dead objcg by
- * one atomic number, because then somebody must notice the moment when it comes to 0. The words of all CPUs are moved
- * into that number once, in km_stock_leave, with each lock held in turn: whoever came before added to the word,
- * whoever comes after sees `dead` under the lock and adds to the number. Nothing is counted twice or lost.
+ * Counts bytes moved to the objcg (negative: from the objcg). Must be the last use of the objcg. Bytes are counted
+ * where counting is cheapest: in a plain word for each CPU, under the CPU's lock. A dead objcg uses one atomic
+ * number, because the return to 0 must be noticed. km_stock_leave moves the words of all CPUs into this number once,
+ * with each lock held in turn: an earlier section added to the word; a later section sees `dead` under the lock, and
+ * adds to the number. No byte is counted twice or lost.
  */
 static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, int64_t bytes)
 {
@@ -279,9 +282,9 @@ static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, struct km_
 }
 
 /*
- * Where the system does not stop other CPUs for us, a sequence that found the stock open may still be on its way when
- * that is closed. The bytes in its words go back then, but the words stay as they are, and nobody else gets them: so
- * what comes late, in or out, is seen by whoever looks next, before anything else of the objcg goes back.
+ * Corrects the counters for late changes in left-behind words. Without a fence a per-CPU operation that found the
+ * stock open may still run when the stock is closed. The bytes in the words go back then, but the words stay, and are
+ * never reused. So the next look sees a late change, in or out, before further bytes of the objcg go back.
  */
 static void make_good(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter)
 {
@@ -299,7 +302,7 @@ static void make_good(struct km_stock *stock, struct obj_cgroup *objcg, struct k
 	traffic(stock, objcg, counter, (int64_t)(left - now));
 }
 
-/* Exactly so many bytes go back to the counters. */
+/* Gives exactly so many bytes back to the counters. */
 static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
 	if (!bytes)
@@ -312,9 +315,8 @@ static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, struct k
 }
 
 /*
- * Whole pages go to the page stock; straight to the counters where somebody waits for them. While some charge above is
- * draining (squeezed), pages that come back go to the counters at once. Else the thread that drains would find them in
- * a stock the next time, and with many threads freeing that might go on for ever.
+ * Gives whole pages to the page stock, or to the counters while a charge above is draining (squeezed). Otherwise the
+ * draining thread would find the pages in a stock the next time. With many threads freeing this might never end.
  */
 static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t pages)
 {
@@ -326,7 +328,7 @@ static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, struct 
 	traffic(stock, objcg, counter, -(int64_t)(pages << KM_PAGE_SHIFT));
 }
 
-/* The bytes that lie on no CPU. Mostly there are none, and the look is a read. */
+/* Takes the bytes on no CPU. Mostly there are none, and the look is a read. */
 static uint64_t take_loose(struct obj_cgroup *objcg)
 {
 	if (!km_load(&objcg->nr_charged_bytes))
@@ -334,7 +336,7 @@ static uint64_t take_loose(struct obj_cgroup *objcg)
 	return KM_SHARED(&objcg->nr_charged_bytes, km_swap_acquire(&objcg->nr_charged_bytes, (uint64_t)0));
 }
 
-/* All that the objcg has here and on no CPU. */
+/* Takes all bytes of the objcg on this CPU and on no CPU. */
 static uint64_t take_all(struct km_stock *stock, struct obj_cgroup *objcg)
 {
 	uint64_t bytes = km_stock_empty(&objcg->slot) + take_loose(objcg);
@@ -344,8 +346,8 @@ static uint64_t take_all(struct km_stock *stock, struct obj_cgroup *objcg)
 }
 
 /*
- * Rule `keep`: bytes that are not used stay in the byte stock, up to its bound. Beyond, whole pages go, but one of them
- * stays beside the rest: so what comes next, in or out, finds what it needs.
+ * Rule `keep`: unused bytes stay in the byte stock, up to its bound. Beyond the bound whole pages go, but one page
+ * stays beside the remainder, so that the next charge or uncharge finds bytes or room.
  */
 static void stow(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
@@ -365,7 +367,8 @@ static void stow(struct km_stock *stock, struct obj_cgroup *objcg, struct km_cou
 
 /* ------------------------------------------------------------------ rule `drain`, as before Linux 5.14 */
 
-/* A CPU's byte stock has one owner; whole pages go, the rest becomes the owner's remainder, and it is nobody's. */
+/* Empties the owner's byte stock on this CPU: whole pages go, the rest becomes the owner's remainder, and the stock
+ * has no owner. */
 static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, struct km_counter *counter, uint64_t bytes)
 {
 	bytes += km_stock_empty(&owner->slot);
@@ -378,7 +381,7 @@ static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, struct
 		KM_SHARED(&owner->nr_charged_bytes, km_add(&owner->nr_charged_bytes, bytes));
 }
 
-/* Becoming the owner picks the remainder up, by an exchange also where there is none. */
+/* Makes objcg the owner of the stock. A new owner takes its remainder, by an exchange also where there is none. */
 static void refill_drain(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
 	if (stock->objcg != objcg) {
@@ -408,10 +411,10 @@ static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt, str
 /* ------------------------------------------------------------------ charge and uncharge */
 
 /*
- * From what there is, else whole pages, else exactly what is missing. Everything that the objcg has here is taken out
- * first, and what is not needed is put back: so that two charges that each need a little do not both go to the
- * counters past bytes that would have served one of them. In between the bytes are in this thread's hand, under its
- * CPU's lock; a drain passes that lock, and finds them afterwards.
+ * Charges from the bytes at hand, else whole pages, else exactly the missing bytes. All bytes of the objcg here are
+ * taken out first, and the rest is put back: so two small charges do not both go to the counters past bytes that
+ * would serve one. Meanwhile the bytes are in this thread's hand, under the stock lock; a drain takes every lock, and
+ * finds the bytes afterwards.
  */
 static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, struct km_counter *counter,
 			struct km_counter **refused)
@@ -442,7 +445,7 @@ static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, stru
 	return true;
 }
 
-/* Is the group, or an ancestor, over high? */
+/* Returns whether the group, or an ancestor, is over high. */
 static bool is_over_high(const struct km_counter *counter)
 {
 	while (counter && km_load(&counter->usage) <= km_load(&counter->high))
@@ -451,9 +454,10 @@ static bool is_over_high(const struct km_counter *counter)
 }
 
 /*
- * Above high nothing is refused, but the thread is to be slowed down, which it can't be here, under a lock. So either
- * the group is handed out with a reference, and the caller slows down with no lock held; or, where it may not wait, the
- * thread owes it. Only charges that reached the counters are asked about: what came out of a stock was asked for then.
+ * Notes a charge above high. Such a charge is not refused, but the thread must be slowed down, and can't be under a
+ * lock. If the thread may wait, the group is handed out with a reference, and the caller slows down with no lock
+ * held. Else the thread owes the delay. Only charges that reached the counters are checked: bytes of a stock were
+ * checked when the stock was filled.
  */
 static void note_high(struct km_attempt *attempt, struct km_counter *counter, bool nested)
 {
@@ -485,9 +489,9 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 }
 
 /*
- * One attempt, from the byte stock's miss on. Everything between enter and leave runs under one CPU's lock, with
- * handlers kept out, and makes no call that could wait for another lock: so it ends, and the group that was looked up
- * stays. Draining, reclaim, callbacks and sleeping are the caller's, by what is left in *attempt.
+ * Makes one attempt at a charge after a miss of the byte stock. From enter to leave the thread holds one CPU's lock,
+ * keeps handlers out, and waits for no other lock: so the section ends, and the group read stays alive. The caller
+ * drains, reclaims, calls back and sleeps, as *attempt says.
  */
 bool km_stock_charge(struct km_attempt *attempt)
 {
@@ -521,10 +525,10 @@ bool km_stock_charge(struct km_attempt *attempt)
 }
 
 /*
- * In a call that must not call the system its locks spin, as said at the door (km_no_calls). A free can't fail. Where a
- * handler finds all locks taken, one of them by the code that it struck, the bytes are laid down in the objcg
- * itself, by one atomic addition; the next charge or drain of that objcg picks them up. They stay charged until then,
- * so no limit is passed because of it.
+ * Uncharges after a failed put; can't fail. If the thread must not call the system, the locks spin (km_no_calls). If
+ * a handler finds all locks taken, one of them by the interrupted code, the bytes are added to the objcg's
+ * nr_charged_bytes atomically. The next charge or drain of this objcg takes the bytes. The bytes stay charged until
+ * then, so no limit is exceeded.
  */
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {
@@ -544,7 +548,7 @@ static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 	}
 }
 
-/* Under `drain` a byte stock is used by its owner only: whoever else comes must take it over. */
+/* Under `drain` a byte stock is used by its owner only: another objcg must become the owner first. */
 void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (objcg == &km_objcg_root || !bytes)
@@ -556,7 +560,7 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 		uncharge_slow(objcg, bytes);
 }
 
-/* ------------------------------------------------------------------ what others want to know */
+/* ------------------------------------------------------------------ queries */
 
 uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 {
@@ -570,7 +574,7 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 	return spare;
 }
 
-/* Not for handlers, so it may wait whatever its caller is busy with: nothing is passed by in a drain. */
+/* Context: not in handlers, so the call may wait in any busy state; a drain then skips no objcg. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)
 {
 	km_busy_scope(was);
@@ -613,9 +617,9 @@ void km_stock_open_objcg(struct obj_cgroup *objcg)
 }
 
 /*
- * Everything out of a closed byte stock, and what lies on no CPU. Plain reads and stores of other CPUs' words: right
- * only behind a fence, with the stock closed (stock_word.h), or where the words are changed by compare-and-swap, which
- * is how soft disciplines do it.
+ * Empties a closed byte stock, and takes the bytes on no CPU. Reads and stores other CPUs' words plainly. This is
+ * correct only after a fence, with the stock closed (stock_word.h), or where words change by compare-and-swap, as
+ * disciplines without rseq do.
  */
 static uint64_t collect(struct obj_cgroup *objcg)
 {
@@ -637,7 +641,7 @@ static void give_back_locked(struct obj_cgroup *objcg, uint64_t bytes)
 	leave(stock);
 }
 
-/* A charge that came late is made good on the way. */
+/* Corrects the counters for late charges. */
 static void look_again(struct obj_cgroup *objcg)
 {
 	struct km_stock *stock = enter(false);
@@ -660,7 +664,7 @@ bool km_stock_is_over(struct obj_cgroup *objcg)
 	       !KM_SHARED(&objcg->listed, km_swap_acquire(&objcg->listed, (uint32_t)true));
 }
 
-/* Each CPU's lock once: so this also waits for every charge that had begun before, and whose bytes were in its hand. */
+/* Takes each CPU's lock once, and so also waits for every charge already begun, with bytes in its hand. */
 static uint64_t drain_pages(const struct mem_cgroup *root)
 {
 	uint64_t bytes = 0;
@@ -675,12 +679,12 @@ static uint64_t drain_pages(const struct mem_cgroup *root)
 }
 
 /*
- * All stocks of the groups below are closed before the one fence, since that costs an interrupt of every CPU; then each
- * is emptied and opened again at once, so that charges find it closed for as short as possible: meanwhile they take the
- * slow way, which works without it. Where the system refuses the fence, only this CPU's bytes are had, by the sequence
- * that every thread uses, after the stock is open again; others' stay charged where they lie, which is safe.
+ * Drains `root` and all groups below. All stocks are closed before the one fence, because the fence interrupts every
+ * CPU. Then each stock is emptied and opened again at once, so that charges find the stock closed for a short time;
+ * meanwhile charges take the slow path. If the system refuses the fence, only this CPU's bytes are taken, with the
+ * ordinary per-CPU operation, after the stock is open again. Bytes on other CPUs stay charged, safely.
  *
- * Orphans have no words of their own any more, but may have bytes on no CPU, and words that were left behind.
+ * Orphans have no words of their own any more, but may have bytes on no CPU, and left-behind words.
  */
 uint64_t km_stock_drain(struct mem_cgroup *root)
 {
@@ -693,7 +697,7 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 		uint64_t own = fenced ? collect(group->objcg) : 0;
 
 		km_stock_open(&group->objcg->slot, group->objcg->stock);
-		/* The bytes of this CPU can be had without a fence. */
+		/* The bytes of this CPU need no fence. */
 		if (!fenced)
 			own = km_stock_empty(&group->objcg->slot);
 		give_back_locked(group->objcg, own);
@@ -712,9 +716,9 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 }
 
 /*
- * Where the system refuses a fence the words can't be given to anybody else: a sequence that read the offset before it
- * became 0 may still store there. They are left behind (`words`), and looked at again by whoever comes next. A bounded
- * number may be left so; then new groups get no byte stock, and are slower.
+ * Closes the byte stock of an objcg. If the system refuses a fence, the words can't be reused: a per-CPU operation
+ * that read the offset before it became 0 may still store there. The words are left behind (`words`), and checked at
+ * each later look. After MOST_WORDS_LEFT left-behind words new groups get no byte stock, and are slower.
  */
 void km_stock_close_objcg(struct obj_cgroup *objcg)
 {
@@ -731,9 +735,9 @@ void km_stock_close_objcg(struct obj_cgroup *objcg)
 }
 
 /*
- * The last of going offline: afterwards nobody looks at the group by way of its objcg. The loop takes each CPU's lock
- * once. A section that began before and read the old group is through; one that begins later reads the parent. On the
- * way the group's pages leave each page stock, and the CPU's `net` word is taken over into `charged`.
+ * Ends going offline: afterwards no thread reads the group through its objcg. The loop takes each CPU's lock once. An
+ * earlier section with the old group has ended; a later section reads the parent. The group's pages leave each page
+ * stock, and the CPU's `net` word is moved into `charged`.
  */
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 {

@@ -3,7 +3,7 @@
  * words and texts are the kernel's, except the two sealed regions: state and tracks.
  *
  *	red zones		0xbb while the object is free, 0xcc while it is taken
- *	object, while free	0x6b ... 0x6b 0xa5 with SLAB_POISON, unless the cache has a constructor or is typesafe
+ *	object, while free	0x6b ... 0x6b 0xa5 with SLAB_POISON, without a constructor or typesafe
  *	link			the engine's, where it links free objects; else, and while the object is taken, 0x5a
  *	state, tracks		the content, and a seal over the content
  *	padding			0x5a

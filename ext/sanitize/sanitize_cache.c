@@ -27,7 +27,7 @@ static bool only_handed(const struct kmem_cache *cache)
 	return cache->flags & SLAB_TYPESAFE_BY_RCU;
 }
 
-/* With shared pages, report the page instead of the object. */
+/* With shared pages, report the page of the object: the page is the unit of reuse. */
 static void page_changes_hands(const struct kmem_cache *cache, const void *object, void (*how)(const void *p))
 {
 	if (cache->engine->shared_pages)

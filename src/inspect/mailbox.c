@@ -16,7 +16,7 @@
 #include "write_cache.h"
 
 #define LOOK_MS		200u		/* time between checks of draining shadow caches */
-#define KEPT_MS		10000u		/* longest time with closed fast-path gates for one request; the command may be dead */
+#define KEPT_MS		10000u		/* longest time with closed gates per request; the command may be dead */
 
 static struct {
 	uint64_t next_look;

@@ -1,7 +1,7 @@
 /*
- * write_cache.c: writes from outside the process to files of a cache that resemble the kernel's (`kmem fs`,
+ * write_cache.c: writes from outside the process to files of a cache, modeled on the kernel's files (`kmem fs`,
  * cache/mailbox.h). Invariants: all numbers are validated before any change. A write to a cache also applies to the
- * caches tuned with that cache; a dependent cache that refuses the value keeps the old value.
+ * caches tuned with the cache; a dependent cache keeps the old value after a refusal.
  */
 #include <errno.h>
 
@@ -16,7 +16,7 @@
 struct writing {
 	const struct km_mail_request *request;
 	unsigned long number[MOST_NUMBERS];
-	unsigned count;			/* number of caches of that name */
+	unsigned count;			/* number of caches of the name */
 	int result;
 };
 
@@ -97,7 +97,7 @@ static bool is_named(const struct kmem_cache *cache, const char *name)
 	return !cache->shadow_of && __builtin_strcmp(cache->name, name) == 0;
 }
 
-/* Returns: true if the cache has the name or is tuned with a cache of that name. */
+/* Returns: true if the cache has the name, or is tuned with a cache of the name. */
 static bool is_meant(const struct kmem_cache *cache, const char *name)
 {
 	for (; cache; cache = cache->tuned_with)

@@ -1,4 +1,4 @@
-/* write_cache.h: writes from outside the process to files of a cache that resemble the kernel's. */
+/* write_cache.h: writes from outside the process to files of a cache, modeled on the kernel's files. */
 #ifndef KM_INSPECT_WRITE_CACHE_H
 #define KM_INSPECT_WRITE_CACHE_H
 

@@ -83,7 +83,7 @@ void km_metrics_cache(struct km_metrics_cache *row, const struct kmem_cache_stat
 		.new_slabs = stats->alloc_slab,
 		.freed_slabs = stats->free_slab,
 	};
-	/* Replace bad characters before names are compared, so that equal output names are merged. */
+	/* Replace bad characters before comparing names: equal output names are merged. */
 	km_text_take(row->name, sizeof(row->name), of ?: stats->name, "", '?');
 	km_text_take(row->engine, sizeof(row->engine), stats->engine ?: "", "", '?');
 }
@@ -152,7 +152,10 @@ static size_t hash(uint64_t *key, const char *text)
 	return length;
 }
 
-/* Compute each group's parent and path key. Groups come as a tree, parents before children. */
+/*
+ * Replace bad characters in names, and compute each group's parent and path key. Groups come as a tree, parents
+ * before children.
+ */
 static void link_groups(struct km_metrics *metrics)
 {
 	size_t above[MEMCG_DEPTH_MAX + 1] = { 0 };

@@ -74,8 +74,8 @@ void kmem_cache_clear_events(struct kmem_cache *cache)
 }
 
 /*
- * Kernel: SLAB lists its free slabs, and counts them separately. SLUB has no such list, and counts all slabs as
- * active.
+ * Kernel: SLAB lists its free slabs, and counts them separately. SLUB has no free list of slabs, and counts all slabs
+ * as active.
  */
 static unsigned long free_slabs(const struct kmem_cache *cache)
 {
@@ -213,14 +213,14 @@ int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void 
 
 	if (!km_boot())
 		return 0;
-	/* The registry is locked: an allocation that must create a cache fails instead of deadlocking. */
+	/* The registry is locked: an allocation in need of a new cache fails instead of deadlocking. */
 	km_busy_scope(was);
 	return km_registry_visit(visit_known, &visiting);
 }
 
 /* ------------------------------------------------------------------ text */
 
-/* Flush with no lock held: the output may be a pipe with a reader that waits for one of our locks. */
+/* Flush with no lock held: the output may be a pipe, and its reader may wait for one of our locks. */
 static void write_piece(void *writer)
 {
 	km_print_flush(writer);
@@ -379,7 +379,7 @@ static int walk_one(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 {
 	struct walk walk = { cache, visit, arg };
 	struct km_busy_was was = km_busy_begin();
-	/* Return objects from sheaves and barns to slabs first, so that taken means allocated. */
+	/* Return objects from sheaves and barns to slabs first; then every taken object is allocated. */
 	km_alloc_drain(cache);
 	cache->engine->shrink(cache);
 	km_busy_end(was);

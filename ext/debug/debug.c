@@ -3,7 +3,7 @@
  * request. debug_check.c defines the checked bytes.
  *
  * Invariants: the bytes around an object match the object's state. In state CHANGES only the changing thread may
- * touch the object. An object leaves TAKEN or FREE by one compare-and-swap of the judged state word, so only one
+ * touch the object. An object leaves TAKEN or FREE by one compare-and-swap of the state word, so only one
  * thread wins. A taken object is never given out again.
  */
 #include <errno.h>

@@ -5,7 +5,7 @@
  *	bytes asked for | red zone, a page and more | two tracks | seal | bytes asked for
  *
  * Nothing lies in front of a block: the page before belongs to another user. With P, a freed block is filled and kept
- * until as many others were freed; then the block is checked and released.
+ * until a later free needs its place in the quarantine; then the block is checked and released.
  *
  * Invariants: the seal says TAKEN or FREE for this address and size; any other value means an overwritten seal, and
  * the tracks are not trusted. A quarantined block is in one place of `waiting`, and only the thread that removes the

@@ -30,7 +30,7 @@ struct site {
 	unsigned long count, bytes;
 	uint64_t least, most, sum;		/* ages in ms */
 	uint32_t first, last;			/* lowest and highest thread ID */
-	bool early;				/* allocated before the program's first function */
+	bool early;				/* no stack: allocated before the program's start, or after its end */
 };
 
 struct sites {

@@ -435,7 +435,7 @@ static int choose(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Allow as many caches in the next round. Context: the registry is locked. */
+/* Begin the next round, of LOOKED_AT caches. Context: the registry is locked. */
 static void chosen(void *arg km_unused)
 {
 	km_rounds[KM_ROUND_GUARD].left = LOOKED_AT;

@@ -330,7 +330,7 @@ static void remember(const void *p, uint64_t what)
 	km_add(&record.untracked, 1ul);
 }
 
-/* Remove a freed object's sample, if there is one. The row holds a sample with the same tag. */
+/* Remove a freed object's sample, if there is one: the address's row holds at least one sample. */
 static km_noinline void take_out(const void *p)
 {
 	struct km_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];

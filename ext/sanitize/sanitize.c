@@ -88,7 +88,7 @@ static void memory_off(const void *p, size_t bytes)
 		valgrind(MAKE_MEM_NOACCESS, (uintptr_t)p, bytes, 0, 0);
 }
 
-/* Silence reports of valgrind. AddressSanitizer's code is in the program, so the library needs no call. */
+/* Silence valgrind's reports. AddressSanitizer instruments only the program, so no call is needed. */
 static void reports_off(void)
 {
 	if (km_sanitizer.valgrind)

@@ -1,10 +1,10 @@
 /*
- * debug.c: who looks at the objects of a cache that is debugged, and when: as they come and go, as their slab does, and
- * when it is asked for. debug_check.c has what there is to be seen.
+ * debug.c: checks of the objects of debugged caches: at allocation and free, when a slab comes or goes, and on
+ * request. debug_check.c defines the checked bytes.
  *
- * Invariants: the bytes are those of the object's state, but while that says CHANGES: then the object is the changing
- * thread's alone. An object leaves the states TAKEN and FREE by one compare-and-swap of the word that was judged: of
- * those who would have it one has it. No object goes out that is out already.
+ * Invariants: the bytes around an object match the object's state. In state CHANGES only the changing thread may
+ * touch the object. An object leaves TAKEN or FREE by one compare-and-swap of the state word, so only one
+ * thread wins. A taken object is never given out again.
  */
 #include <errno.h>
 
@@ -16,15 +16,15 @@
 #include "debug.h"
 #include "debug_shadow.h"
 
-/* The object has become what the state says. */
+/* Write the expected bytes around an object, then store the state. */
 static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
 {
 	km_debug_fill(cache, object, state == KM_DEBUG_TAKEN, cache->object_size);
-	/* Release pairs with who asks for the state: what it says of the object is so. */
+	/* Release pairs with km_debug_look: a reader of the state sees the matching bytes. */
 	km_store_release(km_debug_word(cache, object), km_debug_sealed(object, state, cache->object_size));
 }
 
-/* Nothing is there of what should be. */
+/* Initialize the marks and the state of a fresh object. */
 static void begin(struct kmem_cache *cache, void *object)
 {
 	struct km_debug_mark *mark = km_debug_marks(cache, object);
@@ -36,7 +36,7 @@ static void begin(struct kmem_cache *cache, void *object)
 	become(cache, object, KM_DEBUG_FREE);
 }
 
-/* ------------------------------------------------------------------ marks, and what is traced */
+/* ------------------------------------------------------------------ marks and traces */
 
 static void note(const struct kmem_cache *cache, const void *object, unsigned which)
 {
@@ -44,7 +44,10 @@ static void note(const struct kmem_cache *cache, const void *object, unsigned wh
 		km_debug_mark(&km_debug_marks(cache, object)[which]);
 }
 
-/* The object counts as in use, before and after. Kernel: a stack each time; here, where there is one. */
+/*
+ * Print one SLAB_TRACE line; the object counts as in use. Kernel: a stack with each line; here only if a track
+ * exists.
+ */
 static km_noinline void trace_one(struct kmem_cache *cache, void *object, bool alloc)
 {
 	struct km_debug_about about = { cache, km_debug_slab(object), object };
@@ -74,7 +77,10 @@ static void tell_in_use(struct kmem_cache *cache, void *object, const char *func
 	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, cache->name, NULL, cache->flags & SLAB_STORE_USER);
 }
 
-/* The engine gives out what somebody has. It stays with that one. */
+/*
+ * Report an object given out by the engine while still in use. The object stays with the current user. Returns:
+ * KM_LOST.
+ */
 static void *in_use(struct kmem_cache *cache, void *object)
 {
 	tell_in_use(cache, object, "kmem_cache_alloc");
@@ -106,7 +112,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 	return object;
 }
 
-/* Where caches share pages the engine was asked. */
+/* Returns: true if the object is taken. With shared pages (slob) the caller has asked the engine already. */
 static bool is_out(struct kmem_cache *cache, struct km_page *slab, unsigned index, void *object,
 		   const struct km_debug_seen *seen)
 {
@@ -119,7 +125,10 @@ static bool is_out(struct kmem_cache *cache, struct km_page *slab, unsigned inde
 	return km_debug_seems_taken(cache, object, engine_says);
 }
 
-/* Is it an object of the cache's? A bad call is reported. Where caches share pages the engine tells what it is. */
+/*
+ * on_free hook: check an object, then mark the object free. Returns: false if the free must be refused; the bad call
+ * was reported. With shared pages, objects unknown to the engine pass: the engine reports them.
+ */
 static bool goes(struct kmem_cache *cache, void *object)
 {
 	const bool shared = cache->engine->shared_pages;
@@ -134,7 +143,10 @@ static bool goes(struct kmem_cache *cache, void *object)
 		return false;
 	uint64_t *word = km_debug_word(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
-	/* Two threads may free it at once: one of them has it, whatever the word was. */
+	/*
+	 * Two threads may free the object at once: the compare-and-swap lets one thread win, even over a damaged
+	 * word.
+	 */
 	do {
 		if (km_unlikely(!is_out(cache, slab, (unsigned)index, object, &seen))) {
 			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
@@ -166,7 +178,10 @@ static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
 		begin(cache, object);
 }
 
-/* All its objects are free, but those of a private group that is destroyed whole; nobody uses them any more. */
+/*
+ * Check all objects of a dying slab. All are free, except in a private group destroyed as a whole; no caller uses
+ * them any more.
+ */
 static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	char *object = km_slab_first(cache, slab);
@@ -183,9 +198,12 @@ static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 	km_debug_check_padding(cache, slab, "kmem_cache_free");
 }
 
-/* ------------------------------------------------------------------ bytes asked for */
+/* ------------------------------------------------------------------ requested bytes */
 
-/* Of a word that says anything else than that the object is taken nothing is made: its free tells. */
+/*
+ * Store the requested bytes in the state word. Any state except TAKEN stays unchanged: the next free reports the
+ * state.
+ */
 static void store_asked(const struct kmem_cache *cache, void *object, size_t bytes)
 {
 	struct km_debug_seen seen = km_debug_look(cache, object);
@@ -221,7 +239,7 @@ static unsigned look_at(struct kmem_cache *cache, struct km_page *slab, void *ob
 	return damages;
 }
 
-/* Bytes that were red zone become the user's. */
+/* Extend an object: bytes of the red zone become usable. Returns: false if the caller must reallocate. */
 static bool grow(struct kmem_cache *cache, void *object, size_t bytes)
 {
 	if (!km_debug_is_narrowed(cache) || bytes > cache->object_size)
@@ -250,7 +268,7 @@ static const char *title_of(enum km_misuse what, const void *p, char *text, size
 	return text;
 }
 
-/* Of a pointer into the middle, the object that it points into. */
+/* Report a bad call. A pointer into an object names that object. */
 static void tell(struct kmem_cache *cache, struct km_page *slab, const void *p, enum km_misuse what)
 {
 	size_t offset = (size_t)((const char *)p - (const char *)km_page_address(slab));
@@ -265,7 +283,7 @@ static void tell(struct kmem_cache *cache, struct km_page *slab, const void *p, 
 	km_debug_report_end(&about);
 }
 
-/* Others than frees change nothing, either way. */
+/* Only refused frees print a line: refused calls of other kinds change nothing anyway. */
 static void refused(struct kmem_cache *cache, const void *p, const char *function)
 {
 	if (km_is_debugged(cache) && __builtin_strstr(function, "free"))
@@ -298,7 +316,7 @@ static bool may_be_free(const struct kmem_cache *cache, const void *object)
 	       (state == KM_DEBUG_DAMAGED && !km_debug_seems_taken(cache, (void *)object, false));
 }
 
-/* ------------------------------------------------------------------ who asks */
+/* ------------------------------------------------------------------ checks on request */
 
 struct looking {
 	struct kmem_cache *cache;
@@ -306,7 +324,10 @@ struct looking {
 	long damages;
 };
 
-/* The engine says that it is free, and a user has it: before the engine was asked, and after. */
+/*
+ * Returns: true if the engine calls the object free while the state says TAKEN, both before and after the engine was
+ * asked.
+ */
 static bool is_in_use(const struct kmem_cache *cache, struct km_page *slab, void *object, unsigned index)
 {
 	struct km_debug_seen seen = km_debug_look(cache, object);
@@ -350,7 +371,7 @@ static int check(struct kmem_cache *cache)
 	return (int)at.damages;
 }
 
-/* The slab stays, with objects that nobody gives back; their tracks say by whom they were had. */
+/* Report the objects left in a slab of a destroyed cache, with their tracks. The slab is kept. */
 static void remains(struct kmem_cache *cache, struct km_page *slab, bool tell)
 {
 	struct km_debug_about about = { cache, slab, NULL };
@@ -378,7 +399,7 @@ static const struct km_hooks hooks = {
 	.broken = broken, .may_be_free = may_be_free, .check = check, .remains = remains,
 };
 
-/* ------------------------------------------------------------------ the way up */
+/* ------------------------------------------------------------------ setup */
 
 static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, slab_flags_t flags)
 {
@@ -389,7 +410,7 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 
 	if (all & SLAB_STORE_USER)
 		km_debug_stacks_start();
-	/* The longest slab has no room for it. */
+	/* The longest slab has no room for the debug layout. */
 	if (km_order_of(km_align_up(bytes, aligned)) > KM_MAX_ORDER)
 		return all & ~KM_DEBUG_LAYOUT;
 	if (low && laid_out && km_order_of(km_align_up(bytes, aligned)) > km_order_of(km_align_up(size, aligned)))
@@ -397,7 +418,7 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 	return all;
 }
 
-/* Debugging in use is asked for from outside: a program that is linked with the archive has both. */
+/* Link km_control too: programs linked with the archive get kmem_cache_set_debug together with debugging. */
 __attribute__((used)) static const struct km_control_ops *const keep_control = &km_control;
 
 const struct km_debug_ops km_debugging = {

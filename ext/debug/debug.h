@@ -1,6 +1,6 @@
 /*
- * debug.h: what the files of debugging share: the settings of KMEM_DEBUG, what lies around an object of a cache that is
- * debugged (slab/engine.h has the drawing), and how a damage is reported.
+ * debug.h: declarations shared by the debugging files: KMEM_DEBUG settings, the metadata around an object of a
+ * debugged cache (drawing: slab/engine.h), and damage reports.
  */
 #ifndef KM_DEBUG_H
 #define KM_DEBUG_H
@@ -12,51 +12,62 @@ extern km_hidden const struct km_debug_ops km_debugging;
 
 /* ---- debug_options.c: KMEM_DEBUG */
 
-/* Settings for all: each text replaces the one before. "help" changes nothing, and says what there is. */
+/* Read a KMEM_DEBUG text; the new text replaces the previous one. "help" only prints the list of letters. */
 void km_debug_read(const char *text);
-/* Are all letters of it known? False: *letter is one that is not. */
+/* Returns: true if every letter of `text` is known; else false, with the unknown letter in *letter. */
 bool km_debug_fits(const char *text, char *letter);
-/* From now on caches have SLAB_STORE_USER, but those that refuse it. */
+/*
+ * Add SLAB_STORE_USER to every cache created from now on, except caches with SLAB_NOLEAKTRACE or SLAB_NO_USER_FLAGS.
+ */
 void km_debug_track_all(void);
-/* The flags that letters without a list of names stand for; false: one of them stands for nothing. */
+/* Translate letters without a list of names into flags. Returns: false if a letter is unknown, or is O. */
 bool km_debug_letters(const char *text, slab_flags_t *flags);
-/* The flags of a cache of that name, made with `flags`. *low: none that would make its slabs longer. */
+/*
+ * Compute the flags of a new cache from its name and `flags`. *low: letter O was given; layout flags must not raise
+ * the order of the slab.
+ */
 slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 
 /* ---- debug_traces.c */
 
-/* kmem_print_leaks, without a look whether any cache has stacks, and without a lock while it writes. */
+/* Print leaks like kmem_print_leaks, but without checking for tracks first, and without a lock during the output. */
 int km_debug_print_leaks(int fd);
-/* Are there tracks for it? With the registry locked. */
+/* Returns: true if some cache or large block has tracks. Context: the registry is locked. */
 bool km_debug_has_tracks(void);
-/* As the program ends. -EINVAL where no cache has stacks: most of what is out is not known, and no total is. */
+/*
+ * Print leaks at program exit. Returns: -EINVAL if no cache has tracks, because without tracks most allocations and
+ * the total are unknown.
+ */
 int km_debug_print_all_leaks(int fd);
 
-/* ---- debug_stacks.c: a track as it lies beside an object, where a stack is a number */
+/* ---- debug_stacks.c: marks beside objects; a mark refers to a stack by number */
 
-#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* of hashes and seals */
+#define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* multiplier of hashes and seals */
 
 struct km_debug_mark {
-	uint64_t who;				/* the number; and the thread, from bit 32 on */
-	uint64_t when;				/* ms, 0: never; and the CPU, from KM_DEBUG_CPU_SHIFT on */
-	uint64_t seal;				/* over the rest, and where it lies */
+	uint64_t who;				/* stack number in the low 32 bits, thread ID above */
+	uint64_t when;				/* time in ms, 0: never; CPU from bit KM_DEBUG_CPU_SHIFT on */
+	uint64_t seal;				/* over `who`, `when` and the address of the mark */
 };
 #define KM_DEBUG_CPU_SHIFT 48
 _Static_assert(sizeof(struct km_debug_mark) == KM_DEBUG_TRACK, "as engine.h says");
 
-/* By number; the first is none, and says how many there can be. For readers outside of the process as well. */
+/*
+ * Entry of the stack table, addressed by number. Entry 0 is no stack; entry 0's `room` is the capacity. Readers
+ * outside the process use this layout too.
+ */
 struct km_debug_stack {
 	uint32_t next;
 	union { uint32_t hash, room; };
 	uintptr_t frame[KM_STACK_FRAMES];
 };
-extern km_hidden struct km_debug_stack *km_debug_stacks;	/* NULL: nobody has asked for stacks */
-/* Before any cache has marks. False: there is no memory, and stacks are not known. */
+extern km_hidden struct km_debug_stack *km_debug_stacks;	/* NULL: no stacks were requested */
+/* Map the stack table. Requires: no cache has marks yet. Returns: false without memory; stacks then stay unknown. */
 bool km_debug_stacks_start(void);
-/* From here, now. */
+/* Fill a mark with the current stack, thread, time and CPU. */
 void km_debug_mark(struct km_debug_mark *mark);
 void km_debug_read_mark(const struct km_debug_mark *mark, struct km_stack_track *track);
-/* Each step can be undone, so that no change of one word is lost on the way. */
+/* Compute the seal of a mark. Each step is invertible, so a change of either word always changes the seal. */
 km_inline uint64_t km_debug_mark_seal(const struct km_debug_mark *mark)
 {
 	uint64_t seal = ((uintptr_t)mark ^ km_load(&mark->who)) * KM_DEBUG_FACTOR;
@@ -64,31 +75,32 @@ km_inline uint64_t km_debug_mark_seal(const struct km_debug_mark *mark)
 	seal = (seal ^ seal >> 32 ^ km_load(&mark->when)) * KM_DEBUG_FACTOR;
 	return seal ^ seal >> 32;
 }
-/* Else it was written over, and what it says is of no use. */
+/* Returns: false if the mark was overwritten; the contents must then be ignored. */
 km_inline bool km_debug_is_sealed(const struct km_debug_mark *mark)
 {
 	return km_load(&mark->seal) == km_debug_mark_seal(mark);
 }
 
-/* ---- debug_check.c: the bytes around an object, and whether they are as they should be */
+/* ---- debug_check.c: the bytes around an object, and their expected values */
 
-/* Each in turn, but the last: then somebody wrote over the word that says it. */
+/* State of an object. DAMAGED means only: the state word was overwritten. */
 enum km_debug_state {
 	KM_DEBUG_FREE, KM_DEBUG_TAKEN,
-	KM_DEBUG_CHANGES,		/* by somebody, just now */
+	KM_DEBUG_CHANGES,		/* a thread is changing the object now */
 	KM_DEBUG_DAMAGED,
 };
 
 /*
- * The word beside an object: from bit 32 on the bytes that its user has of it, beneath them the state, sealed with
- * those bytes and the object's address. So a word that was written over, or copied from another object, says nothing.
+ * Address of an object's state word: bits 32 up hold the bytes requested by the user, bits 0 to 31 the state. The
+ * state is sealed with the requested bytes and the object's address, so an overwritten or copied word has no valid
+ * state.
  */
 km_inline uint64_t *km_debug_word(const struct kmem_cache *cache, const void *object)
 {
 	return (uint64_t *)((char *)object + cache->freeptr + sizeof(void *));
 }
 _Static_assert(sizeof(uint64_t) == KM_DEBUG_WORD, "as engine.h says");
-/* Free, taken, changing. */
+/* FREE, TAKEN, CHANGES */
 static const uint32_t km_debug_states[] = { 0x6b6b0f1e, 0xcccc0a1d, 0x5a5a0c2b };
 km_inline uint32_t km_debug_seal_of(const void *object, uint32_t asked)
 {
@@ -103,8 +115,8 @@ km_inline uint64_t km_debug_sealed(const void *object, enum km_debug_state state
 struct km_debug_seen {
 	uint64_t word;
 	enum km_debug_state state;
-	uint32_t asked;			/* of a word that is damaged: the whole object */
-	bool waits;			/* freed, and not the engine's yet, or lost by it: its link is anybody's */
+	uint32_t asked;			/* bytes requested; for a damaged word: the whole object */
+	bool waits;			/* freed but not yet back in the engine, or lost; link undefined */
 };
 km_inline struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word)
 {
@@ -117,56 +129,66 @@ km_inline struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, co
 		return (struct km_debug_seen){ word, KM_DEBUG_DAMAGED, cache->object_size, false };
 	return seen;
 }
-/* Acquire pairs with those who change it: what they say of the object is so. */
+/*
+ * Read the state. Acquire pairs with the store or compare-and-swap of the word: the object's bytes match the state.
+ */
 km_inline struct km_debug_seen km_debug_look(const struct kmem_cache *cache, const void *object)
 {
 	return km_debug_judge(cache, object, km_load_acquire(km_debug_word(cache, object)));
 }
 
-/* [0]: it was allocated, [1]: it was freed; only with SLAB_STORE_USER. */
+/* Tracks of an object: [0] allocation, [1] free. Requires: SLAB_STORE_USER. */
 km_inline struct km_debug_mark *km_debug_marks(const struct kmem_cache *cache, const void *object)
 {
 	return (struct km_debug_mark *)(km_debug_word(cache, object) + 1);
 }
 
-/* The bytes that its user has of an object; 0: the cache is not debugged. */
+/* Returns: the bytes of an object usable by the caller, or 0 if the cache is not debugged. */
 size_t km_debug_bytes(const struct kmem_cache *cache, const void *object);
 
-/* Bytes that should all have one value; or that have a seal, which does not fit. */
+/* A range of bytes with one expected value, or (unsealed) a word or track with an invalid seal. */
 struct km_debug_region {
-	const char *what;		/* as the kernel calls it */
+	const char *what;		/* the kernel's name of the region */
 	unsigned char *at;
 	size_t bytes;
 	unsigned char value;
 	const char *title;		/* NULL: "WHAT overwritten" */
 	bool unsealed;
-	uint64_t found, wanted;		/* ... of the word of the state */
+	uint64_t found, wanted;		/* state word only: actual and expected value */
 };
 #define KM_DEBUG_REGIONS 10u
-/* The first and the last byte of it that has another value, and one behind; false: there is none. */
+/*
+ * Find the first wrong byte (*from) and the end of the last wrong byte (*to). Returns: false if all bytes are
+ * correct.
+ */
 bool km_debug_differs(const struct km_debug_region *region, unsigned char **from, unsigned char **to);
-/* The bytes that the objects and the engine leave of a slab. */
+/* Returns: the padding of a slab: bytes used neither by objects nor by the engine. */
 struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, const struct km_page *slab);
-/* kmalloc's red zone begins where the user's bytes end. */
+/* Returns: true for kmalloc caches with red zones, where the red zone begins behind the requested bytes. */
 km_inline bool km_debug_is_narrowed(const struct kmem_cache *cache)
 {
 	return (cache->flags & (SLAB_KMALLOC | SLAB_RED_ZONE)) == (SLAB_KMALLOC | SLAB_RED_ZONE);
 }
-/* The bytes behind those that a user asked for are red zone. */
+/* Fill the bytes behind the requested ones with the red-zone value. */
 void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes);
-/* They are as they should be of an object that is free, or of which a user has so many bytes; of a slab's rest. */
+/*
+ * Write the expected bytes around a free object, or around a taken object of `asked` bytes; or of the slab's padding.
+ */
 void km_debug_fill(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked);
 void km_debug_fill_padding(const struct kmem_cache *cache, const struct km_page *slab);
-/* The objects that are taken, as far as the engine knows: 64 from 64 * `word` on. The first one, by its address, that
- * is not, or NULL; and how many are. */
+/*
+ * km_debug_taken: the engine's bitmap of 64 objects from index 64 * `word` on; bit set: taken. km_debug_first_free:
+ * the free object with the lowest address, or NULL; *used: number of taken objects.
+ */
 uint64_t km_debug_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word);
 void *km_debug_first_free(struct kmem_cache *cache, struct km_page *slab, unsigned *used);
-/* Its word is damaged: is it taken, where the engine says that it is (or not), and by what lies around it? */
+/* Guess the state of an object with a damaged state word from the engine's record and the surrounding bytes. */
 bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool engine_says);
 /*
- * The damages of an object that is free or taken, with the word that was seen of it, and of a slab's padding: they are
- * told, and mended unless that ends the process; but the word of the state is the caller's to mend. Returns how many.
- * slab NULL: the object's.
+ * km_debug_check reports and repairs the damage of a free or taken object; km_debug_check_padding does the same for a
+ * slab's padding. A report may end the process. The caller must repair the state word.
+ *
+ * Returns: the number of damaged regions. slab NULL: the slab is looked up from the object.
  */
 struct km_page *km_debug_slab(const void *object);
 unsigned km_debug_check(struct kmem_cache *cache, struct km_page *slab, void *object, struct km_debug_seen seen,
@@ -175,38 +197,44 @@ unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, 
 
 /* ---- debug_large.c */
 
-/* KMEM_DEBUG has been read: blocks of whole pages are debugged if it says so. */
+/* Start debugging of large blocks (whole pages) if KMEM_DEBUG asks for it. Requires: KMEM_DEBUG has been read. */
 void km_debug_blocks_start(void);
 bool km_debug_blocks_have_tracks(void);
-/* By whom the block that begins there was allocated, and its bytes; NULL: it is none, was freed, or it is not known. */
+/*
+ * Find the allocation track of a large block and the requested bytes. Returns: NULL if the page begins no block, or
+ * the block was freed or has no track.
+ */
 const struct km_debug_mark *km_debug_block_mark(const struct km_page *page, size_t *asked);
 
 /* ---- debug_report.c */
 
-/* The slab, and the object of it (NULL: it is of no object), with what is known of both. */
+/* Subject of a report: the slab, and the object (NULL: the report is about the slab). */
 struct km_debug_about {
 	struct kmem_cache *cache;
 	struct km_page *slab;
 	char *object;
 };
-/* "BUG cache: title", and all that is known: to be called between begin and end, which keep others' lines out. */
+/*
+ * Print "BUG cache: title" and the known details. Requires: report lines stand between begin and end, which hold back
+ * the lines of other threads.
+ */
 void km_debug_report_begin(const struct km_debug_about *about, const char *title);
 void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region);
 void km_debug_report_end(const struct km_debug_about *about);
-/* A block of whole pages; marks NULL: none is believed. region NULL: all that can be said is said by the title. */
+/* Report damage of a large block. marks NULL: no track is trusted. region NULL: the title is the whole message. */
 struct km_debug_block {
 	const void *at;
 	size_t bytes;
 	const struct km_debug_mark *marks;
 };
 void km_debug_report_block(const struct km_debug_block *block, const struct km_debug_region *region, const char *title);
-/* It is about to be as it should be again. */
+/* Announce the repair of a region. */
 void km_debug_report_restored(const struct kmem_cache *cache, const struct km_debug_region *region);
-/* A damage was mended, or shut off, so. */
+/* Report how the damage was repaired or contained. */
 void km_debug_report_fix(const struct kmem_cache *cache, const char *format, ...);
-/* By whom it was allocated, or freed, if that is known. */
+/* Print the allocation or free track of an object, if known. */
 void km_debug_report_track(const struct km_debug_about *about, bool alloc);
-/* The object with its tracks, and no more: a line of many. */
+/* Print one object with its tracks, as one entry of a list of objects. */
 void km_debug_report_object(const struct km_debug_about *about);
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * debug_check.c: what lies around an object of a cache that is debugged (slab/engine.h has the drawing), and whether
- * it is as it should be. Bytes, words and texts are the kernel's, but for the two that have a seal.
+ * debug_check.c: the bytes around an object of a debugged cache (drawing: slab/engine.h), and their checks. Bytes,
+ * words and texts are the kernel's, except the two sealed regions: state and tracks.
  *
  *	red zones		0xbb while the object is free, 0xcc while it is taken
- *	object, while free	0x6b ... 0x6b 0xa5 with SLAB_POISON, but for one that has a constructor or is typesafe
+ *	object, while free	0x6b ... 0x6b 0xa5 with SLAB_POISON, without a constructor or typesafe
  *	link			the engine's, where it links free objects; else, and while the object is taken, 0x5a
- *	state, tracks		what they say, and a seal over that
+ *	state, tracks		the content, and a seal over the content
  *	padding			0x5a
  *
- * Invariants: a damage is told once, by the thread that comes upon it first: then the bytes are as they should be.
- * Nothing that lies beside an object is believed before it was looked at: a user may have written it.
+ * Invariants: each damage is reported once, by the first thread to find the damage; then the bytes are repaired.
+ * Bytes beside an object are never trusted before a check, because a user may have overwritten them.
  */
 #include "base/bits.h"
 #include "os/os.h"
@@ -53,7 +53,7 @@ static uint64_t word_at(const unsigned char *at)
 	return word;
 }
 
-/* By words: most regions are short, and most are as they should be. */
+/* Compare by words, without branches: most regions are short and intact. */
 km_inline bool has_all(const unsigned char *at, size_t bytes, unsigned char value)
 {
 	uint64_t word = value * 0x0101010101010101u, differ = 0;
@@ -69,15 +69,15 @@ km_inline bool has_all(const unsigned char *at, size_t bytes, unsigned char valu
 }
 
 /*
- * The regions of one value of an object that is free, or taken, in their order: each is what `see` says of it; false:
- * it said so of one, and the others were not seen. waits: its link may be anybody's. Inline: most objects are as they
- * should be, and then no list of regions is made.
+ * Call `see` for each region of an object with one expected value, in a fixed order, until `see` returns false.
+ * waits: the link of a free object may hold anything. Inline, because most objects are intact and then need no list
+ * of regions.
  */
 typedef bool see_fn(unsigned char *at, size_t bytes, unsigned char value, const char *what, void *arg);
 km_inline bool each_region(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked, bool waits,
 			   see_fn *see, void *arg)
 {
-	/* Of a free object the place of the link is the engine's, if it is one that has links. */
+	/* In a free object the link belongs to the engine, if the engine links free objects. */
 	const bool linked = !taken && (waits || cache->engine->links_free);
 	unsigned char *at = object, *end = (unsigned char *)(km_debug_marks(cache, object) + marks_of(cache));
 	unsigned char *slot = at + cache->size - cache->left, zone = taken ? ZONE_TAKEN : ZONE_FREE;
@@ -115,7 +115,7 @@ km_inline bool list(unsigned char *at, size_t bytes, unsigned char value, const 
 	return true;
 }
 
-/* Those whose seals don't fit. */
+/* List the regions with an invalid seal. */
 static unsigned unsealed(const struct kmem_cache *cache, void *object, bool taken, const struct km_debug_seen *seen,
 			 struct km_debug_region *regions)
 {
@@ -145,7 +145,7 @@ bool km_debug_differs(const struct km_debug_region *region, unsigned char **from
 		return false;
 	while (!region->unsealed && at < end && *at == region->value)
 		at++;
-	/* Somebody else may have mended it meanwhile. */
+	/* Another thread may have repaired the region meanwhile. */
 	if (at == end)
 		return false;
 	*from = at;
@@ -165,7 +165,7 @@ struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, con
 					 .value = PADDING };
 }
 
-/* ------------------------------------------------------------------ making them so */
+/* ------------------------------------------------------------------ filling */
 
 km_inline bool fill(unsigned char *at, size_t bytes, unsigned char value, const char *what km_unused,
 		    void *arg km_unused)
@@ -191,7 +191,7 @@ void km_debug_fill_padding(const struct kmem_cache *cache, const struct km_page 
 	__builtin_memset(padding.at, padding.value, padding.bytes);
 }
 
-/* ------------------------------------------------------------------ the engine's word */
+/* ------------------------------------------------------------------ the engine's record */
 
 uint64_t km_debug_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word)
 {
@@ -222,7 +222,7 @@ void *km_debug_first_free(struct kmem_cache *cache, struct km_page *slab, unsign
 	return first;
 }
 
-/* ------------------------------------------------------------------ looking */
+/* ------------------------------------------------------------------ checks */
 
 km_inline bool is_whole(unsigned char *at, size_t bytes, unsigned char value, const char *what km_unused,
 			void *arg km_unused)
@@ -235,7 +235,10 @@ static bool fits(const struct kmem_cache *cache, void *object, bool taken, uint3
 	return each_region(cache, object, taken, asked, waits, is_whole, NULL);
 }
 
-/* The zone in front of it, where most overruns do not come, is that of a free object; without zones, it is poison. */
+/*
+ * Returns: true if the left red zone, rarely hit by overruns, has the value of a free object. Without red zones the
+ * poison decides.
+ */
 static bool looks_free(const struct kmem_cache *cache, void *object)
 {
 	unsigned char *from, *to;
@@ -248,10 +251,10 @@ static bool looks_free(const struct kmem_cache *cache, void *object)
 }
 
 /*
- * The engine knows by what lies elsewhere, and is asked first. An object that is taken, as far as it knows, may have
- * been freed by a handler, and wait for it (km_miss_defer): where all bytes are those of a free one, that is believed.
- * An engine that follows links may be led astray to what a user has: there a free object must look so, and one that
- * does not is lost rather than had twice.
+ * The engine's record lies elsewhere, and is asked first. An object recorded as taken may have been freed by a signal
+ * handler, with the free deferred (km_miss_defer). Such an object counts as free if all bytes match a free object. An
+ * engine that follows links may be led astray, to an object still in use: an object recorded as free must therefore
+ * also look free. An object that does not look free is lost rather than given out twice.
  */
 bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool engine_says)
 {
@@ -261,7 +264,7 @@ bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool eng
 	       !fits(cache, object, false, cache->object_size, true);
 }
 
-/* A track that was written over says nothing any more; the word is the caller's. */
+/* Repair a region. An overwritten track becomes empty. The state word is left to the caller. */
 static void restore(const struct kmem_cache *cache, const struct km_debug_region *region)
 {
 	km_debug_report_restored(cache, region);

@@ -1,15 +1,15 @@
 /*
- * debug_large.c: debugging of blocks of whole pages, which KMEM_DEBUG names "large": what lies behind one, and how long
- * one that was freed is kept.
+ * debug_large.c: debugging of large blocks (whole pages), named "large" in KMEM_DEBUG: the metadata behind a block,
+ * and the quarantine of freed blocks.
  *
  *	bytes asked for | red zone, a page and more | two tracks | seal | bytes asked for
  *
- * There is nothing in front: that page is another's. With P, a block that was freed is filled, and waits until as many
- * others were freed; then it is looked at, and goes.
+ * Nothing lies in front of a block: the page before belongs to another user. With P, a freed block is filled and kept
+ * until a later free needs its place in the quarantine; then the block is checked and released.
  *
- * Invariants: the seal says TAKEN or FREE of this address and these bytes, or somebody overwrote it: then no track is
- * believed. A block that waits stands in one place of `waiting`, and whoever takes it from there lets it go. Nobody
- * pays for a block that waits.
+ * Invariants: the seal says TAKEN or FREE for this address and size; any other value means an overwritten seal, and
+ * the tracks are not trusted. A quarantined block is in one place of `waiting`, and only the thread that removes the
+ * block releases the block. A quarantined block is uncharged.
  */
 #include <errno.h>
 
@@ -21,11 +21,11 @@
 #define POISON		0x6bu
 #define POISON_END	0xa5u
 
-/* Slab's red words, so that a dump can be read. */
+/* SLUB's red-zone words, to make dumps readable. */
 #define TAKEN		0xd84156c5635688c0ul
 #define FREE		0x09f911029d74e35bul
 
-/* Blocks that wait: at most 16 MiB of small ones, and 32 of others. */
+/* Quarantine: at most 16 MiB of small blocks, and 32 MiB of longer ones. */
 #define SMALL		(256ul << 10)
 #define LONGEST		(16ul << 20)
 #define SMALL_PLACES	64u
@@ -34,7 +34,7 @@
 struct record {
 	struct km_debug_mark marks[2];
 	uint64_t seal;
-	size_t asked;			/* where a sanitizer has it as well: km_large_asked() */
+	size_t asked;			/* requested bytes; a sanitizer stores the same: km_large_asked() */
 };
 
 static struct {
@@ -53,7 +53,7 @@ static uint64_t sealed(const void *p, const struct record *record, uint64_t stat
 	return (uintptr_t)p ^ record->asked ^ state;
 }
 
-/* A block of the longest length that pages have may be one that nothing could be added to. */
+/* Returns: true if the block has a record. A block of the maximum size may have none: there the seal decides. */
 static bool has_record(const void *p, size_t bytes)
 {
 	const struct record *record = record_of(p, bytes);
@@ -62,7 +62,7 @@ static bool has_record(const void *p, size_t bytes)
 	return bytes != KMALLOC_MAX_SIZE || seal == sealed(p, record, TAKEN) || seal == sealed(p, record, FREE);
 }
 
-/* ------------------------------------------------------------------ looking */
+/* ------------------------------------------------------------------ checks */
 
 static struct km_debug_region zone_of(const void *p, const struct record *record)
 {
@@ -103,13 +103,13 @@ static void tell(const void *p, size_t bytes, const struct km_debug_region *regi
 	km_debug_report_block(&block, region, title);
 }
 
-/* The line of the misuse, below the report. */
+/* Print the misuse line, below the report. */
 static void bad(enum km_misuse what, const char *function, const void *p)
 {
 	km_misuse_of(what, function, p, "large", NULL, waiting.flags & SLAB_STORE_USER);
 }
 
-/* The damages are told, and mended unless that ends the process. Returns how many there are. */
+/* Report and repair the damage of a block. A report may end the process. Returns: the number of damages. */
 static unsigned look_at(void *p, size_t bytes, bool taken, const char *function)
 {
 	struct record *record = record_of(p, bytes);
@@ -117,7 +117,7 @@ static unsigned look_at(void *p, size_t bytes, bool taken, const char *function)
 	unsigned char *from, *to;
 	unsigned damages = 0;
 
-	/* Bytes that were asked for are not believed where the seal is broken: nothing more can be said. */
+	/* With a broken seal the requested size is not trusted, so no region can be checked. */
 	if (km_load(&record->seal) != sealed(p, record, taken ? TAKEN : FREE)) {
 		tell(p, bytes, NULL, "kmalloc Redzone overwritten");
 		bad(KM_MISUSE_OVERWRITTEN, function, p);
@@ -138,14 +138,14 @@ static unsigned look_at(void *p, size_t bytes, bool taken, const char *function)
 	return damages;
 }
 
-/* ------------------------------------------------------------------ coming, changing */
+/* ------------------------------------------------------------------ allocation and resizing */
 
 static void comes(void *p, size_t asked, size_t bytes)
 {
 	struct record *record = record_of(p, bytes);
 	struct km_debug_region zone;
 
-	/* Nothing could be added to the longest that pages have. */
+	/* A block of the maximum size has no room for a record. */
 	if (bytes - asked < sizeof(*record))
 		return;
 	*record = (struct record){ .asked = asked };
@@ -155,12 +155,12 @@ static void comes(void *p, size_t asked, size_t bytes)
 	if (waiting.flags & SLAB_STORE_USER)
 		km_debug_mark(&record->marks[0]);
 	record->marks[1].seal = km_debug_mark_seal(&record->marks[1]);
-	/* Release: whoever sees that it is taken sees the zone. */
+	/* Release: a reader of TAKEN also sees the red zone. */
 	km_store_release(&record->seal, sealed(p, record, TAKEN));
 	km_debug(has_record(p, bytes), "a block that has come says so");
 }
 
-/* It keeps its first `asked` bytes. */
+/* Shrink a block in place to its first `asked` bytes. */
 static void shrinks(void *p, size_t asked, size_t bytes)
 {
 	struct record *record = record_of(p, bytes);
@@ -176,7 +176,7 @@ static void shrinks(void *p, size_t asked, size_t bytes)
 	km_store_release(&record->seal, sealed(p, record, TAKEN));
 }
 
-/* 0: it is free, and waits. */
+/* Returns: the requested bytes, or 0 for a free block in quarantine. */
 static size_t asked_of(const void *p, size_t bytes)
 {
 	const struct record *record = record_of(p, bytes);
@@ -186,7 +186,7 @@ static size_t asked_of(const void *p, size_t bytes)
 	return has_record(p, bytes) && record->asked <= bytes - sizeof(*record) ? record->asked : bytes;
 }
 
-/* ------------------------------------------------------------------ going */
+/* ------------------------------------------------------------------ free */
 
 static void let_go(void *p)
 {
@@ -196,18 +196,18 @@ static void let_go(void *p)
 		return;
 	if (has_record(p, bytes)) {
 		look_at(p, bytes, false, "kfree");
-		/* The pages may come again as something else, and be looked at. */
+		/* The pages may be reused for other data and then be checked. */
 		km_store(&record_of(p, bytes)->seal, 0ul);
 	}
 	km_large_let_go(p);
 }
 
-/* It waits in the place of one that has waited longest, or nearly. */
+/* Quarantine a block in place of the oldest block, or nearly the oldest. */
 static void wait_there(void *p, size_t bytes)
 {
 	uint32_t turn = km_add(&waiting.next, 1u);
 	void **place = bytes <= SMALL ? &waiting.small[turn % SMALL_PLACES] : &waiting.longer[turn % LONG_PLACES];
-	/* Acquire: what was written to it before it waited. */
+	/* Acquire: see all writes to the old block made before quarantine. */
 	void *before = km_swap_acquire(place, p);
 
 	km_debug(before != p, "a block waits in one place");
@@ -215,14 +215,17 @@ static void wait_there(void *p, size_t bytes)
 		let_go(before);
 }
 
-/* Its user may have protected it, and advised what a child of fork has of it: before the free is through that is undone
- * (kmalloc(3)), and the child of a user who keeps it from children has nothing to look at. */
+/*
+ * Make a block readable and writable. The user may have changed the protection of the block, or the advice for
+ * children of fork. A free must undo both before the free completes (kmalloc(3)). A child cannot check a block
+ * excluded from children. Returns: false if no check is possible.
+ */
 static bool can_be_looked_at(void *p, size_t bytes)
 {
 	return bytes <= KMALLOC_MAX_SIZE || (!km_os_unprotect(p, bytes) && km_os_renew(p, bytes) != -ENOMEM);
 }
 
-/* False: it waits, or is none that may go. */
+/* Returns: true if the caller must release the block; false for a quarantined or refused block. */
 static bool goes(void *p, size_t bytes)
 {
 	struct record *record = record_of(p, bytes);
@@ -237,7 +240,7 @@ static bool goes(void *p, size_t bytes)
 		return false;
 	}
 	bool damaged = look_at(p, bytes, true, "kfree") && km_load(&record->seal) != taken;
-	/* Of two threads that free it at once one has it. */
+	/* If two threads free the block at the same time, one thread wins. */
 	if (!damaged && !km_cas_both(&record->seal, &taken, freed)) {
 		tell(p, bytes, &(struct km_debug_region){ .bytes = 0 }, "Object already free");
 		bad(KM_MISUSE_DOUBLE_FREE, "kfree", p);
@@ -250,13 +253,13 @@ static bool goes(void *p, size_t bytes)
 	if (waiting.flags & SLAB_STORE_USER)
 		km_debug_mark(&record->marks[1]);
 	fill(regions, regions_of(p, record, false, regions));
-	/* Before another thread can take it from its place. */
+	/* Uncharge before another thread can remove the block from quarantine. */
 	km_large_disown(p);
 	wait_there(p, bytes);
 	return false;
 }
 
-/* ------------------------------------------------------------------ whoever asks */
+/* ------------------------------------------------------------------ requests */
 
 static int check_block(struct km_page *page, void *arg)
 {
@@ -268,7 +271,7 @@ static int check_block(struct km_page *page, void *arg)
 	size_t bytes = page->pages << KM_PAGE_SHIFT;
 	const struct record *record = record_of(p, bytes);
 	uint64_t seal = km_load_acquire(&record->seal);
-	/* Where it says neither, the block comes or goes just now, or is found when it goes. */
+	/* With neither seal, the block is changing now, or the damage is found at the free. */
 	if (seal == sealed(p, record, TAKEN) || seal == sealed(p, record, FREE))
 		*damages += (int)look_at(p, bytes, seal == sealed(p, record, TAKEN), "kmem_check_all");
 	return 0;

@@ -1,7 +1,7 @@
 /*
  * debug_options.c: KMEM_DEBUG, in the grammar of the kernel's slab_debug: blocks of letters and a list of names.
- * Invariant: allocates nothing; the text is kept as it was given, and asked anew for each cache, so that no list has a
- * bound.
+ * Invariant: nothing is allocated; the text is stored unchanged and parsed again for each cache, so lists have no
+ * size limit of their own.
  */
 #include "os/die.h"
 #include "debug.h"
@@ -10,10 +10,10 @@
 
 static struct {
 	char text[512];
-	slab_flags_t global;		/* of caches that no list names */
-	bool low;			/* O: no flag that makes slabs longer */
-	bool set;			/* there is a text */
-	bool leaks;			/* all that may have U have it */
+	slab_flags_t global;		/* flags of caches without a list entry */
+	bool low;			/* letter O: no flags that enlarge slabs */
+	bool set;			/* a text was given */
+	bool leaks;			/* add U to every cache that may have U */
 } asked;
 
 static const struct {
@@ -32,16 +32,16 @@ static const struct {
 struct block {
 	slab_flags_t flags;
 	bool low;
-	const char *names;		/* NULL: it is for all caches */
-	size_t length;			/* of the names */
-	bool missing;			/* the text ends with semicolons: there is none */
-	char unknown;			/* a letter that is none; 0: all are */
+	const char *names;		/* NULL: for all caches */
+	size_t length;			/* of the names, in bytes */
+	bool missing;			/* only semicolons remain: no block */
+	char unknown;			/* an unknown letter; 0: none */
 };
 
-/* False: there is no such letter. */
+/* Add one letter to a block. Returns: false if the letter is unknown. */
 static bool add_letter(struct block *block, char c)
 {
-	/* One bit is the difference between a small letter and a large one. */
+	/* Bit 5 distinguishes lower case from upper case. */
 	char letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (char)(c & ~0x20) : c;
 
 	if (letter == '-')
@@ -56,7 +56,7 @@ static bool add_letter(struct block *block, char c)
 	return letter == '-' || letter == 'O';
 }
 
-/* The block that begins there; returns where the next one does, or NULL. tell: unknown letters are said. */
+/* Parse the block at `at`. Returns: the start of the next block, or NULL. tell: warn about unknown letters. */
 static const char *read_block(const char *at, struct block *block, bool tell)
 {
 	const char *begin = at;
@@ -64,7 +64,7 @@ static const char *read_block(const char *at, struct block *block, bool tell)
 	while (*at == ';')
 		at++;
 	*block = (struct block){ .missing = at > begin && !*at };
-	/* Without a letter it is all of them. */
+	/* No letters mean all letters. */
 	if ((!*at && !block->missing) || *at == ',')
 		block->flags = ALL;
 	for (; *at && *at != ',' && *at != ';'; at++) {
@@ -74,7 +74,7 @@ static const char *read_block(const char *at, struct block *block, bool tell)
 		if (tell)
 			km_warn("KMEM_DEBUG: option '%c' unknown. skipped", *at);
 	}
-	/* A list without a name is none. */
+	/* A list without a name counts as no list. */
 	if (*at == ',' && at[1] && at[1] != ';')
 		block->names = at + 1;
 	for (at += *at == ','; *at && *at != ';'; at++)
@@ -82,7 +82,7 @@ static const char *read_block(const char *at, struct block *block, bool tell)
 	return *at ? at + 1 : NULL;
 }
 
-/* Does the name, which ends at `end`, stand for this cache? Its first * ends it, and then it begins the cache's. */
+/* Match a pattern, from `name` up to `end`, against a cache's name. The first * matches the rest of the name. */
 static bool fits(const char *name, const char *end, const char *cache)
 {
 	for (; name < end; name++, cache++) {
@@ -136,7 +136,7 @@ void km_debug_read(const char *text)
 	km_debug(length < sizeof(asked.text), "a text is read that fits");
 	length = km_min(length, sizeof(asked.text) - 1);
 	__builtin_memcpy(asked.text, text, length);
-	/* A text that is quoted in a message is one line. */
+	/* Replace control characters, so that a quoted text stays one line. */
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char)asked.text[i] < ' ')
 			asked.text[i] = '?';
@@ -144,7 +144,7 @@ void km_debug_read(const char *text)
 	asked.global = 0;
 	asked.low = false;
 	at = asked.text;
-	/* The last block for all counts. Kernel: the same; and a list alone leaves all others as they were. */
+	/* The last block for all caches wins, as in the kernel. A list alone leaves the default unchanged. */
 	do {
 		at = read_block(at, &block, true);
 		asked.low |= block.low;
@@ -201,7 +201,7 @@ slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low)
 		if (block.names && names(&block, name))
 			return flags | block.flags;
 	} while (at && *at);
-	/* Kernel: leak tracers' own objects have no tracks by default. */
+	/* Kernel: objects of leak tracers have no tracks by default. */
 	if (flags & SLAB_NOLEAKTRACE)
 		global &= ~SLAB_STORE_USER;
 	return flags | global;

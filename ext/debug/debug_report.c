@@ -1,7 +1,7 @@
 /*
- * debug_report.c: what is said of a damage, or of a bad call, about a cache that is debugged: in the kernel's form and
- * with its words, a line at a time. Invariant: allocates nothing; a report is one thread's from its first line to its
- * last, but where that takes longer than anybody should wait.
+ * debug_report.c: reports about damage and bad calls of debugged caches, in the kernel's format and words, line by
+ * line. Invariant: nothing is allocated. One thread owns the output from the first line of a report to the last, but
+ * another thread waits at most 2 seconds.
  */
 #include <stdarg.h>
 
@@ -10,9 +10,9 @@
 #include "os/os.h"
 #include "debug.h"
 
-#define DUMPED	128u			/* bytes of an object */
+#define DUMPED	128u			/* most bytes dumped of an object */
 #define LINE	16u
-#define PATIENT	1000u			/* times 2 ms */
+#define PATIENT	1000u			/* number of waits of 2 ms */
 
 static uint32_t speaking;
 static bool reported;
@@ -41,7 +41,7 @@ static void say_track(const char *what, const struct km_debug_mark *mark)
 	char place[320];
 
 	km_debug_read_mark(mark, &track);
-	/* The rest may still help. */
+	/* The remaining content may still help the reader. */
 	if (!km_debug_is_sealed(mark))
 		km_warn("%s: the track was overwritten; it says", what);
 	else if (!track.when)
@@ -73,7 +73,7 @@ void km_debug_report_begin(const struct km_debug_about *about, const char *title
 	begin(about->cache->name, title);
 }
 
-/* start: of the slab, or the block. */
+/* start: address of the slab or block, for the offset. */
 static void say_region(const struct km_debug_region *region, const void *start)
 {
 	unsigned char *from, *to;

@@ -1,25 +1,25 @@
 /*
- * debug_shadow.c: a cache that is debugged while it is used. Its layout stays what it is, for whoever goes from an
- * address to an object reads it. Objects that are allocated from then on are those of another cache, a sibling, which
- * has the layout and the hooks of debugging; it is a cache like any other, but that no user knows of it.
+ * debug_shadow.c: debugging of a live cache. The cache's layout never changes, because callers derive objects from
+ * addresses by the layout. Objects allocated from then on come from another cache, a debug shadow cache, with the
+ * layout and the hooks of debugging. A shadow is a normal cache, but no user knows of the shadow.
  *
- *	kmem_cache_alloc(cache)		-> layer SHADOW -> the sibling that serves, if there is one; else the cache
- *	kmem_cache_free(cache, object)	-> layer SHADOW -> the cache in whose slab the object is: one of these two
+ *	kmem_cache_alloc(cache)		-> layer SHADOW -> the serving shadow, if there is one; else the cache
+ *	kmem_cache_free(cache, object)	-> layer SHADOW -> the cache of the object's slab: one of these two
  *	kfree(object)			-> page map -> that cache at once
  *
- * The layer stands before all others of the cache, that of what is paid for included: a sibling of a cache
- * that is charged is charged by itself, and has twins of its own.
+ * The layer stands above all other layers of the cache, including the charging layer: a shadow of a charged cache is
+ * charged on its own, and has its own child caches.
  *
- * Invariants. While an object of a sibling may be out the cache has no shelf that a hit finds, neither a public nor a
- * charged one: each free meets the shape, which looks at the page. So the shelf is closed before the first object is
- * had from a sibling, and is open again after the last came back: then no sibling serves, no call is under way that has
- * seen one serve, and no sibling has an object out. Such calls are counted in the word that says whether one serves
- * (`calls`), so that the thread that ends it knows of all that began before. Siblings stay, empty, as long as the cache
- * does: a thread that freed the last object of one may not be through yet, and the next time the same flags are wanted
- * it is there. So a cache has one sibling for each set of flags at most.
+ * Invariants. While an object of a shadow may be out, no fast path of the cache finds a sheaf, neither a public nor a
+ * charged one: every free goes through the alloc ops, and looks at the page. So the sheaves close before the first
+ * shadow object is allocated. The sheaves reopen after the last shadow object came back: then no shadow serves, no
+ * running call has seen a shadow serve, and no shadow has an object out. The word `calls` holds the number of running
+ * calls and the bit SERVES, so the thread that ends service knows of all earlier calls. Empty shadows live as long as
+ * the cache: a thread may still be inside the free of the last object, and the same flags may be wanted again. A
+ * cache has at most one shadow for each set of flags.
  *
- * No step waits for a fence. A sequence that is under way when the shelf is closed has an object of the cache's in
- * hand, for there was no other; a thread that comes by an object of a sibling has what was stored before it was had.
+ * No step needs a fence. A sequence running while the sheaves close holds an object of the cache itself, because no
+ * other object existed. A thread that obtains a shadow object sees all stores made before the object was allocated.
  */
 #include <errno.h>
 
@@ -33,10 +33,13 @@
 
 /* ------------------------------------------------------------------ calls */
 
-#define SERVES	1u		/* of km_shadows.calls */
+#define SERVES	1u		/* bits of km_shadows.calls */
 #define CALL	2u
 
-/* The sibling that serves, for a call that then must `leave`; NULL: none does, and the call is none that counts. */
+/*
+ * Begin a counted call. Returns: the serving shadow, and the caller must call `leave`; or NULL if none serves, and
+ * the call is not counted.
+ */
 static struct kmem_cache *enter(struct km_shadows *shadows)
 {
 	/* Acquire pairs with serve. */
@@ -46,13 +49,16 @@ static struct kmem_cache *enter(struct km_shadows *shadows)
 	return NULL;
 }
 
-/* Release pairs with is_unused: what the call had is counted. */
+/* End a counted call. Release pairs with is_unused: the objects of the call are visible in the statistics. */
 static void leave(struct km_shadows *shadows)
 {
 	km_add_both(&shadows->calls, -CALL);
 }
 
-/* An engine whose objects don't say whose they are has siblings of another one: those are not paid for, as its own. */
+/*
+ * Drop __GFP_ACCOUNT if caches share pages (slob): the shadow uses another engine, and must stay uncharged like the
+ * cache's own objects.
+ */
 static gfp_t gfp_for(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return cache->engine->shared_pages ? gfp & ~__GFP_ACCOUNT : gfp;
@@ -70,7 +76,7 @@ static void *shadow_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return object;
 }
 
-/* The cache in whose slab it is, as its page says; NULL: none. */
+/* Returns: the cache of the object's slab, by the page; or NULL if the object is in no slab. */
 static struct kmem_cache *cache_of(const void *object)
 {
 	struct km_page *page = object ? km_page_of(object) : NULL;
@@ -79,15 +85,17 @@ static struct kmem_cache *cache_of(const void *object)
 	return slab && km_load_acquire(&slab->type) == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
 }
 
-/* It goes the way that it would go if the cache had no siblings. Of an engine whose caches share pages all that is in
- * no slab does; the engine validates it. */
+/*
+ * Returns: true if the free must take the normal path below the shadow layer. With shared pages (slob) this includes
+ * every object outside of slabs; the engine validates these objects.
+ */
 static bool is_own(const struct kmem_cache *cache, const struct kmem_cache *actual, const void *object)
 {
 	return actual == cache || !object || (actual && actual->child_of == cache) ||
 	       (!actual && cache->engine->shared_pages);
 }
 
-/* It lies in a page of its own, in no slab. */
+/* Free a guarded object: the object has a page of its own, outside of slabs. */
 static km_cold void free_guarded(struct kmem_cache *cache, void *object)
 {
 	const struct km_alloc_ops *own = km_layer_below(cache, KM_LAYER_SHADOW);
@@ -129,13 +137,13 @@ static int shadow_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 	gfp = gfp_for(cache, gfp);
 	bool done = km_ops_for(serving, gfp)->alloc_bulk(serving, gfp, left, left, objects);
 	leave(cache->shadows);
-	/* Those that a shelf had may be anybody's. */
+	/* Roll back: objects from the sheaf may belong to any cache. */
 	if (!done && left < n)
 		give_back(cache, gfp, n - left, objects + left);
 	return done ? (int)n : 0;
 }
 
-/* Run by run of one cache's, from the end. */
+/* Free runs of objects of the same cache, from the end of the array. */
 static void shadow_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
 {
 	while (n) {
@@ -160,7 +168,7 @@ static const struct km_alloc_ops shadow_ops = {
 	.alloc = shadow_alloc, .free = shadow_free, .alloc_bulk = shadow_alloc_bulk, .free_bulk = shadow_free_bulk,
 };
 
-/* ------------------------------------------------------------------ siblings come */
+/* ------------------------------------------------------------------ creating shadows */
 
 static struct kmem_cache *create(struct kmem_cache *cache, slab_flags_t flags, int *error)
 {
@@ -175,7 +183,7 @@ static struct kmem_cache *create(struct kmem_cache *cache, slab_flags_t flags, i
 	};
 	bool keeps_content = cache->ctor || cache->flags & SLAB_TYPESAFE_BY_RCU;
 
-	/* Where pages are shared a constructor runs at each allocation, and the link may lie in its bytes. */
+	/* With shared pages a constructor runs at each allocation, so the free pointer may overlap the object. */
 	if (keeps_content && !shared && !km_is_debugged(cache) &&
 	    cache->freeptr + sizeof(void *) <= cache->object_size) {
 		creation.args.use_freeptr_offset = true;
@@ -201,7 +209,7 @@ static struct km_shadows *shadows_of(struct kmem_cache *cache)
 	return shadows;
 }
 
-/* The one that has these flags, made now where there is none; NULL: *error says why. */
+/* Find the shadow with these flags, or create one. Returns: NULL with the reason in *error. */
 static struct kmem_cache *get(struct kmem_cache *cache, slab_flags_t flags, int *error)
 {
 	struct km_shadows *shadows = shadows_of(cache);
@@ -221,20 +229,20 @@ static struct kmem_cache *get(struct kmem_cache *cache, slab_flags_t flags, int 
 	km_debug(shadow->object_size == cache->object_size && shadow->shadow_of == cache,
 		 "a sibling has the cache's objects");
 	shadow->next_shadow = shadows->first;
-	/* Release pairs with who walks over them: it is made. */
+	/* Release pairs with walkers of the list: the shadow is complete. */
 	km_store_release(&shadows->first, shadow);
 	return shadow;
 }
 
 /* ------------------------------------------------------------------ on and off */
 
-/* With the registry locked, as all that follows. */
+/* Returns: true if a shadow serves. Context: the registry is locked here and in all functions below. */
 static bool does_serve(const struct km_shadows *shadows)
 {
 	return km_load(&shadows->calls) & SERVES;
 }
 
-/* kmalloc's and malloc's: an object of a sibling's is told how many bytes its user wants. */
+/* Make kmalloc and malloc report the requested size of each object, for the red zone of shadow objects. */
 static void tell_sizes(struct kmem_cache *cache, bool observed)
 {
 	if (!(cache->flags & SLAB_KMALLOC) || km_is_debugged(cache))
@@ -244,7 +252,7 @@ static void tell_sizes(struct kmem_cache *cache, bool observed)
 		km_malloc_watch(cache, observed);
 }
 
-/* New objects are the sibling's: the shelves that hits find are closed by then. */
+/* Make a shadow serve new objects. The sheaves of the fast paths are closed first. */
 static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
 {
 	struct km_shadows *shadows = cache->shadows;
@@ -285,7 +293,7 @@ int km_shadows_switch(struct kmem_cache *cache, slab_flags_t flags)
 	return 0;
 }
 
-/* Is no object of it out, and will none be, as nobody asks it for one? */
+/* Returns: true if no object of the shadow is out. Requires: no call allocates from the shadow. */
 static bool is_empty(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
@@ -329,7 +337,7 @@ void km_shadows_settle(struct kmem_cache *cache)
 	km_store(&shadows->out, false);
 	km_layer_set(cache, KM_LAYER_SHADOW, NULL);
 	tell_sizes(cache, false);
-	/* Its shelves open. */
+	/* Reopen the sheaves. */
 	km_alloc_drain(cache);
 }
 

@@ -1,25 +1,26 @@
 /*
- * debug_stacks.c: stacks by number, each kept once, and the marks beside objects, which have the number. Kernel: the
- * stack depot. A stack that is known again by its words (stack.c) is not looked for in the table.
+ * debug_stacks.c: the stack table, with each stack stored once under a number, and the marks beside objects, with
+ * that number. Kernel: the stack depot. A stack recognized by stack.c from the words on the stack skips the table
+ * lookup.
  *
- * Invariants: an entry is the maker's until it is linked, and stays as it is from then on, so that a number means one
- * stack for ever. Of two entries of one stack one is linked. Only the start calls the system, and no function takes a
- * lock. When the table is full, a stack that is not in it is cut to its first call.
+ * Invariants: an entry belongs to its maker until linked, and never changes afterwards, so a number always means the
+ * same stack. Of two entries for one stack only one is linked. Only the start makes system calls, and no function
+ * takes a lock. In a full table, an unknown stack is cut to the first call.
  */
 #include "page/metadata.h"
 #include "base/bits.h"
 #include "os/os.h"
 #include "debug.h"
 
-#define LISTS		32768u		/* a power of two */
-#define MOST_STACKS	131072u		/* 17 MB, touched as they are used */
+#define LISTS		32768u		/* must be a power of two */
+#define MOST_STACKS	131072u		/* 17 MB, touched on use */
 #define LEAST_STACKS	1024u
-#define MARKS		0x6d61726bull	/* a key that no profile has */
+#define MARKS		0x6d61726bull	/* a key not used by profiles */
 
 struct km_debug_stack *km_debug_stacks;
-static uint32_t used;			/* entries */
+static uint32_t used;			/* number of entries */
 
-/* Behind the entries: the number that each list begins with. */
+/* Head of the list for a hash: the number of the first entry. The heads follow the entries. */
 static uint32_t *list_of(struct km_debug_stack *stacks, uint64_t hash)
 {
 	return (uint32_t *)(stacks + stacks->room) + (hash >> 32 & (LISTS - 1));
@@ -35,7 +36,7 @@ bool km_debug_stacks_start(void)
 		return true;
 	while (!stacks && (room /= 2) >= LEAST_STACKS) {
 		bytes = km_align_up(room * sizeof(*stacks) + LISTS * sizeof(uint32_t), KM_PAGE_SIZE);
-		/* Where RLIMIT_AS is low, others need it more. */
+		/* Under a low RLIMIT_AS the program needs the addresses more. */
 		if (bytes <= km_os_address_limit() / 32)
 			stacks = km_os_map(bytes, KM_PAGE_SIZE);
 	}
@@ -43,7 +44,7 @@ bool km_debug_stacks_start(void)
 		return false;
 	km_os_name(stacks, bytes, "libkmem stacks");
 	stacks->room = room;
-	/* Release pairs with those who look. */
+	/* Release pairs with the acquire loads of km_debug_stacks. */
 	if (km_cas_release(&km_debug_stacks, &none, stacks))
 		km_meta_note_span(stacks, bytes);
 	else
@@ -57,7 +58,10 @@ static bool is_stack(const struct km_debug_stack *stack, uint32_t hash, const ui
 	       (depth == KM_STACK_FRAMES || !stack->frame[depth]);
 }
 
-/* Nobody has it yet. 0: there is no room; the last eighth is for calls alone. */
+/*
+ * Fill a new entry, not linked yet. Returns: the number, or 0 without room. The last eighth of the table is reserved
+ * for stacks of one call.
+ */
 static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr_t *frame, unsigned depth)
 {
 	const uint32_t room = stacks->room - (depth > 1 ? stacks->room / 8 : 0);
@@ -71,7 +75,10 @@ static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr
 	return number;
 }
 
-/* 0: there is no room. A thread that loses a race looks at the winner's first. */
+/*
+ * Look up a stack, or add the stack. Returns: 0 without room. A thread beaten by another checks the winner's entry
+ * first.
+ */
 static uint32_t number_of(const uintptr_t *frame, unsigned depth)
 {
 	struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks);
@@ -91,7 +98,7 @@ static uint32_t number_of(const uintptr_t *frame, unsigned depth)
 		if (!own)
 			return 0;
 		stacks[own].next = first;
-		/* Release pairs with the loads of a list's first: the entry is there. */
+		/* Release pairs with the loads of a list head: the entry is complete. */
 	} while (!km_cas_both(list, &first, own));
 	return own;
 }
@@ -133,7 +140,7 @@ void km_debug_read_mark(const struct km_debug_mark *mark, struct km_stack_track 
 		.when = when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .cpu = (uint32_t)(when >> KM_DEBUG_CPU_SHIFT),
 		.thread = (uint32_t)(who >> 32),
 	};
-	/* Acquire pairs with the start. A mark that was written over may have any number. */
+	/* Acquire pairs with the start. An overwritten mark may hold any number. */
 	const struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks);
 	if (stacks && number && number < stacks->room)
 		__builtin_memcpy(track->frame, stacks[number].frame, sizeof(track->frame));

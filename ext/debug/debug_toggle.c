@@ -1,6 +1,6 @@
 /*
- * debug_toggle.c: debugging of a cache that is used, as users ask for it: kmem_cache_set_debug. Invariant: a cache
- * that can't have it, and letters that mean nothing, change nothing.
+ * debug_toggle.c: kmem_cache_set_debug, debugging of a live cache on request of the user. Invariant: an unsuitable
+ * cache or an unknown letter changes nothing.
  */
 #include <errno.h>
 
@@ -11,19 +11,21 @@
 #include "debug.h"
 #include "debug_shadow.h"
 
-/* A program that is linked with the archive and names the function below has all of debugging. */
+/* Link all of debugging into a program of the archive that calls kmem_cache_set_debug. */
 __attribute__((used)) static const struct km_debug_ops *const keep_debugging = &km_debugging;
 
 int km_switch_flags(struct kmem_cache *cache, slab_flags_t flags)
 {
 	if (cache->dead || cache->child_of || cache->shadow_of)
 		return -EINVAL;
-	/* Blocks of whole pages have nothing around them, kmalloc's of slob a header in front. A sanitizer has the
-	 * place, and the hooks. */
+	/*
+	 * Large blocks have no bytes around them, and slob's kmalloc objects have a header in front. A sanitizer
+	 * already uses the bytes and the hooks.
+	 */
 	if (cache->engine->whole_pages || cache == km_kmalloc_sized || cache->flags & SLAB_NO_USER_FLAGS ||
 	    km_sanitizer.objects)
 		return -EOPNOTSUPP;
-	/* The settings of failing on purpose outlive it. */
+	/* The mark for injected failures stays. */
 	return km_shadows_switch(cache, flags | (cache->flags & SLAB_FAILSLAB));
 }
 

@@ -1,13 +1,13 @@
 /*
- * debug_traces.c: by whom objects were allocated that are out, most of them first: the kernel's alloc_traces, of one
- * cache or, as a program's leaks, of all that have tracks.
+ * debug_traces.c: lists of the allocation sites of live objects, heaviest first: the kernel's alloc_traces for one
+ * cache, or a program's leaks over all caches with tracks.
  *
- * The stacks of a walk are counted in a table of a fixed size. Where it is too small, only those are counted whose
- * hash ends in 0, then those that end in 1, and each half is halved again until it fits: stacks are only ever counted
- * as a whole. The first of them by weight are kept from one walk to the next, as a heap with the least at its root.
+ * A walk counts stacks in a table of fixed size. If the table overflows, the walk repeats for only the stacks with a
+ * hash ending in 0, then for the hashes ending in 1. Each half is halved again until the stacks fit, so every stack
+ * is counted in a single walk. The heaviest stacks are kept between walks, in a heap with the lightest at the root.
  *
- * Invariants: changes nothing of the caches; memory is one mapping of bounded size; no stack that is left out is as
- * heavy as one that is printed, and each object is in the total.
+ * Invariants: caches are never changed; memory is one mapping of bounded size; no omitted stack is heavier than a
+ * printed stack; the total includes every object.
  */
 #include <errno.h>
 
@@ -18,32 +18,32 @@
 #include "debug.h"
 #include "inspect/stats_print.h"
 
-#define MOST_ROOM	(1u << 14)	/* sites of a table, 80 bytes each; a power of two, as the least */
+#define MOST_ROOM	(1u << 14)	/* sites in a table, 80 bytes each; both rooms must be powers of two */
 #define LEAST_ROOM	64u
 #define MOST_HALVINGS	16u
 
-/* The objects of one stack. */
+/* The live objects of one stack. */
 struct site {
-	const struct km_debug_mark *mark;	/* of one of them; NULL: there is none */
-	struct km_page *slab;			/* which that is in; or a block of whole pages */
-	uint64_t hash;				/* of its frames */
+	const struct km_debug_mark *mark;	/* mark of one object; NULL: unused entry */
+	struct km_page *slab;			/* slab of that object, or a large block */
+	uint64_t hash;				/* of the stack number */
 	unsigned long count, bytes;
-	uint64_t least, most, sum;		/* ages, ms */
-	uint32_t first, last;			/* threads */
-	bool early;				/* the stack is not known */
+	uint64_t least, most, sum;		/* ages in ms */
+	uint32_t first, last;			/* lowest and highest thread ID */
+	bool early;				/* no stack: allocated before the program's start, or after its end */
 };
 
 struct sites {
-	struct kmem_cache *cache;	/* NULL: all that have tracks */
+	struct kmem_cache *cache;	/* NULL: all caches with tracks */
 	struct site *table;
 	unsigned room, used;
-	bool too_many;			/* for the table */
-	unsigned halvings;		/* so many last bits of a hash must be ... */
-	uint64_t part;			/* ... these */
-	struct site *heaviest;		/* a heap: a quarter of the room */
+	bool too_many;			/* stacks for the table */
+	unsigned halvings;		/* number of low hash bits to compare ... */
+	uint64_t part;			/* ... and their wanted value */
+	struct site *heaviest;		/* heap with room / 4 entries */
 	unsigned kept;
 	unsigned long total, bytes;
-	unsigned long others, other_sites;	/* objects that are not printed, and their stacks */
+	unsigned long others, other_sites;	/* omitted objects, and their stacks */
 	uint64_t now;
 };
 
@@ -61,7 +61,7 @@ static uint64_t hash_of(const struct km_debug_mark *mark)
 	return hash ^ hash >> 32;
 }
 
-/* NULL: there is no room for one more. */
+/* Find or add the site of a mark. Returns: NULL if the table is full. */
 static struct site *site_of(struct sites *sites, struct km_page *slab, const struct km_debug_mark *mark,
 			    uint64_t hash)
 {
@@ -74,7 +74,7 @@ static struct site *site_of(struct sites *sites, struct km_page *slab, const str
 			return site;
 		if (site->mark)
 			continue;
-		/* A quarter stays free, so that this ends soon. */
+		/* One quarter stays free, so searches end soon. */
 		if (sites->used >= sites->room / 4 * 3)
 			return NULL;
 		sites->used++;
@@ -93,7 +93,7 @@ static bool is_in_part(const struct sites *sites, uint64_t hash)
 	return (hash & (((uint64_t)1 << sites->halvings) - 1)) == sites->part;
 }
 
-/* One that was written over, mended or not, names no stack. */
+/* Stands for every overwritten or repaired mark, without a stack. */
 static const struct km_debug_mark no_mark;
 
 static void add(struct sites *sites, struct km_page *slab, const struct km_debug_mark *mark, size_t bytes)
@@ -122,13 +122,13 @@ static void add(struct sites *sites, struct km_page *slab, const struct km_debug
 	site->last = km_max(site->last, track.thread);
 }
 
-/* One that was debugged while it was used has its tracks in siblings. */
+/* Tracks of a cache debugged while live are in the shadow caches. */
 static bool is_meant(const struct kmem_cache *wanted, const struct kmem_cache *cache)
 {
 	return !wanted || cache == wanted || cache->shadow_of == wanted;
 }
 
-/* Meanwhile the slab stays: of a program's leaks other threads may go on. */
+/* Add the objects of one page. The slab is held, because other threads may keep running during a leak report. */
 static int add_slab(struct km_page *slab, void *arg)
 {
 	struct sites *sites = arg;
@@ -153,7 +153,7 @@ static int add_slab(struct km_page *slab, void *arg)
 
 /* ------------------------------------------------------------------ the heaviest */
 
-/* Kernel: of a cache's stacks that with the most objects is the first. */
+/* Kernel: a cache's stacks are sorted by number of objects. Leaks are sorted by bytes. */
 static unsigned long weight(const struct sites *sites, const struct site *site)
 {
 	return sites->cache ? site->count : site->bytes;
@@ -191,7 +191,7 @@ static void keep(struct sites *sites, const struct site *site)
 {
 	struct site *heap = sites->heaviest;
 
-	/* The dynamic linker has such from before the program's first function, and they are no leaks. */
+	/* The dynamic linker's allocations before the program's first function are no leaks. */
 	if (!sites->cache && site->early)
 		return;
 	sites->total += site->count;
@@ -209,7 +209,7 @@ static void keep(struct sites *sites, const struct site *site)
 	}
 }
 
-/* The root goes behind the others, again and again. */
+/* Heap sort: move the root to the end, repeatedly. */
 static void sort(const struct sites *sites)
 {
 	for (unsigned count = sites->kept; count > 1;) {
@@ -232,7 +232,7 @@ static void walk(struct sites *sites)
 	km_pages_walk(add_slab, sites);
 }
 
-/* The part behind this one; false: it was the last. */
+/* Select the next part. Returns: false after the last part. */
 static bool next_part(struct sites *sites)
 {
 	while (sites->halvings && sites->part >> (sites->halvings - 1))
@@ -244,7 +244,7 @@ static bool next_part(struct sites *sites)
 	return true;
 }
 
-/* False: the stacks are more than can be counted so. */
+/* Count all stacks, part by part. Returns: false if even the smallest parts overflow. */
 static bool gather(struct sites *sites)
 {
 	do {
@@ -266,7 +266,7 @@ static size_t bytes_of_room(unsigned room)
 	return (room + room / 4) * sizeof(struct site);
 }
 
-/* As much as the system gives; false: it gives none. */
+/* Map the largest table the system grants. Returns: false without memory. */
 static bool begin(struct sites *sites)
 {
 	for (sites->room = MOST_ROOM; sites->room >= LEAST_ROOM; sites->room /= 2) {
@@ -281,7 +281,7 @@ static bool begin(struct sites *sites)
 
 /* ------------------------------------------------------------------ lines */
 
-/* False: the object has come and gone meanwhile. */
+/* Read the stack of a site. Returns: false if the object was freed meanwhile and its track replaced. */
 static bool stack_of(const struct site *site, struct km_stack_track *track)
 {
 	bool stays = false;
@@ -321,7 +321,7 @@ static void print_sites(struct km_writer *writer, const struct sites *sites)
 		km_print(writer, "%7lu of %lu other stacks\n", sites->others, sites->other_sites);
 }
 
-/* Mappings of their own have no tracks. */
+/* Blocks in mappings of their own have no tracks. */
 static void print_untracked(struct km_writer *writer)
 {
 	struct kmem_stats stats;
@@ -379,7 +379,7 @@ int kmem_print_leaks(int fd)
 	return km_debug_blocks_have_tracks() || some_cache_has_tracks() ? km_debug_print_leaks(fd) : -EINVAL;
 }
 
-/* A sibling that is empty, and not to be filled, has none. */
+/* Skip an empty shadow cache no longer in service: the shadow has no tracks. */
 static int find_tracks_now(struct kmem_cache *cache, void *arg)
 {
 	const struct kmem_cache *of = cache->shadow_of;

@@ -1,12 +1,12 @@
 /*
- * failslab.c: allocations that fail on purpose, by KMEM_FAILSLAB and kmem_failslab: the kernel's failslab, with its
- * names, order and defaults. A cache that may fail has no shelf (alloc/observed_ops.c), so that each of its
- * allocations asks here; which caches these are is said once, as they are made. Invariants: nothing here allocates;
- * what is decided follows from the seed, the settings and the number of the call, so that a program that makes the
- * same calls meets the same failures; a request with __GFP_NOFAIL never does.
+ * failslab.c: injected allocation failures, by KMEM_FAILSLAB and kmem_failslab: the kernel's failslab, with the
+ * kernel's names, order and defaults. A cache that may fail has no per-CPU sheaves (alloc/observed_ops.c), so each
+ * allocation asks here. Whether a cache may fail is decided once, at creation. Invariants: nothing is allocated. A
+ * decision depends only on the seed, the settings and the number of the call, so a program with the same calls gets
+ * the same failures. A request with __GFP_NOFAIL never fails.
  *
- * The calls that are counted are those that pass all filters: gfp, caller. Of these the first are let alone until
- * `space` bytes were asked for; of the others each interval-th fails with a probability, `times` of them in all.
+ * Calls are counted after all filters: gfp, caller. The first calls are spared until `space` bytes were requested.
+ * Every interval-th call after these fails with the given probability, at most `times` times.
  */
 #include <errno.h>
 #include <sys/auxv.h>
@@ -21,14 +21,14 @@
 #define FOREVER		UINT64_MAX
 #define TEXT		KM_FAILING_WORD
 
-/* The settings that may change while it runs, as the kernel has them when nothing was said. */
+/* Settings that may change at run time, and the kernel's defaults. */
 struct settings {
 	uint64_t interval, probability, space, times, nth, verbose, seed;
-	uint64_t start, end;		/* some frame of the call's is in between */
+	uint64_t start, end;		/* some return address of the call must be in this range */
 	bool spare_waiting;		/* ignore-gfp-wait */
-	bool filter;			/* cache-filter: marked caches only; counts as they are made */
+	bool filter;			/* cache-filter: marked caches only; read at cache creation */
 	bool seeded;
-	char caches[TEXT], caller[TEXT];	/* patterns, each with a comma behind it; empty: all */
+	char caches[TEXT], caller[TEXT];	/* patterns, each followed by a comma; empty: all */
 };
 static const struct settings defaults = {
 	.interval = 1, .times = 1, .verbose = 1, .end = UINTPTR_MAX, .spare_waiting = true,
@@ -36,10 +36,10 @@ static const struct settings defaults = {
 static struct settings now;
 
 static struct {
-	/* KMEM_FAILSLAB was there. Caches that are made now may fail if they fit, unless only marked ones may. */
+	/* KMEM_FAILSLAB was given. Matching caches created now may fail, or with `filter` only marked caches. */
 	bool on, filter;
 	char caches[TEXT];
-	uint64_t space, times;		/* what is left of both */
+	uint64_t space, times;		/* remaining bytes and failures */
 	uint64_t calls, failures;
 } state;
 
@@ -56,7 +56,7 @@ static bool read_number(const char *text, uint64_t *number)
 		return false;
 	for (; *at; at++) {
 		char c = hex && *at >= 'A' ? (char)(*at | 0x20) : *at;
-		/* Other characters are as good as a digit that is too large. */
+		/* Any other character counts as a digit out of range. */
 		unsigned digit = c >= 'a' ? (unsigned)(c - 'a') + 10 : c <= '9' ? (unsigned)(c - '0') : base;
 
 		if (digit >= base || __builtin_mul_overflow(value, base, &value) ||
@@ -67,7 +67,7 @@ static bool read_number(const char *text, uint64_t *number)
 	return true;
 }
 
-/* Y and N, as the kernel writes them. */
+/* Parse the kernel's Y and N, or 1 and 0. */
 static bool read_truth(const char *text, bool *truth)
 {
 	*truth = *text == '1' || *text == 'y' || *text == 'Y';
@@ -122,7 +122,7 @@ static bool set(struct settings *to, const char *key, const char *value)
 	return __builtin_strcmp(key, "cache-filter") == 0 && read_truth(value, &to->filter);
 }
 
-/* One word: KEY=VALUE, or one of the kernel's four numbers by its place among bare ones. */
+/* Parse one word: KEY=VALUE, or a bare number, with the meaning of its position as in the kernel. */
 static bool set_word(struct settings *to, char *word, unsigned *place)
 {
 	static const char *const places[] = { "interval", "probability", "space", "times" };
@@ -138,7 +138,7 @@ static bool set_word(struct settings *to, char *word, unsigned *place)
 	return fits;
 }
 
-/* False: *bad is the word that is none. */
+/* Parse all words. Returns: false with the bad word in *bad. */
 static bool parse(const char *text, struct settings *to, char *bad)
 {
 	unsigned place = 0;
@@ -173,13 +173,13 @@ static uint64_t mixed(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* Of six digits at most, so that a person can type it. */
+/* Choose a seed of at most six digits, short enough to type. */
 static uint64_t some_seed(void)
 {
 	const void *bytes = (const void *)getauxval(AT_RANDOM);
 	uint64_t random = 0;
 
-	/* They lie at any address. */
+	/* The bytes may be unaligned. */
 	if (bytes)
 		__builtin_memcpy(&random, bytes, sizeof(random));
 	return mixed(random ^ km_os_now_ms() << 20 ^ km_os_pid()) % 1000000;
@@ -190,7 +190,7 @@ static bool is_active(void)
 	return now.nth || (now.probability && now.times);
 }
 
-/* By which the run can be had again. */
+/* Print the settings needed to repeat the run. */
 static void say_seed(void)
 {
 	if (is_active() && now.verbose)
@@ -198,7 +198,7 @@ static void say_seed(void)
 			now.probability, now.space, (long)now.times);
 }
 
-/* False: *bad says which word. */
+/* Apply new settings. Returns: false with the bad word in *bad. */
 static bool begin(const char *text, char *bad)
 {
 	struct settings next = defaults;
@@ -207,7 +207,7 @@ static bool begin(const char *text, char *bad)
 		return false;
 	if (!next.seeded)
 		next.seed = some_seed();
-	km_store(&state.times, (uint64_t)0);	/* nothing fails by half of the old and half of the new */
+	km_store(&state.times, (uint64_t)0);	/* no failure while the settings are mixed */
 	now = next;
 	km_store(&state.space, next.space);
 	km_store(&state.calls, (uint64_t)0);
@@ -217,7 +217,7 @@ static bool begin(const char *text, char *bad)
 
 /* ------------------------------------------------------------------ the filters */
 
-/* A star stands for any number of characters. The pattern ends at `end`. */
+/* Match a text against a pattern, up to `end`. A star matches any number of characters. */
 static bool fits(const char *pattern, const char *end, const char *text)
 {
 	const char *star = NULL, *from = NULL;
@@ -239,7 +239,7 @@ static bool fits(const char *pattern, const char *end, const char *text)
 	return true;
 }
 
-/* Without a pattern all do. */
+/* Match a text against a list of patterns. An empty list matches everything. */
 static bool fits_some(const char *patterns, const char *text)
 {
 	if (!*patterns)
@@ -273,7 +273,7 @@ static const char *last_part(const char *path)
 	return name;
 }
 
-/* The number behind a sign and 0x; *at becomes what follows. False: there is none. */
+/* Parse a sign, 0x and a number, and advance *at. Returns: false if there is none. */
 static bool read_offset(const char **at, char sign, uintptr_t *offset)
 {
 	const char *digit = *at + 3;
@@ -286,8 +286,9 @@ static bool read_offset(const char **at, char sign, uintptr_t *offset)
 	return true;
 }
 
-/* FILE+0xFROM-0xTO: a part of a file, which a function is that the dynamic linker does not know
- * (tools/kmem/fail_caller.c). */
+/*
+ * Match FILE+0xFROM-0xTO: a range of a file, for functions unknown to the dynamic linker (tools/kmem/fail_caller.c).
+ */
 static bool is_in_part(const char *patterns, const char *file, uintptr_t offset)
 {
 	size_t length = __builtin_strlen(file);
@@ -312,7 +313,7 @@ static bool fits_caller(const char *name)
 	return fits_some(now.caller, name);
 }
 
-/* By its function's name, as far as the dynamic linker knows it, or by its file's. */
+/* Match a return address by function name, if the dynamic linker knows the function, or by file. */
 static bool is_caller(uintptr_t address)
 {
 	char path[256];
@@ -322,7 +323,7 @@ static bool is_caller(uintptr_t address)
 		return false;
 	if (!*now.caller)
 		return true;
-	/* The call is in front of where it returns to. */
+	/* The call instruction is before the return address. */
 	if (km_stack_find_name(address - 1, fits_caller))
 		return true;
 	if (!km_stack_find_file(address - 1, path, sizeof(path), &start))
@@ -351,7 +352,7 @@ static km_noinline bool has_caller(void)
 
 /* ------------------------------------------------------------------ the decision */
 
-/* The bytes that are still spared; true: this call is among them. */
+/* Take bytes from the spared space. Returns: true if the call is spared. */
 static bool is_spared(size_t bytes)
 {
 	uint64_t left = km_load(&state.space);
@@ -362,7 +363,7 @@ static bool is_spared(size_t bytes)
 	return false;
 }
 
-/* One of the failures that there may be; false: there are no more. */
+/* Take one of the remaining failures. Returns: false if none remains. */
 static bool take_one(void)
 {
 	uint64_t left = km_load(&state.times);
@@ -373,7 +374,7 @@ static bool take_one(void)
 	return left != 0;
 }
 
-/* Can one fail at all any more? It is asked before the stack is looked at. */
+/* Returns: true if no call can fail any more. A cheap check, made before the stack walk. */
 static bool is_over(void)
 {
 	return now.nth ? km_load(&state.calls) >= now.nth : !now.probability || !km_load(&state.times);
@@ -421,7 +422,7 @@ static bool fails(const char *name, size_t bytes, gfp_t gfp)
 	return failed;
 }
 
-/* ------------------------------------------------------------------ the way up */
+/* ------------------------------------------------------------------ setup */
 
 static void read_text(const char *text)
 {

@@ -1,18 +1,18 @@
 /*
- * guard.c: guarded objects: one allocation now and then lies at an edge of a page of its own, between pages without
- * access, and when it is freed its page is without access, too, for as long as others are to be had. So a stray access
- * faults at once, and what it hit is known. Invariant: takes no lock: a slot is its owner's who has changed its state
- * to CHANGES, so that a handler that struck anywhere, and the child of a fork, go on; at worst a slot is lost.
+ * guard.c: guarded objects. A sampled allocation lies at an edge of a page of its own, between pages without access.
+ * After the free the page loses access too, until the slot is reused. So a stray access faults at once, and the
+ * report can name the object. Invariant: no lock is taken. The thread that set a slot's state to CHANGES owns the
+ * slot, so signal handlers and the child of a fork can always proceed; at worst one slot is lost.
  *
  *	| no access | canary .. object | no access | object .. canary | no access | ...
  *
- * An object lies at the left or at the right edge, by chance, as near to it as its alignment allows; what is left of
- * its page holds a known value for each address, which its free checks. Freed slots are reused oldest first.
+ * An object lies at a randomly chosen edge, as near as the alignment allows. Each remaining byte of the page holds a
+ * canary value derived from its address, checked by the free. Freed slots are reused oldest first.
  *
- * Time is what a sample is for: about every guard:MS milliseconds one cache, in turn and by chance, is chosen for its
- * next allocation (alloc/sampled_ops.c). When three quarters of the slots are taken, a stack that has an object among
- * them gets no other, so that many objects of one source leave room for others. Kernel: KFENCE, which has no choice
- * of a cache: it takes the next allocation of all.
+ * Sampling goes by time: about every guard:MS milliseconds one randomly chosen cache is told to sample its next
+ * allocation (alloc/sampled_ops.c). When three quarters of the slots are taken, a stack with a live guarded object
+ * gets no second object. So one frequent call site leaves room for others. Kernel: KFENCE chooses no cache; the next
+ * allocation of any cache is sampled.
  */
 #include "guard.h"
 
@@ -20,19 +20,19 @@
 #include "os/die.h"
 #include "os/os.h"
 
-#define LOOKED_AT	64u		/* caches, by one tick */
-#define SKIPPED		8u		/* of them, fewer than that before one is chosen */
-#define SOURCE_FRAMES	8u		/* of a stack, that make it another source */
-#define CLAIMS		4u		/* of a slot, where others are quicker */
+#define LOOKED_AT	64u		/* caches visited per tick */
+#define SKIPPED		8u		/* fewer than this many caches are skipped before the choice */
+#define SOURCE_FRAMES	8u		/* frames that distinguish call sites */
+#define CLAIMS		4u		/* attempts while other threads win the slot */
 
 static struct {
 	struct km_guard_slot *slot;
 	unsigned count, ms;
 	size_t page;
-	bool ready;			/* objects may be had; set last */
-	uint32_t unclosed;		/* free slots whose page is open still */
-	uint64_t turn;			/* frees, ever */
-	uint64_t next_ms;		/* when a cache is to be chosen */
+	bool ready;			/* allocation is allowed; set last */
+	uint32_t unclosed;		/* free slots with a still open page */
+	uint64_t turn;			/* total number of frees */
+	uint64_t next_ms;		/* time of the next sample, in ms */
 } pool;
 
 unsigned km_guard_slots(struct km_guard_slot **slot)
@@ -46,7 +46,7 @@ char *km_guard_page(const struct km_guard_slot *slot)
 	return (char *)km_guarded.start + (size_t)(2 * (slot - pool.slot) + 1) * pool.page;
 }
 
-/* NULL: the address is in a page without an object. */
+/* Returns: the slot of an address, or NULL for a page that never holds objects. */
 static struct km_guard_slot *slot_of(const void *p)
 {
 	size_t page = ((uintptr_t)p - km_guarded.start) / pool.page;
@@ -70,8 +70,11 @@ static bool is_whole(const char *from, const char *to)
 	return from == to;
 }
 
-/* Without access; where no system call may be made, somebody else does it. A program that goes on after a mistake finds
- * what it has freed. */
+/*
+ * Remove access from a slot's page, or leave the page open for a later caller if system calls are forbidden now. If
+ * the program continues after errors, freed content stays readable after a report. Requires: the caller owns the
+ * slot.
+ */
 static void close_page(struct km_guard_slot *slot)
 {
 	char *page = km_guard_page(slot);
@@ -89,7 +92,7 @@ static void close_page(struct km_guard_slot *slot)
 
 static void give(struct km_guard_slot *slot, enum km_guard_state state)
 {
-	/* Release pairs with the acquire of whoever changes it next. */
+	/* Release pairs with the acquire of the next owner of the slot. */
 	km_store_release(&slot->state, (uint32_t)state);
 }
 
@@ -115,9 +118,9 @@ static km_cold void close_open_ones(void)
 	}
 }
 
-/* ------------------------------------------------------------------ in */
+/* ------------------------------------------------------------------ allocation */
 
-/* The free slot that was freed first; several may come at once. */
+/* Claim the free slot with the oldest free. Threads may compete for the same slot. */
 static struct km_guard_slot *claim(void)
 {
 	for (unsigned tries = 0; tries < CLAIMS; tries++) {
@@ -138,7 +141,7 @@ static struct km_guard_slot *claim(void)
 	return NULL;
 }
 
-/* By its frames, an own one for each call site. */
+/* Hash the frames, so that call sites differ. */
 static uint32_t source_of(const struct km_stack_track *track)
 {
 	uint64_t hash = 0;
@@ -148,7 +151,7 @@ static uint32_t source_of(const struct km_stack_track *track)
 	return (uint32_t)(hash >> 32);
 }
 
-/* There is room, but not for one more of the same. */
+/* Returns: true if the pool is three quarters full and the source already has a live object. */
 static bool is_covered(uint32_t source)
 {
 	if (km_load(&km_guarded.live) < pool.count - pool.count / 4)
@@ -159,7 +162,7 @@ static bool is_covered(uint32_t source)
 	return false;
 }
 
-/* Where it lies, and what surrounds it. */
+/* Place the object at an edge of the page, and write the canaries. */
 static void place(struct km_guard_slot *slot, uint32_t bytes, uint32_t align)
 {
 	char *page = km_guard_page(slot), *end = page + pool.page;
@@ -178,7 +181,7 @@ static void name_slot(struct km_guard_slot *slot, struct kmem_cache *cache)
 	__builtin_memcpy(slot->name, cache->name, sizeof(slot->name));
 }
 
-/* As the slab's constructor, or zeros, would have left it. */
+/* Construct or zero the object, as a slab would. */
 static void prepare(const struct km_guard_slot *slot, struct kmem_cache *cache, gfp_t gfp)
 {
 	if (cache->ctor)
@@ -234,7 +237,7 @@ static void guard_again(struct kmem_cache *cache, void *object)
 	give(slot, KM_GUARD_TAKEN);
 }
 
-/* ------------------------------------------------------------------ out */
+/* ------------------------------------------------------------------ free */
 
 static void refuse(enum km_guard_error error, enum km_misuse what, const char *function, const void *p,
 		   const struct km_guard_slot *slot, const struct kmem_cache *cache)
@@ -258,7 +261,10 @@ static void look_around_it(const struct km_guard_slot *slot, const char *functio
 	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, slot->name, NULL, true);
 }
 
-/* Off a shelf the stack of its free is long gone, and there may be a lock that an unwinder would wait for. */
+/*
+ * Record the free. An object leaving a per-CPU sheaf was freed earlier: the stack is gone, and a lock needed by an
+ * unwinder may be held.
+ */
 static void note_free(struct km_guard_slot *slot, bool seen)
 {
 	struct km_stack_track *track = &slot->track[1];
@@ -328,7 +334,7 @@ static bool guard_look(const void *p, struct km_guarded_object *seen)
 
 	if (!slot || !km_load(&slot->object))
 		return false;
-	/* Acquire: the rest is what the state says. */
+	/* Acquire: the other fields match the state. */
 	bool taken = km_load_acquire(&slot->state) == KM_GUARD_TAKEN;
 	*seen = (struct km_guarded_object){
 		.start = km_load(&slot->object), .bytes = km_load(&slot->bytes), .cache = km_load(&slot->cache),
@@ -382,7 +388,9 @@ static int guard_check(struct kmem_cache *cache)
 	return damages;
 }
 
-/* Another thread may free it, or have it meanwhile as another cache's: it stays that one's. */
+/*
+ * Clear the cache of an object, unless another thread frees the object or the slot now holds another cache's object.
+ */
 static bool forget_cache(struct km_guard_slot *slot, const struct kmem_cache *cache)
 {
 	if (!get(slot, KM_GUARD_TAKEN))
@@ -407,7 +415,7 @@ static size_t guard_leave(struct kmem_cache *cache)
 	return left;
 }
 
-/* ------------------------------------------------------------------ now and then */
+/* ------------------------------------------------------------------ sampling */
 
 struct choice {
 	unsigned skip;
@@ -427,13 +435,13 @@ static int choose(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* The next round has as many caches; with the registry's lock. */
+/* Begin the next round, of LOOKED_AT caches. Context: the registry is locked. */
 static void chosen(void *arg km_unused)
 {
 	km_rounds[KM_ROUND_GUARD].left = LOOKED_AT;
 }
 
-/* One thread is at it for each sample. */
+/* Choose a cache when a sample is due. The compare-and-swap lets one thread act for each sample. */
 static void guard_tick(uint64_t now)
 {
 	uint64_t due = km_load(&pool.next_ms);
@@ -447,7 +455,7 @@ static void guard_tick(uint64_t now)
 	km_registry_try_some(&km_rounds[KM_ROUND_GUARD], LOOKED_AT, choose, &choice, chosen);
 }
 
-/* ------------------------------------------------------------------ the start */
+/* ------------------------------------------------------------------ setup */
 
 static km_cold bool make_pool(unsigned objects)
 {
@@ -456,7 +464,7 @@ static km_cold bool make_pool(unsigned objects)
 	char *start = km_os_reserve(bytes, page);
 
 	pool.slot = start ? km_os_map(table, page) : NULL;
-	/* In core dumps, all of it: what an object holds is there. */
+	/* The pool stays in core dumps, because objects hold the program's data. */
 	if (pool.slot && !km_os_commit(start, bytes) && !km_os_guard(start, bytes, false)) {
 		pool.count = objects;
 		km_guarded.objects = objects;
@@ -501,7 +509,7 @@ static void guard_ready(void)
 	if (!km_os_catch_faults(km_guard_fault, true))
 		km_warn("KMEM_OPTIONS: guard: the system refuses the handler of faults");
 	km_store(&pool.next_ms, km_os_now_ms() + pool.ms);
-	/* Release pairs with guard_alloc: faults are caught. */
+	/* Release pairs with guard_alloc: the fault handler is installed. */
 	km_store_release(&pool.ready, true);
 }
 

@@ -1,6 +1,6 @@
 /*
- * guard_fields.c: where the fields of a guarded object's record are, for readers outside of the process, as
- * cache/cache_fields.c has it for caches. Invariant: that of base/fields.h.
+ * guard_fields.c: field offsets of a guarded object's slot, for readers outside the process, like
+ * cache/cache_fields.c for caches. Invariant: see base/fields.h.
  */
 #include "guard.h"
 

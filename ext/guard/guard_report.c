@@ -1,8 +1,8 @@
 /*
- * guard_report.c: what is said of a mistake with a guarded object: in the form of the kernel's KFENCE and with its
- * words, which others know how to read. Invariant: safe in the handler of a fault: it allocates nothing, and waits for
- * no lock but, for a bounded time, for the end of another report; what can end badly, the stack of the access, comes
- * last.
+ * guard_report.c: reports of errors with guarded objects, in the format and words of the kernel's KFENCE, so that
+ * existing tools can parse the reports. Invariant: safe in a fault handler: nothing is allocated, and no lock is
+ * waited for, except for a bounded time the end of another report. The stack of the access, the only step that may
+ * crash, comes last.
  */
 #include "guard.h"
 
@@ -11,16 +11,16 @@
 #include "os/os.h"
 #include "inspect/stack.h"
 
-#define PATIENT		1000u		/* times 2 ms */
-#define SHOWN		16u		/* bytes that were overwritten */
+#define PATIENT		1000u		/* number of waits of 2 ms */
+#define SHOWN		16u		/* most overwritten bytes printed */
 #define PLACE		256u
 #define RULE "=================================================================="
 
-static uint32_t speaking;		/* the report is one thread's; it has what follows, too */
+static uint32_t speaking;		/* owner's lock of the output and of the two buffers below */
 static uintptr_t frames[KM_STACK_FRAMES];
 static struct km_stack_track here;
 
-/* The title's word, and the sentence's; of an access its kind comes between the word and "at". */
+/* First word of title and of sentence; for an access the kind is inserted between that word and "at". */
 static const struct {
 	const char *title, *sentence;
 	bool access;
@@ -42,7 +42,7 @@ static unsigned number(const struct km_guard_slot *slot)
 	return (unsigned)(slot - first);
 }
 
-/* Milliseconds as seconds. */
+/* Format milliseconds as seconds. */
 static const char *seconds(uint64_t ms, char *text, size_t bytes)
 {
 	km_format(text, bytes, "%lu.%03lus", (unsigned long)(ms / 1000), (unsigned long)(ms % 1000));
@@ -80,7 +80,7 @@ static void say_object(const struct km_guard_slot *slot)
 	say_track("freed", &slot->track[1], "");
 }
 
-/* The bytes from the first that is not as it was left: each that differs, and a point for each other. */
+/* Print the bytes from the first overwritten one on: hexadecimal if changed, else a point. */
 static void say_corruption(const struct km_guard_slot *slot)
 {
 	const char *page = km_guard_page(slot), *end = page + km_guarded.page_bytes, *at = page;
@@ -100,7 +100,7 @@ static void say_corruption(const struct km_guard_slot *slot)
 	km_warn("Corrupted memory at %p [%s ] (in kfence-#%u):", (const void *)at, text, number(slot));
 }
 
-/* Of an access beside an object, how far, and on which side. */
+/* Print the access; for an access outside of the object, also the distance and the side. */
 static void say_access(enum km_guard_error error, const char *address, const struct km_guard_slot *slot,
 		       enum km_access access)
 {
@@ -173,7 +173,7 @@ void km_guard_report(enum km_guard_error error, const void *address, const struc
 
 /* ------------------------------------------------------------------ a fault */
 
-/* The object that lies nearer to an address between two; it may be free, or none have been there. */
+/* Find the object nearer to an address between two pages. Returns: NULL if neither neighbor holds an object. */
 static struct km_guard_slot *nearest(const char *address, size_t page)
 {
 	struct km_guard_slot *slot;
@@ -190,7 +190,7 @@ static struct km_guard_slot *nearest(const char *address, size_t page)
 	return address - (left->object + left->bytes) <= right->object - address ? left : right;
 }
 
-/* A program that goes on may touch the page from now on. */
+/* If the program continues after errors, make the page accessible. */
 static enum km_fault_end go_on(const char *address, struct km_guard_slot *beside)
 {
 	size_t bytes = km_guarded.page_bytes;

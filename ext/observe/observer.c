@@ -1,11 +1,13 @@
 /*
- * observer.c: KMEM_OPTIONS=observer:UID: processes of that user get the numbers without rights to trace this one. A
- * process that listens to a name is asked by who connects, and answers when it next comes by here: a miss that may call
- * the system, or with observer_thread:1 a thread of ours, which waits for who asks. Invariants: the answer is the text
- * of kmem_print_json, no object's content, no address and no key, in memory of its own, sealed before anybody else has
- * it; who asks costs one text in a look at most, and is never waited for; a descriptor is used or closed only after it
- * was seen to be ours; a child of fork has a name of its own, and none of its parent's; the thread is gone before a
- * filter of system calls comes.
+ * observer.c: KMEM_OPTIONS=observer:UID lets processes of that user read the statistics without the right to trace
+ * this process. The process listens to an abstract socket name. Requests are answered by a slow path that may make
+ * system calls, or, with observer_thread:1, by a helper thread.
+ *
+ * Invariants: an answer is the text of kmem_print_json, without object contents, addresses or keys, in separate
+ * memory sealed before any other process gets access. At most one text is written per look, and no client is ever
+ * waited for. A descriptor is used or closed only after a check that the descriptor is still the library's. The child
+ * of a fork listens under its own name and has no descriptor of the parent's name. The thread ends before a system
+ * call filter is installed.
  */
 #include "observer.h"
 
@@ -18,30 +20,30 @@
 #include "inspect/helper_thread.h"
 #include "inspect/stats_print.h"
 
-#define LOOK_MS		100u	/* between looks whether somebody asks */
-#define KEPT_NUMBER	121	/* beyond what programs count, as that of standard error (os/stderr.c) */
-#define ANSWERS		64u	/* to others' users and errors, in one look */
+#define LOOK_MS		100u	/* time between checks for requests */
+#define KEPT_NUMBER	121	/* above the numbers used by programs, like that of standard error (os/stderr.c) */
+#define ANSWERS		64u	/* closed connections of other users, or errors, per look */
 
-#define WAIT_MS		1000u	/* the thread that answers looks around, though nobody asks */
-#define END_MS		3000u	/* in which that thread ends: three of its waits */
-#define FORK_MS		50u	/* in which a look is through, unless it stands */
+#define WAIT_MS		1000u	/* longest wait of the answering thread */
+#define END_MS		3000u	/* time limit for the end of the thread: three waits */
+#define FORK_MS		50u	/* time for a look to finish, unless the thread is stuck */
 
 static struct {
-	uint32_t taken;		/* one thread is at it */
-	unsigned pid;		/* whose name it is; 0: there is none yet */
+	uint32_t taken;		/* one thread is working */
+	unsigned pid;		/* process of the name; 0: no name yet */
 	int fd;
 	struct km_os_file file;
 	uint64_t next_look;
-	/* The thread that answers, where one does: the name's descriptor is its own then. */
-	uint32_t serving;	/* the process that it is of; 0: there is none, or it has done its last */
-	unsigned keeper, answerer;	/* its threads, by the system's numbers; 0: it has not begun */
-	uint32_t through;	/* the answerer has done its last */
+	/* The helper thread, if running, owns the descriptor. */
+	uint32_t serving;	/* PID of the thread's process; 0: no thread, or done */
+	unsigned keeper, answerer;	/* thread IDs; 0: not started */
+	uint32_t through;	/* answerer is finished */
 	uint64_t next_try;
-	enum { ENDING = 1, ENDED = 2 } ending;	/* there shall be none any more */
-	const char *ender;	/* of the thread that sees to that */
+	enum { ENDING = 1, ENDED = 2 } ending;	/* no thread may start any more */
+	const char *ender;	/* address in the TLS of the ending thread */
 } observer = { .fd = -1 };
 
-/* The program may have closed it, and opened something under its number. */
+/* Returns: false if the program closed the descriptor and perhaps reused the number. */
 static bool is_ours(void)
 {
 	struct km_os_file file;
@@ -50,7 +52,7 @@ static bool is_ours(void)
 	       file.inode == observer.file.inode;
 }
 
-/* least: the smallest number that its descriptor may have. */
+/* Listen under the name of the process. least: smallest allowed descriptor number. */
 static void listen_as(unsigned pid, int least)
 {
 	char name[KM_OBSERVER_NAME_BYTES];
@@ -82,7 +84,7 @@ static bool may_ask(unsigned user)
 	return user == km_options.observer || user == 0;
 }
 
-/* Others than who may ask find the connection closed. Was a text written? */
+/* Answer one permitted request, and close all other connections. Returns: true if a text was written. */
 static bool look(void)
 {
 	for (unsigned i = 0; i < ANSWERS; i++) {
@@ -101,7 +103,10 @@ static bool look(void)
 	return false;
 }
 
-/* After a vfork, or a clone past our handlers, it is the parent's: it is left alone, and this one has none. */
+/*
+ * Look for requests, or start to listen. After a vfork, or a clone not seen by the fork handlers, the name belongs to
+ * the parent: the name stays untouched, and this process has none.
+ */
 static bool come_by(unsigned pid, int least)
 {
 	const bool same = observer.pid == pid;
@@ -135,32 +140,32 @@ static void put(void)
 	km_store_release(&observer.taken, 0u);
 }
 
-/* ------------------------------------------------------------------ a thread that answers */
+/* ------------------------------------------------------------------ helper thread */
 
 static bool ends(void)
 {
 	return km_load_acquire(&observer.ending) || km_os_is_shut();
 }
 
-/* Until nobody is to be answered any more. */
+/* Answer requests until the thread must end. */
 static void answer_all(unsigned pid)
 {
 	uint64_t next_check = km_os_now_ms() + WAIT_MS;
 	bool answered = false;
 
 	while (!ends()) {
-		/* The tick that began this one is through by then: the name is free. */
+		/* The starting tick has finished by then: the name is free. */
 		if (take_within(FORK_MS)) {
 			struct km_busy_was was = km_busy_begin();
 			answered |= come_by(pid, 0);
 			km_busy_end(was);
 			put();
 		}
-		/* There is no more than one text in a look's time, whoever asks how often. */
+		/* Write at most one text per LOOK_MS, however many requests arrive. */
 		if (answered)
 			km_os_wait(&observer.ending, 0, LOOK_MS);
 		answered = km_os_wait_for(observer.fd, WAIT_MS);
-		/* Nobody keeps a program by asking. */
+		/* Requests must not keep a finished program alive. */
 		const uint64_t now = km_os_now_ms();
 		if (now >= next_check && km_os_program_is_over())
 			return;
@@ -170,8 +175,9 @@ static void answer_all(unsigned pid)
 }
 
 /*
- * The program may do whatever it likes meanwhile, or nothing. It counts on its descriptors' numbers: that the next one
- * is the smallest that is free, and that what it opened under one is still that. So the thread has its own.
+ * Body of the answering thread, with a separate descriptor table. The program relies on descriptor numbers: the next
+ * one must be the lowest free number, and the program's own numbers must stay valid. The program may do anything
+ * meanwhile.
  */
 static void serve_apart(void)
 {
@@ -190,8 +196,9 @@ static void serve_apart(void)
 }
 
 /*
- * The program may sleep: free memory is given back by age, requests from outside are served. These say lines, and have
- * descriptors, of the program's.
+ * Body of the keeper thread: run kmem_tick for a sleeping program, to return aged free memory and serve requests of
+ * other processes. Ticks may print lines and use descriptors of the program, so the keeper shares the program's
+ * descriptor table.
  */
 static void keep(void)
 {
@@ -205,8 +212,10 @@ static void keep(void)
 	}
 }
 
-/* Where this is the process's last thread libc ends the process by it, and writes what is in its buffers: it has the
- * program's descriptors. */
+/*
+ * Run both threads. If the helper thread is the last thread of the process, libc ends the process from the helper
+ * thread and flushes the stdio buffers, so the thread needs the program's descriptors.
+ */
 static void serve(void)
 {
 	km_store(&observer.keeper, km_os_thread());
@@ -216,7 +225,10 @@ static void serve(void)
 	km_store_release(&observer.serving, 0u);
 }
 
-/* Of each process one. Where there is none to be had it is tried again, and ticks answer. */
+/*
+ * Start the helper thread, one per process. Returns: false if no thread can start now; ticks then answer, and a later
+ * tick tries again.
+ */
 static bool begin_serving(unsigned pid, uint64_t now)
 {
 	if (!km_options.observer_thread || (observer.pid && observer.pid != pid) || now < observer.next_try ||
@@ -228,13 +240,13 @@ static bool begin_serving(unsigned pid, uint64_t now)
 	km_store(&observer.answerer, 0u);
 	km_store(&observer.through, 0u);
 	km_store(&observer.serving, pid);
-	/* Either this sees that there shall be none, or who says so sees that there is one. */
+	/* Pairs with the fence in end_serving: either this thread sees `ending`, or end_serving sees `serving`. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (km_load_acquire(&observer.ending) || !km_helper_begin(serve)) {
 		km_store(&observer.serving, 0u);
 		return false;
 	}
-	/* The thread listens by itself, once this is through. */
+	/* The thread listens on its own, after this tick has finished. */
 	if (is_ours())
 		km_os_close(observer.fd);
 	observer.fd = -1;
@@ -260,7 +272,7 @@ static void end_threads(unsigned pid)
 		return;
 	km_os_wake(&observer.ending);
 	km_format(name, sizeof(name), KM_OBSERVER_NAME, pid);
-	/* Where it can't it ends when it next looks around. */
+	/* If the knock fails, the thread ends after its current wait. */
 	km_os_knock(name);
 	for (unsigned ms = 0; ms < END_MS && !km_os_is_shut() && !has_ended(pid); ms++)
 		km_os_wait(&observer.ending, ENDING, 1);
@@ -269,9 +281,10 @@ static void end_threads(unsigned pid)
 }
 
 /*
- * A filter of system calls may end the process for any of the thread's: it must be gone before there is one. Of
- * several threads that ask at once the first that is through may have its filter for all of them: the others only wait.
- * A handler that struck the one that is at it does it instead.
+ * End the helper thread. A filter of system calls could kill the process for any call of the thread, so the thread
+ * must end before the filter is installed. Of several callers one does the work, and the others only wait, because
+ * the first to finish may install the filter for all threads. A signal handler that interrupts the working caller
+ * does the work again.
  */
 static void end_serving(void)
 {
@@ -290,11 +303,11 @@ static void end_serving(void)
 	km_store_release(&observer.ending, ENDED);
 }
 
-/* ------------------------------------------------------------------ when */
+/* ------------------------------------------------------------------ ticks and fork */
 
 static void tick(uint64_t now)
 {
-	/* A text is written that takes locks: not while this thread has some. */
+	/* Writing a text takes locks, so a thread holding locks must not answer. */
 	if (now < km_load(&observer.next_look) || km_locks_held || km_thread_is_lent() || km_os_is_shut() ||
 	    km_load(&observer.ending) || !take())
 		return;
@@ -307,13 +320,16 @@ static void tick(uint64_t now)
 	put();
 }
 
-/* Another thread's look is through by then, unless it stands: its descriptors would be the child's for good. */
+/*
+ * Wait for another thread's look to end, unless the thread is stuck: the descriptors of a look in progress would stay
+ * open in the child.
+ */
 static bool fork_prepare(void)
 {
 	return take_within(FORK_MS);
 }
 
-/* The parent's name must end with the parent. */
+/* Drop the parent's name in the child: the name must end with the parent. */
 static void fork_done(bool child, bool prepared)
 {
 	if (child) {
@@ -327,7 +343,7 @@ static void fork_done(bool child, bool prepared)
 		km_store(&observer.ending, 0u);
 		observer.next_try = 0;
 		km_store(&observer.next_look, (uint64_t)0);
-		/* It may do no more than hit and sleep. */
+		/* A child that only hits and sleeps must take a slow path once. */
 		km_gate_shut();
 	}
 	if (child || prepared)

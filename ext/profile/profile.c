@@ -1,20 +1,20 @@
 /*
- * profile.c: a profile of allocations by stack (alloc/profile_record.h). Samples are the points of a Poisson process
- * over the bytes that each thread allocates: how far it is to the next one is drawn from an exponential distribution,
- * so that it has no memory, and no pattern of sizes escapes it. An object of s bytes is sampled with the probability
- * q = 1 - exp(-s / mean), and a sample stands for s / q bytes and 1 / q objects: both sums are right on the average,
- * whatever the sizes. jemalloc and tcmalloc do the same, with the same mean.
+ * profile.c: the profile of allocations by stack (alloc/profile_record.h). Samples are the points of a Poisson
+ * process over the bytes allocated by each thread. The distance to the next point is drawn from an exponential
+ * distribution, without memory, so no pattern of sizes evades sampling. An object of s bytes is sampled with the
+ * probability q = 1 - exp(-s / mean), and a sample stands for s / q bytes and 1 / q objects. Both sums are unbiased
+ * for all sizes. jemalloc and tcmalloc do the same, with the same mean.
  *
- * Invariants: takes no lock, and waits for nobody: an entry of a table is its maker's, who has changed it from 0 to
- * CHANGES, until its first word is stored; so that a handler that struck anywhere, and the child of a fork, go on, and
- * at worst an entry is lost. Memory is bounded, and of one mapping, which stays.
+ * Invariants: no lock is taken, and no thread is waited for. The thread that changed a table entry from 0 to CHANGES
+ * owns the entry until its first word is stored. So signal handlers and the child of a fork can always proceed; at
+ * worst one entry is lost. Memory is one bounded mapping, never unmapped.
  *
- * A sample that is out is found by its address when it is freed: it lies in one of the eight slots of a row. Most
- * addresses are no sample's, and one look at the row's tags, which are a word, says so. A slot is its object's: of
- * those who find it none but the one that frees the object clears it. Two frees of one object may lose a sample.
+ * The free of a sampled object finds the sample by address, in one of the eight slots of a row. Most addresses are
+ * not sampled, and one load of the row's tags, a single word, shows that. A slot belongs to its object: only the
+ * thread that frees the object clears the slot. Two frees of one object may lose a sample.
  *
- * A sample is taken at some hundred a second, but as often as somebody asks for: its stack is known again by its words
- * (stack.c). Other threads compete for three steps of a sample only: two additions, and the slot.
+ * Samples usually occur some hundred times a second, or as often as requested; stacks are recognized by the words on
+ * the stack (stack.c). Threads compete only for three steps of a sample: two additions, and the slot.
  */
 #include <errno.h>
 
@@ -33,7 +33,7 @@
 #define SITE_TRIES	64u
 #define MOST_MEAN	((uint64_t)1 << 30)
 #define MOST_SECONDS	86400u
-#define MOST_POINTS	4096u		/* in one block; beyond, their number is what it is on the average */
+#define MOST_POINTS	4096u		/* per block; above, the average number is used */
 
 static struct km_profile_record record = {
 	.version = KM_PROFILE_VERSION, .frames = KM_PROFILE_FRAMES, .sites = KM_PROFILE_SITES,
@@ -41,21 +41,21 @@ static struct km_profile_record record = {
 	.slot_bytes = sizeof(struct km_profile_slot),
 };
 static uint64_t seed, fixed_seed;
-static uint64_t each_byte;		/* 1 / mean, a double: calls of a former profile may look still */
-static uint32_t threads;		/* that have drawn a number in this profile */
+static uint64_t each_byte;		/* 1 / mean, a double; calls of an earlier profile may still read */
+static uint32_t threads;		/* threads with a number in this profile */
 
 /* ------------------------------------------------------------------ probes */
 
 /*
- * Probes of samples, which the OpenTelemetry profiler attaches to, provider "otel_memory" (os/probe.h). While a tracer
- * is attached to one of them a profile is taken; while a profile is taken the probes are passed.
+ * Probes for samples, used by the OpenTelemetry profiler, provider "otel_memory" (os/probe.h). A tracer attached to a
+ * probe starts a profile, and the probes are executed while a profile is active.
  */
 static union {
-	struct { uint16_t alloc, free; } of;	/* how many tracers are attached: written by tracers */
+	struct { uint16_t alloc, free; } of;	/* number of attached tracers, written by tracers */
 	uint32_t any;
 } otel_counts __attribute__((used, section(".probes"), aligned(4))) = { .any = 0 };
 
-/* weight: the bytes that the sample stands for: the mean between two samples times the points in the object. */
+/* weight: bytes represented by the sample: mean distance times number of points in the object. */
 static void probe_alloc(const void *p, size_t bytes, uint64_t weight)
 {
 	KM_PROBE(KM_PROBE_TEXT_OF("otel_memory", "alloc", "otel_counts", "8@%0 8@%1 8@%2"),
@@ -67,7 +67,7 @@ static void probe_free(const void *p)
 	KM_PROBE(KM_PROBE_TEXT_OF("otel_memory", "free", "otel_counts + 2", "8@%0"), KM_PROBE_VALUE(p));
 }
 
-/* ------------------------------------------------------------------ chance */
+/* ------------------------------------------------------------------ random numbers */
 
 static uint64_t mix(uint64_t x)
 {
@@ -77,16 +77,16 @@ static uint64_t mix(uint64_t x)
 }
 
 /*
- * Logarithms: libm's are not to be had, and a sample waits for one. A number in (0, 1] is a power of two and a mantissa
- * from 1 to 2, of which a table has the middle of each 128th: the rest is less than 1/256 away from 1, where three
- * terms leave 1e-10. No division.
+ * Logarithm without libm, on the path of a sample. A number in (0, 1] is a power of two times a mantissa from 1 to 2.
+ * A table holds the middle of each 128th of the mantissa's range. The remaining factor differs from 1 by less than
+ * 1/256, so three terms leave an error of 1e-10. No division.
  */
 #define LOG_BITS	7u
 static struct {
 	double inverse, minus_log;
 } logs[1u << LOG_BITS];
 
-/* 2 artanh of how far it is, from 1 to 2. */
+/* Fill the table for mantissas from 1 to 2, by 2 artanh. */
 static void make_logs(void)
 {
 	for (unsigned i = 0; i < km_array_count(logs); i++) {
@@ -101,7 +101,7 @@ static void make_logs(void)
 	}
 }
 
-/* Of a number in (0, 1]. */
+/* Compute -log(x). Requires: x is in (0, 1]. */
 static double minus_log(double x)
 {
 	const uint64_t one = 0x3ff0000000000000ull;
@@ -116,7 +116,7 @@ static double minus_log(double x)
 	return logs[i].minus_log - exponent * 0.6931471805599453 - r * (1 - r * (0.5 - r * (1. / 3)));
 }
 
-/* Bytes from one sample to the next. */
+/* Draw the distance in bytes to the next sample. */
 static int64_t draw(struct km_profile_thread *thread)
 {
 	thread->random += 0x9e3779b97f4a7c15ull;
@@ -126,7 +126,7 @@ static int64_t draw(struct km_profile_thread *thread)
 	return 1 + (int64_t)(minus_log(uniform) * (double)km_load(&record.mean));
 }
 
-/* The next distance is drawn when all else is done, so that nobody waits for a logarithm. */
+/* Take the prepared distance. The next one is drawn after all other work, off the critical path. */
 static int64_t take_distance(struct km_profile_thread *thread)
 {
 	const int64_t distance = km_likely(thread->next) ? thread->next : draw(thread);
@@ -135,7 +135,7 @@ static int64_t take_distance(struct km_profile_thread *thread)
 	return distance;
 }
 
-/* The thread's first call in this profile. */
+/* Initialize a thread on the first call in this profile. */
 static void begin_thread(struct km_profile_thread *thread, uint32_t number)
 {
 	thread->random = mix(km_load(&seed) + km_add(&threads, 1u) * 0x9e3779b97f4a7c15ull);
@@ -144,7 +144,7 @@ static void begin_thread(struct km_profile_thread *thread, uint32_t number)
 	thread->left = draw(thread);
 }
 
-/* How many points fell into a block, the last of whose bytes is behind the first of them. */
+/* Count the points inside a block, of which at least one is inside. */
 static uint64_t points_in(struct km_profile_thread *thread, size_t bytes)
 {
 	uint64_t points = 0;
@@ -165,15 +165,15 @@ static uint64_t points_in(struct km_profile_thread *thread, size_t bytes)
 
 struct source {
 	struct km_stack stack;
-	const char *cache, *group_name;	/* cache: KM_NAME_BYTES long */
+	const char *cache, *group_name;	/* cache: KM_NAME_BYTES bytes */
 	unsigned group;
-	uint32_t each;			/* bytes of each object; 0: they differ */
+	uint32_t each;			/* size of each object; 0: varying */
 	uint64_t hash;
 };
 
 static const char no_name[KM_NAME_BYTES];
 
-/* Names lie at multiples of 8. */
+/* Names are aligned to 8 bytes. */
 typedef uint64_t __attribute__((may_alias)) name_word;
 
 static bool same_name(const char *a, const char *b)
@@ -186,7 +186,7 @@ static bool same_name(const char *a, const char *b)
 	return !differ;
 }
 
-/* For whom, but for the stack. */
+/* Fill in cache, size and group of the source; the stack comes separately. */
 static void describe(struct source *source, const struct kmem_cache *cache)
 {
 	const struct obj_cgroup *objcg = cache && !km_is_charged(cache) ? NULL : km_objcg_now();
@@ -197,7 +197,7 @@ static void describe(struct source *source, const struct kmem_cache *cache)
 	source->group_name = objcg ? km_charge_ops->name_of(objcg, &source->group) : "";
 }
 
-/* By place, so that no product waits for another. */
+/* Hash by position, so that the multiplications are independent of each other. */
 static void hash_source(struct source *source)
 {
 	const struct km_stack *stack = &source->stack;
@@ -213,7 +213,7 @@ static void hash_source(struct source *source)
 	source->hash = hash > CHANGES ? hash : hash + 2;
 }
 
-/* Another call may write it at once, or look. */
+/* Store a name by words: another thread may write or read the name concurrently. */
 static void store_name(char *to, const char *name)
 {
 	uint64_t word[KM_NAME_BYTES / 8];
@@ -235,11 +235,14 @@ static void fill_in(struct km_profile_site *site, const struct source *source)
 	store_name(site->group_name, group_name);
 	for (unsigned i = 0; i < source->stack.depth; i++)
 		km_store(&site->frame[i], source->stack.frame[i]);
-	/* Release pairs with find_site, and with readers: the rest is there. */
+	/* Release pairs with find_site, and with readers: the site is complete. */
 	km_store_release(&site->hash, source->hash);
 }
 
-/* NULL: there is no room. Two threads that come at once may make two of the same, which a reader adds up. */
+/*
+ * Find or create the site. Returns: NULL without room. Two threads may create duplicates at the same time; a reader
+ * adds duplicates up.
+ */
 static struct km_profile_site *find_site(const struct source *source)
 {
 	for (unsigned i = 0; i < SITE_TRIES; i++) {
@@ -256,7 +259,7 @@ static struct km_profile_site *find_site(const struct source *source)
 	return NULL;
 }
 
-/* The site of a stack that was known again. Acquire pairs with fill_in. */
+/* Site of a recognized stack, or NULL if the site belongs to another source. Acquire pairs with fill_in. */
 static struct km_profile_site *known_site(const struct source *source)
 {
 	struct km_profile_site *site = &record.site[source->stack.what % KM_PROFILE_SITES];
@@ -266,7 +269,10 @@ static struct km_profile_site *known_site(const struct source *source)
 	return km_likely(same) ? site : NULL;
 }
 
-/* A cache and a group may have gone, and another one come to the same place: then the stack is walked. */
+/*
+ * Find the site. If a recognized stack leads to the site of another cache or group at the same address, the stack is
+ * walked anew.
+ */
 static struct km_profile_site *site_of(struct source *source, const struct kmem_cache *cache, uintptr_t call)
 {
 	const uint64_t key = (call + (uintptr_t)cache * 3 + ((uint64_t)source->group << 40)) ^
@@ -287,14 +293,14 @@ static struct km_profile_site *site_of(struct source *source, const struct kmem_
 	return site;
 }
 
-/* ------------------------------------------------------------------ samples that are out */
+/* ------------------------------------------------------------------ live samples */
 
 static uint8_t *tag_at(const struct km_profile_slot *slot)
 {
 	return (uint8_t *)km_profile_now.tags + (slot - record.slot);
 }
 
-/* Never 0. */
+/* Tag of an address. Never 0. */
 static uint8_t tag_of(const void *p)
 {
 	return (uint8_t)((uintptr_t)p * 0x9e3779b97f4a7c15ull >> 43) | 1;
@@ -309,7 +315,7 @@ static bool put_in_slot(struct km_profile_slot *slot, const void *p, uint64_t wh
 		return false;
 	km_store(&slot->what, what);
 	km_store(tag_at(slot), tag_of(p));
-	/* Release pairs with take_out, and with readers: the word is there. */
+	/* Release pairs with take_out, and with readers: the other word is stored. */
 	km_store_release(&slot->p, (uintptr_t)p);
 	return true;
 }
@@ -324,7 +330,7 @@ static void remember(const void *p, uint64_t what)
 	km_add(&record.untracked, 1ul);
 }
 
-/* It was sampled once, or shares a row with one that was. */
+/* Remove a freed object's sample, if there is one: the address's row holds at least one sample. */
 static km_noinline void take_out(const void *p)
 {
 	struct km_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];
@@ -337,7 +343,7 @@ static km_noinline void take_out(const void *p)
 		probe_free(p);
 		km_debug(km_load(&slot->what) & KM_PROFILE_MOST_BYTES, "a sample that is out has bytes");
 		km_store(tag_at(slot), (uint8_t)0);
-		/* Release pairs with put_in_slot: the next one's tag comes after that. */
+		/* Release pairs with put_in_slot: the next owner's tag is stored later. */
 		km_store_release(&slot->p, (uintptr_t)0);
 		return;
 	}
@@ -347,7 +353,7 @@ static km_noinline void take_out(const void *p)
 
 static void profile_goes(const void *p)
 {
-	/* Acquire pairs with km_probes_look, for calls that no drain reached: blocks of pages, debugged caches. */
+	/* Acquire pairs with km_probes_look, for calls not reached by a drain: large blocks, debugged caches. */
 	(void)km_load_acquire(&km_alloc_probing);
 	if (km_profile_may_have(p))
 		take_out(p);
@@ -358,7 +364,7 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	struct source source;
 
 	probe_alloc(p, bytes, points * km_load(&record.mean));
-	/* It may have gone by a way that nobody saw: with its private group's slabs. */
+	/* Drop an old sample of the address: a private group's slabs are freed without calls for single objects. */
 	profile_goes(p);
 	describe(&source, cache);
 	struct km_profile_site *site = site_of(&source, cache, call);
@@ -367,7 +373,7 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 		return;
 	}
 	km_debug(site >= record.site && site < record.site + KM_PROFILE_SITES, "a site is one of the table's");
-	/* bytes / (bytes / mean) is the mean: most need no division. */
+	/* bytes / (bytes / mean) equals the mean, so most samples need no division. */
 	const uint64_t word = km_load(&each_byte);
 	double each;
 	__builtin_memcpy(&each, &word, sizeof(each));
@@ -379,12 +385,15 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	km_add(&site->bytes, (uint64_t)(weight + 0.5));
 	if (km_unlikely(!source.each))
 		km_add(&site->parts, (uint64_t)(KM_PROFILE_PART * km_profile_times(x) + 0.5));
-	/* A rough count: two threads at once may count one. */
+	/* Approximate count: concurrent threads may lose an increment. */
 	km_store(&site->samples, km_load(&site->samples) + 1);
 	remember(p, (uint64_t)(site - record.site) << KM_PROFILE_SITE_SHIFT | bytes);
 }
 
-/* The shelves serve all, so that no miss may come for long: then nothing else would see that the profile is over. */
+/*
+ * Check for the end of the profile. A program served by per-CPU sheaves may take no slow path for long, and no other
+ * code would notice the end.
+ */
 static void tick(void)
 {
 	static uint64_t last;
@@ -397,7 +406,7 @@ static void tick(void)
 	km_alloc_tick_now();
 }
 
-/* A call of a former profile may come while the name is written. */
+/* A call of an earlier profile may run while the name is written. */
 static bool is_meant(const struct kmem_cache *cache)
 {
 	char letter = km_load(&record.cache[0]);
@@ -415,7 +424,7 @@ static bool is_meant(const struct kmem_cache *cache)
 static km_noinline void profile_due(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait,
 				    uintptr_t call)
 {
-	/* As in profile_goes. */
+	/* See profile_goes. */
 	(void)km_load_acquire(&km_alloc_probing);
 	uint32_t number = km_load(&record.number);
 
@@ -426,7 +435,7 @@ static km_noinline void profile_due(const struct kmem_cache *cache, void *p, siz
 			return;
 	}
 	uint64_t points = points_in(&km_profile_thread, bytes);
-	/* A cache by its name: the points that fell into others' bytes are as if they had not been. */
+	/* With a cache filter, points in objects of other caches are ignored. */
 	if (is_meant(cache) && km_load(&record.state) == KM_PROFILE_ON && bytes <= KM_PROFILE_MOST_BYTES)
 		sample(cache, p, bytes, points, call);
 	if (may_wait)
@@ -441,9 +450,9 @@ static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes,
 		profile_due(cache, p, bytes, may_wait, (uintptr_t)__builtin_return_address(0));
 }
 
-/* ------------------------------------------------------------------ it begins, and ends */
+/* ------------------------------------------------------------------ start and end */
 
-/* One mapping: sites, slots, tags of slots. */
+/* The single mapping: sites, slots, tags of slots. */
 struct tables {
 	struct km_profile_site site[KM_PROFILE_SITES];
 	struct km_profile_slot slot[KM_PROFILE_SLOTS];
@@ -464,7 +473,7 @@ static bool make_tables(void)
 	km_meta_note_span(tables, bytes);
 	record.slot = tables->slot;
 	km_profile_now.tags = tables->tags;
-	/* Release pairs with readers: the other table is there. */
+	/* Release pairs with readers: `slot` is set too. */
 	km_store_release(&record.site, tables->site);
 	return true;
 }
@@ -475,12 +484,14 @@ static void clear(void *table, size_t bytes)
 		km_store((name_word *)table + i, (uint64_t)0);
 }
 
-/* Calls of the former profile may be under way still: an entry that one of them makes just now is a wrong sample. */
+/*
+ * Clear the tables. Calls of the previous profile may still run; an entry made during the clearing is a wrong sample.
+ */
 static void clear_tables(void)
 {
 	if (record.number) {
 		clear(record.site, KM_PROFILE_SITES * sizeof(*record.site));
-		/* The other word stays: a call that puts an object there just now has written that already. */
+		/* Only `p` is cleared: a concurrent call has already written the other word of its slot. */
 		for (size_t i = 0; i < KM_PROFILE_SLOTS; i++)
 			km_store(&record.slot[i].p, (uintptr_t)0);
 		clear(km_profile_now.tags, KM_PROFILE_SLOTS);
@@ -497,7 +508,7 @@ static bool profile_begin(void)
 		return false;
 	}
 	clear_tables();
-	/* Nobody has said how: a tracer came. */
+	/* No settings were requested: a tracer started the profile. */
 	if (km_load(&record.state) != KM_PROFILE_ASKED) {
 		km_store(&record.mean, (uint64_t)KM_PROFILE_MEAN);
 		km_store(&record.ends_ms, (uint64_t)0);
@@ -509,14 +520,16 @@ static bool profile_begin(void)
 	uint64_t word;
 	__builtin_memcpy(&word, &each, sizeof(word));
 	km_store(&each_byte, word);
-	/* Once: calls of a former profile may draw still. */
+	/* Once only: calls of an earlier profile may still draw. */
 	if (!record.number)
 		make_logs();
 	km_store(&seed, fixed_seed ?: mix(chosen + km_os_now_ms() + km_os_pid()));
 	record.began_ms = km_os_now_ms();
 	km_store(&record.number, record.number + 1 ?: 1);
 	km_store(&km_profile_now.number, record.number);
-	/* Release pairs with nobody here: calls come by this thread's drain, readers from outside. */
+	/*
+	 * Release pairs with no acquire here: calls see the profile through this thread's drain, readers are outside.
+	 */
 	km_store_release(&record.state, (uint32_t)KM_PROFILE_ON);
 	return true;
 }
@@ -533,7 +546,7 @@ static bool is_active(void)
 	return state == KM_PROFILE_ASKED || state == KM_PROFILE_ON;
 }
 
-/* A tracer of samples wants some: with the usual mean, for as long as it stays. */
+/* Returns: true while a tracer is attached (default mean), or the profile's time is not over. */
 static bool profile_is_wanted(void)
 {
 	uint64_t ends = km_load(&record.ends_ms);
@@ -556,7 +569,7 @@ static void profile_start(uint64_t mean)
 	km_store(&km_alloc_probing, (uint32_t)KM_PROBING_PROFILE);
 }
 
-/* "BYTES:SECONDS" */
+/* Parse "BYTES:SECONDS". */
 static bool read_letters(const char *text, uint64_t *mean, uint64_t *seconds)
 {
 	uint64_t *number = mean;
@@ -579,7 +592,7 @@ static int profile_ask(const struct km_mail_request *request)
 
 	if (!read_letters(request->letters, &mean, &seconds))
 		return -EINVAL;
-	/* One that goes on by itself, as options or a tracer want, is nobody's to end. */
+	/* A profile started by options or a tracer cannot be stopped here. */
 	if (is_active() && (mean || !record.ends_ms) && profile_is_wanted())
 		return -EBUSY;
 	if (!mean) {

@@ -1,4 +1,4 @@
-/* sanitize.h: what the files of this extension share. */
+/* sanitize.h: declarations shared by the sanitizer extension. */
 #ifndef KM_SANITIZE_H
 #define KM_SANITIZE_H
 

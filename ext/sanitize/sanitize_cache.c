@@ -1,7 +1,7 @@
 /*
- * sanitize_cache.c: objects as a sanitizer sees them: the sanitizer is told when an object comes and goes, with the
- * bytes that were asked for. Then a cache has no shelves, and hooks. Invariant: under a sanitizer the word at
- * `freeptr`, which lies behind the red zone, says the bytes that a living object has; 0 or a link where it is free.
+ * sanitize_cache.c: reports of allocations and frees to a sanitizer, with the requested bytes. The caches have no
+ * per-CPU sheaves, but hooks. Invariant: under a sanitizer the word at `freeptr`, behind the red zone, holds the
+ * bytes of a live object; for a free object, 0 or a link.
  */
 #include "sanitize.h"
 
@@ -13,7 +13,7 @@ static bool keeps_word(const struct kmem_cache *cache)
 	return !cache->engine->shared_pages && !(cache->flags & SLAB_TYPESAFE_BY_RCU);
 }
 
-/* Of SLOB's kmalloc the header says it. */
+/* For SLOB's kmalloc the header holds the size. */
 static size_t bytes_of(const struct kmem_cache *cache, const void *object)
 {
 	if (keeps_word(cache))
@@ -21,13 +21,13 @@ static size_t bytes_of(const struct kmem_cache *cache, const void *object)
 	return cache == km_kmalloc_sized ? cache->engine->sized.usable(object) : cache->object_size;
 }
 
-/* Of such a cache a free object may be read. */
+/* A free object of a typesafe cache may still be read. */
 static bool only_handed(const struct kmem_cache *cache)
 {
 	return cache->flags & SLAB_TYPESAFE_BY_RCU;
 }
 
-/* Where pages are cut into blocks of any size, the page is what changes hands. */
+/* With shared pages, report the page of the object: the page is the unit of reuse. */
 static void page_changes_hands(const struct kmem_cache *cache, const void *object, void (*how)(const void *p))
 {
 	if (cache->engine->shared_pages)

@@ -1,6 +1,6 @@
 /*
- * usdt.c: the probes of calls that would be hits, the counters of attached tracers, and heaptrack. Invariant: nothing
- * here is called while no tracer is attached or preloaded.
+ * usdt.c: the probes of calls that skip the fast path for tracers, the counters of attached tracers, and heaptrack.
+ * Invariant: no function of this file is called unless a tracer is attached or heaptrack preloaded.
  */
 #include "usdt.h"
 
@@ -8,7 +8,7 @@
 #include "os/lock.h"
 #include "os/probe.h"
 
-/* Not zeros to the linker: a tracer finds the place in the file. */
+/* Initialized data, not zero-filled: a tracer finds the counters through the file. */
 union km_probe_counts km_probe_counts __attribute__((section(".probes"), aligned(8))) = { .any = 0 };
 
 #define ATTACHED(offset) "km_probe_counts + " #offset

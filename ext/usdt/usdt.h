@@ -1,12 +1,13 @@
-/*
- * usdt.h: the counters that tracers write, and what heaptrack exports.
- */
+/* usdt.h: the counters written by tracers, and the functions of heaptrack. */
 #ifndef KM_USDT_H
 #define KM_USDT_H
 
 #include "base/cc.h"
 
-/* How many tracers are attached to each probe: written by tracers. In a section by itself, as tracers expect. */
+/*
+ * Number of tracers attached to each probe, written by the tracers. The counters have a section of their own, as
+ * tracers expect.
+ */
 struct km_probe_attached {
 	uint16_t kmalloc, kmem_cache_alloc, kfree, kmem_cache_free;
 };
@@ -16,9 +17,9 @@ extern km_hidden union km_probe_counts {
 } km_probe_counts;
 
 /*
- * heaptrack, where it was preloaded: it is in front of malloc and free, and sees these by itself. It is told of what
- * comes by other functions, new among them, and of each free; of one that it saw as well it makes nothing. While it is
- * there no call is a hit, as with a tracer. Its names, from its heaptrack_api.h.
+ * Functions of a preloaded heaptrack; names from heaptrack_api.h. heaptrack wraps malloc and free and sees these
+ * calls directly. The library reports allocations by other functions, including new, and every free; heaptrack
+ * ignores a free seen before. With heaptrack, as with an attached tracer, no call takes a fast path.
  */
 __attribute__((weak, visibility("default"))) void heaptrack_malloc(void *p, size_t bytes);
 __attribute__((weak, visibility("default"))) void heaptrack_free(void *p);

@@ -1,9 +1,8 @@
 /*
- * atexit.c: what a program leaves behind when it ends. KMEM_STATS=FILE: the JSON of kmem_print_json ("%p" in the name
- * becomes the process's number), or slabinfo on stderr where FILE is "-". KMEM_LEAKS=FILE: by whom objects were
- * allocated that are still out, through the command that KMEM_SYMBOLS names, which knows functions. Invariant: where
- * two copies of the library are in one process, the one that the program uses is the one that writes; the exit status
- * stays the program's.
+ * atexit.c: output at program exit. KMEM_STATS=FILE: the JSON of kmem_print_json ("%p" in the name becomes the PID),
+ * or slabinfo on stderr if FILE is "-". KMEM_LEAKS=FILE: allocation sites of live objects, piped through the command
+ * in KMEM_SYMBOLS to resolve function names. Invariants: with two copies of the library in one process, only the copy
+ * used by the program writes. The program's exit status never changes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,16 +19,16 @@
 
 #pragma weak dlsym
 
-/* The name as the loader binds it, and this copy's own: they differ where another copy came first. */
+/* The symbol as bound by the loader, and this copy's own symbol: different if another copy was loaded first. */
 KMEM_API int kmem_copy_in_use;
 extern int km_addr_reuse_copy __attribute__((alias("kmem_copy_in_use"), visibility("hidden")));
 
-/* libc's: it is run when the program ends, whatever shared object is closed before. */
+/* libc's function: the handler runs at program exit, even after an earlier close of shared objects. */
 int __cxa_atexit(void (*function)(void *arg), void *arg, void *of_object);
 
 #define PATH_BYTES 1024u
 
-static char statistics[PATH_BYTES];	/* "": not wanted */
+static char statistics[PATH_BYTES];	/* "": not requested */
 static char leaks[PATH_BYTES];
 
 static void read_path(const char *variable, char *path)
@@ -62,11 +61,11 @@ static bool may_write(const char *variable, const char *path)
 {
 	int *in_use = &kmem_copy_in_use;
 
-	/* Two names of one address are taken for two addresses, where it is seen which one this is. */
+	/* Hide the address: the compiler would treat the two names of one address as different. */
 	__asm__("" : "+r"(in_use));
 	if (!path[0] || in_use != &km_addr_reuse_copy || !km_ready)
 		return false;
-	/* exit in a handler that struck inside of us: locks may be held for ever. */
+	/* exit() in a signal handler that interrupted the allocator: locks may be held for ever. */
 	if (km_thread_busy)
 		km_warn("%s: the program ended inside of the allocator: nothing is written", variable);
 	return !km_thread_busy;
@@ -77,12 +76,12 @@ static bool is_stderr(const char *path)
 	return path[0] == '-' && !path[1];
 }
 
-/* To be closed unless it is stderr; negative: there is none. */
+/* Open the output. Returns: a descriptor to close, unless stderr; negative on failure. */
 static int open_path(const char *variable, const char *path)
 {
 	char name[PATH_BYTES + 76];
 
-	/* GNU's programs have closed their stderr by now, and its duplicate is written to. */
+	/* GNU programs have closed stderr by now, so the output goes to a duplicate. */
 	if (is_stderr(path))
 		return km_stderr(false);
 	expand(path, name, sizeof(name));
@@ -110,8 +109,10 @@ static void leave_statistics(void)
 
 /* ------------------------------------------------------------------ leaks */
 
-/* libc and C++'s library give back what they have for themselves when they are asked, by names for leak checkers; but
- * another thread may use it. It would be in each program's report. */
+/*
+ * Make libc and the C++ library free their own memory, by functions provided for leak checkers. Otherwise these
+ * objects would be in every report. Skipped with several threads, because another thread may use the memory.
+ */
 static void free_libraries_own(void)
 {
 	static const char *const names[] = { "_ZN9__gnu_cxx9__freeresEv", "__libc_freeres" };
@@ -141,7 +142,7 @@ static void print_leaks(int fd)
 			error == -ENOMEM ? "there is no memory to count stacks" : "can't write");
 }
 
-/* Through a file in memory: a command that fails has taken nothing away. */
+/* Resolve names through a memory file, so that a failing command loses no output. */
 static void print_named(const char *command, int fd)
 {
 	int file = km_os_memory_file("kmem-leaks");
@@ -165,7 +166,7 @@ static void leave_leaks(void)
 	km_debug(leaks[0], "leaks are printed where they were asked for");
 	if (!km_debug_ops || !may_write("KMEM_LEAKS", leaks))
 		return;
-	/* A reader that has gone, or a limit, is no reason to end otherwise than the program did. */
+	/* A reader that has gone, or a file size limit, must not change the program's exit. */
 	sigemptyset(&failures);
 	sigaddset(&failures, SIGPIPE);
 	sigaddset(&failures, SIGXFSZ);
@@ -182,8 +183,9 @@ static void leave_leaks(void)
 }
 
 /*
- * Of a shared object that was there when the program began libc runs the function behind all destructors, and this
- * object's own destructor before. Of a program it is the other way around. The later of the two is the end.
+ * Print leaks at the second of two calls. For a shared object loaded at program start, libc calls the registered
+ * function after all destructors, and this object's own destructor before. In a program the order is reversed. The
+ * later call is the end of the program.
  */
 static void at_end(void *arg km_unused)
 {
@@ -193,9 +195,9 @@ static void at_end(void *arg km_unused)
 		leave_leaks();
 }
 
-/* ------------------------------------------------------------------ begin and end */
+/* ------------------------------------------------------------------ constructor and destructor */
 
-/* Early: programs that rewrite their title overwrite their environment. */
+/* Early, because programs that rewrite their title overwrite the environment. */
 __attribute__((constructor(102))) static void remember_paths(void)
 {
 	read_path("KMEM_STATS", statistics);
@@ -204,7 +206,7 @@ __attribute__((constructor(102))) static void remember_paths(void)
 		at_end(NULL);
 }
 
-/* One of the first destructors to be registered, so one of the last to run. */
+/* Registered among the first destructors, so runs among the last. */
 __attribute__((destructor(102))) static void leave(void)
 {
 	leave_statistics();

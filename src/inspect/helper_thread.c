@@ -1,6 +1,6 @@
 /*
- * helper_thread.c: a thread of ours, for what a tick may not do itself, since it would wait for the program's own
- * threads, or for others. Invariant: libc may allocate, and take any lock of its own, where it is begun.
+ * helper_thread.c: a helper thread for work not allowed in a tick, because the work would wait for threads of the
+ * program or of other processes. Invariant: at the point of creation libc may allocate and take any of its locks.
  */
 #include "helper_thread.h"
 
@@ -11,18 +11,18 @@
 #include "os/os.h"
 #include "percpu/pcpu.h"
 
-extern struct r_debug _r_debug __attribute__((weak));	/* musl does not declare it */
+extern struct r_debug _r_debug __attribute__((weak));	/* not declared by musl */
 
 /*
- * Libc allocates as it makes a thread: not while this one is in the linker's midst, or has a lock. A child of vfork's
- * would be gone before its thread is through.
+ * libc allocates while creating a thread, so creation is not allowed inside the dynamic linker or with a lock held. A
+ * vfork child would be gone before the thread finishes.
  */
 bool km_helper_may(void)
 {
 	return (!&_r_debug || _r_debug.r_state == RT_CONSISTENT) && !km_locks_held && !km_thread_is_lent();
 }
 
-/* Allocations of libc are as the program's. */
+/* Allocations by libc during creation count as the program's own. */
 bool km_helper_begin(void (*function)(void))
 {
 	const uint8_t was = km_thread_busy;

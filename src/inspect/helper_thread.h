@@ -1,12 +1,15 @@
-/* helper_thread.h: a thread of ours, begun in the midst of a call of the program's (helper_thread.c). */
+/* helper_thread.h: a helper thread, started inside of a program's call (helper_thread.c). */
 #ifndef KM_INSPECT_HELPER_THREAD_H
 #define KM_INSPECT_HELPER_THREAD_H
 
 #include "base/cc.h"
 
-/* May this tick begin one? A later one may, where it may not. */
+/* Returns: true if the current tick may start a helper thread. A later tick may succeed after false. */
 bool km_helper_may(void);
-/* It runs the function, and ends. False: there is none to be had. Where km_helper_may says so, with the front busy. */
+/*
+ * Start a thread that runs `function` and ends. Returns: false if no thread can be created. Requires: km_helper_may()
+ * returned true. Context: km_thread_busy is set.
+ */
 bool km_helper_begin(void (*function)(void));
 
 #endif

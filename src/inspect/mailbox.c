@@ -1,8 +1,8 @@
 /*
- * mailbox.c: requests from outside of the process (cache/mailbox.h), and what drains meanwhile. Invariants: a request
- * is copied first, and each part of the copy is checked; no thread waits here for a lock, so that no program that was
- * without one before can come to a halt by it; each request is done once and answered once, by its number, and has at
- * most one line on standard error, but for a report that was asked for.
+ * mailbox.c: requests from outside the process (cache/mailbox.h), and settling of draining shadow caches. Invariants:
+ * a request is copied first, and every part of the copy is validated. No thread waits for a lock here, so requests
+ * cannot deadlock a program. Each request is executed once and answered once, by number. A request prints at most one
+ * line on standard error, except a requested report.
  */
 #include <errno.h>
 
@@ -15,14 +15,14 @@
 #include "stack.h"
 #include "write_cache.h"
 
-#define LOOK_MS		200u		/* between looks at what drains */
-#define KEPT_MS		10000u		/* that hits are misses for one request: its command may have ended */
+#define LOOK_MS		200u		/* time between checks of draining shadow caches */
+#define KEPT_MS		10000u		/* longest time with closed gates per request; the command may be dead */
 
 static struct {
 	uint64_t next_look;
-	struct km_reclaim_round shrink;	/* the round for a request by which all caches are shrunk */
-	uint32_t before;		/* the number that was answered before the last one */
-	uint32_t kept_for;		/* a request for which ways that were shut stay so, ... */
+	struct km_reclaim_round shrink;	/* shrink round over all caches */
+	uint32_t before;		/* number answered before the last one */
+	uint32_t kept_for;		/* request with kept closed gates */
 	uint64_t kept_until;
 } control;
 
@@ -33,11 +33,11 @@ struct km_mail_report km_control_report km_sparse;
 struct order {
 	struct km_mail_request request;
 	slab_flags_t flags;
-	unsigned count;			/* caches of that name */
+	unsigned count;			/* number of caches of that name */
 	int result;
 	unsigned damages;
-	bool report;			/* when the answer is given, by whom was allocated what is out */
-	bool writes;			/* to a file of a cache's */
+	bool report;			/* print the leak report after the answer */
+	bool writes;			/* write to a cache file */
 };
 
 static bool is_ended(const char *text, size_t bytes)
@@ -108,7 +108,7 @@ static bool is_for_all(const struct order *order)
 	return order->request.cache[0] == '*' && !order->request.cache[1];
 }
 
-/* Siblings go with their cache. */
+/* Validate a matching cache. A shadow cache is validated together with its cache. */
 static int validate_cache(struct kmem_cache *cache, void *arg)
 {
 	struct order *order = arg;
@@ -121,8 +121,9 @@ static int validate_cache(struct kmem_cache *cache, void *arg)
 }
 
 /*
- * The lines are the caller's, and standard error's; the program goes on, whatever is found. An object that another
- * thread has in hand meanwhile would look like damage, and be mended: a program with other threads is not looked at.
+ * Validate caches. The lines go to the caller and to standard error; the program continues after any damage. An
+ * object in use by another thread during the check would look damaged, and be "repaired". Therefore a program with
+ * several threads is refused with -EBUSY.
  */
 static void validate(struct order *order, uint32_t number)
 {
@@ -152,7 +153,7 @@ end:
 		km_observer_ops->let_go();
 }
 
-/* No letters at all are all of them. */
+/* Print the change. No letters mean all letters. */
 static void say_debugged(const struct order *order)
 {
 	const char *cache = order->request.cache, *letters = order->request.letters;
@@ -166,21 +167,21 @@ static void say_debugged(const struct order *order)
 			letters[0] ? letters : "FZPU", lacks ? ": of a stack there is one call" : "");
 }
 
-/* Caches of a name are shrunk at once; a round over all of them may take several ticks. */
+/* Caches of one name are shrunk at once; a round over all caches may take several ticks. */
 static bool is_for_named(const struct order *order)
 {
 	return order->request.command == KM_MAIL_SHRINK && order->request.cache[0];
 }
 
-/* To a file of a group's. */
+/* Write to a file of a group. */
 static int write_group(const struct km_mail_request *request)
 {
 	return km_has_accounting() ? km_charge_ops->write(request->cache, request->letters) : -ENOENT;
 }
 
 /*
- * With the registry locked: a request that is done is answered before another thread, or the next tick, may find it
- * open. One that a lock keeps from being done (-EAGAIN) has done nothing, and stays open.
+ * Execute a request. A completed request is answered before another thread or the next tick can see the request as
+ * open. A request stopped by a lock (-EAGAIN) has changed nothing and stays open. Context: the registry is locked.
  */
 static void serve(struct order *order, uint32_t number)
 {
@@ -216,47 +217,47 @@ static void serve(struct order *order, uint32_t number)
 	km_mail.done = order->request;
 	km_store(&km_mail.result, order->result);
 	km_store(&control.before, km_load(&km_mail.answered));
-	/* Release pairs with look_for_mail, and with the reader, which is another process. */
+	/* Release pairs with look_for_mail, and with the reader in another process. */
 	km_store_release(&km_mail.answered, number);
 }
 
-/* ------------------------------------------------------------------ now and then */
+/* ------------------------------------------------------------------ ticks */
 
 static void look_for_mail(void)
 {
-	/* Acquire: the rest was written before. The writer is another process, whose system calls are in order. */
+	/* Acquire: the request was written before. The writer is another process, with ordered system calls. */
 	uint32_t number = km_load_acquire(&km_mail.asked);
-	/* Acquire pairs with serve: the number before it is there. */
+	/* Acquire pairs with serve: control.before is set. */
 	uint32_t answered = km_load_acquire(&km_mail.answered);
 	struct order order;
 
 	if (!km_options.control || number == answered)
 		return;
-	/* It was taken back, or left to a fork's parent, while it was served: that is no request. */
+	/* The request was withdrawn, or left to the parent of a fork, during its execution: ignore the number. */
 	if (number == km_load(&control.before)) {
 		km_cas_acquire(&km_mail.asked, &number, answered);
 		return;
 	}
 	read_order(&order);
-	/* A profile that is over by now is in nobody's way. */
+	/* End an expired profile, so that a new profile can start. */
 	if (order.request.command == KM_MAIL_PROFILE)
 		km_probes_look();
-	/* False: the round is not through, or another thread is at it. */
+	/* False: the round is not complete, or another thread works on the round. */
 	if (order.request.command == KM_MAIL_SHRINK && !order.result && !is_for_named(&order) &&
 	    !km_reclaim_part(&control.shrink, number))
 		return;
-	/* A look waits for locks of caches, and so do who empties shelves and who shuts sizes. */
+	/* Validation, draining of sheaves and closing of size classes wait for cache locks. */
 	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT ||
 			   order.request.command == KM_MAIL_GROUP || is_for_named(&order);
 	if ((waits || order.writes) && km_locks_held)
 		return;
 	if (!km_registry_trylock())
 		return;
-	/* Another thread may have been here. */
+	/* Another thread may have answered meanwhile. */
 	if (number != km_load(&km_mail.answered) && number == km_load(&km_mail.asked))
 		serve(&order, number);
 	km_registry_unlock();
-	/* The reader of a pipe may take its time: no lock is held. */
+	/* The reader of a pipe may be slow, so no lock is held here. */
 	if (order.report)
 		km_debug_ops->print_now(km_stderr(true));
 }
@@ -273,8 +274,9 @@ static void look_at_shadows(void)
 }
 
 /*
- * Until a request is served, or taken back, each call may have a tick: one that takes several of them, or has to wait
- * for a lock, is not left by a program that hits again. Threads that come at once may set the end twice.
+ * Keep the fast-path gates closed until the request is answered or withdrawn, so that every call may tick. Otherwise
+ * a request that needs several ticks or a lock would be stranded by a program back on the fast path. Concurrent
+ * threads may set the deadline twice.
  */
 static void keep_ways(void)
 {
@@ -282,7 +284,7 @@ static void keep_ways(void)
 	const bool open = km_options.control && number != km_load(&km_mail.answered);
 	const uint64_t now = open ? km_os_now_ms() : 0;
 
-	/* Release pairs with the acquire before it: a number that is seen has its end. */
+	/* Release pairs with the acquire above: a visible number has its deadline. */
 	if (open && km_load_acquire(&control.kept_for) != number) {
 		km_store(&control.kept_until, now + KEPT_MS);
 		km_store_release(&control.kept_for, number);

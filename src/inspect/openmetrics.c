@@ -1,8 +1,8 @@
 /*
- * openmetrics.c: the numbers as OpenMetrics 1.0 and as Prometheus' text format. Invariants: all samples of a family
- * stand together, and no two have the same labels: caches of one name are one, and so are groups of one path; what
- * counts grows as long as its series is there; how many series there are has a bound; allocates nothing, and knows
- * nothing of where the numbers come from, so the tools use it too.
+ * openmetrics.c: statistics as OpenMetrics 1.0 and Prometheus's text format. Invariants: all samples of a family are
+ * adjacent, and no two samples have the same labels: caches of one name are merged, and so are groups of one path. A
+ * counter only grows while its series exists. The number of series is bounded. Nothing is allocated, and the source
+ * of the numbers is unknown here, so the tools use this file too.
  */
 #include "openmetrics.h"
 
@@ -29,7 +29,7 @@ static void sink(const struct km_metrics *metrics, size_t at, size_t count, befo
 	}
 }
 
-/* A heap: no room of its own, and no depth. */
+/* Heap sort: no extra memory and no recursion. */
 static void sort(const struct km_metrics *metrics, size_t count, before_fn *before)
 {
 	size_t *order = metrics->order;
@@ -52,7 +52,7 @@ static unsigned long known(unsigned long n)
 	return n == KM_UNKNOWN ? 0 : n;
 }
 
-/* A sum is known where each part is. */
+/* Add to a sum. A sum with an unknown part is unknown. */
 static void add(uint64_t *sum, uint64_t n)
 {
 	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
@@ -83,7 +83,7 @@ void km_metrics_cache(struct km_metrics_cache *row, const struct kmem_cache_stat
 		.new_slabs = stats->alloc_slab,
 		.freed_slabs = stats->free_slab,
 	};
-	/* Two bad names must not become one: they are made plain before they are compared. */
+	/* Replace bad characters before comparing names: equal output names are merged. */
 	km_text_take(row->name, sizeof(row->name), of ?: stats->name, "", '?');
 	km_text_take(row->engine, sizeof(row->engine), stats->engine ?: "", "", '?');
 }
@@ -118,7 +118,7 @@ static void merge_cache(struct km_metrics_cache *into, const struct km_metrics_c
 	add(&into->freed_slabs, from->freed_slabs);
 }
 
-/* Which caches are shown; how many are not. */
+/* Merge caches of one name and mark the shown caches. Returns: the number of caches left out. */
 static size_t choose_caches(struct km_metrics *metrics)
 {
 	size_t *order = metrics->order, kept = 0;
@@ -152,7 +152,10 @@ static size_t hash(uint64_t *key, const char *text)
 	return length;
 }
 
-/* The groups come as a tree, each before those below it. */
+/*
+ * Replace bad characters in names, and compute each group's parent and path key. Groups come as a tree, parents
+ * before children.
+ */
 static void link_groups(struct km_metrics *metrics)
 {
 	size_t above[MEMCG_DEPTH_MAX + 1] = { 0 };
@@ -183,10 +186,10 @@ static bool group_by_current(const struct km_metrics *metrics, size_t a, size_t 
 	return x != y ? x > y : a < b;
 }
 
-/* Paths are compared from their ends, letter by letter: a name may have a slash in it. */
+/* Iterator over a path, backwards by character. A name may contain a slash. */
 struct path {
 	const struct km_metrics *metrics;
-	size_t group, left;	/* its place plus 1; letters of its name that are left */
+	size_t group, left;	/* index plus 1; characters left in the name */
 };
 
 static struct path path_of(const struct km_metrics *metrics, size_t place)
@@ -194,7 +197,7 @@ static struct path path_of(const struct km_metrics *metrics, size_t place)
 	return (struct path){ metrics, place + 1, __builtin_strlen(metrics->groups[place].stats.name) };
 }
 
-/* The letter before; 0: there is none. */
+/* Returns: the previous character, or 0 at the start. */
 static char step_back(struct path *path)
 {
 	if (!path->group)
@@ -209,7 +212,7 @@ static char step_back(struct path *path)
 	return '/';
 }
 
-/* 0: both are of one path. */
+/* Compare paths. Returns: 0 for equal paths. */
 static int compare_paths(const struct km_metrics *metrics, size_t a, size_t b)
 {
 	struct path x = path_of(metrics, a), y = path_of(metrics, b);
@@ -222,7 +225,7 @@ static int compare_paths(const struct km_metrics *metrics, size_t a, size_t b)
 	return (unsigned char)first - (unsigned char)second;
 }
 
-/* Those of one path stand together. Names can be chosen so that two paths have one key: the paths decide. */
+/* Order groups by path. Chosen names can make two keys collide, so the paths themselves decide. */
 static bool group_by_path(const struct km_metrics *metrics, size_t a, size_t b)
 {
 	uint64_t x = metrics->groups[a].key, y = metrics->groups[b].key;
@@ -252,7 +255,7 @@ static void merge_group(struct km_group_stats *into, const struct km_group_stats
 		add(&into->events[i], from->events[i]);
 }
 
-/* Which groups are shown; how many are not. */
+/* Merge groups of one path and mark the shown groups. Returns: the number of groups left out. */
 static size_t choose_groups(struct km_metrics *metrics)
 {
 	size_t *order = metrics->order, kept = 0;
@@ -281,16 +284,16 @@ static size_t choose_groups(struct km_metrics *metrics)
 enum kind { GAUGE, COUNTER, INFO };
 
 struct family {
-	const char *name;		/* behind "kmem_", without what its kind puts behind it */
+	const char *name;		/* after "kmem_", without the suffix of the kind */
 	enum kind kind;
-	bool bytes;			/* its unit, by which its name ends */
+	bool bytes;			/* unit bytes, appended to the name */
 	const char *help;
 };
 
 struct printing {
 	struct km_writer *writer;
 	const struct km_metrics *metrics;
-	bool labelled;			/* the sample has a label already */
+	bool labelled;			/* the sample already has a label */
 };
 
 static void put(struct printing *printing, const char *text)
@@ -303,7 +306,7 @@ static const char *suffix(const struct family *family)
 	return family->kind == COUNTER ? "_total" : family->kind == INFO ? "_info" : "";
 }
 
-/* In the older format a family is called what its samples are, it has no unit, and there is no kind "info". */
+/* In Prometheus's format a family has the name of its samples and no unit, and kind "info" does not exist. */
 static void begin_family(struct printing *printing, const struct family *family)
 {
 	const bool classic = printing->metrics->classic;
@@ -316,7 +319,7 @@ static void begin_family(struct printing *printing, const struct family *family)
 		km_print(printing->writer, "# UNIT kmem_%s bytes\n", family->name);
 }
 
-/* A backslash stands before each character that the formats give a meaning to. */
+/* Escape characters with a meaning in the formats by a backslash. */
 static void put_value(struct printing *printing, const char *text)
 {
 	for (size_t plain; *text; text += plain + (text[plain] != '\0')) {
@@ -362,7 +365,7 @@ static void end_sample(struct printing *printing, unsigned long value)
 	km_print(printing->writer, "%s %lu\n", printing->labelled ? "}" : "", value);
 }
 
-/* A family with one sample. */
+/* Print a family with one sample. */
 static void print_one(struct printing *printing, const struct family *family, unsigned long value)
 {
 	if (value == KM_UNKNOWN)
@@ -391,7 +394,7 @@ static void print_build(struct printing *printing)
 	end_sample(printing, 1);
 }
 
-/* Samples of one family that differ in one label. */
+/* One sample of a family, distinguished by one label. */
 struct part {
 	const char *value;
 	unsigned long n;
@@ -524,7 +527,7 @@ static void print_caches(struct printing *printing)
 	}
 }
 
-/* The names from the root down. */
+/* Print the group label: the names from the root down. */
 static void group_label(struct printing *printing, size_t place)
 {
 	const struct km_metrics_group *groups = printing->metrics->groups;
@@ -543,7 +546,7 @@ static void group_label(struct printing *printing, size_t place)
 static const struct {
 	struct family family;
 	size_t at;
-	bool limit;			/* none of a group that has none */
+	bool limit;			/* omit the sample if there is no limit */
 } group_families[] = {
 	{ { "group_current_bytes", GAUGE, true, "What is charged to the group and to those below it." },
 	  GROUP(current), false },
@@ -557,7 +560,7 @@ static const struct {
 };
 #undef GROUP
 
-/* A low or min of 0 is none. */
+/* A low or min of 0 means no limit. */
 static bool is_there(uint64_t n, bool limit)
 {
 	return limit ? n && n != MEMCG_NO_LIMIT && n != KM_UNKNOWN_LIMIT : n != KM_UNKNOWN;
@@ -623,7 +626,7 @@ bool km_metrics_is_label(const char *name)
 	return true;
 }
 
-/* Of all caches, before they are merged. */
+/* Sum the slab counters over all caches, before caches are merged. */
 static void sum_slabs(struct km_metrics *metrics)
 {
 	metrics->new_slabs = metrics->process.past_new_slabs;

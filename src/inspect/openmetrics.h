@@ -1,16 +1,16 @@
 /*
- * openmetrics.h: the numbers as OpenMetrics 1.0, or in Prometheus' own text format, whoever took them: the library in
- * its own process (openmetrics_own.c), or `kmem metrics` from outside of it.
+ * openmetrics.h: output of statistics as OpenMetrics 1.0 or in Prometheus's text format, shared by the library
+ * (openmetrics_own.c) and `kmem metrics`.
  */
 #ifndef KM_INSPECT_OPENMETRICS_H
 #define KM_INSPECT_OPENMETRICS_H
 
 #include "stats_print.h"
 
-/* Of so many caches, and so many groups, there are series; where there are more: of those with the most memory. */
+/* Maximum number of caches, and of groups, with series. Beyond the maximum, the largest by memory are shown. */
 #define KM_METRICS_MOST	1000u
 
-/* All caches of one name: a private group's count as the cache that it has them of. */
+/* Sum over all caches of one name. A private group's cache counts under the name of its parent cache. */
 struct km_metrics_cache {
 	char name[32], engine[16];
 	unsigned long object_bytes;
@@ -20,8 +20,8 @@ struct km_metrics_cache {
 
 struct km_metrics_group {
 	struct km_group_stats stats;
-	uint64_t key;		/* of its path */
-	size_t above;		/* the place of the group that it is in, plus 1 */
+	uint64_t key;		/* hash of the path */
+	size_t above;		/* index of the parent group, plus 1 */
 	bool shown;
 };
 
@@ -30,27 +30,27 @@ struct km_metrics_label {
 };
 
 struct km_metrics {
-	bool classic;		/* Prometheus' text format 0.0.4; else OpenMetrics */
-	const struct km_metrics_label *labels;	/* that each series has */
+	bool classic;		/* Prometheus's text format 0.0.4; else OpenMetrics */
+	const struct km_metrics_label *labels;	/* added to every series */
 	size_t label_count;
 	struct km_print_process process;
 	struct kmem_stats stats;
-	/* In memory, as the kernel says, of ours and of the process; KM_UNKNOWN: nobody looked. */
+	/* Resident bytes of the library and of the process, from the kernel; KM_UNKNOWN: not determined. */
 	unsigned long resident_used, resident_free, resident_records, rss;
 	struct km_metrics_cache *caches;
 	size_t cache_count, most_caches;
-	struct km_metrics_group *groups;	/* each before those below it */
+	struct km_metrics_group *groups;	/* parents before children */
 	size_t group_count, most_groups;
-	size_t caches_left_out, groups_left_out;	/* for which the caller had no room */
-	unsigned long new_slabs, freed_slabs;	/* of all caches, ever: found out as it is written */
-	size_t *order;		/* room for as many as there are caches, or groups, whichever are more */
+	size_t caches_left_out, groups_left_out;	/* omitted because the caller had no room */
+	unsigned long new_slabs, freed_slabs;	/* total over all caches, computed during output */
+	size_t *order;		/* scratch array, with room for max(caches, groups) */
 };
 
-/* The row of a cache. `of`: by whose name it goes, if not its own. */
+/* Fill the row of a cache. of: name to use instead of the cache's own name, or NULL. */
 void km_metrics_cache(struct km_metrics_cache *row, const struct kmem_cache_stats *stats, const char *of);
-/* Write all; rows change: those of one name become one. The writer's errors are the caller's. */
+/* Print everything. Rows of the same name are merged in place. The caller must check writer->error. */
 void km_metrics_print(struct km_writer *writer, struct km_metrics *metrics);
-/* May a label of the caller's have that name? */
+/* Returns: true if the caller may use the name for a label. */
 bool km_metrics_is_label(const char *name);
 
 #endif

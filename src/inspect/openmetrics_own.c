@@ -1,7 +1,7 @@
 /*
- * openmetrics_own.c: this process's numbers as OpenMetrics. Invariant: no object of the program's, and none of ours, is
- * allocated: what was taken lies in a mapping that is gone when the call ends; no lock is held while it is written, and
- * the thread is not busy then.
+ * openmetrics_own.c: statistics of this process as OpenMetrics. Invariant: no object is allocated, neither for the
+ * program nor for the library: a mapping, unmapped before the call returns, holds the snapshot. During the output no
+ * lock is held, and the thread is not busy.
  */
 #include <errno.h>
 
@@ -13,7 +13,7 @@
 #include "os/os.h"
 #include "openmetrics.h"
 
-/* More may come while it is taken. */
+/* Leave room for caches and groups created meanwhile. */
 static size_t with_more(size_t count)
 {
 	return count + count / 4 + 64;
@@ -68,7 +68,7 @@ static void take_process(struct km_metrics *metrics)
 	metrics->resident_used = metrics->resident_free = metrics->resident_records = metrics->rss = KM_UNKNOWN;
 }
 
-/* Its mapping; NULL: there is none. */
+/* Take the snapshot. Returns: the mapping, or NULL without memory. */
 static void *take(struct km_metrics *metrics, size_t *bytes)
 {
 	struct taking taking = { .metrics = metrics };
@@ -98,7 +98,7 @@ int kmem_metrics(int fd)
 
 	if (!km_boot())
 		return -ENOMEM;
-	/* A handler that struck inside: the locks may be this thread's. */
+	/* Called from a signal handler inside the allocator: this thread may hold the locks. */
 	if (km_thread_busy)
 		return -EBUSY;
 	struct km_busy_was was = km_busy_begin();

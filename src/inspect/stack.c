@@ -26,14 +26,14 @@
 #define MOST_FRAME	((uintptr_t)1 << 24)
 #define MOST_STACK	((uintptr_t)64 << 20)	/* the largest believed size of a thread's stack */
 
-#define LOOKS		4u		/* at stacks that begin alike */
+#define LOOKS		4u		/* stacks with a common beginning, tried per lookup */
 #define RULES		4096u		/* a power of two */
 /* How a function's frame is undone, by the place of a call. */
 static struct rule {
 	uint64_t key, rule;
 } rules[RULES] km_sparse;
 static struct km_stack_trail trails[KM_STACK_TRAILS] km_sparse;
-static uint64_t unloads;		/* from bit 48 on: places from before are none of now */
+static uint64_t unloads;		/* count of unloads, from bit 48 on; older keys never match */
 
 /* ------------------------------------------------------------------ what DWARF says */
 
@@ -467,8 +467,8 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 /* ------------------------------------------------------------------ a stack */
 
 struct walk {
-	uintptr_t pc, sp, fp, end;	/* end 0: not known */
-	uintptr_t page;			/* where the end is not known: a page that may be read */
+	uintptr_t pc, sp, fp, end;	/* end 0: unknown */
+	uintptr_t page;			/* with an unknown end: a page checked to be readable */
 	uintptr_t start, fp_at;		/* sp at the beginning; where fp was read, or 0 */
 	struct km_stack_trail *trail;	/* of this walk, or NULL */
 };
@@ -537,7 +537,7 @@ static uintptr_t stripped(uintptr_t pc)
 
 /* ---- trails */
 
-/* Too long for one. */
+/* The stack is too long for a trail. */
 static km_cold void give_up(struct walk *walk)
 {
 	km_store(&walk->trail->words, (uint16_t)UINT16_MAX);
@@ -559,7 +559,7 @@ static void note_word(struct walk *walk, uintptr_t at)
 	km_bump(&trail->words, 1);
 }
 
-/* at 0: the register's. */
+/* Add a frame pointer to the trail. at: address of the frame pointer, or 0 for the register. */
 static void note_base(struct walk *walk, uintptr_t at, uintptr_t base)
 {
 	struct km_stack_trail *trail = walk->trail;
@@ -591,8 +591,9 @@ static bool has_base(const struct km_stack_trail *trail, const struct walk *here
 }
 
 /*
- * 0: it is the same stack. Else how far it is the same, and the word that is there instead: the trails of stacks that
- * begin alike are found by both. Reads nothing beyond the stack's end, also while another thread writes the trail.
+ * Compare the stack with a trail. Returns: 0 for the same stack; else a hash input: the length of the common part and
+ * the differing word, to find the trail of a stack with a common beginning. Reads nothing beyond the stack's end,
+ * even during a write of the trail.
  */
 static km_noinline uint64_t differs(const struct km_stack_trail *trail, const struct walk *here)
 {
@@ -660,7 +661,7 @@ static bool step(struct walk *walk, uint64_t rule)
 			 : "=&r"((walk)->pc), "=&r"((walk)->sp), "=&r"((walk)->fp))
 #endif
 
-/* Returns how many frames there are. */
+/* Walk the stack by the rules. Returns: the number of frames. */
 static unsigned walk_all(struct walk *walk, uintptr_t *frame, unsigned most)
 {
 	unsigned depth = 0;
@@ -673,7 +674,7 @@ static unsigned walk_all(struct walk *walk, uintptr_t *frame, unsigned most)
 			frame[depth++] = walk->pc;
 		if (rule & END || !step(walk, rule))
 			break;
-		/* The interrupted code may have moved the stack pointer already, and the table not say so. */
+		/* The interrupted code may have moved the stack pointer, unknown to the table. */
 		if (rule & SIGNAL) {
 			if (depth && depth < most)
 				frame[depth++] = walk->pc;
@@ -723,8 +724,7 @@ static struct km_stack_trail *take_trail(struct km_stack_trail *trail)
 	return trail;
 }
 
-/* Is it a stack of which the user has said what it is? Else *found is where its trail is to be. Threads begin at
- * different addresses, and their stacks look the same from the end. */
+/* Find a stack's trail; else *found is the trail to reuse. Threads' stacks are compared by offsets from the start. */
 static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t key, struct km_stack_trail **found)
 {
 	uint64_t other = here->end - here->sp;
@@ -740,7 +740,7 @@ static bool find_trail(struct km_stack *stack, const struct walk *here, uint64_t
 			return false;
 		other = differs(trail, here);
 		stack->what = km_load(&trail->what);
-		/* All of that was of this turn. */
+		/* Everything read above belongs to this turn. */
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (km_load(&trail->turn) != turn)
 			return false;

@@ -61,9 +61,9 @@ struct km_stack_track {
 	uint32_t cpu, thread;
 };
 
-/* libc frees the records of files loaded by dlopen, as the program ends: from then on a stack is one call. */
+/* libc frees the records of dlopened files during exit. After this call a stack is reduced to one call. */
 void km_stack_over(void);
-/* False: of a stack there is the last call alone. */
+/* Returns: false if stacks cannot be walked: only the last call is known. */
 bool km_stack_is_there(void);
 /* The tables of frames in the file of an address: the sorted table (.eh_frame_hdr), or the entries (.eh_frame) of a
  * program without a sorted table, or neither. False: the address is in no file. */
@@ -72,18 +72,20 @@ struct km_stack_tables {
 };
 bool km_stack_tables_of(uintptr_t address, struct km_stack_tables *tables);
 void km_stack_track(struct km_stack_track *track);
-/* There is more of a stack than a call: the program has begun, and has not ended. */
+/* Returns: true between the program's begin and end, while whole stacks can be walked. */
 bool km_stack_may_walk(void);
-/* Is it code of the library? */
+/* Returns: true if the address is library code. */
 bool km_stack_is_own(uintptr_t address);
-/* Made before the program's first function, or after km_stack_over. */
+/* Returns: true for a call from before the program's first function, or from after km_stack_over. */
 bool km_stack_is_early(uintptr_t first);
-/* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
+/* Format "OBJECT+0xOFFSET", as read by `kmem symbols`, or the bare address. Returns: text. */
 const char *km_stack_place(uintptr_t address, char *text, size_t bytes);
-/* Does one of the names fit that the dynamic linker has of the function at an address? Unlike dladdr it asks for no
- * lock that somebody may have who waits for this thread. */
+/*
+ * Returns: true if `fits` accepts a name known to the dynamic linker for the function at the address. Unlike dladdr,
+ * the search takes no lock, so no thread waiting for this thread can block the search.
+ */
 bool km_stack_find_name(uintptr_t address, bool (*fits)(const char *name));
-/* The file that is mapped there, and where it was mapped to; false: none is. */
+/* Find the mapped file of an address, and the file's start address. Returns: false if there is none. */
 bool km_stack_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * stack_places.c: where calls come from: the file of an address, the offset in the file, the function's names, the
- * tables of frames; and the stack of a call into the library, as stack.c walks it by these tables. Invariant: nothing
- * here allocates, loads a library, or waits for a lock of a thread that fork left behind. docs/design/debugging.md
- * lists all functions called here.
+ * stack_places.c: origins of calls: the file of an address, the offset in the file, the function's names, and the
+ * frame tables; and the stack of a call into the library, as walked by stack.c with these tables. Invariant: nothing
+ * is allocated, no library is loaded, and no lock held by a thread lost at fork is waited for.
+ * docs/design/debugging.md lists all functions called here.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,17 +14,17 @@
 #include "stack.h"
 
 static bool over;			/* libc has freed the records of files loaded by dlopen */
-static uint32_t first_pid;		/* the process of the library's start; 0: before the start */
+static uint32_t first_pid;		/* PID at the start of the library; 0: before the start */
 
 /* ------------------------------------------------------------------ objects of the process */
 
-/* A file that is mapped. */
+/* A mapped file. */
 struct object {
-	uintptr_t load;			/* what its own addresses are moved by */
+	uintptr_t load;			/* load offset of the file's addresses */
 	const char *name;		/* "": the program */
 	const ElfW(Phdr) *headers;
 	unsigned count;
-	const void *sorted;		/* .eh_frame_hdr, where libc says so */
+	const void *sorted;		/* .eh_frame_hdr, if supplied by libc */
 };
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
@@ -46,7 +46,7 @@ static bool find_at_once(uintptr_t address, struct object *object)
 		object->headers = (const void *)getauxval(AT_PHDR);
 		object->count = (unsigned)getauxval(AT_PHNUM);
 	} else if (__builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) == 0) {
-		/* Its first page is that of the file, with few exceptions. */
+		/* The first page of a mapping is normally the first page of the file. */
 		object->headers = (const void *)((const char *)head + head->e_phoff);
 		object->count = head->e_phnum;
 	}
@@ -93,8 +93,10 @@ extern struct r_debug *_dl_debug_addr __attribute__((weak));
 #define LIST (&_dl_debug_addr ? _dl_debug_addr->r_map : NULL)
 #endif
 
-/* The dynamic linker's list for debuggers, read without the linker's lock: the list changes by one store at a time. A
- * static program has no list, and is the only file. */
+/*
+ * Search the dynamic linker's list for debuggers, without the linker's lock: the list changes by single stores. A
+ * static program has no list, and is the only file.
+ */
 static bool find_in_list(uintptr_t address, struct object *object)
 {
 	const struct link_map program = { .l_name = (char *)"" }, *map = LIST ?: &program;
@@ -119,8 +121,9 @@ static bool find_in_list(uintptr_t address, struct object *object)
 }
 
 /*
- * The dynamic linker of an older glibc has a lock, and fork may leave this lock taken in the child: the child reads the
- * list, which no other thread can shorten there. musl shortens the list only after a dlopen that failed.
+ * Find the object of an address. Before 2.35 glibc's dynamic linker uses a lock, and fork may leave the lock taken in
+ * the child. So a child reads the list, because no other thread of the child can shorten the list. musl shortens the
+ * list only after a failed dlopen.
  */
 static bool find(uintptr_t address, struct object *object)
 {
@@ -145,7 +148,7 @@ static const ElfW(Phdr) *header_of(const struct object *object, unsigned type)
 	return NULL;
 }
 
-/* Characters that part words or lines stand there as octal digits, as in /proc/mounts. */
+/* Append a name, with separators of words and lines escaped as octal digits, like /proc/mounts. */
 static size_t put_name(char *text, size_t bytes, const char *name)
 {
 	size_t length = 0;
@@ -163,7 +166,7 @@ static size_t put_name(char *text, size_t bytes, const char *name)
 	return length;
 }
 
-/* The first bytes of what the linker has made to tell this file from others of its name; 0: it has made nothing. */
+/* Returns: the first 4 bytes of the build ID, the linker's mark to distinguish files of one name; 0: none. */
 static uint32_t build_of(const struct object *object)
 {
 	for (unsigned i = 0; i < object->count; i++) {
@@ -183,7 +186,7 @@ static uint32_t build_of(const struct object *object)
 	return 0;
 }
 
-/* Room for the offset and the build, behind a name that may be cut. */
+/* Space for the offset and the build ID after a possibly cut name. */
 #define OFFSET_BYTES	32u
 
 const char *km_stack_place(uintptr_t address, char *text, size_t bytes)
@@ -208,7 +211,7 @@ const char *km_stack_place(uintptr_t address, char *text, size_t bytes)
 
 /* ------------------------------------------------------------------ names of functions */
 
-/* The names that a file gives to others, as its headers lead to them: NULL where it has none. */
+/* Dynamic symbols of a file, found through the program headers. NULL: none. */
 struct names {
 	const ElfW(Sym) *symbol;
 	size_t count;
@@ -216,7 +219,7 @@ struct names {
 	size_t bytes;
 };
 
-/* Where the file was mapped to. */
+/* Returns: the lowest mapped address of the file. */
 static uintptr_t start_of(const struct object *object)
 {
 	uintptr_t first = UINTPTR_MAX;
@@ -227,7 +230,7 @@ static uintptr_t start_of(const struct object *object)
 	return object->load + (first == UINTPTR_MAX ? 0 : km_align_down(first, KM_PAGE_SIZE));
 }
 
-/* Symbols of a table of this kind are counted by its last chain, which ends in an odd number. */
+/* Count the symbols of a DT_GNU_HASH table: the last entry of the last chain has an odd hash. */
 static size_t count_of(const uint32_t *hash)
 {
 	const uint32_t buckets = hash[0], first = hash[1];
@@ -243,7 +246,7 @@ static size_t count_of(const uint32_t *hash)
 	return (size_t)last + 1;
 }
 
-/* Some dynamic linkers have made addresses of the file's offsets, others leave them. */
+/* Some dynamic linkers relocate the values in the dynamic section, others leave file offsets. */
 static const void *led_to(const struct object *object, uintptr_t value)
 {
 	return (const void *)(value < object->load ? object->load + value : value);
@@ -316,12 +319,14 @@ bool km_stack_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *
 	return true;
 }
 
-/* ------------------------------------------------------------------ how frames are undone */
+/* ------------------------------------------------------------------ frame tables */
 
-/* Of a program without a sorted table (gcc's static programs, but for -static-pie): the entries themselves. The file's
- * list of sections says where the entries are; this list is not in memory. */
+/*
+ * Frame entries of a program without a sorted table (gcc's static programs, except -static-pie). The position comes
+ * from the file's section headers, not loaded into memory.
+ */
 static struct {
-	const uint8_t *start, *end;	/* start is stored last; NULL: not known */
+	const uint8_t *start, *end;	/* start is stored last; NULL: unknown */
 } entries;
 
 #define MOST_SECTIONS	64u
@@ -349,7 +354,7 @@ static km_cold void find_entries(uintptr_t load)
 		    *object.name || !find(end - 1, &object) || *object.name)
 			continue;
 		entries.end = (const uint8_t *)end;
-		/* Release pairs with km_stack_tables_of: the end is there. */
+		/* Release pairs with km_stack_tables_of: `end` is set. */
 		km_store_release(&entries.start, (const uint8_t *)start);
 	}
 }
@@ -377,7 +382,7 @@ bool km_stack_tables_of(uintptr_t address, struct km_stack_tables *tables)
 	return true;
 }
 
-/* The program's first function comes later: all blocks from before are the dynamic linker's. */
+/* Runs before the program's first function: all earlier allocations belong to the dynamic linker. */
 __attribute__((constructor(101))) static void begin(void)
 {
 	struct object object;
@@ -390,9 +395,11 @@ __attribute__((constructor(101))) static void begin(void)
 
 /* ------------------------------------------------------------------ a stack */
 
-/* Where the code of each of the library's files is: KM_CODE in base/cc.h makes the list, for the linker to join. */
+/*
+ * Code ranges of the library's files: KM_CODE in base/cc.h adds an entry per file, and the linker joins the entries.
+ */
 struct code {
-	int32_t start;			/* from here on */
+	int32_t start;			/* relative to this field */
 	uint32_t bytes;
 };
 extern const struct code __start_km_code[] km_hidden, __stop_km_code[] km_hidden;

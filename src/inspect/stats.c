@@ -1,6 +1,6 @@
 /*
- * stats.c: the numbers: snapshots, and the check of everything. Invariant: reads what others write
- * without stopping them, and allocates nothing.
+ * stats.c: statistics snapshots, walks over objects, and the check of everything. Invariant: counters are read while
+ * other threads write them, without stopping any thread, and nothing is allocated.
  */
 #include <kmem/stats.h>
 
@@ -60,7 +60,7 @@ static void clear_events_of(struct kmem_cache *cache)
 {
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
 		km_store(&cache->events->count[i], 0ul);
-	/* An engine may lock its node: a handler that strikes meanwhile must stay out. */
+	/* An engine may lock its node, so signal handlers must stay out. */
 	km_busy_scope(was);
 	if (cache->engine->clear_events)
 		cache->engine->clear_events(cache);
@@ -73,7 +73,10 @@ void kmem_cache_clear_events(struct kmem_cache *cache)
 		clear_events_of(at);
 }
 
-/* Kernel: SLAB lists its free slabs, and counts them apart; SLUB does not know of them, and counts all as active. */
+/*
+ * Kernel: SLAB lists its free slabs, and counts them separately. SLUB has no free list of slabs, and counts all slabs
+ * as active.
+ */
 static unsigned long free_slabs(const struct kmem_cache *cache)
 {
 	unsigned long count = 0;
@@ -102,17 +105,21 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 		stats->shared_factor = km_load(&cache->shared);
 	}
 	__builtin_memcpy(stats->name, cache->name, sizeof(cache->name));
-	/* The engine says how many are out of slabs; those on shelves and in barns are nobody's yet. It may lock its
-	 * node. */
+	/*
+	 * The engine counts objects outside of slabs, including objects cached in sheaves and barns. The engine may
+	 * lock its node.
+	 */
 	struct km_busy_was was = km_busy_begin();
 	cache->engine->stats(cache, stats);
 	km_busy_end(was);
 	stats->alloc_slab += km_load(&cache->past.new_slabs);
 	stats->free_slab += km_load(&cache->past.freed_slabs);
-	/* After that: what goes from there to its slab meanwhile counts as out, and not as free twice
-	 * (debug_shadow.c). */
+	/*
+	 * Read after the engine's counters: an object moving from a sheaf to its slab meanwhile counts as allocated,
+	 * and never as free twice (debug_shadow.c).
+	 */
 	stats->shelf_objects += km_alloc_pcs_objects(cache);
-	/* Those are in no slab. One that a hit has freed lies on a shelf. */
+	/* Guarded objects are in no slab. A guarded object freed on the fast path is in a sheaf. */
 	unsigned long guarded = km_load(&cache->guarded);
 	stats->active_objects += guarded;
 	stats->total_objects += guarded;
@@ -121,7 +128,7 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 	stats->active_slabs = stats->total_slabs - km_min(stats->total_slabs, free_slabs(cache));
 }
 
-/* A sum is known where each part is. */
+/* Add to a sum. A sum with an unknown part is unknown. */
 static void add(unsigned long *sum, unsigned long n)
 {
 	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
@@ -206,15 +213,14 @@ int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void 
 
 	if (!km_boot())
 		return 0;
-	/* The registry is locked: an allocation that would have to make a cache fails instead of waiting for itself. */
+	/* The registry is locked: an allocation in need of a new cache fails instead of deadlocking. */
 	km_busy_scope(was);
 	return km_registry_visit(visit_known, &visiting);
 }
 
 /* ------------------------------------------------------------------ text */
 
-/* The file that a piece of rows is written to may be a pipe whose reader waits for a lock of ours: none is held
- * then. */
+/* Flush with no lock held: the output may be a pipe, and its reader may wait for one of our locks. */
 static void write_piece(void *writer)
 {
 	km_print_flush(writer);
@@ -249,7 +255,7 @@ int kmem_print_slabinfo(int fd)
 }
 
 struct json_rows {
-	struct km_writer writer;	/* first: write_piece has it */
+	struct km_writer writer;	/* first, because write_piece casts the pointer */
 	bool more;
 };
 
@@ -373,7 +379,7 @@ static int walk_one(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 {
 	struct walk walk = { cache, visit, arg };
 	struct km_busy_was was = km_busy_begin();
-	/* The objects on shelves and in barns go home first: then taken means allocated. */
+	/* Return objects from sheaves and barns to slabs first; then every taken object is allocated. */
 	km_alloc_drain(cache);
 	cache->engine->shrink(cache);
 	km_busy_end(was);
@@ -393,7 +399,7 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 
 static int validate(struct kmem_cache *cache, bool busy)
 {
-	/* An object that a handler freed is linked by the word that is looked at. */
+	/* An object freed by a signal handler is linked through the word under check. */
 	if (!busy)
 		km_alloc_finish_deferred(cache);
 	return km_cache_check(cache);
@@ -411,7 +417,7 @@ int kmem_cache_validate(struct kmem_cache *cache)
 
 static int check_cache(struct kmem_cache *cache, void *arg)
 {
-	/* An object that a handler freed is linked by a word that is looked at. */
+	/* An object freed by a signal handler is linked through a word under check. */
 	km_alloc_finish_deferred(cache);
 	*(int *)arg += km_cache_check(cache) + km_alloc_check(cache);
 	return 0;

@@ -1,6 +1,6 @@
 /*
- * stats_print.c: numbers as text: slabinfo 2.1 and JSON. Invariant: allocates nothing, and knows nothing
- * of where the numbers come from, so the tools use it too.
+ * stats_print.c: statistics as text: slabinfo 2.1 and JSON. Invariant: nothing is allocated, and the source of the
+ * numbers is unknown here, so the tools use this file too.
  */
 #include "stats_print.h"
 
@@ -8,8 +8,8 @@
 #include "os/die.h"
 #include "os/os.h"
 
-#define MOST_AT_ONCE	512u	/* bytes of one call */
-#define ROW		1280u	/* a cache's, as JSON, with two names of 31 characters that are all escaped */
+#define MOST_AT_ONCE	512u	/* most bytes per call */
+#define ROW		1280u	/* most bytes of a cache in JSON, with two names of 31 escaped characters */
 
 void km_print_flush(struct km_writer *writer)
 {
@@ -60,7 +60,7 @@ void km_print_bytes(struct km_writer *writer, const char *bytes, size_t count)
 	}
 }
 
-/* Names are the user's, and cut at a byte: what JSON does not take as it is becomes an escape. */
+/* Names come from the user and are cut at a byte, so invalid UTF-8 and special characters are escaped. */
 void km_print_string(struct km_writer *writer, const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
@@ -81,7 +81,7 @@ void km_print_string(struct km_writer *writer, const char *text)
 	km_print(writer, "\"");
 }
 
-/* A number, or a dash. */
+/* A number as text, or a dash. */
 struct number {
 	char text[24];
 };
@@ -118,7 +118,7 @@ const char km_slabinfo_head[] =
 	" : tunables <limit> <batchcount> <sharedfactor>"
 	" : slabdata <active_slabs> <num_slabs> <sharedavail>\n";
 
-/* A key with its number, if that is known; `before` is what separates it from what went before. */
+/* Print a key and its number, if known. `before` is the separator in front. */
 static void print_long(struct km_writer *writer, const char *before, const char *key, unsigned long n)
 {
 	if (n != KM_UNKNOWN)
@@ -169,7 +169,7 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	km_print(writer, ",\n \"caches\": [");
 }
 
-/* An object of a list, on a line of its own. */
+/* Begin an object of a list, on a new line. */
 static void begin_named(struct km_writer *writer, const char *name, bool first)
 {
 	km_print(writer, "%s\n  {\"name\": ", first ? "" : ",");

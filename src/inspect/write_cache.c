@@ -1,7 +1,7 @@
 /*
- * write_cache.c: what is written from outside to files that look like the kernel's of a cache (`kmem fs`,
- * cache/mailbox.h). Invariants: numbers are judged before anything is changed; what is written to a cache is written to
- * those that are tuned with it as well, of which one that can't have it keeps what it had.
+ * write_cache.c: writes from outside the process to files of a cache, modeled on the kernel's files (`kmem fs`,
+ * cache/mailbox.h). Invariants: all numbers are validated before any change. A write to a cache also applies to the
+ * caches tuned with the cache; a dependent cache keeps the old value after a refusal.
  */
 #include <errno.h>
 
@@ -16,11 +16,11 @@
 struct writing {
 	const struct km_mail_request *request;
 	unsigned long number[MOST_NUMBERS];
-	unsigned count;			/* caches of that name */
+	unsigned count;			/* number of caches of the name */
 	int result;
 };
 
-/* How many numbers a request has; MOST_NUMBERS + 1: it is none of these. */
+/* Returns: the number of arguments of a command, or MOST_NUMBERS + 1 for an unknown command. */
 static unsigned numbers_of(uint32_t command)
 {
 	switch (command) {
@@ -38,7 +38,7 @@ static unsigned numbers_of(uint32_t command)
 	}
 }
 
-/* So many numbers in digits, a blank between two, and nothing else. */
+/* Parse exactly `count` decimal numbers, separated by single blanks. */
 static bool parse(const char *text, unsigned long *number, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++)
@@ -55,7 +55,7 @@ bool km_written_fits(const struct km_mail_request *request)
 	return count <= MOST_NUMBERS && request->cache[0] && parse(request->letters, number, count);
 }
 
-/* Kernel: what slabinfo does not take it passes over, once there is such a cache. */
+/* Kernel: once a cache matches, values refused by slabinfo are ignored. */
 static int tune(struct kmem_cache *cache, const unsigned long *number)
 {
 	if (!number[0] || !number[1] || number[1] > number[0])
@@ -63,7 +63,7 @@ static int tune(struct kmem_cache *cache, const unsigned long *number)
 	return km_cache_tune_locked(cache, (unsigned)number[0], (unsigned)number[1], (unsigned)number[2]);
 }
 
-/* Kernel, since 7.0: there are no such slabs, and 0 may be written. */
+/* Kernel, since 7.0: per-CPU partial slabs do not exist, and only 0 may be written. */
 static int set_cpu_partial(struct kmem_cache *cache, unsigned long objects)
 {
 	if (!cache->engine->chain.set_cpu_partial)
@@ -97,7 +97,7 @@ static bool is_named(const struct kmem_cache *cache, const char *name)
 	return !cache->shadow_of && __builtin_strcmp(cache->name, name) == 0;
 }
 
-/* It, or one that it is tuned with. */
+/* Returns: true if the cache has the name, or is tuned with a cache of the name. */
 static bool is_meant(const struct kmem_cache *cache, const char *name)
 {
 	for (; cache; cache = cache->tuned_with)

@@ -1,4 +1,4 @@
-/* write_cache.h: what is written from outside to files that look like the kernel's. */
+/* write_cache.h: writes from outside the process to files of a cache, modeled on the kernel's files. */
 #ifndef KM_INSPECT_WRITE_CACHE_H
 #define KM_INSPECT_WRITE_CACHE_H
 
@@ -6,10 +6,12 @@
 
 struct km_mail_request;
 
-/* Is it such a request, whose texts end, and are its numbers there? */
+/* Returns: true if the request writes to a cache file, and the texts and numbers are well formed. */
 bool km_written_fits(const struct km_mail_request *request);
-/* 0, or what the first cache of that name refuses it by; -ENOENT: there is none; -EAGAIN: not now. With the
- * registry locked, and km_thread_busy set. */
+/*
+ * Execute a write on all caches of the name. Returns: 0, or the first error of a cache of that name; -ENOENT: no
+ * cache; -EAGAIN: try later. Context: the registry is locked, km_thread_busy is set.
+ */
 int km_written_serve(const struct km_mail_request *request);
 
 #endif

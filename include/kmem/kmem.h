@@ -684,7 +684,7 @@ KMEM_API unsigned int kmem_cache_remote_node_defrag_ratio(const struct kmem_cach
 KMEM_API int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned int percent);
 
 /*
- * kmem_percpu_discipline - the per-CPU discipline in force: "rseq", "cmpxchg" or "lock". kmem_percpu_reason - the
+ * The per-CPU discipline in force ("rseq", "cmpxchg", "lock"). kmem_percpu_reason - the
  * reason in one sentence, and whether areas are indexed by concurrency id (KMEM_OPTIONS=index:cid).
  * Returns: never NULL; the strings are valid for ever.
  */

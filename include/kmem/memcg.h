@@ -68,7 +68,7 @@ KMEM_API struct mem_cgroup *mem_cgroup_root(void);
 KMEM_API struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group);
 /*
  * mem_cgroup_put - drop a reference. The last put takes the group offline and destroys the group; the parent is
- * charged for remaining allocations. A thread that still has the group active and charges the group gets one line (a
+ * charged for remaining allocations. A thread with the group still active, charging the group, gets one line (a
  * misuse), until 256 other groups have been destroyed. A second put of the group gets the line until 64 have. NULL
  * and the root do nothing.
  */
@@ -99,14 +99,13 @@ KMEM_API struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group);
 /*
  * set_active_memcg - set the group that this thread's accounted allocations are charged to. NULL: as before the first
  * call; then the process's default group is charged, if there is one.
- * Returns: the group that was active before. The caller must set it again at the end of the scope: calls nest.
- * Accounted are requests with __GFP_ACCOUNT (GFP_KERNEL_ACCOUNT), and all objects of a cache with SLAB_ACCOUNT. A
- * kmalloc with plain GFP_KERNEL is not charged, as in the kernel. MEMCG_SCOPE_ALL accounts all allocations;
- * kmalloc_in and kmem_cache_alloc_in are one accounted call.
- * The call takes no reference (kernel: the same): the caller's reference must outlast the scope.
- * Context: also a signal handler, which must restore the previous group. A handler that sets no group charges the
- * group of the interrupted thread, also the one of a kmalloc_in (kernel: interrupts have an active group of their
- * own). In the child of fork() the forking thread's group stays active.
+ * Returns: the group that was active before. The caller must restore the former group at the end of the scope: calls
+ * nest. Accounted are requests with __GFP_ACCOUNT (GFP_KERNEL_ACCOUNT), and all objects of a cache with SLAB_ACCOUNT.
+ * A kmalloc with plain GFP_KERNEL is not charged, as in the kernel. MEMCG_SCOPE_ALL accounts all allocations;
+ * kmalloc_in and kmem_cache_alloc_in are one accounted call. The call takes no reference (kernel: the same): the
+ * caller's reference must outlast the scope. Context: also a signal handler, which must restore the previous group. A
+ * handler that sets no group charges the group of the interrupted thread, also the one of a kmalloc_in (kernel:
+ * interrupts have an active group of their own). In the child of fork() the forking thread's group stays active.
  */
 KMEM_API struct mem_cgroup *set_active_memcg(struct mem_cgroup *group);
 /* mem_cgroup_active - the active group of this thread; NULL if none is set. */
@@ -161,12 +160,11 @@ static inline void kmem_memcg_all_end(bool *before)
  * the caller's group. A block that stays in place stays charged to its group, with the growth. An uncharged block of
  * whole pages that grows is charged to the caller's group. Calls under way in other threads end as they began.
  * At a limit malloc returns NULL with ENOMEM, realloc keeps the old block, and new throws std::bad_alloc. kmalloc is
- * not affected: the gfp decides. KMEM_OPTIONS=account:malloc sets it from the start. While off, the function costs
- * nothing; while on, a pair of malloc and free takes some nanoseconds more, in threads without a group too. If
- * KMEM_OPTIONS=account:1, or kmem run --limit, created a group for the process, malloc is always charged, and the
- * call changes nothing.
- * With a private group active a thread gets private blocks, including the blocks that libc allocates for itself:
- * mem_cgroup_destroy_all frees them.
+ * not affected: the gfp decides. KMEM_OPTIONS=account:malloc enables the charges from the start. While off, the
+ * function costs nothing; while on, a pair of malloc and free takes some nanoseconds more, in threads without a group
+ * too. If KMEM_OPTIONS=account:1, or kmem run --limit, created a group for the process, malloc is always charged, and
+ * the call changes nothing. With a private group active a thread gets private blocks, including the blocks that libc
+ * allocates for itself: mem_cgroup_destroy_all frees them.
  * Returns: 0, also if nothing changed; -EOPNOTSUPP: malloc is not the library's in this program, or its engine is
  * slob, whose objects are uncharged; -EBUSY in a visit of kmem_for_each_cache.
  * Context: not from a signal handler. Kernel: has no such function.
@@ -296,7 +294,7 @@ enum memcg_memory_event {
 	MEMCG_HIGH,		/* reclaimed and slowed down because above high */
 	MEMCG_MAX,		/* a charge met max */
 	MEMCG_OOM,		/* reclaim did not help: the out-of-memory callback is called, or the charge fails */
-	MEMCG_OOM_KILL,		/* the callback reported that it made room */
+	MEMCG_OOM_KILL,		/* the callback made room */
 	MEMCG_OOM_GROUP_KILL,	/* never */
 	MEMCG_NR_MEMORY_EVENTS
 };
@@ -306,7 +304,7 @@ KMEM_API uint64_t mem_cgroup_events(const struct mem_cgroup *group, enum memcg_m
 /* mem_cgroup_events_local - the number of events in the group alone. */
 KMEM_API uint64_t mem_cgroup_events_local(const struct mem_cgroup *group, enum memcg_memory_event event);
 /*
- * mem_cgroup_eventfd - get an eventfd(2) that becomes readable when an event of `mask` (1 << MEMCG_HIGH | ...) is
+ * mem_cgroup_eventfd - get an eventfd(2), readable after an event of `mask` (1 << MEMCG_HIGH | ...) is
  * counted for the group or below. The value of the eventfd is the number of events. Each group has one eventfd:
  * another call returns the same descriptor and adds to the mask. The group owns the descriptor and closes it at the
  * end.
@@ -320,16 +318,15 @@ KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
 /* ---------------------------------------------------------------- 5. Reclaim */
 
 /*
- * mem_cgroup_add_shrinker - register a callback that frees memory of the group when reclaim runs for the group, or
+ * mem_cgroup_add_shrinker - register a callback to free memory of the group when reclaim runs for the group, or
  * for a group above. The callback frees about `bytes`, as far as possible, and returns the bytes freed; 0: nothing.
  * Shrinkers of a lower `priority` run first, equal priorities in the order of registration, each at most twice in one
  * reclaim. A charge made by a shrinker does not reclaim.
  * Context of the callback: any thread that needs memory, inside its allocation, and several threads at once if
  * several need memory. The library holds no lock, but the caller of the allocation may. A shrinker must not wait for
- * a lock if allocations for the group are made under the lock: its own thread may hold it. Such a shrinker should try
- * the lock, and return 0 if the lock is held (kernel: the same, SHRINK_STOP).
- * If a shrinker returns 0 to a thread while another thread runs the shrinker, the first thread waits for the other,
- * at most one second.
+ * a lock if allocations for the group are made under the lock: its own thread may hold the lock. Such a shrinker
+ * should try the lock, and return 0 if the lock is held (kernel: the same, SHRINK_STOP). If a shrinker returns 0 to a
+ * thread while another thread runs the shrinker, the first thread waits for the other, at most one second.
  * Returns: the shrinker, or NULL with errno: ENOMEM; ENOENT: the group is offline; EINVAL: the root, or no callback.
  * Kernel: shrinkers are global, with the group as an argument; `priority` there is the progress of a reclaim.
  */
@@ -339,9 +336,9 @@ KMEM_API struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *
 							      mem_cgroup_shrink_callback shrink, void *arg);
 /*
  * mem_cgroup_remove_shrinker - remove a shrinker. When the call returns, no call of the shrinker is running or will
- * run. A call from a shrinker is therefore a misuse, because it would wait for itself: one line, and by default the
- * end of the process; otherwise the shrinker stays. NULL does nothing. A group that goes offline keeps its shrinkers,
- * but never calls them: remove the shrinkers before the last reference is put.
+ * run. A call from a shrinker is therefore a misuse, because the call would wait for its own end: one line, and by
+ * default the end of the process; otherwise the shrinker stays. NULL does nothing. A group that goes offline keeps
+ * its shrinkers, but never calls them: remove the shrinkers before the last reference is put.
  */
 KMEM_API void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker);
 /*
@@ -420,8 +417,8 @@ KMEM_API int mem_cgroup_walk(struct mem_cgroup *group, int (*visit)(struct mem_c
  * below, are left out.
  * The walk empties the sheaves and scans all slabs of the process, once for 32 caches. The result is exact if no
  * other thread allocates meanwhile. The walk is slow: it takes time by all objects of charged caches, of all groups,
- * about 8 ms for a million (1 ms for objects of private groups). It holds the registry, and stops all CPUs for two
- * fences. No charge maintains counters by cache, so charges stay cheap. No lock is held in a visit.
+ * about 8 ms for a million (1 ms for objects of private groups). The walk locks the registry, and stops all CPUs for
+ * two fences. No charge maintains counters by cache, so charges stay cheap. No lock is held in a visit.
  * Returns: as mem_cgroup_walk.
  */
 typedef int (*mem_cgroup_visit_cache)(const char *cache, size_t objects, uint64_t bytes, void *arg);

@@ -81,8 +81,8 @@ int kmem_set_liburcu(const struct rcu_flavor_struct *flavor);
 #define kfree_rcu(p, field) kmem_free_rcu((p), KMEM_RCU_OFFSET(__typeof__(*(p)), field))
 #define kvfree_rcu(p, field) kfree_rcu(p, field)
 /*
- * kfree_rcu_nolock - kfree_rcu without a lock and without a call of the RCU: the next call of the library makes the
- * call.
+ * kfree_rcu_nolock - kfree_rcu without a lock and without a call of the RCU. The next kfree_rcu or slow path
+ * starts the grace period.
  */
 #define kfree_rcu_nolock(p, field) kmem_free_rcu_nolock((p), KMEM_RCU_OFFSET(__typeof__(*(p)), field))
 /* The offset of a member. A member that is too small, or too far from the start, does not compile. */

@@ -512,9 +512,9 @@ KMEM_API KMEM_ARRAY(write_only, 4, 3) int kmalloc_bulk(size_t size, gfp_t gfp, s
  * kmem_cache_prefill_sheaf - get a sheaf with at least n objects.
  * Returns: the sheaf, or NULL with ENOMEM, or EINVAL if n is 0.
  * The sheaf is taken from the CPU or the node's barn, or allocated, and filled to the cache's capacity. If n exceeds
- * the capacity, the result is an oversize sheaf: an array of at most 524284 objects. kmem_cache_return_sheaf takes an
- * oversize sheaf apart. Any n is oversize for an engine without sheaves, and for a cache that validates each free.
- * __GFP_ZERO has no effect here.
+ * the greatest sheaf of the cache, the result is an oversize sheaf: an array of at most 524284 objects.
+ * kmem_cache_return_sheaf takes an oversize sheaf apart. Any n is oversize for an engine without sheaves, and for a
+ * cache that validates each free. __GFP_ZERO has no effect here.
  */
 KMEM_API KMEM_CHECKED KMEM_FREED_BY(kmem_cache_return_sheaf, 3) struct slab_sheaf *
 kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp, unsigned int n);

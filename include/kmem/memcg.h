@@ -251,7 +251,8 @@ KMEM_API uint64_t mem_cgroup_min(const struct mem_cgroup *group);
 /*
  * mem_cgroup_current - the bytes charged now, with all groups below. mem_cgroup_peak - the greatest `current` since
  * the start or the last mem_cgroup_reset_peak. Both include charges cached in stocks and sheaves (the bounds stand
- * above). A peak may exceed the bytes ever allocated by these charges. A peak exceeds max only if `current` did.
+ * above). A peak may exceed the greatest sum of allocated bytes, by at most these charges. A peak exceeds max only
+ * if `current` did.
  */
 KMEM_API uint64_t mem_cgroup_current(const struct mem_cgroup *group);
 KMEM_API uint64_t mem_cgroup_peak(const struct mem_cgroup *group);
@@ -308,10 +309,11 @@ KMEM_API uint64_t mem_cgroup_events_local(const struct mem_cgroup *group, enum m
  * counted for the group or below. The value of the eventfd is the number of events. Each group has one eventfd:
  * another call returns the same descriptor and adds to the mask. The group owns the descriptor and closes it at the
  * end.
- * Returns: the descriptor, or -1 with errno: as of eventfd(2); EINVAL for an empty mask or the root.
- * An event of a charge that may not call the system (GFP_NOWAIT) is reported with the next event of a charge that
- * may. In the child of fork() the descriptor is closed, because events of the child are not the parent's. The child
- * may call the function again.
+ * Returns: the descriptor, or -1 with errno: as of eventfd(2); EINVAL for an empty mask, an unknown event, or the
+ * root.
+ * An event of a charge that may not call the system (GFP_NOWAIT) is reported by the next charge that may. In the
+ * child of fork() the descriptor is closed, because events of the child are not the parent's. The child may call the
+ * function again.
  */
 KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
 

@@ -179,7 +179,8 @@ KMEM_API int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *ar
 /*
  * kmem_cache_walk - visit every allocated object of the cache, with objects in prefilled sheaves, and without objects
  * cached in sheaves. Objects of private groups are in child caches. Returns: the last value of visit, or 0;
- * -EOPNOTSUPP for engine slob, whose pages do not record the cache. Requires: no other thread uses the cache.
+ * -EOPNOTSUPP for engine slob, whose pages do not record the cache, and for blocks of whole pages (large-*).
+ * Requires: no other thread uses the cache.
  */
 KMEM_API int kmem_cache_walk(struct kmem_cache *cache,
 			     int (*visit)(void *object, void *arg), void *arg);

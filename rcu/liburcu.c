@@ -1,7 +1,7 @@
 /*
- * liburcu.c: libkmem-rcu: the RCU is a flavour of liburcu. Invariant: the flavour is set once, and liburcu's thread
- * runs, before the library knows of both. A flavour is a table of functions in the program's own flavour library, so
- * that no flavour is linked here.
+ * liburcu.c: libkmem-rcu, a flavour of liburcu as the RCU. Invariant: the flavour is set once, and liburcu's thread
+ * runs, before the library knows of either. A flavour is a table of functions in the program's own flavour library,
+ * so no flavour is linked here.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 #include <kmem/rcu.h>
 
-/* A request to the RCU, as liburcu has it: drawn into a struct kmem_rcu_head. */
+/* A request to the RCU in liburcu's form, stored in a struct kmem_rcu_head. */
 struct request {
 	struct rcu_head head;
 	void (*func)(struct kmem_rcu_head *head);
@@ -51,14 +51,17 @@ static void nothing(struct rcu_head *head)
 	(void)head;
 }
 
-/* With the lock: a second thread waits until liburcu's thread runs. */
+/* Sets the flavour, with the lock held: a second thread waits until liburcu's thread runs. */
 static int set(const struct rcu_flavor_struct *wanted)
 {
 	static const struct kmem_rcu rcu = { call, synchronize, barrier };
 
 	if (flavor && flavor != wanted)
 		return -EBUSY;
-	/* liburcu starts its thread, for which it allocates, at the first call: not at one of libkmem's. */
+	/*
+	 * liburcu starts its thread, and allocates, at the first call_rcu: this call must not come from inside
+	 * libkmem.
+	 */
 	if (!flavor)
 		wanted->update_call_rcu(&first, nothing);
 	__atomic_store_n(&flavor, wanted, __ATOMIC_RELEASE);

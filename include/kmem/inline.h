@@ -1,15 +1,15 @@
 /*
- * <kmem/inline.h>: the fast path inline, for those who want it. kmem_cache_alloc_inline() and
- * kmem_cache_free_inline() hit the CPU's shelf without a call and call the exported functions on a miss,
- * kmem_cache_alloc_from_sheaf_inline() takes from a prefilled sheaf; define KMEM_INLINE before <kmem/kmem.h> and
- * the ordinary names mean these. The symbols stay exported.
+ * <kmem/inline.h>: the inline fast path. kmem_cache_alloc_inline() and kmem_cache_free_inline() use the CPU's sheaf
+ * without a call, and call the exported functions on a miss. kmem_cache_alloc_from_sheaf_inline() takes an object
+ * from a prefilled sheaf. A program that defines KMEM_INLINE before <kmem/kmem.h> uses these functions under the
+ * ordinary names. The symbols stay exported.
  *
- * The layout written here is ABI: the first 32 bytes of a cache, the first 8 of a sheaf, and the shelf. A
- * program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI. The number is
- * the soname's (libkmem.so.0): a library of another number is not loaded in the place of this one.
+ * The layout in this header is ABI: the first 32 bytes of a cache, the first 8 bytes of a prefilled sheaf, and the
+ * per-CPU sheaf. A program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI. The number
+ * is the soname's (libkmem.so.0): a library of another number can't replace this one.
  *
- * The sequences, in pseudo-code (docs/design/shelf.md has the drawing). Each runs to its end on one CPU, or is
- * abandoned and goes on at its miss label; the last store is the only one that commits:
+ * The sequences, in pseudo-code (docs/design/shelf.md has the drawing). Each sequence runs to its end on one CPU, or
+ * is aborted and continues at its miss label. Only the last store commits:
  *
  *	pop:	area = percpu + (cpu << KMEM_AREA_SHIFT)
  *		top = *(area + shelf)		an offset from area; 0 where closed or not yet born
@@ -21,12 +21,12 @@
  *		*(area + top - 8) = object
  *		*(area + shelf) = top - 8
  *
- * Of the thread's rseq area only rseq_cs is written; the descriptors lie in __rseq_cs; the signature
- * stands before each abort label; an abort is a miss. A thread that is not registered has cpu -1 or -2:
- * the two areas below the first are zeros, read-only.
+ * A sequence writes only rseq_cs of the thread's rseq area. The descriptors are in the section __rseq_cs, and the
+ * signature precedes each abort label. An abort is a miss. An unregistered thread has cpu -1 or -2: the two areas
+ * below the first are zeros, read-only.
  *
- * A shared object that is compiled with this must never be unloaded: link it with -Wl,-z,nodelete. A thread's rseq_cs
- * goes on pointing at the descriptor of its last sequence, and the kernel ends a process where it can't read that.
+ * A shared object compiled with this header must never be unloaded: link the object with -Wl,-z,nodelete. The rseq_cs
+ * of a thread keeps the address of the last descriptor, and the kernel kills a process with an unreadable descriptor.
  */
 #ifndef KMEM_INLINE_H
 #define KMEM_INLINE_H
@@ -38,32 +38,32 @@
 #define KMEM_STRING_(x) #x
 #define KMEM_STRING(x) KMEM_STRING_(x)
 
-/* Where a cache's shelf is. Read inside sequences; written by the library under its drain protocol. */
+/* The place of a cache's per-CPU sheaf. Read inside sequences; written by the library under its drain protocol. */
 struct kmem_pcs {
-	uint32_t pcs;		/* offset of the shelf's word in each CPU's area; 0: closed */
-	uint32_t mask;		/* bytes of a block, minus one */
+	uint32_t pcs;		/* per-CPU offset of the sheaf word in each CPU's area; 0: closed */
+	uint32_t mask;		/* bytes of a sheaf, minus one */
 };
 
 /* The first bytes of struct kmem_cache. */
 struct kmem_cache_front {
 	struct kmem_pcs open;
 	char *percpu;		/* area of CPU 0 */
-	intptr_t rseq;		/* the thread's rseq area, from the thread pointer */
-	struct kmem_pcs back;	/* where frees put objects: as `open`, but for caches whose objects are paid for */
+	intptr_t rseq;		/* offset of the thread's rseq area from the thread pointer */
+	struct kmem_pcs back;	/* the sheaf for frees: as `open`, except for caches with charged objects */
 };
 
-/* The first bytes of a prefilled sheaf: its next object, or NULL where it ends. */
+/* The first bytes of a prefilled sheaf: the address of its next object, with NULL at the end. */
 struct slab_sheaf {
 	void **top;
 };
 
-/* GFP bits that make a hit something else: they choose the closed shelf. */
+/* GFP bits that change the meaning of a hit: the request selects the closed sheaf. */
 #define KMEM_GFP_MISS (__GFP_ZERO | __GFP_ACCOUNT | __GFP_THISNODE | __GFP_FULLEST)
-/* Those, and those that there are not: a bad call, which a miss finds. */
+/* KMEM_GFP_MISS and all undefined bits, a bad call that the slow path detects. */
 #define KMEM_GFP_ODD (KMEM_GFP_MISS | ~__GFP_BITS_MASK)
 
 /*
- * Without sequences the calls are made: gcc before 11 and clang before 11 have no `asm goto` with outputs, and
+ * Compilers without sequences make the calls. gcc before 11 and clang before 11 have no `asm goto` with outputs.
  * ThreadSanitizer can't see into sequences (clang's macro for ThreadSanitizer differs from gcc's).
  */
 #if defined(__clang__) ? __clang_major__ < 11 : __GNUC__ < 11
@@ -75,28 +75,29 @@ struct slab_sheaf {
 #define KMEM_NO_RSEQ 1
 #endif
 #endif
-/* A big-endian aarch64 wants its signature in another order of bytes. */
+/* A big-endian aarch64 needs its signature in another byte order. */
 #if (defined(__x86_64__) || defined(__AARCH64EL__)) && !defined(KMEM_NO_RSEQ)
 #define KMEM_HAVE_RSEQ 1
 #endif
 
 /*
- * First at each miss label. GCC 12 copies an asm goto's outputs on every edge out of it, behind what it had put there
- * before: the constant that a later merge wants from an otherwise empty block was overwritten, and a miss returned
- * whatever the register held. With a statement of its own the block is more than an edge.
+ * The first statement at each miss label. GCC 12 copies the outputs of an asm goto on every edge out of the asm,
+ * after the values that GCC had placed there before. In an otherwise empty block the constant of a later merge was
+ * overwritten, and a miss returned the contents of a register. With a statement of its own the block is more than an
+ * edge.
  */
 #define KMEM_RSEQ_MISSED __asm__ volatile("")
 
 /*
- * The tables that a sequence needs beside its instructions go where its function goes: `?` puts it into the function's
- * group, of which a linker keeps one copy (inline, virtual and template members), `o` ties it to the function's
- * section, which may be left out (--gc-sections).
+ * The tables of a sequence are placed with the function of the sequence. `?` puts a table into the function's group,
+ * of which a linker keeps one copy (inline, virtual and template members). `o` ties the table to the function's
+ * section, because the linker may drop the section (--gc-sections).
  */
 #define KMEM_RSEQ_SECTION(name, flags)                                                             \
 	".pushsection " name ", \"" flags "o?\", %%progbits, .Lkmem_rseq%=\n\t"
 
 #if defined(KMEM_HAVE_RSEQ) && defined(__x86_64__)
-/* Stands before each abort label; threads are registered with it. */
+/* Precedes each abort label; threads are registered with this signature. */
 #define KMEM_RSEQ_SIGNATURE 0x53053053
 
 /*
@@ -125,21 +126,21 @@ struct slab_sheaf {
 	"74:\n\t"                                                                                  \
 	"jmp %l[" miss "]\n\t"                                                                     \
 	".popsection\n\t"
-/* [area] = the number of the area. Some files of the library have another one: that of the thread's concurrency id. */
+/* [area] = the index of the area. Some files of the library define another index: the thread's concurrency id. */
 #ifndef KMEM_RSEQ_INDEX
 #define KMEM_RSEQ_INDEX                                                                            \
 	"{movslq %%fs:4(%[rs]), %[area]|movsxd %[area], dword ptr fs:4[%[rs]]}\n\t"
 #endif
-/* Clang, which may choose, would put it on the stack first. */
+/* With "rm" clang would put the base on the stack first. */
 #ifdef __clang__
 #define KMEM_RSEQ_BASE "r"
 #else
 #define KMEM_RSEQ_BASE "rm"
 #endif
 /*
- * [area] = the CPU's area; _SLOT: and [slot] = the address of the shelf's word in it; _WORD: the same where the shelf's
- * offset is an operand, [shelf]. The next hit loads what a hit stores, and processors hand that on fast where both
- * address it by one register: so the sum is an instruction of its own.
+ * [area] = the CPU's area. _SLOT: also [slot] = the address of the sheaf word in the area. _WORD: the same, with the
+ * sheaf's offset as an operand, [pcs]. The next hit loads the word that a hit stores. Processors forward the store
+ * fast if both use one address register, so the sum is an instruction of its own.
  */
 #define KMEM_RSEQ_AREA                                                                             \
 	KMEM_RSEQ_INDEX                                                                            \
@@ -155,8 +156,8 @@ struct slab_sheaf {
 	"{addq %[area], %[slot]|add %[slot], %[area]}\n\t"
 
 /*
- * The commits of pop and push: a plain store of what [top] was and 8, or a read-modify-write, which is the faster one
- * on Zen 3 and the slower one on Golden Cove. Code that is compiled for Zen 3 has that; both are one store.
+ * The commits of pop and push: a plain store of [top] plus or minus 8, or a read-modify-write. The read-modify-write
+ * is faster on Zen 3 and slower on Golden Cove, and is used in code compiled for Zen 3. Both are one store.
  */
 #ifndef KMEM_RSEQ_WHOLE
 #ifdef __tune_znver3__
@@ -177,7 +178,7 @@ struct slab_sheaf {
 	"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
 #endif
 
-/* The object on top of the shelf, or NULL. */
+/* Returns: the object on top of the sheaf, or NULL. */
 static inline __attribute__((always_inline)) void *
 kmem_pcs_pop(const struct kmem_pcs *pcs, char *base, intptr_t rseq)
 {
@@ -205,7 +206,7 @@ miss:
 	return NULL;
 }
 
-/* The same where gfp, known only at run time, may ask for a miss: then as if closed. */
+/* kmem_pcs_pop for a gfp known only at run time: a gfp that requires the slow path selects the closed sheaf. */
 static inline __attribute__((always_inline)) void *
 kmem_pcs_pop_gfp(const struct kmem_pcs *pcs, char *base, intptr_t rseq, gfp_t gfp)
 {
@@ -237,7 +238,7 @@ miss:
 	return NULL;
 }
 
-/* True if the object lies on the shelf now. */
+/* Returns: true if the object is now in the sheaf. */
 static inline __attribute__((always_inline)) bool
 kmem_pcs_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq, void *object)
 {
@@ -263,14 +264,14 @@ miss:
 	return false;
 }
 #elif defined(KMEM_HAVE_RSEQ)
-/* brk #0x45e0: never executed, and ends whoever comes there. */
+/* brk #0x45e0: never executed; execution ends the process. */
 #define KMEM_RSEQ_SIGNATURE 0xd428bc00
 
 /*
- * The same on aarch64. Operands as above, but [rs] is the rseq area's address. Its CPU, a shelf's offset, the shelf's
- * word and the block are each found by what was loaded before: such loads are not reordered, so that who sees a shelf
- * open again sees its word as the drain left it. A commit is one str; what was stored before it is read on this CPU, or
- * behind a drain's fence.
+ * The sequences on aarch64. Operands as above, but [rs] is the address of the rseq area. The CPU number, the sheaf's
+ * offset, the sheaf word and the sheaf are address-dependent loads in this order. Such loads are not reordered: a
+ * thread that sees a sheaf opened again sees the sheaf word as the drain left it. A commit is one str. Stores before
+ * the commit are read on the same CPU, or after a drain's fence.
  */
 #define KMEM_RSEQ_BEGIN(scratch)                                                                   \
 	".Lkmem_rseq%=:\n\t"                                                                       \
@@ -294,7 +295,7 @@ miss:
 	"74:\n\t"                                                                                  \
 	"b %l[" miss "]\n\t"                                                                       \
 	".popsection\n\t"
-/* As above; a scratch register is for those of another index. */
+/* As above; a scratch register serves another index. */
 #ifndef KMEM_RSEQ_INDEX
 #define KMEM_RSEQ_INDEX(scratch) "ldrsw %[area], [%[rs], #4]\n\t"
 #endif
@@ -309,7 +310,7 @@ miss:
 	"add %[slot], %[area], %[slot]\n\t"
 #define KMEM_RSEQ_THREAD(rseq) ((char *)__builtin_thread_pointer() + (rseq))
 
-/* The object on top of the shelf, or NULL. */
+/* Returns: the object on top of the sheaf, or NULL. */
 static inline __attribute__((always_inline)) void *
 kmem_pcs_pop(const struct kmem_pcs *pcs, char *base, intptr_t rseq)
 {
@@ -337,7 +338,7 @@ miss:
 	return NULL;
 }
 
-/* The same where gfp, known only at run time, may ask for a miss: then as if closed. */
+/* kmem_pcs_pop for a gfp known only at run time: a gfp that requires the slow path selects the closed sheaf. */
 static inline __attribute__((always_inline)) void *
 kmem_pcs_pop_gfp(const struct kmem_pcs *pcs, char *base, intptr_t rseq, gfp_t gfp)
 {
@@ -346,7 +347,7 @@ kmem_pcs_pop_gfp(const struct kmem_pcs *pcs, char *base, intptr_t rseq, gfp_t gf
 	return kmem_pcs_pop(gfp & KMEM_GFP_ODD ? &closed : pcs, base, rseq);
 }
 
-/* True if the object lies on the shelf now. */
+/* Returns: true if the object is now in the sheaf. */
 static inline __attribute__((always_inline)) bool
 kmem_pcs_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq, void *object)
 {
@@ -374,7 +375,7 @@ miss:
 }
 #endif
 
-/* kmem_cache_alloc, the hit inline. */
+/* kmem_cache_alloc with the fast path inline. */
 static inline __attribute__((always_inline)) void *
 kmem_cache_alloc_inline(struct kmem_cache *cache, gfp_t gfp)
 {
@@ -394,7 +395,7 @@ kmem_cache_alloc_inline(struct kmem_cache *cache, gfp_t gfp)
 	return kmem_cache_alloc(cache, gfp);
 }
 
-/* kmem_cache_free, the hit inline. */
+/* kmem_cache_free with the fast path inline. */
 static inline __attribute__((always_inline)) void
 kmem_cache_free_inline(struct kmem_cache *cache, void *object)
 {
@@ -407,7 +408,7 @@ kmem_cache_free_inline(struct kmem_cache *cache, void *object)
 	kmem_cache_free(cache, object);
 }
 
-/* kmem_cache_alloc_from_sheaf, what is there inline. */
+/* kmem_cache_alloc_from_sheaf with the fast path inline, for a constant gfp without __GFP_ZERO. */
 static inline __attribute__((always_inline)) void *
 kmem_cache_alloc_from_sheaf_inline(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
 {
@@ -421,7 +422,7 @@ kmem_cache_alloc_from_sheaf_inline(struct kmem_cache *cache, gfp_t gfp, struct s
 	return kmem_cache_alloc_from_sheaf(cache, gfp, sheaf);
 }
 
-/* Not with their arguments: so ::kmem_cache_alloc() and a member of that name are what they say. */
+/* Macros without arguments: ::kmem_cache_alloc() and a member of that name keep their meaning. */
 #ifdef KMEM_INLINE
 #define kmem_cache_alloc_from_sheaf kmem_cache_alloc_from_sheaf_inline
 #define kmem_cache_alloc kmem_cache_alloc_inline

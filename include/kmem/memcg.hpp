@@ -1,7 +1,7 @@
 /*
- * <kmem/memcg.hpp>: who pays, for C++17. A handle of a group, scopes in which a group pays, and
- * std::pmr::memory_resource over a group, a cache and a private group. Nothing but inline code over <kmem/memcg.h>,
- * whose words and limits hold: no exception leaves the library but std::bad_alloc and std::system_error from here.
+ * <kmem/memcg.hpp>: memory groups for C++17: a handle of a group, scopes with an active group, and
+ * std::pmr::memory_resource over a group, a cache and a private group. The header is inline code over <kmem/memcg.h>,
+ * with the same terms and limits. The only exceptions are std::bad_alloc and std::system_error.
  *
  *	kmem::account_malloc();				once: malloc and new follow each thread's group
  *	kmem::group tenant("tenant");
@@ -11,11 +11,11 @@
  *		session = new Session;
  *	}
  *	kmem::group_resource memory(tenant);
- *	std::pmr::vector<int> numbers(&memory);	whichever thread grows it: tenant pays
+ *	std::pmr::vector<int> numbers(&memory);	charged to tenant, in any thread
  *
- * Contexts: as the functions beneath; not from a signal handler. A resource may be used by any number of threads at
- * once, as far as a container allows it. A resource holds a reference of its group: a group lives as long as the last
- * handle, scope's caller and resource.
+ * Context: as of the functions of <kmem/memcg.h>; not from a signal handler. Any number of threads may use a resource
+ * at once, as far as a container allows. A resource holds a reference to its group. A group lives as long as its last
+ * handle or resource, or the caller's reference behind a scope.
  */
 #ifndef KMEM_MEMCG_HPP
 #define KMEM_MEMCG_HPP
@@ -34,12 +34,18 @@ namespace kmem {
 
 /* ---------------------------------------------------------------- 1. Groups */
 
-/* group - a reference of a mem_cgroup, copied by mem_cgroup_get. An empty one is the default: whoever pays for what no
- * thread has set (set_active_memcg(NULL)). It has no limit and no numbers, and what would change it throws EINVAL. */
+/*
+ * group - a reference to a mem_cgroup, copied by mem_cgroup_get. The default is an empty handle: allocations are
+ * charged as in a thread without an active group (set_active_memcg(NULL)). An empty handle has no limit and no
+ * figures; functions that change the group throw EINVAL.
+ */
 class group {
 public:
 	group() noexcept = default;
-	/* A new one below the root, or below `parent`. std::system_error: what mem_cgroup_create says in errno. */
+	/*
+	 * Creates a group below the root, or below `parent`. Throws std::system_error with the errno of
+	 * mem_cgroup_create.
+	 */
 	explicit group(const char *name, unsigned int flags = 0) : group(nullptr, name, flags) {}
 	group(const group &parent, const char *name, unsigned int flags = 0) : group(parent.get(), name, flags) {}
 	group(mem_cgroup *parent, const char *name, unsigned int flags) : memcg_(mem_cgroup_create(parent, name, flags))
@@ -56,7 +62,7 @@ public:
 	}
 	~group() { mem_cgroup_put(memcg_); }
 
-	/* of - a handle of a group that C code made: it takes a reference of its own. */
+	/* of - a handle of a group created by C code, with a reference of its own. */
 	static group of(mem_cgroup *memcg) noexcept
 	{
 		group handle;
@@ -64,7 +70,7 @@ public:
 		handle.memcg_ = mem_cgroup_get(memcg);
 		return handle;
 	}
-	/* active - the group that is active in this thread; empty where nothing was set. */
+	/* active - the active group of this thread; empty if none is set. */
 	static group active() noexcept { return of(mem_cgroup_active()); }
 
 	mem_cgroup *get() const noexcept { return memcg_; }
@@ -72,7 +78,7 @@ public:
 	friend bool operator==(const group &a, const group &b) noexcept { return a.memcg_ == b.memcg_; }
 	friend bool operator!=(const group &a, const group &b) noexcept { return a.memcg_ != b.memcg_; }
 
-	/* Bytes. std::system_error: EINVAL, ENOENT as mem_cgroup_set_max. */
+	/* Bytes. Throws std::system_error: EINVAL, ENOENT as mem_cgroup_set_max. */
 	void set_max(std::uint64_t bytes) { set(mem_cgroup_set_max, bytes, "mem_cgroup_set_max"); }
 	void set_high(std::uint64_t bytes) { set(mem_cgroup_set_high, bytes, "mem_cgroup_set_high"); }
 	void set_low(std::uint64_t bytes) { set(mem_cgroup_set_low, bytes, "mem_cgroup_set_low"); }
@@ -81,9 +87,9 @@ public:
 	std::uint64_t current() const noexcept { return memcg_ ? mem_cgroup_current(memcg_) : 0; }
 	std::uint64_t peak() const noexcept { return memcg_ ? mem_cgroup_peak(memcg_) : 0; }
 	const char *name() const noexcept { return memcg_ ? mem_cgroup_name(memcg_) : ""; }
-	/* offline - close it; what is charged to it is its parent's. std::system_error: EBUSY, ENOENT. */
+	/* offline - take the group offline; its charges go to the parent. Throws std::system_error: EBUSY, ENOENT. */
 	void offline() { check(memcg_ ? mem_cgroup_offline(memcg_) : -EINVAL, "mem_cgroup_offline"); }
-	/* drain - take back what lies charged and unused; the bytes. */
+	/* drain - release the unused charges. Returns: the bytes released. */
 	std::uint64_t drain() noexcept { return memcg_ ? mem_cgroup_drain(memcg_) : 0; }
 
 private:
@@ -102,14 +108,16 @@ private:
 
 /* ---------------------------------------------------------------- 2. Scopes */
 
-/* scope - MEMCG_SCOPE: the group is active in this thread until the end of the block, by return and by exception. It
- * takes no reference: the group outlives it. Scopes nest; a scope ends in the thread that began it (not for a
- * coroutine that another thread resumes). */
+/*
+ * scope - MEMCG_SCOPE: the group is active in this thread until the end of the block, by return and by exception. The
+ * scope takes no reference: the group must outlive the scope. Scopes nest. A scope must end in the thread that began
+ * it (not for a coroutine that another thread resumes).
+ */
 class scope {
 public:
 	explicit scope(mem_cgroup *memcg) noexcept : before_(set_active_memcg(memcg)) {}
 	explicit scope(const group &group) noexcept : scope(group.get()) {}
-	/* A temporary's reference ends before the block does. */
+	/* The reference of a temporary would end before the block. */
 	explicit scope(const group &&) = delete;
 	scope(const scope &) = delete;
 	scope &operator=(const scope &) = delete;
@@ -119,8 +127,10 @@ private:
 	mem_cgroup *before_;
 };
 
-/* scope_all - MEMCG_SCOPE_ALL: and all that this thread allocates is accounted, kmalloc and every cache included.
- * mem_cgroup_account_all says what the first one costs; for malloc and new alone account_malloc is the cheap way. */
+/*
+ * scope_all - MEMCG_SCOPE_ALL: all allocations of this thread are accounted, kmalloc and every cache included.
+ * mem_cgroup_account_all states the cost of the first scope; for malloc and new alone, account_malloc is cheaper.
+ */
 class scope_all {
 public:
 	explicit scope_all(mem_cgroup *memcg) noexcept : active_(memcg), before_(mem_cgroup_account_all(true)) {}
@@ -136,8 +146,8 @@ private:
 };
 
 /*
- * account_malloc - mem_cgroup_account_malloc: from now on malloc and new of every thread are charged to the group that it
- * has active; false: not any more. At a limit new throws std::bad_alloc, once the new handler has given up.
+ * account_malloc - mem_cgroup_account_malloc: charge malloc and new of every thread to the active group of the
+ * thread; false: stop. At a limit new throws std::bad_alloc after the new handler has given up. Throws
  * std::system_error: EOPNOTSUPP, EBUSY.
  */
 inline void account_malloc(bool on = true)
@@ -149,9 +159,9 @@ inline void account_malloc(bool on = true)
 /* ---------------------------------------------------------------- 3. Memory resources */
 
 /*
- * group_resource - the group pays for what containers take, whichever thread they are in. Blocks are kmalloc's: up to 2
- * GiB less one byte, aligned up to a page; what is larger, or over the group's limit, is std::bad_alloc. A
- * resource equals itself only: a container that is moved to another one copies, so that the right group pays.
+ * group_resource - the memory of containers is charged to the group, in any thread. Blocks are kmalloc's: up to 2 GiB
+ * less one byte, aligned up to a page. A larger block, or a block above the group's limit, is std::bad_alloc. A
+ * resource equals itself only: a move to a container with another resource copies, and charges the right group.
  */
 class group_resource : public std::pmr::memory_resource {
 public:
@@ -189,10 +199,11 @@ protected:
 };
 
 /*
- * cache_resource - nodes of a container from one cache: list, map and unordered_map take nodes of one size. What does
- * not fit an object, or wants more than `alignment`, goes to `upstream`: `alignment` is at most the cache's own, and
- * ARCH_SLAB_MINALIGN where that was created with 0. With a group, that pays; without one, who is active, if the cache
- * is SLAB_ACCOUNT. The cache outlives the resource.
+ * cache_resource - the nodes of a container come from one cache: list, map and unordered_map allocate nodes of one
+ * size. A request larger than an object, or with more than `alignment`, goes to `upstream`. `alignment` must be at
+ * most the cache's own alignment, ARCH_SLAB_MINALIGN for a cache created with 0. With a group, objects are charged to
+ * the group. Without one, objects are charged to the active group if the cache is SLAB_ACCOUNT. The cache must
+ * outlive the resource.
  */
 class cache_resource : public std::pmr::memory_resource {
 public:
@@ -235,16 +246,19 @@ private:
 	}
 
 	kmem_cache *cache_;
-	/* As it was: a cache that is merged with another one may grow, and a block goes back to where it came from. */
+	/*
+	 * The values at construction: the objects of a merged cache may grow, and a block must return to its origin.
+	 */
 	std::size_t size_ = kmem_cache_size(cache_), alignment_;
 	std::pmr::memory_resource *upstream_;
 	kmem::group group_;
 };
 
 /*
- * private_resource - a private group of its own, for what ends at once: a session, a request, a script. release() frees
- * all that was taken from it, in time that goes by slabs and not by objects; no destructor of an object is called. The
- * end of the resource does the same. Containers over it are gone, or never used again, before release().
+ * private_resource - a private group for allocations with a common end: a session, a request, a script. release()
+ * frees all memory of the resource. The time depends on slabs, not on objects, and no destructor of an object is
+ * called. The destructor of the resource calls release(). Containers in the resource must be destroyed, or never used
+ * again, before release().
  */
 class private_resource : public group_resource {
 public:

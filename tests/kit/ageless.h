@@ -1,6 +1,6 @@
 /*
- * ageless.h: a test that counts on what lies free, or on a call that gives it back, has nothing go back by age before,
- * however long a step of it takes.
+ * ageless.h: switches off the release of free memory by age, for tests of free memory or of calls releasing memory.
+ * These tests must give the same result however long a step takes.
  */
 #ifndef TESTS_KIT_AGELESS_H
 #define TESTS_KIT_AGELESS_H
@@ -10,8 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Run this program again, in its place, unless its options say how free memory ages. Where there is no /proc it goes on
- * as it is. */
+/*
+ * Executes this program again, in its place, with decay:3600000, unless KMEM_OPTIONS sets decay. Without /proc the
+ * program continues unchanged.
+ */
 static inline void ageless(char **argv)
 {
 	const char *had = getenv("KMEM_OPTIONS") ?: "";

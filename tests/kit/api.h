@@ -1,6 +1,6 @@
 /*
- * api.h: what the tests of the public interface share. The program runs itself once for each engine (as the process
- * default, by KMEM_OPTIONS), and there each case in a process of its own.
+ * api.h: common code for tests of the public interface. The program runs itself once for each engine (the process
+ * default, by KMEM_OPTIONS), and each case in a process of its own.
  */
 #ifndef TESTS_KIT_API_H
 #define TESTS_KIT_API_H
@@ -14,10 +14,10 @@
 #include "cases.h"
 #include "slab/engines.h"
 
-/* The engine is slob: an object does not say whose it is, and kmalloc is by the byte. */
+/* The engine is slob: objects do not record their cache, and kmalloc is byte-granular. */
 static bool slob;
 
-/* An unsized cache of the default engine. */
+/* Creates a cache of the default engine, without arguments. */
 static struct kmem_cache *make(const char *name, unsigned size)
 {
 	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, 0);
@@ -26,7 +26,9 @@ static struct kmem_cache *make(const char *name, unsigned size)
 	return cache;
 }
 
-/* Everything is back: no object, and no slab but those that must keep their type. */
+/*
+ * Checks the cache is empty after a shrink: no objects in use, no slabs, no cached objects; then destroys the cache.
+ */
 static void gone(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
@@ -38,7 +40,10 @@ static void gone(struct kmem_cache *cache)
 	kmem_cache_destroy(cache);
 }
 
-/* Is every byte of it `value`? The compiler does not see how many bytes were asked for: an object has more. */
+/*
+ * Returns: whether all `bytes` bytes are `value`. The asm hides the requested size from the compiler: an object is
+ * larger.
+ */
 static int all(const void *p, int value, size_t bytes)
 {
 	const unsigned char *byte = p;
@@ -50,7 +55,10 @@ static int all(const void *p, int value, size_t bytes)
 	return 1;
 }
 
-/* Argument: the engine; none: each of them, or that of TEST_ENGINE alone, by running this program again. */
+/*
+ * Runs the cases for the engine in argv[1]; without an argument runs this program again for each engine, or for
+ * TEST_ENGINE alone.
+ */
 static int api_main(int argc, char **argv, const struct test_case *cases, size_t count, const char *more)
 {
 	static const char *const engines[] = { KM_ENGINE_NAMES };
@@ -72,7 +80,7 @@ static int api_main(int argc, char **argv, const struct test_case *cases, size_t
 }
 
 #define API_MAIN(cases) API_MAIN_OPTIONS(cases, "")
-/* The same with ",key:value" in KMEM_OPTIONS as well. */
+/* API_MAIN with `more`, ",key:value", added to KMEM_OPTIONS. */
 #define API_MAIN_OPTIONS(cases, more)                                                              \
 	int main(int argc, char **argv)                                                            \
 	{                                                                                          \

@@ -1,6 +1,6 @@
 /*
- * cases.h: a test is a list of cases. Each runs in a process of its own, so that one that ends its process, or limits
- * it, is by itself; or, in events.h, in turn.
+ * cases.h: a test is a list of cases. Each case runs in a separate process, and may end or limit the process.
+ * (events.h runs cases in turn.)
  */
 #ifndef TESTS_KIT_CASES_H
 #define TESTS_KIT_CASES_H
@@ -14,14 +14,14 @@
 #include "check.h"
 #include "options.h"
 
-#define TEST_SECONDS 580	/* then a case hangs */
+#define TEST_SECONDS 580	/* longer: the case hangs */
 
 struct test_case {
 	const char *name;
 	void (*run)(void);
 };
 
-/* The wait status of a child that calls it, or -1. */
+/* Returns: the wait status of a child that calls run(), or -1. */
 static inline int in_process(void (*run)(void))
 {
 	int status;
@@ -39,7 +39,7 @@ static inline int in_process(void (*run)(void))
 	return child < 0 || waitpid(child, &status, 0) != child ? -1 : status;
 }
 
-/* The wait status of this program, run again with an argument and other options, or -1. */
+/* Returns: the wait status of this program, run again with an argument and other options, or -1. */
 static inline int again(const char *name, const char *argument, const char *options)
 {
 	int status;
@@ -55,8 +55,8 @@ static inline int again(const char *name, const char *argument, const char *opti
 }
 
 /*
- * Run it in a child and catch what it writes to stderr. Returns its wait status; *lines is how many lines there were,
- * and text (of 4096 bytes) what they said.
+ * Runs run() in a child and captures stderr in text (4096 bytes). *lines is the number of lines. Returns: the wait
+ * status.
  */
 static inline int said(void (*run)(void), char *text, int *lines)
 {
@@ -89,7 +89,7 @@ static inline int said(void (*run)(void), char *text, int *lines)
 	return status;
 }
 
-/* Each in a process; how many failed is said, of whom they are cases. */
+/* Runs each case in a process, and prints the number of failures with the label of the engine. */
 static inline int run_cases(const struct test_case *cases, size_t count, const char *whose)
 {
 	int failed = 0;

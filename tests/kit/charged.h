@@ -1,6 +1,6 @@
 /*
- * charged.h: what the tests of CPUs' charged blocks share, beside paid.h: where hits put what they free, what lies on
- * the blocks, and a main that stays on its CPU.
+ * charged.h: common code for tests of charged sheaves, beside paid.h: the sheaf for fast-path frees, the objects in
+ * charged sheaves, and a main on one CPU.
  */
 #ifndef TESTS_KIT_CHARGED_H
 #define TESTS_KIT_CHARGED_H
@@ -11,26 +11,31 @@
 #include "cache/cache.h"
 #include "percpu/owned_sheaf.h"
 
-/* Where a hit puts an object of this cache: nowhere, on the public shelf, on the charged block, or, where several pay,
- * on one that has objects of them all. */
+/*
+ * The sheaf for fast-path frees of the cache: none, the plain sheaf, the charged sheaf, or, with several groups, the
+ * mixed sheaf with objects of all groups.
+ */
 enum back { NOWHERE, PUBLIC, CHARGED, MIXED };
 
 static inline enum back back_of(const struct kmem_cache *cache)
 {
 	uint32_t back = cache->pcs.front.back.pcs;
 
-	/* kfree goes by the entry. */
+	/* kfree decides by the entry. */
 	NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->sheaf == !back);
 	return !back ? NOWHERE : back == cache->mixed.slot ? MIXED : back == cache->charged.slot ? CHARGED : PUBLIC;
 }
 
-/* Under the soft disciplines no hit goes there, and where each free is proved nothing lies there. */
+/* The soft disciplines use no charged sheaf on the fast path, and with validated frees the sheaf is empty. */
 static inline bool has_blocks(const struct kmem_cache *cache)
 {
 	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot && !cache->live_shift;
 }
 
-/* Where several pay they have objects of anybody: for hits, and by concurrency id no free of such a cache is one. */
+/*
+ * With several groups, a mixed sheaf has objects of any group: for hits only. By concurrency id no free of such a
+ * cache is a hit.
+ */
 static inline bool has_mixed_blocks(const struct kmem_cache *cache)
 {
 	return has_blocks(cache) && km_hits_by_cpu();
@@ -45,7 +50,7 @@ static inline size_t lies_charged(const struct kmem_cache *cache)
 	return count;
 }
 
-/* So many, each in another of the ways in which an object goes. */
+/* Frees objects [from, to), in turn by each of the four functions. */
 static inline void free_each_way(struct kmem_cache *cache, void **objects, int from, int to)
 {
 	for (int i = from; i < to; i++)
@@ -64,7 +69,7 @@ static inline void free_each_way(struct kmem_cache *cache, void **objects, int f
 		}
 }
 
-/* GROUPS_MAIN of a program that stays on its CPU. */
+/* GROUPS_MAIN for a program on one CPU. */
 #define CHARGED_MAIN(cases)                                                                        \
 	__attribute__((constructor)) static void stay(void)                                        \
 	{                                                                                          \

@@ -1,8 +1,8 @@
 /*
- * check.h: how a test fails. NEED: nothing that follows makes sense without it; it says so and ends the process with
- * status 1. CHECK and CHECK_EQUAL say so and go on; main returns `failures != 0`. What the reader should know besides
- * may follow, as printf has it. A line is written at once and in one piece, from the stack: also behind a filter, in
- * a handler, and where there is no memory.
+ * check.h: reports of test failures. NEED: prints a line and ends the process with status 1, because the following
+ * steps need the condition. CHECK and CHECK_EQUAL print a line and continue; main returns `failures != 0`. Further
+ * arguments, as of printf, add details. A line is one write from the stack, so checks also work behind a seccomp
+ * filter, in a handler, and without memory.
  */
 #ifndef TESTS_KIT_CHECK_H
 #define TESTS_KIT_CHECK_H
@@ -15,13 +15,13 @@
 
 #include "descriptors.h"
 
-/* Where it is said: standard error where a handler fails, or where what is said is compared. */
+/* The descriptor of the reports: standard error if a handler fails, or if the output is compared. */
 #ifndef CHECK_FD
 #define CHECK_FD 1
 #endif
 
 static unsigned failures __attribute__((unused));
-/* Lines of a case that may be run again are kept until it is through (events.h). */
+/* Lines of a case that may run again, kept until the end of the case (events.h). */
 static struct {
 	char *text;
 	size_t bytes;
@@ -68,8 +68,8 @@ __attribute__((format(printf, 4, 5), unused)) static void check_failed(const cha
 			check_failed(__FILE__, __LINE__, #a, " is %lu, not %lu", a_, b_);          \
 	} while (0)
 /*
- * The same pointer, of which the compiler knows no more where it is from, how much lies there, and who else has it. Of
- * what an allocator returned it knows that: it may put off, or leave out, a write that the library is to find.
+ * HELD - the same pointer without the compiler's knowledge of origin, size and aliases. With this knowledge of an
+ * allocator's result, the compiler may delay or drop a write that the library must detect.
  */
 #define HELD(p) ({ __typeof__(p) held_ = (p); __asm__ volatile("" : "+r"(held_) : : "memory"); held_; })
 

@@ -1,6 +1,6 @@
 /*
- * clock.h: the library's clock stands still but for what the test moves it on, however long a step takes on a busy
- * machine. Included, it is the program's clock_gettime: other clocks than that coarse one go on.
+ * clock.h: replaces the program's clock_gettime: CLOCK_MONOTONIC_COARSE, the library's clock, moves only by ahead_ms,
+ * however long a step takes. Other clocks are the system's.
  */
 #ifndef TESTS_KIT_CLOCK_H
 #define TESTS_KIT_CLOCK_H

@@ -1,6 +1,6 @@
 /*
- * cpus.h: on which CPU a thread is. CPUs are counted as the process may use them when it first asks, so that a thread
- * that is tied to one finds the others.
+ * cpus.h: binds threads to CPUs. The CPUs are those allowed at the first use, so that a bound thread finds the
+ * others.
  */
 #ifndef TESTS_KIT_CPUS_H
 #define TESTS_KIT_CPUS_H
@@ -20,7 +20,7 @@ static inline const cpu_set_t *all_cpus(void)
 	return &all;
 }
 
-/* The n-th of them, from 0, or -1. */
+/* Returns: the n-th allowed CPU, from 0, or -1. */
 static inline int cpu_at(int n)
 {
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
@@ -29,7 +29,7 @@ static inline int cpu_at(int n)
 	return -1;
 }
 
-/* From here on this thread runs there only; false: it may not. */
+/* Binds this thread to the CPU. Returns: false if the CPU is not allowed. */
 static inline bool go_to_cpu(int cpu)
 {
 	cpu_set_t one;
@@ -41,7 +41,7 @@ static inline bool go_to_cpu(int cpu)
 	return sched_setaffinity(0, sizeof(one), &one) == 0;
 }
 
-/* What this thread frees on its CPU lies there, and can be counted. */
+/* Binds this thread to the current CPU: objects freed here stay cached on the CPU, and can be counted. */
 static inline void stay_here(void)
 {
 	NEED(go_to_cpu(sched_getcpu()));
@@ -67,7 +67,7 @@ static inline void *on_cpu_main(void *arg)
 	return NULL;
 }
 
-/* Run it on the n-th CPU, in a thread of its own. */
+/* Runs run(arg) on the n-th CPU, in a new thread. */
 static inline void run_on_cpu(int n, void (*run)(void *arg), void *arg)
 {
 	struct on_cpu on = { run, arg, n };

@@ -1,7 +1,7 @@
 /*
- * descriptors.h: descriptors 0, 1 and 2 are open, whoever started the test: one that was closed is /dev/null. What a
- * test opens has another number then: a pipe whose reading end is 2 loses that end by dup2(pipe's other end, 2). It is
- * done before the library's start, which looks at 2. A test of closed descriptors defines DESCRIPTORS_AS_STARTED first.
+ * descriptors.h: opens descriptors 0, 1 and 2 on /dev/null if closed at the start. Later descriptors have other
+ * numbers: a pipe with reading end 2 would lose the end by dup2(other end, 2). The code runs before the library's
+ * start, which checks descriptor 2. A test of closed descriptors must define DESCRIPTORS_AS_STARTED first.
  */
 #ifndef TESTS_KIT_DESCRIPTORS_H
 #define TESTS_KIT_DESCRIPTORS_H

@@ -1,7 +1,7 @@
 /*
- * engine.h: what the tests of one engine share: fresh caches of it, a system that gives nothing, all free pages in
- * hand, and a clock that stands still: nothing goes back by age between two steps. Lists and counts that such a test
- * looks at are those of node 0: where more are pretended (TEST_OPTIONS) it begins on a CPU of that one, and stays.
+ * engine.h: common code for tests of one engine: new caches, a system that refuses memory, all free pages allocated,
+ * and a stopped clock, so that no memory is released by age. The tests read lists and counts of node 0. With
+ * simulated nodes (TEST_OPTIONS) a test binds itself to a CPU of node 0.
  */
 #ifndef TESTS_KIT_ENGINE_H
 #define TESTS_KIT_ENGINE_H
@@ -17,7 +17,7 @@
 
 TEST_IS_INSIDE
 
-/* Pretended nodes take turns by CPU. Of an option that stands there twice the last one holds. */
+/* CPUs belong to simulated nodes in turn. The last value of a repeated option applies. */
 __attribute__((constructor)) static void go_to_node_0(void)
 {
 	int nodes = 1, cpu = 0;
@@ -34,7 +34,7 @@ __attribute__((constructor)) static void go_to_node_0(void)
 	}
 }
 
-/* Each has a name of its own, and no events yet. */
+/* Creates a cache with a unique name and cleared events. */
 static struct kmem_cache *cache_of(struct kmem_cache_args args, unsigned size, slab_flags_t flags)
 {
 	static unsigned serial;
@@ -50,21 +50,21 @@ static struct kmem_cache *cache_of(struct kmem_cache_args args, unsigned size, s
 	return cache;
 }
 
-/* For km_os_fault: the system gives nothing. */
+/* For km_os_fault: the system refuses all memory. */
 static bool no_more(const char *call)
 {
 	(void)call;
 	return true;
 }
 
-/* Every free page that is to be had without the system, the largest blocks first. */
+/* All free pages available without the system, the largest blocks first. */
 struct pages {
 	struct km_page *block[65536];
 	unsigned char order[65536];
 	unsigned count;
 };
 
-/* Under no_more: from here on there is not a page. */
+/* Allocates all free pages. Requires: no_more is set. Afterwards no page is available. */
 static struct pages *take_all_pages(void)
 {
 	struct pages *all = calloc(1, sizeof(*all));
@@ -87,7 +87,7 @@ static void give_pages_back(struct pages *all)
 	free(all);
 }
 
-/* Hits are counted: public shelves are closed, and each call passes the verbs of the discipline. */
+/* Runs the cases with hit counters on: public sheaves are closed, and each call uses the per-CPU operations. */
 static int counted_run(const struct test_case *cases, size_t count, int tries)
 {
 	kfree(kmalloc(8, GFP_KERNEL));

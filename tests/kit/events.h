@@ -1,7 +1,7 @@
 /*
- * events.h: cases that count. Each runs in turn on caches of its own, on the first CPU, and compares the count of every
- * event, named or not. On a hit that the scheduler interrupts, a sequence gives up and the slow path serves it: so a
- * case that fails while this thread was preempted is run again.
+ * events.h: cases with event counts. Each case runs in turn on its own caches, on the first CPU, and compares the
+ * count of every event, named or not. The scheduler may interrupt a hit: the sequence aborts, and the slow path
+ * serves the call. A failed case is therefore run again after a preemption of the thread.
  */
 #ifndef TESTS_KIT_EVENTS_H
 #define TESTS_KIT_EVENTS_H
@@ -16,7 +16,7 @@
 #include "cases.h"
 #include "cpus.h"
 
-/* Since the last time, these events happened so often, and no others. */
+/* Compares the counts of all events since the last call with `expected`, 0 for events without a value. */
 static void expect_events(struct kmem_cache *cache, int line, const unsigned long *expected)
 {
 	for (int event = 0; event < KMEM_NR_EVENTS; event++) {
@@ -39,7 +39,7 @@ static long preemptions(void)
 	return usage.ru_nivcsw;
 }
 
-/* tries: more than one only where a preemption may change the counts. */
+/* tries: more than 1 only if a preemption may change the counts. */
 static int run_in_turn(const struct test_case *cases, size_t count, int tries)
 {
 	static char text[1024];

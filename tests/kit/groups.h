@@ -1,6 +1,4 @@
-/*
- * groups.h: what the tests of groups share, whatever is charged to them.
- */
+/* groups.h: common code for tests of memory groups. */
 #ifndef TESTS_KIT_GROUPS_H
 #define TESTS_KIT_GROUPS_H
 
@@ -34,7 +32,7 @@ static bool charge(struct mem_cgroup *group, unsigned long bytes)
 	return mem_cgroup_charge(group, GFP_KERNEL, bytes) == 0;
 }
 
-/* What is charged once nothing lies in stocks. */
+/* Returns: the charged bytes without cached charges. */
 static uint64_t drained(struct mem_cgroup *group)
 {
 	mem_cgroup_drain(group);

@@ -1,4 +1,4 @@
-/* heard.h: what the library says in this thread while a test listens: no misuse that it finds then ends the process. */
+/* heard.h: captures the library's messages in this thread. While captured, a misuse does not end the process. */
 #ifndef TESTS_KIT_HEARD_H
 #define TESTS_KIT_HEARD_H
 
@@ -15,7 +15,7 @@ static inline void listen_to_library(void)
 	km_heard = &heard_record;
 }
 
-/* What was said, and no more is heard. */
+/* Ends the capture. Returns: the captured text. */
 static inline const char *heard(void)
 {
 	km_heard = NULL;
@@ -23,7 +23,7 @@ static inline const char *heard(void)
 	return heard_text;
 }
 
-/* Of a statement: it is said so, or, with NULL, nothing is. */
+/* Checks that the statement prints the phrase, or, with NULL, nothing. */
 #define SAYS(phrase, statement)                                                                    \
 	do {                                                                                       \
 		const char *phrase_ = (phrase), *text_;                                            \

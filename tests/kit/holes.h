@@ -1,6 +1,6 @@
 /*
- * holes.h: caches of the engine sheaf whose slabs have pages in which nothing is live: how they come to be so, what of
- * them is resident, and that what lies beside them is as it was.
+ * holes.h: sheaf-engine caches with slabs that have pages without live objects. Makes such slabs, counts their
+ * resident pages, and checks the contents of neighbouring objects.
  */
 #ifndef TESTS_KIT_HOLES_H
 #define TESTS_KIT_HOLES_H
@@ -57,14 +57,14 @@ static void fill(struct kmem_cache *cache, unsigned size)
 		}
 }
 
-/* What is free lies in slabs. */
+/* Moves all cached objects to their slabs. */
 static void send_home(struct kmem_cache *cache)
 {
 	INSIDE(km_alloc_drain(cache));
 	INSIDE(km_sheaf_flush_barn(cache, &sheaf_node(cache, 0)->barn));
 }
 
-/* One of each slab stays; how many slabs those are. */
+/* Frees all objects but one of each slab. Returns: the number of slabs. */
 static unsigned thin_out(struct kmem_cache *cache)
 {
 	struct km_page *seen[MANY];
@@ -86,7 +86,10 @@ static unsigned thin_out(struct kmem_cache *cache)
 	return slabs;
 }
 
-/* All that begin before that page stay; before it only those that begin a page, if `halves`. */
+/*
+ * Keeps the objects that begin before `page` of their slab; with `halves` only objects at the start of a page. Frees
+ * the rest.
+ */
 static void keep_before(struct kmem_cache *cache, unsigned page, bool halves)
 {
 	for (unsigned i = 0; i < MANY; i++) {
@@ -100,7 +103,7 @@ static void keep_before(struct kmem_cache *cache, unsigned page, bool halves)
 	send_home(cache);
 }
 
-/* Of all slabs that have one of ours. */
+/* Returns: the resident pages of the slabs of all objects. */
 static unsigned all_resident(void)
 {
 	unsigned pages = 0;
@@ -119,19 +122,19 @@ static void done(struct kmem_cache *cache, unsigned size)
 			kmem_cache_free(cache, objects[i]);
 			objects[i] = NULL;
 		}
-	/* Those of the other kind may wait for a grace period. */
+	/* Slabs of SLAB_TYPESAFE_BY_RCU may wait for a grace period. */
 	CHECK(!kmem_cache_shrink(cache) || cache->flags & SLAB_TYPESAFE_BY_RCU);
 	kmem_cache_destroy(cache);
 }
 
-/* Nothing ages by itself. */
+/* Stops the release of memory by age. */
 static void begin(void)
 {
 	km_alloc_tick = NULL;
 	kmem_shrink_all();
 }
 
-/* A new cache of which one object of each slab is out; how many slabs those are. */
+/* Creates a cache with one live object in each slab. Returns: the number of slabs. */
 static unsigned thinned(struct kmem_cache **cache)
 {
 	begin();

@@ -1,7 +1,7 @@
 /*
- * inside.h: for tests that call the floors beneath directly. Whoever takes a lock of the library has km_thread_busy
- * set, which debug builds assert: INSIDE() sets it around a statement. A test whose every step is such a call, and
- * whose threads no handler strikes, says TEST_IS_INSIDE instead.
+ * inside.h: for direct calls of inner layers. A thread with a lock of the library must have km_thread_busy set, as
+ * debug builds assert: INSIDE() sets km_thread_busy around a statement. A test with such calls only, if no handler
+ * interrupts a thread, uses TEST_IS_INSIDE instead.
  */
 #ifndef TESTS_KIT_INSIDE_H
 #define TESTS_KIT_INSIDE_H

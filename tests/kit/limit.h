@@ -1,4 +1,4 @@
-/* limit.h: a limit of this process on data or address space that does not bind, known to the library. */
+/* limit.h: sets a resource limit of this process on data or address space, and notifies the library. */
 #ifndef TESTS_KIT_LIMIT_H
 #define TESTS_KIT_LIMIT_H
 

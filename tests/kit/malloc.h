@@ -1,6 +1,6 @@
 /*
- * malloc.h: what the tests of malloc share. They are plain C programs: linked with our archive, or run with the
- * library preloaded; so whose malloc it is gets asserted as well.
+ * malloc.h: common code for tests of malloc. The tests are plain C programs, linked with the archive, or run with the
+ * library preloaded. The tests therefore also check the origin of malloc.
  */
 #ifndef TESTS_KIT_MALLOC_H
 #define TESTS_KIT_MALLOC_H
@@ -16,7 +16,7 @@ __attribute__((weak)) const char *kmem_percpu_discipline(void);
 struct kmem_cache;
 __attribute__((weak)) struct kmem_cache *kmem_cache_of(const void *object);
 
-/* malloc is ours, and the discipline is the one asked for. */
+/* Checks: malloc is libkmem's, and the discipline the requested one. */
 static inline void check_ours(void)
 {
 	const char *wanted = getenv("KMEM_PERCPU");
@@ -35,7 +35,7 @@ static inline void check_ours(void)
 	free(p);
 }
 
-/* A pattern that depends on seed, and whether it is still there. */
+/* fill writes a pattern computed from seed; is_filled checks the pattern. */
 static inline void fill(void *p, size_t bytes, unsigned seed)
 {
 	for (size_t i = 0; i < bytes; i++)

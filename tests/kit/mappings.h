@@ -1,6 +1,6 @@
 /*
- * mappings.h: how many mappings the process has, and how many of them are ours. At most MAPPINGS_MOST may be, whatever
- * the load: decision 129.
+ * mappings.h: counts the mappings of the process, and those of libkmem. MAPPINGS_MOST is the limit under any load:
+ * decision 129.
  */
 #ifndef TESTS_KIT_MAPPINGS_H
 #define TESTS_KIT_MAPPINGS_H
@@ -12,7 +12,7 @@
 
 #define MAPPINGS_MOST	100u
 
-/* Ours are of no file, and have no name but one that we gave them; some of libc's are counted, too. */
+/* Returns: the mappings without a file, and without a name except libkmem's. Some mappings of libc are included. */
 static inline unsigned mappings_of_ours(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");

@@ -1,7 +1,7 @@
 /*
- * numa.h: what the tests with pretended memory nodes share: CPUs of a node, whose memory an object is, and a program
- * that starts itself again for each engine, with two nodes and with four. A machine without two CPUs in different
- * nodes skips it.
+ * numa.h: common code for tests with simulated memory nodes: CPUs of a node, the node of an object, and a program
+ * restarted for each engine, with two nodes and with four. A machine without two CPUs in different nodes skips the
+ * test.
  */
 #ifndef TESTS_KIT_NUMA_H
 #define TESTS_KIT_NUMA_H
@@ -98,7 +98,7 @@ static inline void *free_there(void *arg)
 	go_to(run->node);
 	for (unsigned i = 0; i < run->count; i++) {
 		kmem_cache_free(run->cache, run->objects[i]);
-		/* At every step a barn holds its own node's objects only. */
+		/* A barn must hold objects of the node of the barn only, at every step. */
 		if (i % 500 == 0)
 			NEED(run->cache->engine->check(run->cache) == 0);
 	}
@@ -116,7 +116,7 @@ static inline void free_on(unsigned node, struct kmem_cache *cache, void **objec
 	free(objects);
 }
 
-/* Kernel: SLAB has no ratio, no barns, and keeps what is freed in arrays for a while. */
+/* Kernel: SLAB has no ratio and no barns, and keeps freed objects in arrays for a while. */
 static inline bool is_slab(void)
 {
 	const char *options = getenv("KMEM_OPTIONS");
@@ -124,13 +124,16 @@ static inline bool is_slab(void)
 	return options && strstr(options, "engine:slab");
 }
 
-/* `slabs` partial slabs of the node, nothing on CPUs or in barns; they come back with what keeps them. */
+/*
+ * Makes `slabs` partial slabs of the node, with nothing cached on CPUs or in barns. Returns: the objects in the
+ * slabs, one each.
+ */
 static inline void **partial_slabs(struct kmem_cache *cache, unsigned node, unsigned slabs)
 {
 	unsigned count = slabs * cache->objects;
 	void **objects = get_many(cache, GFP_KERNEL | __GFP_THISNODE, (int)node, count);
 
-	/* In the order of their addresses slab follows slab, and one object of each stays. */
+	/* Keeps the first object of each slab, by its address. */
 	for (unsigned i = 0; i < count; i++)
 		if ((uintptr_t)objects[i] & ((KM_PAGE_SIZE << cache->order) - 1)) {
 			kmem_cache_free(cache, objects[i]);
@@ -146,7 +149,7 @@ static inline size_t in_barn(struct kmem_cache *cache, unsigned node)
 	return counts(cache, node)->ready[0] ? *counts(cache, node)->ready[0] : 0;
 }
 
-/* What the node's CPUs have ready of other nodes. */
+/* Returns: the number of objects of other nodes cached on the node's CPUs. */
 static inline size_t have_of_others(struct kmem_cache *cache, unsigned node)
 {
 	return is_sheaf(cache) && counts(cache, node)->ready[1] ? *counts(cache, node)->ready[1] : 0;

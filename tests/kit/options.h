@@ -1,6 +1,6 @@
 /*
- * options.h: the options of a program that a test runs next. Whoever replaces KMEM_OPTIONS by it keeps those of
- * TEST_OPTIONS: they stand behind, and hold.
+ * options.h: sets KMEM_OPTIONS for the next program of a test. The options of TEST_OPTIONS follow, and therefore take
+ * precedence.
  */
 #ifndef TESTS_KIT_OPTIONS_H
 #define TESTS_KIT_OPTIONS_H

@@ -1,6 +1,6 @@
 /*
- * paid.h: what the tests of objects that somebody pays for share: charged caches, what an object costs, caches by name,
- * objects that go from thread to thread, and a main.
+ * paid.h: common code for tests of charged objects: charged caches, the charge of an object, caches by name, objects
+ * passed between threads, and a main.
  */
 #ifndef TESTS_KIT_PAID_H
 #define TESTS_KIT_PAID_H
@@ -9,7 +9,7 @@
 #include "groups.h"
 #include "random.h"
 
-/* What an object costs where it is charged by itself. */
+/* Returns: the charge of an object in a shared slab, in bytes. */
 static uint64_t cost(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
@@ -18,7 +18,7 @@ static uint64_t cost(struct kmem_cache *cache)
 	return stats.size + sizeof(void *);
 }
 
-/* A cache whose objects are all paid for. */
+/* Creates a cache with SLAB_ACCOUNT. */
 static struct kmem_cache *charged(const char *name, unsigned size)
 {
 	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, SLAB_ACCOUNT);
@@ -69,11 +69,11 @@ static uint64_t slab_bytes(struct kmem_cache *cache)
 	return stats.total_slabs * stats.pages_per_slab * 4096;
 }
 
-/* ---- threads: what one allocates another frees, or nobody */
+/* ---- threads: an object may be freed by another thread than its allocator, or not at all */
 
 static void *mailbox[256];
 
-/* The object goes into a box, and what lay there is freed. */
+/* Puts the object into a random box, and frees the former content of the box. */
 static void post(struct kmem_cache *cache, void *object, uint64_t random)
 {
 	NEED(object);
@@ -82,7 +82,9 @@ static void post(struct kmem_cache *cache, void *object, uint64_t random)
 		kmem_cache_free(cache, object);
 }
 
-/* ---- API_MAIN, but for slob: its objects don't say whose they are, so nobody pays for them (docs/kernel-map.md) */
+/*
+ * ---- API_MAIN without slob: objects of slob do not record their cache, so they are uncharged (docs/kernel-map.md)
+ */
 
 #define GROUPS_MAIN(cases) GROUPS_MAIN_OPTIONS(cases, "")
 #define GROUPS_MAIN_OPTIONS(cases, more)                                                           \

@@ -1,6 +1,4 @@
-/*
- * printed.h: what the library writes to a descriptor, read back.
- */
+/* printed.h: reads back the text that the library writes to a descriptor. */
 #ifndef TESTS_KIT_PRINTED_H
 #define TESTS_KIT_PRINTED_H
 
@@ -18,7 +16,10 @@ static inline int open_file(void)
 	return fileno(file);
 }
 
-/* All that was written there, and has fewer bytes than the text has room for; the descriptor is closed. */
+/*
+ * Reads the whole file into text, and closes the descriptor. Requires: the file is not empty, and shorter than the
+ * buffer.
+ */
 static inline void read_back(int fd, char *text, size_t bytes)
 {
 	ssize_t length = pread(fd, text, bytes - 1, 0);

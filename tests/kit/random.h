@@ -1,10 +1,10 @@
-/* random.h: numbers that are the same each time: whoever begins with the same state gets the same ones. */
+/* random.h: reproducible random numbers: equal initial states give equal sequences. */
 #ifndef TESTS_KIT_RANDOM_H
 #define TESTS_KIT_RANDOM_H
 
 #include <stdint.h>
 
-/* SplitMix64: each bit of the number is as good as another, and any state will do. */
+/* SplitMix64: all bits of a number are equally random, and any state is valid. */
 static inline uint64_t random_next(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -14,7 +14,7 @@ static inline uint64_t random_next(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-/* The next of the program's own. */
+/* Returns: the next number of the program's own sequence. */
 static inline uint64_t random_number(void)
 {
 	static uint64_t state;

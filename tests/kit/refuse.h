@@ -1,4 +1,4 @@
-/* refuse.h: from here on one system call of this process and its children fails with an error. */
+/* refuse.h: makes one system call of this process and its children fail with an error, from here on. */
 #ifndef TESTS_KIT_REFUSE_H
 #define TESTS_KIT_REFUSE_H
 
@@ -10,7 +10,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* unseen: the library is not told. False: no filter is to be had here. */
+/*
+ * unseen: installs the filter without prctl, so the library does not notice. Returns: false if no filter is
+ * available.
+ */
 static bool refuse_one(unsigned number, unsigned error, bool unseen)
 {
 	struct sock_filter code[] = {
@@ -32,7 +35,7 @@ __attribute__((unused)) static bool refuse_call(unsigned number, unsigned error)
 	return refuse_one(number, error, false);
 }
 
-/* As where it was there before the library began. */
+/* Has the effect of a filter installed before the library's start. */
 __attribute__((unused)) static bool refuse_unseen(unsigned number, unsigned error)
 {
 	return refuse_one(number, error, true);

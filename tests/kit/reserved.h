@@ -1,12 +1,10 @@
-/*
- * reserved.h: objects of a cache that was used before it is reserved: some were had and given back, and others are out.
- */
+/* reserved.h: objects of a cache used before its reservation: some freed again, others still allocated. */
 #ifndef TESTS_KIT_RESERVED_H
 #define TESTS_KIT_RESERVED_H
 
 #include "api.h"
 
-#define EACH	7u	/* of so many objects one stays out */
+#define EACH	7u	/* one of EACH objects stays allocated */
 
 static void take(struct kmem_cache *cache, char **to, unsigned count)
 {
@@ -14,7 +12,7 @@ static void take(struct kmem_cache *cache, char **to, unsigned count)
 		NEED((to[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
 }
 
-/* Those that are there; but for each EACH-th, if `but`. */
+/* Frees the allocated objects; with `but` every EACH-th object stays. */
 static void give(struct kmem_cache *cache, char **from, unsigned count, bool but)
 {
 	for (unsigned i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* rollup.h: what the kernel counts for this process in /proc/self/smaps_rollup, in KiB; 0: it has no such field. */
+/* rollup.h: reads a field of /proc/self/smaps_rollup, in KiB; 0: no such field. */
 #ifndef TESTS_KIT_ROLLUP_H
 #define TESTS_KIT_ROLLUP_H
 

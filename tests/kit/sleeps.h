@@ -1,4 +1,4 @@
-/* sleeps.h: whether another thread of this process sleeps just now, for a test that waits until it must wait. */
+/* sleeps.h: tells whether another thread of this process sleeps, for a test that waits for the sleep. */
 #ifndef TESTS_KIT_SLEEPS_H
 #define TESTS_KIT_SLEEPS_H
 
@@ -8,7 +8,7 @@
 
 #include "os/os.h"
 
-/* id: what gettid says in it. */
+/* id: the thread's gettid(). */
 static bool sleeps(int id)
 {
 	char path[64], text[256] = "";

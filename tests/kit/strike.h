@@ -1,6 +1,6 @@
 /*
- * strike.h: breakpoints over the instructions of the program, which has the library in it: each is met where some
- * thread first comes by. The program's own handler of SIGTRAP finds its breakpoint, and disarms it. x86-64 only.
+ * strike.h: breakpoints on all instructions of the program, with the library linked in. Each breakpoint is hit at the
+ * first execution by any thread. The program's handler of SIGTRAP finds the breakpoint and disarms it. x86-64 only.
  */
 #ifndef TESTS_KIT_STRIKE_H
 #define TESTS_KIT_STRIKE_H
@@ -16,10 +16,10 @@
 
 #include "check.h"
 
-/* No breakpoint is over these. */
+/* Functions without breakpoints. */
 #define APART __attribute__((section("text_apart"), noinline))
 
-/* Every instruction of the program, as the disassembler sees them, by address. */
+/* All instructions of the program, from the disassembler, by address. */
 #define MOST_POINTS 400000
 static struct point { uintptr_t at; uint8_t byte; bool armed, struck; } points[MOST_POINTS];
 static size_t point_count;
@@ -29,7 +29,7 @@ struct descriptor { uint32_t version, flags; uint64_t start, length, abort; };
 extern const struct descriptor *const __start___rseq_cs_ptr_array[];
 extern const struct descriptor *const __stop___rseq_cs_ptr_array[];
 
-/* In front of the label where an interrupted sequence goes on there is a signature, which is no instruction. */
+/* Before the abort label of a sequence is a signature, not an instruction. */
 static bool is_signature(uintptr_t at)
 {
 	const struct descriptor *const *each = __start___rseq_cs_ptr_array;
@@ -76,7 +76,7 @@ APART static void disarm(struct point *point)
 	point->armed = false;
 }
 
-/* The first point from that address on. */
+/* Returns: the index of the first point at or above the address. */
 APART static size_t point_from(uintptr_t at)
 {
 	size_t low = 0, high = point_count;
@@ -92,7 +92,7 @@ APART static size_t point_from(uintptr_t at)
 	return low;
 }
 
-/* The kernel has led an interrupted sequence to its end: it was struck at the first of its breakpoints. */
+/* Returns: the first armed breakpoint of a sequence that the kernel has aborted. */
 APART static struct point *in_sequence(uintptr_t abort)
 {
 	const struct descriptor *const *each = __start___rseq_cs_ptr_array;
@@ -109,7 +109,9 @@ APART static struct point *in_sequence(uintptr_t abort)
 	return NULL;
 }
 
-/* The breakpoint that this trap is of; *plain: the instruction is to be run again. NULL: of none that is armed. */
+/*
+ * Returns: the breakpoint of a trap, or NULL if none is armed there. *plain: the instruction must be executed again.
+ */
 APART static struct point *point_of_trap(uintptr_t ip, bool *plain)
 {
 	size_t i = point_from(ip - 1);

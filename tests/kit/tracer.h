@@ -1,4 +1,7 @@
-/* tracer.h: a tracer attaches to the probes of calls that would be hits, or goes. The library looks when it misses. */
+/*
+ * tracer.h: simulates a tracer that attaches to the probes of the fast path, or detaches. The library notices on the
+ * slow path.
+ */
 #ifndef TESTS_KIT_TRACER_H
 #define TESTS_KIT_TRACER_H
 

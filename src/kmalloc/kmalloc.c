@@ -505,7 +505,7 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 	return km_large_grown(size);
 }
 
-/* krealloc or kvrealloc: the function for a new object, and the smallest and largest size that large.c may resize. */
+/* krealloc or kvrealloc: the function for a new object, and the least and greatest size that large.c may resize. */
 struct door {
 	const char *name;
 	void *(*get)(size_t size, gfp_t gfp);

@@ -512,8 +512,8 @@ struct door {
 	size_t least, most;
 };
 
-/* The alignment promised for an object of this size. kvrealloc promises a page at most for large objects, so a doubled
- * object need not move for its alignment. */
+/* The alignment promised for an object of this size. kvrealloc promises at most a page for large objects, so a
+ * doubled object need not move for its alignment. */
 static size_t promised_align(size_t size, const struct door *door)
 {
 	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : natural_align(size);

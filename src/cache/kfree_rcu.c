@@ -523,7 +523,7 @@ int kmem_set_rcu(const struct kmem_rcu *ops)
 	km_registry_lock();
 	int error = set(ops);
 	km_registry_unlock();
-	/* Objects that came before. */
+	/* Serve objects freed before the call. */
 	if (!error)
 		go();
 	return error;

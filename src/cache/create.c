@@ -238,7 +238,7 @@ static void publish(struct kmem_cache *cache, bool internal)
 		km_bump(&registry.shadows, 1);
 }
 
-/* Keep the record of a destroyed cache for caches only, so that a late use of the cache is reported. */
+/* Keep the record of a destroyed cache for new caches only: a late use of the cache is then reported. */
 static void keep_memory(struct kmem_cache *cache)
 {
 	cache->next_named = registry.dead;
@@ -360,7 +360,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	char shown[KM_NAME_BYTES];
 	int error = 0;
 
-	/* A message quotes one line. */
+	/* A message must quote one line. */
 	copy_name(shown, name ?: "(null)");
 	if (args)
 		creation.args = *args;

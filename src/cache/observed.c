@@ -1,6 +1,6 @@
 /*
- * observed.c: flags and hooks of caches whose objects are observed by debugging or by a sanitizer (os/sanitizer.h),
- * and the requested bytes. Invariant: if a sanitizer observes objects, caches have no debugging flags.
+ * observed.c: flags and hooks of caches under debugging or a sanitizer (os/sanitizer.h), and the requested bytes of
+ * objects. Invariant: if a sanitizer observes objects, caches have no debugging flags.
  */
 #include "os/die.h"
 #include "cache.h"
@@ -35,8 +35,7 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 		return flags;
 	const struct km_engine *engine = creation->engine ?: creation->args.engine ?
 					 km_engine_find(creation->args.engine) : km_options.engine;
-	/* In such an engine a kmalloc object has its size in front, already checked, and no room for debugging
-	 * data. */
+	/* A kmalloc object of such an engine has a size header, already checked, and no room for debugging data. */
 	const bool blocks = engine->shared_pages && flags & SLAB_KMALLOC;
 	if (km_debug_ops && !km_sanitizer.objects && !blocks)
 		return flags;

@@ -1,6 +1,6 @@
 /*
- * process_record.c: fill in the record for readers in other processes. Invariant: a reader that finds the magic finds
- * all other fields.
+ * process_record.c: fill in the record for readers in other processes. Invariant: the magic is written last, so the
+ * other fields are then valid.
  */
 #include "process_record.h"
 

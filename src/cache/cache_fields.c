@@ -1,6 +1,6 @@
 /*
- * cache_fields.c: the table of fields that `kmem info` reads of caches, pages and CPUs; memcg/memcg_fields.c has the
- * fields of groups. Invariant: every field used by a reader is here, under a name with one meaning in every build
+ * cache_fields.c: the table of fields for `kmem info` of caches, pages and CPUs; memcg/memcg_fields.c has the fields
+ * of groups. Invariant: every field used by a reader is here, under a name with one meaning in every build
  * (base/fields.h).
  */
 #include "kfree_rcu.h"

@@ -8,7 +8,7 @@
 bool km_observed_sizes;
 const struct km_block_hooks *km_block_hooks;
 
-/* Report once that requested flags have no effect. */
+/* Report ineffective flags once. */
 static km_cold void say_idle_flags(const char *name, const char *why)
 {
 	static uint32_t said;
@@ -22,7 +22,7 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 {
 	const slab_flags_t hooked = KM_DEBUG_LAYOUT | SLAB_TRACE;
 
-	/* A child cache is debugged like its root cache, a shadow cache as requested. Large blocks have no slab. */
+	/* A child cache is debugged like the root cache, a shadow cache as requested. Large blocks have no slab. */
 	if (creation->child_of || creation->shadow_of)
 		return flags;
 	if (creation->engine && creation->engine->whole_pages)

@@ -1,5 +1,5 @@
 /*
- * kmalloc_array.c: kmalloc for arrays of elements. Invariant: a product that overflows is refused without an
+ * kmalloc_array.c: kmalloc for arrays of elements. Invariant: an overflowing product is refused without an
  * allocation.
  */
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "cache/cache.h"
 
-/* Fail a request whose size overflows. */
+/* Fail a request of overflowing size. */
 km_cold static void *overflows(const char *function, gfp_t gfp)
 {
 	km_alloc_check_gfp(function, gfp, NULL);

@@ -1,6 +1,6 @@
 /*
  * kmalloc_nolock.c: kmalloc and kfree without waiting: try the cache of the size, then the next larger cache.
- * Invariant: no function that may wait is called (alloc/alloc_nolock.c).
+ * Invariant: a function that may wait is never called (alloc/alloc_nolock.c).
  */
 #include <errno.h>
 
@@ -45,7 +45,7 @@ void *kmalloc_nolock(size_t size, gfp_t gfp, int node)
 	}
 	if (!size)
 		return ZERO_SIZE_PTR;
-	/* Acquire pairs with the start. The start itself would wait, so it is not run here. */
+	/* Acquire pairs with the start. The start would wait, so the start is not run here. */
 	if (km_likely(km_load_acquire(&km_ready)))
 		object = km_kmalloc_sized ? by_size(size, gfp, node) : by_cache(size, gfp, node);
 	errno = object ? saved_errno : ENOMEM;

@@ -1,10 +1,10 @@
 /*
  * realloc_run.c: a run of pages on each CPU for blocks that grow. Invariants: the pages of a run are uncharged and of
- * one node. A run's bound is taken off the bound of all runs before the run holds the pages. With the run's lock
- * held, the run's first page may be given to the block just before the run.
+ * one node. A run's bound is taken off the bound of all runs before the run holds the pages. Under the run's lock,
+ * the run's first page may be given to the block just before the run.
  *
- * A block takes the needed pages from the free ones, and as many again, which become the run behind the block. So a
- * block that grows by steps comes here as often as its size doubles. After its free, all its pages join the run, and
+ * A block takes the needed pages from the free ones, and as many again as the run behind the block. So a block
+ * growing by steps comes here as often as its size doubles. After the free, all pages of the block join the run, and
  * the next growing block on this CPU takes them.
  */
 #include "os/die.h"
@@ -17,14 +17,14 @@
 /* Bound of the pages in all runs: a part of the pages in use, plus a floor, */
 #define PART		16u
 #define FLOOR_PAGES	256u
-/* ... plus the pages that runs gave back and took again: for blocks that grow again and again. */
+/* ... plus the pages given back and taken again: for blocks growing again and again. */
 #define MOST_SWUNG	(2 * MOST_PAGES)
 
 struct run {
 	struct km_lock lock;
 	struct km_page *first;	/* first page of the run, or of its last pages */
 	uint32_t pages;
-	uint32_t allowed;	/* pages that the run may hold */
+	uint32_t allowed;	/* pages allowed in the run */
 	uint32_t gave;		/* pages given back for the bound and not taken again since */
 	uint8_t node;
 	uint8_t looks;		/* looks since the last change */
@@ -33,7 +33,7 @@ struct run {
 static struct {
 	uint32_t slot;		/* per-CPU offset of struct run; 0: no runs */
 	size_t allowed, swung;	/* pages, of all runs; `swung` decays */
-	uint64_t forking[KM_MAX_CPUS / 64];	/* CPUs whose locks a fork holds */
+	uint64_t forking[KM_MAX_CPUS / 64];	/* CPUs with a lock held by a fork */
 } growth;
 
 uint32_t km_growth_at;
@@ -75,7 +75,7 @@ size_t km_growth_count(void)
 	return pages;
 }
 
-/* Raise the bound of a run towards `pages`. Returns: the pages that the run may hold. A granted bound stays. */
+/* Raise the bound of a run towards `pages`. Returns: the pages allowed in the run. A granted bound stays. */
 static size_t allow(struct run *run, size_t pages)
 {
 	size_t all = km_load(&growth.allowed), more;
@@ -113,7 +113,7 @@ static size_t with_spare(struct run *run, size_t pages)
 	return km_min(pages + km_min(allow(run, pages), pages), MOST_PAGES);
 }
 
-/* Extend the run by free pages behind its end. Returns: false if there are too few. */
+/* Extend the run by free pages behind the end. Returns: false if there are too few. */
 static bool fill(struct run *run, size_t pages)
 {
 	size_t all = with_spare(run, pages), had = run->pages;
@@ -126,7 +126,7 @@ static bool fill(struct run *run, size_t pages)
 	return true;
 }
 
-/* Move the run elsewhere, and free its old pages. */
+/* Move the run elsewhere, and free the old pages. */
 static void replace(struct run *run, struct km_page *first, size_t pages, unsigned node)
 {
 	if (run->pages)
@@ -147,7 +147,7 @@ static bool fill_anew(struct run *run, size_t pages)
 	return page != NULL;
 }
 
-/* Extend a block by free pages behind its end, and begin the run behind the block. */
+/* Extend a block by free pages behind the block, and begin the run behind them. */
 static bool fill_behind(struct run *run, struct km_page *page, size_t have, size_t want)
 {
 	size_t all = with_spare(run, want);

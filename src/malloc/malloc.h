@@ -68,7 +68,7 @@ size_t km_malloc_usable(const void *p, const char *function);
 void *km_malloc_calloc(size_t n, size_t size);
 void *km_malloc_realloc(void *p, size_t size);
 
-/* malloc_theirs.c: the program's own malloc serves this process; a block and a free by the program's malloc. */
+/* malloc_theirs.c: the program's own malloc serves this process; allocate and free by the program's malloc. */
 extern km_hidden bool km_malloc_is_theirs;
 void *km_malloc_by_them(size_t align, size_t size) km_cold;
 void km_malloc_free_by_them(void *p) km_cold;
@@ -77,7 +77,7 @@ km_inline bool km_malloc_is_foreign(const void *p)
 {
 	return km_unlikely(km_malloc_is_theirs) && km_malloc_has_theirs(p);
 }
-/* km_malloc_aligned, for functions of the family: by the program's own malloc in a process with km_malloc_is_theirs. */
+/* Allocate as km_malloc_aligned, for functions of the family: by the program's own malloc if km_malloc_is_theirs. */
 void *km_malloc_family(size_t align, size_t size);
 struct km_sized;
 /* Returns: whether a malloc cache serves such a request; for other caches, whether the object has room. */

@@ -1,9 +1,7 @@
 /*
- * malloc_throw.c: a frame that catches exceptions thrown through it: a few instructions with unwinding tables by
- * hand, and a personality routine that stops the unwinder here. Invariant: the runtime that made the exception ends
- * it, so that std::uncaught_exceptions() and the exception's memory are right afterwards.
- *
- * On an architecture without this frame, an exception passes through, as through all frames of C.
+ * malloc_throw.c: a frame that catches exceptions: a few instructions with unwinding tables by hand, and a
+ * personality routine to stop the unwinder here. Invariant: the exception's own runtime ends the exception, so
+ * std::uncaught_exceptions() and the exception's memory are right afterwards.
  */
 #define _GNU_SOURCE
 #include <unwind.h>

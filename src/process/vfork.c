@@ -1,9 +1,9 @@
 /*
  * vfork.c: vfork, as in libc: the child runs in its parent's memory and on its stack, the parent waits until the
  * child calls exec or ends, and no handlers of pthread_atfork run. Invariant: while the child lives, neither process
- * has the thread's rseq area registered. To the kernel the child would be another task on an area with its parent's
- * CPU, and its sequences would not be aborted. Without the area the child finds no CPU, so its allocations and frees
- * take the slow path.
+ * has the thread's rseq area registered. To the kernel the child would be another task on an area with the parent's
+ * CPU, and the child's sequences would not be aborted. Without the area the child finds no CPU, so all its
+ * allocations and frees take the slow path.
  *
  * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers of programs call clone.
  *

@@ -47,7 +47,7 @@ struct km_options {
 	bool control;			/* serve requests of other processes (mailbox.h) */
 	bool account;			/* charge every object and every block */
 	bool account_malloc;		/* charge malloc to the thread's group, from the start */
-	bool observed;			/* processes of this user may observe, without the right to trace */
+	bool observed;			/* user `observer` may read the statistics, without the right to trace */
 	unsigned observer;
 	bool observer_thread;		/* a thread answers the observers */
 	struct km_guard_options guard;
@@ -62,7 +62,7 @@ struct km_options {
 extern km_hidden struct km_options km_options;
 extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
 void km_options_read(void);
-/* Defined by a program whose environment is meant for another program, such as the command kmem. If the function
+/* Defined by a program, such as the command kmem, whose environment is meant for another program. If the function
  * returns true, this copy of the library ignores the variables. Context: called at the start; may not allocate. */
 bool km_options_for_others(void) __attribute__((weak));
 enum km_option_fit { KM_OPTION_FITS, KM_OPTION_BAD, KM_OPTION_UNKNOWN };
@@ -199,10 +199,9 @@ km_inline bool km_tuned_with(const struct kmem_cache *cache, const struct kmem_c
 /* Set min_partial and the share of searches on other nodes, as the leader has them or as options say. Context:
  * registry locked. */
 void km_cache_tune_looks(struct kmem_cache *cache);
-/* Set the capacity of the cache's sheaves. The sheaves may hold more if their memory has room: at first, and when
- * the cache misses often. Returns: 0; -EINVAL for 0 objects; -ERANGE for more than a sheaf has room for;
- * -EOPNOTSUPP for a cache without sheaves or with an exact limit; -EAGAIN while another thread changes the cache's
- * sheaves. */
+/* Set the first capacity and the busy capacity of the cache's sheaves, rounded up to the room of their memory.
+ * Returns: 0; -EINVAL for 0 objects; -ERANGE for more than a sheaf has room for; -EOPNOTSUPP for a cache without
+ * sheaves or with an exact limit; -EAGAIN while another thread changes the cache's sheaves. */
 int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity);
 /* kmem_cache_tune for this cache alone. */
 int km_cache_tune_locked(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
@@ -220,14 +219,12 @@ extern km_hidden struct kmem_cache *km_kmalloc_sized;
  * Context: registry locked. */
 void km_kmalloc_watch(struct kmem_cache *cache, bool observed);
 bool km_kmalloc_is_observed(size_t size);	/* for objects of this size */
-extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);	/* NULL: malloc is not
-											 * replaced */
+extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);	/* NULL: no malloc */
 /* Returns: the cache that serves kmalloc of 0 < size <= KMALLOC_MAX_CACHE_SIZE. */
 struct kmem_cache *km_kmalloc_cache(size_t size);
 /* Returns: the cache for `gfp`: with __GFP_ACCOUNT the charged cache, once a group exists. */
 struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp);
-/* Allocate up to n objects at once from an engine by size, as far as no slow path is needed. Returns: their
- * number. */
+/* Allocate up to n objects at once from an engine by size, as far as easily available. Returns: their number. */
 size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects);
 /* Returns: the cache of a slab object; NULL if `object` is not the start of one. */
 struct kmem_cache *km_cache_of(const void *object);
@@ -288,8 +285,8 @@ km_inline uintptr_t km_site_take(uintptr_t own)
 /* Frees are validated, or some objects are observed: realloc takes the slow path, and the size named by a free is
  * checked. */
 extern km_hidden bool km_looks_closer;
-/* A shrink kept an object too long for lack of a smaller one. Never false again, because the object is not
- * recorded. */
+/* A shrink left an object longer than needed, for lack of memory for a shorter one. Never false again, because the
+ * object is not recorded. */
 extern km_hidden bool km_left_longer;
 /* Returns: whether the object is allocated, as far as known: frees of the cache are validated, or the cache is
  * debugged. */
@@ -463,8 +460,9 @@ void km_reclaim_fork(bool before, bool child);
 /*
  * Run a part of a reclaim round: all caches give back cached objects, as after a long idle time. After the last
  * cache, free pages go to the system. The call begins a round if *its has none, or has another number. A part visits
- * a few caches only. If another thread runs a part or holds the registry, the call does nothing. Context:
- * km_thread_busy set; the caller has exclusive access to *its. Returns: true when the round is complete.
+ * a few caches only. If another thread runs a part or holds the registry, the call does nothing. Several threads may
+ * pass the same *its: the function accesses *its only under the lock of reclaim. Context: km_thread_busy set.
+ * Returns: true when the round is complete.
  */
 struct km_reclaim_round {
 	bool begun, through;

@@ -537,7 +537,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 	kmem_tick();
 }
 
-/* ------------------------------------------------------------------ looking */
+/* ------------------------------------------------------------------ visits */
 
 void km_registry_lock(void)
 {

@@ -130,7 +130,7 @@ size_t kmem_slab_usage(const void *const *pointers, size_t n, struct kmem_slab_u
 	return in_slabs;
 }
 
-/* For large blocks and shared pages, no better way than kfree is known. */
+/* Large blocks, and objects in shared pages, are freed as by kfree. */
 void kmem_free_to_slab(const void *object)
 {
 	struct kmem_cache *cache = NULL;

@@ -1,11 +1,11 @@
 /*
  * kfree_rcu.c: free objects of kfree_rcu, and slabs of SLAB_TYPESAFE_BY_RCU, after a grace period of the program's
- * RCU. Invariants: at most one grace period is under way. The pile waits for its end, and only the end touches the
- * pile. Later arrivals wait for the next grace period, which the end begins. Therefore there is no timer, no object
- * waits for more than two grace periods, and nothing is left behind when a program stops calling. The exception is an
- * object freed where RCU could not be called: by kfree_rcu_nolock, or in a signal handler inside the allocator. The
- * next call or miss begins a grace period for such an object. Kernel: a timer of five seconds, and two batches under
- * way.
+ * RCU. Invariants: at most one grace period is under way. The pile holds the objects of this grace period, and only
+ * end() touches the pile. Later arrivals wait for the next grace period, which end() begins. Therefore there is no
+ * timer, no object waits for more than two grace periods, and nothing is left behind when a program stops calling.
+ * The exception is an object freed where RCU could not be called: by kfree_rcu_nolock, or in a signal handler inside
+ * the allocator. The next call or miss begins a grace period for such an object. Kernel: a timer of five seconds, and
+ * two batches under way.
  *
  * Pointers lie in blocks on the CPU of the call, under the CPU's lock. Without memory for a block, or in a signal
  * handler inside the allocator, an object is linked by its own head to a chain of all CPUs. The chain needs no lock:
@@ -65,7 +65,7 @@ static struct km_rcu_waiting *lock_here(void)
 	return here;
 }
 
-/* ------------------------------------------------------------------ what has waited */
+/* ------------------------------------------------------------------ freeing the pile */
 
 static void free_blocks(struct km_rcu_block *block)
 {
@@ -210,7 +210,7 @@ static void go(void)
 		begin_if_idle();
 }
 
-/* ------------------------------------------------------------------ what comes twice */
+/* ------------------------------------------------------------------ double frees */
 
 static bool is_among(const struct km_rcu_block *block, const struct link *link, const void *object)
 {
@@ -258,7 +258,7 @@ static km_cold bool is_twice(const void *object)
 	return true;
 }
 
-/* ------------------------------------------------------------------ what comes */
+/* ------------------------------------------------------------------ arrivals */
 
 /* Add a pointer to a block. Context: lock held. Returns: false if there is no memory for a block. */
 static bool add(struct km_rcu_waiting *here, const void *object, bool may_wait)
@@ -368,7 +368,7 @@ static void put_slab(struct km_page *slab)
 	want();
 }
 
-/* ------------------------------------------------------------------ those who wait */
+/* ------------------------------------------------------------------ waiting */
 
 /* Returns the number of the grace period after which all objects waiting now are free. */
 static uint64_t last_needed(void)
@@ -459,7 +459,7 @@ static void before_destroy(struct kmem_cache *cache)
 	}
 }
 
-/* ------------------------------------------------------------------ fork, and the beginning */
+/* ------------------------------------------------------------------ fork, and the start */
 
 /* As in realloc_run.c: another thread's fork may be under way, with its own note of locked CPUs. A grace period
  * under way ends in the child if the RCU works there. */

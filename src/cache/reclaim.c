@@ -384,7 +384,7 @@ static void tick(void)
 	}
 }
 
-/* ------------------------------------------------------------------ what others ask for */
+/* ------------------------------------------------------------------ requests */
 
 bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 {

@@ -229,7 +229,7 @@ km_hit_path void kfree(const void *object)
 	km_free_any_miss(object, "kfree");
 }
 
-/* ------------------------------------------------------------------ in */
+/* ------------------------------------------------------------------ allocation */
 
 static void check_gfp(const char *function, gfp_t gfp)
 {
@@ -455,7 +455,7 @@ struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp)
 	return charged ?: km_kmalloc_cache(size);
 }
 
-/* ------------------------------------------------------------------ sizes, and ends */
+/* ------------------------------------------------------------------ sizes, and sensitive data */
 
 size_t kmalloc_size_roundup(size_t size)
 {

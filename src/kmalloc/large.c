@@ -46,7 +46,7 @@ static bool is_absurd(size_t bytes)
 	return bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes));
 }
 
-/* ------------------------------------------------------------------ who pays: for whole pages */
+/* ------------------------------------------------------------------ charges of whole pages */
 
 static bool is_to_be_paid(gfp_t gfp)
 {
@@ -230,7 +230,7 @@ static struct km_page *page_of_block(const void *p)
 	return page && page->type == KM_PAGE_LARGE && km_page_address(page) == p ? page : NULL;
 }
 
-/* ------------------------------------------------------------------ what a sanitizer is told */
+/* ------------------------------------------------------------------ reports to a sanitizer */
 
 /* Returns: the place of the requested size of a block: in the page descriptor, or the last word of a mapping,
  * inside the red zone. */

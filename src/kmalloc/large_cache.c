@@ -19,7 +19,7 @@
 #include "realloc_run.h"
 #include "large_cache.h"
 
-#define EXACT		16u	/* a class for each number of pages */
+#define EXACT		16u	/* up to these pages, a class for each number */
 #define CLASSES		(EXACT + 8 * 4)
 #define FEWEST		2u	/* pages of the smallest class: caches serve smaller sizes */
 #define WORTH		8u	/* requests after which a class is made */
@@ -185,7 +185,7 @@ void km_large_cache_start(void)
 		km_growth_start();
 }
 
-/* ------------------------------------------------------------------ what may lie there */
+/* ------------------------------------------------------------------ the bound of cached blocks */
 
 /* Returns: the number of charged sheaves of a class. Charged sheaves come and go without this file's counts. */
 static size_t charged_blocks(const struct kmem_cache *cache)
@@ -431,7 +431,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 	}
 }
 
-/* ------------------------------------------------------------------ the engine: blocks of pointers */
+/* ------------------------------------------------------------------ the engine: sheaves */
 
 static void count_pointers(struct kmem_cache *cache, int more)
 {

@@ -12,8 +12,7 @@
 #include "realloc_run.h"
 #include "large_cache.h"
 
-#define MOST_PAGES	((size_t)1 << KM_MAX_ORDER)	/* pages of a run, at most: as in the largest block of
-							 * pages */
+#define MOST_PAGES	((size_t)1 << KM_MAX_ORDER)	/* pages of a run, as of the largest block */
 /* Bound of the pages in all runs: a part of the pages in use, plus a floor, */
 #define PART		16u
 #define FLOOR_PAGES	256u

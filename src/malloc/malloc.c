@@ -90,7 +90,7 @@ static bool is_early(const void *p)
 	return (uintptr_t)p - (uintptr_t)early.bytes < sizeof(early.bytes);
 }
 
-/* ------------------------------------------------------------------ in */
+/* ------------------------------------------------------------------ allocation */
 
 static km_cold void *no_memory(void)
 {
@@ -588,7 +588,7 @@ void *kmem_malloc_fullest(size_t size)
 				  alloc_observed(size, by);
 }
 
-/* ------------------------------------------------------------------ by their other names: a hit's code stands once */
+/* ------------------------------------------------------------------ other names: the fast path has one copy of code */
 
 void *km_malloc_calloc(size_t n, size_t size) { return calloc(n, size); }
 void *km_malloc_realloc(void *p, size_t size) { return realloc(p, size); }

@@ -84,7 +84,7 @@ static km_cold void *new_again(size_t align, size_t size, bool nothrow)
 	}
 }
 
-/* ------------------------------------------------------------------ the four that do the work */
+/* ------------------------------------------------------------------ the four basic forms */
 
 OPERATOR void *_Znwm(size_t size)
 {
@@ -126,7 +126,7 @@ static void *own_aligned_new(size_t size, size_t align) __attribute__((alias("_Z
 /* Compare at run time: the compiler takes two names for two addresses. The asm hides the value. */
 #define IS_OURS(name, own) ({ void *bound = (void *)(name); __asm__("" : "+r"(bound)); bound == (void *)(own); })
 
-/* ------------------------------------------------------------------ the others: new */
+/* ------------------------------------------------------------------ other forms of new */
 
 OPERATOR void *_Znam(size_t size)
 {
@@ -203,7 +203,7 @@ OPERATOR void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t align, con
 	return km_caught(call_aligned_new_array, size, align);
 }
 
-/* ------------------------------------------------------------------ the others: delete */
+/* ------------------------------------------------------------------ other forms of delete */
 
 #define DELETE(name, base, ...) OPERATOR void name(void *p, ##__VA_ARGS__) { base(p); }
 #define ALIGNED_DELETE(name, base, ...) OPERATOR void name(void *p, ##__VA_ARGS__) { base(p, align); }

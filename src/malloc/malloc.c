@@ -588,7 +588,7 @@ void *kmem_malloc_fullest(size_t size)
 				  alloc_observed(size, by);
 }
 
-/* ------------------------------------------------------------------ other names: the fast path has one copy of code */
+/* ------------------------------------------------------------------ other names, with one copy of the fast path */
 
 void *km_malloc_calloc(size_t n, size_t size) { return calloc(n, size); }
 void *km_malloc_realloc(void *p, size_t size) { return realloc(p, size); }

@@ -231,7 +231,7 @@ struct kmem_cache *km_cache_of(const void *object);
 struct kmem_cache *km_sized_owner(const void *p);
 /* Free any pointer after the fast path missed. `function` is the function that the program called. */
 void km_free_any_miss(const void *p, const char *function);
-/* Returns: the cache proven by the page map and the address alone; NULL: ask the page descriptor. */
+/* Returns: the cache validated by the page map and the address alone; NULL: ask the page descriptor. */
 km_inline struct kmem_cache *km_quick_cache(const void *object)
 {
 	uintptr_t id = km_id_of(object);

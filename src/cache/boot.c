@@ -1,7 +1,7 @@
 /*
- * boot.c: first use, fork. Invariant: km_ready is set once, after everything below works; until then every shelf is
- * closed and every entry point comes here. A start that failed is tried again by the next caller. The handlers of fork
- * are known before the first start begins, so no child has a start, or a lock, that another thread had in hand.
+ * boot.c: first use, and fork. Invariant: km_ready is set once, after all parts work; until then every sheaf is
+ * closed and every entry point comes here. The next caller repeats a failed start. The fork handlers are registered
+ * before the first start begins, so a child never inherits a start or a lock held by another thread.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,21 +23,22 @@
 
 bool km_ready;
 void (*km_mempool_fork)(bool before, bool child);
-static unsigned own_pid;	/* of the process that our handlers of fork know */
+static unsigned own_pid;	/* of the process known to the fork handlers */
 
 static struct {
-	uint32_t state;		/* 0 not begun, 1 one thread is at it, or forks */
+	uint32_t state;		/* 0: not begun; 1: a thread starts the library, or forks */
 	bool pages, accounted;
-	uint32_t handlers_by;	/* the process that registers those of fork, or has */
-	enum { ASKED = 1, REFUSED } handlers;	/* 0: it is at it */
+	uint32_t handlers_by;	/* the process that registers, or has registered, the fork handlers */
+	enum { ASKED = 1, REFUSED } handlers;	/* 0: registration under way */
 } boot;
 
-/* This thread's forks that are under way. One by a handler that struck another takes nothing: the locks are its own. */
+/* Forks of this thread under way. A nested fork, in a signal handler that interrupted another fork, takes no lock,
+ * because this thread holds the locks already. */
 static km_tls unsigned forks;
 static km_tls struct km_busy_was busy_before_fork;
 static km_tls bool fork_has_registry, fork_has_start, fork_has_all, fork_has_observer;
 
-/* A thread that has the state is busy: a handler in between would wait for its own thread. */
+/* Lock the start. The holder is busy: an entry from a signal handler would wait for its own thread. */
 static void lock_state(void)
 {
 	uint32_t none = 0;
@@ -55,16 +56,17 @@ static void unlock_state(void)
 }
 
 /*
- * glibc's fork locks the list of open FILEs behind all handlers. A thread with this lock may wait for a FILE, and the
- * FILE's holder may wait for the allocator. So the list is locked before the allocator: handlers run before a fork in
- * the order last registered, first run, and the list's are registered last (docs/design/fork.md). A process with one
- * thread does not lock the list, as glibc does not: a signal handler may fork where the lock is half taken.
+ * glibc's fork locks the list of open FILEs after all fork handlers ran. The holder of the list's lock may wait for a
+ * FILE, and the FILE's holder may wait for the allocator. Therefore the list must be locked before the allocator.
+ * Handlers run before a fork in reverse order of registration, so the list's handlers are registered last
+ * (docs/design/fork.md). A process with one thread does not lock the list, as in glibc: a signal handler may fork
+ * while the lock is half taken.
  */
 void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
 extern char __libc_single_threaded __attribute__((weak));
-static km_tls unsigned fork_has_files;	/* how often this thread has locked the list */
+static km_tls unsigned fork_has_files;	/* times this thread has locked the list */
 
 static void lock_files(void)
 {
@@ -132,14 +134,15 @@ static void fork_done(bool child)
 		km_charge_ops->fork(false, child);
 	km_registry_fork(false, child);
 	km_reclaim_fork(false, child);
-	/* A request to this process is not its child's: that one would give back what both share. */
+	/* A request to the parent is not the child's: the child would give back pages shared by both. */
 	if (child)
 		km_store(&km_mail.asked, km_load(&km_mail.answered));
 	if (km_options.observed)
 		km_observer_ops->fork_done(child, fork_has_observer);
 }
 
-/* Give way to a handler's fork in wait for the list: the code under the handler holds a lock wanted by this fork. */
+/* Give way to the fork of a signal handler that waits for the list. The code interrupted by the handler holds a
+ * lock that this fork wants. */
 static void give_way(void)
 {
 	fork_done(false);
@@ -150,7 +153,7 @@ static void give_way(void)
 	lock_state();
 }
 
-/* From here to the fork's end other handlers of fork may run and allocate: this thread passes the fork's locks. */
+/* From here to the end of the fork, other fork handlers may run and allocate. This thread passes the fork's locks. */
 void km_boot_fork_prepare(void)
 {
 	km_visits_fork_prepare();
@@ -188,7 +191,7 @@ void km_boot_fork_parent(void)
 	fork_end(false);
 }
 
-/* Other threads are not here: all that they held is free. */
+/* The child has no other threads: every lock held by another thread is free. */
 void km_boot_fork_child(void)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -200,7 +203,7 @@ void km_boot_fork_child(void)
 	if (fork_has_all) {
 		fork_done(true);
 		km_stderr_fork_child();
-		/* Of a nested one: what another thread had, which forked as well. */
+		/* In a nested fork: clear the state held by another thread that forked as well. */
 		if (!fork_has_start)
 			km_store(&boot.state, 0u);
 	}
@@ -216,7 +219,7 @@ bool km_boot_is_stray(void)
 	return !km_os_is_shut() && km_os_pid() != km_load(&own_pid);
 }
 
-/* An unregistration by a wrong signature changes nothing. Its error is EPERM where this task registered the area. */
+/* An unregistration with a wrong signature changes nothing. Its error is EPERM if this task registered the area. */
 bool km_boot_is_borrower(void)
 {
 	char *area = (char *)__builtin_thread_pointer() + km_thread_rseq;
@@ -226,7 +229,7 @@ bool km_boot_is_borrower(void)
 	       km_os_rseq_unregister(area, km_os_rseq_bytes(), 0) == -EINVAL;
 }
 
-/* The linker joins the registrations of all extensions in the program or the library; NULL: there is none. */
+/* The linker joins the registrations of all extensions in the program or the library; NULL: no extension. */
 extern const struct km_registration __start_km_ops[] __attribute__((weak, visibility("hidden")));
 extern const struct km_registration __stop_km_ops[] __attribute__((weak, visibility("hidden")));
 
@@ -286,10 +289,10 @@ static int ask_for_handlers(void)
 }
 
 /*
- * Before anything is started, so that a fork by another thread finds no start half done. Once in a process: the child
- * of a fork in the middle of this registers by itself, because nobody goes on with it there. A C library may allocate
- * memory for it: it finds every shelf closed, and malloc has a little for such calls. A library that is refused is
- * asked again once everything works.
+ * Register the fork handlers before the library starts, so that a fork by another thread finds no half-done start.
+ * Each process registers once. The child of a fork during registration registers again, because no thread of the
+ * child continues the registration. The C library may allocate memory meanwhile: every sheaf is closed, and malloc
+ * has a small reserve for these calls. A refused registration is repeated once the library works.
  */
 static void register_handlers(void)
 {
@@ -307,7 +310,7 @@ static void register_handlers(void)
 	km_store_release(&boot.handlers, ask_for_handlers() ? REFUSED : ASKED);
 }
 
-/* A tracer was there before us. */
+/* Find a tracer that attached before the start. */
 static km_cold void look_for_tracers(void)
 {
 	km_busy_scope(was);
@@ -325,7 +328,8 @@ static void finish_start(void)
 		ask_for_handlers();
 }
 
-/* Once: a program of which every allocation fails knows nothing of why. A limit is likely the reason. */
+/* Report the refusal of a start once, so that the user learns why every allocation fails. A limit is the likely
+ * reason. */
 static km_cold void tell_refusal(void)
 {
 	static bool told;
@@ -343,7 +347,8 @@ static km_cold void tell_refusal(void)
 
 bool km_boot_slow(void)
 {
-	/* Nested: a callee of start() allocates, or a handler of fork before the start. There is no memory yet. */
+	/* Nested call: a callee of start() allocates, or a fork handler runs before the start. There is no memory
+	 * yet. */
 	if (km_thread_busy || forks)
 		return km_load_acquire(&km_ready);
 	register_handlers();
@@ -361,7 +366,7 @@ bool km_boot_slow(void)
 	return ok;
 }
 
-/* The library may be a part of a shared object, a plugin. musl unloads no object; a static program has no _DYNAMIC. */
+/* The library may be part of a shared object, a plugin. musl unloads no object; a static program has no _DYNAMIC. */
 #pragma weak dladdr
 #pragma weak dlsym
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak, visibility("hidden")));
@@ -378,8 +383,8 @@ static bool may_be_unloaded(void)
 #endif
 }
 
-/* Threads and the kernel go on using a plugin's descriptors, keys and blocks after dlclose. A direct call of dlopen
- * would make the linker of a static program warn. */
+/* Keep a plugin loaded: threads and the kernel use its descriptors, keys and blocks after dlclose. A direct call
+ * of dlopen would make the linker of a static program warn. */
 static void stay_loaded(void)
 {
 	Dl_info info = { .dli_fname = "a shared object" };

@@ -1,6 +1,6 @@
 /*
- * cache_fields.c: where the fields are that `kmem info` reads of caches, pages and CPUs; those of groups stand in
- * memcg/memcg_fields.c. Invariant: what a reader uses stands here under a name that means the same in every build
+ * cache_fields.c: the table of fields for `kmem info` of caches, pages and CPUs; memcg/memcg_fields.c has the fields
+ * of groups. Invariant: every field used by a reader is here, under a name with one meaning in every build
  * (base/fields.h).
  */
 #include "kfree_rcu.h"
@@ -27,7 +27,7 @@
 const struct km_field km_fields[] = {
 	KM_FIELD_CONST("area_shift", KMEM_AREA_SHIFT),
 	KM_FIELD_CONST("slob_unit", KM_SIZED_UNIT),
-	/* Bytes of a track behind a debugged object; another drawing gets another name. */
+	/* Bytes of a track behind a debugged object; another layout must get another name. */
 	KM_FIELD_CONST("track", KM_DEBUG_TRACK),
 	KM_FIELD_STRUCT("root", struct km_root),
 	ROOT(discipline), ROOT(reason), ROOT(hardened),
@@ -47,10 +47,10 @@ const struct km_field km_fields[] = {
 	KM_FIELD_ARRAY("range", struct km_range, live),
 	KM_FIELD_STRUCT("page", struct km_page),
 	PAGE(cache), PAGE(type), PAGE(run), PAGE(inuse), PAGE(objects), PAGE(pages), PAGE(order), PAGE(node),
-	/* Of a slab of slub (engines/slub/slub.h). */
+	/* For a slab of slub (engines/slub/slub.h). */
 	{ "page.word", offsetof(struct km_page, engine), sizeof(uint64_t), 1 },
-	/* Of a slab, drawn by its engine; of a block of whole pages, its pages and the bytes that were asked for. A
-	 * drawing that changes gets another name. */
+	/* For a slab: the layout of its engine. For a large block: its pages and the requested bytes. A changed
+	 * layout must get another name. */
 	{ "page.words", offsetof(struct km_page, engine), sizeof(uint64_t), KM_PAGE_ENGINE_BYTES / sizeof(uint64_t) },
 	KM_FIELD_STRUCT("zone", struct km_zone_counts),
 	ZONE(used_pages), ZONE(dirty_pages), ZONE(clean_pages), ZONE(purged_pages),
@@ -90,7 +90,7 @@ const struct km_field km_fields[] = {
 	CACHE(percpu_offset), CACHE(percpu_bytes),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, node),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, name),
-	/* By enum kmem_event, which grows at its end. */
+	/* By enum kmem_event; new events are added at the end. */
 	KM_FIELD_STRUCT("events", struct km_events),
 	KM_FIELD_ARRAY("events", struct km_events, count),
 };

@@ -1,6 +1,7 @@
 /*
- * cache_ids.c: a cache's id, by which a page's map and the hits of kmalloc and kfree know it. Invariant: under the
- * registry's lock, each id is one live cache's, and entry id shows that cache's shelf or a closed one.
+ * cache_ids.c: ids of caches, found by the page map and the fast paths of kmalloc and kfree. Invariant: under the
+ * registry's lock, each id belongs to one live cache, and the entry of an id shows the cache's sheaves or closed
+ * ones.
  */
 #include "page/metadata.h"
 #include "os/os.h"
@@ -9,7 +10,8 @@
 
 #define ENTRY_STEP ((size_t)64 << 10)
 
-static uint64_t ids_used[KM_IDS / 64] km_sparse;	/* but under rseq, where an id is a word's number */
+static uint64_t ids_used[KM_IDS / 64] km_sparse;	/* not under rseq, where the id is the number of a per-CPU
+							 * word */
 static size_t entries_ready;				/* bytes committed */
 static size_t next_id;
 static size_t ids_end;		/* no entry from here on was written since the last purge of entries */
@@ -47,7 +49,8 @@ static size_t bytes_of_word(const struct kmem_cache *cache)
 	return cache->word_is_charged ? km_owned_word_bytes() : sizeof(uint64_t);
 }
 
-/* Under rseq the id is where the word is of the shelf that frees put things on: its own, or what is paid for. */
+/* Return the id under rseq: the number of the per-CPU word of the sheaf to which a free pushes, the plain or the
+ * charged one. */
 static uint16_t id_of_word(struct kmem_cache *cache)
 {
 	cache->word_is_charged = cache->flags & SLAB_ACCOUNT && km_has_accounting() && !cache->child_of &&
@@ -58,18 +61,18 @@ static uint16_t id_of_word(struct kmem_cache *cache)
 	return id && id < KM_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
 }
 
-/* The next free id, oldest freed last, so that a stale pointer meets no new cache soon. */
+/* The next free id, the oldest freed id last, so that a stale pointer meets no new cache soon. */
 uint16_t km_id_get(struct kmem_cache *cache)
 {
-	/* No page is its alone, so that no page's map could show the id. And a hit reads the word of any id: without
-	 * per-CPU memory there is room for the first few only. */
+	/* A cache in shared pages gets no id, because no page map entry could show the id. A fast path reads the
+	 * per-CPU word of any id: without per-CPU memory there is room for the first few ids only. */
 	if (cache->engine->shared_pages || km_percpu.discipline == KM_DISCIPLINE_NONE)
 		return KM_MAP_DESC;
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return id_of_word(cache);
 	for (size_t words = 0; words <= KM_IDS / 64; words++) {
 		size_t id = km_max(next_id, (size_t)KM_MAP_FIRST);
-		uint64_t unused = ~ids_used[id / 64] >> (id % 64);	/* of its word, and from it on */
+		uint64_t unused = ~ids_used[id / 64] >> (id % 64);	/* in the word of `id`, from `id` on */
 
 		id += unused ? (size_t)__builtin_ctzll(unused) : 63 - id % 64;
 		next_id = (id + 1) % KM_IDS;
@@ -134,7 +137,7 @@ void km_ids_trim(void)
 	size_t most = KM_MAP_FIRST, end = entries_ready / sizeof(*km_hot.caches);
 
 	km_registry_each(note_id, &most);
-	/* Else no entry above the ids in use was written since the last purge. */
+	/* Otherwise no entry above the ids in use was written since the last purge. */
 	if (++most < ids_end) {
 		ids_end = most;
 		purge(&km_hot.caches[most], &km_hot.caches[end]);
@@ -152,7 +155,8 @@ void km_id_fill(struct kmem_cache *cache)
 	uint64_t factor = km_id_find_factor(cache->size, cache->objects, slab_bytes);
 	km_id_masks(cache->id)->slab = (uint32_t)slab_bytes - 1;
 	*km_id_factor(cache->id) = factor;
-	/* Where slabs begin at different places, or not with an object, no one sum says what is an object: all miss. */
+	/* If slabs start at different offsets, or not with an object, no single factor validates an object: all
+	 * frees miss. */
 	bool by_more = cache->colours || km_is_debugged(cache) || !factor;
 	km_store_release(&km_hot.caches[cache->id], by_more ? NULL : cache);
 }

@@ -1,6 +1,6 @@
 /*
- * create.c: caches come and go; the registry of them. Invariant: under the registry's lock, the list holds every
- * live cache once.
+ * create.c: create and destroy caches; the registry of caches. Invariant: under the registry's lock, the list holds
+ * every live cache once.
  */
 #include <errno.h>
 
@@ -15,15 +15,16 @@
 static struct {
 	struct km_lock lock;
 	struct km_list all;
-	unsigned count, shadows;	/* all; those of them that users don't know */
-	struct km_busy_was was_busy;	/* of who holds the lock by km_registry_lock */
-	struct kmem_cache *dead;	/* memory of caches that are gone, by next_named */
+	unsigned count, shadows;	/* all caches; shadow caches among them */
+	struct km_busy_was was_busy;	/* of the holder, by km_registry_lock */
+	struct kmem_cache *dead;	/* memory of destroyed caches, by next_named */
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY) };
-struct km_round km_rounds[KM_ROUNDS];	/* of the registry; with its lock */
-static bool printing[KM_PRINTERS + 1];	/* ... whose rounds are under way */
-static km_tls bool visiting;		/* this thread has the lock, and visits: it may begin another visit */
-/* Caches by the hash of their name, the latest first; apart, because all zeros need no file. A page of it, until there
- * are as many caches: each of a few would touch another. */
+struct km_round km_rounds[KM_ROUNDS];	/* protected by the registry's lock */
+static bool printing[KM_PRINTERS + 1];	/* printers with a round under way */
+static km_tls bool visiting;		/* this thread holds the lock and visits: it may begin another visit */
+/* Caches by the hash of the name, the newest first. The table is separate, because zeros need no space in the
+ * file. The hash covers one page until the caches outnumber its entries: a few caches would otherwise touch a page
+ * each. */
 static struct kmem_cache *names[16384] km_sparse km_aligned(KM_PAGE_SIZE);
 static uint32_t names_mask = KM_PAGE_SIZE / sizeof(*names) - 1;
 
@@ -58,7 +59,8 @@ static void copy_name(char *to, const char *from)
 	km_text_take(to, KM_NAME_BYTES, from, " ", '_');
 }
 
-/* Node 0 comes first and goes last: it may have what the engine keeps for the whole cache. */
+/* Initialise the nodes. Node 0 is the first made and the last freed: the engine may keep data of the whole cache
+ * there. */
 static int init_nodes(struct kmem_cache *cache)
 {
 	for (unsigned node = 0; node < km_node_count; node++) {
@@ -86,8 +88,8 @@ static void fini_nodes(struct kmem_cache *cache)
 	km_meta_free(cache->events, sizeof(*cache->events));
 }
 
-/* Numbers that may be written while it runs; the last are what nodes and shelves are made from. With the registry
- * locked. */
+/* Copy the settings of the leader: first the settings that may change at run time, then the sizes from which nodes
+ * and sheaves are made. Context: registry locked. */
 static void tune_as_led(struct kmem_cache *cache)
 {
 	struct kmem_cache *leader = cache->tuned_with;
@@ -96,7 +98,7 @@ static void tune_as_led(struct kmem_cache *cache)
 	if (!leader)
 		return;
 	km_store(&leader->leads, true);
-	/* Its slabs are others. */
+	/* The slabs of a debugged leader have another layout. */
 	if (km_is_debugged(leader))
 		return;
 	cache->capacity = leader->capacity;
@@ -106,7 +108,7 @@ static void tune_as_led(struct kmem_cache *cache)
 	cache->shared = leader->shared;
 }
 
-/* Everything that can fail, before anybody can see the cache. */
+/* Do everything that can fail, before the cache is visible. */
 static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
 	int error = km_layout_common(cache, args);
@@ -118,7 +120,7 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 	if (!cache->slab_pages)
 		cache->slab_pages = 1u << cache->order;
 	tune_as_led(cache);
-	/* An object on a shelf is taken as far as its slab knows: with it, a second free is not seen at once. */
+	/* A sheaf would hide a second free, because the slab counts an object on a sheaf as allocated. */
 	if ((cache->flags & (SLAB_NO_SHEAVES | SLAB_FAILSLAB) || cache->checked) &&
 	    cache->engine->front == KM_PERCPU_SHEAVES)
 		cache->capacity = 0;
@@ -179,7 +181,7 @@ static void link_name(struct kmem_cache *cache)
 	*first = cache;
 }
 
-/* Once: all of the table is in use from here on. */
+/* Extend the hash to the whole table, once. */
 static void spread_names(void)
 {
 	__builtin_memset(names, 0, (names_mask + 1) * sizeof(*names));
@@ -192,8 +194,8 @@ static void spread_names(void)
 	}
 }
 
-/* The maker of a cache is told if there is one of that name. Twins are in no table: there may be 100000 of one cache,
- * whose names begin alike, and are cut. */
+/* Enter the name, and warn about a duplicate. Child caches are in no table: a cache may have 100000 of them, with
+ * truncated names that begin alike. */
 static void add_name(struct kmem_cache *cache, bool internal)
 {
 	struct kmem_cache *other = internal ? NULL : *km_registry_named(cache->name);
@@ -236,7 +238,7 @@ static void publish(struct kmem_cache *cache, bool internal)
 		km_bump(&registry.shadows, 1);
 }
 
-/* The record of a program's own cache is no other thing for ever, so that a caller that still uses it is told. */
+/* Keep the record of a destroyed cache for new caches only: a late use of the cache is then reported. */
 static void keep_memory(struct kmem_cache *cache)
 {
 	cache->next_named = registry.dead;
@@ -253,7 +255,7 @@ static struct kmem_cache *new_memory(void)
 	return __builtin_memset(cache, 0, sizeof(*cache));
 }
 
-/* Of kmalloc's all that ksize says: krealloc grows into it. */
+/* Returns: the bytes to zero; for kmalloc all bytes that ksize reports, because krealloc grows into them. */
 static uint32_t cleared_bytes(const struct kmem_cache *cache)
 {
 	const bool all = cache->flags & SLAB_KMALLOC && !cache->canary && !km_is_observed(cache);
@@ -358,14 +360,14 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	char shown[KM_NAME_BYTES];
 	int error = 0;
 
-	/* A message quotes one line. */
+	/* A message must quote one line. */
 	copy_name(shown, name ?: "(null)");
 	if (args)
 		creation.args = *args;
 	const char *wrong = complaint(name, size, &creation.args, flags);
 	if (wrong)
 		return create_failed(shown, flags, EINVAL, wrong);
-	/* Kmalloc's flags are not for others to say: engine slob has headers there. */
+	/* SLAB_KMALLOC is reserved for the library: engine slob puts headers there. */
 	flags &= ~SLAB_KMALLOC;
 	if (creation.args.useroffset > size ||
 	    creation.args.usersize > size - creation.args.useroffset ||
@@ -389,7 +391,8 @@ struct leftovers {
 	size_t slabs, objects;
 };
 
-/* A slab that can't go: it keeps its memory, belongs to nobody, and each object in it is an invalid pointer. */
+/* Report a slab with remaining objects. The slab keeps its memory and loses its cache; each object becomes an
+ * invalid pointer. */
 static int report_slab(struct km_page *slab, void *arg)
 {
 	struct leftovers *left = arg;
@@ -417,12 +420,12 @@ static int bury_slab(struct km_page *slab, void *arg)
 	return 0;
 }
 
-/* Its shelves are closed. */
+/* Free a cache. Requires: its sheaves are closed. */
 static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struct kmem_cache *cache))
 {
 	struct leftovers left = { .cache = cache };
 
-	/* Slabs of types that readers may look at stay with the cache until here; their objects were never poisoned. */
+	/* Type-safe slabs stayed until now for RCU readers. Their objects were never poisoned. */
 	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
 		cache->flags &= ~(SLAB_TYPESAFE_BY_RCU | SLAB_POISON);
 	cache->engine->shrink(cache);
@@ -437,7 +440,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->name);
 		left.objects = km_load(&cache->guarded) ? km_guard_ops->leave(cache) : 0;
 		km_pages_walk(report_slab, &left);
-		/* Of those in shared pages only the number is known. */
+		/* For objects in shared pages only the number is known. */
 		if (cache->engine->shared_pages)
 			left.objects = stats.active_objects + km_load(&cache->guarded);
 		km_warn("  %lu objects in %lu slabs stay allocated, and are never reused; %s",
@@ -447,10 +450,10 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		errno = EBUSY;
 	}
 	km_id_put(cache, fenced);
-	/* A caller that still uses it finds the shelves closed and this, as long as no other cache lies here. */
+	/* A late use finds closed sheaves and this mark, until another cache reuses the memory. */
 	km_alloc_bury(cache);
 	cache->objcg = KM_OBJCGS_DIFFER;
-	/* A thread that used it before may still be in here: what such a thread looks at stays, for ever. */
+	/* A thread of an earlier user may still run in here, so all data read by such a thread must stay forever. */
 	if (km_unlikely(rest && cache->handed_on))
 		return;
 	fini_nodes(cache);
@@ -487,7 +490,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		free_cache(caches[i], fenced, rest);
 }
 
-/* With all that was allocated in its name. */
+/* Remove a cache and its debug shadow caches. */
 static void remove_with_shadows(struct kmem_cache *cache)
 {
 	struct kmem_cache *these[1 + KM_SHADOWS_MOST] = { cache };
@@ -534,7 +537,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 	kmem_tick();
 }
 
-/* ------------------------------------------------------------------ looking */
+/* ------------------------------------------------------------------ visits */
 
 void km_registry_lock(void)
 {
@@ -621,7 +624,7 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 {
 	if (!km_trylock(&registry.lock))
 		return false;
-	/* Some may have gone. */
+	/* Some caches may be gone. */
 	round->left = km_min(round->left, (size_t)km_load(&registry.count));
 	for (; round->left && most; round->left--, most--) {
 		if (!round->next || round->next == &registry.all)
@@ -670,18 +673,18 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 		cache->engine->fork(cache, before, child);
 	if (!child)
 		return;
-	/* Other threads' calls are not here. One that this thread's handler struck leaves less than nothing: then the
-	 * siblings are never taken for unused again. */
+	/* The child has no calls of other threads. If a signal handler of this thread forked inside a call, the
+	 * count falls below zero: no shadow cache is then ever found unused again. */
 	if (cache->shadows)
 		km_store(&cache->shadows->calls, km_load(&cache->shadows->calls) & 1);
 	km_store(&cache->calls, 0u);
-	/* Another thread may have been about to set the bit of km_alloc_ready. */
+	/* Another thread may have been about to set the bit in km_alloc_ready. */
 	km_store(&cache->touched, false);
 	km_pcs_fork_child(&cache->pcs);
 	km_pcs_fork_child(&cache->charged);
 }
 
-/* In the order of the ranks: a drain takes the caches' locks while it holds its own. */
+/* In rank order: a drain takes the caches' locks while holding its own. */
 bool km_registry_fork(bool before, bool child)
 {
 	bool has = child || (!before && km_fork_has(&registry.lock));

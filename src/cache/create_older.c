@@ -1,6 +1,6 @@
 /*
- * create_older.c: kmem_cache_create as older kernels had it, with its arguments one by one. Invariant: each is
- * kmem_cache_create_args, by another name.
+ * create_older.c: the forms of kmem_cache_create in older kernels, with separate arguments. Invariant: each form
+ * calls kmem_cache_create_args.
  */
 #include "cache.h"
 

@@ -1,7 +1,7 @@
 /*
- * fullness.c: for whoever moves objects together: how full their slabs are, and frees that go there at once.
- * Invariant: no pointer is followed that a user hands in; what is read of a slab is read while its page is held, so
- * that it is one slab's, and the cache that it names is there.
+ * fullness.c: tell a program that compacts its objects how full their slabs are, and free objects directly to slabs.
+ * Invariant: no user's pointer is dereferenced. A slab is read while its page is held, so the data belong to one
+ * slab, and the slab's cache exists.
  */
 #include <errno.h>
 
@@ -11,14 +11,14 @@
 #include "os/die.h"
 #include "cache.h"
 
-/* Pointers that are looked at while a page is held: some microseconds. */
+/* Pointers examined during one hold of a page: some microseconds. */
 #define AT_ONCE 64u
 
-/* The cache that the last pointer led to: neighbours in an array are of one mostly. */
+/* The cache of the last pointer, because neighbours in an array mostly share a cache. */
 struct look {
 	const struct km_page *held;
-	unsigned left;			/* pointers until it is let go */
-	const struct kmem_cache *cache;	/* of `of_all` */
+	unsigned left;			/* pointers until the page is released */
+	const struct kmem_cache *cache;	/* cache described by `of_all` */
 	struct km_fullness of_all;
 };
 
@@ -29,7 +29,7 @@ static void let_go(struct look *look)
 	look->held = NULL;
 }
 
-/* A page that is held holds all of its node. */
+/* Hold a page. A held page holds all pages of its node. */
 static void hold(struct look *look, const struct km_page *page)
 {
 	if (look->held && look->left && km_node_count == 1) {
@@ -57,7 +57,7 @@ static void fill(struct kmem_slab_usage *out, const struct km_page *page, const 
 	out->partial_inuse = of_all->inuse;
 }
 
-/* Its page is held. Users know no siblings. */
+/* Describe a slab. The result never names a debug shadow cache. Context: page held. */
 static void see_slab(const struct km_page *slab, struct look *look, struct kmem_slab_usage *out)
 {
 	struct kmem_cache *cache = km_load(&slab->cache);
@@ -77,7 +77,7 @@ static void see_slab(const struct km_page *slab, struct look *look, struct kmem_
 	out->cache = cache->shadow_of ?: cache;
 }
 
-/* Of an engine whose pages caches share, and of which there is one. */
+/* Describe a page shared by caches, of the one engine of this kind. */
 static void see_shared(const struct km_page *page, struct kmem_slab_usage *out)
 {
 	const struct km_sized_engine *sized = km_engine_sized();
@@ -101,7 +101,7 @@ static void see(const void *p, struct look *look, struct kmem_slab_usage *out)
 		return;
 	}
 	hold(look, page);
-	/* Acquire pairs with km_slab_new_raw, and km_shared_page_comes: what the page says is filled in. */
+	/* Acquire pairs with km_slab_new_raw and km_shared_page_comes: the page's fields are filled in. */
 	if (km_load_acquire(&page->type) == KM_PAGE_SHARED) {
 		see_shared(page, out);
 		return;
@@ -130,7 +130,7 @@ size_t kmem_slab_usage(const void *const *pointers, size_t n, struct kmem_slab_u
 	return in_slabs;
 }
 
-/* Of blocks of whole pages, and where pages are shared, nothing else is known than kfree knows. */
+/* Large blocks, and objects in shared pages, are freed as by kfree. */
 void kmem_free_to_slab(const void *object)
 {
 	struct kmem_cache *cache = NULL;
@@ -143,7 +143,7 @@ void kmem_free_to_slab(const void *object)
 		km_ops_free_past(km_alloc_ops(cache), cache, (void *)object);
 }
 
-/* malloc/malloc.c has another, where libkmem is the process's malloc. */
+/* Overridden by malloc/malloc.c if libkmem is the process's malloc. */
 __attribute__((weak)) void *kmem_malloc_fullest(size_t size km_unused)
 {
 	errno = ENOSYS;

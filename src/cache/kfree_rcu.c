@@ -1,15 +1,15 @@
 /*
- * kfree_rcu.c: what goes back after a grace period of the program's RCU: objects of kfree_rcu, and slabs of
- * SLAB_TYPESAFE_BY_RCU. Invariants: at most one grace period is under way, and what waits for it is the pile's, which
- * nobody but its end touches; what comes meanwhile waits for the next one, which begins at that end. So there is no
- * timer, nothing waits for more than two grace periods, and nothing is left behind where a program stops calling; but
- * what came where the RCU could not be called (kfree_rcu_nolock, and a handler that struck inside of the allocator): a
- * grace period begins for that with the next call that comes here, or miss. Kernel: a timer of five seconds, and two
- * batches under way.
+ * kfree_rcu.c: free objects of kfree_rcu, and slabs of SLAB_TYPESAFE_BY_RCU, after a grace period of the program's
+ * RCU. Invariants: at most one grace period is under way. The pile holds the objects of this grace period, and only
+ * end() touches the pile. Later arrivals wait for the next grace period, which end() begins. Therefore there is no
+ * timer, no object waits for more than two grace periods, and nothing is left behind when a program stops calling.
+ * The exception is an object freed where RCU could not be called: by kfree_rcu_nolock, or in a signal handler inside
+ * the allocator. The next call or miss begins a grace period for such an object. Kernel: a timer of five seconds, and
+ * two batches under way.
  *
- * Pointers lie in blocks, on the CPU where they came, under its lock. Where there is no memory for a block, or a signal
- * handler struck inside of the allocator, an object is linked by its own head to a chain of all CPUs, which needs no
- * lock: an addition compares and swaps, and the pile takes the whole chain.
+ * Pointers lie in blocks on the CPU of the call, under the CPU's lock. Without memory for a block, or in a signal
+ * handler inside the allocator, an object is linked by its own head to a chain of all CPUs. The chain needs no lock:
+ * an addition compares and swaps, and the pile takes the whole chain.
  */
 #include <errno.h>
 #include <kmem/rcu.h>
@@ -20,7 +20,7 @@
 #include "cache.h"
 #include "kfree_rcu.h"
 
-/* The member of an object that kfree_rcu names. */
+/* The member of an object named in the call of kfree_rcu. */
 struct link {
 	struct link *next;
 	const void *object;
@@ -28,14 +28,14 @@ struct link {
 
 static struct {
 	struct kmem_rcu ops;
-	uint32_t slot;			/* of a struct km_rcu_waiting in each CPU's area */
-	uint32_t wanted;		/* something came where the RCU could not be called */
+	uint32_t slot;			/* per-CPU offset of struct km_rcu_waiting */
+	uint32_t wanted;		/* an object arrived where RCU could not be called */
 	struct link *chain;
 	struct km_page *slabs;		/* linked by list.next */
-	size_t blocks;			/* there are, of all CPUs and of the pile */
-	struct km_lock lock;		/* of what follows; the pile is its end's once it is under way */
-	bool under_way, ending;		/* ... and what waited is being freed */
-	uint64_t begun, done;		/* grace periods, also those for which nothing waited */
+	size_t blocks;			/* blocks of all CPUs and of the pile */
+	struct km_lock lock;		/* protects the fields below; once under way, the pile belongs to end() */
+	bool under_way, ending;		/* a grace period is under way; its objects are being freed */
+	uint64_t begun, done;		/* grace periods, empty ones included */
 	struct {
 		struct km_rcu_block *blocks;
 		struct link *chain;
@@ -43,7 +43,7 @@ static struct {
 	} pile;
 	struct kmem_rcu_head head;
 	bool warned;
-	uint64_t forking[KM_MAX_CPUS / 64];	/* the locks that a fork holds */
+	uint64_t forking[KM_MAX_CPUS / 64];	/* CPUs whose locks a fork holds */
 } rcu = { .lock = KM_LOCK_INIT(KM_RANK_GRACE) };
 
 static struct km_rcu_waiting *waiting_on(unsigned cpu)
@@ -51,7 +51,7 @@ static struct km_rcu_waiting *waiting_on(unsigned cpu)
 	return (struct km_rcu_waiting *)(km_area(cpu) + rcu.slot);
 }
 
-/* This CPU's, locked; NULL: it has none. */
+/* Lock the waiting objects of this CPU. Returns: NULL if the CPU has no area. */
 static struct km_rcu_waiting *lock_here(void)
 {
 	unsigned cpu = km_cpu();
@@ -59,13 +59,13 @@ static struct km_rcu_waiting *lock_here(void)
 	if (!km_cpu_is_online(cpu))
 		return NULL;
 	struct km_rcu_waiting *here = waiting_on(cpu);
-	/* An area begins as zeros. */
+	/* A new area is zeroed: set the rank first. */
 	km_lock_rank(&here->lock, KM_RANK_WAITING);
 	km_lock(&here->lock);
 	return here;
 }
 
-/* ------------------------------------------------------------------ what has waited */
+/* ------------------------------------------------------------------ freeing the pile */
 
 static void free_blocks(struct km_rcu_block *block)
 {
@@ -122,7 +122,7 @@ static struct km_rcu_block *join(struct km_rcu_block *first, struct km_rcu_block
 	return first;
 }
 
-/* All that waits becomes the pile; false: nothing does. Lock held. */
+/* Move all waiting objects to the pile. Context: lock held. Returns: false if none waits. */
 static bool collect(void)
 {
 	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way, "what is under way is its end's");
@@ -137,7 +137,7 @@ static bool collect(void)
 		waiting->blocks = NULL;
 		km_store(&waiting->told, false);
 	}
-	/* Acquire pairs with the release of who added. */
+	/* Acquire pairs with the release in put_to_chain and put_slab. */
 	rcu.pile.chain = km_swap_acquire(&rcu.chain, NULL);
 	rcu.pile.slabs = km_swap_acquire(&rcu.slabs, NULL);
 	return rcu.pile.blocks || rcu.pile.chain || rcu.pile.slabs;
@@ -145,7 +145,8 @@ static bool collect(void)
 
 static void end(struct kmem_rcu_head *head);
 
-/* Lock held, nothing is under way. Acquire pairs with the release in want: what was wanted is there. */
+/* Begin a grace period. Context: lock held, none under way. Acquire pairs with the release in want: the requested
+ * object is visible. */
 static void begin(void)
 {
 	km_swap_acquire(&rcu.wanted, 0u);
@@ -167,7 +168,8 @@ static void begin_if_idle(void)
 		begin();
 }
 
-/* The end of a grace period, in a thread of the RCU. Release pairs with kvfree_rcu_barrier: what waited is free. */
+/* End a grace period, in a thread of the RCU. Release pairs with kvfree_rcu_barrier: the objects that waited are
+ * free. */
 static void end(struct kmem_rcu_head *head)
 {
 	(void)head;
@@ -193,8 +195,8 @@ static void end(struct kmem_rcu_head *head)
 	km_busy_end(was);
 }
 
-/* Something came: a grace period begins, if none is under way, whose end begins the next. Where this thread makes no
- * calls, the next one that may sees to it. */
+/* Request a grace period for a new arrival. If one is under way, its end begins the next. If this thread may make
+ * no calls, a later call begins the grace period. */
 static void want(void)
 {
 	km_store_release(&rcu.wanted, 1u);
@@ -208,7 +210,7 @@ static void go(void)
 		begin_if_idle();
 }
 
-/* ------------------------------------------------------------------ what comes twice */
+/* ------------------------------------------------------------------ double frees */
 
 static bool is_among(const struct km_rcu_block *block, const struct link *link, const void *object)
 {
@@ -222,7 +224,8 @@ static bool is_among(const struct km_rcu_block *block, const struct link *link, 
 	return false;
 }
 
-/* It takes time by what waits. Under the lock nothing is collected, and the pile stays until its end begins. */
+/* Returns: whether the object waits already; the time grows with the number of waiting objects. Under the lock no
+ * collection runs, and the pile stays until end() begins. */
 static bool waits(const void *object)
 {
 	km_busy_scope(was);
@@ -242,8 +245,8 @@ static bool waits(const void *object)
 	return found;
 }
 
-/* An object of a cache that is debugged waits already: it is said here, where the second caller is known, and the
- * object waits once. Of others it is a double free when both are freed. */
+/* Report a second kfree_rcu of an object of a debugged cache, here where the second caller is known. The object
+ * then waits once. In other caches the mistake is a double free when both are freed. */
 static km_cold bool is_twice(const void *object)
 {
 	struct km_page *page = km_page_of(object), *slab = page ? km_page_head(page) : NULL;
@@ -255,9 +258,9 @@ static km_cold bool is_twice(const void *object)
 	return true;
 }
 
-/* ------------------------------------------------------------------ what comes */
+/* ------------------------------------------------------------------ arrivals */
 
-/* Lock held. False: there is no memory for a block. */
+/* Add a pointer to a block. Context: lock held. Returns: false if there is no memory for a block. */
 static bool add(struct km_rcu_waiting *here, const void *object, bool may_wait)
 {
 	struct km_rcu_block *block = here->blocks;
@@ -277,7 +280,7 @@ static bool add(struct km_rcu_waiting *here, const void *object, bool may_wait)
 	return true;
 }
 
-/* False: it could not be put anywhere. */
+/* Returns: false if the object could not be added. */
 static bool put(const void *object, bool may_wait)
 {
 	if (km_thread_busy)
@@ -340,7 +343,7 @@ void kmem_free_rcu(const void *object, size_t head)
 	if (can_be && km_likely(put(object, false)))
 		return;
 	put_to_chain(object, head);
-	/* A handler that struck inside may strike who has the lock. */
+	/* A signal handler inside the allocator may have interrupted the lock's holder. */
 	if (km_grace && !km_thread_busy)
 		begin_if_idle();
 }
@@ -354,7 +357,7 @@ void kvfree_rcu_mightsleep(const void *object)
 	kvfree(object);
 }
 
-/* Of a cache with SLAB_TYPESAFE_BY_RCU, off all lists, and empty. Release pairs with collect. */
+/* Queue an empty slab of a cache with SLAB_TYPESAFE_BY_RCU, off all lists. Release pairs with collect. */
 static void put_slab(struct km_page *slab)
 {
 	struct km_page *first = km_load(&rcu.slabs);
@@ -365,7 +368,7 @@ static void put_slab(struct km_page *slab)
 	want();
 }
 
-/* ------------------------------------------------------------------ those who wait */
+/* ------------------------------------------------------------------ waiting */
 
 /* Returns the number of the grace period after which all objects waiting now are free. */
 static uint64_t last_needed(void)
@@ -373,7 +376,7 @@ static uint64_t last_needed(void)
 	km_busy_scope(was);
 
 	km_lock_scope(&rcu.lock);
-	/* One that is under way has collected before; the next one will collect what there is now. */
+	/* A grace period under way collected earlier objects only. The next one collects all present objects. */
 	uint64_t last = rcu.begun + 1;
 	if (!rcu.under_way)
 		begin();
@@ -395,7 +398,7 @@ void kvfree_rcu_barrier_on_cache(struct kmem_cache *cache)
 	kvfree_rcu_barrier();
 }
 
-/* Under the lock, because a period that begins has taken what was wanted and told before it is under way. */
+/* Under the lock, because begin() clears `wanted` and `told` before the grace period is under way. */
 static bool is_pending(void)
 {
 	km_busy_scope(was);
@@ -419,7 +422,7 @@ static void wait(void)
  * be an RCU reader, or RCU's own thread, and then the grace period waits for this thread. After a wait in vain no
  * request waits until a grace period has ended.
  */
-#define PATIENCE_MS	512u		/* at once; a second in all */
+#define PATIENCE_MS	512u		/* longest sleep; a second in all */
 static bool relieve(void)
 {
 	static uint64_t in_vain;	/* `done` at the last wait in vain, plus one */
@@ -438,8 +441,9 @@ static bool relieve(void)
 }
 
 /*
- * Kernel: slabs go one by one, and rcu_barrier. Here those that are left go at once, after a grace period that began
- * when nobody used the cache any more, so that no reader sees them. Until then no other slab of it begins to wait.
+ * Wait before a cache is destroyed. Kernel: slabs go one by one, then rcu_barrier. libkmem: the remaining slabs go at
+ * once, after a grace period that began after the last use of the cache, so no reader sees them. Meanwhile no other
+ * slab of the cache begins to wait.
  */
 static void before_destroy(struct kmem_cache *cache)
 {
@@ -455,10 +459,10 @@ static void before_destroy(struct kmem_cache *cache)
 	}
 }
 
-/* ------------------------------------------------------------------ fork, and the beginning */
+/* ------------------------------------------------------------------ fork, and the start */
 
-/* As in realloc_run.c: another thread's fork may be under way as well, which has its own note of what it has. A grace
- * period that is under way ends in the child if its RCU goes on there. */
+/* As in realloc_run.c: another thread's fork may be under way, with its own note of locked CPUs. A grace period
+ * under way ends in the child if the RCU works there. */
 static void nested_fork_locks(bool before, bool child)
 {
 	km_for_each_cpu(cpu) {
@@ -505,7 +509,7 @@ static int set(const struct kmem_rcu *ops)
 	if (!rcu.slot)
 		return -ENOMEM;
 	rcu.ops = *ops;
-	/* Release: who sees it finds all this. */
+	/* Release: a reader of km_grace sees all fields set here. */
 	km_store_release(&km_grace, &grace);
 	return 0;
 }
@@ -519,7 +523,7 @@ int kmem_set_rcu(const struct kmem_rcu *ops)
 	km_registry_lock();
 	int error = set(ops);
 	km_registry_unlock();
-	/* Objects that came before. */
+	/* Serve objects freed before the call. */
 	if (!error)
 		go();
 	return error;

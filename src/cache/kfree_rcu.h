@@ -1,14 +1,14 @@
 /*
- * kfree_rcu.h: what objects wait in for a grace period (kfree_rcu.c), as somebody finds it who looks from outside
- * (process_record.h): nothing of the program's needs to point to what kfree_rcu was given. A chain begins in the
- * library's data, and goes through the objects; a block is our own memory.
+ * kfree_rcu.h: the structures in which objects wait for a grace period (kfree_rcu.c), as a reader in another process
+ * sees them (process_record.h). The program needs no pointer to an object of kfree_rcu. A chain begins in the
+ * library's data and passes through the objects; a block is the library's own memory.
  */
 #ifndef KM_CACHE_KFREE_RCU_H
 #define KM_CACHE_KFREE_RCU_H
 
 #include "os/lock.h"
 
-/* Pointers of a page. Kernel: KVFREE_BULK_MAX_ENTR. */
+/* A page of pointers. Kernel: KVFREE_BULK_MAX_ENTR. */
 #define KM_RCU_BLOCK_BYTES 4096u
 struct km_rcu_block {
 	struct km_rcu_block *next;
@@ -16,14 +16,14 @@ struct km_rcu_block {
 	void *object[(KM_RCU_BLOCK_BYTES - 16) / sizeof(void *)];
 };
 _Static_assert(sizeof(struct km_rcu_block) == KM_RCU_BLOCK_BYTES, "a block is a page of pointers");
-/* Blocks there may be, for each CPU: then the chain serves, which takes no memory. */
+/* Blocks per CPU, at most. Beyond them the chain serves, without any memory. */
 #define KM_RCU_MOST_BLOCKS 64u
 
-/* Objects that wait on a CPU for the next grace period. */
+/* Objects of one CPU waiting for the next grace period. */
 struct km_rcu_waiting {
 	struct km_lock lock;
-	bool told;		/* since it was last collected somebody has seen to it that it will be */
-	struct km_rcu_block *blocks;	/* the first has room */
+	bool told;		/* a grace period was requested since the last collection */
+	struct km_rcu_block *blocks;	/* first block: may have room */
 } km_aligned(64);
 
 #endif

@@ -1,11 +1,10 @@
 /*
- * mempool.c: pools with a reserve of elements. Invariant: with its lock free, elements[0, curr_nr) of a pool are its
- * reserve, and curr_nr is at most min_nr, but while a reserve becomes smaller; under the lock pointers are moved, and
- * no function of the pool's is called.
+ * mempool.c: pools with a reserve of elements. Invariant: with the pool's lock free, elements[0, curr_nr) are the
+ * reserve, and curr_nr is at most min_nr, except while a reserve shrinks. Under the lock only pointers move; no
+ * function of the pool is called.
  *
- * The locks are the process's, one for each part of all pools, and not the pools': the handlers of fork know them
- * without a list of pools. A signal handler that struck inside of the library only tries: its own thread may be the
- * holder.
+ * The locks belong to the process, one for each part of all pools, so the fork handlers need no list of pools. A
+ * signal handler inside the library only tries the lock, because its own thread may be the holder.
  */
 #include <errno.h>
 #include <kmem/mempool.h>
@@ -31,7 +30,7 @@ static void fork_locks(bool before, bool child)
 		km_lock_around_fork(&part[i].lock, before, child);
 }
 
-/* False: this is a handler, and its own thread may have it. *was: for leave. */
+/* Lock a pool. *was: for leave. Returns: false in a signal handler whose thread may hold the lock. */
 static bool enter(const mempool_t *pool, struct km_busy_was *was)
 {
 	*was = km_busy_begin();
@@ -54,12 +53,12 @@ static void leave(const mempool_t *pool, struct km_busy_was was)
 /* ------------------------------------------------------------------ debugging */
 
 /*
- * Elements of the reserve are nobody's, though their cache thinks that they are out: where it is debugged by poison
- * they are filled as free objects are, and looked at when they are taken. Kernel: the same, with one option for all.
+ * Elements of the reserve are free for the user but allocated for their cache. If the cache is debugged with poison,
+ * elements are filled like free objects, and checked on allocation. Kernel: the same, with one option for all pools.
  */
 enum { FREE_BYTE = 0x6b, LAST_BYTE = 0xa5 };
 
-/* The bytes of an element that are filled; 0: none. */
+/* Returns: the bytes of an element to fill; 0: none. */
 static size_t poisoned(const mempool_t *pool, const void *element, const char **name)
 {
 	struct km_page *page = km_page_of(element), *slab = page ? km_page_head(page) : NULL;
@@ -114,7 +113,7 @@ km_inline void note_out(const mempool_t *pool, void *element)
 
 /* ------------------------------------------------------------------ the reserve */
 
-/* From its end, so many into elements[], if there are as many. */
+/* Take `count` elements from the end of the reserve: all or none. */
 static bool take(mempool_t *pool, void **elements, int count)
 {
 	struct km_busy_was was;
@@ -122,7 +121,7 @@ static bool take(mempool_t *pool, void **elements, int count)
 
 	if (km_load(&pool->curr_nr) < count)
 		return false;
-	/* Also for who may not wait: nobody is woken. */
+	/* Without system calls: no thread is woken. */
 	bool calls = km_calls_begin(false);
 	if (!enter(pool, &was)) {
 		km_calls_end(calls);
@@ -141,7 +140,7 @@ static bool take(mempool_t *pool, void **elements, int count)
 	return enough;
 }
 
-/* The first of them, as many as it lacks; returns how many. */
+/* Put elements into the reserve up to min_nr. Returns: the number of elements taken from the front of the array. */
 static int put(mempool_t *pool, void *const *elements, int count)
 {
 	int room = km_load(&pool->min_nr) - km_load(&pool->curr_nr);
@@ -152,7 +151,7 @@ static int put(mempool_t *pool, void *const *elements, int count)
 	if (!enter(pool, &was))
 		return 0;
 	room = km_min(km_max(pool->min_nr - pool->curr_nr, 0), count);
-	/* Those that find no room after all are their caller's, as they are. */
+	/* Elements without room stay unchanged with the caller. */
 	note_in(pool, elements, room);
 	__builtin_memcpy(pool->elements + pool->curr_nr, elements, (size_t)room * sizeof(*elements));
 	km_bump(&pool->curr_nr, room);
@@ -162,9 +161,9 @@ static int put(mempool_t *pool, void *const *elements, int count)
 }
 
 /*
- * Something came back. A thread that waits counts itself, looks once more, and sleeps if `wait` is what it was before
- * that look. Both change `waiters` by an atomic operation, so one sees the other: this one the count, or that one the
- * element.
+ * Wake waiters after an element came back. A waiter counts itself, checks once more, and sleeps if `wait` is
+ * unchanged since the check. Both sides change `waiters` by an atomic operation: either this thread sees the waiter,
+ * or the waiter sees the element.
  */
 static void tell(mempool_t *pool)
 {
@@ -173,22 +172,21 @@ static void tell(mempool_t *pool)
 	if (km_likely(!waiters))
 		return;
 	km_add_both(&pool->wait, 1u);
-	/* All of them: the first one may want more than there is. */
+	/* Wake all waiters, because the first may need more elements than there are. */
 	while (waiters--)
 		km_os_wake(&pool->wait);
 }
 
 /* ------------------------------------------------------------------ elements */
 
-#define PATIENCE_MS	5000u	/* kernel: 5 * HZ: who waits asks the pool's function again */
+#define PATIENCE_MS	5000u	/* kernel: 5 * HZ: a waiter then calls the pool's function again */
 
 static gfp_t gently(gfp_t gfp)
 {
 	return (gfp & ~__GFP_NOFAIL) | __GFP_NORETRY | __GFP_NOWARN | __GFP_NOMEMALLOC;
 }
 
-/* The first ones that are NULL, as far as the pool's function gives some; returns how many are missing then, which are
- * gathered at the front of `missing`, if there is such. */
+/* Fill NULL entries from the pool's function until the first failure. Returns: the number of entries still NULL. */
 static unsigned fill(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 {
 	unsigned missing = 0;
@@ -201,7 +199,7 @@ static unsigned fill(mempool_t *pool, gfp_t gfp, void **elements, unsigned count
 	return missing;
 }
 
-/* All that are missing, out of the reserve: all or none. */
+/* Fill the missing entries from the reserve: all or none. */
 static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count, unsigned missing)
 {
 	struct km_busy_was was;
@@ -225,7 +223,7 @@ static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count,
 	return enough;
 }
 
-/* Once: by the function, else by the reserve. errno is kept where that succeeds. */
+/* Try once: the pool's function, then the reserve. errno is kept on success. */
 static bool get(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 {
 	int kept = errno;
@@ -299,8 +297,8 @@ void mempool_free(void *element, mempool_t *pool)
 		tell(pool);
 	} else {
 		pool->free(element, pool->pool_data);
-		/* Where there is no reserve, those who wait do so for the pool's function. Of a pool that has one this
-		 * look may come too soon for who begins to wait just now: that one asks again after its patience. */
+		/* Without a reserve, threads wait for the pool's function. With a reserve, this check may miss a
+		 * thread that begins to wait just now: the thread asks again after PATIENCE_MS. */
 		if (km_unlikely(!km_load(&pool->min_nr) || km_load(&pool->waiters)))
 			tell(pool);
 	}
@@ -317,7 +315,7 @@ unsigned int mempool_free_bulk(mempool_t *pool, void **elements, unsigned int co
 
 /* ------------------------------------------------------------------ pools */
 
-/* Until the reserve is full, or there are no more. */
+/* Allocate elements until the reserve is full. Returns: false on a failed allocation. */
 static bool fill_reserve(mempool_t *pool, gfp_t gfp)
 {
 	while (!mempool_is_saturated(pool)) {
@@ -335,7 +333,8 @@ static void **list_of(int min_nr)
 	return kvmalloc_array((size_t)km_max(min_nr, 1), sizeof(void *), GFP_KERNEL | __GFP_NOWARN);
 }
 
-/* A fork that is under way has the registry, and does not learn of the locks in its middle. */
+/* Register the fork handler under the registry's lock: a fork holds this lock, so a fork never meets the handler
+ * halfway. */
 static void begin(void)
 {
 	km_registry_scope();
@@ -401,7 +400,7 @@ void mempool_destroy(mempool_t *pool)
 	kfree(pool);
 }
 
-/* The reserve goes over to the longer list. */
+/* Move the reserve to a longer list. */
 static int grow(mempool_t *pool, int min_nr)
 {
 	void **longer = list_of(min_nr), **old;
@@ -430,7 +429,8 @@ int mempool_resize(mempool_t *pool, int min_nr)
 		return -EINVAL;
 	if (min_nr > pool->min_nr)
 		return grow(pool, min_nr);
-	/* Under the lock: a free that went by the old number has put its element there before they are counted. */
+	/* Under the lock: a free that used the old number has already added its element before the excess is
+	 * counted. */
 	if (!enter(pool, &was))
 		return -ENOMEM;
 	km_store(&pool->min_nr, min_nr);

@@ -1,7 +1,6 @@
 /*
- * observed.c: the flags and hooks of caches whose objects are looked at by debugging or by a sanitizer
- * (os/sanitizer.h), and the bytes that were asked for. Invariant: where a sanitizer is told of objects, caches have
- * none of debugging's flags.
+ * observed.c: flags and hooks of caches under debugging or a sanitizer (os/sanitizer.h), and the requested bytes of
+ * objects. Invariant: if a sanitizer observes objects, caches have no debugging flags.
  */
 #include "os/die.h"
 #include "cache.h"
@@ -9,7 +8,7 @@
 bool km_observed_sizes;
 const struct km_block_hooks *km_block_hooks;
 
-/* A flag that is asked for and not to be had is said once. */
+/* Report ineffective flags once. */
 static km_cold void say_idle_flags(const char *name, const char *why)
 {
 	static uint32_t said;
@@ -23,7 +22,7 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 {
 	const slab_flags_t hooked = KM_DEBUG_LAYOUT | SLAB_TRACE;
 
-	/* A twin is debugged as its cache is, a sibling as was asked for; a large block is no slab's. */
+	/* A child cache is debugged like the root cache, a shadow cache as requested. Large blocks have no slab. */
 	if (creation->child_of || creation->shadow_of)
 		return flags;
 	if (creation->engine && creation->engine->whole_pages)
@@ -36,7 +35,7 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 		return flags;
 	const struct km_engine *engine = creation->engine ?: creation->args.engine ?
 					 km_engine_find(creation->args.engine) : km_options.engine;
-	/* A block of kmalloc's has its size in front, which is looked at, and nothing around it. */
+	/* A kmalloc object of such an engine has a size header, already checked, and no room for debugging data. */
 	const bool blocks = engine->shared_pages && flags & SLAB_KMALLOC;
 	if (km_debug_ops && !km_sanitizer.objects && !blocks)
 		return flags;

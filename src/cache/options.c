@@ -1,7 +1,7 @@
 /*
- * options.c: KMEM_OPTIONS=key:value,... read once, before anything else. An unknown key or value is one line on
- * stderr and is passed over; set-uid programs' options are ignored. Invariants: allocates nothing; a value that does
- * not fit leaves what it would have set as it was.
+ * options.c: read KMEM_OPTIONS=key:value,... once, before the rest of the start. An unknown key or value is reported
+ * in one line on stderr and ignored. The options of set-uid programs are ignored. Invariants: the code allocates
+ * nothing; a bad value leaves its setting unchanged.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static bool parse_number(const char *value, unsigned long most, unsigned long *n
 	return km_text_number(&value, most, number) && !*value;
 }
 
-/* Six digits behind the point are 20 bits: with T the fraction still fits. */
+/* Six decimal digits are 20 bits: with suffix T the fraction still fits. */
 static bool parse_fraction(const char **text, uint64_t *fraction, uint64_t *parts)
 {
 	const char *at = *text + 1;
@@ -49,7 +49,7 @@ bool km_parse_bytes(const char *text, uint64_t *bytes)
 	for (unsigned i = 0; *text && units[i] && !shift; i++)
 		if ((*text | 0x20) == units[i])
 			shift = 10 * (i + 1);
-	/* There is no part of a byte. */
+	/* No fraction of a byte. */
 	if (number << shift >> shift != number || text[shift != 0] || (parts > 1 && !shift))
 		return false;
 	whole = (number << shift) + (fraction << shift) / parts;
@@ -67,7 +67,7 @@ static bool set_engine(const char *value)
 	return engine != NULL;
 }
 
-/* The place of the value among these names, behind which NULL stands; -1: it is none. */
+/* Returns: the index of `value` in a list that ends with NULL; -1 if absent. */
 static int which(const char *value, const char *const *names)
 {
 	for (int i = 0; names[i]; i++)
@@ -116,7 +116,7 @@ static bool set_misuse(const char *value)
 	return i >= 0;
 }
 
-/* All parts; those that stand behind it by their name may take them back. */
+/* Set all parts of hardening. Later options in the text may reset single parts. */
 static bool set_hardened(const char *value)
 {
 	const bool on = *value == '1';
@@ -128,7 +128,7 @@ static bool set_hardened(const char *value)
 	return true;
 }
 
-/* All ones are no user, and 65534 is whoever the system has no number for in this namespace. */
+/* All ones is no user. 65534 stands for every user without a number in this namespace. */
 static bool set_observer(const char *value)
 {
 	unsigned long user = 0;
@@ -170,7 +170,7 @@ static bool set_profile(const char *value)
 	return km_parse_bytes(value, &km_options.profile);
 }
 
-/* Milliseconds; or each request, for tests and for whoever hunts a mistake. */
+/* Parse milliseconds, or "each" to guard each request: for tests and debugging. */
 static bool set_guard(const char *value)
 {
 	const bool each = __builtin_strcmp(value, "each") == 0;
@@ -183,7 +183,7 @@ static bool set_guard(const char *value)
 	return true;
 }
 
-/* All of it, in the name of one group; or malloc's blocks, by each thread's. */
+/* 1: charge all allocations to one group; malloc: charge malloc to each thread's group. */
 static bool set_account(const char *value)
 {
 	static const char *const names[] = { "0", "1", "malloc", NULL };
@@ -207,13 +207,13 @@ static bool set_memcg_group(const char *value)
 	return true;
 }
 
-/* A flag, a number, one of some names, or a value that a function understands. */
+/* An option sets a flag, a number, one of some names, or calls a function. */
 static const struct option {
 	const char *key, *help;
 	bool *flag;
 	unsigned *number;
-	unsigned long most;		/* ... that this one may be */
-	const char *const *names;	/* the flag or number is the place of the value among them */
+	unsigned long most;		/* greatest value of the number */
+	const char *const *names;	/* the flag or number is the index of the value among the names */
 	bool (*set)(const char *value);
 #define NAMES(...) .names = (const char *const[]){ __VA_ARGS__, NULL }
 } options[] = {
@@ -355,7 +355,7 @@ static void parse(char *at)
 	}
 }
 
-/* False: it is not there, or too long, which is said. */
+/* Read an environment variable. Returns: false if absent, or too long after a report. */
 static bool read_variable(const char *name, char *text, size_t bytes)
 {
 	int length = km_os_getenv(name, text, bytes);
@@ -364,15 +364,15 @@ static bool read_variable(const char *name, char *text, size_t bytes)
 		km_warn("%s: longer than %lu bytes, ignored", name, bytes - 1);
 	if (length <= 0 || length >= (int)bytes)
 		return false;
-	/* A text that is quoted in a message must be one line. */
+	/* A text quoted in a message must be one line. */
 	for (; *text; text++)
 		if ((unsigned char)*text < ' ')
 			*text = '?';
 	return true;
 }
 
-/* The settings that a limit needs, and those that can't have it. Kernel: SLOB was not to be had together with
- * accounting. */
+/* Turn accounting on for a limit or a group name, and report if the engine or the program can't account. Kernel:
+ * SLOB did not support accounting. */
 static void settle_account(void)
 {
 	if (km_options.limit || km_options.group[0])

@@ -1,6 +1,6 @@
 /*
- * process_record.c: fills in the record that readers outside of the process look for. Invariant: who finds
- * the magic finds everything else.
+ * process_record.c: fill in the record for readers in other processes. Invariant: the magic is written last, so the
+ * other fields are then valid.
  */
 #include "process_record.h"
 

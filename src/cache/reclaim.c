@@ -17,34 +17,35 @@
 
 static struct {
 	uint64_t next_purge_ms, next_reap_ms, next_look_ms, last_tick_ms;
-	struct km_lock lock;		/* ticks pass where it is taken; who has no page waits for it */
-	uint32_t flushes;		/* of all caches, for want of pages, that have begun; written with the lock */
-	size_t peak_pages;		/* in use, since what lay ready was last given back */
-	/* Of the round of reaping that is under way, or was last. */
+	struct km_lock lock;		/* ticks only try the lock; a request without pages waits for it */
+	uint32_t flushes;		/* flushes of all caches for lack of pages, begun; written under the lock */
+	size_t peak_pages;		/* pages in use at most, since cached objects were last given back */
+	/* The current or last round of reaping. */
 	uint64_t began_ms;
-	bool quiet, purges;		/* everything is idle; and so long that its memory goes to the system, too */
-	/* Caches that were visited, ever; and how many will have been when each is that was there when a round was last
-	 * asked for. Ticks begin rounds anew, so that nothing else says when an asked one is through. */
+	bool quiet, purges;		/* all is idle; all is idle so long that free pages go to the system */
+	/* Caches visited so far, and the count to reach for the last requested round: every cache present at the
+	 * request is then visited. A tick may begin a round anew, so only the count tells when a requested round
+	 * is complete. */
 	uint64_t visited, wanted;
 } reclaim = { .lock = KM_LOCK_INIT(KM_RANK_RECLAIM) };
 
-/* Caches that one tick visits: some 80 us where none of them is in the processor's caches. */
+/* Caches visited by one tick: about 80 us if no cache is in the processor's caches. */
 #define MAX_VISITS 256u
 /*
- * Idle for two looks: what lies on its shelves goes back. The list stands here, not on the stack: a tick comes at the
- * end of a miss, which may be a handler's, whose stack is small. The lock guards it.
+ * Caches idle for two looks: their cached objects go back. The list is static, not on the stack: a tick runs at the
+ * end of a miss, possibly in a signal handler with a small stack. Protected by reclaim.lock.
  */
 #define MAX_IDLE 128u
 static struct {
-	struct kmem_cache *cache[MAX_IDLE], *left[MAX_IDLE];	/* in use, but not on some CPUs any more */
+	struct kmem_cache *cache[MAX_IDLE], *left[MAX_IDLE];	/* caches in use, but no longer on some CPUs */
 	size_t count, left_count;
-	bool quiet;			/* everything is idle: nobody missed for the decay time, or use fell */
+	bool quiet;			/* all is idle: no miss for the decay time, or the memory in use fell */
 } idle;
 
 /*
- * CPUs on which nobody missed for as long as makes a cache idle, since the round before: the process's threads are
- * elsewhere, or hit, and then one miss brings back what is taken. So what lies ready follows threads that wander about
- * a large machine. A round is for some of them; whose turn it is not comes in the next.
+ * CPUs without a miss for as long as makes a cache idle, since the round before. The process's threads run elsewhere,
+ * or hit; a later miss brings the drained objects back. So cached objects follow threads that move about a large
+ * machine. A round handles at most MAX_LEFT CPUs; the next round handles others.
  */
 #define MAX_LEFT 16u
 #define IDLE_LOOKS 2u
@@ -70,13 +71,13 @@ static void look_at_cpus(void)
 
 static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 {
-	/* It would find no room. */
+	/* No room in the lists: visit this cache in the next tick. */
 	if (idle.count == MAX_IDLE || idle.left_count == MAX_IDLE)
 		return 1;
-	/* Keeps its own time, below, while others are at work. */
+	/* The engine has its own pace, below, unless all is idle. */
 	if (cache->engine->array.look && !idle.quiet)
 		return 0;
-	/* Once more where nothing goes on: the first time the engine forgets that it was touched. */
+	/* Reap twice when all is idle: the first pass only clears the engine's mark of recent use. */
 	for (int times = cache->engine->reap ? 1 + idle.quiet : 0; times; times--)
 		cache->engine->reap(cache);
 	km_store(&cache->misses, (uint16_t)0);
@@ -90,7 +91,7 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 		if (!idle.quiet)
 			return 0;
 	}
-	/* Two looks and it goes. */
+	/* The second idle look drains the cache. */
 	if (cache->idle_looks == 0 && !idle.quiet) {
 		cache->idle_looks = 1;
 	} else if (cache->idle_looks < 2) {
@@ -101,7 +102,7 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 	return 0;
 }
 
-/* Caches neither come nor go while their shelves are drained: the registry stays locked. */
+/* Drain the gathered caches. The registry stays locked, so no cache is made or destroyed meanwhile. */
 static void drain_idle(void *arg km_unused)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
@@ -137,14 +138,14 @@ void km_reclaim_limited(void)
 		km_reclaim_fit(limit);
 }
 
-/* A program sets its limits by a call of libc, or another process does. */
+/* A program changes its limits by a call of libc, or another process does. */
 static void look_at_limits(void)
 {
 	if (!km_thread_is_lent() && km_os_limits_changed())
 		km_reclaim_limited();
 }
 
-/* Pages that a quiet round freed have been idle as long as the decay asks for. */
+/* Purge the pages freed by a quiet round, because they have been idle for the decay time. */
 static void purge_all(void)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread gives back at a time");
@@ -160,8 +161,9 @@ static bool is_visited(uint64_t until)
 }
 
 /*
- * fell: so much less is in use that what lies ready should follow; quiet: nobody came by for so long. Then all caches
- * are visited from here on, tick by tick, and where a round was asked for; else some whenever the coarse clock moves.
+ * Reap some caches. fell: the memory in use fell so far that cached objects should follow. quiet: no miss for the
+ * decay time. With either, or after a request for a round, ticks visit all caches from now on; otherwise some caches
+ * whenever the coarse clock moves.
  */
 static void reap(uint64_t now, bool fell, bool quiet)
 {
@@ -197,7 +199,7 @@ static struct {
 	struct kmem_cache *cache[MAX_IDLE];
 	size_t count;
 	uint64_t now_ms;
-} looks;			/* as `idle` */
+} looks;			/* static and locked as `idle` */
 
 static int look_at_cache(struct kmem_cache *cache, void *arg km_unused)
 {
@@ -237,7 +239,7 @@ static void tidy(bool all)
 	km_percpu_trim(all);
 }
 
-/* Looks, a quarter of the decay time apart, after which pages for blocks that grow are idle. */
+/* Looks, a quarter of the decay time apart, after which pages kept for growing blocks are idle. */
 #define SHED_LOOKS 4u
 
 static void purge(uint64_t now)
@@ -253,7 +255,7 @@ static void purge(uint64_t now)
 		km_pages_purge(decay);
 		km_huge_purge(decay);
 		tidy(false);
-		/* Pages that are committed ahead would be committed anew. */
+		/* Releasing ranges would only make prefault commit the pages anew. */
 		if (!km_ahead_level())
 			km_ranges_release(true);
 	}
@@ -303,15 +305,15 @@ static void sweep(void)
 		km_pages_swept();
 }
 
-/* Times that one tick may begin again. */
+/* Passes of one tick, at most. */
 #define MAX_LOOKS 4
 
-/* A drop of memory in use that is worth giving back what lies ready: it should follow. */
+/* Least drop of memory in use that makes draining the sheaves worthwhile, in pages. */
 #define DROP_PAGES 512u
 
 /*
- * Where use falls by a quarter, objects on shelves and in barns, few as they are, keep slabs that are otherwise empty,
- * and if the program then sleeps nobody comes by to free them. Costs some 100 us for each such drop.
+ * Returns: whether the memory in use fell by a quarter. The few objects in sheaves and barns then keep otherwise
+ * empty slabs, and a program that sleeps afterwards has no misses to free them. A drop costs about 100 us.
  */
 static bool use_fell(void)
 {
@@ -344,7 +346,7 @@ static void tick(void)
 		km_ahead_top_up();
 	if (km_unlikely(km_control_wanted()) && km_control_ops)
 		km_control_ops->tick();
-	/* By a request that was served, or was not looked for, or whose command has ended in the middle. */
+	/* Open the fast-path gate again: the request was served or never read, or its command died halfway. */
 	if (km_way_is_shut(km_load(&km_rseq)) && !km_load(&km_gate_kept))
 		km_gate_open();
 	if (km_unlikely(km_load_acquire(&km_grace)))
@@ -368,7 +370,8 @@ static void tick(void)
 		      now < km_load(&reclaim.next_purge_ms) &&
 		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty() && !km_pages_too_slack()))
 		return;
-	/* Whoever lost a CPU in here kept the others out: what they freed meanwhile nobody else may come for. */
+	/* If the lock's holder was preempted, other ticks passed meanwhile. The holder must repeat the check,
+	 * because no other thread may come for their freed pages. */
 	for (int looks = 0; looks < MAX_LOOKS; looks++) {
 		if (!km_trylock(&reclaim.lock))
 			return;
@@ -381,7 +384,7 @@ static void tick(void)
 	}
 }
 
-/* ------------------------------------------------------------------ what others ask for */
+/* ------------------------------------------------------------------ requests */
 
 bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 {
@@ -396,13 +399,13 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 		*its = (struct km_reclaim_round){ true, false, number, reclaim.visited + km_registry_count() };
 		reclaim.wanted = km_max(reclaim.wanted, its->until);
 	}
-	/* Another thread may have ended it meanwhile. */
+	/* Another thread may have completed the round meanwhile. */
 	if (!is_visited(its->until))
 		reap(km_os_now_ms(), first, first);
 	const bool through = is_visited(its->until) || !km_registry_count();
 	if (through && !its->through) {
 		its->through = true;
-		/* Caches came meanwhile, or a tick began anew. */
+		/* New caches appeared meanwhile, or a tick began the round anew. */
 		if (round->left)
 			purge_all();
 		km_store(&reclaim.peak_pages, km_pages_there());
@@ -414,14 +417,14 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 	return through;
 }
 
-/* Caches that one call visits, at most: MAX_VISITS each. A program with more has the rest from the next call. */
+/* Parts of one call, at most, each of MAX_VISITS caches. The next call continues in a program with more caches. */
 #define MAX_PARTS 64
 
 void kmem_idle(void)
 {
 	struct km_reclaim_round its = { .begun = false };
 
-	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
+	/* In a signal handler inside the allocator, this thread may hold the locks already. */
 	if (km_thread_busy || !km_boot())
 		return;
 	km_busy_scope(was);
@@ -442,7 +445,7 @@ struct naming {
 	unsigned count;
 };
 
-/* A sibling has its cache's name, or comes with it. */
+/* A debug shadow cache is shrunk under the name of its cache. */
 static int shrink_named(struct kmem_cache *cache, void *arg)
 {
 	struct naming *naming = arg;
@@ -481,7 +484,7 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Under the registry's lock a user's function may run, which may wait for the very thread that asks. */
+/* Bound of the wait for the lock: a user's function under the registry's lock may wait for this very thread. */
 #define PATIENCE_MS	10000u
 
 /* A flush for a request without pages. */
@@ -505,7 +508,8 @@ static int flush_until_enough(struct kmem_cache *cache, void *arg)
 	return is_enough(flushing);
 }
 
-/* Flush one cache after the other; then runs of growing blocks, and parked blocks; last pages kept for cache names. */
+/* Flush one cache after another; then runs of growing blocks and cached huge blocks; last pages kept for cache
+ * names. */
 static void flush_some(struct flushing *flushing)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread flushes at a time");
@@ -514,7 +518,7 @@ static void flush_some(struct flushing *flushing)
 		flushing->slabs += km_growth_shed(0) + km_huge_purge(0) != 0;
 	if (!is_enough(flushing))
 		flushing->slabs += km_addr_reuse_release(flushing->wanted);
-	/* The metadata of a slab may be what is refused. */
+	/* The refused memory may be the metadata of a slab. */
 	if (!is_enough(flushing))
 		flushing->slabs += km_ranges_release(false);
 }
@@ -523,10 +527,10 @@ static void flush_some(struct flushing *flushing)
 #define PRESSES		16u
 
 /*
- * The thread that comes second waits: what the first has in hand is on no list. A flush of all caches that began since
- * then has taken what lay ready when this caller failed, so it counts for this caller as well. Where nothing came back
- * it tries once more all the same: what was on a shelf may be in its own cache's slabs now, and what another gave back
- * is free.
+ * Give memory back for a failed request. A second thread waits, because objects held by the first thread's flush are
+ * on no list. A flush of all caches that began after this request failed counts for this request, too. Even if
+ * nothing came back, the request tries once more: objects from a sheaf may be in the cache's slabs now, and another
+ * thread's freed memory is available.
  */
 static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 {
@@ -568,11 +572,11 @@ void km_reclaim_start(void)
 	km_alloc_pressure = pressure;
 }
 
-/* A child must not miss what another thread has in hand. */
+/* Take the lock around fork, so that a child does not lose objects held by another thread. */
 void km_reclaim_fork(bool before, bool child)
 {
 	km_lock_around_fork(&reclaim.lock, before, child);
-	/* A round that was asked of this process is not its child's: that one would give back what both share. */
+	/* A round requested from the parent is not the child's: the child would give back pages shared by both. */
 	if (child && !km_lock_is_own(&reclaim.lock)) {
 		if (reclaim.quiet)
 			km_rounds[KM_ROUND_REAP].left = 0;
@@ -581,13 +585,13 @@ void km_reclaim_fork(bool before, bool child)
 	}
 }
 
-/* Caches that are shrunk together, with one fence for their shelves. */
+/* Caches shrunk together, with one fence for their sheaves. */
 struct shrinking {
 	const struct kmem_cache *leader;
 	struct kmem_cache *cache[MAX_IDLE];
 	size_t count;
-	unsigned long slabs;		/* that remain */
-	bool keeps_pages;		/* slabs that stay keep all of theirs */
+	unsigned long slabs;		/* remaining slabs */
+	bool keeps_pages;		/* remaining slabs keep all their pages */
 };
 
 static void shrink_gathered(struct shrinking *shrinking)
@@ -624,7 +628,7 @@ static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 	struct shrinking shrinking = { .leader = cache, .cache = { cache }, .count = 1, .keeps_pages = keeps_pages };
 
 	km_busy_scope(was);
-	/* Called by who is inside already, it may be under a lock of higher rank. */
+	/* A busy caller may hold a lock of higher rank, so the lock is not taken. */
 	if (!km_was_busy(was))
 		km_lock(&reclaim.lock);
 	if (km_load(&cache->leads) || km_load(&cache->shadows)) {

@@ -1,8 +1,7 @@
 /*
- * reserve.c: memory that is committed and made resident ahead for a cache. Invariant: what the caches and the option
- * have asked for is what page/commit_ahead.c keeps free, and a cache that goes asks for nothing. A cache that was
- * used before gives its objects back to their slabs first: those that stay with free objects are made resident as
- * they are.
+ * reserve.c: memory committed and made resident ahead for a cache. Invariant: page/commit_ahead.c keeps free the sum
+ * requested by caches and by the option; a destroyed cache requests nothing. A cache in use first returns its cached
+ * objects to their slabs. Slabs with free objects are then made resident in place.
  */
 #include <errno.h>
 
@@ -13,7 +12,7 @@
 #define RECORDS_FLOOR	((size_t)64 << 10)
 #define RECORDS_OF_SLAB	192u	/* slob's marks, slab's list of indices, and some room */
 
-/* Pages for so many objects. Where pages are shared, an object has a header, and a page is never quite full. */
+/* Compute the pages for n objects. In shared pages an object has a header, and a page is never quite full. */
 static bool pages_for(const struct kmem_cache *cache, size_t n, size_t *pages)
 {
 	size_t each = cache->objects, slabs;
@@ -25,7 +24,7 @@ static bool pages_for(const struct kmem_cache *cache, size_t n, size_t *pages)
 	       *pages <= (SIZE_MAX >> 1) >> KM_PAGE_SHIFT;
 }
 
-/* Bytes of our own memory: blocks of shelves, and for each slab what engines and accounting keep beside it. */
+/* Returns: bytes of metadata: sheaves, and the data that engines and accounting keep for each slab. */
 static size_t records_for(const struct kmem_cache *cache, size_t n, size_t pages)
 {
 	size_t vectors = km_is_charged(cache) || cache->flags & SLAB_ACCOUNT ? n * 2 * sizeof(uint64_t) : 0;
@@ -33,10 +32,10 @@ static size_t records_for(const struct kmem_cache *cache, size_t n, size_t pages
 	return RECORDS_FLOOR + pages / cache->slab_pages * RECORDS_OF_SLAB + vectors;
 }
 
-/* The cache's words on the CPUs that threads were on. */
+/* Fault in the cache's per-CPU words on the CPUs used by threads. */
 static void fault_in_words(const struct kmem_cache *cache)
 {
-	/* A group that comes to pay for its objects sets more of them just now. */
+	/* A new group may allocate more of these words at this moment. */
 	km_registry_lock();
 	const uint32_t words[] = { cache->pcs.slot, cache->charged.slot, cache->mixed.slot, cache->chain.slot,
 				   cache->percpu_offset, cache->word };
@@ -51,7 +50,7 @@ static void fault_in_words(const struct kmem_cache *cache)
 		}
 }
 
-/* Objects come from it; a slab of slob's is one object. */
+/* Returns: whether the slab has free objects; a slab of slob is one object. */
 static bool has_free_objects(const struct kmem_cache *cache, const struct km_page *slab)
 {
 	struct km_fullness fullness;
@@ -62,13 +61,14 @@ static bool has_free_objects(const struct kmem_cache *cache, const struct km_pag
 	return fullness.inuse < fullness.objects;
 }
 
-/* Slabs that are left out of core dumps go back by a way of their own: nobody can have their pages stay meanwhile. */
+/* Fault in slabs. Slabs of SLAB_NODUMP are freed by another way, which can't be blocked meanwhile, so they are
+ * skipped. */
 static bool fault_in_slabs(const struct kmem_cache *cache)
 {
 	return cache->flags & SLAB_NODUMP || km_ahead_fault_in_slabs(cache, cache->live_shift, has_free_objects);
 }
 
-/* The cache's slabs: their pages that had gone, of which none goes from here on, and those that nobody ever touched. */
+/* Fault in the cache's slabs: pages purged before (none is purged from now on), and pages never touched. */
 static bool fault_in_rest(struct kmem_cache *cache)
 {
 	if ((cache->engine->fill && !cache->engine->fill(cache)) || !fault_in_slabs(cache))
@@ -89,10 +89,10 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 	}
 	if (!pages_for(cache, n, &pages))
 		return -ENOMEM;
-	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
+	/* In a signal handler inside the allocator, this thread may hold the locks already. */
 	if (km_thread_busy)
 		return -ENOMEM;
-	/* Objects that lie ready go home, and slabs that are empty go: it is free pages that are made resident then. */
+	/* Return cached objects to their slabs and free empty slabs: only free pages are made resident then. */
 	if (pages)
 		km_cache_send_home(cache);
 	struct km_busy_was was = km_busy_begin();
@@ -101,7 +101,8 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 		.live_shift = cache->live_shift, .cache = cache, .rest = fault_in_rest,
 	};
 	bool done = km_ahead_fault_in(&cache->reserved_pages, &want);
-	/* Outside: a user's function may run under the registry's lock, and wait for another thread that reserves. */
+	/* Outside of the reserve's lock: under the registry's lock a user's function may wait for another thread
+	 * that reserves. */
 	if (done && pages)
 		fault_in_words(cache);
 	km_busy_end(was);

@@ -1,6 +1,7 @@
 /*
- * retired_stats.c: the slabs of caches that are gone. Invariant: all that was counted is counted on, by one cache
- * that is there or by the process, so what is read by a name, or of the process, never falls while it is there.
+ * retired_stats.c: slab counters of destroyed caches. Invariant: every count is carried on by a live cache or by the
+ * process. Therefore the sum for a name never falls while a cache of the name is live, and the sum for the process
+ * never falls.
  */
 #include "os/die.h"
 #include "cache.h"
@@ -12,12 +13,13 @@ const struct km_retired *km_retired_of_process(void)
 	return &past;
 }
 
-/* The cache that is there and counts as this one, which goes: the one that it belongs to, or one of its name. */
+/* Returns: the live cache that inherits the slab counters of a destroyed cache: its parent, else the newest cache
+ * of the same name, else NULL. */
 static struct kmem_cache *heir_of(const struct kmem_cache *cache)
 {
 	struct kmem_cache *heir = cache->child_of ?: cache->shadow_of;
 
-	/* That may have gone together with this one. */
+	/* The parent may be destroyed in the same call. */
 	if (heir)
 		return heir->dead ? NULL : heir;
 	heir = *km_registry_named(cache->name);

@@ -1,17 +1,17 @@
 /*
- * trace_attach.c: a tracer comes, or goes, or a profile begins, or ends: while one is attached to a probe of calls
- * that would be hits (alloc/tracer.h), or a profile is taken (alloc/profile_record.h), each cache has hooks, which do
- * nothing, and so no shelf that a hit finds: every call is a miss, and passes the probe and the profile. Invariant:
- * km_alloc_probing says what the caches' hooks say, with the registry locked.
+ * trace_attach.c: attach and detach a tracer, begin and end a profile. With a tracer attached to a probe of fast-path
+ * calls (alloc/tracer.h), or during a profile (alloc/profile_record.h), each cache has hooks that do nothing. The
+ * hooks close the sheaves for the fast path: every call is a miss and passes the probe and the profile. Invariant:
+ * with the registry locked, km_alloc_probing agrees with the caches' hooks.
  *
- * The tracer writes a counter, and nobody is told; a profile ends by the clock. Both are looked at by the tick, that is
- * by misses; so a thread that only hits goes on unseen until somebody misses. Nothing is in a hit.
+ * The tracer writes a counter, without any notification; a profile ends by the clock. The tick checks both, at
+ * misses. A thread with hits only stays unobserved until some thread misses. The fast path has no code for probes.
  */
 #include "os/die.h"
 #include "alloc/tracer.h"
 #include "cache.h"
 
-#define AT_ONCE 64u	/* caches that have one fence */
+#define AT_ONCE 64u	/* caches drained with one fence */
 
 struct changed {
 	struct kmem_cache *cache[AT_ONCE];
@@ -47,7 +47,8 @@ static uint32_t wanted_now(void)
 	       (km_profile_ops && km_profile_ops->is_wanted() ? KM_PROBING_PROFILE : 0u);
 }
 
-/* With the registry locked: a profile that begins has memory; one that ends is said to be over. */
+/* Begin or end a profile. Context: registry locked. Returns: `wanted`, without the profile if there is no memory
+ * for its tables. */
 static uint32_t settle(uint32_t wanted)
 {
 	const uint32_t changes = (wanted ^ km_alloc_probing) & KM_PROBING_PROFILE;
@@ -69,7 +70,7 @@ void km_probes_look(void)
 	wanted = settle(wanted);
 	if (wanted != km_alloc_probing) {
 		km_debug(!(wanted & ~(uint32_t)(KM_PROBING_TRACER | KM_PROBING_PROFILE)), "who looks is known");
-		/* Release pairs with who takes samples: a profile's tables are there. */
+		/* Release pairs with the code that takes samples: the profile's tables exist. */
 		km_store_release(&km_alloc_probing, wanted);
 		km_alloc_want_sizes(false);
 		km_registry_each(change, &changed);

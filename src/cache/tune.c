@@ -1,9 +1,9 @@
 /*
- * tune.c: what of a cache is changed while it is used: min_partial and its rule, the share of looks at other nodes, the
- * bytes that it may have, and limit, batchcount and shared factor, these as a call and in the words of /proc/slabinfo;
- * and what it is. Invariants: one tunes at a
- * time, under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to
- * those that are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
+ * tune.c: settings of a cache that may change at run time: min_partial and its rule, the share of searches on other
+ * nodes, the limit in bytes, and limit, batchcount and shared factor, by call or in the format of /proc/slabinfo;
+ * also name and size. Invariants: one thread tunes at a time, under the registry's lock; a failed call changes
+ * nothing; a change of a cache also applies to caches tuned with the cache. Kernel: the same while groups had caches
+ * of their own (until 5.9).
  */
 #include "base/text.h"
 #include "os/die.h"
@@ -14,7 +14,7 @@
 #define MAX_WORDS 128u	/* bytes. Kernel: MAX_SLABINFO_WRITE */
 
 struct tuning {
-	const struct kmem_cache *cache;	/* which, or NULL: by name */
+	const struct kmem_cache *cache;	/* the cache, or NULL: by name */
 	const char *name;
 	size_t name_length;
 	unsigned limit, batchcount, shared;
@@ -43,13 +43,13 @@ static int tune_one(struct kmem_cache *cache, const struct tuning *tuning)
 		km_debug(km_thread_busy && tuning->batchcount <= tuning->limit,
 			 "who tunes keeps signal handlers out");
 		km_alloc_set_limit(cache, tuning->limit);
-		/* Kernel: the old arrays' objects go to their slabs too. */
+		/* Kernel: the objects of the old arrays go to their slabs, too. */
 		km_alloc_drain(cache);
 	}
 	return result;
 }
 
-/* One for which there is no memory keeps what it had. */
+/* Tune a follower. Without memory the follower keeps its old settings. */
 static int tune_led(struct kmem_cache *cache, void *arg)
 {
 	const struct tuning *tuning = arg;
@@ -69,7 +69,7 @@ static int tune(struct kmem_cache *cache, void *arg)
 	if (!is_meant(cache, tuning))
 		return 0;
 	km_debug(!cache->dead, "a cache that is tuned is there");
-	/* Kernel: what it does not take it passes over, once there is such a cache. */
+	/* Kernel: ignores invalid values if the cache exists. */
 	if (!is_valid(tuning)) {
 		tuning->result = 0;
 		return 1;
@@ -112,7 +112,7 @@ static bool is_space(char c)
 	return c == ' ' || c == '\t' || c == '\n';
 }
 
-/* A number, with a sign that only a wrong one has. False: there is none, or more than an int holds. */
+/* Parse a number; only an invalid one has a sign. Returns: false without a number, or above INT_MAX. */
 static bool parse_int(const char **at, int *number)
 {
 	bool negative = false;
@@ -143,7 +143,7 @@ int kmem_slabinfo_write(const char *text)
 	struct tuning tuning = { .name = text, .name_length = (size_t)(at - text) };
 	if (!parse_int(&at, &limit) || !parse_int(&at, &batchcount) || !parse_int(&at, &shared))
 		return -EINVAL;
-	/* A negative number makes the whole invalid. */
+	/* A negative number makes the whole request invalid. */
 	if (limit > 0 && batchcount > 0 && shared >= 0) {
 		tuning.limit = (unsigned)limit;
 		tuning.batchcount = (unsigned)batchcount;
@@ -169,8 +169,8 @@ static int write_led(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* A thread that visits all caches, or a handler that struck where one comes or goes, writes to the named one alone: the
- * lock is taken. */
+/* Write to a cache and its followers. Inside a visit of all caches, or in a signal handler inside creation or
+ * destruction, only the named cache is changed: the lock is taken. */
 static void write_number(const struct writing *writing)
 {
 	if (km_thread_busy) {
@@ -231,7 +231,7 @@ int kmem_set_min_partial_rule(const char *name)
 		return -EBUSY;
 	km_busy_scope(was);
 	km_registry_scope();
-	/* Caches to come are made under this lock. */
+	/* New caches are made under this lock. */
 	km_store(&km_layout_options.rule, rule);
 	km_registry_each(follow_rule, &rule);
 	return 0;
@@ -273,7 +273,7 @@ int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity)
 
 /* ------------------------------------------------------------------ a cache that is tuned with another */
 
-/* One whose leader is debugged has other slabs than that. */
+/* Returns: whether the cache follows its leader; a debugged leader has another slab layout. */
 static bool is_led(const struct kmem_cache *cache)
 {
 	return cache->tuned_with && !km_is_debugged(cache->tuned_with);
@@ -322,7 +322,7 @@ uint64_t kmem_cache_limit(const struct kmem_cache *cache)
 
 int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes)
 {
-	/* Its objects lie in pages of all caches, or are in no slabs. */
+	/* The objects lie in pages shared by caches, or in no slabs. */
 	if (cache->engine->shared_pages || cache->engine->whole_pages)
 		return -EOPNOTSUPP;
 	km_store(&cache->limit, bytes);

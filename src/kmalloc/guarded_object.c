@@ -1,6 +1,6 @@
 /*
- * guarded_object.c: what users ask of a guarded object (page/guard_range.h) by its address. Invariant: what is no
- * start of one that is out is misuse, or nothing.
+ * guarded_object.c: size and cache of a guarded object (page/guard_range.h), by address. Invariant: any address
+ * except the start of an allocated object is misuse, or has no cache.
  */
 #include "os/die.h"
 #include "cache/cache.h"
@@ -14,8 +14,8 @@ size_t km_guarded_bytes(const void *p, const char *function)
 	return bytes;
 }
 
-/* A caller that asks may free it by kmem_cache_free, which looks at no bytes; the object may have fewer than others of
- * the cache. */
+/* The caller may free the object by kmem_cache_free, without any check of bytes. A guarded object may have fewer
+ * bytes than other objects of the cache. */
 struct kmem_cache *km_guarded_cache(const void *p)
 {
 	struct kmem_cache *cache = km_guard_ops->cache_of(p);

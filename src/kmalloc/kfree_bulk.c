@@ -1,6 +1,6 @@
 /*
- * kfree_bulk.c: bulk over what users hand in: NULL entries, mixed caches, sizes. Finds out whose each object is and
- * hands runs of one cache to the front. Invariant: each entry is freed once or reported once.
+ * kfree_bulk.c: bulk calls with users' arrays: NULL entries, mixed caches, sizes. The code finds the cache of each
+ * object and passes runs of one cache to the bulk free. Invariant: each entry is freed once or reported once.
  */
 #include <errno.h>
 #include <limits.h>
@@ -8,9 +8,9 @@
 #include "os/die.h"
 #include "cache/cache.h"
 
-/* Objects looked at together: enough to gather a mixed array, little enough to stay in the nearest cache. */
+/* Objects grouped at once: enough to gather a mixed array, few enough to stay in the nearest cache. */
 #define WINDOW 64u
-/* Fewer than these freed with the last one: its neighbours are of other slabs. */
+/* If fewer objects than this went with the last one, its neighbours belong to other slabs. */
 #define FEW 4u
 
 static size_t drop_nulls(size_t n, void **objects)
@@ -26,7 +26,8 @@ static size_t drop_nulls(size_t n, void **objects)
 
 typedef uint32_t lanes __attribute__((vector_size(16)));
 
-/* Four 32-bit halves at a time, any of them 0: a hint, seldom wrong and soon checked; 0.3 cycles an object. */
+/* Returns: whether an entry may be NULL: a hint, seldom wrong and cheaply checked. Two pointers (four 32-bit
+ * halves) per vector; 0.3 cycles an object. */
 static bool may_have_null(size_t n, void *const *objects)
 {
 	lanes zeros = { 0 };
@@ -56,10 +57,10 @@ km_line_start void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void
 		kmem_cache_free(cache, objects[0]);
 		return;
 	}
-	/* A chain looks at each object anyway. */
+	/* Engines with chains check each object anyway. */
 	const struct km_alloc_ops *ops = km_alloc_ops(cache);
 	if (ops->give) {
-		/* Loaded anew from the same shape: so the look above is one instruction with its branch. */
+		/* Hide the value from the compiler, so that the test above stays one instruction with its branch. */
 		__asm__("" : "+r"(ops));
 		if (ops->give(cache, n, objects))
 			return;
@@ -71,8 +72,8 @@ km_line_start void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void
 }
 
 /*
- * The cache whose id this is has all of objects[0, n). Branches that are never taken cost less than one sum of all that
- * may be wrong: 1.8 cycles an object for 3.3. Vectors, two addresses at a time, no less. Nothing has id 0.
+ * Returns: whether all of objects[0, n) belong to the cache of this id. Branches never taken cost less than one sum
+ * of all errors: 1.8 cycles an object against 3.3. Vectors of two addresses cost no less. No object has id 0.
  */
 km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 {
@@ -82,7 +83,7 @@ km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 	const uint32_t mask = km_id_masks(id)->slab;
 	uint64_t limit = (uint64_t)1 << KM_ID_SHIFT;
 
-	/* In a register: the comparison is one operation with its branch, a shift and its branch are two. */
+	/* In a register: the comparison is one operation with its branch; a shift and a branch are two. */
 	__asm__("" : "+r"(limit));
 	for (size_t i = 0; i < n; i++) {
 		uintptr_t index = ((uintptr_t)objects[i] - arena) >> KM_PAGE_SHIFT;
@@ -95,13 +96,13 @@ km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 }
 
 /*
- * The cache of this thread's last array: as a rule the next one's as well. Then a branch is predicted, and nothing
- * waits for the cache, which comes out of an object by a chain of loads. A chain's objects go slab by slab: by
+ * The cache id of this thread's last array, usually the next one's as well. The branch is then predicted, and the
+ * code does not wait for the chain of loads from object to cache. Objects of chains go slab by slab, with
  * as_last_time.
  */
 static km_tls uint16_t last_id;
 
-/* The compiler must not know that the guess is what was compared. */
+/* Return the guess in place of the equal cache; the compiler must not know of the equality. */
 km_inline struct kmem_cache *as_last_time(struct kmem_cache *cache)
 {
 	static km_tls struct kmem_cache *last;
@@ -113,7 +114,7 @@ km_inline struct kmem_cache *as_last_time(struct kmem_cache *cache)
 	return last = cache;
 }
 
-/* The cache of all of objects[0, n), or NULL: mixed, or not that easy. */
+/* Returns: the cache of all of objects[0, n); NULL if mixed, or not found by the fast check. */
 static struct kmem_cache *common_cache(size_t n, void *const *objects)
 {
 	struct kmem_cache *cache = km_quick_cache(objects[0]);
@@ -126,7 +127,7 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 	return cache;
 }
 
-/* Free the objects of objects[0, n) that belong to `cache`; returns how many are left, at the front. */
+/* Free the objects of objects[0, n) in `cache`. Returns: the number left, at the front. */
 static size_t free_run(struct kmem_cache *cache, struct kmem_cache **owners, size_t n,
 		       void **objects)
 {
@@ -161,7 +162,7 @@ static void free_window(size_t n, void **objects)
 			n = free_run(owners[0], owners, n, objects);
 			continue;
 		}
-		/* NULL, large, foreign, or a slab that only its descriptor can tell. */
+		/* NULL, large, foreign, or a slab known only by its page descriptor. */
 		km_free_any_miss(objects[0], "kfree_bulk");
 		n--;
 		owners[0] = owners[n];
@@ -169,7 +170,7 @@ static void free_window(size_t n, void **objects)
 	}
 }
 
-/* A chain's objects go slab by slab, whatever else is in the array. */
+/* Free the objects at the end of the array in the slab of the last one, for engines with chains. */
 km_inline size_t free_slab_of_last(size_t n, void **objects)
 {
 	struct kmem_cache *cache = as_last_time(km_quick_cache(objects[n - 1]));
@@ -178,7 +179,7 @@ km_inline size_t free_slab_of_last(size_t n, void **objects)
 	return ops && ops->give_last ? ops->give_last(cache, n, objects) : n;
 }
 
-/* Where kmalloc is one cache: those at the end that are its own, as far as it goes. Returns how many are left. */
+/* Free the objects at the end of the array in kmalloc's sized cache. Returns: the number left. */
 static km_noinline size_t free_sized_last(size_t n, void **objects)
 {
 	size_t left = n;
@@ -188,13 +189,13 @@ static km_noinline size_t free_sized_last(size_t n, void **objects)
 	return left < n && km_alloc_give(km_kmalloc_sized, objects + left, n - left) ? left : n;
 }
 
-/* Any array; what is not like the last one comes here. */
+/* Free any array unlike the last one. */
 static km_noinline void free_mixed(size_t n, void **objects)
 {
 	while (n) {
 		size_t left = km_unlikely(km_kmalloc_sized != NULL) ? free_sized_last(n, objects) :
 								    free_slab_of_last(n, objects);
-		/* Where its slab had some more near it, so may the next last one's. */
+		/* If the last slab had several objects at the end, the next slab may have several, too. */
 		km_debug(left <= n, "no more are left than there were");
 		bool try_again = left < n && n - left >= FEW;
 

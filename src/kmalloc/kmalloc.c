@@ -1,6 +1,7 @@
 /*
- * kmalloc.c: from a size to a cache: kmalloc, kfree, krealloc, the kv family. Invariant: an object has at least the
- * bytes that were asked for, aligned as kmalloc promises for as many; the way back is lookup.c.
+ * kmalloc.c: choose the cache for a size: kmalloc, kfree, krealloc, the kv family. Invariant: an object has at least
+ * the requested bytes and the alignment that kmalloc promises for the size. lookup.c has the way back, from a pointer
+ * to its cache.
  */
 #include <errno.h>
 #include <limits.h>
@@ -21,23 +22,24 @@ static const struct {
 	{ 8192, "kmalloc-8k" },
 };
 
-/* By (size + 7) / 8: the cache's id; 0 before the start. The first entry is for what is too large, too. */
+/* Cache id by (size + 7) / 8; 0 before the start. Entry 0 also stands for sizes that are too large. */
 static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
 KM_ALLOC_NEAR(id_of_size)
 static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
-/* Bytes to be zeroed, for a hit: the table above may not have the object's cache any more (km_kmalloc_watch). */
+/* Bytes that a zeroing hit clears, by (size + 7) / 8. cache_of_size can't supply the figure: km_kmalloc_watch may
+ * have removed the object's cache there. */
 static uint16_t cleared_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
-/* Then all sizes are 0 and NULL above. */
+/* The one cache of an engine that serves kmalloc by size. If set, all entries above are 0 and NULL. */
 struct kmem_cache *km_kmalloc_sized;
-/* For __GFP_ACCOUNT, so that what is paid for and what is not don't share slabs; NULL until there is a group. */
+/* Caches for __GFP_ACCOUNT, so that charged and uncharged objects never share a slab; NULL until a group exists. */
 static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
 static uint16_t charged_id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
 KM_ALLOC_PAID_NEAR(charged_id_of_size)
-/* Those of both that are debugged: the tables above have NULL there, and calls go the long way. One that is debugged
- * for a while (km_kmalloc_watch) stays in here. */
+/* Debugged caches, plain [0] and charged [1]. Their entries in the tables above are NULL, so calls take the slow
+ * path. A cache debugged for a while (km_kmalloc_watch) keeps its entry here afterwards. */
 static struct kmem_cache *observed_of_size[2][KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
-/* Larger ones go the long way, where a sanitizer is all, and so do all while an object is to be guarded: by
- * kmalloc_node. */
+/* Largest size with a direct fast path. Larger sizes take the slow path. All sizes do under a sanitizer, and all
+ * do, through kmalloc_node, while an object is to be guarded. */
 #define most_direct (km_direct.most[KM_DOOR_KMALLOC])
 
 void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);
@@ -46,19 +48,18 @@ static void *kmalloc_slowly(size_t size, gfp_t gfp, int node);
 
 /* ------------------------------------------------------------------ the hot path */
 
-/* The largest power of two that divides it. */
+/* Returns: the largest power of two that divides `size`, at least ARCH_KMALLOC_MINALIGN. */
 static size_t natural_align(size_t size)
 {
 	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
 }
 
-/* Some engine serves kmalloc by size. */
 km_inline bool is_by_size(size_t size)
 {
 	return km_kmalloc_sized && km_likely(size - 1 < KM_SIZED_END - 1);
 }
 
-/* A gap in front of the block, if need be, aligns what follows the header. */
+/* A gap before the header, where needed, aligns the bytes after the header. */
 km_inline void *alloc_by_size(size_t size, gfp_t gfp, int node)
 {
 	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
@@ -72,7 +73,7 @@ static km_noinline void *account_large(size_t size, gfp_t gfp)
 	return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 }
 
-/* An object that was taken and won't do. */
+/* Free an allocated object that does not suit the request. */
 km_cold static void put_back(const void *p, gfp_t gfp)
 {
 	km_calls_scope(was, km_gfp_may_wait(gfp));
@@ -80,15 +81,14 @@ km_cold static void put_back(const void *p, gfp_t gfp)
 	kfree(p);
 }
 
-/* It is no hit by its size. */
+/* Serve kmalloc_account when the fast path by size missed. */
 static km_noinline void *account_missed(size_t size, gfp_t gfp)
 {
 	struct kmem_cache *cache = NULL;
 
-	/* Acquire pairs with make_charged. */
 	if (km_likely(size <= km_load(&most_direct)))
 		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
-	/* Where its objects are debugged for a while they are told the bytes, by the long way. */
+	/* The slow path tells a temporarily debugged cache the requested bytes. */
 	if (km_unlikely(!cache || km_alloc_has_out(cache)))
 		return account_large(size, gfp);
 	if (gfp & __GFP_ZERO && km_objcg_here)
@@ -96,7 +96,8 @@ static km_noinline void *account_missed(size_t size, gfp_t gfp)
 	return kmem_cache_alloc(cache, gfp);
 }
 
-/* The thread has no group, the process may have a default one; a group's object is in hand. */
+/* Hand out a group's object to a thread without a group, charged to the process's default objcg. Without a default
+ * objcg the object goes back and the request starts again. */
 static km_noinline void *account_default(struct kmem_cache *cache, size_t size, gfp_t gfp, void *object)
 {
 	struct obj_cgroup *objcg = km_load(&km_objcg_default);
@@ -110,9 +111,9 @@ static km_noinline void *account_default(struct kmem_cache *cache, size_t size, 
 }
 
 /*
- * An object that is paid for already (fast_path.h): first of all where the call says so, else after a miss. As long
- * as one group pays, the block names it; where several pay, or the block's is another, the object's owner word is
- * looked at.
+ * Allocate a charged object from the per-CPU charged sheaf (fast_path.h). Calls with __GFP_ACCOUNT come here
+ * directly, other calls after a miss. While one objcg uses the sheaf, the sheaf names the objcg. With several objcgs,
+ * or a foreign sheaf, the object's owner word decides.
  */
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
@@ -129,7 +130,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 		return account_missed(size, gfp);
 	if (km_likely(own))
 		return object;
-	/* Acquire pairs with km_kmalloc_start_charged: whose id is shown, it is there. */
+	/* Acquire pairs with km_kmalloc_start_charged: a published id implies a published cache. */
 	struct kmem_cache *cache = km_load_acquire(&charged_of_size[step]);
 	if (km_likely(km_alloc_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
@@ -138,7 +139,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	return km_layer(cache, KM_LAYER_CHARGE)->recharge(cache, gfp, objcg, object, word);
 }
 
-/* Those that look at objects from outside are told of this one, and of its bytes. */
+/* Report a new object and its requested bytes to the tracer, the sanitizer and the debugging hooks. */
 static void *shown(void *object, size_t size)
 {
 	if (km_unlikely(km_load(&km_alloc_probing)) && !ZERO_OR_NULL_PTR(object))
@@ -146,7 +147,8 @@ static void *shown(void *object, size_t size)
 	return km_likely(!km_sanitizer.objects && !km_observed_sizes) ? object : km_observed_asked(object, size);
 }
 
-/* As if it were debugged, so that no call is a hit by its size alone; else, and before the start, the long way. */
+/* Serve random_caches: choose the cache by call site, so that no call is a hit by size alone. Debugged caches,
+ * large sizes and calls before the start take the slow path. */
 static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
 {
 	uintptr_t site = (uintptr_t)__builtin_return_address(0);
@@ -160,8 +162,8 @@ static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
 }
 
 /*
- * In a function of its own: a hit pays nothing for it, not a register. A chain's every hit comes by: with a size that
- * has a cache, which none has before the start, it goes on to that at once.
+ * Serve the rare kinds of misses. The function stays out of line, so that a hit saves no register for the call. Every
+ * hit under the sized engine passes here, because no size has a cache, and goes to the engine at once.
  */
 static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 {
@@ -196,7 +198,7 @@ km_hit_path km_noinline void *kmalloc(size_t size, gfp_t gfp)
 {
 	size_t step = (size + 7) >> 3;
 
-	/* One conditional branch in all: what is rare chooses entry 0, which is empty. */
+	/* One conditional branch in all: rare requests choose entry 0, which is empty. */
 	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
 	step = km_evenly(!(gfp & KMEM_GFP_ODD)) ? step : 0;
 	void *object = km_alloc_id_of_size(step);
@@ -209,12 +211,12 @@ km_hit_path km_noinline void *kmalloc(size_t size, gfp_t gfp)
 
 km_hit_path km_noinline void *kzalloc(size_t size, gfp_t gfp)
 {
-	/* One branch for both: not 0 for size 0, nor for what is too large. */
+	/* One branch for size 0 and for sizes that are too large. */
 	if (km_unlikely((gfp & KMEM_GFP_ODD & ~__GFP_ZERO) | (size - 1) / KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_missed(size, gfp | __GFP_ZERO);
 	size_t step = (size + 7) >> 3;
 	void *object = km_alloc_id_of_size(step);
-	/* Acquire pairs with km_kmalloc_start: whose id is shown, it is there. */
+	/* Acquire pairs with km_kmalloc_start: a published id implies a published entry. */
 	if (km_likely(object))
 		return __builtin_memset(object, 0, km_load_acquire(&cleared_of_size[step]));
 	return kmalloc_missed(size, gfp | __GFP_ZERO);
@@ -227,14 +229,14 @@ km_hit_path void kfree(const void *object)
 	km_free_any_miss(object, "kfree");
 }
 
-/* ------------------------------------------------------------------ in */
+/* ------------------------------------------------------------------ allocation */
 
 static void check_gfp(const char *function, gfp_t gfp)
 {
 	km_alloc_check_gfp(function, gfp, NULL);
 }
 
-/* *gfp says in the end whether a failure is to be told. */
+/* Allocate a large block on a node. On return *gfp tells whether the caller must report a failure. */
 static void *large_on_node(size_t bytes, size_t align, gfp_t *gfp, int node)
 {
 	struct km_request request = km_request_of(*gfp, NUMA_NO_NODE);
@@ -244,7 +246,7 @@ static void *large_on_node(size_t bytes, size_t align, gfp_t *gfp, int node)
 	return p;
 }
 
-/* No memory would help. Kernel: warns where that was not meant. */
+/* Fail a request above the function's limit. No reclaim can help. Kernel: warns unless __GFP_NOWARN is set. */
 km_cold static void *above_limit(const char *function, size_t size, size_t limit, gfp_t gfp)
 {
 	static struct km_ratelimit often;
@@ -262,7 +264,7 @@ static void *kmalloc_large(size_t size, gfp_t gfp, int node)
 	check_gfp("kmalloc", gfp);
 	if (size > KMALLOC_MAX_SIZE)
 		return above_limit("kmalloc", size, KMALLOC_MAX_SIZE, gfp);
-	/* Kernel: a power of two of pages. Here as many as it takes, aligned as promised. */
+	/* Kernel: a power of two of pages. libkmem: only the pages needed, with the promised alignment. */
 	void *p = large_on_node(km_align_up(size, KM_PAGE_SIZE), km_max(natural_align(size), KM_PAGE_SIZE), &gfp,
 				node);
 
@@ -334,7 +336,7 @@ bool km_kmalloc_start(void)
 	for (size_t i = 0; i < km_array_count(sizes); i++) {
 		uint32_t size = sizes[i].size;
 
-		/* A start that failed half-way goes on from there. */
+		/* After a start that failed half-way, skip the caches made already. */
 		if (km_kmalloc_cache(size)) {
 			step = size / 8 + 1;
 			continue;
@@ -342,7 +344,6 @@ bool km_kmalloc_start(void)
 		struct km_creation creation = { .internal = true };
 		int error;
 
-		/* Natural alignment: the size itself, or its largest power-of-two divisor. */
 		creation.args.align = size & -size;
 		struct kmem_cache *cache = km_cache_create(sizes[i].name, size, SLAB_KMALLOC,
 							   &creation, &error);
@@ -364,7 +365,8 @@ bool km_kmalloc_start(void)
 	return true;
 }
 
-/* A reader finds the cache in one table or in the other. */
+/* Move a plain cache between the direct table and the table of observed caches. A reader always finds the cache in
+ * one of the two tables. */
 void km_kmalloc_watch(struct kmem_cache *cache, bool observed)
 {
 	for (size_t step = 1; !km_hardening.random_caches && step < km_array_count(cache_of_size); step++) {
@@ -384,13 +386,14 @@ bool km_kmalloc_is_observed(size_t size)
 	return !km_load(&cache_of_size[(size + 7) >> 3]);
 }
 
-/* The cache that serves __GFP_ACCOUNT there. Acquire pairs with the release where it is shown: it is built. */
+/* Returns: the charged cache of a size step, or NULL. Acquire pairs with the release that publishes a complete
+ * cache. */
 static struct kmem_cache *charged_cache(size_t step)
 {
 	return km_load_acquire(&charged_of_size[step]) ?: km_load_acquire(&observed_of_size[1][step]);
 }
 
-/* The charged cache of a size; several threads may come at once: one of theirs stays. */
+/* Make the charged cache of a size. Several threads may race: one cache stays, the others are discarded. */
 static struct kmem_cache *make_charged(struct kmem_cache *plain)
 {
 	struct km_creation creation = { .args = { .align = plain->align }, .internal = true,
@@ -403,7 +406,7 @@ static struct kmem_cache *make_charged(struct kmem_cache *plain)
 	struct kmem_cache *cache = km_cache_create(name, plain->object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
 						   &creation, &error);
 	first = &(cache && km_is_debugged(cache) ? observed_of_size[1] : charged_of_size)[plain->object_size / 8];
-	/* Release pairs with the loads where they are used: it is built. */
+	/* Release pairs with the acquire loads of the table: the cache is complete. */
 	if (cache && !km_cas_release(first, &none, cache))
 		km_cache_discard(cache);
 	km_debug(!*first || (*first)->flags & SLAB_ACCOUNT, "what is paid for has caches of its own");
@@ -427,7 +430,8 @@ bool km_kmalloc_start_charged(void)
 			km_debug(cache->object_size == plain->object_size && cache != plain,
 				 "a charged cache has the size of the plain one");
 			km_store_release(&(km_is_debugged(cache) ? observed_of_size[1] : charged_of_size)[step], cache);
-			/* The first of its sizes comes last: all of them lead to it. */
+			/* The smallest size of a cache comes last: all sizes of the cache are set when the ids are
+			 * published. */
 			if (km_kmalloc_cache((step - 1) * 8) != plain && !km_is_debugged(cache))
 				km_alloc_show_paid(cache, &charged_id_of_size[step], last + 1 - step);
 		}
@@ -451,7 +455,7 @@ struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp)
 	return charged ?: km_kmalloc_cache(size);
 }
 
-/* ------------------------------------------------------------------ sizes, and ends */
+/* ------------------------------------------------------------------ sizes, and sensitive data */
 
 size_t kmalloc_size_roundup(size_t size)
 {
@@ -473,14 +477,15 @@ void kfree_sensitive(const void *object)
 	if (ZERO_OR_NULL_PTR(object))
 		return;
 	__builtin_memset((void *)object, 0, ksize(object));
-	/* The compiler must believe that somebody reads it. */
+	/* Keep the compiler from deleting the stores as dead. */
 	__asm__ volatile("" : : "r"(object) : "memory");
 	kfree(object);
 }
 
 /* ------------------------------------------------------------------ krealloc */
 
-/* Kernel: with __GFP_ZERO what is given up is zeroed, so that it reads as zeros when the object grows again. */
+/* Finish a shrink in place. Kernel: with __GFP_ZERO the surplus bytes are zeroed, so that the bytes read as zeros
+ * when the object grows again. */
 static void *shrunk(void *object, size_t size, size_t usable, gfp_t gfp)
 {
 	if (km_unlikely(gfp & __GFP_ZERO))
@@ -490,7 +495,8 @@ static void *shrunk(void *object, size_t size, size_t usable, gfp_t gfp)
 	return object;
 }
 
-/* A block that has grown once will grow again: it comes to lie where it can, unless it is aligned beyond pages. */
+/* Allocate a growing object at a place with room to grow, because a block that grew once usually grows again.
+ * Returns: NULL for alignments above a page and for sizes outside the range of whole pages. */
 static void *get_grown(size_t size, size_t align, gfp_t gfp)
 {
 	if (size <= KMALLOC_MAX_CACHE_SIZE || size > KMALLOC_MAX_SIZE || align > KM_PAGE_SIZE || gfp & KMEM_GFP_ODD)
@@ -499,15 +505,15 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 	return km_large_grown(size);
 }
 
-/* krealloc or kvrealloc: the function for a new object, and the smallest and largest size that large.c may resize. */
+/* krealloc or kvrealloc: the function for a new object, and the least and greatest size that large.c may resize. */
 struct door {
 	const char *name;
 	void *(*get)(size_t size, gfp_t gfp);
 	size_t least, most;
 };
 
-/* The alignment promised for an object of this size. kvrealloc promises a page at most for large objects, so a doubled
- * object need not move for its alignment. */
+/* The alignment promised for an object of this size. kvrealloc promises at most a page for large objects, so a
+ * doubled object need not move for its alignment. */
 static size_t promised_align(size_t size, const struct door *door)
 {
 	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : natural_align(size);
@@ -528,18 +534,18 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door 
 	int saved_errno = errno;
 	if (!usable && !ZERO_OR_NULL_PTR(object))
 		return NULL;
-	/* A size above the largest is refused by get, also if the object has room. */
+	/* The allocation function refuses a size above the largest, even if the object has room. */
 	if (!usable || size > door->most)
 		return door->get(size, gfp);
 	const bool stays = is_aligned(object, size, door);
-	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste, unless what it
-	 * leaves is a mapping and the system may not be called. */
+	/* Kernel: the same pointer while the object fits. libkmem moves an object that would waste most of its
+	 * bytes, unless the object is a mapping and the caller forbids system calls. */
 	if (size <= usable && stays && (size > usable / 4 || usable <= 64 ||
 			       (usable > KMALLOC_MAX_SIZE && !km_gfp_may_wait(gfp))))
 		return shrunk(object, size, usable, gfp);
 	if (km_unlikely(km_observed_sizes) && size > usable && stays && km_observed_grow(object, size, gfp))
 		return object;
-	/* A smaller one can be done without: its lack is not told, and nobody is pressed for it. */
+	/* A shrink can do without a smaller object: a failure is silent and puts no pressure on other caches. */
 	if (size <= usable)
 		gfp = (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN | __GFP_NORETRY;
 	void *moved = (size > usable ? get_grown(size, promised_align(size, door), gfp) : NULL) ?:
@@ -557,7 +563,8 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door 
 	return moved;
 }
 
-/* A block of whole pages where it is, a mapping by remapping; NULL: not so. *refused: nor elsewhere. */
+/* Resize a block of whole pages in place, or a mapping by mremap. Returns: NULL if not possible; *refused is set
+ * if a new block would be refused, too. */
 static void *resize_large(void *object, size_t size, gfp_t gfp, bool *refused)
 {
 	size_t before = gfp & __GFP_ZERO ? ksize(object) : 0;
@@ -567,7 +574,8 @@ static void *resize_large(void *object, size_t size, gfp_t gfp, bool *refused)
 	return size < kept ? shrunk(moved, size, kept, gfp) : moved;
 }
 
-/* Kernel: copies as soon as it does not fit. Here a block of whole pages may stay. Frees, too, do what gfp allows. */
+/* Kernel: copies as soon as the object does not fit. libkmem may keep a block of whole pages in place. Frees on
+ * the way obey `gfp`, too. */
 static void *resize(void *object, size_t size, gfp_t gfp, const struct door *door)
 {
 	km_calls_scope(was, km_gfp_may_wait(gfp));
@@ -630,7 +638,7 @@ void kvfree_sensitive(const void *object, size_t bytes)
 {
 	if (ZERO_OR_NULL_PTR(object))
 		return;
-	/* Kernel: believes the caller. */
+	/* Kernel: trusts the caller's size. */
 	__builtin_memset((void *)object, 0, km_min(bytes, ksize(object)));
 	__asm__ volatile("" : : "r"(object) : "memory");
 	kfree(object);

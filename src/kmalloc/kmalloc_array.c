@@ -1,13 +1,13 @@
 /*
- * kmalloc_array.c: blocks of kmalloc's for many elements of a size. Invariant: a product that no size has is refused,
- * and asks for nothing.
+ * kmalloc_array.c: kmalloc for arrays of elements. Invariant: an overflowing product is refused without an
+ * allocation.
  */
 #include <errno.h>
 
 #include "base/bits.h"
 #include "cache/cache.h"
 
-/* The product of two sizes is none. */
+/* Fail a request of overflowing size. */
 km_cold static void *overflows(const char *function, gfp_t gfp)
 {
 	km_alloc_check_gfp(function, gfp, NULL);

@@ -1,6 +1,6 @@
 /*
- * kmalloc_nolock.c: kmalloc and kfree that wait for nothing: from a size to a cache, and to the next one. Invariant:
- * what may wait is never called; alloc/alloc_nolock.c says how.
+ * kmalloc_nolock.c: kmalloc and kfree without waiting: try the cache of the size, then the next larger cache.
+ * Invariant: a function that may wait is never called (alloc/alloc_nolock.c).
  */
 #include <errno.h>
 
@@ -15,7 +15,8 @@ static void *by_size(size_t size, gfp_t gfp, int node)
 				     node);
 }
 
-/* The cache of a larger size is aligned as a smaller one needs, but where that is a power of two, and it is none. */
+/* Returns: whether a larger cache has the alignment promised for `size`. Only a power of two may need more
+ * alignment than a larger cache of another size has. */
 static bool may_serve(const struct kmem_cache *cache, size_t size)
 {
 	return cache->align % (size & -size) == 0;
@@ -44,7 +45,7 @@ void *kmalloc_nolock(size_t size, gfp_t gfp, int node)
 	}
 	if (!size)
 		return ZERO_SIZE_PTR;
-	/* Acquire pairs with the start, which would wait. */
+	/* Acquire pairs with the start. The start would wait, so the start is not run here. */
 	if (km_likely(km_load_acquire(&km_ready)))
 		object = km_kmalloc_sized ? by_size(size, gfp, node) : by_cache(size, gfp, node);
 	errno = object ? saved_errno : ENOMEM;

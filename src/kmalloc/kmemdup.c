@@ -1,6 +1,6 @@
 /*
- * kmemdup.c: copies of bytes and of strings, in blocks of kmalloc's. Invariant: a source is read once, and no further
- * than its end.
+ * kmemdup.c: copies of bytes and of strings in kmalloc objects. Invariant: a source is read once, and never beyond
+ * its end.
  */
 #include "cache/cache.h"
 

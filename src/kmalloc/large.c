@@ -1,7 +1,7 @@
 /*
- * large.c: requests beyond the largest size of a cache: whole pages up to 4 MiB, mappings of their own above.
- * Invariants: the first page of a live block says LARGE, with its pages, and is the only one in the map; a block is one
- * of a class (large_cache.c) or counted here.
+ * large.c: serve requests above the largest cache size: whole pages up to 4 MiB, separate mappings above. Invariants:
+ * the first page of a live block has type LARGE and the number of pages, and is the block's only page in the page
+ * map; a block belongs to a class (large_cache.c) or is counted here.
  */
 #include <errno.h>
 
@@ -16,8 +16,8 @@
 
 static struct {
 	size_t blocks, bytes;
-	void *deferred;		/* freed in handlers, linked by their first words */
-	bool charged;		/* some block was ever paid for */
+	void *deferred;		/* blocks freed in signal handlers, linked by their first words */
+	bool charged;		/* a block was charged at some time */
 } large;
 
 bool km_large_fails;
@@ -27,8 +27,8 @@ bool km_large_fails;
 /* No system gives a mapping without a fixed address so much address space. */
 #define MOST_BYTES	((size_t)1 << 48)
 
-/* Could a request of `bytes` be served if all free memory of the library was given back? The system would have to map
- * the rest. If the system refuses the rest alone, nothing is given back in vain. */
+/* Returns: whether a request of `bytes` could succeed if the library gave back all its free memory and the system
+ * mapped the rest. If the system refuses the rest alone, a release would be in vain. */
 static bool is_within_reach(size_t bytes)
 {
 	struct km_arena_stats stats;
@@ -40,26 +40,26 @@ static bool is_within_reach(size_t bytes)
 	return bytes <= sum || !km_os_refuses(bytes - sum);
 }
 
-/* A length that no system maps: no group is charged, and nothing is given back for the request. */
+/* Returns: whether no system maps such a length. The request then charges no group and releases no memory. */
 static bool is_absurd(size_t bytes)
 {
 	return bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes));
 }
 
-/* ------------------------------------------------------------------ who pays: for whole pages */
+/* ------------------------------------------------------------------ charges of whole pages */
 
 static bool is_to_be_paid(gfp_t gfp)
 {
 	return km_unlikely(gfp & __GFP_ACCOUNT || km_options.account || km_account_here) && km_has_accounting();
 }
 
-/* False: refused. *owner 0: nobody pays. */
+/* Charge whole pages for a request. Returns: false if refused. *owner is 0 if the block is uncharged. */
 static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
 	return !is_absurd(bytes) && km_charge_ops->pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
 }
 
-/* In a function of its own: many ways end with it. */
+/* Out of line, because many paths end with a refund. */
 static km_noinline void pay_owner_back(uint64_t owner, size_t bytes)
 {
 	km_charge_ops->pay_back(owner, bytes);
@@ -85,7 +85,7 @@ static void set_owner(const void *p, uint64_t owner)
 	if (!owner)
 		return;
 	km_store(&large.charged, true);
-	/* A handler must not find the table of mappings locked by its own thread. */
+	/* A signal handler must not find the mapping table locked by its own thread. */
 	struct km_busy_was was = km_busy_begin();
 	if (page)
 		km_store(km_owner_of_page(page), owner);
@@ -106,7 +106,7 @@ uint64_t km_large_owner(const void *p)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* As one of no class, which its pages may be. */
+/* Count a block without a class. */
 static void count_in(struct km_page *page)
 {
 	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages,
@@ -116,7 +116,7 @@ static void count_in(struct km_page *page)
 	km_add(&large.bytes, page->pages << KM_PAGE_SHIFT);
 }
 
-/* From here on it is one of no class: its length changes, or somebody pays. */
+/* Detach a block from its class, because its length changes or an objcg is charged. */
 static void leave_class(struct km_page *page)
 {
 	if (!page->cache)
@@ -126,8 +126,8 @@ static void leave_class(struct km_page *page)
 	count_in(page);
 }
 
-/* The pages are a block from here on. Release: who walks along the pages of a range (page/range_release.c) passes
- * over as many as it says. */
+/* Turn free pages into a block. Release: a walk along the pages of a range (page/range_release.c) skips as many
+ * pages as the block has. */
 static void begin_block(struct km_page *page, size_t pages, size_t bytes)
 {
 	km_debug(pages && page->type == KM_PAGE_NONE, "a block begins in pages that were free");
@@ -156,19 +156,20 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 		km_tell(pages_handed_in, p, pages << KM_PAGE_SHIFT);
 		km_tell(memory_on, p, pages << KM_PAGE_SHIFT);
 	}
-	/* All that ksize says: krealloc grows into it. */
+	/* Zero all bytes that ksize reports: krealloc grows into them. */
 	if ((request->gfp & __GFP_ZERO) && !zero)
 		__builtin_memset(p, 0, pages << KM_PAGE_SHIFT);
 	return p;
 }
 
-/* Where nodes are, nobody has touched it: a preference, as all binding is; what that is refused for is the process's,
- * and no failure. */
+/* Map a large block. The node binding is a preference, applied before the first touch. A refused binding is the
+ * process's setting and no failure of the request. *hopeless is set if reclaim can't help. */
 static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *request, bool *hopeless)
 {
 	bool zero;
 
-	/* Regions and free pages have room for any length, and the system does not look at what is committed there. */
+	/* Regions and free pages have room for any length, but the system does not check the commit limit for
+	 * them. */
 	if (km_unlikely(bytes > km_os_memory()) && !km_os_may_map(bytes)) {
 		*hopeless = !is_within_reach(bytes);
 		return NULL;
@@ -176,7 +177,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	void *p = km_huge_alloc(bytes, align, &zero);
 	if (km_unlikely(!p) && (*hopeless = !is_within_reach(bytes)))
 		return NULL;
-	/* There may be address space that nobody needs. */
+	/* Unused reserved address space may be in the way. */
 	if (km_unlikely(!p) && km_ranges_release(false))
 		p = km_huge_alloc(bytes, align, &zero);
 	if (km_unlikely(!p))
@@ -188,7 +189,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	return p;
 }
 
-/* *hopeless: reclaim can't help. */
+/* Try once. *hopeless is set if reclaim can't help. */
 static void *alloc_once(size_t bytes, size_t align, const struct km_request *request, bool *hopeless)
 {
 	void *p = NULL;
@@ -229,9 +230,10 @@ static struct km_page *page_of_block(const void *p)
 	return page && page->type == KM_PAGE_LARGE && km_page_address(page) == p ? page : NULL;
 }
 
-/* ------------------------------------------------------------------ what a sanitizer is told */
+/* ------------------------------------------------------------------ reports to a sanitizer */
 
-/* Of a mapping its last word says what was asked for, which is in a page that is nobody's. */
+/* Returns: the place of the requested size of a block: in the page descriptor, or the last word of a mapping,
+ * inside the red zone. */
 size_t *km_large_asked(const void *p)
 {
 	struct km_page *page = page_of_block(p);
@@ -242,7 +244,7 @@ size_t *km_large_asked(const void *p)
 	return bytes && bytes != SIZE_MAX ? (size_t *)((char *)p + bytes) - 1 : NULL;
 }
 
-/* Behind a block lies a page that is nobody's. */
+/* Tell the sanitizer about a new block. The page behind the object is a red zone. */
 static km_cold void block_comes(void *p, size_t bytes, bool zeros)
 {
 	struct km_page *page = page_of_block(p);
@@ -257,7 +259,8 @@ static km_cold void block_comes(void *p, size_t bytes, bool zeros)
 	km_tell(object_begins, p, bytes, zeros);
 }
 
-/* A mapping's addresses may be anybody's next: they are left as if it had not been. */
+/* Tell the sanitizer about a freed block. Another mapping may get the addresses next, so a mapping leaves no
+ * trace. */
 static km_cold void block_goes(struct km_page *page, const void *p)
 {
 	size_t bytes = page ? page->pages << KM_PAGE_SHIFT : km_huge_bytes(p);
@@ -281,7 +284,7 @@ static size_t with_red_zone(size_t bytes)
 	return zone && bytes != KMALLOC_MAX_SIZE && bytes <= PTRDIFF_MAX ? bytes + KM_PAGE_SIZE : bytes;
 }
 
-/* One that lies ready on this CPU, or as many pages as its class has; NULL: there is no such run. */
+/* Allocate a block of a class: cached on this CPU, or new pages. Returns: NULL if there is no such run of pages. */
 static void *from_class(struct kmem_cache *class, size_t align, const struct km_request *request)
 {
 	struct km_request own = *request;
@@ -299,7 +302,7 @@ static void *from_class(struct kmem_cache *class, size_t align, const struct km_
 
 static void *take_grown(size_t bytes);
 
-/* Whoever may not wait takes what is larger than need be, or lies ready for what grows. */
+/* Serve a request that may not wait from a larger cached block, or from pages reserved for growth. */
 static void *from_larger(size_t bytes, size_t align, const struct km_request *request)
 {
 	if (request->may_wait || request->node >= 0)
@@ -327,7 +330,8 @@ static void *alloc_unpaid(size_t bytes, size_t align, const struct km_request *r
 	return km_likely(p) ? p : from_larger(bytes, align, request);
 }
 
-/* ... of a class, for this owner, who has paid; NULL: none is to be had, or nobody can be told now whose it is. */
+/* Allocate a block of a class for an objcg charged already. Returns: NULL if there is no block, or if own_block
+ * could not record the owner without waiting. */
 static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t align, const struct km_request *request)
 {
 	void *p = from_class(class, align, request);
@@ -335,7 +339,7 @@ static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t al
 
 	if (!p)
 		return NULL;
-	/* Where no class can have it, it is a block like any other. */
+	/* The block has no class: record the owner as for any other block. */
 	if (km_unlikely(!page->cache)) {
 		set_owner(p, owner);
 		return p;
@@ -349,8 +353,8 @@ static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t al
 }
 
 /*
- * A block of a class, while its payer's limits have room for one; else as many pages as were asked for, for which
- * the payer may have to wait, and be refused.
+ * Allocate a charged block: of a class, while the limits of the objcg have room; otherwise of the requested number of
+ * pages. The second charge may wait, and may be refused.
  */
 static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
 {
@@ -473,7 +477,8 @@ size_t km_large_try_bytes(const void *p)
 	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_huge_try_bytes(p);
 }
 
-/* The interrupted code may hold any lock: where it holds the table's, a mapping can't be told from a stranger. */
+/* Defer the free of a block in a signal handler. The interrupted code may hold any lock. If the mapping table is
+ * locked, a mapping can't be told from a foreign pointer. */
 bool km_large_defer(void *p)
 {
 	if (!km_large_try_bytes(p))
@@ -486,13 +491,14 @@ bool km_large_defer(void *p)
 	return true;
 }
 
-/* Acquire pairs with the release in km_large_defer. A mapping among them goes by a system call. */
+/* Free the blocks deferred by signal handlers. Acquire pairs with the release in km_large_defer. Freeing a mapping
+ * needs a system call. */
 void km_large_finish_deferred(void)
 {
 	if (km_likely(!km_load(&large.deferred)) || km_no_calls)
 		return;
 	void *p = km_swap_acquire(&large.deferred, NULL), *next;
-	/* Before the first one goes: its link goes with it. */
+	/* Check for a circle before the first free, because a freed block loses its link. */
 	void *twice = km_cut_circle(p, 0);
 
 	for (; p; p = next) {
@@ -504,7 +510,7 @@ void km_large_finish_deferred(void)
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", twice, NULL);
 }
 
-/* `pages` pages of `node` are no block's any more. */
+/* Give back pages of `node` that no longer belong to a block. */
 static void give_pages(struct km_page *page, size_t pages, unsigned node)
 {
 	if (km_growth_put(page, pages, node))
@@ -514,7 +520,7 @@ static void give_pages(struct km_page *page, size_t pages, unsigned node)
 	km_pages_free_exact(page, pages);
 }
 
-/* It is freed: a profile and a tracer are told, once. */
+/* Report a free once to the heap profile and the tracer. */
 static km_noinline void tell_looking(const void *p, bool is_block)
 {
 	uint32_t looking = km_load(&km_alloc_probing);
@@ -525,8 +531,7 @@ static km_noinline void tell_looking(const void *p, bool is_block)
 		km_tracer_ops->kfree((uintptr_t)__builtin_return_address(0), p);
 }
 
-/* A block that is freed and kept is out of its payer's hands, and of the program's: a private group, too, has it no
- * more. */
+/* Uncharge a freed block that is kept (quarantine). The block also leaves its private group. */
 void km_large_disown(void *p)
 {
 	struct km_page *page = page_of_block(p);
@@ -607,7 +612,8 @@ bool km_large_free(const void *p)
 	return (bytes && !km_block_hooks->goes((void *)p, bytes)) || give_back(p, false);
 }
 
-/* The block keeps its first `pages` pages. Small tails stay: what shrank a little often grows again. */
+/* Shrink a block to its first `pages` pages. A small tail stays, because a block that shrank a little often grows
+ * again. */
 static void give_tail(struct km_page *page, size_t pages)
 {
 	size_t tail = page->pages - pages;
@@ -623,7 +629,8 @@ static void give_tail(struct km_page *page, size_t pages)
 	pay_back(owner_of(page, NULL), tail << KM_PAGE_SHIFT);
 }
 
-/* The growth is paid for first, by the payer of the block: whoever refuses it is not asked for a whole new block. */
+/* Charge the growth of a block to its objcg before the block grows. If a refusal would also refuse a whole new
+ * block, *refused is set. */
 static bool pay_growth(uint64_t owner, size_t bytes, gfp_t gfp, bool *refused)
 {
 	if (km_likely(!owner) || km_charge_ops->pay_more(owner, bytes, gfp))
@@ -658,8 +665,8 @@ static void *resize_mapping(void *p, size_t bytes, gfp_t gfp, bool *refused)
 	return moved;
 }
 
-/* The block gets what is free behind it, paid for by who pays for the block. Bytes that others left there are
- * zeroed. */
+/* Extend a block by the free pages behind its end, charged to the block's objcg. With __GFP_ZERO, pages with old
+ * data are zeroed. */
 static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp, bool *refused)
 {
 	size_t have = page->pages, more = (pages - have) << KM_PAGE_SHIFT;
@@ -688,7 +695,7 @@ static void *resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 {
 	struct km_page *page = page_of_block(p);
 
-	/* Then a block that changes is another block. */
+	/* Under debugging, a resized block must be a new block. */
 	if (km_unlikely(km_sanitizer.objects || km_large_fails || km_block_hooks))
 		return NULL;
 	if (!page) {
@@ -714,7 +721,7 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 {
 	void *resized = resize(p, bytes, gfp, refused);
 
-	/* As one that goes and one that comes, as in other allocators' profiles. */
+	/* The profile sees a free and an allocation, as in other allocators' profiles. */
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE) && resized) {
 		km_profile_ops->goes(p);
 		km_profile_ops->comes(NULL, resized, km_large_bytes(resized), km_gfp_may_wait(gfp));
@@ -726,7 +733,7 @@ static void *take_grown(size_t bytes)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	/* A block that somebody pays for goes back at once, not to where others find it. */
+	/* A charged block goes back at once when freed, never to the pages kept for growth. */
 	if (km_thread_busy || km_account_here)
 		return NULL;
 	km_busy_scope(was);
@@ -745,7 +752,7 @@ bool km_large_may_have(size_t bytes, gfp_t gfp)
 	return !is_to_be_paid(gfp) || km_charge_ops->may_more(km_align_up(bytes, KM_PAGE_SIZE));
 }
 
-/* One that realloc moves because it grows: where it can go on growing. */
+/* Allocate a block for a growing object, where the block can go on growing. */
 void *km_large_grown(size_t bytes)
 {
 	void *p = take_grown(bytes);

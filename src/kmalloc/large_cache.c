@@ -1,14 +1,14 @@
 /*
- * large_cache.c: blocks of whole pages that lie ready on CPUs: classes, and the engine of their caches. Invariants:
- * what lies there is a large block with exactly its class's pages, which nobody pays for, unless it lies on the
- * charged shelf of a class for that; what may lie on all CPUs together is at most a part of what is in use plus a
- * floor, and counts against the bound of what is free and resident; an engine's call takes no lock but its node's and
- * those of pages and of our own memory, and where a block of pointers comes or grows that of draining.
+ * large_cache.c: classes of large blocks cached on CPUs, and the engine of their caches. Invariants: a cached block
+ * is a large block with exactly the pages of its class. A cached block is uncharged, unless it lies on the charged
+ * sheaf of a charged class. All CPUs together may cache at most a part of the pages in use plus a floor, and the
+ * cached pages count against the bound of free resident pages. An engine call takes only the lock of its node, the
+ * locks of pages and of own memory, and, when a sheaf is made or grows, the lock of draining.
  *
- * A CPU has one block of pointers for a class, which comes with the first free there. It takes two at first. Where a
- * class runs empty and full by turns it takes twice as many, up to 4 MiB of them. The blocks of an idle one go back
- * (reclaim.c), as all do under pressure and on kmem_shrink_all; and sooner where another class finds no room. A class
- * that has no block of pointers on any CPU begins anew.
+ * A CPU has one sheaf for a class, made by the first free there. The sheaf has room for two blocks at first. If a
+ * class runs empty and full by turns, the capacity doubles, up to 4 MiB of blocks. The sheaves of an idle class go
+ * back in reclaim (reclaim.c), under pressure, on kmem_shrink_all, and earlier if another class finds no room. A
+ * class without a sheaf on any CPU starts again with the first capacity.
  */
 #include "slab/partial.h"
 #include "page/obj_cgroups.h"
@@ -19,37 +19,37 @@
 #include "realloc_run.h"
 #include "large_cache.h"
 
-#define EXACT		16u	/* a class for each number of pages */
+#define EXACT		16u	/* up to these pages, a class for each number */
 #define CLASSES		(EXACT + 8 * 4)
-#define FEWEST		2u	/* pages of the smallest: below it there are caches */
-#define WORTH		8u	/* requests that make a class */
-#define SWINGS		8u	/* times that it ran empty before it was full, until it takes more */
+#define FEWEST		2u	/* pages of the smallest class: caches serve smaller sizes */
+#define WORTH		8u	/* requests after which a class is made */
+#define SWINGS		8u	/* swings from empty to full after which the capacity doubles */
 #define FIRST_CAPACITY	2u
 #define MOST_CAPACITY	126u
-#define MOST_BYTES	((size_t)4 << 20)	/* on a CPU, of one class, at most */
-/* The bound of what may lie ready in all: a part of what is in use, and these. */
+#define MOST_BYTES	((size_t)4 << 20)	/* bytes cached on a CPU, of one class, at most */
+/* Bound of all cached pages: a part of the pages in use, plus a floor. */
 #define PART		32u
 #define FLOOR_PAGES	1024u
 #define CPU_PAGES	256u	/* for each further CPU */
-#define LOOK_MS		50u	/* between two looks for classes that give way */
+#define LOOK_MS		50u	/* between two searches for idle classes */
 
 struct class {
 	struct kmem_cache *cache;	/* NULL: not made yet */
-	uint32_t blocks;		/* blocks of pointers that there are */
-	uint64_t mark;			/* what its stacks were like at the last look */
-	uint32_t drained;		/* objects that came back by draining, since shrink was last asked */
-	uint16_t asked;			/* while there is no cache; racy, a hint */
-	uint8_t swings;			/* racy, a hint, as the next */
-	bool starved;			/* it was empty since it was last full */
+	uint32_t blocks;		/* sheaves of the class */
+	uint64_t mark;			/* digest of the per-CPU stacks at the last search */
+	uint32_t drained;		/* objects drained since the last shrink */
+	uint16_t asked;			/* requests while there is no cache; racy, a hint */
+	uint8_t swings;			/* swings from empty to full; racy, a hint */
+	bool starved;			/* ran empty since it was last full; racy, a hint */
 };
 
 static struct {
 	bool on;
 	uint64_t next_look_ms;
 	struct class class[CLASSES], charged[CLASSES];
-	/* By pages: the class of what is paid for; NULL where there is none yet, and at both ends. */
+	/* Charged class by number of pages; NULL where no class exists yet, and at both ends. */
 	struct kmem_cache *charged_of_pages[KM_LARGE_CACHE_PAGES + 2];
-	/* The counts of blocks of pointers and of pages that may lie ready change under it. */
+	/* Protects the counts of sheaves and of pages that may be cached. */
 	struct km_lock lock;
 } ready = { .lock = KM_LOCK_INIT(KM_RANK_READY) };
 
@@ -57,7 +57,7 @@ uint16_t km_large_cache_id[KM_LARGE_CACHE_PAGES + 2];
 
 /* ------------------------------------------------------------------ classes */
 
-/* 0 < pages <= KM_LARGE_CACHE_PAGES. */
+/* Requires: 0 < pages <= KM_LARGE_CACHE_PAGES. */
 static unsigned class_of(size_t pages)
 {
 	km_debug(pages && pages <= KM_LARGE_CACHE_PAGES, "a class has a page, and at most KM_LARGE_CACHE_PAGES");
@@ -87,7 +87,8 @@ static struct class *of_cache(const struct kmem_cache *cache)
 	return &(is_charged(cache) ? ready.charged : ready.class)[class_of(cache->slab_pages)];
 }
 
-/* All of both kinds, by i from 0 on; NULL beyond the last, *made NULL where there is none yet. */
+/* Returns: the i-th class, uncharged before charged; NULL beyond the last. *made is the cache of the class, or
+ * NULL. */
 static struct class *class_at(unsigned i, struct kmem_cache **made)
 {
 	if (i >= 2 * CLASSES)
@@ -102,14 +103,14 @@ static bool is_of_use(const struct kmem_cache *cache)
 	return cache->id >= KM_MAP_FIRST && cache->pcs.slot;
 }
 
-/* Release pairs with km_large_cache_hit_charged: it is built. */
+/* Publish a charged class. Release pairs with km_large_cache_hit_charged: the cache is complete. */
 static void show_charged(struct kmem_cache *cache, size_t first, size_t last)
 {
 	for (; km_is_charged(cache) && km_pcs_slot(&cache->charged) && first <= last; first++)
 		km_store_release(&ready.charged_of_pages[first], cache);
 }
 
-/* With the registry locked. */
+/* Context: registry locked. */
 static struct kmem_cache *make_locked(unsigned class, bool charged)
 {
 	struct km_creation creation = { .internal = true, .engine = &km_engine_ready };
@@ -132,8 +133,8 @@ static struct kmem_cache *make_locked(unsigned class, bool charged)
 	return cache;
 }
 
-/* NULL: not now. The thread that has the registry locked may wait for this very thread, in a function of the
- * program's. */
+/* Make a class. Returns: NULL if not possible now. The registry is only tried: the thread that holds its lock may
+ * wait for this thread, in a function of the program. */
 static km_cold struct kmem_cache *make(struct class *class, size_t pages, bool charged)
 {
 	if (!km_registry_trylock())
@@ -142,7 +143,7 @@ static km_cold struct kmem_cache *make(struct class *class, size_t pages, bool c
 	if (!km_load(&class->cache))
 		km_store_release(&class->cache, make_locked(class_of(pages), charged));
 	km_registry_unlock();
-	/* Where there was no memory for it, not the next request but some later one tries again. */
+	/* After a failure for lack of memory, a later request tries again, not the next one. */
 	if (!km_load(&class->cache))
 		km_store(&class->asked, (uint16_t)0);
 	return km_load_acquire(&class->cache);
@@ -152,8 +153,8 @@ struct kmem_cache *km_large_cache_class(size_t bytes, bool charged, const struct
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	/* Where address space is scarce a block has as many pages as were asked for. And where everything is paid for
-	 * no cache is without. */
+	/* Under an address space limit a block has only the requested pages. With the option account, every
+	 * request is charged and uncharged classes have no use. */
 	if (!ready.on || (!charged && km_options.account) || pages - FEWEST > KM_LARGE_CACHE_PAGES - FEWEST ||
 	    km_os_address_limit() != SIZE_MAX)
 		return NULL;
@@ -171,22 +172,22 @@ struct kmem_cache *km_large_cache_class(size_t bytes, bool charged, const struct
 	return cache && is_of_use(cache) ? cache : NULL;
 }
 
-/* Where each block is checked, shown to a sanitizer, debugged, or may fail on purpose, none is had without that. */
+/* Cache no blocks if every block must be checked, reported to a sanitizer, debugged, or may fail on purpose. */
 void km_large_cache_start(void)
 {
 	const bool unseen = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized && !km_large_fails &&
 			    !km_block_hooks;
 
-	/* On a CPU's shelf nothing would tell a block that was freed twice. */
+	/* On a CPU's sheaf a double free would go unnoticed. */
 	ready.on = unseen && !km_hardening.live;
-	/* A class of which all blocks are paid for has no use for pages that are nobody's. */
+	/* If all blocks are charged, uncharged pages kept for growth have no use. */
 	if (unseen && !km_options.account)
 		km_growth_start();
 }
 
-/* ------------------------------------------------------------------ what may lie there */
+/* ------------------------------------------------------------------ the bound of cached blocks */
 
-/* CPUs' blocks of pointers for what is paid for, which come and go by themselves. */
+/* Returns: the number of charged sheaves of a class. Charged sheaves come and go without this file's counts. */
 static size_t charged_blocks(const struct kmem_cache *cache)
 {
 	size_t blocks = 0;
@@ -197,7 +198,7 @@ static size_t charged_blocks(const struct kmem_cache *cache)
 	return blocks;
 }
 
-/* As much as all CPUs' blocks of pointers take now. */
+/* Returns: the pages for which all sheaves of all classes have room. */
 static size_t room_in_all(void)
 {
 	const struct class *class;
@@ -211,7 +212,8 @@ static size_t room_in_all(void)
 	return pages;
 }
 
-/* soon: pages that will be among them. With the lock. */
+/* Tell the page layer the bound of cached pages. soon: pages of a sheaf about to be made. Context: ready.lock
+ * held. */
 static void tell(size_t soon)
 {
 	km_debug(km_is_locked(&ready.lock), "what may lie ready is counted under its lock");
@@ -241,7 +243,8 @@ static bool has_room(size_t pages)
 	return room_in_all() + pages <= most;
 }
 
-/* Changes with what comes and goes on any CPU, mostly: one that came and went again is taken for idle. */
+/* Returns: a digest of a cache's per-CPU stacks. The digest changes with most allocations and frees on any CPU. A
+ * class whose stacks return to an earlier state is mistaken for idle. */
 static uint64_t mark_of(const struct kmem_cache *cache)
 {
 	uint64_t mark = 1;
@@ -254,7 +257,7 @@ static uint64_t mark_of(const struct kmem_cache *cache)
 	return mark;
 }
 
-/* Classes that nobody seems to use give way to one that finds no room. With no lock held. */
+/* Drain classes that look idle, to make room for another class. Context: no lock held. */
 static km_cold bool drain_idle(const struct kmem_cache *wanting)
 {
 	uint64_t now = km_os_now_ms(), next = km_load(&ready.next_look_ms);
@@ -262,7 +265,7 @@ static km_cold bool drain_idle(const struct kmem_cache *wanting)
 	struct class *class;
 	size_t count = 0;
 
-	/* Acquire: one looks at a time, near enough. */
+	/* Acquire: one thread searches at a time, near enough. */
 	if (km_no_calls || now < next || !km_cas_acquire(&ready.next_look_ms, &next, now + LOOK_MS))
 		return false;
 	for (unsigned i = 0; (class = class_at(i, &cache)); i++) {
@@ -314,7 +317,7 @@ void *km_large_cache_take(struct kmem_cache *class, size_t align)
 	return NULL;
 }
 
-/* The hit is that of every cache with SLAB_ACCOUNT; what is no hit is left to kmalloc/large.c. */
+/* The fast path is that of every cache with SLAB_ACCOUNT. kmalloc/large.c serves a miss. */
 void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
@@ -347,7 +350,8 @@ void *km_large_cache_take_larger(size_t bytes, size_t align)
 	return p;
 }
 
-/* Which pages are blocks of the class changes under its lock: in the child of a fork the counts say as much. */
+/* Returns: the node's slabs. The node's lock protects class membership, so the counts are consistent in the child
+ * of a fork. */
 static struct km_slabs *node_of(const struct kmem_cache *cache, const struct km_page *page)
 {
 	return cache->node[page->node];
@@ -362,7 +366,7 @@ static void count(struct km_node_counts *counts, long blocks)
 		 "a block of a class is counted once");
 }
 
-/* A free looks it up in the first range only. */
+/* A free looks up pages of the first range only. */
 bool km_large_cache_join(struct kmem_cache *class, struct km_page *page, bool may_wait)
 {
 	struct km_slabs *n = node_of(class, page);
@@ -410,7 +414,7 @@ static unsigned take(struct kmem_cache *cache, const struct km_request *request,
 	return got;
 }
 
-/* A paid block comes straight here when it is drained. */
+/* Give blocks back to the page layer. A drained charged block comes here directly. */
 static void give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	if (is_charged(cache))
@@ -427,7 +431,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 	}
 }
 
-/* ------------------------------------------------------------------ the engine: blocks of pointers */
+/* ------------------------------------------------------------------ the engine: sheaves */
 
 static void count_pointers(struct kmem_cache *cache, int more)
 {
@@ -437,8 +441,8 @@ static void count_pointers(struct kmem_cache *cache, int more)
 	tell(0);
 }
 
-/* The blocks that other threads had in hand are not here. On each CPU a class has one block of pointers or none, and
- * two where threads raced for the place (alloc/sheaf_ops.c). */
+/* Count the sheaves anew in the child of a fork; sheaves held by other threads are lost. On each CPU a class has
+ * one sheaf or none, and two where threads raced for the place (alloc/sheaf_ops.c). */
 static void count_pointers_anew(void)
 {
 	for (unsigned i = 0; i < 2 * CLASSES; i++) {
@@ -464,7 +468,8 @@ void km_large_cache_fork(bool before, bool child)
 
 static void **new_block(struct kmem_cache *cache, bool may_wait)
 {
-	/* The first one: for what it grew to there may be no room while others are in use. */
+	/* The first sheaf starts with the first capacity, because the grown capacity may have no room beside other
+	 * classes. */
 	if (!km_load(&of_cache(cache)->blocks))
 		km_alloc_resize(cache, cache->capacity);
 	if (!may_take_more(cache, (size_t)km_alloc_capacity(cache) * cache->slab_pages))
@@ -493,7 +498,8 @@ static void **refill(struct kmem_cache *cache, const struct km_request *request,
 	return block - 1;
 }
 
-/* It ran empty and full by turns: it takes twice as many, where there is room for them on each CPU that has a block. */
+/* Double the capacity of a class that ran empty and full by turns, if each CPU's sheaf has room for the surplus.
+ * Returns: whether `full` has room now. */
 static bool grow(struct kmem_cache *cache, struct class *class, void **full)
 {
 	unsigned capacity = km_mask_capacity(km_alloc_mask(cache)), more = capacity * 2 + 2;
@@ -513,7 +519,7 @@ static bool grow(struct kmem_cache *cache, struct class *class, void **full)
 	return km_sheaf_room(&cache->pcs, full) != 0;
 }
 
-/* Half of what is there goes: what was freed first. */
+/* Spill half of a full sheaf, the blocks freed first. */
 static void **spill(struct kmem_cache *cache, void **full)
 {
 	if (!full)
@@ -548,7 +554,8 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 	while (most > FIRST_CAPACITY && most * (size_t)cache->size > MOST_BYTES)
 		most = (most + 2) / 2 - 2;
 	cache->slab_pages = cache->size >> KM_PAGE_SHIFT;
-	/* The check of an address by a hit: it begins a page, of which the map says that it begins a block. */
+	/* A free on the fast path validates the address by its page: a page whose map entry marks the start of a
+	 * block. */
 	cache->order = cache->min_order = 0;
 	cache->objects = 1;
 	cache->capacity = cache->busy_capacity = FIRST_CAPACITY;
@@ -558,19 +565,19 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 	return 0;
 }
 
-/* The blocks on shelves have gone by then: how much that was. */
+/* Returns: the number of blocks drained before. Context: the sheaves are drained already. */
 static size_t shrink(struct kmem_cache *cache)
 {
 	struct class *class = of_cache(cache);
 
-	/* Of what is paid for a CPU's block of pointers goes with what is on it, or with nothing. */
+	/* A charged sheaf goes back together with its blocks, also if it is empty. */
 	if (!km_load(&class->drained) && !is_charged(cache))
 		return 0;
 	km_large_cache_changed();
 	return km_swap_acquire(&class->drained, 0u);
 }
 
-/* Blocks of the class, as the pages' descriptors have them. */
+/* Blocks of a class, counted by page descriptors. */
 struct blocks {
 	const struct kmem_cache *cache;
 	size_t count, wrong;

@@ -1,15 +1,13 @@
 /*
- * large_cache.h: blocks of whole pages that lie ready on CPUs: what kmalloc, malloc and kmalloc/large.c ask of
- * kmalloc/large_cache.c.
+ * large_cache.h: large blocks cached on CPUs: the interface of large_cache.c for kmalloc, malloc and large.c.
  *
- * Classes have each number of pages up to 16, then eight steps in each doubling up to 256 (1 MiB), so that less than an
- * eighth of a block is more than was asked for. A class is a cache of an engine of its own, large-<bytes>, made when it
- * has been asked for a few times. Its objects are large blocks like any other, but that the page map shows the class's
- * id at their first page: so a free is the hit that all frees are.
+ * Classes exist for each number of pages up to 16, then in eight steps per doubling up to 256 pages (1 MiB). Less
+ * than an eighth of a block is surplus. A class is a cache of its own engine, large-<bytes>, made after a few
+ * requests. An object of a class is an ordinary large block, except that the page map has the id of the class at the
+ * first page. A free is therefore the fast path of all frees.
  *
- * A block that somebody pays for has classes of its own, large-cg-<bytes>, as kmalloc has: caches with SLAB_ACCOUNT,
- * whose blocks are paid for from when they are handed out until they leave the CPU's charged shelf
- * (memcg/charge_large.c).
+ * Charged blocks have classes of their own, large-cg-<bytes>, as in kmalloc: caches with SLAB_ACCOUNT. A charged
+ * block stays charged from its allocation until it leaves the CPU's charged sheaf (memcg/charge_large.c).
  */
 #ifndef KM_KMALLOC_LARGE_CACHE_H
 #define KM_KMALLOC_LARGE_CACHE_H
@@ -18,19 +16,21 @@
 
 #define KM_LARGE_CACHE_PAGES	256u	/* of the largest class */
 
-/* By pages: the class's id; 0 where there is none yet, and at both ends. */
+/* Id of the class by number of pages; 0 where no class exists yet, and at both ends. */
 extern km_hidden uint16_t km_large_cache_id[KM_LARGE_CACHE_PAGES + 2];
 
-/* Blocks lie ready in this process: nothing wants to see each of them come and go. Called once, at the start. */
+/* Allow cached large blocks, unless an observer must see every block come and go. Context: called once, at the
+ * start. */
 void km_large_cache_start(void);
 
 /*
- * One that is paid for, by who pays here for what gfp says; NULL: none. `size` bytes, aligned to `align`. Where
- * somebody is to pay, by gfp or otherwise, and no node is named.
+ * Allocate a charged large block of `size` bytes, aligned to `align`, for the objcg that `gfp` selects. Requires: the
+ * block is to be charged, by `gfp` or otherwise, and no node is named. Returns: NULL if no block is cached.
  */
 void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp);
 
-/* A hit, or NULL: `size` bytes, that is more than a page, at the start of a page, as an ordinary gfp says. */
+/* Allocate a cached block of `size` bytes at the start of a page. Requires: `size` is above a page, and `gfp` has
+ * no odd flags. Returns: NULL on a miss. */
 km_inline void *km_large_cache_hit_unpaid(size_t size)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
@@ -44,20 +44,19 @@ km_inline void *km_large_cache_hit(size_t size, gfp_t gfp)
 	return km_large_cache_hit_unpaid(size);
 }
 
-/* The class that serves so many bytes, made if it is worth it and the request may wait; NULL: none does. charged: of
- * blocks that somebody pays for. */
+/* Returns: the class for `bytes`, made if requested often enough and the request may wait; NULL if no class serves
+ * the size. charged: a class of charged blocks. */
 struct kmem_cache *km_large_cache_class(size_t bytes, bool charged, const struct km_request *request);
-/* A block of the class that lies ready on this CPU, aligned to `align`; NULL: there is none. Nobody pays for it. */
+/* Take an uncharged block cached on this CPU. Returns: NULL if none is cached with the alignment `align`. */
 void *km_large_cache_take(struct kmem_cache *class, size_t align);
-/* Whatever is large enough and lies ready on this CPU, for who may not wait for more. */
+/* Take any sufficiently large block cached on this CPU, for a request that may not wait. */
 void *km_large_cache_take_larger(size_t bytes, size_t align);
-/* A live block becomes one of the class, which has as many pages, or is no longer one of its own (page->cache). Counts
- * it, and lets the page map say so. False: it can't be one, or its node's lock is held and may not be waited for. The
- * payer of one that leaves is in its page's word then. */
+/* Attach a live block to a class with as many pages, or detach a block from its class (page->cache). Both update
+ * the count and the page map. join returns false if the class can't take the block, or if the node's lock is held
+ * and may not be waited for. After leave, the page's owner word has the objcg of a charged block. */
 bool km_large_cache_join(struct kmem_cache *class, struct km_page *page, bool may_wait);
 void km_large_cache_leave(struct km_page *page);
-/* The bound of what may lie ready, in classes and for blocks that grow, has changed: the bound of what is free
- * follows. */
+/* Update the bound of free pages after a change of the bound of cached blocks and pages kept for growth. */
 void km_large_cache_changed(void);
 void km_large_cache_fork(bool before, bool child);
 

@@ -1,7 +1,7 @@
 /*
- * lookup.c: from a pointer back to what it is: the free of anything that kmalloc and malloc give out, its bytes, its
- * cache; and what a pointer that is none of it is called. Invariant: looking up a pointer validates it; there is no
- * unchecked way from an address to a slab.
+ * lookup.c: find what a pointer is: free any object of kmalloc or malloc, find usable bytes and cache, and name the
+ * mistake of a bad pointer. Invariant: every lookup validates the pointer; no unchecked way leads from an address to
+ * a slab.
  */
 #include <errno.h>
 
@@ -11,7 +11,7 @@
 #include "alloc/tracer.h"
 #include "large_cache.h"
 
-/* The cache of a slab object, its start checked; NULL: it is none, and *page may say what it is instead. */
+/* Returns: the cache of a slab object whose start is p; NULL if p is none. */
 static struct kmem_cache *cache_of_object(const void *p)
 {
 	struct km_page *page = km_page_of(p);
@@ -23,7 +23,7 @@ static struct kmem_cache *cache_of_object(const void *p)
 	return cache && km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0 ? cache : NULL;
 }
 
-/* Name the mistake as exactly as can be told. */
+/* Report a bad pointer with the most exact misuse known. */
 static void bad_pointer(const void *p, const char *function)
 {
 	struct km_page *page = km_page_of(p);
@@ -53,7 +53,8 @@ struct kmem_cache *km_sized_owner(const void *p)
 	       km_kmalloc_sized->engine->sized.owns(page, p) ? km_kmalloc_sized : NULL;
 }
 
-/* Is p, in a page that caches share, kmalloc's? Else the mistake is named. */
+/* Validate a pointer into a page shared by caches. Returns: true if p is a kmalloc object; otherwise the misuse is
+ * reported. */
 static bool is_sized(const void *p, const char *function)
 {
 	const struct km_sized_engine *sized = km_engine_sized();
@@ -61,7 +62,7 @@ static bool is_sized(const void *p, const char *function)
 
 	if (km_likely(sized->owns(page, p)))
 		return true;
-	/* A handler that struck inside of the allocator can't wait for the lock that tells more. */
+	/* A signal handler inside the allocator can't wait for the lock needed for the exact answer. */
 	km_busy_scope(was);
 	km_tell(reports_off);
 	enum km_misuse what = km_was_busy(was) ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
@@ -134,7 +135,7 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 	struct km_busy_was was = km_busy_begin();
 	size_t bytes = km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p);
 	km_busy_end(was);
-	/* In a handler that struck where the table of mappings is locked: can't tell. */
+	/* A signal handler that interrupted the holder of the lock of the mapping table can't tell. */
 	if (bytes == SIZE_MAX)
 		return 0;
 	if (!bytes)
@@ -163,7 +164,7 @@ struct kmem_cache *km_cache_of(const void *object)
 	return cache_of_object(object) ?: km_sized_owner(object);
 }
 
-/* Users know no siblings. */
+/* Returns: the cache known to the user; never a debug shadow cache. */
 struct kmem_cache *kmem_cache_of(const void *object)
 {
 	struct kmem_cache *cache = km_cache_of(object);
@@ -171,7 +172,7 @@ struct kmem_cache *kmem_cache_of(const void *object)
 	return cache && cache->shadow_of ? cache->shadow_of : cache;
 }
 
-/* Free pages count as well: so a caller tells a block freed by mistake from another allocator's block. */
+/* Free pages count as well, so a caller can tell a block freed by mistake from another allocator's block. */
 bool kmem_owns(const void *p)
 {
 	return km_is_guarded(p) || km_page_of(p) || km_huge_inside(p);

@@ -1,10 +1,10 @@
 /*
- * random_classes.c: kmalloc's and malloc's sizes in 16 caches each, of which a call gets one by where it returns to
- * and by the process's secret: so objects that different parts of a program ask for seldom share slabs, and nobody
- * knows before which do. Kernel: CONFIG_RANDOM_KMALLOC_CACHES, whose names the copies have (kmalloc-rnd-01-64). The
- * first of the 16 is the size's own cache; another is made when it is first asked for. Invariant: a copy is tuned as
- * the size's own cache, and has its size and alignment; where there is no memory for it, or a handler asks, that one
- * serves.
+ * random_classes.c: 16 caches for each size of kmalloc and malloc. The return address of a call and the secret of the
+ * process select the cache. Objects of different parts of a program therefore seldom share slabs, and an attacker
+ * can't predict which parts do. Kernel: CONFIG_RANDOM_KMALLOC_CACHES; the copies have the kernel's names
+ * (kmalloc-rnd-01-64). The first of the 16 is the plain cache of the size; another is made on its first request.
+ * Invariant: a copy has the size and alignment of the plain cache, and is tuned with it. The plain cache serves if
+ * there is no memory for a copy, or in a signal handler.
  */
 #include "page/metadata.h"
 #include "os/die.h"
@@ -26,7 +26,7 @@ static bool name_copy(char *name, const struct kmem_cache *plain, unsigned which
 	return true;
 }
 
-/* Several threads may come at once: one of theirs stays. */
+/* Make the table of copies. Several threads may race: one table stays. */
 static struct kmem_cache **copies_of(struct kmem_cache *plain)
 {
 	struct kmem_cache **copies = km_load_acquire(&plain->copies), **none = NULL;
@@ -34,7 +34,7 @@ static struct kmem_cache **copies_of(struct kmem_cache *plain)
 	if (copies)
 		return copies;
 	copies = km_meta_alloc(COPIES * sizeof(*copies), true);
-	/* Release pairs with the loads: they are NULL. */
+	/* Release pairs with the loads: the entries are NULL. */
 	if (copies && !km_cas_release(&plain->copies, &none, copies))
 		km_meta_free(copies, COPIES * sizeof(*copies));
 	return km_load_acquire(&plain->copies);
@@ -51,7 +51,7 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 		return NULL;
 	copy = km_cache_create(name, plain->object_size, plain->flags & (SLAB_KMALLOC | SLAB_ACCOUNT), &creation,
 			       &error);
-	/* Release pairs with the loads: it is built. */
+	/* Release pairs with the loads: the cache is complete. */
 	if (copy && !km_cas_release(&copies[which], &none, copy))
 		km_cache_discard(copy);
 	km_debug(!copy || copies[which]->object_size == plain->object_size, "a copy has the size of its cache");
@@ -82,7 +82,7 @@ struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 	return km_likely(copy != NULL) ? copy : find_or_make(plain, which) ?: plain;
 }
 
-/* Whoever it is tuned with has its sizes. */
+/* A copy is tuned with its plain cache. */
 const struct kmem_cache *km_site_plain(const struct kmem_cache *cache)
 {
 	return cache->tuned_with && cache->flags & SLAB_KMALLOC ? cache->tuned_with : cache;

@@ -1,38 +1,38 @@
 /*
- * realloc_run.c: each CPU's run of pages for blocks that grow. Invariants: a run's pages are of one node and of
- * nobody; what it may hold was taken off the bound of all runs before it came to hold that; with its lock free,
- * whoever finds the run's first page behind a block may give it to that block.
+ * realloc_run.c: a run of pages on each CPU for blocks that grow. Invariants: the pages of a run are uncharged and of
+ * one node. A run's bound is taken off the bound of all runs before the run holds the pages. Under the run's lock,
+ * the run's first page may be given to the block just before the run.
  *
- * A block takes as many pages from the free ones as it needs, and as many again, which become the run behind it: so a
- * block that grows by steps comes here as often as its size doubles. When it is freed all of that becomes the run, and
- * the next block that grows on this CPU finds it.
+ * A block takes the needed pages from the free ones, and as many again as the run behind the block. So a block
+ * growing by steps comes here as often as its size doubles. After the free, all pages of the block join the run, and
+ * the next growing block on this CPU takes them.
  */
 #include "os/die.h"
 #include "os/os.h"
 #include "realloc_run.h"
 #include "large_cache.h"
 
-#define MOST_PAGES	((size_t)1 << KM_MAX_ORDER)	/* of a run: what the largest block of pages has */
-/* The bound of what runs may hold in all: a part of what is in use, and these. */
+#define MOST_PAGES	((size_t)1 << KM_MAX_ORDER)	/* pages of a run, as of the largest block */
+/* Bound of the pages in all runs: a part of the pages in use, plus a floor, */
 #define PART		16u
 #define FLOOR_PAGES	256u
-/* ... and what they had, gave back, and took anew: where blocks grow again and again. */
+/* ... plus the pages given back and taken again: for blocks growing again and again. */
 #define MOST_SWUNG	(2 * MOST_PAGES)
 
 struct run {
 	struct km_lock lock;
-	struct km_page *first;	/* where the run begins, or began when it last had a page */
+	struct km_page *first;	/* first page of the run, or of its last pages */
 	uint32_t pages;
-	uint32_t allowed;	/* that it may hold */
-	uint32_t gave;		/* pages that it gave back for the bound, and did not take anew since then */
+	uint32_t allowed;	/* pages allowed in the run */
+	uint32_t gave;		/* pages given back for the bound and not taken again since */
 	uint8_t node;
-	uint8_t looks;		/* since it last changed */
+	uint8_t looks;		/* looks since the last change */
 } km_aligned(64);
 
 static struct {
-	uint32_t slot;		/* of a run in each CPU's area; 0: there are none */
-	size_t allowed, swung;	/* of all runs; the latter fades */
-	uint64_t forking[KM_MAX_CPUS / 64];	/* the locks that a fork holds */
+	uint32_t slot;		/* per-CPU offset of struct run; 0: no runs */
+	size_t allowed, swung;	/* pages, of all runs; `swung` decays */
+	uint64_t forking[KM_MAX_CPUS / 64];	/* CPUs with a lock held by a fork */
 } growth;
 
 uint32_t km_growth_at;
@@ -42,7 +42,7 @@ static struct run *run_of(unsigned cpu)
 	return (struct run *)(km_area(cpu) + growth.slot);
 }
 
-/* This CPU's, locked; NULL: there is none. */
+/* Lock the run of this CPU. Returns: NULL if there is none. */
 static struct run *lock_here(void)
 {
 	unsigned cpu = km_cpu();
@@ -50,7 +50,7 @@ static struct run *lock_here(void)
 	if (!growth.slot || !km_cpu_is_online(cpu))
 		return NULL;
 	struct run *run = run_of(cpu);
-	/* An area begins as zeros. */
+	/* A new area is zeroed: set the rank first. */
 	km_lock_rank(&run->lock, KM_RANK_GROWTH);
 	km_lock(&run->lock);
 	km_debug(run->pages <= MOST_PAGES && (!run->pages || run->first),
@@ -74,7 +74,7 @@ size_t km_growth_count(void)
 	return pages;
 }
 
-/* How many the run may hold, if it is to hold `pages`. A run that was allowed once is not asked for again. */
+/* Raise the bound of a run towards `pages`. Returns: the pages allowed in the run. A granted bound stays. */
 static size_t allow(struct run *run, size_t pages)
 {
 	size_t all = km_load(&growth.allowed), more;
@@ -101,7 +101,7 @@ static void set(struct run *run, struct km_page *first, size_t pages)
 		 "a run changes under its lock, and has a bound");
 }
 
-/* A block wants so many: with them come as many again, where they may lie there. */
+/* Returns: the pages to take for a block of `pages`: as many again, as far as the run's bound allows. */
 static size_t with_spare(struct run *run, size_t pages)
 {
 	uint32_t again = (uint32_t)km_min((size_t)run->gave, 2 * pages);
@@ -112,7 +112,7 @@ static size_t with_spare(struct run *run, size_t pages)
 	return km_min(pages + km_min(allow(run, pages), pages), MOST_PAGES);
 }
 
-/* Free pages behind the run join it. False: that is not enough. */
+/* Extend the run by free pages behind the end. Returns: false if there are too few. */
 static bool fill(struct run *run, size_t pages)
 {
 	size_t all = with_spare(run, pages), had = run->pages;
@@ -125,7 +125,7 @@ static bool fill(struct run *run, size_t pages)
 	return true;
 }
 
-/* It begins elsewhere, and what it had goes back. */
+/* Move the run elsewhere, and free the old pages. */
 static void replace(struct run *run, struct km_page *first, size_t pages, unsigned node)
 {
 	if (run->pages)
@@ -146,7 +146,7 @@ static bool fill_anew(struct run *run, size_t pages)
 	return page != NULL;
 }
 
-/* ... behind a block, which gets pages of what is free there. */
+/* Extend a block by free pages behind the block, and begin the run behind them. */
 static bool fill_behind(struct run *run, struct km_page *page, size_t have, size_t want)
 {
 	size_t all = with_spare(run, want);
@@ -266,7 +266,7 @@ void km_growth_start(void)
 	km_growth_at = growth.slot ? growth.slot + (uint32_t)offsetof(struct run, pages) : 0;
 }
 
-/* A CPU may begin meanwhile: what was locked is unlocked. */
+/* A CPU may come online meanwhile: only the locks taken before are released. */
 void km_growth_fork(bool before, bool child)
 {
 	if (!growth.slot)

@@ -1,7 +1,7 @@
 /*
- * sized_free.c: which bytes an object may have been asked for with, for calls that name them once more as they free
- * it; and whether somebody has an object, for calls that ask for its bytes. Invariant: nothing is refused of which it
- * is not known: an object that is free, or none, is let to its free, which tells better.
+ * sized_free.c: check the size named by a free against the object, and check whether an object is allocated.
+ * Invariant: no object is refused without evidence. A free object or a bad pointer passes here, because its free
+ * reports the mistake better.
  */
 #include "page/guard_range.h"
 #include "page/alloc_map.h"
@@ -30,7 +30,7 @@ size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char
 	return 0;
 }
 
-/* One that was freed, and is kept to be looked at, is nobody's. */
+/* A freed block in quarantine counts as free. */
 size_t km_asked_if_out(const void *p, size_t bytes, const char *function)
 {
 	size_t asked = km_block_hooks->asked(p, bytes);
@@ -40,7 +40,7 @@ size_t km_asked_if_out(const void *p, size_t bytes, const char *function)
 	return asked;
 }
 
-/* Of an object the bytes that were asked for are told from then on, as of a guarded one; *bytes are those. */
+/* Returns: whether the requested bytes of the object are known exactly; *bytes are set to them. */
 static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *bytes)
 {
 	const slab_flags_t narrowed = SLAB_KMALLOC | SLAB_RED_ZONE;
@@ -51,7 +51,8 @@ static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *byte
 	return *bytes != 0;
 }
 
-/* A block of kmalloc's, that has perhaps shrunk where it is: krealloc's rule. */
+/* Returns: whether a kmalloc object of `have` bytes may have been requested with `size`, also after a shrink by
+ * krealloc. */
 static bool fits_block(const struct kmem_cache *cache, size_t have, size_t size)
 {
 	return size <= have && (!(cache->flags & SLAB_KMALLOC) || have <= 64 || size > have / 4 ||
@@ -82,7 +83,7 @@ static bool check_object(const struct kmem_cache *cache, const void *p, const st
 	return fits || refuse(p, cache->name, call);
 }
 
-/* Of whole pages: a block may be longer than it need be, where longer ones lay ready. */
+/* Check a large block. A block may be longer than needed, because a longer cached one may have been used. */
 static bool check_pages(const void *p, const struct km_sized *call)
 {
 	struct km_busy_was was = km_busy_begin();

@@ -1,14 +1,14 @@
 /*
- * usercopy.c: may so many bytes at p be copied? For callers that copy by a length which somebody else has chosen: the
- * check that the kernel makes where it copies to or from a user (__check_object_size). Invariant: an address that is
- * none of ours is let alone, and of ours nothing is allowed that leads out of one object.
+ * usercopy.c: check whether `bytes` at p may be copied, for code that copies by a length from an untrusted source.
+ * Kernel: the check before a copy to or from a user (__check_object_size). Invariant: a foreign address is always
+ * allowed; inside the library's memory, a copy must stay within one object.
  */
 #include "page/guard_range.h"
 #include "page/alloc_map.h"
 #include "os/die.h"
 #include "cache/cache.h"
 
-/* The texts are the kernel's. */
+/* The messages are the kernel's. */
 static km_cold bool refuse(const void *p, const char *name, const char *what, bool to_user, size_t offset, size_t bytes)
 {
 	km_warn("usercopy: Kernel memory %s attempt detected %s %s%s%s%s (offset %lu, size %lu)!",
@@ -18,15 +18,15 @@ static km_cold bool refuse(const void *p, const char *name, const char *what, bo
 	return false;
 }
 
-/* The bytes of an object that may be copied: the region that its cache names; all that its user has, where it names
- * none. Kernel: of a cache that names none, kmalloc's apart, nothing may. */
+/* Compute the bytes that may be copied: the usercopy region of the cache, or all usable bytes if the cache names
+ * none. Kernel: without a region only kmalloc objects may be copied. */
 static void region_of(const struct kmem_cache *cache, const void *object, size_t *from, size_t *to)
 {
 	*from = cache->useroffset;
 	*to = cache->usersize ? cache->useroffset + cache->usersize : km_usable_of(cache, object);
 }
 
-/* A guarded object ends with the bytes that were asked for, and its region with it. */
+/* The region of a guarded object ends with the requested bytes. */
 static km_cold bool check_guarded(const char *p, size_t bytes, bool to_user)
 {
 	struct km_guarded_object seen;
@@ -82,7 +82,7 @@ bool kmem_check_object_size(const void *p, size_t bytes, bool to_user)
 		return check_slab(head, p, bytes, to_user);
 	if (page && page->type == KM_PAGE_SHARED && !km_sized_owner(p))
 		return true;
-	/* A block of kmalloc's by size, or of whole pages: where it starts it is known how long it is. */
+	/* For a kmalloc object by size, or a large block, the length is known at the start only. */
 	size_t most = !page ? 0 : page->type == KM_PAGE_SHARED ? km_engine_sized()->usable(p) :
 		      page == head && page->type == KM_PAGE_LARGE && p == km_page_address(page) ?
 								 km_large_page_bytes(p) : 0;

@@ -1,7 +1,8 @@
 /*
- * malloc.c: malloc and its family on our caches, for programs that were not written for us. Invariants: what malloc
- * returns is aligned to 16 and unique, also for size 0; a failure is NULL with ENOMEM, a success leaves errno alone;
- * free never changes errno; every pointer that kmalloc or a cache gave may be freed here, and the reverse.
+ * malloc.c: malloc and its family on the library's caches, for programs written for any malloc. Invariants: a block
+ * of malloc is aligned to 16 and unique, also for size 0. A failure is NULL with ENOMEM, a success leaves errno
+ * alone, and free never changes errno. free accepts every pointer of kmalloc or a cache, and kfree every pointer of
+ * malloc.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +23,7 @@ __attribute__((used)) static int *const keep_statistics = &kmem_copy_in_use;
 /* ... and KMEM_OPTIONS=account. */
 __attribute__((used)) static const struct obj_cgroup *const keep_account = &km_objcg_root;
 
-/* Below, to copy a block costs less than to take pages for it. */
+/* Below this size a copy costs less than taking pages. */
 #define GROWS_FROM		((size_t)8192)
 
 uint16_t km_malloc_id[KM_MALLOC_STEPS + 1] km_ids_near = { [KM_MALLOC_STEPS] = KM_ID_EMPTY };
@@ -32,7 +33,7 @@ static void free_missed(void *p, const char *function) km_cold;
 
 /* ------------------------------------------------------------------ the hot path */
 
-/* km_malloc_hit where the table stands. */
+/* km_malloc_hit in the file of the table. */
 km_inline void *hit(size_t size)
 {
 	return km_alloc_km_malloc_id(km_malloc_step(size));
@@ -59,8 +60,8 @@ KMEM_API km_hit_path void free(void *p)
 /* ------------------------------------------------------------------ before there is an allocator */
 
 /*
- * Somebody that our own start calls may allocate: the start can't wait for itself. Such blocks come from here, each
- * behind its size, and are never given back.
+ * A function called during the library's start may allocate, and the start can't wait for itself. Such blocks come
+ * from this array, each behind its size, and are never freed.
  */
 static struct {
 	size_t used;
@@ -89,7 +90,7 @@ static bool is_early(const void *p)
 	return (uintptr_t)p - (uintptr_t)early.bytes < sizeof(early.bytes);
 }
 
-/* ------------------------------------------------------------------ in */
+/* ------------------------------------------------------------------ allocation */
 
 static km_cold void *no_memory(void)
 {
@@ -109,7 +110,7 @@ static void *large_alloc(size_t size, size_t align, gfp_t zero)
 	return km_large_alloc(size ?: 1, km_max(align, KM_PAGE_SIZE), gfp_here() | zero) ?: no_memory();
 }
 
-/* An engine that serves by size: no classes, but a header with the size; from a page on, whole pages. */
+/* Allocate by an engine that serves by size: no classes, a header with the size; whole pages from a page on. */
 static void *alloc_sized(size_t size, size_t align)
 {
 	size_t bytes = size ?: 1;
@@ -119,8 +120,7 @@ static void *alloc_sized(size_t size, size_t align)
 	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE);
 }
 
-/* The size's cache is none whose objects come as they are: the bytes that were asked for count, or there is no memory
- * for it. `by` is the size that it goes by. */
+/* Allocate where the class records requested bytes, or could not be made. `by` is the size that selects the class. */
 static km_cold void *alloc_observed(size_t size, size_t by)
 {
 	struct kmem_cache *cache = km_malloc_observed(by) ?: km_malloc_cache(by);
@@ -137,7 +137,7 @@ static bool boot_or_early(size_t size, void **p)
 	return false;
 }
 
-/* The cache of the size `by` is told what is asked for. */
+/* Allocate from the cache of size `by`, with the requested bytes. */
 static void *alloc_asked(size_t bytes, size_t align, size_t by, uintptr_t site)
 {
 	if (!km_malloc_goes_by_call() && !km_swap_acquire(&km_direct.usual[KM_DOOR_MALLOC], KM_MALLOC_MAX_SMALL))
@@ -149,7 +149,7 @@ static void *alloc_asked(size_t bytes, size_t align, size_t by, uintptr_t site)
 				  alloc_observed(bytes, by);
 }
 
-/* Large ones, the first one of all, and all sizes while an object is to be guarded, or goes by its call site. */
+/* Serve the first request, large sizes, and all sizes while an object is to be guarded or caches go by call site. */
 static km_noinline void *long_way(size_t size)
 {
 	uintptr_t site = km_site_take((uintptr_t)__builtin_return_address(0));
@@ -184,7 +184,7 @@ km_noinline void *km_malloc_missed(size_t size)
 	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : alloc_observed(size, size);
 }
 
-/* Acquire pairs with who shows it (malloc_classes.c); the shape is another while somebody looks closer. */
+/* Acquire pairs with show_first (malloc_classes.c). The alloc ops differ while objects are observed. */
 km_hit_path void *km_malloc_miss(size_t size)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -246,7 +246,7 @@ void km_malloc_free_miss(void *p, const char *function)
 		free_missed(p, function);
 }
 
-/* Has a call that names the bytes a right to name those? A block that is none, or free, goes on: its free tells. */
+/* Check the size named by the call. A bad pointer or a free block goes on, because its free reports the mistake. */
 void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function, const void *caller)
 {
 	const struct km_sized call = { .size = size ?: 1, .align = align, .resized = function[0] != 'o',
@@ -270,21 +270,21 @@ KMEM_API size_t malloc_usable_size(void *p)
 	return p && !km_malloc_is_foreign(p) ? km_malloc_usable(p, "malloc_usable_size") : 0;
 }
 
-/* An object, and a block that is or was none, stays while it fits and at least half of it is used. */
+/* An object, and any block moved to or from one, stays while it fits and at least half is used. */
 static bool is_enough(size_t have, size_t size)
 {
 	return size <= have && size >= have / 2;
 }
 
 /*
- * A block that has grown once will grow again: as soon as it is large, and whole pages waste less than an eighth of it,
- * it becomes one of pages that can grow in place.
+ * Allocate a growing block in pages that can grow in place, because a block that grew once usually grows again.
+ * Requires: the block is large, and whole pages waste less than an eighth of the size.
  */
 static void *get_grown(size_t size, size_t old)
 {
 	size_t waste = -size & (KM_PAGE_SIZE - 1);
 
-	/* A paid block goes back at once, not to where others find it. */
+	/* A charged block goes back at once when freed, never to the pages kept for growth. */
 	if (km_unlikely(km_malloc_objcg()))
 		return NULL;
 	if (size <= old || size < GROWS_FROM || size > KMALLOC_MAX_SIZE || waste > size / 8)
@@ -292,8 +292,8 @@ static void *get_grown(size_t size, size_t old)
 	return km_large_grown(size);
 }
 
-/* Where that is not to be had an eighth comes on top, where no class has it, it is no mapping, nobody looks at what is
- * behind it, and whoever pays has room for it: a last resort is asked for no more than is wanted, and once. */
+/* Returns: the size plus an eighth, as room to grow, if no class serves the block, the block is no mapping, no
+ * requested bytes are recorded, and the objcg has room. A last-resort reclaim must never run for the surplus. */
 static size_t with_room_to_grow(size_t size, size_t old)
 {
 	size_t more = size + size / 8;
@@ -303,8 +303,9 @@ static size_t with_room_to_grow(size_t size, size_t old)
 }
 
 /*
- * Where it is. A block that nobody pays for is charged before it grows; one that can't grow here is nobody's again, as
- * whoever moves it pays for the new one. *refused: its payer has no room for it, or more, and pays for a new one, too.
+ * Resize a large block in place. An uncharged block is charged before it grows. If it can't grow here, it becomes
+ * uncharged again, because the move charges a new block. *refused: the objcg has no room for the growth, and so none
+ * for a new block.
  */
 static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 {
@@ -320,7 +321,7 @@ static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 	return same;
 }
 
-/* There is no memory for a shorter one. */
+/* Keep a block that should shrink, for lack of memory for a smaller one. */
 static void *left_longer(void *p, size_t size)
 {
 	km_store(&km_left_longer, true);
@@ -329,7 +330,7 @@ static void *left_longer(void *p, size_t size)
 
 static void *resize(void *p, size_t size)
 {
-	/* Where some are debugged, or a sanitizer is there, what was asked for is all that there is of a block. */
+	/* Under debugging or a sanitizer, a block has exactly the requested bytes. */
 	size_t old = km_likely(!km_observed_sizes && !km_sanitizer.objects) ? km_large_page_bytes(p) : 0;
 	bool large = old != 0;
 
@@ -337,7 +338,7 @@ static void *resize(void *p, size_t size)
 		old = km_malloc_usable(p, "realloc");
 	if (km_unlikely(!old))
 		return no_memory();
-	/* Large blocks know better themselves; what was allocated early is never so large. */
+	/* Large blocks decide themselves; early blocks are never so large. */
 	if ((large || old > KM_MALLOC_MAX_SMALL) && size > km_min(old, KM_MALLOC_MAX_SMALL)) {
 		bool refused;
 		void *same = resize_here(p, size, old, &refused);
@@ -353,7 +354,7 @@ static void *resize(void *p, size_t size)
 	void *moved = get_grown(size, old);
 	if (!moved)
 		moved = malloc(bytes = with_room_to_grow(size, old));
-	/* There may be memory for what is asked for, and not for more; or another thread had the room. */
+	/* There may be memory for the requested size, though not for more; or another thread took the room. */
 	if (km_unlikely(!moved && bytes > size))
 		moved = km_malloc_miss(size);
 	if (km_unlikely(!moved))
@@ -384,7 +385,7 @@ static km_noinline void *realloc_slowly(void *p, size_t size)
 	return moved;
 }
 
-/* Whoever pays was asked, and is not asked again. */
+/* The objcg refused the charge and is not asked again. */
 static km_cold void *move_refused(void *p, size_t size, size_t old, int saved_errno)
 {
 	if (size > old)
@@ -393,7 +394,7 @@ static km_cold void *move_refused(void *p, size_t size, size_t old, int saved_er
 	return p;
 }
 
-/* Two hits and one copy. */
+/* Move an object by two fast paths and one copy. */
 static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t old, uintptr_t id)
 {
 	void *moved = hit(size);
@@ -427,7 +428,7 @@ KMEM_API km_hit_path void *realloc(void *p, size_t size)
 	return is_enough(old, size) ? p : move_object(p, size, old, id);
 }
 
-/* C23: the size is the caller's promise, which a miss may look at. */
+/* C23: the size is the caller's promise; a miss may check it. */
 KMEM_API km_hit_path void free_sized(void *p, size_t size)
 {
 	if (km_likely(km_alloc_push_any(p)))
@@ -522,7 +523,7 @@ KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
 	return aligned_missed(align, size);
 }
 
-/* heaptrack stands in front of neither memalign nor pvalloc. */
+/* heaptrack wraps neither memalign nor pvalloc: report the block. */
 static void *tell(void *p, size_t size)
 {
 	if (km_unlikely(km_load(&km_alloc_probing)))
@@ -532,7 +533,7 @@ static void *tell(void *p, size_t size)
 
 typedef void *aligned_fn(size_t align, size_t size);
 
-/* glibc rounds an odd alignment up, and so do we. */
+/* As in glibc, an odd alignment is rounded up. */
 km_inline void *memalign_by(aligned_fn *get, size_t align, size_t size)
 {
 	if (align > SIZE_MAX / 2 + 1) {
@@ -566,7 +567,7 @@ KMEM_API void *pvalloc(size_t size)
 
 /* ------------------------------------------------------------------ for defragmenters */
 
-/* A block of no slab is malloc's. */
+/* Allocate in the fullest slab; without slabs, as malloc. */
 void *kmem_malloc_fullest(size_t size)
 {
 	const gfp_t gfp = KM_MALLOC_GFP | __GFP_FULLEST;
@@ -587,14 +588,14 @@ void *kmem_malloc_fullest(size_t size)
 				  alloc_observed(size, by);
 }
 
-/* ------------------------------------------------------------------ by their other names: a hit's code stands once */
+/* ------------------------------------------------------------------ other names, with one copy of the fast path */
 
 void *km_malloc_calloc(size_t n, size_t size) { return calloc(n, size); }
 void *km_malloc_realloc(void *p, size_t size) { return realloc(p, size); }
 
 /*
- * glibc exports these, too, and who calls one hands its block to free, or the reverse: wrappers of malloc do. Other
- * libraries keep such names to themselves. Here malloc is our own, also where a program has another one in front.
+ * glibc also exports these names. A program may pass their blocks to free, and the reverse; wrappers of malloc do.
+ * Other C libraries keep such names private. Here malloc is libkmem's own, even behind another malloc of the program.
  */
 #ifdef __GLIBC__
 KMEM_API void *__libc_malloc(size_t size) { return malloc(size); }

@@ -1,9 +1,9 @@
 /*
- * malloc.h: what the files of malloc share: from a size to its class, and the hit as an inline.
+ * malloc.h: shared by the files of malloc: from a size to its class, and the fast path inline.
  *
- * Classes are finer than kmalloc's: steps of 16 bytes up to 128, then eight steps in each doubling up to 32 KiB, so
- * that above 128 bytes less than an eighth is wasted. A class is a cache, malloc-<bytes>, made when first asked for;
- * a size of which there is much may have one of its own (malloc_classes.c).
+ * Classes are finer than kmalloc's: steps of 16 bytes up to 128, then eight steps in each doubling up to 32 KiB.
+ * Above 128 bytes less than an eighth is wasted. A class is a cache, malloc-<bytes>, made on its first request. A
+ * frequent size may get a cache of its own (malloc_classes.c).
  */
 #ifndef KM_MALLOC_H
 #define KM_MALLOC_H
@@ -18,16 +18,16 @@
 #define KM_MALLOC_CLASSES	72u
 #define KM_MALLOC_GFP		(GFP_KERNEL | __GFP_NOWARN)
 
-/* By (size - 1) / 16: the cache's id; 0 where there is none yet. The last entry, of a shelf that is empty for
- * ever, is for all other sizes. */
+/* Cache id by (size - 1) / 16; 0 where no cache exists yet. The last entry has an always empty sheaf and stands
+ * for all other sizes. */
 extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
 /*
- * malloc_account.c: blocks have payers while mem_cgroup_account_malloc says so: who pays here, NULL: nobody. Then the
- * table above is empty, and what was in it stands in the other one. Blocks that somebody pays for come from classes of
- * their own, malloc-cg-<bytes>, so that a free, which goes by the address, pays back what was paid, nothing else.
+ * malloc_account.c: while mem_cgroup_account_malloc is on, blocks are charged to the current objcg; NULL: uncharged.
+ * The table above is then empty, and km_malloc_unpaid_id has its entries. Charged blocks come from separate classes,
+ * malloc-cg-<bytes>. A free goes by the address and so refunds exactly the charged bytes.
  */
-#pragma weak km_objcg_root	/* a build without groups has none */
+#pragma weak km_objcg_root	/* NULL in a build without groups */
 km_inline struct obj_cgroup *km_malloc_objcg(void)
 {
 	struct obj_cgroup *objcg;
@@ -38,37 +38,37 @@ km_inline struct obj_cgroup *km_malloc_objcg(void)
 	return objcg != &km_objcg_root ? objcg : NULL;
 }
 extern km_hidden uint16_t km_malloc_unpaid_id[KM_MALLOC_STEPS + 1];
-/* A miss of 0 < size <= KM_MALLOC_MAX_SMALL, by who pays; the cache is km_malloc_first's. */
+/* Serve a miss of 0 < size <= KM_MALLOC_MAX_SMALL by objcg. `cache` is the entry of km_malloc_first. */
 void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size);
-/* Is p a large block that nobody pays for? */
+/* Returns: whether p is an uncharged large block. */
 bool km_malloc_is_unpaid(const void *p) km_cold;
-/* malloc_classes.c: km_malloc_first is as km_account_asks says. With the registry locked. */
+/* malloc_classes.c: rebuild km_malloc_first for the current km_account_asks. Context: registry locked. */
 void km_malloc_show_first(void) km_cold;
 
-/* The cache that serves 0 <= size <= KM_MALLOC_MAX_SMALL, after a miss; NULL: it can't be made, or the bytes that are
- * asked for of its objects count: then watched says which it is. */
+/* Returns: the cache for 0 <= size <= KM_MALLOC_MAX_SMALL, after a miss. NULL if the cache can't be made, or if
+ * its objects' requested bytes are recorded: km_malloc_observed then returns the cache. */
 struct kmem_cache *km_malloc_cache(size_t size);
 struct kmem_cache *km_malloc_observed(size_t size) km_cold;
 /*
- * By the same steps a cache that a miss tries first: one whose frees are proved, and hits go by CPU; or, while blocks
- * have payers, that of what is paid for, and where there is none yet one that is not proved. NULL: none.
+ * By the same steps, the cache that a miss tries first: a cache with validated frees, if fast paths go by CPU. While
+ * malloc is charged: the charged cache, or, until it exists, a cache without validated frees. NULL: none.
  */
 extern km_hidden struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1];
-/* `size` bytes, having missed; NULL with ENOMEM. And the same, having found nothing there. */
+/* Allocate after a miss. km_malloc_missed: after a miss in km_malloc_first, too. Returns: NULL with ENOMEM. */
 void *km_malloc_miss(size_t size);
 void *km_malloc_missed(size_t size);
-/* Aligned to `align`, a power of two, having missed; NULL with ENOMEM. */
+/* Allocate aligned to `align`, a power of two, after a miss. Returns: NULL with ENOMEM. */
 void *km_malloc_aligned(size_t align, size_t size);
-/* Free p, having missed; `function` is who the caller called. */
+/* Free p after a miss. `function` is the function that the program called. */
 void km_malloc_free_miss(void *p, const char *function) km_cold;
-/* The same of a call that names the bytes, and the alignment, that were asked for. */
+/* Free after a miss by a call that names the requested bytes and alignment. */
 void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function, const void *caller) km_cold;
 /* Usable bytes; libkmem's calloc and realloc, also if another library interposes malloc. */
 size_t km_malloc_usable(const void *p, const char *function);
 void *km_malloc_calloc(size_t n, size_t size);
 void *km_malloc_realloc(void *p, size_t size);
 
-/* malloc_theirs.c: the program's own malloc serves this process; a block and a free by the program's malloc. */
+/* malloc_theirs.c: the program's own malloc serves this process; allocate and free by the program's malloc. */
 extern km_hidden bool km_malloc_is_theirs;
 void *km_malloc_by_them(size_t align, size_t size) km_cold;
 void km_malloc_free_by_them(void *p) km_cold;
@@ -77,22 +77,22 @@ km_inline bool km_malloc_is_foreign(const void *p)
 {
 	return km_unlikely(km_malloc_is_theirs) && km_malloc_has_theirs(p);
 }
-/* km_malloc_aligned, for functions of the family: by the program's own malloc in a process with km_malloc_is_theirs. */
+/* Allocate as km_malloc_aligned, for functions of the family: by the program's own malloc if km_malloc_is_theirs. */
 void *km_malloc_family(size_t align, size_t size);
 struct km_sized;
-/* Is it malloc's, and did it serve such a request? Any that it had room for, where it is another's. */
+/* Returns: whether a malloc cache serves such a request; for other caches, whether the object has room. */
 bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct km_sized *call) km_cold;
 
-/* malloc_info.c: bytes that users have, without mappings; each cache's figures, with no lock held. */
+/* malloc_info.c: bytes held by users, without mappings; the figures of each cache, visited with no lock held. */
 size_t km_malloc_used(const struct kmem_stats *stats);
 void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), void *arg);
 
 /*
- * The size that a request aligned to `align`, a power of two of at most a page, goes by: a class that serves a multiple
- * of the alignment is itself one. (Up to 128 bytes each multiple of 16 is a class. Above, where the step between the
- * classes of a doubling divides the alignment, each multiple of it is a class; where the alignment divides the step,
- * each class is a multiple. The same holds for the parts of a class, by their width.) Slabs begin on a page, so its
- * objects are aligned. Any other alignment, also 0: 0, a miss.
+ * Returns: the size by which a request aligned to `align` (a power of two, at most a page) finds its class. A class
+ * for a multiple of the alignment is itself a multiple. Up to 128 bytes each multiple of 16 is a class. Above, where
+ * the step between the classes of a doubling divides the alignment, each multiple of the alignment is a class. Where
+ * the alignment divides the step, each class is a multiple. The same holds for the parts of a class, by their width.
+ * Slabs begin on a page, so the objects are aligned. Any other alignment, also 0, gives 0: a miss.
  */
 km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 {
@@ -101,19 +101,20 @@ km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 	return (size + align - 1) & -align & -(size_t)!bad;
 }
 
-/* Bytes that each block has behind its user's (alloc/harden.h): it goes by a size that is so much larger. */
+/* Returns: the bytes of the canary behind each block (alloc/harden.h). The class is chosen for the size plus these
+ * bytes. */
 km_inline size_t km_malloc_canary(void)
 {
 	return km_unlikely(km_hardening.canary && km_hardening.live) ? sizeof(uint64_t) : 0;
 }
 
-/* No size is a hit by itself. */
+/* Returns: whether no size has a fast path of its own. */
 km_inline bool km_malloc_goes_by_call(void)
 {
 	return km_hardening.random_caches || km_malloc_canary();
 }
 
-/* A function that calls malloc in another's name, by whose address the object goes then. */
+/* Note the call site of a function that calls malloc for the program; the site selects the random cache. */
 km_inline void km_malloc_note_site(uintptr_t site)
 {
 	if (km_unlikely(km_hardening.random_caches))
@@ -126,7 +127,7 @@ km_inline size_t km_malloc_step(size_t size)
 	return km_min((size - 1) / KM_MALLOC_ALIGN, KM_MALLOC_STEPS);
 }
 
-/* A hit, or NULL. */
+/* Allocate on the fast path. Returns: NULL on a miss. */
 km_inline void *km_malloc_hit(size_t size)
 {
 	return km_alloc_id(km_malloc_id, km_malloc_step(size));

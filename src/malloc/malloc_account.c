@@ -1,19 +1,20 @@
 /*
- * malloc_account.c: malloc's blocks follow the thread's group while mem_cgroup_account_malloc says so. Invariant: a
- * block has a payer if and only if it came while that was on, in a thread that had a group: such blocks are objects of
- * caches of their own, with SLAB_ACCOUNT, or of pages whose word names the payer. So a free asks nobody, and it can be
- * switched on and off at any time: what is out then is paid back by who paid, or by nobody.
+ * malloc_account.c: charge malloc's blocks to the thread's group while mem_cgroup_account_malloc is on. Invariant: a
+ * block is charged if and only if it was allocated while accounting was on, in a thread with a group. Charged blocks
+ * are objects of separate caches with SLAB_ACCOUNT, or pages whose owner word names the objcg. So a free needs no
+ * lookup of the mode, and accounting can be switched at any time: each allocated block is refunded if and only if it
+ * was charged.
  *
- * While it is on hits find nothing in malloc's table of sizes, and misses come here first, by a table which they look
- * into anyhow (km_malloc_first). While it is off nothing here is looked at, but km_account_asks by misses.
+ * While accounting is on, the fast path finds nothing in malloc's table of sizes, and misses come here first, by
+ * km_malloc_first, which every miss reads. While accounting is off, misses read only km_account_asks.
  */
 #include "os/die.h"
 #include "malloc.h"
 
-/* The entries that malloc's table of sizes has else: hits of threads that nobody pays for. */
+/* The entries that malloc's table of sizes has while accounting is off: fast paths of threads without an objcg. */
 uint16_t km_malloc_unpaid_id[KM_MALLOC_STEPS + 1] km_sparse;
 
-/* It ends with its calls: the function that malloc was called by is known by its return address. */
+/* Every path ends with a tail call, because callees identify malloc's caller by the return address. */
 km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 {
 	struct obj_cgroup *objcg = km_malloc_objcg();
@@ -23,7 +24,7 @@ km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 
 		return km_likely(p) ? p : km_malloc_missed(size);
 	}
-	/* Where somebody looks closer the bytes are to be said. */
+	/* Under observation the requested bytes must be recorded. */
 	if (km_unlikely(!(cache->flags & SLAB_ACCOUNT)) || km_unlikely(km_alloc_has_out(cache)) ||
 	    km_unlikely(km_load(&km_alloc_probing)))
 		return km_malloc_missed(size);
@@ -31,7 +32,8 @@ km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 	return km_charged_alloc(cache, KM_MALLOC_GFP, objcg, cache->pcs.front.rseq);
 }
 
-/* An object is no large block, whatever its size. A handler can't tell, and grows nothing in place. */
+/* Returns: whether p is an uncharged large block; false for objects. A signal handler can't tell, and resizes
+ * nothing in place. */
 bool km_malloc_is_unpaid(const void *p)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -42,8 +44,8 @@ bool km_malloc_is_unpaid(const void *p)
 }
 
 /*
- * On: misses ask, then all calls miss; off: the other way round. A call that is under way in another thread meanwhile
- * ends the one way or the other. With the registry locked: a class that is made just then shows itself as this says.
+ * Switch accounting. On: first misses check the mode, then all calls miss; off: the reverse order. A call under way
+ * in another thread ends either way. Context: registry locked; a class made meanwhile follows the mode.
  */
 static void account(bool on)
 {

@@ -1,10 +1,10 @@
 /*
- * malloc_classes.c: from a size to the cache that serves it, for misses. A class is made when it is first asked for.
- * Its sizes differ by an eighth at most, and its slabs are small; where it has much of one size, and would waste much
- * by that, that size gets a cache of its own, with dense slabs: a part of the class. So who has many blocks of one size
- * has little waste, and who has a few of each size has few caches and small slabs. Invariant: what serves a size is a
- * multiple of each power of two that the size is a multiple of, up to a page (km_malloc_aligned_size relies on it); a
- * part, once made, stays.
+ * malloc_classes.c: find the cache for a size, for misses. A class is made on its first request. Its sizes differ by
+ * an eighth at most, and its slabs are small. If one size dominates a class and wastes much memory there, the size
+ * gets a cache of its own with dense slabs: a part of the class. So a program with many blocks of one size has little
+ * waste, and a program with a few blocks of each size has few caches and small slabs. Invariant: the cache for a size
+ * is a multiple of each power of two, up to a page, that divides the size (km_malloc_aligned_size relies on this
+ * rule). A part, once made, stays.
  */
 #include <string.h>
 
@@ -13,23 +13,23 @@
 #include "inspect/stats_print.h"
 #include "malloc.h"
 
-/* A class's sizes are in so many parts of equal width, of 16 bytes at least. */
+/* Parts of a class, of equal width, at least 16 bytes each. */
 #define PARTS		8u
-/* As much, and four objects, would the class waste if all of it were of that size: a cache more has free objects in a
- * slab or two, and records. */
+/* Waste that justifies a part, if the whole class had this size (plus four objects): another cache costs records,
+ * and free objects in a slab or two. */
 #define WORTH_BYTES	((size_t)64 << 10)
-/* Misses by which one size is ahead of all others of its class: each brings some dozens of blocks. */
+/* Lead in misses of one size over all others of its class. Each miss brings some dozens of blocks. */
 #define AHEAD		16u
 
 struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1] km_sparse;
 
-/* A class and its parts, of what nobody pays for (mostly), or of what somebody does. */
+/* A class and its parts: uncharged (mostly), or charged. */
 struct class {
 	struct kmem_cache *cache;
-	struct kmem_cache *observed;	/* its users' bytes count, and the former is NULL */
+	struct kmem_cache *observed;	/* set while requested bytes are recorded; `cache` is then NULL */
 	struct kmem_cache *part[PARTS];
-	/* The part whose misses are ahead, and by how many; a hint, so races do no harm. And which parts were tried:
-	 * once is enough. */
+	/* ahead: the part with the most misses; by: its lead. Both are hints, so races do no harm. tried: bits of
+	 * the parts tried, each once. */
 	uint8_t ahead, by, tried;
 };
 static struct class plain[KM_MALLOC_CLASSES];
@@ -48,7 +48,7 @@ static unsigned number_of(const struct class *class)
 	return (unsigned)number;
 }
 
-/* 0 <= size <= KM_MALLOC_MAX_SMALL. */
+/* Requires: 0 <= size <= KM_MALLOC_MAX_SMALL. */
 static unsigned class_of(size_t size)
 {
 	size_t most = size ? size - 1 : 0;
@@ -70,10 +70,10 @@ static size_t bytes_of(unsigned class)
 	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
 }
 
-/* A class that is paid for is tuned with the one that is not, as kmalloc's is. */
+/* Make a cache for a class or part. A charged class is tuned with the uncharged one, as in kmalloc. */
 static struct kmem_cache *make(size_t bytes, bool dense, const struct class *class, struct kmem_cache *unpaid)
 {
-	/* A class is a multiple of it; an object with something around it is aligned as well. */
+	/* The size of the class is a multiple of `align`; an object with a canary or red zone is aligned as well. */
 	unsigned align = (unsigned)km_min(bytes & -bytes, KM_PAGE_SIZE);
 	struct km_creation creation = { .args = { .align = align }, .internal = true, .dense = dense,
 					.singly = true, .canary = true, .tuned_with = unpaid };
@@ -85,7 +85,7 @@ static struct kmem_cache *make(size_t bytes, bool dense, const struct class *cla
 			       SLAB_KMALLOC | (is_paid(class) ? SLAB_ACCOUNT : 0), &creation, &error);
 }
 
-/* Two threads may have come here at once: one cache stays. Release pairs with the loads of who looks for it. */
+/* Publish a cache; of two racing threads' caches one stays. Release pairs with the acquire loads of readers. */
 static bool is_first(struct kmem_cache *cache, struct kmem_cache **at)
 {
 	struct kmem_cache *none = NULL;
@@ -96,7 +96,7 @@ static bool is_first(struct kmem_cache *cache, struct kmem_cache **at)
 	return false;
 }
 
-/* As km_kmalloc_watch. Of a part the bytes that were asked for are not told: it is cut as finely as can be. */
+/* As km_kmalloc_watch. A part records no requested bytes, because its sizes differ least. */
 static void watch(struct kmem_cache *cache, bool observed)
 {
 	for (unsigned i = 0; i < 2 * KM_MALLOC_CLASSES; i++) {
@@ -112,9 +112,9 @@ static void watch(struct kmem_cache *cache, bool observed)
 }
 
 /*
- * Misses of these sizes try the cache first, if they try one of its kind now. While blocks have payers one that is paid
- * for stands before one that is not, and none that is proved is there: misses would take that without asking. With the
- * registry locked. Release pairs with the load in km_malloc_miss: it is built.
+ * Let misses of these sizes try the cache first, if the mode allows. While malloc is charged, a charged cache
+ * precedes an uncharged one, and no cache with validated frees is listed: misses would use the cache without checking
+ * the mode. Context: registry locked. Release pairs with the load in km_malloc_miss: the cache is complete.
  */
 static void show_first(struct kmem_cache *cache, const struct class *class, size_t low, size_t bytes)
 {
@@ -132,7 +132,7 @@ static void show_first(struct kmem_cache *cache, const struct class *class, size
 	}
 }
 
-/* From then on its sizes hit its shelf, but where each call goes by where it returns to. */
+/* Open the fast path for the sizes of the cache, unless caches go by call site. */
 static void show(struct kmem_cache *cache, const struct class *class, size_t low, size_t bytes,
 		 void (*by_id)(struct kmem_cache *cache, uint16_t *id, size_t steps))
 {
@@ -180,7 +180,7 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 	size_t low = number ? bytes_of(number - 1) : 0, bytes = bytes_of(number);
 	struct kmem_cache *unpaid = is_paid(class) ? km_load_acquire(&plain[number].cache) : NULL;
 	struct kmem_cache *cache = make(bytes, false, class, unpaid);
-	/* From then on each size of the class hits its shelf, but where each call is to be seen. */
+	/* Open the fast path for each size of the class, unless its objects are observed. */
 	if (cache && km_is_debugged(cache))
 		is_first(cache, &class->observed);
 	else if (cache && is_first(cache, &class->cache)) {
@@ -191,14 +191,15 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 	return km_load_acquire(&class->cache);
 }
 
-/* Memory that an object takes, with what its slab has left over. */
+/* Returns: the bytes of an object, with its share of the slab's surplus. */
 static size_t cost(const struct kmem_cache *cache)
 {
 	km_debug(cache->objects && cache->slab_pages, "a slab has objects");
 	return ((size_t)cache->slab_pages << KM_PAGE_SHIFT) / cache->objects;
 }
 
-/* Sizes above `low` up to `bytes`. Where that saves next to nothing, as slabs are cut, they stay with the class. */
+/* Make a part for sizes above `low` up to `bytes`. If the slabs' layout saves next to nothing, the sizes stay with
+ * the class. */
 static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, size_t low, size_t bytes,
 					    struct kmem_cache *whole)
 {
@@ -219,7 +220,7 @@ static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, 
 	return km_load_acquire(&class->part[part]) ?: whole;
 }
 
-/* One more miss of this part. Is it far ahead of the class's others? */
+/* Count a miss of the part. Returns: whether the part leads the other parts far enough. */
 static bool is_ahead(struct class *class, unsigned part)
 {
 	unsigned by = km_load(&class->by);
@@ -234,7 +235,7 @@ static bool is_ahead(struct class *class, unsigned part)
 	return by == AHEAD;
 }
 
-/* The part that serves the size, of a class of more than 256 bytes; it begins above *low and ends *width beyond. */
+/* Returns: the part for a size, of a class above 256 bytes. The part begins above *low and ends *width beyond. */
 static unsigned part_of(size_t size, size_t *low, size_t *width)
 {
 	const unsigned number = class_of(size);
@@ -273,11 +274,12 @@ struct kmem_cache *km_malloc_cache(size_t size)
 	km_debug(bytes_of(number_of(class)) % km_min(size ? size & -size : 1, KM_PAGE_SIZE) == 0,
 		 "a class is a multiple of the powers of two that its sizes are");
 
-	/* Below, the next class is as near as a part would be. */
+	/* Up to 256 bytes, the next class is as near as a part would be. */
 	return size <= 256 || km_unlikely(!cache) ? cache : cache_for_part(class, size, cache);
 }
 
-/* Of the classes' and parts' own: that of the sizes up to `size`, which part may have come later. */
+/* Returns: whether the cache is that of the sizes around `size`: the class, its observed cache, or the part,
+ * possibly made later. */
 static bool serves_size(const struct kmem_cache *cache, size_t size)
 {
 	const bool is_paid = cache->flags & SLAB_ACCOUNT && !km_options.account;
@@ -289,7 +291,8 @@ static bool serves_size(const struct kmem_cache *cache, size_t size)
 	return size > 256 && cache == km_load(&class->part[part_of(size, &low, &width)]);
 }
 
-/* As malloc goes from a size to a cache; or as realloc leaves a block where it is (is_enough, malloc.c). */
+/* Follow malloc's way from a size to a cache, or the rule by which realloc keeps a block in place (is_enough,
+ * malloc.c). */
 bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct km_sized *call)
 {
 	const size_t bytes = call->size + km_malloc_canary();

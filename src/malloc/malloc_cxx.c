@@ -1,14 +1,14 @@
 /*
- * malloc_cxx.c: C++'s operator new and delete, by their mangled names, so that the library needs no C++ runtime.
- * Invariants: new never returns NULL; out of memory it asks the program's new handler again and again, and throws
- * std::bad_alloc where there is none; the nothrow forms return NULL instead, whatever is thrown on the way.
+ * malloc_cxx.c: C++'s operator new and delete, by their mangled names, so the library needs no C++ runtime.
+ * Invariants: new never returns NULL. Out of memory, new calls the program's new handler again and again, and throws
+ * std::bad_alloc without a handler. The nothrow forms return NULL instead, whatever exception is thrown on the way.
  *
- * Four forms do the work: new and delete, plain and aligned. A program may replace just these, and all other forms
- * must come to its own then: so they go where the name leads in this process, as the C++ standard has it. All are weak,
- * so that a program which is linked with the archive may define any of them.
+ * Four forms do the work: new and delete, plain and aligned. A program may replace just these four, and the C++
+ * standard then requires all other forms to call the replacements. So the other forms call them by name in this
+ * process. All forms are weak, so a program linked with the archive may define any of them.
  *
- * The runtime's part (the handler, the exception) is looked for where the program has it: by weak references, and in
- * a shared library that came later, by name.
+ * The handler and the exception belong to the C++ runtime. The runtime is found by weak references, or by name in a
+ * shared library loaded later.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -55,10 +55,10 @@ static _Noreturn void throw_bad_alloc(size_t size)
 static void *ask(size_t handler, size_t unused km_unused)
 {
 	((handler_fn *)handler)();
-	return &km_malloc_id;	/* anything but NULL: it came back */
+	return &km_malloc_id;	/* anything but NULL: the handler returned */
 }
 
-/* The handler may make room, or throw; it is asked until there is memory, or no handler. */
+/* Allocate, calling the handler until there is memory or no handler. The handler may free memory, or throw. */
 static km_cold void *new_again(size_t align, size_t size, bool nothrow)
 {
 	const uintptr_t site = (uintptr_t)__builtin_return_address(0);
@@ -84,7 +84,7 @@ static km_cold void *new_again(size_t align, size_t size, bool nothrow)
 	}
 }
 
-/* ------------------------------------------------------------------ the four that do the work */
+/* ------------------------------------------------------------------ the four basic forms */
 
 OPERATOR void *_Znwm(size_t size)
 {
@@ -104,7 +104,7 @@ OPERATOR void *_ZnwmSt11align_val_t(size_t size, size_t align)
 	return new_again(align, size, false);
 }
 
-/* The pointer alone says all: size and alignment are the compiler's promise. */
+/* Size and alignment are the compiler's promise; the pointer alone suffices. */
 OPERATOR void _ZdlPv(void *p)
 {
 	if (km_likely(km_free_any(p)))
@@ -119,14 +119,14 @@ OPERATOR void _ZdlPvSt11align_val_t(void *p, size_t align km_unused)
 	km_malloc_free_miss(p, "operator delete");
 }
 
-/* The two forms of new of ours, by other names, to be compared with. */
+/* libkmem's two forms of new, under other names, for comparison. */
 static void *own_new(size_t size) __attribute__((alias("_Znwm")));
 static void *own_aligned_new(size_t size, size_t align) __attribute__((alias("_ZnwmSt11align_val_t")));
 
-/* Two names of one address are taken for two addresses, where it is seen that they are two. */
+/* Compare at run time: the compiler takes two names for two addresses. The asm hides the value. */
 #define IS_OURS(name, own) ({ void *bound = (void *)(name); __asm__("" : "+r"(bound)); bound == (void *)(own); })
 
-/* ------------------------------------------------------------------ the others: new */
+/* ------------------------------------------------------------------ other forms of new */
 
 OPERATOR void *_Znam(size_t size)
 {
@@ -153,7 +153,7 @@ static km_cold void *nothrow_miss(size_t size)
 	return IS_OURS(_Znwm, own_new) ? new_again(1, size, true) : km_caught(call_new, size, 0);
 }
 
-/* Where new was replaced, nothing is a hit: size 0 never is one. By a mask, because a hit has one branch. */
+/* If the program replaced new, force a miss by size 0, with a mask, because a hit has one branch. */
 OPERATOR void *_ZnwmRKSt9nothrow_t(size_t size, const void *nothrow km_unused)
 {
 	size_t mask = -(size_t)IS_OURS(_Znwm, own_new);
@@ -203,7 +203,7 @@ OPERATOR void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t align, con
 	return km_caught(call_aligned_new_array, size, align);
 }
 
-/* ------------------------------------------------------------------ the others: delete */
+/* ------------------------------------------------------------------ other forms of delete */
 
 #define DELETE(name, base, ...) OPERATOR void name(void *p, ##__VA_ARGS__) { base(p); }
 #define ALIGNED_DELETE(name, base, ...) OPERATOR void name(void *p, ##__VA_ARGS__) { base(p, align); }
@@ -224,7 +224,7 @@ static void own_delete_array(void *p) __attribute__((alias("_ZdaPv")));
 static void own_aligned_delete(void *p, size_t align) __attribute__((alias("_ZdlPvSt11align_val_t")));
 static void own_aligned_delete_array(void *p, size_t align) __attribute__((alias("_ZdaPvSt11align_val_t")));
 
-/* Where the form without a size was replaced, it gets the object; else the size may be looked at. */
+/* If the program replaced the form without a size, call the replacement; otherwise a miss may check the size. */
 #define SIZED_DELETE(name, ours, call_theirs, align, ...)					\
 	OPERATOR void name(void *p, size_t size, ##__VA_ARGS__)					\
 	{											\

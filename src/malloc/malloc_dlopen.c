@@ -17,7 +17,7 @@
 
 #pragma weak km_stack_forget	/* a build without debugging walks no stacks */
 
-/* Nothing is loaded that is not there already. */
+/* Find a symbol in a C++ runtime already loaded; the call loads no library. */
 void *km_loaded_symbol(const char *name)
 {
 	static const char *const runtimes[] = { "libstdc++.so.6", "libc++.so.1", "libgcc_s.so.1" };
@@ -57,7 +57,7 @@ KMEM_API void *dlopen(const char *file, int mode)
 	return libc(file, mode & ~RTLD_DEEPBIND);
 }
 
-/* Another library may come to the place of one that is gone, and have other frames there. */
+/* Another library may be loaded at the address of the closed one, with other frames. */
 KMEM_API int dlclose(void *handle)
 {
 	dlclose_fn *libc = (dlclose_fn *)(km_load(&next_close) ?: find_next(&next_close, "dlclose"));

@@ -1,6 +1,6 @@
 /*
- * malloc_info.c: what malloc tells about itself, and the knobs that it accepts. Invariant: nothing here is needed to
- * allocate; the figures are the statistics' own, cast into the forms that glibc's manual has.
+ * malloc_info.c: malloc's own statistics, and the accepted parameters of mallopt. Invariant: no allocation depends on
+ * this file; the figures are those of the statistics, in the forms of glibc's manual.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -73,8 +73,8 @@ void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), 
 /* Other libraries have none of these. */
 #ifdef __GLIBC__
 
-/* arena: pages in use, or free and not yet given back, touched or not; uordblks: what users hold of them; hblk*:
- * mappings of their own. */
+/* arena: pages in use, or free and not yet given back, touched or not; uordblks: bytes of them held by users;
+ * hblk*: separate mappings. */
 KMEM_API struct mallinfo2 mallinfo2(void)
 {
 	struct kmem_stats stats;
@@ -166,7 +166,7 @@ KMEM_API int malloc_trim(size_t pad km_unused)
 	return kmem_shrink_all() > 0;
 }
 
-/* The knobs are accepted where ignoring them does no harm: how we work does not depend on them. */
+/* Accept parameters that may be ignored without harm: libkmem does not depend on them. */
 KMEM_API int mallopt(int parameter, int value km_unused)
 {
 	switch (parameter) {

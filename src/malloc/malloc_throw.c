@@ -1,9 +1,7 @@
 /*
- * malloc_throw.c: a frame of ours that catches what is thrown through it: a few instructions with unwinding tables by
- * hand, and a personality routine that says to the unwinder that it goes on here. Invariant: the exception is ended by
- * the runtime that made it, so that std::uncaught_exceptions() and the exception's own memory are right afterwards.
- *
- * Where an architecture has no such frame here, an exception goes through, as it went through all frames of C.
+ * malloc_throw.c: a frame that catches exceptions: a few instructions with unwinding tables by hand, and a
+ * personality routine to stop the unwinder here. Invariant: the exception's own runtime ends the exception, so
+ * std::uncaught_exceptions() and the exception's memory are right afterwards.
  */
 #define _GNU_SOURCE
 #include <unwind.h>
@@ -19,7 +17,7 @@ void *km_runtime_symbol(void *linked, const char *name)
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-/* libgcc's or libunwind's, which is there when something is thrown; and the C++ runtime's catch. */
+/* From libgcc or libunwind, present when an exception is thrown; and the C++ runtime's catch. */
 #pragma weak _Unwind_SetGR
 #pragma weak _Unwind_SetIP
 __attribute__((weak)) void *__cxa_begin_catch(void *exception);
@@ -34,8 +32,8 @@ km_hidden _Unwind_Reason_Code km_caught_personality(int version, _Unwind_Action 
 km_hidden void km_caught_end(struct _Unwind_Exception *exception);
 
 /*
- * The unwinder asks twice: who takes it (then nobody is unwound yet), and, when it has come here, where to go on. A
- * forced unwinding is a thread that ends: it is nobody's to take.
+ * The unwinder calls twice: in the search phase for a handler, before any frame is unwound, and then for the place to
+ * continue. A forced unwinding ends a thread and is never caught.
  */
 __attribute__((used)) _Unwind_Reason_Code km_caught_personality(int version, _Unwind_Action actions,
 								_Unwind_Exception_Class class km_unused,
@@ -67,7 +65,7 @@ __attribute__((used)) void km_caught_end(struct _Unwind_Exception *exception)
 	}
 }
 
-/* Signed 32 bits from here: the personality routine is ours, and hidden. */
+/* Signed 32 bits, relative: the personality routine is hidden in this object. */
 #define PERSONALITY ".cfi_personality 0x1b, km_caught_personality\n\t"
 
 #ifdef __x86_64__

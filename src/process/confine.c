@@ -1,10 +1,9 @@
 /*
- * confine.c: a program that confines itself: it installs a filter of system calls (seccomp), limits its address space
- * (RLIMIT_AS) or its mappings (RLIMIT_DATA), or locks its memory, after it began. We stand before the functions by
- * which it does so. Invariant: the system call is the program's own, made as it was asked for, and its answer is what
- * the caller gets.
+ * confine.c: wrappers of the functions by which a running program confines itself: filters of system calls (seccomp),
+ * limits of address space (RLIMIT_AS) or of mappings (RLIMIT_DATA), and locked memory. Invariant: the program's
+ * system call is made unchanged, and its result is returned.
  *
- * Others' headers declare these with types of their own; here they are words, which is what the kernel takes.
+ * Other headers declare these functions with their own types. Here arguments are words, as the kernel takes them.
  */
 #include <errno.h>
 #include <linux/mman.h>
@@ -17,7 +16,8 @@
 #include "os/os.h"
 #include "percpu/pcpu.h"
 
-/* A sanitized build goes without: the sanitizer sets limits at its start, before instrumented code may run. */
+/* A sanitized build has none of these wrappers: the sanitizer sets limits at its start, before instrumented code
+ * may run. */
 #if defined(__LP64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 static long answer(long result)
@@ -35,7 +35,8 @@ static void show_beyond(bool show)
 	km_percpu_show_beyond(show);
 }
 
-/* A program without privilege says this before it installs a filter, by whatever call; and it comes too late then. */
+/* An unprivileged program makes this call before it installs a filter, by any call; the filter's own call would be
+ * too late. */
 KMEM_API int prctl(int option, ...);
 KMEM_API int prctl(int option, ...)
 {
@@ -54,7 +55,7 @@ KMEM_API int prctl(int option, ...)
 	return (int)answer(km_os_prctl(option, words));
 }
 
-/* Inside of the allocator, as in a handler that struck there, nothing is given back. */
+/* Apply a new limit. Inside the allocator, also in a signal handler there, no memory is given back. */
 static void limited(int resource, const uint64_t *limits)
 {
 	bool data = resource == RLIMIT_DATA;
@@ -95,9 +96,9 @@ KMEM_API int setrlimit64(int resource, const uint64_t *limits) __attribute__((al
 KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old) __attribute__((alias("prlimit")));
 
 /*
- * The kernel fills in whatever can be read, zeros as well, of which we have 16 GiB for CPUs that are not there. Where
- * all that is mapped later is locked, what lies ready may not be, and within a limit it would be withheld from the
- * program's own mappings.
+ * Lock all memory. The kernel populates all readable pages, also 16 GiB of zeros for absent CPUs, so these are
+ * hidden. If later mappings are locked as well, cached blocks would count against the limit for the program's own
+ * mappings.
  */
 static long lock_all(int flags)
 {
@@ -107,8 +108,8 @@ static long lock_all(int flags)
 	return result;
 }
 
-/* A process without the right to lock more than RLIMIT_MEMLOCK may lock all only if all its mappings are below the
- * limit, reserved addresses included. False: no limit. */
+/* Shrink reservations below RLIMIT_MEMLOCK: without the right to lock more, all mappings, reserved addresses
+ * included, must fit the limit. Returns: false if there is no limit. */
 static bool fit_to_lock(void)
 {
 	uint64_t limits[2];
@@ -140,7 +141,7 @@ KMEM_API int mlockall(int flags)
 static int own_mlockall(int flags) __attribute__((alias("mlockall")));
 int (*km_own_mlockall)(int flags) = own_mlockall;
 
-/* Memory that is mapped from now on is not locked: it may lie ready again. */
+/* New mappings are no longer locked, so blocks may be cached again. */
 KMEM_API int munlockall(void);
 KMEM_API int munlockall(void)
 {

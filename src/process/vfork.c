@@ -1,14 +1,14 @@
 /*
- * vfork.c: vfork, as libc's: the child runs in its parent's memory and on its stack, the parent waits until the child
- * calls exec or ends, and no handlers of pthread_atfork run. Invariant: while the child lives, neither of the two has
- * the thread's rseq area registered. The child would be another task to the kernel, on an area that says its parent's
- * CPU, and its sequences would not be aborted; so there it finds no CPU, and what it allocates or frees takes the long
- * way.
+ * vfork.c: vfork, as in libc: the child runs in its parent's memory and on its stack, the parent waits until the
+ * child calls exec or ends, and no handlers of pthread_atfork run. Invariant: while the child lives, neither process
+ * has the thread's rseq area registered. To the kernel the child would be another task on an area with the parent's
+ * CPU, and the child's sequences would not be aborted. Without the area the child finds no CPU, so all its
+ * allocations and frees take the slow path.
  *
  * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers of programs call clone.
  *
  * Between vfork's system call and its caller's return nothing may lie on the stack, because the child uses the stack
- * meanwhile: the return address and the lent values wait in registers. The kernel keeps registers for each of the two.
+ * meanwhile. The return address and the lent values stay in registers, separate for each process.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,12 +32,13 @@ km_hidden long km_vfork_copied(void);
 #define SHARED ((uint32_t)(CLONE_VM | CLONE_VFORK | SIGCHLD))
 #define COPIED ((uint32_t)(CLONE_VFORK | SIGCHLD))
 
-/* AddressSanitizer's, where it is there: what the child left on the stack means nothing. */
+/* AddressSanitizer's hook, if present: clears the child's leftovers on the stack. */
 __attribute__((weak)) void __asan_handle_vfork(uintptr_t stack);
 
 /*
- * The flags of clone, and above them the bytes that were lent. Where they can't be, the child gets a copy of all, with
- * no lock held in it by a thread that is not there: what fork's handler does for us is done, other handlers do not run.
+ * Returns: the flags of clone, and above them the lent bytes. If the area can't be lent, the child gets a copy of the
+ * memory. The library's own fork handler then runs, so that the copy has no lock held by an absent thread; other
+ * handlers do not run.
  */
 __attribute__((used)) uint64_t km_vfork_before(void)
 {
@@ -64,7 +65,7 @@ __attribute__((used)) long km_vfork_after(long result, uint64_t before)
 	return -1;
 }
 
-/* In a child that has its own memory, and its own stack: to vfork's caller it returns. */
+/* Finish a child with its own memory and stack, and return to vfork's caller. */
 __attribute__((used)) long km_vfork_copied(void)
 {
 	km_errno_scope(saved_errno);
@@ -74,7 +75,7 @@ __attribute__((used)) long km_vfork_copied(void)
 }
 
 #ifdef __x86_64__
-/* The child leaves by a jump: a return would take its parent's entry from a shadow stack that both share. Bit 8 of the
+/* The child leaves by a jump: a return would take its parent's entry from the shared shadow stack. Bit 8 of the
  * flags is CLONE_VM. */
 __asm__(".pushsection .text.vfork, \"ax\", @progbits\n\t"
 	".globl vfork, __vfork\n\t.type vfork, @function\n\t.set __vfork, vfork\n"
@@ -222,7 +223,7 @@ static clone_fn *libc_clone(void)
 	return __clone ?: (dlsym ? (clone_fn *)dlsym(RTLD_NEXT, "clone") : NULL);
 }
 
-/* Child and parent have one thread area, and the parent waits: then the area can be lent. */
+/* Returns: whether the area can be lent: child and parent share one thread area, and the parent waits. */
 static bool borrows(int flags)
 {
 	return (flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD | CLONE_SETTLS)) == (CLONE_VM | CLONE_VFORK);

@@ -1,6 +1,8 @@
-/* partial.c: a node's partial slabs: freeing, sorting, checks, statistics and fork, for every engine with partial
+/*
+ * partial.c: a node's partial slabs: freeing, sorting, checks, statistics and fork, for every engine with partial
  * slabs. Invariant: a slab taken off the list here is empty, and only this thread knows the slab until the slab is
- * freed. */
+ * freed.
+ */
 #include "partial.h"
 
 #include "base/bits.h"

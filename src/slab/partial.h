@@ -1,6 +1,8 @@
-/* partial.h: a node's counts, lock and list of partial slabs, for all engines with slabs, and loops over the
+/*
+ * partial.h: a node's counts, lock and list of partial slabs, for all engines with slabs, and loops over the
  * nodes. Invariant: whenever the lock is free, counts.partial slabs are on the list. With engines that use
- * km_slabs_list, exactly these slabs have KM_SLAB_PARTIAL. */
+ * km_slabs_list, exactly these slabs have KM_SLAB_PARTIAL.
+ */
 #ifndef KM_SLAB_PARTIAL_H
 #define KM_SLAB_PARTIAL_H
 

@@ -1,5 +1,7 @@
-/* sheaf.h: declarations shared by the files of the engine sheaf: a node with its barn and its remote sheaves, and
- * a slab's free bits. */
+/*
+ * sheaf.h: declarations shared by the files of the engine sheaf: a node with its barn and its remote sheaves, and
+ * a slab's free bits.
+ */
 #ifndef KM_SLAB_SHEAF_H
 #define KM_SLAB_SHEAF_H
 

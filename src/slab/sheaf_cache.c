@@ -1,6 +1,8 @@
-/* sheaf_cache.c: the engine sheaf's functions on caches: layout, creation, destruction, shrink, statistics and
- * checks. sheaf.c has the functions on objects. Invariant: a node's lists and counts change under that node's
- * locks; a loop over nodes holds the locks of one node at a time, except around fork. */
+/*
+ * sheaf_cache.c: the engine sheaf's functions on caches: layout, creation, destruction, shrink, statistics and
+ * checks. sheaf.c has the functions on objects. Invariant: a node's lists and counts change under the node's
+ * locks; a loop over nodes holds the locks of one node at a time, except around fork.
+ */
 #include <errno.h>
 
 #include "page/metadata.h"
@@ -28,7 +30,7 @@ static unsigned capacity_by_size(uint32_t size)
 	return size >= 256 ? 30 : 62;
 }
 
-/* Returns the largest of `most`, (most - 2) / 2, ... whose objects fit into `bytes`. */
+/* Returns the first of `most`, (most - 2) / 2, ... with objects that fit into `bytes`. */
 static unsigned capacity_within(unsigned most, uint32_t size, uint32_t bytes)
 {
 	while (most > 2 && most * size > bytes)
@@ -261,7 +263,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 	return 1;
 }
 
-/* Adds a sheaf's objects to *objects, and those of other nodes to *strangers. */
+/* Counts a sheaf's objects in *objects, and the objects of other nodes in *strangers. */
 static void count_sheaf(const struct kmem_cache *cache, void **sheaf, unsigned node, size_t *objects,
 			size_t *strangers)
 {
@@ -272,7 +274,7 @@ static void count_sheaf(const struct kmem_cache *cache, void **sheaf, unsigned n
 	*objects += count;
 }
 
-/* Checks that a barn's count matches its full sheaves, and that all objects are of its node. */
+/* Checks the barn's count of full-sheaf objects, and the node of each object. */
 static int check_barn(const struct kmem_cache *cache, const struct barn *barn, unsigned node)
 {
 	size_t objects = 0, strangers = 0, most = barn->full_count + 1;

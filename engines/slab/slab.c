@@ -204,6 +204,7 @@ static unsigned take_shared(struct slab_node *n, void **objects, unsigned want)
 	return got;
 }
 
+/* Takes objects of partial slabs, then of free slabs. Requires: the node's lock. */
 static unsigned take_slabs(struct kmem_cache *cache, struct slab_node *n, void **objects, unsigned want)
 {
 	unsigned got = 0;
@@ -471,8 +472,7 @@ static void make_shared(struct slab_node *n)
 	km_slab_free_shared(shared, limit);
 }
 
-/* Moves the last of objects[0, count) to the shared array, as far as room allows. Returns: number of moved
- * objects. */
+/* Moves the last of objects[0, count) to the shared array, as far as room allows. Returns: their number. */
 static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 {
 	if (km_unlikely(!km_load(&n->shared)) && km_load(&n->shared_limit))
@@ -577,6 +577,7 @@ void km_slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned
 		send_home(cache, other, objects, count);
 }
 
+/* Puts a remote object into the alien array for node `other`. A full array is drained first. */
 static void to_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other, void *object)
 {
 	struct slab_alien *aliens = km_load_acquire(&n->alien);

@@ -108,8 +108,7 @@ km_inline bool slab_is_free(const struct km_page *slab, unsigned index)
 	return km_load(&slab_bits(slab)[index / 64]) >> index % 64 & 1;
 }
 
-/* Does entry `at` name a free object? The object with the list may be named only by the last entry. first: object
- * 0. */
+/* Does entry `at` name a free object? Only the last entry may name the object with the list. first: object 0. */
 km_inline bool slab_entry_sound(const struct kmem_cache *cache, const struct km_page *slab,
 				const char *first, unsigned at)
 {

@@ -101,8 +101,7 @@ static int slab_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	uint32_t colour = km_max((uint32_t)KM_CACHE_LINE, cache->align);
 	size_t colours = km_min(left_over(cache, (enum slab_freelist)cache->freelist) / colour,
 				(size_t)UINT16_MAX);
-	/* kfree knows an object by its offset in the slab, so no colours. Kernel: kmalloc's sizes leave no room
-	 * for colours. */
+	/* kfree knows an object by its offset in the slab, so no colours. Kernel: its sizes leave no room either. */
 	if (colours > 1 && !(cache->flags & SLAB_KMALLOC) && !km_is_debugged(cache)) {
 		cache->colours = (uint16_t)colours;
 		cache->colour_bytes = (uint16_t)colour;
@@ -173,6 +172,7 @@ static bool look_at_cpu(struct kmem_cache *cache, unsigned cpu)
 	return idle || km_pcs_has_spare_cpu(&cache->pcs, cpu);
 }
 
+/* Drains one alien array; every SLAB_REAP_NODE_MS also an idle shared array and unused free slabs. */
 static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t now_ms)
 {
 	km_slab_drain_alien(cache, n, n->alien_next++ % km_node_count);
@@ -240,8 +240,7 @@ static size_t slab_shrink(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ tuning */
 
-/* Kernel: every CPU gets a new array at once. Here at its next miss, because the caller drains the CPUs
- * afterwards. */
+/* Kernel: every CPU gets a new array at once. Here at its next miss, because the caller drains the CPUs. */
 static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared)
 {
 	void **arrays[KM_MAX_NODES] = { NULL };

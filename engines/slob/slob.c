@@ -58,6 +58,7 @@ km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_requ
 
 /* ------------------------------------------------------------------ the free blocks of a page; lock held */
 
+/* Gives up a page with a damaged free block: the page is never used again. Requires: the engine's lock. */
 km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
 {
 	km_misuse(KM_MISUSE_WRITTEN, "slob", base, cache->name);
@@ -473,8 +474,7 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 		km_unlock_quick(&km_slob.lock);
 		if (got == want)
 			return got;
-		/* The lock is not held while a page is allocated; only this thread knows the page until the page
-		 * is listed. */
+		/* The lock is not held while a page is allocated; only this thread knows the unlisted page. */
 		page = new_page(&now);
 		if (!page && now.gfp == request->gfp)
 			break;
@@ -573,8 +573,7 @@ static bool is_free(const struct km_page *page, char *base, unsigned unit)
 	return after == unit || (before != NONE && before + free_at(base, before)->units > unit);
 }
 
-/* Returns the misuse: why p can't be freed as a block of kmalloc (sized) or as a cache's object. Requires: the
- * lock. */
+/* Returns the misuse: why p can't be freed as a block of kmalloc (sized) or a cache's object. Lock held. */
 static enum km_misuse mistake(struct km_page *page, const void *p, bool sized)
 {
 	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT;
@@ -648,8 +647,7 @@ km_cold static void put_dead(struct kmem_cache *cache, struct km_page *page, cha
 	km_bump(&km_slob_node(cache)->counts.objects, -1);
 }
 
-/* Frees a block. Requires: the engine's lock. Returns: KM_NO_MISUSE or the misuse. *empty: a page for the caller
- * to free. */
+/* Frees a block. Requires: the engine's lock. Returns: KM_NO_MISUSE or the misuse. *empty: a page to free. */
 km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool sized,
 				   struct km_page **empty)
 {

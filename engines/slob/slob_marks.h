@@ -49,6 +49,7 @@ km_inline enum mark mark_of(bool sized)
 	return sized ? KMALLOCS : CACHES;
 }
 
+/* Is the unit the start of a live block of kmalloc (sized), or of a cache's object? */
 km_inline bool is_live(const struct km_slob_marks *marks, unsigned unit, bool sized)
 {
 	uint64_t live = km_load(&marks->word[unit / 64].live), other = km_load(&marks->word[unit / 64].other);

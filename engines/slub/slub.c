@@ -257,8 +257,7 @@ void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *fr
 	bool remote, go = false;
 
 	if (!km_lock_may(&n->slabs.lock, may_wait)) {
-		/* No CPU takes the slab, or another thread holds the lock. stash has put the freelist back into
-		 * the slab. */
+		/* No CPU takes the slab, or another thread uses the CPU's list. stash has put the freelist back. */
 		if (!stash(cache, slab, freelist))
 			defer_free(cache, slab);
 		return;
@@ -443,6 +442,7 @@ km_cold static bool hold_elsewhere(struct kmem_cache *cache, const struct km_req
 	return false;
 }
 
+/* Source 3, for all nodes: the wanted node first, then other nodes if the request may use them. */
 static bool hold_any_partial(struct kmem_cache *cache, const struct km_request *request,
 			     unsigned want, struct hold *hold)
 {

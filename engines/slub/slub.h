@@ -43,7 +43,7 @@ struct slub_node {
 	/* Fields of node 0, for the whole cache; read by slow paths. */
 	uint32_t cpu_partial km_aligned(64);	/* free objects that a CPU may keep in partial slabs */
 	uint32_t cpu_partial_slabs;	/* the same in slabs, counted as half full */
-	bool touched;			/* a slow path ran since the last reap */
+	bool touched;			/* a slow path ran since the last reap, not counting frees to frozen slabs */
 	const struct km_range *range;	/* the first range of the arena */
 	uint64_t factor, bound;		/* see slub_aligned */
 	uint32_t slab_mask;		/* bytes of a slab of cache->order, minus one */
@@ -170,8 +170,7 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 	return km_slab_of(cache, object, &ignored, "kmem_cache_free");
 }
 
-/* ---- counting: by CPU under rseq, where per-CPU counts are cheap. A migration may lose a count, as in the
- * kernel. */
+/* ---- counting: by CPU under rseq, where this is cheap. Kernel: a migration may lose a count, too. */
 
 km_inline uint64_t *slub_events(const struct kmem_cache *cache)
 {

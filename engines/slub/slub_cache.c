@@ -144,6 +144,7 @@ static unsigned long slub_event(struct kmem_cache *cache, enum kmem_event event)
 
 /* ------------------------------------------------------------------ taking and giving back */
 
+/* Moves a CPU's slabs to their nodes. Requires: the chain is closed and fenced, or the cache is unused. */
 static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
 {
 	struct km_chain_link *partial;
@@ -173,6 +174,7 @@ static void drain_own(struct kmem_cache *cache)
 	}
 }
 
+/* Takes all slabs off the CPUs. Returns: false if the system refused the fence. */
 static bool slub_drain(struct kmem_cache *cache, bool unused)
 {
 	struct slub_node *n = slub_node(cache, 0);
@@ -224,6 +226,7 @@ static size_t slub_shrink(struct kmem_cache *cache)
 	return freed;
 }
 
+/* Frees empty slabs of a bounded part of each list, while more than `keep` slabs are listed. */
 static size_t reap_but(struct kmem_cache *cache, unsigned long keep)
 {
 	struct slub_node *n;
@@ -475,6 +478,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool froze
 	return 1;
 }
 
+/* Checks a CPU's slab and partial list, in an unused cache. Returns: number of damages. */
 static int check_cpu(struct kmem_cache *cache, unsigned cpu)
 {
 	struct km_chain_link *link;

@@ -219,6 +219,7 @@ static void *take_new(struct kmem_cache *cache, const struct km_request *request
 	return object;
 }
 
+/* Takes an object from the wanted node, else from other nodes, else from a new slab. */
 static void *take_one(struct kmem_cache *cache, const struct km_request *request)
 {
 	unsigned own = km_request_node(request);

@@ -69,8 +69,8 @@ struct km_retired {
 struct kmem_cache {
 	/* Line 0: all fields read by a plain fast-path hit. */
 	struct km_pcs pcs;
-	/* Id in the page map; KM_MAP_DESC: no id. Under rseq, the cache's word in each per-CPU area is also word
-	 * `id`. */
+	/* Id in the page map; KM_MAP_DESC: no id. Under rseq also the number of the cache's word in a per-CPU
+	 * area. */
 	uint16_t id;
 	uint16_t capacity;		/* initial capacity of a sheaf, in objects; 0: no sheaves */
 	struct km_chain chain;		/* KM_PERCPU_FREELIST: place of each CPU's slab */
@@ -88,25 +88,20 @@ struct kmem_cache {
 	bool mergeable;
 	bool dead;
 	uint8_t freelist;		/* slab: place of a slab's free indices (enum slab_freelist) */
-	uint8_t live_shift;		/* allocation state map (page/alloc_map.h): shift from address to byte; 0:
-					 * no map */
+	uint8_t live_shift;		/* shift from address to byte in the allocation state map; 0: no map */
 	slab_flags_t flags;
 	uint32_t cleared;		/* bytes cleared for __GFP_ZERO; 0: the cache has a constructor */
 	const struct km_engine *engine;
 	/* Alloc ops by layer. A layer absent from this cache has the ops of the next layer below. */
 	const struct km_alloc_ops *layers[KM_LAYERS];
-	const struct km_hooks *hooks;	/* hooks of observers; NULL: none. With hooks, the inline fast path is
-					 * closed. */
-	uintptr_t live;			/* live_shift != 0: base of the map's bytes; 0: look the bytes up for each
-					 * object */
-	uint32_t live_id;		/* id of the cache's pages in the map; an unused id where the cache has no
-					 * map */
+	const struct km_hooks *hooks;	/* hooks of observers; NULL: none. Hooks close the inline fast path */
+	uintptr_t live;			/* base of the map's bytes; 0: looked up for each object */
+	uint32_t live_id;		/* id of the cache's pages in the map; without a map, an unused id */
 	/* Hardening (alloc/harden.h). parts: any hardening at free. wiped: clear at free. zeroed: clear at
 	 * allocation. canary: offset of the canary in an object, 0: none. quarantine: freed objects waiting for
 	 * reuse. */
 	bool parts, wiped, zeroed;
-	bool comes_in_parts, goes_in_parts;	/* comes_in_parts: zeroed or canary. goes_in_parts: canary or
-						 * quarantine. */
+	bool comes_in_parts, goes_in_parts;	/* zeroed or canary; canary or quarantine */
 	bool comes_slowly;		/* comes_in_parts, or part of the map lies beyond the first range */
 	bool seen;			/* each allocation and each free is observed */
 	uint32_t canary;
@@ -122,10 +117,8 @@ struct kmem_cache {
 	uint32_t align;
 	/* Rarely written. Here because this line has room: cache records up to 768 bytes fit at more places. */
 	struct km_retired past;		/* slab counts inherited from destroyed caches (cache/create.c) */
-	struct kmem_cache *child_of;	/* child cache of a group (memcg/child_cache.c): its parent cache; else
-					 * NULL */
-	struct kmem_cache *tuned_with;	/* cache whose tunables this cache copies at creation and at each change;
-					 * NULL: none */
+	struct kmem_cache *child_of;	/* parent of a child cache (memcg/child_cache.c); else NULL */
+	struct kmem_cache *tuned_with;	/* cache with the tunables to copy at creation and at each change; or NULL */
 
 	/* Fields written at run time. */
 	unsigned long min_partial km_aligned(64);
@@ -145,8 +138,7 @@ struct kmem_cache {
 	bool sample_due;
 	uint16_t batchcount, shared;	/* slab: objects moved at once; batches in a node's shared array */
 	uint32_t pad;			/* pad of new sheaves (percpu/pcpu.h); 0 where a mask states the capacity */
-	uint32_t percpu_offset, percpu_bytes;	/* the engine's part of each per-CPU area: offset and size, in
-						 * bytes */
+	uint32_t percpu_offset, percpu_bytes;	/* the engine's part of a per-CPU area, in bytes */
 	void *node[KM_MAX_NODES];	/* the engine's struct for each memory node */
 	struct km_events *events;
 	struct km_list all;		/* link in the registry */
@@ -163,24 +155,19 @@ struct kmem_cache {
 	int references;			/* aliases, with merging enabled */
 	uint32_t useroffset, usersize;
 	char name[KM_NAME_BYTES];
-	/* Sheaves of charged objects, beside the plain sheaves (percpu/owned_sheaf.h). Hits see `mixed` as
-	 * `front.back`. */
+	/* Sheaves of charged objects, beside `pcs` (percpu/owned_sheaf.h). Hits see `mixed` as `front.back`. */
 	struct km_pcs charged km_aligned(64);
 	uint32_t charge;		/* bytes charged for an object; 0: no object was ever charged */
 	uint32_t charged_sheaves;	/* sheaves of `charged` on all CPUs, including those being made */
-	uint32_t owner_shift;		/* shift from an object to its entry in the page's objcg vector
-					 * (page/obj_cgroups.h) */
-	gfp_t charged_odd;		/* gfp bits excluded from the `charged` hit; all bits: `mixed` may be in
-					 * use */
+	uint32_t owner_shift;		/* shift from object to objcg entry of the page (page/obj_cgroups.h) */
+	gfp_t charged_odd;		/* gfp bits that miss in `charged`; all bits: `mixed` may be in use */
 	bool charge_all;		/* every object is charged; else only requests with __GFP_ACCOUNT */
 	bool children;			/* some group has, or had, a child cache of this cache */
 	bool mixes;			/* with several objcgs, `mixed` is opened in place of `charged` */
-	uint8_t direct;			/* operations that may bypass a CPU's sheaf of another objcg
-					 * (memcg/charge.c) */
-	struct km_pcs mixed;		/* the same sheaves; each object's entry names its objcg. Offset 0: not
-					 * open */
+	uint8_t direct;			/* operations allowed to bypass another objcg's sheaf (memcg/charge.c) */
+	struct km_pcs mixed;		/* the same sheaves; each object's entry names its objcg. slot 0: not open */
 	/* The objcg of all live objects where all have the same objcg, else one of the values below. These values
-	 * are odd, so no objcg has such an address. Never 0, because 0 is a valid owner of a CPU's sheaf. */
+	 * are odd, so no objcg has such an address. Never 0, because an owner of 0 means a sheaf without an objcg. */
 	uint64_t objcg;
 #define KM_OBJCGS_DIFFER ((uint64_t)1)	/* each object's entry names its objcg; as a sheaf's owner: mixed objects */
 #define KM_OBJCG_UNKNOWN ((uint64_t)3)	/* no object was ever allocated */
@@ -189,23 +176,18 @@ struct kmem_cache {
 	uint64_t slab_bytes, limit;	/* in bytes: allocated; allowed */
 	const struct km_slab_charge *slab_charge;	/* slab charge hooks; NULL: none */
 	void *kept_by;			/* private data of the slab charge hooks */
-	unsigned group;			/* child cache: number of its group (kmem info); 0: no child cache, or a
-					 * spare one */
-	bool handed_on;			/* child cache reused from a dead group: a late free of that group may
-					 * still run */
-	bool orphan;			/* child cache of a group without references: emptied as its objects are
-					 * freed */
+	unsigned group;			/* child cache: number of the group (kmem info); 0: none, or a spare */
+	bool handed_on;			/* child cache reused after a dead group, with late frees possible */
+	bool orphan;			/* child cache of an unreferenced group: emptied by frees */
 	uint32_t calls;			/* child cache: slow-path frees under way (alloc/fast_path.h) */
-	struct km_list child_list;	/* with `children`: the child caches, spares first; under the registry's
-					 * lock */
+	struct km_list child_list;	/* child caches, spares first, if `children`; registry's lock */
 	bool leads;			/* some cache is, or was, tuned with this cache */
 	size_t reserved_pages;		/* pages committed in advance by kmem_reserve */
 	bool going;			/* being destroyed: no slab of the cache may start to wait (kfree_rcu.c) */
 	uint32_t slab_pages;		/* pages of a slab of `order`, or of a block of a whole_pages engine */
 	/* Debugging that is switched at run time. */
 	struct km_shadows *shadows;	/* debug shadow caches; NULL: none, and never any (alloc/fast_path.h) */
-	struct kmem_cache *shadow_of;	/* debug shadow cache: the cache whose objects it has in another layout;
-					 * else NULL */
+	struct kmem_cache *shadow_of;	/* for a debug shadow cache, the cache with the usual layout; else NULL */
 	struct kmem_cache *next_shadow;
 	slab_flags_t carried;		/* KM_DEBUG_FLAGS applied to objects allocated now */
 	struct km_ratelimit refusals;	/* rate limit of lines about the cache's own limit (alloc/alloc_failure.c) */
@@ -275,8 +257,7 @@ struct km_hooks {
 	bool (*may_be_free)(const struct kmem_cache *cache, const void *object);
 	/* Check the objects and report damages. Requires: exclusive use of the cache. Returns: number of damages. */
 	int (*check)(struct kmem_cache *cache);
-	/* The cache is destroyed, and the slab has live objects: check these objects; with `tell`, report these
-	 * objects. */
+	/* The cache is destroyed, and the slab has live objects: check, and with `tell` report, these objects. */
 	void (*remains)(struct kmem_cache *cache, struct km_page *slab, bool tell);
 };
 
@@ -309,10 +290,8 @@ km_inline bool km_is_checked(const struct kmem_cache *cache)
  * KM_RANK_PRIVATE. */
 struct km_slab_charge {
 	bool (*admit)(struct kmem_cache *cache, size_t bytes);
-	void (*dismiss)(struct kmem_cache *cache, size_t bytes);	/* undo admit: the allocation of pages
-									 * failed */
-	bool (*came)(struct kmem_cache *cache, struct km_page *slab, bool may_wait);	/* false: the slab can't be
-											 * recorded */
+	void (*dismiss)(struct kmem_cache *cache, size_t bytes);	/* undo admit */
+	bool (*came)(struct kmem_cache *cache, struct km_page *slab, bool may_wait);	/* false: failed */
 	void (*goes)(struct kmem_cache *cache, struct km_page *slab);	/* undo came and admit */
 };
 
@@ -340,12 +319,10 @@ struct km_node_counts {
 	const size_t *ready[2];
 };
 
-/* Operations added by engines with per-CPU arrays of objects (KM_PERCPU_SHEAVES). A hit is a per-CPU operation of
- * percpu/pcpu.h. */
+/* Operations of engines with per-CPU arrays of objects (KM_PERCPU_SHEAVES). Hits: percpu/pcpu.h. */
 struct km_array_engine {
 	bool lone;			/* a CPU has one sheaf, not two */
-	/* Exchange `empty` (or NULL) for a sheaf of one object or more. Returns: NULL on failure; then the caller
-	 * keeps `empty`. */
+	/* Exchange `empty` (or NULL) for a sheaf of one object or more. NULL: failed; the caller keeps `empty`. */
 	void **(*refill)(struct kmem_cache *cache, const struct km_request *request, void **empty);
 	/* Exchange a full sheaf for a sheaf with room. With NULL: return an empty sheaf, or NULL. */
 	void **(*spill)(struct kmem_cache *cache, void **full);
@@ -371,8 +348,7 @@ struct km_array_engine {
 	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
 };
 
-/* Operations added by engines whose CPUs own a slab each (KM_PERCPU_FREELIST). A hit is a per-CPU operation of
- * percpu/cpu_freelist_hit.h. */
+/* Operations of engines with a slab for each CPU (KM_PERCPU_FREELIST). Hits: percpu/cpu_freelist_hit.h. */
 struct km_chain_engine {
 	/* Free the last of objects[0, count) with nearby objects of the same slab, as give does. NULLs are
 	 * skipped. Returns: number of objects left, at the front. */
@@ -402,8 +378,7 @@ struct km_sized_engine {
 	void (*fullness)(const struct km_page *page, struct km_fullness *fullness);
 };
 
-/* An engine: properties, and the functions called by the layers and the cache code; then the operations of its
- * kind. */
+/* An engine: properties, functions called by the layers and the cache code, and operations of its kind. */
 struct km_engine {
 	const char *name;
 	enum km_front front;
@@ -434,8 +409,7 @@ struct km_engine {
 	/* Count hits, with KMEM_OPTIONS=stats:1. NULL: hits are not counted, and every hit is a hit of an array. */
 	void (*hit)(struct kmem_cache *cache, enum kmem_event event, size_t count);
 
-	/* Free empty slabs. shrink: all. reap: idle slabs beyond min_partial; NULL: no slab stays idle. Returns:
-	 * slabs. */
+	/* Free empty slabs. shrink: all. reap: idle ones beyond min_partial; NULL: none idle. Returns: slabs. */
 	size_t (*shrink)(struct kmem_cache *cache);
 	size_t (*reap)(struct kmem_cache *cache);
 	/* For an idle cache: return cached objects to the slabs and free empty slabs, of many slabs a bounded
@@ -469,8 +443,7 @@ struct km_engine {
 	int (*mend)(struct kmem_cache *cache);
 	/* Engines with shared_pages: is the object, according to its page, a live object of the cache? */
 	bool (*has)(struct kmem_cache *cache, const void *object);
-	void (*fork)(struct kmem_cache *cache, bool before, bool child);	/* NULL: the engine has no lock per
-										 * cache */
+	void (*fork)(struct kmem_cache *cache, bool before, bool child);	/* NULL: no locks */
 	/* check and fork for data shared by all caches of the engine; NULL: no such data. */
 	int (*check_all)(void);
 	void (*fork_all)(bool before, bool child);
@@ -492,8 +465,7 @@ struct km_engine {
 
 #define KM_ENGINE_DECLARED(name) extern km_hidden const struct km_engine km_engine_##name;
 KM_ENGINES(KM_ENGINE_DECLARED, )
-extern km_hidden const struct km_engine km_engine_ready;	/* large_cache.c; never the engine of a program's
-								 * cache */
+extern km_hidden const struct km_engine km_engine_ready;	/* large_cache.c; internal */
 
 /* engines.c. find: the engine named `name`, or NULL. add: register an engine before the first cache is made;
  * false: no room. */
@@ -509,8 +481,7 @@ void km_engines_fork(bool before, bool child);
  * node gives only slabs beyond min_partial. Kernel: remote_node_defrag_ratio, get_any_partial. */
 bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *request);
 
-/* A sanitizer tracks the cache's objects; a red zone follows each object, and the free pointer follows the red
- * zone. */
+/* A sanitizer tracks the cache's objects. Behind each object are a red zone and the free pointer. */
 km_inline bool km_is_observed(const struct kmem_cache *cache)
 {
 	return km_unlikely(km_sanitizer.objects) && cache->object_size <= KM_OBSERVED_MOST;
@@ -644,13 +615,12 @@ struct km_grace {
 	void (*slab)(struct km_page *slab);
 	/* Start the waits that could not start earlier. Context: system calls are allowed. */
 	void (*go)(void);
-	/* Wait for all frees under way before a cache is destroyed. Context: no lock is held, for this and the
-	 * next function. */
+	/* Wait for all frees under way before a cache is destroyed. Context: no lock is held. The same for the
+	 * next. */
 	void (*before_destroy)(struct kmem_cache *cache);
 	/* Wait until all objects given to kfree_rcu are free. */
 	void (*wait)(void);
-	/* Wait up to a second for the current grace period, for a request that would fail. True: objects were
-	 * freed. */
+	/* Wait up to a second for the current grace period, before a request fails. True: objects were freed. */
 	bool (*relieve)(void);
 	void (*fork)(bool before, bool child);
 };
@@ -682,10 +652,10 @@ void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell);
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
 
 /*
- * How many constructors may run within one another in a thread: an allocation by a constructor may run the constructor
- * of another cache. A request fails if the request needs a ninth constructor, or a slab of a cache whose constructor is
- * running. The second case is misuse, unless the request must not wait and so may be a signal handler's.
- * kmem_cache_alloc_nolock runs no constructor.
+ * Limit of nested constructors in a thread. An allocation by a constructor may run the constructor of another cache.
+ * A request fails if the request needs a ninth constructor, or a slab of a cache whose constructor is running. The
+ * second case is misuse, unless the request must not wait and so may be a signal handler's. kmem_cache_alloc_nolock
+ * runs no constructor.
  */
 #define KM_CTORS_NESTED	8u
 bool km_may_construct(const struct kmem_cache *cache, bool tell);

@@ -269,8 +269,7 @@ static bool count_in(struct kmem_cache *cache, size_t bytes)
 	return true;
 }
 
-/* Undoes admit. The bytes of a debug shadow cache are in both sums, because the limit is for all slabs under the
- * cache's name. */
+/* Undoes admit. The bytes of a debug shadow cache are in both sums, because the limit is for the cache's name. */
 static void count_out(struct kmem_cache *cache, size_t bytes)
 {
 	km_sub(&cache->slab_bytes, (uint64_t)bytes);

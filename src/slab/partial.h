@@ -13,8 +13,8 @@
 struct km_slabs {
 	struct km_node_counts counts;	/* under `lock`, unless the engine says otherwise */
 	struct km_lock lock;
-	/* For __GFP_FULLEST. packed: the chosen slab of the list; NULL: none. packed_free: its free objects at the
-	 * last take. */
+	/* For __GFP_FULLEST. packed: the chosen listed slab, or NULL. packed_free: its free objects at the last
+	 * take. */
 	unsigned packed_free;
 	struct km_page *packed;
 	struct km_list partial;
@@ -31,8 +31,7 @@ struct km_slab_kind {
 	bool (*discard)(struct kmem_cache *cache, struct km_page *slab);
 };
 
-/* Loop with n over the struct of each node; of each node but `own`, nearest first. Requires: a cache with all
- * nodes. */
+/* Loop with n over the structs of all nodes; of all nodes but `own`, nearest first. Requires: all nodes exist. */
 #define km_for_each_node(n, cache)                                                                 \
 	for (unsigned i_##n = 0; i_##n < km_node_count && ((n) = (cache)->node[i_##n], true); i_##n++)
 #define km_for_each_elsewhere(n, cache, own)                                                       \
@@ -107,14 +106,12 @@ void km_slabs_partial(struct kmem_cache *cache, struct km_fullness *of_all);
 struct km_page *km_slabs_next(struct km_slabs *n);
 /* Frees all empty slabs, then sorts slabs with few free objects to the front. Returns: number of freed slabs. */
 size_t km_slabs_shrink(struct kmem_cache *cache, struct km_slabs *n, const struct km_slab_kind *kind);
-/* Frees empty slabs of a bounded part of the list, while more than `keep` are listed. The next call continues
- * there. */
+/* Frees empty slabs of a bounded part of the list, while more than `keep` are listed. The next call goes on. */
 size_t km_slabs_reap(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, const struct km_slab_kind *kind);
 /* Returns the number of damages of all nodes' lists. check_slab: damages of a listed slab. */
 int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
 		   int (*check_slab)(struct kmem_cache *cache, struct km_page *slab));
-/* Engine functions (engine.h) for struct km_slabs. stats reads only the counts. discard: for slabs with a valid
- * `inuse`. */
+/* Engine functions (engine.h) for struct km_slabs. stats reads only counts. discard requires a valid `inuse`. */
 int km_slabs_init(struct kmem_cache *cache, unsigned node);
 void km_slabs_discard(struct kmem_cache *cache, struct km_page *slab);
 void km_slabs_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats);

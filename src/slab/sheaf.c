@@ -140,8 +140,7 @@ static void note_swing(struct kmem_cache *cache, struct sheaf_node *n)
 		n->extra += more;
 }
 
-/* Takes objects from a new slab, allocated on another node where the wanted node has no pages. Returns: 0 without
- * a slab. */
+/* Takes objects from a new slab, on another node if the wanted node has no pages. Returns: 0 without a slab. */
 static unsigned take_new(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			 unsigned want)
 {
@@ -586,7 +585,7 @@ static unsigned take_remote(struct kmem_cache *cache, unsigned here, const struc
 	return got;
 }
 
-/* A request that insists on a node tried the CPU's sheaves already if the CPU is of that node. Closed pcs: no
+/* A request that insists on a node tried the CPU's sheaves already if the CPU is of that node. Without pcs: no
  * sheaves. */
 unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		       unsigned want)

@@ -130,7 +130,7 @@ void km_sheaf_unmark(const struct kmem_cache *cache, struct km_page *slab, void 
 /* Returns the number of damages of a slab's marks. */
 int km_sheaf_check_holes(struct kmem_cache *cache, struct km_page *slab);
 
-/* Returns how many listed slabs allow an empty slab to stay. Requires: the node's lock. */
+/* Returns the number of listed slabs beyond which empty slabs are freed. Requires: the node's lock. */
 km_inline unsigned long km_sheaf_keep(const struct kmem_cache *cache, const struct sheaf_node *n)
 {
 	return km_load(&cache->min_partial) + (km_load(&cache->own_min_partial) ? 0 : n->extra);

@@ -72,8 +72,7 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 						km_layout_options.min_objects ?: MIN_OBJECTS,
 						max_order);
 	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
-	/* If more than a 64th of a slab is wasted, a slab of twice the size mostly wastes half of that part or
-	 * less. */
+	/* If more than a 64th of a slab is wasted, twice the slab mostly wastes half of this part or less. */
 	uint32_t left = bytes % cache->size;
 	if (cache->order < max_order && left > bytes / 64 && 2 * bytes % cache->size <= left + left / 4)
 		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);

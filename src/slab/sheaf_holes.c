@@ -18,8 +18,7 @@ enum mark {
 	HOLE_NONE,	/* a live object, or one since the last look */
 	HOLE_SEEN,	/* all objects free at the last look */
 	HOLE_GONE,	/* the memory is released */
-	HOLE_PARTLY,	/* restoring the memory failed or is under way: parts may be present, all is counted as
-			 * present */
+	HOLE_PARTLY,	/* restoring failed or is under way: any part may be present, all counts as present */
 	HOLE_KEPT,	/* the system refuses (mlock): tried again only on demand */
 };
 
@@ -259,8 +258,7 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 	return gone;
 }
 
-/* Lists a slab left in hand by another thread, after a signal handler forked under the node's lock. Context:
- * child. */
+/* In the child of a signal handler's fork under the node's lock: lists a slab left in hand by another thread. */
 static void adopt(struct sheaf_node *n)
 {
 	km_debug(km_is_locked(&n->look), "a slab in hand is nobody's where nobody else looks");

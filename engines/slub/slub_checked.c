@@ -159,8 +159,7 @@ static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_pa
 /* Limit of damaged slabs in a row. */
 #define MOST_FLAWS 64u
 
-/* Takes from the first listed slab. With hooks, the whole freelist is checked first, as each object is. Requires:
- * the node's lock. */
+/* Takes from the first listed slab. With hooks, first checks the whole freelist. Requires: the node's lock. */
 static void *take_first(struct kmem_cache *cache, struct slub_node *n, unsigned long keep, struct flaw *flaw)
 {
 	if (n->slabs.counts.partial <= keep)

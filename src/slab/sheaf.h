@@ -123,7 +123,8 @@ size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle, 
 bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n);
 /* After a fork, in the child: lists the slab that a lost thread had in hand, and frees the slabs in `going`. */
 void km_sheaf_adopt(struct kmem_cache *cache, struct sheaf_node *n);
-/* Fork handler. Requires: the node's lock. */
+/* Fork handler, before the locks are released: lists the slab in hand in the child, if this fork had the node's
+ * lock. */
 void km_sheaf_fork_holes(struct sheaf_node *n, bool child);
 /* Clears the marks of pages of these taken objects. Requires: the node's lock, and a slab with marks. */
 void km_sheaf_unmark(const struct kmem_cache *cache, struct km_page *slab, void *const *objects, unsigned count);

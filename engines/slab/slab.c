@@ -1,16 +1,15 @@
 /*
- * slab.c: SLAB as it was up to Linux 6.7, what objects do: out of slabs and back, through the shared and the alien
- * arrays, and as blocks of a CPU's shelf, which here is the array of a CPU. slab.h has the picture.
+ * slab.c: SLAB as in Linux up to 6.7: functions on objects. Objects move between slabs, the shared and alien arrays,
+ * and the CPUs' sheaves, which are SLAB's per-CPU arrays. slab.h has the picture.
  *
- * A miss takes `batchcount` objects: from the shared array, else from partial slabs, else from free ones, else from a
- * new slab, which nobody else has seen until its first objects are out. A full block gives its `batchcount` oldest
- * objects to the shared array if that has room, else to their slabs. Objects of another node are sorted out then.
- * Kernel: at once, at each free; that would be a test on each hit.
+ * A miss takes `batchcount` objects: from the shared array, else from partial slabs, else from free slabs, else from
+ * a new slab, unknown to other threads until its first objects are taken. A full sheaf gives its `batchcount` oldest
+ * objects to the shared array if the array has room, else to their slabs. Objects of other nodes are sorted out then.
+ * Kernel: at each free, which would need a test on each hit.
  *
- * Invariants, under a node's lock: a slab is on the list that its inuse says; its bits, its inuse and the entries
- * [inuse, objects) of its indices agree; after a free, more than free_limit objects are free in slabs only where no
- * slab is all free. A slab of SLAB_TYPESAFE_BY_RCU may stay. Locks of two nodes, or of a node and an alien array, are
- * never held together.
+ * Invariants under a node's lock: a slab is on the list for its inuse. The bits, inuse and the entries [inuse,
+ * objects) of a slab agree. After a free, more than free_limit objects are free only if no slab is wholly free. Slabs
+ * of SLAB_TYPESAFE_BY_RCU may stay. No thread holds the locks of two nodes at once, or of a node and an alien array.
  */
 #include "page/metadata.h"
 #include "base/bits.h"
@@ -26,7 +25,7 @@ static bool is_partial(const struct km_page *slab)
 	return slab->inuse && slab->inuse < slab->objects;
 }
 
-/* Off the list that its inuse says. */
+/* Takes a slab off the list for its inuse. */
 static void unlist(struct slab_node *n, struct km_page *slab)
 {
 	km_debug(km_is_locked(&n->slabs.lock) && slab->inuse <= slab->objects,
@@ -58,7 +57,7 @@ static void list(struct slab_node *n, struct km_page *slab, bool tail)
 
 /* ------------------------------------------------------------------ a slab and its free objects */
 
-/* For assertions: how many of its bits are set. */
+/* For assertions: counts the set bits. */
 static km_unused unsigned free_in(const struct km_page *slab)
 {
 	unsigned count = 0;
@@ -68,10 +67,8 @@ static km_unused unsigned free_in(const struct km_page *slab)
 	return count;
 }
 
-/*
- * The user wrote to an object after its free, and the indices lay there. After a warning entries [at, objects) are
- * made again: the bits know better. The object that they lie in comes last, because it must go last.
- */
+/* A user wrote to a freed object that held the indices. Warns, then rebuilds entries [at, objects) from the bits.
+ * The object that holds the indices comes last, because it must be allocated last. */
 km_cold static void mend(struct kmem_cache *cache, struct km_page *slab, unsigned at)
 {
 	unsigned last = slab->objects;
@@ -86,7 +83,7 @@ km_cold static void mend(struct kmem_cache *cache, struct km_page *slab, unsigne
 			slab_slab(slab)->freelist[at++] = (uint8_t)i;
 }
 
-/* Up to `want` free objects of the slab. */
+/* Takes up to `want` free objects of the slab. */
 static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void **objects, unsigned want)
 {
 	char *first = km_slab_first(cache, slab);
@@ -108,11 +105,12 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 	return got;
 }
 
-/* Put one object back; lock held. False: it was free already. Kernel: does not look, but for debugging. */
+/* Puts one object back. Requires: the node's lock. Returns: false on a double free. Kernel: checks only for
+ * debugging. */
 static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_page *slab, unsigned index)
 {
 	uint64_t *word = &slab_bits(slab)[index / 64], bit = (uint64_t)1 << index % 64;
-	/* Where it would go to the end of the list that it ends. */
+	/* A slab at the end of the partial list would be moved to the same place. */
 	bool stays = slab->inuse > 1 && slab->list.next == &n->slabs.partial;
 
 	if (km_unlikely(*word & bit))
@@ -139,7 +137,7 @@ void km_slab_discard(struct kmem_cache *cache, struct km_page *slab)
 	km_slab_free(cache, slab);
 }
 
-/* The next colour of the node, in bytes. */
+/* Returns the node's next colour, in bytes. */
 static uint32_t next_colour(const struct kmem_cache *cache, struct slab_node *n)
 {
 	uint32_t colour = km_load(&n->colour_next);
@@ -150,7 +148,7 @@ static uint32_t next_colour(const struct kmem_cache *cache, struct slab_node *n)
 	return colour * cache->colour_bytes;
 }
 
-/* All free, but for the indices: those of objects that are taken at once need not be written. */
+/* Allocates a slab with all bits set. The indices are not written, because objects taken at once need none. */
 static struct km_page *new_slab(struct kmem_cache *cache, const struct km_request *request)
 {
 	uint8_t *indices = NULL;
@@ -206,6 +204,7 @@ static unsigned take_shared(struct slab_node *n, void **objects, unsigned want)
 	return got;
 }
 
+/* Takes objects of partial slabs, then of free slabs. Requires: the node's lock. */
 static unsigned take_slabs(struct kmem_cache *cache, struct slab_node *n, void **objects, unsigned want)
 {
 	unsigned got = 0;
@@ -228,19 +227,19 @@ static unsigned take_slabs(struct kmem_cache *cache, struct slab_node *n, void *
 	return got;
 }
 
-/* An object of a slab that is chosen, past the shared array. */
+/* Takes an object of the packed slab, bypassing the shared array. */
 km_cold static unsigned take_fullest(struct kmem_cache *cache, struct slab_node *n, void **objects)
 {
 	struct km_page *slab = km_slabs_fullest(&n->slabs, km_slab_free_objects);
 	unsigned got = take_slabs(cache, n, objects, 1);
 
-	/* It was off its list for a moment. */
+	/* unlist cleared `packed` for a moment. */
 	if (slab && is_partial(slab))
 		km_store(&n->slabs.packed, slab);
 	return got;
 }
 
-/* The objects that lie ready on the node. Where the shared array has something, that is all. */
+/* Takes cached objects of the node; from the shared array alone if the array has any. */
 static unsigned take_ready(struct kmem_cache *cache, struct slab_node *n, const struct km_request *request,
 			   void **objects, unsigned want)
 {
@@ -252,7 +251,7 @@ static unsigned take_ready(struct kmem_cache *cache, struct slab_node *n, const 
 	return got;
 }
 
-/* A new slab, and its first objects: no lock is held while pages are got. */
+/* Allocates a slab and takes its first objects. No lock is held while pages are allocated. */
 static unsigned grow(struct kmem_cache *cache, const struct km_request *request, unsigned node,
 		     void **objects, unsigned want)
 {
@@ -269,7 +268,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 		return 0;
 	}
 	km_debug(!slab->inuse && free_in(slab) == slab->objects, "a fresh slab is all free");
-	/* The object that the list lies in comes last. */
+	/* The object that holds the list comes last. */
 	unsigned got = km_min(want, (unsigned)slab->objects), last = cache->freelist == SLAB_IN_OBJECT;
 	struct km_slab_order order = km_slab_order(slab->objects - last);
 	char *first = km_slab_first(cache, slab);
@@ -295,7 +294,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 	return got;
 }
 
-/* The node is exhausted: what lies ready on others, the nearest first. */
+/* Takes cached objects of other nodes, nearest first, after the node is exhausted. */
 static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request, unsigned node,
 			       void **objects, unsigned want)
 {
@@ -310,8 +309,8 @@ static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request
 	return got;
 }
 
-/* As many as one visit brings, at least one; 0: there are none. Other nodes' ready objects come before their pages.
- * Kernel: fallback_alloc. */
+/* Takes as many objects as one visit provides; 0: none. Cached objects of other nodes come before new pages of
+ * other nodes. Kernel: fallback_alloc. */
 static unsigned take_some(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			  unsigned want)
 {
@@ -357,7 +356,8 @@ void km_slab_drop(struct kmem_cache *cache, struct km_page *slab)
 	km_slab_discard(cache, slab);
 }
 
-/* As long as more than `limit` objects are free, free slabs come off the list; lock held. Returns how many: <= room. */
+/* Unlists free slabs while more than `limit` objects are free. Requires: the node's lock. Returns: number of
+ * slabs, at most `room`. */
 static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, size_t limit,
 			     struct km_page **empty, unsigned room)
 {
@@ -376,7 +376,7 @@ static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, size
 	return count;
 }
 
-/* Those of the first one's node; returns how many are left, at the front. */
+/* Frees the candidates of the first candidate's node. Returns: number of candidates left, at the front. */
 static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candidates, unsigned count)
 {
 	unsigned node = candidates[0].slab->node, left = 0, twice_count = 0;
@@ -455,7 +455,7 @@ void km_slab_free_shared(void **shared, unsigned limit)
 	km_meta_free(shared, limit * sizeof(void *));
 }
 
-/* Kernel: made with the cache. Most caches never spill. */
+/* Kernel: allocated with the cache. Most caches never spill. */
 static void make_shared(struct slab_node *n)
 {
 	unsigned limit = km_load(&n->shared_limit);
@@ -472,7 +472,7 @@ static void make_shared(struct slab_node *n)
 	km_slab_free_shared(shared, limit);
 }
 
-/* The last of objects[0, count) to the shared array, as far as there is room; returns how many. */
+/* Moves the last of objects[0, count) to the shared array, as far as room allows. Returns: their number. */
 static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 {
 	if (km_unlikely(!km_load(&n->shared)) && km_load(&n->shared_limit))
@@ -492,7 +492,7 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 	return moved;
 }
 
-/* Kernel: a fifth of what there may be, or half of what there is. */
+/* Kernel: a fifth of the limit, or half of the present objects. */
 unsigned km_slab_idle_share(unsigned limit, size_t avail)
 {
 	unsigned share = (limit + 4) / 5;
@@ -541,7 +541,7 @@ static bool make_alien(struct slab_node *n)
 		return false;
 	for (unsigned i = 0; i < km_node_count; i++)
 		km_lock_init(&alien[i].lock, KM_RANK_BARN);
-	/* Release pairs with the acquire of who uses them without the lock. */
+	/* Release pairs with the acquire of users without the lock. */
 	km_lock(&n->slabs.lock);
 	if (!n->alien) {
 		km_store_release(&n->alien, alien);
@@ -552,7 +552,7 @@ static bool make_alien(struct slab_node *n)
 	return true;
 }
 
-/* Objects of node `other` go there: to its shared array, what has no room to the slabs. */
+/* Returns objects of node `other` to its shared array, or without room to its slabs. */
 static void send_home(struct kmem_cache *cache, unsigned other, void **objects, unsigned count)
 {
 	km_slab_give(cache, objects, count - to_shared(slab_node(cache, other), objects, count));
@@ -577,6 +577,7 @@ void km_slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned
 		send_home(cache, other, objects, count);
 }
 
+/* Puts a remote object into the alien array for node `other`. A full array is drained first. */
 static void to_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other, void *object)
 {
 	struct slab_alien *aliens = km_load_acquire(&n->alien);
@@ -604,7 +605,7 @@ static void to_alien(struct kmem_cache *cache, struct slab_node *n, unsigned oth
 		km_slab_give(cache, &object, 1);
 }
 
-/* Objects of other nodes leave objects[0, count); returns how many are left, at the end. */
+/* Moves objects of other nodes out of objects[0, count). Returns: number of objects left, at the end. */
 static unsigned sort_out(struct kmem_cache *cache, unsigned here, void **objects, unsigned count)
 {
 	unsigned to = count;
@@ -622,9 +623,9 @@ static unsigned sort_out(struct kmem_cache *cache, unsigned here, void **objects
 	return count - to;
 }
 
-/* ------------------------------------------------------------------ blocks */
+/* ------------------------------------------------------------------ sheaves */
 
-/* Give an empty block this pad; returns its top. */
+/* Sets the pad of an empty sheaf. Returns: the sheaf's top. */
 static void **fit(const struct km_pcs *pcs, void **sheaf, uint64_t pad)
 {
 	uint64_t *at = km_sheaf_pad(pcs, sheaf);
@@ -632,7 +633,7 @@ static void **fit(const struct km_pcs *pcs, void **sheaf, uint64_t pad)
 
 	km_debug(pad % sizeof(void *) == 0 && pad <= pcs->sheaf_mask - 15,
 		 "a block's bottom lies in the block");
-	/* A thread that looks from elsewhere finds one of both. */
+	/* A concurrent reader finds the old or the new bottom. */
 	km_store(at, pad);
 	km_store(bottom, NULL);
 	return bottom;
@@ -645,10 +646,8 @@ static void **new_sheaf(struct kmem_cache *cache, bool may_wait)
 	return sheaf ? fit(&cache->pcs, sheaf, km_load(&cache->pad)) : NULL;
 }
 
-/*
- * An array that nobody touched since it was last looked at gets a few objects only. Kernel: the same, and each hit says
- * that it touched it. Here a miss does; a hit shows by the shelf's word, which was another when it was looked at.
- */
+/* Returns the size of a refill. An array unused since the last look gets only a few objects. Kernel: the same, and
+ * each hit marks the array as used. Here a miss marks the array, and a hit shows by a changed top. */
 static unsigned batch_now(struct kmem_cache *cache, void **empty)
 {
 	unsigned batch = km_load(&cache->batchcount), number = km_cpu();
@@ -672,7 +671,7 @@ void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request
 	km_count(cache, KMEM_ALLOCMISS);
 	if (!bottom)
 		return NULL;
-	/* The limit may have become smaller, or larger, meanwhile. */
+	/* The limit may have changed meanwhile. */
 	size_t space = ((uintptr_t)bottom & cache->pcs.sheaf_mask) / sizeof(*bottom);
 	unsigned want = km_min(batch_now(cache, empty), (unsigned)space);
 	unsigned got = take_some(cache, request, bottom - want, want);
@@ -688,7 +687,7 @@ void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request
 	return bottom - got;
 }
 
-/* The oldest lie at the bottom: they have gone, and the others move down. */
+/* Closes the gap at the bottom after the oldest objects left. */
 static void **close_up(void **top, void **bottom, size_t gone)
 {
 	km_debug(top + gone <= bottom, "no more objects leave a block than it has");
@@ -716,7 +715,7 @@ void **km_slab_spill(struct kmem_cache *cache, void **full)
 
 	km_count(cache, KMEM_FREEMISS);
 	if (km_unlikely(*km_sheaf_pad(&cache->pcs, full) != km_load(&cache->pad))) {
-		/* Of an older limit. */
+		/* The sheaf has the pad of an older limit. */
 		km_slab_give(cache, full, count);
 		return fit(&cache->pcs, full, km_load(&cache->pad));
 	}

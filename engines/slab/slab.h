@@ -1,23 +1,24 @@
 /*
- * slab.h: what the files of the engine slab share: a node, a slab's list of free indices, the arrays.
+ * slab.h: declarations shared by the files of the engine slab: a node, a slab's list of free indices, the arrays.
  *
- *	CPU's array (a block of its shelf)  <->  shared array  <->  partial, free, full slabs  <->  pages
+ *	CPU's array (a sheaf)  <->  shared array  <->  partial, free, full slabs  <->  pages
  *	       \-->  alien array of a remote node  -->  that node's shared array, or its slabs
  *
- * A slab knows its free objects twice. The list of indices, a byte each, says in which order they go: the entries
- * [inuse, objects) are the free ones, and the next to go is entry `inuse`. It lies in a free object, whose own index is
- * the last, so that it goes when it is not needed any more; or outside of the slab; or behind the last object. The bits
- * say the same without order, in the slab's descriptor (more than 128 objects: behind the indices): what comes back is
- * checked against them, and indices that somebody wrote over are made again from them. Kernel: the list alone.
+ * A slab records its free objects twice. The list of indices, one byte each, gives the order of allocation: entries
+ * [inuse, objects) name the free objects, and entry `inuse` is allocated next. The list lies in a free object,
+ * outside of the slab, or behind the last object. A free object that holds the list is the last entry, so it is
+ * allocated only when the list is empty. The bits say the same without an order, in the slab's descriptor, or behind
+ * the indices with more than 128 objects. A free is validated by the bits, and overwritten indices are rebuilt from
+ * the bits. Kernel: only the list.
  */
 #ifndef KM_SLAB_H
 #define KM_SLAB_H
 
 #include "slab/partial.h"
 
-#define SLAB_MAX_OBJECTS	255u	/* an index is a byte. Kernel: the same, where pages have 4096 bytes */
+#define SLAB_MAX_OBJECTS	255u	/* an index is a byte. Kernel: the same, with pages of 4096 bytes */
 #define SLAB_DESCRIPTOR_BITS	128u
-#define SLAB_MOST_LIMIT		126u	/* a block of 1 KiB; more where sheaf_capacity asked for it */
+#define SLAB_MOST_LIMIT		126u	/* a sheaf of 1 KiB; more if sheaf_capacity asks for more */
 #define SLAB_BATCH_UNTOUCHED	16u	/* Kernel: BATCHREFILL_LIMIT */
 #define SLAB_ALIEN_LIMIT	12u
 #define SLAB_REAP_NODE_MS	4000u	/* Kernel: REAPTIMEOUT_NODE */
@@ -30,13 +31,13 @@ enum slab_freelist {
 
 struct slab_slab {
 	struct km_coloured colour;
-	uint8_t *freelist;		/* indices of free objects; NULL: none is free */
-	uint64_t bits[SLAB_DESCRIPTOR_BITS / 64];	/* set: free; where there are more objects, elsewhere */
+	uint8_t *freelist;		/* indices of free objects; NULL: no object is free */
+	uint64_t bits[SLAB_DESCRIPTOR_BITS / 64];	/* set: free; stored elsewhere with more objects */
 };
 _Static_assert(offsetof(struct slab_slab, colour) == 0, "km_slab_first finds it there");
 KM_ENGINE_PAGE(slab_slab, struct slab_slab)
 
-/* Another node's objects that this node's CPUs freed. */
+/* Objects of one other node, freed by this node's CPUs. */
 struct slab_alien {
 	struct km_lock lock;
 	unsigned avail;
@@ -44,31 +45,31 @@ struct slab_alien {
 };
 
 struct slab_node {
-	struct km_slabs slabs;		/* its lock protects all below, too, where nothing else is said */
+	struct km_slabs slabs;		/* the slabs' lock also protects the fields below, unless stated otherwise */
 	struct km_list full, free;
-	size_t free_limit;		/* free objects in slabs beyond which free slabs go */
-	uint64_t next_reap_ms;		/* of who looks, one at a time */
+	size_t free_limit;		/* free slabs are freed while more objects than this are free */
+	uint64_t next_reap_ms;		/* used by the look only, one at a time */
 	bool free_touched, shared_touched;
 
-	/* The shared array: a stack that grows down, newest first; objects [limit - slabs.counts.shared, limit). */
-	void **shared;			/* NULL: nobody spilt yet */
+	/* Shared array: a stack that grows down, newest first; objects [limit - slabs.counts.shared, limit). */
+	void **shared;			/* NULL: no sheaf was spilled yet */
 	unsigned shared_limit;
 
-	uint32_t colour_next;		/* racy, a hint */
-	size_t ready;			/* objects in the shared and alien arrays; atomic */
-	struct slab_alien *alien;	/* one for each node, from the first remote object on; NULL: none yet. Read
-					 * without the lock: never changed again */
-	unsigned alien_next;		/* which is drained next; of who looks */
+	uint32_t colour_next;		/* a racy hint */
+	size_t ready;			/* objects in the shared and the alien arrays; atomic */
+	struct slab_alien *alien;	/* one alien array for each node, from the first remote free on; NULL: none
+					 * yet. Constant after that, so reads need no lock. */
+	unsigned alien_next;		/* node drained next; used by the look only */
 
 	uint64_t allocs, high, max_freeable;
 };
 _Static_assert(offsetof(struct slab_node, slabs.counts) == 0, "readers find it there");
 
-/* In each CPU's area. Written on that CPU's misses and by looks, racy, hints all of them. */
+/* One in each per-CPU area. Written by the CPU's misses and by looks without a lock: racy hints. */
 struct slab_cpu {
-	uint64_t seen;			/* the shelf's word when it was last looked at */
-	uint32_t touched;		/* missed since */
-	uint32_t idle;			/* to be trimmed */
+	uint64_t seen;			/* the per-CPU top (pcs) at the last look */
+	uint32_t touched;		/* a miss occurred since the last look */
+	uint32_t idle;			/* the CPU's sheaf is to be trimmed */
 };
 
 km_inline struct slab_node *slab_node(const struct kmem_cache *cache, unsigned node)
@@ -76,19 +77,19 @@ km_inline struct slab_node *slab_node(const struct kmem_cache *cache, unsigned n
 	return cache->node[node];
 }
 
-/* NULL: there is no per-CPU memory. */
+/* NULL: no per-CPU memory */
 km_inline struct slab_cpu *slab_cpu(const struct kmem_cache *cache, unsigned cpu)
 {
 	return cache->percpu_offset ? (struct slab_cpu *)(km_area(cpu) + cache->percpu_offset) : NULL;
 }
 
-/* Bytes of the bits that stand at the end of a slab. */
+/* Returns the size of the bits at the end of a slab, in bytes. */
 km_inline size_t slab_tail_bits(unsigned objects)
 {
 	return objects > SLAB_DESCRIPTOR_BITS ? (objects + 63) / 64 * sizeof(uint64_t) : 0;
 }
 
-/* Bytes of the indices of so many objects, and of the bits behind them where there are any. */
+/* Returns the size of the indices and the bits behind the indices, in bytes. */
 km_inline size_t slab_list_bytes(unsigned objects)
 {
 	return ((objects + 7u) & ~7u) + slab_tail_bits(objects);
@@ -107,7 +108,7 @@ km_inline bool slab_is_free(const struct km_page *slab, unsigned index)
 	return km_load(&slab_bits(slab)[index / 64]) >> index % 64 & 1;
 }
 
-/* Does entry `at` name a free object, and the one that the entries lie in only as the last? `first`: object 0. */
+/* Does entry `at` name a free object? Only the last entry may name the object with the list. first: object 0. */
 km_inline bool slab_entry_sound(const struct kmem_cache *cache, const struct km_page *slab,
 				const char *first, unsigned at)
 {
@@ -118,9 +119,9 @@ km_inline bool slab_entry_sound(const struct kmem_cache *cache, const struct km_
 	       (!holder || at + 1 == slab->objects);
 }
 
-/* ---- slab.c: what objects do. */
+/* ---- slab.c: functions on objects */
 
-/* The slab's memory goes, with its list of indices. */
+/* Frees a slab and its list of indices. */
 void km_slab_discard(struct kmem_cache *cache, struct km_page *slab);
 unsigned km_slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		      unsigned want);
@@ -128,18 +129,19 @@ void km_slab_give(struct kmem_cache *cache, void **objects, unsigned count);
 void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
 void **km_slab_spill(struct kmem_cache *cache, void **full);
 void km_slab_retire(struct kmem_cache *cache, void **sheaf);
-/* A slab goes, whatever is in it. */
+/* Frees a slab with any live objects. */
 void km_slab_drop(struct kmem_cache *cache, struct km_page *slab);
-/* Give the oldest `count` objects of a block back; returns its new top. */
+/* Frees the oldest `count` objects of a sheaf. Returns: the new top. */
 void **km_slab_give_oldest(struct kmem_cache *cache, void **sheaf, size_t count);
-/* Give back what the node's shared array holds, all or the oldest; what its alien array for `other` holds. */
+/* drain_shared: frees all objects of the node's shared array, or a share of an idle one, oldest first.
+ * drain_alien: returns the objects of the alien array for `other`. */
 void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all);
-/* How many of `avail` objects an idle array gives back at a time. */
+/* Returns the number of objects that an idle array of `avail` objects frees at a time. */
 unsigned km_slab_idle_share(unsigned limit, size_t avail);
 void km_slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other);
-/* Free up to `most` free slabs; returns how many. */
+/* Frees up to `most` free slabs. Returns: number of freed slabs. */
 size_t km_slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t most);
-/* Where the shared array is to hold so many objects: memory for it, NULL for none or no memory. */
+/* Allocates a shared array of `limit` objects; NULL for a limit of 0, or without memory. */
 void **km_slab_new_shared(unsigned limit);
 void km_slab_free_shared(void **shared, unsigned limit);
 

@@ -1,7 +1,7 @@
 /*
- * slab_cache.c: the engine slab as a cache sees it: layout, coming and going, looking for what is idle, tuning,
- * shrink, statistics, checks. The work on objects is in slab.c. Invariant: an idle array gives back its oldest objects,
- * a share at a time, and what is used keeps its own.
+ * slab_cache.c: the engine slab's functions on caches: layout, creation, destruction, looks for idle arrays, tuning,
+ * shrink, statistics and checks. slab.c has the functions on objects. Invariant: an idle array frees its oldest
+ * objects, a share at a time, and an array in use keeps all objects.
  */
 #include <errno.h>
 
@@ -12,12 +12,12 @@
 #include "slab.h"
 
 #define MAX_ORDER	1u	/* Kernel: slab_max_order, with more than 32 MiB of memory */
-#define MALLOC_ORDER	5u	/* of malloc's classes, whose sizes lie between those of the kernel's kmalloc */
-#define MIN_SIZE	16u	/* Kernel: SLAB_OBJ_MIN_SIZE, so that an index is a byte */
+#define MALLOC_ORDER	5u	/* for malloc's classes, with sizes between the sizes of the kernel's kmalloc */
+#define MIN_SIZE	16u	/* Kernel: SLAB_OBJ_MIN_SIZE, so that an index fits into a byte */
 
 /* ------------------------------------------------------------------ layout */
 
-/* Kernel: fewer of larger objects. */
+/* Returns the array's limit. Kernel: fewer objects where objects are larger. */
 static unsigned limit_by_size(uint32_t size)
 {
 	if (size > 128u << 10)
@@ -29,7 +29,7 @@ static unsigned limit_by_size(uint32_t size)
 	return size > 256 ? 54 : 120;
 }
 
-/* Objects in a slab of so many bytes. */
+/* Returns the objects of a slab of `bytes` bytes; 0: none, or too many. */
 static unsigned objects_in(const struct kmem_cache *cache, enum slab_freelist freelist, size_t bytes)
 {
 	size_t objects = bytes / cache->size;
@@ -42,7 +42,7 @@ static unsigned objects_in(const struct kmem_cache *cache, enum slab_freelist fr
 	return objects > SLAB_MAX_OBJECTS ? 0 : (unsigned)objects;
 }
 
-/* Bytes that the objects of a slab leave. */
+/* Returns the bytes of a slab not used by objects. */
 static size_t left_over(const struct kmem_cache *cache, enum slab_freelist freelist)
 {
 	size_t bytes = (KM_PAGE_SIZE << cache->order) - (size_t)cache->objects * cache->size;
@@ -50,7 +50,7 @@ static size_t left_over(const struct kmem_cache *cache, enum slab_freelist freel
 	return freelist == SLAB_ON_SLAB ? bytes - slab_list_bytes(cache->objects) : bytes;
 }
 
-/* The lowest order that is good enough: it wastes an eighth at most, or is the highest that is wanted. */
+/* Chooses the lowest order that wastes at most an eighth of a slab, or the highest wanted order. */
 static bool fill_order(struct kmem_cache *cache, enum slab_freelist freelist)
 {
 	unsigned most = km_layout_options.max_order ?: cache->flags & SLAB_KMALLOC ? MALLOC_ORDER : MAX_ORDER;
@@ -63,7 +63,7 @@ static bool fill_order(struct kmem_cache *cache, enum slab_freelist freelist)
 		if (cache->objects && (order >= most || (cache->flags & SLAB_RECLAIM_ACCOUNT) ||
 				       left_over(cache, freelist) * 8 <= bytes))
 			break;
-		/* Too many for an index of a byte, and a larger slab has more. */
+		/* Too many objects for a byte index; a larger slab has more. */
 		if (!cache->objects && bytes / cache->size > SLAB_MAX_OBJECTS)
 			return false;
 	}
@@ -71,18 +71,17 @@ static bool fill_order(struct kmem_cache *cache, enum slab_freelist freelist)
 	return cache->objects != 0;
 }
 
-/*
- * In a free object where its content is nobody's and it is large enough; outside where that is small beside an object,
- * and what the objects leave would not do; else behind the objects.
- */
+/* Chooses the place of the indices. In a free object, if its content may be lost and the object is large enough.
+ * Outside, if the list is small beside an object and does not fit into the rest of the slab. Else behind the
+ * objects. */
 static bool choose_freelist(struct kmem_cache *cache)
 {
 	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
 
-	/* Away from what users write to. */
+	/* Hardening: away from memory that users can write. */
 	if (km_is_hardened() && fill_order(cache, SLAB_OFF_SLAB) && cache->objects <= SLAB_DESCRIPTOR_BITS)
 		return true;
-	/* An object that a sanitizer watches, or that is debugged, is not written when it is free. */
+	/* A free object that is debugged or tracked by a sanitizer must not be written. */
 	if (!keeps_content && !km_is_observed(cache) && !km_is_debugged(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
 	    cache->objects <= cache->object_size)
 		return true;
@@ -102,7 +101,7 @@ static int slab_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	uint32_t colour = km_max((uint32_t)KM_CACHE_LINE, cache->align);
 	size_t colours = km_min(left_over(cache, (enum slab_freelist)cache->freelist) / colour,
 				(size_t)UINT16_MAX);
-	/* kfree knows an object by its offset in the slab. Kernel: the sizes of kmalloc leave too little as well. */
+	/* kfree knows an object by its offset in the slab, so no colours. Kernel: its sizes leave no room either. */
 	if (colours > 1 && !(cache->flags & SLAB_KMALLOC) && !km_is_debugged(cache)) {
 		cache->colours = (uint16_t)colours;
 		cache->colour_bytes = (uint16_t)colour;
@@ -159,7 +158,7 @@ static void slab_node_fini(struct kmem_cache *cache, unsigned node)
 
 /* ------------------------------------------------------------------ what is idle */
 
-/* Nobody touched the array since the last time, and there is something in it? */
+/* Marks an array as idle if unused since the last look and not empty. Returns: true if the CPU should be trimmed. */
 static bool look_at_cpu(struct kmem_cache *cache, unsigned cpu)
 {
 	struct slab_cpu *state = slab_cpu(cache, cpu);
@@ -173,6 +172,7 @@ static bool look_at_cpu(struct kmem_cache *cache, unsigned cpu)
 	return idle || km_pcs_has_spare_cpu(&cache->pcs, cpu);
 }
 
+/* Drains one alien array; every SLAB_REAP_NODE_MS also an idle shared array and unused free slabs. */
 static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t now_ms)
 {
 	km_slab_drain_alien(cache, n, n->alien_next++ % km_node_count);
@@ -218,7 +218,7 @@ static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **sheaf)
 	km_store(&state->seen, (uint64_t)((uintptr_t)sheaf - (uintptr_t)km_area(cpu)));
 	if (km_sheaf_objects(&cache->pcs, sheaf))
 		return sheaf;
-	/* Kernel: an array stays, empty. */
+	/* Kernel: an empty array stays. */
 	km_slab_retire(cache, sheaf);
 	return NULL;
 }
@@ -240,7 +240,7 @@ static size_t slab_shrink(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ tuning */
 
-/* Kernel: every CPU gets a new array at once. Here, when it next misses; who tunes drains after it. */
+/* Kernel: every CPU gets a new array at once. Here at its next miss, because the caller drains the CPUs. */
 static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared)
 {
 	void **arrays[KM_MAX_NODES] = { NULL };
@@ -325,7 +325,7 @@ static void slab_hit(struct kmem_cache *cache, enum kmem_event event, size_t cou
 
 /* ------------------------------------------------------------------ checks */
 
-/* The bits are the truth; do the indices and the count agree with them? */
+/* Checks the indices and the count against the bits, which are authoritative. */
 static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 {
 	const char *first = km_slab_first(cache, slab);
@@ -354,7 +354,7 @@ struct tally {
 	size_t slabs, objects, taken;
 };
 
-/* No more than `most` of them. */
+/* Checks at most `most` slabs of the list. */
 static int check_list(struct kmem_cache *cache, const struct km_list *list, const char *name, size_t most,
 		      struct tally *tally)
 {
@@ -407,7 +407,7 @@ static int slab_check(struct kmem_cache *cache)
 	return damages;
 }
 
-/* Alien arrays are made under the node's lock. */
+/* Alien arrays are created under the node's lock. */
 static void slab_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	struct slab_node *n;

@@ -1,11 +1,10 @@
 /*
- * slob.c: SLOB: what blocks do: found, cut, marked, validated, joined. slob.h has the picture.
+ * slob.c: SLOB: finds, cuts, marks, validates and joins blocks. slob.h has the picture.
  *
- * Invariants, under the engine's lock: the free blocks of a page are linked by rising address, no two of them
- * touch, and no mark lies in one; every other unit belongs to one marked block; a page is on the list of its blocks'
- * size iff it has a free unit; a page without a marked block is nobody's, and goes to the stock, or back, at once, but
- * for one that is alone on its list: the next block is cut from it. A page serves requests of one list only, so that
- * what is freed in it belongs to that list.
+ * Invariants under the engine's lock: the free blocks of a page are linked by rising address; no two of them touch,
+ * and no mark lies in a free block. Every other unit belongs to one marked block. A page is on the list of its
+ * blocks' size iff a unit is free. A page without a marked block goes to the stock, or is freed, at once, except the
+ * only page of a list. A page serves requests of one list only, so freed blocks of a page belong to this list.
  */
 #include "slob_marks.h"
 
@@ -16,7 +15,7 @@
 
 #define NONE	KM_SLOB_UNITS
 #define DAMAGED	(NONE + 1)
-#define BATCH	32u			/* objects for which the lock is held */
+#define BATCH	32u			/* objects for one hold of the lock */
 
 struct km_slob km_slob = {
 	.lock = KM_LOCK_INIT(KM_RANK_NODE),
@@ -24,15 +23,15 @@ struct km_slob km_slob = {
 		  { &km_slob.list[2], &km_slob.list[2] } },
 };
 
-/* The size that is asked for, in units. */
+/* A request, in units. */
 struct ops {
-	unsigned units, align, header;	/* of the block; of what follows the header; of the header */
-	uint32_t bytes;			/* goes into the header */
+	unsigned units, align, header;	/* of the block; of the part behind the header; of the header */
+	uint32_t bytes;			/* stored in the header */
 	enum km_slob_list list;
 	int node;
 };
 
-/* The one cache of the engine whose blocks have headers is kmalloc's. */
+/* Only kmalloc's cache has blocks with headers. */
 km_inline bool is_sized(const struct kmem_cache *cache)
 {
 	return cache->flags & SLAB_KMALLOC;
@@ -43,7 +42,7 @@ static bool has_own_pages(const struct kmem_cache *cache)
 	return cache->size >= KM_PAGE_SIZE;
 }
 
-/* `sized` is known where it is compiled for one object at a time. */
+/* `sized` is a constant in callers for one object. */
 km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_request *request,
 				bool sized)
 {
@@ -59,6 +58,7 @@ km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_requ
 
 /* ------------------------------------------------------------------ the free blocks of a page; lock held */
 
+/* Gives up a page with a damaged free block: the page is never used again. Requires: the engine's lock. */
 km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
 {
 	km_misuse(KM_MISUSE_WRITTEN, "slob", base, cache->name);
@@ -82,10 +82,8 @@ static void link_free(struct km_page *page, char *base, unsigned before, unsigne
 		free_at(base, before)->next = (uint16_t)unit;
 }
 
-/*
- * First fit. Returns the unit of the block, cut out of a free one; or NONE, or DAMAGED. The next search for as much
- * begins where this one ended: what it passed is too small, while nothing is freed there.
- */
+/* First fit: cuts a block out of a free block. Returns: the block's unit, NONE or DAMAGED. The next search for as
+ * much begins where this search ended, because the blocks passed are too small until a free. */
 km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 {
 	unsigned before = NONE, largest = 0, at = km_slob_page(page)->first_free, start, stop, end, next;
@@ -96,7 +94,7 @@ km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 		before = km_slob_page(page)->passed;
 		largest = km_slob_page(page)->passed_units;
 		at = free_at(base, before)->next;
-		/* As below: users may have written to it since. */
+		/* Validated again, because users may have written to the block since. */
 		if (km_unlikely(at <= before || at > NONE))
 			return DAMAGED;
 	}
@@ -121,7 +119,7 @@ km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 	km_debug(ops->units <= km_slob_page(page)->free_units, "a page has no fewer free units than a block of them");
 	km_slob_page(page)->passed = (uint16_t)before;
 	km_slob_page(page)->passed_units = (uint16_t)largest;
-	/* The rest on either side stays free. */
+	/* The rest on both sides stays free. */
 	if (stop < end) {
 		*free_at(base, stop) = (struct km_slob_free){ (uint16_t)(end - stop), (uint16_t)next };
 		next = stop;
@@ -134,7 +132,7 @@ km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 	return start;
 }
 
-/* Put [unit, end) between the free blocks at `before` and `after`, joined with those that it touches. */
+/* Inserts [unit, end) between the free blocks `before` and `after`, joined with adjacent free blocks. */
 km_inline void join(struct km_page *page, char *base, unsigned before, unsigned unit, unsigned end,
 		    unsigned after)
 {
@@ -159,7 +157,7 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 		km_slob_page(page)->largest = (uint16_t)(end - unit);
 }
 
-/* The free blocks on either side of `unit`; false: a damaged one is in the way. */
+/* Finds the free blocks on both sides of `unit`. Returns: false if a damaged block is in between. */
 km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before,
 			  unsigned *after)
 {
@@ -183,7 +181,7 @@ km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit,
 
 /* ------------------------------------------------------------------ pages */
 
-/* All of it is one free block. */
+/* Makes the page one free block. */
 static void clear_page(struct km_page *page, char *base)
 {
 	km_slob_page(page)->first_free = 0;
@@ -193,7 +191,7 @@ static void clear_page(struct km_page *page, char *base)
 	*free_at(base, 0) = (struct km_slob_free){ KM_SLOB_UNITS, NONE };
 }
 
-/* On no list. */
+/* Allocates a page, on no list. */
 static struct km_page *new_page(const struct km_request *request)
 {
 	struct km_page *page = km_pages_alloc(0, km_request_place(request), request->may_wait, NULL);
@@ -215,7 +213,7 @@ static struct km_page *new_page(const struct km_request *request)
 	return page;
 }
 
-/* Hidden, or never shown; without the lock. */
+/* Frees a page that is hidden, or was never shown. Context: without the lock. */
 static void free_page(struct km_page *page)
 {
 	km_meta_free(km_slob_page(page)->marks, sizeof(*km_slob_page(page)->marks));
@@ -223,7 +221,7 @@ static void free_page(struct km_page *page)
 	km_deferred_or_free(page, 0);
 }
 
-/* Events are counted under the lock: no atomic addition. */
+/* Counts under the lock, so no atomic addition is needed. */
 static void count(struct kmem_cache *cache, enum kmem_event event)
 {
 	km_store(&cache->events->count[event], km_load(&cache->events->count[event]) + 1);
@@ -244,7 +242,7 @@ static void unlist_page(struct km_page *page)
 	km_slob_forget(page);
 }
 
-/* The first block of a page comes, the last one goes: then it is a slab, as far as is counted. Lock held. */
+/* Count a page as a new slab with its first block, and as a freed slab with its last. Requires: the engine's lock. */
 static void page_comes(struct kmem_cache *cache)
 {
 	count(cache, KMEM_ALLOC_SLAB);
@@ -260,7 +258,7 @@ static void page_goes(struct kmem_cache *cache)
 	km_bump(&km_slob.pages, -1);
 }
 
-/* One of the stock; NULL: there is none, of that node. Lock held. */
+/* Lists a page of the stock; NULL: none of that node. Requires: the engine's lock. */
 km_inline struct km_page *add_stocked(enum km_slob_list list, int node)
 {
 	size_t stocked = km_slob.stocked;
@@ -272,7 +270,7 @@ km_inline struct km_page *add_stocked(enum km_slob_list list, int node)
 	return km_slob.stock[stocked - 1];
 }
 
-/* A page that is on no list and wholly free: it is kept, or the caller gives it back. Lock held. */
+/* Stocks a free, unlisted page, or returns the page for the caller to free. Requires: the engine's lock. */
 static struct km_page *drop_page(struct km_page *page, char *base)
 {
 	km_debug(!count_marks(km_slob_page(page)->marks), "a page that goes has no marked block");
@@ -315,14 +313,15 @@ struct place {
 	unsigned unit;			/* NONE: no room */
 };
 
-/* Kernel: looks into every page that has the units. The same block is found. */
+/* Kernel: looks into every page with enough units, and finds the same block. */
 km_inline bool may_have(const struct km_page *page, const struct ops *ops)
 {
 	return km_slob_page(page)->largest >= ops->units &&
 	       (ops->node == NUMA_NO_NODE || page->node == ops->node);
 }
 
-/* All pages of the list, then the stock. The shape in registers: what is stored in pieces is not soon read whole. */
+/* Searches all pages of the list, then the stock. The arguments are registers, because a struct stored in parts
+ * can't be loaded whole quickly. */
 static km_noinline struct place in_list(struct kmem_cache *cache, enum km_slob_list list, unsigned units,
 					unsigned align, unsigned header, int node)
 {
@@ -343,13 +342,13 @@ static km_noinline struct place in_list(struct kmem_cache *cache, enum km_slob_l
 	return (struct place){ page, page ? take_units(page, &ops) : NONE };
 }
 
-/* A block from the pages of its list, or the stock; NULL: none has room. Lock held. */
+/* Takes a block from the pages of its list, or the stock; NULL: no room. Requires: the engine's lock. */
 km_inline void *take_block(struct kmem_cache *cache, const struct ops *ops)
 {
 	struct km_list *list = &km_slob.list[ops->list];
 	unsigned unit = NONE;
 
-	/* As a rule the page that served last does again. */
+	/* Usually the page that served last has room. */
 	bool any = !km_list_empty(list) || add_stocked(ops->list, ops->node);
 	struct km_page *page = km_container_of(list->next, struct km_page, list);
 	if (km_likely(any && may_have(page, ops)))
@@ -402,7 +401,7 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 	return object;
 }
 
-/* One object, by whatever is at hand; NULL: a page is needed. Lock held. */
+/* Takes one object without a new page; NULL: a page is needed. Requires: the engine's lock. */
 km_inline void *take_object(struct kmem_cache *cache, struct km_slob_node *n, const struct ops *ops)
 {
 	if (km_unlikely(n->typed))
@@ -425,7 +424,7 @@ static unsigned take_some(struct kmem_cache *cache, const struct ops *ops, void 
 	return got;
 }
 
-/* One object in pages of its own, as the only one of a slab. */
+/* Takes an object in its own pages, a slab of one object. */
 static void *take_pages(struct kmem_cache *cache, const struct km_request *request)
 {
 	struct km_slob_node *n = km_slob_node(cache);
@@ -454,8 +453,8 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 	return km_page_address(slab);
 }
 
-/* Up to BATCH objects; fewer: there is no memory, or no lock without waiting. Where the named node has neither room nor
- * a page, and is not insisted on, room in any page comes before a page of another node. */
+/* Takes up to BATCH objects; fewer without memory, or if the lock must not be waited for. If the preferred node
+ * has no room and no page, room in any page comes before a page of another node. */
 static unsigned take_batch(struct kmem_cache *cache, const struct km_request *request,
 			   struct ops ops, void **objects, unsigned want)
 {
@@ -475,7 +474,7 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 		km_unlock_quick(&km_slob.lock);
 		if (got == want)
 			return got;
-		/* The lock is not held while a page is got; it is ours until it is listed. */
+		/* The lock is not held while a page is allocated; only this thread knows the unlisted page. */
 		page = new_page(&now);
 		if (!page && now.gfp == request->gfp)
 			break;
@@ -506,7 +505,7 @@ static unsigned take_many(struct kmem_cache *cache, const struct km_request *req
 		if (!now || now < some)
 			break;
 	}
-	/* Kernel: so, too, at every allocation: a free object's content is lost. */
+	/* As in the kernel, at every allocation, because the content of a free object is lost. */
 	for (unsigned i = 0; km_unlikely(cache->ctor) && i < got; i++)
 		km_slob_construct(cache, objects[i]);
 	return got;
@@ -519,7 +518,7 @@ static km_noinline void *take_general(struct kmem_cache *cache, const struct km_
 	return take_many(cache, request, &object, 1) ? object : NULL;
 }
 
-/* One object, where a lock and a page with room are all it needs. */
+/* Takes one object on the common path: a lock, and a page with room. */
 km_inline void *take_one(struct kmem_cache *cache, const struct km_request *request, bool sized)
 {
 	struct ops ops = ops_of(cache, request, sized);
@@ -535,7 +534,7 @@ km_inline void *take_one(struct kmem_cache *cache, const struct km_request *requ
 	return km_likely(object) ? object : take_general(cache, request);
 }
 
-/* Each is compiled for itself. */
+/* Compiled separately for each value of `sized`. */
 static km_noinline void *take_sized(struct kmem_cache *cache, const struct km_request *request)
 {
 	return take_one(cache, request, true);
@@ -564,7 +563,7 @@ unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request
 
 /* ------------------------------------------------------------------ what is wrong with an address */
 
-/* Is the unit in a free block? Lock held. */
+/* Is the unit in a free block? Requires: the engine's lock. */
 static bool is_free(const struct km_page *page, char *base, unsigned unit)
 {
 	unsigned before, after;
@@ -574,7 +573,7 @@ static bool is_free(const struct km_page *page, char *base, unsigned unit)
 	return after == unit || (before != NONE && before + free_at(base, before)->units > unit);
 }
 
-/* Why p can't be freed: as kmalloc's (sized), or as an object of a cache. Lock held. */
+/* Returns the misuse: why p can't be freed as a block of kmalloc (sized) or a cache's object. Lock held. */
 static enum km_misuse mistake(struct km_page *page, const void *p, bool sized)
 {
 	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT;
@@ -602,7 +601,7 @@ enum km_misuse km_slob_mistake(struct km_page *page, const void *p)
 
 /* ------------------------------------------------------------------ give */
 
-/* Its memory keeps its type, and waits for the next of its cache; lock held. */
+/* Keeps a freed type-stable object for the next allocation of its cache. Requires: the engine's lock. */
 static void put_typed(struct kmem_cache *cache, void *object)
 {
 	struct km_slob_node *n = km_slob_node(cache);
@@ -612,7 +611,7 @@ static void put_typed(struct kmem_cache *cache, void *object)
 	km_bump(&n->counts.taken, -1);
 }
 
-/* [unit, end), a block of so many bytes, is free from now on. Returns a page for the caller to give back. */
+/* Frees [unit, end), a block of `bytes` bytes. Returns: a page for the caller to free, or NULL. */
 km_inline struct km_page *put_units(struct kmem_cache *cache, struct km_page *page, char *base,
 				    unsigned before, unsigned unit, unsigned end, unsigned after,
 				    uint32_t bytes)
@@ -624,7 +623,7 @@ km_inline struct km_page *put_units(struct kmem_cache *cache, struct km_page *pa
 
 	if (km_slob_page(page)->free_units + (end - unit) == KM_SLOB_UNITS) {
 		page_goes(cache);
-		/* Not alone between the ends of its list. */
+		/* Not the only page of its list. */
 		if (!listed || page->list.next != page->list.prev) {
 			if (listed)
 				unlist_page(page);
@@ -638,7 +637,7 @@ km_inline struct km_page *put_units(struct kmem_cache *cache, struct km_page *pa
 	return NULL;
 }
 
-/* The page is given up, or is now: of the block only its mark goes. Lock held. */
+/* Gives up the page if not done yet, and clears the block's mark. Requires: the engine's lock. */
 km_cold static void put_dead(struct kmem_cache *cache, struct km_page *page, char *base, unsigned unit)
 {
 	if (!(page->flags & KM_SLAB_DEAD))
@@ -648,7 +647,7 @@ km_cold static void put_dead(struct kmem_cache *cache, struct km_page *page, cha
 	km_bump(&km_slob_node(cache)->counts.objects, -1);
 }
 
-/* Take a block back. Lock held; KM_NO_MISUSE, or what is wrong with it. *empty: a page for the caller to give back. */
+/* Frees a block. Requires: the engine's lock. Returns: KM_NO_MISUSE or the misuse. *empty: a page to free. */
 km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool sized,
 				   struct km_page **empty)
 {
@@ -669,7 +668,7 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 		put_dead(cache, page, base, unit);
 		return KM_NO_MISUSE;
 	}
-	/* It ends where a live block begins, or a free one, or the page ends: nowhere else. */
+	/* A block must end at a live block, a free block or the end of the page. */
 	if (km_unlikely(km_min(next_marked(km_slob_page(page)->marks, unit, after), after) != end))
 		return sized ? KM_MISUSE_HEADER : KM_MISUSE_WRONG_CACHE;
 	if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU)) {
@@ -689,14 +688,14 @@ km_cold static void report(struct kmem_cache *cache, void *object, enum km_misus
 	const char *by = is_sized(cache) ? "kfree" : "kmem_cache_free";
 	int index;
 
-	/* Not in a page of slob: whose it is then, is what layout.c finds out. */
+	/* Not in a page of slob: layout.c finds the cause. */
 	if (what == KM_MISUSE_FOREIGN)
 		km_slab_of(cache, object, &index, by);
 	else
 		km_misuse(what, by, object, cache->name);
 }
 
-/* Up to BATCH objects under one lock; their pages go when it is free again. */
+/* Frees up to BATCH objects under one lock, then their empty pages. */
 static void give_batch(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	struct km_page *empty[BATCH];

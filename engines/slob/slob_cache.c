@@ -1,6 +1,6 @@
 /*
- * slob_cache.c: SLOB: what a cache of it is: layout, statistics, shrinking, checks. There is little to a cache: a size,
- * an alignment, and a count of what lives. Invariant: nothing here changes a page but by the functions of slob.c.
+ * slob_cache.c: SLOB's functions on caches: layout, statistics, shrink and checks. A cache is only a size, an
+ * alignment and a count of live objects. Invariant: pages change only by the functions of slob.c.
  */
 #include <errno.h>
 
@@ -9,29 +9,28 @@
 #include "slab/partial.h"
 #include "slob_marks.h"
 
-/* Blocks are as long as what is in them: alignment costs a gap, which is free, and not a larger object. */
+/* Blocks are as long as their content. Alignment costs a free gap, not a larger object. */
 static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
 	uint32_t size = (uint32_t)km_align_up(cache->object_size, KM_SLOB_UNIT);
 
-	/* A header is in front of what kmalloc gave. */
+	/* The header in front of a block of kmalloc serves as red zone. */
 	if (km_is_observed(cache) && !(cache->flags & SLAB_KMALLOC))
 		size += KM_RED_ZONE;
 	cache->freeptr = 0;
-	/* A slot has no red zone in front: an object is where its block begins. */
+	/* No left red zone: an object is at the start of its block. */
 	if (km_is_debugged(cache)) {
 		cache->left = cache->first = 0;
 		size = km_layout_debugged(cache);
 	}
-	/* An object that keeps its type when it is free is linked behind, or where the user said. Kernel: a footer as
-	 * well. */
+	/* A freed type-stable object is linked behind its content, or at the user's offset. Kernel: also a footer. */
 	if (cache->flags & SLAB_TYPESAFE_BY_RCU && !km_is_debugged(cache)) {
 		cache->freeptr = args->use_freeptr_offset ? args->freeptr_offset : size;
 		size += args->use_freeptr_offset ? 0 : (uint32_t)sizeof(void *);
 	}
 	km_debug(!(cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->freeptr + sizeof(void *) <= size,
 		 "the link of a free object lies in the object");
-	/* Its pages are nobody else's. */
+	/* Pages with SLAB_NODUMP must not be shared. */
 	if (cache->flags & SLAB_NODUMP)
 		size = (uint32_t)km_align_up(size, KM_PAGE_SIZE);
 	cache->size = size;
@@ -43,7 +42,7 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 
 /* ------------------------------------------------------------------ where a sanitizer is in the process */
 
-/* Free units, and headers, are nobody's. */
+/* Free units and headers are hidden from the program. */
 void km_shared_page_comes(struct km_page *page)
 {
 	void *base = km_page_address(page);
@@ -64,7 +63,8 @@ struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_reque
 	return slab;
 }
 
-/* The constructor may write to it before it is told that the object comes; what else it does is reported. */
+/* Runs the constructor, which may write to the object before the sanitizer knows the object. Other bad accesses of
+ * the constructor are reported. */
 void km_slob_construct(struct kmem_cache *cache, void *object)
 {
 	if (km_is_observed(cache))
@@ -74,7 +74,7 @@ void km_slob_construct(struct kmem_cache *cache, void *object)
 	km_tell(reports_off);
 }
 
-/* The size that its user asked for, where a sanitizer hides the header. */
+/* Returns the requested size, read from the header that the sanitizer hides. */
 static km_cold size_t asked(const void *p)
 {
 	km_tell(reports_off);
@@ -97,7 +97,7 @@ static bool owns(const struct km_page *page, const void *p)
 	return offset && offset % KM_SLOB_UNIT == 0 && is_live(km_slob_page(page)->marks, unit, true);
 }
 
-/* Where the first free block behind the unit begins. Lock held; a link that can't be right ends the search. */
+/* Returns the first free block behind `unit`. A damaged link ends the search. Requires: the engine's lock. */
 static unsigned next_free(const struct km_page *page, unsigned unit)
 {
 	char *base = km_slob_page(page)->base;
@@ -113,13 +113,14 @@ static unsigned next_free(const struct km_page *page, unsigned unit)
 	return at;
 }
 
-/* A cache's object, which ends where one of this cache's does; of pages of its own, the only one. */
+/* Is `object` the start of a live object that ends where an object of this cache ends? With pages of its own: is
+ * it the cache's live object? */
 static bool has(struct kmem_cache *cache, const void *object)
 {
 	const struct km_page *page = km_page_of(object);
 	unsigned offset = (uintptr_t)object & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT;
 	unsigned end = unit + (unsigned)km_align_up(cache->size, KM_SLOB_UNIT) / KM_SLOB_UNIT, behind = KM_SLOB_UNITS;
-	/* A handler that struck inside of the engine has its lock: the marks alone say nearly as much. */
+	/* A signal handler inside of the engine can't take the lock; the marks alone are nearly exact. */
 	km_busy_scope(was);
 	bool known = false;
 
@@ -139,7 +140,7 @@ static bool has(struct kmem_cache *cache, const void *object)
 	return known;
 }
 
-/* Memcheck sees us write links and headers into what is nobody's: it does not report that. */
+/* Keeps memcheck from reporting links and headers written to hidden memory. */
 static km_cold void *alloc_unreported(struct kmem_cache *cache, const struct km_request *request)
 {
 	km_tell(reports_off);
@@ -188,7 +189,7 @@ static void slob_free(struct kmem_cache *cache, void *object)
 
 /* ------------------------------------------------------------------ shrinking, statistics */
 
-/* A block that waits with its type becomes free like anything else. */
+/* Frees the type-stable objects that were kept. */
 static void give_typed(struct kmem_cache *cache)
 {
 	struct km_slob_node *n = km_slob_node(cache);
@@ -204,7 +205,7 @@ static void give_typed(struct kmem_cache *cache)
 	}
 }
 
-/* Kernel: does nothing. Here the stock goes, and what kept its type, when its cache is destroyed. */
+/* Kernel: does nothing. Here frees the stock; and type-stable objects, when their cache is destroyed. */
 static size_t slob_shrink(struct kmem_cache *cache)
 {
 	size_t before = km_load(&km_slob_node(cache)->counts.slabs);
@@ -217,7 +218,7 @@ static size_t slob_shrink(struct kmem_cache *cache)
 	return before - km_load(&km_slob_node(cache)->counts.slabs) + dropped;
 }
 
-/* Of an object in pages of its own; for another, nobody can say where the next one is. */
+/* Valid for objects in their own pages; the start of other objects is unknown. */
 static bool slob_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
 {
 	(void)cache;
@@ -248,10 +249,8 @@ struct totals {
 	int damages;
 };
 
-/*
- * Free units as the links say, each block of them unmarked, in front of a marked one, and no longer than the page says
- * of those that a search may pass; SIZE_MAX: damaged.
- */
+/* Returns the free units of a page by its links; SIZE_MAX: damaged. Each free block must be unmarked, followed by
+ * a marked block, and within the bounds of `largest` and `passed`. */
 static size_t count_free(const struct km_page *page, char *base)
 {
 	const struct km_slob_page *of = km_slob_page(page);
@@ -286,7 +285,7 @@ static int check_page(struct km_page *page, void *arg)
 	blocks = count_marks(km_slob_page(page)->marks);
 	free_units = count_free(page, km_page_address(page));
 	bool listed = page->flags & KM_SLAB_PARTIAL;
-	/* Of the stock; alone on its list; or, in the child of a fork, in the hand of a thread that is not there. */
+	/* In the stock, the only page of a list, or, in the child of a fork, in hand of a lost thread. */
 	if (free_units == KM_SLOB_UNITS && !blocks) {
 		totals->listed += listed;
 		return 0;
@@ -330,7 +329,8 @@ static bool may_have(const struct km_page *page, unsigned units, int node)
 	return km_slob_page(page)->largest >= units && (node == NUMA_NO_NODE || page->node == node);
 }
 
-/* The ring turns by what was looked at, so that the next look sees other pages; the chosen one is put before them. */
+/* Returns the page with the fewest free units among the pages looked at. Turns the ring, so that the next look
+ * sees other pages. */
 static struct km_page *turn(struct km_list *list, unsigned units, int node)
 {
 	struct km_page *best = NULL, *page = NULL;
@@ -374,7 +374,7 @@ static void fullness_of_page(const struct km_page *page, struct km_fullness *ful
 		fullness->current |= km_load(&km_slob.packed[i]) == page;
 }
 
-/* They are counted under the lock, without atomic additions. */
+/* Events are counted under the lock, without atomic additions. */
 static void slob_clear_events(struct kmem_cache *cache)
 {
 	km_lock_scope(&km_slob.lock);

@@ -1,6 +1,6 @@
 /*
- * slob_marks.h: the marks of a page of slob, read and changed, and its free blocks. slob.h has what they mean.
- * Invariant: a unit's mark changes under the engine's lock only.
+ * slob_marks.h: reads and changes the marks and free blocks of a page of slob. slob.h has their meaning. Invariant:
+ * marks change only under the engine's lock.
  */
 #ifndef KM_SLOB_MARKS_H
 #define KM_SLOB_MARKS_H
@@ -12,16 +12,15 @@ km_inline struct km_slob_free *free_at(char *base, unsigned unit)
 	return (struct km_slob_free *)(base + unit * KM_SLOB_UNIT);
 }
 
-/*
- * Users write to what they freed: a header that can't be right ends the walk, and the page's use. The next block begins
- * behind this one's end and one more unit; only the end of the page may follow at once.
- */
+/* Validates a header, because users may write to freed memory; a wrong header ends the walk and the use of the
+ * page. The next block begins at least one unit behind this block's end; only the end of the page may follow
+ * directly. */
 km_inline bool sound(unsigned at, unsigned end, unsigned next)
 {
 	return end > at && next <= KM_SLOB_UNITS && end - next / KM_SLOB_UNITS < next;
 }
 
-/* The meaning of a unit's two bits; the low one: live. */
+/* Meaning of a unit's two bits; the low bit is `live`. */
 enum mark { NO_MARK, CACHES = 1, KEEPS_TYPE = 2, KMALLOCS = 3 };
 
 km_inline enum mark mark_at(const struct km_slob_marks *marks, unsigned unit)
@@ -32,7 +31,7 @@ km_inline enum mark mark_at(const struct km_slob_marks *marks, unsigned unit)
 			   (km_load(&marks->word[word].other) >> bit & 1) << 1);
 }
 
-/* Change the bits that `mark` has: NO_MARK becomes that, and that NO_MARK. */
+/* Flips the bits of `mark`: NO_MARK becomes `mark`, and `mark` becomes NO_MARK. */
 km_inline void flip_mark(struct km_slob_marks *marks, unsigned unit, enum mark mark)
 {
 	uint64_t bit = (uint64_t)1 << unit % 64, *live = &marks->word[unit / 64].live,
@@ -50,6 +49,7 @@ km_inline enum mark mark_of(bool sized)
 	return sized ? KMALLOCS : CACHES;
 }
 
+/* Is the unit the start of a live block of kmalloc (sized), or of a cache's object? */
 km_inline bool is_live(const struct km_slob_marks *marks, unsigned unit, bool sized)
 {
 	uint64_t live = km_load(&marks->word[unit / 64].live), other = km_load(&marks->word[unit / 64].other);
@@ -62,7 +62,7 @@ km_inline uint64_t word_of(const struct km_slob_marks *marks, unsigned word)
 	return marks->word[word].live | marks->word[word].other;
 }
 
-/* Blocks that begin in the page. */
+/* Returns the number of marked blocks in the page. */
 km_inline size_t count_marks(const struct km_slob_marks *marks)
 {
 	size_t count = 0;
@@ -72,7 +72,7 @@ km_inline size_t count_marks(const struct km_slob_marks *marks)
 	return count;
 }
 
-/* Where the first marked block behind `unit` begins; KM_SLOB_UNITS where that is at `limit` or further. */
+/* Returns the first marked unit behind `unit`. A result of `limit` or more may be KM_SLOB_UNITS instead. */
 km_inline unsigned next_marked(const struct km_slob_marks *marks, unsigned unit, unsigned limit)
 {
 	unsigned word = unit / 64;
@@ -83,13 +83,13 @@ km_inline unsigned next_marked(const struct km_slob_marks *marks, unsigned unit,
 	return bits ? word * 64 + (unsigned)__builtin_ctzll(bits) : KM_SLOB_UNITS;
 }
 
-/* A page says SLOB only while its marks may be read: it begins and ends to say so under the lock, where a bad free of
- * one of its former blocks is found out. */
+/* A page has type SHARED only while its marks may be read. The type changes under the lock, where a bad free of a
+ * former block is detected. */
 km_inline void show_page(struct km_page *page)
 {
 	km_debug(km_is_locked(&km_slob.lock), "a page is shown and hidden under the engine's lock");
 	km_map_set(page, 1, KM_MAP_DESC);
-	/* Release pairs with the acquire of those who look at a page's type before its marks. */
+	/* Release pairs with the acquire of readers that look at the page's type before its marks. */
 	km_store_release(&page->type, (uint8_t)KM_PAGE_SHARED);
 }
 

@@ -1,20 +1,21 @@
 /*
- * slub.c: SLUB as it was from Linux 2.6.22 to 6.19: each CPU owns a slab and allocates from its freelist, a chain
- * through the free objects; objects of other slabs are freed to their slab without a lock.
+ * slub.c: SLUB as in Linux 2.6.22 to 6.19: each CPU owns a slab and allocates from its freelist, a list through the
+ * free objects. Objects of other slabs are freed to their slab without a lock.
  *
  *	CPU: freelist, slab, partial slabs  <->  node: partial slabs  <->  pages
  *
- * Here is what objects do: allocate, free, and what becomes of slabs meanwhile. slub_bulk.c frees many, slub_cache.c
- * has what a cache does (layout, drain, shrink, statistics), slub_checked.c caches with SLAB_CONSISTENCY_CHECKS.
+ * This file has allocation and free, and the moves of slabs. slub_bulk.c has bulk free, slub_cache.c the functions on
+ * caches (layout, drain, shrink, statistics), slub_checked.c caches with SLAB_CONSISTENCY_CHECKS.
  *
- * A slab is in one of five places, and only its word (slub.h) and its node's lock move it:
- *	CPU slab	frozen; the CPU has its freelist, others' frees gather on the slab's own
- *	in hand		frozen; a slow path that took it off a CPU or a list owns it
+ * A slab is in one of five places; only its word (slub.h) and its node's lock move a slab:
+ *	CPU slab	frozen; the CPU has the freelist, and other CPUs' frees go to the slab's own list
+ *	in hand		frozen; owned by a slow path that took the slab off a CPU or a list
  *	CPU partial	frozen; linked from a CPU
- *	node partial	not frozen, on the list, something free
- *	full		not frozen, on no list, nothing free
- * Invariants: not frozen and something free iff on the node's list, once the node's lock is free; only the owner
- * takes from a frozen slab's freelist; a full slab becomes partial by the free that finds its freelist empty.
+ *	node partial	not frozen, on the list, some objects free
+ *	full		not frozen, on no list, no object free
+ * Invariants: whenever the node's lock is free, a slab is on the node's list iff the slab is not frozen and has free
+ * objects. Only the owner takes objects from a frozen slab's freelist. A full slab becomes partial by the free that
+ * finds an empty freelist.
  */
 #include "base/bits.h"
 #include "os/die.h"
@@ -23,10 +24,10 @@
 /* A slab in hand. */
 struct hold {
 	struct km_page *slab;
-	char *base;		/* its address */
+	char *base;		/* address of the slab */
 	void *freelist;
-	unsigned count;		/* objects on it, where known */
-	bool keep;		/* still frozen: goes on a CPU with what is left */
+	unsigned count;		/* objects on the freelist, where known */
+	bool keep;		/* still frozen: the slab goes on a CPU with the remaining objects */
 };
 
 /* ------------------------------------------------------------------ slabs */
@@ -74,10 +75,8 @@ void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, struct
 	return head;
 }
 
-/*
- * Take the whole freelist off a slab that is ours. It stays frozen, to go on a CPU, unless nothing was free or
- * more than all is wanted: then it is full, and on no list. False: nothing was free.
- */
+/* Takes the whole freelist of an owned slab. The slab stays frozen to go on a CPU, unless no object was free or
+ * more than all are wanted; then the slab is full and on no list. Returns: false if no object was free. */
 static bool grab(struct kmem_cache *cache, struct km_page *slab, unsigned want, struct hold *hold)
 {
 	uint64_t seen = slub_look(slab), next;
@@ -99,7 +98,7 @@ static bool grab(struct kmem_cache *cache, struct km_page *slab, unsigned want, 
 	return hold->count != 0;
 }
 
-/* Set or clear frozen, nothing else; returns the word as it is then. */
+/* Sets or clears frozen. Returns: the new word. */
 static uint64_t change_frozen(struct kmem_cache *cache, struct km_page *slab, bool frozen)
 {
 	uint64_t seen = slub_look(slab), next;
@@ -113,11 +112,9 @@ static uint64_t change_frozen(struct kmem_cache *cache, struct km_page *slab, bo
 	}
 }
 
-/*
- * The last object of a list that nobody else can reach. One that leaves its slab was written over by a user, one with
- * more objects than `most` is a circle, of an object freed twice: it is said, and the answer is NULL. Kernel: only
- * caches that are debugged look.
- */
+/* Returns the last object of a list that only this thread can reach. Reports and returns NULL for a list that
+ * leaves the slab (written over by a user) or has more than `most` objects (a circle, after a double free).
+ * Kernel: only debugged caches check. */
 static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void *freelist, unsigned most,
 		     unsigned *count)
 {
@@ -141,10 +138,10 @@ static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void 
 }
 
 /*
- * Is each object of a slab on its list, once? Then each is the head or in one link, and one link is NULL: links and
- * head have the objects' sum, and their squares that of the squares. Sums, because no load waits for another: 30 cycles
- * for 16 objects, where a walk along the list takes 80 to 180. After one double free two terms differ, and the double
- * one is neither of the two that are missing: not both sums can be right.
+ * Is each object of a slab on its freelist once? If so, each object is the head or in one link, and one link is NULL.
+ * The links and the head then have the same sum as the objects, and the same sum of squares. Sums need no load to
+ * wait for another: 30 cycles for 16 objects, where a walk along the list takes 80 to 180. After one double free two
+ * terms differ, and the double object is neither of the two missing objects, so the two sums can't both match.
  */
 static bool all_listed(const struct kmem_cache *cache, const struct km_page *slab, uint64_t word)
 {
@@ -160,15 +157,14 @@ static bool all_listed(const struct kmem_cache *cache, const struct km_page *sla
 	return !(sum | squares);
 }
 
-/* An object that was freed twice was counted twice, so that an object is in use yet: the slab stays, as one that is
- * full. */
+/* A double free was counted twice, so another object is still in use. Keeps the slab for ever, as a full slab. */
 km_cold static void keep_for_ever(struct kmem_cache *cache, struct km_page *slab, uint64_t word)
 {
 	uint64_t full = (uint64_t)slab->objects << SLUB_OBJECTS_SHIFT | slab->objects;
 	unsigned count;
 	void *tail = tail_of(cache, slab, slub_head(word, km_page_address(slab)), slab->objects, &count);
 
-	/* It ends too soon: a link was written over. */
+	/* The list is too short: a link was overwritten. */
 	if (tail)
 		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", tail, cache->name);
 	while (!slub_change(slab, &word, full))
@@ -179,7 +175,7 @@ bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab)
 {
 	uint64_t word = slub_look(slab);
 
-	/* Of a list that was mended something stays in use, as far as anybody knows: its slab is never used again. */
+	/* After a repair some objects may still be in use, so the slab is never used again. */
 	if (km_unlikely(km_load(&cache->hooks)) && km_is_debugged(cache) && !km_slub_mend_slab(cache, slab))
 		return false;
 	if (km_unlikely(!all_listed(cache, slab, word))) {
@@ -193,8 +189,8 @@ bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab)
 
 /* ------------------------------------------------------------------ from CPU to node */
 
-/* Give `count` objects from `freelist` to `tail` back to a slab in hand, leaving it frozen or not; returns the word
- * as it is then, and whether others had freed objects of it meanwhile. */
+/* Puts `count` objects from `freelist` to `tail` back into a slab in hand, and leaves the slab frozen or not.
+ * *remote: other threads freed objects of the slab meanwhile. Returns: the new word. */
 static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *freelist, void *tail,
 		       unsigned count, bool frozen, bool *remote)
 {
@@ -219,14 +215,14 @@ static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *fre
 	return next;
 }
 
-/* Of what was taken off a CPU; where it is damaged its objects stay in use for ever. */
+/* Returns the tail of a freelist taken off a CPU. Objects of a damaged list stay in use for ever. */
 static void *cpu_tail(struct kmem_cache *cache, const struct km_page *slab, void *freelist,
 		      unsigned *count)
 {
 	return tail_of(cache, slab, freelist, slub_inuse(slub_look(slab)), count);
 }
 
-/* Where the node's lock can't be had and waiting is not allowed: the CPU's partial list takes the slab. */
+/* Puts the slab on the CPU's partial list, if the node's lock is taken and waiting is not allowed. */
 static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist)
 {
 	struct km_chain_link *drained;
@@ -239,7 +235,7 @@ static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist
 	return km_chain_partial_push(&cache->chain, &slub_slab(slab)->link, UINT64_MAX, &drained);
 }
 
-/* ... then its objects are all in use, as far as the slab knows, and come back one by one with the next miss. */
+/* Leaves the slab's free objects to the next miss, one by one: the slab counts as full until then. */
 static void defer_free(struct kmem_cache *cache, struct km_page *slab)
 {
 	uint64_t seen = slub_look(slab), next;
@@ -261,7 +257,7 @@ void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *fr
 	bool remote, go = false;
 
 	if (!km_lock_may(&n->slabs.lock, may_wait)) {
-		/* Not even a CPU to put it on, or another thread is at it: stash has put back what was in hand. */
+		/* No CPU takes the slab, or another thread uses the CPU's list. stash has put the freelist back. */
 		if (!stash(cache, slab, freelist))
 			defer_free(cache, slab);
 		return;
@@ -304,7 +300,7 @@ void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 		}
 		uint64_t word = change_frozen(cache, slab, false);
 		if (km_unlikely(!slub_free_count(word)))
-			continue;	/* stashed when it was full: full it is */
+			continue;	/* stashed when full, and still full */
 		if (!slub_inuse(word) && slub_may_go(cache, n)) {
 			km_store(&link->next, empty);
 			empty = link;
@@ -330,7 +326,7 @@ static bool node_fits(const struct km_page *slab, const struct km_request *reque
 	return km_likely(request->node < 0) || slab->node == request->node;
 }
 
-/* 1: the CPU's slab, where others freed objects of it. */
+/* Source 1: the CPU's slab, with objects freed by other threads. */
 static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *request,
 			  unsigned want, struct hold *hold)
 {
@@ -347,7 +343,7 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 		return false;
 	}
 	if (top.freelist) {
-		/* The hit was interrupted, or another thread was here since. */
+		/* The fast path was interrupted, or another thread refilled this CPU. */
 		*hold = (struct hold){ slab, km_chain_tag_address(top.slab), top.freelist, 0, true };
 		return true;
 	}
@@ -359,7 +355,7 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 	return false;
 }
 
-/* 2: the CPU's partial slabs. */
+/* Source 2: the CPU's partial slabs. */
 static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *request,
 			     unsigned want, struct hold *hold)
 {
@@ -385,7 +381,7 @@ static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *
 	return false;
 }
 
-/* One more slab for the CPU's partial list; node's lock held. */
+/* Moves a slab to the CPU's partial list. Requires: the node's lock. */
 static bool move_to_cpu(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab)
 {
 	struct km_chain_link *drained;
@@ -401,17 +397,15 @@ static bool move_to_cpu(struct kmem_cache *cache, struct slub_node *n, struct km
 	return false;
 }
 
-/*
- * 3: a node's partial slabs, as long as it has more than `keep`: the first one in hand, and up to half of a CPU's
- * partial list of others.
- */
+/* Source 3: a node's partial slabs, while more than `keep` are listed. Takes the first slab in hand, and moves
+ * further slabs to the CPU, up to half of a CPU's partial list. */
 static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned long keep,
 			 const struct km_request *request, unsigned want, struct hold *hold)
 {
 	unsigned more = cache->chain.slot ? km_load(&slub_node(cache, 0)->cpu_partial_slabs) / 2 : 0;
 	bool found = false;
 
-	/* A racy look: an empty list is not worth its lock. */
+	/* A racy look: an empty list does not justify the lock. */
 	if (km_load(&n->slabs.counts.partial) <= keep || !km_lock_may(&n->slabs.lock, request->may_wait))
 		return false;
 	km_list_for_each_safe(entry, &n->slabs.partial) {
@@ -436,7 +430,7 @@ static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 	return found;
 }
 
-/* Those that can spare some, the nearest first. Kernel: get_any_partial. */
+/* Takes from nodes with slabs to spare, nearest first. Kernel: get_any_partial. */
 km_cold static bool hold_elsewhere(struct kmem_cache *cache, const struct km_request *request,
 				   unsigned want, struct hold *hold)
 {
@@ -448,6 +442,7 @@ km_cold static bool hold_elsewhere(struct kmem_cache *cache, const struct km_req
 	return false;
 }
 
+/* Source 3, for all nodes: the wanted node first, then other nodes if the request may use them. */
 static bool hold_any_partial(struct kmem_cache *cache, const struct km_request *request,
 			     unsigned want, struct hold *hold)
 {
@@ -455,7 +450,7 @@ static bool hold_any_partial(struct kmem_cache *cache, const struct km_request *
 	       (km_may_look_elsewhere(cache, request) && hold_elsewhere(cache, request, want, hold));
 }
 
-/* 4: a new slab; the wanted objects come straight out of it, only the rest is threaded. */
+/* Source 4: a new slab. The wanted objects are taken directly, and only the rest is linked. */
 static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request *request,
 			      void **out, unsigned want, struct hold *hold)
 {
@@ -468,12 +463,12 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 	struct km_slab_order order = km_slab_order(objects);
 	for (unsigned i = 0; i < got; i++)
 		out[i] = first + (size_t)km_order_next(&order) * cache->size;
-	/* Each has a link, for who looks at it as it is handed out. */
+	/* Each object gets a valid link for the checks at allocation. */
 	for (unsigned i = 0; cache->live_shift && i < got; i++)
 		km_set_free_next(cache, out[i], NULL);
 	*hold = (struct hold){ slab, base, km_slub_thread_list(cache, slab, &order, objects - got), 0,
 			       objects >= want };
-	/* Release pairs with slub_look of whoever frees one of these objects. */
+	/* Release pairs with slub_look at a free of one of these objects. */
 	km_store_release(&slub_slab(slab)->word, (uint64_t)objects << SLUB_OBJECTS_SHIFT | objects |
 					      (hold->keep ? SLUB_FROZEN : 0));
 	return got;
@@ -481,7 +476,7 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 
 /* ------------------------------------------------------------------ allocating */
 
-/* Up to `want` objects off the freelist in hand. */
+/* Takes up to `want` objects off the freelist in hand. */
 static unsigned consume(const struct kmem_cache *cache, struct hold *hold, void **out,
 			unsigned want)
 {
@@ -494,7 +489,7 @@ static unsigned consume(const struct kmem_cache *cache, struct hold *hold, void 
 	return got;
 }
 
-/* The rest goes on this CPU, whichever that is now; the slab that it displaces goes to its node. */
+/* Puts the rest on this CPU, which may have changed; the displaced slab goes to its node. */
 static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_wait)
 {
 	struct km_chain_top old, top = { hold->freelist, slub_tag(hold->slab, hold->base) };
@@ -512,7 +507,7 @@ static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_w
 	}
 }
 
-/* A list whose link leads out of the slab is lost: the slab is full from now on. Lock held. */
+/* Gives up a freelist whose link leaves the slab: the slab counts as full. Requires: the node's lock. */
 km_cold static void lose_list(struct kmem_cache *cache, struct km_page *slab, void *object)
 {
 	uint64_t seen = slub_look(slab);
@@ -523,9 +518,9 @@ km_cold static void lose_list(struct kmem_cache *cache, struct km_page *slab, vo
 }
 
 /*
- * An object of a slab that stays on its node's list, whose lock is held. Others push to it meanwhile, and nobody else
- * pops: a link that was read is right as long as the word is the same. With its last free object it leaves the list
- * before the word says so: whoever frees one then finds a full slab, and takes it as its own.
+ * Takes an object of a slab that stays on its node's list. Requires: the node's lock. Other threads may push to the
+ * freelist, and only this thread pops, so a link is valid while the word is unchanged. With the last free object the
+ * slab leaves the list before the word changes, because the next free then finds a full slab and takes the slab.
  */
 static void *pop_listed(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab)
 {
@@ -553,7 +548,7 @@ static void *pop_listed(struct kmem_cache *cache, struct slub_node *n, struct km
 	return object;
 }
 
-/* With __GFP_FULLEST: past what the CPU has. NULL: nothing is listed. */
+/* Serves __GFP_FULLEST, bypassing the CPU's slabs. NULL: no slab is listed. */
 km_cold static void *take_fullest(struct kmem_cache *cache, const struct km_request *request)
 {
 	struct slub_node *n = slub_node(cache, km_request_node(request));
@@ -568,7 +563,7 @@ km_cold static void *take_fullest(struct kmem_cache *cache, const struct km_requ
 	return object;
 }
 
-/* Fewer than wanted: no memory, or a lock that may not be waited for. */
+/* Returns fewer than `want` objects if memory, or a lock that must not be waited for, is unavailable. */
 static unsigned slow_take(struct kmem_cache *cache, const struct km_request *request, void **out,
 			  unsigned want)
 {
@@ -612,7 +607,7 @@ void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request)
 	return object;
 }
 
-/* The front had what was on the CPU's freelist; what is there now came since. */
+/* The fast path has emptied the CPU's freelist; objects found there now were added since. */
 unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		      unsigned want)
 {
@@ -633,7 +628,7 @@ static bool has_cpu_partial(const struct kmem_cache *cache)
 	return cache->chain.slot && km_load(&slub_node(cache, 0)->cpu_partial_slabs);
 }
 
-/* The slab was full, and is frozen now: it goes to this CPU's partial slabs. */
+/* Puts a slab that was full and is now frozen on this CPU's partial list. */
 km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_chain_link *drained;
@@ -653,7 +648,8 @@ km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *sl
 	}
 }
 
-/* The lock is held; the slab was on the list iff it had a free object before. */
+/* Lists or unlists a slab after a free, and unlocks. Requires: the node's lock. The slab was on the list iff an
+ * object was free before. */
 km_noinline static void relist(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab,
 		   bool was_full, bool is_empty)
 {
@@ -718,7 +714,7 @@ km_noinline void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *
 		keep_on_cpu(cache, slab);
 }
 
-/* To a frozen slab, as most slow frees are: a try without anything that is rare. */
+/* Tries the common case first, a free to a frozen slab, without the rare cases. */
 void km_slub_free(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(cache->checked)) {

@@ -1,15 +1,16 @@
 /*
- * slub.h: what the files of the engine slub share: a node, the word of a slab, and counting.
+ * slub.h: declarations shared by the files of the engine slub: a node, the word of a slab, and counting.
  *
  *	63          32 31     30    16 15    0
  *	[    head     | frozen | objects | inuse ]
  *
- * A slab's freelist and counts change as one word. head: the first free object, as its offset in the slab plus one,
- * 0 where there is none. objects - inuse is always the length of that freelist; what a CPU has taken off it counts as
- * in use. Frozen: a CPU, or a function on its way, owns the slab's free objects, and the slab is on no node's list.
- * Kernel: a pair of words, {pointer, counts}; here one, because a compare-and-swap of 8 bytes takes half the time of
- * one of 16 (docs/decisions). The same word may come back: nobody reads a link but who owns the freelist, so that
- * does no harm.
+ * A slab's freelist and counts change as one word. head: offset of the first free object in the slab plus one, 0
+ * without a free object. objects - inuse is always the length of this freelist; objects taken by a CPU count as in
+ * use. Frozen: a CPU or a running function owns the slab's free objects, and the slab is on no node's list.
+ *
+ * Kernel: a pair of words, {pointer, counts}. Here one word, because a compare-and-swap of 8 bytes takes half the
+ * time of one of 16 (docs/decisions). An equal word may recur (ABA) without harm, because only the owner of a
+ * freelist reads its links.
  */
 #ifndef KM_SLUB_H
 #define KM_SLUB_H
@@ -29,26 +30,26 @@
 _Static_assert((KM_PAGE_SIZE << KM_MAX_ORDER) < (1ull << 32), "an offset fits");
 
 struct slub_slab {
-	uint64_t word;			/* as above */
-	struct km_chain_link link km_aligned(16);	/* on a CPU's partial list */
+	uint64_t word;			/* layout above */
+	struct km_chain_link link km_aligned(16);	/* link in a CPU's partial list */
 };
 KM_ENGINE_PAGE(slub_slab, struct slub_slab)
 
 struct slub_node {
-	struct km_slabs slabs;		/* on the list: not frozen, something free; counts but that of those are
-					 * changed by atomic additions */
-	uint32_t free_each;		/* objects that a slab of the list has free, in 16ths, when last looked at */
+	struct km_slabs slabs;		/* listed slabs are not frozen and have free objects; counts change by
+					 * atomic additions, except `partial` */
+	uint32_t free_each;		/* free objects per listed slab at the last look, in 16ths */
 
-	/* Of node 0, for the whole cache; read by slow paths. */
-	uint32_t cpu_partial km_aligned(64);	/* free objects a CPU may keep in partial slabs */
-	uint32_t cpu_partial_slabs;	/* the same in slabs, taken to be half full */
-	bool touched;			/* a slab moved since the last reap */
-	const struct km_range *range;	/* the first one */
-	uint64_t factor, bound;		/* slub_aligned has the rule */
-	uint32_t slab_mask;		/* bytes of a slab of the usual order, minus one */
+	/* Fields of node 0, for the whole cache; read by slow paths. */
+	uint32_t cpu_partial km_aligned(64);	/* free objects that a CPU may keep in partial slabs */
+	uint32_t cpu_partial_slabs;	/* the same in slabs, counted as half full */
+	bool touched;			/* a slow path ran since the last reap, not counting frees to frozen slabs */
+	const struct km_range *range;	/* the first range of the arena */
+	uint64_t factor, bound;		/* see slub_aligned */
+	uint32_t slab_mask;		/* bytes of a slab of cache->order, minus one */
 
 	struct km_lock drain km_aligned(64);
-	uint64_t events[KMEM_NR_EVENTS];	/* where they are not counted by CPU */
+	uint64_t events[KMEM_NR_EVENTS];	/* events not counted by CPU */
 };
 
 km_inline struct slub_node *slub_node(const struct kmem_cache *cache, unsigned node)
@@ -56,7 +57,7 @@ km_inline struct slub_node *slub_node(const struct kmem_cache *cache, unsigned n
 	return cache->node[node];
 }
 
-/* Read first: the line is read by all. */
+/* Reads first, because all CPUs share the line. */
 km_inline void slub_touch(struct slub_node *n)
 {
 	if (km_unlikely(!km_load(&n->touched)))
@@ -88,7 +89,7 @@ km_inline void *slub_head(uint64_t word, char *base)
 	return head ? base + head - 1 : NULL;
 }
 
-/* The counts of `word`, with this object as head. */
+/* Returns the counts of `word` with `object` as head. */
 km_inline uint64_t slub_with_head(uint64_t word, const char *base, const void *object)
 {
 	uint64_t offset = (uint64_t)((const char *)object - base);
@@ -101,7 +102,7 @@ km_inline uint64_t slub_with_list(uint64_t word, const char *base, const void *f
 	return freelist ? slub_with_head(word, base, freelist) : word & SLUB_COUNTS;
 }
 
-/* Acquire pairs with the release in slub_change: who sees a head sees the links behind it. */
+/* Acquire pairs with the release in slub_change: a thread that sees a head sees the links behind the head. */
 km_inline uint64_t slub_look(const struct km_page *slab)
 {
 	return km_load_acquire(&slub_slab(slab)->word);
@@ -112,13 +113,13 @@ km_inline bool slub_change(struct km_page *slab, uint64_t *seen, uint64_t next)
 	return km_cas_both(&slub_slab(slab)->word, seen, next);
 }
 
-/* Of one that is on a node's list; of others what their owner has left there. */
+/* Exact for a slab on a node's list; for other slabs, the objects left by the owner. */
 km_inline unsigned slub_free_objects(const struct km_page *slab)
 {
 	return slub_free_count(km_load(&slub_slab(slab)->word));
 }
 
-/* ---- what is on a CPU */
+/* ---- per-CPU slabs */
 
 km_inline uint64_t slub_tag(const struct km_page *slab, const void *address)
 {
@@ -135,23 +136,21 @@ km_inline struct km_page *slub_linked(struct km_chain_link *link)
 	return km_container_of(link, struct km_page, engine[offsetof(struct slub_slab, link)]);
 }
 
-/* A slab's address from that of any of its objects. */
+/* Returns a slab's address from the address of one of its objects. */
 km_inline char *slub_base(const struct km_page *slab, const void *object)
 {
 	return (char *)((uintptr_t)object & ~(((uintptr_t)KM_PAGE_SIZE << slab->order) - 1));
 }
 
-/*
- * Does an object begin there, in a slab of the usual order? factor is 2^64 / size rounded up, e what that added, times
- * size: the k-th multiple of size, times factor, is k * e modulo 2^64, and bound is objects * e; anything else comes
- * out far above.
- */
+/* Does an object begin at this offset of a slab of cache->order? factor is 2^64 / size rounded up, and e is the
+ * rounding error times size. The k-th multiple of size times factor is k * e modulo 2^64; bound is objects * e.
+ * Any other offset gives a far larger product. */
 km_inline bool slub_aligned(uint64_t factor, uint64_t bound, uint64_t offset)
 {
 	return offset * factor < bound;
 }
 
-/* km_slab_of, short where nothing is wrong and the slab is of the usual order in the first range, as nearly all. */
+/* Does the work of km_slab_of, quickly for valid objects in slabs of cache->order in the first range. */
 km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 {
 	const struct slub_node *n = slub_node(cache, 0);
@@ -162,7 +161,7 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 	if (km_likely(index < km_load_acquire(&n->range->ready))) {
 		struct km_page *slab = &n->range->page[index];
 
-		/* It may be another block's, which comes or goes just now: of a slab of a lesser order. */
+		/* The page may belong to a slab of a lower order, allocated or freed at this moment. */
 		if (km_likely(km_load(&slab->cache) == cache && km_load(&slab->type) == KM_PAGE_SLAB &&
 			      km_load(&slab->order) == cache->order &&
 			      slub_aligned(n->factor, n->bound, offset)))
@@ -171,7 +170,7 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 	return km_slab_of(cache, object, &ignored, "kmem_cache_free");
 }
 
-/* ---- counting: by CPU under rseq, where that is cheap. Kernel: who migrates meanwhile may lose one, too. */
+/* ---- counting: by CPU under rseq, where this is cheap. Kernel: a migration may lose a count, too. */
 
 km_inline uint64_t *slub_events(const struct kmem_cache *cache)
 {
@@ -201,16 +200,17 @@ km_inline void slub_count(const struct kmem_cache *cache, enum kmem_event event)
 
 /* ---- slub.c, for slub_cache.c */
 
-/* Put slabs that were frozen on a CPU's partial list on their node's, or let them go. */
+/* Moves slabs of a CPU's partial list, frozen, to their nodes' lists, or frees empty slabs. */
 void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link);
-/* Take a slab off a CPU with what is left of its freelist. */
+/* Takes a slab off a CPU, with the rest of its freelist. */
 void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait);
-/* A slab that nobody knows of any more: its memory goes, whatever is in it. */
+/* Frees a slab known to no other thread, with any live objects. */
 void km_slub_free_slab(struct kmem_cache *cache, struct km_page *slab);
-/* The same of one whose word says that all is free. False: that is wrong; it is said, and the slab stays. */
+/* Frees a slab whose word says that all objects are free. Returns: false if the slab is damaged; then the damage
+ * is reported, and the slab stays. */
 bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab);
 
-/* Free `count` objects of a slab, linked from head to tail; the tail's link is not set. */
+/* Frees `count` objects of a slab, linked from head to tail. The tail's link is not set yet. */
 void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,
 			  void *tail, unsigned count);
 void km_slub_report_double(struct kmem_cache *cache, void *object);
@@ -225,25 +225,26 @@ unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request
 void km_slub_give(struct kmem_cache *cache, void **objects, unsigned count);
 unsigned km_slub_give_last(struct kmem_cache *cache, void **objects, unsigned count);
 
-/* ---- slub_checked.c: caches that validate each free: no per-CPU slabs, all under the node's lock */
+/* ---- slub_checked.c: caches that validate each free; no per-CPU slabs, all changes under the node's lock */
 
 unsigned km_slub_take_checked(struct kmem_cache *cache, const struct km_request *request,
 			      void **objects, unsigned want);
 void km_slub_free_checked(struct kmem_cache *cache, void *object);
-/* The freelists of a cache, or of a slab in hand, are looked at; damages are told, and mended: how many, or false. */
+/* Checks the freelists of a cache, or of a slab in hand; reports and repairs damages. Returns: number of damages;
+ * for a slab, false on damage. */
 int km_slub_mend(struct kmem_cache *cache);
 bool km_slub_mend_slab(struct kmem_cache *cache, struct km_page *slab);
 
-/* May a slab whose objects are all free go, with so many others partly used? Lock held. */
+/* May an empty slab be freed? Yes if min_partial slabs are listed. Requires: the node's lock. */
 km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_node *n)
 {
 	km_debug(km_is_locked(&n->slabs.lock), "how many slabs are listed is asked under their lock");
 	return km_load(&n->slabs.counts.partial) >= km_load(&cache->min_partial) && !km_slabs_stay(cache);
 }
 
-/* A fresh slab, counted; NULL: no memory. Its pair is not set. */
+/* Allocates and counts a slab; NULL: no memory. The slab's word is not set. */
 struct km_page *km_slub_new_slab(struct kmem_cache *cache, const struct km_request *request);
-/* Thread `count` objects of a fresh slab in this order; returns the first of them. */
+/* Links `count` objects of a fresh slab in this order. Returns: the first object. */
 void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, struct km_slab_order *order, unsigned count);
 
 #endif

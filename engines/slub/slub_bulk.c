@@ -1,25 +1,25 @@
 /*
- * slub_bulk.c: the engine slub frees many objects at once, slab by slab. Two ways with a mixed array:
+ * slub_bulk.c: bulk free of the engine slub, slab by slab. A mixed array is freed in one of two ways:
  *
- *	lookahead	Kernel: the detached freelist. The last object is linked with others of its slab, looking back
- *			past a few strangers; then the next last.
- *	group		Kernel: never tried. A part of the array at a time is sorted by slab, whatever its order.
+ *	lookahead	Kernel: the detached freelist. Links the last object with others of its slab, looking back
+ *			past a few objects of other slabs; then continues with the next last object.
+ *	group		Not in the kernel. Sorts a part of the array by slab, in any order.
  *
- * The first costs least where neighbours belong together, the second where they don't: then each slab's word changes
- * once instead of once an object (docs/decisions). Invariant: an object is linked into one batch, or still in the
- * array; a batch is of one slab, and each of its objects was found to be the start of one.
+ * lookahead costs least where neighbours are of one slab. group costs least where neighbours are not: each slab's
+ * word changes once, not once per object (docs/decisions). Invariant: an object is linked into one batch or still in
+ * the array; a batch is of one slab, and each of its objects was validated as the start of an object.
  */
 #include "base/bits.h"
 #include "os/die.h"
 #include "slub.h"
 
-/* Objects that are grouped together, 2.5 KiB of stack; and hashes of a slab, more, so that few meet. */
+/* GROUP: objects grouped at once, 2.5 KiB of stack. HASHES: hashes of slabs, more than GROUP to avoid collisions. */
 #define GROUP 64u
 #define HASHES 256u
-/* So few objects from a look back are a poor yield: what lies before is grouped. */
+/* With fewer objects from a look back, the objects before are grouped. */
 #define POOR 4u
 
-/* Objects of one slab, linked: the kernel's detached freelist. The tail's link is not set. */
+/* Linked objects of one slab: the kernel's detached freelist. The tail's link is not set. */
 struct batch {
 	struct km_page *slab;
 	char *base;
@@ -27,10 +27,8 @@ struct batch {
 	unsigned count;
 };
 
-/*
- * Link the last object with others of its slab, looking back past at most `lookahead` strangers; what is taken is
- * replaced by what lies at the end. Returns how many are left.
- */
+/* Links the last object with others of its slab, looking back past at most `lookahead` objects of other slabs.
+ * Each linked object is replaced in the array by the object at the end. Returns: number of objects left. */
 km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned left,
 		       struct batch *batch)
 {
@@ -44,7 +42,7 @@ km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned lef
 	struct km_page *slab = batch->slab;
 	char *base = slub_base(slab, object);
 	bool usual = slab->order == cache->order;
-	/* Copies: what is stored into objects could change the originals, as far as the compiler knows. */
+	/* Copies, because for the compiler a store into an object may change the originals. */
 	const uint64_t factor = slub_node(cache, 0)->factor, bound = slub_node(cache, 0)->bound;
 	const uint32_t freeptr = cache->freeptr;
 	const unsigned lookahead = km_layout_options.lookahead;
@@ -97,14 +95,12 @@ km_inline unsigned give_last(struct kmem_cache *cache, void **objects, unsigned 
 	return left;
 }
 
-/*
- * Up to GROUP objects, each linked to those of its slab. A slab is found again by its number's lowest bits; where two
- * share them the first one's batch is closed, and may be opened once more. A slab of less than the usual order lies
- * elsewhere than its address says: its objects go alone.
- */
+/* Links up to GROUP objects by slab. A slab is found by the lowest bits of its number. When two slabs share these
+ * bits, the first slab's batch is closed, and may be opened again. Objects of a slab below cache->order are freed
+ * singly, because masking their address does not give the slab's. */
 static void group(struct kmem_cache *cache, void *const *objects, unsigned count)
 {
-	struct batch batches[GROUP + 1];	/* [0]: of no slab, at no address */
+	struct batch batches[GROUP + 1];	/* [0]: no slab, an impossible address */
 	uint8_t latest[HASHES];
 	const uint64_t factor = slub_node(cache, 0)->factor, bound = slub_node(cache, 0)->bound;
 	const uintptr_t mask = slub_node(cache, 0)->slab_mask;

@@ -1,7 +1,7 @@
 /*
- * slub_cache.c: the engine slub as a cache sees it: layout, coming and going, drain, shrink, statistics, checks. The
- * work on objects is in slub.c. Invariant: looking (statistics) follows no pointer that it has not proved to be one of
- * this cache's, since others may be at work.
+ * slub_cache.c: the engine slub's functions on caches: layout, creation, destruction, drain, shrink, statistics and
+ * checks. slub.c has the functions on objects. Invariant: statistics validate each pointer as one of this cache
+ * before following the pointer, because other threads may be running.
  */
 #include <errno.h>
 
@@ -11,13 +11,13 @@
 
 #define MAX_ORDER	3u	/* Kernel: slab_max_order */
 #define MOST_CPU_PARTIAL 1048576u
-/* Events are counted by CPU up to the last that this engine knows. */
+/* Counters by CPU, up to the last event of this engine. */
 #define EVENT_BYTES	256u
 _Static_assert((KMEM_CPU_PARTIAL_DRAIN + 1) * sizeof(uint64_t) <= EVENT_BYTES, "room to count");
 
 /* ------------------------------------------------------------------ coming and going */
 
-/* Kernel: 4 * (fls(CPUs) + 1) objects at least, so that larger machines take their locks less often. */
+/* Kernel: at least 4 * (fls(CPUs) + 1) objects, so that larger machines take locks less often. */
 static unsigned min_objects(void)
 {
 	unsigned cpus = km_max(km_percpu.cpus, 1u);
@@ -33,7 +33,7 @@ static int slub_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	cache->order = (uint8_t)km_layout_order(cache->size,
 						km_layout_options.min_objects ?: min_objects(),
 						max_order);
-	/* Kernel: has none of such sizes. */
+	/* Kernel: no kmalloc caches of these sizes. */
 	if (cache->flags & SLAB_KMALLOC)
 		cache->order = (uint8_t)km_layout_larger(cache->size, cache->order,
 							 km_min(max_order + 2, KM_MAX_ORDER));
@@ -61,7 +61,7 @@ static void keep_partial(const struct kmem_cache *cache, uint32_t objects)
 	km_store(&n->cpu_partial_slabs, (objects * 2 + cache->objects - 1) / cache->objects);
 }
 
-/* Slabs that CPUs have beyond that go with the next drain. Kernel: at once. */
+/* Surplus slabs on CPUs leave with the next drain. Kernel: at once. */
 static int set_cpu_partial(struct kmem_cache *cache, unsigned long objects)
 {
 	if (objects > MOST_CPU_PARTIAL)
@@ -80,13 +80,13 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	if (node)
 		return 0;
 	n->range = km_arena_range(0);
-	/* Up from the quotient, also where that is exact: e is not 0. */
+	/* One more than the quotient, even if the division is exact, so that e is not 0. */
 	n->factor = -(uint64_t)cache->size / cache->size + 2;
-	/* Where slabs do not begin with an object none is known by that. */
+	/* With objects that do not start at the slab's address, slub_aligned must always fail. */
 	n->bound = cache->first ? 0 : cache->objects * (n->factor * cache->size);
 	n->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
 	keep_partial(cache, cpu_partial_of(cache->size));
-	/* Without per-CPU words the cache works from its lists, slowly. */
+	/* Without per-CPU words the cache works from the node's lists, slowly. */
 	km_chain_init(&cache->chain, cache->freeptr);
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		cache->percpu_offset = km_percpu_alloc(EVENT_BYTES);
@@ -94,7 +94,7 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	return 0;
 }
 
-/* Word by word: others count meanwhile. */
+/* Clears word by word, because other threads count meanwhile. */
 static void clear_counters(void *events, size_t bytes)
 {
 	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
@@ -127,7 +127,7 @@ static void slub_hit(struct kmem_cache *cache, enum kmem_event event, size_t cou
 	slub_count_n(cache, event, count);
 }
 
-/* A free to a frozen slab is counted once, as that; it is a slow one as well. */
+/* A free to a frozen slab is counted once, as KMEM_FREE_FROZEN, and is also a slow-path free. */
 static unsigned long slub_event(struct kmem_cache *cache, enum kmem_event event)
 {
 	unsigned long count = km_load(&slub_node(cache, 0)->events[event]);
@@ -144,6 +144,7 @@ static unsigned long slub_event(struct kmem_cache *cache, enum kmem_event event)
 
 /* ------------------------------------------------------------------ taking and giving back */
 
+/* Moves a CPU's slabs to their nodes. Requires: the chain is closed and fenced, or the cache is unused. */
 static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
 {
 	struct km_chain_link *partial;
@@ -157,7 +158,7 @@ static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
 	km_slub_put_partials(cache, partial);
 }
 
-/* The objects on this CPU can be had without a fence, by the verbs with which misses take them. */
+/* Drains this CPU by the per-CPU operations of misses, which need no fence. */
 static void drain_own(struct kmem_cache *cache)
 {
 	struct km_chain_link *partial;
@@ -173,6 +174,7 @@ static void drain_own(struct kmem_cache *cache)
 	}
 }
 
+/* Takes all slabs off the CPUs. Returns: false if the system refused the fence. */
 static bool slub_drain(struct kmem_cache *cache, bool unused)
 {
 	struct slub_node *n = slub_node(cache, 0);
@@ -181,8 +183,8 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 		return true;
 	km_lock(&n->drain);
 	km_chain_close(&cache->chain);
-	/* Where the fence is refused everything stays where it is: nothing was read yet. But nobody is on the CPUs'
-	 * slabs of a cache that is not used. */
+	/* If the fence is refused, all objects stay, because no chain was read yet. In an unused cache no thread
+	 * uses the CPUs' slabs, so draining is safe. */
 	bool fenced = km_chain_fence();
 	if (fenced || unused)
 		km_for_each_cpu(cpu)
@@ -190,13 +192,13 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 	km_debug(km_is_locked(&n->drain), "a chain is opened again by the drain that closed it");
 	km_chain_open(&cache->chain);
 	km_unlock(&n->drain);
-	/* The system refused the fence, and may do so from now on. */
+	/* The system refused the fence, and may refuse from now on. */
 	if (!fenced && !unused)
 		drain_own(cache);
 	return fenced;
 }
 
-/* It is on the node's list, or, where all its objects are out, on none. */
+/* Frees a slab on the node's list, or a full slab, on no list. */
 static void discard(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
@@ -224,6 +226,7 @@ static size_t slub_shrink(struct kmem_cache *cache)
 	return freed;
 }
 
+/* Frees empty slabs of a bounded part of each list, while more than `keep` slabs are listed. */
 static size_t reap_but(struct kmem_cache *cache, unsigned long keep)
 {
 	struct slub_node *n;
@@ -234,7 +237,7 @@ static size_t reap_but(struct kmem_cache *cache, unsigned long keep)
 	return freed;
 }
 
-/* Kernel: nothing of the kind. Where no slab moved since the last call no empty slabs are kept. */
+/* Kernel: no such function. If no slow path ran since the last call, no empty slabs are kept. */
 static size_t slub_reap(struct kmem_cache *cache)
 {
 	struct slub_node *first = slub_node(cache, 0);
@@ -251,7 +254,7 @@ static size_t slub_rest(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ looking */
 
-/* Visit the chain of free objects until visit says so or a link leads astray; returns how many there were. */
+/* Counts the free objects of a list, up to `stop_at`, a bad link or slab->objects. *met: stop_at was found. */
 static unsigned count_chain(const struct kmem_cache *cache, const struct km_page *slab,
 			    const void *freelist, const void *stop_at, bool *met)
 {
@@ -274,14 +277,14 @@ static unsigned count_chain(const struct kmem_cache *cache, const struct km_page
 	return count;
 }
 
-/* The slab that a CPU says it has, if it is one of ours indeed. */
+/* Returns the slab named by a CPU if the slab belongs to this cache, else NULL. */
 static struct km_page *own_slab(const struct kmem_cache *cache, struct km_page *slab)
 {
 	return slab && km_load_speculative(&slab->type) == KM_PAGE_SLAB && km_load_speculative(&slab->cache) == cache ?
 		       slab : NULL;
 }
 
-/* A link that was read while others are at work: the descriptor it is in, or NULL where it can't be one. */
+/* Returns the slab of a link read during concurrent changes, or NULL if the link is in no descriptor. */
 static struct km_page *own_link(const struct kmem_cache *cache, struct km_chain_link *link)
 {
 	const struct km_range *range;
@@ -297,7 +300,8 @@ static struct km_page *own_link(const struct kmem_cache *cache, struct km_chain_
 	return NULL;
 }
 
-/* Under the lock where there is one: whoever frees at the same time is told by km_slub_free_checked. */
+/* Tries the lock; if the lock is taken, reports the object as taken. km_slub_free_checked reports concurrent
+ * double frees. */
 static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, const void *object)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
@@ -333,7 +337,7 @@ static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 	return !met;
 }
 
-/* As count_chain: those of the 64 objects that are on the list lose their bit. */
+/* Like count_chain, but clears the bits of listed objects among the 64 objects. */
 static void clear_free(const struct kmem_cache *cache, const struct km_page *slab, const void *freelist,
 		       unsigned word, uint64_t *bits)
 {
@@ -369,7 +373,7 @@ static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsig
 	return bits;
 }
 
-/* The objects that CPUs hold: those on freelists, and those free on the slabs behind them. */
+/* Counts free objects of CPUs: on their freelists, and on the freelists of their slabs. */
 static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsigned long *behind)
 {
 	if (!cache->chain.slot)
@@ -393,7 +397,7 @@ static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsign
 	}
 }
 
-/* active_objects: what slabs count as taken; shelf_objects: those of them that lie on CPUs' freelists. */
+/* active_objects: objects that slabs count as taken; shelf_objects: those on CPUs' freelists. */
 static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
 	unsigned long on_top = 0, free = 0;
@@ -410,7 +414,7 @@ static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 	stats->active_objects = stats->total_objects > free ? stats->total_objects - free : 0;
 }
 
-/* A frozen one is a CPU's, which allocates from it now or soon. */
+/* A frozen slab belongs to a CPU that allocates from the slab now or soon. */
 static void slub_fullness(const struct kmem_cache *cache, const struct km_page *slab, struct km_fullness *fullness)
 {
 	uint64_t word = slub_look(slab);
@@ -420,7 +424,7 @@ static void slub_fullness(const struct kmem_cache *cache, const struct km_page *
 	fullness->current = word & SLUB_FROZEN || km_load(&slub_node(cache, slab->node)->slabs.packed) == slab;
 }
 
-/* Free objects of slabs at both ends of the list; *looked: how many. Lock held. */
+/* Counts free objects of slabs at both ends of the list. *looked: number of slabs. Requires: the node's lock. */
 #define PARTIAL_LOOKS 32u
 static size_t free_at_ends(const struct km_slabs *n, size_t *looked)
 {
@@ -434,8 +438,8 @@ static size_t free_at_ends(const struct km_slabs *n, size_t *looked)
 	return free;
 }
 
-/* Nobody counts what is taken out of slabs: some slabs stand for all of a node. Where its lock is taken they are those
- * that were seen the last time. Kernel: count_partial_free_approx, of 10000 slabs. */
+/* Estimates the node's free objects from some slabs, because no count of taken objects exists. If the lock is
+ * taken, uses the last estimate. Kernel: count_partial_free_approx, from 10000 slabs. */
 static void slub_partial(struct kmem_cache *cache, struct km_fullness *of_all)
 {
 	struct slub_node *n;
@@ -457,7 +461,7 @@ static void slub_partial(struct kmem_cache *cache, struct km_fullness *of_all)
 	}
 }
 
-/* A slab at rest: as many free as it says, frozen or not as its place wants. */
+/* Checks a slab of an unused cache: free count, and the frozen bit required by its place. */
 static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool frozen,
 		      const char *place)
 {
@@ -474,6 +478,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool froze
 	return 1;
 }
 
+/* Checks a CPU's slab and partial list, in an unused cache. Returns: number of damages. */
 static int check_cpu(struct kmem_cache *cache, unsigned cpu)
 {
 	struct km_chain_link *link;
@@ -524,12 +529,12 @@ static int slub_check(struct kmem_cache *cache)
 	return damages;
 }
 
-/* Slabs in another thread's hand stay with that thread: in the child their free objects are lost, at most as many
- * slabs as threads were inside a slow path. */
+/* Slabs in another thread's hand stay in its hand. In the child their free objects are lost: at most one slab for
+ * each thread inside of a slow path. */
 static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	struct km_lock *drain = &slub_node(cache, 0)->drain;
-	/* One fork at a time has what lies on the CPUs: it notes there what it has. */
+	/* Only one fork at a time owns the per-CPU slabs, and records this ownership there. */
 	bool chain = child || (!before && km_fork_has(drain));
 
 	km_lock_around_fork(drain, before, child);

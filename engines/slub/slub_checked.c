@@ -1,19 +1,19 @@
 /*
  * slub_checked.c: caches of the engine slub that validate each free (SLAB_CONSISTENCY_CHECKS, KMEM_OPTIONS=check:1).
- * Kernel: debug caches have no fast path either. Invariant: every change of a slab happens under its node's lock,
- * so that a freelist can be walked before an object is put on it; the CPUs' chains stay empty. No link is followed, and
- * no object handed out, by a link that was not looked at: a user may have written it.
+ * Kernel: debug caches have no fast path either. Invariant: every change of a slab happens under its node's lock, so
+ * a freelist can be walked before an object is added; per-CPU freelists stay empty. Every link is validated before
+ * use, because users may have overwritten the link.
  */
 #include "os/die.h"
 #include "slub.h"
 
 /* ------------------------------------------------------------------ a freelist that users can write to */
 
-/* A damage of a slab's freelist: noted under the lock and told without. */
+/* A damage of a slab's freelist: recorded under the lock, reported without the lock. */
 struct flaw {
 	struct km_page *slab;
-	void *object;			/* its link is wrong; NULL: none by itself */
-	char what[80];			/* "": nothing */
+	void *object;			/* object with the wrong link; NULL: unknown */
+	char what[80];			/* "": no damage */
 	const char *fix;
 };
 
@@ -24,8 +24,8 @@ static bool is_object(const struct kmem_cache *cache, const struct km_page *slab
 	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0;
 }
 
-/* The list is these `count` objects from its head on, of which `last` is the last, and no others. Lock held, or the
- * slab is in hand; a slab of which nothing is free is on no list. */
+/* Cuts the freelist after `count` objects, at `last`. A slab without free objects leaves the node's list.
+ * Requires: the node's lock, or the slab in hand. */
 static void cut(struct kmem_cache *cache, struct km_page *slab, void *last, unsigned count)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
@@ -44,10 +44,10 @@ static void cut(struct kmem_cache *cache, struct km_page *slab, void *last, unsi
 struct walk {
 	void *p, *last;
 	unsigned count;
-	bool met;			/* the object that was asked for is on it */
+	bool met;			/* `object` is on the list */
 };
 
-/* Along the list as far as it leads to objects that may be on it, and not in a circle. */
+/* Walks the list while each object is valid and may be free, at most slab->objects steps. */
 static struct walk walk(const struct kmem_cache *cache, const struct km_page *slab, const void *object)
 {
 	const struct km_hooks *hooks = km_load(&cache->hooks);
@@ -63,10 +63,9 @@ static struct walk walk(const struct kmem_cache *cache, const struct km_page *sl
 	return at;
 }
 
-/*
- * Each object of the list may be on it, there are as many as the slab counts, and behind the last is none. Else it is
- * cut where it is wrong, and what was behind stays in use. Kernel: the same. True: the object is on it.
- */
+/* Checks that each object of the list may be free, that their number matches the slab's count, and that the list
+ * ends. A damaged list is cut at the damage, and the objects behind stay in use, as in the kernel. Returns: true
+ * if `object` is on the list. */
 static bool mend(struct kmem_cache *cache, struct km_page *slab, const void *object, struct flaw *flaw)
 {
 	uint64_t word = slub_slab(slab)->word;
@@ -110,7 +109,7 @@ bool km_slub_mend_slab(struct kmem_cache *cache, struct km_page *slab)
 	return false;
 }
 
-/* The first damage on a node's list is told. */
+/* Repairs and reports the first damage on a node's list. Returns: true on damage. */
 static bool mend_one(struct kmem_cache *cache, struct slub_node *n)
 {
 	struct flaw flaw = { .what = "" };
@@ -138,7 +137,7 @@ int km_slub_mend(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ objects out */
 
-/* Pop one object; lock held, something is free. Where its link can't be right nothing behind it is free any more. */
+/* Pops one object. A wrong link marks all other objects as used. Requires: the node's lock, and a free object. */
 static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab, struct flaw *flaw)
 {
 	char *base = km_page_address(slab);
@@ -157,10 +156,10 @@ static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_pa
 	return object;
 }
 
-/* Slabs that are damaged, in a row. */
+/* Limit of damaged slabs in a row. */
 #define MOST_FLAWS 64u
 
-/* Where somebody watches the whole list is looked at, as each object is; lock held. */
+/* Takes from the first listed slab. With hooks, first checks the whole freelist. Requires: the node's lock. */
 static void *take_first(struct kmem_cache *cache, struct slub_node *n, unsigned long keep, struct flaw *flaw)
 {
 	if (n->slabs.counts.partial <= keep)
@@ -171,7 +170,8 @@ static void *take_first(struct kmem_cache *cache, struct slub_node *n, unsigned 
 	return slub_free_count(slub_slab(slab)->word) ? pop_one(cache, n, slab, flaw) : NULL;
 }
 
-/* The node's first partial slab, if it has more than `keep`. False: its lock can't be had, and *object is NULL. */
+/* Takes from the node's first partial slab, if more than `keep` are listed. Returns: false if the lock is
+ * unavailable; then *object is NULL. */
 static bool take_partial(struct kmem_cache *cache, struct slub_node *n, unsigned long keep,
 			 const struct km_request *request, void **object)
 {
@@ -218,6 +218,7 @@ static void *take_new(struct kmem_cache *cache, const struct km_request *request
 	return object;
 }
 
+/* Takes an object from the wanted node, else from other nodes, else from a new slab. */
 static void *take_one(struct kmem_cache *cache, const struct km_request *request)
 {
 	unsigned own = km_request_node(request);
@@ -266,7 +267,8 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object)
 	km_lock(&n->slabs.lock);
 	if (mend(cache, slab, object, &flaw) || !slub_inuse(slub_slab(slab)->word)) {
 		km_unlock_quick(&n->slabs.lock);
-		/* A list that is damaged may have led to an object that was not free: now it is, and on it. */
+		/* A damaged list may have led to an object that was not free. That object now counts as free, and
+		 * is on the list. */
 		if (*flaw.what)
 			tell(cache, &flaw);
 		else

@@ -1,7 +1,7 @@
 /*
- * freeptr.h: the link that a free object holds to the next one. The one place in C that reads and writes it; the
- * per-CPU verbs (percpu/cpu_freelist.c, percpu/rseq_freelist_x86_64.h) know the plain form as well. A form that hides
- * the address (kernel: CONFIG_SLAB_FREELIST_HARDENED) would change here and there, nowhere else.
+ * freeptr.h: the link from a free object to the next one; in C, links are read and written only here. The per-CPU
+ * operations (percpu/cpu_freelist.c, percpu/rseq_freelist_x86_64.h) know the plain form, too. A form that hides
+ * the address (kernel: CONFIG_SLAB_FREELIST_HARDENED) would change only these files.
  */
 #ifndef KM_SLAB_FREEPTR_H
 #define KM_SLAB_FREEPTR_H

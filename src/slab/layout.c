@@ -1,8 +1,8 @@
 /*
- * layout.c: where each byte of an object and of a slab sits, and how slabs come and go: what all engines share.
- * Invariant: every page of a live slab says SLAB or TAIL with the slab's order, and its map entry is the cache's
- * id, or, where the slab is not of the cache's order, says that its descriptor knows; both are set before an object
- * is handed out and cleared before the pages go.
+ * layout.c: layout of objects and slabs, and allocation and freeing of slabs, for all engines. Invariant: every page
+ * of a live slab has type SLAB or TAIL and the slab's order. Its map entry is the cache's id, or KM_MAP_DESC for a
+ * slab of another order than the cache's. Type and entry are set before an object is handed out, and cleared before
+ * the pages are freed.
  */
 #include <errno.h>
 
@@ -46,7 +46,7 @@ uint32_t km_layout_debugged_bytes(uint32_t object_size, slab_flags_t flags)
 {
 	uint32_t inuse = (uint32_t)km_align_up(object_size, sizeof(void *));
 
-	/* Kernel: one word more, too, where rounding up leaves no red zone. */
+	/* Kernel: also one more word where rounding up leaves no red zone. */
 	if (flags & SLAB_RED_ZONE && inuse == object_size)
 		inuse += (uint32_t)sizeof(void *);
 	return inuse + (uint32_t)sizeof(void *) + KM_DEBUG_WORD + (flags & SLAB_STORE_USER ? 2 * KM_DEBUG_TRACK : 0) +
@@ -63,10 +63,8 @@ uint32_t km_layout_debugged(struct kmem_cache *cache)
 	return bytes;
 }
 
-/*
- * size, freeptr and align. Kernel: the free pointer lies in the middle of a free object, so that a small
- * overrun does not reach it; outside of the object where free objects must keep their content.
- */
+/* Sets size, freeptr and align. Kernel: the free pointer is in the middle of a free object, out of reach of a
+ * small overrun, and outside of an object whose content must survive a free. */
 int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
 	uint32_t object = cache->object_size;
@@ -104,8 +102,9 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 	return cache->min_order > KM_MAX_ORDER ? -EINVAL : 0;
 }
 
-/* The lowest order that holds min_objects and wastes at most 1/16 of the slab, else 1/8, 1/4, 1/2. Kernel: a lowest
- * order that was asked for outranks the highest one, and a slab has no more objects than can be counted. */
+/* Returns the lowest order that holds min_objects and wastes at most 1/16 of the slab, else 1/8, 1/4 or 1/2.
+ * Kernel: the option for the lowest order outranks the highest order, and a slab has at most KM_SLAB_MAX_OBJECTS
+ * objects. */
 unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order)
 {
 	unsigned lowest = km_order_of(size), least = km_layout_options.min_order;
@@ -157,10 +156,8 @@ unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule)
 	return km_min(km_max(log, 5ul), 10ul);
 }
 
-/*
- * Kernel: the low bits of a clock against the ratio. Here a counter times an odd number, which visits all 1024 values
- * in turn, spread out: so the share is exact, and what happens can be foretold.
- */
+/* Kernel: compares the low bits of a clock with the ratio. Here: a counter times an odd number visits all 1024
+ * values evenly, so the share is exact and the result is predictable. */
 bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *request)
 {
 	if (km_likely(km_node_count == 1) || request->gfp & __GFP_THISNODE)
@@ -168,8 +165,8 @@ bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *re
 	return km_add(&cache->defrag_looks, 1u) * 619u % 1024 < km_load(&cache->defrag_ratio);
 }
 
-/* An object that may be read when it is free is not hidden; its red zone is. The engine may use the word behind
- * that. */
+/* Hides the objects of a new slab from the program, and all red zones. Objects of SLAB_TYPESAFE_BY_RCU stay
+ * readable. The engine may use the word behind the red zone. */
 static km_cold void hide_objects(struct kmem_cache *cache, struct km_page *slab)
 {
 	bool readable = cache->flags & SLAB_TYPESAFE_BY_RCU;
@@ -183,7 +180,7 @@ static km_cold void hide_objects(struct kmem_cache *cache, struct km_page *slab)
 	}
 }
 
-/* Those that live end with it: of a private group that is destroyed whole. */
+/* Ends the live objects of a slab that is freed, as when a whole group is destroyed. */
 static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
 {
 	char *object = km_slab_first(cache, slab);
@@ -204,7 +201,7 @@ static km_tls struct {
 	const struct kmem_cache *cache[KM_CTORS_NESTED];
 } constructing;
 
-/* Returns the cache known to the program: the root of a child cache or of a debug sibling. */
+/* Returns the cache known to the program: the root of a child cache or of a debug shadow cache. */
 static const struct kmem_cache *asked_by(const struct kmem_cache *cache)
 {
 	while (cache->child_of || cache->shadow_of)
@@ -257,7 +254,7 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 		hooks->slab_comes(cache, slab);
 }
 
-/* May the cache have so many bytes more? */
+/* Counts the bytes against the cache's limit. Returns: false if the limit refuses. */
 static bool count_in(struct kmem_cache *cache, size_t bytes)
 {
 	uint64_t have = km_load(&cache->slab_bytes);
@@ -272,7 +269,7 @@ static bool count_in(struct kmem_cache *cache, size_t bytes)
 	return true;
 }
 
-/* They were for nothing. Both sums hold what a sibling has: the limit is of all that goes by the cache's name. */
+/* Undoes admit. The bytes of a debug shadow cache are in both sums, because the limit is for the cache's name. */
 static void count_out(struct kmem_cache *cache, size_t bytes)
 {
 	km_sub(&cache->slab_bytes, (uint64_t)bytes);
@@ -356,7 +353,7 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 							   (KM_PAGE_SIZE << order) / cache->size);
 	km_debug(slab->objects && (size_t)slab->objects * cache->size <= KM_PAGE_SIZE << order,
 		 "a slab has room for its objects");
-	/* Its objects are linked through themselves, and looked at while they are others'. */
+	/* The objects are linked through themselves, and are read while other threads own the objects. */
 	if (km_unlikely(cache->engine->front == KM_PERCPU_FREELIST))
 		km_page_pin(slab);
 	if (km_unlikely(cache->live_shift) && !km_alloc_map_clear(slab, order, cache->live_shift))
@@ -364,19 +361,19 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	slab->flags = 0;
 	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
 	km_list_init(&slab->list);
-	/* Release pairs with who walks over pages (memcg/memcg_caches.c): a slab says what it is like. */
+	/* Release pairs with walks over pages (memcg/memcg_caches.c): a page of type SLAB has valid fields. */
 	for (size_t i = 0; i < (size_t)1 << order; i++) {
 		km_store(&slab[i].order, (uint8_t)order);
 		km_store_release(&slab[i].type, (uint8_t)(i ? KM_PAGE_TAIL : KM_PAGE_SLAB));
 	}
-	/* A hit checks an address by the usual order: any other slab is found by its descriptor. */
+	/* A hit validates an address by the cache's order. Any other slab is found by its descriptor. */
 	km_map_set(slab, (size_t)1 << order, order == cache->order ? cache->id : KM_MAP_DESC);
 	km_count(cache, KMEM_ALLOC_SLAB);
 	KM_PROBE4(slab_alloc, cache->name, km_page_address(slab), order, slab->objects);
 	return slab;
 }
 
-/* Release: what the user wrote to the object comes before its link, for the thread that finishes the free. */
+/* Release: the user's writes to the object come before the link, for the thread that finishes the free. */
 km_cold void km_defer(struct kmem_cache *cache, void *object)
 {
 	void **link = (void **)((char *)object + cache->freeptr);
@@ -396,7 +393,7 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 	return slab;
 }
 
-/* Nobody finds it any more: a free that comes now is one of a foreign pointer. */
+/* Removes a slab from the map. A later free of its objects is a free of a foreign pointer. */
 static void leave(struct kmem_cache *cache, struct km_page *slab)
 {
 	unsigned order = slab->order;
@@ -429,14 +426,15 @@ void km_slab_release(struct kmem_cache *cache, struct km_page *slab)
 	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
 	if (km_unlikely(cache->shadow_of != NULL))
 		km_add_both(&cache->shadow_of->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
-	/* Last: then another may come; and release pairs with memcg/child_cache.c, which finds all this done. */
+	/* Last, because the limit may now admit another slab. Release pairs with memcg/child_cache.c, where all
+	 * writes above are visible. */
 	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 }
 
 void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 {
 	leave(cache, slab);
-	/* A cache that is destroyed has no such flag any more, and nobody looks. */
+	/* A cache being destroyed lost the flag, and has no readers. */
 	if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_slabs_stay(cache))
 		km_grace->slab(slab);
 	else
@@ -522,7 +520,7 @@ struct km_slab_order km_slab_order(unsigned count)
 	if (km_likely(!km_hardening.random_order) || count < 2)
 		return order;
 	order.at = km_random_below(count);
-	/* One is found soon: at least a fifth of all numbers will do. */
+	/* Found soon: at least a fifth of all numbers are coprime to the count. */
 	do
 		order.step = 1 + km_random_below(count - 1);
 	while (common_factor(count, order.step) != 1);
@@ -543,13 +541,13 @@ void km_order_shuffle(void **objects, unsigned count)
 	}
 }
 
-/* ------------------------------------------------------------------ blocks of pointers */
+/* ------------------------------------------------------------------ sheaves */
 
 void **km_sheaf_new(const struct kmem_cache *cache, bool may_wait)
 {
 	void **sheaf = km_meta_alloc((size_t)cache->pcs.sheaf_mask + 1, may_wait);
 
-	/* Zeros: the NULL at the bottom of the stack is there. */
+	/* The memory is zeros, so the NULL at the bottom of the stack is set. */
 	return sheaf ? km_sheaf_bottom(&cache->pcs, sheaf) : NULL;
 }
 
@@ -558,7 +556,8 @@ void km_sheaf_free(const struct kmem_cache *cache, void **sheaf)
 	km_meta_free(km_sheaf_base(&cache->pcs, sheaf), (size_t)cache->pcs.sheaf_mask + 1);
 }
 
-/* Floyd's tortoise and hare: they meet inside of the circle, as far from its start as the head is. */
+/* Floyd's tortoise and hare meet inside of the circle. The way from there to the circle's start, modulo the
+ * circle, is the way from the head to the start. */
 void *km_cut_circle(void *head, size_t at)
 {
 #define NEXT(p) (*(void **)((char *)(p) + at))

@@ -1,6 +1,7 @@
 /*
- * partial.c: a node's partial slabs, for every engine that has some: emptying, sorting, checks, statistics, fork.
- * Invariant: a slab that is taken off the list here is empty, and in nobody's hand but ours until it is freed.
+ * partial.c: a node's partial slabs: freeing, sorting, checks, statistics and fork, for every engine with partial
+ * slabs. Invariant: a slab taken off the list here is empty, and only this thread knows the slab until the slab is
+ * freed.
  */
 #include "partial.h"
 
@@ -8,7 +9,7 @@
 #include "os/die.h"
 
 #define PROMOTE_MAX	32u	/* Kernel: SHRINK_PROMOTE_MAX */
-#define REAP_LOOKS	256u	/* at slabs that stay, under one lock */
+#define REAP_LOOKS	256u	/* slabs that stay, under one lock */
 
 int km_slabs_init(struct kmem_cache *cache, unsigned node)
 {
@@ -32,7 +33,7 @@ void km_slabs_discard(struct kmem_cache *cache, struct km_page *slab)
 	km_slab_free(cache, slab);
 }
 
-/* Kernel: slabs with at most 32 free objects to the head, fullest first. Lock held. */
+/* Kernel: moves slabs with at most 32 free objects to the head, fullest first. Requires: the node's lock. */
 static void sort_partial(struct km_slabs *n, const struct km_slab_kind *kind)
 {
 	struct km_list promote[PROMOTE_MAX];
@@ -61,7 +62,8 @@ unsigned km_slab_free_objects(const struct km_page *slab)
 	return (unsigned)(slab->objects - km_load(&slab->inuse));
 }
 
-/* Of those in front the one with the fewest free objects; NULL: there is none. *sum, *count: of all that were seen. */
+/* Returns the slab with the fewest free objects among the first KM_FULLEST_LOOKS; NULL: the list is empty. *sum,
+ * *count: free objects of the slabs seen; number of these slabs. */
 static struct km_page *fewest_free(struct km_slabs *n, km_free_objects_fn *free_objects, size_t *sum, unsigned *count)
 {
 	struct km_page *best = NULL;
@@ -83,8 +85,8 @@ static struct km_page *fewest_free(struct km_slabs *n, km_free_objects_fn *free_
 	return best;
 }
 
-/* Those in front that are emptier than the average make room for others: so the next look sees some that this one did
- * not, beside the fuller ones of this one. */
+/* Moves slabs in front that are emptier than the average to the end. The next look then sees new slabs beside the
+ * fuller slabs of this look. */
 static void rotate(struct km_slabs *n, km_free_objects_fn *free_objects, size_t sum, unsigned count)
 {
 	unsigned left = count;
@@ -106,7 +108,7 @@ struct km_page *km_slabs_fullest(struct km_slabs *n, km_free_objects_fn *free_ob
 	unsigned count;
 
 	km_debug(km_is_locked(&n->lock), "a slab is chosen under its node's lock");
-	/* Others free objects of it: perhaps it is one of the emptiest by now. */
+	/* Other threads free objects of the slab, which may be among the emptiest now. */
 	if (slab && free_objects(slab) > n->packed_free)
 		slab = NULL;
 	if (!slab && (slab = fewest_free(n, free_objects, &sum, &count)))
@@ -130,8 +132,8 @@ void km_slabs_fullness(const struct kmem_cache *cache, const struct km_page *sla
 	fullness->current = km_load(&n->packed) == slab;
 }
 
-/* The objects that are not taken are those that are free in partly used slabs, but for the free ones on a list of their
- * own. Each figure is read by itself: their sum may be off by what other threads do just then. */
+/* Counts the partial slabs. Free objects in partial slabs are all objects, minus taken objects, minus objects of
+ * slabs on a list of free slabs. Each count is read separately, so concurrent changes may make the sum inexact. */
 void km_slabs_partial(struct kmem_cache *cache, struct km_fullness *of_all)
 {
 	const struct km_node_counts *n;
@@ -161,7 +163,8 @@ struct km_page *km_slabs_next(struct km_slabs *n)
 	return slab;
 }
 
-/* Those that go come off the list, until `keep` are left or so many that stay were seen; lock held. */
+/* Moves empty slabs to `empty` until `keep` slabs are listed or `looks` slabs that stay were seen. Requires: the
+ * node's lock. */
 static void take_empty(struct km_slabs *n, unsigned long keep, size_t looks, const struct km_slab_kind *kind,
 		       struct km_list *empty)
 {
@@ -169,7 +172,7 @@ static void take_empty(struct km_slabs *n, unsigned long keep, size_t looks, con
 
 	for (size_t left = n->counts.partial; left && looks && n->counts.partial > keep; left--) {
 		slab = km_slabs_next(n);
-		/* The last object comes back under this lock: what is empty stays so. */
+		/* The last object returns under this lock, so an empty slab stays empty. */
 		if (kind->free_objects(slab) != slab->objects) {
 			looks--;
 			continue;

@@ -1,31 +1,30 @@
 /*
- * sheaf.c: SLUB as it is since Linux 7.0: CPUs' sheaves (here: blocks, percpu/pcpu.h) in front, a barn of full and
- * empty ones per node, slabs behind.
+ * sheaf.c: SLUB as in Linux 7.0 and later: sheaves on each CPU (percpu/pcpu.h), a barn of full and empty sheaves on
+ * each node, and slabs. This file has the operations on objects; sheaf_cache.c has layout, shrink and statistics.
  *
- *	CPU shelf (main, partner)  <->  barn (at first 10 full, 10 empty)  <->  partial slabs  <->  pages
+ *	pcs of a CPU (main, spare)  <->  barn (at first 10 full, 10 empty)  <->  partial slabs  <->  pages
  *
- * A slab knows its free objects by a bit each, in the descriptors of its pages or, for objects under 32 bytes,
- * behind the last object; the engine never changes a free object's memory, nor touches it unless blocks go to another
- * CPU, so a refill and a spill stay out of cold memory, and an object that is freed twice is found when it comes back.
- * Kernel: a freelist through the objects.
+ * A slab has one free bit for each object: in the descriptors of its pages, or behind the last object where objects
+ * have less than 32 bytes. The engine never changes the memory of a free object, and touches a free object only
+ * before a sheaf moves to another CPU. So refill and spill stay out of cold memory, and a double free is found when
+ * the object returns to the slab. Kernel: a freelist through the objects.
  *
- * Invariants, under the node's lock: a slab is on its node's partial list iff it has a free object (bit set), and is
- * not in hand (sheaf_holes.c); inuse is the number of clear bits; when a slab's last object comes back it goes, if the
- * list has more than min_partial + extra slabs (`extra`: for a load that swings) and its memory need not keep its type.
- * Under the barn's lock: blocks on `full` hold only objects of the barn's node, at least half of what was a full block
- * when they came; those on `empty` none. Under the lock of what a node has of others: block[i] holds only objects of
- * node i. No two of these locks are ever held together. A CPU's shelf may hold objects of any node
+ * Invariants under the node's lock: a slab is on its node's partial list iff a free bit is set and the slab is not in
+ * hand (sheaf_holes.c). inuse is the number of clear bits. A slab whose last object returns is freed if the list has
+ * more than min_partial + extra slabs (`extra`: for a load that swings), unless its memory must keep its type.
+ *
+ * Invariants under the barn's lock: a full sheaf holds only objects of the barn's node, and at least half of a full
+ * sheaf at the time of storing; an empty sheaf holds none. Under the lock of struct remote: sheaf[i] holds only
+ * objects of node i. No thread holds two of these locks at once. A CPU's sheaves may hold objects of any node
  * (docs/decisions/0018).
- *
- * Here is what objects do; sheaf_cache.c has what a cache does: layout, shrink, statistics.
  */
 #include "page/metadata.h"
 #include "base/bits.h"
 #include "os/die.h"
 #include "sheaf.h"
 
-#define MANY_SWINGS		64u	/* between two looks of reclaim; a burst of threads makes a few */
-#define SLAB_SWINGS		8u	/* the same, of slabs */
+#define MANY_SWINGS		64u	/* between two looks of reclaim; a burst of threads causes a few */
+#define SLAB_SWINGS		8u	/* the same, for slabs */
 #define MAX_FULL_SHEAVES		10u	/* Kernel: MAX_FULL_SHEAVES */
 #define MAX_EMPTY_SHEAVES	10u	/* Kernel: MAX_EMPTY_SHEAVES */
 #define MAX_BARN_BYTES		((size_t)256 << 10)
@@ -48,7 +47,7 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 	return slab;
 }
 
-/* For assertions: how many of its bits are set. */
+/* For assertions: counts the set free bits. */
 static km_unused unsigned free_in(const struct kmem_cache *cache, struct km_page *slab)
 {
 	const char *address = km_page_address(slab);
@@ -59,7 +58,7 @@ static km_unused unsigned free_in(const struct kmem_cache *cache, struct km_page
 	return count;
 }
 
-/* Move up to `want` free objects of the slab to `objects`, lowest address first. */
+/* Moves up to `want` free objects of the slab to `objects`, lowest address first. */
 static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void **objects,
 			  unsigned want)
 {
@@ -89,7 +88,7 @@ void km_sheaf_unlist(struct sheaf_node *n, struct km_page *slab)
 	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)n->fewest);
 }
 
-/* From partial slabs, as long as there are more than `keep`; lock held. */
+/* Takes objects from partial slabs while more than `keep` are listed. Requires: the node's lock. */
 static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, unsigned long keep,
 			     void **objects, unsigned want)
 {
@@ -106,10 +105,8 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, uns
 	return got;
 }
 
-/*
- * The slabs that other nodes can spare, the nearest first: each keeps min_partial slabs. Kernel: get_from_any_partial,
- * which only tries their locks as well.
- */
+/* Takes objects from other nodes, nearest first. Each node keeps min_partial slabs. Kernel: get_from_any_partial,
+ * where locks are only tried, too. */
 km_cold static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request,
 				       void **objects, unsigned want)
 {
@@ -128,11 +125,9 @@ km_cold static unsigned take_elsewhere(struct kmem_cache *cache, const struct km
 	return got;
 }
 
-/*
- * A slab is needed after one has gone, again: objects come and go by turns, more than barn and list take. Then twice as
- * many empty slabs may stay, until a reap finds that they were not needed; lock held. Not where somebody has said how
- * many, or pays for each slab. Kernel: min_partial, always.
- */
+/* Counts that a new slab follows a freed slab: the barn and the list are too small for the load. After SLAB_SWINGS
+ * times, doubles `extra` until a reap finds the slabs unneeded. Not with a min_partial set explicitly, nor with
+ * slab charge hooks. Requires: the node's lock. Kernel: min_partial, always. */
 static void note_swing(struct kmem_cache *cache, struct sheaf_node *n)
 {
 	uint32_t more = n->extra ?: km_max(FIRST_EXTRA_PAGES >> cache->order, 1u);
@@ -145,7 +140,7 @@ static void note_swing(struct kmem_cache *cache, struct sheaf_node *n)
 		n->extra += more;
 }
 
-/* From a fresh slab, which is of another node where its own had no pages; 0: there is none. */
+/* Takes objects from a new slab, on another node if the wanted node has no pages. Returns: 0 without a slab. */
 static unsigned take_new(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			 unsigned want)
 {
@@ -171,10 +166,8 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	return got;
 }
 
-/*
- * Whoever wants full slabs wants others to become empty: what lies ready in the barn keeps up to as many as it has
- * objects. It goes home before a slab is chosen, and comes back by frees.
- */
+/* For __GFP_FULLEST: returns the barn's objects to their slabs before the first slab is chosen, because each
+ * cached object may keep one slab from becoming empty. Later frees fill the barn again. */
 km_cold static void before_choosing(struct kmem_cache *cache, struct sheaf_node *n, const struct km_request *request)
 {
 	if (request->may_wait && !km_load(&n->slabs.packed) && km_load(&n->barn.objects))
@@ -203,7 +196,7 @@ static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *re
 		looked = true;
 		if (got == want)
 			break;
-		/* No lock is held while pages are got; the slab is ours until it is listed. */
+		/* Pages are allocated without a lock; only this thread knows the slab until the slab is listed. */
 		unsigned now = take_new(cache, request, objects + got, want - got);
 		if (!now)
 			break;
@@ -223,7 +216,7 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 {
 	if (slab->inuse || n->slabs.counts.partial <= keep || km_slabs_stay(cache))
 		return false;
-	/* It goes when it is on the list again. */
+	/* A slab in hand is dropped after it was listed again. */
 	if (slab == n->in_hand)
 		return false;
 	km_debug(free_in(cache, slab) == slab->objects, "a slab that goes is all free");
@@ -234,10 +227,10 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 struct candidate {
 	struct km_page *slab;
 	void *object;
-	uint64_t *word, bit;		/* that say whether it is free */
+	uint64_t *word, bit;		/* the object's free bit */
 };
 
-/* Put one object back; lock held. False: it was free already. */
+/* Puts one object back. Requires: the node's lock. Returns: false on a double free. */
 km_inline bool put_back(struct sheaf_node *n, const struct candidate *c)
 {
 	uint64_t bits = *c->word;
@@ -253,7 +246,7 @@ km_inline bool put_back(struct sheaf_node *n, const struct candidate *c)
 	return true;
 }
 
-/* All of one node. */
+/* Requires: all objects are of node n. */
 static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 			 struct candidate *candidates, unsigned count)
 {
@@ -280,7 +273,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 			  cache->name);
 }
 
-/* Those of the node to the front: how many there are. */
+/* Moves the candidates of the node to the front. Returns: their number. */
 static unsigned gather_node(struct candidate *candidates, unsigned count, unsigned node)
 {
 	unsigned gathered = 0;
@@ -295,7 +288,7 @@ static unsigned gather_node(struct candidate *candidates, unsigned count, unsign
 	return gathered;
 }
 
-/* One lock for each node they are of. */
+/* Takes the lock of each node of the batch once. */
 static void give_batch(struct kmem_cache *cache, struct candidate *candidates, unsigned count)
 {
 	for (unsigned now; count; candidates += now, count -= now) {
@@ -306,14 +299,14 @@ static void give_batch(struct kmem_cache *cache, struct candidate *candidates, u
 	}
 }
 
-/* Where the last object's slab is: neighbours are freed together mostly. As long as that object is in hand. */
+/* Slab of the last object, because neighbours are mostly freed together. Valid until that object is freed. */
 struct near {
 	struct km_page *slab;
 	char *address;
-	size_t bytes;			/* 0: there is none */
+	size_t bytes;			/* 0: no slab */
 };
 
-/* Find the object's slab and its bit; false: it is none of this cache's, and that was reported. */
+/* Finds the object's slab and free bit. Returns: false after reporting an object of no slab of the cache. */
 km_inline bool look_up(struct kmem_cache *cache, void *object, struct near *near, struct candidate *c)
 {
 	int index = -1;
@@ -370,7 +363,7 @@ static void push_sheaf(const struct kmem_cache *cache, void ***list, void **shea
 	*list = sheaf;
 }
 
-/* Under the barn's lock. */
+/* Requires: the barn's lock. */
 static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 {
 	void **sheaf = pop_sheaf(cache, &barn->full);
@@ -385,7 +378,7 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 	return sheaf;
 }
 
-/* Ten full blocks of the size that the cache began with; of large objects 256 KiB, or one block. */
+/* Returns the initial limit: ten full sheaves of the initial capacity, at most 256 KiB, but at least one sheaf. */
 static size_t barn_most_at_first(const struct kmem_cache *cache)
 {
 	const size_t capacity = km_load(&cache->capacity);
@@ -398,11 +391,9 @@ static bool barn_has_room(const struct kmem_cache *cache, const struct barn *bar
 	return barn->objects < (barn->most ?: barn_most_at_first(cache));
 }
 
-/*
- * It overflows, and ran empty not long ago: objects that one CPU frees in bursts and another takes go through the slabs
- * and back. Where that keeps happening twice as many may wait, up to 256 KiB, until the cache is idle. Kernel: ten,
- * always.
- */
+/* The barn overflows. If the barn was empty since the last overflow, counts a swing: one CPU frees in bursts,
+ * another allocates, and objects pass through the slabs. After MANY_SWINGS doubles the limit, below 256 KiB, until
+ * the cache is idle. Kernel: ten, always. */
 static void barn_overflows(const struct kmem_cache *cache, struct barn *barn)
 {
 	size_t most = barn->most ?: barn_most_at_first(cache);
@@ -440,7 +431,7 @@ static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
 
 static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void **sheaf)
 {
-	/* A grown barn keeps every empty block: its full ones come back as these. */
+	/* A grown barn keeps every empty sheaf, because its full sheaves return as empty ones. */
 	if (barn->empty_count >= MAX_EMPTY_SHEAVES && !barn->most)
 		return false;
 	km_debug(km_is_locked(&barn->lock) && !*sheaf && sheaf != barn->empty,
@@ -463,7 +454,7 @@ release:
 		km_sheaf_free(cache, sheaf);
 }
 
-/* Fill an empty block from slabs; NULL where there is nothing, and the block is still the caller's. */
+/* Fills an empty sheaf from slabs. Returns: NULL without objects; then the caller keeps the sheaf. */
 static void **fill(struct kmem_cache *cache, const struct km_request *request, void **sheaf)
 {
 	void **bottom = km_sheaf_bottom(&cache->pcs, sheaf);
@@ -480,7 +471,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 	return bottom - got;
 }
 
-/* keep: full blocks that stay in the barn. */
+/* Serves km_sheaf_refill from one barn. keep: full sheaves left in the barn. */
 km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsigned keep,
 			     const struct km_request *request, void **empty)
 {
@@ -521,9 +512,9 @@ void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *reques
 	return refill_from(cache, &sheaf_node(cache, km_request_node(request))->barn, 0, request, empty);
 }
 
-/* ------------------------------------------------------------------ objects of other nodes, by name */
+/* ------------------------------------------------------------------ requests that name another node */
 
-/* Up to `want` of the block that is in use; one that has none left is detached, and returned in *empty. */
+/* Takes up to `want` objects of the open sheaf of the node. An empty sheaf is detached and returned in *empty. */
 static unsigned take_open(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
 			  void **objects, unsigned want, void ***empty)
 {
@@ -549,7 +540,7 @@ static unsigned take_open(struct kmem_cache *cache, struct remote *remote, const
 	return got;
 }
 
-/* False: another thread was here meanwhile. */
+/* Returns: false if another thread opened a sheaf meanwhile. */
 static bool open_sheaf(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
 		       void **sheaf)
 {
@@ -567,9 +558,10 @@ static bool open_sheaf(struct kmem_cache *cache, struct remote *remote, const st
 }
 
 /*
- * A request insists on another node than this CPU's, so what lies on the shelf is of no use. The node that asks keeps a
- * block of that node's objects: its CPUs meet each other here, and the other's once for each block. The last full block
- * of the other's barn stays there, for its own CPUs. Kernel: such a request goes past the sheaves, to the slabs.
+ * Serves a request that insists on a node other than this CPU's; objects in the CPU's sheaves are of no use. The
+ * asking node keeps a sheaf of the other node's objects: CPUs of the asking node share this sheaf, and use the other
+ * node's barn once per sheaf. The last full sheaf stays in the other barn, for its own CPUs. Kernel: such a request
+ * bypasses the sheaves.
  */
 static unsigned take_remote(struct kmem_cache *cache, unsigned here, const struct km_request *request,
 			  void **objects, unsigned want)
@@ -593,7 +585,8 @@ static unsigned take_remote(struct kmem_cache *cache, unsigned here, const struc
 	return got;
 }
 
-/* A caller that insists on a node has asked the shelf if it is the CPU's; where that is closed there are no blocks. */
+/* A request that insists on a node tried the CPU's sheaves already if the CPU is of that node. Without pcs: no
+ * sheaves. */
 unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		       unsigned want)
 {
@@ -623,13 +616,13 @@ void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n)
 		}
 }
 
-/* ------------------------------------------------------------------ blocks that come from CPUs */
+/* ------------------------------------------------------------------ sheaves that come from CPUs */
 
 /*
- * A hit puts any object on its CPU's shelf; whose memory it is, is looked at here, before a block goes to a barn. The
- * objects of the node that most are of stay in the block, and *node says which; the others go to their slabs.
- * False: what stays is not worth a place in a barn. Kernel: a free looks at its object, and one of another node goes
- * past the sheaves.
+ * Sorts a sheaf before the sheaf goes to a barn, because fast-path frees ignore the object's node. Keeps the objects
+ * of the most frequent node in the sheaf, and returns the others to their slabs. *node: that node. Returns: false if
+ * less than half of the objects stay. Kernel: each free looks at the object's node, and a remote object bypasses the
+ * sheaves.
  */
 static bool sort_sheaf(struct kmem_cache *cache, void ***sheaf, unsigned *node)
 {
@@ -637,7 +630,7 @@ static bool sort_sheaf(struct kmem_cache *cache, void ***sheaf, unsigned *node)
 	unsigned of[KM_MAX_NODES] = { 0 };
 	void **objects = *sheaf;
 
-	/* Neighbours are of one largest block mostly, and that of one node. */
+	/* Neighbours are mostly in one largest block of pages, and such a block has one node. */
 	for (size_t i = 0, run; i < count; i += run) {
 		uintptr_t first = (uintptr_t)objects[i];
 
@@ -664,7 +657,7 @@ static bool sort_sheaf(struct kmem_cache *cache, void ***sheaf, unsigned *node)
 	return of[*node] * 2 >= count;
 }
 
-/* Which barn should a full block go to; without several nodes there is no choice. */
+/* Chooses the barn of a full sheaf; with one node there is no choice. */
 static bool choose_barn(struct kmem_cache *cache, void ***full, struct barn **barn)
 {
 	unsigned node = 0;
@@ -694,11 +687,11 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn)
 }
 
 /*
- * Rewrite the first byte of each object, unchanged, because another CPU is going to write there next. A line that
- * was written there and read here belongs to both: whoever writes it then waits for the other, line after line, and a
- * prefetch does nothing, since the line is there. A line that was written here last is handed over as a whole, and many
- * at once (docs/decisions/0020). A pointer that is not ours is left to whoever validates it, and a free object that
- * may be written by others is let alone.
+ * Rewrites the first byte of each object, unchanged, because another CPU will write there next. A cache line written
+ * there and read here is shared: the next writer waits for each line in turn, and a prefetch does nothing, because
+ * the line is present. A line last written here moves as a whole, and many move at once (docs/decisions/0020).
+ * Foreign pointers are left to validation. Objects of SLAB_TYPESAFE_BY_RCU are skipped, because readers may write to
+ * free objects.
  */
 static void own_objects(const struct kmem_cache *cache, void **sheaf)
 {

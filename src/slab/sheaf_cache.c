@@ -1,7 +1,7 @@
 /*
- * sheaf_cache.c: the engine sheaf as a cache sees it: layout, coming and going, shrink, statistics, checks. The work on
- * objects is in sheaf.c. Invariant: each node's lists and counts change under that node's locks, and a loop over nodes
- * holds those of one at a time, except around fork.
+ * sheaf_cache.c: the engine sheaf's functions on caches: layout, creation, destruction, shrink, statistics and
+ * checks. sheaf.c has the functions on objects. Invariant: a node's lists and counts change under the node's
+ * locks; a loop over nodes holds the locks of one node at a time, except around fork.
  */
 #include <errno.h>
 
@@ -10,17 +10,15 @@
 #include "os/die.h"
 #include "sheaf.h"
 
-#define MIN_OBJECTS		16u	/* per slab, where an order <= MAX_SLAB_ORDER can: an object that lies ready
-					 * keeps its slab, and with 64 four times the memory stayed (docs/decisions) */
+#define MIN_OBJECTS		16u	/* per slab, if an order up to MAX_SLAB_ORDER allows. A cached object keeps
+					 * its slab: with 64, four times the memory stayed (docs/decisions) */
 #define MAX_SLAB_ORDER		3u
 
 /* ------------------------------------------------------------------ layout */
 
-/*
- * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often or
- * is used in bulk grows to blocks of 32 KiB of objects, 128 KiB of those above two pages (alloc/slow_path.c), and
- * comes back when it has been idle.
- */
+/* Kernel: 60, 28, 12, 4. Here objects, the NULL and the header fill a power of two. After many misses or bulk
+ * requests the capacity grows to 32 KiB of objects, 128 KiB for objects above two pages (alloc/slow_path.c). An
+ * idle cache shrinks to this capacity again. */
 static unsigned capacity_by_size(uint32_t size)
 {
 	if (size > 2 * KM_PAGE_SIZE)
@@ -32,7 +30,7 @@ static unsigned capacity_by_size(uint32_t size)
 	return size >= 256 ? 30 : 62;
 }
 
-/* The largest of `most`, (most - 2) / 2, ... that keeps the objects of a block within so many bytes. */
+/* Returns the first of `most`, (most - 2) / 2, ... with objects that fit into `bytes`. */
 static unsigned capacity_within(unsigned most, uint32_t size, uint32_t bytes)
 {
 	while (most > 2 && most * size > bytes)
@@ -49,7 +47,7 @@ static uint32_t objects_with_tail_bits(uint32_t slab_bytes, uint32_t size)
 	return objects;
 }
 
-/* The lowest order of which at most a 64th is left over, else that of which the least part is. */
+/* Returns the lowest order that wastes at most a 64th of the slab, else the order that wastes the smallest part. */
 static uint8_t dense_order(uint32_t size, unsigned order, unsigned most)
 {
 	unsigned best = order;
@@ -74,11 +72,11 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 						km_layout_options.min_objects ?: MIN_OBJECTS,
 						max_order);
 	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
-	/* Where more than a 64th of a slab is left over, twice the slab mostly leaves half of that part, or less. */
+	/* If more than a 64th of a slab is wasted, twice the slab mostly wastes half of this part or less. */
 	uint32_t left = bytes % cache->size;
 	if (cache->order < max_order && left > bytes / 64 && 2 * bytes % cache->size <= left + left / 4)
 		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);
-	/* Objects of more than half of a largest slab: a larger slab still, if that wastes less. */
+	/* Objects of more than half of the largest slab get a still larger slab, if the larger slab wastes less. */
 	cache->order = (uint8_t)km_layout_larger(cache->size, cache->order, km_min(max_order + 2, KM_MAX_ORDER));
 	bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
 	if (cache->dense) {
@@ -88,15 +86,15 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	cache->tail_bits = cache->size < 32;
 	cache->objects = cache->tail_bits ? objects_with_tail_bits(bytes, cache->size) :
 					    bytes / cache->size;
-	/* A slab of the lowest order is cut by the same rule as one of the usual order, or not at all. */
+	/* A slab of the lowest order is cut like a slab of the usual order, or is not allocated. */
 	if (cache->tail_bits) {
 		cache->min_order = cache->order;
 		cache->slab_tail = (cache->objects + 63) / 64 * 8;
 	}
 	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
-	/* A caller that asks for as many at once may have them at hand; one that misses often is content with half. */
+	/* Bulk requests may grow the capacity to `bulk`; many misses, to `busy`, about half. */
 	unsigned bulk = capacity_within(254, cache->size, 64u << 10);
-	/* Two of those would be too few for who takes some at a time. */
+	/* With large objects 32 KiB would be too few objects for bulk requests. */
 	unsigned busy = capacity_within(126, cache->size, cache->size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10);
 	cache->busy_capacity = (uint16_t)km_max(busy, (unsigned)cache->capacity);
 	cache->max_capacity = (uint16_t)km_max(cache->singly ? 0 : bulk, (unsigned)cache->busy_capacity);
@@ -136,7 +134,7 @@ static const struct km_slab_kind kind = {
 	.unlist = km_sheaf_drop,
 };
 
-/* So many empty slabs may stay no more. */
+/* Lowers `extra`: fewer empty slabs may stay. */
 static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 {
 	km_lock(&n->slabs.lock);
@@ -150,7 +148,7 @@ static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 	km_pages_keep_less((size_t)less << cache->order);
 }
 
-/* All that lies ready goes to its slabs, and no slab more than min_partial stays. */
+/* Returns all cached objects to their slabs, and lets no more than min_partial empty slabs stay. */
 static void send_home(struct kmem_cache *cache)
 {
 	struct sheaf_node *n;
@@ -197,7 +195,7 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	return km_sheaf_reap(cache, n, idle, false);
 }
 
-/* Kernel: nothing of the kind; SLAB's reaping is the model. Blocks that lay untouched since the last call go. */
+/* Kernel: no such function; the model is SLAB's reaping. Flushes a barn unused since the last call. */
 static size_t sheaf_reap(struct kmem_cache *cache)
 {
 	struct sheaf_node *n;
@@ -264,7 +262,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 	return 1;
 }
 
-/* Add a block's objects, and those of them that are of other nodes. */
+/* Counts a sheaf's objects in *objects, and the objects of other nodes in *strangers. */
 static void count_sheaf(const struct kmem_cache *cache, void **sheaf, unsigned node, size_t *objects,
 			size_t *strangers)
 {
@@ -275,7 +273,7 @@ static void count_sheaf(const struct kmem_cache *cache, void **sheaf, unsigned n
 	*objects += count;
 }
 
-/* A barn's blocks hold what it counts, all of its node. */
+/* Checks the barn's count of full-sheaf objects, and the node of each object. */
 static int check_barn(const struct kmem_cache *cache, const struct barn *barn, unsigned node)
 {
 	size_t objects = 0, strangers = 0, most = barn->full_count + 1;
@@ -290,7 +288,7 @@ static int check_barn(const struct kmem_cache *cache, const struct barn *barn, u
 	return 1;
 }
 
-/* The same of its blocks of other nodes. */
+/* Does the same for the node's remote sheaves. */
 static int check_remote(const struct kmem_cache *cache, const struct remote *remote, unsigned node)
 {
 	size_t objects = 0, strangers = 0;
@@ -348,7 +346,8 @@ static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	struct sheaf_node *n;
 
-	/* Which of the nodes' locks this fork has is known before they are free. */
+	/* Must come before the locks are released, because km_sheaf_fork_holes asks if this fork has the node's
+	 * lock. */
 	km_for_each_node(n, cache)
 		km_sheaf_fork_holes(n, child);
 	km_slabs_fork(cache, before, child);

@@ -1,14 +1,13 @@
 /*
- * sheaf_holes.c: what reclaim's looks find in a node's partial slabs. Empty slabs beyond those that may stay go. The
- * engine sheaf's slabs have sixteen objects or more, up to 32 pages of them, and a slab goes when all of its objects
- * are free: of one that stays, pages in which nobody has anything give their memory back, those that were so at two
- * looks, or all where somebody asks for it.
+ * sheaf_holes.c: reclaim's looks at a node's partial slabs. A look frees empty slabs beyond the number to keep. In a
+ * slab that stays, a look releases the memory of pages without live objects: of pages found so at two looks, or of
+ * all such pages on demand. Slabs of the engine sheaf have sixteen objects or more, and up to 32 pages.
  *
- * Invariants, under the node's lock: a page that is marked has free objects only; who takes one of them takes the mark
- * off. While the system is called that lock is not held: the slab is off the list then, in the hand of the one thread
- * that looks at the node (`look`), so that nobody takes its objects, and comes back with all its bits and counts as
- * they were, but for what was freed meanwhile. The content of a free object is lost: a cache for which that counts has
- * no marks, nor has one whose memory is reserved: what had gone comes back then.
+ * Invariants under the node's lock: a marked page has only free objects, and taking an object clears the mark. The
+ * lock is not held during system calls. The slab is off the list then, in hand of the one thread that holds `look`,
+ * so no thread takes its objects. The slab returns with the same bits and counts, except for objects freed meanwhile.
+ * Released memory loses the content of free objects. A cache that needs the content has no marks; nor has a cache
+ * with reserved memory, whose released memory is restored.
  */
 #include "base/bits.h"
 #include "os/die.h"
@@ -16,29 +15,30 @@
 #include "sheaf.h"
 
 enum mark {
-	HOLE_NONE,	/* something is out, or was since the last look */
-	HOLE_SEEN,	/* all free at the last look */
-	HOLE_GONE,	/* its memory is the system's */
-	HOLE_PARTLY,	/* its memory was to come again: some may be there, and counts as if it was */
-	HOLE_KEPT,	/* the system refuses (mlock): offered again where somebody asks for all */
+	HOLE_NONE,	/* a live object, or one since the last look */
+	HOLE_SEEN,	/* all objects free at the last look */
+	HOLE_GONE,	/* the memory is released */
+	HOLE_PARTLY,	/* restoring failed or is under way: any part may be present, all counts as present */
+	HOLE_KEPT,	/* the system refuses (mlock): tried again only on demand */
 };
 
-/* One look of reclaim's, of one cache's slabs of one node: so many slabs that stay and calls of the system, and a part
- * of those that there are, within a limit. A slab that lies in nobody's cache is 0.1 us or more, a call some. */
+/* Limits of one reclaim look at a cache's slabs of one node: slabs that stay, system calls, and a part of the
+ * slabs. A slab outside of the CPU's cache costs 0.1 us or more, a system call several. */
 #define LOOKS		256u
 #define MORE_LOOKS	3840u
 #define CALLS		64u
 #define PART		32u
-/* ... for which a lock is held at most; and holes of one slab, the others are for the next. */
+/* Slabs looked at under one lock; holes of one slab, the rest is left to the next look. */
 #define LOOKS_AT_ONCE	64u
 #define MAX_HOLES	16u
 
-/* Pages of a slab, side by side. */
+/* Adjacent pages of a slab. */
 struct hole {
 	unsigned first, count;
 };
 
-/* Neither an object's user nor anybody who watches minds that it reads as zeros; and its page is the system's. */
+/* Returns whether pages may be released: no user or observer depends on the content of free objects, and the pages
+ * have the system's page size. */
 static bool may_be_hollow(const struct kmem_cache *cache)
 {
 	return cache->slab_pages > 1 && !cache->tail_bits && !cache->ctor && !km_load(&cache->hooks) && !cache->first &&
@@ -46,7 +46,7 @@ static bool may_be_hollow(const struct kmem_cache *cache)
 	       !km_load(&cache->reserved_pages) && !km_no_calls && km_os_page_bytes() == KM_PAGE_SIZE;
 }
 
-/* Of the objects that lie in the hole, in part or whole, those of a word of the slab's bits; 0: there are no more. */
+/* Returns the bits in word `word` of objects that overlap the hole; 0: none. */
 static uint64_t mask_in(const struct kmem_cache *cache, const struct km_page *slab, struct hole hole, unsigned word)
 {
 	size_t first = hole.first * KM_PAGE_SIZE / cache->size;
@@ -70,7 +70,7 @@ static bool is_free(const struct kmem_cache *cache, struct km_page *slab, unsign
 	unsigned word = first_word(cache, hole);
 	uint64_t mask = mask_in(cache, slab, hole, word);
 
-	/* Behind the last object. */
+	/* The page is behind the last object. */
 	if (!mask)
 		return false;
 	for (; mask; mask = mask_in(cache, slab, hole, ++word))
@@ -79,12 +79,12 @@ static bool is_free(const struct kmem_cache *cache, struct km_page *slab, unsign
 	return true;
 }
 
-/* Mark what is free; up to MAX_HOLES that may go are found. Lock held. */
+/* Marks free pages, and finds up to MAX_HOLES holes to release. Requires: the node's lock. */
 static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bool all, struct hole *holes)
 {
 	unsigned count = 0, marks = 0;
 
-	/* There is less than a page of it. */
+	/* The free objects have less than a page. */
 	if ((size_t)km_slab_free_objects(slab) * cache->size < KM_PAGE_SIZE)
 		return 0;
 	for (unsigned page = 0; page < 1u << slab->order; page++) {
@@ -107,16 +107,16 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 	return count;
 }
 
-/* One thread's look at the slabs of a node. */
+/* State of one thread's look at a node's slabs. */
 struct looking {
 	struct kmem_cache *cache;
 	struct sheaf_node *n;
-	size_t calls;			/* of the system, that were made */
-	bool packed;			/* the slab in hand was the node's chosen one */
-	bool holes;			/* pages are looked at */
+	size_t calls;			/* system calls made */
+	bool packed;			/* the slab in hand was the node's packed slab */
+	bool holes;			/* pages may be released */
 };
 
-/* Nobody takes its objects, and it does not go, as we go on without the lock. */
+/* Takes the slab off the list, and releases the lock: no thread takes objects from the slab or frees the slab. */
 static void take_in_hand(struct looking *looking, struct km_page *slab)
 {
 	struct sheaf_node *n = looking->n;
@@ -128,8 +128,8 @@ static void take_in_hand(struct looking *looking, struct km_page *slab)
 	km_unlock(&n->slabs.lock);
 }
 
-/* It has left the list, and goes once the lock is free. Counted first: of a count that is too high free_going makes 0,
- * and one that is too low hides a slab in the child of a handler's fork. */
+/* Queues an unlisted slab, to be freed without the lock. The count is raised first. A count too high is corrected
+ * by free_going; a count too low would hide a slab in the child of a fork by a signal handler. */
 static void add_going(struct sheaf_node *n, struct km_page *slab)
 {
 	km_store(&n->going_count, n->going_count + 1);
@@ -137,7 +137,7 @@ static void add_going(struct sheaf_node *n, struct km_page *slab)
 	km_list_add_tail(&slab->list, &n->going);
 }
 
-/* With the lock again. */
+/* Takes the lock again, and lists the slab. */
 static void put_back(struct looking *looking, struct km_page *slab)
 {
 	struct sheaf_node *n = looking->n;
@@ -159,7 +159,8 @@ static void mark(struct km_page *slab, struct hole hole, enum mark as)
 		km_pages_fill(&slab[hole.first], hole.count);
 }
 
-/* Of what the system refuses it takes a part, perhaps: then each page by itself. How many went. */
+/* Releases the pages of a hole. If the system refuses the hole, perhaps for some pages, tries each page. Returns:
+ * number of released pages. */
 static size_t offer(struct looking *looking, struct km_page *slab, struct hole hole)
 {
 	size_t pages = 0;
@@ -175,7 +176,7 @@ static size_t offer(struct looking *looking, struct km_page *slab, struct hole h
 	return pages;
 }
 
-/* Lock held, but not meanwhile. How many pages went. */
+/* Releases the holes' pages. Requires: the node's lock; not held meanwhile. Returns: number of released pages. */
 static size_t empty(struct looking *looking, struct km_page *slab, const struct hole *holes, unsigned count)
 {
 	size_t pages = 0;
@@ -187,14 +188,15 @@ static size_t empty(struct looking *looking, struct km_page *slab, const struct 
 	return pages;
 }
 
-/* Others come in between. */
+/* Lets other threads take the lock. */
 static void breathe(struct sheaf_node *n)
 {
 	km_unlock(&n->slabs.lock);
 	km_lock(&n->slabs.lock);
 }
 
-/* One slab; of more holes than are found at once, who asks for all has the others, too. False: calls enough. */
+/* Looks at one slab. With `all`, repeats until no holes are left. Returns: false if more than `calls` system calls
+ * would be made. */
 static bool look_into(struct looking *looking, struct km_page *slab, bool all, size_t calls, size_t *pages)
 {
 	struct hole holes[MAX_HOLES];
@@ -211,7 +213,7 @@ static bool look_into(struct looking *looking, struct km_page *slab, bool all, s
 	return true;
 }
 
-/* All slabs' pages. How many pages went. */
+/* Looks at all slabs. Returns: number of released pages. */
 static size_t look_at_all(struct looking *looking)
 {
 	struct sheaf_node *n = looking->n;
@@ -230,7 +232,7 @@ static size_t look_at_all(struct looking *looking)
 	return pages;
 }
 
-/* Some slabs, from where the last look ended; so many may stay when they are empty. How many slabs go. */
+/* Looks at some slabs, starting where the last look ended. Returns: number of slabs queued to be freed. */
 static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 {
 	struct sheaf_node *n = looking->n;
@@ -256,7 +258,7 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 	return gone;
 }
 
-/* In the child of a handler's fork, which struck under the node's lock: what another thread had in hand is nobody's. */
+/* In the child of a signal handler's fork under the node's lock: lists a slab left in hand by another thread. */
 static void adopt(struct sheaf_node *n)
 {
 	km_debug(km_is_locked(&n->look), "a slab in hand is nobody's where nobody else looks");
@@ -266,13 +268,13 @@ static void adopt(struct sheaf_node *n)
 	km_sheaf_list_again(n, n->in_hand);
 }
 
-/* Those that left the list, one after the other. In the child of a fork, those of a thread that it has not. */
+/* Frees the queued slabs. After a fork, also the slabs queued by a thread that the child lacks. */
 static void free_going(struct kmem_cache *cache, struct sheaf_node *n)
 {
 	km_debug(km_is_locked(&n->look), "one thread frees what goes");
 	while (km_load(&n->going_count)) {
 		km_lock(&n->slabs.lock);
-		/* A handler's fork may have come between a slab and its count. */
+		/* A signal handler may have forked between the count and the list. */
 		struct km_page *slab = km_list_empty(&n->going) ? NULL : km_list_first(&n->going, struct km_page, list);
 		km_store(&n->going_count, slab ? n->going_count - 1 : 0);
 		if (slab)
@@ -283,7 +285,7 @@ static void free_going(struct kmem_cache *cache, struct sheaf_node *n)
 	}
 }
 
-/* Is there what a thread had in the midst, that looks or is not in this process? */
+/* Is a slab in hand or queued, by a running look or by a thread that the child lacks? */
 static bool is_left(const struct sheaf_node *n)
 {
 	return km_load(&n->in_hand) || km_load(&n->going_count);
@@ -310,7 +312,7 @@ static void end(struct looking *looking)
 	km_unlock(&looking->n->look);
 }
 
-/* Nothing is on the node's list, nor was taken off it. */
+/* The node's list is empty, and no slab is in hand or queued. */
 static bool is_bare(const struct sheaf_node *n)
 {
 	return !km_load(&n->slabs.counts.partial) && !is_left(n);
@@ -324,7 +326,7 @@ size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n)
 		return 0;
 	km_lock(&n->look);
 	begin(&looking);
-	/* It may have been reserved meanwhile. */
+	/* The cache may have been reserved meanwhile. */
 	size_t pages = may_be_hollow(cache) ? look_at_all(&looking) : 0;
 	end(&looking);
 	return pages;
@@ -350,7 +352,7 @@ static bool has_gone(struct km_page *page)
 	return mark == HOLE_GONE || mark == HOLE_PARTLY;
 }
 
-/* The next pages that have gone, from that one on; count 0: there are none. */
+/* Returns the next released pages from `page` on; count 0: none. */
 static struct hole next_gone(struct km_page *slab, unsigned page)
 {
 	struct hole hole = { page, 0 };
@@ -363,8 +365,8 @@ static struct hole next_gone(struct km_page *slab, unsigned page)
 	return hole;
 }
 
-/* Lock held, but not meanwhile. Pages that the system refuses in the midst, or at which a fork comes, may be there and
- * may not. False: the system has no memory for them. */
+/* Restores released pages. Requires: the node's lock; not held meanwhile. After a failure or a fork in the midst,
+ * pages marked HOLE_PARTLY may be present or not. Returns: false if the system has no memory. */
 static bool fill(struct looking *looking, struct km_page *slab, struct hole hole)
 {
 	bool there = true;
@@ -380,7 +382,7 @@ static bool fill(struct looking *looking, struct km_page *slab, struct hole hole
 	return there;
 }
 
-/* One round; *any: something had gone. */
+/* One pass over the slabs. *any: some pages were released. */
 static bool fill_all(struct looking *looking, bool *any)
 {
 	struct sheaf_node *n = looking->n;
@@ -410,7 +412,8 @@ bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
 
 	km_lock(&n->look);
 	begin(&looking);
-	/* Others may sort the list in between. Each round but the last finds some, and no more go meanwhile. */
+	/* Other threads may reorder the list during a pass. Each pass but the last restores some pages, and no
+	 * thread releases more meanwhile. */
 	while (there && any) {
 		any = false;
 		there = fill_all(&looking, &any);
@@ -421,7 +424,7 @@ bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
 
 void km_sheaf_fork_holes(struct sheaf_node *n, bool child)
 {
-	/* Nobody waits for who looks: what another thread had in hand is on the list again. */
+	/* No look runs in the child: a slab in another thread's hand is listed again. */
 	if (child && n->in_hand && km_fork_has(&n->slabs.lock) && !km_lock_is_own(&n->look))
 		km_sheaf_list_again(n, n->in_hand);
 	if (child)

@@ -98,12 +98,11 @@ size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size
 }
 
 /*
- * Move half of the difference from sheaf `from` to sheaf `to`, if `from` has more by more than `bytes`. The
- * copied objects lie below the top of `to`, where no other thread reads.
+ * Move half of the difference from sheaf `from` to sheaf `to`, if `from` has more by more than `bytes`. The copied
+ * objects lie below the top of `to`, where no other thread reads.
  *
- * Requires: the lock. The lock excludes pushes and other swaps, and a pop under cmpxchg commits on the word
- * alone. So the holder owns the headers and the words below the tops. A pop that took an object meanwhile has
- * moved the id.
+ * Requires: the lock. The lock excludes pushes and other swaps, and a pop under cmpxchg commits on the word alone.
+ * So the holder owns the headers and the words below the tops. A pop of an object meanwhile has moved the id.
  */
 static void share(const struct km_pcs *pcs, const struct km_visit *visit, uintptr_t *from,
 		  uintptr_t *to, uint32_t bytes)
@@ -147,9 +146,9 @@ static bool soft_swap(struct km_pcs *pcs, bool for_pop, uint32_t bytes)
 /* ------------------------------------------------------------------ operations of one commit */
 
 /*
- * The compared words prove that the sheaf may go: the word leads to the sheaf, its first object is still NULL
- * (for_pop), and its header still names the spare, the next main. If these three values are unchanged, the
- * sheaf is empty now, whatever happened meanwhile. Full (for a push) is read from the word itself.
+ * The compared words show the sheaf empty: the word leads to the sheaf, the first object is still NULL (for_pop),
+ * and the header still names the spare, the next main. If these three values are unchanged, the sheaf is empty now,
+ * despite any change and change back. Full (for a push) is read from the word itself.
  */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 {
@@ -363,8 +362,8 @@ bool km_pcs_put_cpu(struct km_pcs *pcs, unsigned cpu, void **sheaf)
 }
 
 /*
- * Free the locks of threads that do not exist in the child. Each operation commits with one store, so an
- * operation of such a thread has happened in full or not at all.
+ * Free the locks of threads missing in the child. Each operation commits with one store, so an operation of such a
+ * thread has happened in full or not at all.
  */
 void km_pcs_fork_child(struct km_pcs *pcs)
 {
@@ -402,9 +401,9 @@ static size_t count_above(const struct km_pcs *pcs, uintptr_t top, uint64_t pad)
 }
 
 /*
- * Count objects without a lock. The main sheaf may leave the CPU meanwhile, and its words become meaningless.
- * Its memory stays readable, but the spare's offset may then be arbitrary and must not be followed. So the
- * spare is counted by its offset and the main sheaf's pad: both sheaves have the same pad, except after a race.
+ * Count objects without a lock. The main sheaf may leave the CPU meanwhile, and its words become meaningless. The
+ * memory stays readable, but the spare's offset may then be arbitrary and must not be followed. So the spare is
+ * counted by its offset and the main sheaf's pad: both sheaves have the same pad, except after a race.
  */
 size_t km_pcs_count_cpu(const struct km_pcs *pcs, unsigned cpu)
 {

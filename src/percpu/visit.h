@@ -1,16 +1,16 @@
 /*
- * visit.h: a visit of a CPU's words by a per-CPU operation, shared by the files with such operations. An
- * operation is C code that reads words, and one commit. The commit does all or nothing under every discipline:
+ * visit.h: a visit of a CPU's words by a per-CPU operation, shared by the files with such operations. An operation
+ * is C code for the reads, and one commit. The commit does all or nothing under every discipline:
  *
- *	rseq		the operation reads without a lock. The commit is a sequence (km_rseq_commit). It requires the
- *			same CPU, a pcs still open, and unchanged values of all words that the operation went by
- *	cmpxchg		each commit moves the transaction id, so that a stale pop can't succeed
+ *	rseq		the operation reads without a lock. The commit is a sequence (km_rseq_commit). The commit needs
+ *			the same CPU, a pcs still open, and unchanged values of all words read for the decision
+ *	cmpxchg		each commit moves the transaction id, so a stale pop can't succeed
  *	lock, cmpxchg	an operation other than a pop holds the lock of the CPU's words. A taken lock is a miss. The
  *			holder is busy, as under every lock: a signal handler is refused, or its free is deferred
  *
- * Invariant: a commit that succeeds finds every word that its operation read unchanged. The commit compares
- * words, and not the time passed, so a word that decides must be read by km_visit_look or km_visit_read. For
- * speed, hits and operations that copy are sequences of their own (rseq.h).
+ * Invariant: a successful commit finds every word read by its operation unchanged. The commit compares words, and
+ * not the time passed, so km_visit_look or km_visit_read must read every word of the decision. For speed, hits and
+ * copying operations are sequences of their own (rseq.h).
  */
 #ifndef KM_PERCPU_VISIT_H
 #define KM_PERCPU_VISIT_H
@@ -23,14 +23,14 @@
 
 /* A CPU's words while an operation works on the words. */
 struct km_visit {
-	const uint32_t *open;	/* the offset of the words in the area, 0 where closed */
+	const uint32_t *open;	/* offset of the words in the area, 0 where closed */
 	uintptr_t area;
 	km_word *word;		/* first word at the offset */
 	uintptr_t top;		/* value of the first word when looked at */
 	struct km_pair seen;
 	bool locked;
 	uint8_t was_busy;
-	struct km_visit *outer;	/* the visit that a signal handler interrupted to make this visit */
+	struct km_visit *outer;	/* the visit interrupted by the signal handler of this visit */
 	unsigned tries, reads;
 	struct km_commit commit;
 };
@@ -42,7 +42,7 @@ extern km_hidden km_tls struct km_visit *km_visits_locked;
 enum km_soft_state {
 	KM_SOFT_FREE,
 	KM_SOFT_HELD,
-	KM_SOFT_FORKING,	/* held for long: by a fork, or by code interrupted by a handler that forks */
+	KM_SOFT_FORKING,	/* held for long: by a fork, or by code under a forking handler */
 };
 
 /*
@@ -50,7 +50,7 @@ enum km_soft_state {
  * operation, and a miss does the same work another way.
  */
 #define KM_VISIT_TRIES 16
-/* Time that a drain waits for a lock: some spins, then about a second. */
+/* Time a drain waits for a lock: some spins, then about a second. */
 #define KM_VISIT_SPINS 100
 #define KM_VISIT_WAITS 1000
 
@@ -115,8 +115,8 @@ km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu,
 }
 
 /*
- * Visit this CPU's words, for km_visit_look. The caller must end with km_visit_leave. alone: the operation is
- * more than a pop, and needs the lock under cmpxchg, too.
+ * Visit this CPU's words, for km_visit_look. The caller must end with km_visit_leave. alone: the operation is more
+ * than a pop, and needs the lock under cmpxchg, too.
  */
 km_inline bool km_visit_enter(struct km_visit *visit, const uint32_t *open, bool alone)
 {
@@ -136,10 +136,10 @@ km_inline bool km_visit_enter(struct km_visit *visit, const uint32_t *open, bool
 
 /*
  * Visit the words of `cpu` with the lock, for a drain.
- * Returns: false after about a second, because the holder may have lost its CPU; a later drain comes again.
- * False at once if the holder is this thread, whose handler forks, or another thread that forks so and may wait
- * for a lock of this drain. Under rseq there is no lock: the drain has closed the words, and has made its
- * fence.
+ * Returns: false after about a second, because the holder may have lost its CPU; a later drain comes again. False
+ * at once if this thread holds the lock and its handler forks, or if a forking handler of another thread holds the
+ * lock and may wait for a lock of this drain. Under rseq there is no lock: the drain has closed the words, and has
+ * made its fence.
  */
 km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu)
 {
@@ -171,10 +171,7 @@ void km_visit_fork_child(struct km_soft *soft);
 /* Returns: the first word. Requires: the lock, or a commit that compares the pair, or a drain. */
 km_inline uintptr_t km_soft_look(struct km_visit *visit)
 {
-	/*
-	 * Acquire pairs with the compare-and-swap: a thread that reads an id also reads the objects stored
-	 * before the id.
-	 */
+	/* Acquire pairs with the compare-and-swap: a thread sees the objects stored before the id. */
 	visit->seen.second = km_percpu.discipline == KM_DISCIPLINE_CMPXCHG ?
 				     km_load_acquire(&km_soft(visit)->pair.second) : 0;
 	visit->seen.first = km_load_acquire(visit->word);
@@ -213,7 +210,7 @@ km_inline bool km_soft_try(struct km_visit *visit)
 }
 
 /*
- * Returns: the present value of a word that decides. Under rseq the commit compares the word; three words at
+ * Returns: the present value of a word of the decision. Under rseq the commit compares the word; three words at
  * most. The sheaf may leave the CPU meanwhile, and stays readable.
  */
 km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
@@ -239,7 +236,7 @@ km_inline bool km_visit_look(struct km_visit *visit)
 		km_soft_look(visit);
 		return true;
 	}
-	/* Acquire pairs with the release that opens the words after a drain. */
+	/* Acquire pairs with the release after a drain, by km_pcs_open. */
 	uint32_t slot = km_load_acquire(visit->open), cpu = km_cpu_of_thread();
 	if (!slot || !km_cpu_is_online(cpu))
 		return false;
@@ -250,9 +247,9 @@ km_inline bool km_visit_look(struct km_visit *visit)
 }
 
 /*
- * Store *first = one (NULL: no store), then *last = other, if no word that was read has changed.
- * Requires: `first` is a word that no other thread reads before the store to `last`. `last` is the first word,
- * or a word that only holders of the lock write. Returns: false if the caller must look again.
+ * Store *first = one (NULL: no store), then *last = other, if all words read are unchanged.
+ * Requires: no other thread reads `first` before the store to `last`. `last` is the first word, or a word written
+ * only by holders of the lock. Returns: false if the caller must look again.
  */
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other);
 

@@ -181,8 +181,7 @@ static km_tls struct {
 	size_t bytes;
 } lent;
 
-/* Unregister before the thread's storage goes away. The final cpu_id is for this file; the kernel ignores the value.
- * */
+/* Unregister before the thread's storage goes away. The final cpu_id is for this file; the kernel ignores it. */
 static void thread_exit(void *unused km_unused)
 {
 	km_os_rseq_unregister(&own, own_bytes, KMEM_RSEQ_SIGNATURE);

@@ -78,7 +78,10 @@ void *km_os_map(size_t bytes, size_t align);
  * inside a reservation has no such check, by default.
  */
 bool km_os_may_map(size_t bytes);
-/* Returns: true if the system refuses a mapping of this length, though smaller mappings succeed. */
+/*
+ * Returns: true if the system refuses a mapping of this length, and either a mapping of one page succeeds, or the
+ * length exceeds physical memory.
+ */
 bool km_os_refuses(size_t bytes);
 /* Write the reason why the process can't get `bytes` more bytes to text. */
 void km_os_tell_shortage(char *text, size_t room, size_t bytes);

@@ -31,7 +31,7 @@
 #define km_hidden	__attribute__((visibility("hidden")))
 #define km_noinline	__attribute__((noinline))
 #define km_inline	static inline __attribute__((always_inline))
-#define km_scoped(leave)	__attribute__((unused, cleanup(leave)))	/* at the end of the variable's block: leave(&variable) */
+#define km_scoped(leave)	__attribute__((unused, cleanup(leave)))	/* leave(&variable) at the block's end */
 #define km_unused	__attribute__((unused))
 #define km_printf(f, a)	__attribute__((format(printf, f, a)))
 /* Initial-exec: no call in the fast path, and usable before the dynamic loader is done. */

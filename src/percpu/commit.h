@@ -6,8 +6,8 @@
  *			for each of seen: if (*word is another) miss
  *			*first = one; *last = other
  *
- * Invariant: `slot` identifies the CPU as well as the offset, because areas do not overlap. The sequence that
- * stores compares each word in place.
+ * Invariant: `slot` is the address of a CPU's pcs word, and so identifies the CPU as well as the offset, because
+ * areas do not overlap. The storing sequence compares each word in place.
  */
 #ifndef KM_OS_COMMIT_H
 #define KM_OS_COMMIT_H
@@ -18,16 +18,16 @@
 /* A word may be a pointer, an offset or a number. */
 typedef uint64_t km_word __attribute__((may_alias));
 
-/* A word that was read, and its value. */
+/* A word and its value when read. */
 struct km_seen {
 	const km_word *word;
 	uint64_t is;
 };
 
 struct km_commit {
-	uintptr_t slot;		/* address of the pcs word on the CPU that was looked at */
+	uintptr_t slot;		/* address of the pcs word on the CPU of the look */
 	struct km_seen seen[3];
-	km_word *first, one;	/* a word that no other thread reads before the last store */
+	km_word *first, one;	/* a word without readers before the last store */
 	km_word *last, other;
 	km_word unused;	/* target for a `first` without a meaning */
 };

@@ -136,7 +136,7 @@ unsigned km_cpu_number(void)
 
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		cpu = *(volatile uint32_t *)&thread_area()->cpu_id;
-	else if (&__rseq_size && __rseq_size)	/* a load if libc registered the thread; below a call */
+	else if (&__rseq_size && __rseq_size)	/* a load if libc registered the thread; else a call below */
 		cpu = *(volatile uint32_t *)((char *)__builtin_thread_pointer() + __rseq_offset + 4);
 	return km_unlikely(cpu >= KM_MAX_CPUS) ? km_os_getcpu() : cpu;
 }

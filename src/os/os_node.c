@@ -1,6 +1,6 @@
 /*
- * os_node.c: services of os.h for memory nodes. Invariant: errno does not change, and after km_os_shut there are no
- * calls beyond a filter's usual list.
+ * os_node.c: services of os.h for memory nodes. Invariant: errno does not change. mbind may be outside of a
+ * program's filter, and is never called after km_os_shut.
  */
 #include <errno.h>
 #include <sys/syscall.h>
@@ -8,7 +8,7 @@
 
 #include "os.h"
 
-/* From <linux/mempolicy.h>, whose enumerators differ in age. */
+/* From <linux/mempolicy.h>. Some enumerators are newer than others. */
 #define MPOL_DEFAULT		0
 #define MPOL_PREFERRED		1
 #define MPOL_LOCAL		4

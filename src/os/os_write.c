@@ -1,6 +1,6 @@
 /*
- * os_write.c: writing to a peer that may have gone, or under a limit of file size. Invariant: the thread's signal
- * mask and its pending signals are the same before and after.
+ * os_write.c: writing to a peer without a reader, or under a limit of file size. Invariant: the thread's signal
+ * mask and pending signals are the same before and after.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "os.h"
 
 /*
- * Write with the signals blocked. The signal of a write is directed at the thread, and is pending when the write
- * returns. An earlier pending signal stays pending.
+ * Write with SIGPIPE and SIGXFSZ blocked. The signal of a write is directed at the thread, and pending when the
+ * write returns. A signal pending before the write stays pending.
  */
 int km_os_write_no_signal(int fd, const void *bytes, size_t count)
 {

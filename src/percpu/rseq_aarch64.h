@@ -192,7 +192,7 @@ km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *bas
 		whose(KM_OWNED_MINE("tmp"))                                                        \
 		"cbz %[top], %l[miss]\n\t"                                                         \
 		"add %[from], %[area], %[top]\n\t"                                                 \
-		/* Subtract the pad, from the pad's place. */                                  \
+		/* Subtract the pad, from the pad's place. */                                      \
 		"orr %[left], %[from], %[sheaf_mask]\n\t"                                          \
 		"sub %[left], %[left], #15\n\t"                                                    \
 		"ldr %[tmp], [%[left]]\n\t"                                                        \

@@ -288,7 +288,7 @@ km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *bas
 		"subq -15(%[area], %[left]), %[count]\n\t"                                         \
 		"jz %l[miss]\n\t"                                                                  \
 		"cmpq %[bytes], %[count]\n\t"                                                      \
-		/* A branch, so that the copy need not wait for the pad. */                           \
+		/* A branch, so that the copy need not wait for the pad. */                        \
 		"jbe 88f\n\t"                                                                      \
 		"movq %[bytes], %[count]\n"                                                        \
 		"88:\n\t"                                                                          \

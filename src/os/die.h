@@ -48,8 +48,8 @@ enum km_misuse {
 };
 
 /*
- * Buffer of a thread that checks for damage for another party. The thread's messages are also copied here, up to
- * the buffer's size, and a misuse found by the thread does not end the process.
+ * Buffer of a thread that checks for damage for another party. Each of the thread's lines that fits is also copied
+ * here, and a misuse found by the thread does not end the process.
  */
 struct km_heard {
 	char *text;

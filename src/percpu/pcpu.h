@@ -161,7 +161,7 @@ km_inline uintptr_t km_page_index(const void *p)
 struct km_soft {
 	struct km_pair pair;	/* first: the top, or a chain's freelist; second: the transaction id */
 	uint32_t lock;
-	uint64_t owner;		/* owner of the objects in the sheaf, 0: any owner; written under the lock */
+	uint64_t owner;		/* owner of the objects in the sheaf, 0: none; written under the lock */
 };
 
 /* Per-CPU sheaves of a cache; the first member of struct kmem_cache. */
@@ -310,7 +310,10 @@ km_inline bool km_thread_has_cpu(void)
 /* Bring the area of this thread's CPU online, if the CPU can have one. Makes system calls, once for each CPU. */
 void km_cpu_begin(void);
 
-/* The soft halves of pop, pop_n and push_n. They miss unless the pcs has this owner; 0: any owner. */
+/*
+ * The soft halves of pop, pop_n and push_n. They miss unless the owner word is `owner`; 0: a sheaf without an
+ * owner.
+ */
 void *km_soft_pop(struct km_pcs *pcs, uintptr_t owner);
 size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
 size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);

@@ -1,6 +1,6 @@
 /*
- * atomic.h: the only door to atomics. Each use names its ordering; an order other than relaxed names its
- * partner at the place of use.
+ * atomic.h: the atomic operations of the library. Invariant: each use names its memory order. An order other than
+ * relaxed must have a comment with the other side of the pairing.
  */
 #ifndef KM_BASE_ATOMIC_H
 #define KM_BASE_ATOMIC_H
@@ -16,8 +16,9 @@
 #define km_store(p, v)		__atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define km_store_release(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
 /*
- * A look at a word that may be somebody else's by now: its result counts only if a compare-and-swap then succeeds, or
- * is a statistic that may be wrong. ThreadSanitizer is not shown it: it can't know that a lost race does no harm.
+ * Load a word that may belong to another owner by now. The value may be used only if a later compare-and-swap
+ * succeeds, or as an inexact statistic. ThreadSanitizer must not see the load, because it can't know the race to be
+ * harmless.
  */
 #if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
 #define km_load_speculative(p)                                                                     \
@@ -29,7 +30,7 @@
 #else
 #define km_load_speculative(p)	km_load(p)
 #endif
-/* Change a word that others read at any time and that only the holder of a lock writes. */
+/* Change a word read by other threads at any time, and written only by the holder of a lock. */
 #define km_bump(p, v)		km_store((p), *(p) + (__typeof__(*(p)))(v))
 #define km_add(p, v)		__atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 #define km_add_both(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_ACQ_REL)
@@ -45,9 +46,10 @@
 	__atomic_compare_exchange_n((p), (old), (new_), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
 /*
- * The byte `old` becomes 0. False: it is another. Of all who try at once one succeeds: other threads, because it is
- * atomic where the process has some; handlers, because it is one instruction. x86-64: a lock costs eight cycles, a
- * compare-and-swap without one two, a subtraction one. Where a handler was quicker it is undone.
+ * Change the byte from `old` to 0. Returns: false if the byte has another value. Of all concurrent callers one
+ * succeeds. Among threads the operation is atomic if the process has several. Against signal handlers one
+ * instruction is enough. Cost on x86-64: a lock prefix costs eight cycles, a compare-and-swap without lock two, a
+ * subtraction one. The subtraction is undone if a handler has changed the byte first.
  */
 km_inline bool km_clear_byte(uint8_t *byte, uint8_t old)
 {
@@ -67,12 +69,12 @@ km_inline bool km_clear_byte(uint8_t *byte, uint8_t old)
 	return __atomic_compare_exchange_n(byte, &old, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* A pair of words that change together; aligned so that one instruction can do it. */
+/* Two words changed together; aligned for a single instruction. */
 struct km_pair {
 	uint64_t first, second;
 } km_aligned(16);
 
-/* 16-byte compare-and-swap with acquire and release; *old holds what was found where it fails. */
+/* 16-byte compare-and-swap with acquire and release. On failure *old becomes the value found. */
 km_inline bool km_cas_pair(struct km_pair *pair, struct km_pair *old, struct km_pair new_)
 {
 #if defined(__x86_64__)
@@ -84,8 +86,10 @@ km_inline bool km_cas_pair(struct km_pair *pair, struct km_pair *old, struct km_
 			 : "memory");
 	return done;
 #elif defined(__aarch64__)
-	/* Spelled out: the compiler would call libatomic, which may lock. The value that a failure finds may be
-	 * torn. */
+	/*
+	 * Spelled out, because the compiler would call libatomic, which may lock. On failure the value found may be
+	 * torn.
+	 */
 	uint64_t first, second;
 	uint32_t lost;
 

@@ -1,6 +1,4 @@
-/*
- * bits.h: powers of two, rounding, and sizes that can't overflow. Pure functions.
- */
+/* bits.h: powers of two, rounding, and sizes without overflow. Invariant: all functions are pure. */
 #ifndef KM_BASE_BITS_H
 #define KM_BASE_BITS_H
 
@@ -45,7 +43,7 @@ km_inline unsigned km_order_of(size_t bytes)
 	return pages <= 1 ? 0 : km_ilog2(pages - 1) + 1;
 }
 
-/* Product, or SIZE_MAX where it does not fit. */
+/* Returns: the product, or SIZE_MAX on overflow. */
 km_inline size_t km_size_mul(size_t a, size_t b)
 {
 	size_t product;

@@ -1,6 +1,4 @@
-/*
- * cc.h: what we ask of the compiler. Everything above spells these names, never the attributes.
- */
+/* cc.h: the requirements on the compiler. Invariant: all other files use these names, and never the attributes. */
 #ifndef KM_BASE_CC_H
 #define KM_BASE_CC_H
 
@@ -19,25 +17,31 @@
 
 #define km_likely(x)	__builtin_expect(!!(x), 1)
 #define km_unlikely(x)	__builtin_expect(!!(x), 0)
-/* Either way: a choice between two values that is to be no branch. */
+/* Equal odds, for a choice between two values without a branch. */
 #define km_evenly(x)	__builtin_expect_with_probability(!!(x), 1, 0.5)
 #define km_cold		__attribute__((cold, noinline))
-/* A hit fits one line of code, or two: begin it with one. */
+/* Alignment of a hit: its code fits one cache line, or two, so the code begins with a line. */
 #define km_hit_path		__attribute__((hot, aligned(64)))
-/* The same of what stands behind the code that all programs run: how long a bulk call takes goes by where it lies. */
+/*
+ * Alignment of code outside of every program's hot path: the speed of a bulk call depends on the code's place in a
+ * line.
+ */
 #define km_line_start	__attribute__((aligned(64)))
-/* On the declaration of data: no detour through the global offset table. */
+/* For declarations of data: no access through the global offset table. */
 #define km_hidden	__attribute__((visibility("hidden")))
 #define km_noinline	__attribute__((noinline))
 #define km_inline	static inline __attribute__((always_inline))
-#define km_scoped(leave)	__attribute__((unused, cleanup(leave)))	/* at the end of its block: leave(&variable) */
+#define km_scoped(leave)	__attribute__((unused, cleanup(leave)))	/* leave(&variable) at the block's end */
 #define km_unused	__attribute__((unused))
 #define km_printf(f, a)	__attribute__((format(printf, f, a)))
 /* Initial-exec: no call in the fast path, and usable before the dynamic loader is done. */
 #define km_tls		__thread __attribute__((tls_model("initial-exec")))
 #define km_aligned(n)	__attribute__((aligned(n)))
-/* Zeros of which a process writes little, if anything: they stand behind all other variables, and those on few pages.
- * By its name the section has no bytes in the file; debug builds do without it, in which a lock's rank is no zero. */
+/*
+ * Data of zeros, of which a process writes little or nothing. The section follows all other variables, so that the
+ * written ones share few pages. By its name the section has no bytes in the file. Debug builds do without the
+ * section, because a lock's rank is not zero there.
+ */
 #ifdef KM_DEBUG
 #define km_sparse
 #else
@@ -47,7 +51,7 @@
 #define km_container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 #define km_array_count(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Names between files: hidden by -fvisibility=hidden; the public ones say KMEM_API. */
+/* Names shared between files are hidden by -fvisibility=hidden; public names have KMEM_API. */
 
 /*
  * A list of the library's files: where the code of each file begins, and its length. A stack walk tells the library's
@@ -85,8 +89,10 @@ struct km_registration {
 #define KM_PAGE_SIZE	((size_t)1 << KM_PAGE_SHIFT)
 #define KM_CACHE_LINE	64
 
-/* The line at p will be written soon. gcc emits prefetchw only where it may use more than the baseline; every x86-64
- * processor takes it, the oldest as nothing. */
+/*
+ * Prefetch the line at p for a write. gcc emits prefetchw only if allowed more than the baseline. Every x86-64
+ * processor accepts prefetchw, the oldest as a no-op.
+ */
 km_inline void km_prefetch_write(const void *p)
 {
 #if defined(__x86_64__)
@@ -105,7 +111,7 @@ km_inline void km_relax(void)
 #endif
 }
 
-/* At the end of the block errno is again as it was here. */
+/* Restore errno at the end of the block. */
 km_inline void km_errno_leave(const int *saved)
 {
 	errno = *saved;

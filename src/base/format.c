@@ -37,7 +37,7 @@ static void put_padded(struct sink *sink, const char *text, size_t length, const
 			put(sink, ' ');
 }
 
-/* Zeros, up to 40 characters in all, stand behind the sign and the prefix. */
+/* Put a number. Zeros for the width, up to 40 characters in all, follow the sign and the prefix. */
 static void put_number(struct sink *sink, uint64_t number, unsigned base, bool negative,
 		       const char *prefix, const struct spec *spec)
 {

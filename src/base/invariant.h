@@ -1,18 +1,17 @@
-/*
- * invariant.h: invariants as code. Debug builds check them.
- */
+/* invariant.h: invariants as code, checked by debug builds. */
 #ifndef KM_BASE_INVARIANT_H
 #define KM_BASE_INVARIANT_H
 
 #include "cc.h"
 
-/* Prints where it stands and what does not hold, and stops the process (os/die.c). */
+/* Print the place, the condition and the sentence, and stop the process (os/die.c). */
 km_cold _Noreturn void km_assert_failed(const char *condition, const char *sentence, const char *file, int line);
 
 /*
- * An invariant, at a transition that it speaks of: the sentence says what holds there, the condition tells. Debug
- * builds (DEBUG=1) stop where it does not, and print both. Other builds contain nothing of it: only the compiler reads
- * the condition. So a condition changes nothing, and looks only at what no other thread changes just then.
+ * Check an invariant. The sentence states the invariant, and the condition tests the invariant at this point. Debug
+ * builds (DEBUG=1) stop on a false condition, and print both. Other builds contain no code for the check, and only
+ * the compiler reads the condition. So the condition must have no effects, and must read only data without
+ * concurrent writers.
  */
 #ifdef KM_DEBUG
 #define km_debug(condition, sentence)                                                              \

@@ -1,6 +1,6 @@
 /*
- * list.h: intrusive doubly linked lists. An entry that is on no list points to itself or was never
- * initialised; only the list's lock holder touches any of its links.
+ * list.h: intrusive doubly linked lists. Invariant: an entry on no list points to itself or was never initialised,
+ * and only the holder of the list's lock uses the links of an entry.
  */
 #ifndef KM_BASE_LIST_H
 #define KM_BASE_LIST_H
@@ -57,8 +57,8 @@ km_inline void km_list_del(struct km_list *entry)
 	for (struct km_list *entry = (list)->next, *next_##entry = entry->next; entry != (list);   \
 	     entry = next_##entry, next_##entry = entry->next)
 /*
- * The same of `most` entries, if there are more. A list that another thread had in hand when its process was forked by
- * a handler may lead in a circle: the child looks at no more entries than were counted.
+ * Walk at most `most` entries. After a fork by a signal handler, a list that another thread was changing may be a
+ * circle in the child. So the child must walk no more entries than the list's count.
  */
 #define km_list_for_some(entry, list, most)                                                        \
 	for (size_t left_##entry = (most); left_##entry; left_##entry = 0)                         \

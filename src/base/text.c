@@ -16,7 +16,7 @@ unsigned km_utf8_bytes(const char *at)
 	for (unsigned i = 1; i < bytes; i++)
 		if ((text[i] & 0xc0) != 0x80)
 			return 0;
-	/* Longer than need be, half of a pair of UTF-16, beyond the last character. */
+	/* Overlong form, half of a UTF-16 pair, or beyond the last character. */
 	const bool low = text[0] && text[1] < (text[0] == 0xe0 ? 0xa0 : 0x90);
 	if (bytes > 2 && ((low && (*text == 0xe0 || *text == 0xf0)) || (*text == 0xed && text[1] >= 0xa0) ||
 			  (*text == 0xf4 && !low)))

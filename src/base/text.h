@@ -9,8 +9,10 @@
 
 /* Returns the bytes of the UTF-8 character at `at`; 0: no valid character begins there. */
 unsigned km_utf8_bytes(const char *at);
-/* The same for plain characters only: 0 for control characters, for blanks other than ' ', and for characters of
- * writing direction. */
+/*
+ * Returns: the bytes of a plain character; 0 for control characters, for blanks other than ' ', and for characters
+ * of writing direction.
+ */
 unsigned km_text_plain(const char *at);
 /*
  * Copy whole characters up to a NUL, or to bytes - 1; `to` and `from` may be equal. C0, DEL and the ASCII characters of

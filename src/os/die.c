@@ -1,6 +1,6 @@
 /*
- * die.c: messages without malloc, and the one door through which misuse stops the process. Invariant:
- * nothing here allocates, locks, or changes errno.
+ * die.c: messages without malloc, and the end of the process on misuse. Invariant: no function here allocates,
+ * locks, or changes errno.
  */
 #include "die.h"
 
@@ -69,7 +69,7 @@ bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX])
 	return said < RATELIMIT_BURST;
 }
 
-/* The phrase of each misuse, and the reader's next step. */
+/* Phrase of each misuse, and the reader's next step. */
 static const struct {
 	const char *phrase, *next;
 } misuses[KM_NR_MISUSES] = {

@@ -9,13 +9,13 @@
 #include "die.h"
 #include "os.h"
 
-/* Long enough for a critical section on another CPU, short enough where the holder lost its CPU. */
+/* Spins of one try: enough for a critical section on another CPU, and few enough if the holder lost its CPU. */
 #define SPINS 200
 /*
- * So often a thread spins that is to make no system call; then it sleeps after all. The holder may have no CPU as long
- * as this thread has one: where this one is SCHED_FIFO, and more urgent. It is half a second of this thread's own, on
- * some processors two: by the clock, thirty threads on two CPUs came to that (tests/promise/nowait). In a process with
- * real-time waiters it is a millisecond.
+ * Tries of a thread without system calls, before the thread sleeps after all. If this thread is SCHED_FIFO and more
+ * urgent than the holder, the holder may have no CPU while this thread runs. The tries take half a second of the
+ * thread's own time, on some processors two seconds. Thirty threads on two CPUs needed as much by the clock
+ * (tests/promise/nowait). In a process with real-time waiters the tries take a millisecond.
  */
 #define MOST_ROUNDS 200000
 #define REAL_TIME_ROUNDS 100
@@ -106,7 +106,7 @@ static bool lend(struct km_lock *lock, uint32_t state)
  * the bit remains, and costs one needless wake. */
 static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
 {
-	/* Longer and longer: a thousand sleepers that all look every 2 ms leave the holder no CPU. */
+	/* Longer and longer naps: a thousand sleepers with naps of 2 ms would leave the holder no CPU. */
 	for (unsigned nap = 2;;) {
 		uint32_t state = km_load(&lock->state);
 
@@ -178,16 +178,16 @@ bool km_lock_nowait(struct km_lock *lock)
 	return try_for_a_while(lock, km_lock_self());
 }
 
-/* ------------------------------------------------------------------ whose they are, and forks */
+/* ------------------------------------------------------------------ holders, and forks */
 
-/* For all locks of a fork together, and for each. */
+/* Time for all locks of a fork together, and for each lock. */
 #define FORK_MS		200
 #define FORK_LOCK_MS	50
 
 #ifdef KM_DEBUG
 bool km_is_forked;
 #endif
-/* Nested forks of two threads: one waits for the other, or does without. */
+/* Serialises nested forks of two threads: the second fork waits, or goes on without the lock. */
 static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
 static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
 /* This thread's fork takes locks. Another thread may have the same number: the child of a bare clone keeps its parent's
@@ -313,11 +313,11 @@ void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
 
 #ifdef KM_DEBUG
 bool km_lock_unstruck, km_locks_let_go, km_lock_always_wakes;
-static km_tls uint8_t held[KM_NR_RANKS];	/* by this thread, and handlers that struck it */
+static km_tls uint8_t held[KM_NR_RANKS];	/* counts of this thread, and of handlers on its stack */
 
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 {
-	/* A handler that struck here would wait for this very thread. */
+	/* An interrupting handler would wait for this very thread. */
 	km_debug(km_thread_busy || km_lock_unstruck, "who takes a lock keeps signal handlers out");
 	if (note == KM_LOCK_GIVEN) {
 		km_debug(held[lock->rank], "a lock is given back by the thread that took it");

@@ -1,8 +1,9 @@
 /*
- * lock.h: ranked locks. The rank enum *is* the lock order: a thread waits for locks of rising rank only (equal
- * ranks never together), which debug builds check. Meanwhile km_thread_busy is set: a signal handler of this thread
- * runs, and its hits work, but it takes no lock. A thread spins a little, then sleeps on a futex; a sleeper wakes by
- * itself after 2 ms, later 64, so that a GFP_NOWAIT caller may leave without the wake's system call.
+ * lock.h: ranked locks. Invariant: the rank enum *is* the lock order. A thread waits only for locks of rising rank
+ * (equal ranks never together), and debug builds check the order. While a thread holds a lock, km_thread_busy is
+ * set: a signal handler of the thread may run, and its hits work, but the handler takes no lock. A thread spins a
+ * little, then sleeps on a futex. A sleeper wakes without help after 2 ms, later after 64 ms, so that a GFP_NOWAIT
+ * caller may unlock without the system call of a wake.
  */
 #ifndef KM_OS_LOCK_H
 #define KM_OS_LOCK_H
@@ -12,29 +13,29 @@
 #include "die.h"
 
 enum km_rank {
-	KM_RANK_RECLAIM = 1,	/* giving back what lies ready, or free */
-	KM_RANK_RESIDENT,	/* free memory that is made resident */
+	KM_RANK_RECLAIM = 1,	/* reclaim of cached and free memory */
+	KM_RANK_RESIDENT,	/* prefault of free memory */
 	KM_RANK_REGISTRY,	/* the list of caches */
-	KM_RANK_DRAIN,		/* closing shelves */
+	KM_RANK_DRAIN,		/* closing per-CPU sheaves for a drain */
 	KM_RANK_MEMCG,		/* the tree of groups */
-	KM_RANK_LOOK,		/* looks for pages of a node's slabs in which nobody has anything */
-	KM_RANK_NODE,		/* a cache's slabs on a node */
-	KM_RANK_BARN,		/* a cache's full and empty shelf blocks */
-	KM_RANK_GRACE,		/* the grace period that is under way */
-	KM_RANK_WAITING,	/* what waits on a CPU for the next one */
-	KM_RANK_GROWTH,		/* a CPU's pages for blocks that grow */
-	KM_RANK_READY,		/* what may lie ready, in all */
-	KM_RANK_TAKEN,		/* free pages that were taken for it */
-	KM_RANK_NODUMP,		/* pages that are left out of core dumps */
-	KM_RANK_OWN,		/* pages that are kept for a name */
-	KM_RANK_PURGE,		/* free pages that are on no list while the system takes them back */
-	KM_RANK_ZONE,		/* a node's free pages */
-	KM_RANK_GROW,		/* ranges of pages, and how far they are committed */
-	KM_RANK_BIG,		/* mappings of their own */
-	KM_RANK_PRIVATE,	/* what a private group has */
-	KM_RANK_META,		/* our own memory */
-	KM_RANK_STOCK,		/* a CPU's stocks of what is charged and not used */
-	KM_RANK_POOL,		/* the reserves of mempools */
+	KM_RANK_LOOK,		/* scans for pages without allocated objects in a node's slabs */
+	KM_RANK_NODE,		/* slabs of a cache on a node */
+	KM_RANK_BARN,		/* barn: full and empty sheaves of a cache */
+	KM_RANK_GRACE,		/* the grace period under way */
+	KM_RANK_WAITING,	/* deferred work of a CPU for the next grace period */
+	KM_RANK_GROWTH,		/* pages of a CPU for large blocks with room to grow */
+	KM_RANK_READY,		/* total limit of cached large and huge blocks */
+	KM_RANK_TAKEN,		/* free pages taken for cached blocks */
+	KM_RANK_NODUMP,		/* pages left out of core dumps */
+	KM_RANK_OWN,		/* pages kept for address reuse */
+	KM_RANK_PURGE,		/* free pages on no list while the system takes the pages back */
+	KM_RANK_ZONE,		/* free pages of a node */
+	KM_RANK_GROW,		/* ranges of pages, and their committed lengths */
+	KM_RANK_BIG,		/* huge blocks, each a mapping of its own */
+	KM_RANK_PRIVATE,	/* contents of a private group */
+	KM_RANK_META,		/* metadata */
+	KM_RANK_STOCK,		/* stocks of a CPU: bytes charged and not used */
+	KM_RANK_POOL,		/* reserves of mempools */
 	KM_NR_RANKS
 };
 
@@ -47,8 +48,8 @@ struct km_lock {
 #define KM_LOCK_BORROWS	0x10000000u	/* the holder's unlock, of any kind, ends loans of priority (lock.c) */
 
 /*
- * The number of this thread, perhaps with KM_LOCK_BORROWS, and how many locks the thread has. One instruction takes a
- * lock and writes the number: a fork by a signal handler knows the locks of the same thread at every instruction.
+ * Number of this thread, perhaps with KM_LOCK_BORROWS, and the count of the thread's locks. One instruction takes a
+ * lock and writes the number, so a fork by a signal handler knows the locks of its thread at every instruction.
  */
 extern km_hidden km_tls uint32_t km_self;
 extern km_hidden km_tls unsigned km_locks_held;
@@ -58,11 +59,13 @@ km_inline uint32_t km_lock_self(void)
 	return km_likely(km_self) ? km_self : km_self_find();
 }
 
-/* Of debug builds: this is a child of fork, where what other threads had in hand was not counted yet. */
+/* Debug builds: this is a child of fork, without a count of the parent's other threads' work. */
 extern km_hidden bool km_is_forked;
 
-/* Nobody but the checker reads the rank of a lock that stands for ever: elsewhere it is zeros, and what it lies in is
- * no part of the library's file, of which a process has stretches of 64 KiB. */
+/*
+ * Only the rank checker reads the rank of a static lock. Other builds initialise static locks to zeros. Zeros take
+ * no part of the library's file, which a process maps in stretches of 64 KiB.
+ */
 #ifdef KM_DEBUG
 #define KM_LOCK_INIT(lock_rank) { 0, (lock_rank) }
 #define KM_LOCK_SLEEPER km_lock_always_wakes
@@ -72,24 +75,26 @@ extern km_hidden bool km_is_forked;
 #endif
 
 /*
- * This thread is inside of the allocator. A signal handler that strikes it there and allocates must wait for nothing,
- * for it may be the code that it struck that holds the lock: with the flag set it is refused instead, or its free is
- * left for later. So a thread that holds a lock has the flag set from before it takes it until after it gives it back;
- * debug builds check that of every lock.
+ * This thread is inside of the allocator. An allocation by an interrupting signal handler must not wait, because
+ * the interrupted code may hold the lock. With the flag set, the handler's allocation is refused, or its free is
+ * deferred. A thread must set the flag before it takes a lock, and must keep the flag set until the lock is free.
+ * Debug builds check this for every lock.
  */
 extern km_hidden km_tls uint8_t km_thread_busy;
 enum km_busy {
 	KM_BUSY_NOT,
 	KM_BUSY,
-	KM_BUSY_IN_VERB,	/* all it holds is the lock of a CPU's slot (visit.h): it may fork as anybody */
+	KM_BUSY_IN_VERB,	/* the thread holds only the lock of a CPU's words (visit.h), and may fork as usual */
 };
 
-/* The flag as km_busy_begin found it. It is no number: the compiler refuses a place that would keep one bit of it. */
+/*
+ * Value of the flag at km_busy_begin. A structure, not a number: the compiler then refuses code that keeps one bit.
+ */
 struct km_busy_was {
 	uint8_t busy;		/* enum km_busy */
 };
 
-/* A caller of ours had the flag set, whichever: for this call handlers were kept out already. */
+/* Returns: true if a caller inside the library had set the flag, so that handlers were kept out already. */
 km_inline bool km_was_busy(struct km_busy_was was)
 {
 	return was.busy != KM_BUSY_NOT;
@@ -115,23 +120,26 @@ km_inline void km_busy_end(struct km_busy_was was)
 	km_thread_busy = was.busy;
 }
 
-/* km_busy_begin; the end of the block, or a return, is the km_busy_end. The same form with calls and locks below. */
+/*
+ * km_busy_begin, with km_busy_end at the end of the block or at a return. The scopes of calls and locks below do
+ * the same.
+ */
 km_inline void km_busy_leave(struct km_busy_was *was)
 {
 	km_busy_end(*was);
 }
 #define km_busy_scope(was) struct km_busy_was was km_scoped(km_busy_leave) = km_busy_begin()
 
-/* The end of a km_busy_begin that found the flag clear, as its caller knows. */
+/* End a km_busy_begin. Requires: km_busy_begin found the flag clear. */
 km_inline void km_busy_end_clear(void)
 {
 	km_busy_end((struct km_busy_was) { KM_BUSY_NOT });
 }
 
 /*
- * This thread must not call the system now (GFP_NOWAIT, GFP_ATOMIC). Locks spin instead of a sleep, for a bounded time
- * (lock.c). An unlock wakes no sleeper (sleepers have timeouts), but ends a real-time thread's loan of priority. Meant
- * for frees, because a free must succeed; an allocation uses km_lock_may.
+ * This thread must not call the system now (GFP_NOWAIT, GFP_ATOMIC). Locks spin instead of a sleep, for a bounded
+ * time (lock.c). An unlock wakes no sleeper (sleepers have timeouts), but ends a real-time thread's loan of
+ * priority. Meant for frees, because a free must succeed; an allocation uses km_lock_may.
  */
 extern km_hidden km_tls bool km_no_calls;
 km_inline bool km_calls_begin(bool allowed)
@@ -156,16 +164,15 @@ km_inline void km_calls_leave(bool *was)
 void km_lock_wait(struct km_lock *lock, uint32_t as);
 void km_lock_wake(struct km_lock *lock, uint32_t was);
 void km_unlock_lent(struct km_lock *lock);
-/* For a test of debug builds: each lock is given back as if a thread slept for it. */
+/* For tests of debug builds: each unlock behaves as if a thread slept for the lock. */
 extern bool km_lock_always_wakes;
 
-/* The events that the rank checker is told. A thread that only tried has not waited: a handler may try what its victim
- * holds. */
+/* Events for the rank checker. A try is no wait: a handler may try a lock of the interrupted code. */
 enum km_lock_note { KM_LOCK_GIVEN, KM_LOCK_TAKEN, KM_LOCK_TRIED };
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note);
-/* A test that calls the floors beneath directly, and has no handlers: its threads need not be busy. */
+/* For tests that call lower layers directly, without handlers: threads need not be busy. */
 extern bool km_lock_unstruck;
-/* This is the child of a fork by a handler that struck inside of the allocator. */
+/* This is the child of a fork by a handler that interrupted the allocator. */
 extern km_hidden bool km_locks_let_go;
 
 km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
@@ -192,9 +199,11 @@ km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)
 	km_locks_held += note == KM_LOCK_GIVEN ? -1u : 1u;
 }
 
-/* A fork of this thread has the lock: between the handlers of fork the thread allocates as always. */
+/*
+ * Returns: true if a fork of this thread has the lock. Between the handlers of fork the thread allocates as always.
+ */
 bool km_lock_passes(const struct km_lock *lock);
-/* A fork has the lock, and keeps the lock. */
+/* Returns: true if a fork has the lock, and keeps the lock. */
 km_inline bool km_lock_stays(const struct km_lock *lock)
 {
 	return km_unlikely(km_load(&lock->state) & KM_LOCK_OF_FORK);
@@ -237,16 +246,16 @@ km_inline void km_lock_leave(struct km_lock **lock)
 #define km_lock_scope(lock) \
 	km_lock(lock); \
 	struct km_lock *locked_here km_scoped(km_lock_leave) = (lock)
-/* A lock that is taken and given back by functions without arguments. */
+/* Scope of a lock with begin and leave functions without arguments. */
 #define KM_LOCKED_SCOPE(begin, leave) \
 	begin(); \
 	const char locked_here km_scoped(leave) = 0
 
 /*
- * Without the atomic exchange, 13 cycles on Zen 5, where nobody seems to wait. A thread that comes to sleep between the
- * look and the store is not woken. But before it sleeps the system looks at the state, and finds the store done, unless
- * this thread was interrupted in between: then it sleeps out its time. For a lock that is taken often and held for a
- * short time.
+ * Unlock without the atomic exchange (13 cycles on Zen 5) if no thread seems to wait. A thread that starts to sleep
+ * between the load and the store gets no wake. But the system checks the state before the sleep, and finds the
+ * store done, unless this thread was interrupted between the two. Then the sleeper sleeps until its timeout. For a
+ * lock taken often and held for a short time.
  */
 km_inline void km_unlock_quick(struct km_lock *lock)
 {
@@ -268,17 +277,22 @@ km_inline void km_lock_quick_leave(struct km_lock **lock)
 	km_lock(lock); \
 	struct km_lock *locked_here km_scoped(km_lock_quick_leave) = (lock)
 
-/* Somebody holds it: for assertions of who must. In the child of a handler's fork nobody can tell: all were let go of,
- * under the code that the handler interrupted. */
+/*
+ * Returns: true if any thread holds the lock, for assertions. In the child of a handler's fork the answer is always
+ * true: all locks were released there, under the code that the handler interrupted.
+ */
 km_inline bool km_is_locked(const struct km_lock *lock)
 {
 	return km_load(&lock->state) != 0 || km_locks_let_go;
 }
 
-/* Wait about `ms` milliseconds at most; false: it is not ours. For locks under which a user's function runs. */
+/*
+ * Wait at most about `ms` milliseconds. Returns: false without the lock. For locks held while a user's function
+ * runs.
+ */
 bool km_lock_within(struct km_lock *lock, unsigned ms);
 
-/* For callers that may not sleep or call the system: spin a little, then say no. */
+/* Spin a little, without a sleep or a system call. Returns: false without the lock. */
 bool km_lock_nowait(struct km_lock *lock);
 km_inline void km_unlock_nowait(struct km_lock *lock)
 {
@@ -290,19 +304,21 @@ km_inline void km_unlock_nowait(struct km_lock *lock)
 	km_store_release(&lock->state, 0u);
 }
 
-/* Around fork all locks are held at once, many locks of one rank, and a handler may hold a lock out of order, taken
- * without a wait: the rank checker ignores these locks. km_unlock_fork leaves a lock of another thread. */
+/*
+ * Around fork all locks are held at once, many locks of one rank, and a handler may hold a lock out of order, taken
+ * without a wait: the rank checker ignores these locks. km_unlock_fork leaves a lock of another thread.
+ */
 void km_unlock_fork(struct km_lock *lock);
 
 /*
- * A fork by a handler that struck inside of the allocator: the thread's own locks are left as they are, in the child as
- * well, where the code that was struck goes on under them. Those of others are waited for, but for a bounded time in
- * all, because their holders may wait for what this thread has.
+ * Begin and end a nested fork: a fork by a handler that interrupted the allocator. The thread's own locks stay as
+ * they are, also in the child, where the interrupted code goes on under these locks. The fork waits for locks of
+ * other threads for a bounded total time, because their holders may wait for a lock of this thread.
  */
 void km_locks_fork_nested(void);
 void km_locks_fork_end(bool child);
 bool km_fork_is_nested(void);
-/* This fork may walk what the lock guards: asked after km_lock_around_fork has tried to take it. */
+/* Returns: true if this fork may walk the data under the lock. Requires: km_lock_around_fork has tried the lock. */
 bool km_fork_has(const struct km_lock *lock);
 /*
  * A nested fork waits for libc's list of open FILEs. The list may be locked by another fork, and the other fork may
@@ -312,13 +328,13 @@ bool km_fork_has(const struct km_lock *lock);
 void km_fork_behind_files(bool waits);
 bool km_fork_gives_way(void);
 void km_fork_let_pass(void);
-/* This thread has it, or code that a handler struck under it. */
+/* Returns: true if this thread, or code interrupted by this handler, has the lock. */
 bool km_lock_is_own(const struct km_lock *lock);
 
-/* The part of a fork handler for one lock: in the child, where nobody waits, it only says that it is free. */
+/* Fork handler for one lock. In the child no thread waits, so the function only marks the lock free. */
 void km_lock_around_fork(struct km_lock *lock, bool before, bool child);
 
-/* Take it as the caller may: waiting, or not. */
+/* Take the lock: with a wait if the caller may wait, else by km_lock_nowait. */
 km_inline bool km_lock_may(struct km_lock *lock, bool may_wait)
 {
 	if (may_wait) {

@@ -1,6 +1,6 @@
 /*
- * os_env.c: variables of the program's environment. Invariant: a program that has the rights of its file's owner
- * (AT_SECURE) has none, and errno stays as it was.
+ * os_env.c: environment variables of the program. Invariant: a program with the rights of its file's owner
+ * (AT_SECURE) has no variables here, and errno does not change.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@ bool km_os_secure(void)
 	return getauxval(AT_SECURE) != 0;
 }
 
-/* Before libc has set environ (an allocation of the dynamic loader's): what the kernel was given. */
+/* Read the kernel's copy of the environment, before libc has set environ (an allocation by the dynamic loader). */
 static int getenv_early(const char *name, char *value, size_t bytes)
 {
 	static const char path[] = "/proc/self/environ";

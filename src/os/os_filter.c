@@ -1,7 +1,7 @@
 /*
- * os_filter.c: the services of os.h that reports want: another program that they go through first, and the path of this
- * one. Invariant: the other one is a child that nobody hears of: it sends no signal when it ends, and waits for nothing
- * of ours.
+ * os_filter.c: services of os.h for reports: a filter program for the output, and the path of this program.
+ * Invariant: the filter is a child unknown to the program. The child's end sends no signal, and the child waits for
+ * no lock of the library.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,7 +23,7 @@ static long answer_of(long result, int saved_errno)
 	return result;
 }
 
-/* Nothing here changes errno. */
+/* Keep errno in all functions here. */
 #define CALL(...)                                                                                  \
 	({                                                                                         \
 		int call_errno = errno;                                                            \
@@ -49,11 +49,11 @@ int km_os_copy(int in, int out)
 	return (int)error;
 }
 
-/* In the child, which has this thread alone. */
+/* Become the filter program. Context: the child, with a copy of this thread only. */
 static _Noreturn void become(const char *command, const char *word, int in, int out)
 {
 	const char *arguments[] = { command, word, NULL }, *environment[] = { NULL };
-	/* Away from the numbers that they are to have. */
+	/* Move the descriptors away from their target numbers. */
 	int from = (int)CALL(SYS_fcntl, in, F_DUPFD_CLOEXEC, 3), to = (int)CALL(SYS_fcntl, out, F_DUPFD_CLOEXEC, 3);
 
 	if (from >= 0 && to >= 0 && CALL(SYS_dup3, from, 0, 0) == 0 && CALL(SYS_dup3, to, 1, 0) == 1 &&
@@ -70,7 +70,10 @@ int km_os_filter(const char *command, const char *word, int in, int out)
 
 	if (km_os_is_shut() || CALL(SYS_lseek, in, 0l, SEEK_SET) < 0 || (km_os_fault && km_os_fault("filter")))
 		return -EPERM;
-	/* Without a signal for its end; the order of the other arguments, which differs, does not matter. */
+	/*
+	 * Clone without a signal at the child's end. The order of the other arguments differs by architecture,
+	 * without effect here.
+	 */
 	child = CALL(SYS_clone, 0ul, 0ul, 0ul, 0ul, 0ul);
 	if (!child)
 		become(command, word, in, out);
@@ -79,7 +82,7 @@ int km_os_filter(const char *command, const char *word, int in, int out)
 	do
 		ended = CALL(SYS_wait4, child, &status, __WALL, NULL);
 	while (ended == -EINTR);
-	/* A program that ignores its children's ends is not told how this one ended. */
+	/* A program that ignores its children's ends gets no status of this child. */
 	return ended == -ECHILD || (ended == child && status == 0) ? 0 : -EIO;
 }
 
@@ -100,7 +103,7 @@ const char *km_os_program_path(char *text, size_t bytes)
 	if (length <= 0)
 		return name ?: self;
 	text[length] = '\0';
-	/* Another one may have come in its place. */
+	/* Another file may have replaced the program's file. */
 	char *end = text + length - km_min((size_t)length, sizeof(deleted) - 1);
 	if (__builtin_strcmp(end, deleted) == 0)
 		*end = '\0';

@@ -1,5 +1,5 @@
 /*
- * os_linux.c: the only file that makes system calls. Each function keeps errno as it found it and
+ * os_linux.c: services of os.h for memory, limits, CPUs, locks and files. Invariant: each function keeps errno, and
  * reports failure by its return value.
  */
 #define _GNU_SOURCE
@@ -32,13 +32,13 @@
 #define PR_SET_VMA_ANON_NAME	0
 #endif
 
-/* Of <linux/auxvec.h>, since Linux 6.3. */
+/* From <linux/auxvec.h>, since Linux 6.3. */
 #ifndef AT_RSEQ_FEATURE_SIZE
 #define AT_RSEQ_FEATURE_SIZE	27
 #define AT_RSEQ_ALIGN		28
 #endif
 
-/* Of <linux/fcntl.h>, since Linux 6.10, and of <linux/kcmp.h>. */
+/* From <linux/fcntl.h>, since Linux 6.10, and from <linux/kcmp.h>. */
 #ifndef F_DUPFD_QUERY
 #define F_DUPFD_QUERY	1027
 #endif
@@ -46,16 +46,16 @@
 
 bool (*km_os_fault)(const char *call);
 
-/* Pages without access that are no mapping of their own. */
+/* Guard markers: pages without access inside a mapping. */
 enum markers { MARKERS_UNKNOWN, MARKERS_HOLD, MARKERS_PRETENDED };
 
-/* The state of the process that was found out, or came over it, since it began. */
+/* State of the process, found at the start or changed later. */
 static struct {
 	bool shut, nameless;
 	uint8_t markers;				/* enum markers */
 	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
-	size_t lock_limit;				/* of what all mappings from now on count against; 0: none */
-	bool lock_on_fault;				/* ... which are not filled in */
+	size_t lock_limit;				/* RLIMIT_MEMLOCK, with MCL_FUTURE in force; else 0 */
+	bool lock_on_fault;				/* MCL_ONFAULT: mappings are not filled in */
 } process;
 
 static long answer_of(long result, int saved_errno)
@@ -93,8 +93,8 @@ static void *map(size_t bytes, int protection, int flags)
 	return map_near(0, bytes, protection, flags);
 }
 
-/* Map `bytes` aligned to `align`: where the system's own choice is not, at the aligned address below it, which needs no
- * more address space than that; where something lies there, by mapping more and giving the ends back. */
+/* Map `bytes` aligned to `align`. If the system's own choice is not aligned, try the aligned address below, without
+ * more address space. If another mapping lies there, map more and give the ends back. */
 static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
 {
 	km_debug(bytes && km_is_pow2(align), "a mapping has bytes, and an alignment that is a power of two");
@@ -203,7 +203,7 @@ int km_os_unprotect(void *p, size_t bytes)
 	return fault("unprotect") ? -ENOMEM : protect(p, bytes, PROT_READ | PROT_WRITE);
 }
 
-/* Linux 6.13; the one that looks is of 5.14. */
+/* MADV_GUARD_INSTALL: Linux 6.13; MADV_POPULATE_READ, for the check of a marker: Linux 5.14. */
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL	102
 #define MADV_GUARD_REMOVE	103
@@ -212,8 +212,8 @@ int km_os_unprotect(void *p, size_t bytes)
 #define MADV_POPULATE_READ	22
 #endif
 
-/* A marker in the page table takes access away, and the mapping stays one. It is looked at once: an emulator may answer
- * any advice with yes. Refused where memory is locked. */
+/* Remove access by markers in the page table, without a split of the mapping. The first markers are checked, because
+ * an emulator may accept any advice. Returns: false if unsupported, or in locked memory. */
 static bool install_markers(void *p, size_t bytes)
 {
 	if (km_load(&process.markers) == MARKERS_PRETENDED || advise(p, bytes, MADV_GUARD_INSTALL))
@@ -238,14 +238,15 @@ int km_os_unguard(void *p, size_t bytes)
 	return result || km_load(&process.markers) != MARKERS_HOLD ? result : advise(p, bytes, MADV_GUARD_REMOVE);
 }
 
-/* msync says EBUSY of what is locked. Not libc's, which is a point of cancellation, nor where a filter may kill. */
+/* msync returns EBUSY for locked memory. A direct system call, because libc's msync is a point of cancellation. No
+ * call after km_os_shut, because a filter may kill. */
 static int find_lock(void *p, size_t bytes)
 {
 	int result = 0;
 
 	if (!km_os_is_shut() && !km_load(&process.lock_limit))
 		KEEP_ERRNO(result, (int)syscall(SYS_msync, p, bytes, MS_INVALIDATE));
-	/* A filter that refuses it says nothing of the mapping. */
+	/* A filter's refusal says nothing about the mapping. */
 	return result == -EPERM || result == -EACCES || result == -ENOSYS ? 0 : result;
 }
 
@@ -296,7 +297,7 @@ int km_os_purge(void *p, size_t bytes)
 #define MADV_POPULATE_WRITE	23
 #endif
 
-/* Before Linux 5.14: an access to each page, which changes nothing where others write. */
+/* Before Linux 5.14: an atomic addition of 0 to each page, safe against concurrent writers. */
 int km_os_fault_in(void *p, size_t bytes)
 {
 	int result = fault("fault in") ? -ENOMEM : advise(p, bytes, MADV_POPULATE_WRITE);
@@ -310,14 +311,14 @@ bool km_os_huge(void *p, size_t bytes)
 {
 	int off = 0;
 
-	/* Switched off, small pages would come in its place. 3 says: but for those that are asked for (Linux 6.18). */
+	/* If switched off (1), small pages would come. 3: on only for advised ranges (Linux 6.18). */
 	if (!km_os_is_shut())
 		KEEP_ERRNO(off, prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
 	if (fault("huge") || off == 1)
 		return false;
 	if (advise(p, bytes, MADV_HUGEPAGE))
 		return false;
-	/* Before Linux 5.14: a store for each page, or for each huge one. */
+	/* Before Linux 5.14: a store to each page, or to each huge page. */
 	if (advise(p, bytes, MADV_POPULATE_WRITE))
 		for (size_t at = 0; at < bytes; at += KM_PAGE_SIZE)
 			*(volatile char *)((char *)p + at) = 0;
@@ -421,7 +422,6 @@ size_t km_os_limit(int resource)
 	return none ? SIZE_MAX : km_max((size_t)limit.rlim_cur, (size_t)1);
 }
 
-/* The first call asks for both. */
 size_t km_os_address_limit(void)
 {
 	if (km_unlikely(!km_load(&process.address_limit))) {
@@ -508,7 +508,7 @@ long km_os_mlockall(int flags)
 	KEEP_ERRNO(result, syscall(SYS_mlockall, flags));
 	if (!result && flags & MCL_FUTURE) {
 		km_store(&process.lock_on_fault, (flags & MCL_ONFAULT) != 0);
-		/* Behind a filter nobody asks: there is a limit, perhaps. */
+		/* After km_os_shut no call: assume a limit. */
 		if (km_os_is_shut())
 			km_store(&process.lock_limit, (size_t)1);
 		else
@@ -536,7 +536,7 @@ long km_os_prlimit(int pid, int resource, const void *limits, void *old)
 	return result;
 }
 
-/* The last number of /sys/devices/system/cpu/possible ("0-7", "0,2-5"), plus one. */
+/* Returns: the last number of /sys/devices/system/cpu/possible ("0-7", "0,2-5"), plus one. */
 static unsigned parse_possible(const char *text, long count)
 {
 	unsigned highest = 0, number = 0;
@@ -552,8 +552,8 @@ static unsigned parse_possible(const char *text, long count)
 	return km_max(highest, number) + 1;
 }
 
-/* 1 + the highest CPU that this thread may use; *masks: how many the kernel's masks have room for, by how much of one
- * it fills in. 0 and KM_MAX_CPUS where the system does not say. */
+/* Returns: 1 + the highest CPU allowed to this thread; 0 if the system does not say. *masks: the number of CPUs in
+ * the kernel's masks, by the bytes filled in, or KM_MAX_CPUS. */
 static unsigned allowed_cpus(unsigned *masks)
 {
 	unsigned long mask[KM_MAX_CPUS / 64] = { 0 };
@@ -573,8 +573,8 @@ unsigned km_os_possible_cpus(unsigned *masks)
 	char text[256];
 	long count = km_os_read("/sys/devices/system/cpu/possible", text, sizeof(text));
 
-	/* No /sys (a chroot, a sandbox), or a list that is too long. Libc then counts the CPUs that this process may
-	 * use now, and numbers go beyond. A file that is not the system's own may say less than that. */
+	/* No /sys (a chroot, a sandbox), or too long a list. Libc then counts the presently allowed CPUs, and real
+	 * numbers may be higher. A file that is not the system's own may say less than the allowed CPUs. */
 	if (count <= 0 || count == (long)sizeof(text) - 1)
 		possible = *masks;
 	else
@@ -648,7 +648,7 @@ size_t km_os_rseq_bytes(void)
 	return km_align_up(km_max(getauxval(AT_RSEQ_FEATURE_SIZE), 32ul), align);
 }
 
-/* Linux 6.19 to 7.0.13 on aarch64 does not, where the thread goes on on the same CPU (linux-arm-kernel, April 2026). */
+/* False: Linux 6.19 to 7.0.13 on aarch64, if the thread stays on the same CPU (linux-arm-kernel, April 2026). */
 bool km_os_rseq_aborts(void)
 {
 #ifdef __aarch64__
@@ -750,7 +750,7 @@ int km_os_eventfd(void)
 	return (int)fd;
 }
 
-/* Where the sum does not fit, it is readable already. */
+/* If the sum overflows, the write fails, and the descriptor is readable already. */
 void km_os_event_add(int fd, uint64_t count)
 {
 	long ignored;
@@ -787,7 +787,7 @@ _Noreturn void km_os_abort(void)
 {
 	const pid_t self = km_os_is_shut() ? 0 : (pid_t)syscall(SYS_gettid);
 
-	/* In a child with its parent's thread area libc has the parent's number: musl's abort would end the parent. */
+	/* In a child with its parent's thread area, libc has the parent's number: musl's abort would end it. */
 	if (self && (unsigned)self != km_os_thread()) {
 		syscall(SYS_tgkill, getpid(), self, SIGABRT);
 		_exit(128 + SIGABRT);

@@ -1,6 +1,6 @@
 /*
- * os_node.c: from which memory nodes pages may come, services of os.h by themselves. Invariant: errno stays as it was;
- * what a program's filter may not know is not asked for behind one.
+ * os_node.c: services of os.h for memory nodes. Invariant: errno does not change. mbind may be outside of a
+ * program's filter, and is never called after km_os_shut.
  */
 #include <errno.h>
 #include <sys/syscall.h>
@@ -8,7 +8,7 @@
 
 #include "os.h"
 
-/* Of <linux/mempolicy.h>, some of whose enumerators are newer than others. */
+/* From <linux/mempolicy.h>. Some enumerators are newer than others. */
 #define MPOL_DEFAULT		0
 #define MPOL_PREFERRED		1
 #define MPOL_LOCAL		4
@@ -55,7 +55,7 @@ int km_os_prefer_nodes(void *p, size_t bytes, const uint64_t *set, unsigned limi
 		return (int)call(SYS_mbind, (uintptr_t)p, bytes, MPOL_DEFAULT, 0, 0, 0);
 	for (unsigned i = 0; i < limit / 64; i++)
 		count += (unsigned)__builtin_popcountll(set[i]);
-	/* Of several, MPOL_PREFERRED would take the first. */
+	/* MPOL_PREFERRED would take only the first of several nodes. */
 	return (int)call(SYS_mbind, (uintptr_t)p, bytes, count > 1 ? MPOL_PREFERRED_MANY : MPOL_PREFERRED,
 			 (uintptr_t)set, limit + 1ul, 0);
 }

@@ -1,6 +1,6 @@
 /*
- * os_random.c: random bytes, a service of os.h by itself. Invariant: it never fails; without the kernel's help they
- * are those that the process was given at its start.
+ * os_random.c: random bytes. Invariant: the service never fails; without the kernel's help the bytes are the random
+ * bytes of the process's start.
  */
 #include <errno.h>
 #include <sys/auxv.h>
@@ -10,7 +10,7 @@
 #include "die.h"
 #include "os.h"
 
-#define NONBLOCK 1	/* GRND_NONBLOCK of <linux/random.h>: early in a machine's start there may be none */
+#define NONBLOCK 1	/* GRND_NONBLOCK of <linux/random.h>: early after boot there may be no bytes */
 
 void km_os_random(void *p, size_t bytes, bool fresh)
 {

@@ -1,6 +1,6 @@
 /*
- * os_read.c: the system's files as text, and parts of other files. Invariant: errno does not change, and no descriptor
- * is left.
+ * os_read.c: the system's files as text, and parts of other files. Invariant: errno does not change, and no
+ * descriptor stays open.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static long answer_of(long result)
 	return result < 0 ? -errno : result;
 }
 
-/* A read interrupted by a signal is made again. */
+/* Read again after an interruption by a signal. */
 static long read_all(long fd, char *to, size_t bytes)
 {
 	size_t length = 0;

@@ -1,6 +1,6 @@
 /*
- * os_room.c: how much address space is worth a reservation, and whether the system would map a length. Invariant: the
- * functions keep errno.
+ * os_room.c: address space worth a reservation, and lengths that the system would map. Invariant: errno does not
+ * change.
  */
 #include <errno.h>
 #include <sys/auxv.h>
@@ -41,8 +41,10 @@ void km_os_tell_shortage(char *text, size_t room, size_t bytes)
 		km_format(text, room, may_reserve(step) ? "system memory" : "address space");
 }
 
-/* Does the host of this process spend memory and time on inaccessible address space? Emulators in user mode do, and
- * have no vDSO. A page table has a word for 4 KiB, and each page of these words costs a fault. */
+/*
+ * Returns: true if the host of this process spends memory and time on inaccessible address space. User-mode
+ * emulators do, and have no vDSO. A page table has a word for 4 KiB, and each page of these words costs a fault.
+ */
 static bool reserving_costs(void)
 {
 	const size_t bytes = (size_t)256 << 20;

@@ -1,8 +1,8 @@
 /*
- * os_signal.c: the handler of SIGSEGV. Invariant: a fault that is not ours ends as it would have ended without us: by
- * the handler that the program had before, called on the stack and with the signals blocked that it asked for; or by
- * the default action, at the very instruction, so that a core dump shows it. A program that installs a handler of its
- * own later replaces ours, and is not told.
+ * os_signal.c: the handler of SIGSEGV. Invariant: a fault unknown to the library ends as without the library.
+ * Either the program's previous handler runs, on the stack and with the blocked signals of its installation; or the
+ * default action happens at the faulting instruction, so that a core dump shows the instruction. If the program
+ * later installs its own handler, this handler is replaced without notice.
  */
 #define _GNU_SOURCE
 #include "os_signal.h"
@@ -18,7 +18,7 @@
 #include "os.h"
 
 static struct {
-	struct sigaction before;	/* what the program had */
+	struct sigaction before;	/* the program's previous action */
 	km_fault_fn *handler;
 } faults;
 
@@ -31,8 +31,8 @@ static void describe(const ucontext_t *context, struct km_fault *fault)
 	fault->access = context->uc_mcontext.gregs[REG_ERR] & 2 ? KM_ACCESS_WRITE : KM_ACCESS_READ;
 }
 #elif defined(__aarch64__)
-/* The exception's syndrome is one of the records behind the registers: its class, and whether it was a write. */
-#define SYNDROME	0x45535201u	/* the record's magic */
+/* Read the exception's syndrome, one of the records behind the registers: class of the exception, and write bit. */
+#define SYNDROME	0x45535201u	/* magic number of the record */
 #define ESR_DATA_ABORT	0x24u
 #define ESR_WRITE	((uint64_t)1 << 6)
 static void describe(const ucontext_t *context, struct km_fault *fault)
@@ -59,7 +59,7 @@ static void describe(const ucontext_t *context km_unused, struct km_fault *fault
 }
 #endif
 
-/* The default action: at the instruction, which is tried again; a signal that somebody sent is sent again. */
+/* Take the default action: the instruction runs again and faults; a signal sent by a process is sent again. */
 static void as_by_default(int number, const siginfo_t *info)
 {
 	struct sigaction none = { .sa_handler = SIG_DFL };
@@ -69,7 +69,7 @@ static void as_by_default(int number, const siginfo_t *info)
 		syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), number);
 }
 
-/* The handler that was there before, as the kernel would have called it. The mask goes back when ours returns. */
+/* Call the previous handler as the kernel would. The signal mask is restored when on_fault returns. */
 static void pass_on(int number, siginfo_t *info, void *context)
 {
 	const struct sigaction before = faults.before;
@@ -100,7 +100,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	struct km_fault fault = { .address = info->si_addr };
 
 	km_debug(faults.handler != NULL, "a handler is known before it is called");
-	/* A signal that somebody sent has no address. */
+	/* A signal sent by a process has no address. */
 	if (info->si_code > 0)
 		describe(context, &fault);
 	if (info->si_code <= 0 || faults.handler(&fault) != KM_FAULT_RESUMED)
@@ -118,7 +118,7 @@ bool km_os_catch_faults(km_fault_fn *handler, bool over)
 	bool has_own = faults.before.sa_handler != SIG_DFL;
 	if (has_own && !over)
 		return false;
-	/* On the stack that the program's is written for: an alternate one may be too small for it. */
+	/* Use the stack of the program's handler: an alternate stack may be too small for the handler. */
 	if (has_own && faults.before.sa_handler != SIG_IGN && !(faults.before.sa_flags & SA_ONSTACK))
 		ours.sa_flags = SA_SIGINFO;
 	faults.handler = handler;
@@ -129,7 +129,7 @@ bool km_os_catch_faults(km_fault_fn *handler, bool over)
 	return ok;
 }
 
-/* The system reads the signals first, and refuses then what is to be done with them. */
+/* The system reads the signal set before it refuses the operation -1. */
 bool km_os_may_read(uintptr_t at)
 {
 	km_errno_scope(saved_errno);

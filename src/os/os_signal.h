@@ -1,6 +1,4 @@
-/*
- * os_signal.h: faults of memory, told to one handler of ours; what it does not know goes to the program's own.
- */
+/* os_signal.h: one library handler for memory faults. Unknown faults go to the program's handler. */
 #ifndef KM_OS_SIGNAL_H
 #define KM_OS_SIGNAL_H
 
@@ -8,23 +6,27 @@
 
 struct km_fault {
 	const void *address;
-	uintptr_t pc;			/* of the instruction; 0: not known */
-	enum km_access { KM_ACCESS, KM_ACCESS_READ, KM_ACCESS_WRITE } access;	/* the first: not known which */
-	uintptr_t sp, fp, lr;		/* registers there; sp 0: not known; lr: aarch64's */
+	uintptr_t pc;			/* address of the instruction; 0: unknown */
+	enum km_access { KM_ACCESS, KM_ACCESS_READ, KM_ACCESS_WRITE } access;	/* KM_ACCESS: unknown kind */
+	uintptr_t sp, fp, lr;		/* registers at the fault; sp 0: unknown; lr: aarch64 only */
 };
 
-/* KNOWN and NOT_OURS: as if there were no handler of ours. RESUMED: the instruction may be tried again. */
+/* KNOWN and NOT_OURS: go on as without the handler. RESUMED: the instruction may run again. */
 enum km_fault_end { KM_FAULT_NOT_OURS, KM_FAULT_KNOWN, KM_FAULT_RESUMED };
 typedef enum km_fault_end km_fault_fn(const struct km_fault *fault);
 
 /*
- * From now on SIGSEGV comes to the handler, on the thread's alternate stack if it has one. over: also where the program
- * has a handler, which is called after ours, and both where it asked for, on the alternate stack or not. False: it has
- * one, or the system refuses. The handler may only do what is safe in a signal handler. Once.
+ * Handle SIGSEGV from now on, on the thread's alternate stack if there is one. over: also if the program has a
+ * handler. The program's handler then runs after this one, both on the stack (alternate or not) that the program
+ * chose.
+ * Returns: false if the program has a handler, or the system refuses. The handler must be safe in a signal handler.
+ * Context: once.
  */
 bool km_os_catch_faults(km_fault_fn *handler, bool over);
 
-/* May the aligned word at this address be read? True also where the system can't be asked: behind a filter. */
+/*
+ * Returns: true if the aligned word at this address is readable, or if the system can't be asked: after km_os_shut.
+ */
 bool km_os_may_read(uintptr_t at);
 
 #endif

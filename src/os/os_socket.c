@@ -1,6 +1,6 @@
 /*
- * os_socket.c: a name that others connect to, and what is handed to them. Invariant: nothing but km_os_wait_for waits,
- * and no signal comes of it; each descriptor is closed by exec.
+ * os_socket.c: a name for connections, and descriptors passed over a connection. Invariant: only km_os_wait_for
+ * waits, no function raises a signal, and each descriptor is closed by exec.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "die.h"
 #include "os.h"
 
-#define WAITING		128	/* who may wait for an answer; others are refused by the system */
+#define WAITING		128	/* maximum number of waiting connections; the system refuses more */
 
 static bool is_refused(const char *call)
 {
@@ -31,7 +31,7 @@ static socklen_t fill_address(struct sockaddr_un *address, const char *name)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
-/* A name that is no file's: it is gone when its last descriptor is, however that comes. */
+/* A name outside of the file system: the name vanishes with its last descriptor, however the process ends. */
 int km_os_listen(const char *name, int least)
 {
 	struct sockaddr_un address;
@@ -51,7 +51,10 @@ int km_os_listen(const char *name, int least)
 	return result;
 }
 
-/* Of a descriptor that is none the answer is yes: whoever waits has to look what became of it. */
+/*
+ * Returns: true also for a closed descriptor: the caller must then check the descriptor. False if the hook makes
+ * poll fail.
+ */
 bool km_os_wait_for(int fd, unsigned ms)
 {
 	struct pollfd one = { .fd = fd, .events = POLLIN };

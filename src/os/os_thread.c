@@ -19,7 +19,7 @@
 #include "die.h"
 #include "os.h"
 
-/* A static program that has no threads may lack them. */
+/* Weak, because a static program without threads may lack both. */
 #pragma weak pthread_create
 #pragma weak pthread_join
 
@@ -69,7 +69,7 @@ bool km_os_run_beside(void (*function)(void), void (*meanwhile)(void))
 	return begun;
 }
 
-/* Linux 5.9. The kernel makes the table and closes what is in it by one call: an older one does nothing. */
+/* Linux 5.9. One call makes an empty table: an older kernel fails and changes nothing. */
 #ifndef SYS_close_range
 #define SYS_close_range		436
 #endif
@@ -82,8 +82,8 @@ bool km_os_own_descriptors(void)
 		   !syscall(SYS_close_range, 0u, ~0u, UNSHARE);
 }
 
-/* Those of this process; a fork's child has none. */
-static uint64_t ours;	/* the process in the upper half, their number in the lower */
+/* Helper threads of this process; a child of fork has none. */
+static uint64_t ours;	/* process id in the upper half, number of helper threads in the lower half */
 static km_tls bool is_ours;
 
 static unsigned count_ours(uint64_t word, unsigned pid)
@@ -105,7 +105,7 @@ void km_os_thread_is_ours(bool begins, const char *name)
 		km_os_prctl(PR_SET_NAME, (const unsigned long[4]){ (uintptr_t)name });
 }
 
-/* Zero where the system does not say. */
+/* Returns: the number of threads, 0 if the system does not say. */
 static unsigned read_threads(const char *status)
 {
 	static const char field[] = "\nThreads:\t";
@@ -131,7 +131,7 @@ unsigned km_os_threads(void)
 	return threads > mine ? threads - mine : threads;
 }
 
-/* A thread that has ended has no memory. */
+/* Returns: true if the first thread has ended: an ended thread has no memory to read. */
 static bool first_has_ended(void)
 {
 	char from = 0, to;
@@ -140,7 +140,7 @@ static bool first_has_ended(void)
 	return !km_os_is_shut() && process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
 }
 
-/* The first thread counts, and can be seen, until the last one has ended. */
+/* The first thread counts, and stays visible as a zombie, until the last thread has ended. */
 bool km_os_program_is_over(void)
 {
 	char text[4096];
@@ -165,7 +165,7 @@ bool km_os_has_thread(unsigned thread)
 	return !syscall(SYS_tgkill, getpid(), thread, 0);
 }
 
-/* Of <linux/futex.h>, since Linux 5.14. */
+/* From <linux/futex.h>, since Linux 5.14. */
 #ifndef FUTEX_LOCK_PI2
 #define FUTEX_LOCK_PI2	13
 #endif

@@ -1,6 +1,6 @@
 /*
- * os_write.c: writing to who may have gone, or where files have a limit. Invariant: the thread's mask of signals, and
- * what was pending, are afterwards as they were.
+ * os_write.c: writing to a peer without a reader, or under a limit of file size. Invariant: the thread's signal
+ * mask and pending signals are the same before and after.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,7 +13,10 @@
 #include "die.h"
 #include "os.h"
 
-/* The signal of a write is the thread's, and is there when it returns. One that was there before stays. */
+/*
+ * Write with SIGPIPE and SIGXFSZ blocked. The signal of a write is directed at the thread, and pending when the
+ * write returns. A signal pending before the write stays pending.
+ */
 int km_os_write_no_signal(int fd, const void *bytes, size_t count)
 {
 	const uint64_t failures = 1ul << (SIGPIPE - 1) | 1ul << (SIGXFSZ - 1);

@@ -1,13 +1,14 @@
 /*
- * probe.h: static probes: places in the code that SystemTap, perf, bpftrace and gdb find by name. A probe is one nop.
- * In a section outside of the loaded memory, a note has the address of the nop, the names of the probe, and the
- * registers of the arguments. Invariant: no probe stands in a hit. Probes of calls that would be hits are those of an
- * extension (alloc/tracer.h), and have a counter of attached tracers (a semaphore).
+ * probe.h: static probes: places in the code that SystemTap, perf, bpftrace and gdb find by name. A probe is one
+ * nop. In a section outside of the loaded memory, a note has the address of the nop, the names of the probe, and
+ * the registers of the arguments. Invariant: no probe stands in a hit. Probes of calls that are often hits belong
+ * to an extension (alloc/tracer.h), and have a counter of attached tracers (a semaphore).
  *
- * The note is that of SystemTap's <sys/sdt.h>, version 3: three words (bytes of the owner's name, of what follows,
- * the type), the owner "stapsdt", three addresses (the nop, the section .stapsdt.base as it was linked, the semaphore
- * or 0), three strings (provider, name, arguments as SIZE@REGISTER, negative: signed). The note is written here, so
- * that the build needs no other project's header. The provider is "kmem", as the kernel's group of these tracepoints.
+ * The note has the form of SystemTap's <sys/sdt.h>, version 3: three words (bytes of the owner's name, bytes of the
+ * contents, the type), the owner "stapsdt", three addresses (the nop, the section .stapsdt.base as linked, the
+ * semaphore or 0), three strings (provider, name, arguments as SIZE@REGISTER, negative: signed). This file writes
+ * the note, so that the build needs no header of another project. The provider is "kmem", the kernel's group of
+ * these tracepoints.
  */
 #ifndef KM_OS_PROBE_H
 #define KM_OS_PROBE_H
@@ -16,8 +17,10 @@
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-/* A debugger subtracts where it finds the base from the addresses in the notes, if the file was changed after it was
- * linked. Each object file with a probe brings the base, and the linker keeps one. */
+/*
+ * A debugger corrects the addresses in the notes by the moved base, if the file was changed after the link. Each
+ * object file with a probe brings the base, and the linker keeps one.
+ */
 #define KM_PROBE_BASE                                                                              \
 	"	.ifndef km_probe_base\n"                                                              \
 	"	.pushsection .stapsdt.base,\"aG\",\"progbits\",km_probe_base,comdat\n"                \

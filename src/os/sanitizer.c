@@ -1,6 +1,6 @@
 /*
- * sanitizer.c: the sanitizers in the process, and the hook of the extension that knows them (sanitizer.h). Invariant:
- * the hook's start writes km_sanitizer, and no other function does.
+ * sanitizer.c: the sanitizers in the process, and the hook of their extension (sanitizer.h). Invariant: only the
+ * hook's start writes km_sanitizer.
  */
 #include "sanitizer.h"
 

@@ -1,6 +1,6 @@
 /*
- * secret.c: the process's secret, and numbers that are made of it. Invariant: no output says anything of the secret
- * that is less work to undo than to guess.
+ * secret.c: the process's secret, and numbers made from the secret. Invariant: to compute the secret from any
+ * output is at least as much work as to guess the secret.
  */
 #include "secret.h"
 
@@ -10,9 +10,9 @@
 #include "os.h"
 
 struct km_hardening km_hardening;
-static uint64_t drawn;			/* how many numbers were; races draw one twice, and do no harm */
+static uint64_t drawn;			/* state of the generator; races draw a number twice, without harm */
 
-/* Halves of a product of 128 bits, folded: not to be undone. */
+/* Returns: both halves of a 128-bit product, folded, so that the operands can't be computed. */
 static uint64_t fold(uint64_t a, uint64_t b)
 {
 	__extension__ unsigned __int128 product = (unsigned __int128)a * b;
@@ -20,7 +20,7 @@ static uint64_t fold(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* For who looks from outside. */
+/* Write the names of the parts in force, for readers outside of the process. */
 static void name_parts(void)
 {
 	const struct {
@@ -52,7 +52,7 @@ void km_hardening_start(void)
 	name_parts();
 
 	km_os_random(bytes, sizeof(bytes), km_hardening.level);
-	/* The bytes that the kernel gave the process are libc's canary, too: it must not be read off ours. */
+	/* Fold, because libc's canary uses the same bytes: the canary must not be readable from the secret. */
 	km_hardening.secret = fold(bytes[0] ^ 0xa0761d6478bd642full, bytes[1] ^ 0xe7037ed1a0b428dbull) | 1;
 	km_debug(km_hardening.secret, "there is a secret");
 }
@@ -61,8 +61,10 @@ uint32_t km_random_of(uint64_t number, uint32_t bound)
 {
 	km_debug(bound, "a number is drawn out of some");
 	const uint64_t secret = km_hardening.secret;
-	/* Twice: one product of numbers that are equally far apart goes in equal steps, and some secrets make it meet
-	 * the same few again and again. */
+	/*
+	 * Fold twice: one product of equidistant numbers has equal steps. With some secrets it would repeat a few
+	 * numbers only.
+	 */
 	const uint64_t folded = fold(fold(number ^ secret, secret + 0x8ebc6af09c88c6e3ull), 0x589965cc75374cc3ull);
 
 	return (uint32_t)((folded & UINT32_MAX) * bound >> 32);

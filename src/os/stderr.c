@@ -1,7 +1,7 @@
 /*
- * stderr.c: where lines go. Invariant: a descriptor is written to, or closed, only after it was seen to be the file
- * that it was at the start, or what the program has made its standard error; whoever closes all descriptors and opens
- * files or sockets under their numbers finds nothing of ours in them.
+ * stderr.c: the descriptor for messages. Invariant: before each write or close, the descriptor is checked to be the
+ * file of the start, or the program's new standard error. A program may close all descriptors and open files or
+ * sockets under their numbers, and receives no line there.
  */
 #include "stderr.h"
 
@@ -9,17 +9,17 @@
 #include "die.h"
 #include "os.h"
 
-/* Beyond what programs count, and still in the second smallest table that the kernel has for a process. */
+/* A number beyond the usual range of programs, and still inside the kernel's second smallest descriptor table. */
 #define KEPT_NUMBER 120
-/* Where else the program may have its descriptors, if a line is to be said and 2 has changed. */
+/* Bound of the search for the program's other descriptors, if 2 has changed before a line. */
 #define LOOKED_AT 256
 
 static struct {
-	bool known;	/* the start was */
-	bool open;	/* 2 was open then, and is ... */
+	bool known;	/* km_stderr_start has run */
+	bool open;	/* 2 was open at the start, as `file` */
 	struct km_os_file file;
-	bool is_child;	/* of a fork */
-	int kept;	/* its duplicate, or -1 */
+	bool is_child;	/* a child of a fork */
+	int kept;	/* duplicate of 2, or -1 */
 } start = { .kept = -1 };
 
 static bool is_asked_for(const char *report)
@@ -35,7 +35,7 @@ void km_stderr_start(void)
 	bool keeps = is_asked_for("KMEM_STATS") || is_asked_for("KMEM_LEAKS");
 
 	start.open = !km_os_file(2, &start.file);
-	/* Where so many descriptors are not allowed, a number that shells use for such. */
+	/* Under a limit below KEPT_NUMBER: 10, the number that shells use for such duplicates. */
 	if (start.open && keeps && (start.kept = km_os_duplicate(2, KEPT_NUMBER)) < 0)
 		start.kept = km_os_duplicate(2, 10);
 	start.known = true;
@@ -55,7 +55,10 @@ static bool is_as_it_was(int fd)
 	return start.open && fd >= 0 && !km_os_file(fd, &file) && same(&file, &start.file);
 }
 
-/* The program still has the file of descriptor 2 by another one, or what 2 was before: it put one there by dup2. */
+/*
+ * Returns: true if the program put the file there by dup2: the program has a second descriptor of the file, or of
+ * the former file.
+ */
 static bool was_put_there(void)
 {
 	struct km_os_file file;
@@ -69,7 +72,10 @@ static bool was_put_there(void)
 	return false;
 }
 
-/* Has the program made what 2 is now its standard error? Or opened something, and 2 was the first free number? */
+/*
+ * Returns: true if the program made file 2 its standard error; false if a plain open got 2 as the first free
+ * number.
+ */
 static bool is_standard_error(const struct km_os_file *file, const struct km_os_opening *opening)
 {
 	if (!opening->writable || opening->closed_by_exec)
@@ -77,7 +83,10 @@ static bool is_standard_error(const struct km_os_file *file, const struct km_os_
 	return (file->stream && start.open) || was_put_there();
 }
 
-/* Descriptor 2 is another file than it was, or none. Before this no system call but fstat: some forbid more. */
+/*
+ * Returns: the descriptor after a change of 2. Before the change fstat is the only system call, because filters
+ * forbid more.
+ */
 static km_cold int after_change(bool or_log)
 {
 	struct km_os_opening opening;
@@ -96,7 +105,7 @@ int km_stderr(bool or_log)
 	return !start.known || is_as_it_was(2) ? 2 : after_change(or_log);
 }
 
-/* A descriptor of the same file that the program has put under its number is there to be inherited, as dup2 does. */
+/* A duplicate without close-on-exec is a file of the program under the same number, by dup2, and stays open. */
 void km_stderr_fork_child(void)
 {
 	struct km_os_opening opening;

@@ -1,7 +1,7 @@
 /*
- * cid_index.h: said first in a file, before anything is included: sequences of this file find their area by the
- * thread's concurrency id (cid_ops.h). Invariant: the files of the sequences are included behind it, and no line of
- * theirs stands twice.
+ * cid_index.h: makes the sequences of a file find their area by the thread's concurrency id (cid_ops.h). Must be
+ * the first include of the file. Invariant: the files of the sequences are included behind this file, without a
+ * copy of any line.
  */
 #ifndef KM_PERCPU_CID_INDEX_H
 #define KM_PERCPU_CID_INDEX_H
@@ -23,7 +23,7 @@
 	"orr %[area], %[" scratch "], %[area], asr #63\n\t"
 #endif
 
-/* In a section of their own: tests/rseq knows by it which sequences are of which index. */
+/* A section of their own, by which tests/rseq knows the index of a sequence. */
 #define KM_TEXT_BY_CID __attribute__((section("km_text_by_cid")))
 
 #endif

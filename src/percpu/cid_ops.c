@@ -1,6 +1,6 @@
 /*
- * cid_ops.c: the verbs by concurrency id (cid_ops.h). Invariant: no sequence stands here: each verb is a call of what
- * the files of the sequences have, compiled once more with another way to the area.
+ * cid_ops.c: per-CPU operations by concurrency id (cid_ops.h). Invariant: this file holds no sequence. Each
+ * operation calls a function of the files of the sequences, compiled once more with another index of the area.
  */
 #include "cid_index.h"
 

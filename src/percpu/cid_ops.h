@@ -1,11 +1,11 @@
 /*
- * cid_ops.h: the per-CPU verbs as sequences whose area is not that of the CPU but that of the thread's concurrency id:
- * the kernel numbers the threads of a process that run at the same time, and writes a thread's number into its rseq
- * area (mm_cid) whenever it gives it a CPU. So few threads use few areas, wherever they run (docs/design/shelf.md).
+ * cid_ops.h: per-CPU operations as sequences whose area is indexed by the thread's concurrency id. The kernel
+ * numbers the concurrently running threads of a process. The kernel writes a thread's number into its rseq area
+ * (mm_cid) whenever the thread gets a CPU. So few threads use few areas, on any CPUs (docs/design/shelf.md).
  *
- * A thread that is not registered reads 0 there, which another thread may have: so its cpu_id, which is negative then,
- * is asked as well, and an area is (cpu_id >> 31) | mm_cid. All else is word for word the sequences by CPU: cid_ops.c
- * compiles their files a second time.
+ * An unregistered thread reads mm_cid 0, which may be another thread's number. So the sequence also reads cpu_id,
+ * negative in an unregistered thread, and the area's number is (cpu_id >> 31) | mm_cid. All other lines are the
+ * lines of the sequences by CPU: cid_ops.c compiles their files a second time.
  */
 #ifndef KM_PERCPU_CID_OPS_H
 #define KM_PERCPU_CID_OPS_H
@@ -13,7 +13,10 @@
 #include "cpu_freelist.h"
 #include "commit.h"
 
-/* X(type, verb, parameters, arguments) for each: km_rseq_VERB by CPU, km_cid_VERB by concurrency id. */
+/*
+ * X(type, operation, parameters, arguments) for each operation: km_rseq_OPERATION by CPU, km_cid_OPERATION by
+ * concurrency id.
+ */
 #define KM_CID_PCS_VERBS(X)                                                                      \
 	X(void *, pop, (const struct kmem_pcs *pcs, char *base, intptr_t rseq), (pcs, base, rseq)) \
 	X(bool, push, (const struct kmem_pcs *pcs, char *base, intptr_t rseq, void *object),   \

@@ -1,7 +1,7 @@
 /*
- * cpu.c: which CPU this is, the areas of per-CPU memory, and the choice of a discipline. Invariants: until
- * km_percpu_start has run, in a thread that is not registered, and on a CPU whose area is not alive, every shelf looks
- * closed, and nothing but a dummy of ours is written; an area that is alive is committed as far as all others.
+ * cpu.c: number of the CPU, areas of per-CPU memory, and choice of a discipline. Invariants: every pcs looks
+ * closed, and sequences write only to a dummy, until km_percpu_start has run, in an unregistered thread, and on a
+ * CPU without an online area. All online areas are committed equally far.
  */
 #include "pcpu.h"
 
@@ -12,11 +12,11 @@
 #include "id_table.h"
 #include "os/lock.h"
 
-/* glibc >= 2.35; absent elsewhere. Its size is 0 where it does not register threads. */
+/* glibc >= 2.35; absent elsewhere. The size is 0 if glibc does not register threads. */
 extern const unsigned int __rseq_size __attribute__((weak));
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 
-/* struct rseq, as far as anybody may rely on it. */
+/* struct rseq, the fields of its stable interface. */
 struct rseq_area {
 	uint32_t cpu_id_start, cpu_id;
 	uint64_t rseq_cs;
@@ -24,7 +24,7 @@ struct rseq_area {
 } km_aligned(32);
 _Static_assert(offsetof(struct rseq_area, mm_cid) == 24, "the sequences of cid_ops.c spell it");
 
-/* Word 0 of an area and that of KM_ID_EMPTY, before there are areas. */
+/* Word 0 of an area and the word of KM_ID_EMPTY, before there are areas. */
 static uint64_t zero_area[KM_ID_EMPTY + 8] km_aligned(64);
 
 struct km_percpu km_percpu = {
@@ -34,7 +34,7 @@ struct km_percpu km_percpu = {
 	.reason = "not started",
 };
 
-/* No page is in the arena: every lookup ends at map entry 0, and at id 0. */
+/* An arena without pages: every lookup ends at map entry 0, and at id 0. */
 static struct {
 	char tables[KM_ID_TABLES];
 	uint16_t map[2];
@@ -46,24 +46,22 @@ struct km_hot km_hot = {
 static struct {
 	struct km_lock lock;
 	size_t committed;	/* bytes of each area */
-	unsigned reach;		/* areas that are reserved */
-	bool sees_locking;	/* ... and all of them are readable, but for while memory is locked */
-	unsigned locking;	/* threads that lock it just now */
+	unsigned reach;		/* number of reserved areas */
+	bool sees_locking;	/* mlockall is observed; all areas are readable outside of its calls */
+	unsigned locking;	/* threads inside mlockall */
 	pthread_key_t exit_key;
 	size_t freed;		/* words freed since the last km_percpu_trim */
-	uint32_t from[KMEM_AREA_SHIFT - 2];	/* below this word no run of 2^n words is to be had */
-	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
+	uint32_t from[KMEM_AREA_SHIFT - 2];	/* no free run of 2^n words lies below this word */
+	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* one bit for each word of an area */
 } areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_META) };
 
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
 #define COMMIT_STEP ((size_t)64 << 10)
-/*
- * Areas that read as zeros, as far as there is address space: a process may be restored on a larger machine. All of
- * them, where we see the program lock its memory; else who does so would pay for each with 4 KiB of page tables.
- */
+/* Areas that read as zeros, within the address space: a process may be restored on a larger machine. All areas, if
+ * the library observes mlockall. Else a call of mlockall would pay 4 KiB of page tables for each readable area. */
 #define READABLE_AREAS 1024u
 extern int mlockall(int flags) __attribute__((weak));
-/* Weak: the floor that has one says so in its place. No constant: the compiler would take this value for its own. */
+/* Weak: libkmem-malloc defines its own. Not const, because the compiler would then fold this definition's value. */
 __attribute__((weak)) int (*km_own_mlockall)(int flags);
 
 __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(void *tls)
@@ -71,15 +69,13 @@ __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(v
 	return (intptr_t)tls - (intptr_t)__builtin_thread_pointer();
 }
 
-/*
- * The area that sequences write to where nobody is registered: its CPU is 0, whose shelves are closed then. The hot
- * path may run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before that:
- * relocating the library runs the resolver of this ifunc, which exists for nothing else. A static program is relocated
- * before there is a thread pointer, which points to itself on x86-64: the linker knows the offset without it.
- */
+/* rseq area for sequences of unregistered threads: its CPU is 0, whose pcs are closed at such a time. The hot path
+ * may run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before constructors.
+ * Relocating the library runs the resolver of this ifunc, the only purpose of the ifunc. A static program is
+ * relocated before the thread pointer is set. On x86-64 the linker knows the offset without the thread pointer. */
 km_tls struct rseq_area km_dummy_area;
 intptr_t km_rseq, km_thread_rseq, km_cid_rseq;
-/* As the area of a thread that is not registered: its CPU's shelves are zeros. Sequences store here as to the dummy. */
+/* rseq area without a CPU, as an unregistered thread has: pcs read as zeros. Sequences store here as to the dummy. */
 static km_tls struct rseq_area nowhere = { .cpu_id = (uint32_t)-1 };
 struct km_gate km_gate;
 bool km_gate_kept;
@@ -140,12 +136,12 @@ unsigned km_cpu_number(void)
 
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		cpu = *(volatile uint32_t *)&thread_area()->cpu_id;
-	else if (&__rseq_size && __rseq_size)	/* a load, where libc registered; below a call */
+	else if (&__rseq_size && __rseq_size)	/* a load if libc registered the thread; else a call below */
 		cpu = *(volatile uint32_t *)((char *)__builtin_thread_pointer() + __rseq_offset + 4);
 	return km_unlikely(cpu >= KM_MAX_CPUS) ? km_os_getcpu() : cpu;
 }
 
-/* Under the soft disciplines all areas are alive, and CPUs may share one. */
+/* Under the soft disciplines all areas are online, and CPUs may share one. */
 unsigned km_cpu(void)
 {
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
@@ -171,21 +167,21 @@ unsigned km_next_cpu(unsigned cpu)
 }
 
 #ifdef KMEM_HAVE_RSEQ
-/* The library's rseq area, where libc registers none (musl, old glibc). If the kernel has more fields than `own` has
- * bytes, 32 bytes are registered. */
+/* Library's rseq area, if libc registers none (musl, old glibc). 32 bytes are registered if the kernel's struct is
+ * larger than `own`. */
 static km_tls union {
 	struct rseq_area area;
 	char bytes[64];
 } own km_aligned(64) = { .area.cpu_id = (uint32_t)-1 };
 static size_t own_bytes;
-/* Children of vfork, each in the one before, that may be running on this thread's area: none of them registers it, as
- * its own it would say a CPU to the parent, too. And the bytes that were registered before. */
+/* Nested vfork children that may run on this thread's area, and the bytes registered before. A child must not
+ * register the area, because the area would then tell the parent the child's CPU, too. */
 static km_tls struct {
 	unsigned children;
 	size_t bytes;
 } lent;
 
-/* Before the thread's own storage goes away; the value tells the kernel nothing, it is ours. */
+/* Unregister before the thread's storage goes away. The final cpu_id is for this file; the kernel ignores it. */
 static void thread_exit(void *unused km_unused)
 {
 	km_os_rseq_unregister(&own, own_bytes, KMEM_RSEQ_SIGNATURE);
@@ -201,7 +197,7 @@ void km_thread_register(void)
 		pthread_setspecific(areas.exit_key, &own);
 }
 
-/* How many bytes libc registered it says nowhere: 32, or what the kernel of its time wanted. */
+/* Try both sizes that libc may have registered, because libc does not publish the size: 32 bytes, or the kernel's. */
 size_t km_thread_lend(void)
 {
 	struct rseq_area *area = thread_area();
@@ -217,7 +213,8 @@ size_t km_thread_lend(void)
 	return KM_NOT_LENT;
 }
 
-/* The sequence that the borrower was last in is none of this thread's. A refusal leaves it without a CPU. */
+/* Clear rseq_cs: the child's last sequence is not a sequence of this thread. A refusal leaves the thread without a
+ * CPU. */
 static void register_again(size_t bytes)
 {
 	struct rseq_area *area = thread_area();
@@ -240,8 +237,7 @@ bool km_thread_is_lent(void)
 	return lent.children != 0;
 }
 
-/* An area that was lent where the thread was forked, in a child of vfork, is lent there: here it is the thread's
- * own. */
+/* Take the area back in the child of a fork made by a vfork child: the thread of the new process owns its copy. */
 static void own_again(void)
 {
 	lent.children = 0;
@@ -249,7 +245,7 @@ static void own_again(void)
 		register_again(lent.bytes);
 }
 
-/* Is there a registration, glibc's or one of our own? Sets km_thread_rseq. */
+/* Find a registration by glibc, or make one. Sets km_thread_rseq. Returns: false without a registration. */
 static bool find_rseq(bool forced)
 {
 	if (&__rseq_size && __rseq_size >= 20) {
@@ -298,7 +294,7 @@ static bool find_rseq(bool forced km_unused)
 }
 #endif
 
-/* Sequences of all kinds find a dummy's CPU 0. */
+/* Point sequences of all kinds at CPU 0 of a dummy. */
 static void go_by_dummy(void)
 {
 	find_dummy();
@@ -336,14 +332,12 @@ static void choose(const char *want)
 	go_by_dummy();
 }
 
-/* The number that a thread plants in the place of its concurrency id: the number of no area. */
+/* A value planted in place of a concurrency id: the number of no area. */
 #define PLANTED UINT32_MAX
 
-/*
- * Why areas can't go by concurrency id; NULL: they can. That the kernel knows the field is not enough, nor that its
- * place was registered: something between may not pass it on. So the thread plants a number there while it is not
- * registered, and is registered again: before that call returns the kernel has written its own, or never does.
- */
+/* Returns: why concurrency ids can't index areas; NULL: they can. Neither AT_RSEQ_FEATURE_SIZE nor a successful
+ * registration is enough, because a layer between may drop the field. So the thread plants a number while
+ * unregistered, and registers again. The kernel writes its own number before that call returns, or never. */
 static const char *no_cid(void)
 {
 	struct rseq_area *area = thread_area();
@@ -393,7 +387,7 @@ static bool commit_to(size_t bytes)
 	return true;
 }
 
-/* With the lock, or before there are others. */
+/* Bring an area online. Requires: the lock, or a time before other threads. */
 static bool begin_area(unsigned cpu)
 {
 	uint64_t *live = &km_percpu.live[cpu / 64];
@@ -406,12 +400,12 @@ static bool begin_area(unsigned cpu)
 	km_store((uint64_t *)km_area(cpu) + KM_ID_EMPTY, (uint64_t)(KM_ID_EMPTY + 1) * sizeof(uint64_t));
 	/* Release pairs with km_cpu_is_online. */
 	km_store_release(live, *live | (uint64_t)1 << cpu % 64);
-	/* Only now: what a sequence puts there a drain finds. */
+	/* The mark comes last: a drain, which goes by `live`, must find all that a sequence stores. */
 	km_store_release((uint64_t *)(km_area(cpu) + KM_AREA_MARK), (uint64_t)1);
 	return true;
 }
 
-/* A thread that finds the lock taken comes again at its next miss. */
+/* A thread that finds the lock taken tries again at its next miss. */
 void km_cpu_begin(void)
 {
 	uint32_t cpu = km_cpu_of_thread();
@@ -427,7 +421,7 @@ static int show_beyond(char *first, unsigned count, bool show)
 	return count ? km_os_protect(first, count * AREA_BYTES, show) : 0;
 }
 
-/* With the lock, or in the child of a fork. */
+/* Requires: the lock, or the child of a fork. */
 static void show_all_beyond(bool show)
 {
 	if (areas.sees_locking && km_percpu.discipline == KM_DISCIPLINE_RSEQ && areas.reach > km_percpu.cpus)
@@ -439,15 +433,13 @@ void km_percpu_show_beyond(bool show)
 	km_lock_scope(&areas.lock);
 	if (!show && !areas.locking++)
 		show_all_beyond(false);
-	/* In the child of a handler's fork it was none any more. */
+	/* After a handler's fork, the child has no count any more. */
 	if (show && areas.locking && !--areas.locking)
 		show_all_beyond(true);
 }
 
-/*
- * Address space for as many areas as the limit leaves room for, but not less than `cpus`. The memory behind them is
- * other people's, and a sequence does not ask whether its CPU's number is below some other.
- */
+/* Reserve address space for as many areas as the limit allows, at least `cpus`. Memory beyond the range belongs to
+ * other code, and a sequence does not compare its CPU's number with a bound. */
 static char *reserve_areas(unsigned cpus)
 {
 	size_t limit = km_os_address_limit();
@@ -472,7 +464,7 @@ static char *reserve_areas(unsigned cpus)
 	return range;
 }
 
-/* For sequences, which alone go there: memcheck looks at all that can be read, 64 KiB at a time. */
+/* Make areas beyond km_percpu.cpus readable, for sequences only: memcheck scans readable memory, 64 KiB at a time. */
 static bool show_rest(unsigned masks)
 {
 	const unsigned first = km_percpu.cpus, some = km_min(areas.reach, km_max(masks, READABLE_AREAS));
@@ -483,7 +475,7 @@ static bool show_rest(unsigned masks)
 	return some <= first || !km_os_commit_readonly(km_area(first), (some - first) * AREA_BYTES);
 }
 
-/* The kernel's masks have no room for a CPU that is beyond them. */
+/* Unmapped areas are beyond reach: the kernel's CPU masks have no bit for their CPUs. */
 void km_percpu_fit(size_t limit)
 {
 	km_lock_scope(&areas.lock);
@@ -495,7 +487,7 @@ void km_percpu_fit(size_t limit)
 	}
 }
 
-/* For a soft discipline, where there is not room for all: some, which CPUs share. */
+/* Reserve fewer areas, shared by CPUs, for a soft discipline without address space for all. */
 static char *reserve_some(unsigned *cpus)
 {
 	for (; *cpus; *cpus /= 2) {
@@ -511,7 +503,7 @@ static char *reserve_some(unsigned *cpus)
 	return NULL;
 }
 
-/* Under rseq one area, under a soft discipline all of them, which its verbs write to without asking. */
+/* Begin one area under rseq, and all areas under a soft discipline, whose operations write without a check. */
 static bool begin_areas(void)
 {
 	areas.committed = COMMIT_STEP;
@@ -554,7 +546,7 @@ static void start_areas(const char *want, const char *by)
 	km_percpu.cpus = cpus;
 	km_debug(cpus && cpus <= KM_MAX_CPUS && !((uintptr_t)range & (AREA_BYTES - 1)),
 		 "areas are aligned to their size");
-	/* The line of word 0, and the two words of the shelf that is empty. */
+	/* The line of word 0, and the two words of the empty pcs. */
 	areas.used[0] = 0xff | (uint64_t)3 << KM_ID_EMPTY;
 	choose(some && (!want || __builtin_strcmp(want, "rseq") == 0) ? "lock" : want);
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ && !show_rest(masks)) {
@@ -573,8 +565,8 @@ static void start_areas(const char *want, const char *by)
 	}
 	km_debug(km_cpu_is_online(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home),
 		 "word 0 of an area is 0");
-	/* Where shelves are not single words, or not a CPU's, hits lead to nothing: the zeros below the areas, of which
-	 * there are two, for the dummy's CPU and for one less. */
+	/* If a pcs is not a single word, or not indexed by CPU, hits must miss: they read zeros below the areas. Two
+	 * zero areas precede the first area, for the dummy's CPU and for CPU -1. */
 	km_store_release(&km_hot.percpu, km_hits_by_cpu() ? km_percpu.base : range + AREA_BYTES);
 	if (km_hits_by_cpu())
 		km_store_release(&km_rseq, km_thread_rseq);
@@ -594,7 +586,8 @@ void km_gate_shut(void)
 			km_store(km_gate.word[i], km_gate.shut);
 }
 
-/* The words' values from now on. By concurrency id hits have one of their own. Without areas no way can be shut. */
+/* Record the open values of both words. By concurrency id hits have a word of their own. Without areas the gate
+ * can't shut. */
 static void show_ways(void)
 {
 	km_cid_rseq = km_thread_rseq;
@@ -610,7 +603,7 @@ static void show_ways(void)
 	km_debug(km_gate.shut != km_rseq && km_gate.shut != km_cid_rseq, "a way that is shut is another one");
 }
 
-/* A discipline that was forced and is not to be had is said, because a figure without it would be of another one. */
+/* Warn if a forced discipline is not available, because a measured figure would be of another discipline. */
 void km_percpu_start(const char *want, const char *by)
 {
 	start_areas(want, by);
@@ -634,10 +627,11 @@ size_t km_percpu_word_bytes(void)
 }
 
 /*
- * A store is matched with later loads by its low 12 bits first: a shelf's word whose place in its page is that of
- * the rseq_cs which every sequence stores makes a pair a half slower (measured: 18.5 cycles for 11.6). Not used, for
- * the thread that starts the library; others mostly have theirs at another place, where one cache in 512 meets it.
- * Nor is the place of the page map's first entry, which each free of what is in no range loads.
+ * Is the run of words slow to use? The processor first matches a store with later loads by the low 12 bits. A pcs
+ * word at the same place in its page as rseq_cs, which every sequence stores, makes a pair half slower (18.5 cycles
+ * for 11.6). Such a word is not used, for the thread that starts the library. In most other threads rseq_cs has
+ * another place, and meets one cache in 512. The place of the page map's first entry is not used either: each free
+ * outside of the range loads this entry.
  */
 static bool aliases(uintptr_t address, size_t word, size_t words)
 {
@@ -670,13 +664,11 @@ static void mark(size_t word, size_t words, bool used)
 	}
 }
 
-/*
- * Where the search for a few words begins: in the last quarter of an area's first page. The load of a shelf's word
- * waits for an older store that has its low 12 bits, as that of a user who has just filled the object; and what is
- * filled begins a page more often than it ends one: a slab's first object does, which is the first to be had.
- */
+/* The search for a few words begins in the last quarter of an area's first page. The load of a pcs word waits for an
+ * older store with the same low 12 bits, for example a user's store to a new object. Such stores are more often at
+ * the start of a page than at the end: a slab's first object, which is allocated first, begins a page. */
 #define PAGE_WORDS	(KM_PAGE_SIZE / 8)
-#define TRIM_FROM	(16 * PAGE_WORDS)	/* a trim on a tick waits for so many freed words */
+#define TRIM_FROM	(16 * PAGE_WORDS)	/* freed words before a trim on a tick */
 #define LAST_QUARTER	(PAGE_WORDS / 4 * 3)
 
 static size_t find_run(size_t from, size_t to, size_t words)
@@ -690,7 +682,7 @@ static size_t find_run(size_t from, size_t to, size_t words)
 	return 0;
 }
 
-/* Where nothing is written that is there already, an area's page that nobody has touched stays so. */
+/* Clear words of all areas. A word that is zero is not written, so that an untouched page stays untouched. */
 static void clear_everywhere(uint32_t offset, size_t bytes)
 {
 	km_for_each_cpu(cpu)
@@ -753,7 +745,8 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 		areas.from[n] = km_min(areas.from[n], offset / 8 >> n << n);
 }
 
-/* The next word in use from `word` on, rounded down to a multiple of 64; `to`: none before. */
+/* Returns: the next word in use from `word` on, rounded down to a multiple of 64; `to` if there is none before `to`.
+ * */
 static size_t first_used(size_t word, size_t to)
 {
 	while (word < to && !areas.used[word / 64])

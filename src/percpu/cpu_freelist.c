@@ -1,8 +1,8 @@
 /*
- * cpu_freelist.c: the verbs of a chain: the rseq ones, or the soft ones (lock, cmpxchg), by the discipline in force.
- * Invariants of the soft ones: under lock everything happens inside the CPU's lock; under cmpxchg each change of
- * a freelist moves the transaction id, and slab and partial list are changed inside the lock, the slab only
- * while it reads 0 for everybody else. A lock that is taken is a miss: nobody waits but a drain and a fork.
+ * cpu_freelist.c: operations on a chain: rseq operations, or soft operations (lock, cmpxchg), by the discipline in
+ * force. Soft invariants: under lock all accesses are inside the CPU's lock. Under cmpxchg each change of a
+ * freelist moves the transaction id. The slab and the partial list change inside the lock, and the slab changes
+ * only while other threads read it as 0. A taken lock is a miss: only a drain and a fork wait.
  */
 #include "base/bits.h"
 #include "cpu_freelist_hit.h"
@@ -19,8 +19,10 @@ static struct km_chain_cpu *state_at(const struct km_visit *visit)
 	return (struct km_chain_cpu *)visit->word;
 }
 
-/* Beside the freelist where there is no transaction id, which has that place under cmpxchg: two words are compared and
- * swapped at once, and no third. */
+/*
+ * Returns: the tag's word. It follows the freelist, except under cmpxchg, where the transaction id follows the
+ * freelist: a compare-and-swap covers two words.
+ */
 static uint64_t *slab_word(struct km_chain_cpu *cpu)
 {
 	return km_percpu.discipline == KM_DISCIPLINE_CMPXCHG ? &cpu->slab : &cpu->top.slab;
@@ -31,9 +33,9 @@ static void **link_of(const struct km_chain *chain, void *object)
 	return (void **)((char *)object + chain->freeptr);
 }
 
-/* ------------------------------------------------------------------ the hits, softly */
+/* ------------------------------------------------------------------ hits, soft */
 
-/* As the kernel does, failures of the double word are counted: KMEM_CMPXCHG_DOUBLE_CPU_FAIL. */
+/* Count failures of the pair's compare-and-swap as the kernel does: KMEM_CMPXCHG_DOUBLE_CPU_FAIL. */
 static bool commit(struct km_visit *visit, void *freelist)
 {
 	bool done = km_soft_commit(visit, (uintptr_t)freelist);
@@ -62,8 +64,9 @@ void *km_chain_soft_pop(struct km_chain *chain)
 }
 
 /*
- * Follow the links from `object`, up to count objects; *rest is where it stopped. False: a link leads out of
- * the slab, which under cmpxchg says that somebody took the object meanwhile and wrote to it.
+ * Follow the links from `object`, up to count objects; *rest is the next object.
+ * Returns: false if a link leads out of the slab. Under cmpxchg another thread has then taken the object and
+ * written to it.
  */
 static bool follow(const struct km_chain *chain, uint64_t slab, void *object, void **out,
 		   size_t count, size_t *moved, void **rest)
@@ -101,7 +104,9 @@ size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 	return moved;
 }
 
-/* The link is written before the commit, to an object that is still the caller's: a push that loses writes it anew. */
+/*
+ * Write the link before the commit. The object is still the caller's, so a push that loses writes the link again.
+ */
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
 	struct km_visit visit;
@@ -124,8 +129,9 @@ enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *
 }
 
 /*
- * Exchange what lies on a CPU; its lock is held. The tag is 0 between the two changes: a push that looks then fits no
- * slab, and misses; one that had looked before loses its compare-and-swap, because the exchange moves the id.
+ * Exchange a CPU's freelist and slab. Requires: the CPU's lock. The tag is 0 between the two changes. A push that
+ * reads the tag meanwhile fits no slab, and misses. An earlier push loses its compare-and-swap, because the
+ * exchange moves the id.
  */
 static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct km_chain_top *old)
 {
@@ -140,7 +146,7 @@ static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct
 	do
 		old->freelist = (void *)km_soft_look(visit);
 	while (!commit(visit, new_top.freelist));
-	/* Release pairs with the acquire of a look: nobody sees the slab with an id from before it. */
+	/* Release pairs with the acquire of a look: no thread sees the new slab with an older id. */
 	km_store_release(slab, new_top.slab);
 }
 
@@ -156,7 +162,7 @@ static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top,
 	return true;
 }
 
-/* ------------------------------------------------------------------ the verbs */
+/* ------------------------------------------------------------------ operations */
 
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old)
 {
@@ -169,7 +175,10 @@ bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct k
 	return false;
 }
 
-/* The successor is compared as well: so a slab that left the list and came back before another one is no match. */
+/*
+ * The commit compares the successor as well: a slab that left the list and came back before another slab is no
+ * match.
+ */
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 {
 	struct km_visit visit;
@@ -190,7 +199,10 @@ struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 	return link;
 }
 
-/* The link in hand is written at each try; the count of the first one on the list decides, and so is compared. */
+/*
+ * Each try writes the link of the new slab. The commit compares the count of the list's first slab, because the
+ * count decides.
+ */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained)
 {
@@ -226,7 +238,7 @@ void km_chain_cut(struct km_chain *chain)
 	km_visit_leave(&visit);
 }
 
-/* ------------------------------------------------------------------ coming and going */
+/* ------------------------------------------------------------------ making and ending */
 
 bool km_chain_init(struct km_chain *chain, uint32_t freeptr)
 {
@@ -242,7 +254,7 @@ void km_chain_fini(struct km_chain *chain)
 	if (!chain->slot)
 		return;
 	km_chain_close(chain);
-	/* No sequence may hold the offset when somebody else gets it: better to lose the words. */
+	/* Without a fence a sequence may hold the offset: lose the words rather than reuse them. */
 	if (km_chain_fence()) {
 		km_for_each_cpu(cpu) {
 			km_debug(!state_of(chain, cpu)->top.freelist && !state_of(chain, cpu)->partial,
@@ -261,7 +273,7 @@ void km_chain_close(struct km_chain *chain)
 		km_store(&chain->open, 0u);
 }
 
-/* Soft verbs hold the CPU's lock, which a drain takes: there is nothing to be fenced. */
+/* Soft operations hold the CPU's lock, and a drain takes the lock, so there is nothing to fence. */
 bool km_chain_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;
@@ -279,7 +291,7 @@ void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top
 
 	*top = (struct km_chain_top){ NULL, 0 };
 	*partial = NULL;
-	/* A later drain finds what can't be had now. */
+	/* A later drain finds the state of a CPU whose lock stays taken. */
 	if (!km_visit_wait(&visit, chain->slot, cpu))
 		return;
 	km_debug(!km_visits_by_rseq() || !km_load(&chain->open), "a chain is closed while it is drained");

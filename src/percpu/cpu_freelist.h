@@ -1,16 +1,17 @@
 /*
- * cpu_freelist.h: the per-CPU state of an engine whose shelf is a chain through the free objects of one slab (the
- * kernel's struct kmem_cache_cpu), and the verbs that work on it, under the same three disciplines as pcpu.h.
+ * cpu_freelist.h: per-CPU state of an engine whose cached objects form a chain through the free objects of one slab
+ * (the kernel's struct kmem_cache_cpu), and the per-CPU operations on a chain, under the three disciplines of
+ * pcpu.h.
  *
  *	area of a CPU + open	[ freelist | slab | .. | partial | .. ]	one line; see struct km_chain_cpu
  *
- * The CPU's slab is named by a tag: its address, in the low bits the number of bits of its size. So whether an
- * object is in it is (object ^ tag) >> tag == 0, with no look at a descriptor. A tag of 0 fits no object.
+ * A tag names the CPU's slab: the slab's address, with the number of bits of the slab's size in the low bits. An
+ * object is in the slab if (object ^ tag) >> tag == 0, without a load of a descriptor. A tag of 0 fits no object.
  *
- * Closed: `open` is 0, and word 0 and 1 of every area are 0 for ever: no freelist, no slab, no partial.
+ * Closed: `open` is 0, and words 0 and 1 of every area are always 0: no freelist, no slab, no partial.
  *
- * The verbs, in pseudo-code (each commits with its last store, or does nothing; under rseq {freelist, slab}
- * is one 16-byte store, which is enough: other CPUs look only after close and fence):
+ * The operations, in pseudo-code (each commits with its last store, or does nothing). Under rseq {freelist, slab}
+ * is one 16-byte store. One store is enough, because other CPUs read the pair only after close and fence:
  *	pop		object = freelist; if (!object) miss; freelist = next(object)
  *	push		if (not of this slab) miss; if (object == freelist) twice;
  *			next(object) = freelist; freelist = object
@@ -21,44 +22,45 @@
  *	partial_push	if (as many as `most` lie there) they are the caller's, else link->next = partial;
  *			partial = link
  *
- * Under lock every verb runs inside the CPU's trylock. Under cmpxchg {freelist, transaction id} is one word pair:
- * pop, push and their like compare and swap it; what changes the slab or the partial list holds the lock, clears
- * the slab before it moves the id and sets it after, so that a push with a current id has read a current slab.
+ * Under lock every operation runs inside the CPU's trylock. Under cmpxchg {freelist, transaction id} is one word
+ * pair, and pop and push compare and swap the pair. An operation on the slab or the partial list holds the lock. To
+ * change the slab, the operation clears the slab before the change of the id, and sets the slab after. So a push
+ * with a current id has read a current slab.
  */
 #ifndef KM_PERCPU_CPU_FREELIST_H
 #define KM_PERCPU_CPU_FREELIST_H
 
 #include "pcpu.h"
 
-/* Where a cache's chain is; in the first line of struct kmem_cache. Sequences read `open` and `freeptr`. */
+/* Place of a cache's chain, in the first line of struct kmem_cache. Sequences read `open` and `freeptr`. */
 struct km_chain {
 	uint32_t open;		/* offset of struct km_chain_cpu in each CPU's area; 0: closed */
-	uint32_t freeptr;	/* where the link is in a free object */
-	uint32_t slot;		/* `open`, open or closed; 0: has none */
+	uint32_t freeptr;	/* offset of the link in a free object, in bytes */
+	uint32_t slot;		/* value of `open` while open, kept while closed; 0: no chain */
 };
 
-/* Links the slabs on a CPU's partial list: part of the slab's descriptor. */
+/* Link of the slabs on a CPU's partial list: part of the slab's descriptor. */
 struct km_chain_link {
 	struct km_chain_link *next;
 	uint64_t count;		/* slabs from here to the end */
 };
 
-/* The slab that a CPU allocates from. */
+/* The slab from which a CPU allocates. */
 struct km_chain_top {
 	void *freelist;
 	uint64_t slab;		/* a tag */
 } km_aligned(16);
 
-/* A CPU's state. Not to be touched but by the verbs. */
+/* State of a CPU. Only the operations below may use the fields. */
 struct km_chain_cpu {
 	union {
 		struct km_chain_top top;	/* lock, rseq */
-		struct km_soft soft;		/* first the freelist */
+		struct km_soft soft;		/* pair.first: the freelist */
 	};
 	struct km_chain_link *partial;
 	uint64_t slab;		/* cmpxchg: the tag */
 	uint32_t for_fork;	/* the lock is held by a fork in progress */
-	uint64_t failures;	/* compare-and-swaps lost */
+	uint64_t failures;	/* number of lost compare-and-swaps */
 } km_aligned(64);
 
 km_inline uint64_t km_chain_tag(const void *address, unsigned size_bits)
@@ -76,32 +78,35 @@ km_inline bool km_chain_tag_fits(uint64_t tag, const void *object)
 	return ((uintptr_t)object ^ tag) >> (tag & 63) == 0;
 }
 
-/* Get the words, open; false: there are none, and the chain stays closed. */
+/* Allocate the per-CPU words, and open the chain. Returns: false without memory; the chain stays closed. */
 bool km_chain_init(struct km_chain *chain, uint32_t freeptr);
-/* Give the words back; what lay there must have been taken. */
+/* Free the per-CPU words. Requires: the objects and slabs of all CPUs have been taken. */
 void km_chain_fini(struct km_chain *chain);
 
-/* The result of a push: a miss is an object of another slab as well. */
+/* Result of a push. A miss also covers an object of another slab. */
 enum km_chain_push {
 	KM_CHAIN_MISS,
 	KM_CHAIN_PUSHED,
 	KM_CHAIN_TWICE,		/* the object is on top of the freelist already */
 };
 
-/* pop, pop_n, push and push_list are inline, in cpu_freelist_hit.h; this is their soft half. */
+/* Soft halves of pop, pop_n, push and push_list, which are inline in cpu_freelist_hit.h. */
 void *km_chain_soft_pop(struct km_chain *chain);
 size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count);
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail);
 
-/* False: there is no CPU to speak of now (closed, unregistered, interrupted too often). */
+/*
+ * Exchange the CPU's slab. Returns: false if this thread has no usable CPU (closed, unregistered, interrupted too
+ * often).
+ */
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old);
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain);
-/* *drained: the list that was there, if it had `most` slabs or more; else NULL. */
+/* *drained: the former list, if the list had `most` slabs or more; else NULL. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained);
 /*
- * Close for everybody, fence (false: can't), take what each CPU has, open: as with shelves. One drain at a
- * time. The soft disciplines take by their lock and need no closing.
+ * Drain as for sheaves: close, fence (false: impossible), take the slab and list of each CPU, open. One drain at a
+ * time. The soft disciplines take under their lock and need no closing.
  */
 void km_chain_close(struct km_chain *chain);
 bool km_chain_fence(void);
@@ -109,17 +114,17 @@ void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top
 		       struct km_chain_link **partial);
 void km_chain_open(struct km_chain *chain);
 
-/* This CPU's freelist can't be followed: it is empty from now on, and its objects stay in use. */
+/* Empty this CPU's freelist, if its links are damaged. The objects stay in use. */
 void km_chain_cut(struct km_chain *chain);
 
-/* A racy look; exact when nobody uses it. */
+/* Read a CPU's state. Racy; exact while no thread uses the chain. */
 void km_chain_look_cpu(const struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
 		       struct km_chain_link **partial);
-/* Compare-and-swaps lost, over all CPUs; and forget them. */
+/* Sum and reset the lost compare-and-swaps of all CPUs. */
 uint64_t km_chain_failures(const struct km_chain *chain);
 void km_chain_clear_failures(struct km_chain *chain);
 
-/* Around fork: nobody is inside a verb of the soft disciplines meanwhile, and no lock stays taken. */
+/* Around fork: keep threads out of soft operations during the fork, and leave no lock taken in the child. */
 void km_chain_fork(struct km_chain *chain, bool before, bool child);
 
 #endif

@@ -1,6 +1,4 @@
-/*
- * cpu_freelist_hit.h: the verbs of a chain that hits are made of, inline: under rseq they make no call.
- */
+/* cpu_freelist_hit.h: operations on a chain for hits, inline. Invariant: under rseq a hit makes no call. */
 #ifndef KM_PERCPU_CPU_FREELIST_HIT_H
 #define KM_PERCPU_CPU_FREELIST_HIT_H
 
@@ -9,7 +7,7 @@
 #include "rseq.h"
 #include "rseq_freelist.h"
 
-/* Under rseq: this CPU, or another where the thread has none with an area that is alive; stale at once. */
+/* Returns: under rseq, this CPU, or the home CPU if this thread has no CPU with an online area; stale at once. */
 km_inline unsigned km_chain_cpu_id(void)
 {
 	uint32_t cpu = km_cpu_of_thread();
@@ -23,7 +21,7 @@ km_inline void *km_chain_pop(struct km_chain *chain)
 		       km_chain_soft_pop(chain));
 }
 
-/* object is not NULL. */
+/* Requires: object is not NULL. */
 km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
 {
 	km_debug(object, "a chain has no NULL");
@@ -31,14 +29,14 @@ km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
 		       km_chain_soft_push(chain, object, object));
 }
 
-/* A chain of objects of one slab, the head's; the tail's link need not be set. */
+/* Push a chain of objects of one slab. The tail's link need not be set. */
 km_inline enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail)
 {
 	return KM_RSEQ(chain_push, (chain, km_percpu.base, km_thread_rseq, head, tail),
 		       km_chain_soft_push(chain, head, tail));
 }
 
-/* Where no hit is a chain's: by concurrency id, or softly. */
+/* Push where hits do not use chains: by concurrency id, or under a soft discipline. */
 km_inline enum km_chain_push km_chain_push_no_hit(struct km_chain *chain, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -48,7 +46,7 @@ km_inline enum km_chain_push km_chain_push_no_hit(struct km_chain *chain, void *
 	return km_chain_soft_push(chain, object, object);
 }
 
-/* The two of a hit, where the discipline is known to be rseq; built without: always a miss. */
+/* Pop and push of a hit. Requires: discipline rseq. A build without rseq always misses. */
 km_inline void *km_chain_rseq_pop(struct km_chain *chain)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -69,7 +67,7 @@ km_inline enum km_chain_push km_chain_rseq_push(struct km_chain *chain, void *ob
 #endif
 }
 
-/* Up to count objects to out[0 ..); count > 0. */
+/* Pop up to count objects to out[0 ..). Requires: count > 0. */
 km_inline size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count)
 {
 	return KM_RSEQ(chain_pop_n, (chain, km_percpu.base, km_thread_rseq, out, count),

@@ -1,14 +1,14 @@
 /*
- * id_table.h: what a free looks up by the number that the page map has for an object's page, its cache's id.
- * Invariants: the tables lie at a fixed distance in front of the map, so that one register finds all three; nothing
- * has id 0, and what stands there stays 0.
+ * id_table.h: tables that a free looks up by cache id. The page map holds the cache id of an object's page.
+ * Invariants: the tables lie at a fixed distance in front of the map, so that one register finds all three; id 0 is
+ * no cache, and its entries stay 0.
  *
  *	map - KM_ID_TABLES  [ masks by id | factors by id ][ id of each page ]
  *
- * Masks and factors are arrays of 8-byte members, so that an id is an index as it is. Neither array begins at a
- * multiple of 4 KiB, as areas do: a load waits for the store of a shelf's word whose address has the same low 12 bits.
- * Nor does the map, whose first entry is loaded by each free of what is in no range: the first line of a page has the
- * place in the processor's cache of all other pages' first lines.
+ * Masks and factors are arrays of 8-byte members, so that an id is an index without scaling. Neither array begins
+ * at a multiple of 4 KiB, as areas do, because a load waits for the store of a pcs word with the same low 12 bits.
+ * The map does not begin there either. Each free of an object outside of the range loads the map's first entry, and
+ * the first line of a page shares its place in the processor's cache with the first lines of all other pages.
  */
 #ifndef KM_PERCPU_ID_TABLE_H
 #define KM_PERCPU_ID_TABLE_H
@@ -18,15 +18,15 @@
 
 #define KM_IDS		((size_t)1 << 16)
 #define KM_ID_TABLES	0x120000	/* a multiple of the system's largest page */
-#define KM_MAP_SKEW	0xfc0	/* the map begins so far behind a multiple of 4 KiB: in a page's last line */
-#define KM_ID_SKEW	0xd00	/* in none of the two are there more bytes in front of id 0 */
+#define KM_MAP_SKEW	0xfc0	/* offset of the map's start from a multiple of 4 KiB: a page's last line */
+#define KM_ID_SKEW	0xd00	/* maximum number of bytes in front of id 0, in both tables */
 #define KM_ID_MASKS	(-KM_ID_TABLES + 0x8c0)
 #define KM_ID_FACTORS	(-KM_ID_TABLES / 2 + KM_ID_SKEW)
-/* So many bits of a product are the remainder's; above them all is 0 if there is none. */
+/* Number of low bits of a product for the remainder. The bits above are 0 for the start of an object. */
 #define KM_ID_SHIFT	40
 
 struct km_masks {
-	uint32_t sheaf;		/* bytes of a block minus one: where a free puts the object; 0: closed */
+	uint32_t sheaf;		/* bytes of a sheaf minus one, for a free; 0: closed */
 	uint32_t slab;		/* bytes of a slab minus one */
 };
 
@@ -43,7 +43,10 @@ km_inline uint64_t *km_id_factor(uintptr_t id)
 	return (uint64_t *)((uintptr_t)km_hot.map + KM_ID_FACTORS) + id;
 }
 
-/* The page map's entry for it; 0 where it is not in the first range: its first pages are never handed out. */
+/*
+ * Returns: the page map's entry of the object's page; 0 outside of the first range, whose first pages are never
+ * allocated.
+ */
 km_inline uintptr_t km_id_of(const void *object)
 {
 	uintptr_t index = km_page_index(object);
@@ -52,10 +55,11 @@ km_inline uintptr_t km_id_of(const void *object)
 }
 
 /*
- * Is p, in a slab of the cache with this id, the start of an object? Where km_hot.caches has a cache for the id. The
- * factor is 2^64 / size, rounded up and somewhat above, so that the k-th multiple of size, times factor, is k * e
- * modulo 2^64, where e is what that added, times size. The product is below 2^KM_ID_SHIFT for objects; for the
- * multiple behind the last object, and for all that is no multiple, it is not. km_id_find_factor has the sums.
+ * Returns: true if p is the start of an object, in a slab of the cache with this id.
+ * Requires: km_hot.caches has a cache for the id. The factor is 2^64 / size, rounded up and somewhat above. So the
+ * k-th multiple of size, times factor, is k * e modulo 2^64, where e is the excess of the factor, times size. The
+ * product is below 2^KM_ID_SHIFT for objects only. For the multiple behind the last object, and for all other
+ * addresses, the product is not below. km_id_find_factor shows the sums.
  */
 km_inline bool km_id_valid(uintptr_t id, const void *p)
 {
@@ -63,9 +67,9 @@ km_inline bool km_id_valid(uintptr_t id, const void *p)
 }
 
 /*
- * The factor for `objects` of `size` bytes at the start of a slab; 0: there is none. With e as above, the product of k
- * sizes and a remainder r is r * factor + k * e: at least factor, and below 2^64 as long as (k + 1) * e is less than
- * factor.
+ * Returns: the factor for `objects` of `size` bytes at the start of a slab; 0: there is none. With e as above, the
+ * product for k sizes and a remainder r is r * factor + k * e. The product is at least factor, and below 2^64 if (k
+ * + 1) * e is less than factor.
  */
 km_inline uint64_t km_id_find_factor(uint64_t size, uint64_t objects, uint64_t slab_bytes)
 {
@@ -73,7 +77,7 @@ km_inline uint64_t km_id_find_factor(uint64_t size, uint64_t objects, uint64_t s
 	const uint64_t limit = (uint64_t)1 << KM_ID_SHIFT;
 	uint64_t factor = UINT64_MAX / size + 1, e = factor * size;
 
-	/* A power of two divides without a rest: one more, that e is not 0. */
+	/* size is a power of two, without a rest: add one, so that e is not 0. */
 	if (!e) {
 		factor++;
 		e = size;

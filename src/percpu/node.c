@@ -1,6 +1,6 @@
 /*
- * node.c: reads the machine's memory nodes from sysfs, or pretends some. Invariant: every CPU's entry, every entry of
- * `near` and every id's entry is a node below km_node_count, whatever the files say.
+ * node.c: reads the machine's memory nodes from sysfs, or pretends nodes. Invariant: the entry of every CPU, of
+ * every id, and every entry of `near` is a node below km_node_count, with any content of the files.
  */
 #include "node.h"
 
@@ -8,9 +8,9 @@
 #include "os/die.h"
 #include "os/os.h"
 
-#define LOCAL_DISTANCE	10u	/* what the tables of the firmware call it */
+#define LOCAL_DISTANCE	10u	/* the firmware tables' value for the same node */
 #define REMOTE_DISTANCE	20u
-#define MEMORYLESS	0x80u	/* in of_id: the node is another, the nearest */
+#define MEMORYLESS	0x80u	/* in of_id: the id has no memory, and the nearest node serves the id */
 #define ID_WORDS	(KM_MAX_NODE_IDS / 64)
 
 typedef uint64_t id_set[ID_WORDS];
@@ -22,8 +22,8 @@ struct km_nodes km_nodes km_sparse;
 
 static struct {
 	uint8_t of_id[KM_MAX_NODE_IDS];	/* 1 + node; 0: no such id */
-	id_set ids[KM_MAX_NODES];	/* which ids are the node */
-	char text[4096];		/* a file of sysfs is a page at most */
+	id_set ids[KM_MAX_NODES];	/* ids of each node */
+	char text[4096];		/* text of a file; a file of sysfs has a page at most */
 } topology km_sparse;
 
 static bool has(const uint64_t *set, unsigned bit)
@@ -63,7 +63,7 @@ static const char *read_node_file(unsigned id, const char *name)
 	return read_file(path);
 }
 
-/* The next number of the text, or -1 at its end. */
+/* Returns: the next number of the text, or -1 at the end. */
 static long next_number(const char **text)
 {
 	long number = 0;
@@ -78,7 +78,7 @@ static long next_number(const char **text)
 	return number;
 }
 
-/* "0-3,8": call for each number below `limit`. */
+/* Parse a list such as "0-3,8", and call `call` for each number below `limit`. */
 static void for_each_in_list(const char *text, long limit, void (*call)(unsigned number, void *arg),
 			     void *arg)
 {
@@ -103,7 +103,10 @@ static void put_cpu_on(unsigned cpu, void *node)
 
 /* ------------------------------------------------------------------ distances */
 
-/* From id `from` to every id that is online, in the order of the file; where it is missing, all are equally far. */
+/*
+ * Read the distances from id `from` to every online id, in the order of the file. Without a file all are equally
+ * far.
+ */
 static void read_distances(const uint64_t *online, unsigned from, uint16_t *distances)
 {
 	const char *text = read_node_file(from, "distance");
@@ -137,7 +140,10 @@ static void swap_bytes(uint8_t *a, uint8_t *b)
 	*b = was;
 }
 
-/* By distance; equally far ones in a ring that begins behind n, so that not all lean on node 0. */
+/*
+ * Order the nodes by distance from n. Equally far nodes form a ring that begins behind n, to spread the load from
+ * node 0.
+ */
 static void order_near(unsigned n, const uint16_t *distances)
 {
 	uint8_t *near = km_nodes.near[n];
@@ -151,9 +157,9 @@ static void order_near(unsigned n, const uint16_t *distances)
 			swap_bytes(&near[j], &near[j - 1]);
 }
 
-/* ------------------------------------------------------------------ all of it */
+/* ------------------------------------------------------------------ tables */
 
-/* Ids with memory become nodes, in their order; several each where there are too many. */
+/* Number the ids with memory as nodes, in order. With too many ids, several ids share a node. */
 static void number_nodes(const uint64_t *memory)
 {
 	unsigned found = count_ids(memory), each, k = 0;
@@ -171,7 +177,7 @@ static void number_nodes(const uint64_t *memory)
 		 "there are as many nodes as the tables have room for");
 }
 
-/* Which node has the CPUs of id, and what is near to it. */
+/* Find the node for the CPUs of an id, and order the nodes near to the id. */
 static void place_id(const uint64_t *online, unsigned id)
 {
 	static uint16_t distances[KM_MAX_NODE_IDS];
@@ -180,7 +186,7 @@ static void place_id(const uint64_t *online, unsigned id)
 	read_distances(online, id, distances);
 	if (topology.of_id[id]) {
 		node = (uint8_t)(topology.of_id[id] - 1);
-		/* The first of a node's ids speaks for it. */
+		/* The first id of a node decides for the node. */
 		if (!km_nodes.near[node][0] && !km_nodes.near[node][1])
 			order_near(node, distances);
 	} else {
@@ -192,7 +198,7 @@ static void place_id(const uint64_t *online, unsigned id)
 	for_each_in_list(read_node_file(id, "cpulist"), KM_MAX_CPUS, put_cpu_on, &node);
 }
 
-/* The members of both sets; where there is none, all of the second. */
+/* Intersect `set` with `with`. An empty result becomes the whole second set. */
 static void intersect(uint64_t *set, const uint64_t *with)
 {
 	for (unsigned i = 0; i < ID_WORDS; i++)
@@ -207,13 +213,13 @@ static void read_nodes(void)
 
 	for_each_in_list(read_file("online"), KM_MAX_NODE_IDS, add_to_set, online);
 	if (!count_ids(online))
-		add(online, 0);		/* no /sys: one node, of all CPUs */
+		add(online, 0);		/* no /sys: one node with all CPUs */
 	if (count_ids(online) == 1) {
 		number_nodes(online);
 		return;
 	}
 	for_each_in_list(read_file("has_memory"), KM_MAX_NODE_IDS, add_to_set, memory);
-	/* A node that the process's cpuset forbids has no memory for us. */
+	/* A node forbidden by the process's cpuset has no memory for the library. */
 	if (km_os_allowed_nodes(allowed, KM_MAX_NODE_IDS) == 0)
 		intersect(memory, allowed);
 	intersect(memory, online);
@@ -221,7 +227,7 @@ static void read_nodes(void)
 	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++)
 		if (has(online, id))
 			place_id(online, id);
-	/* A user that chose a policy for the process (numactl) shall have it. */
+	/* A memory policy that the user chose for the process (numactl) has precedence. */
 	km_nodes.bind = km_node_count > 1 && !km_os_has_memory_policy();
 }
 
@@ -263,7 +269,7 @@ void km_node_start(unsigned pretended)
 {
 	static bool again;
 
-	/* Pages that are zeros already are not to become each process's own. */
+	/* Clear on a second call only: writing zeros at the first call would make shared zero pages private. */
 	if (again) {
 		__builtin_memset(&km_nodes, 0, sizeof(km_nodes));
 		__builtin_memset(&topology, 0, sizeof(topology));

@@ -1,7 +1,8 @@
 /*
- * owned_sheaf.c: the verbs of an owner's shelf: those of pcpu.c with an owner, and two that change whose a block is.
- * Invariant: while a block has an object, its CPU's owner word names that object's owner; in the soft slots it changes
- * under the lock, and while there is none (owned_sheaf.h has the argument for a pop without the lock).
+ * owned_sheaf.c: operations on owned sheaves: the operations of pcpu.c with an owner, and adopt and install, which
+ * set the owner. Invariant: while a sheaf has an object, the CPU's owner word names the object's owner. Under the
+ * soft disciplines the owner word changes under the lock, and only while the sheaf is empty (owned_sheaf.h shows
+ * why a pop needs no lock).
  */
 #include "owned_sheaf.h"
 
@@ -23,7 +24,7 @@ void **km_owned_prepare(const struct km_pcs *pcs, void *memory)
 	return km_sheaf_bottom(pcs, memory);
 }
 
-/* ------------------------------------------------------------------ the verbs */
+/* ------------------------------------------------------------------ operations */
 
 void *km_owned_pop(struct km_pcs *pcs, uintptr_t owner)
 {
@@ -41,7 +42,7 @@ size_t km_owned_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t co
 {
 	const uint32_t mask = km_load(&pcs->sheaf_mask);
 
-	/* It is being made: the copy must not begin with that mask, and find a block. */
+	/* Another thread is making the pcs: the copy must not begin with a mask of 0, and find a sheaf. */
 	if (km_unlikely(!mask))
 		return 0;
 	return KM_RSEQ(owned_pop_n, (&pcs->inner, mask, km_percpu.base, km_thread_rseq, owner, out, count * 8) / 8,
@@ -54,13 +55,16 @@ size_t km_owned_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, siz
 		       km_soft_push_n(pcs, owner, in, count));
 }
 
-/* Beside the word where hits find it; in a soft slot, where the pair is more than the word, behind that. */
+/*
+ * Returns: the owner word. The owner word follows the top, where hits read it; in struct km_soft the pair comes
+ * between.
+ */
 static km_word *owner_at(km_word *word)
 {
 	return km_visits_by_rseq() ? word + 1 : (km_word *)&((struct km_soft *)word)->owner;
 }
 
-/* An empty shelf stays so until somebody pushes, and that moves the top. */
+/* Set the owner of an empty sheaf. An empty sheaf stays empty until a push, and a push moves the top. */
 bool km_owned_adopt(struct km_pcs *pcs, uintptr_t owner)
 {
 	struct km_visit visit;
@@ -78,7 +82,7 @@ bool km_owned_adopt(struct km_pcs *pcs, uintptr_t owner)
 	return done;
 }
 
-/* The owner first: beside a word that is 0 nobody reads it, and with the word it is there. */
+/* Store the owner first: no thread reads the owner beside a top of 0, and the store of the top publishes both. */
 bool km_owned_install(struct km_pcs *pcs, void **sheaf, uintptr_t owner)
 {
 	struct km_visit visit;
@@ -99,7 +103,7 @@ static km_word *owner_of(const struct km_pcs *pcs, unsigned cpu)
 	return owner_at((km_word *)(km_area(cpu) + pcs->slot));
 }
 
-/* A `install` that was interrupted leaves an owner's name beside no block, which must not count as that owner's. */
+/* A top of 0 returns 0, because an interrupted install leaves an owner without a sheaf. */
 uintptr_t km_owned_owner(const struct km_pcs *pcs)
 {
 	if (!km_pcs_slot(pcs))
@@ -138,7 +142,7 @@ size_t km_owned_take_cpu(struct km_pcs *pcs, unsigned cpu, void **out, uintptr_t
 		top = km_soft_look(&visit);
 		bottom = top ? (uintptr_t)km_sheaf_bottom(pcs, (void **)(visit.area + top)) - visit.area : 0;
 	} while (!km_soft_commit(&visit, bottom));
-	/* They lie there until somebody pushes. */
+	/* The objects stay in place until a push. */
 	for (; top != bottom; top += sizeof(void *))
 		out[count++] = km_load((void **)(visit.area + top));
 	*owner = km_load(owner_of(pcs, cpu));
@@ -159,7 +163,7 @@ void **km_owned_release_cpu(struct km_pcs *pcs, unsigned cpu)
 	uintptr_t top = km_soft_look(&visit);
 	if (top && !km_load((void **)(visit.area + top)) && km_soft_commit(&visit, 0))
 		sheaf = (void **)(visit.area + top);
-	/* A `install` that was interrupted leaves an owner of no block. */
+	/* An interrupted install leaves an owner without a sheaf. */
 	if (!top || sheaf)
 		km_store(owner_of(pcs, cpu), (uint64_t)0);
 	km_visit_leave(&visit);

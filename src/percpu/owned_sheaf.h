@@ -1,16 +1,18 @@
 /*
- * owned_sheaf.h: a shelf whose objects all belong to one owner. For accounting: what lies on it is charged to that
- * owner already, so that an object that comes or goes charges nothing. A CPU has one block, without a partner, and
- * beside the shelf's word another one that names the owner:
+ * owned_sheaf.h: owned sheaves, for accounting: all objects of an owned sheaf belong to one owner. The objects are
+ * charged to the owner (an objcg) already, so an object that comes or goes charges nothing. A CPU has one such
+ * sheaf, without a spare. The second per-CPU word of the pcs names the owner:
  *
- *	area of a CPU + shelf	[ top | owner ]			owner 0: nobody's; then there is no object either
+ *	area of a CPU + pcs	[ top | owner ]			owner 0: uncharged; the sheaf is then empty
  *				    |
- *	block, as in pcpu.h	[ .. | obj | obj | obj | NULL | 0 ]	the pad is 0, and so is the header
+ *	sheaf, as in pcpu.h	[ .. | obj | obj | obj | NULL | 0 ]	pad and header are 0
  *
- * The verbs, in pseudo-code (each commits with its last store, or does nothing). An owner is never 0, but it is where a
- * shelf is closed (words 0 and 1 of every area are 0 for ever), and where it is not yet born, unless a `install` was
- * interrupted there: then the top is still 0, and there is neither an object nor room. So one comparison stands for all
- * three. It waits for nothing that a hit stores, and the line that it looks at is the hit's own.
+ * The operations, in pseudo-code (each commits with its last store, or does nothing). An owner passed by a caller
+ * is never 0. The owner word is 0 where the pcs is closed (words 0 and 1 of every area are always 0), and where the
+ * CPU has no sheaf yet. After an interrupted install the owner word may be set without a sheaf: then the top is
+ * still 0, and there is neither an object nor room. So one comparison covers all three cases. The comparison
+ * depends on no store of a hit, and reads a cache line that the hit uses anyway. "block" is a sheaf; "born" means
+ * with a sheaf.
  *
  *	pop		if (owner is another) miss; object = *top; if (!object) miss; top += 8
  *	push		if (owner is another) miss; if (full) miss; *--top = object
@@ -18,13 +20,13 @@
  *	adopt		if (not yet born, or *top) miss; owner = the caller's
  *	install		if (closed, or born) miss; owner = the caller's; top = block
  *
- * Where several pay, under rseq, the same words lead to blocks of many owners: then pcpu.h's verbs
- * are used, by another struct km_pcs, this one is closed for ever, and the word beside the top is no owner's, but not
- * 0.
+ * If several objcgs are charged, under rseq, the same words lead to sheaves of many owners. Then another struct
+ * km_pcs with the operations of pcpu.h is in use, and this pcs is closed for ever. The word beside the top then
+ * names no owner, and is not 0.
  *
- * Soft disciplines: the owner changes under the slot's lock only, and only while there is no object. A pop under
- * cmpxchg has no lock: it looks at the owner between its look at the pair and its compare-and-swap; for the owner to
- * be another one meanwhile, somebody has taken the last object, and that has moved the transaction id.
+ * Soft disciplines: the owner changes under the lock of the words only, and only while the sheaf is empty. A pop
+ * under cmpxchg has no lock, and reads the owner between its look at the pair and its compare-and-swap. If the
+ * owner changed meanwhile, another pop took the last object before, and moved the transaction id.
  */
 #ifndef KM_PERCPU_OWNED_SHEAF_H
 #define KM_PERCPU_OWNED_SHEAF_H
@@ -32,51 +34,62 @@
 #include "pcpu.h"
 
 /*
- * A struct km_pcs of its own for each cache: `slot` from km_percpu_alloc(km_owned_word_bytes()), inner.mask and
- * block_mask set, front.open left closed; open once km_pcs_open(shelf, false) was called. block_mask + 1: a power
- * of two from 32.
+ * Bytes of the per-CPU words, for km_percpu_alloc. Each cache has its own struct km_pcs: `slot` is the offset,
+ * inner.mask and sheaf_mask are set, front.open is left closed. km_pcs_open(pcs, false) opens the pcs.
+ * Requires: sheaf_mask + 1 is a power of two, at least 32.
  */
 size_t km_owned_word_bytes(void);
 
-/* Objects that a block takes, where inner.mask allows it. */
+/* Returns: the number of objects in a full sheaf, if inner.mask allows a full sheaf. */
 km_inline size_t km_owned_capacity(const struct km_pcs *pcs)
 {
 	return km_mask_capacity(pcs->sheaf_mask);
 }
 
-/* Make an empty block of block_mask + 1 bytes, aligned to as much; what it returns is for km_owned_install. */
+/*
+ * Make an empty sheaf of sheaf_mask + 1 bytes. Requires: memory is aligned to as many bytes.
+ * Returns: the sheaf, for km_owned_install.
+ */
 void **km_owned_prepare(const struct km_pcs *pcs, void *memory);
 
 /*
- * Objects of `owner`, which is never 0, but that a pop of nobody's objects is a miss. The hits of caches are inline:
- * km_rseq_owned_pop and km_rseq_owned_push.
+ * Pop and push of one object of `owner`. Requires: owner is not 0, except for a pop, where an uncharged pop is a
+ * miss. The fast path of caches is inline: km_rseq_owned_pop and km_rseq_owned_push.
  */
 void *km_owned_pop(struct km_pcs *pcs, uintptr_t owner);
 bool km_owned_push(struct km_pcs *pcs, uintptr_t owner, void *object);
 /* Up to count, into the end of out[0 .. count), from the end of in[0 .. count). */
 size_t km_owned_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
 size_t km_owned_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);
-/* This CPU's block, which is empty, is `owner`'s from now on; false: it is not empty, or there is none. */
+/*
+ * Make `owner` the owner of this CPU's empty sheaf. Returns: false if the sheaf has objects, or there is no sheaf.
+ */
 bool km_owned_adopt(struct km_pcs *pcs, uintptr_t owner);
-/* This CPU's block is `block` from now on, and `owner`'s (0: nobody's); false: it has one. */
+/* Install `sheaf` on this CPU for `owner` (0: uncharged). Returns: false if the CPU has a sheaf. */
 bool km_owned_install(struct km_pcs *pcs, void **sheaf, uintptr_t owner);
-/* The owner of this CPU's block, 0 for nobody or none: a racy look. */
+/* Returns: the owner of this CPU's sheaf; 0 if uncharged or without a sheaf. Racy. */
 uintptr_t km_owned_owner(const struct km_pcs *pcs);
 
-/* The same of that CPU's. */
+/* Returns: the owner word of `cpu`. Racy. */
 uintptr_t km_owned_owner_cpu(const struct km_pcs *pcs, unsigned cpu);
-/* That CPU's block, if it has one, is `owner`'s from now on, with what is on it. Under rseq; with the shelf closed, and
- * after a fence. */
+/*
+ * Make `owner` the owner of the sheaf of `cpu` and its objects, if the CPU has an owned sheaf.
+ * Requires: rseq, a closed pcs, and a fence since the close.
+ */
 void km_owned_rename_cpu(struct km_pcs *pcs, unsigned cpu, uintptr_t owner);
 
 /*
- * Draining: km_pcs_close, km_pcs_fence, for each CPU one of these, km_pcs_open. Objects (km_owned_capacity at
- * most) and owner of that CPU's block, which stays, empty and nobody's. 0 also where a soft discipline's lock can't be
- * had within milliseconds: what lies there then a later drain finds (km_pcs_count_cpu).
+ * Take the objects of a CPU's sheaf, for a drain: km_pcs_close, km_pcs_fence, this function for each CPU,
+ * km_pcs_open. The sheaf stays, empty and uncharged. *owner is the former owner.
+ * Returns: the number of objects, km_owned_capacity at most. Also 0 if a soft discipline's lock stays taken for
+ * about a second: then a later drain finds the objects (km_pcs_count_cpu).
  */
 size_t km_owned_take_cpu(struct km_pcs *pcs, unsigned cpu, void **out, uintptr_t *owner);
-/* The empty block itself, as km_owned_prepare returned it, or NULL; from then on the CPU has none. */
+/*
+ * Remove the empty sheaf of a CPU. Returns: the sheaf as km_owned_prepare returned it, or NULL. The CPU then has
+ * none.
+ */
 void **km_owned_release_cpu(struct km_pcs *pcs, unsigned cpu);
-/* After a fork km_pcs_fork_child does what is to be done in the child. */
+/* After a fork, km_pcs_fork_child serves owned sheaves, too. */
 
 #endif

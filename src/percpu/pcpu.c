@@ -1,17 +1,18 @@
 /*
- * pcpu.c: the verbs for everybody but the hot path: the rseq ones, or the soft ones (lock, cmpxchg), by the
- * discipline in force. Invariant: see visit.h.
+ * pcpu.c: the per-CPU operations for all callers but the fast path: rseq operations, or soft operations (lock,
+ * cmpxchg), by the discipline in force. Invariant: see visit.h.
  *
- * Hits, copies and the swap are sequences under rseq, and have a soft half here. The other verbs store two words at
- * most: they are C and one commit, the same under every discipline.
+ * Hits, copies and the swap are sequences under rseq, and have a soft half here. The other operations store two
+ * words at most. They are C code and one commit, the same under every discipline.
  *
- * A soft pop under cmpxchg has no lock. Between its look at the word and its compare-and-swap the block may have gone
- * to another CPU, or to the engine. The read of such a block does no harm, because blocks are memory of ours, which
- * stays readable for ever; and the compare-and-swap fails, because each change of the word has moved the transaction
- * id. A push does have the lock, because it writes below the top before it commits, and two pushes at once would write
- * to one place. A pop reads at the top and a push writes below it: never the same place.
+ * A soft pop under cmpxchg has no lock. Between its look at the word and its compare-and-swap, the sheaf may
+ * move to another CPU, or to the engine. Reading such a sheaf is harmless, because sheaves are library memory
+ * and stay readable for ever. The compare-and-swap then fails, because each change of the word moves the
+ * transaction id. A push takes the lock, because a push writes below the top before the commit, and two pushes
+ * at once would write to one place. A pop reads at the top and a push writes below the top, never at the same
+ * place.
  *
- * Each verb ends: a try that lost says so, and after KM_VISIT_TRIES of them the verb has missed.
+ * Each operation ends: a try that loses is counted, and after KM_VISIT_TRIES tries the operation is a miss.
  */
 #include "base/bits.h"
 #include "os/die.h"
@@ -27,7 +28,7 @@ static void **at(const struct km_visit *visit, uintptr_t top)
 	return (void **)(visit->area + top);
 }
 
-/* ------------------------------------------------------------------ the hits and the copies, softly */
+/* ------------------------------------------------------------------ hits and copies, soft */
 
 static bool is_of(const struct km_visit *visit, uintptr_t owner)
 {
@@ -42,7 +43,7 @@ void *km_soft_pop(struct km_pcs *pcs, uintptr_t owner)
 	if (!km_soft_enter(&visit, &pcs->inner.pcs, false))
 		return NULL;
 	while (km_soft_try(&visit) && is_of(&visit, owner)) {
-		/* Under cmpxchg a speculative read: blocks stay readable for ever. */
+		/* Under cmpxchg a speculative read: sheaves stay readable for ever. */
 		object = km_load(at(&visit, visit.top));
 		if (!object || km_soft_commit(&visit, visit.top + 8))
 			break;
@@ -63,7 +64,7 @@ size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t cou
 		void **top = at(&visit, visit.top);
 		size_t there = visit.top ? km_sheaf_objects(pcs, top) : 0;
 
-		/* Under cmpxchg the block may be somebody's else by now: stay inside of it. */
+		/* Under cmpxchg the sheaf may have left this CPU: stay inside the sheaf. */
 		moved = km_min(km_min(there, km_visit_words(pcs, visit.top)), count);
 		for (size_t i = 0; i < moved; i++)
 			out[count - moved + i] = km_load(top + i);
@@ -97,10 +98,11 @@ size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size
 }
 
 /*
- * The lock keeps pushes and other swaps away, and a pop under cmpxchg commits on the word alone: so the blocks' headers
- * and what lies below their tops are this verb's. A pop that took an object meanwhile has moved the id.
+ * Move half of the difference from sheaf `from` to sheaf `to`, if `from` has more by more than `bytes`. The copied
+ * objects lie below the top of `to`, where no other thread reads.
  *
- * Where `from` has that much more than `to`, half of it moves; what is copied lies where nobody looks.
+ * Requires: the lock. The lock excludes pushes and other swaps, and a pop under cmpxchg commits on the word alone.
+ * So the holder owns the headers and the words below the tops. A pop of an object meanwhile has moved the id.
  */
 static void share(const struct km_pcs *pcs, const struct km_visit *visit, uintptr_t *from,
 		  uintptr_t *to, uint32_t bytes)
@@ -141,12 +143,12 @@ static bool soft_swap(struct km_pcs *pcs, bool for_pop, uint32_t bytes)
 	return done;
 }
 
-/* ------------------------------------------------------------------ what one commit carries */
+/* ------------------------------------------------------------------ operations of one commit */
 
 /*
- * The comparisons are the reason why the block may go: the word leads to it, its first object is still NULL (for_pop),
- * its header still names the partner that becomes the main block. Whatever happened meanwhile and left these three as
- * they were, the block is empty now. Full (for a push) is read off the word itself.
+ * The compared words show the sheaf empty: the word leads to the sheaf, the first object is still NULL (for_pop),
+ * and the header still names the spare, the next main. If these three values are unchanged, the sheaf is empty now,
+ * despite any change and change back. Full (for a push) is read from the word itself.
  */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 {
@@ -170,8 +172,10 @@ void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 	return sheaf;
 }
 
-/* The header of the block in hand is the first store, which nobody sees before the word leads to it. The former main
- * block becomes the partner; the former partner is in nobody's way, and the caller's. */
+/*
+ * The first store is the header of the new sheaf, invisible to other threads before the word leads to the new
+ * sheaf. The former main becomes the spare. The former spare is detached, and belongs to the caller.
+ */
 bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 {
 	struct km_visit visit;
@@ -193,7 +197,10 @@ bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 	return done;
 }
 
-/* A pop that needs no lock stays within the main block: its header is the lock's alone. */
+/*
+ * A pop without the lock stays within the main sheaf. So only the holder of the lock uses the main sheaf's
+ * header.
+ */
 void **km_pcs_take_spare(struct km_pcs *pcs)
 {
 	struct km_visit visit;
@@ -214,7 +221,7 @@ void **km_pcs_take_spare(struct km_pcs *pcs)
 	return sheaf;
 }
 
-/* Where the word has changed the header may be another block's by now: so the word is compared, too. */
+/* Compare the word, too: after a change of the word the header may belong to another sheaf. */
 bool km_pcs_put_spare(struct km_pcs *pcs, void **sheaf)
 {
 	struct km_visit visit;
@@ -233,7 +240,7 @@ bool km_pcs_put_spare(struct km_pcs *pcs, void **sheaf)
 	return done;
 }
 
-/* ------------------------------------------------------------------ the hits and the copies */
+/* ------------------------------------------------------------------ hits and copies */
 
 void *km_pcs_pop(struct km_pcs *pcs)
 {
@@ -266,7 +273,7 @@ bool km_pcs_swap(struct km_pcs *pcs, bool for_pop, bool share)
 		       soft_swap(pcs, for_pop, bytes));
 }
 
-/* Both words of the cache that lead to the shelf: hits read one, the verbs of this file the other. */
+/* Clear both words of the cache that lead to the pcs: hits read one word, the operations of this file the other. */
 void km_pcs_close(struct km_pcs *pcs)
 {
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
@@ -275,7 +282,10 @@ void km_pcs_close(struct km_pcs *pcs)
 	}
 }
 
-/* Membarrier aborts the sequences of all of the process's threads: an interrupt to each CPU that runs one. */
+/*
+ * Membarrier aborts the sequences of all threads of the process: an interrupt to each CPU that runs such a
+ * thread.
+ */
 bool km_pcs_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;
@@ -290,8 +300,10 @@ void km_pcs_open(struct km_pcs *pcs, bool to_hot_path)
 		km_store_release(&pcs->front.open.pcs, pcs->slot);
 }
 
-/* The word that holds the CPU's top: the first of its slot under every discipline, so that who counts objects from
- * outside (kmem info) need not know which it is. */
+/*
+ * Returns: the word that holds the CPU's top. The top is the first per-CPU word of a pcs under every
+ * discipline, so that kmem info can count objects from outside without knowing the discipline.
+ */
 static uint64_t *word_of(const struct km_pcs *pcs, unsigned cpu)
 {
 	return (uint64_t *)(km_area(cpu) + pcs->slot);
@@ -349,7 +361,10 @@ bool km_pcs_put_cpu(struct km_pcs *pcs, unsigned cpu, void **sheaf)
 	return done;
 }
 
-/* Each verb commits with one store: what its thread was about has happened, or has not. */
+/*
+ * Free the locks of threads missing in the child. Each operation commits with one store, so an operation of such a
+ * thread has happened in full or not at all.
+ */
 void km_pcs_fork_child(struct km_pcs *pcs)
 {
 	struct km_visit visit;
@@ -377,7 +392,7 @@ bool km_pcs_has_spare_cpu(const struct km_pcs *pcs, unsigned cpu)
 	return spare_of(pcs, (uintptr_t)km_area(cpu), km_load(word_of(pcs, cpu))) != 0;
 }
 
-/* From offset `top` to the bottom of its block, whose pad is known. Nonsense in, 0 out. */
+/* Returns: objects from offset `top` to the bottom of its sheaf, whose pad is known; 0 for an impossible count. */
 static size_t count_above(const struct km_pcs *pcs, uintptr_t top, uint64_t pad)
 {
 	size_t count = (pcs->sheaf_mask - 15 - (top & pcs->sheaf_mask) - pad) / sizeof(void *);
@@ -386,8 +401,9 @@ static size_t count_above(const struct km_pcs *pcs, uintptr_t top, uint64_t pad)
 }
 
 /*
- * The main block may have gone meanwhile, and what is read of it mean nothing: its memory stays readable, but where it
- * says that its partner is nobody may look. The partner has the same pad, but for one that a race left over.
+ * Count objects without a lock. The main sheaf may leave the CPU meanwhile, and its words become meaningless. The
+ * memory stays readable, but the spare's offset may then be arbitrary and must not be followed. So the spare is
+ * counted by its offset and the main sheaf's pad: both sheaves have the same pad, except after a race.
  */
 size_t km_pcs_count_cpu(const struct km_pcs *pcs, unsigned cpu)
 {

@@ -1,34 +1,39 @@
 /*
- * pcpu.h: per-CPU memory, and the verbs that work on a CPU's shelf of ready objects. Three disciplines
- * implement the same verbs; the one in force is chosen once, at start.
+ * pcpu.h: per-CPU memory, and the per-CPU operations on a CPU's sheaves of cached objects. Three disciplines
+ * implement the same operations. km_percpu_start chooses one discipline, once.
  *
  *	base - 2 areas     base                 + 1 << 21
  *	| zeros, read-only | area of CPU 0      | area of CPU 1 ...           | zeros, read-only
- *	                   [0, shelf, shelf, .. other per-CPU words ..]
+ *	                   [0, pcs, pcs, .. other per-CPU words ..]
  *
- * Under rseq an area is zeros, read-only, until its CPU first needs it: then it comes alive, and says so by a mark in
- * its first line. A CPU whose number is beyond all areas (the process was restored on a larger machine, or was told
- * of fewer CPUs than there are) finds zeros for ever. Zeros are misses both ways, and a verb that would store where it
- * found zeros looks at the mark first.
+ * Under rseq, an area is read-only zeros until a thread on its CPU first needs the area. Then the area goes
+ * online: the area becomes writable, and a mark in its first line says so. A CPU number may be beyond all
+ * areas, for example after a restore on a larger machine, or when the system reported too few CPUs. Such a CPU
+ * reads zeros for ever. Zeros are a miss for a pop and for a push. An operation that would store where the word
+ * is zero checks the mark first.
  *
- * A shelf hangs on one word per cache per CPU: `top`, an offset from the CPU's area into a block.
+ * The per-CPU sheaves (pcs) of a cache are one word per CPU: `top`, an offset from the CPU's area into the main
+ * sheaf.
  *
- *	block: 2^k bytes, aligned     [ .. | obj | obj | obj | NULL | header ]
- *	                                ^     ^ top           ^      ^ offset of the partner's top, 0 where none
+ *	sheaf: 2^k bytes, aligned     [ .. | obj | obj | obj | NULL | header ]
+ *	                                ^     ^ top           ^      ^ offset of the spare's top, 0 without a spare
  *	                                full here: top & mask == 0
  *
- * The stack grows down. The mask may be that of the whole block or of a smaller power of two: then the block counts
- * as full earlier, at the next multiple. So a shelf's capacity changes with one store, and blocks that were filled
- * under another mask stay valid. Word 0 of every area is NULL and stays so: a shelf offset of 0 (closed) or a top of 0
- * (not yet born) misses both ways. A block may come from any CPU: an offset reaches all memory.
+ * The stack of objects grows down. The mask is the mask of the whole sheaf, or of a smaller power of two. With
+ * a smaller mask the sheaf counts as full earlier, at the next multiple. So one store changes the capacity, and
+ * sheaves filled under another mask stay valid. Word 0 of every area is always NULL. A pcs offset of 0 (closed)
+ * or a top of 0 (no sheaf yet) is therefore a miss for a pop and for a push. A sheaf may come from any CPU,
+ * because an offset reaches all memory.
  *
- * A limit that is no power of two minus 2: the stack's NULL lies further in, so that fewer objects fill it. How many
- * bytes further, the pad, stands where the NULL would be, in each block: so blocks of an older limit stay valid too.
+ * If the limit is not a power of two minus 2, the stack's NULL lies further in, so that fewer objects fill the
+ * sheaf. The distance in bytes, the pad, is stored in each sheaf at the usual place of the NULL. So sheaves
+ * made under an older limit stay valid.
  *
  *	[ .. | obj | obj | NULL | .. | pad | header ]		pad 0 is the NULL itself
  *
- * The verbs, in pseudo-code. Each commits with its last store, or does nothing. area and top are those of
- * <kmem/inline.h>, which has pop and push; header(top) is the last word of the block that top points into.
+ * The per-CPU operations, in pseudo-code. Each operation commits with its last store, or does nothing. area and
+ * top are defined in <kmem/inline.h>, together with pop and push. header(top) is the last word of the sheaf
+ * that top points into. "block" is a sheaf, and "partner" is the spare.
  *	pop_n		if (!top) miss; n = min(objects from top to the bottom, wanted); if (!n) miss
  *			copy n objects out, to the array's end; top += n
  *	push_n		n = min(room above top, wanted); if (!n) miss; copy n objects below top; top -= n
@@ -54,7 +59,7 @@
 #include "os/die.h"
 #include "os/os.h"
 
-/* The end of a sequence's function: what is returned behind the commit, and at the label `miss`. */
+/* End of a function that holds a sequence: return `committed` after the commit, or `missed` at the label `miss`. */
 #define KM_RSEQ_RETURN(committed, missed)                                                          \
 	return committed;                                                                          \
 miss:                                                                                              \
@@ -62,131 +67,151 @@ miss:                                                                           
 	return missed
 
 enum km_discipline {
-	KM_DISCIPLINE_LOCK,	/* a per-CPU trylock; who finds it taken misses, and never waits */
-	KM_DISCIPLINE_CMPXCHG,	/* a transaction id and 16-byte compare-and-swap; pushes under the lock */
+	KM_DISCIPLINE_LOCK,	/* a per-CPU trylock; a thread that finds the lock taken misses, and never waits */
+	KM_DISCIPLINE_CMPXCHG,	/* a transaction id and a 16-byte compare-and-swap; a push takes the lock */
 	KM_DISCIPLINE_RSEQ,
-	KM_DISCIPLINE_NONE,	/* no per-CPU memory could be had: no shelves */
+	KM_DISCIPLINE_NONE,	/* no per-CPU memory available: no sheaves */
 };
 
-/* By what sequences find their area. */
+/* The number by which a sequence finds its area. */
 enum km_index {
-	KM_INDEX_NONE,		/* there are none: the discipline is another, or was not chosen yet */
+	KM_INDEX_NONE,		/* no index: another discipline, or not chosen yet */
 	KM_INDEX_CPU,
-	KM_INDEX_CID,		/* cid_ops.h; hits, which go by CPU, miss then */
+	KM_INDEX_CID,		/* concurrency id (cid_ops.h); hits index by CPU, and miss in this mode */
 };
 
-/* Areas have numbers; where there is talk of an area's CPU, that is the number, whichever the index. */
+/* Areas have numbers. In this folder "CPU of an area" means the area's number, under either index. */
 struct km_percpu {
 	char *base;			/* area of CPU 0; before start: a few zeros */
-	unsigned cpus;			/* areas that are alive, or may come alive */
-	unsigned home;			/* this one always is */
+	unsigned cpus;			/* number of areas that are online or may go online */
+	unsigned home;			/* number of the area that is always online */
 	enum km_discipline discipline;
 	enum km_index index;
-	bool own_registration;		/* threads are registered by us, at their first miss */
+	bool own_registration;		/* the library registers threads for rseq, at the first miss of each */
 	const char *reason;
-	uint64_t live[KM_MAX_CPUS / 64];	/* a bit for each area */
+	uint64_t live[KM_MAX_CPUS / 64];	/* one bit for each area: online */
 };
 extern km_hidden struct km_percpu km_percpu;
 
 /*
- * The place that hits store to, and have their CPU from, from the thread pointer: the thread's rseq area, or a dummy's,
- * which is on CPU 0: where nobody is registered, from the first instruction on, and where areas go by concurrency id.
- * And the thread's in any case, for who has asked for the index.
+ * Offsets of rseq areas from the thread pointer. A hit stores to the area at km_rseq and reads its CPU from
+ * there. km_rseq leads to the thread's rseq area, or to a dummy on CPU 0. The dummy is in force, from the first
+ * instruction on, where no thread is registered, and where areas are indexed by concurrency id. km_thread_rseq
+ * leads to the thread's rseq area under both indexes, for callers that have checked km_percpu.index.
  */
 extern km_hidden intptr_t km_rseq, km_thread_rseq;
-/* Hits by concurrency id have this in its place, and nobody else has. */
+/* Used by hits by concurrency id in place of km_rseq, and by no other code. */
 extern km_hidden intptr_t km_cid_rseq;
 
 /*
- * A request from outside (cache/mailbox.h) makes each call a miss by a store from there: the words by which hits find
- * their place become `shut`, a place whose CPU is -1, so that a hit finds the zeros below the areas. Misses go by
- * km_thread_rseq, which stays: they find what lies ready, and look whether the ways are shut (fast_path.h). A
- * sequence that is under way has loaded its word, and ends as it began. Nothing else is changed, so that the other
- * process may store at any time, and end at any time: the call that finds a way shut opens both, once the request is
- * served or taken back. A request of several ticks has them from the very next calls, whatever they are of. The
- * record is read as it stands here, by commands of other builds: where its meaning changes, root.ways gets another
- * name (cache/process_record.h).
+ * Fast-path gate. A request from outside the process (cache/mailbox.h) turns each call into a miss by a store
+ * from the other process. The store sets the words by which hits find their rseq area to `shut`, a place whose
+ * CPU is -1. A hit then finds the zeros below the areas. Misses use km_thread_rseq, which does not change. A
+ * miss finds the cached objects, and checks whether the gate is shut (fast_path.h). A sequence under way has
+ * loaded its word already, and ends normally.
+ *
+ * No other word changes, so the other process may store at any time and may end at any time. The first call
+ * that finds a word shut opens both words, once the request is served or withdrawn. A request of several ticks
+ * gets the ticks from the very next calls, of any kind. Commands of other builds read this record as declared
+ * here. If the meaning of the record changes, root.ways must get another name (cache/process_record.h).
  */
 struct km_gate {
-	intptr_t *word[2];	/* km_cid_rseq, where areas go by it; km_rseq: the misses of each look at it */
+	intptr_t *word[2];	/* km_cid_rseq, if in use; km_rseq. Misses of each index check the word */
 	intptr_t open[2];
 	intptr_t shut;		/* 0: there are no areas */
-	bool in_caches;		/* hits that know their cache have a copy of km_rseq in it */
+	bool in_caches;		/* hits with a known cache have a copy of km_rseq in the cache */
 };
 extern km_hidden struct km_gate km_gate;
-/* A request is open: ways that were shut for it stay so. Written by ticks (inspect/mailbox.c). */
+/* A request is open: words shut for the request stay shut. Written by ticks (inspect/mailbox.c). */
 extern km_hidden bool km_gate_kept;
 km_inline bool km_way_is_shut(intptr_t way)
 {
 	return km_unlikely(way == km_gate.shut);
 }
 void km_gate_open(void) km_cold;
-/* By the library itself: the next call of kmalloc, kfree, malloc or free has a tick. */
+/* Shut the gate from inside the library: the next call of kmalloc, kfree, malloc or free runs a tick. */
 void km_gate_shut(void) km_cold;
 
 /*
- * All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until the floors above fill it in, and
- * for ever under the soft disciplines, every word of a shelf is 0 and every map entry leads to a closed one.
+ * All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until higher layers fill in the
+ * fields, and for ever under the soft disciplines, every pcs word is 0, and every map entry leads to a closed
+ * cache.
  */
 struct km_hot {
-	char *percpu;			/* area of CPU 0; where hits are to miss, zeros */
-	char *arena;			/* the first range of pages */
-	size_t pages;			/* committed */
-	struct km_page *page;		/* a descriptor for each */
-	const uint16_t *map;		/* a cache's id for each; what is there by id lies before it: id_table.h */
-	struct kmem_cache **caches;	/* by id; NULL: an address alone proves none of its objects */
-	uint64_t *owner;		/* who pays, a word for each page: page/obj_cgroups.h */
+	char *percpu;			/* area of CPU 0; zeros while hits must miss */
+	char *arena;			/* start of the first range of pages */
+	size_t pages;			/* number of committed pages */
+	struct km_page *page;		/* a descriptor for each page */
+	const uint16_t *map;		/* cache id of each page; tables indexed by id precede the map: id_table.h */
+	struct kmem_cache **caches;	/* by id; NULL: an address alone can't validate an object of the cache */
+	uint64_t *owner;		/* objcg word of each page: page/obj_cgroups.h */
 } km_aligned(64);
 extern km_hidden struct km_hot km_hot;
-/* The number of the page that p lies in, among those of the first range; km_hot.pages or more: it is in none. */
+/* Returns: the index of p's page in the first range; km_hot.pages or more if p is outside of the range. */
 km_inline uintptr_t km_page_index(const void *p)
 {
 	return ((uintptr_t)p - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
 }
 
 /*
- * A CPU's slot of a cache, under the soft disciplines. Under rseq it is the first word alone, and for a
- * shelf with an owner (owned_sheaf.h) a second one. 32 bytes, so that it lies in one line (km_percpu_alloc).
+ * Per-CPU words of a cache under the soft disciplines. Under rseq, a cache has only the first word, and owned
+ * sheaves (owned_sheaf.h) have a second word. 32 bytes, so that the structure lies in one cache line
+ * (km_percpu_alloc).
  */
 struct km_soft {
 	struct km_pair pair;	/* first: the top, or a chain's freelist; second: the transaction id */
 	uint32_t lock;
-	uint64_t owner;		/* of what lies there, 0 where it is anybody's; written under the lock */
+	uint64_t owner;		/* owner of the objects in the sheaf, 0: none; written under the lock */
 };
 
-/* A cache's shelf; the first member of struct kmem_cache. */
+/* Per-CPU sheaves of a cache; the first member of struct kmem_cache. */
 struct km_pcs {
-	struct kmem_cache_front front;	/* what the hot path sees: open, or closed */
-	struct kmem_pcs inner;	/* what the verbs below see: open except while it is drained */
-	uint32_t sheaf_mask;		/* bytes of a block minus one; inner.mask is this or smaller */
-	uint32_t slot;			/* where the shelf's word is, open or closed; 0: has none */
+	struct kmem_cache_front front;	/* words that the fast path reads: open, or closed */
+	struct kmem_pcs inner;	/* words that the operations below read: open except during a drain */
+	uint32_t sheaf_mask;		/* bytes of a sheaf minus one; inner.mask is equal or smaller */
+	uint32_t slot;			/* offset of the per-CPU word, open or closed; 0: none */
 };
 
-/* For who looks while another thread may be making the shelf. Acquire pairs with the store of `slot`, the last one. */
+/*
+ * Returns: the offset, for a caller that runs while another thread may be making the pcs. Acquire pairs with
+ * the store of `slot`, the last store of the making.
+ */
 km_inline uint32_t km_pcs_slot(const struct km_pcs *pcs)
 {
 	return km_load_acquire(&pcs->slot);
 }
 
-/* Until then sequences find a CPU whose shelves are closed: for calls that come before all else. */
+/* Point sequences at a CPU whose sheaves are closed, for calls that precede km_percpu_start. */
 void km_percpu_early(void);
-/* Choose a discipline (want: its name or NULL) and an index (by: "cpu", "cid" or "auto"), and make the areas. Called
- * once, before any thread. */
+/*
+ * Choose a discipline and an index, and map the areas. want: a discipline's name or NULL; by: "cpu", "cid" or
+ * "auto".
+ * Context: once, before any thread starts.
+ */
 void km_percpu_start(const char *want, const char *by);
 const char *km_discipline_name(enum km_discipline discipline);
 
-/* The program has limited its address space: areas that no CPU here can come to are given back. */
+/*
+ * Give back areas that no CPU of this machine can reach, after the program limited its address space to `limit`
+ * bytes.
+ */
 void km_percpu_fit(size_t limit);
-/* Around a call that locks all memory: areas that no CPU here can come to are not filled in. */
+/* Keep mlockall from filling in areas that no CPU of this machine can reach. Called before and after the call. */
 void km_percpu_show_beyond(bool show);
-/* Ours (process/confine.c), in libkmem-malloc; NULL: it is not linked in. Before it may stand another one. */
+/*
+ * mlockall of libkmem-malloc (process/confine.c); NULL: not linked in. Another library's mlockall may precede
+ * this one.
+ */
 extern km_hidden int (*km_own_mlockall)(int flags);
 
-/* A word or more at the same offset in every CPU's area, zero; bytes a power of two <= 4096; 0: none left. */
+/*
+ * Allocate `bytes` at the same offset in every CPU's area. The memory is zero.
+ * Requires: bytes is a power of two <= 4096. Returns: the offset; 0: no memory left.
+ */
 uint32_t km_percpu_alloc(size_t bytes);
-/* The words are cleared, of a shelf's transaction id for example: nobody may be using them any more. */
+/* Free and clear the words, for example the transaction id of a pcs. Requires: no thread uses the words. */
 void km_percpu_free(uint32_t offset, size_t bytes);
-/* Pages of areas without a word in use go back to the system: after enough frees, or `always`. */
+/* Give pages of areas without a word in use back to the system: after enough frees, or `always`. */
 void km_percpu_trim(bool always);
 size_t km_percpu_word_bytes(void);
 void km_percpu_fork(bool before, bool child);
@@ -196,60 +221,75 @@ km_inline char *km_area(unsigned cpu)
 	return km_percpu.base + ((uintptr_t)cpu << KMEM_AREA_SHIFT);
 }
 
-/* Where an area's mark is, in the line of word 0: behind what closed shelves, chains and stocks read there. */
+/*
+ * Offset of an area's mark, in the line of word 0, beyond the words that closed pcs, chains and stocks read
+ * there.
+ */
 #define KM_AREA_MARK 56
 
 /*
- * The id of a shelf that is empty for ever, for sizes that never hit: its word, in each area that is alive, leads to
- * the next word, which is NULL. Word 0 would do, but for where it is: in its page's first line, as are the heads of a
- * program's pages. All of those share one set of the processor's first cache, which has 8 to 12 lines.
+ * Id of a pcs that is always empty, for sizes that always miss. In each online area its word leads to the next
+ * word, a NULL. Word 0 is not used, because word 0 lies in its page's first line, as the heads of a program's
+ * pages do. All these lines share one set of the processor's first-level cache, with 8 to 12 lines.
  */
 #define KM_ID_EMPTY 16
 
 km_inline bool km_cpu_is_online(unsigned cpu)
 {
-	/* Acquire pairs with the release in begin_area: who sees the bit may store. */
+	/* Acquire pairs with the release in begin_area: a thread that reads the bit may store to the area. */
 	return km_likely(cpu < km_percpu.cpus) &&
 	       (km_load_acquire(&km_percpu.live[cpu / 64]) >> cpu % 64 & 1);
 }
 
-/* The first CPU from `cpu` on whose area is alive; km_percpu.cpus or more: none is. An object that was put on a CPU
- * before the last fence is on one of these. */
+/*
+ * Returns: the first online CPU from `cpu` on; km_percpu.cpus or more if there is none. An object that was put
+ * on a CPU before the last fence is on one of these CPUs.
+ */
 unsigned km_next_cpu(unsigned cpu);
 #define km_for_each_cpu(cpu)                                                                       \
 	for (unsigned cpu = km_next_cpu(0); cpu < km_percpu.cpus; cpu = km_next_cpu(cpu + 1))
 
-/* The number of the CPU we are on, whatever it is and whatever areas go by; stale at once, and that does no harm. */
+/*
+ * Returns: the number of the CPU of this thread, under either index. The number may be stale at once, without
+ * harm.
+ */
 unsigned km_cpu_number(void);
-/* The CPU whose memory to use: the one that a sequence would, if its area is alive, or another one whose area is. */
+/* Returns: the CPU that a sequence would use, if its area is online; else another online CPU. */
 unsigned km_cpu(void);
-/* The same by concurrency id. */
+/* Returns: the same number by concurrency id. */
 uint32_t km_cid_of_thread(void) km_cold;
-/* Under rseq: the number that a sequence would find its area by, KM_MAX_CPUS or more where the thread has none. */
+/*
+ * Returns: under rseq, the number by which a sequence would find its area; KM_MAX_CPUS or more if the thread
+ * has none.
+ */
 km_inline uint32_t km_cpu_of_thread(void)
 {
 	if (km_unlikely(km_percpu.index == KM_INDEX_CID))
 		return km_cid_of_thread();
 	return *(volatile uint32_t *)((char *)__builtin_thread_pointer() + km_thread_rseq + 4);
 }
-/* Do hits go to the CPU's words, or miss? */
+/* Returns: true if hits use the CPU's words; false if hits miss. */
 km_inline bool km_hits_by_cpu(void)
 {
 	return km_percpu.index == KM_INDEX_CPU;
 }
-/* Register this thread where that is our task. Called from misses, before they look for a CPU to put things on. */
+/*
+ * Register this thread for rseq, if the library does so. Context: misses, before they look for a CPU to put
+ * objects on.
+ */
 void km_thread_register(void);
 /*
- * Around the life of a child of vfork, which runs on this thread's storage as another task. The kernel writes an rseq
- * area for the task that registered it, and aborts that task's sequences only: so nobody has it registered meanwhile,
- * it says that there is no CPU, and all calls of the child are misses. Lent: the bytes that were registered, for
- * km_thread_take_back; 0: none were, and nobody registers it meanwhile either; KM_NOT_LENT: the kernel refused, and
- * there is nothing to be taken back.
+ * Lend this thread's rseq area for the life of a vfork child, which runs on this thread's storage as another
+ * task. The kernel writes an rseq area for the task that registered the area, and aborts only that task's
+ * sequences. So the area is unregistered meanwhile, its CPU reads as none, and all calls of the child are
+ * misses.
+ * Returns: the registered bytes, for km_thread_take_back; 0: the area was not registered, and stays so
+ * meanwhile; KM_NOT_LENT: the kernel refused, and km_thread_take_back has nothing to do.
  */
 #define KM_NOT_LENT ((size_t)-1)
 size_t km_thread_lend(void);
 void km_thread_take_back(size_t bytes);
-/* Is it a child of vfork that runs here? A call that such a one makes for itself is not made for the process. */
+/* Returns: true in a vfork child. A call that the child makes for itself must not act for the process. */
 bool km_thread_is_lent(void);
 km_inline void km_thread_enter(void)
 {
@@ -257,69 +297,75 @@ km_inline void km_thread_enter(void)
 		km_thread_register();
 }
 
-/* Does this thread have a CPU to put things on? False under rseq where it is not registered, or its CPU's area is not
- * alive. */
+/*
+ * Returns: true if this thread has a CPU to put objects on. Under rseq false if the thread is not registered,
+ * or the CPU's area is not online.
+ */
 km_inline bool km_thread_has_cpu(void)
 {
 	if (km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ))
 		return km_cpu_is_online(km_cpu_of_thread());
 	return km_percpu.discipline != KM_DISCIPLINE_NONE;
 }
-/* Let the area of this thread's CPU come alive, if there can be one: system calls, once for each CPU. */
+/* Bring the area of this thread's CPU online, if the CPU can have one. Makes system calls, once for each CPU. */
 void km_cpu_begin(void);
 
-/* The soft halves of pop, pop_n and push_n, where what lies there is the owner's; 0: anybody's. */
+/*
+ * The soft halves of pop, pop_n and push_n. They miss unless the owner word is `owner`; 0: a sheaf without an
+ * owner.
+ */
 void *km_soft_pop(struct km_pcs *pcs, uintptr_t owner);
 size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
 size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);
 
-/* The verbs, for everybody but the hot path. They see `inner`. */
+/* The per-CPU operations, for all callers but the fast path. They read `inner`. */
 void *km_pcs_pop(struct km_pcs *pcs);
 bool km_pcs_push(struct km_pcs *pcs, void *object);
 size_t km_pcs_pop_n(struct km_pcs *pcs, void **out, size_t count);
 size_t km_pcs_push_n(struct km_pcs *pcs, void *const *in, size_t count);
-/* share: where one block has more than half a block more than the other, leave both about as full. */
+/* share: if one sheaf has more objects than the other by more than half a sheaf, leave both about as full. */
 bool km_pcs_swap(struct km_pcs *pcs, bool for_pop, bool share);
-/* lone: also without a partner. */
+/* lone: succeed without a spare, too. */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone);
 bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted);
 void **km_pcs_take_spare(struct km_pcs *pcs);
 bool km_pcs_put_spare(struct km_pcs *pcs, void **sheaf);
 
 /*
- * A drain: close the shelf for everybody; the fence waits until no sequence that saw it open is in flight (false: it
- * can't); take_cpu takes a CPU's blocks off (main and partner, NULL where none); open.
- * The soft disciplines need no closing: taking goes by their lock. One drain at a time (KM_RANK_DRAIN).
+ * Drain. km_pcs_close closes the pcs to all callers. km_pcs_fence waits until no sequence that read the pcs as
+ * open is in flight (false: impossible). km_pcs_take_cpu takes a CPU's main and spare (NULL without one).
+ * km_pcs_open opens the pcs. The soft disciplines need no closing, because taking uses their lock. One drain at
+ * a time (KM_RANK_DRAIN).
  */
 void km_pcs_close(struct km_pcs *pcs);
 bool km_pcs_fence(void);
 void km_pcs_take_cpu(struct km_pcs *pcs, unsigned cpu, void ***main_sheaf, void ***spare);
-/* Put a block on where there is none, as the main one; false: there is one now. */
+/* Install a sheaf as main on a CPU without a sheaf. Returns: false if the CPU has a sheaf now. */
 bool km_pcs_put_cpu(struct km_pcs *pcs, unsigned cpu, void **sheaf);
 void km_pcs_open(struct km_pcs *pcs, bool to_hot_path);
-/* In the child of a fork: let go of what threads held that are not here. */
+/* In the child of a fork: release the locks of threads that do not exist in the child. */
 void km_pcs_fork_child(struct km_pcs *pcs);
-/* Objects on the CPU's shelf; a racy look, exact when nobody uses it. */
+/* Returns: the number of objects in the CPU's sheaves. Racy; exact while no thread uses the sheaves. */
 size_t km_pcs_count_cpu(const struct km_pcs *pcs, unsigned cpu);
-/* The same for the word itself: 0, or what changes with every pop and push. */
+/* Returns: the CPU's word, racy: 0, or a value that changes with every pop and push. */
 uint64_t km_pcs_top_cpu(const struct km_pcs *pcs, unsigned cpu);
-/* Has it two blocks? A racy look. */
+/* Returns: true if the CPU has a spare. Racy. */
 bool km_pcs_has_spare_cpu(const struct km_pcs *pcs, unsigned cpu);
 
-/* Where the block's pad is. */
+/* Returns: the place of the sheaf's pad. */
 km_inline uint64_t *km_sheaf_pad(const struct km_pcs *pcs, void *const *top)
 {
 	return (uint64_t *)(((uintptr_t)top | pcs->sheaf_mask) - 15);
 }
 
-/* Objects in a block, from its top. */
+/* Returns: the number of objects in a sheaf, from its top. */
 km_inline size_t km_sheaf_objects(const struct km_pcs *pcs, void *const *top)
 {
 	return (pcs->sheaf_mask - 15 - ((uintptr_t)top & pcs->sheaf_mask) -
 		km_load(km_sheaf_pad(pcs, top))) / sizeof(void *);
 }
 
-/* The top of the block when it is empty: where its NULL is. */
+/* Returns: the top of the sheaf when empty, the place of its NULL. */
 km_inline void **km_sheaf_bottom(const struct km_pcs *pcs, void **top)
 {
 	uint64_t *pad = km_sheaf_pad(pcs, top);
@@ -329,7 +375,7 @@ km_inline void **km_sheaf_bottom(const struct km_pcs *pcs, void **top)
 	return (void **)((char *)pad - *pad);
 }
 
-/* Objects that it takes before it counts as full; 0: it is. */
+/* Returns: the number of objects that the sheaf can take before the sheaf is full; 0: full. */
 km_inline size_t km_sheaf_room(const struct km_pcs *pcs, void *const *top)
 {
 	return ((uintptr_t)top & km_load(&pcs->inner.mask)) / sizeof(void *);
@@ -340,7 +386,7 @@ km_inline void **km_sheaf_base(const struct km_pcs *pcs, void **top)
 	return (void **)((uintptr_t)top & ~(uintptr_t)pcs->sheaf_mask);
 }
 
-/* Objects a block takes before it counts as full, under a mask. */
+/* Returns: the number of objects that an empty sheaf can take before the sheaf is full, under a mask. */
 km_inline unsigned km_mask_capacity(uint32_t mask)
 {
 	return (mask + 1) / sizeof(void *) - 2;

@@ -1,8 +1,8 @@
 /*
- * rseq.h: the shelf's longer verbs, and those of accounting, as restartable sequences, for the architecture we are
- * built for; only where KMEM_HAVE_RSEQ. Every architecture's files have the same functions: pcpu.h, owned_sheaf.h and
- * stock_word.h have their pseudo-code. And the choice between them, the same by concurrency id, and what is done
- * without.
+ * rseq.h: the longer operations on sheaves, and the operations of accounting, as restartable sequences for this
+ * architecture; only with KMEM_HAVE_RSEQ. The files of every architecture have the same functions, with pseudo-code
+ * in pcpu.h, owned_sheaf.h and stock_word.h. KM_RSEQ chooses the sequence by CPU, by concurrency id, or the soft
+ * operation.
  */
 #ifndef KM_PERCPU_RSEQ_H
 #define KM_PERCPU_RSEQ_H
@@ -19,7 +19,7 @@
 #include "rseq_owned_aarch64.h"
 #endif
 
-/* The two that programs have as well go by another name. */
+/* pop and push are in <kmem/inline.h>, shared with programs, under other names. */
 #define km_rseq_pop kmem_pcs_pop
 #define km_rseq_push kmem_pcs_push
 

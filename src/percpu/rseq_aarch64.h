@@ -1,8 +1,8 @@
 /*
- * rseq_aarch64.h: the longer per-CPU verbs as restartable sequences on aarch64; pop and push, which the inline header
- * shares, are in <kmem/inline.h>, with what is said there about the order of loads. Pseudo-code of every verb: pcpu.h.
- * Invariant: each has one committing store, the last instruction of its sequence; whatever it stores before lies
- * where nobody looks until then.
+ * rseq_aarch64.h: the longer per-CPU operations as restartable sequences on aarch64; pop and push, shared with
+ * programs, are in <kmem/inline.h>, with the rules for the order of loads. Pseudo-code: pcpu.h. Invariant: each
+ * sequence has one committing store, its last instruction. Earlier stores go only to places that no other thread
+ * reads before the commit.
  */
 #ifndef KM_PERCPU_RSEQ_AARCH64_H
 #define KM_PERCPU_RSEQ_AARCH64_H
@@ -13,20 +13,22 @@
 #include "id_table.h"
 #include "pcpu.h"
 
-/* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
- * registered. The address of a mark is found by what was loaded before. */
+/*
+ * Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. The
+ * mark's address depends on the earlier loads.
+ */
 #define KM_RSEQ_WRITABLE(scratch)                                                                  \
 	"cmp %[slot], %[area]\n\t"                                                                 \
 	"b.eq %l[miss]\n\t"                                                                        \
 	"ldr %[" scratch "], [%[area], #" KMEM_STRING(KM_AREA_MARK) "]\n\t"                        \
 	"cbz %[" scratch "], %l[miss]\n\t"
 
-/* [top] = the shelf's word; miss where it is 0: closed, or not yet born. */
+/* [top] = the pcs word; miss if 0: closed, or without a sheaf. */
 #define KM_RSEQ_TOP(top)                                                                           \
 	"ldr %[" top "], [%[slot]]\n\t"                                                            \
 	"cbz %[" top "], %l[miss]\n\t"
 
-/* pop and push for kmalloc and kfree: the shelf's word is word `id` of the area; the id is 0 where closed. */
+/* pop and push for kmalloc and kfree: the pcs word is word `id` of the area; the id is 0 where closed. */
 km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq)
 {
 	uintptr_t area, word, top;
@@ -52,7 +54,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 	KM_RSEQ_RETURN(object, NULL);
 }
 
-/* The same of a table of this file's own. */
+/* The same pop, for a table of this file. */
 #define km_ids_near
 #define KM_RSEQ_POP_NEAR(ids)                                                                      \
 	km_inline void *km_rseq_pop_##ids(size_t step)                                             \
@@ -60,8 +62,10 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		return km_rseq_pop_id(ids, step, km_hot.percpu, km_rseq);                          \
 	}
 
-/* ... and beside the word is an owner's (owned_sheaf.h): *own says whether it is this one. Another's object is popped
- * all the same. */
+/*
+ * The same pop, with a check of the owner word beside the pcs word (owned_sheaf.h): *own is true if the owner is
+ * `owner`. An object of another owner is popped, too.
+ */
 km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq, uintptr_t owner,
 				    bool *own)
 {
@@ -96,8 +100,9 @@ km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base
 	}
 
 /*
- * `valid` is all ones, or 0: then a miss. Here the word's place does not follow from what closes the shelf, the mask:
- * so that is loaded first, with acquire, which pairs with the release that opens it after a drain.
+ * Push with a validation result. valid: all ones, or 0 for a miss. The address of the word does not depend on the
+ * closing word, the mask. So the mask is loaded first, with acquire, which pairs with the release that opens the
+ * pcs after a drain.
  */
 km_inline bool km_rseq_push_valid(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
 				  intptr_t rseq, void *object)
@@ -129,7 +134,9 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 	return km_rseq_push_valid(mask, id, UINT32_MAX, base, rseq, object);
 }
 
-/* The same of an object whose id is looked up first, and its address proved. *id is the object's id also on a miss. */
+/*
+ * The same push, after a lookup of the object's id and a validation of its address. *id is the id also on a miss.
+ */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
 	*id = km_id_of(object);
@@ -137,7 +144,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 				  km_rseq, object);
 }
 
-/* Copy `left` bytes (a multiple of 8, > 0) from `from` to `to`, last first, 32 at a time; left is 0 then. */
+/* Copy `left` bytes (a multiple of 8, > 0) from `from` to `to`, last first, 32 at a time; left is 0 afterwards. */
 #define KM_COPY(from, to, left)                                                                    \
 	"tbz %[" left "], #3, 81f\n\t"                                                             \
 	"sub %[" left "], %[" left "], #8\n\t"                                                     \
@@ -165,9 +172,9 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 	"csel %[count], %[bytes], %[count], lo\n\t"
 
 /*
- * The copies, of anybody's objects (whose is KM_ANYBODY) or of an owner's (KM_OWNED, with one parameter more). Up to
- * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8); return bytes moved, 0
- * for none.
+ * Copies without an owner (whose is KM_ANYBODY), or with an owner as one more parameter (KM_OWNED). Move up to
+ * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8).
+ * Returns: the number of bytes moved, 0 for a miss.
  */
 #define KM_ANYBODY(...)
 #define KM_OWNED(...) __VA_ARGS__
@@ -185,7 +192,7 @@ km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *bas
 		whose(KM_OWNED_MINE("tmp"))                                                        \
 		"cbz %[top], %l[miss]\n\t"                                                         \
 		"add %[from], %[area], %[top]\n\t"                                                 \
-		/* Down from where the pad stands, by the pad. */                                  \
+		/* Subtract the pad, from the pad's place. */                                      \
 		"orr %[left], %[from], %[sheaf_mask]\n\t"                                          \
 		"sub %[left], %[left], #15\n\t"                                                    \
 		"ldr %[tmp], [%[left]]\n\t"                                                        \
@@ -242,15 +249,15 @@ km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,    
 KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
 KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
 
-/* [a] and [b] change places. */
+/* Exchange [a] and [b]. */
 #define KM_EXCHANGE(a, b)                                                                          \
 	"mov %[tmp], %[" a "]\n\t"                                                                 \
 	"mov %[" a "], %[" b "]\n\t"                                                               \
 	"mov %[" b "], %[tmp]\n\t"
 
 /*
- * The partner becomes the main block: if it has an object (for_pop), or room. Where the fuller one ([from]) has more
- * than `bytes` / 8 objects more than the other, half of the difference moves first.
+ * Make the spare the main sheaf, if the spare has an object (for_pop), or room. If the fuller sheaf ([from]) has
+ * more than `bytes` / 8 objects more than the other, half of the difference moves first.
  */
 km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base,
 			    intptr_t rseq, bool for_pop, uint32_t bytes)
@@ -292,7 +299,7 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 		"cbnz %w[for_pop], 87f\n\t"
 		KM_EXCHANGE("from", "to")
 		"87:\n\t"
-		/* [from] becomes the main block. */
+		/* [from] becomes the main sheaf. */
 		"orr %[tmp], %[sheaf_mask], %[from]\n\t"
 		"sub %[to], %[to], %[area]\n\t"
 		"stur %[to], [%[tmp], #-7]\n\t"
@@ -308,15 +315,17 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 	KM_RSEQ_RETURN(true, false);
 }
 
-/* Miss unless the word is what it was: commit.h. */
+/* Miss unless the word has its former value: commit.h. */
 #define KM_RSEQ_SAME(at)                                                                           \
 	"ldp %[area], %[slot], [%[commit], #" at "]\n\t"                                           \
 	"ldr %[area], [%[area]]\n\t"                                                               \
 	"cmp %[area], %[slot]\n\t"                                                                 \
 	"b.ne %l[miss]\n\t"
 
-/* The words are not found by what closes the slot: so that is loaded with acquire, which pairs with the release that
- * opens it after a drain. */
+/*
+ * The addresses of the words do not depend on the closing word. So the closing word is loaded with acquire, which
+ * pairs with the release that opens the pcs after a drain.
+ */
 km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
 {
 	uintptr_t area, slot;

@@ -1,6 +1,6 @@
 /*
- * rseq_freelist.h: the verbs of a chain as restartable sequences, for the architecture we are built for; only where
- * KMEM_HAVE_RSEQ. Every architecture's file has the same functions: cpu_freelist.h has their pseudo-code.
+ * rseq_freelist.h: operations on a chain as restartable sequences for this architecture; only with KMEM_HAVE_RSEQ.
+ * The file of every architecture has the same functions, with pseudo-code in cpu_freelist.h.
  */
 #ifndef KM_PERCPU_RSEQ_FREELIST_H
 #define KM_PERCPU_RSEQ_FREELIST_H

@@ -1,10 +1,11 @@
 /*
- * rseq_freelist_aarch64.h: the verbs of a chain as restartable sequences on aarch64; pseudo-code in cpu_freelist.h,
- * the frame in <kmem/inline.h>. Invariant: each has one committing store, the last instruction of its sequence;
- * whatever it stores before lies where nobody looks until then (an object or a link in the caller's hand, its stack).
+ * rseq_freelist_aarch64.h: operations on a chain as restartable sequences on aarch64; pseudo-code in
+ * cpu_freelist.h, the frame in <kmem/inline.h>. Invariant: each sequence has one committing store, the last
+ * instruction. Earlier stores go only to places without readers before the commit (an object or a link of the
+ * caller, the caller's stack).
  *
- * Order of loads: `open` comes first, and the freelist and the slab are found by it (KMEM_RSEQ_SLOT adds it to the
- * area), so that a sequence which finds the chain open after a drain reads what the drain has left there.
+ * Order of loads: `open` comes first, and the addresses of freelist and slab depend on `open` (KMEM_RSEQ_SLOT adds
+ * `open` to the area). So if the chain is open after a drain, the sequence reads the drain's result.
  */
 #ifndef KM_PERCPU_RSEQ_FREELIST_AARCH64_H
 #define KM_PERCPU_RSEQ_FREELIST_AARCH64_H
@@ -36,7 +37,7 @@ km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intp
 	KM_RSEQ_RETURN(object, NULL);
 }
 
-/* Up to count objects to out[0 ..); count > 0. */
+/* Pop up to count objects to out[0 ..). Requires: count > 0. */
 km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, intptr_t rseq,
 				     void **out, size_t count)
 {
@@ -68,7 +69,7 @@ km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, i
 	KM_RSEQ_RETURN(done, 0);
 }
 
-/* A tag's low bits are the count that the shift takes; a tag of 0 leaves the object: not NULL. */
+/* The low bits of a tag are the shift count. With a tag of 0 the result is the object, which is not NULL. */
 km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, char *base,
 						intptr_t rseq, void *head, void *tail)
 {
@@ -100,8 +101,8 @@ twice:
 }
 
 /*
- * {freelist, slab} is stored by stxp: an stp may be interrupted between its halves. Where stxp says that it stored
- * nothing that is a miss like any other; *old is written afterwards, from registers.
+ * stxp stores {freelist, slab}, because an stp may be interrupted between its halves. A failed stxp is a miss. *old
+ * is written afterwards, from registers.
  */
 km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intptr_t rseq,
 				  const struct km_chain_top *new_top, struct km_chain_top *old)

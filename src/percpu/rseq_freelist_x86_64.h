@@ -1,11 +1,12 @@
 /*
- * rseq_freelist_x86_64.h: the verbs of a chain as restartable sequences; pseudo-code in cpu_freelist.h, the frame in
- * <kmem/inline.h>. Invariant: each has one committing store, the last instruction of its sequence; whatever
- * it stores before lies where nobody looks until then (an object or a link in the caller's hand, its stack).
+ * rseq_freelist_x86_64.h: operations on a chain as restartable sequences; pseudo-code in cpu_freelist.h, the frame
+ * in <kmem/inline.h>. Invariant: each sequence has one committing store, the last instruction. Earlier stores go
+ * only to places without readers before the commit (an object or a link of the caller, the caller's stack).
  *
- * A sequence that lost the CPU may have read a link out of an object that another thread took and wrote to: the value
- * is nonsense, and is never stored, because the kernel aborts the sequence before its last instruction. The read
- * itself does no harm while the slab's memory stays mapped: a slab goes by a drain, whose fence aborts the sequence.
+ * A sequence without the CPU for a while may have read a link in an object taken and written by another thread. The
+ * value is meaningless, and is never stored, because the kernel aborts the sequence before the last instruction.
+ * The read is harmless while the slab's memory stays mapped. Memory of a slab is unmapped only after a drain, and
+ * the drain's fence aborts the sequence.
  */
 #ifndef KM_PERCPU_RSEQ_FREELIST_X86_64_H
 #define KM_PERCPU_RSEQ_FREELIST_X86_64_H
@@ -38,7 +39,7 @@ km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intp
 	KM_RSEQ_RETURN(object, NULL);
 }
 
-/* Up to count objects to out[0 ..); count > 0. */
+/* Pop up to count objects to out[0 ..). Requires: count > 0. */
 km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, intptr_t rseq,
 				     void **out, size_t count)
 {
@@ -72,7 +73,9 @@ km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, i
 	KM_RSEQ_RETURN(done, 0);
 }
 
-/* A tag's low bits are the count that shr wants in cl; a tag of 0 leaves xor's flags: no object is NULL. */
+/*
+ * The low bits of a tag are the shift count in cl. With a tag of 0, shr keeps the flags of xor: no object is NULL.
+ */
 km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, char *base,
 						intptr_t rseq, void *head, void *tail)
 {

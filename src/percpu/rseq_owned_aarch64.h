@@ -1,24 +1,24 @@
 /*
- * rseq_owned_aarch64.h: the verbs of an owner's shelf (owned_sheaf.h) and of a stock of bytes (stock_word.h) as
- * restartable sequences on aarch64; pseudo-code there, the frame in <kmem/inline.h>, with what is said there about
- * the order of loads. Invariant: each has one committing store, the last instruction of its sequence; whatever it
- * stores before lies where nobody looks until then. The word that closes, the offset in a shelf or slot, is loaded
- * first, and the rest is found by it.
+ * rseq_owned_aarch64.h: operations on owned sheaves (owned_sheaf.h) and stocks (stock_word.h) as restartable
+ * sequences on aarch64; pseudo-code there, the frame in <kmem/inline.h>, with the rules for the order of loads.
+ * Invariant: each sequence has one committing store, its last instruction. Earlier stores go only to places that no
+ * other thread reads before the commit. The closing word, the offset of a pcs or a stock, is loaded first, and all
+ * other addresses depend on the closing word.
  *
- * A stock's put asks whether its word may be written at all (KM_RSEQ_WRITABLE): closed, the slot leads to word 0 of the
- * area, and what is stored there would open every closed shelf of the CPU.
+ * A put into a stock must check the word to be writable (KM_RSEQ_WRITABLE). A closed slot leads to word 0 of the
+ * area, and a store there would open every closed pcs of the CPU.
  */
 #ifndef KM_PERCPU_RSEQ_OWNED_AARCH64_H
 #define KM_PERCPU_RSEQ_OWNED_AARCH64_H
 
 #include "rseq_aarch64.h"
 
-/* Miss unless the CPU's block is the caller's. [slot] is the word's address; `other` is scratch. */
+/* Miss unless the caller's owner has the CPU's sheaf. [slot] is the word's address; `other` is scratch. */
 #define KM_OWNED_MINE(other)                                                                       \
 	"ldr %[" other "], [%[slot], #8]\n\t"                                                      \
 	"cmp %[" other "], %[owner]\n\t"                                                           \
 	"b.ne %l[miss]\n\t"
-/* ... and [top] of it. */
+/* ... and load [top]. */
 #define KM_OWNED_TOP(other)                                                                        \
 	"ldp %[top], %[" other "], [%[slot]]\n\t"                                                  \
 	"cmp %[" other "], %[owner]\n\t"                                                           \
@@ -76,7 +76,7 @@ km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr
 KM_RSEQ_POP_N(km_rseq_owned_pop_n, KM_OWNED)
 KM_RSEQ_PUSH_N(km_rseq_owned_push_n, KM_OWNED)
 
-/* A stock's word is 0 where it is closed: no bytes. */
+/* A closed stock reads a word of 0: no bytes. */
 km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
 {
 	uintptr_t area, slot, rest;

@@ -1,12 +1,12 @@
 /*
- * rseq_owned_x86_64.h: the verbs of an owner's shelf (owned_sheaf.h) and of a stock of bytes (stock_word.h) as
- * restartable sequences; pseudo-code there, the frame in <kmem/inline.h>. Invariant: each has one committing store,
- * the last instruction of its sequence; whatever it stores before lies where nobody looks until then. The word that
- * closes, the offset in a shelf or slot, is loaded first.
+ * rseq_owned_x86_64.h: operations on owned sheaves (owned_sheaf.h) and stocks (stock_word.h) as restartable
+ * sequences; pseudo-code there, the frame in <kmem/inline.h>. Invariant: each sequence has one committing store,
+ * its last instruction. Earlier stores go only to places that no other thread reads before the commit. The closing
+ * word, the offset of a pcs or a stock, is loaded first.
  *
- * A stock is one word of bytes, and no pointer: to take and to put are an addition with a bound. Closed, it reads word
- * 0 of the area, which has no bytes to take; a put must ask whether the word may be written at all (KM_RSEQ_WRITABLE),
- * because what is stored to word 0 would open every closed shelf of the CPU.
+ * A stock is one word of bytes, and not a pointer: take and put are an addition with a bound. A closed stock reads
+ * word 0 of the area, which has no bytes to take. A put must check the word to be writable (KM_RSEQ_WRITABLE),
+ * because a store to word 0 would open every closed pcs of the CPU.
  */
 #ifndef KM_PERCPU_RSEQ_OWNED_X86_64_H
 #define KM_PERCPU_RSEQ_OWNED_X86_64_H
@@ -14,8 +14,8 @@
 #include "rseq_x86_64.h"
 
 /*
- * Miss unless the CPU's block is the caller's. Beside the word, not in the block: so this waits for nothing, and looks
- * at a line that the hit writes anyway.
+ * Miss unless the caller's owner has the CPU's sheaf. The owner word is beside the pcs word, and not in the sheaf.
+ * So the comparison depends on no other load, and its cache line is a line that the hit writes anyway.
  */
 #define KM_OWNED_MINE                                                                              \
 	"cmpq %[owner], 8(%[slot])\n\t"                                                      \
@@ -71,7 +71,7 @@ km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr
 KM_RSEQ_POP_N(km_rseq_owned_pop_n, KM_OWNED)
 KM_RSEQ_PUSH_N(km_rseq_owned_push_n, KM_OWNED)
 
-/* A stock's word is 0 where it is closed: no bytes. */
+/* A closed stock reads a word of 0: no bytes. */
 km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
 {
 	uintptr_t area, slot;

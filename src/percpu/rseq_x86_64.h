@@ -1,15 +1,15 @@
 /*
- * rseq_x86_64.h: the longer per-CPU verbs as restartable sequences; pop and push, which the inline header
- * shares, are in <kmem/inline.h>. Pseudo-code of every verb: pcpu.h. Invariant: each has one committing
- * store, the last instruction of its sequence; whatever it stores before lies where nobody looks until then.
+ * rseq_x86_64.h: the longer per-CPU operations as restartable sequences; pop and push, shared with programs, are in
+ * <kmem/inline.h>. Pseudo-code: pcpu.h. Invariant: each sequence has one committing store, its last instruction.
+ * Earlier stores go only to places that no other thread reads before the commit.
  *
- * The word that closes a shelf is loaded before what it guards. The processor keeps loads in order, so that no more is
- * needed: a sequence that finds the shelf open again after a drain reads what the drain has left there. (aarch64 needs
- * an address that depends on that word, or an acquire.)
+ * The word that closes a pcs is loaded before the words that it guards. The processor keeps loads in order, so no
+ * barrier is needed: a sequence that finds the pcs open again after a drain reads the drain's result. (aarch64
+ * needs an address that depends on the closing word, or an acquire.)
  *
- * Registers: [area] and [slot] are found anew in each sequence, because the thread may have come to another CPU since
- * the last one. An operand that is an address in memory ("m", "rm") is loaded inside, too, and so costs no register in
- * the caller; nothing that a sequence has changed is an operand of its miss.
+ * Registers: each sequence computes [area] and [slot] anew, because the thread may have moved to another CPU. An
+ * operand that is an address in memory ("m", "rm") is also loaded inside, and needs no register in the caller. An
+ * operand of a sequence's miss must not be a register changed by the sequence.
  */
 #ifndef KM_PERCPU_RSEQ_X86_64_H
 #define KM_PERCPU_RSEQ_X86_64_H
@@ -20,30 +20,29 @@
 #include "id_table.h"
 #include "pcpu.h"
 
-/* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
- * registered. */
+/* Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. */
 #define KM_RSEQ_WRITABLE                                                                           \
 	"cmpq %[slot], %[area]\n\t"                                                                \
 	"je %l[miss]\n\t"                                                                          \
 	"cmpb $0, " KMEM_STRING(KM_AREA_MARK) "(%[area])\n\t"                                      \
 	"je %l[miss]\n\t"
 
-/* [top] = the shelf's word; miss where it is 0: closed, or not yet born. */
+/* [top] = the pcs word; miss if 0: closed, or without a sheaf. */
 #define KM_RSEQ_TOP(top)                                                                           \
 	"movq (%[slot]), %[" top "]\n\t"                                                           \
 	"testq %[" top "], %[" top "]\n\t"                                                         \
 	"jz %l[miss]\n\t"
 
-/* [last] = the last byte of the block that [top] lies in: its header begins 7 bytes before. */
+/* [last] = the last byte of the sheaf of [top]: the header begins 7 bytes before. */
 #define KM_RSEQ_LAST(last, top)                                                                    \
 	"movl %[sheaf_mask], %k[" last "]\n\t"                                                     \
 	"orq %[" top "], %[" last "]\n\t"
 
 /*
- * pop and push for kmalloc and kfree: the shelf's word is word `id` of the area, so that its address is known a few
- * cycles after the pointer is. The words that close them are loaded inside of the sequence all the same: the id, from
- * the table of sizes (0 where closed), the mask, from the cache's entry (0 where closed). [area] becomes the object,
- * and is where a function returns it.
+ * pop and push for kmalloc and kfree. The pcs word is word `id` of the area, so its address is known a few cycles
+ * after the area's. The sequence still loads the closing words inside: for a pop the id, from the table of sizes (0
+ * where closed); for a push the mask, from the cache's entry (0 where closed). [area] becomes the object, the
+ * register of the result.
  */
 km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq)
 {
@@ -70,9 +69,8 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 }
 
 /*
- * The same as km_rseq_pop_IDS(step), where the table is one of this file's own, declared km_ids_near: then the
- * sequence's descriptor stands in one section with it, and the table is found by the descriptor's address, which a
- * register has anyway.
+ * km_rseq_pop_IDS(step): the same pop, for a table of this file declared km_ids_near. The table stands in one
+ * section with the sequence's descriptor. The descriptor's address, already in a register, locates the table.
  */
 #define KM_IDS_SECTION ".data.km_ids"
 #define km_ids_near __attribute__((section(KM_IDS_SECTION)))
@@ -115,9 +113,9 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		KM_RSEQ_RETURN((void *)area, NULL);                                                \
 	}
 /*
- * ... and beside the word is an owner's (owned_sheaf.h): *own says whether it is this one. They are compared inside
- * of the sequence, by flags that its end leaves as they are, and that are an output; another's object is popped all
- * the same.
+ * The same pop, with a check of the owner word beside the pcs word (owned_sheaf.h): *own is true if the owner is
+ * `owner`. The sequence compares the owner inside. The end of the sequence keeps the flags, and the flags are an
+ * output. An object of another owner is popped, too.
  */
 #define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
 	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
@@ -148,9 +146,9 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 	}
 
 /*
- * Here the word's place does not follow from what closes the shelf, the mask: so the mask is loaded first, and who
- * finds it open again after a drain finds the word as the drain left it. (A sequence that was held up between the two
- * loads, by a hypervisor say, took the drained block's top for its own.)
+ * The address of the word does not depend on the closing word, the mask. So the mask is loaded first, and a
+ * sequence that finds an open mask after a drain reads the word as the drain left it. (With the other order, a
+ * sequence delayed between the two loads, by a hypervisor for example, took the drained sheaf's top for its own.)
  */
 km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, intptr_t rseq, void *object)
 {
@@ -174,8 +172,10 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 	KM_RSEQ_RETURN(true, false);
 }
 
-/* The word in [rest], or the area where the flags say that it is no object; then the object's place, and what
- * KMEM_RSEQ_DOWN does: one instruction takes 8 off the word, or [top] is what it is to be. */
+/*
+ * The word in [rest], or the area if the flags say "no object"; then the object's place, and the step of
+ * KMEM_RSEQ_DOWN: one instruction subtracts 8 from the word, or [top] is the new value.
+ */
 #if KMEM_RSEQ_WHOLE
 #define KM_RSEQ_WORD_OR_AREA "cmovnzq %[area], %[rest]\n\t"
 #define KM_RSEQ_PLACE "-8(%[area], %[rest])"
@@ -187,10 +187,11 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 #endif
 
 /*
- * The same of an object whose id is looked up first, and its address proved: km_id_of, km_id_valid. An address that is
- * no object gets the area for its top, whose low bits are 0, and so counts as full. *id is the object's id also on a
- * miss: the sequence only reads it, and is a statement of its own therefore. The registers are those with the shortest
- * code, of which kfree has two lines; [rs] is an operand of the first, so that it is loaded before.
+ * The same push, after a lookup of the object's id and a validation of its address: km_id_of, km_id_valid. For an
+ * invalid address the area serves as the top. The area's low bits are 0, so the sheaf counts as full. *id is the
+ * object's id also on a miss. The sequence only reads the id, so the lookup is a statement of its own. The
+ * registers give the shortest code, two cache lines in kfree. [rs] is an operand of the lookup, so that [rs] is
+ * loaded before.
  */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
@@ -204,7 +205,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 		"shrq $" KMEM_STRING(KM_PAGE_SHIFT) ", %[index]\n\t"
 		"xorl %k[rest], %k[rest]\n\t"
 		"cmpq %[pages], %[index]\n\t"
-		/* The map's first entry is of a page that is nobody's. */
+		/* The map's first entry belongs to no cache. */
 		"cmovael %k[rest], %k[index]\n\t"
 		"movl %k[object], %k[rest]\n\t"
 		"movzwl (%[map], %[index], 2), %k[index]\n\t"
@@ -235,7 +236,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 	KM_RSEQ_RETURN(true, false);
 }
 
-/* Copy loop: `left` bytes (a multiple of 8, > 0) from `from` to `to`, 32 at a time. */
+/* Copy `left` bytes (a multiple of 8, > 0) from `from` to `to`, 32 at a time. */
 #define KM_COPY(from, to, left)                                                                    \
 	"testb $8, %b[" left "]\n\t"                                                               \
 	"jz 81f\n\t"                                                                               \
@@ -260,9 +261,9 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 	"83:\n\t"
 
 /*
- * The copies, of anybody's objects (whose is KM_ANYBODY) or of an owner's (KM_OWNED, with one parameter more). Up to
- * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8); return bytes moved, 0
- * for none.
+ * Copies without an owner (whose is KM_ANYBODY), or with an owner as one more parameter (KM_OWNED). Move up to
+ * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8).
+ * Returns: the number of bytes moved, 0 for a miss.
  */
 #define KM_ANYBODY(...)
 #define KM_OWNED(...) __VA_ARGS__
@@ -287,7 +288,7 @@ km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *bas
 		"subq -15(%[area], %[left]), %[count]\n\t"                                         \
 		"jz %l[miss]\n\t"                                                                  \
 		"cmpq %[bytes], %[count]\n\t"                                                      \
-		/* A branch, that the copy need not wait for the pad. */                           \
+		/* A branch, so that the copy need not wait for the pad. */                        \
 		"jbe 88f\n\t"                                                                      \
 		"movq %[bytes], %[count]\n"                                                        \
 		"88:\n\t"                                                                          \
@@ -341,8 +342,8 @@ KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
 KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
 
 /*
- * The partner becomes the main block: if it has an object (for_pop), or room. Where the fuller one ([from]) has more
- * than `bytes` / 8 objects more than the other, half of the difference moves first.
+ * Make the spare the main sheaf, if the spare has an object (for_pop), or room. If the fuller sheaf ([from]) has
+ * more than `bytes` / 8 objects more than the other, half of the difference moves first.
  */
 km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base,
 			    intptr_t rseq, bool for_pop, uint32_t bytes)
@@ -388,7 +389,7 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 		"jnz 87f\n\t"
 		"xchgq %[from], %[to]\n"
 		"87:\n\t"
-		/* [from] becomes the main block. */
+		/* [from] becomes the main sheaf. */
 		KM_RSEQ_LAST("tmp", "from")
 		"subq %[area], %[to]\n\t"
 		"movq %[to], -7(%[tmp])\n\t"
@@ -404,7 +405,7 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 	KM_RSEQ_RETURN(true, false);
 }
 
-/* Miss unless the word is what it was: commit.h. */
+/* Miss unless the word has its former value: commit.h. */
 #define KM_RSEQ_SAME(at)                                                                           \
 	"movq " at "(%[commit]), %[area]\n\t"                                                      \
 	"movq 8 + " at "(%[commit]), %[slot]\n\t"                                                  \

@@ -1,6 +1,6 @@
 /*
- * stock_word.c: a CPU's stock of bytes: the rseq verbs, or one pair of words that is compared and swapped, under both
- * soft disciplines. Invariant of the pair: {bytes, tag}; without a tag there are no bytes.
+ * stock_word.c: a CPU's stock of bytes: rseq operations, or a compare-and-swap of a pair of words under both soft
+ * disciplines. Invariant of the pair {bytes, tag}: without a tag there are no bytes.
  */
 #include "stock_word.h"
 
@@ -17,13 +17,13 @@ static struct km_pair *pair_at(uint32_t offset, unsigned cpu)
 	return (struct km_pair *)(km_area(cpu) + offset);
 }
 
-/* The value that lies there, perhaps half of it from before a change: then the compare-and-swap fails. */
+/* Returns: the pair's value. Half of the value may precede a change: then the compare-and-swap fails. */
 static struct km_pair look(const struct km_pair *pair)
 {
 	return (struct km_pair){ km_load(&pair->first), km_load(&pair->second) };
 }
 
-/* This CPU's pair, if `slot` is open and it is tagged so. */
+/* Returns: this CPU's pair, with its value in *seen; NULL if `slot` is closed. The caller must check the tag. */
 static struct km_pair *enter(const uint32_t *slot, struct km_pair *seen)
 {
 	uint32_t offset = km_load(slot);
@@ -35,14 +35,16 @@ static struct km_pair *enter(const uint32_t *slot, struct km_pair *seen)
 	return pair;
 }
 
-/* A tag that is another one is a slot that was closed: its words may be another group's stock by now, whose bytes are
- * not this one's to take. */
+/*
+ * Returns: false after a close. With another tag, the word may be another objcg's stock by now, whose bytes must
+ * not be taken for this objcg.
+ */
 static bool is_tagged(const struct km_pair *seen, const uint32_t *slot)
 {
 	return seen->second == (uintptr_t)slot;
 }
 
-/* Under both soft disciplines: a stock has no lock, because a drain compares and swaps as well. */
+/* Used under both soft disciplines: a stock has no lock, because a drain compares and swaps as well. */
 static bool soft_take(const uint32_t *slot, uint64_t bytes)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
@@ -100,11 +102,11 @@ void km_stock_open(uint32_t *slot, uint32_t offset)
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ)
 		for (unsigned cpu = 0; offset && cpu < km_percpu.cpus; cpu++)
 			km_store(&pair_at(offset, cpu)->second, (uint64_t)(uintptr_t)slot);
-	/* Release pairs with the sequences' first load, and the loads that follow from it. */
+	/* Release pairs with the first load of a sequence, and with the loads depending on the first load. */
 	km_store_release(slot, offset);
 }
 
-/* Closed is only said here; a sequence that read the offset before may go on until the fence, or fails by its tag. */
+/* Store only: a sequence with the old offset may go on until the fence. A soft operation fails by its tag. */
 void km_stock_close(uint32_t *slot)
 {
 	km_store(slot, 0u);
@@ -119,8 +121,10 @@ uint64_t km_stock_take_cpu(uint32_t offset, unsigned cpu)
 		return all;
 	}
 	struct km_pair *pair = pair_at(offset, cpu);
-	/* Another thread that changes it has read the slot before it was closed: each does so once, and then this
-	 * succeeds. */
+	/*
+	 * Another thread may change the pair only with a slot read before the close. Each such thread does so once,
+	 * and then this loop succeeds.
+	 */
 	for (struct km_pair seen = look(pair);;) {
 		uint64_t all = seen.first;
 

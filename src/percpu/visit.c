@@ -1,21 +1,28 @@
 /*
- * visit.c: the end of a verb that C has prepared (visit.h). Invariant: the sequence that commits stands here once, for
- * every verb: a copy in each would be as many to be struck at each instruction (tests/rseq/abort.c), and 3 KiB of code.
+ * visit.c: the commit of an operation that C code has prepared (visit.h). Invariant: the committing sequence
+ * exists once, here, for every operation. A copy in each operation would take 3 KiB of code, and each copy
+ * would need its own interruption at each instruction (tests/rseq/abort.c).
  *
- * Why it is enough to compare values. Between a verb's look and its commit the thread may lose the CPU, come to another
- * one, and find that others used the slot meanwhile. A slot of another CPU is another address: the commit misses. A
- * word that has changed misses, too. A word that changed and came back counts as unchanged, and may: what the verb is
- * about to do depends on these values alone, not on what happened between. The top names a block and how far it is
- * filled, its header names the partner, and each of both is compared if the verb went by it. A block that left can
- * still be read, because the memory of blocks stays memory of blocks for ever (page/metadata.c); what such a read gave
- * is thrown away with the miss. Objects in a block are no words of a verb: whole blocks change hands here, and verbs
- * that copy objects are sequences of their own, which compare nothing because nobody comes between (rseq.h).
+ * Comparing values is enough. Between the look and the commit of an operation, the thread may lose its CPU,
+ * move to another CPU, and other threads may use the words. The words of another CPU have another address, so
+ * the commit misses. A changed word is a miss, too. A word that changed and changed back counts as unchanged.
+ * This is correct, because the operation depends on these values alone, and not on the changes between. The top
+ * names a sheaf and its fill, the header names the spare, and the commit compares both if the operation went by
+ * both.
+ *
+ * A sheaf that left the CPU can still be read, because memory of sheaves stays memory of sheaves for ever
+ * (page/metadata.c). The miss discards the value read. Operations of this kind never read objects in a sheaf:
+ * whole sheaves change hands. Operations that copy objects are sequences of their own. They compare nothing,
+ * because no other thread runs on the CPU between their instructions (rseq.h).
  */
 #include "visit.h"
 
 km_tls struct km_visit *km_visits_locked;
 
-/* A lock that is free is not marked. One that another thread has may be: a drain gives up, and comes again. */
+/*
+ * Mark the locks that this thread holds. A free lock is not marked. A lock held by another thread may be
+ * marked: then a drain gives up, and comes again.
+ */
 void km_visits_fork_prepare(void)
 {
 	for (const struct km_visit *visit = km_visits_locked; visit; visit = visit->outer) {
@@ -31,14 +38,15 @@ void km_visit_fork_child(struct km_soft *soft)
 
 	while (visit && km_soft(visit) != soft)
 		visit = visit->outer;
-	/* A handler may have struck before the lock was taken. */
+	/* A handler may have interrupted before the lock was taken. */
 	if (!visit || km_load(&soft->lock) != KM_SOFT_FORKING)
 		km_store(&soft->lock, (uint32_t)KM_SOFT_FREE);
 }
 
 /*
- * Under the soft disciplines the lock has kept others away since the look, so the first store is seen by nobody, and
- * the second one can fail only by a pop under cmpxchg, which has no lock and moves the pair: then it is tried again.
+ * Under the soft disciplines the lock has kept other operations away since the look. So no other thread reads
+ * the first store. The second store can fail only by a pop under cmpxchg, which has no lock and moves the pair.
+ * Then the caller tries again.
  */
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other)
 {

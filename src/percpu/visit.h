@@ -1,16 +1,16 @@
 /*
- * visit.h: what the files with per-CPU verbs share: a CPU's slot while a verb works on it. A verb is C that looks, and
- * one commit that does all or nothing, under every discipline:
+ * visit.h: a visit of a CPU's words by a per-CPU operation, shared by the files with such operations. An operation
+ * is C code for the reads, and one commit. The commit does all or nothing under every discipline:
  *
- *	rseq		the verb reads without a lock. The commit is a sequence (km_rseq_commit): on the CPU that was
- *			looked at, open still, each word that the verb went by still what it was
- *	cmpxchg		each commit moves the transaction id, so that a stale pop can't succeed
- *	lock, cmpxchg	what is more than a pop runs inside the slot's lock. A taken lock is a miss. Its holder is
- *			busy, as under every lock: a handler that strikes there is refused, or its free is left
+ *	rseq		the operation reads without a lock. The commit is a sequence (km_rseq_commit). The commit needs
+ *			the same CPU, a pcs still open, and unchanged values of all words read for the decision
+ *	cmpxchg		each commit moves the transaction id, so a stale pop can't succeed
+ *	lock, cmpxchg	an operation other than a pop holds the lock of the CPU's words. A taken lock is a miss. The
+ *			holder is busy, as under every lock: a signal handler is refused, or its free is deferred
  *
- * Invariant: a commit that succeeds finds every word that its verb looked at as it was then; the words are compared,
- * not the time that has passed, so what decides must be looked at by km_visit_look or km_visit_read.
- * The hits, and the verbs that copy, are sequences of their own (rseq.h), as figures want them.
+ * Invariant: a successful commit finds every word read by its operation unchanged. The commit compares words, and
+ * not the time passed, so km_visit_look or km_visit_read must read every word of the decision. For speed, hits and
+ * copying operations are sequences of their own (rseq.h).
  */
 #ifndef KM_PERCPU_VISIT_H
 #define KM_PERCPU_VISIT_H
@@ -21,34 +21,36 @@
 #include "pcpu.h"
 #include "rseq.h"
 
-/* A CPU's slot while a verb works on it. */
+/* A CPU's words while an operation works on the words. */
 struct km_visit {
-	const uint32_t *open;	/* the slot's offset, 0 where closed */
+	const uint32_t *open;	/* offset of the words in the area, 0 where closed */
 	uintptr_t area;
-	km_word *word;		/* the slot's first */
-	uintptr_t top;		/* the first word as it was looked at */
+	km_word *word;		/* first word at the offset */
+	uintptr_t top;		/* value of the first word when looked at */
 	struct km_pair seen;
 	bool locked;
 	uint8_t was_busy;
-	struct km_visit *outer;	/* the one under which a handler struck that makes this one */
+	struct km_visit *outer;	/* the visit interrupted by the signal handler of this visit */
 	unsigned tries, reads;
 	struct km_commit commit;
 };
 
-/* The slots whose locks this thread has, or is about to try: the last one first. */
+/* Visits whose locks this thread holds, or is about to try: the last visit first. */
 extern km_hidden km_tls struct km_visit *km_visits_locked;
 
-/* A slot's lock. */
+/* State of the lock of a CPU's words. */
 enum km_soft_state {
 	KM_SOFT_FREE,
 	KM_SOFT_HELD,
-	KM_SOFT_FORKING,	/* held for a while: by a fork, or by code interrupted by a handler with a fork */
+	KM_SOFT_FORKING,	/* held for long: by a fork, or by code under a forking handler */
 };
 
-/* How often a verb may lose against others before it counts as a miss: a bound, because a verb is called with others'
- * work waiting for it, and a miss does the same work another way. */
+/*
+ * Tries of an operation before a miss. The number is bounded, because other threads' work may wait for the
+ * operation, and a miss does the same work another way.
+ */
 #define KM_VISIT_TRIES 16
-/* How long a drain waits for a lock: some spins, then about a second. */
+/* Time a drain waits for a lock: some spins, then about a second. */
 #define KM_VISIT_SPINS 100
 #define KM_VISIT_WAITS 1000
 
@@ -57,20 +59,23 @@ km_inline bool km_visits_by_rseq(void)
 	return km_percpu.discipline == KM_DISCIPLINE_RSEQ;
 }
 
-/* The slot under the soft disciplines. */
+/* Returns: the CPU's words under the soft disciplines. */
 km_inline struct km_soft *km_soft(const struct km_visit *visit)
 {
 	return (struct km_soft *)visit->word;
 }
 
-/* The lock is nothing to handlers any more. In a fork, which is busy anyway, it stays taken after the visit. */
+/* Hide the lock from signal handlers. In a fork, which is busy anyway, the lock stays taken after the visit. */
 km_inline void km_visit_keep(struct km_visit *visit)
 {
 	km_visits_locked = visit->outer;
 	km_thread_busy = visit->was_busy;
 }
 
-/* Known to handlers from before the lock is taken until after it is given back. */
+/*
+ * Give the lock back. Signal handlers find the visit listed from before the lock is taken until after the lock
+ * is free.
+ */
 km_inline void km_visit_unlock(struct km_visit *visit)
 {
 	km_debug(visit->locked && km_visits_locked == visit, "slots' locks are given back in turn, the last one first");
@@ -99,7 +104,7 @@ km_inline bool km_visit_lock(struct km_visit *visit)
 	return false;
 }
 
-/* That CPU's slot. False: somebody else has the lock. */
+/* Visit the words of `cpu`, with the lock if `lock`. Returns: false if another visit has the lock. */
 km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu, bool lock)
 {
 	km_debug(slot && km_cpu_is_online(cpu), "a verb works on a word of an area that is alive");
@@ -109,7 +114,10 @@ km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu,
 	return visit->locked == lock;
 }
 
-/* This CPU's slot, for km_visit_look, and km_visit_leave in the end. alone: the verb is more than a pop. */
+/*
+ * Visit this CPU's words, for km_visit_look. The caller must end with km_visit_leave. alone: the operation is more
+ * than a pop, and needs the lock under cmpxchg, too.
+ */
 km_inline bool km_visit_enter(struct km_visit *visit, const uint32_t *open, bool alone)
 {
 	uint32_t slot = km_load(open);
@@ -127,10 +135,11 @@ km_inline bool km_visit_enter(struct km_visit *visit, const uint32_t *open, bool
 }
 
 /*
- * The same with the lock, for a drain. The holder may have lost its CPU for a while: false after some time, a later
- * drain comes again. False at once where the holder is the thread itself, whose handler forks, or another that forks so
- * and may wait for what this drain holds. Under rseq there is no lock: the drain has closed the slot, and has made its
- * fence.
+ * Visit the words of `cpu` with the lock, for a drain.
+ * Returns: false after about a second, because the holder may have lost its CPU; a later drain comes again. False
+ * at once if this thread holds the lock and its handler forks, or if a forking handler of another thread holds the
+ * lock and may wait for a lock of this drain. Under rseq there is no lock: the drain has closed the words, and has
+ * made its fence.
  */
 km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu)
 {
@@ -152,15 +161,17 @@ km_inline void km_visit_leave(struct km_visit *visit)
 		km_visit_unlock(visit);
 }
 
-/* Before a fork: drains by others give up on what this thread has. In the child: a slot's lock is free, but for what
- * this thread has. */
+/*
+ * Before a fork: make drains of other threads give up on this thread's locks. In the child: free a lock, unless
+ * this thread holds the lock.
+ */
 void km_visits_fork_prepare(void);
 void km_visit_fork_child(struct km_soft *soft);
 
-/* The first word of a slot that was entered with its lock, or whose pair a commit compares, or by a drain. */
+/* Returns: the first word. Requires: the lock, or a commit that compares the pair, or a drain. */
 km_inline uintptr_t km_soft_look(struct km_visit *visit)
 {
-	/* Acquire pairs with the compare-and-swap: where an id is seen, the objects under it are. */
+	/* Acquire pairs with the compare-and-swap: a thread sees the objects stored before the id. */
 	visit->seen.second = km_percpu.discipline == KM_DISCIPLINE_CMPXCHG ?
 				     km_load_acquire(&km_soft(visit)->pair.second) : 0;
 	visit->seen.first = km_load_acquire(visit->word);
@@ -179,7 +190,7 @@ km_inline bool km_soft_commit(struct km_visit *visit, uintptr_t top)
 	return true;
 }
 
-/* As km_visit_enter and km_visit_look, of the soft disciplines: of hits and copies, which are no sequences there. */
+/* km_visit_enter and km_visit_look for soft hits and copies, which are not sequences under the soft disciplines. */
 km_inline bool km_soft_enter(struct km_visit *visit, const uint32_t *open, bool alone)
 {
 	uint32_t slot = km_load(open);
@@ -198,7 +209,10 @@ km_inline bool km_soft_try(struct km_visit *visit)
 	return true;
 }
 
-/* Under rseq: a word that decides, as it is now. Three at most. The block may go meanwhile: it stays readable. */
+/*
+ * Returns: the present value of a word of the decision. Under rseq the commit compares the word; three words at
+ * most. The sheaf may leave the CPU meanwhile, and stays readable.
+ */
 km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
 {
 	uint64_t is = km_load(word);
@@ -209,7 +223,10 @@ km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
 	return is;
 }
 
-/* Begin a try: visit->top is the slot's first word. False: closed, no CPU to speak of, or tried often enough. */
+/*
+ * Begin a try: visit->top becomes the first word. Returns: false if closed, without a CPU, or after
+ * KM_VISIT_TRIES tries.
+ */
 km_inline bool km_visit_look(struct km_visit *visit)
 {
 	if (visit->tries++ == KM_VISIT_TRIES)
@@ -219,7 +236,7 @@ km_inline bool km_visit_look(struct km_visit *visit)
 		km_soft_look(visit);
 		return true;
 	}
-	/* Acquire pairs with the release that opens it after a drain. */
+	/* Acquire pairs with the release after a drain, by km_pcs_open. */
 	uint32_t slot = km_load_acquire(visit->open), cpu = km_cpu_of_thread();
 	if (!slot || !km_cpu_is_online(cpu))
 		return false;
@@ -230,13 +247,13 @@ km_inline bool km_visit_look(struct km_visit *visit)
 }
 
 /*
- * *first = one (NULL: nothing), then *last = other, if nothing has changed that was looked at; false: look again.
- * `first` lies where nobody looks before `last` is stored, which is the slot's first word, or one that only holders of
- * the lock write.
+ * Store *first = one (NULL: no store), then *last = other, if all words read are unchanged.
+ * Requires: no other thread reads `first` before the store to `last`. `last` is the first word, or a word written
+ * only by holders of the lock. Returns: false if the caller must look again.
  */
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other);
 
-/* Words from top to the end of its block. */
+/* Returns: the number of words from top to the end of its sheaf. */
 km_inline size_t km_visit_words(const struct km_pcs *pcs, uintptr_t top)
 {
 	return (pcs->sheaf_mask + 1 - (top & pcs->sheaf_mask)) / sizeof(void *);

@@ -101,7 +101,7 @@ struct slab_sheaf {
 #define KMEM_RSEQ_SIGNATURE 0x53053053
 
 /*
- * Operands [rs] offset of the rseq area, [f] struct kmem_shelf *, [base] area 0, [area] [slot] scratch. Each
+ * Operands [rs] offset of the rseq area, [f] struct kmem_pcs *, [base] area 0, [area] [slot] scratch. Each
  * instruction of this header stands in both of the assembler's languages: {this|that of -masm=intel}.
  */
 #define KMEM_RSEQ_BEGIN(scratch)                                                                   \

@@ -45,12 +45,12 @@ _Noreturn void kmem_usage(const char *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Name of the running subcommand, for functions called by several subcommands. */
 extern const char *kmem_command;
-/* Prints "kmem COMMAND: ..." on stderr. Returns: `status`, so a caller can `return kmem_failed(...)`. */
+/* Prints "kmem COMMAND: ..." on stderr. Returns: `status`, for `return kmem_failed(...)`. */
 int kmem_failed(int status, const char *command, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* replace_file.c: checks whether `path` may be replaced: a regular file, or no file at all. A device, a pipe or a link
- * must not be replaced. Returns: true, or false after an error message. */
+/* replace_file.c: checks whether `path` may be replaced: a regular file, or no file at all. A device, a pipe or a
+ * link must not be replaced. Returns: true, or false after an error message. */
 bool kmem_is_replaceable(const char *command, const char *path);
 /* Replaces the file `path` by a new file written by `fill`; `fill` returns 0 or an errno.
  * Returns: 0, or 1 after an error message. */

@@ -184,15 +184,15 @@ int kmem_next_option(const char *command, const char *help, int argc, char **arg
 }
 
 /* Tells the library that KMEM_* variables in the environment are meant for other processes: the program of `kmem run`
- * and the workers of `kmem bench`. Each such process reports bad values of its own. A process inspected by `kmem info`
- * read its variables when the process started. */
+ * and the workers of `kmem bench`. Each such process reports bad values of its own. A process inspected by `kmem
+ * info` read its variables when the process started. */
 bool km_options_for_others(void)
 {
 	return true;
 }
 
-/* SIGBUS handler. Another process may shorten a file while kmem or libdw maps the file. The handler maps a page of
- * zeros over each page beyond the new end. */
+/* SIGBUS handler. Another process may shorten a file while kmem or libdw maps the file. The handler maps
+ * a page of zeros over the page of a failed access. */
 static void fill_with_zeros(int number, siginfo_t *info, void *context)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -208,8 +208,9 @@ static void fill_with_zeros(int number, siginfo_t *info, void *context)
 }
 
 /* Opens /dev/null on each closed standard descriptor, so no later open() (for example of another process's memory)
- * gets descriptor 0, 1 or 2. Input is opened for writing only and output for reading only, so reads and writes
- * still fail. O_CLOEXEC: a started program finds the descriptors closed, as before. */
+ * gets descriptor 0, 1 or 2. Input is opened for writing only and output for
+ * reading only, so reads and writes still fail. O_CLOEXEC: a started program finds the descriptors closed,
+ * as before. */
 static void keep_standard_files(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -218,8 +219,9 @@ static void keep_standard_files(void)
 			_exit(1);
 }
 
-/* Runs a subcommand. SIGXFSZ is ignored, so a write beyond the file size limit fails with an error message. `run` and
- * `bench` start other programs and leave SIGXFSZ unchanged, because an ignored signal stays ignored across exec. */
+/* Runs a subcommand. SIGXFSZ is ignored, so a write beyond the file size limit fails with an error message.
+ * `run` and `bench` start other programs and leave SIGXFSZ unchanged, because an ignored signal stays ignored across
+ * exec. */
 static int run_command(const struct command *command, int argc, char **argv)
 {
 	static char help[] = "--help";

@@ -28,7 +28,8 @@ int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned 
 /* Optional callback: false if the process ended or was replaced; then a request is not sent, and waiting stops.
  * NULL: no check. */
 extern bool (*kmem_ask_goes_on)(void);
-/* Sends a request, waits at most `wait_ms` milliseconds, and prints nothing. An unserved request stays in the mailbox. */
+/* Sends a request, waits at most `wait_ms` milliseconds, and prints nothing. A request not served in time stays in
+ * the mailbox. */
 void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms);
 /* Returns: the value of --wait=SECONDS in milliseconds. Exits with 2 for invalid text. */
 unsigned kmem_ask_wait(const char *command, const char *text);

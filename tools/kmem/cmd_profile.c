@@ -526,7 +526,7 @@ static int take(struct target *target, const struct wish *wish, const void *from
 	sleep_until(now_ms() + (uint64_t)(seconds * 1000));
 	if (!read_all(target, wish->pid, from, now))
 		return 1;
-	/* Without an answer, sampling still ends after GRACE_S, as soon as the program allocates or frees. */
+	/* Without an answer, sampling still ends after GRACE_S, at the program's next slow path. */
 	struct km_mail_request over = { .command = KM_MAIL_PROFILE, .letters = "0" };
 	kmem_tell(wish->pid, &over, OVER_MS);
 	return 0;
@@ -562,7 +562,8 @@ static int run(const struct wish *wish)
 	struct profile profile = { .pid = wish->pid, .thread = target.pid };
 	struct reading before = { .sites = NULL }, now = { .sites = NULL };
 
-	/* After exec(), the record of the new program may lie at another address or the same, so remember the program. */
+	/* Remember the present program: after exec(), the new program's record may lie at another address or at the
+	 * same one. */
 	target_see(&target);
 	const void *from = find_record(&target, wish->pid);
 	struct km_profile_record head;

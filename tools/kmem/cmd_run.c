@@ -510,7 +510,7 @@ static bool engine_is_slob(void)
 	return engine && length == strlen("slob") && !strncmp(engine, "slob", length);
 }
 
-/* Rejects options unknown to engine slob, so the message appears once, not in each started program. */
+/* Rejects options unsupported by engine slob, so the message appears once, not in each started program. */
 static void check_slob(const struct run_options *options)
 {
 	if (options->limit || options->group)
@@ -642,8 +642,8 @@ static int set_leaks(const struct run_options *options)
 }
 
 /* Sets KMEM_FAILSLAB. ignore-gfp-wait=N: all requests of malloc may wait, so ignoring such requests would leave no
- * failure. The seed is chosen here, so all processes started by the program share one seed and a repeated run meets
- * the same failures. `settings` come last, hence a user's seed counts. */
+ * failure. The seed is chosen here, so all processes started by the program share one seed, and a repeated run with
+ * the same seed meets the same failures. `settings` come last, hence a user's seed counts. */
 static bool set_fail(const char *settings, const char *program, const char *name)
 {
 	char text[512], callers[512];

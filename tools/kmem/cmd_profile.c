@@ -526,7 +526,7 @@ static int take(struct target *target, const struct wish *wish, const void *from
 	sleep_until(now_ms() + (uint64_t)(seconds * 1000));
 	if (!read_all(target, wish->pid, from, now))
 		return 1;
-	/* Without an answer, sampling still ends after GRACE_S, at the program's next slow path. */
+	/* Without an answer, sampling still ends after GRACE_S, at the program's next sample or slow path. */
 	struct km_mail_request over = { .command = KM_MAIL_PROFILE, .letters = "0" };
 	kmem_tell(wish->pid, &over, OVER_MS);
 	return 0;

@@ -1,9 +1,9 @@
 /*
- * `kmem profile`: which code of a running program has allocated its memory. The program is asked by its mailbox to
- * take samples for some time (ext/profile/profile.c); they are read from outside, out of its record
- * (src/alloc/profile_record.h), and named here. One that takes a profile from its start (KMEM_OPTIONS=profile) is
- * read only. Invariant: nothing of the record is believed: each size, count and index is looked at, and each text
- * ends.
+ * cmd_profile.c: `kmem profile`, shows the code of a running program by allocated memory. A request in the program's
+ * mailbox starts sampling for some time (ext/profile/profile.c). This command reads the samples from the process's
+ * memory (record: src/alloc/profile_record.h) and names the functions. If the program has sampled since its start
+ * (KMEM_OPTIONS=profile), the command sends no request and only reads. Invariant: the record is untrusted: each
+ * size, count and index is checked, and each text is terminated.
  *
  * Exit status: 0; 1 what could not be done; 2 wrong usage.
  */
@@ -26,14 +26,14 @@
 
 #define LEAST_SECONDS	0.1
 #define MOST_SECONDS	86000
-#define GRACE_S		2u		/* then it ends by itself, where it was not asked to */
-#define OVER_MS		1000u		/* to wait for that */
+#define GRACE_S		2u		/* then the program stops sampling without a request */
+#define OVER_MS		1000u		/* wait for the answer to the request to stop, ms */
 #define MOST_FILES	8u
-#define MOST_SITES	(4 * KM_PROFILE_SITES)	/* of another build */
+#define MOST_SITES	(4 * KM_PROFILE_SITES)	/* limit for another build of the library */
 #define MOST_EACH	4096u
 #define MOST_SLOTS	(1u << 20)
 #define SHOWN		10u
-#define FEW		20u	/* samples, of which no share means much */
+#define FEW		20u	/* fewer samples make shares meaningless */
 
 static const char usage_text[] =
 	"usage: kmem profile [OPTION...] PID     which code has allocated its memory\n"
@@ -51,7 +51,7 @@ static const char usage_text[] =
 
 struct wish {
 	pid_t pid;
-	double seconds;			/* 0: not said */
+	double seconds;			/* 0: no --seconds */
 	unsigned long mean;
 	unsigned wait_ms;
 	const char *cache, *group;
@@ -71,10 +71,10 @@ static void interrupt(int number)
 
 struct reading {
 	struct km_profile_record head;
-	char *sites;			/* head.sites of head.site_bytes each */
+	char *sites;			/* head.sites elements of head.site_bytes bytes */
 	struct sum {
 		uint64_t bytes, parts;
-	} *out;				/* of each site */
+	} *out;				/* not freed, for each site */
 };
 
 static const struct km_profile_site *site_at(const struct reading *reading, size_t i)
@@ -82,7 +82,7 @@ static const struct km_profile_site *site_at(const struct reading *reading, size
 	return (const void *)(reading->sites + i * reading->head.site_bytes);
 }
 
-/* Where it is there; NULL: it was said why. */
+/* Returns: the address of the profile record in the process, or NULL after an error message. */
 static const void *find_record(struct target *target, pid_t pid)
 {
 	static struct info_root roots[INFO_MAX_ROOTS];
@@ -98,7 +98,7 @@ static const void *find_record(struct target *target, pid_t pid)
 	return NULL;
 }
 
-/* One line; false. */
+/* Prints an error message. Returns: false. */
 static bool has_gone(pid_t pid)
 {
 	kmem_failed(1, "profile", "%d: has ended, or is another program now", pid);
@@ -131,7 +131,7 @@ static bool read_head(struct target *target, pid_t pid, const void *from, struct
 	return head->version == KM_PROFILE_VERSION;
 }
 
-/* What a site has out is said by the samples that are out. */
+/* Adds a live sample to the not-freed figures of the sample's site, scaled by the sampling probability. */
 static void add_out(struct reading *reading, const struct km_profile_slot *slot)
 {
 	const uint64_t bytes = slot->what & KM_PROFILE_MOST_BYTES, site = slot->what >> KM_PROFILE_SITE_SHIFT;
@@ -157,7 +157,7 @@ static bool read_slots(struct target *target, struct reading *reading)
 	return read;
 }
 
-/* All of it; false: it was said why. */
+/* Reads the whole record: head, slots, sites. Returns: false after an error message. */
 static bool read_all(struct target *target, pid_t pid, const void *from, struct reading *reading)
 {
 	if (!read_head(target, pid, from, &reading->head))
@@ -170,7 +170,8 @@ static bool read_all(struct target *target, pid_t pid, const void *from, struct 
 	target->budget.end_ms = 0;
 	target_budget(target);
 	reading->sites = target_keep(target, 1, bytes);
-	/* A sample is added to its site before it is in a slot: so nobody has more out than was allocated. */
+	/* The library adds a sample to a site before the sample takes a slot. Slots are read before sites, so no site
+	 * has more bytes not freed than bytes allocated. */
 	if (!reading->sites || !read_slots(target, reading) ||
 	    !target_read(target, reading->sites, reading->head.site, bytes))
 		return unreadable(target, pid);
@@ -208,7 +209,7 @@ static uint64_t parts_of(const struct km_profile_site *site)
 	return site->each ? (uint64_t)((double)site->bytes / site->each * KM_PROFILE_PART) : site->parts;
 }
 
-/* before: the same place earlier; NULL: there was nothing. */
+/* Adds the stack of a site, if wanted by --cache and --group. `before`: the site in an earlier reading, or NULL. */
 static void add_stack(struct profile *profile, const struct wish *wish, const struct km_profile_site *site,
 		      const struct sum *out, const struct km_profile_site *before)
 {
@@ -304,13 +305,13 @@ static void add_row(struct row *rows, size_t *count, const char *name, const str
 	rows[i].shown += profile_shown(profile, stack);
 }
 
-/* Does it get memory for others? Then who has called it says more. */
+/* Checks by name for an allocation wrapper; the caller of a wrapper says more than the wrapper. */
 static bool is_wrapper(const char *name)
 {
 	return strcasestr(name, "alloc") || strcasestr(name, "strdup") || !strncmp(name, "operator new", 12);
 }
 
-/* The function that has asked for the memory. */
+/* Returns: the innermost function of a stack that is no allocation wrapper, else the innermost function. */
 static const char *asker(const struct profile *profile, const struct stack *stack)
 {
 	for (unsigned i = 0; i < stack->depth; i++)
@@ -323,7 +324,7 @@ static const char *asker(const struct profile *profile, const struct stack *stac
 	return profile_frame_name(profile, stack->frame[0], 0);
 }
 
-/* Is a call of the function on the stack? */
+/* Checks whether any frame of the stack is in the function. */
 static bool is_within(const struct profile *profile, const struct stack *stack, const char *name)
 {
 	for (unsigned i = 0; i < stack->depth; i++)
@@ -347,7 +348,7 @@ static void print_row(const struct profile *profile, const struct row *row, uint
 	       row->name);
 }
 
-/* By the function that has called the library, or a function that does so for others. */
+/* Prints a table of functions. A stack counts for the innermost function without allocation wrappers. */
 static void print(const struct profile *profile)
 {
 	struct row *rows = kmem_need(calloc(profile->stacks + 1, sizeof(*rows))), sum = { .name = "all" };
@@ -380,7 +381,8 @@ static void print(const struct profile *profile)
 			    (unsigned long long)profile->lost, (unsigned long long)profile->untracked);
 }
 
-/* Few samples, and of what is resident more has come from the system directly than from us: a malloc of its own. */
+/* With few samples, prints a note if more resident memory came from the system than from libkmem (mmap, or another
+ * malloc). */
 static void tell_of_others(const struct profile *profile)
 {
 	const struct top_targets targets = { .pids = &profile->pid, .count = 1 };
@@ -427,7 +429,7 @@ struct filling {
 	const char *name;
 };
 
-/* 0 or an errno. */
+/* Writes the profile to `fd`. Returns: 0 or an errno. */
 static int fill_file(int fd, void *arg)
 {
 	const struct filling *filling = arg;
@@ -502,7 +504,7 @@ static int why_not(pid_t pid, const struct km_mail_request *request, int error)
 	return kmem_failed(1, "profile", "%d: %s", pid, error == EINVAL ? "it takes no profiles" : strerror(error));
 }
 
-/* 0; or 1, and it was said why. */
+/* Asks the process to take a profile. Returns: 0, or 1 after an error message. */
 static int ask_for(const struct wish *wish, const char *letters)
 {
 	struct km_mail_request request = { .command = KM_MAIL_PROFILE };
@@ -512,7 +514,7 @@ static int ask_for(const struct wish *wish, const char *letters)
 	return kmem_ask("profile", wish->pid, &request, wish->wait_ms, why_not);
 }
 
-/* It was asked for by us, and ends. */
+/* Starts a profile in the process, waits, reads the record, and stops the profile. */
 static int take(struct target *target, const struct wish *wish, const void *from, struct reading *now)
 {
 	double seconds = wish->seconds > 0 ? wish->seconds : 30;
@@ -524,13 +526,13 @@ static int take(struct target *target, const struct wish *wish, const void *from
 	sleep_until(now_ms() + (uint64_t)(seconds * 1000));
 	if (!read_all(target, wish->pid, from, now))
 		return 1;
-	/* Where it does not answer it ends by itself, as soon as it does something. */
+	/* Without an answer, sampling still ends after GRACE_S, at the program's next sample or slow path. */
 	struct km_mail_request over = { .command = KM_MAIL_PROFILE, .letters = "0" };
 	kmem_tell(wish->pid, &over, OVER_MS);
 	return 0;
 }
 
-/* It goes on, and is read: of some seconds, or all that there is. */
+/* Reads a profile running since the program's start. With --seconds, reads twice, for the difference. */
 static int look_at(struct target *target, const struct wish *wish, const void *from, struct reading *before,
 		   struct reading *now)
 {
@@ -542,7 +544,7 @@ static int look_at(struct target *target, const struct wish *wish, const void *f
 	return !read_all(target, wish->pid, from, now);
 }
 
-/* What can't be written is known before the samples are taken. */
+/* Checks the output files before sampling starts. Returns: false after an error message. */
 static bool can_write(const struct wish *wish)
 {
 	bool all = true;
@@ -560,7 +562,8 @@ static int run(const struct wish *wish)
 	struct profile profile = { .pid = wish->pid, .thread = target.pid };
 	struct reading before = { .sites = NULL }, now = { .sites = NULL };
 
-	/* A program that becomes another one has its record at another address, or at the same one. */
+	/* Remember the present program: after exec(), the new program's record may lie at another address or at the
+	 * same one. */
 	target_see(&target);
 	const void *from = find_record(&target, wish->pid);
 	struct km_profile_record head;
@@ -628,7 +631,7 @@ static void read_option(struct wish *wish, int code)
 	}
 }
 
-/* Where none is named. */
+/* Adds the default output files, kmem.PID.pb.gz and kmem.PID.html. */
 static void add_own_files(struct wish *wish)
 {
 	static const char *const ends[] = { ".pb.gz", ".html" };

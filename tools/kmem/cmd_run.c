@@ -1,10 +1,10 @@
 /*
- * `kmem run`: start a program with libkmem-malloc.so preloaded. It only prepares the environment
- * and becomes the program: no process stays between, so signals, exit status and terminal are the
- * program's own.
+ * cmd_run.c: `kmem run`, starts a program with libkmem-malloc.so preloaded. The command prepares the environment and
+ * calls execvp. Invariant: no process stays between the shell and the program, so signals, exit status and terminal
+ * are the program's own.
  *
- * Exit status: the program's; 2 wrong usage; 127 there is no such program; 126 it, the library, or
- * the file for its statistics can't be used.
+ * Exit status: the program's; 2 wrong usage; 127 no such program; 126 the program, the library, or the file for
+ * statistics can't be used.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -29,7 +29,7 @@
 
 #define LIBRARY "libkmem-malloc.so"
 #define MOST_DEBUG 511		/* bytes of KMEM_DEBUG */
-#define MOST_FAIL 400		/* bytes of KMEM_FAILSLAB, but for what stands before them */
+#define MOST_FAIL 400		/* bytes of KMEM_FAILSLAB, without the words of set_fail */
 
 static const char usage_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
@@ -65,7 +65,8 @@ static void check_name(const char *option, const char *name, const char *const *
 	kmem_usage("run", "--%s: there is no '%s'; there are %s", option, name, list);
 }
 
-/* The library cuts and replaces what it can't use; who gives a name wants to find it again. */
+/* Rejects a bad group name. The library would shorten the name and replace characters, and the user could not
+ * find the group by the given name. */
 static void check_group(const char *name)
 {
 	if (!*name || strlen(name) >= MEMCG_NAME_MAX)
@@ -99,7 +100,7 @@ static void check_guard(const char *text)
 		kmem_usage("run", "--guard: '%s' is neither milliseconds nor each", text);
 }
 
-/* The command's own copy of the library takes them, to see whether the program's will. */
+/* Checks --options by applying each pair to the command's own copy of the library. */
 static void check_options(const char *text)
 {
 	char pair[512];
@@ -116,7 +117,7 @@ static void check_options(const char *text)
 			kmem_usage("run", "--options: '%s' is not key:value", pair);
 		if (colon)
 			*colon = '\0';
-		if (!colon || !strcmp(pair, "help"))	/* the program says that, or there is nothing */
+		if (!colon || !strcmp(pair, "help"))	/* empty, or help: printed by the program */
 			continue;
 		switch (km_option_apply(pair, colon + 1)) {
 		case KM_OPTION_FITS:
@@ -169,7 +170,7 @@ static int parse(int argc, char **argv, struct run_options *options)
 	static const char *const disciplines[] = { "auto", "rseq", "cmpxchg", "lock", NULL };
 	int code;
 
-	/* "+": what follows the program's name is the program's. */
+	/* "+": words after the program's name belong to the program. */
 	while ((code = kmem_next_option("run", usage_text, argc, argv, "+:", known)) != -1) {
 		switch (code) {
 		case 'e':
@@ -214,8 +215,9 @@ static int parse(int argc, char **argv, struct run_options *options)
 
 /* ------------------------------------------------------------------ where things are */
 
-/* Where the folder of libraries is, seen from where the command is, if it stands where it was installed to or was moved
- * together with it: what both have in common goes. NULL: it was renamed. */
+/* Finds the library folder of an installation moved as a whole. The common part of KMEM_BINDIR and KMEM_LIBDIR is
+ * dropped; the rest of KMEM_BINDIR must be the end of `self` (the command's folder), and the rest of KMEM_LIBDIR
+ * replaces that end. Returns: `path`, or NULL if the command's folder has another name. */
 static const char *beside(const char *self, char *path, size_t bytes)
 {
 	const char *bin = KMEM_BINDIR, *lib = KMEM_LIBDIR;
@@ -233,7 +235,7 @@ static const char *beside(const char *self, char *path, size_t bytes)
 	return path;
 }
 
-/* The library in a folder, by its soname or by the name that the linker takes: its path without links. */
+/* Looks for the library in a folder, by soname and by the linker's name. `resolved`: the path without links. */
 static bool in_folder(const char *folder, char *resolved)
 {
 	static const char *const names[] = { LIBRARY "." KMEM_SOVERSION, LIBRARY };
@@ -247,7 +249,8 @@ static bool in_folder(const char *folder, char *resolved)
 	return false;
 }
 
-/* The library: where KMEM_LIBRARY says; beside us (build/); where it was installed, or moved as a whole; in ../lib. */
+/* Finds the library, in this order: $KMEM_LIBRARY; the command's folder (build/); the library folder of a moved
+ * installation; ../lib; KMEM_LIBDIR. Returns: 0, or the exit status after an error message. */
 static int find_library(char *path, size_t bytes)
 {
 	const char *named = getenv("KMEM_LIBRARY");
@@ -269,7 +272,7 @@ static int find_library(char *path, size_t bytes)
 		    !in_folder(up, resolved) && !in_folder(KMEM_LIBDIR, resolved))
 			return kmem_failed(126, "run", "no " LIBRARY " in %s, %s or %s", self, up, KMEM_LIBDIR);
 	}
-	/* The dynamic loader splits LD_PRELOAD at both, and has no way to quote them. */
+	/* The dynamic loader splits LD_PRELOAD at spaces and colons, and has no way to quote them. */
 	if (strpbrk(resolved, " :"))
 		return kmem_failed(126, "run",
 				   "%s: a path with a space or colon can't be preloaded", resolved);
@@ -277,7 +280,7 @@ static int find_library(char *path, size_t bytes)
 	       kmem_failed(126, "run", "path too long");
 }
 
-/* The file that execvp would run, or NULL. */
+/* Returns: the path of the file that execvp would run, or NULL. */
 static const char *find_program(const char *name, char *path, size_t bytes)
 {
 	const char *at = getenv("PATH") ?: "/bin:/usr/bin";
@@ -304,13 +307,13 @@ struct image {
 	const Elf64_Phdr *segments;
 };
 
-/* The part of the file, NULL: it has none there. */
+/* Returns: `length` bytes of the file at offset `at`, or NULL if the file is shorter. */
 static const void *part(const struct image *image, uint64_t at, uint64_t length)
 {
 	return at <= image->length && length <= image->length - at ? image->bytes + at : NULL;
 }
 
-/* False: it is no ELF file of 64 bits, or can't be read. */
+/* Maps an ELF file and finds the program headers. Returns: false for an unreadable file or no 64-bit ELF file. */
 static bool open_image(const char *path, struct image *image)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -342,7 +345,8 @@ static const Elf64_Phdr *segment_of(const struct image *image, unsigned type)
 	return NULL;
 }
 
-/* What lies at an address once it is loaded; *length becomes what the file has from there on. */
+/* Finds the bytes of the file for a virtual address. *length: bytes from there to the end of the segment in the file.
+ * Returns: NULL if no PT_LOAD segment holds the address. */
 static const char *loaded(const struct image *image, uint64_t address, uint64_t *length)
 {
 	for (unsigned i = 0; i < image->head->e_phnum; i++) {
@@ -365,8 +369,8 @@ static const Elf64_Dyn *dynamic_part(const struct image *image, size_t *count)
 	return dynamic;
 }
 
-/* A dynamic loader that is run as a program: it preloads into the one that its argument names. Its own file needs no
- * loader, like a static program's, and is a shared object, and no position-independent program. */
+/* Recognizes the dynamic loader run as a program (ld.so PROGRAM): the loader preloads into the named program. The
+ * loader's file is a shared object without PT_INTERP, like a static program, but without DF_1_PIE. */
 static bool is_loader(const struct image *image)
 {
 	size_t count;
@@ -388,8 +392,9 @@ struct sanitizer {
 	const char *library, *name, *why;
 };
 
-/* The sanitizer whose library the program names: that has malloc as well. Behind ours two of them do not run, and
- * LeakSanitizer runs, and sees no block. One that the linker put into the program is before all libraries. */
+/* Returns: the sanitizer among the program's DT_NEEDED libraries, or NULL. A sanitizer's library has a malloc too.
+ * Behind a preloaded libkmem, programs with the other sanitizers do not run; LeakSanitizer runs, but sees no block. A
+ * sanitizer linked statically comes before all libraries, hence needs no check. */
 static const struct sanitizer *sanitizer_of(const struct image *image)
 {
 	static const struct sanitizer runtimes[] = {
@@ -419,14 +424,15 @@ static const struct sanitizer *sanitizer_of(const struct image *image)
 	return NULL;
 }
 
-/* A static program may have been linked with libkmem: then the options take effect by the environment. */
+/* Checks whether a static program was linked with libkmem. Such a program takes the options from the environment. */
 static bool has_libkmem(const struct image *image)
 {
 	return memmem(image->bytes, image->length, KM_ROOT_MAGIC, sizeof(((struct km_root *)0)->magic)) &&
 	       memmem(image->bytes, image->length, "KMEM_OPTIONS", strlen("KMEM_OPTIONS"));
 }
 
-/* A program without a dynamic loader takes no preload. `promise`: an option of the user without effect then. */
+/* Checks a program without a dynamic loader; LD_PRELOAD has no effect there. `promise`: a user's option that would
+ * have no effect, or NULL. Returns: 0, or 126 if an option would have no effect. */
 static int check_static(const struct image *image, const char *path, const char *promise)
 {
 	if (has_libkmem(image))
@@ -437,7 +443,8 @@ static int check_static(const struct image *image, const char *path, const char 
 	return kmem_failed(0, "run", "%s is linked without a dynamic loader: libkmem will not be in it", path);
 }
 
-/* What can't have the library, or not behind its own, is told. Status: 0, or that of a program that can't be run. */
+/* Prints a message for a program without dynamic loader or with a sanitizer.
+ * Returns: 0, or the exit status if the program must not be started. */
 static int check_program(const char *path, char **arguments, const char *promise)
 {
 	struct image image;
@@ -476,7 +483,8 @@ static bool set_joined(const char *name, const char *first, char separator, cons
 	return ok;
 }
 
-/* The value of the last such key, which counts, with its length; NULL: there is none. */
+/* Finds a key's value in the text of KMEM_OPTIONS. Of several equal keys the last one counts. *length: the value's
+ * bytes. Returns: the value, or NULL without such a key. */
 static const char *option_value(const char *text, const char *key, size_t *length)
 {
 	const char *value = NULL;
@@ -502,7 +510,7 @@ static bool engine_is_slob(void)
 	return engine && length == strlen("slob") && !strncmp(engine, "slob", length);
 }
 
-/* What its blocks can't be asked for is said here, and not by each program that is started. */
+/* Rejects options unsupported by engine slob, so the message appears once, not in each started program. */
 static void check_slob(const struct run_options *options)
 {
 	if (options->limit || options->group)
@@ -512,7 +520,9 @@ static void check_slob(const struct run_options *options)
 		kmem_usage("run", "--leaks: engine slob can't say by whom an object was allocated");
 }
 
-/* Of slob's blocks nothing but the check of a free can be had; the first list that names a cache decides. */
+/* With engine slob, malloc's blocks support only the consistency check of a free (F). Puts a list for the cache
+ * kmalloc in front of `debug`, without the other flags; the first list that names a cache decides.
+ * Returns: false if memory ran out. */
 static bool spare_slob(const char *debug)
 {
 	const slab_flags_t others = KM_DEBUG_FLAGS & ~SLAB_CONSISTENCY_CHECKS;
@@ -542,7 +552,8 @@ static bool set_option(const char *key, const char *value)
 	return !value || set_joined(name, getenv(name), ',', pair);
 }
 
-/* In front of what is there; but behind heaptrack, which passes its calls on to the next malloc. */
+/* Puts the library in front of LD_PRELOAD, but behind heaptrack, because heaptrack passes calls on to the next
+ * malloc. */
 static bool set_preload(const char *library)
 {
 	const char *before = getenv("LD_PRELOAD") ?: "";
@@ -551,12 +562,12 @@ static bool set_preload(const char *library)
 						set_joined("LD_PRELOAD", library, ':', before);
 }
 
-/* The last of equal keys counts: ours stand behind what is there, plain ones behind --options. */
+/* Appends to KMEM_OPTIONS, --options before the single options, because the last of equal keys counts. */
 static bool set_options(const struct run_options *options)
 {
 	static const char name[] = "KMEM_OPTIONS";
 
-	/* In front: --options may take parts of it back. */
+	/* --hardened goes first, so --options may undo parts of --hardened. */
 	if (!set_option("hardened", options->hardened) ||
 	    (options->options && !set_joined(name, getenv(name), ',', options->options)) ||
 	    !set_option("engine", options->engine) || !set_option("percpu", options->percpu) ||
@@ -564,7 +575,7 @@ static bool set_options(const struct run_options *options)
 	    !set_option("memcg_group", options->group))
 		return false;
 	if (options->percpu)
-		/* It would outrank the option. */
+		/* KMEM_PERCPU has precedence over KMEM_OPTIONS. */
 		unsetenv("KMEM_PERCPU");
 	if (options->debug && setenv("KMEM_DEBUG", *options->debug ? options->debug : "FZPU", 1))
 		return false;
@@ -574,8 +585,9 @@ static bool set_options(const struct run_options *options)
 	return spare_slob(getenv("KMEM_DEBUG"));
 }
 
-/* The program writes it when it ends, and can only say then that it can't, with its own status: it is not begun. Each
- * %p will be a process's number; a folder of such a name may come to be meanwhile. */
+/* Checks before the start whether the report can be written. The program writes the report at exit, when an error can
+ * no longer change the exit status. The library replaces %p by the process id, so a folder with %p is not checked.
+ * Returns: 0, or 126 after an error message. */
 static int check_report(const char *option, const char *path)
 {
 	const char *name = strrchr(path, '/') + 1;
@@ -593,7 +605,8 @@ static int check_report(const char *option, const char *path)
 	return error ? kmem_failed(126, "run", "--%s=%s: %s", option, path, strerror(error)) : 0;
 }
 
-/* The program may change its directory before it ends: hand it a path from the root. */
+/* Sets `variable` to the report's absolute path, because the program may change directory before the report is
+ * written. Returns: 0, or 126 after an error message. */
 static int set_report(const char *option, const char *variable, const char *file)
 {
 	char here[PATH_MAX], path[PATH_MAX * 2];
@@ -613,7 +626,8 @@ static int set_report(const char *option, const char *variable, const char *file
 	return setenv(variable, path, 1) ? kmem_failed(126, "run", "out of memory") : 0;
 }
 
-/* The report of leaks goes through this command, which knows functions: the library does not. */
+/* Sets KMEM_LEAKS, and KMEM_SYMBOLS to this command: the library passes the report through `kmem symbols`, because
+ * the library itself can't name functions. */
 static int set_leaks(const struct run_options *options)
 {
 	char self[PATH_MAX];
@@ -627,8 +641,9 @@ static int set_leaks(const struct run_options *options)
 	return set_report("leaks", "KMEM_LEAKS", options->leaks);
 }
 
-/* All of malloc's requests may wait. The seed is chosen here where none is given, so that the programs that this one
- * starts meet the same failures when all of it is run again. */
+/* Sets KMEM_FAILSLAB. ignore-gfp-wait=N: all requests of malloc may wait, so ignoring such requests would leave no
+ * failure. The seed is chosen here, so all processes started by the program share one seed, and a repeated run with
+ * the same seed meets the same failures. `settings` come last, hence a user's seed counts. */
 static bool set_fail(const char *settings, const char *program, const char *name)
 {
 	char text[512], callers[512];
@@ -639,7 +654,6 @@ static bool set_fail(const char *settings, const char *program, const char *name
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = (unsigned)getpid();
 	int length = snprintf(text, sizeof(text), "ignore-gfp-wait=N,seed=%u,%s", seed % 1000000, settings);
-	/* As many as there is room for. */
 	if (program)
 		kmem_fail_callers(settings, program, name, callers, sizeof(text) - (size_t)length);
 	strcat(text, program ? callers : "");

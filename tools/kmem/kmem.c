@@ -1,6 +1,7 @@
 /*
- * The command `kmem`: picks the subcommand. What each does stands in cmd_run.c and cmd_info.c; cmd_bench.c becomes
- * its driver.
+ * kmem.c: entry point of the command `kmem`, and the helpers shared by its subcommands. main() picks a subcommand
+ * from commands[]; each subcommand lives in its own file (cmd_run.c, cmd_info.c, ...), and cmd_bench.c becomes the
+ * driver of the benchmarks. Invariant: descriptors 0 to 2 are open before a subcommand runs.
  */
 #include "command.h"
 
@@ -65,7 +66,7 @@ static const struct command {
 
 const char *kmem_command = "";
 
-/* "run, info, ...", for who asks for another. */
+/* Returns: the names of all subcommands, "run, info, ... and metrics", for error messages. */
 static const char *names_of_commands(void)
 {
 	static char text[200];
@@ -81,7 +82,7 @@ static void complain(const char *command, const char *format, va_list arguments)
 {
 	char text[1024];
 
-	/* One write: several of us may share the terminal. */
+	/* Write the line in one call, because several kmem processes may share the terminal. */
 	vsnprintf(text, sizeof(text), format, arguments);
 	fprintf(stderr, "kmem%s%s: %s\n", *command ? " " : "", command, text);
 }
@@ -111,7 +112,7 @@ double kmem_seconds(const char *command, const char *text, double least, double 
 	char *end;
 	double seconds = strtod(text, &end);
 
-	/* Neither 0x10 nor nan. */
+	/* strtod also accepts 0x10 and nan; the option must not. */
 	if (!*text || text[strspn(text, "0123456789.")] || *end || !(seconds >= least && seconds <= most))
 		kmem_usage(command, "--seconds: '%s' is no number from %g to %g", text, least, most);
 	return seconds;
@@ -125,7 +126,7 @@ void kmem_pause(double seconds)
 		;
 }
 
-/* Linux before 5.9, or a filter, refuses close_range. */
+/* close_range fails on Linux before 5.9 and under some seccomp filters; then a loop closes the descriptors. */
 void kmem_close_from(int fd)
 {
 	const int most = 1 << 20;
@@ -182,14 +183,16 @@ int kmem_next_option(const char *command, const char *help, int argc, char **arg
 	return code;
 }
 
-/* The variables speak to others, each of which says what is wrong with them: the program of `kmem run`, the workers of
- * `kmem bench`; `kmem info` looks at one that has long read its own. */
+/* Tells the library that KMEM_* variables in the environment are meant for other processes: the program of `kmem run`
+ * and the workers of `kmem bench`. Each such process reports bad values of its own. A process inspected by `kmem
+ * info` read its variables when the process started. */
 bool km_options_for_others(void)
 {
 	return true;
 }
 
-/* A file that somebody else shortens while it is mapped here, by libdw too: what is gone of it reads as zeros. */
+/* SIGBUS handler. Another process may shorten a file while kmem or libdw maps the file. The handler maps
+ * a page of zeros over the page of a failed access. */
 static void fill_with_zeros(int number, siginfo_t *info, void *context)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -197,15 +200,17 @@ static void fill_with_zeros(int number, siginfo_t *info, void *context)
 	int error = errno;
 
 	(void)context;
-	/* Without one, the same access ends the command. */
+	/* If mmap fails, the access is repeated with the default action, and SIGBUS ends the command. */
 	if (info->si_code != BUS_ADRERR ||
 	    mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		signal(number, SIG_DFL);
 	errno = error;
 }
 
-/* No file that is opened here, another process's memory for one, is where a line is written: of those that are closed
- * each gets one that can't be written to, or read. A program that is started has them closed, as it was. */
+/* Opens /dev/null on each closed standard descriptor, so no later open() (for example of another process's memory)
+ * gets descriptor 0, 1 or 2. Input is opened for writing only and output for
+ * reading only, so reads and writes still fail. O_CLOEXEC: a started program finds the descriptors closed,
+ * as before. */
 static void keep_standard_files(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -214,8 +219,9 @@ static void keep_standard_files(void)
 			_exit(1);
 }
 
-/* A file that may not become as long is an error of the write, which is told; but a program that is started has the
- * signal as it was. */
+/* Runs a subcommand. SIGXFSZ is ignored, so a write beyond the file size limit fails with an error message.
+ * `run` and `bench` start other programs and leave SIGXFSZ unchanged, because an ignored signal stays ignored across
+ * exec. */
 static int run_command(const struct command *command, int argc, char **argv)
 {
 	static char help[] = "--help";

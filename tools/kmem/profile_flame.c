@@ -1,7 +1,7 @@
 /*
- * profile_flame.c: a profile as a tree of functions, callers beneath whom they call, caches as the last step: as a page
- * in which one looks around, as a picture, or as a line for each stack, which other tools fold. Invariant: names come
- * from files of others: each is written so that no reader takes it for more than a name.
+ * profile_flame.c: a profile as a tree of functions: callers are parents of callees, and caches are the leaves. Three
+ * formats: an interactive page, a picture, or a line for each stack (the folded format of flame graph tools).
+ * Invariant: names come from untrusted files; each name is escaped, so no reader of a format takes a name for markup.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static struct node *add(struct node *node, const struct profile *profile, const 
 	return node;
 }
 
-#define CACHE_NAME	128	/* a cache's, and a group's */
+#define CACHE_NAME	128	/* bytes, for the names of a cache and a group */
 
 static void cache_name(const struct stack *stack, char text[CACHE_NAME])
 {
@@ -111,7 +111,7 @@ bool profile_write_folded(const struct profile *profile, FILE *to)
 #define WIDTH	1200.0
 #define HEIGHT	17.0
 #define HEAD	40.0
-#define LETTER	6.6			/* of the font, on the average */
+#define LETTER	6.6			/* average width of a letter of the font */
 #define LEAST	0.4			/* narrower boxes are left out */
 
 static void put_xml(FILE *to, const char *text, size_t most)
@@ -141,7 +141,7 @@ static unsigned depth_of(const struct node *node, uint64_t all)
 	return most + 1;
 }
 
-/* Warm colours; the same name has the same one. Caches are blue. */
+/* Writes a colour hashed from the name: equal names have equal colours. Functions are warm, caches blue. */
 static void put_colour(FILE *to, const char *name)
 {
 	unsigned hash = 2166136261u;
@@ -241,7 +241,7 @@ static const char page_script[] =
 	"find.oninput=draw;window.onresize=draw;draw();\n"
 	"</script></body></html>\n";
 
-/* A string of JavaScript's in a page: nothing in it ends either. */
+/* Writes a JavaScript string literal; escapes keep the text from ending the literal or the script. */
 static void put_string(FILE *to, const char *text)
 {
 	putc('"', to);

@@ -1,7 +1,7 @@
 /*
- * profile_jit.c: names of code that a program made while it ran: the map that it writes for perf, /tmp/perf-PID.map, a
- * line "START SIZE NAME" for each function. Invariant: nothing of the file is believed; it is the process's own user's,
- * a file and no link to one, and no more of it is read than is kept.
+ * profile_jit.c: names of functions generated at run time (JIT), from the map written by the program for perf:
+ * /tmp/perf-PID.map, a line "START SIZE NAME" for each function. Invariant: the file is untrusted. The file must
+ * belong to the user of the process, must be no link, and is read up to MOST_BYTES.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -16,12 +16,12 @@
 
 #define MOST_BYTES	((off_t)64 << 20)
 #define MOST_LINES	1000000u
-#define MOST_OVERLAPS	64u		/* functions that were at one place, one after the other */
+#define MOST_OVERLAPS	64u		/* functions once at the same address, old and new */
 
 static struct jit {
 	uint64_t start, end;
 	char *name;
-	size_t number;			/* of its line: later ones are of newer code */
+	size_t number;			/* line number; a later line is newer code */
 } *known;
 static size_t count, room;
 
@@ -34,7 +34,7 @@ static int by_start(const void *a, const void *b)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
-/* As the process knows itself: in a container it has another number there. */
+/* Returns: the process id in the process's own PID namespace; a process in a container names the file by that id. */
 static pid_t own_number(pid_t pid)
 {
 	char path[64], line[256], *last;
@@ -93,7 +93,7 @@ static void load(pid_t pid)
 	size_t line_room = 0;
 	off_t read = 0;
 
-	/* It may grow meanwhile. */
+	/* The file may grow during the loop. */
 	while (map && count < MOST_LINES && read < MOST_BYTES) {
 		ssize_t bytes = getline(&line, &line_room, map);
 

@@ -1,7 +1,7 @@
 /*
- * profile_names.c: the frames of a profile: in which file of the process each lies, and the functions there, with
- * those that were inlined. Invariant: nothing of a file is believed (function_names.h); a frame without a name keeps
- * its address.
+ * profile_names.c: finds the mapped file of each frame of a profile, and the functions at the frame's address,
+ * including inlined functions. Invariant: files are untrusted (function_names.h); a frame without a name keeps its
+ * address.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -13,8 +13,8 @@
 #include "function_names.h"
 #include "profile_data.h"
 
-#define MOST_LINES 100000u		/* of a process's list of mappings */
-#define PLACES	   (1u << 20)		/* of frames, by pc: more than there are in all stacks */
+#define MOST_LINES 100000u		/* read from /proc/PID/maps */
+#define PLACES	   (1u << 20)		/* slots of the hash table of frames; more than the frames of all stacks */
 
 static void add_mapping(struct profile *profile, uint64_t start, uint64_t end, uint64_t offset, char *path)
 {
@@ -43,7 +43,7 @@ void profile_maps(struct profile *profile, pid_t thread)
 		fclose(maps);
 }
 
-/* Kernel: they are in order. */
+/* Returns: the index of the mapping of `pc`, or -1. The kernel lists mappings sorted by address. */
 static int mapping_of(const struct profile *profile, uint64_t pc)
 {
 	const size_t at = KMEM_FIRST_BEHIND(profile->mapped, profile->mappings, pc);
@@ -67,7 +67,7 @@ unsigned profile_frame(struct profile *profile, uint64_t pc)
 
 /* ------------------------------------------------------------------ names */
 
-/* An address as the file says it: by the segment that the mapping is of. */
+/* Returns: the virtual address of `pc` in the file, from the PT_LOAD segment at pc's file offset; 0: no segment. */
 static uint64_t address_in(const struct image *image, const struct mapped *mapped, uint64_t pc)
 {
 	const Elf64_Ehdr *head = image_part(image, 0, 1, sizeof(*head));
@@ -91,7 +91,7 @@ static struct image *open_image(const struct profile *profile, struct mapped *ma
 	return mapped->image;
 }
 
-/* Functions, each once: a table of their numbers from 1 on, of which half is empty. */
+/* Hash table of functions, without duplicates. An entry is the function's index plus 1; at least half is empty. */
 static struct {
 	unsigned *place;
 	size_t places;
@@ -144,7 +144,7 @@ static void name_frame(struct profile *profile, struct frame *frame)
 {
 	struct mapped *mapped = frame->mapped >= 0 ? &profile->mapped[frame->mapped] : NULL;
 	struct image *image = mapped ? open_image(profile, mapped) : NULL;
-	/* A call is in front of where it comes back to. */
+	/* pc is a return address; pc - 1 lies in the call instruction. */
 	uint64_t address = image && image->bytes ? address_in(image, mapped, frame->pc - 1) : 0;
 	const struct name *names;
 	size_t count = address ? names_of(image, address, &names) : 0;

@@ -1,7 +1,7 @@
 /*
- * profile_pprof.c: a profile as pprof reads it: a message of protocol buffers, profile.proto, in gzip's format. There
- * are four figures for each stack, under the names that heap profiles of other allocators have. Invariant: each message
- * that is nested is complete before it is put into another one.
+ * profile_pprof.c: writes a profile for pprof: a protocol buffer message, profile.proto, in gzip's format. Each stack
+ * has four values, named as in heap profiles of other allocators. Invariant: a nested message is complete before
+ * being put into another message.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -52,7 +52,7 @@ static void put_text(struct bytes *bytes, unsigned field, const void *text, size
 	put(bytes, text, count);
 }
 
-/* The part becomes a field of the whole, and is empty again. */
+/* Appends the message `part` as a field of `bytes`, and empties `part`. */
 static void put_message(struct bytes *bytes, unsigned field, struct bytes *part)
 {
 	put_text(bytes, field, part->at, part->count);
@@ -166,7 +166,7 @@ static void put_location(struct bytes *to, const struct frame *frame, unsigned i
 	put_number(&location, 1, id);
 	if (frame->mapped >= 0)
 		put_number(&location, 2, (uint64_t)frame->mapped + 1);
-	/* A call is in front of where it comes back to. */
+	/* pc is a return address; pc - 1 lies in the call instruction. */
 	put_number(&location, 3, frame->pc - 1);
 	for (unsigned i = 0; i < frame->count; i++) {
 		put_number(&part, 1, frame->steps[i].function + 1);
@@ -190,7 +190,7 @@ static void put_tables(struct bytes *to, struct strings *strings, const struct p
 		put_number(&part, 3, mapped->end);
 		put_number(&part, 4, mapped->offset);
 		put_number(&part, 5, string(strings, mapped->path));
-		/* Nobody needs to look for names once more. */
+		/* has_functions: pprof need not look up names again. */
 		put_number(&part, 7, true);
 		put_message(to, PROFILE_MAPPING, &part);
 	}

@@ -1,10 +1,11 @@
 /*
- * A request to a running program: it is written into the process's mailbox (src/cache/mailbox.h), which the next miss
- * there serves, and the answer is waited for; a program that only hits is made to miss (force_slow.c). Invariant:
- * nothing but that mailbox and those words is written to, at addresses that the process's own record names, of the
- * very memory that the record was read in, whatever program the process has become since; what is not served in time
- * is taken back, or when a signal ends the command, and nothing of another command's. Commands take turns: each locks
- * the file of the process's memory meanwhile.
+ * request.c: sends a request to a running program and waits for the answer. The request is written into the process's
+ * mailbox (src/cache/mailbox.h), and the program's next miss serves the request. A program with hits only is forced
+ * onto the slow path (force_slow.c).
+ * Invariant: the command writes only to the mailbox and to the words of force_slow.c, at addresses from the process's
+ * own record. All writes go to the memory in which the record was read, even if the process has called exec() since.
+ * A request not served in time, or interrupted by a signal, is withdrawn; another command's request is never touched.
+ * Commands take turns: each command locks the file of the process's memory (/proc/PID/mem) for the whole exchange.
  */
 #define _GNU_SOURCE
 #include "request.h"
@@ -27,36 +28,36 @@
 #define MOST_WAIT_S	3600
 #define STEP_US		2000u
 
-/* What became of a request. */
+/* Outcome of a request. */
 enum answer {
 	ANSWER_DONE,
-	ANSWER_REFUSED,			/* asking->error says why */
-	ANSWER_UNREADABLE,		/* asking->target.result says why */
-	ANSWER_UNWRITABLE,		/* it can be read */
-	ANSWER_OLDER, ANSWER_OFF, ANSWER_LEAN,	/* there is no mailbox; or not by options; or nobody to serve it */
+	ANSWER_REFUSED,			/* reason: asking->error */
+	ANSWER_UNREADABLE,		/* reason: asking->target.result */
+	ANSWER_UNWRITABLE,		/* the mailbox is readable, but not writable */
+	ANSWER_OLDER, ANSWER_OFF, ANSWER_LEAN,	/* no mailbox; control:0; no code to serve requests */
 	ANSWER_OTHER_MAIL, ANSWER_NO_REPORT,
-	ANSWER_CLASH,			/* somebody else's request was served, or stands there now */
-	ANSWER_BUSY,			/* another command has its turn */
+	ANSWER_CLASH,			/* the mailbox holds another command's request or answer */
+	ANSWER_BUSY,			/* another command holds the lock */
 	ANSWER_LATE,
 	ANSWERS
 };
 
 struct asking {
-	const char *command;		/* the subcommand, for what it says */
+	const char *command;		/* subcommand, for error messages */
 	kmem_why_not *why_not;
 	struct target target;
 	pid_t pid;
-	char *mail;			/* there */
-	const char *report;		/* there; NULL: it has none */
+	char *mail;			/* mailbox's address in the process */
+	const char *report;		/* report's address in the process; NULL: no report */
 	struct ways ways;
-	bool may_stop;			/* it, for a moment (force_slow.c) */
-	bool worked;			/* since it was asked, where there was no answer */
+	bool may_stop;			/* the process may be stopped for a moment (force_slow.c) */
+	bool worked;			/* without an answer: the process ran since the request */
 	uint32_t number;
 	struct km_mail_request request;
 	unsigned wait_ms;
-	uint64_t end_ms;		/* of that */
+	uint64_t end_ms;		/* end of the wait, CLOCK_MONOTONIC */
 	int error;
-	struct km_mail_report read;	/* of a look */
+	struct km_mail_report read;	/* report of KM_MAIL_VALIDATE */
 };
 
 bool (*kmem_ask_goes_on)(void);
@@ -71,7 +72,7 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* The mailbox of the copy that is in use. */
+/* Finds the mailbox of the libkmem copy in use, if the process has several copies. */
 static enum answer find_mail(struct asking *asking)
 {
 	static struct info_root roots[INFO_MAX_ROOTS];
@@ -79,12 +80,12 @@ static enum answer find_mail(struct asking *asking)
 
 	if (!target_bind(&asking->target))
 		return ANSWER_UNREADABLE;
-	/* The number may be another process's by now: a caller who can tell looks behind the bind. */
+	/* The process id may have been reused. The caller's check must run after target_bind. */
 	if (kmem_ask_goes_on && !kmem_ask_goes_on())
 		return ANSWER_LATE;
 	if (!target_roots_in_use(&asking->target, roots))
 		return ANSWER_UNREADABLE;
-	/* The rest is a few words, for as long as the user wants to wait. */
+	/* No time limit for reading: the remaining reads are a few words, and the user chose the wait. */
 	asking->target.budget.end_ms = UINT64_MAX;
 	if (layout_has(&roots[0].layout, "root.mail_report"))
 		asking->report = (const char *)(uintptr_t)record->mail_report;
@@ -102,10 +103,10 @@ static enum answer find_mail(struct asking *asking)
 
 /* ------------------------------------------------------------------ signals */
 
-/* Those that end the command, unless somebody has made them another use: so they do when the request is taken back, or
- * at once the second time. */
+/* Signals with the default action (end the command) are delayed until the request is withdrawn. A second signal ends
+ * the command at once. Signals with another handler stay as they are. */
 static const int ends[] = { SIGHUP, SIGINT, SIGTERM };
-static volatile sig_atomic_t ended_by;	/* 0: none */
+static volatile sig_atomic_t ended_by;	/* number of the delayed signal; 0: none */
 
 static void note_end(int number)
 {
@@ -140,8 +141,9 @@ static bool is_over(const struct asking *asking)
 	return ended_by || now_ms() >= asking->end_ms || (kmem_ask_goes_on && !kmem_ask_goes_on());
 }
 
-/* Nobody has the lock any more who has ended. Commands that see the process by another /proc don't see it: those clash.
- * Where it is not to be had at all they do, too. */
+/* Locks the process's memory file, then starts the wait anew. The kernel drops the lock of a command at its end.
+ * Commands with another mount of /proc do not see the lock, so two requests may clash; the same holds if flock fails
+ * for a reason other than EWOULDBLOCK. Returns: false if the wait is over first. */
 static bool take_turn(struct asking *asking)
 {
 	asking->end_ms = now_ms() + asking->wait_ms;
@@ -150,13 +152,13 @@ static bool take_turn(struct asking *asking)
 			return false;
 		usleep(STEP_US);
 	}
-	/* All of the time is the program's. */
+	/* The wait for the lock does not count: the program gets the whole time for the answer. */
 	asking->end_ms = now_ms() + asking->wait_ms;
 	asking->ways.work = target_work(asking->target.pid);
 	return true;
 }
 
-/* False: it could not be written. */
+/* Writes the request, then its number, into the mailbox. Returns: false after a failed write. */
 static bool ask(struct asking *asking, const struct km_mail *before)
 {
 	asking->number = (uint32_t)now_ms() * 2654435761u ^ (uint32_t)getpid() << 16;
@@ -191,8 +193,8 @@ static enum answer wait_for_answer(struct asking *asking)
 		ways_shut_in_time(&asking->ways, &asking->target, now_ms());
 		usleep(STEP_US);
 	}
-	/* Nobody answered: the request is taken back. If it is served just now the old number is one that was not
-	 * answered, and is answered once more: so nothing is asked by it. */
+	/* No answer: withdraw the request. The command becomes KM_MAIL_NOTHING before the old number is restored,
+	 * because a miss may serve the mailbox just now and answer the old number a second time. */
 	target_write(&asking->target, PLACE(asking, request.command), &nothing, sizeof(nothing));
 	target_write(&asking->target, PLACE(asking, asked), &mail.answered, sizeof(mail.answered));
 	ways_open(&asking->ways, &asking->target);
@@ -246,7 +248,7 @@ static enum answer exchange(struct asking *asking)
 
 /* ------------------------------------------------------------------ what is said */
 
-/* In its time: why it did not answer, as far as that is to be seen. */
+/* Prints the most likely reason for a missing answer. Returns: 1. */
 static int complain_late(const struct asking *asking)
 {
 	const unsigned seconds = asking->wait_ms / 1000;
@@ -313,7 +315,8 @@ static int complain(const struct asking *asking, enum answer answer)
 	}
 }
 
-/* The report of a look: its lines, of printable characters, and how many damages there are. */
+/* Prints the report of KM_MAIL_VALIDATE with unprintable characters replaced, then the number of damages.
+ * Returns: 1 for damages or a failed write, else 0. */
 static int tell_report(const struct asking *asking)
 {
 	char text[sizeof(asking->read.text) + 1], *line = text, *end;

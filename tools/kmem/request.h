@@ -1,4 +1,4 @@
-/* A request to a running program, and its answer (request.c). */
+/* request.h: sends a request to a running libkmem process through the process's mailbox, and waits for the answer. */
 #ifndef KMEM_COMMAND_REQUEST_H
 #define KMEM_COMMAND_REQUEST_H
 
@@ -7,26 +7,31 @@
 
 #include "cache/mailbox.h"
 
-#define KMEM_ASK_MS	10000u	/* how long an answer is waited for, where nothing else is said */
+#define KMEM_ASK_MS	10000u	/* default wait for an answer, in milliseconds */
 
-/* One line that says why it was not done, and the status. */
+/* Prints one line about a refused request. `error`: errno from the process. Returns: the exit status. */
 typedef int kmem_why_not(pid_t pid, const struct km_mail_request *request, int error);
 
-/* 0, or the status where one line on stderr says why. The report of a look (KM_MAIL_VALIDATE) goes to stdout, and the
- * status is 1 where there is a damage. */
+/* Sends a request and waits at most `wait_ms` milliseconds for the answer; prints one line on stderr after a failure.
+ * The report of KM_MAIL_VALIDATE goes to stdout.
+ * Returns: the exit status: 0 for success, 1 also if KM_MAIL_VALIDATE found damage. */
 int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *request, unsigned wait_ms,
 	     kmem_why_not *why_not);
 /*
- * The same, of which nothing is said: 0, or an errno. What the process refuses is the errno that it gives; ETIMEDOUT:
- * it did not serve it in time; EPERM: its options refuse requests; EOPNOTSUPP: it has nobody who would serve this one;
- * EBUSY: somebody else asked at the same time; EIO: a look found damages; else that of info_errno.
+ * Sends a request like kmem_ask, but prints nothing.
+ * Returns: 0 or an errno. A refused request: the errno given by the process. ETIMEDOUT: no answer in time.
+ * EPERM: the process's options refuse requests. EOPNOTSUPP: the library is too old, or linked without debugging.
+ * EPROTO: another version of the mailbox, or an invalid answer. EFAULT: the mailbox is read-only.
+ * EBUSY: another command asked at the same time. EIO: KM_MAIL_VALIDATE found damage. Other errors: info_errno.
  */
 int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned wait_ms);
-/* False: the process is gone, or another one: nothing is asked, or waited for any more. NULL: it goes on. */
+/* Optional callback: false if the process ended or was replaced; then a request is not sent, and waiting stops.
+ * NULL: no check. */
 extern bool (*kmem_ask_goes_on)(void);
-/* A request of which nothing is said; where it is not served in time it stays. */
+/* Sends a request, waits at most `wait_ms` milliseconds, and prints nothing. A request not served in time stays in
+ * the mailbox. */
 void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms);
-/* Milliseconds of --wait=SECONDS, or wrong usage. */
+/* Returns: the value of --wait=SECONDS in milliseconds. Exits with 2 for invalid text. */
 unsigned kmem_ask_wait(const char *command, const char *text);
 
 #endif

@@ -51,7 +51,7 @@ static char *tree_above(const char *path)
 	return NULL;
 }
 
-/* Find the installed driver: beside the command, because an installation may be moved as a whole, or in KMEM_DATADIR. */
+/* Find the installed driver: beside the command, because an installation may be moved, or in KMEM_DATADIR. */
 static char *installed(const char *self)
 {
 	char *moved = driver(format("%.*s/../share/kmem/driver", (int)(strrchr(self, '/') - self), self));

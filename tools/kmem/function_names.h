@@ -1,5 +1,5 @@
 /*
- * function_names.h: names of functions by their addresses in an ELF file. function_names_dw.c uses elfutils' libdw and
+ * function_names.h: names of functions at addresses in an ELF file. function_names_dw.c uses elfutils' libdw, and
  * adds source lines and inlined functions. A build without libdw uses function_names_elf.c, the file's symbol tables.
  */
 #ifndef KMEM_COMMAND_FUNCTION_NAMES_H

@@ -1,8 +1,9 @@
 /*
- * cmd_symbols.c: `kmem symbols`: a filter from addresses to function names. Debug reports contain FILE+0xOFFSET[BUILD].
- * The filter prints FUNCTION+0xINTO/0xLENGTH [FILE], the kernel's form, and the source line if known. The file must be a
- * 64-bit ELF file with the same build id and a symbol at the offset. All other text is copied unchanged. Invariant:
- * files are untrusted; each note is checked against the file's length before the note is read.
+ * cmd_symbols.c: `kmem symbols`: a filter from addresses to function names. Debug reports contain
+ * FILE+0xOFFSET[BUILD]. The filter prints FUNCTION+0xINTO/0xLENGTH [FILE], the kernel's form, and the source line if
+ * known. The file must be a 64-bit ELF file with the same build id and a symbol at the offset. All other text is
+ * copied unchanged. Invariant: files are untrusted; each note is checked against the file's length before the note is
+ * read.
  *
  * Exit status: 0; 1 input not read or output not written; 2 wrong usage.
  */
@@ -46,8 +47,8 @@ const void *image_part(const struct image *image, uint64_t at, uint64_t count, u
 	return image->bytes + at;
 }
 
-/* Search a note segment. Requires: the segment is inside the file. Returns: the first 4 bytes of the build id, as in a
- * report; 0: no build id. */
+/* Search a note segment. Requires: the segment is inside the file. Returns: the first 4 bytes of the build id, as in
+ * a report; 0: no build id. */
 static uint32_t build_in(const struct image *image, uint64_t at, uint64_t bytes)
 {
 	uint64_t end = at + bytes;

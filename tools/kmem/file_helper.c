@@ -1,10 +1,10 @@
 /*
- * file_helper.c: open files in a helper process. Kernel: a thread that waits for a server (FUSE, NFS) after the server
- * took the request can be neither interrupted nor killed, and a process ends only after all threads. Therefore no thread
- * of this process opens the files. Invariant: this process waits for the helper only while the helper makes progress,
- * then abandons the helper, and the helper ends when the wait ends. The helper copies a file on a server into memory, so
- * that no read in this process waits. Only regular files are opened: opening a device may have effects, and opening a
- * pipe would let the writer continue.
+ * file_helper.c: open files in a helper process. Kernel: a thread that waits for a server (FUSE, NFS) after the
+ * server took the request can be neither interrupted nor killed, and a process ends only after all threads. Therefore
+ * no thread of this process opens the files. Invariant: this process waits for the helper only while the helper makes
+ * progress, then abandons the helper, and the helper ends when the wait ends. The helper copies a file on a server
+ * into memory, so that no read in this process waits. Only regular files are opened: opening a device may have
+ * effects, and opening a pipe would let the writer continue.
  *
  * The helper process makes system calls only, because the helper may be a fork of a process with threads.
  */
@@ -188,7 +188,8 @@ static void send_reply(struct reply *reply, int fd)
 		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
 	}
 	if (sendmsg(other.socket, &message, MSG_NOSIGNAL) < 0 && fd >= 0) {
-		/* Kernel: the number of a user's descriptors in flight is limited. Send the error without the descriptor. */
+		/* Kernel: the number of a user's descriptors in flight is limited. Send the error without the
+		 * descriptor. */
 		reply->error = errno;
 		message.msg_control = NULL;
 		message.msg_controllen = 0;
@@ -223,9 +224,9 @@ static void see_ends(void)
 	other.left_count = count;
 }
 
-/* Kill the helper and wait at most END_MS. A helper that waits for a server is abandoned: see_ends(), or the new parent
- * after this process ends, reaps the helper. A helper that has ended is never killed, because with SIGCHLD ignored the
- * kernel may have reused the PID. */
+/* Kill the helper and wait at most END_MS. A helper that waits for a server is abandoned: see_ends(), or the new
+ * parent after this process ends, reaps the helper. A helper that has ended is never killed, because with SIGCHLD
+ * ignored the kernel may have reused the PID. */
 static void leave(void)
 {
 	pid_t ended;
@@ -267,7 +268,8 @@ static bool start(void)
 	pid_t pid = fork();
 	if (!pid) {
 		prctl(PR_SET_NAME, "kmem-files");
-		/* Close inherited descriptors: an open pipe end or a file lock in the helper would make other processes wait. */
+		/* Close inherited descriptors: an open pipe end or a file lock in the helper would make other
+		 * processes wait. */
 		kmem_close_all_but(ends[1]);
 		other.socket = ends[1];
 		serve();

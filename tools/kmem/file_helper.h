@@ -1,6 +1,6 @@
 /*
- * file_helper.h: open files named by an inspected program or by a report. Such a file may be on a server that does not
- * answer: a FUSE server, or another machine.
+ * file_helper.h: open files named by an inspected program or by a report. Such a file may be on a server that does
+ * not answer: a FUSE server, or another machine.
  */
 #ifndef KMEM_COMMAND_FILE_HELPER_H
 #define KMEM_COMMAND_FILE_HELPER_H

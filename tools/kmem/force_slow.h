@@ -1,6 +1,6 @@
 /*
- * force_slow.h: shut the fast-path gate of another process (struct km_gate, percpu/pcpu.h). Only the slow path reads the
- * mailbox, so a program whose calls are all hits never serves a request.
+ * force_slow.h: shut the fast-path gate of another process (struct km_gate, percpu/pcpu.h). Only the slow path reads
+ * the mailbox, so a program whose calls are all hits never serves a request.
  */
 #ifndef KMEM_COMMAND_FORCE_SLOW_H
 #define KMEM_COMMAND_FORCE_SLOW_H

@@ -1,6 +1,6 @@
 /*
- * replace_file.c: replace a file atomically. Invariants: a reader sees the old file or the whole new file at all times,
- * however the command ends. No other file is written to, whatever files other users create in the directory.
+ * replace_file.c: replace a file atomically. Invariants: a reader sees the old file or the whole new file at all
+ * times, however the command ends. No other file is written to, whatever files other users create in the directory.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -24,7 +24,7 @@
 #include "function_names.h"
 #include "file_helper.h"
 
-#define MOST_FILES 1024		/* addresses in further files are copied unchanged; a browser has some hundred files */
+#define MOST_FILES 1024		/* addresses in further files stay unchanged; a browser has some hundred files */
 #define MOST_PATH  (4 * PATH_MAX)	/* bytes of an escaped path: \ooo for one byte; a line has no limit */
 
 static const char usage_text[] =
@@ -222,7 +222,7 @@ static struct image *usable(const struct place *place)
 
 /* ------------------------------------------------------------------ places that were named */
 
-#define MOST_KNOWN 8192u		/* entries, a power of two; an address without an entry is looked up each time */
+#define MOST_KNOWN 8192u		/* entries, a power of two; other addresses are looked up each time */
 
 /* Cache of names, a hash table with 8 probes: stacks repeat the same frames. */
 static struct known {

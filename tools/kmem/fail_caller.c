@@ -25,8 +25,8 @@ static const void *part(const struct file *file, uint64_t at, uint64_t length)
 	return at <= file->length && length <= file->length - at ? file->bytes + at : NULL;
 }
 
-/* Returns: the page-aligned link address of the first PT_LOAD segment. The dynamic linker's load address maps this
- * page. */
+/* Returns: the lowest link address of the PT_LOAD segments, page-aligned. At run time the dynamic linker reports the
+ * address of this page as the start of the file. */
 static uint64_t first_address(const struct file *file, const Elf64_Ehdr *head)
 {
 	const Elf64_Phdr *segment = part(file, head->e_phoff, head->e_phnum * sizeof(*segment));

@@ -37,7 +37,7 @@
 #define MOST_PLACES	64u	/* entries of `silent` and of `left` */
 #define MOST_PATH	8000u
 #define AT_ONCE		((size_t)64 << 10)
-#define MOST_COPIED	((size_t)1 << 30)	/* bytes of a file: a server may report any length, and the copy is memory */
+#define MOST_COPIED	((size_t)1 << 30)	/* bytes of a copy in memory: a server may report any length */
 #define END_MS		10	/* wait for a killed helper to end */
 
 enum what { OPEN, OPEN_NO_LINK, LOOK };

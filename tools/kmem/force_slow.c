@@ -1,8 +1,8 @@
 /*
  * force_slow.c: shut the fast-path gate of another process, so that the process takes the slow path and reads the
  * mailbox (struct km_gate, percpu/pcpu.h). Invariant: a gate word is written only if the word has one of the two
- * values in the process record, and gets the other value. Therefore fast paths either continue or miss. The program
- * opens a gate that this file leaves shut at the program's next slow path.
+ * values in the process record, and gets the other value. Therefore fast paths either continue or miss. If the
+ * command leaves the gate shut, the program's next call opens the gate.
  *
  * The fast path of a cache made by the program reads a copy of the gate word, in the cache. Between the read of the
  * list of caches and the write, the program may destroy a cache and reuse the memory. Therefore all threads are
@@ -25,7 +25,7 @@
 #include "leaks/stop_threads.h"
 
 #define FIRST_MS	100u		/* time for an answer before the first shut */
-#define EACH_MS		50u		/* interval of further shuts: a thread that opened the gate may not have served the request */
+#define EACH_MS		50u		/* interval of further shuts: the thread that opened the gate may have been busy */
 #define STOP_MS		1000u		/* time before the first stop for the caches; doubles with each stop */
 #define STOPS		3u		/* stops for one request */
 

@@ -25,7 +25,7 @@
 #include "leaks/stop_threads.h"
 
 #define FIRST_MS	100u		/* time for an answer before the first shut */
-#define EACH_MS		50u		/* interval of further shuts: the thread that opened the gate may have been busy */
+#define EACH_MS		50u		/* interval of further shuts: the thread that opened the gate may be busy */
 #define STOP_MS		1000u		/* time before the first stop for the caches; doubles with each stop */
 #define STOPS		3u		/* stops for one request */
 

@@ -1,9 +1,9 @@
 /*
  * cmd_symbols.c: `kmem symbols`: a filter from addresses to function names. Debug reports contain
  * FILE+0xOFFSET[BUILD]. The filter prints FUNCTION+0xINTO/0xLENGTH [FILE], the kernel's form, and the source line if
- * known. The file must be a 64-bit ELF file with the same build id and a symbol at the offset. All other text is
- * copied unchanged. Invariant: files are untrusted; each note is checked against the file's length before the note is
- * read.
+ * known. The file must be a 64-bit ELF file with a symbol at the offset, and with the report's build id, if any. All
+ * other text is copied unchanged. Invariant: files are untrusted; each note is checked against the file's length
+ * before the note is read.
  *
  * Exit status: 0; 1 input not read or output not written; 2 wrong usage.
  */

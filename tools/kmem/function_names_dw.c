@@ -1,7 +1,7 @@
 /*
  * function_names_dw.c: names of functions by libdw: symbols of the file and of the debug file that belongs to the
- * file, source lines and inlined functions. Invariants: a file that libdw cannot read has no names; libdw never opens
- * a file on a server, nor a pipe.
+ * file, source lines and inlined functions. Invariant: a file that libdw cannot read has no
+ * names.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -52,7 +52,7 @@ static bool may_open(const char *file, const char *beside)
 }
 
 /* Find the debug file. libdw searches beside a symbolic link and beside the link's target, so both are checked. If a
- * path is on a server, libdw searches by build id only. */
+ * check fails, libdw searches by build id only. */
 static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, const char *file,
 			  const char *beside, GElf_Word sum, char **found)
 {

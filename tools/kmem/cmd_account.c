@@ -1,8 +1,9 @@
 /*
- * `kmem account`: malloc's blocks follow their threads' groups in a running program from now on, or do not any more, as
- * by mem_cgroup_account_malloc in the program itself: a request to the process (request.c).
+ * cmd_account.c: `kmem account`: switch charging of malloc's blocks to the groups of the allocating threads on or off
+ * in a running program, by a request to the process (request.c). Same effect as mem_cgroup_account_malloc in the
+ * program.
  *
- * Exit status: 0; 1 what could not be done, or not in time; 2 wrong usage.
+ * Exit status: 0; 1 request failed or timed out; 2 wrong usage.
  */
 #include <errno.h>
 #include <getopt.h>

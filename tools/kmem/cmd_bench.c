@@ -1,7 +1,8 @@
 /*
- * `kmem bench`: hands over to the driver, a Python package. That of the tree in which this command was built stands
- * first, then the installed one, then that of the tree around the current directory: workers and driver are of one
- * version wherever that can be had. The driver measures nothing: it plans, starts the workers in turn, and prints.
+ * cmd_bench.c: `kmem bench`: replace this process with the driver, a Python package. The driver plans, starts the
+ * workers in turn and prints; the driver measures nothing. Order of search: the driver of the tree that contains this
+ * command, the installed driver, the driver of the tree around the current directory. This order keeps workers and
+ * driver at one version where possible.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,8 +17,8 @@
 #include "command.h"
 #include "paths.h"
 
-#define SYSTEM_PYTHON "/usr/bin/python3"	/* by its name it finds its libraries */
-#define OPTIONS 6				/* ours, with what ends the list */
+#define SYSTEM_PYTHON "/usr/bin/python3"	/* an absolute path: Python locates its libraries by the path */
+#define OPTIONS 6				/* number of leading arguments in `ours` */
 
 static __attribute__((format(printf, 1, 2))) char *format(const char *how, ...)
 {
@@ -31,13 +32,13 @@ static __attribute__((format(printf, 1, 2))) char *format(const char *how, ...)
 	return kmem_need(text);
 }
 
-/* The folder, if the driver lies in it; else NULL. */
+/* Returns: the folder, if the folder contains the driver; else NULL. */
 static char *driver(char *folder)
 {
 	return access(format("%s/__main__.py", folder), R_OK) ? NULL : folder;
 }
 
-/* The nearest folder above `path` that holds the benches; NULL: there is none. */
+/* Returns: the nearest folder above `path` with bench/bench.mk; NULL: none. */
 static char *tree_above(const char *path)
 {
 	char *tree = format("%s", path), *slash;
@@ -50,7 +51,7 @@ static char *tree_above(const char *path)
 	return NULL;
 }
 
-/* Beside the command, in case it was moved together with it, or where it was to be. */
+/* Find the installed driver: beside the command, because an installation may be moved, or in KMEM_DATADIR. */
 static char *installed(const char *self)
 {
 	char *moved = driver(format("%.*s/../share/kmem/driver", (int)(strrchr(self, '/') - self), self));
@@ -66,7 +67,7 @@ int cmd_bench(int argc, char **argv)
 
 	if (!tree && here)
 		tree = tree_above(here);
-	/* Compiled modules lie with what else was built; beside an installed driver nothing is written. */
+	/* Compiled modules go to the tree's build folder; an installed driver writes none. */
 	char *cache = folder ? "pycache_prefix=/dev/null" : format("pycache_prefix=%s/build/pycache", tree);
 
 	if (!folder && !tree)

@@ -1,8 +1,8 @@
 /*
- * `kmem debug`: debugging of a cache in a running program, switched on and off from outside of it, by a request to the
- * process (request.c).
+ * cmd_debug.c: `kmem debug`: switch debugging of a cache in a running program on or off, validate a cache, or report
+ * leaks, by a request to the process (request.c). Without a request: list the caches and their debug flags.
  *
- * Exit status: 0; 1 what could not be done, or not in time; 2 wrong usage.
+ * Exit status: 0; 1 request failed or timed out; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -94,7 +94,7 @@ static int list(pid_t pid)
 
 /* ------------------------------------------------------------------ a request */
 
-/* Why a request was not done. */
+/* Print the reason of a failed request. */
 static int say(pid_t pid, const struct km_mail_request *request, int error)
 {
 	const char *cache = request->cache;

@@ -1,8 +1,8 @@
 /*
- * `kmem metrics`: the numbers of a running program, or of a file that it wrote, as OpenMetrics, or in the text format
- * that node_exporter's textfile collector reads.
+ * cmd_metrics.c: `kmem metrics`: print the statistics of a running program, or of a file from `kmem run --stats`, as
+ * OpenMetrics 1.0 or in Prometheus' text format for node_exporter's textfile collector.
  *
- * Exit status: 0; 1 where the numbers could not be had or written, or not all of them; 2 wrong usage.
+ * Exit status: 0; 1 statistics not read, incomplete or not written; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include "inspect/openmetrics.h"
@@ -61,7 +61,7 @@ static void fill(struct km_metrics *metrics, const struct snapshot *snapshot)
 	metrics->group_count = snapshot->group_count;
 }
 
-/* What only somebody outside can say of a process that runs. */
+/* Add resident memory, which only the kernel knows (/proc). */
 static void add_memory(struct km_metrics *metrics, const struct info_memory *memory)
 {
 	const struct info_resident *resident = &memory->resident;
@@ -72,7 +72,7 @@ static void add_memory(struct km_metrics *metrics, const struct info_memory *mem
 	metrics->rss = memory->rollup.rss ?: INFO_UNKNOWN;
 }
 
-/* 0 or an errno. */
+/* Returns: 0 or an errno. */
 static int print(const struct wanted *wanted, const struct snapshot *snapshot, const struct info_memory *memory,
 		 int fd)
 {
@@ -102,7 +102,7 @@ struct filling {
 	const struct info_memory *memory;
 };
 
-/* 0 or an errno. */
+/* Returns: 0 or an errno. */
 static int fill_file(int fd, void *arg)
 {
 	const struct filling *filling = arg;
@@ -127,7 +127,7 @@ static int of_process(const struct wanted *wanted, pid_t pid)
 	enum info_result result = info_of_process_and_memory(pid, &snapshot, &memory);
 	int status = 0;
 
-	/* A part would look like all of it to those who read it. */
+	/* Partial statistics fail, because a reader of the metrics cannot tell partial sums from complete sums. */
 	if (result == INFO_OK && snapshot.groups_partly)
 		result = INFO_PARTLY;
 	if (result == INFO_OK)

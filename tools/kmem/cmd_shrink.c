@@ -1,8 +1,8 @@
 /*
- * `kmem shrink`: a running program gives back what lies ready, of all caches or of one, by a request to the process
- * (request.c); and what became of its memory, by what the kernel had of it before and has afterwards.
+ * cmd_shrink.c: `kmem shrink`: ask a running program (request.c) to return cached memory of all caches or of one
+ * cache to the system, and print the resident memory before and after the request.
  *
- * Exit status: 0; 1 what could not be done, or not in time; 2 wrong usage.
+ * Exit status: 0; 1 request failed or timed out; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,7 +23,7 @@ static const char usage_text[] =
 	"The program serves it when it next gets or gives back memory; --wait says for\n"
 	"how long to wait for that (10).\n";
 
-/* The memory that the process had at the beginning. */
+/* The process at the start of the command. */
 static struct target whose;
 
 static bool is_same(void)
@@ -31,7 +31,7 @@ static bool is_same(void)
 	return target_is_same(&whose);
 }
 
-/* What the kernel has of the process's caches, blocks, free pages and records; INFO_UNKNOWN: not of all. */
+/* Read the resident bytes of caches, large blocks, free pages and records. INFO_UNKNOWN: not all parts are known. */
 static int look(pid_t pid, unsigned long *bytes)
 {
 	struct snapshot snapshot = { 0 };
@@ -72,7 +72,7 @@ static int shrink(pid_t pid, const char *cache, unsigned wait_ms)
 		return kmem_failed(1, "shrink", "%d: no cache '%.40s': a name has 1 to %zu characters", pid, cache,
 				   sizeof(request.cache) - 1);
 	strcpy(request.cache, cache ?: "");
-	/* Both looks and the request are to meet one program. */
+	/* Both measurements and the request must reach the same program. */
 	whose.pid = target_thread(pid);
 	target_see(&whose);
 	kmem_ask_goes_on = is_same;
@@ -82,7 +82,7 @@ static int shrink(pid_t pid, const char *cache, unsigned wait_ms)
 	target_let_go(&whose);
 	if (status)
 		return status;
-	/* The program goes on meanwhile. */
+	/* The program runs during the measurements, so resident memory may also grow. */
 	if (before == INFO_UNKNOWN || after == INFO_UNKNOWN)
 		printf("%d: done; what is resident is not known\n", pid);
 	else

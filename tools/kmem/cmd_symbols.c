@@ -1,10 +1,11 @@
 /*
- * `kmem symbols`: a filter that names functions. Each FILE+0xOFFSET[BUILD] of its input, as reports of debugging have
- * them, becomes FUNCTION+0xINTO/0xLENGTH [FILE], the kernel's form, if the file is an ELF file of 64 bits of that build
- * that has a symbol there, with the source where that is known; everything else passes as it is. Invariant: nothing of
- * a file is believed: each note that is read lies in it.
+ * cmd_symbols.c: `kmem symbols`: a filter from addresses to function names. Debug reports contain
+ * FILE+0xOFFSET[BUILD]. The filter prints FUNCTION+0xINTO/0xLENGTH [FILE], the kernel's form, and the source line if
+ * known. The file must be a 64-bit ELF file with a symbol at the offset, and with the report's build id, if any. All
+ * other text is copied unchanged. Invariant: files are untrusted; each note is checked against the file's length
+ * before the note is read.
  *
- * Exit status: 0; 1 what could not be read or written; 2 wrong usage.
+ * Exit status: 0; 1 input not read or output not written; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -23,8 +24,8 @@
 #include "function_names.h"
 #include "file_helper.h"
 
-#define MOST_FILES 1024		/* others stay as they are; a browser has some hundred */
-#define MOST_PATH  (4 * PATH_MAX)	/* of a path, of which each byte may be three octal digits; a line has no end */
+#define MOST_FILES 1024		/* addresses in further files stay unchanged; a browser has some hundred files */
+#define MOST_PATH  (4 * PATH_MAX)	/* bytes of an escaped path: \ooo for one byte; a line has no limit */
 
 static const char usage_text[] =
 	"usage: kmem symbols [FILE]\n"
@@ -46,7 +47,8 @@ const void *image_part(const struct image *image, uint64_t at, uint64_t count, u
 	return image->bytes + at;
 }
 
-/* The notes in a part that the file has: its build id, as far as a report says it; 0: it is not there. */
+/* Search a note segment. Requires: the segment is inside the file. Returns: the first 4 bytes of the build id, as in
+ * a report; 0: no build id. */
 static uint32_t build_in(const struct image *image, uint64_t at, uint64_t bytes)
 {
 	uint64_t end = at + bytes;
@@ -107,7 +109,7 @@ static void map_file(struct image *image)
 		image->bytes = NULL;
 }
 
-/* A report has blanks, control characters and backslashes of a path as octal digits. */
+/* Decode a path of a report. Reports escape blanks, control characters and backslashes as octal digits. */
 static char *path_of(const char *text, size_t length)
 {
 	char *path = kmem_need(strndup(text, length)), *to = path;
@@ -126,7 +128,7 @@ static char *path_of(const char *text, size_t length)
 	return path;
 }
 
-/* The path is its own from now on. */
+/* Find or map the image of a path. Takes ownership of `path`. Returns: NULL: MOST_FILES images exist. */
 static struct image *image_by(char *path)
 {
 	struct image *found = NULL;
@@ -161,7 +163,7 @@ struct image *image_at(const char *path)
 
 /* ------------------------------------------------------------------ lines */
 
-/* The word that ends at `plus`: it begins after the last blank from `from` on, or where it did. */
+/* Returns: the start of the word that ends at `plus`: after the last blank between `from` and `plus`, else `word`. */
 static const char *word_before(const char *word, const char *from, const char *plus)
 {
 	for (; from < plus; from++)
@@ -170,7 +172,7 @@ static const char *word_before(const char *word, const char *from, const char *p
 	return word;
 }
 
-/* Behind "[BUILD]", eight hexadecimal digits; NULL: there are none. */
+/* Parse "[BUILD]", eight hexadecimal digits. Returns: the text behind the bracket; NULL: no build id. */
 static const char *build_at(const char *text, uint32_t *build)
 {
 	char digits[9] = "";
@@ -181,17 +183,16 @@ static const char *build_at(const char *text, uint32_t *build)
 	return text + 10;
 }
 
-/* "FILE+0xOFFSET", and behind it "[BUILD]" where that is known. */
+/* "FILE+0xOFFSET" or "FILE+0xOFFSET[BUILD]" in a line. */
 struct place {
 	const char *path, *end;
-	size_t length;			/* of the path */
+	size_t length;			/* of the path, in bytes; 0: too long */
 	uint64_t address;
-	uint32_t build;
+	uint32_t build;			/* 0: no build id in the report */
 };
 
 static struct place place_at(const char *path, const char *plus)
 {
-	/* One that is too long for any is none. */
 	struct place place = { .path = path, .length = plus - path <= MOST_PATH ? (size_t)(plus - path) : 0 };
 	char *end;
 
@@ -200,7 +201,8 @@ static struct place place_at(const char *path, const char *plus)
 	return place;
 }
 
-/* NULL: it can't be used, or is not what ran: an upgrade has come in between, which is told once. */
+/* Returns: the image; NULL: no usable file, or another build than the program ran, e.g. after an upgrade. A different
+ * build is reported once for each file. */
 static struct image *usable(const struct place *place)
 {
 	struct image *image = image_of(place->path, place->length);
@@ -220,9 +222,9 @@ static struct image *usable(const struct place *place)
 
 /* ------------------------------------------------------------------ places that were named */
 
-#define MOST_KNOWN 8192u		/* a power of two; others are asked for each time */
+#define MOST_KNOWN 8192u		/* entries, a power of two; other addresses are looked up each time */
 
-/* Stacks have the same frames again and again. */
+/* Cache of names, a hash table with 8 probes: stacks repeat the same frames. */
 static struct known {
 	const struct image *image;
 	uint64_t address;
@@ -263,7 +265,7 @@ size_t names_of(struct image *image, uint64_t address, const struct name **names
 	return names_apart(image, address, found);
 }
 
-/* What a file says, as a terminal may have it. */
+/* Print text from a file with control characters escaped for the terminal. */
 static void put_printable(const char *text)
 {
 	char *copy = info_printable_copy(text);
@@ -281,7 +283,7 @@ static void put_source(const struct name *name)
 	printf(":%d", name->line);
 }
 
-/* In a stack, where a place is the last of its line, each function that was inlined has a line of its own. */
+/* Print an address. In a stack the address ends the line, and each inlined function gets a separate line. */
 static void put_place(const struct place *place, const struct image *image, const struct name *names, size_t count,
 		      const char *before)
 {
@@ -312,7 +314,7 @@ static void copy_line(const char *line)
 		struct place place = place_at(word > done ? word : done, plus);
 		struct image *image = place.length && place.address ? usable(&place) : NULL;
 		const struct name *names;
-		/* A call is in front of where it comes back to. */
+		/* A stack has return addresses; the call is before the return address. */
 		size_t count = image ? names_of(image, place.address - 1, &names) : 0;
 
 		if (!count)
@@ -337,7 +339,7 @@ int cmd_symbols(int argc, char **argv)
 		return kmem_failed(1, "symbols", "%s: %s", argv[1], strerror(errno));
 	while (getline(&line, &room, input) > 0) {
 		copy_line(line);
-		/* Who reads along sees each line as it comes. */
+		/* Flush each line, so that a reader at a pipe sees the line at once. */
 		if (fflush(stdout))
 			return kmem_failed(1, "symbols", "writing: %s", strerror(errno));
 	}

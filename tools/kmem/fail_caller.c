@@ -1,8 +1,8 @@
 /*
- * fail_caller.c: `kmem run --fail caller=NAME`: a function that the program keeps to itself. The library in the
- * program asks the dynamic linker for names, which knows those alone that others may call; the program's file has a
- * table of all, unless it was stripped. So such a name is handed on with where in the file its code is:
- * FILE+0xFROM-0xTO.
+ * fail_caller.c: `kmem run --fail caller=NAME` for functions that the program does not export. libkmem in the program
+ * resolves names by the dynamic linker, and the dynamic linker knows exported functions only. The symbol table of the
+ * program's file has all functions, unless the file is stripped. The command therefore looks NAME up in the file and
+ * passes the range of the code: FILE+0xFROM-0xTO.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -25,7 +25,8 @@ static const void *part(const struct file *file, uint64_t at, uint64_t length)
 	return at <= file->length && length <= file->length - at ? file->bytes + at : NULL;
 }
 
-/* Where the file's first segment is linked to, at whose start the dynamic linker says that it is. */
+/* Returns: the lowest link address of the PT_LOAD segments, page-aligned. At run time the dynamic linker reports the
+ * address of this page as the start of the file. */
 static uint64_t first_address(const struct file *file, const Elf64_Ehdr *head)
 {
 	const Elf64_Phdr *segment = part(file, head->e_phoff, head->e_phnum * sizeof(*segment));
@@ -37,7 +38,7 @@ static uint64_t first_address(const struct file *file, const Elf64_Ehdr *head)
 	return first & -4096ul;
 }
 
-/* The functions of that name, each as one more word; returns the end of the text. */
+/* Append ",caller=FILE+0xFROM-0xTO" for each function of the name. Returns: the end of the text. */
 static char *add_functions(const struct file *file, const Elf64_Shdr *table, const Elf64_Shdr *strings,
 			   const char *name, char *to, const char *end)
 {
@@ -78,7 +79,7 @@ static char *add_named(const struct file *file, const char *name, char *to, cons
 
 void kmem_fail_callers(const char *settings, const char *program, const char *name, char *text, size_t bytes)
 {
-	/* The dynamic linker calls the program as it was started. */
+	/* The dynamic linker names the program by `name`, as the program was started. */
 	struct file file = { .name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name };
 	int fd = open(program, O_RDONLY | O_CLOEXEC);
 	char *to = text, *end = text + bytes;

@@ -1,11 +1,12 @@
 /*
- * file_helper.c: another process opens these files. Kernel: who waits for a server that has taken a request and does
- * not answer can't be interrupted, nor killed, and a process does not end before each of its threads; so neither this
- * process nor a thread of it asks. Invariant: this process waits for the other one as long as that makes progress,
- * and then leaves it: it ends with its wait. A file that lies with a server is copied there, so that no read here
- * waits. What is no regular file is not opened: a device may do something by that, and a pipe's writer would go on.
+ * file_helper.c: open files in a helper process. Kernel: a thread that waits for a server (FUSE, NFS) after the
+ * server took the request can be neither interrupted nor killed, and a process ends only after all threads. Therefore
+ * no thread of this process opens the files. Invariant: this process waits for the helper only while the helper makes
+ * progress, then abandons the helper, and the helper ends when the wait ends. The helper copies a file on a server
+ * into memory, so that no read in this process waits. Only regular files are opened: opening a device may have
+ * effects, and opening a pipe would let the writer continue.
  *
- * The other process makes system calls only: it may be a copy of one with threads.
+ * The helper process makes system calls only, because the helper may be a fork of a process with threads.
  */
 #define _GNU_SOURCE
 #include "file_helper.h"
@@ -31,13 +32,13 @@
 #include "base/cc.h"
 
 #define TICK_MS		100
-#define FIRST_TICKS	50	/* without progress: a machine far away may be slow */
-#define TICKS		10	/* ... where another file had no answer already */
-#define MOST_PLACES	64u	/* that are remembered as such */
+#define FIRST_TICKS	50	/* without progress before a timeout: a remote machine may be slow */
+#define TICKS		10	/* the same after a first file timed out */
+#define MOST_PLACES	64u	/* entries of `silent` and of `left` */
 #define MOST_PATH	8000u
 #define AT_ONCE		((size_t)64 << 10)
-#define MOST_COPIED	((size_t)1 << 30)	/* of a file: its server may say any length, and a copy is memory */
-#define END_MS		10	/* for the other process to end with this one */
+#define MOST_COPIED	((size_t)1 << 30)	/* bytes of a copy in memory: a server may report any length */
+#define END_MS		10	/* wait for a killed helper to end */
 
 enum what { OPEN, OPEN_NO_LINK, LOOK };
 
@@ -53,19 +54,19 @@ struct reply {
 };
 
 static struct {
-	int socket;			/* to the other process */
-	pid_t pid;			/* 0: there is none */
-	uint64_t *progress;		/* which both see */
-	char *silent[MOST_PLACES];	/* files for which there was no answer */
+	int socket;			/* to the helper; in the helper: to this process */
+	pid_t pid;			/* of the helper; 0: no helper */
+	uint64_t *progress;		/* counter in shared memory: pieces copied by the helper */
+	char *silent[MOST_PLACES];	/* paths of files that timed out */
 	size_t silent_count;
-	pid_t left[MOST_PLACES];	/* that waited for a server when they were left */
+	pid_t left[MOST_PLACES];	/* helpers that were abandoned in a wait for a server */
 	size_t left_count;
 } other;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* ------------------------------------------------------------------ in the other process */
+/* ------------------------------------------------------------------ in the helper process */
 
-/* Kernel: the numbers of file systems, statfs(2). */
+/* Returns: true: the file is on a server, or the file system is unknown. Kernel: magic numbers of statfs(2). */
 static bool is_far(int fd)
 {
 	static const uint32_t kinds[] = {
@@ -90,7 +91,7 @@ static bool is_asked_no_more(void)
 	return poll(&from, 1, 0) > 0;
 }
 
-/* Its beginning, in memory; -1: errno says why. */
+/* Copy at most `most` bytes of a file into a memfd. Returns: the memfd; -1: errno is set. */
 static int copy_of(int fd, const struct stat *status, size_t most)
 {
 	static char bytes[AT_ONCE];
@@ -122,7 +123,7 @@ static int copy_of(int fd, const struct stat *status, size_t most)
 	return copy;
 }
 
-/* The file that was looked at, to be read. */
+/* Open the file of the O_PATH descriptor `looked` for reading. */
 static int open_for_reading(int looked, const struct request *request)
 {
 	static const char folder[] = "/proc/self/fd/";
@@ -134,12 +135,12 @@ static int open_for_reading(int looked, const struct request *request)
 	at -= sizeof(folder) - 1;
 	memcpy(at, folder, sizeof(folder) - 1);
 	int fd = open(at, how);
-	/* There may be no /proc, or one of other processes. */
+	/* /proc may be missing, or may belong to another PID namespace: open by path instead. */
 	return fd < 0 && (errno == ENOENT || errno == ENOTDIR) ?
 	       open(request->path, how | (request->what == OPEN_NO_LINK ? O_NOFOLLOW : 0)) : fd;
 }
 
-/* A file, or -1. */
+/* Serve one request. Returns: a descriptor or -1; reply->error says if the request failed. */
 static int serve_one(const struct request *request, struct reply *reply)
 {
 	int looked = open(request->path, O_PATH | O_CLOEXEC | (request->what == OPEN_NO_LINK ? O_NOFOLLOW : 0)), fd;
@@ -187,7 +188,8 @@ static void send_reply(struct reply *reply, int fd)
 		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
 	}
 	if (sendmsg(other.socket, &message, MSG_NOSIGNAL) < 0 && fd >= 0) {
-		/* Kernel: a user's files that are under way are counted. */
+		/* Kernel: the number of a user's descriptors in flight is limited. Send the error without the
+		 * descriptor. */
 		reply->error = errno;
 		message.msg_control = NULL;
 		message.msg_controllen = 0;
@@ -210,7 +212,7 @@ _Noreturn static void serve(void)
 	_exit(0);
 }
 
-/* ------------------------------------------------------------------ here */
+/* ------------------------------------------------------------------ in this process */
 
 static void see_ends(void)
 {
@@ -222,8 +224,9 @@ static void see_ends(void)
 	other.left_count = count;
 }
 
-/* One that waits for a server is not waited for: whoever gets it as a child sees its end. One that has ended is not
- * killed: where nobody waits for children (SIGCHLD is ignored) its number may be another's. */
+/* Kill the helper and wait at most END_MS. A helper that waits for a server is abandoned: see_ends(), or the new
+ * parent after this process ends, reaps the helper. A helper that has ended is never killed, because with SIGCHLD
+ * ignored the kernel may have reused the PID. */
 static void leave(void)
 {
 	pid_t ended;
@@ -243,7 +246,7 @@ static void leave(void)
 	other.pid = 0;
 }
 
-/* Without a terminal's signals: this process may use them to end something and then ask for names. */
+/* Start the helper with all signals blocked: after SIGINT from the terminal this process may still ask for names. */
 static bool start(void)
 {
 	static bool registered;
@@ -265,7 +268,8 @@ static bool start(void)
 	pid_t pid = fork();
 	if (!pid) {
 		prctl(PR_SET_NAME, "kmem-files");
-		/* Nobody waits for it who waits for the end of a file, or for a lock that one has. */
+		/* Close inherited descriptors: an open pipe end or a file lock in the helper would make other
+		 * processes wait. */
 		kmem_close_all_but(ends[1]);
 		other.socket = ends[1];
 		serve();
@@ -286,8 +290,8 @@ static bool start(void)
 	return true;
 }
 
-/* False: errno says why; ETIMEDOUT: there was no progress for so many ticks, by which a stop of this process is none of
- * the other's. */
+/* Wait for the helper's reply. Returns: false: errno is set; ETIMEDOUT: no progress during `ticks` ticks. Ticks are
+ * counted, not time, so that a stop of this process does not count against the helper. */
 static bool wait_for_reply(int ticks)
 {
 	struct pollfd from = { .fd = other.socket, .events = POLLIN };
@@ -307,7 +311,7 @@ static bool wait_for_reply(int ticks)
 	return false;
 }
 
-/* The file, or -1 where there is none. */
+/* Receive a reply. Returns: the descriptor; -1: no descriptor. */
 static int receive(struct reply *reply)
 {
 	struct iovec piece = { reply, sizeof(*reply) };
@@ -324,7 +328,7 @@ static int receive(struct reply *reply)
 	const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 	if (head && head->cmsg_type == SCM_RIGHTS)
 		memcpy(&fd, CMSG_DATA(head), sizeof(fd));
-	/* This process may open no more. */
+	/* This process is at the limit of open descriptors. */
 	else if (message.msg_flags & MSG_CTRUNC)
 		reply->error = EMFILE;
 	return fd;
@@ -337,7 +341,7 @@ static size_t folder_of(const char *path)
 	return end ? (size_t)(end - path) : 0;
 }
 
-/* It was asked for before, or two others of its folder were. */
+/* Returns: true: the file, or two other files in the same folder, timed out before. */
 static bool is_silent(const char *path)
 {
 	const size_t folder = folder_of(path);
@@ -362,7 +366,7 @@ static void note_silent(const char *path)
 	leave();
 }
 
-/* Once: without that process no file is opened. */
+/* Print the message once: without the helper no file can be opened. */
 static void note_no_process(int error)
 {
 	static bool said;
@@ -373,7 +377,7 @@ static void note_no_process(int error)
 	said = true;
 }
 
-/* False: the other process has ended, by somebody else's signal for one. */
+/* Send a request and wait. Returns: false: the helper has ended, e.g. by a signal of another process. */
 static bool ask_other(const struct request *request, struct reply *reply, int *fd)
 {
 	if (!other.pid && !start()) {
@@ -416,7 +420,7 @@ static int ask(enum what what, const char *path, size_t most, struct reply *repl
 	request.what = what;
 	request.most = most;
 	strcpy(request.path, path);
-	/* Another one is asked once. */
+	/* If the helper has ended, a new helper is asked once. */
 	if (!ask_other(&request, reply, &fd)) {
 		*reply = (struct reply){ .error = 0 };
 		ask_other(&request, reply, &fd);

@@ -1,14 +1,16 @@
 /*
- * force_slow.c: a program that only hits is made to miss, so that it looks into its mailbox (struct km_gate,
- * percpu/pcpu.h). Invariant: a word is written to only if it has one of the two values that the record names, and
- * gets the other one: so hits go on or miss, and what is not undone here the program undoes at its next call.
+ * force_slow.c: shut the fast-path gate of another process, so that the process takes the slow path and reads the
+ * mailbox (struct km_gate, percpu/pcpu.h). Invariant: a gate word is written only if the word has one of the two
+ * values in the process record, and gets the other value. Therefore fast paths either continue or miss. If the
+ * command leaves the gate shut, the program's next call opens the gate.
  *
- * Hits of a cache that the program has made read a copy of the word, in the cache. A cache may be destroyed, and its
- * memory be another thing's, between a look at the list and a write: so all threads stand still for that. It is done
- * last, for a program that has such caches, has had a CPU since it was asked, and does not answer.
+ * The fast path of a cache made by the program reads a copy of the gate word, in the cache. Between the read of the
+ * list of caches and the write, the program may destroy a cache and reuse the memory. Therefore all threads are
+ * stopped for this write. The stop is the last resort: the program has caches of this kind, has run since the
+ * request, and does not answer.
  *
- * That is the work of a thread which ends with it. Kernel: a thread that is traced belongs to a thread, and one that
- * could not be stopped in time stays traced, and would stand still when it leaves the kernel, until its tracer ends.
+ * A helper thread does the stop and ends afterwards. Kernel: a tracee is bound to the tracer thread. A thread that
+ * could not be stopped in time stays traced, and would stop on leaving the kernel until the tracer thread ends.
  */
 #include "force_slow.h"
 
@@ -22,10 +24,10 @@
 #include "command.h"
 #include "leaks/stop_threads.h"
 
-#define FIRST_MS	100u		/* that a program has to answer by itself */
-#define EACH_MS		50u		/* who opened the ways may have been busy with something else */
-#define STOP_MS		1000u		/* and for the caches; then twice as long */
-#define STOPS		3u
+#define FIRST_MS	100u		/* time for an answer before the first shut */
+#define EACH_MS		50u		/* interval of further shuts: the thread that opened the gate may be busy */
+#define STOP_MS		1000u		/* time before the first stop for the caches; doubles with each stop */
+#define STOPS		3u		/* stops for one request */
 
 void ways_find(struct ways *ways, struct target *target, const struct info_root *root)
 {
@@ -56,14 +58,15 @@ struct places {
 	size_t count, room;
 };
 
-/* Those of kmalloc's and malloc's sizes, and of large blocks, are found without a look into the cache. */
+/* Returns: true: the fast path reads the cache's copy of the gate word. The size caches of kmalloc and malloc and the
+ * caches of large blocks are excluded, because their fast paths do not read the cache. */
 static bool has_copy(const struct ways *ways, const struct kmem_cache *cache)
 {
 	return cache->pcs.slot && cache->pcs.front.rseq == ways->there.open[1] && !(cache->flags & SLAB_KMALLOC) &&
 	       strncmp(cache->name, "large-", 6);
 }
 
-/* False: the list is not to be read, or changes just now. */
+/* Collect the addresses of the gate copies in all caches. Returns: false: the list is unreadable or is changing. */
 static bool find_copies(const struct ways *ways, struct target *target, struct places *places)
 {
 	const struct layout *layout = &ways->root->layout;
@@ -98,7 +101,7 @@ static void shut_caches(struct ways *ways, struct target *target)
 	struct stop stop;
 
 	ways->stop_error = 0;
-	/* A look first, while it goes on. */
+	/* Read the list first without a stop; without copies no stop is needed. */
 	if (find_copies(ways, target, &places) && !places.count)
 		return;
 	if (stop_begin(target->pid, &stop)) {
@@ -125,7 +128,8 @@ static void *shut_and_end(void *of)
 	return NULL;
 }
 
-/* The alarm of leaks/stop_threads.c is for that thread, which lets it in: whoever has others keeps it from them. */
+/* Run shut_caches() in a helper thread. SIGALRM of leaks/stop_threads.c must reach the helper thread, which unblocks
+ * the signal. All other threads of the command must block SIGALRM. */
 static void shut_caches_apart(struct ways *ways, struct target *target)
 {
 	struct shutting shutting = { ways, target };
@@ -140,7 +144,8 @@ static void shut_caches_apart(struct ways *ways, struct target *target)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* A list that can't be read may be that of a process which has ended: its number may be another's by now. */
+/* Check if a stop is due. The process must still be the same, because the process may have ended and the kernel may
+ * have reused the PID. */
 static bool stop_is_due(struct ways *ways, struct target *target, uint64_t now_ms)
 {
 	return ways->may_stop && info_true(&ways->there.in_caches) && ways->there.shut && ways->stops < STOPS &&

@@ -1,6 +1,6 @@
 /*
- * force_slow.h: a program whose calls are all hits looks into no mailbox: it is made to miss (struct km_gate,
- * percpu/pcpu.h).
+ * force_slow.h: shut the fast-path gate of another process (struct km_gate, percpu/pcpu.h). Only the slow path reads
+ * the mailbox, so a program whose calls are all hits never serves a request.
  */
 #ifndef KMEM_COMMAND_FORCE_SLOW_H
 #define KMEM_COMMAND_FORCE_SLOW_H
@@ -10,22 +10,22 @@
 #include "percpu/pcpu.h"
 
 struct ways {
-	struct km_gate there;		/* as the process says; shut 0: it has none that can be shut */
+	struct km_gate there;		/* copy of the process's gate; shut 0: no gate can be shut */
 	const struct info_root *root;
-	bool may_stop;			/* all threads, for a moment */
-	unsigned long work;		/* of the process when it was asked */
-	uint64_t begun_ms, next_ms;	/* when they are shut; 0: not begun */
-	unsigned times, stops;
-	int stop_error;			/* why the last stop failed; 0: it did not */
+	bool may_stop;			/* permission to stop all threads briefly */
+	unsigned long work;		/* target_work() of the process at the request */
+	uint64_t begun_ms, next_ms;	/* first call, next shut; next_ms 0: not begun */
+	unsigned times, stops;		/* number of shuts, of stops tried */
+	int stop_error;			/* errno of the last stop; 0: success */
 };
 
-/* Of the copy that is in use. */
+/* Read the gate of the libkmem in use in the process. */
 void ways_find(struct ways *ways, struct target *target, const struct info_root *root);
-/* Called again and again while an answer is waited for: shut where that is due. */
+/* Shut the gate when due. Context: called repeatedly while the command waits for an answer. */
 void ways_shut_in_time(struct ways *ways, struct target *target, uint64_t now_ms);
-/* Has any thread of it had a CPU since? */
+/* Returns: true: a thread of the process has run since the request. */
 bool ways_saw_work(const struct ways *ways, const struct target *target);
-/* A request was taken back. */
+/* Open the gate again after a request was withdrawn. */
 void ways_open(struct ways *ways, struct target *target);
 
 #endif

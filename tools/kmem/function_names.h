@@ -1,6 +1,6 @@
 /*
- * function_names.h: functions by their addresses in a file: function_names_dw.c has them by elfutils' libdw, with
- * sources and what was inlined; function_names_elf.c, where that is not there, from the file's own tables of symbols.
+ * function_names.h: names of functions at addresses in an ELF file. function_names_dw.c uses elfutils' libdw, and
+ * adds source lines and inlined functions. A build without libdw uses function_names_elf.c, the file's symbol tables.
  */
 #ifndef KMEM_COMMAND_FUNCTION_NAMES_H
 #define KMEM_COMMAND_FUNCTION_NAMES_H
@@ -9,41 +9,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A file that a report names. */
+/* An ELF file named by a report. */
 struct image {
 	char *path;
-	const char *bytes;		/* NULL: it can't be used */
+	const char *bytes;		/* mapped contents; NULL: not a usable ELF file */
 	size_t length;
-	int copy;			/* of one that lies with a server (file_helper.h): it is read instead; or -1 */
-	uint32_t build;			/* the first bytes of its build id; 0: it has none */
-	bool told;			/* that it is another build than the program had */
-	void *names;			/* what is kept of it here */
-	bool opened;
-	bool failed;			/* the process for names died of this file */
+	int copy;			/* descriptor of the copy of a file on a server (file_helper.h); else -1 */
+	uint32_t build;			/* first 4 bytes of the build id; 0: no build id */
+	bool told;			/* true after the message about a different build */
+	void *names;			/* libdw's module of the file */
+	bool opened;			/* true after the first attempt to open the module */
+	bool failed;			/* the helper process ended or timed out on this file */
 };
 
 struct name {
-	const char *function;		/* lives until the next question */
-	uint64_t start, bytes;		/* where it is; of one that was inlined it is not said */
-	const char *source;		/* NULL: not known */
+	const char *function;		/* valid until the next query */
+	uint64_t start, bytes;		/* address and size in bytes; not set for an inlined function */
+	const char *source;		/* source file; NULL: unknown */
 	int line;
 };
 #define MOST_NAMES 16
 
-/* `count` things of `each` bytes in a file, or NULL. */
+/* Returns: `count` elements of `each` bytes at file offset `at`. NULL: outside the file, or `at` is unaligned. */
 const void *image_part(const struct image *image, uint64_t at, uint64_t count, uint64_t each);
 
-/* The functions that an address is in: those that were inlined there, the innermost first, and in the end the one that
- * has the address. Returns how many; 0: none is known. */
+/* Name the functions at an address: the inlined functions first, from the innermost outwards, then the function whose
+ * symbol contains the address. Returns: the number of names; 0: unknown. */
 size_t names_at(struct image *image, uint64_t address, struct name names[MOST_NAMES]);
 
-/* function_names_helper.c: names_at, in another process with limits. */
+/* function_names_helper.c: call names_at in a helper process with limits on memory and time. */
 size_t names_apart(struct image *image, uint64_t address, struct name names[MOST_NAMES]);
-/* In the other process: open files anew. */
+/* Context: the helper process. Forget all images, so that the files are opened again. */
 void images_forget(void);
 
-/* cmd_symbols.c: a file, with blanks and the like as octal digits, or as it is; NULL: there are too many. The same as
- * names_at, which remembers; *names live until the next call. */
+/* cmd_symbols.c: image_of takes a path with octal escapes from a report, image_at a plain path. Both return NULL when
+ * the table of files is full. names_of caches the result of names_apart; *names is valid until the next call. */
 struct image *image_of(const char *text, size_t length);
 struct image *image_at(const char *path);
 size_t names_of(struct image *image, uint64_t address, const struct name **names);

@@ -1,6 +1,7 @@
 /*
- * function_names_dw.c: functions by libdw: the file's symbols, those of a file with debugging information that
- * belongs to it, sources and lines, and what was inlined. Invariant: a file that libdw makes nothing of has no names.
+ * function_names_dw.c: names of functions by libdw: symbols of the file and of the debug file that belongs to the
+ * file, source lines and inlined functions. Invariant: a file that libdw cannot read has no
+ * names.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,8 +20,9 @@
 #include "file_helper.h"
 #include "base/cc.h"
 
-/* A file says how another one beside it is called, or libdw makes a name of its own; a pipe may be there: who opens one
- * waits. */
+/* Check a path that libdw would open: `folder` + `name` + `more` beside `file`. Names come from untrusted files, and
+ * an open of a pipe or of a file on a server waits. Returns: true: libdw may open the path: a local regular file or
+ * folder, or an error other than a timeout, e.g. no such file. */
 static bool may_be(const char *file, const char *folder, const char *name, const char *more)
 {
 	const char *end = strrchr(file, '/');
@@ -35,7 +37,8 @@ static bool may_be(const char *file, const char *folder, const char *name, const
 	return may;
 }
 
-/* beside: NULL: the file says nothing; then it is its own name with ".debug", or as it is in another folder. */
+/* Check all paths that libdw tries for a debug file. `beside` is the name from the file's debug link. NULL: no link;
+ * libdw then tries the file's name with ".debug", and the plain name in other folders. */
 static bool may_open(const char *file, const char *beside)
 {
 	static const char *const folders[] = { "", ".debug/", ".dwz/" };
@@ -48,7 +51,8 @@ static bool may_open(const char *file, const char *beside)
 	return may;
 }
 
-/* libdw looks beside a link, and then beside the file that it leads to. A server is not asked by libdw. */
+/* Find the debug file. libdw searches beside a symbolic link and beside the link's target, so both are checked. If a
+ * check fails, libdw searches by build id only. */
 static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, const char *file,
 			  const char *beside, GElf_Word sum, char **found)
 {
@@ -61,8 +65,8 @@ static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dw
 		     dwfl_build_id_find_debuginfo(module, data, name, base, file, beside, sum, found);
 }
 
-/* What several files share may be in one more, which libdw opens by the name that is said, when something of it is
- * wanted. */
+/* Check the alternate debug file, shared by several debug files (.gnu_debugaltlink), because libdw opens the file
+ * when shared data is needed. Returns: true: no alternate file, or libdw may open the file. */
 static bool may_share(Dwfl_Module *module)
 {
 	const char *file = NULL, *debug = NULL, *name;
@@ -75,17 +79,17 @@ static bool may_share(Dwfl_Module *module)
 	       may_be(*name == '/' ? "" : debug ?: file ?: "", "", name, "");
 }
 
-/* Some libdwfl's functions want them, though no process is looked at. */
+/* Required by some functions of libdwfl, although no process is inspected. */
 static char *debug_path;
 static const Dwfl_Callbacks callbacks = {
 	.find_elf = dwfl_build_id_find_elf, .find_debuginfo = find_debuginfo,
 	.section_address = dwfl_offline_section_address, .debuginfo_path = &debug_path,
 };
 
-/* Its addresses are those that the file says. */
+/* Open the module of an image with the addresses of the file, without a load bias. */
 static Dwfl_Module *open_module(struct image *image)
 {
-	/* libdw would wait for the server of one that could not be opened. */
+	/* libdw must not open a file without bytes, because the open may wait for a server. */
 	Dwfl *dwfl = image->bytes ? dwfl_begin(&callbacks) : NULL;
 	Dwfl_Module *module = NULL;
 
@@ -97,7 +101,8 @@ static Dwfl_Module *open_module(struct image *image)
 	return module && may_share(module) ? module : NULL;
 }
 
-/* A name of C++ as it is written, by C++'s library if that is here. It lives until the next MOST_NAMES of them. */
+/* Demangle a C++ name by libstdc++, if installed. Returns: a text valid for the next MOST_NAMES calls; `name` if not
+ * mangled. */
 static const char *readable(const char *name)
 {
 	static char *(*demangle)(const char *name, char *text, size_t *bytes, int *status);
@@ -108,7 +113,7 @@ static const char *readable(const char *name)
 	int status = 0;
 
 	if (name && strchr(name, '@')) {
-		/* The version of a symbol is behind it. */
+		/* Cut off the symbol version (name@VERSION). */
 		snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(name, "@"), name);
 		name = plain;
 	}
@@ -127,7 +132,7 @@ static const char *readable(const char *name)
 	return text;
 }
 
-/* ------------------------------------------------------------------ what was inlined */
+/* ------------------------------------------------------------------ inlined functions */
 
 static const char *function_of(Dwarf_Die *scope)
 {
@@ -137,7 +142,7 @@ static const char *function_of(Dwarf_Die *scope)
 	return readable(name ?: dwarf_diename(scope));
 }
 
-/* Where an inlined function was called from. */
+/* Set source and line of the call of an inlined function. */
 static void call_of(Dwarf_Die *unit, Dwarf_Die *scope, struct name *name)
 {
 	Dwarf_Attribute attribute;
@@ -160,8 +165,9 @@ static bool is_function(Dwarf_Die *scope)
 	return tag == DW_TAG_inlined_subroutine || tag == DW_TAG_subprogram;
 }
 
-/* The scopes of an address are those of the innermost function, and then of its definition: those around the call are
- * its parents. */
+/* Get the scopes around an address, from the inside outwards. dwarf_getscopes() continues from the innermost function
+ * to the function's abstract definition; the scopes around the call are the parents of the innermost function's
+ * entry. */
 static int scopes_around(Dwarf_Die *unit, Dwarf_Addr address, Dwarf_Die **around)
 {
 	Dwarf_Die *scopes = NULL;
@@ -174,15 +180,15 @@ static int scopes_around(Dwarf_Die *unit, Dwarf_Addr address, Dwarf_Die **around
 	return found;
 }
 
-/* names[0] becomes the source of the address. Those that were inlined come before the function that has it, with the
- * place where each calls the one before. Returns how many. */
+/* Add the inlined functions at an address, innermost first. names[0] gets the source line of the address; each next
+ * name gets the line that calls the name before. Returns: the number of inlined functions. */
 static size_t put_inlined(Dwfl_Module *module, uint64_t address, struct name names[MOST_NAMES])
 {
 	Dwarf_Addr bias;
 	Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias), *scopes = NULL;
 	size_t inlined = 0;
 
-	/* The unit may be the one in front, where that which has the address says nothing of itself. */
+	/* libdwfl may return the preceding unit if the unit of the address has no debugging information. */
 	if (!unit || dwarf_haspc(unit, address - bias) != 1)
 		return 0;
 	Dwfl_Line *line = dwfl_module_getsrc(module, address);

@@ -1,13 +1,13 @@
 /*
- * function_names_elf.c: functions from a file's own tables of symbols. Invariant: nothing of a file is believed: each
- * table and name that is read lies in it.
+ * function_names_elf.c: names of functions from the symbol tables of an ELF file, for builds without libdw.
+ * Invariant: files are untrusted; each table and name is checked against the file's length before a read.
  */
 #include <elf.h>
 #include <string.h>
 
 #include "function_names.h"
 
-/* The name in a table of strings, which ends in the file; NULL: it is none. */
+/* Returns: the name at an offset of a string table; NULL: empty, outside the table, or without a terminating 0. */
 static const char *name_at(const struct image *image, const Elf64_Shdr *strings, uint32_t at)
 {
 	if (strings->sh_offset > image->length || strings->sh_size > image->length - strings->sh_offset ||
@@ -17,7 +17,7 @@ static const char *name_at(const struct image *image, const Elf64_Shdr *strings,
 	return *name && memchr(name, '\0', strings->sh_size - at) ? name : NULL;
 }
 
-/* The function of this table that the address is in. */
+/* Find the function that contains the address in one symbol table. */
 static bool find_in(const struct image *image, const Elf64_Shdr *table, const Elf64_Shdr *strings, uint64_t address,
 		    struct name *found)
 {
@@ -44,7 +44,7 @@ size_t names_at(struct image *image, uint64_t address, struct name names[MOST_NA
 
 	if (!sections || head->e_shentsize != sizeof(*sections))
 		return 0;
-	/* The whole table, where it was not stripped, before what is exported. */
+	/* The full symbol table, absent in a stripped file, is searched before the table of exported symbols. */
 	for (unsigned type = SHT_SYMTAB;; type = SHT_DYNSYM) {
 		for (unsigned i = 0; i < head->e_shnum; i++)
 			if (sections[i].sh_type == type && sections[i].sh_link < head->e_shnum &&

@@ -1,6 +1,6 @@
 /*
- * replace_file.c: a file that a command writes. Invariants: it is the old one or all of the new one, whoever reads it
- * meanwhile and however this ends; no other file is written to, whatever others have made in its directory.
+ * replace_file.c: replace a file atomically. Invariants: a reader sees the old file or the whole new file at all
+ * times, however the command ends. No other file is written to, whatever files other users create in the directory.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "command.h"
 #include "base/cc.h"
 
-/* The file of another name, while there is one: a signal that ends the command takes it away. */
+/* Name of the temporary file; NULL: none. A signal that ends the command removes the file. */
 static char *volatile unfinished;
 
 static void take_away(int number)
@@ -25,7 +25,7 @@ static void take_away(int number)
 	raise(number);
 }
 
-/* A signal that is ignored stays so. */
+/* Handle the ending signals. An ignored signal stays ignored. */
 static void catch_ends(void)
 {
 	static const int ends[] = { SIGHUP, SIGINT, SIGTERM };
@@ -36,7 +36,8 @@ static void catch_ends(void)
 			sigaction(ends[i], &catch, NULL);
 }
 
-/* 0 or an errno. What is in the file is on the disk before the file has the old one's name. */
+/* Fill the temporary file and close `fd`. The contents are on disk (fsync) before the file is renamed.
+ * Returns: 0 or an errno. */
 static int fill_whole(int fd, int (*fill)(int fd, void *arg), void *arg)
 {
 	mode_t mask = umask(0);
@@ -48,7 +49,7 @@ static int fill_whole(int fd, int (*fill)(int fd, void *arg), void *arg)
 	return close(fd) && !error ? errno : error;
 }
 
-/* A file of another name takes the place of the old one when all is in it. */
+/* Write a temporary file beside `path`, then rename the complete file to `path`. Returns: 0 or an errno. */
 static int replace(const char *path, int (*fill)(int fd, void *arg), void *arg)
 {
 	char *name;
@@ -76,7 +77,7 @@ bool kmem_is_replaceable(const char *command, const char *path)
 {
 	struct stat status;
 
-	/* A device, a pipe or a link is not to become a file. */
+	/* A device, a pipe or a symbolic link must not be replaced by a regular file. */
 	if (lstat(path, &status) || S_ISREG(status.st_mode))
 		return true;
 	kmem_failed(1, command, "%s: is no regular file, and is not replaced", path);

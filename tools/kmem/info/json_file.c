@@ -1,6 +1,7 @@
 /*
  * json_file.c: read the library's JSON into a snapshot. The parser accepts any JSON and skips unknown keys, so that
- * files of later versions can be read as well. Invariant: the file is not trusted; depth, size and counts have limits.
+ * files of later versions can be read as well. Invariant: the file is not trusted. Depth, size and counts have
+ * limits.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * record_fields.c: convert structures of another build of libkmem to this build's structures, field by field. Names
- * in the target's own table (base/fields.h) match the fields. Unknown fields are skipped. Missing fields are zero, and
- * layout_has reports them. Invariant: the target's table is not trusted.
+ * in the target's own table (base/fields.h) match the fields. Unknown fields are skipped. Missing fields are zero,
+ * and layout_has reports them. Invariant: the target's table is not trusted.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

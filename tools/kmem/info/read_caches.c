@@ -82,7 +82,7 @@ static bool count_blocks(struct walk *walk, uint32_t mask, void *const *tops, si
 	return ok;
 }
 
-/* Count the objects in each CPU's main and spare sheaf. A charged sheaf has no spare. pcpu.h and owned_sheaf.h have
+/* Count the objects in each CPU's main and spare sheaf. An owned sheaf has no spare. pcpu.h and owned_sheaf.h have
  * the pictures. */
 static bool count_pcs(struct walk *walk, const struct km_pcs *pcs, unsigned long *objects)
 {

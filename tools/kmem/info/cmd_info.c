@@ -1,9 +1,8 @@
 /*
- * `kmem info`: the caches of a running program, read from outside of it, or of a file that `kmem
- * run --stats` had written. The program is not stopped, and nothing runs in it.
+ * cmd_info.c: the subcommand `kmem info`. The command shows the caches of a running program, or of a file written by
+ * `kmem run --stats`. Invariant: reads from outside do not stop the program, and run no code in the program.
  *
- * Exit status: 0; 1 where the numbers of a process that was asked for could not be had, or not all of them; 2 wrong
- * usage.
+ * Exit status: 0; 1 if numbers of a requested process are missing, all or some; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include "info/info.h"
@@ -23,7 +22,7 @@
 #include "info/info_print.h"
 #include "command.h"
 
-#define ATTEMPTS 50u	/* a millisecond apart; then what can be read */
+#define ATTEMPTS 50u	/* a millisecond apart; the last attempt accepts missing caches */
 
 static const char usage_text[] =
 	"usage: kmem info [--memory | --slabinfo | --json] [PID | FILE]\n"
@@ -74,7 +73,7 @@ void snapshot_clear(struct snapshot *snapshot)
 				       .by_one = snapshot->by_one };
 }
 
-/* Groups change at a pace of their own: they are read again by themselves. */
+/* Read the groups of one root, with separate attempts, because groups and caches change independently. */
 static enum info_result read_groups(struct target *target, struct info_root *root, struct snapshot *snapshot)
 {
 	size_t before = snapshot->group_count;
@@ -92,7 +91,7 @@ static enum info_result read_groups(struct target *target, struct info_root *roo
 	return INFO_OK;
 }
 
-/* All attempts together have one budget of time, until *end_ms. */
+/* Take a snapshot once. All attempts together have one budget of time, until *end_ms. */
 static enum info_result try_once(pid_t pid, bool lenient, uint64_t *end_ms, struct snapshot *snapshot)
 {
 	struct target target = { .pid = target_thread(pid), .budget = { .end_ms = *end_ms } };
@@ -124,7 +123,7 @@ static enum info_result try_once(pid_t pid, bool lenient, uint64_t *end_ms, stru
 		if (one != INFO_OK)
 			result = one;
 	}
-	/* A part of what was read may be another program's. */
+	/* A part of the data may be of another program. */
 	if ((result == INFO_OK || result == INFO_PARTLY) && !target_is_same(&target))
 		result = INFO_TORN;
 	if (snapshot->by_one && (result == INFO_OK || result == INFO_PARTLY))
@@ -146,7 +145,7 @@ enum info_result info_of_process(pid_t pid, struct snapshot *snapshot)
 			usleep(1000);
 		result = try_once(pid, i == ATTEMPTS - 1, &end_ms, snapshot);
 	}
-	/* An observer is told nothing of pages, nor what files like the kernel's say. */
+	/* Observers get no numbers of pages, and no struct info_full. */
 	if (result != INFO_DENIED || snapshot->in_full || snapshot->by_page)
 		return result;
 	return info_of_observed(pid, snapshot);
@@ -205,7 +204,7 @@ int info_errno(enum info_result result)
 	}
 }
 
-/* Of what was asked for, is everything there? */
+/* Returns: INFO_PARTLY only if caches or groups shown in this style are missing. */
 static enum info_result judge(enum info_result result, enum info_style style, const struct snapshot *snapshot)
 {
 	bool groups = style >= INFO_TREE;
@@ -281,7 +280,7 @@ pid_t *info_own_processes(size_t *count)
 	int found = scandir("/proc", &entries, is_process, by_number);
 
 	*count = 0;
-	/* Where it is mounted there is one at least, this one. */
+	/* A mounted /proc has at least this process. */
 	if (found == 0) {
 		free(entries);
 		errno = ENODATA;
@@ -354,7 +353,7 @@ static int of_all(enum info_style style)
 		return info_complain_of_all("info", errno);
 	struct info_list list = info_list_begin(style);
 
-	/* Nobody asked for this one or that. */
+	/* A list of all processes does not wait long for one observed process. */
 	info_patience_ms = 300;
 	for (size_t i = 0; i < count; i++) {
 		enum info_result result = info_apart(pids[i], &snapshot, NULL);
@@ -378,7 +377,7 @@ struct wanted {
 	bool json, memory, slabinfo, memcg, files;
 };
 
-/* Each option at most once, and only what goes together. */
+/* Parse the options. Each option may be used once, and conflicting options end the command. */
 static struct wanted parse(int argc, char **argv)
 {
 	static const struct option known[] = {
@@ -407,7 +406,8 @@ static struct wanted parse(int argc, char **argv)
 	return wanted;
 }
 
-/* one: of one process or file. A person reads bytes, a program what it always read. */
+/* Choose the style. one: a single process or file. The default is INFO_MEMORY on a terminal, and INFO_SLABINFO for
+ * programs. */
 static enum info_style style_of(struct wanted wanted, bool one)
 {
 	if (wanted.memcg)

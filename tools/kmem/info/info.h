@@ -1,6 +1,6 @@
 /*
- * What the files of `kmem info` share: a snapshot of a process's numbers, and the two ways to get
- * one: out of a running process's memory, or out of a file that it wrote.
+ * info.h: interface between the files of `kmem info`. A snapshot of a process's numbers comes from the memory of a
+ * running process, or from a file written by the process.
  */
 #ifndef KMEM_COMMAND_INFO_H
 #define KMEM_COMMAND_INFO_H
@@ -15,15 +15,15 @@
 #include "percpu/node.h"
 #include "inspect/stats_print.h"
 
-/* What files that look like the kernel's say of a cache besides (info/slab_attributes.c); INFO_UNKNOWN: its build
- * does not. */
+/* Numbers of a cache for files in the format of the kernel's slab attributes (info/slab_attributes.c). INFO_UNKNOWN:
+ * the target's build does not record the number. */
 struct info_full {
 	unsigned long flags, align, usersize, references, defrag_ratio;	/* as struct kmem_cache has them */
-	unsigned long ctor;		/* where it is in the process; 0: there is none */
-	unsigned long carried;		/* what a new object carries of debugging */
-	bool tracked;			/* some objects say by whom they were allocated, or new ones do */
-	unsigned long cpu_partial;	/* slub: objects that a CPU may keep in partial slabs */
-	/* slub: CPUs with a slab of their own; slabs that some CPU has, partial ones too. */
+	unsigned long ctor;		/* address of the constructor in the process; 0: none */
+	unsigned long carried;		/* debug flags of new objects */
+	bool tracked;			/* some objects, or new objects, record their allocation site */
+	unsigned long cpu_partial;	/* slub: limit of objects in a CPU's partial slabs */
+	/* slub: CPUs with an active slab; slabs held by CPUs, active or partial. */
 	unsigned long cpu_slabs, frozen;
 	unsigned long events[KMEM_NR_EVENTS];
 	struct info_node {
@@ -33,44 +33,44 @@ struct info_full {
 };
 
 struct info_cache {
-	struct kmem_cache_stats stats;	/* but for .engine: a string of ours, below */
+	struct kmem_cache_stats stats;	/* .engine is unset: the name is in `engine` below */
 	char engine[16];
-	unsigned group;			/* a private one has it: its number, or 0 */
+	unsigned group;			/* number of the private group of a child cache, or 0 */
 	const struct kmem_cache *address;	/* in the target */
-	unsigned root;			/* of which copy of libkmem there */
-	bool by_slab;			/* its free objects are counted slab by slab */
-	/* Debugging that was switched while it is used: the cache whose objects these are in another layout (NULL: its
-	 * own; others are not shown by themselves), what a new object carries, and how many have another layout. */
+	unsigned root;			/* index of the copy of libkmem in the target */
+	bool by_slab;			/* free objects are counted slab by slab */
+	/* Debug shadow caches exist after a switch of debugging on a cache in use. shadow_of: the cache with the same
+	 * objects in the original layout; NULL: not a shadow. A snapshot shows a shadow as a part of that cache. */
 	const struct kmem_cache *shadow_of;
-	const struct kmem_cache *child_of;	/* a private group has it of that cache; NULL: none */
-	char of[32];			/* ... its name; "": it is not known */
-	slab_flags_t carried;
-	unsigned long debugged;
-	/* info/page_owners.c. Bytes: slabs of which no object is out; slabs of which some are, but less than a tenth.
-	 * */
+	const struct kmem_cache *child_of;	/* root cache of a private group's child cache; NULL: none */
+	char of[32];			/* name of child_of; "": unknown */
+	slab_flags_t carried;		/* debug flags of new objects */
+	unsigned long debugged;		/* active objects in the shadow caches */
+	/* info/page_owners.c: bytes of slabs without allocated objects, and of slabs with less than a tenth of the
+	 * objects allocated. */
 	unsigned long empty, pinned;
-	struct info_full *full;		/* where it was wanted */
+	struct info_full *full;		/* set if snapshot.in_full */
 };
 
-/* Address space of the process that is ours. */
+/* Kinds of the target's address space owned by libkmem. */
 enum info_kind {
-	INFO_PAGES,	/* of slabs and large blocks, and free ones */
-	INFO_BLOCK,	/* a block above 4 MiB */
-	INFO_PARKED,	/* such a one that was freed and lies ready */
+	INFO_PAGES,	/* pages of slabs and large blocks, and free pages */
+	INFO_BLOCK,	/* a huge block, above 4 MiB */
+	INFO_PARKED,	/* a cached huge block: freed, still mapped */
 	INFO_RECORDS,
 };
 struct info_extent {
 	uintptr_t start, end;
 	enum info_kind kind;
-	uint64_t *free;		/* pages: a bit for each that is free and may be resident; the snapshot's own */
-	uint32_t *owner;	/* pages: whose each is, as below (info/page_owners.c); NULL: nobody looked */
+	uint64_t *free;		/* INFO_PAGES: bitmap of free pages that may be resident; owned by the snapshot */
+	uint32_t *owner;	/* INFO_PAGES: owner of each page, as below (info/page_owners.c); NULL: not read */
 };
 
-/* A page's owner: nobody's, or kept for blocks that grow; large blocks; what the caches of slob share; or a cache, by
- * its place in the snapshot. */
+/* Owner of a page. NONE: no owner, or kept for growing blocks. SHARED: shared by the caches of engine slob. CACHE and
+ * above: a cache, by index in the snapshot. */
 enum { INFO_OWNER_NONE, INFO_OWNER_LARGE, INFO_OWNER_SHARED, INFO_OWNER_CACHE };
 
-/* Where a group is in the target, and in which copy of libkmem. */
+/* Address of a group in the target, and index of the copy of libkmem. */
 struct info_group_at {
 	const struct mem_cgroup *address;
 	unsigned root;
@@ -78,105 +78,105 @@ struct info_group_at {
 
 struct info_source;
 struct snapshot {
-	bool by_page;		/* wanted: whose each page is */
-	bool in_full;		/* wanted: what struct info_full has */
-	bool by_one;		/* wanted: that one of it can be read again (info/read_one.c) */
-	struct info_source *source;	/* ... from there; NULL: it can't */
+	bool by_page;		/* requested: the owner of each page */
+	bool in_full;		/* requested: struct info_full of each cache */
+	bool by_one;		/* requested: later reads of single caches and groups (info/read_one.c) */
+	struct info_source *source;	/* for by_one; NULL: no later reads */
 	unsigned pid;
-	unsigned thread;	/* the one whose files and memory are read: pid, or another where that has ended */
+	unsigned thread;	/* thread for reads of files and memory: pid, or another thread if pid has ended */
 	char version[16], discipline[16], reason[160], hardened[160];
 	struct kmem_stats stats;
-	unsigned long mapped_ready;	/* of its free dirty pages: those of freed mappings */
+	unsigned long mapped_ready;	/* pages of cached huge blocks, part of stats.pages_free_dirty */
 	struct km_print_guard guard;	/* guarded objects */
-	unsigned long past_new_slabs, past_freed_slabs;	/* of caches that are gone */
+	unsigned long past_new_slabs, past_freed_slabs;	/* counts of destroyed caches */
 	struct info_cache *caches;
 	size_t count, room;
 	struct info_extent *extents;
 	size_t extent_count, extent_room;
-	unsigned extents_lack;		/* a bit for each kind of which the process's build does not tell all */
+	unsigned extents_lack;		/* a bit for each kind with extents unknown to the target's build */
 	struct km_group_stats *groups;
-	struct info_group_at *group_at;	/* where each is in the target */
+	struct info_group_at *group_at;	/* one for each group */
 	size_t group_count, group_room, group_at_room;
-	bool groups_partly;		/* they come and go too fast: those that could be read */
+	bool groups_partly;		/* groups changed too fast: some are missing */
 };
 
-/* Another one, of zeros; it ends the command where there is no memory. */
+/* Add a zeroed entry. Without memory the command ends. */
 struct info_cache *snapshot_grow(struct snapshot *snapshot);
 struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot);
-/* What was wanted stays. */
+/* Free the contents. by_page, in_full and by_one stay. */
 void snapshot_clear(struct snapshot *snapshot);
 
 enum info_result {
 	INFO_OK,
-	INFO_PARTLY,	/* caches come and go too fast: those that could be read */
-	INFO_TORN,	/* it changed while we read: again */
-	INFO_GONE,	/* there is no such process, or it has no memory any more */
+	INFO_PARTLY,	/* caches changed too fast: some are missing */
+	INFO_TORN,	/* the target changed during the read: try again */
+	INFO_GONE,	/* no process has this number, or the process has no memory any more */
 	INFO_DENIED,
-	INFO_NONE,	/* no libkmem in it */
-	INFO_SILENT,	/* it may be asked for its numbers, and did not answer in time */
+	INFO_NONE,	/* no libkmem in the process */
+	INFO_SILENT,	/* the process has this user as an observer, and did not answer in time */
 	INFO_INVALID,	/* the record is impossible, or costs more than the budget: info_invalid_why */
-	INFO_OTHER,	/* another build's, whose record has no table that we can read: snapshot.version says which */
+	INFO_OTHER,	/* another build, with a record of no readable table; snapshot.version names the build */
 };
 
-/* A running process, stopped by nobody. */
+/* Read a running process, without a stop of the process. */
 enum info_result info_of_process(pid_t pid, struct snapshot *snapshot);
-/* info/observer_client.c: one that may not be read, and names this user as its observer; INFO_DENIED: it does not.
- * Then there are caches and groups, and nothing of what is resident. For so long an answer is waited for. */
+/* info/observer_client.c: ask a process with this user as an observer, when its memory may not be read. The snapshot
+ * has caches and groups, and no resident memory. Returns: INFO_DENIED if this user is no observer. */
 enum info_result info_of_observed(pid_t pid, struct snapshot *snapshot);
-extern unsigned info_patience_ms;
-/* What --stats wrote: true, or false with one line on stderr. */
+extern unsigned info_patience_ms;	/* timeout of an answer, milliseconds */
+/* Read a file written by --stats. Returns: false after one line on stderr. */
 bool info_of_file(const char *path, struct snapshot *snapshot);
 
-/* ---- info/resident.c: what the kernel has in memory of what is ours in a running process, in bytes. */
+/* ---- info/resident.c: resident bytes of libkmem's memory in a running process. */
 struct info_resident {
-	unsigned long used;	/* of slabs and large blocks */
-	unsigned long free;	/* of free pages, and of freed mappings that lie ready */
-	unsigned long records;	/* of descriptors, caches, CPUs' areas */
-	/* Of what is used, where pages have owners. by_cache: the caller's, one for each cache, or NULL. */
+	unsigned long used;	/* slabs and large blocks */
+	unsigned long free;	/* free pages, and cached huge blocks */
+	unsigned long records;	/* descriptors, caches, CPUs' areas */
+	/* Parts of `used`, with by_page. by_cache: the caller's array, one entry for each cache, or NULL. */
 	unsigned long large, shared, kept;
 	unsigned long *by_cache;
-	/* What of them is locked, and can't be given back: of free pages, and of each cache. NULL: nobody looks. */
+	/* Locked parts of `free` and of by_cache, never given back. by_cache_locked NULL: not read. */
 	unsigned long free_locked, *by_cache_locked;
 };
-/* Does the system keep some memory of the process for it (mlock, mlockall)? */
+/* Returns: true if memory of the process is locked (mlock, mlockall). */
 bool info_is_locked(pid_t pid);
-/* Bytes that /proc/PID/smaps_rollup has, all of one moment; 0: it does not say. */
+/* Bytes from /proc/PID/smaps_rollup, all of one moment; 0: the file is missing or silent. */
 struct info_rollup {
 	unsigned long rss, pss;
-	unsigned long anonymous;	/* of rss, what is no page of a file's, nor of shared memory */
+	unsigned long anonymous;	/* part of rss outside files and shared memory */
 };
 struct info_rollup info_rollup(unsigned pid);
 /*
- * A running process, and what the kernel has in memory of it. These are files of a process, which may be another
- * program by then: where it became one meanwhile all is read anew, so that no figure is of another program than the
- * others. INFO_TORN: it became one each time. Where the snapshot has the owners of pages, so have these figures.
+ * A running process and its resident memory. The process may become another program between the reads of its files.
+ * Then all reads are repeated, so that all figures are of one program. INFO_TORN: each attempt met a change. With
+ * by_page the resident figures have owners, too.
  */
 struct info_memory {
-	bool told;		/* what is resident; else nobody says, or not to us */
+	bool told;		/* `resident` is known */
 	struct info_resident resident;
 	struct info_rollup rollup;
-	char name[64];		/* as info_process_name has it */
+	char name[64];		/* from info_process_name */
 };
 enum info_result info_of_process_and_memory(pid_t pid, struct snapshot *snapshot, struct info_memory *memory);
 void info_memory_clear(struct info_memory *memory);
 /*
- * Does the program have next to all of its memory from somebody else than libkmem? So many bytes, which are resident;
- * 0: it does not, or that is not to be known. *ours: those that it has from libkmem.
+ * Detect a program with nearly all of its memory from another allocator. *ours: resident bytes of libkmem's slabs and
+ * large blocks. Returns: anonymous bytes from elsewhere; 0: libkmem serves the program, or the figure is unknown.
  */
 unsigned long info_elsewhere(pid_t pid, unsigned long *ours);
-/* False: it does not say, or not to us. */
+/* Returns: false if the kernel does not tell, or denies this user. */
 bool info_resident(const struct snapshot *snapshot, struct info_resident *resident);
 
-/* ---- info/target.c: another process's memory, or that of a core dump. All say false where it can't be read; then
- * `result` says why. */
+/* ---- info/target.c: memory of another process or of a core dump. Each function returns false if the memory can't be
+ * read; `result` has the reason. */
 
 struct target {
 	pid_t pid;
 	enum info_result result;
-	char version[16];	/* of libkmem there, ours or another build */
+	char version[16];	/* version of the target's libkmem, this build or another */
 	const struct core *core;	/* leaks/core_dump.h; NULL: the process runs */
 	enum { TARGET_FREE, TARGET_SEEN, TARGET_BOUND } hold;	/* the last two have /proc/PID/mem open */
-	bool shares;		/* what is read now is a fork's as well: process_vm_readv would copy each such page */
+	bool shares;		/* the pages are shared with a fork: process_vm_readv would copy each page */
 	int memory;
 	struct target_budget {		/* info/budget.c */
 		uint64_t read, room;	/* bytes left to read, and to keep */
@@ -207,48 +207,49 @@ void target_charge(struct target *target, uint64_t bytes);
 /* Limit this process to half of the machine's memory. */
 void info_limit_memory(void);
 
-/* A thread of the process that still has its memory; where the first has ended, /proc/PID has none. */
+/* Find a thread with the process's memory: /proc/PID has no memory once the first thread has ended. */
 pid_t target_thread(pid_t pid);
-/* The name by which a file of the process can be opened here, where it may be in another root, or deleted: of a
- * mapping, as /proc/PID/maps has it. The caller frees it. */
+/* Find a name for opening a mapped file of the process; the file may be in another root, or deleted. path, start and
+ * end are of the mapping in /proc/PID/maps. Returns: a string for the caller to free. */
 char *target_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end);
-/* A file of /proc/PID, to be read; NULL: errno says why. It ends the command where this process may open no more. */
+/* Open a file of /proc/PID for reading. If this process may open no more files, the command ends. Returns: NULL with
+ * errno on failure. */
 FILE *target_proc(pid_t pid, const char *name);
 int target_proc_fd(pid_t pid, const char *name);
-/* The errno of one that may not, or has no memory for it. */
+/* Returns: true if errno `error` is a lack of files or memory in this process, not in the target. */
 bool target_is_own_lack(int error);
-/* Of a process or a thread, the letter that /proc/PID/stat has; X: it is not there any more. */
+/* Returns: the state letter of a process or thread in /proc/PID/stat; X: the process is gone. */
 char target_state(pid_t pid);
-/* It is not there any more, or only for its parent. */
+/* Returns: true if the process is gone, or a zombie. */
 bool target_has_ended(pid_t pid);
-/* How long its threads have had a CPU, all together, in ticks of the kernel's clock. */
+/* Returns: CPU time of all threads together, in ticks of the kernel's clock. */
 unsigned long target_work(pid_t pid);
 bool target_read(struct target *target, void *to, const void *from, size_t bytes);
 /*
- * The memory that the process has now. A process that becomes another program has another one, and what is read from
- * then on is that program's, until target_is_same says so, or can't tell.
+ * Remember the process's present memory. If the process becomes another program, its memory changes, and later reads
+ * are of the new program. target_is_same then returns false. It returns true if the change can't be detected.
  */
 void target_see(struct target *target);
 bool target_is_same(struct target *target);
-/* The same, and whatever is read or written from now on is in that memory: where it is gone both fail. */
+/* Do as target_see, and bind later reads and writes to this memory: they fail once the memory is gone. */
 bool target_bind(struct target *target);
-/* Of one that is bound, into memory that is the process's own and that it may write itself. */
+/* Write to a bound target. Requires: private memory, writable for the process itself. */
 bool target_write(struct target *target, void *to, const void *from, size_t bytes);
-/* The same of one word in each of many places, which are sorted; a place that is no such memory is passed over. */
+/* Sort the addresses, and write one word to each. Addresses outside private writable memory are skipped. */
 void target_write_words(struct target *target, uintptr_t *to, size_t count, uint64_t word);
 void target_let_go(struct target *target);
 /* The data just read is impossible: sets INFO_TORN, returns false. target_torn_by: with a reason, shown if all
  * attempts fail. */
 bool target_torn(struct target *target);
 bool target_torn_by(struct target *target, const char *why);
-/* Pieces into to[], one behind the other; and `count` pieces of `each` bytes. */
+/* Read pieces into to[], back to back. target_gather reads `count` pieces of `each` bytes. */
 bool target_pieces(struct target *target, void *to, const struct iovec *piece, size_t count);
 bool target_gather(struct target *target, void *to, void *const *from, size_t each, size_t count);
-/* A string, cut at bytes - 1, of printable characters. */
+/* Read a string of printable characters, cut at bytes - 1. */
 bool target_string(struct target *target, char *to, size_t bytes, const char *from);
 
-/* ---- info/read_timeout.c: around each of these reads and writes, which may wait for somebody. Where none has ended
- * for so many seconds the command does, with a line; before that it calls the function, if there is one. */
+/* ---- info/read_timeout.c: brackets around each read and write of the target, because an access may wait for a third
+ * party. If no access ends in time, the command ends with one line, after a call of the function set, if any. */
 void info_read_begins(pid_t pid);
 void info_write_begins(pid_t pid);
 void info_access_ends(void);
@@ -258,33 +259,33 @@ enum info_result info_apart(pid_t pid, struct snapshot *snapshot, struct info_me
 extern unsigned info_read_seconds;
 extern void (*info_before_the_end)(void);
 
-/* Up to the first NUL, cut at bytes - 1, and maybe in place: UTF-8, in which what a terminal should not get is a
- * question mark. */
+/* Copy UTF-8 up to the first NUL, cut at bytes - 1. Characters unfit for a terminal become question marks. `to` may
+ * be `from`. */
 void info_printable(char *to, const char *from, size_t bytes);
-/* The whole of it, for the caller to free: a name of a file or function as it is shown, not as it is opened. */
+/* Copy a whole name of a file or function for display, never for open(2). The caller frees the copy. */
 char *info_printable_copy(const char *text);
 
-/* A number that the process's build does not tell: a dash in tables, left out in JSON. */
+/* A number unknown to the target's build: a dash in tables, left out in JSON. */
 #define INFO_UNKNOWN	KM_UNKNOWN
 
-/* ---- info/record_fields.c: structures of whatever build. */
+/* ---- info/record_fields.c: structures of any build of libkmem. */
 
 enum info_ops {
 	INFO_ROOT, INFO_PERCPU, INFO_RANGE, INFO_PAGE, INFO_ZONE, INFO_ENGINE, INFO_NODE, INFO_CHAIN, INFO_CACHE,
 	INFO_BIG, INFO_READY, INFO_SPAN, INFO_POOL, INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
 	INFO_EVENTS, INFO_GRACE, INFO_WAITING, INFO_RCU_BLOCK,
-	/* Of an engine, or of guarded objects: layout_load_part. */
+	/* In the table of an engine or of guarded objects: layout_load_part. */
 	INFO_SHEAF, INFO_REMOTE, INFO_SLAB, INFO_ALIEN, INFO_SLUB, INFO_SLOT,
 	INFO_OPS
 };
 
 struct ops {
-	size_t ours, theirs;	/* bytes; theirs 0: they have no such structure */
-	unsigned first, end;	/* its places */
-	bool same;		/* it is read without a look at them */
+	size_t ours, theirs;	/* bytes here and in the target; theirs 0: the target lacks the structure */
+	unsigned first, end;	/* range in layout.place */
+	bool same;		/* both layouts agree: no conversion of fields */
 };
 
-/* Where a field of ours, or a constant, is there. */
+/* Place in the target of a field, or a constant, of this build. */
 struct info_place {
 	const struct km_field *ours;
 	struct km_field theirs;
@@ -298,34 +299,34 @@ struct layout {
 	unsigned places;
 };
 
-/* Add the process's table to the layout: that of the groups, or the other one. */
+/* Add the process's table to the layout: the table of groups, or the main table. */
 bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups);
-/* The same of a table of its own: of an engine, by the one that we have of that name, or of guarded objects. */
+/* Add a separate table: of an engine, matched with this build's engine of the same name, or of guarded objects. */
 bool layout_load_part(struct target *target, struct layout *layout, const struct km_field *ours, size_t our_count,
 		      const struct km_field *from, size_t count);
-/* Are all of these there, separated by spaces? */
+/* Returns: true if the target has all fields in `names`, separated by spaces. */
 bool layout_has(const struct layout *layout, const char *names);
-/* Where a field is there; a constant's value. 0: it is not there. */
+/* Returns: a field's offset in the target, or a constant's value; 0: missing. */
 uint64_t layout_offset(const struct layout *layout, const char *name);
-/* Of one structure there. */
+/* Returns: bytes of one structure in the target. */
 size_t layout_bytes(const struct layout *layout, enum info_ops which);
-/* What was read there of one structure, as ours. */
+/* Convert the target's bytes of one structure to this build's structure. */
 void layout_take(const struct layout *layout, enum info_ops which, void *to, const void *from);
-/* One, or an array of them: as ours, with zeros where they lack something. */
+/* Read and convert one structure, or an array; missing fields are zero. */
 bool target_struct(struct target *target, const struct layout *layout, enum info_ops which, void *to,
 		   const void *from);
 bool target_structs(struct target *target, const struct layout *layout, enum info_ops which, void *to,
 		    const void *from, size_t count);
 
-/* A truth value as another process has it, which may be any byte. */
+/* Read a bool copied from a target: any byte is possible. */
 static inline bool info_true(const bool *value)
 {
 	return *(const unsigned char *)value != 0;
 }
 
 #define INFO_MAX_CPUS 4096u
-#define INFO_MAX_CACHES ((size_t)1 << 20)	/* that any command looks at, of a process or a file */
-#define INFO_MAX_ROOTS 8u	/* a program may have libkmem in it more than once */
+#define INFO_MAX_CACHES ((size_t)1 << 20)	/* limit for each process or file */
+#define INFO_MAX_ROOTS 8u	/* copies of libkmem in one program */
 struct km_zone_counts;
 
 /* A copy of libkmem in the process. */
@@ -333,10 +334,10 @@ struct info_root {
 	struct km_root record;
 	struct layout layout;
 };
-/* Its copies, at most INFO_MAX_ROOTS; how many. 0: target->result says why. */
+/* Find the copies, at most INFO_MAX_ROOTS. Returns: their count; 0 with the reason in target->result. */
 size_t target_roots(struct target *target, struct info_root *roots);
 
-/* The same of those that are in use, which come first: where there are several the others idle. */
+/* Find the copies in use, moved to the front. Of several copies in a process, the copies without pages idle. */
 size_t target_roots_in_use(struct target *target, struct info_root *roots);
 
 /* ---- info/cmd_info.c */
@@ -347,74 +348,74 @@ bool info_is_number(const char *text);
 char *info_process(const char *command, char *word, bool or_file);
 /* All processes with this name; the caller frees the list. */
 pid_t *info_processes_called(const char *name, size_t *count);
-/* The numbers of one's own processes (root: of all), but for this one, in order; the caller frees them. NULL: /proc
- * can't be read, or has none; errno says why. */
+/* List the user's processes (root: all processes) in ascending order, without this process. Returns: an array for the
+ * caller to free; NULL with errno if /proc can't be read or is empty. */
 pid_t *info_own_processes(size_t *count);
-/* The line for that, of that subcommand; returns its status. */
+/* Print the line for such a failure in the name of a subcommand. Returns: the exit status. */
 int info_complain_of_all(const char *command, int error);
-/* One line that says why, of that subcommand; returns its status. */
+/* Print one line with the reason of `result`. Returns: the exit status. */
 int info_complain(const char *command, pid_t pid, enum info_result result, const char *version);
 /* Each attempt read impossible data, or the target was refused. */
 static inline bool info_is_invalid(enum info_result result)
 {
 	return result == INFO_TORN || result == INFO_INVALID;
 }
-/* The errno that says it; 0: there are numbers. */
+/* Convert a result to an errno; 0: the snapshot has numbers. */
 int info_errno(enum info_result result);
 
 enum info_one {
 	INFO_ONE_READ,
-	INFO_ONE_OF_ALL,	/* what is to be known of it is not to be had without all others */
-	INFO_ONE_GONE,		/* it is not there any more, or changes just now */
+	INFO_ONE_OF_ALL,	/* the numbers need a read of all others */
+	INFO_ONE_GONE,		/* the cache or group is gone, or is changing now */
 };
 
-/* ---- info/read_caches.c: what one root leads to, added to the snapshot. INFO_TORN: it changed too much
- * meanwhile; with `lenient` then INFO_PARTLY, and those caches that could be read. */
+/* ---- info/read_caches.c: add the caches and process numbers of one root to the snapshot. Returns: INFO_TORN if the
+ * target changed during the read. With `lenient`, a changing list of caches gives INFO_PARTLY: some are missing. */
 enum info_result walk_root(struct target *target, struct info_root *root, bool lenient, struct snapshot *snapshot);
-/* One cache alone, added to the snapshot: INFO_ONE_OF_ALL where its siblings, or with `counts` the slabs of all, are to
- * be read for it. */
+/* Add one cache alone to the snapshot. Returns: INFO_ONE_OF_ALL if the cache has debug shadow caches, or if `counts`
+ * needs a scan of all slabs. */
 enum info_one walk_one(struct target *target, struct info_root *root, const struct kmem_cache *address, bool counts,
 		       struct snapshot *snapshot);
-/* Words, or what else `each` bytes are, at the same offset in each CPU's area. */
+/* Read `each` bytes at the same offset of each CPU's area. */
 bool target_per_cpu(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		    uint32_t offset, void *to, size_t each);
-/* How many memory nodes there are, and the pages of all of them. */
+/* Read the number of memory nodes, and the sums of their page counts. */
 bool root_pages(struct target *target, const struct info_root *root, unsigned *nodes,
 		struct km_zone_counts *all);
 
-/* The ranges of pages. */
+/* Read the ranges of pages. */
 #define INFO_MAX_RANGES 256u
 bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count);
 
-/* ---- info/page_owners.c: whose each page is, in the extents of the ranges; empty and pinned slabs of each cache.
- * `owners` are the caches of the root, siblings too, and where each stands in the snapshot, or will; they get sorted.
- * */
+/* ---- info/page_owners.c: find the owner of each page in the extents of the ranges, and each cache's empty and
+ * pinned slabs. `owners` has the root's caches with their final places in the snapshot, shadow caches too. The walk
+ * sorts the array. */
 struct page_owner {
 	const struct kmem_cache *address, *shadow_of;
-	size_t place;			/* of a sibling's: anything */
+	size_t place;			/* of a debug shadow cache: ignored */
 };
 bool walk_pages(struct target *target, const struct info_root *root, struct page_owner *owners, size_t count,
 		struct snapshot *snapshot);
 
-/* What a walk of all slabs, one by one, wants. */
+/* Fields needed for a scan of all slabs. */
 #define INFO_SCAN_NEEDS	"root.arena.ranges root.arena.range range.ready range.page page.cache page.type page.word"
 
 /* ---- info/slab_attributes.c */
 struct km_node_counts;
 struct kmem_cache;
 struct km_engine;
-/* All of it but the nodes. False: it can't be read. */
+/* Fill all fields but the nodes. Returns: false if a read failed. */
 bool full_read(struct target *target, struct info_root *root, const struct km_percpu *percpu,
 	       const struct km_engine *engine, const char *engine_name, const struct kmem_cache *cache,
 	       struct info_full *full);
-/* Of one node. says: its build tells what is taken, or each slab of its engine does. */
+/* Fill one node. says: the target's build counts allocated objects, or each slab of the engine does. */
 void full_node(struct info_full *full, unsigned node, const struct km_node_counts *counts, unsigned objects, bool says);
-/* A slab of slub on that node. */
+/* Count a slab of engine slub on the node. */
 void full_slub_slab(struct info_full *full, unsigned node, uint64_t word);
-/* A cache is shown together with another. */
+/* Add the numbers of a debug shadow cache. */
 void full_add(struct info_full *full, const struct info_full *more);
 
-/* ---- info/extents.c: its address space, added to the snapshot. */
+/* ---- info/extents.c: add the root's address space to the snapshot. */
 bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		  struct snapshot *snapshot);
 /* Take pages in use of no slab and no block out of the sums, as kmem_get_stats does: CPUs' runs for blocks that grow,
@@ -423,20 +424,21 @@ bool walk_kept(struct target *target, const struct info_root *root, const struct
 	       struct kmem_stats *stats);
 void snapshot_clear_extents(struct snapshot *snapshot);
 
-/* ---- info/read_groups.c: the groups of one root, added to the snapshot. INFO_TORN as above: those up to there. */
+/* ---- info/read_groups.c: add the groups of one root to the snapshot. After INFO_TORN the snapshot has the groups
+ * read before the change. */
 enum info_result walk_groups(struct target *target, struct info_root *root, struct snapshot *snapshot);
-/* One alone, that is online. */
+/* Add one online group alone. */
 enum info_result walk_group(struct target *target, struct info_root *root, const struct mem_cgroup *at,
 			    struct snapshot *snapshot);
 
-/* ---- info/read_one.c: a cache or a group of a snapshot, as it is now, alone: into one of its own, which the caller
- * clears. Its address is looked at again, and has to have what has that name. */
-/* counts: its objects are to be known, too. */
+/* ---- info/read_one.c: read one cache or group of a snapshot again, into a separate snapshot for the caller to
+ * clear. The cache or group at the old address must still have the same name. */
+/* counts: the numbers of objects are needed, too. */
 enum info_one info_cache_again(const struct snapshot *of, size_t index, bool counts, struct snapshot *one);
 enum info_one info_group_again(const struct snapshot *of, size_t index, struct snapshot *one);
-/* Is the process's memory the one that the snapshot is of? Also true where that can't be told. */
+/* Returns: true if the process still has the snapshot's memory, or if a change can't be detected. */
 bool info_source_is_same(const struct snapshot *snapshot);
-/* For cmd_info.c: it takes over the target. */
+/* Make a source for later reads. The source takes over the target. */
 struct info_source *info_source_make(const struct target *target, const struct info_root *roots, size_t count);
 void info_source_free(struct info_source *source);
 

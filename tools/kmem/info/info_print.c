@@ -1,6 +1,6 @@
 /*
- * A snapshot as text. slabinfo and JSON are written by the library's own code (src/inspect/stats_print.c),
- * so that they can't differ from what the process itself would say.
+ * info_print.c: print a snapshot as text. Invariant: the library's own code (src/inspect/stats_print.c) writes
+ * slabinfo and JSON, so that the command's output can't differ from the process's own output.
  */
 #define _GNU_SOURCE
 #include "info/info_print.h"
@@ -69,10 +69,11 @@ static int print_json(const struct snapshot *snapshot)
 /* A row of the table. */
 struct row {
 	const struct info_cache *cache;
-	unsigned long active, slabs;	/* bytes; UNKNOWN: it can't be said */
+	unsigned long active, slabs;	/* bytes, or UNKNOWN */
 };
 
-/* So many of that size; the process's build may not tell how many, and a file may say anything. */
+/* Multiply a number by a size in bytes. Returns: UNKNOWN for an unknown operand, or on overflow, because a file may
+ * hold any number. */
 static unsigned long times(unsigned long n, unsigned long bytes)
 {
 	unsigned long product;
@@ -87,7 +88,7 @@ static unsigned long slab_bytes(const struct kmem_cache_stats *stats)
 	return times(times(stats->total_slabs, pages), KM_PAGE_SIZE);
 }
 
-/* A sum is known where each part is. */
+/* Add to a sum. The sum is unknown if one part is unknown. */
 static void add(unsigned long *sum, unsigned long n)
 {
 	*sum = *sum == UNKNOWN || n == UNKNOWN ? UNKNOWN : *sum + n;
@@ -98,14 +99,14 @@ bool info_in_shared_pages(const struct info_cache *cache)
 	return !strcmp(cache->engine, "slob") && cache->stats.size < KM_PAGE_SIZE;
 }
 
-/* Engine slob's kmalloc: a block has the size that was asked for, which its header knows and its cache does not. */
+/* Returns: true for the kmalloc cache of engine slob. Its objects have the requested sizes, known only to headers. */
 static bool has_any_size(const struct info_cache *cache)
 {
 	return info_in_shared_pages(cache) && !strcmp(cache->stats.name, "kmalloc") &&
 	       cache->stats.size == KMALLOC_MIN_SIZE;
 }
 
-/* What its blocks have together, headers too: what is in use of the shared pages but for what the caches have. */
+/* Returns: bytes of slob's kmalloc objects with headers: used bytes of shared pages, less the other caches' bytes. */
 static unsigned long any_size_bytes(const struct snapshot *snapshot)
 {
 	unsigned long caches = 0, kmallocs = 0;
@@ -118,7 +119,7 @@ static unsigned long any_size_bytes(const struct snapshot *snapshot)
 		else if (info_in_shared_pages(cache))
 			add(&caches, times(cache->stats.total_objects, cache->stats.size));
 	}
-	/* Of two copies in a process there is only the sum; and what is read while it changes need not fit. */
+	/* With two copies of libkmem only the sum is known. Numbers read during a change may not fit together. */
 	unsigned long all = snapshot->stats.slob_bytes;
 	return kmallocs == 1 && all != UNKNOWN && all > caches ? all - caches : UNKNOWN;
 }
@@ -135,7 +136,7 @@ static struct row row_of(const struct snapshot *snapshot, const struct info_cach
 	};
 }
 
-/* Of all caches together. */
+/* Returns: active bytes of all caches together. */
 static unsigned long active_bytes(const struct snapshot *snapshot)
 {
 	unsigned long bytes = 0;
@@ -147,7 +148,7 @@ static unsigned long active_bytes(const struct snapshot *snapshot)
 	return bytes;
 }
 
-/* What it takes of the system, as far as that is its own. */
+/* Returns: bytes of the cache's own slabs; else its active bytes; 0 if both are unknown. */
 static unsigned long taken(const struct row *row)
 {
 	return row->slabs != UNKNOWN ? row->slabs : row->active != UNKNOWN ? row->active : 0;
@@ -169,7 +170,7 @@ struct info_bytes info_bytes(unsigned long bytes)
 	return result;
 }
 
-/* Columns of the terminal that standard output is; 0: it is none. */
+/* Returns: columns of the terminal on standard output; 0: no terminal. */
 static int columns_of_terminal(void)
 {
 	struct winsize size;
@@ -198,7 +199,7 @@ static struct info_bytes share_text(unsigned long part, unsigned long whole)
 	return result;
 }
 
-/* Bytes of objects in use, on shelves, and in slabs. */
+/* Add a row: bytes of objects in use, bytes of cached objects, and bytes of slabs. */
 static void add_row(struct table *table, int64_t key, const char *name, unsigned long objects, unsigned long active,
 		    unsigned long pcs, unsigned long slabs)
 {
@@ -206,7 +207,7 @@ static void add_row(struct table *table, int64_t key, const char *name, unsigned
 							   BYTES(slabs), share_text(active, slabs).text });
 }
 
-/* In the order in which they come. */
+/* A table with rows in the order of calls. */
 struct totals {
 	struct table *table;
 	int64_t rows;
@@ -222,8 +223,9 @@ static void add_total(struct totals *totals, const char *what, unsigned long byt
 	add_text(totals, what, BYTES(bytes));
 }
 
-/* Of free pages that were given back or never touched: where memory is locked, or a huge page was made of them and
- * others, the system has brought them in. Bytes; *clean: of all such pages, which become those without memory. */
+/* Find clean free pages (given back, or never touched) with memory. The kernel brings clean pages in for locked
+ * memory or a huge page. *clean, bytes of all clean pages, is reduced to pages without memory. Returns: bytes with
+ * memory. */
 static unsigned long brought_in(const struct kmem_stats *stats, const struct info_resident *resident,
 				unsigned long *clean)
 {
@@ -254,7 +256,7 @@ static void print_totals(const struct snapshot *snapshot, const struct info_memo
 		add_total(&totals, "pages shared by the caches of slob", times(stats->slob_pages, KM_PAGE_SIZE));
 		add_total(&totals, "in use of them", stats->slob_bytes);
 	}
-	/* A file may say anything. */
+	/* A file may hold more cached pages than dirty pages. */
 	unsigned long pages = dirty == UNKNOWN ? UNKNOWN : dirty - (ready < dirty ? ready : dirty);
 	add_total(&totals, "free pages, not yet given back", times(pages, KM_PAGE_SIZE));
 	if (brought)
@@ -265,7 +267,7 @@ static void print_totals(const struct snapshot *snapshot, const struct info_memo
 	if (ready)
 		add_total(&totals, "such that were freed and lie ready", times(ready, KM_PAGE_SIZE));
 	add_total(&totals, "address space kept for such", stats->mapped_spare_bytes);
-	/* Arrays by page and areas by CPU are reserved whole, and of them only what is resident is a figure. */
+	/* Without arrays by page and areas by CPU: both are reserved whole, and only their resident bytes count. */
 	add_total(&totals, "records but those by page and by CPU", stats->meta_bytes);
 	add_total(&totals, "address space reserved for pages", stats->arena_reserved_bytes);
 	if (stats->nodes > 1 && stats->nodes != UNKNOWN)
@@ -277,7 +279,7 @@ static void print_totals(const struct snapshot *snapshot, const struct info_memo
 		add_text(&totals, "guarded objects, ever", COUNT(snapshot->guard.samples));
 		add_text(&totals, "mistakes with such, told", COUNT(snapshot->guard.reports));
 	}
-	/* Of a process that runs: a dash where the kernel did not say. */
+	/* For a running process: a dash for figures withheld by the kernel. */
 	if (memory) {
 		add_total(&totals, "resident of slabs and large blocks", resident.used);
 		add_total(&totals, "resident of free pages", resident.free);
@@ -288,7 +290,7 @@ static void print_totals(const struct snapshot *snapshot, const struct info_memo
 	table_print(totals.table);
 }
 
-/* Why it is that discipline is said where there is room. */
+/* Print the line of the process. The reason for the discipline is left out if the line exceeds the terminal. */
 static void print_process(const struct snapshot *snapshot)
 {
 	int columns = columns_of_terminal();
@@ -301,7 +303,7 @@ static void print_process(const struct snapshot *snapshot)
 	printf("%.*s\n\n", columns ? columns : (int)sizeof(line), line);
 }
 
-/* Whose they are; the largest first; behind them what all have, and what no cache has. */
+/* Print the caches, the largest first, then the sums of all caches, then the large blocks. */
 static void print_caches(const struct snapshot *snapshot)
 {
 	static const char *const heads[] = { "objects", "in use", "on shelves", "in slabs", "used" };
@@ -312,7 +314,7 @@ static void print_caches(const struct snapshot *snapshot)
 	table_column(table, "cache", TABLE_CUT);
 	for (size_t i = 0; i < km_array_count(heads); i++)
 		table_column(table, heads[i], TABLE_RIGHT);
-	/* The pages that the caches of slob share are counted once, here. */
+	/* Count the pages shared by the caches of slob once, here. */
 	add(&slabs, times(snapshot->stats.slob_pages, KM_PAGE_SIZE));
 	for (size_t i = 0; i < snapshot->count; i++) {
 		struct row row = row_of(snapshot, &snapshot->caches[i]);
@@ -352,7 +354,7 @@ int info_print(const struct snapshot *snapshot, enum info_style style, const str
 
 /* ------------------------------------------------------------------ the list of processes */
 
-/* What the system calls the process, or "?". */
+/* Read the process's name from /proc/PID/comm, or "?". */
 void info_process_name(unsigned pid, char name[64])
 {
 	char path[64];
@@ -389,7 +391,7 @@ struct info_list info_list_begin(enum info_style style)
 	return list;
 }
 
-/* What the process says of itself may hold anything. */
+/* Print an object of the list. Strings are escaped, because the process's strings may hold any bytes. */
 static void list_json(struct km_writer *writer, const struct snapshot *snapshot, const char *name, bool other)
 {
 	km_print(writer, "\n {\"pid\": %u, \"name\": ", snapshot->pid);

@@ -1,6 +1,7 @@
 /*
- * The JSON that the library writes, read again. A small reader of any JSON, which looks at the
- * keys it knows and passes over the others, so that files of later versions are read as well.
+ * json_file.c: read the library's JSON into a snapshot. The parser accepts any JSON and skips unknown keys, so that
+ * files of later versions can be read as well. Invariant: the file is not trusted. Depth, size and counts have
+ * limits.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +23,7 @@ struct json {
 	bool has_caches, has_version;
 };
 
-/* What to do with the value of a key: it must consume it. */
+/* Handle one member of an object. The function must consume the member's value. */
 typedef void member_fn(struct json *json, const char *key, void *arg, unsigned depth);
 
 static void skip_value(struct json *json, unsigned depth);
@@ -47,7 +48,7 @@ static void want(struct json *json, char c)
 		json->bad = true;
 }
 
-/* Four hexadecimal digits; false: there are others. */
+/* Parse four hexadecimal digits. Returns: false on any other character. */
 static bool four_digits(struct json *json, unsigned *code)
 {
 	*code = 0;
@@ -65,7 +66,7 @@ static bool four_digits(struct json *json, unsigned *code)
 	return true;
 }
 
-/* One escape, after its backslash; what is not ASCII becomes '?'. */
+/* Parse one escape, after the backslash. Characters outside printable ASCII become '?'. */
 static char unescape(struct json *json)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -82,8 +83,8 @@ static char unescape(struct json *json)
 	return '?';
 }
 
-/* A string, cut to fit, of printable characters: whoever wrote the file may want the terminal of who reads it. to may
- * be NULL with bytes 0. */
+/* Parse a string, cut to fit, and make all characters printable: a hostile file must not control the terminal. `to`
+ * may be NULL with bytes 0. */
 static void string(struct json *json, char *to, size_t bytes)
 {
 	size_t length = 0;
@@ -168,7 +169,7 @@ static void skip_value(struct json *json, unsigned depth)
 	}
 }
 
-/* ------------------------------------------------------------------ what we know */
+/* ------------------------------------------------------------------ known keys */
 
 struct field {
 	const char *key;
@@ -220,7 +221,7 @@ static void cache_member(struct json *json, const char *key, void *arg, unsigned
 		skip_value(json, depth);
 }
 
-/* One more cache or group; false: there are too many to be true. */
+/* Returns: false if the file has too many caches or groups. */
 static bool has_room(struct json *json, size_t count)
 {
 	if (count >= INFO_MAX_CACHES)
@@ -228,7 +229,7 @@ static bool has_room(struct json *json, size_t count)
 	return !json->bad;
 }
 
-/* What a file does not say of a cache is not known; its size it says. */
+/* Set all numbers of a cache to unknown, because a file may lack keys. size and objects_per_slab become 0. */
 static void forget_cache(struct kmem_cache_stats *stats)
 {
 	memset(stats, 0xff, sizeof(*stats));
@@ -254,7 +255,7 @@ static void caches(struct json *json, unsigned depth)
 	want(json, ']');
 }
 
-/* A limit: null is none. */
+/* Parse a limit; null is MEMCG_NO_LIMIT. */
 static uint64_t limit(struct json *json)
 {
 	space(json);
@@ -312,7 +313,7 @@ static void forget_group(struct km_group_stats *group)
 	group->max = group->high = group->low = group->min = KM_UNKNOWN_LIMIT;
 }
 
-/* A tree in order: none stands deeper than just below the one before it. */
+/* Parse the tree of groups, in order. A group's depth is at most the depth of the previous group plus one. */
 static void groups(struct json *json, unsigned depth)
 {
 	unsigned deepest = 1;
@@ -378,7 +379,7 @@ static void process_member(struct json *json, const char *key, void *arg, unsign
 	}
 }
 
-/* The whole file, terminated; NULL with one line said. */
+/* Read the whole file, with a NUL at the end. Returns: NULL after one line on stderr. */
 static char *read_file(const char *path)
 {
 	FILE *file = fopen(path, "re");

@@ -1,8 +1,7 @@
 /*
- * From a root record to the numbers of every cache, by reading alone. The sums are those of
- * kmem_get_stats and kmem_cache_get_stats, so that both agree when the process is quiet. While it
- * is not, what is read may be of different moments: every walk is bounded, every pointer is only
- * ever handed to process_vm_readv, and what can't be true makes the whole snapshot be taken again.
+ * read_caches.c: read the numbers of all caches, from a root record on. The sums equal the sums of kmem_get_stats and
+ * kmem_cache_get_stats while the process is quiet. In a busy process the reads are of different moments. Invariant:
+ * each walk is bounded, the target's pointers are never dereferenced here, and impossible data repeats the snapshot.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -21,19 +20,19 @@ struct walk {
 	struct info_root *root;
 	const struct layout *layout;
 	struct snapshot *snapshot;
-	size_t first;			/* caches of this root begin here */
-	size_t link;			/* where struct kmem_cache.all is there */
+	size_t first;			/* index of this root's first cache in the snapshot */
+	size_t link;			/* offset of struct kmem_cache.all in the target */
 	struct km_percpu percpu;
-	/* One engine after another, as caches have them. */
+	/* Engine of the last cache. */
 	const struct km_engine *engine_at;
 	struct km_engine engine;
 	char engine_name[16];
-	size_t by_slab;			/* caches whose free objects are counted slab by slab */
+	size_t by_slab;			/* caches with free objects counted slab by slab */
 };
 
-/* ------------------------------------------------------------------ what lies on CPUs */
+/* ------------------------------------------------------------------ cached objects of CPUs */
 
-/* Addresses of the same offset in each CPU's area; the caller frees them. */
+/* Returns: addresses of the same offset in each CPU's area. The caller frees the array. */
 static void **per_cpu(const struct info_root *root, const struct km_percpu *percpu, uint32_t offset)
 {
 	unsigned shift = layout_offset(&root->layout, "const.area_shift") & 63;
@@ -54,14 +53,14 @@ bool target_per_cpu(struct target *target, const struct info_root *root, const s
 	return ok;
 }
 
-/* The last two words of a block: pcpu.h has the picture. */
+/* The last two words of a sheaf: pcpu.h has the picture. */
 struct block_end {
 	uint64_t pad, spare;
 };
 
 /*
- * The blocks whose tops are given, all of one shelf: their ends, and how many objects are in them. False: they can't
- * be read, or what they say can't be.
+ * Read the ends of sheaves and add up their objects. `tops` are the tops of sheaves of one cache. Returns: false if a
+ * read failed, or if the data is impossible.
  */
 static bool count_blocks(struct walk *walk, uint32_t mask, void *const *tops, size_t count,
 			 struct block_end *ends, unsigned long *objects)
@@ -74,7 +73,7 @@ static bool count_blocks(struct walk *walk, uint32_t mask, void *const *tops, si
 	for (size_t i = 0; ok && i < count; i++) {
 		uintptr_t bytes = mask - 15 - ((uintptr_t)tops[i] & mask);
 
-		/* A top beyond the bottom wraps. */
+		/* For a top beyond the bottom, `bytes` wraps. */
 		if (bytes > mask || ends[i].pad > bytes || bytes % sizeof(void *))
 			ok = target_torn(walk->target);
 		*objects += (bytes - ends[i].pad) / sizeof(void *);
@@ -83,7 +82,8 @@ static bool count_blocks(struct walk *walk, uint32_t mask, void *const *tops, si
 	return ok;
 }
 
-/* A CPU's main block and its partner, which an owner's has not: pcpu.h and owned_sheaf.h have the pictures. */
+/* Count the objects in each CPU's main and spare sheaf. An owned sheaf has no spare. pcpu.h and owned_sheaf.h have
+ * the pictures. */
 static bool count_pcs(struct walk *walk, const struct km_pcs *pcs, unsigned long *objects)
 {
 	unsigned cpus = walk->percpu.cpus;
@@ -112,7 +112,7 @@ static bool count_pcs(struct walk *walk, const struct km_pcs *pcs, unsigned long
 	return ok;
 }
 
-/* Objects on a freelist through the slab that the tag names. */
+/* Count the objects of a freelist in the slab named by the tag. */
 static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, uint64_t tag,
 			   uintptr_t object, unsigned long *objects)
 {
@@ -125,7 +125,7 @@ static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, ui
 	char *copy = kmem_need(malloc(bytes));
 	bool ok = target_read(walk->target, copy, (void *)base, bytes);
 	while (ok && object && count < cache->objects) {
-		size_t offset = object - base;	/* of one below the slab: beyond its end */
+		size_t offset = object - base;	/* wraps for an object below the slab */
 
 		if (offset >= bytes || offset % cache->size || cache->size > bytes - offset ||
 		    cache->freeptr + sizeof(object) > bytes - offset)
@@ -230,7 +230,7 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	into->child_of = cache->child_of;
 	into->carried = cache->carried & KM_DEBUG_FLAGS;
 	*stats = (struct kmem_cache_stats){
-		.active_objects = cache->guarded,	/* in no slab, all of them out */
+		.active_objects = cache->guarded,	/* outside slabs, all allocated */
 		.total_objects = cache->guarded,
 		.min_partial = cache->min_partial,
 		.object_size = cache->object_size,
@@ -263,7 +263,7 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	    !count_chain(walk, cache, &stats->shelf_objects))
 		return false;
 	into->by_slab = !kept;
-	/* Until the slabs are scanned: all of them; or they can't be. */
+	/* Without counts of the nodes: all objects until scan_slabs, or unknown if a scan is impossible. */
 	if (!kept && !layout_has(walk->layout, INFO_SCAN_NEEDS))
 		stats->active_objects = INFO_UNKNOWN;
 	else
@@ -290,7 +290,7 @@ static bool read_cache(struct walk *walk, const struct km_list *link, const stru
 		      (walk->snapshot->in_full ? sizeof(struct info_full) : 0));
 	if (!target_struct(walk->target, walk->layout, INFO_CACHE, cache, (void *)address))
 		return false;
-	/* A cache that went meanwhile points elsewhere. */
+	/* A cache destroyed meanwhile has other links. */
 	return (cache->all.prev == before && looks_whole(cache)) || target_torn(walk->target);
 }
 
@@ -413,7 +413,7 @@ bool root_ranges(struct target *target, const struct info_root *root, struct km_
 	       are_apart(target, ranges, *count);
 }
 
-/* Take what is free in slabs off the caches whose nodes don't keep it. */
+/* Subtract the free objects of slabs, for caches without counts in their nodes. */
 static bool scan_slabs(struct walk *walk)
 {
 	struct snapshot *snapshot = walk->snapshot;
@@ -444,7 +444,7 @@ static bool scan_slabs(struct walk *walk)
 
 /* ------------------------------------------------------------------ the process */
 
-/* A sum of what several copies tell is known where all of them do. */
+/* Add to a sum over copies of libkmem. The sum is unknown if one copy's number is unknown. */
 static void add(unsigned long *sum, unsigned long n)
 {
 	*sum = *sum == INFO_UNKNOWN || n == INFO_UNKNOWN ? INFO_UNKNOWN : *sum + n;
@@ -471,7 +471,7 @@ static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 	return true;
 }
 
-/* The caches of this root, siblings too, and where each stands once siblings are folded. */
+/* List this root's caches and debug shadow caches, with their places in the snapshot after fold_shadows. */
 static struct page_owner *list_owners(const struct walk *walk, size_t *count)
 {
 	const struct info_cache *cache = &walk->snapshot->caches[walk->first];
@@ -486,13 +486,13 @@ static struct page_owner *list_owners(const struct walk *walk, size_t *count)
 	return owners;
 }
 
-/* A number of a zone: UNKNOWN where its build has none. */
+/* Returns: a number of a zone; INFO_UNKNOWN if the target's build lacks the number. */
 static unsigned long of_zone(const struct info_root *root, const char *name, unsigned long pages)
 {
 	return layout_has(&root->layout, name) ? pages : INFO_UNKNOWN;
 }
 
-/* Of which cache a private group has this one, by name. */
+/* Set the root cache's name in each child cache of a private group. */
 static void name_children(struct walk *walk)
 {
 	struct snapshot *snapshot = walk->snapshot;
@@ -512,7 +512,7 @@ static void name_children(struct walk *walk)
 	free(order);
 }
 
-/* A cache and its siblings are one, as users see it. */
+/* Add the numbers of debug shadow caches to their caches, and drop the shadows: users see one cache. */
 static void fold_shadows(struct walk *walk)
 {
 	struct snapshot *snapshot = walk->snapshot;
@@ -570,7 +570,7 @@ bool root_pages(struct target *target, const struct info_root *root, unsigned *n
 	return true;
 }
 
-/* Where libkmem is in a process more than once, linked and preloaded, one copy serves and the others idle. */
+/* Drop idle copies: if libkmem is both linked and preloaded, one copy serves, and the other copies have no pages. */
 static size_t drop_idle(struct target *target, struct info_root *roots, size_t count)
 {
 	struct km_zone_counts pages;
@@ -588,7 +588,7 @@ size_t target_roots_in_use(struct target *target, struct info_root *roots)
 	return drop_idle(target, roots, target_roots(target, roots));
 }
 
-/* Where several copies of the library are in a process, each says how many nodes there are. */
+/* Add the page counts. The number of nodes is no sum: each copy of libkmem counts the same nodes. */
 static bool add_pages(struct walk *walk, struct kmem_stats *stats)
 {
 	struct km_zone_counts pages;
@@ -604,7 +604,7 @@ static bool add_pages(struct walk *walk, struct kmem_stats *stats)
 	return true;
 }
 
-/* A word that the record points at; UNKNOWN where its build does not. */
+/* Read a word through a pointer of the record; INFO_UNKNOWN if the target's build lacks the pointer. */
 static bool read_word(struct walk *walk, const char *name, const size_t *from, unsigned long *word)
 {
 	*word = INFO_UNKNOWN;
@@ -646,7 +646,7 @@ static bool add_process(struct walk *walk)
 
 		if (!read_word(walk, words[i].name, words[i].from, &word))
 			return false;
-		/* A build that does not say so has none. */
+		/* A build without this field has no cached huge blocks. */
 		if (words[i].from == root->mapped_ready && word == INFO_UNKNOWN)
 			continue;
 		if (words[i].sum == &stats->slob_bytes && word != INFO_UNKNOWN)
@@ -659,7 +659,7 @@ static bool add_process(struct walk *walk)
 	       walk_kept(walk->target, walk->root, &walk->percpu, stats);
 }
 
-/* What a cache's numbers are made of; where some of it is not there, they are unknown. */
+/* Fields needed for the number of cached objects. If one field is missing, the number is unknown. */
 #define PCS_NEEDS "engine.front cache.shelf.slot cache.shelf.block_mask cache.charged.slot " \
 	"cache.charged.block_mask cache.chain.slot cache.freeptr " \
 	"chain.top.freelist chain.top.slab chain.slab percpu.discipline node.ready"
@@ -738,7 +738,7 @@ enum info_result walk_root(struct target *target, struct info_root *root, bool l
 	return result;
 }
 
-/* A list that it is on leads to it. */
+/* Returns: true if the previous element of the list of caches points to the cache. */
 static bool is_listed(struct walk *walk, const struct kmem_cache *cache, const struct km_list *link)
 {
 	struct km_list before;

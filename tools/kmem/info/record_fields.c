@@ -1,7 +1,7 @@
 /*
- * Structures of a process whose libkmem may be another build's: read as they are there, handed out as they are here,
- * field by field by the names in the process's own table (base/fields.h). What it has besides is passed over; what it
- * lacks is zero here, and layout_has says so. Nothing of the table is trusted either.
+ * record_fields.c: convert structures of another build of libkmem to this build's structures, field by field. Names
+ * in the target's own table (base/fields.h) match the fields. Unknown fields are skipped. Missing fields are zero,
+ * and layout_has reports them. Invariant: the target's table is not trusted.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "command.h"
 #include "memcg/memcg_group.h"
 
-#define MAX_FIELDS	4096u		/* in another's table */
-#define MAX_BYTES	65536u		/* of another's structure */
+#define MAX_FIELDS	4096u		/* in a target's table */
+#define MAX_BYTES	65536u		/* of a target's structure */
 #define AT_ONCE		((size_t)1 << 20)	/* bytes read at a time */
 
 static const char *const ops_names[INFO_OPS] = {
@@ -36,7 +36,7 @@ static const struct km_field *find(const struct km_field *fields, size_t count, 
 	return NULL;
 }
 
-/* The name up to its dot; 0: it is a structure's. */
+/* Returns: length of the name before the dot; 0: the name of a structure, without a dot. */
 static size_t kind_bytes(const char *name)
 {
 	const char *dot = strchr(name, '.');
@@ -44,7 +44,7 @@ static size_t kind_bytes(const char *name)
 	return dot ? (size_t)(dot - name) : 0;
 }
 
-/* May the field be read as ours is: within its structure, integers of the machine's sizes? */
+/* Returns: true if the field is readable: inside its structure, and made of integers of 1, 2, 4 or 8 bytes. */
 static bool is_sane(const struct km_field *field, size_t bytes)
 {
 	bool integer = field->each == 1 || field->each == 2 || field->each == 4 || field->each == 8;
@@ -53,7 +53,7 @@ static bool is_sane(const struct km_field *field, size_t bytes)
 	       (uint64_t)field->each * field->count <= bytes - field->offset;
 }
 
-/* Where each of our fields is there. Ours stand structure by structure. */
+/* Find the target's place of each field of this build. Requires: `ours` is ordered by structure. */
 static void place(struct layout *layout, const struct km_field *ours, size_t count, const struct km_field *theirs,
 		  size_t their_count)
 {
@@ -148,11 +148,11 @@ static uint64_t load(const char *from, size_t bytes)
 {
 	uint64_t n = 0;
 
-	memcpy(&n, from, bytes);	/* little-endian on all that there is */
+	memcpy(&n, from, bytes);	/* all supported machines are little-endian */
 	return n;
 }
 
-/* An integer becomes as wide as ours; what does not fit is all ones. */
+/* Convert a field's integers to this build's width. A number too large for the width becomes all ones. */
 static void move_field(const struct info_place *at, char *to, const char *from)
 {
 	size_t count = at->theirs.count < at->ours->count ? at->theirs.count : at->ours->count;

@@ -1,6 +1,6 @@
 /*
- * Another process's memory, and how to find libkmem in it. Nothing of it is trusted: every read
- * may fail, every number may be nonsense.
+ * target.c: read and write another process's memory, and find libkmem's root records there. Invariant: no data of the
+ * target is trusted. Every read may fail, and every number may be nonsense.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -44,7 +44,7 @@ bool target_is_own_lack(int error)
 	return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-/* What this process lacks says nothing of another one. */
+/* End the command if an open failed for a lack in this process: such a failure says nothing about the target. */
 static void need_own(const char *path, bool opened)
 {
 	if (opened || !target_is_own_lack(errno))
@@ -102,7 +102,8 @@ unsigned long target_work(pid_t pid)
 	return user + system;
 }
 
-/* Kernel: memory goes a moment before the state changes; the bit PF_EXITING of the flags says so in between. */
+/* Kernel: an exiting process loses its memory a moment before the state changes. In between, the flags have the bit
+ * PF_EXITING. */
 bool target_has_ended(pid_t pid)
 {
 	unsigned flags = 0;
@@ -116,13 +117,13 @@ bool target_has_ended(pid_t pid)
 	return state == 'Z' || state == 'X' || flags & 0x4;
 }
 
-/* Of a process that has no memory: one that has ended, or the kernel's own. */
+/* Result for a process without memory: an ended process, or a kernel thread. */
 static enum info_result without_memory(const struct target *target)
 {
 	return target_has_ended(target->pid) ? INFO_GONE : INFO_NONE;
 }
 
-/* ------------------------------------------------------------------ one memory, whoever has it */
+/* ------------------------------------------------------------------ reads and writes */
 
 static bool open_memory(struct target *target, int access)
 {
@@ -158,7 +159,8 @@ void target_let_go(struct target *target)
 	target->hold = TARGET_FREE;
 }
 
-/* Kernel: of a memory that nobody has any more nothing is read, which is no error; what is not mapped is one. */
+/* Kernel: a read of /proc/PID/mem returns 0 bytes once no process uses the memory. A read of an unmapped address is
+ * an error, and the memory is still in use. */
 bool target_is_same(struct target *target)
 {
 	char byte;
@@ -176,8 +178,9 @@ static ssize_t read_pieces(const struct target *target, const struct iovec *loca
 }
 
 /*
- * Also what the process may not touch itself, as a debugger does. Kernel: a page that this has to bring in is waited
- * for whatever signal comes, so it is brought in by a call that a signal ends. It may be gone again by then.
+ * Read the bound memory, including pages without access for the process itself, as a debugger does. Kernel: pread
+ * waits for a missing page, and no signal ends the wait. Thus process_vm_readv, ended by signals, brings the pages in
+ * first. The page may be gone again before pread.
  */
 static bool bound_read(struct target *target, char *to, uintptr_t from, size_t bytes)
 {
@@ -195,7 +198,8 @@ static bool bound_read(struct target *target, char *to, uintptr_t from, size_t b
 	return true;
 }
 
-/* Kernel: a page that userfaultfd has protected from writes is an error here, of others it may be waited for. */
+/* Kernel: a write to a page write-protected by userfaultfd is an error here. A write to other pages of userfaultfd
+ * may wait. */
 static bool bound_write(struct target *target, uintptr_t to, const char *from, size_t bytes)
 {
 	for (ssize_t put; bytes; to += (size_t)put, from += put, bytes -= (size_t)put) {
@@ -292,7 +296,7 @@ bool target_string(struct target *target, char *to, size_t bytes, const char *fr
 {
 	size_t have = 0;
 
-	/* It may end just before a page that can't be read: a page at a time. */
+	/* Read a page at a time: the string may end just before an unreadable page. */
 	while (have < bytes - 1) {
 		size_t in_page = KM_PAGE_SIZE - ((uintptr_t)(from + have) & (KM_PAGE_SIZE - 1));
 		size_t now = in_page < bytes - 1 - have ? in_page : bytes - 1 - have;
@@ -320,7 +324,7 @@ static bool parse_mapping(const char *line, struct mapping *mapping)
 		      mapping->access, &mapping->inode) == 4;
 }
 
-/* Kernel: a line's end stands there as octal digits, and nothing else. */
+/* Kernel: in the maps file only a newline of a path is escaped, as octal digits. */
 static char *mapped_path(const char *path)
 {
 	char *copy = kmem_need(strdup(path)), *at = copy;
@@ -353,8 +357,8 @@ static bool is_deleted(const char *path)
 	return length > end && !strcmp(path + length - end, words);
 }
 
-/* What was replaced only the process has. Kernel: its program is anybody's to open who may trace it, other files the
- * administrator's. */
+/* Find a name for a deleted file: only /proc/PID leads there. Kernel: /proc/PID/exe may be opened by users with the
+ * right to trace the process, and /proc/PID/map_files by the administrator. */
 static char *deleted_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end)
 {
 	char *exe = path_of_process(pid, "exe"), there[PATH_MAX];
@@ -367,7 +371,7 @@ static char *deleted_file(pid_t pid, const char *path, uintptr_t start, uintptr_
 	return path_of_process(pid, "map_files/%lx-%lx", (unsigned long)start, (unsigned long)end);
 }
 
-/* Its root may be another one, with another file of that name. */
+/* The process's root directory may differ from ours, with another file of the same name. */
 char *target_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end)
 {
 	char *mine = mapped_path(path);
@@ -382,14 +386,15 @@ char *target_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end)
 	return has_other ? other : mine;
 }
 
-/* Ours may begin here: private memory of no file, right behind some that nobody may touch. */
+/* Returns: true if a root record may begin here: private anonymous memory, right behind inaccessible memory. */
 static bool is_candidate(const struct mapping *before, const struct mapping *here)
 {
 	return before->end == here->start && !before->inode && !here->inode &&
 	       !strcmp(before->access, "---p") && !strcmp(here->access, "rw-p");
 }
 
-/* True: another root is in *root. A build whose record we can't read is remembered in target->result. */
+/* Read a root record into *root. Returns: true on success. For another build's unreadable record, target->result is
+ * INFO_OTHER. */
 static bool look(struct target *target, unsigned long start, struct info_root *root)
 {
 	const void *address = (const void *)start;
@@ -410,7 +415,7 @@ static bool look(struct target *target, unsigned long start, struct info_root *r
 	return false;
 }
 
-/* Also true where that can't be told: then the reader finds out why. */
+/* Returns: false only if the thread surely has no memory. Otherwise the later reads find the reason. */
 static bool has_memory(pid_t thread)
 {
 	char byte;
@@ -421,14 +426,14 @@ static bool has_memory(pid_t thread)
 	return got != 0;
 }
 
-/* Where the files in /proc are those of another namespace's processes, a number is one process there and another one
- * in each call that reads memory or stops threads. */
+/* End the command if /proc belongs to another pid namespace. A number would then name one process in /proc, and
+ * another process in the calls that read memory or stop threads. */
 static void need_own_proc(void)
 {
 	char number[32] = "";
 	struct stat link;
 
-	/* Of one that has no number there the link is there, and leads nowhere. */
+	/* For a process without a number in that namespace, /proc/self exists, and the link is unreadable. */
 	if (lstat("/proc/self", &link) == 0 &&
 	    (readlink("/proc/self", number, sizeof(number) - 1) <= 0 || atoi(number) != getpid()))
 		exit(kmem_failed(1, "", "/proc has another pid namespace's processes: mount this one's there"));
@@ -462,7 +467,7 @@ static FILE *open_maps(struct target *target)
 	return maps;
 }
 
-/* Of a core dump: each segment that may be written to is looked at. */
+/* Find the roots of a core dump, in the writable segments outside files. */
 static size_t roots_of_core(struct target *target, struct info_root *roots)
 {
 	const struct maps *maps = &target->core->maps;
@@ -480,7 +485,8 @@ static size_t roots_of_core(struct target *target, struct info_root *roots)
 	return count;
 }
 
-/* Memory that only this process has, and may write: what is written as a debugger writes goes anywhere. */
+/* Returns: true for private writable memory. The check is needed because a write through /proc/PID/mem ignores
+ * protections. */
 static bool is_private(const struct mapping *mapping)
 {
 	return !memcmp(mapping->access, "rw", 2) && mapping->access[3] == 'p';
@@ -519,7 +525,7 @@ static int by_address(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Once through the list of mappings, whose addresses rise: the target may stand still meanwhile. */
+/* Read the mappings once, in ascending order, because the target may be stopped meanwhile. */
 void target_write_words(struct target *target, uintptr_t *to, size_t count, uint64_t word)
 {
 	struct mapping here;
@@ -567,7 +573,7 @@ size_t target_roots(struct target *target, struct info_root *roots)
 			other = target->result;
 		before = here;
 	}
-	/* Where we may open the file but not read it; or there is nothing in it. */
+	/* The file was opened: reading is not permitted, or the file is empty. */
 	if (!lines)
 		other = errno == EACCES || errno == EPERM ? INFO_DENIED : without_memory(target);
 	target->result = other;

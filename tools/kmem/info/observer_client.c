@@ -2,7 +2,7 @@
  * observer_client.c: ask a process for its numbers, if this user may not trace the process but is its observer
  * (KMEM_OPTIONS=observer:UID, ext/observe/observer.h). The client connects to the process's socket name; the process
  * answers at its next visit to the socket. Invariant: an answer is accepted only from the process itself: the listener
- * must have the process's number and one of its users, and must still run. The file of the answer must be sealed, so
+ * must have the process's number, run as one of the process's users or root, and not have ended. The file of the answer must be sealed, so
  * no process can change the file during the read.
  */
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@
 #include "info/info.h"
 #include "ext/observe/observer.h"
 
-#define MAX_BYTES	((off_t)16 << 20)	/* of an answer: any process may send a file as large as the process likes */
+#define MAX_BYTES	((off_t)16 << 20)	/* limit of an answer: a process may send a file of any size */
 #define SEALS		(F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 #define AGAIN_US	20000	/* pause in microseconds before the next attempt */
 #define HUNG_UP_TIMES	10u	/* attempts after a connection closed without a message */
@@ -33,7 +33,7 @@
 
 unsigned info_patience_ms = 10000;
 
-/* Fields of /proc/PID/status: the process's number in its own pid namespace, and its users. */
+/* Fields of /proc/PID/status: the process's number in the innermost pid namespace, and the process's users. */
 struct status {
 	unsigned number;
 	uid_t users[4];		/* real, effective, saved, and for files */
@@ -60,8 +60,8 @@ static bool read_status(pid_t pid, struct status *status)
 	return has_users;
 }
 
-/* Returns: true if the process that began to listen has ended. The kernel keeps the number of the listener (SO_PEERCRED),
- * but another process may have the number by now; a pidfd (SO_PEERPIDFD) names the listener itself. */
+/* Returns: true if the process that began to listen has ended. SO_PEERCRED has the
+ * listener's number, but another process may have the number by now; a pidfd (SO_PEERPIDFD) names the listener. */
 static bool has_ended(int from)
 {
 	int process;

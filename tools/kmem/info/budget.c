@@ -1,8 +1,8 @@
 /*
- * budget.c: the budget of a command for one target: bytes to read, bytes to keep, and time. A process states counts and
- * lengths of its structures itself; the kernel states how much memory the process has. Invariant: for any record of a
- * process, a command reads and keeps at most a fixed part and a multiple of the process's private memory, as counted by
- * the kernel; a target above the budget is refused (INFO_INVALID).
+ * budget.c: the budget of a command for one target: bytes to read, bytes to keep, and time. A process states counts
+ * and lengths of its structures itself; the kernel states how much memory the process has. Invariant: for any record
+ * of a process, a command reads and keeps at most a fixed part and a multiple of the process's private memory, as
+ * counted by the kernel; a target above the budget is refused (INFO_INVALID).
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
  * extents.c: list libkmem's address space in a running process as extents: pages (with a bitmap of the free pages),
  * huge blocks, cached huge blocks, and records. The kernel, not this list, tells how much of an extent is resident
- * (info/resident.c). Invariant: the walk never reads the memory of blocks. If the process's build does not describe a
- * kind of extent, the snapshot has no extents of this kind, or not all, and marks the kind in extents_lack.
+ * (info/resident.c). Invariant: the walk never reads the memory of blocks. If the process's build does not describe
+ * a kind of extent, the snapshot has no extents of this kind, or not all, and marks the kind in extents_lack.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "info/info.h"
 #include "command.h"
 
-#define MAX_SLOTS	((size_t)1 << 26)	/* of the table of huge blocks: more than fit into the address space */
+#define MAX_SLOTS	((size_t)1 << 26)	/* of the table of huge blocks: more than the address space has */
 #define MAX_PARKED	4096u
 #define MAX_SPANS	4096u
 #define AT_ONCE		4096u			/* descriptors, or table slots, in one read */

@@ -93,7 +93,8 @@ static struct text {
 	return events;
 }
 
-/* Print the line `whose` (may be empty), then the tree; the children of a parent are sorted by size, largest first. */
+/* Print the line `whose` (may be empty), then the tree; the children of a parent are sorted by size, largest
+ * first. */
 static void print_tree(const struct snapshot *snapshot, const char *whose)
 {
 	static const char *const heads[] = { "CURRENT", "PEAK", "MAX", "HIGH" };

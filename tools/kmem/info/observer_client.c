@@ -1,9 +1,9 @@
 /*
  * observer_client.c: ask a process for its numbers, if this user may not trace the process but is its observer
  * (KMEM_OPTIONS=observer:UID, ext/observe/observer.h). The client connects to the process's socket name; the process
- * answers at its next visit to the socket. Invariant: an answer is accepted only from the process itself: the listener
- * must have the process's number, run as one of the process's users or root, and not have ended. The file of the answer must be sealed, so
- * no process can change the file during the read.
+ * answers at its next visit to the socket. Invariant: an answer is accepted only from the process itself: the
+ * listener must have the process's number, run as one of the process's users or root, and not have ended. The file
+ * of the answer must be sealed, so no process can change the file during the read.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,8 +1,8 @@
 /*
  * read_groups.c: read the statistics of every group of a process, from a root record on; info/read_caches.c does the
  * same for caches. While the process is quiet, the numbers equal the process's own. Invariant: group metadata stays
- * readable for ever, but may be reused during the walk. The walk is therefore bounded, and checks every group's links, parent
- * and depth; all other fields are only numbers.
+ * readable for ever, but may be reused during the walk. The walk is therefore bounded, and checks every group's
+ * links, parent and depth; all other fields are only numbers.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

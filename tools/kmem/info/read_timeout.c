@@ -36,7 +36,8 @@ _Noreturn static void give_up(void)
 	_exit(1);
 }
 
-/* Count the seconds without a finished access. Ticks are counted, not clock time: this process may have been stopped. */
+/* Count the seconds without a finished access. Ticks are counted, not clock time: this process may have been
+ * stopped. */
 static void *watch(void *unused)
 {
 	const struct timespec tick = { .tv_sec = 1 };

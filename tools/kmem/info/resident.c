@@ -118,9 +118,9 @@ static bool reads_as_zeros(struct pages *pages, uint64_t page, uint64_t bytes)
 	return true;
 }
 
-/* Find resident pages from pagemap entries, before Linux 6.7. A page counts as the system's zero page if the page is
- * not exclusive to the process and reads as zeros. A page of written zeros that a fork shares is mistaken for the zero
- * page. Returns: the number of pages, or -1. */
+/* Find resident pages from pagemap entries, before Linux 6.7. A page counts as the system's zero page if the page
+ * is not exclusive to the process and reads as zeros. A page of written zeros that a fork shares is mistaken for
+ * the zero page. Returns: the number of pages, or -1. */
 static int read_entries(struct pages *pages, uint64_t *start, uint64_t end, struct span *spans)
 {
 	uint64_t entries[SPANS], unit = (uint64_t)sysconf(_SC_PAGESIZE), at = *start;

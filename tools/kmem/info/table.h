@@ -1,6 +1,6 @@
 /*
- * table.h: print tables and trees to standard output, at most as wide as the terminal, by libsmartcols (table.c). In a
- * build without libsmartcols, the command prints one line with the reason and ends (table_none.c).
+ * table.h: print tables and trees to standard output, at most as wide as the terminal, by libsmartcols (table.c). In
+ * a build without libsmartcols, the command prints one line with the reason and ends (table_none.c).
  */
 #ifndef KMEM_COMMAND_TABLE_H
 #define KMEM_COMMAND_TABLE_H

@@ -60,8 +60,8 @@ static bool read_status(pid_t pid, struct status *status)
 	return has_users;
 }
 
-/* Returns: true if the process that began to listen has ended. SO_PEERCRED has the
- * listener's number, but another process may have the number by now; a pidfd (SO_PEERPIDFD) names the listener. */
+/* Returns: true if the process that began to listen has ended; false also if the kernel lacks SO_PEERPIDFD. The
+ * number in SO_PEERCRED may belong to another process by now; the pidfd of SO_PEERPIDFD names the listener itself. */
 static bool has_ended(int from)
 {
 	int process;
@@ -75,7 +75,8 @@ static bool has_ended(int from)
 	return ended;
 }
 
-/* Returns: true if process `pid` listens on the socket. Any other process may have taken the name first. */
+/* Returns: true if process `pid`, as one of its users or root, listens on the socket. Any other process may have
+ * taken the name first. */
 static bool is_of(int from, pid_t pid, const struct status *status)
 {
 	struct ucred peer;

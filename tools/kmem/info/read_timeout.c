@@ -24,7 +24,7 @@ void (*info_before_the_end)(void);
 static uint64_t begun, done;	/* numbers of reads and writes */
 static pid_t latest;		/* target of the latest access */
 static bool writes;		/* the latest access is a write */
-static uint64_t left;		/* reads that never returned, left to their threads */
+static uint64_t left;		/* reads that took too long and were left to their threads */
 
 _Noreturn static void give_up(void)
 {

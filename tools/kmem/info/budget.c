@@ -1,8 +1,8 @@
 /*
- * budget.c: the budget of a command for one target: bytes to read, bytes to keep, and time. A process states counts and
- * lengths of its structures itself; the kernel states how much memory the process has. Invariant: for any record of a
- * process, a command reads and keeps at most a fixed part and a multiple of the process's private memory, as counted by
- * the kernel; a target above the budget is refused (INFO_INVALID).
+ * budget.c: the budget of a command for one target: bytes to read, bytes to keep, and time. A process states counts
+ * and lengths of its structures itself; the kernel states how much memory the process has. Invariant: for any record
+ * of a process, a command reads and keeps at most a fixed part and a multiple of the process's private memory, as
+ * counted by the kernel; a target above the budget is refused (INFO_INVALID).
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define LEAST_READ	((uint64_t)1 << 30)	/* bytes read, areas of CPUs included */
 #define TIMES_READ	16u			/* ... for each byte of the process */
 #define EACH_READ	64u			/* the cost of one read, in bytes */
-#define BYTES_PER_MS	65536u			/* a slow machine reads so much */
+#define BYTES_PER_MS	65536u			/* bytes that a slow machine reads in a millisecond */
 
 unsigned info_budget_seconds = 20;
 const char *info_invalid_why;
@@ -90,7 +90,7 @@ bool target_may_read(struct target *target, uint64_t bytes)
 	return now_ms() <= budget->end_ms || target_refuse(target, "to read it takes too long");
 }
 
-/* The process may have got more since. */
+/* Read the address space again if the last size is too small: the process may have grown. */
 bool target_has_space(struct target *target, uint64_t bytes)
 {
 	if (bytes > target->budget.space)

@@ -1,7 +1,8 @@
 /*
- * Which address space of a running process is ours, and what each piece of it is: pages, of which some are free, big
- * blocks, such as lie ready, records. Nothing is read of the pieces themselves; how much of them is memory the kernel
- * knows (info/resident.c). Of what the process's build does not tell there are none, and the snapshot says so.
+ * extents.c: list libkmem's address space in a running process as extents: pages (with a bitmap of the free pages),
+ * huge blocks, cached huge blocks, and records. The kernel, not this list, tells how much of an extent is resident
+ * (info/resident.c). Invariant: the walk never reads the memory of blocks. If the process's build does not describe
+ * a kind of extent, the snapshot has no extents of this kind, or not all, and marks the kind in extents_lack.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -11,10 +12,10 @@
 #include "info/info.h"
 #include "command.h"
 
-#define MAX_SLOTS	((size_t)1 << 26)	/* of the table of big blocks: more than there is address space for */
+#define MAX_SLOTS	((size_t)1 << 26)	/* of the table of huge blocks: more than the address space has */
 #define MAX_PARKED	4096u
 #define MAX_SPANS	4096u
-#define AT_ONCE		4096u			/* descriptors, or slots, that are read at a time */
+#define AT_ONCE		4096u			/* descriptors, or table slots, in one read */
 
 static void add_extent(struct snapshot *snapshot, enum info_kind kind, const void *start, const void *end,
 		       uint64_t *free)
@@ -40,8 +41,8 @@ static void set_bits(uint64_t *bits, size_t from, size_t count, size_t all)
 		bits[i / 64] |= (uint64_t)1 << i % 64;
 }
 
-/* Free pages, touched or not. The descriptor of a run's first page has the number of pages; other descriptors of a run
- * may be stale. */
+/* Set the bits of all free pages, also of pages that were never touched. The descriptor of a free run's first page
+ * has the number of pages; the run's other descriptors may be stale. */
 static bool add_runs(struct target *target, const struct layout *layout, const struct km_range *range, uint64_t *bits)
 {
 	struct km_page *pages = kmem_need(aligned_alloc(64, AT_ONCE * sizeof(*pages)));
@@ -62,7 +63,7 @@ static bool add_runs(struct target *target, const struct layout *layout, const s
 	return ok;
 }
 
-/* The pages of a range. */
+/* Add the pages of a range, with the free pages' bits: dirty pages, and if memory is locked, all free pages. */
 static bool add_pages(struct target *target, const struct layout *layout, const struct km_range *range, bool locked,
 		      struct snapshot *snapshot)
 {
@@ -78,11 +79,12 @@ static bool add_pages(struct target *target, const struct layout *layout, const 
 	return true;
 }
 
-/* Its pages, and its arrays; what a limit on the address space took of them between is somebody else's. */
+/* Add each range's pages and its four arrays, as separate extents. Under a limit on the address space, the memory
+ * between the used parts of the arrays may belong to other mappings. */
 static bool add_ranges(struct target *target, const struct info_root *root, struct snapshot *snapshot)
 {
 	const struct layout *layout = &root->layout;
-	/* Whose memory is locked has it all resident, what was never touched too. */
+	/* Locked memory is all resident, also pages that were never touched. */
 	bool locked = info_is_locked(target->pid);
 	struct km_range ranges[INFO_MAX_RANGES];
 	unsigned count;
@@ -109,7 +111,8 @@ static bool add_ranges(struct target *target, const struct info_root *root, stru
 	return true;
 }
 
-/* The table, which another one may replace meanwhile. */
+/* Read the address and the number of slots of the table of huge blocks. The process may replace the table meanwhile.
+ * Returns: false with the target marked torn, if slots are there without a table. */
 static bool read_table(struct target *target, const struct km_root *record, const void **table, size_t *slots)
 {
 	if (!target_read(target, slots, record->mapped_slots, sizeof(*slots)) ||
@@ -131,7 +134,7 @@ static bool add_blocks(struct target *target, const struct info_root *root, stru
 	}
 	if (!read_table(target, &root->record, &table, &slots))
 		return false;
-	/* A large one is a mapping of its own; where it is not, it is a part of what is listed. */
+	/* A large table is a mapping of its own; a small table lies inside an extent that is listed anyway. */
 	if (slots)
 		add_extent(snapshot, INFO_RECORDS, table, (const char *)table + slots * each, NULL);
 	struct km_huge_entry *entries = kmem_need(calloc(AT_ONCE, sizeof(*entries)));
@@ -197,7 +200,7 @@ static bool add_records(struct target *target, const struct info_root *root, con
 	return ok;
 }
 
-/* Pages of the runs that CPUs keep for blocks that grow (kmalloc/realloc_run.h). */
+/* Sum the pages of the runs that CPUs keep for growing blocks (kmalloc/realloc_run.h). */
 static bool read_runs(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		      unsigned long *runs)
 {
@@ -238,7 +241,7 @@ bool walk_kept(struct target *target, const struct info_root *root, const struct
 	     !target_read(target, &own, root->record.own_pages, sizeof(own))) ||
 	    !read_runs(target, root, percpu, &runs))
 		return false;
-	/* The counters are of different moments. */
+	/* The counters are read at different moments, so a difference must not go below 0. */
 	take(&stats->pages_used, own + runs);
 	take(&stats->large_bytes, runs << KM_PAGE_SHIFT);
 	add(&stats->pages_free_clean, own);

@@ -1,6 +1,6 @@
 /*
- * The groups of a snapshot, for those who know cgroups: as a tree, as JSON, or as the texts of the cgroup files. What a
- * text says is what mem_cgroup_write_stat and its like write in the process itself.
+ * group_tree.c: print the groups of a snapshot as a tree, as JSON, or as the texts of the cgroup files. Invariant: a
+ * file's text has the lines that mem_cgroup_write_stat and similar functions write inside the process.
  */
 #include "info/info_print.h"
 
@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------------ names */
 
-/* A group's place: whose it is below. Parents are counted from 1; 0 is the root. */
+/* A group and its parent's index in the snapshot, counted from 1; 0 is the root. */
 struct place {
 	const struct km_group_stats *group;
 	size_t parent;
@@ -28,7 +28,7 @@ static int by_name(const void *a, const void *b)
 					strcmp(x->group->name, y->group->name);
 }
 
-/* From 1 on. */
+/* Returns: the group's depth, limited to 1 ... MEMCG_DEPTH_MAX. */
 static size_t depth_of(const struct km_group_stats *group)
 {
 	return !group->depth ? 1 : group->depth <= MEMCG_DEPTH_MAX ? group->depth : MEMCG_DEPTH_MAX;
@@ -40,7 +40,7 @@ struct info_names info_group_names(const struct snapshot *snapshot)
 	struct place *places = kmem_need(calloc(snapshot->group_count + 1, sizeof(*places)));
 	size_t above[MEMCG_DEPTH_MAX + 1] = { 0 };
 
-	/* Each group stands before those below it. */
+	/* In a snapshot, each group precedes the group's descendants. */
 	for (size_t i = 0; i < snapshot->group_count; i++) {
 		size_t depth = depth_of(&snapshot->groups[i]);
 
@@ -77,7 +77,7 @@ static struct info_bytes limit(uint64_t bytes)
 	       info_bytes(bytes == KM_UNKNOWN_LIMIT ? KM_UNKNOWN : bytes);
 }
 
-/* Those that there were, with their names. */
+/* Text of the events with a count above 0: names and counts, or "-". */
 static struct text {
 	char text[256];
 } events_of(const struct km_group_stats *group)
@@ -93,7 +93,8 @@ static struct text {
 	return events;
 }
 
-/* The largest first, below each parent; before it the line that says whose they are, or nothing. */
+/* Print the line `whose` (may be empty), then the tree; the children of a parent are sorted by size, largest
+ * first. */
 static void print_tree(const struct snapshot *snapshot, const char *whose)
 {
 	static const char *const heads[] = { "CURRENT", "PEAK", "MAX", "HIGH" };
@@ -137,7 +138,7 @@ static void print_head(struct km_writer *writer, const struct snapshot *snapshot
 {
 	size_t path[MEMCG_DEPTH_MAX + 1], levels = 0;
 
-	/* Those above stand before it, the nearest last. */
+	/* In the snapshot, a group's ancestors precede the group, the nearest ancestor last. */
 	for (size_t i = group + 1, depth = snapshot->groups[group].depth; i-- && depth;)
 		if (snapshot->groups[i].depth == depth && levels <= MEMCG_DEPTH_MAX) {
 			path[levels++] = i;
@@ -153,7 +154,7 @@ const char *const info_group_files[INFO_GROUP_FILES] = {
 	"current", "peak", "max", "high", "low", "min", "stat", "events", "events.local",
 };
 
-/* A line of a file, behind those that are there: "key number", or the number alone. Nothing where it is not known. */
+/* Append a line to a file's text: "key number", or the number alone. An unknown number appends nothing. */
 static void add_line(char text[INFO_GROUP_TEXT], const char *key, uint64_t value)
 {
 	size_t length = strlen(text);
@@ -197,7 +198,7 @@ bool info_group_text(const struct km_group_stats *group, unsigned file, char tex
 	return *text;
 }
 
-/* As head(1) shows files: a line with the name, the text, an empty line. */
+/* Print files in the format of head(1): a line with the name, the text, an empty line. */
 static void print_files(struct km_writer *writer, const struct snapshot *snapshot, const struct info_names *names,
 			size_t i)
 {

@@ -1,8 +1,9 @@
 /*
- * The numbers of a process that may not be traced by this user, but names this user as its observer
- * (KMEM_OPTIONS=observer:UID, ext/observe/observer.h): asked for by name, answered when it next comes by. Nothing of
- * the answer is trusted: who listens to the name must be that process, of one of its users and not ended since, and the
- * file can be changed by nobody while it is read.
+ * observer_client.c: ask a process for its numbers, if this user may not trace the process but is its observer
+ * (KMEM_OPTIONS=observer:UID, ext/observe/observer.h). The client connects to the process's socket name; the process
+ * answers at its next visit to the socket. Invariant: an answer is accepted only from the process itself: the
+ * listener must have the process's number, run as one of the process's users or root, and not have ended. The file
+ * of the answer must be sealed, so no process can change the file during the read.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,22 +21,22 @@
 #include "info/info.h"
 #include "ext/observe/observer.h"
 
-#define MAX_BYTES	((off_t)16 << 20)	/* of an answer: anybody may give one, of himself */
+#define MAX_BYTES	((off_t)16 << 20)	/* limit of an answer: a process may send a file of any size */
 #define SEALS		(F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
-#define AGAIN_US	20000	/* after an answer that there is none just now */
-#define HUNG_UP_TIMES	10u	/* that it is asked again after it hung up without a word */
+#define AGAIN_US	20000	/* pause in microseconds before the next attempt */
+#define HUNG_UP_TIMES	10u	/* attempts after a connection closed without a message */
 
-/* Of <asm/socket.h>, since Linux 6.5. */
+/* From <asm/socket.h>, since Linux 6.5. */
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD	77
 #endif
 
 unsigned info_patience_ms = 10000;
 
-/* Of /proc/PID/status: the number that the process has for itself, in whatever namespace, and its users. */
+/* Fields of /proc/PID/status: the process's number in the innermost pid namespace, and the process's users. */
 struct status {
 	unsigned number;
-	uid_t users[4];		/* real, effective, saved, of files */
+	uid_t users[4];		/* real, effective, saved, and for files */
 };
 
 static bool read_status(pid_t pid, struct status *status)
@@ -59,7 +60,8 @@ static bool read_status(pid_t pid, struct status *status)
 	return has_users;
 }
 
-/* Its number may be another process's by now: the kernel says who listened first, not who is there. */
+/* Returns: true if the process that began to listen has ended; false also if the kernel lacks SO_PEERPIDFD. The
+ * number in SO_PEERCRED may belong to another process by now; the pidfd of SO_PEERPIDFD names the listener itself. */
 static bool has_ended(int from)
 {
 	int process;
@@ -73,7 +75,8 @@ static bool has_ended(int from)
 	return ended;
 }
 
-/* Anybody may have taken the name before. */
+/* Returns: true if process `pid`, as one of its users or root, listens on the socket. Any other process may have
+ * taken the name first. */
 static bool is_of(int from, pid_t pid, const struct status *status)
 {
 	struct ucred peer;
@@ -95,7 +98,8 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Where too many wait already it waits to be one of them. The socket, or INFO_DENIED or INFO_SILENT, negative. */
+/* Connect to the process's socket; while the listen queue is full, wait up to wait_ms milliseconds.
+ * Returns: the socket, or -INFO_DENIED or -INFO_SILENT. */
 static int connect_to(pid_t pid, unsigned wait_ms)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -122,8 +126,9 @@ failed:
 	return -INFO_DENIED;
 }
 
-/* The descriptor that comes, or INFO_DENIED, or INFO_SILENT where there is no answer just now: negative. Hung up:
- * without a word, as one does who is asked by others than may ask, and one whose descriptor the program closes. */
+/* Receive the descriptor of the answer. *hung_up becomes true if the process closes the connection without a message:
+ * the process does so for users that may not ask, and also when the program closes the listening descriptor.
+ * Returns: the descriptor; -INFO_SILENT if the process has no answer now; -INFO_DENIED. */
 static int receive(int from, bool *hung_up)
 {
 	char byte;
@@ -170,7 +175,7 @@ static enum info_result ask_once(pid_t pid, unsigned wait_ms, struct snapshot *s
 	close(from);
 	if (fd < 0)
 		return (enum info_result)-fd;
-	/* Its own file position may be anywhere: it is opened anew. */
+	/* The sender may have moved the descriptor's file position, so the file is opened again. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	snapshot_clear(snapshot);
 	enum info_result result = info_of_file(path, snapshot) ? INFO_OK : INFO_TORN;

@@ -1,7 +1,8 @@
 /*
- * Whose each page of a running process is, by the pages' descriptors, and with it the slabs that hold memory for
- * little: those of which no object is out, and those of which less than a tenth is. Invariant: an owner is one of the
- * numbers of info.h, whatever the process says; a cache's is a place that its snapshot has when the walk ends.
+ * page_owners.c: find the owner of each page of a running process from the page descriptors. The walk also sums, for
+ * each cache, the bytes of empty slabs and of pinned slabs (less than a tenth of the objects in use). Invariant: for
+ * any descriptor of the process, an owner is one of the numbers of info.h; a cache's number is INFO_OWNER_CACHE plus
+ * the cache's place in the snapshot, and the place is below the snapshot's count.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 #include "info/info.h"
 #include "command.h"
 
-#define AT_ONCE		4096u	/* descriptors that are read at a time */
-#define PINNED		10u	/* one in so many objects is in use, or fewer are */
+#define AT_ONCE		4096u	/* descriptors in one read */
+#define PINNED		10u	/* a slab is pinned if fewer than one in 10 objects is in use */
 #define NEEDS		"root.arena.ranges root.arena.range range.base range.ready range.page page.cache page.type " \
 			"page.inuse page.objects page.pages page.word"
 
@@ -21,11 +22,10 @@ struct pages {
 	struct snapshot *snapshot;
 	const struct page_owner *owners;
 	size_t count;
-	/* The block that the walk is in: whose it is, the pages of a large one that are still to come, and where the
-	 * bytes of a slab count that holds little. */
+	/* State of the slab or large block at the walk's position. */
 	uint32_t owner;
-	uint64_t left;
-	unsigned long *little;
+	uint64_t left;		/* remaining pages of a large block */
+	unsigned long *little;	/* sum of bytes for an empty or pinned slab; NULL: the slab is neither */
 };
 
 /* ------------------------------------------------------------------ caches by address */
@@ -56,7 +56,8 @@ static uint32_t owner_of(const struct pages *pages, const struct kmem_cache *add
 
 /* ------------------------------------------------------------------ page by page */
 
-/* Where a slab's bytes count, by how many of its objects are out; NULL: enough are, or nobody says how many. */
+/* Choose the sum for a slab's bytes by the number of objects in use.
+ * Returns: NULL if at least a tenth of the objects is in use, or if the engine does not record the number. */
 static unsigned long *little_of(struct info_cache *cache, struct km_page *slab)
 {
 	unsigned long objects = slab->objects, inuse = slab->inuse;
@@ -78,7 +79,7 @@ static void begin_slab(struct pages *pages, struct km_page *slab)
 			little_of(&pages->snapshot->caches[pages->owner - INFO_OWNER_CACHE], slab);
 }
 
-/* One that lies in a class's cache, or may, has that one's number; else it is just large. */
+/* The owner of a large block is the cache in the head's descriptor, else INFO_OWNER_LARGE. */
 static void begin_large(struct pages *pages, const struct km_page *block)
 {
 	pages->owner = owner_of(pages, block->cache);
@@ -104,7 +105,7 @@ static uint32_t look_at(struct pages *pages, struct km_page *page)
 		pages->little = NULL;
 		return pages->owner = INFO_OWNER_SHARED;
 	default:
-		/* The inside of a large block says nothing. */
+		/* Inside a large block, descriptors have no type: the owner comes from the head. */
 		pages->little = NULL;
 		if (!pages->left)
 			return pages->owner = INFO_OWNER_NONE;
@@ -124,7 +125,7 @@ static struct info_extent *extent_of(struct snapshot *snapshot, const struct km_
 	return NULL;
 }
 
-/* As many as the extent has: the range may have grown since. */
+/* Walk the pages of a range's extent. The count is the extent's, because the range may have grown since. */
 static bool walk_range(struct target *target, const struct info_root *root, const struct km_range *range,
 		       struct pages *pages, struct km_page *page)
 {

@@ -1,8 +1,8 @@
 /*
- * From a root record to the numbers of every group, by reading alone, as info/read_caches.c does it for caches: they
- * are those that the process itself says when it is quiet. A group lies in metadata, which can be read for ever but
- * may be another's by then: so each is checked to hang where it was found, the walk is bounded, and the rest is
- * numbers.
+ * read_groups.c: read the statistics of every group of a process, from a root record on; info/read_caches.c does the
+ * same for caches. While the process is quiet, the numbers equal the process's own. Invariant: group metadata stays
+ * readable for ever, but may be reused during the walk. The walk is therefore bounded, and checks every group's
+ * links, parent and depth; all other fields are only numbers.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "memcg/memcg_group.h"
 
 #define MAX_GROUPS	((size_t)1 << 20)
-/* What two of the sums are made of. */
+/* Fields of the target's build for the sums `stock` and `dying`. */
 #define STOCK_NEEDS "group.objcg objcg.stock objcg.nr_charged_bytes view.stocks view.stock_count stock.groups " \
 	"stock.pages"
 #define DYING_NEEDS "group.objcgs.next objcg.link.next objcg.link.prev objcg.home"
@@ -26,16 +26,17 @@ struct walk {
 	const struct info_root *root;
 	const struct layout *layout;
 	struct snapshot *snapshot;
-	size_t children, sibling, objcgs_at, link;	/* where these are there */
+	size_t children, sibling, objcgs_at, link;	/* offsets in the target's structures, in bytes */
 	bool has_stock, has_dying;
 	struct km_percpu percpu;
 	struct km_stock *stocks;
 	unsigned stock_count;
-	uint64_t *words;		/* a group's stock on each CPU */
+	uint64_t *words;		/* a group's stock on each CPU, in bytes */
 	size_t visited, objcgs;
 };
 
-/* A structure whose link of a list, `offset` bytes in it, was read somewhere. */
+/* Read the structure around a list link of the target; the link stands `offset` bytes into the structure.
+ * Returns: false, with the target marked torn, for a misaligned address. */
 static bool read_linked(struct walk *walk, enum info_ops ops, void *to, const struct km_list *link, size_t offset)
 {
 	uintptr_t address = (uintptr_t)link - offset;
@@ -46,7 +47,7 @@ static bool read_linked(struct walk *walk, enum info_ops ops, void *to, const st
 	return target_struct(walk->target, walk->layout, ops, to, (void *)address);
 }
 
-/* A list's head, or another field, of a structure there. */
+/* Address of the field `offset` bytes into a structure of the target. */
 static const void *in(const void *at, size_t offset)
 {
 	return (const char *)at + offset;
@@ -54,7 +55,7 @@ static const void *in(const void *at, size_t offset)
 
 /* ------------------------------------------------------------------ one group */
 
-/* km_stock_bytes, from outside. */
+/* Sum a group's stock, in bytes, as km_stock_bytes does inside the process. */
 static bool add_stock(struct walk *walk, const struct mem_cgroup *group, const struct mem_cgroup *at,
 		      struct km_group_stats *stats)
 {
@@ -75,7 +76,8 @@ static bool add_stock(struct walk *walk, const struct mem_cgroup *group, const s
 	return true;
 }
 
-/* Objcgs of other groups, which are gone, whose charges are here. */
+/* Count the objcgs of dead groups in the group's list: the charges of a dead group's objcg move to this group.
+ * Returns: false if the list changed during the walk or the walk passes MAX_OBJCGS objcgs. */
 static bool add_dying(struct walk *walk, const struct mem_cgroup *group, const struct mem_cgroup *at,
 		      struct km_group_stats *stats)
 {
@@ -93,7 +95,7 @@ static bool add_dying(struct walk *walk, const struct mem_cgroup *group, const s
 	return true;
 }
 
-/* What the process's build does not keep. */
+/* Mark every number as unknown for which the process's build has no field. */
 static void mark_unknown(const struct layout *layout, struct km_group_stats *stats)
 {
 #define VALUE(member) offsetof(struct km_group_stats, member)
@@ -152,7 +154,7 @@ static bool add_group(struct walk *walk, const struct mem_cgroup *group, const s
 
 /* ------------------------------------------------------------------ the tree */
 
-/* What hangs below a group: those that are online, as the process's own walk sees them. */
+/* Add the online groups below a group, in the order of the process's own walk. */
 static bool add_children(struct walk *walk, const struct mem_cgroup *parent, const struct mem_cgroup *parent_at)
 {
 	const struct km_list *head = in(parent_at, walk->children), *before = head;
@@ -182,7 +184,7 @@ static bool read_stocks(struct walk *walk, const struct km_memcg_view *view)
 	    (!target_read(walk->target, &stocks, view->stocks, sizeof(stocks)) ||
 	     !target_read(walk->target, &walk->stock_count, view->stock_count, sizeof(walk->stock_count))))
 		return false;
-	/* The count is written first. */
+	/* The process writes the count before the pointer: with no stocks, the count may be set already. */
 	if (!stocks)
 		walk->stock_count = 0;
 	if (walk->stock_count > INFO_MAX_CPUS || walk->percpu.cpus > INFO_MAX_CPUS)
@@ -193,7 +195,8 @@ static bool read_stocks(struct walk *walk, const struct km_memcg_view *view)
 	return target_structs(walk->target, walk->layout, INFO_STOCK, walk->stocks, stocks, walk->stock_count);
 }
 
-/* The groups' table, and what there has to be in it. */
+/* Load the field table of the groups and read the view.
+ * Returns: INFO_OTHER if the table lacks a field that the walk needs. */
 static enum info_result begin(struct walk *walk, struct info_root *root, struct km_memcg_view *view)
 {
 	unsigned count;
@@ -218,7 +221,7 @@ static enum info_result begin(struct walk *walk, struct info_root *root, struct 
 	       INFO_OK : walk->target->result;
 }
 
-/* One group alone, where it is online; NULL: all that are. */
+/* Read the group `one` if the group is online; NULL: read all online groups. */
 static enum info_result walk_from(struct target *target, struct info_root *root, const struct mem_cgroup *one,
 				  struct snapshot *snapshot)
 {

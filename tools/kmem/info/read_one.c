@@ -1,7 +1,8 @@
 /*
- * A cache or a group of a snapshot, read again without all others: what a server of files needs for one of them.
- * Invariant: what is read is of the memory that the snapshot is of, and of what has the same name there as it had; else
- * it is not to be had so.
+ * read_one.c: read one cache or one group of a snapshot again, without the rest of the process. The file server
+ * reads single files this way. Invariant: a result comes from the same process memory as the snapshot, and from a
+ * cache or group with the same name as in the snapshot; in all other cases the result is INFO_ONE_GONE or
+ * INFO_ONE_OF_ALL.
  */
 #include <stdlib.h>
 #include <string.h>

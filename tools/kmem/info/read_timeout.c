@@ -1,10 +1,10 @@
 /*
- * read_timeout.c: a read of another process's memory, or a write to it, waits for whatever that process has put
- * behind it: a server of files, or a handler of its page faults, which may never answer. Invariant: no command waits
- * for ever: where none has come to its end for half a minute one line says so, and the command ends; what it has
- * stopped goes on then. With many processes, the command leaves the silent process, and goes on with the next.
+ * read_timeout.c: end the command if a read or write of another process's memory never returns. Such an access waits
+ * for the backing of the memory: a FUSE server, or a handler of page faults (userfaultfd), may never answer.
+ * Invariant: no command waits for ever. If no access has finished for half a minute, the command prints one line,
+ * lets stopped processes go on, and ends. A command for many processes skips the silent process instead.
  *
- * Kernel: who waits there is woken by a signal that ends it, and by no handler.
+ * Kernel: only a fatal signal wakes a thread in this wait; a signal with a handler does not.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -21,10 +21,10 @@
 unsigned info_read_seconds = 30;
 void (*info_before_the_end)(void);
 
-static uint64_t begun, done;	/* reads and writes */
-static pid_t latest;		/* of this process */
-static bool writes;		/* the latest one is a write */
-static uint64_t left;		/* reads left to their threads */
+static uint64_t begun, done;	/* numbers of reads and writes */
+static pid_t latest;		/* target of the latest access */
+static bool writes;		/* the latest access is a write */
+static uint64_t left;		/* reads that took too long and were left to their threads */
 
 _Noreturn static void give_up(void)
 {
@@ -36,7 +36,8 @@ _Noreturn static void give_up(void)
 	_exit(1);
 }
 
-/* By ticks and not by the clock: this process may have been stopped itself. */
+/* Count the seconds without a finished access. Ticks are counted, not clock time: this process may have been
+ * stopped. */
 static void *watch(void *unused)
 {
 	const struct timespec tick = { .tv_sec = 1 };
@@ -53,7 +54,7 @@ static void *watch(void *unused)
 	return unused;
 }
 
-/* Without it, somebody has to interrupt. */
+/* Start the watching thread. If the start fails, only the user can end a wait (Ctrl-C). */
 static void start_watch(void)
 {
 	sigset_t all, before;
@@ -92,10 +93,10 @@ void info_access_ends(void)
 
 /* ------------------------------------------------------------------ one of many */
 
-#define LEFT_SECONDS	10	/* longer than the budget of one of many processes */
-#define MOST_LEFT	64	/* processes not read again */
+#define LEFT_SECONDS	10	/* longer than the budget of 5 s for one of many processes */
+#define MOST_LEFT	64	/* silent processes to remember, and not to read again */
 
-/* Arguments and results of a thread for one process. A thread left behind keeps its job. */
+/* Arguments and results of a thread for one process. A thread left behind keeps the job. */
 struct job {
 	pid_t pid;
 	bool with_memory;

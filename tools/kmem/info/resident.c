@@ -1,7 +1,7 @@
 /*
- * What of a running process's memory is resident, as the kernel says in /proc/PID/pagemap, for each piece of address
- * space that is ours (info/extents.c), and what of it is locked, as smaps says of each mapping. Counted is what smaps
- * counts as Rss: a page that was read and never written is the system's one page of zeros, and nobody's.
+ * resident.c: count the resident bytes of libkmem's address space in a running process (info/extents.c) from
+ * /proc/PID/pagemap, and the locked bytes from the mappings' flags in /proc/PID/smaps. Invariant: the counts follow
+ * smaps' Rss. A page that was read but never written maps the system's zero page, and is not counted.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,14 +16,15 @@
 #include "info/info_print.h"
 #include "command.h"
 
-#define SPANS	512u		/* that are asked for at once */
-#define ATTEMPTS	8u	/* at a process that becomes another program again and again */
-/* Next to all of a program's memory: so much, and so many times what is in use of libkmem's. */
+#define SPANS	512u		/* resident pieces, or pagemap entries, in one request */
+#define ATTEMPTS	8u	/* reads of a process that executes another program during each read */
+/* info_elsewhere reports memory outside libkmem from this size on, in bytes, and from this multiple of libkmem's used
+ * bytes on. */
 #define LEAST_ELSEWHERE	(1ul << 20)
 #define TIMES_OURS	64u
 
 struct span {
-	uint64_t start, end, kind;	/* as the kernel has it: struct page_region */
+	uint64_t start, end, kind;	/* the kernel's struct page_region */
 };
 
 /* kernel: Documentation/admin-guide/mm/pagemap.rst; Linux 6.7. */
@@ -35,11 +36,11 @@ struct scan {
 #define IS_PRESENT	(1u << 3)
 #define IS_ZERO_PAGE	(1u << 5)
 
-/* Of the file pagemap, a word for each of the system's pages. */
+/* Bits of a word of the file pagemap; the file has one word for each system page. */
 #define ENTRY_PRESENT	(1ull << 63)
 #define ENTRY_EXCLUSIVE	(1ull << 56)
 
-/* Address space that is locked, in order (mlock, mlockall): the system takes none of it back. */
+/* Locked address space (mlock, mlockall) in ascending order. The system never reclaims locked pages. */
 struct locked {
 	struct piece {
 		uint64_t start, end;
@@ -77,7 +78,7 @@ static void read_locked(pid_t pid, struct locked *locked)
 	char *line = NULL;
 	size_t room = 0;
 
-	/* Whole lines: the rest of a long name may look like anything. */
+	/* Read whole lines: the rest of a long file name could look like another line. */
 	while (file && getline(&line, &room, file) > 0) {
 		if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
 			piece = (struct piece){ start, end };
@@ -91,7 +92,7 @@ static void read_locked(pid_t pid, struct locked *locked)
 		fclose(file);
 }
 
-/* The first piece that ends behind the address. */
+/* Returns: the index of the first locked piece with an end above the address. */
 static size_t first_behind(const struct locked *locked, uint64_t address)
 {
 	return KMEM_FIRST_BEHIND(locked->at, locked->count, address);
@@ -99,13 +100,13 @@ static size_t first_behind(const struct locked *locked, uint64_t address)
 
 /* ------------------------------------------------------------------ what is resident */
 
-/* What only a look can tell: does the page read as zeros? One that can't be read does not. */
+/* Returns: true if all bytes of the page are 0; false also for a page that can't be read. */
 static bool reads_as_zeros(struct pages *pages, uint64_t page, uint64_t bytes)
 {
 	uint64_t words[512];
 
 	for (uint64_t at = 0; at < bytes; at += sizeof(words)) {
-		/* Mostly the first ones say no. */
+		/* Read 64 bytes first: in most pages, the first words are not all 0. */
 		for (uint64_t some = 64; some <= sizeof(words); some *= sizeof(words) / 64) {
 			if (!target_read(&pages->target, words, (const void *)(uintptr_t)(page + at), some))
 				return false;
@@ -117,8 +118,9 @@ static bool reads_as_zeros(struct pages *pages, uint64_t page, uint64_t bytes)
 	return true;
 }
 
-/* Before Linux 6.7: the system's page of zeros is one that is not this process's alone and reads as zeros. (So does one
- * that was written with zeros, where it is a fork's as well.) */
+/* Find resident pages from pagemap entries, before Linux 6.7. A page counts as the system's zero page if the page
+ * is not exclusive to the process and reads as zeros. A page of written zeros that a fork shares is mistaken for
+ * the zero page. Returns: the number of pages, or -1. */
 static int read_entries(struct pages *pages, uint64_t *start, uint64_t end, struct span *spans)
 {
 	uint64_t entries[SPANS], unit = (uint64_t)sysconf(_SC_PAGESIZE), at = *start;
@@ -135,7 +137,8 @@ static int read_entries(struct pages *pages, uint64_t *start, uint64_t end, stru
 	return count;
 }
 
-/* Resident pieces of [*start, end), which moves to where it was looked so far; how many. Negative: can't be said. */
+/* Find resident pieces of [*start, end), and move *start to the end of the scanned part.
+ * Returns: the number of pieces, or a negative number if the kernel does not tell. */
 static int find_spans(struct pages *pages, uint64_t *start, uint64_t end, struct span *spans)
 {
 	struct scan scan = {
@@ -157,7 +160,7 @@ static int find_spans(struct pages *pages, uint64_t *start, uint64_t end, struct
 	return read_entries(pages, start, end, spans);
 }
 
-/* Of the extent's pages in a piece of it that is resident: those that are free. */
+/* Returns: the number of free pages in a resident piece of the extent. */
 static unsigned long count_free(const struct info_extent *extent, const struct span *span)
 {
 	size_t page = (span->start - extent->start) / KM_PAGE_SIZE, end = (span->end - extent->start) / KM_PAGE_SIZE;
@@ -168,7 +171,7 @@ static unsigned long count_free(const struct info_extent *extent, const struct s
 	return count;
 }
 
-/* The extent's pages in a piece of it that is resident, by owner, but for those that are free. */
+/* Add the pages of a resident piece of the extent to their owners' bytes, without free pages. */
 static void count_owners(const struct snapshot *snapshot, const struct info_extent *extent, const struct span *span,
 			 struct info_resident *resident)
 {
@@ -187,7 +190,7 @@ static void count_owners(const struct snapshot *snapshot, const struct info_exte
 	}
 }
 
-/* Of the extent's pages in a piece of it that is resident: those that are locked. */
+/* Add the locked pages of a resident piece of the extent: free pages, and each cache's pages. */
 static void count_locked(const struct pages *pages, const struct snapshot *snapshot, const struct info_extent *extent,
 			 const struct span *span, struct info_resident *resident)
 {
@@ -205,7 +208,7 @@ static void count_locked(const struct pages *pages, const struct snapshot *snaps
 	}
 }
 
-/* Of [from, to), the part of the extent that no other one has had. */
+/* Count the resident bytes of [from, to): the part of the extent that no earlier extent has covered. */
 static bool count_extent(struct pages *pages, const struct snapshot *snapshot, const struct info_extent *extent,
 			 uint64_t from, uint64_t to, struct info_resident *resident)
 {
@@ -245,7 +248,7 @@ static int by_start(const void *a, const void *b)
 	return (x->end < y->end) - (x->end > y->end);
 }
 
-/* All that the process has of it, as the kernel says: what the process says of itself may be anything. */
+/* Returns: the process's address space in bytes, from the kernel: the process's own records can't be trusted. */
 static uint64_t address_space(unsigned thread)
 {
 	FILE *file = target_proc((pid_t)thread, "statm");
@@ -280,7 +283,7 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 		const struct info_extent *extent = &snapshot->extents[i];
 		uint64_t from = extent->start & -unit, to = (extent->end + unit - 1) & -unit;
 
-		/* Some lie within others, and two may meet in one page of the system's. */
+		/* An extent may lie inside another extent, and two extents may share one system page. */
 		from = from > done ? from : done;
 		ok = from >= to || (to - from <= left && (!extent->free || extent->start % unit == 0));
 		if (ok && from < to) {
@@ -327,7 +330,7 @@ void info_memory_clear(struct info_memory *memory)
 	*memory = (struct info_memory){ .told = false };
 }
 
-/* A snapshot of an observer's is read from no process, and has no thread. */
+/* Fill in the memory of a snapshot's process. A snapshot for an observer has no thread, and only the name is read. */
 static void look(const struct snapshot *snapshot, struct info_memory *memory)
 {
 	info_memory_clear(memory);

@@ -1,7 +1,8 @@
 /*
- * What files that look like the kernel's say of a cache besides the numbers of every list: its flags, its numbers by
- * node, and the events that its engine counts, some of them by itself, by node or by CPU. The sums are those of
- * kmem_cache_event. Invariant: what a build does not tell is INFO_UNKNOWN, and no number of the process is an index.
+ * slab_attributes.c: read a cache's attributes for files in the style of the kernel's /sys/kernel/slab: flags,
+ * numbers by node, and events. An engine may count some events by node or by CPU; the sums equal kmem_cache_event's.
+ * Invariant: an attribute is INFO_UNKNOWN if the process's build does not record the attribute. No number of the
+ * process is used as an index.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "info/info.h"
 #include "command.h"
 
-#define MOST_WORDS	64u	/* events that an engine counts by CPU */
+#define MOST_WORDS	64u	/* limit: event counters of a cache on one CPU */
 
 struct full {
 	struct target *target;
@@ -72,13 +73,13 @@ void full_add(struct info_full *full, const struct info_full *more)
 
 /* ------------------------------------------------------------------ events */
 
-/* A number of the engine's node; INFO_UNKNOWN: its build has none. */
+/* Returns: n, a number of the engine's node; INFO_UNKNOWN if the process's build lacks the field `name`. */
 static unsigned long of_node(const struct full *full, const char *name, unsigned long n)
 {
 	return layout_has(&full->root->layout, name) ? n : INFO_UNKNOWN;
 }
 
-/* The engine's own table, once. */
+/* Load the engine's own field table into the layout, once for each structure. */
 static bool load_part(struct full *full, const struct km_engine *engine, const char *name, enum info_ops ops)
 {
 	const struct km_engine *ours = km_engine_find(name);
@@ -112,7 +113,7 @@ static bool add_slab(struct full *full, const void *node)
 	return true;
 }
 
-/* Which CPUs have a slab, and what they count. */
+/* Add the number of CPUs with a CPU slab, and the events that CPUs count. */
 static bool add_cpus(struct full *full)
 {
 	const unsigned cpus = full->percpu->cpus;
@@ -153,7 +154,7 @@ static bool add_slub(struct full *full, const void *node)
 	full->into->cpu_partial = of_node(full, "slub.cpu_partial", n.cpu_partial);
 	for (unsigned i = 0; i < KMEM_NR_EVENTS; i++)
 		add(&full->into->events[i], of_node(full, "slub.events", n.events[i]));
-	/* A free to a frozen slab is counted once, as that; it is a slow one as well. */
+	/* SLUB counts a free to a frozen slab only as KMEM_FREE_FROZEN, but the free takes the slow path too. */
 	add(&full->into->events[KMEM_FREE_SLOWPATH], full->into->events[KMEM_FREE_FROZEN]);
 	return true;
 }
@@ -164,7 +165,7 @@ static bool add_engine(struct full *full, const struct km_engine *engine, const 
 		const char *engine;
 		enum info_ops ops;
 		bool (*add)(struct full *full, const void *node);
-		bool first;		/* what the first node has is for all */
+		bool first;		/* the first node holds the numbers of all nodes */
 	} parts[] = {
 		{ "sheaf", INFO_SHEAF, add_sheaf, false }, { "slab", INFO_SLAB, add_slab, false },
 		{ "slub", INFO_SLUB, add_slub, true },

@@ -1,4 +1,4 @@
-/* Tables by libsmartcols. Cells are what they are: whoever fills them in has taken out what a terminal must not get. */
+/* table.c: tables by libsmartcols. Invariant: cells are printed unchanged; callers must remove control characters. */
 #include "info/table.h"
 
 #include <libsmartcols/libsmartcols.h>
@@ -13,7 +13,7 @@ static struct libscols_table *scols(struct table *table)
 	return (struct libscols_table *)table;
 }
 
-/* What libsmartcols refuses, it refuses for want of memory. */
+/* Every error of libsmartcols in this file means: out of memory. */
 static void need(int error)
 {
 	kmem_need(error ? NULL : "");
@@ -31,7 +31,7 @@ struct table *table_new(bool heads, const char *gap)
 	struct libscols_table *table = kmem_need(scols_new_table());
 	struct libscols_symbols *symbols = kmem_need(scols_new_symbols());
 
-	/* Names are UTF-8, and as wide as that is. */
+	/* Names are UTF-8; libsmartcols needs the locale for their width. */
 	setlocale(LC_CTYPE, "C.UTF-8");
 	need(scols_symbols_set_branch(symbols, "  "));
 	need(scols_symbols_set_vertical(symbols, "  "));
@@ -63,7 +63,7 @@ struct table_row *table_row(struct table *table, struct table_row *above, int64_
 	return (struct table_row *)line;
 }
 
-/* libsmartcols prints nothing of a table without rows. */
+/* Print the heads of a table without rows: libsmartcols prints nothing in this case. */
 static void print_heads(struct libscols_table *table)
 {
 	for (size_t i = 0; i < scols_table_get_ncols(table); i++)

@@ -1,6 +1,6 @@
 /*
- * Tables on standard output, as wide as a terminal has room for, and trees in them: by libsmartcols (table.c). Where
- * that was not there to build with, the command ends with one line that says so (table_none.c).
+ * table.h: print tables and trees to standard output, at most as wide as the terminal, by libsmartcols (table.c). In
+ * a build without libsmartcols, the command prints one line with the reason and ends (table_none.c).
  */
 #ifndef KMEM_COMMAND_TABLE_H
 #define KMEM_COMMAND_TABLE_H
@@ -14,18 +14,19 @@ struct table_row;
 enum {
 	TABLE_RIGHT = 1,	/* figures */
 	TABLE_CUT = 2,		/* cut where the terminal is too narrow */
-	TABLE_TREE = 4,		/* what is below another row stands two columns further in */
+	TABLE_TREE = 4,		/* rows below another row are indented by two columns */
 };
 
 /*
- * With a line of heads, or without; `gap` stands between columns. Memory that is not to be had ends the command, here
- * and below.
+ * Make a table. `heads`: print a line of column heads. `gap`: text between two columns. Without memory, all functions
+ * of this file end the command.
  */
 struct table *table_new(bool heads, const char *gap);
 void table_column(struct table *table, const char *head, unsigned flags);
-/* A cell for each column; NULL: blank. Of the rows below one (NULL: below none) the largest key is first. */
+/* Add a row below the row `above` (NULL: at the top). `cells`: one text for each column; NULL: blank. Rows with the
+ * same `above` are sorted by key, the largest first. */
 struct table_row *table_row(struct table *table, struct table_row *above, int64_t key, const char *const *cells);
-/* To stdout, and away with it. */
+/* Print the table to stdout and free the table. */
 void table_print(struct table *table);
 
 #endif

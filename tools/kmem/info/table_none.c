@@ -1,4 +1,4 @@
-/* The command as it is built where libsmartcols is not there, as with musl-gcc or for another processor. */
+/* table_none.c: table.h without libsmartcols (musl-gcc, another processor): table_new ends the command. */
 #include "info/table.h"
 
 #include <stdlib.h>

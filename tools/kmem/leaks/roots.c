@@ -1,6 +1,6 @@
 /*
- * roots.c: find memory outside of objects with possible pointers, and read the process's memory. Invariant: pages not
- * in memory are not read, so a scan never makes a page of the process resident.
+ * roots.c: find memory outside of objects with possible pointers, and read the process's memory. Invariant: pages
+ * neither in memory nor in swap are never read, so a scan never makes the kernel allocate a new page there.
  */
 #define _GNU_SOURCE
 

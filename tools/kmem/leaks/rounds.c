@@ -3,8 +3,9 @@
  * object was lost in each round, with the same content, and was live while all threads stood still.
  *
  * The content is compared because an address may be reused. If a program allocates and frees often, a new object may
- * seem lost in one round, because the round read its holder before. In the next round another object at the same
- * address may seem lost. The content of a lost object never changes, because no pointer is left to write by.
+ * seem lost in one round, because the round read the object's holder earlier. In the next round another object at
+ * the same address may seem lost. The content of a lost object never changes, because no pointer is left to write
+ * by.
  */
 #define _GNU_SOURCE
 #include <errno.h>

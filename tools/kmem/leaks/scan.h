@@ -100,10 +100,11 @@ bool roots_find(struct scan *scan, struct stop_stack *stacks, size_t count);
 /* Add the used part of a stack to a list; sort a list, and join spans without a gap between. */
 void roots_add_stack(const struct scan *scan, const struct stop_stack *stack, struct span_list *list);
 void roots_fold(struct span_list *list);
-/* Read `bytes` bytes. Bytes not resident, or not readable, are zeros. Returns: false if no page is resident; the
- * buffer is not written then. */
+/* Read `bytes` bytes. Bytes neither in memory nor in swap, or not readable, are zeros. Returns: false if no page is
+ * in memory or swap; the buffer is not written then. */
 bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to);
-/* Read many small pieces, with few system calls, one behind the other from `to` on. Pages not resident are left out.
+/* Read many small pieces, with few system calls, one behind the other from `to` on. Pages neither in memory nor in
+ * swap are left out.
  * Requires: room for all added bytes at `to`, and a batch initialized with zeros. The last pieces are read by
  * roots_flush(). */
 #define ROOTS_PIECES 256u
@@ -126,7 +127,7 @@ void mark_words(struct scan *scan, const uint64_t *words, size_t count);
 void mark_edges(struct scan *scan);
 /* Collect the pointers to candidates in the pieces read again. */
 void mark_again(struct scan *scan);
-/* Hold all objects that held objects lead to, until no work is left. */
+/* Hold all objects reached from held objects, until no work is left. */
 void mark_all(struct scan *scan);
 
 /* ---- leaks/rescan.c: objects that may hold candidates are read again while all threads stand still. */

@@ -1,9 +1,9 @@
 /*
- * `kmem leaks`: what grows in a running program, how old its objects are where that is known, and which of them
- * nothing points to any more (scan.h); or the last of these in a core dump. Nothing is written to the program.
- * It is stopped for as long as the last line says.
+ * `kmem leaks`: report the growth of a running program, the known ages of objects, and lost objects (scan.h); in a
+ * core dump only lost objects. Invariant: the command never writes to the program's memory. All threads of the
+ * program stop for a moment; the last line of the output has the duration.
  *
- * Exit status: 0, whatever was found; 1 where it could not be looked for; 2 wrong usage.
+ * Exit status: 0 with or without lost objects; 1 if the search failed; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,7 +31,7 @@ static const char usage_text[] =
 	"the last line says for how long. Of a core dump: what nothing points to.\n"
 	"  --most=LINES  of each list (20; 0: all)\n";
 
-/* Those first that no other lost one points to, the largest first. */
+/* Order: objects without a pointer from another lost object first, then by size, largest first, then by address. */
 static int by_weight(const void *a, const void *b)
 {
 	const struct scan_lost *x = a, *y = b;
@@ -77,8 +77,8 @@ static void print_ages(const unsigned long *ages)
 		       "hour, %lu more\n", ages[0], ages[1], ages[2], ages[3]);
 }
 
-/* An object is lost if no pointer leads to the object. Say how much memory with possible pointers was not read. Returns
- * 1 if a dump lacks a part of this memory. */
+/* An object is lost if no pointer leads to the object. Say how much memory with possible pointers was not read.
+ * Returns 1 if a dump lacks a part of this memory. */
 static int print_unread(const struct subject *subject, const struct scan_result *result)
 {
 	const struct core *core = subject->target.core;
@@ -95,7 +95,7 @@ static int print_unread(const struct subject *subject, const struct scan_result 
 	return status;
 }
 
-/* Where the time did not do for all objects that may hold those that are told. */
+/* Print how many bytes of possible holders were read again in a stop, if time did not suffice for all of them. */
 static void print_rest(const struct scan_result *result)
 {
 	if (!result->count || result->again_bytes >= result->again_wanted)
@@ -104,7 +104,7 @@ static void print_rest(const struct scan_result *result)
 	printf("%s of objects; elsewhere a moved pointer may be missed\n", BYTES(result->again_wanted));
 }
 
-/* What is not had from libkmem is looked through for pointers, and none of it can be told as lost. */
+/* Print the size of mappings outside of libkmem. The scan reads these for pointers, but reports no loss there. */
 static void print_elsewhere(const struct subject *subject)
 {
 	unsigned long ours, elsewhere = subject->target.core ? 0 : info_elsewhere(subject->target.pid, &ours);

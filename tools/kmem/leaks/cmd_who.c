@@ -1,8 +1,8 @@
 /*
- * `kmem who`: whose an address is: the object, its cache, group and slab, its neighbours, its age and by whom it was
- * allocated where that is known. The program is not stopped, and nothing runs in it.
+ * `kmem who`: print the object at an address: cache, group, slab and neighbours, and if known the age and the stack
+ * of the allocation. Invariant: the program is not stopped, and no code of the command runs in the program.
  *
- * Exit status: 0; 1 where the address is in no memory of libkmem's, or that could not be read; 2 wrong usage.
+ * Exit status: 0; 1 if libkmem has no object at the address, or a read failed; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,7 +37,7 @@ static void print_neighbour(const struct heap *heap, const struct heap_piece *pi
 	printf("  %-12s0x%lx, %s\n", which, (unsigned long)heap_address(piece, object), state_of(heap, piece, object));
 }
 
-/* Of a page of slob the blocks beside it have sizes of their own. */
+/* In a slob page the blocks before and behind the object have different sizes. */
 static void print_neighbours(const struct heap *heap, const struct heap_piece *piece, uint64_t object)
 {
 	uint64_t behind = object + (piece->kind == HEAP_OF_SLOB ? heap_bytes(heap, piece, object) / piece->each : 1);
@@ -91,7 +91,7 @@ static void print_origin(const struct subject *subject, struct heap *heap, const
 	print_stack(&subject->maps, track.frame, HEAP_FRAMES);
 }
 
-/* The address is in no object: one line that says where it is. */
+/* Print one line with the place of an address outside of all objects. */
 static int tell_none(const struct subject *subject, const struct heap *heap, const struct heap_piece *piece,
 		     uintptr_t address)
 {

@@ -1,6 +1,6 @@
 /*
- * heap.c: a process's objects as a whole: its caches, then pieces, then what of these lies ready; and the way from an
- * address to an object. heap.h has the invariant.
+ * heap.c: load a process's caches, then the pieces, then mark cached objects; and find the object with an address.
+ * heap.h has the invariant.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static enum heap_engine engine_of(const char *name)
 	return HEAP_other;
 }
 
-/* Its name, and where the fields of its structs are, once for each engine. */
+/* Read the name of the cache's engine, and once for each engine the offsets of the fields of the engine's structs. */
 static bool read_engine(struct heap *heap, struct info_root *root, struct heap_cache *cache)
 {
 	struct km_engine engine;
@@ -83,9 +83,9 @@ static bool add_caches(struct heap *heap, struct info_root *root)
 	return true;
 }
 
-/* ------------------------------------------------------------------ what lies ready */
+/* ------------------------------------------------------------------ cached objects */
 
-/* Marked so by their addresses: no slab says it. */
+/* Mark cached objects by their addresses, because a slab counts cached objects as allocated. */
 static void mark_ready(struct heap *heap)
 {
 	for (size_t i = 0; i < heap->rest_count; i++) {
@@ -106,7 +106,7 @@ void heap_rests_again(struct heap *heap, const bool *wanted, size_t *next, uint6
 		mark_ready(heap);
 }
 
-/* ------------------------------------------------------------------ all of it */
+/* ------------------------------------------------------------------ the whole heap */
 
 static bool load_once(struct target *target, struct heap *heap)
 {
@@ -226,7 +226,7 @@ const struct heap_piece *heap_piece(const struct heap *heap, uintptr_t address)
 	return loose_piece(heap, address);
 }
 
-/* Of a page of slob: the unit at or before this one where a block begins, live or free. */
+/* Find the start of a slob block, live or free, at or before the unit *object. Returns: false if there is none. */
 static bool slob_begin(const struct heap *heap, uint64_t first, uint64_t *object)
 {
 	for (uint64_t at = *object;; at--) {

@@ -1,7 +1,7 @@
 /*
- * heap_pieces.c: pieces of memory with objects in them, from the descriptors of a process's pages and from its other
- * tables, and which of their objects are free as far as each engine says so. Invariant: a piece lies within the pages
- * that its descriptor stands for, whatever that says.
+ * heap_pieces.c: find the pieces of memory with objects, from a process's page descriptors, table of huge blocks and
+ * pool of guarded objects, and read each engine's free objects. Invariant: a piece lies within the pages of the
+ * piece's descriptor, even if the descriptor is invalid.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -13,13 +13,13 @@
 #include "leaks/heap.h"
 #include "ext/guard/guard.h"
 
-#define AT_ONCE		4096u		/* descriptors; a multiple of the pages of a slab */
-#define MAX_SLOTS	((size_t)1 << 26)	/* of the table of big blocks */
+#define AT_ONCE		4096u		/* descriptors read at once; a multiple of the pages of a slab */
+#define MAX_SLOTS	((size_t)1 << 26)	/* limit of the slots in the table of huge blocks */
 #define MAX_GUARDED	65536u
 #define MAX_PIECES	(UINT32_MAX - 1)
 #define WORDS		(KM_SLAB_MAX_OBJECTS / 64 + 1)
 
-/* A page's descriptor as another build may have it: its engine's part in words. */
+/* Returns: word `i` of the engine's part of a page descriptor. Words have no type: another build may differ. */
 static uint64_t word_of(const struct km_page *page, unsigned i)
 {
 	uint64_t word;
@@ -37,7 +37,7 @@ static void need_bits(struct heap *heap, uint64_t objects)
 	if (words <= was)
 		return;
 	heap->bit_room = words * 2;
-	/* Beside the bits an object may have a place in a list of work. */
+	/* Beside the bits, an object may take an entry in the list of work. */
 	target_charge(heap->target, (heap->bit_room - was) * 64 * sizeof(uint32_t));
 	heap->live = kmem_need(reallocarray(heap->live, heap->bit_room, sizeof(*heap->live)));
 	heap->ready = kmem_need(reallocarray(heap->ready, heap->bit_room, sizeof(*heap->ready)));
@@ -45,7 +45,7 @@ static void need_bits(struct heap *heap, uint64_t objects)
 	memset(heap->ready + was, 0, (heap->bit_room - was) * sizeof(*heap->ready));
 }
 
-/* Its objects get numbers from the next multiple of 64 on. */
+/* Add a piece. The objects of the piece get numbers from the next multiple of 64 on. */
 static struct heap_piece *add_piece(struct heap *heap, struct heap_piece piece)
 {
 	heap->pieces = kmem_grow(heap->pieces, heap->piece_count, &heap->piece_room, sizeof(*heap->pieces));
@@ -74,7 +74,7 @@ static int by_address(const void *a, const void *b, void *arg)
 	return (x > y) - (x < y);
 }
 
-/* A root's caches are in order of their addresses before its pieces are looked for. */
+/* Sort a root's caches by address. Must run before the search for the root's pieces, because cache_of() bisects. */
 static void sort_caches(struct heap *heap, size_t from)
 {
 	size_t count = heap->cache_count - from;
@@ -114,7 +114,7 @@ static const struct heap_range *range_of(const struct heap *heap, uintptr_t addr
 	return NULL;
 }
 
-/* A bit for each free object: from the descriptors, or from the end of the slab, where `tail` words stand. */
+/* Read a bit for each free object: from the page descriptors, or with `tail` from words at the end of the slab. */
 static bool free_bits(struct heap *heap, const struct heap_piece *piece, const struct km_page *pages, unsigned in_page,
 		      bool tail, uint64_t *gone)
 {
@@ -133,7 +133,7 @@ static bool free_bits(struct heap *heap, const struct heap_piece *piece, const s
 	return true;
 }
 
-/* The list that the slab's word leads to, through the slab's own memory. */
+/* Walk slub's list of free objects, from the head in the slab's word through the slab's memory. */
 static bool free_list(struct heap *heap, const struct heap_piece *piece, uint64_t word, uint32_t freeptr,
 		      uint64_t *gone)
 {
@@ -159,7 +159,8 @@ static bool free_list(struct heap *heap, const struct heap_piece *piece, uint64_
 	return ok;
 }
 
-/* Hardened: of each object that its user has a byte is set, and of one that waits to be free none. */
+/* Hardened caches: clear the live bit of each object without a byte in the allocation state map. The byte of an
+ * object is set while the user has the object, and clear for an object in a deferred free. */
 static void drop_unproved(struct heap *heap, const struct heap_piece *piece, unsigned shift, uint64_t *live)
 {
 	const struct heap_range *range = range_of(heap, piece->start);
@@ -180,7 +181,8 @@ static void drop_unproved(struct heap *heap, const struct heap_piece *piece, uns
 	free(proofs);
 }
 
-/* Which of a slab's objects are not free, as far as the slab says: with its descriptors. */
+/* Set the live bits of a slab's objects that are not free, from the slab's descriptors. Cached objects count as
+ * live. */
 static bool slab_bits(struct heap *heap, struct heap_piece *piece, const struct km_page *pages, uint64_t *live)
 {
 	const struct heap_cache *cache = &heap->caches[piece->cache];
@@ -212,13 +214,13 @@ static bool slab_bits(struct heap *heap, struct heap_piece *piece, const struct 
 struct pages {
 	struct heap *heap;
 	const struct info_root *root;
-	size_t from;			/* the root's caches */
+	size_t from;			/* index of the root's first cache */
 	struct heap_range *range;
-	struct km_page *page;		/* some descriptors, of the pages from number `at` on */
+	struct km_page *page;		/* `count` descriptors, of the pages from index `at` on */
 	size_t at, count;
 };
 
-/* Its pages lead to it from now on. */
+/* Enter the piece's number for each page of the piece. */
 static void show(struct pages *pages, const struct heap_piece *piece, size_t first)
 {
 	uint32_t number = (uint32_t)(piece - pages->heap->pieces) + 1;
@@ -237,7 +239,7 @@ static bool add_slab(struct pages *pages, size_t i)
 		.cache = cache_of(heap, pages->from, page->cache),
 	};
 
-	/* One whose cache came or went just now: its objects can't be told apart. */
+	/* Skip a slab of a cache just created or destroyed: the size of the objects is unknown. */
 	if (page->order > KM_MAX_ORDER || i + piece.pages > pages->count || piece.cache == HEAP_NO_CACHE)
 		return true;
 	const struct kmem_cache *cache = &heap->caches[piece.cache].copy;
@@ -271,7 +273,7 @@ static void add_block(struct pages *pages, size_t i)
 	show(pages, piece, pages->at + i);
 }
 
-/* A page of slob: its marks, and the headers of its free blocks. */
+/* Read the marks of a slob page, and the headers of the page's free blocks. */
 static bool slob_bits(struct heap *heap, const struct heap_piece *piece, const struct km_page *page, uint64_t *live,
 		      uint64_t *ready)
 {
@@ -319,7 +321,7 @@ static bool add_page(struct pages *pages, size_t i)
 
 	if (pages->heap->piece_count >= MAX_PIECES)
 		return target_torn(pages->heap->target);
-	/* A stale head, of pages that are a larger piece's now. */
+	/* Skip a stale first descriptor: the page is part of a larger piece now. */
 	if (pages->range->piece[pages->at + i])
 		return true;
 	if (page->type == KM_PAGE_SLAB)
@@ -490,7 +492,7 @@ bool heap_sort(struct heap *heap)
 
 	qsort(heap->pieces + heap->loose, count, sizeof(*heap->pieces), by_start);
 	qsort(heap->ranges, heap->range_count, sizeof(*heap->ranges), range_by_start);
-	/* Each is one live object: numbers rise with addresses again. */
+	/* Each loose piece is one live object. New numbers rise with the addresses. */
 	for (size_t i = 0; i < count; i++) {
 		struct heap_piece *piece = &heap->pieces[heap->loose + i];
 

@@ -1,5 +1,5 @@
 /*
- * leaks.h: what `kmem leaks` and `kmem who` share: how their target is named, and how a stack is printed.
+ * leaks.h: parts shared by `kmem leaks` and `kmem who`: the process or core dump to read, and the print of a stack.
  */
 #ifndef KMEM_COMMAND_LEAKS_H
 #define KMEM_COMMAND_LEAKS_H
@@ -7,23 +7,23 @@
 #include "leaks/heap.h"
 #include "leaks/maps.h"
 
-/* A process, by its number, or a core dump. False: one line was said, of that subcommand. */
+/* A process, by number, or a core dump. subject_open() returns false after one line on stderr for the subcommand. */
 struct subject {
 	const char *command, *name;
-	pid_t pid;			/* 0: a dump */
+	pid_t pid;			/* 0: a core dump */
 	struct target target;
 	struct maps maps;
 };
 bool subject_open(struct subject *subject, const char *command, const char *name);
-/* All of its objects; returns the exit status: where it is not 0, one line was said. */
+/* Load all objects. Returns: the exit status; not 0 after one line on stderr. */
 int subject_load(struct subject *subject, struct heap *heap);
-/* Did it end, or become another program, since it was opened? What was read is told of nobody then: one line says so;
- * the status, or 0. */
+/* Check for the end or an exec of the process since subject_open(). The data read is invalid then, and must not be
+ * reported. Returns: 0, or the exit status after one line on stderr. */
 int subject_is_other(const struct subject *subject);
-/* One line that says why; the status. */
+/* Print one line with the reason of a failure. Returns: the exit status. */
 int subject_complain(struct subject *subject);
 
-/* A frame as reports have it, FILE+0xOFFSET, which `kmem symbols` names; each on a line of its own. */
+/* Print each frame on one line as in reports, FILE+0xOFFSET. `kmem symbols` translates these lines to names. */
 void print_stack(const struct maps *maps, const uintptr_t *frame, unsigned count);
 
 #endif

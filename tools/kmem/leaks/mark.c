@@ -1,6 +1,6 @@
 /*
- * mark.c: which objects are held: words that point to objects, from outside of them and from one to another. Invariant:
- * an object is put on the list of work at most once, when it becomes held.
+ * mark.c: mark held objects, by pointers from outside of objects and from object to object. Invariant: an object
+ * enters the list of work at most once, when the object becomes held.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "command.h"
 #include "leaks/scan.h"
 
-#define SHEAF_WORDS	8192u			/* of a sheaf that is looked at, at most */
-#define PIECE_BYTES	((size_t)4 << 20)	/* read at once: a slab's at most */
+#define SHEAF_WORDS	8192u			/* limit of the words read of a sheaf */
+#define PIECE_BYTES	((size_t)4 << 20)	/* bytes read at once; a larger slab is skipped */
 
 bool mark_find(const struct scan *scan, uint64_t word, uint32_t *object)
 {
@@ -35,7 +35,8 @@ static void hold(struct scan *scan, uint32_t object)
 	scan->work[scan->work_count++] = object;
 }
 
-/* Is it in memory that is ours, and where a prefilled sheaf would have its first word (alloc/prefill.c)? */
+/* Check for an address in libkmem's memory, with the alignment of a prefilled sheaf's first word
+ * (alloc/prefill.c). */
 static bool may_be_sheaf(const struct scan *scan, uint64_t word)
 {
 	if (word % 32 != 24 && word % 32 != 8)
@@ -45,7 +46,7 @@ static bool may_be_sheaf(const struct scan *scan, uint64_t word)
 	return at < scan->ours.count && word >= scan->ours.at[at].start;
 }
 
-/* Does an object of that cache begin there, of which nobody says that it is free? */
+/* Check for the user address of a live object of *cache. With HEAP_NO_CACHE any cache matches, and *cache is set. */
 static bool is_object(const struct scan *scan, uint64_t word, uint32_t *cache, uint32_t *object)
 {
 	const struct heap *heap = &scan->heap;
@@ -59,8 +60,8 @@ static bool is_object(const struct scan *scan, uint64_t word, uint32_t *cache, u
 	return word == heap_user_address(heap, piece, *object);
 }
 
-/* The objects of a sheaf in a user's hand are held: its word says where they begin, and a NULL ends them below it. What
- * is not made so is none. */
+/* Hold the objects of a prefilled sheaf. The sheaf's first word has the address of the lowest object pointer; a NULL
+ * below the word ends the pointers. Memory with another form is not a sheaf, and no object becomes held. */
 static void mark_sheaf(struct scan *scan, uint64_t word)
 {
 	uint64_t words[SHEAF_WORDS], top;
@@ -111,7 +112,7 @@ static void add_edge(struct scan *scan, uint64_t from, uint32_t to)
 	edges->from[edges->count++] = from % 64;
 }
 
-/* The same of one that was read again. */
+/* Add an edge from an object read again to a candidate. */
 static void add_link(struct scan *scan, uint64_t from, uint32_t to)
 {
 	struct scan_again *again = &scan->again;
@@ -138,7 +139,7 @@ static void look_at(struct scan *scan, uint64_t object, const char *bytes, size_
 	}
 }
 
-/* A block of any length. */
+/* Add the edges from a piece of one object, of any length. */
 static void look_at_block(struct scan *scan, const struct heap_piece *piece)
 {
 	begin_objects(&scan->edges, piece->first);
@@ -150,7 +151,8 @@ static void look_at_block(struct scan *scan, const struct heap_piece *piece)
 	}
 }
 
-/* The objects begin where words do, but in a few caches: then their words are those that would be aligned. */
+/* Add the edges from all live objects of a piece. In a few caches objects begin at addresses not aligned to a word;
+ * only aligned words of these objects are read. */
 static void look_at_objects(struct scan *scan, const struct heap_piece *piece, const char *copy, add_t *add)
 {
 	const struct heap *heap = &scan->heap;
@@ -213,7 +215,7 @@ void mark_again(struct scan *scan)
 			hold(scan, again->link[i].to);
 }
 
-/* By what was read again of an object that is held. */
+/* Hold the candidates pointed to by the second read of a held object. */
 static void hold_again(struct scan *scan, uint32_t object)
 {
 	const struct scan_again *again = &scan->again;

@@ -1,6 +1,6 @@
 /*
- * roots.c: where pointers may stand outside of objects, and how memory is read. Invariant: what the process has not in
- * memory is not asked for, so that nothing becomes resident there because somebody looked.
+ * roots.c: find memory outside of objects with possible pointers, and read the process's memory. Invariant: pages
+ * neither in memory nor in swap are never read, so a scan never makes the kernel allocate a new page there.
  */
 #define _GNU_SOURCE
 
@@ -14,11 +14,11 @@
 #include "leaks/core_dump.h"
 #include "leaks/scan.h"
 
-#define RED_ZONE	128u			/* below a stack pointer, in use as well */
-#define MOST_USED	((uintptr_t)64 << 20)	/* of one stack */
-#define MOST_UNUSED	((uintptr_t)8 << 20)	/* below a stack pointer */
-#define RECORD_BYTES	2304u			/* glibc's record of a thread, on x86-64; musl's has fewer */
-#define MAX_BLOCKS	65536u		/* of objects that wait for a grace period */
+#define RED_ZONE	128u			/* bytes in use below a stack pointer */
+#define MOST_USED	((uintptr_t)64 << 20)	/* limit of the bytes read of one stack */
+#define MOST_UNUSED	((uintptr_t)8 << 20)	/* limit of the unused bytes below a stack pointer */
+#define RECORD_BYTES	2304u			/* glibc's record of a thread, on x86-64; musl's is smaller */
+#define MAX_BLOCKS	65536u		/* limit of the RCU blocks of objects waiting for a grace period */
 #define ENTRIES		512u
 #define ENTRY_PRESENT	(1ull << 63)
 #define ENTRY_SWAPPED	(1ull << 62)
@@ -41,9 +41,9 @@ static int by_start(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-/* ------------------------------------------------------------------ what is ours */
+/* ------------------------------------------------------------------ libkmem's memory */
 
-/* The pool of guarded objects and its records are in no other list. */
+/* Add the pool of guarded objects and the pool's slots: the extents do not include these. */
 static bool add_pool(struct scan *scan, const struct info_root *root, struct span_list *ours)
 {
 	struct km_guarded pool;
@@ -96,15 +96,16 @@ static bool find_ours(struct scan *scan, struct span_list *ours)
 	return true;
 }
 
-/* ------------------------------------------------------------------ what waits for a grace period */
+/* ------------------------------------------------------------------ objects waiting for a grace period */
 
 struct waits {
 	struct scan *scan;
 	const struct layout *layout;
-	unsigned left;		/* of MAX_BLOCKS */
+	unsigned left;		/* blocks still allowed of MAX_BLOCKS */
 };
 
-/* Our own memory, but for pointers to objects: these are held, and what they point to, which readers may look at. */
+/* Add the object pointers of RCU blocks as roots. The blocks are libkmem's memory. The waiting objects, and all
+ * objects reached from them, are held because RCU readers may still read these. */
 static void add_blocks(struct waits *waits, const struct km_rcu_block *at)
 {
 	const uint64_t first = layout_offset(waits->layout, "rcublock.object");
@@ -134,7 +135,8 @@ static void add_waiting(struct waits *waits, const struct info_root *root, uint3
 			add_blocks(waits, waiting.blocks);
 }
 
-/* What can't be read is passed over: nothing is told of it but that it may be lost. */
+/* Add the objects waiting for a grace period. Unreadable blocks are skipped; their objects may be reported as
+ * lost. */
 static void find_waiting(struct scan *scan, const struct info_root *root)
 {
 	struct waits waits = { .scan = scan, .layout = &root->layout, .left = MAX_BLOCKS };
@@ -154,14 +156,14 @@ static void find_waiting(struct scan *scan, const struct info_root *root)
 		add_blocks(&waits, pile);
 }
 
-/* ------------------------------------------------------------------ what is not */
+/* ------------------------------------------------------------------ other memory */
 
 static bool is_data_of(const struct map *map, const char *name)
 {
 	return map->write && map->name && !strcmp(map->name, name);
 }
 
-/* Constants that the dynamic linker has written beside data of the same file. */
+/* Check for constants relocated by the dynamic linker: a mapping beside writable data of the same file. */
 static bool is_relocated(const struct maps *maps, size_t i)
 {
 	const struct map *map = &maps->at[i];
@@ -171,8 +173,8 @@ static bool is_relocated(const struct maps *maps, size_t i)
 	return (i && is_data_of(map - 1, map->name)) || (i + 1 < maps->count && is_data_of(map + 1, map->name));
 }
 
-/* The parts of a mapping outside of `others`. Mappings come in order, as `others` are: *next is the first of `others`
- * with an end behind the mapping before. */
+/* Add the parts of a mapping outside of `others` as roots. Mappings and `others` come in address order: *next is the
+ * first of `others` with an end behind the start of the mapping. */
 static void add_rest(struct scan *scan, uintptr_t start, uintptr_t end, const struct span_list *others, size_t *next)
 {
 	while (*next < others->count && others->at[*next].end <= start)
@@ -188,7 +190,8 @@ static void add_rest(struct scan *scan, uintptr_t start, uintptr_t end, const st
 
 /*
  * Stacks may be neighbours in one mapping: glibc 2.43 makes guards of pages inside of a mapping. Linux shows guards
- * since 6.15. The start of the first guard in [from, end), or of the last one; without a guard: `end`, or `from`.
+ * since 6.15. Returns: the start of the first guard in [from, end), or with `last` of the last guard; without a
+ * guard `end`, or with `last` `from`.
  */
 static uintptr_t next_guard(const struct scan *scan, uintptr_t from, uintptr_t end, bool last)
 {
@@ -213,8 +216,8 @@ static uintptr_t next_guard(const struct scan *scan, uintptr_t from, uintptr_t e
 	return found;
 }
 
-/* From the pointer on, to libc's record of the thread, or to the next guard, or to the end of the mapping. A stack may
- * have grown since the mappings were read: then the pointer lies below the mapping. */
+/* A stack reaches from the stack pointer to libc's record of the thread, to the next guard, or to the end of the
+ * mapping. If the stack has grown since the mappings were read, the stack pointer lies below the mapping. */
 void roots_add_stack(const struct scan *scan, const struct stop_stack *stack, struct span_list *list)
 {
 	const struct maps *maps = &scan->subject->maps;
@@ -244,8 +247,8 @@ static int by_pointer(const void *a, const void *b)
 	return (x->pointer > y->pointer) - (x->pointer < y->pointer);
 }
 
-/* Stacks are read later, while the threads stand still. Memory below a stack pointer is not in use, down to a guard, to
- * the stack below, or to the mapping's start; and a guard can't be read. */
+/* Exclude stacks from the roots: stacks are read later, while the threads stand still. Memory below a stack pointer
+ * is unused, down to a guard, to the stack below, or to the mapping's start. A guard can't be read. */
 static void add_stacks(struct scan *scan, struct stop_stack *stacks, size_t count, struct span_list *list)
 {
 	const struct maps *maps = &scan->subject->maps;
@@ -294,7 +297,8 @@ bool roots_find(struct scan *scan, struct stop_stack *stacks, size_t count)
 
 /* ------------------------------------------------------------------ reading */
 
-/* Where a page is: FORKED is in memory, and in memory of a fork as well. */
+/* State of a page: OUT: not in memory or swap; IN: in memory or swap; FORKED: in memory and possibly shared with a
+ * fork. */
 enum place { OUT, IN, FORKED };
 
 static enum place place_of(uint64_t entry)
@@ -304,7 +308,8 @@ static enum place place_of(uint64_t entry)
 	return entry & ENTRY_PRESENT && !(entry & (ENTRY_FILE | ENTRY_EXCLUSIVE)) ? FORKED : IN;
 }
 
-/* Pages from `at` on that are all in one place: how many; *in says which. */
+/* Count the pages from `at` on with the same state. *in: the state. Without a readable pagemap all pages count as
+ * IN. */
 static size_t run_of(const struct scan *scan, uintptr_t at, uintptr_t end, size_t unit, enum place *in)
 {
 	uint64_t entries[ENTRIES];
@@ -322,7 +327,7 @@ static size_t run_of(const struct scan *scan, uintptr_t at, uintptr_t end, size_
 	return i;
 }
 
-/* Where some of it can't be read the rest is, page by page. */
+/* Read bytes by one call. If the call fails, read page by page, with zeros for unreadable pages. */
 static void read_all(struct scan *scan, uintptr_t from, size_t bytes, char *to)
 {
 	struct target *target = scan->heap.target;
@@ -343,7 +348,7 @@ static void read_all(struct scan *scan, uintptr_t from, size_t bytes, char *to)
 	}
 }
 
-/* What is behind a run of pages that are all in one place. */
+/* Returns: the end of the run of pages with the same state from `at` on, at most `end`. *in: the state. */
 static uintptr_t behind(const struct scan *scan, uintptr_t at, uintptr_t end, enum place *in)
 {
 	size_t unit = (size_t)sysconf(_SC_PAGESIZE);
@@ -393,7 +398,7 @@ void roots_flush(struct roots_batch *batch)
 	char *to = batch->to;
 
 	scan->heap.target->shares = batch->shares;
-	/* Where some of it can't be read the rest is, piece by piece. */
+	/* If the call for all pieces fails, read piece by piece. */
 	if (target_pieces(scan->heap.target, to, batch->piece, batch->count))
 		scan->bytes += batch->bytes;
 	else

@@ -1,9 +1,11 @@
 /*
- * rounds.c: a process is looked at until it is known which of its objects are lost: scan.h has the reasons. Invariant:
- * whoever is told as lost was so in each round, with the same content, and was live while all threads stood still.
+ * rounds.c: scan a process in rounds until the lost objects are known: scan.h has the reasons. Invariant: a reported
+ * object was lost in each round, with the same content, and was live while all threads stood still.
  *
- * The content, because an address is not an object: where many come and go, one that was young when a round read what
- * holds it seems lost, and in the next round another one at its address. Nobody writes to what nothing points to.
+ * The content is compared because an address may be reused. If a program allocates and frees often, a new object may
+ * seem lost in one round, because the round read the object's holder earlier. In the next round another object at
+ * the same address may seem lost. The content of a lost object never changes, because no pointer is left to write
+ * by.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,20 +19,20 @@
 #include "leaks/scan.h"
 
 #define ROUNDS		3u
-#define MOST_ROUNDS	12u		/* where each finds fewer than the one before */
-#define PAUSE_US	20000u		/* between two */
-#define AT_ONCE		((size_t)4 << 20)	/* bytes that are read */
+#define MOST_ROUNDS	12u		/* limit while each round finds fewer lost objects */
+#define PAUSE_US	20000u		/* pause between two rounds */
+#define AT_ONCE		((size_t)4 << 20)	/* bytes read at once */
 #define LOST_SHARE	8u		/* a lost object counts in the budget by this part of its record */
 
-/* ------------------------------------------------------------------ what is lost */
+/* ------------------------------------------------------------------ lost objects */
 
-/* The objects of one piece, as they are now. */
+/* The current content of one piece's objects. */
 struct contents {
-	const struct heap_piece *piece;	/* that is in the scan's buffer; NULL: none */
+	const struct heap_piece *piece;	/* the piece in the scan's buffer; NULL: none */
 	bool read;
 };
 
-/* Of an object, or of its beginning: a number that another content has not. */
+/* Returns: a hash of the object's content. In a piece above AT_ONCE bytes only the first AT_ONCE bytes count. */
 static uint64_t content_of(struct scan *scan, struct contents *now, const struct heap_piece *piece, uint64_t object)
 {
 	const size_t whole = piece->each * piece->count, most = whole < AT_ONCE ? whole : AT_ONCE;
@@ -39,7 +41,7 @@ static uint64_t content_of(struct scan *scan, struct contents *now, const struct
 	uint64_t sum = 1;
 
 	if (now->piece != piece) {
-		/* No search: what can't be read was counted before. */
+		/* Keep the counters: the search has counted these bytes before. */
 		const uint64_t bytes = scan->bytes, unread = scan->unread;
 
 		now->piece = piece;
@@ -71,7 +73,7 @@ static void note_lost(struct scan *scan, struct scan_result *result, const struc
 	memcpy(lost->frame, track.frame, sizeof(lost->frame));
 }
 
-/* Those that another lost one points to. */
+/* Set `pointed` of each lost object with a pointer from another lost object. */
 static void note_pointed(struct scan *scan, struct scan_result *result)
 {
 	const struct scan_edges *edges = &scan->edges;
@@ -102,7 +104,7 @@ static int by_address(const void *a, const void *b)
 	return (x->address > y->address) - (x->address < y->address);
 }
 
-/* It was lost in all rounds before this one, and is the same one still. */
+/* Check that an object was lost in all earlier rounds, with the same content. True in the first round. */
 static bool is_the_same(struct scan *scan, const struct scan_result *before, struct contents *now,
 			const struct heap_piece *piece, uint64_t object, uint64_t *content)
 {
@@ -162,7 +164,7 @@ static void clear(struct scan *scan)
 	heap_clear(&scan->heap);
 }
 
-/* The stacks of all threads; NULL: errno says why. */
+/* Find the stacks of all threads. Returns: NULL with errno set. */
 static struct stop_stack *find_stacks(const struct subject *subject, size_t *count)
 {
 	const struct core *core = subject->target.core;
@@ -193,7 +195,7 @@ static int cannot_stop(struct subject *subject)
 	return subject_complain(subject);
 }
 
-/* Everything that is read while it runs. */
+/* Read roots and objects while the process runs, and mark the held objects. */
 static bool read_running(struct scan *scan, struct stop_stack *stacks, size_t count)
 {
 	struct heap *heap = &scan->heap;

@@ -77,7 +77,7 @@ static bool is_known(const struct stop *stop, pid_t id)
 	return stop->known_room && *find_known(stop, id) == id;
 }
 
-/* Fills the table with all threads of the list. know() grows the table, so that half of the table stays empty. */
+/* Fills the table with all threads of the list. know() grows the table first: half of the table stays empty. */
 static void know_all(struct stop *stop, size_t room)
 {
 	if (room > stop->known_room) {
@@ -114,9 +114,9 @@ static void note_id(pid_t *list, volatile sig_atomic_t *count, pid_t id)
 
 /*
  * Collects the exit status of ended threads. A thread that calls exec holds a lock until all other threads of the
- * process are gone, and a seize waits for the lock. A traced thread is gone only when the tracer has collected the exit
- * status. A wait for exits also takes the stop of a traced thread. Each status is therefore read with WNOWAIT first:
- * wait_for would wait forever for a stop taken here.
+ * process are gone, and a seize waits for the lock. A traced thread is gone only when the tracer has collected the
+ * exit status. A wait for exits also takes the stop of a traced thread. Each status is therefore read with WNOWAIT
+ * first: wait_for would wait in vain for a stop taken here.
  */
 static void look_for_ends(const pid_t *list, sig_atomic_t count)
 {
@@ -260,8 +260,8 @@ static bool wait_until(struct stop_thread *thread, uint64_t end)
 	return !thread->late;
 }
 
-/* Waits as wait_until, for WAIT_NS, or for BUSY_NS if the thread waits for a CPU on a busy machine. Returns: false with
- * ETIMEDOUT if the thread waits in the kernel, for example in vfork. */
+/* Waits like wait_until, for WAIT_NS, or for BUSY_NS if the thread waits for a CPU on a busy machine. Returns: false
+ * with ETIMEDOUT if the thread still waits, for example in the kernel as the caller of vfork. */
 static bool wait_for(struct stop_thread *thread)
 {
 	const uint64_t begun = now_ns();
@@ -333,7 +333,7 @@ static void hurry_no_longer(int signal)
 }
 
 /* Gives this thread SCHED_FIFO, where allowed, for HURRY_NS of CPU time while target threads are stopped. The timer
- * counts CPU time, because a pending signal during a wait in the kernel would keep SIGTERM from ending the command. */
+ * counts CPU time, because a signal pending during a wait in the kernel would keep SIGTERM from ending kmem. */
 static void hurry(void)
 {
 	const struct sched_param first = { .sched_priority = 1 };

@@ -1,6 +1,6 @@
 /*
  * stop_watchdog.c: defers SIGSTOP while this process holds the threads of a target stopped. No handler can catch
- * SIGSTOP, and the target would stay stopped as long as this process. A watchdog process, outside this process's group,
+ * SIGSTOP, and the target would stay stopped as long as this process. A watchdog process, outside the process group,
  * detects the stop and sends SIGCONT. Invariant: this process stops after the last thread is resumed, unless another
  * process sent SIGCONT meanwhile. The watchdog never outlives this process.
  *
@@ -64,7 +64,7 @@ _Noreturn static void watch(int rung, pid_t whom)
 			continue;
 		/* Release: pairs with the acquire in halted_end. */
 		km_store_release(&halted->owed, 1u);
-		/* Another process may have sent SIGCONT before `owed` was set: note_go_on then had nothing to clear. */
+		/* Another SIGCONT may have come before `owed` was set: note_go_on then had nothing to clear. */
 		if (state_in(path) == 'T')
 			kill(whom, SIGCONT);
 		else

@@ -1,5 +1,5 @@
 /*
- * subject.c: the process or the core dump that `kmem leaks` and `kmem who` look at.
+ * subject.c: opens the process or core dump for `kmem leaks` and `kmem who`, reports read errors, and prints stacks.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -60,7 +60,7 @@ int subject_load(struct subject *subject, struct heap *heap)
 	return heap_load(&subject->target, heap) ? subject_is_other(subject) : subject_complain(subject);
 }
 
-/* As reports have it: what parts words is octal digits. */
+/* Prints a path as reports do: spaces and backslashes as octal escapes. */
 static void print_path(const char *path)
 {
 	char *name = info_printable_copy(path);

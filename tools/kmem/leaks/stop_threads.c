@@ -45,8 +45,8 @@
 #define WAIT_NS		2000000000ull	/* limit for a wait in the kernel, and for the patience */
 #define BUSY_NS		20000000000ull	/* limit for a thread that waits for a CPU */
 #define ALARM_US	2000
-#define ALARM_EACH_US	10u		/* added per thread that the handler checks, with more threads than */
-#define MANY		256		/* threads */
+#define ALARM_EACH_US	10u		/* added for each thread that the handler checks */
+#define MANY		256		/* threads; from here on, each power of two sets the alarm anew */
 #define HURRY_NS	4000000		/* CPU time at real-time priority */
 #define LATE_ALARM_US	50000
 #define STILL_SECONDS	2u		/* limit of a read in a stop: the process that answers may be stopped */
@@ -540,7 +540,7 @@ void stop_clear(struct stop *stop)
 static bool add_stack(struct stop *stop, pid_t id)
 {
 	size_t before = stop->count;
-	/* The thread before was resumed. */
+	/* The previous thread was resumed. */
 	seized_count = 0;
 	bool ok = seize(stop, id) || target_has_ended(id);	/* a first thread that has ended stays in the list */
 

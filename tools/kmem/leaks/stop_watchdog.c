@@ -82,8 +82,8 @@ static void end_watcher(void)
 	waitpid(watcher, NULL, 0);
 }
 
-/* Starts the watchdog, with no open file but the bell, all signals blocked and no terminal. No pipe stays open because
- * of the watchdog, and no group signal stops the watchdog. Without a watchdog, a SIGSTOP is not deferred. */
+/* Starts the watchdog, with no open file but the bell, all signals blocked and no terminal. The watchdog keeps no
+ * pipe open, and no group signal stops the watchdog. Without a watchdog, a SIGSTOP is not deferred. */
 static void start(void)
 {
 	const pid_t whom = getpid();

@@ -1,7 +1,7 @@
 /*
- * cached_objects.c: which objects lie ready: on the CPUs' shelves and chains, in barns, in shared and alien arrays.
- * No slab says so of them: there they are taken. Invariant: a list or a block that changes while it is read gives
- * some addresses too many or too few, never a walk without an end.
+ * cached_objects.c: finds the cached objects: in per-CPU sheaves and chains, in barns, in shared and alien arrays,
+ * and in lists of deferred frees. A slab counts a cached object as allocated. Invariant: a list or sheaf that changes
+ * during the read yields too many or too few addresses, never an endless walk.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "command.h"
 #include "leaks/heap.h"
 
-#define MAX_SHEAVES	4096u	/* of a barn's list */
+#define MAX_SHEAVES	4096u	/* sheaves read of a barn's list */
 #define MAX_SHARED	65536u	/* objects in a shared array */
-#define MAX_DEFERRED	4096u
+#define MAX_DEFERRED	4096u	/* objects read of a list of deferred frees */
 
 struct rests {
 	struct heap *heap;
@@ -41,7 +41,7 @@ static uintptr_t area_of(const struct rests *rests, unsigned cpu)
 	return (uintptr_t)rests->percpu.base + ((uintptr_t)cpu << rests->shift);
 }
 
-/* The same place in each CPU's area. One that can't be read has nothing: a dump lacks areas that were never in use. */
+/* Reads `each` bytes at `offset` of each CPU's area. An unreadable area reads as zeros: a dump lacks unused areas. */
 static void read_areas(struct rests *rests, uint32_t offset, void *to, size_t each)
 {
 	struct target *target = rests->heap->target;
@@ -53,9 +53,9 @@ static void read_areas(struct rests *rests, uint32_t offset, void *to, size_t ea
 			memset((char *)to + cpu * each, 0, each);
 }
 
-/* ------------------------------------------------------------------ blocks */
+/* ------------------------------------------------------------------ sheaves */
 
-/* The objects of the block that top points into (pcpu.h has the picture); its header, or 0. */
+/* Adds the objects of the sheaf that `top` points into (layout: pcpu.h). Returns: the sheaf's header, or 0. */
 static uint64_t add_sheaf(struct rests *rests, uint32_t mask, uintptr_t top)
 {
 	uint64_t words[KM_PAGE_SIZE * 2 / sizeof(uint64_t)];
@@ -71,7 +71,7 @@ static uint64_t add_sheaf(struct rests *rests, uint32_t mask, uintptr_t top)
 	return words[count - 1];
 }
 
-/* A CPU's main block and its partner; an owner's shelf has none. */
+/* Adds the objects of each CPU's main and spare. The charged pcs has no spare. */
 static void add_pcs(struct rests *rests, const struct km_pcs *pcs)
 {
 	uint64_t *words = kmem_need(calloc(rests->percpu.cpus + 1, sizeof(*words)));
@@ -88,7 +88,7 @@ static void add_pcs(struct rests *rests, const struct km_pcs *pcs)
 	free(words);
 }
 
-/* ------------------------------------------------------------------ engines' own */
+/* ------------------------------------------------------------------ caches of the engines */
 
 static void add_barn(struct rests *rests, const struct layout *layout, const struct kmem_cache *cache, const void *node)
 {
@@ -148,7 +148,7 @@ static void add_nodes(struct rests *rests, const struct layout *layout)
 
 /* ------------------------------------------------------------------ lists through objects */
 
-/* Along the links at `freeptr`, in memory that was not read yet. */
+/* Adds at most `most` objects of a list linked at `freeptr`. Each link is read from the process. */
 static void add_list(struct rests *rests, uintptr_t object, uint32_t freeptr, unsigned most)
 {
 	for (unsigned i = 0; object && i < most; i++) {
@@ -183,7 +183,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* False: target->result says why. */
+/* Reads the per-CPU record of a library instance. Returns: false with target->result set on failure. */
 static bool begin_root(struct rests *rests, const struct info_root *root)
 {
 	struct target *target = rests->heap->target;

@@ -1,6 +1,6 @@
 /*
- * core_dump.c: a core dump: an ELF file of 64 bits, whose segments are the memory and whose notes have the threads'
- * registers and the names of files. core_dump.h has the invariant.
+ * core_dump.c: reads a core dump, a 64-bit ELF file. The segments hold the memory; the notes hold the threads'
+ * registers and the names of mapped files. Invariant: see core_dump.h.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -48,7 +48,7 @@ static void add_thread(struct core *core, const char *data, size_t bytes)
 	core->threads++;
 }
 
-/* From words[0] to words[1] the file was mapped, from that offset on: so were the segments that begin there. */
+/* Adds a file mapped from words[0] to words[1] at `offset`, and names the segments that begin in this range. */
 static void add_file(struct core *core, const uint64_t words[2], uint64_t offset, const char *name)
 {
 	struct maps *maps = &core->maps;
@@ -61,7 +61,7 @@ static void add_file(struct core *core, const uint64_t words[2], uint64_t offset
 	while (m < maps->count && maps->at[m].start < words[0])
 		m++;
 	for (; m < maps->count && maps->at[m].start < words[1]; m++) {
-		/* The file's own text: segments may be many, and names long. */
+		/* Shares the file's name string: segments may be many, and names long. */
 		maps->at[m].name = core->files.at[core->files.count - 1].name;
 		maps->at[m].file = true;
 		maps->at[m].offset = offset + (maps->at[m].start - words[0]);
@@ -69,7 +69,7 @@ static void add_file(struct core *core, const uint64_t words[2], uint64_t offset
 	core->named = m;
 }
 
-/* Kernel: files are in order, and their names are no longer. */
+/* Returns: true for a valid next file. The kernel writes files in address order, with names below PATH_MAX. */
 static bool is_next(const struct core *core, const uint64_t words[2], const char *name)
 {
 	const struct maps *files = &core->files;
@@ -78,7 +78,7 @@ static bool is_next(const struct core *core, const uint64_t words[2], const char
 	       strlen(name) < PATH_MAX;
 }
 
-/* NT_FILE: a count and the size of a page, then three words for each mapping, then the names. */
+/* Parses NT_FILE: a count and the page size, then three words for each mapping, then the names. */
 static void add_files(struct core *core, const char *data, size_t bytes)
 {
 	uint64_t head[2], words[3];
@@ -103,7 +103,7 @@ static void read_notes(struct core *core, uint64_t at, uint64_t bytes)
 	uint64_t done = 0;
 	Elf64_Nhdr note;
 
-	/* The same again and again would be more than the dump has. */
+	/* Limits all notes to the dump's length: segments may repeat the same notes. */
 	if (bytes > core->notes_left)
 		return;
 	core->notes_left -= bytes;
@@ -143,7 +143,7 @@ static void add_segments(struct core *core, const Elf64_Phdr *segments, size_t c
 		const Elf64_Phdr *at = &sorted[i];
 		uint64_t bytes = at->p_filesz < at->p_memsz ? at->p_filesz : at->p_memsz;
 
-		/* A dump that was cut off ends before some of them do. */
+		/* A truncated dump ends before some segments end. */
 		if (at->p_type != PT_LOAD || at->p_vaddr + at->p_memsz < at->p_vaddr)
 			continue;
 		uint64_t there = at->p_offset < core->length ? core->length - at->p_offset : 0;
@@ -174,7 +174,7 @@ static bool parse(struct core *core)
 	    head->e_type != ET_CORE || head->e_phentsize != sizeof(Elf64_Phdr) || head->e_phoff % 8)
 		return false;
 	size_t count = head->e_phnum;
-	/* Where there are too many, the first section's header says how many. */
+	/* PN_XNUM: the first section header holds the segment count. */
 	if (count == PN_XNUM) {
 		const Elf64_Shdr *section = head->e_shoff % 8 ? NULL : part(core, head->e_shoff, 1, sizeof(*section));
 
@@ -223,7 +223,7 @@ struct stop_stack core_stack(const struct core *core, size_t thread)
 #endif
 }
 
-/* The file as it is now, which is not believed either. */
+/* Maps the current content of a mapped file. The content may differ from the dumped process and is never trusted. */
 static const struct core_file *open_file(const struct core *core, const struct map *map)
 {
 	struct core_file *file = &core->file[map - core->files.at];
@@ -245,7 +245,8 @@ static const struct core_file *open_file(const struct core *core, const struct m
 	return file;
 }
 
-/* Of `length` bytes at `start`, which were mapped at map->start: those from an address on. */
+/* Returns: the copy of address `from`, in `length` bytes at `start` that were mapped at map->start; NULL: outside.
+ * Lowers *bytes to the bytes available. */
 static const char *some(const struct map *map, const char *start, size_t length, uintptr_t from, size_t *bytes)
 {
 	length = map->end - map->start < length ? map->end - map->start : length;
@@ -256,7 +257,7 @@ static const char *some(const struct map *map, const char *start, size_t length,
 	return start + (from - map->start);
 }
 
-/* As many of the bytes as lie there in one piece; NULL: none. */
+/* Finds the bytes at address `from`. Lowers *bytes to the contiguous count. Returns: NULL if the dump has none. */
 static const char *find(const struct core *core, uintptr_t from, size_t *bytes)
 {
 	static const char zeros[4096];
@@ -271,7 +272,7 @@ static const char *find(const struct core *core, uintptr_t from, size_t *bytes)
 		return !file->bytes || map->offset >= file->length ? NULL :
 		       some(map, file->bytes + map->offset, file->length - map->offset, from, bytes);
 	}
-	/* Memory that was never written is in no dump. */
+	/* A dump omits memory never written: these bytes are zeros. */
 	map = maps_find(&core->blank, from);
 	if (!map)
 		return NULL;

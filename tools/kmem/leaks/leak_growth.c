@@ -1,6 +1,6 @@
 /*
- * leak_growth.c: what a process has more than some seconds ago: by cache, and by stack where objects say by whom they
- * were allocated. The process is not stopped.
+ * leak_growth.c: prints the growth of a process over some seconds: by cache, and by allocation stack for objects with
+ * a known stack. Invariant: the process is never stopped.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -39,7 +39,7 @@ static int by_hash(const void *a, const void *b)
 	return (x->hash > y->hash) - (x->hash < y->hash);
 }
 
-/* Neighbours of one stack become one. */
+/* Sorts the sites by hash and merges the sites of equal stacks. */
 static void fold(struct sites *sites)
 {
 	size_t kept = 0;
@@ -58,7 +58,7 @@ static void fold(struct sites *sites)
 
 static void add_site(struct sites *sites, const struct heap_track *track, long sign, size_t bytes)
 {
-	/* Before there are more than can be, those of one stack are made one. */
+	/* Merges equal stacks at each power of two from 65536 on, to limit the memory. */
 	if (sites->count >= 65536 && !(sites->count & (sites->count - 1)))
 		fold(sites);
 	sites->at = kmem_grow(sites->at, sites->count, &sites->room, sizeof(*sites->at));
@@ -67,7 +67,7 @@ static void add_site(struct sites *sites, const struct heap_track *track, long s
 	memcpy(site->frame, track->frame, sizeof(site->frame));
 }
 
-/* The live objects whose stacks are known count with this sign. */
+/* Adds the live objects with known stacks, counted with `sign`. ages: NULL, or counts of objects by age. */
 static int add_sites(struct subject *subject, struct sites *sites, long sign, unsigned long *ages)
 {
 	struct heap heap;
@@ -138,13 +138,13 @@ static int by_address(const void *a, const void *b)
 	return (x->address > y->address) - (x->address < y->address);
 }
 
-/* Of a snapshot in order of addresses; NULL: it was not there. */
+/* Requires: a snapshot sorted by address. Returns: the cache in the snapshot, or NULL. */
 static const struct info_cache *find(const struct snapshot *snapshot, const struct info_cache *cache)
 {
 	return snapshot->count ? bsearch(cache, snapshot->caches, snapshot->count, sizeof(*cache), by_address) : NULL;
 }
 
-/* before: gets sorted. */
+/* Prints the caches that have grown. Sorts `before` by address. */
 static void print_caches(const struct snapshot *before, const struct snapshot *after, double seconds, size_t most)
 {
 	struct grown *grown = kmem_need(calloc(after->count + 1, sizeof(*grown)));

@@ -1,5 +1,5 @@
 /*
- * maps.c: the mappings of a process, in order. Invariant: a line that can't be parsed is passed over.
+ * maps.c: reads the mappings of a process, in address order. Invariant: a line with invalid syntax is skipped.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -70,7 +70,7 @@ const struct map *maps_find(const struct maps *maps, uintptr_t address)
 	return at < maps->count && address >= maps->at[at].start ? &maps->at[at] : NULL;
 }
 
-/* Of a program that was linked for its addresses: it is not moved. */
+/* Returns: true for a program linked at fixed addresses (ET_EXEC), which the kernel never relocates. */
 static bool is_fixed(const char *path)
 {
 	Elf64_Ehdr head = { .e_type = ET_NONE };

@@ -1,11 +1,11 @@
 /*
- * quiesce.c: all threads of a process stand still, and the data with most changes is read: registers, stacks from the
- * stack pointers on, cached objects, memory outside of objects, which candidates are still live, and objects with
- * possible pointers to candidates (rescan.c). Invariant: each of these steps has a bound of time, except the registers,
- * and the first mebibyte of the stacks and of the last step. A step ends when its time is up: a program is read in
- * rounds, and data not read here was read while the program ran, or is read when the program goes on.
+ * quiesce.c: stops all threads of a process and reads the data that changes most. The steps: registers, stacks from
+ * the stack pointers up, cached objects, memory outside of objects, live bits of candidates, and objects with
+ * possible pointers to candidates (rescan.c). Invariant: each step has a time limit, except the registers, the first
+ * mebibyte of the stacks and the first mebibyte of the last step. A step ends at its limit. The process is scanned in
+ * rounds: data not read during the stop was read before the stop, or is read after the stop.
  *
- * Room for all this data is allocated and written to before the stop.
+ * All buffers for the stop are allocated and written to before the stop.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,18 +17,18 @@
 #include "leaks/core_dump.h"
 #include "leaks/scan.h"
 
-#define STACKS_AT_ONCE	((size_t)1 << 20)	/* bytes of stacks, by one call; and at least */
-#define STACKS_NS	3000000u		/* for more */
-#define THREADS_AT_ONCE	256u			/* threads between two looks at the clock */
-#define STACK_ROOM	((size_t)32 << 10)	/* for each thread, ahead; there may be more to read */
-#define AT_ONCE		((size_t)128 << 10)	/* bytes that are read between two looks at the clock */
-#define ROOTS_BYTES	((size_t)8 << 20)	/* of memory outside of objects */
-#define ROOTS_NS	1500000u		/* for these */
-#define READY_NS	1500000u		/* for what lies ready of caches with candidates */
-#define LOOK_NS		500000u			/* for slabs that are asked again; the others are when all go on */
-#define AGAIN_NS	2000000u		/* for objects that may hold candidates */
+#define STACKS_AT_ONCE	((size_t)1 << 20)	/* bytes of stacks per call, and read without a limit */
+#define STACKS_NS	3000000u		/* time limit for further stacks */
+#define THREADS_AT_ONCE	256u			/* threads between two reads of the clock */
+#define STACK_ROOM	((size_t)32 << 10)	/* bytes reserved per thread before the stop */
+#define AT_ONCE		((size_t)128 << 10)	/* bytes between two reads of the clock */
+#define ROOTS_BYTES	((size_t)8 << 20)	/* limit for memory outside of objects */
+#define ROOTS_NS	1500000u		/* time limit for memory outside of objects */
+#define READY_NS	1500000u		/* time limit for cached objects of caches with candidates */
+#define LOOK_NS		500000u			/* time limit for slabs; the rest are read after the stop */
+#define AGAIN_NS	2000000u		/* time limit for objects that may point to candidates */
 
-/* Words that were read while all threads stood still. */
+/* Words read during the stop. */
 struct still {
 	uint64_t *words;
 	size_t count, room;
@@ -68,13 +68,13 @@ static void still_read(struct scan *scan, struct still *still, uintptr_t from, s
 
 /* ------------------------------------------------------------------ stacks */
 
-/* Stacks are small and many: one call reads as many as fit into the room. */
+/* A batch of stacks. Stacks are small and many, so one call reads all stacks that fit into the buffer. */
 struct stacks {
 	struct still *still;
 	struct roots_batch batch;
-	size_t room;			/* bytes left of the room for this batch */
-	struct span_list list;		/* not read yet */
-	size_t threads;			/* their stacks are in the list, or were */
+	size_t room;			/* bytes left in the buffer of the batch */
+	struct span_list list;		/* stacks not read yet */
+	size_t threads;			/* threads whose stacks were added to the list */
 };
 
 static void stacks_flush(struct stacks *stacks)
@@ -116,7 +116,7 @@ static void read_stacks(struct stacks *stacks, uint64_t end)
 	stacks_flush(stacks);
 }
 
-/* After the stop: read the stacks beyond the time of the stop. */
+/* Reads the stacks left over at the time limit. Context: after the stop. */
 static void read_late_stacks(struct scan *scan, struct stacks *stacks, const struct stop *stop)
 {
 	for (; stacks->threads < stop->count; stacks->threads++)
@@ -135,7 +135,7 @@ static void read_late_stacks(struct scan *scan, struct stacks *stacks, const str
 	free(stacks->list.at);
 }
 
-/* Mappings were read shortly before: again if a stack is in none of them. */
+/* Reads registers and stacks. The mappings are read again if a stack pointer lies outside all known mappings. */
 static void read_threads(struct scan *scan, struct stacks *stacks, const struct stop *stop)
 {
 	const uint64_t end = now_ns() + STACKS_NS;
@@ -169,7 +169,7 @@ static int by_bytes(const void *a, const void *b)
 	return (of_x > of_y) - (of_x < of_y);
 }
 
-/* The small ones first: they change more. */
+/* Reads roots until `end`. Requires: roots sorted by size, because small roots change more. */
 static void read_roots(struct scan *scan, struct still *still, uint64_t end)
 {
 	size_t left = ROOTS_BYTES;
@@ -191,8 +191,8 @@ static void read_roots(struct scan *scan, struct still *still, uint64_t end)
 
 /* ------------------------------------------------------------------ candidates */
 
-/* Which of the candidates are live now, from piece number `from` on: their slabs are asked again, until `end`. Returns
- * the piece that is next. */
+/* Reads the live bits of pieces with candidates again, from piece number `from` until `end`, and clears the live bits
+ * of objects freed meanwhile. Returns: the number of the next piece to read. */
 static size_t look_again(struct scan *scan, size_t from, uint64_t end)
 {
 	struct heap *heap = &scan->heap;
@@ -213,7 +213,8 @@ static size_t look_again(struct scan *scan, size_t from, uint64_t end)
 	return heap->loose;
 }
 
-/* Of which caches an object that lies ready may be a candidate. Blocks of whole pages do not say whose they are. */
+/* Returns: for each cache, whether a cached object may be a candidate. Caches of HEAP_ready and HEAP_other always
+ * may, because blocks of whole pages do not name their cache. */
 static bool *find_wanted(const struct scan *scan)
 {
 	const struct heap *heap = &scan->heap;
@@ -232,7 +233,7 @@ static bool *find_wanted(const struct scan *scan)
 
 /* ------------------------------------------------------------------ all of it */
 
-/* What can be done while it runs. */
+/* Does all work that needs no stopped threads, and writes to all buffers. */
 static void prepare(struct scan *scan, struct still *still, size_t threads)
 {
 	look_again(scan, 0, UINT64_MAX);
@@ -279,7 +280,7 @@ bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
 	return ok;
 }
 
-/* A dump stands still. */
+/* Reads registers and stacks of a core dump. A dump never changes, so there is no time limit. */
 void still_core(struct scan *scan, const struct core *core)
 {
 	struct still still = { .count = 0 };

@@ -1,10 +1,10 @@
 /*
- * recent_objects.c: objects that were allocated since a round began. Invariant: what one of them points to is held in
- * that round, whoever points to the young one.
+ * recent_objects.c: reads young objects: objects allocated since the round began. Invariant: each object that a young
+ * object points to is marked in the round, even if the young object is lost.
  *
- * A list that grows at its head leads to its older objects by young ones, of which the round knows nothing: without
- * them all of it would seem lost, in each round. What a young object that is lost itself points to is not told as lost
- * in this round, which the next one mends.
+ * A list that grows at the head reaches older objects only through young objects. The round's heap lacks young
+ * objects, so the list would seem lost in each round. Consequence: objects behind a lost young object are reported in
+ * the next round, not in the current round.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "command.h"
 #include "leaks/scan.h"
 
-#define AT_ONCE	((size_t)4 << 20)	/* bytes that are read */
+#define AT_ONCE	((size_t)4 << 20)	/* bytes per read */
 
-/* Which of 64 objects of a piece, that are live now, were not when the round began. */
+/* Returns: a bit mask of young objects among 64 objects. In a new piece, all live objects are young. */
 static uint64_t young_of(const struct scan *scan, const struct heap *now, const struct heap_piece *piece, uint32_t from)
 {
 	const struct heap *then = &scan->heap;
@@ -27,7 +27,7 @@ static uint64_t young_of(const struct scan *scan, const struct heap *now, const 
 	return live & ~then->live[was->first / 64 + from / 64];
 }
 
-/* Its words are those that would be aligned. */
+/* Marks all objects that aligned words of `copy` point to. `start`: address of these bytes in the process. */
 static void hold_from(struct scan *scan, uintptr_t start, size_t bytes, const char *copy)
 {
 	size_t odd = -start & (sizeof(uint64_t) - 1);

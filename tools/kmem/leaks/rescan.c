@@ -1,11 +1,11 @@
 /*
- * rescan.c: objects that may hold candidates, read once more while all threads stand still. Where a pointer is moved in
- * each round from a part of a list that was not read yet to one that was, all of the list behind it is a candidate in
- * each round, and has the same content. In one moment the pointer is in one place. Invariant: a piece is read as a
- * whole or not at all, and nothing is allocated while somebody waits.
+ * rescan.c: reads objects that may point to candidates again while all threads are stopped. A program may move a
+ * pointer in each round from a list part not read yet to a list part already read. The list behind the pointer is
+ * then a candidate in each round, with unchanged content. During a stop the pointer has one place. Invariant: a piece
+ * is read whole or not at all, and no memory is allocated during the stop.
  *
- * The order: pieces that have candidates, because nodes of a list point to their like, then others of the same caches,
- * then all others; each time those of small caches first.
+ * The order: pieces with candidates, because nodes of a list point to nodes of the same cache; then other pieces of
+ * the same caches; then all other pieces. Within each class, small caches come first.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -15,11 +15,11 @@
 #include "command.h"
 #include "leaks/scan.h"
 
-#define MOST_BYTES	((size_t)16 << 20)	/* more is not read in the time that there is */
-#define LEAST_BYTES	((size_t)1 << 20)	/* are, whatever the clock says: a CPU may have been busy */
-#define PIECE_BYTES	((size_t)1 << 20)	/* of a piece, at most */
-#define AT_ONCE		((size_t)128 << 10)	/* between two looks at the clock, but for a larger piece */
-#define BATCH		32u			/* pieces */
+#define MOST_BYTES	((size_t)16 << 20)	/* read at most; the time limit allows no more */
+#define LEAST_BYTES	((size_t)1 << 20)	/* read even after the limit: a CPU may be busy */
+#define PIECE_BYTES	((size_t)1 << 20)	/* bytes of the largest piece read */
+#define AT_ONCE		((size_t)128 << 10)	/* bytes between two reads of the clock, or one larger piece */
+#define BATCH		32u			/* pieces per call */
 #define KINDS		(HEAP_OF_GUARD + 1)
 
 static uint64_t now_ns(void)
@@ -43,13 +43,13 @@ static size_t bytes_of(const struct heap_piece *piece)
 	return piece->each * piece->count;
 }
 
-/* ------------------------------------------------------------------ which, in which order */
+/* ------------------------------------------------------------------ selection and order */
 
-/* Pieces of a cache together, or of a kind that have none: those with candidates are one group, the others another. */
+/* Pieces of one cache, or pieces of one kind without a cache. Pieces with candidates form another group. */
 struct again_group {
 	uint64_t bytes;
-	uint64_t room;			/* of these so many are read at most */
-	size_t rank;			/* its place in the order */
+	uint64_t room;			/* bytes to read at most */
+	size_t rank;			/* position in the order */
 	enum { OF_OTHERS, OF_LIKE, OF_CANDIDATES } of;
 };
 
@@ -69,7 +69,7 @@ static int by_weight(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* The order of groups, and how much of each is read: as if there were time for MOST_BYTES. */
+/* Sorts the groups, and divides MOST_BYTES among the groups in that order. */
 static void rank(struct again_group *groups, size_t count)
 {
 	struct again_group **sorted = kmem_need(calloc(count, sizeof(*sorted)));
@@ -103,7 +103,7 @@ static bool has_live(const struct heap *heap, const struct heap_piece *piece)
 	return false;
 }
 
-/* False: there is no candidate. */
+/* Adds up the bytes of each group. Returns: false if there is no candidate. */
 static bool find_groups(struct scan *scan, struct again_group *groups, size_t count)
 {
 	const struct heap *heap = &scan->heap;
@@ -164,7 +164,7 @@ void again_prepare(struct scan *scan)
 
 /* ------------------------------------------------------------------ reading */
 
-/* Some pieces of as many bytes each, in one read. False: one of them has gone. */
+/* Reads `count` pieces of `bytes` bytes each in one call. Returns: false if a piece is unmapped. */
 static bool read_batch(struct scan *scan, const struct scan_copy *copy, size_t count, size_t bytes, char *to)
 {
 	void *from[BATCH];
@@ -179,7 +179,7 @@ static bool read_batch(struct scan *scan, const struct scan_copy *copy, size_t c
 	return true;
 }
 
-/* How many from number `i` on are read at once: slabs of one length. */
+/* Returns: how many pieces from number `i` on one call reads. Only slabs of equal length share a call. */
 static size_t batch_from(const struct scan_again *again, size_t i, size_t bytes)
 {
 	size_t count = 1;

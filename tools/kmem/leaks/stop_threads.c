@@ -1,18 +1,19 @@
 /*
- * stop_threads.c: a process stands still: each thread is seized, which stops nothing, then all are interrupted.
- * Invariant: who was stopped here goes on by stop_end, with the signal that it was about to get; if this process ends
- * before, the system lets them go on.
+ * stop_threads.c: stops all threads of a process. Each thread is seized, and a seize stops nothing; then all threads
+ * are interrupted. Invariant: stop_end resumes each stopped thread, with the thread's pending signal. If this process
+ * ends before stop_end, the kernel resumes the threads.
  *
- * A thread that waits for a CPU, or in the kernel, stands still when it has got what it waits for, and those that stand
- * still already would wait for it. They do for some milliseconds, and go on. A late one is waited for by itself: when
- * it stands still the others, which are quick, are interrupted again.
+ * A thread that waits for a CPU, or in the kernel, stops only when the wait ends. A late thread would prolong the
+ * stop of all other threads. The stopped threads wait for some milliseconds and are then resumed. This process then
+ * waits for the late thread alone. Once the late thread has stopped, the other threads, which stop fast, are
+ * interrupted again.
  *
- * A stop of this process, by the terminal for one, would leave them standing: it comes when they go on, and one that
- * can't be put off does again (stop_watchdog.c).
+ * A stop of this process, for example by the terminal, would leave the threads stopped. The stop signal is therefore
+ * deferred until the threads are resumed. SIGSTOP cannot be deferred: stop_watchdog.c resumes this process.
  *
- * Each thread costs the system some microseconds to be stopped and let go, which is what thousands of them wait for. So
- * a stop makes no more calls for a thread than these: registers are read while others are still on their way, and
- * whether a thread began meanwhile is asked once, by their number.
+ * To stop and resume one thread costs some microseconds. With thousands of threads, these microseconds are the length
+ * of the stop. A stop must therefore make few calls per thread: registers are read while other threads are still
+ * stopping, and new threads are detected with one read of the thread count.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -37,18 +38,18 @@
 #include "leaks/stop_threads.h"
 
 #define MAX_THREADS	65536u
-#define MAX_LOOKS	64u		/* at the list of threads, for those that began meanwhile */
-#define PATIENCE_NS	3000000ull	/* that threads which stand still have with a late one */
-#define EACH_NS		20000ull	/* for each thread to come to a stand, on the average; more: some are late */
-#define ATTEMPTS	6u		/* with so much; then with twice as much each time */
-#define WAIT_NS		2000000000ull	/* for one that waits in the kernel; the most patience, too */
-#define BUSY_NS		20000000000ull	/* where one wants a CPU: for it to get one */
+#define MAX_LOOKS	64u		/* rounds of the search for new threads */
+#define PATIENCE_NS	3000000ull	/* time that stopped threads wait for a late thread */
+#define EACH_NS		20000ull	/* mean time for one thread to stop; beyond, a thread is late */
+#define ATTEMPTS	6u		/* attempts with PATIENCE_NS; each further attempt doubles the time */
+#define WAIT_NS		2000000000ull	/* limit for a wait in the kernel, and for the patience */
+#define BUSY_NS		20000000000ull	/* limit for a thread that waits for a CPU */
 #define ALARM_US	2000
-#define ALARM_EACH_US	10u		/* more for each thread that the handler has to look at, where they are */
-#define MANY		256		/* or more */
-#define HURRY_NS	4000000		/* of other programs' time */
+#define ALARM_EACH_US	10u		/* added for each thread that the handler checks */
+#define MANY		256		/* threads; from here on, each power of two sets the alarm anew */
+#define HURRY_NS	4000000		/* CPU time at real-time priority */
 #define LATE_ALARM_US	50000
-#define STILL_SECONDS	2u		/* for a read while all stand still: whoever answers may be one of them */
+#define STILL_SECONDS	2u		/* limit of a read in a stop: the process that answers may be stopped */
 #define READ_SECONDS	30u
 
 static uint64_t now_ns(void)
@@ -59,9 +60,9 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ------------------------------------------------------------------ which are known */
+/* ------------------------------------------------------------------ known threads */
 
-/* Where it stands in the table, or where it would. */
+/* Returns: the table entry of a thread id, or the empty entry for the id. */
 static pid_t *find_known(const struct stop *stop, pid_t id)
 {
 	size_t at = (uint32_t)id * 2654435761u & (stop->known_room - 1);
@@ -76,7 +77,7 @@ static bool is_known(const struct stop *stop, pid_t id)
 	return stop->known_room && *find_known(stop, id) == id;
 }
 
-/* All threads of the list; room for one more is made before, so that half of the table is empty. */
+/* Fills the table with all threads of the list. know() grows the table first: half of the table stays empty. */
 static void know_all(struct stop *stop, size_t room)
 {
 	if (room > stop->known_room) {
@@ -98,8 +99,8 @@ static void know(struct stop *stop, pid_t id)
 
 /* ------------------------------------------------------------------ one thread */
 
-/* For the handler of the alarm: threads that are ours to wait for. The other list is of those that were killed before
- * they could be let go, by exec for one: they are ours until their end is looked at. */
+/* Threads for the alarm handler. seized: threads that this process must wait for. ending: threads killed before the
+ * detach, for example by exec; these threads stay traced until this process collects their exit status. */
 static pid_t seized[MAX_THREADS], ending[MAX_THREADS];
 static volatile sig_atomic_t seized_count, ending_count;
 
@@ -112,9 +113,10 @@ static void note_id(pid_t *list, volatile sig_atomic_t *count, pid_t id)
 }
 
 /*
- * A thread that calls exec holds a lock that a seize waits for, until the process's others are gone: those that are
- * ours to wait for go when their end is looked at. A wait for ends takes what it finds of a thread that was traced to a
- * stop as well, so each is looked at first: what was taken here wait_for would wait for in vain.
+ * Collects the exit status of ended threads. A thread that calls exec holds a lock until all other threads of the
+ * process are gone, and a seize waits for the lock. A traced thread is gone only when the tracer has collected the
+ * exit status. A wait for exits also takes the stop of a traced thread. Each status is therefore read with WNOWAIT
+ * first: wait_for would wait in vain for a stop taken here.
  */
 static void look_for_ends(const pid_t *list, sig_atomic_t count)
 {
@@ -139,7 +141,7 @@ static void wake(int signal)
 	errno = error;
 }
 
-/* From now on a wait is interrupted every so many microseconds; 0: no longer. */
+/* Interrupts waits every `us` microseconds. 0 ends the interrupts. */
 static void set_alarm(unsigned us)
 {
 	struct sigaction action = { .sa_handler = wake };
@@ -149,7 +151,8 @@ static void set_alarm(unsigned us)
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* The handler looks at one more: with some thousand it takes as long as there is from one alarm to the next. */
+/* Adds a thread for the handler. With some thousand threads the handler runs as long as the alarm interval, so the
+ * interval grows with the count. */
 static void note_seized(pid_t id)
 {
 	note_id(seized, &seized_count, id);
@@ -157,7 +160,7 @@ static void note_seized(pid_t id)
 		set_alarm(ALARM_US + ALARM_EACH_US * (unsigned)seized_count);
 }
 
-/* One that has ended is passed over; of another that can't be seized errno says why. */
+/* Seizes a thread; an ended thread is skipped. Returns: false with errno set if the thread cannot be seized. */
 static bool seize(struct stop *stop, pid_t id)
 {
 	if (ptrace(PTRACE_SEIZE, id, NULL, NULL) != 0)
@@ -169,7 +172,7 @@ static bool seize(struct stop *stop, pid_t id)
 	return true;
 }
 
-/* The list of its threads; NULL: errno says why, as of a process that is not there. */
+/* Opens the thread list of a process. Returns: NULL with errno set on failure; ESRCH: no such process. */
 static DIR *open_threads(pid_t pid)
 {
 	char path[64];
@@ -181,7 +184,7 @@ static DIR *open_threads(pid_t pid)
 	return threads;
 }
 
-/* The threads that are not seized yet; how many, or -1. */
+/* Seizes all threads not seized yet. Returns: the count of new threads, or -1 with errno set. */
 static int seize_new(pid_t pid, struct stop *stop)
 {
 	struct dirent *entry;
@@ -225,7 +228,7 @@ static void read_registers(struct stop_thread *thread)
 	ptrace(PTRACE_GETREGSET, thread->id, (void *)NT_PRFPREG, &vectors);
 }
 
-/* Does it wait in the kernel, or is it gone? Else it only wants a CPU. */
+/* Returns: true if the thread waits in the kernel or is gone; false if the thread only waits for a CPU. */
 static bool is_in_kernel(pid_t id)
 {
 	FILE *file = target_proc(id, "stat");
@@ -238,7 +241,7 @@ static bool is_in_kernel(pid_t id)
 	return state == 'D';
 }
 
-/* It stands still, and its registers are read, or it has ended. False: until `end` it does neither. */
+/* Waits until the thread stops or ends, and reads the registers of a stopped thread. Returns: false after `end`. */
 static bool wait_until(struct stop_thread *thread, uint64_t end)
 {
 	int status;
@@ -257,8 +260,8 @@ static bool wait_until(struct stop_thread *thread, uint64_t end)
 	return !thread->late;
 }
 
-/* The same. False: it waits in the kernel, as the caller of vfork; errno is ETIMEDOUT. One that wants a CPU, on a
- * machine that has none to spare, is waited for longer. */
+/* Waits like wait_until, for WAIT_NS, or for BUSY_NS if the thread waits for a CPU on a busy machine. Returns: false
+ * with ETIMEDOUT if the thread still waits, for example in the kernel as the caller of vfork. */
 static bool wait_for(struct stop_thread *thread)
 {
 	const uint64_t begun = now_ns();
@@ -286,7 +289,7 @@ static void let_alarm_in(void)
 
 static const int stops[] = { SIGTSTP, SIGTTIN, SIGTTOU };
 static struct sigaction stops_before[km_array_count(stops)];
-static volatile sig_atomic_t asked_to_stop;	/* the signal; 0: none */
+static volatile sig_atomic_t asked_to_stop;	/* the deferred stop signal; 0: none */
 
 static void note_stop(int number)
 {
@@ -302,7 +305,7 @@ static void put_stops_off(void)
 			sigaction(stops[i], &later, NULL);
 }
 
-/* One that has come meanwhile comes now. */
+/* Restores the handlers and raises a stop signal deferred meanwhile. */
 static void let_stops_in(void)
 {
 	for (size_t i = 0; i < km_array_count(stops); i++)
@@ -312,11 +315,12 @@ static void let_stops_in(void)
 	asked_to_stop = 0;
 }
 
-/* The policy of this process before a hurry; -1: no hurry. */
+/* Scheduling policy before hurry(); -1: hurry() is not in effect. */
 static struct sched_param before;
 static volatile sig_atomic_t policy = -1;
 
-/* Called by the timer as well: the target decides how many threads there are, and how long a stop takes. */
+/* Restores the scheduling policy. Context: also the timer's signal handler, because the target process determines
+ * the count of threads and the length of the stop. */
 static void hurry_no_longer(int signal)
 {
 	int error = errno;
@@ -328,9 +332,8 @@ static void hurry_no_longer(int signal)
 	errno = error;
 }
 
-/* While threads of the target stand still, this thread runs before other work, where SCHED_FIFO is allowed, for some
- * milliseconds of its own CPU time. The timer counts CPU time, because a pending signal during a wait in the kernel
- * would keep SIGTERM from an end of the command. */
+/* Gives this thread SCHED_FIFO, where allowed, for HURRY_NS of CPU time while target threads are stopped. The timer
+ * counts CPU time, because a signal pending during a wait in the kernel would keep SIGTERM from ending kmem. */
 static void hurry(void)
 {
 	const struct sched_param first = { .sched_priority = 1 };
@@ -351,7 +354,7 @@ static void hurry(void)
 		hurry_no_longer(0);
 }
 
-/* ------------------------------------------------------------------ all of them */
+/* ------------------------------------------------------------------ all threads */
 
 static void let_go(const struct stop_thread *thread)
 {
@@ -367,7 +370,8 @@ static void note_length(struct stop *stop)
 	stop->longest_ns = ns > stop->longest_ns ? ns : stop->longest_ns;
 }
 
-/* From number `from` on; those before stand still. False: one is late. */
+/* Interrupts the threads from number `from` on. Requires: the threads before `from` are stopped. Returns: false if a
+ * thread is late. */
 static bool interrupt_from(struct stop *stop, size_t from, uint64_t patience)
 {
 	const uint64_t end = stop->begun_ns + patience + EACH_NS * stop->count;
@@ -392,7 +396,8 @@ static size_t standing(const struct stop *stop)
 	return count;
 }
 
-/* Those that are known stand still. Is there none beside them? It would be one of them that began it. */
+/* Returns: true if the process has no thread besides the stopped threads. Only a known thread can have started a
+ * thread, and all known threads are stopped. */
 static bool are_all(pid_t pid, const struct stop *stop)
 {
 	FILE *file = target_proc(pid, "status");
@@ -418,7 +423,7 @@ static enum outcome stop_all(pid_t pid, struct stop *stop, uint64_t patience)
 	set_alarm(ALARM_US + ALARM_EACH_US * (unsigned)stop->count);
 	if (!done)
 		stop->begun_ns = now_ns();
-	/* A thread may begin another one until all stand still. */
+	/* A running thread may start another thread until all threads are stopped. */
 	for (unsigned look = 0; found > 0 && look < MAX_LOOKS; look++) {
 		if (!interrupt_from(stop, done, patience))
 			return STOP_LATE;
@@ -429,13 +434,14 @@ static enum outcome stop_all(pid_t pid, struct stop *stop, uint64_t patience)
 		return STOP_LATE;
 	if (found == 0 && standing(stop))
 		return STOP_ALL;
-	/* One that has ended is in the list until its parent has looked, and can't be seized. */
+	/* An ended process stays in the list until the parent waits, and cannot be seized. */
 	if (found == 0)
 		errno = ESRCH;
 	return STOP_FAILED;
 }
 
-/* All go on, but for the last one of those that were late: it stands still. False: one of them does not. */
+/* Resumes all threads except the last late thread, which stays stopped. Returns: false if a late thread does not
+ * stop. */
 static bool keep_late(struct stop *stop)
 {
 	size_t late = 0;
@@ -476,7 +482,7 @@ static void begin(struct stop *stop)
 	set_alarm(ALARM_US);
 }
 
-/* Behind the last that was let go. */
+/* Undoes begin(). Context: after the last detach. */
 static void end(void)
 {
 	hurry_no_longer(0);
@@ -528,13 +534,13 @@ void stop_clear(struct stop *stop)
 	*stop = (struct stop){ .count = 0 };
 }
 
-/* ------------------------------------------------------------------ one by one */
+/* ------------------------------------------------------------------ one thread at a time */
 
-/* False: errno says why. */
+/* Stops one thread, reads the stack pointer and resumes the thread. Returns: false with errno set on failure. */
 static bool add_stack(struct stop *stop, pid_t id)
 {
 	size_t before = stop->count;
-	/* The last one was let go. */
+	/* The previous thread was resumed. */
 	seized_count = 0;
 	bool ok = seize(stop, id) || target_has_ended(id);	/* a first thread that has ended stays in the list */
 

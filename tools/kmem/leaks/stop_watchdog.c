@@ -1,11 +1,10 @@
 /*
- * stop_watchdog.c: a stop of this process that no handler can put off, by SIGSTOP, while all threads of a program
- * stand still for it: they would stand until it goes on. Another process, which no signal to this one's group
- * reaches, sees it and has this one go on. Invariant: this process stops then all the same, behind the last thread
- * that was let go, unless somebody else had it go on meanwhile; the other process lives no longer than this one.
+ * stop_watchdog.c: defers SIGSTOP while this process holds the threads of a target stopped. No handler can catch
+ * SIGSTOP, and the target would stay stopped as long as this process. A watchdog process, outside the process group,
+ * detects the stop and sends SIGCONT. Invariant: this process stops after the last thread is resumed, unless another
+ * process sent SIGCONT meanwhile. The watchdog never outlives this process.
  *
- * A debugger that holds this process has them stand as long as it does; so has a cgroup that is frozen with both
- * processes in it.
+ * Limits: a debugger that holds this process, or a frozen cgroup with both processes, keeps the target stopped.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -24,18 +23,18 @@
 #include "leaks/stop_threads.h"
 #include "base/atomic.h"
 
-#define LOOK_MS		20	/* between looks at this process; threads stand still for some three */
+#define LOOK_MS		20	/* milliseconds between two checks; a stop lasts about 3 */
 
-/* What both processes see. */
+/* Memory shared by both processes. */
 static struct halted {
-	uint32_t standing;		/* somebody stands still for this one */
-	uint32_t owed;			/* a stop that was cut short */
+	uint32_t standing;		/* the target is stopped */
+	uint32_t owed;			/* the watchdog cut a SIGSTOP short */
 } *halted;
-static int bell = -1;			/* rung where somebody does; closed with this process */
+static int bell = -1;			/* socket: wakes the watchdog; closed with this process */
 static pid_t watcher;
-static struct sigaction before;		/* what SIGCONT did */
+static struct sigaction before;		/* SIGCONT's former action */
 
-/* The letter of /proc/PID/stat behind the name, which ends with the last parenthesis. */
+/* Returns: the state letter of /proc/PID/stat. The letter follows the name, and the name ends at the last ')'. */
 static char state_in(const char *path)
 {
 	char text[512] = "";
@@ -48,7 +47,7 @@ static char state_in(const char *path)
 	return end && end[1] ? end[2] : '?';
 }
 
-/* In the other process. One that a debugger holds has the letter t. */
+/* Runs the watchdog. State T: stopped by a signal; state t: held by a debugger, ignored here. */
 _Noreturn static void watch(int rung, pid_t whom)
 {
 	struct pollfd bell_rung = { .fd = rung, .events = POLLIN };
@@ -63,9 +62,9 @@ _Noreturn static void watch(int rung, pid_t whom)
 			_exit(0);
 		if (got || !km_load_acquire(&halted->standing) || getppid() != whom || state_in(path) != 'T')
 			continue;
-		/* Release pairs with halted_end. */
+		/* Release: pairs with the acquire in halted_end. */
 		km_store_release(&halted->owed, 1u);
-		/* Another one may have been quicker: then note_go_on had nothing to note. */
+		/* Another SIGCONT may have come before `owed` was set: note_go_on then had nothing to clear. */
 		if (state_in(path) == 'T')
 			kill(whom, SIGCONT);
 		else
@@ -73,8 +72,8 @@ _Noreturn static void watch(int rung, pid_t whom)
 	}
 }
 
-/* Its parent in a container may be one that looks for no children that it did not have. The number of one that has
- * ended may be another's where nobody waits for children (SIGCHLD is ignored). */
+/* Kills and reaps the watchdog: in a container, the adopting parent may never reap it. With SIGCHLD ignored, the id
+ * of an ended watchdog may belong to a new process, so the kill requires a child still running. */
 static void end_watcher(void)
 {
 	if (waitpid(watcher, NULL, WNOHANG))
@@ -83,8 +82,8 @@ static void end_watcher(void)
 	waitpid(watcher, NULL, 0);
 }
 
-/* It has no file of this process but the bell, no signal and no terminal: nobody waits for it, and it stops with
- * nobody. Without it a stop by SIGSTOP is as long as it is. */
+/* Starts the watchdog, with no open file but the bell, all signals blocked and no terminal. The watchdog keeps no
+ * pipe open, and no group signal stops the watchdog. Without a watchdog, a SIGSTOP is not deferred. */
 static void start(void)
 {
 	const pid_t whom = getpid();
@@ -113,7 +112,7 @@ static void start(void)
 	bell = ends[1];
 }
 
-/* Somebody else has this process go on: it is not to stop any more. */
+/* Handles SIGCONT: cancels the owed stop if the sender is not the watchdog. */
 static void note_go_on(int number, siginfo_t *info, void *context)
 {
 	(void)number;
@@ -132,7 +131,7 @@ void halted_begin(void)
 		return;
 	sigaction(SIGCONT, &noted, &before);
 	km_store_release(&halted->standing, 1u);
-	/* Where it can't be rung it was rung before, or nobody is there any more to hear it. */
+	/* A failed send is harmless: the socket is full of earlier rings, or the watchdog has ended. */
 	send(bell, "", 1, MSG_NOSIGNAL);
 }
 
@@ -141,7 +140,7 @@ void halted_end(void)
 	if (bell < 0 || watcher < 0)
 		return;
 	km_store_release(&halted->standing, 0u);
-	/* Acquire pairs with watch: it had this process go on before. */
+	/* Acquire: pairs with the release in watch, before watch's SIGCONT. */
 	const bool owed = km_load_acquire(&halted->owed);
 	sigaction(SIGCONT, &before, NULL);
 	km_store(&halted->owed, 0u);

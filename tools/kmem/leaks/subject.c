@@ -1,5 +1,6 @@
 /*
- * subject.c: the process or the core dump that `kmem leaks` and `kmem who` look at.
+ * subject.c: opens the process or core dump named on the command line, reports read errors, and prints stacks.
+ * Users: `kmem leaks` and `kmem who`.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -60,7 +61,7 @@ int subject_load(struct subject *subject, struct heap *heap)
 	return heap_load(&subject->target, heap) ? subject_is_other(subject) : subject_complain(subject);
 }
 
-/* As reports have it: what parts words is octal digits. */
+/* Prints a path in the format of reports: a space or backslash becomes an octal escape. */
 static void print_path(const char *path)
 {
 	char *name = info_printable_copy(path);

@@ -1,7 +1,7 @@
 /*
- * track.c: by whom an object was allocated, and when: of a debugged object the track beside it, of a guarded one that
- * of its slot, of a sampled one the stack of its sample, while a profile is taken; and the group that pays for it.
- * Nothing of these is believed.
+ * track.c: finds an object's allocation stack, allocation time and memory group. Sources of the stack: the track next
+ * to a debugged object, the slot of a guarded object, or the profile sample of an object while a profile runs.
+ * Invariant: all data read from the process is checked before use.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static bool guarded_track(const struct heap *heap, const struct heap_piece *piec
 	return true;
 }
 
-/* A mark has the number of its stack; 0, or a number that there is not: the stack is not known. */
+/* Reads a debug mark and the stack with the mark's stack number. Number 0 or out of range: the stack is unknown. */
 static bool read_mark(const struct heap *heap, const struct info_root *root, uintptr_t at, struct km_stack_track *track)
 {
 	const struct km_debug_stack *stacks;
@@ -54,10 +54,10 @@ static bool read_mark(const struct heap *heap, const struct info_root *root, uin
 
 /* ------------------------------------------------------------------ samples of a profile */
 
-/* Those that are out, in a profile that is taken now; the tables as they are in the process. */
+/* Live samples of the running profile: copies of the process's tables. */
 struct heap_samples {
 	struct km_profile_record record;
-	struct km_profile_slot *slot;	/* NULL: there are none */
+	struct km_profile_slot *slot;	/* sorted by address; NULL: no samples */
 };
 
 static int by_address(const void *a, const void *b)
@@ -67,7 +67,7 @@ static int by_address(const void *a, const void *b)
 	return (x->p > y->p) - (x->p < y->p);
 }
 
-/* In order of their addresses. */
+/* Copies the samples, sorted by address. Returns: false if no profile runs or the record is invalid. */
 static bool read_samples(const struct heap *heap, struct heap_samples *samples)
 {
 	const struct info_root *root = &heap->roots[0];
@@ -117,7 +117,7 @@ static bool sampled_track(struct heap *heap, uintptr_t object, struct heap_track
 	return track->frame[0];
 }
 
-/* ------------------------------------------------------------------ either */
+/* ------------------------------------------------------------------ tracks */
 
 bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, unsigned which,
 		      struct km_stack_track *track)
@@ -146,9 +146,9 @@ bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t obj
 	return true;
 }
 
-/* ------------------------------------------------------------------ who pays */
+/* ------------------------------------------------------------------ the group charged */
 
-/* The objcg of an object, from its page's word, or its block's; 0: nobody's. */
+/* Returns: the objcg of an object, read from the word of the page or large block; 0: uncharged. */
 static uint64_t owner_of(const struct heap *heap, const struct heap_piece *piece, uintptr_t object)
 {
 	if (piece->kind == HEAP_OF_BIG)

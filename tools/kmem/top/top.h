@@ -1,8 +1,7 @@
 /*
  * top.h: interfaces shared by the files of `kmem top`. A sample lays out running processes as a tree of rows, with
- * figures of resident memory; top_text.c prints the rows. Invariant: the live, ready and free bytes of a row add up to
- * its resident bytes (the allocator's own records excepted). The rows of caches and of system memory add up to the
- * row of their process.
+ * figures of resident memory. Invariant: the live, ready and free bytes of a row add up to its resident bytes (the
+ * allocator's own records excepted). The rows of caches and of system memory add up to the row of their process.
  */
 #ifndef KMEM_COMMAND_TOP_H
 #define KMEM_COMMAND_TOP_H

@@ -104,7 +104,7 @@ static unsigned long count_of(const struct info_cache *cache, enum count which)
 	return sum;
 }
 
-/* Print a sum, then the counts of the nodes if there are several. `objects` has no counts by node, because the node of
+/* Print a sum, then the counts by node if there are several. `objects` has no counts by node, because the node of
  * a cached object is unknown. */
 static bool show_count(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {

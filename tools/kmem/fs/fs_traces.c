@@ -1,7 +1,7 @@
 /*
  * fs_traces.c: the files of a cache in /sys/kernel/debug/slab: the stacks that allocated the live objects, and the
- * stacks that last freed the same places, with the number of objects by stack. Objects have stacks with debug flag U, or as
- * samples of a running profile. The process keeps running while its objects are read.
+ * stacks that last freed the same places, with the number of objects by stack. Objects have stacks with debug flag
+ * U, or as samples of a running profile. The process keeps running while the objects are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "leaks/maps.h"
 #include "ext/debug/debug.h"
 
-#define FOLD_AT	65536u		/* number of sites, from where sites of one stack are merged at each doubling */
+#define FOLD_AT	65536u		/* number of sites from which sites of one stack are merged, at each doubling */
 
 enum { ALLOCATED, FREED };
 

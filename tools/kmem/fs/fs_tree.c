@@ -1,6 +1,6 @@
 /*
  * fs_tree.c: builds the folders of a snapshot: /proc, one folder in /sys/kernel/slab for each cache, and one in
- * /sys/fs/cgroup for each group. Names come from the process and may be any text. Characters invalid in file names are
+ * /sys/fs/cgroup for each group. Names come from the process and may be any text. Invalid characters are
  * replaced. A folder named like a file beside it gets a leading underscore. Of equal names, the later folders get "~"
  * and their index in the snapshot. Invariant: all names within a folder differ.
  */

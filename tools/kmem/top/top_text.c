@@ -162,8 +162,8 @@ static double figure(double from, double to, double each, int columns)
 	return (double)((long)(to / each + 0.5) - (long)(from / each + 0.5)) * (columns ? 0.1 : 1);
 }
 
-/* Format "sum = term + term ...", rounded so that the printed terms add up to the printed sum. from: bytes of a larger
- * sum before this sum; the rounding continues from there. */
+/* Format "sum = term + term ..." and round the terms to add up to the printed sum. from: bytes of a larger sum before
+ * this sum, from where the rounding continues. */
 static struct top_text equation(unsigned long from, struct term sum, const struct term *terms, size_t count,
 				int columns)
 {

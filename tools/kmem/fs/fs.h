@@ -1,7 +1,7 @@
 /*
  * fs.h: interfaces shared by the files of `kmem fs`. A snapshot of a running program becomes a tree of folders and
- * files with the kernel's names. Text written to a file becomes a request. Invariant: a folder's name has no slash, no
- * blank and no control character, and is neither "." nor ".."; names within a folder are unique.
+ * files with the kernel's names. Text written to a file becomes a request. Invariant: a folder's name has no slash,
+ * no blank and no control character, and is neither "." nor ".."; names within a folder are unique.
  */
 #ifndef KMEM_COMMAND_FS_H
 #define KMEM_COMMAND_FS_H

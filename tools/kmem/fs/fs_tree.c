@@ -108,8 +108,8 @@ static bool some_are_alike(struct fs_tree *tree)
 	return false;
 }
 
-/* Append "~" and the index to each folder with an earlier equal name. all: also to each name that already ends so, so
- * that no two names end in the same index. */
+/* Append "~" and the index to each folder with an earlier equal name. all: also to each name that already ends in "~"
+ * and a number, to let no two names end in the same index. */
 static void tell_apart(struct fs_tree *tree, bool all)
 {
 	/* Go backwards, so that each name is compared with an unchanged name. */

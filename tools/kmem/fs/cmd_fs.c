@@ -1,8 +1,8 @@
 /*
- * `kmem fs`: a running program's caches and groups as files with the kernel's names and formats, mounted until it is
- * interrupted, or copied once into a folder (--snapshot).
+ * cmd_fs.c: the command `kmem fs`. The command shows a running program's caches and groups as files with the kernel's
+ * names and formats: mounted until interrupted, or copied once into a folder (--snapshot).
  *
- * Exit status: 0; 1 what could not be done; 2 wrong usage.
+ * Exit status: 0; 1 failure; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include <errno.h>

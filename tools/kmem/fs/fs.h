@@ -1,7 +1,7 @@
 /*
- * What the files of `kmem fs` share: a running program's numbers as folders and files with the kernel's names, made of
- * one snapshot; and what becomes of a text that is written to such a file. Invariant: a name of a folder has no slash,
- * no blank and nothing that a terminal should not get, and is neither "." nor ".."; those of one folder differ.
+ * fs.h: interfaces shared by the files of `kmem fs`. A snapshot of a running program becomes a tree of folders and
+ * files with the kernel's names. Text written to a file becomes a request. Invariant: a folder's name has no slash,
+ * no blank and no control character, and is neither "." nor ".."; names within a folder are unique.
  */
 #ifndef KMEM_COMMAND_FS_H
 #define KMEM_COMMAND_FS_H
@@ -13,9 +13,9 @@
 #include "info/info.h"
 
 #define FS_NAME		96
-#define FS_VALUE	128	/* bytes of what is written, with its NUL. Kernel: MAX_SLABINFO_WRITE */
+#define FS_VALUE	128	/* most bytes of a written value, with its NUL. Kernel: MAX_SLABINFO_WRITE */
 
-/* Of an array in order: the place of the first that is not before the key. */
+/* Binary search in a sorted array. Returns: the index of the first element not below the key. */
 static inline size_t fs_first(const void *array, size_t count, size_t each, const void *key,
 			      int (*compare)(const void *a, const void *b))
 {
@@ -32,24 +32,24 @@ static inline size_t fs_first(const void *array, size_t count, size_t each, cons
 	return low;
 }
 
-/* A text that grows. Start with zeros; free .at. */
+/* Growing text. Zeros are an empty text; the caller frees .at. */
 struct fs_text {
 	char *at;
 	size_t length, room;
 };
 void fs_print(struct fs_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The kinds of folders, by the files in them. */
+/* Kinds of folders, by the files in each. */
 enum fs_kind { FS_PLAIN, FS_PROC, FS_CACHE, FS_TRACES, FS_GROUP, FS_KINDS };
 
 struct fs_dir {
 	char name[FS_NAME];
-	size_t above;			/* its place in the tree; the first is below itself */
+	size_t above;			/* index of the parent folder; the root is its own parent */
 	enum fs_kind kind;
-	size_t index;			/* the cache's or the group's place in the snapshot */
+	size_t index;			/* index of the cache or group in the snapshot */
 };
 
-/* A cache of a private group, by its place in the snapshot. */
+/* Cache of a private group, as an index into the snapshot. */
 struct fs_private {
 	unsigned group;
 	size_t cache;
@@ -59,68 +59,68 @@ struct fs_objects;
 struct maps;
 struct fs_tree {
 	struct snapshot snapshot;
-	struct fs_objects *objects;	/* fs/fs_traces.c; NULL: nobody looked */
-	struct fs_private *private;	/* fs/fs_groups.c: by the group's number; NULL: nobody looked */
+	struct fs_objects *objects;	/* fs/fs_traces.c; NULL: not read yet */
+	struct fs_private *private;	/* fs/fs_groups.c: sorted by group number; NULL: not built yet */
 	size_t private_count;
-	struct maps *maps;		/* fs_maps; NULL: nobody asked */
-	struct fs_tree *whole;		/* of one file alone: that which has the mappings */
-	struct fs_dir *dirs;		/* each behind the one that it is below */
+	struct maps *maps;		/* fs_maps; NULL: not read yet */
+	struct fs_tree *whole;		/* for a tree of one file: the full tree with the mappings */
+	struct fs_dir *dirs;		/* folders, each after its parent */
 	size_t count, room;
-	size_t *order;			/* of all but the first: by the folder above, then by name */
+	size_t *order;			/* indices of all folders but the root, by parent, then by name */
 };
 
 struct fs_file {
 	const char *name;
-	mode_t mode;			/* as the kernel has it */
-	/* Its text, of the cache or group at `index`. False: the process's build does not tell. NULL: it can't be
-	 * read. */
+	mode_t mode;			/* the mode of the kernel's file */
+	/* Print the text for the cache or group at `index`. Returns: false if the process's build lacks the figure.
+	 * NULL: not readable. */
 	bool (*show)(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text);
-	unsigned long what;		/* for `show` */
-	unsigned command;		/* enum km_mail_command of what is written; 0: it can't be written to */
+	unsigned long what;		/* argument of `show` */
+	unsigned command;		/* enum km_mail_command of a write; 0: not writable */
 };
 
 /* ---- fs/fs_tree.c */
 
-/* Take a snapshot, and make its folders; wait for no caches that come and go too fast. On failure nothing is to be
- * cleared, and snapshot.version is that of its libkmem, as far as it is known. */
+/* Take a snapshot and build the folders, without waiting for caches that are created and destroyed too fast. On
+ * failure the tree needs no fs_clear(), and snapshot.version is the version of the process's libkmem, if known. */
 enum info_result fs_take(pid_t pid, struct fs_tree *tree);
-/* Of the folder's cache or group a tree of its own, as it is now, with the folder as its first. It borrows `whole`. */
+/* Read the cache or group of one folder now, as a tree with this folder as root. The tree `one` borrows `whole`. */
 enum info_one fs_take_one(struct fs_tree *whole, size_t dir, const struct fs_file *file, bool counts,
 			  struct fs_tree *one);
 void fs_clear(struct fs_tree *tree);
-/* The process's mappings, once for all files; NULL: they can't be read. */
+/* Read the process's mappings, once for all files. Returns: NULL if the mappings are unreadable. */
 struct maps *fs_maps(struct fs_tree *tree);
-/* Those below: dirs[order[i]] for i from *first on; how many. */
+/* Find the subfolders of a folder: dirs[order[i]] for i from *first. Returns: the number of subfolders. */
 size_t fs_below(const struct fs_tree *tree, size_t dir, size_t *first);
 const struct fs_file *fs_files(enum fs_kind kind, size_t *count);
-/* What a path from the root of the files names: a folder (*file NULL) or a file there. False: nothing. */
+/* Look up a path from the root: a folder (*file NULL) or a file in the folder. Returns: false if absent. */
 bool fs_find(const struct fs_tree *tree, const char *path, size_t *dir, const struct fs_file **file);
 
 /* ---- fs/fs_caches.c, fs/fs_groups.c */
 extern const struct fs_file fs_cache_files[], fs_group_files[];
 extern const size_t fs_cache_file_count, fs_group_file_count;
 bool fs_show_slabinfo(struct fs_tree *tree, size_t unused, unsigned long what, struct fs_text *text);
-/* "FUNCTION+0x10/0x20" as the kernel has it, or FILE+0xOFFSET, or the address. */
+/* Print a code address as the kernel's "FUNCTION+0x10/0x20", else FILE+0xOFFSET, else the address. */
 void fs_print_place(struct fs_text *text, const struct maps *maps, unsigned long address);
 
 /* ---- fs/fs_traces.c */
 extern const struct fs_file fs_trace_files[];
 extern const size_t fs_trace_file_count;
-/* Of which caches' objects is it known by whom they were allocated? profiled: of some of each. */
+/* Returns: whether the objects of the cache have allocation stacks. profiled: sampled objects of every cache. */
 bool fs_is_tracked(const struct info_cache *cache);
 bool fs_is_profiled(const struct snapshot *snapshot);
 void fs_clear_objects(struct fs_tree *tree);
 
-/* ---- fs/fs_store.c: what is written to a file reaches the process: 0 or an errno. */
+/* ---- fs/fs_store.c: send a written value to the process as a request. Returns: 0 or an errno. */
 int fs_store(const struct fs_tree *tree, size_t dir, const struct fs_file *file, const char *value, unsigned wait_ms);
 
-/* ---- fs/fs_copy.c: all of them into a folder, which is made, or empty: the exit status. */
-/* Slashes at the end of `into` go. */
+/* ---- fs/fs_copy.c: copy all files into a folder, new or empty. Returns: the exit status. */
+/* Strips slashes at the end of `into`. */
 int fs_copy(struct fs_tree *tree, char *into);
-/* An empty folder; -1: it is none, or a link that is not to be followed, which was said. */
+/* Open an empty folder. Returns: the descriptor, or -1 after an error message. */
 int fs_open_empty(const char *path, bool follow);
 
-/* ---- fs/fs_mount.c, or fs_mount_none.c: until a signal or the end of the process ends it: the exit status. */
+/* ---- fs/fs_mount.c, or fs_mount_none.c: serve until a signal or the process's end. Returns: the exit status. */
 int fs_mount(pid_t pid, const char *at, unsigned wait_ms);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The files of a cache in /sys/kernel/slab, and /proc/slabinfo: what the kernel has there, by its names and in its
- * formats. A figure that libkmem has no counterpart of is 0. Invariant: each line is what the kernel's tool and slabtop
- * read, so a number that is not known is 0 in slabinfo, and no name has a blank.
+ * fs_caches.c: the files of a cache in /sys/kernel/slab, and /proc/slabinfo, with the kernel's names and formats.
+ * A figure without a counterpart in libkmem is 0. Invariant: the kernel's slabinfo tool and slabtop can parse each
+ * line, so an unknown number is 0 in slabinfo, and no name has a blank.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ enum number {
 	USERSIZE, DEFRAG_RATIO
 };
 
-/* Of an unsigned int that is not known all bits are set, too. */
+/* Widen a number; an unknown unsigned int (all bits set) becomes INFO_UNKNOWN. */
 static unsigned long widened(unsigned number)
 {
 	return number == (unsigned)INFO_UNKNOWN ? INFO_UNKNOWN : number;
@@ -104,8 +104,8 @@ static unsigned long count_of(const struct info_cache *cache, enum count which)
 	return sum;
 }
 
-/* Behind the sum there are those of the nodes, where there are several. What is in use is on no node: on which an
- * object is that lies ready nobody says. */
+/* Print a sum, then the counts by node if there are several. `objects` has no counts by node, because the node of
+ * a cached object is unknown. */
 static bool show_count(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
 	const struct info_cache *cache = cache_at(tree, index);
@@ -126,7 +126,7 @@ static bool show_cpu_slabs(struct fs_tree *tree, size_t index, unsigned long wha
 	return print_number(text, cache_at(tree, index)->full->cpu_slabs);
 }
 
-/* Kernel: each of them is taken to be half full, too. */
+/* Print objects and slabs of the CPU partial lists. Kernel: each slab is also assumed half full. */
 static bool show_cpu_partial_slabs(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
 	const struct info_cache *cache = cache_at(tree, index);
@@ -139,7 +139,7 @@ static bool show_cpu_partial_slabs(struct fs_tree *tree, size_t index, unsigned 
 	return true;
 }
 
-/* ------------------------------------------------------------------ what it is */
+/* ------------------------------------------------------------------ flags and constructor */
 
 static bool show_flag(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
@@ -148,7 +148,7 @@ static bool show_flag(struct fs_tree *tree, size_t index, unsigned long what, st
 	return print_number(text, flags == INFO_UNKNOWN ? INFO_UNKNOWN : (flags & what) != 0);
 }
 
-/* Of objects that are allocated now. */
+/* Print a debug flag, as applied to new objects. */
 static bool show_debugged(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
 	unsigned long carried = cache_at(tree, index)->full->carried;
@@ -156,7 +156,7 @@ static bool show_debugged(struct fs_tree *tree, size_t index, unsigned long what
 	return print_number(text, carried == INFO_UNKNOWN ? INFO_UNKNOWN : (carried & what) != 0);
 }
 
-/* Kernel: in the same form. */
+/* Print an address as FUNCTION+OFFSET/SIZE, as the kernel does, or as FILE+OFFSET. */
 static void print_function(struct fs_text *text, const char *path, const char *file, uint64_t address)
 {
 	struct image *image = image_at(file);
@@ -203,7 +203,7 @@ static bool show_nothing(struct fs_tree *tree, size_t index, unsigned long what,
 
 /* ------------------------------------------------------------------ events */
 
-/* Kernel: behind the sum there are those of the CPUs. */
+/* Print the sum of an event. Kernel: counts by CPU follow the sum. */
 static bool show_event(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
 	return print_number(text, what == NOT_COUNTED ? 0 : cache_at(tree, index)->full->events[what]);
@@ -211,7 +211,7 @@ static bool show_event(struct fs_tree *tree, size_t index, unsigned long what, s
 
 /* ------------------------------------------------------------------ /proc/slabinfo */
 
-/* For readers that know of no dash, and end a name at a blank. */
+/* Replace unknown figures by 0 and blanks in the name by "_", for parsers of slabinfo. */
 static struct kmem_cache_stats for_readers(const struct fs_tree *tree, size_t index)
 {
 	struct kmem_cache_stats stats = cache_at(tree, index)->stats;
@@ -296,7 +296,7 @@ const struct fs_file fs_cache_files[] = {
 	EVENT("sheaf_prefill_slow", KMEM_SHEAF_PREFILL_SLOW),
 	EVENT("sheaf_prefill_oversize", KMEM_SHEAF_PREFILL_OVERSIZE),
 	EVENT("sheaf_return_fast", KMEM_SHEAF_RETURN_FAST), EVENT("sheaf_return_slow", KMEM_SHEAF_RETURN_SLOW),
-	/* Until 6.19. */
+	/* Events of kernels up to 6.19. */
 	EVENT("free_frozen", KMEM_FREE_FROZEN), EVENT("alloc_from_partial", KMEM_ALLOC_FROM_PARTIAL),
 	EVENT("alloc_refill", KMEM_ALLOC_REFILL), EVENT("cpuslab_flush", KMEM_CPUSLAB_FLUSH),
 	EVENT("deactivate_full", KMEM_DEACTIVATE_FULL), EVENT("deactivate_empty", KMEM_DEACTIVATE_EMPTY),

@@ -1,6 +1,6 @@
 /*
- * The files of a snapshot, written into a folder: a copy for tools that read files, and to look at later. Invariant:
- * nothing that is there is written over, or followed where it is a link. Files of caches that say the same are one.
+ * fs_copy.c: writes the files of a snapshot into a folder, for tools that read files and for later study. Invariant:
+ * no existing file is overwritten, and no link is followed. Files of caches with equal text are hard links.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -30,17 +30,17 @@ static bool write_all(int fd, const struct fs_text *text)
 	return true;
 }
 
-/* ------------------------------------------------------------------ files that are alike */
+/* ------------------------------------------------------------------ files with equal text */
 
 /*
- * Each cache has some seventy files, most of which say the same of all caches: as files of their own they would take a
- * block of the disk each. What says the same is one file, of several names.
+ * Each cache has about seventy files, most with the same text for all caches. Separate files would take a disk block
+ * each, so files with equal text and mode are hard links to one file.
  */
-#define KNOWN		1024u		/* a power of two */
+#define KNOWN		1024u		/* entries; a power of two */
 #define KNOWN_TEXT	32u
 
 struct known {
-	char path[4 * FS_NAME];		/* from the top folder on; "": none */
+	char path[4 * FS_NAME];		/* path relative to the top folder; "": empty entry */
 	char text[KNOWN_TEXT];
 	size_t length;
 	mode_t mode;
@@ -62,7 +62,8 @@ static struct known *known_of(struct copying *copying, const struct fs_text *tex
 	return &copying->known[(hash ^ hash >> 32) & (KNOWN - 1)];
 }
 
-/* The known file gets one more name. A file has so many names at most: then another one is made, and known. */
+/* Link a known file with the same text. EMLINK: the file has the most links allowed, so the caller writes a new file,
+ * which replaces the known file. Returns: whether the link was made. */
 static bool link_known(struct copying *copying, const struct known *known, const struct fs_text *text, mode_t mode,
 		       int folder, const char *name)
 {
@@ -108,7 +109,7 @@ static bool write_file(int folder, const char *name, mode_t mode, const struct f
 	return ok;
 }
 
-/* A file that its owner may read, whatever the kernel's may be; NULL of those that can't be read, or are not known. */
+/* Copy one file, readable by its owner in any case. Skips files without readable text or with unknown figures. */
 static bool copy_file(struct copying *copying, size_t dir, const struct fs_file *file, int folder)
 {
 	const struct fs_dir *at = &copying->tree->dirs[dir];
@@ -130,7 +131,7 @@ static bool copy_file(struct copying *copying, size_t dir, const struct fs_file 
 	return ok;
 }
 
-/* As deep as groups are. */
+/* Copy a folder, recursively. The depth is bounded by the depth of groups. */
 static bool copy_folder(struct copying *copying, size_t at, int folder)
 {
 	struct fs_tree *tree = copying->tree;
@@ -153,7 +154,7 @@ static bool copy_folder(struct copying *copying, size_t at, int folder)
 	return ok;
 }
 
-/* False: errno says why; 0: it is not. */
+/* Returns: whether the folder is empty; if false, errno is the error, or 0 for a folder with entries. */
 static bool is_empty(int folder)
 {
 	int copy = fcntl(folder, F_DUPFD_CLOEXEC, 0);
@@ -169,7 +170,7 @@ static bool is_empty(int folder)
 	return dir && !entry;
 }
 
-/* The path's last name may be a link: then it is no folder (ENOTDIR). */
+/* Returns: whether the path is a symbolic link, which open() with O_NOFOLLOW reports as ENOTDIR. */
 static bool is_link(const char *path)
 {
 	struct stat there;
@@ -196,7 +197,7 @@ int fs_open_empty(const char *path, bool follow)
 	return folder;
 }
 
-/* A link that has a slash behind it would be followed. */
+/* Strip trailing slashes: a link with a trailing slash would be followed. */
 static void cut_slashes(char *path)
 {
 	for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)

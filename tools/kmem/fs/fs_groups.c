@@ -1,4 +1,4 @@
-/* The files of a group in /sys/fs/cgroup: those of info/group_tree.c, and what can only be written to. */
+/* fs_groups.c: the files of a group in /sys/fs/cgroup: files of info/group_tree.c, and write-only memory.reclaim. */
 #include <stdlib.h>
 
 #include "fs/fs.h"
@@ -15,7 +15,7 @@ static bool show(struct fs_tree *tree, size_t index, unsigned long what, struct 
 	return true;
 }
 
-/* No group is ended as a whole. */
+/* Print 0: libkmem never kills a group as a whole (memory.oom.group). */
 static bool show_zero(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
 	fs_print(text, "0\n");
@@ -31,7 +31,7 @@ static int by_group(const void *a, const void *b)
 	return (x->cache > y->cache) - (x->cache < y->cache);
 }
 
-/* Once for all groups: there may be as many of these as of caches. */
+/* Sort the private caches by group, once for all groups: there may be as many groups as caches. */
 static void find_private(struct fs_tree *tree)
 {
 	const struct snapshot *snapshot = &tree->snapshot;
@@ -43,7 +43,7 @@ static void find_private(struct fs_tree *tree)
 	qsort(tree->private, tree->private_count, sizeof(*tree->private), by_group);
 }
 
-/* Of the group's caches, where it is private, the pages by node. False: it has none of which that is known. */
+/* Count the slab pages of a private group's caches by node. Returns: false if no cache has known pages. */
 static bool count_pages(struct fs_tree *tree, unsigned group, unsigned long *pages)
 {
 	const unsigned nodes = tree->snapshot.stats.nodes;
@@ -65,7 +65,7 @@ static bool count_pages(struct fs_tree *tree, unsigned group, unsigned long *pag
 	return some;
 }
 
-/* Of several nodes nobody says where what is charged lies, but of a private group: in its caches' slabs. */
+/* Print memory by node. With several nodes, only a private group is known by node: the slabs of its caches. */
 static bool show_nodes(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
 	const struct snapshot *snapshot = &tree->snapshot;

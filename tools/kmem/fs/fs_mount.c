@@ -1,9 +1,9 @@
 /*
- * The files of `kmem fs`, mounted by libfuse3. A file is what the process was when it was opened: its cache or group is
- * read again, alone. What can't be had without all others is of a snapshot of all, where that takes long one that is a
- * little older; in such a one names are looked up. What is written is a request to the process. Invariants:
- * no snapshot is of another process that got the number since; a reader never waits for a request that is under way,
- * nor does the end, but for a moment in which the process stands still (force_slow.c).
+ * fs_mount.c: mounts the files of `kmem fs` with libfuse3. Opening a file reads the cache or group again, alone.
+ * A file that needs all caches or groups uses a full snapshot, slightly old if a snapshot takes long. Name lookup
+ * uses such a snapshot. A write becomes a request to the process. Invariants: a snapshot is never of another process
+ * that reused the process number. Readers and the exit never wait for a request in progress, except for the moment
+ * while the process is stopped (force_slow.c).
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -27,29 +27,29 @@
 #include "fs/fs.h"
 #include "command.h"
 
-#define OLD_MS		200u	/* a snapshot in which names are looked up */
-#define OLD_TIMES	4u	/* or as many times what it took: so a fifth of the time goes into it at most */
-#define QUICK_MS	50u	/* a snapshot is taken for a file alone, or for a name that is not there */
-#define LOOK_MS		500	/* between looks whether the process is there, where it can't be waited for */
-#define SIZE_OF_CACHES	4096	/* what the kernel says of files in sysfs; of others 0 */
+#define OLD_MS		200u	/* most age of a snapshot for name lookup */
+#define OLD_TIMES	4u	/* or this multiple of the snapshot's duration: at most 1/5 of the time */
+#define QUICK_MS	50u	/* most duration of a snapshot taken anew for one file or an absent name */
+#define LOOK_MS		500	/* between checks for the process's end, without a pidfd */
+#define SIZE_OF_CACHES	4096	/* size that the kernel reports for files in sysfs; other files: 0 */
 
 static struct {
 	pid_t pid;
 	unsigned wait_ms;
-	int process;			/* a descriptor of it; -1: the kernel gives none */
+	int process;			/* pidfd of the process; -1: not supported by the kernel */
 	struct fuse *fuse;
 	pthread_t main;
-	bool ended;			/* the process has */
-	/* For all that reads the process: it has statics. The folders, and when they were so. */
+	bool ended;			/* the process has ended */
+	/* Serializes reads of the process, because the readers have static state. Protects the folders and times. */
 	pthread_mutex_t reading;
 	struct fs_tree folders;
-	uint64_t folders_ms;		/* 0: there are none */
+	uint64_t folders_ms;		/* time of the snapshot in `folders`; 0: no snapshot */
 	uint64_t took_ms;
 	pthread_mutex_t asking;		/* one request at a time */
-	char said[256];			/* by libfuse, the last thing */
+	char said[256];			/* last message of libfuse */
 } fs = { .reading = PTHREAD_MUTEX_INITIALIZER, .asking = PTHREAD_MUTEX_INITIALIZER };
 
-/* An open file. */
+/* Open file, with the text read at open. */
 struct handle {
 	struct fs_text text;
 };
@@ -64,7 +64,7 @@ static uint64_t now_ms(void)
 
 /* ------------------------------------------------------------------ the process */
 
-/* ms: to wait for its end. */
+/* Wait up to `ms` for the end of the process. Returns: whether the process has ended. */
 static bool has_ended(int ms)
 {
 	struct pollfd end = { .fd = fs.process, .events = POLLIN };
@@ -76,7 +76,7 @@ static bool has_ended(int ms)
 	return kill(fs.pid, 0) && errno == ESRCH;
 }
 
-/* A snapshot of now: 0 or an errno. With the lock of reading. */
+/* Take a snapshot. Returns: 0 or an errno. Requires: fs.reading held. */
 static int take(struct fs_tree *tree)
 {
 	int error = info_errno(fs_take(fs.pid, tree));
@@ -94,7 +94,7 @@ static void *wait_for_end(void *unused)
 		;
 	fs.ended = true;
 	fuse_exit(fs.fuse);
-	/* It waits for its threads, or for a request. */
+	/* Wake the main thread, which may wait for its threads or for a request. */
 	pthread_kill(fs.main, SIGTERM);
 	return unused;
 }
@@ -106,7 +106,7 @@ static bool goes_on(void)
 
 /* ------------------------------------------------------------------ names */
 
-/* 0, or an errno. With the lock of reading. */
+/* Replace fs.folders by a new snapshot. Returns: 0 or an errno. Requires: fs.reading held. */
 static int renew(void)
 {
 	const uint64_t begun = now_ms();
@@ -122,7 +122,7 @@ static int renew(void)
 	return error;
 }
 
-/* What a path names in folders that are not old; the same. */
+/* Look up a path in fs.folders, renewed if too old. Returns: 0 or an errno. Requires: fs.reading held. */
 static int look_up(const char *path, size_t *dir, const struct fs_file **file)
 {
 	uint64_t now = now_ms(), old = fs.took_ms * OLD_TIMES > OLD_MS ? fs.took_ms * OLD_TIMES : OLD_MS;
@@ -131,10 +131,10 @@ static int look_up(const char *path, size_t *dir, const struct fs_file **file)
 
 	if (error || fs_find(&fs.folders, path, dir, file))
 		return error;
-	/* A folder with other files than the kernel's has none that come. */
+	/* Folders of caches and /proc have a fixed set of files. */
 	if (fs.folders.dirs[*dir].kind == FS_CACHE || fs.folders.dirs[*dir].kind == FS_PROC)
 		return ENOENT;
-	/* It may have come since; where a look takes long it is there when this one is old. */
+	/* The name may be new: renew if a snapshot is quick. Otherwise the name appears once the snapshot expires. */
 	error = fs.folders_ms < now && fs.took_ms <= QUICK_MS ? renew() : 0;
 	return error ?: fs_find(&fs.folders, path, dir, file) ? 0 : ENOENT;
 }
@@ -188,7 +188,7 @@ static int do_readdir(const char *path, void *to, fuse_fill_dir_t fill, off_t of
 
 /* ------------------------------------------------------------------ files */
 
-/* What the path names: a file, in folders that are not old. */
+/* Look up a path that must be a file. Returns: 0 or an errno. Requires: fs.reading held. */
 static int look_up_file(const char *path, size_t *dir, const struct fs_file **file)
 {
 	int error = look_up(path, dir, file);
@@ -196,7 +196,7 @@ static int look_up_file(const char *path, size_t *dir, const struct fs_file **fi
 	return error ?: *file ? 0 : EISDIR;
 }
 
-/* The folders are of now, or no older than they may be where they take long, and the path names a file there. */
+/* Look up a file in a full snapshot, renewed if `now` is set or a snapshot is quick. Returns: 0 or an errno. */
 static int take_all(const char *path, bool now, size_t *dir, const struct fs_file **file)
 {
 	if (now || fs.took_ms <= QUICK_MS) {
@@ -209,8 +209,9 @@ static int take_all(const char *path, bool now, size_t *dir, const struct fs_fil
 }
 
 /*
- * What a file says, or is told, with the lock of reading: its cache or group alone in *own, or, where that is not to be
- * had, among all; *tree is which. The caller clears *own where that is it. counts: what is taken of the cache, too.
+ * Find the file of a path with current data: the cache or group alone in *own, or a full snapshot if reading alone is
+ * impossible. Sets *tree to the tree in use; the caller must clear *own if *tree is own. counts: also read the counts
+ * of the cache's objects. Returns: 0 or an errno. Requires: fs.reading held.
  */
 static int find_now(const char *path, bool counts, struct fs_tree *own, struct fs_tree **tree, size_t *dir,
 		    const struct fs_file **file)
@@ -228,7 +229,7 @@ static int find_now(const char *path, bool counts, struct fs_tree *own, struct f
 	return take_all(path, one == INFO_ONE_GONE || fs.folders.dirs[*dir].kind == FS_PROC, dir, file);
 }
 
-/* Kernel: a file without a function for it can't be opened so, whoever asks. */
+/* Returns: EACCES if the file lacks the function to read or write, else 0. Kernel: the same, also for root. */
 static int refusal(const struct fs_file *file, int flags)
 {
 	bool reads = (flags & O_ACCMODE) != O_WRONLY, writes = (flags & O_ACCMODE) != O_RDONLY;
@@ -236,7 +237,7 @@ static int refusal(const struct fs_file *file, int flags)
 	return (reads && !file->show) || (writes && !file->command) ? EACCES : 0;
 }
 
-/* The file's text, as the process is now. With the lock of reading. */
+/* Print the text of a file from current data. Returns: 0 or an errno. Requires: fs.reading held. */
 static int read_text(const char *path, int flags, struct fs_text *text)
 {
 	const uint64_t begun = now_ms();
@@ -254,7 +255,7 @@ static int read_text(const char *path, int flags, struct fs_text *text)
 	const bool had_objects = tree->objects;
 	if (!file->show(tree, tree->dirs[dir].index, file->what, text))
 		error = ENODATA;
-	/* Objects are read once for all files of these folders: it is a part of what they take. */
+	/* The objects were read once for all files of the snapshot, so their time counts as part of the snapshot. */
 	if (tree->objects && !had_objects)
 		fs.took_ms = now_ms() - begun;
 	if (tree == &own)
@@ -290,7 +291,7 @@ static int do_read(const char *path, char *to, size_t bytes, off_t offset, struc
 	return (int)now;
 }
 
-/* A tree that nobody else has: others read while the process is asked. */
+/* Prepare a tree owned by the caller, so that other threads may read during the request. Returns: 0 or an errno. */
 static int take_to_write(const char *path, struct fs_tree *own, size_t *dir, const struct fs_file **file)
 {
 	struct fs_tree *tree = NULL;
@@ -301,13 +302,13 @@ static int take_to_write(const char *path, struct fs_tree *own, size_t *dir, con
 		*own = fs.folders;
 		fs.folders_ms = 0;
 	}
-	/* Its mappings are not asked for, and the folders may go. */
+	/* A request needs no mappings, and fs.folders may be freed meanwhile. */
 	own->whole = NULL;
 	pthread_mutex_unlock(&fs.reading);
 	return error;
 }
 
-/* One call is one value, wherever in the file it is said to be. Kernel: the same. */
+/* Write one value; each call is one value, whatever the offset. Kernel: the same. */
 static int do_write(const char *path, const char *from, size_t bytes, off_t offset, struct fuse_file_info *info)
 {
 	const struct fs_file *file;
@@ -329,7 +330,7 @@ static int do_write(const char *path, const char *from, size_t bytes, off_t offs
 		error = ESRCH;
 	pthread_mutex_unlock(&fs.asking);
 	fs_clear(&tree);
-	/* Whatever is old may be otherwise now. */
+	/* Drop the old snapshot: the request may have changed anything. */
 	pthread_mutex_lock(&fs.reading);
 	if (fs.folders_ms)
 		fs_clear(&fs.folders);
@@ -338,7 +339,7 @@ static int do_write(const char *path, const char *from, size_t bytes, off_t offs
 	return error ? -error : (int)bytes;
 }
 
-/* Before something is written by a shell. */
+/* Accept truncation, which a shell does before a write. */
 static int do_truncate(const char *path, off_t bytes, struct fuse_file_info *info)
 {
 	const struct fs_file *file;
@@ -361,7 +362,7 @@ static int do_release(const char *path, struct fuse_file_info *info)
 	return 0;
 }
 
-/* Nothing is kept by the kernel: the process changes. */
+/* Disable all caching in the kernel, because the process changes. */
 static void *do_init(struct fuse_conn_info *conn, struct fuse_config *config)
 {
 	(void)conn;
@@ -384,7 +385,7 @@ static void unmount(void)
 	fuse_unmount(fs.fuse);
 }
 
-/* Until the end, that of the process or by a signal. */
+/* Serve until the process ends or a signal arrives. */
 static int serve(const char *at)
 {
 	sigset_t ends, alarm, before;
@@ -393,7 +394,7 @@ static int serve(const char *at)
 	fs.main = pthread_self();
 	kmem_ask_goes_on = goes_on;
 	info_before_the_end = unmount;
-	/* For all threads: the one that stops the process has the alarm to itself (force_slow.c). */
+	/* Block SIGALRM in all threads: only the thread that stops the process receives the alarm (force_slow.c). */
 	sigemptyset(&alarm);
 	sigaddset(&alarm, SIGALRM);
 	pthread_sigmask(SIG_BLOCK, &alarm, NULL);

@@ -1,4 +1,4 @@
-/* The command as it is built where libfuse3 is not there, as with musl-gcc or for another processor. */
+/* fs_mount_none.c: replaces fs_mount.c in builds without libfuse3, e.g. with musl-gcc or a cross compiler. */
 #include "fs/fs.h"
 #include "command.h"
 

@@ -1,6 +1,6 @@
 /*
- * What is written to a file of `kmem fs`: it is made a request to the process (request.h), which judges the value.
- * Invariant: what is no request at all is refused here, and says so by an errno as the kernel has it.
+ * fs_store.c: turns text written to a file of `kmem fs` into a request (request.h); the process validates the value.
+ * Invariant: text that forms no request is rejected here, with the kernel's errno.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,11 +16,11 @@ struct store {
 	pid_t pid;
 	const struct info_cache *cache;
 	const struct km_group_stats *group;
-	const char *file, *value;	/* without the end of its line */
+	const char *file, *value;	/* name of the file; value without its newline */
 	struct km_mail_request request;
 };
 
-/* Into one of the request's texts; false: there is no room. */
+/* Copy a text into a field of the request. Returns: false if the text is too long. */
 static bool put(char *to, size_t bytes, const char *text)
 {
 	return (size_t)snprintf(to, bytes, "%s", text) < bytes;
@@ -31,7 +31,7 @@ static bool is(const struct store *store, const char *value)
 	return !strcmp(store->value, value);
 }
 
-/* A flag of debugging beside those that the cache's new objects have. */
+/* Set or clear failslab (A), and repeat the debug flags of the cache's new objects. */
 static int store_failslab(struct store *store)
 {
 	static const struct {
@@ -45,7 +45,7 @@ static int store_failslab(struct store *store)
 
 	if (!is(store, "0") && !is(store, "1"))
 		return EINVAL;
-	/* Those would go. */
+	/* With unknown debug flags the request would clear the flags. */
 	if (store->cache->full->carried == INFO_UNKNOWN)
 		return EOPNOTSUPP;
 	for (size_t i = 0; i < km_array_count(letters); i++)
@@ -55,7 +55,7 @@ static int store_failslab(struct store *store)
 	return 0;
 }
 
-/* "NAME LIMIT BATCHCOUNT SHARED". */
+/* Parse "NAME LIMIT BATCHCOUNT SHARED". */
 static int store_slabinfo(struct store *store)
 {
 	size_t name = strcspn(store->value, " ");
@@ -66,7 +66,7 @@ static int store_slabinfo(struct store *store)
 	return put(store->request.letters, sizeof(store->request.letters), store->value + name + 1) ? 0 : EINVAL;
 }
 
-/* Bytes, "max", or nothing in particular. */
+/* Parse bytes or "max"; for memory.peak any text. */
 static int store_group(struct store *store)
 {
 	const char *file = store->file + strlen("memory.");

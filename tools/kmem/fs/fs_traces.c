@@ -1,7 +1,7 @@
 /*
- * The files of a cache in /sys/kernel/debug/slab: by whom the objects were allocated that are out, and by whom what lay
- * in their places before was freed, each stack with how often it is there: of debugged objects (U); of others, while a
- * profile is taken, of those that it has as samples. It is read of the process while that goes on.
+ * fs_traces.c: the files of a cache in /sys/kernel/debug/slab: the stacks that allocated the live objects, and the
+ * stacks that last freed the same places, with the number of objects by stack. Objects have stacks with debug flag
+ * U, or as samples of a running profile. The process keeps running while the objects are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +13,17 @@
 #include "leaks/maps.h"
 #include "ext/debug/debug.h"
 
-#define FOLD_AT	65536u		/* sites; then those of one stack are made one, again and again */
+#define FOLD_AT	65536u		/* number of sites from which sites of one stack are merged, at each doubling */
 
 enum { ALLOCATED, FREED };
 
-/* The objects of one stack. */
+/* Objects with one stack. */
 struct site {
 	uint64_t hash;
 	uintptr_t frame[HEAP_FRAMES];
 	unsigned long count;
-	uint64_t least, most, sum;	/* ages, ms */
-	uint32_t first, last;		/* threads */
+	uint64_t least, most, sum;	/* ages of the objects, ms */
+	uint32_t first, last;		/* least and greatest thread number */
 	bool has_age, has_thread;
 };
 
@@ -32,7 +32,7 @@ struct sites {
 	size_t count, room;
 };
 
-/* A piece, and the cache whose file has it; one of a sibling is in two files. */
+/* Piece of the heap and a cache that lists the piece. A piece of a debug shadow cache is listed by two caches. */
 struct owned {
 	const struct kmem_cache *cache;
 	size_t piece;
@@ -41,7 +41,7 @@ struct owned {
 struct fs_objects {
 	struct target target;
 	struct heap heap;
-	struct owned *owned;		/* by cache: each cache's file looks at its own alone */
+	struct owned *owned;		/* sorted by cache, to find the pieces of one cache */
 	size_t count, room;
 	bool read;
 };
@@ -88,7 +88,7 @@ static void find_owned(struct fs_objects *objects)
 		qsort(objects->owned, objects->count, sizeof(*objects->owned), by_cache);
 }
 
-/* All of the process's, once for all files of a copy. NULL: they can't be read. */
+/* Read all objects of the process, once for all files of a tree. Returns: NULL if unreadable. */
 static struct fs_objects *objects_of(struct fs_tree *tree)
 {
 	struct fs_objects *objects = tree->objects;
@@ -110,7 +110,7 @@ bool fs_is_tracked(const struct info_cache *cache)
 	return cache->full->tracked;
 }
 
-/* The first copy's: one profile is taken at a time. */
+/* Checks the first copy of libkmem in the process: only one profile runs at a time. */
 bool fs_is_profiled(const struct snapshot *snapshot)
 {
 	static struct info_root roots[INFO_MAX_ROOTS];
@@ -140,7 +140,7 @@ static int by_hash(const void *a, const void *b)
 	return (x->hash > y->hash) - (x->hash < y->hash);
 }
 
-/* Kernel: in the same order. */
+/* Compare by descending count. Kernel: the same order. */
 static int by_count(const void *a, const void *b)
 {
 	const struct site *x = a, *y = b;
@@ -191,7 +191,7 @@ static uint64_t age_of(const struct heap *heap, uint64_t when)
 	return heap->now_ms > when ? heap->now_ms - when : 0;
 }
 
-/* Kernel: what was never freed before is one line, too. */
+/* Add a live object to the sites. Kernel: objects in never freed places also form one line. */
 static void add_object(struct sites *sites, struct heap *heap, const struct heap_piece *piece, uintptr_t object,
 		       unsigned which)
 {
@@ -235,7 +235,7 @@ static void add_cache(struct sites *sites, struct fs_objects *objects, const str
 
 /* ------------------------------------------------------------------ lines */
 
-/* Kernel: the first call, then all of the stack. */
+/* Print one site: the first frame, then the whole stack. Kernel: the same. */
 static void print_site(struct fs_text *text, const struct maps *maps, const struct site *site)
 {
 	fs_print(text, "%7lu ", site->count);

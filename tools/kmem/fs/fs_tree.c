@@ -1,8 +1,8 @@
 /*
- * The folders that a snapshot makes: /proc, one in /sys/kernel/slab for each cache, one in /sys/fs/cgroup for each
- * group. Names are the process's, and may be anything: what no file may be called is replaced, a folder that would be
- * called as a file beside it has an underscore in front, and of those that are alike then the later ones have their
- * place in the snapshot behind them: all names of a folder differ.
+ * fs_tree.c: builds the folders of a snapshot: /proc, one folder in /sys/kernel/slab for each cache, and one in
+ * /sys/fs/cgroup for each group. Names come from the process and may be any text. Invalid characters are
+ * replaced. A folder named like a file beside it gets a leading underscore. Of equal names, the later folders get "~"
+ * and their index in the snapshot. Invariant: all names within a folder differ.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -36,7 +36,7 @@ void fs_print(struct fs_text *text, const char *format, ...)
 
 /* ------------------------------------------------------------------ names */
 
-/* Kernel: a slash becomes an exclamation mark too. */
+/* Make a valid file name. Kernel: a slash also becomes an exclamation mark. */
 static void clean(char to[FS_NAME], const char *from)
 {
 	km_text_take(to, FS_NAME - 23, from, " ", '_');
@@ -84,7 +84,7 @@ static int by_place(const void *a, const void *b, void *dirs)
 	return by_name ? by_name : (x > y) - (x < y);
 }
 
-/* "~" and a number in the end. */
+/* Returns: whether the name ends in "~" and a number. */
 static bool looks_told_apart(const char *name)
 {
 	const char *behind = strrchr(name, '~');
@@ -108,11 +108,11 @@ static bool some_are_alike(struct fs_tree *tree)
 	return false;
 }
 
-/* Each but the first of those that are alike gets its place behind it; with `all` also each that looks as if it had
- * one: then no two end in the same one, and no other name ends in one. */
+/* Append "~" and the index to each folder with an earlier equal name. all: also to each name that already ends in "~"
+ * and a number, to let no two names end in the same index. */
 static void tell_apart(struct fs_tree *tree, bool all)
 {
-	/* From the last on, so that each is compared with names that are as they were. */
+	/* Go backwards, so that each name is compared with an unchanged name. */
 	for (size_t i = tree->count - 1; i-- > 0;) {
 		struct fs_dir *dir = &tree->dirs[tree->order[i]];
 		size_t length = strlen(dir->name);
@@ -129,7 +129,7 @@ static void put_in_order(struct fs_tree *tree)
 		tree->order[i - 1] = i;
 	if (some_are_alike(tree))
 		tell_apart(tree, false);
-	/* One name may have been that of another with its place behind it. */
+	/* A changed name may equal an original name: repeat with all. */
 	if (some_are_alike(tree))
 		tell_apart(tree, true);
 	qsort_r(tree->order, tree->count - 1, sizeof(*tree->order), by_place, tree->dirs);
@@ -145,7 +145,7 @@ static void add_groups(struct fs_tree *tree, size_t root)
 
 	for (size_t i = 0; i <= MEMCG_DEPTH_MAX; i++)
 		above[i] = root;
-	/* Each group stands before those below it. */
+	/* Each group precedes its children in the snapshot. */
 	for (size_t i = 0; i < snapshot->group_count; i++) {
 		const struct km_group_stats *group = &snapshot->groups[i];
 		size_t depth = group->depth && group->depth <= MEMCG_DEPTH_MAX ? group->depth : 1;
@@ -157,7 +157,7 @@ static void add_groups(struct fs_tree *tree, size_t root)
 	free(names.shared);
 }
 
-/* The folders are called as those in slab, so all of them are there where one is. */
+/* Add the folders of debug/slab, for all caches or for none, so that the names equal the names in slab. */
 static void add_traces(struct fs_tree *tree, size_t kernel)
 {
 	const struct snapshot *snapshot = &tree->snapshot;
@@ -250,7 +250,7 @@ void fs_clear(struct fs_tree *tree)
 	*tree = (struct fs_tree){ .count = 0 };
 }
 
-/* ------------------------------------------------------------------ what is where */
+/* ------------------------------------------------------------------ lookup */
 
 const struct fs_file *fs_files(enum fs_kind kind, size_t *count)
 {
@@ -269,7 +269,7 @@ const struct fs_file *fs_files(enum fs_kind kind, size_t *count)
 	return kind == FS_PROC ? proc : kinds[kind].files;
 }
 
-/* The first of those below that is not before the name. */
+/* Binary search among the subfolders. Returns: the index of the first folder not below the name. */
 static size_t search(const struct fs_tree *tree, size_t above, const char *name)
 {
 	size_t low = 0, high = tree->count - 1;

@@ -1,9 +1,9 @@
 /*
- * `kmem diff`: of which caches and groups there is more or less than there was: of two records, as `kmem info --json`
- * and `kmem run --stats=FILE` write them, or of processes as they are now. Records say nothing of what is resident: the
- * bytes are those of objects and slabs.
+ * cmd_diff.c: the command `kmem diff`, which compares the caches and groups of two snapshots. A snapshot is a record
+ * of `kmem info --json` or `kmem run --stats=FILE`, or a running process. Records have no resident memory, so the
+ * bytes are bytes of objects and slabs.
  *
- * Exit status: 0; 1 where one of both could not be had; 2 wrong usage.
+ * Exit status: 0; 1 one of the snapshots could not be read; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,10 +26,10 @@ static const char usage_text[] =
 	"  --bytes     figures in bytes\n"
 	"The largest changes first.\n";
 
-/* What both have of one cache or group, or all of one kind together. */
+/* Figures of one cache or group in both snapshots, or a sum. */
 struct line {
 	char name[TOP_NAME];
-	int rank;			/* caches, what no cache has, groups */
+	int rank;			/* RANK_CACHE, RANK_REST, RANK_SUM or RANK_GROUP */
 	unsigned long live[2], ready[2], slabs[2], objects[2];
 	bool in[2];
 };
@@ -37,13 +37,13 @@ struct line {
 struct lines {
 	struct line *line;
 	size_t count, room;
-	size_t *places;			/* of lines by their names: their numbers from 1 on; 0: none */
-	size_t place_count;		/* a power of two, at least twice as many as lines */
+	size_t *places;			/* hash table from name to line number (from 1); 0: empty */
+	size_t place_count;		/* power of two, at least twice the line count */
 };
 
 enum { RANK_CACHE, RANK_REST, RANK_SUM, RANK_GROUP };
 
-/* Where the line stands in the table, or would: 0. */
+/* Find the hash table entry of a line. Returns: the entry; 0 in the entry means no such line. */
 static size_t *place_of(const struct lines *lines, const char *name, int rank)
 {
 	size_t at = (size_t)rank;
@@ -96,7 +96,7 @@ static unsigned long times(unsigned long n, unsigned long bytes)
 	       __builtin_mul_overflow(n, bytes, &product) ? INFO_UNKNOWN : product;
 }
 
-/* A sum is known where each part is. */
+/* Add to a sum; one unknown part makes the sum unknown. */
 static void count(unsigned long *sum, unsigned long n)
 {
 	*sum = *sum == INFO_UNKNOWN || n == INFO_UNKNOWN ? INFO_UNKNOWN : *sum + n;
@@ -127,7 +127,7 @@ static void add_caches(struct lines *lines, int which, const struct snapshot *sn
 	}
 }
 
-/* A tree becomes paths. */
+/* Add the tree of groups, each group under the path of its ancestors' names. */
 static void add_groups(struct lines *lines, int which, const struct snapshot *snapshot)
 {
 	size_t ends[MEMCG_DEPTH_MAX + 1] = { 0 };
@@ -158,7 +158,7 @@ static void add_rest(struct lines *lines, int which, const struct snapshot *snap
 		    times(stats->slob_pages, KM_PAGE_SIZE));
 }
 
-/* After all others are there. */
+/* Requires: all other lines are present. */
 static void add_sum(struct lines *lines)
 {
 	struct line sum = { .name = "all", .rank = RANK_SUM, .in = { true, true } };
@@ -177,7 +177,7 @@ static bool is_known(const unsigned long *both)
 	return both[0] != INFO_UNKNOWN && both[1] != INFO_UNKNOWN;
 }
 
-/* 0 where one of both is not known. */
+/* Returns: after minus before, or 0 if one figure is unknown. */
 static double change(const unsigned long *both)
 {
 	return is_known(both) ? (double)both[1] - (double)both[0] : 0;
@@ -207,7 +207,7 @@ static bool has_changed(const struct line *line)
 	const unsigned long *const figures[] = { line->live, line->ready, line->slabs, line->objects };
 	bool changed = line->in[0] != line->in[1];
 
-	/* So does what one of both does not tell. */
+	/* A figure known in only one snapshot counts as a change. */
 	for (size_t i = 0; i < km_array_count(figures); i++)
 		changed |= figures[i][0] != figures[i][1];
 	return changed;
@@ -278,7 +278,7 @@ static void print_lines(struct lines *lines, bool all, bool exact)
 
 /* ------------------------------------------------------------------ the command */
 
-/* 0, or the status of one line that says why: what could be read of a process counts all the same. */
+/* Read a snapshot and add its lines. Returns: 0, or the exit status after one line with the reason. */
 static int take(struct lines *lines, int which, char *name)
 {
 	struct snapshot snapshot = { 0 };

@@ -1,8 +1,8 @@
 /*
- * `kmem top`: where the memory of programs is that run, on a screen that follows them, or once. They are read from
- * outside, as `kmem info` reads them, and not stopped.
+ * cmd_top.c: the command `kmem top`, which shows the memory of running programs on a live screen, or once.
+ * Invariant: the programs are read from outside, like `kmem info`, and never stopped.
  *
- * Exit status: 0; 1 where a process could not be read, or not wholly, or there is no screen; 2 wrong usage.
+ * Exit status: 0; 1 a process was unreadable or partly readable, or no screen; 2 wrong usage.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -45,7 +45,7 @@ int top_complain(const struct top_targets *targets, const struct top_sample *sam
 		return info_complain("top", sample->unread, sample->result, sample->version);
 	if (targets->cgroup)
 		return kmem_failed(1, "top", "%s: no process in it runs libkmem, or may be read", targets->cgroup);
-	/* One more look, for the reason. */
+	/* List the processes again, to learn the reason. */
 	size_t count;
 	pid_t *pids = info_own_processes(&count);
 	if (!pids)
@@ -56,7 +56,7 @@ int top_complain(const struct top_targets *targets, const struct top_sample *sam
 
 /* ------------------------------------------------------------------ once */
 
-/* Columns of the terminal, or 80. */
+/* Returns: the columns of the terminal, or 80. */
 static int columns_of_output(void)
 {
 	struct winsize size;
@@ -123,7 +123,7 @@ static void parse_one(struct wanted *wanted, int code)
 	}
 }
 
-/* Numbers, and the processes of a name. */
+/* Collect the process numbers of the arguments: numbers, or names of processes. */
 static void parse_pids(struct top_targets *targets, char **texts)
 {
 	size_t room = 0, count, called;

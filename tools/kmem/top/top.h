@@ -1,7 +1,7 @@
 /*
- * What the files of `kmem top` share: a sample of one or more running processes as a tree of rows, whose figures are of
- * memory that is resident, and the text of it. Invariant: a row's live, ready and free bytes make up what it has
- * resident (own records are none of these); and caches and the rows of what no cache has make up their process.
+ * top.h: interfaces shared by the files of `kmem top`. A sample lays out running processes as a tree of rows, with
+ * figures of resident memory. Invariant: the live, ready and free bytes of a row add up to its resident bytes (the
+ * allocator's own records excepted). The rows of caches and of system memory add up to the row of their process.
  */
 #ifndef KMEM_COMMAND_TOP_H
 #define KMEM_COMMAND_TOP_H
@@ -12,14 +12,14 @@
 
 #include "info/info.h"
 
-/* Bytes; INFO_UNKNOWN: it can't be said. */
+/* Figures of one row, in bytes; INFO_UNKNOWN: not measurable. */
 struct top_figures {
 	unsigned long resident;
-	unsigned long live;		/* of objects that are out */
-	unsigned long ready;		/* of those that lie on shelves */
-	unsigned long free;		/* of the rest */
-	unsigned long purgeable;	/* of what is free or ready: in no slab with an object that is out */
-	unsigned long pinned;		/* slabs of which less than a tenth of the objects is out, and some is */
+	unsigned long live;		/* bytes of allocated objects; of a group: charged bytes */
+	unsigned long ready;		/* bytes of cached objects */
+	unsigned long free;		/* remaining bytes of the slabs */
+	unsigned long purgeable;	/* free and ready bytes of slabs without allocated objects */
+	unsigned long pinned;		/* bytes of slabs with 1 object to under a tenth of the objects allocated */
 };
 
 enum top_kind { TOP_PROCESS, TOP_CACHE, TOP_SYSTEM, TOP_GROUPS, TOP_GROUP };
@@ -29,14 +29,16 @@ struct top_row {
 	char name[TOP_NAME];
 	enum top_kind kind;
 	unsigned depth;
-	size_t above;			/* the row that it is below, from 1 on; 0: none */
-	uint64_t key;			/* the same row in another sample has it */
+	size_t above;			/* number of the parent row, from 1; 0: none */
+	uint64_t key;			/* identity of the row, equal in all samples */
 	struct top_figures figures;
-	double rate;			/* bytes that live grows by in a second; NAN: it can't be said */
+	double rate;			/* growth of live, bytes per second; NAN: unknown */
 };
 
-/* What is resident, and of what it is made up. unknown: of what other is not, a process's build does not tell
- * what it is. files: of what is other, pages of files and of shared memory; the rest is anonymous. */
+/*
+ * Breakdown of resident memory, in bytes. unknown: resident memory whose use the process's build does not report.
+ * files: part of other backed by files and shared memory; the rest of other is anonymous.
+ */
 struct top_equation {
 	unsigned long rss, live, ready, holes, records, other, unknown;
 	unsigned long files;
@@ -45,31 +47,31 @@ struct top_equation {
 struct top_sample {
 	struct top_row *rows;
 	size_t count, room;
-	size_t *places;			/* of rows by their keys: their numbers from 1 on, of which 0 is none */
-	size_t place_count;		/* a power of two, at least twice as many as rows; 0: there are none yet */
-	size_t *order;			/* rows, each before those below it */
-	size_t shown;			/* of these */
+	size_t *places;			/* hash table from key to row number (from 1); 0: empty */
+	size_t place_count;		/* power of two, at least twice the row count; 0: no table yet */
+	size_t *order;			/* indices of shown rows, each parent before its children */
+	size_t shown;			/* number of entries in order */
 	struct top_equation sum;
 	size_t processes, caches, groups;
-	double seconds;			/* of a clock that only rises */
+	double seconds;			/* time of the sample, monotonic clock */
 	bool has_rates;
-	/* Of the processes that could not be read, or not wholly, the last: why. */
+	/* Last process that was not read completely: the result, its version, number and reason. */
 	enum info_result result;
 	char version[16];
 	pid_t unread;
-	const char *why;		/* ... as info_invalid_why */
+	const char *why;		/* copy of info_invalid_why */
 };
 
-/* ---- top/top_targets.c: which processes. */
+/* ---- top/top_targets.c: selection of processes. */
 struct top_targets {
-	const pid_t *pids;		/* those that were named; NULL: all of one's own, or of the cgroup */
+	const pid_t *pids;		/* processes named by the user; NULL: all processes of the user or cgroup */
 	size_t count;
-	const char *cgroup;		/* a folder with cgroup.procs */
+	const char *cgroup;		/* path of a folder with cgroup.procs */
 };
-/* The numbers now, which the caller frees. False: there is no such cgroup any more. */
+/* List the process numbers of the targets now. The caller frees *pids. Returns: false if the cgroup is gone. */
 bool top_pids(const struct top_targets *targets, pid_t **pids, size_t *count);
-/* The folder of what --cgroup named: a path, one below /sys/fs/cgroup, or a process's number. It ends the command
- * where there is none. */
+/* Resolve the argument of --cgroup: a path, a path below /sys/fs/cgroup, or a process number. Exits the command if no
+ * such cgroup exists. Returns: the folder's path. */
 char *top_cgroup(const char *name);
 
 /* ---- top/top_sample.c */
@@ -81,11 +83,12 @@ enum top_sort {
 struct top_view {
 	enum top_sort sort;
 	bool reverse;
-	bool all;			/* rows without memory too */
-	bool merged;			/* rows of one name, of whatever process, are one */
+	bool all;			/* include rows without memory */
+	bool merged;			/* merge rows of the same name across processes */
 };
 
-/* False: nothing can be read any more, and sample->result says why; INFO_OK: there is no such process. */
+/* Take a sample of the targets. Returns: false if no process was read; sample->result then holds the reason, and
+ * INFO_OK means no matching process. */
 bool top_take(const struct top_targets *targets, const struct top_view *view, struct top_sample *sample);
 void top_clear(struct top_sample *sample);
 
@@ -94,38 +97,38 @@ void top_clear(struct top_sample *sample);
 struct top_row *top_row(struct top_sample *sample, size_t above, enum top_kind kind, const char *name,
 			uint64_t salt);
 void top_add(struct top_figures *sum, const struct top_figures *more);
-/* How fast each row grows since the other sample. */
+/* Set the rate of each row from its growth since the sample `before`. */
 void top_rates(struct top_sample *sample, const struct top_sample *before);
-/* The rows' order, and which are shown. */
+/* Fill sample->order with the shown rows in the order of the view. */
 void top_sort(struct top_sample *sample, const struct top_view *view);
 
-/* ---- top/top_text.c: lines of so many columns of a terminal, without an end of line. columns 0: as many as it
- * takes, and figures are bytes. */
+/* ---- top/top_text.c: lines of at most `columns` terminal columns, without a newline. columns 0: unlimited width and
+ * figures in bytes. */
 
 struct top_text {
 	char text[1024];
 };
 struct top_text top_title(const struct top_sample *sample, int columns);
 struct top_text top_equation_text(const struct top_sample *sample, int columns);
-/* Of what is not ours, how much the kernel has as files; no text where that is not known. */
+/* Format the file-backed part of memory outside libkmem. Returns: an empty text if the part is unknown. */
 struct top_text top_other_text(const struct top_sample *sample, int columns);
 struct top_text top_heads(const struct top_view *view, int columns);
 struct top_text top_row_text(const struct top_sample *sample, const struct top_row *row, int columns);
 extern const char *const top_sort_names[TOP_SORTS];
-/* "1.2M"; "-": not known. */
+/* Format bytes with a unit, e.g. "1.2M"; "-" for INFO_UNKNOWN. */
 struct top_size {
 	char text[32];
 } top_size(unsigned long bytes);
-/* The same of a change, with its sign. */
+/* Format a change of bytes with sign and unit. */
 struct top_size top_change(double bytes);
-/* A name in so many columns, cut or filled up: its end in `to`. */
+/* Write a name, cut or padded to `columns` columns. Returns: the end of the text in `to`. */
 char *top_pad(char *to, const char *end, const char *name, int columns);
 
-/* ---- top/top_screen.c, or top_screen_none.c: until the user or a signal ends it: the exit status. */
+/* ---- top/top_screen.c, or top_screen_none.c: run the screen until a key or signal. Returns: the exit status. */
 int top_screen(const struct top_targets *targets, struct top_view view, double delay);
 
 /* ---- top/cmd_top.c */
-/* Why the sample could not be had: one line, and the status. */
+/* Print one line with the reason for a failed sample. Returns: the exit status. */
 int top_complain(const struct top_targets *targets, const struct top_sample *sample);
 
 #endif

@@ -1,4 +1,4 @@
-/* The rows of a sample: made or found again, compared with an older sample, and put into order. */
+/* top_rows.c: rows of a sample: lookup by key, rates against an older sample, sorting. Invariant: keys are unique. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static uint64_t key_of(const struct top_sample *sample, size_t above, enum top_k
 	return hash(key, name, strlen(name));
 }
 
-/* Where the row of that key is, or would be: 0. */
+/* Find the hash table entry of a key. Returns: the entry; 0 in the entry means no such row. */
 static size_t *place_of(const struct top_sample *sample, uint64_t key)
 {
 	size_t at = (size_t)key & (sample->place_count - 1);
@@ -47,7 +47,8 @@ static void make_places(struct top_sample *sample)
 		*place_of(sample, sample->rows[i].key) = i + 1;
 }
 
-/* The row of that name and kind below that one: the one that is there, or a new one. */
+/* Find or create the row of this name and kind below the row `above`. A new row has unknown figures.
+ * Returns: the row, valid until the next call. */
 struct top_row *top_row(struct top_sample *sample, size_t above, enum top_kind kind, const char *name, uint64_t salt)
 {
 	uint64_t key = key_of(sample, above, kind, name, salt);
@@ -77,7 +78,7 @@ static void add(unsigned long *sum, unsigned long more)
 		*sum += more;
 }
 
-/* What is known of a sum. */
+/* Add figures; an unknown figure leaves the known part of the sum. */
 void top_add(struct top_figures *sum, const struct top_figures *more)
 {
 	add(&sum->resident, more->resident);
@@ -135,12 +136,12 @@ static double figure_of(const struct top_row *row, enum top_sort sort)
 
 	if (sort == TOP_BY_RATE)
 		return isnan(row->rate) ? 0 : row->rate;
-	/* A group has but what is charged. */
+	/* A group has only one figure: charged bytes. */
 	unsigned long bytes = row->kind == TOP_GROUP ? row->figures.live : figures[sort];
 	return bytes == INFO_UNKNOWN ? -1 : (double)bytes;
 }
 
-/* Siblings side by side, and the groups behind the caches. */
+/* Compare rows: by parent first, groups after caches, then by the figure, name and key. */
 static int by_place(const void *a, const void *b, void *arg)
 {
 	const struct sorting *sorting = arg;
@@ -167,12 +168,12 @@ static bool is_shown(const struct top_row *row, const struct top_view *view)
 {
 	const struct top_figures *figures = &row->figures;
 
-	/* A figure that is not known is not nothing. */
+	/* INFO_UNKNOWN counts as nonzero here. */
 	return view->all || row->kind == TOP_PROCESS || row->kind == TOP_GROUPS || row->kind == TOP_GROUP ||
 	       figures->resident || figures->live || figures->ready || (row->rate != 0 && !isnan(row->rate));
 }
 
-/* Where those below each row begin in the sorted rows. */
+/* Index of the first child of each row in `sorted`. */
 struct tree {
 	struct top_sample *sample;
 	const struct top_view *view;

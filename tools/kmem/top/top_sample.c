@@ -1,7 +1,8 @@
 /*
- * A sample: what of each process is resident (info/resident.c), page by page by owner (info/page_owners.c), laid out
- * as rows. Counts and residence are of different moments: where objects seem to have more than is resident of their
- * cache, they have what there is, each kind its share. So do objects of which a part was never touched.
+ * top_sample.c: takes a sample: resident memory of each process (info/resident.c), by owner (info/page_owners.c),
+ * laid out as rows. Invariant: live and ready bytes never exceed the resident bytes of their cache. Object counts and
+ * residence are read at different moments, and parts of objects may be untouched. A larger count of bytes is
+ * therefore scaled down to the resident bytes, live and ready in proportion.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -15,21 +16,21 @@
 
 #define UNKNOWN INFO_UNKNOWN
 
-/* The row of a group, by the number that its process gave it. */
+/* Row of a group, by the group's number within its process. */
 struct placed {
 	unsigned group;
-	size_t row;			/* from 1 on */
+	size_t row;			/* row number, from 1 */
 };
 
-/* One process as it is being laid out. */
+/* State of laying out one process as rows. */
 struct laying {
 	struct top_sample *sample;
 	const struct snapshot *snapshot;
 	const struct info_resident *resident;
-	bool by_page;			/* every cache's pages are known */
-	bool merged;			/* with the rows of other processes */
-	size_t top, shared;		/* rows, from 1 on: the process's; that of the pages that caches share */
-	struct placed *placed;		/* all groups, by their numbers; NULL: there are none */
+	bool by_page;			/* the snapshot has the owner of every page */
+	bool merged;			/* rows are shared with other processes */
+	size_t top, shared;		/* row numbers, from 1: of the process, and of pages shared by caches */
+	struct placed *placed;		/* all groups, sorted by number; NULL: no groups */
 	struct top_figures sum;
 };
 
@@ -46,14 +47,14 @@ static unsigned long least(unsigned long a, unsigned long b)
 	return a < b ? a : b;
 }
 
-/* So much is resident of what is live, ready and the rest. */
+/* Divide resident bytes into live, ready and free bytes. */
 static struct top_figures divide(unsigned long resident, unsigned long live, unsigned long ready)
 {
 	struct top_figures figures = { resident, live, ready, UNKNOWN, UNKNOWN, 0 };
 
 	if (resident == UNKNOWN)
 		return figures;
-	/* Beside one that can't be said the other has at most what is resident. */
+	/* With one figure unknown, limit the known figure to the resident bytes. */
 	if (live == UNKNOWN || ready == UNKNOWN) {
 		figures.live = live == UNKNOWN ? UNKNOWN : least(live, resident);
 		figures.ready = ready == UNKNOWN ? UNKNOWN : least(ready, resident);
@@ -85,10 +86,10 @@ static struct top_figures cache_figures(const struct laying *laying, const struc
 	figures = divide(laying->resident->by_cache[place], live, ready);
 	if (figures.free != UNKNOWN)
 		figures.purgeable = least(cache->empty, figures.free);
-	/* Blocks of whole pages are in no slab. */
+	/* Cached large blocks are whole pages outside slabs, so all ready bytes are purgeable. */
 	if (!strcmp(cache->engine, "ready") && figures.purgeable != UNKNOWN)
 		figures.purgeable += figures.ready;
-	/* What is locked stays resident when it is free. */
+	/* Locked pages (mlock) stay resident when freed. */
 	if (figures.purgeable != UNKNOWN)
 		figures.purgeable = least(figures.purgeable,
 					  figures.resident - laying->resident->by_cache_locked[place]);
@@ -105,7 +106,7 @@ static size_t number_of(const struct top_sample *sample, const struct top_row *r
 	return (size_t)(row - sample->rows) + 1;
 }
 
-/* Memory of the process's own, which nobody else's row has. */
+/* Add figures to a row and to the process's sum. Requires: the memory is in no other row. */
 static void add_part(struct laying *laying, struct top_row *row, struct top_figures figures)
 {
 	top_add(&row->figures, &figures);
@@ -124,7 +125,7 @@ static int by_group(const void *a, const void *b)
 	return (x->group > y->group) - (x->group < y->group);
 }
 
-/* Of a group: what is charged, which lies in caches that count by themselves. */
+/* Add the rows of groups. A group has only charged bytes; the memory itself is counted in the rows of caches. */
 static void add_groups(struct laying *laying)
 {
 	const struct snapshot *snapshot = laying->snapshot;
@@ -152,7 +153,7 @@ static void add_groups(struct laying *laying)
 	qsort(laying->placed, snapshot->group_count, sizeof(*laying->placed), by_group);
 }
 
-/* A private group's caches stand below it. */
+/* Find the parent row of a cache: the row of its private group, else of the process. */
 static size_t place_of(const struct laying *laying, const struct info_cache *cache)
 {
 	const struct placed key = { .group = cache->group }, *at = NULL;
@@ -194,7 +195,7 @@ static void add_caches(struct laying *laying)
 		add_cache(laying, &snapshot->caches[i], i);
 }
 
-/* What no cache has. */
+/* Add the rows of memory outside caches. */
 static void add_rest(struct laying *laying)
 {
 	const struct info_resident *resident = laying->resident;
@@ -226,7 +227,7 @@ static void add_equation(struct top_equation *sum, const struct laying *laying, 
 			     known(resident->records);
 	unsigned long ours = known(figures->resident) > told ? figures->resident : told;
 	const bool all_told = resident->used != UNKNOWN && resident->free != UNKNOWN && resident->records != UNKNOWN;
-	/* Memory that went between two looks is none any more. */
+	/* RSS was read at another moment: a process may have released memory since. */
 	unsigned long rest = rollup.rss > ours ? rollup.rss - ours : 0;
 	unsigned long files = rollup.rss > rollup.anonymous ? rollup.rss - rollup.anonymous : 0;
 
@@ -248,7 +249,7 @@ static bool has_owners(const struct snapshot *snapshot)
 	return true;
 }
 
-/* merged: all processes have one row. */
+/* Add the rows of one process. merged: all processes share one row. */
 static void add_process(struct top_sample *sample, const struct snapshot *snapshot, const struct info_memory *memory,
 			bool merged)
 {
@@ -304,7 +305,7 @@ bool top_take(const struct top_targets *targets, const struct top_view *view, st
 		}
 		if (snapshot.groups_partly && result == INFO_OK)
 			result = INFO_PARTLY;
-		/* Of others than those that were named nobody asked. */
+		/* Failures of processes that the user did not name are ignored, unless partly read or invalid. */
 		if (result != INFO_OK && (targets->pids || read || info_is_invalid(result))) {
 			sample->result = result;
 			sample->unread = pids[i];

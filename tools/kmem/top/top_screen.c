@@ -1,6 +1,6 @@
 /*
- * The screen of `kmem top`, by ncurses. Invariant: the terminal is as it was before anything else is said, whatever
- * ends the loop: a key, a signal, the last process's end.
+ * top_screen.c: the screen of `kmem top`, with ncurses. Invariant: the terminal is restored before any message is
+ * printed, whether a key, a signal or the end of the last process ended the loop.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,17 +17,17 @@
 #include "command.h"
 #include "top/top.h"
 
-/* Behind all others: term.h has macros with names of every day. */
+/* Must be included last: term.h defines macros with common names. */
 #include <curses.h>
 #include <term.h>
 
 #define LEAST_DELAY	0.1
-#define PATIENCE_MS	1000	/* for what is under way, at the end */
+#define PATIENCE_MS	1000	/* longest wait for a read in progress, at exit */
 #define MOST_DELAY	3600.0
-#define HEAD_LINES	4	/* title, equation, blank, heads; the help line is the last */
+#define HEAD_LINES	4	/* title, equation, note, heads; the help line is the last line */
 
 static volatile sig_atomic_t ended_by;
-static int wake[2];			/* a pipe: something to read means that there is an end */
+static int wake[2];			/* pipe; readable once the program must end */
 
 static void on_signal(int number)
 {
@@ -37,9 +37,9 @@ static void on_signal(int number)
 struct screen {
 	const struct top_targets *targets;
 	struct top_view view;
-	double delay, next;		/* when the next sample is due */
+	double delay, next;		/* seconds between samples; time of the next sample */
 	struct top_sample sample;
-	size_t first;			/* of the shown rows, the uppermost on the screen */
+	size_t first;			/* index of the topmost row on the screen, among the shown rows */
 	bool help, quits;
 };
 
@@ -88,7 +88,7 @@ static size_t lines_of_rows(void)
 	return LINES > HEAD_LINES + 1 ? (size_t)LINES - HEAD_LINES - 1 : 0;
 }
 
-/* What could not be read, or of what the rest is made up. */
+/* Draw the note: the last failed read, else the breakdown of memory outside libkmem. */
 static void draw_note(const struct screen *screen)
 {
 	const struct top_sample *sample = &screen->sample;
@@ -131,7 +131,7 @@ static void draw(struct screen *screen)
 	snprintf(help, sizeof(help), "q quit  h help  sort: s m y f u p t n, r reversed  a all  g as one  every %.1f s",
 		 screen->delay);
 	help[COLS < (int)sizeof(help) ? COLS : (int)sizeof(help) - 1] = '\0';
-	/* The last line's last column is left: a terminal would scroll. */
+	/* The last column of the last line stays empty: a terminal would scroll. */
 	put_line(LINES > HEAD_LINES ? LINES - 1 : -1, help, A_DIM);
 	refresh();
 }
@@ -191,17 +191,17 @@ static void other_key(struct screen *screen, int key)
 	case ' ': screen->next = 0; break;
 	case '+': screen->delay = screen->delay * 2 > MOST_DELAY ? MOST_DELAY : screen->delay * 2; break;
 	case '-': screen->delay = screen->delay / 2 < LEAST_DELAY ? LEAST_DELAY : screen->delay / 2; break;
-	default: break;		/* KEY_RESIZE as well: it is drawn anew */
+	default: break;		/* also KEY_RESIZE: the loop redraws the screen */
 	}
 }
 
-/* A key, or until the next sample is due. */
+/* Wait for a key or the time of the next sample. */
 static void wait_for_key(struct screen *screen)
 {
 	double left = screen->next - now();
 	struct pollfd from[] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .fd = wake[0], .events = POLLIN } };
 
-	/* It may have read more than one key before. */
+	/* ncurses may hold keys that were read earlier. */
 	timeout(0);
 	int key = getch();
 	if (key == ERR) {
@@ -219,7 +219,7 @@ static void wait_for_key(struct screen *screen)
 
 /* ------------------------------------------------------------------ the terminal */
 
-/* One that can't place its cursor has no screen. */
+/* Returns: NULL, or why there is no screen, e.g. a terminal that cannot position its cursor. */
 static const char *why_no_screen(void)
 {
 	const char *term = getenv("TERM");
@@ -234,7 +234,8 @@ static const char *why_no_screen(void)
 	return NULL;
 }
 
-/* Kernel: a read of another process's memory that waits for somebody wakes by no handler of this thread. */
+/* Wait for a signal in a thread of its own. Kernel: a blocked read of another process's memory is not interrupted by
+ * a signal handler. */
 static void *wait_for_signal(void *signals)
 {
 	int number;
@@ -252,7 +253,7 @@ static void restore(void)
 	endwin();
 }
 
-/* Until the screen is there they wait. A terminal that is gone is noticed by who writes to it. */
+/* Block the ending signals until the screen exists. A write to a closed terminal raises SIGPIPE. */
 static void block_signals(sigset_t *signals)
 {
 	struct sigaction action = { .sa_handler = on_signal };
@@ -266,7 +267,7 @@ static void block_signals(sigset_t *signals)
 	pthread_sigmask(SIG_BLOCK, signals, NULL);
 }
 
-/* 0 or an errno. */
+/* Start the signal thread. Returns: 0 or an errno. */
 static int catch_signals(sigset_t *signals)
 {
 	sigset_t all, before;
@@ -282,7 +283,7 @@ static int catch_signals(sigset_t *signals)
 	return error;
 }
 
-/* False: no process is left. */
+/* Run the screen loop. Returns: false if no process is left. */
 static bool watch(struct screen *screen)
 {
 	while (!ended_by && !screen->quits) {
@@ -294,7 +295,7 @@ static bool watch(struct screen *screen)
 	return true;
 }
 
-/* Who was watched and is not there any more has one line. */
+/* Print one line for the failed sample, or for an ended process. Returns: the exit status. */
 static int complain(const struct screen *screen)
 {
 	const struct top_sample *sample = &screen->sample;
@@ -311,7 +312,7 @@ int top_screen(const struct top_targets *targets, struct top_view view, double d
 
 	if (why)
 		return kmem_failed(1, "top", "%s", why);
-	/* Who can't be read at all is told before there is a screen. */
+	/* Report unreadable processes before the screen starts. */
 	if (!take(&screen))
 		return top_complain(targets, &screen.sample);
 	static sigset_t signals;
@@ -325,7 +326,7 @@ int top_screen(const struct top_targets *targets, struct top_view view, double d
 	keypad(stdscr, TRUE);
 	curs_set(0);
 	int error = catch_signals(&signals);
-	screen.next = now() + (delay < 1 ? delay : 1);	/* rates soon */
+	screen.next = now() + (delay < 1 ? delay : 1);	/* show first rates after at most 1 s */
 	bool left = error || watch(&screen);
 	endwin();
 	delscreen(terminal);

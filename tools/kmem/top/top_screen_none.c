@@ -1,4 +1,4 @@
-/* The command as it is built where ncurses is not there, as with musl-gcc or for another processor. */
+/* top_screen_none.c: replaces top_screen.c in builds without ncurses, e.g. with musl-gcc or a cross compiler. */
 #include "command.h"
 #include "top/top.h"
 

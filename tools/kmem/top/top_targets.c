@@ -1,4 +1,4 @@
-/* The processes of a sample: those that were named, those of a cgroup and of the ones below it, or all of one's own. */
+/* top_targets.c: lists the processes of a sample: named processes, processes of a cgroup tree, or all of the user. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static bool is_cgroup(const char *folder)
 	return access(path, R_OK) == 0;
 }
 
-/* The folder of version 2, where it is mounted. */
+/* Find the folder of a cgroup v2 path below the mount points. Returns: NULL if absent. */
 static char *folder_of(const char *path)
 {
 	static const char *const roots[] = { CGROUPS, CGROUPS "/unified" };
@@ -82,7 +82,7 @@ static char *folder_of(const char *path)
 	return NULL;
 }
 
-/* Of the line "0::/path". */
+/* Find the cgroup folder of a process, from the line "0::/path" of its cgroup file. */
 static char *folder_of_process(const char *pid)
 {
 	char path[64], line[4096], *folder = NULL;

@@ -1,6 +1,6 @@
 /*
- * A sample as lines. Invariant: a line has at most the columns that it was made for; what of it is cut is a name, then
- * the figures to the right.
+ * top_text.c: formats a sample as lines. Invariant: a line never exceeds its number of columns. Names are cut first,
+ * then the rightmost figures are left out.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -27,7 +27,7 @@ const char *const top_sort_names[TOP_SORTS] = {
 
 static const char units[] = "BKMGTPE";
 
-/* Three digits, and one behind the point where there is room. */
+/* Format bytes with three digits, one of them after the point if there is room. */
 struct top_size top_size(unsigned long bytes)
 {
 	struct top_size size = { "-" };
@@ -66,7 +66,7 @@ static struct top_size exactly(unsigned long bytes)
 
 /* ------------------------------------------------------------------ columns */
 
-/* Bytes that a character of a terminal has, and columns; what is none counts as one of each. */
+/* Measure the first character. An invalid character counts as 1 byte, 1 column. Returns: bytes; sets *columns. */
 static size_t character(const char *text, int *columns)
 {
 	wchar_t wide;
@@ -105,13 +105,13 @@ static struct top_text cut(const char *text, int columns)
 	struct top_text line = { "" };
 
 	top_pad(line.text, line.text + sizeof(line.text), text, columns && columns < 500 ? columns : 500);
-	/* Blanks at the end are nothing. */
+	/* Strip trailing blanks. */
 	for (size_t length = strlen(line.text); length && line.text[length - 1] == ' ';)
 		line.text[--length] = '\0';
 	return line;
 }
 
-/* So many figures as leave room for a name; one, where that cuts it. */
+/* Returns: the number of figures beside a full name; at least one if a cut name fits beside one figure. */
 static int figures_in(int columns, int count)
 {
 	int room = (columns - SHORT_NAME) / COLUMN;
@@ -121,7 +121,7 @@ static int figures_in(int columns, int count)
 	return room < count ? room : count;
 }
 
-/* A name, and figures to the right of it: as many as there is room for. columns 0: all, in bytes. */
+/* Format a name and the figures that fit to its right. columns 0: all figures, in bytes. */
 static struct top_text columns_of(const char *name, const struct top_size *cells, size_t count, int columns)
 {
 	int width = columns ? COLUMN : BYTES_COLUMN, figures = columns ? figures_in(columns, (int)count) : (int)count;
@@ -156,14 +156,14 @@ struct term {
 	unsigned long bytes;
 };
 
-/* Tenths, or wholes, of the unit that lie between two amounts: such figures make up what they are parts of. */
+/* Returns: the difference of two amounts, each rounded to tenths or wholes. Such parts add up to the sum. */
 static double figure(double from, double to, double each, int columns)
 {
 	return (double)((long)(to / each + 0.5) - (long)(from / each + 0.5)) * (columns ? 0.1 : 1);
 }
 
-/* What begins behind so many bytes of a larger sum, in the unit of that, and its terms, rounded so that they make it up
- * as they stand. */
+/* Format "sum = term + term ..." and round the terms to add up to the printed sum. from: bytes of a larger sum before
+ * this sum, from where the rounding continues. */
 static struct top_text equation(unsigned long from, struct term sum, const struct term *terms, size_t count,
 				int columns)
 {
@@ -213,7 +213,7 @@ struct top_text top_heads(const struct top_view *view, int columns)
 	static const char *const heads[] = { "RES", "LIVE", "READY", "FREE", "PURGE", "PINNED", "RATE/s" };
 	struct top_size cells[TOP_BY_NAME];
 
-	/* What they are sorted by has a mark. */
+	/* Mark the column of the sort order. */
 	for (size_t i = 0; i < TOP_BY_NAME; i++)
 		snprintf(cells[i].text, sizeof(cells[i].text), "%s%s", heads[i],
 			 i != view->sort ? "" : view->reverse ? "^" : "*");

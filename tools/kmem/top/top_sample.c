@@ -52,8 +52,11 @@ static struct top_figures divide(unsigned long resident, unsigned long live, uns
 {
 	struct top_figures figures = { resident, live, ready, UNKNOWN, UNKNOWN, 0 };
 
-	if (resident == UNKNOWN)
+	/* The figures are parts of the resident bytes: without the sum the parts are unknown. */
+	if (resident == UNKNOWN) {
+		figures.live = figures.ready = UNKNOWN;
 		return figures;
+	}
 	/* With one figure unknown, limit the known figure to the resident bytes. */
 	if (live == UNKNOWN || ready == UNKNOWN) {
 		figures.live = live == UNKNOWN ? UNKNOWN : least(live, resident);

@@ -1,6 +1,6 @@
 /*
- * large_freed: a block of whole pages that is debugged by poison, was freed, and is kept to be looked at, is nobody's:
- * who asks for its size, makes it longer or shorter, or frees it, is told, and the process ends.
+ * large_freed: misuse of a freed large block in the quarantine of a debugged (poisoned) cache. A call that asks for the
+ * size of the block, resizes the block or frees the block prints a report and ends the process.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

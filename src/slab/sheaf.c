@@ -11,7 +11,7 @@
  *
  * Invariants under the node's lock: a slab is on its node's partial list iff a free bit is set and the slab is not in
  * hand (sheaf_holes.c). inuse is the number of clear bits. A slab whose last object returns is freed if the list has
- * more than min_partial + extra slabs (`extra`: for a swinging load), unless SLAB_TYPESAFE_BY_RCU keeps the slab.
+ * more than min_partial + extra slabs (`extra`: for a swinging load), unless km_slabs_stay() says otherwise.
  *
  * Invariants under the barn's lock: a full sheaf holds only objects of the barn's node, and at least half of a full
  * sheaf at the time of storing; an empty sheaf holds none. Under the lock of struct remote: sheaf[i] holds only

@@ -8,28 +8,19 @@
  */
 #define _GNU_SOURCE
 #include <sched.h>
-#include <sys/resource.h>
 
 #include <kmem/memcg.h>
 
 #include "kit/api.h"
 #include "kit/clock.h"
 #include "kit/cpus.h"
+#include "kit/faults.h"
 
 #define MANY	3000u
 #define EACH	7u	/* of so many objects one stays out, in a cache that was used */
-#define TRIES	5	/* where memory is short the system takes pages of code, too */
 
 static const unsigned sizes[] = { 24, 500, 2000, 5000 };
 static char *objects[MANY], *kept[MANY];
-
-static long faults(void)
-{
-	struct rusage usage;
-
-	NEED(getrusage(RUSAGE_THREAD, &usage) == 0);
-	return usage.ru_minflt + usage.ru_majflt;
-}
 
 static void take(struct kmem_cache *cache, unsigned size, char **to, unsigned count)
 {
@@ -89,7 +80,7 @@ static void warm(unsigned size, slab_flags_t flags, bool constructed)
 
 	NEED(kmem_reserve(cache, 100) == 0);
 	take(cache, size, objects, MANY);
-	faults();
+	program_pages();
 	end(cache, flags);
 }
 
@@ -102,9 +93,9 @@ static long faults_of(unsigned size, slab_flags_t flags, bool constructed, bool 
 		give(cache, kept, EACH);
 	}
 	NEED(kmem_reserve(cache, MANY) == 0);
-	long before = faults();
+	long before = page_faults();
 	take(cache, size, objects, MANY);
-	long came = faults() - before;
+	long came = page_faults() - before;
 	end(cache, flags);
 	return came;
 }
@@ -117,7 +108,7 @@ static void kind(slab_flags_t flags, bool constructed)
 			long came = 1;
 
 			warm(sizes[i], flags, constructed);
-			for (int left = TRIES; came && left; left--)
+			for (int left = FAULTS_TRIES; came && left; left--)
 				came = faults_of(sizes[i], flags, constructed, used);
 			CHECK(!came, "%ld faults, size %u, used %d", came, sizes[i], used);
 		}

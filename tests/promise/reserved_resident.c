@@ -5,12 +5,12 @@
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
-#include <sys/resource.h>
 
 #include <kmem/memcg.h>
 
 #include "kit/api.h"
 #include "kit/cpus.h"
+#include "kit/faults.h"
 
 #include "page/commit_ahead.h"
 #include "page/arena.h"
@@ -27,14 +27,6 @@ static bool count_calls(const char *call)
 	(void)call;
 	calls++;
 	return false;
-}
-
-static long faults(void)
-{
-	struct rusage usage;
-
-	NEED(getrusage(RUSAGE_THREAD, &usage) == 0);
-	return usage.ru_minflt + usage.ru_majflt;
 }
 
 static void take(struct kmem_cache *cache, gfp_t gfp)
@@ -64,24 +56,22 @@ static void warm(slab_flags_t flags)
 	NEED(cache && kmem_reserve(cache, 100) == 0);
 	take(cache, GFP_KERNEL);
 	give(cache);
-	faults();
+	program_pages();
 	gone(cache);
 	kmem_shrink_all();
 	km_os_fault = count_calls;
 }
 
-/* Where memory is short the system takes pages of code, too, and a fault brings them back: not each time. */
-#define TRIES	5
 static void no_fault(struct kmem_cache *cache, gfp_t gfp)
 {
 	long came = 1;
 
-	for (int i = 0; came && i < TRIES; i++) {
+	for (int i = 0; came && i < FAULTS_TRIES; i++) {
 		NEED(!i || (kmem_cache_shrink(cache) == 0 && kmem_reserve(cache, MANY) == 0));
 		calls = 0;
-		long before = faults();
+		long before = page_faults();
 		take(cache, gfp);
-		came = faults() - before;
+		came = page_faults() - before;
 		unsigned made = calls;
 		NEED(objects[MANY - 1]);
 		NEED(!made || gfp == GFP_KERNEL, "(%u calls)", made);

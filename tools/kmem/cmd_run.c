@@ -242,8 +242,9 @@ static bool in_folder(const char *folder, char *resolved)
 	char candidate[PATH_MAX * 2];
 
 	for (size_t i = 0; folder && i < sizeof(names) / sizeof(*names); i++) {
-		snprintf(candidate, sizeof(candidate), "%s/%s", folder, names[i]);
-		if (realpath(candidate, resolved))
+		int length = snprintf(candidate, sizeof(candidate), "%s/%s", folder, names[i]);
+
+		if (length < (int)sizeof(candidate) && realpath(candidate, resolved))
 			return true;
 	}
 	return false;

@@ -73,9 +73,9 @@ km_cold static void mend(struct kmem_cache *cache, struct km_page *slab, unsigne
 {
 	unsigned last = slab->objects;
 
-	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", km_page_address(slab), cache->name);
-	if (cache->freelist == SLAB_IN_OBJECT) {
-		last = (unsigned)((char *)slab_slab(slab)->freelist - km_slab_first(cache, slab)) / cache->size;
+	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", km_page_address(slab), cache->registry.name);
+	if (cache->layout.freelist == SLAB_IN_OBJECT) {
+		last = (unsigned)((char *)slab_slab(slab)->freelist - km_slab_first(cache, slab)) / cache->layout.size;
 		slab_slab(slab)->freelist[slab->objects - 1] = (uint8_t)last;
 	}
 	for (unsigned i = 0; i < slab->objects; i++)
@@ -96,11 +96,11 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 		unsigned index = slab_slab(slab)->freelist[at];
 
 		km_store(&bits[index / 64], bits[index / 64] & ~((uint64_t)1 << index % 64));
-		objects[got++] = first + (size_t)index * cache->size;
+		objects[got++] = first + (size_t)index * cache->layout.size;
 	}
 	km_store(&slab->inuse, (uint16_t)at);
 	km_debug(slab->inuse + free_in(slab) == slab->objects, "inuse is the number of clear bits");
-	if (at == slab->objects && cache->freelist == SLAB_IN_OBJECT)
+	if (at == slab->objects && cache->layout.freelist == SLAB_IN_OBJECT)
 		slab_slab(slab)->freelist = NULL;
 	return got;
 }
@@ -119,7 +119,7 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 		 "inuse is the number of clear bits");
 	km_store(word, *word | bit);
 	if (!slab_slab(slab)->freelist)
-		slab_slab(slab)->freelist = (uint8_t *)km_slab_first(cache, slab) + (size_t)index * cache->size;
+		slab_slab(slab)->freelist = (uint8_t *)km_slab_first(cache, slab) + (size_t)index * cache->layout.size;
 	if (!stays)
 		unlist(n, slab);
 	km_store(&slab->inuse, (uint16_t)(slab->inuse - 1));
@@ -132,7 +132,7 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 
 void km_slab_discard(struct kmem_cache *cache, struct km_page *slab)
 {
-	if (cache->freelist == SLAB_OFF_SLAB)
+	if (cache->layout.freelist == SLAB_OFF_SLAB)
 		km_meta_free(slab_slab(slab)->freelist, slab_list_bytes(slab->objects));
 	km_slab_free(cache, slab);
 }
@@ -142,10 +142,10 @@ static uint32_t next_colour(const struct kmem_cache *cache, struct slab_node *n)
 {
 	uint32_t colour = km_load(&n->colour_next);
 
-	if (!cache->colours)
+	if (!cache->form.colours)
 		return 0;
-	km_store(&n->colour_next, colour + 1 < cache->colours ? colour + 1 : 0u);
-	return colour * cache->colour_bytes;
+	km_store(&n->colour_next, colour + 1 < cache->form.colours ? colour + 1 : 0u);
+	return colour * cache->form.colour_bytes;
 }
 
 /* Allocates a slab with all bits set. The indices are not written, because objects taken at once need none. */
@@ -153,21 +153,21 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 {
 	uint8_t *indices = NULL;
 
-	if (cache->freelist == SLAB_OFF_SLAB) {
-		indices = km_meta_alloc(slab_list_bytes(cache->objects), request->may_wait);
+	if (cache->layout.freelist == SLAB_OFF_SLAB) {
+		indices = km_meta_alloc(slab_list_bytes(cache->layout.objects), request->may_wait);
 		if (!indices)
 			return NULL;
 	}
 	struct km_page *slab = km_slab_new_raw(cache, request);
 	if (!slab) {
-		km_meta_free(indices, slab_list_bytes(cache->objects));
+		km_meta_free(indices, slab_list_bytes(cache->layout.objects));
 		return NULL;
 	}
 	uint32_t first = next_colour(cache, slab_node(cache, slab->node));
 	char *address = km_page_address(slab);
-	if (cache->freelist == SLAB_IN_OBJECT)
-		indices = (uint8_t *)address + first + (size_t)(slab->objects - 1) * cache->size;
-	else if (cache->freelist == SLAB_ON_SLAB)
+	if (cache->layout.freelist == SLAB_IN_OBJECT)
+		indices = (uint8_t *)address + first + (size_t)(slab->objects - 1) * cache->layout.size;
+	else if (cache->layout.freelist == SLAB_ON_SLAB)
 		indices = (uint8_t *)address + (KM_PAGE_SIZE << slab->order) -
 			  slab_list_bytes(slab->objects);
 	slab_slab(slab)->freelist = indices;
@@ -269,7 +269,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 	}
 	km_debug(!slab->inuse && free_in(slab) == slab->objects, "a fresh slab is all free");
 	/* The object that holds the list comes last. */
-	unsigned got = km_min(want, (unsigned)slab->objects), last = cache->freelist == SLAB_IN_OBJECT;
+	unsigned got = km_min(want, (unsigned)slab->objects), last = cache->layout.freelist == SLAB_IN_OBJECT;
 	struct km_slab_order order = km_slab_order(slab->objects - last);
 	char *first = km_slab_first(cache, slab);
 	uint64_t *bits = slab_bits(slab);
@@ -281,10 +281,10 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 			continue;
 		}
 		km_store(&bits[index / 64], bits[index / 64] & ~((uint64_t)1 << index % 64));
-		objects[i] = first + (size_t)index * cache->size;
+		objects[i] = first + (size_t)index * cache->layout.size;
 	}
 	km_store(&slab->inuse, (uint16_t)got);
-	if (got == slab->objects && cache->freelist == SLAB_IN_OBJECT)
+	if (got == slab->objects && cache->layout.freelist == SLAB_IN_OBJECT)
 		slab_slab(slab)->freelist = NULL;
 	km_slabs_came(&n->slabs, slab);
 	note_taken(n, got);
@@ -399,7 +399,7 @@ static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candida
 	for (unsigned i = 0; i < empty_count; i++)
 		km_slab_discard(cache, empty[i]);
 	for (unsigned i = 0; i < twice_count; i++)
-		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", twice[i], cache->name);
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", twice[i], cache->registry.name);
 	return left;
 }
 
@@ -581,7 +581,7 @@ void km_slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned
 static void to_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other, void *object)
 {
 	struct slab_alien *aliens = km_load_acquire(&n->alien);
-	unsigned limit = km_load(&cache->capacity) > 1 ? SLAB_ALIEN_LIMIT : 1;
+	unsigned limit = km_load(&cache->fast.capacity) > 1 ? SLAB_ALIEN_LIMIT : 1;
 
 	km_count(cache, KMEM_NODE_FREES);
 	if (!aliens && !make_alien(n)) {
@@ -643,14 +643,14 @@ static void **new_sheaf(struct kmem_cache *cache, bool may_wait)
 {
 	void **sheaf = km_sheaf_new(cache, may_wait);
 
-	return sheaf ? fit(&cache->pcs, sheaf, km_load(&cache->pad)) : NULL;
+	return sheaf ? fit(&cache->fast.pcs, sheaf, km_load(&cache->tune.pad)) : NULL;
 }
 
 /* Returns the size of a refill. An array unused since the last look gets only a few objects. Kernel: the same, and
  * each hit marks the array as used. Here a miss marks the array, and a hit shows by a changed top. */
 static unsigned batch_now(struct kmem_cache *cache, void **empty)
 {
-	unsigned batch = km_load(&cache->batchcount), number = km_cpu();
+	unsigned batch = km_load(&cache->tune.batchcount), number = km_cpu();
 	struct slab_cpu *cpu = slab_cpu(cache, number);
 
 	if (!cpu || km_load(&cpu->touched))
@@ -664,20 +664,20 @@ static unsigned batch_now(struct kmem_cache *cache, void **empty)
 
 void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
 {
-	uint64_t old = empty ? *km_sheaf_pad(&cache->pcs, empty) : 0;
-	void **bottom = empty ? fit(&cache->pcs, empty, km_load(&cache->pad)) :
+	uint64_t old = empty ? *km_sheaf_pad(&cache->fast.pcs, empty) : 0;
+	void **bottom = empty ? fit(&cache->fast.pcs, empty, km_load(&cache->tune.pad)) :
 				new_sheaf(cache, request->may_wait);
 
 	km_count(cache, KMEM_ALLOCMISS);
 	if (!bottom)
 		return NULL;
 	/* The limit may have changed meanwhile. */
-	size_t space = ((uintptr_t)bottom & cache->pcs.sheaf_mask) / sizeof(*bottom);
+	size_t space = ((uintptr_t)bottom & cache->fast.pcs.sheaf_mask) / sizeof(*bottom);
 	unsigned want = km_min(batch_now(cache, empty), (unsigned)space);
 	unsigned got = take_some(cache, request, bottom - want, want);
 	if (!got) {
 		if (empty)
-			fit(&cache->pcs, empty, old);
+			fit(&cache->fast.pcs, empty, old);
 		else
 			km_sheaf_free(cache, bottom);
 		return NULL;
@@ -697,7 +697,7 @@ static void **close_up(void **top, void **bottom, size_t gone)
 
 void **km_slab_give_oldest(struct kmem_cache *cache, void **sheaf, size_t count)
 {
-	void **bottom = km_sheaf_bottom(&cache->pcs, sheaf);
+	void **bottom = km_sheaf_bottom(&cache->fast.pcs, sheaf);
 
 	km_slab_give(cache, bottom - count, (unsigned)count);
 	return close_up(sheaf, bottom, count);
@@ -709,15 +709,15 @@ void **km_slab_spill(struct kmem_cache *cache, void **full)
 		return new_sheaf(cache, true);
 	unsigned here = km_node_here(), moved;
 	struct slab_node *n = slab_node(cache, here);
-	void **bottom = km_sheaf_bottom(&cache->pcs, full);
-	unsigned count = (unsigned)km_sheaf_objects(&cache->pcs, full);
-	unsigned batch = km_min(count, (unsigned)km_load(&cache->batchcount));
+	void **bottom = km_sheaf_bottom(&cache->fast.pcs, full);
+	unsigned count = (unsigned)km_sheaf_objects(&cache->fast.pcs, full);
+	unsigned batch = km_min(count, (unsigned)km_load(&cache->tune.batchcount));
 
 	km_count(cache, KMEM_FREEMISS);
-	if (km_unlikely(*km_sheaf_pad(&cache->pcs, full) != km_load(&cache->pad))) {
+	if (km_unlikely(*km_sheaf_pad(&cache->fast.pcs, full) != km_load(&cache->tune.pad))) {
 		/* The sheaf has the pad of an older limit. */
 		km_slab_give(cache, full, count);
-		return fit(&cache->pcs, full, km_load(&cache->pad));
+		return fit(&cache->fast.pcs, full, km_load(&cache->tune.pad));
 	}
 	if (km_unlikely(km_node_count > 1)) {
 		unsigned ours = sort_out(cache, here, bottom - batch, batch);
@@ -736,7 +736,7 @@ void **km_slab_spill(struct kmem_cache *cache, void **full)
 
 void km_slab_retire(struct kmem_cache *cache, void **sheaf)
 {
-	size_t count = km_sheaf_objects(&cache->pcs, sheaf);
+	size_t count = km_sheaf_objects(&cache->fast.pcs, sheaf);
 
 	if (count)
 		km_slab_give(cache, sheaf, (unsigned)count);

@@ -74,13 +74,13 @@ struct slab_cpu {
 
 km_inline struct slab_node *slab_node(const struct kmem_cache *cache, unsigned node)
 {
-	return cache->node[node];
+	return cache->state.node[node];
 }
 
 /* NULL: no per-CPU memory */
 km_inline struct slab_cpu *slab_cpu(const struct kmem_cache *cache, unsigned cpu)
 {
-	return cache->percpu_offset ? (struct slab_cpu *)(km_area(cpu) + cache->percpu_offset) : NULL;
+	return cache->state.percpu_offset ? (struct slab_cpu *)(km_area(cpu) + cache->state.percpu_offset) : NULL;
 }
 
 /* Returns the size of the bits at the end of a slab, in bytes. */
@@ -113,7 +113,7 @@ km_inline bool slab_entry_sound(const struct kmem_cache *cache, const struct km_
 				const char *first, unsigned at)
 {
 	unsigned index = slab_slab(slab)->freelist[at];
-	bool holder = first + (size_t)index * cache->size == (const char *)slab_slab(slab)->freelist;
+	bool holder = first + (size_t)index * cache->layout.size == (const char *)slab_slab(slab)->freelist;
 
 	return index < slab->objects && slab_is_free(slab, index) &&
 	       (!holder || at + 1 == slab->objects);

@@ -32,11 +32,11 @@ static unsigned limit_by_size(uint32_t size)
 /* Returns the objects of a slab of `bytes` bytes; 0: none, or too many. */
 static unsigned objects_in(const struct kmem_cache *cache, enum slab_freelist freelist, size_t bytes)
 {
-	size_t objects = bytes / cache->size;
+	size_t objects = bytes / cache->layout.size;
 
 	if (freelist == SLAB_ON_SLAB) {
-		objects = km_min(bytes / (cache->size + 1), (size_t)SLAB_MAX_OBJECTS);
-		while (objects && objects * cache->size + slab_list_bytes((unsigned)objects) > bytes)
+		objects = km_min(bytes / (cache->layout.size + 1), (size_t)SLAB_MAX_OBJECTS);
+		while (objects && objects * cache->layout.size + slab_list_bytes((unsigned)objects) > bytes)
 			objects--;
 	}
 	return objects > SLAB_MAX_OBJECTS ? 0 : (unsigned)objects;
@@ -45,30 +45,30 @@ static unsigned objects_in(const struct kmem_cache *cache, enum slab_freelist fr
 /* Returns the bytes of a slab not used by objects. */
 static size_t left_over(const struct kmem_cache *cache, enum slab_freelist freelist)
 {
-	size_t bytes = (KM_PAGE_SIZE << cache->order) - (size_t)cache->objects * cache->size;
+	size_t bytes = (KM_PAGE_SIZE << cache->layout.order) - (size_t)cache->layout.objects * cache->layout.size;
 
-	return freelist == SLAB_ON_SLAB ? bytes - slab_list_bytes(cache->objects) : bytes;
+	return freelist == SLAB_ON_SLAB ? bytes - slab_list_bytes(cache->layout.objects) : bytes;
 }
 
 /* Chooses the lowest order that wastes at most an eighth of a slab, or the highest wanted order. */
 static bool fill_order(struct kmem_cache *cache, enum slab_freelist freelist)
 {
-	unsigned most = km_layout_options.max_order ?: cache->flags & SLAB_KMALLOC ? MALLOC_ORDER : MAX_ORDER;
+	unsigned most = km_layout_options.max_order ?: cache->layout.flags & SLAB_KMALLOC ? MALLOC_ORDER : MAX_ORDER;
 
-	for (unsigned order = km_order_of(cache->size); order <= KM_MAX_ORDER; order++) {
+	for (unsigned order = km_order_of(cache->layout.size); order <= KM_MAX_ORDER; order++) {
 		size_t bytes = KM_PAGE_SIZE << order;
 
-		cache->objects = objects_in(cache, freelist, bytes);
-		cache->order = cache->min_order = (uint8_t)order;
-		if (cache->objects && (order >= most || (cache->flags & SLAB_RECLAIM_ACCOUNT) ||
+		cache->layout.objects = objects_in(cache, freelist, bytes);
+		cache->layout.order = cache->layout.min_order = (uint8_t)order;
+		if (cache->layout.objects && (order >= most || (cache->layout.flags & SLAB_RECLAIM_ACCOUNT) ||
 				       left_over(cache, freelist) * 8 <= bytes))
 			break;
 		/* Too many objects for a byte index; a larger slab has more. */
-		if (!cache->objects && bytes / cache->size > SLAB_MAX_OBJECTS)
+		if (!cache->layout.objects && bytes / cache->layout.size > SLAB_MAX_OBJECTS)
 			return false;
 	}
-	cache->freelist = freelist;
-	return cache->objects != 0;
+	cache->layout.freelist = freelist;
+	return cache->layout.objects != 0;
 }
 
 /* Chooses the place of the indices. In a free object, if its content may be lost and the object is large enough.
@@ -76,42 +76,42 @@ static bool fill_order(struct kmem_cache *cache, enum slab_freelist freelist)
  * objects. */
 static bool choose_freelist(struct kmem_cache *cache)
 {
-	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
+	bool keeps_content = (cache->layout.flags & SLAB_TYPESAFE_BY_RCU) || cache->form.ctor;
 
 	/* Hardening: away from memory that users can write. */
-	if (km_is_hardened() && fill_order(cache, SLAB_OFF_SLAB) && cache->objects <= SLAB_DESCRIPTOR_BITS)
+	if (km_is_hardened() && fill_order(cache, SLAB_OFF_SLAB) && cache->layout.objects <= SLAB_DESCRIPTOR_BITS)
 		return true;
 	/* A free object that is debugged or tracked by a sanitizer must not be written. */
 	if (!keeps_content && !km_is_observed(cache) && !km_is_debugged(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
-	    cache->objects <= cache->object_size)
+	    cache->layout.objects <= cache->layout.object_size)
 		return true;
 	if (fill_order(cache, SLAB_OFF_SLAB) &&
-	    km_max(km_pow2_up(cache->objects), (size_t)32) <= cache->size / 2 &&
-	    left_over(cache, SLAB_OFF_SLAB) < slab_list_bytes(cache->objects))
+	    km_max(km_pow2_up(cache->layout.objects), (size_t)32) <= cache->layout.size / 2 &&
+	    left_over(cache, SLAB_OFF_SLAB) < slab_list_bytes(cache->layout.objects))
 		return true;
 	return fill_order(cache, SLAB_ON_SLAB);
 }
 
 static int slab_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
-	cache->size = (uint32_t)km_align_up(km_max(cache->size, MIN_SIZE), cache->align);
-	cache->reciprocal = km_reciprocal(cache->size);
+	cache->layout.size = (uint32_t)km_align_up(km_max(cache->layout.size, MIN_SIZE), cache->form.align);
+	cache->layout.reciprocal = km_reciprocal(cache->layout.size);
 	if (!choose_freelist(cache))
 		return -EINVAL;
-	uint32_t colour = km_max((uint32_t)KM_CACHE_LINE, cache->align);
-	size_t colours = km_min(left_over(cache, (enum slab_freelist)cache->freelist) / colour,
+	uint32_t colour = km_max((uint32_t)KM_CACHE_LINE, cache->form.align);
+	size_t colours = km_min(left_over(cache, (enum slab_freelist)cache->layout.freelist) / colour,
 				(size_t)UINT16_MAX);
 	/* kfree knows an object by its offset in the slab, so no colours. Kernel: its sizes leave no room either. */
-	if (colours > 1 && !(cache->flags & SLAB_KMALLOC) && !km_is_debugged(cache)) {
-		cache->colours = (uint16_t)colours;
-		cache->colour_bytes = (uint16_t)colour;
+	if (colours > 1 && !(cache->layout.flags & SLAB_KMALLOC) && !km_is_debugged(cache)) {
+		cache->form.colours = (uint16_t)colours;
+		cache->form.colour_bytes = (uint16_t)colour;
 	}
-	if (cache->freelist == SLAB_ON_SLAB)
-		cache->slab_tail = (uint32_t)slab_list_bytes(cache->objects);
-	cache->capacity = (uint16_t)km_max(limit_by_size(cache->size), args->sheaf_capacity);
-	cache->max_capacity = (uint16_t)km_max(SLAB_MOST_LIMIT, (unsigned)cache->capacity);
-	cache->batchcount = (uint16_t)((cache->capacity + 1) / 2);
-	cache->shared = cache->size <= KM_PAGE_SIZE && km_percpu.cpus > 1 ? 8 : 0;
+	if (cache->layout.freelist == SLAB_ON_SLAB)
+		cache->form.slab_tail = (uint32_t)slab_list_bytes(cache->layout.objects);
+	cache->fast.capacity = (uint16_t)km_max(limit_by_size(cache->layout.size), args->sheaf_capacity);
+	cache->tune.max_capacity = (uint16_t)km_max(SLAB_MOST_LIMIT, (unsigned)cache->fast.capacity);
+	cache->tune.batchcount = (uint16_t)((cache->fast.capacity + 1) / 2);
+	cache->tune.shared = cache->layout.size <= KM_PAGE_SIZE && km_percpu.cpus > 1 ? 8 : 0;
 	return 0;
 }
 
@@ -124,7 +124,7 @@ static size_t free_limit(const struct kmem_cache *cache, unsigned batchcount, un
 
 	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
 		cpus += km_node_of_cpu(cpu) == node;
-	return (1 + cpus) * batchcount + cache->objects;
+	return (1 + cpus) * batchcount + cache->layout.objects;
 }
 
 static int slab_node_init(struct kmem_cache *cache, unsigned node)
@@ -135,10 +135,10 @@ static int slab_node_init(struct kmem_cache *cache, unsigned node)
 	km_list_init(&n->full);
 	km_list_init(&n->free);
 	n->slabs.counts.ready[0] = &n->ready;
-	n->free_limit = free_limit(cache, cache->batchcount, node);
-	n->shared_limit = (unsigned)cache->shared * cache->batchcount;
-	if (node == 0 && cache->capacity)
-		cache->percpu_offset = km_percpu_alloc(sizeof(struct slab_cpu));
+	n->free_limit = free_limit(cache, cache->tune.batchcount, node);
+	n->shared_limit = (unsigned)cache->tune.shared * cache->tune.batchcount;
+	if (node == 0 && cache->fast.capacity)
+		cache->state.percpu_offset = km_percpu_alloc(sizeof(struct slab_cpu));
 	return 0;
 }
 
@@ -148,12 +148,12 @@ static void slab_node_fini(struct kmem_cache *cache, unsigned node)
 
 	km_slab_free_shared(n->shared, n->shared_limit);
 	km_meta_free(n->alien, km_node_count * sizeof(*n->alien));
-	if (node || !cache->percpu_offset)
+	if (node || !cache->state.percpu_offset)
 		return;
 	km_for_each_cpu(cpu)
 		*slab_cpu(cache, cpu) = (struct slab_cpu){ 0 };
-	km_percpu_free(cache->percpu_offset, sizeof(struct slab_cpu));
-	cache->percpu_offset = 0;
+	km_percpu_free(cache->state.percpu_offset, sizeof(struct slab_cpu));
+	cache->state.percpu_offset = 0;
 }
 
 /* ------------------------------------------------------------------ what is idle */
@@ -162,14 +162,14 @@ static void slab_node_fini(struct kmem_cache *cache, unsigned node)
 static bool look_at_cpu(struct kmem_cache *cache, unsigned cpu)
 {
 	struct slab_cpu *state = slab_cpu(cache, cpu);
-	uint64_t top = km_pcs_top_cpu(&cache->pcs, cpu);
+	uint64_t top = km_pcs_top_cpu(&cache->fast.pcs, cpu);
 	bool busy = km_load(&state->touched) || top != km_load(&state->seen);
-	bool idle = !busy && km_pcs_count_cpu(&cache->pcs, cpu);
+	bool idle = !busy && km_pcs_count_cpu(&cache->fast.pcs, cpu);
 
 	km_store(&state->touched, 0u);
 	km_store(&state->seen, top);
 	km_store(&state->idle, (uint32_t)idle);
-	return idle || km_pcs_has_spare_cpu(&cache->pcs, cpu);
+	return idle || km_pcs_has_spare_cpu(&cache->fast.pcs, cpu);
 }
 
 /* Drains one alien array; every SLAB_REAP_NODE_MS also an idle shared array and unused free slabs. */
@@ -184,11 +184,11 @@ static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t
 	km_slab_drain_shared(cache, n, false);
 	km_lock(&n->slabs.lock);
 	bool touched = n->free_touched;
-	size_t slabs = (n->free_limit + 5 * cache->objects - 1) / (5 * cache->objects);
+	size_t slabs = (n->free_limit + 5 * cache->layout.objects - 1) / (5 * cache->layout.objects);
 	n->free_touched = false;
 	km_unlock(&n->slabs.lock);
 	if (!touched)
-		km_add(&cache->events->count[KMEM_REAPED], km_slab_free_slabs(cache, n, slabs));
+		km_add(&cache->state.events->count[KMEM_REAPED], km_slab_free_slabs(cache, n, slabs));
 }
 
 static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
@@ -196,7 +196,7 @@ static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
 	struct slab_node *n;
 	bool due = false;
 
-	if (cache->pcs.slot && cache->percpu_offset)
+	if (cache->fast.pcs.slot && cache->state.percpu_offset)
 		km_for_each_cpu(cpu)
 			due |= look_at_cpu(cache, cpu);
 	km_for_each_node(n, cache)
@@ -207,16 +207,16 @@ static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
 static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **sheaf)
 {
 	struct slab_cpu *state = slab_cpu(cache, cpu);
-	size_t count = km_sheaf_objects(&cache->pcs, sheaf);
+	size_t count = km_sheaf_objects(&cache->fast.pcs, sheaf);
 
 	if (!state || !km_load(&state->idle))
 		return sheaf;
-	km_debug(!km_load(&cache->pcs.inner.pcs) || km_percpu.discipline != KM_DISCIPLINE_RSEQ,
+	km_debug(!km_load(&cache->fast.pcs.inner.pcs) || km_percpu.discipline != KM_DISCIPLINE_RSEQ,
 		 "a block is trimmed while its shelf is closed");
 	km_store(&state->idle, 0u);
-	sheaf = km_slab_give_oldest(cache, sheaf, km_slab_idle_share(km_load(&cache->capacity), count));
+	sheaf = km_slab_give_oldest(cache, sheaf, km_slab_idle_share(km_load(&cache->fast.capacity), count));
 	km_store(&state->seen, (uint64_t)((uintptr_t)sheaf - (uintptr_t)km_area(cpu)));
-	if (km_sheaf_objects(&cache->pcs, sheaf))
+	if (km_sheaf_objects(&cache->fast.pcs, sheaf))
 		return sheaf;
 	/* Kernel: an empty array stays. */
 	km_slab_retire(cache, sheaf);
@@ -246,9 +246,9 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 	void **arrays[KM_MAX_NODES] = { NULL };
 	unsigned shared_limit = shared * batchcount;
 
-	if (!cache->capacity)
+	if (!cache->fast.capacity)
 		return -EOPNOTSUPP;
-	if (limit > cache->max_capacity || shared > UINT16_MAX)
+	if (limit > cache->tune.max_capacity || shared > UINT16_MAX)
 		return -ERANGE;
 	for (unsigned node = 0; node < km_node_count && shared_limit; node++) {
 		arrays[node] = km_slab_new_shared(shared_limit);
@@ -258,8 +258,8 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 			km_slab_free_shared(arrays[node], shared_limit);
 		return -ENOMEM;
 	}
-	km_store(&cache->batchcount, (uint16_t)batchcount);
-	km_store(&cache->shared, (uint16_t)shared);
+	km_store(&cache->tune.batchcount, (uint16_t)batchcount);
+	km_store(&cache->tune.shared, (uint16_t)shared);
 	for (unsigned node = 0; node < km_node_count; node++) {
 		struct slab_node *n = slab_node(cache, node);
 
@@ -320,7 +320,7 @@ static void slab_clear_events(struct kmem_cache *cache)
 
 static void slab_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
 {
-	km_add(&cache->events->count[event], count);
+	km_add(&cache->state.events->count[event], count);
 }
 
 /* ------------------------------------------------------------------ checks */
@@ -345,7 +345,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 	if (free == (unsigned)(slab->objects - slab->inuse) && listed == free &&
 	    slab->cache == cache && slab->type == KM_PAGE_SLAB)
 		return 0;
-	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free, its list has %u", cache->name,
+	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free, its list has %u", cache->registry.name,
 		km_page_address(slab), slab->inuse, slab->objects, free, listed);
 	return 1;
 }
@@ -365,7 +365,7 @@ static int check_list(struct kmem_cache *cache, const struct km_list *list, cons
 		const char *state = !slab->inuse ? "free" : slab->inuse < slab->objects ? "partial" : "full";
 
 		if (__builtin_strcmp(state, name) != 0) {
-			km_warn("check: %s: a %s slab is on the list of %s ones", cache->name, state, name);
+			km_warn("check: %s: a %s slab is on the list of %s ones", cache->registry.name, state, name);
 			damages++;
 		}
 		damages += check_slab(cache, slab);
@@ -392,8 +392,8 @@ static int check_node(struct kmem_cache *cache, const struct slab_node *n)
 	    kept->shared <= n->shared_limit)
 		return damages;
 	km_warn("check: %s: %lu slabs, %lu partial, %lu free, %lu of %lu objects taken; kept %lu, %lu, %lu, %lu of %lu",
-		cache->name, tally.slabs, partial, free, tally.taken, tally.objects, kept->slabs, kept->partial,
-		kept->free_slabs, kept->taken, kept->objects);
+		cache->registry.name, tally.slabs, partial, free, tally.taken, tally.objects,
+		kept->slabs, kept->partial, kept->free_slabs, kept->taken, kept->objects);
 	return damages + 1;
 }
 

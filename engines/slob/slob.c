@@ -34,20 +34,20 @@ struct ops {
 /* Only kmalloc's cache has blocks with headers. */
 km_inline bool is_sized(const struct kmem_cache *cache)
 {
-	return cache->flags & SLAB_KMALLOC;
+	return cache->layout.flags & SLAB_KMALLOC;
 }
 
 static bool has_own_pages(const struct kmem_cache *cache)
 {
-	return cache->size >= KM_PAGE_SIZE;
+	return cache->layout.size >= KM_PAGE_SIZE;
 }
 
 /* `sized` is a constant in callers for one object. */
 km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_request *request,
 				bool sized)
 {
-	uint32_t bytes = sized && request->bytes ? request->bytes : cache->size;
-	uint32_t align = sized && request->align ? request->align : cache->align;
+	uint32_t bytes = sized && request->bytes ? request->bytes : cache->layout.size;
+	uint32_t align = sized && request->align ? request->align : cache->form.align;
 
 	return (struct ops){
 		.units = (bytes + KM_SLOB_UNIT - 1) / KM_SLOB_UNIT + sized, .align = align / KM_SLOB_UNIT,
@@ -61,7 +61,7 @@ km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_requ
 /* Gives up a page with a damaged free block: the page is never used again. Requires: the engine's lock. */
 km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
 {
-	km_misuse(KM_MISUSE_WRITTEN, "slob", base, cache->name);
+	km_misuse(KM_MISUSE_WRITTEN, "slob", base, cache->registry.name);
 	km_bump(&km_slob.pages, -(km_slob_page(page)->free_units != KM_SLOB_UNITS));
 	km_bump(&km_slob.units, km_slob_page(page)->free_units - (size_t)KM_SLOB_UNITS);
 	km_bump(&km_slob.blocks, -count_marks(km_slob_page(page)->marks));
@@ -224,7 +224,7 @@ static void free_page(struct km_page *page)
 /* Counts under the lock, so no atomic addition is needed. */
 static void count(struct kmem_cache *cache, enum kmem_event event)
 {
-	km_store(&cache->events->count[event], km_load(&cache->events->count[event]) + 1);
+	km_store(&cache->state.events->count[event], km_load(&cache->state.events->count[event]) + 1);
 }
 
 static void list_page(struct km_page *page, struct km_list *list)
@@ -388,7 +388,7 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 
 	if (!object)
 		return NULL;
-	n->typed = *(void **)((char *)object + cache->freeptr);
+	n->typed = *(void **)((char *)object + cache->layout.freeptr);
 	struct km_page *page = km_page_of(object);
 	if (page->type == KM_PAGE_SHARED) {
 		unsigned unit = ((uintptr_t)object & (KM_PAGE_SIZE - 1)) / KM_SLOB_UNIT;
@@ -494,7 +494,7 @@ static unsigned take_many(struct kmem_cache *cache, const struct km_request *req
 	struct ops ops = ops_of(cache, request, is_sized(cache));
 	unsigned got = 0;
 
-	while (got < want && (!cache->ctor || km_may_construct(cache, request->may_wait))) {
+	while (got < want && (!cache->form.ctor || km_may_construct(cache, request->may_wait))) {
 		unsigned some = km_min(want - got, BATCH), now;
 
 		if (has_own_pages(cache))
@@ -506,7 +506,7 @@ static unsigned take_many(struct kmem_cache *cache, const struct km_request *req
 			break;
 	}
 	/* As in the kernel, at every allocation, because the content of a free object is lost. */
-	for (unsigned i = 0; km_unlikely(cache->ctor) && i < got; i++)
+	for (unsigned i = 0; km_unlikely(cache->form.ctor) && i < got; i++)
 		km_slob_construct(cache, objects[i]);
 	return got;
 }
@@ -549,7 +549,7 @@ void *km_slob_alloc(struct kmem_cache *cache, const struct km_request *request)
 {
 	if (is_sized(cache))
 		return take_sized(cache, request);
-	if (km_likely(!has_own_pages(cache) && !cache->ctor))
+	if (km_likely(!has_own_pages(cache) && !cache->form.ctor))
 		return take_plain(cache, request);
 	return take_general(cache, request);
 }
@@ -606,7 +606,7 @@ static void put_typed(struct kmem_cache *cache, void *object)
 {
 	struct km_slob_node *n = km_slob_node(cache);
 
-	*(void **)((char *)object + cache->freeptr) = n->typed;
+	*(void **)((char *)object + cache->layout.freeptr) = n->typed;
 	n->typed = object;
 	km_bump(&n->counts.taken, -1);
 }
@@ -662,7 +662,7 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 			!is_live(km_slob_page(page)->marks, unit, sized)))
 		return mistake(page, object, sized);
 	uint32_t bytes = sized ? *(uint32_t *)(base + unit * KM_SLOB_UNIT) + KM_SLOB_HEADER :
-				 cache->size;
+				 cache->layout.size;
 	uint64_t end = unit + ((uint64_t)bytes + KM_SLOB_UNIT - 1) / KM_SLOB_UNIT;
 	if (km_unlikely(page->flags & KM_SLAB_DEAD || !neighbours(page, base, unit, &before, &after))) {
 		put_dead(cache, page, base, unit);
@@ -671,7 +671,7 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 	/* A block must end at a live block, a free block or the end of the page. */
 	if (km_unlikely(km_min(next_marked(km_slob_page(page)->marks, unit, after), after) != end))
 		return sized ? KM_MISUSE_HEADER : KM_MISUSE_WRONG_CACHE;
-	if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU)) {
+	if (km_unlikely(cache->layout.flags & SLAB_TYPESAFE_BY_RCU)) {
 		flip_mark(km_slob_page(page)->marks, unit, CACHES | KEEPS_TYPE);
 		put_typed(cache, object);
 		return KM_NO_MISUSE;
@@ -692,7 +692,7 @@ km_cold static void report(struct kmem_cache *cache, void *object, enum km_misus
 	if (what == KM_MISUSE_FOREIGN)
 		km_slab_of(cache, object, &index, by);
 	else
-		km_misuse(what, by, object, cache->name);
+		km_misuse(what, by, object, cache->registry.name);
 }
 
 /* Frees up to BATCH objects under one lock, then their empty pages. */
@@ -726,7 +726,7 @@ static void give_pages(struct kmem_cache *cache, void *object)
 
 	if (!slab)
 		return;
-	bool keep = cache->flags & SLAB_TYPESAFE_BY_RCU;
+	bool keep = cache->layout.flags & SLAB_TYPESAFE_BY_RCU;
 	km_lock(&km_slob.lock);
 	bool live = slab->inuse;
 	km_store(&slab->inuse, (uint16_t)0);
@@ -740,7 +740,7 @@ static void give_pages(struct kmem_cache *cache, void *object)
 	}
 	km_unlock(&km_slob.lock);
 	if (!live)
-		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->registry.name);
 	else if (!keep)
 		km_slab_free(cache, slab);
 }

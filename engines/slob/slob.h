@@ -71,7 +71,7 @@ struct km_slob_node {
 
 km_inline struct km_slob_node *km_slob_node(const struct kmem_cache *cache)
 {
-	return cache->node[0];
+	return cache->state.node[0];
 }
 
 /* Stock of free pages, like a CPU's free pages in the kernel; freed when a cache of slob is idle or shrunk. The

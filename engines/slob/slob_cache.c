@@ -12,32 +12,32 @@
 /* Blocks are as long as their content. Alignment costs a free gap, not a larger object. */
 static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
-	uint32_t size = (uint32_t)km_align_up(cache->object_size, KM_SLOB_UNIT);
+	uint32_t size = (uint32_t)km_align_up(cache->layout.object_size, KM_SLOB_UNIT);
 
 	/* The header in front of a block of kmalloc serves as red zone. */
-	if (km_is_observed(cache) && !(cache->flags & SLAB_KMALLOC))
+	if (km_is_observed(cache) && !(cache->layout.flags & SLAB_KMALLOC))
 		size += KM_RED_ZONE;
-	cache->freeptr = 0;
+	cache->layout.freeptr = 0;
 	/* No left red zone: an object is at the start of its block. */
 	if (km_is_debugged(cache)) {
-		cache->left = cache->first = 0;
+		cache->ext.left = cache->form.first = 0;
 		size = km_layout_debugged(cache);
 	}
 	/* A freed type-stable object is linked behind its content, or at the user's offset. Kernel: also a footer. */
-	if (cache->flags & SLAB_TYPESAFE_BY_RCU && !km_is_debugged(cache)) {
-		cache->freeptr = args->use_freeptr_offset ? args->freeptr_offset : size;
+	if (cache->layout.flags & SLAB_TYPESAFE_BY_RCU && !km_is_debugged(cache)) {
+		cache->layout.freeptr = args->use_freeptr_offset ? args->freeptr_offset : size;
 		size += args->use_freeptr_offset ? 0 : (uint32_t)sizeof(void *);
 	}
-	km_debug(!(cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->freeptr + sizeof(void *) <= size,
+	km_debug(!(cache->layout.flags & SLAB_TYPESAFE_BY_RCU) || cache->layout.freeptr + sizeof(void *) <= size,
 		 "the link of a free object lies in the object");
 	/* Pages with SLAB_NODUMP must not be shared. */
-	if (cache->flags & SLAB_NODUMP)
+	if (cache->layout.flags & SLAB_NODUMP)
 		size = (uint32_t)km_align_up(size, KM_PAGE_SIZE);
-	cache->size = size;
-	cache->reciprocal = km_reciprocal(size);
-	cache->order = cache->min_order = (uint8_t)km_order_of(size);
-	cache->objects = size < KM_PAGE_SIZE ? (uint32_t)(KM_PAGE_SIZE / size) : 1;
-	return cache->order > KM_MAX_ORDER ? -EINVAL : 0;
+	cache->layout.size = size;
+	cache->layout.reciprocal = km_reciprocal(size);
+	cache->layout.order = cache->layout.min_order = (uint8_t)km_order_of(size);
+	cache->layout.objects = size < KM_PAGE_SIZE ? (uint32_t)(KM_PAGE_SIZE / size) : 1;
+	return cache->layout.order > KM_MAX_ORDER ? -EINVAL : 0;
 }
 
 /* ------------------------------------------------------------------ where a sanitizer is in the process */
@@ -68,7 +68,7 @@ struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_reque
 void km_slob_construct(struct kmem_cache *cache, void *object)
 {
 	if (km_is_observed(cache))
-		km_tell(memory_on, object, cache->object_size);
+		km_tell(memory_on, object, cache->layout.object_size);
 	km_tell(reports_on);
 	km_construct(cache, object, 1);
 	km_tell(reports_off);
@@ -119,7 +119,9 @@ static bool has(struct kmem_cache *cache, const void *object)
 {
 	const struct km_page *page = km_page_of(object);
 	unsigned offset = (uintptr_t)object & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT;
-	unsigned end = unit + (unsigned)km_align_up(cache->size, KM_SLOB_UNIT) / KM_SLOB_UNIT, behind = KM_SLOB_UNITS;
+	unsigned end = unit +
+		       (unsigned)km_align_up(cache->layout.size, KM_SLOB_UNIT) / KM_SLOB_UNIT,
+		 behind = KM_SLOB_UNITS;
 	/* A signal handler inside of the engine can't take the lock; the marks alone are nearly exact. */
 	km_busy_scope(was);
 	bool known = false;
@@ -211,7 +213,7 @@ static size_t slob_shrink(struct kmem_cache *cache)
 	size_t before = km_load(&km_slob_node(cache)->counts.slabs);
 
 	km_tell(reports_off);
-	if (!(cache->flags & SLAB_TYPESAFE_BY_RCU))
+	if (!(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
 		give_typed(cache);
 	size_t dropped = km_slob_drop_stock();
 	km_tell(reports_on);
@@ -233,11 +235,11 @@ static int slob_check_cache(struct kmem_cache *cache)
 
 	km_tell(reports_off);
 	for (void *object = n->typed; object && typed <= most; typed++)
-		object = *(void **)((char *)object + cache->freeptr);
+		object = *(void **)((char *)object + cache->layout.freeptr);
 	km_tell(reports_on);
 	if (n->counts.taken <= n->counts.objects && typed == most)
 		return 0;
-	km_warn("check: %s: %lu of %lu objects taken, %lu wait with their type", cache->name,
+	km_warn("check: %s: %lu of %lu objects taken, %lu wait with their type", cache->registry.name,
 		n->counts.taken, n->counts.objects, typed);
 	return 1;
 }
@@ -379,7 +381,7 @@ static void slob_clear_events(struct kmem_cache *cache)
 {
 	km_lock_scope(&km_slob.lock);
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
-		km_store(&cache->events->count[i], 0ul);
+		km_store(&cache->state.events->count[i], 0ul);
 }
 
 static void fork_all(bool before, bool child)

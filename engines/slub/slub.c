@@ -64,9 +64,9 @@ void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, struct
 
 	if (!count)
 		return NULL;
-	head = object = first + (size_t)km_order_next(order) * cache->size;
+	head = object = first + (size_t)km_order_next(order) * cache->layout.size;
 	while (--count) {
-		char *next = first + (size_t)km_order_next(order) * cache->size;
+		char *next = first + (size_t)km_order_next(order) * cache->layout.size;
 
 		km_set_free_next(cache, object, next);
 		object = next;
@@ -125,10 +125,10 @@ static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void 
 		bool outside = slub_base(slab, object) != base;
 
 		if (km_unlikely(outside || *count == most)) {
-			void *twice = outside ? NULL : km_cut_circle(freelist, cache->freeptr);
+			void *twice = outside ? NULL : km_cut_circle(freelist, cache->layout.freeptr);
 
 			km_misuse(outside ? KM_MISUSE_WRITTEN : KM_MISUSE_DOUBLE_FREE, "kmem_cache_free",
-				  twice ?: tail, cache->name);
+				  twice ?: tail, cache->registry.name);
 			*count = 0;
 			return NULL;
 		}
@@ -148,7 +148,7 @@ static bool all_listed(const struct kmem_cache *cache, const struct km_page *sla
 	char *base = km_page_address(slab), *object = km_slab_first(cache, slab);
 	uintptr_t sum = (uintptr_t)slub_head(word, base), squares = sum * sum;
 
-	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->layout.size) {
 		uintptr_t link = (uintptr_t)km_free_next(cache, object), at = (uintptr_t)object;
 
 		sum += link - at;
@@ -166,7 +166,7 @@ km_cold static void keep_for_ever(struct kmem_cache *cache, struct km_page *slab
 
 	/* The list is too short: a link was overwritten. */
 	if (tail)
-		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", tail, cache->name);
+		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", tail, cache->registry.name);
 	while (!slub_change(slab, &word, full))
 		;
 }
@@ -176,7 +176,7 @@ bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab)
 	uint64_t word = slub_look(slab);
 
 	/* After a repair some objects may still be in use, so the slab is never used again. */
-	if (km_unlikely(km_load(&cache->hooks)) && km_is_debugged(cache) && !km_slub_mend_slab(cache, slab))
+	if (km_unlikely(km_load(&cache->ext.hooks)) && km_is_debugged(cache) && !km_slub_mend_slab(cache, slab))
 		return false;
 	if (km_unlikely(!all_listed(cache, slab, word))) {
 		keep_for_ever(cache, slab, word);
@@ -232,7 +232,7 @@ static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist
 
 	if (tail)
 		splice(cache, slab, freelist, tail, count, true, &remote);
-	return km_chain_partial_push(&cache->chain, &slub_slab(slab)->link, UINT64_MAX, &drained);
+	return km_chain_partial_push(&cache->fast.chain, &slub_slab(slab)->link, UINT64_MAX, &drained);
 }
 
 /* Leaves the slab's free objects to the next miss, one by one: the slab counts as full until then. */
@@ -332,7 +332,7 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 {
 	struct km_chain_top top;
 
-	if (!km_chain_swap(&cache->chain, (struct km_chain_top){ NULL, 0 }, &top) || !top.slab)
+	if (!km_chain_swap(&cache->fast.chain, (struct km_chain_top){ NULL, 0 }, &top) || !top.slab)
 		return false;
 	struct km_page *slab = slub_tagged(top.slab);
 	km_debug(slab && slab->cache == cache && slub_look(slab) & SLUB_FROZEN,
@@ -361,7 +361,7 @@ static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *
 {
 	struct km_chain_link *link;
 
-	while ((link = km_chain_partial_pop(&cache->chain))) {
+	while ((link = km_chain_partial_pop(&cache->fast.chain))) {
 		struct km_page *slab = slub_linked(link);
 
 		km_debug(slab->cache == cache && slub_look(slab) & SLUB_FROZEN,
@@ -388,7 +388,7 @@ static bool move_to_cpu(struct kmem_cache *cache, struct slub_node *n, struct km
 
 	km_slabs_unlist(&n->slabs, slab);
 	change_frozen(cache, slab, true);
-	if (km_likely(km_chain_partial_push(&cache->chain, &slub_slab(slab)->link, UINT64_MAX, &drained))) {
+	if (km_likely(km_chain_partial_push(&cache->fast.chain, &slub_slab(slab)->link, UINT64_MAX, &drained))) {
 		slub_count(cache, KMEM_CPU_PARTIAL_NODE);
 		return true;
 	}
@@ -402,7 +402,7 @@ static bool move_to_cpu(struct kmem_cache *cache, struct slub_node *n, struct km
 static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned long keep,
 			 const struct km_request *request, unsigned want, struct hold *hold)
 {
-	unsigned more = cache->chain.slot ? km_load(&slub_node(cache, 0)->cpu_partial_slabs) / 2 : 0;
+	unsigned more = cache->fast.chain.slot ? km_load(&slub_node(cache, 0)->cpu_partial_slabs) / 2 : 0;
 	bool found = false;
 
 	/* A racy look: an empty list does not justify the lock. */
@@ -437,7 +437,7 @@ km_cold static bool hold_elsewhere(struct kmem_cache *cache, const struct km_req
 	struct slub_node *n;
 
 	km_for_each_elsewhere(n, cache, km_request_node(request))
-		if (hold_partial(cache, n, km_load(&cache->min_partial), request, want, hold))
+		if (hold_partial(cache, n, km_load(&cache->tune.min_partial), request, want, hold))
 			return true;
 	return false;
 }
@@ -462,9 +462,9 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 	unsigned objects = slab->objects, got = km_min(objects, want);
 	struct km_slab_order order = km_slab_order(objects);
 	for (unsigned i = 0; i < got; i++)
-		out[i] = first + (size_t)km_order_next(&order) * cache->size;
+		out[i] = first + (size_t)km_order_next(&order) * cache->layout.size;
 	/* Each object gets a valid link for the checks at allocation. */
-	for (unsigned i = 0; cache->live_shift && i < got; i++)
+	for (unsigned i = 0; cache->layout.live_shift && i < got; i++)
 		km_set_free_next(cache, out[i], NULL);
 	*hold = (struct hold){ slab, base, km_slub_thread_list(cache, slab, &order, objects - got), 0,
 			       objects >= want };
@@ -499,7 +499,7 @@ static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_w
 		return;
 	}
 	km_debug(slub_look(hold->slab) & SLUB_FROZEN, "a slab that goes on a CPU is frozen");
-	if (km_unlikely(!km_chain_swap(&cache->chain, top, &old))) {
+	if (km_unlikely(!km_chain_swap(&cache->fast.chain, top, &old))) {
 		km_slub_deactivate(cache, hold->slab, hold->freelist, may_wait);
 	} else if (km_unlikely(old.slab)) {
 		slub_count(cache, KMEM_CPUSLAB_FLUSH);
@@ -512,7 +512,7 @@ km_cold static void lose_list(struct kmem_cache *cache, struct km_page *slab, vo
 {
 	uint64_t seen = slub_look(slab);
 
-	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->name);
+	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->registry.name);
 	while (!slub_change(slab, &seen, (seen & SLUB_OBJECTS) | slub_objects(seen)))
 		;
 }
@@ -600,7 +600,7 @@ void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request)
 {
 	void *object = NULL;
 
-	if (km_unlikely(cache->checked))
+	if (km_unlikely(cache->layout.checked))
 		km_slub_take_checked(cache, request, &object, 1);
 	else
 		slow_take(cache, request, &object, 1);
@@ -611,7 +611,7 @@ void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request)
 unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		      unsigned want)
 {
-	if (km_unlikely(cache->checked))
+	if (km_unlikely(cache->layout.checked))
 		return km_slub_take_checked(cache, request, objects, want);
 	return slow_take(cache, request, objects, want);
 }
@@ -620,12 +620,12 @@ unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request
 
 km_cold void km_slub_report_double(struct kmem_cache *cache, void *object)
 {
-	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->registry.name);
 }
 
 static bool has_cpu_partial(const struct kmem_cache *cache)
 {
-	return cache->chain.slot && km_load(&slub_node(cache, 0)->cpu_partial_slabs);
+	return cache->fast.chain.slot && km_load(&slub_node(cache, 0)->cpu_partial_slabs);
 }
 
 /* Puts a slab that was full and is now frozen on this CPU's partial list. */
@@ -633,7 +633,7 @@ km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *sl
 {
 	struct km_chain_link *drained;
 
-	if (km_unlikely(!km_chain_partial_push(&cache->chain, &slub_slab(slab)->link,
+	if (km_unlikely(!km_chain_partial_push(&cache->fast.chain, &slub_slab(slab)->link,
 					       km_load(&slub_node(cache, 0)->cpu_partial_slabs),
 					       &drained))) {
 		km_store(&slub_slab(slab)->link.next, NULL);
@@ -717,7 +717,7 @@ km_noinline void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *
 /* Tries the common case first, a free to a frozen slab, without the rare cases. */
 void km_slub_free(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(cache->checked)) {
+	if (km_unlikely(cache->layout.checked)) {
 		km_slub_free_checked(cache, object);
 		return;
 	}

@@ -54,7 +54,7 @@ struct slub_node {
 
 km_inline struct slub_node *slub_node(const struct kmem_cache *cache, unsigned node)
 {
-	return cache->node[node];
+	return cache->state.node[node];
 }
 
 /* Reads first, because all CPUs share the line. */
@@ -163,7 +163,7 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 
 		/* The page may belong to a slab of a lower order, allocated or freed at this moment. */
 		if (km_likely(km_load(&slab->cache) == cache && km_load(&slab->type) == KM_PAGE_SLAB &&
-			      km_load(&slab->order) == cache->order &&
+			      km_load(&slab->order) == cache->layout.order &&
 			      slub_aligned(n->factor, n->bound, offset)))
 			return slab;
 	}
@@ -174,15 +174,15 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 
 km_inline uint64_t *slub_events(const struct kmem_cache *cache)
 {
-	return km_likely(cache->percpu_offset) ?
-		       (uint64_t *)(km_area(km_chain_cpu_id()) + cache->percpu_offset) :
+	return km_likely(cache->state.percpu_offset) ?
+		       (uint64_t *)(km_area(km_chain_cpu_id()) + cache->state.percpu_offset) :
 		       slub_node(cache, 0)->events;
 }
 
 km_inline void slub_bump(const struct kmem_cache *cache, uint64_t *events, enum kmem_event event,
 			 uint64_t n)
 {
-	if (km_likely(cache->percpu_offset))
+	if (km_likely(cache->state.percpu_offset))
 		km_store(&events[event], km_load(&events[event]) + n);
 	else
 		km_add(&events[event], n);
@@ -239,7 +239,7 @@ bool km_slub_mend_slab(struct kmem_cache *cache, struct km_page *slab);
 km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_node *n)
 {
 	km_debug(km_is_locked(&n->slabs.lock), "how many slabs are listed is asked under their lock");
-	return km_load(&n->slabs.counts.partial) >= km_load(&cache->min_partial) && !km_slabs_stay(cache);
+	return km_load(&n->slabs.counts.partial) >= km_load(&cache->tune.min_partial) && !km_slabs_stay(cache);
 }
 
 /* Allocates and counts a slab; NULL: no memory. The slab's word is not set. */

@@ -41,10 +41,10 @@ km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned lef
 		return left;
 	struct km_page *slab = batch->slab;
 	char *base = slub_base(slab, object);
-	bool usual = slab->order == cache->order;
+	bool usual = slab->order == cache->layout.order;
 	/* Copies, because for the compiler a store into an object may change the originals. */
 	const uint64_t factor = slub_node(cache, 0)->factor, bound = slub_node(cache, 0)->bound;
-	const uint32_t freeptr = cache->freeptr;
+	const uint32_t freeptr = cache->layout.freeptr;
 	const unsigned lookahead = km_layout_options.lookahead;
 	uint64_t tag = slub_tag(slab, base);
 	void *head = object;
@@ -71,7 +71,7 @@ km_inline void give_batch(struct kmem_cache *cache, const struct batch *batch)
 {
 	km_debug(km_chain_tag_fits(slub_tag(batch->slab, batch->base), batch->head) &&
 		 km_chain_tag_fits(slub_tag(batch->slab, batch->base), batch->tail), "a batch is of one slab");
-	switch (km_chain_push_list(&cache->chain, batch->head, batch->tail)) {
+	switch (km_chain_push_list(&cache->fast.chain, batch->head, batch->tail)) {
 	case KM_CHAIN_PUSHED:
 		if (km_unlikely(km_layout_options.count_events))
 			slub_count_n(cache, KMEM_FREE_FASTPATH, batch->count);
@@ -104,8 +104,8 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 	uint8_t latest[HASHES];
 	const uint64_t factor = slub_node(cache, 0)->factor, bound = slub_node(cache, 0)->bound;
 	const uintptr_t mask = slub_node(cache, 0)->slab_mask;
-	const uint32_t freeptr = cache->freeptr;
-	const unsigned shift = KM_PAGE_SHIFT + cache->order;
+	const uint32_t freeptr = cache->layout.freeptr;
+	const unsigned shift = KM_PAGE_SHIFT + cache->layout.order;
 	unsigned used = 1;
 
 	batches[0] = (struct batch){ .base = (char *)1 };
@@ -125,7 +125,7 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 		struct km_page *slab = object ? slub_slab_of(cache, object) : NULL;
 		if (km_unlikely(!slab))
 			continue;
-		if (km_likely(slab->order == cache->order))
+		if (km_likely(slab->order == cache->layout.order))
 			*hash = (uint8_t)used;
 		km_debug(used <= GROUP, "there are no more batches than objects");
 		batches[used++] = (struct batch){ slab, slub_base(slab, object), object, object, 1 };
@@ -136,7 +136,7 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 
 unsigned km_slub_give_last(struct kmem_cache *cache, void **objects, unsigned count)
 {
-	if (km_unlikely(cache->checked)) {
+	if (km_unlikely(cache->layout.checked)) {
 		km_slub_free_checked(cache, objects[count - 1]);
 		return count - 1;
 	}
@@ -145,7 +145,7 @@ unsigned km_slub_give_last(struct kmem_cache *cache, void **objects, unsigned co
 
 void km_slub_give(struct kmem_cache *cache, void **objects, unsigned count)
 {
-	const bool may_group = km_layout_options.bulk_free != KM_BULK_FREE_LOOKAHEAD && !cache->checked;
+	const bool may_group = km_layout_options.bulk_free != KM_BULK_FREE_LOOKAHEAD && !cache->layout.checked;
 	const unsigned poor = km_layout_options.bulk_free == KM_BULK_FREE_GROUP ? UINT32_MAX : POOR;
 
 	while (count) {

@@ -30,16 +30,16 @@ static int slub_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	unsigned max_order = km_layout_options.max_order ?: MAX_ORDER;
 
 	(void)args;
-	cache->order = (uint8_t)km_layout_order(cache->size,
+	cache->layout.order = (uint8_t)km_layout_order(cache->layout.size,
 						km_layout_options.min_objects ?: min_objects(),
 						max_order);
 	/* Kernel: no kmalloc caches of these sizes. */
-	if (cache->flags & SLAB_KMALLOC)
-		cache->order = (uint8_t)km_layout_larger(cache->size, cache->order,
+	if (cache->layout.flags & SLAB_KMALLOC)
+		cache->layout.order = (uint8_t)km_layout_larger(cache->layout.size, cache->layout.order,
 							 km_min(max_order + 2, KM_MAX_ORDER));
-	cache->objects = (uint32_t)km_min((KM_PAGE_SIZE << cache->order) / cache->size,
+	cache->layout.objects = (uint32_t)km_min((KM_PAGE_SIZE << cache->layout.order) / cache->layout.size,
 					  (size_t)SLUB_MAX_OBJECTS);
-	cache->capacity = 0;
+	cache->fast.capacity = 0;
 	return 0;
 }
 
@@ -58,7 +58,7 @@ static void keep_partial(const struct kmem_cache *cache, uint32_t objects)
 	struct slub_node *n = slub_node(cache, 0);
 
 	km_store(&n->cpu_partial, objects);
-	km_store(&n->cpu_partial_slabs, (objects * 2 + cache->objects - 1) / cache->objects);
+	km_store(&n->cpu_partial_slabs, (objects * 2 + cache->layout.objects - 1) / cache->layout.objects);
 }
 
 /* Surplus slabs on CPUs leave with the next drain. Kernel: at once. */
@@ -72,7 +72,7 @@ static int set_cpu_partial(struct kmem_cache *cache, unsigned long objects)
 
 static int slub_node_init(struct kmem_cache *cache, unsigned node)
 {
-	struct slub_node *n = cache->node[node];
+	struct slub_node *n = cache->state.node[node];
 
 	km_slabs_init(cache, node);
 	km_lock_init(&n->drain, KM_RANK_DRAIN);
@@ -81,16 +81,16 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 		return 0;
 	n->range = km_arena_range(0);
 	/* One more than the quotient, even if the division is exact, so that e is not 0. */
-	n->factor = -(uint64_t)cache->size / cache->size + 2;
+	n->factor = -(uint64_t)cache->layout.size / cache->layout.size + 2;
 	/* With objects that do not start at the slab's address, slub_aligned must always fail. */
-	n->bound = cache->first ? 0 : cache->objects * (n->factor * cache->size);
-	n->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
-	keep_partial(cache, cpu_partial_of(cache->size));
+	n->bound = cache->form.first ? 0 : cache->layout.objects * (n->factor * cache->layout.size);
+	n->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->layout.order) - 1);
+	keep_partial(cache, cpu_partial_of(cache->layout.size));
 	/* Without per-CPU words the cache works from the node's lists, slowly. */
-	km_chain_init(&cache->chain, cache->freeptr);
+	km_chain_init(&cache->fast.chain, cache->layout.freeptr);
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
-		cache->percpu_offset = km_percpu_alloc(EVENT_BYTES);
-	cache->percpu_bytes = cache->percpu_offset ? EVENT_BYTES : 0;
+		cache->state.percpu_offset = km_percpu_alloc(EVENT_BYTES);
+	cache->state.percpu_bytes = cache->state.percpu_offset ? EVENT_BYTES : 0;
 	return 0;
 }
 
@@ -106,10 +106,10 @@ static void slub_clear_events(struct kmem_cache *cache)
 	struct slub_node *n = slub_node(cache, 0);
 
 	clear_counters(n->events, sizeof(n->events));
-	km_chain_clear_failures(&cache->chain);
-	if (cache->percpu_offset)
+	km_chain_clear_failures(&cache->fast.chain);
+	if (cache->state.percpu_offset)
 		km_for_each_cpu(cpu)
-			clear_counters(km_area(cpu) + cache->percpu_offset, EVENT_BYTES);
+			clear_counters(km_area(cpu) + cache->state.percpu_offset, EVENT_BYTES);
 }
 
 static void slub_node_fini(struct kmem_cache *cache, unsigned node)
@@ -117,9 +117,9 @@ static void slub_node_fini(struct kmem_cache *cache, unsigned node)
 	if (node)
 		return;
 	slub_clear_events(cache);
-	km_chain_fini(&cache->chain);
-	km_percpu_free(cache->percpu_offset, cache->percpu_bytes);
-	cache->percpu_offset = cache->percpu_bytes = 0;
+	km_chain_fini(&cache->fast.chain);
+	km_percpu_free(cache->state.percpu_offset, cache->state.percpu_bytes);
+	cache->state.percpu_offset = cache->state.percpu_bytes = 0;
 }
 
 static void slub_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
@@ -135,10 +135,10 @@ static unsigned long slub_event(struct kmem_cache *cache, enum kmem_event event)
 	if (event == KMEM_FREE_SLOWPATH)
 		count += slub_event(cache, KMEM_FREE_FROZEN);
 	if (event == KMEM_CMPXCHG_DOUBLE_CPU_FAIL)
-		count += km_chain_failures(&cache->chain);
-	if (cache->percpu_offset && event * sizeof(uint64_t) < EVENT_BYTES)
+		count += km_chain_failures(&cache->fast.chain);
+	if (cache->state.percpu_offset && event * sizeof(uint64_t) < EVENT_BYTES)
 		km_for_each_cpu(cpu)
-			count += km_load((uint64_t *)(km_area(cpu) + cache->percpu_offset) + event);
+			count += km_load((uint64_t *)(km_area(cpu) + cache->state.percpu_offset) + event);
 	return count;
 }
 
@@ -150,7 +150,7 @@ static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
 	struct km_chain_link *partial;
 	struct km_chain_top top;
 
-	km_chain_take_cpu(&cache->chain, cpu, &top, &partial);
+	km_chain_take_cpu(&cache->fast.chain, cpu, &top, &partial);
 	if (top.slab) {
 		slub_count(cache, KMEM_CPUSLAB_FLUSH);
 		km_slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
@@ -164,11 +164,11 @@ static void drain_own(struct kmem_cache *cache)
 	struct km_chain_link *partial;
 	struct km_chain_top top;
 
-	if (km_chain_swap(&cache->chain, (struct km_chain_top){ NULL, 0 }, &top) && top.slab) {
+	if (km_chain_swap(&cache->fast.chain, (struct km_chain_top){ NULL, 0 }, &top) && top.slab) {
 		slub_count(cache, KMEM_CPUSLAB_FLUSH);
 		km_slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
 	}
-	while ((partial = km_chain_partial_pop(&cache->chain))) {
+	while ((partial = km_chain_partial_pop(&cache->fast.chain))) {
 		km_store(&partial->next, NULL);
 		km_slub_put_partials(cache, partial);
 	}
@@ -179,10 +179,10 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 {
 	struct slub_node *n = slub_node(cache, 0);
 
-	if (!cache->chain.slot)
+	if (!cache->fast.chain.slot)
 		return true;
 	km_lock(&n->drain);
-	km_chain_close(&cache->chain);
+	km_chain_close(&cache->fast.chain);
 	/* If the fence is refused, all objects stay, because no chain was read yet. In an unused cache no thread
 	 * uses the CPUs' slabs, so draining is safe. */
 	bool fenced = km_chain_fence();
@@ -190,7 +190,7 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 		km_for_each_cpu(cpu)
 			drain_cpu(cache, cpu);
 	km_debug(km_is_locked(&n->drain), "a chain is opened again by the drain that closed it");
-	km_chain_open(&cache->chain);
+	km_chain_open(&cache->fast.chain);
 	km_unlock(&n->drain);
 	/* The system refused the fence, and may refuse from now on. */
 	if (!fenced && !unused)
@@ -241,7 +241,7 @@ static size_t reap_but(struct kmem_cache *cache, unsigned long keep)
 static size_t slub_reap(struct kmem_cache *cache)
 {
 	struct slub_node *first = slub_node(cache, 0);
-	const unsigned long keep = km_load(&first->touched) ? km_load(&cache->min_partial) : 0;
+	const unsigned long keep = km_load(&first->touched) ? km_load(&cache->tune.min_partial) : 0;
 
 	km_store(&first->touched, false);
 	return reap_but(cache, keep);
@@ -261,7 +261,7 @@ static unsigned count_chain(const struct kmem_cache *cache, const struct km_page
 	const char *base = km_page_address(slab);
 	uint64_t tag = km_chain_tag(base, KM_PAGE_SHIFT + km_load_speculative(&slab->order));
 	const struct km_page seen = { .objects = km_load_speculative(&slab->objects) };
-	const char *first = base + cache->first;
+	const char *first = base + cache->form.first;
 	unsigned count = 0;
 
 	*met = false;
@@ -317,20 +317,20 @@ static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, con
 static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
 {
 	char *base = km_page_address(slab);
-	const char *object = base + cache->first + (size_t)index * cache->size;
+	const char *object = base + cache->form.first + (size_t)index * cache->layout.size;
 	uint64_t word = slub_look(slab);
 	uint64_t tag = slub_tag(slab, base);
 	struct km_chain_link *partial;
 	struct km_chain_top top;
 	bool met;
 
-	if (cache->checked)
+	if (cache->layout.checked)
 		return is_taken_checked(cache, slab, object);
 	count_chain(cache, slab, slub_head(word, base), object, &met);
-	if (met || !(word & SLUB_FROZEN) || !cache->chain.slot)
+	if (met || !(word & SLUB_FROZEN) || !cache->fast.chain.slot)
 		return !met;
 	km_for_each_cpu(cpu) {
-		km_chain_look_cpu(&cache->chain, cpu, &top, &partial);
+		km_chain_look_cpu(&cache->fast.chain, cpu, &top, &partial);
 		if (top.slab == tag && !met)
 			count_chain(cache, slab, top.freelist, object, &met);
 	}
@@ -341,7 +341,7 @@ static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 static void clear_free(const struct kmem_cache *cache, const struct km_page *slab, const void *freelist,
 		       unsigned word, uint64_t *bits)
 {
-	const char *base = km_page_address(slab), *first = base + cache->first;
+	const char *base = km_page_address(slab), *first = base + cache->form.first;
 	uint64_t tag = slub_tag(slab, base);
 	int index;
 
@@ -363,10 +363,10 @@ static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsig
 	struct km_chain_top top;
 
 	clear_free(cache, slab, slub_head(seen, base), word, &bits);
-	if (!(seen & SLUB_FROZEN) || !cache->chain.slot)
+	if (!(seen & SLUB_FROZEN) || !cache->fast.chain.slot)
 		return bits;
 	km_for_each_cpu(cpu) {
-		km_chain_look_cpu(&cache->chain, cpu, &top, &partial);
+		km_chain_look_cpu(&cache->fast.chain, cpu, &top, &partial);
 		if (top.slab == tag)
 			clear_free(cache, slab, top.freelist, word, &bits);
 	}
@@ -376,7 +376,7 @@ static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsig
 /* Counts free objects of CPUs: on their freelists, and on the freelists of their slabs. */
 static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsigned long *behind)
 {
-	if (!cache->chain.slot)
+	if (!cache->fast.chain.slot)
 		return;
 	km_for_each_cpu(cpu) {
 		struct km_chain_link *link;
@@ -384,7 +384,7 @@ static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsign
 		struct km_page *slab;
 		bool met;
 
-		km_chain_look_cpu(&cache->chain, cpu, &top, &link);
+		km_chain_look_cpu(&cache->fast.chain, cpu, &top, &link);
 		slab = top.slab ? own_slab(cache, slub_tagged(top.slab)) : NULL;
 		if (slab) {
 			*on_top += count_chain(cache, slab, top.freelist, NULL, &met);
@@ -447,7 +447,7 @@ static void slub_partial(struct kmem_cache *cache, struct km_fullness *of_all)
 
 	*of_all = (struct km_fullness){ 0 };
 	km_for_each_node(n, cache) {
-		size_t slabs = km_load(&n->slabs.counts.partial), most = slabs * cache->objects;
+		size_t slabs = km_load(&n->slabs.counts.partial), most = slabs * cache->layout.objects;
 
 		if (slabs && km_trylock(&n->slabs.lock)) {
 			size_t free = free_at_ends(&n->slabs, &looked);
@@ -472,7 +472,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool froze
 	if (own_slab(cache, slab) && free == slub_free_count(word) &&
 	    slub_objects(word) == slab->objects && !(word & SLUB_FROZEN) == !frozen)
 		return 0;
-	km_warn("check: %s: slab %p %s says %u of %u taken, frozen %d, and %u are free", cache->name,
+	km_warn("check: %s: slab %p %s says %u of %u taken, frozen %d, and %u are free", cache->registry.name,
 		km_page_address(slab), place, slub_inuse(word), slub_objects(word),
 		(word & SLUB_FROZEN) != 0, free);
 	return 1;
@@ -487,12 +487,12 @@ static int check_cpu(struct kmem_cache *cache, unsigned cpu)
 	uint64_t count = 0;
 	int damages = 0;
 
-	km_chain_look_cpu(&cache->chain, cpu, &top, &link);
+	km_chain_look_cpu(&cache->fast.chain, cpu, &top, &link);
 	slab = top.slab ? slub_tagged(top.slab) : NULL;
 	if (slab)
 		damages += check_slab(cache, slab, true, "of a CPU");
 	if ((top.slab && !own_slab(cache, slab)) || (top.freelist && !slab)) {
-		km_warn("check: %s: CPU %u has freelist %p and no slab", cache->name, cpu,
+		km_warn("check: %s: CPU %u has freelist %p and no slab", cache->registry.name, cpu,
 			top.freelist);
 		damages++;
 	}
@@ -502,7 +502,7 @@ static int check_cpu(struct kmem_cache *cache, unsigned cpu)
 			break;
 	}
 	if (link && count != link->count) {
-		km_warn("check: %s: CPU %u has %lu partial slabs, kept %lu", cache->name, cpu,
+		km_warn("check: %s: CPU %u has %lu partial slabs, kept %lu", cache->registry.name, cpu,
 			count, link->count);
 		damages++;
 	}
@@ -516,14 +516,14 @@ static int check_listed(struct kmem_cache *cache, struct km_page *slab)
 
 static int slub_mend(struct kmem_cache *cache)
 {
-	return cache->checked ? km_slub_mend(cache) : 0;
+	return cache->layout.checked ? km_slub_mend(cache) : 0;
 }
 
 static int slub_check(struct kmem_cache *cache)
 {
 	int damages = km_slabs_check(cache, &kind, check_listed);
 
-	if (cache->chain.slot)
+	if (cache->fast.chain.slot)
 		km_for_each_cpu(cpu)
 			damages += check_cpu(cache, cpu);
 	return damages;
@@ -541,7 +541,7 @@ static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 	chain |= before && km_fork_has(drain);
 	km_slabs_fork(cache, before, child);
 	if (chain)
-		km_chain_fork(&cache->chain, before, child);
+		km_chain_fork(&cache->fast.chain, before, child);
 }
 
 static const struct km_field fields[] = {

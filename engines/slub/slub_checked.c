@@ -50,7 +50,7 @@ struct walk {
 /* Walks the list while each object is valid and may be free, at most slab->objects steps. */
 static struct walk walk(const struct kmem_cache *cache, const struct km_page *slab, const void *object)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 	char *base = km_page_address(slab);
 	struct walk at = { .p = slub_head(slub_slab(slab)->word, base) };
 
@@ -89,13 +89,13 @@ static bool mend(struct kmem_cache *cache, struct km_page *slab, const void *obj
 
 static void tell(struct kmem_cache *cache, const struct flaw *flaw)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 
 	if (hooks && hooks->broken)
 		hooks->broken(cache, flaw->slab, flaw->object, flaw->what, flaw->fix);
 	else
 		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", flaw->object ?: km_page_address(flaw->slab),
-			  cache->name);
+			  cache->registry.name);
 }
 
 bool km_slub_mend_slab(struct kmem_cache *cache, struct km_page *slab)
@@ -165,7 +165,7 @@ static void *take_first(struct kmem_cache *cache, struct slub_node *n, unsigned 
 	if (n->slabs.counts.partial <= keep)
 		return NULL;
 	struct km_page *slab = km_list_first(&n->slabs.partial, struct km_page, list);
-	if (km_load(&cache->hooks))
+	if (km_load(&cache->ext.hooks))
 		mend(cache, slab, NULL, flaw);
 	return slub_free_count(slub_slab(slab)->word) ? pop_one(cache, n, slab, flaw) : NULL;
 }
@@ -230,7 +230,7 @@ static void *take_one(struct kmem_cache *cache, const struct km_request *request
 		return NULL;
 	if (!object && km_may_look_elsewhere(cache, request))
 		km_for_each_elsewhere(n, cache, own) {
-			take_partial(cache, n, km_load(&cache->min_partial), request, &object);
+			take_partial(cache, n, km_load(&cache->tune.min_partial), request, &object);
 			if (object)
 				break;
 		}
@@ -272,7 +272,7 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object)
 		if (*flaw.what)
 			tell(cache, &flaw);
 		else
-			km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+			km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->registry.name);
 		return;
 	}
 	void *head = slub_head(slub_slab(slab)->word, base);

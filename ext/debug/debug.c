@@ -19,9 +19,9 @@
 /* Write the expected bytes around an object, then store the state. */
 static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
 {
-	km_debug_fill(cache, object, state == KM_DEBUG_TAKEN, cache->object_size);
+	km_debug_fill(cache, object, state == KM_DEBUG_TAKEN, cache->layout.object_size);
 	/* Release pairs with km_debug_look: a reader of the state sees the matching bytes. */
-	km_store_release(km_debug_word(cache, object), km_debug_sealed(object, state, cache->object_size));
+	km_store_release(km_debug_word(cache, object), km_debug_sealed(object, state, cache->layout.object_size));
 }
 
 /* Initialize the marks and the state of a fresh object. */
@@ -29,7 +29,7 @@ static void begin(struct kmem_cache *cache, void *object)
 {
 	struct km_debug_mark *mark = km_debug_marks(cache, object);
 
-	for (unsigned i = 0; i < 2 && cache->flags & SLAB_STORE_USER; i++) {
+	for (unsigned i = 0; i < 2 && cache->layout.flags & SLAB_STORE_USER; i++) {
 		mark[i] = (struct km_debug_mark){ .when = 0 };
 		mark[i].seal = km_debug_mark_seal(&mark[i]);
 	}
@@ -40,7 +40,7 @@ static void begin(struct kmem_cache *cache, void *object)
 
 static void note(const struct kmem_cache *cache, const void *object, unsigned which)
 {
-	if (cache->flags & SLAB_STORE_USER)
+	if (cache->layout.flags & SLAB_STORE_USER)
 		km_debug_mark(&km_debug_marks(cache, object)[which]);
 }
 
@@ -56,13 +56,13 @@ static km_noinline void trace_one(struct kmem_cache *cache, void *object, bool a
 
 	if (about.slab)
 		first = km_debug_first_free(cache, about.slab, &used);
-	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, alloc ? "alloc" : "free", object, used, first);
+	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->registry.name, alloc ? "alloc" : "free", object, used, first);
 	km_debug_report_track(&about, alloc);
 }
 
 static void trace(struct kmem_cache *cache, void *object, bool alloc)
 {
-	if (km_unlikely(cache->flags & SLAB_TRACE))
+	if (km_unlikely(cache->layout.flags & SLAB_TRACE))
 		trace_one(cache, object, alloc);
 }
 
@@ -74,7 +74,8 @@ static void tell_in_use(struct kmem_cache *cache, void *object, const char *func
 
 	km_debug_report_begin(&about, "Object in use on freelist");
 	km_debug_report_end(&about);
-	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, cache->name, NULL, cache->flags & SLAB_STORE_USER);
+	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, cache->registry.name, NULL,
+		     cache->layout.flags & SLAB_STORE_USER);
 }
 
 /*
@@ -94,21 +95,21 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 		trace(cache, object, true);
 		return object;
 	}
-	if (cache->engine->shared_pages)
+	if (cache->layout.engine->shared_pages)
 		begin(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
-	km_debug(km_debug_slab(object) && (cache->engine->shared_pages || km_debug_slab(object)->cache == cache),
+	km_debug(km_debug_slab(object) && (cache->layout.engine->shared_pages || km_debug_slab(object)->cache == cache),
 		 "an object that comes is the cache's");
 	const bool taken = seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
 							    seen.state != KM_DEBUG_FREE;
 	if (km_unlikely(taken || !km_cas_both(km_debug_word(cache, object), &seen.word,
-					      km_debug_sealed(object, KM_DEBUG_CHANGES, cache->object_size))))
+					      km_debug_sealed(object, KM_DEBUG_CHANGES, cache->layout.object_size))))
 		return in_use(cache, object);
 	km_debug_check(cache, NULL, object, seen, false, "kmem_cache_alloc");
 	note(cache, object, 0);
 	trace(cache, object, true);
 	become(cache, object, KM_DEBUG_TAKEN);
-	km_debug(!cache->pcs.front.open.pcs, "a cache that is debugged has no shelf");
+	km_debug(!cache->fast.pcs.front.open.pcs, "a cache that is debugged has no shelf");
 	return object;
 }
 
@@ -120,7 +121,7 @@ static bool is_out(struct kmem_cache *cache, struct km_page *slab, unsigned inde
 
 	if (km_likely(seen->state != KM_DEBUG_DAMAGED))
 		return seen->state == KM_DEBUG_TAKEN;
-	if (!cache->engine->shared_pages)
+	if (!cache->layout.engine->shared_pages)
 		engine_says = km_debug_taken(cache, slab, index / 64) >> index % 64 & 1;
 	return km_debug_seems_taken(cache, object, engine_says);
 }
@@ -131,12 +132,12 @@ static bool is_out(struct kmem_cache *cache, struct km_page *slab, unsigned inde
  */
 static bool goes(struct kmem_cache *cache, void *object)
 {
-	const bool shared = cache->engine->shared_pages;
+	const bool shared = cache->layout.engine->shared_pages;
 	int index = 0;
 
 	if (!km_is_debugged(cache))
 		trace(cache, object, false);
-	if (!km_is_debugged(cache) || (shared && !cache->engine->has(cache, object)))
+	if (!km_is_debugged(cache) || (shared && !cache->layout.engine->has(cache, object)))
 		return true;
 	struct km_page *slab = shared ? km_debug_slab(object) : km_slab_of(cache, object, &index, "kmem_cache_free");
 	if (km_unlikely(!slab && !shared))
@@ -149,7 +150,7 @@ static bool goes(struct kmem_cache *cache, void *object)
 	 */
 	do {
 		if (km_unlikely(!is_out(cache, slab, (unsigned)index, object, &seen))) {
-			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
+			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->registry.name);
 			return false;
 		}
 		if (km_cas_both(word, &seen.word, km_debug_sealed(object, KM_DEBUG_CHANGES, seen.asked)))
@@ -174,7 +175,7 @@ static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
 		return;
 	km_debug(slab->type != KM_PAGE_SHARED, "a slab that comes is of one cache");
 	km_debug_fill_padding(cache, slab);
-	for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->layout.size)
 		begin(cache, object);
 }
 
@@ -186,9 +187,9 @@ static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	char *object = km_slab_first(cache, slab);
 
-	if (!km_is_debugged(cache) || cache->engine->shared_pages)
+	if (!km_is_debugged(cache) || cache->layout.engine->shared_pages)
 		return;
-	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->layout.size) {
 		struct km_debug_seen seen = km_debug_look(cache, object);
 
 		km_debug_check(cache, slab, object, seen,
@@ -208,7 +209,7 @@ static void store_asked(const struct kmem_cache *cache, void *object, size_t byt
 {
 	struct km_debug_seen seen = km_debug_look(cache, object);
 
-	km_debug(bytes <= cache->object_size, "nobody has more of an object than there is");
+	km_debug(bytes <= cache->layout.object_size, "nobody has more of an object than there is");
 	if (km_likely(seen.state == KM_DEBUG_TAKEN))
 		km_cas_both(km_debug_word(cache, object), &seen.word,
 			    km_debug_sealed(object, KM_DEBUG_TAKEN, (uint32_t)bytes));
@@ -242,7 +243,7 @@ static unsigned look_at(struct kmem_cache *cache, struct km_page *slab, void *ob
 /* Extend an object: bytes of the red zone become usable. Returns: false if the caller must reallocate. */
 static bool grow(struct kmem_cache *cache, void *object, size_t bytes)
 {
-	if (!km_debug_is_narrowed(cache) || bytes > cache->object_size)
+	if (!km_debug_is_narrowed(cache) || bytes > cache->layout.object_size)
 		return false;
 	look_at(cache, km_debug_slab(object), object, true, "krealloc");
 	store_asked(cache, object, bytes);
@@ -253,7 +254,7 @@ size_t km_debug_bytes(const struct kmem_cache *cache, const void *object)
 {
 	if (!km_is_debugged(cache))
 		return 0;
-	return km_debug_is_narrowed(cache) ? km_debug_look(cache, object).asked : cache->object_size;
+	return km_debug_is_narrowed(cache) ? km_debug_look(cache, object).asked : cache->layout.object_size;
 }
 
 /* ------------------------------------------------------------------ bad calls */
@@ -277,8 +278,8 @@ static void tell(struct kmem_cache *cache, struct km_page *slab, const void *p, 
 
 	if (!km_is_debugged(cache))
 		return;
-	if (offset / cache->size < slab->objects)
-		about.object = km_slab_first(cache, slab) + offset / cache->size * cache->size;
+	if (offset / cache->layout.size < slab->objects)
+		about.object = km_slab_first(cache, slab) + offset / cache->layout.size * cache->layout.size;
 	km_debug_report_begin(&about, title_of(what, p, text, sizeof(text)));
 	km_debug_report_end(&about);
 }
@@ -297,13 +298,13 @@ static void broken(struct kmem_cache *cache, struct km_page *slab, void *object,
 	struct km_debug_about about = { cache, slab, object };
 
 	if (!km_is_debugged(cache)) {
-		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->name);
+		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->registry.name);
 		return;
 	}
 	km_debug_report_begin(&about, title);
 	km_debug_report_end(&about);
-	km_misuse_of(KM_MISUSE_OVERWRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->name, NULL,
-		     cache->flags & SLAB_STORE_USER);
+	km_misuse_of(KM_MISUSE_OVERWRITTEN, "kmem_cache_free", object ?: km_page_address(slab),
+		     cache->registry.name, NULL, cache->layout.flags & SLAB_STORE_USER);
 	km_debug_report_fix(cache, fix);
 }
 
@@ -347,7 +348,7 @@ static int check_slab(struct km_page *slab, void *arg)
 	if (slab->type != KM_PAGE_SLAB || slab->cache != cache)
 		return 0;
 	char *object = km_slab_first(cache, slab);
-	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->layout.size) {
 		if (i % 64 == 0)
 			taken = km_debug_taken(cache, slab, i / 64);
 		bool out = taken >> i % 64 & 1;
@@ -366,7 +367,7 @@ static int check(struct kmem_cache *cache)
 {
 	struct looking at = { cache, "kmem_cache_validate", 0 };
 
-	if (km_is_debugged(cache) && !cache->engine->shared_pages)
+	if (km_is_debugged(cache) && !cache->layout.engine->shared_pages)
 		km_pages_walk(check_slab, &at);
 	return (int)at.damages;
 }
@@ -386,7 +387,7 @@ static void remains(struct kmem_cache *cache, struct km_page *slab, bool tell)
 		return;
 	km_debug_report_begin(&about, "Objects remaining on __kmem_cache_shutdown()");
 	about.object = km_slab_first(cache, slab);
-	for (unsigned i = 0; i < slab->objects; i++, about.object += cache->size)
+	for (unsigned i = 0; i < slab->objects; i++, about.object += cache->layout.size)
 		if (km_debug_taken(cache, slab, i / 64) >> i % 64 & 1)
 			km_debug_report_object(&about);
 	about.object = NULL;

@@ -97,7 +97,7 @@ enum km_debug_state {
  */
 km_inline uint64_t *km_debug_word(const struct kmem_cache *cache, const void *object)
 {
-	return (uint64_t *)((char *)object + cache->freeptr + sizeof(void *));
+	return (uint64_t *)((char *)object + cache->layout.freeptr + sizeof(void *));
 }
 _Static_assert(sizeof(uint64_t) == KM_DEBUG_WORD, "as engine.h says");
 /* FREE, TAKEN, CHANGES */
@@ -125,8 +125,8 @@ km_inline struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, co
 
 	while (seen.state < KM_DEBUG_DAMAGED && km_debug_states[seen.state] != said)
 		seen.state++;
-	if (km_unlikely(seen.state == KM_DEBUG_DAMAGED || asked > cache->object_size))
-		return (struct km_debug_seen){ word, KM_DEBUG_DAMAGED, cache->object_size, false };
+	if (km_unlikely(seen.state == KM_DEBUG_DAMAGED || asked > cache->layout.object_size))
+		return (struct km_debug_seen){ word, KM_DEBUG_DAMAGED, cache->layout.object_size, false };
 	return seen;
 }
 /*
@@ -167,7 +167,7 @@ struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, con
 /* Returns: true for kmalloc caches with red zones, where the red zone begins behind the requested bytes. */
 km_inline bool km_debug_is_narrowed(const struct kmem_cache *cache)
 {
-	return (cache->flags & (SLAB_KMALLOC | SLAB_RED_ZONE)) == (SLAB_KMALLOC | SLAB_RED_ZONE);
+	return (cache->layout.flags & (SLAB_KMALLOC | SLAB_RED_ZONE)) == (SLAB_KMALLOC | SLAB_RED_ZONE);
 }
 /* Fill the bytes behind the requested ones with the red-zone value. */
 void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes);

@@ -28,19 +28,20 @@ static bool marks_are_sealed(const struct kmem_cache *cache, const void *object)
 {
 	const struct km_debug_mark *mark = km_debug_marks(cache, object);
 
-	return !(cache->flags & SLAB_STORE_USER) || (km_debug_is_sealed(&mark[0]) && km_debug_is_sealed(&mark[1]));
+	return !(cache->layout.flags & SLAB_STORE_USER) ||
+	       (km_debug_is_sealed(&mark[0]) && km_debug_is_sealed(&mark[1]));
 }
 
 static unsigned marks_of(const struct kmem_cache *cache)
 {
-	return cache->flags & SLAB_STORE_USER ? 2 : 0;
+	return cache->layout.flags & SLAB_STORE_USER ? 2 : 0;
 }
 
 /* ------------------------------------------------------------------ regions */
 
 static bool is_poisoned(const struct kmem_cache *cache)
 {
-	return cache->flags & SLAB_POISON && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !cache->ctor;
+	return cache->layout.flags & SLAB_POISON && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU) && !cache->form.ctor;
 }
 
 static const char link_region[] = "Freepointer";
@@ -78,23 +79,23 @@ km_inline bool each_region(const struct kmem_cache *cache, void *object, bool ta
 			   see_fn *see, void *arg)
 {
 	/* In a free object the link belongs to the engine, if the engine links free objects. */
-	const bool linked = !taken && (waits || cache->engine->links_free);
+	const bool linked = !taken && (waits || cache->layout.engine->links_free);
 	unsigned char *at = object, *end = (unsigned char *)(km_debug_marks(cache, object) + marks_of(cache));
-	unsigned char *slot = at + cache->size - cache->left, zone = taken ? ZONE_TAKEN : ZONE_FREE;
-	const uint32_t size = cache->object_size, right = cache->freeptr - size;
+	unsigned char *slot = at + cache->layout.size - cache->ext.left, zone = taken ? ZONE_TAKEN : ZONE_FREE;
+	const uint32_t size = cache->layout.object_size, right = cache->layout.freeptr - size;
 
 	km_debug(slot >= end, "an object's regions lie in its slot");
 	if (taken && km_debug_is_narrowed(cache) && asked < size &&
 	    !see(at + asked, size - asked, ZONE_TAKEN, "kmalloc Redzone", arg))
 		return false;
-	if (!(cache->flags & SLAB_RED_ZONE) ? !see(at + size, right, PADDING, "Alignment padding", arg) :
-	    !see(at - cache->left, cache->left, zone, "Left Redzone", arg) ||
+	if (!(cache->layout.flags & SLAB_RED_ZONE) ? !see(at + size, right, PADDING, "Alignment padding", arg) :
+	    !see(at - cache->ext.left, cache->ext.left, zone, "Left Redzone", arg) ||
 	    !see(at + size, right, zone, "Right Redzone", arg))
 		return false;
 	if (!taken && is_poisoned(cache) &&
 	    (!see(at, size - 1, POISON, "Poison", arg) || !see(at + size - 1, 1, POISON_END, "End Poison", arg)))
 		return false;
-	if (!linked && !see(at + cache->freeptr, sizeof(void *), PADDING, link_region, arg))
+	if (!linked && !see(at + cache->layout.freeptr, sizeof(void *), PADDING, link_region, arg))
 		return false;
 	return see(end, (size_t)(slot - end), PADDING, "Object padding", arg);
 }
@@ -157,7 +158,8 @@ bool km_debug_differs(const struct km_debug_region *region, unsigned char **from
 
 struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, const struct km_page *slab)
 {
-	size_t used = (size_t)slab->objects * cache->size, bytes = (KM_PAGE_SIZE << slab->order) - cache->slab_tail;
+	size_t used = (size_t)slab->objects * cache->layout.size,
+	       bytes = (KM_PAGE_SIZE << slab->order) - cache->form.slab_tail;
 	unsigned char *first = km_page_address(slab);
 
 	km_debug(used <= bytes, "a slab has room for its objects");
@@ -181,7 +183,7 @@ void km_debug_fill(const struct kmem_cache *cache, void *object, bool taken, uin
 
 void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes)
 {
-	__builtin_memset((char *)object + bytes, ZONE_TAKEN, cache->object_size - bytes);
+	__builtin_memset((char *)object + bytes, ZONE_TAKEN, cache->layout.object_size - bytes);
 }
 
 void km_debug_fill_padding(const struct kmem_cache *cache, const struct km_page *slab)
@@ -197,10 +199,10 @@ uint64_t km_debug_taken(struct kmem_cache *cache, struct km_page *slab, unsigned
 {
 	uint64_t bits = 0;
 
-	if (cache->engine->taken)
-		return cache->engine->taken(cache, slab, word);
+	if (cache->layout.engine->taken)
+		return cache->layout.engine->taken(cache, slab, word);
 	for (unsigned i = word * 64; i < slab->objects && i < word * 64 + 64; i++)
-		bits |= (uint64_t)cache->engine->is_taken(cache, slab, i) << i % 64;
+		bits |= (uint64_t)cache->layout.engine->is_taken(cache, slab, i) << i % 64;
 	return bits;
 }
 
@@ -209,7 +211,7 @@ void *km_debug_first_free(struct kmem_cache *cache, struct km_page *slab, unsign
 	char *first = NULL;
 
 	*used = slab->inuse;
-	if (cache->engine->shared_pages)
+	if (cache->layout.engine->shared_pages)
 		return NULL;
 	*used = 0;
 	for (unsigned word = 0; word * 64 < slab->objects; word++) {
@@ -217,7 +219,8 @@ void *km_debug_first_free(struct kmem_cache *cache, struct km_page *slab, unsign
 
 		*used += (unsigned)__builtin_popcountll(taken);
 		if (free && !first)
-			first = km_slab_first(cache, slab) + (size_t)(word * 64 + __builtin_ctzll(free)) * cache->size;
+			first = km_slab_first(cache, slab) +
+				(size_t)(word * 64 + __builtin_ctzll(free)) * cache->layout.size;
 	}
 	return first;
 }
@@ -242,12 +245,13 @@ static bool fits(const struct kmem_cache *cache, void *object, bool taken, uint3
 static bool looks_free(const struct kmem_cache *cache, void *object)
 {
 	unsigned char *from, *to;
-	struct km_debug_region region = { .at = (unsigned char *)object - cache->left, .bytes = cache->left,
+	struct km_debug_region region = { .at = (unsigned char *)object - cache->ext.left, .bytes = cache->ext.left,
 					  .value = ZONE_FREE };
 
-	if (!cache->left)
-		region = (struct km_debug_region){ .at = object, .bytes = cache->object_size - 1, .value = POISON };
-	return (cache->left || (is_poisoned(cache) && region.bytes)) && !km_debug_differs(&region, &from, &to);
+	if (!cache->ext.left)
+		region = (struct km_debug_region){
+			.at = object, .bytes = cache->layout.object_size - 1, .value = POISON};
+	return (cache->ext.left || (is_poisoned(cache) && region.bytes)) && !km_debug_differs(&region, &from, &to);
 }
 
 /*
@@ -259,9 +263,9 @@ static bool looks_free(const struct kmem_cache *cache, void *object)
 bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool engine_says)
 {
 	if (!engine_says)
-		return cache->engine->links_free && !looks_free(cache, object);
-	return !looks_free(cache, object) || fits(cache, object, true, cache->object_size, false) ||
-	       !fits(cache, object, false, cache->object_size, true);
+		return cache->layout.engine->links_free && !looks_free(cache, object);
+	return !looks_free(cache, object) || fits(cache, object, true, cache->layout.object_size, false) ||
+	       !fits(cache, object, false, cache->layout.object_size, true);
 }
 
 /* Repair a region. An overwritten track becomes empty. The state word is left to the caller. */
@@ -294,8 +298,9 @@ static unsigned check(const struct km_debug_about *about, const struct km_debug_
 	if (km_likely(!damages))
 		return 0;
 	km_debug_report_end(about);
-	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, about->object ?: km_page_address(about->slab), about->cache->name,
-		     NULL, about->cache->flags & SLAB_STORE_USER);
+	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, about->object ?: km_page_address(about->slab),
+		     about->cache->registry.name, NULL,
+		     about->cache->layout.flags & SLAB_STORE_USER);
 	for (unsigned i = 0; i < n; i++)
 		if (km_debug_differs(&regions[i], &from, &to))
 			restore(about->cache, &regions[i]);

@@ -70,7 +70,7 @@ static void end(void)
 
 void km_debug_report_begin(const struct km_debug_about *about, const char *title)
 {
-	begin(about->cache->name, title);
+	begin(about->cache->registry.name, title);
 }
 
 /* start: address of the slab or block, for the offset. */
@@ -99,7 +99,7 @@ void km_debug_report_region(const struct km_debug_about *about, const struct km_
 
 void km_debug_report_track(const struct km_debug_about *about, bool alloc)
 {
-	if (about->object && about->cache->flags & SLAB_STORE_USER)
+	if (about->object && about->cache->layout.flags & SLAB_STORE_USER)
 		say_track(alloc ? "Allocated" : "Freed", &km_debug_marks(about->cache, about->object)[!alloc]);
 }
 
@@ -119,21 +119,22 @@ void km_debug_report_object(const struct km_debug_about *about)
 static void say_object(const struct km_debug_about *about)
 {
 	struct kmem_cache *cache = about->cache;
-	unsigned char *object = (unsigned char *)about->object, *end = object + cache->size - cache->left;
-	size_t tracks = cache->flags & SLAB_STORE_USER ? 2 * sizeof(struct km_debug_mark) : 0;
-	unsigned char *padding = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD + tracks;
+	unsigned char *object = (unsigned char *)about->object, *end = object + cache->layout.size - cache->ext.left;
+	size_t tracks = cache->layout.flags & SLAB_STORE_USER ? 2 * sizeof(struct km_debug_mark) : 0;
+	unsigned char *padding = object + cache->layout.freeptr + sizeof(void *) + KM_DEBUG_WORD + tracks;
 
-	uintptr_t link = *(uintptr_t *)(object + cache->freeptr);
+	uintptr_t link = *(uintptr_t *)(object + cache->layout.freeptr);
 
-	km_debug(padding <= end && cache->object_size <= cache->freeptr, "what lies around an object lies in its slot");
+	km_debug(padding <= end && cache->layout.object_size <= cache->layout.freeptr,
+		 "what lies around an object lies in its slot");
 	km_warn("Object %p @offset=%lu fp=%p", (void *)object,
 		(unsigned long)(about->object - (char *)km_page_address(about->slab)),
 		link == KM_DEBUG_NO_LINK ? NULL : (void *)link);
-	if (cache->left)
-		dump("Redzone", object - km_min(cache->left, LINE), km_min(cache->left, LINE));
-	dump("Object", object, km_min(cache->object_size, DUMPED));
-	if (cache->flags & SLAB_RED_ZONE)
-		dump("Redzone", object + cache->object_size, cache->freeptr - cache->object_size);
+	if (cache->ext.left)
+		dump("Redzone", object - km_min(cache->ext.left, LINE), km_min(cache->ext.left, LINE));
+	dump("Object", object, km_min(cache->layout.object_size, DUMPED));
+	if (cache->layout.flags & SLAB_RED_ZONE)
+		dump("Redzone", object + cache->layout.object_size, cache->layout.freeptr - cache->layout.object_size);
 	dump("Padding", padding, km_min((size_t)(end - padding), (size_t)DUMPED));
 }
 
@@ -176,10 +177,11 @@ void km_debug_report_restored(const struct kmem_cache *cache, const struct km_de
 	if (!km_debug_differs(region, &from, &to))
 		return;
 	if (region->unsealed)
-		km_warn("FIX %s: Restoring %s %p-%p", cache->name, region->what, (void *)from, (void *)(to - 1));
+		km_warn("FIX %s: Restoring %s %p-%p", cache->registry.name, region->what,
+			(void *)from, (void *)(to - 1));
 	else
-		km_warn("FIX %s: Restoring %s %p-%p=0x%x", cache->name, region->what, (void *)from, (void *)(to - 1),
-			region->value);
+		km_warn("FIX %s: Restoring %s %p-%p=0x%x", cache->registry.name, region->what,
+			(void *)from, (void *)(to - 1), region->value);
 }
 
 void km_debug_report_fix(const struct kmem_cache *cache, const char *format, ...)
@@ -190,5 +192,5 @@ void km_debug_report_fix(const struct kmem_cache *cache, const char *format, ...
 	va_start(arguments, format);
 	km_vformat(fix, sizeof(fix), format, arguments);
 	va_end(arguments);
-	km_warn("FIX %s: %s", cache->name, fix);
+	km_warn("FIX %s: %s", cache->registry.name, fix);
 }

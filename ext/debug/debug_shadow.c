@@ -61,18 +61,18 @@ static void leave(struct km_shadows *shadows)
  */
 static gfp_t gfp_for(const struct kmem_cache *cache, gfp_t gfp)
 {
-	return cache->engine->shared_pages ? gfp & ~__GFP_ACCOUNT : gfp;
+	return cache->layout.engine->shared_pages ? gfp & ~__GFP_ACCOUNT : gfp;
 }
 
 static void *shadow_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	struct kmem_cache *serving = enter(cache->shadows);
+	struct kmem_cache *serving = enter(cache->ext.shadows);
 
 	if (!serving)
 		return km_layer_below(cache, KM_LAYER_SHADOW)->alloc(cache, gfp, node);
 	gfp = gfp_for(cache, gfp);
 	void *object = km_ops_for(serving, gfp)->alloc(serving, gfp, node);
-	leave(cache->shadows);
+	leave(cache->ext.shadows);
 	return object;
 }
 
@@ -91,8 +91,8 @@ static struct kmem_cache *cache_of(const void *object)
  */
 static bool is_own(const struct kmem_cache *cache, const struct kmem_cache *actual, const void *object)
 {
-	return actual == cache || !object || (actual && actual->child_of == cache) ||
-	       (!actual && cache->engine->shared_pages);
+	return actual == cache || !object || (actual && actual->memcg.child_of == cache) ||
+	       (!actual && cache->layout.engine->shared_pages);
 }
 
 /* Free a guarded object: the object has a page of its own, outside of slabs. */
@@ -130,13 +130,13 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, size_t n, void **obje
 
 static int shadow_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
-	struct kmem_cache *serving = enter(cache->shadows);
+	struct kmem_cache *serving = enter(cache->ext.shadows);
 
 	if (!serving)
 		return km_layer_below(cache, KM_LAYER_SHADOW)->alloc_bulk(cache, gfp, left, n, objects);
 	gfp = gfp_for(cache, gfp);
 	bool done = km_ops_for(serving, gfp)->alloc_bulk(serving, gfp, left, left, objects);
-	leave(cache->shadows);
+	leave(cache->ext.shadows);
 	/* Roll back: objects from the sheaf may belong to any cache. */
 	if (!done && left < n)
 		give_back(cache, gfp, n - left, objects + left);
@@ -172,40 +172,41 @@ static const struct km_alloc_ops shadow_ops = {
 
 static struct kmem_cache *create(struct kmem_cache *cache, slab_flags_t flags, int *error)
 {
-	const bool shared = cache->engine->shared_pages;
+	const bool shared = cache->layout.engine->shared_pages;
 	struct km_creation creation = {
-		.internal = true, .engine = shared ? &KM_ENGINE_DEFAULT : cache->engine, .shadow_of = cache,
-		.tuned_with = shared ? NULL : cache, .singly = cache->singly,
+		.internal = true, .engine = shared ? &KM_ENGINE_DEFAULT : cache->layout.engine, .shadow_of = cache,
+		.tuned_with = shared ? NULL : cache, .singly = km_cache_is(cache, KM_CACHE_SINGLY),
 		.args = {
-			.align = cache->align, .ctor = cache->ctor,
-			.useroffset = cache->useroffset, .usersize = cache->usersize,
+			.align = cache->form.align, .ctor = cache->form.ctor,
+			.useroffset = cache->ext.useroffset, .usersize = cache->ext.usersize,
 		},
 	};
-	bool keeps_content = cache->ctor || cache->flags & SLAB_TYPESAFE_BY_RCU;
+	bool keeps_content = cache->form.ctor || cache->layout.flags & SLAB_TYPESAFE_BY_RCU;
 
 	/* With shared pages a constructor runs at each allocation, so the free pointer may overlap the object. */
 	if (keeps_content && !shared && !km_is_debugged(cache) &&
-	    cache->freeptr + sizeof(void *) <= cache->object_size) {
+	    cache->layout.freeptr + sizeof(void *) <= cache->layout.object_size) {
 		creation.args.use_freeptr_offset = true;
-		creation.args.freeptr_offset = cache->freeptr;
+		creation.args.freeptr_offset = cache->layout.freeptr;
 	}
 	*error = -ENOMEM;
 	if (flags & SLAB_STORE_USER)
 		km_debug_stacks_start();
-	return km_cache_create_locked(cache->name, cache->object_size, (cache->flags & ~KM_DEBUG_FLAGS) | flags,
-				      &creation, error);
+	return km_cache_create_locked(cache->registry.name, cache->layout.object_size,
+				      (cache->layout.flags & ~KM_DEBUG_FLAGS) | flags, &creation,
+				      error);
 }
 
 static struct km_shadows *shadows_of(struct kmem_cache *cache)
 {
-	if (cache->shadows)
-		return cache->shadows;
+	if (cache->ext.shadows)
+		return cache->ext.shadows;
 	struct km_shadows *shadows = km_meta_alloc(sizeof(*shadows), true);
 
 	if (!shadows)
 		return NULL;
 	/* Release pairs with km_alloc_has_out. */
-	km_store_release(&cache->shadows, shadows);
+	km_store_release(&cache->ext.shadows, shadows);
 	return shadows;
 }
 
@@ -216,8 +217,8 @@ static struct kmem_cache *get(struct kmem_cache *cache, slab_flags_t flags, int 
 	struct kmem_cache *shadow = shadows ? shadows->first : NULL;
 	unsigned count = 0;
 
-	while (shadow && (shadow->flags & KM_DEBUG_FLAGS) != flags) {
-		shadow = shadow->next_shadow;
+	while (shadow && (shadow->layout.flags & KM_DEBUG_FLAGS) != flags) {
+		shadow = shadow->ext.next_shadow;
 		count++;
 	}
 	*error = shadows ? -EOPNOTSUPP : -ENOMEM;
@@ -226,9 +227,9 @@ static struct kmem_cache *get(struct kmem_cache *cache, slab_flags_t flags, int 
 	shadow = create(cache, flags, error);
 	if (!shadow)
 		return NULL;
-	km_debug(shadow->object_size == cache->object_size && shadow->shadow_of == cache,
+	km_debug(shadow->layout.object_size == cache->layout.object_size && shadow->ext.shadow_of == cache,
 		 "a sibling has the cache's objects");
-	shadow->next_shadow = shadows->first;
+	shadow->ext.next_shadow = shadows->first;
 	/* Release pairs with walkers of the list: the shadow is complete. */
 	km_store_release(&shadows->first, shadow);
 	return shadow;
@@ -245,7 +246,7 @@ static bool does_serve(const struct km_shadows *shadows)
 /* Make kmalloc and malloc report the requested size of each object, for the red zone of shadow objects. */
 static void tell_sizes(struct kmem_cache *cache, bool observed)
 {
-	if (!(cache->flags & SLAB_KMALLOC) || km_is_debugged(cache))
+	if (!(cache->layout.flags & SLAB_KMALLOC) || km_is_debugged(cache))
 		return;
 	km_kmalloc_watch(cache, observed);
 	if (km_malloc_watch)
@@ -255,7 +256,7 @@ static void tell_sizes(struct kmem_cache *cache, bool observed)
 /* Make a shadow serve new objects. The sheaves of the fast paths are closed first. */
 static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
 {
-	struct km_shadows *shadows = cache->shadows;
+	struct km_shadows *shadows = cache->ext.shadows;
 
 	if (!shadows->out) {
 		km_store_release(&shadows->out, true);
@@ -263,7 +264,7 @@ static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
 		tell_sizes(cache, true);
 		km_alloc_drain(cache);
 	}
-	km_debug(!km_load(&cache->pcs.front.open.pcs) && !km_load(&cache->pcs.front.back.pcs),
+	km_debug(!km_load(&cache->fast.pcs.front.open.pcs) && !km_load(&cache->fast.pcs.front.back.pcs),
 		 "an object of a sibling is had only where no hit can free it");
 	/* Release pairs with enter. */
 	km_store_release(&shadows->serving, shadow);
@@ -276,12 +277,12 @@ int km_shadows_switch(struct kmem_cache *cache, slab_flags_t flags)
 	struct kmem_cache *shadow;
 	int error = 0;
 
-	km_debug(!(flags & ~KM_DEBUG_FLAGS) && !cache->child_of && !cache->shadow_of,
+	km_debug(!(flags & ~KM_DEBUG_FLAGS) && !cache->memcg.child_of && !cache->ext.shadow_of,
 		 "a cache that users know is switched, by flags that are for it");
-	if (flags == (cache->flags & KM_DEBUG_FLAGS)) {
-		if (cache->shadows && does_serve(cache->shadows))
-			km_add_both(&cache->shadows->calls, -SERVES);
-		km_store(&cache->carried, flags);
+	if (flags == (cache->layout.flags & KM_DEBUG_FLAGS)) {
+		if (cache->ext.shadows && does_serve(cache->ext.shadows))
+			km_add_both(&cache->ext.shadows->calls, -SERVES);
+		km_store(&cache->ext.carried, flags);
 		km_shadows_settle(cache);
 		return 0;
 	}
@@ -289,7 +290,7 @@ int km_shadows_switch(struct kmem_cache *cache, slab_flags_t flags)
 	if (!shadow)
 		return error == -EINVAL ? -EOPNOTSUPP : error;
 	serve(cache, shadow);
-	km_store(&cache->carried, flags);
+	km_store(&cache->ext.carried, flags);
 	return 0;
 }
 
@@ -303,14 +304,14 @@ static bool is_empty(struct kmem_cache *cache)
 	if (stats.active_objects)
 		return false;
 	km_alloc_drain(cache);
-	cache->engine->shrink(cache);
+	cache->layout.engine->shrink(cache);
 	kmem_cache_get_stats(cache, &stats);
 	return !stats.active_objects;
 }
 
 static int find_full_child(struct kmem_cache *cache, void *shadow)
 {
-	return cache->child_of == shadow && !is_empty(cache);
+	return cache->memcg.child_of == shadow && !is_empty(cache);
 }
 
 static bool is_unused(const struct km_shadows *shadows)
@@ -318,15 +319,15 @@ static bool is_unused(const struct km_shadows *shadows)
 	/* Acquire pairs with leave. */
 	if (km_load_acquire(&shadows->calls))
 		return false;
-	for (struct kmem_cache *at = shadows->first; at; at = at->next_shadow)
-		if (!is_empty(at) || (at->children && km_registry_each(find_full_child, at)))
+	for (struct kmem_cache *at = shadows->first; at; at = at->ext.next_shadow)
+		if (!is_empty(at) || (at->memcg.children && km_registry_each(find_full_child, at)))
 			return false;
 	return true;
 }
 
 void km_shadows_settle(struct kmem_cache *cache)
 {
-	struct km_shadows *shadows = cache->shadows;
+	struct km_shadows *shadows = cache->ext.shadows;
 
 	if (!shadows || !shadows->out || does_serve(shadows))
 		return;

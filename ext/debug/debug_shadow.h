@@ -9,7 +9,9 @@
 /* Returns: true if `actual` is a debug shadow cache of `cache`, or a child cache of a shadow. */
 km_inline bool km_is_shadow(const struct kmem_cache *cache, const struct kmem_cache *actual)
 {
-	return actual && (actual->shadow_of == cache || (actual->child_of && actual->child_of->shadow_of == cache));
+	return actual &&
+	       (actual->ext.shadow_of == cache ||
+		(actual->memcg.child_of && actual->memcg.child_of->ext.shadow_of == cache));
 }
 
 /*

@@ -49,7 +49,7 @@ struct sites {
 
 static bool has_tracks(const struct kmem_cache *cache)
 {
-	return cache->flags & SLAB_STORE_USER && !cache->engine->shared_pages;
+	return cache->layout.flags & SLAB_STORE_USER && !cache->layout.engine->shared_pages;
 }
 
 /* ------------------------------------------------------------------ a walk */
@@ -125,7 +125,7 @@ static void add(struct sites *sites, struct km_page *slab, const struct km_debug
 /* Tracks of a cache debugged while live are in the shadow caches. */
 static bool is_meant(const struct kmem_cache *wanted, const struct kmem_cache *cache)
 {
-	return !wanted || cache == wanted || cache->shadow_of == wanted;
+	return !wanted || cache == wanted || cache->ext.shadow_of == wanted;
 }
 
 /* Add the objects of one page. The slab is held, because other threads may keep running during a leak report. */
@@ -143,7 +143,7 @@ static int add_slab(struct km_page *slab, void *arg)
 	if (cache && has_tracks(cache) && is_meant(sites->cache, cache)) {
 		char *object = km_slab_first(cache, slab);
 
-		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
+		for (unsigned i = 0; i < slab->objects; i++, object += cache->layout.size)
 			if (km_debug_look(cache, object).state == KM_DEBUG_TAKEN)
 				add(sites, slab, &km_debug_marks(cache, object)[0], km_debug_bytes(cache, object));
 	}
@@ -382,10 +382,10 @@ int kmem_print_leaks(int fd)
 /* Skip an empty shadow cache no longer in service: the shadow has no tracks. */
 static int find_tracks_now(struct kmem_cache *cache, void *arg)
 {
-	const struct kmem_cache *of = cache->shadow_of;
+	const struct kmem_cache *of = cache->ext.shadow_of;
 
-	*(bool *)arg |= cache->flags & SLAB_STORE_USER &&
-			(!of || of->carried & SLAB_STORE_USER || km_load(&cache->slab_bytes));
+	*(bool *)arg |= cache->layout.flags & SLAB_STORE_USER &&
+			(!of || of->ext.carried & SLAB_STORE_USER || km_load(&cache->state.slab_bytes));
 	return 0;
 }
 
@@ -407,6 +407,6 @@ int kmem_cache_print_traces(struct kmem_cache *cache, int fd)
 	const struct kmem_cache *at = km_alloc_shadows(cache);
 
 	while (at && !has_tracks(at))
-		at = at->next_shadow;
+		at = at->ext.next_shadow;
 	return at || has_tracks(cache) ? print(cache, fd) : -EINVAL;
 }

@@ -178,15 +178,15 @@ static void place(struct km_guard_slot *slot, uint32_t bytes, uint32_t align)
 static void name_slot(struct km_guard_slot *slot, struct kmem_cache *cache)
 {
 	km_store(&slot->cache, cache);
-	__builtin_memcpy(slot->name, cache->name, sizeof(slot->name));
+	__builtin_memcpy(slot->name, cache->registry.name, sizeof(slot->name));
 }
 
 /* Construct or zero the object, as a slab would. */
 static void prepare(const struct km_guard_slot *slot, struct kmem_cache *cache, gfp_t gfp)
 {
-	if (cache->ctor)
+	if (cache->form.ctor)
 		km_construct(cache, slot->object, 1);
-	if (gfp & __GFP_ZERO && cache->ctor)
+	if (gfp & __GFP_ZERO && cache->form.ctor)
 		km_constructed(cache, slot->object);
 	else if (gfp & __GFP_ZERO)
 		__builtin_memset(slot->object, 0, slot->bytes);
@@ -198,7 +198,7 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 
 	km_debug(bytes && bytes <= pool.page, "a guarded object fits a page");
 	if (!km_load_acquire(&pool.ready) || km_load(&km_guarded.live) >= pool.count ||
-	    (cache->ctor && !km_may_construct(cache, false)))
+	    (cache->form.ctor && !km_may_construct(cache, false)))
 		return NULL;
 	if (km_unlikely(km_load(&pool.unclosed)))
 		close_open_ones();
@@ -219,7 +219,7 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 	prepare(slot, cache, gfp);
 	km_add(&km_guarded.live, 1ul);
 	km_add(&km_guarded.samples, 1ul);
-	km_add(&cache->guarded, 1u);
+	km_add(&cache->ext.guarded, 1u);
 	void *object = slot->object;
 	give(slot, KM_GUARD_TAKEN);
 	return object;
@@ -246,7 +246,7 @@ static void refuse(enum km_guard_error error, enum km_misuse what, const char *f
 
 	km_guard_report(error, p, slot, NULL);
 	if (what == KM_MISUSE_WRONG_CACHE)
-		km_misuse_of(what, function, p, cache->name, name, true);
+		km_misuse_of(what, function, p, cache->registry.name, name, true);
 	else
 		km_misuse_of(what, function, p, name, NULL, slot);
 }
@@ -300,7 +300,7 @@ static void guard_free(struct kmem_cache *cache, void *p, const char *function)
 	close_page(slot);
 	km_store(&slot->turn, km_add(&pool.turn, 1ul) + 1);
 	if (own)
-		km_sub(&own->guarded, 1u);
+		km_sub(&own->ext.guarded, 1u);
 	km_sub(&km_guarded.live, 1ul);
 	give(slot, KM_GUARD_FREE);
 }
@@ -383,7 +383,7 @@ static int guard_check(struct kmem_cache *cache)
 {
 	int damages = 0;
 
-	if (km_load(&cache->guarded))
+	if (km_load(&cache->ext.guarded))
 		guard_walk(cache, check_one, &damages);
 	return damages;
 }

@@ -191,8 +191,8 @@ static void describe(struct source *source, const struct kmem_cache *cache)
 {
 	const struct obj_cgroup *objcg = cache && !km_is_charged(cache) ? NULL : km_objcg_now();
 
-	source->cache = cache ? cache->name : no_name;
-	source->each = cache && !cache->engine->shared_pages ? cache->size : 0;
+	source->cache = cache ? cache->registry.name : no_name;
+	source->each = cache && !cache->layout.engine->shared_pages ? cache->layout.size : 0;
 	source->group = 0;
 	source->group_name = objcg ? km_charge_ops->name_of(objcg, &source->group) : "";
 }
@@ -413,7 +413,7 @@ static bool is_meant(const struct kmem_cache *cache)
 
 	if (km_likely(!letter))
 		return true;
-	for (unsigned i = 0; cache && letter == cache->name[i] && i < KM_NAME_BYTES - 1; i++) {
+	for (unsigned i = 0; cache && letter == cache->registry.name[i] && i < KM_NAME_BYTES - 1; i++) {
 		if (!letter)
 			return true;
 		letter = km_load(&record.cache[i + 1]);

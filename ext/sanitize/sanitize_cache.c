@@ -10,7 +10,7 @@
 
 static bool keeps_word(const struct kmem_cache *cache)
 {
-	return !cache->engine->shared_pages && !(cache->flags & SLAB_TYPESAFE_BY_RCU);
+	return !cache->layout.engine->shared_pages && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU);
 }
 
 /* For SLOB's kmalloc the header holds the size. */
@@ -18,19 +18,19 @@ static size_t bytes_of(const struct kmem_cache *cache, const void *object)
 {
 	if (keeps_word(cache))
 		return *km_observed_word(cache, object);
-	return cache == km_kmalloc_sized ? cache->engine->sized.usable(object) : cache->object_size;
+	return cache == km_kmalloc_sized ? cache->layout.engine->sized.usable(object) : cache->layout.object_size;
 }
 
 /* A free object of a typesafe cache may still be read. */
 static bool only_handed(const struct kmem_cache *cache)
 {
-	return cache->flags & SLAB_TYPESAFE_BY_RCU;
+	return cache->layout.flags & SLAB_TYPESAFE_BY_RCU;
 }
 
 /* With shared pages, report the page of the object: the page is the unit of reuse. */
 static void page_changes_hands(const struct kmem_cache *cache, const void *object, void (*how)(const void *p))
 {
-	if (cache->engine->shared_pages)
+	if (cache->layout.engine->shared_pages)
 		how((const void *)km_align_down((uintptr_t)object, KM_PAGE_SIZE));
 }
 
@@ -40,14 +40,14 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
 	page_changes_hands(cache, object, km_sanitizing.handed_in);
 	if (only_handed(cache)) {
 		km_sanitizing.handed_in(object);
-		if (cache->engine->shared_pages)
-			km_sanitizing.memory_on(object, cache->object_size);
+		if (cache->layout.engine->shared_pages)
+			km_sanitizing.memory_on(object, cache->layout.object_size);
 		return object;
 	}
 	if (keeps_word(cache))
-		*km_observed_word(cache, object) = cache->object_size;
-	km_debug(!cache->pcs.front.open.pcs, "a cache that a sanitizer watches has no shelf");
-	km_sanitizing.object_begins(object, bytes_of(cache, object), cache->ctor != NULL);
+		*km_observed_word(cache, object) = cache->layout.object_size;
+	km_debug(!cache->fast.pcs.front.open.pcs, "a cache that a sanitizer watches has no shelf");
+	km_sanitizing.object_begins(object, bytes_of(cache, object), cache->form.ctor != NULL);
 	return object;
 }
 
@@ -58,7 +58,7 @@ static bool goes(struct kmem_cache *cache, void *object)
 		km_sanitizing.handed_out(object);
 		return true;
 	}
-	km_debug(!keeps_word(cache) || *km_observed_word(cache, object) <= cache->object_size,
+	km_debug(!keeps_word(cache) || *km_observed_word(cache, object) <= cache->layout.object_size,
 		 "a living object's word says its bytes");
 	km_sanitizing.object_ends(object, bytes_of(cache, object));
 	if (keeps_word(cache))
@@ -78,7 +78,7 @@ static void asked(struct kmem_cache *cache, void *object, size_t bytes)
 
 static size_t bytes(const struct kmem_cache *cache, const void *object)
 {
-	return cache->engine->shared_pages ? 0 : bytes_of(cache, object);
+	return cache->layout.engine->shared_pages ? 0 : bytes_of(cache, object);
 }
 
 const struct km_hooks km_sanitizer_hooks = { .on_alloc = comes, .on_free = goes, .asked = asked, .bytes = bytes };

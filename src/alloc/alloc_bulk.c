@@ -28,7 +28,7 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 {
 	while (left) {
 		unsigned want = (unsigned)km_min(left, KM_BULK_MOST);
-		unsigned got = cache->engine->take(cache, request, objects + left - want, want);
+		unsigned got = cache->layout.engine->take(cache, request, objects + left - want, want);
 
 		km_debug(got <= want, "an engine gives no more than is wanted");
 		/* take fills from the front: keep the invariant that the end is done. */
@@ -57,7 +57,7 @@ static int is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, v
 		else
 			km_unseen_free_bulk(cache, n - left, objects + left);
 	}
-	km_alloc_failed(cache->name, cache->object_size, gfp, ENOMEM);
+	km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 	return 0;
 }
 
@@ -117,7 +117,7 @@ static km_noinline bool unguard(struct kmem_cache *cache, gfp_t gfp, size_t n, v
 bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	return km_plain_ops(cache)->alloc_bulk(cache, gfp, n, n, objects) &&
-	       (km_likely(!km_load(&cache->guarded)) || unguard(cache, gfp, n, objects));
+	       (km_likely(!km_load(&cache->ext.guarded)) || unguard(cache, gfp, n, objects));
 }
 
 /* Continues after the fast path: objects[0, left) are still to be allocated. */
@@ -131,8 +131,8 @@ static int bulk_miss(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
  * Returns: false if the request must fail. */
 km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, size_t *left, void **objects)
 {
-	size_t n = km_rseq_pop_n(&cache->charged.front.back, mask, cache->pcs.front.percpu,
-				 cache->pcs.front.rseq, objects, *left * sizeof(*objects)) / sizeof(*objects);
+	size_t n = km_rseq_pop_n(&cache->memcg.charged.front.back, mask, cache->fast.pcs.front.percpu,
+				 cache->fast.pcs.front.rseq, objects, *left * sizeof(*objects)) / sizeof(*objects);
 
 	if (km_unlikely(!n))
 		return true;
@@ -148,13 +148,13 @@ km_line_start static km_noinline int bulk_paid(struct kmem_cache *cache, gfp_t g
 					     void **objects)
 {
 	/* Another thread may be making the charged sheaves: no copy begins before the mask is set. */
-	const uint32_t mask = km_load(&cache->charged.sheaf_mask);
+	const uint32_t mask = km_load(&cache->memcg.charged.sheaf_mask);
 
 	if (!km_objcg_here || km_unlikely(!mask))
 		return bulk_miss(cache, gfp, left, n, objects);
-	if (km_likely(!(gfp & km_load(&cache->charged_odd))))
-		left -= km_rseq_owned_pop_n(&cache->charged.front.open, mask, cache->pcs.front.percpu,
-					    cache->pcs.front.rseq, (uintptr_t)km_objcg_here, objects,
+	if (km_likely(!(gfp & km_load(&cache->memcg.charged_odd))))
+		left -= km_rseq_owned_pop_n(&cache->memcg.charged.front.open, mask, cache->fast.pcs.front.percpu,
+					    cache->fast.pcs.front.rseq, (uintptr_t)km_objcg_here, objects,
 					    left * sizeof(*objects)) / sizeof(*objects);
 	else if (!(gfp & KM_CHARGED_ODD) && !take_mixed(cache, gfp, mask, &left, objects))
 		return 0;
@@ -166,8 +166,8 @@ km_line_start static km_noinline int bulk_paid(struct kmem_cache *cache, gfp_t g
 /* Fast path for many objects: one copy. A separate function, so that other paths save no registers for the copy. */
 km_line_start static km_noinline int bulk_public(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	const size_t left = n - km_rseq_pop_n(&cache->pcs.front.open, cache->pcs.sheaf_mask,
-					      cache->pcs.front.percpu, cache->pcs.front.rseq, objects,
+	const size_t left = n - km_rseq_pop_n(&cache->fast.pcs.front.open, cache->fast.pcs.sheaf_mask,
+					      cache->fast.pcs.front.percpu, cache->fast.pcs.front.rseq, objects,
 					      n * sizeof(*objects)) / sizeof(*objects);
 
 	return km_likely(!left) ? (int)n : bulk_paid(cache, gfp, left, n, objects);
@@ -177,9 +177,9 @@ km_line_start static km_noinline int bulk_public(struct kmem_cache *cache, gfp_t
 /* Handles n of 0, or above INT_MAX. */
 km_cold static int bulk_of_none(const struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
-	km_alloc_check_gfp("kmem_cache_alloc_bulk", gfp, cache->name);
+	km_alloc_check_gfp("kmem_cache_alloc_bulk", gfp, cache->registry.name);
 	if (n)
-		km_alloc_failed(cache->name, SIZE_MAX, gfp, ENOMEM);
+		km_alloc_failed(cache->registry.name, SIZE_MAX, gfp, ENOMEM);
 	return 0;
 }
 
@@ -190,9 +190,9 @@ km_inline int alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 		return bulk_of_none(cache, gfp, n);
 #ifdef KMEM_HAVE_RSEQ
 	/* The public sheaves: closed for observed and for charged caches; a cache with a freelist has none. */
-	if (km_likely(km_load(&cache->pcs.front.open.pcs)) && km_likely(!(gfp & KMEM_GFP_ODD)))
+	if (km_likely(km_load(&cache->fast.pcs.front.open.pcs)) && km_likely(!(gfp & KMEM_GFP_ODD)))
 		return bulk_public(cache, gfp, n, objects);
-	if (!km_load(&cache->charged.sheaf_mask) && km_likely(!(gfp & KMEM_GFP_ODD)))
+	if (!km_load(&cache->memcg.charged.sheaf_mask) && km_likely(!(gfp & KMEM_GFP_ODD)))
 		return km_alloc_ops(cache)->alloc_bulk(cache, gfp, n, n, objects);
 	return bulk_paid(cache, gfp, n, n, objects);
 #else
@@ -211,7 +211,7 @@ void km_bulk_give(struct kmem_cache *cache, size_t left, void **objects)
 {
 	for (unsigned now; left; left -= now) {
 		now = (unsigned)km_min(left, KM_BULK_MOST);
-		cache->engine->give(cache, objects + left - now, now);
+		cache->layout.engine->give(cache, objects + left - now, now);
 	}
 }
 
@@ -251,8 +251,8 @@ km_line_start void km_free_bulk(struct kmem_cache *cache, size_t n, void **objec
 	const size_t all = n;
 
 #ifdef KMEM_HAVE_RSEQ
-	n -= km_rseq_push_n(&cache->pcs.front.back, cache->pcs.front.percpu,
-			    cache->pcs.front.rseq, objects, n * sizeof(*objects)) / sizeof(*objects);
+	n -= km_rseq_push_n(&cache->fast.pcs.front.back, cache->fast.pcs.front.percpu,
+			    cache->fast.pcs.front.rseq, objects, n * sizeof(*objects)) / sizeof(*objects);
 	if (km_likely(!n))
 		return;
 #endif

@@ -54,14 +54,14 @@ static void tell(const char *name, size_t bytes, gfp_t gfp)
 	struct kmem_cache *limited = km_slab_limited;
 	char reason[80], suffix[KM_RATELIMIT_SUFFIX];
 
-	if (limited && __builtin_strcmp(limited->name, name))
+	if (limited && __builtin_strcmp(limited->registry.name, name))
 		limited = NULL;
 	km_slab_limited = NULL;
-	if (!km_ratelimit(limited ? &limited->refusals : &others, suffix))
+	if (!km_ratelimit(limited ? &limited->state.refusals : &others, suffix))
 		return;
 	if (limited)
 		km_format(reason, sizeof(reason), "limit of the cache (%lu bytes)",
-			  (unsigned long)km_load(&limited->limit));
+			  (unsigned long)km_load(&limited->tune.limit));
 	else if (gfp & __GFP_THISNODE)
 		km_format(reason, sizeof(reason), "memory node");
 	else
@@ -87,5 +87,5 @@ void *km_alloc_failed(const char *name, size_t size, gfp_t gfp, int error)
 
 void *km_miss_failed(const struct kmem_cache *cache, const struct km_request *request)
 {
-	return km_alloc_failed(cache->name, request->bytes ?: cache->object_size, request->gfp, ENOMEM);
+	return km_alloc_failed(cache->registry.name, request->bytes ?: cache->layout.object_size, request->gfp, ENOMEM);
 }

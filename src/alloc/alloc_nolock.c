@@ -24,8 +24,8 @@ static void *refused(int error)
  * and objects of caches with address reuse come from the cached objects, or not at all. */
 static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 {
-	return !(gfp & __GFP_ACCOUNT) && !cache->charge_all && !km_account_here && !cache->slab_charge &&
-	       !(cache->flags & (SLAB_NODUMP | SLAB_FAILSLAB)) && !km_hardening.own_addresses &&
+	return !(gfp & __GFP_ACCOUNT) && !cache->memcg.charge_all && !km_account_here && !cache->memcg.slab_charge &&
+	       !(cache->layout.flags & (SLAB_NODUMP | SLAB_FAILSLAB)) && !km_hardening.own_addresses &&
 	       !km_alloc_has_out(cache) && km_plain_ops(cache) == km_layer(cache, KM_LAYER_VALIDATE);
 }
 
@@ -40,11 +40,11 @@ static void *from_engine(struct kmem_cache *cache, size_t bytes, size_t align, g
 	if (!km_request_resolve_node(&request, node))
 		return NULL;
 	bool was = km_calls_begin(false), late = km_deferred_begin();
-	if (cache->engine->take(cache, &request, &object, 1) != 1)
+	if (cache->layout.engine->take(cache, &request, &object, 1) != 1)
 		object = NULL;
 	km_deferred_end(late);
 	km_calls_end(was);
-	if (object && km_unlikely(cache->live_shift) && !km_validated_hand_out(cache, object))
+	if (object && km_unlikely(cache->layout.live_shift) && !km_validated_hand_out(cache, object))
 		object = NULL;
 	return object ? km_miss_zeroed(cache, object, gfp, bytes) : NULL;
 }

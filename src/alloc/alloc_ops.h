@@ -50,7 +50,7 @@ km_inline bool km_miss_enter(void)
  * or with deferred frees pending; km_miss_begin handles both. */
 km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 {
-	if (km_unlikely(km_load(&cache->deferred) != NULL) || !km_miss_enter())
+	if (km_unlikely(km_load(&cache->state.deferred) != NULL) || !km_miss_enter())
 		return false;
 	km_alloc_touch(cache);
 	return true;

@@ -11,7 +11,7 @@
 #ifdef KMEM_HAVE_RSEQ
 km_inline void *pop(struct kmem_cache *cache)
 {
-	return kmem_pcs_pop(&cache->pcs.front.open, km_percpu.base, km_cid_rseq);
+	return kmem_pcs_pop(&cache->fast.pcs.front.open, km_percpu.base, km_cid_rseq);
 }
 
 /* Opens the fast-path gate if only km_cid_rseq was shut, for example by a command that ended between two stores. No
@@ -48,7 +48,7 @@ KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t
 KM_TEXT_BY_CID km_hit_path void km_free_by_cid(struct kmem_cache *cache, void *object)
 {
 	if (km_likely(object != NULL) &&
-	    km_likely(kmem_pcs_push(&cache->pcs.front.open, km_percpu.base, km_cid_rseq, object)))
+	    km_likely(kmem_pcs_push(&cache->fast.pcs.front.open, km_percpu.base, km_cid_rseq, object)))
 		return;
 	free_missed(cache, object);
 }

@@ -26,7 +26,7 @@ static void *none_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t ali
 	request.bytes = (uint32_t)bytes;
 	request.align = (uint32_t)align;
 	if (km_likely(node == NUMA_NO_NODE) && enter_alloc(cache, &request, KMEM_GFP_ODD & ~__GFP_ZERO)) {
-		object = cache->engine->alloc(cache, &request);
+		object = cache->layout.engine->alloc(cache, &request);
 		km_miss_leave_quick(cache);
 	}
 	return km_likely(object) ? km_miss_zeroed(cache, object, request.gfp, request.bytes) :
@@ -45,7 +45,7 @@ static void none_free(struct kmem_cache *cache, void *object)
 		km_miss_one_back(cache, object);
 		return;
 	}
-	cache->engine->free(cache, object);
+	cache->layout.engine->free(cache, object);
 	km_miss_leave_quick(cache);
 }
 
@@ -54,7 +54,7 @@ bool km_free_sized(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !km_miss_enter_quick(cache))
 		return false;
-	enum km_misuse what = cache->engine->sized.free(cache, object);
+	enum km_misuse what = cache->layout.engine->sized.free(cache, object);
 	km_miss_leave_quick(cache);
 	return km_likely(what == KM_NO_MISUSE);
 }
@@ -64,7 +64,7 @@ unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *reques
 {
 	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !enter_alloc(cache, request, KMEM_GFP_ODD))
 		return 0;
-	unsigned got = cache->engine->take(cache, request, objects, want);
+	unsigned got = cache->layout.engine->take(cache, request, objects, want);
 	km_debug(got <= want, "an engine gives no more than is wanted");
 	km_miss_leave_quick(cache);
 	return got;

@@ -51,10 +51,10 @@ static void collect_from(struct kmem_cache *cache, unsigned cpu, const void *unu
 {
 	void **sheaf[2];
 
-	km_pcs_take_cpu(&cache->pcs, cpu, &sheaf[0], &sheaf[1]);
+	km_pcs_take_cpu(&cache->fast.pcs, cpu, &sheaf[0], &sheaf[1]);
 	for (int i = 0; i < 2; i++)
 		if (sheaf[i])
-			cache->engine->array.retire(cache, sheaf[i]);
+			cache->layout.engine->array.retire(cache, sheaf[i]);
 }
 
 static void collect(struct kmem_cache *cache, const struct km_cpu_list *from)
@@ -69,14 +69,14 @@ static void trim(struct kmem_cache *cache, const struct km_cpu_list *unused km_u
 	km_for_each_cpu(cpu) {
 		void **sheaf, **spare;
 
-		km_pcs_take_cpu(&cache->pcs, cpu, &sheaf, &spare);
+		km_pcs_take_cpu(&cache->fast.pcs, cpu, &sheaf, &spare);
 		/* Such an engine has one sheaf on a CPU; a race left the spare. */
 		if (spare)
-			cache->engine->array.retire(cache, spare);
+			cache->layout.engine->array.retire(cache, spare);
 		if (sheaf)
-			sheaf = cache->engine->array.trim(cache, cpu, sheaf);
-		if (sheaf && !km_pcs_put_cpu(&cache->pcs, cpu, sheaf))
-			cache->engine->array.retire(cache, sheaf);
+			sheaf = cache->layout.engine->array.trim(cache, cpu, sheaf);
+		if (sheaf && !km_pcs_put_cpu(&cache->fast.pcs, cpu, sheaf))
+			cache->layout.engine->array.retire(cache, sheaf);
 	}
 }
 
@@ -92,17 +92,17 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 	size_t pcs = 0;
 
 	for (size_t i = 0; i < count; i++)
-		pcs += caches[i]->pcs.slot != 0;
+		pcs += caches[i]->fast.pcs.slot != 0;
 	if (!pcs)
 		return true;
 	km_lock_scope(&km_drain_lock);
 	for (size_t i = 0; i < count; i++)
-		if (caches[i]->pcs.slot)
+		if (caches[i]->fast.pcs.slot)
 			km_alloc_close_pcs(caches[i]);
 	/* If the fence is refused, the sheaves stay as they are, because nothing was read yet. */
 	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++)
-		if (caches[i]->pcs.slot) {
+		if (caches[i]->fast.pcs.slot) {
 			if (fenced || unused)
 				act(caches[i], places);
 			km_alloc_open_pcs(caches[i]);
@@ -128,7 +128,7 @@ bool km_alloc_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size
 {
 	const struct km_cpu_list these = { cpus, cpu_count };
 
-	return (cache->pcs.slot && lies_on(&cache->pcs, &these)) || lies_on(&cache->charged, &these);
+	return (cache->fast.pcs.slot && lies_on(&cache->fast.pcs, &these)) || lies_on(&cache->memcg.charged, &these);
 }
 
 void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t *cpus, size_t cpu_count)
@@ -137,7 +137,7 @@ void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t
 	bool charged = false;
 
 	for (size_t i = 0; i < count; i++)
-		charged |= lies_on(&caches[i]->charged, &left);
+		charged |= lies_on(&caches[i]->memcg.charged, &left);
 	if (charged)
 		km_charge_ops->drain(caches, count, false, &left);
 	do_closed(caches, count, false, collect, &left);
@@ -147,16 +147,16 @@ void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t
 static void collect_own(struct kmem_cache *cache)
 {
 	enum { SOME = 64 };
-	size_t count, most = 2 * (cache->max_capacity / SOME + 1);
+	size_t count, most = 2 * (cache->tune.max_capacity / SOME + 1);
 	void *objects[SOME];
 
-	for (; cache->pcs.slot && most; most--) {
+	for (; cache->fast.pcs.slot && most; most--) {
 		/* km_pcs_pop_n fills the array from its end. */
-		while ((count = km_pcs_pop_n(&cache->pcs, objects, SOME))) {
+		while ((count = km_pcs_pop_n(&cache->fast.pcs, objects, SOME))) {
 			km_debug(count <= SOME, "what leaves a shelf has room in the array");
-			cache->engine->give(cache, objects + SOME - count, (unsigned)count);
+			cache->layout.engine->give(cache, objects + SOME - count, (unsigned)count);
 		}
-		if (!km_pcs_swap(&cache->pcs, true, false))
+		if (!km_pcs_swap(&cache->fast.pcs, true, false))
 			break;
 	}
 }
@@ -173,8 +173,8 @@ static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 	for (size_t i = 0; i < count; i++) {
 		km_alloc_finish_deferred(caches[i]);
 		km_parts_flush(caches[i]);
-		if (caches[i]->engine->chain.drain)
-			drained &= caches[i]->engine->chain.drain(caches[i], unused);
+		if (caches[i]->layout.engine->chain.drain)
+			drained &= caches[i]->layout.engine->chain.drain(caches[i], unused);
 	}
 	return drained;
 }
@@ -201,27 +201,27 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 	drain_all(caches, count, true);
 	km_lock_scope(&km_drain_lock);
 	for (size_t i = 0; i < count; i++) {
-		if (caches[i]->charged.slot)
+		if (caches[i]->memcg.charged.slot)
 			km_charge_ops->close(caches[i]);
-		km_store(&caches[i]->pcs.front.open.pcs, 0u);
-		km_store(&caches[i]->pcs.inner.pcs, 0u);
+		km_store(&caches[i]->fast.pcs.front.open.pcs, 0u);
+		km_store(&caches[i]->fast.pcs.inner.pcs, 0u);
 		km_alloc_show(caches[i]);
 	}
-	km_debug(!km_load(&caches[0]->pcs.front.open.pcs), "a shelf is closed before its words go");
+	km_debug(!km_load(&caches[0]->fast.pcs.front.open.pcs), "a shelf is closed before its words go");
 	/* No sequence may hold an offset when another cache gets the word. */
 	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++) {
 		struct kmem_cache *cache = caches[i];
-		uint32_t slot = cache->pcs.slot;
+		uint32_t slot = cache->fast.pcs.slot;
 
-		if (fenced && cache->charged.slot)
+		if (fenced && cache->memcg.charged.slot)
 			km_charge_ops->release(cache);
 		/* Objects that a signal handler freed to the sheaves since the drain. */
 		if (slot)
 			collect(cache, NULL);
-		if (fenced && slot != cache->word)
+		if (fenced && slot != cache->state.word)
 			km_percpu_free(slot, km_percpu_word_bytes());
-		cache->pcs.slot = 0;
+		cache->fast.pcs.slot = 0;
 	}
 	return fenced;
 }
@@ -243,5 +243,5 @@ static size_t objects_of(const struct km_pcs *pcs)
 
 size_t km_alloc_pcs_objects(const struct kmem_cache *cache)
 {
-	return objects_of(&cache->pcs) + objects_of(&cache->charged) + km_parts_waiting(cache);
+	return objects_of(&cache->fast.pcs) + objects_of(&cache->memcg.charged) + km_parts_waiting(cache);
 }

@@ -17,7 +17,7 @@
 km_hit_path void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
-	const struct kmem_cache_front *front = &cache->pcs.front;
+	const struct kmem_cache_front *front = &cache->fast.pcs.front;
 	const intptr_t rseq = front->rseq;
 	void *object = kmem_pcs_pop_gfp(&front->open, front->percpu, rseq, gfp);
 
@@ -36,7 +36,7 @@ km_hit_path void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp)
 km_hit_path void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
-	const struct kmem_cache_front *front = &cache->pcs.front;
+	const struct kmem_cache_front *front = &cache->fast.pcs.front;
 	const intptr_t rseq = front->rseq;
 	void *object = kmem_pcs_pop_gfp(&front->open, front->percpu, rseq, gfp & ~__GFP_ZERO);
 
@@ -51,7 +51,7 @@ km_hit_path void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)
 km_hit_path void kmem_cache_free(struct kmem_cache *cache, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
-	const struct kmem_cache_front *front = &cache->pcs.front;
+	const struct kmem_cache_front *front = &cache->fast.pcs.front;
 
 	if (km_likely(kmem_pcs_push(&front->back, front->percpu, front->rseq, object)))
 		return;

@@ -107,7 +107,7 @@ void *km_constructed(const struct kmem_cache *cache, void *object) km_cold;
 /* Zeroes an allocated object for __GFP_ZERO. Returns: the object. */
 km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
 {
-	uint32_t bytes = cache->cleared;
+	uint32_t bytes = cache->layout.cleared;
 
 	if (km_unlikely(!bytes))
 		return km_constructed(cache, object);
@@ -161,15 +161,15 @@ struct km_alloc_ops {
  */
 km_inline bool km_child_enter(struct kmem_cache *cache)
 {
-	if (km_likely(!cache->child_of))
+	if (km_likely(!cache->memcg.child_of))
 		return false;
-	km_add_both(&cache->calls, 1u);
+	km_add_both(&cache->memcg.calls, 1u);
 	return true;
 }
 km_inline void km_child_leave(struct kmem_cache *cache, bool entered)
 {
 	if (km_unlikely(entered))
-		km_add_both(&cache->calls, -1u);
+		km_add_both(&cache->memcg.calls, -1u);
 }
 km_inline void km_ops_free_past(const struct km_alloc_ops *ops, struct kmem_cache *cache, void *object)
 {
@@ -182,7 +182,7 @@ km_inline void km_ops_free_past(const struct km_alloc_ops *ops, struct kmem_cach
 void km_child_free(const struct km_alloc_ops *ops, struct kmem_cache *cache, void *object) km_cold;
 km_inline void km_ops_free(const struct km_alloc_ops *ops, struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(cache->child_of != NULL))
+	if (km_unlikely(cache->memcg.child_of != NULL))
 		km_child_free(ops, cache, object);
 	else
 		ops->free(cache, object);
@@ -240,7 +240,7 @@ struct km_shadows {
 /* Returns true if an object freed under the cache's name may belong to a shadow cache. */
 km_inline bool km_alloc_has_out(const struct kmem_cache *cache)
 {
-	const struct km_shadows *shadows = km_load_acquire(&cache->shadows);
+	const struct km_shadows *shadows = km_load_acquire(&cache->ext.shadows);
 
 	return km_unlikely(shadows != NULL) && km_load(&shadows->out);
 }
@@ -248,7 +248,7 @@ km_inline bool km_alloc_has_out(const struct kmem_cache *cache)
 /* First shadow cache, by next_sibling. Acquire pairs with the publication of a complete shadow cache. */
 km_inline struct kmem_cache *km_alloc_shadows(const struct kmem_cache *cache)
 {
-	const struct km_shadows *shadows = km_load_acquire(&cache->shadows);
+	const struct km_shadows *shadows = km_load_acquire(&cache->ext.shadows);
 
 	return shadows ? km_load_acquire(&shadows->first) : NULL;
 }
@@ -306,10 +306,10 @@ void km_alloc_set_ready(const struct kmem_cache *cache, bool ready);
 /* Marks the cache for the next look of reclaim. The load avoids stores to the same line by two CPUs in turn. */
 km_inline void km_alloc_touch(struct kmem_cache *cache)
 {
-	if (km_likely(km_load(&cache->touched)))
+	if (km_likely(km_load(&cache->state.touched)))
 		return;
-	km_store(&cache->touched, true);
-	if (km_unlikely(cache->child_of != NULL))
+	km_store(&cache->state.touched, true);
+	if (km_unlikely(cache->memcg.child_of != NULL))
 		km_alloc_set_ready(cache, true);
 }
 
@@ -319,7 +319,7 @@ void km_alloc_install(struct kmem_cache *cache, void **sheaf);
  * move between the two sheaves. */
 km_inline bool km_alloc_lone(const struct kmem_cache *cache)
 {
-	return cache->engine->array.lone;
+	return cache->layout.engine->array.lone;
 }
 
 /*
@@ -330,15 +330,15 @@ km_inline bool km_alloc_lone(const struct kmem_cache *cache)
 void km_alloc_note_request(struct kmem_cache *cache, bool may_wait) km_cold;
 km_inline void km_alloc_look(struct kmem_cache *cache, bool may_wait)
 {
-	if (km_way_is_shut(km_load(&km_rseq)) || km_way_is_shut(km_load(&cache->pcs.front.rseq)))
+	if (km_way_is_shut(km_load(&km_rseq)) || km_way_is_shut(km_load(&cache->fast.pcs.front.rseq)))
 		km_alloc_note_request(cache, may_wait);
 }
 
 /* Counts a fast path of an array engine for KMEM_OPTIONS=stats:1. The public sheaves are closed then. */
 km_inline void km_alloc_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
 {
-	if (km_unlikely(km_layout_options.count_events) && cache->engine->hit)
-		cache->engine->hit(cache, event, count);
+	if (km_unlikely(km_layout_options.count_events) && cache->layout.engine->hit)
+		cache->layout.engine->hit(cache, event, count);
 }
 
 /* Resolves the node of a request: `id` is the system's number. With __GFP_THISNODE and no id, the CPU's node; on a
@@ -443,7 +443,7 @@ km_inline bool km_alloc_is_owner(const struct kmem_cache *cache, const void *obj
 	/* Acquire pairs with make_vector, which fills the vector first. */
 	uint64_t seen = km_load_acquire(*word);
 	if (km_likely(seen & KM_OWNER_VECTOR)) {
-		*word = km_owner_in_vector(seen, offset & (KM_PAGE_SIZE - 1), km_load(&cache->owner_shift));
+		*word = km_owner_in_vector(seen, offset & (KM_PAGE_SIZE - 1), km_load(&cache->memcg.owner_shift));
 		seen = km_load(*word);
 	}
 	return seen == owner;
@@ -463,7 +463,7 @@ void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp);
 km_inline void *km_charged_alloc_own(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,
 				     intptr_t rseq)
 {
-	void *object = km_rseq_owned_pop(&cache->charged.front.open, base, rseq, (uintptr_t)objcg);
+	void *object = km_rseq_owned_pop(&cache->memcg.charged.front.open, base, rseq, (uintptr_t)objcg);
 
 	return km_likely(object) ? object : km_charged_miss(cache, gfp);
 }
@@ -472,7 +472,7 @@ km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct
 				     intptr_t rseq)
 {
 	/* front.back holds the offset of the mixed sheaves: objects of several objcgs. */
-	void *object = kmem_pcs_pop(&cache->charged.front.back, base, rseq);
+	void *object = kmem_pcs_pop(&cache->memcg.charged.front.back, base, rseq);
 	uint64_t *word;
 
 	if (km_unlikely(!object))
@@ -490,11 +490,11 @@ km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj
 	if (!objcg)
 		return km_charged_miss(cache, gfp);
 	/* A plain load, not km_load: the compiler makes one instruction. */
-	if (km_likely(!(gfp & cache->charged_odd)))
-		return km_charged_alloc_own(cache, gfp, objcg, cache->pcs.front.percpu, rseq);
+	if (km_likely(!(gfp & cache->memcg.charged_odd)))
+		return km_charged_alloc_own(cache, gfp, objcg, cache->fast.pcs.front.percpu, rseq);
 	if (km_unlikely(gfp & KM_CHARGED_ODD))
 		return km_odd_alloc(cache, gfp);
-	return km_charged_alloc_any(cache, gfp, objcg, cache->pcs.front.percpu, rseq);
+	return km_charged_alloc_any(cache, gfp, objcg, cache->fast.pcs.front.percpu, rseq);
 #else
 	return km_charged_miss(cache, gfp);
 #endif

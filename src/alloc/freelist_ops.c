@@ -23,7 +23,7 @@
 /* Counts a pop, with KMEM_OPTIONS=stats:1. */
 km_cold void *km_chain_popped(struct kmem_cache *cache, void *object)
 {
-	cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
+	cache->layout.engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
 	return object;
 }
 
@@ -32,11 +32,11 @@ static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_unlikely(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) || km_unlikely(node != NUMA_NO_NODE))
 		return km_miss_one(cache, 0, 0, gfp, node);
-	void *object = km_chain_pop(&cache->chain);
+	void *object = km_chain_pop(&cache->fast.chain);
 	if (!object)
 		return km_miss_one(cache, 0, 0, gfp, node);
 	km_alloc_look(cache, km_gfp_may_wait(gfp));
-	km_debug(cache->live_shift || km_page_head(km_page_of(object))->cache == cache,
+	km_debug(cache->layout.live_shift || km_page_head(km_page_of(object))->cache == cache,
 		 "a chain has objects of its own cache, unless a link was written over, which is looked for then");
 	if (km_unlikely(km_layout_options.count_events))
 		km_chain_popped(cache, object);
@@ -50,7 +50,7 @@ static km_noinline void chain_spill(struct kmem_cache *cache, void *object)
 
 	km_alloc_enter_thread(true);
 	if (km_likely(object != NULL) && km_miss_enter_quick(cache)) {
-		cache->engine->free(cache, object);
+		cache->layout.engine->free(cache, object);
 		km_miss_leave_quick(cache);
 	} else {
 		km_miss_one_back(cache, object);
@@ -67,20 +67,20 @@ km_noinline void km_chain_pushed(struct kmem_cache *cache, void *object, enum km
 	else if (pushed == KM_CHAIN_TWICE)
 		km_miss_free_null(cache);	/* on a CPU with no slab */
 	else
-		cache->engine->hit(cache, KMEM_FREE_FASTPATH, 1);
+		cache->layout.engine->hit(cache, KMEM_FREE_FASTPATH, 1);
 }
 
 static void chain_free(struct kmem_cache *cache, void *object)
 {
 	if (km_hits_by_cpu() || km_unlikely(!object)) {
 		/* On the fast path by CPU the push was tried already, except for child caches with counted events. */
-		if (cache->child_of && km_layout_options.count_events)
+		if (cache->memcg.child_of && km_layout_options.count_events)
 			km_free_chained(cache, object);
 		else
 			chain_spill(cache, object);
 		return;
 	}
-	enum km_chain_push pushed = km_chain_push_no_hit(&cache->chain, object);
+	enum km_chain_push pushed = km_chain_push_no_hit(&cache->fast.chain, object);
 	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
 		km_chain_pushed(cache, object, pushed);
 	km_alloc_look(cache, true);
@@ -93,10 +93,10 @@ static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 	if (km_bulk_is_odd(gfp))
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	km_alloc_look(cache, km_gfp_may_wait(gfp));
-	size_t got = km_likely(!(gfp & __GFP_THISNODE)) ? km_chain_pop_n(&cache->chain, objects, left) : 0;
+	size_t got = km_likely(!(gfp & __GFP_THISNODE)) ? km_chain_pop_n(&cache->fast.chain, objects, left) : 0;
 	km_debug(got <= left && left <= n, "a chain gives no more than is left");
 	if (km_unlikely(km_layout_options.count_events))
-		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
+		cache->layout.engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
 	if (km_likely(got == left))
 		return (int)n;
 	/* The popped objects stay in front. Objects behind [0, left) are freed with the rest if memory runs out. */
@@ -136,7 +136,7 @@ static size_t chain_give_last(struct kmem_cache *cache, size_t n, void **objects
 		return n;
 	n -= count;
 	bool entered = km_child_enter(cache);
-	unsigned kept = cache->engine->chain.give_last(cache, objects + n, count);
+	unsigned kept = cache->layout.engine->chain.give_last(cache, objects + n, count);
 	km_debug(kept <= count, "an engine that is given objects leaves no more than there were");
 	n += kept;
 	km_miss_leave_quick(cache);

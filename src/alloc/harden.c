@@ -31,44 +31,45 @@ static uint64_t canary_of(const void *at)
 
 static uint64_t *canary_at(const struct kmem_cache *cache, const void *object)
 {
-	return (uint64_t *)((char *)object + cache->canary);
+	return (uint64_t *)((char *)object + cache->ext.canary);
 }
 
 void km_parts_begin(struct kmem_cache *cache)
 {
-	const bool keeps = cache->ctor || cache->flags & SLAB_TYPESAFE_BY_RCU;
+	const bool keeps = cache->form.ctor || cache->layout.flags & SLAB_TYPESAFE_BY_RCU;
 
-	cache->wiped = km_hardening.zero_on_free && !keeps;
-	cache->zeroed = km_hardening.zero_on_alloc && !keeps && !cache->wiped;
-	if (km_hardening.quarantine && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
-		cache->quarantine = km_meta_alloc(sizeof(*cache->quarantine), true);
-	if (cache->quarantine)
-		cache->quarantine->places = (uint32_t)km_max(km_min(MOST_BYTES / cache->size, (size_t)MOST_PLACES),
-							     (size_t)LEAST_PLACES);
-	cache->comes_in_parts = cache->zeroed || cache->canary;
-	cache->goes_in_parts = cache->canary || cache->quarantine;
-	cache->comes_slowly = cache->comes_in_parts;
-	cache->parts = cache->wiped || cache->goes_in_parts;
+	cache->ext.wiped = km_hardening.zero_on_free && !keeps;
+	cache->ext.zeroed = km_hardening.zero_on_alloc && !keeps && !cache->ext.wiped;
+	if (km_hardening.quarantine && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
+		cache->ext.quarantine = km_meta_alloc(sizeof(*cache->ext.quarantine), true);
+	if (cache->ext.quarantine)
+		cache->ext.quarantine->places = (uint32_t)km_max(
+			km_min(MOST_BYTES / cache->layout.size, (size_t)MOST_PLACES),
+			(size_t)LEAST_PLACES);
+	cache->ext.comes_in_parts = cache->ext.zeroed || cache->ext.canary;
+	cache->ext.goes_in_parts = cache->ext.canary || cache->ext.quarantine;
+	cache->ext.comes_slowly = cache->ext.comes_in_parts;
+	cache->ext.parts = cache->ext.wiped || cache->ext.goes_in_parts;
 }
 
 void km_parts_end(struct kmem_cache *cache)
 {
 	km_debug(!km_parts_waiting(cache), "a cache that goes has nothing that waits");
-	km_meta_free(cache->quarantine, sizeof(*cache->quarantine));
-	cache->quarantine = NULL;
-	cache->parts = cache->comes_in_parts = cache->goes_in_parts = false;
+	km_meta_free(cache->ext.quarantine, sizeof(*cache->ext.quarantine));
+	cache->ext.quarantine = NULL;
+	cache->ext.parts = cache->ext.comes_in_parts = cache->ext.goes_in_parts = false;
 }
 
 static km_cold void overwritten(const struct kmem_cache *cache, const void *object, const char *function)
 {
-	km_misuse(KM_MISUSE_OVERWRITTEN, function, object, cache->name);
+	km_misuse(KM_MISUSE_OVERWRITTEN, function, object, cache->registry.name);
 }
 
 void km_parts_comes(struct kmem_cache *cache, void *object)
 {
-	if (cache->zeroed)
-		__builtin_memset(object, 0, cache->cleared);
-	if (cache->canary)
+	if (cache->ext.zeroed)
+		__builtin_memset(object, 0, cache->layout.cleared);
+	if (cache->ext.canary)
 		*canary_at(cache, object) = canary_of(canary_at(cache, object));
 }
 
@@ -78,7 +79,7 @@ static void check_zeros(const struct kmem_cache *cache, const void *object)
 	const uint64_t *word = object;
 	uint64_t seen = 0;
 
-	for (size_t i = 0; i < cache->cleared / sizeof(*word); i++)
+	for (size_t i = 0; i < cache->layout.cleared / sizeof(*word); i++)
 		seen |= word[i];
 	if (km_unlikely(seen))
 		overwritten(cache, object, "kmem_cache_free");
@@ -86,42 +87,42 @@ static void check_zeros(const struct kmem_cache *cache, const void *object)
 
 static void *exchange(struct kmem_cache *cache, void *object)
 {
-	struct km_quarantine *quarantine = cache->quarantine;
+	struct km_quarantine *quarantine = cache->ext.quarantine;
 	/* Acquire and release: the thread that gets the other object sees all earlier stores to the object. */
 	void *other = __atomic_exchange_n(&quarantine->place[km_random_below(quarantine->places)], object,
 					  __ATOMIC_ACQ_REL);
 
 	km_debug(other != object, "an object waits in one place");
-	if (other && cache->wiped)
+	if (other && cache->ext.wiped)
 		check_zeros(cache, other);
 	return other;
 }
 
 void *km_parts_goes(struct kmem_cache *cache, void *object)
 {
-	if (cache->canary && km_unlikely(*canary_at(cache, object) != canary_of(canary_at(cache, object))))
+	if (cache->ext.canary && km_unlikely(*canary_at(cache, object) != canary_of(canary_at(cache, object))))
 		overwritten(cache, object, "kmem_cache_free");
-	if (cache->wiped)
-		km_wipe(object, cache->cleared);
-	return cache->quarantine ? exchange(cache, object) : object;
+	if (cache->ext.wiped)
+		km_wipe(object, cache->layout.cleared);
+	return cache->ext.quarantine ? exchange(cache, object) : object;
 }
 
 void km_parts_flush(struct kmem_cache *cache)
 {
-	struct km_quarantine *quarantine = cache->quarantine;
+	struct km_quarantine *quarantine = cache->ext.quarantine;
 
 	for (uint32_t i = 0; quarantine && i < quarantine->places; i++) {
 		void *object = __atomic_exchange_n(&quarantine->place[i], NULL, __ATOMIC_ACQ_REL);
 
 		km_debug(km_thread_busy, "what waits goes home where no handler gets in");
 		if (object)
-			cache->engine->give(cache, &object, 1);
+			cache->layout.engine->give(cache, &object, 1);
 	}
 }
 
 size_t km_parts_waiting(const struct kmem_cache *cache)
 {
-	const struct km_quarantine *quarantine = km_load(&cache->quarantine);
+	const struct km_quarantine *quarantine = km_load(&cache->ext.quarantine);
 	size_t count = 0;
 
 	for (uint32_t i = 0; quarantine && i < quarantine->places; i++)

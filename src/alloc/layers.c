@@ -28,12 +28,12 @@ static const struct km_alloc_ops *base_layer(struct kmem_cache *cache)
 {
 	bool by_cpu;
 
-	switch (cache->engine->front) {
+	switch (cache->layout.engine->front) {
 	case KM_PERCPU_NONE:
 		return &km_ops_none;
 	case KM_PERCPU_FREELIST:
 		/* If events are counted, a child cache counts each of its calls: no fast path by CPU. */
-		by_cpu = km_hits_by_cpu() && !(cache->child_of && km_layout_options.count_events);
+		by_cpu = km_hits_by_cpu() && !(cache->memcg.child_of && km_layout_options.count_events);
 		return by_cpu ? &km_ops_chain : &km_ops_chain_soft;
 	default:
 		return km_percpu.index == KM_INDEX_CID ? &km_ops_array_by_cid : &km_ops_array;
@@ -84,11 +84,11 @@ void km_layers_choose(struct kmem_cache *cache)
 		km_layer_fn *choose = of_core[layer] ?: km_load_acquire(&registered[layer]);
 
 		/* A destroyed cache keeps OBSERVE alone: each call is reported. */
-		if (cache->dead && layer < KM_LAYER_OBSERVE)
+		if (cache->layout.dead && layer < KM_LAYER_OBSERVE)
 			km_layer_set_locked(cache, layer, NULL);
 		else if (choose)
 			km_layer_set_locked(cache, layer, choose(cache));
 	}
-	km_store(&cache->seen, cache->hooks || cache->live_shift ||
+	km_store(&cache->ext.seen, cache->ext.hooks || cache->layout.live_shift ||
 				       km_layer(cache, KM_LAYER_CHARGE + 1) != km_layer(cache, KM_LAYER_OBSERVE));
 }

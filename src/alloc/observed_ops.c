@@ -44,35 +44,36 @@ void km_tracer_goes(const void *p)
 /* True if a profile is the only observer, and the cached objects are found as by a fast path. */
 static bool is_profiled_only(const struct kmem_cache *cache, enum km_front front)
 {
-	return km_load(&km_alloc_probing) == KM_PROBING_PROFILE && km_load(&cache->hooks) == &km_probe_hooks &&
-	       front == KM_PERCPU_SHEAVES && km_hits_by_cpu() && !cache->checked && !cache->live_shift &&
-	       !(cache->flags & SLAB_FAILSLAB) && !km_layout_options.count_events;
+	return km_load(&km_alloc_probing) == KM_PROBING_PROFILE && km_load(&cache->ext.hooks) == &km_probe_hooks &&
+	       front == KM_PERCPU_SHEAVES && km_hits_by_cpu() && !cache->layout.checked && !cache->layout.live_shift &&
+	       !(cache->layout.flags & SLAB_FAILSLAB) && !km_layout_options.count_events;
 }
 
 const struct km_alloc_ops *km_observe_layer(struct kmem_cache *cache)
 {
-	if (cache->dead)
+	if (cache->layout.dead)
 		return &km_ops_dead;
 	/* Engines with shared pages check every free at once, for every cache. */
-	if (!cache->hooks && (!cache->checked || cache->engine->shared_pages) && !(cache->flags & SLAB_FAILSLAB))
+	if (!cache->ext.hooks && (!cache->layout.checked || cache->layout.engine->shared_pages) &&
+	    !(cache->layout.flags & SLAB_FAILSLAB))
 		return NULL;
-	return is_profiled_only(cache, cache->engine->front) ? &km_ops_profiled : &km_ops_observed;
+	return is_profiled_only(cache, cache->layout.engine->front) ? &km_ops_profiled : &km_ops_observed;
 }
 
 void km_alloc_watch(struct kmem_cache *cache, const struct km_hooks *hooks)
 {
-	km_store(&cache->hooks, hooks);
+	km_store(&cache->ext.hooks, hooks);
 	km_layers_choose(cache);
 	km_alloc_drain(cache);
-	km_debug(!hooks || !km_load(&cache->pcs.front.open.pcs), "a cache with watchers has no public shelf");
+	km_debug(!hooks || !km_load(&cache->fast.pcs.front.open.pcs), "a cache with watchers has no public shelf");
 }
 
 void km_alloc_bury(struct kmem_cache *cache)
 {
-	cache->dead = cache->checked = true;
-	if (cache->parts)
+	cache->layout.dead = cache->layout.checked = true;
+	if (cache->ext.parts)
 		km_parts_end(cache);
-	km_debug(!km_load(&cache->pcs.inner.pcs), "a cache that was destroyed has no shelf");
+	km_debug(!km_load(&cache->fast.pcs.inner.pcs), "a cache that was destroyed has no shelf");
 	km_layers_choose(cache);
 }
 
@@ -90,7 +91,7 @@ static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp
  */
 static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 	void *object, *shown;
 
 	for (unsigned i = 0; i < KM_MOST_LOST; i++) {
@@ -108,7 +109,7 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 	if (object)
 		km_layer_below(cache, KM_LAYER_OBSERVE)->free(cache, object);
 	km_calls_end(was);
-	return km_alloc_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
+	return km_alloc_failed(cache->registry.name, bytes ?: cache->layout.object_size, gfp, ENOMEM);
 }
 
 /*
@@ -116,10 +117,11 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
  */
 static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
 {
-	bool failed = cache->flags & SLAB_FAILSLAB && km_alloc_fails && km_alloc_fails(cache->name, bytes, gfp);
+	bool failed = cache->layout.flags & SLAB_FAILSLAB && km_alloc_fails &&
+		      km_alloc_fails(cache->registry.name, bytes, gfp);
 
 	if (km_unlikely(failed))
-		km_alloc_failed(cache->name, bytes, gfp | __GFP_NOWARN, ENOMEM);
+		km_alloc_failed(cache->registry.name, bytes, gfp | __GFP_NOWARN, ENOMEM);
 	return failed;
 }
 
@@ -127,9 +129,9 @@ static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
 km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t bytes, gfp_t gfp, int node,
 			    uintptr_t site)
 {
-	const bool accounted = (cache->flags & SLAB_ACCOUNT) || (gfp & __GFP_ACCOUNT);
+	const bool accounted = (cache->layout.flags & SLAB_ACCOUNT) || (gfp & __GFP_ACCOUNT);
 	/* An engine that serves by size uses as many bytes as requested, rounded up. */
-	const size_t size = km_max((size_t)cache->size, km_align_up(bytes, KM_SIZED_UNIT));
+	const size_t size = km_max((size_t)cache->layout.size, km_align_up(bytes, KM_SIZED_UNIT));
 
 	if (object && km_load(&km_alloc_probing) & KM_PROBING_PROFILE && km_profile_is_due(size))
 		km_profile_ops->due(cache, object, size, km_gfp_may_wait(gfp), site);
@@ -137,22 +139,23 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 		return object;
 	if (km_asked.cache == cache)
 		bytes = km_asked.bytes;
-	if (cache->flags & SLAB_KMALLOC)
+	if (cache->layout.flags & SLAB_KMALLOC)
 		km_tracer_ops->kmalloc(km_alloc_take_site(site), object, bytes, size, gfp, node, accounted);
 	else
-		km_tracer_ops->cache_alloc(site, object, cache->name, bytes, cache->size, gfp, node, accounted);
+		km_tracer_ops->cache_alloc(site, object, cache->registry.name, bytes,
+					   cache->layout.size, gfp, node, accounted);
 	/* kmalloc and new tell the tracer; a request for a block of kmalloc may come from the tracer's own malloc. */
-	if (!(cache->flags & SLAB_KMALLOC))
+	if (!(cache->layout.flags & SLAB_KMALLOC))
 		km_tracer_comes(object, bytes);
 	return object;
 }
 
 static void *observed_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	void *object = fails(cache, cache->object_size, gfp) ? NULL : show(cache, 0, 0, gfp, node);
+	void *object = fails(cache, cache->layout.object_size, gfp) ? NULL : show(cache, 0, 0, gfp, node);
 
 	return km_likely(!km_load(&km_alloc_probing)) ? object :
-	       probed(cache, object, cache->object_size, gfp, node, (uintptr_t)__builtin_return_address(0));
+	       probed(cache, object, cache->layout.object_size, gfp, node, (uintptr_t)__builtin_return_address(0));
 }
 
 static void *observed_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
@@ -178,10 +181,10 @@ static bool valid(struct kmem_cache *cache, void *object)
 	 * there. */
 	if (!km_miss_enter())
 		return true;
-	bool taken = cache->engine->is_taken(cache, slab, (unsigned)index);
+	bool taken = cache->layout.engine->is_taken(cache, slab, (unsigned)index);
 	km_busy_end_clear();
 	if (!taken)
-		km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
+		km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->registry.name);
 	return taken;
 }
 
@@ -192,17 +195,17 @@ km_cold static void probed_free(const struct kmem_cache *cache, const void *obje
 		km_profile_ops->goes(object);
 	if (km_likely(!(km_load(&km_alloc_probing) & KM_PROBING_TRACER)))
 		return;
-	if (cache->flags & SLAB_KMALLOC || cache->engine->whole_pages)
+	if (cache->layout.flags & SLAB_KMALLOC || cache->layout.engine->whole_pages)
 		km_tracer_ops->kfree(site, object);
 	else
-		km_tracer_ops->cache_free(site, object, cache->name);
+		km_tracer_ops->cache_free(site, object, cache->registry.name);
 	km_tracer_goes(object);
 }
 
 /* Shows a free to all observers. Returns: false if the free must not continue. */
 km_inline bool seen_off(struct kmem_cache *cache, void *object, uintptr_t site)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 
 	if (km_unlikely(km_load(&km_alloc_probing)))
 		probed_free(cache, object, site);
@@ -210,7 +213,7 @@ km_inline bool seen_off(struct kmem_cache *cache, void *object, uintptr_t site)
 		km_miss_free_null(cache);
 		return false;
 	}
-	if (cache->checked && !cache->engine->shared_pages && !valid(cache, object))
+	if (cache->layout.checked && !cache->layout.engine->shared_pages && !valid(cache, object))
 		return false;
 	return !hooks || !hooks->on_free || hooks->on_free(cache, object);
 }
@@ -235,15 +238,15 @@ static void observed_free_past(struct kmem_cache *cache, void *object)
  * below. */
 static int observed_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
-	if (km_load(&cache->hooks)) {
+	if (km_load(&cache->ext.hooks)) {
 		if (!km_bulk_one_by_one(cache, gfp, left, n, objects))
 			return 0;
 		/* malloc has no bulk calls, so the array belongs to kmalloc. */
-		for (size_t i = 0; km_load(&km_alloc_probing) && cache->flags & SLAB_KMALLOC && i < n; i++)
-			km_tracer_comes(objects[i], cache->object_size);
+		for (size_t i = 0; km_load(&km_alloc_probing) && cache->layout.flags & SLAB_KMALLOC && i < n; i++)
+			km_tracer_comes(objects[i], cache->layout.object_size);
 		return (int)n;
 	}
-	if (fails(cache, cache->object_size, gfp))
+	if (fails(cache, cache->layout.object_size, gfp))
 		return 0;
 	return km_layer_below(cache, KM_LAYER_OBSERVE)->alloc_bulk(cache, gfp, left, n, objects);
 }
@@ -265,20 +268,20 @@ const struct km_alloc_ops km_ops_observed = {
 #ifdef KMEM_HAVE_RSEQ
 static km_noinline void *profiled_due(struct kmem_cache *cache, void *object, uintptr_t site)
 {
-	km_profile_ops->due(cache, object, cache->size, true, site);
+	km_profile_ops->due(cache, object, cache->layout.size, true, site);
 	return object;
 }
 
 static void *profiled_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	const struct kmem_cache_front *front = &cache->pcs.front;
+	const struct kmem_cache_front *front = &cache->fast.pcs.front;
 	void *object = NULL;
 
 	if (km_likely(!(gfp & KMEM_GFP_ODD)) && km_likely(km_gfp_may_wait(gfp)) && km_likely(node == NUMA_NO_NODE))
-		object = kmem_pcs_pop(&cache->pcs.inner, front->percpu, front->rseq);
+		object = kmem_pcs_pop(&cache->fast.pcs.inner, front->percpu, front->rseq);
 	if (km_unlikely(!object))
 		return observed_alloc(cache, gfp, node);
-	if (km_profile_is_due(cache->size))
+	if (km_profile_is_due(cache->layout.size))
 		return profiled_due(cache, object, (uintptr_t)__builtin_return_address(0));
 	return object;
 }
@@ -287,20 +290,20 @@ static void *profiled_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 static km_noinline void profiled_goes(struct kmem_cache *cache, void *object)
 {
 	km_profile_ops->goes(object);
-	if (km_unlikely(!km_pcs_push(&cache->pcs, object)))
+	if (km_unlikely(!km_pcs_push(&cache->fast.pcs, object)))
 		observed_free(cache, object);
 }
 
 static void profiled_free(struct kmem_cache *cache, void *object)
 {
-	const struct kmem_cache_front *front = &cache->pcs.front;
+	const struct kmem_cache_front *front = &cache->fast.pcs.front;
 
 	if (km_profile_may_have(object)) {
 		profiled_goes(cache, object);
 		return;
 	}
 	if (km_unlikely(!object) ||
-	    km_unlikely(!kmem_pcs_push(&cache->pcs.inner, front->percpu, front->rseq, object)))
+	    km_unlikely(!kmem_pcs_push(&cache->fast.pcs.inner, front->percpu, front->rseq, object)))
 		observed_free(cache, object);
 }
 #else
@@ -317,7 +320,7 @@ const struct km_alloc_ops km_ops_profiled = {
 
 static void *dead_alloc(struct kmem_cache *cache, gfp_t gfp km_unused, int node km_unused)
 {
-	km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_alloc", cache, cache->name);
+	km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_alloc", cache, cache->registry.name);
 	errno = EINVAL;
 	return NULL;
 }
@@ -325,7 +328,7 @@ static void *dead_alloc(struct kmem_cache *cache, gfp_t gfp km_unused, int node 
 static void dead_free(struct kmem_cache *cache, void *object)
 {
 	if (object)
-		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_free", object, cache->name);
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_free", object, cache->registry.name);
 	else
 		km_miss_free_null(cache);
 }

@@ -55,7 +55,7 @@ static size_t size_of(const struct slab_sheaf *sheaf)
 
 static struct slab_sheaf *sheaf_of_sheaf(const struct kmem_cache *cache, void **top)
 {
-	struct slab_sheaf *sheaf = (struct slab_sheaf *)km_sheaf_header(&cache->pcs, top);
+	struct slab_sheaf *sheaf = (struct slab_sheaf *)km_sheaf_header(&cache->fast.pcs, top);
 
 	km_debug(is_sheaf(sheaf), "a sheaf's address says whether it is a block");
 	sheaf->top = top;
@@ -64,7 +64,7 @@ static struct slab_sheaf *sheaf_of_sheaf(const struct kmem_cache *cache, void **
 
 static size_t capacity_of(const struct kmem_cache *cache, const struct slab_sheaf *sheaf)
 {
-	return is_sheaf(sheaf) ? km_mask_capacity(cache->pcs.sheaf_mask) :
+	return is_sheaf(sheaf) ? km_mask_capacity(cache->fast.pcs.sheaf_mask) :
 				 ((const struct array_sheaf *)sheaf)->capacity;
 }
 
@@ -76,7 +76,7 @@ static size_t array_bytes(size_t capacity)
 static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *sheaf)
 {
 	if (is_sheaf(sheaf))
-		return (char *)km_sheaf_base(&cache->pcs, (void **)sheaf);
+		return (char *)km_sheaf_base(&cache->fast.pcs, (void **)sheaf);
 	const struct array_sheaf *array = (const struct array_sheaf *)sheaf;
 	return (char *)(array + 1) - array_bytes(array->capacity);
 }
@@ -88,18 +88,18 @@ static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *
  */
 static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
 {
-	const uint32_t mask = cache->pcs.sheaf_mask;
+	const uint32_t mask = cache->fast.pcs.sheaf_mask;
 	int index;
 
-	if (km_unlikely(cache->dead)) {
-		km_misuse(KM_MISUSE_DEAD_CACHE, function, sheaf, cache->name);
+	if (km_unlikely(cache->layout.dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, function, sheaf, cache->registry.name);
 		return false;
 	}
 	bool fits = is_sheaf(sheaf) ? ((uintptr_t)sheaf & mask) == mask - 7 :
 				      ((struct array_sheaf *)sheaf)->cache == cache;
 	if (km_unlikely(!fits || (char *)sheaf->top < memory_of(cache, sheaf) ||
 			sheaf->top > bottom_of(sheaf))) {
-		km_misuse(KM_MISUSE_SHEAF, function, sheaf, cache->name);
+		km_misuse(KM_MISUSE_SHEAF, function, sheaf, cache->registry.name);
 		return false;
 	}
 	/* An array names its cache. Sheaves of other caches may look the same; their objects do not. */
@@ -119,7 +119,7 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
  * seen; then a prefilled sheaf is an array, filled in bulk. */
 static bool has_sheaves(const struct kmem_cache *cache)
 {
-	return cache->pcs.slot && km_alloc_ops(cache)->pcs && !km_alloc_lone(cache);
+	return cache->fast.pcs.slot && km_alloc_ops(cache)->pcs && !km_alloc_lone(cache);
 }
 
 /* Fills a sheaf up to its capacity, or to n objects if n is larger. top: the sheaf to fill; NULL or empty: takes
@@ -127,19 +127,19 @@ static bool has_sheaves(const struct kmem_cache *cache)
 static void **fill(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
 {
 	if (!top || !*top) {
-		void **sheaf = cache->engine->array.refill(cache, request, top);
+		void **sheaf = cache->layout.engine->array.refill(cache, request, top);
 
 		if (!sheaf)
 			return top;
 		top = sheaf;
 	}
-	size_t count = km_sheaf_objects(&cache->pcs, top);
-	km_debug(km_thread_busy && n <= km_mask_capacity(cache->pcs.sheaf_mask),
+	size_t count = km_sheaf_objects(&cache->fast.pcs, top);
+	km_debug(km_thread_busy && n <= km_mask_capacity(cache->fast.pcs.sheaf_mask),
 		 "a block is filled as far as it has room");
 	if (count >= n)
 		return top;
 	unsigned room = (unsigned)(km_max(n, (size_t)km_mask_capacity(km_alloc_mask(cache))) - count);
-	unsigned got = cache->engine->take(cache, request, top - room, room);
+	unsigned got = cache->layout.engine->take(cache, request, top - room, room);
 	if (got < room)
 		__builtin_memmove(top - got, top - room, got * sizeof(*top));
 	km_count(cache, KMEM_SHEAF_REFILL);
@@ -153,7 +153,7 @@ static void **fill_or_press(struct kmem_cache *cache, const struct km_request *r
 	unsigned tries = 0;
 
 	top = fill(cache, request, top, n);
-	while (km_unlikely(!top || km_sheaf_objects(&cache->pcs, top) < n) && request->may_wait &&
+	while (km_unlikely(!top || km_sheaf_objects(&cache->fast.pcs, top) < n) && request->may_wait &&
 	       km_alloc_relieve(cache, &tries))
 		top = fill(cache, request, top, n);
 	if (request->may_wait)
@@ -164,9 +164,9 @@ static void **fill_or_press(struct kmem_cache *cache, const struct km_request *r
 /* Takes a sheaf with n objects. If n is above the capacity, the next new sheaf has room for n. */
 static struct slab_sheaf *prefill_sheaf(struct kmem_cache *cache, const struct km_request *request, size_t n)
 {
-	void **top = km_pcs_take_spare(&cache->pcs);
+	void **top = km_pcs_take_spare(&cache->fast.pcs);
 
-	if (top && km_sheaf_objects(&cache->pcs, top) >= n) {
+	if (top && km_sheaf_objects(&cache->fast.pcs, top) >= n) {
 		count_fast(cache, KMEM_SHEAF_PREFILL_FAST);
 		return sheaf_of_sheaf(cache, top);
 	}
@@ -176,24 +176,24 @@ static struct slab_sheaf *prefill_sheaf(struct kmem_cache *cache, const struct k
 	if (n > km_mask_capacity(km_alloc_mask(cache)))
 		km_alloc_resize(cache, (unsigned)n);
 	top = fill_or_press(cache, request, top, n);
-	if (km_likely(top && km_sheaf_objects(&cache->pcs, top) >= n))
+	if (km_likely(top && km_sheaf_objects(&cache->fast.pcs, top) >= n))
 		return sheaf_of_sheaf(cache, top);
 	if (top)
-		cache->engine->array.retire(cache, top);
+		cache->layout.engine->array.retire(cache, top);
 	return NULL;
 }
 
 /* Returns a sheaf as the spare, or filled up to a barn with room, because a full sheaf is worth an exchange. */
 static void return_sheaf(struct kmem_cache *cache, const struct km_request *request, void **top)
 {
-	if (km_pcs_put_spare(&cache->pcs, top)) {
+	if (km_pcs_put_spare(&cache->fast.pcs, top)) {
 		count_fast(cache, KMEM_SHEAF_RETURN_FAST);
 		return;
 	}
 	km_count(cache, KMEM_SHEAF_RETURN_SLOW);
-	if (cache->engine->array.has_room && cache->engine->array.has_room(cache))
+	if (cache->layout.engine->array.has_room && cache->layout.engine->array.has_room(cache))
 		top = fill(cache, request, top, km_mask_capacity(km_alloc_mask(cache)));
-	cache->engine->array.retire(cache, top);
+	cache->layout.engine->array.retire(cache, top);
 }
 
 /* ------------------------------------------------------------------ arrays */
@@ -247,7 +247,7 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 /* The gfp bits of a fill. Zeroing is done when an object is taken. Charging is done when the sheaf is filled. */
 static gfp_t fill_gfp(const struct kmem_cache *cache, gfp_t gfp, const char *function)
 {
-	km_alloc_check_gfp(function, gfp, cache->name);
+	km_alloc_check_gfp(function, gfp, cache->registry.name);
 	return gfp & __GFP_BITS_MASK & ~__GFP_ZERO;
 }
 
@@ -261,7 +261,7 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 	km_alloc_enter_thread(request.may_wait);
 	/* With __GFP_ACCOUNT the cache becomes charged, and has no sheaves to hand out from here on. */
 	km_ops_for(cache, gfp);
-	if (!has_sheaves(cache) || n > km_mask_capacity(cache->pcs.sheaf_mask)) {
+	if (!has_sheaves(cache) || n > km_mask_capacity(cache->fast.pcs.sheaf_mask)) {
 		/* __GFP_NOWARN, because the caller reports the failure. */
 		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);
 	} else if (km_miss_enter()) {
@@ -270,16 +270,16 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 	}
 	km_calls_end(was);
 	if (km_unlikely(!sheaf))
-		km_alloc_failed(cache->name, n * cache->object_size, gfp, ENOMEM);
+		km_alloc_failed(cache->registry.name, n * cache->layout.object_size, gfp, ENOMEM);
 	return sheaf;
 }
 
 struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp, unsigned int n)
 {
 	gfp = fill_gfp(cache, gfp, "kmem_cache_prefill_sheaf");
-	if (km_unlikely(cache->dead))
-		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_prefill_sheaf", cache, cache->name);
-	if (km_unlikely(!n || cache->dead)) {
+	if (km_unlikely(cache->layout.dead))
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_prefill_sheaf", cache, cache->registry.name);
+	if (km_unlikely(!n || cache->layout.dead)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -360,9 +360,9 @@ km_cold static void *sheaf_is_empty(void)
 
 km_cold static void *taken_oddly(const struct kmem_cache *cache, gfp_t gfp, void *object)
 {
-	km_alloc_check_gfp("kmem_cache_alloc_from_sheaf", gfp, cache->name);
-	if (gfp & __GFP_ZERO && cache->cleared)
-		__builtin_memset(object, 0, cache->cleared);
+	km_alloc_check_gfp("kmem_cache_alloc_from_sheaf", gfp, cache->registry.name);
+	if (gfp & __GFP_ZERO && cache->layout.cleared)
+		__builtin_memset(object, 0, cache->layout.cleared);
 	return object;
 }
 

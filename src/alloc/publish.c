@@ -9,27 +9,31 @@
 
 static bool public_pcs(const struct kmem_cache *cache)
 {
-	return km_alloc_ops(cache)->pcs && !(km_layout_options.count_events && cache->engine->hit);
+	return km_alloc_ops(cache)->pcs && !(km_layout_options.count_events && cache->layout.engine->hit);
 }
 
 /* True if one objcg is charged for all allocated objects: a free need not read the object's owner word. */
 static bool one_pays(const struct kmem_cache *cache)
 {
-	return cache->word_is_charged && cache->charged.inner.pcs && km_objcg_is_known(km_load(&cache->objcg));
+	return cache->memcg.word_is_charged && cache->memcg.charged.inner.pcs &&
+	       km_objcg_is_known(km_load(&cache->memcg.objcg));
 }
 
 /* Publishes the sheaves for frees, in the cache and in the word of the cache's id. */
 static void show_back(struct kmem_cache *cache)
 {
-	struct kmem_cache_front *front = &cache->pcs.front;
+	struct kmem_cache_front *front = &cache->fast.pcs.front;
 	struct kmem_pcs back = front->open.pcs ? front->open :
-				 one_pays(cache) ? cache->charged.inner : cache->charged.front.back;
+				 one_pays(cache) ? cache->memcg.charged.inner : cache->memcg.charged.front.back;
 
 	km_store(&front->back.mask, back.mask);
 	km_store_release(&front->back.pcs, back.pcs);
-	if (cache->id >= KM_MAP_FIRST)
-		km_store_release(&km_id_masks(cache->id)->sheaf,
-				 back.pcs && back.pcs == cache->word && km_hot.caches[cache->id] ? back.mask : 0u);
+	if (cache->fast.id >= KM_MAP_FIRST)
+		km_store_release(&km_id_masks(cache->fast.id)->sheaf,
+				 back.pcs && back.pcs == cache->state.word &&
+						 km_hot.caches[cache->fast.id]
+					 ? back.mask
+					 : 0u);
 }
 
 /*
@@ -39,71 +43,72 @@ static struct { const uint16_t *ids; uint16_t *kept; size_t count; } shut;
 
 static uint16_t *entries_of(const struct kmem_cache *cache)
 {
-	size_t at = (size_t)(cache->size_ids - shut.ids);
+	size_t at = (size_t)(cache->registry.size_ids - shut.ids);
 
-	return at < shut.count ? shut.kept + at : cache->size_ids;
+	return at < shut.count ? shut.kept + at : cache->registry.size_ids;
 }
 
 /*
  * Writes the cache's entries in its table of sizes. A cache writes only empty entries and its own, so the entries of
- * an open part (size_part) stay. A closed part leaves its entries empty, and the sizes are served as before the part.
- * Exception: while an object of a debug shadow cache is out, the entries of a closed part hold KM_MAP_DESC. No cache
- * has this id, so the entries miss as id 0 does.
+ * an open part (KM_CACHE_SIZE_PART) stay. A closed part leaves its entries empty, and the sizes are served as before
+ * the part. Exception: while an object of a debug shadow cache is out, the entries of a closed part hold KM_MAP_DESC.
+ * No cache has this id, so the entries miss as id 0 does.
  */
 void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 {
-	const uint16_t closed = cache->size_part && km_alloc_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
+	const bool part = km_cache_is(cache, KM_CACHE_SIZE_PART);
+	const uint16_t closed = part && km_alloc_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
 	uint16_t *ids = entries_of(cache);
 
-	km_debug(!open || cache->id >= KM_MAP_FIRST, "a table of sizes shows caches by their ids");
-	for (uint32_t i = 0; i < cache->size_count; i++) {
+	km_debug(!open || cache->fast.id >= KM_MAP_FIRST, "a table of sizes shows caches by their ids");
+	for (uint32_t i = 0; i < cache->registry.size_count; i++) {
 		uint16_t shown = km_load(&ids[i]);
 
-		if (!shown || shown == cache->id || cache->size_part)
-			km_store_release(&ids[i], open ? cache->id : closed);
+		if (!shown || shown == cache->fast.id || part)
+			km_store_release(&ids[i], open ? cache->fast.id : closed);
 	}
 }
 
 /* Computes all words for the fast path from the open sheaves. A drain writes all of them before the fence. */
 void km_alloc_show(struct kmem_cache *cache)
 {
-	const struct kmem_cache_front *front = &cache->pcs.front;
+	const struct kmem_cache_front *front = &cache->fast.pcs.front;
 
 	show_back(cache);
-	if (cache->id < KM_MAP_FIRST)
+	if (cache->fast.id < KM_MAP_FIRST)
 		return;
-	if (cache->size_paid)
-		km_alloc_show_entries(cache, front->back.pcs && front->back.pcs == cache->word &&
-					     cache->word_is_charged);
+	if (km_cache_is(cache, KM_CACHE_SIZE_PAID))
+		km_alloc_show_entries(cache, front->back.pcs && front->back.pcs == cache->state.word &&
+					     cache->memcg.word_is_charged);
 	else
 		km_alloc_show_entries(cache, front->open.pcs != 0);
 }
 
-/* Several threads may be the first caller. *kind becomes true. */
-static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, bool *kind)
+/* Several threads may be the first caller. `kind`: enum km_cache_trait, or 0. */
+static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, uint8_t kind)
 {
 	km_lock(&km_drain_lock);
-	if (kind)
-		*kind = true;
-	cache->size_ids = ids;
-	cache->size_count = (uint32_t)count;
+	km_debug(!cache->registry.size_ids || cache->registry.size_ids == ids, "a cache has one run of entries");
+	km_store(&cache->layout.traits, (uint8_t)(cache->layout.traits | kind));
+	cache->registry.size_ids = ids;
+	cache->registry.size_count = (uint32_t)count;
 	km_alloc_show(cache);
 	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
-	show_sizes_as(cache, ids, count, NULL);
+	show_sizes_as(cache, ids, count, 0);
 }
 
 void km_alloc_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
-	show_sizes_as(cache, ids, count, &cache->size_part);
+	show_sizes_as(cache, ids, count, KM_CACHE_SIZE_PART);
 }
 
 void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
-	show_sizes_as(cache, ids, count, &cache->size_paid);
+	show_sizes_as(cache, ids, count, KM_CACHE_SIZE_PAID);
 }
 
 void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
@@ -126,13 +131,13 @@ void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 void km_alloc_close_pcs(struct kmem_cache *cache)
 {
 	km_debug(km_is_locked(&km_drain_lock), "a shelf that is closed here is opened again here");
-	km_pcs_close(&cache->pcs);
+	km_pcs_close(&cache->fast.pcs);
 	km_alloc_show(cache);
 }
 
 void km_alloc_open_pcs(struct kmem_cache *cache)
 {
-	km_pcs_open(&cache->pcs, public_pcs(cache));
+	km_pcs_open(&cache->fast.pcs, public_pcs(cache));
 	km_alloc_show(cache);
 }
 
@@ -147,8 +152,8 @@ bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const 
 		changed = km_layer(cache, layer) == (from ?: km_layer_below(cache, layer));
 		if (changed)
 			km_layer_set_locked(cache, layer, to);
-		if (changed && cache->pcs.slot) {
-			km_store(&cache->pcs.front.open.pcs, 0u);
+		if (changed && cache->fast.pcs.slot) {
+			km_store(&cache->fast.pcs.front.open.pcs, 0u);
 			km_alloc_open_pcs(cache);
 		}
 		km_unlock_may(&km_drain_lock, may_wait);
@@ -163,16 +168,16 @@ bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const 
 static int damaged(const struct kmem_cache *cache, bool damage, const char *what)
 {
 	if (damage)
-		km_warn("check: %s: %s", cache->name, what);
+		km_warn("check: %s: %s", cache->registry.name, what);
 	return damage;
 }
 
 /* True if the sheaf holds objects of the cache only, from its top to its NULL, and no more than fit. */
 static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
 {
-	size_t count = km_sheaf_objects(&cache->pcs, top);
+	size_t count = km_sheaf_objects(&cache->fast.pcs, top);
 
-	if (count > km_mask_capacity(cache->pcs.sheaf_mask) || top[count])
+	if (count > km_mask_capacity(cache->fast.pcs.sheaf_mask) || top[count])
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		struct km_page *page = km_page_of(top[i]);
@@ -192,12 +197,12 @@ static bool sheaves_are_right(const struct kmem_cache *cache)
 	bool right = true;
 
 	km_for_each_cpu(cpu) {
-		uintptr_t top = km_pcs_top_cpu(&cache->pcs, cpu), spare;
+		uintptr_t top = km_pcs_top_cpu(&cache->fast.pcs, cpu), spare;
 		void *const *sheaf = (void *const *)(km_area(cpu) + top);
 
 		if (!top)
 			continue;
-		spare = *km_sheaf_header(&cache->pcs, sheaf);
+		spare = *km_sheaf_header(&cache->fast.pcs, sheaf);
 		right &= spare != top && sheaf_is_right(cache, sheaf) &&
 			 (!spare || sheaf_is_right(cache, (void *const *)(km_area(cpu) + spare)));
 	}
@@ -211,7 +216,7 @@ static bool sheaves_are_right(const struct kmem_cache *cache)
  */
 int km_alloc_check(struct kmem_cache *cache)
 {
-	const struct km_pcs *pcs = &cache->pcs;
+	const struct km_pcs *pcs = &cache->fast.pcs;
 	uint32_t open = km_load(&pcs->front.open.pcs);
 	int damages = 0;
 
@@ -224,7 +229,7 @@ int km_alloc_check(struct kmem_cache *cache)
 			   "its shelf has a mask that is not of its blocks");
 	damages += damaged(cache, pcs->slot && !sheaves_are_right(cache),
 			   "a block on a shelf holds what is no object of it");
-	damages += damaged(cache, cache->charged.inner.pcs && cache->mixed.inner.pcs,
+	damages += damaged(cache, cache->memcg.charged.inner.pcs && cache->memcg.mixed.inner.pcs,
 			   "two shelves of what is paid for are open");
 	km_unlock(&km_drain_lock);
 	return damages;

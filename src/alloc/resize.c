@@ -14,17 +14,17 @@ static uint32_t mask_of(unsigned capacity)
 /* One store for each mask: a sequence may see the old or the new mask, and both are right for every sheaf. */
 static void set_mask(struct kmem_cache *cache, uint32_t mask)
 {
-	km_debug(km_is_locked(&km_drain_lock) && mask <= cache->pcs.sheaf_mask,
+	km_debug(km_is_locked(&km_drain_lock) && mask <= cache->fast.pcs.sheaf_mask,
 		 "a mask is that of the block or smaller");
-	km_store(&cache->pcs.inner.mask, mask);
-	km_store(&cache->pcs.front.open.mask, mask);
+	km_store(&cache->fast.pcs.inner.mask, mask);
+	km_store(&cache->fast.pcs.front.open.mask, mask);
 	km_alloc_show(cache);
 }
 
 /* Bytes between the NULL of a sheaf of `limit` objects and the NULL of a sheaf that fills the mask. */
 static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 {
-	if (!cache->engine->array.tune)
+	if (!cache->layout.engine->array.tune)
 		return 0;
 	return (km_mask_capacity(mask_of(limit)) - limit) * (uint32_t)sizeof(void *);
 }
@@ -32,18 +32,18 @@ static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit)
 {
 	km_lock(&km_drain_lock);
-	km_debug(limit <= cache->max_capacity, "blocks have room for the limit");
-	km_store(&cache->capacity, (uint16_t)limit);
-	km_store(&cache->pad, pad_of(cache, limit));
+	km_debug(limit <= cache->tune.max_capacity, "blocks have room for the limit");
+	km_store(&cache->fast.capacity, (uint16_t)limit);
+	km_store(&cache->tune.pad, pad_of(cache, limit));
 	set_mask(cache, mask_of(limit));
 	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
 {
-	uint32_t mask = mask_of(km_min(capacity, (unsigned)cache->max_capacity));
+	uint32_t mask = mask_of(km_min(capacity, (unsigned)cache->tune.max_capacity));
 
-	if (!cache->pcs.slot || cache->engine->array.tune || mask == km_alloc_mask(cache))
+	if (!cache->fast.pcs.slot || cache->layout.engine->array.tune || mask == km_alloc_mask(cache))
 		return;
 	/* Only try the lock, while busy: a signal handler that drains must not wait for this thread. */
 	struct km_busy_was was = km_busy_begin();
@@ -58,19 +58,19 @@ void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
  * the cache uses that word, so that kmalloc finds the sheaves. */
 void km_alloc_open(struct kmem_cache *cache)
 {
-	struct km_pcs *pcs = &cache->pcs;
+	struct km_pcs *pcs = &cache->fast.pcs;
 
 	km_alloc_prove(cache);
 	pcs->front.percpu = km_hot.percpu;
 	pcs->front.rseq = km_gate.open[1];
-	cache->charged_odd = KM_CHARGED_ODD;
-	pcs->sheaf_mask = mask_of(cache->max_capacity);
-	pcs->front.open.mask = pcs->inner.mask = mask_of(cache->capacity);
-	cache->pad = pad_of(cache, cache->capacity);
+	cache->memcg.charged_odd = KM_CHARGED_ODD;
+	pcs->sheaf_mask = mask_of(cache->tune.max_capacity);
+	pcs->front.open.mask = pcs->inner.mask = mask_of(cache->fast.capacity);
+	cache->tune.pad = pad_of(cache, cache->fast.capacity);
 	pcs->slot = 0;
-	if (cache->engine->front == KM_PERCPU_SHEAVES && cache->capacity)
-		pcs->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ && !cache->word_is_charged ?
-				      cache->word : km_percpu_alloc(km_percpu_word_bytes());
+	if (cache->layout.engine->front == KM_PERCPU_SHEAVES && cache->fast.capacity)
+		pcs->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ && !cache->memcg.word_is_charged ?
+				      cache->state.word : km_percpu_alloc(km_percpu_word_bytes());
 	km_debug(pcs->inner.mask <= pcs->sheaf_mask && km_is_pow2(pcs->sheaf_mask + 1ul),
 		 "a mask is that of the block or smaller");
 	if (pcs->slot)

@@ -48,23 +48,23 @@ static bool can_sample(const struct kmem_cache *cache)
 	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_SKIP_KFENCE | SLAB_NODUMP | SLAB_FAILSLAB |
 				   KM_DEBUG_LAYOUT;
 
-	return km_guarded.bytes && !cache->hooks && !cache->dead && !cache->child_of &&
-	       !cache->shadow_of && !(cache->flags & never) &&
-	       !cache->engine->whole_pages && cache->object_size <= km_guarded.page_bytes &&
-	       cache->align <= km_guarded.page_bytes;
+	return km_guarded.bytes && !cache->ext.hooks && !cache->layout.dead && !cache->memcg.child_of &&
+	       !cache->ext.shadow_of && !(cache->layout.flags & never) &&
+	       !cache->layout.engine->whole_pages && cache->layout.object_size <= km_guarded.page_bytes &&
+	       cache->form.align <= km_guarded.page_bytes;
 }
 
 /* True if frees may miss the guarded object after the sampling. Blocks of kmalloc are mostly freed by address. */
 static bool needs_window(const struct kmem_cache *cache)
 {
-	return !km_sees_frees(cache) && !(cache->flags & SLAB_KMALLOC);
+	return !km_sees_frees(cache) && !(cache->layout.flags & SLAB_KMALLOC);
 }
 
 static bool begin(struct kmem_cache *cache, uint32_t calls, bool due)
 {
 	km_debug(calls, "a cache is sampled for some calls");
-	km_store(&cache->sample_calls, calls);
-	km_store(&cache->sample_due, due);
+	km_store(&cache->ext.sample_calls, calls);
+	km_store(&cache->ext.sample_due, due);
 	return km_alloc_change_layer(cache, KM_LAYER_CHARGE, NULL, &km_ops_sampled, false);
 }
 
@@ -85,8 +85,8 @@ const struct km_alloc_ops *km_sample_layer(struct kmem_cache *cache)
 		return now;
 	if (km_likely(!km_guarded.each) || !can_sample(cache))
 		return NULL;
-	km_store(&cache->sample_calls, FOR_EVER);
-	km_store(&cache->sample_due, true);
+	km_store(&cache->ext.sample_calls, FOR_EVER);
+	km_store(&cache->ext.sample_due, true);
 	return &km_ops_sampled;
 }
 
@@ -101,10 +101,10 @@ void km_alloc_see_frees(struct kmem_cache *cache)
 /* Ends the sampling. A caller that may not wait leaves the change of ops to the next call. */
 static void end(struct kmem_cache *cache, bool may_wait)
 {
-	km_store(&cache->sample_calls, 1u);
-	if (cache->flags & SLAB_KMALLOC)
+	km_store(&cache->ext.sample_calls, 1u);
+	if (cache->layout.flags & SLAB_KMALLOC)
 		km_alloc_want_sizes(false);
-	if (needs_window(cache) && km_load(&cache->guarded))
+	if (needs_window(cache) && km_load(&cache->ext.guarded))
 		km_guard_ops->unseen(cache);
 	if (!km_thread_busy)
 		km_alloc_change_layer(cache, KM_LAYER_CHARGE, &km_ops_sampled, NULL, may_wait && !km_no_calls);
@@ -113,21 +113,21 @@ static void end(struct kmem_cache *cache, bool may_wait)
 /* Counts a call of the window; a rough count, because threads race. FOR_EVER lasts while a guarded object is out. */
 static void pass(struct kmem_cache *cache, bool may_wait)
 {
-	uint32_t left = km_load(&cache->sample_calls);
+	uint32_t left = km_load(&cache->ext.sample_calls);
 
-	if (left == FOR_EVER && (km_guarded.each || km_load(&cache->guarded)))
+	if (left == FOR_EVER && (km_guarded.each || km_load(&cache->ext.guarded)))
 		return;
 	if (left == FOR_EVER)
-		km_store(&cache->sample_calls, WINDOW);
+		km_store(&cache->ext.sample_calls, WINDOW);
 	else if (left > 1)
-		km_store(&cache->sample_calls, left - 1);
+		km_store(&cache->ext.sample_calls, left - 1);
 	else
 		end(cache, may_wait);
 }
 
 void *km_alloc_asked(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
-	km_debug(bytes && bytes <= cache->object_size, "an object has room for what is asked for");
+	km_debug(bytes && bytes <= cache->layout.object_size, "an object has room for what is asked for");
 	km_asked = (struct km_asked){ cache, (uint32_t)bytes, (uint32_t)align };
 	void *object = node == NUMA_NO_NODE ? km_alloc_miss(cache, gfp) : km_alloc_miss_node(cache, gfp, node);
 	km_asked.cache = NULL;
@@ -136,13 +136,13 @@ void *km_alloc_asked(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t
 
 static struct km_asked whole(const struct kmem_cache *cache)
 {
-	return (struct km_asked){ cache, cache->object_size, cache->align };
+	return (struct km_asked){ cache, cache->layout.object_size, cache->form.align };
 }
 
 /* The requested bytes of the object; 0: not known, the next call of kmalloc or malloc will note the bytes. */
 static struct km_asked asked_of(const struct kmem_cache *cache)
 {
-	if (!(cache->flags & SLAB_KMALLOC))
+	if (!(cache->layout.flags & SLAB_KMALLOC))
 		return whole(cache);
 	if (km_asked.cache == cache)
 		return km_asked;
@@ -154,7 +154,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 {
 	if (!asked.bytes || asked.bytes > km_guarded.page_bytes)
 		return NULL;
-	bool due = km_guarded.each || km_swap_acquire(&cache->sample_due, false);
+	bool due = km_guarded.each || km_swap_acquire(&cache->ext.sample_due, false);
 	void *object = due ? km_guard_ops->alloc(cache, asked.bytes, asked.align, gfp) : NULL;
 
 	/* The cache may be charged by now. The guarded object was counted before this load; km_charged_set_ops stores
@@ -175,7 +175,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
  * the library. */
 static bool may_take(const struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	return km_load(&cache->sample_due) && node == NUMA_NO_NODE && !(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) &&
+	return km_load(&cache->ext.sample_due) && node == NUMA_NO_NODE && !(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) &&
 	       km_gfp_may_wait(gfp) && !km_no_calls && !km_thread_busy;
 }
 

@@ -31,12 +31,12 @@ void km_alloc_install(struct kmem_cache *cache, void **sheaf)
 
 	km_debug(km_thread_busy, "a block in hand is its thread's: no handler enters an engine meanwhile");
 	for (int i = 0; i < KM_MISS_TRIES; i++)
-		if (km_pcs_install(&cache->pcs, sheaf, &evicted)) {
+		if (km_pcs_install(&cache->fast.pcs, sheaf, &evicted)) {
 			if (evicted)
-				cache->engine->array.retire(cache, evicted);
+				cache->layout.engine->array.retire(cache, evicted);
 			return;
 		}
-	cache->engine->array.retire(cache, sheaf);
+	cache->layout.engine->array.retire(cache, sheaf);
 }
 
 /*
@@ -46,7 +46,7 @@ void km_alloc_install(struct kmem_cache *cache, void **sheaf)
  */
 static bool may_refill(const struct kmem_cache *cache, const struct km_request *request)
 {
-	return km_load(&cache->pcs.inner.pcs) && km_thread_has_cpu() &&
+	return km_load(&cache->fast.pcs.inner.pcs) && km_thread_has_cpu() &&
 	       (km_likely(request->node < 0) || (unsigned)request->node == km_node_here());
 }
 
@@ -55,21 +55,21 @@ static bool may_refill(const struct kmem_cache *cache, const struct km_request *
 /* True if the sheaves are closed: checked objects, SLAB_NO_SHEAVES, or a drain in progress. */
 static bool is_closed(const struct kmem_cache *cache)
 {
-	return km_unlikely(!km_load(&cache->pcs.inner.pcs));
+	return km_unlikely(!km_load(&cache->fast.pcs.inner.pcs));
 }
 
 /* Pops from the main sheaf, or from the spare after a swap. */
 static void *array_pop(struct kmem_cache *cache, bool may_wait)
 {
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
-		void *object = km_pcs_pop(&cache->pcs);
+		void *object = km_pcs_pop(&cache->fast.pcs);
 
 		if (object) {
 			km_alloc_hit(cache, KMEM_ALLOCHIT, 1);
 			km_alloc_look(cache, may_wait);
 			return object;
 		}
-		if (!km_pcs_swap(&cache->pcs, true, !km_alloc_lone(cache)))
+		if (!km_pcs_swap(&cache->fast.pcs, true, !km_alloc_lone(cache)))
 			break;
 		km_alloc_note(cache, KM_SWAP_POINTS);
 	}
@@ -80,14 +80,14 @@ static void *array_pop(struct kmem_cache *cache, bool may_wait)
  * spare stays and becomes the spare of the new sheaf. */
 static void **next_sheaf(struct kmem_cache *cache, const struct km_request *request)
 {
-	void **empty = km_pcs_detach(&cache->pcs, true, km_alloc_lone(cache));
+	void **empty = km_pcs_detach(&cache->fast.pcs, true, km_alloc_lone(cache));
 	km_debug(!empty || !*empty, "a block that is detached to be refilled is empty");
-	if (km_unlikely(!km_load(&cache->wanted)))
-		km_store(&cache->wanted, true);
-	void **sheaf = cache->engine->array.refill(cache, request, empty);
+	if (km_unlikely(!km_load(&cache->state.wanted)))
+		km_store(&cache->state.wanted, true);
+	void **sheaf = cache->layout.engine->array.refill(cache, request, empty);
 
 	km_debug(!sheaf || *sheaf, "a block that the engine filled has an object");
-	KM_PROBE3(refill, cache->name, sheaf, request->gfp);
+	KM_PROBE3(refill, cache->registry.name, sheaf, request->gfp);
 	if (km_unlikely(!sheaf) && empty)
 		km_alloc_install(cache, empty);
 	return sheaf;
@@ -98,7 +98,7 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 	void *object = NULL;
 
 	if (km_unlikely(!may_refill(cache, request) || request->gfp & __GFP_FULLEST)) {
-		cache->engine->take(cache, request, &object, 1);
+		cache->layout.engine->take(cache, request, &object, 1);
 		return object;
 	}
 	void **sheaf = next_sheaf(cache, request);
@@ -119,12 +119,12 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 static bool array_push(struct kmem_cache *cache, void *object)
 {
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
-		if (km_pcs_push(&cache->pcs, object)) {
+		if (km_pcs_push(&cache->fast.pcs, object)) {
 			km_alloc_hit(cache, KMEM_FREEHIT, 1);
 			km_alloc_look(cache, true);
 			return true;
 		}
-		if (!km_pcs_swap(&cache->pcs, false, !km_alloc_lone(cache)))
+		if (!km_pcs_swap(&cache->fast.pcs, false, !km_alloc_lone(cache)))
 			break;
 		km_alloc_note(cache, KM_SWAP_POINTS);
 	}
@@ -142,7 +142,7 @@ static void send_home(struct kmem_cache *cache, void **objects, unsigned count, 
 		return;
 	}
 	bool was = km_calls_begin(may_wait);
-	cache->engine->give(cache, objects, count);
+	cache->layout.engine->give(cache, objects, count);
 	km_calls_end(was);
 	km_busy_end_clear();
 }
@@ -174,14 +174,14 @@ static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
 	if (gfp & (__GFP_ACCOUNT | __GFP_FULLEST | ~__GFP_BITS_MASK) || id < 0 ||
 	    km_node_of_id(id, gfp & __GFP_THISNODE) != (int)here)
 		return NULL;
-	void *object = km_pcs_pop(&cache->pcs);
+	void *object = km_pcs_pop(&cache->fast.pcs);
 	if (km_likely(object) && km_likely(km_page_node(object) == here)) {
 		km_alloc_hit(cache, KMEM_ALLOCHIT, 1);
 		km_alloc_look(cache, km_gfp_may_wait(gfp));
 		return km_miss_zeroed(cache, object, gfp, 0);
 	}
 	/* The full slow path frees the object to the engine. */
-	if (object && !km_pcs_push(&cache->pcs, object))
+	if (object && !km_pcs_push(&cache->fast.pcs, object))
 		send_home(cache, &object, 1, km_gfp_may_wait(gfp));
 	return NULL;
 }
@@ -195,7 +195,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return object;
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
-	km_debug(cache->engine->front == KM_PERCPU_SHEAVES, "an engine of this shape fills blocks");
+	km_debug(cache->layout.engine->front == KM_PERCPU_SHEAVES, "an engine of this shape fills blocks");
 	/* While the sheaves are closed each call enters the engine, as in direct_ops.c. */
 	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
 		object = km_miss_take_past(cache, &request);
@@ -211,10 +211,11 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 /* Exchanges the full sheaf for a sheaf with room. Returns: NULL if the engine has none or the sheaves are closed. */
 static void **next_room(struct kmem_cache *cache)
 {
-	if (!km_load(&cache->pcs.inner.pcs) || !km_thread_has_cpu())
+	if (!km_load(&cache->fast.pcs.inner.pcs) || !km_thread_has_cpu())
 		return NULL;
-	void **room = cache->engine->array.spill(cache, km_pcs_detach(&cache->pcs, false, km_alloc_lone(cache)));
-	km_debug(!room || ((uintptr_t)room & cache->pcs.sheaf_mask), "a block for what is freed has room");
+	void **room = cache->layout.engine->array.spill(
+		cache, km_pcs_detach(&cache->fast.pcs, false, km_alloc_lone(cache)));
+	km_debug(!room || ((uintptr_t)room & cache->fast.pcs.sheaf_mask), "a block for what is freed has room");
 	return room;
 }
 
@@ -224,7 +225,7 @@ static void array_spill(struct kmem_cache *cache, void *object)
 	void **room = next_room(cache);
 
 	if (km_unlikely(!room)) {
-		cache->engine->give(cache, &object, 1);
+		cache->layout.engine->give(cache, &object, 1);
 		return;
 	}
 	*--room = object;
@@ -258,24 +259,25 @@ static void fit_bulk(struct kmem_cache *cache, size_t n, bool may_wait)
 {
 	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
 
-	if (n <= capacity || capacity >= cache->max_capacity || !cache->pcs.slot || cache->engine->whole_pages)
+	if (n <= capacity || capacity >= cache->tune.max_capacity || !cache->fast.pcs.slot ||
+	    cache->layout.engine->whole_pages)
 		return;
 	km_calls_scope(was, may_wait);
-	km_alloc_resize(cache, (unsigned)km_min(n, (size_t)cache->max_capacity));
+	km_alloc_resize(cache, (unsigned)km_min(n, (size_t)cache->tune.max_capacity));
 }
 
 /* Moves objects between the array and the CPU's two sheaves. Returns: the number of objects left. */
 static size_t move_bulk(struct kmem_cache *cache, size_t left, void **objects, bool in)
 {
 	for (int tries = 0; left && tries < KM_MISS_TRIES;) {
-		size_t moved = in ? km_pcs_pop_n(&cache->pcs, objects, left) :
-				    km_pcs_push_n(&cache->pcs, objects, left);
+		size_t moved = in ? km_pcs_pop_n(&cache->fast.pcs, objects, left) :
+				    km_pcs_push_n(&cache->fast.pcs, objects, left);
 
 		km_debug(moved <= left, "a copy moves no more than is left");
 		km_alloc_hit(cache, in ? KMEM_ALLOCHIT : KMEM_FREEHIT, moved);
 		left -= moved;
 		tries += !moved;
-		if (!left || !km_pcs_swap(&cache->pcs, in, false))
+		if (!left || !km_pcs_swap(&cache->fast.pcs, in, false))
 			break;
 		km_alloc_note(cache, KM_SWAP_POINTS);
 	}
@@ -291,7 +293,7 @@ static size_t array_refill_bulk(struct kmem_cache *cache, const struct km_reques
 
 		if (!sheaf)
 			return left;
-		size_t moved = km_min(km_sheaf_objects(&cache->pcs, sheaf), left);
+		size_t moved = km_min(km_sheaf_objects(&cache->fast.pcs, sheaf), left);
 		left -= moved;
 		__builtin_memcpy(objects + left, sheaf, moved * sizeof(*sheaf));
 		km_alloc_install(cache, sheaf + moved);
@@ -318,9 +320,9 @@ static void array_spill_bulk(struct kmem_cache *cache, size_t left, void **objec
 
 	while (left && (room = next_room(cache))) {
 		/* Not the whole sheaf: a partly spilled sheaf still has its older objects. */
-		size_t moved = km_min(km_sheaf_room(&cache->pcs, room), left);
+		size_t moved = km_min(km_sheaf_room(&cache->fast.pcs, room), left);
 
-		km_debug(room - moved >= km_sheaf_base(&cache->pcs, room), "what is copied to a block fits");
+		km_debug(room - moved >= km_sheaf_base(&cache->fast.pcs, room), "what is copied to a block fits");
 		left -= moved;
 		__builtin_memcpy(room - moved, objects + left, moved * sizeof(*objects));
 		km_alloc_install(cache, room - moved);

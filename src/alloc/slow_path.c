@@ -47,7 +47,7 @@ const struct km_malloc_ops *km_malloc_ops;
 
 void km_alloc_set_ready(const struct kmem_cache *cache, bool ready)
 {
-	const size_t id = km_load(&km_hot.caches[cache->id]) == cache ? cache->id : 0;
+	const size_t id = km_load(&km_hot.caches[cache->fast.id]) == cache ? cache->fast.id : 0;
 	const uint64_t bit = (uint64_t)1 << id % 64;
 
 	if (ready)
@@ -75,13 +75,13 @@ const struct km_alloc_ops *km_ops_for_account(struct kmem_cache *cache, gfp_t gf
 /* If the cache's own limit refused the slab, objects of other caches do not help: only this cache is drained. */
 bool km_alloc_relieve(struct kmem_cache *cache, unsigned *tries)
 {
-	struct kmem_cache *only = km_slab_refused ? cache->shadow_of ?: cache : NULL;
+	struct kmem_cache *only = km_slab_refused ? cache->ext.shadow_of ?: cache : NULL;
 
 	km_slab_refused = false;
 	/* More memory does not help if the constructor must not run now. */
-	if (cache->ctor && !km_may_construct(cache, false))
+	if (cache->form.ctor && !km_may_construct(cache, false))
 		return false;
-	return km_alloc_pressure && km_alloc_pressure(only, (size_t)cache->slab_pages << KM_PAGE_SHIFT, tries);
+	return km_alloc_pressure && km_alloc_pressure(only, (size_t)cache->form.slab_pages << KM_PAGE_SHIFT, tries);
 }
 
 /* The tick leaves errno alone, because every system call of the library does (os/os_linux.c). */
@@ -97,8 +97,8 @@ km_cold void km_alloc_note_request(struct kmem_cache *cache, bool may_wait)
 		return;
 	km_alloc_tick_now();
 	if (!km_load(&km_gate_kept)) {
-		if (km_way_is_shut(km_load(&cache->pcs.front.rseq)))
-			km_store(&cache->pcs.front.rseq, km_gate.open[1]);
+		if (km_way_is_shut(km_load(&cache->fast.pcs.front.rseq)))
+			km_store(&cache->fast.pcs.front.rseq, km_gate.open[1]);
 		km_gate_open();
 	}
 	km_busy_end_clear();
@@ -108,7 +108,7 @@ km_cold void km_alloc_note_request(struct kmem_cache *cache, bool may_wait)
 
 void km_miss_free_twice(struct kmem_cache *cache, void *object)
 {
-	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->registry.name);
 }
 
 void km_miss_defer(struct kmem_cache *cache, void *object)
@@ -128,7 +128,7 @@ static bool could_be_deferred(const struct kmem_cache *cache, const struct km_ho
 	struct km_page *page = km_page_of(p), *slab = page ? km_page_head(page) : NULL;
 
 	if (page && page->type == KM_PAGE_SHARED)
-		return cache->engine->shared_pages && (uintptr_t)p % sizeof(void *) == 0;
+		return cache->layout.engine->shared_pages && (uintptr_t)p % sizeof(void *) == 0;
 	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache &&
 	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0 && hooks->may_be_free(cache, p);
 }
@@ -137,41 +137,42 @@ static bool could_be_deferred(const struct kmem_cache *cache, const struct km_ho
  * allocated. */
 static km_cold void cut_damaged(struct kmem_cache *cache, void *object)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 	void *slow = object, *next;
 	bool turn = false;
 
 	/* The loop ends on a circle; km_cut_circle cuts the circle afterwards. */
-	for (; (next = *(void **)((char *)object + cache->freeptr)) && next != slow; object = next, turn = !turn) {
+	for (; (next = *(void **)((char *)object + cache->layout.freeptr)) && next != slow;
+	     object = next, turn = !turn) {
 		if (!could_be_deferred(cache, hooks, next)) {
-			*(void **)((char *)object + cache->freeptr) = NULL;
+			*(void **)((char *)object + cache->layout.freeptr) = NULL;
 			hooks->broken(cache, km_page_head(km_page_of(object)), object, "Freechain corrupt",
 				      "Freelist cleared");
 			return;
 		}
 		if (turn)
-			slow = *(void **)((char *)slow + cache->freeptr);
+			slow = *(void **)((char *)slow + cache->layout.freeptr);
 	}
 }
 
 /* Acquire pairs with the release in km_defer. */
 void km_alloc_finish_deferred(struct kmem_cache *cache)
 {
-	if (km_likely(!km_load(&cache->deferred)))
+	if (km_likely(!km_load(&cache->state.deferred)))
 		return;
 	km_debug(km_thread_busy, "what handlers left is finished where no handler gets in");
-	void *object = km_swap_acquire(&cache->deferred, NULL), *next, **link;
+	void *object = km_swap_acquire(&cache->state.deferred, NULL), *next, **link;
 	if (km_is_debugged(cache) && object)
 		cut_damaged(cache, object);
 	/* Before the first object is freed, because the free may overwrite the link of the object. */
-	void *twice = km_cut_circle(object, cache->freeptr);
+	void *twice = km_cut_circle(object, cache->layout.freeptr);
 
 	for (; object; object = next) {
-		link = (void **)((char *)object + cache->freeptr);
+		link = (void **)((char *)object + cache->layout.freeptr);
 		next = *link;
 		if (km_is_debugged(cache))
 			*link = (void *)KM_DEBUG_NO_LINK;
-		cache->engine->give(cache, &object, 1);
+		cache->layout.engine->give(cache, &object, 1);
 	}
 	if (km_unlikely(twice != NULL))
 		km_miss_free_twice(cache, twice);
@@ -195,16 +196,16 @@ void km_alloc_note(struct kmem_cache *cache, unsigned points)
 	if (looks && km_unlikely(km_load(looks)))
 		km_store(looks, (uint8_t)0);
 	km_alloc_touch(cache);
-	unsigned busy_capacity = km_load(&cache->busy_capacity);
+	unsigned busy_capacity = km_load(&cache->tune.busy_capacity);
 	if (km_likely(capacity >= busy_capacity))
 		return;
-	km_debug(busy_capacity <= cache->max_capacity, "blocks grow within the cache's bounds");
-	points += km_load(&cache->misses);
+	km_debug(busy_capacity <= cache->tune.max_capacity, "blocks grow within the cache's bounds");
+	points += km_load(&cache->state.misses);
 	if (points >= GROW_POINTS) {
 		km_alloc_resize(cache, km_min(capacity * 2 + 2, busy_capacity));
 		points = 0;
 	}
-	km_store(&cache->misses, (uint16_t)points);
+	km_store(&cache->state.misses, (uint16_t)points);
 }
 
 int km_miss_begin(struct kmem_cache *cache, bool may_wait)
@@ -250,7 +251,7 @@ bool km_request_resolve_node(struct km_request *request, int id)
 bool km_miss_prepare(const struct kmem_cache *cache, struct km_request *request, int node)
 {
 	if (km_unlikely(request->gfp & KMEM_GFP_ODD) || km_unlikely(node != NUMA_NO_NODE)) {
-		km_alloc_check_gfp("kmem_cache_alloc", request->gfp, cache->name);
+		km_alloc_check_gfp("kmem_cache_alloc", request->gfp, cache->registry.name);
 		if (km_unlikely(!km_request_resolve_node(request, node)))
 			return km_miss_failed(cache, request);
 	}
@@ -279,7 +280,7 @@ void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *requ
 		return NULL;
 	km_debug(request->node >= 0, "a node is named by its number among ours");
 	only.gfp |= __GFP_THISNODE;
-	cache->engine->take(cache, &only, &object, 1);
+	cache->layout.engine->take(cache, &only, &object, 1);
 	km_miss_leave_quick(cache);
 	return object;
 }
@@ -290,14 +291,14 @@ void *km_miss_take_past(struct kmem_cache *cache, const struct km_request *reque
 
 	if (!request->may_wait || !km_miss_enter_quick(cache))
 		return NULL;
-	cache->engine->take(cache, request, &object, 1);
+	cache->layout.engine->take(cache, request, &object, 1);
 	km_miss_leave_quick(cache);
 	return object;
 }
 
 static void give_one(struct kmem_cache *cache, void *object)
 {
-	cache->engine->give(cache, &object, 1);
+	cache->layout.engine->give(cache, &object, 1);
 }
 
 void km_miss_give_past(struct kmem_cache *cache, void *object)
@@ -320,7 +321,8 @@ void *km_constructed(const struct kmem_cache *cache, void *object)
 	static uint32_t said;
 
 	if (!km_swap_acquire(&said, 1u))
-		km_warn("kmem_cache_alloc(%s): __GFP_ZERO, but its objects are constructed: they stay so", cache->name);
+		km_warn("kmem_cache_alloc(%s): __GFP_ZERO, but its objects are constructed: they stay so",
+			cache->registry.name);
 	return object;
 }
 
@@ -344,7 +346,8 @@ void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 		return NULL;
 	if (km_unlikely(request.node >= 0) && !bytes)
 		object = km_miss_take_named(cache, &request);
-	return object ? km_miss_zeroed(cache, object, gfp, 0) : km_miss_refill(cache, &request, cache->engine->alloc);
+	return object ? km_miss_zeroed(cache, object, gfp, 0)
+		      : km_miss_refill(cache, &request, cache->layout.engine->alloc);
 }
 
 void km_miss_one_back(struct kmem_cache *cache, void *object)
@@ -356,13 +359,13 @@ void km_miss_one_back(struct kmem_cache *cache, void *object)
 		return;
 	}
 	km_alloc_enter_thread(true);
-	km_miss_spill(cache, object, cache->engine->free);
+	km_miss_spill(cache, object, cache->layout.engine->free);
 	errno = saved_errno;
 }
 
 void km_miss_free_null(struct kmem_cache *cache)
 {
-	km_misuse(KM_MISUSE_NULL_FREE, "kmem_cache_free", NULL, cache->name);
+	km_misuse(KM_MISUSE_NULL_FREE, "kmem_cache_free", NULL, cache->registry.name);
 }
 
 /* ------------------------------------------------------------------ one object in, and out */
@@ -371,7 +374,7 @@ void km_miss_free_null(struct kmem_cache *cache)
  * the fast path has no frame. tests/rseq/abort interrupts each instruction of each copy. */
 static km_hit_path km_noinline void *chain_alloc_hit(struct kmem_cache *cache, gfp_t gfp)
 {
-	void *object = km_chain_rseq_pop(&cache->chain);
+	void *object = km_chain_rseq_pop(&cache->fast.chain);
 
 	if (km_likely(object) && km_likely(!km_layout_options.count_events))
 		return object;
@@ -382,7 +385,7 @@ static km_hit_path km_noinline void *chain_alloc_hit(struct kmem_cache *cache, g
 
 km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 {
-	enum km_chain_push pushed = km_chain_rseq_push(&cache->chain, object);
+	enum km_chain_push pushed = km_chain_rseq_push(&cache->fast.chain, object);
 
 	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
 		km_chain_pushed(cache, object, pushed);
@@ -445,7 +448,7 @@ km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 	struct obj_cgroup *objcg = km_objcg_now();
 	/* The fast path of charged objects, if the objcg is the default and not the thread's own. */
 	if (objcg && km_likely(!(gfp & KM_CHARGED_ODD)))
-		return km_charged_alloc(cache, gfp, objcg, cache->pcs.front.rseq);
+		return km_charged_alloc(cache, gfp, objcg, cache->fast.pcs.front.rseq);
 	return ops->alloc(cache, gfp, NUMA_NO_NODE);
 }
 

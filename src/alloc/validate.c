@@ -44,7 +44,7 @@ km_inline bool is_near(const void *object)
 km_inline uint8_t *byte_of(const struct kmem_cache *cache, const void *object)
 {
 	return km_likely(is_near(object)) ? km_validated_byte(cache, object) :
-						km_alloc_map_find(object, cache->live_shift);
+						km_alloc_map_find(object, cache->layout.live_shift);
 }
 
 /* ------------------------------------------------------------------ out */
@@ -52,9 +52,9 @@ km_inline uint8_t *byte_of(const struct kmem_cache *cache, const void *object)
 /* True if the address is the start of an object of the cache: by the page map, or by the page descriptor. */
 static bool is_object(const struct kmem_cache *cache, const void *object)
 {
-	if (km_likely(is_near(object)) && km_likely(km_hot.map[km_page_index(object)] == cache->live_id) &&
-	    km_likely(km_hot.caches[cache->live_id]))
-		return km_likely(km_id_valid(cache->live_id, object));
+	if (km_likely(is_near(object)) && km_likely(km_hot.map[km_page_index(object)] == cache->ext.live_id) &&
+	    km_likely(km_hot.caches[cache->ext.live_id]))
+		return km_likely(km_id_valid(cache->ext.live_id, object));
 	const struct km_page *page = km_page_of(object), *slab = page ? km_page_head((struct km_page *)page) : NULL;
 	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache &&
 	       km_object_index(cache, slab, km_slab_first(cache, slab), object) >= 0;
@@ -65,8 +65,8 @@ static bool is_object(const struct kmem_cache *cache, const void *object)
  */
 km_cold static void cut(struct kmem_cache *cache, const void *object)
 {
-	km_chain_cut(&cache->chain);
-	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->name);
+	km_chain_cut(&cache->fast.chain);
+	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->registry.name);
 }
 
 /* Checks a freelist's object and its link. The object was the link of another object, and a user may have written to
@@ -77,7 +77,7 @@ static km_noinline bool links_are_sound(struct kmem_cache *cache, const void *ob
 		cut(cache, object);
 		return false;
 	}
-	const void *next = km_load((void *const *)((const char *)object + cache->freeptr));
+	const void *next = km_load((void *const *)((const char *)object + cache->layout.freeptr));
 	if (km_unlikely(next && !is_object(cache, next)))
 		cut(cache, object);
 	return true;
@@ -86,22 +86,22 @@ static km_noinline bool links_are_sound(struct kmem_cache *cache, const void *ob
 /* Reports an object that is allocated already: a user overwrote a link, or overwrote the library's records. */
 static km_cold bool somebodys(struct kmem_cache *cache, const void *object)
 {
-	if (cache->engine->front == KM_PERCPU_FREELIST)
+	if (cache->layout.engine->front == KM_PERCPU_FREELIST)
 		cut(cache, object);
 	else
-		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->name);
+		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->registry.name);
 	return false;
 }
 
 km_inline bool hand_out(struct kmem_cache *cache, void *object)
 {
-	if (cache->engine->front == KM_PERCPU_FREELIST && km_unlikely(!links_are_sound(cache, object)))
+	if (cache->layout.engine->front == KM_PERCPU_FREELIST && km_unlikely(!links_are_sound(cache, object)))
 		return false;
 	uint8_t *byte = byte_of(cache, object);
 	km_debug(byte, "an object that is handed out lies in a range");
 	if (km_unlikely(!km_alloc_map_mark(byte, object)))
 		return somebodys(cache, object);
-	if (km_unlikely(cache->comes_in_parts))
+	if (km_unlikely(cache->ext.comes_in_parts))
 		km_parts_comes(cache, object);
 	return true;
 }
@@ -122,7 +122,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 		if (km_likely(hand_out(cache, object)))
 			return km_miss_zeroed(cache, object, gfp, 0);
 	}
-	return km_alloc_failed(cache->name, cache->object_size, gfp, ENOMEM);
+	return km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 }
 
 /* Handles a popped object in another range, or already allocated. */
@@ -154,7 +154,7 @@ km_inline bool claim_near(const struct kmem_cache *cache, void *object)
 {
 	const uintptr_t index = km_page_index(object);
 
-	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->live_id))
+	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->ext.live_id))
 		return false;
 	return km_validated_claim(cache, object);
 }
@@ -165,7 +165,7 @@ km_inline void *claim(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(!claim_near(cache, object)) && !claim_slowly(cache, object))
 		return NULL;
-	return cache->parts ? km_parts_goes(cache, object) : object;
+	return cache->ext.parts ? km_parts_goes(cache, object) : object;
 }
 
 static void validated_free_past(struct kmem_cache *cache, void *object)
@@ -182,7 +182,7 @@ static int validated_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left
 	size_t kept = 0;
 
 	/* A freelist's link must be validated before the link is followed. */
-	if (km_bulk_is_odd(gfp) || cache->engine->front == KM_PERCPU_FREELIST)
+	if (km_bulk_is_odd(gfp) || cache->layout.engine->front == KM_PERCPU_FREELIST)
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	km_debug(left == n, "nothing comes of a shelf that is closed");
 	if (!km_layer_below(cache, KM_LAYER_VALIDATE)->alloc_bulk(cache, gfp, left, n, objects))
@@ -215,7 +215,7 @@ static void validated_free_bulk(struct kmem_cache *cache, size_t n, size_t all, 
 km_hit_path void *km_validated_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
-	void *object = kmem_pcs_pop(&cache->pcs.inner, km_hot.percpu, km_rseq);
+	void *object = kmem_pcs_pop(&cache->fast.pcs.inner, km_hot.percpu, km_rseq);
 
 	if (km_likely(object))
 		return km_likely(km_validated_take(cache, object)) ? object : km_validated_handed(cache, gfp, object);
@@ -234,7 +234,7 @@ static void *validated_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 km_inline void push(struct kmem_cache *cache, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
-	if (km_likely(kmem_pcs_push(&cache->pcs.inner, km_hot.percpu, km_rseq, object)))
+	if (km_likely(kmem_pcs_push(&cache->fast.pcs.inner, km_hot.percpu, km_rseq, object)))
 		return;
 #endif
 	km_ops_free(km_layer_below(cache, KM_LAYER_VALIDATE), cache, object);
@@ -242,8 +242,8 @@ km_inline void push(struct kmem_cache *cache, void *object)
 
 static km_hit_path km_noinline void put_in_parts(struct kmem_cache *cache, void *object)
 {
-	if (km_likely(!cache->goes_in_parts))
-		km_wipe(object, cache->cleared);
+	if (km_likely(!cache->ext.goes_in_parts))
+		km_wipe(object, cache->layout.cleared);
 	else
 		object = km_parts_goes(cache, object);
 	if (km_likely(object))
@@ -252,7 +252,7 @@ static km_hit_path km_noinline void put_in_parts(struct kmem_cache *cache, void 
 
 km_hit_path void km_validated_put(struct kmem_cache *cache, void *object)
 {
-	if (cache->parts)
+	if (cache->ext.parts)
 		put_in_parts(cache, object);
 	else
 		push(cache, object);
@@ -283,7 +283,7 @@ static void validated_chain_free(struct kmem_cache *cache, void *object)
 	object = claim(cache, object);
 	if (km_unlikely(!object))
 		return;
-	enum km_chain_push pushed = km_chain_rseq_push(&cache->chain, object);
+	enum km_chain_push pushed = km_chain_rseq_push(&cache->fast.chain, object);
 	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
 		km_chain_pushed(cache, object, pushed);
 }
@@ -308,9 +308,9 @@ static const struct km_alloc_ops validated_softly = {
 
 const struct km_alloc_ops *km_validate_layer(struct kmem_cache *cache)
 {
-	const enum km_front front = cache->engine->front;
+	const enum km_front front = cache->layout.engine->front;
 
-	if (!cache->live_shift)
+	if (!cache->layout.live_shift)
 		return NULL;
 	if (front == KM_PERCPU_FREELIST && km_hits_by_cpu())
 		return &validated_chain;
@@ -322,14 +322,15 @@ const struct km_alloc_ops *km_validate_layer(struct kmem_cache *cache)
 /* Adds the layer to a new cache, unless hooks, checks or the engine validate each object already. */
 void km_alloc_prove(struct kmem_cache *cache)
 {
-	if (!km_hardening.live || km_is_hooked(cache) || cache->checked || cache->engine->shared_pages ||
-	    cache->engine->whole_pages)
+	if (!km_hardening.live || km_is_hooked(cache) || cache->layout.checked || cache->layout.engine->shared_pages ||
+	    cache->layout.engine->whole_pages)
 		return;
-	cache->live_shift = (uint8_t)km_alloc_map_shift(cache->size);
-	cache->live = km_alloc_map_place(cache->live_shift);
-	cache->usable = 0;
-	cache->live_id = cache->id >= KM_MAP_FIRST ? cache->id : UINT32_MAX;
+	cache->layout.live_shift = (uint8_t)km_alloc_map_shift(cache->layout.size);
+	cache->ext.live = km_alloc_map_place(cache->layout.live_shift);
+	cache->layout.usable = 0;
+	cache->ext.live_id = cache->fast.id >= KM_MAP_FIRST ? cache->fast.id : UINT32_MAX;
 	km_parts_begin(cache);
-	km_debug(cache->live && !cache->pcs.front.open.pcs, "a cache's objects are proved from the first one on");
+	km_debug(cache->ext.live && !cache->fast.pcs.front.open.pcs,
+		 "a cache's objects are proved from the first one on");
 	km_layers_choose(cache);
 }

@@ -21,13 +21,13 @@ void km_validated_put(struct kmem_cache *cache, void *object);
 /* The byte of an object in the first range of pages. */
 km_inline uint8_t *km_validated_byte(const struct kmem_cache *cache, const void *object)
 {
-	return (uint8_t *)(cache->live + ((uintptr_t)object >> cache->live_shift));
+	return (uint8_t *)(cache->ext.live + ((uintptr_t)object >> cache->layout.live_shift));
 }
 
 /* Marks a popped object as allocated. False: the slow path must mark the object. */
 km_inline bool km_validated_take(const struct kmem_cache *cache, const void *object)
 {
-	return km_likely(!km_load(&cache->comes_slowly)) &&
+	return km_likely(!km_load(&cache->ext.comes_slowly)) &&
 	       km_likely(km_alloc_map_mark(km_validated_byte(cache, object), object));
 }
 

@@ -28,8 +28,8 @@ struct km_field {
 /* An integer, a boolean or a pointer. */
 #define KM_FIELD_AS(name, type, member)	{ name, offsetof(type, member), sizeof(((type *)0)->member), 1 }
 #define KM_FIELD_IN(kind, type, member)	KM_FIELD_AS(kind "." #member, type, member)
-#define KM_FIELD_ARRAY(kind, type, member) \
-	{ kind "." #member, offsetof(type, member), sizeof(((type *)0)->member[0]), \
-	  km_array_count(((type *)0)->member) }
+#define KM_FIELD_ARRAY_AS(name, type, member) \
+	{ name, offsetof(type, member), sizeof(((type *)0)->member[0]), km_array_count(((type *)0)->member) }
+#define KM_FIELD_ARRAY(kind, type, member)	KM_FIELD_ARRAY_AS(kind "." #member, type, member)
 
 #endif

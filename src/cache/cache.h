@@ -192,7 +192,7 @@ extern km_hidden const struct km_observer_ops *km_observer_ops;
 km_inline bool km_tuned_with(const struct kmem_cache *cache, const struct kmem_cache *leader)
 {
 	while (cache && cache != leader)
-		cache = cache->tuned_with;
+		cache = cache->tune.tuned_with;
 	return cache != NULL;
 }
 
@@ -244,23 +244,25 @@ size_t km_observed_bytes(const struct kmem_cache *cache, const void *p) km_cold;
  * nothing there. */
 km_inline size_t km_room_of(const struct kmem_cache *cache)
 {
-	return km_likely(cache->cleared && !(cache->flags & SLAB_TYPESAFE_BY_RCU)) ? cache->size : cache->object_size;
+	return km_likely(cache->layout.cleared && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
+		       ? cache->layout.size
+		       : cache->layout.object_size;
 }
 /* Returns: the usable bytes of an object, also if a sanitizer knows the requested bytes or a canary follows the
  * object. */
 km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 {
 	if (km_unlikely(km_sanitizer.objects))
-		return km_observed_bytes(cache, p) ?: cache->object_size;
-	return km_unlikely(cache->canary) ? cache->canary : km_room_of(cache);
+		return km_observed_bytes(cache, p) ?: cache->layout.object_size;
+	return km_unlikely(cache->ext.canary) ? cache->ext.canary : km_room_of(cache);
 }
 /* Precompute the usable bytes of a new cache. km_alloc_prove sets the field to 0 later, when frees are to be
  * validated. */
 km_inline void km_settle_usable(struct kmem_cache *cache)
 {
-	const bool asked = cache->live_shift || cache->canary || km_sanitizer.objects;
+	const bool asked = cache->layout.live_shift || cache->ext.canary || km_sanitizer.objects;
 
-	cache->usable = asked ? 0 : (uint32_t)km_room_of(cache);
+	cache->layout.usable = asked ? 0 : (uint32_t)km_room_of(cache);
 }
 size_t km_usable_size(const void *p, const char *function);
 
@@ -427,13 +429,13 @@ bool km_failing_fits(const char *text, char *bad);
  * uses the cache. */
 km_inline int km_cache_check(struct kmem_cache *cache)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
-	int mended = hooks && cache->engine->mend ? cache->engine->mend(cache) : 0;
-	int damages = cache->engine->check(cache);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
+	int mended = hooks && cache->layout.engine->mend ? cache->layout.engine->mend(cache) : 0;
+	int damages = cache->layout.engine->check(cache);
 
 	if (damages && km_is_debugged(cache))
-		km_misuse_of(KM_MISUSE_OVERWRITTEN, "kmem_cache_validate", cache, cache->name, NULL,
-			     cache->flags & SLAB_STORE_USER);
+		km_misuse_of(KM_MISUSE_OVERWRITTEN, "kmem_cache_validate", cache, cache->registry.name, NULL,
+			     cache->layout.flags & SLAB_STORE_USER);
 	return mended + damages + (hooks && hooks->check ? hooks->check(cache) : 0);
 }
 

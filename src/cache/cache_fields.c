@@ -21,7 +21,7 @@
 #define GRACE(member)	KM_FIELD_IN("grace", struct km_grace, member)
 #define WAITING(member)	KM_FIELD_IN("waiting", struct km_rcu_waiting, member)
 #define BLOCK(member)	KM_FIELD_IN("rcublock", struct km_rcu_block, member)
-#define CACHE(member)	KM_FIELD_IN("cache", struct kmem_cache, member)
+#define CACHE(part, member)	KM_FIELD_AS("cache." #member, struct kmem_cache, part.member)
 #define CACHE_AS(name, member)	KM_FIELD_AS("cache." name, struct kmem_cache, member)
 
 const struct km_field km_fields[] = {
@@ -77,19 +77,25 @@ const struct km_field km_fields[] = {
 	KM_FIELD_STRUCT("rcublock", struct km_rcu_block),
 	BLOCK(next), BLOCK(count), KM_FIELD_ARRAY("rcublock", struct km_rcu_block, object),
 	KM_FIELD_STRUCT("cache", struct kmem_cache),
-	CACHE_AS("shelf.front.rseq", pcs.front.rseq),
-	CACHE_AS("shelf.inner.mask", pcs.inner.mask), CACHE_AS("shelf.block_mask", pcs.sheaf_mask),
-	CACHE_AS("shelf.slot", pcs.slot), CACHE_AS("charged.block_mask", charged.sheaf_mask),
-	CACHE(charged.slot), CACHE(chain.slot), CACHE(capacity), CACHE(pad), CACHE(size), CACHE(object_size),
-	CACHE(objects), CACHE(order), CACHE(slab_pages), CACHE(freeptr), CACHE(engine), CACHE(dead), CACHE(min_partial),
-	CACHE(batchcount), CACHE(shared), CACHE(all.next), CACHE(all.prev), CACHE(group), CACHE(guarded),
-	CACHE_AS("sibling_of", shadow_of), CACHE_AS("siblings", shadows),
-	CACHE_AS("twin_of", child_of), CACHE(past.new_slabs), CACHE(past.freed_slabs), CACHE(carried),
-	CACHE(first), CACHE(colours), CACHE(left), CACHE(tail_bits), CACHE(live_shift), CACHE(flags), CACHE(deferred),
-	CACHE(align), CACHE(ctor), CACHE(references), CACHE(usersize), CACHE(defrag_ratio), CACHE(events),
-	CACHE(percpu_offset), CACHE(percpu_bytes),
-	KM_FIELD_ARRAY("cache", struct kmem_cache, node),
-	KM_FIELD_ARRAY("cache", struct kmem_cache, name),
+	CACHE_AS("shelf.front.rseq", fast.pcs.front.rseq),
+	CACHE_AS("shelf.inner.mask", fast.pcs.inner.mask),
+	CACHE_AS("shelf.block_mask", fast.pcs.sheaf_mask), CACHE_AS("shelf.slot", fast.pcs.slot),
+	CACHE_AS("charged.block_mask", memcg.charged.sheaf_mask), CACHE(memcg, charged.slot),
+	CACHE(fast, chain.slot), CACHE(fast, capacity), CACHE(tune, pad), CACHE(layout, size),
+	CACHE(layout, object_size), CACHE(layout, objects), CACHE(layout, order),
+	CACHE(form, slab_pages), CACHE(layout, freeptr), CACHE(layout, engine), CACHE(layout, dead),
+	CACHE(tune, min_partial), CACHE(tune, batchcount), CACHE(tune, shared),
+	CACHE(registry, all.next), CACHE(registry, all.prev), CACHE(memcg, group),
+	CACHE(ext, guarded), CACHE_AS("sibling_of", ext.shadow_of),
+	CACHE_AS("siblings", ext.shadows), CACHE_AS("twin_of", memcg.child_of),
+	CACHE(state, past.new_slabs), CACHE(state, past.freed_slabs), CACHE(ext, carried),
+	CACHE(form, first), CACHE(form, colours), CACHE(ext, left), CACHE(layout, tail_bits),
+	CACHE(layout, live_shift), CACHE(layout, flags), CACHE(state, deferred), CACHE(form, align),
+	CACHE(form, ctor), CACHE(registry, references), CACHE(ext, usersize),
+	CACHE(tune, defrag_ratio), CACHE(state, events), CACHE(state, percpu_offset),
+	CACHE(state, percpu_bytes),
+	KM_FIELD_ARRAY_AS("cache.node", struct kmem_cache, state.node),
+	KM_FIELD_ARRAY_AS("cache.name", struct kmem_cache, registry.name),
 	/* By enum kmem_event; new events are added at the end. */
 	KM_FIELD_STRUCT("events", struct km_events),
 	KM_FIELD_ARRAY("events", struct km_events, count),

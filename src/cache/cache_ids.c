@@ -46,17 +46,19 @@ static bool entries_reach(size_t id)
 
 static size_t bytes_of_word(const struct kmem_cache *cache)
 {
-	return cache->word_is_charged ? km_owned_word_bytes() : sizeof(uint64_t);
+	return cache->memcg.word_is_charged ? km_owned_word_bytes() : sizeof(uint64_t);
 }
 
 /* Return the id under rseq: the number of the per-CPU word of the sheaf to which a free pushes, the plain or the
  * charged one. */
 static uint16_t id_of_word(struct kmem_cache *cache)
 {
-	cache->word_is_charged = cache->flags & SLAB_ACCOUNT && km_has_accounting() && !cache->child_of &&
-				 cache->engine->front == KM_PERCPU_SHEAVES && cache->capacity;
-	cache->word = km_percpu_alloc(bytes_of_word(cache));
-	size_t id = cache->word / sizeof(uint64_t);
+	cache->memcg.word_is_charged = cache->layout.flags & SLAB_ACCOUNT && km_has_accounting() &&
+				       !cache->memcg.child_of &&
+				       cache->layout.engine->front == KM_PERCPU_SHEAVES &&
+				       cache->fast.capacity;
+	cache->state.word = km_percpu_alloc(bytes_of_word(cache));
+	size_t id = cache->state.word / sizeof(uint64_t);
 
 	return id && id < KM_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
 }
@@ -66,7 +68,7 @@ uint16_t km_id_get(struct kmem_cache *cache)
 {
 	/* A cache in shared pages gets no id, because no page map entry could show the id. A fast path reads the
 	 * per-CPU word of any id: without per-CPU memory there is room for the first few ids only. */
-	if (cache->engine->shared_pages || km_percpu.discipline == KM_DISCIPLINE_NONE)
+	if (cache->layout.engine->shared_pages || km_percpu.discipline == KM_DISCIPLINE_NONE)
 		return KM_MAP_DESC;
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return id_of_word(cache);
@@ -88,13 +90,13 @@ uint16_t km_id_get(struct kmem_cache *cache)
 
 void km_id_put(struct kmem_cache *cache, bool fenced)
 {
-	uint16_t id = cache->id;
+	uint16_t id = cache->fast.id;
 
 	if (id >= KM_MAP_FIRST)
 		km_store(&km_hot.caches[id], NULL);
-	if (cache->word && fenced)
-		km_percpu_free(cache->word, bytes_of_word(cache));
-	if (cache->word || id < KM_MAP_FIRST)
+	if (cache->state.word && fenced)
+		km_percpu_free(cache->state.word, bytes_of_word(cache));
+	if (cache->state.word || id < KM_MAP_FIRST)
 		return;
 	ids_used[id / 64] &= ~((uint64_t)1 << (id % 64));
 }
@@ -116,7 +118,7 @@ void km_registry_visit_ready(int (*visit)(struct kmem_cache *cache, void *arg), 
 
 static int note_id(struct kmem_cache *cache, void *most)
 {
-	*(size_t *)most = km_max(*(size_t *)most, (size_t)cache->id);
+	*(size_t *)most = km_max(*(size_t *)most, (size_t)cache->fast.id);
 	return 0;
 }
 
@@ -148,15 +150,15 @@ void km_ids_trim(void)
 
 void km_id_fill(struct kmem_cache *cache)
 {
-	if (cache->id < KM_MAP_FIRST)
+	if (cache->fast.id < KM_MAP_FIRST)
 		return;
-	km_debug(!km_hot.caches[cache->id], "an id is one live cache's");
-	size_t slab_bytes = KM_PAGE_SIZE << cache->order;
-	uint64_t factor = km_id_find_factor(cache->size, cache->objects, slab_bytes);
-	km_id_masks(cache->id)->slab = (uint32_t)slab_bytes - 1;
-	*km_id_factor(cache->id) = factor;
+	km_debug(!km_hot.caches[cache->fast.id], "an id is one live cache's");
+	size_t slab_bytes = KM_PAGE_SIZE << cache->layout.order;
+	uint64_t factor = km_id_find_factor(cache->layout.size, cache->layout.objects, slab_bytes);
+	km_id_masks(cache->fast.id)->slab = (uint32_t)slab_bytes - 1;
+	*km_id_factor(cache->fast.id) = factor;
 	/* If slabs start at different offsets, or not with an object, no single factor validates an object: all
 	 * frees miss. */
-	bool by_more = cache->colours || km_is_debugged(cache) || !factor;
-	km_store_release(&km_hot.caches[cache->id], by_more ? NULL : cache);
+	bool by_more = cache->form.colours || km_is_debugged(cache) || !factor;
+	km_store_release(&km_hot.caches[cache->fast.id], by_more ? NULL : cache);
 }

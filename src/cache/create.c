@@ -64,13 +64,13 @@ static void copy_name(char *to, const char *from)
 static int init_nodes(struct kmem_cache *cache)
 {
 	for (unsigned node = 0; node < km_node_count; node++) {
-		cache->node[node] = km_meta_alloc(cache->engine->node_bytes, true);
-		if (!cache->node[node])
+		cache->state.node[node] = km_meta_alloc(cache->layout.engine->node_bytes, true);
+		if (!cache->state.node[node])
 			return -ENOMEM;
-		int error = cache->engine->node_init ? cache->engine->node_init(cache, node) : 0;
+		int error = cache->layout.engine->node_init ? cache->layout.engine->node_init(cache, node) : 0;
 		if (error) {
-			km_meta_free(cache->node[node], cache->engine->node_bytes);
-			cache->node[node] = NULL;
+			km_meta_free(cache->state.node[node], cache->layout.engine->node_bytes);
+			cache->state.node[node] = NULL;
 			return error;
 		}
 	}
@@ -80,32 +80,32 @@ static int init_nodes(struct kmem_cache *cache)
 static void fini_nodes(struct kmem_cache *cache)
 {
 	for (unsigned node = km_node_count; node-- > 0;)
-		if (cache->node[node]) {
-			if (cache->engine->node_fini)
-				cache->engine->node_fini(cache, node);
-			km_meta_free(cache->node[node], cache->engine->node_bytes);
+		if (cache->state.node[node]) {
+			if (cache->layout.engine->node_fini)
+				cache->layout.engine->node_fini(cache, node);
+			km_meta_free(cache->state.node[node], cache->layout.engine->node_bytes);
 		}
-	km_meta_free(cache->events, sizeof(*cache->events));
+	km_meta_free(cache->state.events, sizeof(*cache->state.events));
 }
 
 /* Copy the settings of the leader: first the settings that may change at run time, then the sizes from which nodes
  * and sheaves are made. Context: registry locked. */
 static void tune_as_led(struct kmem_cache *cache)
 {
-	struct kmem_cache *leader = cache->tuned_with;
+	struct kmem_cache *leader = cache->tune.tuned_with;
 
 	km_cache_tune_looks(cache);
 	if (!leader)
 		return;
-	km_store(&leader->leads, true);
+	km_store(&leader->tune.leads, true);
 	/* The slabs of a debugged leader have another layout. */
 	if (km_is_debugged(leader))
 		return;
-	cache->capacity = leader->capacity;
-	cache->busy_capacity = leader->busy_capacity;
-	cache->max_capacity = leader->max_capacity;
-	cache->batchcount = leader->batchcount;
-	cache->shared = leader->shared;
+	cache->fast.capacity = leader->fast.capacity;
+	cache->tune.busy_capacity = leader->tune.busy_capacity;
+	cache->tune.max_capacity = leader->tune.max_capacity;
+	cache->tune.batchcount = leader->tune.batchcount;
+	cache->tune.shared = leader->tune.shared;
 }
 
 /* Do everything that can fail, before the cache is visible. */
@@ -114,18 +114,18 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 	int error = km_layout_common(cache, args);
 
 	if (!error)
-		error = cache->engine->layout(cache, args);
+		error = cache->layout.engine->layout(cache, args);
 	if (error)
 		return error;
-	if (!cache->slab_pages)
-		cache->slab_pages = 1u << cache->order;
+	if (!cache->form.slab_pages)
+		cache->form.slab_pages = 1u << cache->layout.order;
 	tune_as_led(cache);
 	/* A sheaf would hide a second free, because the slab counts an object on a sheaf as allocated. */
-	if ((cache->flags & (SLAB_NO_SHEAVES | SLAB_FAILSLAB) || cache->checked) &&
-	    cache->engine->front == KM_PERCPU_SHEAVES)
-		cache->capacity = 0;
-	cache->events = km_meta_alloc(sizeof(*cache->events), true);
-	return cache->events ? init_nodes(cache) : -ENOMEM;
+	if ((cache->layout.flags & (SLAB_NO_SHEAVES | SLAB_FAILSLAB) || cache->layout.checked) &&
+	    cache->layout.engine->front == KM_PERCPU_SHEAVES)
+		cache->fast.capacity = 0;
+	cache->state.events = km_meta_alloc(sizeof(*cache->state.events), true);
+	return cache->state.events ? init_nodes(cache) : -ENOMEM;
 }
 
 static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_t flags,
@@ -138,22 +138,24 @@ static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_
 	uint32_t align = km_layout_align(flags, args->align, size);
 	uint32_t wanted = (uint32_t)km_align_up(size, align);
 
-	return cache->mergeable && !cache->shadows && !((cache->flags | flags) & never) &&
-	       !((cache->flags ^ flags) & same) && !args->ctor && !args->usersize &&
-	       !args->sheaf_capacity && (!args->engine || km_engine_find(args->engine) == cache->engine) &&
-	       cache->size >= wanted && cache->size % align == 0 && cache->align >= align &&
-	       cache->size - wanted < sizeof(void *);
+	return km_cache_is(cache, KM_CACHE_MERGEABLE) && !cache->ext.shadows &&
+	       !((cache->layout.flags | flags) & never) &&
+	       !((cache->layout.flags ^ flags) & same) && !args->ctor && !args->usersize &&
+	       !args->sheaf_capacity &&
+	       (!args->engine || km_engine_find(args->engine) == cache->layout.engine) &&
+	       cache->layout.size >= wanted && cache->layout.size % align == 0 &&
+	       cache->form.align >= align && cache->layout.size - wanted < sizeof(void *);
 }
 
 static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags,
 					 const struct kmem_cache_args *args)
 {
 	for (struct km_list *e = registry.all.prev; e != &registry.all; e = e->prev) {
-		struct kmem_cache *cache = km_container_of(e, struct kmem_cache, all);
+		struct kmem_cache *cache = km_container_of(e, struct kmem_cache, registry.all);
 
 		if (can_merge(cache, size, flags, args)) {
-			cache->references++;
-			cache->cleared = cache->object_size = km_max(cache->object_size, size);
+			cache->registry.references++;
+			cache->layout.cleared = cache->layout.object_size = km_max(cache->layout.object_size, size);
 			km_settle_usable(cache);
 			return cache;
 		}
@@ -172,12 +174,12 @@ struct kmem_cache **km_registry_named(const char *name)
 
 static void link_name(struct kmem_cache *cache)
 {
-	struct kmem_cache **first = km_registry_named(cache->name);
+	struct kmem_cache **first = km_registry_named(cache->registry.name);
 
-	cache->next_named = *first;
-	cache->named_by = first;
+	cache->registry.next_named = *first;
+	cache->registry.named_by = first;
 	if (*first)
-		(*first)->named_by = &cache->next_named;
+		(*first)->registry.named_by = &cache->registry.next_named;
 	*first = cache;
 }
 
@@ -187,9 +189,9 @@ static void spread_names(void)
 	__builtin_memset(names, 0, (names_mask + 1) * sizeof(*names));
 	names_mask = km_array_count(names) - 1;
 	km_list_for_each(entry, &registry.all) {
-		struct kmem_cache *cache = km_container_of(entry, struct kmem_cache, all);
+		struct kmem_cache *cache = km_container_of(entry, struct kmem_cache, registry.all);
 
-		if (cache->named_by)
+		if (cache->registry.named_by)
 			link_name(cache);
 	}
 }
@@ -198,14 +200,14 @@ static void spread_names(void)
  * truncated names that begin alike. */
 static void add_name(struct kmem_cache *cache, bool internal)
 {
-	struct kmem_cache *other = internal ? NULL : *km_registry_named(cache->name);
+	struct kmem_cache *other = internal ? NULL : *km_registry_named(cache->registry.name);
 
-	if (cache->child_of || cache->shadow_of)
+	if (cache->memcg.child_of || cache->ext.shadow_of)
 		return;
-	while (other && __builtin_strcmp(other->name, cache->name) != 0)
-		other = other->next_named;
+	while (other && __builtin_strcmp(other->registry.name, cache->registry.name) != 0)
+		other = other->registry.next_named;
 	if (other)
-		km_warn("kmem_cache_create(%s): a cache of that name exists", cache->name);
+		km_warn("kmem_cache_create(%s): a cache of that name exists", cache->registry.name);
 	if (km_unlikely(registry.count > names_mask && names_mask < km_array_count(names) - 1))
 		spread_names();
 	link_name(cache);
@@ -213,35 +215,35 @@ static void add_name(struct kmem_cache *cache, bool internal)
 
 static void drop_name(struct kmem_cache *cache)
 {
-	if (!cache->named_by)
+	if (!cache->registry.named_by)
 		return;
-	km_debug(*cache->named_by == cache, "a cache is found by its name until it goes");
-	*cache->named_by = cache->next_named;
-	if (cache->next_named)
-		cache->next_named->named_by = cache->named_by;
+	km_debug(*cache->registry.named_by == cache, "a cache is found by its name until it goes");
+	*cache->registry.named_by = cache->registry.next_named;
+	if (cache->registry.next_named)
+		cache->registry.next_named->registry.named_by = cache->registry.named_by;
 }
 
 void km_cache_rename(struct kmem_cache *child, const char *name)
 {
-	copy_name(child->name, name);
+	copy_name(child->registry.name, name);
 }
 
 static void publish(struct kmem_cache *cache, bool internal)
 {
 	add_name(cache, internal);
-	cache->id = km_id_get(cache);
+	cache->fast.id = km_id_get(cache);
 	km_id_fill(cache);
 	km_debug(km_is_locked(&registry.lock), "the list of caches changes under the registry's lock");
-	km_list_add_tail(&cache->all, &registry.all);
+	km_list_add_tail(&cache->registry.all, &registry.all);
 	km_bump(&registry.count, 1);
-	if (cache->shadow_of)
+	if (cache->ext.shadow_of)
 		km_bump(&registry.shadows, 1);
 }
 
 /* Keep the record of a destroyed cache for new caches only: a late use of the cache is then reported. */
 static void keep_memory(struct kmem_cache *cache)
 {
-	cache->next_named = registry.dead;
+	cache->registry.next_named = registry.dead;
 	registry.dead = cache;
 }
 
@@ -251,18 +253,18 @@ static struct kmem_cache *new_memory(void)
 
 	if (!cache)
 		return km_meta_alloc_spread(sizeof(*cache), true);
-	registry.dead = cache->next_named;
+	registry.dead = cache->registry.next_named;
 	return __builtin_memset(cache, 0, sizeof(*cache));
 }
 
 /* Returns: the bytes to zero; for kmalloc all bytes that ksize reports, because krealloc grows into them. */
 static uint32_t cleared_bytes(const struct kmem_cache *cache)
 {
-	const bool all = cache->flags & SLAB_KMALLOC && !cache->canary && !km_is_observed(cache);
+	const bool all = cache->layout.flags & SLAB_KMALLOC && !cache->ext.canary && !km_is_observed(cache);
 
-	if (cache->ctor)
+	if (cache->form.ctor)
 		return 0;
-	return all && !km_is_debugged(cache) ? cache->size : cache->object_size;
+	return all && !km_is_debugged(cache) ? cache->layout.size : cache->layout.object_size;
 }
 
 static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags,
@@ -274,42 +276,45 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		*error = -ENOMEM;
 		return NULL;
 	}
-	copy_name(cache->name, name);
-	cache->engine = creation->engine ?:
+	copy_name(cache->registry.name, name);
+	cache->layout.engine = creation->engine ?:
 			creation->args.engine ? km_engine_find(creation->args.engine) :
 						km_options.engine;
-	cache->object_size = size;
-	cache->child_of = creation->child_of;
-	cache->shadow_of = creation->shadow_of;
-	cache->tuned_with = creation->tuned_with;
-	cache->slab_charge = creation->slab_charge;
-	cache->kept_by = creation->kept_by;
-	cache->limit = UINT64_MAX;
-	cache->flags = flags;
-	cache->hooks = km_observed_hooks_of(cache);
-	if (km_options.account && !cache->engine->shared_pages && !cache->child_of)
-		cache->flags |= SLAB_ACCOUNT;
-	cache->ctor = creation->args.ctor;
-	cache->checked = km_options.check || (flags & KM_DEBUG_FLAGS) || km_is_observed(cache);
-	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
-			   !creation->args.sheaf_capacity && !creation->internal;
-	cache->references = 1;
-	cache->objcg = KM_OBJCGS_DIFFER;
-	cache->useroffset = creation->args.useroffset;
-	cache->usersize = creation->args.usersize;
-	cache->dense = creation->dense || (creation->tuned_with && creation->tuned_with->dense);
-	cache->singly = creation->singly;
-	cache->may_have_canary = !(flags & SLAB_KMALLOC) || creation->canary ||
-				 (creation->tuned_with && creation->tuned_with->canary);
+	cache->layout.object_size = size;
+	cache->memcg.child_of = creation->child_of;
+	cache->ext.shadow_of = creation->shadow_of;
+	cache->tune.tuned_with = creation->tuned_with;
+	cache->memcg.slab_charge = creation->slab_charge;
+	cache->memcg.kept_by = creation->kept_by;
+	cache->tune.limit = UINT64_MAX;
+	cache->layout.flags = flags;
+	cache->ext.hooks = km_observed_hooks_of(cache);
+	if (km_options.account && !cache->layout.engine->shared_pages && !cache->memcg.child_of)
+		cache->layout.flags |= SLAB_ACCOUNT;
+	cache->form.ctor = creation->args.ctor;
+	cache->layout.checked = km_options.check || (flags & KM_DEBUG_FLAGS) || km_is_observed(cache);
+	if (km_options.merge && !cache->form.ctor && !creation->args.usersize && !creation->args.sheaf_capacity &&
+	    !creation->internal)
+		cache->layout.traits |= KM_CACHE_MERGEABLE;
+	cache->registry.references = 1;
+	cache->memcg.objcg = KM_OBJCGS_DIFFER;
+	cache->ext.useroffset = creation->args.useroffset;
+	cache->ext.usersize = creation->args.usersize;
+	if (creation->dense || (creation->tuned_with && km_cache_is(creation->tuned_with, KM_CACHE_DENSE)))
+		cache->layout.traits |= KM_CACHE_DENSE;
+	if (creation->singly)
+		cache->layout.traits |= KM_CACHE_SINGLY;
+	cache->ext.may_have_canary = !(flags & SLAB_KMALLOC) || creation->canary ||
+				 (creation->tuned_with && creation->tuned_with->ext.canary);
 	*error = build(cache, &creation->args);
 	if (*error) {
 		fini_nodes(cache);
 		km_meta_free_spread(cache, sizeof(*cache));
 		return NULL;
 	}
-	cache->cleared = cleared_bytes(cache);
+	cache->layout.cleared = cleared_bytes(cache);
 	km_settle_usable(cache);
-	cache->carried = cache->flags & KM_DEBUG_FLAGS;
+	cache->ext.carried = cache->layout.flags & KM_DEBUG_FLAGS;
 	km_layers_choose(cache);
 	return cache;
 }
@@ -329,7 +334,7 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 		if (cache) {
 			publish(cache, creation->internal);
 			km_alloc_open(cache);
-			if ((cache->flags & SLAB_ACCOUNT || km_load(&km_account_asks) & KM_ASKS_THREADS) &&
+			if ((cache->layout.flags & SLAB_ACCOUNT || km_load(&km_account_asks) & KM_ASKS_THREADS) &&
 			    km_has_accounting())
 				km_charge_ops->begin(cache, true);
 		}
@@ -401,9 +406,9 @@ static int report_slab(struct km_page *slab, void *arg)
 	char *address = km_slab_first(left->cache, slab);
 	km_slab_remains(left->cache, slab, left->objects < 8);
 	for (unsigned i = 0; i < slab->objects; i++)
-		if (left->cache->engine->is_taken(left->cache, slab, i) && left->objects++ < 8)
-			km_warn("  object %p, offset %u", (void *)(address + (size_t)i * left->cache->size),
-				(unsigned)(i * left->cache->size));
+		if (left->cache->layout.engine->is_taken(left->cache, slab, i) && left->objects++ < 8)
+			km_warn("  object %p, offset %u", (void *)(address + (size_t)i * left->cache->layout.size),
+				(unsigned)(i * left->cache->layout.size));
 	left->slabs++;
 	return 0;
 }
@@ -426,25 +431,25 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	struct leftovers left = { .cache = cache };
 
 	/* Type-safe slabs stayed until now for RCU readers. Their objects were never poisoned. */
-	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
-		cache->flags &= ~(SLAB_TYPESAFE_BY_RCU | SLAB_POISON);
-	cache->engine->shrink(cache);
+	if (cache->layout.flags & SLAB_TYPESAFE_BY_RCU)
+		cache->layout.flags &= ~(SLAB_TYPESAFE_BY_RCU | SLAB_POISON);
+	cache->layout.engine->shrink(cache);
 	struct kmem_cache_stats stats = { .name = "" };
-	cache->engine->stats(cache, &stats);
+	cache->layout.engine->stats(cache, &stats);
 	km_retired_hand_down(cache, &stats);
 	if (rest) {
 		rest(cache);
 		stats = (struct kmem_cache_stats){ .name = "" };
 	}
-	if (stats.total_slabs || stats.active_objects || km_load(&cache->guarded)) {
-		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->name);
-		left.objects = km_load(&cache->guarded) ? km_guard_ops->leave(cache) : 0;
+	if (stats.total_slabs || stats.active_objects || km_load(&cache->ext.guarded)) {
+		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->registry.name);
+		left.objects = km_load(&cache->ext.guarded) ? km_guard_ops->leave(cache) : 0;
 		km_pages_walk(report_slab, &left);
 		/* For objects in shared pages only the number is known. */
-		if (cache->engine->shared_pages)
-			left.objects = stats.active_objects + km_load(&cache->guarded);
+		if (cache->layout.engine->shared_pages)
+			left.objects = stats.active_objects + km_load(&cache->ext.guarded);
 		km_warn("  %lu objects in %lu slabs stay allocated, and are never reused; %s",
-			(unsigned long)left.objects, (unsigned long)left.slabs, cache->flags & SLAB_STORE_USER ?
+			(unsigned long)left.objects, (unsigned long)left.slabs, cache->layout.flags & SLAB_STORE_USER ?
 			KM_MISUSE_TOLD : "KMEM_DEBUG=U says who allocated them");
 		km_pages_walk(bury_slab, &left);
 		errno = EBUSY;
@@ -452,12 +457,12 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	km_id_put(cache, fenced);
 	/* A late use finds closed sheaves and this mark, until another cache reuses the memory. */
 	km_alloc_bury(cache);
-	cache->objcg = KM_OBJCGS_DIFFER;
+	cache->memcg.objcg = KM_OBJCGS_DIFFER;
 	/* A thread of an earlier user may still run in here, so all data read by such a thread must stay forever. */
-	if (km_unlikely(rest && cache->handed_on))
+	if (km_unlikely(rest && cache->memcg.handed_on))
 		return;
 	fini_nodes(cache);
-	if (cache->child_of)
+	if (cache->memcg.child_of)
 		km_meta_free_spread(cache, sizeof(*cache));
 	else
 		keep_memory(cache);
@@ -466,22 +471,22 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 static void leave_rounds(const struct kmem_cache *cache)
 {
 	for (unsigned i = 0; i < KM_ROUNDS; i++)
-		if (km_rounds[i].next == &cache->all)
-			km_rounds[i].next = cache->all.next;
+		if (km_rounds[i].next == &cache->registry.all)
+			km_rounds[i].next = cache->registry.all.next;
 }
 
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache))
 {
 	for (size_t i = 0; i < count; i++) {
-		km_debug(km_is_locked(&registry.lock) && !caches[i]->dead, "a cache goes once, by the registry");
-		if (caches[i]->children)
+		km_debug(km_is_locked(&registry.lock) && !caches[i]->layout.dead, "a cache goes once, by the registry");
+		if (caches[i]->memcg.children)
 			km_charge_ops->forget(caches[i]);
 		leave_rounds(caches[i]);
-		km_list_del(&caches[i]->all);
+		km_list_del(&caches[i]->registry.all);
 		drop_name(caches[i]);
-		km_ahead_give_up(caches[i]->reserved_pages);
+		km_ahead_give_up(caches[i]->state.reserved_pages);
 		km_bump(&registry.count, -1);
-		if (caches[i]->shadow_of)
+		if (caches[i]->ext.shadow_of)
 			km_bump(&registry.shadows, -1);
 	}
 	km_debug(!registry.count == km_list_empty(&registry.all), "the registry counts the caches that it lists");
@@ -494,16 +499,16 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 static void remove_with_shadows(struct kmem_cache *cache)
 {
 	struct kmem_cache *these[1 + KM_SHADOWS_MOST] = { cache };
-	struct km_shadows *shadows = cache->shadows;
+	struct km_shadows *shadows = cache->ext.shadows;
 	size_t count = 1;
 
-	for (struct kmem_cache *at = shadows ? shadows->first : NULL; at; at = at->next_shadow) {
-		km_debug(count < km_array_count(these) && at->shadow_of == cache, "a cache has few siblings");
+	for (struct kmem_cache *at = shadows ? shadows->first : NULL; at; at = at->ext.next_shadow) {
+		km_debug(count < km_array_count(these) && at->ext.shadow_of == cache, "a cache has few siblings");
 		these[count++] = at;
 	}
 	km_caches_remove(these, count, NULL);
 	if (shadows) {
-		km_store(&cache->shadows, NULL);
+		km_store(&cache->ext.shadows, NULL);
 		km_meta_free(shadows, sizeof(*shadows));
 	}
 }
@@ -511,7 +516,7 @@ static void remove_with_shadows(struct kmem_cache *cache)
 void km_cache_discard(struct kmem_cache *cache)
 {
 	km_registry_scope();
-	if (!--cache->references)
+	if (!--cache->registry.references)
 		remove_with_shadows(cache);
 }
 
@@ -519,16 +524,17 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 {
 	if (!cache)
 		return;
-	if (km_unlikely(cache->dead)) {
-		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_destroy", cache, cache->name);
+	if (km_unlikely(cache->layout.dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_destroy", cache, cache->registry.name);
 		return;
 	}
-	if (km_unlikely(cache->child_of || cache->shadow_of)) {
-		km_warn("kmem_cache_destroy(%s): it is a private group's or another cache's, and stays", cache->name);
+	if (km_unlikely(cache->memcg.child_of || cache->ext.shadow_of)) {
+		km_warn("kmem_cache_destroy(%s): it is a private group's or another cache's, and stays",
+			cache->registry.name);
 		return;
 	}
-	if (km_unlikely(cache->engine->whole_pages)) {
-		km_warn("kmem_cache_destroy(%s): it is kmalloc's, and stays", cache->name);
+	if (km_unlikely(cache->layout.engine->whole_pages)) {
+		km_warn("kmem_cache_destroy(%s): it is kmalloc's, and stays", cache->registry.name);
 		return;
 	}
 	if (km_load_acquire(&km_grace))
@@ -570,7 +576,7 @@ void km_registry_unlock(void)
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
 {
 	km_list_for_each_safe(e, &registry.all) {
-		int result = visit(km_container_of(e, struct kmem_cache, all), arg);
+		int result = visit(km_container_of(e, struct kmem_cache, registry.all), arg);
 
 		if (result)
 			return result;
@@ -629,7 +635,7 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 	for (; round->left && most; round->left--, most--) {
 		if (!round->next || round->next == &registry.all)
 			round->next = registry.all.next;
-		if (visit(km_container_of(round->next, struct kmem_cache, all), arg))
+		if (visit(km_container_of(round->next, struct kmem_cache, registry.all), arg))
 			break;
 		round->next = round->next->next;
 	}
@@ -651,7 +657,7 @@ void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg),
 	*round = (struct km_round){ registry.count, registry.all.next };
 	printing[i] = true;
 	while (round->left && round->next != &registry.all) {
-		if (!visit(km_container_of(round->next, struct kmem_cache, all), arg)) {
+		if (!visit(km_container_of(round->next, struct kmem_cache, registry.all), arg)) {
 			round->left--;
 			round->next = round->next->next;
 			continue;
@@ -669,19 +675,19 @@ void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg),
 
 static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 {
-	if (cache->engine->fork)
-		cache->engine->fork(cache, before, child);
+	if (cache->layout.engine->fork)
+		cache->layout.engine->fork(cache, before, child);
 	if (!child)
 		return;
 	/* The child has no calls of other threads. If a signal handler of this thread forked inside a call, the
 	 * count falls below zero: no shadow cache is then ever found unused again. */
-	if (cache->shadows)
-		km_store(&cache->shadows->calls, km_load(&cache->shadows->calls) & 1);
-	km_store(&cache->calls, 0u);
+	if (cache->ext.shadows)
+		km_store(&cache->ext.shadows->calls, km_load(&cache->ext.shadows->calls) & 1);
+	km_store(&cache->memcg.calls, 0u);
 	/* Another thread may have been about to set the bit in km_alloc_ready. */
-	km_store(&cache->touched, false);
-	km_pcs_fork_child(&cache->pcs);
-	km_pcs_fork_child(&cache->charged);
+	km_store(&cache->state.touched, false);
+	km_pcs_fork_child(&cache->fast.pcs);
+	km_pcs_fork_child(&cache->memcg.charged);
 }
 
 /* In rank order: a drain takes the caches' locks while holding its own. */
@@ -696,7 +702,7 @@ bool km_registry_fork(bool before, bool child)
 	}
 	if (registry.all.next && has)
 		km_list_for_each(e, &registry.all)
-			fork_cache(km_container_of(e, struct kmem_cache, all), before, child);
+			fork_cache(km_container_of(e, struct kmem_cache, registry.all), before, child);
 	km_engines_fork(before, child);
 	if (!before) {
 		km_alloc_fork(false, child);

@@ -66,15 +66,15 @@ static void see_slab(const struct km_page *slab, struct look *look, struct kmem_
 	if (!cache || km_load(&slab->flags) & KM_SLAB_DEAD)
 		return;
 	out->what = KMEM_USAGE_BLOCK;
-	if (!cache->engine->fullness)
+	if (!cache->layout.engine->fullness)
 		return;
 	if (look->cache != cache)
-		cache->engine->partial(cache, &look->of_all);
+		cache->layout.engine->partial(cache, &look->of_all);
 	look->cache = cache;
-	cache->engine->fullness(cache, slab, &own);
+	cache->layout.engine->fullness(cache, slab, &own);
 	fill(out, slab, &own, &look->of_all);
-	out->size = cache->size;
-	out->cache = cache->shadow_of ?: cache;
+	out->size = cache->layout.size;
+	out->cache = cache->ext.shadow_of ?: cache;
 }
 
 /* Describe a page shared by caches, of the one engine of this kind. */
@@ -137,7 +137,7 @@ void kmem_free_to_slab(const void *object)
 
 	if (!ZERO_OR_NULL_PTR(object) && !km_is_guarded(object))
 		cache = km_quick_cache(object) ?: km_cache_of(object);
-	if (!cache || cache->engine->whole_pages || cache->engine->shared_pages)
+	if (!cache || cache->layout.engine->whole_pages || cache->layout.engine->shared_pages)
 		kfree(object);
 	else
 		km_ops_free_past(km_alloc_ops(cache), cache, (void *)object);

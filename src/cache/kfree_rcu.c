@@ -103,7 +103,7 @@ static void free_slabs(struct km_page *slab)
 	for (struct km_page *next; slab; slab = next) {
 		next = (struct km_page *)slab->list.next;
 		km_list_init(&slab->list);
-		km_debug(slab->cache->flags & SLAB_TYPESAFE_BY_RCU, "the slabs of some caches wait");
+		km_debug(slab->cache->layout.flags & SLAB_TYPESAFE_BY_RCU, "the slabs of some caches wait");
 		km_slab_release(slab->cache, slab);
 	}
 }
@@ -254,7 +254,7 @@ static km_cold bool is_twice(const void *object)
 	if (!slab || slab->type != KM_PAGE_SLAB || !km_is_debugged(slab->cache) || km_thread_busy || !waits(object))
 		return false;
 	km_tell_of(slab, object, KM_MISUSE_DOUBLE_FREE);
-	km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree_rcu", object, slab->cache->name);
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree_rcu", object, slab->cache->registry.name);
 	return true;
 }
 
@@ -447,12 +447,12 @@ static bool relieve(void)
  */
 static void before_destroy(struct kmem_cache *cache)
 {
-	if (cache->flags & SLAB_TYPESAFE_BY_RCU) {
+	if (cache->layout.flags & SLAB_TYPESAFE_BY_RCU) {
 		km_registry_lock();
-		km_store(&cache->going, true);
+		km_store(&cache->state.going, true);
 		km_registry_unlock();
 		kvfree_rcu_barrier();
-		if (km_load(&cache->slab_bytes) || cache->children || cache->engine->shared_pages)
+		if (km_load(&cache->state.slab_bytes) || cache->memcg.children || cache->layout.engine->shared_pages)
 			rcu.ops.synchronize();
 	} else {
 		wait();

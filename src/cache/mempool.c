@@ -64,9 +64,10 @@ static size_t poisoned(const mempool_t *pool, const void *element, const char **
 	struct km_page *page = km_page_of(element), *slab = page ? km_page_head(page) : NULL;
 	const struct kmem_cache *cache = slab && slab->type == KM_PAGE_SLAB ? slab->cache : NULL;
 
-	if (!cache || !(cache->flags & SLAB_POISON) || cache->ctor || cache->flags & SLAB_TYPESAFE_BY_RCU)
+	if (!cache || !(cache->layout.flags & SLAB_POISON) || cache->form.ctor ||
+	    cache->layout.flags & SLAB_TYPESAFE_BY_RCU)
 		return 0;
-	*name = cache->name;
+	*name = cache->registry.name;
 	if (pool->alloc == mempool_alloc_slab)
 		return kmem_cache_size(pool->pool_data);
 	return pool->alloc == mempool_kmalloc ? (size_t)pool->pool_data : 0;

@@ -49,20 +49,20 @@ const struct km_hooks *km_observed_hooks_of(const struct kmem_cache *cache)
 {
 	if (km_is_observed(cache))
 		return km_sanitizer_ops->hooks;
-	if (cache->flags & (KM_DEBUG_LAYOUT | SLAB_TRACE)) {
-		if (cache->flags & SLAB_KMALLOC)
+	if (cache->layout.flags & (KM_DEBUG_LAYOUT | SLAB_TRACE)) {
+		if (cache->layout.flags & SLAB_KMALLOC)
 			km_store(&km_observed_sizes, true);
 		return km_debug_ops->hooks;
 	}
-	if (cache->child_of)
-		return cache->child_of->hooks;
+	if (cache->memcg.child_of)
+		return cache->memcg.child_of->ext.hooks;
 	return km_load(&km_alloc_probing) ? &km_probe_hooks : NULL;
 }
 
 void *km_observed_asked(void *p, size_t bytes)
 {
 	struct kmem_cache *cache = ZERO_OR_NULL_PTR(p) ? NULL : km_cache_of(p);
-	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
+	const struct km_hooks *hooks = cache ? km_load(&cache->ext.hooks) : NULL;
 	size_t *asked, before;
 
 	if (hooks && hooks->asked)
@@ -80,7 +80,7 @@ void *km_observed_asked(void *p, size_t bytes)
 
 size_t km_observed_bytes(const struct kmem_cache *cache, const void *p)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 
 	return hooks && hooks->bytes ? hooks->bytes(cache, p) : 0;
 }
@@ -88,7 +88,7 @@ size_t km_observed_bytes(const struct kmem_cache *cache, const void *p)
 bool km_observed_grow(void *p, size_t bytes, gfp_t gfp)
 {
 	struct kmem_cache *cache = ZERO_OR_NULL_PTR(p) ? NULL : km_cache_of(p);
-	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
+	const struct km_hooks *hooks = cache ? km_load(&cache->ext.hooks) : NULL;
 	size_t before = hooks && hooks->grow ? hooks->bytes(cache, p) : 0;
 
 	if (!before || !hooks->grow(cache, p, bytes))

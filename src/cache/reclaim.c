@@ -75,15 +75,15 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 	if (idle.count == MAX_IDLE || idle.left_count == MAX_IDLE)
 		return 1;
 	/* The engine has its own pace, below, unless all is idle. */
-	if (cache->engine->array.look && !idle.quiet)
+	if (cache->layout.engine->array.look && !idle.quiet)
 		return 0;
 	/* Reap twice when all is idle: the first pass only clears the engine's mark of recent use. */
-	for (int times = cache->engine->reap ? 1 + idle.quiet : 0; times; times--)
-		cache->engine->reap(cache);
-	km_store(&cache->misses, (uint16_t)0);
-	if (km_load(&cache->touched)) {
-		km_store(&cache->touched, false);
-		cache->idle_looks = 0;
+	for (int times = cache->layout.engine->reap ? 1 + idle.quiet : 0; times; times--)
+		cache->layout.engine->reap(cache);
+	km_store(&cache->state.misses, (uint16_t)0);
+	if (km_load(&cache->state.touched)) {
+		km_store(&cache->state.touched, false);
+		cache->state.idle_looks = 0;
 		if (!idle.quiet && km_alloc_lies_on(cache, left_cpus.cpu, left_cpus.count)) {
 			km_debug(idle.left_count < MAX_IDLE, "a tick gathers a few caches only");
 			idle.left[idle.left_count++] = cache;
@@ -92,10 +92,10 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 			return 0;
 	}
 	/* The second idle look drains the cache. */
-	if (cache->idle_looks == 0 && !idle.quiet) {
-		cache->idle_looks = 1;
-	} else if (cache->idle_looks < 2) {
-		cache->idle_looks = 2;
+	if (cache->state.idle_looks == 0 && !idle.quiet) {
+		cache->state.idle_looks = 1;
+	} else if (cache->state.idle_looks < 2) {
+		cache->state.idle_looks = 2;
 		km_debug(idle.count < MAX_IDLE, "a tick gathers a few caches only");
 		idle.cache[idle.count++] = cache;
 	}
@@ -112,9 +112,9 @@ static void drain_idle(void *arg km_unused)
 	if (idle.count)
 		km_alloc_drain_all(idle.cache, idle.count);
 	for (size_t i = 0; i < idle.count; i++) {
-		const struct km_engine *engine = idle.cache[i]->engine;
+		const struct km_engine *engine = idle.cache[i]->layout.engine;
 
-		km_alloc_resize(idle.cache[i], km_load(&idle.cache[i]->capacity));
+		km_alloc_resize(idle.cache[i], km_load(&idle.cache[i]->fast.capacity));
 		(engine->rest ?: engine->shrink)(idle.cache[i]);
 	}
 }
@@ -205,9 +205,9 @@ static int look_at_cache(struct kmem_cache *cache, void *arg km_unused)
 {
 	if (looks.count == MAX_IDLE)
 		return 1;
-	if (!cache->engine->array.look)
+	if (!cache->layout.engine->array.look)
 		return 0;
-	if (cache->engine->array.look(cache, looks.now_ms))
+	if (cache->layout.engine->array.look(cache, looks.now_ms))
 		looks.cache[looks.count++] = cache;
 	return 0;
 }
@@ -266,7 +266,7 @@ static void purge(uint64_t now)
 /* Purge pages without live objects in slabs with live objects. */
 static int hollow_cache(struct kmem_cache *cache, void *arg)
 {
-	size_t *pages = arg, now = cache->engine->hollow ? cache->engine->hollow(cache) : 0;
+	size_t *pages = arg, now = cache->layout.engine->hollow ? cache->layout.engine->hollow(cache) : 0;
 
 	km_debug(km_thread_busy, "who gives memory back is busy");
 	if (pages)
@@ -278,9 +278,9 @@ static int sweep_cache(struct kmem_cache *cache, void *arg km_unused)
 {
 	if (idle.count == MAX_IDLE)
 		return 1;
-	if (cache->engine->hollow && !km_load(&cache->wanted))
+	if (cache->layout.engine->hollow && !km_load(&cache->state.wanted))
 		idle.cache[idle.count++] = cache;
-	km_store(&cache->wanted, false);
+	km_store(&cache->state.wanted, false);
 	return 0;
 }
 
@@ -289,7 +289,7 @@ static void hollow_swept(void *arg km_unused)
 	if (idle.count)
 		km_alloc_drain_all(idle.cache, idle.count);
 	for (size_t i = 0; i < idle.count; i++) {
-		idle.cache[i]->engine->rest(idle.cache[i]);
+		idle.cache[i]->layout.engine->rest(idle.cache[i]);
 	}
 }
 
@@ -449,12 +449,12 @@ struct naming {
 static int shrink_named(struct kmem_cache *cache, void *arg)
 {
 	struct naming *naming = arg;
-	const struct kmem_cache *known = cache->shadow_of ?: cache;
+	const struct kmem_cache *known = cache->ext.shadow_of ?: cache;
 
-	if (__builtin_strcmp(known->name, naming->name))
+	if (__builtin_strcmp(known->registry.name, naming->name))
 		return 0;
 	km_alloc_drain(cache);
-	cache->engine->shrink(cache);
+	cache->layout.engine->shrink(cache);
 	hollow_cache(cache, NULL);
 	naming->count++;
 	return 0;
@@ -477,10 +477,10 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *slabs = arg;
 
-	km_debug(km_thread_busy && !cache->dead, "a cache that is flushed is there");
+	km_debug(km_thread_busy && !cache->layout.dead, "a cache that is flushed is there");
 
 	km_alloc_drain(cache);
-	*slabs += cache->engine->shrink(cache);
+	*slabs += cache->layout.engine->shrink(cache);
 	return 0;
 }
 
@@ -543,7 +543,7 @@ static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 	if (km_lock_within(&reclaim.lock, PATIENCE_MS)) {
 		if (only) {
 			flush_cache(only, &flushing.slabs);
-			for (struct kmem_cache *at = km_alloc_shadows(only); at; at = at->next_shadow)
+			for (struct kmem_cache *at = km_alloc_shadows(only); at; at = at->ext.next_shadow)
 				flush_cache(at, &flushing.slabs);
 		} else if (km_load(&reclaim.flushes) != before) {
 			flushing.slabs = 1;
@@ -601,10 +601,10 @@ static void shrink_gathered(struct shrinking *shrinking)
 		struct kmem_cache *cache = shrinking->cache[i];
 		struct kmem_cache_stats stats = { .name = "" };
 
-		cache->engine->shrink(cache);
+		cache->layout.engine->shrink(cache);
 		if (!shrinking->keeps_pages)
 			hollow_cache(cache, NULL);
-		cache->engine->stats(cache, &stats);
+		cache->layout.engine->stats(cache, &stats);
 		shrinking->slabs += stats.total_slabs;
 	}
 	shrinking->count = 0;
@@ -614,7 +614,7 @@ static int gather(struct kmem_cache *cache, void *arg)
 {
 	struct shrinking *shrinking = arg;
 
-	if (km_tuned_with(cache->shadow_of ?: cache, shrinking->leader)) {
+	if (km_tuned_with(cache->ext.shadow_of ?: cache, shrinking->leader)) {
 		km_debug(shrinking->count < MAX_IDLE, "caches are shrunk a few at a time");
 		shrinking->cache[shrinking->count++] = cache;
 	}
@@ -631,12 +631,12 @@ static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 	/* A busy caller may hold a lock of higher rank, so the lock is not taken. */
 	if (!km_was_busy(was))
 		km_lock(&reclaim.lock);
-	if (km_load(&cache->leads) || km_load(&cache->shadows)) {
+	if (km_load(&cache->tune.leads) || km_load(&cache->ext.shadows)) {
 		shrinking.count = 0;
 		km_registry_scope();
 		km_registry_each(gather, &shrinking);
 		shrink_gathered(&shrinking);
-		if (cache->shadows)
+		if (cache->ext.shadows)
 			km_debug_ops->settle(cache);
 	} else {
 		shrink_gathered(&shrinking);
@@ -648,8 +648,8 @@ static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 
 int kmem_cache_shrink(struct kmem_cache *cache)
 {
-	if (km_unlikely(cache->dead)) {
-		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_shrink", cache, cache->name);
+	if (km_unlikely(cache->layout.dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_shrink", cache, cache->registry.name);
 		return 0;
 	}
 	bool remain = shrink(cache, false) != 0;

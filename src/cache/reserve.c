@@ -15,21 +15,21 @@
 /* Compute the pages for n objects. In shared pages an object has a header, and a page is never quite full. */
 static bool pages_for(const struct kmem_cache *cache, size_t n, size_t *pages)
 {
-	size_t each = cache->objects, slabs;
+	size_t each = cache->layout.objects, slabs;
 
-	if (cache->engine->shared_pages)
-		each = KM_PAGE_SIZE / (cache->size + 2 * sizeof(void *)) ?: 1;
+	if (cache->layout.engine->shared_pages)
+		each = KM_PAGE_SIZE / (cache->layout.size + 2 * sizeof(void *)) ?: 1;
 	slabs = n / each + (n % each != 0);
-	return !__builtin_mul_overflow(slabs, (size_t)cache->slab_pages, pages) &&
+	return !__builtin_mul_overflow(slabs, (size_t)cache->form.slab_pages, pages) &&
 	       *pages <= (SIZE_MAX >> 1) >> KM_PAGE_SHIFT;
 }
 
 /* Returns: bytes of metadata: sheaves, and the data that engines and accounting keep for each slab. */
 static size_t records_for(const struct kmem_cache *cache, size_t n, size_t pages)
 {
-	size_t vectors = km_is_charged(cache) || cache->flags & SLAB_ACCOUNT ? n * 2 * sizeof(uint64_t) : 0;
+	size_t vectors = km_is_charged(cache) || cache->layout.flags & SLAB_ACCOUNT ? n * 2 * sizeof(uint64_t) : 0;
 
-	return RECORDS_FLOOR + pages / cache->slab_pages * RECORDS_OF_SLAB + vectors;
+	return RECORDS_FLOOR + pages / cache->form.slab_pages * RECORDS_OF_SLAB + vectors;
 }
 
 /* Fault in the cache's per-CPU words on the CPUs used by threads. */
@@ -37,8 +37,9 @@ static void fault_in_words(const struct kmem_cache *cache)
 {
 	/* A new group may allocate more of these words at this moment. */
 	km_registry_lock();
-	const uint32_t words[] = { cache->pcs.slot, cache->charged.slot, cache->mixed.slot, cache->chain.slot,
-				   cache->percpu_offset, cache->word };
+	const uint32_t words[] = {cache->fast.pcs.slot,	      cache->memcg.charged.slot,
+				  cache->memcg.mixed.slot,    cache->fast.chain.slot,
+				  cache->state.percpu_offset, cache->state.word};
 	km_registry_unlock();
 
 	km_for_each_cpu(cpu)
@@ -55,9 +56,9 @@ static bool has_free_objects(const struct kmem_cache *cache, const struct km_pag
 {
 	struct km_fullness fullness;
 
-	if (!cache->engine->fullness)
+	if (!cache->layout.engine->fullness)
 		return !km_load(&slab->inuse);
-	cache->engine->fullness(cache, slab, &fullness);
+	cache->layout.engine->fullness(cache, slab, &fullness);
 	return fullness.inuse < fullness.objects;
 }
 
@@ -65,15 +66,16 @@ static bool has_free_objects(const struct kmem_cache *cache, const struct km_pag
  * skipped. */
 static bool fault_in_slabs(const struct kmem_cache *cache)
 {
-	return cache->flags & SLAB_NODUMP || km_ahead_fault_in_slabs(cache, cache->live_shift, has_free_objects);
+	return cache->layout.flags & SLAB_NODUMP ||
+	       km_ahead_fault_in_slabs(cache, cache->layout.live_shift, has_free_objects);
 }
 
 /* Fault in the cache's slabs: pages purged before (none is purged from now on), and pages never touched. */
 static bool fault_in_rest(struct kmem_cache *cache)
 {
-	if ((cache->engine->fill && !cache->engine->fill(cache)) || !fault_in_slabs(cache))
+	if ((cache->layout.engine->fill && !cache->layout.engine->fill(cache)) || !fault_in_slabs(cache))
 		return false;
-	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->ext.next_shadow)
 		if (!fault_in_slabs(at))
 			return false;
 	return true;
@@ -83,8 +85,8 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 {
 	size_t pages;
 
-	if (km_unlikely(cache->dead)) {
-		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_reserve", cache, cache->name);
+	if (km_unlikely(cache->layout.dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_reserve", cache, cache->registry.name);
 		return -EINVAL;
 	}
 	if (!pages_for(cache, n, &pages))
@@ -97,10 +99,10 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 		km_cache_send_home(cache);
 	struct km_busy_was was = km_busy_begin();
 	const struct km_ahead_want want = {
-		.pages = pages, .meta_bytes = pages ? records_for(cache, n, pages) : 0, .order = cache->order,
-		.live_shift = cache->live_shift, .cache = cache, .rest = fault_in_rest,
+		.pages = pages, .meta_bytes = pages ? records_for(cache, n, pages) : 0, .order = cache->layout.order,
+		.live_shift = cache->layout.live_shift, .cache = cache, .rest = fault_in_rest,
 	};
-	bool done = km_ahead_fault_in(&cache->reserved_pages, &want);
+	bool done = km_ahead_fault_in(&cache->state.reserved_pages, &want);
 	/* Outside of the reserve's lock: under the registry's lock a user's function may wait for another thread
 	 * that reserves. */
 	if (done && pages)

@@ -17,23 +17,23 @@ const struct km_retired *km_retired_of_process(void)
  * of the same name, else NULL. */
 static struct kmem_cache *heir_of(const struct kmem_cache *cache)
 {
-	struct kmem_cache *heir = cache->child_of ?: cache->shadow_of;
+	struct kmem_cache *heir = cache->memcg.child_of ?: cache->ext.shadow_of;
 
 	/* The parent may be destroyed in the same call. */
 	if (heir)
-		return heir->dead ? NULL : heir;
-	heir = *km_registry_named(cache->name);
-	while (heir && __builtin_strcmp(heir->name, cache->name) != 0)
-		heir = heir->next_named;
+		return heir->layout.dead ? NULL : heir;
+	heir = *km_registry_named(cache->registry.name);
+	while (heir && __builtin_strcmp(heir->registry.name, cache->registry.name) != 0)
+		heir = heir->registry.next_named;
 	return heir;
 }
 
 void km_retired_hand_down(const struct kmem_cache *cache, const struct kmem_cache_stats *stats)
 {
 	struct kmem_cache *heir = heir_of(cache);
-	struct km_retired *to = heir ? &heir->past : &past;
+	struct km_retired *to = heir ? &heir->state.past : &past;
 
 	km_debug(km_thread_busy && heir != cache, "a cache that goes is found by its name no more");
-	km_bump(&to->new_slabs, stats->alloc_slab + cache->past.new_slabs);
-	km_bump(&to->freed_slabs, stats->free_slab + cache->past.freed_slabs);
+	km_bump(&to->new_slabs, stats->alloc_slab + cache->state.past.new_slabs);
+	km_bump(&to->freed_slabs, stats->free_slab + cache->state.past.freed_slabs);
 }

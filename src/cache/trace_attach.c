@@ -27,12 +27,12 @@ static void drain(struct changed *changed)
 
 static int change(struct kmem_cache *cache, void *arg)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 	struct changed *changed = arg;
 
 	if (hooks && hooks != &km_probe_hooks)
 		return 0;
-	km_store(&cache->hooks, km_alloc_probing ? &km_probe_hooks : NULL);
+	km_store(&cache->ext.hooks, km_alloc_probing ? &km_probe_hooks : NULL);
 	km_layers_choose(cache);
 	changed->cache[changed->count++] = cache;
 	if (changed->count == AT_ONCE)

@@ -25,8 +25,8 @@ static bool is_meant(const struct kmem_cache *cache, const struct tuning *tuning
 {
 	if (tuning->cache)
 		return cache == tuning->cache;
-	return __builtin_strlen(cache->name) == tuning->name_length &&
-	       __builtin_memcmp(cache->name, tuning->name, tuning->name_length) == 0;
+	return __builtin_strlen(cache->registry.name) == tuning->name_length &&
+	       __builtin_memcmp(cache->registry.name, tuning->name, tuning->name_length) == 0;
 }
 
 static bool is_valid(const struct tuning *tuning)
@@ -36,8 +36,8 @@ static bool is_valid(const struct tuning *tuning)
 
 static int tune_one(struct kmem_cache *cache, const struct tuning *tuning)
 {
-	int result = !cache->engine->array.tune ? -EOPNOTSUPP :
-		     cache->engine->array.tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
+	int result = !cache->layout.engine->array.tune ? -EOPNOTSUPP :
+		     cache->layout.engine->array.tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
 
 	if (!result) {
 		km_debug(km_thread_busy && tuning->batchcount <= tuning->limit,
@@ -55,7 +55,7 @@ static int tune_led(struct kmem_cache *cache, void *arg)
 	const struct tuning *tuning = arg;
 
 	if (cache != tuning->cache && km_tuned_with(cache, tuning->cache)) {
-		km_debug(cache->engine == tuning->cache->engine,
+		km_debug(cache->layout.engine == tuning->cache->layout.engine,
 			 "caches that are tuned together have one engine");
 		tune_one(cache, tuning);
 	}
@@ -68,7 +68,7 @@ static int tune(struct kmem_cache *cache, void *arg)
 
 	if (!is_meant(cache, tuning))
 		return 0;
-	km_debug(!cache->dead, "a cache that is tuned is there");
+	km_debug(!cache->layout.dead, "a cache that is tuned is there");
 	/* Kernel: ignores invalid values if the cache exists. */
 	if (!is_valid(tuning)) {
 		tuning->result = 0;
@@ -76,7 +76,7 @@ static int tune(struct kmem_cache *cache, void *arg)
 	}
 	tuning->cache = cache;
 	tuning->result = tune_one(cache, tuning);
-	if (!tuning->result && cache->leads)
+	if (!tuning->result && cache->tune.leads)
 		km_registry_each(tune_led, tuning);
 	return 1;
 }
@@ -174,25 +174,25 @@ static int write_led(struct kmem_cache *cache, void *arg)
 static void write_number(const struct writing *writing)
 {
 	if (km_thread_busy) {
-		km_debug(!writing->cache->dead, "a cache that is written to is there");
+		km_debug(!writing->cache->layout.dead, "a cache that is written to is there");
 		writing->write(writing->cache, writing->number);
 		return;
 	}
 	km_registry_scope();
 	writing->write(writing->cache, writing->number);
-	if (writing->cache->leads)
+	if (writing->cache->tune.leads)
 		km_registry_each(write_led, (void *)writing);
 }
 
 static void write_min_partial(struct kmem_cache *cache, unsigned long count)
 {
-	km_store(&cache->min_partial, count);
-	km_store(&cache->own_min_partial, true);
+	km_store(&cache->tune.min_partial, count);
+	km_store(&cache->tune.own_min_partial, true);
 }
 
 unsigned long kmem_cache_min_partial(const struct kmem_cache *cache)
 {
-	return km_load(&cache->min_partial);
+	return km_load(&cache->tune.min_partial);
 }
 
 int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
@@ -207,8 +207,9 @@ static int follow_rule(struct kmem_cache *cache, void *rule)
 {
 	km_debug(*(const enum km_min_partial *)rule <= KM_MIN_PARTIAL_STATIC,
 		 "a rule is one of those there are");
-	if (!km_load(&cache->own_min_partial))
-		km_store(&cache->min_partial, km_min_partial_of(cache->size, *(const enum km_min_partial *)rule));
+	if (!km_load(&cache->tune.own_min_partial))
+		km_store(&cache->tune.min_partial,
+			 km_min_partial_of(cache->layout.size, *(const enum km_min_partial *)rule));
 	return 0;
 }
 
@@ -239,12 +240,12 @@ int kmem_set_min_partial_rule(const char *name)
 
 static void write_ratio(struct kmem_cache *cache, unsigned long percent)
 {
-	km_store(&cache->defrag_ratio, (uint16_t)(percent * KM_DEFRAG_SCALE));
+	km_store(&cache->tune.defrag_ratio, (uint16_t)(percent * KM_DEFRAG_SCALE));
 }
 
 unsigned int kmem_cache_remote_node_defrag_ratio(const struct kmem_cache *cache)
 {
-	return km_load(&cache->defrag_ratio) / KM_DEFRAG_SCALE;
+	return km_load(&cache->tune.defrag_ratio) / KM_DEFRAG_SCALE;
 }
 
 int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned int percent)
@@ -257,16 +258,16 @@ int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned i
 
 int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity)
 {
-	if (!cache->pcs.slot || cache->engine->array.tune || cache->engine->whole_pages)
+	if (!cache->fast.pcs.slot || cache->layout.engine->array.tune || cache->layout.engine->whole_pages)
 		return -EOPNOTSUPP;
 	if (!capacity)
 		return -EINVAL;
-	if (capacity > cache->max_capacity)
+	if (capacity > cache->tune.max_capacity)
 		return -ERANGE;
 	uint32_t mask = (uint32_t)km_pow2_up(((size_t)capacity + 2) * sizeof(void *)) - 1;
-	capacity = km_min(km_mask_capacity(mask), (unsigned)cache->max_capacity);
-	km_store(&cache->capacity, (uint16_t)capacity);
-	km_store(&cache->busy_capacity, (uint16_t)capacity);
+	capacity = km_min(km_mask_capacity(mask), (unsigned)cache->tune.max_capacity);
+	km_store(&cache->fast.capacity, (uint16_t)capacity);
+	km_store(&cache->tune.busy_capacity, (uint16_t)capacity);
 	km_alloc_resize(cache, capacity);
 	return km_alloc_mask(cache) == mask ? 0 : -EAGAIN;
 }
@@ -276,30 +277,33 @@ int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity)
 /* Returns: whether the cache follows its leader; a debugged leader has another slab layout. */
 static bool is_led(const struct kmem_cache *cache)
 {
-	return cache->tuned_with && !km_is_debugged(cache->tuned_with);
+	return cache->tune.tuned_with && !km_is_debugged(cache->tune.tuned_with);
 }
 
 void km_cache_tune_looks(struct kmem_cache *cache)
 {
-	const struct kmem_cache *leader = is_led(cache) ? cache->tuned_with : NULL;
+	const struct kmem_cache *leader = is_led(cache) ? cache->tune.tuned_with : NULL;
 
-	km_store(&cache->min_partial,
-		 leader ? leader->min_partial : km_min_partial_of(cache->size, km_layout_options.rule));
-	km_store(&cache->own_min_partial, leader && leader->own_min_partial);
-	km_store(&cache->defrag_ratio, leader ? leader->defrag_ratio :
+	km_store(&cache->tune.min_partial,
+		 leader ? leader->tune.min_partial : km_min_partial_of(cache->layout.size, km_layout_options.rule));
+	km_store(&cache->tune.own_min_partial, leader && leader->tune.own_min_partial);
+	km_store(&cache->tune.defrag_ratio, leader ? leader->tune.defrag_ratio :
 						(uint16_t)(km_layout_options.defrag_ratio * KM_DEFRAG_SCALE));
 }
 
 void km_cache_tune_again(struct kmem_cache *cache)
 {
-	const struct kmem_cache *leader = cache->tuned_with;
+	const struct kmem_cache *leader = cache->tune.tuned_with;
 
 	km_cache_tune_looks(cache);
-	if (!is_led(cache) || (cache->capacity == leader->capacity && cache->batchcount == leader->batchcount &&
-			       cache->shared == leader->shared))
+	if (!is_led(cache) || (cache->fast.capacity == leader->fast.capacity &&
+			       cache->tune.batchcount == leader->tune.batchcount &&
+			       cache->tune.shared == leader->tune.shared))
 		return;
 	tune_one(cache, &(struct tuning){
-				.limit = leader->capacity, .batchcount = leader->batchcount, .shared = leader->shared,
+				.limit = leader->fast.capacity,
+				.batchcount = leader->tune.batchcount,
+				.shared = leader->tune.shared,
 			});
 }
 
@@ -307,24 +311,24 @@ void km_cache_tune_again(struct kmem_cache *cache)
 
 unsigned int kmem_cache_size(const struct kmem_cache *cache)
 {
-	return cache->object_size;
+	return cache->layout.object_size;
 }
 
 const char *kmem_cache_name(const struct kmem_cache *cache)
 {
-	return cache->name;
+	return cache->registry.name;
 }
 
 uint64_t kmem_cache_limit(const struct kmem_cache *cache)
 {
-	return km_load(&cache->limit);
+	return km_load(&cache->tune.limit);
 }
 
 int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes)
 {
 	/* The objects lie in pages shared by caches, or in no slabs. */
-	if (cache->engine->shared_pages || cache->engine->whole_pages)
+	if (cache->layout.engine->shared_pages || cache->layout.engine->whole_pages)
 		return -EOPNOTSUPP;
-	km_store(&cache->limit, bytes);
+	km_store(&cache->tune.limit, bytes);
 	return 0;
 }

@@ -95,7 +95,7 @@ static int serve_cache(struct kmem_cache *cache, void *arg)
 {
 	struct order *order = arg;
 
-	if (cache->shadow_of || __builtin_strcmp(cache->name, order->request.cache) != 0)
+	if (cache->ext.shadow_of || __builtin_strcmp(cache->registry.name, order->request.cache) != 0)
 		return 0;
 	order->count++;
 	int error = km_debug_ops->switch_flags(cache, order->flags);
@@ -113,7 +113,9 @@ static int validate_cache(struct kmem_cache *cache, void *arg)
 {
 	struct order *order = arg;
 
-	if (cache->shadow_of || (!is_for_all(order) && __builtin_strcmp(cache->name, order->request.cache) != 0))
+	if (cache->ext.shadow_of ||
+	    (!is_for_all(order) &&
+	     __builtin_strcmp(cache->registry.name, order->request.cache) != 0))
 		return 0;
 	order->count++;
 	order->damages += (unsigned)kmem_cache_validate(cache);

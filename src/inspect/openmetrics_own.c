@@ -30,7 +30,7 @@ static int take_cache(struct kmem_cache *cache, void *arg)
 	struct km_metrics *metrics = taking->metrics;
 	struct kmem_cache_stats stats;
 
-	if (cache->shadow_of)
+	if (cache->ext.shadow_of)
 		return 0;
 	if (metrics->cache_count == taking->cache_room) {
 		metrics->caches_left_out++;
@@ -38,7 +38,7 @@ static int take_cache(struct kmem_cache *cache, void *arg)
 	}
 	kmem_cache_get_stats(cache, &stats);
 	km_metrics_cache(&metrics->caches[metrics->cache_count++], &stats,
-			 cache->child_of ? cache->child_of->name : NULL);
+			 cache->memcg.child_of ? cache->memcg.child_of->registry.name : NULL);
 	return 0;
 }
 

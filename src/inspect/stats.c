@@ -42,8 +42,8 @@ const char *kmem_event_name(enum kmem_event event)
 static unsigned long event_of(struct kmem_cache *cache, enum kmem_event event)
 {
 	km_debug(event_names[event], "an event that is counted has a name");
-	return km_load(&cache->events->count[event]) +
-	       (cache->engine->event ? cache->engine->event(cache, event) : 0);
+	return km_load(&cache->state.events->count[event]) +
+	       (cache->layout.engine->event ? cache->layout.engine->event(cache, event) : 0);
 }
 
 unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event)
@@ -51,7 +51,7 @@ unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event)
 	if (event >= KMEM_NR_EVENTS)
 		return 0;
 	unsigned long count = event_of(cache, event);
-	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->ext.next_shadow)
 		count += event_of(at, event);
 	return count;
 }
@@ -59,17 +59,17 @@ unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event)
 static void clear_events_of(struct kmem_cache *cache)
 {
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
-		km_store(&cache->events->count[i], 0ul);
+		km_store(&cache->state.events->count[i], 0ul);
 	/* An engine may lock its node, so signal handlers must stay out. */
 	km_busy_scope(was);
-	if (cache->engine->clear_events)
-		cache->engine->clear_events(cache);
+	if (cache->layout.engine->clear_events)
+		cache->layout.engine->clear_events(cache);
 }
 
 void kmem_cache_clear_events(struct kmem_cache *cache)
 {
 	clear_events_of(cache);
-	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->ext.next_shadow)
 		clear_events_of(at);
 }
 
@@ -81,46 +81,46 @@ static unsigned long free_slabs(const struct kmem_cache *cache)
 {
 	unsigned long count = 0;
 
-	km_debug(cache->node[0], "a cache has a record on each node");
+	km_debug(cache->state.node[0], "a cache has a record on each node");
 	for (unsigned i = 0; i < km_node_count; i++)
-		count += km_load(&((const struct km_node_counts *)cache->node[i])->free_slabs);
+		count += km_load(&((const struct km_node_counts *)cache->state.node[i])->free_slabs);
 	return count;
 }
 
 static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
 	*stats = (struct kmem_cache_stats){
-		.engine = cache->engine->name,
-		.min_partial = km_load(&cache->min_partial),
-		.object_size = cache->object_size,
-		.size = cache->size,
-		.objects_per_slab = cache->objects,
-		.pages_per_slab = cache->slab_pages,
-		.sheaf_capacity = cache->engine->front == KM_PERCPU_SHEAVES && km_load(&cache->capacity) ?
+		.engine = cache->layout.engine->name,
+		.min_partial = km_load(&cache->tune.min_partial),
+		.object_size = cache->layout.object_size,
+		.size = cache->layout.size,
+		.objects_per_slab = cache->layout.objects,
+		.pages_per_slab = cache->form.slab_pages,
+		.sheaf_capacity = cache->layout.engine->front == KM_PERCPU_SHEAVES && km_load(&cache->fast.capacity) ?
 					  km_alloc_capacity(cache) : 0,
 	};
-	if (cache->engine->array.tune && km_load(&cache->capacity)) {
-		stats->limit = km_load(&cache->capacity);
-		stats->batchcount = km_load(&cache->batchcount);
-		stats->shared_factor = km_load(&cache->shared);
+	if (cache->layout.engine->array.tune && km_load(&cache->fast.capacity)) {
+		stats->limit = km_load(&cache->fast.capacity);
+		stats->batchcount = km_load(&cache->tune.batchcount);
+		stats->shared_factor = km_load(&cache->tune.shared);
 	}
-	__builtin_memcpy(stats->name, cache->name, sizeof(cache->name));
+	__builtin_memcpy(stats->name, cache->registry.name, sizeof(cache->registry.name));
 	/*
 	 * The engine counts objects outside of slabs, including objects cached in sheaves and barns. The engine may
 	 * lock its node.
 	 */
 	struct km_busy_was was = km_busy_begin();
-	cache->engine->stats(cache, stats);
+	cache->layout.engine->stats(cache, stats);
 	km_busy_end(was);
-	stats->alloc_slab += km_load(&cache->past.new_slabs);
-	stats->free_slab += km_load(&cache->past.freed_slabs);
+	stats->alloc_slab += km_load(&cache->state.past.new_slabs);
+	stats->free_slab += km_load(&cache->state.past.freed_slabs);
 	/*
 	 * Read after the engine's counters: an object moving from a sheaf to its slab meanwhile counts as allocated,
 	 * and never as free twice (debug_shadow.c).
 	 */
 	stats->shelf_objects += km_alloc_pcs_objects(cache);
 	/* Guarded objects are in no slab. A guarded object freed on the fast path is in a sheaf. */
-	unsigned long guarded = km_load(&cache->guarded);
+	unsigned long guarded = km_load(&cache->ext.guarded);
 	stats->active_objects += guarded;
 	stats->total_objects += guarded;
 	stats->active_objects = stats->active_objects > stats->shelf_objects ?
@@ -154,7 +154,7 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 		return;
 	}
 	get_stats_of(cache, stats);
-	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow) {
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->ext.next_shadow) {
 		struct kmem_cache_stats more;
 
 		get_stats_of(at, &more);
@@ -204,7 +204,7 @@ static int visit_known(struct kmem_cache *cache, void *arg)
 {
 	const struct visiting *visiting = arg;
 
-	return cache->shadow_of ? 0 : visiting->visit(cache, visiting->arg);
+	return cache->ext.shadow_of ? 0 : visiting->visit(cache, visiting->arg);
 }
 
 int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
@@ -231,7 +231,7 @@ static int print_row(struct kmem_cache *cache, void *arg)
 	struct kmem_cache_stats stats;
 	char row[256];
 
-	if (cache->shadow_of)
+	if (cache->ext.shadow_of)
 		return 0;
 	if (!km_print_has_room(arg))
 		return 1;
@@ -264,14 +264,14 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 	struct json_rows *rows = arg;
 	struct kmem_cache_stats stats;
 
-	if (cache->shadow_of)
+	if (cache->ext.shadow_of)
 		return 0;
 	if (!km_print_has_room(&rows->writer))
 		return 1;
 	const size_t before = rows->writer.length;
 	kmem_cache_get_stats(cache, &stats);
-	km_print_json_cache(&rows->writer, &stats, km_load(&cache->group),
-			    cache->child_of ? cache->child_of->name : NULL, !rows->more);
+	km_print_json_cache(&rows->writer, &stats, km_load(&cache->memcg.group),
+			    cache->memcg.child_of ? cache->memcg.child_of->registry.name : NULL, !rows->more);
 	km_debug(rows->writer.length > before, "a row that has room is not written out while the registry is locked");
 	rows->more = true;
 	return 0;
@@ -360,14 +360,14 @@ static int walk_slab(struct km_page *slab, void *arg)
 	if (slab->type != KM_PAGE_SLAB || slab->cache != walk->cache)
 		return 0;
 	char *address = km_slab_first(walk->cache, slab);
-	km_debug((size_t)slab->objects * walk->cache->size <= KM_PAGE_SIZE << slab->order,
+	km_debug((size_t)slab->objects * walk->cache->layout.size <= KM_PAGE_SIZE << slab->order,
 		 "a slab has room for its objects");
 	for (unsigned i = 0; i < slab->objects; i++) {
 		struct km_busy_was was = km_busy_begin();
-		bool taken = walk->cache->engine->is_taken(walk->cache, slab, i);
+		bool taken = walk->cache->layout.engine->is_taken(walk->cache, slab, i);
 		km_busy_end(was);
 		int result = !taken ? 0 :
-			     walk->visit(address + (size_t)i * walk->cache->size, walk->arg);
+			     walk->visit(address + (size_t)i * walk->cache->layout.size, walk->arg);
 
 		if (result)
 			return result;
@@ -381,18 +381,18 @@ static int walk_one(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	struct km_busy_was was = km_busy_begin();
 	/* Return objects from sheaves and barns to slabs first; then every taken object is allocated. */
 	km_alloc_drain(cache);
-	cache->engine->shrink(cache);
+	cache->layout.engine->shrink(cache);
 	km_busy_end(was);
-	int result = km_load(&cache->guarded) ? km_guard_ops->walk(cache, visit, arg) : 0;
+	int result = km_load(&cache->ext.guarded) ? km_guard_ops->walk(cache, visit, arg) : 0;
 	return result ?: km_pages_walk(walk_slab, &walk);
 }
 
 int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 {
-	if (cache->engine->shared_pages || cache->engine->whole_pages)
+	if (cache->layout.engine->shared_pages || cache->layout.engine->whole_pages)
 		return -EOPNOTSUPP;
 	int result = walk_one(cache, visit, arg);
-	for (struct kmem_cache *at = km_alloc_shadows(cache); at && !result; at = at->next_shadow)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at && !result; at = at->ext.next_shadow)
 		result = walk_one(at, visit, arg);
 	return result;
 }
@@ -410,7 +410,7 @@ int kmem_cache_validate(struct kmem_cache *cache)
 	km_busy_scope(was);
 	int damages = validate(cache, km_was_busy(was)) + (km_guard_ops ? km_guard_ops->check(cache) : 0);
 
-	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
+	for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->ext.next_shadow)
 		damages += validate(at, km_was_busy(was));
 	return damages;
 }

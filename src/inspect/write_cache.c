@@ -66,9 +66,9 @@ static int tune(struct kmem_cache *cache, const unsigned long *number)
 /* Kernel, since 7.0: per-CPU partial slabs do not exist, and only 0 may be written. */
 static int set_cpu_partial(struct kmem_cache *cache, unsigned long objects)
 {
-	if (!cache->engine->chain.set_cpu_partial)
+	if (!cache->layout.engine->chain.set_cpu_partial)
 		return objects ? -EINVAL : 0;
-	return cache->engine->chain.set_cpu_partial(cache, objects);
+	return cache->layout.engine->chain.set_cpu_partial(cache, objects);
 }
 
 static int apply(struct kmem_cache *cache, const struct writing *writing)
@@ -94,13 +94,13 @@ static int apply(struct kmem_cache *cache, const struct writing *writing)
 
 static bool is_named(const struct kmem_cache *cache, const char *name)
 {
-	return !cache->shadow_of && __builtin_strcmp(cache->name, name) == 0;
+	return !cache->ext.shadow_of && __builtin_strcmp(cache->registry.name, name) == 0;
 }
 
 /* Returns: true if the cache has the name, or is tuned with a cache of the name. */
 static bool is_meant(const struct kmem_cache *cache, const char *name)
 {
-	for (; cache; cache = cache->tuned_with)
+	for (; cache; cache = cache->tune.tuned_with)
 		if (is_named(cache, name))
 			return true;
 	return false;
@@ -113,7 +113,7 @@ static int visit(struct kmem_cache *cache, void *arg)
 
 	if (!is_meant(cache, name))
 		return 0;
-	km_debug(!cache->dead, "a cache that is written to is there");
+	km_debug(!cache->layout.dead, "a cache that is written to is there");
 	int error = apply(cache, writing);
 	km_debug(error <= 0, "what is written is taken, or refused by an error");
 	if (is_named(cache, name)) {

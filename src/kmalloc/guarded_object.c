@@ -20,7 +20,7 @@ struct kmem_cache *km_guarded_cache(const void *p)
 {
 	struct kmem_cache *cache = km_guard_ops->cache_of(p);
 
-	if (cache && cache->flags & SLAB_KMALLOC)
+	if (cache && cache->layout.flags & SLAB_KMALLOC)
 		km_alloc_see_frees(cache);
 	return cache;
 }

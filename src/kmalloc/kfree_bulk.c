@@ -119,11 +119,11 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 {
 	struct kmem_cache *cache = km_quick_cache(objects[0]);
 
-	if (!cache || !all_have_id(cache->id, n, objects))
+	if (!cache || !all_have_id(cache->fast.id, n, objects))
 		return NULL;
 	if (!km_alloc_ops(cache)->give_last)
-		last_id = cache->id;
-	km_debug(cache->id >= KM_MAP_FIRST, "a cache that an address proves has an id");
+		last_id = cache->fast.id;
+	km_debug(cache->fast.id >= KM_MAP_FIRST, "a cache that an address proves has an id");
 	return cache;
 }
 

@@ -92,7 +92,7 @@ static km_noinline void *account_missed(size_t size, gfp_t gfp)
 	if (km_unlikely(!cache || km_alloc_has_out(cache)))
 		return account_large(size, gfp);
 	if (gfp & __GFP_ZERO && km_objcg_here)
-		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->pcs.front.rseq);
+		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->fast.pcs.front.rseq);
 	return kmem_cache_alloc(cache, gfp);
 }
 
@@ -349,14 +349,14 @@ bool km_kmalloc_start(void)
 							   &creation, &error);
 		if (!cache)
 			return false;
-		km_debug(cache->object_size == size && cache->size >= size,
+		km_debug(cache->layout.object_size == size && cache->layout.size >= size,
 			 "a cache of kmalloc's has its size");
 		size_t first = step;
 		/* Release pairs with kmalloc_missed. */
 		const bool long_way = km_is_debugged(cache) || km_hardening.random_caches;
 		struct kmem_cache **table = long_way ? observed_of_size[0] : cache_of_size;
 		for (; step * 8 <= size; step++) {
-			km_store_release(&cleared_of_size[step], (uint16_t)cache->cleared);
+			km_store_release(&cleared_of_size[step], (uint16_t)cache->layout.cleared);
 			km_store_release(&table[step], cache);
 		}
 		if (!km_hardening.random_caches)
@@ -396,20 +396,21 @@ static struct kmem_cache *charged_cache(size_t step)
 /* Make the charged cache of a size. Several threads may race: one cache stays, the others are discarded. */
 static struct kmem_cache *make_charged(struct kmem_cache *plain)
 {
-	struct km_creation creation = { .args = { .align = plain->align }, .internal = true,
+	struct km_creation creation = { .args = { .align = plain->form.align }, .internal = true,
 					.tuned_with = plain };
 	struct kmem_cache **first, *none = NULL;
 	char name[KM_NAME_BYTES] = "kmalloc-cg-";
 	int error;
 
-	__builtin_strcpy(name + sizeof("kmalloc-cg-") - 1, plain->name + sizeof("kmalloc-") - 1);
-	struct kmem_cache *cache = km_cache_create(name, plain->object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
+	__builtin_strcpy(name + sizeof("kmalloc-cg-") - 1, plain->registry.name + sizeof("kmalloc-") - 1);
+	struct kmem_cache *cache = km_cache_create(name, plain->layout.object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
 						   &creation, &error);
-	first = &(cache && km_is_debugged(cache) ? observed_of_size[1] : charged_of_size)[plain->object_size / 8];
+	first = &(cache && km_is_debugged(cache) ? observed_of_size[1]
+						 : charged_of_size)[plain->layout.object_size / 8];
 	/* Release pairs with the acquire loads of the table: the cache is complete. */
 	if (cache && !km_cas_release(first, &none, cache))
 		km_cache_discard(cache);
-	km_debug(!*first || (*first)->flags & SLAB_ACCOUNT, "what is paid for has caches of its own");
+	km_debug(!*first || (*first)->layout.flags & SLAB_ACCOUNT, "what is paid for has caches of its own");
 	return km_load_acquire(first);
 }
 
@@ -421,13 +422,13 @@ bool km_kmalloc_start_charged(void)
 	for (size_t step = km_array_count(cache_of_size) - 1; step && all; step--) {
 		struct kmem_cache *plain = km_kmalloc_cache(step * 8);
 
-		if (!plain || plain->flags & SLAB_ACCOUNT || charged_cache(step))
+		if (!plain || plain->layout.flags & SLAB_ACCOUNT || charged_cache(step))
 			continue;
-		const size_t last = plain->object_size / 8;
+		const size_t last = plain->layout.object_size / 8;
 		struct kmem_cache *cache = charged_cache(last) ?: make_charged(plain);
 		all = cache != NULL;
 		if (all) {
-			km_debug(cache->object_size == plain->object_size && cache != plain,
+			km_debug(cache->layout.object_size == plain->layout.object_size && cache != plain,
 				 "a charged cache has the size of the plain one");
 			km_store_release(&(km_is_debugged(cache) ? observed_of_size[1] : charged_of_size)[step], cache);
 			/* The smallest size of a cache comes last: all sizes of the cache are set when the ids are
@@ -466,10 +467,10 @@ size_t kmalloc_size_roundup(size_t size)
 	if (km_kmalloc_sized && size < KM_SIZED_END)
 		return km_align_up(size, KM_SIZED_UNIT);
 	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
-		return km_is_debugged(km_kmalloc_cache(size)) ? size : km_kmalloc_cache(size)->size;
+		return km_is_debugged(km_kmalloc_cache(size)) ? size : km_kmalloc_cache(size)->layout.size;
 	struct km_request request = km_request_of(GFP_NOWAIT, NUMA_NO_NODE);
 	const struct kmem_cache *class = km_large_cache_class(size, km_options.account, &request);
-	return class ? class->size : size <= KMALLOC_MAX_SIZE ? km_align_up(size, KM_PAGE_SIZE) : size;
+	return class ? class->layout.size : size <= KMALLOC_MAX_SIZE ? km_align_up(size, KM_PAGE_SIZE) : size;
 }
 
 void kfree_sensitive(const void *object)

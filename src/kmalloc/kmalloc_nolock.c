@@ -19,14 +19,14 @@ static void *by_size(size_t size, gfp_t gfp, int node)
  * alignment than a larger cache of another size has. */
 static bool may_serve(const struct kmem_cache *cache, size_t size)
 {
-	return cache->align % (size & -size) == 0;
+	return cache->form.align % (size & -size) == 0;
 }
 
 static void *by_cache(size_t size, gfp_t gfp, int node)
 {
 	struct kmem_cache *cache = km_kmalloc_cache_by(size, gfp);
 	void *object = km_alloc_nolock(cache, 0, 0, gfp, node);
-	size_t next = cache->object_size + 1;
+	size_t next = cache->layout.object_size + 1;
 
 	if (object || next > KMALLOC_MAX_CACHE_SIZE)
 		return object;

@@ -295,9 +295,9 @@ static void *from_class(struct kmem_cache *class, size_t align, const struct km_
 	if (km_likely(request->node < 0))
 		p = km_large_cache_take(class, align);
 	if (p && request->gfp & __GFP_ZERO)
-		__builtin_memset(p, 0, class->size);
+		__builtin_memset(p, 0, class->layout.size);
 	own.ready = class;
-	return p ?: alloc_once(class->size, align, &own, &hopeless);
+	return p ?: alloc_once(class->layout.size, align, &own, &hopeless);
 }
 
 static void *take_grown(size_t bytes);
@@ -363,7 +363,7 @@ static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
 	uint64_t owner;
 	void *p = NULL;
 
-	if (class && (!km_charge_ops->has_room(class->size) || !pay(class->size, request->gfp, &owner)))
+	if (class && (!km_charge_ops->has_room(class->layout.size) || !pay(class->layout.size, request->gfp, &owner)))
 		class = NULL;
 	if (!class && km_unlikely(!pay(bytes, request->gfp, &owner))) {
 		request->gfp |= __GFP_NOWARN;
@@ -374,7 +374,7 @@ static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
 	if (class && (p = from_paid_class(class, owner, align, request)))
 		return p;
 	if (class)
-		pay_back(owner, class->size - exact);
+		pay_back(owner, class->layout.size - exact);
 	p = alloc_or_press(bytes, align, request);
 	if (p)
 		set_owner(p, owner);

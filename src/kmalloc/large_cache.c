@@ -79,12 +79,12 @@ static size_t pages_of(unsigned class)
 
 static bool is_charged(const struct kmem_cache *cache)
 {
-	return cache->flags & SLAB_ACCOUNT;
+	return cache->layout.flags & SLAB_ACCOUNT;
 }
 
 static struct class *of_cache(const struct kmem_cache *cache)
 {
-	return &(is_charged(cache) ? ready.charged : ready.class)[class_of(cache->slab_pages)];
+	return &(is_charged(cache) ? ready.charged : ready.class)[class_of(cache->form.slab_pages)];
 }
 
 /* Returns: the i-th class, uncharged before charged; NULL beyond the last. *made is the cache of the class, or
@@ -100,13 +100,13 @@ static struct class *class_at(unsigned i, struct kmem_cache **made)
 
 static bool is_of_use(const struct kmem_cache *cache)
 {
-	return cache->id >= KM_MAP_FIRST && cache->pcs.slot;
+	return cache->fast.id >= KM_MAP_FIRST && cache->fast.pcs.slot;
 }
 
 /* Publish a charged class. Release pairs with km_large_cache_hit_charged: the cache is complete. */
 static void show_charged(struct kmem_cache *cache, size_t first, size_t last)
 {
-	for (; km_is_charged(cache) && km_pcs_slot(&cache->charged) && first <= last; first++)
+	for (; km_is_charged(cache) && km_pcs_slot(&cache->memcg.charged) && first <= last; first++)
 		km_store_release(&ready.charged_of_pages[first], cache);
 }
 
@@ -124,7 +124,7 @@ static struct kmem_cache *make_locked(unsigned class, bool charged)
 							  charged ? SLAB_ACCOUNT : 0, &creation, &error);
 	if (!cache || !is_of_use(cache))
 		return cache;
-	km_debug(pages_of(class_of(pages)) == pages && cache->slab_pages == pages,
+	km_debug(pages_of(class_of(pages)) == pages && cache->form.slab_pages == pages,
 		 "a class has its own number of pages");
 	if (charged)
 		show_charged(cache, first, pages);
@@ -192,9 +192,9 @@ static size_t charged_blocks(const struct kmem_cache *cache)
 {
 	size_t blocks = 0;
 
-	if (km_pcs_slot(&cache->charged))
+	if (km_pcs_slot(&cache->memcg.charged))
 		km_for_each_cpu(cpu)
-			blocks += km_pcs_top_cpu(&cache->charged, cpu) != 0;
+			blocks += km_pcs_top_cpu(&cache->memcg.charged, cpu) != 0;
 	return blocks;
 }
 
@@ -207,8 +207,10 @@ static size_t room_in_all(void)
 
 	for (unsigned i = 0; (class = class_at(i, &cache)); i++)
 		if (cache)
-			pages += (km_load(&class->blocks) * (size_t)km_alloc_capacity(cache) +
-				  charged_blocks(cache) * km_owned_capacity(&cache->charged)) * cache->slab_pages;
+			pages +=
+				(km_load(&class->blocks) * (size_t)km_alloc_capacity(cache) +
+				 charged_blocks(cache) * km_owned_capacity(&cache->memcg.charged)) *
+				cache->form.slab_pages;
 	return pages;
 }
 
@@ -250,9 +252,9 @@ static uint64_t mark_of(const struct kmem_cache *cache)
 	uint64_t mark = 1;
 
 	km_for_each_cpu(cpu) {
-		mark = mark * 31 + km_pcs_top_cpu(&cache->pcs, cpu);
-		if (km_pcs_slot(&cache->charged))
-			mark = mark * 31 + km_pcs_top_cpu(&cache->charged, cpu);
+		mark = mark * 31 + km_pcs_top_cpu(&cache->fast.pcs, cpu);
+		if (km_pcs_slot(&cache->memcg.charged))
+			mark = mark * 31 + km_pcs_top_cpu(&cache->memcg.charged, cpu);
 	}
 	return mark;
 }
@@ -288,7 +290,7 @@ static bool may_take_more(const struct kmem_cache *cache, size_t pages)
 
 static bool may_charge(struct kmem_cache *cache)
 {
-	size_t pages = km_owned_capacity(&cache->charged) * cache->slab_pages;
+	size_t pages = km_owned_capacity(&cache->memcg.charged) * cache->form.slab_pages;
 
 	if (!may_take_more(cache, pages))
 		return false;
@@ -300,10 +302,10 @@ static bool may_charge(struct kmem_cache *cache)
 
 void *km_large_cache_take(struct kmem_cache *class, size_t align)
 {
-	void *p = km_pcs_pop(&class->pcs);
+	void *p = km_pcs_pop(&class->fast.pcs);
 
-	if (km_unlikely(!p) && km_pcs_swap(&class->pcs, true, false))
-		p = km_pcs_pop(&class->pcs);
+	if (km_unlikely(!p) && km_pcs_swap(&class->fast.pcs, true, false))
+		p = km_pcs_pop(&class->fast.pcs);
 	if (!p) {
 		bool *starved = &of_cache(class)->starved;
 
@@ -329,7 +331,7 @@ void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp)
 	if (!p)
 		return NULL;
 	if (km_likely(!((uintptr_t)p & (align - 1))))
-		return km_likely(!(gfp & __GFP_ZERO)) ? p : __builtin_memset(p, 0, cache->size);
+		return km_likely(!(gfp & __GFP_ZERO)) ? p : __builtin_memset(p, 0, cache->layout.size);
 	km_calls_scope(was, km_gfp_may_wait(gfp));
 	kfree(p);
 	return NULL;
@@ -354,7 +356,7 @@ void *km_large_cache_take_larger(size_t bytes, size_t align)
  * of a fork. */
 static struct km_slabs *node_of(const struct kmem_cache *cache, const struct km_page *page)
 {
-	return cache->node[page->node];
+	return cache->state.node[page->node];
 }
 
 static void count(struct km_node_counts *counts, long blocks)
@@ -373,10 +375,10 @@ bool km_large_cache_join(struct kmem_cache *class, struct km_page *page, bool ma
 
 	if ((size_t)(page - km_hot.page) >= km_load(&km_hot.pages) || !km_lock_may(&n->lock, may_wait))
 		return false;
-	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages == class->slab_pages,
+	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages == class->form.slab_pages,
 		 "a block that joins a class was of none");
 	km_store(&page->cache, class);
-	km_map_set(page, 1, class->id);
+	km_map_set(page, 1, class->fast.id);
 	count(&n->counts, 1);
 	km_bump(&n->counts.new_slabs, 1);
 	km_unlock_may(&n->lock, may_wait);
@@ -390,7 +392,7 @@ void km_large_cache_leave(struct km_page *page)
 	if (is_charged(page->cache)) {
 		uint64_t *word = km_owner_of_page(page), owner = km_owner_of_one(word);
 
-		km_owner_clear(word, 0, page->cache->owner_shift);
+		km_owner_clear(word, 0, page->cache->memcg.owner_shift);
 		km_store(word, owner);
 	}
 	km_lock_scope(&n->lock);
@@ -409,7 +411,7 @@ static unsigned take(struct kmem_cache *cache, const struct km_request *request,
 	unsigned got = 0;
 
 	own.ready = cache;
-	while (got < want && (objects[got] = km_large_get(cache->size, &own)))
+	while (got < want && (objects[got] = km_large_get(cache->layout.size, &own)))
 		got++;
 	return got;
 }
@@ -425,7 +427,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 
 		if (km_unlikely(!page || page->type != KM_PAGE_LARGE || page->cache != cache ||
 				km_page_address(page) != objects[i]))
-			km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", objects[i], cache->name);
+			km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", objects[i], cache->registry.name);
 		else
 			km_large_give(objects[i]);
 	}
@@ -452,8 +454,8 @@ static void count_pointers_anew(void)
 		if (!class->cache || !class->blocks)
 			continue;
 		km_for_each_cpu(cpu)
-			blocks += km_pcs_top_cpu(&class->cache->pcs, cpu) != 0 ?
-				  1 + km_pcs_has_spare_cpu(&class->cache->pcs, cpu) : 0;
+			blocks += km_pcs_top_cpu(&class->cache->fast.pcs, cpu) != 0 ?
+				  1 + km_pcs_has_spare_cpu(&class->cache->fast.pcs, cpu) : 0;
 		class->blocks = blocks;
 	}
 	tell(0);
@@ -471,8 +473,8 @@ static void **new_block(struct kmem_cache *cache, bool may_wait)
 	/* The first sheaf starts with the first capacity, because the grown capacity may have no room beside other
 	 * classes. */
 	if (!km_load(&of_cache(cache)->blocks))
-		km_alloc_resize(cache, cache->capacity);
-	if (!may_take_more(cache, (size_t)km_alloc_capacity(cache) * cache->slab_pages))
+		km_alloc_resize(cache, cache->fast.capacity);
+	if (!may_take_more(cache, (size_t)km_alloc_capacity(cache) * cache->form.slab_pages))
 		return NULL;
 	void **block = km_sheaf_new(cache, may_wait);
 	if (block)
@@ -507,16 +509,16 @@ static bool grow(struct kmem_cache *cache, struct class *class, void **full)
 	if (!km_load(&class->starved))
 		return false;
 	km_store(&class->starved, false);
-	if (more > cache->max_capacity)
+	if (more > cache->tune.max_capacity)
 		return false;
 	km_store(&class->swings, (uint8_t)(km_load(&class->swings) + 1));
 	if (km_load(&class->swings) < SWINGS ||
-	    !may_take_more(cache, (size_t)km_load(&class->blocks) * (more - capacity) * cache->slab_pages))
+	    !may_take_more(cache, (size_t)km_load(&class->blocks) * (more - capacity) * cache->form.slab_pages))
 		return false;
 	km_store(&class->swings, (uint8_t)0);
 	km_alloc_resize(cache, more);
 	km_large_cache_changed();
-	return km_sheaf_room(&cache->pcs, full) != 0;
+	return km_sheaf_room(&cache->fast.pcs, full) != 0;
 }
 
 /* Spill half of a full sheaf, the blocks freed first. */
@@ -526,10 +528,10 @@ static void **spill(struct kmem_cache *cache, void **full)
 		return new_block(cache, true);
 	if (grow(cache, of_cache(cache), full))
 		return full;
-	size_t count = km_sheaf_objects(&cache->pcs, full), stay = count / 2, go = count - stay;
-	km_debug(go <= count && count <= km_mask_capacity(cache->pcs.sheaf_mask),
+	size_t count = km_sheaf_objects(&cache->fast.pcs, full), stay = count / 2, go = count - stay;
+	km_debug(go <= count && count <= km_mask_capacity(cache->fast.pcs.sheaf_mask),
 		 "a block has no more pointers than room");
-	void **bottom = km_sheaf_bottom(&cache->pcs, full);
+	void **bottom = km_sheaf_bottom(&cache->fast.pcs, full);
 	give(cache, bottom - go, (unsigned)go);
 	__builtin_memmove(bottom - stay, full, stay * sizeof(*full));
 	return bottom - stay;
@@ -537,7 +539,7 @@ static void **spill(struct kmem_cache *cache, void **full)
 
 static void retire(struct kmem_cache *cache, void **block)
 {
-	size_t count = km_sheaf_objects(&cache->pcs, block);
+	size_t count = km_sheaf_objects(&cache->fast.pcs, block);
 
 	give(cache, block, (unsigned)count);
 	if (!is_charged(cache))
@@ -551,16 +553,16 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 {
 	unsigned most = MOST_CAPACITY;
 
-	while (most > FIRST_CAPACITY && most * (size_t)cache->size > MOST_BYTES)
+	while (most > FIRST_CAPACITY && most * (size_t)cache->layout.size > MOST_BYTES)
 		most = (most + 2) / 2 - 2;
-	cache->slab_pages = cache->size >> KM_PAGE_SHIFT;
+	cache->form.slab_pages = cache->layout.size >> KM_PAGE_SHIFT;
 	/* A free on the fast path validates the address by its page: a page whose map entry marks the start of a
 	 * block. */
-	cache->order = cache->min_order = 0;
-	cache->objects = 1;
-	cache->capacity = cache->busy_capacity = FIRST_CAPACITY;
-	cache->max_capacity = (uint16_t)most;
-	km_debug(most >= FIRST_CAPACITY && cache->slab_pages <= KM_LARGE_CACHE_PAGES,
+	cache->layout.order = cache->layout.min_order = 0;
+	cache->layout.objects = 1;
+	cache->fast.capacity = cache->tune.busy_capacity = FIRST_CAPACITY;
+	cache->tune.max_capacity = (uint16_t)most;
+	km_debug(most >= FIRST_CAPACITY && cache->form.slab_pages <= KM_LARGE_CACHE_PAGES,
 		 "a class has room for two blocks on a CPU");
 	return 0;
 }
@@ -589,7 +591,7 @@ static int count_block(struct km_page *page, void *arg)
 
 	if (page->type == KM_PAGE_LARGE && page->cache == blocks->cache) {
 		blocks->count++;
-		blocks->wrong += page->pages != blocks->cache->slab_pages;
+		blocks->wrong += page->pages != blocks->cache->form.slab_pages;
 	}
 	return 0;
 }
@@ -603,7 +605,7 @@ static int check(struct kmem_cache *cache)
 	km_slabs_stats(cache, &kept);
 	if (blocks.count == kept.total_objects && !blocks.wrong)
 		return 0;
-	km_warn("check: %s: %lu blocks, kept %lu, %lu are of another length", cache->name, blocks.count,
+	km_warn("check: %s: %lu blocks, kept %lu, %lu are of another length", cache->registry.name, blocks.count,
 		kept.total_objects, blocks.wrong);
 	return 1;
 }

@@ -31,7 +31,7 @@ static void bad_pointer(const void *p, const char *function)
 
 	if (head && head->type == KM_PAGE_SLAB)
 		km_refuse(head, p, head->flags & KM_SLAB_DEAD ? KM_MISUSE_DEAD_CACHE : KM_MISUSE_INTERIOR, function,
-			  head->cache ? head->cache->name : NULL);
+			  head->cache ? head->cache->registry.name : NULL);
 	else if (head || (!page && km_huge_inside(p)))
 		km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
 	else
@@ -50,7 +50,7 @@ struct kmem_cache *km_sized_owner(const void *p)
 	struct km_page *page = km_page_of(p);
 
 	return page && km_kmalloc_sized && km_load_acquire(&page->type) == KM_PAGE_SHARED &&
-	       km_kmalloc_sized->engine->sized.owns(page, p) ? km_kmalloc_sized : NULL;
+	       km_kmalloc_sized->layout.engine->sized.owns(page, p) ? km_kmalloc_sized : NULL;
 }
 
 /* Validate a pointer into a page shared by caches. Returns: true if p is a kmalloc object; otherwise the misuse is
@@ -85,8 +85,8 @@ static km_noinline void free_any(const void *p, const char *function)
 		return;
 	}
 	struct kmem_cache *cache = cache_of_object(p);
-	if (km_unlikely(cache && cache->engine->shared_pages)) {
-		km_misuse(KM_MISUSE_NOT_KMALLOC, function, p, cache->name);
+	if (km_unlikely(cache && cache->layout.engine->shared_pages)) {
+		km_misuse(KM_MISUSE_NOT_KMALLOC, function, p, cache->registry.name);
 		return;
 	}
 	if (km_likely(cache)) {
@@ -145,7 +145,7 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 
 static km_noinline size_t usable_of_each(const struct kmem_cache *cache, const void *p, const char *function)
 {
-	return cache->live_shift ? km_bytes_if_out(cache, p, function) : km_usable_of(cache, p);
+	return cache->layout.live_shift ? km_bytes_if_out(cache, p, function) : km_usable_of(cache, p);
 }
 
 size_t km_usable_size(const void *p, const char *function)
@@ -154,7 +154,7 @@ size_t km_usable_size(const void *p, const char *function)
 
 	if (km_unlikely(!cache))
 		return usable_size_missed(p, function);
-	return km_likely(cache->usable) ? cache->usable : usable_of_each(cache, p, function);
+	return km_likely(cache->layout.usable) ? cache->layout.usable : usable_of_each(cache, p, function);
 }
 
 struct kmem_cache *km_cache_of(const void *object)
@@ -169,7 +169,7 @@ struct kmem_cache *kmem_cache_of(const void *object)
 {
 	struct kmem_cache *cache = km_cache_of(object);
 
-	return cache && cache->shadow_of ? cache->shadow_of : cache;
+	return cache && cache->ext.shadow_of ? cache->ext.shadow_of : cache;
 }
 
 /* Free pages count as well, so a caller can tell a block freed by mistake from another allocator's block. */

@@ -18,43 +18,46 @@ km_tls uintptr_t km_site_noted;
 /* "kmalloc-64" becomes "kmalloc-rnd-01-64". */
 static bool name_copy(char *name, const struct kmem_cache *plain, unsigned which)
 {
-	const char *size = __builtin_strchr(plain->name, '-');
+	const char *size = __builtin_strchr(plain->registry.name, '-');
 
 	if (!size)
 		return false;
-	km_format(name, KM_NAME_BYTES, "%s-rnd-%02u%s", *plain->name == 'k' ? "kmalloc" : "malloc", which, size);
+	km_format(name, KM_NAME_BYTES, "%s-rnd-%02u%s",
+		  *plain->registry.name == 'k' ? "kmalloc" : "malloc", which, size);
 	return true;
 }
 
 /* Make the table of copies. Several threads may race: one table stays. */
 static struct kmem_cache **copies_of(struct kmem_cache *plain)
 {
-	struct kmem_cache **copies = km_load_acquire(&plain->copies), **none = NULL;
+	struct kmem_cache **copies = km_load_acquire(&plain->ext.copies), **none = NULL;
 
 	if (copies)
 		return copies;
 	copies = km_meta_alloc(COPIES * sizeof(*copies), true);
 	/* Release pairs with the loads: the entries are NULL. */
-	if (copies && !km_cas_release(&plain->copies, &none, copies))
+	if (copies && !km_cas_release(&plain->ext.copies, &none, copies))
 		km_meta_free(copies, COPIES * sizeof(*copies));
-	return km_load_acquire(&plain->copies);
+	return km_load_acquire(&plain->ext.copies);
 }
 
 static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache **copies, unsigned which)
 {
-	struct km_creation creation = { .args = { .align = plain->align }, .internal = true, .tuned_with = plain };
+	struct km_creation creation = { .args = { .align = plain->form.align }, .internal = true, .tuned_with = plain };
 	struct kmem_cache *none = NULL, *copy;
 	char name[KM_NAME_BYTES];
 	int error;
 
 	if (!name_copy(name, plain, which))
 		return NULL;
-	copy = km_cache_create(name, plain->object_size, plain->flags & (SLAB_KMALLOC | SLAB_ACCOUNT), &creation,
+	copy = km_cache_create(name, plain->layout.object_size,
+			       plain->layout.flags & (SLAB_KMALLOC | SLAB_ACCOUNT), &creation,
 			       &error);
 	/* Release pairs with the loads: the cache is complete. */
 	if (copy && !km_cas_release(&copies[which], &none, copy))
 		km_cache_discard(copy);
-	km_debug(!copy || copies[which]->object_size == plain->object_size, "a copy has the size of its cache");
+	km_debug(!copy || copies[which]->layout.object_size == plain->layout.object_size,
+		 "a copy has the size of its cache");
 	return km_load_acquire(&copies[which]);
 }
 
@@ -72,10 +75,10 @@ static km_cold struct kmem_cache *find_or_make(struct kmem_cache *plain, unsigne
 struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 {
 	const unsigned which = km_random_of(site, COPIES);
-	struct kmem_cache **copies = km_load_acquire(&plain->copies), *copy = NULL;
+	struct kmem_cache **copies = km_load_acquire(&plain->ext.copies), *copy = NULL;
 
-	km_debug(which < COPIES && !plain->child_of, "a call's cache is one of those there are");
-	if (!which || plain->object_size > KMALLOC_MAX_CACHE_SIZE || km_is_hooked(plain))
+	km_debug(which < COPIES && !plain->memcg.child_of, "a call's cache is one of those there are");
+	if (!which || plain->layout.object_size > KMALLOC_MAX_CACHE_SIZE || km_is_hooked(plain))
 		return plain;
 	if (km_likely(copies != NULL))
 		copy = km_load_acquire(&copies[which]);
@@ -85,5 +88,5 @@ struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 /* A copy is tuned with its plain cache. */
 const struct kmem_cache *km_site_plain(const struct kmem_cache *cache)
 {
-	return cache->tuned_with && cache->flags & SLAB_KMALLOC ? cache->tuned_with : cache;
+	return cache->tune.tuned_with && cache->layout.flags & SLAB_KMALLOC ? cache->tune.tuned_with : cache;
 }

@@ -12,21 +12,21 @@ bool km_looks_closer, km_left_longer;
 
 bool km_is_out(const struct kmem_cache *cache, const void *p)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 
-	if (cache->live_shift) {
-		const uint8_t *byte = km_alloc_map_find(p, cache->live_shift);
+	if (cache->layout.live_shift) {
+		const uint8_t *byte = km_alloc_map_find(p, cache->layout.live_shift);
 
 		return !byte || km_load(byte) == km_alloc_map_proof(p);
 	}
-	return !km_is_debugged(cache) || cache->engine->shared_pages || !hooks || !hooks->may_be_free(cache, p);
+	return !km_is_debugged(cache) || cache->layout.engine->shared_pages || !hooks || !hooks->may_be_free(cache, p);
 }
 
 size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char *function)
 {
 	if (km_likely(km_is_out(cache, p)))
-		return (km_load(&cache->hooks) ? km_observed_bytes(cache, p) : 0) ?: km_usable_of(cache, p);
-	km_misuse(KM_MISUSE_DOUBLE_FREE, function, p, cache->name);
+		return (km_load(&cache->ext.hooks) ? km_observed_bytes(cache, p) : 0) ?: km_usable_of(cache, p);
+	km_misuse(KM_MISUSE_DOUBLE_FREE, function, p, cache->registry.name);
 	return 0;
 }
 
@@ -45,7 +45,7 @@ static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *byte
 {
 	const slab_flags_t narrowed = SLAB_KMALLOC | SLAB_RED_ZONE;
 
-	if (!km_load(&cache->hooks) || (cache->flags & narrowed) != narrowed)
+	if (!km_load(&cache->ext.hooks) || (cache->layout.flags & narrowed) != narrowed)
 		return false;
 	*bytes = km_observed_bytes(cache, p);
 	return *bytes != 0;
@@ -55,7 +55,7 @@ static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *byte
  * krealloc. */
 static bool fits_block(const struct kmem_cache *cache, size_t have, size_t size)
 {
-	return size <= have && (!(cache->flags & SLAB_KMALLOC) || have <= 64 || size > have / 4 ||
+	return size <= have && (!(cache->layout.flags & SLAB_KMALLOC) || have <= 64 || size > have / 4 ||
 				km_load(&km_left_longer));
 }
 
@@ -77,10 +77,11 @@ static bool check_object(const struct kmem_cache *cache, const void *p, const st
 	if (!km_is_out(cache, p))
 		return true;
 	if (is_exact(cache, p, &have))
-		return have == call->size || refuse(p, cache->name, call);
-	have = cache == km_kmalloc_sized ? cache->engine->sized.usable(p) : km_bytes_if_out(cache, p, call->function);
+		return have == call->size || refuse(p, cache->registry.name, call);
+	have = cache == km_kmalloc_sized ? cache->layout.engine->sized.usable(p)
+					 : km_bytes_if_out(cache, p, call->function);
 	bool fits = call->serves ? call->serves(cache, have, call) : fits_block(cache, have, call->size);
-	return fits || refuse(p, cache->name, call);
+	return fits || refuse(p, cache->registry.name, call);
 }
 
 /* Check a large block. A block may be longer than needed, because a longer cached one may have been used. */

@@ -22,8 +22,8 @@ static km_cold bool refuse(const void *p, const char *name, const char *what, bo
  * none. Kernel: without a region only kmalloc objects may be copied. */
 static void region_of(const struct kmem_cache *cache, const void *object, size_t *from, size_t *to)
 {
-	*from = cache->useroffset;
-	*to = cache->usersize ? cache->useroffset + cache->usersize : km_usable_of(cache, object);
+	*from = cache->ext.useroffset;
+	*to = cache->ext.usersize ? cache->ext.useroffset + cache->ext.usersize : km_usable_of(cache, object);
 }
 
 /* The region of a guarded object ends with the requested bytes. */
@@ -37,9 +37,9 @@ static km_cold bool check_guarded(const char *p, size_t bytes, bool to_user)
 		return refuse(p, seen.name, "free SLUB object", to_user, 0, bytes);
 	if (p < seen.start)
 		return refuse(p, seen.name, "SLUB object in left red zone", to_user, 0, bytes);
-	size_t offset = (size_t)(p - seen.start), from = seen.cache ? seen.cache->useroffset : 0, to = seen.bytes;
-	if (seen.cache && seen.cache->usersize)
-		to = km_min(to, (size_t)from + seen.cache->usersize);
+	size_t offset = (size_t)(p - seen.start), from = seen.cache ? seen.cache->ext.useroffset : 0, to = seen.bytes;
+	if (seen.cache && seen.cache->ext.usersize)
+		to = km_min(to, (size_t)from + seen.cache->ext.usersize);
 	if (offset >= from && offset <= to && bytes <= to - offset)
 		return true;
 	return refuse(p, seen.name, "SLUB object", to_user, offset, bytes);
@@ -53,20 +53,20 @@ static bool check_slab(struct km_page *slab, const char *p, size_t bytes, bool t
 	if (!cache)
 		return refuse(p, NULL, "SLUB object not in SLUB page?!", to_user, 0, bytes);
 	const char *first = km_slab_first(cache, slab);
-	if (p < first - cache->left || (size_t)(p - first) >= (size_t)slab->objects * cache->size)
-		return refuse(p, cache->name, "SLUB object not in SLUB page?!", to_user, 0, bytes);
-	offset = (size_t)(p - first + cache->left) % cache->size;
-	if (offset < cache->left)
-		return refuse(p, cache->name, "SLUB object in left red zone", to_user, offset, bytes);
-	offset -= cache->left;
-	const uint8_t *byte = cache->live_shift ? km_alloc_map_find(p - offset, cache->live_shift) : NULL;
+	if (p < first - cache->ext.left || (size_t)(p - first) >= (size_t)slab->objects * cache->layout.size)
+		return refuse(p, cache->registry.name, "SLUB object not in SLUB page?!", to_user, 0, bytes);
+	offset = (size_t)(p - first + cache->ext.left) % cache->layout.size;
+	if (offset < cache->ext.left)
+		return refuse(p, cache->registry.name, "SLUB object in left red zone", to_user, offset, bytes);
+	offset -= cache->ext.left;
+	const uint8_t *byte = cache->layout.live_shift ? km_alloc_map_find(p - offset, cache->layout.live_shift) : NULL;
 	if (km_unlikely(byte && !km_load(byte)))
-		return refuse(p, cache->name, "free SLUB object", to_user, offset, bytes);
+		return refuse(p, cache->registry.name, "free SLUB object", to_user, offset, bytes);
 	region_of(cache, p - offset, &from, &to);
-	km_debug(from <= to && to <= cache->size, "a region lies in its object");
+	km_debug(from <= to && to <= cache->layout.size, "a region lies in its object");
 	if (offset >= from && offset <= to && bytes <= to - offset)
 		return true;
-	return refuse(p, cache->name, "SLUB object", to_user, offset, bytes);
+	return refuse(p, cache->registry.name, "SLUB object", to_user, offset, bytes);
 }
 
 bool kmem_check_object_size(const void *p, size_t bytes, bool to_user)

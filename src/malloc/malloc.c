@@ -185,13 +185,13 @@ km_noinline void *km_malloc_missed(size_t size)
 }
 
 /* Acquire pairs with show_first (malloc_classes.c). The alloc ops differ while objects are observed. */
-km_hit_path void *km_malloc_miss(size_t size)
+km_hit_path km_noinline void *km_malloc_miss(size_t size)
 {
 #ifdef KMEM_HAVE_RSEQ
 	struct kmem_cache *cache = km_load_acquire(&km_malloc_first[km_malloc_step(size)]);
 
 	if (km_likely(cache) && km_likely(km_load(&cache->layers[0]) == &km_ops_validated)) {
-		void *p = kmem_pcs_pop(&cache->pcs.inner, km_hot.percpu, km_rseq);
+		void *p = kmem_pcs_pop(&cache->fast.pcs.inner, km_hot.percpu, km_rseq);
 
 		if (km_likely(p))
 			return km_likely(km_validated_take(cache, p)) ? p :

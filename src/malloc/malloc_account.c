@@ -25,11 +25,11 @@ km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 		return km_likely(p) ? p : km_malloc_missed(size);
 	}
 	/* Under observation the requested bytes must be recorded. */
-	if (km_unlikely(!(cache->flags & SLAB_ACCOUNT)) || km_unlikely(km_alloc_has_out(cache)) ||
+	if (km_unlikely(!(cache->layout.flags & SLAB_ACCOUNT)) || km_unlikely(km_alloc_has_out(cache)) ||
 	    km_unlikely(km_load(&km_alloc_probing)))
 		return km_malloc_missed(size);
-	km_debug(cache->size >= size, "a size is served by a cache that has room for it");
-	return km_charged_alloc(cache, KM_MALLOC_GFP, objcg, cache->pcs.front.rseq);
+	km_debug(cache->layout.size >= size, "a size is served by a cache that has room for it");
+	return km_charged_alloc(cache, KM_MALLOC_GFP, objcg, cache->fast.pcs.front.rseq);
 }
 
 /* Returns: whether p is an uncharged large block; false for objects. A signal handler can't tell, and resizes

@@ -122,12 +122,12 @@ static void show_first(struct kmem_cache *cache, const struct class *class, size
 
 	km_debug(low % KM_MALLOC_ALIGN == 0 && bytes % KM_MALLOC_ALIGN == 0 && bytes <= KM_MALLOC_MAX_SMALL,
 		 "a cache's sizes are whole steps of the table");
-	if (asked ? !is_paid(class) && cache->live_shift : is_paid(class) || !cache->live_shift)
+	if (asked ? !is_paid(class) && cache->layout.live_shift : is_paid(class) || !cache->layout.live_shift)
 		return;
 	for (size_t step = low / KM_MALLOC_ALIGN; step < bytes / KM_MALLOC_ALIGN; step++) {
 		const struct kmem_cache *now = km_load(&km_malloc_first[step]);
 
-		if (!asked || is_paid(class) || !now || !(now->flags & SLAB_ACCOUNT))
+		if (!asked || is_paid(class) || !now || !(now->layout.flags & SLAB_ACCOUNT))
 			km_store_release(&km_malloc_first[step], cache);
 	}
 }
@@ -138,7 +138,7 @@ static void show(struct kmem_cache *cache, const struct class *class, size_t low
 {
 	if (km_malloc_goes_by_call())
 		return;
-	km_debug(is_paid(class) == !!(cache->flags & SLAB_ACCOUNT) || km_options.account,
+	km_debug(is_paid(class) == !!(cache->layout.flags & SLAB_ACCOUNT) || km_options.account,
 		 "hits that look at no payer find what nobody pays for");
 	km_registry_scope();
 	if (!is_paid(class))
@@ -184,7 +184,7 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 	if (cache && km_is_debugged(cache))
 		is_first(cache, &class->observed);
 	else if (cache && is_first(cache, &class->cache)) {
-		km_debug(cache->size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
+		km_debug(cache->layout.size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
 			 "a class serves the sizes above those of the one below");
 		show(cache, class, low, bytes, km_alloc_show_sizes);
 	}
@@ -194,8 +194,8 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 /* Returns: the bytes of an object, with its share of the slab's surplus. */
 static size_t cost(const struct kmem_cache *cache)
 {
-	km_debug(cache->objects && cache->slab_pages, "a slab has objects");
-	return ((size_t)cache->slab_pages << KM_PAGE_SHIFT) / cache->objects;
+	km_debug(cache->layout.objects && cache->form.slab_pages, "a slab has objects");
+	return ((size_t)cache->form.slab_pages << KM_PAGE_SHIFT) / cache->layout.objects;
 }
 
 /* Make a part for sizes above `low` up to `bytes`. If the slabs' layout saves next to nothing, the sizes stay with
@@ -250,7 +250,7 @@ static unsigned part_of(size_t size, size_t *low, size_t *width)
 
 static struct kmem_cache *cache_for_part(struct class *class, size_t size, struct kmem_cache *whole)
 {
-	size_t low, width, has = km_load(&whole->slab_bytes);
+	size_t low, width, has = km_load(&whole->state.slab_bytes);
 	unsigned part = part_of(size, &low, &width);
 
 	/* Acquire pairs with is_first. */
@@ -282,7 +282,7 @@ struct kmem_cache *km_malloc_cache(size_t size)
  * possibly made later. */
 static bool serves_size(const struct kmem_cache *cache, size_t size)
 {
-	const bool is_paid = cache->flags & SLAB_ACCOUNT && !km_options.account;
+	const bool is_paid = cache->layout.flags & SLAB_ACCOUNT && !km_options.account;
 	const struct class *class = &(is_paid ? paid : plain)[class_of(size)];
 	size_t low, width;
 
@@ -298,16 +298,16 @@ bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct 
 	const size_t bytes = call->size + km_malloc_canary();
 	const size_t by = call->align <= KM_MALLOC_ALIGN ? bytes : km_malloc_aligned_size(call->align, bytes);
 
-	cache = km_site_plain(cache->shadow_of ?: cache);
+	cache = km_site_plain(cache->ext.shadow_of ?: cache);
 	if (call->size > have)
 		return false;
 	if (call->resized && (call->size >= have / 2 || km_load(&km_left_longer)))
 		return true;
 	if (cache == km_kmalloc_sized)
 		return km_align_up(call->size, KM_SIZED_UNIT) == have;
-	if (!(cache->flags & SLAB_KMALLOC))
+	if (!(cache->layout.flags & SLAB_KMALLOC))
 		return true;
-	if (!serves_size(cache, cache->object_size))
+	if (!serves_size(cache, cache->layout.object_size))
 		return call->size > have / 4 || have <= 64;
 	return by <= KM_MALLOC_MAX_SMALL && serves_size(cache, by);
 }

@@ -25,7 +25,7 @@ static int add_used(struct kmem_cache *cache, void *arg)
 
 	kmem_cache_get_stats(cache, &stats);
 	/* Objects in shared pages are counted there, to the byte. */
-	if (!cache->engine->shared_pages || stats.total_slabs)
+	if (!cache->layout.engine->shared_pages || stats.total_slabs)
 		*bytes += stats.active_objects * stats.size;
 	return 0;
 }

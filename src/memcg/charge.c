@@ -44,7 +44,7 @@
 /* Returns whether objects may go directly to and from the plain sheaf: the cache has no observers and no checks. */
 km_inline bool has_plain_pcs(const struct kmem_cache *cache)
 {
-	return cache->engine->front == KM_PERCPU_SHEAVES && !km_is_seen(cache) && !cache->checked;
+	return cache->layout.engine->front == KM_PERCPU_SHEAVES && !km_is_seen(cache) && !cache->layout.checked;
 }
 
 /*
@@ -57,9 +57,9 @@ km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 	int32_t cpu = km_load((int32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4));
 	char *area = km_hot.percpu + ((intptr_t)cpu << KMEM_AREA_SHIFT);
 
-	return km_load((uintptr_t *)(area + km_load(&cache->charged.inner.pcs)) + 1);
+	return km_load((uintptr_t *)(area + km_load(&cache->memcg.charged.inner.pcs)) + 1);
 #else
-	return km_owned_owner(&cache->charged);
+	return km_owned_owner(&cache->memcg.charged);
 #endif
 }
 
@@ -74,10 +74,11 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 	void *object = NULL;
 
 	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_pcs(cache)))
-		object = km_pcs_pop(&cache->pcs);
+		object = km_pcs_pop(&cache->fast.pcs);
 	if (!object)
 		object = km_plain_alloc(cache, gfp, node);
-	if (km_likely(!object || !cache->charge_all || km_object_set_owner(cache, object, 0, km_gfp_may_wait(gfp))))
+	if (km_likely(!object || !cache->memcg.charge_all ||
+		      km_object_set_owner(cache, object, 0, km_gfp_may_wait(gfp))))
 		return object;
 	km_plain_free(cache, object);
 	return km_charge_failed(cache, gfp);
@@ -92,34 +93,34 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 {
 	void *object = NULL;
 
-	km_debug(objcg != &km_objcg_root && cache->charge, "an object that is paid for has a payer and a price");
-	if (!km_objcg_charge(objcg, cache->charge, gfp))
+	km_debug(objcg != &km_objcg_root && cache->memcg.charge, "an object that is paid for has a payer and a price");
+	if (!km_objcg_charge(objcg, cache->memcg.charge, gfp))
 		return km_charge_failed(cache, gfp);
 	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_pcs(cache)))
-		object = km_pcs_pop(&cache->pcs);
+		object = km_pcs_pop(&cache->fast.pcs);
 	if (!object)
 		object = km_plain_alloc(cache, gfp & ~__GFP_ACCOUNT, node);
 	if (km_likely(object && km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
 		return object;
 	if (object)
 		km_plain_free(cache, object);
-	km_objcg_uncharge(objcg, cache->charge);
+	km_objcg_uncharge(objcg, cache->memcg.charge);
 	return object ? km_charge_failed(cache, gfp) : NULL;
 }
 
 /* Returns the bytes charged for an object: the object's size, and the size of its owner word in the page's vector. */
 static uint32_t charge_of(const struct kmem_cache *cache)
 {
-	return cache->size + (cache->engine->whole_pages ? 0 : (uint32_t)sizeof(void *));
+	return cache->layout.size + (cache->layout.engine->whole_pages ? 0 : (uint32_t)sizeof(void *));
 }
 
 /* Returns the bytes of a charged sheaf: as many objects as the bound allows, at least two. 0: no charged sheaf. */
 static uint32_t pcs_block(const struct kmem_cache *cache)
 {
-	const size_t most = cache->engine->whole_pages ? BLOCKS_BYTES : PCS_BYTES;
+	const size_t most = cache->layout.engine->whole_pages ? BLOCKS_BYTES : PCS_BYTES;
 	uint32_t words = KM_CHARGED_MOST + 2;
 
-	if (cache->engine->front != KM_PERCPU_SHEAVES || !cache->capacity)
+	if (cache->layout.engine->front != KM_PERCPU_SHEAVES || !cache->fast.capacity)
 		return 0;
 	while (words > 4 && (words - 2) * (size_t)charge_of(cache) > most)
 		words /= 2;
@@ -158,11 +159,11 @@ static void *alloc_by_pcs(struct kmem_cache *cache, gfp_t gfp, int node, struct 
 	km_alloc_look(cache, km_gfp_may_wait(gfp));
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_unlikely(!km_load(&cache->charged.sheaf_mask)) && km_gfp_may_wait(gfp))
+	if (km_unlikely(!km_load(&cache->memcg.charged.sheaf_mask)) && km_gfp_may_wait(gfp))
 		give_pcs(cache);
 	if (km_load(&km_charged_pcs(cache)->inner.pcs) && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE) {
-		if (!km_hits_by_cpu() || !cache->charge_all)
-			object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
+		if (!km_hits_by_cpu() || !cache->memcg.charge_all)
+			object = km_owned_pop(&cache->memcg.charged, (uintptr_t)objcg);
 		if (!object)
 			object = km_charged_refill(cache, objcg, gfp);
 	}
@@ -202,7 +203,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
  */
 static uint8_t direct_of(const struct kmem_cache *cache)
 {
-	if (!km_hits_by_cpu() || cache->engine->front != KM_PERCPU_SHEAVES)
+	if (!km_hits_by_cpu() || cache->layout.engine->front != KM_PERCPU_SHEAVES)
 		return 0;
 	return km_owners_exact(cache) ? DIRECT_ALLOC : DIRECT_ALLOC | DIRECT_FREE;
 }
@@ -223,7 +224,7 @@ static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, stru
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	if (object)
 		km_plain_free(cache, object);
-	km_objcg_uncharge(objcg, cache->charge);
+	km_objcg_uncharge(objcg, cache->memcg.charge);
 	km_calls_end(was);
 	return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 }
@@ -237,9 +238,9 @@ km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgr
 {
 	const intptr_t rseq = km_rseq;
 
-	if (km_unlikely(!km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge)))
+	if (km_unlikely(!km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->memcg.charge)))
 		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
-	void *object = kmem_pcs_pop(&cache->pcs.inner, km_hot.percpu, rseq);
+	void *object = kmem_pcs_pop(&cache->fast.pcs.inner, km_hot.percpu, rseq);
 	if (km_likely(object) && km_likely(km_object_set_owner_quick(cache, object, (uintptr_t)objcg)))
 		return object;
 	return finish_direct(cache, gfp, objcg, object);
@@ -257,9 +258,9 @@ km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cg
 
 	km_debug(km_object_owner(cache, object) == (uintptr_t)objcg, "bytes go back to who paid for the object");
 	if (km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) ||
-	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->charge, km_stock_most())))
+	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->memcg.charge, km_stock_most())))
 		return false;
-	if (km_unlikely(!kmem_pcs_push(&cache->pcs.inner, km_hot.percpu, rseq, object)))
+	if (km_unlikely(!kmem_pcs_push(&cache->fast.pcs.inner, km_hot.percpu, rseq, object)))
 		km_plain_free(cache, object);
 	return true;
 }
@@ -274,11 +275,11 @@ static km_noinline void *pay_back(struct obj_cgroup *owner, uint64_t bytes, void
 
 km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
-	if (km_load(&cache->mixes))
+	if (km_load(&cache->memcg.mixes))
 		km_charged_mix(cache, gfp);
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !km_is_seen(cache) &&
-		      km_load(&cache->direct) & DIRECT_ALLOC) &&
+		      km_load(&cache->memcg.direct) & DIRECT_ALLOC) &&
 	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
 	    /* With charged sheaves off there is no sheaf to take over. */
 	    (!km_charged_insist(cache, (uintptr_t)objcg) || !km_memcg_modes[MEM_CGROUP_SHELF]))
@@ -298,14 +299,14 @@ static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
 {
 	const uint64_t mine = (uintptr_t)objcg;
 
-	if (mine && !km_objcg_charge(objcg, cache->charge, gfp)) {
+	if (mine && !km_objcg_charge(objcg, cache->memcg.charge, gfp)) {
 		km_plain_free(cache, object);
 		return km_charge_failed(cache, gfp);
 	}
 	if (km_likely(km_object_set_owner(cache, object, mine, km_gfp_may_wait(gfp))))
 		return object;
 	if (mine)
-		km_objcg_uncharge(objcg, cache->charge);
+		km_objcg_uncharge(objcg, cache->memcg.charge);
 	km_plain_free(cache, object);
 	return km_charge_failed(cache, gfp);
 }
@@ -315,7 +316,7 @@ static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struc
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
-	if (!km_pcs_push(&cache->mixed, object))
+	if (!km_pcs_push(&cache->memcg.mixed, object))
 		km_charged_give_up(cache, KM_OBJCGS_DIFFER, &object, 1);
 	km_calls_end(was);
 	return km_private_alloc(cache, gfp, NUMA_NO_NODE, objcg);
@@ -362,14 +363,14 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 	/* The object's own word, not the page's. */
 	if (km_likely((uintptr_t)(word - km_hot.owner) >= km_load(&km_hot.pages)) && km_likely(word) &&
 	    km_likely(!km_memcg_modes[MEM_CGROUP_DRAIN]) &&
-	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge))) {
+	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->memcg.charge))) {
 		struct obj_cgroup *owner = (struct obj_cgroup *)(uintptr_t)(km_load(word) & ~KM_OWNER_NOBODY);
 
 		km_debug(!owner || km_load(&owner->memcg), "who paid for an object lives until somebody else does");
 		km_store(word, (uint64_t)(uintptr_t)objcg);
 		if (km_likely(owner) && km_unlikely(!km_rseq_stock_put(&owner->slot, km_hot.percpu, rseq,
-								       cache->charge, km_stock_most())))
-			return pay_back(owner, cache->charge, object);
+								       cache->memcg.charge, km_stock_most())))
+			return pay_back(owner, cache->memcg.charge, object);
 		return object;
 	}
 #endif
@@ -380,7 +381,7 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const uintptr_t mine = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : KM_OWNER_NOBODY;
-	void *object = km_pcs_pop(&cache->mixed);
+	void *object = km_pcs_pop(&cache->memcg.mixed);
 	uint64_t *word;
 
 	if (!object)
@@ -400,7 +401,7 @@ static km_noinline void mixed_free(struct kmem_cache *cache, void *object)
 
 	km_alloc_look(cache, true);
 	for (int i = 0; object && i < 2; i++) {
-		if (km_pcs_push(&cache->mixed, object))
+		if (km_pcs_push(&cache->memcg.mixed, object))
 			return;
 		if (!km_charged_make_room(cache, 0))
 			break;
@@ -422,7 +423,7 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
 	if (km_is_private(objcg))
 		object = km_private_alloc(cache, gfp, node, objcg);
 	else if (gfp & KM_CHARGED_ODD || node != NUMA_NO_NODE ||
-		 !(object = km_owned_pop(&cache->charged, (uintptr_t)objcg)))
+		 !(object = km_owned_pop(&cache->memcg.charged, (uintptr_t)objcg)))
 		object = charged_alloc(cache, gfp, node);
 	return object ? km_cleared(cache, object) : NULL;
 }
@@ -436,7 +437,7 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	struct obj_cgroup *objcg = km_charged_objcg(cache, gfp);
 
-	if (km_unlikely(gfp & __GFP_ZERO) && objcg && !cache->ctor && !km_is_seen(cache))
+	if (km_unlikely(gfp & __GFP_ZERO) && objcg && !cache->form.ctor && !km_is_seen(cache))
 		return alloc_zeroed(cache, gfp, node, objcg);
 	if (km_unlikely(objcg && km_is_private(objcg)))
 		return km_private_alloc(cache, gfp, node, objcg);
@@ -454,9 +455,9 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 	int saved_errno = errno;
 
 	km_alloc_look(cache, true);
-	if (km_load(&cache->charged.inner.pcs))
+	if (km_load(&cache->memcg.charged.inner.pcs))
 		for (int i = 0; i < 2; i++) {
-			if (km_owned_push(&cache->charged, owner, object)) {
+			if (km_owned_push(&cache->memcg.charged, owner, object)) {
 				km_charged_see_back(cache);
 				return;
 			}
@@ -464,7 +465,7 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 				break;
 		}
 	km_charged_disown(cache, owner, &object, 1);
-	if (!has_plain_pcs(cache) || !km_pcs_push(&cache->pcs, object))
+	if (!has_plain_pcs(cache) || !km_pcs_push(&cache->fast.pcs, object))
 		km_plain_free(cache, object);
 	errno = saved_errno;
 }
@@ -482,7 +483,7 @@ static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, ui
 static void free_unpaid(struct kmem_cache *cache, void *object)
 {
 	km_alloc_look(cache, true);
-	if (km_unlikely(!object) || !has_plain_pcs(cache) || !km_pcs_push(&cache->pcs, object))
+	if (km_unlikely(!object) || !has_plain_pcs(cache) || !km_pcs_push(&cache->fast.pcs, object))
 		km_plain_free(cache, object);
 }
 
@@ -494,7 +495,7 @@ static void free_unpaid(struct kmem_cache *cache, void *object)
  */
 static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 {
-	uint64_t owner = km_load(&cache->objcg);
+	uint64_t owner = km_load(&cache->memcg.objcg);
 
 	if (km_charged_is_mixed(cache) && !km_is_seen(cache)) {
 		mixed_free(cache, object);
@@ -505,7 +506,7 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 	if (!owner)
 		free_unpaid(cache, object);
 #ifdef KMEM_HAVE_RSEQ
-	else if (km_load(&cache->direct) & DIRECT_FREE && !km_is_seen(cache))
+	else if (km_load(&cache->memcg.direct) & DIRECT_FREE && !km_is_seen(cache))
 		free_unpushed(cache, object, owner);
 #endif
 	else
@@ -524,20 +525,20 @@ static km_noinline void free_private(struct kmem_cache *cache, void *object)
  * refunds the stock and pushes to the plain sheaf. Else pushes to the owner's charged sheaf. */
 static void charged_free(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(km_load(&cache->children))) {
+	if (km_unlikely(km_load(&cache->memcg.children))) {
 		free_private(cache, object);
 		return;
 	}
 #ifdef KMEM_HAVE_RSEQ
 	uint64_t owner = 0;
 
-	if (km_likely(km_load(&cache->direct) & DIRECT_FREE && !km_is_seen(cache) && !km_charged_is_mixed(cache)))
+	if (km_likely(km_load(&cache->memcg.direct) & DIRECT_FREE && !km_is_seen(cache) && !km_charged_is_mixed(cache)))
 		owner = km_object_owner_quick(cache, object);
 	if (km_likely(owner)) {
 		if (km_charged_last.owner == owner && km_charged_last.cache == cache &&
 		    km_likely(free_direct(cache, object, (struct obj_cgroup *)(uintptr_t)owner)))
 			return;
-		if (km_unlikely(!km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner,
+		if (km_unlikely(!km_rseq_owned_push(&cache->memcg.charged.inner, km_hot.percpu, km_rseq, owner,
 						    object)))
 			free_unpushed(cache, object, owner);
 		return;
@@ -550,7 +551,7 @@ static void charged_free(struct kmem_cache *cache, void *object)
  * cache. */
 static void charged_free_past(struct kmem_cache *cache, void *object)
 {
-	uint64_t owner = km_load(&cache->objcg);
+	uint64_t owner = km_load(&cache->memcg.objcg);
 	km_errno_scope(saved_errno);
 
 	if (km_charged_is_mixed(cache) && !km_is_seen(cache))
@@ -572,16 +573,17 @@ static void charged_free_past(struct kmem_cache *cache, void *object)
 static void begin(struct kmem_cache *cache)
 {
 	/* No other thread knows the cache yet. */
-	if (cache->flags & SLAB_ACCOUNT) {
-		cache->charge_all = true;
-		cache->objcg = km_is_checked(cache) ? KM_OBJCGS_DIFFER : KM_OBJCG_UNKNOWN;
+	if (cache->layout.flags & SLAB_ACCOUNT) {
+		cache->memcg.charge_all = true;
+		cache->memcg.objcg = km_is_checked(cache) ? KM_OBJCGS_DIFFER : KM_OBJCG_UNKNOWN;
 	}
-	km_store(&cache->owner_shift, km_owner_shift(cache->size));
-	km_store(&cache->direct, direct_of(cache));
-	km_store(&cache->mixes, cache->direct & DIRECT_FREE && cache->word_is_charged && cache->id >= KM_MAP_FIRST &&
-				       km_memcg_modes[MEM_CGROUP_SHELF]);
+	km_store(&cache->memcg.owner_shift, km_owner_shift(cache->layout.size));
+	km_store(&cache->memcg.direct, direct_of(cache));
+	km_store(&cache->memcg.mixes,
+		 cache->memcg.direct & DIRECT_FREE && cache->memcg.word_is_charged &&
+			 cache->fast.id >= KM_MAP_FIRST && km_memcg_modes[MEM_CGROUP_SHELF]);
 	/* Release pairs with km_is_charged. */
-	km_store_release(&cache->charge, charge_of(cache));
+	km_store_release(&cache->memcg.charge, charge_of(cache));
 }
 
 static const struct km_alloc_ops charged = {
@@ -605,10 +607,13 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 		return true;
 	/* Shared pages have no owner words. Uncharged large blocks have other classes. Kernel: no accounting with
 	 * SLOB. */
-	const bool blocks = cache->engine->whole_pages;
+	const bool blocks = cache->layout.engine->whole_pages;
 
-	km_debug(!km_load(&cache->mixed.inner.pcs), "a cache that is not charged yet has no shelf of paid objects");
-	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->child_of || cache->dead)
+	km_debug(!km_load(&cache->memcg.mixed.inner.pcs),
+		 "a cache that is not charged yet has no shelf of paid objects");
+	if (cache->layout.engine->shared_pages ||
+	    (blocks && !(cache->layout.flags & SLAB_ACCOUNT)) || cache->memcg.child_of ||
+	    cache->layout.dead)
 		return false;
 	return km_charged_set_ops(cache, blocks ? &charged_blocks : &charged, may_wait ? pcs_block(cache) : 0,
 				  may_wait);

@@ -140,7 +140,7 @@ km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *co
 			continue;
 		}
 		/* One object alone first: the next object may lie anywhere. */
-		const uint32_t shift = km_load(&cache->owner_shift);
+		const uint32_t shift = km_load(&cache->memcg.owner_shift);
 		if (!(seen & KM_OWNER_VECTOR) ||
 		    km_load(km_owner_in_vector(seen, addresses[left - 1] - page, shift)) != owner)
 			break;
@@ -172,12 +172,12 @@ static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup
 		void **run = objects + n - count;
 		if (owner)
 			km_charged_disown(cache, owner, run, count);
-		bool charged = km_objcg_charge(objcg, count * cache->charge, gfp);
+		bool charged = km_objcg_charge(objcg, count * cache->memcg.charge, gfp);
 		if (km_likely(charged) && km_likely(km_objects_set_owner(cache, run, count, (uintptr_t)objcg,
 								  km_gfp_may_wait(gfp)) == count))
 			continue;
 		if (charged)
-			km_objcg_uncharge(objcg, count * cache->charge);
+			km_objcg_uncharge(objcg, count * cache->memcg.charge);
 		km_plain_free_bulk(cache, count, run);
 		km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects, n - count);
 		km_charged_give_up(cache, (uintptr_t)objcg, objects + n, all - n);
@@ -224,7 +224,7 @@ static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, voi
 {
 	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
 		return false;
-	if (!cache->charge_all || km_objects_set_owner(cache, objects, n, 0, km_gfp_may_wait(gfp)) == n)
+	if (!cache->memcg.charge_all || km_objects_set_owner(cache, objects, n, 0, km_gfp_may_wait(gfp)) == n)
 		return true;
 	km_plain_free_bulk(cache, n, objects);
 	return km_charge_failed(cache, gfp) != NULL;
@@ -240,7 +240,7 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 {
 	size_t bytes;
 
-	if (__builtin_mul_overflow(n, (size_t)cache->charge, &bytes) ||
+	if (__builtin_mul_overflow(n, (size_t)cache->memcg.charge, &bytes) ||
 	    !km_objcg_charge(objcg, bytes, gfp))
 		return km_charge_failed(cache, gfp) != NULL;
 	if (!km_plain_alloc_bulk(cache, gfp & ~__GFP_ACCOUNT, n, objects)) {
@@ -266,7 +266,7 @@ static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void
 	size_t left = n;
 
 	if (km_likely(!(gfp & KM_CHARGED_ODD)))
-		left -= km_pcs_pop_n(&cache->mixed, objects, n);
+		left -= km_pcs_pop_n(&cache->memcg.mixed, objects, n);
 	if (left == n)
 		km_charged_claim(cache, (uintptr_t)objcg, gfp);
 	else if (km_charged_recharge_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
@@ -286,12 +286,12 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 		return alloc_bulk_unpaid(cache, gfp & ~__GFP_ACCOUNT, n, objects);
 	if (km_unlikely(km_is_private(objcg)))
 		return km_private_alloc_bulk(cache, gfp, n, objects, objcg);
-	if (km_load(&cache->mixes))
+	if (km_load(&cache->memcg.mixes))
 		km_charged_mix(cache, gfp);
 	if (km_charged_is_mixed(cache))
 		return alloc_bulk_mixed(cache, gfp, n, objects, objcg);
 	if (km_likely(!(gfp & KM_CHARGED_ODD)))
-		left -= km_owned_pop_n(&cache->charged, (uintptr_t)objcg, objects, n);
+		left -= km_owned_pop_n(&cache->memcg.charged, (uintptr_t)objcg, objects, n);
 	if (left == n)
 		km_charged_claim(cache, (uintptr_t)objcg, gfp);
 	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
@@ -317,9 +317,9 @@ int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t 
 /* Pushes as many objects as there is room for; these stay charged. */
 static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
-	n -= km_pcs_push_n(&cache->mixed, objects, n);
+	n -= km_pcs_push_n(&cache->memcg.mixed, objects, n);
 	if (n && km_memcg_modes[MEM_CGROUP_SHELF] && km_charged_found(cache, KM_OBJCGS_DIFFER))
-		n -= km_pcs_push_n(&cache->mixed, objects, n);
+		n -= km_pcs_push_n(&cache->memcg.mixed, objects, n);
 	km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects, n);
 }
 
@@ -334,7 +334,9 @@ void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unus
 
 	while (n) {
 		uint64_t owner;
-		size_t own = km_unlikely(km_load(&cache->children)) ? km_private_free_last(cache, &n, objects) : n;
+		size_t own = km_unlikely(km_load(&cache->memcg.children))
+				     ? km_private_free_last(cache, &n, objects)
+				     : n;
 		if (!own)
 			continue;
 		if (km_charged_is_mixed(cache)) {
@@ -350,10 +352,10 @@ void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unus
 			km_plain_free_bulk(cache, count, run);
 			continue;
 		}
-		left -= km_owned_push_n(&cache->charged, owner, run, left);
-		if (left && km_memcg_modes[MEM_CGROUP_SHELF] && km_owned_owner(&cache->charged) != owner &&
+		left -= km_owned_push_n(&cache->memcg.charged, owner, run, left);
+		if (left && km_memcg_modes[MEM_CGROUP_SHELF] && km_owned_owner(&cache->memcg.charged) != owner &&
 		    km_charged_adopt(cache, owner))
-			left -= km_owned_push_n(&cache->charged, owner, run, left);
+			left -= km_owned_push_n(&cache->memcg.charged, owner, run, left);
 		if (left < count)
 			km_charged_see_back(cache);
 		km_charged_give_up(cache, owner, run, left);

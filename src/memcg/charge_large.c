@@ -42,14 +42,16 @@ bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool
 /* Moves the charge of a block to objcg. Returns: false if objcg can't be charged now; the block is then uncharged. */
 static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t owner)
 {
-	km_debug(cache->engine->whole_pages && may_have(objcg), "a class's block has a payer that is no private group");
+	km_debug(cache->layout.engine->whole_pages && may_have(objcg),
+		 "a class's block has a payer that is no private group");
 	if (owner)
 		km_charged_disown(cache, owner, &block, 1);
-	if (km_objcg_spare(objcg) < cache->charge || !km_objcg_charge(objcg, cache->charge, GFP_NOWAIT | __GFP_NOWARN))
+	if (km_objcg_spare(objcg) < cache->memcg.charge ||
+	    !km_objcg_charge(objcg, cache->memcg.charge, GFP_NOWAIT | __GFP_NOWARN))
 		return false;
 	if (km_likely(km_object_set_owner(cache, block, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
 		return true;
-	km_objcg_uncharge(objcg, cache->charge);
+	km_objcg_uncharge(objcg, cache->memcg.charge);
 	return false;
 }
 
@@ -62,7 +64,7 @@ void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_
 
 	(void)word;
 	if (!may_have(objcg)) {
-		if (!km_pcs_push(&cache->mixed, block))
+		if (!km_pcs_push(&cache->memcg.mixed, block))
 			km_charged_give_up(cache, KM_OBJCGS_DIFFER, &block, 1);
 		block = NULL;
 	} else if (owner != (uintptr_t)objcg && !pay_instead(cache, gfp, objcg, block, owner)) {
@@ -78,10 +80,10 @@ void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node)
 
 	if (!may_have(objcg) || gfp & KM_CHARGED_ODD || node != NUMA_NO_NODE)
 		return NULL;
-	if (km_load(&cache->mixes))
+	if (km_load(&cache->memcg.mixes))
 		km_charged_mix(cache, gfp);
 	if (!km_charged_is_mixed(cache))
-		return km_owned_pop(&cache->charged, (uintptr_t)objcg);
-	void *block = km_pcs_pop(&cache->mixed);
+		return km_owned_pop(&cache->memcg.charged, (uintptr_t)objcg);
+	void *block = km_pcs_pop(&cache->memcg.mixed);
 	return block ? km_charged_recharge_block(cache, gfp, objcg, block, NULL) : NULL;
 }

@@ -11,7 +11,7 @@ struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : km_cache_of(object);
 	uint64_t owner = 0;
 
-	if (cache && cache->child_of)
+	if (cache && cache->memcg.child_of)
 		owner = (uintptr_t)km_private_owner(cache);
 	else if (cache && km_is_charged(cache))
 		owner = km_object_owner(cache, object);
@@ -30,7 +30,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : km_cache_of(object);
 	struct obj_cgroup *objcg = km_objcg_now();
 
-	if (!objcg || objcg == &km_objcg_root || ZERO_OR_NULL_PTR(object) || (cache && cache->child_of))
+	if (!objcg || objcg == &km_objcg_root || ZERO_OR_NULL_PTR(object) || (cache && cache->memcg.child_of))
 		return true;
 	/* A guarded object has no owner word, and stays uncharged. */
 	if (km_is_guarded(object))
@@ -44,10 +44,10 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	/* Already charged. Kernel: true as well. */
 	if (km_object_owner(cache, object))
 		return true;
-	if (!km_objcg_charge(objcg, cache->charge, gfp))
+	if (!km_objcg_charge(objcg, cache->memcg.charge, gfp))
 		return false;
 	if (km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
 		return true;
-	km_objcg_uncharge(objcg, cache->charge);
+	km_objcg_uncharge(objcg, cache->memcg.charge);
 	return false;
 }

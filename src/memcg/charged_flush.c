@@ -18,7 +18,7 @@ static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects,
 	(void)arg;
 	km_debug(owner && count, "what is taken off a charged shelf has an owner");
 	km_charged_disown(cache, owner, objects, count);
-	cache->engine->give(cache, objects, (unsigned)count);
+	cache->layout.engine->give(cache, objects, (unsigned)count);
 }
 
 const struct km_charged_drain km_charge_drain_all = { any, take_back, NULL };
@@ -64,19 +64,19 @@ static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *roo
 	uint64_t bytes = 0;
 
 	/* A thread that makes a sheaf counts the sheaf before setting the bit. */
-	if (!km_load(&cache->charged_sheaves)) {
+	if (!km_load(&cache->memcg.charged_sheaves)) {
 		km_alloc_set_ready(cache, false);
-		if (km_load(&cache->charged_sheaves))
+		if (km_load(&cache->memcg.charged_sheaves))
 			km_alloc_set_ready(cache, true);
 	}
-	if (km_pcs_slot(&cache->charged))
+	if (km_pcs_slot(&cache->memcg.charged))
 		km_for_each_cpu(cpu) {
-			uintptr_t owner = km_owned_owner_cpu(&cache->charged, cpu);
-			size_t count = owner ? km_pcs_count_cpu(&cache->charged, cpu) : 0;
+			uintptr_t owner = km_owned_owner_cpu(&cache->memcg.charged, cpu);
+			size_t count = owner ? km_pcs_count_cpu(&cache->memcg.charged, cpu) : 0;
 
 			bytes += owner && km_memcg_is_root(root);
 			if (count && (mixed || km_memcg_below((struct obj_cgroup *)owner, root)))
-				bytes += count * cache->charge;
+				bytes += count * cache->memcg.charge;
 		}
 	return bytes;
 }
@@ -85,12 +85,12 @@ static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *roo
  * slab's objects, less one. */
 static uint64_t ready_in_child(struct kmem_cache *child)
 {
-	const size_t objects = km_max(child->objects >> (child->order - child->min_order), 2u) - 1;
+	const size_t objects = km_max(child->layout.objects >> (child->layout.order - child->layout.min_order), 2u) - 1;
 	struct kmem_cache_stats stats;
 
 	kmem_cache_get_stats(child, &stats);
-	const bool may = km_load(&child->deferred) || stats.total_objects >= stats.active_objects + objects;
-	return may ? km_load(&child->slab_bytes) : 0;
+	const bool may = km_load(&child->state.deferred) || stats.total_objects >= stats.active_objects + objects;
+	return may ? km_load(&child->state.slab_bytes) : 0;
 }
 
 struct flush {
@@ -107,13 +107,13 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 {
 	struct flush *flush = arg;
 
-	if (cache->child_of && !km_memcg_below(km_private_owner(cache), flush->root))
+	if (cache->memcg.child_of && !km_memcg_below(km_private_owner(cache), flush->root))
 		return 0;
-	uint64_t bytes = cache->child_of ? ready_in_child(cache) : ready_on_blocks(cache, flush->root);
+	uint64_t bytes = cache->memcg.child_of ? ready_in_child(cache) : ready_on_blocks(cache, flush->root);
 	flush->bytes += bytes;
-	if ((flush->look || !bytes) && !(cache->child_of && ++flush->children > MOST_CHILDREN))
+	if ((flush->look || !bytes) && !(cache->memcg.child_of && ++flush->children > MOST_CHILDREN))
 		return 0;
-	if (cache->child_of)
+	if (cache->memcg.child_of)
 		km_private_flush(cache);
 	else
 		gathered.cache[gathered.count++] = cache;

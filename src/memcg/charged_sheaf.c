@@ -34,7 +34,7 @@ void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects,
 		km_debug(km_load(&((struct obj_cgroup *)(uintptr_t)owner)->memcg),
 			 "who pays for an object lives as long as that is out");
 		km_objects_clear_owner(cache, objects + n - count, count);
-		km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, count * cache->charge);
+		km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, count * cache->memcg.charge);
 	}
 }
 
@@ -65,7 +65,7 @@ static bool has_top(const struct km_pcs *pcs)
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 {
 	const bool mixed = km_charged_is_mixed(cache);
-	struct km_pcs *pcs = mixed ? &cache->mixed : &cache->charged;
+	struct km_pcs *pcs = mixed ? &cache->memcg.mixed : &cache->memcg.charged;
 
 	if (km_thread_busy || !km_load(&pcs->inner.pcs))
 		return false;
@@ -79,19 +79,19 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	km_busy_scope(was);
 	bool installed = false;
 	size_t bytes = pcs->sheaf_mask + 1;
-	bool may = !cache->engine->array.may_charge || cache->engine->array.may_charge(cache);
+	bool may = !cache->layout.engine->array.may_charge || cache->layout.engine->array.may_charge(cache);
 	void *memory = may ? km_meta_alloc(bytes, true) : NULL;
 
 	if (memory) {
 		/* Count before the bit is set: charged_flush.c clears the bit, and then reads the count. */
-		km_add_both(&cache->charged_sheaves, 1u);
+		km_add_both(&cache->memcg.charged_sheaves, 1u);
 		km_alloc_set_ready(cache, true);
 		km_debug(!((uintptr_t)memory & (bytes - 1)), "a block is aligned to its size");
 		for (int i = 0; i < TRIES && !installed && !has_top(pcs); i++)
 			installed = km_owned_install(pcs, km_owned_prepare(pcs, memory), owner);
 		if (!installed) {
 			km_meta_free(memory, bytes);
-			km_sub(&cache->charged_sheaves, 1u);
+			km_sub(&cache->memcg.charged_sheaves, 1u);
 		}
 	}
 	return installed;
@@ -100,18 +100,18 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 /* Returns whether the CPU has a mixed sheaf, after an attempt to install a missing sheaf. */
 static bool has_sheaf(struct kmem_cache *cache)
 {
-	return has_top(&cache->mixed) || km_charged_found(cache, KM_OBJCGS_DIFFER);
+	return has_top(&cache->memcg.mixed) || km_charged_found(cache, KM_OBJCGS_DIFFER);
 }
 
 static size_t put_n(struct kmem_cache *cache, uint64_t owner, void *const *objects, size_t n)
 {
-	return km_charged_is_mixed(cache) ? km_pcs_push_n(&cache->mixed, objects, n) :
-					    km_owned_push_n(&cache->charged, owner, objects, n);
+	return km_charged_is_mixed(cache) ? km_pcs_push_n(&cache->memcg.mixed, objects, n) :
+					    km_owned_push_n(&cache->memcg.charged, owner, objects, n);
 }
 
 km_noinline void km_charged_open_back(struct kmem_cache *cache)
 {
-	if (km_thread_busy || !cache->word_is_charged || !km_objcg_is_known(km_load(&cache->objcg)))
+	if (km_thread_busy || !cache->memcg.word_is_charged || !km_objcg_is_known(km_load(&cache->memcg.objcg)))
 		return;
 	struct km_busy_was was = km_busy_begin();
 	km_charged_show_back(cache, !km_no_calls);
@@ -126,7 +126,7 @@ static bool is_empty(const struct km_pcs *pcs)
 
 bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
 {
-	struct km_pcs *pcs = &cache->charged;
+	struct km_pcs *pcs = &cache->memcg.charged;
 	bool done = km_owned_adopt(pcs, owner) || km_charged_found(cache, owner);
 
 	km_debug(km_objcg_is_known(owner), "a block is somebody's whose name is an objcg's");
@@ -147,17 +147,17 @@ km_tls struct km_charged_last km_charged_last;
  */
 static bool take_over(struct kmem_cache *cache, uint64_t owner)
 {
-	uint64_t other = km_owned_owner(&cache->charged);
+	uint64_t other = km_owned_owner(&cache->memcg.charged);
 	void *objects[KM_CHARGED_MOST];
 
 	if (other && other != owner) {
 		if (!km_charged_adopt(cache, owner) && !km_charged_insist(cache, owner))
 			return false;
-		size_t n = km_owned_pop_n(&cache->charged, other, objects, KM_CHARGED_MOST);
+		size_t n = km_owned_pop_n(&cache->memcg.charged, other, objects, KM_CHARGED_MOST);
 		km_charged_give_up(cache, other, objects + KM_CHARGED_MOST - n, n);
 	}
 	km_charged_last.owner = 0;
-	if (km_owned_owner(&cache->charged) != owner && !km_charged_adopt(cache, owner))
+	if (km_owned_owner(&cache->memcg.charged) != owner && !km_charged_adopt(cache, owner))
 		return false;
 	km_charged_see_back(cache);
 	return true;
@@ -166,7 +166,7 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 /* Makes the sheaves mixed later, because the second group's first charge could not wait for a fence. */
 void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (!km_charged_is_mixed(cache) && km_load(&cache->objcg) == KM_OBJCGS_DIFFER && km_gfp_may_wait(gfp) &&
+	if (!km_charged_is_mixed(cache) && km_load(&cache->memcg.objcg) == KM_OBJCGS_DIFFER && km_gfp_may_wait(gfp) &&
 	    !km_thread_busy)
 		km_objcgs_mix(cache);
 }
@@ -180,7 +180,7 @@ void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 		has_sheaf(cache);
 		return;
 	}
-	if (km_load(&cache->charged.inner.pcs) && km_owned_owner(&cache->charged) != owner &&
+	if (km_load(&cache->memcg.charged.inner.pcs) && km_owned_owner(&cache->memcg.charged) != owner &&
 	    km_objcgs_note(cache, owner, km_gfp_may_wait(gfp)) && !km_charged_is_mixed(cache))
 		take_over(cache, owner);
 }
@@ -195,18 +195,18 @@ static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *obj
 	uint64_t owner = (uintptr_t)objcg;
 	void *objects[KM_CHARGED_MOST];
 
-	if (!km_objcg_charge(objcg, n * cache->charge, gfp))
+	if (!km_objcg_charge(objcg, n * cache->memcg.charge, gfp))
 		return NULL;
 	if (!km_plain_alloc_bulk(cache, gfp, n, objects)) {
-		km_objcg_uncharge(objcg, n * cache->charge);
+		km_objcg_uncharge(objcg, n * cache->memcg.charge);
 		return NULL;
 	}
 	size_t set = km_objects_set_owner(cache, objects, n, owner, km_gfp_may_wait(gfp));
-	km_debug(set <= n && n <= km_owned_capacity(&cache->charged),
+	km_debug(set <= n && n <= km_owned_capacity(&cache->memcg.charged),
 		 "a shelf is paid for as far as it has room");
 	if (km_unlikely(set < n)) {
 		km_objects_clear_owner(cache, objects, set);
-		km_objcg_uncharge(objcg, n * cache->charge);
+		km_objcg_uncharge(objcg, n * cache->memcg.charge);
 		km_plain_free_bulk(cache, n, objects);
 		return NULL;
 	}
@@ -225,8 +225,8 @@ static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *obj
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
 {
 	uint64_t owner = (uintptr_t)objcg;
-	size_t n = km_min(km_owned_capacity(&cache->charged) / 2,
-			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->charge));
+	size_t n = km_min(km_owned_capacity(&cache->memcg.charged) / 2,
+			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->memcg.charge));
 
 	km_debug(objcg != &km_objcg_root && n <= KM_CHARGED_MOST, "a shelf is filled for somebody who pays");
 	if (n < 2 || km_thread_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
@@ -241,21 +241,21 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 /* Makes room on the CPU's sheaf for an object of this owner. Returns: false where the sheaf is another owner's. */
 bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
 {
-	const size_t half = km_owned_capacity(&cache->charged) / 2;
+	const size_t half = km_owned_capacity(&cache->memcg.charged) / 2;
 	void *objects[KM_CHARGED_MOST];
 
 	km_debug(half <= KM_CHARGED_MOST, "what leaves a shelf has room in an array");
 	if (km_thread_busy || !km_memcg_modes[MEM_CGROUP_SHELF])
 		return false;
 	if (km_charged_is_mixed(cache)) {
-		size_t n = km_pcs_pop_n(&cache->mixed, objects, half);
+		size_t n = km_pcs_pop_n(&cache->memcg.mixed, objects, half);
 
 		km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects + half - n, n);
 		return n || has_sheaf(cache);
 	}
-	if (km_owned_owner(&cache->charged) != owner)
+	if (km_owned_owner(&cache->memcg.charged) != owner)
 		return km_charged_adopt(cache, owner);
-	size_t n = km_owned_pop_n(&cache->charged, owner, objects, half);
+	size_t n = km_owned_pop_n(&cache->memcg.charged, owner, objects, half);
 	km_charged_give_up(cache, owner, objects + half - n, n);
 	return n != 0;
 }

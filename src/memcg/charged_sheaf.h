@@ -25,7 +25,7 @@
 km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
 {
 	/* Acquire pairs with mix of charged_drain.c: all other fields of `mixed` are filled in. */
-	return km_pcs_slot(&cache->mixed) != 0;
+	return km_pcs_slot(&cache->memcg.mixed) != 0;
 }
 
 /*
@@ -34,7 +34,7 @@ km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
  */
 km_inline struct km_pcs *km_charged_pcs(struct kmem_cache *cache)
 {
-	return km_charged_is_mixed(cache) ? &cache->mixed : &cache->charged;
+	return km_charged_is_mixed(cache) ? &cache->memcg.mixed : &cache->memcg.charged;
 }
 
 /* Uncharges the owner's objects, and clears their owner words. With KM_OBJCGS_DIFFER objects may change places. */
@@ -51,14 +51,14 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner);
 void km_charged_open_back(struct kmem_cache *cache);
 km_inline void km_charged_see_back(struct kmem_cache *cache)
 {
-	if (km_unlikely(!km_load(&cache->pcs.front.back.pcs)))
+	if (km_unlikely(!km_load(&cache->fast.pcs.front.back.pcs)))
 		km_charged_open_back(cache);
 }
 
 /* Reports an allocation with a refused charge. Returns: NULL. */
 km_inline void *km_charge_failed(struct kmem_cache *cache, gfp_t gfp)
 {
-	return km_alloc_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
+	return km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp | __GFP_NOWARN, ENOMEM);
 }
 
 /*
@@ -91,7 +91,7 @@ void km_charged_drain_some(struct kmem_cache **caches, size_t count, const struc
 /* Returns the objcg to charge for an allocation by this thread; NULL: uncharged. */
 km_inline struct obj_cgroup *km_charged_objcg(const struct kmem_cache *cache, gfp_t gfp)
 {
-	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
+	return km_likely(cache->memcg.charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
 }
 
 /* charge_bulk.c: alloc_bulk, free_bulk and recharge_bulk of struct km_alloc_ops. */

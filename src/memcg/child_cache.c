@@ -67,7 +67,7 @@ km_inline struct request begin(const struct kmem_cache *child)
  */
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
-	struct km_child *child = cache->kept_by;
+	struct km_child *child = cache->memcg.kept_by;
 	const bool asked = here.child == cache, prepaid = asked && here.prepaid >= bytes;
 
 	if (!prepaid && !km_objcg_charge(child->private->objcg, bytes, GFP_NOWAIT)) {
@@ -86,7 +86,7 @@ static bool admit(struct kmem_cache *cache, size_t bytes)
 
 static void dismiss(struct kmem_cache *cache, size_t bytes)
 {
-	struct km_child *child = cache->kept_by;
+	struct km_child *child = cache->memcg.kept_by;
 
 	km_objcg_uncharge(child->private->objcg, bytes);
 }
@@ -175,7 +175,7 @@ static void put_at(struct km_child *child, size_t place, struct km_page *slab)
  */
 static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
-	struct km_child *child = cache->kept_by;
+	struct km_child *child = cache->memcg.kept_by;
 
 	km_debug(child->private != &km_private_pool, "a spare gets no slab");
 	if (!km_lock_may(&child->private->lock, may_wait))
@@ -192,8 +192,8 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
 {
 	const char *first = km_slab_first(cache, slab);
 
-	for (size_t i = 0; i < cache->objects; i++)
-		km_profile_ops->goes(first + i * cache->size);
+	for (size_t i = 0; i < cache->layout.objects; i++)
+		km_profile_ops->goes(first + i * cache->layout.size);
 }
 
 /*
@@ -202,7 +202,7 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
  */
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
-	struct km_child *child = cache->kept_by;
+	struct km_child *child = cache->memcg.kept_by;
 
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_PROFILE))
 		end_samples(cache, slab);
@@ -235,11 +235,12 @@ static void set_name(char *name, const struct km_child *child, const struct kmem
 	char cache[KM_NAME_BYTES], number[16];
 	size_t digits = km_format(number, sizeof(number), "~%u", child->private->number);
 
-	if (__builtin_strlen(parent->name) + 1 + length + child->private->namesake * digits <= room) {
-		km_format(name, KM_NAME_BYTES, "%s:%s%s", parent->name, group, child->private->namesake ? number : "");
+	if (__builtin_strlen(parent->registry.name) + 1 + length + child->private->namesake * digits <= room) {
+		km_format(name, KM_NAME_BYTES, "%s:%s%s", parent->registry.name, group,
+			  child->private->namesake ? number : "");
 		return;
 	}
-	km_text_take(cache, MOST_OF_CACHE, parent->name, "", '_');
+	km_text_take(cache, MOST_OF_CACHE, parent->registry.name, "", '_');
 	room -= digits + __builtin_strlen(cache) + 1;
 	group += length - km_min(room, length);
 	/* Begin at the start of a character. */
@@ -251,29 +252,30 @@ static void set_name(char *name, const struct km_child *child, const struct kmem
 static struct kmem_cache *create_cache(struct km_child *child, struct kmem_cache *parent)
 {
 	struct km_creation creation = {
-		.internal = true, .engine = parent->engine, .child_of = parent, .tuned_with = parent,
+		.internal = true, .engine = parent->layout.engine, .child_of = parent, .tuned_with = parent,
 		.slab_charge = &slab_charge, .kept_by = child,
 		.args = {
-			.align = parent->align, .ctor = parent->ctor,
-			.useroffset = parent->useroffset, .usersize = parent->usersize,
+			.align = parent->form.align, .ctor = parent->form.ctor,
+			.useroffset = parent->ext.useroffset, .usersize = parent->ext.usersize,
 		},
 	};
-	bool keeps_content = parent->ctor || parent->flags & SLAB_TYPESAFE_BY_RCU;
+	bool keeps_content = parent->form.ctor || parent->layout.flags & SLAB_TYPESAFE_BY_RCU;
 	char name[KM_NAME_BYTES];
 	int error;
 
 	set_name(name, child, parent);
-	if (keeps_content && parent->freeptr < parent->object_size) {
+	if (keeps_content && parent->layout.freeptr < parent->layout.object_size) {
 		creation.args.use_freeptr_offset = true;
-		creation.args.freeptr_offset = parent->freeptr;
+		creation.args.freeptr_offset = parent->layout.freeptr;
 	}
-	return km_cache_create_locked(name, parent->object_size, parent->flags & ~SLAB_ACCOUNT, &creation, &error);
+	return km_cache_create_locked(name, parent->layout.object_size,
+				      parent->layout.flags & ~SLAB_ACCOUNT, &creation, &error);
 }
 
 /* Returns an unused link of the bucket, or a new link. */
 static struct km_child *get_link(struct km_private *private, const struct kmem_cache *parent)
 {
-	struct km_child **first = &private->bucket[parent->id % KM_CHILD_BUCKETS], *child = *first;
+	struct km_child **first = &private->bucket[parent->fast.id % KM_CHILD_BUCKETS], *child = *first;
 
 	while (child && child->parent)
 		child = child->next;
@@ -295,25 +297,25 @@ void km_private_call_after(struct km_child *child)
 	struct kmem_cache *cache = child->cache;
 	char name[KM_NAME_BYTES];
 
-	set_name(name, child, cache->child_of);
+	set_name(name, child, cache->memcg.child_of);
 	km_cache_rename(cache, name);
-	cache->kept_by = child;
-	km_store(&cache->orphan, false);
-	km_store(&cache->group, child->private->number);
-	km_store(&cache->limit, UINT64_MAX);
+	cache->memcg.kept_by = child;
+	km_store(&cache->memcg.orphan, false);
+	km_store(&cache->memcg.group, child->private->number);
+	km_store(&cache->tune.limit, UINT64_MAX);
 }
 
 /* Reuses a spare; spares are first on the list. Context: registry locked, as in the functions below. */
 static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 {
-	struct km_child *from = parent->children && !km_list_empty(&parent->child_list) ?
-				       km_list_first(&parent->child_list, struct km_child, same) : NULL;
+	struct km_child *from = parent->memcg.children && !km_list_empty(&parent->memcg.child_list) ?
+				       km_list_first(&parent->memcg.child_list, struct km_child, same) : NULL;
 
 	if (!from || from->private != &km_private_pool)
 		return false;
-	km_debug(!from->slabs.count && from->cache->child_of == parent, "a spare is empty, and its cache's");
+	km_debug(!from->slabs.count && from->cache->memcg.child_of == parent, "a spare is empty, and its cache's");
 	to->cache = from->cache;
-	to->cache->handed_on = true;
+	to->cache->memcg.handed_on = true;
 	to->slabs = from->slabs;
 	km_list_del(&from->same);
 	km_list_del(&from->spare);
@@ -335,12 +337,12 @@ static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 	child->cache = create_cache(child, parent);
 	if (!child->cache)
 		return false;
-	km_debug(child->cache->child_of == parent && child->cache->kept_by == child,
+	km_debug(child->cache->memcg.child_of == parent && child->cache->memcg.kept_by == child,
 		 "a twin has its cache and its group");
-	km_store(&child->cache->group, child->private->number);
-	if (!parent->children) {
-		km_list_init(&parent->child_list);
-		km_store(&parent->children, true);
+	km_store(&child->cache->memcg.group, child->private->number);
+	if (!parent->memcg.children) {
+		km_list_init(&parent->memcg.child_list);
+		km_store(&parent->memcg.children, true);
 	}
 	/* From now on an object may be of the cache or of a child cache. */
 	km_charged_hide_back(parent, true);
@@ -357,7 +359,7 @@ static struct km_child *attach(struct km_private *private, struct kmem_cache *pa
 
 	if (!child || !(take_spare(child, parent) || make_cache(child, parent)))
 		return NULL;
-	km_list_add_tail(&child->same, &parent->child_list);
+	km_list_add_tail(&child->same, &parent->memcg.child_list);
 	km_store_release(&child->parent, parent);
 	return child;
 }
@@ -368,7 +370,7 @@ static struct km_child *get(struct km_private *private, struct kmem_cache *paren
 	struct km_child *child = km_private_find(private, parent);
 
 	/* Large blocks have no slabs, and so no child caches. */
-	if (km_likely(child) || !(gfp & __GFP_DIRECT_RECLAIM) || km_thread_busy || parent->engine->whole_pages)
+	if (km_likely(child) || !(gfp & __GFP_DIRECT_RECLAIM) || km_thread_busy || parent->layout.engine->whole_pages)
 		return child;
 	km_registry_scope();
 	child = km_private_find(private, parent) ?: attach(private, parent);
@@ -410,12 +412,13 @@ static void end(const struct request *outer, struct obj_cgroup *objcg, gfp_t gfp
 static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	const gfp_t gently = (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN;
-	const size_t bytes = KM_PAGE_SIZE << cache->min_order;
+	const size_t bytes = KM_PAGE_SIZE << cache->layout.min_order;
 	void *object = NULL;
 
 	for (int tries = TRIES; tries && !object && here.refused; tries--) {
 		if (!km_objcg_charge(objcg, bytes, gfp))
-			return km_alloc_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
+			return km_alloc_failed(cache->registry.name, cache->layout.object_size,
+					       gfp | __GFP_NOWARN, ENOMEM);
 		here.prepaid = bytes;
 		object = from_child(cache, gently, node);
 		size_t left = here.prepaid;
@@ -426,7 +429,7 @@ static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int n
 	if (km_likely(object))
 		return object;
 	return gfp & __GFP_NOFAIL ? from_child(cache, gfp, node) :
-				    km_alloc_failed(cache->name, cache->object_size, gfp, ENOMEM);
+				    km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 }
 
 /*
@@ -440,7 +443,7 @@ static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int n
 	int saved_errno = errno;
 
 	if (km_unlikely(!child))
-		return km_alloc_failed(cache->name, cache->object_size, gfp, ENOMEM);
+		return km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 	gfp &= ~__GFP_ACCOUNT;
 	struct request outer = begin(child->cache);
 	void *object = from_child(child->cache, (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN, node);
@@ -459,7 +462,7 @@ km_inline void *child_pop(const struct obj_cgroup *objcg, const struct kmem_cach
 	const struct km_child *child = km_private_find(objcg->private, parent);
 
 	if (km_likely(child))
-		return kmem_pcs_pop(&child->cache->pcs.front.open, km_hot.percpu, km_rseq);
+		return kmem_pcs_pop(&child->cache->fast.pcs.front.open, km_hot.percpu, km_rseq);
 #else
 	(void)objcg, (void)parent;
 #endif
@@ -513,7 +516,7 @@ bool km_private_free(struct kmem_cache *cache, void *object)
 
 	if (actual == cache || !object)
 		return false;
-	if (km_likely(actual && actual->child_of == cache))
+	if (km_likely(actual && actual->memcg.child_of == cache))
 		kmem_cache_free(actual, object);
 	else
 		km_slab_of(cache, object, &index, "kmem_cache_free");
@@ -531,7 +534,7 @@ size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 		return run;
 	km_debug(run && run <= *n, "objects of one twin are no more than there are");
 	*n -= run;
-	if (km_likely(actual && actual->child_of == cache))
+	if (km_likely(actual && actual->memcg.child_of == cache))
 		km_free_bulk(actual, run, objects + *n);
 	else
 		while (run--)
@@ -541,8 +544,8 @@ size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 
 struct obj_cgroup *km_private_owner(const struct kmem_cache *child)
 {
-	km_debug(child->child_of && child->kept_by, "a twin has its group");
-	return ((struct km_child *)child->kept_by)->private->objcg;
+	km_debug(child->memcg.child_of && child->memcg.kept_by, "a twin has its group");
+	return ((struct km_child *)child->memcg.kept_by)->private->objcg;
 }
 
 /* ------------------------------------------------------------------ large blocks */

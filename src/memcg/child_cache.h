@@ -57,7 +57,7 @@ km_inline bool km_is_private(const struct obj_cgroup *objcg)
 
 km_inline struct km_child *km_private_find(const struct km_private *private, const struct kmem_cache *parent)
 {
-	struct km_child *child = km_load_acquire(&private->bucket[parent->id % KM_CHILD_BUCKETS]);
+	struct km_child *child = km_load_acquire(&private->bucket[parent->fast.id % KM_CHILD_BUCKETS]);
 
 	/* Acquire pairs with attach of child_cache.c: the rest of the link is filled in. */
 	while (child && km_load_acquire(&child->parent) != parent)
@@ -70,7 +70,7 @@ km_inline bool km_private_is_own(const struct kmem_cache *cache, const void *obj
 {
 	uintptr_t id = km_id_of(object);
 
-	return id == cache->id && id >= KM_MAP_FIRST;
+	return id == cache->fast.id && id >= KM_MAP_FIRST;
 }
 
 /* Pushes an object to the sheaf of its child cache, if page map and address name a child cache of `parent`. Returns:
@@ -81,7 +81,7 @@ km_inline bool km_private_push(const struct kmem_cache *parent, void *object)
 	uintptr_t id = km_id_of(object);
 	const struct kmem_cache *cache = km_load(&km_hot.caches[id]);
 
-	return cache && km_id_valid(id, object) && cache->child_of == parent &&
+	return cache && km_id_valid(id, object) && cache->memcg.child_of == parent &&
 	       km_rseq_push_id(&km_id_masks(id)->sheaf, id, km_hot.percpu, km_rseq, object);
 #else
 	(void)parent, (void)object;

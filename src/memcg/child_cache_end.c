@@ -46,10 +46,10 @@ static struct km_child *next_child(const struct km_private *private, const struc
 void km_private_flush(struct kmem_cache *child)
 {
 	km_alloc_set_ready(child, false);
-	km_store(&child->touched, false);
-	if (!km_alloc_drain_all(&child, 1) || child->quarantine)
+	km_store(&child->state.touched, false);
+	if (!km_alloc_drain_all(&child, 1) || child->ext.quarantine)
 		km_alloc_set_ready(child, true);
-	child->engine->shrink(child);
+	child->layout.engine->shrink(child);
 }
 
 /* Child caches detached together, to share the fences of all CPUs. Context: registry locked. */
@@ -123,7 +123,7 @@ static void drain_children(struct km_private *private)
 	if (count)
 		km_alloc_drain_unused(caches, count);
 	for_each_child(child, private)
-		child->cache->engine->shrink(child->cache);
+		child->cache->layout.engine->shrink(child->cache);
 }
 
 /* Finds the next objects of this child cache. Returns: false if there are none. Context: registry locked. */
@@ -136,11 +136,11 @@ static bool look_at_child(struct visiting *at)
 		struct km_page *slab = *km_child_slab(at->child, at->slab);
 
 		for (; at->word * 64 < slab->objects; at->word++) {
-			uint64_t taken = cache->engine->taken(cache, slab, at->word);
-			char *first = km_slab_first(cache, slab) + (size_t)at->word * 64 * cache->size;
+			uint64_t taken = cache->layout.engine->taken(cache, slab, at->word);
+			char *first = km_slab_first(cache, slab) + (size_t)at->word * 64 * cache->layout.size;
 
 			for (; taken; taken &= taken - 1)
-				at->object[at->count++] = first + (size_t)__builtin_ctzll(taken) * cache->size;
+				at->object[at->count++] = first + (size_t)__builtin_ctzll(taken) * cache->layout.size;
 			if (at->count) {
 				km_debug(at->count <= km_array_count(at->object),
 					 "objects are looked at a word at a time");
@@ -199,11 +199,11 @@ static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *ar
 /* Discards at most so many slabs. Returns: their number. */
 static size_t discard_some(struct kmem_cache *cache, size_t most)
 {
-	struct km_child *child = cache->kept_by;
+	struct km_child *child = cache->memcg.kept_by;
 	size_t count = 0;
 
 	for (; child->slabs.count && count < most; count++)
-		cache->engine->discard(cache, *km_child_slab(child, child->slabs.count - 1));
+		cache->layout.engine->discard(cache, *km_child_slab(child, child->slabs.count - 1));
 	return count;
 }
 
@@ -216,7 +216,7 @@ static void discard_slabs(struct kmem_cache *cache)
  * others. */
 static bool must_be_emptied(const struct km_child *child)
 {
-	return child->slabs.count > (child->cache->handed_on ? 0 : AT_A_TIME / TOGETHER);
+	return child->slabs.count > (child->cache->memcg.handed_on ? 0 : AT_A_TIME / TOGETHER);
 }
 
 /*
@@ -237,7 +237,7 @@ static bool empty_some(struct km_private *private)
 		return false;
 	km_alloc_drain_unused(caches, count);
 	for (size_t i = 0; i < count; i++) {
-		caches[i]->engine->shrink(caches[i]);
+		caches[i]->layout.engine->shrink(caches[i]);
 		left -= discard_some(caches[i], left);
 	}
 	return true;
@@ -249,7 +249,7 @@ static void detach_all(struct km_private *private)
 	struct detaching these = { .rest = discard_slabs };
 
 	for_each_child(child, private)
-		if (!child->cache->handed_on || child->slabs.count)
+		if (!child->cache->memcg.handed_on || child->slabs.count)
 			detach(&these, child);
 	detach_gathered(&these);
 }
@@ -318,8 +318,8 @@ void km_private_forget(struct kmem_cache *parent)
 {
 	struct detaching these = { .rest = NULL };
 
-	while (!km_list_empty(&parent->child_list))
-		detach(&these, km_list_first(&parent->child_list, struct km_child, same));
+	while (!km_list_empty(&parent->memcg.child_list))
+		detach(&these, km_list_first(&parent->memcg.child_list, struct km_child, same));
 	detach_gathered(&these);
 }
 
@@ -334,7 +334,7 @@ static void spare(struct km_child **at)
 	*at = child->next;
 	child->private = &km_private_pool;
 	km_list_del(&child->same);
-	km_list_add_head(&child->same, &child->parent->child_list);
+	km_list_add_head(&child->same, &child->parent->memcg.child_list);
 	km_list_add_tail(&child->spare, &km_private_spares);
 	km_private_spare_count++;
 	km_private_call_after(child);
@@ -344,7 +344,7 @@ static void spare(struct km_child **at)
  * pairs with km_child_leave. */
 static bool may_go(const struct kmem_cache *cache)
 {
-	return !km_load_acquire(&cache->calls) && !cache->shadows && !km_load(&cache->guarded);
+	return !km_load_acquire(&cache->memcg.calls) && !cache->ext.shadows && !km_load(&cache->ext.guarded);
 }
 
 /* Destroys spares, the oldest first, until `keep` are left. */
@@ -369,10 +369,10 @@ static bool is_over(struct kmem_cache *cache)
 	struct kmem_cache_stats stats;
 
 	kmem_cache_get_stats(cache, &stats);
-	if (!stats.active_objects && km_load(&cache->slab_bytes))
+	if (!stats.active_objects && km_load(&cache->state.slab_bytes))
 		km_private_flush(cache);
 	/* Acquire pairs with km_slab_free: the last slab is out of the child cache's array. */
-	return !km_load_acquire(&cache->slab_bytes);
+	return !km_load_acquire(&cache->state.slab_bytes);
 }
 
 /* Returns whether the group has no child caches and no large blocks. A freed block is off the list before the
@@ -526,7 +526,7 @@ void km_private_release(struct obj_cgroup *objcg)
 	km_list_del(entry);
 	km_list_add_head(entry, &orphans);
 	for_each_child(child, objcg->private)
-		km_store(&child->cache->orphan, true);
+		km_store(&child->cache->memcg.orphan, true);
 	reap(LOOKS);
 	km_registry_unlock();
 	/* The freed tables of child caches may leave free metadata pages. */

@@ -142,7 +142,7 @@ static bool count_some(struct walk *walk, struct row *row, struct km_page *slab,
 	struct kmem_cache *cache = row->cache;
 	uint64_t owners[64], taken = 0;
 
-	km_debug(!cache->child_of && km_is_charged(cache), "objects are counted where they say whose they are");
+	km_debug(!cache->memcg.child_of && km_is_charged(cache), "objects are counted where they say whose they are");
 	km_page_hold(slab);
 	/* Acquire pairs with km_slab_new_raw: the slab's descriptor is filled in. */
 	bool its = km_load_acquire(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == cache;
@@ -153,8 +153,9 @@ static bool count_some(struct walk *walk, struct row *row, struct km_page *slab,
 	if (objects > word * 64 && km_owner_any(first, slab->order)) {
 		size_t at = (size_t)(km_slab_first(cache, slab) - (char *)km_page_address(slab));
 
-		taken = cache->engine->taken(cache, slab, word);
-		km_owner_read(first, at + word * 64 * (size_t)cache->size, cache->size, cache->owner_shift, owners,
+		taken = cache->layout.engine->taken(cache, slab, word);
+		km_owner_read(first, at + word * 64 * (size_t)cache->layout.size,
+			      cache->layout.size, cache->memcg.owner_shift, owners,
 			      km_min(objects - word * 64, 64u));
 	}
 	km_page_let_go(slab);
@@ -170,7 +171,7 @@ static int count_slab(struct km_page *slab, void *arg)
 	struct row *row = cache ? row_of(walk, cache) : NULL;
 
 	/* The words of a child cache's slab are not owners. */
-	if (row && !cache->child_of)
+	if (row && !cache->memcg.child_of)
 		for (unsigned word = 0; count_some(walk, row, slab, word); word++)
 			;
 	return 0;
@@ -180,7 +181,7 @@ static int count_slab(struct km_page *slab, void *arg)
  * alive. The group is only compared, or read under a lock. */
 static bool is_its_child(const struct walk *walk, const struct kmem_cache *cache)
 {
-	const struct obj_cgroup *objcg = cache->child_of ? km_private_owner(cache) : NULL;
+	const struct obj_cgroup *objcg = cache->memcg.child_of ? km_private_owner(cache) : NULL;
 
 	if (!objcg)
 		return false;
@@ -192,9 +193,9 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 	struct walk *walk = arg;
 
 	/* Large blocks are in no slab. */
-	if ((!km_is_charged(cache) && !is_its_child(walk, cache)) || cache->engine->whole_pages)
+	if ((!km_is_charged(cache) && !is_its_child(walk, cache)) || cache->layout.engine->whole_pages)
 		return 0;
-	if (cache->child_of && walk->below)
+	if (cache->memcg.child_of && walk->below)
 		return 0;
 	if (walk->skip) {
 		walk->skip--;
@@ -217,7 +218,7 @@ static void empty_pcs(struct walk *walk)
 		caches[i] = walk->row[i].cache;
 	km_alloc_drain_all(caches, walk->count);
 	for (size_t i = 0; i < walk->count; i++)
-		caches[i]->engine->shrink(caches[i]);
+		caches[i]->layout.engine->shrink(caches[i]);
 }
 
 /* Finishes a row. A private group is charged for whole slabs. */
@@ -225,12 +226,12 @@ static void finish_row(struct row *row)
 {
 	struct kmem_cache_stats stats;
 
-	row->bytes = row->objects * (uint64_t)row->cache->charge;
-	if (!row->cache->child_of)
+	row->bytes = row->objects * (uint64_t)row->cache->memcg.charge;
+	if (!row->cache->memcg.child_of)
 		return;
 	kmem_cache_get_stats(row->cache, &stats);
 	row->objects = stats.active_objects;
-	row->bytes = km_load(&row->cache->slab_bytes);
+	row->bytes = km_load(&row->cache->state.slab_bytes);
 }
 
 /* Counts the next caches, with the registry held. Returns: true if there are more. */
@@ -246,7 +247,7 @@ static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 	}
 	for (size_t i = 0; i < walk->count; i++) {
 		finish_row(&walk->row[i]);
-		__builtin_memcpy(name[i], walk->row[i].cache->name, KM_NAME_BYTES);
+		__builtin_memcpy(name[i], walk->row[i].cache->registry.name, KM_NAME_BYTES);
 	}
 	return more;
 }
@@ -284,7 +285,7 @@ static void sum_rows(struct walk *walk)
 {
 	empty_pcs(walk);
 	for (size_t i = 0; i < walk->count; i++)
-		walk->sum += km_load(&walk->row[i].cache->slab_bytes);
+		walk->sum += km_load(&walk->row[i].cache->state.slab_bytes);
 	walk->count = 0;
 }
 
@@ -292,7 +293,7 @@ static int sum_child(struct kmem_cache *cache, void *arg)
 {
 	struct walk *walk = arg;
 
-	if (!is_its_child(walk, cache) || !km_load(&cache->slab_bytes))
+	if (!is_its_child(walk, cache) || !km_load(&cache->state.slab_bytes))
 		return 0;
 	walk->row[walk->count++].cache = cache;
 	if (walk->count == AT_ONCE)

@@ -37,13 +37,13 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 	km_debug(km_objcg_is_known(owner), "an owner is no state of a cache");
 	owner = owner ?: KM_OBJCG_NOBODY;
 	/* Acquire pairs with km_charged_hide_back: the paths closed there are closed for this thread. */
-	uint64_t seen = km_load_acquire(&cache->objcg);
+	uint64_t seen = km_load_acquire(&cache->memcg.objcg);
 
 	if (km_likely(seen == owner || seen == KM_OBJCGS_DIFFER))
 		return true;
 	uint64_t unknown = KM_OBJCG_UNKNOWN;
 	/* Release: later stores, and the object, are not seen before. */
-	if (km_cas_release(&cache->objcg, &unknown, owner) || unknown == owner)
+	if (km_cas_release(&cache->memcg.objcg, &unknown, owner) || unknown == owner)
 		return true;
 	/* A handler may have interrupted the holder of the lock, or a holder of a later lock. */
 	if (km_thread_busy)
@@ -71,8 +71,8 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 	km_debug(place->offset < KM_PAGE_SIZE, "an object begins in its page");
 	km_busy_scope(was);
 	km_calls_scope(calls, may_wait);
-	return km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_owners_exact(cache),
-				may_wait);
+	return km_owner_set(place->word, owner, place->offset, km_load(&cache->memcg.owner_shift),
+			    km_owners_exact(cache), may_wait);
 }
 
 /*
@@ -95,7 +95,7 @@ static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t
 		return set_slowly(cache, &place, owner, may_wait);
 	do {
 		if (vector)
-			km_store(km_owner_in_vector(seen, offset, km_load(&cache->owner_shift)), owner);
+			km_store(km_owner_in_vector(seen, offset, km_load(&cache->memcg.owner_shift)), owner);
 		if (++count == n)
 			break;
 		offset = (uintptr_t)objects[count] - page;
@@ -150,7 +150,7 @@ static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const 
 	if (whose != *owner)
 		return 0;
 	const uintptr_t page = (uintptr_t)objects[n - 1] - place.offset;
-	const uint32_t shift = km_load(&cache->owner_shift);
+	const uint32_t shift = km_load(&cache->memcg.owner_shift);
 	/* The owners seen are filled in. A word of one owner may be a vector's now: the vector begins with this
 	 * owner. */
 	const uint64_t seen = km_load_acquire(place.word);
@@ -191,7 +191,7 @@ size_t km_objects_of_one_owner(struct kmem_cache *cache, size_t n, void **object
 {
 	size_t count = 0, more;
 
-	*owner = km_load(&cache->objcg);
+	*owner = km_load(&cache->memcg.objcg);
 	if (km_likely(km_objcg_is_known(*owner)))
 		return n;
 	if (km_is_checked(cache)) {

@@ -23,8 +23,8 @@ km_inline bool km_place_find_quick(const struct kmem_cache *cache, const void *o
 {
 	uintptr_t offset = (uintptr_t)object - (uintptr_t)km_hot.arena, index = offset >> KM_PAGE_SHIFT;
 
-	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->id) ||
-	    km_unlikely(cache->id < KM_MAP_FIRST))
+	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->fast.id) ||
+	    km_unlikely(cache->fast.id < KM_MAP_FIRST))
 		return false;
 	place->word = &km_hot.owner[index];
 	place->offset = offset & (KM_PAGE_SIZE - 1);
@@ -44,7 +44,7 @@ km_inline uint64_t km_place_owner(const struct kmem_cache *cache, const struct k
 	uint64_t seen = km_load_acquire(place->word);
 
 	if (km_unlikely(seen & KM_OWNER_VECTOR))
-		seen = km_load(km_owner_in_vector(seen, place->offset, km_load(&cache->owner_shift)));
+		seen = km_load(km_owner_in_vector(seen, place->offset, km_load(&cache->memcg.owner_shift)));
 	return seen & ~KM_OWNER_NOBODY;
 }
 
@@ -76,7 +76,7 @@ km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *ob
 /* Returns whether a free object's word must be 0: the cache has uncharged objects too, or frees are checked. */
 km_inline bool km_owners_exact(const struct kmem_cache *cache)
 {
-	return !cache->charge_all || km_is_checked(cache);
+	return !cache->memcg.charge_all || km_is_checked(cache);
 }
 
 /* Makes the sheaves mixed, if the cache can have mixed sheaves. Requires: several objcgs are charged, the caller may
@@ -106,13 +106,13 @@ km_inline uint64_t km_object_owner_quick(const struct kmem_cache *cache, const v
 {
 	struct km_place place;
 
-	if (km_unlikely(km_load(&cache->objcg) != KM_OBJCGS_DIFFER) ||
+	if (km_unlikely(km_load(&cache->memcg.objcg) != KM_OBJCGS_DIFFER) ||
 	    km_unlikely(!km_place_find_quick(cache, object, &place)))
 		return 0;
 	/* Acquire pairs with make_vector: the vector is filled in. */
 	uint64_t seen = km_load_acquire(place.word);
 	if (km_likely(seen & KM_OWNER_VECTOR))
-		seen = km_load(km_owner_in_vector(seen, place.offset, km_load(&cache->owner_shift)));
+		seen = km_load(km_owner_in_vector(seen, place.offset, km_load(&cache->memcg.owner_shift)));
 	return seen & ~KM_OWNER_NOBODY;
 }
 
@@ -120,7 +120,7 @@ km_inline bool km_object_set_owner_quick(const struct kmem_cache *cache, const v
 {
 	struct km_place place;
 
-	if (km_unlikely(km_load(&cache->objcg) != KM_OBJCGS_DIFFER) ||
+	if (km_unlikely(km_load(&cache->memcg.objcg) != KM_OBJCGS_DIFFER) ||
 	    km_unlikely(!km_place_find_quick(cache, object, &place)))
 		return false;
 	/* Acquire pairs with make_vector: the vector is filled in. */
@@ -128,7 +128,7 @@ km_inline bool km_object_set_owner_quick(const struct kmem_cache *cache, const v
 	if (km_unlikely(!(seen & KM_OWNER_VECTOR)))
 		return false;
 	km_debug(owner && !(owner & (KM_OWNER_VECTOR | KM_OWNER_NOBODY)), "an owner is somebody");
-	km_store(km_owner_in_vector(seen, place.offset, km_load(&cache->owner_shift)), owner);
+	km_store(km_owner_in_vector(seen, place.offset, km_load(&cache->memcg.owner_shift)), owner);
 	return true;
 }
 

@@ -27,173 +27,13 @@
 #include "percpu/pcpu.h"
 #include "os/sanitizer.h"
 #include "slab/engines.h"
-
-#define KM_NAME_BYTES	32u
+#include "slab/kmem_cache.h"
 
 enum km_front {
 	KM_PERCPU_NONE,	/* no per-CPU sheaves: every call runs the engine's alloc or free */
 	KM_PERCPU_SHEAVES,	/* sheaves; a miss calls refill or spill */
 	KM_PERCPU_FREELIST,	/* a list through the free objects of the CPU's slab (percpu/cpu_freelist_hit.h) */
 };
-
-struct km_engine;
-struct km_alloc_ops;
-struct km_hooks;
-struct km_quarantine;
-struct km_slab_charge;
-struct km_shadows;
-struct obj_cgroup;
-
-/* Events counted by engines and layers. Slow path only, so all CPUs may share the line. */
-struct km_events {
-	uint64_t count[KMEM_NR_EVENTS];
-};
-
-/* The layers of a cache, from top to bottom. A new layer needs one line here and one folder (alloc/layers.c).
- * Every cache has BASE. Layers between CHARGE and OBSERVE run at each allocation and free. */
-enum km_layer {
-	KM_LAYER_SHADOW,	/* a debug shadow cache serves requests (ext/debug/debug_shadow.c) */
-	KM_LAYER_CHARGE,	/* objects are charged (charge.c), or one object is guarded (sampled_ops.c) */
-	KM_LAYER_ADDED,		/* registered by a program that is linked with the archive */
-	KM_LAYER_OBSERVE,	/* hooks, checks, injected failures, probes and profiles (alloc/observed_ops.c) */
-	KM_LAYER_VALIDATE,	/* an allocation state map validates frees (alloc/validate.c) */
-	KM_LAYER_BASE,		/* per-CPU sheaves, a freelist, or the engine alone (*_ops.c) */
-	KM_LAYERS
-};
-
-/* Slabs allocated and freed since start. */
-struct km_retired {
-	size_t new_slabs, freed_slabs;
-};
-
-struct kmem_cache {
-	/* Line 0: all fields read by a plain fast-path hit. */
-	struct km_pcs pcs;
-	/* Id in the page map; KM_MAP_DESC: no id. Under rseq also the number of the cache's word in a per-CPU
-	 * area. */
-	uint16_t id;
-	uint16_t capacity;		/* initial capacity of a sheaf, in objects; 0: no sheaves */
-	struct km_chain chain;		/* KM_PERCPU_FREELIST: place of each CPU's slab */
-
-	/* Line 1: layout of slabs and objects; constant after creation. */
-	uint32_t size km_aligned(64);	/* stride of objects, in bytes */
-	uint32_t object_size;		/* bytes requested by the user */
-	uint32_t reciprocal;		/* index in slab = offset * reciprocal >> 32; see layout.c */
-	uint32_t objects;		/* objects in a slab of `order` */
-	uint32_t freeptr;		/* offset of the free pointer in a free object, in bytes */
-	uint32_t usable;		/* usable bytes of each object; 0: differs by object (kmalloc/lookup.c) */
-	uint8_t order, min_order;
-	bool tail_bits;			/* sheaf: the free bits lie behind the objects, not in page descriptors */
-	bool checked;			/* validate each free */
-	bool mergeable;
-	bool dead;
-	uint8_t freelist;		/* slab: place of a slab's free indices (enum slab_freelist) */
-	uint8_t live_shift;		/* shift from address to byte in the allocation state map; 0: no map */
-	slab_flags_t flags;
-	uint32_t cleared;		/* bytes cleared for __GFP_ZERO; 0: the cache has a constructor */
-	const struct km_engine *engine;
-	/* Alloc ops by layer. A layer absent from this cache has the ops of the next layer below. */
-	const struct km_alloc_ops *layers[KM_LAYERS];
-	const struct km_hooks *hooks;	/* hooks of observers; NULL: none. Hooks close the inline fast path */
-	uintptr_t live;			/* base of the map's bytes; 0: looked up for each object */
-	uint32_t live_id;		/* id of the cache's pages in the map; without a map, an unused id */
-	/* Hardening (alloc/harden.h). parts: any hardening at free. wiped: clear at free. zeroed: clear at
-	 * allocation. canary: offset of the canary in an object, 0: none. quarantine: freed objects waiting for
-	 * reuse. */
-	bool parts, wiped, zeroed;
-	bool comes_in_parts, goes_in_parts;	/* zeroed or canary; canary or quarantine */
-	bool comes_slowly;		/* comes_in_parts, or part of the map lies beyond the first range */
-	bool seen;			/* each allocation and each free is observed */
-	uint32_t canary;
-	bool may_have_canary;
-	struct km_quarantine *quarantine;
-	struct kmem_cache **copies;	/* copies of a kmalloc or malloc cache, by call site (random_classes.c);
-					 * NULL: none yet */
-	void (*ctor)(void *object);
-	uint16_t colours, colour_bytes;	/* slab: number of colours, 0: one; bytes from one colour to the next */
-	uint32_t left;			/* debugged cache: bytes of the left red zone of each object */
-	uint32_t first;			/* offset of a slab's first object without colour, in bytes */
-	uint32_t slab_tail;		/* bytes used by the engine at the end of each slab */
-	uint32_t align;
-	/* Rarely written. Here because this line has room: cache records up to 768 bytes fit at more places. */
-	struct km_retired past;		/* slab counts inherited from destroyed caches (cache/create.c) */
-	struct kmem_cache *child_of;	/* parent of a child cache (memcg/child_cache.c); else NULL */
-	struct kmem_cache *tuned_with;	/* cache with the tunables to copy at creation and at each change; or NULL */
-
-	/* Fields written at run time. */
-	unsigned long min_partial km_aligned(64);
-	void *deferred;			/* frees left undone by signal handlers, linked at freeptr */
-	uint16_t busy_capacity;		/* largest capacity of a sheaf after many misses, in objects */
-	uint16_t max_capacity;		/* largest capacity of a sheaf under bulk requests, in objects */
-	uint16_t misses;		/* miss points (alloc/slow_path.c) since the last reclaim look; a racy hint */
-	bool touched;			/* a miss occurred since the last reclaim look */
-	bool wanted;			/* a request bypassed the sheaves since the last sweep */
-	bool own_min_partial;		/* min_partial was set explicitly: rules must not change min_partial */
-	uint8_t idle_looks;
-	uint16_t defrag_ratio;		/* share of looks at partial slabs of other nodes that is allowed, of 1024 */
-	uint32_t defrag_looks;
-	/* Guarded objects (alloc/sampled_ops.c). sample_calls: calls until the plain alloc ops return. guarded:
-	 * live guarded objects. sample_due: an object is still to be guarded. */
-	uint32_t sample_calls, guarded;
-	bool sample_due;
-	uint16_t batchcount, shared;	/* slab: objects moved at once; batches in a node's shared array */
-	uint32_t pad;			/* pad of new sheaves (percpu/pcpu.h); 0 where a mask states the capacity */
-	uint32_t percpu_offset, percpu_bytes;	/* the engine's part of a per-CPU area, in bytes */
-	void *node[KM_MAX_NODES];	/* the engine's struct for each memory node */
-	struct km_events *events;
-	struct km_list all;		/* link in the registry */
-	struct kmem_cache *next_named;	/* next cache in the registry with the same hash of the name */
-	struct kmem_cache **named_by;	/* pointer to this cache in the registry's hash; NULL: a child cache */
-	uint16_t *size_ids;		/* this cache's entries in a table of sizes: its id, or 0 while unpublished */
-	uint32_t size_count;
-	bool dense;			/* sheaf: slab orders are chosen for little waste */
-	bool size_part;			/* the entries are part of another cache's run, and stay 0 */
-	bool size_paid;			/* the table is the table of caches with charged hits */
-	bool singly;			/* sheaf: no bulk requests are expected, so sheaves may be small */
-	uint32_t word;			/* offset of word `id` in a per-CPU area; 0: none */
-	bool word_is_charged;		/* the word belongs to `charged`, and its objcg follows; else to `pcs` */
-	int references;			/* aliases, with merging enabled */
-	uint32_t useroffset, usersize;
-	char name[KM_NAME_BYTES];
-	/* Sheaves of charged objects, beside `pcs` (percpu/owned_sheaf.h). Hits see `mixed` as `front.back`. */
-	struct km_pcs charged km_aligned(64);
-	uint32_t charge;		/* bytes charged for an object; 0: no object was ever charged */
-	uint32_t charged_sheaves;	/* sheaves of `charged` on all CPUs, including those being made */
-	uint32_t owner_shift;		/* shift from object to objcg entry of the page (page/obj_cgroups.h) */
-	gfp_t charged_odd;		/* gfp bits that miss in `charged`; all bits: `mixed` may be in use */
-	bool charge_all;		/* every object is charged; else only requests with __GFP_ACCOUNT */
-	bool children;			/* some group has, or had, a child cache of this cache */
-	bool mixes;			/* with several objcgs, `mixed` is opened in place of `charged` */
-	uint8_t direct;			/* operations allowed to bypass another objcg's sheaf (memcg/charge.c) */
-	struct km_pcs mixed;		/* the same sheaves; each object's entry names its objcg. slot 0: not open */
-	/* The objcg of all live objects where all have the same objcg, else one of the values below. These values
-	 * are odd, so no objcg has such an address. Never 0, because an owner of 0 means a sheaf without an objcg. */
-	uint64_t objcg;
-#define KM_OBJCGS_DIFFER ((uint64_t)1)	/* each object's entry names its objcg; as a sheaf's owner: mixed objects */
-#define KM_OBJCG_UNKNOWN ((uint64_t)3)	/* no object was ever allocated */
-#define KM_OBJCG_NOBODY	((uint64_t)5)	/* all live objects are uncharged */
-	/* Slab memory of the cache. */
-	uint64_t slab_bytes, limit;	/* in bytes: allocated; allowed */
-	const struct km_slab_charge *slab_charge;	/* slab charge hooks; NULL: none */
-	void *kept_by;			/* private data of the slab charge hooks */
-	unsigned group;			/* child cache: number of the group (kmem info); 0: none, or a spare */
-	bool handed_on;			/* child cache reused after a dead group, with late frees possible */
-	bool orphan;			/* child cache of an unreferenced group: emptied by frees */
-	uint32_t calls;			/* child cache: slow-path frees under way (alloc/fast_path.h) */
-	struct km_list child_list;	/* child caches, spares first, if `children`; registry's lock */
-	bool leads;			/* some cache is, or was, tuned with this cache */
-	size_t reserved_pages;		/* pages committed in advance by kmem_reserve */
-	bool going;			/* being destroyed: no slab of the cache may start to wait (kfree_rcu.c) */
-	uint32_t slab_pages;		/* pages of a slab of `order`, or of a block of a whole_pages engine */
-	/* Debugging that is switched at run time. */
-	struct km_shadows *shadows;	/* debug shadow caches; NULL: none, and never any (alloc/fast_path.h) */
-	struct kmem_cache *shadow_of;	/* for a debug shadow cache, the cache with the usual layout; else NULL */
-	struct kmem_cache *next_shadow;
-	slab_flags_t carried;		/* KM_DEBUG_FLAGS applied to objects allocated now */
-	struct km_ratelimit refusals;	/* rate limit of lines about the cache's own limit (alloc/alloc_failure.c) */
-};
-_Static_assert(offsetof(struct kmem_cache, pcs.front) == 0, "the inline header reads it there");
-_Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
 
 /* Rights and wishes of a request, from its gfp bits and its entry point. */
 struct km_request {
@@ -270,19 +110,19 @@ km_inline bool km_objcg_is_known(uint64_t objcg)
  * the fields set by `begin` are visible. */
 km_inline bool km_is_charged(const struct kmem_cache *cache)
 {
-	return km_load_acquire(&cache->charge) != 0;
+	return km_load_acquire(&cache->memcg.charge) != 0;
 }
 
 /* Returns whether each allocation and free is observed. An observed cache keeps no objects in charged sheaves. */
 km_inline bool km_is_seen(const struct kmem_cache *cache)
 {
-	return km_unlikely(km_load(&cache->seen));
+	return km_unlikely(km_load(&cache->ext.seen));
 }
 
 /* Returns whether each free is validated before the free has an effect. */
 km_inline bool km_is_checked(const struct kmem_cache *cache)
 {
-	return km_unlikely(cache->checked) || km_unlikely(cache->live_shift);
+	return km_unlikely(cache->layout.checked) || km_unlikely(cache->layout.live_shift);
 }
 
 /* Slab charge hooks: called before a cache allocates pages for a slab, and for each new and each freed slab.
@@ -484,14 +324,14 @@ bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *re
 /* A sanitizer tracks the cache's objects. Behind each object are a red zone and the free pointer. */
 km_inline bool km_is_observed(const struct kmem_cache *cache)
 {
-	return km_unlikely(km_sanitizer.objects) && cache->object_size <= KM_OBSERVED_MOST;
+	return km_unlikely(km_sanitizer.objects) && cache->layout.object_size <= KM_OBSERVED_MOST;
 }
 
 /* Observers see each allocation or free. A tracer has hooks that do nothing, and is attached at run time
  * (cache/trace_attach.c): the layout of its cache is the layout without hooks. */
 km_inline bool km_is_hooked(const struct kmem_cache *cache)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 
 	return hooks && (hooks->on_alloc || hooks->on_free);
 }
@@ -514,7 +354,7 @@ km_inline bool km_is_hooked(const struct kmem_cache *cache)
 #define KM_DEBUG_NO_LINK 0x5a5a5a5a5a5a5a5aul
 km_inline bool km_is_debugged(const struct kmem_cache *cache)
 {
-	return km_unlikely(cache->flags & KM_DEBUG_LAYOUT);
+	return km_unlikely(cache->layout.flags & KM_DEBUG_LAYOUT);
 }
 
 _Static_assert(KM_OBSERVED_MOST + KM_RED_ZONE + sizeof(size_t) <= KM_PAGE_SIZE << KM_MAX_ORDER, "it fits into a slab");
@@ -525,7 +365,7 @@ void km_slob_construct(struct kmem_cache *cache, void *object);
 /* For an observed cache: the word with the bytes of a live object. */
 km_inline size_t *km_observed_word(const struct kmem_cache *cache, const void *object)
 {
-	return (size_t *)((char *)object + cache->freeptr);
+	return (size_t *)((char *)object + cache->layout.freeptr);
 }
 
 /* ---- layout.c: layout of objects and slabs, shared by the engines. */
@@ -548,7 +388,7 @@ uint32_t km_reciprocal(uint32_t size);
 /* Returns whether the slab of each freed object is validated before the pointer is stored anywhere. */
 km_inline bool km_sees_frees(const struct kmem_cache *cache)
 {
-	return cache->engine->front != KM_PERCPU_SHEAVES || km_is_checked(cache);
+	return cache->layout.engine->front != KM_PERCPU_SHEAVES || km_is_checked(cache);
 }
 
 /* Returns the index of an object in its slab, or -1 if p is not the start of an object. */
@@ -556,9 +396,9 @@ km_inline int km_object_index(const struct kmem_cache *cache, const struct km_pa
 			      const void *slab_address, const void *p)
 {
 	uint32_t offset = (uint32_t)((const char *)p - (const char *)slab_address);
-	uint32_t index = (uint32_t)((uint64_t)offset * cache->reciprocal >> 32);
+	uint32_t index = (uint32_t)((uint64_t)offset * cache->layout.reciprocal >> 32);
 
-	return index < slab->objects && index * cache->size == offset ? (int)index : -1;
+	return index < slab->objects && index * cache->layout.size == offset ? (int)index : -1;
 }
 
 /* Returns one bit for each existing object among the 64 objects from 64 * `word` on. */
@@ -588,7 +428,7 @@ KM_ENGINE_PAGE(km_coloured, struct km_coloured)
 km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_page *slab)
 {
 	return (char *)km_page_address(slab) +
-	       (km_unlikely(cache->colours) ? km_load(&km_coloured(slab)->first) : cache->first);
+	       (km_unlikely(cache->form.colours) ? km_load(&km_coloured(slab)->first) : cache->form.first);
 }
 
 /* The cache's limit or its slab charge hooks refused this thread's last slab; pages were available. */
@@ -637,11 +477,11 @@ km_inline bool km_grace_relieves(void)
  */
 km_inline bool km_slabs_stay(const struct kmem_cache *cache)
 {
-	if (km_likely(!(cache->flags & SLAB_TYPESAFE_BY_RCU)))
+	if (km_likely(!(cache->layout.flags & SLAB_TYPESAFE_BY_RCU)))
 		return false;
-	const struct kmem_cache *of = cache->child_of ?: cache;
-	return !km_load_acquire(&km_grace) || (cache->slab_charge && !km_load(&cache->orphan)) ||
-	       km_load(&(of->shadow_of ?: of)->going);
+	const struct kmem_cache *of = cache->memcg.child_of ?: cache;
+	return !km_load_acquire(&km_grace) || (cache->memcg.slab_charge && !km_load(&cache->memcg.orphan)) ||
+	       km_load(&(of->ext.shadow_of ?: of)->state.going);
 }
 /* Returns the top of a new empty sheaf with pad 0. NULL: no memory. */
 void **km_sheaf_new(const struct kmem_cache *cache, bool may_wait);
@@ -683,20 +523,20 @@ void km_order_shuffle(void **objects, unsigned count);
 
 km_inline void km_count(struct kmem_cache *cache, enum kmem_event event)
 {
-	if (cache->events)
-		km_add(&cache->events->count[event], 1ul);
+	if (cache->state.events)
+		km_add(&cache->state.events->count[event], 1ul);
 }
 
 /* Capacity mask of a sheaf: bytes before the sheaf counts as full, minus one. */
 km_inline uint32_t km_alloc_mask(const struct kmem_cache *cache)
 {
-	return km_load(&cache->pcs.inner.mask);
+	return km_load(&cache->fast.pcs.inner.mask);
 }
 
 /* Returns the capacity of a new sheaf, in objects. */
 km_inline unsigned km_alloc_capacity(const struct kmem_cache *cache)
 {
-	return km_mask_capacity(km_alloc_mask(cache)) - km_load(&cache->pad) / (unsigned)sizeof(void *);
+	return km_mask_capacity(km_alloc_mask(cache)) - km_load(&cache->tune.pad) / (unsigned)sizeof(void *);
 }
 
 /* Find the slab of an object and its index, or report the misuse and return NULL. */

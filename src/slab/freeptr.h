@@ -10,7 +10,7 @@
 
 km_inline void *km_free_next(const struct kmem_cache *cache, const void *object)
 {
-	return km_load_speculative((void **)((uintptr_t)object + cache->freeptr));
+	return km_load_speculative((void **)((uintptr_t)object + cache->layout.freeptr));
 }
 
 km_inline void km_set_free_next_at(void *object, uint32_t freeptr, void *next)
@@ -20,7 +20,7 @@ km_inline void km_set_free_next_at(void *object, uint32_t freeptr, void *next)
 
 km_inline void km_set_free_next(const struct kmem_cache *cache, void *object, void *next)
 {
-	km_set_free_next_at(object, cache->freeptr, next);
+	km_set_free_next_at(object, cache->layout.freeptr, next);
 }
 
 #endif

@@ -55,11 +55,11 @@ uint32_t km_layout_debugged_bytes(uint32_t object_size, slab_flags_t flags)
 
 uint32_t km_layout_debugged(struct kmem_cache *cache)
 {
-	uint32_t tracks = cache->flags & SLAB_STORE_USER ? 2 * KM_DEBUG_TRACK : 0;
-	uint32_t bytes = km_layout_debugged_bytes(cache->object_size, cache->flags);
+	uint32_t tracks = cache->layout.flags & SLAB_STORE_USER ? 2 * KM_DEBUG_TRACK : 0;
+	uint32_t bytes = km_layout_debugged_bytes(cache->layout.object_size, cache->layout.flags);
 
 	km_store(&km_some_debugged, true);
-	cache->freeptr = bytes - KM_DEBUG_PAD - tracks - KM_DEBUG_WORD - (uint32_t)sizeof(void *);
+	cache->layout.freeptr = bytes - KM_DEBUG_PAD - tracks - KM_DEBUG_WORD - (uint32_t)sizeof(void *);
 	return bytes;
 }
 
@@ -67,39 +67,40 @@ uint32_t km_layout_debugged(struct kmem_cache *cache)
  * small overrun, and outside of an object whose content must survive a free. */
 int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
-	uint32_t object = cache->object_size;
+	uint32_t object = cache->layout.object_size;
 	uint32_t inuse = (uint32_t)km_align_up(object, sizeof(void *));
-	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
+	bool keeps_content = (cache->layout.flags & SLAB_TYPESAFE_BY_RCU) || cache->form.ctor;
 
-	cache->align = km_layout_align(cache->flags, args->align, object);
+	cache->form.align = km_layout_align(cache->layout.flags, args->align, object);
 	if (km_is_observed(cache)) {
-		cache->freeptr = inuse + KM_RED_ZONE;
+		cache->layout.freeptr = inuse + KM_RED_ZONE;
 		inuse += KM_RED_ZONE + (uint32_t)sizeof(void *);
 	} else if (keeps_content && args->use_freeptr_offset) {
-		cache->freeptr = args->freeptr_offset;
+		cache->layout.freeptr = args->freeptr_offset;
 	} else if (keeps_content) {
-		cache->freeptr = inuse;
+		cache->layout.freeptr = inuse;
 		inuse += (uint32_t)sizeof(void *);
 	} else {
-		cache->freeptr = (uint32_t)km_align_down(object / 2, sizeof(void *));
+		cache->layout.freeptr = (uint32_t)km_align_down(object / 2, sizeof(void *));
 	}
-	if (km_unlikely(km_hardening.canary) && km_hardening.live && cache->may_have_canary &&
-	    !km_is_observed(cache) && !cache->engine->shared_pages && !cache->engine->whole_pages) {
-		cache->canary = inuse;
+	if (km_unlikely(km_hardening.canary) && km_hardening.live && cache->ext.may_have_canary &&
+	    !km_is_observed(cache) && !cache->layout.engine->shared_pages && !cache->layout.engine->whole_pages) {
+		cache->ext.canary = inuse;
 		inuse += (uint32_t)sizeof(uint64_t);
 	}
-	cache->size = (uint32_t)km_align_up(inuse, cache->align);
+	cache->layout.size = (uint32_t)km_align_up(inuse, cache->form.align);
 	if (km_is_debugged(cache)) {
-		cache->canary = 0;
+		cache->ext.canary = 0;
 		inuse = km_layout_debugged(cache);
-		cache->left = cache->first = cache->flags & SLAB_RED_ZONE ? cache->align : 0;
-		cache->size = (uint32_t)km_align_up(cache->left + inuse, cache->align);
+		cache->ext.left = cache->form.first = cache->layout.flags & SLAB_RED_ZONE ? cache->form.align : 0;
+		cache->layout.size = (uint32_t)km_align_up(cache->ext.left + inuse, cache->form.align);
 	}
-	cache->reciprocal = km_reciprocal(cache->size);
-	cache->min_order = (uint8_t)km_order_of(cache->size);
-	km_debug(cache->freeptr + sizeof(void *) <= cache->size && cache->size % cache->align == 0,
+	cache->layout.reciprocal = km_reciprocal(cache->layout.size);
+	cache->layout.min_order = (uint8_t)km_order_of(cache->layout.size);
+	km_debug(cache->layout.freeptr + sizeof(void *) <= cache->layout.size &&
+			 cache->layout.size % cache->form.align == 0,
 		 "the link lies in the object's bytes");
-	return cache->min_order > KM_MAX_ORDER ? -EINVAL : 0;
+	return cache->layout.min_order > KM_MAX_ORDER ? -EINVAL : 0;
 }
 
 /* Returns the lowest order that holds min_objects and wastes at most 1/16 of the slab, else 1/8, 1/4 or 1/2.
@@ -162,19 +163,19 @@ bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *re
 {
 	if (km_likely(km_node_count == 1) || request->gfp & __GFP_THISNODE)
 		return false;
-	return km_add(&cache->defrag_looks, 1u) * 619u % 1024 < km_load(&cache->defrag_ratio);
+	return km_add(&cache->state.defrag_looks, 1u) * 619u % 1024 < km_load(&cache->tune.defrag_ratio);
 }
 
 /* Hides the objects of a new slab from the program, and all red zones. Objects of SLAB_TYPESAFE_BY_RCU stay
  * readable. The engine may use the word behind the red zone. */
 static km_cold void hide_objects(struct kmem_cache *cache, struct km_page *slab)
 {
-	bool readable = cache->flags & SLAB_TYPESAFE_BY_RCU;
-	size_t hidden = readable ? km_align_up(cache->object_size, sizeof(void *)) : 0;
+	bool readable = cache->layout.flags & SLAB_TYPESAFE_BY_RCU;
+	size_t hidden = readable ? km_align_up(cache->layout.object_size, sizeof(void *)) : 0;
 	char *object = km_slab_first(cache, slab);
 
-	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
-		km_tell(memory_off, object + hidden, cache->freeptr - hidden);
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->layout.size) {
+		km_tell(memory_off, object + hidden, cache->layout.freeptr - hidden);
 		*km_observed_word(cache, object) = 0;
 		km_tell(handed_out, object);
 	}
@@ -185,11 +186,12 @@ static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
 {
 	char *object = km_slab_first(cache, slab);
 
-	for (unsigned i = 0; i < slab->objects && !cache->engine->shared_pages; i++, object += cache->size) {
+	for (unsigned i = 0; i < slab->objects && !cache->layout.engine->shared_pages;
+	     i++, object += cache->layout.size) {
 		size_t bytes = *km_observed_word(cache, object);
 
 		km_tell(handed_in, object);
-		if (bytes - 1 < KM_OBSERVED_MOST && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
+		if (bytes - 1 < KM_OBSERVED_MOST && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
 			km_tell(object_ends, object, bytes);
 	}
 	km_tell(pages_handed_out, km_page_address(slab), KM_PAGE_SIZE << slab->order);
@@ -204,8 +206,8 @@ static km_tls struct {
 /* Returns the cache known to the program: the root of a child cache or of a debug shadow cache. */
 static const struct kmem_cache *asked_by(const struct kmem_cache *cache)
 {
-	while (cache->child_of || cache->shadow_of)
-		cache = cache->child_of ?: cache->shadow_of;
+	while (cache->memcg.child_of || cache->ext.shadow_of)
+		cache = cache->memcg.child_of ?: cache->ext.shadow_of;
 	return cache;
 }
 
@@ -214,7 +216,7 @@ bool km_may_construct(const struct kmem_cache *cache, bool tell)
 	for (unsigned i = 0; i < constructing.count; i++)
 		if (constructing.cache[i] == asked_by(cache)) {
 			if (tell)
-				km_misuse(KM_MISUSE_CONSTRUCTOR, "kmem_cache_alloc", NULL, cache->name);
+				km_misuse(KM_MISUSE_CONSTRUCTOR, "kmem_cache_alloc", NULL, cache->registry.name);
 			return false;
 		}
 	return constructing.count < KM_CTORS_NESTED && !km_late;
@@ -235,8 +237,8 @@ void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
 	constructing.cache[constructing.count++] = asked_by(cache);
 	km_no_calls = false;
 	km_busy_end_clear();
-	for (char *at = object; count--; at += cache->size)
-		cache->ctor(at);
+	for (char *at = object; count--; at += cache->layout.size)
+		cache->form.ctor(at);
 	km_busy_begin();
 	km_no_calls = no_calls;
 	constructing.cache[--constructing.count] = NULL;
@@ -245,11 +247,11 @@ void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
 
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 {
-	if (cache->ctor)
+	if (cache->form.ctor)
 		km_construct(cache, km_slab_first(cache, slab), slab->objects);
 	if (km_is_observed(cache))
 		hide_objects(cache, slab);
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 	if (km_unlikely(hooks && hooks->slab_comes))
 		hooks->slab_comes(cache, slab);
 }
@@ -257,36 +259,36 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 /* Counts the bytes against the cache's limit. Returns: false if the limit refuses. */
 static bool count_in(struct kmem_cache *cache, size_t bytes)
 {
-	uint64_t have = km_load(&cache->slab_bytes);
+	uint64_t have = km_load(&cache->state.slab_bytes);
 
 	do
-		if (km_unlikely(have + bytes > km_load(&cache->limit))) {
+		if (km_unlikely(have + bytes > km_load(&cache->tune.limit))) {
 			km_count(cache, KMEM_LIMIT);
 			km_slab_limited = cache;
 			return false;
 		}
-	while (!km_cas_acquire(&cache->slab_bytes, &have, have + bytes));
+	while (!km_cas_acquire(&cache->state.slab_bytes, &have, have + bytes));
 	return true;
 }
 
 /* Undoes admit. The bytes of a debug shadow cache are in both sums, because the limit is for the cache's name. */
 static void count_out(struct kmem_cache *cache, size_t bytes)
 {
-	km_sub(&cache->slab_bytes, (uint64_t)bytes);
-	if (km_unlikely(cache->shadow_of != NULL))
-		km_sub(&cache->shadow_of->slab_bytes, (uint64_t)bytes);
+	km_sub(&cache->state.slab_bytes, (uint64_t)bytes);
+	if (km_unlikely(cache->ext.shadow_of != NULL))
+		km_sub(&cache->ext.shadow_of->state.slab_bytes, (uint64_t)bytes);
 }
 
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
-	if (km_unlikely(cache->shadow_of != NULL) && !count_in(cache->shadow_of, bytes))
+	if (km_unlikely(cache->ext.shadow_of != NULL) && !count_in(cache->ext.shadow_of, bytes))
 		return false;
 	if (!count_in(cache, bytes)) {
-		if (cache->shadow_of)
-			km_sub(&cache->shadow_of->slab_bytes, (uint64_t)bytes);
+		if (cache->ext.shadow_of)
+			km_sub(&cache->ext.shadow_of->state.slab_bytes, (uint64_t)bytes);
 		return false;
 	}
-	if (km_likely(!cache->slab_charge) || cache->slab_charge->admit(cache, bytes))
+	if (km_likely(!cache->memcg.slab_charge) || cache->memcg.slab_charge->admit(cache, bytes))
 		return true;
 	count_out(cache, bytes);
 	return false;
@@ -294,10 +296,10 @@ static bool admit(struct kmem_cache *cache, size_t bytes)
 
 static void put_pages(const struct kmem_cache *cache, struct km_page *slab, unsigned order)
 {
-	if (km_unlikely(cache->flags & SLAB_NODUMP))
+	if (km_unlikely(cache->layout.flags & SLAB_NODUMP))
 		km_nodump_free(slab, order);
 	else if (km_unlikely(km_hardening.own_addresses))
-		km_addr_reuse_free(cache->name, slab, order);
+		km_addr_reuse_free(cache->registry.name, slab, order);
 	else
 		km_deferred_or_free(slab, order);
 }
@@ -310,33 +312,34 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 	km_slab_refused = !admit(cache, bytes);
 	if (km_unlikely(km_slab_refused))
 		return NULL;
-	struct km_page *slab = km_unlikely(cache->flags & SLAB_NODUMP) ?
+	struct km_page *slab = km_unlikely(cache->layout.flags & SLAB_NODUMP) ?
 		km_nodump_alloc(order, km_request_place(request), request->may_wait) :
 		km_unlikely(km_hardening.own_addresses) ?
-		km_addr_reuse_alloc(cache->name, order, km_request_place(request), request->may_wait) :
+		km_addr_reuse_alloc(cache->registry.name, order, km_request_place(request), request->may_wait) :
 		km_pages_alloc(order, km_request_place(request), request->may_wait, NULL);
-	if (km_likely(slab && (!cache->slab_charge || cache->slab_charge->came(cache, slab, request->may_wait)))) {
-		km_debug(slab->type == KM_PAGE_NONE && km_load(&cache->slab_bytes) >= bytes,
+	if (km_likely(slab && (!cache->memcg.slab_charge ||
+			       cache->memcg.slab_charge->came(cache, slab, request->may_wait)))) {
+		km_debug(slab->type == KM_PAGE_NONE && km_load(&cache->state.slab_bytes) >= bytes,
 			 "a slab begins in pages that were free and admitted");
 		return slab;
 	}
 	if (slab)
 		put_pages(cache, slab, order);
-	if (cache->slab_charge)
-		cache->slab_charge->dismiss(cache, bytes);
+	if (cache->memcg.slab_charge)
+		cache->memcg.slab_charge->dismiss(cache, bytes);
 	count_out(cache, bytes);
 	return NULL;
 }
 
 struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request)
 {
-	unsigned order = cache->order;
+	unsigned order = cache->layout.order;
 
-	if (km_unlikely(cache->ctor != NULL) && !km_may_construct(cache, request->may_wait))
+	if (km_unlikely(cache->form.ctor != NULL) && !km_may_construct(cache, request->may_wait))
 		return NULL;
 	struct km_page *slab = get_pages(cache, order, request);
-	if (!slab && cache->min_order < order) {
-		order = cache->min_order;
+	if (!slab && cache->layout.min_order < order) {
+		order = cache->layout.min_order;
 		slab = get_pages(cache, order, request);
 		if (slab)
 			km_count(cache, KMEM_ORDER_FALLBACK);
@@ -349,15 +352,15 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	}
 	km_store(&slab->cache, cache);
 	slab->inuse = 0;
-	slab->objects = (uint16_t)(order == cache->order ? cache->objects :
-							   (KM_PAGE_SIZE << order) / cache->size);
-	km_debug(slab->objects && (size_t)slab->objects * cache->size <= KM_PAGE_SIZE << order,
+	slab->objects = (uint16_t)(order == cache->layout.order ? cache->layout.objects :
+							   (KM_PAGE_SIZE << order) / cache->layout.size);
+	km_debug(slab->objects && (size_t)slab->objects * cache->layout.size <= KM_PAGE_SIZE << order,
 		 "a slab has room for its objects");
 	/* The objects are linked through themselves, and are read while other threads own the objects. */
-	if (km_unlikely(cache->engine->front == KM_PERCPU_FREELIST))
+	if (km_unlikely(cache->layout.engine->front == KM_PERCPU_FREELIST))
 		km_page_pin(slab);
-	if (km_unlikely(cache->live_shift) && !km_alloc_map_clear(slab, order, cache->live_shift))
-		km_store(&cache->comes_slowly, true);
+	if (km_unlikely(cache->layout.live_shift) && !km_alloc_map_clear(slab, order, cache->layout.live_shift))
+		km_store(&cache->ext.comes_slowly, true);
 	slab->flags = 0;
 	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
 	km_list_init(&slab->list);
@@ -367,21 +370,21 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 		km_store_release(&slab[i].type, (uint8_t)(i ? KM_PAGE_TAIL : KM_PAGE_SLAB));
 	}
 	/* A hit validates an address by the cache's order. Any other slab is found by its descriptor. */
-	km_map_set(slab, (size_t)1 << order, order == cache->order ? cache->id : KM_MAP_DESC);
+	km_map_set(slab, (size_t)1 << order, order == cache->layout.order ? cache->fast.id : KM_MAP_DESC);
 	km_count(cache, KMEM_ALLOC_SLAB);
-	KM_PROBE4(slab_alloc, cache->name, km_page_address(slab), order, slab->objects);
+	KM_PROBE4(slab_alloc, cache->registry.name, km_page_address(slab), order, slab->objects);
 	return slab;
 }
 
 /* Release: the user's writes to the object come before the link, for the thread that finishes the free. */
 km_cold void km_defer(struct kmem_cache *cache, void *object)
 {
-	void **link = (void **)((char *)object + cache->freeptr);
-	void *head = km_load(&cache->deferred);
+	void **link = (void **)((char *)object + cache->layout.freeptr);
+	void *head = km_load(&cache->state.deferred);
 
 	do
 		*link = head;
-	while (!km_cas_release(&cache->deferred, &head, object));
+	while (!km_cas_release(&cache->state.deferred, &head, object));
 }
 
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request)
@@ -400,7 +403,7 @@ static void leave(struct kmem_cache *cache, struct km_page *slab)
 
 	km_debug(slab->cache == cache && slab->type == KM_PAGE_SLAB, "a slab goes once, and is its cache's");
 	km_debug(km_list_empty(&slab->list), "a slab that goes is on no list");
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 	if (km_unlikely(hooks && hooks->slab_goes))
 		hooks->slab_goes(cache, slab);
 	km_map_set(slab, (size_t)1 << order, KM_MAP_NONE);
@@ -416,26 +419,26 @@ void km_slab_release(struct kmem_cache *cache, struct km_page *slab)
 	if (km_is_observed(cache))
 		end_objects(cache, slab);
 	km_store(&slab->cache, NULL);
-	if (km_unlikely(cache->slab_charge != NULL))
-		cache->slab_charge->goes(cache, slab);
+	if (km_unlikely(cache->memcg.slab_charge != NULL))
+		cache->memcg.slab_charge->goes(cache, slab);
 	if (km_unlikely(km_is_charged(cache)))
-		km_owner_clear(km_owner_of_page(slab), order, cache->owner_shift);
+		km_owner_clear(km_owner_of_page(slab), order, cache->memcg.owner_shift);
 	km_count(cache, KMEM_FREE_SLAB);
-	KM_PROBE3(slab_free, cache->name, km_page_address(slab), order);
+	KM_PROBE3(slab_free, cache->registry.name, km_page_address(slab), order);
 	put_pages(cache, slab, order);
-	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
-	if (km_unlikely(cache->shadow_of != NULL))
-		km_add_both(&cache->shadow_of->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
+	km_debug(km_load(&cache->state.slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
+	if (km_unlikely(cache->ext.shadow_of != NULL))
+		km_add_both(&cache->ext.shadow_of->state.slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 	/* Last, because the limit may now admit another slab. Release pairs with memcg/child_cache.c, where all
 	 * writes above are visible. */
-	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
+	km_add_both(&cache->state.slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 }
 
 void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 {
 	leave(cache, slab);
 	/* A cache being destroyed lost the flag, and has no readers. */
-	if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_slabs_stay(cache))
+	if (km_unlikely(cache->layout.flags & SLAB_TYPESAFE_BY_RCU) && !km_slabs_stay(cache))
 		km_grace->slab(slab);
 	else
 		km_slab_release(cache, slab);
@@ -443,7 +446,7 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 
 void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
+	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 
 	if (hooks && hooks->remains)
 		hooks->remains(cache, slab, tell);
@@ -452,7 +455,7 @@ void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell)
 void km_tell_of(struct km_page *slab, const void *p, enum km_misuse what)
 {
 	struct kmem_cache *cache = slab->cache;
-	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
+	const struct km_hooks *hooks = cache ? km_load(&cache->ext.hooks) : NULL;
 
 	if (hooks && hooks->tell)
 		hooks->tell(cache, slab, p, what);
@@ -461,11 +464,11 @@ void km_tell_of(struct km_page *slab, const void *p, enum km_misuse what)
 void km_refuse(struct km_page *slab, const void *p, enum km_misuse what, const char *function, const char *name)
 {
 	struct kmem_cache *cache = slab->cache;
-	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
+	const struct km_hooks *hooks = cache ? km_load(&cache->ext.hooks) : NULL;
 
 	km_tell_of(slab, p, what);
-	km_misuse_of(what, function, p, name, cache && what == KM_MISUSE_WRONG_CACHE ? cache->name : NULL,
-		     hooks && hooks->tell && cache->flags & SLAB_STORE_USER);
+	km_misuse_of(what, function, p, name, cache && what == KM_MISUSE_WRONG_CACHE ? cache->registry.name : NULL,
+		     hooks && hooks->tell && cache->layout.flags & SLAB_STORE_USER);
 	if (hooks && hooks->refused)
 		hooks->refused(cache, p, function);
 }
@@ -482,19 +485,19 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 	}
 	if (km_unlikely((!slab || slab->type != KM_PAGE_SLAB) && !shared)) {
 		km_misuse(object ? KM_MISUSE_FOREIGN : KM_MISUSE_NULL_FREE, function, object,
-			  cache->name);
+			  cache->registry.name);
 		return NULL;
 	}
 	if (km_unlikely(shared || slab->cache != cache)) {
 		if (shared)
-			km_misuse(KM_MISUSE_WRONG_CACHE, function, object, cache->name);
+			km_misuse(KM_MISUSE_WRONG_CACHE, function, object, cache->registry.name);
 		else
-			km_refuse(slab, object, KM_MISUSE_WRONG_CACHE, function, cache->name);
+			km_refuse(slab, object, KM_MISUSE_WRONG_CACHE, function, cache->registry.name);
 		return NULL;
 	}
 	*index = km_object_index(cache, slab, km_slab_first(cache, slab), object);
 	if (km_unlikely(*index < 0)) {
-		km_refuse(slab, object, KM_MISUSE_INTERIOR, function, cache->name);
+		km_refuse(slab, object, KM_MISUSE_INTERIOR, function, cache->registry.name);
 		return NULL;
 	}
 	return slab;
@@ -545,15 +548,15 @@ void km_order_shuffle(void **objects, unsigned count)
 
 void **km_sheaf_new(const struct kmem_cache *cache, bool may_wait)
 {
-	void **sheaf = km_meta_alloc((size_t)cache->pcs.sheaf_mask + 1, may_wait);
+	void **sheaf = km_meta_alloc((size_t)cache->fast.pcs.sheaf_mask + 1, may_wait);
 
 	/* The memory is zeros, so the NULL at the bottom of the stack is set. */
-	return sheaf ? km_sheaf_bottom(&cache->pcs, sheaf) : NULL;
+	return sheaf ? km_sheaf_bottom(&cache->fast.pcs, sheaf) : NULL;
 }
 
 void km_sheaf_free(const struct kmem_cache *cache, void **sheaf)
 {
-	km_meta_free(km_sheaf_base(&cache->pcs, sheaf), (size_t)cache->pcs.sheaf_mask + 1);
+	km_meta_free(km_sheaf_base(&cache->fast.pcs, sheaf), (size_t)cache->fast.pcs.sheaf_mask + 1);
 }
 
 /* Floyd's tortoise and hare meet inside of the circle. The way from there to the circle's start, modulo the

@@ -13,7 +13,7 @@
 
 int km_slabs_init(struct kmem_cache *cache, unsigned node)
 {
-	struct km_slabs *n = cache->node[node];
+	struct km_slabs *n = cache->state.node[node];
 
 	km_lock_init(&n->lock, KM_RANK_NODE);
 	km_list_init(&n->partial);
@@ -22,7 +22,7 @@ int km_slabs_init(struct kmem_cache *cache, unsigned node)
 
 void km_slabs_discard(struct kmem_cache *cache, struct km_page *slab)
 {
-	struct km_slabs *n = cache->node[slab->node];
+	struct km_slabs *n = cache->state.node[slab->node];
 
 	km_lock(&n->lock);
 	if (slab->flags & KM_SLAB_PARTIAL)
@@ -125,7 +125,7 @@ struct km_page *km_slabs_fullest(struct km_slabs *n, km_free_objects_fn *free_ob
 
 void km_slabs_fullness(const struct kmem_cache *cache, const struct km_page *slab, struct km_fullness *fullness)
 {
-	const struct km_slabs *n = cache->node[slab->node];
+	const struct km_slabs *n = cache->state.node[slab->node];
 
 	fullness->objects = slab->objects;
 	fullness->inuse = km_load(&slab->inuse);
@@ -144,9 +144,9 @@ void km_slabs_partial(struct kmem_cache *cache, struct km_fullness *of_all)
 		size_t objects = km_load(&n->objects), taken = km_load(&n->taken);
 
 		of_all->slabs += km_load(&n->partial);
-		free += objects - km_min(objects, taken + km_load(&n->free_slabs) * cache->objects);
+		free += objects - km_min(objects, taken + km_load(&n->free_slabs) * cache->layout.objects);
 	}
-	of_all->objects = of_all->slabs * cache->objects;
+	of_all->objects = of_all->slabs * cache->layout.objects;
 	of_all->inuse = of_all->objects - km_min(free, of_all->objects);
 }
 
@@ -239,13 +239,13 @@ int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
 			damages += check_slab(cache, slab);
 			if (!kind->free_objects(slab) || slab->node != node) {
 				km_warn("check: %s: a slab that is full or of node %u is on the list of %u",
-					cache->name, slab->node, node);
+					cache->registry.name, slab->node, node);
 				damages++;
 			}
 			partial++;
 		}
 		if (partial != n->counts.partial) {
-			km_warn("check: %s: %s%lu partial slabs, kept %lu", cache->name,
+			km_warn("check: %s: %s%lu partial slabs, kept %lu", cache->registry.name,
 				partial > n->counts.partial ? "at least " : "", partial, n->counts.partial);
 			damages++;
 		}

@@ -33,10 +33,10 @@ struct km_slab_kind {
 
 /* Loop with n over the structs of all nodes; of all nodes but `own`, nearest first. Requires: all nodes exist. */
 #define km_for_each_node(n, cache)                                                                 \
-	for (unsigned i_##n = 0; i_##n < km_node_count && ((n) = (cache)->node[i_##n], true); i_##n++)
+	for (unsigned i_##n = 0; i_##n < km_node_count && ((n) = (cache)->state.node[i_##n], true); i_##n++)
 #define km_for_each_elsewhere(n, cache, own)                                                       \
 	for (unsigned i_##n = 1;                                                                   \
-	     i_##n < km_node_count && ((n) = (cache)->node[km_node_near(own, i_##n)], true); i_##n++)
+	     i_##n < km_node_count && ((n) = (cache)->state.node[km_node_near(own, i_##n)], true); i_##n++)
 
 /* Requires: the lock, here and in the functions below. */
 km_inline void km_slabs_list(struct km_slabs *n, struct km_page *slab, bool tail)

@@ -71,7 +71,7 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 		for (; left && got < want; left &= left - 1) {
 			unsigned index = word * 64 + (unsigned)__builtin_ctzll(left);
 
-			objects[got++] = address + (size_t)index * cache->size;
+			objects[got++] = address + (size_t)index * cache->layout.size;
 		}
 		km_store(bits, left);
 	}
@@ -110,7 +110,7 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, uns
 km_cold static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request,
 				       void **objects, unsigned want)
 {
-	unsigned long keep = km_load(&cache->min_partial);
+	unsigned long keep = km_load(&cache->tune.min_partial);
 	struct sheaf_node *n;
 	unsigned got = 0;
 
@@ -130,13 +130,14 @@ km_cold static unsigned take_elsewhere(struct kmem_cache *cache, const struct km
  * slab charge hooks. Requires: the node's lock. Kernel: min_partial, always. */
 static void note_swing(struct kmem_cache *cache, struct sheaf_node *n)
 {
-	uint32_t more = n->extra ?: km_max(FIRST_EXTRA_PAGES >> cache->order, 1u);
+	uint32_t more = n->extra ?: km_max(FIRST_EXTRA_PAGES >> cache->layout.order, 1u);
 
 	n->dropped = false;
 	if (++n->swings < SLAB_SWINGS)
 		return;
 	n->swings = 0;
-	if (!km_load(&cache->own_min_partial) && !cache->slab_charge && km_pages_keep((size_t)more << cache->order))
+	if (!km_load(&cache->tune.own_min_partial) && !cache->memcg.slab_charge &&
+	    km_pages_keep((size_t)more << cache->layout.order))
 		n->extra += more;
 }
 
@@ -158,7 +159,7 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	if (km_unlikely(n->dropped))
 		note_swing(cache, n);
 	unsigned got = take_from(cache, slab, objects, want);
-	km_pages_slack((long)(slab->objects * cache->size));
+	km_pages_slack((long)(slab->objects * cache->layout.size));
 	km_sheaf_count(cache, n, got);
 	if (slab->inuse < slab->objects)
 		km_slabs_list(&n->slabs, slab, false);
@@ -209,7 +210,7 @@ void km_sheaf_drop(struct km_slabs *slabs, struct km_page *slab)
 {
 	km_sheaf_unlist(km_container_of(slabs, struct sheaf_node, slabs), slab);
 	km_slabs_went(slabs, slab);
-	km_pages_slack(-(long)(slab->objects * slab->cache->size));
+	km_pages_slack(-(long)(slab->objects * slab->cache->layout.size));
 }
 
 bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab, unsigned long keep)
@@ -270,7 +271,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 		km_slab_free(cache, empty[i]);
 	for (unsigned i = 0; i < twice; i++)
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", candidates[i].object,
-			  cache->name);
+			  cache->registry.name);
 }
 
 /* Moves the candidates of the node to the front. Returns: their number. */
@@ -353,13 +354,13 @@ static void **pop_sheaf(const struct kmem_cache *cache, void ***list)
 	void **sheaf = *list;
 
 	if (sheaf)
-		*list = (void **)(uintptr_t)*km_sheaf_header(&cache->pcs, sheaf);
+		*list = (void **)(uintptr_t)*km_sheaf_header(&cache->fast.pcs, sheaf);
 	return sheaf;
 }
 
 static void push_sheaf(const struct kmem_cache *cache, void ***list, void **sheaf)
 {
-	km_store(km_sheaf_header(&cache->pcs, sheaf), (uint64_t)(uintptr_t)*list);
+	km_store(km_sheaf_header(&cache->fast.pcs, sheaf), (uint64_t)(uintptr_t)*list);
 	*list = sheaf;
 }
 
@@ -371,9 +372,9 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 	if (sheaf) {
 		km_store(&barn->crosses, barn->putter != km_cpu());
 		km_bump(&barn->full_count, -1);
-		km_debug(barn->objects >= km_sheaf_objects(&cache->pcs, sheaf) && *sheaf,
+		km_debug(barn->objects >= km_sheaf_objects(&cache->fast.pcs, sheaf) && *sheaf,
 			 "a full block has objects, which are counted");
-		km_bump(&barn->objects, -(km_sheaf_objects(&cache->pcs, sheaf)));
+		km_bump(&barn->objects, -(km_sheaf_objects(&cache->fast.pcs, sheaf)));
 	}
 	return sheaf;
 }
@@ -381,9 +382,9 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 /* Returns the initial limit: ten full sheaves of the initial capacity, at most 256 KiB, but at least one sheaf. */
 static size_t barn_most_at_first(const struct kmem_cache *cache)
 {
-	const size_t capacity = km_load(&cache->capacity);
+	const size_t capacity = km_load(&cache->fast.capacity);
 
-	return km_min(MAX_FULL_SHEAVES * capacity, km_max(MAX_BARN_BYTES / cache->size, capacity));
+	return km_min(MAX_FULL_SHEAVES * capacity, km_max(MAX_BARN_BYTES / cache->layout.size, capacity));
 }
 
 static bool barn_has_room(const struct kmem_cache *cache, const struct barn *barn)
@@ -403,7 +404,7 @@ static void barn_overflows(const struct kmem_cache *cache, struct barn *barn)
 	if (barn->swings < MANY_SWINGS)
 		return;
 	barn->swings = 0;
-	if (most * cache->size < MAX_BARN_BYTES)
+	if (most * cache->layout.size < MAX_BARN_BYTES)
 		barn->most = most * 2;
 }
 
@@ -416,7 +417,7 @@ static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **
 	push_sheaf(cache, &barn->full, sheaf);
 	barn->putter = (uint16_t)km_cpu();
 	km_bump(&barn->full_count, 1);
-	km_bump(&barn->objects, km_sheaf_objects(&cache->pcs, sheaf));
+	km_bump(&barn->objects, km_sheaf_objects(&cache->fast.pcs, sheaf));
 	return true;
 }
 
@@ -457,7 +458,7 @@ release:
 /* Fills an empty sheaf from slabs. Returns: NULL without objects; then the caller keeps the sheaf. */
 static void **fill(struct kmem_cache *cache, const struct km_request *request, void **sheaf)
 {
-	void **bottom = km_sheaf_bottom(&cache->pcs, sheaf);
+	void **bottom = km_sheaf_bottom(&cache->fast.pcs, sheaf);
 	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
 	unsigned got = take_slabs(cache, request, bottom - capacity, capacity);
 
@@ -526,7 +527,7 @@ static unsigned take_open(struct kmem_cache *cache, struct remote *remote, const
 		return 0;
 	km_store(&remote->touched, true);
 	if (*sheaf) {
-		got = (unsigned)km_min((size_t)want, km_sheaf_objects(&cache->pcs, *sheaf));
+		got = (unsigned)km_min((size_t)want, km_sheaf_objects(&cache->fast.pcs, *sheaf));
 		__builtin_memcpy(objects, *sheaf, got * sizeof(*objects));
 		*sheaf += got;
 		km_debug(remote->objects >= got, "what a node has of others is counted");
@@ -550,7 +551,7 @@ static bool open_sheaf(struct kmem_cache *cache, struct remote *remote, const st
 		return false;
 	if (!remote->sheaf[request->node]) {
 		remote->sheaf[request->node] = sheaf;
-		km_bump(&remote->objects, km_sheaf_objects(&cache->pcs, sheaf));
+		km_bump(&remote->objects, km_sheaf_objects(&cache->fast.pcs, sheaf));
 		opened = true;
 	}
 	km_unlock_may(&remote->lock, request->may_wait);
@@ -578,7 +579,7 @@ static unsigned take_remote(struct kmem_cache *cache, unsigned here, const struc
 		keep_empty(cache, barn, empty, request->may_wait);
 		return 0;
 	}
-	got = (unsigned)km_min((size_t)want, km_sheaf_objects(&cache->pcs, sheaf));
+	got = (unsigned)km_min((size_t)want, km_sheaf_objects(&cache->fast.pcs, sheaf));
 	__builtin_memcpy(objects, sheaf, got * sizeof(*objects));
 	if (!open_sheaf(cache, remote, request, sheaf + got))
 		km_sheaf_retire(cache, sheaf + got);
@@ -593,7 +594,7 @@ unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *reques
 	unsigned here, got = 0;
 
 	if (km_unlikely(request->node >= 0) && request->gfp & __GFP_THISNODE && !(request->gfp & __GFP_FULLEST) &&
-	    km_load(&cache->pcs.inner.pcs) && (here = km_node_here()) != (unsigned)request->node)
+	    km_load(&cache->fast.pcs.inner.pcs) && (here = km_node_here()) != (unsigned)request->node)
 		got = take_remote(cache, here, request, objects, want);
 	return got == want ? got : got + take_slabs(cache, request, objects + got, want - got);
 }
@@ -611,7 +612,7 @@ void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n)
 	km_unlock(&n->remote->lock);
 	for (unsigned i = 0; i < km_node_count; i++)
 		if (sheaf[i]) {
-			km_sheaf_give(cache, sheaf[i], (unsigned)km_sheaf_objects(&cache->pcs, sheaf[i]));
+			km_sheaf_give(cache, sheaf[i], (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf[i]));
 			km_sheaf_free(cache, sheaf[i]);
 		}
 }
@@ -626,7 +627,7 @@ void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n)
  */
 static bool sort_sheaf(struct kmem_cache *cache, void ***sheaf, unsigned *node)
 {
-	size_t count = km_sheaf_objects(&cache->pcs, *sheaf), strangers = 0;
+	size_t count = km_sheaf_objects(&cache->fast.pcs, *sheaf), strangers = 0;
 	unsigned of[KM_MAX_NODES] = { 0 };
 	void **objects = *sheaf;
 
@@ -671,11 +672,11 @@ static bool choose_barn(struct kmem_cache *cache, void ***full, struct barn **ba
 
 static void **flush_sheaf(struct kmem_cache *cache, void **sheaf)
 {
-	km_debug(!*km_sheaf_bottom(&cache->pcs, sheaf), "a block ends with NULL");
+	km_debug(!*km_sheaf_bottom(&cache->fast.pcs, sheaf), "a block ends with NULL");
 
 	km_count(cache, KMEM_SHEAF_FLUSH);
-	km_sheaf_give(cache, sheaf, (unsigned)km_sheaf_objects(&cache->pcs, sheaf));
-	return km_sheaf_bottom(&cache->pcs, sheaf);
+	km_sheaf_give(cache, sheaf, (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf));
+	return km_sheaf_bottom(&cache->fast.pcs, sheaf);
 }
 
 static void **any_empty(struct kmem_cache *cache, struct barn *barn)
@@ -695,7 +696,7 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn)
  */
 static void own_objects(const struct kmem_cache *cache, void **sheaf)
 {
-	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
+	if (cache->layout.flags & SLAB_TYPESAFE_BY_RCU)
 		return;
 	for (; *sheaf; sheaf++) {
 		volatile char *object = *sheaf;
@@ -748,7 +749,7 @@ void km_sheaf_retire(struct kmem_cache *cache, void **sheaf)
 {
 	struct barn *barn = &sheaf_node(cache, km_node_here())->barn;
 
-	if (km_sheaf_objects(&cache->pcs, sheaf) >= km_mask_capacity(km_alloc_mask(cache)) &&
+	if (km_sheaf_objects(&cache->fast.pcs, sheaf) >= km_mask_capacity(km_alloc_mask(cache)) &&
 	    choose_barn(cache, &sheaf, &barn)) {
 		km_lock(&barn->lock);
 		bool kept = push_full(cache, barn, sheaf);
@@ -756,7 +757,7 @@ void km_sheaf_retire(struct kmem_cache *cache, void **sheaf)
 		if (kept)
 			return;
 	}
-	if (km_sheaf_objects(&cache->pcs, sheaf))
+	if (km_sheaf_objects(&cache->fast.pcs, sheaf))
 		sheaf = flush_sheaf(cache, sheaf);
 	keep_empty(cache, barn, sheaf, true);
 }
@@ -780,7 +781,7 @@ void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
 	km_unlock_quick(&barn->lock);
 
 	for (void **sheaf; (sheaf = pop_sheaf(cache, &full));) {
-		km_sheaf_give(cache, sheaf, (unsigned)km_sheaf_objects(&cache->pcs, sheaf));
+		km_sheaf_give(cache, sheaf, (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf));
 		km_sheaf_free(cache, sheaf);
 	}
 	for (void **sheaf; (sheaf = pop_sheaf(cache, &empty));)

@@ -62,7 +62,7 @@ km_inline void km_sheaf_list_again(struct sheaf_node *n, struct km_page *slab)
 
 km_inline struct sheaf_node *sheaf_node(const struct kmem_cache *cache, unsigned node)
 {
-	return cache->node[node];
+	return cache->state.node[node];
 }
 
 /* The engine's part of the descriptor of each page of a slab. */
@@ -76,14 +76,14 @@ KM_ENGINE_PAGE(sheaf_page, struct sheaf_page)
 km_inline void km_sheaf_count(const struct kmem_cache *cache, struct sheaf_node *n, long taken)
 {
 	km_bump(&n->slabs.counts.taken, taken);
-	km_pages_slack(-taken * (long)cache->size);
+	km_pages_slack(-taken * (long)cache->layout.size);
 }
 
 /* Returns the address of word `word` of the slab's free bits. A set bit is a free object. */
 km_inline uint64_t *sheaf_bits(const struct kmem_cache *cache, struct km_page *slab,
 			       const char *address, unsigned word)
 {
-	if (cache->tail_bits) {
+	if (cache->layout.tail_bits) {
 		const char *end = address + (KM_PAGE_SIZE << slab->order);
 
 		return (uint64_t *)end - (slab->objects + 63) / 64 + word;
@@ -134,7 +134,7 @@ int km_sheaf_check_holes(struct kmem_cache *cache, struct km_page *slab);
 /* Returns the number of listed slabs beyond which empty slabs are freed. Requires: the node's lock. */
 km_inline unsigned long km_sheaf_keep(const struct kmem_cache *cache, const struct sheaf_node *n)
 {
-	return km_load(&cache->min_partial) + (km_load(&cache->own_min_partial) ? 0 : n->extra);
+	return km_load(&cache->tune.min_partial) + (km_load(&cache->tune.own_min_partial) ? 0 : n->extra);
 }
 
 #endif

@@ -68,49 +68,53 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 {
 	unsigned max_order = km_layout_options.max_order ?: MAX_SLAB_ORDER;
 
-	cache->order = (uint8_t)km_layout_order(cache->size,
+	cache->layout.order = (uint8_t)km_layout_order(cache->layout.size,
 						km_layout_options.min_objects ?: MIN_OBJECTS,
 						max_order);
-	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
+	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << cache->layout.order);
 	/* If more than a 64th of a slab is wasted, twice the slab mostly wastes half of this part or less. */
-	uint32_t left = bytes % cache->size;
-	if (cache->order < max_order && left > bytes / 64 && 2 * bytes % cache->size <= left + left / 4)
-		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);
+	uint32_t left = bytes % cache->layout.size;
+	if (cache->layout.order < max_order && left > bytes / 64 && 2 * bytes % cache->layout.size <= left + left / 4)
+		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->layout.order);
 	/* Objects of more than half of the largest slab get a still larger slab, if the larger slab wastes less. */
-	cache->order = (uint8_t)km_layout_larger(cache->size, cache->order, km_min(max_order + 2, KM_MAX_ORDER));
-	bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
-	if (cache->dense) {
-		cache->order = dense_order(cache->size, cache->order, max_order);
-		bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
+	cache->layout.order = (uint8_t)km_layout_larger(cache->layout.size, cache->layout.order,
+							km_min(max_order + 2, KM_MAX_ORDER));
+	bytes = (uint32_t)(KM_PAGE_SIZE << cache->layout.order);
+	if (km_cache_is(cache, KM_CACHE_DENSE)) {
+		cache->layout.order = dense_order(cache->layout.size, cache->layout.order, max_order);
+		bytes = (uint32_t)(KM_PAGE_SIZE << cache->layout.order);
 	}
-	cache->tail_bits = cache->size < 32;
-	cache->objects = cache->tail_bits ? objects_with_tail_bits(bytes, cache->size) :
-					    bytes / cache->size;
+	cache->layout.tail_bits = cache->layout.size < 32;
+	cache->layout.objects = cache->layout.tail_bits ? objects_with_tail_bits(bytes, cache->layout.size) :
+					    bytes / cache->layout.size;
 	/* A slab of the lowest order is cut like a slab of the usual order, or is not allocated. */
-	if (cache->tail_bits) {
-		cache->min_order = cache->order;
-		cache->slab_tail = (cache->objects + 63) / 64 * 8;
+	if (cache->layout.tail_bits) {
+		cache->layout.min_order = cache->layout.order;
+		cache->form.slab_tail = (cache->layout.objects + 63) / 64 * 8;
 	}
-	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
+	cache->fast.capacity = (uint16_t)km_max(capacity_by_size(cache->layout.size), args->sheaf_capacity);
 	/* Bulk requests may grow the capacity to `bulk`; many misses, to `busy`, about half. */
-	unsigned bulk = capacity_within(254, cache->size, 64u << 10);
+	unsigned bulk = capacity_within(254, cache->layout.size, 64u << 10);
 	/* With large objects 32 KiB would be too few objects for bulk requests. */
-	unsigned busy = capacity_within(126, cache->size, cache->size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10);
-	cache->busy_capacity = (uint16_t)km_max(busy, (unsigned)cache->capacity);
-	cache->max_capacity = (uint16_t)km_max(cache->singly ? 0 : bulk, (unsigned)cache->busy_capacity);
+	unsigned busy =
+		capacity_within(126, cache->layout.size,
+				cache->layout.size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10);
+	cache->tune.busy_capacity = (uint16_t)km_max(busy, (unsigned)cache->fast.capacity);
+	cache->tune.max_capacity = (uint16_t)km_max(km_cache_is(cache, KM_CACHE_SINGLY) ? 0 : bulk,
+						    (unsigned)cache->tune.busy_capacity);
 	return 0;
 }
 
 static int node_init(struct kmem_cache *cache, unsigned node)
 {
-	struct sheaf_node *n = cache->node[node];
+	struct sheaf_node *n = cache->state.node[node];
 
 	km_lock_init(&n->barn.lock, KM_RANK_BARN);
 	km_lock_init(&n->look, KM_RANK_LOOK);
 	km_slabs_init(cache, node);
 	km_list_init(&n->going);
 	n->slabs.counts.ready[0] = &n->barn.objects;
-	if (km_node_count == 1 || !cache->capacity)
+	if (km_node_count == 1 || !cache->fast.capacity)
 		return 0;
 	n->remote = km_meta_alloc(sizeof(*n->remote), true);
 	if (!n->remote)
@@ -123,7 +127,7 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 static void node_fini(struct kmem_cache *cache, unsigned node)
 {
 	km_debug(!sheaf_node(cache, node)->barn.full, "a node that goes has an empty barn");
-	km_pages_keep_less((size_t)sheaf_node(cache, node)->extra << cache->order);
+	km_pages_keep_less((size_t)sheaf_node(cache, node)->extra << cache->layout.order);
 	km_meta_free(sheaf_node(cache, node)->remote, sizeof(struct remote));
 }
 
@@ -138,14 +142,14 @@ static const struct km_slab_kind kind = {
 static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 {
 	km_lock(&n->slabs.lock);
-	uint32_t less = idle || km_load(&cache->own_min_partial) ? n->extra : km_min(n->extra, n->fewest);
+	uint32_t less = idle || km_load(&cache->tune.own_min_partial) ? n->extra : km_min(n->extra, n->fewest);
 	km_debug(less <= n->extra, "no more slabs are kept less than were kept");
 	n->extra -= less;
 	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)UINT32_MAX);
 	n->swings = 0;
 	n->dropped = false;
 	km_unlock(&n->slabs.lock);
-	km_pages_keep_less((size_t)less << cache->order);
+	km_pages_keep_less((size_t)less << cache->layout.order);
 }
 
 /* Returns all cached objects to their slabs, and lets no more than min_partial empty slabs stay. */
@@ -257,7 +261,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 		free += !sheaf_is_taken(cache, slab, i);
 	if (free == km_slab_free_objects(slab) && slab->cache == cache && slab->type == KM_PAGE_SLAB)
 		return km_sheaf_check_holes(cache, slab);
-	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free", cache->name,
+	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free", cache->registry.name,
 		km_page_address(slab), slab->inuse, slab->objects, free);
 	return 1;
 }
@@ -266,7 +270,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 static void count_sheaf(const struct kmem_cache *cache, void **sheaf, unsigned node, size_t *objects,
 			size_t *strangers)
 {
-	size_t count = km_sheaf_objects(&cache->pcs, sheaf);
+	size_t count = km_sheaf_objects(&cache->fast.pcs, sheaf);
 
 	for (size_t i = 0; i < count; i++)
 		*strangers += km_page_node(sheaf[i]) != node;
@@ -279,11 +283,11 @@ static int check_barn(const struct kmem_cache *cache, const struct barn *barn, u
 	size_t objects = 0, strangers = 0, most = barn->full_count + 1;
 
 	for (void **sheaf = barn->full; sheaf && most; most--,
-	     sheaf = (void **)(uintptr_t)*km_sheaf_header(&cache->pcs, sheaf))
+	     sheaf = (void **)(uintptr_t)*km_sheaf_header(&cache->fast.pcs, sheaf))
 		count_sheaf(cache, sheaf, node, &objects, &strangers);
 	if (objects == barn->objects && !strangers)
 		return 0;
-	km_warn("check: %s: barn %u has %lu objects, kept %lu; %lu are of other nodes", cache->name,
+	km_warn("check: %s: barn %u has %lu objects, kept %lu; %lu are of other nodes", cache->registry.name,
 		node, objects, barn->objects, strangers);
 	return 1;
 }
@@ -298,8 +302,8 @@ static int check_remote(const struct kmem_cache *cache, const struct remote *rem
 			count_sheaf(cache, remote->sheaf[i], i, &objects, &strangers);
 	if (!remote || (objects == remote->objects && !strangers))
 		return 0;
-	km_warn("check: %s: node %u has %lu objects of others, kept %lu; %lu are of none that it says", cache->name,
-		node, objects, remote->objects, strangers);
+	km_warn("check: %s: node %u has %lu objects of others, kept %lu; %lu are of none that it says",
+		cache->registry.name, node, objects, remote->objects, strangers);
 	return 1;
 }
 
@@ -312,7 +316,7 @@ static int sheaf_check(struct kmem_cache *cache)
 
 		damages += check_barn(cache, &n->barn, i) + check_remote(cache, n->remote, i);
 		if (n->slabs.counts.taken > n->slabs.counts.objects) {
-			km_warn("check: %s: %lu of %lu objects taken", cache->name, n->slabs.counts.taken,
+			km_warn("check: %s: %lu of %lu objects taken", cache->registry.name, n->slabs.counts.taken,
 				n->slabs.counts.objects);
 			damages++;
 		}

@@ -41,16 +41,18 @@ struct hole {
  * have the system's page size. */
 static bool may_be_hollow(const struct kmem_cache *cache)
 {
-	return cache->slab_pages > 1 && !cache->tail_bits && !cache->ctor && !km_load(&cache->hooks) && !cache->first &&
-	       !cache->slab_charge && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_is_observed(cache) &&
-	       !km_load(&cache->reserved_pages) && !km_no_calls && km_os_page_bytes() == KM_PAGE_SIZE;
+	return cache->form.slab_pages > 1 && !cache->layout.tail_bits && !cache->form.ctor &&
+	       !km_load(&cache->ext.hooks) && !cache->form.first && !cache->memcg.slab_charge &&
+	       !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU) && !km_is_observed(cache) &&
+	       !km_load(&cache->state.reserved_pages) && !km_no_calls &&
+	       km_os_page_bytes() == KM_PAGE_SIZE;
 }
 
 /* Returns the bits in word `word` of objects that overlap the hole; 0: none. */
 static uint64_t mask_in(const struct kmem_cache *cache, const struct km_page *slab, struct hole hole, unsigned word)
 {
-	size_t first = hole.first * KM_PAGE_SIZE / cache->size;
-	size_t end = ((hole.first + hole.count) * KM_PAGE_SIZE + cache->size - 1) / cache->size;
+	size_t first = hole.first * KM_PAGE_SIZE / cache->layout.size;
+	size_t end = ((hole.first + hole.count) * KM_PAGE_SIZE + cache->layout.size - 1) / cache->layout.size;
 	size_t from = km_max(first, (size_t)word * 64);
 	size_t to = km_min(km_min(end, (size_t)slab->objects), from / 64 * 64 + 64);
 
@@ -61,7 +63,7 @@ static uint64_t mask_in(const struct kmem_cache *cache, const struct km_page *sl
 
 static unsigned first_word(const struct kmem_cache *cache, struct hole hole)
 {
-	return (unsigned)(hole.first * KM_PAGE_SIZE / cache->size / 64);
+	return (unsigned)(hole.first * KM_PAGE_SIZE / cache->layout.size / 64);
 }
 
 static bool is_free(const struct kmem_cache *cache, struct km_page *slab, unsigned page)
@@ -85,7 +87,7 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 	unsigned count = 0, marks = 0;
 
 	/* The free objects have less than a page. */
-	if ((size_t)km_slab_free_objects(slab) * cache->size < KM_PAGE_SIZE)
+	if ((size_t)km_slab_free_objects(slab) * cache->layout.size < KM_PAGE_SIZE)
 		return 0;
 	for (unsigned page = 0; page < 1u << slab->order; page++) {
 		uint8_t *mark = &sheaf_page(&slab[page])->hole;
@@ -374,7 +376,7 @@ static bool fill(struct looking *looking, struct km_page *slab, struct hole hole
 	take_in_hand(looking, slab);
 	for (; there && hole.count; hole = next_gone(slab, hole.first + hole.count)) {
 		mark(slab, hole, HOLE_PARTLY);
-		there = !km_pages_fault_in(&slab[hole.first], hole.count, looking->cache->live_shift);
+		there = !km_pages_fault_in(&slab[hole.first], hole.count, looking->cache->layout.live_shift);
 		if (there)
 			mark(slab, hole, HOLE_NONE);
 	}
@@ -439,7 +441,7 @@ void km_sheaf_unmark(const struct kmem_cache *cache, struct km_page *slab, void 
 		size_t at = (size_t)((const char *)objects[i] - address);
 
 		unsigned first = (unsigned)(at >> KM_PAGE_SHIFT);
-		unsigned last = (unsigned)((at + cache->size - 1) >> KM_PAGE_SHIFT);
+		unsigned last = (unsigned)((at + cache->layout.size - 1) >> KM_PAGE_SHIFT);
 
 		mark(slab, (struct hole){ first, last - first + 1 }, HOLE_NONE);
 	}
@@ -449,8 +451,8 @@ int km_sheaf_check_holes(struct kmem_cache *cache, struct km_page *slab)
 {
 	for (unsigned page = 0; slab->flags & KM_SLAB_HOLES && page < 1u << slab->order; page++)
 		if (sheaf_page(&slab[page])->hole != HOLE_NONE && !is_free(cache, slab, page)) {
-			km_warn("check: %s: page %u of slab %p has an object that is out, and a mark", cache->name,
-				page, km_page_address(slab));
+			km_warn("check: %s: page %u of slab %p has an object that is out, and a mark",
+				cache->registry.name, page, km_page_address(slab));
 			return 1;
 		}
 	return 0;

@@ -22,14 +22,14 @@ static unsigned count;
 static int note(struct kmem_cache *cache, void *arg)
 {
 	(void)arg;
-	if (!cache->child_of)
+	if (!cache->memcg.child_of)
 		return 0;
 	NEED(count < sizeof(shown) / sizeof(*shown));
 	struct kmem_cache_stats stats;
 	kmem_cache_get_stats(cache, &stats);
 	memcpy(shown[count++], stats.name, sizeof(stats.name));
 	/* It takes no time to find it. */
-	CHECK(!cache->named_by && !cache->next_named);
+	CHECK(!cache->registry.named_by && !cache->registry.next_named);
 	return 0;
 }
 
@@ -145,7 +145,7 @@ static void own(void)
 		unsigned at = i % 3 == 0 ? i / 3 : i % 3 == 1 ? CACHES - 1 - i / 3 : CACHES / 3 + i / 3;
 
 		for (unsigned j = 0; j < CACHES; j++)
-			CHECK(!cache[j] || *cache[j]->named_by == cache[j]);
+			CHECK(!cache[j] || *cache[j]->registry.named_by == cache[j]);
 		kmem_cache_destroy(cache[at]);
 		cache[at] = NULL;
 	}

@@ -219,26 +219,26 @@ static void last_free(const char *name, void *(*how)(void *))
 
 	NEED(object && child && child != cache);
 	/* The CPU's slab is another one. */
-	if (child->engine->front == KM_PERCPU_FREELIST) {
+	if (child->layout.engine->front == KM_PERCPU_FREELIST) {
 		hold = array_of(4096 * sizeof(void *));
-		for (unsigned i = 0; i < child->objects; i++)
+		for (unsigned i = 0; i < child->layout.objects; i++)
 			NEED(((void **)hold)[i] = kmem_cache_alloc_in(cache, group, GFP_KERNEL));
-		for (unsigned i = 0; i < child->objects; i++)
+		for (unsigned i = 0; i < child->layout.objects; i++)
 			kfree(((void **)hold)[i]);
 	}
-	engine = child->engine;
+	engine = child->layout.engine;
 	slow = *engine;
 	slow.give = give_slowly;
 	slow.free = engine->free ? free_slowly : NULL;
 	slow.chain.give_last = engine->chain.give_last ? give_last_slowly : NULL;
-	child->engine = &slow;
+	child->layout.engine = &slow;
 	mem_cgroup_put(group);
 	NEED(pthread_create(&thread, NULL, how, object) == 0);
 	while (sem_wait(&given))
 		;
 	kmem_shrink_all();
 	CHECK(kmem_for_each_cache(is_it, child), "%s", name);
-	child->engine = engine;
+	child->layout.engine = engine;
 	sem_post(&go_on);
 	pthread_join(thread, NULL);
 	kmem_shrink_all();
@@ -279,10 +279,10 @@ static void counted_hits(void)
 		pthread_t thread;
 
 		NEED(object && child && child != cache);
-		engine = child->engine;
+		engine = child->layout.engine;
 		slow = *engine;
 		slow.hit = count_slowly;
-		child->engine = &slow;
+		child->layout.engine = &slow;
 		mem_cgroup_put(group);
 		NEED(pthread_create(&thread, NULL, frees[how], object) == 0);
 		while (sem_wait(&given))
@@ -291,7 +291,7 @@ static void counted_hits(void)
 		CHECK(kmem_for_each_cache(is_it, child), "%u", how);
 		sem_post(&go_on);
 		pthread_join(thread, NULL);
-		child->engine = engine;
+		child->layout.engine = engine;
 		kmem_shrink_all();
 		CHECK(!kmem_for_each_cache(is_it, child), "%u", how);
 		kmem_cache_destroy(cache);

@@ -134,10 +134,10 @@ static void last_steps(const char *name)
 	pthread_t thread;
 
 	NEED(child && child != cache && child == kmem_cache_of(objects[1]));
-	engine = child->engine;
+	engine = child->layout.engine;
 	slow = *engine;
 	slow.give = give_slowly;
-	child->engine = &slow;
+	child->layout.engine = &slow;
 	stage = NOT_YET;
 	given = 0;
 	mem_cgroup_put(first);
@@ -191,8 +191,8 @@ static void no_fence(const char *name)
 		refused = false;
 		/* The first is kept, or its memory is: no other cache lies there. */
 		overwrite_free_memory();
-		CHECK(round || !strcmp(child->engine->name, name));
-		CHECK(round || kmem_for_each_cache(is_it, child) || child->dead);
+		CHECK(round || !strcmp(child->layout.engine->name, name));
+		CHECK(round || kmem_for_each_cache(is_it, child) || child->layout.dead);
 		mem_cgroup_drain(group);
 		CHECK(mem_cgroup_current(group) == 0 && kmem_check_all() == 0);
 	}

@@ -49,7 +49,7 @@ static void kmalloc_has_its_own(void)
 	char name[64];
 
 	void *p = kmalloc(64, GFP_KERNEL_ACCOUNT), *q = kmem_cache_alloc(plain, GFP_KERNEL_ACCOUNT);
-	NEED(p && q && !kmem_cache_of(p)->charge && !plain->charge);
+	NEED(p && q && !kmem_cache_of(p)->memcg.charge && !plain->memcg.charge);
 	kfree(p);
 	struct mem_cgroup *group = tenant("kmalloc");
 	set_active_memcg(group);
@@ -58,7 +58,7 @@ static void kmalloc_has_its_own(void)
 		NEED((p = kmalloc(sizes[i], GFP_KERNEL)));
 		struct kmem_cache *cache = kmem_cache_of(objects[0]);
 		snprintf(name, sizeof(name), "kmalloc-cg-%s", kmem_cache_name(kmem_cache_of(p)) + strlen("kmalloc-"));
-		NEED(strcmp(kmem_cache_name(cache), name) == 0 && !kmem_cache_of(p)->charge);
+		NEED(strcmp(kmem_cache_name(cache), name) == 0 && !kmem_cache_of(p)->memcg.charge);
 		for (int j = 0; j < FEW; j++)
 			NEED(kmem_cache_of(objects[j]) == cache && ksize(objects[j]) == ksize(p));
 		NEED(drained(group) == FEW * cost(cache));
@@ -128,7 +128,7 @@ static void *resize(void *arg)
 
 		while (!(cache = __atomic_load_n(&beginning, __ATOMIC_ACQUIRE)))
 			sched_yield();
-		for (int j = 0; !j || __atomic_load_n(&cache->pcs.front.open.pcs, __ATOMIC_RELAXED); j++)
+		for (int j = 0; !j || __atomic_load_n(&cache->fast.pcs.front.open.pcs, __ATOMIC_RELAXED); j++)
 			km_alloc_resize(cache, j % 2 ? 62 : 30);
 		__atomic_store_n(&beginning, NULL, __ATOMIC_RELEASE);
 	}
@@ -152,8 +152,8 @@ static void begins_meanwhile(void)
 		NEED((p = get(cache, group, GFP_KERNEL_ACCOUNT)));
 		while (__atomic_load_n(&beginning, __ATOMIC_ACQUIRE))
 			sched_yield();
-		NEED(!cache->pcs.front.open.pcs);
-		NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->sheaf);
+		NEED(!cache->fast.pcs.front.open.pcs);
+		NEED(cache->fast.id < KM_MAP_FIRST || !km_id_masks(cache->fast.id)->sheaf);
 		kmem_cache_free(cache, p);
 		kmem_cache_destroy(cache);
 	}
@@ -280,7 +280,7 @@ static void take_firsts(void)
 
 	do
 		NEED(held < FEW - SECONDS && (objects[held++] = get(common, first, GFP_KERNEL)));
-	while (km_pcs_count_cpu(&common->charged, cpu) || !km_owned_owner_cpu(&common->charged, cpu));
+	while (km_pcs_count_cpu(&common->memcg.charged, cpu) || !km_owned_owner_cpu(&common->memcg.charged, cpu));
 }
 
 static void take_seconds(void)
@@ -303,7 +303,7 @@ static void empty_pcs_of_the_gone(void)
 	common = charged("gone", 256);
 	first = tenant("first");
 	second = tenant("second");
-	if (!common->charged.slot || common->live_shift || !on_cpu(1, take_seconds))
+	if (!common->memcg.charged.slot || common->layout.live_shift || !on_cpu(1, take_seconds))
 		return;
 	NEED(on_cpu(0, take_firsts) && on_cpu(1, free_firsts));
 	mem_cgroup_put(first);
@@ -328,7 +328,7 @@ static void pcs_off(void)
 			NEED((objects[i] = get(cache, group, GFP_KERNEL)));
 		for (int i = 0; i < FEW; i++)
 			kmem_cache_free(cache, objects[i]);
-		NEED(!round == (lies_charged(cache) != 0) || !cache->charged.slot || cache->live_shift);
+		NEED(!round == (lies_charged(cache) != 0) || !cache->memcg.charged.slot || cache->layout.live_shift);
 		NEED(mem_cgroup_set_mode(MEM_CGROUP_SHELF, false) == 0);
 		NEED(lies_charged(cache) == 0);
 	}
@@ -362,7 +362,7 @@ static void no_words(void)
 		objects[held] = p;
 	NEED(km_meta_committed_bytes() == before);
 	/* Proved, slub's objects come one by one, and had their words with the first. */
-	NEED((held < FEW && errno == ENOMEM) || cache->live_shift);
+	NEED((held < FEW && errno == ENOMEM) || cache->layout.live_shift);
 	errno = 0;
 	NEED(held == FEW || !kmem_cache_alloc_bulk(cache, GFP_NOWAIT | __GFP_NOWARN, FEW - held, objects + held));
 	NEED(held == FEW || errno == ENOMEM);
@@ -557,7 +557,7 @@ static bool put_late(const char *call)
 {
 	pthread_t thread;
 
-	if (strcmp(call, "fence") == 0 && late.object && late.cache->pcs.front.back.pcs)
+	if (strcmp(call, "fence") == 0 && late.object && late.cache->fast.pcs.front.back.pcs)
 		NEED(pthread_create(&thread, NULL, free_late, NULL) == 0 && pthread_join(thread, NULL) == 0);
 	return false;
 }
@@ -578,8 +578,8 @@ static void comes_back_late(void)
 		late.object = get(cache, objcg, GFP_KERNEL);
 		NEED(late.object);
 		kmem_cache_free(cache, get(cache, objcg, GFP_KERNEL));
-		const uint32_t slot = cache->charged.slot;
-		if (cache->pcs.front.back.pcs) {
+		const uint32_t slot = cache->memcg.charged.slot;
+		if (cache->fast.pcs.front.back.pcs) {
 			km_os_fault = put_late;
 			kmem_cache_destroy(cache);
 			km_os_fault = NULL;

@@ -27,7 +27,7 @@ static void begin(void)
 	one = group_below(NULL, "one");
 	two = group_below(NULL, "two");
 	cache = km_kmalloc_cache_by(BYTES, __GFP_ACCOUNT);
-	NEED(cache && cache->charge_all);
+	NEED(cache && cache->memcg.charge_all);
 }
 
 static void end(void)
@@ -40,10 +40,10 @@ static void end(void)
 /* The sizes lead to the blocks while frees put objects there. */
 static bool is_shown(void)
 {
-	for (uint32_t i = 1; i < cache->size_count; i++)
-		NEED(cache->size_ids[i] == cache->size_ids[0]);
-	NEED(!cache->size_ids[0] || cache->size_ids[0] == cache->id);
-	return cache->size_ids[0];
+	for (uint32_t i = 1; i < cache->registry.size_count; i++)
+		NEED(cache->registry.size_ids[i] == cache->registry.size_ids[0]);
+	NEED(!cache->registry.size_ids[0] || cache->registry.size_ids[0] == cache->fast.id);
+	return cache->registry.size_ids[0];
 }
 
 static void is_right(size_t ones, size_t twos)
@@ -99,7 +99,7 @@ static void block_is_no_ones(void)
 	for (int i = 0; i < SOME; i++)
 		NEED((objects[i] = get(i % 2 ? two : one)));
 	for (unsigned cpu = 0; has_blocks(cache) && cpu < km_percpu.cpus; cpu++)
-		NEED(km_owned_owner_cpu(&cache->charged, cpu) <= KM_OBJCGS_DIFFER);
+		NEED(km_owned_owner_cpu(&cache->memcg.charged, cpu) <= KM_OBJCGS_DIFFER);
 	for (int i = 0; i < SOME; i++)
 		kfree(objects[i]);
 	for (int i = 0; i < SOME; i++) {
@@ -123,9 +123,9 @@ static void block_that_comes_late(void)
 	if (has_blocks(cache)) {
 		const uintptr_t owner = 0x1000;
 
-		NEED(!lies_charged(cache) && !km_owned_owner(&cache->charged));
+		NEED(!lies_charged(cache) && !km_owned_owner(&cache->memcg.charged));
 		NEED(km_charged_found(cache, owner));
-		NEED(km_owned_owner(&cache->charged) == KM_OBJCGS_DIFFER);
+		NEED(km_owned_owner(&cache->memcg.charged) == KM_OBJCGS_DIFFER);
 	}
 	end();
 }

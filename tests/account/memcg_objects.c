@@ -589,10 +589,10 @@ static void in_bulk_with_another(void)
 		kmem_cache_free_bulk(cache, 40, objects);
 	}
 	set_active_memcg(NULL);
-	if (cache->charged.slot && !cache->live_shift)
+	if (cache->memcg.charged.slot && !cache->layout.live_shift)
 		NEED(lies_charged(cache));
-	if (cache->charged.slot && !cache->mixed.slot)
-		NEED(km_owned_owner(&cache->charged) != km_object_owner(cache, one));
+	if (cache->memcg.charged.slot && !cache->memcg.mixed.slot)
+		NEED(km_owned_owner(&cache->memcg.charged) != km_object_owner(cache, one));
 	NEED(drained(group) == 0 && drained(other) == cost(cache));
 	kmem_cache_free(cache, one);
 	NEED(drained(other) == 0);

@@ -20,7 +20,7 @@ static void *objects[SOME];
 /* Where hits put objects once several pay. */
 static enum back back_of_several(const struct kmem_cache *cache)
 {
-	return has_mixed_blocks(cache) && !cache->children ? MIXED : NOWHERE;
+	return has_mixed_blocks(cache) && !cache->memcg.children ? MIXED : NOWHERE;
 }
 
 /* A cache of which this group has objects, and nobody else. */
@@ -57,7 +57,7 @@ static void begins(void)
 	/* A drain leaves no block, and the way open. */
 	NEED(drained(group) == (SOME - 4) * cost(cache) && !lies_charged(cache));
 	for (unsigned cpu = 0; has_blocks(cache) && cpu < km_percpu.cpus; cpu++)
-		NEED(!km_pcs_top_cpu(&cache->charged, cpu) && !km_owned_owner_cpu(&cache->charged, cpu));
+		NEED(!km_pcs_top_cpu(&cache->memcg.charged, cpu) && !km_owned_owner_cpu(&cache->memcg.charged, cpu));
 	NEED(back_of(cache) == (has_blocks(cache) ? CHARGED : NOWHERE));
 	for (int i = 0; i < 4; i++)
 		NEED((objects[i] = alloc_for(group, cache)));
@@ -95,13 +95,13 @@ static void interrupted(void)
 
 	for (int freed = 0; has_blocks(cache) && freed < 2; freed++) {
 		mem_cgroup_drain(group);
-		NEED(!km_pcs_top_cpu(&cache->charged, here));
-		((uintptr_t *)(km_area(here) + cache->charged.slot))[1] = (uintptr_t)cache->objcg;
+		NEED(!km_pcs_top_cpu(&cache->memcg.charged, here));
+		((uintptr_t *)(km_area(here) + cache->memcg.charged.slot))[1] = (uintptr_t)cache->memcg.objcg;
 		if (freed)
 			kmem_cache_free(cache, objects[0]);
 		else
 			kmem_cache_free(cache, alloc_for(group, cache));
-		NEED(km_pcs_top_cpu(&cache->charged, here) && lies_charged(cache));
+		NEED(km_pcs_top_cpu(&cache->memcg.charged, here) && lies_charged(cache));
 	}
 	if (has_blocks(cache))
 		NEED((objects[0] = alloc_for(group, cache)));
@@ -257,7 +257,7 @@ static void waits(void)
 	size_t n = 0;
 
 	/* Where each free is proved, there is no block to wait for. */
-	if (cache->live_shift)
+	if (cache->layout.live_shift)
 		return;
 	/* An empty block is for the taking. */
 	while (n < KM_CHARGED_MOST && lies_charged(cache))
@@ -269,7 +269,7 @@ static void waits(void)
 	for (pid_t who = 0; !who || !sleeps(who); sched_yield())
 		who = __atomic_load_n(&waiter, __ATOMIC_ACQUIRE);
 	if (has_blocks(cache)) {
-		NEED(back_of(cache) == CHARGED && km_owned_owner(&cache->charged) == cache->objcg);
+		NEED(back_of(cache) == CHARGED && km_owned_owner(&cache->memcg.charged) == cache->memcg.objcg);
 		for (int i = 0; i < 4; i++)
 			kmem_cache_free(cache, objects[i]);
 		NEED(lies_charged(cache) == 4);
@@ -306,11 +306,11 @@ static void look(int signal, siginfo_t *info, void *context)
 
 	observed.steps++;
 	/* By kmem_cache_free, or by kfree: those don't open and close together. */
-	if (km_load(&cache->objcg) != observed.objcg && !cache->mixed.slot &&
-	    (cache->pcs.front.back.pcs || km_id_masks(cache->id)->sheaf))
+	if (km_load(&cache->memcg.objcg) != observed.objcg && !cache->memcg.mixed.slot &&
+	    (cache->fast.pcs.front.back.pcs || km_id_masks(cache->fast.id)->sheaf))
 		observed.open++;
 	/* The trap flag. From when several pay on nothing can be seen here: their block stays. */
-	*flags = observed.on && !cache->mixed.slot ? *flags | 0x100 : *flags & ~0x100l;
+	*flags = observed.on && !cache->memcg.mixed.slot ? *flags | 0x100 : *flags & ~0x100l;
 }
 
 /* Whoever finds that several pay, finds it closed. */
@@ -327,13 +327,13 @@ static void closed_first(void)
 
 		if (has_blocks(cache)) {
 			observed.cache = cache;
-			observed.objcg = cache->objcg;
+			observed.objcg = cache->memcg.objcg;
 			observed.on = true;
 			raise(SIGTRAP);
 			void *object = others[n](cache);
 			observed.on = false;
-			NEED(object && cache->objcg != observed.objcg && observed.steps > 100 && !observed.open);
-			NEED(!cache->mixed.slot == !has_mixed_blocks(cache));
+			NEED(object && cache->memcg.objcg != observed.objcg && observed.steps > 100 && !observed.open);
+			NEED(!cache->memcg.mixed.slot == !has_mixed_blocks(cache));
 			kfree(object);
 		}
 		free_all(cache);

@@ -319,7 +319,7 @@ static void later(bool bulk)
 	/* The first of a group comes from where calls are made. */
 	kfree(kmalloc(100, GFP_KERNEL_ACCOUNT));
 	NEED((object = kmem_cache_alloc(cache, GFP_NOWAIT)));
-	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->pcs.front.back.pcs));
+	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->fast.pcs.front.back.pcs));
 	set_active_memcg(NULL);
 	is_right(cache, SOME, 1);
 	kmem_cache_free(cache, object);
@@ -359,7 +359,7 @@ static void no_fence_to_be_had(void)
 	km_os_fault = no_fence;
 	take_for(two, cache, SOME / 2, SOME);
 	km_os_fault = NULL;
-	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->pcs.front.back.pcs));
+	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->fast.pcs.front.back.pcs));
 	for (int round = 0; round < 3; round++) {
 		is_right(cache, SOME / 2, SOME / 2);
 		free_each_way(cache, objects, 0, SOME);
@@ -460,7 +460,7 @@ static void with_a_child(void)
 		take_for(one, cache, 0, 4);
 		take_for(own, cache, 4, 8);
 		take_for(two, cache, 8, 12);
-		NEED(!cache->pcs.front.back.pcs && !km_id_masks(cache->id)->sheaf);
+		NEED(!cache->fast.pcs.front.back.pcs && !km_id_masks(cache->fast.id)->sheaf);
 		is_right(cache, 4, 4);
 		free_each_way(cache, objects, 0, 12);
 		take_for(two, cache, 0, 4);

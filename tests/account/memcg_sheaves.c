@@ -59,7 +59,7 @@ static void sheaves(void)
 	NEED(kmem_cache_refill_sheaf(plain, GFP_KERNEL_ACCOUNT, &unpaid, had + 1) == 0);
 	set_active_memcg(NULL);
 	/* A block, engine sheaf's, is exchanged, for all that lies there is nobody's; an array is filled up. */
-	bool block = plain->pcs.slot && !plain->engine->array.tune && !plain->live_shift;
+	bool block = plain->fast.pcs.slot && !plain->layout.engine->array.tune && !plain->layout.live_shift;
 	NEED(kmem_cache_sheaf_size(unpaid) == had + 1 && drained(group) == (block ? had + 1 : 1) * cost(plain));
 	kmem_cache_return_sheaf(plain, GFP_KERNEL, unpaid);
 	kmem_cache_free(plain, object);
@@ -115,7 +115,7 @@ static void zeroed(void)
 		kmem_cache_free(cache, objects[0]);
 		void *again = kmem_cache_zalloc(cache, GFP_KERNEL);
 
-		NEED(again == objects[0] || !cache->charged.slot);
+		NEED(again == objects[0] || !cache->memcg.charged.slot);
 		objects[0] = again;
 	}
 	kmem_cache_free(cache, objects[0]);
@@ -137,11 +137,11 @@ static void begun_without_waiting(void)
 	set_active_memcg(group);
 	kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
 	NEED((objects[0] = kmem_cache_alloc(cache, GFP_NOWAIT | __GFP_ACCOUNT)));
-	NEED(cache->charge && !cache->charged.slot && drained(group) == cost(cache));
+	NEED(cache->memcg.charge && !cache->memcg.charged.slot && drained(group) == cost(cache));
 	for (int i = 1; i < 100; i++)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT)));
 	set_active_memcg(NULL);
-	NEED(!cache->charged.slot == !cache->pcs.slot);
+	NEED(!cache->memcg.charged.slot == !cache->fast.pcs.slot);
 	NEED(drained(group) == 100 * cost(cache));
 	kmem_cache_free_bulk(cache, 100, objects);
 	NEED(drained(group) == 0);

@@ -80,7 +80,7 @@ static uint64_t *word_of(const void *object)
 
 	if (!(word & KM_OWNER_VECTOR))
 		return NULL;
-	return km_owner_in_vector(word, (uintptr_t)object & (KM_PAGE_SIZE - 1), cache->owner_shift);
+	return km_owner_in_vector(word, (uintptr_t)object & (KM_PAGE_SIZE - 1), cache->memcg.owner_shift);
 }
 
 /* ------------------------------------------------------------------ */

@@ -443,9 +443,9 @@ static void bounded(void)
 
 static int add_charged(struct kmem_cache *cache, void *arg)
 {
-	if (strncmp(kmem_cache_name(cache), "large-cg-", 9) == 0 && km_pcs_slot(&cache->charged))
+	if (strncmp(kmem_cache_name(cache), "large-cg-", 9) == 0 && km_pcs_slot(&cache->memcg.charged))
 		km_for_each_cpu(cpu)
-			*(size_t *)arg += km_pcs_count_cpu(&cache->charged, cpu);
+			*(size_t *)arg += km_pcs_count_cpu(&cache->memcg.charged, cpu);
 	return 0;
 }
 

@@ -136,7 +136,7 @@ static void written_after_free(void)
 static void written_last_byte(void)
 {
 	unsigned char *p = get();
-	size_t size = kmem_cache_of(p)->object_size;
+	size_t size = kmem_cache_of(p)->layout.object_size;
 
 	put(p);
 	p[size - 1] = 1;
@@ -240,7 +240,7 @@ static unsigned char *word_of(void *p)
 
 static void **link_of(void *p)
 {
-	return (void **)((char *)p + cache_of(p)->freeptr);
+	return (void **)((char *)p + cache_of(p)->layout.freeptr);
 }
 
 /* The whole slot as it was is the object's: nothing of it is poisoned by whoever looks. */
@@ -380,7 +380,7 @@ static void link_of_waiting(void *to)
 	km_busy_end(was);
 	*link_of(q) = to;
 	put(get());
-	NEED(cache_of(q)->deferred == NULL);
+	NEED(cache_of(q)->state.deferred == NULL);
 }
 
 static void waiting_to_nowhere(void) { link_of_waiting((void *)0x4141414141414141); }
@@ -424,7 +424,7 @@ static void in_use(void)
 {
 	unsigned char *p = get();
 
-	NEED(cache_of(p)->hooks->on_alloc(cache_of(p), p, GFP_KERNEL) == KM_LOST);
+	NEED(cache_of(p)->ext.hooks->on_alloc(cache_of(p), p, GFP_KERNEL) == KM_LOST);
 	still_whole(p);
 	put(p);
 }

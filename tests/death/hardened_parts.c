@@ -159,7 +159,9 @@ static void links(void)
 				    (uintptr_t)kmem_cache_alloc(other, GFP_KERNEL), (uintptr_t)strange,
 				    0x4141414141414141, 4096 };
 
-	for (size_t i = 0; cache->engine->front == KM_PERCPU_FREELIST && i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+	for (size_t i = 0; cache->layout.engine->front == KM_PERCPU_FREELIST &&
+			   i < sizeof(wrong) / sizeof(wrong[0]);
+	     i++) {
 		forged = wrong[i];
 		ends(forge, "free memory of this page was written to");
 		int lines, status = said(forge_and_go_on, text, &lines);

@@ -81,7 +81,7 @@ static void all_are_found(const char *when)
 		NEED(p);
 		/* Of engines with shared pages the first words are the list's. */
 		for (unsigned j = 0; !slob && j < 64; j++)
-			CHECK(j - cache->freeptr < 8 || !p[j], "%s: byte %u is %#x", when, j, p[j]);
+			CHECK(j - cache->layout.freeptr < 8 || !p[j], "%s: byte %u is %#x", when, j, p[j]);
 		kmem_cache_free(cache, p);
 	}
 }

@@ -57,7 +57,7 @@ static void slabs(const char *engine)
 {
 	struct kmem_cache *cache = thin(engine);
 
-	is_found(&((struct km_slabs *)cache->node[0])->partial, cache);
+	is_found(&((struct km_slabs *)cache->state.node[0])->partial, cache);
 	done(cache);
 }
 
@@ -103,7 +103,7 @@ static void in_a_barn(void)
 			objects[i] = NULL;
 		}
 	NEED(barn->full_count > 1);
-	uint64_t *header = km_sheaf_header(&cache->pcs, barn->full), next = *header;
+	uint64_t *header = km_sheaf_header(&cache->fast.pcs, barn->full), next = *header;
 	*header = (uint64_t)(uintptr_t)barn->full;
 	CHECK(kmem_check_all() == -EIO);
 	*header = next;

@@ -23,9 +23,11 @@ static unsigned free_objects(const struct km_page *slab)
 
 static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args km_unused)
 {
-	cache->order = (uint8_t)km_layout_order(cache->size, km_layout_options.min_objects ?: 16,
+	cache->layout.order = (uint8_t)km_layout_order(cache->layout.size, km_layout_options.min_objects ?: 16,
 						km_layout_options.max_order ?: 3);
-	cache->objects = (uint32_t)km_min((KM_PAGE_SIZE << cache->order) / cache->size, (size_t)KM_SLAB_MAX_OBJECTS);
+	cache->layout.objects =
+		(uint32_t)km_min((KM_PAGE_SIZE << cache->layout.order) / cache->layout.size,
+				 (size_t)KM_SLAB_MAX_OBJECTS);
 	return 0;
 }
 
@@ -39,7 +41,7 @@ static unsigned take_partial(struct kmem_cache *cache, struct km_slabs *n, unsig
 		struct km_page *slab = km_list_first(&n->partial, struct km_page, list);
 		struct bump_slab *state = bump(slab);
 		char *base = km_page_address(slab), *next;
-		char *object = base + cache->left + (size_t)state->next * cache->size;
+		char *object = base + cache->ext.left + (size_t)state->next * cache->layout.size;
 
 		if (state->free) {
 			object = base + state->free - 1;
@@ -74,7 +76,7 @@ static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request
 
 static unsigned take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
-	struct km_slabs *n = cache->node[km_request_node(request)];
+	struct km_slabs *n = cache->state.node[km_request_node(request)];
 	unsigned got = 0;
 
 	while (km_lock_may(&n->lock, request->may_wait)) {
@@ -86,7 +88,7 @@ static unsigned take(struct kmem_cache *cache, const struct km_request *request,
 		if (!slab)
 			break;
 		*bump(slab) = (struct bump_slab){ 0, 0 };
-		n = cache->node[slab->node];
+		n = cache->state.node[slab->node];
 		if (!km_lock_may(&n->lock, request->may_wait)) {
 			km_slab_free(cache, slab);
 			break;
@@ -135,7 +137,7 @@ static void free_one(struct kmem_cache *cache, void *object)
 
 	if (!slab)
 		return;
-	struct km_slabs *n = cache->node[slab->node];
+	struct km_slabs *n = cache->state.node[slab->node];
 	km_lock(&n->lock);
 	bool twice = !is_taken(cache, slab, (unsigned)index), go = false;
 	if (!twice) {
@@ -146,14 +148,14 @@ static void free_one(struct kmem_cache *cache, void *object)
 		km_bump(&n->counts.taken, -1);
 		if (slab->inuse-- == slab->objects)
 			km_slabs_list(n, slab, false);
-		go = !slab->inuse && n->counts.partial > km_load(&cache->min_partial) &&
-		     !(cache->flags & SLAB_TYPESAFE_BY_RCU);
+		go = !slab->inuse && n->counts.partial > km_load(&cache->tune.min_partial) &&
+		     !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU);
 	}
 	if (go)
 		km_slabs_drop(n, slab);
 	km_unlock_quick(&n->lock);
 	if (twice)
-		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->registry.name);
 	if (go)
 		km_slab_free(cache, slab);
 }
@@ -184,7 +186,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 		count += is_taken(cache, slab, i);
 	if (count == slab->inuse && slab->cache == cache)
 		return 0;
-	km_warn("check: %s: %u objects are taken, the slab says %u", cache->name, count, slab->inuse);
+	km_warn("check: %s: %u objects are taken, the slab says %u", cache->registry.name, count, slab->inuse);
 	return 1;
 }
 

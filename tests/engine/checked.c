@@ -120,7 +120,7 @@ static void slub(void)
 		struct km_chain_link *link;
 		struct km_chain_top top;
 
-		km_chain_look_cpu(&cache->chain, cpu, &top, &link);
+		km_chain_look_cpu(&cache->fast.chain, cpu, &top, &link);
 		if (link)
 			BROKEN(link->count, link->count + 1, "partial slabs, kept");
 	}
@@ -194,7 +194,7 @@ static void ready(void)
 	struct km_page *page = km_page_of(block[0]);
 	struct kmem_cache *class = page->cache;
 	NEED(page->type == KM_PAGE_LARGE && class);
-	struct km_node_counts *counts = class->node[0];
+	struct km_node_counts *counts = class->state.node[0];
 	BROKEN(counts->objects, counts->objects + 1, "are of another length");
 	BROKEN(page->pages, page->pages + 1, "are of another length");
 	for (unsigned i = 0; i < 8; i++)

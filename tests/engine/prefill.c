@@ -23,9 +23,9 @@ static struct kmem_cache *warm(void)
 	struct kmem_cache *cache = fresh_with("sheaf", SIZE, 0, NULL);
 
 	kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
-	CHECK_EQUAL(cache->capacity, FIRST);
-	CHECK_EQUAL(cache->max_capacity, LARGEST);
-	CHECK_EQUAL(cache->objects, IN_SLAB);
+	CHECK_EQUAL(cache->fast.capacity, FIRST);
+	CHECK_EQUAL(cache->tune.max_capacity, LARGEST);
+	CHECK_EQUAL(cache->layout.objects, IN_SLAB);
 	kmem_cache_clear_events(cache);
 	return cache;
 }
@@ -41,7 +41,7 @@ static unsigned long active(struct kmem_cache *cache)
 static void done(struct kmem_cache *cache)
 {
 	CHECK_EQUAL(active(cache), 0);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	CHECK_EQUAL(kmem_cache_shrink(cache), 0);
 	kmem_cache_destroy(cache);
 }

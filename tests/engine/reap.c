@@ -16,7 +16,7 @@ static void **objects, **keepers;
 static struct kmem_cache *long_list(const char *engine, unsigned int *kept)
 {
 	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = engine }, SIZE, 0);
-	const unsigned int each = cache->objects, many = SLABS * each;
+	const unsigned int each = cache->layout.objects, many = SLABS * each;
 	const struct km_page *last = NULL;
 	unsigned int slabs = 0;
 
@@ -42,13 +42,13 @@ static unsigned long slabs_of(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats = { .name = "" };
 
-	INSIDE(cache->engine->stats(cache, &stats));
+	INSIDE(cache->layout.engine->stats(cache, &stats));
 	return stats.total_slabs;
 }
 
 static void done(struct kmem_cache *cache, unsigned int kept)
 {
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	for (unsigned int i = 0; i < kept; i++)
 		kmem_cache_free(cache, keepers[i]);
 	CHECK_EQUAL(kmem_cache_shrink(cache), 0);
@@ -64,18 +64,18 @@ static void part_by_part(const char *engine)
 	struct kmem_cache *cache = long_list(engine, &kept);
 
 	/* What lies in a barn that nobody touches goes home. */
-	INSIDE(cache->engine->reap(cache));
-	INSIDE(cache->engine->reap(cache));
+	INSIDE(cache->layout.engine->reap(cache));
+	INSIDE(cache->layout.engine->reap(cache));
 	before = slabs_of(cache);
 	printf("%s: %lu slabs, %u objects are out\n", engine, before, kept);
 	CHECK(kept > SLABS / 4 && before >= kept + SLABS / 4);
 	kmem_cache_set_min_partial(cache, 0);
-	INSIDE(cache->engine->reap(cache));
+	INSIDE(cache->layout.engine->reap(cache));
 	after = slabs_of(cache);
 	printf("%s: %lu after a look\n", engine, after);
 	CHECK(after < before && after > kept + (before - kept) / 2);
 	for (before = after; after > kept && rounds < ROUNDS; rounds++) {
-		INSIDE(cache->engine->reap(cache));
+		INSIDE(cache->layout.engine->reap(cache));
 		after = slabs_of(cache);
 	}
 	printf("%s: %lu after %u more\n", engine, after, rounds);

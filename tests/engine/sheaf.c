@@ -33,7 +33,7 @@ static void get(struct kmem_cache *cache, unsigned from, unsigned to)
 	for (; from < to; from++) {
 		objects[from] = kmem_cache_alloc(cache, GFP_KERNEL);
 		CHECK(objects[from]);
-		cache->misses = 0;
+		cache->state.misses = 0;
 	}
 }
 
@@ -41,7 +41,7 @@ static void put(struct kmem_cache *cache, unsigned from, unsigned to)
 {
 	for (; from < to; from++) {
 		kmem_cache_free(cache, objects[from]);
-		cache->misses = 0;
+		cache->state.misses = 0;
 	}
 }
 
@@ -49,10 +49,10 @@ static void done(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
 
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	kmem_cache_get_stats(cache, &stats);
 	CHECK_EQUAL(stats.active_objects, 0);
-	if (!stats.active_objects && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
+	if (!stats.active_objects && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
 		CHECK_EQUAL(kmem_cache_shrink(cache), 0);
 	kmem_cache_destroy(cache);
 }
@@ -75,7 +75,7 @@ static void case_capacities(void)
 	for (size_t i = 0; i < km_array_count(rows); i++) {
 		struct kmem_cache *cache = fresh_with(rows[i].size, 0);
 
-		CHECK_EQUAL(cache->capacity, rows[i].capacity);
+		CHECK_EQUAL(cache->fast.capacity, rows[i].capacity);
 		done(cache);
 	}
 }
@@ -165,9 +165,9 @@ static void case_empty_blocks(void)
 
 	km_thread_busy = true;
 	for (unsigned i = 0; i < BARN + 2; i++)
-		objects[i] = cache->engine->array.spill(cache, NULL);
+		objects[i] = cache->layout.engine->array.spill(cache, NULL);
 	for (unsigned i = 0; i < BARN + 2; i++) {
-		cache->engine->array.retire(cache, objects[i]);
+		cache->layout.engine->array.retire(cache, objects[i]);
 		CHECK_EQUAL(barn->empty_count, i < BARN ? i + 1 : BARN);
 	}
 	km_thread_busy = was;
@@ -192,9 +192,9 @@ static void case_grows(void)
 	kmem_cache_clear_events(cache);
 	put(cache, 0, MOST);
 	EVENTS(cache, [KMEM_BARN_PUT] = BARN + 2);
-	cache->engine->reap(cache);
+	cache->layout.engine->reap(cache);
 	CHECK_EQUAL(barn->full_count, BARN + 2);
-	cache->engine->reap(cache);
+	cache->layout.engine->reap(cache);
 	CHECK_EQUAL(barn->most + barn->full_count + barn->empty_count, 0);
 	done(cache);
 }

@@ -53,7 +53,7 @@ static void done(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
 
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	CHECK_EQUAL(kmem_cache_shrink(cache), 0);
 	CHECK_EQUAL(sheaf_node(cache, 0)->extra, 0);
 	kmem_cache_get_stats(cache, &stats);
@@ -79,7 +79,7 @@ static void by_turns(void)
 	CHECK_EQUAL(sheaf_node(cache, 0)->extra, 0);
 	CHECK_EQUAL(turns(cache), 0);
 	CHECK(sheaf_node(cache, 0)->extra > 0);
-	CHECK_EQUAL(km_arena.empty_pages, (size_t)sheaf_node(cache, 0)->extra << cache->order);
+	CHECK_EQUAL(km_arena.empty_pages, (size_t)sheaf_node(cache, 0)->extra << cache->layout.order);
 	kmem_shrink_all();
 	CHECK_EQUAL(km_arena.empty_pages, 0);
 	done(cache);
@@ -96,7 +96,7 @@ static unsigned long empty_slabs(const struct sheaf_node *n)
 
 static void reap(struct kmem_cache *cache)
 {
-	INSIDE(cache->engine->reap(cache));
+	INSIDE(cache->layout.engine->reap(cache));
 }
 
 /* What lay empty from one reap to the next goes, also of a cache that is in use; of an idle one all of it does. */
@@ -120,7 +120,7 @@ static void surplus(void)
 	}
 	/* None was. */
 	CHECK_EQUAL(n->extra, 0);
-	CHECK(empty_slabs(n) <= cache->min_partial);
+	CHECK(empty_slabs(n) <= cache->tune.min_partial);
 	turns(cache);
 	CHECK(n->extra > 0);
 	reap(cache);

@@ -102,7 +102,7 @@ static void look_in_child(void)
 	km_os_fault = NULL;
 	kmem_reserve(filled, 0);
 	kmem_cache_shrink(filled);
-	INSIDE(filled->engine->stats(filled, &stats));
+	INSIDE(filled->layout.engine->stats(filled, &stats));
 	_exit(stats.total_slabs || pages_used() > pages_before);
 }
 

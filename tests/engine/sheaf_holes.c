@@ -25,7 +25,7 @@ static void asked_for(void)
 	fill(cache, SIZE);
 	/* Where objects come in no order there is a slab more, of which not all is touched. */
 	unsigned slabs = thin_out(cache), pages = all_resident();
-	CHECK(pages > (slabs - 1) * cache->slab_pages * 3 / 4);
+	CHECK(pages > (slabs - 1) * cache->form.slab_pages * 3 / 4);
 	kmem_get_stats(&before);
 	size_t there = km_pages_there();
 	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
@@ -34,11 +34,11 @@ static void asked_for(void)
 	CHECK_EQUAL(km_arena_check(), 0);
 	CHECK_EQUAL(all_resident(), slabs);
 	CHECK(after.purged_pages - before.purged_pages >= pages - slabs);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	/* Nothing is left to give. */
-	CHECK_EQUAL(cache->engine->hollow(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->hollow(cache), 0);
 	fill(cache, SIZE);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	CHECK_EQUAL(km_arena_check(), 0);
 	CHECK_EQUAL(km_pages_there(), km_pages_used());
 	/* What all ask for counts what it gave. */
@@ -64,7 +64,7 @@ static void two_looks(void)
 	send_home(cache);
 	CHECK(look(cache) > 0);
 	CHECK(all_resident() < pages / 2 && resident(used) > 1);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	look(cache);
 	CHECK_EQUAL(all_resident(), slabs);
 	fill(cache, SIZE);
@@ -120,7 +120,7 @@ static void refused(void)
 	look(cache);
 	CHECK_EQUAL(look(cache), 0);
 	CHECK_EQUAL(all_resident(), pages);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	km_os_fault = NULL;
 	kmem_cache_shrink(cache);
 	CHECK_EQUAL(all_resident(), slabs);
@@ -153,8 +153,8 @@ static void across_edges(void)
 				kmem_cache_shrink(cache);
 			else if (turn % 4 == 0)
 				send_home(cache);
-			INSIDE(cache->engine->reap(cache));
-			CHECK_EQUAL(cache->engine->check(cache), 0);
+			INSIDE(cache->layout.engine->reap(cache));
+			CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 		}
 		done(cache, sizes[which]);
 	}
@@ -245,7 +245,7 @@ static void hollow_beside(void (*what)(void))
 	beside = what;
 	purges = 0;
 	km_os_fault = others_come_by;
-	INSIDE(looked->engine->hollow(looked));
+	INSIDE(looked->layout.engine->hollow(looked));
 	km_os_fault = NULL;
 	CHECK(purges);
 }
@@ -310,13 +310,13 @@ static void looked_at(void)
 
 static void also_look(void)
 {
-	INSIDE(looked->engine->reap(looked));
+	INSIDE(looked->layout.engine->reap(looked));
 }
 
 static void *shrink_too(void *unused)
 {
 	(void)unused;
-	INSIDE(looked->engine->hollow(looked));
+	INSIDE(looked->layout.engine->hollow(looked));
 	return NULL;
 }
 
@@ -335,7 +335,7 @@ static void two_at_once(void)
 		fill(looked, SIZE);
 		keep_before(looked, 7, false);
 		look(looked);
-		CHECK_EQUAL(looked->engine->check(looked), 0);
+		CHECK_EQUAL(looked->layout.engine->check(looked), 0);
 	}
 	strike = 0;
 	fill(looked, SIZE);
@@ -378,7 +378,7 @@ static void some_locked(void)
 	look(looked);
 	look(looked);
 	CHECK_EQUAL(all_resident(), slabs + 1);
-	CHECK_EQUAL(looked->engine->check(looked), 0);
+	CHECK_EQUAL(looked->layout.engine->check(looked), 0);
 	km_os_fault = count_purges;
 	system_calls = 0;
 	CHECK_EQUAL(look(looked) + look(looked), 0);
@@ -403,7 +403,7 @@ static void some_locked(void)
 static bool refuse_to_fill(const char *call)
 {
 	/* It is reserved by then. */
-	return !strcmp(call, "fault in") && looked->reserved_pages;
+	return !strcmp(call, "fault in") && looked->state.reserved_pages;
 }
 
 static void *reserve_it(void *unused)
@@ -432,7 +432,7 @@ static void reserved_later(void)
 	CHECK_EQUAL(all_resident(), slabs);
 	km_os_fault = refuse_to_fill;
 	CHECK_EQUAL(kmem_reserve(looked, MANY), -ENOMEM);
-	CHECK_EQUAL(looked->reserved_pages, 0);
+	CHECK_EQUAL(looked->state.reserved_pages, 0);
 	km_os_fault = NULL;
 	CHECK_EQUAL(kmem_reserve(looked, MANY), 0);
 	CHECK(all_resident() >= pages);
@@ -447,7 +447,7 @@ static void reserved_later(void)
 	km_os_fault = reserve_meanwhile;
 	fill(looked, SIZE);
 	thin_out(looked);
-	INSIDE(looked->engine->hollow(looked));
+	INSIDE(looked->layout.engine->hollow(looked));
 	pthread_join(reserver, NULL);
 	km_os_fault = NULL;
 	in_purge = false;
@@ -497,7 +497,7 @@ static void many_holes(void)
 	km_layout_options.min_objects = MANY / 2;
 	looked = fresh(SIZE);
 	km_layout_options.min_objects = km_layout_options.max_order = 0;
-	CHECK(looked->slab_pages > 2 * PAGES);
+	CHECK(looked->form.slab_pages > 2 * PAGES);
 	fill(looked, SIZE);
 	for (unsigned i = 0; i < MANY; i++)
 		if ((uintptr_t)objects[i] / KM_PAGE_SIZE % 2) {
@@ -506,14 +506,14 @@ static void many_holes(void)
 		}
 	send_home(looked);
 	kmem_cache_shrink(looked);
-	CHECK_EQUAL(looked->engine->hollow(looked), 0);
+	CHECK_EQUAL(looked->layout.engine->hollow(looked), 0);
 	done(looked, SIZE);
 }
 
 /* In a child: nothing is missing, and all goes. */
 static void all_goes(void)
 {
-	CHECK_EQUAL(looked->engine->check(looked), 0);
+	CHECK_EQUAL(looked->layout.engine->check(looked), 0);
 	look_at_it();
 	fill(looked, SIZE);
 	done(looked, SIZE);
@@ -564,7 +564,7 @@ static void forked_within(void)
 	child = -1;
 	fflush(stdout);
 	km_os_fault = fork_here;
-	INSIDE(looked->engine->hollow(looked));
+	INSIDE(looked->layout.engine->hollow(looked));
 	km_os_fault = NULL;
 	CHECK_EQUAL(all_resident(), slabs);
 	all_goes_in_child();
@@ -593,7 +593,7 @@ static void fork_under_lock(void)
 	km_busy_end(was);
 	km_os_fault = child ? km_os_fault : NULL;
 	if (!child)
-		INSIDE(looked->engine->hollow(looked));
+		INSIDE(looked->layout.engine->hollow(looked));
 	all_goes_in_child();
 }
 
@@ -615,7 +615,7 @@ static void free_all(void)
 			objects[i] = NULL;
 		}
 	send_home(looked);
-	CHECK_EQUAL(looked->engine->check(looked), 0);
+	CHECK_EQUAL(looked->layout.engine->check(looked), 0);
 }
 
 static void freed_beside(void)
@@ -625,7 +625,7 @@ static void freed_beside(void)
 	struct kmem_cache_stats stats;
 	kmem_cache_get_stats(looked, &stats);
 	CHECK_EQUAL(stats.active_objects, 0);
-	CHECK(stats.total_slabs <= looked->min_partial);
+	CHECK(stats.total_slabs <= looked->tune.min_partial);
 	done(looked, SIZE);
 }
 

@@ -28,7 +28,7 @@ static void case_tunables(void)
 		CHECK_EQUAL(stats.shared_factor, shares ? 8 : 0);
 		CHECK_EQUAL(node_of(cache)->shared_limit, shares ? 8 * rows[i][2] : 0);
 		CHECK_EQUAL(node_of(cache)->free_limit,
-			    (1 + km_percpu.cpus) * rows[i][2] + cache->objects);
+			    (1 + km_percpu.cpus) * rows[i][2] + cache->layout.objects);
 		done(cache);
 	}
 }
@@ -292,7 +292,7 @@ static void case_bulk(void)
 			CHECK(*(void **)objects[i] == &objects[i]);
 		kmem_cache_free_bulk(cache, 250, objects);
 		CHECK(km_alloc_pcs_objects(cache) <= n_limit);
-		CHECK_EQUAL(cache->engine->check(cache), 0);
+		CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	}
 	done(cache);
 }
@@ -304,13 +304,13 @@ static void case_spare(void)
 	void *object = get(cache), **block, **evicted;
 
 	enter();
-	block = cache->engine->array.spill(cache, NULL);
-	CHECK(block && km_pcs_install(&cache->pcs, block, &evicted) && !evicted);
+	block = cache->layout.engine->array.spill(cache, NULL);
+	CHECK(block && km_pcs_install(&cache->fast.pcs, block, &evicted) && !evicted);
 	leave();
-	CHECK(km_pcs_has_spare_cpu(&cache->pcs, km_cpu()));
+	CHECK(km_pcs_has_spare_cpu(&cache->fast.pcs, km_cpu()));
 	look(cache, 1);
-	CHECK(!km_pcs_has_spare_cpu(&cache->pcs, km_cpu()));
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK(!km_pcs_has_spare_cpu(&cache->fast.pcs, km_cpu()));
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	put(cache, object);
 	done(cache);
 }

@@ -20,10 +20,10 @@ static struct kmem_cache *fresh_with(unsigned size, slab_flags_t flags, void (*c
 {
 	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = "slab", .ctor = ctor }, size, flags);
 
-	n_objects = cache->objects;
-	n_limit = cache->capacity;
-	n_batch = cache->batchcount;
-	n_shared = cache->shared * n_batch;
+	n_objects = cache->layout.objects;
+	n_limit = cache->fast.capacity;
+	n_batch = cache->tune.batchcount;
+	n_shared = cache->tune.shared * n_batch;
 	return cache;
 }
 
@@ -65,10 +65,10 @@ static void done(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
 
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	kmem_cache_get_stats(cache, &stats);
 	CHECK_EQUAL(stats.active_objects, 0);
-	if (!(cache->flags & SLAB_TYPESAFE_BY_RCU))
+	if (!(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
 		CHECK_EQUAL(kmem_cache_shrink(cache), 0);
 	kmem_cache_get_stats(cache, &stats);
 	CHECK_EQUAL(stats.shelf_objects, 0);
@@ -94,7 +94,7 @@ static void take(struct kmem_cache *cache, void **objects, unsigned count)
 	struct km_request request = km_request_of(GFP_KERNEL, NUMA_NO_NODE);
 
 	enter();
-	CHECK_EQUAL(cache->engine->take(cache, &request, objects, count), count);
+	CHECK_EQUAL(cache->layout.engine->take(cache, &request, objects, count), count);
 	leave();
 }
 
@@ -104,7 +104,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 
 	memcpy(copy, objects, count * sizeof(*copy));
 	enter();
-	cache->engine->give(cache, copy, count);
+	cache->layout.engine->give(cache, copy, count);
 	leave();
 }
 
@@ -124,7 +124,7 @@ static void look(struct kmem_cache *cache, unsigned times)
 	enter();
 	while (times--) {
 		clock_ms += 2000;
-		if (cache->engine->array.look(cache, clock_ms))
+		if (cache->layout.engine->array.look(cache, clock_ms))
 			km_alloc_trim_all(&cache, 1);
 	}
 	leave();
@@ -137,7 +137,7 @@ static struct km_page *slab_of(const void *object)
 
 static unsigned index_of(const struct kmem_cache *cache, const void *object)
 {
-	return (unsigned)((const char *)object - km_slab_first(cache, slab_of(object))) / cache->size;
+	return (unsigned)((const char *)object - km_slab_first(cache, slab_of(object))) / cache->layout.size;
 }
 
 #endif

@@ -22,7 +22,7 @@ static void take_on(struct kmem_cache *cache, unsigned node, void **objects, uns
 	struct km_request request = km_request_of(GFP_KERNEL, (int)node);
 
 	enter();
-	CHECK_EQUAL(cache->engine->take(cache, &request, objects, count), count);
+	CHECK_EQUAL(cache->layout.engine->take(cache, &request, objects, count), count);
 	leave();
 	for (unsigned i = 0; i < count; i++)
 		CHECK_EQUAL(slab_of(objects[i])->node, node);
@@ -32,11 +32,11 @@ static void take_on(struct kmem_cache *cache, unsigned node, void **objects, uns
 static void spill(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	enter();
-	void **block = cache->engine->array.spill(cache, NULL) - count;
+	void **block = cache->layout.engine->array.spill(cache, NULL) - count;
 	for (unsigned i = 0; i < count; i++)
 		block[count - 1 - i] = objects[i];
-	block = cache->engine->array.spill(cache, block);
-	cache->engine->array.retire(cache, block);
+	block = cache->layout.engine->array.spill(cache, block);
+	cache->layout.engine->array.retire(cache, block);
 	leave();
 }
 
@@ -73,7 +73,7 @@ static void case_alien(void)
 	CHECK_EQUAL(ours->alien[there].avail, 5);
 	CHECK_EQUAL(theirs->slabs.counts.shared, 16);
 	CHECK_EQUAL(theirs->slabs.counts.taken, 24);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	struct kmem_cache_stats stats;
 	kmem_cache_get_stats(cache, &stats);
 	CHECK_EQUAL(stats.active_objects, 64 - 31);
@@ -99,7 +99,7 @@ static void case_in_turn(void)
 		CHECK_EQUAL(left, looks > here ? NODES - looks : NODES - 1 - looks);
 		look(cache, 1);
 	}
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	done(cache);
 }
 
@@ -118,7 +118,7 @@ static void case_give_both(void)
 	give(cache, mixed, 64);
 	CHECK_EQUAL(at(cache, there)->slabs.counts.taken, 0);
 	CHECK_EQUAL(at(cache, here)->slabs.counts.taken, 0);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	/* Nothing is got from elsewhere while there is memory. */
 	take_on(cache, there, objects, 3);
 	CHECK_EQUAL(at(cache, there)->slabs.counts.taken, 3);
@@ -145,13 +145,13 @@ static void case_elsewhere(void)
 	struct km_request only = km_request_of(GFP_NOWAIT | __GFP_THISNODE, 1),
 			  any = km_request_of(GFP_NOWAIT, 1);
 	enter();
-	CHECK_EQUAL(cache->engine->take(cache, &only, &object, 1), 0);
+	CHECK_EQUAL(cache->layout.engine->take(cache, &only, &object, 1), 0);
 	EVENTS(cache, [KMEM_ERRORS] = 1);
-	CHECK_EQUAL(cache->engine->take(cache, &any, &object, 1), 1);
+	CHECK_EQUAL(cache->layout.engine->take(cache, &any, &object, 1), 1);
 	EVENTS(cache, [KMEM_ERRORS] = 1, [KMEM_NODE_ALLOCS] = 1, [KMEM_ALLOCS] = 1,
 	       [KMEM_HIGH] = at(cache, 2)->slabs.counts.taken);
 	CHECK(object == near[0]);
-	CHECK_EQUAL(cache->engine->take(cache, &any, &object, 1), 1);
+	CHECK_EQUAL(cache->layout.engine->take(cache, &any, &object, 1), 1);
 	CHECK(object == far[2]);
 	leave();
 	km_os_fault = NULL;
@@ -192,14 +192,14 @@ static void case_no_arrays(void)
 	take_on(cache, there, objects, 4);
 	take_on(cache, here, objects + 4, 4);
 	enter();
-	void **block = cache->engine->array.spill(cache, NULL) - 4;
+	void **block = cache->layout.engine->array.spill(cache, NULL) - 4;
 	for (unsigned i = 0; i < 4; i++)
 		block[i] = objects[i + 2];
 	pieces[0] = use_up(aliens);
 	pieces[1] = use_up(shared);
 	km_os_fault = no_more;
 	kmem_cache_clear_events(cache);
-	block = cache->engine->array.spill(cache, block);
+	block = cache->layout.engine->array.spill(cache, block);
 	km_os_fault = NULL;
 	EVENTS(cache, [KMEM_FREEMISS] = 1, [KMEM_NODE_FREES] = 2);
 	CHECK(!ours->alien && !ours->shared && !theirs->shared);
@@ -207,9 +207,9 @@ static void case_no_arrays(void)
 	CHECK_EQUAL(theirs->slabs.counts.taken, 2);
 	give_up(pieces[0], aliens);
 	give_up(pieces[1], shared);
-	cache->engine->array.retire(cache, block);
+	cache->layout.engine->array.retire(cache, block);
 	leave();
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	give(cache, objects, 2);
 	give(cache, objects + 6, 2);
 	done(cache);

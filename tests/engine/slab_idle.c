@@ -37,9 +37,9 @@ static void case_idle_array(void)
 		CHECK_EQUAL(km_alloc_pcs_objects(cache), left[i]);
 	}
 	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, 0);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	/* Nothing lies there any more, not even an array; then it is a cold one. */
-	CHECK_EQUAL(km_pcs_top_cpu(&cache->pcs, km_cpu()), 0);
+	CHECK_EQUAL(km_pcs_top_cpu(&cache->fast.pcs, km_cpu()), 0);
 	kmem_cache_clear_events(cache);
 	put(cache, get(cache));
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_ALLOCS), SLAB_BATCH_UNTOUCHED);
@@ -105,9 +105,9 @@ static void case_idle_node(void)
 	give(cache, objects, 160);
 	if (shared) {
 		enter();
-		void **block = cache->engine->array.spill(cache, NULL);
+		void **block = cache->layout.engine->array.spill(cache, NULL);
 		memcpy(block - 60, objects + 160, 60 * sizeof(*block));
-		cache->engine->array.retire(cache, cache->engine->array.spill(cache, block - 60));
+		cache->layout.engine->array.retire(cache, cache->layout.engine->array.spill(cache, block - 60));
 		leave();
 		shared = 60;
 	}
@@ -130,12 +130,12 @@ static void case_idle_node(void)
 	unsigned long reaped = (n->free_limit + 5 * 16 - 1) / (5 * 16);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_REAPED), reaped);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), reaped);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	/* In time all of it goes. */
 	look(cache, 40);
 	CHECK_EQUAL(n->slabs.counts.shared, 0);
 	CHECK_EQUAL(n->slabs.counts.free_slabs, 0);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	give(cache, objects + 160 + shared, 160 - shared);
 	done(cache);
 }

@@ -33,9 +33,9 @@ static void case_layout(void)
 	for (size_t i = 0; i < km_array_count(rows); i++) {
 		struct kmem_cache *cache = fresh_with(rows[i].size, 0, NULL);
 
-		CHECK_EQUAL(cache->order, rows[i].order);
-		CHECK_EQUAL(cache->objects, rows[i].objects);
-		CHECK_EQUAL(cache->freelist, rows[i].freelist);
+		CHECK_EQUAL(cache->layout.order, rows[i].order);
+		CHECK_EQUAL(cache->layout.objects, rows[i].objects);
+		CHECK_EQUAL(cache->layout.freelist, rows[i].freelist);
 		done(cache);
 	}
 }
@@ -62,8 +62,8 @@ static void case_layout_constructed(void)
 		struct kmem_cache *cache = fresh_with(rows[i].size, 0, keep);
 		unsigned char *objects[64];
 
-		CHECK_EQUAL(cache->freelist, rows[i].freelist);
-		CHECK_EQUAL(cache->objects, rows[i].objects);
+		CHECK_EQUAL(cache->layout.freelist, rows[i].freelist);
+		CHECK_EQUAL(cache->layout.objects, rows[i].objects);
 		take(cache, (void **)objects, n_objects);
 		struct km_page *slab = slab_of(objects[0]);
 		uintptr_t list = (uintptr_t)slab_slab(slab)->freelist, base = (uintptr_t)km_page_address(slab);
@@ -141,9 +141,9 @@ static void case_colours(void)
 	unsigned left = 8192 - 11 * 704, colours = left / 64;
 	void *objects[11 * 16];
 
-	CHECK_EQUAL(cache->size, 704);
-	CHECK_EQUAL(cache->colours, colours);
-	CHECK_EQUAL(cache->colour_bytes, 64);
+	CHECK_EQUAL(cache->layout.size, 704);
+	CHECK_EQUAL(cache->form.colours, colours);
+	CHECK_EQUAL(cache->form.colour_bytes, 64);
 	take(cache, objects, 11 * 16);
 	for (unsigned i = 0; i < 16; i++) {
 		struct km_page *slab = slab_of(objects[11 * i]);
@@ -170,8 +170,8 @@ static void case_colours(void)
 	/* Colours are as far apart as objects must be aligned. */
 	struct kmem_cache_args args = { .engine = "slab", .align = 256 };
 	cache = kmem_cache_create("slab-aligned", 2304, &args, 0);
-	CHECK_EQUAL(cache->colour_bytes, 256);
-	CHECK_EQUAL(cache->colours, (8192 - 3 * 2304) / 256);
+	CHECK_EQUAL(cache->form.colour_bytes, 256);
+	CHECK_EQUAL(cache->form.colours, (8192 - 3 * 2304) / 256);
 	take(cache, objects, 12);
 	for (unsigned i = 0; i < 12; i++)
 		CHECK_EQUAL((uintptr_t)objects[i] % 256, 0);
@@ -186,7 +186,7 @@ static void case_typesafe(void)
 	struct kmem_cache *cache = fresh_with(248, SLAB_TYPESAFE_BY_RCU, NULL);
 	void *objects[640];
 
-	CHECK_EQUAL(cache->freelist, SLAB_OFF_SLAB);
+	CHECK_EQUAL(cache->layout.freelist, SLAB_OFF_SLAB);
 	take(cache, objects, 640);
 	for (unsigned i = 0; i < 640; i++)
 		memset(objects[i], 0x33, 248);
@@ -224,7 +224,7 @@ static void damage(unsigned how)
 		for (unsigned i = 8; i < 16; i++)	/* each of them once, but where they lie goes first */
 			indices[i] = (uint8_t)(i - 5);
 	hear();
-	CHECK(cache->engine->check(cache) == 1);
+	CHECK(cache->layout.engine->check(cache) == 1);
 	listen();
 	CHECK(strstr(heard, "bits say 8 free"));
 	char line[128];
@@ -244,7 +244,7 @@ static void damage(unsigned how)
 		seen[index] = true;
 	}
 	CHECK(again[7] == objects[3]);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	give(cache, objects, 16);
 	done(cache);
 }
@@ -264,10 +264,10 @@ static void case_no_memory(void)
 	struct km_request request = km_request_of(GFP_NOWAIT, NUMA_NO_NODE);
 	void *pieces = NULL, *object, *piece;
 
-	CHECK_EQUAL(cache->freelist, SLAB_OFF_SLAB);
+	CHECK_EQUAL(cache->layout.freelist, SLAB_OFF_SLAB);
 	/* A block of an old limit, that a refill which fails must leave as it was. */
 	enter();
-	void **block = cache->engine->array.spill(cache, NULL);
+	void **block = cache->layout.engine->array.spill(cache, NULL);
 	leave();
 	CHECK_EQUAL(kmem_cache_tune(cache, 10, 5, 0), 0);
 	kmem_cache_clear_events(cache);
@@ -277,20 +277,20 @@ static void case_no_memory(void)
 		pieces = piece;
 	}
 	enter();
-	CHECK_EQUAL(cache->engine->take(cache, &request, &object, 1), 0);
-	CHECK(!cache->engine->array.refill(cache, &request, block));
+	CHECK_EQUAL(cache->layout.engine->take(cache, &request, &object, 1), 0);
+	CHECK(!cache->layout.engine->array.refill(cache, &request, block));
 	leave();
 	/* A slab is wanted of the CPU's node first, and where there are others of any. */
 	EVENTS(cache, [KMEM_ERRORS] = km_node_count > 1 ? 4 : 2, [KMEM_ALLOCMISS] = 1);
-	CHECK(*km_sheaf_pad(&cache->pcs, block) != cache->pad);
-	CHECK(km_sheaf_bottom(&cache->pcs, block) == block && !*block);
+	CHECK(*km_sheaf_pad(&cache->fast.pcs, block) != cache->tune.pad);
+	CHECK(km_sheaf_bottom(&cache->fast.pcs, block) == block && !*block);
 	for (; pieces; pieces = piece) {
 		piece = *(void **)pieces;
 		km_meta_free(pieces, slab_list_bytes(1));
 	}
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	enter();
-	cache->engine->array.retire(cache, block);
+	cache->layout.engine->array.retire(cache, block);
 	leave();
 	take(cache, &object, 1);
 	give(cache, &object, 1);

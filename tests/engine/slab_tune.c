@@ -40,7 +40,7 @@ static void case_every_limit(void)
 		put(cache, objects[limit]);
 		CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREEMISS), misses + 1);
 		CHECK_EQUAL(km_alloc_pcs_objects(cache), limit + 1 - batch);
-		CHECK_EQUAL(cache->engine->check(cache), 0);
+		CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	}
 	done(cache);
 }
@@ -59,30 +59,30 @@ static void case_old_blocks(void)
 
 				CHECK_EQUAL(kmem_cache_tune(cache, limits[i], limits[i], 1), 0);
 				enter();
-				block = cache->engine->array.spill(cache, NULL) - count;
-				cache->engine->take(cache, &request, block, count);
-				CHECK_EQUAL(km_sheaf_objects(&cache->pcs, block), count);
+				block = cache->layout.engine->array.spill(cache, NULL) - count;
+				cache->layout.engine->take(cache, &request, block, count);
+				CHECK_EQUAL(km_sheaf_objects(&cache->fast.pcs, block), count);
 				leave();
 				CHECK_EQUAL(kmem_cache_tune(cache, limits[j], (limits[j] + 1) / 2, 1), 0);
-				CHECK_EQUAL(km_sheaf_objects(&cache->pcs, block), count);
+				CHECK_EQUAL(km_sheaf_objects(&cache->fast.pcs, block), count);
 				enter();
 				if (count % 3 == 0) {
 					/* Back onto the CPU, and used up or filled there. */
-					CHECK(km_pcs_install(&cache->pcs, block, &evicted) && !evicted);
+					CHECK(km_pcs_install(&cache->fast.pcs, block, &evicted) && !evicted);
 					block = NULL;
 				} else if (count == limits[i]) {
-					block = cache->engine->array.spill(cache, block);
-					CHECK_EQUAL(*km_sheaf_pad(&cache->pcs, block), cache->pad);
+					block = cache->layout.engine->array.spill(cache, block);
+					CHECK_EQUAL(*km_sheaf_pad(&cache->fast.pcs, block), cache->tune.pad);
 				}
 				if (block)
-					cache->engine->array.retire(cache, block);
+					cache->layout.engine->array.retire(cache, block);
 				leave();
 				void *objects[300];
 				for (unsigned k = 0; k < 300; k++)
 					objects[k] = get(cache);
 				for (unsigned k = 0; k < 300; k++)
 					put(cache, objects[k]);
-				CHECK_EQUAL(cache->engine->check(cache), 0);
+				CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 				CHECK(km_alloc_pcs_objects(cache) <= limits[j]);
 				struct kmem_cache_stats stats;
 				kmem_cache_get_stats(cache, &stats);
@@ -128,13 +128,13 @@ static void case_rules(void)
 	CHECK_EQUAL(kmem_cache_tune(cache, 127, 1, 1), -ERANGE);
 	CHECK_EQUAL(kmem_cache_tune(cache, 10, 1, 65536), -ERANGE);
 	CHECK_EQUAL(kmem_cache_tune(cache, 126, 126, 65535), -ENOMEM);
-	tunables(cache, n_limit, n_batch, cache->shared);
-	CHECK_EQUAL(cache->shared, n_shared / n_batch);
+	tunables(cache, n_limit, n_batch, cache->tune.shared);
+	CHECK_EQUAL(cache->tune.shared, n_shared / n_batch);
 	CHECK_EQUAL(kmem_cache_tune(cache, 126, 126, 0), 0);
 	tunables(cache, 126, 126, 0);
 	/* Who asked for larger arrays may tune them. */
 	large = kmem_cache_create("slab-large", 64, &args, 0);
-	tunables(large, 500, 250, large->shared);
+	tunables(large, 500, 250, large->tune.shared);
 	CHECK_EQUAL(kmem_cache_tune(large, 501, 1, 1), -ERANGE);
 	CHECK_EQUAL(kmem_cache_tune(large, 300, 100, 1), 0);
 	tunables(large, 300, 100, 1);

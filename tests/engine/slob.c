@@ -317,7 +317,7 @@ static void alignment(void)
 	CHECK_EQUAL(unit_of(c), 3);
 	CHECK_EQUAL(unit_of(d), 16);
 	BLOCKS(a, "6+2,13+3,21+491");
-	CHECK_EQUAL(aligned->size, 40);
+	CHECK_EQUAL(aligned->layout.size, 40);
 	put(aligned, b);
 	BLOCKS(a, "6+10,21+491");
 	put(aligned, d);

@@ -15,7 +15,7 @@ static void case_hits(void)
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_ALLOC_SLAB] = 1);
 	void *b = get(cache);
 	EVENTS(cache, [KMEM_ALLOC_FASTPATH] = 1);
-	CHECK_EQUAL((char *)b - (char *)a, cache->size);
+	CHECK_EQUAL((char *)b - (char *)a, cache->layout.size);
 	put(cache, &b);
 	EVENTS(cache, [KMEM_FREE_FASTPATH] = 1);
 	put(cache, &a);
@@ -304,10 +304,10 @@ static void case_flush(void)
 	void *a = get(cache), *b;
 	struct km_chain_top mine, empty = { NULL, 0 }, old;
 
-	CHECK(km_chain_swap(&cache->chain, empty, &mine));
+	CHECK(km_chain_swap(&cache->fast.chain, empty, &mine));
 	b = get(cache);
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 2, [KMEM_ALLOC_SLAB] = 2);
-	CHECK(km_chain_swap(&cache->chain, mine, &old));
+	CHECK(km_chain_swap(&cache->fast.chain, mine, &old));
 	km_slub_deactivate(cache, slub_tagged(old.slab), old.freelist, true);
 	EVENTS(cache, [KMEM_DEACTIVATE_TO_HEAD] = 1);
 	put(cache, &a);
@@ -326,7 +326,7 @@ static void case_order_fallback(void)
 	struct pages *all;
 	void *object;
 
-	CHECK(cache->order > 0);
+	CHECK(cache->layout.order > 0);
 	km_os_fault = no_more;
 	all = take_all_pages();
 	/* Every page is taken: give one back. */
@@ -340,7 +340,7 @@ static void case_order_fallback(void)
 	       [KMEM_ORDER_FALLBACK] = 1);
 	km_os_fault = NULL;
 	void *second = get(cache);
-	CHECK_EQUAL((char *)second - (char *)object, cache->size);
+	CHECK_EQUAL((char *)second - (char *)object, cache->layout.size);
 	put(cache, &second);
 	put(cache, &object);
 	EVENTS(cache, [KMEM_ALLOC_FASTPATH] = 1, [KMEM_FREE_FASTPATH] = 2);
@@ -362,7 +362,7 @@ static void case_typesafe(void)
 	kmem_cache_shrink(cache);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), 0);
 	CHECK_EQUAL(partial(cache), n_slabs + 2);
-	CHECK(cache->freeptr >= cache->object_size);
+	CHECK(cache->layout.freeptr >= cache->layout.object_size);
 	done(cache);
 }
 

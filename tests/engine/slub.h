@@ -19,7 +19,7 @@ static struct kmem_cache *fresh_with(unsigned size, slab_flags_t flags, void (*c
 {
 	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = "slub", .ctor = ctor }, size, flags);
 
-	n_objects = cache->objects;
+	n_objects = cache->layout.objects;
 	n_slabs = slub_node(cache, 0)->cpu_partial_slabs;
 	return cache;
 }
@@ -34,10 +34,10 @@ static void done(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
 
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	kmem_cache_get_stats(cache, &stats);
 	CHECK_EQUAL(stats.active_objects, 0);
-	if (stats.active_objects == 0 && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
+	if (stats.active_objects == 0 && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
 		CHECK_EQUAL(kmem_cache_shrink(cache), 0);
 	kmem_cache_destroy(cache);
 }
@@ -81,7 +81,7 @@ static void put_slow(struct kmem_cache *cache, void **object)
 	bool was = km_thread_busy;
 
 	km_thread_busy = true;
-	cache->engine->free(cache, *object);
+	cache->layout.engine->free(cache, *object);
 	km_thread_busy = was;
 	*object = NULL;
 }
@@ -91,7 +91,7 @@ static void drain(struct kmem_cache *cache)
 	bool was = km_thread_busy;
 
 	km_thread_busy = true;
-	cache->engine->chain.drain(cache, false);
+	cache->layout.engine->chain.drain(cache, false);
 	km_thread_busy = was;
 }
 

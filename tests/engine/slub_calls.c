@@ -213,7 +213,7 @@ static void case_shrink(void)
 	/* Fullest first: slab 3 has one free, then 1 has two. */
 	next = get(cache);
 	CHECK(((uintptr_t)next ^ (uintptr_t)objects[3 * n_objects + 1]) <
-	      KM_PAGE_SIZE << cache->order);
+	      KM_PAGE_SIZE << cache->layout.order);
 	objects[3 * n_objects] = next;
 	next = get(cache);
 	objects[n_objects] = next;
@@ -247,7 +247,7 @@ static void case_double_free(void)
 						  (char *)objects[2] + 8, objects[3] };
 	kmem_cache_free_bulk(cache, 5, array);
 	objects[1] = objects[3] = NULL;
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	put(stranger, &other);
 	km_misuse_set(KM_MISUSE_ABORT);
 	put_all(cache, objects, 2 * n_objects);
@@ -271,7 +271,7 @@ static void case_checked(void)
 	km_misuse_set(KM_MISUSE_WARN);
 	kmem_cache_free(cache, a);
 	km_thread_busy = true;
-	cache->engine->free(cache, a);
+	cache->layout.engine->free(cache, a);
 	km_thread_busy = false;
 	km_misuse_set(KM_MISUSE_ABORT);
 	kmem_cache_clear_events(cache);
@@ -331,7 +331,7 @@ static void case_constants(void)
 		CHECK_EQUAL(km_min_partial_of(row->size, KM_MIN_PARTIAL_HALF), row->half);
 		CHECK_EQUAL(km_min_partial_of(row->size, KM_MIN_PARTIAL_STATIC), 5);
 		struct kmem_cache *cache = fresh_with(row->size, 0, NULL);
-		CHECK_EQUAL(cache->order, order_for(row->size, km_percpu.cpus));
+		CHECK_EQUAL(cache->layout.order, order_for(row->size, km_percpu.cpus));
 		CHECK_EQUAL(slub_node(cache, 0)->cpu_partial, row->cpu_partial);
 		CHECK_EQUAL((row->cpu_partial * 2 + row->objects8 - 1) / row->objects8, row->slabs8);
 		CHECK_EQUAL(n_slabs, (row->cpu_partial * 2 + n_objects - 1) / n_objects);
@@ -378,9 +378,9 @@ static void case_nested(void)
 	km_thread_busy = false;
 	EVENTS(cache, 0);
 	objects[0] = NULL;
-	CHECK(cache->deferred == object);
+	CHECK(cache->state.deferred == object);
 	put(cache, &objects[1]);
-	CHECK(!cache->deferred);
+	CHECK(!cache->state.deferred);
 	EVENTS(cache, [KMEM_FREE_SLOWPATH] = 2, [KMEM_CPU_PARTIAL_FREE] = 1,
 	       [KMEM_FREE_FROZEN] = 1);
 	put_all(cache, objects, 2 * n_objects);
@@ -391,10 +391,10 @@ static void case_nested(void)
 static void case_closed(void)
 {
 	struct kmem_cache *cache = fresh();
-	uint32_t open = cache->chain.open;
+	uint32_t open = cache->fast.chain.open;
 	void *a, *b;
 
-	km_store(&cache->chain.open, 0u);
+	km_store(&cache->fast.chain.open, 0u);
 	a = get(cache);
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_ALLOC_SLAB] = 1,
 	       [KMEM_DEACTIVATE_TO_HEAD] = 1);
@@ -405,7 +405,7 @@ static void case_closed(void)
 	EVENTS(cache, [KMEM_FREE_SLOWPATH] = 1);
 	put(cache, &b);
 	EVENTS(cache, [KMEM_FREE_SLOWPATH] = 1);
-	km_store(&cache->chain.open, open);
+	km_store(&cache->fast.chain.open, open);
 	done(cache);
 }
 
@@ -422,12 +422,12 @@ static void case_counts(void)
 	CHECK_EQUAL(stats.active_objects, live);
 	CHECK_EQUAL(stats.total_objects, count);
 	CHECK_EQUAL(stats.total_slabs, n_slabs + 3);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	for (unsigned i = 0; i < count; i++) {
 		struct km_page *slab = i % 3 ? km_page_head(km_page_of(objects[i])) : NULL;
 
 		if (slab)
-			CHECK(cache->engine->is_taken(cache, slab,
+			CHECK(cache->layout.engine->is_taken(cache, slab,
 				(unsigned)km_object_index(cache, slab, km_page_address(slab),
 							  objects[i])));
 	}

@@ -135,7 +135,7 @@ static void case_churn(void)
 	if (cpu_at(1) >= 0)
 		CHECK(kmem_cache_event(cache, KMEM_CMPXCHG_DOUBLE_FAIL) > 0);
 	CHECK_EQUAL(wrong, 0);
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	empty_slots();
 	CHECK_EQUAL(wrong, 0);
 	done(cache);
@@ -201,7 +201,7 @@ static int in_child(void)
 	for (int i = 0; i < 20000; i++)
 		one_step(&seed);
 	kmem_cache_shrink(cache);
-	return wrong || cache->engine->check(cache) || !cache->chain.open;
+	return wrong || cache->layout.engine->check(cache) || !cache->fast.chain.open;
 }
 
 static void case_fork(void)

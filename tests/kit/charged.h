@@ -19,17 +19,20 @@ enum back { NOWHERE, PUBLIC, CHARGED, MIXED };
 
 static inline enum back back_of(const struct kmem_cache *cache)
 {
-	uint32_t back = cache->pcs.front.back.pcs;
+	uint32_t back = cache->fast.pcs.front.back.pcs;
 
 	/* kfree decides by the entry. */
-	NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->sheaf == !back);
-	return !back ? NOWHERE : back == cache->mixed.slot ? MIXED : back == cache->charged.slot ? CHARGED : PUBLIC;
+	NEED(cache->fast.id < KM_MAP_FIRST || !km_id_masks(cache->fast.id)->sheaf == !back);
+	return !back				   ? NOWHERE
+	       : back == cache->memcg.mixed.slot   ? MIXED
+	       : back == cache->memcg.charged.slot ? CHARGED
+						   : PUBLIC;
 }
 
 /* The soft disciplines use no charged sheaf on the fast path, and with validated frees the sheaf is empty. */
 static inline bool has_blocks(const struct kmem_cache *cache)
 {
-	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot && !cache->live_shift;
+	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->memcg.charged.slot && !cache->layout.live_shift;
 }
 
 /*
@@ -45,8 +48,8 @@ static inline size_t lies_charged(const struct kmem_cache *cache)
 {
 	size_t count = 0;
 
-	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus; cpu++)
-		count += km_pcs_count_cpu(&cache->charged, cpu);
+	for (unsigned cpu = 0; cache->memcg.charged.slot && cpu < km_percpu.cpus; cpu++)
+		count += km_pcs_count_cpu(&cache->memcg.charged, cpu);
 	return count;
 }
 

@@ -1,7 +1,7 @@
 /*
- * faults.h: the page faults of this thread, without those of the program's own files. Code, constants and variables come
- * from files; a page of a file that nobody touched, or that the system dropped to gain memory, faults at the first
- * access wherever the test happens to be.
+ * faults.h: counts the page faults of this thread, without the faults of the program's own files. Code, constants and
+ * variables lie in pages of files. A page of a file that was never touched, or that the system dropped to gain memory,
+ * faults at the next access, and the access may be part of the measurement.
  */
 #ifndef TESTS_KIT_FAULTS_H
 #define TESTS_KIT_FAULTS_H
@@ -18,7 +18,8 @@
 #define MADV_POPULATE_WRITE	23
 #endif
 
-/* The system can drop a page between program_pages() and the measurement: one of so many measurements has to count none. */
+/* The system may drop a page between program_pages() and the measurement: one of so many measurements must count no
+ * fault. */
 #define FAULTS_TRIES	5
 #define FAULTS_PAGE	4096u
 

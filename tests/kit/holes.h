@@ -115,7 +115,7 @@ static unsigned all_resident(void)
 
 static void done(struct kmem_cache *cache, unsigned size)
 {
-	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	for (unsigned i = 0; i < MANY; i++)
 		if (objects[i]) {
 			CHECK(is_whole(i, size));
@@ -123,7 +123,7 @@ static void done(struct kmem_cache *cache, unsigned size)
 			objects[i] = NULL;
 		}
 	/* Slabs of SLAB_TYPESAFE_BY_RCU may wait for a grace period. */
-	CHECK(!kmem_cache_shrink(cache) || cache->flags & SLAB_TYPESAFE_BY_RCU);
+	CHECK(!kmem_cache_shrink(cache) || cache->layout.flags & SLAB_TYPESAFE_BY_RCU);
 	kmem_cache_destroy(cache);
 }
 
@@ -147,7 +147,7 @@ static size_t look(struct kmem_cache *cache)
 {
 	unsigned before = all_resident();
 
-	INSIDE(cache->engine->reap(cache));
+	INSIDE(cache->layout.engine->reap(cache));
 	return before - all_resident();
 }
 

@@ -40,12 +40,12 @@ static inline void go_to(unsigned node)
 
 static inline struct km_node_counts *counts(struct kmem_cache *cache, unsigned node)
 {
-	return cache->node[node];
+	return cache->state.node[node];
 }
 
 static inline bool is_sheaf(const struct kmem_cache *cache)
 {
-	return cache->engine->front == KM_PERCPU_SHEAVES;
+	return cache->layout.engine->front == KM_PERCPU_SHEAVES;
 }
 
 static inline void *get(struct kmem_cache *cache, gfp_t gfp, int node)
@@ -100,7 +100,7 @@ static inline void *free_there(void *arg)
 		kmem_cache_free(run->cache, run->objects[i]);
 		/* A barn must hold objects of the node of the barn only, at every step. */
 		if (i % 500 == 0)
-			NEED(run->cache->engine->check(run->cache) == 0);
+			NEED(run->cache->layout.engine->check(run->cache) == 0);
 	}
 	return NULL;
 }
@@ -112,7 +112,7 @@ static inline void free_on(unsigned node, struct kmem_cache *cache, void **objec
 
 	NEED(pthread_create(&thread, NULL, free_there, &run) == 0);
 	NEED(pthread_join(thread, NULL) == 0);
-	NEED(cache->engine->check(cache) == 0);
+	NEED(cache->layout.engine->check(cache) == 0);
 	free(objects);
 }
 
@@ -130,12 +130,12 @@ static inline bool is_slab(void)
  */
 static inline void **partial_slabs(struct kmem_cache *cache, unsigned node, unsigned slabs)
 {
-	unsigned count = slabs * cache->objects;
+	unsigned count = slabs * cache->layout.objects;
 	void **objects = get_many(cache, GFP_KERNEL | __GFP_THISNODE, (int)node, count);
 
 	/* Keeps the first object of each slab, by its address. */
 	for (unsigned i = 0; i < count; i++)
-		if ((uintptr_t)objects[i] & ((KM_PAGE_SIZE << cache->order) - 1)) {
+		if ((uintptr_t)objects[i] & ((KM_PAGE_SIZE << cache->layout.order) - 1)) {
 			kmem_cache_free(cache, objects[i]);
 			objects[i] = NULL;
 		}

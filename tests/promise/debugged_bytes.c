@@ -110,7 +110,7 @@ static void write_to(unsigned char *p)
 
 static void clean(struct kmem_cache *cache, const char *when)
 {
-	int damages = cache->engine->shared_pages ? 0 : kmem_cache_validate(cache);
+	int damages = cache->layout.engine->shared_pages ? 0 : kmem_cache_validate(cache);
 
 	expect(0, 0, when);
 	if (!damages)
@@ -130,7 +130,7 @@ static void live(bool is_told)
 {
 	unsigned char *p = door->get(now.size);
 	struct kmem_cache *cache = cache_of(p);
-	bool look = below(2) && !cache->engine->shared_pages;
+	bool look = below(2) && !cache->layout.engine->shared_pages;
 
 	now.state = look ? "live, looked at" : "live";
 	memset(p, (int)below(256), now.size);
@@ -163,10 +163,10 @@ static void given_out(unsigned char *p, unsigned most)
 /* A list that leads through an object is a thing of its own, and so is a damage of it. */
 static unsigned things(const struct kmem_cache *cache)
 {
-	long link = cache->freeptr;
+	long link = cache->layout.freeptr;
 	bool is_hit = now.from < link + (long)sizeof(void *) && now.from + now.count > link;
 
-	return cache->engine->front == KM_PERCPU_FREELIST && is_hit && now.count > 1 ? 2 : 1;
+	return cache->layout.engine->front == KM_PERCPU_FREELIST && is_hit && now.count > 1 ? 2 : 1;
 }
 
 static void freed(void)
@@ -226,8 +226,8 @@ static void every_byte(size_t size)
 		mine = kmem_cache_create("mine", (unsigned)size, NULL, FLAGS);
 	void *first = door->get(size), *second = door->get(size), *third = door->get(size);
 	struct kmem_cache *cache = cache_of(first);
-	const bool shared = cache->engine->shared_pages;
-	long begin = -(long)cache->left, end = (long)cache->size - (long)cache->left, asked = (long)size;
+	const bool shared = cache->layout.engine->shared_pages;
+	long begin = -(long)cache->ext.left, end = (long)cache->layout.size - (long)cache->ext.left, asked = (long)size;
 	/* The other doors have the same around an object, and other bytes that are a user's. */
 	long step = door->get == cache_get && size <= 100 ? 1 : 7;
 

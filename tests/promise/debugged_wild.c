@@ -44,7 +44,7 @@ static void get(void)
 	for (size_t i = 0; p && i < count; i++)
 		NEED(objects[i] != p);
 	if (p)
-		objects[count++] = memset(p, 0x77, cache->object_size);
+		objects[count++] = memset(p, 0x77, cache->layout.object_size);
 }
 
 static void put(void)
@@ -76,21 +76,21 @@ static void write_somewhere(void)
 	if (!slab || slab->type != KM_PAGE_SLAB || slab->cache != cache)
 		return;
 	unsigned char *base = km_page_address(slab);
-	size_t bytes = (KM_PAGE_SIZE << slab->order) - cache->slab_tail;
-	size_t run = 1 + below(below(2) ? 2 * cache->size : 1);
-	size_t from = (size_t)(p - base) + below(2 * cache->size);
+	size_t bytes = (KM_PAGE_SIZE << slab->order) - cache->form.slab_tail;
+	size_t run = 1 + below(below(2) ? 2 * cache->layout.size : 1);
+	size_t from = (size_t)(p - base) + below(2 * cache->layout.size);
 	from -= from < 64 ? from : below(64);
 	for (size_t i = from, way = below(4); i < from + run && i < bytes; i++)
 		base[i] = way == 0 ? value : way == 1 ? base[i] ^ (value | 1) : way == 2 ? 0 :
-						       base[(i + cache->size) % bytes];
+						       base[(i + cache->layout.size) % bytes];
 }
 
 static void write_behind(void)
 {
-	size_t from = below(cache->size);
+	size_t from = below(cache->layout.size);
 
 	if (count)
-		memset(objects[below(count)] + from, (int)below(256), 1 + below(cache->size - from));
+		memset(objects[below(count)] + from, (int)below(256), 1 + below(cache->layout.size - from));
 }
 
 static void free_again(void)
@@ -122,7 +122,7 @@ static void step(void)
 	else if (what < 75)
 		put();
 	else if (what < 85)
-		(cache->engine->shared_pages ? write_behind : write_somewhere)();
+		(cache->layout.engine->shared_pages ? write_behind : write_somewhere)();
 	else if (what < 89)
 		free_again();
 	else if (what < 91 && count)

@@ -255,7 +255,7 @@ static void debugged(void)
 {
 	cache = kmem_cache_create("debugged", SIZE, NULL, SLAB_RED_ZONE | SLAB_POISON | SLAB_CONSISTENCY_CHECKS);
 	NEED(cache);
-	fragmented_and_back(cache->size);
+	fragmented_and_back(cache->layout.size);
 	gone(cache);
 }
 

@@ -292,7 +292,7 @@ static void callers(void)
 
 static bool has_pcs(const struct kmem_cache *cache)
 {
-	return cache->pcs.slot != 0;
+	return cache->fast.pcs.slot != 0;
 }
 
 /* Those with the flag, and with `named` this one. */
@@ -311,7 +311,7 @@ static void only(bool named)
 	kfree(q);
 	free(large);
 	CHECK(!has_pcs(flagged) && (!named || !has_pcs(one)));
-	CHECK(has_pcs(other) == (other->engine->front == KM_PERCPU_SHEAVES));
+	CHECK(has_pcs(other) == (other->layout.engine->front == KM_PERCPU_SHEAVES));
 	SET("");
 	kmem_cache_destroy(one);
 	kmem_cache_destroy(other);

@@ -60,14 +60,14 @@ static void sizes(void)
 	for (size_t size = 1; size <= 4096; size = size * 3 / 2 + 1) {
 		char *p = guarded(kmalloc(size, GFP_KERNEL)), *z = guarded(kzalloc(size, GFP_KERNEL));
 		char *m = guarded(malloc(size)), *c = guarded(calloc(1, size));
-		bool sized = kmem_cache_of(p)->engine->shared_pages;
+		bool sized = kmem_cache_of(p)->layout.engine->shared_pages;
 
 		memset(p, 1, size);
 		memset(m, 1, size);
 		CHECK(ksize(p) == size && malloc_usable_size(m) == size);
 		CHECK(is_zero(z, size) && is_zero(c, size));
 		CHECK(!((uintptr_t)m & 15) && !((uintptr_t)p & 7));
-		CHECK(sized || kmem_cache_of(p)->object_size >= size);
+		CHECK(sized || kmem_cache_of(p)->layout.object_size >= size);
 		m = realloc(m, size * 2 + 1);
 		CHECK(m && m[0] == 1 && m[size - 1] == 1);
 		m[size * 2] = 1;
@@ -124,7 +124,7 @@ static void objects(void)
 	CHECK(active(plain) == 1);
 	NEED(kmem_cache_alloc_bulk(plain, GFP_KERNEL, 8, some));
 	CHECK(active(plain) == 9);
-	if (!plain->engine->shared_pages) {
+	if (!plain->layout.engine->shared_pages) {
 		CHECK(kmem_cache_walk(plain, count_one, &walked) == 0);
 		CHECK(walked == 9);
 	}
@@ -162,7 +162,7 @@ static void paid(void)
 	struct kmem_cache *plain = cache_of("plain", 64, 0, NULL);
 	void *early[200], *p[200];
 
-	if (!group || plain->engine->shared_pages)
+	if (!group || plain->layout.engine->shared_pages)
 		return;
 	for (unsigned i = 0; i < 200; i++)
 		NEED(early[i] = kmem_cache_alloc(plain, GFP_KERNEL));
@@ -387,14 +387,14 @@ static bool is_plain(const struct kmem_cache *cache)
 static void hits(void)
 {
 	struct kmem_cache *cache = cache_of("hits", 56, 0, NULL), *missing = cache_of("missing", 24, 0, NULL);
-	bool blocks = cache->engine->front == KM_PERCPU_SHEAVES;
+	bool blocks = cache->layout.engine->front == KM_PERCPU_SHEAVES;
 	void *kept = NULL, *p;
 
 	/* One that is freed soon is found, and the cache is as it was. */
 	guarded(p = sample_of(cache, missing, &kept));
 	CHECK(is_plain(cache) != blocks);
 	kmem_cache_free(cache, p);
-	CHECK(cache->guarded == 0);
+	CHECK(cache->ext.guarded == 0);
 	for (unsigned i = 0; i < 5000; i++)
 		kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
 	CHECK(is_plain(cache));
@@ -403,11 +403,11 @@ static void hits(void)
 	memset(p, 1, 56);
 	for (unsigned i = 0; i < 5000; i++)
 		kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
-	CHECK(is_plain(cache) && cache->guarded == 1);
+	CHECK(is_plain(cache) && cache->ext.guarded == 1);
 	kmem_cache_free(cache, p);
 	CHECK(active(cache) == 0);
 	kmem_cache_shrink(cache);
-	CHECK(cache->guarded == 0);
+	CHECK(cache->ext.guarded == 0);
 	free_all(missing, kept);
 	kmem_cache_shrink(missing);
 	CHECK(kmem_check_all() == 0);
@@ -451,7 +451,7 @@ static void malloc_hits(void)
 	guarded(p);
 	CHECK(malloc_usable_size(p) == 45);
 	/* Whoever asks for its cache may free it by that: it is seen, and nobody gets a block that is too short. */
-	if (!kmem_cache_of(p)->engine->shared_pages) {
+	if (!kmem_cache_of(p)->layout.engine->shared_pages) {
 		kmem_cache_free(kmem_cache_of(p), p);
 		for (unsigned i = 0; i < 100; i++) {
 			void *q = malloc(48);

@@ -58,8 +58,8 @@ static void make_both(void)
 {
 	cache = make("fallback", 1024);
 	usual = kmem_cache_alloc(cache, GFP_KERNEL);
-	NEED(usual && cache->order > 0);
-	unsigned full = cache->objects;
+	NEED(usual && cache->layout.order > 0);
+	unsigned full = cache->layout.objects;
 	for (unsigned i = 0; i < 2 * full; i++)
 		NEED(kmem_cache_alloc(cache, GFP_KERNEL));
 	take_all_but(1);
@@ -74,7 +74,7 @@ static bool has_orders(void)
 {
 	struct kmem_cache *some = make("some", 1024);
 
-	return some->engine->front != KM_PERCPU_NONE && !some->engine->array.tune;
+	return some->layout.engine->front != KM_PERCPU_NONE && !some->layout.engine->array.tune;
 }
 
 static char *victim;
@@ -136,7 +136,7 @@ static void mixed_array(void)
 	if (!has_orders())
 		return;
 	cache = make("mixed", 1024);
-	NEED(kmem_cache_alloc(cache, GFP_KERNEL) && cache->order > 0);
+	NEED(kmem_cache_alloc(cache, GFP_KERNEL) && cache->layout.order > 0);
 	take_all_but(APART);
 	for (unsigned i = 0; i < APART * 4; i++)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_NOWAIT)));

@@ -57,8 +57,8 @@ static void use_each_cpu(void)
 /* Its words are no other shelf's, and none is stored where every free loads. */
 static void look_at_word(const struct kmem_cache *cache)
 {
-	NEED(cache->pcs.slot / 8 != KM_ID_EMPTY && cache->pcs.slot / 8 != KM_ID_EMPTY + 1);
-	NEED(cache->pcs.slot % KM_PAGE_SIZE != (uintptr_t)km_hot.map % KM_PAGE_SIZE);
+	NEED(cache->fast.pcs.slot / 8 != KM_ID_EMPTY && cache->fast.pcs.slot / 8 != KM_ID_EMPTY + 1);
+	NEED(cache->fast.pcs.slot % KM_PAGE_SIZE != (uintptr_t)km_hot.map % KM_PAGE_SIZE);
 }
 
 static void make_caches(void)

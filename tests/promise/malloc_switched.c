@@ -28,7 +28,7 @@ static void a_class(void)
 	NEED(cache && cache != other && malloc_usable_size(before) == 64);
 	NEED(kmem_cache_set_debug(cache, "FZPU") == 0);
 	char *during = malloc(50), *zeros = calloc(7, 7), *aligned = aligned_alloc(64, 64);
-	NEED(km_cache_of(during)->shadow_of == cache && km_cache_of(zeros)->shadow_of == cache);
+	NEED(km_cache_of(during)->ext.shadow_of == cache && km_cache_of(zeros)->ext.shadow_of == cache);
 	NEED(malloc_usable_size(during) == 50 && malloc_usable_size(zeros) == 49 && !((uintptr_t)aligned & 63));
 	for (int i = 0; i < 49; i++)
 		NEED(!zeros[i]);
@@ -42,14 +42,14 @@ static void a_class(void)
 	during = realloc(during, 1000);
 	NEED(during[49] == 'd' && kmem_cache_of(during) != cache);
 	/* No other class knows. */
-	NEED(!other->shadows && kmem_cache_of(next) == other && malloc_usable_size(next) == other->size);
+	NEED(!other->ext.shadows && kmem_cache_of(next) == other && malloc_usable_size(next) == other->layout.size);
 	free(before);
 	free(during);
 	free(zeros);
 	free(aligned);
 	NEED(kmem_cache_set_debug(cache, "-") == 0);
 	kmem_cache_shrink(cache);
-	NEED(!cache->shadows->out);
+	NEED(!cache->ext.shadows->out);
 	char *after = malloc(50);
 	NEED(km_cache_of(after) == cache && malloc_usable_size(after) == 64);
 	free(after);
@@ -82,7 +82,7 @@ static void a_part(void)
 	for (int i = 0; i < 300; i++) {
 		char *p = malloc(1040);
 
-		NEED(km_cache_of(p)->shadow_of == part);
+		NEED(km_cache_of(p)->ext.shadow_of == part);
 		free(p);
 	}
 	NEED(kmem_cache_set_debug(part, "-") == 0);

@@ -157,7 +157,7 @@ static unsigned objects_without(struct km_lock *lock, struct kmem_cache *cache, 
 static void others_locks(void)
 {
 	struct kmem_cache *cache = make("locked", 64);
-	const char *engine = cache->engine->name;
+	const char *engine = cache->layout.engine->name;
 	unsigned all = 0;
 
 #define WITHOUT(lock) ({ puts(#lock); fflush(stdout); objects_without(lock, cache, #lock); })
@@ -167,9 +167,9 @@ static void others_locks(void)
 	if (!strcmp(engine, "slob")) {
 		CHECK_EQUAL(WITHOUT(&km_slob.lock), 0);
 	} else {
-		all += WITHOUT(&((struct km_slabs *)cache->node[0])->lock);
+		all += WITHOUT(&((struct km_slabs *)cache->state.node[0])->lock);
 		kmem_cache_shrink(cache);
-		all += WITHOUT(&((struct km_slabs *)cache->node[0])->lock);
+		all += WITHOUT(&((struct km_slabs *)cache->state.node[0])->lock);
 	}
 	if (!strcmp(engine, "sheaf"))
 		all += WITHOUT(&sheaf_node(cache, 0)->barn.lock);

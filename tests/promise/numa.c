@@ -143,7 +143,7 @@ struct give_case {
 static void try_give(const struct give_case *c)
 {
 	struct kmem_cache *cache = make("defrag", 256);
-	unsigned slabs = 6, count = slabs * cache->objects;
+	unsigned slabs = 6, count = slabs * cache->layout.objects;
 
 	go_to(0);
 	NEED(kmem_cache_set_remote_node_defrag_ratio(cache, c->ratio) == 0);
@@ -195,7 +195,7 @@ static void checked_cache(void)
 	}
 	kmem_cache_set_min_partial(cache, 3);
 	void **kept = partial_slabs(cache, 1, 6);
-	unsigned count = 6 * cache->objects, free = count - 6;
+	unsigned count = 6 * cache->layout.objects, free = count - 6;
 	void **objects = get_many(cache, GFP_KERNEL, NUMA_NO_NODE, free);
 	NEED(how_many_on(1, objects, free) == free / 2 && counts(cache, 1)->partial == 3);
 	put_many(cache, objects, free);
@@ -242,7 +242,7 @@ static void whole_blocks_go_home(void)
 	free_on(0, cache, objects, MANY);
 	if (is_sheaf(cache)) {
 		NEED(in_barn(cache, 0) == 0);
-		NEED(in_barn(cache, 1) >= cache->capacity);
+		NEED(in_barn(cache, 1) >= cache->fast.capacity);
 		NEED(kmem_cache_event(cache, KMEM_BARN_PUT) >= 1);
 	}
 	size_t new_slabs = counts(cache, 1)->new_slabs;
@@ -292,7 +292,7 @@ static void bulk_frees_are_sorted(void)
 			kmem_cache_free_bulk(cache, 250, objects);
 		else
 			kfree_bulk(250, objects);
-		NEED(cache->engine->check(cache) == 0);
+		NEED(cache->layout.engine->check(cache) == 0);
 	}
 	gone(cache);
 }
@@ -338,7 +338,7 @@ static void cpu_slab_of_another_node(void)
 		NEED(counts(cache, 0)->partial == 1 && counts(cache, 1)->partial == 0);
 		/* The CPU has node 1's slab: the same node is served from it, and it goes home. */
 		void *c = get(cache, GFP_KERNEL, 1);
-		NEED((char *)c - (char *)b == (long)cache->size);
+		NEED((char *)c - (char *)b == (long)cache->layout.size);
 		NEED(kmem_cache_event(cache, KMEM_ALLOC_NODE_MISMATCH) == before + 1);
 		NEED(kmem_cache_shrink(cache) == 1);
 		NEED(counts(cache, 0)->partial == 1 && counts(cache, 1)->partial == 1);
@@ -425,7 +425,7 @@ static void node_runs_out(void)
 	for (; got < exact + 4000; got++)
 		objects[got] = get(cache, quiet, NUMA_NO_NODE);
 	NEED(how_many_on(1, objects, got) == exact);
-	NEED(cache->engine->check(cache) == 0);
+	NEED(cache->layout.engine->check(cache) == 0);
 	km_os_fault = NULL;
 	objects[got++] = get(cache, GFP_KERNEL | __GFP_THISNODE, 1);
 	NEED(km_page_node(objects[got - 1]) == 1);

@@ -10,7 +10,7 @@
 
 static struct sheaf_node *sheaf(struct kmem_cache *cache, unsigned node)
 {
-	return cache->node[node];
+	return cache->state.node[node];
 }
 
 static bool has_barns(void)
@@ -32,7 +32,7 @@ static unsigned long active(struct kmem_cache *cache)
 /* Full blocks in node 1's barn; then we are on node 0. Returns how many. */
 static unsigned fill_barn(struct kmem_cache *cache)
 {
-	unsigned count = 6u * cache->capacity;
+	unsigned count = 6u * cache->fast.capacity;
 
 	go_to(1);
 	put_many(cache, get_many(cache, GFP_KERNEL, NUMA_NO_NODE, count), count);
@@ -57,13 +57,13 @@ static void from_its_barn(void)
 		objects[got] = get(cache, got % 2 ? THIS : GFP_KERNEL, 1);
 		NEED(km_page_node(objects[got++]) == 1 && got < 1000);
 	}
-	NEED(got == (blocks - 1) * cache->capacity && active(cache) == got);
+	NEED(got == (blocks - 1) * cache->fast.capacity && active(cache) == got);
 	NEED(counts(cache, 1)->taken == taken && kmem_cache_event(cache, KMEM_SHEAF_REFILL) == 0);
 	NEED(sheaf(cache, 1)->barn.full_count == 1);
 	objects[got++] = get(cache, THIS, 1);
 	NEED(sheaf(cache, 1)->barn.full_count == 1 && kmem_cache_event(cache, KMEM_SHEAF_REFILL) == 1);
 	NEED(counts(cache, 1)->taken == taken + 1 + have_of_others(cache, 0));
-	NEED(have_of_others(cache, 0) == cache->capacity - 1u && active(cache) == got);
+	NEED(have_of_others(cache, 0) == cache->fast.capacity - 1u && active(cache) == got);
 	/* The node's own CPU has it in a moment. */
 	go_to(1);
 	while (sheaf(cache, 1)->barn.full_count)
@@ -85,7 +85,7 @@ static void each_node_has_its_own(void)
 		go_to(node);
 		kmem_cache_free(cache, get(cache, THIS, 2));
 		kmem_cache_free(cache, get(cache, THIS, 3));
-		NEED(have_of_others(cache, node) == 2u * (cache->capacity - 1u));
+		NEED(have_of_others(cache, node) == 2u * (cache->fast.capacity - 1u));
 	}
 	NEED(have_of_others(cache, 2) == 0 && have_of_others(cache, 3) == 0 && active(cache) == 0);
 	gone(cache);
@@ -102,13 +102,13 @@ static void goes_back(void)
 	for (unsigned shrink = 0; shrink < 2; shrink++) {
 		void *object = get(cache, GFP_KERNEL, 1);
 
-		NEED(have_of_others(cache, 0) == cache->capacity - 1u && active(cache) == 1);
-		cache->engine->reap(cache);
+		NEED(have_of_others(cache, 0) == cache->fast.capacity - 1u && active(cache) == 1);
+		cache->layout.engine->reap(cache);
 		NEED(have_of_others(cache, 0));
 		if (shrink)
 			kmem_cache_shrink(cache);
 		else
-			cache->engine->reap(cache);
+			cache->layout.engine->reap(cache);
 		NEED(!have_of_others(cache, 0) && active(cache) == 1);
 		kmem_cache_free(cache, object);
 	}
@@ -175,7 +175,7 @@ static void named_before_others(void)
 	NEED(km_page_node(objects[got - 1]) == 1 && counts(cache, 1)->slabs == slabs);
 	km_os_fault = NULL;
 	put_many(cache, objects, got);
-	put_many(cache, kept, 6u * cache->objects);
+	put_many(cache, kept, 6u * cache->layout.objects);
 	gone(cache);
 }
 

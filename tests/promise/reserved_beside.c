@@ -405,7 +405,7 @@ static void they_go_to_the_system(void)
 	kmem_cache_shrink(reserved);
 	kmem_shrink_all();
 	/* From then on no other pages are in hand. */
-	if (__atomic_load_n(&reserved->reserved_pages, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&reserved->state.reserved_pages, __ATOMIC_RELAXED))
 		stayed += km_pages_used() > used_before;
 }
 
@@ -469,7 +469,7 @@ static void let_second_run(void)
 
 static bool second_comes(const char *call)
 {
-	if (strcmp(call, "fault in") != 0 || !__atomic_load_n(&reserved->reserved_pages, __ATOMIC_RELAXED))
+	if (strcmp(call, "fault in") != 0 || !__atomic_load_n(&reserved->state.reserved_pages, __ATOMIC_RELAXED))
 		return false;
 	if (!pthread_equal(pthread_self(), reserver))
 		return also.fails;

@@ -42,7 +42,7 @@ static void switch_to(struct kmem_cache *cache, const char *letters)
 /* No object of the debugged layout is out, and hits work as ever. */
 static bool is_as_before(struct kmem_cache *cache)
 {
-	return cache->shadows && !cache->shadows->out &&
+	return cache->ext.shadows && !cache->ext.shadows->out &&
 	       km_alloc_ops(cache) == km_layer_below(cache, KM_LAYER_SHADOW);
 }
 
@@ -110,7 +110,7 @@ static void other_flags(void)
 			objects[i] = get(cache);
 		}
 		unsigned count = 0;
-		for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->next_shadow)
+		for (struct kmem_cache *at = km_alloc_shadows(cache); at; at = at->ext.next_shadow)
 			count++;
 		NEED(count == 6);
 		NEED(active(cache) == km_array_count(letters) && kmem_cache_validate(cache) == 0);
@@ -270,7 +270,7 @@ static void sizes(void)
 
 	switch_to(cache, "FZPU");
 	unsigned char *during = kmalloc(50, GFP_KERNEL), *zeros = kzalloc(51, GFP_KERNEL), *many[8];
-	NEED(km_cache_of(during)->shadow_of == cache && kmem_cache_of(during) == cache);
+	NEED(km_cache_of(during)->ext.shadow_of == cache && kmem_cache_of(during) == cache);
 	NEED(ksize(during) == 50 && ksize(before) == 64 && ksize(zeros) == 51 && all(zeros, 0, 51));
 	/* The red zone begins where the user's bytes end. */
 	((unsigned char *)blind(during))[50] ^= 1;
@@ -286,7 +286,7 @@ static void sizes(void)
 	NEED(all(during, 0x44, 50));
 	before = krealloc(before, 40, GFP_KERNEL);
 	/* No other size knows. */
-	NEED(km_cache_of(next) == larger && !larger->shadows && ksize(next) == 128);
+	NEED(km_cache_of(next) == larger && !larger->ext.shadows && ksize(next) == 128);
 	kfree(zeros);
 	switch_to(cache, "-");
 	unsigned char *after = kmalloc(50, GFP_KERNEL);
@@ -375,7 +375,7 @@ static void refused(void)
 	NEED(kmem_cache_set_debug(cache, "F,cache") == -EINVAL);
 	NEED(kmem_cache_set_debug(large, "FZPU") == -EOPNOTSUPP);
 	NEED(kmem_cache_set_debug(fixed, "FZPU") == -EOPNOTSUPP);
-	NEED(!cache->shadows && kmem_cache_debug_flags(large) == 0);
+	NEED(!cache->ext.shadows && kmem_cache_debug_flags(large) == 0);
 	/* From the midst of the allocator. */
 	struct km_busy_was was = km_busy_begin();
 	NEED(kmem_cache_set_debug(cache, "FZPU") == -EBUSY);
@@ -551,7 +551,7 @@ static void short_of_memory(void)
 			NEED(error == 0 || error == -ENOMEM);
 			NEED(kmem_cache_debug_flags(cache) == (error ? 0 : FZPU));
 			void *object = get(cache);
-			NEED(error ? !cache->shadows || !cache->shadows->out : is_debugged(cache, object));
+			NEED(error ? !cache->ext.shadows || !cache->ext.shadows->out : is_debugged(cache, object));
 			kmem_cache_free(cache, object);
 			if (error)
 				break;
@@ -603,7 +603,7 @@ static void sizes_charged(void)
 	set_active_memcg(group_below(NULL, "group"));
 	unsigned char *before = kmalloc(50, GFP_KERNEL_ACCOUNT), *many[8];
 	struct kmem_cache *cache = kmem_cache_of(before);
-	NEED(strncmp(cache->name, "kmalloc-cg-", 11) == 0);
+	NEED(strncmp(cache->registry.name, "kmalloc-cg-", 11) == 0);
 	switch_to(cache, "FZP");
 	unsigned char *during = kmalloc(50, GFP_KERNEL_ACCOUNT), *zeros = kzalloc(51, GFP_KERNEL_ACCOUNT);
 	CHECK(ksize(during) == 50 && ksize(before) == 64 && ksize(zeros) == 51 && all(zeros, 0, 51));

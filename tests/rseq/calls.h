@@ -133,7 +133,7 @@ static void *by_validated_malloc(void)
 static void get_inline_any(void)
 {
 	static volatile gfp_t gfp = GFP_KERNEL;
-	void *p = model.cache->live_shift && model.cache->pcs.slot ? by_validated_malloc() : NULL;
+	void *p = model.cache->layout.live_shift && model.cache->fast.pcs.slot ? by_validated_malloc() : NULL;
 
 	if (!p)
 		p = model.family == MALLOC ? _ZnwmRKSt9nothrow_t(OBJECT_BYTES, "") :
@@ -261,7 +261,7 @@ static void put_inline(void)
 	if (model.family == MALLOC)
 		_ZdlPv(p);
 	/* A chain has no inline hit: by the copy of accounting's frees. */
-	else if (model.cache->engine->front == KM_PERCPU_FREELIST)
+	else if (model.cache->layout.engine->front == KM_PERCPU_FREELIST)
 		km_plain_free(model.cache, p);
 	else
 		kmem_cache_free_inline(model.cache, p);
@@ -278,11 +278,11 @@ static void put_named(void)
 		sdallocx(part_with(), OBJECT_BYTES, 0);
 	} else {
 		/* As a cache for which no id was left. */
-		uint32_t id = model.cache->live_id;
+		uint32_t id = model.cache->ext.live_id;
 
-		model.cache->live_id = UINT32_MAX;
+		model.cache->ext.live_id = UINT32_MAX;
 		kmem_cache_free(model.cache, part_with());
-		model.cache->live_id = id;
+		model.cache->ext.live_id = id;
 
 		kfree(part_with());
 		kvfree(part_with());
@@ -346,7 +346,7 @@ static void put_deferred(void)
 static unsigned take_home(void **objects, unsigned count)
 {
 	struct km_request request = km_request_of(GFP_KERNEL, NUMA_NO_NODE);
-	unsigned got = model.cache->engine->take(model.cache, &request, objects, count);
+	unsigned got = model.cache->layout.engine->take(model.cache, &request, objects, count);
 
 	need(got == count, "the engine gives %u of %u objects", got, count);
 	return got;
@@ -361,8 +361,8 @@ static void stock_model(unsigned count)
 	take_home(objects, count);
 	km_busy_end(was);
 	for (unsigned i = 0; i < count; i++) {
-		if (model.cache->live_shift)
-			*km_alloc_map_find(objects[i], model.cache->live_shift) = km_alloc_map_proof(objects[i]);
+		if (model.cache->layout.live_shift)
+			*km_alloc_map_find(objects[i], model.cache->layout.live_shift) = km_alloc_map_proof(objects[i]);
 		adopt(objects[i]);
 	}
 }

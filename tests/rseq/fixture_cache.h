@@ -64,13 +64,13 @@ static void shrink(void)
 /* No call for handlers; but where no lock is held, as in all array engines' sequences, the hardest case. */
 static void do_drain(void)
 {
-	if (model.cache->engine->front == KM_PERCPU_SHEAVES)
+	if (model.cache->layout.engine->front == KM_PERCPU_SHEAVES)
 		shrink();
 }
 
 static void do_drain_elsewhere(void)
 {
-	elsewhere(shrink, model.cache->engine->front == KM_PERCPU_SHEAVES);
+	elsewhere(shrink, model.cache->layout.engine->front == KM_PERCPU_SHEAVES);
 }
 
 /* Exchange the CPU's blocks, and take one off. */
@@ -78,16 +78,16 @@ static void do_swap(void)
 {
 	struct kmem_cache *cache = model.cache;
 
-	if (cache->engine->front != KM_PERCPU_SHEAVES)
+	if (cache->layout.engine->front != KM_PERCPU_SHEAVES)
 		return;
 	struct km_busy_was was = km_busy_begin();
 	for (int how = 0; how < 8; how++) {
 		bool for_pop = how & 1;
 
-		km_pcs_swap(&cache->pcs, for_pop, (how & 2) != 0);
-		void **block = km_pcs_detach(&cache->pcs, for_pop, (how & 4) != 0);
+		km_pcs_swap(&cache->fast.pcs, for_pop, (how & 2) != 0);
+		void **block = km_pcs_detach(&cache->fast.pcs, for_pop, (how & 4) != 0);
 		if (block)
-			cache->engine->array.retire(cache, block);
+			cache->layout.engine->array.retire(cache, block);
 	}
 	km_busy_end(was);
 }
@@ -97,14 +97,14 @@ static void do_install(void)
 	struct kmem_cache *cache = model.cache;
 	void **evicted = NULL, **block;
 
-	if (cache->engine->front != KM_PERCPU_SHEAVES)
+	if (cache->layout.engine->front != KM_PERCPU_SHEAVES)
 		return;
 	struct km_busy_was was = km_busy_begin();
-	block = cache->engine->array.spill(cache, NULL);
-	if (block && !km_pcs_install(&cache->pcs, block, &evicted))
+	block = cache->layout.engine->array.spill(cache, NULL);
+	if (block && !km_pcs_install(&cache->fast.pcs, block, &evicted))
 		evicted = block;
 	if (evicted)
-		cache->engine->array.retire(cache, evicted);
+		cache->layout.engine->array.retire(cache, evicted);
 	km_busy_end(was);
 }
 
@@ -113,12 +113,12 @@ static void do_take_spare(void)
 {
 	struct kmem_cache *cache = model.cache;
 
-	if (cache->engine->front != KM_PERCPU_SHEAVES)
+	if (cache->layout.engine->front != KM_PERCPU_SHEAVES)
 		return;
 	struct km_busy_was was = km_busy_begin();
-	void **block = km_pcs_take_spare(&cache->pcs);
+	void **block = km_pcs_take_spare(&cache->fast.pcs);
 	if (block)
-		cache->engine->array.retire(cache, block);
+		cache->layout.engine->array.retire(cache, block);
 	km_busy_end(was);
 }
 
@@ -165,12 +165,12 @@ static void do_resize(void)
 	struct km_busy_was was = km_busy_begin();
 
 	/* A limit of its own: less, so that blocks of both are about. Past the registry: we may be inside of it. */
-	if (cache->engine->array.tune)
-		km_alloc_set_limit(cache, cache->capacity == SLAB_LIMIT ? SLAB_LIMIT / 2 + 1 : SLAB_LIMIT);
+	if (cache->layout.engine->array.tune)
+		km_alloc_set_limit(cache, cache->fast.capacity == SLAB_LIMIT ? SLAB_LIMIT / 2 + 1 : SLAB_LIMIT);
 	km_busy_end(was);
-	bool grown = km_alloc_mask(cache) == cache->pcs.sheaf_mask;
+	bool grown = km_alloc_mask(cache) == cache->fast.pcs.sheaf_mask;
 
-	km_alloc_resize(cache, grown ? cache->capacity : cache->max_capacity);
+	km_alloc_resize(cache, grown ? cache->fast.capacity : cache->tune.max_capacity);
 }
 
 static void do_resize_fill(void)
@@ -289,7 +289,7 @@ static void describe_cache(unsigned driver, char *text, size_t bytes)
 /* A block with so many objects, of 14. */
 static void **make_block(int count)
 {
-	void **block = model.cache->engine->array.spill(model.cache, NULL);
+	void **block = model.cache->layout.engine->array.spill(model.cache, NULL);
 
 	if (count >= CAPACITY - 1)
 		count += model.capacity - CAPACITY;
@@ -305,7 +305,7 @@ static void put_on_pcs(int count)
 	int tries = 0;
 
 	/* The scheduler aborts as well. */
-	while (!km_pcs_install(&model.cache->pcs, block, &evicted))
+	while (!km_pcs_install(&model.cache->fast.pcs, block, &evicted))
 		need(++tries < 100, "install");
 	need(!evicted, "a drained shelf has a block");
 }
@@ -315,22 +315,23 @@ static bool prepare_array(unsigned driver)
 	unsigned state = driver / OPERATIONS;
 	struct km_busy_was was = km_busy_begin();
 
-	if (model.cache->engine->array.tune)
+	if (model.cache->layout.engine->array.tune)
 		km_alloc_set_limit(model.cache, SLAB_LIMIT);
-	need(model.cache->capacity == model.capacity, "a block holds %u", model.cache->capacity);
+	need(model.cache->fast.capacity == model.capacity, "a block holds %u", model.cache->fast.capacity);
 	km_alloc_resize(model.cache, CAPACITY);
-	model.cache->misses = 0;
+	model.cache->state.misses = 0;
 	stock_model(SPARE);
 	/* Half of the drivers meet a barn with a full and an empty block. */
-	if ((driver & 1) && model.cache->engine->array.tune) {
+	if ((driver & 1) && model.cache->layout.engine->array.tune) {
 		/* A shared array with objects in it. */
 		void **full = make_block(CAPACITY);
-		model.cache->engine->array.retire(model.cache, model.cache->engine->array.spill(model.cache, full));
+		model.cache->layout.engine->array.retire(
+			model.cache, model.cache->layout.engine->array.spill(model.cache, full));
 	} else if (driver & 1) {
 		void **full = make_block(CAPACITY);
-		void **empty = model.cache->engine->array.spill(model.cache, NULL);
-		model.cache->engine->array.retire(model.cache, full);
-		model.cache->engine->array.retire(model.cache, empty);
+		void **empty = model.cache->layout.engine->array.spill(model.cache, NULL);
+		model.cache->layout.engine->array.retire(model.cache, full);
+		model.cache->layout.engine->array.retire(model.cache, empty);
 	}
 	if (states[state].spare != NONE)
 		put_on_pcs(states[state].spare);
@@ -346,7 +347,7 @@ static bool prepare_array(unsigned driver)
  */
 static bool prepare_chain(unsigned driver)
 {
-	unsigned state = driver / OPERATIONS, objects = model.cache->objects;
+	unsigned state = driver / OPERATIONS, objects = model.cache->layout.objects;
 	unsigned first = (unsigned[]){ 0, 1, objects, objects + 1, objects * 2 + 1, objects * 4 }[state % 6];
 
 	if (first + SPARE + 64 > MAX_LIVE)
@@ -381,11 +382,11 @@ static bool prepare_cache(unsigned driver)
 		return false;
 	if (model.family != CACHE && (operation & (1u << SHEAF | 1u << TWO_SHEAVES)))
 		return false;
-	if (model.cache->live_shift)
-		model.cache->wiped = model.cache->parts = driver / OPERATIONS & 1;
+	if (model.cache->layout.live_shift)
+		model.cache->ext.wiped = model.cache->ext.parts = driver / OPERATIONS & 1;
 	if (operation & 1u << GET_LARGER)
 		model.little = model.family == MALLOC ? malloc(40) : kmalloc(40, GFP_KERNEL);
-	return model.cache->engine->front == KM_PERCPU_SHEAVES ? prepare_array(driver) :
+	return model.cache->layout.engine->front == KM_PERCPU_SHEAVES ? prepare_array(driver) :
 							      prepare_chain(driver);
 }
 
@@ -413,7 +414,7 @@ static bool start_with(struct kmem_cache *cache, enum family family)
 		return false;
 	model.cache = cache;
 	model.family = family;
-	model.capacity = cache->engine->array.tune ? SLAB_LIMIT : CAPACITY;
+	model.capacity = cache->layout.engine->array.tune ? SLAB_LIMIT : CAPACITY;
 	if (!model.other)
 		model.other = kmem_cache_create("other", 200, 0, 0, NULL);
 	sigaction(SIGUSR1, &usr1, NULL);
@@ -461,7 +462,7 @@ static bool start_validated_engine(const char *engine)
 	km_hardening.live = true;
 	bool started = start_engine(engine);
 	km_hardening.live = false;
-	need(!started || model.cache->live_shift, "the cache's frees are not proved");
+	need(!started || model.cache->layout.live_shift, "the cache's frees are not proved");
 	return started;
 }
 

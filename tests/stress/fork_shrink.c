@@ -56,7 +56,8 @@ static void child(void)
 {
 	for (int i = 0; i < ENGINES; i++) {
 		/* Whatever a drain was about in the parent, no shelf stays closed here. */
-		if (cache[i]->pcs.inner.pcs != cache[i]->pcs.slot || cache[i]->chain.open != cache[i]->chain.slot)
+		if (cache[i]->fast.pcs.inner.pcs != cache[i]->fast.pcs.slot ||
+		    cache[i]->fast.chain.open != cache[i]->fast.chain.slot)
 			_exit(2);
 		void *p = kmem_cache_alloc(cache[i], GFP_KERNEL);
 

@@ -210,7 +210,7 @@ static void end(void)
 		kmem_cache_shrink(cache);
 		kmem_cache_get_stats(cache, &stats);
 		NEED(stats.active_objects == 0, "%lu of %s", stats.active_objects, stats.name);
-		NEED(cache->shadows && !cache->shadows->out, "%s", stats.name);
+		NEED(cache->ext.shadows && !cache->ext.shadows->out, "%s", stats.name);
 	}
 }
 

@@ -157,7 +157,7 @@ static size_t ready(struct kmem_cache *cache)
 	size_t count = 0;
 
 	km_for_each_cpu(cpu)
-		count += km_pcs_count_cpu(&cache->pcs, cpu);
+		count += km_pcs_count_cpu(&cache->fast.pcs, cpu);
 	return count;
 }
 
@@ -226,7 +226,7 @@ static void many_cpus(void)
 	wander(cache, THREADS);
 	km_for_each_cpu(cpu) {
 		live++;
-		with += km_pcs_count_cpu(&cache->pcs, cpu) != 0;
+		with += km_pcs_count_cpu(&cache->fast.pcs, cpu) != 0;
 	}
 	printf("%u threads that wander over %u CPUs, by %s: %u areas, %u of them with objects, %zu objects ready\n",
 	       THREADS, CPUS, by_cid ? "cid" : "CPU", live, with, ready(cache));

@@ -55,7 +55,7 @@ static void **full_block(struct kmem_cache *cache, void *stranger)
 
 	if (stranger)
 		*--block = stranger;
-	while (km_sheaf_objects(&cache->pcs, block) < capacity)
+	while (km_sheaf_objects(&cache->fast.pcs, block) < capacity)
 		*--block = kmem_cache_alloc(cache, GFP_KERNEL);
 	return block;
 }

@@ -35,7 +35,7 @@ static const struct km_alloc_ops counter = {
 
 static const struct km_alloc_ops *choose(struct kmem_cache *cache)
 {
-	return strncmp(cache->name, "counted", 7) == 0 ? &counter : NULL;
+	return strncmp(cache->registry.name, "counted", 7) == 0 ? &counter : NULL;
 }
 
 __attribute__((constructor)) static void counter_init(void)
@@ -76,7 +76,7 @@ static void counted(void)
 {
 	struct kmem_cache *cache = make("counted", 200), *other = make("other", 200);
 
-	NEED(km_alloc_ops(cache) == &counter && !cache->pcs.front.open.pcs);
+	NEED(km_alloc_ops(cache) == &counter && !cache->fast.pcs.front.open.pcs);
 	round_trip(cache);
 	NEED((one = kmem_cache_alloc(other, GFP_KERNEL)));
 	kmem_cache_free(other, one);

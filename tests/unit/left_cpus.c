@@ -47,7 +47,7 @@ static void reap(void)
 /* Of a cache whose objects are paid for what counts is what lies there charged. */
 static size_t lies_on(unsigned cpu)
 {
-	return km_pcs_count_cpu(cache->charged.slot ? &cache->charged : &cache->pcs, cpu);
+	return km_pcs_count_cpu(cache->memcg.charged.slot ? &cache->memcg.charged : &cache->fast.pcs, cpu);
 }
 
 static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)

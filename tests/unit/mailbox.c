@@ -371,7 +371,7 @@ int main(void)
 	fuzz();
 	NEED(ask_for(12345, "mailbox", "-") == 0);
 	kmem_cache_shrink(cache);
-	NEED(!cache->shadows->out && kmem_check_all() == 0);
+	NEED(!cache->ext.shadows->out && kmem_check_all() == 0);
 	kmem_cache_destroy(cache);
 	return 0;
 }

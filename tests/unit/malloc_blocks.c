@@ -30,12 +30,12 @@ static size_t bytes_of_blocks(void *(*get)(size_t size), void (*put)(void *), si
 		NEED(p);
 		struct kmem_cache *cache = kmem_cache_of(p);
 		NEED(cache);
-		size_t bytes = cache->pcs.sheaf_mask + 1;
+		size_t bytes = cache->fast.pcs.sheaf_mask + 1;
 
-		CHECK(bytes == bytes_for(cache->max_capacity));
-		CHECK(cache->max_capacity >= cache->busy_capacity);
+		CHECK(bytes == bytes_for(cache->tune.max_capacity));
+		CHECK(cache->tune.max_capacity >= cache->tune.busy_capacity);
 		if (get == malloc)
-			CHECK(bytes == bytes_for(cache->busy_capacity));
+			CHECK(bytes == bytes_for(cache->tune.busy_capacity));
 		sum += bytes;
 		put(p);
 	}

@@ -132,10 +132,10 @@ static void destroyed(void)
 	kmem_cache_destroy(going);
 	pieces();
 	kmem_shrink_all();
-	CHECK(cache->dead && !strcmp(kmem_cache_name(cache), "destroyed"));
+	CHECK(cache->layout.dead && !strcmp(kmem_cache_name(cache), "destroyed"));
 	/* The next cache may lie there, and no other thing. */
 	struct kmem_cache *next = kmem_cache_create("next", 100, NULL, 0);
-	CHECK(next == cache && !next->dead);
+	CHECK(next == cache && !next->layout.dead);
 	kmem_cache_destroy(next);
 }
 

@@ -17,7 +17,7 @@ static unsigned long looked_at, wrong;
 static void complain(const struct kmem_cache *cache, uint32_t offset, const char *what)
 {
 	if (wrong++ < 20)
-		printf("FAIL size %u, %u objects, offset %u: %s\n", cache->size, cache->objects, offset,
+		printf("FAIL size %u, %u objects, offset %u: %s\n", cache->layout.size, cache->layout.objects, offset,
 		       what);
 }
 
@@ -27,7 +27,7 @@ static void look(struct kmem_cache *cache)
 	char *object = kmem_cache_alloc(cache, GFP_KERNEL);
 	struct km_page *slab = object ? km_page_head(km_page_of(object)) : NULL;
 
-	if (!slab || cache->id < KM_MAP_FIRST) {
+	if (!slab || cache->fast.id < KM_MAP_FIRST) {
 		complain(cache, 0, "no slab, or no id");
 		return;
 	}
@@ -35,12 +35,13 @@ static void look(struct kmem_cache *cache)
 	uint32_t bytes = (uint32_t)KM_PAGE_SIZE << slab->order;
 	kmem_cache_get_stats(cache, &stats);
 	for (uint32_t offset = 0; offset < bytes; offset++) {
-		bool start = offset % cache->size == 0 && offset / cache->size < cache->objects;
+		bool start = offset % cache->layout.size == 0 && offset / cache->layout.size < cache->layout.objects;
 		int index = km_object_index(cache, slab, base, base + offset);
 
-		if ((km_hot.caches[cache->id] && km_id_valid(cache->id, base + offset)) != (start && !cache->colours))
+		if ((km_hot.caches[cache->fast.id] && km_id_valid(cache->fast.id, base + offset)) !=
+		    (start && !cache->form.colours))
 			complain(cache, offset, "km_id_valid");
-		if (index != (start ? (int)(offset / cache->size) : -1))
+		if (index != (start ? (int)(offset / cache->layout.size) : -1))
 			complain(cache, offset, "km_object_index");
 		looked_at++;
 	}

@@ -262,10 +262,10 @@ static void comes_online(void)
 	NEED(km_cpu_is_online((unsigned)other));
 	for (int i = 0; i < 64; i++)
 		kmem_cache_free(cache, objects[i]);
-	NEED(km_pcs_count_cpu(&cache->pcs, (unsigned)other) > 0);
+	NEED(km_pcs_count_cpu(&cache->fast.pcs, (unsigned)other) > 0);
 	move_to(first);
 	NEED(kmem_cache_shrink(cache) == 0);
-	NEED(km_pcs_count_cpu(&cache->pcs, (unsigned)other) == 0);
+	NEED(km_pcs_count_cpu(&cache->fast.pcs, (unsigned)other) == 0);
 	use_all();
 }
 

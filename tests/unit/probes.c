@@ -283,7 +283,9 @@ static void caches(void)
 	for (unsigned i = 0; i < hit_count; i++)
 		NEED(strcmp(hits[i].name, "kmem_cache_alloc") && strcmp(hits[i].name, "kmem_cache_free"));
 	if (!strcmp(kmem_percpu_discipline(), "rseq"))
-		NEED(!cache->hooks && !cache->pcs.front.open.pcs == (cache->engine->front != KM_PERCPU_SHEAVES));
+		NEED(!cache->ext.hooks &&
+		     !cache->fast.pcs.front.open.pcs ==
+			     (cache->layout.engine->front != KM_PERCPU_SHEAVES));
 	gone(cache);
 	gone(later);
 }

@@ -79,11 +79,11 @@ static double bytes_of(size_t site, void *p)
 {
 	switch (site) {
 	case 0: case 5:
-		return small->size;
+		return small->layout.size;
 	case 1: case 9:
-		return large->size;
+		return large->layout.size;
 	case 8:
-		return paid->size;
+		return paid->layout.size;
 	}
 	return (double)ksize(p);
 }
@@ -314,7 +314,7 @@ static void same_place(void)
 		size_t caller = (i * 2654435761u >> 16) % km_array_count(callers);
 		void *p = callers[caller].call(512);
 
-		add(&sum[caller], small->size);
+		add(&sum[caller], small->layout.size);
 		kmem_cache_free(small, p);
 	}
 	for (size_t i = 0; i < km_array_count(callers); i++) {
@@ -421,16 +421,16 @@ static void off_and_on(void)
 	uint32_t number;
 
 	make_caches();
-	NEED(record->state == KM_PROFILE_NEVER && !small->hooks);
+	NEED(record->state == KM_PROFILE_NEVER && !small->ext.hooks);
 	ask("65536:100");
 	number = record->number;
-	NEED(record->state == KM_PROFILE_ON && small->hooks && !small->pcs.front.open.pcs);
+	NEED(record->state == KM_PROFILE_ON && small->ext.hooks && !small->fast.pcs.front.open.pcs);
 	/* What would be a hit else is a short way where sequences find a CPU's block. */
 	NEED((small->layers[KM_LAYER_OBSERVE] == &km_ops_profiled) ==
-	     (small->engine->front == KM_PERCPU_SHEAVES && km_percpu.index == KM_INDEX_CPU));
+	     (small->layout.engine->front == KM_PERCPU_SHEAVES && km_percpu.index == KM_INDEX_CPU));
 	NEED(km_profile_ops->ask(&other) == -EBUSY);
 	ask("0");
-	NEED(record->state == KM_PROFILE_OVER && !small->hooks);
+	NEED(record->state == KM_PROFILE_OVER && !small->ext.hooks);
 	unsigned long before = samples();
 	for (int i = 0; i < 100000; i++)
 		kmem_cache_free(small, kmem_cache_alloc(small, GFP_KERNEL));
@@ -483,9 +483,9 @@ static void begun_meanwhile(void)
 	p = kmem_cache_alloc(small, GFP_KERNEL);
 	slot = &km_profile_ops->record->slot[km_profile_row(p) * KM_PROFILE_ROW];
 	slot->p = 1;
-	slot->what = small->size;
+	slot->what = small->layout.size;
 	ask("4096:100");
-	CHECK(slot->what == small->size);
+	CHECK(slot->what == small->layout.size);
 	CHECK(slots_taken() == 0);
 	kmem_cache_free(small, p);
 }

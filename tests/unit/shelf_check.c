@@ -28,7 +28,7 @@ static struct kmem_cache *cache, *other;
 static void **block_of(const struct kmem_cache *cache)
 {
 	km_for_each_cpu(cpu) {
-		uintptr_t top = km_pcs_top_cpu(&cache->pcs, cpu);
+		uintptr_t top = km_pcs_top_cpu(&cache->fast.pcs, cpu);
 
 		if (top && *(void **)(km_area(cpu) + top))
 			return (void **)(km_area(cpu) + top);
@@ -48,10 +48,10 @@ int main(void)
 	kmem_cache_free_bulk(cache, 8, objects);
 	NEED(kmem_check_all() == 0);
 
-	BROKEN(cache->pcs.inner.pcs, cache->pcs.slot + 64);
-	BROKEN(cache->pcs.inner.mask, cache->pcs.sheaf_mask * 2 + 1);
-	BROKEN(cache->pcs.front.open.mask, cache->pcs.inner.mask * 2 + 1);
-	BROKEN(cache->pcs.front.open.pcs, cache->pcs.slot + 64);
+	BROKEN(cache->fast.pcs.inner.pcs, cache->fast.pcs.slot + 64);
+	BROKEN(cache->fast.pcs.inner.mask, cache->fast.pcs.sheaf_mask * 2 + 1);
+	BROKEN(cache->fast.pcs.front.open.mask, cache->fast.pcs.inner.mask * 2 + 1);
+	BROKEN(cache->fast.pcs.front.open.pcs, cache->fast.pcs.slot + 64);
 	void **block = block_of(cache);
 	if (block) {
 		BROKEN(block[0], strange);

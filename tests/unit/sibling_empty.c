@@ -47,19 +47,19 @@ int main(int argc, char **argv)
 	}
 	struct kmem_cache *cache = kmem_cache_create("cache", 64, NULL, SLAB_RED_ZONE);
 	NEED(cache && kmem_cache_set_debug(cache, "-") == 0);
-	struct kmem_cache *shadow = cache->shadows->first;
-	NEED(shadow && shadow->quarantine);
+	struct kmem_cache *shadow = cache->ext.shadows->first;
+	NEED(shadow && shadow->ext.quarantine);
 	for (int i = 0; i < MANY; i++)
 		NEED((object[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
 	for (int i = OUT; i < MANY; i++)
 		kmem_cache_free(cache, object[i]);
-	real = shadow->engine;
+	real = shadow->layout.engine;
 	struct km_engine other = *real;
 	other.stats = stats;
 	other.shrink = shrink;
-	shadow->engine = &other;
+	shadow->layout.engine = &other;
 	NEED(kmem_cache_set_debug(cache, "Z") == 0);
-	CHECK(cache->shadows->out, "objects are out, and frees would not look whose they are");
+	CHECK(cache->ext.shadows->out, "objects are out, and frees would not look whose they are");
 	/* What it holds is not put together again. */
 	_exit(failures != 0);
 }

@@ -54,18 +54,18 @@ static void prepare(void)
 {
 	cache = make("leaves", SIZE);
 	same_name = make("leaves", 2 * SIZE);
-	actual = cache->engine;
+	actual = cache->layout.engine;
 	engine = *actual;
 	engine.fullness = ask_late;
 	NEED((object = kmem_cache_alloc(cache, GFP_KERNEL)));
 	kmem_cache_shrink(cache);
-	cache->engine = &engine;
+	cache->layout.engine = &engine;
 }
 
 static void is_over(void)
 {
 	NEED(has_left && pthread_join(thread, NULL) == 0 && others);
-	cache->engine = actual;
+	cache->layout.engine = actual;
 	kmem_cache_free(same_name, others);
 	gone(same_name);
 	gone(cache);
@@ -81,7 +81,7 @@ static void asked_how_full(void)
 	prepare();
 	pointer = object;
 	NEED(kmem_slab_usage(&pointer, 1, &usage) == 1);
-	NEED(usage.cache == cache && usage.objects == cache->objects && usage.inuse <= usage.objects,
+	NEED(usage.cache == cache && usage.objects == cache->layout.objects && usage.inuse <= usage.objects,
 	     "(%u of %u)", usage.inuse, usage.objects);
 	is_over();
 }

@@ -16,31 +16,31 @@ static int wrong;
 static void complain(const struct kmem_cache *cache, const char *what)
 {
 	if (wrong++ < 10)
-		printf("FAIL %s, size %u, order %u, %u objects: %s\n", cache->engine->name, cache->size,
-		       cache->order, cache->objects, what);
+		printf("FAIL %s, size %u, order %u, %u objects: %s\n", cache->layout.engine->name, cache->layout.size,
+		       cache->layout.order, cache->layout.objects, what);
 }
 
 static void look(struct kmem_cache *cache)
 {
 	const struct km_layout_options *options = &km_layout_options;
-	size_t bytes = KM_PAGE_SIZE << cache->order;
+	size_t bytes = KM_PAGE_SIZE << cache->layout.order;
 	unsigned least = options->min_order;
 
 	/* As far as objects can be counted. */
-	while (least && (KM_PAGE_SIZE << least) / cache->size > KM_SLAB_MAX_OBJECTS)
+	while (least && (KM_PAGE_SIZE << least) / cache->layout.size > KM_SLAB_MAX_OBJECTS)
 		least--;
-	if (cache->order > KM_MAX_ORDER)
+	if (cache->layout.order > KM_MAX_ORDER)
 		complain(cache, "no such order");
-	if (cache->order < least)
+	if (cache->layout.order < least)
 		complain(cache, "below slab_min_order");
-	if (!cache->objects || cache->objects > KM_SLAB_MAX_OBJECTS ||
-	    (size_t)cache->objects * cache->size > bytes)
+	if (!cache->layout.objects || cache->layout.objects > KM_SLAB_MAX_OBJECTS ||
+	    (size_t)cache->layout.objects * cache->layout.size > bytes)
 		complain(cache, "objects");
 	if (wrong)
 		return;
 	void *object = kmem_cache_alloc(cache, GFP_KERNEL);
 	struct km_page *slab = object ? km_page_head(km_page_of(object)) : NULL;
-	if (!slab || slab->objects != cache->objects || slab->order != cache->order)
+	if (!slab || slab->objects != cache->layout.objects || slab->order != cache->layout.order)
 		complain(cache, "the slab is another");
 	if (object)
 		kmem_cache_free(cache, object);
@@ -52,9 +52,9 @@ static void leftover(void)
 	for (uint32_t size = 32; size <= 1024; size += 16) {
 		struct kmem_cache_args args = { .engine = "sheaf" };
 		struct kmem_cache *cache = kmem_cache_create("leftover", size, &args, 0);
-		size_t bytes = cache ? KM_PAGE_SIZE << cache->order : 1;
+		size_t bytes = cache ? KM_PAGE_SIZE << cache->layout.order : 1;
 
-		if (!cache || bytes - (size_t)cache->objects * cache->size > bytes / 36)
+		if (!cache || bytes - (size_t)cache->layout.objects * cache->layout.size > bytes / 36)
 			complain(cache, "too much is left over");
 		kmem_cache_destroy(cache);
 	}

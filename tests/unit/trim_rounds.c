@@ -72,10 +72,10 @@ static void make_all(void)
 	for (unsigned i = 0; i < CACHES; i++) {
 		snprintf(name, sizeof(name), "%u", i);
 		NEED((caches[i] = kmem_cache_create(name, 64, 8, 0, NULL)));
-		real = caches[i]->engine;
+		real = caches[i]->layout.engine;
 		counting = *real;
 		counting.reap = count_reap;
-		caches[i]->engine = &counting;
+		caches[i]->layout.engine = &counting;
 	}
 }
 

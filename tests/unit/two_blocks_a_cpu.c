@@ -47,7 +47,7 @@ static struct kmem_cache *create(unsigned capacity)
 	struct kmem_cache_args args = { .engine = "sheaf" };
 	struct kmem_cache *cache = kmem_cache_create("partner", 64, &args, 0);
 
-	cache->busy_capacity = (uint16_t)capacity;
+	cache->tune.busy_capacity = (uint16_t)capacity;
 	km_alloc_resize(cache, capacity);
 	return cache;
 }
@@ -63,10 +63,10 @@ static unsigned long worst(unsigned capacity, unsigned reach)
 	unsigned long most = 0;
 	unsigned count = 0;
 
-	counting = *(inner = cache->engine);
+	counting = *(inner = cache->layout.engine);
 	counting.array.refill = count_refill;
 	counting.array.spill = count_spill;
-	cache->engine = &counting;
+	cache->layout.engine = &counting;
 	while (count < 3 * capacity + reach)
 		objects[count++] = kmem_cache_alloc(cache, GFP_KERNEL);
 	for (unsigned level = 0; level < 2 * capacity; level++) {
@@ -84,7 +84,7 @@ static unsigned long worst(unsigned capacity, unsigned reach)
 	}
 	while (count)
 		kmem_cache_free(cache, objects[--count]);
-	cache->engine = inner;
+	cache->layout.engine = inner;
 	kmem_cache_destroy(cache);
 	return most;
 }
@@ -93,11 +93,11 @@ static unsigned long worst(unsigned capacity, unsigned reach)
 static void look(struct kmem_cache *cache, size_t *main_count, size_t *spare)
 {
 	char *area = km_area((unsigned)sched_getcpu());
-	uintptr_t top = *(uintptr_t *)(area + cache->pcs.slot);
+	uintptr_t top = *(uintptr_t *)(area + cache->fast.pcs.slot);
 	void **block = (void **)(area + top);
 
-	*main_count = top ? km_sheaf_objects(&cache->pcs, block) : 0;
-	*spare = km_pcs_count_cpu(&cache->pcs, (unsigned)sched_getcpu()) - *main_count;
+	*main_count = top ? km_sheaf_objects(&cache->fast.pcs, block) : 0;
+	*spare = km_pcs_count_cpu(&cache->fast.pcs, (unsigned)sched_getcpu()) - *main_count;
 }
 
 /* One block full, the other empty, then a swap: false where it left them otherwise than it should. */
@@ -118,8 +118,8 @@ static bool shares(unsigned capacity, bool for_pop, bool share)
 		look(cache, &first, &second);
 	} while (first);
 	if (!for_pop)
-		km_pcs_swap(&cache->pcs, true, false);
-	bool swapped = km_pcs_swap(&cache->pcs, for_pop, share);
+		km_pcs_swap(&cache->fast.pcs, true, false);
+	bool swapped = km_pcs_swap(&cache->fast.pcs, for_pop, share);
 	look(cache, &first, &second);
 	bool right = swapped && first + second == capacity;
 	if (share)

@@ -35,8 +35,8 @@ static void shut(void)
 /* Where hits are a shelf's. */
 static void shut_cache(struct kmem_cache *cache)
 {
-	if (km_gate.in_caches && cache->pcs.slot)
-		km_store(&cache->pcs.front.rseq, km_gate.shut);
+	if (km_gate.in_caches && cache->fast.pcs.slot)
+		km_store(&cache->fast.pcs.front.rseq, km_gate.shut);
 }
 
 static bool are_open(void)
@@ -124,12 +124,12 @@ static void begin(void)
 /* Where frees are proved calls go by the other word alone: this one may stay shut until a miss comes by. */
 static bool goes_by_copy(void)
 {
-	return km_gate.in_caches && cache->pcs.slot && !km_hardening.live;
+	return km_gate.in_caches && cache->fast.pcs.slot && !km_hardening.live;
 }
 
 static bool copy_is_open(void)
 {
-	return cache->pcs.front.rseq == km_gate.open[1] || km_hardening.live;
+	return cache->fast.pcs.front.rseq == km_gate.open[1] || km_hardening.live;
 }
 
 static void each_answers(void)
@@ -253,12 +253,12 @@ static void can_not_be_served(void)
 	km_store(&km_mail.asked, before);
 	for (int times = 0; times < TIMES; times++)
 		by_cache();
-	NEED(are_open() && cache->pcs.front.rseq == km_gate.open[1]);
+	NEED(are_open() && cache->fast.pcs.front.rseq == km_gate.open[1]);
 	ask_in_vain();
 	ahead_ms += 10001;
 	for (int times = 0; times < TIMES; times++)
 		by_cache();
-	NEED(!is_answered() && are_open() && cache->pcs.front.rseq == km_gate.open[1]);
+	NEED(!is_answered() && are_open() && cache->fast.pcs.front.rseq == km_gate.open[1]);
 	km_store_release(&may_go, 1);
 	NEED(!pthread_join(thread, NULL));
 	shut();
@@ -273,7 +273,7 @@ static void can_not_be_served(void)
 static void half_shut(void)
 {
 	begin();
-	const bool by_cid = km_gate.word[0] && cache->engine->front == KM_PERCPU_SHEAVES;
+	const bool by_cid = km_gate.word[0] && cache->layout.engine->front == KM_PERCPU_SHEAVES;
 	km_store(km_gate.word[by_cid ? 0 : 1], km_gate.shut);
 	ask();
 	for (int times = 0; times < TIMES; times++)
@@ -359,7 +359,7 @@ static void made_meanwhile(void)
 	begin();
 	shut();
 	struct kmem_cache *other = make("other", 200);
-	NEED(other->pcs.front.rseq == km_gate.open[1]);
+	NEED(other->fast.pcs.front.rseq == km_gate.open[1]);
 	shut_cache(other);
 	kmem_cache_free(other, kmem_cache_alloc(other, GFP_NOWAIT));
 	shut_cache(other);

@@ -62,8 +62,8 @@ struct places {
  * caches of large blocks are excluded, because their fast paths do not read the cache. */
 static bool has_copy(const struct ways *ways, const struct kmem_cache *cache)
 {
-	return cache->pcs.slot && cache->pcs.front.rseq == ways->there.open[1] && !(cache->flags & SLAB_KMALLOC) &&
-	       strncmp(cache->name, "large-", 6);
+	return cache->fast.pcs.slot && cache->fast.pcs.front.rseq == ways->there.open[1] &&
+	       !(cache->layout.flags & SLAB_KMALLOC) && strncmp(cache->registry.name, "large-", 6);
 }
 
 /* Collect the addresses of the gate copies in all caches. Returns: false: the list is unreadable or is changing. */
@@ -80,12 +80,12 @@ static bool find_copies(const struct ways *ways, struct target *target, struct p
 	places->count = 0;
 	if (!target_read(target, &first, head, sizeof(first)))
 		return false;
-	for (const struct km_list *at = first.next; at != head; before = at, at = cache.all.next) {
+	for (const struct km_list *at = first.next; at != head; before = at, at = cache.registry.all.next) {
 		const uintptr_t address = (uintptr_t)at - link;
 
 		if (seen++ == INFO_MAX_CACHES || address % sizeof(uint64_t) ||
 		    !target_struct(target, layout, INFO_CACHE, &cache, (const void *)address) ||
-		    info_true(&cache.dead) || cache.all.prev != before)
+		    info_true(&cache.layout.dead) || cache.registry.all.prev != before)
 			return false;
 		if (!has_copy(ways, &cache))
 			continue;

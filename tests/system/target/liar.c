@@ -61,24 +61,24 @@ static void make_caches(struct km_list *head, unsigned *count, unsigned long *no
 	for (unsigned i = 0; i < 20; i++) {
 		struct kmem_cache *cache = &caches[i];
 
-		cache->dead = false;
+		cache->layout.dead = false;
 		if (any() % 16)
-			cache->engine = &engines[any() % 3];
+			cache->layout.engine = &engines[any() % 3];
 		for (unsigned node = 0; node < KM_MAX_NODES; node++)
-			cache->node[node] = any() % 3 ? NULL : (void *)pointer(nonsense);
-		cache->pcs.slot = (uint32_t)(any() % 2000 * 8);
-		cache->pcs.sheaf_mask = (64u << any() % 8) - 1;
-		cache->chain.slot = (uint32_t)(any() % 300 * 64);
-		cache->size = (uint32_t)(any() % 9000 + 1);
-		cache->objects = (uint32_t)(any() % 600 + 1);
-		cache->order = (uint8_t)(any() % (KM_MAX_ORDER + 1));
-		km_list_add_tail(&cache->all, head);
+			cache->state.node[node] = any() % 3 ? NULL : (void *)pointer(nonsense);
+		cache->fast.pcs.slot = (uint32_t)(any() % 2000 * 8);
+		cache->fast.pcs.sheaf_mask = (64u << any() % 8) - 1;
+		cache->fast.chain.slot = (uint32_t)(any() % 300 * 64);
+		cache->layout.size = (uint32_t)(any() % 9000 + 1);
+		cache->layout.objects = (uint32_t)(any() % 600 + 1);
+		cache->layout.order = (uint8_t)(any() % (KM_MAX_ORDER + 1));
+		km_list_add_tail(&cache->registry.all, head);
 		++*count;
 	}
 	if (any() % 2)
-		caches[7].all.next = &caches[any() % 20].all;
+		caches[7].registry.all.next = &caches[any() % 20].registry.all;
 	if (any() % 4 == 0)
-		caches[11].all.prev = (struct km_list *)pointer(nonsense);
+		caches[11].registry.all.prev = (struct km_list *)pointer(nonsense);
 }
 
 /* A tree of groups with numbers, names and stocks of nonsense, some of them damaged; loops among them. */
@@ -128,15 +128,20 @@ static void make_below(struct km_root *root)
 	} area;
 	static struct km_percpu percpu = { .base = (char *)&area, .cpus = 1, .discipline = KM_DISCIPLINE_LOCK };
 	static struct kmem_cache cache = {
-		.engine = &engines[2], .name = "below", .size = 64, .object_size = 64, .freeptr = 56, .objects = 64,
-		.chain = { .slot = sizeof(area.closed) },
+		.layout.engine = &engines[2],
+		.registry.name = "below",
+		.layout.size = 64,
+		.layout.object_size = 64,
+		.layout.freeptr = 56,
+		.layout.objects = 64,
+		.fast.chain = {.slot = sizeof(area.closed)},
 	};
 
 	engines[2].name = "be\"low";
-	area.open.top.freelist = slab - cache.size;
+	area.open.top.freelist = slab - cache.layout.size;
 	area.open.top.slab = km_chain_tag(slab, KM_PAGE_SHIFT);
 	km_list_init(&head);
-	km_list_add_tail(&cache.all, &head);
+	km_list_add_tail(&cache.registry.all, &head);
 	root->discipline = root->reason = "none";
 	root->percpu = &percpu;
 	root->caches = &head;

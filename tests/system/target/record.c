@@ -37,14 +37,15 @@ static struct km_root *find_root(void)
 /* Where the structure that the field is of begins. */
 static char *base_of(const char *name)
 {
-	const struct kmem_cache *cache = (const void *)((char *)root->caches->next - offsetof(struct kmem_cache, all));
+	const struct kmem_cache *cache = (const void *)((char *)root->caches->next -
+							offsetof(struct kmem_cache, registry.all));
 	const struct {
 		const char *of;
 		const void *at;
 	} bases[] = {
 		{ "root.", root }, { "percpu.", root->percpu }, { "range.", root->arena.range },
-		{ "page.", root->arena.range->page }, { "cache.", cache }, { "engine.", cache->engine },
-		{ "node.", cache->node[0] }, { "pool.", root->guarded }, { "zone.", root->arena.zone[0] },
+		{ "page.", root->arena.range->page }, { "cache.", cache }, { "engine.", cache->layout.engine },
+		{ "node.", cache->state.node[0] }, { "pool.", root->guarded }, { "zone.", root->arena.zone[0] },
 		{ "parked.", root->parked }, { "span.", root->spans },
 	};
 

@@ -81,8 +81,8 @@ static void find_owned(struct fs_objects *objects)
 		const struct heap_cache *cache = &heap->caches[heap->pieces[i].cache];
 
 		add_owned(objects, cache->address, i);
-		if (cache->copy.shadow_of && cache->copy.shadow_of != cache->address)
-			add_owned(objects, cache->copy.shadow_of, i);
+		if (cache->copy.ext.shadow_of && cache->copy.ext.shadow_of != cache->address)
+			add_owned(objects, cache->copy.ext.shadow_of, i);
 	}
 	if (objects->count)
 		qsort(objects->owned, objects->count, sizeof(*objects->owned), by_cache);

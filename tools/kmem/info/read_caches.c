@@ -124,14 +124,14 @@ static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, ui
 		return true;
 	char *copy = kmem_need(malloc(bytes));
 	bool ok = target_read(walk->target, copy, (void *)base, bytes);
-	while (ok && object && count < cache->objects) {
+	while (ok && object && count < cache->layout.objects) {
 		size_t offset = object - base;	/* wraps for an object below the slab */
 
-		if (offset >= bytes || offset % cache->size || cache->size > bytes - offset ||
-		    cache->freeptr + sizeof(object) > bytes - offset)
+		if (offset >= bytes || offset % cache->layout.size || cache->layout.size > bytes - offset ||
+		    cache->layout.freeptr + sizeof(object) > bytes - offset)
 			break;
 		count++;
-		memcpy(&object, copy + offset + cache->freeptr, sizeof(object));
+		memcpy(&object, copy + offset + cache->layout.freeptr, sizeof(object));
 	}
 	free(copy);
 	*objects += count;
@@ -145,7 +145,8 @@ static bool count_chain(struct walk *walk, const struct kmem_cache *cache, unsig
 	char *states = target_room(walk->target, cpus, each);
 	bool separate = walk->percpu.discipline == KM_DISCIPLINE_CMPXCHG;
 
-	bool ok = states && target_per_cpu(walk->target, walk->root, &walk->percpu, cache->chain.slot, states, each);
+	bool ok = states && target_per_cpu(walk->target, walk->root, &walk->percpu,
+					   cache->fast.chain.slot, states, each);
 	for (unsigned cpu = 0; ok && each && cpu < cpus; cpu++) {
 		struct km_chain_cpu state;
 
@@ -185,9 +186,9 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache, struct 
 	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
 		struct km_node_counts counts;
 
-		if (!cache->node[i])
+		if (!cache->state.node[i])
 			continue;
-		if (!target_struct(walk->target, walk->layout, INFO_NODE, &counts, cache->node[i]))
+		if (!target_struct(walk->target, walk->layout, INFO_NODE, &counts, cache->state.node[i]))
 			return false;
 		for (unsigned j = 0; j < km_array_count(counts.ready); j++) {
 			size_t ready = 0;
@@ -198,7 +199,7 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache, struct 
 			stats->shelf_objects += ready;
 		}
 		if (into->full)
-			full_node(into->full, i, &counts, cache->objects,
+			full_node(into->full, i, &counts, cache->layout.objects,
 				  layout_has(walk->layout, counts.taken == KM_NOT_KEPT ? INFO_SCAN_NEEDS :
 					     "node.slabs node.taken node.partial node.free_slabs"));
 		stats->total_slabs += counts.slabs;
@@ -221,32 +222,32 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	struct kmem_cache_stats *stats = &into->stats;
 	bool kept, array;
 
-	if (!read_engine(walk, cache->engine))
+	if (!read_engine(walk, cache->layout.engine))
 		return false;
 	array = walk->engine.front == KM_PERCPU_SHEAVES;
 	memcpy(into->engine, walk->engine_name, sizeof(into->engine));
-	into->group = cache->group;
-	into->shadow_of = cache->shadow_of;
-	into->child_of = cache->child_of;
-	into->carried = cache->carried & KM_DEBUG_FLAGS;
+	into->group = cache->memcg.group;
+	into->shadow_of = cache->ext.shadow_of;
+	into->child_of = cache->memcg.child_of;
+	into->carried = cache->ext.carried & KM_DEBUG_FLAGS;
 	*stats = (struct kmem_cache_stats){
-		.active_objects = cache->guarded,	/* outside slabs, all allocated */
-		.total_objects = cache->guarded,
-		.min_partial = cache->min_partial,
-		.object_size = cache->object_size,
-		.size = cache->size,
-		.objects_per_slab = cache->objects,
-		.pages_per_slab = cache->slab_pages ?: 1u << (cache->order & 31),
-		.sheaf_capacity = array && cache->capacity ? km_alloc_capacity(cache) : 0,
-		.alloc_slab = cache->past.new_slabs,
-		.free_slab = cache->past.freed_slabs,
+		.active_objects = cache->ext.guarded,	/* outside slabs, all allocated */
+		.total_objects = cache->ext.guarded,
+		.min_partial = cache->tune.min_partial,
+		.object_size = cache->layout.object_size,
+		.size = cache->layout.size,
+		.objects_per_slab = cache->layout.objects,
+		.pages_per_slab = cache->form.slab_pages ?: 1u << (cache->layout.order & 31),
+		.sheaf_capacity = array && cache->fast.capacity ? km_alloc_capacity(cache) : 0,
+		.alloc_slab = cache->state.past.new_slabs,
+		.free_slab = cache->state.past.freed_slabs,
 	};
-	if (walk->engine.array.tune && cache->capacity) {
-		stats->limit = cache->capacity;
-		stats->batchcount = cache->batchcount;
-		stats->shared_factor = cache->shared;
+	if (walk->engine.array.tune && cache->fast.capacity) {
+		stats->limit = cache->fast.capacity;
+		stats->batchcount = cache->tune.batchcount;
+		stats->shared_factor = cache->tune.shared;
 	}
-	info_printable(stats->name, cache->name, sizeof(stats->name));
+	info_printable(stats->name, cache->registry.name, sizeof(stats->name));
 	if (walk->snapshot->in_full) {
 		into->full = kmem_need(calloc(1, sizeof(*into->full)));
 		if (!full_read(walk->target, walk->root, &walk->percpu, &walk->engine, walk->engine_name, cache,
@@ -255,11 +256,11 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	}
 	if (!add_nodes(walk, cache, into, &kept))
 		return false;
-	if (array && cache->pcs.slot && !count_pcs(walk, &cache->pcs, &stats->shelf_objects))
+	if (array && cache->fast.pcs.slot && !count_pcs(walk, &cache->fast.pcs, &stats->shelf_objects))
 		return false;
-	if (cache->charged.slot && !count_pcs(walk, &cache->charged, &stats->shelf_objects))
+	if (cache->memcg.charged.slot && !count_pcs(walk, &cache->memcg.charged, &stats->shelf_objects))
 		return false;
-	if (walk->engine.front == KM_PERCPU_FREELIST && cache->chain.slot &&
+	if (walk->engine.front == KM_PERCPU_FREELIST && cache->fast.chain.slot &&
 	    !count_chain(walk, cache, &stats->shelf_objects))
 		return false;
 	into->by_slab = !kept;
@@ -276,7 +277,8 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 
 static bool looks_whole(const struct kmem_cache *cache)
 {
-	return !info_true(&cache->dead) && cache->size && cache->objects && cache->order <= KM_MAX_ORDER;
+	return !info_true(&cache->layout.dead) && cache->layout.size && cache->layout.objects &&
+	       cache->layout.order <= KM_MAX_ORDER;
 }
 
 static bool read_cache(struct walk *walk, const struct km_list *link, const struct km_list *before,
@@ -291,7 +293,7 @@ static bool read_cache(struct walk *walk, const struct km_list *link, const stru
 	if (!target_struct(walk->target, walk->layout, INFO_CACHE, cache, (void *)address))
 		return false;
 	/* A cache destroyed meanwhile has other links. */
-	return (cache->all.prev == before && looks_whole(cache)) || target_torn(walk->target);
+	return (cache->registry.all.prev == before && looks_whole(cache)) || target_torn(walk->target);
 }
 
 static bool add_caches(struct walk *walk)
@@ -303,7 +305,7 @@ static bool add_caches(struct walk *walk)
 
 	if (!target_read(walk->target, &link, head, sizeof(link)))
 		return false;
-	for (const struct km_list *at = link.next; at != head; at = cache.all.next) {
+	for (const struct km_list *at = link.next; at != head; at = cache.registry.all.next) {
 		if (walk->snapshot->count - walk->first >= INFO_MAX_CACHES)
 			return target_torn(walk->target);
 		if (!read_cache(walk, at, before, &cache))
@@ -743,7 +745,7 @@ static bool is_listed(struct walk *walk, const struct kmem_cache *cache, const s
 {
 	struct km_list before;
 
-	return target_read(walk->target, &before, cache->all.prev, sizeof(before)) && before.next == link;
+	return target_read(walk->target, &before, cache->registry.all.prev, sizeof(before)) && before.next == link;
 }
 
 enum info_one walk_one(struct target *target, struct info_root *root, const struct kmem_cache *address, bool counts,
@@ -761,7 +763,7 @@ enum info_one walk_one(struct target *target, struct info_root *root, const stru
 	    !target_struct(target, walk.layout, INFO_CACHE, &cache, address) || !looks_whole(&cache) ||
 	    !is_listed(&walk, &cache, link))
 		return INFO_ONE_GONE;
-	if (cache.shadows)
+	if (cache.ext.shadows)
 		return INFO_ONE_OF_ALL;
 	struct info_cache *into = snapshot_grow(snapshot);
 	if (!fill_cache(&walk, &cache, into)) {

@@ -117,22 +117,22 @@ static bool add_slab(struct full *full, const void *node)
 static bool add_cpus(struct full *full)
 {
 	const unsigned cpus = full->percpu->cpus;
-	const size_t each = layout_bytes(&full->root->layout, INFO_CHAIN), words = full->cache->percpu_bytes / 8;
+	const size_t each = layout_bytes(&full->root->layout, INFO_CHAIN), words = full->cache->state.percpu_bytes / 8;
 	const bool separate = full->percpu->discipline == KM_DISCIPLINE_CMPXCHG;
 	struct info_full *into = full->into;
 	char *states = target_room(full->target, cpus, each + MOST_WORDS * sizeof(uint64_t));
 	uint64_t *counts = (uint64_t *)states;
 	bool ok = states;
 
-	if (ok && full->cache->percpu_offset && words && words <= MOST_WORDS) {
-		ok = target_per_cpu(full->target, full->root, full->percpu, full->cache->percpu_offset, counts,
+	if (ok && full->cache->state.percpu_offset && words && words <= MOST_WORDS) {
+		ok = target_per_cpu(full->target, full->root, full->percpu, full->cache->state.percpu_offset, counts,
 				    words * sizeof(*counts));
 		for (size_t i = 0; ok && i < cpus * words; i++)
 			if (i % words < KMEM_NR_EVENTS)
 				add(&into->events[i % words], counts[i]);
 	}
-	if (ok && full->cache->chain.slot && each) {
-		ok = target_per_cpu(full->target, full->root, full->percpu, full->cache->chain.slot, states, each);
+	if (ok && full->cache->fast.chain.slot && each) {
+		ok = target_per_cpu(full->target, full->root, full->percpu, full->cache->fast.chain.slot, states, each);
 		for (unsigned cpu = 0; ok && cpu < cpus; cpu++) {
 			struct km_chain_cpu state;
 
@@ -177,7 +177,7 @@ static bool add_engine(struct full *full, const struct km_engine *engine, const 
 		if (!load_part(full, engine, name, parts[i].ops))
 			return false;
 		for (unsigned node = 0; node < (parts[i].first ? 1 : KM_MAX_NODES); node++)
-			if (full->cache->node[node] && !parts[i].add(full, full->cache->node[node]))
+			if (full->cache->state.node[node] && !parts[i].add(full, full->cache->state.node[node]))
 				return false;
 	}
 	return true;
@@ -191,14 +191,16 @@ static void take_fields(const struct layout *layout, const struct kmem_cache *ca
 		const char *name;
 		unsigned long value, *to;
 	} fields[] = {
-		{ "cache.flags", cache->flags, &full->flags }, { "cache.align", cache->align, &full->align },
-		{ "cache.usersize", cache->usersize, &full->usersize },
-		{ "cache.references", (unsigned long)cache->references, &full->references },
-		{ "cache.defrag_ratio", cache->defrag_ratio, &full->defrag_ratio },
-		{ "cache.ctor", (unsigned long)(uintptr_t)cache->ctor, &full->ctor },
-		{ "cache.carried", cache->carried & KM_DEBUG_FLAGS, &full->carried },
-		{ "cache.chain.slot chain.top.slab chain.slab percpu.discipline", 0, &full->cpu_slabs },
-		{ INFO_SCAN_NEEDS, 0, &full->frozen },
+		{"cache.flags", cache->layout.flags, &full->flags},
+		{"cache.align", cache->form.align, &full->align},
+		{"cache.usersize", cache->ext.usersize, &full->usersize},
+		{"cache.references", (unsigned long)cache->registry.references, &full->references},
+		{"cache.defrag_ratio", cache->tune.defrag_ratio, &full->defrag_ratio},
+		{"cache.ctor", (unsigned long)(uintptr_t)cache->form.ctor, &full->ctor},
+		{"cache.carried", cache->ext.carried & KM_DEBUG_FLAGS, &full->carried},
+		{"cache.chain.slot chain.top.slab chain.slab percpu.discipline", 0,
+		 &full->cpu_slabs},
+		{INFO_SCAN_NEEDS, 0, &full->frozen},
 	};
 
 	for (size_t i = 0; i < km_array_count(fields); i++)
@@ -217,7 +219,8 @@ bool full_read(struct target *target, struct info_root *root, const struct km_pe
 	struct km_events events = { { 0 } };
 
 	take_fields(layout, cache, full);
-	if (has_events && cache->events && !target_struct(target, layout, INFO_EVENTS, &events, cache->events))
+	if (has_events && cache->state.events &&
+	    !target_struct(target, layout, INFO_EVENTS, &events, cache->state.events))
 		return false;
 	for (unsigned i = 0; i < KMEM_NR_EVENTS; i++)
 		full->events[i] = has_events ? events.count[i] : INFO_UNKNOWN;

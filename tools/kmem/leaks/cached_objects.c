@@ -99,11 +99,11 @@ static void add_barn(struct rests *rests, const struct layout *layout, const str
 		uintptr_t sheaf = (uintptr_t)n->barn.full;
 
 		for (unsigned i = 0; sheaf && i < MAX_SHEAVES && i < n->barn.full_count; i++)
-			sheaf = add_sheaf(rests, cache->pcs.sheaf_mask, sheaf);
+			sheaf = add_sheaf(rests, cache->fast.pcs.sheaf_mask, sheaf);
 		if (n->remote && target_struct(rests->heap->target, layout, INFO_REMOTE, &remote, n->remote))
 			for (unsigned i = 0; i < KM_MAX_NODES; i++)
 				if (remote.sheaf[i])
-					add_sheaf(rests, cache->pcs.sheaf_mask, (uintptr_t)remote.sheaf[i]);
+					add_sheaf(rests, cache->fast.pcs.sheaf_mask, (uintptr_t)remote.sheaf[i]);
 	}
 	free(n);
 }
@@ -137,12 +137,12 @@ static void add_nodes(struct rests *rests, const struct layout *layout)
 	const struct kmem_cache *cache = &rests->cache->copy;
 
 	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
-		if (!cache->node[i])
+		if (!cache->state.node[i])
 			continue;
 		if (rests->cache->engine == HEAP_sheaf && layout_bytes(layout, INFO_SHEAF))
-			add_barn(rests, layout, cache, cache->node[i]);
+			add_barn(rests, layout, cache, cache->state.node[i]);
 		else if (rests->cache->engine == HEAP_slab && layout_bytes(layout, INFO_SLAB))
-			add_shared(rests, layout, cache->node[i]);
+			add_shared(rests, layout, cache->state.node[i]);
 	}
 }
 
@@ -164,13 +164,13 @@ static void add_chain(struct rests *rests)
 	size_t each = layout_bytes(&rests->root->layout, INFO_CHAIN);
 	char *states = target_room(rests->heap->target, rests->percpu.cpus, each);
 
-	if (states && cache->chain.slot && each)
-		read_areas(rests, cache->chain.slot, states, each);
-	for (unsigned cpu = 0; states && cache->chain.slot && each && cpu < rests->percpu.cpus; cpu++) {
+	if (states && cache->fast.chain.slot && each)
+		read_areas(rests, cache->fast.chain.slot, states, each);
+	for (unsigned cpu = 0; states && cache->fast.chain.slot && each && cpu < rests->percpu.cpus; cpu++) {
 		struct km_chain_cpu state;
 
 		layout_take(&rests->root->layout, INFO_CHAIN, &state, states + cpu * each);
-		add_list(rests, (uintptr_t)state.top.freelist, cache->freeptr, cache->objects);
+		add_list(rests, (uintptr_t)state.top.freelist, cache->layout.freeptr, cache->layout.objects);
 	}
 	free(states);
 }
@@ -209,12 +209,12 @@ bool heap_rests(struct heap *heap, const bool *wanted, size_t *next, uint64_t en
 		if (cache->root != rests.root && !begin_root(&rests, cache->root))
 			return false;
 		rests.cache = cache;
-		add_pcs(&rests, &cache->copy.pcs);
-		add_pcs(&rests, &cache->copy.charged);
+		add_pcs(&rests, &cache->copy.fast.pcs);
+		add_pcs(&rests, &cache->copy.memcg.charged);
 		add_nodes(&rests, &cache->root->layout);
 		if (cache->engine == HEAP_slub)
 			add_chain(&rests);
-		add_list(&rests, (uintptr_t)cache->copy.deferred, cache->copy.freeptr, MAX_DEFERRED);
+		add_list(&rests, (uintptr_t)cache->copy.state.deferred, cache->copy.layout.freeptr, MAX_DEFERRED);
 	}
 	return heap->target->result == INFO_OK || heap->target->result == INFO_TORN;
 }

@@ -74,8 +74,8 @@ static void print_cache(const struct heap *heap, const struct heap_piece *piece)
 		return;
 	}
 	const struct heap_cache *cache = &heap->caches[piece->cache];
-	printf("  %-12s%s, engine %s, %u bytes for %u%s\n", "cache", cache->copy.name, cache->engine_name,
-	       cache->copy.size, cache->copy.object_size, cache->copy.shadow_of ? ", debugged" : "");
+	printf("  %-12s%s, engine %s, %u bytes for %u%s\n", "cache", cache->copy.registry.name, cache->engine_name,
+	       cache->copy.layout.size, cache->copy.layout.object_size, cache->copy.ext.shadow_of ? ", debugged" : "");
 }
 
 static void print_origin(const struct subject *subject, struct heap *heap, const struct heap_piece *piece,
@@ -123,8 +123,8 @@ static int tell(struct subject *subject, struct heap *heap, uintptr_t address)
 	print_cache(heap, piece);
 	if (heap_group(heap, piece, start, group, sizeof(group)))
 		printf("  %-12s%s\n", "group", group);
-	else if (piece->cache != HEAP_NO_CACHE && heap->caches[piece->cache].copy.group)
-		printf("  %-12sprivate, number %u\n", "group", heap->caches[piece->cache].copy.group);
+	else if (piece->cache != HEAP_NO_CACHE && heap->caches[piece->cache].copy.memcg.group)
+		printf("  %-12sprivate, number %u\n", "group", heap->caches[piece->cache].copy.memcg.group);
 	if (piece->kind == HEAP_OF_SLAB || piece->kind == HEAP_OF_SLOB) {
 		print_slab(heap, piece, object);
 		print_neighbours(heap, piece, object);

@@ -37,7 +37,7 @@ static bool read_engine(struct heap *heap, struct info_root *root, struct heap_c
 	const struct km_engine *ours;
 	enum info_ops ops;
 
-	if (!target_struct(heap->target, &root->layout, INFO_ENGINE, &engine, cache->copy.engine) ||
+	if (!target_struct(heap->target, &root->layout, INFO_ENGINE, &engine, cache->copy.layout.engine) ||
 	    !target_string(heap->target, cache->engine_name, sizeof(cache->engine_name), engine.name))
 		return false;
 	cache->engine = engine_of(cache->engine_name);
@@ -68,17 +68,18 @@ static bool add_caches(struct heap *heap, struct info_root *root)
 			return target_torn(heap->target);
 		if (!target_struct(heap->target, &root->layout, INFO_CACHE, &cache->copy, cache->address))
 			return false;
-		if (cache->copy.all.prev != before || !cache->copy.size || info_true(&cache->copy.dead))
+		if (cache->copy.registry.all.prev != before || !cache->copy.layout.size ||
+		    info_true(&cache->copy.layout.dead))
 			return target_torn(heap->target);
 		if (!read_engine(heap, root, cache))
 			return false;
-		cache->copy.name[sizeof(cache->copy.name) - 1] = '\0';
-		info_printable(cache->copy.name, cache->copy.name, sizeof(cache->copy.name));
-		cache->tracked = cache->copy.flags & SLAB_STORE_USER &&
+		cache->copy.registry.name[sizeof(cache->copy.registry.name) - 1] = '\0';
+		info_printable(cache->copy.registry.name, cache->copy.registry.name, sizeof(cache->copy.registry.name));
+		cache->tracked = cache->copy.layout.flags & SLAB_STORE_USER &&
 				 layout_offset(&root->layout, "const.track") == KM_DEBUG_TRACK;
 		heap->cache_count++;
 		before = at;
-		at = cache->copy.all.next;
+		at = cache->copy.registry.all.next;
 	}
 	return true;
 }
@@ -287,7 +288,7 @@ size_t heap_bytes(const struct heap *heap, const struct heap_piece *piece, uint6
 	uint64_t end = object + 1;
 
 	if (piece->kind != HEAP_OF_SLOB) {
-		size_t asked = piece->kind == HEAP_OF_SLAB ? heap->caches[piece->cache].copy.object_size : 0;
+		size_t asked = piece->kind == HEAP_OF_SLAB ? heap->caches[piece->cache].copy.layout.object_size : 0;
 
 		return asked && asked <= piece->each ? asked : piece->each;
 	}
@@ -299,7 +300,7 @@ size_t heap_bytes(const struct heap *heap, const struct heap_piece *piece, uint6
 const char *heap_name(const struct heap *heap, const struct heap_piece *piece)
 {
 	if (piece->cache != HEAP_NO_CACHE)
-		return heap->caches[piece->cache].copy.name;
+		return heap->caches[piece->cache].copy.registry.name;
 	return piece->kind == HEAP_OF_SLOB ? "(slob)" : piece->kind == HEAP_OF_GUARD ? "(guarded)" :
 	       piece->kind == HEAP_OF_BIG ? "(block, mapped)" : "(block of pages)";
 }

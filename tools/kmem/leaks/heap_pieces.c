@@ -190,11 +190,11 @@ static bool slab_bits(struct heap *heap, struct heap_piece *piece, const struct 
 	bool ok = true;
 
 	if (cache->engine == HEAP_sheaf)
-		ok = free_bits(heap, piece, pages, 0, info_true(&cache->copy.tail_bits), gone);
+		ok = free_bits(heap, piece, pages, 0, info_true(&cache->copy.layout.tail_bits), gone);
 	else if (cache->engine == HEAP_slab)
 		ok = free_bits(heap, piece, pages, 2, piece->count > 128, gone);
 	else if (cache->engine == HEAP_slub)
-		ok = free_list(heap, piece, word_of(pages, 0), cache->copy.freeptr, gone);
+		ok = free_list(heap, piece, word_of(pages, 0), cache->copy.layout.freeptr, gone);
 	else if (cache->engine == HEAP_slob)
 		gone[0] = !pages->inuse;
 	else
@@ -204,8 +204,8 @@ static bool slab_bits(struct heap *heap, struct heap_piece *piece, const struct 
 	all_live(piece, live);
 	for (unsigned i = 0; i < (piece->count + 63) / 64; i++)
 		live[i] &= ~gone[i];
-	if (cache->copy.live_shift)
-		drop_unproved(heap, piece, cache->copy.live_shift, live);
+	if (cache->copy.layout.live_shift)
+		drop_unproved(heap, piece, cache->copy.layout.live_shift, live);
 	return true;
 }
 
@@ -244,9 +244,9 @@ static bool add_slab(struct pages *pages, size_t i)
 		return true;
 	const struct kmem_cache *cache = &heap->caches[piece.cache].copy;
 	size_t bytes = (size_t)piece.pages << KM_PAGE_SHIFT;
-	size_t first = cache->colours ? (uint32_t)word_of(page, 0) : cache->first;
+	size_t first = cache->form.colours ? (uint32_t)word_of(page, 0) : cache->form.first;
 	piece.start = start + first;
-	piece.each = cache->size;
+	piece.each = cache->layout.size;
 	if (heap->caches[piece.cache].engine == HEAP_slob)
 		piece.count = 1, piece.each = bytes, piece.start = start;
 	if (!piece.count || piece.count > KM_SLAB_MAX_OBJECTS || first >= bytes ||

@@ -125,9 +125,9 @@ bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, u
 	if (piece->kind != HEAP_OF_SLAB || !heap->caches[piece->cache].tracked)
 		return false;
 	const struct kmem_cache *cache = &heap->caches[piece->cache].copy;
-	uintptr_t at = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD + which * KM_DEBUG_TRACK;
+	uintptr_t at = object + cache->layout.freeptr + sizeof(void *) + KM_DEBUG_WORD + which * KM_DEBUG_TRACK;
 
-	return at + KM_DEBUG_TRACK <= object + cache->size &&
+	return at + KM_DEBUG_TRACK <= object + cache->layout.size &&
 	       read_mark(heap, heap->caches[piece->cache].root, at, track);
 }
 

@@ -1,0 +1,225 @@
+/*
+ * kmem_cache.h: struct kmem_cache in parts: the fields of a hit, the layout of objects, the form of slabs, tunables,
+ * state, and the state of accounting and of extensions.
+ * Invariant: the fields that a hit reads lie in the first two cache lines.
+ */
+#ifndef KM_SLAB_KMEM_CACHE_H
+#define KM_SLAB_KMEM_CACHE_H
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "base/cc.h"
+#include "base/list.h"
+#include "os/die.h"
+#include "percpu/cpu_freelist.h"
+#include "percpu/node.h"
+#include "percpu/pcpu.h"
+
+#define KM_NAME_BYTES	32u
+
+struct km_alloc_ops;
+struct km_engine;
+struct km_hooks;
+struct km_quarantine;
+struct km_shadows;
+struct km_slab_charge;
+struct obj_cgroup;
+
+/* Events counted by engines and layers. Slow path only, so all CPUs may share the line. */
+struct km_events {
+	uint64_t count[KMEM_NR_EVENTS];
+};
+
+/* The layers of a cache, from top to bottom. A new layer needs one line here and one folder (alloc/layers.c).
+ * Every cache has BASE. Layers between CHARGE and OBSERVE run at each allocation and free. */
+enum km_layer {
+	KM_LAYER_SHADOW,	/* a debug shadow cache serves requests (ext/debug/debug_shadow.c) */
+	KM_LAYER_CHARGE,	/* objects are charged (charge.c), or one object is guarded (sampled_ops.c) */
+	KM_LAYER_ADDED,		/* registered by a program that is linked with the archive */
+	KM_LAYER_OBSERVE,	/* hooks, checks, injected failures, probes and profiles (alloc/observed_ops.c) */
+	KM_LAYER_VALIDATE,	/* an allocation state map validates frees (alloc/validate.c) */
+	KM_LAYER_BASE,		/* per-CPU sheaves, a freelist, or the engine alone (*_ops.c) */
+	KM_LAYERS
+};
+
+/* Slabs allocated and freed since start. */
+struct km_retired {
+	size_t new_slabs, freed_slabs;
+};
+
+/* Line 0: fields read by a plain fast-path hit. */
+struct km_cache_fast {
+	struct km_pcs pcs;
+	/* Id in the page map; KM_MAP_DESC: no id. Under rseq also the number of the cache's word in a per-CPU
+	 * area. */
+	uint16_t id;
+	uint16_t capacity;		/* initial capacity of a sheaf, in objects; 0: no sheaves */
+	struct km_chain chain;		/* KM_PERCPU_FREELIST: place of each CPU's slab */
+};
+
+/* Line 1: layout of slabs and objects; constant after creation. */
+struct km_cache_layout {
+	uint32_t size;			/* stride of objects, in bytes */
+	uint32_t object_size;		/* bytes requested by the user */
+	uint32_t reciprocal;		/* index in slab = offset * reciprocal >> 32; see layout.c */
+	uint32_t objects;		/* objects in a slab of `order` */
+	uint32_t freeptr;		/* offset of the free pointer in a free object, in bytes */
+	uint32_t usable;		/* usable bytes of each object; 0: differs by object (kmalloc/lookup.c) */
+	uint8_t order, min_order;
+	bool tail_bits;			/* sheaf: the free bits lie behind the objects, not in page descriptors */
+	bool checked;			/* validate each free */
+	uint8_t traits;			/* enum km_cache_trait */
+	bool dead;
+	uint8_t freelist;		/* slab: place of a slab's free indices (enum slab_freelist) */
+	uint8_t live_shift;		/* shift from address to byte in the allocation state map; 0: no map */
+	slab_flags_t flags;
+	uint32_t cleared;		/* bytes cleared for __GFP_ZERO; 0: the cache has a constructor */
+	const struct km_engine *engine;
+};
+
+enum km_cache_trait {
+	KM_CACHE_MERGEABLE = 1,	/* another request for a cache of this form may get this cache */
+	KM_CACHE_DENSE = 2,	/* sheaf: slab orders are chosen for little waste */
+	KM_CACHE_SINGLY = 4,	/* sheaf: no bulk requests are expected, so sheaves may be small */
+	KM_CACHE_SIZE_PART = 8,	/* the entries of `sizes` are part of another cache's run, and stay 0 */
+	KM_CACHE_SIZE_PAID = 16,	/* `sizes` is the table of caches with charged hits */
+};
+
+/* State of the extensions. Observers, validation and hardening come first, because their paths read one line. */
+struct km_cache_ext {
+	const struct km_hooks *hooks;	/* hooks of observers; NULL: none. Hooks close the inline fast path */
+	uintptr_t live;			/* base of the map's bytes; 0: looked up for each object */
+	uint32_t live_id;		/* id of the cache's pages in the map; without a map, an unused id */
+	/* Hardening (alloc/harden.h). parts: any hardening at free. wiped: clear at free. zeroed: clear at
+	 * allocation. canary: offset of the canary in an object, 0: none. quarantine: freed objects waiting for
+	 * reuse. */
+	bool parts, wiped, zeroed;
+	bool comes_in_parts, goes_in_parts;	/* zeroed or canary; canary or quarantine */
+	bool comes_slowly;		/* comes_in_parts, or part of the map lies beyond the first range */
+	bool seen;			/* each allocation and each free is observed */
+	uint32_t canary;
+	bool may_have_canary;
+	struct km_quarantine *quarantine;
+	struct kmem_cache **copies;	/* copies of a kmalloc or malloc cache, by call site (random_classes.c);
+					 * NULL: none yet */
+	uint32_t left;			/* debugged cache: bytes of the left red zone of each object */
+	slab_flags_t carried;		/* KM_DEBUG_FLAGS applied to objects allocated now */
+	uint32_t useroffset, usersize;	/* bytes of an object that usercopy may read and write */
+	/* Guarded objects (alloc/sampled_ops.c). sample_calls: calls until the plain alloc ops return. guarded:
+	 * live guarded objects. sample_due: an object is still to be guarded. */
+	uint32_t sample_calls, guarded;
+	bool sample_due;
+	/* Debugging that is switched at run time. */
+	struct km_shadows *shadows;	/* debug shadow caches; NULL: none, and never any (alloc/fast_path.h) */
+	struct kmem_cache *shadow_of;	/* for a debug shadow cache, the cache with the usual layout; else NULL */
+	struct kmem_cache *next_shadow;
+};
+
+/* The form of a new slab; constant after creation. */
+struct km_cache_form {
+	void (*ctor)(void *object);
+	uint16_t colours, colour_bytes;	/* slab: number of colours, 0: one; bytes from one colour to the next */
+	uint32_t first;			/* offset of a slab's first object without colour, in bytes */
+	uint32_t slab_tail;		/* bytes used by the engine at the end of each slab */
+	uint32_t slab_pages;		/* pages of a slab of `order`, or of a block of a whole_pages engine */
+	uint32_t align;
+};
+
+/* Tunables, and the limit. */
+struct km_cache_tune {
+	unsigned long min_partial;
+	uint16_t busy_capacity;		/* largest capacity of a sheaf after many misses, in objects */
+	uint16_t max_capacity;		/* largest capacity of a sheaf under bulk requests, in objects */
+	uint16_t batchcount, shared;	/* slab: objects moved at once; batches in a node's shared array */
+	uint32_t pad;			/* pad of new sheaves (percpu/pcpu.h); 0 where a mask states the capacity */
+	uint16_t defrag_ratio;		/* share of looks at partial slabs of other nodes that is allowed, of 1024 */
+	bool own_min_partial;		/* min_partial was set explicitly: rules must not change min_partial */
+	bool leads;			/* some cache is, or was, tuned with this cache */
+	uint64_t limit;			/* bytes of slabs that the cache may have */
+	struct kmem_cache *tuned_with;	/* cache with the tunables to copy at creation and at each change; or NULL */
+};
+
+/* Fields written at run time, by slow paths. */
+struct km_cache_state {
+	void *deferred;			/* frees left undone by signal handlers, linked at freeptr */
+	uint16_t misses;		/* miss points (alloc/slow_path.c) since the last reclaim look; a racy hint */
+	bool touched;			/* a miss occurred since the last reclaim look */
+	bool wanted;			/* a request bypassed the sheaves since the last sweep */
+	bool going;			/* being destroyed: no slab of the cache may start to wait (kfree_rcu.c) */
+	uint8_t idle_looks;
+	uint32_t defrag_looks;
+	uint32_t percpu_offset, percpu_bytes;	/* the engine's part of a per-CPU area, in bytes */
+	uint32_t word;			/* offset of word `id` in a per-CPU area; 0: none */
+	void *node[KM_MAX_NODES];	/* the engine's struct for each memory node */
+	struct km_events *events;
+	uint64_t slab_bytes;		/* bytes of the cache's slabs */
+	size_t reserved_pages;		/* pages committed in advance by kmem_reserve */
+	struct km_retired past;		/* slab counts inherited from destroyed caches (cache/create.c) */
+	struct km_ratelimit refusals;	/* rate limit of lines about the cache's own limit (alloc/alloc_failure.c) */
+};
+
+/* The cache in the registry, and in a table of sizes. */
+struct km_cache_registry {
+	struct km_list all;		/* link in the registry */
+	struct kmem_cache *next_named;	/* next cache in the registry with the same hash of the name */
+	struct kmem_cache **named_by;	/* pointer to this cache in the registry's hash; NULL: a child cache */
+	uint16_t *size_ids;		/* this cache's entries in a table of sizes: its id, or 0 while unpublished */
+	uint32_t size_count;
+	int references;			/* aliases, with merging enabled */
+	char name[KM_NAME_BYTES];
+};
+
+/* Accounting. Sheaves of charged objects lie beside `fast.pcs` (percpu/owned_sheaf.h). Hits see `mixed` as
+ * `front.back`. */
+struct km_cache_memcg {
+	struct km_pcs charged;
+	uint32_t charge;		/* bytes charged for an object; 0: no object was ever charged */
+	uint32_t charged_sheaves;	/* sheaves of `charged` on all CPUs, including those being made */
+	uint32_t owner_shift;		/* shift from object to objcg entry of the page (page/obj_cgroups.h) */
+	gfp_t charged_odd;		/* gfp bits that miss in `charged`; all bits: `mixed` may be in use */
+	bool charge_all;		/* every object is charged; else only requests with __GFP_ACCOUNT */
+	bool children;			/* some group has, or had, a child cache of this cache */
+	bool mixes;			/* with several objcgs, `mixed` is opened in place of `charged` */
+	uint8_t direct;			/* operations allowed to bypass another objcg's sheaf (memcg/charge.c) */
+	uint32_t calls;			/* child cache: slow-path frees under way (alloc/fast_path.h) */
+	struct km_pcs mixed;		/* the same sheaves; each object's entry names its objcg. slot 0: not open */
+	/* The objcg of all live objects where all have the same objcg, else one of the values below. These values
+	 * are odd, so no objcg has such an address. Never 0, because an owner of 0 means a sheaf without an objcg. */
+	uint64_t objcg;
+#define KM_OBJCGS_DIFFER ((uint64_t)1)	/* each object's entry names its objcg; as a sheaf's owner: mixed objects */
+#define KM_OBJCG_UNKNOWN ((uint64_t)3)	/* no object was ever allocated */
+#define KM_OBJCG_NOBODY	((uint64_t)5)	/* all live objects are uncharged */
+	const struct km_slab_charge *slab_charge;	/* slab charge hooks; NULL: none */
+	void *kept_by;			/* private data of the slab charge hooks */
+	unsigned group;			/* child cache: number of the group (kmem info); 0: none, or a spare */
+	bool handed_on;			/* child cache reused after a dead group, with late frees possible */
+	bool orphan;			/* child cache of an unreferenced group: emptied by frees */
+	bool word_is_charged;		/* word `id` belongs to `charged`, and its objcg follows; else to `fast.pcs` */
+	struct km_list child_list;	/* child caches, spares first, if `children`; registry's lock */
+	struct kmem_cache *child_of;	/* parent of a child cache (memcg/child_cache.c); else NULL */
+};
+
+struct kmem_cache {
+	struct km_cache_fast fast;
+	struct km_cache_layout layout km_aligned(64);
+	/* Alloc ops by layer. A layer absent from this cache has the ops of the next layer below. */
+	const struct km_alloc_ops *layers[KM_LAYERS];
+	struct km_cache_ext ext;
+	struct km_cache_form form;
+	struct km_cache_tune tune;
+	struct km_cache_state state;
+	struct km_cache_memcg memcg km_aligned(64);
+	struct km_cache_registry registry;
+};
+
+km_inline bool km_cache_is(const struct kmem_cache *cache, enum km_cache_trait trait)
+{
+	return km_load(&cache->layout.traits) & trait;
+}
+
+_Static_assert(offsetof(struct kmem_cache, fast.pcs.front) == 0, "the inline header reads it there");
+_Static_assert(offsetof(struct kmem_cache, layout.size) == 64, "a hit reads one line");
+_Static_assert(sizeof(struct kmem_cache) <= 768, "records of up to 768 bytes fit at more places");
+
+#endif

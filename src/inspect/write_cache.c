@@ -127,7 +127,7 @@ int km_written_serve(const struct km_mail_request *request)
 {
 	struct writing writing = { .request = request };
 
-	km_debug(km_thread_busy && km_written_fits(request), "who serves keeps signal handlers out, and has looked");
+	km_debug(km_thread.busy && km_written_fits(request), "who serves keeps signal handlers out, and has looked");
 	parse(request->letters, writing.number, numbers_of(request->command));
 	km_registry_each(visit, &writing);
 	return writing.count ? writing.result : -ENOENT;

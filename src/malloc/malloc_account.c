@@ -49,7 +49,7 @@ bool km_malloc_is_unpaid(const void *p)
  */
 static void account(bool on)
 {
-	km_debug(km_thread_busy, "a lock is held by a thread that is busy");
+	km_debug(km_thread.busy, "a lock is held by a thread that is busy");
 	km_debug(!km_options.account && !km_kmalloc_sized, "blocks follow groups where classes serve them");
 	if (on)
 		km_store(&km_account_asks, km_account_asks | KM_ASKS_MALLOC);

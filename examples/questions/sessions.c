@@ -1,5 +1,5 @@
 /*
- * sessions.c: a server that uses malloc only, for docs/leak-or-kept.md. The server opens 200,000 sessions, 12 MB in all.
+ * sessions.c: a server that uses malloc only, for docs/leak-or-kept.md. The server opens 200,000 sessions of 64 bytes.
  * The argument says what becomes of the sessions:
  *   closed      the server frees all sessions
  *   scattered   the server frees all sessions except one in 64

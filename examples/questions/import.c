@@ -1,7 +1,7 @@
 /*
  * import.c: a server with a limit on one part, for docs/limit-a-part.md. import_rows() stands for code of another
- * project, as a parser: the code calls malloc, reports a failure and does not know libkmem. The argument is the limit of
- * this part in MiB. Without an argument the part has no limit.
+ * project, as a parser: the code calls malloc, reports a failure and does not know libkmem. The argument is the limit
+ * of this part in MiB. Without an argument the part has no limit.
  */
 #include <kmem/memcg.h>
 #include <stdio.h>

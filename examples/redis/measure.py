@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Figures of redis-server with libkmem beside redis-server with its own jemalloc (scripts/redis measure).
 
-Two works. `speed`: a server of each build is up all the time, and short bursts of redis-benchmark's go to one after
-the other, round after round; of each burst the requests a second that went by, and those for each second of the
-server's processor time, which others on the machine disturb less. `memory`: in each round a fresh server of each
-build is filled with the same data, half of its keys are deleted, and a part of the others is overwritten while a
-child saves: used_memory, what the system has resident, and what was copied meanwhile (rdb_last_cow_size). All
-ratios are to jemalloc's build, in the same round; a row is the median of the rounds, with least and most.
+`speed`: one server of each build runs all the time, and short bursts of redis-benchmark go to each server in turn,
+round after round. A row has requests per second, and requests per second of the server's processor time; other
+processes disturb the second figure less. `memory`: each round fills a new server of each build with the same data,
+deletes half of the keys, and overwrites a part of the other keys while a child saves. A row has used_memory,
+resident memory, and the bytes copied during the save (rdb_last_cow_size). All ratios are to jemalloc's build, in
+the same round. A row is the median of the rounds, with minimum and maximum.
 """
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ import time
 
 PIPELINE, CLIENTS, KEYS = 16, 8, 100000
 SETTLE = int(os.environ.get("SETTLE", "12"))     # seconds
-# What redis-benchmark is told, and how many requests a burst has.
+# Arguments of redis-benchmark, and requests per burst.
 BURSTS = {
     "set 3": ("-t set -d 3", 40000), "set 100": ("-t set -d 100", 40000), "set 1000": ("-t set -d 1000", 20000),
     "set 16K": ("-t set -d 16384", 4000), "get 100": ("-t get -d 100", 40000), "incr": ("-t incr", 40000),

@@ -40,7 +40,7 @@ class Server:
             self.port = probe.getsockname()[1]
         command = [f"{self.source}/redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", "",
                    "--appendonly", "no", "--dir", folder, "--dbfilename", f"{build}.rdb", *options]
-        with contextlib.suppress(FileNotFoundError):    # it would load what an earlier one saved
+        with contextlib.suppress(FileNotFoundError):    # else the server loads the file of an earlier server
             os.remove(os.path.join(folder, f"{build}.rdb"))
         self.process = subprocess.Popen(pinned(0) + command, stdout=subprocess.DEVNULL)
         for _ in range(500):
@@ -95,7 +95,7 @@ class Server:
 
 
 def pinned(cpu: int) -> list[str]:
-    """On a machine of two CPUs or more the server has one, and who asks it another."""
+    """Returns the words that pin a command to a CPU: 0 for the server, 1 for the client; none with one CPU."""
     cpus = sorted(os.sched_getaffinity(0))
     return ["taskset", "-c", str(cpus[cpu])] if len(cpus) > 1 else []
 
@@ -106,7 +106,7 @@ def encode(words: tuple[object, ...]) -> bytes:
 
 
 def burst(server: Server, work: str, keys: int) -> tuple[float, float]:
-    """Requests a second that went by, and requests for a second of the server's processor time."""
+    """Returns requests per second, and requests per second of the server's processor time."""
     options, count = BURSTS[work]
     before = server.processor_ns()
     done = subprocess.run([*pinned(1), f"{server.source}/redis-benchmark", "-p", str(server.port), "-c", str(CLIENTS),
@@ -149,7 +149,7 @@ def row(work: str, build: str, unit: str, figures: list[float], base: list[float
 
 
 def data(scale: int) -> tuple[list[tuple[object, ...]], list[str]]:
-    """Commands that fill a server with `scale` keys of all types, strings for the most part; and the keys."""
+    """Returns commands that fill a server with `scale` keys of all types, mostly strings, and the keys."""
     chance = random.Random(7)
     commands: list[tuple[object, ...]] = []
     keys = []
@@ -169,7 +169,7 @@ def data(scale: int) -> tuple[list[tuple[object, ...]], list[str]]:
 
 
 def settle(server: Server) -> None:
-    """Both allocators give back what has been free for a while, as they work: jemalloc's takes ten seconds."""
+    """Waits until the allocators have given free memory back. jemalloc needs ten seconds of work."""
     for _ in range(2 * SETTLE):
         server.call("ping")
         time.sleep(0.5)
@@ -187,7 +187,7 @@ def one_memory(server: Server, scale: int, seen: dict[tuple[str, str], list[floa
     server.calls(commands)
     note("filled: used_memory", server.info("used_memory"))
     note("filled: resident", server.resident())
-    # Some keys change again and again, as in a server that has run for a while.
+    # Some keys change many times, as in a server that ran for a while.
     server.calls([("set", chance.choice(keys), b"w" * min(int(chance.lognormvariate(4.4, 1.0)), 8000))
                   for _ in range(scale)])
     note("overwritten: used_memory", server.info("used_memory"))

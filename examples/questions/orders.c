@@ -61,7 +61,7 @@ int main(void)
 	for (int i = 0; i < ARTICLES; i++)
 		load_article(i);
 	serve_tenant("alice", 80000);
-	serve_tenant("bob", 20000);
+	serve_tenant("bob", 40000);
 	printf("%p\nready\n", (void *)orders);
 	fflush(stdout);
 	for (;;) {

@@ -1,6 +1,6 @@
 /*
- * tenants.h: common parts of the examples: TENANTS groups below one parent, four threads that serve the tenants,
- * and a printed tree of groups. A file that includes tenants.h must define TENANTS, EACH (limit of one tenant, in
+ * tenants.h: common parts of the examples: TENANTS groups below one parent, four threads for the tenants,
+ * and a printed tree of groups. An example must first define TENANTS, EACH (limit of one tenant, in
  * bytes) and ALL (limit of the parent, in bytes).
  */
 #include <kmem/memcg.h>
@@ -33,7 +33,7 @@ static inline void open_groups(const char *name)
 	}
 }
 
-/* Requires: all charged memory is freed, so that the parent's charge is 0. */
+/* Requires: all charged memory is freed. The parent's charge is then 0. */
 static inline void close_groups(void)
 {
 	for (int i = 0; i < TENANTS; i++)

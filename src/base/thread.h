@@ -104,13 +104,13 @@ struct km_thread {
 	bool pressed;
 
 	/*
-	 * Number of this thread, perhaps with KM_LOCK_BORROWS, and the count of the thread's locks. One instruction takes
-	 * a lock and writes the number, so a fork by a signal handler knows the locks of its thread at every instruction.
+	 * Number of this thread, perhaps with KM_LOCK_BORROWS, and the count of the thread's locks. One instruction
+	 * takes a lock and writes the number, so a fork by a signal handler knows the locks of its thread at every
+	 * instruction.
 	 */
 	uint32_t self;
 	unsigned locks_held;
-	struct km_visit *
-		visits; /* visits with locks held, or about to be tried: the last first (percpu/visit.h) */
+	struct km_visit *visits;	/* visits with locks held, or about to be tried: the last first */
 	struct km_heard *heard;		/* buffer for lines of a check for another party (os/die.h); NULL: none */
 	struct km_thread_fork fork;
 
@@ -155,7 +155,7 @@ extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
 extern km_hidden km_tls bool km_account_here;
 extern km_hidden km_tls struct km_charged_last km_charged_last;
 
-/* Bulk frees: the cache of this thread's last array, usually the cache of the next array, too (kmalloc/kfree_bulk.c). */
+/* Bulk frees: the cache of this thread's last array, usually the next array's cache, too (kmalloc/kfree_bulk.c). */
 struct km_bulk_last {
 	uint16_t id;
 	struct kmem_cache *cache;

@@ -228,12 +228,16 @@ bool km_boot_is_borrower(void)
 extern const struct km_registration __start_km_ops[] __attribute__((weak, visibility("hidden")));
 extern const struct km_registration __stop_km_ops[] __attribute__((weak, visibility("hidden")));
 
+/* The hook lies outside of the section, so the asm hides where its address comes from: a compiler may drop a store to a
+ * pointer that is derived from a constant. */
 static void set_hooks(void)
 {
 	for (const struct km_registration *each = __start_km_ops; each < __stop_km_ops; each++) {
-		const char *table = (const char *)&each->table + each->table;
+		uintptr_t hook = (uintptr_t)&each->hook + (uintptr_t)(intptr_t)each->hook;
+		uintptr_t table = (uintptr_t)&each->table + (uintptr_t)(intptr_t)each->table;
 
-		__builtin_memcpy((char *)&each->hook + each->hook, &table, sizeof(table));
+		__asm__("" : "+r"(hook), "+r"(table));
+		__builtin_memcpy((void *)hook, &table, sizeof(table));
 	}
 }
 

@@ -11,7 +11,7 @@
 #include "kit/check.h"
 
 #define CACHES	200u
-#define STEADY	40000u		/* turns in which nothing may come or go */
+#define STEADY	40000u		/* turns without a change of slabs */
 #define MOST	4000000u		/* turns until then */
 #define PART	100u		/* between two looks */
 
@@ -26,7 +26,7 @@ static void turn(void)
 		*(volatile char *)object = 1;
 		kmem_cache_free(caches[i], object);
 	}
-	/* As a clock does that moves: ticks look. */
+	/* As a clock that moves: ticks compare ages. */
 	kmem_tick();
 }
 

@@ -128,7 +128,7 @@ static void come_and_go(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* Several small slabs where one of the usual order would lie: each object goes to its own. */
+/* Several small slabs at the place of one slab of the usual order: each object goes to its own slab. */
 static void mixed_array(void)
 {
 	void *objects[APART * 4], *mixed[APART * 4];

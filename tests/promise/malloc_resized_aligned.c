@@ -28,7 +28,7 @@ static size_t kv_natural(size_t size)
 	return size > 8192 ? 4096 : natural(size);
 }
 
-/* C: an object is aligned for each type that it has room for. */
+/* C: an object is aligned for each type of at most the object's size. */
 static size_t of_malloc(size_t size)
 {
 	return size < 16 ? 8 : 16;
@@ -87,7 +87,7 @@ static void too_long(void)
 	errno = 0;
 	NEED(!krealloc(q, KMALLOC_MAX_SIZE + 1, GFP_KERNEL | __GFP_NOWARN) && errno == EINVAL && *q == 7);
 	kvfree(q);
-	/* A machine may have no address for it. */
+	/* A machine may lack the address space. */
 	if (!p)
 		return;
 	*p = 7;

@@ -103,7 +103,7 @@ static bool ask(const char *call)
 	return false;
 }
 
-/* As a signal handler that strikes within. */
+/* As a signal handler does inside a call. */
 static void within_calls(void)
 {
 	static char *big[BIG];

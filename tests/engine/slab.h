@@ -108,7 +108,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 	leave();
 }
 
-/* What lies on CPUs goes to the slabs; what is in the shared array stays there. */
+/* Objects cached on CPUs go to the slabs; objects in the shared array stay. */
 static void drain(struct kmem_cache *cache)
 {
 	enter();

@@ -1,8 +1,8 @@
 /*
- * fixture_owned.h: the verbs of an owner's shelf (percpu/owned_sheaf.h) under torment. The model: objects that belong
- * to one of two owners for ever, and three blocks; each is in our hand, or on a CPU, exactly once, and an object only
- * ever with its own owner. Behind it a CPU's stock of bytes (percpu/stock_word.h): two owners, whose bytes are in our
- * hand or in a stock.
+ * fixture_owned.h: the per-CPU operations of an owned sheaf (percpu/owned_sheaf.h) under test. The model: objects
+ * with one of two permanent owners, and three sheaves; each is in the model's hand, or on a CPU, exactly once, and an
+ * object only ever with its owner. Behind it a CPU's stock of bytes (percpu/stock_word.h): two owners, with bytes in
+ * the model's hand or in a stock.
  */
 #ifndef TESTS_RSEQ_FIXTURE_OWNED_H
 #define TESTS_RSEQ_FIXTURE_OWNED_H
@@ -164,7 +164,7 @@ static void owned_push_three(void)
 	owned_push_some(0, 3);
 }
 
-/* The block changes hands, with as many objects as it had. */
+/* The sheaf changes its owner, with as many objects as before. */
 static void owned_give_away(void)
 {
 	owned_pop_some(0, OWNED_ROOM);
@@ -192,7 +192,7 @@ static void owned_replace(void)
 	owned_install();
 }
 
-/* What lies there belongs to the other one, in another block. */
+/* The objects there belong to the other owner, in another sheaf. */
 static void owned_replace_other(void)
 {
 	owned_replace();
@@ -345,7 +345,7 @@ static void stock_take(unsigned owner, uint64_t bytes)
 		stock.held[owner] += bytes;
 }
 
-/* They leave our hand first: who interrupts us must not find them there too. */
+/* The bytes leave the model's hand first: an interrupting adversary must not find them twice. */
 static void stock_put(unsigned owner, uint64_t bytes)
 {
 	stock.held[owner] -= bytes;
@@ -375,7 +375,7 @@ static void stock_drain(void)
 	}
 }
 
-/* The two words change places: who comes late would find the other one's. */
+/* The two words change places: a late operation would find the other owner's word. */
 static void stock_swap_words(void)
 {
 	uint32_t first = stock.offset[0];

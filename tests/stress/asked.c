@@ -33,7 +33,7 @@
 
 struct thing {
 	uint64_t mark;
-	uint32_t kind;			/* its cache, or one of the two above */
+	uint32_t kind;			/* the object's cache, or one of the two above */
 };
 
 static const unsigned sizes[CACHES] = { 24, 64, 200, 700, 2000, 9000 };
@@ -174,7 +174,7 @@ static void *gives_back(void *arg)
 	return NULL;
 }
 
-/* Pointers whose objects may have gone. */
+/* Pointers to objects that may be freed. */
 static void *asks_how_full(void *arg)
 {
 	static struct kmem_slab_usage usage[300];
@@ -191,7 +191,7 @@ static void *asks_how_full(void *arg)
 	return NULL;
 }
 
-/* As another process writes it. The others' calls serve it, or the threads are over. */
+/* As another process writes a request. Calls of other threads serve the request, or the threads have ended. */
 static void ask(uint32_t command, const char *cache, const char *letters)
 {
 	struct km_mail_request request = { .command = command };

@@ -210,7 +210,7 @@ static void not_lent_to_clone(void)
 	allocate();
 }
 
-/* A child that confines itself does not confine the parent whose memory it shares. */
+/* A child that confines itself does not confine its parent, although the two share memory. */
 static void confined(void)
 {
 	pid_t child = vfork();
@@ -258,7 +258,7 @@ static void no_child(void)
 	allocate();
 }
 
-/* Neither the child nor its own child registers the thread if the parent has not. */
+/* The child and its own child leave the thread unregistered if the parent has not registered the thread. */
 static void *not_yet(void *arg)
 {
 	NEED(said_cpu() < 0);
@@ -281,7 +281,7 @@ static void *not_yet(void *arg)
 	return arg;
 }
 
-/* Again, with a libc that registers no threads, by a tunable read at the program's start. */
+/* Again, with a libc without registration of threads, by a tunable read at the program's start. */
 static void registered_by_us(char **argv)
 {
 	pthread_t thread;

@@ -70,9 +70,7 @@ static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)
 		reap();
 		CHECK(lies_on(cpus[0]) && lies_on(cpus[1]));
 	}
-	/*
-	 * No misses on the first CPU any more: its objects stay as long as the objects of an idle cache, and then go.
-	 */
+	/* No misses on the first CPU any more: its objects stay as long as objects of an idle cache, and then go. */
 	NEED(go_to_cpu((int)cpus[1]));
 	for (int i = 0; i < 4; i++) {
 		miss();
@@ -81,7 +79,7 @@ static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)
 		CHECK(i != 0 || lies_on(cpus[0]));
 	}
 	CHECK(!lies_on(cpus[0]));
-	/* A thread that returns finds an ordinary CPU. */
+	/* A returning thread finds an ordinary CPU. */
 	NEED(go_to_cpu((int)cpus[0]));
 	miss();
 	CHECK(lies_on(cpus[0]));

@@ -1,8 +1,8 @@
 /*
  * spread.c: the start addresses of records used in turn. A hit reads the first line of its cache's record, and a page
  * has four records. At one place in their pieces all these lines would share four of the 64 sets of a processor's
- * first-level cache, and would have the page offset of objects, so that a load would wait for a store to such an
- * object. So the records are spread over their pieces; a freed record gives its whole piece back.
+ * first-level cache. The lines would also have the page offset of objects, and a load would wait for a store to such
+ * an object. So the records are spread over their pieces; a freed record gives its whole piece back.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * A program whose groups are read from another process. groups quiet|churn FILE: makes a tree with limits,
- * objects, stocks, events and an orphan, writes its own figures as JSON into FILE and the texts of its groups
- * into FILE.texts, prints "ready" and waits to be killed (churn: groups come and go meanwhile).
+ * A program with groups, read from another process. groups quiet|churn FILE: makes a tree with limits,
+ * objects, stocks, events and an orphan, writes the program's own figures as JSON into FILE and the texts of
+ * the groups into FILE.texts, prints "ready" and waits to be killed (churn: groups come and go meanwhile).
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

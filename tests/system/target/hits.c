@@ -73,7 +73,7 @@ static void hold(const char *how)
 		;
 }
 
-/* A thread whose child shares its memory cannot be stopped. */
+/* A thread cannot be stopped while a child shares the thread's memory. */
 static void *wait_in_kernel(void *unused)
 {
 	if (vfork() == 0)
@@ -84,7 +84,7 @@ static void *wait_in_kernel(void *unused)
 }
 #endif
 
-/* The first thread has ended once its number does not lead to the memory. */
+/* The first thread has ended once the number does not lead to the memory. */
 static void *compute_headless(void *unused)
 {
 	char path[64], byte;

@@ -34,10 +34,10 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a $(BUILD)/libkmem-malloc.a Makefil
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(call test_cflags,$*) $(TEST_PARTS) -o $@ $< $(BUILD)/libkmem.a $(call test_libs,$*) $(ALL_LDLIBS) -lm
 
-# Tests are of two tiers (tests/run): check runs the quick tier, check-full the full one, check-long both, where some tests
-# do by themselves what a tier has time for a part of (CHECK_LONG): hours. The build has as many processes as tests run at
-# once, where the caller's -j does not say how many. The quick tier's build has its own programs alone, the full tier's build
-# also what several tests would else build at the same time.
+# Tests have two tiers (tests/run): check runs the quick tier, check-full the full one, check-long both, with all work
+# of tests that do only a part in a tier (CHECK_LONG): hours. The build has as many processes as tests run at once,
+# unless the caller's -j sets the number. The quick tier's build has its own programs only, the full tier's build also
+# the programs that several tests would otherwise build at the same time.
 check: TIER := quick
 check-full: TIER := full
 check-long: export CHECK_LONG := 1

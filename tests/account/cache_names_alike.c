@@ -14,7 +14,7 @@
 #define CACHES	300u
 #define ALIKE	"customer-production-eu-west-"
 
-/* ------------------------------------------------------------------ twins */
+/* ------------------------------------------------------------------ child caches */
 
 static char shown[2 * GROUPS + 64][sizeof(((struct kmem_cache_stats *)0)->name)];
 static unsigned count;

@@ -109,7 +109,7 @@ static void create(void)
 	mem_cgroup_set_oom_callback(group, on_oom, NULL);
 }
 
-/* No reference is left but the one on `above`. */
+/* The only reference left is the one on `above`. */
 static void all_gone(void)
 {
 	CHECK(mem_cgroup_offline(above) == 0);

@@ -86,7 +86,7 @@ static void give_slowly(struct kmem_cache *cache, void **objects, unsigned count
 {
 	engine->give(cache, objects, count);
 	given += count;
-	/* Where frees are checked they come one by one; the last makes the twin empty. */
+	/* With validated frees the objects come one by one; the last free empties the child cache. */
 	if (stage != NOT_YET || given < 2)
 		return;
 	step(GIVEN);
@@ -232,7 +232,7 @@ static void many_slabs(const char *name)
 		CHECK(seen == (round % 2 ? OBJECTS : 0));
 		mem_cgroup_drain(group);
 		CHECK(mem_cgroup_current(group) == 0 && kmem_check_all() == 0);
-		/* The next has the twins of this one. */
+		/* The next group has the child caches of this one. */
 		if (round == 1) {
 			kfree(alloc_for(group, cache));
 			kfree(alloc_for(group, other));
@@ -246,7 +246,7 @@ static void many_slabs(const char *name)
 	kmem_cache_destroy(other);
 }
 
-/* ------------------------------------------------------------------ what is written to a twin */
+/* ------------------------------------------------------------------ tuning of a child cache */
 
 static struct kmem_cache_stats stats_of(struct kmem_cache *cache)
 {

@@ -82,13 +82,13 @@ static void all_of_it(unsigned flags)
 	}
 	NEED(drained(group) == paid);
 	put_lot(&outside);
-	/* The limit holds for what says nothing. */
+	/* The limit holds for requests without a flag. */
 	mem_cgroup_set_max(group, paid);
 	{
 		MEMCG_SCOPE_ALL(group);
 		NEED(!kmalloc(1 << 20, GFP_KERNEL | __GFP_NOWARN) && errno == ENOMEM);
 	}
-	/* Another thread's frees pay back. */
+	/* Another thread's frees uncharge. */
 	NEED(pthread_create(&thread, NULL, frees, &inside) == 0);
 	pthread_join(thread, NULL);
 	NEED(drained(group) == 0);

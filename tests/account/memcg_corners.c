@@ -161,7 +161,7 @@ static void begins_meanwhile(void)
 	mem_cgroup_put(group);
 }
 
-/* ------------------------------------------------------------------ watchers, checks, the dead */
+/* ------------------------------------------------------------------ observers, checks, destroyed caches */
 
 static unsigned long shown, hidden;
 
@@ -316,7 +316,7 @@ static void empty_pcs_of_the_gone(void)
 	gone(common);
 }
 
-/* Without shelves nothing lies there, also where they were used before. */
+/* Without per-CPU sheaves no object is cached there, also where they were used before. */
 static void pcs_off(void)
 {
 	struct kmem_cache *cache = charged("off", 256);

@@ -291,7 +291,7 @@ static void a_million(void)
 
 /* ------------------------------------------------------------------ limits */
 
-/* As many objects as fit, to the last, although shelves and stocks of others lie in between. */
+/* As many objects as fit, to the last, although sheaves and stocks of other groups hold bytes. */
 static void to_the_last_byte(void)
 {
 	struct kmem_cache *cache = charged("limited", 256), *idle = charged("idle", 512);

@@ -17,7 +17,7 @@ enum { SOME = 40 };
 
 static void *objects[SOME];
 
-/* Where hits put objects once several pay. */
+/* The place of frees by hits with several groups. */
 static enum back back_of_several(const struct kmem_cache *cache)
 {
 	return has_mixed_blocks(cache) && !cache->memcg.children ? MIXED : NOWHERE;
@@ -259,7 +259,7 @@ static void waits(void)
 	pthread_t thread;
 	size_t n = 0;
 
-	/* Where each free is proved, there is no block to wait for. */
+	/* With validated frees there is no sheaf to wait for. */
 	if (cache->layout.live_shift)
 		return;
 	/* An empty block is for the taking. */
@@ -312,7 +312,7 @@ static void look(int signal, siginfo_t *info, void *context)
 	if (km_load(&cache->memcg.objcg) != observed.objcg && !cache->memcg.mixed.slot &&
 	    (cache->fast.pcs.front.back.pcs || km_id_masks(cache->fast.id)->sheaf))
 		observed.open++;
-	/* The trap flag. From when several pay on nothing can be seen here: their block stays. */
+	/* The trap flag. With several groups no change is visible here: their sheaf stays. */
 	*flags = observed.on && !cache->memcg.mixed.slot ? *flags | 0x100 : *flags & ~0x100l;
 }
 

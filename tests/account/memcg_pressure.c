@@ -85,7 +85,7 @@ static void order_of_shrinkers(void)
 	CHECK_EQUAL(mem_cgroup_reclaim(top, 200000), 200000);
 	CHECK(strcmp(order, "BDA") == 0);
 	CHECK_EQUAL(drained(top), 150000);
-	/* Below b there is only b's; what is empty is asked too, and says 0. */
+	/* Below b there is only b's shrinker; an empty shrinker is called too, and returns 0. */
 	forget_order();
 	CHECK_EQUAL(mem_cgroup_reclaim(b, 1), 1);
 	CHECK(strcmp(order, "BC") == 0);

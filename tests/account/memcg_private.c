@@ -98,7 +98,7 @@ static void in_bulk_of_an_offline_group(void)
 	}
 	NEED(mem_cgroup_offline(tenant[2]) == 0);
 	for (size_t n = 1; n <= FEW; n = n * 3 / 2 + 1) {
-		/* Several pay, and what they freed lies ready. */
+		/* Several groups are charged, and their freed objects are cached. */
 		for (int t = 0; t < 2; t++) {
 			MEMCG_SCOPE(tenant[t]);
 			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
@@ -127,7 +127,7 @@ static void construct(void *object)
 	memset(object, 0x5a, 96);
 }
 
-/* A constructed object is constructed in the twin as well; __GFP_ZERO zeroes. */
+/* A constructed object is constructed in the child cache as well; __GFP_ZERO zeroes. */
 static void of_the_same_kind(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("kind", 96, 0, SLAB_ACCOUNT | SLAB_HWCACHE_ALIGN, construct);
@@ -142,7 +142,7 @@ static void of_the_same_kind(void)
 	for (int i = 0; i < FEW; i++)
 		kmem_cache_free(cache, objects[i]);
 	set_active_memcg(tenant);
-	/* Only what asks to be paid for is the tenant's. */
+	/* Only requests with __GFP_ACCOUNT are the tenant's. */
 	for (int i = 0; i < FEW; i++) {
 		gfp_t gfp = i % 2 ? GFP_KERNEL_ACCOUNT | __GFP_ZERO : GFP_KERNEL;
 
@@ -370,7 +370,7 @@ static void pointers_that_are_left(void)
 
 /* ------------------------------------------------------------------ typesafe caches */
 
-/* Their slabs go with destroy_all, or with the cache, and are paid for until then. */
+/* Typesafe slabs go with destroy_all, or with the cache, and stay charged until then. */
 static void typesafe(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("typesafe", 100, NULL, SLAB_ACCOUNT | SLAB_TYPESAFE_BY_RCU);
@@ -395,7 +395,7 @@ static void typesafe(void)
 
 /* ------------------------------------------------------------------ limits */
 
-/* As many as whole slabs hold, over and over; and what lies ready elsewhere is taken back first. */
+/* As many objects as whole slabs hold, repeated; objects cached elsewhere are drained first. */
 static void to_the_last_slab(void)
 {
 	struct kmem_cache *cache = charged("limited", 256), *idle = charged("idle", 512);

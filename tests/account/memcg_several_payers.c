@@ -457,7 +457,7 @@ static void zeroed(void)
 	end(cache);
 }
 
-/* A private group's twin: an object may be of either, and hits keep away. */
+/* A private group's child cache: an object may belong to the cache or to the child, so there are no hits. */
 static void with_a_child(void)
 {
 	struct kmem_cache *cache = of_both("twin");

@@ -100,7 +100,7 @@ static void kmalloc_tuned_alike(void)
 	mem_cgroup_put(tenant);
 }
 
-/* ------------------------------------------------------------------ many twins at once */
+/* ------------------------------------------------------------------ many child caches at once */
 
 /* Cached objects of child caches are drained with the cache's; also with more children than one shrink takes. */
 static void shrunk_together(void)

@@ -116,7 +116,7 @@ static void to_the_last_page(void)
 			NEED((block[i] = kmalloc_in(group, BYTES, GFP_KERNEL | __GFP_NOWARN)));
 		NEED(!kmalloc_in(group, 4096, GFP_KERNEL | __GFP_NOWARN));
 		NEED(!kmalloc_in(other, BYTES, GFP_KERNEL | __GFP_NOWARN) && errno == ENOMEM);
-		/* Two lie ready, paid for by the one: the other gets the room, in one piece. */
+		/* Two blocks are cached, charged to one group: the other group gets the room, in one piece. */
 		kfree(block[0]);
 		kfree(block[1]);
 		NEED((block[0] = kmalloc_in(other, 2 * BYTES, GFP_KERNEL | __GFP_NOWARN)));
@@ -452,7 +452,7 @@ static int add_charged(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Several at once come back, too, as far as the bound goes; they stay paid for, and a drain finds them all. */
+/* Several blocks at once are cached, too, up to the bound; they stay charged, and a drain finds all. */
 static void eight_at_once(void)
 {
 	enum { EIGHT = 8 };

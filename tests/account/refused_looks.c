@@ -151,7 +151,7 @@ static void takes_nothing(void)
 	mem_cgroup_uncharge(group, MIB / 2);
 }
 
-/* ------------------------------------------------------------------ what lies ready is found */
+/* ------------------------------------------------------------------ cached bytes are found */
 
 static struct {
 	struct mem_cgroup *group;

@@ -147,7 +147,7 @@ static void nobody_pays(void)
 	measure(PLAIN);
 }
 
-/* ------------------------------------------------------------------ paid for */
+/* ------------------------------------------------------------------ charged */
 
 static uint64_t gives_nothing(struct mem_cgroup *group, uint64_t bytes, void *arg)
 {

@@ -160,7 +160,7 @@ static void kfree_malloced(void)
 	kfree(blind(p));
 }
 
-/* Inside of our reservation, where nothing was ever given out. */
+/* Inside the library's reserved range, in a page never allocated. */
 static void kfree_unused_page(void)
 {
 	void *object = kmalloc(64, GFP_KERNEL);

@@ -54,7 +54,7 @@ static void expect_beyond(const char *function, const char *bytes, const char *l
 	       bytes, function, limit);
 }
 
-/* The misuse before this was seen at once: only after a warning do we get here. */
+/* The misuse before was found at once: this code runs only after a warning. */
 static void after_warning(void)
 {
 	NEED(strcmp(mode, "warn") == 0);

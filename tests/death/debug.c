@@ -35,7 +35,7 @@ static void *blind(void *p)
 	return p;
 }
 
-/* ------------------------------------------------------------------ doors */
+/* ------------------------------------------------------------------ interfaces */
 
 static struct kmem_cache *mine, *other;
 
@@ -349,7 +349,7 @@ static void link_to(int from, int to)
 	had_once(objects, 6);
 }
 
-/* Freed in this order, each one leads to the one before. */
+/* Freed in this order, each object links to the one before. */
 static void link_to_live(void) { link_to(3, 5); }
 static void link_in_circle(void) { link_to(2, 4); }
 static void link_past_others(void) { link_to(3, 0); }
@@ -439,7 +439,7 @@ static void validated(void)
 	put(p);
 }
 
-/* Objects of a typesafe cache are not poisoned, nor looked for poison when their cache goes. */
+/* Objects of a typesafe cache are not poisoned, and not checked for poison at the cache's end. */
 static void typesafe_goes(void)
 {
 	struct kmem_cache *typesafe = kmem_cache_create("typesafe", SIZE, NULL, FLAGS | SLAB_TYPESAFE_BY_RCU);
@@ -489,7 +489,7 @@ static void blocks_change(void)
 static const struct kind {
 	const char *name;
 	void (*run)(void);
-	const char *title, *phrase;	/* NULL: nothing is said */
+	const char *title, *phrase;	/* NULL: no report */
 	bool shared;			/* the same where caches share pages */
 	const char *linked;		/* the title where free objects are linked */
 	enum { ANY, LINKED, CACHES } only;	/* these engines and this interface only */

@@ -106,7 +106,7 @@ static void each_instruction(void)
 	NEED(strike_at > BEHIND + 5, "the first instructions are before the one that decides");
 }
 
-/* At each door, by a handler and by another thread. */
+/* By each function, by a handler and by another thread. */
 static void each_door(void)
 {
 	put = by_cache;

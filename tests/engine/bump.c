@@ -4,8 +4,8 @@
  * objects, and are allocated first. No object is cached on CPUs: every call takes the node's lock.
  *
  * Invariants, under the node's lock: a slab is listed iff some object is free; objects - inuse is the number of
- * objects
- * on the list and of objects never allocated. tests/engine/bumped runs the tests for each engine with this one.
+ * objects on the list and of objects never allocated. tests/engine/bumped runs the tests for each engine with
+ * this one.
  */
 #include "slab/freeptr.h"
 #include "slab/partial.h"

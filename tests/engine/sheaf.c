@@ -1,8 +1,8 @@
 /*
- * sheaf: the engine sheaf does what SLUB does since Linux 7.0 with sheaves (here: blocks): every transition between a
- * CPU's two blocks, the barn, partial slabs and pages, told by the kernel's counters and by the lists. Prefilled
- * sheaves are prefill's, other nodes numa's. Disciplines: all.
- * With hardened: own_addresses:0,random_order:0, for slabs go, and are filled in the order of addresses.
+ * sheaf: the engine sheaf behaves as SLUB since Linux 7.0 with sheaves: every transition between a CPU's main and
+ * spare sheaf, the barn, partial slabs and pages, observed by the kernel's counters and by the lists. Prefilled
+ * sheaves: prefill.c; other nodes: promise/numa.c. Disciplines: all. With hardened: own_addresses:0,random_order:0,
+ * because the test expects freed slabs and objects in the order of addresses.
  */
 #include "kit/engine.h"
 

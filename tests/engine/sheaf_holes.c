@@ -332,7 +332,7 @@ static void two_at_once(void)
 	looked = fresh(SIZE);
 	for (strike = 1; strike == 1 || purges >= strike - 1; strike++) {
 		fill(looked, SIZE);
-		/* The slab in hand has free objects, but no free page. */
+		/* The slab in work has free objects, but no free page. */
 		keep_before(looked, 3, true);
 		hollow_beside(also_look);
 		fill(looked, SIZE);

@@ -1,8 +1,8 @@
 /*
- * slab: the engine slab does what SLAB did (up to Linux 6.7) with objects: every transition between a CPU's array, the
- * shared array, and partial, free and full slabs, told by SLAB's own counters and by the lists. Disciplines: all.
- * Not with hardened: objects pass from the engine's own functions to callers, unproved.
- * Not with nodes: limits and lists are those of one node.
+ * slab: the engine slab behaves as SLAB (up to Linux 6.7) with objects: every transition between a CPU's array, the
+ * shared array, and partial, free and full slabs, observed by SLAB's own counters and by the lists. Disciplines: all.
+ * Not with hardened: objects pass from the engine's own functions to callers, unproved. Not with nodes: limits and
+ * lists are those of one node.
  */
 #include "slab.h"
 

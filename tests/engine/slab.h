@@ -1,6 +1,6 @@
 /*
- * slab.h: what the tests of the engine slab share: caches of their own, and ways to bring arrays and slabs
- * into a state. Hits are counted, so that public shelves are closed and each call passes the verbs of the discipline.
+ * slab.h: common code for the tests of engine slab: new caches, and ways to bring arrays and slabs into a state. Hits
+ * are counted, so that the public fast path is closed and each call makes the discipline's per-CPU operations.
  */
 #ifndef TESTS_ENGINE_SLAB_H
 #define TESTS_ENGINE_SLAB_H

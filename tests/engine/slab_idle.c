@@ -26,7 +26,7 @@ static void case_idle_array(void)
 	CHECK_EQUAL(km_alloc_pcs_objects(cache), 96);
 	for (unsigned i = 0; i < 120; i++)
 		CHECK_EQUAL(slab_is_free(slab_of(objects[i]), index_of(cache, objects[i])), i < 24);
-	/* A hit is seen, by the shelf's word. */
+	/* A hit is detected, by the word of the CPU's array. */
 	void *object = get(cache);
 	CHECK(object == objects[119]);
 	look(cache, 1);

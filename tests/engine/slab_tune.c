@@ -279,7 +279,7 @@ static void tune_while_used(bool counted)
 	pthread_t threads[4];
 	unsigned seed = 7;
 
-	/* On all CPUs, and with the public shelf open: hits are not counted. */
+	/* On all CPUs, and with the public fast path open: hits are not counted. */
 	km_layout_options.count_events = counted;
 	busy.cache = fresh();
 	__atomic_store_n(&busy.over, 0u, __ATOMIC_RELAXED);

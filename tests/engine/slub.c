@@ -1,7 +1,7 @@
 /*
- * slub: the engine slub does what SLUB did (Linux 2.6.22 to 6.19) with slabs: every transition between CPU, CPU partial
- * list, node and pages, told by the counters that the kernel has in /sys/kernel/slab/CACHE. Disciplines: all.
- * Not with hardened: objects pass from the engine's own functions to callers, unproved.
+ * slub: the engine slub behaves as SLUB (Linux 2.6.22 to 6.19) with slabs: every transition between CPU, CPU partial
+ * list, node and pages, observed by the kernel's counters in /sys/kernel/slab/CACHE. Disciplines: all. Not with
+ * hardened: objects pass from the engine's own functions to callers, unproved.
  */
 #include "slub.h"
 
@@ -101,7 +101,7 @@ static void case_remote(void)
 	objects[n_objects] = get(cache);
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_ALLOC_REFILL] = 1);
 	objects[n_objects + 1] = get(cache);
-	/* The other CPU's partial slab is not ours: a new one. */
+	/* The other CPU's partial slab is not available here: a new slab. */
 	objects[0] = get(cache);
 	EVENTS(cache, [KMEM_ALLOC_FASTPATH] = 1, [KMEM_ALLOC_SLOWPATH] = 1,
 	       [KMEM_DEACTIVATE_BYPASS] = 1, [KMEM_ALLOC_SLAB] = 1);

@@ -228,7 +228,7 @@ static void case_shrink(void)
 
 /* ------------------------------------------------------------------ mistakes */
 
-/* The library says what is wrong, drops the object, and goes on. */
+/* The library reports the damage, drops the object, and goes on. */
 static void case_double_free(void)
 {
 	struct kmem_cache *cache = fresh();

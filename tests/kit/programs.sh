@@ -67,7 +67,7 @@ assert_ours() {
 	END
 }
 
-# compare FUNCTION [SLABS]: at least SLABS slabs must have been ours in each run.
+# compare FUNCTION [SLABS]: at least SLABS slabs must have been the library's in each run.
 compare() {
 	for mode in plain rseq cmpxchg lock; do
 		"$1" >"$out/result-$mode" 2>"$out/log-$mode" ||

@@ -1,12 +1,11 @@
 /*
  * machine.h: a byte-code of allocator operations, and a trivially right model: a table of allocated objects, with
- * address, length and contents. After each operation the model knows the required
- * state: objects do not overlap, are aligned, keep their contents, are zeroed or constructed on request, and
- * the library's counts agree. Used by the random programs (model.c) and by the fuzzer (fuzz.c).
+ * address, length and contents. After each operation the model knows the required state: objects do not overlap,
+ * are aligned, keep their contents, are zeroed or constructed on request, and the library's counts agree. Used by
+ * the random programs (model.c) and by the fuzzer (fuzz.c).
  *
  * An operation is four bytes: the operation and three operands. Any bytes are a valid program: operands are taken
- * modulo
- * the table's sizes. So operations can be deleted from a failing program until no more can go.
+ * modulo the table's sizes. So operations can be deleted from a failing program until no more can go.
  */
 #ifndef MODEL_MACHINE_H
 #define MODEL_MACHINE_H
@@ -107,13 +106,13 @@ static uint64_t word_of(uint32_t seed, size_t at)
 	return (seed * 0x9e3779b97f4a7c15ull ^ at * 0xc2b2ae3d27d4eb4full) | 0x0100000000000080ull;
 }
 
-/* The next offset to write and to look at: all of them, and one a line in what is beyond 32 KiB. */
+/* The next offset to write and to check: all offsets, and one a line beyond 32 KiB. */
 static size_t next_word(size_t at, size_t bytes)
 {
 	return at < 32768 || at + 4096 > bytes ? at + 8 : at + 64;
 }
 
-/* A constructor is told nothing but where. */
+/* A constructor knows only the address. */
 #define CONSTRUCTED 0xc7
 #define CONSTRUCTOR(n) static void construct_##n(void *p) { memset(p, CONSTRUCTED, n); }
 CONSTRUCTOR(24)
@@ -497,7 +496,7 @@ static void op_destroy(struct machine *m, unsigned a, unsigned b)
 
 /* ------------------------------------------------------------------ operations: the rest */
 
-/* The operand names one of the CPUs we may run on, or all of them. */
+/* The operand selects one of the process's CPUs, or all of them. */
 static void op_migrate(unsigned a)
 {
 	static cpu_set_t all;

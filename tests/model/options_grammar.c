@@ -191,7 +191,7 @@ static enum km_option_fit model(const char *key, const char *value, bool *is_so)
 
 /* ------------------------------------------------------------------ texts */
 
-/* The words one by one; how many are told of. */
+/* Reads the words one by one. Returns: the number of reported words. */
 static unsigned by_words(const char *text)
 {
 	char copy[TEXTS_MOST + 1], *rest = copy, *key;

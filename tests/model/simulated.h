@@ -1,9 +1,8 @@
 /*
- * simulated.h: a machine in one process: CPUs that come and go, threads, a clock, and a system that refuses
- * memory in bad times. Threads are the system's, but one runs at a time: the others wait for their turn. The turn
- * changes
- * at any basic block of the library (the test is linked with a library compiled to report each), and where
- * the library waits. The seed decides all: the same seed is the same run.
+ * simulated.h: a machine in one process: CPUs that come and go, threads, a clock, and a system that refuses memory
+ * in bad times. Threads are the system's, but one runs at a time: the others wait for their turn. The turn changes
+ * at any basic block of the library (the test is linked with a library compiled to report each), and where the
+ * library waits. The seed decides all: the same seed is the same run.
  *
  * Under rseq a thread's area is registered with this machine and not with the kernel, so the kernel never aborts a
  * sequence: a sequence is one step. All threads see memory at once. Other orders: the models (tests/model/).

@@ -131,7 +131,7 @@ static unsigned long texts_vary(const glob_t *found, size_t i, const char *likel
 	for (; count < TEXTS_ROUNDS || time(NULL) < end; count++) {
 		if (count % 64 == 0)
 			texts_read(found->gl_pathv[random_next(&state) % found->gl_pathc], &other);
-		/* Now and then what came of the one before. */
+		/* Now and then the next change starts from the last text. */
 		if (count % 4 == 0)
 			changed = text;
 		texts_change(&changed, &other, likely, &state);
@@ -176,7 +176,7 @@ static int texts_main(int argc, char **argv, const char *name, const char *likel
 	}
 #endif
 
-/* ------------------------------------------------------------------ what is said meanwhile */
+/* ------------------------------------------------------------------ output meanwhile */
 
 static int texts_said_fd = -1;
 
@@ -191,7 +191,7 @@ __attribute__((unused)) static void said_begin(void)
 		abort();
 }
 
-/* The lines since then, as long as nothing else is said. */
+/* Returns: the lines since then, until the next output. */
 __attribute__((unused)) static const char *said(void)
 {
 	static char text[1 << 16];

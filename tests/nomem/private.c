@@ -1,7 +1,7 @@
 /*
- * private: private groups are made, used and emptied, by each engine, where each call to the system fails in turn
- * (each_call.h). Afterwards nothing is charged either. And a bulk whose twin comes at the second try.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * private: private groups are created, used and emptied, for each engine, with each system call failing in turn
+ * (each_call.h). Afterwards no charge is left either. And a bulk request whose child cache comes at the second
+ * try. With hardened: own_addresses:0, because here pages go from one name to another.
  */
 #include "each_call.h"
 

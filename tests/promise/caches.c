@@ -263,7 +263,7 @@ static void typesafe(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* The free pointer goes where the user says, and nowhere else. */
+/* The free pointer is at the user's offset, and nowhere else. */
 static void freeptr(void)
 {
 	struct kmem_cache_args args = { .use_freeptr_offset = true, .freeptr_offset = 16 };

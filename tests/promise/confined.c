@@ -214,7 +214,7 @@ static void by_seccomp(void)
 	shut_and_go_on(false);
 }
 
-/* ------------------------------------------------------------------ what lies ready elsewhere */
+/* ------------------------------------------------------------------ objects cached on other CPUs */
 
 static size_t destroyed;
 
@@ -459,7 +459,7 @@ static void unlocked_blocks(void)
 	NEED(parked() >= 64 * MIB);
 }
 
-/* Other limits, other processes, and what is refused: none of our business. */
+/* Other limits, other processes, and refused calls: unchanged. */
 static void not_ours(void)
 {
 	struct rlimit limit = { 64 * MIB, RLIM_INFINITY }, old;

@@ -1,10 +1,8 @@
 /*
  * debugged_bytes: in a debugged cache each write outside the bytes of the object's user is reported, and no other
- * write.
- * The report comes at the latest at the free of the object; for a free object at the next allocation, at the end of
- * the slab or at a validation. The test writes to each byte of an object's slot in turn, and to some runs of bytes,
- * with
- * random values; for each engine, by kmem_cache, kmalloc, malloc and new, each in a process of its own.
+ * write. The report comes at the latest at the free of the object; for a free object at the next allocation, at the
+ * end of the slab or at a validation. The test writes to each byte of an object's slot in turn, and to some runs of
+ * bytes, with random values; for each engine, by kmem_cache, kmalloc, malloc and new, each in a process of its own.
  *
  * debugged_bytes [SEED]		the same seed writes the same bytes
  */
@@ -35,7 +33,7 @@ static uint64_t below(uint64_t n)
 	return random_next(&random_state) % n;
 }
 
-/* ------------------------------------------------------------------ doors */
+/* ------------------------------------------------------------------ interfaces */
 
 static struct kmem_cache *mine;
 static void *cache_get(size_t size km_unused) { return kmem_cache_alloc(mine, GFP_KERNEL); }
@@ -54,7 +52,7 @@ static const struct door {
 	{ "new", _Znwm, _ZdlPv },
 }, *door;
 
-/* ------------------------------------------------------------------ what was told */
+/* ------------------------------------------------------------------ reports */
 
 /* Reports since the last call. */
 static unsigned told(void)

@@ -1,9 +1,8 @@
 /*
  * debugged_wild: a program writes anywhere into the slabs of a debugged cache, and frees free objects again; with
  * misuse:warn the program goes on. The library never follows a damaged pointer into a fault, never allocates an
- * object twice,
- * and validation reports each damage once. Objects have random sizes and random flags; each engine runs in a process
- * of its own.
+ * object twice, and validation reports each damage once. Objects have random sizes and random flags; each engine
+ * runs in a process of its own.
  *
  * debugged_wild [SEED [ROUNDS]]	the same seed does the same
  */

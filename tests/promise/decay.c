@@ -6,7 +6,7 @@
 #include "kit/api.h"
 
 #define CACHES	300
-#define VISITS	64	/* where nothing lies ready in front, one call in so many looks at what is old */
+#define VISITS	64	/* without cached objects, one call in so many runs a tick */
 #define FEW_PAGES	16	/* pages that the visitor's slabs may have used a moment ago */
 
 static unsigned with_slabs(struct kmem_cache **caches)

@@ -199,7 +199,7 @@ static void paid_for(unsigned flags)
 	kmem_cache_shrink(cache);
 	mem_cgroup_drain(group);
 	uint64_t now = mem_cgroup_current(group);
-	/* A private group pays for slabs. */
+	/* A private group is charged for slabs. */
 	NEED(flags ? now < paid / 4 : now == paid, "(%llu, was %llu)", (unsigned long long)now,
 	     (unsigned long long)paid);
 	for (unsigned i = 0; i < MANY; i++)

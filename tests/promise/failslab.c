@@ -127,7 +127,7 @@ static void bad_words(void)
 	kmem_cache_destroy(cache);
 }
 
-/* ------------------------------------------------------------------ doors */
+/* ------------------------------------------------------------------ functions */
 
 /* Each call fails with the setting, and succeeds without. */
 #define FAILS(expression)                                                                          \

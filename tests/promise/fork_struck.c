@@ -1,13 +1,10 @@
 /*
  * fork_struck: a breakpoint stops a thread at any instruction of the library, and another thread forks. The fork
- * ends, or
- * waits for a lock of the stopped thread, and the stopped thread then goes on. The child, without the stopped thread,
- * allocates and frees by all functions, and finds every invariant kept. For each engine.
+ * ends, or waits for a lock of the stopped thread, and the stopped thread then goes on. The child, without the
+ * stopped thread, allocates and frees by all functions, and finds every invariant kept. For each engine.
  *
  * The instructions are in 31 parts, every 31st in one part. STRIKE_PARTS parts are struck, beginning with
- * STRIKE_SEED;
- * with CHECK_LONG all parts, so each instruction on the thread's way.
- * Disciplines: all.
+ * STRIKE_SEED; with CHECK_LONG all parts, so each instruction on the thread's way. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <kmem/memcg.h>
@@ -255,7 +252,7 @@ static void work(void)
 	groups();
 }
 
-/* Twice: what was met while a fork was under way may be struck the second time. */
+/* Twice: a breakpoint met while a fork was under way may stop the victim the second time. */
 static void *victim(void *unused)
 {
 	unsigned long rounds = number_of("STRIKE_PARTS", getenv("CHECK_LONG") ? PARTS : 2);

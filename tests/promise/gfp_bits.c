@@ -98,7 +98,7 @@ static void caches_without_pcs(void)
 	gone(cache);
 }
 
-/* Hits of what is paid for already. */
+/* Hits of charged objects. */
 static void in_groups(void)
 {
 	struct mem_cgroup *const groups[] = { mem_cgroup_create(NULL, "shared", 0), private_group("private") };

@@ -251,7 +251,7 @@ static void covered(void)
 	free(other);
 }
 
-/* ------------------------------------------------------------------ faults that are not ours */
+/* ------------------------------------------------------------------ faults outside of the library's memory */
 
 static sigjmp_buf back;
 static volatile int struck;

@@ -1,7 +1,7 @@
 /*
- * in_turn.c: one object of each of some hundred caches in turn, allocated and freed: after a while no slab comes or
- * goes any more, whatever ticks look at meanwhile. Invariant: none of these caches is ever out of use for longer than
- * a turn. Disciplines: all.
+ * in_turn.c: one object of each of some hundred caches in turn, allocated and freed: after a while no slab is made or
+ * freed any more, with ticks meanwhile. Invariant: none of these caches is ever unused for longer than a turn.
+ * Disciplines: all.
  */
 #include <stdio.h>
 

@@ -45,7 +45,7 @@ static void is_paid_by(const void *p, const struct mem_cgroup *group, size_t siz
 	NEED(objcg_of(p) == group, "(%zu bytes)", size);
 }
 
-/* By each door; *bytes: what they have together. */
+/* By each function; *bytes: the sum of the blocks. */
 static size_t get_all(size_t *bytes)
 {
 	size_t n = 0;

@@ -146,7 +146,9 @@ static void handle(int number)
 {
 	free(malloc(5000));
 	kfree(kmalloc(3000, GFP_ATOMIC));
-	/* The library can't tell a handler's request from the constructor's: the request is refused without misuse. */
+	/*
+	 * The library cannot tell a handler's request from the constructor's: the request is refused without misuse.
+	 */
 	NEED(!kmem_cache_alloc(top, GFP_ATOMIC | __GFP_NOWARN));
 	handled = number;
 }

@@ -1,8 +1,8 @@
 /*
- * malloc_resized_aligned: what is promised of an address is promised of the one that a resizing call returns, whether
- * the object stays or moves: kmalloc's alignment of krealloc and krealloc_array, of kvrealloc up to 8 KiB and a page
- * beyond, malloc's of realloc and reallocarray, also where the object is kmalloc's. Content stays. A size beyond the
- * limit is refused, also where the object has room for it. Guarded, hardened and debugged, too.
+ * malloc_resized_aligned: promises about an address also hold for the address returned by a resizing call, for an
+ * object that stays and for one that moves: kmalloc's alignment for krealloc and krealloc_array, for kvrealloc up to
+ * 8 KiB and a page beyond, malloc's for realloc and reallocarray, also for kmalloc objects. Contents stay. A size
+ * beyond the limit is refused, also for an object with enough room. Guarded, hardened and debugged, too.
  */
 #include <errno.h>
 #include <limits.h>

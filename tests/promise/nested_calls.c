@@ -35,7 +35,7 @@ int main(void)
 #define TRAP_FLAG 0x100ull
 /* A busy thread refuses a handler at once: there the handler runs once in so many instructions. */
 #define BUSY_STRIDE 61u
-/* Instructions of one call: the rest is not struck. */
+/* Instructions interrupted in one call; the rest is not interrupted. */
 #define MOST 20000u
 #define BATCH 200
 
@@ -47,7 +47,7 @@ static const char *volatile doing = "setting up";
 
 /* ------------------------------------------------------------------ the handler */
 
-/* More than lies on a CPU, and memory for our own tables; whole pages; a mapping; and what a private group pays for. */
+/* More objects than a CPU caches, and metadata; whole pages; a mapping; and objects charged to a private group. */
 static void strike(void)
 {
 	static void *objects[BATCH];
@@ -102,7 +102,7 @@ static void on_alarm(int signal)
 	NEED(false, "the handler waits for its own thread in %s, instruction %lu", doing, steps);
 }
 
-/* ------------------------------------------------------------------ what is struck */
+/* ------------------------------------------------------------------ interrupted calls */
 
 static void no_object(struct kmem_cache *of, void *object, void *arg)
 {

@@ -2,14 +2,11 @@
  * nolock_struck: a signal handler runs between any two instructions of the library, at breakpoints, and there
  * allocates and frees, with the nolock calls and with the ordinary calls, from the caches and sizes in use by the
  * interrupted code. No object is allocated twice, no call waits, no object is lost. The victim creates and destroys
- * caches,
- * misses, refills, spills, shrinks, allocates in bulk, resizes and frees large blocks, has sheaves filled, charges
- * groups, and gives back idle memory. For each engine.
+ * caches, misses, refills, spills, shrinks, allocates in bulk, resizes and frees large blocks, has sheaves filled,
+ * charges groups, and gives back idle memory. For each engine.
  *
  * The instructions are in 23 parts, every 23rd in one part. STRIKE_PARTS parts are struck, beginning with
- * STRIKE_SEED; with
- * CHECK_LONG all parts, so each instruction on the victim's way.
- * Disciplines: all.
+ * STRIKE_SEED; with CHECK_LONG all parts, so each instruction on the victim's way. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -239,7 +236,7 @@ static void groups(void)
 	mem_cgroup_put(group);
 }
 
-/* A part of all instructions at a time: each of them is struck where the victim first comes by. */
+/* A part of all instructions at a time: each breakpoint stops the victim at its first arrival. */
 APART static void round_of(void (*work)(void), unsigned long part)
 {
 	for (size_t i = 0; i < point_count; i++)

@@ -1,7 +1,7 @@
 /*
- * nowait.c: GFP_NOWAIT and GFP_ATOMIC make no system call: here a filter of the kernel refuses them all, while other
- * threads fight for the same caches, also where all is paid for, and by every door. And what exhausted memory means:
- * NULL with ENOMEM and few words, or, with __GFP_NOFAIL, one line and the end; bulk gets all or nothing.
+ * nowait.c: GFP_NOWAIT and GFP_ATOMIC make no system call: here a filter of the kernel refuses all, while other
+ * threads compete for the same caches, also with all objects charged, and by every function. And exhausted memory:
+ * NULL with ENOMEM and few lines, or, with __GFP_NOFAIL, one line and the end; bulk gets all or nothing.
  * Disciplines: all.
  */
 #include <kmem/memcg.h>
@@ -78,7 +78,10 @@ static void make_caches(void)
 	small = kmem_cache_create("small", 64, NULL, paid ? SLAB_ACCOUNT : 0);
 	large = kmem_cache_create("large", 3000, NULL, paid ? SLAB_ACCOUNT : 0);
 	NEED(small && large);
-	/* Some memory is there, and shelves are born. With this gfp none is guarded: the engine would do nothing. */
+	/*
+	 * Some memory is available, and the per-CPU sheaves exist. With this gfp no object is guarded, because a
+	 * guarded object would not reach the engine.
+	 */
 	void *p = kmem_cache_alloc(small, GFP_KERNEL | __GFP_THISNODE);
 	void *q = kmem_cache_alloc(large, GFP_KERNEL | __GFP_THISNODE);
 	mapping = kvmalloc(16 * MIB, GFP_KERNEL);
@@ -399,7 +402,7 @@ static void exhaust_aloud(void)
 
 	limit_memory(MIB);
 	exhaust(cache, GFP_KERNEL | __GFP_NOWARN);
-	/* No more than said() has room for. */
+	/* As many lines as said() can hold. */
 	for (int i = 0; i < 25; i++)
 		if (kmem_cache_alloc(cache, GFP_KERNEL))
 			_exit(77);
@@ -455,8 +458,10 @@ static void bulk_exhausted(void)
 	NEED(errno == ENOMEM && active(cache) == 1);
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, n, objects) && active(cache) == 1);
 	NEED(!kmalloc_bulk(3000, GFP_KERNEL | __GFP_NOWARN, n, objects));
-	/* Where so little is left under RLIMIT_AS, Linux does not hold mprotect of 4 MiB to RLIMIT_DATA: what ran out
-	 * above was our own records, and whole pages need none. */
+	/*
+	 * With so little left under RLIMIT_AS, Linux does not charge mprotect of 4 MiB to RLIMIT_DATA: above,
+	 * metadata ran out, and whole pages need none.
+	 */
 	NEED(slob || !kmalloc_bulk(30000, GFP_KERNEL | __GFP_NOWARN, n, objects));
 	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 100, objects) && active(cache) == 101);
 	kmem_cache_free_bulk(cache, 100, objects);

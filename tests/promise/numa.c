@@ -69,7 +69,7 @@ static void not_from_the_pcs(void)
 	gone(cache);
 }
 
-/* Hits don't look at nodes: docs/decisions/0018. */
+/* Hits ignore nodes: docs/decisions/0018. */
 static void hits_do_not_look(void)
 {
 	struct kmem_cache *cache = make("hits", 200);

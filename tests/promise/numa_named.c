@@ -30,7 +30,7 @@ static unsigned long active(struct kmem_cache *cache)
 	return stats.active_objects;
 }
 
-/* Full blocks in node 1's barn; then we are on node 0. Returns how many. */
+/* Puts full sheaves into node 1's barn; then the thread is on node 0. Returns: their number. */
 static unsigned fill_barn(struct kmem_cache *cache)
 {
 	unsigned count = 6u * cache->fast.capacity;
@@ -138,7 +138,7 @@ static void past_a_lock(void)
 	gone(cache);
 }
 
-/* Nothing of the kind without a shelf: there each free is looked at. */
+/* No cached objects for the node without per-CPU sheaves: there each free is checked. */
 static void not_without_pcs(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("checked", 100, NULL, SLAB_CONSISTENCY_CHECKS);
@@ -216,7 +216,7 @@ static void bulk_insists(void)
 		}
 }
 
-/* The node has no more pages: all or nothing, and what the shelf had is not lost. */
+/* The node has no more pages: all or nothing, and the sheaf's objects are not lost. */
 static void bulk_refused(void)
 {
 	struct kmem_cache *cache = make("refused", 4096);

@@ -572,7 +572,7 @@ static struct node *new_node(long serial)
 	return node;
 }
 
-/* Found without a reference, and looked at twice. */
+/* Finds an object without a reference, and reads the object twice. */
 static void *reader(void *arg)
 {
 	while (!km_load_acquire(&over))

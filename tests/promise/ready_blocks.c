@@ -257,7 +257,7 @@ static bool refuse(const char *call)
 	return !strncmp(call, "commit", 6);
 }
 
-/* No page is free, and none to be had: what lies ready is drained before a slab or a block is refused. */
+/* No page is free, and none can be allocated: cached blocks are drained before a slab or a block is refused. */
 static void before_failure(void)
 {
 	static void *held[1 << 16], *page[1 << 16];

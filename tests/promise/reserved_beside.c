@@ -240,7 +240,7 @@ static void use_some(void)
 	give(reserved, out, OUT, true);
 }
 
-/* Before each strike, with nothing free. */
+/* Before each step, without free pages. */
 static void begin_step(void)
 {
 	kmem_shrink_all();
@@ -411,7 +411,7 @@ static void they_go_to_the_system(void)
 	give(reserved, out, OUT, false);
 	kmem_cache_shrink(reserved);
 	kmem_shrink_all();
-	/* From then on no other pages are in hand. */
+	/* From then on no other pages are in work. */
 	if (__atomic_load_n(&reserved->state.reserved_pages, __ATOMIC_RELAXED))
 		stayed += km_pages_used() > used_before;
 }

@@ -1,8 +1,8 @@
 /*
- * reserved_resident.c: after kmem_reserve(cache, n) so many allocations make no call of the system and no page fault,
- * the objects written to; of a cache whose objects a group pays for as well, and still after all free memory was given
- * back. Where the system refuses nothing is changed, and what is not reserved any more goes. Disciplines: all.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * reserved_resident.c: after kmem_reserve(cache, n) so many allocations make no system call and no page fault, also
+ * at the first write; for a cache with charged objects as well, and still after a release of all free memory. A
+ * refused call changes nothing, and pages no longer reserved go back. Disciplines: all. With hardened:
+ * own_addresses:0, because here pages go from one name to another.
  */
 #define _GNU_SOURCE
 

@@ -431,7 +431,7 @@ static void destroyed(void)
 	gone(cache);
 }
 
-/* By the wrong name, a wrong address, and twice: told, and nothing more. */
+/* By the wrong name, a wrong address, and twice: reported, with no other effect. */
 static void bad_frees(void)
 {
 	struct kmem_cache *cache = make("own", 64), *other = make("other", 64);

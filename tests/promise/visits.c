@@ -13,7 +13,8 @@
 static struct kmem_cache *seen;
 static struct mem_cgroup *group;
 static int nowhere;
-static int leaks, charged;	/* what is said outside: kmem_print_leaks, and how many caches the group has */
+static int leaks, charged;	/* results outside of a visit: kmem_print_leaks, and the number of the group's
+				 * caches */
 
 static int count(struct kmem_cache *cache, void *visits)
 {

@@ -93,8 +93,10 @@ static void torment(const struct fixture *fixture, unsigned driver, struct point
 		if (fixture->is_dear(adversary) &&
 		    dear[point - points][adversary->act == fork_now]++ >= DEAR_PER_POINT)
 			continue;
-		/* Where the scheduler's own aborts led elsewhere: once more. Where they had led here: other drivers
-		 * come here by themselves, or what is not tried is said in the end. */
+		/*
+		 * After an abort by the scheduler that led elsewhere: another try. For an abort that led here:
+		 * other drivers reach this point by themselves, or the end reports the untried pair.
+		 */
 		int tries = 0;
 		while (!run(fixture, driver, point, adversary, NULL, false))
 			if (++tries == 10)
@@ -103,7 +105,7 @@ static void torment(const struct fixture *fixture, unsigned driver, struct point
 	}
 }
 
-/* Two aborts in one operation; the second strikes in the adversary's own work, or in the retry. */
+/* Two aborts in one operation; the second comes in the adversary's own work, or in the retry. */
 static void torment_twice(const struct fixture *fixture, unsigned driver, struct point **reached,
 			  unsigned count)
 {

@@ -60,7 +60,7 @@ static uint64_t tag_of(const uint64_t *object)
 	return (uintptr_t)object ^ 0x5eed5eed5eed5eed;
 }
 
-/* An object has come to us. */
+/* Takes an object into the model's hand. */
 static void adopt(void *p)
 {
 	uint64_t *object = p;
@@ -73,7 +73,7 @@ static void adopt(void *p)
 	model.count++;
 }
 
-/* An object goes: no longer ours. */
+/* Gives an object out of the model's hand. */
 static void *part_with(void)
 {
 	need(model.count, "the model has no objects left");
@@ -320,7 +320,7 @@ static void put_mixed(void)
 		kfree_bulk(n, objects);
 }
 
-/* Prefilled sheaves in hand; one object taken from each, the rest goes back. */
+/* Uses prefilled sheaves; one object is taken from each, and the rest goes back. */
 static void use_sheaves(unsigned count)
 {
 	struct slab_sheaf *sheaves[2];

@@ -15,7 +15,7 @@ static struct {
 	struct km_chain chain;
 	char memory[SLABS][1 << SLAB_BITS] __attribute__((aligned(1 << SLAB_BITS)));
 	struct km_chain_link links[LINKS];
-	volatile bool held[SLABS][OBJECTS];	/* objects in our hand */
+	volatile bool held[SLABS][OBJECTS];	/* objects in the model's hand */
 	volatile bool link_held[LINKS];
 } chain;
 
@@ -72,7 +72,7 @@ static void *chain_part(unsigned slab)
 	return NULL;
 }
 
-/* ------------------------------------------------------------------ verbs, with the model kept */
+/* ------------------------------------------------------------------ per-CPU operations, with the model kept */
 
 /* One copy of each inline function, so that the sequences are few. */
 static __attribute__((noinline)) void *verb_pop(void)

@@ -17,7 +17,7 @@ enum { CHARGED_CACHES = 4 };
 static struct {
 	struct kmem_cache *cache[CHARGED_CACHES];
 	struct mem_cgroup *group[2], *others[2], *private;
-	bool malloc;			/* has payers in this driver */
+	bool malloc;			/* malloc's blocks are charged in this driver */
 } charged;
 
 static struct mem_cgroup *charged_objcg(unsigned which, int objcg)
@@ -63,7 +63,7 @@ static bool prepare_charged(unsigned driver)
 	return true;
 }
 
-/* Of kmalloc's charged twin: the second is a hit. */
+/* Of kmalloc's charged cache: the second is a hit. */
 static void use_kmalloc(void)
 {
 	void *first = kmalloc(OBJECT_BYTES, GFP_KERNEL_ACCOUNT);

@@ -16,7 +16,7 @@ enum { OWNED_WORDS = 16, OWNED_ROOM = OWNED_WORDS - 2, OWNED_OBJECTS = 2 * OWNED
 static struct {
 	struct km_pcs pcs;
 	void *memory[OWNED_BLOCKS][OWNED_WORDS] __attribute__((aligned(OWNED_WORDS * sizeof(void *))));
-	void **blocks[OWNED_BLOCKS];		/* prepared, in our hand; NULL: on a CPU */
+	void **blocks[OWNED_BLOCKS];		/* prepared, in the model's hand; NULL: on a CPU */
 	char objects[OWNED_OBJECTS];		/* the first half is owner 0's */
 	volatile bool held[OWNED_OBJECTS];
 	/* As a word, this looks like an owner. */
@@ -38,7 +38,7 @@ static void owned_adopt_object(void *p, uintptr_t owner)
 	owned.held[i] = true;
 }
 
-/* Up to count objects of the owner leave our hand. */
+/* Up to count objects of the owner leave the model's hand. */
 static size_t owned_part(unsigned owner, void **objects, size_t count)
 {
 	size_t found = 0;
@@ -51,7 +51,7 @@ static size_t owned_part(unsigned owner, void **objects, size_t count)
 	return found;
 }
 
-/* ------------------------------------------------------------------ verbs, with the model kept */
+/* ------------------------------------------------------------------ per-CPU operations, with the model kept */
 
 static void owned_pop_of(unsigned owner)
 {
@@ -336,7 +336,7 @@ enum { STOCK_ALL = 1000, STOCK_LIMIT = 100, STOCK_OPERATIONS = 6, STOCK_STATES =
 
 static struct {
 	uint32_t offset[2], slot[2];
-	volatile uint64_t held[2];		/* bytes in our hand */
+	volatile uint64_t held[2];		/* bytes in the model's hand */
 } stock;
 
 static void stock_take(unsigned owner, uint64_t bytes)

@@ -135,7 +135,7 @@ static void describe_ready(unsigned driver, char *text, size_t bytes)
 		 driver / READY_OPERATIONS);
 }
 
-/* So many lie ready, and two are ours. */
+/* So many blocks are cached, and two are allocated. */
 static bool prepare_ready(unsigned driver)
 {
 	unsigned ready = driver / READY_OPERATIONS;

@@ -1,13 +1,11 @@
 /*
  * inject.h: a breakpoint over any instruction of any restartable sequence of this program. At a breakpoint, the
  * kernel has moved the instruction pointer to the sequence's abort label before the handler runs. The handler
- * removes
- * the breakpoint, checks the abort, and lets an adversary act on the same CPU, in the middle of the
+ * removes the breakpoint, checks the abort, and lets an adversary act on the same CPU, in the middle of the
  * interrupted operation. Invariant: one breakpoint is armed at a time, and is reached once.
  *
  * And over the last instruction before each sequence, the eve: there no sequence is aborted. The adversary acts, and
- * the
- * sequence runs to its end with values read before: the sequence must compare these values again inside.
+ * the sequence runs to its end with values read before: the sequence must compare these values again inside.
  */
 #ifndef TESTS_RSEQ_INJECT_H
 #define TESTS_RSEQ_INJECT_H
@@ -64,7 +62,7 @@ struct point {
 	uintptr_t address;
 	struct sequence *sequence;
 	unsigned index;			/* 0: the eve; FIRST_POINT: the entry */
-	unsigned long aborts;		/* strikes */
+	unsigned long aborts;		/* breakpoints reached */
 };
 
 enum { MAX_SEQUENCES = 256, MAX_POINTS = 4096 };
@@ -75,7 +73,7 @@ static unsigned sequence_count, point_count;
 static struct {
 	struct point *volatile armed;
 	instruction original;
-	volatile unsigned long aborts;	/* strikes of this run, nested ones too */
+	volatile unsigned long aborts;	/* breakpoints reached in this run, nested ones too */
 	unsigned long injections, all_aborts;
 	void (*volatile adversary)(void);
 	struct point *volatile second;	/* armed by the handler of the first */

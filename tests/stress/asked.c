@@ -48,7 +48,7 @@ static bool is_over(void)
 	return __atomic_load_n(&over, __ATOMIC_RELAXED);
 }
 
-/* ------------------------------------------------------------------ things */
+/* ------------------------------------------------------------------ objects */
 
 static gfp_t bits_of(uint64_t random)
 {

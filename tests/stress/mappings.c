@@ -117,7 +117,7 @@ static void *watch(void *unused)
 	return NULL;
 }
 
-/* Mappings of ours at most, and big blocks at most. */
+/* The most mappings of the library, and the most large blocks. */
 static void load(unsigned before)
 {
 	pthread_t thread[THREADS], watcher;

@@ -211,7 +211,7 @@ static void resize(struct worker *worker, struct slot *slot)
 		need(ksize(slot->object) == before, "a refused krealloc changed the block");
 		return;
 	}
-	if (object == slot->object)	/* Whole pages grow and shrink where they are, and their payer with them. */
+	if (object == slot->object)	/* Whole pages grow and shrink in place, and stay charged to their group. */
 		objcg = slot->objcg;
 	struct mem_cgroup *now = mem_cgroup_from_obj(object);
 	need(*(char *)object == slot->objcg + 1, "krealloc lost the content");

@@ -286,7 +286,7 @@ int main(void)
 	for (time_t end = time(NULL) + seconds; time(NULL) < end; drains++) {
 		drain_pcs(drains % 8 == 0);
 		drain_stocks();
-		/* Now and then time for a shelf to fill. */
+		/* Now and then time for a sheaf to fill. */
 		for (unsigned i = drains % 64; i < 16; i++)
 			sched_yield();
 	}

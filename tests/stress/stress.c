@@ -5,9 +5,8 @@
  * Disciplines: all; caches of each engine at once.
  *
  * Checked: the contents of every object, with its cache, address and length; at the end that no object and no memory
- * is
- * left, and every invariant. SECONDS=n and THREADS=n change the amount; WITHOUT=word,word leaves out some of: fork
- * signals bully caches shrink watch mortals large.
+ * is left, and every invariant. SECONDS=n and THREADS=n change the amount; WITHOUT=word,word leaves out some of:
+ * fork signals bully caches shrink watch mortals large.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,6 +1,5 @@
 """metrics_check.py WHAT FILE...: reads the output of kmem metrics, more strictly than the formats demand. Written
-from
-the specification of OpenMetrics 1.0 and from the description of Prometheus' text format.
+from the specification of OpenMetrics 1.0 and from the description of Prometheus' text format.
 
 openmetrics FILE        a whole exposition: families one after another, each with its metadata first, samples of the
                         right names, no two with the same labels, units, escapes, the end

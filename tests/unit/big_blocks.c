@@ -86,7 +86,7 @@ static void many(void)
 	while (count)
 		kfree(blocks[--count]);
 	NEED(!stats().mapped_blocks && !stats().mapped_bytes && !stats().mapped_spare_bytes);
-	/* The tables of blocks and regions are ours, and stay. */
+	/* The tables of blocks and regions are the library's, and stay. */
 	NEED(mappings_of_all() < before + 20 && statm(0) < space + 256 * MIB);
 }
 

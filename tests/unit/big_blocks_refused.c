@@ -156,7 +156,7 @@ static void not_unmapped(void)
 }
 
 /* An unmapped block would lose the advice with the mapping. */
-/* Where mappings are limited a block is not made new to lie ready. */
+/* With limited mappings a block is not renewed for the cache. */
 static void kept_advice(void)
 {
 	int status;

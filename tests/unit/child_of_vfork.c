@@ -190,7 +190,7 @@ static void cloned(void)
 	NEED(!rseq() || says_the_truth());
 }
 
-/* The system does not take the area back: one line says so. */
+/* The system refuses to unregister the area: one line reports this. */
 static void not_lent_to_clone(void)
 {
 	struct km_heard heard = { .bytes = 0 };

@@ -84,7 +84,7 @@ static void freed_twice(void)
 		SAYS("Object already free", kfree(p));
 }
 
-/* The record is the last thing on the last page. */
+/* The record is at the end of the last page. */
 static void record_overwritten(void)
 {
 	char *p = get(BYTES);

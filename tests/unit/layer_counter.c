@@ -43,7 +43,7 @@ __attribute__((constructor)) static void counter_init(void)
 	NEED(km_layer_register(KM_LAYER_ADDED, choose));
 }
 
-/* ------------------------------------------------------------------ the proof */
+/* ------------------------------------------------------------------ the test */
 
 static void *objects[N], *one;
 

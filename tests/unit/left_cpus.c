@@ -18,7 +18,7 @@
 
 TEST_IS_INSIDE
 
-#define OBJECTS 2000u	/* more than all shelves and the barn have room for: allocating and freeing them misses */
+#define OBJECTS 2000u	/* more than all sheaves and the barn hold: allocating and freeing them misses */
 #define DECAY_MS 600000
 
 static struct kmem_cache *cache;

@@ -50,7 +50,7 @@ static void again(size_t bytes)
 	static const size_t larger[] = { 5000000, 16000000, 64000000, 200000000 };
 	unsigned count = fill(bytes);
 
-	/* Rounded to pages; what we reserve for records, and what is left of the last range, is the rest. */
+	/* Rounded to pages; the rest is reserved for metadata, and left over in the last range. */
 	NEED(count * bytes > LIMIT / 100 * 84);
 	NEED(kmem_check_all() == 0);
 	empty(count, bytes);

@@ -25,7 +25,7 @@
 
 static struct kmem_cache *cache;
 
-/* Calls the engine, and so the tick; the mailbox is looked into. */
+/* Calls the engine, and so the tick; the tick reads the mailbox. */
 static void misses(unsigned times)
 {
 	void *objects[600];

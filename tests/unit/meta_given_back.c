@@ -133,7 +133,7 @@ static void destroyed(void)
 	pieces();
 	kmem_shrink_all();
 	CHECK(cache->layout.dead && !strcmp(kmem_cache_name(cache), "destroyed"));
-	/* The next cache may lie there, and no other thing. */
+	/* The next cache may get this memory, and no other data. */
 	struct kmem_cache *next = kmem_cache_create("next", 100, NULL, 0);
 	CHECK(next == cache && !next->layout.dead);
 	kmem_cache_destroy(next);

@@ -23,7 +23,7 @@
 #include "page/zone.h"
 #include "os/lock.h"
 
-#define BLOCK		((size_t)3 << 19)	/* of whole pages, and too large to lie ready */
+#define BLOCK		((size_t)3 << 19)	/* of whole pages, and too large to be cached */
 #define MOST_WAITS	50u			/* waits for a free lock: each is 64 ms at most */
 
 static bool forked;		/* the fork is over */
@@ -42,7 +42,7 @@ void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
 	__real_km_os_wait(word, value, ms);
 }
 
-/* ------------------------------------------------------------------ what comes by */
+/* ------------------------------------------------------------------ other threads */
 
 static void *block;
 static struct kmem_rcu_head *asked;

@@ -163,7 +163,7 @@ __attribute__((section(".preinit_array"), used)) static void (*preinit)(int, cha
 #define MPOL_PREFERRED 1
 #define MPOL_F_ADDR 2
 
-/* The policy of the memory at p; -1: the system does not say. */
+/* The policy of the memory at p; -1: unknown to the system. */
 static int policy_at(void *p)
 {
 	int mode;

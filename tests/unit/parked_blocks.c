@@ -26,7 +26,7 @@ static struct {
 	size_t bytes;
 } blocks[BLOCKS];
 static unsigned maps, refuse_remaps, refuse_unprotects;
-static bool scarce;			/* the system has nothing as long as something lies ready */
+static bool scarce;			/* the system has no memory while a block is cached */
 
 static size_t parked(void)
 {
@@ -120,7 +120,7 @@ static void replaced(void)
 	kmem_shrink_all();
 }
 
-/* Big blocks and smaller ones by turns: what lies ready of the one kind gives way to the other, in use or free. */
+/* Large blocks and smaller ones in turn: cached blocks of one kind give way to the other kind, in use or free. */
 static void by_turns(void)
 {
 	enum { MANY = 24 * 1024 / 16, FEW = 4 };

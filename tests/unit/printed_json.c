@@ -147,7 +147,7 @@ static unsigned names_in_text(const char *name)
 	return names_seen;
 }
 
-/* ------------------------------------------------------------------ what is looked at */
+/* ------------------------------------------------------------------ checked outputs */
 
 #define BAD "\xef\xbf\xbd"
 #define CONTROL 3

@@ -88,7 +88,7 @@ static double bytes_of(size_t site, void *p)
 	return (double)ksize(p);
 }
 
-/* ------------------------------------------------------------------ what is said */
+/* ------------------------------------------------------------------ reports */
 
 static void ask(const char *letters)
 {
@@ -454,7 +454,7 @@ static void off_and_on(void)
 	}
 }
 
-/* By the mailbox: one may follow as soon as the other has ended, before a miss has looked. */
+/* By the mailbox: a profile may follow as soon as the other has ended, before a miss has noticed. */
 static void one_after_the_other(void)
 {
 	struct km_mail_request over = { .command = KM_MAIL_PROFILE, .letters = "0" };

@@ -84,7 +84,7 @@ static void ten_in_five_seconds(void)
 	refuse(first, GFP_KERNEL, 12);
 	NEED(lines_with("first:") == 10 && lines_with("were not said") == 1, "%s", text);
 	says("reason: limit of the cache (65536 bytes) (20 lines like this were not said)\n");
-	/* An hour later: what was not said is still told. */
+	/* An hour later: suppressed lines are still counted. */
 	ahead_ms += 3600 * 1000;
 	refuse(first, GFP_KERNEL, 1);
 	says(" (2 lines like this were not said)\n");

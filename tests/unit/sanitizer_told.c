@@ -127,7 +127,7 @@ void __tsan_release(void *p)
 	pthread_mutex_unlock(&books);
 }
 
-/* ------------------------------------------------------------------ what is looked at */
+/* ------------------------------------------------------------------ checks */
 
 /* Checks that all bytes are accessible, and no byte behind them: for a block of exactly this size. */
 static void *look_at(void *p, size_t bytes, size_t behind, int line)

@@ -92,7 +92,7 @@ void take_here(void)
 KNOWN_ONES(DEFINE)
 STRANGE_ONES(DEFINE)
 
-/* Of this nothing is said at all. */
+/* A function without a table. */
 void without_table(void);
 __asm__(".text\n.type without_table, @function\nwithout_table:\npush %rbp\ncall take_here\npop %rbp\nret\n"
 	".size without_table, .-without_table");
@@ -181,7 +181,7 @@ static __attribute__((noinline)) void take_behind_hole(void)
 	__asm__ volatile("" : : "r"(bytes) : "memory");
 }
 
-/* No table says how this is undone: a stack ends here. */
+/* No table describes this frame: a stack ends here. */
 void on_stack(char *end, void (*function)(void));
 __asm__("on_stack:\n\t"
 	"push %rbp\n\t"

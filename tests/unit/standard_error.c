@@ -376,7 +376,7 @@ static int run_case(const char *where, const char *which)
 	if (strcmp(which, "daemon") == 0)
 		return be_daemon();
 	cases[atoi(which)].run();
-	/* The report is not what is looked at. */
+	/* The report is not checked. */
 	_exit(0);
 }
 

@@ -1,6 +1,6 @@
 /*
- * trim_many_caches.c: more idle caches than one tick trims: the next ticks go on with the others, in the same look.
- * The clock is ours.
+ * trim_many_caches.c: more idle caches than one tick trims: the next ticks go on with the others, in the same
+ * round. The test sets the clock.
  */
 #define _GNU_SOURCE
 #include <sched.h>

@@ -53,8 +53,8 @@ static struct kmem_cache *create(unsigned capacity)
 }
 
 /*
- * The worst level of all. Reaching a new level may call once, and being moved off this CPU for a moment is not our
- * case: so the smallest figure of some tries counts.
+ * The worst level of all. A new level may call once, and a short move off this CPU is not tested here: so the
+ * smallest figure of some tries counts.
  */
 static unsigned long worst(unsigned capacity, unsigned reach)
 {

@@ -32,7 +32,7 @@ static void shut(void)
 			km_store(km_gate.word[i], km_gate.shut);
 }
 
-/* Where hits are a shelf's. */
+/* If hits use per-CPU sheaves. */
 static void shut_cache(struct kmem_cache *cache)
 {
 	if (km_gate.in_caches && cache->fast.pcs.slot)
@@ -62,7 +62,7 @@ static bool is_answered(void)
 /* In slob each call takes the engine's lock, and a tick comes now and then. */
 #define TIMES (slob ? 200 : 2)
 
-/* ------------------------------------------------------------------ by each door */
+/* ------------------------------------------------------------------ by each function */
 
 static struct kmem_cache *cache;
 
@@ -121,7 +121,7 @@ static void begin(void)
 			doors[i]();
 }
 
-/* Where frees are proved calls go by the other word alone: this one may stay shut until a miss comes by. */
+/* With validated frees calls use the other word only: this word may stay shut until a miss. */
 static bool goes_by_copy(void)
 {
 	return km_gate.in_caches && cache->fast.pcs.slot && !km_hardening.live;

@@ -1,8 +1,8 @@
 /*
  * wrong.c: programs with wrong memory use, one kind at a time: `wrong KIND DOOR SIZE`. The code depends on no
- * allocator:
- * it runs with any preloaded one, and uses libkmem's functions where they exist. A byte on descriptor 3 tells the
- * progress, so that the caller knows the time of the detection; a case that ends well was not detected.
+ * allocator: it runs with any preloaded one, and uses libkmem's functions where they exist. A byte on descriptor
+ * 3 tells the progress, so that the caller knows the time of the detection; a case that ends well was not
+ * detected.
  *
  * `wrong --list` prints a line for each kind: its name, its class, the sizes, the interfaces, and a description.
  */
@@ -66,7 +66,7 @@ static void stage(enum stage reached)
 		_exit(9);
 }
 
-/* ------------------------------------------------------------------ doors */
+/* ------------------------------------------------------------------ interfaces */
 
 static size_t size;
 static struct kmem_cache *mine, *other;

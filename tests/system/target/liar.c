@@ -50,7 +50,7 @@ static struct km_engine engines[3] = {
 	{ .name = "chain", .front = KM_PERCPU_FREELIST },
 };
 
-/* A ring of caches, each with an engine, nodes and shelves of nonsense, some of them damaged. */
+/* A ring of caches, each with invalid engine, nodes and sheaves, some of them damaged. */
 static void make_caches(struct km_list *head, unsigned *count, unsigned long *nonsense)
 {
 	struct kmem_cache *caches = (struct kmem_cache *)nonsense;

@@ -50,7 +50,7 @@ static void populate(void)
 	for (int i = 0; i < 500; i += 3)
 		kfree(some[i]);
 	want(kmalloc(100000, GFP_KERNEL));
-	/* One of them lies ready. */
+	/* One of them is cached. */
 	for (int i = 0; i < 6; i++)
 		some[i] = want(kvmalloc(10 << 20, GFP_KERNEL));
 	kvfree(some[0]);

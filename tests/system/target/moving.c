@@ -1,10 +1,8 @@
 /*
  * A program with a list, with nodes put in and taken out on request: the reader of the program's memory makes
- * requests
- * just before and just behind a read of the pointers to these nodes. So each scan misses the way to the rest of the
- * list,
- * in the list and in the removed nodes. All nodes are held: "held ADDRESS". Some other objects are lost: "lost
- * ADDRESS". Then the program prints "ready", and waits to be killed.
+ * requests just before and just behind a read of the pointers to these nodes. So each scan misses the way to the
+ * rest of the list, in the list and in the removed nodes. All nodes are held: "held ADDRESS". Some other objects
+ * are lost: "lost ADDRESS". Then the program prints "ready", and waits to be killed.
  *
  * Its argument is the file for the requests, a page of zeros.
  */

@@ -115,7 +115,7 @@ static void where_they_come()
 		COMES(aligned_forms, aligned_news, 6);
 		COMES(aligned_forms, aligned_deletes, 6);
 #endif
-		/* And what is not replaced is ours, whole. */
+		/* And functions not replaced are the library's, all of them. */
 		plain_forms();
 		array_forms();
 		aligned_forms();

@@ -70,7 +70,7 @@ static void a_part(void)
 		NEED((blocks[i] = malloc(1040)));
 	part = kmem_cache_of(blocks[MANY - 1]);
 	if (part == class) {
-		/* In this engine a separate cache would save no memory. */
+		/* With this cut of the slabs a separate cache would save no memory. */
 		puts("1040 bytes have no cache of their own");
 		return;
 	}

@@ -161,7 +161,7 @@ static void resized(void)
 	begin(4);
 	NEED(mempool_resize(&pool, -1) == -EINVAL && mempool_resize(&pool, INT32_MAX) == -ENOMEM);
 	NEED(pool.min_nr == 4 && pool.curr_nr == 4);
-	/* Waits again while there is no element, and gets the next freed one. */
+	/* The reserve grows while the function gives no element: freed elements fill the reserve. */
 	km_store(&refusing, 0);
 	for (int i = 0; i < 2; i++)
 		element[i] = mempool_alloc(&pool, GFP_KERNEL);

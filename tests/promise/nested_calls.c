@@ -33,7 +33,7 @@ int main(void)
 #include <x86intrin.h>
 
 #define TRAP_FLAG 0x100ull
-/* A busy thread refuses a handler at once: there the handler runs once in so many instructions. */
+/* While the thread is busy, a handler's requests fail at once: there the handler runs once in so many instructions. */
 #define BUSY_STRIDE 61u
 /* Instructions interrupted in one call; the rest is not interrupted. */
 #define MOST 20000u

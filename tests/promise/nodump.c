@@ -114,7 +114,7 @@ static void apart(void)
 	}
 }
 
-/* Memory of a freed secret slab serves other caches again, with other contents. */
+/* Memory of a freed secret slab serves other caches again, without the secret. */
 static void comes_back(void)
 {
 	struct kmem_cache *cache = secrets(4000);

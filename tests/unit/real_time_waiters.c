@@ -432,7 +432,7 @@ static void holder_ends(void)
 	until_boosted(&holder, true);
 	set(&told);
 	end(&holder);
-	/* The loan is over, although it had no end of its own. */
+	/* The loan ended with the holder, although the test's loans have no limit of time. */
 	CHECK(!is(&waiter.had));
 	__atomic_store_n(&lock.state, 0u, __ATOMIC_RELEASE);
 	end(&waiter);

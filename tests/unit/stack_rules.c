@@ -63,7 +63,7 @@ void take_here(void)
 	  ".skip 70000, 0x90\n.cfi_escape 0x2e, 1")                                                \
 	x(with_personality, ".cfi_personality 0x1b, take_here\n.cfi_lsda 0x1b, take_here", "", "")
 
-/* The frame is not usable: the stack ends there. */
+/* These forms are not walked: the stack ends there. */
 #define STRANGE_ONES(x)                                                                            \
 	x(last_one, "", "", ".cfi_undefined 16")                                                   \
 	x(of_signal, ".cfi_signal_frame", "", "")                                                  \

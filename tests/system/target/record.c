@@ -55,7 +55,7 @@ static char *base_of(const char *name)
 	return NULL;
 }
 
-/* Memory with one repeated byte; a zero address is unmapped here. */
+/* Memory with one repeated byte; zeros are untouched pages, and use no memory. */
 static unsigned long filled(int byte, size_t bytes)
 {
 	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,

@@ -1,9 +1,8 @@
 /*
- * paid_blocks.c: charged large blocks cached on a CPU: the next request of the freeing group gets the block; a block
- * stays charged until given back; cached blocks are drained at a limit of a group, and of the process; with several
- * groups a block changes its owner; and each block is one group's or uncharged after a group's end, in signal
- * handlers, in threads, after fork, and without memory. Disciplines: all Not with hardened: no blocks of pages lie
- * ready.
+ * paid_blocks.c: charged large blocks cached on a CPU: the next request of the freeing group gets the block. A block
+ * stays charged until given back. Cached blocks are drained at a limit of a group, and of the process. With several
+ * groups a block changes its owner. Each block is one group's or uncharged after a group's end, in signal handlers,
+ * in threads, after fork, and without memory. Disciplines: all Not with hardened: no blocks of pages lie ready.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

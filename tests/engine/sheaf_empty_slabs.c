@@ -1,7 +1,7 @@
 /*
  * sheaf_empty_slabs: a cache of engine sheaf with slabs that come and go in turns keeps empty slabs beside
- * min_partial, until they are surplus or some request needs them; at most a part of the memory in use, in all
- * caches together; and none above an explicit min_partial. Disciplines: all.
+ * min_partial, until they are surplus or some request needs them. In all caches together the empty slabs are
+ * at most a part of the memory in use. With an explicit min_partial no more slabs stay. Disciplines: all.
  */
 #include "kit/engine.h"
 

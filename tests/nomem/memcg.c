@@ -1,6 +1,6 @@
 /*
  * memcg.c: groups while memory, per-CPU words or rights run out: a failed creation returns ENOMEM and leaves no
- * trace; a group without a stock of its own is charged all the same, to the byte; a group that cannot be closed now
+ * trace. A group without a stock of its own is charged all the same, to the byte. A group that cannot be closed now
  * can be closed later. Disciplines: all
  */
 #define _GNU_SOURCE

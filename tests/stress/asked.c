@@ -1,10 +1,10 @@
 /*
- * asked.c: what is asked of a running program, at once, while its threads allocate, hand objects on, free, and make and
- * end caches: memory is reserved for caches, and they fall idle; pointers of any age are asked how full their slabs
- * are, and objects move to the fullest; profiles begin and end, caches are shrunk and tuned, by requests; numbers are
- * read and written; and, where no sanitizer is in the way, it forks. Each object is whole, each request is answered, in
- * the end and in each child nothing is left of anything, and all invariants hold. SECONDS=n: for each engine.
- * Disciplines: all.
+ * asked.c: requests to a running program, all at once, while its threads allocate, pass objects on, free, and create
+ * and destroy caches. Memory is reserved for caches, and caches fall idle. Pointers of any age are queried for the
+ * fullness of their slabs, and objects move to the fullest slab. Profiles begin and end; caches are shrunk and tuned
+ * by requests; figures are read and written. Without a sanitizer the program also forks. Each object is intact, each
+ * request is answered, in the end and in each child no memory is left, and all invariants hold. SECONDS=n: for each
+ * engine. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
  * malloc_accounted.c: malloc charges groups during all other work: threads allocate, resize and free each other's
- * blocks in the name of groups that start, end and have limits; children go on with them; memory is released; and one
+ * blocks in the name of groups that start, end and have limits. Children go on with them. Memory is released. And one
  * thread switches accounting on and off. Each block keeps its contents, a group with a limit is never above the
  * limit, and in the end, and in each child, all charges are zero. Arguments: seed, rounds. Disciplines: all
  */

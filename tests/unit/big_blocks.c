@@ -1,7 +1,7 @@
 /*
- * big_blocks.c: very many blocks above 4 MiB. The number of mappings stays low with many blocks allocated and freed;
- * the table has room for all of them; each block keeps its contents and its zeros while the block and its neighbours
- * change, and is writable after any mprotect or advice of the last user; memory that the system refused to take back
+ * big_blocks.c: very many blocks above 4 MiB. The number of mappings stays low with many blocks allocated and freed.
+ * The table has room for all of them. Each block keeps its contents and its zeros while the block and its neighbours
+ * change, and is writable after any mprotect or advice of the last user. Memory that the system refused to take back
  * is counted, reused and offered again. Tier: full.
  */
 #define _GNU_SOURCE

@@ -1,9 +1,9 @@
 /*
  * big_blocks_refused: blocks above 4 MiB on a system that refuses calls. A size above all memory, refused as a
  * mapping, is not allocated in another way, nor reached by growth. Memory that the system once refused to take back
- * costs nothing later: a block at this place has as much memory as elsewhere, and reads as zeros; the address space
- * is offered again, with and without a block in it; and the next owner of kept memory sees no advice of the last
- * owner, nor, in a region, the last owner's memory node.
+ * costs nothing later: a block at this place has as much memory as elsewhere, and reads as zeros. The address space
+ * is offered again, with and without a block in it. The next owner of kept memory sees no advice of the last owner,
+ * nor, in a region, the last owner's memory node.
  */
 #include <stdlib.h>
 #include <sys/mman.h>

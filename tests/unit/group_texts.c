@@ -1,6 +1,6 @@
 /*
  * group_texts: the texts of a group's files: a buffer of any length, also zero, gets the text that fits, with its
- * end; the result is the length of the whole text; a file's lines are the numbers of the functions. The root has no
+ * end. The result is the length of the whole text. A file's lines are the numbers of the functions. The root has no
  * numbers and no limits; an offline group keeps its numbers.
  */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * guard_slabs: with own_addresses and guard_slabs at most 15 slabs are neighbours: behind each object, at most so far
- * away, is an inaccessible page; the number of mappings stays near this number; and objects are allocated and freed
- * as before. With two memory nodes as well.
+ * away, is an inaccessible page. The number of mappings stays near this number. Objects are allocated and freed as
+ * before. With two memory nodes as well.
  */
 #define _GNU_SOURCE
 #include <unistd.h>

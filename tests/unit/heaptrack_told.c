@@ -1,6 +1,6 @@
 /*
  * heaptrack_told: with heaptrack in the process the library reports each allocation and free: through every function
- * that heaptrack does not replace itself, for example memalign and pvalloc, and in bulk; objects of a prefilled sheaf
+ * that heaptrack does not replace itself, for example memalign and pvalloc, and in bulk. Objects of a prefilled sheaf
  * are reported when the sheaf is filled, and the rest when the sheaf goes back. The test defines heaptrack's two
  * functions.
  */

@@ -1,5 +1,5 @@
 /*
- * locked_page.c: a page that the program locked and freed stays; all other free pages go to the system, also
+ * locked_page.c: a page that the program locked and freed stays. All other free pages go to the system, also
  * pages behind it in the same run, and the next purge makes only a few calls for the remaining pages.
  */
 #define _GNU_SOURCE

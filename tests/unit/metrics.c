@@ -1,8 +1,8 @@
 /*
- * metrics: the output of kmem_metrics: counters never fall when caches are destroyed, private groups' caches too; the
- * number of series is at most the documented one, for those with the most memory; caches of one name and groups of
- * one path are one series; signal handlers may call the function where documented, and get -EBUSY elsewhere; a full
- * pipe or a pipe without a reader is an error, and no signal; without memory the result is -ENOMEM.
+ * metrics: the output of kmem_metrics: counters never fall when caches are destroyed, private groups' caches too. The
+ * number of series is at most the documented one, for those with the most memory. Caches of one name and groups of
+ * one path are one series. Signal handlers may call the function where documented, and get -EBUSY elsewhere. A full
+ * pipe or a pipe without a reader is an error, and no signal. Without memory the result is -ENOMEM.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

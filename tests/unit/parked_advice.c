@@ -1,6 +1,6 @@
 /*
  * parked_advice.c: a reused block above 4 MiB has no advice of its former owner: a child of fork has its contents,
- * core dumps contain the block, and the block is not locked, in a mapping or in a region; nor is a cached block
+ * core dumps contain the block, and the block is not locked, in a mapping or in a region. Nor is a cached block
  * locked. If the system refuses the reset, the block goes back. Not with nodes: large blocks begin as the system
  * makes them, and none is parked.
  */

@@ -1,7 +1,7 @@
 /*
  * percpu_areas.c: per-CPU areas: on a CPU beyond the system's reported CPUs every operation of every engine
- * misses, and so on a CPU whose area could not be allocated; an area costs no memory before the first use of its
- * CPU, and is drained afterwards; without room for all areas CPUs share, and without room for any there are no
+ * misses, and so on a CPU whose area could not be allocated. An area costs no memory before the first use of its
+ * CPU, and is drained afterwards. Without room for all areas CPUs share, and without room for any there are no
  * per-CPU sheaves. Disciplines: all
  */
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
 /*
- * percpu_words.c: words of the CPUs' areas: all room can be allocated, without overlap; each word is aligned to its
- * size, and zero on each CPU after any former use; and each freed word is found again, in any size and order.
+ * percpu_words.c: words of the CPUs' areas: all room can be allocated, without overlap. Each word is aligned to its
+ * size, and zero on each CPU after any former use. Each freed word is found again, in any size and order.
  * Disciplines: all.
  */
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * probes: the notes of the probes are in the file, with names and numbers of arguments; a breakpoint at each shows
- * the values; while a tracer is attached each call passes its probe once, with its arguments, through every
+ * probes: the notes of the probes are in the file, with names and numbers of arguments. A breakpoint at each shows
+ * the values. While a tracer is attached each call passes its probe once, with its arguments, through every
  * function, and after the tracer's end hits are hits again, and pass no probe. For each engine. Not with hardened:
  * hits by the public shelf are looked at, which is closed.
  */

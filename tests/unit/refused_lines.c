@@ -1,6 +1,6 @@
 /*
- * refused_lines.c: the line about a failed allocation has the reason, and gfp as names; there are ten in five
- * seconds for each cache at its own limit, and ten for all others; the tenth announces a count, and the first after
+ * refused_lines.c: the line about a failed allocation has the reason, and gfp as names. There are ten in five
+ * seconds for each cache at its own limit, and ten for all others. The tenth announces a count, and the first after
  * the pause has the number. No line if the request may not wait; from a signal handler as well.
  */
 #define _GNU_SOURCE

@@ -1,8 +1,8 @@
 /*
  * sanitizer_told: the library's calls to a sanitizer in the process. This program defines the functions of
  * AddressSanitizer, LeakSanitizer and ThreadSanitizer as mere bookkeeping: each requested byte is accessible from the
- * allocating call to the freeing call, and the sixteen bytes behind are not; a block that changes its owner is
- * released before the next acquire; the root regions are as long as the mapped memory. For each engine. The real
+ * allocating call to the freeing call, and the sixteen bytes behind are not. A block that changes its owner is
+ * released before the next acquire. The root regions are as long as the mapped memory. For each engine. The real
  * sanitizers, and valgrind, are in tests/system.
  */
 #include <malloc.h>

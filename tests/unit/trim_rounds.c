@@ -1,7 +1,7 @@
 /*
  * trim_rounds.c: with thousands of caches a tick visits a few, and later ticks visit the others: each cache once a
- * round, in the order of creation, also with caches destroyed meanwhile; and the cached objects of all go back in
- * the end. The test sets the clock.
+ * round, in the order of creation, also with caches destroyed meanwhile. The cached objects of all go back in the
+ * end. The test sets the clock.
  */
 #define _GNU_SOURCE
 #include <sched.h>

@@ -1,6 +1,6 @@
 /*
  * figures.c: a malloc program for a comparison of figures with the kernel. figures [fork] FILE: allocates objects,
- * blocks and mappings, touched and freed in part, grown blocks, and a group with a limit; writes the program's own
+ * blocks and mappings, touched and freed in part, grown blocks, and a group with a limit. Writes the program's own
  * figures as JSON into FILE, and the process number, the bytes of all blocks and the figures of mallinfo2 and
  * mallctl to standard output, then "ready", and waits. fork: the program is the child of a running process.
  */

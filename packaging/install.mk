@@ -1,8 +1,8 @@
-# install.mk: where everything goes, and away again. Included by the root Makefile. PREFIX and the folders below it are the caller's,
-# from the command line or the environment; DESTDIR stands before all of them while a package is made. Each file that is installed
-# stands in one list, by which `make uninstall` removes it, and nothing else.
+# install.mk: installs and removes all files. Included by the root Makefile. PREFIX and the folders below PREFIX are the
+# caller's, from the command line or the environment; DESTDIR precedes all of them while a package is made. Each
+# installed file is in one list, and `make uninstall` removes the files of the list, and no others.
 
-# GNU's lower-case name for a folder, where it stands on the command line, else the default: an environment may have a `prefix`
+# GNU's lower-case name for a folder, if set on the command line, else the default: an environment may have a `prefix`
 # of its own.
 named	= $(if $(filter command,$(origin $(1))),$($(1)),$(2))
 
@@ -36,8 +36,8 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@PC_LIBDIR@|$(LIBDIR:$(PREFIX)/%=$$
 	-e 's|@PARTS@|$(notdir $(patsubst %/,%,$(sort $(wildcard engines/*/ ext/*/)))) memcg$(if $(MALLOC), malloc)|g'
 
 .PHONY: install uninstall always
-# Where `kmem run` looks for its library, and `kmem bench` for its driver. Written anew only when it changes, so that an installation elsewhere than it was built for gets
-# a command that knows.
+# The places of `kmem run`'s library, and of `kmem bench`'s driver. Written anew only on a change, so that an
+# installation into other folders than the build's gets a command with the right folders.
 $(BUILD)/paths.h: always
 	@mkdir -p $(@D)
 	@printf '#define KMEM_BINDIR "%s"\n#define KMEM_LIBDIR "%s"\n#define KMEM_DATADIR "%s"\n#define KMEM_SOVERSION "%s"\n' '$(BINDIR)' '$(LIBDIR)' '$(DATADIR)' \

@@ -1,12 +1,12 @@
 /*
- * coverage.c: for scripts/coverage, a part of the library that is built with gcc's counters: they lie in a file that
- * all processes of a program map, shared. So nothing is written down by the program itself: a process that ends by
- * _exit, by a signal, or not at all has counted, a child of fork goes on counting where its parent does, and a handler
- * finds no lock. The library's objects come here (scripts/coverage leads them) where they would go to libgcov.
- * In the end the script starts each program once more, which does nothing but to hand the file's counts to libgcov.
+ * coverage.c: for scripts/coverage, a part of a library built with gcc's counters: the counters are in a file mapped,
+ * shared, by all processes of a program. So the program itself writes no counts: a process that ends by
+ * _exit, by a signal, or not at all has counted, a child of fork counts into the parent's file, and a handler
+ * meets no lock. scripts/coverage redirects the calls of the library's objects from libgcov to this file.
+ * In the end the script starts each program once more, only to pass the file's counts to libgcov.
  *
  * Invariant: a program and its file belong together by the program's inode and the time of its last change: a program
- * that was linked anew begins with zeros.
+ * linked anew begins with zeros.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -32,7 +32,7 @@ __asm__(".section km_counters, \"aw\", @nobits\n.balign 4096\n.previous");
 extern uint64_t __start_km_counters[], __stop_km_counters[];
 extern char _end[];
 
-/* Of what is mapped at p: the file's name, or an empty one. Without malloc, which may be what is counted. */
+/* The name of the file mapped at p, or "". Without malloc, because malloc may be counted. */
 static void name_of_image(const void *p, char *name, size_t bytes)
 {
 	char maps[32768];
@@ -57,7 +57,7 @@ static void name_of_image(const void *p, char *name, size_t bytes)
 	}
 }
 
-/* The file, in the folder that the script names; its name says which program's it is. */
+/* Opens the file, in the folder named by the script; its name has the program's inode and time. */
 static int open_counts(const char *folder, int flags)
 {
 	char image[4096], path[8192];
@@ -75,15 +75,18 @@ static int open_counts(const char *folder, int flags)
 	return open(path, flags | O_CLOEXEC, 0666);
 }
 
-/* What was counted until now is added to what is in the file, which takes the counters' place; as a copy where it is
- * handed over, because libgcov adds there. Tests have calls of their own in the place of libc's mmap. */
+/*
+ * Adds the counts until now to the file, and maps the file in the place of the counters; as a copy for the
+ * hand-over, because libgcov adds there. Raw system calls, because tests have functions of their own in the place of
+ * libc's mmap.
+ */
 static void share(const char *folder, int flags)
 {
 	size_t bytes = (char *)__stop_km_counters - (char *)__start_km_counters;
 	size_t whole = (bytes + PAGE - 1) & ~(PAGE - 1);
 	int fd = open_counts(folder, flags);
 
-	/* Whatever else lies on the last page is the process's own, and counters there stay so, too. */
+	/* Other data on the last page is the process's own, and counters there stay so, too. */
 	if (_end > (char *)__stop_km_counters && whole > bytes)
 		bytes = whole -= PAGE;
 	if (fd < 0)
@@ -116,7 +119,7 @@ void km_coverage_init(struct gcov_info *info)
 	__gcov_init(info);
 }
 
-/* Its destructor. */
+/* The destructor of the counted program. */
 void km_coverage_exit(void)
 {
 }

@@ -7,21 +7,22 @@ TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 .PHONY: tests check check-full check-long coverage
 tests: $(TEST_BIN)
 
-# A test's own flags stand in tests/flags, rules of its own in tests/<kind>/flags.mk.
+# A test's own flags are in tests/flags, its rules in tests/<kind>/flags.mk.
 test_words = $(if $(filter promise/malloc_%,$(1)),malloc -fno-builtin) $(shell sed -n 's|^$(1):||p' tests/flags)
 test_cflags = $(filter-out -Wl%,$(filter -W% -f%,$(test_words)))
 test_libs = $(patsubst malloc,$(BUILD)/libkmem-malloc.a,$(filter-out needs=% -f%,$(filter-out $(test_cflags),$(test_words))))
-# A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.
+# A test has only the parts named in tests/flags (packaging/README.md); tests/tidy/archive checks the parts of
+# programs.
 TEST_PARTS := -Wl,--defsym=km_all_parts=0 -Wl,-u,km_sanitizing
 DEBUG_PARTS := -Wl,-u,km_debugging,-u,km_guarding,-u,km_profiling
 -include $(wildcard tests/*/flags.mk)
 
-# Not what one compiler alone warns of, nor what it does not know of another's.
+# Without warnings of one compiler only, and without unknown warnings of the other.
 TEST_WARN := -Wno-unused-function -Wno-unknown-warning-option -Wno-unknown-attributes
-# What newer compilers refuse, older ones refuse here.
+# Errors of newer compilers are errors with older ones, too.
 TEST_STRICT := -Werror=implicit -Werror=int-conversion -Werror=incompatible-pointer-types
 
-# These do on purpose what a compiler would warn of; tests/tidy/wrong looks whether it would.
+# These kinds do on purpose the misuses of compiler warnings; tests/tidy/wrong checks the warnings.
 TEST_WRONG_promise := -Wno-use-after-free -Wno-free-nonheap-object -Wno-alloc-size-larger-than -Wno-alloc-size \
 	-Wno-non-power-of-two-alignment -Wno-builtin-assume-aligned-alignment
 TEST_WRONG_engine := $(TEST_WRONG_promise)
@@ -33,10 +34,10 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a $(BUILD)/libkmem-malloc.a Makefil
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(call test_cflags,$*) $(TEST_PARTS) -o $@ $< $(BUILD)/libkmem.a $(call test_libs,$*) $(ALL_LDLIBS) -lm
 
-# Tests are of two tiers (tests/run): check runs the quick tier, check-full the full one, check-long both, where some tests
-# do by themselves what a tier has time for a part of (CHECK_LONG): hours. The build has as many processes as tests run at
-# once, where the caller's -j does not say how many. The quick tier's build has its own programs alone, the full tier's build
-# also what several tests would else build at the same time.
+# Tests have two tiers (tests/run): check runs the quick tier, check-full the full one, check-long both, with all work
+# of tests that do only a part in a tier (CHECK_LONG): hours. The build has as many processes as tests run at once,
+# unless the caller's -j sets the number. The quick tier's build has its own programs only, the full tier's build also
+# the programs that several tests would otherwise build at the same time.
 check: TIER := quick
 check-full: TIER := full
 check-long: export CHECK_LONG := 1
@@ -47,6 +48,6 @@ check check-full check-long:
 		$$(BUILD=$(BUILD) tests/run --tier quick --programs), tests $(if $(filter build,$(BUILD)),bench-workers))
 	tests/run $(if $(TIER),--tier $(TIER))
 
-# Lines and branches of src/ that tests reach, as a table; docs/coverage.md.
+# Lines and branches of src/ reached by tests, as a table; docs/coverage.md.
 coverage:
 	scripts/coverage

@@ -6,7 +6,7 @@
  */
 #include "base/cc.h"
 
-/* part(name): what each part that is built registers. A build with fewer parts brings its own list. */
+/* part(name): the registration of each built part. A build with fewer parts has its own list. */
 #ifndef KM_PARTS
 #define KM_PARTS(part)                                                                             \
 	part(km_accounting) part(km_debugging) part(km_failing) part(km_guarding) part(km_observing) \

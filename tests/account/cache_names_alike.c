@@ -1,6 +1,6 @@
 /*
- * cache_names_alike.c: caches whose names begin alike, and are cut: twins of private groups are told apart, and no
- * cache is searched for by its name when it goes. Disciplines: all.
+ * cache_names_alike.c: caches with names that begin alike and are cut: child caches of private groups have
+ * different names, and the end of a cache searches no cache by name. Disciplines: all.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #define CACHES	300u
 #define ALIKE	"customer-production-eu-west-"
 
-/* ------------------------------------------------------------------ twins */
+/* ------------------------------------------------------------------ child caches */
 
 static char shown[2 * GROUPS + 64][sizeof(((struct kmem_cache_stats *)0)->name)];
 static unsigned count;
@@ -28,7 +28,7 @@ static int note(struct kmem_cache *cache, void *arg)
 	struct kmem_cache_stats stats;
 	kmem_cache_get_stats(cache, &stats);
 	memcpy(shown[count++], stats.name, sizeof(stats.name));
-	/* It takes no time to find it. */
+	/* The lookup takes no search. */
 	CHECK(!cache->registry.named_by && !cache->registry.next_named);
 	return 0;
 }
@@ -38,7 +38,7 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* All names are one: the numbers are not. And one that is the only one again has none. */
+/* The names are equal, the numbers differ. And the last cache of a name has no number. */
 static void namesakes(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("row", 64, NULL, SLAB_ACCOUNT);
@@ -69,7 +69,10 @@ static void namesakes(void)
 	kmem_cache_destroy(cache);
 }
 
-/* A twin is never called as its parent is, where there is no room for more, nor where its group's name is empty. */
+/*
+ * A child cache never has its parent's name, also where the name has no room for more, or the group's name is
+ * empty.
+ */
 static void child_and_parent(void)
 {
 	static const char *const parents[] = {
@@ -91,7 +94,7 @@ static void child_and_parent(void)
 	}
 }
 
-/* The group's own end is in what is shown of it, and no two are the same. */
+/* The shown name has the end of the group's name, and no two names are equal. */
 static void children(void)
 {
 	struct kmem_cache *one = kmem_cache_create("conn", 64, NULL, SLAB_ACCOUNT);
@@ -130,7 +133,7 @@ static void children(void)
 
 /* ------------------------------------------------------------------ a program's own */
 
-/* What has the cache says so in one place, which is known. */
+/* One pointer, known to the cache, names the owner of a name. */
 static void own(void)
 {
 	static struct kmem_cache *cache[CACHES];
@@ -156,7 +159,7 @@ int main(void)
 	children();
 	namesakes();
 	child_and_parent();
-	/* It warns for each that there is one. */
+	/* Each equal name prints a warning. */
 	NEED(freopen("/dev/null", "w", stderr));
 	own();
 	return failures != 0;

@@ -1,7 +1,7 @@
 /*
- * charged_by_handlers.c: a handler may strike a thread that has the lock of its CPU's stock, and that may be the only
- * one there is: a charge that must not fail does not fail for that, nor does one that has room, and the bytes are where
- * they belong when all is given back, also where the group has left meanwhile. Disciplines: all.
+ * charged_by_handlers.c: a handler may interrupt a thread that holds the lock of its CPU's stock, perhaps the only
+ * stock. A charge with __GFP_NOFAIL never fails for this reason, nor does a charge with room, and all bytes are
+ * uncharged in the end, also after the group's end. Disciplines: all.
  */
 #include "memcg/memcg_group.h"
 #include "kit/clock.h"
@@ -15,7 +15,7 @@ static struct km_stock *stocks(void)
 	return (struct km_stock *)(uintptr_t)*km_memcg_view.stocks;
 }
 
-/* As a handler finds it that struck a thread which has the stocks, or some of their locks are others'. */
+/* The state for a handler: its thread holds the stocks, or some of their locks belong to other threads. */
 static struct km_busy_was take_stocks(void)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -56,7 +56,7 @@ static void an_object(void)
 	struct kmem_cache *cache = charged("struck", 100);
 	struct mem_cgroup *group = group_below(NULL, "struck");
 
-	/* Its neighbours lie ready, and their page says already who pays: nothing else is missing. */
+	/* Neighbours of the object are cached, and their page's owner word is set: no other work is left. */
 	set_active_memcg(group);
 	void *first = kmem_cache_alloc(cache, GFP_KERNEL);
 	kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
@@ -75,7 +75,7 @@ static void an_object(void)
 	kmem_cache_destroy(cache);
 }
 
-/* Bytes that a spare has counted outlive their group, and end its objcg when they come back. */
+/* Bytes counted by a spare outlive their group, and end the group's objcg when uncharged. */
 static void group_leaves(void)
 {
 	struct mem_cgroup *parent = group_below(NULL, "parent"), *group = group_below(parent, "child");

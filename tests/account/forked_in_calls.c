@@ -1,8 +1,8 @@
 /*
  * forked_in_calls.c: a call that waits, or calls back, holds a reference on a group meanwhile. A child of fork has
- * those of the thread that forked, and none of other threads, which are not there: so what the child puts goes offline
- * and is gone, and so does at once what only such a thread still held. And no group stays marked as one that is
- * drained for a charge. Disciplines: all
+ * the references of the forking thread, and no references of threads missing in the child: a group put by the child
+ * goes offline and ends, and a group held only by a missing thread ends at once. And no group stays marked as drained
+ * for a charge. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -18,7 +18,7 @@
 
 static struct mem_cgroup *above, *group;
 static sem_t in_call, go_on;
-static bool forks;		/* the thread in the callback itself */
+static bool forks;		/* the thread in the callback forks */
 
 static void ends_well(pid_t child)
 {
@@ -28,7 +28,10 @@ static void ends_well(pid_t child)
 	CHECK(status == 0, "the child's status is %x", status);
 }
 
-/* In a callback: until the others have looked. True: as the child of its own fork. */
+/*
+ * In a callback: waits for the checks of the other thread. Returns: true in the child of the
+ * callback's own fork.
+ */
 static bool stay(void)
 {
 	if (forks) {
@@ -44,7 +47,7 @@ static bool stay(void)
 	return false;
 }
 
-static bool in_child;		/* that is in the call, too */
+static bool in_child;		/* also inside the call */
 
 static void on_high(struct mem_cgroup *over, uint64_t bytes, unsigned int delay, void *arg)
 {
@@ -84,7 +87,7 @@ static void walked(void)
 	NEED(mem_cgroup_walk(group, on_visit, NULL) == 1);
 }
 
-/* An allocation that is paid for by a shelf, and then settled. */
+/* An allocation charged by the stock of a sheaf, and settled later. */
 static void allocated(void)
 {
 	mem_cgroup_set_high(group, PAGE);
@@ -106,14 +109,14 @@ static void create(void)
 	mem_cgroup_set_oom_callback(group, on_oom, NULL);
 }
 
-/* No reference is left but the one on `above`. */
+/* The only reference left is the one on `above`. */
 static void all_gone(void)
 {
 	CHECK(mem_cgroup_offline(above) == 0);
 	mem_cgroup_put(above);
 }
 
-/* put: before the fork, so that the call's is the last in the child. */
+/* put: before the fork, so that the call's reference is the last one in the child. */
 static void by_another(void (*way)(void), bool put)
 {
 	pthread_t thread;
@@ -133,7 +136,7 @@ static void by_another(void (*way)(void), bool put)
 		_exit(failures != 0);
 	}
 	ends_well(child);
-	/* Here the call still has its own. */
+	/* Here the call still has its reference. */
 	CHECK(mem_cgroup_offline(above) == -EBUSY);
 	sem_post(&go_on);
 	NEED(!pthread_join(thread, NULL));
@@ -142,7 +145,7 @@ static void by_another(void (*way)(void), bool put)
 	all_gone();
 }
 
-/* The child goes on in the call, and has what that holds. */
+/* The child goes on inside the call, and keeps the call's references. */
 static void by_itself(void (*way)(void))
 {
 	create();
@@ -156,7 +159,9 @@ static void by_itself(void (*way)(void))
 		_exit(failures != 0);
 }
 
-/* ------------------------------------------------------------------ a handler forks while its thread drains a group */
+/*
+ * ------------------------------------------------------------------ a handler forks while its thread drains a group
+ */
 
 static struct mem_cgroup *full[2];
 static volatile bool strikes;
@@ -173,7 +178,7 @@ bool __wrap_km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes)
 	return could;
 }
 
-/* It looks for a charge of its own before. */
+/* First the handler makes a charge of its own. */
 static void on_signal(int signal)
 {
 	(void)signal;

@@ -1,7 +1,7 @@
 /*
- * gone_groups.c: groups that are gone leave nothing: neither records nor caches, however many there were, one after the
- * other or at once; a cache leaves its record; and a private group's cache is there as long as a thread has not come
- * out of a free of its last object, by whatever call, or readers of the program's RCU may look at it. Disciplines: all.
+ * gone_groups.c: ended groups leave no records and no caches, for any number, one after the other or at once; a
+ * destroyed cache leaves its record. A private group's cache stays while a thread is still in a free of its last
+ * object, by any call, or while readers of the program's RCU may read the object. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -48,7 +48,7 @@ static void *array_of(size_t bytes)
 	return array;
 }
 
-/* So many groups with an object each, of which `width` are there at once. */
+/* `count` groups with an object each, `width` of them at once. */
 static void come_and_go(unsigned flags, unsigned count, unsigned width)
 {
 	struct mem_cgroup **group = array_of(width * sizeof(*group));
@@ -82,7 +82,7 @@ static void leave_nothing(unsigned flags, unsigned count, unsigned width, bool s
 	if (shrinks)
 		kmem_shrink_all();
 	unsigned long after = rollup_kb("Rss");
-	/* A sanitizer has memory of its own. */
+	/* A sanitizer uses memory of its own. */
 	CHECK(after < before + MOST_KIB || SANITIZED, "%lu KiB, then %lu", before, after);
 	CHECK(caches() <= caches_before + (shrinks ? 0 : 256), "%lu caches, then %lu", caches_before, caches());
 	CHECK(kmem_check_all() == 0);
@@ -95,7 +95,7 @@ static void unasked_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, MANY / 10,
 static void at_once(void) { leave_nothing(0, MANY, MANY, true); }
 static void at_once_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, AT_ONCE, AT_ONCE, true); }
 
-/* A cache that was destroyed leaves its record, of 1 KiB, and the entries of its id. */
+/* A destroyed cache leaves its record, of 1 KiB, and the entries of its id. */
 static void gone_caches(void)
 {
 	enum { CACHES = 4000 };
@@ -124,7 +124,7 @@ static bool no_fence(const char *call)
 	return strcmp(call, "fence") == 0;
 }
 
-/* The system refuses the fence, and no call says that it will: what lies ready on this CPU goes back all the same. */
+/* The system refuses the fence, unannounced: objects cached on this CPU go back all the same. */
 static void without_a_fence(void)
 {
 	NEED(go_to_cpu(cpu_at(0)));
@@ -153,7 +153,7 @@ static void without_a_fence_slub(void)
 	km_os_fault = NULL;
 }
 
-/* ------------------------------------------------------------------ a free that is not through */
+/* ------------------------------------------------------------------ a free under way */
 
 static const struct km_engine *engine;
 static struct km_engine slow;
@@ -211,7 +211,7 @@ static void last_free(const char *name, void *(*how)(void *))
 	struct kmem_cache_args args = { .engine = name };
 	pthread_t thread;
 
-	/* No shelf: what is freed goes to its slab at once. */
+	/* No sheaves: freed objects go to their slab at once. */
 	cache = kmem_cache_create("last", 100, &args, SLAB_NO_SHEAVES);
 	struct mem_cgroup *group = private_group("one");
 	void *object = kmem_cache_alloc_in(cache, group, GFP_KERNEL), *hold = NULL;
@@ -258,13 +258,13 @@ static void last_frees(void)
 			last_free(engines[i], frees[how]);
 }
 
-/* The option stats:1: a hit of engine slub counts its event when the object is free already. */
+/* The option stats:1: a hit of engine slub counts its event after the object is free. */
 static void counted_hits(void)
 {
 	struct kmem_cache_args args = { .engine = "slub" };
 
 	km_layout_options.count_events = true;
-	/* No tick takes the CPU's slab away for its age. */
+	/* No tick drains the CPU's slab by age. */
 	km_arena_set(false, 3600000);
 	kmem_tick();
 	sem_init(&given, 0, 0);
@@ -298,7 +298,7 @@ static void counted_hits(void)
 	}
 }
 
-/* ------------------------------------------------------------------ objects that readers may look at */
+/* ------------------------------------------------------------------ typesafe objects */
 
 static struct kmem_rcu_head *asked;
 static void (*at_its_end)(struct kmem_rcu_head *head);
@@ -341,7 +341,7 @@ static void typesafe(const char *name)
 	kvfree_rcu_barrier();
 	kmem_shrink_all();
 	CHECK(!kmem_for_each_cache(is_it, child) && !drained(above), "%s", name);
-	/* What waits when the cache is destroyed goes with it. */
+	/* Slabs that wait at the cache's destruction go with the cache. */
 	group = group_of(above, "two", MEM_CGROUP_PRIVATE);
 	object = kmem_cache_alloc_in(cache, group, GFP_KERNEL);
 	NEED(object);

@@ -1,7 +1,7 @@
 /*
- * handed_on_twins.c: a private group's twin that was another group's before is emptied and kept, for who freed the last
- * object of that other group may not be through with it. It is tuned as a new one would be. And whatever a group has,
- * the registry is not locked for long while it is freed. Disciplines: all.
+ * handed_on_twins.c: a private group's child cache, taken over from an ended group, is emptied and kept, because the
+ * thread that freed the last object of the ended group may still be in the free. The child cache is tuned as a new
+ * one. With any contents of a group, the registry is never locked for long during the group's end. Disciplines: all.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@
 #include "page/metadata.h"
 
 #define OBJECTS		20000u
-#define LONG		1100u		/* slabs that are freed at once, and what lay empty */
+#define LONG		1100u		/* slabs freed at once, and former empty slabs */
 
 /* ------------------------------------------------------------------ slabs freed while the registry is locked */
 
@@ -45,7 +45,7 @@ void __wrap_km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 	__real_km_slab_free(cache, slab);
 }
 
-/* ------------------------------------------------------------------ fences, which the system may refuse */
+/* ------------------------------------------------------------------ fences; the system may refuse them */
 
 static bool refused;
 
@@ -55,7 +55,7 @@ int __wrap_km_os_barrier(void)
 	return refused ? -ENOMEM : __real_km_os_barrier();
 }
 
-/* ------------------------------------------------------------------ a free that is not through */
+/* ------------------------------------------------------------------ a free under way */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -86,7 +86,7 @@ static void give_slowly(struct kmem_cache *cache, void **objects, unsigned count
 {
 	engine->give(cache, objects, count);
 	given += count;
-	/* Where frees are checked they come one by one; the last makes the twin empty. */
+	/* With validated frees the objects come one by one; the last free empties the child cache. */
 	if (stage != NOT_YET || given < 2)
 		return;
 	step(GIVEN);
@@ -126,7 +126,7 @@ static void overwrite_free_memory(void)
 static void last_steps(const char *name)
 {
 	struct kmem_cache_args args = { .engine = name };
-	/* No shelf: what is freed goes to its slab at once. */
+	/* No sheaves: freed objects go to their slab at once. */
 	struct kmem_cache *cache = kmem_cache_create("steps", 100, &args, SLAB_NO_SHEAVES);
 	struct mem_cgroup *first = private_group();
 	void *objects[2] = { alloc_for(first, cache), alloc_for(first, cache) };
@@ -143,7 +143,7 @@ static void last_steps(const char *name)
 	mem_cgroup_put(first);
 	NEED(pthread_create(&thread, NULL, free_both, objects) == 0);
 	wait_for(GIVEN);
-	/* The group that comes finds the first one's twin empty. */
+	/* The next group finds the first group's child cache empty. */
 	struct mem_cgroup *second = private_group();
 	void *object = alloc_for(second, cache);
 	CHECK(kmem_cache_of(object) == child);
@@ -151,7 +151,7 @@ static void last_steps(const char *name)
 	overwrite_free_memory();
 	step(GO_ON);
 	pthread_join(thread, NULL);
-	/* It is as good as new. */
+	/* The child cache is as good as new. */
 	object = alloc_for(second, cache);
 	CHECK(kmem_cache_of(object) == child && !strcmp(kmem_cache_name(child), "steps:one"));
 	kfree(object);
@@ -167,7 +167,7 @@ static int is_it(struct kmem_cache *cache, void *wanted)
 	return cache == wanted;
 }
 
-/* What lies on shelves can't be had: the twin goes after all, but not the memory that somebody may look at. */
+/* Cached objects cannot be drained: the child cache goes after all, but its readable memory does not. */
 static void no_fence(const char *name)
 {
 	struct kmem_cache_args args = { .engine = name };
@@ -189,7 +189,7 @@ static void no_fence(const char *name)
 		refused = true;
 		CHECK(mem_cgroup_destroy_all(group, NULL, NULL) == 0);
 		refused = false;
-		/* The first is kept, or its memory is: no other cache lies there. */
+		/* The first child cache, or its memory, is kept: no other cache uses the memory. */
 		overwrite_free_memory();
 		CHECK(round || !strcmp(child->layout.engine->name, name));
 		CHECK(round || kmem_for_each_cache(is_it, child) || child->layout.dead);
@@ -232,7 +232,7 @@ static void many_slabs(const char *name)
 		CHECK(seen == (round % 2 ? OBJECTS : 0));
 		mem_cgroup_drain(group);
 		CHECK(mem_cgroup_current(group) == 0 && kmem_check_all() == 0);
-		/* The next has the twins of this one. */
+		/* The next group has the child caches of this one. */
 		if (round == 1) {
 			kfree(alloc_for(group, cache));
 			kfree(alloc_for(group, other));
@@ -246,7 +246,7 @@ static void many_slabs(const char *name)
 	kmem_cache_destroy(other);
 }
 
-/* ------------------------------------------------------------------ what is written to a twin */
+/* ------------------------------------------------------------------ tuning of a child cache */
 
 static struct kmem_cache_stats stats_of(struct kmem_cache *cache)
 {
@@ -267,7 +267,10 @@ static void tuned_alike(struct kmem_cache *child, struct kmem_cache *cache)
 	CHECK(one.shared_factor == other.shared_factor);
 }
 
-/* The next group's is tuned as its cache is then, also as it was not when the twin was made; and counts from 0. */
+/*
+ * The next group's child cache is tuned as the cache is at this time, also if the tuning is newer than the child;
+ * and counts from 0.
+ */
 static void tuned_anew(const char *name)
 {
 	struct kmem_cache_args args = { .engine = name };
@@ -288,7 +291,7 @@ static void tuned_anew(const char *name)
 		CHECK((kmem_cache_tune(child, 30, 10, 3) == 0) == (strcmp(name, "slab") == 0));
 		kfree(object);
 		mem_cgroup_put(group);
-		/* Once while it is nobody's. */
+		/* Once without a group. */
 		if (round == 1) {
 			NEED(kmem_cache_set_min_partial(cache, 9) == 0);
 			kmem_cache_tune(cache, 40, 20, 0);
@@ -303,7 +306,7 @@ int main(int argc, char **argv)
 {
 	static const char *const engines[] = { "sheaf", "slab", "slub" };
 
-	/* Slabs are counted: none goes back by age, however long it takes. */
+	/* Slabs are counted: no slab goes back by age, at any speed of the test. */
 	if (argc < 2)
 		return again(argv[0], "again", "decay:3600000") != 0;
 

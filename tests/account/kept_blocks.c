@@ -1,7 +1,7 @@
 /*
- * kept_blocks.c: debugged blocks of whole pages (KMEM_DEBUG, "large") that a group pays for. One that is freed is kept
- * for a while: nobody pays for it then, no group has it, and it outlives its group. All that a private group has is
- * freed at once, and then kept as others are. Disciplines: all
+ * kept_blocks.c: debugged blocks of whole pages (KMEM_DEBUG, "large") charged to a group. A freed block is kept for a
+ * while: uncharged, of no group, and longer than its group. All blocks of a private group are freed at once, and then
+ * kept as other blocks. Disciplines: all
  */
 #include "kit/heard.h"
 #include "kit/paid.h"
@@ -40,7 +40,7 @@ static void push_out(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* What was freed stands in nobody's way at a limit. */
+/* Kept blocks do not count against a limit. */
 static void room_at_a_limit_by(struct mem_cgroup *group)
 {
 	NEED(mem_cgroup_set_max(group, LONG + (1 << 20)) == 0);
@@ -93,7 +93,7 @@ static void all_at_once(void)
 	mem_cgroup_put(other);
 }
 
-/* What was freed with its group is looked at as what was freed by itself. */
+/* A block freed with its group is checked as a block freed by itself. */
 static void wrong_after_the_end(void)
 {
 	struct mem_cgroup *group = private_group("ended");

@@ -1,7 +1,7 @@
 /*
- * many_private_groups.c: what private groups take grows with their number, not with its square: that is seen in how
- * often certain functions are called while many come and go. Disciplines: all.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * many_private_groups.c: the cost of private groups grows with their number, not with its square: the test counts
+ * calls of certain functions while many groups start and end. Disciplines: all. With hardened: own_addresses:0,
+ * because here pages go from one name to another.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +15,10 @@
 #include "page/arena.h"
 
 #define GROUPS	1000u
-#define FEWEST	64u		/* spares that wait for groups, at least where so many came, and at most */
+#define FEWEST	64u		/* spares that wait for groups: the least number after so many groups, and
+				 * the most */
 #define MOST	192u
-#define EACH	8u		/* twins that are looked at for each group that comes or goes, at most */
+#define EACH	8u		/* child caches examined for each new or ended group, at most */
 
 /* ------------------------------------------------------------------ what is counted */
 
@@ -125,7 +126,7 @@ static unsigned caches(void)
 
 /* ------------------------------------------------------------------ */
 
-/* Emptied, then gone: each hands its twin on, and nothing needs memory for that. */
+/* Emptied, then ended: each group hands its child cache on, and this needs no memory. */
 static void one_after_the_other(void)
 {
 	come();
@@ -139,7 +140,7 @@ static void one_after_the_other(void)
 	CHECK(some_spares() && stat_of("dying ") == 0);
 }
 
-/* Gone, and what they had is out: it is looked at a few of them at a time, and in the end at all. */
+/* Ended with objects allocated: a few of the groups are examined at a time, and in the end all. */
 static void left_behind(void)
 {
 	unsigned others = caches() - spares();
@@ -171,7 +172,7 @@ static void asked_for(void)
 	CHECK(stat_of("dying ") == 0 && some_spares());
 }
 
-/* A group that is emptied time and again takes one spare, which it keeps, and leaves. */
+/* A group emptied again and again takes one spare, keeps the spare, and leaves the spare at its end. */
 static void emptied_in_turn(void)
 {
 	struct mem_cgroup *tenant = private_group();

@@ -1,7 +1,7 @@
 /*
- * many_slabs.c: however many slabs a private group has of a cache, it has one more: no piece of our own memory grows
- * with their number, for the largest is 4 MiB. Here none is above 32 KiB, and a fourth of those that are wanted
- * is refused at first. Disciplines: all.
+ * many_slabs.c: a private group may have any number of slabs of a cache. No piece of metadata grows with their
+ * number, because the largest piece has 4 MiB. In this test no piece is above 32 KiB, and a fourth of the wanted
+ * pieces is refused at first. Disciplines: all.
  */
 #include <stdint.h>
 
@@ -36,7 +36,7 @@ static void count(struct kmem_cache *of, void *object, void *arg)
 	seen += *(unsigned *)object;
 }
 
-/* A caller who gets none comes again. */
+/* The caller repeats a refused request. */
 static unsigned long fill(struct mem_cgroup *group, bool with_refusals)
 {
 	unsigned long sum = 0;
@@ -65,7 +65,7 @@ static void many_slabs(const char *engine)
 	for (int round = 0; round < 3; round++) {
 		group = private_group("many");
 		kmem_cache_free(cache, kmem_cache_alloc_in(cache, group, GFP_KERNEL));
-		/* The rounds that follow have what this one's twin got. */
+		/* The later rounds have the slabs of this round's child cache. */
 		unsigned long sum = fill(group, !round);
 		NEED(wanted >= SLABS / 4096);
 		if (round < 2) {

@@ -1,6 +1,7 @@
 /*
- * memcg_all.c: who says nothing in gfp: a scope that accounts all of it (MEMCG_SCOPE_ALL), and calls in a group's name
- * (kmalloc_in, kmem_cache_alloc_in). Outside of such a scope nobody pays, before it and after. Disciplines: all
+ * memcg_all.c: charges without a flag in gfp: a scope that accounts all requests (MEMCG_SCOPE_ALL), and calls in a
+ * group's name (kmalloc_in, kmem_cache_alloc_in). Outside of such a scope objects are uncharged, before and after.
+ * Disciplines: all
  */
 #include "kit/paid.h"
 
@@ -60,7 +61,7 @@ static void all_of_it(unsigned flags)
 	{
 		MEMCG_SCOPE_ALL(group);
 		get_lot(&inside);
-		/* A cache that is new since. */
+		/* A cache created since then. */
 		struct kmem_cache *fresh = kmem_cache_create("fresh", 500, NULL, 0);
 		NEED(fresh);
 		uint64_t before = drained(group);
@@ -81,13 +82,13 @@ static void all_of_it(unsigned flags)
 	}
 	NEED(drained(group) == paid);
 	put_lot(&outside);
-	/* The limit holds for what says nothing. */
+	/* The limit holds for requests without a flag. */
 	mem_cgroup_set_max(group, paid);
 	{
 		MEMCG_SCOPE_ALL(group);
 		NEED(!kmalloc(1 << 20, GFP_KERNEL | __GFP_NOWARN) && errno == ENOMEM);
 	}
-	/* Another thread's frees pay back. */
+	/* Another thread's frees uncharge. */
 	NEED(pthread_create(&thread, NULL, frees, &inside) == 0);
 	pthread_join(thread, NULL);
 	NEED(drained(group) == 0);

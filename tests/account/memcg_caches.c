@@ -1,6 +1,6 @@
 /*
- * memcg_caches.c: what a group has, cache by cache: mem_cgroup_walk_caches and the slab lines of memory.stat. To the
- * object, whatever lies on shelves, is others' or nobody's. Disciplines: all.
+ * memcg_caches.c: the objects of a group, cache by cache: mem_cgroup_walk_caches and the slab lines of memory.stat.
+ * The numbers are exact, with any objects cached, of other groups or uncharged. Disciplines: all.
  */
 #include "kit/paid.h"
 
@@ -12,7 +12,7 @@ static struct mem_cgroup *groups[4];	/* 1 below 0; 3 is private */
 
 struct expected {
 	size_t objects[CACHES];
-	unsigned private;	/* visits of caches that are a private group's */
+	unsigned private;	/* visits of private groups' caches */
 	uint64_t bytes;
 };
 
@@ -83,14 +83,14 @@ static void to_the_object(void)
 			slot[s].object = NULL;
 			continue;
 		}
-		/* Group 4: nobody's. */
+		/* Group 4: uncharged. */
 		set_active_memcg(g < 4 ? groups[g] : NULL);
 		NEED((slot[s].object = kmem_cache_alloc(caches[c], GFP_KERNEL_ACCOUNT)));
 		set_active_memcg(NULL);
 		slot[s].group = g;
 		slot[s].cache = c;
 	}
-	/* What this one had is its parent's now. */
+	/* The objects of this group are its parent's now. */
 	mem_cgroup_put(groups[2]);
 	for (int s = 0; s < FEW * 4; s++)
 		if (slot[s].object && slot[s].group < 4)

@@ -1,7 +1,7 @@
 /*
- * memcg_charges.c: charges by hand: they are exact to the byte up the tree, a max is never exceeded and can be used to
- * its last byte, what lies in stocks is taken back before anyone is refused; and how many shared lines it all costs,
- * by both rules and both hierarchies. Disciplines: all
+ * memcg_charges.c: charges by hand are exact to the byte up the tree; a max is never exceeded, and usable to its last
+ * byte; stocks are drained before a request fails; and the number of shared cache lines for all this, by both rules
+ * and both hierarchies. Disciplines: all
  */
 #include "kit/events.h"
 #include "kit/groups.h"
@@ -85,7 +85,7 @@ static void last_byte(void)
 	mem_cgroup_put(top);
 }
 
-/* Who insists gets it, over the limit; nobody else does, until that has gone again. */
+/* A charge with __GFP_NOFAIL succeeds above the limit; any other fails until the excess is uncharged. */
 static void forced(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "forced");
@@ -104,7 +104,7 @@ static void forced(void)
 	CHECK(charge(group, 1));
 	mem_cgroup_uncharge(group, 1000);
 	CHECK_EQUAL(drained(group), 0);
-	/* More than there can be is refused whatever the limits. */
+	/* More than all memory is refused at any limit. */
 	mem_cgroup_set_max(group, MEMCG_NO_LIMIT);
 	CHECK(!charge(group, ULONG_MAX) && !charge(group, 1ul << 63));
 	CHECK_EQUAL(drained(group), 0);
@@ -129,7 +129,7 @@ static void peak_and_failures(void)
 	CHECK_EQUAL(mem_cgroup_charge(group, GFP_NOWAIT, 100000), -ENOMEM);
 	CHECK_EQUAL(mem_cgroup_failcnt(top), 1);
 	CHECK_EQUAL(mem_cgroup_failcnt(group), 0);
-	/* What was refused above it was never charged. */
+	/* Bytes refused by the group above were never charged. */
 	CHECK_EQUAL(mem_cgroup_peak(group), 10000);
 	CHECK_EQUAL(mem_cgroup_events(top, MEMCG_MAX), 1);
 	CHECK_EQUAL(mem_cgroup_events(group, MEMCG_MAX), 0);
@@ -155,7 +155,7 @@ static void stocks_are_drained(void)
 	run_on_cpu(0, leave_stock, other);
 	run_on_cpu(1, leave_stock, group);
 	CHECK(mem_cgroup_current(top) > 3000);
-	/* 3000 bytes are in use: all else can be had in one piece, by whoever wants it. */
+	/* 3000 bytes are in use: all other bytes can be charged in one piece, to any group. */
 	CHECK(charge(group, 2 * MIB - 3000));
 	CHECK_EQUAL(mem_cgroup_current(top), 2 * MIB);
 	CHECK(!charge(other, 1));
@@ -168,7 +168,7 @@ static void stocks_are_drained(void)
 	mem_cgroup_put(top);
 }
 
-/* More groups than a page stock has places, in turn: who is pushed out loses nothing. */
+/* More groups than a page stock has places, in turn: a displaced group loses no bytes. */
 static void many_groups(void)
 {
 	enum { GROUPS = 40 };
@@ -179,7 +179,7 @@ static void many_groups(void)
 	for (int round = 0; round < 100; round++)
 		for (int i = 0; i < GROUPS; i++)
 			CHECK(charge(groups[i], 4104));
-	/* So much may lie in stocks of this CPU, and of those that we were moved from. */
+	/* Bytes that may be in stocks of this CPU, and of former CPUs of the thread. */
 	unsigned long cpus = (unsigned long)sysconf(_SC_NPROCESSORS_CONF);
 	CHECK(mem_cgroup_current(top) <= GROUPS * 100 * 4104ul + cpus * (7 * 64 + 2 * GROUPS) * PAGE);
 	CHECK_EQUAL(drained(top), GROUPS * 100 * 4104ul);
@@ -193,7 +193,7 @@ static void many_groups(void)
 	mem_cgroup_put(top);
 }
 
-/* Atomic operations on shared lines for a charge of 4 KiB and its end, in the long run, in hundredths. */
+/* Atomic operations on shared lines for a charge of 4 KiB and its uncharge, in the long run, in hundredths. */
 static unsigned long cost(struct mem_cgroup *group)
 {
 	enum { ROUNDS = 10000 };

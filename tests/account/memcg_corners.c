@@ -1,7 +1,6 @@
 /*
- * memcg_corners.c: what is rare about charged objects, and still right to the byte: caches that begin to be charged,
- * caches with watchers, with checks, and dead ones; owners that are gone; words that there is no memory for.
- * Disciplines: all.
+ * memcg_corners.c: rare states of charged objects, exact to the byte: a cache's first charge, caches with observers,
+ * with checks, and destroyed ones; ended owners; no memory for owner words. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include "kit/charged.h"
@@ -39,9 +38,9 @@ static void *get(struct kmem_cache *cache, struct mem_cgroup *group, gfp_t gfp)
 	return object;
 }
 
-/* ------------------------------------------------------------------ caches that begin to be charged */
+/* ------------------------------------------------------------------ the first charge of a cache */
 
-/* Caches that others use are not slowed down by a request that nobody pays for, nor, of kmalloc's, by one that is. */
+/* A cache of other users is not slowed down by an uncharged request, nor, for kmalloc, by a charged one. */
 static void kmalloc_has_its_own(void)
 {
 	static const size_t sizes[] = { 1, 8, 9, 64, 100, 192, 193, 4096, 8192 };
@@ -84,7 +83,7 @@ static void *first_group(void *arg)
 	return tenant("first");
 }
 
-/* Whoever makes the first groups, there is one cache of each size. */
+/* With several threads as the first to charge, there is one cache of each size. */
 static void several_are_first(void)
 {
 	pthread_barrier_t start;
@@ -120,7 +119,7 @@ static void first_in_bulk(void)
 
 static struct kmem_cache *beginning;
 
-/* Resize a cache until its public shelf is closed, then say so. */
+/* Resizes a cache until its public fast path is closed, then reports. */
 static void *resize(void *arg)
 {
 	for (int i = 0; i < 2000; i++) {
@@ -135,7 +134,7 @@ static void *resize(void *arg)
 	return arg;
 }
 
-/* Whatever happens to its shelves just then: once a cache is charged no hit passes that by. */
+/* With any changes of the sheaves meanwhile: once a cache is charged, no hit bypasses the charge. */
 static void begins_meanwhile(void)
 {
 	struct mem_cgroup *group = tenant("meanwhile");
@@ -162,7 +161,7 @@ static void begins_meanwhile(void)
 	mem_cgroup_put(group);
 }
 
-/* ------------------------------------------------------------------ watchers, checks, the dead */
+/* ------------------------------------------------------------------ observers, checks, destroyed caches */
 
 static unsigned long shown, hidden;
 
@@ -178,7 +177,7 @@ static bool on_free(struct kmem_cache *cache, void *object)
 	return true;
 }
 
-/* Who watches sees each object once, when users do. */
+/* An observer sees each object once, at the user's call. */
 static void observed(void)
 {
 	static const struct km_hooks hooks = { .on_alloc = on_alloc, .on_free = on_free };
@@ -209,7 +208,7 @@ static void observed(void)
 	gone(cache);
 }
 
-/* What a check refuses is not paid back. */
+/* An object refused by a check is not uncharged. */
 static void refused_frees(void)
 {
 	struct kmem_cache *cache = charged_with("checked", 100, SLAB_CONSISTENCY_CHECKS);
@@ -236,7 +235,7 @@ static void refused_frees(void)
 	gone(other);
 }
 
-/* What is left in a cache that is destroyed stays paid for, as it stays allocated. */
+/* Objects left in a destroyed cache stay charged, because they stay allocated. */
 static void left_behind(void)
 {
 	struct kmem_cache *cache = charged("left behind", 100);
@@ -255,9 +254,9 @@ static void left_behind(void)
 	mem_cgroup_put(group);
 }
 
-/* ------------------------------------------------------------------ owners that are gone */
+/* ------------------------------------------------------------------ ended owners */
 
-/* Run it on the n-th of the CPUs that we have; false: there are fewer. */
+/* Runs the function on the n-th CPU of the process. Returns: false if there are fewer CPUs. */
 static bool on_cpu(unsigned n, void (*run)(void))
 {
 	bool there = go_to_cpu(cpu_at((int)n));
@@ -273,7 +272,7 @@ static struct mem_cgroup *first, *second;
 static int held;
 #define SECONDS 3	/* objects, at the end of the array */
 
-/* Until its shelf there is empty, and its own. */
+/* Until the CPU's sheaf is empty and owned by the group. */
 static void take_firsts(void)
 {
 	unsigned cpu = (unsigned)sched_getcpu();
@@ -290,14 +289,14 @@ static void take_seconds(void)
 	NEED(!has_blocks(common) || lies_charged(common) > 1);
 }
 
-/* Where the shelf is the second's, so that they don't come to lie on one. */
+/* On a CPU whose sheaf the second group owns, so that the objects are not cached there. */
 static void free_firsts(void)
 {
 	while (held)
 		kmem_cache_free(common, objects[--held]);
 }
 
-/* An empty shelf may name an owner that is gone, and whose memory is another's: nobody asks it whose it was. */
+/* An empty sheaf may name an ended owner with reused memory: no code may follow the name. */
 static void empty_pcs_of_the_gone(void)
 {
 	common = charged("gone", 256);
@@ -317,7 +316,7 @@ static void empty_pcs_of_the_gone(void)
 	gone(common);
 }
 
-/* Without shelves nothing lies there, also where they were used before. */
+/* Without per-CPU sheaves no object is cached there, also where they were used before. */
 static void pcs_off(void)
 {
 	struct kmem_cache *cache = charged("off", 256);
@@ -339,7 +338,7 @@ static void pcs_off(void)
 
 /* ------------------------------------------------------------------ no memory for words */
 
-/* All of our own memory that is to be had without a system call. */
+/* Takes all metadata available without a system call. */
 static void use_up_meta(void)
 {
 	for (size_t bytes = (size_t)4 << 20; bytes >= 64; bytes /= 2)
@@ -347,7 +346,10 @@ static void use_up_meta(void)
 			;
 }
 
-/* Two pay for the objects of a slab: that takes memory. A call that may not wait can't get it: it fails. */
+/*
+ * Two groups own objects of a slab: this needs memory. A call that may not wait cannot get the memory, and
+ * fails.
+ */
 static void no_words(void)
 {
 	struct kmem_cache *cache = charged("no words", 64);
@@ -410,7 +412,10 @@ static void *of_handlers[64];
 static volatile unsigned strikes, steps;
 static bool over;
 
-/* Wherever it strikes: other payers, the same caches. It may fail, but what it gets is paid for, and paid back. */
+/*
+ * A handler at any instruction charges other groups in the same caches. Its requests may fail, but each allocated
+ * object is charged, and uncharged at the free.
+ */
 static void strike(int number)
 {
 	const gfp_t gfp = GFP_NOWAIT | __GFP_ACCOUNT | __GFP_NOWARN;
@@ -444,7 +449,7 @@ static void *send(void *thread)
 	return NULL;
 }
 
-/* What a handler could only set aside is nobody's either. */
+/* Objects with frees deferred by a handler are uncharged, too. */
 static void set_aside(void)
 {
 	struct mem_cgroup *group = tenant("set aside");
@@ -455,7 +460,7 @@ static void set_aside(void)
 	void *q = kmalloc(20000, GFP_KERNEL_ACCOUNT), *r = kvmalloc(8 << 20, GFP_KERNEL_ACCOUNT);
 	set_active_memcg(NULL);
 	NEED(p && q && r && drained(group) == cost(cache) + ksize(q) + (8 << 20));
-	/* As one finds it that struck inside of the allocator. */
+	/* The state found by a handler that interrupts the allocator. */
 	struct km_busy_was was = km_busy_begin();
 	kfree(p);
 	kfree(q);
@@ -509,8 +514,10 @@ static uint64_t count_asked(struct mem_cgroup *group, uint64_t bytes, void *aske
 	return 0;
 }
 
-/* A block that would grow into the free pages behind it, at the limit of who pays for it: with GFP_NOWAIT nobody is
- * asked for room. */
+/*
+ * A block that would grow into the free pages behind it, at its group's limit: with GFP_NOWAIT no callback is asked
+ * for room.
+ */
 static void grows_as_gfp_says(void)
 {
 	const size_t bytes = (size_t)1100 << 10, grown = (size_t)1700 << 10;
@@ -536,7 +543,7 @@ static void grows_as_gfp_says(void)
 	mem_cgroup_put(group);
 }
 
-/* ------------------------------------------------------------------ a cache that goes */
+/* ------------------------------------------------------------------ a destroyed cache */
 
 static struct {
 	struct kmem_cache *cache;
@@ -552,7 +559,7 @@ static void *free_late(void *arg)
 	return arg;
 }
 
-/* At a fence while frees still go to the CPUs' blocks, which were drained before. */
+/* At a fence, while frees still go to the CPUs' sheaves, after their drain. */
 static bool put_late(const char *call)
 {
 	pthread_t thread;
@@ -563,8 +570,8 @@ static bool put_late(const char *call)
 }
 
 /*
- * A thread that is wrong to free it then does no harm to others: as from a plain shelf it goes home, nobody pays for
- * it, and nothing is left of it in the CPU's area, where another cache will have its word.
+ * A late, wrong free by another thread harms no other owner: the object goes back as from a plain sheaf, is
+ * uncharged, and leaves no trace in the CPU's area, where another cache will get the word.
  */
 static void comes_back_late(void)
 {

@@ -1,8 +1,8 @@
 /*
- * memcg_first_payer_interrupted.c: who is the first to be paid for on a CPU may be interrupted in each of its
- * sequences, and the CPU may be new to the process. What is decided then lasts: for a pair of calls misses nothing,
- * and decides nothing again. Here: hits come to the CPU's charged block all the same. (When they may:
- * memcg_one_payer.c.) Disciplines: all.
+ * memcg_first_payer_interrupted.c: the first charged call on a CPU may be interrupted in each of its sequences, and
+ * the CPU may be new to the process. The decision then lasts: a pair of calls never misses, and never decides
+ * again. Here: hits reach the CPU's charged sheaf all the same. (When hits may: memcg_one_payer.c.) Disciplines:
+ * all.
  */
 #define _GNU_SOURCE
 #include "kit/charged.h"
@@ -46,7 +46,10 @@ static const struct way {
 	{ alloc_one, free_one, 1 }, { alloc_one, kfree_one, 1 }, { alloc_some, free_some, SOME },
 };
 
-/* The first call in the group's name is struck by this; `late`: hits may learn of it only when it is freed. */
+/*
+ * Interrupts the first call in the group's name; `late`: hits may use the charged sheaf only after the first
+ * free.
+ */
 static void strike_first(void (*begin)(void), void (*end)(void), bool late)
 {
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
@@ -71,7 +74,7 @@ static void strike_first(void (*begin)(void), void (*end)(void), bool late)
 	}
 }
 
-/* ------------------------------------------------------------------ a CPU that was never here */
+/* ------------------------------------------------------------------ a CPU new to the process */
 
 static void forget_cpu(void)
 {
@@ -95,18 +98,18 @@ static void on_a_new_cpu(void)
 
 /* ------------------------------------------------------------------ interrupted sequences */
 
-/* Under AddressSanitizer it is the sanitizer's own work that would be stepped through. */
+/* Under AddressSanitizer the test would step through the sanitizer's own work. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 #define STEPS
 #define TRAP_FLAG 0x100l
 
 static struct {
-	unsigned strikes;		/* sequences that are still to be interrupted */
+	unsigned strikes;		/* sequences still to be interrupted */
 	unsigned struck;
 	bool on;
 } steps;
 
-/* Each signal in a sequence aborts it, and then this is where it goes on: at what stands behind the signature. */
+/* Each signal in a sequence aborts the sequence, and the thread goes on behind the signature. */
 static void step(int signal, siginfo_t *info, void *context)
 {
 	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
@@ -127,7 +130,7 @@ static void begin_steps(void)
 {
 	steps.strikes = strikes;
 	steps.struck = 0;
-	/* The others have nothing that a signal interrupts. */
+	/* In the other disciplines a signal interrupts no sequence. */
 	steps.on = km_percpu.discipline == KM_DISCIPLINE_RSEQ;
 	raise(SIGTRAP);
 }
@@ -139,7 +142,10 @@ static void end_steps(void)
 	NEED(km_percpu.discipline != KM_DISCIPLINE_RSEQ || steps.struck);
 }
 
-/* The first few, of which one may be what makes the block his; and so many that he tries it in vain. */
+/*
+ * The first few sequences, perhaps with the one that sets the sheaf's owner; and so many that all tries
+ * fail.
+ */
 static void interrupted(void)
 {
 	struct sigaction action = { .sa_sigaction = step, .sa_flags = SA_SIGINFO };

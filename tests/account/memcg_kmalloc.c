@@ -1,8 +1,8 @@
 /*
- * memcg_kmalloc.c: kmalloc with __GFP_ACCOUNT takes what lies on the CPU's charged block before it is known whose
- * that is. Here: when it does, and that the group in whose name an object is allocated pays for it, whichever paid
- * before: as long as one group pays, when the second comes, when several do, when none does, or the process's default
- * group. Disciplines: all.
+ * memcg_kmalloc.c: kmalloc with __GFP_ACCOUNT takes an object of the CPU's charged sheaf before the owner is known.
+ * Here: when this happens, and that the group in whose name an object is allocated is charged, for any earlier owner:
+ * while one group is charged, after the second, with several, with none, and with the process's default group.
+ * Disciplines: all.
  */
 #define _GNU_SOURCE
 #include "kit/charged.h"
@@ -21,7 +21,7 @@ static void *get(struct mem_cgroup *group)
 	return kmalloc(BYTES, GFP_KERNEL_ACCOUNT);
 }
 
-/* Each case has a process of its own: nobody has paid for any of these before. */
+/* Each case has a process of its own, without earlier charges. */
 static void begin(void)
 {
 	one = group_below(NULL, "one");
@@ -59,7 +59,7 @@ static void is_paid_by(const void *object, struct mem_cgroup *group)
 	mem_cgroup_put(objcg);
 }
 
-/* One, then a second, whose first objects are those that the first has freed. */
+/* One group, then a second; the second's first objects were freed by the first. */
 static void second_comes(void)
 {
 	begin();
@@ -92,7 +92,7 @@ static void second_comes(void)
 	end();
 }
 
-/* A block that named the first payer when the second came names none any more. */
+/* A sheaf owned by the first group at the second's arrival has no owner any more. */
 static void block_is_no_ones(void)
 {
 	begin();
@@ -113,7 +113,9 @@ static void block_is_no_ones(void)
 	end();
 }
 
-/* A thread that saw the cache before it had several payers, and makes a block after that, makes none of one owner. */
+/*
+ * A thread that read the cache's state before the second group, and sets up a sheaf afterwards, sets no single owner.
+ */
 static void block_that_comes_late(void)
 {
 	begin();
@@ -130,7 +132,7 @@ static void block_that_comes_late(void)
 	end();
 }
 
-/* The thread has no group: nobody pays, or the process's default group does. */
+/* The thread has no group: uncharged, or charged to the process's default group. */
 static void not_said(void)
 {
 	struct mem_cgroup *defaults[] = { NULL, one, two, mem_cgroup_root() };
@@ -159,7 +161,7 @@ static void not_said(void)
 	end();
 }
 
-/* A group at its limit gets no object that another has paid for. */
+/* A group at its limit gets no object charged to another group. */
 static void at_a_limit(void)
 {
 	begin();

@@ -1,6 +1,6 @@
 /*
- * memcg_objects.c: objects are paid for, to the byte. Disciplines: all. Whatever is allocated, freed, moved to the
- * parent or refused, once the stocks are drained a group's `current` is the sum over its objects that are alive.
+ * memcg_objects.c: objects are charged to the byte. Disciplines: all. After any allocations, frees, moves to the
+ * parent and refusals, with the stocks drained, a group's `current` is the sum over its allocated objects.
  */
 #define _GNU_SOURCE
 #include "kit/charged.h"
@@ -55,7 +55,7 @@ static void in_bulk(void)
 		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, more));
 		set_active_memcg(NULL);
 		NEED(drained(group) == n * cost(cache) && drained(other) == n * cost(cache));
-		/* Two groups' objects in one array, in turn; who frees does not matter. */
+		/* Objects of two groups in one array, in turn; any thread may free them. */
 		for (size_t i = 0; i < n; i += 2) {
 			void *swap = objects[i];
 
@@ -73,8 +73,8 @@ static void in_bulk(void)
 }
 
 /*
- * Arrays in which who pays changes after every `run` objects, three groups and nobody in turn: in a cache whose every
- * object is asked for, one that is charged now and then, and one where each free is checked.
+ * Arrays whose owner changes after every `run` objects, with three groups and uncharged objects in turn: in a cache
+ * with SLAB_ACCOUNT, in one charged now and then, and in one with validated frees.
  */
 static void in_runs(void)
 {
@@ -118,7 +118,7 @@ static void in_runs(void)
 	}
 }
 
-/* Nobody is charged for what no group asked for, and what a group asked for is charged in a cache without the flag. */
+/* Requests without a group are uncharged; requests of a group are charged in a cache without the flag, too. */
 static void now_and_then(void)
 {
 	struct kmem_cache *cache = make("now and then", 120);
@@ -187,11 +187,11 @@ static void the_root_pays_nothing(void)
 static struct {
 	void *object;
 	uint64_t bytes;
-	int group;		/* whose it is; -1: nobody's */
+	int group;		/* the owner; -1: uncharged */
 	int cache;		/* CACHES: kmalloc's */
 } slot[SLOTS];
 
-/* What kmalloc takes for it. */
+/* Bytes that kmalloc uses for the size. */
 static uint64_t kmalloc_cost(size_t size)
 {
 	static void *probe;
@@ -219,7 +219,7 @@ static void fill(int i, struct mem_cgroup **groups, struct kmem_cache **caches, 
 	} else {
 		size_t size = sizes[random_number() % 6];
 
-		/* What is asked for is known when this is compiled, or not. */
+		/* The size is a constant for the compiler, or is not. */
 		NEED((slot[i].object = random_number() % 2 ? kmalloc(size, GFP_KERNEL_ACCOUNT) :
 						    (kmalloc)(size, GFP_KERNEL_ACCOUNT)));
 		slot[i].bytes = kmalloc_cost(size);
@@ -242,7 +242,7 @@ static void empty(int i, struct kmem_cache **caches, uint64_t *online)
 	slot[i].object = NULL;
 }
 
-/* Group g's parent is g / 2, but for 0 and 1, which are the root's. */
+/* Group g's parent is g / 2, except for 0 and 1, children of the root. */
 static void sums_agree(struct mem_cgroup **groups, const uint64_t *online)
 {
 	uint64_t sum[GROUPS];
@@ -291,7 +291,7 @@ static void a_million(void)
 
 /* ------------------------------------------------------------------ limits */
 
-/* As many objects as fit, to the last, although shelves and stocks of others lie in between. */
+/* As many objects as fit, to the last, although sheaves and stocks of other groups hold bytes. */
 static void to_the_last_byte(void)
 {
 	struct kmem_cache *cache = charged("limited", 256), *idle = charged("idle", 512);
@@ -302,7 +302,7 @@ static void to_the_last_byte(void)
 	uint64_t count = 0;
 
 	NEED(mem_cgroup_set_max(parent, max) == 0);
-	/* Something of a sister's that lies about charged. */
+	/* Charged objects of a sister group are cached. */
 	set_active_memcg(sister);
 	for (int i = 0; i < 200; i++)
 		NEED((others[i] = kmem_cache_alloc(idle, GFP_KERNEL)));
@@ -335,8 +335,10 @@ static void to_the_last_byte(void)
 	gone(idle);
 }
 
-/* Of a request without __GFP_NOWARN that a limit refuses a line says so, with the group's name; of others nothing is
- * said. Large blocks as well as objects. Kernel: nothing is said of either. */
+/*
+ * A request without __GFP_NOWARN that a limit refuses prints a line with the group's name; other requests print
+ * nothing. For large blocks as well as objects. Kernel: prints nothing in either case.
+ */
 static void with_a_line(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "talkative");
@@ -384,7 +386,7 @@ static void large_ones(void)
 	mem_cgroup_put(group);
 }
 
-/* Large blocks that nobody pays for yet; and what can't be charged afterwards: it says so. */
+/* Uncharged large blocks are charged later; a block that cannot be charged is reported. */
 static void large_ones_later(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "later"), *private = private_group("private");
@@ -493,7 +495,7 @@ static void crosswise(void)
 	gone(common);
 }
 
-/* A group may be gone whose name still stands on an empty block: who drains must not look who that was. */
+/* An ended group's name may still stand on an empty sheaf: a drain must not follow the name. */
 static bool never(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
 {
 	*(uintptr_t *)arg = owner;
@@ -527,8 +529,8 @@ static void empty_block(void)
 }
 
 /*
- * Many groups in turn on a CPU, which lies charged to another all the time. Some of what they take stays, and is freed
- * by the next in line: with more bytes at once than a group's stock on a CPU holds, and than it has.
+ * Many groups in turn on a CPU charged to another group all the time. Some objects stay allocated, and the next group
+ * frees them: with more bytes at once than a group's stock on a CPU holds, and than the stock has.
  */
 #define IN_TURN	20
 #define KEPT	30
@@ -573,7 +575,7 @@ static void in_turn(void)
 	gone(cache);
 }
 
-/* Another's object is in the way for ever: who comes back with many has the CPU's shelf in the end. */
+/* Another group's object stays in the way: a group with many frees gets the CPU's sheaf in the end. */
 static void in_bulk_with_another(void)
 {
 	struct kmem_cache *cache = charged("with another", 256);

@@ -1,7 +1,7 @@
 /*
- * memcg_one_payer.c: as long as one group pays for all objects of a cache that are out, frees look at nothing: hits put
- * them on the CPU's charged block, as they put others' on the public shelf. Here: when that begins, that it ends before
- * an object of another payer is to be had, whoever he is, and that each byte is right meanwhile. (What comes then:
+ * memcg_one_payer.c: while one group is charged for all allocated objects of a cache, frees compare no owner: hits
+ * put the objects on the CPU's charged sheaf, as uncharged objects on the public sheaf. Here: when this state begins,
+ * its end before an object of any other group can be allocated, and exact bytes meanwhile. (After the end:
  * memcg_several_payers.c.) Disciplines: all.
  */
 #define _GNU_SOURCE
@@ -17,13 +17,13 @@ enum { SOME = 40 };
 
 static void *objects[SOME];
 
-/* Where hits put objects once several pay. */
+/* The place of frees by hits with several groups. */
 static enum back back_of_several(const struct kmem_cache *cache)
 {
 	return has_mixed_blocks(cache) && !cache->memcg.children ? MIXED : NOWHERE;
 }
 
-/* A cache of which this group has objects, and nobody else. */
+/* A cache with objects of this group only. */
 static struct kmem_cache *paid_by(struct mem_cgroup *group, const char *name)
 {
 	struct kmem_cache *cache = charged(name, 200);
@@ -46,7 +46,7 @@ static void begins(void)
 	struct kmem_cache *cache = paid_by(group, "one");
 	size_t before = lies_charged(cache);
 
-	/* Each way to free it puts it there, and it stays paid for. */
+	/* Each kind of free caches the object there, and the object stays charged. */
 	uint64_t current = mem_cgroup_current(group);
 	kmem_cache_free(cache, objects[0]);
 	kfree(objects[1]);
@@ -86,7 +86,7 @@ static void begins_in_bulk(void)
 	gone(cache);
 }
 
-/* A CPU whose block was not there yet when its owner was written: whoever was interrupted there has none. */
+/* A CPU without a sheaf when the owner was written: a thread interrupted there has no sheaf. */
 static void interrupted(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "interrupted");
@@ -158,7 +158,7 @@ static void ends(void)
 		free_all(cache);
 		kfree(object);
 		NEED(drained(group) == 0 && drained(second) == 0);
-		/* It does not begin again. */
+		/* The state does not begin again. */
 		for (int i = 0; i < SOME; i++)
 			NEED((objects[i] = alloc_for(group, cache)));
 		NEED(back_of(cache) == back_of_several(cache));
@@ -189,7 +189,10 @@ static void others_have_none(void)
 	gone(plain);
 }
 
-/* Who comes second must close it, for which he needs a lock; who may not wait for that gets nothing. */
+/*
+ * A second group must close the state, and needs a lock for this; a call that may not wait for the lock
+ * fails.
+ */
 static void *come_second(void *cache)
 {
 	void *object = NULL;
@@ -210,7 +213,7 @@ static void refused(void)
 	pthread_t thread;
 
 	second = group_below(NULL, "second");
-	/* As a drain holds it. */
+	/* Held as in a drain. */
 	struct km_busy_was was = km_busy_begin();
 	km_alloc_fork(true, false);
 	NEED(pthread_create(&thread, NULL, come_second, cache) == 0 && pthread_join(thread, NULL) == 0);
@@ -247,7 +250,7 @@ static void *wait_second(void *cache)
 	return alloc_for(second, cache);
 }
 
-/* Until he could close it no block is his, and what is freed goes where it went before. */
+/* Until the state is closed no sheaf is the second group's, and frees go where they went before. */
 static void waits(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "first");
@@ -256,7 +259,7 @@ static void waits(void)
 	pthread_t thread;
 	size_t n = 0;
 
-	/* Where each free is proved, there is no block to wait for. */
+	/* With validated frees there is no sheaf to wait for. */
 	if (cache->layout.live_shift)
 		return;
 	/* An empty block is for the taking. */
@@ -288,10 +291,10 @@ static void waits(void)
 	gone(cache);
 }
 
-/* Under AddressSanitizer it is the sanitizer's own work that would be stepped through. */
+/* Under AddressSanitizer the test would step through the sanitizer's own work. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 #define STEPS
-/* Looked at after each instruction of whoever comes second. */
+/* Checked after each instruction of the second group's thread. */
 static struct {
 	const struct kmem_cache *cache;
 	uint64_t objcg;
@@ -305,15 +308,15 @@ static void look(int signal, siginfo_t *info, void *context)
 	const struct kmem_cache *cache = observed.cache;
 
 	observed.steps++;
-	/* By kmem_cache_free, or by kfree: those don't open and close together. */
+	/* By kmem_cache_free, or by kfree: the two do not open and close together. */
 	if (km_load(&cache->memcg.objcg) != observed.objcg && !cache->memcg.mixed.slot &&
 	    (cache->fast.pcs.front.back.pcs || km_id_masks(cache->fast.id)->sheaf))
 		observed.open++;
-	/* The trap flag. From when several pay on nothing can be seen here: their block stays. */
+	/* The trap flag. With several groups no change is visible here: their sheaf stays. */
 	*flags = observed.on && !cache->memcg.mixed.slot ? *flags | 0x100 : *flags & ~0x100l;
 }
 
-/* Whoever finds that several pay, finds it closed. */
+/* A thread that finds several owners also finds the state closed. */
 static void closed_first(void)
 {
 	static void *(*const others[])(struct kmem_cache *cache) = { of_another, of_nobody };

@@ -1,7 +1,7 @@
 /*
- * memcg_pressure.c: what happens where a charge meets a limit: the order of shrinkers, what low and min protect, the
- * out-of-memory callback, being slowed down above high; which events are counted, where, and who is told. And that a
- * charge that may not call the system does not. Disciplines: all
+ * memcg_pressure.c: a charge that meets a limit: the order of shrinkers, the protection by low and min, the
+ * out-of-memory callback, the delay above high; the events counted, their groups, and the notifications. And a
+ * charge that may not make system calls makes none. Disciplines: all
  */
 #include "kit/events.h"
 #include "kit/groups.h"
@@ -22,7 +22,7 @@
 #define PAGE	4096ul
 #define MIB	(1ul << 20)
 
-/* A pretended cache: bytes that are charged to a group and can be given up. */
+/* A simulated cache: bytes charged to a group that the cache can give up. */
 struct pool {
 	struct mem_cgroup *group;
 	const char *name;
@@ -31,7 +31,7 @@ struct pool {
 	struct mem_cgroup_shrinker *shrinker;
 };
 
-static char order[256];		/* who was asked, in order */
+static char order[256];		/* the shrinkers called, in order */
 
 static uint64_t shrink_pool(struct mem_cgroup *group, uint64_t bytes, void *arg)
 {
@@ -85,11 +85,11 @@ static void order_of_shrinkers(void)
 	CHECK_EQUAL(mem_cgroup_reclaim(top, 200000), 200000);
 	CHECK(strcmp(order, "BDA") == 0);
 	CHECK_EQUAL(drained(top), 150000);
-	/* Below b there is only b's; what is empty is asked too, and says 0. */
+	/* Below b there is only b's shrinker; an empty shrinker is called too, and returns 0. */
 	forget_order();
 	CHECK_EQUAL(mem_cgroup_reclaim(b, 1), 1);
 	CHECK(strcmp(order, "BC") == 0);
-	/* A charge that meets the limit: reclaim, and it succeeds. It keeps errno. */
+	/* A charge at the limit reclaims, and succeeds. errno is unchanged. */
 	mem_cgroup_set_max(top, 150000);
 	forget_order();
 	errno = 0;
@@ -116,7 +116,10 @@ static void order_of_shrinkers(void)
 	mem_cgroup_put(top);
 }
 
-/* low holds as long as others have something; min always; each group only as far as those above have it. */
+/*
+ * low protects while other groups have reclaimable bytes; min always; each group only as far as its
+ * ancestors are protected.
+ */
 static void protection(void)
 {
 	struct mem_cgroup *top = group_below(NULL, "top"), *a = group_below(top, "a"), *b = group_below(top, "b"),
@@ -127,7 +130,7 @@ static void protection(void)
 	fill(&pools[1], d, "D", 0, 100000);
 	fill(&pools[2], b, "B", 0, 100000);
 	mem_cgroup_drain(top);
-	/* a has 100000 for both of its children, which claim 200000: half for each. */
+	/* a has 100000 for both of its children; their claims are 200000: half for each. */
 	mem_cgroup_set_low(a, 100000);
 	mem_cgroup_set_low(c, 1000000);
 	mem_cgroup_set_low(d, 1000000);
@@ -145,7 +148,7 @@ static void protection(void)
 	CHECK_EQUAL(mem_cgroup_events(c, MEMCG_LOW), 1);
 	CHECK_EQUAL(mem_cgroup_events_local(a, MEMCG_LOW), 0);
 	CHECK_EQUAL(mem_cgroup_events(top, MEMCG_LOW), 1);
-	/* min: neither time. Reclaim that begins at the group itself heeds nothing. */
+	/* min: in neither round. Reclaim that begins at the group itself ignores protection. */
 	mem_cgroup_set_min(a, 1000000);
 	mem_cgroup_set_min(c, 1000000);
 	mem_cgroup_set_min(d, 1000000);
@@ -164,14 +167,14 @@ static void protection(void)
 
 static uint64_t shrink_nothing(struct mem_cgroup *group, uint64_t bytes, void *arg)
 {
-	/* Nor does what it charges come here again. */
+	/* Nor do the shrinker's own charges call the shrinker again. */
 	CHECK(!charge(group, 1000000));
 	++*(int *)arg;
 	return 0;
 }
 
 struct killer {
-	unsigned long victim;	/* what it can end */
+	unsigned long victim;	/* bytes that the callback can free */
 	int asked;
 	bool lies;
 };
@@ -206,7 +209,7 @@ static void out_of_memory(void)
 	CHECK(mem_cgroup_charge(group, GFP_KERNEL | __GFP_NORETRY, 1000) == -ENOMEM);
 	CHECK(mem_cgroup_charge(group, GFP_KERNEL | __GFP_RETRY_MAYFAIL, 1000) == -ENOMEM);
 	CHECK_EQUAL(mem_cgroup_events(group, MEMCG_OOM), 1);
-	/* The nearest callback is asked, here that of the group above, about the one that is full. */
+	/* The nearest callback is called, here the callback of the group above, about the full group. */
 	mem_cgroup_set_oom_callback(top, kill_one, &killer);
 	killer.victim = 5000;
 	CHECK(charge(group, 1000));
@@ -214,7 +217,7 @@ static void out_of_memory(void)
 	CHECK_EQUAL(mem_cgroup_events(group, MEMCG_OOM_KILL), 1);
 	CHECK(charge(group, 4000) && !charge(group, 1));
 	CHECK_EQUAL(killer.asked, 2);
-	/* One that lies is asked again, and not for ever. */
+	/* A callback that lies is called again, but not forever. */
 	killer = (struct killer){ .lies = true };
 	CHECK(!charge(group, 1));
 	CHECK_EQUAL(killer.asked, 16);
@@ -278,7 +281,7 @@ static void note_slowed(struct mem_cgroup *group, uint64_t over, unsigned int de
 	slowed->times++;
 	slowed->over = over;
 	slowed->delay = delay;
-	/* It may charge, and is not called for that. */
+	/* The callback may charge, and is not called for its own charge. */
 	CHECK(charge(group, 300000));
 	mem_cgroup_uncharge(group, 300000);
 }
@@ -300,14 +303,14 @@ static void above_high(void)
 	CHECK_EQUAL(slowed.delay, mem_cgroup_high_delay(MIB + 16 * PAGE, MIB, 80 * PAGE));
 	CHECK(mem_cgroup_events(top, MEMCG_HIGH) >= 1);
 	CHECK_EQUAL(mem_cgroup_events(group, MEMCG_HIGH), 0);
-	/* Reclaim comes first: then nobody is slowed down. */
+	/* Reclaim comes first: then no charge is delayed. */
 	mem_cgroup_uncharge(group, 80 * PAGE);
 	mem_cgroup_drain(top);
 	fill(&pool, group, "P", 0, 32 * PAGE);
 	CHECK(charge(group, 64 * PAGE));
 	CHECK_EQUAL(slowed.times, 1);
 	CHECK(pool.asked > 0 && mem_cgroup_current(top) <= MIB);
-	/* Without a callback it sleeps, and comes back. A NOWAIT charge only counts. */
+	/* Without a callback the charge sleeps, and returns. A NOWAIT charge only counts. */
 	mem_cgroup_set_high_callback(top, NULL, NULL);
 	CHECK(charge(group, 64 * PAGE));
 	uint64_t before = mem_cgroup_events(top, MEMCG_HIGH);
@@ -348,7 +351,7 @@ static void told_of_events(void)
 	CHECK_EQUAL(mem_cgroup_eventfd(top, 1u << MEMCG_OOM), fd);
 	CHECK(!charge(group, 2000));
 	CHECK_EQUAL(told(fd), 2);
-	/* Who may not call the system leaves it to who may. */
+	/* A charge that may not make system calls leaves the notification to a later charge. */
 	for (int i = 0; i < 5; i++)
 		CHECK(mem_cgroup_charge(group, GFP_NOWAIT, 2000));
 	CHECK_EQUAL(told(fd), 0);
@@ -367,7 +370,7 @@ static void told_of_events(void)
 	close(copy);
 }
 
-/* ------------------------------------------------------------------ removed while it runs */
+/* ------------------------------------------------------------------ removal during a call */
 
 static int inside, may_leave;	/* atomic */
 
@@ -413,9 +416,9 @@ static void removed_while_it_runs(void)
 	mem_cgroup_put(group);
 }
 
-/* ------------------------------------------------------------------ over high, by who must not wait */
+/* ------------------------------------------------------------------ above high, without waiting */
 
-/* Whoever pays, his page stock does not. */
+/* Charges more than a page stock holds, to any group. */
 static void waits(struct mem_cgroup *group)
 {
 	CHECK(charge(group, 65 * PAGE));
@@ -444,7 +447,7 @@ static void slowed_down_later(void)
 	mem_cgroup_set_high_callback(top, note_slowed, &slowed);
 	mem_cgroup_set_high(top, 16 * MIB);
 	CHECK(charge(over, 16 * MIB));
-	/* By the next charge that may wait, to whatever group, for all of them, and once. */
+	/* By the next charge that may wait, to any group, for all groups above high, and once. */
 	owe(over, 65 * PAGE);
 	owe(over, 70 * PAGE);
 	owe(other, 65 * PAGE);
@@ -463,7 +466,7 @@ static void slowed_down_later(void)
 	CHECK(charge(over, 66 * PAGE));
 	CHECK_EQUAL(slowed.times, 2);
 	CHECK_EQUAL(slowed.delay, mem_cgroup_high_delay(16 * MIB + 136 * PAGE, 16 * MIB, 131 * PAGE));
-	/* Not where it is over high no more, nor in another thread, nor in a child. */
+	/* Not if the group is below high again, nor in another thread, nor in a child. */
 	owe(over, 65 * PAGE);
 	mem_cgroup_set_high(top, 32 * MIB);
 	waits(other);
@@ -486,7 +489,7 @@ static void slowed_down_later(void)
 	mem_cgroup_put(other);
 }
 
-/* Nor for a group that is gone, nor for one whose memory is another's now. */
+/* Nor for an ended group, nor for a group with the ended group's memory. */
 static void nobody_to_wait_for(void)
 {
 	struct mem_cgroup *other = group_below(NULL, "other"), *over, *again = NULL;
@@ -504,7 +507,7 @@ static void nobody_to_wait_for(void)
 		CHECK_EQUAL(mem_cgroup_offline(over), 0);
 		if (round == 2) {
 			mem_cgroup_put(over);
-			/* Its memory rests for a while before another group has it. */
+			/* The memory of a group is reused after a while. */
 			for (int i = 0; i < 1000 && (again = group_below(NULL, "again")) != over; i++)
 				mem_cgroup_put(again);
 			CHECK(again == over);
@@ -525,7 +528,7 @@ static void nobody_to_wait_for(void)
 	mem_cgroup_put(other);
 }
 
-/* Slabs that a private group is charged for on behalf of one who must not wait. */
+/* Slabs charged to a private group for a request that may not wait. */
 static void private_and_later(void)
 {
 	struct mem_cgroup *tenant = mem_cgroup_create(NULL, "tenant", MEM_CGROUP_PRIVATE);
@@ -589,7 +592,7 @@ static void *crowd(void *group)
 	return NULL;
 }
 
-/* Within limits, at max, above high, with somebody to be told, in a crowd, and back again. */
+/* Within limits, at max, above high, with notifications, with many threads, and back again. */
 static void without_calls(void)
 {
 	struct mem_cgroup *top = group_below(NULL, "top"), *group = group_below(top, "group");
@@ -633,9 +636,14 @@ static void no_system_call(void)
 		CHECK_EQUAL(status, 0);
 }
 
-/* ------------------------------------------------------------------ nobody is refused for what lies unused */
+/*
+ * ------------------------------------------------------------------ no refusal while charged bytes are unused
+ */
 
-/* The child refuses first; when what it has unused is back, its parent does, and then the sister's is to be had. */
+/*
+ * The child's limit refuses first; after its unused bytes are back the parent's limit refuses, and then the
+ * sister's unused bytes are taken.
+ */
 static void one_limit_after_the_other(void)
 {
 	struct mem_cgroup *parent = group_below(NULL, "parent");
@@ -665,12 +673,12 @@ static struct mem_cgroup *many[3][MANY];
 static bool enough;
 static unsigned long turns;
 
-/* Uses many groups in turn: each has to fetch pages again and again, and by itself would fetch 64. */
+/* Uses many groups in turn: each must fetch pages again and again, and would fetch 64 alone. */
 static void *use_in_turn(void *groups)
 {
 	struct mem_cgroup **group = groups;
 
-	/* Beside the one who is to be refused, not in turn with it. */
+	/* In parallel with the refused charge, not in turn. */
 	if (cpu_at(1) >= 0)
 		go_to_cpu(cpu_at(1));
 	for (int i = 0; !__atomic_load_n(&enough, __ATOMIC_RELAXED); i = (i + 1) % MANY) {
@@ -681,7 +689,7 @@ static void *use_in_turn(void *groups)
 	return NULL;
 }
 
-/* What is taken back for one does not go into the others' stocks before it has it. */
+/* Bytes drained for one charge do not go into other stocks before the charge has them. */
 static void while_others_fetch(void)
 {
 	struct mem_cgroup *all = group_below(NULL, "all"), *large = group_below(all, "large");
@@ -696,7 +704,7 @@ static void while_others_fetch(void)
 		pthread_create(&thread[t], NULL, use_in_turn, many[t]);
 	}
 	for (int i = 0; i < 500; i++) {
-		/* Let them fill their stocks first, so that there is something to take back. */
+		/* First the other threads fill their stocks, so that there are bytes to drain. */
 		unsigned long before = __atomic_load_n(&turns, __ATOMIC_RELAXED);
 
 		while (__atomic_load_n(&turns, __ATOMIC_RELAXED) - before < 2 * MANY)
@@ -740,7 +748,10 @@ static void *charge_a_page(void *arg)
 	return charge(arg, PAGE) ? arg : NULL;
 }
 
-/* Who finds a shrinker empty because another thread is in it waits for what that one gives. */
+/*
+ * A thread that finds a shrinker empty, because another thread is in the shrinker, waits for the
+ * other's result.
+ */
 static void second_in_a_shrinker(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "second");

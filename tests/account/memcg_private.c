@@ -1,8 +1,7 @@
 /*
- * memcg_private.c: private groups. Disciplines: all. What is allocated in the name of one lies in slabs of its own,
- * which are charged whole; all of it goes at once by mem_cgroup_destroy_all; and it is freed one by one by whoever
- * frees the ordinary way.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * memcg_private.c: private groups. Disciplines: all. Objects allocated in a private group's name are in slabs of
+ * the group, charged whole; mem_cgroup_destroy_all frees all of them at once; and any ordinary free frees one. With
+ * hardened: own_addresses:0, because here pages go from one name to another.
  */
 #include "kit/paid.h"
 
@@ -14,7 +13,10 @@
 
 /* ------------------------------------------------------------------ slabs of their own */
 
-/* Objects of three tenants in turn: no page has those of two; and each is paid for by its own. */
+/*
+ * Objects of three tenants in turn: no page has objects of two tenants; and each object is charged
+ * to its tenant.
+ */
 static void no_neighbours(void)
 {
 	struct kmem_cache *cache = charged("shared", 200);
@@ -78,7 +80,10 @@ static void in_bulk(void)
 	gone(cache);
 }
 
-/* A thread still has a private group that is offline: objects are ordinary ones of the parent, each given out once. */
+/*
+ * A thread's active group is a private group that is offline: objects are ordinary objects of the parent, each
+ * allocated once.
+ */
 static void in_bulk_of_an_offline_group(void)
 {
 	struct kmem_cache *cache = charged("offline", 128);
@@ -93,7 +98,7 @@ static void in_bulk_of_an_offline_group(void)
 	}
 	NEED(mem_cgroup_offline(tenant[2]) == 0);
 	for (size_t n = 1; n <= FEW; n = n * 3 / 2 + 1) {
-		/* Several pay, and what they freed lies ready. */
+		/* Several groups are charged, and their freed objects are cached. */
 		for (int t = 0; t < 2; t++) {
 			MEMCG_SCOPE(tenant[t]);
 			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
@@ -122,7 +127,7 @@ static void construct(void *object)
 	memset(object, 0x5a, 96);
 }
 
-/* A constructed object is constructed in the twin as well; __GFP_ZERO zeroes. */
+/* A constructed object is constructed in the child cache as well; __GFP_ZERO zeroes. */
 static void of_the_same_kind(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("kind", 96, 0, SLAB_ACCOUNT | SLAB_HWCACHE_ALIGN, construct);
@@ -137,7 +142,7 @@ static void of_the_same_kind(void)
 	for (int i = 0; i < FEW; i++)
 		kmem_cache_free(cache, objects[i]);
 	set_active_memcg(tenant);
-	/* Only what asks to be paid for is the tenant's. */
+	/* Only requests with __GFP_ACCOUNT are the tenant's. */
 	for (int i = 0; i < FEW; i++) {
 		gfp_t gfp = i % 2 ? GFP_KERNEL_ACCOUNT | __GFP_ZERO : GFP_KERNEL;
 
@@ -146,7 +151,7 @@ static void of_the_same_kind(void)
 		NEED(!(i % 2) || all(objects[i], 0, 88));
 		memset(objects[i], 0xff, 88);
 	}
-	/* What lies elsewhere it may pay for by the object. */
+	/* The group may be charged for objects in other slabs, by the object. */
 	NEED(kmem_cache_charge(objects[0], GFP_KERNEL) && kmem_cache_charge(objects[1], GFP_KERNEL));
 	set_active_memcg(NULL);
 	for (int i = 0; i < FEW; i++)
@@ -177,7 +182,7 @@ static void count(struct kmem_cache *cache, void *object, void *arg)
 	seen.sum += *(uint32_t *)object;
 }
 
-/* volatile: nothing else points to the block, so that a compiler may leave out what is written there. */
+/* volatile: no other pointer to the block exists, so a compiler might drop the writes. */
 static uint32_t fill_up(struct mem_cgroup *group, struct kmem_cache *cache, void **objects)
 {
 	uint32_t sum = 0;
@@ -247,7 +252,7 @@ static void all_at_once(void)
 	gone(cache);
 }
 
-/* A handler frees a block where its thread is in an engine, so that it is finished later. */
+/* A handler frees a block while its thread is in an engine, so the free is deferred. */
 static void *to_be_freed;
 
 static void free_it(int signal)
@@ -264,7 +269,7 @@ static void strike(void *object)
 		raise(SIGUSR1);
 }
 
-/* What was freed there is free: the destructor does not see it. */
+/* Objects with a deferred free are free: the destructor does not see them. */
 static void freed_by_handlers(void)
 {
 	struct kmem_cache *striking = kmem_cache_create("striking", 64, 0, 0, strike);
@@ -278,7 +283,7 @@ static void freed_by_handlers(void)
 		set_active_memcg(NULL);
 		NEED(kept && to_be_freed);
 		*kept = 7;
-		/* Its slab is a new one, whose objects are constructed. */
+		/* The object's slab is new, and its objects are constructed. */
 		void *object = kmem_cache_alloc(striking, GFP_KERNEL);
 		NEED(object && !to_be_freed);
 		memset(&seen, 0, sizeof(seen));
@@ -291,7 +296,10 @@ static void freed_by_handlers(void)
 	gone(striking);
 }
 
-/* The last objects of a group that is gone, freed where the allocator was struck: nobody comes by their twin again. */
+/*
+ * The last objects of an ended group, freed by a handler that interrupted the allocator: no later call reaches their
+ * child cache by itself.
+ */
 static struct kmem_cache *orphaned_of;
 static void *orphaned[3000];
 
@@ -331,7 +339,7 @@ static void orphans_freed_by_a_handler(void)
 	gone(orphaned_of);
 }
 
-/* A pointer that is left is found: by the cache, by kfree, in bulk; whatever else the cache has. */
+/* A stale pointer is found: by the cache, by kfree, in bulk; with any other contents of the cache. */
 static struct kmem_cache *stale_cache;
 static void *stale[4];
 
@@ -360,9 +368,9 @@ static void pointers_that_are_left(void)
 	gone(stale_cache);
 }
 
-/* ------------------------------------------------------------------ types that stay */
+/* ------------------------------------------------------------------ typesafe caches */
 
-/* Their slabs go with destroy_all, or with the cache, and are paid for until then. */
+/* Typesafe slabs go with destroy_all, or with the cache, and stay charged until then. */
 static void typesafe(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("typesafe", 100, NULL, SLAB_ACCOUNT | SLAB_TYPESAFE_BY_RCU);
@@ -387,7 +395,7 @@ static void typesafe(void)
 
 /* ------------------------------------------------------------------ limits */
 
-/* As many as whole slabs hold, over and over; and what lies ready elsewhere is taken back first. */
+/* As many objects as whole slabs hold, repeated; objects cached elsewhere are drained first. */
 static void to_the_last_slab(void)
 {
 	struct kmem_cache *cache = charged("limited", 256), *idle = charged("idle", 512);
@@ -416,7 +424,7 @@ static void to_the_last_slab(void)
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, 16, others));
 	for (int i = 0; i < 16; i++)
 		kmem_cache_free(cache, objects[i]);
-	/* What succeeds in the end leaves errno as it was. */
+	/* A request that succeeds in the end leaves errno unchanged. */
 	errno = 0;
 	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, 16, objects) && errno == 0);
 	NEED((others[0] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOFAIL)) && errno == 0);
@@ -454,7 +462,7 @@ static void slow(struct mem_cgroup *group, uint64_t over, unsigned delay, void *
 	slowed++;
 }
 
-/* Shrinkers and the callback of high are asked, although slabs are charged where nobody may wait. */
+/* Shrinkers and the callback of high are called, although slabs are charged at a point without waiting. */
 static void under_pressure(void)
 {
 	struct mem_cgroup *tenant = private_group("pressure");
@@ -489,7 +497,10 @@ static void under_pressure(void)
 	gone(cached_in);
 }
 
-/* The first object of a cache makes the twin, which takes who may wait; then it need not. */
+/*
+ * The first object of a cache creates the child cache, by a request that may wait; later requests
+ * need not wait.
+ */
 static void without_waiting(void)
 {
 	struct kmem_cache *cache = charged("nowait", 128);
@@ -524,7 +535,7 @@ static void the_group_goes_first(void)
 		for (int i = 0; i < 3; i++)
 			NEED((large[i] = kmalloc(100000, GFP_KERNEL_ACCOUNT)));
 		NEED(mem_cgroup_offline(leaf) == 0);
-		/* From now on it is the parent's, like any other. */
+		/* From now on the objects are the parent's, like any other. */
 		void *late = kmem_cache_alloc(cache, GFP_KERNEL);
 		NEED(late && kmem_cache_of(late) == cache);
 		set_active_memcg(NULL);
@@ -565,7 +576,7 @@ static void destroy_doomed(void)
 	kfree(doomed_object);
 }
 
-/* It says which objects are left, and those are nobody's then. */
+/* The destruction reports the objects left, and the objects are uncharged then. */
 static void the_cache_goes_first(void)
 {
 	struct mem_cgroup *tenant = private_group("survivor");
@@ -582,7 +593,7 @@ static void the_cache_goes_first(void)
 	kmem_cache_free(doomed, doomed_object);
 	gone(doomed);
 	NEED(!named("doomed:survivor") && named("doomed_not:survivor"));
-	/* Nobody's to destroy. */
+	/* No caller may destroy a child cache. */
 	kmem_cache_destroy(named("doomed_not:survivor"));
 	kmem_cache_free(other, q);
 	NEED(drained(tenant) == 0);
@@ -701,7 +712,7 @@ static void crosswise(void)
 				for (int k = 0; k < 300; k++)
 					kmem_cache_free(common, alloc_for(common_group[t], common));
 			NEED(mem_cgroup_destroy_all(common_group[1], NULL, NULL) == 0);
-			/* A slab that another thread had just paid for, and not got yet, is lost with the thread. */
+			/* A slab charged by another thread, and not yet allocated, is lost with the thread. */
 			NEED(drained(common_group[1]) <= THREADS * 8 * PAGE);
 			_exit(0);
 		}

@@ -1,6 +1,6 @@
 /*
- * memcg_process.c: a group that options made for the process, and groups of the program's own: they are below it, and
- * have its limit, whatever the program does. Disciplines: all.
+ * memcg_process.c: a group made for the process by options, and groups of the program: these are below the process's
+ * group, and within its limit, with any actions of the program. Disciplines: all.
  */
 #include "kit/paid.h"
 
@@ -41,7 +41,7 @@ static void below_it(void)
 	mem_cgroup_put(private);
 }
 
-/* Objects of 1000 bytes until it is refused. */
+/* Allocates objects of 1000 bytes until a refusal. */
 static size_t until_refused(struct kmem_cache *cache)
 {
 	static void *objects[LIMIT / 1000 + 1];
@@ -55,7 +55,7 @@ static size_t until_refused(struct kmem_cache *cache)
 	return count;
 }
 
-/* By whatever group, by the root, by nobody, by another default. */
+/* By any group, by the root, uncharged, by another default. */
 static void has_its_limit(void)
 {
 	struct kmem_cache *cache = make("limited", 1000);
@@ -82,7 +82,10 @@ static void has_its_limit(void)
 	gone(cache);
 }
 
-/* It can let go of it, if nothing is below; then its groups are the root's. */
+/*
+ * The program can drop the process's group, if the group has no children; then the program's groups
+ * are children of the root.
+ */
 static void without_it(void)
 {
 	look();

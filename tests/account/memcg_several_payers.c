@@ -1,8 +1,9 @@
 /*
- * memcg_several_payers.c: several groups pay for objects of one cache. What is freed goes to the CPU's block with no
- * look, and is paid for by whose it was until somebody takes it: then he pays, and that one does not. Here: that each
- * byte is right at each step, by each call; that what lies there is held back from nobody whose limit it would meet;
- * who may not wait, and where the system refuses the fence. Disciplines: all.
+ * memcg_several_payers.c: several groups are charged for objects of one cache. A free puts the object on the CPU's
+ * sheaf without a comparison, and the object stays charged to its group until the next allocation: then the
+ * allocating group is charged, and the former group is uncharged. Here: exact bytes at each step, by each call;
+ * cached objects are never withheld from a group at its limit; calls that may not wait, and a system that refuses the
+ * fence. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include "kit/charged.h"
@@ -15,7 +16,7 @@ enum { SOME = 40 };
 static void *objects[SOME];
 static struct mem_cgroup *parent, *one, *two;
 
-/* A cache of which both have had an object; nothing lies about. */
+/* A cache with a former object of both groups; no object is cached. */
 static struct kmem_cache *of_both_sized(const char *name, unsigned size)
 {
 	struct kmem_cache *cache = charged(name, size);
@@ -52,7 +53,7 @@ static void take_for(struct mem_cgroup *group, struct kmem_cache *cache, int fro
 		NEED((objects[i] = alloc_for(group, cache)) && (i == from || objects[i] != objects[i - 1]));
 }
 
-/* Whose an object is, by what is asked and by what is charged. */
+/* Checks the owners of objects, by query and by charge. */
 static void is_right(struct kmem_cache *cache, size_t ones, size_t twos)
 {
 	NEED(drained(one) == ones * cost(cache) && drained(two) == twos * cost(cache));
@@ -68,12 +69,12 @@ static void changes_hands(void)
 		take_for(two, cache, SOME / 2, SOME);
 		is_right(cache, SOME / 2, SOME / 2);
 		size_t before = lies_charged(cache);
-		/* It stays paid for, by whoever it was. */
+		/* The objects stay charged to their groups. */
 		free_each_way(cache, objects, 4, 8);
 		free_each_way(cache, objects, SOME - 4, SOME);
 		if (has_mixed_blocks(cache))
 			NEED(lies_charged(cache) == before + 8);
-		/* The other takes them: what he pays more that one pays less. */
+		/* The other group takes the objects: one group's charge rises by the fall of the other's. */
 		take_for(two, cache, 4, 8);
 		take_for(one, cache, SOME - 4, SOME);
 		for (int i = 0; i < 8; i++) {
@@ -168,7 +169,7 @@ static int by_address(const void *a, const void *b)
 
 enum { MANY = 1100, FEW = 20 };
 
-/* The first FEW of many, of which each lies in a page that is all the group's; NULL: there are not as many. */
+/* The first FEW of many objects, each in a page owned by the group alone. Returns: NULL if there are fewer. */
 static void **in_own_pages(struct mem_cgroup *group, void **many, int wanted)
 {
 	int found = 0;
@@ -214,7 +215,7 @@ static void one_among(struct kmem_cache *cache, int place)
 	NEED(kmem_cache_shrink(cache) == 0);
 }
 
-/* At each place: a look at many together misses none, of whatever size they are. */
+/* At each place: a comparison of many objects at once misses none, at any size. */
 static void one_among_many(void)
 {
 	static const unsigned sizes[] = { 8, 64, 256, 600, 1024, 4096 };
@@ -228,7 +229,7 @@ static void one_among_many(void)
 	}
 }
 
-/* Nobody's objects go the same way. */
+/* Uncharged objects go the same way. */
 static void nobodys(void)
 {
 	struct kmem_cache *cache = of_both("nobody");
@@ -249,7 +250,7 @@ static void nobodys(void)
 	end(cache);
 }
 
-/* A limit that both have is met by what one has freed: to the byte, and in bulk. */
+/* Cached objects of one group give room at a limit shared by both: to the byte, and in bulk. */
 static void at_a_limit(void)
 {
 	struct kmem_cache *cache = of_both("limit");
@@ -266,13 +267,13 @@ static void at_a_limit(void)
 		kmem_cache_free_bulk(cache, fit, objects);
 		set_active_memcg(one);
 		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, fit, objects));
-		/* Refused: nothing of it is left. */
+		/* Refused, without a trace. */
 		NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, fit, objects + fit));
 		set_active_memcg(NULL);
 		is_right(cache, fit, 0);
 		free_each_way(cache, objects, 0, (int)fit);
 	}
-	/* His own is below that: some of the other's are his for it, then no more. */
+	/* The group's own limit is lower: some objects of the other group are charged to it, then no more. */
 	NEED(mem_cgroup_set_max(two, 3 * cost(cache)) == 0);
 	take_for(one, cache, 0, (int)fit);
 	free_each_way(cache, objects, 0, (int)fit);
@@ -289,7 +290,10 @@ static void at_a_limit(void)
 	end(cache);
 }
 
-/* A group goes while its objects lie there: what takes them does not look at it any more than it must. */
+/*
+ * A group ends while its objects are cached: an allocation of these objects reads the ended group no more
+ * than needed.
+ */
 static void leaves(void)
 {
 	struct kmem_cache *cache = of_both("leaves");
@@ -305,7 +309,10 @@ static void leaves(void)
 	end(cache);
 }
 
-/* Who comes second and may not wait for a fence has his object; the next who may wait sees to the rest. */
+/*
+ * A second group that may not wait for a fence gets the object; the next call that may wait finishes the
+ * switch.
+ */
 static void later(bool bulk)
 {
 	struct kmem_cache *cache = charged("later", 200);
@@ -347,7 +354,7 @@ static bool no_fence(const char *call)
 	return strcmp(call, "fence") == 0;
 }
 
-/* Then frees look whose an object is, for good. */
+/* Then frees compare owners forever. */
 static void no_fence_to_be_had(void)
 {
 	struct kmem_cache *cache = charged("no fence", 200);
@@ -372,7 +379,7 @@ static void no_fence_to_be_had(void)
 	end(cache);
 }
 
-/* Nor at a limit: what lies on this CPU, for one or for several, meets it all the same. */
+/* Nor at a limit: objects cached on this CPU, for one owner or for several, are drained all the same. */
 static void at_a_limit_without_a_fence(void)
 {
 	enum { FIT = 8 };
@@ -392,7 +399,7 @@ static void at_a_limit_without_a_fence(void)
 		free_each_way(mine, objects, 0, FIT);
 		NEED(!has_blocks(mine) || lies_charged(mine));
 		km_os_fault = no_fence;
-		/* Whose it is decides: one's is not drained for two, if it is not in his way. */
+		/* The owner decides: one's objects are not drained for two, unless they are in two's way. */
 		if (round >= 2) {
 			size_t before = lies_charged(mine);
 
@@ -418,7 +425,7 @@ static void are_zeros(const void *object, size_t bytes)
 		NEED(((const char *)object)[i] == 0);
 }
 
-/* What others have written is not seen; by whichever call, and it is charged like any other. */
+/* Bytes written by other groups are never visible, by any call, and the object is charged as any other. */
 static void zeroed(void)
 {
 	struct kmem_cache *cache = of_both("zeroed");
@@ -450,7 +457,7 @@ static void zeroed(void)
 	end(cache);
 }
 
-/* A private group's twin: an object may be of either, and hits keep away. */
+/* A private group's child cache: an object may belong to the cache or to the child, so there are no hits. */
 static void with_a_child(void)
 {
 	struct kmem_cache *cache = of_both("twin");
@@ -471,7 +478,10 @@ static void with_a_child(void)
 	end(cache);
 }
 
-/* What is popped and can't be charged goes back as gfp allows: on the way of who may make no call there is no tick. */
+/*
+ * A popped object that cannot be charged goes back as gfp permits: without a tick in a call that may not make system
+ * calls.
+ */
 static unsigned ticks, calls;
 
 static void see_tick(void)

@@ -1,6 +1,6 @@
 /*
- * memcg_sheaves.c: charged objects that come by other ways than a hit: prefilled sheaves, zeroed ones, and a cache that
- * began to be charged where nobody might wait; to the byte. Disciplines: all.
+ * memcg_sheaves.c: charged objects by other ways than a hit: prefilled sheaves, zeroed objects, and a cache whose
+ * first charge was a call that may not wait; to the byte. Disciplines: all.
  */
 #include "kit/paid.h"
 
@@ -15,7 +15,7 @@ static struct slab_sheaf *prefilled(struct kmem_cache *cache, struct mem_cgroup 
 	return sheaf;
 }
 
-/* Who filled it pays for what is in it, until it is freed or goes back. */
+/* The filling group is charged for the objects of a sheaf, until they are freed or go back. */
 static void of_sheaf(struct kmem_cache *cache, gfp_t gfp, unsigned n)
 {
 	struct mem_cgroup *group = group_below(NULL, "filler"), *other = group_below(NULL, "taker");
@@ -46,7 +46,7 @@ static void sheaves(void)
 	struct kmem_cache *cache = charged("sheaves", 200), *plain = make("now and then", 120);
 	struct mem_cgroup *group = group_below(NULL, "exchanged");
 
-	/* One that nobody paid for; then each is paid for. */
+	/* An uncharged sheaf; then each object is charged. */
 	struct slab_sheaf *unpaid = kmem_cache_prefill_sheaf(plain, GFP_KERNEL, 10);
 	void *object = kmem_cache_alloc_from_sheaf(plain, GFP_KERNEL, unpaid);
 	for (unsigned n = 1; n < 2000; n = n * 3 + 1) {
@@ -58,7 +58,9 @@ static void sheaves(void)
 	unsigned had = kmem_cache_sheaf_size(unpaid);
 	NEED(kmem_cache_refill_sheaf(plain, GFP_KERNEL_ACCOUNT, &unpaid, had + 1) == 0);
 	set_active_memcg(NULL);
-	/* A block, engine sheaf's, is exchanged, for all that lies there is nobody's; an array is filled up. */
+	/*
+	 * A sheaf of engine sheaf is exchanged, because all its objects are uncharged; an array is filled up.
+	 */
 	bool block = plain->fast.pcs.slot && !plain->layout.engine->array.tune && !plain->layout.live_shift;
 	NEED(kmem_cache_sheaf_size(unpaid) == had + 1 && drained(group) == (block ? had + 1 : 1) * cost(plain));
 	kmem_cache_return_sheaf(plain, GFP_KERNEL, unpaid);
@@ -74,7 +76,7 @@ static void construct(void *object)
 	memset(object, 0x5a, 96);
 }
 
-/* Off the charged shelf as well, of a private group too, and whatever was in it before. */
+/* From the charged sheaf as well, of a private group too, with any former contents. */
 static void zeroed(void)
 {
 	struct kmem_cache *cache = charged("zeroed", 96), *now = make("zeroed now and then", 96);
@@ -127,7 +129,7 @@ static void zeroed(void)
 	gone(constructed);
 }
 
-/* Its first charged object was asked for by one who may not wait. */
+/* The cache's first charged object was requested by a call that may not wait. */
 static void begun_without_waiting(void)
 {
 	struct kmem_cache *cache = make("begun", 200);

@@ -1,7 +1,7 @@
 /*
- * memcg_stock.c: a group's byte stock on a CPU. Who charges and uncharges in turn stays in it, whatever was left there
- * before; and of groups that become active in turn not all lie on the same few lines of a processor's cache.
- * Disciplines: all.
+ * memcg_stock.c: a group's byte stock on a CPU. Charges and uncharges in turn stay within the stock, for any former
+ * contents; and the stocks of groups active in turn are spread over the lines of a processor's cache. Disciplines:
+ * all.
  */
 #define _GNU_SOURCE
 #include "kit/charged.h"
@@ -10,7 +10,7 @@
 
 #define PAGE 4096ul
 
-/* What came to the group on this CPU from the level of whole pages, less what went there. */
+/* Bytes moved to the group on this CPU from the level of whole pages, minus the bytes moved back. */
 static int64_t passed(const struct mem_cgroup *group)
 {
 	NEED(group->objcg->net);
@@ -39,7 +39,7 @@ static void pairs_stay(void)
 		}
 }
 
-/* Whatever comes and goes: never more in the stock than is said. */
+/* After any charges: never more bytes in the stock than the bound. */
 static void is_bounded(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "bounded");

@@ -1,6 +1,6 @@
 /*
- * memcg_tree.c: groups come and go: what they are called, what may not be, whom a thread charges; an offline group's
- * charges are its parent's, over generations and while others charge; both sides of a fork; the texts.
+ * memcg_tree.c: groups start and end: their names, refused calls, the group charged by a thread; an offline group's
+ * charges are its parent's, over generations and during other threads' charges; both sides of a fork; the texts.
  * Disciplines: all
  */
 #include "kit/events.h"
@@ -98,7 +98,7 @@ static void who_pays(void)
 	mem_cgroup_put(b);
 }
 
-/* Charges go up as group after group leaves; each is given back to a group that is long gone. */
+/* Charges move up as group after group ends; each is uncharged from a long ended group. */
 static void generations(void)
 {
 	enum { DEEP = 6 };
@@ -115,7 +115,7 @@ static void generations(void)
 		CHECK_EQUAL(mem_cgroup_offline(groups[i]), 0);
 		CHECK_EQUAL(mem_cgroup_current(groups[i]), 0);
 		CHECK_EQUAL(drained(groups[i - 1]), (1000ul << DEEP) - (1000ul << (i - 1)));
-		/* Who still has it active charges the one above. */
+		/* A thread with the offline group as its active group charges the parent. */
 		CHECK(charge(groups[i], 10));
 		CHECK_EQUAL(mem_cgroup_current(groups[i]), 0);
 		CHECK_EQUAL(drained(groups[0]), (1000ul << DEEP) - 1000 + 10);
@@ -128,7 +128,7 @@ static void generations(void)
 	for (int i = 1; i < DEEP - 1; i++)
 		km_objcg_uncharge(objcgs[i], 1000ul << i);
 	CHECK_EQUAL(drained(groups[0]), 33000);
-	/* The last of them goes on to the root, which counts nothing, and is over there. */
+	/* The last of them moves on to the root, which counts nothing, and ends there. */
 	CHECK_EQUAL(mem_cgroup_offline(groups[0]), 0);
 	mem_cgroup_uncharge(groups[0], 1000);
 	km_objcg_uncharge(objcgs[DEEP - 1], 1000ul << (DEEP - 1));
@@ -139,7 +139,7 @@ static void generations(void)
 
 struct charger {
 	struct mem_cgroup *group;
-	unsigned long out;	/* what it left charged */
+	unsigned long out;	/* bytes left charged by the thread */
 	int rounds;
 };
 
@@ -168,7 +168,7 @@ static void *charge_on(void *arg)
 	return NULL;
 }
 
-/* Others charge while their group leaves, and the one above it. */
+/* Other threads charge while their group ends, and then the parent. */
 static void offline_under_fire(void)
 {
 	enum { THREADS = 4, TIMES = 10 };
@@ -214,7 +214,7 @@ static int note_visit(struct mem_cgroup *group, unsigned int depth, void *arg)
 	char *text = arg;
 
 	snprintf(text + strlen(text), 64, "%u%s ", depth, mem_cgroup_name(group));
-	/* It may change the tree, also the part that it is in. */
+	/* The visitor may change the tree, also its own part. */
 	if (strcmp(mem_cgroup_name(group), "b") == 0)
 		mem_cgroup_offline(group);
 	return strcmp(mem_cgroup_name(group), "stop") == 0 ? 7 : 0;
@@ -243,7 +243,7 @@ static void walking(void)
 	mem_cgroup_put(top);
 }
 
-/* Each side goes on from the same numbers, by itself; with other threads in the middle of charges. */
+/* Each side goes on from the same numbers, independently; with other threads in the middle of charges. */
 static void both_sides_of_a_fork(void)
 {
 	struct mem_cgroup *top = group_below(NULL, "top"), *quiet = group_below(top, "quiet"),

@@ -1,6 +1,6 @@
 /*
- * memcg_twins.c: the twins that a cache has in private groups: tuned as it is, shrunk with it, and gone together.
- * Disciplines: all.
+ * memcg_twins.c: the child caches of a cache in private groups: tuned, shrunk and destroyed together with the
+ * cache. Disciplines: all.
  */
 #include "kit/paid.h"
 
@@ -20,7 +20,7 @@ static void needs_same(struct kmem_cache *child, struct kmem_cache *cache)
 	NEED(kmem_cache_remote_node_defrag_ratio(child) == kmem_cache_remote_node_defrag_ratio(cache));
 }
 
-/* min_partial, the ratio, and engine slab's three; below what a cache of its size has, or above. */
+/* min_partial, the ratio, and engine slab's three values; below and above the default for the size. */
 static void write_all(struct kmem_cache *cache, unsigned n)
 {
 	struct kmem_cache_stats stats;
@@ -37,7 +37,7 @@ static int write_each(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* From its beginning, and whenever somebody writes; what is written to a twin is the twin's alone. */
+/* From the creation, and at each write; a write to a child cache changes this child only. */
 static void tuned_alike(void)
 {
 	struct kmem_cache_args args = { .sheaf_capacity = 500 };
@@ -59,7 +59,7 @@ static void tuned_alike(void)
 	NEED(kmem_cache_min_partial(cache) == 12 && kmem_cache_min_partial(named("alike:b")) == 12);
 	NEED(kmem_for_each_cache(write_each, (void *)55) == 0);
 	NEED(kmem_cache_min_partial(named("alike:a")) == 55);
-	/* One that waits for its next group, too. */
+	/* Also a child that waits for its next group. */
 	NEED((objects[2] = alloc_for(brief, cache)));
 	mem_cgroup_put(brief);
 	kmem_cache_free(cache, objects[2]);
@@ -67,7 +67,7 @@ static void tuned_alike(void)
 	write_all(cache, 31);
 	kmem_cache_free(cache, alloc_for(brief, cache));
 	needs_same(named("alike:brief"), cache);
-	/* It was made for that many, and so are they. */
+	/* The cache was created for this number, and so are its children. */
 	if (kmem_cache_tune(cache, 300, 100, 0) == 0)
 		needs_same(named("alike:b"), cache);
 	kmem_cache_free(cache, objects[0]);
@@ -79,7 +79,7 @@ static void tuned_alike(void)
 	gone(other);
 }
 
-/* What kmalloc takes charged blocks from goes with what it takes others from, before there is a group and after. */
+/* kmalloc's charged caches are tuned with the uncharged ones, before there is a group and after. */
 static void kmalloc_tuned_alike(void)
 {
 	struct kmem_cache *plain = named("kmalloc-256");
@@ -100,9 +100,9 @@ static void kmalloc_tuned_alike(void)
 	mem_cgroup_put(tenant);
 }
 
-/* ------------------------------------------------------------------ many twins at once */
+/* ------------------------------------------------------------------ many child caches at once */
 
-/* What lies ready in its twins goes with what lies ready in the cache; of more twins than are shrunk together, too. */
+/* Cached objects of child caches are drained with the cache's; also with more children than one shrink takes. */
 static void shrunk_together(void)
 {
 	struct kmem_cache *cache = charged("together", 200);
@@ -153,7 +153,7 @@ static void ignore(struct kmem_cache *cache, void *object, void *arg)
 	(void)cache, (void)object, (void)arg;
 }
 
-/* Use so many caches in the tenant's name; fences that it takes to be rid of it. */
+/* Uses `count` caches in the tenant's name. Returns: the fences needed for the tenant's end. */
 static unsigned fences_for(struct mem_cgroup *tenant, struct kmem_cache **caches, int count, mem_cgroup_dtor dtor)
 {
 	for (int i = 0; i < count; i++)
@@ -166,7 +166,10 @@ static unsigned fences_for(struct mem_cgroup *tenant, struct kmem_cache **caches
 	return fences;
 }
 
-/* What stops all CPUs is done once, however many caches there are; the tick at the end may add some of its own. */
+/*
+ * The work that stops all CPUs is done once, for any number of caches; the tick at the end may add fences of its
+ * own.
+ */
 #define OF_A_TICK 8u
 static void at_once_for_all(void)
 {
@@ -202,5 +205,5 @@ static const struct test_case cases[] = {
 	{ "at once for all", at_once_for_all },
 };
 
-/* What is shrunk together has not gone back by age before. */
+/* Objects shrunk together did not go back by age before. */
 GROUPS_MAIN_OPTIONS(cases, ",decay:3600000")

@@ -1,8 +1,8 @@
 /*
- * offline_meanwhile.c: a group goes offline in the middle of a charge, an uncharge or a free of another thread: before
- * each call that such a section makes, at each depth, with the stock's rules and both hierarchies, below the root and
- * below the process's group. Nothing is charged to a group that has no counter, and in the end all is to the byte.
- * Disciplines: all.
+ * offline_meanwhile.c: a group goes offline in the middle of another thread's charge, uncharge or free: before each
+ * call made by such a section, at each depth, with the stock's rules and both hierarchies, below the root and below
+ * the process's group. A group without a counter is never charged, and in the end all bytes are exact. Disciplines:
+ * all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -19,7 +19,7 @@ enum { DEPTHS = 3, MANY = 12000, LARGE = 70 << 12 };
 /* ------------------------------------------------------------------ a point of a section */
 
 static struct mem_cgroup *victim;
-static __thread bool charges;		/* the thread whose sections are meant */
+static __thread bool charges;		/* the thread with the tested sections */
 static int points;			/* to be passed; -1: the last was reached */
 static bool struck;			/* there, where the tree was not this thread's */
 static sem_t go, gone;
@@ -35,7 +35,7 @@ static void *take_offline(void *unused)
 	return unused;
 }
 
-/* From here on the section finds the parent, if it looks; the other thread may wait for it to end. */
+/* From here on the section finds the parent; the other thread may wait for the section's end. */
 static void point(void)
 {
 	if (!charges || points < 0 || points-- || !km_memcg_trylock())
@@ -103,11 +103,11 @@ static void limit(void)
 
 static void high(void)
 {
-	/* A batch is beyond, and so little that no thread sleeps. */
+	/* The excess is above a batch, and too small for a sleep. */
 	mem_cgroup_set_high(victim, 260000);
 }
 
-/* Another group's bytes are in the CPU's stock, as the rule `drain` has it. */
+/* Another group's bytes are in the CPU's stock, by the rule `drain`. */
 static void others_come(void)
 {
 	put_in(MANY, GFP_KERNEL);
@@ -134,7 +134,7 @@ static struct mem_cgroup *parent;
 
 static unsigned strikes;
 
-/* False: it has no such point. */
+/* Returns: false if the section has no such point. */
 static bool strike_at(const struct section *each, int at)
 {
 	const uint64_t before = drained(parent);
@@ -191,7 +191,7 @@ int main(int argc, char **argv)
 
 	if (argc < 2)
 		return again(argv[0], "alone", "account:0") || again(argv[0], "process", "account:1");
-	/* The area of each CPU is alive: a thread that finds one stock taken has another. */
+	/* Brings the area of each CPU online: a thread that finds one stock taken uses another. */
 	for (int i = 0; cpu_at(i) >= 0; i++) {
 		NEED(go_to_cpu(cpu_at(i)));
 		kfree(kmalloc(1, GFP_KERNEL));

@@ -1,6 +1,6 @@
 /*
- * owner_words.c: who walks over slabs to see what a group has compares their owner words, and follows none: one that is
- * read while its slab goes may name anything. And all owners are found where there is no memory for a list of them.
+ * owner_words.c: a walk over slabs for a group's objects compares their owner words, and follows none, because a word
+ * read while its slab is freed may be any value. And all owners are found without memory for a list of them.
  * Disciplines: all.
  */
 #include <stdint.h>
@@ -16,7 +16,7 @@
 #define OBJECTS	40u
 #define ORPHANS	200u		/* more than a list without memory takes at once */
 
-/* ------------------------------------------------------------------ our own memory, which may fail */
+/* ------------------------------------------------------------------ metadata, with refused requests */
 
 static bool none_left;
 
@@ -73,7 +73,7 @@ static void *alloc_for(struct mem_cgroup *group)
 	return object;
 }
 
-/* The word of this object in its page's vector; NULL: it has none. */
+/* The object's word in its page's vector. Returns: NULL if there is none. */
 static uint64_t *word_of(const void *object)
 {
 	uint64_t word = *km_owner_of_page(km_page_of(object));
@@ -94,7 +94,7 @@ static void words_are_compared(void)
 		object[i] = alloc_for(i % 2 ? a : b);
 	size_t one = slab_of_stat(top) / OBJECTS;
 	CHECK(objects_of(a) == OBJECTS / 2 && objects_of(b) == OBJECTS / 2);
-	/* No address; our own memory, that is no owner; an owner's, whose group is none. */
+	/* No address; metadata of another kind; an objcg with a group that does not exist. */
 	struct obj_cgroup odd = { .memcg = (struct mem_cgroup *)0x4141414141414140 };
 	const uint64_t any[] = { 0x4141414141414140, (uintptr_t)cache, (uintptr_t)&odd };
 	const void *some = object[0];
@@ -119,7 +119,7 @@ static void words_are_compared(void)
 	mem_cgroup_put(top);
 }
 
-/* Of groups that are gone, whose objects are the one's above; and of groups below. */
+/* For ended groups, with objects now the parent's; and for child groups. */
 static void all_are_found(void)
 {
 	struct mem_cgroup *top = group_below(NULL), *group[ORPHANS];

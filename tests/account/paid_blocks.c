@@ -1,9 +1,8 @@
 /*
- * paid_blocks.c: large blocks that somebody pays for and that lie ready: they come back to who freed them, are paid for
- * until they go, stand in nobody's way at a limit, nor in that of a whole process, change hands where several pay, and
- * are one group's or nobody's where groups end, in signal handlers, in threads, after fork, and without memory.
- * Disciplines: all
- * Not with hardened: no blocks of pages lie ready.
+ * paid_blocks.c: charged large blocks cached on a CPU: the next request of the freeing group gets the block. A block
+ * stays charged until given back. Cached blocks are drained at a limit of a group, and of the process. With several
+ * groups a block changes its owner. Each block is one group's or uncharged after a group's end, in signal handlers,
+ * in threads, after fork, and without memory. Disciplines: all Not with hardened: no blocks of pages lie ready.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -18,8 +17,8 @@
 #include "page/zone.h"
 #include "os/os.h"
 
-#define BYTES	40960ul		/* ten pages, a class of its own */
-#define UNEVEN	(25 * 4096ul)	/* its class has a page more */
+#define BYTES	40960ul		/* ten pages, a class of their own */
+#define UNEVEN	(25 * 4096ul)	/* the class has a page more */
 #define ASK	40
 #define MANY	512
 
@@ -39,7 +38,7 @@ static unsigned long usage(struct mem_cgroup *group)
 	return mem_cgroup_current(group);
 }
 
-/* What is freed here lies here; the group's class is made; nothing ages. */
+/* The thread stays on one CPU, the group's class exists, and nothing ages. */
 static struct mem_cgroup *begin(const char *name, size_t bytes)
 {
 	struct mem_cgroup *group = group_of(NULL, name);
@@ -69,7 +68,7 @@ static int add_ready(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Pages of paid classes that lie on CPUs. */
+/* Pages of charged classes cached on CPUs. */
 static size_t ready(void)
 {
 	size_t pages = 0;
@@ -78,7 +77,7 @@ static size_t ready(void)
 	return pages;
 }
 
-/* Who frees a block gets it next, zeroed if so asked, and pays for it all the while. */
+/* The next request of the freeing group gets the block, zeroed on request, and the group stays charged. */
 static void comes_back(void)
 {
 	struct mem_cgroup *group = begin("comes back", BYTES);
@@ -102,7 +101,7 @@ static void comes_back(void)
 	NEED(ready() == 0);
 }
 
-/* A limit can be used to its last page, with blocks that lie ready, and with those whose class has more pages. */
+/* A limit is usable to its last page, with cached blocks, and with classes of more pages. */
 static void to_the_last_page(void)
 {
 	struct mem_cgroup *above = group_of(NULL, "above");
@@ -116,7 +115,7 @@ static void to_the_last_page(void)
 			NEED((block[i] = kmalloc_in(group, BYTES, GFP_KERNEL | __GFP_NOWARN)));
 		NEED(!kmalloc_in(group, 4096, GFP_KERNEL | __GFP_NOWARN));
 		NEED(!kmalloc_in(other, BYTES, GFP_KERNEL | __GFP_NOWARN) && errno == ENOMEM);
-		/* Two lie ready, paid for by the one: the other gets the room, in one piece. */
+		/* Two blocks are cached, charged to one group: the other group gets the room, in one piece. */
 		kfree(block[0]);
 		kfree(block[1]);
 		NEED((block[0] = kmalloc_in(other, 2 * BYTES, GFP_KERNEL | __GFP_NOWARN)));
@@ -124,7 +123,7 @@ static void to_the_last_page(void)
 		kfree(block[0]);
 		for (int i = 2; i < 8; i++)
 			kfree(block[i]);
-		/* Of a size whose class has more pages there is one exactly. */
+		/* Of a size below its class's pages exactly one block fits. */
 		NEED(mem_cgroup_set_max(above, UNEVEN) == 0);
 		void *p = kmalloc_in(group, UNEVEN, GFP_KERNEL | __GFP_NOWARN);
 		NEED(p && ksize(p) == UNEVEN && usage(above) == UNEVEN);
@@ -142,7 +141,10 @@ static void *free_elsewhere(void *p)
 	return NULL;
 }
 
-/* Where several pay, each block is one's: also where another thread frees it, and where another group takes it next. */
+/*
+ * With several groups each block is one group's: also after a free by another thread, and an allocation by another
+ * group.
+ */
 static void several(void)
 {
 	struct mem_cgroup *one = begin("one", BYTES), *two = group_of(NULL, "two");
@@ -166,7 +168,7 @@ static void several(void)
 	end(one);
 }
 
-/* Groups in turn, and one below whose limit another's blocks lie ready. */
+/* Groups in turn, and a parent's limit filled by cached blocks of another child. */
 static void in_turn(void)
 {
 	struct mem_cgroup *group[16], *first = begin("turn", BYTES);
@@ -188,7 +190,7 @@ static void in_turn(void)
 	end(first);
 }
 
-/* A private group's go with it, all at once, and none of them lies ready for anybody. */
+/* A private group's blocks go with the group, all at once, and none is cached for other groups. */
 static void private(void)
 {
 	struct mem_cgroup *public = begin("public", BYTES);
@@ -210,12 +212,12 @@ static void private(void)
 	end(public);
 }
 
-/* A block that changes its length is of no class, and paid for by as many pages as it has. */
+/* A block that changes its length has no class, and its group is charged for the pages of the block. */
 static void resized(void)
 {
 	struct mem_cgroup *group = begin("resized", BYTES), *other = group_of(NULL, "other");
 
-	/* So that words are vectors. */
+	/* So that owner words are vectors. */
 	kfree(kmalloc_in(other, BYTES, GFP_KERNEL));
 	for (unsigned i = 0; i < 60; i++) {
 		MEMCG_SCOPE_ALL(i % 2 ? group : other);
@@ -234,7 +236,7 @@ static void resized(void)
 	end(group);
 }
 
-/* Four threads, which free each other's blocks, and one that drains: in the end everything is paid back. */
+/* Four threads free each other's blocks, and one thread drains: in the end all bytes are uncharged. */
 #define THREADS 4
 static void *handed[THREADS];
 static struct mem_cgroup *objcg[2];
@@ -277,7 +279,7 @@ static void in_threads(void)
 	end(objcg[1]);
 }
 
-/* A group leaves while its blocks are out, and lie ready. */
+/* A group ends while its blocks are allocated, and while they are cached. */
 static void leaves(void)
 {
 	struct mem_cgroup *above = begin("above", BYTES);
@@ -290,7 +292,7 @@ static void leaves(void)
 		kfree(p);
 		mem_cgroup_put(group);
 		NEED(usage(above) == BYTES);
-		/* What lay ready, and was the one's that is gone, goes to another. */
+		/* A cached block of the ended group goes to another group. */
 		p = kmalloc_in(above, BYTES, GFP_KERNEL);
 		NEED(p && usage(above) == 2 * BYTES);
 		kfree(q);
@@ -300,7 +302,7 @@ static void leaves(void)
 	end(above);
 }
 
-/* In a handler that struck inside of the allocator a block that lies ready is had, another is not; both are freed. */
+/* In a handler that interrupts the allocator, a cached block can be allocated, and no other; both are freed. */
 static void in_handlers(void)
 {
 	struct mem_cgroup *group = begin("handlers", BYTES), *other = group_of(NULL, "other");
@@ -322,7 +324,7 @@ static void in_handlers(void)
 			kfree(s);
 		}));
 		kfree(q);
-		/* What the handler left is finished by who comes next. */
+		/* The next call finishes the handler's deferred frees. */
 		kfree(kmalloc_in(one, BYTES, GFP_KERNEL));
 		NEED(usage(group) == 0 && usage(other) == 0 && kmem_check_all() == 0);
 	}
@@ -338,7 +340,7 @@ static int status_of(pid_t child)
 	return status;
 }
 
-/* A child has what its parent had, on shelves too, and each pays its own. */
+/* A child has the parent's blocks, cached ones too, and each process uncharges its own. */
 static void after_fork(void)
 {
 	struct mem_cgroup *group = begin("fork", BYTES), *other = group_of(NULL, "other");
@@ -363,7 +365,7 @@ static void after_fork(void)
 	end(group);
 }
 
-/* Of the calls that give memory every n-th is refused, from the n-th on all. */
+/* Of the calls for memory every n-th is refused, or all from the n-th on. */
 static unsigned long calls, refused_from;
 
 static bool refuse(const char *call)
@@ -371,7 +373,7 @@ static bool refuse(const char *call)
 	return !strncmp(call, "commit", 6) && ++calls >= refused_from;
 }
 
-/* No memory: who pays gets a block or NULL, and owes nothing for what he did not get. */
+/* Without memory a request gets a block or NULL, and NULL leaves no charge. */
 static void no_memory(void)
 {
 	struct mem_cgroup *group = begin("none", BYTES), *other = group_of(NULL, "other");
@@ -399,7 +401,7 @@ static void no_memory(void)
 	end(group);
 }
 
-/* What lies ready, paid for, is drained before anybody in the process is refused for want of pages. */
+/* Cached charged blocks are drained before any request of the process fails for lack of pages. */
 static void before_failure(void)
 {
 	static void *held[1 << 16];
@@ -424,7 +426,7 @@ static void before_failure(void)
 	end(group);
 }
 
-/* What lies ready of all sizes, paid for or not, keeps to one bound. */
+/* The cached blocks of all sizes, charged or not, keep one bound. */
 static void bounded(void)
 {
 	struct mem_cgroup *group = begin("bounded", BYTES);
@@ -449,7 +451,7 @@ static int add_charged(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Several at once come back, too, as far as the bound goes; they stay paid for, and a drain finds them all. */
+/* Several blocks at once are cached, too, up to the bound; they stay charged, and a drain finds all. */
 static void eight_at_once(void)
 {
 	enum { EIGHT = 8 };
@@ -474,7 +476,10 @@ static void eight_at_once(void)
 	}
 }
 
-/* What may lie there lowers the bound of what is free only as long as it may: also where nothing does. */
+/*
+ * Room for cached blocks lowers the bound of free pages only while the room exists: also without cached
+ * blocks.
+ */
 static void tells(void)
 {
 	struct mem_cgroup *group = begin("tells", BYTES);

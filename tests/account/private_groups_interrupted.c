@@ -1,7 +1,7 @@
 /*
- * private_groups_interrupted.c: a handler may allocate for a private group wherever it strikes, also in the middle of
- * a request for another one or for the same: each has what it asked for, and pays for what it has. Here a handler
- * strikes before and after each call of the twin's front, and after each charge. Disciplines: all.
+ * private_groups_interrupted.c: a handler may allocate for a private group at any instruction, also in the middle of
+ * a request for another group or for the same: each request gets its object, and its group is charged. Here a handler
+ * runs before and after each call of the child cache's fast path, and after each charge. Disciplines: all.
  */
 #include "kit/paid.h"
 
@@ -12,7 +12,7 @@ enum { MANY = 300, EACH = 3 };
 static struct kmem_cache *struck, *others;
 static struct mem_cgroup *objcg;	/* of what the handler allocates */
 static void *kept[4096];
-/* Volatile: the compiler knows of raise that it calls nothing of this file. */
+/* volatile: the compiler assumes that raise calls no function of this file. */
 static volatile unsigned kept_count, strikes;
 static volatile bool on;
 
@@ -20,7 +20,7 @@ static void handler(int signal)
 {
 	(void)signal;
 	strikes = strikes + 1;
-	/* Zeroed, so that none is a hit. */
+	/* Zeroed, so that no request is a hit. */
 	for (int i = 0; i < EACH && kept_count < sizeof(kept) / sizeof(kept[0]); i++)
 		if ((kept[kept_count] = kmem_cache_alloc_in(others, objcg, GFP_ATOMIC | __GFP_ZERO)))
 			kept_count = kept_count + 1;
@@ -62,7 +62,7 @@ static void free_kept(void)
 
 static void begin(struct mem_cgroup *group, struct mem_cgroup *handlers)
 {
-	/* A twin is made where its maker may wait. */
+	/* A request that may wait creates the child cache. */
 	struck = charged("struck", 2000);
 	others = charged("others", 3000);
 	kmem_cache_free(struck, kmem_cache_alloc_in(struck, group, GFP_KERNEL));
@@ -79,7 +79,7 @@ static void end(void)
 	gone(others);
 }
 
-/* What must not fail does not, at the group's max. */
+/* A request with __GFP_NOFAIL succeeds at the group's max. */
 static void no_failure(void)
 {
 	struct mem_cgroup *group = private_group("full"), *handlers = private_group("handlers");
@@ -110,7 +110,7 @@ static uint64_t shrink(struct mem_cgroup *group, uint64_t bytes, void *arg)
 	return bytes;
 }
 
-/* What was paid ahead for a slab is a slab's, or comes back: the handler's group is the same. */
+/* Bytes charged ahead for a slab are a slab's, or are uncharged: the handler's group is the same. */
 static void paid_once(void)
 {
 	struct mem_cgroup *group = private_group("one");

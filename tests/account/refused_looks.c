@@ -1,11 +1,10 @@
 /*
- * refused_looks.c: the cost of a charge that a limit refuses. It is the work to look at what lies charged and unused
- * below the group: not one call of the system, and no look at caches in which nothing lies ready, however many there
- * are. A request that is larger than what lies ready takes nothing from shelves. And what lies ready anywhere below the
- * group is found each time: on shelves and in stocks of other CPUs, of groups below, among others' objects, in private
- * caches. Disciplines: all
- * Not with engine: the other engines have no blocks of objects that are paid for, or slabs on CPUs.
- * With hardened: quarantine:0, for what is freed is to lie ready.
+ * refused_looks.c: the cost of a charge that a limit refuses: the examination of charged and unused bytes below the
+ * group. The charge makes no system call, and examines no cache without cached objects, for any number of caches. A
+ * request larger than the cached bytes drains nothing. And cached bytes below the group are always found: in sheaves
+ * and stocks of other CPUs, of child groups, among other groups' objects, in private caches. Disciplines: all Not
+ * with engine: the other engines have no blocks of objects that are paid for, or slabs on CPUs. With hardened:
+ * quarantine:0, because freed objects must be cached.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -24,7 +23,7 @@
 #define QUIET	(GFP_KERNEL | __GFP_NOWARN)
 #define MIB	(1ul << 20)
 
-/* Calls of the system; shelves of CPUs, and private caches, that were looked at. */
+/* System calls; sheaves of CPUs, and private caches, examined. */
 static unsigned fences, looks;
 
 static bool count_fence(const char *call)
@@ -71,7 +70,7 @@ static void use_each(struct mem_cgroup *group)
 	}
 }
 
-/* A group that has used all that it may, and has been told so. */
+/* A group at its limit, after a notification. */
 static struct mem_cgroup *full(unsigned flags)
 {
 	struct mem_cgroup *group = group_of(NULL, "full", flags);
@@ -109,7 +108,7 @@ static void others_caches(void)
 	refused(group, (CACHES + 4) * km_percpu.cpus, 0);
 }
 
-/* A private group's own request first takes back what its cache has on other CPUs. */
+/* A private group's own request first drains its cache on other CPUs. */
 static void private_caches(void)
 {
 	make_caches();
@@ -152,7 +151,7 @@ static void takes_nothing(void)
 	mem_cgroup_uncharge(group, MIB / 2);
 }
 
-/* ------------------------------------------------------------------ what lies ready is found */
+/* ------------------------------------------------------------------ cached bytes are found */
 
 static struct {
 	struct mem_cgroup *group;
@@ -179,7 +178,10 @@ static void take(struct kmem_cache *cache, struct mem_cgroup *group)
 	NEED(given.count > 100 && given.count < 2000);
 }
 
-/* `group` is `root` or below. Everything that it takes and another CPU frees is there for one charge. */
+/*
+ * `group` is `root` or below. All bytes that the group allocates and another CPU frees are available to
+ * one charge.
+ */
 static void found(struct mem_cgroup *root, struct mem_cgroup *group, struct mem_cgroup *other)
 {
 	const unsigned long max = 256 << 10;

@@ -1,7 +1,8 @@
 /*
- * refused_once.c: a realloc of a large block whose payer has no room asks that payer's last resort once, for what is
- * to come on top, and fails with the block as it was. Where another group is active that one is asked as well, and
- * pays for the block that moves; where nobody pays it moves and is nobody's. Disciplines: all
+ * refused_once.c: a realloc of a large block whose group has no room calls the group's out-of-memory callback once,
+ * for the additional bytes, and fails with the block unchanged. If another group is active, its callback is called
+ * as well, and the moved block is charged to this group; an uncharged realloc moves the block uncharged.
+ * Disciplines: all
  */
 #include "kit/groups.h"
 
@@ -31,7 +32,7 @@ static struct mem_cgroup *asking(unsigned flags, struct asked *asked)
 	return group;
 }
 
-/* A block of this group's, which has room for nothing more. */
+/* A block of this group, with no room for more bytes. */
 static char *paid(struct mem_cgroup *group, size_t size)
 {
 	MEMCG_SCOPE(group);
@@ -60,7 +61,7 @@ static void by_its_objcg(unsigned flags, size_t size, size_t larger, realloc_t c
 	CHECK_EQUAL(asked.bytes, larger - ksize(block));
 	CHECK_EQUAL(drained(group), used);
 	CHECK(block[size - 1] == 7 && mem_cgroup_from_obj(block) == group);
-	/* What must not fail goes beyond the limit. */
+	/* A request with __GFP_NOFAIL goes above the limit. */
 	block = call(block, larger, GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
 	CHECK(block && block[size - 1] == 7 && ksize(block) >= larger);
 	kvfree(block);
@@ -90,7 +91,7 @@ static void by_another(size_t size, size_t larger, realloc_t call, bool room)
 	mem_cgroup_put(other);
 }
 
-/* Who asks for no account does not pay for what moves. */
+/* A request without __GFP_ACCOUNT moves the block uncharged. */
 static void by_nobody(size_t size, size_t larger, realloc_t call)
 {
 	struct asked asked = { 0, 0 };

@@ -1,7 +1,7 @@
 /*
- * shrinks_in_place.c: a block that shrinks where nothing smaller is to be had stays where it is, and succeeds: errno
- * stays as it was, no line is written, no last resort is asked, and nothing is charged above the limit. Disciplines:
- * all
+ * shrinks_in_place.c: a block that shrinks while no smaller block can be allocated stays in place, and the call
+ * succeeds: errno is unchanged, no line is written, no out-of-memory callback is called, and no bytes are charged
+ * above the limit. Disciplines: all
  */
 #include "kit/groups.h"
 
@@ -32,7 +32,7 @@ static void shrink(struct mem_cgroup *group, gfp_t gfp)
 	CHECK(((char *)block)[99] == 7);
 	CHECK_EQUAL(drained(group), used);
 	CHECK_EQUAL(asked, 0);
-	/* What must grow is told. */
+	/* A failure to grow is reported. */
 	if (!(gfp & __GFP_NOFAIL)) {
 		CHECK(!krealloc(block, 2 * LARGE, gfp | __GFP_NOWARN));
 		CHECK_EQUAL(errno, ENOMEM);

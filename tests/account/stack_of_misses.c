@@ -1,8 +1,8 @@
 /*
- * stack_of_misses.c: an alternate signal stack needs what kmem(7) says beside the kernel's frame: a miss takes 5 KiB of
- * stack at most, 6 where a group pays. Measured on a stack that was painted, in all that a miss may lead to: fresh
- * slabs, full shelves, bulk, several payers, a limit and what is done there, private groups; and while time passes, so
- * that some miss gives back what lies idle. Of code as the compiler's optimizer leaves it. Disciplines: all.
+ * stack_of_misses.c: the stack for a signal handler, as kmem(7) states, beside the kernel's frame: a miss takes at
+ * most 5 KiB of stack, and 6 with a charge. Measured on a painted stack, in all branches of a miss: new slabs, full
+ * sheaves, bulk, several groups, a limit and its reclaim, private groups; and while time passes, so that some miss
+ * gives back idle memory. For code as the compiler's optimizer leaves the code. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -61,7 +61,7 @@ static void takes(const char *what, void (*work)(void), size_t most)
 
 /* ------------------------------------------------------------------ misses */
 
-/* Objects that lie ready in caches which nobody uses for a while: some miss of another cache gives them back. */
+/* Caches objects in caches unused for a while: some miss of another cache drains them. */
 static void leave_ready(void)
 {
 	void *some[READY];
@@ -147,7 +147,7 @@ static void nobody_pays(void)
 	measure(PLAIN);
 }
 
-/* ------------------------------------------------------------------ paid for */
+/* ------------------------------------------------------------------ charged */
 
 static uint64_t gives_nothing(struct mem_cgroup *group, uint64_t bytes, void *arg)
 {

@@ -1,6 +1,6 @@
 /*
- * stat_meanwhile.c: the figures of a group, asked for while another thread takes the group offline, count no word that
- * the group has given back: its words on each CPU may be another group's by then. Disciplines: all.
+ * stat_meanwhile.c: the figures of a group, read while another thread takes the group offline, include no word given
+ * back by the group: on each CPU the group's words may belong to another group by then. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -27,7 +27,10 @@ static void *read_figures(void *unused)
 	return unused;
 }
 
-/* The first words that go are another's at once. The reader has its figures, or waits for the end of this. */
+/*
+ * The first freed words go to another group at once. The reader has its figures, or waits for the end of this
+ * call.
+ */
 void __real_km_percpu_free(uint32_t offset, size_t bytes);
 void __wrap_km_percpu_free(uint32_t offset, size_t bytes);
 void __wrap_km_percpu_free(uint32_t offset, size_t bytes)

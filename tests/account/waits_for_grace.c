@@ -1,7 +1,7 @@
 /*
- * waits_for_grace.c: what waits for a grace period, or in a quarantine, is not in use: a request that a group's limit,
- * the process's, a cache's or the system refuses waits for it once, if it may wait; a second at most, and then for no
- * other request until a grace period has ended. Disciplines: all.
+ * waits_for_grace.c: objects that wait for a grace period, or in a quarantine, are not in use. A request refused by
+ * the limit of a group, of the process or of a cache, or by the system, waits for them once, if the request may wait;
+ * for at most a second, and then no other request waits until a grace period has ended. Disciplines: all.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -20,7 +20,9 @@ struct node {
 	char rest[BYTES - 2 * sizeof(void *)];
 };
 
-/* ------------------------------------------------------------------ an RCU, whose grace periods end while one waits */
+/*
+ * ------------------------------------------------------------------ an RCU with grace periods that end during a wait
+ */
 
 static struct kmem_rcu_head *under_way;
 static void (*at_its_end)(struct kmem_rcu_head *head);
@@ -92,7 +94,7 @@ static void begin(void)
 	NEED(kmem_set_rcu(&rcu) == 0);
 }
 
-/* ------------------------------------------------------------------ until it is refused */
+/* ------------------------------------------------------------------ until a refusal */
 
 static struct node *node[4 * COUNT];
 static unsigned count;
@@ -124,12 +126,12 @@ static void limit_of(struct mem_cgroup *group)
 	fill(group, NULL);
 	free_later();
 	waits = 0;
-	/* One that may not wait is refused. */
+	/* A request that may not wait is refused. */
 	CHECK(!kmalloc_in(group, BYTES, GFP_NOWAIT) && !waits);
 	struct node *one = kmalloc_in(group, BYTES, GFP_KERNEL);
 	CHECK(one && waits);
 	kfree(one);
-	/* All of it is back. */
+	/* All bytes are back. */
 	CHECK(charge(group, LIMIT - 4 * BYTES));
 	mem_cgroup_uncharge(group, LIMIT - 4 * BYTES);
 	mem_cgroup_put(group);
@@ -184,7 +186,7 @@ static void systems_limit(void)
 	kfree(first);
 }
 
-/* Each grace period that ends finds something that waits for the next one, and gives the one who is refused nothing. */
+/* Each end of a grace period finds objects that wait for the next one, and gives the refused request no memory. */
 static void others_go_on(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "group");
@@ -234,7 +236,7 @@ static void nothing_ends(void)
 
 /* ------------------------------------------------------------------ a quarantine, and the process's limit */
 
-/* What was freed lies in another size's quarantine, and on its shelves. */
+/* Freed objects are in another size's quarantine, and in its sheaves. */
 static void quarantined(struct mem_cgroup *group)
 {
 	for (int round = 0; round < 3; round++)

@@ -1,8 +1,8 @@
 /*
- * asked_bytes: with red zones one byte that is written behind those that were asked for, though the size class has room
- * for it, is told by the free, and ends the process: of kmalloc, of krealloc and realloc up and down within a class,
- * and of malloc; under each engine whose caches have pages of their own. With canary:1 and no red zones malloc's class
- * has its last 8 bytes looked at, and kmalloc's none: nobody notices (docs/design/hardening.md).
+ * asked_bytes: with red zones, a write of one byte behind the requested bytes is reported at the free, and ends the
+ * process, although the size class has room for the byte: for kmalloc, for krealloc and realloc up and down within a
+ * class, and for malloc; for each engine without shared pages. With canary:1 and without red zones the last 8 bytes
+ * of malloc's class are checked, and kmalloc's bytes are not: the write stays unnoticed (docs/design/hardening.md).
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2
@@ -10,7 +10,7 @@
 
 #include "kit/api.h"
 
-/* The bytes that were asked for at last, in a class that has more. */
+/* The requested bytes of the last call; the class has more. */
 #define ASKED 70u
 
 static void *by_kmalloc(void) { return kmalloc(ASKED, GFP_KERNEL); }
@@ -61,7 +61,7 @@ static void each_door(void)
 		door = &doors[i];
 		const bool is_malloc = door->put != kfree;
 		void *p = door->get();
-		/* The canary of a class of 80 bytes lies in its last 8. */
+		/* The canary of the 80-byte class is its last 8 bytes. */
 		const size_t last = is_malloc ? 79 : 95;
 
 		NEED(debug || !is_malloc || malloc_usable_size(p) == last - 7);

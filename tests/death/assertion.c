@@ -1,7 +1,7 @@
 /*
- * assertion: an invariant that is broken ends a debug build where it is broken, with one line that says the file, the
- * line, the sentence and the condition; any other build contains no assertion, and goes on. Each case breaks one in a
- * process of its own. tests/system/sanitize_debug runs it as a debug build.
+ * assertion: a broken invariant ends a debug build at the place of the assertion, with one line of the file, the
+ * line, the sentence and the condition. Any other build contains no assertion, and goes on. Each case breaks one
+ * invariant in a process of its own. tests/system/sanitize_debug runs this test as a debug build.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -81,7 +81,7 @@ static const struct {
 	{ damaged_list, "src/base/list.h", "an entry's neighbours name it" },
 };
 
-/* What the process says on standard error, and its end. */
+/* Returns: the wait status; `said` gets the output on standard error. */
 static int run(void (*breaks)(void), char *said, size_t bytes)
 {
 	int pipes[2], status;

@@ -1,7 +1,7 @@
 /*
- * child_of_vfork: in a program that is linked with the caches alone vfork and clone are libc's. A child with its
- * parent's memory that calls the library is stopped by a tick, with one line, and its parent goes on; with
- * misuse:warn both go on. Without restartable sequences such a child may call the library. Disciplines: all.
+ * child_of_vfork: in a program linked with libkmem only, vfork and clone are libc's. A tick stops a child that
+ * shares its parent's memory and calls the library, with one line, and the parent goes on; with misuse:warn both
+ * go on. Without restartable sequences such a child may call the library. Disciplines: all.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2
@@ -57,7 +57,7 @@ static int of_clone(void)
 	return wait_status(clone(in_clone, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL));
 }
 
-/* A child with a memory of its own may call the library, whatever made it. */
+/* A child with memory of its own may call the library, created by any call. */
 static int of_copy(void)
 {
 	return wait_status(clone(in_clone, stack + sizeof(stack), SIGCHLD, NULL));
@@ -66,7 +66,7 @@ static int of_copy(void)
 static int (*make_child)(void);
 static bool warns;
 
-/* The parent ends well where its child ends as it should. */
+/* The parent ends well if the child ends as expected. */
 static void parent(void)
 {
 	const bool stopped = km_percpu.discipline == KM_DISCIPLINE_RSEQ && make_child != of_copy && !warns;

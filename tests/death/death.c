@@ -1,9 +1,9 @@
 /*
- * death: one misuse per case, each in a process of its own: which signal ends it, and every line that it says, to the
- * letter. Each case is run three times, under misuse:abort, misuse:warn and misuse:trap; after a warning nothing may
- * be damaged: everything is checked, and the library must go on working. Disciplines: all, and each engine there is.
+ * death: one misuse per case, each in a process of its own: the signal at the end, and every line of output, to the
+ * letter. Each case runs three times, under misuse:abort, misuse:warn and misuse:trap. After a warning no data may
+ * be damaged: everything is checked, and the library must go on working. Disciplines: all, and each engine.
  *
- * A case says what it expects on descriptor 3, because only it knows the addresses.
+ * A case writes its expected lines to descriptor 3, because only the case knows the addresses.
  */
 #include "death.h"
 
@@ -22,8 +22,8 @@ static void double_free_shrink(void)
 }
 
 /*
- * Twice in a row, on one CPU: engines slub, by the top of its freelist, and slob see it at once. The others put it on
- * the shelf twice and give it out twice; they see it when both are in its slab.
+ * Twice in a row, on one CPU: engine slub (by the top of its freelist) and slob find the double free at once. Other
+ * engines allocate the object twice, and find the double free when both pointers are back in the slab.
  */
 static void double_free_in_a_row(void)
 {
@@ -46,7 +46,7 @@ static void double_free_in_a_row(void)
 	kmem_cache_free(cache, keep);
 }
 
-/* Twice in a row, and only frees after it: found when the shelf spills, or when it is drained. */
+/* Twice in a row, and only frees after it: found when the sheaf spills, or is drained. */
 static void double_free_spill(void)
 {
 	static void *objects[OBJECTS];
@@ -132,7 +132,7 @@ static void double_kfree_mapping(void)
 #include "sheaves.h"
 #include "deferred.h"
 
-/* ------------------------------------------------------------------ somebody else's */
+/* ------------------------------------------------------------------ pointers of other owners */
 
 static void kfree_stack(void)
 {
@@ -160,7 +160,7 @@ static void kfree_malloced(void)
 	kfree(blind(p));
 }
 
-/* Inside of our reservation, where nothing was ever given out. */
+/* Inside the library's reserved range, in a page never allocated. */
 static void kfree_unused_page(void)
 {
 	void *object = kmalloc(64, GFP_KERNEL);
@@ -282,7 +282,7 @@ static void free_interior(void)
 	kmem_cache_free(cache, p);
 }
 
-/* Behind the last object of a slab there is a bit of room, which is no object; of slob, it is free. */
+/* The room behind the last object of a slab is no object; in slob the room is free memory. */
 static void kfree_tail(void)
 {
 	struct kmem_cache *cache = cache_of("tail", 600, 0);
@@ -371,7 +371,7 @@ static void kfree_of_dead_cache(void)
 		expect("  object %p, offset %u", p, (unsigned)((uintptr_t)p & 4095));
 	expect("  1 objects in %d slabs stay allocated, and are never reused", !slob);
 	kmem_cache_destroy(cache);
-	/* What is left stays readable. */
+	/* The leaked memory stays readable. */
 	NEED(*(unsigned char *)p == 0x5a);
 	expect("kfree(%p): %s", p, slob ? "object is not from kmalloc" : "cache is destroyed");
 	kfree(p);
@@ -496,7 +496,7 @@ static void bad_creation(void)
 	REFUSE(none, 64, "no name");
 	REFUSE("", 64, "no name");
 	REFUSE("x", 0, "size 0");
-	/* One line, whatever the name is. */
+	/* One line, for any name. */
 	expect("kmem_cache_create(two_lines): size 0");
 	refuse(kmem_cache_create("two\nlines", 0, &args, 0), EINVAL);
 	REFUSE("x", (4u << 20) + 1, "size above KMALLOC_MAX_SIZE");
@@ -719,7 +719,7 @@ static int run(const struct death *death, const char *engine, const char *how, c
 		return -1;
 	pid_t pid = fork();
 	if (!pid) {
-		/* Clear of 2 and 3 first, so that neither is closed by the other's move. */
+		/* Above 2 and 3 first, so that the move of one does not close the other. */
 		int e = fcntl(err[1], F_DUPFD_CLOEXEC, 10), o = fcntl(out[1], F_DUPFD_CLOEXEC, 10);
 
 		setenv("KMEM_OPTIONS", options, 1);
@@ -745,7 +745,7 @@ static bool lines_alike(const char *said, const char *wanted)
 	return comma && strncmp(said, wanted, (size_t)(comma - wanted)) == 0;
 }
 
-/* Under abort and trap only the first line can come: the rest was announced for a misuse that is not reached. */
+/* Under abort and trap only the first line appears: the other lines belong to misuses not reached. */
 static bool lines_match(const struct death *death, const char *how, const char *said,
 			const char *wanted)
 {

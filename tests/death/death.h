@@ -1,6 +1,4 @@
-/*
- * death.h: what the cases of death.c are made of: how a case says which lines it expects, and objects to misuse.
- */
+/* death.h: helpers for the cases of death.c: the announcement of expected lines, and objects to misuse. */
 #ifndef DEATH_H
 #define DEATH_H
 
@@ -22,7 +20,7 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
-/* Its parent reads there what a case says. */
+/* The parent reads the case's expected lines from this descriptor. */
 #define CHECK_FD 2
 #include "kit/cpus.h"
 
@@ -36,7 +34,7 @@
 static const char *mode;		/* in the child: what a misuse does */
 static bool slob;			/* ... and whether kmalloc's blocks are of no cache */
 
-/* This line with its next step, and nothing else that was not announced. */
+/* Announces one line for the next step. Any line not announced fails the case. */
 static void expect(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void expect(const char *format, ...)
 {
@@ -56,13 +54,13 @@ static void expect_beyond(const char *function, const char *bytes, const char *l
 	       bytes, function, limit);
 }
 
-/* The misuse before this was seen at once: only after a warning do we get here. */
+/* The misuse before was found at once: this code runs only after a warning. */
 static void after_warning(void)
 {
 	NEED(strcmp(mode, "warn") == 0);
 }
 
-/* What the compiler must not know: that a pointer was freed, or is none of ours. */
+/* Hides a pointer's origin, and its free, from the compiler. */
 static void *blind(void *p)
 {
 	__asm__ volatile("" : "+r"(p));
@@ -86,7 +84,7 @@ static void *get(struct kmem_cache *cache)
 	return blind(p);
 }
 
-/* Enough coming and going that whatever lies on a shelf has been to the slabs. */
+/* Allocates and frees enough objects to move all cached objects to the slabs. */
 static void churn(struct kmem_cache *cache)
 {
 	static void *objects[OBJECTS];

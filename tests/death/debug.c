@@ -1,7 +1,7 @@
 /*
- * debug: what debugging catches: each kind of misuse through kmem_cache, kmalloc and malloc, under each engine there
- * is, each in a process of its own; what ends it and the report's title. Under misuse:warn it goes on: everything is
- * mended, checked, and works. A use that is right is not told.
+ * debug: debugging finds each kind of misuse through kmem_cache, kmalloc and malloc, for each engine, each in a
+ * process of its own; the test checks the end of the process and the report's title. Under misuse:warn the process
+ * goes on: all damage is repaired, checked, and the cache works. A correct use is not reported.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static void *blind(void *p)
 	return p;
 }
 
-/* ------------------------------------------------------------------ doors */
+/* ------------------------------------------------------------------ interfaces */
 
 static struct kmem_cache *mine, *other;
 
@@ -95,7 +95,7 @@ static void over_by_many(void)
 	put(p);
 }
 
-/* So far that what debugging itself has there is lost. */
+/* So far that the debug bytes themselves are lost. */
 static void over_by_very_many(void)
 {
 	unsigned char *p = get();
@@ -120,7 +120,7 @@ static void under_by_many(void)
 	put(p);
 }
 
-/* A write to a free object is found by whoever gets it next. */
+/* The next allocation of a free object finds a write to the object. */
 static void written_after_free(void)
 {
 	unsigned char *p = get();
@@ -194,7 +194,7 @@ static void interior(void)
 	put(p);
 }
 
-/* In the red zone in front of it. */
+/* In the red zone before the object. */
 static void before_the_start(void)
 {
 	unsigned char *p = get();
@@ -203,7 +203,7 @@ static void before_the_start(void)
 	put(p);
 }
 
-/* Of a size whose objects leave some of a slab. */
+/* Of a size with a rest at the end of the slab. */
 static void slab_padding(void)
 {
 	struct km_debug_region padding = { .bytes = 0 };
@@ -243,7 +243,7 @@ static void **link_of(void *p)
 	return (void **)((char *)p + cache_of(p)->layout.freeptr);
 }
 
-/* The whole slot as it was is the object's: nothing of it is poisoned by whoever looks. */
+/* The whole slot is unchanged: no check poisons a part of it. */
 static void still_whole(const unsigned char *p)
 {
 	for (unsigned i = 0; i < SIZE; i++)
@@ -261,7 +261,7 @@ static void state_of_live(void)
 	put(p);
 }
 
-/* Any value that the word can have, but of another object, and of another time, says nothing. */
+/* Any valid state word, copied from another object or from another time, proves no state. */
 static void state_of_another(void)
 {
 	unsigned char *p = get(), *q = get();
@@ -349,7 +349,7 @@ static void link_to(int from, int to)
 	had_once(objects, 6);
 }
 
-/* Freed in this order, each one leads to the one before. */
+/* Freed in this order, each object links to the one before. */
 static void link_to_live(void) { link_to(3, 5); }
 static void link_in_circle(void) { link_to(2, 4); }
 static void link_past_others(void) { link_to(3, 0); }
@@ -369,7 +369,7 @@ static void link_to_itself(void)
 	put(r);
 }
 
-/* Objects that a handler freed while it struck inside of the allocator wait, linked by the same word. */
+/* Objects freed by a handler that interrupted the allocator wait, linked by the same word. */
 static void link_of_waiting(void *to)
 {
 	unsigned char *p = get(), *q = get();
@@ -419,7 +419,7 @@ static void over_at_destruction(void)
 	mine = NULL;
 }
 
-/* The engine gives out what somebody has. */
+/* The engine's list has an allocated object. */
 static void in_use(void)
 {
 	unsigned char *p = get();
@@ -439,7 +439,7 @@ static void validated(void)
 	put(p);
 }
 
-/* Objects of a typesafe cache are not poisoned, nor looked for poison when their cache goes. */
+/* Objects of a typesafe cache are not poisoned, and not checked for poison at the cache's end. */
 static void typesafe_goes(void)
 {
 	struct kmem_cache *typesafe = kmem_cache_create("typesafe", SIZE, NULL, FLAGS | SLAB_TYPESAFE_BY_RCU);
@@ -462,7 +462,7 @@ static void nothing_wrong(void)
 		put(get());
 }
 
-/* Of a block of whole pages nobody has more than was asked for, however often it grows and shrinks. */
+/* A block of whole pages has exactly the requested bytes, after any growth and shrinking. */
 static void blocks_change(void)
 {
 	static const size_t sizes[] = { 14000, 11065, 15056, 300000, 290000, 299999, 9000, 4000000, 20000 };
@@ -489,11 +489,11 @@ static void blocks_change(void)
 static const struct kind {
 	const char *name;
 	void (*run)(void);
-	const char *title, *phrase;	/* NULL: nothing is said */
+	const char *title, *phrase;	/* NULL: no report */
 	bool shared;			/* the same where caches share pages */
 	const char *linked;		/* the title where free objects are linked */
-	enum { ANY, LINKED, CACHES } only;	/* those engines, and that door */
-	bool bare;			/* it is no object's */
+	enum { ANY, LINKED, CACHES } only;	/* these engines and this interface only */
+	bool bare;			/* the report is of no object */
 } kinds[] = {
 #define PHRASE "object, or what surrounds it, was overwritten"
 #define OVERWRITTEN(name, what) { #name, name, what " overwritten", PHRASE, false }
@@ -577,7 +577,7 @@ static int run(const struct kind *kind, const struct door *by, const char *engin
 	return status;
 }
 
-/* The title in its line, the stack that allocated it with it, the phrase in the last line. */
+/* Checks the title in its line, the stack of the allocation, and the phrase in the last line. */
 static bool fits(const struct kind *kind, const struct door *by, const char *what, bool warned, const char *said)
 {
 	char title[128];
@@ -589,10 +589,10 @@ static bool fits(const struct kind *kind, const struct door *by, const char *wha
 	const char *bug = strstr(said, "libkmem: BUG ");
 	if (!bug || !strstr(bug, title) || !strstr(bug, kind->phrase))
 		return false;
-	/* The line below the report: its stacks are the next step. */
+	/* The line below the report: the next step prints stacks. */
 	if (!kind->bare && !strstr(strstr(bug, kind->phrase), TOLD))
 		return false;
-	/* One damage, one report; a cache that is destroyed has another to make. */
+	/* One damage, one report; a destroyed cache adds a report of its own. */
 	const char *more = strstr(bug + 1, "libkmem: BUG ");
 	if (more && !(warned && kind->run == over_at_destruction && strstr(more, ": Objects remaining on ")))
 		return false;
@@ -620,7 +620,7 @@ int main(int argc, char **argv)
 			const struct door *by = &doors[i % 3];
 			bool warn = i / 3 % 2;
 
-			/* Where caches share pages there is a zone behind a cache's objects, and that is all. */
+			/* In engines with shared pages only the zone behind a cache's objects exists. */
 			if (shared && (by->get != cache_get || !kind->shared))
 				continue;
 			if ((kind->only == LINKED && !linked) || (kind->only == CACHES && by->get != cache_get))

@@ -1,7 +1,7 @@
 /*
- * debug_threads: of two threads that free an object whose state was written over one has it, whatever the word was:
- * the other is told that it is free already. The first one is stopped in the middle: its report is written to a pipe
- * that is full. Under each engine, each in a process of its own.
+ * debug_threads: two threads free an object with an overwritten state. One of them frees the object, for any value
+ * of the word; the other gets the report of an already free object. The first thread is stopped in the middle: its
+ * report goes to a full pipe. For each engine, each in a process of its own.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -58,7 +58,7 @@ static char state_of(const struct freer *freer)
 	return end[2];
 }
 
-/* It sleeps: in the pipe, or behind who is in there; no other place is left. */
+/* The thread sleeps in the write to the pipe, or behind the thread there; no other place is left. */
 static void begin(struct freer *freer)
 {
 	NEED(!pthread_create(&freer->thread, NULL, free_it, freer));
@@ -106,7 +106,7 @@ static void two_of_them(bool shared)
 	char *text = memchr(said, 'l', length);
 	NEED(text && count(text, ": Object state overwritten") == 1);
 	NEED(count(text, ": object already free") == 1);
-	/* Of a free object in a page that many share nobody knows whose it was. */
+	/* A free object in a shared page has no known owner. */
 	NEED(shared || count(text, ": Object already free") == 1);
 	NEED(!kmem_cache_validate(cache));
 	NEED(kmem_cache_alloc(cache, GFP_KERNEL) != kmem_cache_alloc(cache, GFP_KERNEL));

@@ -1,14 +1,14 @@
 /*
- * deferred.h: frees of handlers that struck inside of the allocator, which wait in a list until it is left: freed twice
- * there, an object makes a circle. And circles on the freelists of a CPU and of a slab. Included by death.c, behind its
- * helpers.
+ * deferred.h: frees by handlers that interrupted the allocator wait in a list until the allocator is left: a double
+ * free makes a circle of the list. And circles on the freelists of a CPU and of a slab. Included by death.c, behind
+ * its helpers.
  */
 #ifndef DEATH_DEFERRED_H
 #define DEATH_DEFERRED_H
 
 #include "alloc/fast_path.h"
 
-/* Twice of `first`, with another one between them, as by a handler; then `finish` finds it. */
+/* Frees `first` twice, with another free in between, as by a handler; then `finish` finds the double free. */
 static void free_in_handler(void *first, void *between)
 {
 	km_thread.busy = true;
@@ -38,7 +38,7 @@ static void deferred_mapping(void)
 	free_in_handler(p, between);
 }
 
-/* Objects of whole pages, which engine slob gives back at once: their links go with them. */
+/* Objects of whole pages; engine slob frees them at once, and their links go with them. */
 static void deferred_object(void)
 {
 	struct kmem_cache *cache = cache_of("deferred", 8000, SLAB_NO_SHEAVES);
@@ -86,7 +86,7 @@ static void double_free_circle(void)
 	kmem_cache_free(cache, keep);
 }
 
-/* The same where the slab is no CPU's: all seem to be free while `keep` is not. Its slab must stay. */
+/* The same with a slab owned by no CPU: all objects seem free while `keep` is not. The slab must stay. */
 static void double_free_uncounted(void)
 {
 	enum { COUNT = 500 };
@@ -111,7 +111,7 @@ static void double_free_uncounted(void)
 	kmem_cache_free(cache, keep);
 }
 
-/* Its link was written over: only engine slub has one here; the others lose nothing. */
+/* The object's link was overwritten: only engine slub has a link here; other engines lose no objects. */
 static void written_link(void)
 {
 	struct kmem_cache *cache = cache_of("written", 64, 0);

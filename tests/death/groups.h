@@ -1,6 +1,4 @@
-/*
- * groups.h: groups that are put or charged when they are gone, and bytes that come back without having been charged.
- */
+/* groups.h: groups put or charged after their end, and an uncharge of bytes never charged. */
 #ifndef DEATH_GROUPS_H
 #define DEATH_GROUPS_H
 
@@ -25,7 +23,7 @@ static void group_put_twice(void)
 	mem_cgroup_put(group_of("another"));
 }
 
-/* What keeps it then is the reference of the one below. */
+/* The reference of the group below keeps the group. */
 static void parent_put_twice(void)
 {
 	struct mem_cgroup *group = group_of("above"), *below = mem_cgroup_create(group, "below", 0);
@@ -57,7 +55,7 @@ static void group_gone_active(void)
 	mem_cgroup_put(other);
 }
 
-/* Whose the memory of such a group is next must not pay for it, however many come. */
+/* The next owner of such a group's memory must not be charged, for any number of new groups. */
 static void group_gone_reused(void)
 {
 	struct mem_cgroup *group = group_of("active"), *others[100];
@@ -97,14 +95,14 @@ static void shrinker_removes_itself(void)
 	expect("mem_cgroup_remove_shrinker(%p): called by a shrinker, it would wait for itself", itself);
 	mem_cgroup_reclaim(group, 50);
 	after_warning();
-	/* It stays. */
+	/* The shrinker stays. */
 	NEED(shrinks == 1);
 	mem_cgroup_uncharge(group, 100);
 	mem_cgroup_remove_shrinker(itself);
 	mem_cgroup_put(group);
 }
 
-/* It lies in a stock at first, where nobody sees that it is too much. */
+/* The bytes go to a stock first, and the excess is not visible there. */
 static void uncharged_twice(void)
 {
 	struct mem_cgroup *group = group_of("twice"), *below = mem_cgroup_create(group, "below", 0);

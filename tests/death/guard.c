@@ -1,7 +1,7 @@
 /*
- * guard: what guarded objects catch: each kind of mistake through kmem_cache, kmalloc, malloc and the bulk calls, under
- * each engine there is, each in a process of its own; how it ends, and what the report says. Under misuse:warn it goes
- * on, and works. A use that is right is not told.
+ * guard: guarded objects find each kind of mistake through kmem_cache, kmalloc, malloc and the bulk calls, for each
+ * engine, each in a process of its own; the test checks the end of the process and the report. Under misuse:warn the
+ * process goes on, and works. A correct use is not reported.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -21,7 +21,7 @@
 #include "steps.h"
 
 #define SIZE 40
-#define PAGE 4096	/* from any byte of an object's page: the page beside it */
+#define PAGE 4096	/* from any byte of an object's page to the next page */
 
 #define NEED(condition)                                                                            \
 	((condition) ? (void)0 : (dprintf(2, "case: %s does not hold\n", #condition), _exit(3)))
@@ -32,7 +32,7 @@ static void *blind(void *p)
 	return p;
 }
 
-/* ------------------------------------------------------------------ doors */
+/* ------------------------------------------------------------------ interfaces */
 
 static struct kmem_cache *mine, *other;
 
@@ -100,7 +100,7 @@ static void read_behind(void) { (void)get()[PAGE]; }
 static void read_before(void) { (void)*(get() - PAGE); }
 static void write_behind(void) { get()[PAGE] = 1; }
 
-/* At one edge the page beside it faults, at the other its own page says so when it is freed. */
+/* At one edge the next page faults; at the other edge the free reports the damage in the object's own page. */
 static void write_around(void)
 {
 	volatile unsigned char *p = get();
@@ -185,7 +185,7 @@ static void into_other_cache(void)
 	kmem_cache_free(other, blind((void *)p));
 }
 
-/* A handler that struck finds the report's own thread at work, not a lock of its own. */
+/* A handler that interrupts the report finds the report's thread at work, and waits for no lock. */
 static void on_alarm(int number)
 {
 	(void)number;
@@ -288,7 +288,7 @@ static int run(const struct kind *kind, const struct door *by, const char *engin
 	return status;
 }
 
-/* The title, with the object, the stack that allocated it, and where it was freed the one that freed it. */
+/* Checks the title, the object, the stack of its allocation, and for a freed object the stack of the free. */
 static bool fits(const struct kind *kind, const char *said)
 {
 	char title[128];

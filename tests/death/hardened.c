@@ -1,7 +1,7 @@
 /*
- * hardened: with KMEM_OPTIONS=hardened:1 every bad free ends the process at once, with the line that names it: through
- * kmem_cache_free, kfree, free and both bulk calls, at every kind of size, also where the object lies beneath others
- * on a shelf, has been on another CPU, or is another thread's. What is allowed goes on. Disciplines: all.
+ * hardened: with KMEM_OPTIONS=hardened:1 every bad free ends the process at once, with a line of the misuse: through
+ * kmem_cache_free, kfree, free and both bulk calls, at every kind of size, also for an object beneath others in a
+ * sheaf, from another CPU, or of another thread. Permitted calls go on. Disciplines: all.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2
@@ -13,7 +13,7 @@
 static const unsigned sizes[] = { 8, 16, 24, 48, 64, 100, 256, 1000, 4096, 8192, 20000, 300000, 5000000 };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 #define OF_CACHES 10u		/* of the first so many there are caches */
-static unsigned size, low;	/* of the case that runs; what its address is off by */
+static unsigned size, low;	/* of the running case; offset of the bad address */
 static struct kmem_cache *cache, *other;
 
 enum door { CACHE, KFREE, FREE, CACHE_BULK, KFREE_BULK, DOORS };
@@ -74,7 +74,7 @@ static void twice(void)
 	put(p);
 }
 
-/* Others lie above it. */
+/* Other objects are above the object in the sheaf. */
 static void twice_beneath(void)
 {
 	void *p = get(), *q = get(), *r = get();
@@ -158,11 +158,11 @@ static void mixed_doors(void)
 	put(p);
 }
 
-/* ------------------------------------------------------------------ looking at how it ends */
+/* ------------------------------------------------------------------ checks of the end */
 
 static char text[4096];
 
-/* One line, with that phrase, and the process ended with it. */
+/* Expects one line with the phrase, and the end of the process. */
 static void ends(const char *name, void (*run)(void), const char *phrase)
 {
 	int lines, status = said(run, text, &lines);
@@ -176,7 +176,7 @@ static void ends(const char *name, void (*run)(void), const char *phrase)
 static void at_size(void)
 {
 	const bool large = size > KMALLOC_MAX_CACHE_SIZE;
-	/* Of pages that are gone nothing is known but that no object is there: any line will do. */
+	/* For freed pages the only known fact is that there is no object: any line will do. */
 	const char *freed = large || slob ? "" : "object already free";
 
 	ENDS(twice, freed);
@@ -250,7 +250,7 @@ static void goes_on(void)
 	gone(shared);
 }
 
-/* Objects in a prefilled sheaf are the caller's; what is left goes back with it. */
+/* Objects in a prefilled sheaf belong to the caller; objects left go back with the sheaf. */
 static void sheaves(void)
 {
 	struct kmem_cache *filled = make("filled", 64);
@@ -263,7 +263,7 @@ static void sheaves(void)
 	gone(filled);
 }
 
-/* A slab's pages become another cache's, whose objects are of another size. */
+/* A slab's pages go to another cache with another object size. */
 static void pages_change_hands(void)
 {
 	static void *many[3000];
@@ -284,5 +284,5 @@ static const struct test_case cases[] = {
 	{ "kmem_cache_free_bulk", through_cache_bulk }, { "kfree_bulk", through_kfree_bulk },
 	{ "what is allowed", goes_on }, { "prefilled sheaves", sheaves }, { "pages change hands", pages_change_hands },
 };
-/* No slab goes because time passed, which it does on a busy machine. */
+/* No slab ages on a busy machine. */
 API_MAIN_OPTIONS(cases, ",hardened:1,decay:3600000")

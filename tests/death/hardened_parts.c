@@ -1,6 +1,7 @@
 /*
- * hardened_parts: what the parts of hardening do beside the proof of a free, each by its option: zeros, a canary behind
- * the object, a quarantine. By each engine whose frees are proved; slob's are by its own marks, without these parts.
+ * hardened_parts: the parts of hardening beside the validation of a free, each by its option: zeros, a canary behind
+ * the object, a quarantine. For each engine with an allocation state map; slob validates by its own marks, without
+ * these parts.
  */
 #define CHECK_FD 2
 #include "kit/api.h"
@@ -42,7 +43,9 @@ static void ends(void (*run)(void), const char *line)
 	      (unsigned)status, text);
 }
 
-/* ------------------------------------------------------------------ the parts, in a process that has them */
+/*
+ * ------------------------------------------------------------------ the parts, in a process with the options
+ */
 
 /* Freed bytes are zeros; an engine's link may lie in them, and in one place. */
 static void zero_on_free(void)
@@ -94,7 +97,7 @@ static void canary(void)
 	unsigned char *p = get();
 	memset(p, 0xff, SIZE);
 	kmem_cache_free(cache, p);
-	/* All that ksize says is its user's. */
+	/* All bytes of ksize belong to the user. */
 	p = get();
 	NEED(ksize(p) >= SIZE);
 	memset(HELD(p), 0xff, ksize(p));
@@ -112,7 +115,7 @@ static void written_while_it_waits(void)
 		kmem_cache_free(cache, get());
 }
 
-/* What was freed is not what comes next, mostly; and all of it comes back. */
+/* A freed object is seldom the next one allocated; and all objects come back. */
 static void quarantine(void)
 {
 	unsigned same = 0;
@@ -129,7 +132,10 @@ static void quarantine(void)
 	ends(written_while_it_waits, "object, or what surrounds it, was overwritten");
 }
 
-/* Engine slub's link in a free object leads where a user wants it: that is not handed out. */
+/*
+ * Engine slub's link in a free object leads to an address of the attacker's choice: the address is
+ * never allocated.
+ */
 static uintptr_t forged;
 static void forge(void)
 {
@@ -143,7 +149,7 @@ static void forge(void)
 		get();
 }
 
-/* A process that is told, and goes on, goes on without that list. */
+/* A process with misuse:warn goes on without this freelist. */
 static void forge_and_go_on(void)
 {
 	km_misuse_set(KM_MISUSE_WARN);

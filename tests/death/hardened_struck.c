@@ -1,10 +1,9 @@
 /*
- * hardened_struck: with KMEM_OPTIONS=hardened:1 two frees of one object, of which one comes between any two
- * instructions of the other: one of the two is the second, and ends the process with the line that names it. The other
- * one comes from a signal handler of the same thread, and from another thread, while the first does not go on; through
- * kmem_cache_free, kfree and free, and for each instruction up to some behind that from which on the other one is the
- * second. So the step from "out" to "free" is one that nothing divides. x86-64's trap flag.
- * Disciplines: all.
+ * hardened_struck: with KMEM_OPTIONS=hardened:1 two frees of one object, the second one between any two instructions
+ * of the first: one of the two counts as the double free, and ends the process with its line. The second free comes
+ * from a signal handler of the same thread, and from another thread, while the first does not go on; through
+ * kmem_cache_free, kfree and free, and at each instruction up to a few behind the deciding one. So the step from
+ * "out" to "free" is indivisible. x86-64's trap flag. Disciplines: all.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2
@@ -26,12 +25,12 @@ int main(void)
 #else
 
 #define TRAP_FLAG 0x100
-#define BEHIND 20		/* instructions, behind the one that decides */
+#define BEHIND 20		/* instructions behind the deciding one */
 static struct kmem_cache *cache;
 static void (*put)(void *p);
 static void *volatile object;
 static volatile int step, strike_at, asked, done;
-static bool threads, *other_was_first;	/* of the case that ran */
+static bool threads, *other_was_first;	/* of the last case */
 
 static void by_cache(void *p) { kmem_cache_free(cache, p); }
 static void by_kfree(void *p) { kfree(p); }
@@ -72,7 +71,7 @@ static void on_step(int signal, siginfo_t *info, void *context)
 #define EXCHANGE_FLAGS(operation) \
 	__asm__ volatile("pushfq\n\t" operation "\n\tpopfq" ::: "memory", "cc")
 
-/* One free, struck at the strike_at-th instruction. It does not come to its end. */
+/* One free, interrupted at instruction strike_at. The free never ends. */
 static void struck(void)
 {
 	struct sigaction action = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO };
@@ -107,7 +106,7 @@ static void each_instruction(void)
 	NEED(strike_at > BEHIND + 5, "the first instructions are before the one that decides");
 }
 
-/* At each door, by a handler and by another thread. */
+/* By each function, by a handler and by another thread. */
 static void each_door(void)
 {
 	put = by_cache;
@@ -120,7 +119,10 @@ static void each_door(void)
 
 static void by_handler(void)
 {
-	/* Its frees are proved under a lock: who is stopped there stops others, and a handler's free waits. */
+	/*
+	 * slob validates frees under a lock: a thread stopped there stops others, and a handler's free is
+	 * deferred.
+	 */
 	if (slob)
 		return;
 	cache = make("struck", 64);

@@ -1,7 +1,7 @@
 /*
- * hardened_traced: a cache that is made while a tracer is attached, as all of a program under heaptrack are, is
- * hardened as any other, while the tracer is there and when it has gone; and so is one that was there before it. Bad
- * frees end the process at once, and zeros are where freed objects were.
+ * hardened_traced: a cache created while a tracer is attached (all caches of a program under heaptrack) is hardened
+ * as any other cache, with the tracer attached and after its end; and so is a cache older than the tracer. Bad frees
+ * end the process at once, and freed objects are zeros.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2
@@ -69,10 +69,10 @@ static void all_are_found(const char *when)
 	ends(when, "twice beneath", twice_beneath, "object already free");
 	ends(when, "twice in array", twice_in_array, "object already free");
 	ends(when, "inside", inside, "pointer is not the start of an object");
-	/* Pages that are shared do not tell. */
+	/* Shared pages do not name a cache. */
 	if (!slob)
 		ends(when, "of other cache", of_other_cache, "object belongs to different cache");
-	/* What is allowed goes on. */
+	/* Permitted calls go on. */
 	for (unsigned i = 0; i < 1000; i++) {
 		unsigned char *p = get();
 

@@ -1,7 +1,7 @@
 /*
- * malloc_canary: with canary:1 behind each block of malloc, calloc, realloc, aligned_alloc and new lie 8 bytes that its
- * free looks at: a write to any of them ends the process with one line. All that malloc_usable_size says is the block's
- * user's, and alignment and sizes are as ever.
+ * malloc_canary: with canary:1 each block of malloc, calloc, realloc, aligned_alloc and new has 8 bytes behind the
+ * block, checked at the free: a write to any of them ends the process with one line. All bytes of malloc_usable_size
+ * belong to the user, and alignment and sizes are unchanged.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2
@@ -46,12 +46,12 @@ static void ends(void)
 
 static void each_byte_is_looked_at(void)
 {
-	/* What caches share lies in pages of nobody's. */
+	/* Objects in shared pages have no canary. */
 	if (slob)
 		return;
 	for (size_t i = 0; i < sizeof(doors) / sizeof(doors[0]); i++) {
 		door = doors[i];
-		/* A large one that has grown is a block of pages, which has no canary. */
+		/* A large block after growth is a block of pages without a canary. */
 		for (size = 1; size < (door == by_realloc ? 5000u : 32000u); size = size * 5 + 3)
 			for (beyond = 0; beyond < 8; beyond += 7)
 				ends();

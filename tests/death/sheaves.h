@@ -1,6 +1,4 @@
-/*
- * sheaves.h: prefilled sheaves given back as they must not be. Included by death.c, behind its helpers.
- */
+/* sheaves.h: prefilled sheaves returned wrongly. Included by death.c, behind its helpers. */
 #ifndef DEATH_SHEAVES_H
 #define DEATH_SHEAVES_H
 
@@ -9,7 +7,7 @@ static void sheaf_twice(unsigned n)
 	struct kmem_cache *cache = cache_of("sheaves", 64, 0);
 	struct slab_sheaf *sheaf;
 
-	/* With a place for it on the CPU, and with none. */
+	/* With room for the sheaf on the CPU, and without. */
 	kmem_cache_free(cache, get(cache));
 	for (int i = 0; i < 2; i++) {
 		struct slab_sheaf *other = kmem_cache_prefill_sheaf(cache, GFP_KERNEL, n);
@@ -41,7 +39,7 @@ static void array_returned_twice(void)
 	sheaf_twice(1000);
 }
 
-/* Known by its shape, by its objects, or, of an array, always. */
+/* Recognized by the capacity, by its objects, or, for an array, always. */
 static void sheaf_of_other_cache(void)
 {
 	struct kmem_cache *mine = cache_of("mine", 64, 0), *like = cache_of("like", 64, 0);

@@ -1,8 +1,8 @@
 /*
- * sized: a free that names its block's bytes, hardened: sized delete, free_sized, free_aligned_sized and jemalloc's
- * sdallocx end the process with one line where no such call can have got the block; every size and alignment that was
- * asked for is allowed, also after a realloc that left the block where it is, for want of memory too. realloc of a
- * freed block, and its size, are refused as well.
+ * sized: a hardened free with the block's size: sized delete, free_sized, free_aligned_sized and jemalloc's sdallocx
+ * end the process with one line if no request of this size and alignment can have returned the block. Every requested
+ * size and alignment is permitted, also after a realloc that left the block in place, for lack of memory too. realloc
+ * and the size of a freed block are refused as well.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2
@@ -23,7 +23,7 @@ void free_sized(void *p, size_t size);
 void free_aligned_sized(void *p, size_t align, size_t size);
 void *mallocx(size_t size, int flags);
 void sdallocx(void *p, size_t size, int flags);
-#define ALIGNED_64	6	/* as jemalloc has it: the logarithm */
+#define ALIGNED_64	6	/* jemalloc's form: the logarithm */
 
 static size_t size, named;
 
@@ -116,7 +116,7 @@ static void resized_go_on(void)
 	}
 }
 
-/* As a realloc to fewer bytes does where there is no memory for those: the block is as it was, and so is free_sized. */
+/* As a realloc to fewer bytes does without memory: the block is unchanged, and so is its free_sized. */
 static void left_ones_go_on(void)
 {
 	static const size_t few[] = { 24, 100, 1000, 3000 };

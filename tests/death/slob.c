@@ -1,7 +1,7 @@
 /*
- * slob: what a program can do wrong with the engine slob alone, where pages are shared and an object does not say whose
- * it is: every line that it says, to the letter, and how it ends, under misuse:abort, misuse:warn and misuse:trap.
- * After a warning nothing may be damaged. Once with slob as the process's engine, once for a cache of it beside others.
+ * slob: misuses specific to engine slob, with shared pages and objects that do not name their cache: every line of
+ * output, to the letter, and the end of the process, under misuse:abort, misuse:warn and misuse:trap. After a warning
+ * no data may be damaged. Once with slob as the process's engine, once for a slob cache beside others.
  */
 #include "kit/api.h"
 
@@ -15,7 +15,7 @@
 
 #define WANTED 4096
 
-static char *wanted;			/* what the case must say; parent and child share it */
+static char *wanted;			/* the expected lines of the case; shared by parent and child */
 static enum km_misuse_action action;
 
 static void *blind(void *p)
@@ -42,7 +42,7 @@ static char *get(struct kmem_cache *cache)
 	return blind(p);
 }
 
-/* The misuse that comes next says this, and nothing else. */
+/* Announces the only line of the next misuse. */
 static void expect(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void expect(const char *format, ...)
 {
@@ -70,7 +70,7 @@ static void kfree_object(void)
 	kmem_cache_destroy(cache);
 }
 
-/* Nobody's cache is kmalloc's because it says so. */
+/* The flag alone does not make a cache kmalloc's. */
 static void kfree_pretended(void)
 {
 	struct kmem_cache *cache = fresh("pretended", 64, SLAB_KMALLOC);
@@ -120,7 +120,7 @@ static void free_bulk_nobody(void)
 	kmem_cache_destroy(cache);
 }
 
-/* An object of whole pages says whose it is: the rule is the same. */
+/* An object of whole pages names its cache: the usual rule holds. */
 static void kfree_large_object(void)
 {
 	struct kmem_cache *cache = fresh("wide", 5000, 0);
@@ -156,7 +156,7 @@ static void krealloc_object(void)
 
 /* ------------------------------------------------------------------ another cache */
 
-/* Of another size; one of the same size is not known from it. */
+/* A cache of another size; a cache of the same size cannot be told from it. */
 static void other_size(void)
 {
 	struct kmem_cache *a = fresh("a", 64, 0), *b = fresh("b", 56, 0);
@@ -296,7 +296,7 @@ static void overrun(void)
 	kfree(q);
 }
 
-/* The page is given up: what lives in it stays as it is, what is freed in it is lost. */
+/* The page is given up: allocated objects stay unchanged, objects freed in the page are lost. */
 static void after_free(bool by_alloc)
 {
 	struct kmem_cache *cache = fresh("mine", 64, 0), *other;

@@ -1,6 +1,6 @@
 /*
- * usercopy: a copy that leads out of its object, or out of the region that its cache names, ends the process with the
- * kernel's text; one that does not is allowed, wherever in the object it begins. By each engine.
+ * usercopy: a copy beyond its object, or beyond the region named by the cache, ends the process with the kernel's
+ * text; any other copy is permitted, from any byte of the object. For each engine.
  */
 #define CHECK_FD 2
 #include "kit/api.h"
@@ -29,7 +29,7 @@ static void ask(void)
 	kmem_check_object_size(at, bytes, out);
 }
 
-/* It ends by that line, and by that of every bad call. */
+/* Expects the end with this line, and with the line of every bad call. */
 static void refused(const char *from, size_t count, bool to_user, const char *line)
 {
 	int lines;

@@ -1,7 +1,6 @@
 /*
- * usercopy_guarded: what kmem_check_object_size says of objects that lie guarded: they end with the bytes that were
- * asked for, a region that their cache names is theirs as well, and of one that was freed nothing may be copied. By
- * each engine.
+ * usercopy_guarded: kmem_check_object_size for guarded objects: an object ends with the requested bytes, the
+ * cache's region holds for guarded objects as well, and no byte of a freed object may be copied. For each engine.
  */
 #define CHECK_FD 2
 #include "kit/api.h"
@@ -56,7 +55,7 @@ static void beyond(void)
 	refused(block, 4000, "(offset 0, size 4000)!");
 	refused(limited, 64, "from SLUB object 'region' (offset 0, size 64)!");
 	refused(limited + 8, 9, "from SLUB object 'region' (offset 8, size 9)!");
-	/* An object lies at the left or the right end of its page: the byte in front is in another, or in its own. */
+	/* An object is at the left or right end of its page: the byte before is in another page, or in the same. */
 	refused(block - 1, 2, "from SLUB object ");
 	kmem_cache_free(region, limited);
 	refused(limited + 8, 8, "from free SLUB object 'region'");

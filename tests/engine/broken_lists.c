@@ -1,7 +1,7 @@
 /*
- * broken_lists.c: a list that leads in a circle is a damage that a check finds, and no check goes round in
- * it for ever, nor do figures: the child of a handler's fork may have such a list, where another thread had it in hand.
- * Slabs of each engine, a barn's blocks, free pages. Engines: all.
+ * broken_lists.c: a circular list is a damage found by a check. No check walks a circle forever, nor does a
+ * statistic: the child of a handler's fork may have such a list, where another thread was changing the list. Slabs of
+ * each engine, a barn's sheaves, free pages. Engines: all.
  */
 #include "kit/engine.h"
 
@@ -13,7 +13,7 @@ enum { SIZE = 1000, MANY = 2000, EACH = 40, PATIENCE_S = 300 };
 
 static void *objects[MANY];
 
-/* Slabs of which a few objects are out. */
+/* Slabs with a few allocated objects each. */
 static struct kmem_cache *thin(const char *engine)
 {
 	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = engine }, SIZE, 0);
@@ -40,7 +40,7 @@ static void done(struct kmem_cache *cache)
 	kmem_cache_destroy(cache);
 }
 
-/* Its second entry is its own next. */
+/* The second entry's next is the entry itself. */
 static void is_found(const struct km_list *list, struct kmem_cache *cache)
 {
 	struct km_list *entry = list->next->next, *next = entry->next;
@@ -137,7 +137,7 @@ int main(void)
 		{ "in a barn", in_a_barn }, { "in free pages", in_free_pages },
 	};
 
-	/* Nothing goes back by itself; and a walk without an end has one. */
+	/* No memory goes back by age; and an endless walk ends by a signal. */
 	km_alloc_tick = NULL;
 	alarm(PATIENCE_S);
 	return run_in_turn(cases, km_array_count(cases), 1);

@@ -1,10 +1,11 @@
 /*
- * bump.c: a fifth engine, for the proof that an engine is one file and one line: here the line is km_engine_add, below.
- * A slab hands out its objects from the first to the last; what comes back goes on a list through the slab's free
- * objects, and goes first. Nothing lies on CPUs: every call takes the node's lock.
+ * bump.c: a fifth engine, as a proof: an engine is one file and one line; here the line is km_engine_add, below.
+ * A slab gives its objects from the first to the last. Freed objects go on a list through the slab's free
+ * objects, and are allocated first. No object is cached on CPUs: every call takes the node's lock.
  *
- * Invariants, under the node's lock: a slab is listed iff something is free in it; objects - inuse is what its list
- * has, and what was never handed out. tests/engine/bumped runs the tests that go by engine with this one.
+ * Invariants, under the node's lock: a slab is listed iff some object is free; objects - inuse is the number of
+ * objects on the list and of objects never allocated. tests/engine/bumped runs the tests for each engine with
+ * this one.
  */
 #include "slab/freeptr.h"
 #include "slab/partial.h"
@@ -12,7 +13,8 @@
 
 /* In a slab's descriptor. */
 struct bump_slab {
-	uint32_t free, next;	/* the list's first object: its offset plus one, 0: none; the first never handed out */
+	uint32_t free, next;	/* offset of the list's first object plus one, 0: none; the first object never
+				 * allocated */
 };
 KM_ENGINE_PAGE(bump, struct bump_slab)
 
@@ -58,7 +60,9 @@ static unsigned take_partial(struct kmem_cache *cache, struct km_slabs *n, unsig
 	return got;
 }
 
-/* What other nodes have of their slabs: a node that has no pages gets slabs of theirs, which are to be used up. */
+/*
+ * Takes objects from slabs of other nodes: a node without pages gets slabs of other nodes, and must use them up.
+ */
 static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			       unsigned want)
 {
@@ -107,7 +111,7 @@ static void *alloc(struct kmem_cache *cache, const struct km_request *request)
 	return take(cache, request, &object, 1) ? object : NULL;
 }
 
-/* Others may be at work: a link is looked at before it is followed. */
+/* Other CPUs may change the list: each link is checked before its use. */
 static uint64_t taken(struct kmem_cache *cache, struct km_page *slab, unsigned word)
 {
 	char *base = km_page_address(slab);
@@ -202,13 +206,13 @@ static const struct km_engine bump_engine = {
 	.taken = taken, .stats = km_slabs_stats, .check = check, .fork = km_slabs_fork,
 };
 
-/* Before the library reads its options. */
+/* Runs before the library reads the options. */
 __attribute__((constructor(101))) static void enter_bump(void)
 {
 	km_engine_add(&bump_engine);
 }
 
-/* Weak: tests/engine/bumped links this file with tests, which have their own. */
+/* Weak: tests/engine/bumped links this file with tests, each with a main of its own. */
 __attribute__((weak)) int main(void)
 {
 	return km_engine_find("bump") != &bump_engine;

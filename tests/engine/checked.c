@@ -1,9 +1,8 @@
 /*
- * checked: kmem_check_all finds what is wrong with the slabs, counts and lists of a cache at rest, of each engine, of
- * the blocks that lie ready and of the pages beneath; it says of which cache, and what. Each field is broken here,
- * found, and mended, and nothing else is found.
- * Not with hardened: no blocks of pages lie ready.
- * Not with nodes: limits and lists are those of one node.
+ * checked: kmem_check_all finds damage to the slabs, counts and lists of a cache at rest, for each engine, to the
+ * cached blocks, and to the pages beneath; the report names the cache and the damage. The test damages each field in
+ * turn, expects the report, repairs the field, and expects no other report. Not with hardened: no blocks of pages lie
+ * ready. Not with nodes: limits and lists are those of one node.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -21,7 +20,7 @@
 
 #define OBJECTS 100u
 
-/* What the check says. */
+/* Reports of the check. */
 static char told[4096];
 
 static int look(void)
@@ -48,7 +47,7 @@ static int look(void)
 static struct kmem_cache *cache;
 static void *objects[OBJECTS];
 
-/* A cache with slabs that are full, and one that is not; nothing lies on CPUs. */
+/* A cache with full slabs and one partial slab; no object is cached on CPUs. */
 static void fill(const char *engine)
 {
 	cache = cache_of((struct kmem_cache_args){ .engine = engine }, 200, 0);
@@ -70,7 +69,7 @@ static struct km_page *slab_of(void *object)
 	return km_page_head(km_page_of(object));
 }
 
-/* A slab on the list of those that have something free. */
+/* A slab from the partial list. */
 static struct km_page *partial_of(struct km_slabs *slabs)
 {
 	NEED(!km_list_empty(&slabs->partial));
@@ -108,7 +107,7 @@ static void slub(void)
 	BROKEN(slub_slab(slab)->word, slub_slab(slab)->word + 1, "taken, frozen 0, and");
 	BROKEN(slub_slab(slab)->word, slub_slab(slab)->word | SLUB_FROZEN, "taken, frozen 1, and");
 	BROKEN(slab->objects, slab->objects - 1, "taken, frozen 0, and");
-	/* One that is this CPU's, and has more behind it. */
+	/* A slab owned by this CPU, with more slabs behind it. */
 	void *one = kmem_cache_alloc(cache, GFP_KERNEL);
 	NEED(one);
 	BROKEN(slub_slab(slab_of(one))->word, slub_slab(slab_of(one))->word & ~SLUB_FROZEN, "of a CPU says");
@@ -182,7 +181,7 @@ static void slob(void)
 	empty();
 }
 
-/* Large blocks that came from a class. */
+/* Large blocks of a class. */
 static void ready(void)
 {
 	void *block[8];

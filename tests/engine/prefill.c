@@ -1,7 +1,7 @@
 /*
- * prefill: prefilled sheaves: where one comes from and where it goes, with every event; errors; memory that runs out;
- * that taking from one cannot fail. Disciplines: all.
- * Not with hardened: objects pass from the engine's own functions to callers, unproved.
+ * prefill: prefilled sheaves: their source and their end, with every event; errors; exhausted memory; allocations
+ * from a prefilled sheaf cannot fail. Disciplines: all. Not with hardened: objects pass from the engine's own
+ * functions to callers, unproved.
  */
 #include "kit/engine.h"
 
@@ -17,7 +17,7 @@ static struct kmem_cache *fresh_with(const char *engine, unsigned size, slab_fla
 	return cache_of((struct kmem_cache_args){ .engine = engine, .ctor = ctor }, size, flags);
 }
 
-/* A sheaf cache whose CPU has a main block, without a partner. */
+/* A sheaf cache with a main sheaf and without a spare on this CPU. */
 static struct kmem_cache *warm(void)
 {
 	struct kmem_cache *cache = fresh_with("sheaf", SIZE, 0, NULL);
@@ -80,7 +80,7 @@ static void use(struct kmem_cache *cache, struct slab_sheaf *sheaf, unsigned n)
 	free(objects);
 }
 
-/* ------------------------------------------------------------------ where it comes from */
+/* ------------------------------------------------------------------ the source */
 
 static void case_from_slabs(void)
 {
@@ -111,7 +111,7 @@ static void case_from_the_cpu(void)
 	EVENTS(cache, [KMEM_SHEAF_PREFILL_FAST] = 1);
 	give(cache, again);
 	EVENTS(cache, [KMEM_SHEAF_RETURN_FAST] = 1);
-	/* One more than it has: the same one, filled up. */
+	/* One object more than the spare has: the same sheaf, filled up. */
 	again = prefill(cache, FIRST);
 	CHECK(again == sheaf);
 	CHECK_EQUAL(kmem_cache_sheaf_size(again), FIRST);
@@ -144,7 +144,10 @@ static void case_from_the_barn(void)
 	done(cache);
 }
 
-/* More than a block is meant to hold: it is meant to hold more from now on; more than it can: an array. */
+/*
+ * A request above the sheaf's capacity raises the capacity; a request above the largest capacity gets an
+ * array.
+ */
 static void case_large(void)
 {
 	struct kmem_cache *cache = warm();
@@ -172,7 +175,7 @@ static void case_large(void)
 	done(cache);
 }
 
-/* ------------------------------------------------------------------ where it goes */
+/* ------------------------------------------------------------------ the end */
 
 static void case_to_the_barn(void)
 {
@@ -201,7 +204,7 @@ static void case_to_the_slabs(void)
 	for (unsigned i = 0; i <= last; i++)
 		sheaves[i] = prefill(cache, 1);
 	void *object = kmem_cache_alloc_from_sheaf(cache, GFP_KERNEL, sheaves[last]);
-	/* One to the CPU, ten to the barn: then it is full. */
+	/* One sheaf to the CPU, ten to the barn: then the barn is full. */
 	for (unsigned i = 0; i < last; i++)
 		give(cache, sheaves[i]);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_SHEAF_FLUSH), 0);
@@ -214,7 +217,7 @@ static void case_to_the_slabs(void)
 	done(cache);
 }
 
-/* A CPU that has no blocks yet has no place for a spare either. */
+/* A CPU without sheaves has no place for a spare either. */
 static void case_to_a_cold_cpu(void)
 {
 	struct kmem_cache *cache = fresh_with("sheaf", SIZE, 0, NULL);
@@ -259,7 +262,7 @@ static void case_refill(void)
 	sheaf = before = prefill(cache, 1);
 	use(cache, sheaf, 10);
 	kmem_cache_clear_events(cache);
-	/* It has as many; it has not. */
+	/* First the sheaf has enough objects; then the sheaf has too few. */
 	CHECK_EQUAL(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &sheaf, FIRST - 10), 0);
 	CHECK_EQUAL(kmem_cache_sheaf_size(sheaf), FIRST - 10);
 	EVENTS(cache, 0);
@@ -300,7 +303,7 @@ static void case_taking(void)
 
 	use(cache, sheaf, 2);
 	for (int i = 0; i < FIRST - 2; i++) {
-		/* With the header's inline, and in its zeroing form. */
+		/* With the inline function of the header, and in its zeroing form. */
 		object = i % 2 ? kmem_cache_alloc_from_sheaf_inline(cache, GFP_NOWAIT, sheaf) :
 				 kmem_cache_alloc_from_sheaf_inline(cache, GFP_NOWAIT | __GFP_ZERO, sheaf);
 		CHECK(object);
@@ -321,7 +324,7 @@ static void case_taking(void)
 	CHECK(!kmem_cache_prefill_sheaf(cache, GFP_KERNEL, 0));
 	CHECK_EQUAL(errno, EINVAL);
 	done(cache);
-	/* Constructed it was, and stays. */
+	/* A constructed object keeps its contents. */
 	sheaf = prefill(made, 1);
 	object = kmem_cache_alloc_from_sheaf(made, GFP_KERNEL | __GFP_ZERO, sheaf);
 	CHECK(object[0] == 0x3c && object[SIZE - 1] == 0x3c);
@@ -332,13 +335,13 @@ static void case_taking(void)
 
 /* ------------------------------------------------------------------ no memory */
 
-/* No memory; the fence of a process is not about that. */
+/* Memory is refused; the process fence is not a request for memory. */
 static bool no_memory(const char *call)
 {
 	return strcmp(call, "fence") != 0;
 }
 
-/* More than is committed, ahead for those who may not wait too. */
+/* More memory than is committed, also ahead for requests that may not wait. */
 #define MOST (1u << 22)
 
 /* As after a long night: the system gives nothing, and nothing is free here. */
@@ -361,7 +364,7 @@ static void with_nothing_left(struct kmem_cache *cache, bool array)
 	size_t count;
 	void **objects = use_up(cache, &count);
 
-	/* What was promised is there, whatever has happened. */
+	/* All prefilled objects are there, after all events. */
 	for (unsigned i = 0; i < n - 1; i++) {
 		void *object = kmem_cache_alloc_from_sheaf(cache, GFP_NOWAIT, sheaf);
 
@@ -419,7 +422,7 @@ static void case_too_little(void)
 	done(cache);
 }
 
-/* The memory of an array that could not be filled is there for the next one. */
+/* The memory of an array not filled serves the next array. */
 static void case_array_kept(void)
 {
 	struct kmem_cache *cache = warm();

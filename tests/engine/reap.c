@@ -1,8 +1,8 @@
 /*
- * reap: a look of reclaim's at a long list of partial slabs sees a part of it, and the next one goes on where it ended:
- * empty slabs that may not stay go wherever they stand on the list, and no look takes the time of all of it. A cache
- * that is idle is looked at in the same way. Engines: sheaf, slub. Disciplines: all.
- * With hardened: own_addresses:0,random_order:0, for slabs go, and are filled in the order of addresses.
+ * reap: one reap walks a part of a long list of partial slabs, and the next reap goes on from there: surplus empty
+ * slabs go from any place of the list, and no reap takes the time of the whole list. An idle cache is reaped in the
+ * same way. Engines: sheaf, slub. Disciplines: all. With hardened: own_addresses:0,random_order:0, because the test
+ * expects freed slabs and objects in the order of addresses.
  */
 #include "kit/engine.h"
 
@@ -63,7 +63,7 @@ static void part_by_part(const char *engine)
 	unsigned long before, after;
 	struct kmem_cache *cache = long_list(engine, &kept);
 
-	/* What lies in a barn that nobody touches goes home. */
+	/* Objects in an idle barn go back to their slabs. */
 	INSIDE(cache->layout.engine->reap(cache));
 	INSIDE(cache->layout.engine->reap(cache));
 	before = slabs_of(cache);
@@ -85,7 +85,7 @@ static void part_by_part(const char *engine)
 
 int main(void)
 {
-	/* On one CPU objects come in the order of addresses. Nothing ages by itself. */
+	/* On one CPU objects come in the order of addresses. No memory goes back by age. */
 	stay_here();
 	km_alloc_tick = NULL;
 	part_by_part("sheaf");

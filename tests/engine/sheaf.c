@@ -1,8 +1,8 @@
 /*
- * sheaf: the engine sheaf does what SLUB does since Linux 7.0 with sheaves (here: blocks): every transition between a
- * CPU's two blocks, the barn, partial slabs and pages, told by the kernel's counters and by the lists. Prefilled
- * sheaves are prefill's, other nodes numa's. Disciplines: all.
- * With hardened: own_addresses:0,random_order:0, for slabs go, and are filled in the order of addresses.
+ * sheaf: the engine sheaf behaves as SLUB since Linux 7.0 with sheaves: every transition between a CPU's main and
+ * spare sheaf, the barn, partial slabs and pages, observed by the kernel's counters and by the lists. Prefilled
+ * sheaves: prefill.c; other nodes: promise/numa.c. Disciplines: all. With hardened: own_addresses:0,random_order:0,
+ * because the test expects freed slabs and objects in the order of addresses.
  */
 #include "kit/engine.h"
 
@@ -27,7 +27,7 @@ static struct sheaf_node *node_of(struct kmem_cache *cache)
 	return sheaf_node(cache, 0);
 }
 
-/* objects[from, to). What misses does not make the blocks grow. */
+/* objects[from, to). Misses do not make the sheaves grow. */
 static void get(struct kmem_cache *cache, unsigned from, unsigned to)
 {
 	for (; from < to; from++) {
@@ -93,7 +93,7 @@ static void case_refill(void)
 	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 1);
 	get(cache, 1, BLOCK);
 	EVENTS(cache, 0);
-	/* 2 of the slab that was begun, 16 and 12 of new ones. */
+	/* 2 objects of the slab in use, 16 and 12 of new slabs. */
 	get(cache, BLOCK, BLOCK + 1);
 	EVENTS(cache, [KMEM_BARN_GET_FAIL] = 1, [KMEM_SHEAF_REFILL] = 1, [KMEM_ALLOC_SLAB] = 2);
 	get(cache, BLOCK + 1, 2 * BLOCK);
@@ -137,7 +137,10 @@ static void case_barn(void)
 	EVENTS(cache, [KMEM_BARN_PUT_FAIL] = 2, [KMEM_SHEAF_FLUSH] = 2);
 	CHECK_EQUAL(barn->full_count, BARN);
 	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, MOST - 2 * BLOCK);
-	/* The same way back: the CPU's, then the barn's, for each of which an empty one stays there; then slabs. */
+	/*
+	 * The same way back: to the CPU's sheaves, then to the barn, in exchange for an empty sheaf each; then to
+	 * slabs.
+	 */
 	get(cache, 0, 2 * BLOCK);
 	EVENTS(cache, 0);
 	for (unsigned i = 0; i < BARN; i++) {
@@ -175,7 +178,7 @@ static void case_empty_blocks(void)
 	done(cache);
 }
 
-/* Where it overflows and runs empty in turn a barn keeps more; idle, it comes back to what it was. */
+/* A barn that overflows and runs empty in turn keeps more sheaves; an idle barn returns to its first bound. */
 static void case_grows(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -220,7 +223,7 @@ static void case_min_partial(void)
 	done(cache);
 }
 
-/* Shrink takes everything that lies ready back, frees all empty slabs, and lists the others fullest first. */
+/* Shrink drains all cached objects, frees all empty slabs, and sorts the other slabs, fullest first. */
 static void case_shrink(void)
 {
 	static const unsigned frees[] = { 1, 9, 5, IN_SLAB, 0 };
@@ -235,7 +238,7 @@ static void case_shrink(void)
 	}
 	kmem_cache_clear_events(cache);
 	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
-	/* The CPU's blocks; the slab that is all free, and the last, of which nothing was out. */
+	/* The CPU's sheaves; the slab with all objects free, and the last slab, never used. */
 	EVENTS(cache, [KMEM_SHEAF_FLUSH] = 2, [KMEM_FREE_SLAB] = 2);
 	CHECK_EQUAL(km_alloc_pcs_objects(cache), 0);
 	km_list_for_each(entry, &node_of(cache)->slabs.partial) {
@@ -255,7 +258,7 @@ static void case_shrink(void)
 	done(cache);
 }
 
-/* A type that stays: no slab goes before the cache does. */
+/* Typesafe: no slab is freed before the cache is destroyed. */
 static void case_typesafe(void)
 {
 	struct kmem_cache *cache = fresh_with(SIZE, SLAB_TYPESAFE_BY_RCU);
@@ -284,7 +287,7 @@ int main(void)
 	};
 
 	kfree(kmalloc(8, GFP_KERNEL));
-	/* What is done by the clock is not counted on. */
+	/* The counts of this test exclude work by the clock. */
 	km_alloc_tick = NULL;
 	printf("discipline %s\n", km_discipline_name(km_percpu.discipline));
 	return run_in_turn(cases, km_array_count(cases), 20);

@@ -1,7 +1,7 @@
 /*
- * sheaf_empty_slabs: a cache of the engine sheaf whose slabs come and go by turns keeps empty ones beside
- * min_partial: until they are not needed, or somebody wants them back; as many as a part of what is in use, in all
- * caches together; and not where somebody has said how many. Disciplines: all.
+ * sheaf_empty_slabs: a cache of engine sheaf with slabs that come and go in turns keeps empty slabs beside
+ * min_partial, until they are surplus or some request needs them. In all caches together the empty slabs are
+ * at most a part of the memory in use. With an explicit min_partial no more slabs stay. Disciplines: all.
  */
 #include "kit/engine.h"
 
@@ -27,7 +27,7 @@ static unsigned long fresh_slabs(struct kmem_cache *cache)
 	return stats.alloc_slab;
 }
 
-/* All of them come, and go: how many slabs were made for it. */
+/* Allocates and frees all objects. Returns: the number of new slabs. */
 static unsigned long turn(struct kmem_cache *cache)
 {
 	unsigned long before = fresh_slabs(cache);
@@ -69,7 +69,10 @@ static void begin(void)
 	CHECK_EQUAL(km_arena.empty_pages, 0);
 }
 
-/* Once, or now and then, keeps nothing; by turns everything that is needed; and kmem_shrink_all has all of it. */
+/*
+ * After one turn, or rare turns, no slab stays; after regular turns all needed slabs stay; and kmem_shrink_all
+ * frees all of them.
+ */
 static void by_turns(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -99,7 +102,7 @@ static void reap(struct kmem_cache *cache)
 	INSIDE(cache->layout.engine->reap(cache));
 }
 
-/* What lay empty from one reap to the next goes, also of a cache that is in use; of an idle one all of it does. */
+/* Slabs empty from one reap to the next go, also of a cache in use; of an idle cache all go. */
 static void surplus(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -130,7 +133,7 @@ static void surplus(void)
 	done(cache);
 }
 
-/* Who has said how many gets as many, at once. */
+/* An explicit min_partial takes effect at once. */
 static void as_told(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -146,7 +149,7 @@ static void as_told(void)
 	done(cache);
 }
 
-/* A private group pays for its slabs: none stays that it does not use. */
+/* A private group is charged for its slabs, so no unused slab stays. */
 static void paid_for(void)
 {
 	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = "sheaf" }, SIZE, SLAB_ACCOUNT);
@@ -163,7 +166,7 @@ static void paid_for(void)
 	done(cache);
 }
 
-/* All caches together keep to a part of what is in use; who goes leaves room. */
+/* All caches together keep at most a part of the memory in use; a destroyed cache leaves room. */
 static void bounded(void)
 {
 	struct kmem_cache *cache[CACHES];

@@ -1,8 +1,8 @@
 /*
- * sheaf_fill: pages of a partly used slab that had given their memory back come again when their cache is reserved. Of
- * what the system refuses half-way no page that is there counts as gone. Slabs whose last object comes back meanwhile
- * go, and in the child of a fork by another thread, too. Disciplines: all.
- * With hardened: own_addresses:0, for a page that is freed is counted as free here.
+ * sheaf_fill: pages of a partial slab whose memory went back are resident again when the cache is reserved. After a
+ * refusal half-way, no resident page counts as released. Slabs whose last object is freed meanwhile go, also in the
+ * child of a fork by another thread. Disciplines: all. With hardened: own_addresses:0, because here a freed page
+ * counts as free.
  */
 #include "kit/engine.h"
 
@@ -25,7 +25,7 @@ static bool refuse_the_second(const char *call)
 	return is_fill(call) && ++fills == 2;
 }
 
-/* Pages that count as gone, and are there. */
+/* Pages that count as released, and are resident. */
 static unsigned both(void)
 {
 	const struct sheaf_node *n = sheaf_node(filled, 0);
@@ -44,7 +44,7 @@ static unsigned both(void)
 	return count;
 }
 
-/* All that may go goes, and a part of it comes. */
+/* All releasable pages go, and a part of them comes back. */
 static void go_and_come_half_way(unsigned slabs)
 {
 	kmem_cache_shrink(filled);
@@ -63,7 +63,7 @@ static void refused_half_way(void)
 	unsigned slabs = thinned(&filled), pages = all_resident();
 
 	go_and_come_half_way(slabs);
-	/* What came goes again; and what did not comes when it is asked for again. */
+	/* The pages that came back go again; the other pages come back at the next reservation. */
 	go_and_come_half_way(slabs);
 	CHECK_EQUAL(kmem_reserve(filled, MANY), 0);
 	CHECK(all_resident() >= pages);

@@ -1,10 +1,10 @@
 /*
- * sheaf_holes: pages of a slab of the engine sheaf in which nobody has anything give their memory back: all of them
- * when somebody asks for it, those that were so at two looks when reclaim comes by; and what lies beside them, in the
- * same slab and across the edge of a page, is as it was. Not where a free object keeps its content, nor of a cache that
- * is reserved. While the system is called others see the objects as free, and take, free, fork and look. Pages
- * that are gone are clean when their slab goes, and no bound counts them meanwhile. Disciplines: all.
- * With hardened: own_addresses:0, for a page that is freed is counted as free here.
+ * sheaf_holes: pages without allocated objects in a slab of engine sheaf give their memory back: all of them on
+ * demand, and at a reap the pages found so twice. Neighbouring objects are unchanged, in the same slab and across the
+ * edge of a page. Not in caches whose free objects keep their contents, nor in a reserved cache. During the system
+ * call other threads see the objects as free, and allocate, free, fork and reap. Released pages are clean when their
+ * slab is freed, and count against no bound meanwhile. Disciplines: all. With hardened: own_addresses:0, because here
+ * a freed page counts as free.
  */
 #include "kit/engine.h"
 
@@ -23,7 +23,7 @@ static void asked_for(void)
 
 	begin();
 	fill(cache, SIZE);
-	/* Where objects come in no order there is a slab more, of which not all is touched. */
+	/* Objects in random order need a slab more, not fully touched. */
 	unsigned slabs = thin_out(cache), pages = all_resident();
 	CHECK(pages > (slabs - 1) * cache->form.slab_pages * 3 / 4);
 	kmem_get_stats(&before);
@@ -41,7 +41,7 @@ static void asked_for(void)
 	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	CHECK_EQUAL(km_arena_check(), 0);
 	CHECK_EQUAL(km_pages_there(), km_pages_used());
-	/* What all ask for counts what it gave. */
+	/* kmem_shrink_all counts the released memory. */
 	slabs = thin_out(cache);
 	pages = all_resident();
 	CHECK(kmem_shrink_all() >= (pages - slabs) * KM_PAGE_SIZE);
@@ -127,7 +127,7 @@ static void refused(void)
 	done(cache, SIZE);
 }
 
-/* Objects that begin in one page and end in another, and larger ones; come and gone at random. */
+/* Objects across the edge of a page, and larger objects; allocated and freed at random. */
 static void across_edges(void)
 {
 	const unsigned sizes[] = { 320, 700, 1100, 1536, 3000, 5000, 9000, 20000 };
@@ -227,7 +227,7 @@ static void *in_thread(void *unused)
 	return NULL;
 }
 
-/* At that call, or each (0), another thread does what it does, to its end. */
+/* At this call, or at each call (0), another thread does all its work. */
 static bool others_come_by(const char *call)
 {
 	pthread_t thread;
@@ -297,7 +297,7 @@ static void look_at_it(void)
 	CHECK_EQUAL(kmem_check_all(), 0);
 }
 
-/* The pages in hand have no objects of anybody's. */
+/* The pages being released have no allocated objects. */
 static void looked_at(void)
 {
 	unsigned slabs = thinned(&looked);
@@ -320,7 +320,10 @@ static void *shrink_too(void *unused)
 	return NULL;
 }
 
-/* Two look at once: no mark stays that a take would not remove. Who asks for all waits, and then has nothing to do. */
+/*
+ * Two threads reap at once: no mark stays that an allocation would not remove. A thread on demand waits, and then has
+ * no pages left.
+ */
 static void two_at_once(void)
 {
 	pthread_t threads[THREADS];
@@ -329,7 +332,7 @@ static void two_at_once(void)
 	looked = fresh(SIZE);
 	for (strike = 1; strike == 1 || purges >= strike - 1; strike++) {
 		fill(looked, SIZE);
-		/* The slab in hand has free objects, but no free page. */
+		/* The slab in work has free objects, but no free page. */
 		keep_before(looked, 3, true);
 		hollow_beside(also_look);
 		fill(looked, SIZE);
@@ -356,7 +359,7 @@ static bool count_purges(const char *call)
 	return false;
 }
 
-/* The program has locked a page: the others go, and that one is offered once. */
+/* The program has locked a page: the other pages go, and this page is offered once. */
 static void some_locked(void)
 {
 	begin();
@@ -364,7 +367,7 @@ static void some_locked(void)
 	fill(looked, SIZE);
 	struct km_page *slab = slab_of(objects[0]);
 	unsigned slabs = thin_out(looked);
-	/* In the middle of a hole, whichever object of the slab is out. */
+	/* In the middle of a hole, for any allocated object of the slab. */
 	char *locked = (char *)km_page_address(slab) + 2 * KM_PAGE_SIZE;
 	for (unsigned i = 0; i < MANY; i++)
 		if (objects[i] && (size_t)((char *)objects[i] - locked) < KM_PAGE_SIZE)
@@ -383,7 +386,7 @@ static void some_locked(void)
 	system_calls = 0;
 	CHECK_EQUAL(look(looked) + look(looked), 0);
 	CHECK_EQUAL(system_calls, 0);
-	/* Who asks for all asks the system, too. */
+	/* On demand the call asks the system, too. */
 	CHECK_EQUAL(kmem_cache_shrink(looked), 1);
 	CHECK(system_calls);
 	CHECK_EQUAL(all_resident(), slabs + 1);
@@ -391,7 +394,7 @@ static void some_locked(void)
 	syscall(SYS_munlock, locked, (size_t)KM_PAGE_SIZE);
 	CHECK_EQUAL(kmem_cache_shrink(looked), 1);
 	CHECK_EQUAL(all_resident(), slabs);
-	/* What was in use since is offered again. */
+	/* Pages used since then are offered again. */
 	fill(looked, SIZE);
 	slabs = thin_out(looked);
 	look(looked);
@@ -402,7 +405,7 @@ static void some_locked(void)
 
 static bool refuse_to_fill(const char *call)
 {
-	/* It is reserved by then. */
+	/* The cache is reserved by then. */
 	return !strcmp(call, "fault in") && looked->state.reserved_pages;
 }
 
@@ -423,7 +426,10 @@ static bool reserve_meanwhile(const char *call)
 	return false;
 }
 
-/* What had gone of a cache that then is reserved is there again, and none goes; also where both come at once. */
+/*
+ * Pages released from a cache are resident again after its reservation, and no page goes then; also with both at
+ * once.
+ */
 static void reserved_later(void)
 {
 	unsigned slabs = thinned(&looked), pages = all_resident();
@@ -464,7 +470,7 @@ static size_t free_and_dirty(void)
 	return stats.pages_free_dirty;
 }
 
-/* What has gone is no resident memory when its slab goes: nor is it what another cache has reserved. */
+/* A released page is not resident memory when its slab is freed, nor part of another cache's reservation. */
 static void gone_and_free(void)
 {
 	unsigned slabs = thinned(&looked);
@@ -479,7 +485,7 @@ static void gone_and_free(void)
 	CHECK_EQUAL(kmem_cache_shrink(looked), 0);
 	CHECK_EQUAL(kmem_check_all(), 0);
 	CHECK_EQUAL(free_and_dirty() - before, slabs);
-	/* They read as zeros, and as such they are known. */
+	/* The pages read as zeros, and count as zero pages. */
 	for (unsigned i = 0; i < MANY; i++) {
 		NEED((objects[i] = kmem_cache_zalloc(looked, GFP_KERNEL)));
 		CHECK(!objects[i][0] && !memcmp(objects[i], objects[i] + 1, SIZE - 1));
@@ -489,7 +495,7 @@ static void gone_and_free(void)
 	done(looked, SIZE);
 }
 
-/* A long slab has more holes than are found at once: who asks for all has all. */
+/* A long slab has more holes than one walk finds: on demand all go. */
 static void many_holes(void)
 {
 	begin();
@@ -534,7 +540,7 @@ static void forked_beside(void)
 }
 
 static pid_t child;
-/* The child finds all as it should be, and ends; its parent waits for that. */
+/* The child finds a valid state, and ends; the parent waits for the end. */
 static void all_goes_in_child(void)
 {
 	int status = -1;
@@ -556,7 +562,7 @@ static bool fork_here(const char *call)
 	return false;
 }
 
-/* A handler's fork in the middle of the call: its child goes on with it. */
+/* A handler's fork in the middle of the call: the child continues the call. */
 static void forked_within(void)
 {
 	unsigned slabs = thinned(&looked);
@@ -577,7 +583,7 @@ static void fork_in_handler(int number)
 	child = fork();
 }
 
-/* A handler forks that struck its thread under the node's lock: no fork's handler may list the slab in hand again. */
+/* A handler of a thread that holds the node's lock forks: no handler of fork may list the slab in work again. */
 static void fork_under_lock(void)
 {
 	struct sheaf_node *n = sheaf_node(looked, 0);

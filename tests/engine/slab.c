@@ -1,14 +1,17 @@
 /*
- * slab: the engine slab does what SLAB did (up to Linux 6.7) with objects: every transition between a CPU's array, the
- * shared array, and partial, free and full slabs, told by SLAB's own counters and by the lists. Disciplines: all.
- * Not with hardened: objects pass from the engine's own functions to callers, unproved.
- * Not with nodes: limits and lists are those of one node.
+ * slab: the engine slab behaves as SLAB (up to Linux 6.7) with objects: every transition between a CPU's array, the
+ * shared array, and partial, free and full slabs, observed by SLAB's own counters and by the lists. Disciplines: all.
+ * Not with hardened: objects pass from the engine's own functions to callers, unproved. Not with nodes: limits and
+ * lists are those of one node.
  */
 #include "slab.h"
 
 /* ------------------------------------------------------------------ sizes of arrays */
 
-/* Kernel facts: limit by size; batchcount is half of it, rounded up; eight batches in a shared array. */
+/*
+ * Kernel facts: the limit depends on the size; batchcount is half of the limit, rounded up; a shared
+ * array has eight batches.
+ */
 static void case_tunables(void)
 {
 	static const unsigned rows[][3] = {
@@ -51,7 +54,7 @@ static void case_first_miss(void)
 	}
 	EVENTS(cache, [KMEM_ALLOCHIT] = 15);
 	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 1);
-	/* 48 more are in that slab: a batch of 60 takes them, and no other slab is made for the rest. */
+	/* The slab has 48 more: a batch of 60 takes these, and no new slab is made for the rest. */
 	objects[16] = get(cache);
 	EVENTS(cache, [KMEM_ALLOCMISS] = 1, [KMEM_ALLOCS] = 48, [KMEM_HIGH] = 64);
 	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 0);
@@ -68,7 +71,10 @@ static void case_first_miss(void)
 	done(cache);
 }
 
-/* Partial slabs before free ones, those before new ones; and who took from the free list says so. */
+/*
+ * Partial slabs before free slabs, and free slabs before new ones; a refill from the free list marks
+ * the list as touched.
+ */
 static void case_order_of_refill(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -99,7 +105,7 @@ static void case_order_of_refill(void)
 
 /* ------------------------------------------------------------------ back */
 
-/* A full array gives its oldest half to the shared array, and gets it back from there, in the order of a stack. */
+/* A full array moves its oldest half to the shared array, and gets the objects back in the order of a stack. */
 static void case_oldest_to_shared(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -124,7 +130,10 @@ static void case_oldest_to_shared(void)
 	for (unsigned i = n_limit + 1; i-- > n_batch;)
 		CHECK(get(cache) == objects[i]);
 	EVENTS(cache, [KMEM_ALLOCHIT] = n_limit + 1 - n_batch);
-	/* Who has not touched his array since it was looked at gets few; we have not since it was made. */
+	/*
+	 * An array not used since the last reap gets a small batch; this array was not used since its
+	 * creation.
+	 */
 	n->shared_touched = false;
 	CHECK(get(cache) == objects[n_batch - 1]);
 	EVENTS(cache, [KMEM_ALLOCMISS] = 1);
@@ -137,7 +146,7 @@ static void case_oldest_to_shared(void)
 	done(cache);
 }
 
-/* As far as it has room, and no further; without room to the slabs. */
+/* As far as the shared array has room, and no further; without room to the slabs. */
 static void case_shared_is_full(void)
 {
 	struct kmem_cache *cache = small(1);
@@ -190,7 +199,7 @@ static void case_no_shared(void)
 	done(cache);
 }
 
-/* As slabinfo has them: those with an object taken. */
+/* As in slabinfo: slabs with an allocated object. */
 static unsigned long active_slabs(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
@@ -243,7 +252,7 @@ static void case_exactly_the_limit(void)
 	take(cache, objects, (keeps + 1) * 16);
 	give(cache, objects, keeps * 16);
 	CHECK_EQUAL(n->slabs.counts.free_slabs, keeps);
-	/* One object more in a slab that stays. */
+	/* One more free object in a slab that stays. */
 	give(cache, objects + keeps * 16, 1);
 	CHECK_EQUAL(n->slabs.counts.free_slabs, keeps - (keeps * 16 == n->free_limit));
 	give(cache, objects + keeps * 16 + 1, 15);
@@ -297,7 +306,7 @@ static void case_bulk(void)
 	done(cache);
 }
 
-/* Two blocks on a CPU, which only a race leaves there: one goes at the next look. */
+/* Two arrays on a CPU, a state left only by a race: one goes at the next reap. */
 static void case_spare(void)
 {
 	struct kmem_cache *cache = fresh();

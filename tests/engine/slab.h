@@ -1,6 +1,6 @@
 /*
- * slab.h: what the tests of the engine slab share: caches of their own, and ways to bring arrays and slabs
- * into a state. Hits are counted, so that public shelves are closed and each call passes the verbs of the discipline.
+ * slab.h: common code for the tests of engine slab: new caches, and ways to bring arrays and slabs into a state. Hits
+ * are counted, so that the public fast path is closed and each call makes the discipline's per-CPU operations.
  */
 #ifndef TESTS_ENGINE_SLAB_H
 #define TESTS_ENGINE_SLAB_H
@@ -108,7 +108,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 	leave();
 }
 
-/* What lies on CPUs goes to the slabs; what is in the shared array stays there. */
+/* Objects cached on CPUs go to the slabs; objects in the shared array stay. */
 static void drain(struct kmem_cache *cache)
 {
 	enter();

@@ -16,7 +16,7 @@ static struct slab_node *at(struct kmem_cache *cache, unsigned node)
 	return slab_node(cache, node);
 }
 
-/* Out of that node. */
+/* Takes objects from this node. */
 static void take_on(struct kmem_cache *cache, unsigned node, void **objects, unsigned count)
 {
 	struct km_request request = km_request_of(GFP_KERNEL, (int)node);
@@ -49,7 +49,7 @@ static void case_alien(void)
 	take_on(cache, there, objects, 32);
 	take_on(cache, here, objects + 32, 32);
 	kmem_cache_clear_events(cache);
-	/* Two of theirs, two of ours: ours go to our shared array. */
+	/* Two objects of the other node, two of this node: the latter go to this node's shared array. */
 	void *mixed[] = { objects[0], objects[40], objects[1], objects[41] };
 	spill(cache, mixed, 4);
 	EVENTS(cache, [KMEM_FREEMISS] = 1, [KMEM_NODE_FREES] = 2);
@@ -57,7 +57,9 @@ static void case_alien(void)
 	CHECK_EQUAL(ours->alien[there].avail, 2);
 	CHECK_EQUAL(ours->ready, 4);
 	CHECK_EQUAL(theirs->slabs.counts.shared, 0);
-	/* Twelve fit; the thirteenth sends them home: as many as its shared array takes, the rest to slabs. */
+	/*
+	 * Twelve fit; the thirteenth flushes them to their node: first to its shared array, the rest to slabs.
+	 */
 	spill(cache, objects + 2, 4);
 	spill(cache, objects + 6, 4);
 	spill(cache, objects + 10, 2);
@@ -82,7 +84,7 @@ static void case_alien(void)
 	done(cache);
 }
 
-/* A look drains one alien array of each node; after as many looks as there are nodes it has come to all. */
+/* A reap drains one alien array of each node; as many reaps as nodes drain all. */
 static void case_in_turn(void)
 {
 	struct kmem_cache *cache = small(0);
@@ -161,7 +163,7 @@ static void case_elsewhere(void)
 	done(cache);
 }
 
-/* All pieces of our own memory of that size that can be had without the system, linked. */
+/* Takes all free metadata of this size without a system call, linked. */
 static void *use_up(size_t bytes)
 {
 	void *pieces = NULL, *piece;
@@ -181,7 +183,7 @@ static void give_up(void *pieces, size_t bytes)
 	}
 }
 
-/* No memory for alien and shared arrays: what should lie there goes to its slabs. */
+/* Without memory for alien and shared arrays, the objects go to their slabs. */
 static void case_no_arrays(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -215,7 +217,7 @@ static void case_no_arrays(void)
 	done(cache);
 }
 
-/* A node keeps free objects for its own CPUs. */
+/* A node keeps free objects for the CPUs of the node. */
 static void case_free_limits(void)
 {
 	struct kmem_cache *cache = small(2);

@@ -1,14 +1,17 @@
 /*
- * slab_idle: what the engine slab takes back by itself, look by look: idle arrays of CPUs every 2 seconds, a share at a
- * time, shared arrays and free slabs every 4. Alien arrays are slab_alien's. Disciplines: all.
- * Not with hardened: objects pass from the engine's own functions to callers, unproved.
- * Not with nodes: limits and lists are those of one node.
+ * slab_idle: memory released by engine slab itself, reap by reap: idle arrays of CPUs every 2 seconds, a share at a
+ * time, shared arrays and free slabs every 4 seconds. Alien arrays: slab_alien. Disciplines: all. Not with hardened:
+ * objects pass from the engine's own functions to callers, unproved. Not with nodes: limits and lists are those of
+ * one node.
  */
 #include "slab.h"
 
 /* ------------------------------------------------------------------ arrays of CPUs */
 
-/* Touched, it is left alone once; then a fifth of the limit goes, the oldest, until less is there: then the half. */
+/*
+ * A touched array is left alone once; then a fifth of the limit goes, the oldest objects first; with fewer objects
+ * left, half of them go.
+ */
 static void case_idle_array(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -23,7 +26,7 @@ static void case_idle_array(void)
 	CHECK_EQUAL(km_alloc_pcs_objects(cache), 96);
 	for (unsigned i = 0; i < 120; i++)
 		CHECK_EQUAL(slab_is_free(slab_of(objects[i]), index_of(cache, objects[i])), i < 24);
-	/* A hit is seen, by the shelf's word. */
+	/* A hit is detected, by the word of the CPU's array. */
 	void *object = get(cache);
 	CHECK(object == objects[119]);
 	look(cache, 1);
@@ -38,7 +41,7 @@ static void case_idle_array(void)
 	}
 	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, 0);
 	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
-	/* Nothing lies there any more, not even an array; then it is a cold one. */
+	/* The array is gone; the next one begins as untouched. */
 	CHECK_EQUAL(km_pcs_top_cpu(&cache->fast.pcs, km_cpu()), 0);
 	kmem_cache_clear_events(cache);
 	put(cache, get(cache));
@@ -65,7 +68,7 @@ static void case_few_left(void)
 
 /* ------------------------------------------------------------------ the node */
 
-/* At a refill: many where the array was used since the last look, by a miss or by hits, few where it was not. */
+/* A refill is large if the array was used since the last reap, by a miss or by hits, and small otherwise. */
 static void case_touched(void)
 {
 	struct kmem_cache *cache = fresh_with(64, 0, NULL);
@@ -81,7 +84,7 @@ static void case_touched(void)
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_ALLOCS), 64);
 	while (count < 64)
 		objects[count++] = get(cache);
-	/* Empty when it is looked at, and when it is wanted. */
+	/* Empty at the reap and at the request. */
 	look(cache, 2);
 	objects[count++] = get(cache);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_ALLOCS), 64 + 16);
@@ -114,7 +117,7 @@ static void case_idle_node(void)
 	CHECK_EQUAL(n->slabs.counts.shared, shared);
 	slabs = (unsigned)n->slabs.counts.free_slabs;
 	CHECK_EQUAL(slabs, 10);
-	/* The first look says when the node is due; each second one comes to it. */
+	/* The first reap sets the node's due time; each second reap reaches the time. */
 	look(cache, 1);
 	n->shared_touched = n->free_touched = true;
 	look(cache, 2);
@@ -131,7 +134,7 @@ static void case_idle_node(void)
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_REAPED), reaped);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), reaped);
 	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
-	/* In time all of it goes. */
+	/* In time all objects go. */
 	look(cache, 40);
 	CHECK_EQUAL(n->slabs.counts.shared, 0);
 	CHECK_EQUAL(n->slabs.counts.free_slabs, 0);
@@ -140,7 +143,7 @@ static void case_idle_node(void)
 	done(cache);
 }
 
-/* Nobody calls a look here: misses of another cache do, some time. What idles goes a share at a time, not at once. */
+/* The test calls no reap here: misses of another cache run ticks. Idle memory goes a share at a time, not at once. */
 static void case_by_itself(void)
 {
 	struct kmem_cache *cache = fresh();

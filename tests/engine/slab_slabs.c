@@ -1,7 +1,7 @@
 /*
- * slab_slabs: what a slab of the engine slab looks like: orders, where the indices of its free objects lie, colours,
- * constructors, types that stay; and that indices which somebody wrote over are noticed. Disciplines: all.
- * Not with hardened: objects pass from the engine's own functions to callers, unproved.
+ * slab_slabs: the layout of slabs in engine slab: orders, the place of the indices of free objects, colours,
+ * constructors, typesafe caches; overwritten indices are noticed. Disciplines: all. Not with hardened: objects pass
+ * from the engine's own functions to callers, unproved.
  */
 #include "slab.h"
 
@@ -11,7 +11,7 @@
 
 /* ------------------------------------------------------------------ orders and indices */
 
-/* Pages are 4096 bytes, the highest order that is tried is 1, an eighth may be wasted, a byte counts to 255. */
+/* Pages have 4096 bytes, the highest order tried is 1, an eighth may be wasted, a byte counts to 255. */
 static void case_layout(void)
 {
 	static const struct {
@@ -45,7 +45,9 @@ static void keep(void *object)
 	memset(object, 0x6e, 64);
 }
 
-/* A constructed object keeps its content: its slab's indices lie behind the objects, or outside of the slab. */
+/*
+ * A constructed object keeps its contents: the slab's indices are behind the objects, or outside of the slab.
+ */
 static void case_layout_constructed(void)
 {
 	static const struct {
@@ -81,7 +83,7 @@ static void case_layout_constructed(void)
 	}
 }
 
-/* The first that comes back to a full slab is where the indices lie, and is the last that goes. */
+/* The first object freed to a full slab holds the indices, and is allocated last. */
 static void case_freelist_in_object(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -179,7 +181,7 @@ static void case_colours(void)
 	done(cache);
 }
 
-/* ------------------------------------------------------------------ types that stay */
+/* ------------------------------------------------------------------ typesafe caches */
 
 static void case_typesafe(void)
 {
@@ -203,7 +205,7 @@ static void case_typesafe(void)
 
 /* ------------------------------------------------------------------ damage */
 
-/* Somebody writes to a free object, where the indices are: after a warning no object is given twice. */
+/* A write to a free object with the indices: after a warning no object is allocated twice. */
 static void damage(unsigned how)
 {
 	struct kmem_cache *cache = fresh();
@@ -217,9 +219,9 @@ static void damage(unsigned how)
 	if (how == 0)
 		memset(indices, 0xee, SIZE);
 	else if (how == 1)
-		memset(indices, 5, SIZE);	/* one that is free, again and again */
+		memset(indices, 5, SIZE);	/* the index of a free object, again and again */
 	else if (how == 2)
-		memset(indices, 0, SIZE);	/* one that is taken */
+		memset(indices, 0, SIZE);	/* the index of an allocated object */
 	else
 		for (unsigned i = 8; i < 16; i++)	/* each of them once, but where they lie goes first */
 			indices[i] = (uint8_t)(i - 5);
@@ -265,7 +267,7 @@ static void case_no_memory(void)
 	void *pieces = NULL, *object, *piece;
 
 	CHECK_EQUAL(cache->layout.freelist, SLAB_OFF_SLAB);
-	/* A block of an old limit, that a refill which fails must leave as it was. */
+	/* An array of an old limit; a failed refill must leave the array as before. */
 	enter();
 	void **block = cache->layout.engine->array.spill(cache, NULL);
 	leave();

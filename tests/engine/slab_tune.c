@@ -17,7 +17,7 @@ static void tunables(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 	CHECK_EQUAL(stats.shared_factor, shared);
 }
 
-/* An array takes exactly so many, whatever power of two its block is. */
+/* An array takes exactly the limit, for any power of two of its memory. */
 static void case_every_limit(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -45,7 +45,7 @@ static void case_every_limit(void)
 	done(cache);
 }
 
-/* Blocks of an old limit: full ones, half full ones and empty ones, in somebody's hand while it changes. */
+/* Arrays of an old limit: full, half full and empty, in a thread's hand during the change. */
 static void case_old_blocks(void)
 {
 	static const unsigned limits[] = { 120, 10, 62, 1, 126, 30, 54, 6 };
@@ -91,7 +91,7 @@ static void case_old_blocks(void)
 	done(cache);
 }
 
-/* What lies on CPUs and in the shared array goes to the slabs; the node keeps less, or more. */
+/* Objects on CPUs and in the shared array go to the slabs; the node keeps fewer objects, or more. */
 static void case_new_arrays(void)
 {
 	struct kmem_cache *cache = small(2);
@@ -132,7 +132,7 @@ static void case_rules(void)
 	CHECK_EQUAL(cache->tune.shared, n_shared / n_batch);
 	CHECK_EQUAL(kmem_cache_tune(cache, 126, 126, 0), 0);
 	tunables(cache, 126, 126, 0);
-	/* Who asked for larger arrays may tune them. */
+	/* A cache created with larger arrays may be tuned up to their size. */
 	large = kmem_cache_create("slab-large", 64, &args, 0);
 	tunables(large, 500, 250, large->tune.shared);
 	CHECK_EQUAL(kmem_cache_tune(large, 501, 1, 1), -ERANGE);
@@ -200,7 +200,10 @@ static void case_words(void)
 	done(cache);
 }
 
-/* ------------------------------------------------------------------ as others see it */
+/*
+ * ------------------------------------------------------------------ as slabinfo and statistics
+ * show the figures
+ */
 
 static void printed(int (*print)(int fd), char *text, size_t bytes)
 {
@@ -234,7 +237,7 @@ static void case_printed(void)
 	done(cache);
 }
 
-/* ------------------------------------------------------------------ while others are at it */
+/* ------------------------------------------------------------------ with other threads at work */
 
 static struct {
 	struct kmem_cache *cache;
@@ -276,7 +279,7 @@ static void tune_while_used(bool counted)
 	pthread_t threads[4];
 	unsigned seed = 7;
 
-	/* On all CPUs, and with the public shelf open: hits are not counted. */
+	/* On all CPUs, and with the public fast path open: hits are not counted. */
 	km_layout_options.count_events = counted;
 	busy.cache = fresh();
 	__atomic_store_n(&busy.over, 0u, __ATOMIC_RELAXED);
@@ -296,7 +299,10 @@ static void tune_while_used(bool counted)
 		pthread_join(threads[i], NULL);
 	km_layout_options.count_events = true;
 	CHECK_EQUAL(busy.failed, 0);
-	/* What a race left on a CPU as a partner may be of an older limit, and is counted by the newer: it goes. */
+	/*
+	 * A race may leave a spare of an older limit on a CPU; the newer limit counts the spare, and the spare
+	 * goes.
+	 */
 	CHECK_EQUAL(kmem_cache_tune(busy.cache, 10, 4, 0), 0);
 	done(busy.cache);
 }

@@ -1,7 +1,7 @@
 /*
- * slob.c: each transition of the engine slob, seen in its pages: which list a size goes to, next fit over pages, first
- * fit in one, what is cut and what is joined, alignment, kmalloc's header, and when a page comes and goes.
- * Disciplines: all: the engine has nothing on CPUs, and must not notice.
+ * slob.c: each transition of engine slob, observed in its pages: the list for each size, next fit over pages, first
+ * fit within a page, cuts and joins, alignment, kmalloc's header, and the allocation and free of pages. Disciplines:
+ * all: the engine has no per-CPU data, so each discipline gives the same result.
  */
 #include "kit/engine.h"
 
@@ -117,7 +117,7 @@ static void by_size(void)
 
 		lists_are(sizes[i].pages[0], sizes[i].pages[1], sizes[i].pages[2]);
 		put(cache, object);
-		/* The page is nobody's, and stays there, alone. */
+		/* The page has no objects, and stays, alone. */
 		CHECK_EQUAL(km_slob.pages, 0);
 		lists_are(sizes[i].pages[0], sizes[i].pages[1], sizes[i].pages[2]);
 		kmem_cache_shrink(cache);
@@ -155,7 +155,7 @@ static void shared_page(void)
 
 /* ------------------------------------------------------------------ next fit, first fit */
 
-/* A full page is on no list; what becomes free in it brings it back, and the next search begins there. */
+/* A full page is on no list; its first free object lists the page, and the next search begins there. */
 static void full_pages(void)
 {
 	struct kmem_cache *cache = fresh(128);
@@ -185,7 +185,7 @@ static void full_pages(void)
 	nothing_left();
 }
 
-/* The search goes on where it ended: at the page that served, not at the first one that might. */
+/* The search goes on from the page of the last success, not from the first page with room. */
 static void next_fit(void)
 {
 	struct kmem_cache *cache = fresh(128), *tiny = fresh(8);
@@ -201,7 +201,10 @@ static void next_fit(void)
 	struct kmem_cache *wide = fresh(248);
 	last = get(wide);
 	CHECK(page_of(last) == page_of(objects[40]));
-	/* 8 bytes are left there; the ring now begins at it, then come page 0 and, at its end, page 2. */
+	/*
+	 * 8 bytes are left in this page; the ring now begins at this page, followed by page 0 and, at the
+	 * end, page 2.
+	 */
 	CHECK(km_slob.list[KM_SLOB_SMALL].next == &page_of(last)->list);
 	void *a = get(tiny);
 	CHECK(page_of(a) == page_of(last));
@@ -283,7 +286,7 @@ static void joining(void)
 	done(cache);
 }
 
-/* A page of which all is taken, to its last unit. */
+/* A page used to its last unit. */
 static void whole_page(void)
 {
 	struct kmem_cache *cache = fresh(4088), *half = fresh(2048);
@@ -356,7 +359,7 @@ static void kmalloc_header(void)
 		CHECK_EQUAL(b - a, 32);
 		CHECK_EQUAL(*(uint32_t *)(b - 8), 1);
 		CHECK_EQUAL(ksize(b), 8);
-		/* What follows the header is aligned, not the header. */
+		/* The object behind the header is aligned, not the header. */
 		CHECK_EQUAL(unit_of(c), 8);
 		BLOCKS(a, "6+1,16+496");
 		CHECK(kmem_cache_of(a) == km_kmalloc_sized && !kmem_cache_of(a - 8));
@@ -423,7 +426,7 @@ static void constructor(void)
 	CHECK_EQUAL(constructed, 52);
 	kmem_cache_free_bulk(cache, 50, objects);
 	done(cache);
-	/* In pages of its own. */
+	/* In separate pages. */
 	cache = fresh_with(5000, 0, 0, construct);
 	constructed = 0;
 	put(cache, get(cache));
@@ -432,7 +435,7 @@ static void constructor(void)
 	nothing_left();
 }
 
-/* Freed, it is the cache's still, until the cache goes; and is found when it is freed again. */
+/* A freed object still belongs to the cache until the cache's end; a second free is found. */
 static void typesafe(void)
 {
 	struct kmem_cache *cache = fresh_with(40, 0, SLAB_TYPESAFE_BY_RCU, NULL), *other = fresh(40);
@@ -460,7 +463,7 @@ static void typesafe(void)
 	nothing_left();
 }
 
-/* From a page on an object has pages of its own, and comes and goes with them. */
+/* From the size of a page on, an object has separate pages, allocated and freed with the object. */
 static void own_pages(void)
 {
 	for (unsigned size = 4096; size <= 1 << 20; size = size * 2 + 8) {
@@ -501,8 +504,10 @@ static void bulk(void)
 	done(cache);
 }
 
-/* Wholly free pages lie ready, 16 at most and one alone on its list; the 16 serve any list, and all go when a cache is
- * shrunk. */
+/*
+ * Wholly free pages are cached, at most 16, and one alone on its list; the 16 serve any list, and all go when a cache
+ * is shrunk.
+ */
 static void stock(void)
 {
 	struct kmem_cache *cache = fresh(2048), *other = fresh(64);
@@ -542,7 +547,7 @@ static void stock(void)
 	nothing_left();
 }
 
-/* Which pages are slob's changes under its lock only: who holds it sees no page come or go. */
+/* slob's pages change under slob's lock only: a holder of the lock sees no page come or go. */
 #define TURNS 3000
 static struct {
 	struct km_page *page[80];
@@ -593,7 +598,7 @@ static void pages_under_the_lock(void)
 	done(cache);
 }
 
-/* What can't be: an object does not say whose it is. */
+/* Unsupported calls: an object does not name its cache. */
 static void cannot(void)
 {
 	struct kmem_cache *cache = fresh(100);
@@ -626,10 +631,10 @@ static const struct test_case cases[] = {
 	{ "what it can't do", cannot },
 };
 
-/* Once where another engine serves kmalloc, once where it is this one. */
+/* Once with another engine for kmalloc, once with slob. */
 int main(int argc, char **argv)
 {
-	/* Pages that lie ready are counted: none goes back by age, however long a case takes. */
+	/* The test counts cached pages: no page goes back by age, at any speed of a case. */
 	kfree(kmalloc(8, GFP_KERNEL));
 	km_arena_set(false, 3600000);
 	int failed = run_in_turn(cases, sizeof(cases) / sizeof(cases[0]), 1);

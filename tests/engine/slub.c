@@ -1,7 +1,7 @@
 /*
- * slub: the engine slub does what SLUB did (Linux 2.6.22 to 6.19) with slabs: every transition between CPU, CPU partial
- * list, node and pages, told by the counters that the kernel has in /sys/kernel/slab/CACHE. Disciplines: all.
- * Not with hardened: objects pass from the engine's own functions to callers, unproved.
+ * slub: the engine slub behaves as SLUB (Linux 2.6.22 to 6.19) with slabs: every transition between CPU, CPU partial
+ * list, node and pages, observed by the kernel's counters in /sys/kernel/slab/CACHE. Disciplines: all. Not with
+ * hardened: objects pass from the engine's own functions to callers, unproved.
  */
 #include "slub.h"
 
@@ -26,7 +26,7 @@ static void case_hits(void)
 	done(cache);
 }
 
-/* A slab runs out: it is let go of, full, and a new one comes. */
+/* A slab runs out: the CPU lets go of the full slab, and gets a new one. */
 static void case_next_slab(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -85,7 +85,7 @@ static void other_cpu_frees(struct kmem_cache *cache, void **objects, unsigned c
 	pthread_join(thread, NULL);
 }
 
-/* From another CPU indeed: to a frozen slab, and to a full one, which becomes that CPU's. */
+/* From another CPU: to a frozen slab, and to a full one; the full slab becomes this other CPU's. */
 static void case_remote(void)
 {
 	if (cpu_at(1) < 0)
@@ -101,7 +101,7 @@ static void case_remote(void)
 	objects[n_objects] = get(cache);
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_ALLOC_REFILL] = 1);
 	objects[n_objects + 1] = get(cache);
-	/* The other CPU's partial slab is not ours: a new one. */
+	/* The other CPU's partial slab is not available here: a new slab. */
 	objects[0] = get(cache);
 	EVENTS(cache, [KMEM_ALLOC_FASTPATH] = 1, [KMEM_ALLOC_SLOWPATH] = 1,
 	       [KMEM_DEACTIVATE_BYPASS] = 1, [KMEM_ALLOC_SLAB] = 1);
@@ -136,7 +136,7 @@ static void case_cpu_partial(void)
 	done(cache);
 }
 
-/* One slab too many: the whole list goes to the node, at its tail. */
+/* One slab too many: the whole list goes to the node's tail. */
 static void case_overflow(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -154,7 +154,7 @@ static void case_overflow(void)
 	done(cache);
 }
 
-/* The same with slabs whose objects are all free: the node keeps min_partial of them. */
+/* The same with slabs of free objects only: the node keeps min_partial of them. */
 static void overflow_empty(unsigned long min_partial)
 {
 	struct kmem_cache *cache = fresh();
@@ -197,7 +197,7 @@ static void case_from_partial(void)
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_ALLOC_FROM_PARTIAL] = 1,
 	       [KMEM_CPU_PARTIAL_NODE] = half);
 	CHECK_EQUAL(partial(cache), slabs - half - 1);
-	/* Then what came with it. */
+	/* Then the objects of the slabs taken along. */
 	for (unsigned i = 1; i <= half; i++) {
 		objects[i * n_objects] = get(cache);
 		EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_DEACTIVATE_BYPASS] = 1,
@@ -256,7 +256,7 @@ static void case_deactivate(void)
 	struct kmem_cache *cache = fresh();
 	void **objects = get_slabs(cache, 1);
 
-	/* Nothing free: it is full and on no list. */
+	/* Without free objects: the slab is full and on no list. */
 	drain(cache);
 	EVENTS(cache, [KMEM_CPUSLAB_FLUSH] = 1, [KMEM_DEACTIVATE_FULL] = 1);
 	CHECK_EQUAL(partial(cache), 0);
@@ -266,7 +266,7 @@ static void case_deactivate(void)
 	drain(cache);
 	EVENTS(cache, [KMEM_CPUSLAB_FLUSH] = 1, [KMEM_DEACTIVATE_TO_HEAD] = 1);
 	CHECK_EQUAL(partial(cache), 1);
-	/* Others freed objects of it: to the tail. */
+	/* After frees from other CPUs: to the tail. */
 	void *same = get(cache);
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_ALLOC_FROM_PARTIAL] = 1);
 	put_slow(cache, &same);
@@ -274,7 +274,7 @@ static void case_deactivate(void)
 	drain(cache);
 	EVENTS(cache, [KMEM_CPUSLAB_FLUSH] = 1, [KMEM_DEACTIVATE_REMOTE_FREES] = 1,
 	       [KMEM_DEACTIVATE_TO_TAIL] = 1);
-	/* All free: it stays while the node has few, and goes where it has enough. */
+	/* All objects free: the slab stays while the node has few slabs, and is freed otherwise. */
 	same = get(cache);
 	put(cache, &same);
 	put(cache, &other);
@@ -297,7 +297,7 @@ static void case_deactivate(void)
 	done(cache);
 }
 
-/* Two slow paths on one CPU: who comes second flushes the other's slab. */
+/* Two slow paths on one CPU: the second flushes the other's slab. */
 static void case_flush(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -350,7 +350,7 @@ static void case_order_fallback(void)
 	done(cache);
 }
 
-/* Slabs of objects that readers may look at stay with the cache, whatever min_partial is. */
+/* Slabs of typesafe objects stay until the cache's end, with any min_partial. */
 static void case_typesafe(void)
 {
 	struct kmem_cache *cache = fresh_with(SIZE, SLAB_TYPESAFE_BY_RCU, NULL);

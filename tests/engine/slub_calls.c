@@ -1,7 +1,7 @@
 /*
- * slub_calls: the engine slub as its callers see it: bulk and detached freelists, shrink, bad frees, checked caches,
- * computed constants, calls that may not wait, nested calls, statistics. Disciplines: all.
- * Not with hardened: objects pass from the engine's own functions to callers, unproved.
+ * slub_calls: the interface of engine slub: bulk requests and detached freelists, shrink, bad frees, checked caches,
+ * computed constants, calls that may not wait, nested calls, statistics. Disciplines: all. Not with hardened:
+ * objects pass from the engine's own functions to callers, unproved.
  */
 #include "slub.h"
 
@@ -25,7 +25,7 @@ static void case_bulk(void)
 	kmem_cache_free_bulk(cache, count, objects);
 	EVENTS(cache, [KMEM_FREE_FASTPATH] = n, [KMEM_FREE_SLOWPATH] = 2,
 	       [KMEM_CPU_PARTIAL_FREE] = 2);
-	/* The CPU's slab first, then its partial ones. */
+	/* The CPU's slab first, then the CPU's partial slabs. */
 	CHECK(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 2 * n + 1, objects));
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 2, [KMEM_ALLOC_FASTPATH] = 2 * n - 1,
 	       [KMEM_CPU_PARTIAL_ALLOC] = 2, [KMEM_ALLOC_REFILL] = 2,
@@ -37,7 +37,7 @@ static void case_bulk(void)
 	struct kmem_cache_stats stats;
 	kmem_cache_get_stats(cache, &stats);
 	CHECK_EQUAL(stats.active_objects, 1);
-	/* The one that was overwritten: the first of the CPU's first slab. */
+	/* The damaged object: the first of the CPU's first slab. */
 	kmem_cache_clear_events(cache);
 	void *found = NULL;
 	kmem_cache_walk(cache, remember, &found);
@@ -47,7 +47,10 @@ static void case_bulk(void)
 	done(cache);
 }
 
-/* The kernel's way with a mixed array, on slab numbers: one detached freelist; returns how many are in it. */
+/*
+ * The kernel's algorithm for a mixed array, on slab numbers: builds one detached freelist. Returns: its
+ * length.
+ */
 static unsigned look_back(unsigned *of, unsigned *left, unsigned lookahead)
 {
 	unsigned mine = of[--*left], strangers = 0, taken = 1;
@@ -92,7 +95,7 @@ static unsigned batches_of(unsigned *of, unsigned left, enum way way, unsigned l
 		}
 		unsigned now = left < 64 ? left : 64;
 		left -= now;
-		/* kfree_bulk hands a part of the array on as if it were all. */
+		/* kfree_bulk passes a part of the array on as a whole array. */
 		batches += way == KFREE ? batches_of(of + left, now, AUTO, lookahead) :
 					  kinds_of(of + left, now);
 	}
@@ -225,7 +228,7 @@ static void case_shrink(void)
 
 /* ------------------------------------------------------------------ mistakes */
 
-/* The library says what is wrong, drops the object, and goes on. */
+/* The library reports the damage, drops the object, and goes on. */
 static void case_double_free(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -275,12 +278,12 @@ static void case_checked(void)
 	km_thread.busy = false;
 	km_misuse_set(KM_MISUSE_ABORT);
 	kmem_cache_clear_events(cache);
-	/* The last object of the slab: it goes where the node has enough. */
+	/* The last object of the slab: the slab is freed, because the node has enough slabs. */
 	kmem_cache_set_min_partial(cache, 0);
 	kmem_cache_free(cache, c);
 	EVENTS(cache, [KMEM_FREE_SLOWPATH] = 1, [KMEM_FREE_REMOVE_PARTIAL] = 1,
 	       [KMEM_FREE_SLAB] = 1);
-	/* A full slab comes back to the list with its first free object. */
+	/* A full slab returns to the list with its first free object. */
 	void **objects = get_slabs(cache, 1);
 	CHECK_EQUAL(partial(cache), 0);
 	put(cache, &objects[0]);
@@ -342,7 +345,7 @@ static void case_constants(void)
 
 /* ------------------------------------------------------------------ where there is no CPU, no lock, no process */
 
-/* Locks that others hold are not waited for, and no system call is made. */
+/* No wait for locks held by other threads, and no system call. */
 static void case_nowait(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -366,7 +369,7 @@ static void case_nowait(void)
 	done(cache);
 }
 
-/* No slow path while this thread is in one: NULL, and a free that is finished later. */
+/* No slow path inside a slow path of this thread: NULL, and a deferred free. */
 static void case_nested(void)
 {
 	struct kmem_cache *cache = fresh();
@@ -387,7 +390,7 @@ static void case_nested(void)
 	done(cache);
 }
 
-/* A chain that is closed, as in a drain or without a CPU: everything goes by the node's list. */
+/* A closed chain, as in a drain or without a CPU: all requests use the node's list. */
 static void case_closed(void)
 {
 	struct kmem_cache *cache = fresh();

@@ -14,7 +14,7 @@
 #define SLOTS 4096u
 #define THREADS 4
 
-/* An object says whether it is given out; its free pointer lies outside, so the word survives. */
+/* The object has a mark of its allocation; the free pointer is outside of the mark, so the mark survives. */
 struct object {
 	uint64_t taken;
 	char rest[SIZE - sizeof(uint64_t)];
@@ -183,7 +183,7 @@ static void case_handler(void)
 	else
 		CHECK_EQUAL(kmem_cache_event(cache, KMEM_CMPXCHG_DOUBLE_CPU_FAIL), 0);
 	empty_slots();
-	/* What handlers could not finish. */
+	/* Deferred frees of handlers. */
 	kmem_cache_shrink(cache);
 	CHECK_EQUAL(wrong, 0);
 	done(cache);
@@ -209,7 +209,7 @@ static void case_fork(void)
 	struct kmem_cache *cache = shared.cache = fresh_with(sizeof(struct object), 0, make);
 	pthread_t threads[THREADS];
 
-	/* An object that a thread which is no more was handling then is in nobody's hand. */
+	/* An object handled by a thread missing in the child is lost there. */
 	start(threads);
 	for (int i = 0; i < 20; i++) {
 		int status;
@@ -227,7 +227,7 @@ static void case_fork(void)
 	done(cache);
 }
 
-/* ------------------------------------------------------------------ a thread that rseq does not know */
+/* ------------------------------------------------------------------ a thread without rseq registration */
 
 extern const unsigned int __rseq_size __attribute__((weak));
 extern const ptrdiff_t __rseq_offset __attribute__((weak));

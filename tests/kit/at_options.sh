@@ -1,12 +1,14 @@
-# at_options.sh: what a test says in its first lines of the tools that it calls, and of options that all tests are run with
-# (TEST_OPTIONS).
+# at_options.sh: reads the first lines of a test: the tools the test calls, and the options (TEST_OPTIONS) under which
+# the test does not run.
 
-# says FILE WORDS [MORE]: does it say so? With MORE, what follows of a sentence, or a word.
+# says FILE WORDS [MORE]: prints WORDS where the first lines of FILE have the words. MORE: also the
+# match of the pattern MORE behind the words.
 says() {
 	head -n 20 "$1" | sed 's/^ \*\|^#//' | tr -s ' \n' ' ' | grep -o${3:+P} ${3:+--} "\b$2${3:-}" | grep -m 1 .
 }
 
-# at_options FILE: is it a test where those are? Then `more` has what it wants behind them, else `why` says why not.
+# at_options FILE: true if FILE is a test under TEST_OPTIONS; `more` then holds the options to append, else `why`
+# holds the reason.
 at_options() {
 	local option
 	more= why=
@@ -20,7 +22,7 @@ at_options() {
 	return 0
 }
 
-# tools_of FILE: prints the interpreter of a script, and the tools that it says it needs.
+# tools_of FILE: prints the interpreter of a script, and the tools in the script's "Needs:".
 tools_of() {
 	local first
 	[[ $1 != *.c ]] && read -r first <"$1" && echo "${first##*[ /]}" && says "$1" 'Needs: ' '\K[^.]*' | tr -d ,
@@ -35,8 +37,8 @@ has_tools() {
 	done
 }
 
-# is_built NAME: true if the build has what tests/flags says that the test needs; else `why` names what is missing. A build
-# without a file `features` has all.
+# is_built NAME: true if the build has the parts that tests/flags names for the test; else `why` names the missing part.
+# A build without a file `features` has all parts.
 is_built() {
 	local word of_malloc=
 	why=

@@ -21,7 +21,7 @@ struct test_case {
 	void (*run)(void);
 };
 
-/* Returns: the wait status of a child that calls run(), or -1. */
+/* Returns: the wait status of a child process after run(), or -1. */
 static inline int in_process(void (*run)(void))
 {
 	int status;

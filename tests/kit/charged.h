@@ -36,8 +36,8 @@ static inline bool has_blocks(const struct kmem_cache *cache)
 }
 
 /*
- * With several groups, a mixed sheaf has objects of any group: for hits only. By concurrency id no free of such a
- * cache is a hit.
+ * With several groups, a mixed sheaf has objects of any group, for hits only. By concurrency id a free of such a
+ * cache is never a hit.
  */
 static inline bool has_mixed_blocks(const struct kmem_cache *cache)
 {

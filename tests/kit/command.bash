@@ -1,7 +1,8 @@
-# command.bash: what the tests of the command `kmem` share. A test changes into a directory of its own and kills what it
-# started when it ends.
+# command.bash: common code for tests of the command `kmem`. A test changes into a directory of its own, and kills the
+# processes of the test at the end.
 set -u
-# With own_mounts it has a mount namespace of its own, where it may: what it mounts goes with its last process, however that ends.
+# With own_mounts the test has a mount namespace of its own, where the kernel permits one: the mounts end with the last
+# process of the test.
 if [ "${own_mounts:-}" = yes ] && unshare -m true 2>/dev/null; then
 	export own_mounts=here
 	exec unshare -m "$0" "$@"
@@ -27,13 +28,14 @@ born() {
 	echo "${20}"
 }
 
-# remember NUMBER...: processes that are to end with the test.
+# remember NUMBER...: processes to kill at the end of the test.
 remember() {
 	local number
 	for number; do started+=("$number:$(born "$number")"); done
 }
 
-# ours NUMBER: the process goes on. One that ended leaves its number to others: to a compiler, say, of a test beside this.
+# ours NUMBER: true if the remembered process still runs. The number of a process that ended may belong to another
+# process, for example to a compiler of another test.
 ours() { [[ " ${started[*]} " == *" $1:$(born "$1") "* ]]; }
 
 end_started() {
@@ -46,7 +48,8 @@ fail() {
 	bad=1
 }
 
-# status WANTED COMMAND...: what it prints goes to stdout and stderr, the files.
+# status WANTED COMMAND...: runs COMMAND, with its output in the files stdout and stderr, and checks
+# the exit status.
 status() {
 	local wanted=$1 got
 	shift
@@ -55,13 +58,14 @@ status() {
 	[ "$got" = "$wanted" ] || { fail "status $got, not $wanted: $*"; head -5 stderr; }
 }
 
-# says WORDS: the last command said exactly one line on stderr, with these words in it.
+# says WORDS: checks that the last command printed exactly one line on stderr, with WORDS.
 says() {
 	[ "$(wc -l <stderr)" = 1 ] || { fail "not one line on stderr:"; cat stderr; }
 	grep -qF -- "$1" stderr || { fail "no '$1' in: $(cat stderr)"; }
 }
 
-# start COMMAND...: in the background, until it says "ready"; $pid is its number.
+# start COMMAND...: starts COMMAND in the background, and waits for the line "ready"; $pid is the
+# process number.
 start() {
 	local end=$((SECONDS + 580))
 	: >ready

@@ -23,7 +23,7 @@
 #define FAULTS_TRIES	5
 #define FAULTS_PAGE	4096u
 
-/* Brings in the pages of one file. A page that cannot be written to (RELRO) is only read. */
+/* Reads or writes each page of one file. A page without write permission (RELRO) is only read. */
 static int file_pages(struct dl_phdr_info *file, size_t size, void *unused)
 {
 	(void)size, (void)unused;
@@ -41,7 +41,7 @@ static int file_pages(struct dl_phdr_info *file, size_t size, void *unused)
 	return 0;
 }
 
-/* Linux older than 5.14 has no such call: there the pages come in as the test touches them. */
+/* Linux older than 5.14 has no such call; there the pages fault while the test runs. */
 static void program_pages(void)
 {
 	dl_iterate_phdr(file_pages, NULL);

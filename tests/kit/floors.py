@@ -1,7 +1,5 @@
-"""
-The floors of the library, bottom up: the folders of each. A file includes its own floor and those beneath it, but no
-file outside of an extension includes or names it: the core has hooks.
-"""
+"""The order of the library's folders, bottom up. A file includes files of its own floor and of lower floors. No file
+outside an extension includes or names the extension, because the core has hooks."""
 import os
 
 EXTENSIONS = ("ext/debug", "ext/failslab", "ext/guard", "ext/observe", "ext/profile", "ext/sanitize", "ext/usdt")
@@ -25,7 +23,7 @@ def files(root, ends=(".c", ".h")):
 
 
 def floor_of(folder):
-    """How high a folder stands; None: it is none of the library's."""
+    """The floor of a folder; None for a folder outside the library."""
     return next((height for height, floor in enumerate(FLOORS) if folder in floor), None)
 
 

@@ -23,7 +23,7 @@ static inline const char *heard(void)
 	return heard_text;
 }
 
-/* Checks that the statement prints the phrase, or, with NULL, nothing. */
+/* Checks that the statement prints the phrase, or, with NULL, prints nothing. */
 #define SAYS(phrase, statement)                                                                    \
 	do {                                                                                       \
 		const char *phrase_ = (phrase), *text_;                                            \

@@ -1,6 +1,6 @@
 /*
- * holes.h: sheaf-engine caches with slabs that have pages without live objects. Makes such slabs, counts their
- * resident pages, and checks the contents of neighbouring objects.
+ * holes.h: sheaf-engine caches with slabs that have pages without allocated objects. Makes such slabs, counts
+ * their resident pages, and checks the contents of neighbouring objects.
  */
 #ifndef TESTS_KIT_HOLES_H
 #define TESTS_KIT_HOLES_H
@@ -134,7 +134,7 @@ static void begin(void)
 	kmem_shrink_all();
 }
 
-/* Creates a cache with one live object in each slab. Returns: the number of slabs. */
+/* Creates a cache with one allocated object in each slab. Returns: the number of slabs. */
 static unsigned thinned(struct kmem_cache **cache)
 {
 	begin();

@@ -1,6 +1,8 @@
-# mappings.bash: what the kernel says is resident of the mappings that are ours, for scripts that compare it.
+# mappings.bash: the resident memory of the library's mappings as the kernel reports the memory, for scripts
+# that compare.
 
-# stack_pointers PID: of its threads that do not run just now; one that is stopped has one.
+# stack_pointers PID: prints the stack pointers of the threads that do not run now; a stopped thread
+# has one.
 stack_pointers() {
 	local file words
 	for file in /proc/"$1"/task/*/syscall; do
@@ -8,8 +10,9 @@ stack_pointers() {
 	done
 }
 
-# anonymous PID: KiB that are resident of no file, and neither of a stack, to which a thread's pointer leads, nor of the
-# program's variables, which stand right behind its file: ours, but for some pages of libc's.
+# anonymous PID: KiB resident in anonymous mappings, without the stacks (a thread's stack pointer lies in each) and
+# without the program's variables directly behind the program's file. The rest is the library's, except for some pages
+# of libc.
 anonymous() {
 	awk -v pointers="$(stack_pointers "$1")" '
 		function below(a, b) {

@@ -69,7 +69,7 @@ static uint64_t slab_bytes(struct kmem_cache *cache)
 	return stats.total_slabs * stats.pages_per_slab * 4096;
 }
 
-/* ---- threads: an object may be freed by another thread than its allocator, or not at all */
+/* ---- threads: another thread than the allocating thread may free an object, or none frees the object */
 
 static void *mailbox[256];
 

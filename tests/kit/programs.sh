@@ -16,10 +16,10 @@ python=/usr/bin/python3
 mode=plain
 rm -rf "$out"
 mkdir -p "$out"
-# What the tests themselves were told must not reach the plain run.
+# The plain run must not see the variables of the test's own caller.
 . tests/kit/surroundings.sh
 unset LD_PRELOAD
-# Where gcc is ccache's, it would answer without compiling.
+# A gcc of ccache would answer without a compilation.
 export CCACHE_DISABLE=1
 
 fail() {
@@ -27,7 +27,7 @@ fail() {
 	exit 1
 }
 
-# The program, as the present mode wants it.
+# run PROGRAM...: runs the program in the present mode.
 run() {
 	if [ "$mode" = plain ]; then
 		"$@"
@@ -36,7 +36,7 @@ run() {
 	fi
 }
 
-# The same as a process of its own: `launch PROGRAM ... & server=$!`, and $server is the program itself.
+# launch PROGRAM ... & server=$!: the same as `run`, with $server as the process of the program.
 launch() {
 	if [ "$mode" != plain ]; then
 		export LD_PRELOAD=$library KMEM_OPTIONS=engine:$engine
@@ -45,7 +45,8 @@ launch() {
 	exec "$@"
 }
 
-# Each process that left its statistics had its memory from us, under the discipline asked for.
+# Checks that each process with a file of statistics allocated from the library, under the wanted
+# discipline.
 assert_ours() {
 	"$python" - "$mode" "$engine" "${1:-1}" "$out"/stats-"$mode".* <<-'END' || fail "the allocations were not ours"
 	import json, sys
@@ -66,7 +67,7 @@ assert_ours() {
 	END
 }
 
-# compare FUNCTION [SLABS]: at least SLABS slabs must have been ours in each run.
+# compare FUNCTION [SLABS]: at least SLABS slabs must have been the library's in each run.
 compare() {
 	for mode in plain rseq cmpxchg lock; do
 		"$1" >"$out/result-$mode" 2>"$out/log-$mode" ||
@@ -79,12 +80,12 @@ compare() {
 	done
 }
 
-# A port on loopback that nobody listens on now.
+# free_port: prints a loopback port without a listener.
 free_port() {
 	"$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# wait_for SECONDS COMMAND...: until it succeeds.
+# wait_for SECONDS COMMAND...: repeats COMMAND until success, or for SECONDS.
 wait_for() {
 	local end=$((SECONDS + $1))
 	shift
@@ -94,6 +95,6 @@ wait_for() {
 	done
 }
 
-# A server that was launched does not outlive the test.
+# Launched servers end with the test.
 server=
 trap '{ kill $(jobs -rp); } 2>/dev/null' EXIT

@@ -1,4 +1,4 @@
-/* sleeps.h: tells whether another thread of this process sleeps, for a test that waits for the sleep. */
+/* sleeps.h: tells whether another thread of this process sleeps. A test waits for the sleep. */
 #ifndef TESTS_KIT_SLEEPS_H
 #define TESTS_KIT_SLEEPS_H
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tracked.py: the files of the project are those that git tracks. A file that a user keeps in the clone is not checked.
-As a program it prints the tracked files that match the patterns, a line each."""
+"""tracked.py: the files of the project are the files tracked by git. A user's own file in the clone is not checked. As
+a program tracked.py prints the tracked files with names that match the patterns, a line each."""
 import glob
 import os
 import subprocess
@@ -18,7 +18,8 @@ def walk():
 
 
 def tracked(*patterns):
-    """The tracked files, sorted, with their paths from the root; with patterns of glob those that match one."""
+    """The tracked files, sorted, with their paths from the root; with glob patterns, only the files with a
+    matching name."""
     command = ["git", "-c", "safe.directory=*", "-C", ROOT, "ls-files", "-z"]
     try:
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)

@@ -1,13 +1,15 @@
 /*
- * day: a day on a simulated machine (simulated.h): threads make and destroy caches, allocate and free in all ways, pay
- * for it by groups with limits, switch debugging on and off, begin and end, while CPUs go and come back, memory is
- * refused for a time, and turns go on at any basic block of the library. Beside it a model: what lives and what it
- * holds. Now and then all rest, and the library must agree with it, and with itself. A request that may wait gets
- * nothing only where the system, or a group's limit, refused something. In the end nothing is left.
+ * day: a day on a simulated machine (simulated.h): threads create and destroy caches, allocate and free in all ways,
+ * charge groups with limits, switch debugging on and off, start and end. Meanwhile CPUs go and come back, memory is
+ * refused for a time, and turns change at any basic block of the library. Beside the library a model: the allocated
+ * objects and their contents. Now and then all threads rest, and the library must agree with the model, and with
+ * itself. A request that may wait fails only if the system, or a group's limit, refused memory. In the end no memory
+ * is left.
  *
- * SEED=n is the first of DAYS=4 days, each with options of its own. The same seed is the same day: it is run twice, and
- * both must end in the same state. A day has SECONDS=n of simulated time, by default 50; with CHECK_LONG=1 six hours,
- * so that all are a day and a night. `day --day` is one of them by itself. Disciplines: all.
+ * SEED=n is the first of DAYS=4 days, each with options of its own. The same seed is the same day: each day runs
+ * twice, and both runs must end in the same state. A day has SECONDS=n of simulated time, by default 50; with
+ * CHECK_LONG=1 six hours, so that all days together are a day and a night. `day --day` is one of them by itself.
+ * Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,7 +39,7 @@ static void op_alloc(void)
 		p = kmem_cache_alloc_in(from, day.group[group].group, r.gfp);
 	} else if (!sim_below(8)) {
 		r.may_fail = true;
-		/* A slab that it takes off a CPU may have to wait, too. */
+		/* A slab taken off a CPU may have to wait, too. */
 		day.cache[cache].late = true;
 		p = kmem_cache_alloc_nolock(from, r.gfp & __GFP_ZERO, NUMA_NO_NODE);
 	} else if (!sim_below(8)) {
@@ -76,7 +78,7 @@ static void op_kmalloc(void)
 		p = kmalloc_nolock(bytes, r.gfp & __GFP_ZERO, NUMA_NO_NODE);
 	} else {
 		p = bytes > KMALLOC_MAX_SIZE ? kvmalloc(bytes, r.gfp) : kmalloc(bytes, r.gfp);
-		/* Nobody pays for it. */
+		/* The object is uncharged. */
 		if (group < GROUPS)
 			day.group[group].users--;
 		r.group = GROUPS;
@@ -96,7 +98,7 @@ static void op_pool(void)
 	end_request(&r, &p, p != NULL);
 }
 
-/* An object that may be taken: its cache is not about to go. */
+/* Finds an object that may be taken: its cache is not due to be destroyed. */
 static bool some_object(size_t *at)
 {
 	for (unsigned tries = 0; day.count && tries < 8; tries++) {
@@ -169,7 +171,7 @@ static void op_realloc(void)
 		free_object(&object);
 }
 
-/* One at a time for each cache: it is no other's while it is in hand. */
+/* One sheaf at a time for each cache, and only this thread uses the sheaf while in hand. */
 static void op_sheaf(void)
 {
 	unsigned cache = some_cache();
@@ -245,7 +247,7 @@ static void op_destroy(void)
 			struct object object = died(i);
 			free_object(&object);
 		}
-	/* Others have moved some of them to places that were passed already. */
+	/* Other threads have moved some objects to places passed already. */
 	for (size_t i = 0; i < day.count;)
 		if (day.object[i].cache == cache) {
 			struct object object = died(i);
@@ -388,7 +390,7 @@ static void check_cache(struct model_cache *c)
 	sim_note(stats.shelf_objects);
 }
 
-/* All are between calls: everything is as it should be. */
+/* All threads are between calls: all figures must agree. */
 static void look_at_all(void)
 {
 	struct kmem_stats all;
@@ -439,7 +441,7 @@ static void operate(void)
 	operations[which].run();
 }
 
-/* Short whiles, long ones, and now and then so long that what is idle goes back. */
+/* Short times, long ones, and now and then a time long enough to release idle memory. */
 static void pass_time(void)
 {
 	uint64_t kind = sim_below(1000);
@@ -457,13 +459,13 @@ static void live(unsigned number)
 		if (sim.microseconds >= day.next_rest && sim.resting == NOBODY)
 			rest();
 		operate();
-		/* The first stays, so that somebody begins others. */
+		/* The first thread stays, to start others. */
 		if (number && !sim_below(3000))
 			return;
 	}
 }
 
-/* All that lives is freed; all that the library has can go. */
+/* All objects are freed; all memory of the library can be released. */
 static void evening(void)
 {
 	bool own_addresses = strstr(getenv("KMEM_OPTIONS"), "hardened:1") != NULL;
@@ -509,7 +511,7 @@ static unsigned long number_of(const char *name, unsigned long usual)
 	return text && *text ? strtoul(text, NULL, 0) : usual;
 }
 
-/* Its state in the end, for the one that compares, is the last line. */
+/* The state in the end, for the comparing process, is the last line. */
 static int one_day(void)
 {
 	unsigned long seconds = number_of("SECONDS", getenv("CHECK_LONG") ? 21600 : 50);

@@ -1,7 +1,7 @@
 /*
- * day.h: the model of a day (day.c): the caches and groups that there are, what lives, who pays for it and what it
- * holds. An object is the model's from the moment the library gave it until the moment before it is given back, so
- * that threads that have a call under way have in hand what the model does not know.
+ * day.h: the model of a day (day.c): the existing caches and groups, the allocated objects, their groups and
+ * contents. An object is in the model from its allocation until the moment before its free. Objects in the hands
+ * of threads inside a call are not in the model.
  */
 #ifndef MODEL_DAY_H
 #define MODEL_DAY_H
@@ -18,18 +18,18 @@
 #define GROUPS	5u
 #define OBJECTS	3000u
 #define BULK	120u
-#define MOST	((size_t)64 << 20)	/* bytes that live */
+#define MOST	((size_t)64 << 20)	/* allocated bytes */
 
-/* Caches behind which an object is kmalloc's, or the pool's. */
+/* Numbers above the caches: an object is kmalloc's, or the pool's. */
 enum { KMALLOC = CACHES, POOL };
 
 struct model_cache {
 	struct kmem_cache *cache;
 	size_t size, live, in_sheaf;
-	unsigned users;			/* threads in one of its calls */
+	unsigned users;			/* threads inside one of its calls */
 	slab_flags_t flags;
 	bool slob, constructed, going;
-	bool late;			/* something that was given back may wait for the next miss */
+	bool late;			/* a freed object may wait for the next miss */
 	struct slab_sheaf *sheaf;
 };
 
@@ -44,14 +44,14 @@ struct object {
 	unsigned char *p;
 	size_t bytes;
 	uint64_t mark;
-	unsigned cache, group;		/* GROUPS: none pays for it */
+	unsigned cache, group;		/* GROUPS: uncharged */
 };
 
 static struct {
 	struct model_cache cache[CACHES];
 	struct model_group group[GROUPS];
 	struct object object[OBJECTS];
-	size_t count, bytes, on_the_way;	/* bytes that are being asked for */
+	size_t count, bytes, on_the_way;	/* bytes of requests under way */
 	uint64_t end, next_event, next_rest, operations, rests, nothing, next_mark;
 	mempool_t *pool;
 	struct kmem_rcu_head *grace;
@@ -72,7 +72,7 @@ static unsigned char byte_of(const struct object *object, size_t at)
 	return (unsigned char)((object->mark * 0x9e3779b97f4a7c15u + at * 0xc2b2ae3d27d4eb4fu) >> 56);
 }
 
-/* Of a large one its ends. */
+/* For a large object only the ends. */
 static size_t next_byte(const struct object *object, size_t at)
 {
 	return at == 255 && object->bytes > 512 ? object->bytes - 256 : at + 1;
@@ -117,7 +117,7 @@ static void born(void *p, size_t bytes, unsigned cache, unsigned group, bool zer
 	}
 }
 
-/* It is the caller's to free; its cache is in use until then. */
+/* The caller frees the object; the cache stays in use until then. */
 static struct object died(size_t i)
 {
 	struct object object = day.object[i];
@@ -163,7 +163,7 @@ static void free_object(const struct object *object)
 
 /* ------------------------------------------------------------------ requests */
 
-/* What others have under way counts as well, so that there is room for what comes. */
+/* Requests of other threads under way count as well, and leave room for their objects. */
 struct request {
 	size_t count, bytes;
 	uint64_t refused;

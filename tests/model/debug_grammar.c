@@ -1,6 +1,6 @@
 /*
- * debug_grammar: feeds texts to the reader of KMEM_DEBUG (texts.h). A cache's flags are its own and known ones; a block
- * that only adds a list of other names changes nothing.
+ * debug_grammar: feeds texts to the reader of KMEM_DEBUG (texts.h). A cache's flags are its own and known ones; a
+ * block that only adds a list of other names has no effect.
  */
 #define _GNU_SOURCE
 

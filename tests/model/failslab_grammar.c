@@ -1,7 +1,7 @@
 /*
  * failslab_grammar: feeds texts to the reader of KMEM_FAILSLAB and kmem_failslab (texts.h), beside a reader of the
- * test's own. A text that has a wrong word is refused with one line; another one is taken, and the numbers are those
- * that it says.
+ * test's own. A text with a wrong word is refused with one line; any other text is accepted, and the numbers are the
+ * text's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +29,7 @@ static const struct {
 struct model {
 	uint64_t number[NUMBERS];
 	bool seeded;
-	size_t caches, callers;		/* bytes that their patterns take, each with its comma */
+	size_t caches, callers;		/* bytes used by their patterns, each with its comma */
 };
 
 static bool read_number(const char *text, uint64_t *number)
@@ -98,7 +98,7 @@ static bool read_text(struct model *model, char *text)
 	return true;
 }
 
-/* The line that says by what the run can be had again; "": nothing can fail, or nothing is to be said. */
+/* The expected line to repeat the run; "": no call can fail, or no line is due. */
 static void line_of(const struct model *model, const char *really, char *line, size_t bytes)
 {
 	const uint64_t *number = model->number;
@@ -119,7 +119,7 @@ static void try_text(const char *given)
 	char text[TEXTS_MOST + 1], copy[TEXTS_MOST + 1], bad[WORD], line[256];
 	struct model model;
 
-	/* It is a variable's, whose lines are one. */
+	/* The text is a variable's, in one line. */
 	snprintf(text, sizeof(text), "%.511s", given);
 	for (char *at = text; *at; at++)
 		if ((unsigned char)*at < ' ')

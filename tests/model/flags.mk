@@ -1,9 +1,9 @@
-# A day of a program that has guarded objects.
+# A day of a program with guarded objects.
 TEST_LIBS_model/day := $(DEBUG_PARTS)
-# The byte-code is a header of its own.
+# The byte-code has a header of its own.
 $(BUILD)/tests/model/model $(BUILD)/tests/model/fuzz: tests/model/machine.h
 
-# A library that tells of each of its basic blocks, so that turns may go on there (simulated.h).
+# A library that reports each of its basic blocks, so that turns may change there (simulated.h).
 TRACED_OBJ := $(OBJ:$(BUILD)/obj/%=$(BUILD)/traced/%)
 $(BUILD)/traced/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -17,7 +17,7 @@ WRAP_SYSTEM := -Wl,--wrap=clock_gettime,--wrap=km_os_possible_cpus,--wrap=km_os_
 $(BUILD)/tests/model/day: tests/model/day.c tests/model/day.h tests/model/simulated.h $(wildcard tests/kit/*.h) $(BUILD)/traced/libkmem.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -iquote . -Itests $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/traced/libkmem.a $(WRAP_SYSTEM) $(ALL_LDLIBS)
-# Readers that feed on texts.
+# Tests that feed texts to readers.
 $(BUILD)/tests/model/debug_grammar $(BUILD)/tests/model/options_grammar $(BUILD)/tests/model/failslab_grammar \
 	$(BUILD)/tests/model/slabinfo_grammar: tests/model/texts.h
 

@@ -1,15 +1,15 @@
 /*
- * fuzz: feeds byte-code (model/machine.h) to the allocator. Built with -DKM_LIBFUZZER it is an entry for libFuzzer
- * (tests/model/fuzz.sh); without, as `make tests` builds it, a driver that runs the files named, or the corpus beside
- * this source, each in a process of its own; of the corpus then INPUTS=n more that are made of it, by SEED=n and the
- * numbers that follow, each the same whenever its seed is. CHECK_LONG=1: as many as an hour has room for. Disciplines:
- * all.
+ * fuzz: feeds byte-code (model/machine.h) to the allocator. Built with -DKM_LIBFUZZER the file is an entry for
+ * libFuzzer (tests/model/fuzz.sh). Without, as `make tests` builds it, a driver runs the named files, or the corpus
+ * beside this source, each in a process of its own; and for the corpus INPUTS=n more inputs made from it, by SEED=n
+ * and the numbers that follow; the same seed makes the same input. CHECK_LONG=1: as many as fit in an hour.
+ * Disciplines: all.
  */
 #include "machine.h"
 
 static struct machine machine;
 
-/* Forks are left out: a fuzzer counts what its own process does. */
+/* Forks are left out: a fuzzer counts branches of its own process only. */
 static size_t run_input(const uint8_t *data, size_t bytes)
 {
 	static uint8_t code[1 << 16];
@@ -55,7 +55,7 @@ static size_t read_file(const char *path, uint8_t *data)
 	return bytes;
 }
 
-/* 0, or the status of the process that ran it. */
+/* Returns: 0, or the status of the input's process. */
 static int run_apart(const uint8_t *data, size_t bytes)
 {
 	int status;

@@ -1,9 +1,9 @@
 #!/bin/sh
-# fuzz.sh: fuzzes the library by hand with libFuzzer: builds it and tests/model/fuzz.c by clang with coverage,
-# AddressSanitizer and UndefinedBehaviorSanitizer, and runs it on a copy of the corpus in build-fuzz/.
-# Usage: tests/model/fuzz.sh [SECONDS] [libFuzzer's options]. KMEM_PERCPU and KMEM_OPTIONS are passed on.
-# FUZZ=NAME: what reads texts instead, tests/model/NAME.c: debug_grammar, options_grammar, failslab_grammar, or
-# slabinfo_grammar.
+# fuzz.sh: fuzzes the library by hand with libFuzzer: builds the library and tests/model/fuzz.c by clang with
+# coverage, AddressSanitizer and UndefinedBehaviorSanitizer, and runs the program on a copy of the corpus in
+# build-fuzz/. Usage: tests/model/fuzz.sh [SECONDS] [libFuzzer's options]. KMEM_PERCPU and KMEM_OPTIONS are
+# passed on. FUZZ=NAME: instead a reader of texts, tests/model/NAME.c: debug_grammar, options_grammar,
+# failslab_grammar, or slabinfo_grammar.
 set -eu
 cd "$(dirname "$0")/../.."
 scripts/need clang "libclang-rt-<clang>-dev"

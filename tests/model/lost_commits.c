@@ -1,7 +1,7 @@
 /*
- * lost_commits: a commit may be lost at any try, to another thread, a signal or another CPU: then its verb has done
- * nothing, and looks again or is a miss. The random programs of model.c, where every third commit is lost, and now and
- * then as many in a row as a verb tries. Disciplines: all; SEED, PROGRAMS and OPS as there.
+ * lost_commits: a commit may be lost at any try, to another thread, a signal or another CPU: then the per-CPU
+ * operation has no effect, and tries again or misses. The random programs of model.c, with every third commit lost,
+ * and now and then as many in a row as an operation tries. Disciplines: all; SEED, PROGRAMS and OPS as there.
  */
 #include "model.c"
 #include "percpu/visit.h"

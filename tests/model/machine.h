@@ -1,11 +1,11 @@
 /*
- * machine.h: a byte-code of allocator operations, and a trivially right model beside it: a table of what lives, with
- * where it lies, how long it is and what was written into it. After each operation the model knows what must be
- * true: objects do not overlap, are aligned, keep their content, come zeroed or constructed where that was asked, and
- * the library counts as many as there are. Used by the random programs (model.c) and by the fuzzer (fuzz.c).
+ * machine.h: a byte-code of allocator operations, and a trivially right model: a table of allocated objects, with
+ * address, length and contents. After each operation the model knows the required state: objects do not overlap,
+ * are aligned, keep their contents, are zeroed or constructed on request, and the library's counts agree. Used by
+ * the random programs (model.c) and by the fuzzer (fuzz.c).
  *
- * An operation is four bytes: which, and three operands. Anything is a valid program: operands are taken modulo
- * what there is. So operations can be deleted from a failing program until no more can go.
+ * An operation is four bytes: the operation and three operands. Any bytes are a valid program: operands are taken
+ * modulo the table's sizes. So operations can be deleted from a failing program until no more can go.
  */
 #ifndef MODEL_MACHINE_H
 #define MODEL_MACHINE_H
@@ -28,7 +28,7 @@
 
 #define MAX_CACHES	8
 #define MAX_LIVE	1024
-#define MAX_BYTES	((size_t)24 << 20)	/* of what lives, so that a program stays small */
+#define MAX_BYTES	((size_t)24 << 20)	/* of allocated bytes, so that a program stays small */
 #define OP_BYTES	4
 
 enum op {
@@ -62,13 +62,13 @@ struct model_cache {
 	bool constructed;
 	size_t live;
 	struct slab_sheaf *sheaf;	/* one at a time; NULL: none */
-	unsigned in_sheaf;		/* what it has */
+	unsigned in_sheaf;		/* objects in the sheaf */
 };
 
 struct model_object {
 	unsigned char *p;
 	size_t bytes;
-	uint32_t seed;			/* of its content */
+	uint32_t seed;			/* of the contents */
 	int cache;			/* index, or KMALLOC */
 };
 #define KMALLOC (-1)
@@ -78,11 +78,11 @@ struct machine {
 	struct model_object live[MAX_LIVE];
 	size_t count, bytes;
 	uint32_t next_seed;
-	size_t at;			/* which operation */
+	size_t at;			/* number of the operation */
 	const char *name;
 	char why[256];
 	bool failed, is_child;
-	bool slob;			/* no object says whose it is, and kmalloc is by the byte */
+	bool slob;			/* objects do not name their cache, and kmalloc cuts to the byte */
 };
 
 /* ------------------------------------------------------------------ what must be true */
@@ -100,19 +100,19 @@ static void fail(struct machine *m, const char *format, ...)
 	va_end(arguments);
 }
 
-/* What the 8 bytes at offset `at` of an object hold. */
+/* The 8 bytes at offset `at` of an object. */
 static uint64_t word_of(uint32_t seed, size_t at)
 {
 	return (seed * 0x9e3779b97f4a7c15ull ^ at * 0xc2b2ae3d27d4eb4full) | 0x0100000000000080ull;
 }
 
-/* The next offset to write and to look at: all of them, and one a line in what is beyond 32 KiB. */
+/* The next offset to write and to check: all offsets, and one a line beyond 32 KiB. */
 static size_t next_word(size_t at, size_t bytes)
 {
 	return at < 32768 || at + 4096 > bytes ? at + 8 : at + 64;
 }
 
-/* A constructor is told nothing but where. */
+/* A constructor knows only the address. */
 #define CONSTRUCTED 0xc7
 #define CONSTRUCTOR(n) static void construct_##n(void *p) { memset(p, CONSTRUCTED, n); }
 CONSTRUCTOR(24)
@@ -167,13 +167,13 @@ static size_t kmalloc_align(const struct machine *m, size_t bytes)
 		return 8;
 	if (real > KMALLOC_MAX_SIZE)
 		return 4096;
-	/* Whole pages: by the size that was asked for, and to a page. */
+	/* Whole pages: by the requested size, and to a page. */
 	if (real > KMALLOC_MAX_CACHE_SIZE || (m->slob && bytes >= 4088))
 		return (bytes & -bytes) > 4096 ? bytes & -bytes : 4096;
 	return real & -real;
 }
 
-/* Take note of a new object; false: it can't be right. */
+/* Records a new object. Returns: false for an impossible one. */
 static bool born(struct machine *m, void *pointer, size_t bytes, int cache, size_t align, bool zero)
 {
 	unsigned char *p = pointer;
@@ -200,7 +200,7 @@ static bool born(struct machine *m, void *pointer, size_t bytes, int cache, size
 	return true;
 }
 
-/* Check it for the last time and forget it; the caller frees it. */
+/* Checks an object for the last time and forgets the object; the caller frees it. */
 static void *died(struct machine *m, size_t i)
 {
 	struct model_object *object = &m->live[i];
@@ -250,7 +250,7 @@ static size_t some_count(unsigned operand)
 
 /* ------------------------------------------------------------------ operations: in */
 
-/* From any node mostly, now and then from one that is named, there or not. */
+/* Mostly from any node, now and then from a named node, existing or not. */
 static void op_alloc(struct machine *m, unsigned a, gfp_t gfp, bool zalloc, unsigned where)
 {
 	int index;
@@ -496,7 +496,7 @@ static void op_destroy(struct machine *m, unsigned a, unsigned b)
 
 /* ------------------------------------------------------------------ operations: the rest */
 
-/* The operand names one of the CPUs we may run on, or all of them. */
+/* The operand selects one of the process's CPUs, or all of them. */
 static void op_migrate(unsigned a)
 {
 	static cpu_set_t all;
@@ -527,7 +527,7 @@ static int walked_one(void *object, void *arg)
 			walked->count++;
 			return 0;
 		}
-	/* Those in a sheaf are nobody's yet. */
+	/* Objects in a sheaf have no user yet. */
 	if (walked->unknown++ < walked->m->caches[walked->cache].in_sheaf)
 		return 0;
 	fail(walked->m, "%s: %p is not alive", walked->m->name, object);
@@ -610,7 +610,10 @@ static void op_min_partial(struct machine *m, unsigned a, unsigned b)
 static void run_ops(struct machine *m, const uint8_t *code, size_t ops, size_t from, size_t to);
 static void finish(struct machine *m);
 
-/* The child does the next operations and lets everything go; the parent does them as well, after it. */
+/*
+ * The child does the next operations and frees all objects; the parent does the operations as well,
+ * afterwards.
+ */
 static void op_fork(struct machine *m, const uint8_t *code, size_t ops, unsigned a)
 {
 	int status;
@@ -700,7 +703,7 @@ static void run_ops(struct machine *m, const uint8_t *code, size_t ops, size_t f
 {
 	for (m->at = from; m->at < to && !m->failed; m->at++)
 		run_op(m, code, ops);
-	/* Where it failed, not behind it. */
+	/* The place of the failure, not the place behind. */
 	if (m->failed && m->at > from)
 		m->at--;
 }
@@ -725,7 +728,10 @@ static void finish(struct machine *m)
 		fail(m, "%s: kmem_check_all", m->name);
 }
 
-/* Run a program from an empty table; 0, or 1 + the operation that failed, with the reason in m->why. */
+/*
+ * Runs a program from an empty table. Returns: 0, or 1 + the operation that failed, with the reason in
+ * m->why.
+ */
 static size_t machine_run(struct machine *m, const uint8_t *code, size_t bytes)
 {
 	size_t ops = bytes / OP_BYTES;
@@ -733,7 +739,7 @@ static size_t machine_run(struct machine *m, const uint8_t *code, size_t bytes)
 	memset(m, 0, sizeof(*m));
 	m->next_seed = 1;
 	m->name = "the first cache";
-	/* Something to allocate from, whatever the program says. */
+	/* A cache to allocate from, for any program. */
 	op_create(m, 0, 0x21, 5);
 	struct kmem_cache_stats stats;
 	kmem_cache_get_stats(m->caches[0].cache, &stats);

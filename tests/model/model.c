@@ -1,11 +1,12 @@
 /*
  * model: random programs of operations against the model of machine.h. Each program runs in a process of its own;
- * one that fails is made smaller by deleting operations for as long as it still fails, and printed with its seed.
- * Disciplines: all; the program starts itself again for each engine, with one memory node and with two pretended ones.
+ * a failing program is reduced by deleting operations while the failure remains, and printed with its seed.
+ * Disciplines: all; the program starts itself again for each engine, with one memory node and with two simulated
+ * ones.
  *
- * SEED=n begins with that seed (the default is always the same), PROGRAMS=n runs so many (by
- * default 12 under rseq, 6 under another discipline), OPS=n of so many operations.
- * `model FILE` replays a file of byte-code, `model -x WORD...` the operations as they are printed.
+ * SEED=n begins with this seed (the default is always the same), PROGRAMS=n runs n programs (by
+ * default 12 under rseq, 6 under another discipline), OPS=n of n operations each.
+ * `model FILE` replays a file of byte-code, `model -x WORD...` the operations as printed.
  */
 #include "machine.h"
 #include "kit/random.h"

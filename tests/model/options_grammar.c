@@ -1,7 +1,7 @@
 /*
- * options_grammar: feeds texts to the reader of KMEM_OPTIONS (texts.h), beside a reader of the test's own, which knows
- * of each key what fits. A word that does not fit is told in one line, and changes nothing; one that fits has the value
- * that it says; the same text once more changes nothing.
+ * options_grammar: feeds texts to the reader of KMEM_OPTIONS (texts.h), beside a reader of the test's own with the
+ * valid values of each key. An invalid word is reported in one line, and has no effect; a valid word sets its value;
+ * the same text once more has no effect.
  */
 #define _GNU_SOURCE
 #include "cache/cache.h"
@@ -10,7 +10,7 @@
 #include "os/die.h"
 #include "os/secret.h"
 
-/* All that the options are kept in. */
+/* All variables of the options. */
 struct settings {
 	struct km_options options;
 	struct km_hardening hardening;
@@ -44,7 +44,7 @@ static void settings_set(const struct settings *to)
 
 /* ------------------------------------------------------------------ what fits, and what is then so */
 
-/* The number if it has digits alone, and is at most so much; -1: it does not fit. */
+/* Returns: the number, if the text has only digits and the number is at most `most`; -1 otherwise. */
 static int64_t number_of(const char *value, uint64_t most)
 {
 	uint64_t number = 0;
@@ -57,7 +57,10 @@ static int64_t number_of(const char *value, uint64_t most)
 	return *value && number <= most ? (int64_t)number : -1;
 }
 
-/* As the page of the options has it: digits, six behind a point at most, one letter; 0: it does not fit. */
+/*
+ * As the manual page of the options: digits, at most six behind a point, one letter. Returns: 0 for an
+ * invalid text.
+ */
 static uint64_t bytes_of(const char *value)
 {
 	static const char units[] = "KMGT";
@@ -92,7 +95,7 @@ static const struct {
 	const bool *flag;
 	const unsigned *number;
 	uint64_t most;
-	const char *words;		/* or these, each with a blank around it */
+	const char *words;		/* or these, each with a blank around the word */
 } known[] = {
 	{ "check", .flag = &km_options.check }, { "prove_frees", .flag = &km_hardening.live },
 	{ "zero_on_free", .flag = &km_hardening.zero_on_free },
@@ -128,7 +131,7 @@ static bool is_word(const char *words, const char *value)
 	       snprintf(word, sizeof(word), " %s ", value) < (int)sizeof(word) && strstr(words, word);
 }
 
-/* Those that are a size. False: it is another key. */
+/* Keys with a size. Returns: false for another key. */
 static bool is_size(const char *key, const char *value, bool *fits, bool *is_so)
 {
 	uint64_t bytes = value ? bytes_of(value) : 0;
@@ -164,7 +167,7 @@ static bool is_other(const char *key, const char *value, bool *fits, bool *is_so
 	return true;
 }
 
-/* After the word was read: does it fit, and if it does, is it so? */
+/* After the word was read: whether the word is valid, and if so, whether its value is set. */
 static enum km_option_fit model(const char *key, const char *value, bool *is_so)
 {
 	bool fits = false;
@@ -188,7 +191,7 @@ static enum km_option_fit model(const char *key, const char *value, bool *is_so)
 
 /* ------------------------------------------------------------------ texts */
 
-/* The words one by one; how many are told of. */
+/* Reads the words one by one. Returns: the number of reported words. */
 static unsigned by_words(const char *text)
 {
 	char copy[TEXTS_MOST + 1], *rest = copy, *key;
@@ -215,7 +218,7 @@ static unsigned by_words(const char *text)
 	return told;
 }
 
-/* As a program has it that begins with it. */
+/* As a program that starts with the variable. */
 static unsigned by_variable(const char *text)
 {
 	said_begin();
@@ -241,7 +244,7 @@ static void try_text(const char *given)
 	settings_set(&first);
 	said_begin();
 	unsigned told = strlen(text) < 512 ? by_words(text) : 0;
-	/* What a limit, or a name, needs. */
+	/* Requirements of a limit, or a name. */
 	if (km_options.limit || km_options.group[0])
 		km_options.account = true;
 	km_options.account &= !km_options.engine->shared_pages && km_has_accounting();

@@ -1,6 +1,6 @@
 /*
- * sheaves.h: the machine's operations on prefilled sheaves: a cache has one at a time, and the model knows how many
- * objects are in it. Included by machine.h.
+ * sheaves.h: the machine's operations on prefilled sheaves: a cache has one at a time, and the model knows the
+ * number of its objects. Included by machine.h.
  */
 #ifndef MODEL_SHEAVES_H
 #define MODEL_SHEAVES_H

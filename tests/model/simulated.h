@@ -1,11 +1,11 @@
 /*
- * simulated.h: a machine that exists in one process: CPUs that come and go, threads, a clock, and a system that refuses
- * memory in bad times. Threads are the system's, but one runs at a time: the others wait for their turn, which goes on
- * at any basic block of the library (the test is linked with a library that was compiled to tell of each), and where
- * the library waits. The seed decides all: the same seed is the same run.
+ * simulated.h: a machine in one process: CPUs that come and go, threads, a clock, and a system that refuses memory
+ * in bad times. Threads are the system's, but one runs at a time: the others wait for their turn. The turn changes
+ * at any basic block of the library (the test is linked with a library compiled to report each), and where the
+ * library waits. The seed decides all: the same seed is the same run.
  *
- * Under rseq a thread's area is registered with this machine and not with the kernel, which therefore never aborts a
- * sequence: a sequence is one step. Memory is seen by all at once. The other orders are the models' (tests/model/).
+ * Under rseq a thread's area is registered with this machine and not with the kernel, so the kernel never aborts a
+ * sequence: a sequence is one step. All threads see memory at once. Other orders: the models (tests/model/).
  */
 #ifndef MODEL_SIMULATED_H
 #define MODEL_SIMULATED_H
@@ -25,7 +25,7 @@
 #include "kit/random.h"
 #include "os/os.h"
 
-#define SIM_CPUS	8u	/* that the system tells of; threads may come to SIM_BEYOND more */
+#define SIM_CPUS	8u	/* as the system reports; threads may run on SIM_BEYOND more */
 #define SIM_BEYOND	2u
 #define SIM_THREADS	6u
 #define SIM_STACK	((size_t)256 << 10)
@@ -38,12 +38,13 @@ struct sim_area {
 struct sim_thread {
 	pthread_t thread;
 	char *stack;
-	uint32_t turn;			/* a futex: it is this thread's */
+	uint32_t turn;			/* a futex: the turn is this thread's */
 	unsigned cpu;
-	struct sim_area *area;		/* NULL: it has not registered one */
+	struct sim_area *area;		/* NULL: not registered */
 	const uint32_t *waits_on;
 	uint64_t wakes_at;
-	bool there, began, between;	/* it exists, and has had a turn; it is at none of the library's calls */
+	bool there, began, between;	/* the thread exists; the thread has had a turn; the thread is inside no
+					 * call of the library */
 };
 
 static struct {
@@ -51,11 +52,11 @@ static struct {
 	uint64_t seed, microseconds, digest;
 	uint64_t blocks, switches, moves, came, went, refused;
 	uint64_t patience;		/* basic blocks until the turn goes on, on average */
-	uint64_t left;			/* ... and until it does so next */
-	uint64_t shortage;		/* of 1000 calls that take memory so many are refused */
+	uint64_t left;			/* ... and until the next such time */
+	uint64_t shortage;		/* of 1000 calls for memory, so many are refused */
 	unsigned running;
 	bool on, online[SIM_CPUS + SIM_BEYOND];
-	unsigned resting;		/* a thread that waits until all are between calls; NOBODY: none does */
+	unsigned resting;		/* a thread that waits until all threads are between calls; NOBODY: none */
 	uint32_t over;			/* a futex: all threads have ended */
 	pthread_key_t last;		/* its destructor is a thread's last step */
 	void (*main)(unsigned number);
@@ -105,7 +106,7 @@ static unsigned sim_some_cpu(void)
 	return cpu;
 }
 
-/* On its CPU, or another: always, where that is gone. */
+/* Stays on the CPU, or moves to another: always, if the CPU is gone. */
 static void sim_place(struct sim_thread *thread)
 {
 	if (!sim.online[thread->cpu] || !sim_below(16)) {
@@ -123,8 +124,10 @@ static bool sim_is_ready(const struct sim_thread *thread)
 	return !thread->waits_on || sim.microseconds >= thread->wakes_at;
 }
 
-/* The next one, at random; where there is none, the one that waits for all to rest, or NOBODY. Where all wait, time
- * goes on to the first that has waited enough. */
+/*
+ * The next thread, at random; without one, the thread that waits for all others to rest, or NOBODY. If all threads
+ * wait, time goes on to the first thread with its wait over.
+ */
 static unsigned sim_next(void)
 {
 	unsigned ready[SIM_THREADS], count = 0;
@@ -290,7 +293,7 @@ static void *sim_thread_main(void *number)
 	return NULL;
 }
 
-/* Behind the library's own destructor, whose key is older: the thread is gone, another goes on. */
+/* Behind the library's own destructor, with its older key: the thread has ended, and another goes on. */
 static void sim_thread_last(void *number)
 {
 	unsigned self = (unsigned)((uintptr_t)number - 1);
@@ -309,7 +312,7 @@ static void sim_thread_last(void *number)
 	sim_give(sim.running);
 }
 
-/* In the place of one that has ended, or of none. By a thread whose turn it is. */
+/* In the place of an ended thread, or an empty place. By the running thread. */
 static void sim_begin(unsigned number)
 {
 	struct sim_thread *thread = &sim.thread[number];
@@ -327,7 +330,7 @@ static void sim_begin(unsigned number)
 	pthread_attr_destroy(&attributes);
 }
 
-/* By the thread whose turn it is, between calls: all others come to where they are between calls, too. */
+/* By the running thread, between calls: all other threads go on until they are between calls, too. */
 static void sim_rest(void)
 {
 	unsigned self = sim.resting = sim.running, next;

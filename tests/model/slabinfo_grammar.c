@@ -1,7 +1,7 @@
 /*
- * slabinfo_grammar: feeds texts to kmem_slabinfo_write, the reader of what is written to /proc/slabinfo (texts.h),
- * beside a reader of the test's own: it says the same, and the cache that is named has the numbers that the text says,
- * or those that it had.
+ * slabinfo_grammar: feeds texts to kmem_slabinfo_write, the reader of writes to /proc/slabinfo (texts.h), beside a
+ * reader of the test's own: both give the same result, and the named cache has the numbers of the text, or its former
+ * ones.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,7 +37,10 @@ static void need_numbers(const char *text)
 	     "the cache has other numbers");
 }
 
-/* Behind blanks, with a sign or without, of an int's range without its last number; false: there is none. */
+/*
+ * Behind blanks, with a sign or without, of an int's range without its last number. Returns: false if there
+ * is none.
+ */
 static bool read_int(const char **at, long *number)
 {
 	size_t digits, sign;
@@ -53,7 +56,7 @@ static bool read_int(const char **at, long *number)
 	return !errno && *number <= INT32_MAX && *number >= -INT32_MAX;
 }
 
-/* As the reader should answer. What it should have set then is in `has`. */
+/* The expected answer. The expected settings are in `has`. */
 static int model(const char *text)
 {
 	const char *at = strchrnul(text, ' ');

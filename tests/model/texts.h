@@ -1,9 +1,9 @@
 /*
- * texts.h: for tests that feed texts to a reader of settings. A test defines try_text, says TEXTS_TEST(NAME, LIKELY),
- * and has a corpus in tests/model/NAME/. Built with -DKM_LIBFUZZER it is an entry for libFuzzer (FUZZ=NAME
- * tests/model/fuzz.sh). Without, as `make tests` builds it, it reads the corpus, and each text of it changed in many
- * ways: bytes become others, come and go, and pieces of other texts come in their place. SEED=n: the same texts in the
- * same order. Files that are named are read as they stand. CHECK_LONG=1: an hour for all.
+ * texts.h: for tests that feed texts to a reader of settings. A test defines try_text, uses TEXTS_TEST(NAME, LIKELY),
+ * and has a corpus in tests/model/NAME/. Built with -DKM_LIBFUZZER the test is an entry for libFuzzer (FUZZ=NAME
+ * tests/model/fuzz.sh). Without, as `make tests` builds it, the test reads the corpus, and each text changed in many
+ * ways: bytes change, come and go, and pieces of other texts replace them. SEED=n: the same texts in the same order.
+ * Named files are read unchanged. CHECK_LONG=1: an hour for all.
  */
 #ifndef MODEL_TEXTS_H
 #define MODEL_TEXTS_H
@@ -23,7 +23,7 @@
 
 #define TEXTS_MOST 599u
 
-/* Ends the process if it is not so, with the text as printf(1) takes it. */
+/* Ends the process if `truth` is false, with the text in the form of printf(1). */
 __attribute__((unused)) static void need(bool truth, const char *text, const char *what)
 {
 	if (truth)
@@ -80,7 +80,7 @@ static void texts_read(const char *path, struct text *text)
 	fclose(file);
 }
 
-/* A piece of another text comes in the place of what begins at `at`, or before it. */
+/* A piece of another text replaces the part that begins at `at`, or goes before it. */
 static void texts_graft(struct text *text, size_t at, const struct text *other, uint64_t *state)
 {
 	size_t from = random_next(state) % (other->bytes + 1);
@@ -101,7 +101,7 @@ static void texts_change(struct text *text, const struct text *other, const char
 	for (uint64_t n = 1 + random_next(state) % 5; n--;) {
 		size_t at = random_next(state) % (text->bytes + 1);
 		uint64_t how = random_next(state) % 8;
-		/* With the one that ends a text. */
+		/* With the character that ends a text. */
 		uint8_t c = (uint8_t)likely[random_next(state) % (strlen(likely) + 1)];
 
 		if (!(random_next(state) % 8))
@@ -131,7 +131,7 @@ static unsigned long texts_vary(const glob_t *found, size_t i, const char *likel
 	for (; count < TEXTS_ROUNDS || time(NULL) < end; count++) {
 		if (count % 64 == 0)
 			texts_read(found->gl_pathv[random_next(&state) % found->gl_pathc], &other);
-		/* Now and then what came of the one before. */
+		/* Now and then the next change starts from the last text. */
 		if (count % 4 == 0)
 			changed = text;
 		texts_change(&changed, &other, likely, &state);
@@ -176,11 +176,11 @@ static int texts_main(int argc, char **argv, const char *name, const char *likel
 	}
 #endif
 
-/* ------------------------------------------------------------------ what is said meanwhile */
+/* ------------------------------------------------------------------ output meanwhile */
 
 static int texts_said_fd = -1;
 
-/* From here on nothing that is said counts any more. */
+/* Output before this call does not count. */
 __attribute__((unused)) static void said_begin(void)
 {
 	if (texts_said_fd < 0) {
@@ -191,7 +191,7 @@ __attribute__((unused)) static void said_begin(void)
 		abort();
 }
 
-/* The lines since then, as long as nothing else is said. */
+/* Returns: the lines since then, until the next output. */
 __attribute__((unused)) static const char *said(void)
 {
 	static char text[1 << 16];
@@ -201,7 +201,7 @@ __attribute__((unused)) static const char *said(void)
 	return text;
 }
 
-/* Lines that begin with these words. */
+/* Returns: the number of lines that begin with these words. */
 __attribute__((unused)) static unsigned said_lines(const char *words)
 {
 	unsigned count = 0;

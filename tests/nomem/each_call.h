@@ -41,7 +41,7 @@ static int survive(void (*use)(void))
 	return reached ? 0 : 9;
 }
 
-/* The wait status of a process in which the nth call of `use` fails. */
+/* Returns: the wait status of a process with a failure of the nth call in `use`. */
 static int run_forked(void (*use)(void), unsigned long n, bool for_ever)
 {
 	int status;

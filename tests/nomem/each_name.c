@@ -1,9 +1,8 @@
 /*
- * each_name: every service of the system can be refused, and is. Each function of os/os_linux.c and os/os_node.c
- * has a name by which km_os_fault is asked, or stands in a table here, with the reason. Each of the names is refused
- * for ever, by itself, from the first instruction on, to a program that uses all that asks the system for something,
- * under the options that matter: it goes on with what it has, and nothing is lost. A name that nobody asks for is told
- * as well.
+ * each_name: every service of the system can be refused, and is refused here. Each function of os/os_linux.c and
+ * os/os_node.c has a name for km_os_fault, or is in a table here, with the reason. Each name is refused forever, by
+ * itself, from the first instruction on, to a program that uses all system calls, under the relevant options: the
+ * program goes on with its memory, and loses none. A name without any call is reported as well.
  */
 #include "nomem.h"
 
@@ -17,7 +16,7 @@
 
 #define NAMES 48
 
-/* ------------------------------------------------------------------ functions that have no name */
+/* ------------------------------------------------------------------ functions without a name */
 
 static const struct {
 	const char *functions, *why;
@@ -122,7 +121,7 @@ static void use_nodump(void)
 	struct kmem_cache *cache = kmem_cache_create("secret", 200, NULL, SLAB_NODUMP);
 	void *p[50];
 
-	/* Where it is refused, they are had without. */
+	/* After a refusal the objects are allocated without a reservation. */
 	if (cache)
 		(void)kmem_reserve(cache, 100);
 	for (int i = 0; cache && i < 50; i++)
@@ -133,7 +132,7 @@ static void use_nodump(void)
 	kmem_cache_destroy(cache);
 }
 
-/* The block's user protected it, and did not say so before it was freed. */
+/* The user protected the block, and freed it without a reset. */
 static void use_protected(void)
 {
 	char *p = kvmalloc((size_t)9 << 20, GFP_KERNEL | __GFP_NOWARN);
@@ -160,7 +159,7 @@ static void use_groups(void)
 	mem_cgroup_put(group);
 }
 
-/* In a process of its own. 0: it asked for it; 9: it did not. */
+/* In a process of its own. Returns: 0 if the name was called, 9 if not. */
 static int go_without(void)
 {
 	alarm(580);
@@ -179,7 +178,10 @@ static int go_without(void)
 
 /* ------------------------------------------------------------------ all of them */
 
-/* Those of which a program like this one has no need, or without which it keeps more, and who refuses them. */
+/*
+ * Names not called by a program like this one, or with no effect on its results, and the tests that refuse
+ * them.
+ */
 static const struct {
 	const char *name, *by;
 } elsewhere[] = {

@@ -1,6 +1,6 @@
 /*
- * guarded: every call to the system fails in turn in a program whose objects are guarded, from its start on: it goes on
- * with ordinary objects, and loses nothing.
+ * guarded: every system call fails in turn in a program with guarded objects, from its start on: the program goes on
+ * with ordinary objects, and loses no memory.
  */
 #include "each_call.h"
 

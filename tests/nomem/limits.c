@@ -58,7 +58,7 @@ static size_t exhaust(size_t most)
 
 	NEED(cache);
 	size_t first = fill_up(cache, most), second = fill_up(cache, most);
-	/* What was given back can be had again. */
+	/* Released memory can be allocated again. */
 	NEED(second + second / 8 + 16 >= first);
 	kmem_cache_destroy(cache);
 	return first;

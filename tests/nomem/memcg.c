@@ -1,7 +1,7 @@
 /*
- * memcg.c: groups where memory, per-CPU words or rights run out: creation says ENOMEM and leaves nothing; a group that
- * got no stock of its own is charged all the same, to the byte; one that can't be closed now can be later.
- * Disciplines: all
+ * memcg.c: groups while memory, per-CPU words or rights run out: a failed creation returns ENOMEM and leaves no
+ * trace. A group without a stock of its own is charged all the same, to the byte. A group that cannot be closed now
+ * can be closed later. Disciplines: all
  */
 #define _GNU_SOURCE
 #include "kit/events.h"
@@ -23,14 +23,14 @@ static uint64_t shrink_nothing(struct mem_cgroup *group, uint64_t bytes, void *a
 	return 0;
 }
 
-/* Everything that is left of our own memory, in small pieces. */
+/* Uses all metadata up, in small pieces. */
 static void use_up_meta(void)
 {
 	while (km_meta_alloc(64, true))
 		;
 }
 
-/* So many groups can be made from what is left; the one that can't is refused, at each of the places where it may. */
+/* So many groups can be made from the rest; the next one is refused, at each possible place. */
 static void none_left(void)
 {
 	struct mem_cgroup *top = group_below(NULL, "top");
@@ -57,7 +57,7 @@ static void none_left(void)
 		mem_cgroup_remove_shrinker(shrinker);
 		errno = 0;
 		CHECK(mem_cgroup_eventfd(top, 1) == -1 && errno == ENOMEM);
-		/* Who is there works on. */
+		/* Existing groups work on. */
 		CHECK(charge(top, 100000));
 		CHECK_EQUAL(drained(top), 100000);
 		mem_cgroup_uncharge(top, 100000);
@@ -100,14 +100,16 @@ static bool refuse_fence(const char *call)
 	return strcmp(call, "fence") == 0;
 }
 
-/* The word of this CPU, as a sequence that was on its way when the stock was closed changes it after that. */
+/* Changes this CPU's word as a late sequence does after the stock was closed. */
 static void comes_late(const struct obj_cgroup *objcg, int64_t bytes)
 {
 	*(uint64_t *)(km_area(km_cpu()) + objcg->words) += (uint64_t)bytes;
 }
 
-/* A group goes though other CPUs can't be stopped, and what is changed after that is seen, also where it seems that
- * nothing of the group is out any more. */
+/*
+ * A group ends although other CPUs cannot be stopped, and later changes are seen, also if all of the group's bytes
+ * seem uncharged.
+ */
 static void goes_unfenced(void)
 {
 	struct mem_cgroup *top = group_below(NULL, "top"), *group = group_below(top, "group");
@@ -125,7 +127,7 @@ static void goes_unfenced(void)
 		comes_late(objcg, -140);
 		mem_cgroup_uncharge(group, 60);
 		CHECK_EQUAL(mem_cgroup_current(top), 5040);
-		/* All that was counted is back, and more comes to be known: then that is what is out. */
+		/* All counted bytes are uncharged, and late bytes become known: these remain then. */
 		mem_cgroup_uncharge(group, 5040);
 		mem_cgroup_put(group);
 		CHECK(!objcg->memcg);
@@ -134,7 +136,7 @@ static void goes_unfenced(void)
 		mem_cgroup_put(group);
 	}
 	CHECK_EQUAL(mem_cgroup_current(top), 0);
-	/* Its word is nobody's. */
+	/* The group's word has no new owner. */
 	struct mem_cgroup *next = group_below(top, "next");
 	CHECK(next->objcg->stock != objcg->words || !objcg->words);
 	km_os_fault = NULL;
@@ -142,7 +144,7 @@ static void goes_unfenced(void)
 	mem_cgroup_put(top);
 }
 
-/* It seems that nothing is out; what was taken late is. */
+/* All bytes seem uncharged; the bytes charged late are not. */
 static void seems_over(void)
 {
 	struct mem_cgroup *top = group_below(NULL, "top"), *group = group_below(top, "group");

@@ -1,11 +1,11 @@
 /*
- * nomem: a script of all that asks for memory, where each call to the system fails in turn (each_call.h); then the same
- * for the start of the library itself, in processes started anew.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * nomem: a script with all requests for memory, in which each system call fails in turn (each_call.h); then the same
+ * for the start of the library itself, in new processes. With hardened: own_addresses:0, because here pages go from
+ * one name to another.
  */
 #include "each_call.h"
 
-static bool boot;	/* this process is one of those started anew */
+static bool boot;	/* this process is one of the new ones */
 
 /* ------------------------------------------------------------------ the start of the library */
 
@@ -50,7 +50,7 @@ int main(void)
 {
 	if (boot)
 		return survive(script);
-	/* Nothing of the script is left in this process before it is copied. */
+	/* The script leaves no memory in this process before the fork. */
 	int failed = each_call("the script", run_forked, script);
 	return failed | each_call("start and script", run_started, script);
 }

@@ -1,6 +1,6 @@
 /*
- * nomem.h: a scripted run over everything that asks for memory, which survives any refusal: what it did not get it
- * goes without, what it got it checks and gives back. Afterwards nothing may be missing.
+ * nomem.h: a scripted run over all requests for memory that survives any refusal: the script goes on without
+ * refused memory, and checks and frees the rest. Afterwards no memory may be missing.
  */
 #ifndef NOMEM_H
 #define NOMEM_H
@@ -23,7 +23,7 @@
 #include "cache/cache.h"
 
 #define HELD_OBJECTS 6000
-#define FILLED 5000	/* bytes of a block that are written and looked at */
+#define FILLED 5000	/* bytes of a block written and checked */
 
 static unsigned refused;	/* NULLs of this run */
 
@@ -53,7 +53,7 @@ static void let_go(struct kmem_cache *cache, size_t from)
 		struct held *h = &held[--held_count];
 		size_t filled = h->bytes < FILLED ? h->bytes : FILLED;
 
-		/* Each byte is as the one before it. */
+		/* Each byte equals the byte before. */
 		NEED(h->p[0] == (held_count & 0xff) && memcmp(h->p, h->p + 1, filled - 1) == 0);
 		if (cache)
 			kmem_cache_free(cache, h->p);
@@ -62,7 +62,7 @@ static void let_go(struct kmem_cache *cache, size_t from)
 	}
 }
 
-/* Prefilled: of a block's size, and larger. What was promised is kept. */
+/* Prefilled sheaves: of a sheaf's size, and larger. Prefilled objects are always available. */
 static void use_sheaves(struct kmem_cache *cache)
 {
 	struct slab_sheaf *sheaves[6];
@@ -94,7 +94,7 @@ static void use_sheaves(struct kmem_cache *cache)
 	let_go(cache, mark);
 }
 
-/* A cache of its own: one by one, zeroed, in bulk, shrunk, destroyed. */
+/* A new cache: objects one by one, zeroed, in bulk; shrunk, destroyed. */
 static void use_cache(const char *engine, unsigned size, unsigned count)
 {
 	struct kmem_cache_args args = { .engine = engine };
@@ -201,7 +201,7 @@ static int count_left(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* All that the script got has been given back; refusals are over. */
+/* All objects of the script are freed; refusals are over. */
 static void nothing_lost(void)
 {
 	struct kmem_stats all;

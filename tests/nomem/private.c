@@ -1,7 +1,7 @@
 /*
- * private: private groups are made, used and emptied, by each engine, where each call to the system fails in turn
- * (each_call.h). Afterwards nothing is charged either. And a bulk whose twin comes at the second try.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * private: private groups are created, used and emptied, for each engine, with each system call failing in turn
+ * (each_call.h). Afterwards no charge is left either. And a bulk request whose child cache comes at the second
+ * try. With hardened: own_addresses:0, because here pages go from one name to another.
  */
 #include "each_call.h"
 
@@ -42,7 +42,7 @@ static void use_in_name(const char *engine)
 		took(kvmalloc(10 << 20, GFP_KERNEL_ACCOUNT | __GFP_NOWARN));
 		set_active_memcg(before);
 		NEED(mem_cgroup_destroy_all(group, NULL, NULL) == 0);
-		/* To drain takes a fence, which the system may refuse like anything. */
+		/* A drain needs a fence, and the system may refuse the fence. */
 		unsigned long fail_at = fault.fail_at;
 		fault.fail_at = 0;
 		mem_cgroup_drain(group);
@@ -62,7 +62,10 @@ static void use_all(void)
 	use_in_name("slab");
 }
 
-/* There is no memory for the twin, then there is; then the limit ends the bulk half-way: it gives all of it back. */
+/*
+ * First without memory for the child cache, then with memory; then the limit ends the bulk request half-way: the
+ * request gives all objects back.
+ */
 static void child_comes_late(const char *engine)
 {
 	struct kmem_cache_args args = { .engine = engine };
@@ -71,7 +74,7 @@ static void child_comes_late(const char *engine)
 	static void *objects[2000];
 
 	NEED(cache && group && mem_cgroup_set_max(group, 64 << 10) == 0);
-	/* All of our own memory that is to be had without a call. */
+	/* All metadata available without a system call. */
 	for (size_t bytes = (size_t)4 << 20; bytes >= 64; bytes /= 2)
 		while (km_meta_alloc(bytes, false))
 			;

@@ -1,7 +1,7 @@
 /*
- * bulk_count.c: kmem_cache_alloc_bulk returns how many objects it gave, n or 0, whatever stands between the call and
- * the engine: nothing, objects that are debugged, constructed or cleared, groups that pay, or a private group.
- * Callers that were written for Linux up to 7.1 take it as a count. Disciplines: all.
+ * bulk_count.c: kmem_cache_alloc_bulk returns the number of objects, n or 0, with each layer between the call and
+ * the engine: none, debugging, constructors, zeroing, charged groups, a private group. Callers for Linux up to 7.1
+ * use the result as a count. Disciplines: all.
  */
 #include "kit/api.h"
 #include "kit/groups.h"
@@ -11,7 +11,7 @@
 enum { MOST = 600 };
 static void *objects[MOST];
 
-/* Counts that a bool, a byte, and a shelf with fewer objects than are wanted would make wrong. */
+/* Counts with a wrong result if the code counts in a bool or a byte, or if a sheaf has fewer objects than n. */
 static void counts(struct kmem_cache *cache, gfp_t gfp)
 {
 	static const size_t try[] = { 1, 2, 7, 16, 60, 61, 255, 256, 257, 512, MOST };

@@ -1,6 +1,6 @@
 /*
- * cache_limit.c: kmem_cache_set_limit: a cache has no more slabs than its limit allows, whoever asks and however; what
- * lies ready of it is taken back before anybody is refused. Disciplines: all.
+ * cache_limit.c: kmem_cache_set_limit: a cache never has more slabs than the limit, for every kind of request. Cached
+ * objects are drained before a request fails. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include "kit/cpus.h"

@@ -1,8 +1,8 @@
 /*
- * caches.c: what caches promise, as <kmem/kmem.h> and the kernel's documentation have it: creation in all its forms and
- * its errors, constructors, typesafe caches, min_partial, destruction with objects left, bulk, zeros, shrinking,
- * statistics. Disciplines: all.
- * With hardened: own_addresses:0,random_order:0,decay:3600000, for slabs go, and are filled in the order of addresses.
+ * caches.c: caches keep the promises of <kmem/kmem.h> and of the kernel's documentation: all forms of creation and
+ * their errors, constructors, typesafe caches, min_partial, destruction with allocated objects, bulk requests, zeros,
+ * shrinking, statistics. Disciplines: all. With hardened: own_addresses:0,random_order:0,decay:3600000, because the
+ * test expects freed slabs and objects in the order of addresses.
  */
 #include <limits.h>
 
@@ -88,7 +88,7 @@ static void names(void)
 	char text[] = "a name that is longer than thirty-one bytes";
 	struct kmem_cache *cache = make(text, 40);
 
-	/* Copied, cut, and without blanks: slabinfo has a column for it. */
+	/* The cache copies the name, cut and without blanks, because slabinfo has one column for the name. */
 	memset(text, 'x', sizeof(text) - 1);
 	NEED(strcmp(kmem_cache_name(cache), "a_name_that_is_longer_than_thir") == 0);
 	use(cache, 40, 8);
@@ -186,7 +186,7 @@ static void all_flags(void)
 		kmem_cache_free(cache, q);
 		kmem_cache_destroy(cache);
 	}
-	/* Names that programs for older kernels have. */
+	/* Flags of programs for older kernels. */
 	slab_flags_t old = SLAB_MEM_SPREAD | SLAB_DEBUG_OBJECTS | SLAB_KASAN | SLAB_TEMPORARY;
 	use(kmem_cache_create("old", 100, NULL, old), 100, 8);
 	NEED(SLAB_DESTROY_BY_RCU == SLAB_TYPESAFE_BY_RCU);
@@ -215,7 +215,10 @@ static void constructor(void)
 		NEED(objects[i] && all(objects[i], 0x77, 120));
 	}
 	kmem_cache_get_stats(cache, &stats);
-	/* Each once, also those of slabs that are gone again: on a busy machine that may be called idle. */
+	/*
+	 * The constructor runs once for each object, also for objects of freed slabs: a busy machine may
+	 * free slabs as idle.
+	 */
 	NEED(constructed == (slob ? stats.total_objects : stats.alloc_slab * stats.objects_per_slab));
 	/* Given back in constructed state, they come again without another call. */
 	for (int round = 0; round < 3; round++) {
@@ -230,7 +233,7 @@ static void constructor(void)
 	gone(cache);
 }
 
-/* The memory keeps its type until the cache goes: a reader that comes late sees an object of that type. */
+/* The memory keeps the type until the end of the cache: a late reader sees an object of the type. */
 static void typesafe(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("typed", 64, 0, SLAB_TYPESAFE_BY_RCU, NULL);
@@ -260,7 +263,7 @@ static void typesafe(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* The free pointer goes where the user says, and nowhere else. */
+/* The free pointer is at the user's offset, and nowhere else. */
 static void freeptr(void)
 {
 	struct kmem_cache_args args = { .use_freeptr_offset = true, .freeptr_offset = 16 };
@@ -294,7 +297,7 @@ static void destroy_with_objects(void)
 	errno = 0;
 	kmem_cache_destroy(left_cache);
 	NEED(errno == EBUSY);
-	/* The memory stays what it was, and nobody gets it again. */
+	/* The leaked memory keeps its contents, and is never allocated again. */
 	struct kmem_cache *again = make("leftovers2", 100);
 	static void *objects[5000];
 	NEED(kmem_cache_alloc_bulk(again, GFP_KERNEL, 5000, objects));
@@ -365,7 +368,10 @@ static int try_in_visit(struct kmem_cache *cache, void *arg)
 	return *(int *)arg = kmem_set_min_partial_rule("size");
 }
 
-/* For the whole process, while it runs: caches that there are, but not what was written to one, and caches to come. */
+/*
+ * The rule holds for the whole process from now on: for existing caches without a min_partial of their own, and for
+ * new caches.
+ */
 static void min_partial_rule(void)
 {
 	struct kmem_cache *small = make("rule 64", 64), *large = make("rule 4096", 4096), *own = make("rule own", 4096);
@@ -440,7 +446,7 @@ static void bulk(void)
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, (size_t)INT_MAX + 1, objects));
 	kmem_cache_free_bulk(cache, 0, objects);
 	for (size_t n = 1; n < 3000; n = n * 3 / 2 + 1) {
-		/* A count, as callers of Linux up to 7.1 take it. */
+		/* The result is a count, as in Linux up to 7.1. */
 		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects) == (int)n);
 		kmem_cache_get_stats(cache, &stats);
 		NEED(stats.active_objects == n);

@@ -1,8 +1,8 @@
 /*
- * cancelled.c: a thread that is to be cancelled, as threads are by default, goes through any call of the library to its
- * end: none is a cancellation point, so none leaves a lock, or an object, behind. What such a thread, or one that ends
- * in the midst of its work, has charged and not used serves others, or goes back. A thread that may be cancelled
- * asynchronously defers that around the calls. Disciplines: all.
+ * cancelled.c: no call of the library is a cancellation point. A thread with a pending cancellation, of the default
+ * type, finishes each call, and leaves no lock and no object behind. Bytes that a cancelled or ended thread charged
+ * and did not use serve other threads or are uncharged. A thread with asynchronous cancellation must defer
+ * cancellation around the calls. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -56,14 +56,14 @@ static void caches(void)
 	kmem_shrink_all();
 }
 
-/* Lines are written: libc's write, open and close end such a thread. */
+/* These calls write lines: libc's write, open and close would end the cancelled thread. */
 static void tells(void)
 {
 	NEED(kmem_print_slabinfo(nowhere) == 0 && kmem_print_json(nowhere) == 0);
 	NEED(!kmem_cache_create("of no bytes, of which a line is said", 0, NULL, 0));
 }
 
-/* What is left in the CPU's stocks was this thread's doing. */
+/* This thread charged all bytes left in the CPU's stocks. */
 static void pays(void)
 {
 	void *p[20];
@@ -97,7 +97,7 @@ static void does_all(void)
 	through = true;
 }
 
-/* With the request under way already; it takes effect as the type is set back, at once. */
+/* The cancellation is pending already, and ends the thread when the type is set back. */
 static void *works_deferred(void *unused)
 {
 	int type;
@@ -173,7 +173,10 @@ static void by_request(void)
 	all_is_back();
 }
 
-/* From a function that another thread's signal, or its own, has led to, between two calls. */
+/*
+ * Leaves by a jump out of a function, started by a signal of this thread or of another one between
+ * two calls.
+ */
 static void *leaves(void *held)
 {
 	void **objects = held;

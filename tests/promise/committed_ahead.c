@@ -1,7 +1,7 @@
 /*
- * committed_ahead.c: what calls that may not wait can get is committed by those that may: as much as was reserved,
- * and twice what such calls took since somebody last came by. Who makes no such call and reserves nothing has nothing
- * committed ahead.
+ * committed_ahead.c: calls that may wait commit pages ahead for calls that may not wait: the reserved amount, and
+ * twice the amount taken by such calls since the last tick. A process without such calls and without reservations
+ * commits nothing ahead.
  */
 #include "kit/api.h"
 
@@ -10,11 +10,12 @@
 #include "os/lock.h"
 #include "os/os.h"
 
-#define SIZE	2048u		/* no rests on pages of slob, through which each search would go */
+#define SIZE	2048u		/* this size leaves no free rests on pages of engine slob; each
+				 * search would walk the rests */
 #define MANY	40000u
 #define ROUNDS	60u
 #define EACH	512u		/* objects in a round: more than a tenth of what is committed at once */
-#define WARM	20u		/* rounds that may find less */
+#define WARM	20u		/* rounds with possible failures */
 _Static_assert(ROUNDS * EACH <= MANY, "");
 
 static void *objects[MANY];
@@ -42,7 +43,7 @@ static void reserved_for_a_cache(void)
 	NEED(kmem_reserve(other, MANY) == 0);
 	NEED(km_ahead_level() * KM_PAGE_SIZE >= (size_t)MANY * SIZE);
 	NEED(take(other, MANY) == MANY);
-	/* Another number takes its place. What was taken raises the level at the next tick, in any call. */
+	/* The new number replaces the old one. Pages taken raise the level at the next tick, in any call. */
 	struct km_busy_was was = km_busy_begin();
 	km_ahead_top_up();
 	km_busy_end(was);
@@ -93,7 +94,7 @@ static void child_has_it_too(void)
 	NEED(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* Each round somebody comes by who may wait. */
+/* In each round a call that may wait runs a tick. */
 static void grow_with(struct kmem_cache *cache, void (*come_by)(struct kmem_cache *cache, size_t have))
 {
 	size_t have = 0, failed = 0;

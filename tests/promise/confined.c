@@ -1,10 +1,9 @@
 /*
- * confined.c: programs that confine themselves after they began. With a filter that ends a process for any call that
- * libc's malloc does not make, everything goes on, whatever is used, drained, given back or destroyed, and what is free
- * on other CPUs is nobody's objects; with a limit on its address space a program has what that leaves, for itself as
- * for us. The clock is ours. Disciplines: all
- * Not with hardened: the tables of what is out take a fifth of the address space.
- * Not with nodes: large blocks begin as the system makes them, and none is parked.
+ * confined.c: programs that confine themselves after the start. With a filter that permits only the system calls of
+ * libc's malloc, all use, drains, frees and destruction go on, and free objects on other CPUs stay unused. With a
+ * limit on the address space, the program and the library share the rest. The test sets the clock. Disciplines: all
+ * Not with hardened: the tables of what is out take a fifth of the address space. Not with nodes: large blocks begin
+ * as the system makes them, and none is parked.
  */
 #define _GNU_SOURCE
 #include <kmem/memcg.h>
@@ -42,7 +41,7 @@ static void on_refused(int number, siginfo_t *info, void *context)
 #define ALLOW(call)                                                                                \
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (call), 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-/* What libc's malloc makes, and what this program does by itself. */
+/* System calls of libc's malloc and of this program itself. */
 static struct sock_filter filter[] = {
 	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 	ALLOW(SYS_brk),
@@ -63,13 +62,19 @@ static struct sock_filter filter[] = {
 };
 static struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
 
-/* by_name: by prctl; else by a call that nobody but the kernel sees, which an unprivileged program announces. */
+/*
+ * by_name: by prctl; else by a raw system call, unseen by the library; an unprivileged program first sets
+ * no_new_privs.
+ */
 static void shut_in(bool by_name)
 {
 	struct sigaction refused = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
 	static char buffer[BUFSIZ];
 
-	/* What fails below can be printed: libc would ask what standard output is. */
+	/*
+	 * Makes failures printable: at the first line libc would call fstat of standard output, and
+	 * the filter refuses the call.
+	 */
 	fflush(stdout);
 	setvbuf(stdout, buffer, _IOLBF, sizeof(buffer));
 	sigaction(SIGSYS, &refused, NULL);
@@ -122,7 +127,7 @@ static int count_group(struct mem_cgroup *group, unsigned depth, void *arg)
 	return 0;
 }
 
-/* They leave nothing behind but a word that they had on each CPU, and what somebody has of them. */
+/* Destroyed groups leave only their per-CPU words, and the objects still allocated. */
 static void tenants_come_and_go(struct kmem_cache *paid, unsigned flags)
 {
 	struct kmem_stats stats;
@@ -159,7 +164,10 @@ static void shut_and_go_on(bool by_name)
 	use(before);
 	shut_in(by_name);
 	use(before);
-	/* Memory comes: of the arena, of its own, and of ours; it grows, moves and goes. */
+	/*
+	 * All sources of memory work: the arena, separate mappings, cached blocks; blocks grow,
+	 * move, and are freed.
+	 */
 	char *blocks[40];
 	for (int i = 0; i < 40; i++)
 		NEED((blocks[i] = kmalloc(MIB, GFP_KERNEL)));
@@ -206,7 +214,7 @@ static void by_seccomp(void)
 	shut_and_go_on(false);
 }
 
-/* ------------------------------------------------------------------ what lies ready elsewhere */
+/* ------------------------------------------------------------------ objects cached on other CPUs */
 
 static size_t destroyed;
 
@@ -218,8 +226,10 @@ static void on_object(struct kmem_cache *cache, void *object, void *arg)
 	destroyed++;
 }
 
-/* What is free is not the user's, wherever it lies: who takes a cache or a group down is not told of it, nor is his
- * destructor called for it, and all of its memory comes back. */
+/*
+ * Free objects are not leaks on any CPU: the end of a cache or of a group reports none, calls no destructor for
+ * one, and returns all memory.
+ */
 static void takes_down(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", 0), *own = NULL;
@@ -267,7 +277,7 @@ static void *nothing(void *arg)
 	return arg;
 }
 
-/* Until there is no more: in MiB. All of it goes back. */
+/* Allocates until failure, at most `most` MiB, and frees all blocks. Returns: the MiB allocated. */
 static size_t get_all(size_t most)
 {
 	char *last = NULL;
@@ -291,8 +301,10 @@ static size_t get_all(size_t most)
 	return got;
 }
 
-/* By a call of libc that libkmem-malloc replaces; else unseen, as in a program that is linked with libkmem alone, or by
- * another process: kmem_shrink_all and a tick ask for the limit. */
+/*
+ * The limit comes by a call of libc replaced in libkmem-malloc, or unseen: from another process, or in a program
+ * linked with libkmem alone. Then kmem_shrink_all or a tick finds the limit.
+ */
 enum way { BY_SETRLIMIT, BY_PRLIMIT, UNSEEN_BEFORE_SHRINK, UNSEEN_BEFORE_TICK };
 
 static void limit_address_space(size_t bytes, enum way way)
@@ -327,7 +339,7 @@ static void limited(enum way way)
 
 	use(cache);
 	kfree(kmalloc(64, GFP_KERNEL));
-	/* A block that comes and goes lies ready for its next. */
+	/* A block allocated and freed in turns stays cached. */
 	for (unsigned i = 0; i < 4; i++)
 		kvfree(kvmalloc(1000 * MIB, GFP_KERNEL));
 	limit_address_space(1024 * MIB, way);
@@ -338,7 +350,7 @@ static void limited(enum way way)
 	NEED(first >= 768 && first < 1024 && second >= 768);
 	NEED(kmem_check_all() == 0);
 	use(cache);
-	/* It may be raised again. */
+	/* The limit may be raised again. */
 	limit_address_space(RLIM_INFINITY, way);
 	NEED(get_all(2048) == 2048);
 	use(cache);
@@ -370,10 +382,10 @@ static size_t parked(void)
 	return *km_huge_cache_pages() << KM_PAGE_SHIFT;
 }
 
-/* Who frees all of it again and again has it parked. */
+/* A block freed and allocated in turns is a cached huge block. */
 static void swing(void)
 {
-	/* It lies there, however long that takes. */
+	/* The block stays cached for any time. */
 	km_arena_set(false, 3600000);
 	for (int i = 0; i < 4; i++) {
 		char *p = kvmalloc(64 * MIB, GFP_KERNEL);
@@ -382,7 +394,10 @@ static void swing(void)
 	}
 }
 
-/* What was freed and lies ready is not withheld from the program's own mappings: none where they are limited. */
+/*
+ * Cached memory never counts against the limits of the program's own mappings: with a limit, no huge block is
+ * cached.
+ */
 static void parks_nothing(int resource)
 {
 	struct rlimit limit = { 4096 * MIB, RLIM_INFINITY };
@@ -405,7 +420,7 @@ static void parked_blocks(void)
 	parks_nothing(RLIMIT_DATA);
 }
 
-/* Nor where all that is mapped is locked, and that is limited. */
+/* Nor with locked mappings and a limit on locked memory. */
 static void locked_blocks(void)
 {
 	struct rlimit limit;
@@ -427,7 +442,7 @@ static void locked_blocks(void)
 	NEED(parked() >= 64 * MIB);
 }
 
-/* Until it is not locked any more. Nothing is mapped meanwhile, so that any limit will do. */
+/* Caching resumes after munlockall. The program maps nothing meanwhile, so any limit will do. */
 static void unlocked_blocks(void)
 {
 	struct rlimit limit;
@@ -444,7 +459,7 @@ static void unlocked_blocks(void)
 	NEED(parked() >= 64 * MIB);
 }
 
-/* Other limits, other processes, and what is refused: none of our business. */
+/* Other limits, other processes, and refused calls: unchanged. */
 static void not_ours(void)
 {
 	struct rlimit limit = { 64 * MIB, RLIM_INFINITY }, old;
@@ -467,8 +482,8 @@ static void not_ours(void)
 }
 
 /*
- * The program's own call is made, and none of ours beside it. The thread stays on its CPU: behind the filter the
- * objects that lie ready on another CPU cannot be drained.
+ * The filter permits the program's own call and no call of the library. The thread stays on one CPU: behind the
+ * filter, cached objects of another CPU cannot be drained.
  */
 static void locks_behind_a_filter(void)
 {

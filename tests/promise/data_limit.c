@@ -44,7 +44,7 @@ static void small_after_large(void)
 	size_t large = most(3 << 20), small = most(100), again = most(3 << 20);
 	printf("%zu of 3 MiB, %zu of 100 bytes, %zu of 3 MiB\n", large, small, again);
 	NEED(large > 20 && small * 100 > LIMIT / 2);
-	/* Metadata stays, and a part of a block with it. */
+	/* Metadata stays, and keeps a part of a block. */
 	NEED(again >= large - large / 8);
 	NEED(kmem_check_all() == 0);
 }

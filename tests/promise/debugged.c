@@ -1,7 +1,7 @@
 /*
- * debugged: what caches promise they promise when they are debugged: alignment, usable sizes, zeros, constructors,
- * what krealloc keeps, bulk, sheaves, types that stay, accounting; and a byte too much is found at every size.
- * Under each engine as far as it can, each in a process of its own.
+ * debugged: debugged caches keep the promises of caches: alignment, usable sizes, zeros, constructors, contents
+ * after krealloc, bulk requests, sheaves, typesafe memory, accounting. A write of one byte too many is found at
+ * every size. Each engine runs in a process of its own, with all checks of the engine.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,7 +34,7 @@ static void *blind(void *p)
 	return p;
 }
 
-/* All of it is its user's. */
+/* Writes all bytes of the object. */
 static void *use(void *p, size_t bytes)
 {
 	NEED(p);
@@ -92,7 +92,7 @@ static void every_class(void)
 		NEED(kmem_cache_validate(cache) == 1);
 		kmem_cache_destroy(cache);
 	}
-	/* What no slab has room for is had without. */
+	/* An object without room for debug bytes in the largest slab is allocated without them. */
 	struct kmem_cache *largest = kmem_cache_create("largest", KMALLOC_MAX_SIZE, NULL, FLAGS);
 	NEED(largest);
 	kmem_cache_free(largest, use(kmem_cache_alloc(largest, GFP_KERNEL), KMALLOC_MAX_SIZE));
@@ -140,7 +140,10 @@ static void zeros_and_growth(void)
 		p = calloc(1, size);
 		NEED(p && all_are(p, size, 0));
 		free(p);
-		/* In its bucket krealloc stays; what comes reads as zeros if it was asked for so. */
+		/*
+		 * Within its bucket krealloc keeps the block; new bytes read as zeros if the caller
+		 * asked for zeros.
+		 */
 		r = krealloc(q, size + 1, GFP_KERNEL | __GFP_ZERO);
 		NEED(r && all_are(r, size + 1, 0) && ksize(r) >= size + 1);
 		use(r, size + 1);
@@ -165,7 +168,7 @@ static void construct(void *object)
 	memset(object, 0x44, 72);
 }
 
-/* What a constructor wrote, and what readers of a typesafe object may look at, is no poison. */
+/* The contents from a constructor, and contents for readers of a typesafe object, are never poisoned. */
 static void kept_contents(void)
 {
 	struct kmem_cache *built = kmem_cache_create("built", 72, 0, FLAGS, construct);
@@ -239,7 +242,7 @@ static void accounted(void)
 	mem_cgroup_put(group);
 }
 
-/* A line for each object that comes and goes, in the kernel's form: it is counted as in use both times. */
+/* One line for each allocation and each free, in the kernel's form: both lines count the object as in use. */
 static void traced(void)
 {
 	static char text[1 << 16];
@@ -325,7 +328,7 @@ static void *send(void *arg)
 	return NULL;
 }
 
-/* A handler that allocates strikes wherever it does. */
+/* A signal handler allocates, at any point of the interrupted code. */
 static void handlers(void)
 {
 	pthread_t self = pthread_self(), other;
@@ -366,7 +369,7 @@ static __attribute__((noinline)) void *others(struct kmem_cache *cache)
 	return blind(kmem_cache_alloc(cache, GFP_KERNEL));
 }
 
-/* By the calls that allocated them, the most first; none that was freed. */
+/* The allocating calls, most objects first, without freed objects. */
 static void traces(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("traced", 100, NULL, FLAGS);
@@ -374,7 +377,8 @@ static void traces(void)
 	static char text[65536];
 	void *objects[35];
 	unsigned long first, second, lines = 0;
-	volatile int fives = 5;		/* a loop that is known is unrolled, and has many places */
+	volatile int fives = 5;		/* volatile: the compiler would unroll a loop of known
+					 * length into several call sites */
 	int ends[2];
 
 	for (int i = 0; i < 35; i++)
@@ -422,7 +426,7 @@ int main(int argc, char **argv)
 	int failed = 0, status;
 
 	if (argc == 2) {
-		/* What is found is told. */
+		/* Findings are printed. */
 		int nowhere = open("/dev/null", O_WRONLY);
 
 		dup2(nowhere, 2);
@@ -438,7 +442,10 @@ int main(int argc, char **argv)
 			if (km_engine_find(engines[e])->shared_pages && !cases[i].shared)
 				continue;
 
-			/* What is free is looked at: it stays, though on a busy machine a second passes. */
+			/*
+			 * decay:3600000: freed slabs stay, and are checked, although a second may pass on a
+			 * busy machine.
+			 */
 			snprintf(options, sizeof(options), "misuse:warn,decay:3600000,engine:%s", engines[e]);
 			snprintf(number, sizeof(number), "%zu", i);
 			pid_t pid = fork();

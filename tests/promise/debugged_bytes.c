@@ -1,10 +1,10 @@
 /*
- * debugged_bytes: of a cache that is debugged each write outside of its users' bytes is told, at the latest at the
- * free of its object, or, where that is free, when it is given out, its slab goes or somebody looks; and no other. Each
- * byte of an object's slot in turn, and some runs of bytes, with the values of a random number; under each engine, by
- * kmem_cache, kmalloc, malloc and new, each in a process of its own.
+ * debugged_bytes: in a debugged cache each write outside the bytes of the object's user is reported, and no other
+ * write. The report comes at the latest at the free of the object; for a free object at the next allocation, at the
+ * end of the slab or at a validation. The test writes to each byte of an object's slot in turn, and to some runs of
+ * bytes, with random values; for each engine, by kmem_cache, kmalloc, malloc and new, each in a process of its own.
  *
- *	debugged_bytes [SEED]		the same seed writes the same bytes
+ * debugged_bytes [SEED]		the same seed writes the same bytes
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static uint64_t below(uint64_t n)
 	return random_next(&random_state) % n;
 }
 
-/* ------------------------------------------------------------------ doors */
+/* ------------------------------------------------------------------ interfaces */
 
 static struct kmem_cache *mine;
 static void *cache_get(size_t size km_unused) { return kmem_cache_alloc(mine, GFP_KERNEL); }
@@ -52,7 +52,7 @@ static const struct door {
 	{ "new", _Znwm, _ZdlPv },
 }, *door;
 
-/* ------------------------------------------------------------------ what was told */
+/* ------------------------------------------------------------------ reports */
 
 /* Reports since the last call. */
 static unsigned told(void)
@@ -79,7 +79,7 @@ static const char *said(void)
 }
 
 static struct {
-	const char *state;		/* of the object when it is written to */
+	const char *state;		/* state of the object at the write */
 	size_t size;
 	long from, count;
 } now;
@@ -160,7 +160,7 @@ static void given_out(unsigned char *p, unsigned most)
 		door->put(others[--n]);
 }
 
-/* A list that leads through an object is a thing of its own, and so is a damage of it. */
+/* A damaged freelist pointer in the object counts as one damage of its own. */
 static unsigned things(const struct kmem_cache *cache)
 {
 	long link = cache->layout.freeptr;
@@ -187,7 +187,7 @@ static void freed(void)
 	clean(cache, "afterwards");
 }
 
-/* It is alone in its slab. */
+/* The object is alone in its slab. */
 static void gone(void)
 {
 	unsigned char *p = door->get(now.size);
@@ -228,7 +228,7 @@ static void every_byte(size_t size)
 	struct kmem_cache *cache = cache_of(first);
 	const bool shared = cache->layout.engine->shared_pages;
 	long begin = -(long)cache->ext.left, end = (long)cache->layout.size - (long)cache->ext.left, asked = (long)size;
-	/* The other doors have the same around an object, and other bytes that are a user's. */
+	/* Objects of the other interfaces have the same surroundings, with other user bytes. */
 	long step = door->get == cache_get && size <= 100 ? 1 : 7;
 
 	/* A slab with objects in use, some of them free. */
@@ -255,7 +255,7 @@ static void every_byte(size_t size)
 	told();
 	if (door->get != cache_get)
 		return;
-	/* What was lost with a list keeps its slab. */
+	/* A slab with objects lost with the freelist stays. */
 	kmem_cache_destroy(mine);
 	mine = kmem_cache_create("mine", (unsigned)size, NULL, FLAGS);
 	told();
@@ -274,7 +274,7 @@ static int child(const char *by, uint64_t seed)
 	int said_to = memfd_create("stderr", 0);
 
 	alarm(580);
-	/* Of several nodes each gives out its own: what was freed on one would be looked for on another. */
+	/* The test stays on one node, because each node has its own free objects. */
 	stay_here();
 	if (said_to < 0 || dup2(said_to, 2) != 2)
 		return 77;
@@ -302,14 +302,14 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]) * 4; i++) {
 		const char *engine = engines[i / 4];
 
-		/* A block of kmalloc's has nothing around it in an engine whose caches share pages. */
+		/* A kmalloc block of an engine with shared pages has no debug bytes around the block. */
 		if (km_engine_find(engine)->shared_pages && doors[i % 4].get != cache_get)
 			continue;
 		pid_t pid = fork();
 		if (!pid) {
 			char options[64];
 
-			/* No slab goes because time passed, which it does on a busy machine: a test says when. */
+			/* No slab ages on a busy machine: the test decides about time. */
 			snprintf(options, sizeof(options), "misuse:warn,decay:3600000,engine:%s", engine);
 			set_options(options);
 			setenv("KMEM_DEBUG", "FZPU,kmalloc-*,malloc-*;-", 1);

@@ -1,10 +1,10 @@
 /*
- * debugged_wild: a program writes anything anywhere into the slabs of a cache that is debugged, and frees what it has
- * freed; with misuse:warn it goes on. Nothing that it wrote is followed into a fault, no object is had twice, and what
- * validation finds it finds once. Objects of random sizes with random flags; under each engine, each in a process of
- * its own.
+ * debugged_wild: a program writes anywhere into the slabs of a debugged cache, and frees free objects again; with
+ * misuse:warn the program goes on. The library never follows a damaged pointer into a fault, never allocates an
+ * object twice, and validation reports each damage once. Objects have random sizes and random flags; each engine
+ * runs in a process of its own.
  *
- *	debugged_wild [SEED [ROUNDS]]	the same seed does the same
+ * debugged_wild [SEED [ROUNDS]]	the same seed does the same
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -67,7 +67,7 @@ static unsigned char *some_former(void)
 	return formers ? former[below(formers < FORMER ? formers : FORMER)] : NULL;
 }
 
-/* The engine's own bytes, where it has some in slabs, are left alone: so are pages that caches share. */
+/* The engine's own bytes in slabs, and pages shared by caches, are left alone. */
 static void write_somewhere(void)
 {
 	unsigned char *p = count && below(2) ? objects[below(count)] : some_former(), value = below(256);
@@ -104,7 +104,7 @@ static void free_again(void)
 		kmem_cache_free(cache, p);
 }
 
-/* As a handler does that strikes inside of the allocator. */
+/* Frees as a signal handler does that interrupts the allocator. */
 static void put_from_inside(void)
 {
 	struct km_busy_was was = km_busy_begin();

@@ -1,13 +1,13 @@
 /*
- * decay.c: what is free goes back by age, with no call that asks for it: of many more caches than are drained at once,
- * each of which has one object ready on a CPU's shelf, no slab is left in the end. Disciplines: all.
- * With hardened: own_addresses:0, for with them pages go to the system with their slab, and are never free ones.
+ * decay.c: free memory goes back by age without a call for this purpose. Of many more caches than one tick drains,
+ * each with one object cached on a CPU, no slab is left in the end. Disciplines: all. With hardened: own_addresses:0,
+ * because with address reuse pages go to the system with their slab, and are never free pages.
  */
 #include "kit/api.h"
 
 #define CACHES	300
-#define VISITS	64	/* where nothing lies ready in front, one call in so many looks at what is old */
-#define FEW_PAGES	16	/* that the visitor's slabs may have been in a moment ago */
+#define VISITS	64	/* without cached objects, one call in so many runs a tick */
+#define FEW_PAGES	16	/* pages that the visitor's slabs may have used a moment ago */
 
 static unsigned with_slabs(struct kmem_cache **caches)
 {
@@ -23,8 +23,8 @@ static unsigned with_slabs(struct kmem_cache **caches)
 }
 
 /*
- * Comes by, and misses: frees of its cache are checked, so nothing of it lies ready. And takes next to no pages: those
- * that are used all the time keep what is free beside them young.
+ * Runs ticks by misses: frees of this cache are checked, so the cache has no cached objects. The visitor takes almost
+ * no pages, because pages in constant use keep the free pages beside them young.
  */
 static void visit(struct kmem_cache *visitor)
 {
@@ -53,7 +53,7 @@ static void many(void)
 	}
 	/* Pages of slob are no cache's. */
 	NEED(slob || had_slabs == CACHES);
-	/* Somebody must come by now and then, however long it takes. */
+	/* Ticks need a miss now and then, for any time. */
 	for (int i = 0; with_slabs(caches); i++) {
 		NEED(i < 30000);
 		visit(visitor);

@@ -1,8 +1,8 @@
 /*
- * defragment.c: a program that has freed nine of ten objects at random, and moves the others by kmem_slab_usage,
- * __GFP_FULLEST and kmem_free_to_slab alone, has about as many pages, and as much resident memory, as its objects take.
- * Of caches, of kmalloc, and of objects that somebody pays for, who pays for as much as before; where objects are
- * debugged, or each free is proved; beside threads.
+ * defragment.c: a program frees nine of ten objects at random, and moves the other objects with kmem_slab_usage,
+ * __GFP_FULLEST and kmem_free_to_slab only. In the end pages and resident memory are about the size of the objects.
+ * For objects of caches and of kmalloc; for charged objects, with the same charge as before; for debugged objects,
+ * and with validated frees; beside other threads.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 #define SIZE	200u
 #define AT_ONCE	64u
 #define ROUNDS	40u
-/* What lies ready on CPUs and in a barn, and slabs that stay empty; records of ours, and the test's array. */
+/* Cached objects of CPUs and barns, empty slabs that stay; the library's records, and the test's array. */
 #define SLACK	(1024u << 10)
 #define OWN_KB	1536u
 
@@ -42,7 +42,7 @@ static struct thing *get(gfp_t gfp)
 	return cache ? kmem_cache_alloc(cache, gfp) : kmalloc(SIZE, gfp);
 }
 
-/* Of engine slob a cache's object does not say whose it is, and goes to its page in any case. */
+/* In engine slob an object does not name its cache; each free goes to the object's page. */
 static void put(struct thing *p)
 {
 	if (cache && slob)
@@ -145,7 +145,7 @@ static void is_whole(void)
 				   all(thing[i]->rest, (int)(i % 251), sizeof(thing[i]->rest))));
 }
 
-/* bytes: that an object takes, with what is around it. */
+/* bytes: of an object with its debug bytes */
 static void fragmented_and_back(size_t bytes)
 {
 	size_t pages = pages_used(), first = rollup_kb("Anonymous");
@@ -157,7 +157,7 @@ static void fragmented_and_back(size_t bytes)
 	size_t after = (pages_used() - pages) * 4096;
 	printf("%zu KiB live, %zu before, %zu after %u were moved\n", live >> 10, before >> 10, after >> 10, moved);
 	NEED(hardened || after <= want, "(%zu, %zu are live)", after, live);
-	/* Freed pages go back at once (decay:0), but for those that come and go by turns. */
+	/* Freed pages go back at once (decay:0), except for pages used in turns. */
 	size_t now = rollup_kb("Anonymous");
 	NEED(now <= first + want / 1024 + OWN_KB, "(%zu KiB, was %zu, at first %zu)", now, resident, first);
 	is_whole();
@@ -179,7 +179,7 @@ static void of_kmalloc(void)
 	fragmented_and_back(slob ? SIZE + 8 : 256);
 }
 
-/* Who pays pays for as much in the end, byte for byte, as one who was never moved. */
+/* The group is charged in the end byte for byte as much as a group with objects that never moved. */
 static void paid_for(unsigned flags)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "payer", flags), *old;
@@ -199,7 +199,7 @@ static void paid_for(unsigned flags)
 	kmem_cache_shrink(cache);
 	mem_cgroup_drain(group);
 	uint64_t now = mem_cgroup_current(group);
-	/* A private group pays for slabs. */
+	/* A private group is charged for slabs. */
 	NEED(flags ? now < paid / 4 : now == paid, "(%llu, was %llu)", (unsigned long long)now,
 	     (unsigned long long)paid);
 	for (unsigned i = 0; i < MANY; i++)
@@ -225,7 +225,10 @@ static void paid_for_by_a_private_group(void)
 	paid_for(MEM_CGROUP_PRIVATE);
 }
 
-/* kmalloc's: one says who pays, and another moves, in the first one's name. */
+/*
+ * kmalloc objects: one thread sets the group charged, and another thread moves objects in the name
+ * of the first.
+ */
 static void paid_for_by_kmalloc(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "kmalloc's payer", 0), *old;
@@ -239,7 +242,7 @@ static void paid_for_by_kmalloc(void)
 	uint64_t paid = mem_cgroup_current(group);
 	NEED(defragment() && paid);
 	mem_cgroup_drain(group);
-	/* What lies ready may be paid for. */
+	/* Cached objects may be charged. */
 	NEED(mem_cgroup_current(group) <= paid + (256 << 10));
 	set_active_memcg(old);
 	for (unsigned i = 0; i < MANY; i++)
@@ -332,7 +335,7 @@ static void any_pointer(void)
 	kmem_free_to_slab(large);
 	kmem_free_to_slab(small);
 	kvfree(mapped);
-	/* Freed, and its slab perhaps gone. */
+	/* The object is freed, and its slab may be gone. */
 	kmem_shrink_all();
 	kmem_slab_usage(pointers, 8, usage);
 	NEED(usage[2].what != KMEM_USAGE_SLAB && usage[3].what == KMEM_USAGE_NONE);

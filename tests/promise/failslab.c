@@ -1,7 +1,8 @@
 /*
- * failslab: allocations that fail on purpose: which, by each of the settings, and no others; the same ones again by the
- * seed; each door of kmem_cache, kmalloc and malloc gets its NULL and ENOMEM, and all is whole behind it. A cache that
- * is not asked to fail has its shelf. Each case in a process of its own with KMEM_FAILSLAB, under each engine.
+ * failslab: allocations that fail on purpose: each setting selects the right allocations; the same seed selects the
+ * same allocations; each function of kmem_cache, kmalloc and malloc returns NULL with ENOMEM, and the state stays
+ * valid. A cache without failures keeps its fast path. Each case runs in a process of its own with KMEM_FAILSLAB, for
+ * each engine.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +27,7 @@
 
 static bool slob;
 
-/* The calls that fail, the last of 64 first. */
+/* Bit mask of the failed calls; the lowest bit is the last of 64. */
 static uint64_t pattern(struct kmem_cache *cache)
 {
 	uint64_t failed = 0;
@@ -126,9 +127,9 @@ static void bad_words(void)
 	kmem_cache_destroy(cache);
 }
 
-/* ------------------------------------------------------------------ doors */
+/* ------------------------------------------------------------------ functions */
 
-/* Each fails where it should, and works again. */
+/* Each call fails with the setting, and succeeds without. */
 #define FAILS(expression)                                                                          \
 	do {                                                                                       \
 		SET(QUIET "1,100,0,-1");                                                           \
@@ -163,7 +164,7 @@ static void doors(void)
 	}
 }
 
-/* A block that can't become larger stays. */
+/* A block that cannot grow stays unchanged. */
 static void reallocs(void)
 {
 	for (size_t size = 16; size < 8 << 20; size *= 4) {
@@ -214,7 +215,7 @@ static void many(void)
 	kmem_cache_destroy(cache);
 }
 
-/* What was charged goes back. */
+/* A failed request leaves no charge. */
 static void groups(void)
 {
 	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "payer", 0);
@@ -256,7 +257,7 @@ static __attribute__((noinline, aligned(64))) void *from_there(struct kmem_cache
 	return p;
 }
 
-/* A symbol that the dynamic linker has. */
+/* A symbol known to the dynamic linker. */
 __attribute__((noinline, visibility("default"))) void *failslab_test_caller(struct kmem_cache *cache)
 {
 	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
@@ -295,7 +296,7 @@ static bool has_pcs(const struct kmem_cache *cache)
 	return cache->fast.pcs.slot != 0;
 }
 
-/* Those with the flag, and with `named` this one. */
+/* Caches with the flag, and with `named` this cache. */
 static void only(bool named)
 {
 	struct kmem_cache *one = make("chosen-one", 0), *other = make("another", 0);
@@ -370,7 +371,7 @@ int main(int argc, char **argv)
 	for (size_t e = 0; e < sizeof(engines) / sizeof(*engines); e++)
 		for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 			failures += !ran(argv[0], engines[e], "", i);
-	/* Where each object is guarded that can be. */
+	/* Where each eligible object is guarded. */
 	failures += !ran(argv[0], "sheaf", ",guard:each", 0);
 	return failures != 0;
 }

@@ -1,11 +1,10 @@
 /*
- * fork_struck: a thread is stopped at any instruction of the library, at breakpoints, and another one forks. The fork
- * ends, or waits for what the stopped thread has, which then goes on. The child, where that thread is not, allocates
- * and frees in all ways, and finds every invariant kept. Under each engine.
+ * fork_struck: a breakpoint stops a thread at any instruction of the library, and another thread forks. The fork
+ * ends, or waits for a lock of the stopped thread, and the stopped thread then goes on. The child, without the
+ * stopped thread, allocates and frees by all functions, and finds every invariant kept. For each engine.
  *
- * The instructions are in 31 parts, each 31st in one. STRIKE_PARTS of them are struck, beginning with STRIKE_SEED;
- * with CHECK_LONG all, that is each instruction that the thread comes by.
- * Disciplines: all.
+ * The instructions are in 31 parts, every 31st in one part. STRIKE_PARTS parts are struck, beginning with
+ * STRIKE_SEED; with CHECK_LONG all parts, so each instruction on the thread's way. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <kmem/memcg.h>
@@ -31,7 +30,7 @@ int main(void)
 #define PARTS 31u
 #define COUNT 200
 
-/* The clock is the test's: what goes by time is met where it should be. */
+/* The test sets the clock, so that code run by age is reached. */
 static volatile time_t now = 1000;
 int __wrap_clock_gettime(clockid_t id, struct timespec *time);
 int __wrap_clock_gettime(clockid_t id, struct timespec *time)
@@ -56,7 +55,7 @@ APART static void set_state(uint32_t to)
 	syscall(SYS_futex, &state, FUTEX_WAKE_PRIVATE, 8, NULL, NULL, 0);
 }
 
-/* Who is stopped may go on by itself just then: then nothing is to be done. */
+/* Does nothing if the stopped thread has just gone on by itself. */
 APART static bool let_go(void)
 {
 	uint32_t was = STOPPED;
@@ -73,7 +72,7 @@ APART static void await_change(uint32_t from)
 		syscall(SYS_futex, &state, FUTEX_WAIT_PRIVATE, from, NULL, NULL, 0);
 }
 
-/* A fork that waits has the thread that is stopped go on. */
+/* A waiting fork lets the stopped thread go on. */
 void __real_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
@@ -83,7 +82,7 @@ void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
 	__real_km_os_wait(word, value, ms);
 }
 
-/* What the fork has waited for is free: it is its turn. */
+/* The lock that the fork waited for is free: the fork is next. */
 void __real_km_os_wake(uint32_t *word);
 void __wrap_km_os_wake(uint32_t *word);
 void __wrap_km_os_wake(uint32_t *word)
@@ -143,7 +142,7 @@ static void groups(void)
 	mem_cgroup_put(group);
 }
 
-/* What the other thread had in hand is lost to the child; nothing else is. */
+/* Only the objects in the other thread's hands are lost to the child. */
 static void in_child(void)
 {
 	alarm(580);
@@ -187,12 +186,12 @@ static void *forker(void *unused)
 
 /* ------------------------------------------------------------------ breakpoints */
 
-/* The victim is struck while no fork is under way: a thread that only passes by leaves the point for it. */
+/* The victim stops only while no fork is under way: a passing thread leaves the breakpoint for the victim. */
 static struct point *met[4096];
 static size_t met_count;
 static uint32_t trap_lock;
 
-/* One that the parent had when this process was forked is nobody's here. */
+/* The lock of a thread of the parent is free in the forked child. */
 APART static void lock_traps(void)
 {
 	uint32_t self = (uint32_t)syscall(SYS_getpid), holder = 0;
@@ -219,7 +218,7 @@ APART static void on_trap(int number, siginfo_t *info, void *arg)
 	bool strikes = is_victim && point && !is_forking && __atomic_load_n(&state, __ATOMIC_SEQ_CST) == GOES_ON;
 	if (point)
 		disarm(point);
-	/* Another thread has just disarmed it: the instruction is there again. */
+	/* Another thread has just disarmed the breakpoint: the instruction is restored. */
 	if (plain || !point)
 		--*ip;
 	if (point && strikes)
@@ -253,7 +252,7 @@ static void work(void)
 	groups();
 }
 
-/* Twice: what was met while a fork was under way may be struck the second time. */
+/* Twice: a breakpoint met while a fork was under way may stop the victim the second time. */
 static void *victim(void *unused)
 {
 	unsigned long rounds = number_of("STRIKE_PARTS", getenv("CHECK_LONG") ? PARTS : 2);
@@ -281,7 +280,7 @@ static void struck_and_forked(void)
 	NEED(!sigaction(SIGTRAP, &action, NULL));
 	NEED(!pthread_create(&threads[1], NULL, forker, NULL) && !pthread_create(&threads[0], NULL, victim, NULL));
 	NEED(!pthread_join(threads[0], NULL));
-	/* The last fork may still be at its end. */
+	/* The last fork may not have ended yet. */
 	while (__atomic_load_n(&state, __ATOMIC_SEQ_CST) != GOES_ON || is_forking)
 		sched_yield();
 	set_state(OVER);

@@ -1,6 +1,6 @@
 /*
- * gfp_bits.c: bits of gfp that there are not are found at every call, whatever lies ready: on hits, in place, for no
- * bytes and for products that are none, out of a prefilled sheaf, inline; once for each call that returns one thing.
+ * gfp_bits.c: undefined gfp bits are reported at every call, for any cached objects: on hits, for krealloc in place,
+ * for zero bytes and for overflowing products, from a prefilled sheaf, inline; once for each call with one result.
  * The call goes on, as after any warning. Disciplines: all.
  */
 #include <kmem/memcg.h>
@@ -17,24 +17,24 @@ void __wrap_km_misuse(enum km_misuse what, const char *function, const void *obj
 	found++;
 }
 
-/* The lowest, the highest, one beside those that change a hit, one above the others; and none. */
+/* The lowest bit, the highest, one beside the bits that change a hit, one above the others; and no bit. */
 static const gfp_t bits[] = { 0x00000008u, 0x00000080u, 0x00400000u, 0x80000000u, 0 };
 static gfp_t bad;
 
-/* The compiler must not know what it is: else the hits inline know it too. */
+/* Hides the value from the compiler: otherwise the inline hits would be compiled for the value. */
 static gfp_t with(gfp_t gfp)
 {
 	__asm__ volatile("" : "+r"(gfp));
 	return gfp | bad;
 }
 
-/* What was said since the last time: once, where there is a bad bit. */
+/* Reports since the last check: one, if there is a bad bit. */
 #define SAID()                                                                                     \
 	do {                                                                                       \
 		NEED(found == (bad != 0));                                                         \
 		found = 0;                                                                         \
 	} while (0)
-/* For many it may be said of each. */
+/* A request for many objects may report once for each. */
 #define SAID_OF_MANY()                                                                             \
 	do {                                                                                       \
 		NEED((found != 0) == (bad != 0));                                                  \
@@ -43,7 +43,7 @@ static gfp_t with(gfp_t gfp)
 
 #define FOR_EACH_BIT for (unsigned i_ = 0; i_ < sizeof(bits) / sizeof(bits[0]) && (bad = bits[i_], 1); i_++)
 
-/* Objects that lie ready. */
+/* Caches some objects. */
 static void warm(struct kmem_cache *cache)
 {
 	void *objects[8];
@@ -98,7 +98,7 @@ static void caches_without_pcs(void)
 	gone(cache);
 }
 
-/* Hits of what is paid for already. */
+/* Hits of charged objects. */
 static void in_groups(void)
 {
 	struct mem_cgroup *const groups[] = { mem_cgroup_create(NULL, "shared", 0), private_group("private") };
@@ -152,7 +152,7 @@ static void sheaves(void)
 	gone(cache);
 }
 
-/* A block, which is freed, or none. */
+/* Checks the result, a block or NULL, and frees a block. */
 static void got(void *p, bool some)
 {
 	SAID();

@@ -1,8 +1,7 @@
 /*
- * grown_blocks.c: blocks of pages that grow: one that realloc moved grows in place, whatever others allocate
- * meanwhile, until it has twice as many pages; the next one finds what it left, without the lock that all share; what
- * lies there is bounded, belongs to nobody, and goes back by age, on demand, and before anybody is refused; a child
- * of fork has it too.
+ * grown_blocks.c: blocks of pages that grow. A block moved by realloc grows in place up to twice its pages, with any
+ * allocations meanwhile. The next block uses the rest without the shared lock. The cached rests are bounded,
+ * uncharged, and go back by age, on demand, and before a request fails. A child of fork has them, too.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -23,7 +22,7 @@
 static void *other[1024];
 static void (*tick)(void);
 
-/* What is freed here lies here, and nothing ages by itself. */
+/* The thread stays on one CPU, and nothing ages by itself. */
 static void begin(void)
 {
 	stay_here();
@@ -32,7 +31,10 @@ static void begin(void)
 	km_alloc_tick = NULL;
 }
 
-/* Grow a block page by page, and beside it one block for each step, if so asked. How often it moved. */
+/*
+ * Grows a block page by page; crowded: with another allocation at each step. Returns: how often the
+ * block moved.
+ */
 static unsigned grow(size_t last, bool crowded)
 {
 	unsigned moves = 0, others = 0;
@@ -64,10 +66,10 @@ static void moves_as_it_doubles(void)
 	if (slob)
 		return;
 	begin();
-	/* Pages 5 to 512: it doubles 7 times. */
+	/* Pages 5 to 512: the size doubles 7 times. */
 	unsigned moves = grow(LAST, true);
 	NEED(moves <= 10);
-	/* What that left is long enough, if it is so again and again. */
+	/* The rest of the last block is long enough after some rounds. */
 	for (int i = 0; i < 10; i++)
 		NEED(grow(LAST, false) <= 10);
 	NEED(grow(LAST, true) == 0 && grow(LAST, false) == 0);
@@ -116,7 +118,7 @@ static void without_the_lock(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* What it counts is what there is, and what it is given is what it has. */
+/* The counters match the cached pages and the resident memory. */
 static void counted(void)
 {
 	struct kmem_stats before, during, after;
@@ -165,7 +167,7 @@ static void *grow_elsewhere(void *arg)
 	return NULL;
 }
 
-/* However many CPUs, and however many blocks of whatever size come to lie there. */
+/* The bound holds for all CPUs, and for blocks of all sizes. */
 static void bounded(void)
 {
 	pthread_t thread[8];
@@ -185,7 +187,7 @@ static void bounded(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* Nobody's block grew for the decay time, and somebody comes by. */
+/* No block grew for the decay time, and a tick runs. */
 static void by_age(void)
 {
 	begin();
@@ -221,7 +223,7 @@ static void before_failure(void)
 	km_os_fault = refuse;
 	while ((held[count] = kmalloc(69632, GFP_NOWAIT | __GFP_NOWARN)))
 		NEED(++count < 1 << 16);
-	/* Who may not wait has had those of this CPU; what one who may wait can have, he gets. */
+	/* A request that may not wait gets the cached rests of this CPU; a request that may wait gets all. */
 	NEED(km_growth_count() < 16);
 	while (count)
 		kfree(held[--count]);
@@ -236,7 +238,7 @@ static void before_failure(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* What a group paid for is no longer its own when it is freed, and what it takes it pays for. */
+/* Freed pages of a group are uncharged, and a group is charged for cached pages at use. */
 static void paid_for(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "grown", 0);
@@ -264,7 +266,7 @@ static void paid_for(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* Who did it once keeps little, and nothing that he did not have in use. */
+/* A program that grows one block caches little, and never more than the program had in use. */
 static void once(void)
 {
 	begin();
@@ -283,7 +285,7 @@ static void *grow_until(void *arg)
 	return NULL;
 }
 
-/* A fork may strike while another thread is at it. */
+/* A fork may come while another thread grows a block. */
 static void after_fork(void)
 {
 	pthread_t thread[2];

@@ -1,8 +1,8 @@
 /*
- * guarded: guarded objects do what objects do: sizes, zeros, constructors, resizing, walking, statistics; who is not
- * guarded; a cache whose calls are all hits is sampled, and its shelf is open again afterwards; faults that are not
- * ours end as they would have ended; the system refuses, and nothing fails.
- * Not with hardened: hits by the public shelf are looked at, which is closed.
+ * guarded: guarded objects behave as objects: sizes, zeros, constructors, resizing, walking, statistics; objects
+ * that are never guarded; a cache with hits only is sampled, and its fast path is open again afterwards; other
+ * faults end the process as without guards; with refused system calls no request fails. Not with hardened: hits by
+ * the public shelf are looked at, which is closed.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -136,7 +136,7 @@ static void objects(void)
 	kmem_cache_destroy(built);
 }
 
-/* By its flags, its size, its gfp; and whoever has a group is not. */
+/* By flags, size and gfp; and charged objects are never guarded. */
 static void others(void)
 {
 	struct kmem_cache *skip = cache_of("skip", 64, SLAB_SKIP_KFENCE, NULL);
@@ -251,7 +251,7 @@ static void covered(void)
 	free(other);
 }
 
-/* ------------------------------------------------------------------ faults that are not ours */
+/* ------------------------------------------------------------------ faults outside of the library's memory */
 
 static sigjmp_buf back;
 static volatile int struck;
@@ -275,7 +275,7 @@ static void own_handlers(void)
 
 	int status = said(stray, text, &lines);
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV && lines == 0);
-	/* A handler that comes later has all faults. */
+	/* A handler installed later gets all faults. */
 	signal(SIGSEGV, own_handler);
 	if (!sigsetjmp(back, 1))
 		stray();
@@ -300,7 +300,7 @@ static void sent_by_others(void)
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV && lines == 0);
 }
 
-/* One that was there before ours, as of a library that starts earlier, is called after the report. */
+/* A handler installed before the library's, for example by an earlier library, is called after the report. */
 static void early_handler(int number, siginfo_t *info, void *context)
 {
 	(void)context;
@@ -340,7 +340,7 @@ static void earlier_handler(void)
 
 /* ------------------------------------------------------------------ guard:MS */
 
-/* A miss, and with it a look at the clock. */
+/* A miss, with a read of the clock. */
 static void tick(struct kmem_cache *missing, void **kept)
 {
 	void *p;
@@ -390,7 +390,7 @@ static void hits(void)
 	bool blocks = cache->layout.engine->front == KM_PERCPU_SHEAVES;
 	void *kept = NULL, *p;
 
-	/* One that is freed soon is found, and the cache is as it was. */
+	/* A sample freed soon is found, and the cache is as before. */
 	guarded(p = sample_of(cache, missing, &kept));
 	CHECK(is_plain(cache) != blocks);
 	kmem_cache_free(cache, p);
@@ -398,7 +398,7 @@ static void hits(void)
 	for (unsigned i = 0; i < 5000; i++)
 		kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
 	CHECK(is_plain(cache));
-	/* One that lives long is freed by a hit, and found when the shelf is emptied. */
+	/* A sample that lives long is freed by a hit, and found when the sheaf is drained. */
 	guarded(p = sample_of(cache, missing, &kept));
 	memset(p, 1, 56);
 	for (unsigned i = 0; i < 5000; i++)
@@ -435,7 +435,7 @@ static void told_of_second_free(void)
 	CHECK(strstr(text, "BUG: KFENCE: double-free in ") != NULL);
 }
 
-/* By malloc, with the bytes that were asked for, though each call is a hit. */
+/* By malloc, with the requested bytes, although each call is a hit. */
 static void malloc_hits(void)
 {
 	struct kmem_cache *missing = cache_of("missing", 24, 0, NULL);
@@ -450,7 +450,7 @@ static void malloc_hits(void)
 	}
 	guarded(p);
 	CHECK(malloc_usable_size(p) == 45);
-	/* Whoever asks for its cache may free it by that: it is seen, and nobody gets a block that is too short. */
+	/* A free by the cache of the object is recognized, and no later request gets a block that is too short. */
 	if (!kmem_cache_of(p)->layout.engine->shared_pages) {
 		kmem_cache_free(kmem_cache_of(p), p);
 		for (unsigned i = 0; i < 100; i++) {

@@ -1,6 +1,6 @@
 /*
- * hooks.c: the socket for those who watch. Disciplines: all. Each object passes on_alloc and on_free once, whichever
- * way it goes; an object that on_alloc refuses goes back, and one that on_free keeps does not.
+ * hooks.c: the hooks of observers. Disciplines: all. Each object passes on_alloc and on_free once, on every path; an
+ * object refused by on_alloc goes back, and an object kept by on_free does not.
  */
 #include <pthread.h>
 
@@ -37,7 +37,7 @@ static struct kmem_cache *observed(void)
 {
 	struct kmem_cache *cache = make("watched", 200);
 
-	/* As its makers do: before anybody uses it. */
+	/* Set before the first use of the cache, as observers do. */
 	INSIDE(km_alloc_watch(cache, &hooks));
 	shown = hidden = 0;
 	return cache;
@@ -116,7 +116,7 @@ static void *allocating(void *arg)
 	return NULL;
 }
 
-/* Calls that are under way end as they began, and those that come later are seen, or are not. */
+/* Calls under way end as begun; later calls are observed, or are not. */
 static void begun_and_ended(void)
 {
 	struct kmem_cache *cache = make("watched now and then", 200);

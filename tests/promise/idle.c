@@ -1,7 +1,7 @@
 /*
- * idle: after kmem_idle nothing lies ready that nobody has: shelves and barns are empty, no slab is without an object
- * that is out, and no free page is resident; what is live is as it was. Other threads go on meanwhile; from within a
- * visit of all caches, and where there are very many, it ends. Disciplines: all.
+ * idle: after kmem_idle no free object is cached: sheaves and barns are empty, each slab has an allocated object, and
+ * no free page is resident; allocated objects are unchanged. Other threads go on meanwhile. kmem_idle ends when
+ * called from a visit of all caches, and with very many caches. Disciplines: all.
  */
 #include <pthread.h>
 
@@ -96,7 +96,7 @@ static void *falls_idle(void *arg)
 
 static bool in_a_miss;
 
-/* Reclaim comes by in the middle of a miss: what that puts on a shelf afterwards goes the next time all the same. */
+/* Reclaim runs in the middle of a miss: objects that the miss then puts on a sheaf still go at the next call. */
 static void constructs(void *object)
 {
 	pthread_t thread;

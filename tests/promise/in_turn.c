@@ -1,7 +1,7 @@
 /*
- * in_turn.c: one object of each of some hundred caches in turn, allocated and freed: after a while no slab comes or
- * goes any more, whatever ticks look at meanwhile. Invariant: none of these caches is ever out of use for longer than
- * a turn. Disciplines: all.
+ * in_turn.c: one object of each of some hundred caches in turn, allocated and freed: after a while no slab is made or
+ * freed any more, with ticks meanwhile. Invariant: none of these caches is ever unused for longer than a turn.
+ * Disciplines: all.
  */
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 #include "kit/check.h"
 
 #define CACHES	200u
-#define STEADY	40000u		/* turns in which nothing may come or go */
+#define STEADY	40000u		/* turns without a change of slabs */
 #define MOST	4000000u		/* turns until then */
 #define PART	100u		/* between two looks */
 
@@ -26,7 +26,7 @@ static void turn(void)
 		*(volatile char *)object = 1;
 		kmem_cache_free(caches[i], object);
 	}
-	/* As a clock does that moves: ticks look. */
+	/* As a clock that moves: ticks compare ages. */
 	kmem_tick();
 }
 

@@ -14,7 +14,7 @@ static size_t divisor(size_t size)
 	return size & -size;
 }
 
-/* Fill all that is usable, and see later whether somebody else did, too. */
+/* Fills all usable bytes; a later check finds writes of another owner. */
 static void fill(void *p, size_t bytes, unsigned value)
 {
 	memset(HELD(p), (int)(value & 0xff), bytes);
@@ -58,7 +58,7 @@ static void roundup(void)
 		{ KMALLOC_MAX_SIZE + 1, KMALLOC_MAX_SIZE + 1 }, { SIZE_MAX, SIZE_MAX },
 	};
 
-	/* Engine slab: an index is a byte, so that no object has less than 16. */
+	/* Engine slab: an index is a byte, so the smallest object has 16 bytes. */
 	size_t least = 8;
 
 	if (!slob) {
@@ -70,7 +70,7 @@ static void roundup(void)
 		kfree(p);
 	}
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-		/* Slob rounds up to 8 bytes, and, where another has its last caches, to a page. */
+		/* Slob rounds up to 8 bytes, and to a page for the largest caches of the other engines. */
 		bool small = slob && pairs[i][0] && pairs[i][0] < 4088;
 		size_t rounded = small ? (pairs[i][0] + 7) / 8 * 8 : pairs[i][1] == 8 ? least : pairs[i][1];
 
@@ -184,12 +184,12 @@ static void realloc_moves(void)
 	errno = 0;
 	NEED(!krealloc(p, KMALLOC_MAX_SIZE + 1, GFP_KERNEL | __GFP_NOWARN) && errno == EINVAL);
 	NEED(all(p, 0x36, 10));
-	/* While it fits, and lies as is promised of its size, it is the same object. */
+	/* While the new size fits, at the alignment promised for the size, the object stays. */
 	NEED(krealloc(p, 15, GFP_KERNEL) == p && krealloc(p, 9, GFP_KERNEL) == p);
 	kfree(p);
 }
 
-/* With __GFP_ZERO in every call, whatever was never written reads as zeros: after growth, and after a way back. */
+/* With __GFP_ZERO in every call, bytes never written read as zeros: after growth, and after shrinking and growth. */
 static void realloc_zeros(void)
 {
 	char *p = kzalloc(10, GFP_KERNEL);
@@ -211,13 +211,15 @@ static void realloc_zeros(void)
 	kfree(p);
 }
 
-/* A block of whole pages grows where it is while what follows it is free, with and without waiting, and gives back what
- * it has too much; never where it would not be aligned as kmalloc's. */
+/*
+ * A block of whole pages grows in place while the pages behind it are free, with and without waiting, and gives back
+ * spare pages. The block moves where its alignment would be below kmalloc's.
+ */
 static void realloc_grows(void)
 {
 	for (int how = 0; how < 4; how++) {
 		gfp_t gfp = (how & 1 ? GFP_NOWAIT : GFP_KERNEL) | (how & 2 ? __GFP_ZERO : 0);
-		/* What it grows into is committed, and dirt. */
+		/* The pages behind the block are committed and dirty. */
 		char *p = kmalloc(3 * MIB, GFP_KERNEL), *moved;
 		size_t size = 10000;
 		int moves = 0;
@@ -323,13 +325,13 @@ static void kv_zeros(void)
 	kvfree(p);
 }
 
-/* What a block of whole pages grows by may be what another has left. */
+/* A block of whole pages may grow by pages that another block has left. */
 static void kv_grows_by_zeros(void)
 {
 	char *p = kvmalloc(3 * MIB, GFP_KERNEL);
 
 	fill(p, 3 * MIB, 9);
-	/* Looked at, so that it is written, freed as it is. */
+	/* The check reads and the test writes each byte; the block is freed unchanged. */
 	NEED(all(p, 9, 3 * MIB));
 	kvfree(p);
 	p = kvzalloc(300000, GFP_KERNEL);
@@ -382,7 +384,7 @@ static void keeps_errno(void)
 	NEED(errno == 78);
 }
 
-/* kfree takes objects of any cache, where they say whose they are. */
+/* kfree takes objects of any cache, in engines with a cache for each page. */
 static void any_cache(void)
 {
 	struct kmem_cache *cache = make("any", 333);
@@ -416,7 +418,7 @@ static void nodes(void)
 	p = kmalloc(100, quiet | __GFP_THISNODE);
 	NEED(p);
 	kfree(p);
-	/* A node that is not there: another will do, unless it must be this one. */
+	/* A missing node: another node will do, unless the flags insist. */
 	p = kmalloc_node(100, quiet, 7);
 	NEED(p);
 	kfree(p);
@@ -506,7 +508,10 @@ static void bulk_mixed(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* An array is expected to be of the cache that the last one was of; one stranger, or another cache at its id. */
+/*
+ * A bulk free expects objects of the cache of the last object; here with one object of another cache, and with
+ * another cache at the same id.
+ */
 static void bulk_stranger(void)
 {
 	static const size_t counts[] = { 2, 3, 8, 63, 64, 65, 130 };
@@ -530,7 +535,7 @@ static void bulk_stranger(void)
 			kfree_bulk(n, objects);
 		}
 		gone(cache);
-		/* Its id may be the next one's. */
+		/* The id may belong to the next cache. */
 		cache = make("another", 48);
 		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
 		kfree_bulk(n, objects);

@@ -1,7 +1,7 @@
 /*
- * lowest_order.c: slabs of the lowest order, made when no block of the usual order could be had: their objects come
- * and go like others, and kfree tells an object's start from its inside there, too, and in the cache's other slabs
- * still.
+ * lowest_order.c: slabs of the lowest order, made without a free block of the usual order: their objects are
+ * allocated and freed as others, and kfree tells an object's start from its inside there, too, and still in the
+ * cache's other slabs.
  */
 #include "kit/api.h"
 #include "cache/cache.h"
@@ -128,7 +128,7 @@ static void come_and_go(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* Several small slabs where one of the usual order would lie: each object goes to its own. */
+/* Several small slabs at the place of one slab of the usual order: each object goes to its own slab. */
 static void mixed_array(void)
 {
 	void *objects[APART * 4], *mixed[APART * 4];

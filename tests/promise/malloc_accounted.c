@@ -1,8 +1,7 @@
 /*
- * malloc_accounted.c: malloc and its family follow the thread's group while mem_cgroup_account_malloc says so, and only
- * then: what was there before is nobody's, what was paid for is paid back by whoever frees it, whatever is switched
- * meanwhile. Each kind of call, each size; realloc from one group to another; limits; threads; private groups; a
- * fork.
+ * malloc_accounted.c: malloc and its family charge the thread's group while mem_cgroup_account_malloc is on, and only
+ * then. Earlier blocks stay uncharged; a free uncharges a charged block, by any thread and after any switch. Each
+ * function, each size; realloc from one group to another; limits; threads; private groups; a fork.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -46,7 +45,7 @@ static void is_paid_by(const void *p, const struct mem_cgroup *group, size_t siz
 	NEED(objcg_of(p) == group, "(%zu bytes)", size);
 }
 
-/* By each door; *bytes: what they have together. */
+/* By each function; *bytes: the sum of the blocks. */
 static size_t get_all(size_t *bytes)
 {
 	size_t n = 0;
@@ -71,7 +70,7 @@ static void put_all(size_t n)
 		(n % 2 ? dallocx(blocks[n], 0) : free(blocks[n]));
 }
 
-/* A block that is to lie in the fullest slab, and goes back to it past what lies ready. */
+/* A charged block in the fullest slab goes back to its slab, not to a sheaf. */
 static void paid_in_the_fullest(struct mem_cgroup *group)
 {
 	for (size_t size = 0; size < 100000; size = size * 3 + 10) {
@@ -126,7 +125,7 @@ static void switched(struct mem_cgroup *group)
 	NEED(mem_cgroup_account_malloc(true) == 0);
 }
 
-/* In place it stays its payer's, moved it is the caller's. */
+/* A block resized in place stays charged to its group; a moved block is charged to the caller's group. */
 static void between(struct mem_cgroup *a, struct mem_cgroup *b)
 {
 	for (size_t from = 0; from < SIZES; from++)
@@ -137,7 +136,7 @@ static void between(struct mem_cgroup *a, struct mem_cgroup *b)
 
 			set_active_memcg(b);
 			p = realloc(p, sizes[to]);
-			/* A mapping that grows by remapping is the same block elsewhere. */
+			/* A mapping grown by mremap is the same block at another address. */
 			struct mem_cgroup *objcg = objcg_of(p);
 			NEED(objcg == ((uintptr_t)p == was ? a : b) || (objcg == a && sizes[from] > 4 << 20),
 			     "(%zu to %zu)", sizes[from], sizes[to]);
@@ -148,7 +147,7 @@ static void between(struct mem_cgroup *a, struct mem_cgroup *b)
 		}
 }
 
-/* Of a block that nobody paid for what is moved, or grows by pages, is paid for. */
+/* An uncharged block is charged when the block moves or grows by pages. */
 static void taken_over(struct mem_cgroup *group)
 {
 	for (size_t i = 0; i < SIZES; i++) {
@@ -184,12 +183,12 @@ static void limited(struct mem_cgroup *group)
 	memset(kept[0], 1, 1000);
 	errno = 0;
 	NEED(!calloc(1, 300000) && errno == ENOMEM && !malloc(6 << 20) && !aligned_alloc(4096, 65536));
-	/* Who has no group is not concerned. */
+	/* A thread without a group charges nothing. */
 	set_active_memcg(NULL);
 	void *free_of_charge = malloc(1 << 20);
 	NEED(free_of_charge);
 	set_active_memcg(group);
-	/* A block of nobody's does not grow at its cost, and stays as it is. */
+	/* An uncharged block does not grow beyond the group's limit, and stays unchanged. */
 	errno = 0;
 	NEED(!realloc(free_of_charge, 2 << 20) && errno == ENOMEM);
 	memset(free_of_charge, 1, 1 << 20);
@@ -201,7 +200,10 @@ static void limited(struct mem_cgroup *group)
 	NEED(mem_cgroup_set_max(group, MEMCG_NO_LIMIT) == 0 && drained(group) == 0);
 }
 
-/* A block of nobody's that can't grow where it is: a refused realloc leaves it nobody's, a move is paid for once. */
+/*
+ * An uncharged block without room to grow in place: a refused realloc leaves the block uncharged, and a move is
+ * charged once.
+ */
 static void refused_where_it_is(struct mem_cgroup *group, size_t size)
 {
 	void *p = malloc(size);
@@ -224,7 +226,7 @@ static void refused_where_it_is(struct mem_cgroup *group, size_t size)
 	NEED(drained(group) == 0 && mem_cgroup_set_max(group, MEMCG_NO_LIMIT) == 0);
 }
 
-/* Or it would go with the group. */
+/* Otherwise the block would end with the group. */
 static void refused_by_a_private_group(size_t size)
 {
 	struct mem_cgroup *group = private_group("refuses");
@@ -251,7 +253,7 @@ static void refused_where_they_are(struct mem_cgroup *group)
 	}
 }
 
-/* The compiler takes a malloc for one that calls nobody. */
+/* volatile: the compiler assumes that malloc calls no function of the program. */
 static volatile unsigned asked;
 
 static bool nobody_helps(struct mem_cgroup *group, uint64_t bytes, void *arg)
@@ -271,7 +273,10 @@ static unsigned times_asked(void)
 	return times;
 }
 
-/* A realloc that is refused asks as often as a malloc; one that makes a block smaller leaves it, and errno. */
+/*
+ * A refused realloc calls the out-of-memory callback as often as malloc; a shrinking realloc leaves the block
+ * and errno.
+ */
 static void asked_once(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "asks");
@@ -307,7 +312,9 @@ static bool counts(struct mem_cgroup *group, uint64_t bytes, void *times)
 	return false;
 }
 
-/* Its payer is asked for what is to come on top; another group that is active, for the whole, and for no more. */
+/*
+ * The block's group is asked for the additional bytes; another active group is asked for all bytes, and no more.
+ */
 static void another_asked_once(size_t size, unsigned flags)
 {
 	struct mem_cgroup *objcg = group_of(NULL, "pays", flags), *active = group_of(NULL, "active", flags);
@@ -324,12 +331,12 @@ static void another_asked_once(size_t size, unsigned flags)
 	errno = 0;
 	NEED(!realloc(block, size * 5 / 3) && errno == ENOMEM, "(%zu)", size);
 	NEED(by_objcg == 1 && by_active == 1, "(%zu: %u, %u)", size, by_objcg, by_active);
-	/* There is room for it, and none for an eighth more. */
+	/* The limit has room for the block, and no room for an eighth more. */
 	NEED(mem_cgroup_set_max(active, size * 5 / 3 + 8192) == 0);
 	block = realloc(block, size * 5 / 3);
 	NEED(block && block[size - 1] == 7 && by_active == 1, "(%zu: %u)", size, by_active);
 	is_paid_by(block, active, size);
-	/* Nor does the payer itself hear of it twice, where the block would have to move. */
+	/* Nor is the block's own group asked twice, where the block would have to move. */
 	NEED(mem_cgroup_set_max(active, drained(active) + size) == 0);
 	by_active = 0;
 	NEED(!realloc(block, size * 3) && by_active == 1, "(%zu: %u)", size, by_active);
@@ -351,7 +358,7 @@ static void others_asked_once(void)
 	}
 }
 
-/* An object of a cache is no block of pages, however large it is: it moves. */
+/* An object of a cache is no block of pages, at any size: the object moves. */
 static void large_objects_move(struct mem_cgroup *group)
 {
 	struct kmem_cache *cache = kmem_cache_create("large", 40000, 0, 0, NULL);
@@ -385,7 +392,7 @@ static void elsewhere(struct mem_cgroup *group)
 	NEED(drained(group) == 0);
 }
 
-/* The group goes, its parent pays for what it leaves. */
+/* The group ends, and the parent is charged for the remaining blocks. */
 static void survived(void)
 {
 	struct mem_cgroup *above = group_below(NULL, "above"), *below = group_below(above, "below");
@@ -436,7 +443,7 @@ static void default_pays(struct mem_cgroup *group)
 	NEED(drained(group) == 0);
 }
 
-/* kmalloc's gfp says what it did. */
+/* For kmalloc the gfp decides, as before. */
 static void kmalloc_is_as_ever(struct mem_cgroup *group)
 {
 	MEMCG_SCOPE(group);
@@ -473,7 +480,10 @@ static void forked(struct mem_cgroup *group)
 	NEED(drained(group) == 0);
 }
 
-/* Blocks of one size that are had and freed are those of before: no memory is lost between the two kinds of classes. */
+/*
+ * Blocks of one size, allocated and freed in turns, are the same blocks: no memory is lost between charged and
+ * uncharged classes.
+ */
 static void comes_back(struct mem_cgroup *group)
 {
 	for (int i = 0; i < 200; i++) {
@@ -490,7 +500,7 @@ static void comes_back(struct mem_cgroup *group)
 	NEED(drained(group) == 0);
 }
 
-/* With the registry locked: neither waits for it, and both work afterwards. */
+/* With the registry locked neither call waits, and both work afterwards. */
 static int switches(struct kmem_cache *cache, void *visited)
 {
 	(void)cache;
@@ -518,7 +528,7 @@ static void each(void)
 {
 	check_ours();
 	if (mem_cgroup_account_malloc(true)) {
-		/* Engine slob: its objects are nobody's. */
+		/* Engine slob: objects are never charged. */
 		NEED(mem_cgroup_account_malloc(true) == -EOPNOTSUPP && mem_cgroup_account_malloc(false) == -EOPNOTSUPP);
 		return;
 	}
@@ -547,7 +557,10 @@ static void each(void)
 	mem_cgroup_put(b);
 }
 
-/* The option has it on from the start; a group of the process's pays for malloc whatever is set. */
+/*
+ * The option switches charging on from the start; a group with the process's default charges malloc
+ * in any case.
+ */
 static void from_the_start(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "early");
@@ -565,7 +578,7 @@ static void by_the_process(void)
 	NEED(objcg && objcg != mem_cgroup_root());
 }
 
-/* What stands before the shapes of caches, or in a hit's place. */
+/* Options with another path before the alloc ops, or in place of a hit. */
 static const struct {
 	const char *options;
 	void (*run)(void);

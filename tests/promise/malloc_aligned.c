@@ -1,7 +1,7 @@
 /*
- * malloc_aligned.c: every alignment up to two pages, with every size, by each function that aligns, many blocks at a
- * time: each begins where it must, has room for what was asked for, and is nobody else's; what is no alignment is
- * refused. calloc's are zeros whatever lay there before. In each engine, where none is asked for.
+ * malloc_aligned.c: every alignment up to two pages, with every size, by each aligning function, many blocks at a
+ * time: each block begins at the alignment, has room for the requested bytes, and overlaps no other block. An
+ * invalid alignment is refused. calloc returns zeros over used memory. For each engine, unless the caller names one.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "kit/malloc.h"
 #include "kit/options.h"
 
-/* Where the library comes by LD_PRELOAD nobody else may have them. */
+/* With LD_PRELOAD of the library other objects may lack these functions. */
 #pragma weak _ZnwmSt11align_val_t
 #pragma weak _ZnwmSt11align_val_tRKSt9nothrow_t
 #pragma weak _ZnamSt11align_val_t
@@ -49,7 +49,7 @@ static void *get(unsigned way, size_t align, size_t size)
 	return p;
 }
 
-/* Its first bytes and its last ones are as they were written, so nobody else has them. */
+/* The first and the last bytes are unchanged, so no other block overlaps. */
 static void leave(struct block *block)
 {
 	size_t edge = block->size < 16 ? block->size : 16;
@@ -96,7 +96,7 @@ static void test_pairs(void)
 		leave(&live[i]);
 }
 
-/* One slab of each class, and more: not only the first object of it is aligned. */
+/* One slab of each class, and more: every object is aligned, not only the first. */
 static void test_whole_slabs(void)
 {
 	static void *many[600];
@@ -121,7 +121,7 @@ static void test_refused(void)
 	static const size_t no_power[] = { 12, 20, 24, 40, 48, 96, 1000, 4095, 4097, 12288 };
 	void *p = (void *)-1;
 
-	/* A class that would serve it lies ready. */
+	/* Caches objects of each class. */
 	for (size_t size = 16; size <= 8192; size *= 2)
 		free(malloc(size));
 	errno = 9;
@@ -132,7 +132,7 @@ static void test_refused(void)
 		NEED(posix_memalign(&p, no_power[i], 64) == EINVAL && p == (void *)-1 && errno == 9);
 		NEED(!aligned_alloc(no_power[i], 64) && errno == EINVAL);
 	}
-	volatile size_t none = 0;	/* clang 14 crashes where it sees the 0 */
+	volatile size_t none = 0;	/* clang 14 crashes at a constant 0 */
 	NEED(!aligned_alloc(none, 64) && errno == EINVAL);
 	for (size_t align = 16; align <= 4096; align *= 2) {
 		volatile size_t most = SIZE_MAX;
@@ -154,7 +154,7 @@ static void test_zeros(void)
 				for (size_t at = 0; round && at < size; at++)
 					NEED(many[i][at] == 0, "(byte %zu of %zu)", at, size);
 			}
-			/* All of it is dirt, and none is another's: what calloc clears lies in its own block. */
+			/* All blocks hold dirt; calloc clears bytes of its own block only. */
 			for (unsigned i = 0; i < 32; i++)
 				memset(HELD(many[i]), 0xee, malloc_usable_size(many[i]));
 			for (unsigned i = 0; i < 32; i += 2) {

@@ -1,9 +1,9 @@
 /*
- * malloc_constructors: a constructor may allocate, by every door: kmalloc, a cache with a constructor of its own, bulk,
- * malloc; whatever the request was: one object, an array, a sheaf, one that may not wait. It may free, fork, tick and
- * shrink, and a handler that strikes it may allocate. Constructors nest eight deep, and the ninth's request fails.
- * kmem_cache_alloc_nolock runs none. The same where each object is checked, guarded, debugged, charged, or in a private
- * group. Disciplines: all
+ * malloc_constructors: a constructor may allocate by every function: kmalloc, a cache with a constructor of its own,
+ * bulk requests, malloc; for every kind of request: one object, an array, a sheaf, a request that may not wait. A
+ * constructor may free, fork, tick and shrink, and a signal handler that interrupts one may allocate. Constructors
+ * nest eight deep, and the ninth request fails. kmem_cache_alloc_nolock runs no constructor. The same with checked,
+ * guarded, debugged and charged objects, and in a private group. Disciplines: all
  */
 #include <errno.h>
 #include <signal.h>
@@ -108,7 +108,7 @@ static void doors(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* Pages that lie free are had without waiting; the constructor's own requests go by their own gfp. */
+/* Free pages are allocated without waiting; the constructor's own requests use their own gfp. */
 static void may_not_wait(void)
 {
 	make_both(0);
@@ -146,7 +146,9 @@ static void handle(int number)
 {
 	free(malloc(5000));
 	kfree(kmalloc(3000, GFP_ATOMIC));
-	/* The library can't tell a handler's request from the constructor's: the request is refused without misuse. */
+	/*
+	 * The library cannot tell a handler's request from the constructor's: the request is refused without misuse.
+	 */
 	NEED(!kmem_cache_alloc(top, GFP_ATOMIC | __GFP_NOWARN));
 	handled = number;
 }
@@ -229,7 +231,7 @@ static const struct test_case cases[] = {
 	{ "handlers, fork, ticks", does_all }, { "eight deep", nests }, { "nolock", nolock },
 };
 
-/* Engine by engine, and each with options under which an object is made in another way. */
+/* Each engine, and each with options under which the engine makes objects in another way. */
 int main(int argc, char **argv)
 {
 	static const char *const options[] = { "", ",hardened:1", ",guard:each" };

@@ -1,7 +1,6 @@
 /*
- * malloc_crossing.c: blocks of all sizes go from thread to thread, are resized by one and freed by another; threads
- * come and go; what was written is there when it is read.
- * Disciplines: all
+ * malloc_crossing.c: blocks of all sizes go from thread to thread; one thread resizes a block, and another frees
+ * the block; threads start and end. Written bytes stay until they are read. Disciplines: all
  */
 #include <pthread.h>
 
@@ -11,7 +10,10 @@
 #define THREADS	6
 #define ROUNDS	30000
 
-/* A slot holds a block that knows its length and its seed, or NULL; whoever swaps it out owns it. */
+/*
+ * A slot holds NULL or a block with the block's length and seed. The thread that swaps the block out
+ * owns the block.
+ */
 struct block {
 	size_t bytes;
 	unsigned seed;

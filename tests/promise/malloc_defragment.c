@@ -1,7 +1,7 @@
 /*
- * malloc_defragment.c: a program of many sizes that has freed nine of ten blocks at random, and moves the others by
- * kmem_slab_usage, kmem_malloc_fullest and kmem_free_to_slab, has about as much resident memory as its blocks take.
- * Blocks of whole pages and mappings are told apart, and stay.
+ * malloc_defragment.c: a program with many sizes frees nine of ten blocks at random, and moves the other blocks
+ * with kmem_slab_usage, kmem_malloc_fullest and kmem_free_to_slab. In the end the resident memory is about the size
+ * of the blocks. Blocks of whole pages and mappings are recognized, and stay.
  */
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
@@ -47,7 +47,7 @@ static int move(unsigned i)
 		return 0;
 	char *moved = kmem_malloc_fullest(malloc_usable_size(block[i]));
 	NEED(moved && moved != block[i] && !((uintptr_t)moved & 15));
-	/* By size an engine may give less than it has, never less than was asked for. */
+	/* By size an engine may give fewer bytes than the old block's, never fewer than requested. */
 	NEED(malloc_usable_size(moved) >= bytes_of[i]);
 	memcpy(moved, block[i], bytes_of[i]);
 	kmem_free_to_slab(block[i]);
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 	}
 	size_t after = rollup_kb("Rss");
 	printf("%zu KiB live, %zu before, %zu after %d were moved\n", live >> 10, before - first, after - first, all);
-	/* A few slabs of each size, and what lies ready of it; the arrays of this program. */
+	/* A few slabs of each size with cached objects; the arrays of this program. */
 	NEED(before - first > 3 * (live >> 10));
 	NEED(after - first <= (live >> 10) * 5 / 4 + 5 * 1024);
 	for (unsigned i = 0; i < MANY; i++)

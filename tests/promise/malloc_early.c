@@ -1,7 +1,6 @@
 /*
- * malloc_early.c: malloc before everything and after everything: in the first function that a program runs, in
- * constructors, in exit handlers and destructors; what one of them allocates another frees.
- * Disciplines: all
+ * malloc_early.c: malloc works at any time: in the first function of the program, in constructors, in exit
+ * handlers and in destructors; each may free the blocks of another. Disciplines: all
  */
 #include "kit/malloc.h"
 

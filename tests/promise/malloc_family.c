@@ -1,6 +1,6 @@
 /*
- * malloc_family.c: malloc and its family as the standards and glibc's manual have them: alignment, errno, limits,
- * waste, realloc, the aligned ones, calloc's zeros over dirty memory, and what malloc tells about itself.
+ * malloc_family.c: malloc and its family follow the standards and glibc's manual: alignment, errno, limits,
+ * waste, realloc, the aligned functions, calloc's zeros over dirty memory, and malloc's own statistics.
  * Disciplines: all
  */
 #define _GNU_SOURCE
@@ -15,19 +15,19 @@
 #include "kit/ageless.h"
 #include "kit/malloc.h"
 
-void *pvalloc(size_t bytes);	/* musl declares it nowhere */
+void *pvalloc(size_t bytes);	/* musl has no declaration */
 __attribute__((weak)) void free_sized(void *p, size_t size);
 __attribute__((weak)) void free_aligned_sized(void *p, size_t align, size_t size);
 
 #ifdef __GLIBC__
-/* What glibc exports beside the standard names; no header declares them. */
+/* glibc's exports beside the standard names, without declarations in a header. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t size);
 void *__libc_memalign(size_t align, size_t size);
 void *__libc_valloc(size_t size);
 void *__libc_pvalloc(size_t size);
-/* A name of the archive's, and of those that stand in for libc. */
+/* A name in the archive and in libraries in the place of libc's malloc. */
 __attribute__((weak)) int __posix_memalign(void **result, size_t align, size_t size);
 void __libc_free(void *p);
 #endif
@@ -144,7 +144,7 @@ static void test_realloc(void)
 	char *p = realloc(NULL, 20);
 	NEED(p);
 	NEED(reallocarray(p, 10, 10));
-	/* Shrunk where it is: what is left over goes back, the rest stays. */
+	/* realloc shrinks the block in place: the surplus pages go back, and the rest stays. */
 	p = malloc(3 << 20);
 	fill(p, 3 << 20, 9);
 	for (size_t bytes = 3 << 20; bytes > 40000; bytes -= bytes / 3) {
@@ -199,7 +199,7 @@ static void test_aligned(void)
 	void *p = (void *)-1;
 	errno = 9;
 	NEED(posix_memalign(&p, 24, 8) == EINVAL && posix_memalign(&p, 0, 8) == EINVAL && errno == 9);
-	/* Callers print errno, as glibc leaves it. */
+	/* Callers print errno, so errno must be as with glibc. */
 	NEED(posix_memalign(&p, 64, huge + 1) == ENOMEM && p == (void *)-1 && errno == ENOMEM);
 	errno = 9;
 	NEED(posix_memalign(&p, 64, 100) == 0 && errno == 9);
@@ -241,7 +241,7 @@ static void test_calloc(void)
 	free(calloc(5, 0));
 }
 
-/* glibc's own calls, which other libraries lack. */
+/* Calls of glibc; other libraries lack them. */
 static void test_telling(void)
 {
 #ifdef __GLIBC__
@@ -290,7 +290,7 @@ static size_t in_use(void)
 	return info.uordblks + info.hblkhd;
 }
 
-/* A thread that ends, or is cancelled, while malloc_info prints leaves nothing behind. */
+/* A thread that ends or is cancelled while malloc_info prints leaves no memory behind. */
 static void test_cancelled(void)
 {
 	size_t before = 0;
@@ -312,7 +312,7 @@ static void test_cancelled(void)
 	NEED(in_use() < before + 100000, "(%zu bytes for %zu)", in_use(), before);
 }
 
-/* A program that has closed descriptor 2 finds its data there, and nothing else. */
+/* A program with a file of its own at descriptor 2 finds only its own data in the file. */
 static void test_stats_elsewhere(void)
 {
 	char path[] = "/tmp/malloc_family.XXXXXX", text[100];
@@ -342,7 +342,7 @@ static void test_libc_uses_it(void)
 	free(line);
 }
 
-/* Blocks go from one name's allocation to the other's free, as wrappers of malloc do. */
+/* Blocks from the allocation function of one name go to the free of another, as in wrappers of malloc. */
 static void test_other_names(void)
 {
 #ifdef __GLIBC__

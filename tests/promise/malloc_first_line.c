@@ -1,8 +1,8 @@
 /*
- * malloc_first_line.c: what every free loads, and every request of a size that never hits, does not lie in the first
- * line of a page: that is where a program has the heads of its own pages, and lines at the same place of their pages
- * share a few places in the processor's cache. And the shelf that such sizes are led to is empty for ever, on each
- * CPU.
+ * malloc_first_line.c: the data loaded by every free, and by every request of a size without hits, are not in the
+ * first cache line of a page. Programs have the heads of their own pages there, and lines at the same place of pages
+ * share a few places in the processor's cache. The per-CPU sheaf used for sizes without hits is always empty, on
+ * each CPU.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -54,7 +54,7 @@ static void use_each_cpu(void)
 	go_anywhere();
 }
 
-/* Its words are no other shelf's, and none is stored where every free loads. */
+/* The words belong to no other per-CPU sheaf, and none is stored at the place that every free loads. */
 static void look_at_word(const struct kmem_cache *cache)
 {
 	NEED(cache->fast.pcs.slot / 8 != KM_ID_EMPTY && cache->fast.pcs.slot / 8 != KM_ID_EMPTY + 1);

@@ -1,7 +1,7 @@
 /*
- * malloc_fork_files.c: a fork beside stdio. One thread has a FILE, another waits for it in fflush(NULL) and has libc's
- * list of FILEs meanwhile, a third one forks, for which libc takes the list. The first one allocates then: it gets
- * memory, and all three go on. Disciplines: all
+ * malloc_fork_files.c: a fork beside stdio. One thread holds a FILE. Another thread holds libc's list of FILEs, and
+ * waits for the FILE in fflush(NULL). A third thread forks, and libc takes the list for the fork. Then the first
+ * thread allocates: the allocation succeeds, and all three go on. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #define ROUNDS	5
 #define BLOCKS	2000
 
-static int waiting;	/* the thread that sleeps next */
+static int waiting;	/* the thread expected to sleep next */
 
 static void await_sleep(void)
 {
@@ -46,7 +46,7 @@ static void *forks(void *unused)
 	pid_t child = fork();
 	if (!child) {
 		void *p = malloc(100), *q = malloc(5 << 20);
-		/* Its list of FILEs is free, and so is the allocator. */
+		/* The child's list of FILEs is free, and so is the allocator. */
 		_exit(!p || !q || fflush(NULL) || !fopen("/dev/null", "r"));
 	}
 	NEED(child > 0 && waitpid(child, &status, 0) == child && status == 0);
@@ -60,7 +60,7 @@ static void begin(pthread_t *thread, void *(*function)(void *))
 	await_sleep();
 }
 
-/* What misses, and takes locks of every kind. */
+/* Requests with misses, and with locks of every kind. */
 static void allocate(void)
 {
 	static void *block[BLOCKS];

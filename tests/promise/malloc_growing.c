@@ -1,7 +1,7 @@
 /*
- * malloc_growing.c: realloc: what fits and uses at least half of its block stays where it is, anything else keeps its
- * content, for each pair of sizes; chains of small and large steps, up and down; what others have beside it is left
- * alone.
+ * malloc_growing.c: realloc: a block stays in place for a size that fits and uses at least half of the block. Any
+ * other block keeps its contents, for each pair of sizes. Chains of small and large steps, up and down; neighbouring
+ * blocks are unchanged.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +19,7 @@ static const size_t sizes[] = {
 };
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-/* What a block had, and what lies next to it. */
+/* The contents of the block, and of its neighbours. */
 static void one_pair(size_t from, size_t to)
 {
 	unsigned char *about[NEIGHBOURS], *moved;
@@ -68,7 +68,7 @@ static void one_chain(size_t percent, size_t top)
 		p = moved;
 		size = next;
 		fill(p, size, 3);
-		/* A second one grows between, so that nothing lies free behind. */
+		/* A second block grows between, so that no free pages follow the first. */
 		other = realloc(other, size);
 		NEED(other);
 		memset(other, 0xee, size);

@@ -1,7 +1,8 @@
 /*
- * malloc_handlers.c: signal handlers that strike while a lock of ours is held, and allocate: what they ask for may be
- * refused, but nobody waits for himself. Struck are, at every instruction, calls that lock something outside of alloc
- * and free. And handlers of fork that run while the library's fork has all locks: they are served. Disciplines: all
+ * malloc_handlers.c: signal handlers allocate while the interrupted thread holds a lock of the library. The handler's
+ * request may be refused, but never waits for its own thread. The test interrupts, at every instruction, calls that
+ * take a lock outside of alloc and free. Also handlers of fork allocate while the library's fork handler holds all
+ * locks: these requests are served. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -22,7 +23,7 @@
 static struct kmem_cache *cache;
 static volatile unsigned long strikes, refused;
 
-/* More than lies on a CPU, a class that may be new, a mapping of its own; a tick of it may drain. */
+/* More objects than a CPU caches, a class that may be new, a mapping; a tick may drain. */
 static void strike(void)
 {
 	void *objects[BATCH];
@@ -39,7 +40,7 @@ static void strike(void)
 
 /* ------------------------------------------------------------------ fork */
 
-/* Registered before the library's own, so that all three run while it holds its locks. */
+/* Registered before the library's handlers, so that all three run while the library holds its locks. */
 static volatile unsigned in_fork;
 static bool is_stepping;	/* a fork may come from inside the allocator */
 
@@ -136,7 +137,7 @@ static void steps(void)
 
 	is_stepping = true;
 	sigaction(SIGTRAP, &step, NULL);
-	/* The first of its class makes a cache, and shows it to the hot path. */
+	/* The first request of a class makes the cache, and shows the cache to the fast path. */
 	STEP(p = malloc(32000));
 	NEED(p);
 	free(p);
@@ -149,7 +150,10 @@ static void steps(void)
 	STEP(kmem_for_each_cache(nothing, NULL));
 	STEP(info = mallinfo2());
 	NEED(info.arena > 0);
-	/* Found in the table of mappings, under its lock, and reported. The compiler must not know what it is. */
+	/*
+	 * The block is found in the table of mappings, under the table's lock, and reported. volatile hides the
+	 * value from the compiler.
+	 */
 	char *volatile inside = (char *)first + 8;
 	STEP(kfree(inside));
 	free(p);

@@ -1,6 +1,6 @@
 /*
- * malloc_jemalloc.c: jemalloc's own functions, as its manual page has them, give out malloc's blocks: any block may go
- * to either family. Alignment, zeros, growing, sizes, failures; the names of mallctl that programs of Debian ask for.
+ * malloc_jemalloc.c: jemalloc's own functions, as in jemalloc's manual page, return blocks of malloc: each block may
+ * go to either family. Alignment, zeros, growth, sizes, failures; the mallctl names used by programs of Debian.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -38,7 +38,7 @@ static int zeros(const char *p, size_t bytes)
 	return 1;
 }
 
-/* Memory that comes again was written to. */
+/* Writes to the memory before its reuse. */
 static void soil(size_t size)
 {
 	void *p[20];
@@ -164,7 +164,7 @@ static void test_controls(void)
 		NEED(mallctl(none[i], NULL, NULL, NULL, 0) == ENOENT, "(%s)", none[i]);
 	snprintf(name, sizeof(name), "stats.arenas.%u.small.allocated", arena);
 	NEED(arena && asked(name) == 0);
-	/* Not of that size, not to be written, not to be read. */
+	/* Wrong size, read-only name, write-only name. */
 	NEED(mallctl("arenas.narenas", &epoch, &bytes, NULL, 0) == EINVAL);
 	NEED(mallctl("epoch", NULL, NULL, &cache, sizeof(cache)) == EINVAL);
 	NEED(mallctl("arenas.page", NULL, NULL, &epoch, sizeof(epoch)) == EPERM);
@@ -184,7 +184,7 @@ static void test_figures(void)
 	NEED(asked("stats.active") <= asked("stats.resident") && asked("stats.retained") == 0);
 	NEED(asked("stats.arenas.4096.small.allocated") + asked("stats.arenas.4096.large.allocated") >= 5000000);
 	NEED(asked("stats.arenas.0.pactive") >= 5000000 / 4096 && asked("stats.arenas.4096.pmuzzy") == 0);
-	/* By number, of another arena; and a number that is none. */
+	/* By number, for another arena; and an invalid number. */
 	NEED(!mallctlnametomib("stats.arenas.0.small.allocated", mib, &parts) && parts == 5);
 	NEED(!mallctlbymib(mib, parts, &value, &bytes, NULL, 0) && value >= 5000000);
 	mib[2] = 1;
@@ -198,7 +198,7 @@ static void test_figures(void)
 	NEED(asked("stats.allocated") < between - 4000000);
 }
 
-/* It may allocate, as redis' does. */
+/* The callback may allocate, as the callback of redis does. */
 static void gather(void *opaque, const char *text)
 {
 	char **all = opaque;

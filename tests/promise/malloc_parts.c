@@ -1,7 +1,7 @@
 /*
- * malloc_parts.c: who has much of one size has little waste, whatever the size; who has a few of each size has no
- * more caches than there are classes. A size that got a cache of its own keeps it when shelves are drained, and what
- * is asked for with an alignment, also by threads at once, begins where it must, whoever serves it.
+ * malloc_parts.c: many blocks of one size have little waste, at any size; a few blocks of each size use no more
+ * caches than there are classes. A size with a cache of its own keeps the cache when sheaves are drained. Aligned
+ * requests, also by threads at once, begin at the alignment, from any cache.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -49,7 +49,10 @@ static void drop(void *chain)
 	}
 }
 
-/* Different sizes by turns: none is ahead. Less in all than would be worth a cache, whatever it is. */
+/*
+ * Different sizes in turns: no size leads. All together are fewer bytes than a cache of its own needs,
+ * for each size.
+ */
 static void few_of_each(void)
 {
 	size_t caches, bytes = 0;
@@ -100,7 +103,7 @@ static void aligned(unsigned seed)
 		}
 }
 
-/* Each size's cache is made by whoever is first. */
+/* The first thread makes each size's cache. */
 static void *work(void *arg)
 {
 	unsigned seed = (unsigned)(uintptr_t)arg;

@@ -1,8 +1,7 @@
 /*
- * malloc_rcu.c: malloc waits for no grace period, whatever kfree_rcu has under way: its caller may be a reader, for
- * whom a grace period does not end, or the child of a fork, which has no thread that would end it. Not even where
- * malloc makes a cache for a part of a class and gives that up again, as it would save next to nothing.
- * Disciplines: all.
+ * malloc_rcu.c: malloc never waits for a grace period, with any number of kfree_rcu calls under way. The caller may
+ * be a reader, so that no grace period ends, or the child of a fork, without a thread to end one. This also holds
+ * where malloc makes a cache for a part of a class and drops the cache as not worthwhile. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -34,7 +33,7 @@ static void nothing(void)
 {
 }
 
-/* Of a grace period that does not end. */
+/* Waiting for a grace period fails the test. */
 static void barrier(void)
 {
 	NEED(!"malloc waits for a grace period");
@@ -42,7 +41,7 @@ static void barrier(void)
 
 static void *blocks[MOST_BYTES / 256];
 
-/* So many of one size that it is worth a cache of its own, where slabs can be cut so. */
+/* Enough blocks of one size for a cache of its own, where slabs can be cut so. */
 static void many_of(size_t size)
 {
 	size_t n = 0;

@@ -1,8 +1,8 @@
 /*
- * malloc_resident.c: blocks of any number of pages take the memory that they have, and what is free and resident is
- * counted: while all blocks are written, the kernel has no more resident for the process than what is in use and what
- * is known to be free and resident, within a hundredth. Before and after some are freed; with huge pages, which come
- * ahead, and without.
+ * malloc_resident.c: blocks of any number of pages use the memory of their pages, and free resident memory is
+ * counted. While all blocks are written, the kernel's resident memory of the process is the memory in use plus the
+ * free resident memory counted by the library, within a hundredth. Before and after some frees; with huge pages,
+ * committed ahead, and without.
  */
 #include <malloc.h>
 #include <string.h>
@@ -32,9 +32,8 @@ static long counted_kb(void)
 static long first_kb, first_counted;	/* what is less afterwards went back by age */
 
 /*
- * Memory that is free goes back with time, and any call of malloc may be the one that sees to it: one of the look at
- * what the kernel says, too. So it is counted before that and after, and the kernel's number lies between, but for
- * slack.
+ * Free memory goes back by age, and any call of malloc may purge, also a call of the test's own measurement. So the
+ * test counts before and after the measurement, and the kernel's number is between the two, within the slack.
  */
 static void agrees(long slack)
 {
@@ -64,7 +63,7 @@ int main(void)
 	for (int i = 0; i < MANY; i++)
 		live_kb += (long)malloc_usable_size(block[i]) / 1024;
 	agrees(slack + live_kb / 64);
-	/* A huge page that has come ahead, and the descriptors. */
+	/* A huge page committed ahead, and the descriptors. */
 	NEED(resident_kb() - first_kb <= live_kb + 2048 + slack + live_kb / 64);
 
 	for (int i = 0; i < MANY; i += 3)

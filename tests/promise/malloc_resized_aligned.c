@@ -1,8 +1,8 @@
 /*
- * malloc_resized_aligned: what is promised of an address is promised of the one that a resizing call returns, whether
- * the object stays or moves: kmalloc's alignment of krealloc and krealloc_array, of kvrealloc up to 8 KiB and a page
- * beyond, malloc's of realloc and reallocarray, also where the object is kmalloc's. Content stays. A size beyond the
- * limit is refused, also where the object has room for it. Guarded, hardened and debugged, too.
+ * malloc_resized_aligned: promises about an address also hold for the address returned by a resizing call, for an
+ * object that stays and for one that moves: kmalloc's alignment for krealloc and krealloc_array, for kvrealloc up to
+ * 8 KiB and a page beyond, malloc's for realloc and reallocarray, also for kmalloc objects. Contents stay. A size
+ * beyond the limit is refused, also for an object with enough room. Guarded, hardened and debugged, too.
  */
 #include <errno.h>
 #include <limits.h>
@@ -28,7 +28,7 @@ static size_t kv_natural(size_t size)
 	return size > 8192 ? 4096 : natural(size);
 }
 
-/* C: an object is aligned for each type that it has room for. */
+/* C: an object is aligned for each type of at most the object's size. */
 static size_t of_malloc(size_t size)
 {
 	return size < 16 ? 8 : 16;
@@ -87,7 +87,7 @@ static void too_long(void)
 	errno = 0;
 	NEED(!krealloc(q, KMALLOC_MAX_SIZE + 1, GFP_KERNEL | __GFP_NOWARN) && errno == EINVAL && *q == 7);
 	kvfree(q);
-	/* A machine may have no address for it. */
+	/* A machine may lack the address space. */
 	if (!p)
 		return;
 	*p = 7;

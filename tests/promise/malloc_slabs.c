@@ -1,6 +1,6 @@
 /*
- * malloc_slabs.c: no class of malloc leaves more than a fifth of its slabs over, whichever engine has it; and so blocks
- * of any size below the largest class, many of which were freed and came again, take up little more than their bytes.
+ * malloc_slabs.c: no class of malloc wastes more than a fifth of each slab, in any engine. So blocks of any size
+ * below the largest class, many freed and allocated again, take little more than their bytes.
  */
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 #define LARGEST	32768u
 #define BLOCKS	((20u << 20) / 9000)
 
-/* Of each size; of a cache whose slabs lie by themselves. */
+/* Of each size; of caches without shared slabs. */
 static void classes(void)
 {
 	unsigned seen = 0;

@@ -1,7 +1,7 @@
 /*
- * malloc_switched.c: malloc's blocks are debugged while a program runs: what is allocated from then on has its red zone
- * where the bytes end that were asked for; a size that has a cache of its own is not served by another meanwhile; what
- * was allocated before is resized and freed as ever; off again all is as it was. Disciplines: all
+ * malloc_switched.c: malloc's blocks are debugged while a program runs. New blocks have a red zone directly behind
+ * the requested bytes; a size with a cache of its own is not served by another cache meanwhile; older blocks are
+ * resized and freed as before. After debugging is off, all is as before. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -56,7 +56,7 @@ static void a_class(void)
 	free(next);
 }
 
-/* Much of one size has a cache of its own, beside that of its class. */
+/* Many blocks of one size have a cache of their own, beside the class's cache. */
 static void a_part(void)
 {
 	static void *blocks[MANY];
@@ -70,12 +70,12 @@ static void a_part(void)
 		NEED((blocks[i] = malloc(1040)));
 	part = kmem_cache_of(blocks[MANY - 1]);
 	if (part == class) {
-		/* Slabs are cut so that it would save nothing. */
+		/* With this cut of the slabs a separate cache would save no memory. */
 		puts("1040 bytes have no cache of their own");
 		return;
 	}
 	NEED(kmem_cache_set_debug(part, "FZ") == 0);
-	/* The class's shelves open anew, and have some: they do not serve this size for that. */
+	/* The class's sheaves open anew, and have objects: the sheaves must not serve this size. */
 	kmem_cache_shrink(class);
 	for (int i = 0; i < 20; i++)
 		free(first[i]);

@@ -1,8 +1,8 @@
 /*
- * malloc_vfork.c: vfork does what libc's does: the parent waits, a failed exec is known to it, no handlers of
- * pthread_atfork run, and a lock that is held across it harms nobody. And what the child allocates and frees, POSIX
- * or not, in its parent's memory while other threads allocate and it is moved from CPU to CPU, is right afterwards.
- * Disciplines: all
+ * malloc_vfork.c: vfork behaves as libc's vfork: the parent waits, learns of a failed exec, no handlers of
+ * pthread_atfork run, and a lock held across the call does no harm. The child may allocate and free, POSIX or not,
+ * in the parent's memory, while other threads allocate and the child moves from CPU to CPU; the state is valid
+ * afterwards. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,7 +39,7 @@ static void wait_for(pid_t child, int wanted)
 	NEED(WIFEXITED(status) && WEXITSTATUS(status) == wanted, "(status %x)", (unsigned)status);
 }
 
-/* The parent's variable is the child's: that is how busybox, and others, know of an exec that failed. */
+/* The child shares the parent's variable: busybox, for example, learns of a failed exec this way. */
 static void test_failed_exec(void)
 {
 	pid_t child = vfork();
@@ -111,7 +111,7 @@ static void in_child(int round, int cpus)
 {
 	for (int i = round % 2; i < KEPT; i += 2) {
 		if (i % 20 < 2)
-			go_to_cpu((round + i) % cpus);	/* refused where that CPU is not ours */
+			go_to_cpu((round + i) % cpus);	/* fails where the process may not use the CPU */
 		if (!is_filled(kept[i], bytes_of(i), (unsigned)i))
 			_exit(1);
 		free(kept[i]);

@@ -1,6 +1,6 @@
 /*
- * mempool.c: a pool allocates by its function, then out of its reserve; who may wait gets the next element that comes
- * back, and never NULL.
+ * mempool.c: a pool allocates by its function, then from its reserve. A caller that may wait gets the next freed
+ * element, and never NULL.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 #include "base/atomic.h"
 #include "os/os.h"
 
-/* ---- a function that fails as the test says, and counts */
+/* ---- a function that fails as the test wants, and counts */
 
 enum { BYTES = 100 };
 static int refusing, allocated, freed;
@@ -81,7 +81,7 @@ static void reserve(void)
 	NEED(!mempool_alloc_preallocated(&pool) && errno == ENOMEM);
 	for (int i = 0; i < 4; i++)
 		NEED(all(element[i], i, BYTES));
-	/* Elements go to the reserve first, whoever they came from. */
+	/* Elements go to the reserve first, also elements of other origin. */
 	mempool_free(other, &pool);
 	NEED(pool.curr_nr == 1 && freed == 0);
 	NEED(mempool_alloc_preallocated(&pool) == other);
@@ -109,7 +109,7 @@ static void kinds(void)
 	NEED(page && (uintptr_t)page % 4096 == 0 && ksize(page) >= 8192 && ksize(block) >= 300);
 	mempool_free(page, pages);
 	mempool_free(block, blocks);
-	/* A cache that may have no more slabs: its reserve is there. */
+	/* A cache at its slab limit: the reserve is available. */
 	NEED(slob || kmem_cache_set_limit(cache, 1) == 0);
 	for (int i = 0; i < 100; i++)
 		mempool_free(mempool_alloc(slab, GFP_KERNEL), slab);
@@ -135,7 +135,7 @@ static void failures_to_begin(void)
 	NEED(mempool_init(&pool, -1, own_alloc, own_free, &allocated) == -EINVAL);
 	NEED(mempool_init(&pool, 1, NULL, own_free, &allocated) == -EINVAL && !mempool_initialized(&pool));
 	NEED(!mempool_create(1, own_alloc, NULL, &allocated) && errno == EINVAL);
-	/* The reserve can't be had: what there is of it goes back. */
+	/* The reserve cannot be allocated: the part allocated goes back. */
 	for (int some = 0; some < 5; some++) {
 		give_some = some;
 		NEED(mempool_init(&pool, 5, some_alloc, own_free, &allocated) == -ENOMEM);
@@ -144,9 +144,9 @@ static void failures_to_begin(void)
 		NEED(!mempool_create(5, some_alloc, own_free, &allocated) && errno == ENOMEM);
 		NEED(allocated == freed);
 	}
-	/* No memory for its list. */
+	/* No memory for the list of elements. */
 	NEED(mempool_init(&pool, INT32_MAX, own_alloc, own_free, &allocated) == -ENOMEM && allocated == freed);
-	/* A pool without a reserve is one of what its function gives. */
+	/* A pool without a reserve has the elements of its function only. */
 	begin(0);
 	NEED(!mempool_alloc(&pool, GFP_NOWAIT));
 	km_store(&refusing, 0);
@@ -161,7 +161,7 @@ static void resized(void)
 	begin(4);
 	NEED(mempool_resize(&pool, -1) == -EINVAL && mempool_resize(&pool, INT32_MAX) == -ENOMEM);
 	NEED(pool.min_nr == 4 && pool.curr_nr == 4);
-	/* Longer, while there is nothing: it comes with what is freed. */
+	/* The reserve grows while the function gives no element: freed elements fill the reserve. */
 	km_store(&refusing, 0);
 	for (int i = 0; i < 2; i++)
 		element[i] = mempool_alloc(&pool, GFP_KERNEL);
@@ -182,7 +182,7 @@ static void resized(void)
 	end();
 }
 
-/* ---- who waits */
+/* ---- waiting callers */
 
 static void *get_one(void *arg)
 {
@@ -230,7 +230,7 @@ static void *get_two(void *arg)
 	return NULL;
 }
 
-/* Neither takes a part of what it wants: that would leave both waiting. */
+/* No caller takes a part of its wish, because parts would leave both callers waiting. */
 static void bulk(void)
 {
 	pthread_t thread[2];
@@ -243,13 +243,13 @@ static void bulk(void)
 		NEED(pthread_create(&thread[i], NULL, get_two, NULL) == 0);
 	until_waiting(2);
 	NEED(pool.curr_nr == 1);
-	/* One who wants one passes by. */
+	/* A caller that wants one element passes the waiting callers. */
 	NEED((left[0] = mempool_alloc(&pool, GFP_NOWAIT)));
 	mempool_free(left[0], &pool);
 	mempool_free(element[0], &pool);
 	for (int i = 0; i < 2; i++)
 		pthread_join(thread[i], NULL);
-	/* What is there stays. */
+	/* Elements already in the array stay. */
 	element[0] = NULL;
 	void *kept = element[1];
 	NEED(mempool_alloc_bulk(&pool, element, 2, 1) == 0 && element[0] && element[1] == kept);
@@ -264,7 +264,7 @@ static void bulk(void)
 	end();
 }
 
-/* Who holds a bounded number at a time goes on, though the function never gives any. */
+/* Callers with a bounded number of elements go on, although the function never gives any. */
 enum { THREADS = 4, TURNS = 5000 };
 static void *hold_two(void *arg)
 {
@@ -308,7 +308,7 @@ static void *take_turns(void *arg)
 	return NULL;
 }
 
-/* In the child nobody else has the lock; what other threads had out is not there. */
+/* In the child no other thread holds the lock; elements held by other threads are lost. */
 static void forked(void)
 {
 	pthread_t thread[2];
@@ -352,7 +352,7 @@ static void handler(int signal)
 	errno = kept;
 }
 
-/* A handler at any instruction: it waits for nobody, and nothing is lost. */
+/* A handler at any instruction never waits, and no element is lost. */
 static void in_a_handler(void)
 {
 	struct itimerval often = { { 0, 50 }, { 0, 50 } }, never = { 0 };
@@ -369,12 +369,12 @@ static void in_a_handler(void)
 	setitimer(ITIMER_REAL, &never, NULL);
 	signal(SIGALRM, SIG_DFL);
 	NEED(had > 0);
-	/* One that could not give back to the reserve freed it. */
+	/* A handler that could not return an element to the reserve freed the element. */
 	NEED(pool.curr_nr + freed == 4);
 	end();
 }
 
-/* Where the cache is debugged nobody writes to what lies in the reserve. */
+/* In a debugged cache a write to an element of the reserve is found. */
 static char *late;
 static void write_late(void)
 {

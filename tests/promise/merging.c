@@ -1,6 +1,6 @@
 /*
- * merging.c: KMEM_OPTIONS=merge:1: caches of like layout share slabs, and no cache loses by it what was promised to it:
- * alignment, flags, capacity, constructor, and its objects when the other is destroyed.
+ * merging.c: KMEM_OPTIONS=merge:1: caches of equal layout share slabs, and each cache keeps its promises: alignment,
+ * flags, capacity, constructor, and its objects after the other cache's destruction.
  */
 #include "kit/api.h"
 
@@ -27,7 +27,7 @@ static void shared(void)
 	char *p = kmem_cache_zalloc(first, GFP_KERNEL);
 	NEED(p && all(p, 0, 104));
 	kmem_cache_destroy(first);
-	/* One of its two names is left. */
+	/* One of the two names is left. */
 	memset(p, 1, 104);
 	void *q = kmem_cache_alloc(second, GFP_KERNEL);
 	NEED(q && q != p && all(p, 1, 104));
@@ -58,7 +58,7 @@ static void aligned(void)
 		NEED((uintptr_t)kmem_cache_alloc(second, GFP_KERNEL) % 32 == 0);
 }
 
-/* What is like nobody else stays by itself, whoever came first. */
+/* A cache unlike all others is never merged, in any order of creation. */
 static void never(void)
 {
 	static const slab_flags_t flags[] = {

@@ -1,10 +1,9 @@
 /*
- * nested_calls.c: a signal handler may allocate and free wherever it strikes: what it asks for may be refused, but it
- * never waits for the code that it interrupted. Every call of the groups, and every call of a cache that takes locks,
- * is stepped through; after each instruction a handler wants each kind of memory there is: a slab, whole pages, a
- * mapping, memory for our own tables, and some that a private group pays for. Malloc's calls:
- * tests/promise/malloc_handlers.c.
- * Disciplines: all. Tier: full.
+ * nested_calls.c: a signal handler may allocate and free at any instruction. The handler's request may be refused,
+ * but never waits for the interrupted code. Every call of the groups, and every call of a cache that takes locks, is
+ * single-stepped; after each instruction a handler requests each kind of memory: a slab, whole pages, a mapping,
+ * metadata, and objects charged to a private group. Malloc's calls: tests/promise/malloc_handlers.c. Disciplines:
+ * all. Tier: full.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -34,9 +33,9 @@ int main(void)
 #include <x86intrin.h>
 
 #define TRAP_FLAG 0x100ull
-/* Where the thread is busy a handler is refused at once: there it strikes once in so many instructions. */
+/* While the thread is busy, a handler's requests fail at once: there the handler runs once in so many instructions. */
 #define BUSY_STRIDE 61u
-/* Instructions of one call: the rest is not struck. */
+/* Instructions interrupted in one call; the rest is not interrupted. */
 #define MOST 20000u
 #define BATCH 200
 
@@ -48,7 +47,7 @@ static const char *volatile doing = "setting up";
 
 /* ------------------------------------------------------------------ the handler */
 
-/* More than lies on a CPU, and memory for our own tables; whole pages; a mapping; and what a private group pays for. */
+/* More objects than a CPU caches, and metadata; whole pages; a mapping; and objects charged to a private group. */
 static void strike(void)
 {
 	static void *objects[BATCH];
@@ -63,7 +62,7 @@ static void strike(void)
 		kfree(kmalloc(64 << 10, gfp));
 		return;
 	case 2:
-		/* What any of these needs now and then, each time. */
+		/* Each of these requests needs metadata now and then; so each time. */
 		if (!km_thread.busy)
 			km_meta_free(km_meta_alloc(64, true), 64);
 		while (n < BATCH && (objects[n] = kmem_cache_alloc(cache, gfp)))
@@ -89,7 +88,7 @@ static void on_step(int signal, siginfo_t *info, void *context)
 	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
 
 	(void)signal, (void)info;
-	/* An instruction that repeats itself traps each time. */
+	/* A repeated string instruction traps at each repetition. */
 	if (registers[REG_RIP] != last && (++steps % BUSY_STRIDE == 0 || !km_thread.busy))
 		strike();
 	last = registers[REG_RIP];
@@ -103,7 +102,7 @@ static void on_alarm(int signal)
 	NEED(false, "the handler waits for its own thread in %s, instruction %lu", doing, steps);
 }
 
-/* ------------------------------------------------------------------ what is struck */
+/* ------------------------------------------------------------------ interrupted calls */
 
 static void no_object(struct kmem_cache *of, void *object, void *arg)
 {
@@ -161,7 +160,7 @@ static int visit_each(struct kmem_cache *each, void *arg)
 			printf("%7lu %s\n", steps, doing);                                         \
 	} while (0)
 
-/* What the group has: objects of a cache and of kmalloc, whole pages, a mapping. */
+/* Memory of the group: objects of a cache and of kmalloc, whole pages, a mapping. */
 static void *object, *page, *mapping;
 
 static void use_group(void)
@@ -259,7 +258,7 @@ static void one_group(unsigned flags)
 	STEP(mem_cgroup_offline(group));
 	free_all();
 	STEP(mem_cgroup_put(group));
-	/* And one that is put while it is online. */
+	/* And a group put while online. */
 	STEP(group = mem_cgroup_create(top, "short", flags));
 	STEP(mem_cgroup_put(group));
 }

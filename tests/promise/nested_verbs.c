@@ -1,10 +1,10 @@
 /*
- * nested_verbs.c: where no restartable sequences are used, a CPU's slot has a lock, and a hit is struck under it as
- * everything else: the handler's call never waits for the code that it interrupted, whose lock it would find taken
- * until it returns. This process has one thread, so each call of the system that waits is a wait for itself. A hit's
- * every instruction is struck, by a handler that makes the library drain, and by one that forks: the child's handler
- * and the hit that it struck get different objects, and both may be freed. The thread stays on one CPU: on another one
- * the call would begin with a lock, for which a fork may wait a moment where it is just being taken (docs/theory.md 8).
+ * nested_verbs.c: without restartable sequences a CPU's words have a lock, and a handler may interrupt a hit under
+ * the lock. The handler's call never waits for the interrupted code, although that code holds the lock until the
+ * handler returns. This process has one thread, so each system call that waits would wait forever. The test
+ * interrupts every instruction of a hit, by a handler that makes the library drain, and by a handler that forks: the
+ * child's handler and the interrupted hit get different objects, and both may be freed. The thread stays on one CPU:
+ * on another CPU the call would begin with a lock, and a fork may wait a moment for that lock (docs/theory.md 8).
  * Disciplines: all
  */
 #define _GNU_SOURCE
@@ -56,7 +56,7 @@ static volatile unsigned strikes;
 static void *nested;	/* the handler's object, in a child */
 static const gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
 
-/* Where the cache is at its limit, but for what lies on the CPU that was struck, the library looks there. */
+/* With the cache at its limit, except for objects cached on the interrupted CPU, the library drains the CPU. */
 static void drain(void)
 {
 	void *object = kmem_cache_alloc(cache, gfp);
@@ -106,7 +106,7 @@ static void hit(void)
 			kmem_cache_free(cache, nested);
 		_exit((same ? 1 : 0) | (kmem_check_all() ? 2 : 0) | (waits ? 4 : 0));
 	}
-	/* What the handler drained may have gone elsewhere. */
+	/* The handler's drain may have taken the object. */
 	object = object ?: kmem_cache_alloc(cache, gfp);
 	NEED(object);
 	strikes = 0;

@@ -1,8 +1,8 @@
 /*
- * nodump: objects of a cache with SLAB_NODUMP lie in mappings that core dumps leave out, which no other cache's
- * objects share, under each engine, at each size, as slabs come and go and after what was free went back; the memory of
- * a slab that goes is the system's at once, whatever lies beside it; what is refused the advice is not used; and where
- * the system writes core files, one does not contain a secret, but does what is beside it.
+ * nodump: objects of a cache with SLAB_NODUMP are in mappings excluded from core dumps, and share these mappings with
+ * no other cache, in each engine, at each size, with slabs allocated and freed, and after free memory went back. The
+ * memory of a freed slab goes to the system at once. Memory is not used if the kernel refuses the advice. Where the
+ * system writes core files, a core file has no secret, and has the data beside the secret.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -114,7 +114,7 @@ static void apart(void)
 	}
 }
 
-/* Memory that has been secret is in use for others again, without what was there. */
+/* Memory of a freed secret slab serves other caches again, without the secret. */
 static void comes_back(void)
 {
 	struct kmem_cache *cache = secrets(4000);
@@ -152,7 +152,7 @@ static size_t resident(void *const *objects, unsigned count, size_t size)
 	return pages;
 }
 
-/* One object keeps its slab, and not the block that other slabs were cut from. */
+/* One object keeps its slab, and does not keep the block of the other slabs. */
 static void one_stays(void)
 {
 	struct kmem_cache *cache = secrets(1000);
@@ -192,7 +192,7 @@ static void refused(void)
 	gone(cache);
 }
 
-/* A child goes on with blocks of its own. */
+/* A child uses blocks of its own. */
 static void forked(void)
 {
 	struct kmem_cache *cache = secrets(64);
@@ -245,7 +245,7 @@ static bool file_has(const char *path, const char *text)
 	return has;
 }
 
-/* The file that the system wrote into this folder, if it did. */
+/* Finds the core file of the system in this folder, if there is one. */
 static bool find_core(char *name, size_t bytes)
 {
 	DIR *folder = opendir(".");
@@ -293,7 +293,7 @@ static const struct test_case cases[] = {
 	{ "a core file", core_file },
 };
 
-/* Once more where each object that can be is guarded: these can't. */
+/* Again with each eligible object guarded: these objects are not eligible. */
 int main(int argc, char **argv)
 {
 	const size_t count = sizeof(cases) / sizeof(*cases);

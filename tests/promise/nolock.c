@@ -1,9 +1,8 @@
 /*
- * nolock: kmalloc_nolock, kfree_nolock and their forms for caches: what they take and give, bit by bit; and that they
- * wait for nobody: while another thread holds any of the library's locks, they return, with an object or without, and
- * what they could not put back comes back later. Under each engine.
- * Disciplines: all.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * nolock: kmalloc_nolock, kfree_nolock and their forms for caches: permitted flags and results, bit by bit. The calls
+ * never wait: while another thread holds any lock of the library, the calls return with or without an object, and an
+ * object that cannot be put back goes back later. For each engine. Disciplines: all. With hardened: own_addresses:0,
+ * because here pages go from one name to another.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -65,7 +64,10 @@ static void arguments(void)
 	gone(cache);
 }
 
-/* A thread that pays for everything pays for these, but for what its stocks had already. */
+/*
+ * A thread with all allocations charged is charged for these objects, too, except for bytes already
+ * in stocks.
+ */
 static void pays_for_all(struct mem_cgroup *group)
 {
 	static void *objects[600];
@@ -79,7 +81,7 @@ static void pays_for_all(struct mem_cgroup *group)
 		kfree_nolock(objects[i]);
 }
 
-/* What is paid for comes from what lies ready, or from the group's stock and the shelf. */
+/* Charged objects come from cached objects, or from the group's stock and the sheaf. */
 static void accounts(void)
 {
 	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "payer", 0);
@@ -103,10 +105,10 @@ static void accounts(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* ------------------------------------------------------------------ locks that others hold */
+/* ------------------------------------------------------------------ locks held by other threads */
 
 static struct km_lock *held;
-static volatile int stage;	/* 1: it is held; 2: give it back */
+static volatile int stage;	/* 1: the lock is held; 2: the lock is to be released */
 
 static void *holder(void *unused)
 {
@@ -143,7 +145,7 @@ static unsigned objects_without(struct km_lock *lock, struct kmem_cache *cache, 
 		kfree_nolock(sized[i]);
 	stage = 2;
 	pthread_join(thread, NULL);
-	/* Whoever may wait finishes it. */
+	/* A request that may wait finishes the deferred frees. */
 	for (int i = 0; i < 600; i++)
 		NEED((kept[i] = kmem_cache_alloc(cache, GFP_KERNEL)), "%s", what);
 	for (int i = 0; i < 600; i++)
@@ -153,7 +155,7 @@ static unsigned objects_without(struct km_lock *lock, struct kmem_cache *cache, 
 	return got;
 }
 
-/* A line before each: who reads of a test that hangs learns at which lock it does. */
+/* Prints a line before each lock: the log of a hanging test names the lock. */
 static void others_locks(void)
 {
 	struct kmem_cache *cache = make("locked", 64);

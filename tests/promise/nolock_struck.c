@@ -1,13 +1,12 @@
 /*
- * nolock_struck: a signal handler strikes between any two instructions of the library, at breakpoints, and there
- * allocates and frees: with the nolock calls, and with the ordinary ones, of the caches and sizes that are in use just
- * then. Nobody gets an object that another has, no call waits, nothing is lost. The victim creates and destroys caches,
- * misses, refills, spills, shrinks, allocates in bulk, resizes and frees large blocks, has sheaves filled, charges
- * groups, and gives back what is idle. Under each engine.
+ * nolock_struck: a signal handler runs between any two instructions of the library, at breakpoints, and there
+ * allocates and frees, with the nolock calls and with the ordinary calls, from the caches and sizes in use by the
+ * interrupted code. No object is allocated twice, no call waits, no object is lost. The victim creates and destroys
+ * caches, misses, refills, spills, shrinks, allocates in bulk, resizes and frees large blocks, has sheaves filled,
+ * charges groups, and gives back idle memory. For each engine.
  *
- * The instructions are in 23 parts, each 23rd in one. STRIKE_PARTS of them are struck, beginning with STRIKE_SEED; with
- * CHECK_LONG all, that is each instruction that the victim comes by.
- * Disciplines: all.
+ * The instructions are in 23 parts, every 23rd in one part. STRIKE_PARTS parts are struck, beginning with
+ * STRIKE_SEED; with CHECK_LONG all parts, so each instruction on the victim's way. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,7 +32,7 @@ int main(void)
 static unsigned long struck, got, none, struck_busy;
 static struct kmem_cache *shared;
 
-/* The clock is the test's: what goes by time is met where it should be. */
+/* The test sets the clock, so that code run by age is reached. */
 static volatile time_t now = 1000;
 int __wrap_clock_gettime(clockid_t id, struct timespec *time);
 int __wrap_clock_gettime(clockid_t id, struct timespec *time)
@@ -43,12 +42,12 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *time)
 	return 0;
 }
 
-/* ------------------------------------------------------------------ objects that say whose they are */
+/* ------------------------------------------------------------------ objects with a mark of their owner */
 
 #define OWNED 0x5a17c0de00000000ul
 static uint64_t mark_of(void *p) { return OWNED ^ (uintptr_t)p; }
 
-/* The end of an object is that of a word, or not. */
+/* The end of an object is aligned to a word, or not. */
 typedef volatile uint64_t __attribute__((aligned(1))) mark_place;
 
 /* The marks are at both ends, so far as there is room. */
@@ -132,9 +131,9 @@ static void strike(void)
 	}
 }
 
-/* ------------------------------------------------------------------ where it strikes */
+/* ------------------------------------------------------------------ where the handler runs */
 
-/* Those that the handler met itself: they are for its victim. */
+/* Breakpoints met by the handler itself stay armed for the victim. */
 static struct point *met[4096];
 static size_t met_count;
 static bool striking;
@@ -212,7 +211,7 @@ static void in_bulk(void)
 
 static void come_and_go(void)
 {
-	/* Reclaim has its turn. */
+	/* Time for reclaim. */
 	now += 3;
 	struct kmem_cache *cache = kmem_cache_create("victim", 200, NULL, 0);
 
@@ -237,7 +236,7 @@ static void groups(void)
 	mem_cgroup_put(group);
 }
 
-/* A part of all instructions at a time: each of them is struck where the victim first comes by. */
+/* A part of all instructions at a time: each breakpoint stops the victim at its first arrival. */
 APART static void round_of(void (*work)(void), unsigned long part)
 {
 	for (size_t i = 0; i < point_count; i++)
@@ -264,7 +263,7 @@ static void by_parts(void (*work)(void))
 	NEED(!sigaction(SIGTRAP, &action, NULL));
 	for (unsigned long i = 0; i < rounds; i++)
 		round_of(work, seed + i);
-	/* What handlers left is finished by the next who misses. */
+	/* The next miss finishes the deferred frees of handlers. */
 	kmem_cache_shrink(shared);
 	kmem_shrink_all();
 	kmem_cache_get_stats(shared, &stats);
@@ -272,7 +271,7 @@ static void by_parts(void (*work)(void))
 	NEED(kmem_check_all() == 0);
 	printf("STRIKE_SEED=%lu STRIKE_PARTS=%lu: %lu of %zu instructions, %lu inside; %lu objects, %lu times none\n",
 	       seed, rounds, struck, point_count, struck_busy, got, none);
-	/* slob has one lock for all: few handlers strike outside of it. */
+	/* slob has one lock for all: few handlers run outside of the lock. */
 	NEED(struck > 20 && got > (slob ? 2 : 10) && (struck_busy > 0 || slob));
 }
 

@@ -1,7 +1,7 @@
 /*
- * nowait.c: GFP_NOWAIT and GFP_ATOMIC make no system call: here a filter of the kernel refuses them all, while other
- * threads fight for the same caches, also where all is paid for, and by every door. And what exhausted memory means:
- * NULL with ENOMEM and few words, or, with __GFP_NOFAIL, one line and the end; bulk gets all or nothing.
+ * nowait.c: GFP_NOWAIT and GFP_ATOMIC make no system call: here a filter of the kernel refuses all, while other
+ * threads compete for the same caches, also with all objects charged, and by every function. And exhausted memory:
+ * NULL with ENOMEM and few lines, or, with __GFP_NOFAIL, one line and the end; bulk gets all or nothing.
  * Disciplines: all.
  */
 #include <kmem/memcg.h>
@@ -33,8 +33,9 @@ static void on_refused(int number, siginfo_t *info, void *context)
 	_exit(4);
 }
 
-static bool paid;	/* by a group, all that is allocated */
-static bool used_up;	/* memory of our own: what is had is what lies ready, and that may have gone back */
+static bool paid;	/* all allocations are charged to a group */
+static bool used_up;	/* the library's metadata is used up: only cached memory is available, and may have
+			 * gone back */
 
 /* From here on this thread may write and exit, and nothing else. */
 static void refuse_calls(void)
@@ -53,7 +54,7 @@ static void refuse_calls(void)
 	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
 	struct sigaction refused = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
 
-	/* Nor is there memory of our own that is to be had without one. */
+	/* Nor does the library have metadata available without a system call. */
 	while (used_up && km_meta_alloc(64, false))
 		;
 	sigaction(SIGSYS, &refused, NULL);
@@ -63,7 +64,7 @@ static void refuse_calls(void)
 		fflush(stdout);
 		_exit(0);
 	}
-	/* A lock that this thread gives back might always have a sleeper: debug builds make sure of one. */
+	/* A lock given back by this thread might always have a sleeper: debug builds make sure of one. */
 #ifdef KM_DEBUG
 	km_lock_always_wakes = true;
 #endif
@@ -77,7 +78,10 @@ static void make_caches(void)
 	small = kmem_cache_create("small", 64, NULL, paid ? SLAB_ACCOUNT : 0);
 	large = kmem_cache_create("large", 3000, NULL, paid ? SLAB_ACCOUNT : 0);
 	NEED(small && large);
-	/* Some memory is there, and shelves are born. With this gfp none is guarded: the engine would do nothing. */
+	/*
+	 * Some memory is available, and the per-CPU sheaves exist. With this gfp no object is guarded, because a
+	 * guarded object would not reach the engine.
+	 */
 	void *p = kmem_cache_alloc(small, GFP_KERNEL | __GFP_THISNODE);
 	void *q = kmem_cache_alloc(large, GFP_KERNEL | __GFP_THISNODE);
 	mapping = kvmalloc(16 * MIB, GFP_KERNEL);
@@ -101,7 +105,7 @@ static void reallocate(gfp_t gfp, unsigned i)
 		p = q;
 	if (p && (q = kvrealloc(p, 8 * MIB, gfp)))
 		p = q;
-	/* Left: a free is promised no more than not to sleep for long, and may wake who waits for a lock. */
+	/* Not freed: a free promises only a short sleep, and may wake a thread that waits for a lock. */
 	sink = p;
 }
 
@@ -110,7 +114,7 @@ static void resize_mapping(gfp_t gfp)
 	NEED(!kvrealloc(mapping, 64 * MIB, gfp));
 	NEED(kvrealloc(mapping, 5 * MIB, gfp) == mapping);
 	NEED(kvrealloc(mapping, 1000, gfp) == mapping && krealloc(mapping, 1000, gfp) == mapping);
-	/* All of it is still there. */
+	/* The whole mapping is still allocated. */
 	NEED(kvrealloc(mapping, 16 * MIB, gfp) == mapping);
 }
 
@@ -121,7 +125,7 @@ static unsigned allocate_all_ways(gfp_t gfp, unsigned rounds)
 
 	gfp |= paid ? __GFP_ACCOUNT : 0;
 	for (unsigned i = 0; i < rounds; i++) {
-		/* Neither whose it is nor that it is nobody's costs a call. */
+		/* Neither charged nor uncharged objects need a system call. */
 		set_active_memcg(paid && i % 64 == 0 ? mem_cgroup_root() : NULL);
 		sink = kmem_cache_alloc(small, gfp);
 		got += sink != NULL;
@@ -150,7 +154,7 @@ static unsigned allocate_all_ways(gfp_t gfp, unsigned rounds)
 static void alone(void)
 {
 	make_caches();
-	/* What a handler freed waits for who may call the system: to unmap it is a call. */
+	/* A handler's free waits for a call that may make system calls, because unmapping is a system call. */
 	void *freed = kvmalloc(8 * MIB, GFP_KERNEL);
 	struct km_busy_was was = km_busy_begin();
 	kfree(freed);
@@ -162,11 +166,14 @@ static void alone(void)
 	resize_mapping(GFP_NOWAIT);
 	unsigned got = allocate_all_ways(GFP_NOWAIT, 3000);
 	got += allocate_all_ways(GFP_ATOMIC | __GFP_NOWARN, 3000);
-	/* It may fail, but not at once. */
+	/* The requests may fail, but not at once. */
 	NEED(got > 10 || used_up, "(%u)", got);
 }
 
-/* A bulk that can't be had takes what there is and gives it back, again without a call: to make blocks for it, too. */
+/*
+ * A failed bulk request takes the available objects and gives them back, without a system call: also for the sheaves
+ * needed.
+ */
 static void give_back(void)
 {
 	enum { MANY = 200000, CACHES = 40 };
@@ -286,7 +293,7 @@ static void in_a_crowd(void)
 		NEED(pthread_create(&threads[i], NULL, compete, NULL) == 0);
 	usleep(10000);
 	refuse_calls();
-	/* What it gets it keeps, and others commit more. */
+	/* The objects stay allocated, and other threads commit more. */
 	unsigned got = 0;
 	for (int turn = 0; turn < 100 && got < 20000; turn++)
 		got += allocate_all_ways(GFP_NOWAIT, 1000);
@@ -299,7 +306,7 @@ static void pay_for_all(uint64_t max)
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "nowait", 0);
 
 	NEED(group && mem_cgroup_set_max(group, max) == 0);
-	/* What is to be told of, must wait. */
+	/* The event of the limit must be deferred. */
 	NEED(mem_cgroup_eventfd(group, 1 << MEMCG_MAX) >= 0);
 	mem_cgroup_set_default(group);
 	paid = true;
@@ -340,7 +347,7 @@ static void limit_memory(size_t more)
 	fclose(file);
 	struct rlimit limit = { pages * 4096 + more, pages * 4096 + more };
 	NEED(setrlimit(RLIMIT_AS, &limit) == 0);
-	/* What is reserved already can still be committed; that is charged as data. */
+	/* Reserved pages can still be committed; committed pages count as data. */
 	limit.rlim_cur = limit.rlim_max = 24 * MIB;
 	NEED(setrlimit(RLIMIT_DATA, &limit) == 0);
 }
@@ -362,8 +369,8 @@ static size_t exhaust(struct kmem_cache *cache, gfp_t gfp)
 }
 
 /*
- * Where every object may be guarded (guard:each), a quarter of those pages is for calls that have none of them: such a
- * call is served though the engine has nothing left. No object of this cache is one.
+ * With guard:each, a quarter of the guard pages is for calls without guarded objects: such a call is served although
+ * the engine has no memory left. Objects of this cache are never guarded.
  */
 static struct kmem_cache *unguarded(const char *name)
 {
@@ -395,7 +402,7 @@ static void exhaust_aloud(void)
 
 	limit_memory(MIB);
 	exhaust(cache, GFP_KERNEL | __GFP_NOWARN);
-	/* No more than said() has room for. */
+	/* As many lines as said() can hold. */
 	for (int i = 0; i < 25; i++)
 		if (kmem_cache_alloc(cache, GFP_KERNEL))
 			_exit(77);
@@ -436,7 +443,7 @@ static unsigned long active(struct kmem_cache *cache)
 	return stats.active_objects;
 }
 
-/* All or nothing: a bulk that can't be had leaves as many objects taken as there were. */
+/* All or nothing: a failed bulk request leaves the number of taken objects unchanged. */
 static void bulk_exhausted(void)
 {
 	struct kmem_cache *cache = make("bulk", 3000);
@@ -451,8 +458,10 @@ static void bulk_exhausted(void)
 	NEED(errno == ENOMEM && active(cache) == 1);
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, n, objects) && active(cache) == 1);
 	NEED(!kmalloc_bulk(3000, GFP_KERNEL | __GFP_NOWARN, n, objects));
-	/* Where so little is left under RLIMIT_AS, Linux does not hold mprotect of 4 MiB to RLIMIT_DATA: what ran out
-	 * above was our own records, and whole pages need none. */
+	/*
+	 * With so little left under RLIMIT_AS, Linux does not charge mprotect of 4 MiB to RLIMIT_DATA: above,
+	 * metadata ran out, and whole pages need none.
+	 */
 	NEED(slob || !kmalloc_bulk(30000, GFP_KERNEL | __GFP_NOWARN, n, objects));
 	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 100, objects) && active(cache) == 101);
 	kmem_cache_free_bulk(cache, 100, objects);

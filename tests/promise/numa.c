@@ -1,17 +1,17 @@
 /*
- * numa: memory nodes, pretended: two and four of them, whose CPUs are dealt out in turn. For each engine: whose memory
- * an object is, what is taken from other nodes and what is not, where frees go, and that every number adds up.
- * Disciplines: all. A machine without two CPUs in different nodes skips it. Not with hardened:
- * objects wait there, and the next one is not the next address.
+ * numa: memory nodes, simulated: two and four nodes, with the CPUs dealt out in turn. For each engine: the node of an
+ * object's memory, permitted requests to other nodes, the place of frees, and sums of all numbers. Disciplines: all.
+ * Skipped on a machine without two CPUs in different nodes. Not with hardened: objects wait there, and the next one
+ * is not the next address.
  */
 #define _GNU_SOURCE
 #include "kit/numa.h"
 
 #define MANY 4000u
 
-/* ------------------------------------------------------------------ whose memory it is */
+/* ------------------------------------------------------------------ the node of an object */
 
-/* Without a wish it is the CPU's node's, one by one and in bulk. */
+/* Without a wish the object is from the CPU's node, one by one and in bulk. */
 static void local(void)
 {
 	for (unsigned node = 0; node < 2; node++) {
@@ -30,7 +30,7 @@ static void local(void)
 	}
 }
 
-/* A node that is named, this CPU's or not, with CPUs or not; with and without insisting. */
+/* A named node, this CPU's or another, with or without CPUs; with and without __GFP_THISNODE. */
 static void named(void)
 {
 	static const gfp_t gfps[] = { GFP_KERNEL, GFP_KERNEL | __GFP_THISNODE };
@@ -48,7 +48,7 @@ static void named(void)
 		}
 }
 
-/* A CPU's shelf holds another node's objects, and the request must not get one of those. */
+/* A CPU's sheaf holds another node's objects, and the request must get none of these. */
 static void not_from_the_pcs(void)
 {
 	static const gfp_t gfps[] = { GFP_KERNEL | __GFP_THISNODE, GFP_KERNEL };
@@ -69,7 +69,7 @@ static void not_from_the_pcs(void)
 	gone(cache);
 }
 
-/* Hits don't look at nodes: docs/decisions/0018. */
+/* Hits ignore nodes: docs/decisions/0018. */
 static void hits_do_not_look(void)
 {
 	struct kmem_cache *cache = make("hits", 200);
@@ -139,7 +139,7 @@ struct give_case {
 	bool from_other;
 };
 
-/* One allocation on node 0, which has nothing; node 1 has six partial slabs. */
+/* One allocation on node 0, without memory; node 1 has six partial slabs. */
 static void try_give(const struct give_case *c)
 {
 	struct kmem_cache *cache = make("defrag", 256);
@@ -152,7 +152,7 @@ static void try_give(const struct give_case *c)
 	void *object = get(cache, c->gfp, NUMA_NO_NODE);
 	NEED(km_page_node(object) == c->from_other);
 	NEED(c->from_other || counts(cache, 0)->new_slabs >= 1);
-	/* It kept its minimum; without permission it kept all. */
+	/* Node 1 kept its minimum; without permission node 1 kept all. */
 	size_t left = counts(cache, 1)->partial;
 	NEED(c->from_other ? left >= c->min_partial && left < slabs : left == slabs);
 	kmem_cache_free(cache, object);
@@ -165,7 +165,7 @@ static void ratio_and_guard(void)
 	static const struct give_case cases[] = {
 		{ 100, 0, GFP_KERNEL, true },
 		{ 100, 5, GFP_KERNEL, true },
-		{ 100, 6, GFP_KERNEL, false },	/* it has as many as it keeps */
+		{ 100, 6, GFP_KERNEL, false },	/* node 1 has just its minimum */
 		{ 100, 40, GFP_KERNEL, false },
 		{ 0, 0, GFP_KERNEL, false },
 		{ 100, 0, GFP_KERNEL | __GFP_THISNODE, false },
@@ -179,7 +179,7 @@ static void ratio_and_guard(void)
 		try_give(&cases[i]);
 }
 
-/* A cache that checks each free has no CPU's front, and the same rules. */
+/* A cache with validated frees has no cached objects on CPUs, and follows the same rules. */
 static void checked_cache(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("checked", 256, NULL, SLAB_CONSISTENCY_CHECKS);
@@ -229,7 +229,10 @@ static void share(void)
 
 /* ------------------------------------------------------------------ frees of other nodes' objects */
 
-/* All of one node: whole blocks go to that node's barn, by one lock each, and come back from it. */
+/*
+ * All objects of one node: whole sheaves go to the node's barn, with one lock each, and come back
+ * from the barn.
+ */
 static void whole_blocks_go_home(void)
 {
 	struct kmem_cache *cache = make("home", 256);
@@ -253,7 +256,7 @@ static void whole_blocks_go_home(void)
 	gone(cache);
 }
 
-/* From every node in turn: those of the most go to a barn, the others to their slabs. */
+/* Objects of every node in turn: objects of the majority go to a barn, the others to their slabs. */
 static void mixed_blocks_are_sorted(void)
 {
 	for (unsigned stride = 1; stride <= 5; stride += 2) {
@@ -267,7 +270,10 @@ static void mixed_blocks_are_sorted(void)
 		for (unsigned node = 0; is_sheaf(cache) && node < km_node_count; node++) {
 			unsigned long on_pcs = 2ul * km_mask_capacity(km_alloc_mask(cache));
 
-			/* What the slab counts as taken lies in the barn, on the one shelf there is, or with node 0. */
+			/*
+			 * Objects that the slabs count as taken are in the barn, on the one CPU's sheaves, or with
+			 * node 0.
+			 */
 			NEED(counts(cache, node)->taken <=
 			     in_barn(cache, node) + on_pcs + have_of_others(cache, 0));
 		}
@@ -321,7 +327,7 @@ static void producer_and_consumer(void)
 	gone(cache);
 }
 
-/* ------------------------------------------------------------------ slub: a CPU's slab, and where it goes */
+/* ------------------------------------------------------------------ slub: the node of a CPU's slab */
 
 static void cpu_slab_of_another_node(void)
 {
@@ -334,9 +340,12 @@ static void cpu_slab_of_another_node(void)
 		void *b = get(cache, GFP_KERNEL | __GFP_THISNODE, 1);
 		NEED(km_page_node(b) == 1);
 		NEED(kmem_cache_event(cache, KMEM_ALLOC_NODE_MISMATCH) == before + 1);
-		/* The CPU's former slab is on its own node's list now. */
+		/* The CPU's former slab is on the list of its own node now. */
 		NEED(counts(cache, 0)->partial == 1 && counts(cache, 1)->partial == 0);
-		/* The CPU has node 1's slab: the same node is served from it, and it goes home. */
+		/*
+		 * The CPU has node 1's slab: the slab serves requests for this node, and goes back
+		 * to node 1.
+		 */
 		void *c = get(cache, GFP_KERNEL, 1);
 		NEED((char *)c - (char *)b == (long)cache->layout.size);
 		NEED(kmem_cache_event(cache, KMEM_ALLOC_NODE_MISMATCH) == before + 1);
@@ -399,7 +408,7 @@ static void trimmed(void)
 	NEED(km_arena_check() == 0);
 }
 
-/* A node has no more pages: another serves, the nearest that has some, unless the request insists. */
+/* A node has no more pages: the nearest node with pages serves, unless the request insists. */
 static void node_runs_out(void)
 {
 	gfp_t quiet = GFP_KERNEL | __GFP_NOWARN;
@@ -420,7 +429,7 @@ static void node_runs_out(void)
 	char *pages = kmalloc_node(1 << 20, quiet, 1);
 	NEED(pages && km_page_node(pages) != 1);
 	kfree(pages);
-	/* On that node's CPU as well. */
+	/* Also on a CPU of this node. */
 	go_to(1);
 	for (; got < exact + 4000; got++)
 		objects[got] = get(cache, quiet, NUMA_NO_NODE);

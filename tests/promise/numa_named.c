@@ -1,7 +1,8 @@
 /*
- * numa_named: requests that name a node, or insist on the CPU's, with memory nodes pretended (two and four): what they
- * are served from, what they leave to the node's own CPUs, and what becomes of what lies ready for them.
- * Disciplines: all. A machine without two CPUs in different nodes skips it. Not with hardened: objects wait there.
+ * numa_named: requests that name a node, or insist on the CPU's node, with simulated memory nodes (two and four): the
+ * source of their objects, the objects left for the node's own CPUs, and the end of the cached objects for such
+ * requests. Disciplines: all. Skipped on a machine without two CPUs in different nodes. Not with hardened: objects
+ * wait there.
  */
 #define _GNU_SOURCE
 #include "kit/numa.h"
@@ -29,7 +30,7 @@ static unsigned long active(struct kmem_cache *cache)
 	return stats.active_objects;
 }
 
-/* Full blocks in node 1's barn; then we are on node 0. Returns how many. */
+/* Puts full sheaves into node 1's barn; then the thread is on node 0. Returns: their number. */
 static unsigned fill_barn(struct kmem_cache *cache)
 {
 	unsigned count = 6u * cache->fast.capacity;
@@ -42,7 +43,10 @@ static unsigned fill_barn(struct kmem_cache *cache)
 	return sheaf(cache, 1)->barn.full_count;
 }
 
-/* From that node's barn, one block for many requests; the last one stays there. After that from its slabs. */
+/*
+ * From the named node's barn, one sheaf for many requests; the last sheaf stays in the barn. After that from
+ * the node's slabs.
+ */
 static void from_its_barn(void)
 {
 	struct kmem_cache *cache = make("away", 200);
@@ -64,7 +68,7 @@ static void from_its_barn(void)
 	NEED(sheaf(cache, 1)->barn.full_count == 1 && kmem_cache_event(cache, KMEM_SHEAF_REFILL) == 1);
 	NEED(counts(cache, 1)->taken == taken + 1 + have_of_others(cache, 0));
 	NEED(have_of_others(cache, 0) == cache->fast.capacity - 1u && active(cache) == got);
-	/* The node's own CPU has it in a moment. */
+	/* The node's own CPU gets the sheaf at once. */
 	go_to(1);
 	while (sheaf(cache, 1)->barn.full_count)
 		objects[got++] = get(cache, GFP_KERNEL, NUMA_NO_NODE);
@@ -74,7 +78,7 @@ static void from_its_barn(void)
 	gone(cache);
 }
 
-/* Two nodes ask for the objects of a third, and each has a block of it. */
+/* Two nodes request objects of a third, and each node has a sheaf for the purpose. */
 static void each_node_has_its_own(void)
 {
 	struct kmem_cache *cache = make("own", 100);
@@ -91,7 +95,7 @@ static void each_node_has_its_own(void)
 	gone(cache);
 }
 
-/* What lies ready goes with shrink, and when nobody asked for two looks. */
+/* The cached objects go by shrink, and after two ticks without a request. */
 static void goes_back(void)
 {
 	struct kmem_cache *cache = make("back", 100);
@@ -115,7 +119,7 @@ static void goes_back(void)
 	gone(cache);
 }
 
-/* Another thread is there, and who may not wait goes past it. */
+/* Another thread holds the lock, and a request that may not wait goes past. */
 static void past_a_lock(void)
 {
 	struct kmem_cache *cache = make("past", 100);
@@ -134,7 +138,7 @@ static void past_a_lock(void)
 	gone(cache);
 }
 
-/* Nothing of the kind without a shelf: there each free is looked at. */
+/* No cached objects for the node without per-CPU sheaves: there each free is checked. */
 static void not_without_pcs(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("checked", 100, NULL, SLAB_CONSISTENCY_CHECKS);
@@ -148,9 +152,9 @@ static void not_without_pcs(void)
 	gone(cache);
 }
 
-/* ------------------------------------------------------------------ which memory comes first */
+/* ------------------------------------------------------------------ the order of memory */
 
-/* A new slab of the node that was named comes before other nodes' partial slabs; those before nothing. */
+/* A new slab of the named node comes before partial slabs of other nodes; these come before a failure. */
 static void named_before_others(void)
 {
 	gfp_t quiet = GFP_KERNEL | __GFP_NOWARN;
@@ -184,7 +188,7 @@ static void named_before_others(void)
 static const unsigned bulk_counts[] = { 1, 2, 16, 62, 63, 124, 300, 1000, 5000 };
 static void *bulk[5000];
 
-/* `strangers` of node 1 on the shelf of node 0's CPU, between some of its own. */
+/* `strangers` objects of node 1 in the sheaf of node 0's CPU, between some of node 0. */
 static void mix_pcs(struct kmem_cache *cache, unsigned strangers)
 {
 	void **ours[2], **theirs = get_many(cache, GFP_KERNEL, 1, strangers);
@@ -212,7 +216,7 @@ static void bulk_insists(void)
 		}
 }
 
-/* The node has no more pages: all or nothing, and what the shelf had is not lost. */
+/* The node has no more pages: all or nothing, and the sheaf's objects are not lost. */
 static void bulk_refused(void)
 {
 	struct kmem_cache *cache = make("refused", 4096);
@@ -230,7 +234,7 @@ static void bulk_refused(void)
 	gone(cache);
 }
 
-/* As in a handler that struck inside of the engine: nothing of another node, and nothing is lost. */
+/* As in a handler that interrupts the engine: no object of another node, and no object is lost. */
 static void in_a_handler(void)
 {
 	gfp_t quiet = THIS | __GFP_NOWARN;

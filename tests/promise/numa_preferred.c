@@ -1,7 +1,7 @@
 /*
- * numa_preferred: a node that is named is where memory is looked for first, and no more: where that node has none and
- * the call may not ask the system, an object of another node comes, for a page or two and not for all that are free.
- * Who insists (__GFP_THISNODE) is refused. Under each engine, with two pretended nodes.
+ * numa_preferred: a named node is a preference only. Where the node has no memory and the call may not make system
+ * calls, the request gets an object of another node; the call then takes a page or two, not all free pages. With
+ * __GFP_THISNODE the request fails. For each engine, with two simulated nodes.
  */
 #define _GNU_SOURCE
 #include "kit/api.h"

@@ -1,9 +1,8 @@
 /*
- * own_addresses: with the option of that name the address of an object that was freed, and of its slab, is never that
- * of an object of a cache of another name, nor of any other block; a cache of the same name has it again, and its
- * memory goes back to the system meanwhile, and no bound counts it. By each engine whose slabs are one cache's. Where a
- * request would be refused for a limit on addresses or on data, all that was one size's serves another size, and larger
- * blocks.
+ * own_addresses: with the option own_addresses the address of a freed object, and of its slab, never serves a cache
+ * of another name, nor any other block. A cache of the same name gets the address again; the memory goes back to the
+ * system meanwhile, and counts against no bound. For each engine without shared pages. Where a request would fail at
+ * a limit on address space or on data, the addresses of one size serve other sizes, and larger blocks.
  */
 #include <errno.h>
 
@@ -21,7 +20,7 @@ static void fill(struct kmem_cache *cache, void **objects)
 	}
 }
 
-/* Back to the system's pages, and the cache with it. */
+/* Frees the objects and the cache, and all pages go back to the system. */
 static void end(struct kmem_cache *cache, void **objects)
 {
 	for (size_t i = 0; i < MANY; i++)
@@ -80,7 +79,7 @@ static void the_same(void)
 	end(cache, others);
 }
 
-/* Pages that wait for their name have no memory: of what else is free and resident no more stays for them. */
+/* Pages reserved for a name have no memory: other free resident pages do not stay on their account. */
 static void no_memory_in_use(void)
 {
 	enum { OBJECTS = 64 << 10, BLOCKS = 120, BLOCK = 100000 };

@@ -1,7 +1,7 @@
 /*
- * owned_addresses.c: kmem_owns says of any address whether libkmem's objects and blocks lie there: of their starts and
- * insides, small to large, and of no other memory; also while others have and free large blocks, and from within
- * the library's own calls.
+ * owned_addresses.c: kmem_owns recognizes addresses of libkmem's objects and blocks: of their starts and insides,
+ * small to large, and of no other memory; also while other threads allocate and free large blocks, and inside the
+ * library's own calls.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -103,7 +103,7 @@ static bool ask(const char *call)
 	return false;
 }
 
-/* As a signal handler that strikes within. */
+/* As a signal handler does inside a call. */
 static void within_calls(void)
 {
 	static char *big[BIG];

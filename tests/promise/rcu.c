@@ -1,8 +1,7 @@
 /*
- * rcu.c: what kfree_rcu was given, and a slab of SLAB_TYPESAFE_BY_RCU, goes back after a grace period of the program's
- * RCU, no sooner; those who wait for that do. The RCU is one whose grace periods the test ends by hand.
- * Disciplines: all.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * rcu.c: an object given to kfree_rcu, and a slab of SLAB_TYPESAFE_BY_RCU, goes back after a grace period of the
+ * program's RCU, and not earlier; waiting callers wait. The test ends the grace periods of its RCU by hand.
+ * Disciplines: all. With hardened: own_addresses:0, because here pages go from one name to another.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -86,7 +85,7 @@ static void set(void)
 	NEED(!calls && !barriers && !synchronized);
 }
 
-/* What the object holds stays until the end of the grace period that began when, or after, it was given. */
+/* The object keeps its contents until the end of a grace period begun at or after the call of kfree_rcu. */
 static void after_a_grace_period(void)
 {
 	struct kmem_cache *cache = make("node", sizeof(struct node));
@@ -108,7 +107,7 @@ static void after_a_grace_period(void)
 	kfree_rcu((struct node *)NULL, rcu);
 	NEED(calls == 1);
 	NEED(all(first, 0x42, sizeof(*first)) && (slob || active(cache) == 2));
-	/* The second came when that period had begun: its own begins now. */
+	/* The second object came after the start of the period: its own period begins now. */
 	NEED(end_one());
 	NEED(calls == 2 && all(second, 0x43, sizeof(*second)) && (slob || active(cache) == 1));
 	NEED(end_one() && calls == 2 && !end_one());
@@ -153,7 +152,10 @@ static bool refuse_all(const char *call)
 	return true;
 }
 
-/* No memory for blocks: then objects are linked through themselves, and who may wait does. */
+/*
+ * Without memory for blocks of pointers, objects are linked through themselves, and a caller that
+ * may wait waits.
+ */
 static void no_memory(void)
 {
 	enum { MANY = 200000 };
@@ -194,20 +196,20 @@ static void barriers_wait(void)
 	kfree_rcu(node[0], rcu);
 	kfree_rcu_nolock(node[1], rcu);
 	kvfree_rcu_barrier();
-	/* One for what was under way, one for what came behind that. */
+	/* One barrier for the objects under way, one for the objects behind them. */
 	NEED(barriers == 2 && !under_way && active(cache) == (slob ? 0 : 1));
 	kvfree_rcu_barrier_on_cache(cache);
 	NEED(barriers == 2);
 	kfree_rcu_nolock(node[2], rcu);
 	NEED(!under_way);
-	/* Caches that are destroyed wait for what they may have in flight, and no more than that. */
+	/* A destroyed cache waits for its own objects in flight only. */
 	kmem_cache_destroy(cache);
 	NEED(barriers == 3 && !under_way);
 	kmem_cache_destroy(other);
 	NEED(barriers == 3 && !synchronized && kmem_check_all() == 0);
 }
 
-/* What came before there was an RCU is freed by it; there is one line about it. */
+/* Objects given before the RCU's registration are freed by the RCU; one line reports them. */
 static struct kmem_cache *kept_cache;
 static void keep_two(void)
 {
@@ -232,7 +234,7 @@ static void kept(void)
 	NEED(lines == 1 && strstr(text, "there is no RCU (kmem_set_rcu)"));
 }
 
-/* ---- slabs that keep their type */
+/* ---- typesafe slabs */
 
 enum { TYPED = 4000 };
 static char *typed[TYPED];
@@ -267,7 +269,7 @@ static void still_typed(void)
 	}
 	for (int i = 0; i < TYPED; i++)
 		NEED(all(typed[i], 0x42, 200));
-	/* It is not destroyed: that would wait. */
+	/* The cache is not destroyed, because the destruction would wait. */
 	kmem_cache_free_bulk(other, 20000, more);
 }
 
@@ -283,7 +285,7 @@ static void slabs_wait(void)
 	while (end_one())
 		;
 	NEED(kmem_check_all() == 0);
-	/* Its pages are free now: another cache has them. */
+	/* The pages are free now, and serve another cache. */
 	if (!slob) {
 		struct kmem_cache *next = make("next", 200);
 		int there = 0;
@@ -296,7 +298,7 @@ static void slabs_wait(void)
 		}
 		NEED(there);
 	}
-	/* It serves on. */
+	/* The cache still serves requests. */
 	void *object = kmem_cache_alloc(cache, GFP_KERNEL);
 	NEED(object);
 	kmem_cache_free(cache, object);
@@ -314,7 +316,7 @@ static void destroyed_waits(void)
 	kmem_cache_free(cache, object);
 	kmem_cache_destroy(cache);
 	NEED(!under_way && synchronized == 1 && (slob || barriers == 2));
-	/* One that has no memory has nothing that a reader could look at. */
+	/* A cache without slabs has no memory for readers. */
 	kmem_cache_destroy(kmem_cache_create("unused", 100, NULL, SLAB_TYPESAFE_BY_RCU));
 	NEED(slob || (synchronized == 1 && barriers == 2));
 	NEED(kmem_check_all() == 0);
@@ -336,7 +338,7 @@ static void slabs_stay(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* A free that comes when its slab waits is one of a foreign pointer. */
+/* A free to a slab that waits for its grace period is a free of a foreign pointer. */
 static struct kmem_cache *late_cache;
 static void free_late(void)
 {
@@ -367,13 +369,13 @@ static void give_twice(void)
 	other = kmem_cache_alloc(debugged_cache, GFP_KERNEL);
 	third = kmem_cache_alloc(debugged_cache, GFP_KERNEL);
 	if (how == 3) {
-		/* Misuse is a warning: it waits once, and is freed once. */
+		/* The misuse is a warning: the object waits once, and is freed once. */
 		kfree_rcu(node, rcu);
 		kfree_rcu(other, rcu);
 		kfree_rcu(node, rcu);
 		kvfree_rcu_barrier();
 		NEED(active(debugged_cache) == 1 && kmem_check_all() == 0);
-		/* Once it was freed it may be had, and given, again. */
+		/* After the free the object may be allocated and given again. */
 		for (int i = 0; i < 100; i++) {
 			kfree_rcu(third, rcu);
 			kvfree_rcu_barrier();
@@ -418,7 +420,7 @@ static void twice(void)
 
 /* ---- groups */
 
-/* Objects that wait are free: a group's end does not free them again. */
+/* Waiting objects are free: the end of a group does not free them again. */
 static void with_its_group(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("grouped", sizeof(struct node), NULL, SLAB_ACCOUNT);
@@ -473,7 +475,7 @@ static void handler(int signal)
 	kfree_rcu(struck, rcu);
 }
 
-/* A handler that strikes inside of the allocator: no lock is waited for. */
+/* A handler that interrupts the allocator waits for no lock. */
 static bool strike(const char *call)
 {
 	(void)call;
@@ -493,7 +495,7 @@ static void in_a_handler(void)
 	NEED(calls == 1 && end_one() && !under_way);
 	struck = kmalloc(sizeof(*struck), GFP_KERNEL);
 	km_os_fault = strike;
-	/* A mapping of its own asks the system. */
+	/* A mapping of this size makes system calls. */
 	void *block = kvmalloc(9u << 20, GFP_KERNEL);
 	km_os_fault = NULL;
 	NEED(block && !struck);
@@ -502,10 +504,10 @@ static void in_a_handler(void)
 	NEED(!under_way && kmem_check_all() == 0);
 }
 
-/* ---- threads, and an RCU whose readers hold a lock: a sanitizer sees who waits for whom */
+/* ---- threads, and an RCU with a lock held by readers: a sanitizer sees all waits */
 
 enum { PLACES = 8, TURNS = 1000, MAGIC = 0x5ca1ab1e, MANY_TYPED = 200, ENOUGH_MS = 60000 };
-/* Who waits for readers is not passed by new ones for ever. */
+/* New readers do not pass a waiting writer forever. */
 #ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 static pthread_rwlock_t section = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 #else
@@ -556,7 +558,7 @@ static struct kmem_cache *nodes, *types, *others;
 
 static void construct(void *object)
 {
-	/* Of engine slob it runs at every allocation, while a reader may look. */
+	/* In engine slob the constructor runs at every allocation, while a reader may read. */
 	km_store((long *)object, MAGIC);
 }
 
@@ -570,7 +572,7 @@ static struct node *new_node(long serial)
 	return node;
 }
 
-/* Found without a reference, and looked at twice. */
+/* Finds an object without a reference, and reads the object twice. */
 static void *reader(void *arg)
 {
 	while (!km_load_acquire(&over))
@@ -593,7 +595,7 @@ static void replace_type(int at)
 	kmem_cache_free(types, __atomic_exchange_n(&type[at], new, __ATOMIC_ACQ_REL));
 }
 
-/* Those that readers find lie among others, whose slabs go, and become another cache's. */
+/* The objects of the readers are among other objects, and these slabs go to other caches. */
 static void churn(void)
 {
 	static void *many[MANY_TYPED];
@@ -621,7 +623,10 @@ static void churn(void)
 
 static void *writer(void *arg)
 {
-	/* Each turn yields some ten times, which takes seconds where fifty others run: fewer turns then. */
+	/*
+	 * Each turn yields some ten times, and takes seconds with fifty other processes: then the test
+	 * makes fewer turns.
+	 */
 	uint64_t end = km_os_now_ms() + ENOUGH_MS;
 
 	for (long turn = (long)(intptr_t)arg; turn < TURNS && (turn < PLACES * 4 || km_os_now_ms() < end); turn += 2) {
@@ -668,7 +673,7 @@ static void threads(void)
 	}
 	kvfree_rcu_barrier();
 	NEED(active(nodes) == (slob ? 0 : PLACES) && (slob || kmem_cache_event(types, KMEM_FREE_SLAB)));
-	/* Their destruction waits for slabs that wait, and for readers. */
+	/* The destruction of the caches waits for waiting slabs, and for readers. */
 	static long last = MAGIC;
 	for (int i = 0; i < PLACES; i++)
 		kmem_cache_free(types, __atomic_exchange_n(&type[i], &last, __ATOMIC_ACQ_REL));

@@ -1,8 +1,7 @@
 /*
- * ready_blocks.c: blocks of whole pages that lie ready on a CPU: which requests they serve, how much of a block is
- * waste, how many may lie there, and when they go back: by age, before anybody fails, on kmem_shrink_all, and when a
- * block changes its length or gets a payer. Disciplines: all
- * Not with hardened: no blocks of pages lie ready.
+ * ready_blocks.c: blocks of whole pages cached on a CPU: the requests they serve, the waste of a block, the bound of
+ * their number, and the reasons to give them back: age, a request that would fail, kmem_shrink_all, a block that
+ * changes its length or gets charged. Disciplines: all Not with hardened: no blocks of pages lie ready.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -17,7 +16,7 @@
 #include "os/os.h"
 
 #define MANY	64
-#define BYTES	40000ul		/* ten pages, a class of its own */
+#define BYTES	40000ul		/* ten pages, a class of their own */
 
 static void *block[4096];
 
@@ -33,7 +32,7 @@ static void put(unsigned n)
 		kfree(block[i]);
 }
 
-/* A class is made when it has been asked for often enough. */
+/* A class is made after enough requests. */
 static void ask_for(size_t bytes)
 {
 	get(MANY, bytes);
@@ -94,7 +93,7 @@ static struct kmem_cache_stats stats_of(const char *name)
 	return named.stats;
 }
 
-/* Pages that may lie ready: a part of what is in use, and a floor. */
+/* Pages that may be cached: a part of the pages in use, and a minimum. */
 static size_t bound(void)
 {
 	struct kmem_stats stats;
@@ -103,7 +102,10 @@ static size_t bound(void)
 	return stats.pages_used / 32 + 1024 + 256 * (size_t)(sysconf(_SC_NPROCESSORS_CONF) - 1);
 }
 
-/* Who frees a block gets it next, by whatever name; zeros are zeros; a handler's or a bulk's free is one, too. */
+/*
+ * The next request gets the freed block, by any function; zeros are zeros; a handler's free or a bulk free
+ * caches, too.
+ */
 static void comes_back(void)
 {
 	int others = 0;
@@ -121,7 +123,7 @@ static void comes_back(void)
 		NEED(i % 3 != 1 || all(q, 0, ksize(q)));
 		kfree_bulk(1, (void *[]){ q });
 	}
-	/* A free that is a miss may find that it is time to give back what lies ready. */
+	/* A free with a miss may run a tick, and the tick may drain the cached blocks. */
 	NEED(slob || others < 20);
 	kmem_shrink_all();
 	NEED(sums().ready == 0 && sums().live == 0);
@@ -140,7 +142,7 @@ static void little_waste(void)
 		put(20);
 	}
 	for (size_t bytes = 8192; bytes <= 1 << 20; bytes *= 2) {
-		/* Those that lie ready need not be aligned to their size. */
+		/* Cached blocks need no alignment to their size. */
 		get(20, bytes - 4096);
 		put(20);
 		get(20, bytes);
@@ -151,7 +153,7 @@ static void little_waste(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* Whatever is freed, in whatever sizes: what lies ready is bounded by what was in use, and a floor. */
+/* For frees of all sizes, the cached pages are bounded by the pages in use, and by a minimum. */
 static void bounded(void)
 {
 	stay_here();
@@ -163,7 +165,7 @@ static void bounded(void)
 		put(512);
 		NEED(sums().ready <= most);
 	}
-	/* A class that runs empty and full by turns takes more, where others leave room for it. */
+	/* A class that runs empty and full in turns gets more room, if other classes leave room. */
 	kmem_shrink_all();
 	for (int round = 0; round < 100; round++) {
 		get(16, BYTES);
@@ -175,7 +177,7 @@ static void bounded(void)
 	NEED(sums().ready == 0);
 }
 
-/* Where all the room is taken, classes that nobody uses give way to one that somebody does. */
+/* With no room left, unused classes give room to a class in use. */
 static void gives_way(void)
 {
 	size_t bytes = 12288;
@@ -210,7 +212,10 @@ static void swing(size_t bytes, unsigned most)
 		}
 }
 
-/* A class whose blocks went begins anew: what it had grown to may never have room again, while others are in use. */
+/*
+ * A class without blocks begins anew, because its former share may never have room again while other classes are in
+ * use.
+ */
 static void begins_anew(void)
 {
 	if (slob)
@@ -227,7 +232,7 @@ static void begins_anew(void)
 	NEED(stats_of("large-65536").sheaf_capacity == 2 && stats_of("large-65536").shelf_objects == 1);
 }
 
-/* What is idle goes, if somebody comes by whose call is no hit. */
+/* Idle blocks go back, if some call misses. */
 static void by_age(void)
 {
 	stay_here();
@@ -252,7 +257,7 @@ static bool refuse(const char *call)
 	return !strncmp(call, "commit", 6);
 }
 
-/* No page is free, and none to be had: what lies ready is drained before a slab or a block is refused. */
+/* No page is free, and none can be allocated: cached blocks are drained before a slab or a block is refused. */
 static void before_failure(void)
 {
 	static void *held[1 << 16], *page[1 << 16];
@@ -279,7 +284,7 @@ static void before_failure(void)
 	kfree(p);
 	NEED((p = kmem_cache_alloc(cache, GFP_KERNEL)));
 	kmem_cache_free(cache, p);
-	/* Who may not wait gets a larger one. */
+	/* A request that may not wait gets a larger block. */
 	kmem_shrink_all();
 	get(1, BYTES);
 	put(1);
@@ -296,7 +301,7 @@ static void before_failure(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* A block that grows or shrinks where it lies is of no class, or of another; nothing is counted twice. */
+/* A block that grows or shrinks in place changes its class, or has none; no block is counted twice. */
 static void resized(void)
 {
 	struct kmem_stats before, after;
@@ -321,7 +326,7 @@ static void resized(void)
 	NEED(after.pages_used <= before.pages_used && sums().live == 0);
 }
 
-/* What somebody pays for stands in nobody's way when it lies ready: its group's limit is exact. */
+/* Cached blocks of a charged group hold no charge: the group's limit is exact. */
 static void paid_for(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "ready", 0);
@@ -345,7 +350,7 @@ static void paid_for(void)
 		NEED(p && !kmalloc(BYTES, GFP_KERNEL));
 		kfree(p);
 	}
-	/* And one that lay ready, and is charged now. */
+	/* And a cached block that is charged now. */
 	get(1, BYTES);
 	{
 		MEMCG_SCOPE(group);
@@ -374,7 +379,10 @@ static int wait_for_another(struct kmem_cache *cache, void *arg)
 	return 1;
 }
 
-/* Whoever has the registry locked may wait for a thread that asks for its first blocks: it waits for no lock. */
+/*
+ * A thread with the registry locked may wait for another thread's first request of blocks: that request takes no
+ * lock of the registry.
+ */
 static void made_by_another(void)
 {
 	NEED(kmem_for_each_cache(wait_for_another, NULL) == 1);
@@ -396,7 +404,7 @@ static int find_class(struct kmem_cache *cache, void *arg)
 	return 1;
 }
 
-/* A class is found by whoever visits all caches; it is not his to limit or to end. */
+/* A visitor of all caches finds a class, and must not limit or destroy the class. */
 static void not_the_visitors(void)
 {
 	struct kmem_cache *class = NULL;
@@ -408,7 +416,7 @@ static void not_the_visitors(void)
 		return;
 	NEED(kmem_cache_set_limit(class, 40960) == -EOPNOTSUPP);
 	kmem_cache_destroy(class);
-	/* It would have the memory of what was destroyed. */
+	/* The new cache would get the memory of the destroyed class. */
 	struct kmem_cache *own = kmem_cache_create("own", 100, NULL, 0);
 	NEED(own && own != class);
 	put(MANY);

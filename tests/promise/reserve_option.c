@@ -1,5 +1,6 @@
 /*
- * reserve_option.c: KMEM_OPTIONS=reserve: a program that makes no call that may wait has that much, again and again.
+ * reserve_option.c: KMEM_OPTIONS=reserve: a program whose calls may never wait gets the reserved amount, again and
+ * again.
  */
 #include "kit/api.h"
 
@@ -8,7 +9,7 @@
 
 static void *objects[RESERVE / SIZE];
 
-/* What the library itself has of it, and what slabs leave over, is less than a twentieth. */
+/* The library's own use and the waste of slabs are less than a twentieth. */
 static void all_of_it(void)
 {
 	struct kmem_cache *cache = make("all of it", SIZE);

@@ -1,12 +1,11 @@
 /*
- * reserved_beside.c: while kmem_reserve brings pages in, other threads make and end caches, allocate and fork, at each
- * of its calls of the system; a child of theirs has what was half reserved back, and may reserve itself. In a child of
- * the thread that reserves, forked by a handler, the call goes on. Two that reserve get both; of two that reserve one
- * cache, of which one fails, none undoes what the other got. The cache's slabs may go meanwhile; the one whose pages
- * come in just then goes afterwards; and another's handler may fork that struck under the lock of their pages. A fork's
- * handlers that come within the library's, and reserve or shrink as well, wait for nothing.
- * With hardened: own_addresses:0, for pages go from one name to another here.
- * Tier: full.
+ * reserved_beside.c: while kmem_reserve faults pages in, other threads create and destroy caches, allocate and fork,
+ * at each of its system calls; their child gets half-reserved memory back, and may reserve by itself. In a child
+ * forked by a handler of the reserving thread, the call goes on. Two reserving threads both succeed; if two reserve
+ * one cache and one fails, the failure takes no object from the other. The cache's slabs may be freed meanwhile; a
+ * slab whose pages are faulted in is freed afterwards; another thread's handler may fork under the lock of these
+ * pages. Handlers of fork that run inside the library's handlers, and reserve or shrink, never wait. With hardened:
+ * own_addresses:0, because here pages go from one name to another. Tier: full.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -31,12 +30,12 @@
 
 static struct kmem_cache *reserved, *other;
 static pid_t striking;
-static bool handlers_call;	/* those of fork that are within the library's */
+static bool handlers_call;	/* handlers of fork inside the library's handlers */
 static __thread bool in_handler;
 
 /*
- * In the child of a handler's fork there is one thread: what that waits for never comes. Nor does what a fork's handler
- * waits for: the other thread goes on when the fork is over.
+ * The child of a handler's fork has one thread, so a wait would never end. Nor would a wait in a fork's handler: the
+ * other thread goes on after the fork.
  */
 void __real_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
@@ -60,7 +59,7 @@ static void *in_thread(void *unused)
 	return NULL;
 }
 
-/* At one of the calls by which memory comes in, another thread does what it does to its end. */
+/* At one of the calls that fault memory in, another thread does all its work. */
 static bool others_come_by(const char *call)
 {
 	pthread_t thread;
@@ -136,7 +135,10 @@ static int status_of(pid_t child)
 
 static unsigned had_nothing;
 
-/* Nobody goes on with it in the child: it has nothing of it, or, where the CPUs' words alone were missing, all. */
+/*
+ * In the child the reservation ends: the child has no reserved object, or all, if only the CPUs' words were
+ * missing.
+ */
 static void fork_once(void)
 {
 	static size_t full;
@@ -214,7 +216,7 @@ static void two_get_both(void)
 	NEED(kmem_reserve(other, MANY / 2) == 0);
 	size_t half = km_ahead_level();
 	NEED(kmem_reserve(other, 0) == 0 && km_ahead_level() == 0);
-	/* As long as the other thread may look at it the hook stays. */
+	/* The hook stays while the other thread may call it. */
 	reserver = pthread_self();
 	calls = 0;
 	km_os_fault = start_second;
@@ -226,7 +228,7 @@ static void two_get_both(void)
 	gone(reserved);
 }
 
-/* ------------------------------------------------------------------ a cache that was used */
+/* ------------------------------------------------------------------ a used cache */
 
 #define OUT	150u	/* objects */
 
@@ -238,7 +240,7 @@ static void use_some(void)
 	give(reserved, out, OUT, true);
 }
 
-/* Before each strike, with nothing free. */
+/* Before each step, without free pages. */
 static void begin_step(void)
 {
 	kmem_shrink_all();
@@ -253,7 +255,7 @@ static void reserve_and_give(void)
 	NEED(kmem_reserve(reserved, 0) == 0);
 }
 
-/* A child has the pages of a slab that went, too, while the other thread has them stay. */
+/* A child also gets the pages of a freed slab, while the other thread keeps the pages. */
 static void they_go(void)
 {
 	give(reserved, out, OUT, false);
@@ -305,7 +307,7 @@ static void fork_in_handler(int number)
 	own_child = fork();
 }
 
-/* A handler forks that struck its thread under the lock of the pages that stay: the fork has to leave that lock. */
+/* A handler of a thread that holds the lock of the kept pages forks: the fork must leave this lock alone. */
 static void fork_under_lock(void)
 {
 	struct km_page *page = km_load(&km_arena.staying);
@@ -341,7 +343,7 @@ static void a_handler_forks_under_the_lock(void)
 		begin_step();
 		reserve_and_give();
 	}
-	/* Its caches share pages, none of which is one cache's. */
+	/* Caches of slob share pages; no page belongs to one cache. */
 	NEED(slob || under_lock > 1, "(%u)", under_lock);
 	gone(reserved);
 }
@@ -359,7 +361,10 @@ static void in_fork(void)
 	in_handler = false;
 }
 
-/* These handlers are registered before the library's: the library registers its handlers when it starts. */
+/*
+ * These handlers are registered before the library's, because the library registers its handlers at its
+ * start.
+ */
 __attribute__((constructor(101))) static void register_first(void)
 {
 	NEED(pthread_atfork(in_fork, in_fork, in_fork) == 0);
@@ -397,14 +402,16 @@ static void a_forks_handlers_reserve(void)
 static char *was_out[OUT];
 static unsigned stayed;
 
-/* Free memory goes to the system as well: of pages that come in just then it would not be known that they are there. So
- * the slab that is faulted in stays in use meanwhile. */
+/*
+ * Free memory goes to the system as well: the counters would miss pages faulted in at this moment. So the faulted
+ * slab stays in use meanwhile.
+ */
 static void they_go_to_the_system(void)
 {
 	give(reserved, out, OUT, false);
 	kmem_cache_shrink(reserved);
 	kmem_shrink_all();
-	/* From then on no other pages are in hand. */
+	/* From then on no other pages are in work. */
 	if (__atomic_load_n(&reserved->state.reserved_pages, __ATOMIC_RELAXED))
 		stayed += km_pages_used() > used_before;
 }
@@ -456,7 +463,7 @@ static void *reserve_also(void *unused)
 	return unused;
 }
 
-/* The first is in the midst of the cache's slabs: the second runs until it waits, or has an answer. */
+/* The first thread is in the middle of the cache's slabs: the second runs until a wait, or until its result. */
 static void let_second_run(void)
 {
 	NEED(pthread_create(&also.thread, NULL, reserve_also, NULL) == 0);
@@ -494,7 +501,7 @@ static void one_of_two(size_t objects, bool first, size_t level)
 	first_fails = first;
 	reserver = pthread_self();
 	calls = 0;
-	/* What is free of the slabs is the system's, where the engine gives it. */
+	/* Free pages of the slabs go to the system, in engines that purge. */
 	kmem_cache_shrink(reserved);
 	km_os_fault = second_comes;
 	int result = kmem_reserve(reserved, MANY);
@@ -507,7 +514,7 @@ static void one_of_two(size_t objects, bool first, size_t level)
 
 static void of_two_one_fails(void)
 {
-	/* Its caches share pages, none of which is one cache's. */
+	/* Caches of slob share pages; no page belongs to one cache. */
 	if (slob)
 		return;
 	reserved = make("reserved", SIZE);

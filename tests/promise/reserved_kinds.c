@@ -1,10 +1,9 @@
 /*
- * reserved_kinds.c: what kmem_reserve promises is so for caches of every kind: after it so many allocations and first
- * writes make no page fault, of caches that are new and of such as were used before: debugged, with a constructor,
- * aligned to lines, whose objects may be read when they are free. The exceptions are those that its page
- * names: caches with SLAB_NODUMP, and a private group's, have their pages when they are written, and no fewer objects.
- * The library's clock stands still.
- * With hardened: own_addresses:0, for there slabs that went are out of reach.
+ * reserved_kinds.c: kmem_reserve keeps its promise for caches of every kind: afterwards so many allocations and first
+ * writes make no page fault, for new caches and for used caches: debugged, with a constructor, aligned to cache
+ * lines, typesafe. The exceptions are named on the manual page: caches with SLAB_NODUMP, and caches of a private
+ * group, get their pages at the first write, and no fewer objects. The library's clock stands still. With hardened:
+ * own_addresses:0, because freed slabs would be out of reach.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -17,7 +16,7 @@
 #include "kit/faults.h"
 
 #define MANY	3000u
-#define EACH	7u	/* of so many objects one stays out, in a cache that was used */
+#define EACH	7u	/* one of so many objects stays allocated in a used cache */
 
 static const unsigned sizes[] = { 24, 500, 2000, 5000 };
 static char *objects[MANY], *kept[MANY];

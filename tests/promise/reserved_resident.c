@@ -1,8 +1,8 @@
 /*
- * reserved_resident.c: after kmem_reserve(cache, n) so many allocations make no call of the system and no page fault,
- * the objects written to; of a cache whose objects a group pays for as well, and still after all free memory was given
- * back. Where the system refuses nothing is changed, and what is not reserved any more goes. Disciplines: all.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * reserved_resident.c: after kmem_reserve(cache, n) so many allocations make no system call and no page fault, also
+ * at the first write; for a cache with charged objects as well, and still after a release of all free memory. A
+ * refused call changes nothing, and pages no longer reserved go back. Disciplines: all. With hardened:
+ * own_addresses:0, because here pages go from one name to another.
  */
 #define _GNU_SOURCE
 
@@ -49,7 +49,7 @@ static void give(struct kmem_cache *cache)
 /* The code has run before, and the arrays are there. */
 static void warm(slab_flags_t flags)
 {
-	/* On a CPU where the program did not run before, the words of its caches are missing. */
+	/* On a CPU new to the program, the per-CPU words of its caches are missing. */
 	stay_here();
 	struct kmem_cache *cache = kmem_cache_create("warm", SIZE + 40, NULL, flags);
 
@@ -99,7 +99,7 @@ static void nor_where_calls_wait(void)
 	nothing_is_missing_by(GFP_KERNEL);
 }
 
-/* It stays, whoever gives back what is free; and again when it is reserved anew. */
+/* The reservation survives each release of free memory; and again after a new reservation. */
 static void it_stays(void)
 {
 	warm(0);
@@ -181,21 +181,24 @@ static void refused(void)
 	gone(cache);
 }
 
-/* A system that gives nothing, whichever call asks for it. */
+/* A system that refuses each call for memory. */
 static bool refuse_all(const char *call)
 {
 	(void)call;
 	return true;
 }
 
-/* Fewer than before need nothing that is refused; as many as before may, and then are as they were. */
+/*
+ * A smaller reservation needs no system call; an equal one may need some, and keeps the old
+ * reservation at a failure.
+ */
 static void fewer_where_all_is_refused(void)
 {
 	struct kmem_cache *cache = make("fewer", SIZE);
 
 	NEED(kmem_reserve(cache, MANY) == 0);
 	size_t level = km_ahead_level();
-	/* What is to be resident is not. */
+	/* The reserved memory is not resident. */
 	NEED(kmem_cache_shrink(cache) == 0);
 	take(cache, GFP_KERNEL);
 	km_os_fault = refuse_all;

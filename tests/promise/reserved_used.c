@@ -1,9 +1,8 @@
 /*
- * reserved_used.c: kmem_reserve of a cache that was used before: its objects lie ready, or in slabs of which a part is
- * out, or their slabs went, and nobody ever wrote to them. So many allocations and the first writes to the objects make
- * no page fault all the same; also where free pages lie in pieces. The library's clock stands still: the first tick of
- * a program that is due writes to pages of its own.
- * With hardened: own_addresses:0, for there slabs that went are out of reach.
+ * reserved_used.c: kmem_reserve of a used cache: with cached objects, with partial slabs, and with freed slabs of
+ * objects never written to. So many allocations and first writes make no page fault all the same; also with
+ * fragmented free pages. The library's clock stands still, because the first due tick writes to pages of its own.
+ * With hardened: own_addresses:0, because freed slabs would be out of reach.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -112,7 +111,7 @@ static void slabs_went(void)
 	for_sizes(use_up);
 }
 
-/* Slabs of other caches stay in between, of which nobody wrote to what went. */
+/* Slabs of other caches stay in between; the freed slabs were never written to. */
 static void in_pieces(struct kmem_cache *cache)
 {
 	static struct kmem_cache *stays, *goes;

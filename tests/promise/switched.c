@@ -1,8 +1,8 @@
 /*
- * switched: kmem_cache_set_debug: a cache that is debugged while it is used. Objects from then on carry it, those of
- * before stay as they are, whoever frees which by what call; its name, its figures and its limit are one; switched off,
- * and with the last such object back, it is as it was. Under each engine as far as it can. Disciplines: all.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * switched: kmem_cache_set_debug: a cache is debugged while in use. New objects are debugged, older objects stay
+ * unchanged, and any call frees both kinds. The cache has one name, one set of figures and one limit. With debugging
+ * off, and the last debugged object freed, the cache is as before. For each engine, with all checks of the engine.
+ * Disciplines: all. With hardened: own_addresses:0, because here pages go from one name to another.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -167,7 +167,7 @@ static void by_every_call(void)
 	gone(cache);
 }
 
-/* Sheaves that were filled before, meanwhile and after. */
+/* Sheaves filled before, during and after. */
 static void sheaves(void)
 {
 	struct kmem_cache *cache = make("sheaves", 40);
@@ -180,7 +180,7 @@ static void sheaves(void)
 	NEED(during);
 	other = kmem_cache_alloc_from_sheaf(cache, GFP_KERNEL, during);
 	NEED(is_debugged(cache, other) && (slob || km_cache_of(object) == cache));
-	/* What is added now is debugged. */
+	/* Objects added now are debugged. */
 	while (kmem_cache_sheaf_size(before))
 		kmem_cache_free(cache, kmem_cache_alloc_from_sheaf(cache, GFP_KERNEL, before));
 	NEED(kmem_cache_refill_sheaf(cache, GFP_KERNEL, &before, 8) == 0);
@@ -221,7 +221,10 @@ static void constructed(void)
 	gone(cache);
 }
 
-/* Also where its free waits for the next miss, linked through it: not where its user's bytes are. */
+/*
+ * Also while the free waits for the next miss, linked through the object: the link is outside the
+ * user's bytes.
+ */
 static void constructed_waits(void)
 {
 	struct kmem_cache_args args = { .ctor = construct };
@@ -236,7 +239,7 @@ static void constructed_waits(void)
 	gone(cache);
 }
 
-/* Memory of a type stays of that type, whichever layout it has. */
+/* Typesafe memory keeps its type, in either layout. */
 static void typesafe(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("typed", 64, NULL, SLAB_TYPESAFE_BY_RCU);
@@ -385,7 +388,7 @@ static void refused(void)
 	gone(cache);
 }
 
-/* A cache that was made with debugging, without for a while. */
+/* A cache created with debugging, without debugging for a while. */
 static void made_with(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("made", 64, NULL, SLAB_RED_ZONE | SLAB_POISON);
@@ -406,7 +409,7 @@ static void made_with(void)
 	gone(cache);
 }
 
-/* With objects of both that are out. */
+/* With allocated objects of both layouts. */
 static void destroyed(void)
 {
 	struct kmem_cache *cache = make("destroyed", 64);
@@ -428,7 +431,7 @@ static void destroyed(void)
 	gone(cache);
 }
 
-/* By the wrong name, a wrong address, and twice: told, and nothing more. */
+/* By the wrong name, a wrong address, and twice: reported, with no other effect. */
 static void bad_frees(void)
 {
 	struct kmem_cache *cache = make("own", 64), *other = make("other", 64);
@@ -477,7 +480,7 @@ static void charged(void)
 		kmem_cache_shrink(cache);
 		NEED(is_as_before(cache));
 	}
-	/* It begins to be paid for meanwhile. */
+	/* The cache gets its first charged object meanwhile. */
 	switch_to(plain, "FZPU");
 	struct mem_cgroup *before = set_active_memcg(group);
 	own = kmem_cache_alloc(plain, GFP_KERNEL | __GFP_ACCOUNT);
@@ -532,7 +535,7 @@ static bool refuse_later(const char *call)
 	return strcmp(call, "fence") != 0 && !calls_before_refusal--;
 }
 
-/* Each call of the system that it takes is refused in turn: then nothing was changed, and all goes on. */
+/* Each system call of the switch is refused in turn: nothing has changed then, and all goes on. */
 static void short_of_memory(void)
 {
 	struct kmem_cache *cache = NULL;
@@ -540,7 +543,7 @@ static void short_of_memory(void)
 	char name[32];
 
 	for (unsigned refused = 0; refused < 50 && error; refused++) {
-		/* Until there is none left in stock, and one that was refused once has it all for the next time. */
+		/* New caches until the stock of metadata is used up, and the system call is refused. */
 		for (unsigned i = 0; i < 400; i++) {
 			snprintf(name, sizeof(name), "short-%u-%u", refused, i);
 			cache = make(name, 64);
@@ -560,7 +563,10 @@ static void short_of_memory(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* Once there are siblings nobody's objects are taken for the cache's: two sizes must not share it. */
+/*
+ * With a debug shadow cache, objects of merged caches would count as the cache's: two sizes must not
+ * share the shadow.
+ */
 static void not_merged(void)
 {
 	struct kmem_cache *first, *second;
@@ -576,7 +582,7 @@ static void not_merged(void)
 	gone(first);
 }
 
-/* A call that waits for nothing has no object of the debugged layout, and so none. */
+/* A call that never waits gets no debugged object, and so no object. */
 static void without_waiting(void)
 {
 	struct kmem_cache *cache = make("without waiting", 64);
@@ -595,7 +601,7 @@ static void without_waiting(void)
 	kmem_cache_destroy(cache);
 }
 
-/* Blocks of kmalloc's that are paid for are told how many bytes are wanted, too, by each way to one. */
+/* Charged kmalloc blocks know the requested bytes, too, by each path. */
 static void sizes_charged(void)
 {
 	if (slob)

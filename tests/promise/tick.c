@@ -1,10 +1,9 @@
 /*
- * tick: a program that asks for nothing any more, but for its ticks, gives back what it does not use: shelves and barns
- * of caches, free pages; and pages of engine sheaf's slabs in which nothing is live. What it uses in between stays
- * ready. Calls that give back many pages at once leave no more of them resident than the bound says. From within a
- * visit of all caches, and in a handler that struck inside of the allocator, it ends.
- * Disciplines: all.
- * With hardened: own_addresses:0, for with them pages go to the system with their slab, and are never free ones.
+ * tick: a program without requests, only with ticks, gives back unused memory: sheaves and barns of caches, free
+ * pages, and pages of engine sheaf's slabs without an allocated object. Memory used in between stays cached. Calls
+ * that give back many pages at once leave no more resident pages than the bound. A tick ends when called from a visit
+ * of all caches, and in a handler that interrupts the allocator. Disciplines: all. With hardened: own_addresses:0,
+ * because with address reuse pages go to the system with their slab, and are never free pages.
  */
 #include <errno.h>
 
@@ -57,7 +56,7 @@ static void goes_back(void)
 	gone(cache);
 }
 
-/* Free pages that may be resident are within their bound when a call returns that gives many back at once. */
+/* Free pages that may be resident are within the bound after a call that gives many back at once. */
 static void is_bounded(const char *after)
 {
 	struct kmem_stats stats;
@@ -66,13 +65,13 @@ static void is_bounded(const char *after)
 	printf("after %s: %lu pages in use, %lu free and resident\n", after, (unsigned long)stats.pages_used,
 	       (unsigned long)stats.pages_free_dirty);
 	NEED(stats.pages_free_dirty <= stats.pages_used / 4 + 256);
-	/* No program that swings. */
+	/* Resets the demand: the bound is higher for a program with swinging demand. */
 	kmem_shrink_all();
 }
 
 enum { CACHES = 16 };
 
-/* As many as lie ready without anything of it free. */
+/* Allocates and frees objects, so that the CPU caches them. */
 static void use(struct kmem_cache *cache)
 {
 	for (unsigned i = 0; i < MANY / CACHES; i++)
@@ -101,7 +100,7 @@ static void caches_end_within_bound(void)
 	is_bounded("kmem_cache_destroy");
 }
 
-/* Engine slob's objects are nobody's. */
+/* Objects of engine slob are never charged. */
 static void others_end_within_bound(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "destroyed", MEM_CGROUP_PRIVATE);
@@ -123,7 +122,7 @@ static bool stays(const void *p)
 	return (uintptr_t)p / 4096 % PAGES == 3;
 }
 
-/* 8 MB, of which less than a fifth is live, in each slab. */
+/* 8 MB, less than a fifth allocated, in each slab. */
 static void holes_go_back(void)
 {
 	struct kmem_cache *cache = make("holes", SIZE);

@@ -1,6 +1,7 @@
 /*
- * visits: a visitor of kmem_for_each_cache reads and prints whatever there is, visits all again, tunes caches, drains
- * groups and sets their limits, and each of these ends, with what it does outside of a visit. Disciplines: all.
+ * visits: a visitor of kmem_for_each_cache reads and prints all figures, visits all caches again, tunes caches,
+ * drains groups and sets their limits. Each of these calls ends, with the same effect as outside of a visit.
+ * Disciplines: all.
  */
 #include <fcntl.h>
 
@@ -12,7 +13,8 @@
 static struct kmem_cache *seen;
 static struct mem_cgroup *group;
 static int nowhere;
-static int leaks, charged;	/* what is said outside: kmem_print_leaks, and how many caches the group has */
+static int leaks, charged;	/* results outside of a visit: kmem_print_leaks, and the number of the group's
+				 * caches */
 
 static int count(struct kmem_cache *cache, void *visits)
 {
@@ -79,7 +81,7 @@ static void each_ends(void)
 	kmem_cache_free(seen, paid);
 	mem_cgroup_put(group);
 	gone(seen);
-	/* A cache is made and destroyed again afterwards: nobody holds what a visit held. */
+	/* A cache can be created and destroyed again afterwards: no lock of a visit is held. */
 	gone(make("after", 100));
 	NEED(kmem_check_all() == 0);
 }

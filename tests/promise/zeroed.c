@@ -1,7 +1,6 @@
 /*
- * zeroed: whoever asks for zeros gets them, by every function that takes them and whatever lay there before, and what
- * lies beside the object is left alone. Of kmalloc's objects all that ksize says is zeros, for krealloc grows into it.
- * Disciplines: all.
+ * zeroed: each function with __GFP_ZERO returns zeros over any former contents, and leaves the bytes beside the
+ * object alone. For kmalloc all bytes of ksize are zeros, because krealloc grows into these bytes. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <kmem/memcg.h>
@@ -13,7 +12,7 @@
 
 enum { NEIGHBOURS = 10, DIRT = 0xee };
 
-/* What is not known to the compiler goes by the exported function's own look at it. */
+/* A gfp unknown to the compiler goes through the exported function's own test. */
 static gfp_t any(gfp_t gfp)
 {
 	static volatile gfp_t hidden;
@@ -59,7 +58,7 @@ static void *(*const ways[])(size_t size) = {
 };
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
-/* Full of dirt, as far as its user may write; where it is paid for, so is what lies about. */
+/* Dirt in all usable bytes; for a charged object in its neighbours, too. */
 static void *dirty(size_t size, gfp_t gfp)
 {
 	void *p = kmalloc(size, gfp);
@@ -69,7 +68,7 @@ static void *dirty(size_t size, gfp_t gfp)
 	return p;
 }
 
-/* Every second neighbour goes; what comes in its place is zeros, and those that stayed are as they were. */
+/* Every second neighbour is freed; objects in their place are zeros, and the others are unchanged. */
 static void one_size(size_t size, unsigned way, gfp_t gfp)
 {
 	unsigned count = size > 100000 ? 2 : NEIGHBOURS;
@@ -129,7 +128,7 @@ static bool refuse(const char *call)
 	return true;
 }
 
-/* What is to be a mapping of its own, where the system gives none, is made of pages that others left. */
+/* A block above the mapping size, with mappings refused by the system, is made of used pages. */
 static void of_pages_that_were_used(void)
 {
 	enum { MIB = 1 << 20, BLOCKS = 40, FREED = 8 };
@@ -255,7 +254,7 @@ static void use_constructed(void)
 	_exit(0);
 }
 
-/* It stays as it was made, on a hit too, and that is said once. */
+/* The object keeps the constructor's contents, on a hit too, with one report. */
 static void constructed(void)
 {
 	char text[4096];
@@ -268,7 +267,7 @@ static void constructed(void)
 static struct kmem_cache *shared;
 static volatile unsigned struck;
 
-/* What the handler gets, it leaves dirty: the same object may be the next one that the interrupted code gets. */
+/* The handler leaves its objects dirty: the interrupted code may get the same object next. */
 static void on_alarm(int number)
 {
 	char *p = kmem_cache_zalloc(shared, GFP_NOWAIT), *q = kzalloc(100, GFP_NOWAIT);

@@ -38,16 +38,20 @@ static unsigned short dear[MAX_POINTS][2];
 /* Pairs are tried evenly spread, this many for each driver. */
 #define PAIRS_PER_DRIVER 120u
 
-/* By instruction and adversary: was it tried in this fixture? */
+/* By instruction and adversary: tried in this fixture. */
 static bool tried[MAX_POINTS][32];
 
 static struct {
 	unsigned long pairs, struck_pairs;
-	uint32_t known[4096];		/* what earlier drivers reached: pairs are tried once for each such set */
+	uint32_t known[4096];		/* instructions reached by earlier drivers: pairs are tried once for each
+					 * such set */
 	unsigned known_count;
 } tally;
 
-/* One run: the driver's state, its operation with a breakpoint at `first`. True if that was struck. */
+/*
+ * One run: the driver's state, then the operation with a breakpoint at `first`. Returns: true if the
+ * breakpoint was reached.
+ */
 static bool run(const struct fixture *fixture, unsigned driver, struct point *first,
 		const struct adversary *adversary, struct point *second, bool early)
 {
@@ -80,7 +84,7 @@ static bool run(const struct fixture *fixture, unsigned driver, struct point *fi
 	return aborts != 0;
 }
 
-/* All adversaries at one instruction, which the driver is known to reach. */
+/* All adversaries at one instruction known to be reached by the driver. */
 static void torment(const struct fixture *fixture, unsigned driver, struct point *point)
 {
 	for (unsigned i = 1; i < fixture->adversary_count; i++) {
@@ -89,8 +93,10 @@ static void torment(const struct fixture *fixture, unsigned driver, struct point
 		if (fixture->is_dear(adversary) &&
 		    dear[point - points][adversary->act == fork_now]++ >= DEAR_PER_POINT)
 			continue;
-		/* Where the scheduler's own aborts led elsewhere: once more. Where they had led here: other drivers
-		 * come here by themselves, or what is not tried is said in the end. */
+		/*
+		 * After an abort by the scheduler that led elsewhere: another try. For an abort that led here:
+		 * other drivers reach this point by themselves, or the end reports the untried pair.
+		 */
 		int tries = 0;
 		while (!run(fixture, driver, point, adversary, NULL, false))
 			if (++tries == 10)
@@ -99,7 +105,7 @@ static void torment(const struct fixture *fixture, unsigned driver, struct point
 	}
 }
 
-/* Two aborts in one operation; the second strikes in the adversary's own work, or in the retry. */
+/* Two aborts in one operation; the second comes in the adversary's own work, or in the retry. */
 static void torment_twice(const struct fixture *fixture, unsigned driver, struct point **reached,
 			  unsigned count)
 {
@@ -147,8 +153,10 @@ static void try_fixture(const struct fixture *fixture)
 		for (unsigned i = 0; i < point_count; i++) {
 			const struct adversary *nothing = &fixture->adversaries[0];
 
-			/* Beyond a sequence's first instruction comes only who was there, in this run or in the next:
-			 * some operations go two ways by turns. The eve has a way of its own. */
+			/*
+			 * A run reaches a later instruction of a sequence only through the first one, in this run or
+			 * in the next: some operations alternate between two ways. The eve has a way of its own.
+			 */
 			if (points[i].index > FIRST_POINT && !entered)
 				continue;
 			bool struck = run(fixture, driver, &points[i], nothing, NULL, false);
@@ -179,7 +187,7 @@ static bool has_met_all(const struct fixture *fixture)
 	return true;
 }
 
-/* Each instruction that this fixture reached met each of its adversaries. */
+/* Checks that each instruction reached in this fixture met each adversary. */
 static void check_tried(const struct fixture *fixture)
 {
 	for (unsigned i = 0; i < point_count; i++)
@@ -218,7 +226,7 @@ int main(int argc, char **argv)
 	cpus_start();
 	helper_start();
 	alarm(1400);
-	/* What is done by the clock would be done in some runs and not in others. */
+	/* Work by the clock would be done in some runs only. */
 	km_alloc_tick = NULL;
 	for (unsigned i = 0; i < sizeof(fixtures) / sizeof(fixtures[0]); i++) {
 		unsigned long before = inject.all_aborts;
@@ -230,7 +238,7 @@ int main(int argc, char **argv)
 		if (!wanted || !fixtures[i].start())
 			continue;
 		try_fixture(&fixtures[i]);
-		/* What goes two ways by turns went the other one when an adversary's turn came. */
+		/* An operation that alternates between two ways went the other way at an adversary's turn. */
 		for (int again = 0; again < ROUNDS_MORE && !has_met_all(&fixtures[i]); again++)
 			try_fixture(&fixtures[i]);
 		check_tried(&fixtures[i]);

@@ -1,6 +1,4 @@
-/*
- * calls.h: the model of a cache under torment, and each function by which its objects are allocated and freed.
- */
+/* calls.h: the model of a cache under test, and each function that allocates or frees its objects. */
 #ifndef TESTS_RSEQ_CALLS_H
 #define TESTS_RSEQ_CALLS_H
 
@@ -18,7 +16,7 @@
 
 enum { OBJECT_BYTES = 1024, MAX_LIVE = 4096, CAPACITY = 14, SLAB_LIMIT = 11, SPARE = 48 };
 
-/* By which functions the cache is used. */
+/* The functions for the cache. */
 enum family { CACHE, KMALLOC, MALLOC };
 
 /* C++'s operator new, with and without an exception, and delete; C23's frees. */
@@ -36,7 +34,7 @@ void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t align);
 void _ZdaPvmSt11align_val_t(void *p, size_t size, size_t align);
 void free_sized(void *p, size_t size);
 void free_aligned_sized(void *p, size_t align, size_t size);
-/* Further names, which a compiler may give hits of their own. */
+/* Further names; a compiler may give them hits of their own. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void __libc_free(void *p);
@@ -62,7 +60,7 @@ static uint64_t tag_of(const uint64_t *object)
 	return (uintptr_t)object ^ 0x5eed5eed5eed5eed;
 }
 
-/* An object has come to us. */
+/* Takes an object into the model's hand. */
 static void adopt(void *p)
 {
 	uint64_t *object = p;
@@ -75,7 +73,7 @@ static void adopt(void *p)
 	model.count++;
 }
 
-/* An object goes: no longer ours. */
+/* Gives an object out of the model's hand. */
 static void *part_with(void)
 {
 	need(model.count, "the model has no objects left");
@@ -115,7 +113,10 @@ static void get_inline(void)
 	adopt(p);
 }
 
-/* Where frees are proved: malloc's hit, as if the cache were one of its; NULL: a miss, which another has served. */
+/*
+ * With validated frees: malloc's hit, as if the cache were malloc's. Returns: NULL for a miss served by another
+ * cache.
+ */
 static void *by_validated_malloc(void)
 {
 	struct kmem_cache **shown = &km_malloc_first[km_malloc_step(OBJECT_BYTES)];
@@ -155,7 +156,7 @@ static void get_zeroed(void)
 	adopt(p);
 }
 
-/* malloc's, by each function that aligns. */
+/* malloc's objects, by each aligning function. */
 static void get_aligned(unsigned how)
 {
 	void *p = NULL;
@@ -169,14 +170,14 @@ static void get_aligned(unsigned how)
 	adopt(p);
 }
 
-/* An object of whole pages: not the model's, so it goes back at once. */
+/* An object of whole pages: not in the model, so freed at once. */
 static void pass_pages(void *p)
 {
 	need(p, "no pages");
 	free(p);
 }
 
-/* By each further function that allocates. The second pages are a hit. */
+/* By each further allocation function. The second request for pages is a hit. */
 static void get_named(void)
 {
 	switch (model.family) {
@@ -267,7 +268,7 @@ static void put_inline(void)
 		kmem_cache_free_inline(model.cache, p);
 }
 
-/* By each further function that frees. */
+/* By each further free function. */
 static void put_named(void)
 {
 	if (model.family == MALLOC) {
@@ -277,7 +278,7 @@ static void put_named(void)
 		dallocx(part_with(), 0);
 		sdallocx(part_with(), OBJECT_BYTES, 0);
 	} else {
-		/* As a cache for which no id was left. */
+		/* As a cache without an id. */
 		uint32_t id = model.cache->ext.live_id;
 
 		model.cache->ext.live_id = UINT32_MAX;
@@ -319,7 +320,7 @@ static void put_mixed(void)
 		kfree_bulk(n, objects);
 }
 
-/* Prefilled sheaves in hand; one object taken from each, the rest goes back. */
+/* Uses prefilled sheaves; one object is taken from each, and the rest goes back. */
 static void use_sheaves(unsigned count)
 {
 	struct slab_sheaf *sheaves[2];
@@ -333,7 +334,10 @@ static void use_sheaves(unsigned count)
 		kmem_cache_return_sheaf(model.cache, GFP_KERNEL, sheaves[i]);
 }
 
-/* Two frees, the first as in a handler that interrupted the slow path: if it misses, the second finds it waiting. */
+/*
+ * Two frees, the first as in a handler that interrupted the slow path: if the first misses, its object waits at the
+ * second.
+ */
 static void put_deferred(void)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -352,7 +356,7 @@ static unsigned take_home(void **objects, unsigned count)
 	return got;
 }
 
-/* Objects in our hand that were never on the shelf. */
+/* Objects in the model's hand, never on the CPU's sheaf before. */
 static void stock_model(unsigned count)
 {
 	void *objects[SPARE];

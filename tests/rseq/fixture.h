@@ -1,6 +1,7 @@
 /*
- * fixture.h: what the injector needs of the thing it torments: numbered drivers (a state, and an operation in it),
- * adversaries that act in the middle, and a model that says afterwards whether anything was lost or given twice.
+ * fixture.h: the injector's view of the code under test: numbered drivers (a state, and an operation in the
+ * state), adversaries that act in the middle, and a model that tells afterwards whether an object was lost or
+ * allocated twice.
  */
 #ifndef TESTS_RSEQ_FIXTURE_H
 #define TESTS_RSEQ_FIXTURE_H
@@ -21,7 +22,7 @@ struct adversary {
 
 struct fixture {
 	const char *name;
-	/* Its world; called once. False: there is no such thing in this build. */
+	/* Sets the fixture up; called once. Returns: false if this build has no such code. */
 	bool (*start)(void);
 	unsigned drivers;
 	/* Build the driver's state; false: there is none, pass over. */
@@ -32,7 +33,7 @@ struct fixture {
 	void (*describe)(unsigned driver, char *text, size_t bytes);
 	const struct adversary *adversaries;
 	unsigned adversary_count;
-	/* Does it take long? */
+	/* True for a slow adversary. */
 	bool (*is_dear)(const struct adversary *adversary);
 };
 
@@ -84,18 +85,21 @@ static void come_home(void)
 	cpus.moved = false;
 }
 
-/* We are what a fork in the middle left behind: one thread, its parent waits. */
+/* This process is the child of a fork in the middle: one thread, and a waiting parent. */
 static volatile bool is_child;
 
 /* ------------------------------------------------------------------ a second thread, for drains from elsewhere */
 
 static struct {
 	pthread_t thread;
-	int wanted, done;		/* tasks; who changes one wakes who waits for it */
+	int wanted, done;		/* tasks; a thread that changes one wakes the waiter */
 	void (*volatile task)(void);
 } helper;
 
-/* Until the word is no longer `is`: who looked at it before, and slept, is woken. At most so long, or for ever. */
+/*
+ * Sleeps until the word is no longer `is`, at most `most`, or forever. A change wakes a sleeper that read the word
+ * before.
+ */
 static void sleep_while(int *word, int is, const struct timespec *most)
 {
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, is, most);
@@ -137,8 +141,8 @@ static void wait_at_most(const struct timespec *most)
 }
 
 /*
- * Let the other thread do it, and wait; only a little where what interrupted us, in the middle of a sequence, may hold
- * a lock that the other thread needs.
+ * Lets the other thread run the task, and waits; only a little if the interrupted code, in the middle of a sequence,
+ * may hold a lock needed by the other thread.
  */
 static void elsewhere(void (*task)(void), bool to_the_end)
 {
@@ -163,8 +167,8 @@ static void helper_start(void)
 /* ------------------------------------------------------------------ fork */
 
 /*
- * The child goes on with the interrupted operation, verifies its world, and exits 0; the parent waits for that, and
- * then goes on with its own.
+ * The child goes on with the interrupted operation, verifies its state, and exits 0; the parent waits for the exit,
+ * and then goes on by itself.
  */
 static void fork_now(void)
 {

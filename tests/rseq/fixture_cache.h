@@ -1,8 +1,8 @@
 /*
- * fixture_cache.h: a cache under torment, through the public interface: every state of a CPU's two blocks (or, for
- * an engine with a chain, of its slabs) times every operation. The model: each object that is ours carries its own
- * address as a tag, so that one given twice shows at once; and when all are freed and drained, no slab remains, so
- * that one lost shows at the end.
+ * fixture_cache.h: a cache under test, through the public interface: every state of a CPU's two sheaves (or, for
+ * an engine with a chain, of its slabs) times every operation. The model: each allocated object has its own
+ * address as a tag, so that a double allocation shows at once; and after all frees and a drain no slab remains, so
+ * that a lost object shows at the end.
  */
 #ifndef TESTS_RSEQ_FIXTURE_CACHE_H
 #define TESTS_RSEQ_FIXTURE_CACHE_H
@@ -108,7 +108,7 @@ static void do_install(void)
 	km_busy_end(was);
 }
 
-/* The CPU's words stay as they are, but for the header that names the partner. */
+/* The CPU's words stay unchanged, except for the header with the spare's address. */
 static void do_take_spare(void)
 {
 	struct kmem_cache *cache = model.cache;
@@ -158,13 +158,16 @@ static void do_signal(void)
 	raise(SIGUSR1);
 }
 
-/* The blocks' capacity changes under way: to the most, and back to what it was at first. */
+/* The sheaves' capacity changes under way: to the largest, and back to the first. */
 static void do_resize(void)
 {
 	struct kmem_cache *cache = model.cache;
 	struct km_busy_was was = km_busy_begin();
 
-	/* A limit of its own: less, so that blocks of both are about. Past the registry: we may be inside of it. */
+	/*
+	 * A lower limit, so that arrays of both limits exist. Without the registry, because the interrupted code
+	 * may hold its lock.
+	 */
 	if (cache->layout.engine->array.tune)
 		km_alloc_set_limit(cache, cache->fast.capacity == SLAB_LIMIT ? SLAB_LIMIT / 2 + 1 : SLAB_LIMIT);
 	km_busy_end(was);
@@ -217,7 +220,7 @@ static bool is_dear_cache(const struct adversary *adversary)
 /* ------------------------------------------------------------------ states and drivers */
 
 enum { UNBORN = -1, NONE = -2 };
-/* Objects in the main block, and in its partner; 13 and 14 stand for almost full, and full. */
+/* Objects in the main sheaf, and in the spare; 13 and 14 stand for almost full, and full. */
 static const struct {
 	int main_count, spare;
 } states[] = {
@@ -323,7 +326,7 @@ static bool prepare_array(unsigned driver)
 	stock_model(SPARE);
 	/* Half of the drivers meet a barn with a full and an empty block. */
 	if ((driver & 1) && model.cache->layout.engine->array.tune) {
-		/* A shared array with objects in it. */
+		/* A shared array with objects. */
 		void **full = make_block(CAPACITY);
 		model.cache->layout.engine->array.retire(
 			model.cache, model.cache->layout.engine->array.spill(model.cache, full));
@@ -440,13 +443,13 @@ static bool start_slub(void)
 	return start_engine("slub");
 }
 
-/* A limit that is no power of two less 2, so that blocks have a pad; small, so that all states come about. */
+/* A limit other than a power of two minus 2, so that arrays have a pad; small, so that all states occur. */
 static bool start_slab(void)
 {
 	return start_engine("slab") && kmem_cache_tune(model.cache, SLAB_LIMIT, 7, 2) == 0;
 }
 
-/* The tables that a process has where frees are proved: as if it had begun so, for one cache. */
+/* The tables of a process with validated frees: as after such a start, for one cache. */
 static bool start_validated_engine(const char *engine)
 {
 	struct km_range *range = &km_arena.range[0];
@@ -476,7 +479,7 @@ static bool start_validated_chain(void)
 	return start_validated_engine("slub");
 }
 
-/* From now on, for good: so it comes last. */
+/* The profile never ends, so this fixture comes last. */
 static bool start_profiled(void)
 {
 	km_profile_ops->start(1u << 30);

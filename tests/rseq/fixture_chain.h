@@ -1,7 +1,7 @@
 /*
- * fixture_chain.h: the verbs of a chain (percpu/cpu_freelist.h) under torment, each by itself, whatever engine uses
- * them. The model: two slabs of eight objects and four links; each object is in our hand, or on a chain, exactly
- * once.
+ * fixture_chain.h: the per-CPU operations of a chain (percpu/cpu_freelist.h) under test, each by itself,
+ * independent of engines. The model: two slabs of eight objects and four links; each object is in the model's hand,
+ * or on a chain, exactly once.
  */
 #ifndef TESTS_RSEQ_FIXTURE_CHAIN_H
 #define TESTS_RSEQ_FIXTURE_CHAIN_H
@@ -15,7 +15,7 @@ static struct {
 	struct km_chain chain;
 	char memory[SLABS][1 << SLAB_BITS] __attribute__((aligned(1 << SLAB_BITS)));
 	struct km_chain_link links[LINKS];
-	volatile bool held[SLABS][OBJECTS];	/* objects in our hand */
+	volatile bool held[SLABS][OBJECTS];	/* objects in the model's hand */
 	volatile bool link_held[LINKS];
 } chain;
 
@@ -61,7 +61,7 @@ static void adopt_links(struct km_chain_link *link, bool many)
 	}
 }
 
-/* An object of the slab that is ours; NULL: none. It leaves our hand. */
+/* Takes an object of the slab out of the model's hand. Returns: NULL if there is none. */
 static void *chain_part(unsigned slab)
 {
 	for (unsigned i = 0; i < OBJECTS; i++)
@@ -72,9 +72,9 @@ static void *chain_part(unsigned slab)
 	return NULL;
 }
 
-/* ------------------------------------------------------------------ verbs, with the model kept */
+/* ------------------------------------------------------------------ per-CPU operations, with the model kept */
 
-/* The inline ones once each, so that their sequences are few. */
+/* One copy of each inline function, so that the sequences are few. */
 static __attribute__((noinline)) void *verb_pop(void)
 {
 	return km_chain_pop(&chain.chain);
@@ -115,7 +115,7 @@ static void chain_push_of(unsigned slab)
 		chain_adopt(p);
 }
 
-/* What lies on top is pushed again: a mistake that the verb sees. Aborted, it may miss instead. */
+/* Pushes the topmost object again: a double free found by the operation. An aborted push may miss instead. */
 static void chain_push_again(void)
 {
 	void *p = chain_part(0);
@@ -144,7 +144,10 @@ static void chain_push_two(unsigned slab)
 		chain_adopt(head);
 }
 
-/* The CPU's slab goes; `slab` comes with the first `count` of its objects that are ours; SLABS: none comes. */
+/*
+ * Removes the CPU's slab, and puts `slab` there with the first `count` of its objects in hand; SLABS: puts
+ * none.
+ */
 static void chain_swap_to(unsigned slab, unsigned count)
 {
 	struct km_chain_top top = { NULL, 0 }, old = { NULL, 0 };
@@ -223,7 +226,7 @@ static void chain_swap_out(void)
 	chain_swap_to(SLABS, 0);
 }
 
-/* Take the slab off and put it on again: the same words, other links. */
+/* Takes the slab off and puts the slab back: the same words, other links. */
 static void chain_swap_back(void)
 {
 	chain_swap_to(SLABS, 0);

@@ -1,8 +1,8 @@
 /*
- * fixture_charged.h: caches whose objects are paid for, under torment: the second hit, and groups in turn. One cache
- * has one payer all the time, another two, in turn, the third two of which one has slabs of its own, and the fourth two
- * where the system refused the fence: there frees look whose an object is. The model is that of fixture_cache.h; and
- * when all is freed and drained no group has anything charged.
+ * fixture_charged.h: charged caches under test: the second hit, and groups in turn. One cache has a single group all
+ * the time, another has two groups in turn, the third has two groups, one of them private, and the fourth has two
+ * groups and a refused fence: there frees compare owners. The model is the one of fixture_cache.h; and after all
+ * frees and a drain no group is charged.
  */
 #ifndef TESTS_RSEQ_FIXTURE_CHARGED_H
 #define TESTS_RSEQ_FIXTURE_CHARGED_H
@@ -17,7 +17,7 @@ enum { CHARGED_CACHES = 4 };
 static struct {
 	struct kmem_cache *cache[CHARGED_CACHES];
 	struct mem_cgroup *group[2], *others[2], *private;
-	bool malloc;			/* has payers in this driver */
+	bool malloc;			/* malloc's blocks are charged in this driver */
 } charged;
 
 static struct mem_cgroup *charged_objcg(unsigned which, int objcg)
@@ -25,7 +25,7 @@ static struct mem_cgroup *charged_objcg(unsigned which, int objcg)
 	return which == 2 && !objcg ? charged.private : charged.group[objcg];
 }
 
-/* How many are allocated, and freed again, before; in whose name; and in whose name the operation is. */
+/* Objects allocated, and freed again, before; the group for them; and the group for the operation. */
 static const struct {
 	int get, put, before, then;
 } charged_states[] = {
@@ -42,7 +42,7 @@ static bool prepare_charged(unsigned driver)
 	unsigned state = driver / CHARGED_OPERATIONS % CHARGED_STATES;
 	unsigned which = driver / CHARGED_OPERATIONS / CHARGED_STATES;
 
-	/* One payer: nobody else comes. */
+	/* One group: no second group comes. */
 	if (!which && (charged_states[state].then || driver % CHARGED_OPERATIONS == FREE_LATE))
 		return false;
 	model.cache = charged.cache[which];
@@ -54,7 +54,7 @@ static bool prepare_charged(unsigned driver)
 		get_one();
 	for (int i = 0; i < charged_states[state].put; i++)
 		put_one();
-	/* A thread remembers in whose way somebody was, and how often: always the same now. */
+	/* A thread counts conflicts with other groups: here the count is always the same. */
 	for (int i = 0; which && i < 2; i++) {
 		set_active_memcg(charged.others[i]);
 		kmem_cache_free(model.cache, kmem_cache_alloc(model.cache, GFP_KERNEL));
@@ -63,7 +63,7 @@ static bool prepare_charged(unsigned driver)
 	return true;
 }
 
-/* Of kmalloc's charged twin: the second is a hit. */
+/* Of kmalloc's charged cache: the second is a hit. */
 static void use_kmalloc(void)
 {
 	void *first = kmalloc(OBJECT_BYTES, GFP_KERNEL_ACCOUNT);
@@ -87,7 +87,7 @@ static void use_kzalloc(void)
 	kfree(second);
 }
 
-/* malloc's, whose blocks have payers now: the thread's group, or nobody. The second is a hit. */
+/* malloc's blocks, charged to the thread's group or uncharged. The second is a hit. */
 static void use_malloc(bool paid)
 {
 	struct mem_cgroup *before = mem_cgroup_active();
@@ -103,7 +103,7 @@ static void use_malloc(bool paid)
 	set_active_memcg(before);
 }
 
-/* What a group took that came by another's block is freed there after yet another one came by. */
+/* A group took an object past another group's sheaf, and frees the object after a third group's visit. */
 static void free_late(void)
 {
 	set_active_memcg(charged.others[0]);
@@ -121,7 +121,7 @@ static void put_alone(void)
 	kfree_bulk(1, &object);
 }
 
-/* Who frees says how large the object is: C23's functions, C++'s operators. */
+/* A free with the object's size: C23's functions, C++'s operators. */
 static void put_sized(unsigned form)
 {
 	size_t size = kmem_cache_size(model.cache);
@@ -148,7 +148,7 @@ static void operate_charged(unsigned driver)
 	case 5: put_many(31); break;
 	case 6: kfree(part_with()); break;
 	case 7:
-		/* As a thread that has said nothing. */
+		/* As a thread without a group. */
 		set_active_memcg(NULL);
 		get_one();
 		break;
@@ -194,7 +194,7 @@ static void verify_charged(void)
 	}
 }
 
-/* In the name of the other one; not in the cache that has one payer. */
+/* In the name of the other group; not for the cache with a single group. */
 static void do_as_other(void)
 {
 	struct mem_cgroup *before = mem_cgroup_active();

@@ -1,8 +1,8 @@
 /*
- * fixture_owned.h: the verbs of an owner's shelf (percpu/owned_sheaf.h) under torment. The model: objects that belong
- * to one of two owners for ever, and three blocks; each is in our hand, or on a CPU, exactly once, and an object only
- * ever with its own owner. Behind it a CPU's stock of bytes (percpu/stock_word.h): two owners, whose bytes are in our
- * hand or in a stock.
+ * fixture_owned.h: the per-CPU operations of an owned sheaf (percpu/owned_sheaf.h) under test. The model: objects
+ * with one of two permanent owners, and three sheaves; each is in the model's hand, or on a CPU, exactly once, and an
+ * object only ever with its owner. Behind it a CPU's stock of bytes (percpu/stock_word.h): two owners, with bytes in
+ * the model's hand or in a stock.
  */
 #ifndef TESTS_RSEQ_FIXTURE_OWNED_H
 #define TESTS_RSEQ_FIXTURE_OWNED_H
@@ -16,7 +16,7 @@ enum { OWNED_WORDS = 16, OWNED_ROOM = OWNED_WORDS - 2, OWNED_OBJECTS = 2 * OWNED
 static struct {
 	struct km_pcs pcs;
 	void *memory[OWNED_BLOCKS][OWNED_WORDS] __attribute__((aligned(OWNED_WORDS * sizeof(void *))));
-	void **blocks[OWNED_BLOCKS];		/* prepared, in our hand; NULL: on a CPU */
+	void **blocks[OWNED_BLOCKS];		/* prepared, in the model's hand; NULL: on a CPU */
 	char objects[OWNED_OBJECTS];		/* the first half is owner 0's */
 	volatile bool held[OWNED_OBJECTS];
 	/* As a word, this looks like an owner. */
@@ -38,7 +38,7 @@ static void owned_adopt_object(void *p, uintptr_t owner)
 	owned.held[i] = true;
 }
 
-/* Up to count objects of the owner leave our hand. */
+/* Up to count objects of the owner leave the model's hand. */
 static size_t owned_part(unsigned owner, void **objects, size_t count)
 {
 	size_t found = 0;
@@ -51,7 +51,7 @@ static size_t owned_part(unsigned owner, void **objects, size_t count)
 	return found;
 }
 
-/* ------------------------------------------------------------------ verbs, with the model kept */
+/* ------------------------------------------------------------------ per-CPU operations, with the model kept */
 
 static void owned_pop_of(unsigned owner)
 {
@@ -164,7 +164,7 @@ static void owned_push_three(void)
 	owned_push_some(0, 3);
 }
 
-/* The block changes hands, with as many objects as it had. */
+/* The sheaf changes its owner, with as many objects as before. */
 static void owned_give_away(void)
 {
 	owned_pop_some(0, OWNED_ROOM);
@@ -192,7 +192,7 @@ static void owned_replace(void)
 	owned_install();
 }
 
-/* What lies there belongs to the other one, in another block. */
+/* The objects there belong to the other owner, in another sheaf. */
 static void owned_replace_other(void)
 {
 	owned_replace();
@@ -336,7 +336,7 @@ enum { STOCK_ALL = 1000, STOCK_LIMIT = 100, STOCK_OPERATIONS = 6, STOCK_STATES =
 
 static struct {
 	uint32_t offset[2], slot[2];
-	volatile uint64_t held[2];		/* bytes in our hand */
+	volatile uint64_t held[2];		/* bytes in the model's hand */
 } stock;
 
 static void stock_take(unsigned owner, uint64_t bytes)
@@ -345,7 +345,7 @@ static void stock_take(unsigned owner, uint64_t bytes)
 		stock.held[owner] += bytes;
 }
 
-/* They leave our hand first: who interrupts us must not find them there too. */
+/* The bytes leave the model's hand first: an interrupting adversary must not find them twice. */
 static void stock_put(unsigned owner, uint64_t bytes)
 {
 	stock.held[owner] -= bytes;
@@ -375,7 +375,7 @@ static void stock_drain(void)
 	}
 }
 
-/* The two words change places: who comes late would find the other one's. */
+/* The two words change places: a late operation would find the other owner's word. */
 static void stock_swap_words(void)
 {
 	uint32_t first = stock.offset[0];

@@ -1,7 +1,7 @@
 /*
- * fixture_ready.h: blocks of whole pages that lie ready on a CPU, under torment, through kmalloc and malloc: none, one,
- * as many as fit, and one more, times what is done with them. The model: each block that is ours carries its own
- * address as a tag; and when all are freed and drained, the class has none.
+ * fixture_ready.h: cached blocks of whole pages on a CPU, under test, through kmalloc and malloc: none, one, as many
+ * as fit, and one more, times each operation. The model: each allocated block has its own address as a tag; and after
+ * all frees and a drain the class has no blocks.
  */
 #ifndef TESTS_RSEQ_FIXTURE_READY_H
 #define TESTS_RSEQ_FIXTURE_READY_H
@@ -24,7 +24,7 @@ static void ready_adopt(void *p)
 {
 	uint64_t *block = p;
 
-	/* What strikes inside of the allocator gets what lies ready, and no pages. */
+	/* An adversary inside the allocator gets cached blocks only, and no pages. */
 	if (!block && km_thread.busy)
 		return;
 	need(block && block[0] != (uintptr_t)block, "block %p given twice, or none", p);
@@ -135,7 +135,7 @@ static void describe_ready(unsigned driver, char *text, size_t bytes)
 		 driver / READY_OPERATIONS);
 }
 
-/* So many lie ready, and two are ours. */
+/* So many blocks are cached, and two are allocated. */
 static bool prepare_ready(unsigned driver)
 {
 	unsigned ready = driver / READY_OPERATIONS;

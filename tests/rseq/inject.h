@@ -1,11 +1,11 @@
 /*
- * inject.h: a breakpoint over any instruction of any restartable sequence of this program. Where one strikes, the
- * kernel has moved the instruction pointer to the sequence's abort label before our handler runs; the handler takes
- * the breakpoint out, sees that this happened, and lets an adversary act on the same CPU, in the middle of the
- * interrupted operation. Invariant: one breakpoint is armed at a time, and it strikes once.
+ * inject.h: a breakpoint over any instruction of any restartable sequence of this program. At a breakpoint, the
+ * kernel has moved the instruction pointer to the sequence's abort label before the handler runs. The handler
+ * removes the breakpoint, checks the abort, and lets an adversary act on the same CPU, in the middle of the
+ * interrupted operation. Invariant: one breakpoint is armed at a time, and is reached once.
  *
- * And over the last instruction before each sequence, its eve: there nothing is aborted. The adversary acts, and the
- * sequence runs to its end with what its verb had read before: what it went by must be compared again inside.
+ * And over the last instruction before each sequence, the eve: there no sequence is aborted. The adversary acts, and
+ * the sequence runs to its end with values read before: the sequence must compare these values again inside.
  */
 #ifndef TESTS_RSEQ_INJECT_H
 #define TESTS_RSEQ_INJECT_H
@@ -27,7 +27,7 @@
 
 #include "percpu/pcpu.h"
 
-/* What a breakpoint is, and where a handler finds the instruction pointer. */
+/* The breakpoint's instruction, and the instruction pointer in a handler's context. */
 #if defined(__x86_64__)
 typedef uint8_t instruction;
 #define BREAKPOINT 0xcc
@@ -47,22 +47,22 @@ struct descriptor {
 };
 extern const struct descriptor *const __start___rseq_cs_ptr_array[];
 extern const struct descriptor *const __stop___rseq_cs_ptr_array[];
-/* Where sequences lie whose area is that of the concurrency id. */
+/* The place of sequences by concurrency id. */
 extern const char __start_km_text_by_cid[], __stop_km_text_by_cid[];
 
 struct sequence {
 	uintptr_t start, end, abort;
-	char name[64];			/* the function it lies in */
+	char name[64];			/* the function with the sequence */
 	unsigned points;
 };
 
-/* An instruction of a sequence, or its eve: the first of its points. A sequence's points follow each other. */
+/* An instruction of a sequence, or its eve: the first of its points. A sequence's points are consecutive. */
 #define FIRST_POINT 1u
 struct point {
 	uintptr_t address;
 	struct sequence *sequence;
-	unsigned index;			/* 0: the eve; FIRST_POINT: where it is entered */
-	unsigned long aborts;		/* strikes */
+	unsigned index;			/* 0: the eve; FIRST_POINT: the entry */
+	unsigned long aborts;		/* breakpoints reached */
 };
 
 enum { MAX_SEQUENCES = 256, MAX_POINTS = 4096 };
@@ -73,7 +73,7 @@ static unsigned sequence_count, point_count;
 static struct {
 	struct point *volatile armed;
 	instruction original;
-	volatile unsigned long aborts;	/* strikes of this run, nested ones too */
+	volatile unsigned long aborts;	/* breakpoints reached in this run, nested ones too */
 	unsigned long injections, all_aborts;
 	void (*volatile adversary)(void);
 	struct point *volatile second;	/* armed by the handler of the first */
@@ -82,7 +82,7 @@ static struct {
 
 extern const char __ehdr_start[];	/* where this program is loaded */
 
-/* What is being tried, for whoever reads a failure. */
+/* The present attempt, for the report of a failure. */
 static char attempt[384] = "set-up";
 
 static void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
@@ -106,7 +106,10 @@ static void fail(const char *format, ...)
 
 /* ------------------------------------------------------------------ what there is */
 
-/* Those of the other index store their descriptor where the kernel does not look, and miss; or never run. */
+/*
+ * Sequences of the other index store their descriptor where the kernel does not look, and miss; or never
+ * run.
+ */
 static bool is_of_our_index(const struct descriptor *descriptor)
 {
 	bool by_cid = descriptor->start >= (uintptr_t)__start_km_text_by_cid &&
@@ -196,7 +199,10 @@ static void find_points(void)
 }
 
 #else
-/* Every instruction has 4 bytes: no disassembler, which a small system may not have. A name is an address. */
+/*
+ * Every instruction has 4 bytes: no disassembler is needed, because a small system may have none. An address
+ * serves as the name.
+ */
 static void find_points(void)
 {
 	for (unsigned i = 0; i < sequence_count; i++) {

@@ -1,10 +1,10 @@
 /*
- * asked.c: what is asked of a running program, at once, while its threads allocate, hand objects on, free, and make and
- * end caches: memory is reserved for caches, and they fall idle; pointers of any age are asked how full their slabs
- * are, and objects move to the fullest; profiles begin and end, caches are shrunk and tuned, by requests; numbers are
- * read and written; and, where no sanitizer is in the way, it forks. Each object is whole, each request is answered, in
- * the end and in each child nothing is left of anything, and all invariants hold. SECONDS=n: for each engine.
- * Disciplines: all.
+ * asked.c: requests to a running program, all at once, while its threads allocate, pass objects on, free, and create
+ * and destroy caches. Memory is reserved for caches, and caches fall idle. Pointers of any age are queried for the
+ * fullness of their slabs, and objects move to the fullest slab. Profiles begin and end; caches are shrunk and tuned
+ * by requests; figures are read and written. Without a sanitizer the program also forks. Each object is intact, each
+ * request is answered, in the end and in each child no memory is left, and all invariants hold. SECONDS=n: for each
+ * engine. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 
 struct thing {
 	uint64_t mark;
-	uint32_t kind;			/* its cache, or one of the two above */
+	uint32_t kind;			/* the object's cache, or one of the two above */
 };
 
 static const unsigned sizes[CACHES] = { 24, 64, 200, 700, 2000, 9000 };
@@ -48,7 +48,7 @@ static bool is_over(void)
 	return __atomic_load_n(&over, __ATOMIC_RELAXED);
 }
 
-/* ------------------------------------------------------------------ things */
+/* ------------------------------------------------------------------ objects */
 
 static gfp_t bits_of(uint64_t random)
 {
@@ -174,7 +174,7 @@ static void *gives_back(void *arg)
 	return NULL;
 }
 
-/* Pointers whose objects may have gone. */
+/* Pointers to objects that may be freed. */
 static void *asks_how_full(void *arg)
 {
 	static struct kmem_slab_usage usage[300];
@@ -191,7 +191,7 @@ static void *asks_how_full(void *arg)
 	return NULL;
 }
 
-/* As another process writes it. The others' calls serve it, or the threads are over. */
+/* As another process writes a request. Calls of other threads serve the request, or the threads have ended. */
 static void ask(uint32_t command, const char *cache, const char *letters)
 {
 	struct km_mail_request request = { .command = command };

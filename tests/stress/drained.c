@@ -1,8 +1,8 @@
 /*
- * drained: threads that allocate and free by kmalloc and kfree, as fast as they can, while another one drains and
- * reopens the CPUs' shelves of that cache all the time. No object is given out twice. What it is after needs a CPU that
- * stops in the middle of a sequence without aborting it: rare, but an emulated machine with more CPUs than the real one
- * (tests/system/kernels) meets it within seconds. SECONDS=n. Disciplines: all.
+ * drained: threads allocate and free by kmalloc and kfree, as fast as they can, while another thread drains and
+ * reopens the CPUs' sheaves of this cache all the time. No object is allocated twice. The tested fault needs a CPU
+ * that stops in the middle of a sequence without an abort: rare, but an emulated machine with more CPUs than the real
+ * one (tests/system/kernels) shows the fault within seconds. SECONDS=n. Disciplines: all.
  */
 #include <pthread.h>
 #include <stdio.h>

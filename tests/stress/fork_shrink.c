@@ -1,7 +1,7 @@
 /*
- * fork_shrink.c: a program forks while other threads shrink and walk caches, and take and free large blocks: no fork
- * may wait for a drain that waits for the fork, and in the child all that the checker compares agrees. Runs for about
- * two seconds; an alarm ends it if it hangs. Disciplines: all.
+ * fork_shrink.c: a program forks while other threads shrink and walk caches, and allocate and free large blocks: no
+ * fork may wait for a drain that waits for the fork, and in the child all invariants hold. Runs for about two
+ * seconds; an alarm ends a hanging test. Disciplines: all.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -36,7 +36,7 @@ static void *shrinker(void *arg)
 	return NULL;
 }
 
-/* More of each class than lie ready on a CPU: blocks join their class and leave it. */
+/* More of each class than a CPU caches: blocks join their class and leave the class. */
 static void *taker(void *arg)
 {
 	void *block[BLOCKS];
@@ -55,7 +55,7 @@ static void *taker(void *arg)
 static void child(void)
 {
 	for (int i = 0; i < ENGINES; i++) {
-		/* Whatever a drain was about in the parent, no shelf stays closed here. */
+		/* After any drain in the parent, no sheaf stays closed here. */
 		if (cache[i]->fast.pcs.inner.pcs != cache[i]->fast.pcs.slot ||
 		    cache[i]->fast.chain.open != cache[i]->fast.chain.slot)
 			_exit(2);

@@ -1,9 +1,8 @@
 /*
- * malloc_accounted.c: malloc follows groups while everything else happens: threads that allocate, resize and free each
- * other's blocks in the name of groups that come, go and have limits, children that go on with them, memory that is
- * given back, and one thread that switches accounting on and off. Each block holds what was written to it, a group
- * within its limit is never beyond it, and in the end, and in each child, nobody owes a byte. Arguments: seed, rounds.
- * Disciplines: all
+ * malloc_accounted.c: malloc charges groups during all other work: threads allocate, resize and free each other's
+ * blocks in the name of groups that start, end and have limits. Children go on with them. Memory is released. And one
+ * thread switches accounting on and off. Each block keeps its contents, a group with a limit is never above the
+ * limit, and in the end, and in each child, all charges are zero. Arguments: seed, rounds. Disciplines: all
  */
 #include <errno.h>
 #include <pthread.h>
@@ -46,7 +45,7 @@ static size_t size_of(uint64_t random)
 	return sizeof(struct block) + (random >> 8) % all;
 }
 
-/* Its beginning and its end: large ones are not written through. */
+/* Writes the beginning and the end; a large block is not written through. */
 static void mark(struct block *block, size_t bytes, uint32_t seed)
 {
 	block->bytes = (uint32_t)bytes;
@@ -66,7 +65,7 @@ static struct block *get(uint64_t *random)
 {
 	size_t bytes = size_of(random_next(random));
 	uint64_t how = random_next(random) % 4;
-	/* At least a byte behind the head, which mark() may write. */
+	/* At least a byte behind the head; mark() may write there. */
 	struct block *block = how == 0 ? calloc(1, bytes + 1) : how == 1 ? aligned_alloc(64, bytes + 1) :
 			      malloc(bytes + 1);
 
@@ -153,7 +152,7 @@ static void *works(void *arg)
 	return NULL;
 }
 
-/* What is in the boxes goes; each group is at 0 then. With no other thread. */
+/* Frees the blocks in the boxes; then each group is at 0. Without other threads. */
 static void nobody_owes(void)
 {
 	set_active_memcg(NULL);
@@ -170,8 +169,8 @@ static void nobody_owes(void)
 }
 
 /*
- * A child goes on by itself: it allocates, switches, frees. What the others had in hand is lost there, paid for: so of
- * what is charged in it, it looks at its own alone.
+ * A child goes on by itself: the child allocates, switches and frees. Blocks in the hands of other threads are lost
+ * there, and stay charged: so the child checks the charges of its own group only.
  */
 static void child(uint64_t random)
 {

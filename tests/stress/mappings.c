@@ -1,8 +1,7 @@
 /*
- * mappings: however wild the load, our memory is at most 100 mappings of the system's, of which a process may have
- * some 65,000, though each block above 4 MiB could be one: threads that allocate and free objects and blocks of all
- * sizes, grow and cut them, make and destroy caches and groups, and shrink; first without such blocks, then with
- * many. SEED=n.
+ * mappings: at any load the library uses at most 100 of the system's mappings, of about 65,000 for a process,
+ * although each block above 4 MiB could be one: threads allocate and free objects and blocks of all sizes, grow and
+ * cut them, create and destroy caches and groups, and shrink; first without such blocks, then with many. SEED=n.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -108,7 +107,7 @@ static void *watch(void *unused)
 	while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
 		struct kmem_stats stats;
 
-		/* Those that come between the two looks are few. */
+		/* Few mappings are made between the two counts. */
 		kmem_get_stats(&stats);
 		unsigned now = mappings_of_ours();
 		most_big = stats.mapped_blocks > most_big ? (unsigned)stats.mapped_blocks : most_big;
@@ -118,7 +117,7 @@ static void *watch(void *unused)
 	return NULL;
 }
 
-/* Mappings of ours at most, and big blocks at most. */
+/* The most mappings of the library, and the most large blocks. */
 static void load(unsigned before)
 {
 	pthread_t thread[THREADS], watcher;
@@ -132,7 +131,7 @@ static void load(unsigned before)
 		pthread_join(thread[i], NULL);
 	__atomic_store_n(&over, 1, __ATOMIC_RELAXED);
 	pthread_join(watcher, NULL);
-	/* A thread's stack and its guard are two. */
+	/* A thread's stack and its guard are two mappings. */
 	most -= most > before + 2 * (THREADS + 1) ? before + 2 * (THREADS + 1) : most;
 	printf("at most %u mappings of ours, at most %u big blocks\n", most, most_big);
 }

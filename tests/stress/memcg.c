@@ -1,7 +1,8 @@
 /*
- * memcg.c: everything at once, from a seed: threads that migrate charge groups in a tree whose groups come and go,
- * limits are changed and hit, stocks drained, shrinkers asked, children forked. Each charge that is out is known: at
- * the end, and in each child, every group's current is what is out below it. Arguments: seed, rounds. Disciplines: all
+ * memcg.c: all group operations at once, from a seed: moving threads charge groups in a tree whose groups start and
+ * end, limits change and are met, stocks are drained, shrinkers called, children forked. The test knows each charge:
+ * at the end, and in each child, every group's current is the sum of the charges below it. Arguments: seed, rounds.
+ * Disciplines: all
  */
 #include "kit/events.h"
 #include "kit/groups.h"
@@ -13,7 +14,7 @@
 #define TENANTS	12
 #define HELD_OBJECTS	200
 
-/* A place in the tree, whose group is replaced now and then. */
+/* A place in the tree, with a group replaced now and then. */
 struct place {
 	pthread_mutex_t lock;
 	struct mem_cgroup *group;
@@ -95,7 +96,7 @@ static uint64_t shrink_nothing(struct mem_cgroup *group, uint64_t bytes, void *a
 	return 0;
 }
 
-/* In the child nobody else is there: what others had is lost, but the numbers hold together. */
+/* In the child all other threads are missing: their objects are lost, but the sums agree. */
 static void fork_and_look(void)
 {
 	int status;
@@ -187,7 +188,7 @@ int main(int argc, char **argv)
 		refused += workers[w].refused;
 	}
 	CHECK_EQUAL(drained(top), 0);
-	/* Limits were met, or it tested little. */
+	/* Without a met limit the test proves little. */
 	CHECK(refused > 0);
 	for (int i = 0; i < TENANTS; i++)
 		mem_cgroup_put(places[i].group);

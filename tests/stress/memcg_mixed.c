@@ -1,10 +1,10 @@
 /*
- * memcg_mixed.c: a million mixed objects, by threads that migrate and fork, for groups in a tree, some limited, some
- * that go offline, while in every other phase the system refuses a third of all calls: from caches, kmalloc, in bulk,
- * grown by krealloc, charged afterwards, nobody's, a private group's; freed by other threads, by other groups' users,
- * one by one and in mixed arrays. In between, once stocks are drained, `current` of each group is the sum over the
- * objects alive below it, to the byte, in children too, and no limit was ever exceeded. With each engine and each way
- * of accounting. Arguments: engine, more options, steps of a thread. Disciplines: all
+ * memcg_mixed.c: a million mixed objects, by threads that move and fork, for groups in a tree, some with limits, some
+ * going offline, while in every other phase the system refuses a third of all calls: from caches, kmalloc, in bulk,
+ * grown by krealloc, charged later, uncharged, or a private group's; freed by other threads, under other groups, one
+ * by one and in mixed arrays. In between, with the stocks drained, `current` of each group is the sum over the
+ * allocated objects below it, to the byte, in children too, and no limit was ever exceeded. With each engine and each
+ * way of accounting. Arguments: engine, more options, steps of a thread. Disciplines: all
  */
 #include "kit/events.h"
 #include "kit/groups.h"
@@ -14,13 +14,13 @@
 
 #include "os/os.h"
 
-#define GROUPS	9	/* g's parent is g / 2, but for 0 and 1, which are the root's */
+#define GROUPS	9	/* g's parent is g / 2, except for 0 and 1, children of the root */
 #define CACHES	5
 #define SLOTS	3000
 #define THREADS	4
 #define PHASES	4
 #define NOBODY	(-1)
-#define PRIVATE	GROUPS	/* charged by the slab: only in the end is its sum known */
+#define PRIVATE	GROUPS	/* charged by the slab: its sum is known only in the end */
 #define OURS	CACHES	/* in the place of a cache: kmalloc's */
 
 struct slot {
@@ -93,7 +93,7 @@ static gfp_t some_gfp(struct worker *worker)
 	return gfps[below(worker, 4)] | __GFP_ACCOUNT | __GFP_NOWARN;
 }
 
-/* ------------------------------------------------------------------ calls that the system refuses */
+/* ------------------------------------------------------------------ refused system calls */
 
 static bool refusing;			/* atomic, like what follows */
 static unsigned long calls, refused_calls;
@@ -121,7 +121,7 @@ static void get_one(struct worker *worker, struct slot *slot, int objcg)
 	size_t size = below(worker, 20) ? 8 + below(worker, 9000) : 8 + below(worker, 200000);
 
 	if (below(worker, 400) == 0)
-		size += 5 << 20;	/* a mapping of its own */
+		size += 5 << 20;	/* a separate mapping */
 	void *object = c < OURS ? kmem_cache_alloc(caches[c], some_gfp(worker)) : kvmalloc(size, some_gfp(worker));
 
 	if (object)
@@ -149,7 +149,7 @@ static void get_many(struct worker *worker, struct slot *slot, int objcg)
 			note(empty[i], objects[i], cost(caches[c]), objcg);
 }
 
-/* Nobody's at first, from a cache without SLAB_ACCOUNT. */
+/* Uncharged at first, from a cache without SLAB_ACCOUNT. */
 static void get_and_charge(struct worker *worker, struct slot *slot, int objcg)
 {
 	bool large = below(worker, 20) == 0;
@@ -198,7 +198,7 @@ static void give_many(struct worker *worker, struct slot *slot)
 	kfree_bulk(n, objects);
 }
 
-/* Whoever pays for it afterwards: the group that is active, or, where it stayed in place, who did. */
+/* Afterwards the active group is charged, or, for a block in place, its former group. */
 static void resize(struct worker *worker, struct slot *slot)
 {
 	int objcg = (int)below(worker, GROUPS + 1) - 1;
@@ -211,7 +211,7 @@ static void resize(struct worker *worker, struct slot *slot)
 		need(ksize(slot->object) == before, "a refused krealloc changed the block");
 		return;
 	}
-	if (object == slot->object)	/* Whole pages grow and shrink where they are, and their payer with them. */
+	if (object == slot->object)	/* Whole pages grow and shrink in place, and stay charged to their group. */
 		objcg = slot->objcg;
 	struct mem_cgroup *now = mem_cgroup_from_obj(object);
 	need(*(char *)object == slot->objcg + 1, "krealloc lost the content");
@@ -276,7 +276,7 @@ static void make_group(int g)
 	mem_cgroup_set_max(groups[g], most[g]);
 }
 
-/* What a leaf had is its parent's, and another leaf takes its place. */
+/* A leaf's objects are its parent's, and another leaf takes its place. */
 static void replace_leaf(int g)
 {
 	need(mem_cgroup_offline(groups[g]) == 0, "offline");
@@ -290,7 +290,7 @@ static void replace_leaf(int g)
 	make_group(g);
 }
 
-/* Everybody goes on with the objects of another. */
+/* Each thread goes on with the objects of another. */
 static void hand_on(void)
 {
 	static struct slot first[SLOTS];
@@ -302,8 +302,8 @@ static void hand_on(void)
 }
 
 /*
- * A child has what its parent had. Where nobody was at work that is known to the byte; else what others had in their
- * hands stays out for ever, and only what the child does by itself is.
+ * A child has its parent's objects. With all other threads at rest the sums are exact to the byte; otherwise objects
+ * in other threads' hands stay allocated forever, and only the child's own objects are exact.
  */
 static void fork_and_look(struct worker *worker, bool quiet)
 {

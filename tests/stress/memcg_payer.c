@@ -1,10 +1,10 @@
 /*
- * memcg_payer.c: one group pays for all objects of a cache, so that what is freed goes to the CPU's charged block with
- * no look; then another one comes. Again and again, each time with a fresh cache: threads that migrate, and handlers
- * that strike them, take the first group's objects and free each other's, by every call, while stocks are drained and
- * the cache is shrunk; at some moment one of them begins to take for a second group, a private one, or nobody. Nothing
- * is given out twice or as another's, and in the end nobody has anything charged. Arguments: seed, rounds.
- * Disciplines: all
+ * memcg_payer.c: one group is charged for all objects of a cache, so that frees go to the CPU's charged sheaf without
+ * a comparison; then a second group comes. Repeated, each time with a new cache: moving threads, and handlers that
+ * interrupt them, allocate the first group's objects and free each other's, by every call, while stocks are drained
+ * and the cache is shrunk; at some moment one of the threads begins to allocate for a second group, a private one, or
+ * uncharged. No object is allocated twice or as another group's, and in the end no group is charged. Arguments: seed,
+ * rounds. Disciplines: all
  */
 #include "kit/events.h"
 #include "kit/groups.h"
@@ -25,7 +25,7 @@ static struct kmem_cache *cache;
 static struct mem_cgroup *groups[OBJCGS];
 static void *boxes[BOXES];
 static pthread_barrier_t barrier;
-static unsigned long twice, wrong;	/* atomic; given out twice; another's */
+static unsigned long twice, wrong;	/* atomic; allocated twice; another group's */
 static int running;			/* atomic: threads at work */
 static unsigned seed = 1, rounds = 150;
 
@@ -68,7 +68,7 @@ static void check_objcg(void *object, int objcg)
 	mem_cgroup_put(group);
 }
 
-/* By whichever call. */
+/* By a random call. */
 static void give(void **objects, unsigned n)
 {
 	switch (below(4)) {
@@ -105,7 +105,7 @@ static void step(int objcg)
 	give(objects, old);
 }
 
-/* In the name of whoever it strikes. */
+/* In the name of the interrupted thread's group. */
 static void strike(int signal)
 {
 	if (!here.inside)
@@ -190,7 +190,7 @@ static void strike_often(void)
 
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
-	/* Not the one who drains. */
+	/* Not the draining thread. */
 	sigemptyset(&alarm);
 	sigaddset(&alarm, SIGALRM);
 	pthread_sigmask(SIG_BLOCK, &alarm, NULL);

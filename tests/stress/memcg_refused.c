@@ -1,6 +1,6 @@
 /*
- * memcg_refused.c: sisters whose needs fit together below one limit, on several CPUs and caches, while each lays by in
- * stocks and on shelves what it has just given back: nobody is ever refused. Arguments: rounds. Disciplines: all
+ * memcg_refused.c: sister groups whose needs fit together below one limit, on several CPUs and caches, while each
+ * group keeps freed bytes in stocks and sheaves: no request ever fails. Arguments: rounds. Disciplines: all
  */
 #include "kit/events.h"
 #include "kit/groups.h"
@@ -8,8 +8,8 @@
 
 #define SISTERS	3
 #define MOST	20000ul		/* of each of them */
-#define IN_HAND	32768ul		/* half a shelf, on its way from the counters to there or back */
-#define LARGE	300000ul	/* of the one who comes and goes meanwhile */
+#define IN_HAND	32768ul		/* half a sheaf, on its way between the counters and the CPU */
+#define LARGE	300000ul	/* of the thread that charges and uncharges meanwhile */
 #define CACHES	4
 
 static struct mem_cgroup *top;

@@ -1,6 +1,6 @@
 /*
- * memcg_stat.c: memory.stat, and what a group has cache by cache, are asked for while groups come and go, and with them
- * slabs that several paid for. Arguments: groups that each thread makes. Disciplines: all
+ * memcg_stat.c: threads read memory.stat, and a group's objects cache by cache, while groups start and end, and with
+ * them slabs with several owners. Arguments: groups made by each thread. Disciplines: all
  */
 #include "kit/events.h"
 #include "kit/groups.h"

@@ -1,8 +1,8 @@
 /*
- * owned: threads that take from and give to an owner's shelf and a CPU's stocks of bytes (percpu/owned_sheaf.h,
- * percpu/stock_word.h), for some owners at once, while another one drains them all the time, takes blocks off, and lets
- * the stocks' words change owners. At the end every object is there once, was never handed to another owner nor
- * given twice, and every owner has its bytes. SECONDS=n. Disciplines: all.
+ * owned: threads push to and pop from an owned sheaf and a CPU's stocks of bytes (percpu/owned_sheaf.h,
+ * percpu/stock_word.h), for some owners at once. Another thread drains them all the time, takes sheaves off, and lets
+ * the stocks' words change owners. At the end every object is there once, was never popped for another owner nor
+ * popped twice, and every owner has its bytes. SECONDS=n. Disciplines: all.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -24,7 +24,7 @@ enum { BYTES = 100000, LIMIT = 9000 };
 
 struct object {
 	unsigned owner;
-	int out;		/* in somebody's hand, or in the heap */
+	int out;		/* in a thread's hand, or in the heap */
 	struct object *next;
 };
 
@@ -35,7 +35,7 @@ static struct {
 	uint32_t slot[OWNERS], word[OWNERS];
 	int64_t bytes[OWNERS];			/* what the threads have at their ends, and drains took */
 	unsigned long wrong, taken, drained, adopted, stocked;
-	pthread_mutex_t lock;			/* the heap, and the blocks that are on no CPU */
+	pthread_mutex_t lock;			/* the heap, and the sheaves on no CPU */
 	struct object *heap;
 	void **blocks[BLOCKS];
 	unsigned block_count;
@@ -52,7 +52,7 @@ static void count(unsigned long *what, unsigned long by)
 	__atomic_fetch_add(what, by, __ATOMIC_RELAXED);
 }
 
-/* What a shelf gave as `owner`'s. */
+/* Checks an object popped as `owner`'s. */
 static void receive(struct object *object, uintptr_t owner)
 {
 	if (owner != owner_word(object->owner) || __atomic_exchange_n(&object->out, 1, __ATOMIC_RELAXED))
@@ -123,7 +123,7 @@ static void get_some(struct hand *hand, unsigned owner)
 		hand->objects[hand->count++] = object;
 }
 
-/* Those of one owner that are last in the hand. */
+/* Pushes objects of one owner from the end of the hand. */
 static void put_some(struct hand *hand)
 {
 	void *in[8];
@@ -197,7 +197,7 @@ static void *work(void *number)
 			put_some(&hand);
 			break;
 		default:
-			/* Mostly the one whose objects are here. */
+			/* Mostly the owner of the objects here. */
 			if (draw(&hand, 4) && km_owned_owner(&world.pcs))
 				owner = (unsigned)(km_owned_owner(&world.pcs) >> 20) - 1;
 			get_some(&hand, owner % OWNERS);
@@ -286,7 +286,7 @@ int main(void)
 	for (time_t end = time(NULL) + seconds; time(NULL) < end; drains++) {
 		drain_pcs(drains % 8 == 0);
 		drain_stocks();
-		/* Now and then time for a shelf to fill. */
+		/* Now and then time for a sheaf to fill. */
 		for (unsigned i = drains % 64; i < 16; i++)
 			sched_yield();
 	}

@@ -1,7 +1,8 @@
 /*
- * raced: threads that allocate, free, ask whose an object is, shrink and tick, at caches of each kind whose flags and
- * records several threads write: hardened, guarded, left out of core dumps, constructed. For ThreadSanitizer, which
- * tests/system/sanitize_thread runs at it with options; by itself it checks the content of objects. Disciplines: all
+ * raced: threads allocate, free, query owners of objects, shrink and tick, at caches of each kind with flags and
+ * records written by several threads: hardened, guarded, left out of core dumps, constructed. For ThreadSanitizer,
+ * run by tests/system/sanitize_thread with options; by itself the test checks the contents of objects. Disciplines:
+ * all
  */
 #include <pthread.h>
 #include <stdlib.h>

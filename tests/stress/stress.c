@@ -1,12 +1,12 @@
 /*
- * stress: threads that hand objects to each other, while other threads die with objects alive, caches come and go,
- * somebody moves every thread to another CPU every few microseconds, shrinks and drains, looks at all statistics,
- * forks, and timers interrupt each thread with a handler that allocates and frees from the same caches.
- * Disciplines: all; caches of each engine there is at once.
+ * stress: threads hand objects to each other, while other threads end with objects allocated, and caches are created
+ * and destroyed. One thread moves every thread to another CPU every few microseconds, shrinks and drains, reads all
+ * statistics, and forks. Timers interrupt each thread with a handler that allocates and frees from the same caches.
+ * Disciplines: all; caches of each engine at once.
  *
- * What is checked: the content of every object, which says whose it is, where it lies and how long it is; at the end
- * that nothing is left of anything, and every invariant. SECONDS=n and THREADS=n change how much; WITHOUT=word,word
- * leaves out some of: fork signals bully caches shrink watch mortals large.
+ * Checked: the contents of every object, with its cache, address and length; at the end that no object and no memory
+ * is left, and every invariant. SECONDS=n and THREADS=n change the amount; WITHOUT=word,word leaves out some of:
+ * fork signals bully caches shrink watch mortals large.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -43,10 +43,10 @@ extern char **environ;
 static struct {
 	struct kmem_cache *cache[CACHES];
 	unsigned size[CACHES];
-	bool shared_pages[CACHES];	/* of engine slob: kfree can't have its objects */
+	bool shared_pages[CACHES];	/* of engine slob: kfree cannot free its objects */
 	unsigned caches;
 	void *slot[SLOTS];		/* where objects change hands */
-	void *large[LARGE];		/* blocks of pages and mappings that handlers free */
+	void *large[LARGE];		/* blocks of pages and mappings freed by handlers */
 	pid_t tid[MAX_THREADS];
 	unsigned threads, seconds;
 	bool over, no_large;
@@ -89,7 +89,7 @@ static void count(unsigned long *what)
 
 /* ------------------------------------------------------------------ objects and what they hold */
 
-/* Word 0 says kind and length, the others follow from it and from where they are. */
+/* Word 0 has kind and length, the others follow from word 0 and from their addresses. */
 static void fill(void *object, unsigned kind, size_t bytes)
 {
 	uint64_t *word = object;
@@ -148,7 +148,7 @@ static bool without(const char *what)
 	return list && strstr(list, what);
 }
 
-/* Now and then from a node that is named, and that insists. */
+/* Now and then from a named node, with __GFP_THISNODE. */
 static void *from_cache(unsigned kind, gfp_t gfp)
 {
 	uint64_t dice = roll();
@@ -183,7 +183,7 @@ static void *create(gfp_t gfp)
 	return object;
 }
 
-/* Leave an object for somebody, take what somebody left. */
+/* Leaves an object for another thread, and takes an object left there. */
 static void *hand_over(void *object)
 {
 	count(&stress.handed);
@@ -342,9 +342,9 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* ------------------------------------------------------------------ those who disturb */
+/* ------------------------------------------------------------------ disturbing threads */
 
-/* Dies with what it left in the slots, and with what it never freed: others free that. */
+/* Ends with objects left in the slots, and with objects never freed: other threads free these. */
 static void *mortal(void *arg)
 {
 	seed = (uintptr_t)arg;
@@ -477,7 +477,7 @@ static void *watcher(void *arg)
 
 /* ------------------------------------------------------------------ fork */
 
-/* All that was left in the slots is still right here, and everything works. */
+/* All objects left in the slots are intact here, and all calls work. */
 static void in_child(void)
 {
 	alarm(580);
@@ -493,7 +493,7 @@ static void in_child(void)
 
 		kmem_cache_shrink(stress.cache[i]);
 		kmem_cache_get_stats(stress.cache[i], &stats);
-		/* No shelf is out of reach because somebody who is not here was at it. */
+		/* No sheaf is unreachable because of a thread missing here. */
 		if (stats.shelf_objects)
 			die("in a child: %lu objects on shelves", stats.shelf_objects);
 	}
@@ -566,7 +566,7 @@ static void handler(int signal)
 	if (over() || in_handler)
 		return;
 	in_handler = true;
-	/* Its own numbers: the interrupted thread is in the middle of making one. */
+	/* Random numbers of its own: the interrupted thread may be in the middle of making one. */
 	uint64_t saved_seed = seed;
 	seed ^= KEY;
 	count(&stress.interrupted);
@@ -605,7 +605,7 @@ static void *interrupted_worker(void *arg)
 	return NULL;
 }
 
-/* ------------------------------------------------------------------ all of it */
+/* ------------------------------------------------------------------ all together */
 
 static void make_caches(void)
 {

@@ -44,12 +44,12 @@ static unsigned roll(struct dice *dice, unsigned sides)
 	return (unsigned)(dice->state >> 33) % sides;
 }
 
-/* A word of its own says whether somebody has it; the rest belongs to that one. */
+/* Word 1 tells whether a thread has the object; the rest belongs to this thread. */
 static void take(unsigned kind, unsigned long *object)
 {
 	if (!object)
 		return;
-	/* What a free object holds is the allocator's. */
+	/* The contents of a free object are the allocator's. */
 	object[1] = TAKEN;
 	object[2] = (unsigned long)object ^ kind;
 }
@@ -105,7 +105,7 @@ static void many(struct dice *dice, unsigned kind)
 		return;
 	for (unsigned i = 0; i < n; i++)
 		take(kind, objects[i]);
-	/* Some are exchanged for others'. */
+	/* Some objects are exchanged with other threads. */
 	for (unsigned i = 0; i < n; i += 3) {
 		unsigned long **slot = &world.shared[kind][roll(dice, SHARED)];
 		void *other = __atomic_exchange_n(slot, objects[i], __ATOMIC_ACQ_REL);

@@ -1,7 +1,7 @@
 /*
- * wander: threads that go from CPU to CPU, rest, and come back, while what they have left on shelves is taken away
- * behind them: with a decay of 20 ms reclaim finds CPUs that were left some ten times a second. No object is given out
- * twice, none is lost. SECONDS=n. Disciplines: all
+ * wander: threads go from CPU to CPU, rest, and come back, while their objects cached on former CPUs are drained:
+ * with a decay of 20 ms reclaim finds left CPUs some ten times a second. No object is allocated twice, none is lost.
+ * SECONDS=n. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -20,7 +20,7 @@
 
 #define THREADS	6u
 #define CACHES	4u
-#define OBJECTS	600u	/* objects of a thread: more than a shelf has room for, so that it misses */
+#define OBJECTS	600u	/* objects of a thread: more than a CPU's sheaves hold, so that requests miss */
 
 struct object {
 	struct object *self;
@@ -77,7 +77,7 @@ static void *wander(void *argument)
 	return NULL;
 }
 
-/* The decay is read when the library starts: again, with one that is short. */
+/* The library reads the decay at its start: executes the program again, with a short decay. */
 static void begin_again(char **argv)
 {
 	const char *options = getenv("KMEM_OPTIONS");

@@ -1,6 +1,6 @@
-"""figures_check.py KMEM PID [SAID OWN]: each sum that kmem prints of a process's memory against the kernel's number, or
-against the sum of its parts. The process is stopped. SAID, OWN: what target/figures.c wrote and printed; then the
-process's own figures are compared as well. A difference is a line; the exit status is 1 then."""
+"""figures_check.py KMEM PID [SAID OWN]: compares each sum that kmem prints of a process's memory with the kernel's
+number, or with the sum of its parts. The process is stopped. SAID, OWN: output of target/figures.c; with them the
+process's own figures are compared as well. A difference is a line, and the exit status is 1."""
 import json
 import re
 import subprocess
@@ -44,7 +44,7 @@ def rounded(lines, name, want):
     near(f"info --memory, {name}", lines[name][0], want, lines[name][1])
 
 
-kmem("info", "--json", PID)  # the memory that a look takes of a fork's child is taken before
+kmem("info", "--json", PID)  # the memory that a read takes of a fork's child is taken before
 kernel = rollup()
 lines, said = of_memory(), json.loads(kmem("info", "--json", PID))
 top, metrics = kmem("top", "--once", "--bytes", PID).splitlines(), kmem("metrics", PID)
@@ -63,7 +63,7 @@ for name, n in told.items():
     if "process_resident" in name:
         near(f"metrics, {name}", n, kernel["Rss"])
 
-# What is resident of ours: the three figures are one sum, in each command.
+# Resident memory of the library: the three figures are one sum, in each command.
 used, free, records = (told[f'resident_bytes{{of="{of}"}}'] for of in ("used", "free", "records"))
 ours = used + free + records
 rounded(lines, "resident of slabs and large blocks", used)
@@ -80,7 +80,7 @@ for name, (resident, live, ready, holes, *_) in rows[1:]:
 if ours > kernel["Anonymous"]:
     bad.append(f"{ours} bytes are resident of ours, of {kernel['Anonymous']}")
 
-# Pages: each is in a slab, in a block, free, or nobody's.
+# Each page is in a slab, in a block, free, or of no owner.
 slabs = sum(cache["total_slabs"] * cache["pages_per_slab"] for cache in said["caches"]
             if cache["engine"] != "slob" or cache["size"] >= PAGE)
 pages = slabs + (said["large_bytes"] - said["mapped_bytes"]) // PAGE + said["slob_pages"]
@@ -96,7 +96,7 @@ for cache in said["caches"]:
         bad.append(f"{cache['name']}: more objects than there are: {cache}")
 if free > said["pages_free_dirty"] * PAGE:
     bad.append(f"{free} bytes of free pages are resident, of {said['pages_free_dirty'] * PAGE}")
-# Reserved, and accessible or not: the kernel has all of it in mappings.
+# Reserved memory, accessible or not: the kernel has all of it in mappings.
 with open(f"/proc/{PID}/statm") as file:
     if said["arena_reserved_bytes"] + said["mapped_bytes"] > int(file.read().split()[0]) * PAGE:
         bad.append(f"more is reserved than the process has: {said['arena_reserved_bytes']}")

@@ -1,13 +1,13 @@
-"""metrics_check.py WHAT FILE...: reads what kmem metrics wrote, more strictly than the formats want it. Written from
-the specification of OpenMetrics 1.0 and from the description of Prometheus' text format.
+"""metrics_check.py WHAT FILE...: reads the output of kmem metrics, more strictly than the formats demand. Written
+from the specification of OpenMetrics 1.0 and from the description of Prometheus' text format.
 
 openmetrics FILE        a whole exposition: families one after another, each with its metadata first, samples of the
                         right names, no two with the same labels, units, escapes, the end
-text FILE OPENMETRICS   the same in the text format, and the same samples, but for what moves with time
-same FILE FILE          the same samples, but for those that only an onlooker can have
-figures FILE JSON       what `kmem info --json` says of the same process
+text FILE OPENMETRICS   the same in the text format, and the same samples, except for samples that move with time
+same FILE FILE          the same samples, except for samples only an observer can have
+figures FILE JSON       the figures of `kmem info --json` for the same process
 dumped FILE DUMP        promtool's database has these samples
-dashboard FILE FILE     each metric that the dashboard asks for is in the exposition, and each panel asks for some"""
+dashboard FILE FILE     each metric of the dashboard is in the exposition, and each panel has some"""
 import json
 import re
 import sys
@@ -107,7 +107,8 @@ def check_same(path, other):
 
 
 def label(name):
-    """Names of JSON have U+FFFD, those of metrics a question mark, where there is no character."""
+    """In the place of an invalid character names of JSON have U+FFFD, and names of metrics a
+    question mark."""
     return name.replace("\ufffd", "?")
 
 

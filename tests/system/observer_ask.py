@@ -1,11 +1,9 @@
-"""observer_ask.py PID: asks a process for its numbers by its observer's name, as an observer might that wants more:
-what comes must be one sealed file that nobody can change, by any descriptor, and JSON without anything like an address.
---none PID: asks twice one that can make no file, and is there afterwards.
---many PID: a hundred ask at once, and the system refuses none of them.
---always PID: connects again and again until nobody listens to the name: "gone".
---busy FILE: is asked itself, by one who finds its queue full, is then told that there is nothing just now, and then
-gets FILE. Prints "ready".
---own PID: connects to the process's own sockets, which must stay as they are: waiting."""
+"""observer_ask.py PID: requests a process's figures by its observer's name, as a curious observer: the answer must be
+one sealed file without a way to change it by any descriptor, and JSON without a value like an address. --none PID: asks
+a process unable to make a file twice, and checks that the process lives. --many PID: a hundred requests at once, and
+the system refuses none of them. --always PID: connects again and again until the name has no listener: "gone". --busy
+FILE: answers itself: the client first finds a full queue, then gets an empty answer, and then FILE. Prints "ready".
+--own PID: connects to the process's own sockets: they must stay waiting."""
 import array
 import fcntl
 import json
@@ -30,7 +28,7 @@ def refused(what, function):
 
 
 def ask(pid):
-    """The descriptor that comes."""
+    """Returns: the descriptor received."""
     fds, data, more, peer = question(pid)
     if len(data) != 1 or more or len(fds) != 1 or peer != pid:
         sys.exit(f"{len(data)} bytes, {len(more)} more, {len(fds)} descriptors, of {peer}")
@@ -38,7 +36,7 @@ def ask(pid):
 
 
 def question(pid):
-    """The descriptors that come, the bytes, those behind them, and the process that says so."""
+    """Returns: the descriptors received, the bytes, the bytes behind them, and the sending process."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(20)
         connection.connect(f"\0libkmem-observer-{pid}")
@@ -53,7 +51,7 @@ def question(pid):
 
 
 def ask_own(pid):
-    """What the program listens to by itself is its own: nobody takes the connection."""
+    """The program's own listening socket stays its own: no other code accepts the connection."""
     connections = []
     for fd in range(3, 200):
         connections.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -105,7 +103,8 @@ def be_busy(path):
         except BlockingIOError:
             own.pop()
         print("ready", flush=True)
-        # Who asks has seen it by then, on all but the busiest machines, where the test is easier than it is meant.
+        # The client has seen the answer by then, except on the busiest machines; there the test is easier than
+        # intended.
         time.sleep(1)
         for _ in own:
             listening.accept()[0].close()
@@ -151,7 +150,7 @@ def main():
     said = json.loads(text)
     if "observed" not in [cache["name"] for cache in said["caches"]]:
         sys.exit("not the caches")
-    # Numbers above 2^40 would be addresses; what is reserved is address space, by its length.
+    # Numbers above 2^40 would be addresses; reserved bytes are address space, by length.
     said.pop("arena_reserved_bytes")
     large = [n for n in re.findall(r"\d{13,}", json.dumps(said))]
     if large or "0x" in text:

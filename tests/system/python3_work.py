@@ -1,4 +1,4 @@
-"""python3_work.py: work that prints the same in every run: processes, threads, large numbers, text, JSON."""
+"""python3_work.py: work with the same output in every run: processes, threads, large numbers, text, JSON."""
 import collections, hashlib, json, multiprocessing, re, threading
 def count(n):
     words = re.findall(r"[a-z]+", json.dumps([hashlib.md5(b"%d" % (n * i)).hexdigest() for i in range(8000)]))

@@ -55,7 +55,7 @@ def shape(line):
 
 
 def alike(shown, printed):
-    """Two lines: the same words, and large figures that are near each other."""
+    """True for two lines with the same words and similar large figures."""
     if shape(shown) != shape(printed):
         return False
     for (a, unit), (b, other) in zip(FIGURE.findall(shown), FIGURE.findall(printed)):
@@ -82,7 +82,7 @@ def main():
         own = os.path.join(folder, os.path.basename(page))
         os.makedirs(own, exist_ok=True)
         commands = sessions(page)
-        # What bash says of jobs that end goes nowhere.
+        # bash's messages about ended jobs are dropped.
         subprocess.run(["bash", "-c", script(commands, build, own)], stdin=subprocess.DEVNULL, check=False,
                        stderr=subprocess.DEVNULL)
         for number, (command, shown) in enumerate(commands):

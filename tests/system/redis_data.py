@@ -1,9 +1,8 @@
-"""redis_data.py: fill a redis server with data of every type and read all of it back.
+"""redis_data.py: fill a redis server with data of every type and read all data back.
 
 usage: redis_data.py PORT load|verify SCALE
 
-What a key holds follows from its number, so that the reader needs nothing from the writer.
-"""
+The value of a key follows from its number, so the reader needs no data from the writer."""
 import hashlib
 import socket
 import sys

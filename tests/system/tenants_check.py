@@ -1,10 +1,12 @@
-"""What the tenants examples printed: FILES of one run in a folder, and the page that shows them: PAGE FOLDER."""
+"""Checks the output of the tenants examples: FILES of one run in a folder, and the page with the output: PAGE
+FOLDER."""
 import os
 import re
 import sys
 
 MIB = 1 << 20
-# Example: limit of each and of all; how the hog's line reads; whether the hog keeps what it has, and so is the largest.
+# Example: limit of each and of all; the form of the hog's line; whether the hog keeps its memory, and so is the
+# largest.
 EXPECTED = {
     "lua": (MIB, 128 * MIB, "tenant 500: not enough memory", True),
     "sqlite": (MIB, 256 * MIB, "tenant 500: out of memory", False),
@@ -25,12 +27,12 @@ def check(example, text, shown):
     tenants, total = rows[:-1], rows[-1]
     others = tenants[-1]
     assert shape(text) == shape(shown), "the page shows something else"
-    # The hog alone: complaint by it, and by nobody else; whatever was refused was refused to it.
+    # Only the hog complains; each refusal was the hog's.
     assert text.count(complaint) == 1
     assert len(re.findall(r"wrong|error|memory|stopped", text)) == 1
     hog = rows[0] if keeps else others
     assert hog[2] == total[2] > 0, "refused: %d of %d" % (hog[2], total[2])
-    # It used what it was promised, but for less than one more block, and not more.
+    # The hog used its promised memory up to less than one more block, and not more.
     assert each - 128 * 1024 < hog[1] <= each
     assert all(peak <= each for _, peak, _, _ in tenants) and total[1] <= everything
     sizes = [row[0] for row in tenants[:-1]]

@@ -1,6 +1,6 @@
 /*
- * errors: each error that the manual gives a function is one that the function returns: a line for each pair. `errors
- * --list` prints the pairs, which tests/tidy/prototypes compares with the ERRORS of the pages.
+ * errors: each error of a function in the manual is returned by the function: a line for each pair. `errors --list`
+ * prints the pairs; tests/tidy/prototypes compares them with the ERRORS of the pages.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,7 +28,7 @@
 static bool listing;
 static int failed;
 
-/* `expression` is the error that `function` returns, not negative: of(), or the negation of its value. */
+/* `expression` is the error returned by `function`, not negative: of(), or the negated result. */
 #define IS(function, error, expression)                                                            \
 	do {                                                                                       \
 		if (listing) {                                                                     \
@@ -70,7 +70,7 @@ static bool refuse(const char *call)
 	return strcmp(call, "fence") != 0;
 }
 
-/* The errno of the first try that fails, while the system refuses: what was committed before is used up first. */
+/* The errno of the first failed try, while the system refuses: committed memory is used up first. */
 #define WHEN_SHORT(expression)                                                                     \
 	({                                                                                         \
 		int left_ = MANY;                                                                  \
@@ -81,7 +81,7 @@ static bool refuse(const char *call)
 		left_ ? errno : 0;                                                                 \
 	})
 
-/* The same in a process of its own, which keeps what it was given. */
+/* The same in a process of its own, because the process keeps its memory. */
 #define WHEN_SHORT_APART(expression)                                                               \
 	({                                                                                         \
 		int status_ = 0;                                                                   \
@@ -93,7 +93,7 @@ static bool refuse(const char *call)
 		WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;                                    \
 	})
 
-/* Before the library starts, which it does in a constructor: with this variable set it can't. */
+/* Before the library's start in a constructor: with this variable set the start fails. */
 static void before_start(int argc, char **argv, char **environment)
 {
 	(void)argc;
@@ -220,7 +220,7 @@ static void sizes(void)
 	IS(kvrealloc, ENOMEM, WHEN_SHORT(kvrealloc(NULL, big, QUIET)));
 }
 
-/* An overflow leaves the block, its content and its size. */
+/* An overflow leaves the block, its contents and its size. */
 static void overflow_keeps_the_block(void)
 {
 	char *block = kmalloc(100, GFP_KERNEL);
@@ -243,7 +243,7 @@ static struct kmem_cache *cache_by(const char *name, const char *engine, unsigne
 	return kmem_cache_create(name, 64, &args, 0);
 }
 
-/* Each has its own, or there is a line for each. */
+/* A new name for each, or there would be a line for each. */
 static const char *next_name(void)
 {
 	static char name[16];
@@ -315,7 +315,7 @@ static int visit_nothing(void *object, void *arg)
 	return 0;
 }
 
-/* Each cache anew is tuned to as much as it may have, until there is no memory for it. */
+/* Each new cache is tuned to the largest arrays, until metadata runs out. */
 static int tune_next(bool words)
 {
 	const char *name = next_name();
@@ -340,7 +340,10 @@ static int debug_next(void)
 	return !errno;
 }
 
-/* Free objects are cleared, and with them the links of the slab's freelist: it is shorter than the slab says. */
+/*
+ * Free objects are cleared, and so are the links of the slab's freelist: the list is shorter than the slab's
+ * count.
+ */
 static int damaged(void)
 {
 	struct kmem_cache *cache = cache_by("damaged", "slub", 0);
@@ -380,7 +383,7 @@ static int metrics_inside(struct kmem_cache *cache, void *arg)
 	return kmem_metrics(1);
 }
 
-/* Pipes that nobody reads, and that are full and don't wait. */
+/* Pipes without a reader, and full pipes without a wait. */
 static void printers(void)
 {
 	int broken[2], full[2];
@@ -401,7 +404,7 @@ static void printers(void)
 	close(full[1]);
 }
 
-/* Of a cache that is tracked: until there is one nobody's leaks are known. */
+/* Of a tracked cache: without one, no leaks are known. */
 static void tracks(void)
 {
 	struct kmem_cache *tracked = kmem_cache_create(next_name(), 64, NULL, SLAB_STORE_USER);
@@ -493,7 +496,7 @@ static void pools(void)
 	mempool_exit(&pool);
 }
 
-/* In a process in which the library can't start. */
+/* In a process whose library cannot start. */
 static void not_started(void)
 {
 	IS(kmem_set_min_partial_rule, ENOMEM, -kmem_set_min_partial_rule("size"));
@@ -539,7 +542,7 @@ int main(int argc, char **argv)
 	else
 		start_anew();
 	overflow_keeps_the_block();
-	/* The last: nothing is as it should be afterwards. */
+	/* Last: the state is damaged afterwards. */
 	IS(kmem_check_all, EIO, damaged());
 	return failed;
 }

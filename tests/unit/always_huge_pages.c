@@ -1,7 +1,7 @@
 /*
- * always_huge_pages.c: where the system makes every mapping of huge pages, a program that has little does not pay for
- * them: none of what the library reserves for pages, records and CPUs comes as huge pages by itself. Such a system is
- * made of this one, by advising each anonymous mapping; where there are no huge pages at all there is nothing to see.
+ * always_huge_pages.c: on a system that makes every mapping of huge pages, a small program does not pay for them: no
+ * memory reserved by the library for pages, metadata and CPUs becomes huge pages by itself. The test simulates such a
+ * system by an advice for each anonymous mapping; without huge pages there is no effect to test.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

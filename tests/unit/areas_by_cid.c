@@ -1,8 +1,8 @@
 /*
- * areas_by_cid.c: areas that go by concurrency id. They do where it is proved that the kernel writes it, and nowhere
- * else: one that does not tell of it, does not write it, or refuses to register the thread again leaves areas by CPU,
- * and a line where cid was asked for by name. A thread that is not registered misses, though the id that it reads is
- * a number like any other. And few threads on many CPUs, which the test pretends, use few areas.
+ * areas_by_cid.c: per-CPU areas by concurrency id. The library uses the id only if the kernel is proven to write the
+ * id. With a kernel that does not report the id, does not write the id, or refuses to register the thread again, the
+ * areas are by CPU, with a line if cid was requested by name. An unregistered thread misses, although the id in its
+ * memory is a number like any other. And few threads on many CPUs, simulated by the test, use few areas.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include "os/os.h"
 #include "alloc/fast_path.h"
 
-/* As the kernel has it. */
+/* The kernel's layout. */
 struct area {
 	uint32_t cpu_id_start, cpu_id;
 	uint64_t rseq_cs;
@@ -31,7 +31,7 @@ static struct area *area_of_thread(void)
 	return (struct area *)((char *)__builtin_thread_pointer() + km_thread_rseq);
 }
 
-/* ------------------------------------------------------------------ a kernel that is told what to be */
+/* ------------------------------------------------------------------ a simulated kernel */
 
 static bool kernel_is(const char *what)
 {
@@ -47,7 +47,10 @@ size_t __wrap_km_os_rseq_features(void)
 	return kernel_is("old") ? 20 : __real_km_os_rseq_features();
 }
 
-/* Was the thread's area taken back? What is registered before, where libc does not do that, is as it is. */
+/*
+ * True after the thread's area was unregistered. A registration before the start, where libc does not
+ * register, stays.
+ */
 static bool taken_back;
 
 int __real_km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
@@ -60,7 +63,7 @@ int __wrap_km_os_rseq_register(void *area, size_t bytes, uint32_t signature)
 		return -EPERM;
 	if (!taken_back || !kernel_is("silent"))
 		return __real_km_os_rseq_register(area, bytes, signature);
-	/* It writes the CPU, and nothing behind it. */
+	/* This kernel writes the CPU, and no bytes behind it. */
 	thread->cpu_id_start = thread->cpu_id = km_os_getcpu();
 	return 0;
 }
@@ -168,7 +171,7 @@ static void leave_kernel(void)
 	NEED(__real_km_os_rseq_unregister(area, 32, KMEM_RSEQ_SIGNATURE) == 0 ||
 	     __real_km_os_rseq_unregister(area, km_os_rseq_bytes(), KMEM_RSEQ_SIGNATURE) == 0);
 	NEED((int32_t)area->cpu_id < 0);
-	/* Where the library registers threads it does not do it again. */
+	/* A library that registers threads itself does not register again. */
 	area->cpu_id = (uint32_t)-2;
 }
 
@@ -194,9 +197,7 @@ static void unregistered(void)
 	use_all();
 }
 
-/*
- * Some threads in turn, each a while on some CPU. The thread is nobody's to the kernel: what its area says we write.
- */
+/* Some threads in turn, each a while on some CPU. The kernel does not know the thread: the test writes the area. */
 static void wander(struct kmem_cache *cache, unsigned threads)
 {
 	struct area *area = area_of_thread();
@@ -265,7 +266,7 @@ static void in_child(const struct test_case *test, const char *program, int err)
 	_exit(126);
 }
 
-/* What it says, up to the end, and how it ended. */
+/* Reads the output to its end, and checks the exit. */
 static bool passes(const struct test_case *test, const char *program)
 {
 	char text[2048];

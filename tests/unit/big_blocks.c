@@ -1,9 +1,8 @@
 /*
- * big_blocks.c: very many blocks above 4 MiB. There are few mappings, however many blocks come and go; the table has
- * room for all of them; each keeps its content and its zeros while it and its neighbours change, and can be written
- * to, whatever its last user made of it; and what the system would not take back is counted, used again and offered
- * again.
- * Tier: full.
+ * big_blocks.c: very many blocks above 4 MiB. The number of mappings stays low with many blocks allocated and freed.
+ * The table has room for all of them. Each block keeps its contents and its zeros while the block and its neighbours
+ * change, and is writable after any mprotect or advice of the last user. Memory that the system refused to take back
+ * is counted, reused and offered again. Tier: full.
  */
 #define _GNU_SOURCE
 #include <stdbool.h>
@@ -27,7 +26,7 @@
 #define PAGE	4096u
 #define LEAST	(4 * MIB + PAGE)
 #define MANY	132000u		/* the table grows beyond 4 MiB */
-#define FEW	100u		/* mappings, whatever the load */
+#define FEW	100u		/* mappings, at any load */
 
 static void *blocks[MANY];
 
@@ -49,7 +48,7 @@ static struct kmem_stats stats(void)
 	return stats;
 }
 
-/* Nobody has limited our address space. */
+/* True without a limit on the address space. */
 static bool plenty(void)
 {
 	char mode[8] = "";
@@ -59,7 +58,7 @@ static bool plenty(void)
 	return !getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur == RLIM_INFINITY && mode[0] != '2';
 }
 
-/* Every second one goes; then those between them, one after the other. */
+/* Every second block is freed; then the blocks between, one after the other. */
 static void many(void)
 {
 	size_t before = mappings_of_all(), space = statm(0);
@@ -77,7 +76,7 @@ static void many(void)
 		NEED(mappings_of_all() < before + FEW);
 		NEED(stats().mapped_blocks == count / 2);
 		NEED(stats().mapped_spare_bytes);
-		/* What was freed is used again. */
+		/* Freed address space is reused. */
 		size_t now = statm(0);
 		for (unsigned i = 0; i < count; i += 2)
 			NEED((blocks[i] = kvmalloc(LEAST, GFP_KERNEL)));
@@ -87,7 +86,7 @@ static void many(void)
 	while (count)
 		kfree(blocks[--count]);
 	NEED(!stats().mapped_blocks && !stats().mapped_bytes && !stats().mapped_spare_bytes);
-	/* The tables of blocks and regions are ours, and stay. */
+	/* The tables of blocks and regions are the library's, and stay. */
 	NEED(mappings_of_all() < before + 20 && statm(0) < space + 256 * MIB);
 }
 
@@ -101,7 +100,7 @@ static size_t random_bytes(void)
 	return LEAST + random_below(random_below(8) ? 512 : 4096) * PAGE;
 }
 
-/* The first and the last byte are its mark; beside them all is zero. */
+/* The first and the last byte are the block's mark; all bytes between are zero. */
 static void look_at(unsigned i)
 {
 	unsigned char *p = some[i].p, mark = (unsigned char)(i | 1);
@@ -124,7 +123,7 @@ static void get(unsigned i, size_t align)
 	some[i].bytes = random_bytes();
 	some[i].p = km_huge_alloc(some[i].bytes, align, &zero);
 	NEED(some[i].p && !((uintptr_t)some[i].p & (align - 1)));
-	/* What others had is theirs to clear who want zeros. */
+	/* A caller that wants zeros clears used memory itself. */
 	if (!zero)
 		memset(some[i].p, 0, some[i].bytes);
 	mark(i, true);
@@ -172,7 +171,7 @@ static void contents(void)
 			look_at(i);
 			break;
 		case 3:
-			/* Who has it next may write to it. */
+			/* The next owner may write to the block. */
 			if (random_below(2))
 				NEED(mprotect(some[i].p, 2 * MIB, PROT_READ) == 0);
 			let_go(i);
@@ -198,8 +197,10 @@ static bool refuse_purge(const char *call)
 	return strcmp(call, "purge") == 0;
 }
 
-/* A block that was cut, whatever its user made of the part that went, grows by zeros: in its room, or where others
- * were; also where the system took nothing back. */
+/*
+ * A shrunk block grows by zeros, after any action of the user on the removed part: in its room, or at the place of
+ * other blocks; also if the system took no memory back.
+ */
 static void cut_and_grown(bool (*fault)(const char *call))
 {
 	bool zero;
@@ -258,11 +259,11 @@ static void refused(bool (*fault)(const char *call), bool alone)
 	km_os_fault = fault;
 	resident = statm(1);
 	NEED(km_huge_free(p));
-	/* Nor does it lie ready. */
+	/* Nor is the block cached. */
 	km_huge_purge(0);
 	NEED(!km_huge_bytes(p) && stats().mapped_spare_bytes >= spare + bytes);
 	NEED(fault == refuse_both || statm(1) + bytes / 2 < resident);
-	/* A smaller one, and the rest of it. */
+	/* A smaller block, and the rest. */
 	char *q = km_huge_alloc(LEAST, PAGE, &zero);
 	NEED(q && (!alone || (q >= p && q < p + bytes)));
 	for (size_t i = 0; i < LEAST; i++)
@@ -284,7 +285,7 @@ int main(void)
 	cut_and_grown(refuse_purge);
 	refused(refuse_unmap, true);
 	refused(refuse_both, true);
-	/* The same where all that are mappings of their own are taken. */
+	/* The same after all separate mappings are in use. */
 	for (unsigned i = 0; i < SOME; i++)
 		get(i, PAGE);
 	refused(refuse_unmap, false);

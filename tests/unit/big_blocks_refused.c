@@ -1,9 +1,9 @@
 /*
- * big_blocks_refused: blocks above 4 MiB where the system says no. What it would not map, being more than all of its
- * memory, is not had by another way, nor grown to. What it would not take back once costs nothing later: a block that
- * comes to lie there has as much memory as elsewhere, and reads as zeros; address space is offered again, with and
- * without a block that had it; and the next owner of what was kept has none of the last one's advice, nor of a region
- * the last one's memory node.
+ * big_blocks_refused: blocks above 4 MiB on a system that refuses calls. A size above all memory, refused as a
+ * mapping, is not allocated in another way, nor reached by growth. Memory that the system once refused to take back
+ * costs nothing later: a block at this place has as much memory as elsewhere, and reads as zeros. The address space
+ * is offered again, with and without a block in it. The next owner of kept memory sees no advice of the last owner,
+ * nor, in a region, the last owner's memory node.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@
 #define MANY	60u
 
 static char *block[MANY];
-static size_t memory;			/* of the system; 0: what it says */
+static size_t memory;			/* memory of the system; 0: the real value */
 
 size_t __real_km_os_memory(void);
 size_t __wrap_km_os_memory(void)
@@ -78,7 +78,7 @@ static void too_much(bool regions)
 	refused = "map";
 	CHECK(!kvmalloc(100 * MIB, GFP_KERNEL | __GFP_NOWARN) && errno == ENOMEM);
 	CHECK(!kvmalloc(1000 * MIB, GFP_KERNEL | __GFP_NOWARN));
-	/* A mapping that is refused does not mean that a region has nothing. */
+	/* A refused mapping does not mean that a region has no memory. */
 	char *p = kvmalloc(BYTES, GFP_KERNEL);
 	NEED(p);
 	memset(p, 7, BYTES);
@@ -106,7 +106,7 @@ static void too_much_of_a_region(void)
 
 /* ------------------------------------------------------------------ what was not taken back */
 
-/* once: the next time it is. */
+/* once: the next call succeeds. */
 static void not_purged(bool once)
 {
 	fill(0);
@@ -155,8 +155,8 @@ static void not_unmapped(void)
 	CHECK_EQUAL(spare(), before);
 }
 
-/* Unmapped it would be gone with the mapping. */
-/* Where mappings are limited a block is not made new to lie ready. */
+/* An unmapped block would lose the advice with the mapping. */
+/* With limited mappings a block is not renewed for the cache. */
 static void kept_advice(void)
 {
 	int status;

@@ -1,6 +1,6 @@
 /*
- * big_blocks_table.c: what a private group has above 4 MiB is visited once each when all of it is freed, though
- * others take so much meanwhile that the table of such blocks becomes another one.
+ * big_blocks_table.c: mem_cgroup_destroy_all visits each block above 4 MiB of a private group once, although
+ * other threads allocate so many blocks meanwhile that the table of such blocks is replaced.
  */
 #include <kmem/memcg.h>
 #include <kmem/stats.h>

@@ -1,6 +1,6 @@
 /*
- * busy_kept.c: a call that finds its thread busy leaves it so in the same way. KM_BUSY_IN_VERB, which lets the thread
- * fork as any other, does not become KM_BUSY behind a call that had locks of its own. Disciplines: all.
+ * busy_kept.c: a call that finds its thread busy leaves the thread busy in the same way. KM_BUSY_IN_VERB permits a
+ * fork of the thread, and does not become KM_BUSY after a call with locks of its own. Disciplines: all.
  */
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>

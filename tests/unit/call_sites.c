@@ -71,7 +71,7 @@ static void kmallocs(void) { if (!slob) spread(by_kmalloc, kgive, ksize, "kmallo
 static void mallocs(void) { if (!slob) spread(by_malloc, free, room_of, "malloc"); }
 static void news(void) { if (!slob) spread(by_new, cxx_delete, room_of, "malloc"); }
 
-/* As under heaptrack: the caches are the same, and so they are when it has gone. */
+/* As under heaptrack: the caches are the same, with the tracer and after its end. */
 static void traced(void)
 {
 	tracer_is(true);
@@ -109,7 +109,7 @@ static void large_ones_are_not_split(void)
 		free(many[i]);
 }
 
-/* Who pays has caches of its own, as without. */
+/* A charged request has caches of its own, as without call sites. */
 static void others_are_as_ever(void)
 {
 	void *all[100], *p = kmalloc_node(100, GFP_KERNEL, 0);

@@ -1,9 +1,9 @@
 /*
- * capacity_growth.c: blocks grow with the load. Disciplines: all. Batches that a block holds leave it as it is,
- * however often they come; what is larger than a block makes it grow even where the CPU's other block serves each
- * miss; misses that reach the engine make it grow sooner, and never beyond what is kept for those who miss; bulk gets
- * what it asks for. On one CPU: a batch that is cut in two by a migration leaves blocks behind that every later batch
- * swaps.
+ * capacity_growth.c: sheaves grow with the load. Disciplines: all. Batches within a sheaf's capacity leave the
+ * capacity unchanged, for any number of batches. A batch above the capacity makes the sheaf grow, even where the
+ * CPU's other sheaf serves each miss. Misses that reach the engine make the sheaf grow sooner, and never beyond the
+ * amount kept for misses; bulk requests get their count. On one CPU, because a batch cut in two by a migration leaves
+ * sheaves behind, and every later batch swaps them.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -78,7 +78,7 @@ int main(void)
 	expect(cache, BULK, "bulk of more than any block");
 	kmem_cache_destroy(cache);
 
-	/* Few large ones at a time: those that 128 KiB hold. */
+	/* Few large objects at a time: as many as 128 KiB hold. */
 	cache = create(10240, 2);
 	batches(cache, 8, 10000);
 	expect(cache, 6, "batches of large objects");

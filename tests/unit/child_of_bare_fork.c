@@ -1,7 +1,7 @@
 /*
- * child_of_bare_fork.c: a child of _Fork, which no handler of fork knows of, limits its address space and locks its
- * memory, while a thread that is not there has all of our locks: the calls are made, and wait for nobody.
- * Disciplines: all
+ * child_of_bare_fork.c: a child of _Fork, without any handler of fork, limits its address space and locks its
+ * memory, while a thread missing in the child holds all locks of the library: the calls succeed, and wait for no
+ * lock. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -23,7 +23,7 @@
 
 static sem_t locked, forked;
 
-/* What a fork does, up to the fork. */
+/* The work of a fork, up to the fork. */
 static void *have_all_locks(void *arg)
 {
 	(void)arg;
@@ -35,7 +35,7 @@ static void *have_all_locks(void *arg)
 	return NULL;
 }
 
-/* _Fork, which is not everywhere. */
+/* _Fork; not every libc has the function. */
 static pid_t fork_unseen(void)
 {
 	return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
@@ -48,7 +48,7 @@ static int confine_itself(void)
 	alarm(PATIENCE_S);
 	if (setrlimit(RLIMIT_AS, &limit) || getrlimit(RLIMIT_AS, &is) || is.rlim_cur != limit.rlim_cur)
 		return 1;
-	/* It may be refused. */
+	/* The call may be refused. */
 	mlockall(MCL_CURRENT | ON_FAULT);
 	return 0;
 }

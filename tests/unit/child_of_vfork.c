@@ -1,9 +1,9 @@
 /*
- * child_of_vfork.c: what is behind vfork: while the child lives the thread's rseq area is registered for nobody, and
- * says so; afterwards it is the parent's again, also where vfork fails, and also of a thread that had not registered
- * it yet, where that is ours to do; where the kernel does not let go of it the child has a copy of the memory. The same
- * behind clone, of a child that shares memory and thread area, and for which the parent waits; other children of clone
- * are as libc makes them. In a program that links only the caches. Disciplines: all
+ * child_of_vfork.c: vfork in a program linked with libkmem only. While the child lives, the thread's rseq area is
+ * unregistered, and says so; afterwards the area is the parent's again, also after a failed vfork, and also for a
+ * thread not yet registered, where the library registers threads. If the kernel refuses to unregister, the child gets
+ * a copy of the memory. The same behind clone, for a child that shares memory and thread area and lets the parent
+ * wait; other children of clone are libc's. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,7 +37,7 @@ static bool rseq(void)
 	return km_percpu.discipline == KM_DISCIPLINE_RSEQ;
 }
 
-/* What this thread's area says. */
+/* The CPU number in this thread's area. */
 static int said_cpu(void)
 {
 	return *(volatile int *)((char *)__builtin_thread_pointer() + km_thread_rseq + 4);
@@ -106,7 +106,7 @@ static bool refuse(const char *call)
 
 static int is_held;
 
-/* Until the child would have been made without waiting for it. */
+/* Held until a child made without waiting would exist. */
 static void *hold_a_lock(void *arg)
 {
 	km_registry_lock();
@@ -116,8 +116,10 @@ static void *hold_a_lock(void *arg)
 	return arg;
 }
 
-/* The child has a copy: what it writes is not seen. It is registered as after a fork, and no lock is held in it that
- * another thread of its parent held. */
+/*
+ * The child has a copy: its writes are not visible. The child is registered as after a fork, and holds no lock of
+ * another thread of its parent.
+ */
 static void not_lent(void)
 {
 	pthread_t holder;
@@ -177,7 +179,7 @@ static void cloned(void)
 		seen = 5;
 		allocate();
 	}
-	/* One with a memory of its own. */
+	/* A child with memory of its own. */
 	pid_t child = clone(in_clone, stack + sizeof(stack), SIGCHLD, (void *)8);
 	NEED(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 8);
 	NEED(seen == 5);
@@ -188,7 +190,7 @@ static void cloned(void)
 	NEED(!rseq() || says_the_truth());
 }
 
-/* The system does not take the area back: one line says so. */
+/* The system refuses to unregister the area: one line reports this. */
 static void not_lent_to_clone(void)
 {
 	struct km_heard heard = { .bytes = 0 };
@@ -208,7 +210,7 @@ static void not_lent_to_clone(void)
 	allocate();
 }
 
-/* A child that confines itself is not its parent, whose memory it has. */
+/* A child that confines itself does not confine its parent, although the two share memory. */
 static void confined(void)
 {
 	pid_t child = vfork();
@@ -222,7 +224,7 @@ static void confined(void)
 	NEED(!rseq() || says_the_truth());
 }
 
-/* A process that is made in such a child is one like any other. */
+/* A process created by such a child is an ordinary process. */
 static void forks(void)
 {
 	pid_t child = vfork();
@@ -245,7 +247,7 @@ static void forks(void)
 	NEED(!km_os_is_shut());
 }
 
-/* A system that makes no child: errno, and the area is registered again. */
+/* A system without a new child: errno, and the area is registered again. */
 static void no_child(void)
 {
 	if (!refuse_call(SYS_clone, EAGAIN))
@@ -256,7 +258,7 @@ static void no_child(void)
 	allocate();
 }
 
-/* The child, and one that it has itself, do not register what their parent has not. */
+/* The child and its own child leave the thread unregistered if the parent has not registered the thread. */
 static void *not_yet(void *arg)
 {
 	NEED(said_cpu() < 0);
@@ -279,7 +281,7 @@ static void *not_yet(void *arg)
 	return arg;
 }
 
-/* Once more, where libc registers no threads: an option that it reads when a program starts. */
+/* Again, with a libc without registration of threads, by a tunable read at the program's start. */
 static void registered_by_us(char **argv)
 {
 	pthread_t thread;

@@ -47,7 +47,7 @@ static bool next_area(FILE *smaps, struct area *area)
 	return false;
 }
 
-/* What the mappings in [start, end) are; each is dumped iff it can be written to. */
+/* Kinds of the mappings in [start, end); each is dumped iff writable. */
 static struct bytes look(uintptr_t start, uintptr_t end)
 {
 	FILE *smaps = fopen("/proc/self/smaps", "r");
@@ -71,7 +71,7 @@ static struct bytes look(uintptr_t start, uintptr_t end)
 	return bytes;
 }
 
-/* shrunk: the marks by which metadata goes back have a mapping of their own. */
+/* shrunk: the marks for released metadata have a mapping of their own. */
 static void all_named(bool shrunk)
 {
 	const bool rseq = strcmp(kmem_percpu_discipline(), "rseq") == 0;
@@ -85,15 +85,17 @@ static void all_named(bool shrunk)
 
 		NEED(bytes.dumped + bytes.reserved + bytes.zeros == named[i].end - named[i].start);
 		NEED(bytes.dumped && !bytes.zeros == !areas);
-		/* Areas for CPUs that the system did not tell of are there for sequences only; some of them where
-		 * mlockall is libc's. */
+		/*
+		 * Areas of CPUs unknown to the system exist for sequences only; some of them with libc's
+		 * mlockall.
+		 */
 		NEED((bytes.reserved == 0) ==
 		     (areas ? rseq && km_own_mlockall :
 			      strcmp(named[i].name, "libkmem: large block") == 0 || i == marks));
 	}
 }
 
-/* The arena: exactly what is committed. Returns how much that is. */
+/* The arena: exactly the committed memory. Returns: its bytes. */
 static size_t arena(void)
 {
 	const struct km_range *range = km_arena_range(0);
@@ -120,7 +122,7 @@ int main(void)
 	size_t grown = arena();
 	NEED(grown >= at_first + ((BLOCKS - 8) << 20));
 	all_named(false);
-	/* Before they are free: on a busy machine time itself gives back what is. */
+	/* Before the frees: on a busy machine free memory goes back by age. */
 	kmem_get_stats(&before);
 	for (unsigned i = 0; i < BLOCKS; i++)
 		kfree(block[i]);

@@ -1,7 +1,7 @@
 /*
- * counted_blocks: some two hundred blocks above 4 MiB, each second of which is freed: its memory goes back to the
- * system. Where the system commits no more than it has (overcommit_memory 2), or a limit is on data or address space,
- * what is free does not count any more, either; elsewhere it stays accessible, so that there are few mappings.
+ * counted_blocks: some two hundred blocks above 4 MiB; every second block is freed, and its memory goes back to the
+ * system. On a system with strict overcommit (overcommit_memory 2), or with a limit on data or address space, free
+ * memory does not count any more, either; elsewhere free memory stays accessible, so that there are few mappings.
  */
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -27,7 +27,7 @@ long __wrap_km_os_read(const char *path, char *text, size_t bytes)
 	return 2;
 }
 
-/* Bytes: all that can be written to by us alone; what is resident. */
+/* Bytes: private writable memory, by VmData; resident memory. */
 static size_t data(const char *key)
 {
 	FILE *file = fopen("/proc/self/status", "re");

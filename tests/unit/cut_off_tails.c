@@ -1,6 +1,6 @@
 /*
- * cut_off_tails.c: blocks that are no power of two: the tail that is cut off a block nobody touched is still zeros,
- * and counts as clean; what is freed later, or cut off a block that was used, counts as dirty.
+ * cut_off_tails.c: blocks with a size other than a power of two: the tail cut off an untouched block is still
+ * zeros, and counts as clean; pages freed later, or cut off a used block, count as dirty.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static struct km_arena_stats stats(void)
 	return s;
 }
 
-/* Everything that is free is clean at first. */
+/* At first all free pages are clean. */
 static void cut(size_t count)
 {
 	size_t block = 1;
@@ -40,7 +40,7 @@ static void cut(size_t count)
 	km_pages_free_exact(page, count);
 	NEED(stats().pages.dirty_pages == before + count);
 
-	/* The same pages again, of a block that is dirty as a whole now. */
+	/* The same pages again, from a block now dirty as a whole. */
 	page = km_pages_alloc_exact(block, 0, NUMA_NO_NODE, true, NULL);
 	NEED(page);
 	km_pages_free_exact(page, block);

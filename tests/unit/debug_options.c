@@ -1,6 +1,6 @@
 /*
- * debug_options: the grammar of KMEM_DEBUG: letters, blocks, lists, globs, which block decides, and what the flags of a
- * cache say against it.
+ * debug_options: the grammar of KMEM_DEBUG: letters, blocks, lists, globs, the deciding block, and flags of a cache
+ * against the option.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static const struct {
 	{ "Z,*c,b", "a", 0, Z, false },
 	{ "Z,**", "a", 0, Z, false },
 	{ "Z,k*,a;P", "a", 0, Z, false },
-	/* The first list decides; its flags join the cache's own, and not those for all. */
+	/* The first list decides; its flags join the cache's own, and the flags for all caches do not. */
 	{ "Z,a;P,a", "a", 0, Z, false },
 	{ "P;Z,a", "a", 0, Z, false },
 	{ "P;Z,a", "b", 0, P, false },
@@ -82,7 +82,7 @@ static const struct {
 
 static char said[4096];
 
-/* The lines are read back from a file that takes the place of standard error. */
+/* Reads the lines back from a file in the place of standard error. */
 static const char *lines_of(const char *text)
 {
 	int file = open("/tmp", O_TMPFILE | O_RDWR, 0600), kept = dup(2);

@@ -1,7 +1,7 @@
 /*
- * debug_places: an address is said as a file, an offset in it, and its build: in one word, whatever the file is called;
- * cut where there is little room, with the offset whole; by the address alone where it is in no file. The same in a
- * program that ends, when stacks are no longer to be had: then a call is known by the place that it returns to.
+ * debug_places: an address is printed as a file, an offset, and a build id: in one word, for any file name; cut where
+ * there is little room, with the whole offset; as the address alone outside of any file. The same in a program at its
+ * end, without stacks: then a call is known by its return address.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ static __attribute__((noinline)) void here(void)
 	__asm__ volatile("");
 }
 
-/* By the dynamic linker's word, which asks in another way: where the file that has the address begins. */
+/* The offset by the dynamic linker, independent of the library: its start of the file with the address. */
 static unsigned long offset_of(const void *p)
 {
 	Dl_info info;
@@ -89,7 +89,7 @@ static void until_the_end(const char *name)
 	CHECK_EQUAL(frames(&track), 1);
 }
 
-/* This program, by a name that has what parts words, and lines. */
+/* A copy of this program, by a name with blanks and newlines. */
 static void copy_to(const char *path)
 {
 	int from = open("/proc/self/exe", O_RDONLY), to = open(path, O_WRONLY | O_CREAT, 0700);

@@ -1,6 +1,7 @@
 /*
- * debug_stacks: the stack of a call begins in the program, where the library is a part of it as well; and to take and
- * to print one waits for no lock of the dynamic linker's: a child of fork has it as another thread had it.
+ * debug_stacks: the stack of a call begins in the program, also with the library linked into the program. Neither the
+ * recording nor the print of a stack waits for a lock of the dynamic linker: a child of fork has the lock in the
+ * state of another thread.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /*
- * debug_traces: of more stacks than there is room for, the one with the most objects is the first line, wherever it
- * comes in the walk; each object is in TOTAL, and in a line, or among those of other stacks. With all the memory that
- * is asked for, with the least, and with none.
+ * debug_traces: with more stacks than there is room for, the stack with the most objects is the first line, at any
+ * place in the walk; each object is in TOTAL, and in a line, or in the line of other stacks. With all memory granted,
+ * with the least, and with none.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define MANY	5000
 
 static struct kmem_cache *cache;
-static unsigned refusals;	/* that are still to come */
+static unsigned refusals;	/* refusals still to come */
 static bool bare;		/* no unwinder: one stack for all */
 
 static bool refuse(const char *call)
@@ -30,7 +30,7 @@ static bool refuse(const char *call)
 
 static void odd(unsigned bits, int depth);
 
-/* Which of the two functions is called says a bit. */
+/* Each bit selects one of two functions to call. */
 static __attribute__((noinline, noipa)) void even(unsigned bits, int depth)
 {
 	if (!depth)
@@ -113,7 +113,7 @@ int main(void)
 	NEED(print(0) == 0);
 	bare = !strstr(strstr(text, "\n        ") + 1, "\n        ");
 	CHECK(add_up(all) == (bare ? 1 : (1u << DEPTH) + 1));
-	/* The least that is tried for. */
+	/* The least memory tried. */
 	NEED(print(8) == 0);
 	CHECK(add_up(all) == (bare ? 1 : 16));
 	CHECK(print(100) == -ENOMEM);

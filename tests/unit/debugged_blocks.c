@@ -1,9 +1,9 @@
 /*
- * debugged_blocks: blocks of whole pages that are debugged (KMEM_DEBUG, "large"): a write behind one, to one that was
- * freed, over what the library keeps behind it, and a second free are told when the block is looked at: by its free,
- * by a shrinking krealloc, by kmem_check_all, and as it leaves those that wait; a free that names its bytes, by the
- * bytes that were asked for. With each letter alone only what it is for. One that waits is out in no profile. One above
- * 4 MiB is freed whatever its user made of its pages, also in a child that has none of them.
+ * debugged_blocks: debugged blocks of whole pages (KMEM_DEBUG, "large"): a write behind a block, to a freed block, or
+ * over the library's data behind the block, and a second free are reported at the next check: at the free, at a
+ * shrinking krealloc, in kmem_check_all, and at the end of the block's wait; a sized free compares the requested
+ * bytes. Each letter alone has its own effect only. A waiting block is freed in profiles. A block above 4 MiB can be
+ * freed after any action of its user on the pages, also in a child without the pages.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -44,12 +44,12 @@ static void written_behind(void)
 
 	p[BYTES] = 1;
 	SAYS(zone, kmem_check_all());
-	/* It was mended. */
+	/* The damage was repaired. */
 	SAYS(NULL, kmem_check_all());
 	p[BYTES + 50] = 1;
 	SAYS(zone, p = krealloc(p, BYTES - 1000, GFP_KERNEL));
 	NEED(p);
-	/* What was the user's is behind it now. */
+	/* These bytes, formerly the user's, are behind the block now. */
 	p[BYTES - 500] = 2;
 	SAYS(zone, kfree(p));
 }
@@ -67,7 +67,7 @@ static void written_when_free(void)
 	p[BYTES - 1] = 1;
 	SAYS("End Poison overwritten", CHECK(kmem_check_all() != 0));
 	CHECK(kmem_check_all() == 0);
-	/* Found as well when it leaves, for those that were freed later. */
+	/* Found as well when later frees push the block out. */
 	p[6] = 1;
 	listen_to_library();
 	for (unsigned i = 0; i < 70; i++)
@@ -84,14 +84,14 @@ static void freed_twice(void)
 		SAYS("Object already free", kfree(p));
 }
 
-/* The record is the last thing on the last page. */
+/* The record is at the end of the last page. */
 static void record_overwritten(void)
 {
 	char *p = get(BYTES);
 	size_t bytes = km_large_bytes(p);
 
 	memset(p + bytes - 16, 0x55, 8);
-	/* Not known any more is how many bytes were asked for, and who did. */
+	/* The requested bytes and the caller are not known any more. */
 	SAYS(NULL, kmem_check_all());
 	SAYS("kmalloc Redzone overwritten", kfree(p));
 	p = get(BYTES);
@@ -100,7 +100,7 @@ static void record_overwritten(void)
 	SAYS("kmalloc Redzone overwritten", kfree(p));
 }
 
-/* Those of all sizes wait, some long, some not at all. */
+/* Blocks of all sizes wait, some long, some not at all. */
 static void of_all_sizes(void)
 {
 	static const size_t sizes[] = {
@@ -123,7 +123,7 @@ static void of_all_sizes(void)
 	CHECK(!heard()[0], "%s", heard_text);
 }
 
-/* A free that names the bytes: those that were asked for, and no others. */
+/* A sized free: with the requested bytes, and no others. */
 static bool fits(const void *p, size_t bytes, size_t align, bool resized)
 {
 	struct km_sized call = { .size = bytes, .align = align, .resized = resized, .function = "free_sized" };
@@ -140,7 +140,7 @@ static void named_sizes(void)
 	SAYS("free_sized of 100001 bytes", CHECK(!fits(p, BYTES + 1, 1, false)));
 	CHECK(fits(p, BYTES - 1, 1, true) && fits(p, BYTES - 1, 4096, false));
 	kfree(p);
-	/* One that is free is left to its free. */
+	/* A free block is left to its free. */
 	CHECK(fits(p, 7, 1, false) || !with('P'));
 	CHECK(fits(NULL, 7, 1, false) && fits(ZERO_SIZE_PTR, 7, 1, false));
 	p = get(100);
@@ -180,7 +180,10 @@ static unsigned long seen_out(void)
 	return out;
 }
 
-/* A profile with a sample for each of these counts a block as out until it is freed, not until it has waited. */
+/*
+ * A profile with a sample for each of these counts a block as allocated until its free, not until the end of its
+ * wait.
+ */
 static void in_a_profile(void)
 {
 	unsigned long before = seen_out();
@@ -220,7 +223,10 @@ static void protected_by_its_user(void)
 	SAYS(NULL, kmem_check_all());
 }
 
-/* A child frees what it has not, or only as zeros, or others that push such a one out of its place. */
+/*
+ * A child frees blocks missing in the child, or present as zeros, or other blocks that push such a
+ * block out.
+ */
 static void kept_from_children(void)
 {
 	static const int advice[] = { MADV_DONTFORK, MADV_WIPEONFORK };

@@ -1,7 +1,6 @@
 /*
- * discipline_not_to_be_had.c: a discipline that was asked for and is not to be had says so in a line; one that was
- * not asked for, or that is to be had, says nothing. The system here refuses membarrier, without which there is no
- * rseq.
+ * discipline_not_to_be_had.c: a requested discipline that is unavailable is reported in a line; an available one,
+ * or a default, is not. The system here refuses membarrier, so rseq is unavailable.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

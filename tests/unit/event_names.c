@@ -1,6 +1,6 @@
 /*
- * event_names.c: an event's name is that of its constant, as the kernel spells its files: that of KMEM_BARN_GET is
- * "barn_get". Read out of the header itself, so that a new one can't be forgotten.
+ * event_names.c: an event's name is derived from its constant, in the form of the kernel's files: the name of
+ * KMEM_BARN_GET is "barn_get". The test reads the header itself, so that a new event cannot be forgotten.
  */
 #include <ctype.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /*
- * faults: a fault that is not ours ends as it would have ended without us: by the program's handler, on the stack and
- * with the signals blocked that it asked for, once where it asked for that; ignored, or by default, where the program
- * said so. Ours come to our handler first, which may let the instruction be tried again. Each in a process.
+ * faults: a fault outside the library's memory ends as without the library: in the program's handler, on the stack
+ * and with the signal mask requested by the program, once if requested; ignored, or by default, as the program set.
+ * Faults of the library's memory go to the library's handler first, and the handler may retry the instruction. Each
+ * in a process.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -93,7 +94,7 @@ static void with_information(void)
 	install(NULL, SA_SIGINFO | SA_NODEFER, 0);
 	touch(true);
 	CHECK(theirs == 1 && told.si_addr == page && !sigismember(&blocked, SIGSEGV));
-	/* One that somebody sent has no address that could be ours. */
+	/* A signal sent by a process has no address of the library's memory. */
 	if (!sigsetjmp(back, 1))
 		raise(SIGSEGV);
 	CHECK(ours == 1 && theirs == 2);
@@ -124,7 +125,7 @@ static void sent_and_ignored(void)
 	CHECK(!ours && !theirs);
 }
 
-/* Who ignores it does not go on at a fault: the system ends it. */
+/* A program that ignores the signal does not go on at a fault: the system ends the program. */
 static void ignored(void)
 {
 	sent_and_ignored();
@@ -186,7 +187,10 @@ static void on_the_alternate_stack(void)
 	on_stack(SA_ONSTACK, true);
 }
 
-/* A program that has a handler keeps it, unless ours comes over it; one that has shut itself is not asked. */
+/*
+ * A program's handler stays, unless the library's handler is installed over it; a confined program is not
+ * asked.
+ */
 static void not_over(void)
 {
 	signal(SIGSEGV, stay);

@@ -1,8 +1,8 @@
 /*
- * few_mappings: whatever the load, our memory is at most 100 mappings of the system's: very many requests of all sizes
- * under each engine and with several nodes, page-sized blocks of which each second goes, big blocks that come, go and
- * grow in turns, guarded objects, and slabs with guard pages. Each load is a process of its own. Where the system has
- * no guard pages within a mapping (before Linux 6.13) the last two have more; the other way is run everywhere.
+ * few_mappings: at any load the library uses at most 100 mappings: very many requests of all sizes for each engine
+ * and with several nodes, page-sized blocks with every second one freed, large blocks allocated, freed and grown in
+ * turns, guarded objects, and slabs with guard pages. Each load is a process of its own. On a system without guard
+ * pages within a mapping (before Linux 6.13) the last two use more; the older way is run everywhere.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static void each_second_goes(void)
 	kmem_shrink_all();
 }
 
-/* As the turns of a server that has some hundred files of any size in memory. */
+/* As a server with some hundred files of any size in memory. */
 static void big_turns(void)
 {
 	for (unsigned i = 0; i < 6000; i++) {
@@ -129,7 +129,7 @@ static void a_terabyte(void)
 	}
 }
 
-/* Each that can be, and each second of them freed. */
+/* Each eligible object, and every second one freed. */
 static void guarded(void)
 {
 	unsigned count = 0;

@@ -1,8 +1,8 @@
 /*
- * filters: what a report has of the system: a file in memory, another program that it goes through, this one's path,
- * and how many threads there are, ours apart; and of a name that others connect to the wait. Each call of the system
- * that is refused gives an error, or the report as it is, and nothing of ours is left open; a program that has shut
- * itself off asks for nothing.
+ * filters: the system's part in a report: a file in memory, another program as a filter, this program's path, the
+ * number of threads without the library's, and a socket name other processes connect to. Each refused system call
+ * returns an error, or leaves the report unfiltered, and leaves no descriptor open; a confined program makes no
+ * call.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 
 #include "os/os.h"
 
-/* The next call of that number fails so. */
+/* The next call of this number fails so. */
 static struct {
 	long number, after;
 	int error;
@@ -66,7 +66,7 @@ static void begin(const char *text)
 	errno = 77;
 }
 
-/* What came through, and errno is what it was. */
+/* Checks the filtered text, and an unchanged errno. */
 static void comes(const char *want)
 {
 	char got[100] = "";
@@ -89,7 +89,7 @@ static void goes_through(void)
 	comes("one two\n");
 }
 
-/* Where there is no such program it goes as it is. */
+/* Without such a program the text is unfiltered. */
 static void goes_as_it_is(void)
 {
 	begin("a report\n");
@@ -140,7 +140,7 @@ static void is_refused(void)
 	comes("");
 }
 
-/* A call that is interrupted goes on; a child whose end nobody is told of is one that has ended well. */
+/* An interrupted call is repeated; a child whose end no wait reports counts as ended well. */
 static void is_interrupted(void)
 {
 	begin("x");
@@ -213,7 +213,7 @@ static void *be_ours(void *barrier)
 	return NULL;
 }
 
-/* A fork's child has its parent's count, and none of its threads. */
+/* A child of fork has its parent's count, and none of its threads. */
 static void ours_do_not_count(void)
 {
 	pthread_barrier_t barrier;
@@ -289,7 +289,7 @@ static void count_meanwhile(void)
 	meanwhiles++;
 }
 
-/* What the thread opens and closes is not the program's. */
+/* The program does not see the descriptors opened and closed by the thread. */
 static void has_its_own(void)
 {
 	struct stat before, after;
@@ -303,7 +303,7 @@ static void has_its_own(void)
 	close(free_one);
 }
 
-/* Nobody connects: the wait is over by its time, or as somebody knocks. */
+/* Without a connection: the wait ends by its time, or at a wake-up. */
 static void waits_for_who_connects(void)
 {
 	char name[40];
@@ -333,7 +333,7 @@ static void shut_off(void)
 	comes("");
 }
 
-/* The program is started by its name in its folder; another file takes that place, and its own goes. */
+/* The program is started by its name in its folder; then another file takes the place, and the folder goes. */
 static void paths(void)
 {
 	char own[PATH_MAX], command[3 * PATH_MAX], folder[] = "/tmp/filtersXXXXXX";
@@ -352,7 +352,7 @@ static int asked_by_itself(const char *what, const char *want)
 {
 	if (strcmp(what, "refused") == 0) {
 		refuse(SYS_readlinkat, 0, EACCES);
-		/* Not this program's, as far as it can be seen. */
+		/* Not this program's file, as far as visible. */
 		NEED(chdir("/") == 0);
 	} else if (strcmp(what, "moved") == 0) {
 		NEED(chdir("/") == 0);

@@ -1,7 +1,7 @@
 /*
- * first_start_forked.c: another thread forks while the library's first start registers its handlers of fork. The child,
- * where nobody goes on with that, starts by itself, and its own forks have handlers: a lock that another of its threads
- * has is waited for, and free in the grandchild. Disciplines: all.
+ * first_start_forked.c: another thread forks while the library's first start registers its handlers of fork. The
+ * child, without the starting thread, starts by itself, and its own forks have handlers: a fork waits for a lock held
+ * by another thread of the child, and the lock is free in the grandchild. Disciplines: all.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #include "kit/check.h"
 
-/* libc's, which the library would call. */
+/* libc's function, otherwise called by the library. */
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
 extern void *__dso_handle;
 

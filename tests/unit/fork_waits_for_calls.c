@@ -1,10 +1,10 @@
 /*
- * fork_waits_for_calls.c: what another thread has in hand while it calls the system is nobody's in the child of a
- * fork, for ever: pages that it is giving back, a mapping that it is freeing. So a fork waits for them. Each call of
- * the system is held here until the fork has begun; the child finds each committed page used or free, and nothing
- * mapped where the block was. A fork by a handler that struck inside of the allocator waits, too, for what is under a
- * lock, and then for a bounded time: a call that ends as late as that fork sleeps is waited for, one that never ends
- * is not. Disciplines: all
+ * fork_waits_for_calls.c: memory in the hands of another thread during a system call (pages being released, a mapping
+ * being freed) would be lost in the child of a fork forever. So a fork waits for these calls. The test holds each
+ * system call until the fork has begun; the child finds each committed page used or free, and no mapping at the
+ * block's place. A fork by a handler that interrupts the allocator waits, too, for work under a lock, and then for a
+ * bounded time: the fork waits for a call that ends while the fork sleeps, and not for a call that never ends.
+ * Disciplines: all
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,14 +33,16 @@
 int __real_madvise(void *p, size_t bytes, int advice);
 int __real_munmap(void *p, size_t bytes);
 
-static bool hold, held;	/* the other thread's next call; it has come to it */
+static bool hold, held;	/* hold the other thread's next call; the call is held */
 static bool nested;	/* the fork is a handler's */
-static bool over;	/* the other thread may go on; it is through */
+static bool over;	/* the other thread may go on; the other thread has ended */
 static bool through;
 static bool never;	/* ... or not before the fork is */
 static __thread bool forks;
 
-/* Before the system has done it, until the fork has long begun: a fork that does not wait is through by then. */
+/*
+ * Before the system's action, until the fork has long begun: a fork that does not wait would have ended by then.
+ */
 static void hold_here(void)
 {
 	if (!__atomic_exchange_n(&hold, false, __ATOMIC_ACQ_REL))
@@ -127,7 +129,7 @@ static bool fork_during(void *(*act)(void *arg), void *arg)
 	CHECK(pthread_create(&thread, NULL, act, arg) == 0);
 	while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE))
 		sched_yield();
-	/* What a handler finds that struck inside. */
+	/* The state found by a handler that interrupts the allocator. */
 	struct km_busy_was was = nested ? km_busy_begin() : (struct km_busy_was) { KM_BUSY_NOT };
 	forks = true;
 	pid_t child = fork();
@@ -156,7 +158,7 @@ static bool fork_during_purge(void)
 	return fork_during(purge, NULL);
 }
 
-/* Under the library's locks: they stay this thread's in the child, where the code that was struck goes on. */
+/* Under the library's locks: they stay this thread's in the child, where the interrupted code goes on. */
 static int fork_here(struct kmem_cache *cache, void *arg)
 {
 	int status = -1, *pid = arg;

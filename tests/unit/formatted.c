@@ -1,6 +1,6 @@
 /*
- * formatted: km_format says what libc's snprintf does, of all conversions that die.h lists, with widths, with zeros, to
- * the left; in a buffer of any length as much as there is room for, with its end. What it does not know it passes over.
+ * formatted: km_format agrees with libc's snprintf, for all conversions listed in die.h, with widths, zeros and left
+ * alignment; a buffer of any length gets the text that fits, with its end. Unknown conversions are skipped.
  */
 #include <limits.h>
 #include <stdint.h>
@@ -36,7 +36,7 @@ static void conversions(void)
 	BOTH("no conversion, and 100%%");
 }
 
-/* What a warning of ours that is wrong would say; it ends, and reads nothing that is not there. */
+/* A wrong format of a warning: the call returns, and reads no missing argument. */
 static void unknown(void)
 {
 	char text[32];

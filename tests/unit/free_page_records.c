@@ -1,7 +1,7 @@
 /*
- * free_page_records.c: what describes pages goes back to the system with them: a program that spreads small blocks over
- * 16 GiB of addresses has, when it has freed them, no more memory than before, but for a few pages. The free pages are
- * few long runs then, which serve blocks of any size; blocks between them keep their descriptors.
+ * free_page_records.c: page descriptors go back to the system with their pages: a program that spreads small blocks
+ * over 16 GiB of addresses, and frees them, has no more memory than before, except for a few pages. The free pages
+ * are then few long runs, and serve blocks of any size; blocks between them keep their descriptors.
  */
 #define _GNU_SOURCE
 #include <malloc.h>

@@ -1,7 +1,7 @@
 /*
- * group_texts: the texts of a group's files: in a buffer of any length, none included, stands as much as there is room
- * for, with its end, and the answer is how long the text is; a file's lines are the numbers that the functions say. The
- * root has no numbers and no limits; one that is offline keeps those that it had.
+ * group_texts: the texts of a group's files: a buffer of any length, also zero, gets the text that fits, with its
+ * end. The result is the length of the whole text. A file's lines are the numbers of the functions. The root has no
+ * numbers and no limits; an offline group keeps its numbers.
  */
 #include <stdlib.h>
 
@@ -94,7 +94,7 @@ int main(void)
 		every_length(mem_cgroup_root(), files[i]);
 	}
 	limits(group);
-	/* Who has something out when it goes is one of those that die, as its parent says. */
+	/* A group that ends with objects allocated counts as a dying descendant of its parent. */
 	below = mem_cgroup_create(group, "below", 0);
 	NEED(below);
 	kmem_cache_free(cache, objects[--count]);

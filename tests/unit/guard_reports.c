@@ -1,8 +1,8 @@
 /*
- * guard_reports: an access that the system refused is told as what it is: beside the nearer of two objects, of a freed
- * one, or of none that ever was; a free as of an object's inside, a second one, or of another cache's; bytes around an
- * object that were written are found by a look. Where the system refuses to close or open a page the object is served
- * otherwise, and the page is closed later. Every request here has a guarded object, as long as there is room.
+ * guard_reports: a fault at a guard page is reported with its kind: beside the nearer of two objects, of a freed
+ * object, or of no object; a bad free as of an object's inside, a second free, or a free to another cache; a check
+ * finds written bytes around an object. If the system refuses to close or open a page, the object is served
+ * otherwise, and the page is closed later. Every request here has a guarded object, while there is room.
  */
 #define _GNU_SOURCE
 #include <kmem/kmem.h>
@@ -33,7 +33,7 @@ static enum km_fault_end touch(const char *address, enum km_access access)
 	return km_guard_fault(&fault);
 }
 
-/* Objects of two slots that lie side by side; others are there before. */
+/* Objects of two neighbouring slots; other objects were allocated before. */
 static void neighbours(char **left, char **right)
 {
 	char *p[64];
@@ -76,7 +76,7 @@ static void accesses(void)
 	SAYS(line, CHECK(touch(right + 5, KM_ACCESS_WRITE) == KM_FAULT_RESUMED));
 	SAYS("use-after-free write", touch(right + 5, KM_ACCESS_WRITE));
 	SAYS("freed by thread", touch(right, KM_ACCESS_READ));
-	/* In front of all, and of a slot that was never taken. */
+	/* Before all slots, and in a slot never used. */
 	SAYS("BUG: KFENCE", touch((char *)km_guarded.start, KM_ACCESS_READ));
 	struct km_guard_slot *slot;
 	unsigned count = km_guard_slots(&slot);
@@ -175,7 +175,7 @@ static void prepared(void)
 	CHECK(guarded);
 	kmem_cache_free_bulk(cache, 5, many);
 	kmem_cache_free_bulk(cache, 0, many);
-	/* A cache that goes says what was left; they are nobody's from then on. */
+	/* A destroyed cache reports the objects left; they have no cache from then on. */
 	for (unsigned i = 0; i < 10; i++)
 		p = get(made);
 	SAYS("guarded", kmem_cache_destroy(made));

@@ -1,7 +1,7 @@
 /*
- * guard_slabs: with own_addresses and guard_slabs no 16 slabs lie beside each other: behind each object, at most so far
- * away, is a page that nobody may touch; there are few more mappings than that; and all objects come and go as ever.
- * With two memory nodes as well.
+ * guard_slabs: with own_addresses and guard_slabs at most 15 slabs are neighbours: behind each object, at most so far
+ * away, is an inaccessible page. The number of mappings stays near this number. Objects are allocated and freed as
+ * before. With two memory nodes as well.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #define OBJECTS 20000u
 static void *many[OBJECTS];
 
-/* The system says, and nobody faults. */
+/* Asks the system, without a fault. */
 static bool is_readable(int to, const char *p)
 {
 	return write(to, p, 1) == 1;

@@ -1,6 +1,6 @@
 /*
- * guarded_left: a cache is destroyed while a guarded object of it is out. As that is said, another thread frees the
- * object, and its place is another cache's: it stays that one's.
+ * guarded_left: a cache is destroyed while a guarded object is allocated. During the report another thread frees
+ * the object, and another cache gets the slot: the slot stays with this other cache.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,10 +1,9 @@
 /*
- * handed_over_blocks.c: a block of free objects that another CPU is going to get has its objects' lines written here
- * first, and nothing in them changes. Disciplines: all. Writes are seen by taking the right to write away: one
- * object's page is read-only, and whoever writes there meets a signal. Not written are: blocks that stay on their
- * CPU, memory that others may write while it is free (SLAB_TYPESAFE_BY_RCU), and pointers that were never ours.
- * Not with hardened: objects pass from the engine's own functions to callers, unproved.
- * Not with nodes: a block that crosses goes by the node of its objects.
+ * handed_over_blocks.c: before another CPU gets a sheaf of free objects, this CPU writes to the objects' cache
+ * lines, without a change of contents. Disciplines: all. The test sees writes by a read-only page of one object: a
+ * write raises a signal. Exempt are: sheaves that stay on their CPU, memory that other threads may write while free
+ * (SLAB_TYPESAFE_BY_RCU), and foreign pointers. Not with hardened: objects pass from the engine's own functions to
+ * callers, unproved. Not with nodes: a block that crosses goes by the node of its objects.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -29,7 +28,7 @@ TEST_IS_INSIDE
 static unsigned cpus;
 static volatile unsigned writes;
 
-/* Count it, and let it happen. */
+/* Counts the write, and permits the write. */
 static void on_write(int signal, siginfo_t *info, void *context)
 {
 	(void)signal;
@@ -38,16 +37,16 @@ static void on_write(int signal, siginfo_t *info, void *context)
 	mprotect((void *)((uintptr_t)info->si_addr & -(uintptr_t)PAGE), PAGE, PROT_READ | PROT_WRITE);
 }
 
-/* The CPU whose area verbs use from now on: the first or the second that we may use. */
+/* The CPU for per-CPU operations from now on: the first or second CPU of the process. */
 static void on_cpu(unsigned which)
 {
 	cpus = (unsigned)CPU_COUNT(all_cpus());
 	go_to_cpu(cpu_at((int)which));
-	/* As the front does before it goes to an engine. */
+	/* As the slow path does before a call of an engine. */
 	km_cpu_begin();
 }
 
-/* A full block of the cache in hand: `stranger` and else objects of its own. */
+/* A full sheaf of the cache: `stranger` and otherwise objects of the cache. */
 static void **full_block(struct kmem_cache *cache, void *stranger)
 {
 	void **block = km_engine_sheaf.array.spill(cache, NULL);
@@ -131,7 +130,7 @@ static void test_content(void)
 	kmem_cache_destroy(cache);
 }
 
-/* It is found out where it is validated, not by a write to it. */
+/* The validation finds the pointer, not a write to it. */
 static void test_stranger(void)
 {
 	struct kmem_cache_args args = { .engine = "sheaf" };

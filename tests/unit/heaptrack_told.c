@@ -1,7 +1,8 @@
 /*
- * heaptrack_told: where heaptrack is in the process it is told of each object as it comes and goes: through every door
- * that it does not stand in front of itself, memalign and pvalloc among them, and in bulk; objects of a prefilled sheaf
- * come as it is filled, and those that are left go with it. The test has heaptrack's two functions.
+ * heaptrack_told: with heaptrack in the process the library reports each allocation and free: through every function
+ * that heaptrack does not replace itself, for example memalign and pvalloc, and in bulk. Objects of a prefilled sheaf
+ * are reported when the sheaf is filled, and the rest when the sheaf goes back. The test defines heaptrack's two
+ * functions.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -61,7 +62,7 @@ static void one(void *(*get)(void), size_t least)
 
 static void doors(void)
 {
-	/* The first miss looks who is there. */
+	/* The first miss detects the tracer. */
 	for (unsigned i = 0; i < 100; i++)
 		free(malloc(3000 * i));
 	for (unsigned i = 0; i < 100; i++) {

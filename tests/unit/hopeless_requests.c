@@ -1,10 +1,10 @@
 /*
- * hopeless_requests.c: a request that no reclaim can serve takes nothing from anybody: a length beyond the address
- * space, beyond what a limit or the system allows, a charge of more than a group's max. Objects that lie ready on CPUs
- * stay there, freed large blocks keep their memory, no shrinker is asked, and the system is asked a few times, however
- * many caches there are. A request that some caches can serve is served, and leaves the other caches theirs.
- * Not with nodes: large blocks begin as the system makes them, and none lies ready.
- * With hardened: quarantine:0, for what is freed is to lie ready.
+ * hopeless_requests.c: a request that no reclaim can serve takes no memory from other users: a length beyond the
+ * address space, beyond a limit or the system's memory, a charge above a group's max. Objects cached on CPUs stay,
+ * cached large blocks keep their memory, no shrinker is called, and the number of system calls is low for any number
+ * of caches. A request that some caches can serve is served, and the other caches keep their objects. Not with nodes:
+ * large blocks begin as the system makes them, and none lies ready. With hardened: quarantine:0, because freed
+ * objects must be cached.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,10 +29,10 @@
 #define MIB	((size_t)1 << 20)
 
 static struct kmem_cache *caches[CACHES];
-static void *kept;			/* a large block in use, because of which others may lie ready */
+static void *kept;			/* a large block in use, so that others may be cached */
 static size_t lying;			/* pages of these */
 static unsigned asked;			/* calls for address space */
-static bool refusing;			/* ... none of which is granted */
+static bool refusing;			/* ... and all are refused */
 
 static bool count(const char *call)
 {
@@ -50,7 +50,7 @@ static unsigned long ready(const struct kmem_cache *cache)
 	return stats.shelf_objects;
 }
 
-/* Caches that have an object on a shelf. */
+/* Caches with an object in a sheaf. */
 static unsigned filled(void)
 {
 	unsigned many = 0;
@@ -111,7 +111,7 @@ static void beyond_limit(int resource)
 	NEED(setrlimit(resource, &limit) == 0);
 	refused(2ul << 30);
 	refused(1ul << 40);
-	/* Most of it is there for whoever asks for less. */
+	/* Most of the memory is available for smaller requests. */
 	void *p = malloc(400 * MIB);
 	CHECK(p);
 	free(p);
@@ -143,7 +143,10 @@ static bool raise_max(struct mem_cgroup *group, uint64_t bytes, void *arg)
 	return ++*times > 1 && mem_cgroup_set_max(group, 2 * bytes) == 0;
 }
 
-/* More than max is refused at once; the last resort is asked all the same, because it may raise max. */
+/*
+ * A charge above max is refused at once; the out-of-memory callback is called all the same, because the
+ * callback may raise max.
+ */
 static void beyond_max(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "small", 0);
@@ -161,14 +164,14 @@ static void beyond_max(void)
 	CHECK(ready(cache) == before && mem_cgroup_current(group) == current && !shrinks);
 	void *p = kvmalloc(2 * MIB, QUIET | __GFP_ACCOUNT);
 	CHECK(p && times == 2);
-	/* What could be served after a reclaim asks for one. */
+	/* A request that a reclaim could serve starts a reclaim. */
 	mem_cgroup_set_oom_callback(group, NULL, NULL);
 	CHECK(!kvmalloc(3 * MIB, QUIET | __GFP_ACCOUNT) && shrinks);
 	kvfree(p);
 	set_active_memcg(NULL);
 }
 
-/* A slab is wanted, of which each cache here has one that is free but for what lies ready. */
+/* A request for a slab; each cache here has one slab without allocated objects, except for cached ones. */
 static void in_proportion(void)
 {
 	struct kmem_cache *wanting = kmem_cache_create("wanting", 1024, 0, 0, NULL);

@@ -1,8 +1,8 @@
 /*
- * huge_pages_off: a program that has switched huge pages off for itself (PR_SET_THP_DISABLE) gets none ahead from us,
- * nor the small pages that would come in their place: nothing is resident that it did not touch. Switched on again,
- * they come; and the system is asked about it now and then only.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * huge_pages_off: a program without huge pages (PR_SET_THP_DISABLE) gets none ahead from the library, nor small pages
+ * in their place: only touched memory is resident. After the program permits huge pages again, they come; and the
+ * library asks the system only now and then. With hardened: own_addresses:0, because here pages go from one name to
+ * another.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static bool count(const char *call)
 	return false;
 }
 
-/* Most pages that were free and resident while so much was allocated and touched. */
+/* Returns: the most pages free and resident while objects were allocated and touched. */
 static unsigned long grow(struct kmem_cache *cache)
 {
 	unsigned long most = 0;

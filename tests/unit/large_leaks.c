@@ -1,6 +1,6 @@
 /*
- * large_leaks: where blocks of whole pages alone have stacks (KMEM_DEBUG=U,large) there are leaks to be told: by
- * kmem_print_leaks, and for whoever asks from outside.
+ * large_leaks: with stacks for blocks of whole pages only (KMEM_DEBUG=U,large) leaks can be reported: by
+ * kmem_print_leaks, and for a request from another process.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void told_from_outside(void)
 {
 	int fd = memfd_create("stderr", 0);
 
-	/* Standard error is what it was at the start. */
+	/* Standard error is the program's original one. */
 	NEED(fd >= 0 && dup2(fd, 2) == 2);
 	km_mail.request.command = KM_MAIL_LEAKS;
 	km_store_release(&km_mail.asked, 1u);

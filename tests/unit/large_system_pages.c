@@ -1,7 +1,7 @@
 /*
- * large_system_pages.c: on a system whose pages have 64 KiB, as aarch64's may, nothing is asked for that it would
- * refuse, and nothing is given back beyond what is free. Here such a system is made of this one, by wrapping its
- * calls: they place and refuse as that one would, and give back whole pages of its size.
+ * large_system_pages.c: on a system with pages of 64 KiB, as on some aarch64 kernels, the library makes no call
+ * that the system would refuse, and releases no bytes beyond free memory. The test simulates such a system by
+ * wrapped system calls: they place, refuse and release as the real system.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -77,7 +77,7 @@ int __wrap_madvise(void *p, size_t bytes, int advice)
 	return refuse(p) ?: __real_madvise(p, whole(bytes), advice);
 }
 
-/* Where it is, or, where it may, at a place that such a system would give it. */
+/* In place, or, if permitted, at an address possible on such a system. */
 void *__wrap_mremap(void *p, size_t old_bytes, size_t new_bytes, int flags, ...)
 {
 	if (refuse(p))
@@ -90,7 +90,7 @@ void *__wrap_mremap(void *p, size_t old_bytes, size_t new_bytes, int flags, ...)
 						     MREMAP_MAYMOVE | MREMAP_FIXED, to);
 }
 
-/* Blocks of a few of our pages, each filled with its number; many go, and what they lay in is given back. */
+/* Blocks of a few pages, each filled with its number; many are freed, and their memory is released. */
 static unsigned spoilt(void)
 {
 	static unsigned char *block[BLOCKS];
@@ -119,7 +119,7 @@ static unsigned spoilt(void)
 	return wrong;
 }
 
-/* The same of our own memory: pieces of up to a page of ours beside others that stay; what comes again is zeros. */
+/* The same for metadata: pieces of up to a page beside others in use; reused memory is zeros. */
 static unsigned spoilt_records(void)
 {
 	static unsigned char *piece[BLOCKS];
@@ -164,8 +164,10 @@ static unsigned not_zero(const unsigned char *p, size_t from, size_t to)
 	return count;
 }
 
-/* Big blocks of sizes that are no whole pages of the system's: one that lies ready is cut for the next, whose end takes
- * nothing of what is beside it, and what a block leaves of its last page is zeros when it grows again. */
+/*
+ * Large blocks with sizes between whole system pages: a cached block is cut for the next block, and the cut leaves
+ * the neighbours unchanged; a block's rest of its last page is zeros when the block grows again.
+ */
 static unsigned spoilt_big(void)
 {
 	unsigned char *others = kvmalloc(BIG(200, 0), GFP_KERNEL), *p = kvmalloc(BIG(20, 1), GFP_KERNEL), *q, *r;

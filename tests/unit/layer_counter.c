@@ -43,7 +43,7 @@ __attribute__((constructor)) static void counter_init(void)
 	NEED(km_layer_register(KM_LAYER_ADDED, choose));
 }
 
-/* ------------------------------------------------------------------ the proof */
+/* ------------------------------------------------------------------ the test */
 
 static void *objects[N], *one;
 
@@ -110,7 +110,7 @@ static void *on_alloc(struct kmem_cache *cache, void *object, gfp_t gfp)
 	return object;
 }
 
-/* An observer comes and goes below, a debug shadow cache above, which is another counted cache. */
+/* An observer comes and goes below, and a debug shadow cache above, with a counter of its own. */
 static void among_others(void)
 {
 	static const struct km_hooks hooks = { .on_alloc = on_alloc };
@@ -132,7 +132,7 @@ static void among_others(void)
 	gone(cache);
 }
 
-/* The core chooses its own layers, and the added layer has a function by now. */
+/* The core chooses its own layers, and the added layer already has a function. */
 static void registered(void)
 {
 	for (enum km_layer layer = KM_LAYER_CHARGE; layer < KM_LAYERS; layer++)

@@ -1,7 +1,7 @@
 /*
- * left_cpus.c: threads that wander about leave nothing for long on the CPUs where they were, though their caches are in
- * use all the time; on CPUs where they still miss all stays. The clock is ours. Disciplines: all
- * Not with hardened: it counts what lies charged, which is nothing.
+ * left_cpus.c: threads that move leave no objects for long on former CPUs, although their caches are in use all the
+ * time; on CPUs with misses all objects stay. The test sets the clock. Disciplines: all Not with hardened: it counts
+ * what lies charged, which is nothing.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -18,7 +18,7 @@
 
 TEST_IS_INSIDE
 
-#define OBJECTS 2000u	/* more than all shelves and the barn have room for: allocating and freeing them misses */
+#define OBJECTS 2000u	/* more than all sheaves and the barn hold: allocating and freeing them misses */
 #define DECAY_MS 600000
 
 static struct kmem_cache *cache;
@@ -44,7 +44,7 @@ static void reap(void)
 	km_busy_end(was);
 }
 
-/* Of a cache whose objects are paid for what counts is what lies there charged. */
+/* For a charged cache the charged cached objects count. */
 static size_t lies_on(unsigned cpu)
 {
 	return km_pcs_count_cpu(cache->memcg.charged.slot ? &cache->memcg.charged : &cache->fast.pcs, cpu);
@@ -70,7 +70,7 @@ static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)
 		reap();
 		CHECK(lies_on(cpus[0]) && lies_on(cpus[1]));
 	}
-	/* None on the first one any more: its objects lie there as long as those of an idle cache do, and then not. */
+	/* No misses on the first CPU any more: its objects stay as long as objects of an idle cache, and then go. */
 	NEED(go_to_cpu((int)cpus[1]));
 	for (int i = 0; i < 4; i++) {
 		miss();
@@ -79,7 +79,7 @@ static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)
 		CHECK(i != 0 || lies_on(cpus[0]));
 	}
 	CHECK(!lies_on(cpus[0]));
-	/* Who comes back finds a CPU like any other. */
+	/* A returning thread finds an ordinary CPU. */
 	NEED(go_to_cpu((int)cpus[0]));
 	miss();
 	CHECK(lies_on(cpus[0]));

@@ -1,8 +1,8 @@
 /*
- * little_address_space.c: where there is little address space, blocks of whole pages get nearly all of it; when they
- * are freed it is there again, for larger blocks, for mappings of the program's own, and for other sizes; also a
- * block in the midst of what is used finds the free pages that lie side by side.
- * Not with hardened: the tables of what is out take a fifth of the address space.
+ * little_address_space.c: with little address space, blocks of whole pages get nearly all of it. After their free
+ * the space is available again, for larger blocks, for mappings of the program, and for other sizes; also a block in
+ * the middle of used space finds neighbouring free pages. Not with hardened: the tables of what is out take a fifth
+ * of the address space.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -50,7 +50,7 @@ static void again(size_t bytes)
 	static const size_t larger[] = { 5000000, 16000000, 64000000, 200000000 };
 	unsigned count = fill(bytes);
 
-	/* Rounded to pages; what we reserve for records, and what is left of the last range, is the rest. */
+	/* Rounded to pages; the rest is reserved for metadata, and left over in the last range. */
 	NEED(count * bytes > LIMIT / 100 * 84);
 	NEED(kmem_check_all() == 0);
 	empty(count, bytes);
@@ -71,8 +71,7 @@ static int by_address(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* 40 blocks of 1000000 bytes lie side by side: in their place comes one that is as long, and zeros where it asks for
- * them. */
+/* 40 neighbouring blocks of 1000000 bytes: their place serves one block of this length, zeroed on request. */
 static void side_by_side(void)
 {
 	const size_t bytes = 245 * KM_PAGE_SIZE;
@@ -95,7 +94,7 @@ static void side_by_side(void)
 		NEED(!p[i]);
 	memset(p, 1, 39 * bytes);
 	NEED(kmem_check_all() == 0);
-	/* It shrinks where it lies, and what it leaves is free. */
+	/* The block shrinks in place, and the rest is free. */
 	NEED(kvrealloc(p, 20 * bytes, QUIET) == p && ksize(p) == 20 * bytes);
 	void *q = kvmalloc(18 * bytes, QUIET);
 	NEED(q);
@@ -105,7 +104,7 @@ static void side_by_side(void)
 		kvfree(block[i]);
 }
 
-/* Who swings has what he freed, for mappings of his own as for blocks. */
+/* A program that frees and allocates in turns has the freed memory for its own mappings, too. */
 static void swinging(void)
 {
 	for (unsigned i = 0; i < 5; i++) {
@@ -123,7 +122,7 @@ int main(int argc, char **argv)
 	struct rlimit limit = { LIMIT, LIMIT };
 	struct kmem_stats stats;
 
-	/* What is reserved at the start goes by it. */
+	/* The reservation at the start depends on the limit. */
 	if (argc == 1) {
 		NEED(setrlimit(RLIMIT_AS, &limit) == 0);
 		execl("/proc/self/exe", argv[0], "limited", NULL);
@@ -142,7 +141,9 @@ int main(int argc, char **argv)
 	NEED(stats.arena_reserved_bytes <= LIMIT / 4);
 	NEED(munmap(own, LIMIT / 2) == 0);
 	swinging();
-	/* What is left of each range is taken back where the program limits itself, and of those that went nothing. */
+	/*
+	 * When the program limits itself, the rest of each range is released, and of the freed ranges no part stays.
+	 */
 	void *kept = kvmalloc(3 << 20, QUIET);
 	INSIDE(km_arena_fit(LIMIT / 8));
 	NEED(kept && kmem_check_all() == 0);

@@ -1,7 +1,7 @@
 /*
- * lock_of_a_sleeper.c: a thread that is to make no system call, and finds a lock taken for long, sleeps at last: the
- * holder may be one that gets no CPU before it does (SCHED_FIFO, one CPU). It says so in the lock, and has it as soon
- * as it is given back. Where it spins for ever the alarm ends the test.
+ * lock_of_a_sleeper.c: a thread that should make no system call, and finds a lock held for long, sleeps in the end,
+ * because the holder may get no CPU before (SCHED_FIFO, one CPU). The lock records the sleeper, and the sleeper gets
+ * the lock at its release. An endless spin is ended by the alarm.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /*
- * locked_page.c: a page that the program has locked and freed stays; all other free pages go to the system, those
- * behind it in the same run too, and the next purge makes no more than a few calls for what stays.
+ * locked_page.c: a page that the program locked and freed stays. All other free pages go to the system, also
+ * pages behind it in the same run, and the next purge makes only a few calls for the remaining pages.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>
@@ -33,14 +33,14 @@ static bool count_purges(const char *call)
 	return false;
 }
 
-/* What was refused is as good as new in that moment. */
+/* Refused pages count as new from this moment. */
 static void purge(void)
 {
 	ahead_ms += 10;
 	kmem_shrink_all();
 }
 
-/* How many of the pages stay that are free, where so many are locked, far from each other. */
+/* The free pages that stay, with `many` locked pages far from each other. */
 static void locked(unsigned many)
 {
 	km_alloc_tick = NULL;

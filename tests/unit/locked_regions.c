@@ -1,9 +1,9 @@
 /*
- * locked_regions: mlockall fills in what the program's blocks above 4 MiB have, and not what is free beside them in
- * regions, nor their room to grow; nor does a limit of none on locked memory make more of it resident. What is freed
- * goes back, whatever locks it, and with MCL_FUTURE a block is locked wherever it comes from: from a region, which is
- * filled in as all else (MCL_ONFAULT), from what lay ready, or, where locking is refused, from a mapping. A program's
- * filter that does not know of mlock is not met.
+ * locked_regions: mlockall makes the program's blocks above 4 MiB resident, and not the free memory beside them in
+ * regions, nor their room to grow; nor does an unlimited RLIMIT_MEMLOCK make more resident. Freed memory goes back,
+ * under any lock, and with MCL_FUTURE a block is locked from each source: a region, on fault as all memory
+ * (MCL_ONFAULT), a cached block, or, after a refused lock, a mapping. The library never calls mlock under a program's
+ * filter without mlock.
  */
 #define _GNU_SOURCE
 #include <linux/filter.h>
@@ -29,7 +29,7 @@
 static bool unlimited;
 static char *block[BLOCKS];
 
-/* As where RLIMIT_MEMLOCK is none, which needs a privilege. */
+/* As with an unlimited RLIMIT_MEMLOCK; the real limit needs a privilege. */
 #ifdef __GLIBC__
 int getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
 #else
@@ -141,7 +141,7 @@ static void all_locked(size_t bytes)
 		CHECK(is_locked(block[i]) && is_locked(block[i] + bytes - 1), "block %u is locked", i);
 }
 
-/* What grows after the call is locked, and has no memory before it is touched. */
+/* Memory added after the call is locked, and not resident before the first touch. */
 static void on_fault(int flags)
 {
 	for (unsigned i = 0; i < BLOCKS; i++)
@@ -158,7 +158,7 @@ static bool refuse_lock(const char *call)
 	return !strcmp(call, "lock");
 }
 
-/* A block that can't be locked where it lies comes to lie in a mapping, which the system locks, or refuses. */
+/* A block that cannot be locked in place moves to a mapping; the system locks or refuses the mapping. */
 static void lock_refused(int flags)
 {
 	fill(0, 1);
@@ -171,7 +171,7 @@ static void lock_refused(int flags)
 	km_os_fault = NULL;
 }
 
-/* What lay ready before was not locked. A first free may look at the clock, and give all of that back. */
+/* Blocks cached before were not locked. A first free may run a tick, and release all of them. */
 static void lay_ready(int flags)
 {
 	fill(0, 1);
@@ -185,7 +185,7 @@ static void lay_ready(int flags)
 	}
 }
 
-/* From here on mlock and munlock end the process; the library is told that there is a filter. */
+/* From here on mlock and munlock end the process; the library knows about the filter. */
 static void confine(void)
 {
 	struct sock_filter code[] = {
@@ -219,7 +219,7 @@ static void behind_a_filter(int flags)
 	all_locked(BYTES);
 }
 
-/* In a process of its own: 77 where the system locks nothing. */
+/* In a process of its own. Returns: 77 if the system locks no memory. */
 static bool run(void (*load)(int flags), int flags, bool without_limit)
 {
 	int status;

@@ -1,8 +1,8 @@
 /*
- * mailbox: what is written into the mailbox from outside is served by a miss, answered once, and believed in nothing: a
- * look at a cache, which tells damages to who asks and ends nothing; writes to the files of a cache or a group;
- * requests of random bytes, names and letters without an end, numbers that come back, while threads allocate and free,
- * and in the child of a fork. SEED=n; with CHECK_LONG=1 for an hour. Disciplines: all.
+ * mailbox: requests written to the mailbox by another process are served by a miss, answered once, and never trusted:
+ * a validation of a cache, reporting damage to the client and ending no process; writes to the files of a cache or a
+ * group; requests of random bytes, names and letters without an end, repeated numbers, while threads allocate and
+ * free, and in the child of a fork. SEED=n; with CHECK_LONG=1 for an hour. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -51,7 +51,7 @@ static void write_there(void *to, const void *from, size_t bytes)
 		memcpy(to, from, bytes);
 }
 
-/* Its result, served within a few misses. */
+/* Returns: the result, served within a few misses. */
 static int ask(uint32_t number, const struct km_mail_request *request)
 {
 	write_there(&km_mail.request, request, sizeof(*request));
@@ -92,7 +92,7 @@ static int validated(uint32_t number, const char *name)
 	return ask(number, &request);
 }
 
-/* A damage is told to who asks, and mended; the process goes on, though misuse ends it. */
+/* Damage is reported to the client, and repaired; the process goes on, although misuse ends the process. */
 static void looked_at(void)
 {
 	const struct km_mail_report *report = &km_control_report;
@@ -156,7 +156,7 @@ static void to_caches(void)
 	NEED(write_to(KM_MAIL_TUNE, "by-slab", "50 20 3") == 0);
 	kmem_cache_get_stats(slab, &stats);
 	NEED(stats.limit == 50 && stats.batchcount == 20 && stats.shared_factor == 3);
-	/* Kernel: numbers that can't be are passed over. */
+	/* Kernel: impossible numbers are ignored. */
 	NEED(write_to(KM_MAIL_TUNE, "by-slab", "5 20 3") == 0 && write_to(KM_MAIL_TUNE, "by-slab", "0 1 1") == 0);
 	NEED(write_to(KM_MAIL_TUNE, "by-slab", "50 20") == -EINVAL);
 	NEED(write_to(KM_MAIL_TUNE, "by-slab", "60000 20 3") == -ERANGE);
@@ -187,7 +187,7 @@ static int write_group(const struct mem_cgroup *group, const char *file, const c
 	return write_to(KM_MAIL_GROUP, text, file);
 }
 
-/* A callback is the next charge's, not that of whoever frees. */
+/* A callback runs at the next charge, not at a free. */
 static void to_groups(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", 0);
@@ -218,7 +218,10 @@ static void to_groups(void)
 	mem_cgroup_put(group);
 }
 
-/* Without malloc's door nobody can be charged for its blocks, which is said; other words are no request. */
+/*
+ * Without malloc's functions no malloc block can be charged, and the answer says so; other words are no
+ * request.
+ */
 static void to_malloc(void)
 {
 	NEED(write_to(KM_MAIL_ACCOUNT, "", "on") == -EOPNOTSUPP && write_to(KM_MAIL_ACCOUNT, "", "off") == -EOPNOTSUPP);
@@ -252,7 +255,7 @@ static void by_the_book(void)
 	write_there(&km_mail.request, &again, sizeof(again));
 	miss();
 	NEED(kmem_cache_debug_flags(cache) == 0);
-	/* Nor is the one before it, which is there when a request was taken back while it was served. */
+	/* Nor the number before; this number is there if a request was withdrawn while served. */
 	const uint32_t before = 61;
 	NEED(ask_for(before, "mailbox", "-") == 0 && ask_for(62, "mailbox", "-") == 0);
 	write_there(&km_mail.request, &again, sizeof(again));
@@ -299,7 +302,7 @@ static void fill(struct km_mail_request *request)
 			request->letters[i++] = letters[random() % 9];
 		request->letters[i] = '\0';
 	}
-	/* To its files. */
+	/* A write to a file. */
 	if (random() % 2) {
 		request->command = KM_MAIL_MIN_PARTIAL + random() % (KM_MAIL_GROUP - KM_MAIL_MIN_PARTIAL + 2);
 		strcpy(request->letters, numbers[random() % km_array_count(numbers)]);
@@ -314,7 +317,7 @@ static void fuzz(void)
 
 	for (int i = 0; i < 2; i++)
 		NEED(pthread_create(&threads[i], NULL, churn, NULL) == 0);
-	/* What these have in hand would look like damage. */
+	/* The objects in these threads' hands would look like damage. */
 	NEED(validated(40, "mailbox") == -EBUSY && validated(41, "*") == -EBUSY);
 	time_t end = time(NULL) + (getenv("CHECK_LONG") ? 3600 : 0);
 
@@ -323,7 +326,7 @@ static void fuzz(void)
 		uint32_t number = (uint32_t)random();
 
 		fill(&request);
-		/* Its parts in any order, and not always all of it. */
+		/* The request's parts in any order, and sometimes incomplete. */
 		write_there(&km_mail.asked, &number, sizeof(number));
 		write_there((char *)&km_mail.request + random() % sizeof(request), &request, 1);
 		write_there(&km_mail.request, &request, sizeof(request) - (size_t)random() % 8);
@@ -353,7 +356,7 @@ int main(void)
 	to_caches();
 	to_groups();
 	to_malloc();
-	/* A request that is open at a fork is its parent's. */
+	/* A request open at a fork belongs to the parent. */
 	const struct km_mail_request open = { .command = KM_MAIL_DEBUG, .cache = "mailbox", .letters = "Z" };
 	const uint32_t number = 98;
 	write_there(&km_mail.request, &open, sizeof(open));

@@ -1,6 +1,6 @@
 /*
- * mailbox_waits: no request waits for the registry's lock, and one that finds it taken is served later, and done once.
- * The clock is ours.
+ * mailbox_waits: no request waits for the registry's lock; a request that finds the lock taken is served later, and
+ * once. The test sets the clock.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -25,7 +25,7 @@
 
 static struct kmem_cache *cache;
 
-/* Calls the engine, and so the tick; the mailbox is looked into. */
+/* Calls the engine, and so the tick; the tick reads the mailbox. */
 static void misses(unsigned times)
 {
 	void *objects[600];
@@ -59,7 +59,7 @@ static bool is_answered(void)
 	return km_mail.answered == 1;
 }
 
-/* A thread of the library's may be at it, which is given its time. */
+/* A thread of the library may serve the request, and gets time. */
 static void until_answered(void)
 {
 	while (!is_answered())
@@ -100,7 +100,7 @@ static void registry_is_taken(void)
 {
 	ask("F");
 	begin_to_hold();
-	/* Without kmem_cache_shrink, which would wait. */
+	/* Without kmem_cache_shrink, because this call would wait. */
 	for (int i = 0; i < 3; i++) {
 		INSIDE(km_alloc_tick());
 		CHECK(km_mail.answered != 1);
@@ -145,7 +145,7 @@ static void reclaim_once(void)
 static const char *wanted_call;
 static bool has_registry;
 
-/* The registry is taken while that call of the system is under way, if it is to be had. */
+/* Takes the registry, if available, during this system call. */
 static bool take_registry(const char *call)
 {
 	if (!wanted_call || strcmp(call, wanted_call))
@@ -155,7 +155,10 @@ static bool take_registry(const char *call)
 	return !strcmp(call, "unmap");
 }
 
-/* A shrink is answered before another thread has the registry, which would leave it open, and done again. */
+/*
+ * A shrink is answered before another thread can take the registry; otherwise the request would stay open,
+ * and be repeated.
+ */
 static void shrunk_once(void)
 {
 	NEED((cache = kmem_cache_create("waits", 64, NULL, 0)));
@@ -173,12 +176,12 @@ static void shrunk_once(void)
 		km_registry_unlock();
 }
 
-/* A round over all caches ends once, though nobody may be told of it for a while. */
+/* A round over all caches ends once, although its answer is blocked for a while. */
 static void ended_once(void)
 {
 	NEED((cache = kmem_cache_create("waits", 64, NULL, 0)));
 	km_os_fault = take_registry;
-	/* What the system does not take is offered again where such a round ends. */
+	/* Memory refused by the system is offered again at the end of such a round. */
 	kvfree(kvmalloc(8 << 20, GFP_KERNEL));
 	kmem_shrink_all();
 	wanted_call = "unmap";

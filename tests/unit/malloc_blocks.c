@@ -1,7 +1,7 @@
 /*
- * malloc_blocks.c: the blocks of pointers of malloc's caches are as large as misses make them, and no larger: nobody
- * asks malloc for many objects at once, and each class has some blocks on each CPU. Those of kmalloc's caches, which
- * serve kmalloc_bulk, hold as many as are had at once.
+ * malloc_blocks.c: the sheaves of malloc's caches are as large as misses make them, and no larger, because malloc
+ * has no requests for many objects at once, and each class has some sheaves on each CPU. Sheaves of kmalloc's caches
+ * serve kmalloc_bulk, and grow to the size of bulk requests.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /*
- * mapping_names.c: each mapping of ours is given a name that the kernel takes, and where the kernel shows such names
- * (CONFIG_ANON_VMA_NAME) all of it is under them in /proc/self/maps, a block that was moved as well; where it does not,
- * errno stays as it was.
+ * mapping_names.c: each mapping of the library gets a name in the kernel's format. On a kernel with such names
+ * (CONFIG_ANON_VMA_NAME) all mappings are under their names in /proc/self/maps, a moved block as well; on other
+ * kernels errno is unchanged.
  */
 #define _GNU_SOURCE
 #include "named.h"
@@ -19,7 +19,7 @@ static const char *const kinds[] = {
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* Is it in a range of that name? */
+/* True if the address is in a range of this name. */
 static bool is_named(const void *p, const char *name)
 {
 	bool found = false;
@@ -30,7 +30,7 @@ static bool is_named(const void *p, const char *name)
 	return found;
 }
 
-/* Does this kernel show names? Asked of a mapping that is not the library's. */
+/* True if this kernel shows names; by a mapping outside the library. */
 static bool kernel_has_names(void)
 {
 	void *p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -41,7 +41,7 @@ static bool kernel_has_names(void)
 	return result == 0;
 }
 
-/* The bytes of [start, end) that /proc/self/maps has under the name. */
+/* Returns: the bytes of [start, end) under the name in /proc/self/maps. */
 static size_t shown(uintptr_t start, uintptr_t end, const char *name)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");

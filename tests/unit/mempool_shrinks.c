@@ -1,8 +1,8 @@
 /*
- * mempool_shrinks: a reserve that has less room than a free has counted. One becomes smaller meanwhile: mempool_resize
- * waits for that free, and takes out what it puts there. One is filled by another thread: what finds no room is the
- * caller's, byte for byte, also where the elements' cache is debugged. The free is stopped as it reads the pointers:
- * they lie in a page without access.
+ * mempool_shrinks: a reserve with less room than a free counted on. In one case the reserve shrinks meanwhile:
+ * mempool_resize waits for the free, and takes the freed elements out. In the other case another thread fills the
+ * reserve: elements without room stay the caller's, byte for byte, also with a debugged cache. The test stops the
+ * free at its read of the pointers, in a page without access.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
- * meta_given_back.c: our own memory goes back to the system by pages that are free as a whole, and comes again as
- * zeros; what private groups held goes back when they are gone; and a cache that was destroyed still says so.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * meta_given_back.c: metadata goes back to the system by wholly free pages, and is zeros when allocated again;
+ * the metadata of private groups goes back after their end; and calls to a destroyed cache are still reported.
+ * With hardened: own_addresses:0, because here pages go from one name to another.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,7 +38,7 @@ static bool all(const unsigned char *p, unsigned char value, size_t bytes)
 	return p[0] == value && !memcmp(p, p + 1, bytes - 1);
 }
 
-/* Mostly small ones; each is zeros, aligned, and filled with its number from then on. */
+/* Mostly small pieces; each is zeros, aligned, and filled with its number from then on. */
 static void take(unsigned i)
 {
 	size_t bytes = 64;
@@ -96,7 +96,7 @@ static unsigned long meta_bytes(void)
 	return stats.meta_bytes;
 }
 
-/* The last of them to go gives it back; nobody need ask. */
+/* The end of the last group releases the metadata, without a request. */
 static void groups(void)
 {
 	static struct mem_cgroup *group[GROUPS];
@@ -120,20 +120,20 @@ static void groups(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* ------------------------------------------------------------------ who calls what is gone */
+/* ------------------------------------------------------------------ calls to a destroyed cache */
 
 static void destroyed(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("destroyed", 100, NULL, 0);
 
 	NEED(cache);
-	/* The compiler must not know that it goes. */
+	/* volatile hides the destruction from the compiler. */
 	struct kmem_cache *volatile going = cache;
 	kmem_cache_destroy(going);
 	pieces();
 	kmem_shrink_all();
 	CHECK(cache->layout.dead && !strcmp(kmem_cache_name(cache), "destroyed"));
-	/* The next cache may lie there, and no other thing. */
+	/* The next cache may get this memory, and no other data. */
 	struct kmem_cache *next = kmem_cache_create("next", 100, NULL, 0);
 	CHECK(next == cache && !next->layout.dead);
 	kmem_cache_destroy(next);

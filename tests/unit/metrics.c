@@ -1,8 +1,8 @@
 /*
- * metrics: what kmem_metrics writes: counters grow when caches are destroyed, private groups' too; there are no more
- * series than it says, of those with the most memory, and caches of one name and groups of one path are one; it writes
- * where a signal handler may, and says -EBUSY where it may not; a pipe that is full or that nobody reads is an error,
- * and no signal; where there is no memory it is -ENOMEM.
+ * metrics: the output of kmem_metrics: counters never fall when caches are destroyed, private groups' caches too. The
+ * number of series is at most the documented one, for those with the most memory. Caches of one name and groups of
+ * one path are one series. Signal handlers may call the function where documented, and get -EBUSY elsewhere. A full
+ * pipe or a pipe without a reader is an error, and no signal. Without memory the result is -ENOMEM.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static void take(void)
 	NEED(!strcmp(text + strlen(text) - 6, "# EOF\n"));
 }
 
-/* The value of a series; -1: it is not there. */
+/* Returns: the value of a series; -1: no such series. */
 static long value_of(const char *series)
 {
 	char line[512];
@@ -97,7 +97,7 @@ static void counters(void)
 	take();
 	CHECK(value_of(taken) >= of_name && value_of(all) >= of_all, "%ld", value_of(taken));
 	CHECK(value_of("kmem_cache_slabs_given_back_total{cache=\"counted\"}") > 0);
-	/* The last of the name: its series ends, and that of the process does not fall. */
+	/* The last cache of the name: its series ends, and the process's series does not fall. */
 	kmem_cache_destroy(second);
 	take();
 	CHECK(value_of(taken) == -1 && value_of(all) >= of_all);
@@ -189,7 +189,7 @@ static void alike(void)
 	add_group("a", 1, 20);
 	add_group("b", 2, 6);
 	add_group("a/b", 1, 7);
-	/* Two names of one key: whoever chooses names can have them. */
+	/* Two names of one key: an attacker who chooses names can find such a pair. */
 	add_group("8yn0iYCKYHlIj4-BwPqk", 1, 100);
 	add_group("GReLUrM4wMqfg9yzV3KQ", 1, 200);
 	add_group("8yn0iYCKYHlIj4-BwPqk", 1, 300);
@@ -218,7 +218,7 @@ static void alike(void)
 	CHECK(!strstr(text, "# UNIT") && !strstr(text, "# EOF"));
 }
 
-/* As deep as groups may be: the path is whole, and there is no more than that. */
+/* The deepest group: the path is whole, and no deeper group is possible. */
 static void deep(void)
 {
 	char name[MEMCG_NAME_MAX];
@@ -250,7 +250,7 @@ static void labels(void)
 	      !km_metrics_is_label("cache"));
 }
 
-/* ------------------------------------------------------------------ where it is called, and what it is given */
+/* ------------------------------------------------------------------ contexts and descriptors of the call */
 
 static int handler_fd, handler_result;
 
@@ -323,7 +323,7 @@ static void descriptors(void)
 	close(ends[1]);
 }
 
-/* A file that may not grow: an error, no signal, and one of the program's own stays. */
+/* A file at its size limit: an error, no signal, and the program's own pending signal stays. */
 static void limited_files(void)
 {
 	static const rlim_t limits[] = { 0, 4096 };
@@ -355,7 +355,7 @@ static void limited_files(void)
 	}
 }
 
-/* A reader that takes a few bytes at a time, and signals that interrupt the writer. */
+/* A reader of a few bytes at a time, and signals that interrupt the writer. */
 static void *nibble(void *arg)
 {
 	const int *ends = arg;

@@ -1,6 +1,6 @@
 /*
- * named.h: the mappings that the library gives a name, by catching the call (--wrap=prctl in tests/flags): it reaches
- * the kernel, but they are known where that has no names to show: there the library is told that it has.
+ * named.h: catches the calls that name the library's mappings (--wrap=prctl in tests/flags). The calls go to the
+ * kernel; on a kernel without names the library sees a success, and the test knows the names all the same.
  */
 #ifndef TESTS_UNIT_NAMED_H
 #define TESTS_UNIT_NAMED_H
@@ -22,7 +22,7 @@
 #define PR_SET_VMA_ANON_NAME	0
 #endif
 
-/* What was named, in the order of the calls. */
+/* The named ranges, in the order of the calls. */
 static struct named {
 	uintptr_t start, end;
 	const char *name;
@@ -31,7 +31,7 @@ static unsigned named_count;
 
 int __real_prctl(int option, ...);
 
-/* As the kernel has it: a range of whole pages; printable, without these five; 79 bytes at most. */
+/* The kernel's rule: a range of whole pages; printable characters, without these five; at most 79 bytes. */
 static bool taken_by_kernel(uintptr_t start, size_t bytes, const char *name)
 {
 	for (const char *at = name; *at; at++)

@@ -1,8 +1,8 @@
 /*
- * nested_fork_locks.c: the locks that a handler's fork has of each CPU are free when it is over: also where another
- * thread came by one meanwhile, and waits for it, and where another thread forks as well, and each gives back what it
- * took; and where another thread's fork waits for a lock of the code that the handler struck. A thread that happens to
- * have the number of the one that forks does not pass, and keeps no lock in the child. Disciplines: all
+ * nested_fork_locks.c: the CPUs' locks taken by a handler's fork are free after the fork: also if another thread
+ * waits for one meanwhile, if another thread forks as well and each fork releases its own locks, and if another
+ * thread's fork waits for a lock of the interrupted code. A thread whose number equals the forking thread's does not
+ * pass, and keeps no lock in the child. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -23,8 +23,8 @@
 #include "page/zone.h"
 #include "os/lock.h"
 
-#define BLOCK		((size_t)3 << 19)	/* of whole pages, and too large to lie ready */
-#define MOST_WAITS	50u			/* for a lock that nobody has: each is 64 ms at most */
+#define BLOCK		((size_t)3 << 19)	/* of whole pages, and too large to be cached */
+#define MOST_WAITS	50u			/* waits for a free lock: each is 64 ms at most */
 
 static bool forked;		/* the fork is over */
 static unsigned waits;		/* since then */
@@ -42,7 +42,7 @@ void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
 	__real_km_os_wait(word, value, ms);
 }
 
-/* ------------------------------------------------------------------ what comes by */
+/* ------------------------------------------------------------------ other threads */
 
 static void *block;
 static struct kmem_rcu_head *asked;
@@ -82,7 +82,7 @@ static void fork_and_wait(void)
 	NEED(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* As in a handler that struck inside of the allocator. */
+/* As in a handler that interrupts the allocator. */
 static void nested_fork(void)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -100,7 +100,9 @@ static void *in_thread(void *arg)
 	return arg;
 }
 
-/* The other thread waits for what the fork has, or is through; a fork is through at last, whatever it gets. */
+/*
+ * The other thread waits for a lock of the fork, or has ended; a fork always ends, with or without all locks.
+ */
 static void let_it_come(void)
 {
 	NEED(pthread_create(&other, NULL, in_thread, NULL) == 0);
@@ -111,7 +113,7 @@ static void let_it_come(void)
 	}
 }
 
-/* The last part of a fork's beginning: it has all its locks. */
+/* The last part of a fork's beginning: all locks are held. */
 static void at_fork(bool before, bool child)
 {
 	(void)child;
@@ -168,7 +170,7 @@ static void forks_as_well(void)
 	kfree(block);
 }
 
-/* ------------------------------------------------------------------ which of two forks gives way */
+/* ------------------------------------------------------------------ the fork that gives way */
 
 static bool locked;
 
@@ -200,7 +202,7 @@ static void gives_way(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* Both numbers are right where they are from: a child of clone has its parent's, and may have another PID namespace. */
+/* Both numbers are valid in their context: a child of clone has its parent's, and may have another PID namespace. */
 static bool passed;
 
 static void try_lock(void)

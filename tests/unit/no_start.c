@@ -1,7 +1,7 @@
 /*
- * no_start: where the system leaves too little for the library to start, every allocation fails with ENOMEM, and one
- * line says why: under RLIMIT_AS, under RLIMIT_DATA, and with a filter that refuses mappings that reserve nothing. With
- * 64 MiB it starts, and says nothing; so it does whatever RLIMIT_STACK is. Each in a process of its own.
+ * no_start: if the system leaves too little memory for the library's start, every allocation fails with ENOMEM, and
+ * one line gives the reason: under RLIMIT_AS, under RLIMIT_DATA, and with a filter that refuses reserving mappings.
+ * With 64 MiB the library starts without a line; and at any RLIMIT_STACK. Each in a process of its own.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define MIB (1ul << 20)
 
-/* Of the process in which the library starts. */
+/* The exit status of the process with the library's start. */
 static int starts(bool wanted)
 {
 	unsigned got = 0;

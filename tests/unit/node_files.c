@@ -1,8 +1,8 @@
 /*
- * node_files: what is made of the files under /sys/devices/system/node: ids with gaps, nodes without memory, without
- * CPUs, more nodes than we know, distances, files that are missing or nonsense. And what follows where the system
- * refuses to bind memory: the program goes on, and the statistics say so. Each case in a process of its own.
- * Not with nodes: it shows the library nodes of its own.
+ * node_files: the files under /sys/devices/system/node: ids with gaps, nodes without memory, without CPUs, more
+ * nodes than supported, distances, missing and malformed files. And a system that refuses to bind memory: the
+ * program goes on, and the statistics tell. Each case in a process of its own. Not with nodes: it shows the library
+ * nodes of its own.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -45,7 +45,7 @@ static void node_dir(unsigned id, const char *cpus, const char *distances)
 		file(name, distances);
 }
 
-/* The machine we run on has no say in it. */
+/* The real machine's nodes do not matter. */
 static bool refuse_allowed(const char *call)
 {
 	return strcmp(call, "allowed nodes") == 0;
@@ -137,14 +137,14 @@ static void nonsense(void)
 	NEED(km_node_of_cpu(2) == 1 && km_node_of_cpu(4095) == 1);
 }
 
-/* ------------------------------------------------------------------ binding, in a library that starts here */
+/* ------------------------------------------------------------------ binding, in a library started here */
 
 static bool refuse_binding(const char *call)
 {
 	return refuse_allowed(call) || strcmp(call, "bind") == 0;
 }
 
-/* Before any constructor: where the library that starts in one looks. */
+/* Runs before any constructor: for a library that starts in a constructor. */
 static void before_start(int argc, char **argv, char **environment)
 {
 	(void)argc;
@@ -163,7 +163,7 @@ __attribute__((section(".preinit_array"), used)) static void (*preinit)(int, cha
 #define MPOL_PREFERRED 1
 #define MPOL_F_ADDR 2
 
-/* The policy of the memory at p; -1: the system does not say. */
+/* The policy of the memory at p; -1: unknown to the system. */
 static int policy_at(void *p)
 {
 	int mode;

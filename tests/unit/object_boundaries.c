@@ -48,7 +48,7 @@ static void look(struct kmem_cache *cache)
 	kmem_cache_free(cache, object);
 }
 
-/* One sum of kfree's, for a slab that no cache has. */
+/* One result of kfree's arithmetic, for a slab without a cache. */
 static void try_offset(uint64_t factor, uint64_t size, uint64_t objects, uint64_t offset, uint64_t bytes)
 {
 	bool start = offset % size == 0 && offset / size < objects;

@@ -1,7 +1,7 @@
 /*
- * os_calls: what os/os.h says of each service where the system refuses: the answer is the one that is promised there,
- * and errno is as it was, also where it succeeds. Calls that are interrupted are made again. What the environment said
- * is found before libc knows it, whatever lies beside it. The calls are wrapped (tests/flags); each is refused in turn.
+ * os_calls: each service of os/os.h on a system that refuses calls: the result is the documented one, and errno is
+ * unchanged, also on success. Interrupted calls are repeated. The environment is found before libc knows it, with any
+ * neighbours. The calls are wrapped (tests/flags), and each is refused in turn.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -21,12 +21,12 @@
 #define OTHER	4711			/* no error of the system's */
 #define MANY	100u
 
-/* ------------------------------------------------------------------ a system that refuses */
+/* ------------------------------------------------------------------ a system with refusals */
 
 static struct {
-	const char *call;		/* NULL: nothing; a function of libc's, or "syscall" with its number */
+	const char *call;		/* NULL: none; a function of libc's, or "syscall" with its number */
 	long number;
-	int error;			/* 0: it says 0, and has done nothing */
+	int error;			/* 0: reports success, and has no effect */
 	unsigned times;
 } refused = { "getrlimit", 0, EPERM, MANY };
 
@@ -56,7 +56,7 @@ WRAP(int, madvise, (void *p, size_t bytes, int advice), (p, bytes, advice), REFU
 WRAP(int, getrlimit, (__rlimit_resource_t resource, struct rlimit *limit), (resource, limit), REFUSAL)
 WRAP(int, fstat, (int fd, struct stat *stat), (fd, stat), REFUSAL)
 
-/* Each that is called here has at most so many words. */
+/* Each wrapped call has at most six words. */
 #define WORDS(last)                                                                                \
 	long word[6];                                                                              \
 	va_list list;                                                                              \
@@ -98,7 +98,7 @@ long __wrap_syscall(long number, ...)
 	       __real_syscall(number, word[0], word[1], word[2], word[3], word[4], word[5]);
 }
 
-/* The statement, where that is refused so many times. */
+/* The statement, with `count` refusals of this call. */
 #define SO_OFTEN(function, which, why, count, ...)                                                 \
 	do {                                                                                       \
 		refused.call = (function);                                                         \
@@ -123,14 +123,14 @@ long __wrap_syscall(long number, ...)
 
 /* ------------------------------------------------------------------ services */
 
-/* Limits are asked for as the library starts, which was before main. */
+/* The library asks for limits at its start, before main. */
 static void asked_at_the_start(void)
 {
 	CHECK(refused.times < MANY && km_os_address_limit() == SIZE_MAX && !km_os_is_limited());
 	refused.call = NULL;
 }
 
-/* The system says, and nobody faults. */
+/* Asks the system, without a fault. */
 static bool is_readable(const char *p)
 {
 	int ends[2];
@@ -155,8 +155,11 @@ static void guard_and_back(char *p, const char *refused_call, int why)
 	p[0] = 2;
 }
 
-/* By a marker in the page table or by protection: an old system refuses the first, an emulator says yes and does
- * nothing. What is found out is for the process, so one of its own believes the emulator's. */
+/*
+ * By a marker in the page table or by protection: an old system refuses the first, and an emulator accepts it
+ * without effect. The library remembers the result for the process, so a process of its own tests the
+ * emulator's.
+ */
 static void guarding(char *p)
 {
 	pid_t child = fork();
@@ -202,7 +205,7 @@ static void memory(void)
 	REFUSED("mprotect", EPERM, CHECK_EQUAL(km_os_protect(p, PAGE, false), -EPERM));
 	REFUSED("mprotect", EPERM, CHECK_EQUAL(km_os_unprotect(p, PAGE), -EPERM));
 	guarding(p);
-	/* Advice that is not taken is no refusal. */
+	/* Refused advice is no failure. */
 	REFUSED("madvise", EINVAL, CHECK(!km_os_commit(p, PAGE)));
 	REFUSED("madvise", EINVAL, CHECK((q = km_os_reserve(PAGE, PAGE))));
 	ALLOWED(CHECK(!km_os_try_unmap(q, PAGE)));
@@ -210,9 +213,9 @@ static void memory(void)
 	REFUSED("madvise", EPERM, CHECK_EQUAL(km_os_dump(p, PAGE, true), -EPERM));
 	REFUSED("madvise", EINVAL, CHECK_EQUAL(km_os_purge(p, PAGE), -EINVAL));
 	REFUSED("madvise", EINVAL, CHECK(!km_os_huge(p, PAGE)));
-	/* A kernel that has huge pages, and can't fill them in. */
+	/* A kernel with huge pages, and unable to populate them. */
 	SO_OFTEN("madvise", 0, 0, 1, CHECK(km_os_huge(p, PAGE)));
-	/* What is locked is said, a filter that does not let us ask is not. */
+	/* A locked page is reported; a filter that refuses the question is not. */
 	REFUSED_NUMBER(SYS_msync, EBUSY, CHECK_EQUAL(km_os_renew(p, PAGE), -EBUSY));
 	REFUSED_NUMBER(SYS_msync, EPERM, CHECK(!km_os_renew(p, PAGE)));
 	REFUSED_NUMBER(SYS_msync, EACCES, CHECK(!km_os_renew(p, PAGE)));
@@ -241,7 +244,7 @@ static void limits(void)
 	REFUSED_NUMBER(SYS_mlockall, 0, CHECK_EQUAL(km_os_mlockall(MCL_FUTURE), 0));
 	REFUSED_NUMBER(SYS_mlockall, 0, CHECK_EQUAL(km_os_mlockall(MCL_CURRENT), 0));
 	CHECK(!km_os_is_limited());
-	/* A part that is locked later is filled in as the rest is. */
+	/* Memory locked later is populated as the rest. */
 	REFUSED_NUMBER(SYS_mlockall, 0, CHECK_EQUAL(km_os_mlockall(MCL_FUTURE | MCL_ONFAULT), 0));
 	REFUSED_NUMBER(SYS_mlock2, ENOMEM, CHECK_EQUAL(km_os_lock(&set, PAGE, true), -ENOMEM));
 	REFUSED_NUMBER(SYS_mlockall, 0, CHECK_EQUAL(km_os_mlockall(MCL_FUTURE), 0));
@@ -277,7 +280,7 @@ static void files(void)
 	REFUSED("fcntl", EMFILE, CHECK_EQUAL(km_os_duplicate(fd, 10), -EMFILE));
 	other = km_os_duplicate(fd, 10);
 	NEED(other >= 10);
-	/* Before Linux 6.10 another call knows; where that is refused, nobody does. */
+	/* Before Linux 6.10 another call tells; if refused, the answer is unknown. */
 	SO_OFTEN("fcntl", 0, EINVAL, 1, km_os_same_opening(fd, other));
 	CHECK(!km_os_same_opening(fd, ends[0]));
 	km_os_close(other);
@@ -308,7 +311,7 @@ static void other_programs(void)
 
 	NEED(in >= 0 && out >= 0 && !km_os_write(in, "through", 7));
 	ALLOWED(CHECK_EQUAL(km_os_filter("/bin/cat", "-", in, out), 0));
-	/* Where there is no such program the text goes as it is. */
+	/* Without such a program the text is unfiltered. */
 	ALLOWED(CHECK_EQUAL(km_os_filter("/no/such", "-", in, out), 0));
 	CHECK(pread(out, text, 16, 0) == 14 && !memcmp(text, "throughthrough", 14));
 	ALLOWED(CHECK_EQUAL(km_os_filter("/bin/false", "-", in, out), -EIO));
@@ -327,7 +330,7 @@ static void other_programs(void)
 	close(out);
 }
 
-/* Started by a name without a slash in front: the file is that of the process, unless nobody can say which that is. */
+/* Started by a name without a slash at the front: the file is the process's, unless no call can tell. */
 static void own_path(void)
 {
 	char path[256];
@@ -342,7 +345,7 @@ static void own_path(void)
 		       CHECK(!strcmp(km_os_program_path(path, sizeof(path)), "os_calls.copy")));
 }
 
-/* The kernel's own copy of it, in which the second name begins as the first. */
+/* The kernel's own copy of the environment, with a second name that begins as the first. */
 static void environment(void)
 {
 	extern char **environ;
@@ -359,7 +362,7 @@ static void environment(void)
 	REFUSED_NUMBER(SYS_read, EIO, CHECK_EQUAL(km_os_getenv("SHORT", value, 64), -1));
 }
 
-/* A program that has a filter of its own calls: what may end it is not called any more. */
+/* A program with a filter of its own calls: the library makes no more calls that may end the program. */
 static void when_shut(void)
 {
 	struct km_os_opening opening;

@@ -1,7 +1,7 @@
 /*
- * owned_verbs.c: the verbs of an owner's shelf and of a stock of bytes, one after the other. Disciplines: all. What is
- * closed, not yet born, empty, full, or another owner's is refused and left alone; what a drain takes is everything,
- * with its owner; whoever comes late, with a slot that was closed meanwhile, changes nothing.
+ * owned_verbs.c: the per-CPU operations of an owned sheaf and of a byte stock, one after the other. Disciplines: all.
+ * Operations on a closed, offline, empty, full or otherwise owned sheaf fail without a change; a drain takes all
+ * objects, with the owner; a late operation with an offset closed meanwhile changes nothing.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -46,7 +46,7 @@ static void *blocks[2][WORDS] __attribute__((aligned(WORDS * sizeof(void *))));
 static char objects[ROOM + 1];
 static unsigned home;
 
-/* All that is there: `count` objects, topmost first, from objects[first] on, up or down. */
+/* All objects: `count` of them, topmost first, from objects[first] on, up or down. */
 static void drain(size_t count, uintptr_t owner, size_t first, int step)
 {
 	void *out[ROOM];
@@ -135,7 +135,7 @@ static void try_owners(void)
 	drain(0, 0, 0, 1);
 }
 
-/* Every number asked of every number that is there. */
+/* Each count with each number of objects in the sheaf. */
 static void try_many(void)
 {
 	for (size_t there = 0; there <= ROOM; there++)
@@ -157,7 +157,7 @@ static void try_many(void)
 		}
 }
 
-/* The order in which a push of many leaves them; what finds no room is the array's first part. */
+/* The order after a push of many; objects without room are the array's first part. */
 static void try_room(void)
 {
 	void *array[ROOM], *out[ROOM];
@@ -218,7 +218,7 @@ static void try_release(void)
 	refused(OWNER);
 	eventually(km_owned_install(&pcs, first, 0));
 	drain(0, 0, 0, 1);
-	/* Somebody's from the beginning. */
+	/* Owned from the beginning. */
 	km_pcs_close(&pcs);
 	expect(km_pcs_fence());
 	first = km_owned_release_cpu(&pcs, home);
@@ -228,7 +228,7 @@ static void try_release(void)
 	refused(OTHER);
 	fill(OWNER, 1);
 	drain(1, OWNER, 0, 1);
-	/* Its owner is written before it is there: who is interrupted in between has none. */
+	/* The owner is written before the sheaf exists: a thread interrupted in between has no sheaf. */
 	km_pcs_close(&pcs);
 	expect(km_pcs_fence());
 	first = km_owned_release_cpu(&pcs, home);
@@ -282,7 +282,7 @@ static void try_stock(void)
 	expect(!km_stock_take(&slot, 1) && !km_stock_put(&slot, 1, 100) && !km_stock_empty(&slot));
 	expect(take_everywhere(word) == 33 && take_everywhere(word) == 0);
 
-	/* The word is another owner's now. Without a fence there may be somebody who has read the slot before. */
+	/* The word belongs to another owner now. Without a fence a thread may have read the offset before. */
 	km_stock_open(&later, word);
 	eventually(km_stock_put(&later, 5, 100));
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ) {
@@ -295,12 +295,12 @@ static void try_stock(void)
 	expect(take_everywhere(word) == 5 && take_everywhere(other) == 7);
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ)
 		expect(!km_stock_take(&slot, 1) && !km_stock_put(&slot, 1, 100));
-	/* As before: no word of the two is left with anything in it. */
+	/* As before: neither word has contents left. */
 	km_percpu_free(word, km_stock_word_bytes());
 	km_percpu_free(other, km_stock_word_bytes());
 }
 
-/* ------------------------------------------------------------------ a thread that has no CPU to speak of */
+/* ------------------------------------------------------------------ a thread without a CPU */
 
 static void *without_registration(void *stock)
 {

@@ -1,8 +1,8 @@
 /*
- * page_runs.c: free pages are runs of any length. Blocks that are no power of two lie side by side; whatever is
- * taken, cut, grown and freed in whatever order, each page is counted once, and is marked as resident exactly while
- * it is free after it was used; also where resident pages are reserved, and blocks are taken from the middle of a run.
- * On one CPU: with several nodes a thread that crosses has its pages from elsewhere, and more than it counts on.
+ * page_runs.c: free pages are runs of any length. Blocks of any size are neighbours; after any order of allocations,
+ * cuts, growth and frees each page is counted once, and is marked as resident exactly while free after a use; also
+ * with reserved resident pages, and with blocks from the middle of a run. On one CPU, because with several nodes a
+ * thread that moves gets pages of other nodes, and more of them than the test counts.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -91,7 +91,7 @@ static void take(struct block *block, unsigned seed)
 	mark(block, seed);
 }
 
-/* A block grows where it lies, or keeps what it has; or gives its tail back. */
+/* A block grows in place, or keeps its pages; or gives its tail back. */
 static void resize(struct block *block, unsigned seed)
 {
 	size_t pages = 1 + seed % (2 * block->pages);
@@ -145,7 +145,7 @@ static void in_any_order(long reserved)
 	NEED(stats().pages.dirty_pages == 0);
 }
 
-/* What is free behind a block is its own to grow into, with its content, and is counted. */
+/* A block may grow into the free pages behind it, with its contents, and the pages are counted. */
 static void grown_in_place(void)
 {
 	char *a = NULL, *b = NULL, *kept[64];
@@ -166,7 +166,7 @@ static void grown_in_place(void)
 	kmem_get_stats(&before);
 	NEED(kvrealloc(a, 60 * KM_PAGE_SIZE, GFP_KERNEL) == a && ksize(a) == 60 * KM_PAGE_SIZE);
 	kmem_get_stats(&after);
-	/* Where more is free behind it, as much again may join the CPU's run for blocks that grow. */
+	/* With more free pages behind the block, as many again may join the CPU's run for growing blocks. */
 	NEED(after.large_bytes == before.large_bytes + 20 * KM_PAGE_SIZE);
 	NEED(after.pages_used == before.pages_used + 20 || after.pages_used == before.pages_used + 80);
 	for (size_t i = 0; i < 40 * KM_PAGE_SIZE; i++)

@@ -1,8 +1,8 @@
 /*
- * parked_advice.c: a block above 4 MiB that had another owner has nothing of that one's advice to the system: a child
- * of fork has what it holds, core dumps have it, and it is not locked, whether it is a mapping or lies in a region;
- * nor is what lies ready locked. Where the system refuses that, the block goes back.
- * Not with nodes: large blocks begin as the system makes them, and none is parked.
+ * parked_advice.c: a reused block above 4 MiB has no advice of its former owner: a child of fork has its contents,
+ * core dumps contain the block, and the block is not locked, in a mapping or in a region. Nor is a cached block
+ * locked. If the system refuses the reset, the block goes back. Not with nodes: large blocks begin as the system
+ * makes them, and none is parked.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ static bool refused(const char *call)
 	return refuse && !strcmp(call, "renew");
 }
 
-/* The flags of the mapping that has this address, as /proc says them; "" where it says none. */
+/* The flags of the address's mapping in /proc; "" without such a line. */
 static void flags_of(const void *p, char *flags)
 {
 	FILE *file = fopen("/proc/self/smaps", "r");
@@ -47,7 +47,7 @@ static void flags_of(const void *p, char *flags)
 		fclose(file);
 }
 
-/* In every part of it: in a child, too. */
+/* Checks every part of the block, in a child, too. */
 static void is_new(char *p, size_t bytes)
 {
 	int status;
@@ -69,7 +69,7 @@ static void is_new(char *p, size_t bytes)
 	CHECK(waitpid(child, &status, 0) == child && status == 0, "status %x", status);
 }
 
-/* One is told off, freed, and taken again; parked: it lies ready between. */
+/* Gives advice for a block, frees the block, and allocates again; parked: the block is cached between. */
 static void *again(char *p, int advice, bool parked)
 {
 	bool zero;
@@ -97,10 +97,10 @@ static void in_turn(char *p, bool parked)
 	p = again(p, MADV_DONTFORK, parked);
 	p = again(p, MADV_WIPEONFORK, parked);
 	p = again(p, MADV_DONTDUMP, parked);
-	/* What is locked does not lie ready. */
+	/* A locked block is not cached. */
 	p = again(p, 0, false);
 	NEED(km_huge_free(p));
-	/* All of it is one mapping again. */
+	/* The whole block is one mapping again. */
 	NEED((p = km_huge_alloc(BYTES + MIB, 1, &zero)) && km_huge_free(p));
 }
 
@@ -116,7 +116,7 @@ static void refusing(void)
 	refuse = false;
 }
 
-/* As in a container whose filter does not know the call that finds locks: blocks lie ready all the same. */
+/* As in a container with a filter unaware of the call that finds locks: blocks are cached all the same. */
 static void filtered(void)
 {
 	static const unsigned errors[] = { EPERM, ENOSYS };
@@ -146,7 +146,7 @@ int main(void)
 
 	NEED(slab_is_available());
 	km_os_fault = refused;
-	/* So much is in use that what is freed may lie ready. */
+	/* Enough memory is in use for cached blocks. */
 	NEED((alone[0] = km_huge_alloc(64 * BYTES, 1, &zero)));
 	in_turn(km_huge_alloc(BYTES, 1, &zero), true);
 	refusing();

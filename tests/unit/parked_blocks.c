@@ -1,10 +1,9 @@
 /*
- * parked_blocks.c: blocks above 4 MiB that come and go keep their memory for the next ones: who replaces them asks
- * the system for no mapping once he has swung, who frees all of them keeps nothing, what is handed on says that it is
- * not zeros, and what lies ready goes by age, on demand, where the system refuses a mapping or to remap one, where less
- * is in use, and where smaller blocks are in use instead; who gives it back comes to an end whatever others free
- * meanwhile; what its user protected is accessible again.
- * Not with nodes: large blocks begin as the system makes them, and none is parked.
+ * parked_blocks.c: freed blocks above 4 MiB keep their memory for the next requests. A program that replaces blocks
+ * makes no mapping after the first swing; a program that frees all blocks keeps none; a reused block is not reported
+ * as zeros. Cached blocks go by age, on demand, after a refused mapping or mremap, with less memory in use, and with
+ * smaller blocks in use instead. A purge ends, with any frees of other threads meanwhile. Protected memory of the
+ * last user is accessible again. Not with nodes: large blocks begin as the system makes them, and none is parked.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -27,7 +26,7 @@ static struct {
 	size_t bytes;
 } blocks[BLOCKS];
 static unsigned maps, refuse_remaps, refuse_unprotects;
-static bool scarce;			/* the system has nothing as long as something lies ready */
+static bool scarce;			/* the system has no memory while a block is cached */
 
 static size_t parked(void)
 {
@@ -62,7 +61,7 @@ static void replace(unsigned i)
 	char *p = km_huge_alloc(bytes, 1, &zero);
 
 	NEED(p);
-	/* Its first and last word were written by whoever had it before. */
+	/* The last user wrote the first and the last word. */
 	if (zero)
 		NEED(!p[0] && !p[bytes - 1]);
 	memset(p, 1, sizeof(long));
@@ -121,7 +120,7 @@ static void replaced(void)
 	kmem_shrink_all();
 }
 
-/* Big blocks and smaller ones by turns: what lies ready of the one kind gives way to the other, in use or free. */
+/* Large blocks and smaller ones in turn: cached blocks of one kind give way to the other kind, in use or free. */
 static void by_turns(void)
 {
 	enum { MANY = 24 * 1024 / 16, FEW = 4 };
@@ -147,7 +146,7 @@ static void by_turns(void)
 	kmem_shrink_all();
 }
 
-/* Who asks for zeros gets them. */
+/* A request for zeros gets zeros. */
 static void zeros(void)
 {
 	for (unsigned i = 0; i < 40; i++) {
@@ -179,7 +178,7 @@ static void by_age(void)
 	km_huge_purge(5);
 	NEED(!parked());
 	free_all();
-	/* And what was learnt of it, also while nothing lies there. */
+	/* And the learnt demand goes, also without a cached block. */
 	km_huge_purge(0);
 	swing();
 	free_all();
@@ -198,7 +197,7 @@ static void refused(void)
 
 	swing();
 	NEED(parked());
-	/* What lies ready may be what is missing. */
+	/* Cached blocks may be the missing memory. */
 	scarce = true;
 	char *p = km_huge_alloc(200 * MIB, 1, &zero);
 	NEED(p && zero && !parked());
@@ -206,7 +205,7 @@ static void refused(void)
 	NEED(km_huge_free(p));
 	swing();
 	NEED(parked());
-	/* One that can't grow goes, and another one is made. */
+	/* A block that cannot grow is freed, and a new one is made. */
 	refuse_remaps = 1;
 	for (unsigned i = 0; refuse_remaps; i++) {
 		NEED(i < 1000);
@@ -233,7 +232,7 @@ static void drop(unsigned count)
 		NEED(km_huge_free(held[i]));
 }
 
-/* What is in use falls by a resize as by a free: what may lie ready falls with it. */
+/* A resize lowers the memory in use as a free does, and the bound of cached blocks with it. */
 static void resized(void)
 {
 	hold(40 * MIB);
@@ -248,7 +247,7 @@ static void resized(void)
 	NEED(!parked());
 }
 
-/* Who takes and frees all that he has, over and over, and then falls silent. */
+/* A program that allocates and frees all its blocks again and again, and then stops. */
 static void silent(void)
 {
 	bool zero;
@@ -276,7 +275,7 @@ static bool free_another(const char *call)
 	return false;
 }
 
-/* Who gives back all that lies there comes to an end, though others go on freeing. */
+/* A purge of all cached blocks ends, although other threads go on freeing. */
 static void others_free(void)
 {
 	hold(40 * MIB);
@@ -289,7 +288,7 @@ static void others_free(void)
 	kmem_shrink_all();
 }
 
-/* A program that has such blocks and nothing else is followed by the clock, too. */
+/* In a program with such blocks only, the clock also advances. */
 static void by_age_alone(void)
 {
 	hold(8 * MIB);
@@ -306,7 +305,7 @@ static void by_age_alone(void)
 	kmem_shrink_all();
 }
 
-/* As under mlockall(MCL_FUTURE) with a limit: who grows a block gets what lies ready instead. */
+/* As under mlockall(MCL_FUTURE) with a limit: a growing block gets a cached block instead. */
 static void grown(void)
 {
 	hold(40 * MIB);
@@ -322,7 +321,7 @@ static void grown(void)
 	kmem_shrink_all();
 }
 
-/* A block that was protected, or a part of it, is freed: who has it next may write to it, and have more or less. */
+/* A protected block, wholly or in part, is freed: the next owner may write to the block, and resize the block. */
 static void protected(void)
 {
 	bool zero;
@@ -337,7 +336,7 @@ static void protected(void)
 		for (size_t k = 0; k < bytes; k += MIB)
 			p[k] = 1;
 	}
-	/* Where the system refuses that, it goes, and the next is another one. */
+	/* If the system refuses the reset, the block is unmapped, and the next block is another. */
 	kmem_shrink_all();
 	refuse_unprotects = 1;
 	NEED(mprotect(held[0], MIB, PROT_READ) == 0 && km_huge_free(held[0]) && !parked() && !refuse_unprotects);

@@ -1,8 +1,8 @@
 /*
- * percpu_areas.c: per-CPU areas: a CPU beyond those that the system told of is a miss, for every verb of every
- * engine, and so is one whose area could not be had; an area costs nothing before its CPU is used, and is drained
- * after it was; where there is not room for all, CPUs share, and where there is for none, there are no shelves.
- * Disciplines: all
+ * percpu_areas.c: per-CPU areas: on a CPU beyond the system's reported CPUs every operation of every engine
+ * misses, and so on a CPU whose area could not be allocated. An area costs no memory before the first use of its
+ * CPU, and is drained afterwards. Without room for all areas CPUs share, and without room for any there are no
+ * per-CPU sheaves. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -24,9 +24,12 @@
 #include "slab/engine.h"
 #include "percpu/pcpu.h"
 
-static int first = -1, other = -1;	/* CPUs that we may use */
+static int first = -1, other = -1;	/* CPUs the process may use */
 
-/* ------------------------------------------------------------------ what the library is told when it starts */
+/*
+ * ------------------------------------------------------------------ the system as the library sees it at the
+ * start
+ */
 
 unsigned __real_km_os_possible_cpus(unsigned *masks);
 unsigned __wrap_km_os_possible_cpus(unsigned *masks);
@@ -63,7 +66,7 @@ static void move_to(int cpu)
 	NEED(go_to_cpu(cpu));
 }
 
-/* Moves now and then, so that what was begun on one CPU goes on on another. */
+/* Moves now and then, so that work begun on one CPU goes on on another. */
 static void use(struct kmem_cache *cache)
 {
 	enum { MANY = 500 };
@@ -125,7 +128,7 @@ static void beyond(void)
 	NEED(!km_cpu_is_online((unsigned)other));
 }
 
-/* A process that was restored on a larger machine comes to any CPU: there it finds zeros, and misses. */
+/* A process restored on a larger machine may run on any CPU: there the area is zeros, and requests miss. */
 static void needs_zeros_beyond(void)
 {
 	for (unsigned cpu = km_percpu.cpus; cpu < KM_MAX_CPUS; cpu += cpu / 8 + 1)
@@ -158,7 +161,7 @@ static bool can_be_read(const char *p)
 	return can;
 }
 
-/* While threads lock memory another one forks: in the child nobody does, who would show what they hide. */
+/* Another thread forks while threads lock memory: in the child no thread is left to show the hidden memory. */
 static void needs_zeros_in_a_child(void)
 {
 	int status;
@@ -180,7 +183,9 @@ static void needs_zeros_in_a_child(void)
 	INSIDE(km_percpu_show_beyond(true));
 }
 
-/* Who locks all memory does not pay for CPUs that there are not, nor does memcheck, which notes what can be read. */
+/*
+ * A program that locks all memory does not pay for missing CPUs, nor does memcheck, which records readable memory.
+ */
 static void larger(void)
 {
 	if (!is_rseq()) {
@@ -276,7 +281,7 @@ static void shared(void)
 	use_all();
 }
 
-/* Thousands, so that their ids would lead far beyond any word there is. */
+/* Thousands of caches, so that their ids lead far beyond any existing word. */
 static void none(void)
 {
 	enum { CACHES = 3000 };

@@ -1,7 +1,7 @@
 /*
- * percpu_words.c: words of the CPUs' areas: as many as there is room for are to be had, no two the same, each aligned
- * to its size and zero on each CPU, whatever its last user left there; and each that was given back is found again,
- * whatever its size and the order. Disciplines: all.
+ * percpu_words.c: words of the CPUs' areas: all room can be allocated, without overlap. Each word is aligned to its
+ * size, and zero on each CPU after any former use. Each freed word is found again, in any size and order.
+ * Disciplines: all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void need(bool truth, const char *what)
 	exit(1);
 }
 
-/* On each CPU whose area is alive: the words as numbers, added up, and then each set to `value`. */
+/* On each CPU with its area online: adds the words up as numbers, and sets each to `value`. */
 static uint64_t sum_and_set(const struct run *run, uint64_t value)
 {
 	uint64_t sum = 0;
@@ -83,7 +83,7 @@ static unsigned words_taken(void)
 	return words;
 }
 
-/* A cache leaves in its words what its discipline needs: a lock, a number that rises with each call. */
+/* A cache leaves words of its discipline: a lock, a number that rises with each call. */
 static void use_words(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("words", 64, NULL, 0);

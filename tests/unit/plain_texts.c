@@ -1,7 +1,7 @@
 /*
- * plain_texts: a name is copied by whole characters of UTF-8, whatever is in it and wherever it is cut: what comes is
- * plain, is no longer than its room, and is the same when it is taken again; nothing is read behind the bytes that may
- * be. XML has no mark of its own in it. Texts are random, the same each time.
+ * plain_texts: a name is copied by whole characters of UTF-8, with any contents and any cut: the copy is plain, fits
+ * its room, and is unchanged by a second copy; no byte behind the permitted ones is read. The copy has no mark of
+ * XML. Texts are random, the same each time.
  */
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ static void each_room(const char *text)
 		NEED(strlen(to) < room && is_plain(to) && !strpbrk(to, " /"), "(room %zu: %s)", room, to);
 		km_text_take(again, sizeof(again), to, " /", '_');
 		NEED(!strcmp(again, to));
-		/* Nothing but its end differs from what has more room. */
+		/* The copy differs from a longer one only in its end. */
 		km_text_take(shorter, sizeof(shorter), text, " /", '_');
 		NEED(!strncmp(shorter, to, strlen(to)), "(room %zu: %s, %s)", room, to, shorter);
 		NEED(room <= strlen(text) + 1 || !strcmp(shorter, to));

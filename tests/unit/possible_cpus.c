@@ -1,7 +1,7 @@
 /*
- * possible_cpus.c: how many CPUs there may be, where /sys can't be read: as many as the kernel's masks hold, not as
- * many as this process may use, or a thread on a CPU beyond would find its shelf outside of our memory. A filter
- * refuses the file, and plays a kernel with masks of 192 CPUs.
+ * possible_cpus.c: the number of possible CPUs without /sys: as many as the kernel's masks hold, not as many as
+ * this process may use, because a thread on a higher CPU would find its sheaf outside of the library's memory. A
+ * filter refuses the file, and simulates a kernel with masks of 192 CPUs.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * print_to_pipe.c: what the statistics are written to may be a pipe whose reader makes and destroys caches before it
- * reads: nobody waits for the other, and every cache that was there all the time stands in the text once.
+ * print_to_pipe.c: statistics may go to a pipe whose reader creates and destroys caches before a read: neither waits
+ * for the other, and every cache that existed all the time is in the text once.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static struct kmem_cache *make(int i)
 	return kmem_cache_create(name, 40, 0, SLAB_NO_MERGE, NULL);
 }
 
-/* How often the name, with its dot, is in the text. */
+/* Returns: how often the name, with its dot, is in the text. */
 static unsigned count(int i)
 {
 	char name[32];

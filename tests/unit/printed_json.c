@@ -1,7 +1,7 @@
 /*
- * printed_json: what is printed as JSON is JSON, whatever caches and groups are called: names with quotation marks,
- * control characters, bytes that are no UTF-8 or the first half of one; a name that is right comes back as it was. What
- * is not known is left out, in slabinfo a dash; no limit is null. A writer keeps its first error.
+ * printed_json: the JSON output is valid JSON for all names of caches and groups: names with quotation marks, control
+ * characters, bytes outside of UTF-8 or the first half of a character; a valid name is read back unchanged. Unknown
+ * values are left out, or a dash in slabinfo; no limit is null. A writer keeps its first error.
  */
 #include <stdlib.h>
 
@@ -15,14 +15,20 @@
 #define TEXT_BYTES ((size_t)1 << 20)
 static char *text;
 
-/* ------------------------------------------------------------------ a reader of JSON, as strict as its page */
+/*
+ * ------------------------------------------------------------------ a reader of JSON, as strict as the
+ * standard
+ */
 
 static void blank(const char **at)
 {
 	*at += strspn(*at, " \n");
 }
 
-/* Bytes of the UTF-8 character there. 0: none; by its ranges, not by the library's. */
+/*
+ * Returns: the bytes of the UTF-8 character at this place, by the standard's ranges, not by the
+ * library's. 0: no character.
+ */
 static unsigned character(const unsigned char *at)
 {
 	static const struct {
@@ -46,7 +52,7 @@ static unsigned character(const unsigned char *at)
 	return 0;
 }
 
-/* What the string says goes to `to`. */
+/* Copies the string's value to `to`. */
 static void string(const char **at, char *to)
 {
 	unsigned code;
@@ -128,7 +134,7 @@ static void value(const char **at)
 	}
 }
 
-/* The whole text; how often the name is in it. */
+/* Reads the whole text. Returns: how often the name is in the text. */
 static unsigned names_in_text(const char *name)
 {
 	const char *at = text;
@@ -141,13 +147,13 @@ static unsigned names_in_text(const char *name)
 	return names_seen;
 }
 
-/* ------------------------------------------------------------------ what is looked at */
+/* ------------------------------------------------------------------ checked outputs */
 
 #define BAD "\xef\xbf\xbd"
 #define CONTROL 3
 
 static const struct {
-	const char *name, *read;	/* read NULL: as it is */
+	const char *name, *read;	/* read NULL: unchanged */
 } names[] = {
 	{ "plain", NULL }, { "quoted\"name", NULL }, { "back\\slash", NULL }, { "a\x01\x1f.b", NULL },
 	{ "\xc3\xa4\xe2\x82\xac\xf0\x9f\x90\x98", NULL }, { "cut\xe2\x82", "cut" BAD BAD }, { "\x80lone", BAD "lone" },
@@ -170,7 +176,7 @@ static void strings(void)
 	}
 }
 
-/* As a cache and a group keep it: what is no character is a question mark already. */
+/* The name as kept by a cache and a group: an invalid byte is a question mark already. */
 static const char *kept(size_t i)
 {
 	static char to[64];
@@ -187,7 +193,7 @@ static const char *kept(size_t i)
 	return to;
 }
 
-/* Each has a cache, and a group of its name. */
+/* Each name has a cache and a group. */
 static void process(void)
 {
 	struct kmem_cache *cache[sizeof(names) / sizeof(names[0])];

@@ -1,8 +1,8 @@
 /*
- * probes: the notes of the probes are in the file, with names and numbers of arguments; a breakpoint over each tells
- * the values; while a tracer says that it is attached each call passes its probe once, with its arguments, through
- * every door, and when it goes hits are hits again, of which none passes one. Under each engine.
- * Not with hardened: hits by the public shelf are looked at, which is closed.
+ * probes: the notes of the probes are in the file, with names and numbers of arguments. A breakpoint at each shows
+ * the values. While a tracer is attached each call passes its probe once, with its arguments, through every
+ * function, and after the tracer's end hits are hits again, and pass no probe. For each engine. Not with hardened:
+ * hits by the public shelf are looked at, which is closed.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -40,7 +40,7 @@ static unsigned words(const char *text)
 	return count;
 }
 
-/* A note, behind its header of three words. The base is where the note thinks that section is. */
+/* Reads a note, behind its header of three words. The base is the note's address of the section. */
 static void read_note(const uint32_t *note, uintptr_t bias)
 {
 	const char *owner = (const char *)(note + 3);
@@ -178,12 +178,15 @@ static void arm(void)
 	}
 }
 
-/* The only probe of that name since then. */
+/* The only probe of this name since the last clear. */
 static const struct hit *only(const char *name)
 {
 	const struct hit *found = NULL;
 
-	/* A handler writes them. The compiler assumes that malloc changes no static variable of this file. */
+	/*
+	 * A handler writes the hits. The compiler assumes that malloc changes no static variable of this
+	 * file.
+	 */
 	__asm__ volatile("" : : : "memory");
 	for (unsigned i = 0; i < hit_count; i++)
 		if (!strcmp(hits[i].name, name)) {
@@ -201,7 +204,7 @@ static void clear(void)
 
 /* ------------------------------------------------------------------ */
 
-/* The library looks when it misses. */
+/* Misses until the library has seen the tracer's state. */
 static void until(bool probing)
 {
 	static void *kept[200000];
@@ -269,7 +272,7 @@ static void caches(void)
 	}
 	CHECK_EQUAL(in, 10);
 	CHECK_EQUAL(out, 10);
-	/* One that is made meanwhile. */
+	/* A cache created meanwhile. */
 	struct kmem_cache *later = make("later", 40);
 	clear();
 	p = kmem_cache_zalloc(later, GFP_KERNEL);
@@ -301,7 +304,7 @@ static void sizes(void)
 		clear();
 		void *p = kmalloc(bytes, GFP_KERNEL | __GFP_NOWARN);
 		const struct hit *hit = only("kmalloc");
-		/* Whole pages are asked for as such. */
+		/* A request for whole pages is recorded in whole pages. */
 		size_t asked = bytes > KMALLOC_MAX_CACHE_SIZE ? (bytes + 4095) & -4096ul : bytes;
 		NEED(hit->value[1] == (uintptr_t)p && hit->value[2] == asked && hit->value[3] >= bytes, "%zu", bytes);
 		NEED(hit->value[4] == (GFP_KERNEL | __GFP_NOWARN));

@@ -1,8 +1,8 @@
 /*
- * profile: of a program whose call sites allocate known bytes the profile says each one's share, within three standard
- * deviations of its sample, of what was allocated and of what is out; by all doors, for objects that somebody pays for
- * as well; in two threads no sample is lost. A profile that is over is in nobody's way: hits are hits again.
- * Not with hardened: hits by the public shelf are looked at, which is closed.
+ * profile: for a program whose call sites allocate known bytes the profile reports each site's share of allocated
+ * bytes, and of bytes not freed, within three standard deviations of the sample; by all functions, for charged
+ * objects as well; in two threads no sample is lost. After the end of a profile hits are hits again. Not with
+ * hardened: hits by the public shelf are looked at, which is closed.
  */
 #include <errno.h>
 #include <math.h>
@@ -24,7 +24,7 @@
 #define MEAN	4096u
 #define ROUNDS	4000
 
-/* A call site is a section by itself, so that an address in it is known. */
+/* Each call site is a section by itself, so that an address in the site can be recognized. */
 #define SITES(x) x(0) x(1) x(2) x(3) x(4) x(5) x(6) x(7) x(8) x(9)
 #define SITE(n)											\
 	extern const char __start_site##n[], __stop_site##n[];						\
@@ -74,7 +74,7 @@ static void add(struct sum *sum, double bytes)
 	sum->variance += bytes * bytes * (1 - q) / q;
 }
 
-/* What the object takes up, as the profile sees it. */
+/* Bytes used by the object, as the profile counts. */
 static double bytes_of(size_t site, void *p)
 {
 	switch (site) {
@@ -88,7 +88,7 @@ static double bytes_of(size_t site, void *p)
 	return (double)ksize(p);
 }
 
-/* ------------------------------------------------------------------ what is said */
+/* ------------------------------------------------------------------ reports */
 
 static void ask(const char *letters)
 {
@@ -115,13 +115,13 @@ static unsigned long samples(void)
 	return all;
 }
 
-/* By libm's exponential, which the library has not. */
+/* By libm's exponential, independent of the library. */
 static double stands_for(uint64_t bytes)
 {
 	return (double)bytes / -expm1(-(double)bytes / (double)km_profile_ops->record->mean);
 }
 
-/* What is out is said by the samples that are. */
+/* The samples of allocated objects estimate the allocated bytes. */
 static double estimate_out(size_t site)
 {
 	const struct km_profile_record *record = km_profile_ops->record;
@@ -196,7 +196,7 @@ static void shares(void)
 		size_t site = i * 7 % COUNT, round = i / COUNT;
 		void **p = &out[site][round];
 
-		/* Less often the larger it is. */
+		/* Fewer samples for larger sizes. */
 		if (site == 4 && round % 16)
 			continue;
 		NEED((*p = sites[site].call()));
@@ -225,7 +225,7 @@ static void shares(void)
 	set_active_memcg(before);
 }
 
-/* ---- a stack that is known again is the same one */
+/* ---- a stack found again is the same stack */
 
 #define CALLERS(x) x(_plain) x(_other) x(_near) x(_far)
 #define CALLER(name)										\
@@ -244,7 +244,7 @@ static void *caller_plain(size_t gap) { return HELD((gap ? in_common : NULL)());
 static void *caller_other(size_t gap) { return HELD((gap ? in_common : NULL)()); }
 
 #define TWO_GAPS 4096u
-/* A frame that is found by a frame pointer, and in which the return address of another call lies still. */
+/* A frame found by a frame pointer, with an old return address of another call in the frame. */
 static __attribute__((noinline, noclone)) void *moving(size_t gap)
 {
 	char *room = __builtin_alloca(gap);
@@ -273,7 +273,7 @@ static bool is_by(uintptr_t pc, size_t caller)
 	return (const char *)pc > callers[caller].start && (const char *)pc <= callers[caller].stop;
 }
 
-/* Samples that have that caller's frame, and go on to this program's first function. */
+/* Bytes of samples with this caller's frame and a continuation to the program's first function. */
 static double bytes_by(size_t caller, uintptr_t above)
 {
 	const struct km_profile_record *record = km_profile_ops->record;
@@ -349,7 +349,7 @@ static void *churn(void *unused)
 	return unused;
 }
 
-/* All that came went: of nothing a sample is left. */
+/* All objects were freed: no sample is left. */
 static void threads(void)
 {
 	const struct km_profile_record *record = km_profile_ops->record;
@@ -362,12 +362,12 @@ static void threads(void)
 	for (int i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
 	CHECK(samples() > 20000);
-	/* What pthread_create has of malloc is out still. */
+	/* pthread_create's own blocks are still allocated. */
 	CHECK(slots_taken() < 10);
 	CHECK(record->lost == 0 && record->untracked == 0);
 }
 
-/* What a private group has goes with its slabs. */
+/* A private group's objects go with their slabs. */
 static void at_once(void)
 {
 	make_caches();
@@ -384,7 +384,7 @@ static void at_once(void)
 	CHECK(slots_taken() == 0);
 }
 
-/* A block that is resized is one that goes and one that comes; the child of a fork goes on by itself. */
+/* A resized block counts as a free and an allocation; the child of a fork goes on by itself. */
 static void resized(void)
 {
 	int status;
@@ -425,7 +425,7 @@ static void off_and_on(void)
 	ask("65536:100");
 	number = record->number;
 	NEED(record->state == KM_PROFILE_ON && small->ext.hooks && !small->fast.pcs.front.open.pcs);
-	/* What would be a hit else is a short way where sequences find a CPU's block. */
+	/* In place of a hit there is a short path, where sequences find a CPU's sheaf. */
 	NEED((small->layers[KM_LAYER_OBSERVE] == &km_ops_profiled) ==
 	     (small->layout.engine->front == KM_PERCPU_SHEAVES && km_percpu.index == KM_INDEX_CPU));
 	NEED(km_profile_ops->ask(&other) == -EBUSY);
@@ -454,7 +454,7 @@ static void off_and_on(void)
 	}
 }
 
-/* By the mailbox: one may follow as soon as the other has ended, before a miss has looked. */
+/* By the mailbox: a profile may follow as soon as the other has ended, before a miss has noticed. */
 static void one_after_the_other(void)
 {
 	struct km_mail_request over = { .command = KM_MAIL_PROFILE, .letters = "0" };
@@ -471,7 +471,7 @@ static void one_after_the_other(void)
 	CHECK(km_profile_ops->record->number == number + 1 && km_profile_ops->record->state == KM_PROFILE_ON);
 }
 
-/* A call of the former profile is in the midst of noting an object: what it has said of that stays said. */
+/* A call of the former profile is in the middle of recording an object: the record stays. */
 static void begun_meanwhile(void)
 {
 	struct km_profile_slot *slot;

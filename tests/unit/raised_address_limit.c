@@ -1,8 +1,7 @@
 /*
- * raised_address_limit.c: a program whose limit on the address space is raised by half again and again, and that uses
- * it up each time, has nearly all of it each time: address space comes in ranges, of which there may be so many and
- * no more.
- * Not with hardened: the tables of what is out take a fifth of the address space.
+ * raised_address_limit.c: a program raises its limit on the address space by half again and again, uses all of it
+ * each time, and gets nearly all of it each time, although the number of address ranges is bounded. Not with
+ * hardened: the tables of what is out take a fifth of the address space.
  */
 #define _GNU_SOURCE
 #include <sys/resource.h>
@@ -18,7 +17,7 @@ int main(void)
 {
 	size_t limit = 64 * MIB, have = 0;
 
-	/* Nothing is touched; but a system that grants no more than it has ends this early. */
+	/* No page is touched; but a system with strict overcommit ends this early. */
 	for (int i = 0; i < 18; i++, limit += limit / 2) {
 		struct rlimit words = { limit, RLIM_INFINITY };
 		size_t bytes = limit < 2048 * MIB ? MIB : 4 * MIB;

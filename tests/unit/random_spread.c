@@ -1,7 +1,6 @@
 /*
- * random_spread: numbers that are made of the process's secret are spread, whatever the secret is: places in a program
- * that are as far apart as calls in a row, and draws one after the other, do not share a few of 16 values, and the
- * steps from one to the next are not the same each time.
+ * random_spread: numbers made from the process's secret are spread, for any secret: call sites at the distance of
+ * calls in a row, and consecutive draws, do not share a few of 16 values, and the steps from one to the next vary.
  */
 #include "kit/check.h"
 #include "kit/random.h"

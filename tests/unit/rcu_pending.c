@@ -46,7 +46,7 @@ static void nothing(void)
 static const struct kmem_rcu test_rcu = { .call = call, .synchronize = nothing, .barrier = end_one };
 
 static struct kmem_cache *one, *other;
-static uint32_t *locked;			/* the lock of the CPU on which an object waits */
+static uint32_t *locked;			/* the lock of the CPU with the waiting object */
 static int collects, collected, sleeps, destroyed;
 static bool too_soon;
 static __thread bool begins, destroys;

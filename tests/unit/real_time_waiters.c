@@ -1,9 +1,9 @@
 /*
- * real_time_waiters.c: a thread of a real-time policy that waits for a lock lends its priority to the holder until the
- * holder unlocks: by each kind of unlock, through a chain of locks, to a thread that forks, and in the child of a fork.
- * The system shows the holder's priority. Where lending fails the waiter sleeps as ordinary threads do: a holder that
- * took the lock before the first real-time waiter, more waiters than lend at once, a holder that has ended, a system
- * that refuses, a program that confined itself.
+ * real_time_waiters.c: a waiting thread of a real-time policy lends its priority to the lock's holder until the
+ * unlock: for each kind of unlock, through a chain of locks, to a forking thread, and in the child of a fork. The
+ * system shows the holder's priority. Where lending fails the waiter sleeps as ordinary threads do: a holder with a
+ * lock older than the first real-time waiter, more waiters than can lend at once, a holder that has ended, a system
+ * that refuses, a confined program.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -62,7 +62,7 @@ static bool is_awaited(const struct km_lock *of)
 	return __atomic_load_n(&of->state, __ATOMIC_ACQUIRE) & KM_LOCK_AWAITED;
 }
 
-/* Priorities below zero are those of real-time threads. */
+/* Returns: the priority; real-time threads have values below zero. */
 static int priority(const struct lasting *of)
 {
 	char path[64], text[512] = "";
@@ -122,7 +122,7 @@ static void *want(void *arg)
 	return NULL;
 }
 
-/* A request that gives back with GFP_NOWAIT: it spins, and lends at last. */
+/* A purge in a request with GFP_NOWAIT: the thread spins, and lends in the end. */
 static void *want_without_calls(void *arg)
 {
 	bool calls = km_calls_begin(false);
@@ -194,7 +194,10 @@ static void lent_until(void *(*holds)(void *of), void (*gives)(struct km_lock *o
 	give_back = gives;
 	start(&holder, holds, 0);
 	until(&holder.had);
-	/* No unlock can miss a waiter that comes in its midst: the lock says from the start that the holder looks. */
+	/*
+	 * No unlock can miss a waiter that arrives in the middle: the lock's state tells the holder from the start to
+	 * look for waiters.
+	 */
 	CHECK(priority(&holder) >= 0 && __atomic_load_n(&lock.state, __ATOMIC_RELAXED) & KM_LOCK_BORROWS);
 	start(&waiter, wants, 10);
 	until_boosted(&holder, true);
@@ -263,7 +266,7 @@ static void by_fork(void)
 	lent_until(fork_with, NULL);
 }
 
-/* The holder keeps running: its priority is its own again. */
+/* The holder keeps running with its own priority. */
 static bool unlocked, seen;
 
 static void unlock_and_stay(struct km_lock *of)
@@ -293,7 +296,7 @@ static void no_longer_than_held(void)
 	end(&holder);
 }
 
-/* A thread that was there before the first real-time waiter gets loans after an unlock for a waiter. */
+/* A thread older than the first real-time waiter gets loans after an unlock for a waiter. */
 static void *hold_twice(void *arg)
 {
 	struct lasting *of = arg;
@@ -429,7 +432,7 @@ static void holder_ends(void)
 	until_boosted(&holder, true);
 	set(&told);
 	end(&holder);
-	/* The loan is over, though it was for ever. */
+	/* The loan ended with the holder, although the test's loans have no limit of time. */
 	CHECK(!is(&waiter.had));
 	__atomic_store_n(&lock.state, 0u, __ATOMIC_RELEASE);
 	end(&waiter);

@@ -1,7 +1,7 @@
 /*
- * refused_lines.c: the line about an allocation that fails has the reason, and gfp as names; there are ten in five
- * seconds for each cache at its own limit, and ten for all else; the tenth says that more are counted, and the first
- * after the pause how many there were. No line where the request may not wait; from a signal handler as well.
+ * refused_lines.c: the line about a failed allocation has the reason, and gfp as names. There are ten in five
+ * seconds for each cache at its own limit, and ten for all others. The tenth announces a count, and the first after
+ * the pause has the number. No line if the request may not wait; from a signal handler as well.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -47,7 +47,7 @@ static void listen(void)
 	km_thread.heard = &heard;
 }
 
-/* A cache that is at its limit, and says so from now on. */
+/* A cache at its limit, with lines from now on. */
 static struct kmem_cache *full_cache(const char *name, slab_flags_t flags)
 {
 	struct kmem_cache *cache = kmem_cache_create(name, 1000, NULL, flags);
@@ -84,7 +84,7 @@ static void ten_in_five_seconds(void)
 	refuse(first, GFP_KERNEL, 12);
 	NEED(lines_with("first:") == 10 && lines_with("were not said") == 1, "%s", text);
 	says("reason: limit of the cache (65536 bytes) (20 lines like this were not said)\n");
-	/* An hour later: what was not said is still told. */
+	/* An hour later: suppressed lines are still counted. */
 	ahead_ms += 3600 * 1000;
 	refuse(first, GFP_KERNEL, 1);
 	says(" (2 lines like this were not said)\n");
@@ -178,7 +178,7 @@ static bool refuses(const char *call)
 	return !strncmp(call, refused_call, strlen(refused_call));
 }
 
-/* What the system refuses: memory, or addresses. */
+/* Refusals of the system: memory, or addresses. */
 static void of_the_system(void)
 {
 	void *p;

@@ -1,9 +1,9 @@
 /*
- * sanitizer_told: what a sanitizer in the process is told. This program has the functions that AddressSanitizer,
- * LeakSanitizer and ThreadSanitizer have, which only keep books: each byte that was asked for is its user's from the
- * call that allocates to the one that frees, and the sixteen behind it are nobody's; a block that changes hands was let
- * go before it is taken; the root regions are as long as what is mapped. Under each engine. The sanitizers themselves,
- * and valgrind, are in tests/system.
+ * sanitizer_told: the library's calls to a sanitizer in the process. This program defines the functions of
+ * AddressSanitizer, LeakSanitizer and ThreadSanitizer as mere bookkeeping: each requested byte is accessible from the
+ * allocating call to the freeing call, and the sixteen bytes behind are not. A block that changes its owner is
+ * released before the next acquire. The root regions are as long as the mapped memory. For each engine. The real
+ * sanitizers, and valgrind, are in tests/system.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 
 /* ------------------------------------------------------------------ the sanitizers */
 
-/* A byte for each byte: is it nobody's? In stretches, each made when it is first written. */
+/* A byte for each byte: inaccessible or not. In stretches, each made at the first write. */
 #define STRETCH (1ul << 16)
 #define STRETCHES (1ul << 31)
 static char **nobodys;
@@ -105,7 +105,7 @@ static bool is_in_root(const void *p, size_t bytes)
 	return false;
 }
 
-/* Of the address that is looked at: how often it changed hands, and when last which way. */
+/* For the observed address: the number of changes of its owner, and the last change in each direction. */
 static const void *observed;
 static unsigned long hands, released, acquired;
 
@@ -127,9 +127,9 @@ void __tsan_release(void *p)
 	pthread_mutex_unlock(&books);
 }
 
-/* ------------------------------------------------------------------ what is looked at */
+/* ------------------------------------------------------------------ checks */
 
-/* All of it may be used, and nothing behind it: a block that has that many bytes, as its user knows. */
+/* Checks that all bytes are accessible, and no byte behind them: for a block of exactly this size. */
 static void *look_at(void *p, size_t bytes, size_t behind, int line)
 {
 	const char *at = p;
@@ -143,7 +143,7 @@ static void *look_at(void *p, size_t bytes, size_t behind, int line)
 	return p;
 }
 #define living(p, bytes) look_at(p, bytes, KM_RED_ZONE, __LINE__)
-/* kmalloc's, which engine slob cuts to the byte: behind one is the header of the next. */
+/* A kmalloc block; engine slob cuts to the byte, and the next block's header is behind the block. */
 #define living_block(p, bytes) look_at(p, bytes, slob ? KM_SLOB_HEADER : KM_RED_ZONE, __LINE__)
 
 static void dead(const void *p, size_t bytes)
@@ -175,7 +175,7 @@ static void caches(void)
 	}
 }
 
-/* The constructor may write; what it wrote may be read by who allocates. */
+/* The constructor may write; the allocating caller may read its bytes. */
 static void constructed(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("built", 40, 0, 0, construct);
@@ -192,7 +192,7 @@ static void constructed(void)
 	gone(cache);
 }
 
-/* Whoever has an address of such an object may read it when it is free. */
+/* A reader with the address of such an object may read the object when free. */
 static void typesafe(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("typesafe", 64, NULL, SLAB_TYPESAFE_BY_RCU);
@@ -232,7 +232,7 @@ static void many(void)
 	gone(cache);
 }
 
-/* kmalloc's user has what was asked for, however long its bucket is; and what krealloc made of it. */
+/* kmalloc's user may access the requested bytes, in any bucket; and the bytes of krealloc's last size. */
 static void blocks(void)
 {
 	for (size_t size = 1; size < KMALLOC_MAX_SIZE / 3; size += size / 2 + 1) {
@@ -241,11 +241,11 @@ static void blocks(void)
 		NEED(ksize(p) == size || size == 1);
 		q = living_block(krealloc(p, size + 1, GFP_KERNEL), size + 1);
 		q = living_block(krealloc(q, size * 3, GFP_KERNEL), size * 3);
-		/* There what krealloc leaves in place keeps its end. */
+		/* In slob, a block that krealloc leaves in place keeps its old end. */
 		p = krealloc(q, size, GFP_KERNEL);
 		NEED(p && (slob || living_block(p, size)));
 		kfree(p);
-		/* A mapping's addresses may be anybody's next. */
+		/* Another mapping may get the addresses next. */
 		if (size < 1u << 20)
 			dead(p, size);
 		p = living_block(kzalloc(size, GFP_KERNEL), size);
@@ -259,7 +259,10 @@ static void blocks(void)
 	}
 }
 
-/* Malloc's user may use all that malloc_usable_size says; a sanitizer that is for that has a malloc of its own. */
+/*
+ * malloc's user may access all bytes of malloc_usable_size; a sanitizer that checks requested bytes has a malloc
+ * of its own.
+ */
 static void *living_malloc(void *p, size_t bytes)
 {
 	NEED(p && malloc_usable_size(p) >= bytes, "%p: %zu of %zu", p, malloc_usable_size(p), bytes);
@@ -283,7 +286,10 @@ static void mallocs(void)
 	}
 }
 
-/* No other thread is asked whether an object of its is free: what comes to a new owner was let go of by the old one. */
+/*
+ * No other thread is asked about the state of its objects: the old owner releases an object before the new owner's
+ * acquire.
+ */
 static void *take(void *arg)
 {
 	struct kmem_cache *cache = arg;
@@ -334,7 +340,7 @@ static void changing_hands(void)
 	}
 }
 
-/* A private group's objects end with it, and are nobody's then. */
+/* A private group's objects end with the group, and are inaccessible then. */
 static void ended_with_their_group(void)
 {
 	if (slob)
@@ -349,7 +355,7 @@ static void ended_with_their_group(void)
 	gone(cache);
 }
 
-/* The sanitizer has the place of red zones, and looks at each object: nobody else does. */
+/* The sanitizer replaces red zones and checks of objects: debugging is off. */
 static void others_stand_back(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("flagged", 64, NULL, SLAB_RED_ZONE | SLAB_POISON);

@@ -1,7 +1,7 @@
 /*
- * shelf_check.c: kmem_check_all finds what is wrong with a cache's shelves while nobody uses them: a shelf that was
- * left closed, a mask that is not of its blocks, a hit's shelf that is not for hits, and on a block what is no object
- * of the cache. Each is broken here, found, and mended. Disciplines: all.
+ * shelf_check.c: kmem_check_all finds damage to the per-CPU sheaves of a cache at rest: a closed sheaf, a wrong mask,
+ * a fast-path sheaf not for hits, and a foreign pointer in a sheaf. The test damages each, expects the report, and
+ * repairs. Disciplines: all.
  */
 #include <stdio.h>
 
@@ -14,7 +14,7 @@
 
 static struct kmem_cache *cache, *other;
 
-/* A field that has another value is found, and with its own nothing is. */
+/* A wrong value of the field is reported, and the right value is not. */
 #define BROKEN(field, value)                                                                       \
 	do {                                                                                       \
 		__typeof__(field) whole = (field);                                                 \
@@ -24,7 +24,7 @@ static struct kmem_cache *cache, *other;
 		CHECK(kmem_check_all() == 0);                                                      \
 	} while (0)
 
-/* The block with objects that lies on some CPU: there is one. */
+/* The sheaf with objects on some CPU: there is one. */
 static void **block_of(const struct kmem_cache *cache)
 {
 	km_for_each_cpu(cpu) {

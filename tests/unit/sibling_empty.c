@@ -1,7 +1,7 @@
 /*
- * sibling_empty: a cache that was switched for a while is as before when no object of that time is out, and not sooner:
- * also where what was freed and waits, as hardening has it, goes home between two looks at how much that is. Here it is
- * one that was made with debugging, and was without.
+ * sibling_empty: a cache switched to debugging for a while is as before once no object of this time is allocated, and
+ * not sooner: also if quarantined frees go back between two reads of their count. Here the cache was created with
+ * debugging, and was switched off.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -60,6 +60,6 @@ int main(int argc, char **argv)
 	shadow->layout.engine = &other;
 	NEED(kmem_cache_set_debug(cache, "Z") == 0);
 	CHECK(cache->ext.shadows->out, "objects are out, and frees would not look whose they are");
-	/* What it holds is not put together again. */
+	/* Without a merge of its objects. */
 	_exit(failures != 0);
 }

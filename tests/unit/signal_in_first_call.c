@@ -1,8 +1,7 @@
 /*
- * signal_in_first_call.c: a signal handler that strikes while the library starts, and allocates: it may be refused,
- * but it does not wait for its own thread; and the library starts. Struck are the first instructions of the first
- * call, and some of all the others, each in a process of its own.
- * Tier: full.
+ * signal_in_first_call.c: a signal handler interrupts the library's start, and allocates: the handler's request may
+ * be refused, but does not wait for its own thread; and the library starts. The test interrupts each of the first
+ * instructions of the first call, and some of all others, each in a process of its own. Tier: full.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -16,8 +15,8 @@
 #include <kmem/stats.h>
 
 #define TRAP_FLAG	0x100ull
-#define FIRST		100ul	/* instructions that are all struck */
-#define OTHERS		8ul	/* of the rest: each is as far again, and a process steps all the way to it */
+#define FIRST		100ul	/* first instructions, each interrupted */
+#define OTHERS		8ul	/* of the rest: each is as far again, and a process steps all the way there */
 
 static volatile unsigned long steps, strike_at;	/* 0: at none */
 static volatile bool got;
@@ -58,7 +57,7 @@ static void in_child(unsigned long at)
 	_exit(steps < at ? 0 : !got);
 }
 
-/* What becomes of a process that is struck once: 0 served, 1 refused, anything else is wrong. */
+/* Returns: the result of a process interrupted once: 0 served, 1 refused, any other value is a failure. */
 static int struck(unsigned long at)
 {
 	int status;
@@ -89,7 +88,7 @@ static unsigned long count_steps(void)
 	return count;
 }
 
-/* Before the constructor that starts it otherwise. */
+/* Before the constructor that would start the library. */
 static void before_constructors(void)
 {
 	struct sigaction step = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO };

@@ -1,8 +1,8 @@
 /*
- * slab_leaves.c: while one thread holds a page and asks how full its slab is, another frees the last object of that
- * slab, which leaves its cache in between: what the first was told is of that cache, and its pages are no other slab's
- * until it is through. Asked by kmem_slab_usage, and by kmem_reserve of the slabs that are there; with addresses that
- * stay with the caches' name, too. Disciplines: all.
+ * slab_leaves.c: while one thread holds a page and queries how full its slab is, another thread frees the last object
+ * of the slab, and the slab leaves its cache in between: the answer is about this cache, and no other slab gets the
+ * pages before the query's end. By kmem_slab_usage, and by kmem_reserve for existing slabs; with address reuse, too.
+ * Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -35,7 +35,7 @@ static void *leaves(void *unused)
 	return unused;
 }
 
-/* The page is held: the other thread comes as far as it can. */
+/* The page is held: the other thread goes on as far as it can. */
 static void ask_late(const struct kmem_cache *of, const struct km_page *slab, struct km_fullness *fullness)
 {
 	if (!has_left) {
@@ -49,7 +49,7 @@ static void ask_late(const struct kmem_cache *of, const struct km_page *slab, st
 	actual->fullness(of, slab, fullness);
 }
 
-/* One object is out of a slab, by an engine that is asked late. */
+/* One object of a slab is allocated, in an engine whose query is delayed. */
 static void prepare(void)
 {
 	cache = make("leaves", SIZE);

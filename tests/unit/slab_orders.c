@@ -1,7 +1,7 @@
 /*
- * slab_orders.c: the orders of slabs under every option that speaks of them, for each engine and many sizes: within
- * bounds, at least what was asked for, and no more objects than a slab can count; and what sheaf leaves over. Runs
- * itself once for each set of options.
+ * slab_orders.c: the orders of slabs for every option about them, for each engine and many sizes: within bounds, at
+ * least the requested order, and no more objects than a slab can count; and the waste of engine sheaf. Runs itself
+ * once for each set of options.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void look(struct kmem_cache *cache)
 		kmem_cache_free(cache, object);
 }
 
-/* A slab of sheaf leaves little over, as far as it is of an order below the largest: what is left is resident. */
+/* A slab of engine sheaf below the largest order has little waste, because the waste is resident. */
 static void leftover(void)
 {
 	for (uint32_t size = 32; size <= 1024; size += 16) {

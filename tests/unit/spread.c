@@ -1,8 +1,8 @@
 /*
- * spread.c: where records begin of which many are wanted in turn. A hit reads the first line of its cache's record, and
- * a page of records has four: at one place of their pieces all of these lines would share four of the 64 sets of a
- * processor's first cache, and have the addresses modulo a page that objects begin at, for which a load waits when such
- * an object was just written. They are spread over their pieces; a record that goes gives all of its piece back.
+ * spread.c: the start addresses of records used in turn. A hit reads the first line of its cache's record, and a page
+ * has four records. At one place in their pieces all these lines would share four of the 64 sets of a processor's
+ * first-level cache. The lines would also have the page offset of objects, and a load would wait for a store to such
+ * an object. So the records are spread over their pieces; a freed record gives its whole piece back.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #define LEAST	12u
 #define MOST	12u
 
-/* How many sets the first lines are of, and how many lines are of the set that most are of. */
+/* Counts the sets of the first lines, and the lines of the set with the most. */
 static void look(void *const *records, const char *what)
 {
 	unsigned of[SETS] = { 0 }, sets = 0, most = 0;
@@ -39,7 +39,10 @@ static void look(void *const *records, const char *what)
 	CHECK(most <= MOST);
 }
 
-/* What is freed is had again, whole: else the same would take more memory each time. */
+/*
+ * A freed record is allocated again, as a whole piece: otherwise repeated use would take more
+ * memory each time.
+ */
 static void come_and_go(size_t bytes)
 {
 	static char *pieces[RECORDS], *again[RECORDS];

@@ -1,8 +1,8 @@
 /*
- * stack_rules: a stack is walked by what the compiler's tables say of each frame, in each form that they have for it,
- * and ends at a frame of which they say something else, or nothing, or what can't be: nothing is read there. So does
- * a stack of the program's own where the table leads beyond the memory that it lies in. Each
- * function here has a table that was written by hand; instructions of tables stand by their numbers, as DWARF has them.
+ * stack_rules: a stack is walked by the compiler's tables for each frame, in each form of these tables, and ends at a
+ * frame with another kind of entry, with none, or with an impossible one: no memory is read there. So does a stack of
+ * the program's own if the table leads beyond the stack's memory. Each function here has a table written by hand; the
+ * tables' instructions are numbers of DWARF.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -25,7 +25,10 @@ void take_here(void)
 	km_stack_keep(&stack, KM_STACK_NOTHING);
 }
 
-/* A function with a frame of 16 bytes and what `code` adds, that calls take_here; `table` stands before the call. */
+/*
+ * A function with a frame of 16 bytes, plus the bytes of `code`, that calls take_here; `table` is placed before the
+ * call.
+ */
 #define FUNCTION(name, begin, code, table)                                                         \
 	void name(void);                                                                           \
 	__asm__(".text\n.type " #name ", @function\n" #name ":\n.cfi_startproc\n" begin "\n"        \
@@ -60,7 +63,7 @@ void take_here(void)
 	  ".skip 70000, 0x90\n.cfi_escape 0x2e, 1")                                                \
 	x(with_personality, ".cfi_personality 0x1b, take_here\n.cfi_lsda 0x1b, take_here", "", "")
 
-/* It is not: the stack ends there. */
+/* These forms are not walked: the stack ends there. */
 #define STRANGE_ONES(x)                                                                            \
 	x(last_one, "", "", ".cfi_undefined 16")                                                   \
 	x(of_signal, ".cfi_signal_frame", "", "")                                                  \
@@ -89,7 +92,7 @@ void take_here(void)
 KNOWN_ONES(DEFINE)
 STRANGE_ONES(DEFINE)
 
-/* Of this nothing is said at all. */
+/* A function without a table. */
 void without_table(void);
 __asm__(".text\n.type without_table, @function\nwithout_table:\npush %rbp\ncall take_here\npop %rbp\nret\n"
 	".size without_table, .-without_table");
@@ -149,7 +152,7 @@ static void long_ones(void)
 
 static ucontext_t here, there;
 
-/* A stack whose end nobody knows: places are asked for anew, and frames that stand in the tables are walked. */
+/* A stack with an unknown end: its bounds are queried anew, and frames with tables are walked. */
 static void on_own_stack(void)
 {
 	static char memory[256 << 10];
@@ -162,7 +165,7 @@ static void on_own_stack(void)
 	NEED(!swapcontext(&here, &there));
 }
 
-/* ------------------------------------------------------------------ a stack that was longer */
+/* ------------------------------------------------------------------ a stack formerly longer */
 
 #define HALF	((size_t)128 << 10)
 
@@ -178,7 +181,7 @@ static __attribute__((noinline)) void take_behind_hole(void)
 	__asm__ volatile("" : : "r"(bytes) : "memory");
 }
 
-/* No table says how this is undone: a stack ends here. */
+/* No table describes this frame: a stack ends here. */
 void on_stack(char *end, void (*function)(void));
 __asm__("on_stack:\n\t"
 	"push %rbp\n\t"
@@ -189,8 +192,10 @@ __asm__("on_stack:\n\t"
 	"pop %rbp\n\t"
 	"ret");
 
-/* The same, with a table that does not know of the other stack, as a compiler writes it for code in a function: the
- * frame of the caller would lie above the stack. */
+/*
+ * The same, with a table unaware of the other stack, as compilers write for code in a function: the frame of the
+ * caller would be above the stack.
+ */
 void on_unknown_stack(char *end, void (*function)(void));
 __asm__(".type on_unknown_stack, @function\non_unknown_stack:\n\t.cfi_startproc\n\t"
 	"push %rbx\n\t.cfi_def_cfa_offset 16\n\t.cfi_offset 3, -16\n\t"
@@ -217,7 +222,7 @@ static void unknown_stack(void)
 	NEED(!munmap(memory, HALF));
 }
 
-/* The same place, by the same words up to a frame that is shorter: what lies behind it is not there to be compared. */
+/* The same place, with the same words up to a shorter frame: the memory behind it cannot be compared. */
 static void shorter_stack(char *memory)
 {
 	hole = HALF + 16;
@@ -238,7 +243,7 @@ static void *in_thread(void *memory)
 	return NULL;
 }
 
-/* Behind that memory the thread's own stack lies: both are one to the library. */
+/* The thread's own stack is behind this memory: both are one to the library. */
 static void thread_above(void)
 {
 	char *memory = mmap(NULL, 4 * HALF, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

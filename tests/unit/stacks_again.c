@@ -1,8 +1,8 @@
 /*
- * stacks_again: a stack of which an object has the number is the one that libgcc's unwinder tells, and the one that is
- * walked without what is known of earlier stacks: over frames of fixed and of changing length, recursion of any depth,
- * handlers, and threads. A path that comes again is not walked again; and one stack has one number, also where threads
- * come by it at once. In a small address space there is room for fewer stacks.
+ * stacks_again: the stack recorded for an object equals the stack of libgcc's unwinder, and the stack walked without
+ * known earlier stacks: over frames of fixed and of changing length, recursion of any depth, handlers, and threads. A
+ * repeated path is not walked again; and one stack has one number, also if threads record it at once. In a small
+ * address space there is room for fewer stacks.
  */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -56,7 +56,7 @@ static __attribute__((noinline)) uint32_t compare(void)
 	CHECK(known.frame[0] - (uintptr_t)compare < LONGEST);
 	for (unsigned i = 1; i < depth; i++) {
 		CHECK(known.frame[i] == walked.frame[i], "frame %u", i);
-		/* libgcc goes on behind a handler's frame with the place that was interrupted, too. */
+		/* Behind a handler's frame libgcc also goes on with the interrupted place. */
 		CHECK((int)i >= count || known.frame[i] == (uintptr_t)told[i], "frame %u of libgcc's", i);
 	}
 	CHECK(in_handler || (int)depth >= count - 1, "%u frames, libgcc's %d", depth, count);
@@ -119,7 +119,7 @@ static void *many_paths(void *arg)
 
 	for (unsigned i = 0; i < 4000; i++) {
 		state = state * 1103515245 + 12345;
-		/* Few paths, that come again, and many. */
+		/* Few repeated paths, and many others. */
 		dig(state >> 8 & (i % 2 ? 15 : 0xffffff), i % 100 ? 1 + i % 6 : 200);
 	}
 	return NULL;
@@ -148,7 +148,7 @@ static void one_number(void)
 		CHECK(numbers[i] && numbers[i] == numbers[0]);
 }
 
-/* How many of two stacks that differ in one word are not known, and are walked. */
+/* Returns: how many of two stacks that differ in one word are unknown, and walked. */
 static __attribute__((noinline)) unsigned walked_of(uint64_t key, uint32_t what)
 {
 	struct km_stack stack;
@@ -184,8 +184,10 @@ static bool is_known_again(uint64_t key)
 	return good;
 }
 
-/* A path that comes again is not walked, but where another library may be at any place. By chance two stacks may take
- * each other's place: of some keys in a hundred. */
+/*
+ * A repeated path is not walked, except where another library may be at any place. By chance two stacks may replace
+ * each other: for some keys in a hundred.
+ */
 static void known_again(void)
 {
 	unsigned good = 0;

@@ -1,8 +1,7 @@
 /*
- * standard_error.c: lines go to standard error as the process began with it, whatever becomes of descriptor 2, and
- * never into a file that the program opened under its number, or under the duplicate's. A duplicate is kept only where
- * a report on standard error was asked for. Each case is a process of its own, whose standard error is a file here, or
- * a pipe.
+ * standard_error.c: lines go to the process's first standard error, after any change of descriptor 2, and never into
+ * a file opened by the program under its number, or under the duplicate's. A duplicate is kept only with a requested
+ * report on standard error. Each case is a process of its own, with a file or a pipe as standard error.
  */
 #define _GNU_SOURCE
 #define DESCRIPTORS_AS_STARTED
@@ -37,7 +36,7 @@ static const char *path(const char *name)
 	return text[turn];
 }
 
-/* Descriptors that a case goes through: 200, or fewer where the limit is lower. */
+/* Descriptors used by a case: 200, or fewer with a lower limit. */
 static int numbers(void)
 {
 	struct rlimit limit;
@@ -127,7 +126,7 @@ static void child(void)
 		line();
 }
 
-/* Without a duplicate there is no place for it. */
+/* Without a duplicate the line has no place. */
 static void child_taken(void)
 {
 	if (in_child())
@@ -154,7 +153,7 @@ static void child_log(void)
 	line();
 }
 
-/* A library that runs out of memory in a death test: its parent reads what it says. */
+/* The library runs out of memory in a death test: the parent reads its lines. */
 static void child_pipe(void)
 {
 	char text[64] = "";
@@ -171,7 +170,7 @@ static void child_pipe(void)
 	NEED(read(ends[0], text, sizeof(text) - 1) > 0 && strcmp(text, LINE) == 0);
 }
 
-/* A program that reads its own standard error: it has the file still, or the former one. */
+/* A program that reads its own standard error: it still has the file, or the former one. */
 static void captured(void)
 {
 	int log = open(path("log"), O_RDWR);
@@ -209,14 +208,14 @@ static void taken_by_pipe(void)
 
 	close(2);
 	NEED(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0 && ends[0] == 2);
-	/* The end that is written to becomes 2. */
+	/* The write end becomes 2. */
 	int from = fcntl(ends[0], F_DUPFD_CLOEXEC, 3);
 	NEED(from > 2 && dup3(ends[1], 2, O_CLOEXEC) == 2);
 	line();
 	NEED(read(from, &byte, 1) < 0);
 }
 
-/* The end that is read from: no line would come through. */
+/* The read end: no line would come through. */
 static void taken_to_read(void)
 {
 	int ends[2];
@@ -226,7 +225,7 @@ static void taken_to_read(void)
 	line();
 }
 
-/* The program began without a standard error: whatever it opens is none. */
+/* The program began without a standard error: no file opened later counts as one. */
 static void taken_by_fifo(void)
 {
 	char byte;
@@ -236,7 +235,7 @@ static void taken_by_fifo(void)
 	NEED(read(2, &byte, 1) < 0 && unlink(path("fifo")) == 0);
 }
 
-/* ------------------------------------------------------------------ what is to come of it */
+/* ------------------------------------------------------------------ expected results */
 
 /* A report was asked for: then a line is not lost where standard error has gone. */
 enum { CLOSED = 1, FEW = 2, VERY_FEW = 4, ASKED = 8 };
@@ -330,7 +329,10 @@ static bool holds(const char *name, const char *wanted)
 	return false;
 }
 
-/* Who reads what a daemon's starter says reads until the last writer is gone: the daemon must not be one. */
+/*
+ * A reader of the output of a daemon's starter reads until the last writer ends: the daemon must not be a
+ * writer.
+ */
 static void daemon_lets_go(const char *self)
 {
 	int stderr_pipe[2], online[2];
@@ -346,7 +348,7 @@ static void daemon_lets_go(const char *self)
 	}
 	close(stderr_pipe[1]);
 	close(online[0]);
-	/* Not for ever, if it does not. */
+	/* Not forever, if the read does not end. */
 	alarm(580);
 	NEED(read(stderr_pipe[0], &byte, 1) == 0);
 	alarm(0);
@@ -363,7 +365,7 @@ static int be_daemon(void)
 		return 0;
 	close(1);
 	close(2);
-	/* Until the test is through with it. */
+	/* Until the test's end. */
 	return read(0, &byte, 1) != 0;
 }
 
@@ -374,7 +376,7 @@ static int run_case(const char *where, const char *which)
 	if (strcmp(which, "daemon") == 0)
 		return be_daemon();
 	cases[atoi(which)].run();
-	/* The report is not what is looked at. */
+	/* The report is not checked. */
 	_exit(0);
 }
 
@@ -382,7 +384,7 @@ int main(int argc, char **argv)
 {
 	if (argc > 2)
 		return run_case(argv[1], argv[2]);
-	/* Its numbers are to be the same where standard input is closed. */
+	/* The descriptor numbers are the same with a closed standard input. */
 	while (fcntl(0, F_GETFD) < 0)
 		NEED(open("/dev/null", O_RDONLY) == 0);
 	NEED(mkdtemp(dir));

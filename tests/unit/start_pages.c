@@ -1,8 +1,8 @@
 /*
- * start_pages.c: what the library writes of its own tables when it starts and makes its first caches: a few pages of
- * them, for every process has them. Tables are as large as what is in them, nodes that are not there are not set up.
- * And each of many caches is found by its name when the table of names has grown.
- * Not with nodes: each node's first pages cost more than is looked for.
+ * start_pages.c: the pages of its own tables written by the library at its start and for its first caches: only a
+ * few, because every process has them. Tables are as large as their contents, and missing nodes are not set up. And
+ * each of many caches is found by its name after growth of the table of names. Not with nodes: each node's first
+ * pages cost more than is looked for.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -18,9 +18,10 @@
 extern char __data_start[], _end[];
 
 #define CACHES	40
-/* 17 pages, or 18 by the order in which the compiler and the linker put variables. Variables between arrays of which
- * little is written were 6 pages more, and the lists of 8 nodes and a page for each name 20. Debug builds have those
- * between arrays. */
+/*
+ * 17 pages, or 18 by the order of variables from the compiler and the linker. Variables between sparse arrays were 6
+ * pages more, and the lists of 8 nodes and a page for each name 20. Debug builds have variables between arrays.
+ */
 #ifdef KM_DEBUG
 #define MOST_KB	112
 #else
@@ -62,7 +63,7 @@ static struct kmem_cache *make(int i)
 
 #define MANY	1200
 
-/* Each name that there is is said to be there; one that has gone is not. */
+/* Each existing name is reported as existing; an ended one is not. */
 static int many(void)
 {
 	static struct kmem_cache *caches[MANY];

@@ -1,9 +1,9 @@
 /*
- * swept_slabs.c: free objects in slabs are bounded as free pages are, whatever the clock says: where objects of caches
- * without demand are freed, and each slab keeps a few, the pages between these go back at once, and what those caches
- * have ready on CPUs goes to its slabs. A cache whose objects are wanted again and again keeps its pages. What is left
- * is as it was, and the free objects can be had. Disciplines: all
- * With hardened: quarantine:0,own_addresses:0, for what is freed is to lie in slabs.
+ * swept_slabs.c: free objects in slabs are bounded as free pages are, independent of the clock: where objects of
+ * caches without demand are freed, and each slab keeps a few, the pages between these go back at once, and cached
+ * objects on CPUs go to their slabs. A cache with repeated demand keeps its pages. The remaining objects are
+ * unchanged, and the free objects can be allocated. Disciplines: all With hardened: quarantine:0,own_addresses:0,
+ * because freed objects must be in slabs.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define CACHES	16u
 #define OBJECTS	1024u
 #define BYTES	2912u
-#define KEPT	16u		/* each such object stays */
+#define KEPT	16u		/* each object with such an index stays */
 
 static struct kmem_cache *caches[CACHES];
 static unsigned char *objects[CACHES][OBJECTS];
@@ -92,7 +92,7 @@ int main(void)
 		lies += ready(which) != 0;
 	printf("%lu KiB, %lu when 15 of 16 objects were freed, %u calls, %lu caches have some ready\n", full, left,
 	       calls, lies);
-	/* An object in the midst of its pages keeps 8 KiB, a sixth. */
+	/* An object across two pages keeps 8 KiB, a sixth. */
 	CHECK(full - left > objects_kb / 2);
 	CHECK(lies < CACHES / 2);
 	check_left();
@@ -100,7 +100,7 @@ int main(void)
 	for (unsigned which = 0; which < CACHES; which++)
 		fill(which);
 	check_left();
-	/* Objects that come and go all the time: one fall is not worth giving back what is wanted next. */
+	/* Objects allocated and freed all the time: one fall does not pay for releasing memory wanted next. */
 	for (unsigned round = 0; round < 40; round++) {
 		if (round == 8)
 			calls = 0;

@@ -1,9 +1,9 @@
 /*
- * swinging_use.c: a program whose use of memory swings keeps its pages. What the bound gives back, and is taken anew
- * soon after, raises the bound by as much: the second swing asks the system for a part, later ones for nothing,
- * neither to take pages nor to fence CPUs. It fades with time, kmem_shrink_all forgets it, and who falls once is
- * followed down, however little he had.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * swinging_use.c: a program with a swinging use of memory keeps its pages. Memory released by the bound and soon
+ * allocated again raises the bound by as much: the second swing makes some system calls, and later swings none,
+ * neither for pages nor for fences. The extra bound fades with time, kmem_shrink_all forgets it, and a program with
+ * one fall is followed down, from any level. With hardened: own_addresses:0, because here pages go from one name to
+ * another.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static size_t dirty(void)
 	return stats.pages.dirty_pages;
 }
 
-/* Does memory follow down who never swung? */
+/* True if memory follows the fall of a program without swings. */
 static bool once(struct kmem_cache *cache, unsigned count)
 {
 	kmem_shrink_all();
@@ -92,7 +92,7 @@ int main(void)
 	NEED(km_pages_swing() && !purges && !fences);
 	NEED(dirty() > OBJECTS / 2 && dirty() <= OBJECTS * 5 / 4);
 
-	/* Forgotten by who asks for everything, and with time by itself. */
+	/* Forgotten by a demand for all memory, and with time. */
 	NEED(once(cache, OBJECTS) && !km_pages_swing());
 	rise(cache);
 	fall(cache);

@@ -1,7 +1,7 @@
 /*
- * traced: a cache that is traced and nothing else (SLAB_TRACE) says each allocation and free, and changes nothing: its
- * objects have no red zone and no poison, wrong frees are told as every cache's, and validation finds what it finds
- * everywhere. For each engine that traces.
+ * traced: a cache with SLAB_TRACE and no other debugging prints each allocation and free, and changes no behaviour:
+ * its objects have no red zone and no poison, wrong frees are reported as for every cache, and validation finds the
+ * usual damage. For each engine with traces.
  */
 #define _GNU_SOURCE
 #include <kmem/kmem.h>
@@ -29,7 +29,7 @@ static void says_both(void)
 	SAYS("TRACE traced free", kmem_cache_free_bulk(cache, 3, many));
 	SAYS("TRACE traced alloc", p = kmem_cache_zalloc(cache, GFP_KERNEL));
 	NEED(p && !*(char *)p);
-	/* What is behind it is nobody's, and nobody looks. */
+	/* A byte behind the object has no owner, and is not checked. */
 	SAYS("TRACE traced free", kmem_cache_free(cache, p));
 }
 

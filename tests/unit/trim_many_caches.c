@@ -1,6 +1,6 @@
 /*
- * trim_many_caches.c: more idle caches than one tick trims: the next ticks go on with the others, in the same look.
- * The clock is ours.
+ * trim_many_caches.c: more idle caches than one tick trims: the next ticks go on with the others, in the same
+ * round. The test sets the clock.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -34,7 +34,7 @@ static void fill(struct kmem_cache *cache)
 		kmem_cache_free(cache, objects[i]);
 }
 
-/* Of those whose shelves hold less than they did. */
+/* Returns: the number of caches with fewer cached objects than before. */
 static unsigned trimmed(const size_t *before)
 {
 	unsigned count = 0;
@@ -79,7 +79,7 @@ int main(void)
 			}
 			done = now;
 		}
-		/* The first sees what lies there, the second that nobody came. */
+		/* The first reap sees the cached objects, the second sees no use since. */
 		if (done != (look ? CACHES : 0)) {
 			printf("%u of %u after look %u\n", done, CACHES, look + 1);
 			failed = 1;

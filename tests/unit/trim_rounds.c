@@ -1,7 +1,7 @@
 /*
- * trim_rounds.c: of thousands of caches a tick visits a few, and the ticks after it the others: each one once a
- * round, in the order in which they were made, also where some go meanwhile; and what lies ready in all of them goes
- * back at last. The clock is ours.
+ * trim_rounds.c: with thousands of caches a tick visits a few, and later ticks visit the others: each cache once a
+ * round, in the order of creation, also with caches destroyed meanwhile. The cached objects of all go back in the
+ * end. The test sets the clock.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -20,13 +20,13 @@
 TEST_IS_INSIDE
 
 #define CACHES	3000u
-#define MOST	256u	/* that one tick visits */
+#define MOST	256u	/* visited by one tick */
 
 static struct kmem_cache *caches[CACHES];
 static unsigned visits[CACHES], in_tick, out_of_order;
 static int last = -1;
 
-/* Caches of the test have an engine that counts who comes by. */
+/* The test's caches have an engine that counts visits. */
 static const struct km_engine *real;
 static struct km_engine counting;
 
@@ -52,7 +52,7 @@ static unsigned tick(long ms)
 	return in_tick;
 }
 
-/* Until there was one that came to nobody. */
+/* Until a tick without a visit. */
 static unsigned long round_of(unsigned most)
 {
 	unsigned long sum = 0;
@@ -98,12 +98,12 @@ int main(void)
 	stay_here();
 	make_all();
 	km_arena_set(false, 600000);
-	/* What goes back below is not much of this. */
+	/* The pages released below are few compared with these. */
 	struct km_busy_was was = km_busy_begin();
 	for (int i = 0; i < 32; i++)
 		NEED(km_pages_alloc(KM_MAX_ORDER, -1, true, NULL));
 	km_busy_end(was);
-	/* What was due before the decay was ours. */
+	/* Work due before the test set the decay. */
 	ahead_ms += 2000;
 	while (tick(20))
 		;
@@ -122,7 +122,7 @@ int main(void)
 	CHECK(round_of(MOST) == CACHES && !out_of_order);
 	for (unsigned i = 0; i < CACHES; i++)
 		NEED(visits[i] == 1);
-	/* Some go in the middle of one, he too who is next. */
+	/* Some caches are destroyed in the middle of a round, among them the next one. */
 	ahead_ms += 301000;
 	unsigned some = tick(20);
 	NEED(some > 0 && some < CACHES);
@@ -135,7 +135,7 @@ int main(void)
 	for (unsigned i = 0; i < CACHES; i++)
 		NEED(!caches[i] || visits[i] == 2 || visits[i] == 3);
 	NEED(kmem_check_all() == 0);
-	/* Nobody came by for longer than the decay: each is visited twice, by as many ticks as it takes. */
+	/* No tick for longer than the decay: each cache is visited twice, by as many ticks as needed. */
 	NEED(with_slabs() > 0);
 	ahead_ms += 601000;
 	round_of(2 * 4 * MOST);

@@ -1,7 +1,7 @@
 /*
- * two_blocks_a_cpu.c: a CPU keeps two blocks. Disciplines: all. Allocations and frees that go to and fro, wherever
- * the edge of a block lies, stay on the shelf: once both blocks are there, neither refill nor spill is called. A swap
- * that shares leaves both blocks about half full, and every object is still there, once.
+ * two_blocks_a_cpu.c: a CPU keeps two sheaves. Disciplines: all. Allocations and frees in turns, at any edge of a
+ * sheaf, stay on the CPU: with both sheaves there, neither refill nor spill is called. A swap that shares leaves both
+ * sheaves about half full, and every object is still there, once.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -41,7 +41,7 @@ static void swing(struct kmem_cache *cache, void **objects, unsigned *count, uns
 		objects[(*count)++] = kmem_cache_alloc(cache, GFP_KERNEL);
 }
 
-/* A cache whose blocks hold, and go on holding, `capacity` objects. */
+/* A cache whose sheaves hold `capacity` objects, and never grow. */
 static struct kmem_cache *create(unsigned capacity)
 {
 	struct kmem_cache_args args = { .engine = "sheaf" };
@@ -53,8 +53,8 @@ static struct kmem_cache *create(unsigned capacity)
 }
 
 /*
- * The worst level of all. Reaching a new level may call once, and being moved off this CPU for a moment is not our
- * case: so the smallest figure of some tries counts.
+ * The worst level of all. A new level may call once, and a short move off this CPU is not tested here: so the
+ * smallest figure of some tries counts.
  */
 static unsigned long worst(unsigned capacity, unsigned reach)
 {
@@ -89,7 +89,7 @@ static unsigned long worst(unsigned capacity, unsigned reach)
 	return most;
 }
 
-/* The CPU's main block's objects, and its partner's. */
+/* Counts the objects of the CPU's main and spare sheaf. */
 static void look(struct kmem_cache *cache, size_t *main_count, size_t *spare)
 {
 	char *area = km_area((unsigned)sched_getcpu());
@@ -100,7 +100,7 @@ static void look(struct kmem_cache *cache, size_t *main_count, size_t *spare)
 	*spare = km_pcs_count_cpu(&cache->fast.pcs, (unsigned)sched_getcpu()) - *main_count;
 }
 
-/* One block full, the other empty, then a swap: false where it left them otherwise than it should. */
+/* One sheaf full, the other empty, then a swap. Returns: false for a wrong state afterwards. */
 static bool shares(unsigned capacity, bool for_pop, bool share)
 {
 	struct kmem_cache *cache = create(capacity);
@@ -108,7 +108,10 @@ static bool shares(unsigned capacity, bool for_pop, bool share)
 	size_t first, second;
 	unsigned count = 0;
 
-	/* Two blocks of objects out, both put back, and one block taken: main is empty, its partner full. */
+	/*
+	 * Objects of two sheaves are allocated and freed, and one sheaf of them allocated: main is empty,
+	 * the spare full.
+	 */
 	for (unsigned i = 0; i < 4 * capacity; i++)
 		objects[count++] = kmem_cache_alloc(cache, GFP_KERNEL);
 	for (unsigned i = 0; i < 2 * capacity + 1; i++)
@@ -126,7 +129,7 @@ static bool shares(unsigned capacity, bool for_pop, bool share)
 		right &= first - capacity / 2 <= 1 && second - capacity / 2 <= 1;
 	else
 		right &= first == (for_pop ? capacity : 0);
-	/* All different, also from those that are out. */
+	/* All different, also from the allocated ones. */
 	for (size_t i = 0; i < capacity; i++)
 		objects[count++] = kmem_cache_alloc(cache, GFP_KERNEL);
 	for (unsigned i = 0; i < count; i++)

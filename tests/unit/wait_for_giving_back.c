@@ -1,9 +1,9 @@
 /*
- * wait_for_giving_back.c: who needs memory while another thread is giving back waits for it, where he may, and gets
- * what comes back: he is not refused. The other one is held where what it has in hand is on no list: in the system
- * call that takes pages back, under the registry's lock, in a flush of all caches. It goes on when the second sleeps,
- * or has failed. The same for who forks: or his child would miss it for ever.
- * With hardened: own_addresses:0, for pages go from one name to another here.
+ * wait_for_giving_back.c: a thread that needs memory while another releases memory waits for the other, if it may
+ * wait, and gets the memory: its request does not fail. The other thread is stopped where its memory is on no list:
+ * in the system call that releases pages, under the registry's lock, in a flush of all caches. The other goes on when
+ * the second thread sleeps, or has failed. The same for a forking thread, because its child would miss the memory
+ * forever. With hardened: own_addresses:0, because here pages go from one name to another.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -27,7 +27,8 @@
 #include "kit/sleeps.h"
 
 #define LARGEST	(KM_PAGE_SIZE << KM_MAX_ORDER)
-#define BLOCK	((size_t)1 << 19)	/* less than may be free and resident: it stays until it is asked for */
+#define BLOCK	((size_t)1 << 19)	/* less than the bound of free resident pages: the block's pages stay
+					 * until demand */
 
 static struct {
 	pthread_t thread;
@@ -45,7 +46,10 @@ static void *run_second(void *unused)
 	return unused;
 }
 
-/* Called by the first, who is in the middle of it: let the second run until he waits, or has an answer. */
+/*
+ * Called by the first thread in the middle of its work: lets the second run until a wait, or until its
+ * result.
+ */
 static void let_second_run(void *(*get)(void))
 {
 	second.get = get;
@@ -60,7 +64,7 @@ static void let_second_run(void *(*get)(void))
 	}
 }
 
-/* How it ended: he waited, and has it. */
+/* Checks the second thread's end: with a wait, and with memory. */
 static void *end_second(void)
 {
 	pthread_join(second.thread, NULL);
@@ -69,8 +73,8 @@ static void *end_second(void)
 	return second.got;
 }
 
-static const char *armed;	/* the next call of that name lets the second run */
-static bool refusing;		/* all that asks for memory */
+static const char *armed;	/* the next call of this name lets the second run */
+static bool refusing;		/* refuses all requests for memory */
 static void *(*wanted)(void);
 
 static bool refuse(const char *call)
@@ -124,7 +128,7 @@ static void while_purged(void)
 	end_second();
 }
 
-/* Pages that are neither used nor free; and a block whose mapping should be gone. */
+/* Pages neither used nor free; and a block whose mapping should be gone. */
 static size_t missing(void)
 {
 	struct kmem_stats stats;
@@ -177,7 +181,7 @@ static int hold_registry(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Objects that lie ready in an idle cache, and nothing else. */
+/* Objects cached in an idle cache, and in no other. */
 static void lay_ready(void)
 {
 	void *objects[64];
@@ -191,7 +195,7 @@ static void lay_ready(void)
 	exhaust();
 }
 
-/* Whoever looks at all caches keeps them from being flushed. */
+/* A visitor of all caches keeps them from a flush. */
 static void while_looked_at(void)
 {
 	struct kmem_cache_stats stats;
@@ -206,7 +210,7 @@ static void while_looked_at(void)
 	end_second();
 }
 
-/* And who is second in asking for that flush has it done for him. */
+/* And a second request for this flush gets the first one's result. */
 static void *get_page_while_first(void)
 {
 	void *page = get_page();

@@ -1,10 +1,10 @@
 /*
- * ways_shut: a program of which every call is a hit answers a request from outside: a store from there makes each call
- * a miss (struct km_gate), and the first that may wait serves the request and opens the ways again, whether or not
- * there is a request any more. They stay shut while a request waits: one that takes a tick for each few caches of some
- * thousand is served by as many calls; one that can't be served lets hits be hits again in ten seconds. A call that may
- * not wait, and one of a handler that struck inside of an engine, work meanwhile, and leave the ways as they are; the
- * child of a fork has them open. Disciplines: all.
+ * ways_shut: a program with hits only answers a request from another process: a store by that process makes each call
+ * a miss (struct km_gate), and the first call that may wait serves the request and opens the fast-path gate again,
+ * with or without a request. The gate stays shut while a request waits: a request with a tick for each few caches of
+ * some thousand takes as many calls; a request that cannot be served lets hits be hits again after ten seconds. A
+ * call that may not wait, and a call of a handler inside an engine, work meanwhile, and leave the gate as it is; the
+ * child of a fork has an open gate. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,7 +32,7 @@ static void shut(void)
 			km_store(km_gate.word[i], km_gate.shut);
 }
 
-/* Where hits are a shelf's. */
+/* If hits use per-CPU sheaves. */
 static void shut_cache(struct kmem_cache *cache)
 {
 	if (km_gate.in_caches && cache->fast.pcs.slot)
@@ -47,7 +47,7 @@ static bool are_open(void)
 	return true;
 }
 
-/* Nobody has that cache: the answer is another one than before. */
+/* No cache has this name: the answer differs from the last one. */
 static void ask(void)
 {
 	km_mail.request = (struct km_mail_request){ .command = KM_MAIL_SHRINK, .cache = "nobody" };
@@ -59,10 +59,10 @@ static bool is_answered(void)
 	return km_mail.answered == number && km_mail.result == -ENOENT;
 }
 
-/* Of slob each call takes its engine's lock, and a tick comes now and then. */
+/* In slob each call takes the engine's lock, and a tick comes now and then. */
 #define TIMES (slob ? 200 : 2)
 
-/* ------------------------------------------------------------------ by each door */
+/* ------------------------------------------------------------------ by each function */
 
 static struct kmem_cache *cache;
 
@@ -121,7 +121,7 @@ static void begin(void)
 			doors[i]();
 }
 
-/* Where frees are proved calls go by the other word alone: this one may stay shut until a miss comes by. */
+/* With validated frees calls use the other word only: this word may stay shut until a miss. */
 static bool goes_by_copy(void)
 {
 	return km_gate.in_caches && cache->fast.pcs.slot && !km_hardening.live;
@@ -148,7 +148,7 @@ static void each_answers(void)
 	gone(cache);
 }
 
-/* Its calls find it by its copy alone: the other word may be open again. */
+/* Calls find the shut gate by the cache's copy alone: the other word may be open again. */
 static void by_the_copy(void)
 {
 	begin();
@@ -160,7 +160,7 @@ static void by_the_copy(void)
 	gone(cache);
 }
 
-/* The command ended before it asked, or after it took the request back. */
+/* The command ended before its request, or after it withdrew the request. */
 static void without_a_request(void)
 {
 	begin();
@@ -190,7 +190,7 @@ static void many_caches(void)
 	for (int which = 0; which < 2; which++) {
 		for (int times = 0; times < 100; times++)
 			by_cache(), by_kmalloc();
-		/* A tick that is late has its own round: it is over before. */
+		/* A tick that is due has its own round: run here first. */
 		kmem_idle();
 		km_mail.request = (struct km_mail_request){ .command = KM_MAIL_SHRINK };
 		km_store_release(&km_mail.asked, ++number);
@@ -228,7 +228,7 @@ static void *hold_registry(void *unused)
 	return unused;
 }
 
-/* The ways are shut, and it is asked; then there are calls. */
+/* The gate is shut with a request; then calls follow. */
 static void ask_in_vain(void)
 {
 	shut();
@@ -269,7 +269,7 @@ static void can_not_be_served(void)
 	gone(cache);
 }
 
-/* A command that ends between its stores leaves the first word shut alone. By concurrency id hits are an array's. */
+/* A command that ends between its stores leaves only the first word shut. By concurrency id hits are an array's. */
 static void half_shut(void)
 {
 	begin();
@@ -282,7 +282,7 @@ static void half_shut(void)
 	gone(cache);
 }
 
-/* ------------------------------------------------------------------ calls that may not */
+/* ------------------------------------------------------------------ calls that may not serve */
 
 static void may_not_wait(void)
 {
@@ -353,7 +353,7 @@ static void forked(void)
 	gone(cache);
 }
 
-/* A cache that is made meanwhile begins open, and one that goes does no harm. */
+/* A cache created meanwhile begins open, and a destroyed one does no harm. */
 static void made_meanwhile(void)
 {
 	begin();

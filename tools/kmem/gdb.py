@@ -1,12 +1,12 @@
-"""gdb.py: `kmem who ADDRESS` and `kmem leaks` in gdb, of the program or the core dump that it has.
+"""gdb.py: `kmem who ADDRESS` and `kmem leaks` in gdb, for gdb's program or core dump.
 
     (gdb) source /usr/local/share/kmem/gdb.py
     (gdb) kmem who node->next
     (gdb) kmem leaks
 
-Both call the command kmem: KMEM_COMMAND, or the one that is found. A running program that gdb holds can't be stopped
-once more, so leaks are looked for in a dump of it, which takes as much room in TMPDIR as the program has memory.
-"""
+Both call the command kmem: KMEM_COMMAND, or the installed one. A running program held by gdb cannot be stopped
+once more, so leaks are searched in a dump of the program. The dump takes as much room in TMPDIR as the program's
+memory."""
 import os
 import re
 import subprocess
@@ -16,7 +16,7 @@ import gdb
 
 
 def run(*arguments):
-    """Print what the command kmem says, and what it complains of."""
+    """Prints the output of the command kmem, and its complaints."""
     command = os.environ.get("KMEM_COMMAND", "kmem")
     try:
         done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
@@ -39,20 +39,20 @@ def subject():
 
 
 class Kmem(gdb.Command):
-    """What libkmem knows of a program: kmem who, kmem leaks."""
+    """Memory of a program by libkmem: kmem who, kmem leaks."""
 
     def __init__(self):
         super().__init__("kmem", gdb.COMMAND_DATA, prefix=True)
 
 
 class Who(gdb.Command):
-    """kmem who EXPRESSION: whose memory an address is: its object, cache, group, slab and neighbours."""
+    """kmem who EXPRESSION: the object, cache, group, slab and neighbours of an address."""
 
     def __init__(self):
         super().__init__("kmem who", gdb.COMMAND_DATA, gdb.COMPLETE_EXPRESSION)
 
     def invoke(self, argument, _from_tty):
-        """Run it on the value of an expression."""
+        """Runs `kmem who` on the value of an expression."""
         if not argument:
             raise gdb.GdbError("kmem who: of which address?")
         address = int(gdb.parse_and_eval(f"(unsigned long)({argument})"))
@@ -60,13 +60,13 @@ class Who(gdb.Command):
 
 
 class Leaks(gdb.Command):
-    """kmem leaks [LINES]: objects that nothing points to any more, so many at most (20; 0: all)."""
+    """kmem leaks [LINES]: objects without a pointer to them, at most LINES (20; 0: all)."""
 
     def __init__(self):
         super().__init__("kmem leaks", gdb.COMMAND_DATA)
 
     def invoke(self, argument, _from_tty):
-        """Run it on the dump, or on one that is made."""
+        """Runs `kmem leaks` on the dump, or on a new one."""
         if argument and not argument.isdecimal():
             raise gdb.GdbError(f"kmem leaks: how many lines? '{argument}' is no number")
         most = f"--most={argument or 20}"

@@ -1,9 +1,10 @@
 /*
- * wrong.c: programs that use memory wrongly, one kind at a time: `wrong KIND DOOR SIZE`. Nothing in it is of one
- * allocator: it runs on any that is preloaded, and finds our doors where they are there. A byte on descriptor 3 says
- * how far it came, so that whoever runs it can tell when the misuse was noticed; a case that ends well was not.
+ * wrong.c: programs with wrong memory use, one kind at a time: `wrong KIND DOOR SIZE`. The code depends on no
+ * allocator: it runs with any preloaded one, and uses libkmem's functions where they exist. A byte on descriptor
+ * 3 tells the progress, so that the caller knows the time of the detection; a case that ends well was not
+ * detected.
  *
- * `wrong --list` prints a line for each kind: its name, its class, the sizes, the doors, and what it is in words.
+ * `wrong --list` prints a line for each kind: its name, its class, the sizes, the interfaces, and a description.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -27,7 +28,7 @@
 #ifdef __clang__
 KMEM_API void *kmalloc(size_t size, gfp_t gfp) __attribute__((weak));
 #else
-#pragma weak kmem_called_kmalloc	/* kmalloc itself is in line (kmem.h) */
+#pragma weak kmem_called_kmalloc	/* kmalloc itself is inline (kmem.h) */
 #endif
 #pragma weak kmalloc_account
 #pragma weak kzalloc
@@ -38,23 +39,23 @@ KMEM_API void *kmalloc(size_t size, gfp_t gfp) __attribute__((weak));
 #pragma weak kfree_bulk
 #pragma weak kmem_check_all
 
-/* C++'s doors, by the names that compilers give them. */
+/* C++'s operators, by the names that compilers use. */
 void *cxx_new(size_t size) __asm__("_Znwm");
 void cxx_delete(void *p) __asm__("_ZdlPv");
 void cxx_delete_sized(void *p, size_t size) __asm__("_ZdlPvm");
 
 #define OTHERS 1000
 
-/* The compiler knows nothing of what comes out of it. */
+/* Hides the origin of the result from the compiler. */
 static void *blind(void *p)
 {
 	__asm__ volatile("" : "+r"(p) : : "memory");
 	return p;
 }
 
-/* ------------------------------------------------------------------ how far it came */
+/* ------------------------------------------------------------------ progress */
 
-/* What has just been done. Whoever is stopped before the first of them has been caught at once. */
+/* The last step done. A program stopped before the first step was detected at once. */
 enum stage { ABOUT_TO = '0', DONE, FREED, OTHERS_CAME, CHECKED, READ_OTHER };
 
 static void stage(enum stage reached)
@@ -65,7 +66,7 @@ static void stage(enum stage reached)
 		_exit(9);
 }
 
-/* ------------------------------------------------------------------ doors */
+/* ------------------------------------------------------------------ interfaces */
 
 static size_t size;
 static struct kmem_cache *mine, *other;
@@ -118,7 +119,7 @@ static void put(void *p)
 	door->put(blind(p));
 }
 
-/* Others that have been there before: so the object is not alone in its slab, nor the first that was ever freed. */
+/* Other objects were allocated before: so the object is not alone in its slab, nor the first one ever freed. */
 static unsigned char *get_among_others(void)
 {
 	unsigned char *before[16];
@@ -145,7 +146,7 @@ static void others_come_and_go(void)
 	stage(CHECKED);
 }
 
-/* ------------------------------------------------------------------ writes beside it */
+/* ------------------------------------------------------------------ writes beside the object */
 
 static void write_beside(long from, size_t bytes, int value)
 {
@@ -167,7 +168,7 @@ static void under_by_one(void) { write_beside(-1, 1, 0x41); }
 static void under_by_word(void) { write_beside(-8, 8, 0x41); }
 static void under_by_many(void) { write_beside(-32, 32, 0x41); }
 
-/* Of many, that with the highest address: behind it a slab ends, some time. */
+/* Of many objects, the one with the highest address: somewhere behind it a slab ends. */
 static void over_slab_end(void)
 {
 	unsigned char *highest = get_among_others();
@@ -185,7 +186,7 @@ static void over_slab_end(void)
 	others_come_and_go();
 }
 
-/* ------------------------------------------------------------------ uses after its free */
+/* ------------------------------------------------------------------ uses after the free */
 
 static void write_after_free(size_t from, size_t bytes)
 {
@@ -204,7 +205,7 @@ static void stale_write_word(void) { write_after_free(0, size < 8 ? size : 8); }
 static void stale_write_middle(void) { write_after_free(size / 2 & ~(size_t)7, size < 8 ? 1 : 8); }
 static void stale_write_last(void) { write_after_free(size - 1, 1); }
 
-/* When others were freed after it, and it lies deeper. */
+/* After further frees, with the object deeper in the list. */
 static void stale_write_later(void)
 {
 	unsigned char *p = get_among_others(), *rest[100];
@@ -236,7 +237,7 @@ static void read_after_free(size_t from)
 static void stale_read_first(void) { read_after_free(0); }
 static void stale_read_last(void) { read_after_free(size - 1); }
 
-/* ------------------------------------------------------------------ frees that are one too many */
+/* ------------------------------------------------------------------ frees too many */
 
 /* The second free is done; the object may now be given out twice. */
 static void second_free_done(void)
@@ -293,7 +294,10 @@ static void twice_by_threads(void)
 	second_free_done();
 }
 
-/* By its old pointer, when it has got another user: nobody can know that. That one's free is one too many. */
+/*
+ * A free by an old pointer, after another allocation of the object: no allocator can know. The new user's
+ * free is one too many.
+ */
 static void twice_after_reuse(void)
 {
 	unsigned char *p = get_among_others(), *q = NULL;
@@ -301,7 +305,7 @@ static void twice_after_reuse(void)
 	put(p);
 	for (int i = 0; i < 3 * OTHERS && q != p; i++)
 		q = get();
-	if (q != p) {				/* not within reach: it is not what this case is about */
+	if (q != p) {				/* the address was not reused: another case */
 		stage(READ_OTHER);
 		_exit(0);
 	}
@@ -331,12 +335,12 @@ static void *resize(void *p, size_t bytes)
 	return door->letter == 'k' ? krealloc(p, bytes, GFP_KERNEL) : realloc(p, bytes);
 }
 
-/* realloc moved it, and the old one is freed as well. */
+/* realloc moved the block, and the old pointer is freed as well. */
 static void twice_after_realloc(void)
 {
 	unsigned char *p = get_among_others(), *q = blind(resize(p, size * 10));
 
-	if (q == p) {				/* it grew where it is: the old pointer is good */
+	if (q == p) {				/* the block grew in place: the old pointer is valid */
 		stage(READ_OTHER);
 		_exit(0);
 	}

@@ -1,10 +1,10 @@
 /*
- * ages: what the images of tests/system/images are of: a process with known objects that dumps core. It prints where an
- * object of "elder" begins that is held, one that is lost, and one that is free. Made with the library of its age:
+ * ages: the program of the images in tests/system/images: a process with known objects that dumps core. It prints the
+ * addresses of three objects of "elder": a held one, a lost one, and a free one. Made with the library of its age:
  *
- *	cc -static -O1 -Iinclude ages.c build/libkmem.a -lpthread; setarch -R ./a.out; xz core
+ * cc -static -O1 -Iinclude ages.c build/libkmem.a -lpthread; setarch -R ./a.out; xz core
  *
- * with the pages of constants of its file put in: nobody else has the file.
+ * with the constant pages of its file put into the core, because no other machine has the file.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define BLOCKS	70
 
 void *held[HELD], *blocks[BLOCKS], *paid[BLOCKS];
-/* Addresses that no scan takes for some. */
+/* Addresses in a form that no scan takes for pointers. */
 static uintptr_t hidden[LOST];
 
 static void __attribute__((noinline)) lose(struct kmem_cache *cache)

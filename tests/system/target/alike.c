@@ -1,6 +1,6 @@
 /*
- * A program whose names are hard to tell apart. alike [NAME...]: makes a cache of each name, in this order, and groups
- * that are called as files beside them, prints "ready" and waits to be killed.
+ * A program with similar names. alike [NAME...]: makes a cache of each name, in this order, and groups with the names
+ * of files, prints "ready" and waits to be killed.
  */
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>

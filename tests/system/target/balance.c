@@ -1,6 +1,6 @@
 /*
- * balance.c: a program whose blocks were touched in part, and of which some were freed. It says how many KiB of what
- * it has it has touched, how many of mappings that lie ready, and "ready", and waits.
+ * balance.c: a program with blocks touched in part, some of them freed. The program prints the KiB touched in its
+ * blocks, the KiB of cached mappings, and "ready", and waits.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void *write_to(void *p, size_t bytes)
 	return memset(p, 1, bytes);
 }
 
-/* Blocks above 4 MiB: half written, of which one lies ready, grown elsewhere and in part, cut. */
+/* Blocks above 4 MiB: half written, one of them cached, moved by growth and partly written, cut. */
 static void big_blocks(void)
 {
 	static const size_t sizes[] = { 5 * MIB, 40 * MIB, 200 * MIB };

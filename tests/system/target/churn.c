@@ -1,7 +1,8 @@
 /*
- * A program whose objects look lost at each moment, as those do that were young when somebody read the memory which
- * holds them: the words that lead to them are inverted. Each millisecond a thread makes others of them, at the same
- * addresses. Some beside them are lost in earnest: "lost ADDRESS". Then it prints "ready", and waits to be killed.
+ * A program whose objects look lost at each moment, like objects that were young at the read of the memory with
+ * their pointers: the pointers are inverted. Each millisecond a thread replaces them by others, at the same
+ * addresses. Some other objects are really lost: "lost ADDRESS". Then the program prints "ready", and waits to be
+ * killed.
  */
 #include <kmem/kmem.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /*
- * cxx.cc: C++'s operators: every form of new and delete, that new throws std::bad_alloc, calls the new handler, and
- * that the nothrow forms do neither; and a little of the standard library.
+ * cxx.cc: C++'s operators: every form of new and delete; new throws std::bad_alloc and calls the new handler, the
+ * nothrow forms never throw; and a little of the standard library.
  */
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,6 @@
 /*
- * escapes.c: a program that serves its mailbox itself, with a report that no terminal should get; and one whose memory
- * was asked for by a file that has such a name (argv[0]). Its test reads it from outside.
+ * escapes.c: a program that serves its mailbox itself, with a report unfit for a terminal; and one whose memory was
+ * requested by a file with such a name (argv[0]). The test reads the program from another process.
  */
 #include <stdio.h>
 #include <string.h>

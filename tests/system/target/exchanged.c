@@ -1,8 +1,9 @@
 /*
- * exchanged.c: a program that is asked something, and its mailbox. exchanged: serves requests; SIGUSR1: becomes
- * ./other/exchanged, to which the mailbox's address and size are told. exchanged read-only|shared: its record names a
- * mailbox in memory of that kind. SIGUSR2 ends it: 4, of the other two 0 where nothing was written there, else 3.
- * With OTHER: the other program, which has memory of its own at that address, and is called "other" from then on.
+ * exchanged.c: a program with requests in its mailbox. exchanged: serves requests; SIGUSR1: executes
+ * ./other/exchanged, with the mailbox's address and size as arguments. exchanged read-only|shared: the record names a
+ * mailbox in memory of this kind. SIGUSR2 ends the program: status 4; of the other two 0 if the memory was not
+ * written to, else 3. With OTHER: the other program, with memory of its own at the address, and named "other" from
+ * then on.
  */
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,8 +1,8 @@
 /*
- * figures.c: a program of malloc's whose figures are compared with the kernel's. figures [fork] FILE: it has
- * objects, blocks and mappings, touched and freed in part, blocks that grew, a group with a limit; it writes what it
- * says of itself as JSON into FILE, and its number, the bytes of its blocks and the figures of mallinfo2 and mallctl to
- * standard output, then "ready", and waits. fork: it is the child of a process that goes on.
+ * figures.c: a malloc program for a comparison of figures with the kernel. figures [fork] FILE: allocates objects,
+ * blocks and mappings, touched and freed in part, grown blocks, and a group with a limit. Writes the program's own
+ * figures as JSON into FILE, and the process number, the bytes of all blocks and the figures of mallinfo2 and
+ * mallctl to standard output, then "ready", and waits. fork: the program is the child of a running process.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -55,8 +55,10 @@ static size_t told(const char *name)
 	return mallctl(name, &bytes, &length, NULL, 0) ? 0 : bytes;
 }
 
-/* Memory of which each byte is written: what mallctl says is resident grows at least as much as the kernel's figure.
- * The system brings in no huge page then. */
+/*
+ * Memory with each byte written: mallctl's resident figure grows at least as much as the kernel's. No huge page is
+ * added then.
+ */
 static void all_touched(void)
 {
 	char **p = want(calloc(2000, sizeof(*p)));
@@ -70,7 +72,7 @@ static void all_touched(void)
 	free(p);
 }
 
-/* After a peak: of each size two thirds go, in the order in which they came. */
+/* After a peak: two thirds of each size are freed, in the order of allocation. */
 static void peak(void)
 {
 	for (size_t i = 0; i < MANY; i++)

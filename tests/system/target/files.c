@@ -1,8 +1,8 @@
 /*
- * A program whose caches are looked at as files. files SAID: makes caches of many kinds, writes into SAID what the
- * library says of each ("CACHE FILE VALUE" in a line) and its slabinfo into SAID.slabinfo, prints "ready", and goes on
- * getting and giving back memory that is not ready, of a cache that is not spoken of, and has a group, "tenant", pay
- * for 64 KiB now and then. files SAID still: it sleeps.
+ * A program whose caches are read as files. files SAID: makes caches of many kinds, writes the library's figures of
+ * each into SAID ("CACHE FILE VALUE" in a line) and its slabinfo into SAID.slabinfo, and prints "ready". Then the
+ * program allocates and frees memory without cached objects, of a cache outside of SAID, and now and then charges 64
+ * KiB to a group, "tenant". files SAID still: the program sleeps.
  */
 #include <fcntl.h>
 #include <kmem/kmem.h>
@@ -54,7 +54,7 @@ static int by_address(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Slabs are pages: one object of every tenth of them is free. What is in use on partial slabs. */
+/* Slabs are pages: one object of every tenth slab is freed. Returns: the objects in use on partial slabs. */
 static unsigned long make_holes(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;

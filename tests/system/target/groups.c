@@ -1,7 +1,7 @@
 /*
- * A program whose groups are looked at from outside. groups quiet|churn FILE: makes a tree with limits, objects,
- * stocks, events and an orphan, writes what it says of itself as JSON into FILE and the texts of its groups into
- * FILE.texts, prints "ready" and waits to be killed (churn: groups come and go meanwhile).
+ * A program with groups, read from another process. groups quiet|churn FILE: makes a tree with limits,
+ * objects, stocks, events and an orphan, writes the program's own figures as JSON into FILE and the texts of
+ * the groups into FILE.texts, prints "ready" and waits to be killed (churn: groups come and go meanwhile).
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static void populate(void)
 	for (int i = 0; i < 5; i++)
 		deep = want(mem_cgroup_create(deep, "deep", 0));
 	want(mem_cgroup_create(NULL, "other \177 \303\244", 0));
-	/* Two tenants who are called the same, each with slabs of its own. */
+	/* Two tenants with equal names, each with slabs of its own. */
 	charge(want(mem_cgroup_create(NULL, "same", MEM_CGROUP_PRIVATE)), 5);
 	charge(want(mem_cgroup_create(NULL, "same", MEM_CGROUP_PRIVATE)), 7);
 	charge(tenants, 777);
@@ -58,7 +58,7 @@ static void populate(void)
 	charge(tenants, 100);
 }
 
-/* ------------------------------------------------------------------ what it says of itself */
+/* ------------------------------------------------------------------ the program's own figures */
 
 static FILE *texts;
 static char path[65][64];
@@ -85,7 +85,7 @@ static int say_group(struct mem_cgroup *group, unsigned depth, void *arg)
 		seen = 0;
 		return 0;
 	}
-	/* In the order in which they came; and before the last, another has gone. */
+	/* In the order of creation; and before the last, another has ended. */
 	bool same = strcmp(mem_cgroup_name(group), "same") == 0;
 
 	seen++;
@@ -102,7 +102,7 @@ static void say(const char *file)
 	char name[4096];
 	int fd = open(file, O_CREAT | O_TRUNC | O_WRONLY, 0644);
 
-	/* memory.stat takes back what lies about: once before, so that nothing moves between the two. */
+	/* memory.stat drains stocks: once before, so that no bytes move between the two. */
 	texts = want(fopen("/dev/null", "w"));
 	mem_cgroup_walk(NULL, say_group, NULL);
 	fclose(texts);

@@ -1,4 +1,4 @@
-/* groups.cc: what <kmem/memcg.hpp> promises, to its limits and past them: for cxx_groups. */
+/* groups.cc: the promises of <kmem/memcg.hpp>, to their limits and past them: for cxx_groups. */
 #include <kmem/memcg.hpp>
 #include <kmem/stats.h>
 
@@ -59,7 +59,7 @@ static void handles()
 	NEED(code_of([] { kmem::group unnamed(nullptr); }) == EINVAL);
 	a.set_max(1 << 20);
 	NEED(a.max() == 1 << 20 && kmem::group::of(a.get()) == a);
-	/* A handle of what C made lets its maker go. */
+	/* A handle of a group made by C keeps the group after the maker's put. */
 	mem_cgroup *made = mem_cgroup_create(nullptr, "made", 0);
 	kmem::group held = kmem::group::of(made);
 	mem_cgroup_put(made);
@@ -80,7 +80,7 @@ static void empty_handles()
 	NEED(std::string(taker.name()) == "moved");
 }
 
-/* A scope takes no reference: a group that ends with the statement is none for it. */
+/* A scope takes no reference: a temporary group is refused at compile time. */
 static_assert(std::is_constructible_v<kmem::scope, const kmem::group &>);
 static_assert(!std::is_constructible_v<kmem::scope, kmem::group>);
 static_assert(std::is_constructible_v<kmem::scope_all, const kmem::group &>);
@@ -141,7 +141,7 @@ static void of_a_group()
 		other.join();
 		NEED(tenant.current() > 100000);
 		NEED(mem_cgroup_from_obj(words[7].data()) == tenant.get());
-		/* At its limit: bad_alloc, and what is there stays. */
+		/* At the limit: bad_alloc, and existing elements stay. */
 		tenant.set_max(tenant.current() + (64 << 10));
 		std::size_t before = words.size();
 		NEED(refused([&] {
@@ -186,7 +186,7 @@ static void of_a_cache()
 			numbers.push_back(i), tree[i] = i;
 		NEED(active(nodes) == 1000 && tenant.current() >= 500 * 64);
 		NEED(mem_cgroup_from_obj(&*numbers.begin()) == nullptr);
-		/* What is no object of the cache comes from above. */
+		/* A request unfit for the cache goes to the upstream resource. */
 		std::pmr::vector<char> large(1000, 'x', &memory);
 		NEED(active(nodes) == 1000);
 		struct alignas(64) wide { char bytes[64]; };
@@ -202,7 +202,7 @@ static void of_a_cache()
 	kmem_cache_destroy(nodes);
 }
 
-/* An object is as aligned as its cache, whatever more there is beside it: 40 bytes, of which every other is at 8. */
+/* An object is as aligned as its cache, with any bytes beside it: 40 bytes, every other object at 8. */
 static void of_a_cache_aligned()
 {
 	kmem_cache *nodes = kmem_cache_create("nodes of 40", 40, nullptr, 0);
@@ -229,7 +229,7 @@ static void of_its_own()
 	kmem::private_resource session("session");
 
 	for (int turn = 0; turn < 3; turn++) {
-		/* Never destroyed: its memory goes with the session. */
+		/* Never destroyed: the memory goes with the session. */
 		auto *numbers = new (session.allocate(sizeof(std::pmr::map<int, std::pmr::string>)))
 			std::pmr::map<int, std::pmr::string>(&session);
 
@@ -268,7 +268,7 @@ static void of_a_cache_merged()
 	kmem_cache_destroy(small);
 }
 
-/* Where new is the library's: it follows the group, to its limit, and across threads and switches. */
+/* With the library's new: charged to the group, to its limit, and across threads and switches. */
 static void of_new()
 {
 	struct nothing {
@@ -295,7 +295,8 @@ static void of_new()
 		kmem::scope pays(tenant);
 
 		NEED(refused([] { std::string more(1000000, 'x'); }));
-		char *volatile none = new (std::nothrow) char[1000000];	/* volatile: a compiler may leave it out */
+		char *volatile none = new (std::nothrow) char[1000000];	/* volatile: otherwise a compiler may drop
+									 * the allocation */
 		NEED(!none);
 		before.reset();
 	}

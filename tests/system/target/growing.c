@@ -1,4 +1,7 @@
-/* A program that grows: some hundred objects of the cache `grows` each moment, all held. It waits to be killed. */
+/*
+ * A program that grows: some hundred objects of the cache `grows` each moment, all held. The program waits to be
+ * killed.
+ */
 #include <kmem/kmem.h>
 #include <stdio.h>
 #include <unistd.h>

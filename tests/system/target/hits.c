@@ -1,10 +1,10 @@
 /*
- * hits: each call is a hit: on one CPU an object is had and given back, for ever. Argument: malloc; cache (by calls),
- * inlined or paid (inlined, each object by a group), which take a number of more caches; held (inlined, and calls
- * nothing after 100000 until the file go is there); vfork (the same, beside a thread that waits in the kernel until
- * the file go is opened to be written to, and then makes the file went-on); compute (calls nothing), own (so, and has
- * 64 MiB of its own), headless (the same, and its first thread has ended), sleep. WAYS: says where the word is by which
- * hits find their place, and its two values.
+ * hits: each call is a hit: on one CPU an object is allocated and freed, forever. Argument: malloc; cache (by calls),
+ * inlined or paid (inlined, each object charged to a group), each with a number of additional caches; held (inlined,
+ * and without calls after 100000 until the file go exists); vfork (the same, beside a thread that waits in the kernel
+ * until the file go is opened for writing, and then makes the file went-on); compute (no calls), own (the same, with
+ * 64 MiB of its own), headless (the same, with an ended first thread), sleep. WAYS: prints the address of the word by
+ * which hits find their place, and its two values.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -64,14 +64,16 @@ static void compute(int own)
 #ifdef CACHE
 static volatile int went_on;
 
-/* A hit that another thread's turn interrupts is a miss, and would serve what is asked: there are none meanwhile. */
+/*
+ * A hit interrupted by another thread's turn is a miss, and would serve the request: so there are no hits meanwhile.
+ */
 static void hold(const char *how)
 {
 	while (!strcmp(how, "vfork") ? !went_on : !strcmp(how, "held") && access("go", F_OK))
 		;
 }
 
-/* Whose child has its memory is not to be stopped. */
+/* A thread cannot be stopped while a child shares the thread's memory. */
 static void *wait_in_kernel(void *unused)
 {
 	if (vfork() == 0)
@@ -82,7 +84,7 @@ static void *wait_in_kernel(void *unused)
 }
 #endif
 
-/* The first thread has ended once its memory can't be looked at by its number. */
+/* The first thread has ended once the number does not lead to the memory. */
 static void *compute_headless(void *unused)
 {
 	char path[64], byte;

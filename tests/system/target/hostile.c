@@ -1,6 +1,6 @@
 /*
- * hostile.c: a process whose caches and groups have the names of a file, each ended by a NUL, and which writes all that
- * the library writes of them itself to files of the current folder. Then it allocates, until it is ended.
+ * hostile.c: a process with caches and groups named from a file, each name ended by a NUL. The process writes each of
+ * the library's own outputs to a file of the current folder, and then allocates until its end.
  */
 #include <fcntl.h>
 #include <malloc.h>

@@ -1,6 +1,6 @@
 /*
- * init.c: the first process of the machine that tests/system/kernels starts: runs each line of /tests, which is
- * NAME=VALUE... PROGRAM ARGUMENT..., prints "RESULT status line", and turns the machine off.
+ * init.c: the first process of the machine started by tests/system/kernels: runs each line of /tests, in the
+ * form NAME=VALUE... PROGRAM ARGUMENT..., prints "RESULT status line", and turns the machine off.
  */
 #include <stdio.h>
 #include <string.h>

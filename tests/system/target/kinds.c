@@ -1,8 +1,8 @@
 /*
- * kinds.c: a program with every kind of memory: objects of each engine, blocks of whole pages of which some lie ready,
- * blocks above 4 MiB, much memory of the library's own. kinds WORD...: reserve: some is committed ahead; locked: all is
- * locked from the start; caches: with very many; many: more big blocks than are mappings of their own; fork: it is a
- * child's, which goes on. It prints its number and "ready", and waits.
+ * kinds.c: a program with every kind of memory: objects of each engine, blocks of whole pages, some of them cached,
+ * blocks above 4 MiB, much metadata. kinds WORD...: reserve: some memory is committed ahead; locked: all is locked
+ * from the start; caches: with very many; many: more large blocks than separate mappings; fork: in a child that goes
+ * on. The program prints its number and "ready", and waits.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * large FOLDER: a server of files with two that nobody can have all of: `large` says that it has 2^40 bytes, and each
- * read of `slow`, of 2^30, takes some time. Of both all bytes are zeros. Prints "ready"; status 77: it may not mount.
+ * large FOLDER: a server of files with two unreadable to the end: `large` has 2^40 bytes, and each read of `slow`, of
+ * 2^30, takes some time. All bytes of both are zeros. Prints "ready"; status 77: the mount is not permitted.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,7 +12,7 @@
 #define LARGE	2u
 #define SLOW	3u
 #define SLOW_US	20000
-/* A reader that wants all of them gets an error, and not the machine's memory. */
+/* A reader of all bytes gets an error, and not the machine's memory. */
 #define MOST_READS	2048
 
 static char bytes[1 << 17];
@@ -31,7 +31,7 @@ static void answer(int fd, const struct fuse_in_header *in, int error, const voi
 	memcpy(text, &head, sizeof(head));
 	if (!error)
 		memcpy(text + sizeof(head), what, length);
-	/* Who asked may have been killed. */
+	/* The client may have been killed. */
 	if (write(fd, text, head.len) < 0)
 		return;
 }

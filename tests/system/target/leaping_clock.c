@@ -1,7 +1,7 @@
 /*
- * leaping_clock.c: preloaded, it is a machine that is busy elsewhere: the coarse clock, which is the library's alone,
- * leaps by CLOCK_LEAP_MS at one look in CLOCK_LEAP_ONE_IN, whatever the test is in the midst of. The looks are chosen
- * by CLOCK_SEED. No process leaps further than half an hour: what is to last an hour stays.
+ * leaping_clock.c: a preload that simulates a machine busy elsewhere: the coarse clock, used by the library only,
+ * leaps by CLOCK_LEAP_MS at one read in CLOCK_LEAP_ONE_IN, at any point of the test. CLOCK_SEED selects the reads. No
+ * process leaps further than half an hour: times of an hour stay valid.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

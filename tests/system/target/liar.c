@@ -1,9 +1,8 @@
 /*
- * A program that says it has libkmem and lies. liar other: its record is of another kind. liar SEED: the record is
- * as it should be, and everything behind it is nonsense: wild pointers, loops, absurd counts; beyond seed 40 its
- * table of fields lies, too. liar below: everything is
- * as it should be but for one freelist, and an engine's name that JSON must not take as it is. Prints "ready" and waits
- * to be killed.
+ * A program with a false record of libkmem. liar other: its record is of another kind. liar SEED: the record is
+ * valid, and all data behind the record are invalid: wild pointers, loops, absurd counts; beyond seed 40 the table of
+ * fields is invalid, too. liar below: all data are valid except for one freelist, and an engine's name that JSON must
+ * escape. Prints "ready" and waits to be killed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static unsigned long any(void)
 	return state >> 20 ^ state << 30;
 }
 
-/* A pointer into the nonsense, mostly; it may be odd, or wild, or NULL. */
+/* A pointer into the invalid data, mostly; else an odd or wild one, or NULL. */
 static unsigned long pointer(const unsigned long *nonsense)
 {
 	switch (any() % 16) {
@@ -51,7 +50,7 @@ static struct km_engine engines[3] = {
 	{ .name = "chain", .front = KM_PERCPU_FREELIST },
 };
 
-/* A ring of caches, each with an engine, nodes and shelves of nonsense, some of them damaged. */
+/* A ring of caches, each with invalid engine, nodes and sheaves, some of them damaged. */
 static void make_caches(struct km_list *head, unsigned *count, unsigned long *nonsense)
 {
 	struct kmem_cache *caches = (struct kmem_cache *)nonsense;
@@ -103,7 +102,7 @@ static void make_groups(struct km_memcg_view *view, unsigned long *nonsense)
 		if (parent)
 			km_list_add_tail(&group->sibling, &parent->children);
 	}
-	/* One that hangs below itself, and one whose neighbour is elsewhere. */
+	/* One group that is its own descendant, and one with a wild sibling pointer. */
 	if (any() % 4 == 0)
 		groups[9].children = groups[0].children;
 	if (any() % 4 == 0)
@@ -115,7 +114,7 @@ static void make_groups(struct km_memcg_view *view, unsigned long *nonsense)
 	*view = (struct km_memcg_view){ km_group_fields, &km_group_field_count, groups, &stocks, &stock_count };
 }
 
-/* The freelist's object lies just below its slab, where a careless reader has other things. */
+/* The freelist's object is just below its slab; a careless reader has other data there. */
 static void make_below(struct km_root *root)
 {
 	static struct km_list head;
@@ -158,7 +157,7 @@ static void make_below(struct km_root *root)
 	root->memcg = NULL;
 }
 
-/* A table some of whose lines are absurd. */
+/* A table with some absurd lines. */
 static void make_fields(struct km_root *root)
 {
 	static struct km_field fields[256];
@@ -218,7 +217,7 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "below")) {
 		make_below(root);
 	} else if (any() % 8) {
-		/* Far enough that it is worth reading. */
+		/* Valid far enough to be worth a read. */
 		make_caches(&head, &count, nonsense);
 		root->caches = &head;
 		root->cache_count = &count;

@@ -1,7 +1,7 @@
 /*
- * liburcu.c: readers look at objects while others free them, under a flavour of liburcu, which the compiler is told as
- * HEADER. What kfree_rcu frees keeps its content as long as a reader may look; an object of SLAB_TYPESAFE_BY_RCU keeps
- * its type, while slabs of such come and go. Argument: "wrong": the RCU waits for nobody, and some reader must notice.
+ * liburcu.c: readers read objects while other threads free them, under a flavour of liburcu, given to the compiler as
+ * HEADER. An object given to kfree_rcu keeps its contents while a reader may read; an object of SLAB_TYPESAFE_BY_RCU
+ * keeps its type, while such slabs come and go. Argument: "wrong": the RCU never waits, and some reader must notice.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -41,7 +41,7 @@ static struct node *new_node(unsigned long serial)
 	return p;
 }
 
-/* The first look is at a moment when it is there; the second when it may have been taken out. */
+/* The first read is while the node is in the table; at the second the node may have been removed. */
 static void read_node(unsigned place)
 {
 	rcu_read_lock();
@@ -69,11 +69,12 @@ static void replace_node(unsigned place, unsigned long serial)
 	}
 }
 
-/* ---- objects that keep their type */
+/* ---- typesafe objects */
 
 struct typed {
 	unsigned long type;		/* constructed, and never changed */
-	_Atomic unsigned long users;	/* 0: free. Whoever makes 1 of it owns it; readers add to what is not 0 */
+	_Atomic unsigned long users;	/* 0: free. The thread that sets 1 owns the object; readers add to a value
+					 * above 0 */
 	_Atomic unsigned long key;
 	char rest[200];
 };
@@ -104,7 +105,7 @@ static struct typed *new_typed(unsigned long key)
 	return p;
 }
 
-/* Found without a reference; once there is one, it is seen whether it is still what was sought. */
+/* Found without a reference; after the reference the reader checks for the expected object. */
 static void read_typed(unsigned place)
 {
 	rcu_read_lock();
@@ -114,7 +115,7 @@ static void read_typed(unsigned place)
 	unsigned long users = atomic_load(&p->users);
 	while (users && !atomic_compare_exchange_weak(&p->users, &users, users + 1))
 		;
-	/* Who has a reference has an object that stays what it is, be it the one that was sought or not. */
+	/* With a reference the object stays the same, expected or not. */
 	unsigned long key = atomic_load(&p->key);
 	if (users && key % PLACES == place)
 		sched_yield();
@@ -141,7 +142,7 @@ static void churn(void)
 		replace_typed(place, place + 1);
 	for (int i = 0; i < MANY; i++)
 		many[i] = new_typed(0);
-	/* Those in the table lie among them, and go with them. */
+	/* The objects in the table are among them, and go with them. */
 	for (unsigned place = 0; place < PLACES; place++)
 		replace_typed(place, place + 2);
 	for (int i = 0; i < MANY; i++)
@@ -196,7 +197,7 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-/* ---- an RCU that waits for nobody */
+/* ---- an RCU without any wait */
 
 static struct kmem_rcu_head *_Atomic asked;
 static void (*asked_func)(struct kmem_rcu_head *head);
@@ -223,7 +224,7 @@ static void *wrong_thread(void *arg)
 }
 static const struct kmem_rcu wrong = { wrong_call, wrong_wait, wrong_wait };
 
-/* ---- after it: all is freed, here and in a child */
+/* ---- afterwards: all objects are freed, here and in a child */
 
 static unsigned long active(struct kmem_cache *cache)
 {
@@ -253,8 +254,10 @@ static void end_all(void)
 	NEED(kmem_check_all() == 0);
 }
 
-/* A thread that the child has not: of bp, which forgets it there, it reads when the fork comes; of the others it is not
- * registered then. */
+/*
+ * A thread missing in the child: under bp, which forgets the thread there, the thread is a reader at the fork; under
+ * other flavours the thread is unregistered then.
+ */
 static sem_t may_fork, may_end;
 
 static void *bystander(void *arg)
@@ -351,7 +354,7 @@ int main(int argc, char **argv)
 	rcu_thread_online();
 #endif
 	kvfree_rcu_barrier();
-	/* Engine slob, whose objects do not say whose they are, frees no object of a cache by kfree. */
+	/* In engine slob objects do not name their cache, and kfree frees no object of a cache. */
 	printf("%lu slabs of typed objects went back\n", kmem_cache_event(types, KMEM_FREE_SLAB));
 	NEED(is_wrong || kmem_cache_event(types, KMEM_FREE_SLAB) > 0);
 	if (!is_wrong)

@@ -1,9 +1,9 @@
 /*
- * lies.c: what a program reads of another one's memory is not what is there, now and then. It is preloaded, or linked
- * with the program. LIES="SEED ODDS": one read in so many lies: bytes are others, words are pointers from elsewhere,
- * small or huge, or the read fails. LIES_KILL=n: before the nth read or write the other process is killed; LIES_EXEC=n:
- * it has become another program; LIES_AGAIN=n: the same one, from its beginning; LIES_FORK=n: it has a child (live.c).
- * By whatever way: process_vm_readv and process_vm_writev, and the file /proc/PID/mem.
+ * lies.c: now and then a program's reads of another process's memory give false data. Preloaded, or linked with the
+ * program. LIES="SEED ODDS": one read in ODDS is false: changed bytes, words that are pointers from elsewhere, small
+ * or huge, or a failed read. LIES_KILL=n: before the nth read or write the other process is killed; LIES_EXEC=n: has
+ * executed another program; LIES_AGAIN=n: itself, from its beginning; LIES_FORK=n: has a child (live.c). By each
+ * interface: process_vm_readv, process_vm_writev, and the file /proc/PID/mem.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,14 +18,14 @@
 
 static uint64_t state;
 static unsigned long odds, reads;
-/* Before which read something happens to the other process: a signal by which it does that. */
+/* Events before a read: the name, the signal that starts the event, and the number of the read. */
 static struct {
 	const char *name;
 	int number;
 	unsigned long at;
 } events[] = { { "LIES_KILL", SIGKILL, 0 }, { "LIES_EXEC", SIGUSR1, 0 }, { "LIES_AGAIN", SIGHUP, 0 },
 	       { "LIES_FORK", SIGUSR2, 0 } };
-static uint64_t seen[64];	/* words that were read, of which many are pointers */
+static uint64_t seen[64];	/* words read before; many of them are pointers */
 static unsigned seen_count;
 
 static uint64_t any(void)
@@ -48,7 +48,7 @@ __attribute__((constructor)) static void begin(void)
 			events[i].at = strtoul(getenv(events[i].name), NULL, 10);
 }
 
-/* What shows of the process that it has happened: the name of a program, or of a child, or that it is a zombie. */
+/* The visible sign of the event: the name of a program, or of a child, or a zombie state. */
 static void look(pid_t pid, char *text, size_t bytes)
 {
 	static const char *const files[] = { "comm", "task/%d/children", "statm" };
@@ -82,7 +82,7 @@ static char state_of(pid_t pid)
 	return found;
 }
 
-/* One that is stopped does it when it goes on; another one when it gets a CPU. */
+/* A stopped process acts when continued; another one when scheduled. */
 static void happen(pid_t pid, int number)
 {
 	char before[256], after[256];
@@ -156,7 +156,7 @@ static void strike(pid_t pid)
 			happen(pid, events[i].number);
 }
 
-/* What is told of that many bytes that were read. */
+/* The result reported for so many bytes read. */
 static ssize_t told(void *bytes, ssize_t got)
 {
 	if (got <= 0 || !odds)
@@ -187,7 +187,7 @@ ssize_t process_vm_writev(pid_t pid, const struct iovec *local, unsigned long lo
 	return syscall(SYS_process_vm_writev, pid, local, locals, remote, remotes, flags);
 }
 
-/* Whose memory the file is; 0: nobody's. */
+/* Returns: the process whose memory the file is; 0: none. */
 static pid_t memory_of(int fd)
 {
 	char path[64], name[64];

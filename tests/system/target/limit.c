@@ -1,8 +1,8 @@
 /*
- * A program under a limit, which it is told. limit small|large|mapped|mixed|aligned BYTES: takes memory until there is
- * none, checks that everything said ENOMEM and that nothing beyond the limit was given out, frees it all, and can have
- * as much again. limit realloc BYTES: blocks grow up to the limit, and keep what is in them when they can't. limit
- * fork BYTES: the child has what its parent has left. limit threads BYTES: four at once.
+ * A program under a known limit. limit small|large|mapped|mixed|aligned BYTES: allocates until failure, checks for
+ * ENOMEM and for no allocation beyond the limit, frees all blocks, and allocates as much again. limit realloc BYTES:
+ * blocks grow up to the limit, and keep their contents at a failure. limit fork BYTES: the child gets the rest of its
+ * parent's limit. limit threads BYTES: four at once.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -49,7 +49,7 @@ static void *take(const char *how, size_t i, size_t *bytes)
 	return p;
 }
 
-/* Until there is no more; the bytes that were had. */
+/* Allocates until failure. Returns: the bytes allocated. */
 static size_t fill(const char *how, struct block **all)
 {
 	struct block *block;
@@ -77,7 +77,7 @@ static void free_all(struct block *all)
 	}
 }
 
-/* What an object costs besides its own bytes is 8, so small ones reach at least 97 percent. */
+/* An object costs 8 bytes beside its own, so small objects reach at least 97 percent. */
 static void fill_twice(const char *how, size_t largest)
 {
 	for (int round = 0; round < 3; round++) {
@@ -112,7 +112,7 @@ static void grow(void)
 		NEED(bytes <= limit);
 	}
 	NEED(errno == ENOMEM);
-	/* The old block is as it was, and a smaller one can be had: in place, or anew. */
+	/* The old block is unchanged, and a smaller size succeeds: in place, or in a new block. */
 	for (size_t i = 1; i < bytes; i++)
 		NEED(p[i] == (unsigned char)(i * 7));
 	/* Blocks of pages are copied: both are there for a moment. */
@@ -124,7 +124,7 @@ static void grow(void)
 	free(p);
 }
 
-/* An eighth more than what was asked for is a courtesy: where there is no room for it, it is left out. */
+/* An eighth more than requested is optional: without room the eighth is left out. */
 static void grow_exactly(void)
 {
 	size_t bytes = limit / 8;
@@ -161,7 +161,7 @@ static void in_fork(void)
 		_exit(0);
 	}
 	NEED(waitpid(child, &status, 0) == child && status == 0);
-	/* What the child did is not the parent's. */
+	/* The child's allocations do not count for the parent. */
 	NEED(fill("small", &all) > limit / 4);
 	free_all(all);
 }
@@ -185,7 +185,7 @@ static void in_threads(void)
 		NEED(pthread_create(&threads[i], NULL, in_thread, NULL) == 0);
 	for (int i = 0; i < 4; i++)
 		NEED(pthread_join(threads[i], NULL) == 0);
-	/* All of it can be had again by one. */
+	/* One thread can allocate all of it again. */
 	fill_twice("small", 1024);
 }
 

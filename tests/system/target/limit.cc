@@ -31,7 +31,8 @@ int main()
 		thrown = true;
 	}
 	NEED(thrown && blocks.size() > 100);
-	char *volatile kept = new (std::nothrow) char[100000];	/* volatile: a compiler may leave it out */
+	char *volatile kept = new (std::nothrow) char[100000];	/* volatile: otherwise a compiler may drop
+								 * the allocation */
 	NEED(!kept);
 	size_t before = blocks.size();
 	std::set_new_handler(give_reserve);

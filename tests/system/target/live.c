@@ -1,8 +1,8 @@
 /*
- * A program to look at from outside. live quiet|many|fork|busy|churn FILE: allocates, writes what it says of itself
- * as JSON into FILE, prints an object's address and "ready", and then waits to be killed (busy, churn: goes on
- * allocating). many: more big blocks than are mappings of their own. SIGUSR1: becomes another program; SIGHUP: the
- * same, from its beginning, and called "exe"; SIGUSR2: has a child, which ends with it.
+ * A program to be read from another process. live quiet|many|fork|busy|churn FILE: allocates, writes its own
+ * figures as JSON into FILE, prints an object's address and "ready", and then waits to be killed (busy, churn: goes
+ * on allocating). many: more large blocks than separate mappings. SIGUSR1: executes another program; SIGHUP:
+ * itself, from its beginning, named "exe"; SIGUSR2: has a child that ends with the parent.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static void *want(void *p)
 	return p;
 }
 
-/* Objects here and there, some freed again, large ones as well. Never freed: that is the point. */
+/* Objects here and there, some freed again, large ones as well. Never freed: on purpose. */
 static void populate(void)
 {
 	struct kmem_cache *mine = kmem_cache_create("live \"mine\"", 100, NULL, 0);
@@ -50,7 +50,7 @@ static void populate(void)
 	for (int i = 0; i < 500; i += 3)
 		kfree(some[i]);
 	want(kmalloc(100000, GFP_KERNEL));
-	/* One of them lies ready. */
+	/* One of them is cached. */
 	for (int i = 0; i < 6; i++)
 		some[i] = want(kvmalloc(10 << 20, GFP_KERNEL));
 	kvfree(some[0]);
@@ -69,7 +69,7 @@ static void say(const char *file, const char *suffix)
 static void ready(void)
 {
 	char text[64];
-	/* Not by stdio: preloaded, its buffer would be one of the blocks that were told of. */
+	/* Not by stdio: preloaded, the buffer of stdio would be another block after the figures. */
 	int length = snprintf(text, sizeof(text), "object %p\nready\n", shown);
 
 	if (write(1, text, (size_t)length) != length)
@@ -128,7 +128,7 @@ static void have_child(int number)
 	(void)number;
 	if (fork())
 		return;
-	/* No longer than its parent. */
+	/* Ends with its parent. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;)
 		pause();

@@ -1,8 +1,7 @@
 /*
- * loading.c: for debug_loading: a program and, with PLUGIN, a library that it loads, whose constructor waits until a
- * thread of the program's has ended, as one does that waits for a mutex. That thread allocates: until it is told by
- * SIGUSR1 that it may end; or, with an argument, until a function has failed to allocate that is to fail, and one has
- * not that is not.
+ * loading.c: for debug_loading: a program and, with PLUGIN, its plugin library, whose constructor waits for the end
+ * of a thread of the program, like a constructor that waits for a mutex. The thread allocates: until SIGUSR1; or,
+ * with an argument, until a function chosen to fail has failed, and another one has not.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,8 +1,7 @@
 /*
- * Objects that are lost, and objects that are held, in as many ways as there are, for `kmem leaks`. lost WAY: prints a
- * line "lost ADDRESS" or "held ADDRESS" for each, then "ready", and waits to be killed; busy: other threads allocate
- * and free, and hand objects on, meanwhile; core: it dumps core. WAY 0: all of them. With -DMALLOC it has nothing of
- * libkmem's.
+ * Lost objects, and held objects, in all known ways, for `kmem leaks`. lost WAY: prints a line "lost ADDRESS" or
+ * "held ADDRESS" for each, then "ready", and waits to be killed; busy: other threads allocate, free, and pass objects
+ * on meanwhile; core: dumps core. WAY 0: all of them. With -DMALLOC the program is unaware of libkmem.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -35,7 +34,7 @@ struct node {
 	char bytes[80];
 };
 
-/* Addresses that no scan takes for some. */
+/* Addresses in a form that no scan takes for pointers. */
 static uintptr_t hidden[8192];
 static char kinds[8192];
 static unsigned count;
@@ -136,7 +135,7 @@ static void inside(void)
 		node(1);
 }
 
-/* A held one points to the middle of the next, which a lost one points to as well. */
+/* A held object points to the middle of the next, and so does a lost one. */
 static void inside_chain(void)
 {
 	struct node *first = node(0);
@@ -181,7 +180,7 @@ static void freed(void)
 {
 	struct node *some[EACH];
 
-	/* What lies free points to what is lost, and is not lost itself. */
+	/* Free objects point to lost ones, and are not lost themselves. */
 	for (int i = 0; i < EACH; i++) {
 		some[i] = get(sizeof(struct node));
 		some[i]->other = node(1);
@@ -221,8 +220,11 @@ static void big(void)
 	sized((size_t)9 << 20);
 }
 
-/* Threads that wait with an object in hand; one of them has it in a variable of its own. */
-/* Registers of vectors have no addresses any more: of two that were copied at once they may to the end. */
+/*
+ * Threads wait with an object in a register or on the stack; one of them has its object in a thread
+ * variable.
+ */
+/* Clears vector registers: after a copy of two addresses at once they may keep the addresses to the end. */
 static void wipe_vectors(void)
 {
 #if defined(__x86_64__)
@@ -270,7 +272,7 @@ static void of_threads(void)
 	threads((void *)1);
 }
 
-/* What a function that is over has left on the stack, far below the frames in use. */
+/* Contents left on the stack by an ended function, far below the frames in use. */
 static __attribute__((noinline)) void leave(void)
 {
 	struct node *volatile left[2048];
@@ -287,7 +289,7 @@ static void *leave_and_wait(void *unused)
 	return wait_with(unused);
 }
 
-/* Stacks that are neighbours in one mapping, and what lies behind them. */
+/* Neighbouring stacks in one mapping, and the memory behind them. */
 static void neighbours(void)
 {
 	const size_t bytes = 256 << 10;
@@ -362,7 +364,7 @@ static void waiting(void)
 	rings();
 }
 #else
-/* An RCU one of whose readers never ends. */
+/* An RCU with a reader that never ends. */
 static void call(struct kmem_rcu_head *head, void (*func)(struct kmem_rcu_head *head))
 {
 	(void)head, (void)func;
@@ -372,8 +374,10 @@ static void end(void)
 {
 }
 
-/* What was freed, and waits for a grace period: the first for the one that is under way, the others for the next, in
- * blocks, and linked by their own heads. Readers may go on from each. */
+/*
+ * Freed objects that wait for a grace period: the first for the period under way, the others for the next, in blocks
+ * of pointers, and linked by their own heads. Readers may go on from each.
+ */
 static void waiting(void)
 {
 	static const struct kmem_rcu rcu = { call, end, end };
@@ -408,7 +412,7 @@ static void caches(void)
 		*lost = held;
 		keep(held);
 	}
-	/* Those in a sheaf of the program's are not lost. */
+	/* Objects in a sheaf of the program are not lost. */
 	if (sheaf)
 		keep(sheaf);
 }
@@ -454,7 +458,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* What lies below main's frame has no addresses any more. */
+/* Clears the stack below main's frame of addresses. */
 static __attribute__((noinline)) void wipe(void)
 {
 	volatile char bytes[65536];

@@ -1,7 +1,7 @@
 /*
- * A program whose numbers are to be read by others: measured FILE. Caches and groups have every character in their
- * names that a format gives a meaning to; there are private groups, groups in groups, two of one path, and limits that
- * were met. Writes what kmem_metrics says into FILE, prints "ready" and waits to be killed.
+ * A program whose figures are read by others: measured FILE. Names of caches and groups contain every special
+ * character of a format; there are private groups, nested groups, two of one path, and limits that were met. Writes
+ * the output of kmem_metrics into FILE, prints "ready" and waits to be killed.
  */
 #include <fcntl.h>
 #include <kmem/kmem.h>

@@ -1,6 +1,6 @@
 /*
  * mounted.h: a folder whose files this process serves (FUSE). Invariant: each request is read whole, and the caller's
- * function answers it, or does not.
+ * function answers the request, or does not.
  */
 #ifndef KM_TESTS_MOUNTED_H
 #define KM_TESTS_MOUNTED_H
@@ -11,7 +11,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-/* The process's status: 77: it may not mount. */
+/* Returns: the process's status; 77: the mount is not permitted. */
 static int serve_folder(const char *name, const char *folder, void (*serve)(int fd, const struct fuse_in_header *in))
 {
 	static char request[1 << 18];

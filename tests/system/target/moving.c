@@ -1,10 +1,10 @@
 /*
- * A program with a list, in which nodes are put and from which they are taken when somebody asks for it: who reads its
- * memory asks just before and just behind a read of what points to them. So each look finds the way to the list's rest
- * neither there nor in a node that was taken out. All nodes are held: "held ADDRESS". Some beside them are lost: "lost
- * ADDRESS". Then it prints "ready", and waits to be killed.
+ * A program with a list, with nodes put in and taken out on request: the reader of the program's memory makes
+ * requests just before and just behind a read of the pointers to these nodes. So each scan misses the way to the
+ * rest of the list, in the list and in the removed nodes. All nodes are held: "held ADDRESS". Some other objects
+ * are lost: "lost ADDRESS". Then the program prints "ready", and waits to be killed.
  *
- * Its argument is the file in which that is asked, a page of zeros.
+ * Its argument is the file for the requests, a page of zeros.
  */
 #include <fcntl.h>
 #include <kmem/kmem.h>
@@ -23,16 +23,17 @@ struct node {
 	char bytes[56];
 };
 struct turn {
-	uint64_t page[2];		/* where what leads to the nodes that move is */
+	uint64_t page[2];		/* the place of the pointers to the moving nodes */
 	volatile uint64_t asked, done;	/* odd: they are in the list, even: they are not */
 };
 
-static struct node *nodes[COUNT];	/* by address; cleared before anybody looks */
+static struct node *nodes[COUNT];	/* by address; cleared before any read */
 static struct node **head;		/* an object of another cache */
 static struct node *volatile movers[PLACES];
-static volatile uintptr_t before[PLACES];	/* where the word is that leads to each, inverted: it holds nothing */
+static volatile uintptr_t before[PLACES];	/* the address of the word with the pointer to each, inverted, so that
+						 * no pointer is kept */
 
-/* Without memory of its own, in which addresses would stay. */
+/* Without memory of its own; addresses would stay there. */
 static void sort(void)
 {
 	for (unsigned i = 1; i < COUNT; i++)
@@ -44,7 +45,10 @@ static void sort(void)
 		}
 }
 
-/* Of each quarter the head's word or a node of low address leads to one of high address, and that to the rest. */
+/*
+ * In each quarter the head's word or a node of low address leads to one of high address, and this one to the
+ * rest.
+ */
 static __attribute__((noinline)) void make(struct kmem_cache *cache, struct turn *turn)
 {
 	struct node **at = head;

@@ -1,4 +1,7 @@
-/* named.c: a process whose caches and groups have names that no terminal should get: its tests read it from outside. */
+/*
+ * named.c: a process with names of caches and groups unfit for a terminal: its tests read the names from another
+ * process.
+ */
 #include <stdio.h>
 #include <unistd.h>
 

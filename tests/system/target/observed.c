@@ -1,15 +1,15 @@
 /*
- * A program with an observer: observed MODE, or observed limited BYTES. It allocates and frees for ever, so that
- * misses come. closed: PR_SET_DUMPABLE is off. forks: prints "child PID"; the child goes on, and so does its parent.
- * becomes: another program, at SIGUSR1. closes: all descriptors, then has sockets of its own under those numbers,
- * and listens to them as "@observed-own-PID-NUMBER". silent: allocates nothing after "ready", and has had 24 MB before.
- * limited: no file may grow beyond so many bytes after "ready". hits: nothing but hits after "ready". rests: prints
- * "child PID"; the child gets one object, and both sleep. over: its threads end, the first one first, at SIGUSR1, and
- * "the end" is in a buffer then. walled: as that one, and it has no /proc and may open nothing. numbers: opens a file
- * for ever, which must always have the same number; it ends where not. confined: at SIGUSR1 a filter for all threads
- * that ends the process for a call of an observer's; "confined" is written then, and it sleeps. crowd: so do eight
- * threads at once. breeds: has children for ever, which look for descriptors that are none of its own; it ends where
- * one has some.
+ * A program with an observer: observed MODE, or observed limited BYTES. The program allocates and frees forever, so
+ * that misses come. closed: PR_SET_DUMPABLE is off. forks: prints "child PID"; the child goes on, and so does its
+ * parent. becomes: executes another program, at SIGUSR1. closes: closes all descriptors, opens sockets of its own
+ * under those numbers, and listens to them as "@observed-own-PID-NUMBER". silent: allocates nothing after "ready",
+ * and had 24 MB before. limited: no file may grow beyond so many bytes after "ready". hits: hits only after "ready".
+ * rests: prints "child PID"; the child gets one object, and both sleep. over: its threads end, the first one first,
+ * at SIGUSR1, with "the end" in a buffer. walled: as over, without /proc and without permission to open files.
+ * numbers: opens a file forever, expects the same number each time, and ends at another one. confined: at SIGUSR1 a
+ * filter for all threads ends the process at a call of an observer's; then "confined" is written, and the program
+ * sleeps. crowd: the same by eight threads at once. breeds: has children forever, looks in each for foreign
+ * descriptors, and ends if there is one.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -100,7 +100,7 @@ static void rise_and_fall(void)
 		kmem_cache_free(cache, objects[i]);
 }
 
-/* Freed where the program got it, for ever. */
+/* Frees where the program allocates, forever. */
 static _Noreturn void hit(void)
 {
 	for (;;)
@@ -244,7 +244,7 @@ static _Noreturn void breed(void)
 	}
 }
 
-/* So that a text takes a while. */
+/* Many groups, so that a text takes a while. */
 static void have_groups(void)
 {
 	char name[32];

@@ -1,7 +1,7 @@
 /*
- * A preload for a command that looks at live.c: before it opens the file OPENS of /proc/PID, OPENS_TIMES times, that
- * process gets the signal OPENS_SIGNAL (USR1: it becomes another program; HUP: itself, from its beginning), and has
- * become it when the file goes on: the file OPENS_READY, to which it writes that it is ready, has grown.
+ * A preload for a command that reads live.c: before the command opens the file OPENS of /proc/PID, OPENS_TIMES
+ * times, the process gets the signal OPENS_SIGNAL (USR1: executes another program; HUP: itself, from its beginning).
+ * The command goes on after the new program has written "ready" to the file OPENS_READY.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /*
- * own_malloc.cc: a program with a malloc of its own: a pool (POOL), a wrapper of the next malloc (NEXT), a pool behind
- * libc's own names (LIBC), or a pool with posix_memalign (MEMALIGN). Each function of the family that is not defined
- * here gives out blocks of the same malloc, or refuses; a stranger to the pool's free ends the program.
+ * own_malloc.cc: a program with a malloc of its own: a pool (POOL), a wrapper of the next malloc (NEXT), a pool
+ * behind libc's own names (LIBC), or a pool with posix_memalign (MEMALIGN). Each function of the family not defined
+ * here returns blocks of the same malloc, or fails; a foreign block at the pool's free ends the program.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@ extern "C" void *malloc(size_t n) { served++; return next<void *(*)(size_t)>("ma
 extern "C" void free(void *p) { freed++; next<void (*)(void *)>("free")(p); }
 extern "C" void *realloc(void *p, size_t n) { served++; return next<void *(*)(void *, size_t)>("realloc")(p, n); }
 static bool is_own(const void *) { return true; }
-/* Blocks are the library's, and so other functions of it need not come by here. */
+/* Blocks are the library's, so its other functions need not call this malloc. */
 static const bool goes_by = false;
 #else
 static const bool goes_by = true;
@@ -95,7 +95,7 @@ extern "C" void free_sized(void *, size_t) __attribute__((weak));
 #define NEED(truth) do if (!(truth)) { dprintf(2, "line %d: %s\n", __LINE__, #truth); _exit(1); } while (0)
 #define BARRIER(p) __asm__ volatile("" : "+r"(p) : : "memory")
 
-/* A block of the program's, or none, if it may be refused. */
+/* A block of the program's malloc, or NULL, if a failure is permitted. */
 static void check(void *p, size_t align, bool refusable, size_t size = 100)
 {
 	BARRIER(p);

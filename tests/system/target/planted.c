@@ -1,7 +1,7 @@
 /*
- * planted.c: for debug_switch: a program that knows nothing of libkmem, and allocates and frees blocks of some sizes
- * all the time. SIGUSR1: it writes to a block of 56 bytes that it has freed, and goes on. SIGUSR2: it says "still",
- * and does nothing until the next one.
+ * planted.c: for debug_switch: a program unaware of libkmem that allocates and frees blocks of some sizes all the
+ * time. SIGUSR1: writes to a freed block of 56 bytes, and goes on. SIGUSR2: prints "still", and pauses until the
+ * next one.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /*
- * A program whose lists grow at their heads, as fast as it can, up to four million objects: older ones are reached by
- * young ones only. Some beside them are lost: "lost ADDRESS". Then it prints "ready", and waits to be killed.
+ * A program whose lists grow at their heads, as fast as possible, up to four million objects: older objects are
+ * reached through young ones only. Some other objects are lost: "lost ADDRESS". Then the program prints "ready", and
+ * waits to be killed.
  */
 #include <kmem/kmem.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /*
- * record.c: a process whose record is hostile, one field after another. Prints the fields' names, and "ready"; then,
- * for each line of its input, "FIELD VALUE", the field has that value until the next line, and "done" is printed.
+ * record.c: a process with a hostile record, one field after another. Prints the fields' names, and "ready"; then,
+ * for each line of its input, "FIELD VALUE", sets the field to the value until the next line, and prints "done".
  */
 #define _GNU_SOURCE
 #include <kmem/kmem.h>
@@ -19,7 +19,7 @@
 
 static struct km_root *root;
 
-/* The record begins a mapping, behind memory that nobody may touch. */
+/* The record begins a mapping, behind inaccessible memory. */
 static struct km_root *find_root(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
@@ -34,7 +34,7 @@ static struct km_root *find_root(void)
 	return (void *)start;
 }
 
-/* Where the structure that the field is of begins. */
+/* The start of the field's structure. */
 static char *base_of(const char *name)
 {
 	const struct kmem_cache *cache = (const void *)((char *)root->caches->next -
@@ -55,7 +55,7 @@ static char *base_of(const char *name)
 	return NULL;
 }
 
-/* Memory that reads as one byte; zeros are no memory of this process's. */
+/* Memory with one repeated byte; zeros are untouched pages, and use no memory. */
 static unsigned long filled(int byte, size_t bytes)
 {
 	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -66,7 +66,7 @@ static unsigned long filled(int byte, size_t bytes)
 	return (unsigned long)at;
 }
 
-/* Memory of which a read waits for ever; 0: there is none here. */
+/* Memory with reads that wait forever; 0: unavailable here. */
 static unsigned long waits(void)
 {
 	const unsigned long at = filled(0, 1ul << 20);

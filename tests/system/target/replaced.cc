@@ -1,7 +1,7 @@
 /*
- * replaced.cc: a program that replaces new and delete in few of their forms, as C++ allows: all other forms must come
- * to these. PLAIN: operator new(size_t) and delete(void *). ALIGNED: those with an alignment. ARRAY: new[] and
- * delete[]. What is replaced lies in a pool of the program's own, which no other allocator can take back.
+ * replaced.cc: a program that replaces new and delete in few of their forms, as C++ permits: all other forms must
+ * call these. PLAIN: operator new(size_t) and delete(void *). ALIGNED: the forms with an alignment. ARRAY: new[] and
+ * delete[]. Replaced forms use a pool of the program; no other allocator can free its blocks.
  */
 #include <cstdint>
 #include <cstdio>
@@ -63,7 +63,7 @@ void operator delete[](void *p) noexcept { array_deletes++; give(p); }
 
 static constexpr std::align_val_t wide{64};
 
-/* Each form of new, and of delete, once; twice for those that may be hits only the second time. */
+/* Each form of new, and of delete, once; twice for forms with hits only the second time. */
 static void plain_forms()
 {
 	::operator delete(::operator new(50));
@@ -115,7 +115,7 @@ static void where_they_come()
 		COMES(aligned_forms, aligned_news, 6);
 		COMES(aligned_forms, aligned_deletes, 6);
 #endif
-		/* And what is not replaced is ours, whole. */
+		/* And functions not replaced are the library's, all of them. */
 		plain_forms();
 		array_forms();
 		aligned_forms();
@@ -133,7 +133,7 @@ template <typename F> static bool throws(F function)
 	return false;
 }
 
-/* What a new of the program throws ends in the nothrow forms, and nowhere before in the others. */
+/* An exception of the program's new ends in the nothrow forms, and passes through the others. */
 static void exceptions()
 {
 	exhausted = true;
@@ -180,7 +180,7 @@ static void handlers()
 
 int main()
 {
-	/* The program runs on us: this name is nobody else's. */
+	/* The program runs on libkmem: only libkmem has this name. */
 	CHECK(kmem_version && malloc(1));
 	where_they_come();
 	exceptions();

@@ -1,7 +1,7 @@
 /*
- * A program that forks, and then becomes itself once more, again and again, while another thread allocates; restless
- * vfork: one of its threads waits for a child of vfork for a minute; restless vforks: the first one does for a third
- * of a second, again and again, beside others that wait for nothing. It waits to be killed.
+ * A program that forks, and then executes itself, again and again, while another thread allocates; restless vfork:
+ * one of its threads waits for a child of vfork for a minute; restless vforks: the first thread does so for a third
+ * of a second, again and again, beside threads without waits. The program waits to be killed.
  */
 #define _GNU_SOURCE
 #include <kmem/kmem.h>

@@ -1,8 +1,7 @@
 /*
- * A number that was another process's: reused UID FILE, as root. A process of that user listens to its observer's
- * name and ends; one that was forked goes on answering there with FILE, sealed. Then there is a process of root with
- * the same number, which nobody else may read. Prints "reused PID ANSWERING", then "ready"; only the latter where a
- * number can't be chosen.
+ * A reused process number: reused UID FILE, as root. A process of user UID listens to its observer's name and ends;
+ * a forked one goes on answering there with FILE, sealed. Then a process of root has the same number, unreadable for
+ * other users. Prints "reused PID ANSWERING", then "ready"; only the latter where a number cannot be chosen.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * silent FOLDER: a server of files that answers nothing but the kernel's greeting: whoever asks for a name in FOLDER
- * waits as long as this process is there, and can't be killed. Prints "ready"; status 77: it may not mount.
+ * silent FOLDER: a server of files that answers only the kernel's greeting: a process that looks a name up in FOLDER
+ * waits until the server's end, and cannot be killed. Prints "ready"; status 77: the mount is not permitted.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
- * tenants.c: a program with caches that hold much, little, or nothing in many slabs, and with groups. It says "ready"
- * and waits: SIGUSR2 makes it grow, and say "grown"; SIGUSR1, if it was started with a word, makes it another program.
+ * tenants.c: a program with caches with much memory, little memory, or many empty slabs, and with groups. The program
+ * prints "ready" and waits: SIGUSR2 makes it grow, and print "grown"; SIGUSR1, if there is an argument, makes it
+ * execute another program.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * unloaded.c: with FRAME defined, a library: one function with a frame of FRAME bytes, which calls a callback. Without
- * FRAME, a program: it loads each named library, calls the function, and unloads the library before the next one. In
- * the end the program prints the call stacks of its live blocks.
+ * unloaded.c: with FRAME defined, a library: one function with a frame of FRAME bytes, and a call of a callback.
+ * Without FRAME, a program: the program loads each named library, calls the function, and unloads the library before
+ * the next one. In the end the program prints the call stacks of its allocated blocks.
  */
 #include <dlfcn.h>
 #include <stdio.h>

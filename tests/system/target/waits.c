@@ -1,9 +1,9 @@
 /*
- * waits.c: a program whose record leads, from SIGUSR1 on, to a page that nobody brings in: its faults are handled by
- * userfaultfd, and the one who would do it sleeps. waits: says "ready", after the signal "waits", and waits to be
- * killed. waits writes: its mailbox can be read, and whoever writes to it waits so, or is refused. waits try, waits
- * try-writes: 77: it may not. With TICKS: preloaded, by which a command's seconds are milliseconds; with WRITES as
- * well, its writes to files wait for ever.
+ * waits.c: a program whose record leads, from SIGUSR1 on, to a page never filled: its faults are handled by
+ * userfaultfd, and the handling thread sleeps. waits: prints "ready", after the signal "waits", and waits to be
+ * killed. waits writes: the mailbox can be read, and a writer waits so, or is refused. waits try, waits try-writes:
+ * 77: not permitted. With TICKS: a preload by which a command's seconds are milliseconds; with WRITES as well, the
+ * command's writes to files wait forever.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

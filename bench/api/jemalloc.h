@@ -18,7 +18,7 @@ struct api {
 	size_t mib[2];
 };
 
-/* The layout that jemalloc documents for experimental.batch_alloc. */
+/* The layout of experimental.batch_alloc in jemalloc's manual. */
 struct api_packet {
 	void **objects;
 	size_t count;

@@ -1,7 +1,7 @@
-"""What a run is made of: variants (who is measured, and how it is reached), tables of jobs (processes) of cells
-(measurements), and the rows that come out of them.
+"""The parts of a run: variants (a subject with its interface and linkage), tables of jobs (processes) of cells
+(measurements), and rows (results).
 
-Invariant: a row's values are in the order of the rounds, one for each round that its job has completed.
+Invariant: a row's values are in the order of the rounds, one for each completed round of the row's job.
 """
 from __future__ import annotations
 

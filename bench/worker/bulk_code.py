@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A worker: bytes of machine code of the bulk functions, read by binutils from libkmem.so. The cells are the functions.
 
-The count has the function, and each function that it reaches by direct calls and that only bulk functions call. The
-bulk functions of the public interface count with any caller, as do the bulk functions of an engine with a chain, which
-are called through a table. Code that single calls also use (refill of a sheaf, slabs, pages, locks) does not count."""
+The count has the function, and the functions reached by direct calls and without other callers than bulk functions.
+The bulk functions of the public interface count with any caller, and so do bulk functions in the table of an engine
+with a chain. Code of single calls (refill of a sheaf, slabs, pages, locks) does not count."""
 import ctypes
 import os
 import re
@@ -49,7 +49,7 @@ class Code:
         return found
 
     def bulk_alone(self, roots: set[str]) -> set[str]:
-        """All functions that bulk reaches, without functions that other code calls."""
+        """Functions reached by bulk only: all reached functions, less the functions with other callers."""
         own = self.reached(roots, set(self.bytes))
         while lost := {name for caller in self.bytes.keys() - own for name in self.calls.get(caller, ())} & own - roots:
             own -= lost

@@ -1,9 +1,9 @@
-# The benchmark workers: one program for each interface, linkage and allocator, into build/bench/.
-# Included by the root Makefile; `kmem bench` asks for those it needs by name. The flags are fixed
-# here, so that a figure means the same whatever the library was built with; there is no link-time
-# optimisation, and -fno-builtin keeps the compiler from dropping a malloc/free pair.
+# bench.mk: the benchmark workers, one program for each interface, linkage and allocator, in build/bench/. The root
+# Makefile includes this file; `kmem bench` builds the needed workers by name. The flags are fixed here, because a
+# figure must not depend on the library's build: no link-time optimisation, and -fno-builtin, because the compiler would
+# remove a malloc/free pair.
 
-# Works stand in headers, and no worker uses all of one.
+# Works are in headers, and no worker uses all functions of a header.
 BENCH_WARN := -Wall -Wextra -Wno-unused-function
 BENCH_CFLAGS := -O2 -g -std=gnu17 -fno-builtin -falign-functions=64 -falign-loops=32
 BENCH_DEFINES = '-DBENCH_FLAGS="$(BENCH_CFLAGS)"' '-DBENCH_LIBRARY_FLAGS="$(ALL_CFLAGS)"'
@@ -20,13 +20,13 @@ BENCH_FIO := $(BENCH_FRAME) $(BENCH_OBJ)/worker/fio.o $(BENCH_OBJ)/frame/who_mal
 BENCH_NOTHING := $(BENCH_FRAME) $(BENCH_OBJ)/worker/nothing.o $(BENCH_OBJ)/frame/who_nothing.o
 BENCH_JEMALLOC := $(BENCH_FRAME) $(BENCH_OBJ)/worker/jemalloc.o $(BENCH_OBJ)/frame/who_nothing.o
 BENCH_ORIGIN := '-Wl,-rpath,$$ORIGIN/..' '-Wl,-rpath,$$ORIGIN'
-# An archive must give the whole malloc family, although the worker itself calls two of it.
+# An archive must bring the whole malloc family, although the worker calls only two functions.
 BENCH_FAMILY := -Wl,-u,calloc,-u,realloc,-u,memalign,-u,aligned_alloc,-u,posix_memalign
 BENCH_FAMILY += -Wl,-u,malloc_usable_size
 BENCH_PEERS_STATIC = $(patsubst build/peers/%/lib.a,build/bench/malloc-%-static,\
 	$(wildcard build/peers/*/lib.a))
 
-# An archive's program has guarded objects and profiles, by their names too where the others are linked without.
+# The workers "watched" link guarded objects and profiles by name, because the others are linked without.
 $(foreach worker,cache kmalloc malloc-kmem,$(eval BENCH_LIBS_$(worker)-static-watched := -Wl,-u,km_guarding,-u,km_profiling))
 
 .PHONY: bench-workers
@@ -45,7 +45,7 @@ bench-workers: build/bench/gauge build/bench/code build/bench/programs build/ben
 build/bench:
 	mkdir -p $@
 
-# worker.o names the flags of worker and library, so it follows both files that set them.
+# worker.o contains the flags of worker and library, so the object depends on both files with flags.
 $(BENCH_OBJ)/frame/worker.o: bench/frame/worker.c $(BENCH_HEADERS) bench/bench.mk Makefile
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) $(BENCH_DEFINES) -Ibench -Iinclude -c $< -o $@
@@ -62,18 +62,18 @@ $(BENCH_OBJ)/%.o: bench/%.c $(BENCH_HEADERS) bench/bench.mk
 build/bench/gauge: $(BENCH_OBJ)/worker/gauge.o
 	$(CC) $^ -o $@
 
-# Reads the library beside it.
+# Reads the library in the build folder.
 build/bench/code: bench/worker/bulk_code.py build/libkmem.so bench/bench.mk | build/bench
 	install -m 755 $< $@
 
-# Starts programs with the preload that it is told of.
+# Starts programs with the preload of BENCH_PRELOAD.
 build/bench/programs: bench/worker/programs.py bench/bench.mk | build/bench
 	install -m 755 $< $@
 
 build/bench/libnothing.so: bench/api/nothing_calls.c bench/api/nothing_calls.h bench/bench.mk | build/bench
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -fPIC -shared -Ibench $< -o $@
 
-# Whichever malloc is preloaded, or the system's.
+# For the preloaded malloc, or the system's malloc.
 build/bench/malloc-shared: $(BENCH_MALLOC)
 	$(CC) $^ -o $@ -lpthread
 
@@ -111,7 +111,7 @@ build/bench/account-%-shared: $(BENCH_OBJ)/worker/account_%.o $(BENCH_ACCOUNT) b
 build/bench/account-%-static: $(BENCH_OBJ)/worker/account_%.o $(BENCH_ACCOUNT) build/libkmem.a
 	$(CC) $< $(BENCH_ACCOUNT) build/libkmem.a -o $@ -lpthread
 
-# The library as it is, but for the CPUs: how many there are, and which one this is.
+# The library with two replaced functions: the number of CPUs, and the number of this CPU.
 $(BENCH_OBJ)/worker/account_model.o: bench/worker/account_model.c $(BENCH_HEADERS) bench/bench.mk
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -Ibench -Iinclude -Isrc -iquote . -MMD -MP -c $< -o $@
@@ -127,7 +127,7 @@ build/bench/forwarding-static: $(BENCH_FRAME) $(BENCH_OBJ)/worker/forwarding.o $
 build/bench/netio-static: $(BENCH_NETIO) build/libkmem.a
 	$(CC) $(BENCH_NETIO) build/libkmem.a -o $@ -lpthread
 
-# fio's malloc is whichever is preloaded, and this worker's with it.
+# fio and this worker use the preloaded malloc.
 build/bench/fio-shared: $(BENCH_FIO)
 	$(CC) $^ -o $@ -lpthread
 
@@ -152,6 +152,6 @@ build/bench/jemalloc-static: $(BENCH_JEMALLOC) build/peers/jemalloc/lib.a
 	$(CC) $^ $(BENCH_FAMILY) -o $@ -lpthread -ldl -lm -lstdc++ \
 		$$(cat build/peers/jemalloc/ldflags)
 
-# Linked against the peer's shared object, run with the same one preloaded and found by its name.
+# Linked with the peer's shared object, and run with the same object preloaded.
 build/bench/jemalloc-shared: $(BENCH_JEMALLOC) build/peers/jemalloc/lib.so
 	$(CC) $^ -o $@ -lpthread

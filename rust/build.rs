@@ -1,6 +1,6 @@
-//! Which library the program is linked with: libkmem-malloc where malloc is to be libkmem's, else libkmem. It is looked
-//! for in `KMEM_LIB_DIR`, in the build folder of the tree that this crate is in, and where the linker looks by itself;
-//! the archive where there is one (a call is a jump then), unless `KMEM_DYNAMIC` is set.
+//! Selects the library: libkmem-malloc with the feature `malloc`, else libkmem. The search order is `KMEM_LIB_DIR`, the
+//! build folder of the surrounding tree, and the linker's own folders. The archive is preferred, because a call is then
+//! a jump, unless `KMEM_DYNAMIC` is set.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn has(folder: &Path, name: &str) -> bool {
     ["a", "so"].iter().any(|end| folder.join(format!("lib{}.{}", name, end)).exists())
 }
 
-/// Where linkers look by themselves, as far as that can be known here.
+/// The linker's own folders, as far as this script can know the folders.
 fn is_installed(name: &str) -> bool {
     let multiarch = env::var("CARGO_CFG_TARGET_ARCH").map(|arch| format!("/usr/lib/{}-linux-gnu", arch));
     let folders = ["/usr/local/lib", "/usr/local/lib64", "/usr/lib", "/usr/lib64"];
@@ -29,7 +29,7 @@ fn main() {
     let archive = folder.join(format!("lib{}.a", name));
     let linked = archive.exists() && env::var_os("KMEM_DYNAMIC").is_none();
 
-    // Also where the archive is not there yet: once it is built, it is to be found.
+    // Also for a missing archive: cargo looks again once the archive is built.
     println!("cargo:rerun-if-changed={}", archive.display());
     if folder.exists() {
         println!("cargo:rustc-link-search=native={}", folder.display());

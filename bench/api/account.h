@@ -1,10 +1,10 @@
 /*
- * Who pays in this process: with --account a group of its own, else nobody; the rest of the work is the same code. How
- * charges are kept (v1-drain ... shelf) is chosen by the driver through KMEM_OPTIONS; what is really in force is said
- * here, so that a refused option cannot pass for a figure.
+ * Charges in this process: with --account allocations are charged to one group, else they are uncharged; the rest of
+ * the work is the same code. The driver selects the rules for charges (v1-drain ... shelf) through KMEM_OPTIONS. The
+ * worker prints the rules in force, so a refused option cannot pass for a figure.
  *
- * With --several another group owns one object of every cache that is measured: the library has a shortcut for a cache
- * of which one group pays for all objects, and a figure must say on which side of it it was taken.
+ * With --several another group owns one object of every measured cache: the library has a shortcut for a cache with
+ * objects of one group only, and the figure must name its side of the shortcut.
  */
 #ifndef BENCH_ACCOUNT_H
 #define BENCH_ACCOUNT_H
@@ -15,7 +15,7 @@
 #include "frame/bench.h"
 
 static struct {
-	struct mem_cgroup *group, *other;	/* NULL: nobody pays */
+	struct mem_cgroup *group, *other;	/* NULL: uncharged */
 } account;
 
 static struct mem_cgroup *account_group(const char *name)
@@ -38,7 +38,7 @@ static const char *account_mode(void)
 	return modes[2 * mem_cgroup_mode(MEM_CGROUP_V1) + mem_cgroup_mode(MEM_CGROUP_DRAIN)];
 }
 
-/* From now on this thread's group pays, if anybody does. */
+/* Activates the process's group in this thread, if the process has a group. */
 static void account_enter(void)
 {
 	if (bench_amounts.account && !account.group) {
@@ -49,7 +49,7 @@ static void account_enter(void)
 		set_active_memcg(account.group);
 }
 
-/* The main thread's, once; then it also says how. */
+/* Activates the group in the main thread, and prints the rules in force. */
 static void account_start(void)
 {
 	static bool started;
@@ -60,7 +60,7 @@ static void account_start(void)
 	account_enter();
 }
 
-/* Whose object makes the cache one of several payers; NULL: nobody's. */
+/* The group with one object in every cache; NULL: one group only. */
 static struct mem_cgroup *account_other(void)
 {
 	return bench_amounts.several ? account.other : NULL;

@@ -1,4 +1,4 @@
-/* The work's verbs over a kmem_cache with SLAB_ACCOUNT, or without where nobody pays; and in batches. */
+/* The work's operations over a kmem_cache with SLAB_ACCOUNT, or without SLAB_ACCOUNT if uncharged; and in batches. */
 #ifndef BENCH_API_H
 #define BENCH_API_H
 
@@ -8,7 +8,7 @@
 
 struct api {
 	struct kmem_cache *cache;
-	void *others;		/* the other group's object, or NULL */
+	void *others;		/* the object of the other group, or NULL */
 };
 
 bench_inline void *api_alloc(struct api api)

@@ -1,4 +1,4 @@
-/* The work's verbs over kmalloc with GFP_KERNEL_ACCOUNT, or without where nobody pays. */
+/* The work's operations over kmalloc with GFP_KERNEL_ACCOUNT, or without __GFP_ACCOUNT if uncharged. */
 #ifndef BENCH_API_H
 #define BENCH_API_H
 
@@ -8,12 +8,12 @@
 
 struct api {
 	size_t size;
-	void *others;		/* the other group's object, or NULL */
+	void *others;		/* the object of the other group, or NULL */
 };
 
 bench_inline void *api_alloc(struct api api)
 {
-	/* As in programs: what the call says is known when it is compiled. */
+	/* Constant gfp, as in programs. */
 	return bench_amounts.account ? kmalloc(api.size, GFP_KERNEL_ACCOUNT) : kmalloc(api.size, GFP_KERNEL);
 }
 

@@ -1,7 +1,4 @@
-/*
- * The work's verbs over kmem_cache_alloc/kmem_cache_free, called through the linkage of the
- * program.
- */
+/* The work's operations over kmem_cache_alloc/kmem_cache_free, called through the linkage of the program. */
 #ifndef BENCH_API_H
 #define BENCH_API_H
 

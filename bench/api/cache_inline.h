@@ -1,4 +1,4 @@
-/* The work's verbs over the fast path in <kmem/inline.h>; misses and batches are calls as ever. */
+/* The work's operations over the fast path in <kmem/inline.h>; misses and batches are calls. */
 #ifndef BENCH_API_H
 #define BENCH_API_H
 

@@ -1,6 +1,6 @@
 /*
- * A fresh cache for a cell, as the published tables had it: made before the clock runs, destroyed
- * after. Shared by the out-of-line and the inline form of the kmem_cache verbs.
+ * Opens a fresh cache for a cell, as in the published tables: created before the clock runs, destroyed afterwards.
+ * Shared by the out-of-line and the inline form of the kmem_cache operations.
  */
 #ifndef BENCH_CACHE_OPEN_H
 #define BENCH_CACHE_OPEN_H
@@ -18,12 +18,12 @@ struct api {
 
 bench_inline struct api api_open(size_t size)
 {
-	/* The engine is the process default, chosen by the driver through KMEM_OPTIONS. */
+	/* The engine is the process default, set by the driver through KMEM_OPTIONS. */
 	struct kmem_cache_args args = { .align = 0 };
 	struct api api;
 	char name[32];
 
-	/* Those that are there at once have different sizes. */
+	/* Caches of the same time have different sizes. */
 	snprintf(name, sizeof(name), "bench-%zu", size);
 	api.cache = kmem_cache_create(name, (unsigned int)size, &args, 0);
 	if (!api.cache)

@@ -1,6 +1,6 @@
 /*
- * The work's verbs over DPDK's mempool, as its users have them: inline functions over a
- * per-lcore cache in front of a fixed pool. The pool is larger than any batch and never grows.
+ * The work's operations over DPDK's mempool, as DPDK's users call the mempool: inline functions over a per-lcore cache
+ * in front of a fixed pool. The pool is larger than any batch and never grows.
  */
 #ifndef BENCH_API_H
 #define BENCH_API_H

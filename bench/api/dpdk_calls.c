@@ -1,4 +1,4 @@
-/* The other side of api/dpdk_calls.h: each verb as one function in an object of its own. */
+/* Definitions for api/dpdk_calls.h: each operation is one function in a separate object file. */
 #include "api/dpdk.h"
 
 void *dpdk_alloc(struct rte_mempool *pool);

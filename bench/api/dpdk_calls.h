@@ -1,6 +1,6 @@
 /*
- * The work's verbs over DPDK's mempool behind one plain call each, so that it stands beside the
- * libraries that are called; api/dpdk_calls.c holds the other side.
+ * The work's operations over DPDK's mempool behind one plain call each, for a comparison with called libraries; the
+ * definitions are in api/dpdk_calls.c.
  */
 #ifndef BENCH_API_H
 #define BENCH_API_H

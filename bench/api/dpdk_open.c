@@ -1,6 +1,6 @@
 /*
- * Starting DPDK without huge pages, devices, files or telemetry, and its pools. The pinned CPU
- * becomes the main lcore, so that the per-lcore cache is in use.
+ * Starts DPDK without huge pages, devices, files or telemetry, and makes pools. The pinned CPU becomes the main lcore,
+ * because the per-lcore cache must be in use.
  */
 #include <rte_eal.h>
 #include <rte_mempool.h>
@@ -9,7 +9,7 @@
 
 #include "api/dpdk.h"
 
-#define POOL_OBJECTS 8191u	/* a power of two less one: what the ring behind holds at best */
+#define POOL_OBJECTS 8191u	/* a power of two less one: the capacity of the ring behind the pool */
 
 static void dpdk_start(void)
 {

@@ -1,6 +1,6 @@
 /*
- * The work's verbs over jemalloc's experimental batch allocation, reached through its control
- * tree; it has no batch free, so frees are a loop.
+ * The work's operations over jemalloc's experimental batch allocation, reached through mallctl. jemalloc has no batch
+ * free, so frees are a loop.
  */
 #ifndef BENCH_API_H
 #define BENCH_API_H
@@ -18,7 +18,7 @@ struct api {
 	size_t mib[2];
 };
 
-/* As jemalloc documents it for experimental.batch_alloc. */
+/* The layout of experimental.batch_alloc in jemalloc's manual. */
 struct api_packet {
 	void **objects;
 	size_t count;

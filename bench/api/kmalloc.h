@@ -1,4 +1,4 @@
-/* The work's verbs over kmalloc/kfree and their batch forms. */
+/* The work's operations over kmalloc/kfree and their batch forms. */
 #ifndef BENCH_API_H
 #define BENCH_API_H
 

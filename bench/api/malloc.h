@@ -1,6 +1,6 @@
 /*
- * The work's verbs over malloc/free: whichever malloc the process has (linked in, or preloaded).
- * Compiled with -fno-builtin, so that no pair is optimised away.
+ * The work's operations over malloc/free of the process (linked or preloaded). Compiled with -fno-builtin, because the
+ * compiler would remove a pair.
  */
 #ifndef BENCH_API_H
 #define BENCH_API_H

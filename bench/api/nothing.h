@@ -1,4 +1,4 @@
-/* The work's verbs over empty functions, called as the allocators' are. */
+/* The work's operations over empty functions, called like an allocator. */
 #ifndef BENCH_API_H
 #define BENCH_API_H
 

@@ -1,4 +1,4 @@
-/* The empty allocator: every call returns at once. No memory is managed here, ever. */
+/* The empty allocator: every call returns at once. This file never manages memory. */
 #include "api/nothing_calls.h"
 
 static char nothing_object[8192] __attribute__((aligned(4096)));
@@ -15,7 +15,7 @@ void nothing_free(void *object)
 	(void)object;
 }
 
-/* The array keeps what it holds: in `worst` these are the caller's own objects. */
+/* The array keeps its contents: in `worst` the caller's objects. */
 bool nothing_alloc_bulk(size_t size, unsigned int flags, size_t count, void **objects)
 {
 	(void)size;

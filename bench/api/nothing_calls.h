@@ -1,7 +1,6 @@
 /*
- * Empty functions with the shape of an allocator's: what the call and the loop cost by
- * themselves. Defined in nothing_calls.c, which is a shared object for one linkage and a separate
- * object for the other.
+ * Empty functions with the signatures of an allocator: the cost of the call and the loop. nothing_calls.c is a shared
+ * object for one linkage and a separate object file for the other.
  */
 #ifndef BENCH_NOTHING_H
 #define BENCH_NOTHING_H

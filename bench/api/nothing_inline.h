@@ -1,4 +1,4 @@
-/* The work's verbs over nothing at all: what the loop costs where the fast path is in a header. */
+/* The work's operations without any code: the cost of the loop, for a comparison with a fast path in a header. */
 #ifndef BENCH_API_H
 #define BENCH_API_H
 

@@ -1,4 +1,4 @@
-/* What an interface needs whose calls know nothing but a size. For the interfaces (api/) that have no cache. */
+/* Parts of interfaces whose calls have only a size. For the interfaces (api/) without a cache. */
 #ifndef BENCH_API_SIZE_H
 #define BENCH_API_SIZE_H
 
@@ -18,7 +18,7 @@ bench_inline void api_close(struct api api)
 	(void)api;
 }
 
-/* Where its slabs begin is its secret: pages stand for them. */
+/* The start of a slab is unknown: pages stand for slabs. */
 bench_inline unsigned int api_slab_shift(struct api api)
 {
 	(void)api;

@@ -1,10 +1,10 @@
-"""Run as `python3 FOLDER ROOT ARGUMENT...` by `kmem bench`: ROOT is the project's tree, or empty where there is
-none."""
+"""`kmem bench` runs this file as `python3 FOLDER ROOT ARGUMENT...`. ROOT is the project's tree, or empty without a
+tree."""
 import signal
 import sys
 from pathlib import Path
 
-# Until the run can stop in good order Ctrl-C ends it as it ends any program: without a traceback.
+# Until the driver handles stops, Ctrl-C ends the process like any program: without a traceback.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 if sys.version_info < (3, 11):

@@ -1,7 +1,6 @@
-"""Charts of a view, by matplotlib, as SVG: curves where the columns are a scale (sizes, batches), one figure a linkage;
-bars where they are different works; of a distribution its runs. The cost axis of curves is logarithmic, because the
-subjects differ by more than tenfold.
-"""
+"""Charts of a view, by matplotlib, as SVG: curves for columns on a scale (sizes, batches), one figure for each linkage;
+bars for columns of different works; runs for a distribution. The cost axis of curves is logarithmic, because the
+subjects differ by more than tenfold."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from matplotlib.figure import Figure
 from .model import LINKAGES, Kind, Row
 from .views import Line, View, who
 
-CUT = 5000              # clocks, at which the published distribution was cut
+CUT = 5000              # clocks; the published distribution ends here
 WIDTH, HEIGHT, BAR, PANEL = 9.0, 4.6, 0.18, 1.6     # inches
 matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kmem", "font.size": 8, "axes.spines.top": False,
                             "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd",
@@ -22,7 +21,7 @@ matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kmem", "fon
 
 
 def colour(view: View, line: Line) -> object:
-    """Ours in greens and blues, peers in warm colours, others grey."""
+    """Colours: ours in greens and blues, peers in warm colours, others grey."""
     maps = {Kind.OURS: "winter", Kind.PEER: "autumn"}
     part = view.lines.index(line) * 0.37 % 1 if line.any.kind in maps else 0.6
     return colormaps[maps.get(line.any.kind, "gray")](part)
@@ -52,7 +51,7 @@ def curves(view: View) -> Iterator[Figure]:
 
 
 def bars(view: View) -> Iterator[Figure]:
-    """A figure for each column, the lowest bar on top."""
+    """Draws a figure for each column, with the lowest bar on top."""
     for column in ("mean",) if view.kind.figures else view.columns:
         found = [(value, line) for line in view.lines if column in line.cells and
                  (value := view.figure(line.cells[column], column)) is not None]
@@ -70,8 +69,8 @@ def bars(view: View) -> Iterator[Figure]:
 
 
 def runs(view: View) -> Iterator[Figure]:
-    """A figure for each batch and state, with a panel for each engine: its runs from left to right, the bulk allocation
-    as bars, the loop that it is compared with as a line, cut as it was published."""
+    """Draws a figure for each batch and state, with a panel for each engine: runs from left to right, the bulk
+    allocation as bars, the compared loop as a line, cut at the published limit."""
     def same(row: Row) -> tuple[object, ...]:
         return row.variant, row.batch, row.size, row.state
 

@@ -1,9 +1,8 @@
-"""The processes that the driver starts, one at a time (workers, make, scripts/peers), and who asks it to stop.
+"""The child processes of the driver, one at a time (workers, make, scripts/peers), and the signals that stop the run.
 
-Each child leads a process group of its own: a signal from the terminal comes to us alone, we end the child with all
-that it started, and what was complete by then is printed. Invariant: no child outlives us. (Ctrl-Z stops us alone: a
-worker that stood still would be one that took long.)
-"""
+Each child leads a process group, so a signal from the terminal reaches only the driver. The driver ends the child's
+group and prints the complete rounds. Invariant: no child lives longer than the driver. (Ctrl-Z stops only the driver: a
+stopped worker would look like a slow worker.)"""
 from __future__ import annotations
 
 import ctypes
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-# timeout(1) sends its signal twice, a terminal that goes and its shell do too: that is one wish, not two.
+# timeout(1) sends its signal twice, as do a closed terminal and its shell: signals of one moment count as one.
 SAME_MOMENT = 1.0
 STOP_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1
@@ -25,14 +24,15 @@ LIBC = ctypes.CDLL(None)
 
 class Children:
     def __init__(self) -> None:
-        self.running: int | None = None     # leads the group of the child
-        self.signal = 0                     # the first one that asked us to stop
-        self.first = 0.0                    # when that was
-        self.reason: str | None = None      # of our own, to stop
+        self.running: int | None = None     # process group of the running child
+        self.signal = 0                     # first signal to stop
+        self.first = 0.0                    # time of this signal
+        self.reason: str | None = None      # the driver's own reason to stop
         self.woken, self.wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def catch_stop(self) -> None:
-        """From now on a signal stops the run. What our caller ignores (nohup, a background job) stays ignored."""
+        """Makes signals stop the run from now on. Signals ignored by the caller (nohup, a background job) stay
+        ignored."""
         signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in STOP_SIGNALS:
@@ -40,7 +40,7 @@ class Children:
                 signal.signal(number, self.on_stop)
 
     def on_stop(self, number: int, _frame: FrameType | None) -> None:
-        """The first one lets the child clean up behind itself; who asks again does not want to wait for that."""
+        """The first signal lets the child clean up; a second signal kills the child."""
         if not self.signal:
             self.signal, self.first = number, time.monotonic()
             self.kill(signal.SIGTERM)
@@ -54,20 +54,19 @@ class Children:
 
     @property
     def stopped(self) -> str | None:
-        """Why the run ends; None: go on."""
+        """Reason for the end of the run; None: continue."""
         return "interrupted" if self.signal else self.reason
 
     @property
     def status(self) -> int:
-        """128 and the signal's number; 0: it was no signal."""
+        """128 and the signal's number; 0: no signal."""
         return 128 + self.signal if self.signal else 0
 
     def start(self, arguments: list[str], environment: dict[str, str] | None = None, cwd: Path | None = None,
               stdout: int | IO[bytes] = subprocess.PIPE, seconds: int = 0) -> subprocess.Popen[bytes]:
-        """The only child, which SIGALRM ends after so many seconds. OSError: it can't be started.
+        """Starts the only child; SIGALRM ends the child after `seconds`. Raises OSError if the child cannot be started.
 
-        Signals wait meanwhile: the handler knows the child, or the child was never started in vain.
-        """
+        Signals are blocked meanwhile, because the handler must know the child."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
         def in_child() -> None:
@@ -86,18 +85,17 @@ class Children:
         return child
 
     def sleep(self, *files: int) -> bool:
-        """Until one of the files can be read, or a signal came, that of a child which ended among them; False then.
+        """Waits until a file is readable (returns True), or until a signal, also SIGCHLD, arrives (returns False).
 
-        Python runs a handler between two steps of its own: of a signal that comes just before a call that blocks it
-        would hear when that call returns. So nothing blocks but this, which a signal wakes.
-        """
+        Python runs a handler between two of its own steps: a signal just before a blocking call would be handled after
+        this call. So only this function blocks, and a signal wakes the function."""
         ready = select.select([self.woken, *files], [], [])[0]
         if self.woken in ready:
             os.read(self.woken, 4096)
         return len(ready) > (self.woken in ready)
 
     def output(self, child: subprocess.Popen[bytes]) -> bytes:
-        """All that it says."""
+        """Reads the child's output to the end."""
         assert child.stdout
         said = b""
         with child.stdout as pipe:
@@ -109,15 +107,15 @@ class Children:
                     said += part
 
     def wait(self, child: subprocess.Popen[bytes]) -> int:
-        """Its status; less than 0: the signal that ended it. Until it is reaped its number is nobody else's, so that
-        the handler may send to it."""
+        """Waits for the child. Returns the status, or less than 0: minus the signal that ended the child. The child is
+        reaped last, because the handler may send to its number until then."""
         while not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
             self.sleep()
         self.running = None
         return child.wait()
 
     def run(self, arguments: list[str], root: Path) -> int:
-        """A command in the root, its output on our stderr; its status."""
+        """Runs a command in the root with its output on stderr. Returns the status."""
         environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
         try:
             with open(2, "wb", closefd=False) as errors:

@@ -1,7 +1,7 @@
-"""What watching costs, as ratios within the run, under the tables of `kmem bench debug`: of a hit the geometric mean
-over works and sizes; of a program its processor time, and its memory. And what a profile's sample costs: by how much
-a pair of 256 bytes costs more where a profile samples one in ten than where it samples one in two thousand, divided by
-the difference of these shares; of each the fastest round."""
+"""The tables of ratios below `kmem bench debug`: for a hit the geometric mean over works and sizes; for a program its
+processor time and its memory. And the price of a profile's sample: the difference of a pair of 256 bytes with one
+sample in ten and with one in two thousand, divided by the difference of these shares, from the fastest round of
+each."""
 from __future__ import annotations
 
 import math
@@ -14,7 +14,7 @@ from .subjects import LEVELS, OURS
 
 RATIOS = tuple(level for level in LEVELS if level != "sampled")
 SAMPLED_BYTES = 256
-BETWEEN = {"profiled": 512 * 1024, "sampled": 2560}      # bytes between two samples, on the average
+BETWEEN = {"profiled": 512 * 1024, "sampled": 2560}      # mean bytes between two samples
 HARDENED = ("hardened_malloc_light", "snmalloc_checks", "mimalloc3_secure", "scudo")
 
 
@@ -24,7 +24,7 @@ def mean(rows: list[Row], subject: str, level: str | None) -> float:
 
 
 def measured(rows: list[Row]) -> dict[str, list[Row]]:
-    """By what is measured. A peer has malloc alone, which stands beside each interface of its linkage."""
+    """Groups rows by measurement. A peer has only malloc, which is compared with each interface of the same linkage."""
     hits = {f"a hit, {api} {linkage}": [row for row in rows if row.unit == "cycles/object" and
                                         row.linkage == linkage and row.api == (api if row.kind.is_ours else "malloc")]
             for api, linkage, *_ in OURS if linkage != "inline"}
@@ -34,7 +34,7 @@ def measured(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def sample_price(rows: list[Row], unit: str) -> str | None:
-    """Of a Poisson process, the share of objects with a sample in them is 1 - exp(-bytes / mean)."""
+    """The price of a sample. The share of sampled objects is 1 - exp(-bytes / mean), as of a Poisson process."""
     cost = {level: [row.min for row in rows if row.level == level and row.unit == unit] for level in BETWEEN}
     if not all(cost.values()):
         return None

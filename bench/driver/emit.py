@@ -1,4 +1,4 @@
-"""The rows for programs: one JSON object, or CSV with a header line. Field names are a contract."""
+"""Rows for programs: one JSON object, or CSV with a header line. Field names are a contract."""
 from __future__ import annotations
 
 import csv
@@ -13,14 +13,14 @@ FIGURES = ("median", "min", "max", "avg", "sd", "rounds", "planned")
 
 
 def fields_of(bench: Bench, row: Row) -> dict[str, Any]:
-    """A field that has no meaning for the row is None."""
+    """None for a field without meaning in the row."""
     fields = {name: getattr(row, name, None) or None for name in FIELDS}
     quick = bench.options.quick and row.kind is not Kind.PUBLISHED
     return fields | {"accounting": row.accounting or "off", "quick": quick or None}
 
 
 def json_row(bench: Bench, row: Row) -> dict[str, Any]:
-    """Of latency each run's figure as well, in the order of the runs."""
+    """For latency also the figure of each run, in order."""
     figures: dict[str, Any] = {name: round(getattr(row, name), 4) for name in FIGURES[:5]}
     figures |= {"avg": figures["avg"] if row.rounds > 1 else None, "sd": figures["sd"] or None,
                 "planned": row.planned or None, "rounds": row.rounds}
@@ -43,7 +43,7 @@ def environment(bench: Bench) -> dict[str, Any]:
 
 
 def as_json(bench: Bench) -> str:
-    """A line for each row."""
+    """Prints a line for each row."""
     rows = ",\n  ".join(json.dumps(json_row(bench, row)) for table in bench.tables for row in table.rows)
     return f'{{"environment": {json.dumps(environment(bench))},\n "rows": [\n  {rows}\n]}}\n'
 

@@ -1,8 +1,7 @@
-"""The environment block: what machine, system and build the figures belong to, and whether the machine was quiet.
+"""The environment block: the machine, system and build of the figures, and whether the machine was quiet.
 
-The clock ratio is a dependent multiplication in time-stamp cycles, before and after, which bench/worker/gauge.c
-measures: it is started once and asked again at the end, when nothing may be left to start it with.
-"""
+The clock ratio is a dependent multiplication in time-stamp cycles, before and after, measured by bench/worker/gauge.c.
+The gauge starts once and is asked again at the end, because at the end a start may fail."""
 from __future__ import annotations
 
 import os
@@ -15,7 +14,7 @@ from pathlib import Path
 from . import BenchError
 
 GAUGE = "build/bench/gauge"
-NOISY = 1.1             # the two clock ratios differ by more
+NOISY = 1.1             # bound for the quotient of the two clock ratios
 
 
 def cpu_model() -> str:
@@ -44,7 +43,7 @@ class Environment:
     flags: str = ""
     library_flags: str = ""
     commit: str = ""
-    disciplines: list[str] = field(default_factory=list)    # of all our subjects, each once
+    disciplines: list[str] = field(default_factory=list)    # of all our subjects, without repetition
     tsc_ghz: float = 0.0
     clock_before: float = 0.0
     clock_after: float = 0.0
@@ -59,7 +58,7 @@ class Environment:
         return max(self.clock_before, self.clock_after) > NOISY * min(self.clock_before, self.clock_after)
 
     def before(self, root: Path, stopped: bool) -> None:
-        """What is stopped before it began may lack the gauge: nothing was measured that would need it."""
+        """Fills the block before the rounds. A run that was stopped before its start may lack the gauge."""
         system = os.uname()
         self.cpu, self.cores = cpu_model(), os.sysconf("SC_NPROCESSORS_ONLN")
         self.kernel = f"{system.sysname} {system.release} {system.machine}"

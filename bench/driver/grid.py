@@ -1,8 +1,7 @@
-"""Text that fits: sentences are wrapped, and a grid of labels and cells that is too wide is printed in parts, each with
-the labels and as many columns as there is room for. Invariant: no line is wider than asked, unless one word is.
+"""Text within the width: sentences are wrapped, and a grid wider than the terminal is printed in parts, each part with
+the labels and as many columns as fit. Invariant: no line is wider than the limit, except by a single word.
 
-rich lays the parts out; what is here is which columns a part has.
-"""
+rich lays out the parts; this module selects the columns of a part."""
 from __future__ import annotations
 
 import textwrap
@@ -14,7 +13,7 @@ from io import StringIO
 @dataclass(frozen=True)
 class GridLine:
     label: tuple[str, ...]
-    cells: Sequence[str | None]     # by column; None: nothing
+    cells: Sequence[str | None]     # by column; None: empty
     dim: bool = False
 
 
@@ -23,8 +22,8 @@ def wrap(text: str, width: int) -> str:
 
 
 def labels_of(lines: Sequence[GridLine], left: int, width: int) -> tuple[list[tuple[str, ...]], int | None]:
-    """The labels, without columns that are blank in all lines; or, where they leave no room, each as one text that
-    takes the lines that it needs in so many columns."""
+    """The labels, without columns that are blank in all lines; or, without room, each label as one text, wrapped to the
+    width."""
     count = max(len(line.label) for line in lines)
     padded = [line.label + ("",) * (count - len(line.label)) for line in lines]
     labels = list(zip(*(column for column in zip(*padded) if any(column))))
@@ -34,7 +33,7 @@ def labels_of(lines: Sequence[GridLine], left: int, width: int) -> tuple[list[tu
 
 
 def grid(columns: Sequence[str], lines: Sequence[GridLine], width: int, styled: bool = False) -> str:
-    """A line that has nothing in a part is none there."""
+    """Returns the grid in parts of the width. A part leaves out the lines without a cell in the part."""
     from rich.console import Console
     from rich.table import Table
     widths = [1 + max([len(name)] + [len(line.cells[c] or "") for line in lines]) for c, name in enumerate(columns)]

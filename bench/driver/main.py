@@ -1,10 +1,9 @@
-"""The course of one call: options, subjects, plan, workers, rounds, printing. How each table measures stands in the
-workers, what it holds in plan.py.
+"""The course of one call: options, subjects, plan, workers, rounds, printing. The workers measure; plan.py has the
+contents of each table.
 
-Exit status: 0; 1 where something of ours could not be measured; 2 wrong usage; 3 where `peers` lacks a peer that it
-must not lack; 128 and the signal's number where one stopped it. Tables are printed in any case but wrong usage, with
-the rounds that are complete.
-"""
+Exit status: 0; 1 if a subject of the project could not be measured; 2 wrong usage; 3 if `peers` lacks a required peer;
+128 and the signal's number after a signal. Tables are printed in every case except wrong usage, with the complete
+rounds."""
 from __future__ import annotations
 
 import argparse
@@ -27,7 +26,7 @@ from .subjects import SUBJECTS, Finder, build_workers
 
 
 def check(options: argparse.Namespace, root: str) -> None:
-    """Before an hour's work, not after it."""
+    """Tests the tree, the Python libraries and the HTML file before the work, not after an hour."""
     if not root:
         raise BenchError("needs the project's tree: run it inside of a clone")
     for module in ["rich"] * (not options.json and not options.csv) + ["rich", "matplotlib"] * bool(options.html):
@@ -42,7 +41,7 @@ def check(options: argparse.Namespace, root: str) -> None:
 
 
 def finish(bench: Bench, table: Table) -> None:
-    """A table of which nothing is complete has no rows at all."""
+    """Completes the rows of a table. A table without a complete round has no rows."""
     if table.incomplete:
         print(f"kmem bench: {table.bench}: {table.extent}", file=sys.stderr)
     if not table.complete:
@@ -64,7 +63,7 @@ def text_of(bench: Bench) -> str:
 
 
 def print_all(bench: Bench) -> None:
-    """A reader that went with the same Ctrl-C must not take the page with it."""
+    """Prints the text and writes the page. A reader that the same Ctrl-C ended must not prevent the page."""
     text, failed = text_of(bench), False
     try:
         sys.stdout.buffer.write(text.encode(errors="replace"))
@@ -106,6 +105,6 @@ def main(root: str, arguments: list[str]) -> NoReturn:
     except BenchError as error:
         print(f"kmem bench: {error}", file=sys.stderr)
         status = error.status
-    # Nothing is left to be done but what Python would complain of: a reader that went.
+    # Ends without Python's cleanup, because Python would complain about a closed reader.
     sys.stderr.flush()
     os._exit(status)

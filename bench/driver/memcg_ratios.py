@@ -1,4 +1,4 @@
-"""What accounting costs, as ratios within the run, under the tables of `kmem bench memcg`."""
+"""The tables of ratios below `kmem bench memcg`: the cost of accounting."""
 from __future__ import annotations
 
 import functools
@@ -15,12 +15,12 @@ Median = Callable[..., float | None]
 
 
 def way_of(variant: Variant) -> tuple[str, str, str]:
-    """One engine under one linkage and discipline."""
+    """Engine, discipline and linkage of a variant."""
     return variant.subject, variant.percpu or "", variant.linkage
 
 
 def median_of(rows: list[Row], **fields: object) -> float | None:
-    """Of the first row with these fields."""
+    """The median of the first row with these fields."""
     return next((row.median for row in rows
                  if all(getattr(row, name) == value for name, value in fields.items())), None)
 

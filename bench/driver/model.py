@@ -1,7 +1,7 @@
-"""What a run is made of: variants (who is measured, and how it is reached), tables of jobs (processes) of cells
-(measurements), and the rows that come out of them.
+"""The parts of a run: variants (a subject with its interface and linkage), tables of jobs (processes) of cells
+(measurements), and rows (results).
 
-Invariant: a row's values are in the order of the rounds, one for each round that its job has completed.
+Invariant: a row's values are in the order of the rounds, one for each completed round of the row's job.
 """
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .children import Children
 from .environment import Environment
 
 LINKAGES = ("shared", "static", "inline")
-COST_MS = 25            # a cell of cost per object, about
+COST_MS = 25            # approximate ms of a cell of cost per object
 
 
 class Kind(enum.Enum):
-    """Whose figures they are."""
+    """Origin of a figure."""
     OURS = enum.auto()
     PEER = enum.auto()
     NOTHING = enum.auto()
@@ -30,30 +30,30 @@ class Kind(enum.Enum):
 
     @property
     def is_ours(self) -> bool:
-        """The project's own code: that it can't be measured is a failure."""
+        """The project's own code: a failed measurement is a failure of the run."""
         return self in (Kind.OURS, Kind.MODEL, Kind.PROCESSOR)
 
 
 @dataclass(eq=False)
 class Variant:
-    """One way to reach one subject: a worker program and the environment that it needs. Paths are under the root."""
+    """One way to measure one subject: a worker program and its environment. Paths are relative to the root."""
     kind: Kind
     subject: str
     api: str
     linkage: str
     worker: str
     preload: str | None = None
-    owner: str | None = None        # the file that must hold malloc; None: whichever does
+    owner: str | None = None        # file that must contain malloc; None: any
     version: str | None = None
-    discipline: str = "none"        # said by the worker
-    only: str | None = None         # the bench that it is for; None: each that takes it
-    percpu: str | None = None       # the discipline to force; None: what the library chooses
-    min_partial: str | None = None  # the rule to force
-    accounting: str | None = None   # who pays and how; None: the worker knows of no accounting
-    level: str | None = None        # how much is watched; None: what users get
+    discipline: str = "none"        # reported by the worker
+    only: str | None = None         # the only bench with this variant; None: all
+    percpu: str | None = None       # forced discipline; None: the library's choice
+    min_partial: str | None = None  # forced rule
+    accounting: str | None = None   # rules for charges; None: a worker without accounting
+    level: str | None = None        # level of debugging; None: the default
     broken: bool = False            # failed once: left out from then on
-    refused: bool = False           # the machine lacks the discipline: nobody's failure
-    impostor: bool = False          # not what its rows would say: none of them counts
+    refused: bool = False           # the machine lacks the discipline: no failure
+    impostor: bool = False          # another malloc or engine was in force: no row counts
 
     @property
     def name(self) -> str:
@@ -62,7 +62,8 @@ class Variant:
 
 @dataclass(eq=False)
 class Named:
-    """What a row is called: the contract's fields, in the order in which they are printed. Empty ones mean nothing."""
+    """The names of a row: the fields of the contract, in the order of the output. Empty fields have no meaning for the
+    row."""
     bench: str = ""
     work: str = ""
     subject: str = ""
@@ -98,20 +99,20 @@ KEY = tuple(f.name for f in fields(Named))
 
 @dataclass(eq=False)
 class Cell(Named):
-    """One measurement to ask of a worker. What it says of a row goes before what the variant says."""
-    verb: str = ""                  # the worker's name for the work
-    ms: int = COST_MS               # what it takes, about
-    run_ms: int = 0                 # what a cell of throughput takes; 0: as ever
+    """One measurement of a worker. The cell's fields take precedence over the variant's fields."""
+    verb: str = ""                  # the worker's name of the work
+    ms: int = COST_MS               # approximate time of the cell
+    run_ms: int = 0                 # time of a throughput cell; 0: the default
 
 
 @dataclass(eq=False)
 class Job:
-    """One process in a round: a variant and the cells that it runs."""
+    """One process in a round: a variant and the cells of the process."""
     variant: Variant
     cells: list[Cell]
-    every: int = 1                  # it runs in the first of so many rounds
-    ms: float = 0.0                 # a run of it: at first what the plan expects
-    rounds: int = 0                 # completed
+    every: int = 1                  # runs in the first of so many rounds
+    ms: float = 0.0                 # time of a run: at first an estimate
+    rounds: int = 0                 # completed rounds
 
     def runs_within(self, rounds: int) -> int:
         return -(-rounds // self.every)
@@ -122,9 +123,9 @@ class Row(Named):
     """A figure over the rounds."""
     kind: Kind = Kind.PUBLISHED
     values: list[float] = field(default_factory=list)
-    rounds: int = 0                 # that the figures are of
-    planned: int = 0                # rounds that were wanted; 0: it has them all
-    settled: bool = False           # published: the figures are set, and there are no values
+    rounds: int = 0                 # rounds of the figures
+    planned: int = 0                # planned rounds; 0: complete
+    settled: bool = False           # published: the figures are set, without values
     median: float = 0.0
     min: float = 0.0
     max: float = 0.0
@@ -135,15 +136,15 @@ class Row(Named):
 
     @property
     def true_work(self) -> str:
-        """The work; of empty functions the one that they stand for."""
+        """The work; for empty functions the represented work."""
         return self.of or "" if self.kind is Kind.NOTHING else self.work
 
     def key(self) -> tuple[Any, ...]:
-        """All fields but the figures."""
+        """All fields except the figures."""
         return tuple(getattr(self, name) for name in KEY)
 
     def settle(self) -> None:
-        """Median, extremes, mean and standard deviation of the values."""
+        """Computes median, extremes, mean and standard deviation of the values."""
         if not self.settled:
             self.rounds = len(self.values)
             self.median, self.min, self.max = statistics.median(self.values), min(self.values), max(self.values)
@@ -153,15 +154,15 @@ class Row(Named):
 
 @dataclass(eq=False)
 class Table:
-    """One bench of the run: its jobs in the order of a round, and its rows."""
+    """One bench of the run: jobs in the order of a round, and rows."""
     bench: str
     rounds: int
     rounds_name: str = "rounds"     # or "runs"
-    limit_s: int = 0                # no round begins that would end later, but the first; 0: no limit
-    worker_s: int = 600             # a worker that takes longer hangs
-    complete: int = 0               # rounds done by every subject that did not fall out
+    limit_s: int = 0                # no round may end later, except the first; 0: no limit
+    worker_s: int = 600             # a worker that takes longer is killed
+    complete: int = 0               # rounds completed by all remaining subjects
     began: float | None = None      # seconds of the monotonic clock
-    cut_by: str | None = None       # why it has fewer rounds than wanted
+    cut_by: str | None = None       # reason for fewer rounds
     jobs: list[Job] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
 
@@ -179,7 +180,7 @@ class Table:
 
 @dataclass(eq=False)
 class Bench:
-    """Everything about one run; filled in order: options, root, variants, tables, environment."""
+    """The state of a run, filled in order: options, root, variants, tables, environment."""
     options: argparse.Namespace
     root: Path
     children: Children = field(default_factory=Children)
@@ -191,14 +192,14 @@ class Bench:
     must_missing: bool = False
 
     def leave(self, name: str, why: str) -> None:
-        """Somebody or something is left out: that is said, once."""
+        """Records a subject or a work that is left out, once."""
         if f"{name}: {why}" not in self.without:
             self.without.append(f"{name}: {why}")
 
     def wants(self, *works: str) -> bool:
-        """Whether the table has one of these, which --work may choose from."""
+        """True if --work selects one of these works, or is absent."""
         return not self.options.works or any(work in self.options.works for work in works)
 
     def peers(self) -> dict[str, str]:
-        """Name and version of the peers that are here."""
+        """Name and version of the present peers."""
         return {v.subject: v.version for v in self.variants if v.kind is Kind.PEER and v.version}

@@ -1,4 +1,4 @@
-"""The command line. Anything wrong in it: one line, and exit status 2, before anything was measured."""
+"""The command line. An error is one line and exit status 2, before any measurement."""
 from __future__ import annotations
 
 import argparse
@@ -17,11 +17,11 @@ DISCIPLINES = ("rseq", "cmpxchg", "lock")
 WORKS = ("pair", "alloc", "free", "loop", "bulk", "producer-consumer", "larson", "threads-4k", "idle-threads",
          "live-set", "netio", "latency", "groups", "churn", "simulation", "zero", "aligned", "blocks", "held",
          "realloc", "adrift", "turn", "program")
-LIST = 64               # entries of an option's list
+LIST = 64               # maximum of entries in an option's list
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, which complains in our words."""
+    """argparse with the driver's messages."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         try:
@@ -96,8 +96,8 @@ def make_parser(subjects: tuple[str, ...]) -> Parser:
 
 
 def parse(arguments: list[str], subjects: tuple[str, ...]) -> argparse.Namespace:
-    """The options; `subjects` are those that there are. Benches stand in the order asked for, each once; the worst case
-    of a batch belongs to the table of batches."""
+    """Parses the options; `subjects` are the known subjects. Benches run in the given order, each once; `worst` belongs
+    to the table of batches."""
     options, unknown = make_parser(subjects).parse_known_intermixed_args(arguments)
     if unknown:
         raise BenchError(f"unknown option '{unknown[0]}'", 2)

@@ -1,6 +1,5 @@
-"""The report as one self-contained HTML page: no scripts, nothing fetched from anywhere. Charts are inline SVG, and
-files of their own beside the page: FILE-BENCH-N.svg.
-"""
+"""The report as one self-contained HTML page, without scripts or external files. Charts are inline SVG, and also
+separate files beside the page: FILE-BENCH-N.svg."""
 from __future__ import annotations
 
 from html import escape
@@ -17,7 +16,7 @@ STYLE = "body{font:14px sans-serif;margin:2em;color:#222}svg{margin:1em 0;displa
 
 
 def write_page(bench: Bench, file: str) -> None:
-    """The whole report, then the charts of each view."""
+    """Returns the whole report, then the charts of each view."""
     body, count = [f"<pre>{bench.environment.date}\n\n{escape(report(bench, COLUMNS, False))}</pre>\n"], 0
     path = Path(file)
     try:

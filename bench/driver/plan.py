@@ -1,11 +1,10 @@
-"""The tables: which works each has, who runs them, and over which sizes, batches and thread counts. These stand here
-and on the command line; the code under test knows nothing of them.
+"""The tables: works, subjects, sizes, batches and thread counts. The numbers are here and on the command line; the code
+under test does not know the numbers.
 
-A table has phases, one after the other; in each every subject runs its processes, and a process is the works that it
-has in it. A whole table of peers ends within ten minutes: the engines that are not the default stand in it only where
-they are named, a crowd of threads and works whose cost no call's linkage shows run `shared`, and works that wait for
-seconds run in every third round. What is left out is said; who names works, linkages or rounds gets them all.
-"""
+A table has phases, one after the other. In each phase every subject runs its processes, and a process runs a list of
+works. A whole table of peers ends within ten minutes: other engines than the default run only if named, many threads
+and works without a visible cost of calls run `shared`, and works that wait for seconds run in every third round. The
+report lists the omissions; --work, --linkage and --rounds select everything."""
 from __future__ import annotations
 
 import functools
@@ -16,47 +15,47 @@ from dataclasses import dataclass
 
 from .model import COST_MS, Bench, Cell, Job, Kind, Table, Variant
 
-ROUNDS, QUICK_ROUNDS = 9, 3     # the contract's minimum; --quick: a third of the rounds, of a third of the length
+ROUNDS, QUICK_ROUNDS = 9, 3     # minimum of the contract; --quick: a third of the rounds and of the length
 RUNS = {"netio": 50, "bulk-latency": 100}       # as published; --quick: a tenth
-PEERS_SECONDS, PEERS_WORKER_SECONDS = 600, 120  # a whole table of peers; a worker that takes longer hangs
-START_MS = 25           # a process
-RUN_MS, CROWD_MS, CROWD = 100, 250, 8   # a throughput of peers; with more threads than that each runs several times
-WAITS_EVERY = 3         # rounds, of works that wait
+PEERS_SECONDS, PEERS_WORKER_SECONDS = 600, 120  # limits of a whole table of peers, and of a worker
+START_MS = 25           # start of a process
+RUN_MS, CROWD_MS, CROWD = 100, 250, 8   # throughput of peers; the second with more threads than CROWD
+WAITS_EVERY = 3         # works that wait run in one of so many rounds
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 BULK_BATCHES = (1, 2, 3, 4, 8, 16, 30, 32, 34, 48, 64, 128, 158, 250)
 MATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 65)
-# Windows of 16 stay in every engine's ready objects; of 10000 is what the published module took.
+# Windows of 16 use cached objects of every engine; windows of 10000 are the published size.
 APART_BATCHES, APART_SIZES = (16, 10000), (8, 64, 256, 1024, 4096)
-APART_BYTES = 4096 << 10        # what an engine may keep
-FIO_BLOCKS = 1 << 20            # of 4 KiB; the 100 GiB of fio's example would take a minute a run
+APART_BYTES = 4096 << 10        # maximum that an engine may keep
+FIO_BLOCKS = 1 << 20            # blocks of 4 KiB; fio's 100 GiB would take a minute a run
 NETIO_PACKETS = 200000          # of each sender: about a second
 BLOCK_SIZES = (10000, 16000, 40000, 64000, 100000, 200000, 500000, 1000000)
 TOGETHER = (1, 2)               # threads at once
 IDLE = 1000                     # threads; --quick: a tenth
-LOOP, OBJECTS = 4, 4            # published: 4 kmalloc, then 4 kfree; objects of a group that comes and goes
-CHARGING_THREADS, CPUS, TRANSFERS = (2, 96), (96,), (100,)      # the latter two simulated; ns
+LOOP, OBJECTS = 4, 4            # published: 4 kmalloc, then 4 kfree; objects of a group in `churn`
+CHARGING_THREADS, CPUS, TRANSFERS = (2, 96), (96,), (100,)      # the last two are simulated; ns
 GROUPS = (1, 10, 100, 1000)
 
-# Interfaces, as interface_of has them; SINGLE: those that serve objects one by one.
+# Interfaces, as returned by interface_of; SINGLE: interfaces for single objects.
 HEAP = "kmalloc malloc"
 ALL_OURS = "cache cache-inline " + HEAP
 SINGLE = "nothing nothing-inline " + ALL_OURS
 PROGRAMS, PROGRAM_MS = ("redis", "sqlite3", "g++"), 1500
 WATCHING = ("glibc", "mimalloc3", "mimalloc3_secure", "snmalloc", "snmalloc_checks", "scudo", "hardened_malloc",
-            "hardened_malloc_light")            # peers beside what watches
+            "hardened_malloc_light")            # peers with checks, beside hardening
 CHARGED = ("off", "shelf", "stock")
 
-Numbers = int | tuple[int, ...]     # a number stays what it is; of several an option may name others
+Numbers = int | tuple[int, ...]     # an option may replace a tuple, not a single number
 
 
 @dataclass(frozen=True)
 class Work:
-    """A work over some numbers, for those interfaces that have it."""
-    verb: str                       # the worker's name for it
+    """A work over some numbers, for the named interfaces."""
+    verb: str                       # the worker's name of the work
     on: str
-    name: str = ""                  # the rows' name, where it is another one
-    api: str = ""                   # the rows' interface, where it is not the worker's
+    name: str = ""                  # name in rows, if different
+    api: str = ""                   # interface in rows, if different
     sizes: Numbers = (256,)
     batches: Numbers = 1
     threads: Numbers = 1
@@ -67,17 +66,17 @@ class Work:
     state: str | None = None
     payers: str | None = None
     objects: int = 0                # --quick: a tenth
-    most: int = 0                   # bytes of a batch
-    ms: int = COST_MS               # that it takes, about; 0: a throughput of peers
-    linkages: str = "static"        # those it runs with unless --linkage names others; "": all
-    alone: bool = False             # each cell has a process: what it leaves behind must not be the next one's
-    once: bool = False              # not in every round
-    waits: bool = False             # for seconds
+    most: int = 0                   # maximum of bytes in a batch
+    ms: int = COST_MS               # approximate time; 0: a throughput of peers
+    linkages: str = "static"        # default linkages; "": all
+    alone: bool = False             # one process for each cell, because memory of an earlier cell must not count
+    once: bool = False              # in one round only
+    waits: bool = False             # takes seconds of waiting
     default: bool = False           # only the default engine, unless engines are named
-    named: bool = False             # only where --work names it
+    named: bool = False             # only with --work
 
 
-# A work of peers in a process of its own, which writes what it allocates.
+# A work of peers in a separate process, with written objects.
 fresh = functools.partial(Work, batches=0, alone=True, touch="first", ms=0, linkages="")
 
 
@@ -92,7 +91,7 @@ def charged(api: str, ways: Iterable[str] = CHARGED) -> str:
 
 
 def costs(payers: str, *ways: str) -> list[Work]:
-    """bulk.csv and fastpath.csv with somebody who pays, and with nobody; by the stock alone only the batch of 64."""
+    """bulk.csv and fastpath.csv, charged and uncharged; by the stock alone only the batch of 64."""
     works = [Work("pair", charged("cache", ways) + " " + charged("kmalloc", ways), payers=payers)]
     for way in ways:
         for verb, name, api in (("loop", "loop", ""), ("bulk", "bulk", "bulk"), ("kfree-bulk", "bulk", "kfree_bulk")):
@@ -103,7 +102,7 @@ def costs(payers: str, *ways: str) -> list[Work]:
 
 TABLES: dict[str, list[list[list[Work]]]] = {
     "fastpath": [[[Work("pair", SINGLE, sizes=SIZES, linkages="")]]],
-    # Static is what the published module had: a plain call. DPDK is inline as well.
+    # Static is the published linkage: a plain call. DPDK also has inline.
     "bulk": [[[Work("pair", "nothing nothing-inline cache cache-inline", sizes=256),
                Work("for-loop", "nothing", sizes=0),
                Work("loop", SINGLE + " dpdk", batches=BULK_BATCHES),
@@ -116,19 +115,19 @@ TABLES: dict[str, list[list[list[Work]]]] = {
                                      ("kfree_bulk", "kfree_bulk"))]]],
     "worst": [[[Work("worst-loop", "cache malloc", "loop", "", 256, 64, matches=MATCHES, touch="first"),
                 Work("worst-bulk", "nothing cache", "bulk", "bulk", 256, 64, matches=MATCHES, touch="first")]]],
-    # alloc and free apart; 10000 objects only where they stay within what an engine may keep.
+    # alloc and free apart; 10000 objects only within the cached objects of an engine.
     "slab-fastpath": [[[Work("pair", "nothing cache", sizes=APART_SIZES),
                         *(Work(verb, "nothing cache", sizes=APART_SIZES, batches=APART_BATCHES, most=APART_BYTES)
                           for verb in ("alloc", "free"))]]],
-    "bulk-latency": [[list(latencies())]],      # one call: one figure for each run
+    "bulk-latency": [[list(latencies())]],      # one figure for each run
     "netio": [[[fresh("netio", "malloc", sizes=4096, threads=2, touch="whole", objects=FIO_BLOCKS, ms=COST_MS)],
                [fresh("netio", "cache", sizes=0, threads=(8,), touch="whole", objects=NETIO_PACKETS, ms=COST_MS)]]],
-    # Every engine but slob runs accounted and not; what is about the charging alone runs on the default engine.
+    # Every engine except slob runs charged and uncharged; works about charging alone run on the default engine.
     "memcg": [[costs("one", *CHARGED), costs("several", "shelf"),
                [Work("loop", charged("kmalloc"), sizes=(32, 4096), batches=(LOOP,), payers="one", default=True)],
                [Work("threads-4k", charged("kmalloc"), sizes=4096, threads=CHARGING_THREADS, touch="first",
                      payers="one", alone=True, default=True)],
-               # An object in each group's name in turn. One group alone: also where another pays in its cache.
+               # An object in each group in turn. One group alone runs also with another group in the cache.
                [Work("groups", charged("cache"), groups=GROUPS, payers="one", default=True)],
                [Work("groups", charged("cache", CHARGED[1:]), groups=GROUPS[:1], payers="several", default=True)],
                [Work("churn", charged("cache"), batches=OBJECTS, default=True)],
@@ -155,19 +154,19 @@ TABLES: dict[str, list[list[list[Work]]]] = {
                       linkages="shared", named=True)]],
               [[fresh("held", HEAP, sizes=0, threads=threads, touch="whole", ms=200, linkages="shared", waits=True)
                 for threads in (1, 2)]]],
-    # What watching costs: a hit at each level, and whole programs, beside peers that watch.
+    # The cost of debugging: a hit at each level, and whole programs, beside peers with checks.
     "debug": [[[Work("pair", "nothing cache " + HEAP, sizes=(8, 256, 4096), linkages=""),
                 Work("loop", "nothing cache " + HEAP, sizes=256, batches=(16, 64, 250), linkages="")]],
               [[Work(program, "program", "program", sizes=0, batches=0, touch=None, alone=True, ms=PROGRAM_MS,
                      linkages="") for program in PROGRAMS]]],
-    # No allocator, the processor alone: what a store costs that the next load reads, by the form of the address.
+    # No allocator, only the processor: the cost of a store that the next load reads, by the form of the address.
     "forwarding": [[[Work("forwarding", "processor", "", "", 0, 0, 0, touch=None, ms=200, linkages="")]]],
 }
-OWN = ("slab-fastpath", "netio", "memcg", "forwarding")     # about variants that are there for that table alone
+OWN = ("slab-fastpath", "netio", "memcg", "forwarding")     # tables with their own variants
 
 
 def interface_of(variant: Variant) -> str:
-    """What the worker behind it can do."""
+    """The operations of a variant's worker."""
     if variant.kind in (Kind.NOTHING, Kind.MODEL, Kind.PROCESSOR):
         name = variant.kind.name.lower()
     elif variant.api == "bulk":
@@ -184,7 +183,7 @@ class Planner:
 
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench, self.options, self.name = bench, bench.options, name
-        # Whether anybody's wish says how much is done: then nothing is spared.
+        # With --rounds or --work the table is complete, with any length.
         self.chosen = bool(self.options.rounds or self.options.works)
         peers, quick = name == "peers", self.options.quick
         runs = RUNS.get(name, 0)
@@ -195,7 +194,7 @@ class Planner:
             self.table.limit_s = self.table.limit_s or (0 if self.chosen else PEERS_SECONDS)
 
     def is_spared(self, variant: Variant) -> bool:
-        """An engine that users get only if they name it."""
+        """True for an engine that runs only by name."""
         return (variant.kind is Kind.OURS and variant.subject != "sheaf" and not self.options.engines and
                 not self.options.subjects)
 
@@ -210,7 +209,7 @@ class Planner:
         return True
 
     def has_linkage(self, variant: Variant, linkages: str) -> bool:
-        """Whether the variant's linkage is among these, or was asked for."""
+        """True if the variant has one of these linkages, or if --linkage was given."""
         return bool(not linkages or self.options.linkages or variant.linkage in linkages or variant.subject == "dpdk")
 
     def takes(self, work: Work, variant: Variant) -> bool:
@@ -230,7 +229,7 @@ class Planner:
         return [own] if isinstance(own, int) else getattr(self.options, option) or list(own)
 
     def threads(self, work: Work) -> list[int]:
-        """Costs beside other threads want a CPU for each."""
+        """Costs beside other threads need a CPU for each thread."""
         wanted = self.numbers("threads", work.threads)
         if work.alone:
             return [IDLE // 10 if work.threads == IDLE and self.options.quick else threads for threads in wanted]
@@ -240,12 +239,12 @@ class Planner:
         return fit
 
     def cells(self, work: Work, variant: Variant) -> Iterator[Cell]:
-        # A cache of slob has no header that kfree could go by: kmalloc's blocks have.
+        # A cache of slob has no header for kfree; blocks of kmalloc have a header.
         verb = "kmalloc-kfree-bulk" if (variant.subject, work.verb) == ("slob", "kfree-bulk") else work.verb
         for threads, size, batch, match, groups, transfer in itertools.product(
                 self.threads(work), self.numbers("sizes", work.sizes), self.numbers("batches", work.batches),
                 work.matches, work.groups, self.numbers("transfers", work.transfers)):
-            # Who waits for a CPU most of the time does not see how a call is made.
+            # With more threads than CPUs the linkage has no visible effect.
             unseen = not work.ms and threads > CROWD and not self.chosen and not self.has_linkage(variant, "shared")
             if unseen or (work.most and batch * size > work.most):
                 continue
@@ -258,7 +257,7 @@ class Planner:
                        ms=work.ms or run_ms, run_ms=run_ms)
 
     def jobs(self, process: list[Work], variant: Variant) -> Iterator[Job]:
-        """Single threads come first: some allocators go slower from the first thread on."""
+        """Single threads come first, because some allocators are slower after the first thread."""
         cells = [cell for work in process if self.takes(work, variant) for cell in self.cells(work, variant)]
         cells.sort(key=lambda cell: cell.threads)
         one = process[0]
@@ -266,7 +265,7 @@ class Planner:
         if one.alone:
             cells.sort(key=lambda cell: (cell.size, cell.batch))
         for each in [[cell] for cell in cells] if one.alone else [cells] * bool(cells):
-            ms = sum(cell.ms for cell in each)      # of --quick the windows are shorter
+            ms = sum(cell.ms for cell in each)      # with --quick the windows are shorter
             yield Job(variant, each, every, START_MS + (ms // 2 if self.options.quick else ms))
 
 

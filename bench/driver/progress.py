@@ -1,7 +1,7 @@
-"""How long it will take: what the plan expects of a job until it has run, then what it took.
+"""The progress: an estimate from the plan for each job until the job has run, then the measured time.
 
-On a terminal a line says so while the rounds go on; it is never wider than the terminal, and gone when the tables come.
-"""
+On a terminal one line shows the progress while the rounds run. The line is never wider than the terminal, and is
+removed before the tables."""
 from __future__ import annotations
 
 import math
@@ -13,11 +13,11 @@ from typing import TextIO
 from .model import Job, Table
 
 BAR = 10
-PIPE_COLUMNS = 100      # where nobody knows who reads
+PIPE_COLUMNS = 100      # the width without a terminal
 
 
 def terminal_columns(stream: TextIO) -> int:
-    """0: it is no terminal. A terminal that does not know its own width has that of most."""
+    """0: no terminal. A terminal without a known width has the usual width."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80 if stream.isatty() else 0
     except (OSError, ValueError):
@@ -31,15 +31,15 @@ def is_due(job: Job, round_: int) -> bool:
 class Progress:
     def __init__(self, tables: list[Table]) -> None:
         self.tables, self.began = tables, time.monotonic()
-        self.expected = self.took = 0.0     # ms of the jobs that have run: what was expected of them, what they took
+        self.expected = self.took = 0.0     # ms of the completed jobs: estimated, measured
 
     def jobs_ms(self, jobs: list[Job], round_: int) -> float:
-        """Of those that are due. A job that never ran is late or early as those that have."""
+        """Estimate for the due jobs, scaled by the quotient of measured and estimated time."""
         late = self.took / self.expected if self.expected > 0 else 1.0
         return sum(job.ms * (1.0 if job.rounds else late) for job in jobs if is_due(job, round_))
 
     def left_ms(self, table: Table, following: Job | None) -> float:
-        """From this job of the round on, or from a table's first one; never more than its limit leaves."""
+        """Estimate from this job of the round on, or from a table's first job; at most the table's limit."""
         ms = self.jobs_ms(table.jobs[table.jobs.index(following):] if following else [], table.complete)
         ms += sum(self.jobs_ms(table.jobs, round_) for round_ in range(table.complete + bool(following), table.rounds))
         if not table.limit_s:
@@ -67,7 +67,7 @@ class Progress:
         minutes, seconds = divmod(int(left / 1e3 + 0.5), 60)
         line = (f"{table.bench} {table.complete + 1}/{table.rounds} [{bar:{BAR}}] {minutes}:{seconds:02} left: "
                 f"{job.cells[0].work} {job.variant.subject} {job.variant.api} {job.variant.linkage}")
-        # A full line would move to the next one.
+        # A full line would move the cursor to the next line.
         print(f"\r\033[K{line[:width - 1]}", end="", file=sys.stderr, flush=True)
 
     def ran(self, job: Job, ms: float) -> None:

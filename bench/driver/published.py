@@ -1,8 +1,7 @@
-"""The figures that the kernel's authors published, from bench/published/, as rows beside ours.
+"""The figures of the kernel's authors, from bench/published/, as rows beside ours.
 
-They belong to other machines: to be set beside, never divided by. The fast path and bulk were published with memory
-cgroups compiled in and switched on or off at run time: the field `memcg`.
-"""
+The figures are of other machines, for a comparison without ratios. The fast path and bulk were published with memory
+cgroups compiled in, and on or off at run time: the field `memcg`."""
 from __future__ import annotations
 
 import csv
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from .model import Bench, Row
 from .plan import RUNS
 
-SIZE = 256              # struct sk_buff, as it was then
+SIZE = 256              # struct sk_buff at that time
 UNITS = ("cycles/object", "ns/object")
 Line = dict[str, str]
 
@@ -46,7 +45,7 @@ def latency(line: Line) -> Iterator[Row]:
 
 
 def min_partial(line: Line) -> Iterator[Row]:
-    """The median was not published: the average stands for it."""
+    """The median was not published; the average takes its place."""
     of, dash, _ = line["allocator"].partition("-")
     least, most, avg, deviation = (float(line[f"{name}_s"]) for name in ("min", "max", "avg", "sd"))
     yield Row(of=of, unit="s", work="netio", api="kmalloc", time=line["time"], settled=True, rounds=RUNS["netio"],
@@ -62,8 +61,7 @@ def memcg_4k(line: Line) -> Iterator[Row]:
 
 
 def rows_for(bench: Bench, name: str) -> Iterator[Row]:
-    """Those beside a table of that name. Of a machine, size and count that are other ones, or are not known, unless
-    a row has them."""
+    """The published rows beside a table. Machine, size and count differ or are unknown, unless a row has the values."""
     options, memcg = bench.options, name == "memcg"
     of_size = not options.sizes or SIZE in options.sizes
     for rows_of, wanted in (

@@ -1,8 +1,7 @@
-"""The rounds: every job of a table once per round, in the same order (A B C A B C ...), each in a fresh process.
+"""The rounds: every job of a table once in each round, in the same order (A B C A B C ...), each in a fresh process.
 
-A subject that fails is left out from then on, and named; its rows are those of the rounds before. Invariant: whatever
-ends the run early, the rows of a table are made of whole rounds.
-"""
+A failed subject is left out from then on, and named; its rows have the earlier rounds. Invariant: with any early end
+the rows of a table have whole rounds only."""
 from __future__ import annotations
 
 import os
@@ -15,14 +14,14 @@ from .model import KEY, Bench, Cell, Job, Kind, Row, Table, Variant
 from .progress import Progress, is_due
 from .subjects import LEVELS
 
-CELL_US = 20000         # a cost cell's windows together, at least
+CELL_US = 20000         # minimum of a cost cell's windows together
 RUN_MS = 200            # a throughput cell ...
-RUN_CROWD_MS = 400      # ... with a crowd, so that each runs several times
-FULL_OBJECTS = 10000000     # what the published tables took for a cell
+RUN_CROWD_MS = 400      # ... with many threads, because each thread needs several turns
+FULL_OBJECTS = 10000000     # objects of a cell in the published tables
 
 
 def accounting_options(accounting: str | None) -> str:
-    """How charges are kept: "shelf", or hierarchy and refill rule of the stock, as "v2-keep"."""
+    """The rules for charges: "shelf", or hierarchy and refill rule of the stock, such as "v2-keep"."""
     if not accounting or accounting == "off":
         return ""
     hierarchy, dash, refill = accounting.partition("-")
@@ -31,13 +30,13 @@ def accounting_options(accounting: str | None) -> str:
 
 
 def worker_environment(variant: Variant, root: Path) -> dict[str, str]:
-    """Our engine comes after what the user set, so that the user's other options stay. A peer runs under what its
-    recipe found that it needs."""
+    """Adds our options after the user's options, because the user's other options stay. A peer runs under the settings
+    of its recipe."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     settings = root / "build/peers" / variant.subject / "env"
     if variant.kind is Kind.PEER and settings.exists():
         environment.update(setting.partition("=")[::2] for setting in settings.read_text().split())
-    # The worker of programs runs without the preload itself.
+    # The worker of programs runs without the preload.
     if variant.preload:
         environment["BENCH_PRELOAD" if variant.api == "program" else "LD_PRELOAD"] = str(root / variant.preload)
     level = LEVELS.get(variant.level or "", {})
@@ -61,8 +60,8 @@ class Runner:
     # ------------------------------------------------------------------------------------------------- one worker
 
     def arguments(self, job: Job) -> list[str]:
-        """The last CPU that we may use is where a single thread runs: the first one is where most systems take their
-        interrupts."""
+        """The command line of a worker. A single thread runs on the last available CPU, because most systems take
+        interrupts on the first."""
         first, less = job.cells[0], 3 if self.options.quick else 1
         run_ms = first.run_ms or (RUN_CROWD_MS if first.threads > 2 else RUN_MS)
         return [str(self.bench.root / job.variant.worker), f"--cpu={max(os.sched_getaffinity(0))}",
@@ -76,7 +75,7 @@ class Runner:
                   for c in job.cells)]
 
     def take_info(self, variant: Variant, key: str, value: str) -> bool:
-        """A line about the subject. False where what is in force is not what we mean."""
+        """Reads a line about the subject. Returns False if another malloc, engine or discipline is in force."""
         environment = self.bench.environment
         if key == "malloc" and variant.owner:
             return value == os.path.realpath(self.bench.root / variant.owner)
@@ -95,7 +94,7 @@ class Runner:
         return True
 
     def row_of(self, table: Table, job: Job, cell: Cell, unit: str, measure: str | None, at: str | None) -> Row:
-        """A cell's row of that unit; of seconds the worker's `measure` says which time it is."""
+        """The row of a cell and unit; for seconds the worker's `measure` names the kind of time."""
         if (cell, unit, measure, at) not in self.rows:
             variant = job.variant
             named = {name: getattr(variant, name, None) or getattr(cell, name) for name in KEY}
@@ -109,7 +108,7 @@ class Runner:
         return self.rows[cell, unit, measure, at]
 
     def take_figure(self, table: Table, job: Job, words: list[str]) -> bool:
-        """CELL UNIT MEASURE AT FIGURE. False: the line is something else."""
+        """Reads CELL UNIT MEASURE AT FIGURE. Returns False for another line."""
         try:
             index, unit, measure, at, figure = words
             cell, value = job.cells[int(index)], float(figure)
@@ -122,7 +121,7 @@ class Runner:
         return True
 
     def read(self, table: Table, job: Job, said: bytes) -> bool:
-        """One worker's output; False if it was not what it must be."""
+        """Reads the output of a worker. Returns False for a wrong output."""
         good, figures = True, 0
         for line in said.decode(errors="replace").splitlines():
             words = line.split(maxsplit=2)
@@ -134,11 +133,11 @@ class Runner:
                 good = False
         return good and figures >= len(job.cells)
 
-    # ----------------------------------------------------------------------------------------- who fell out, and why
+    # ---------------------------------------------------------------------------------------------- failed subjects
 
     @staticmethod
     def fault_of(table: Table, job: Job, status: int, good: bool) -> str | None:
-        """Why a worker's figures do not count; None: they do."""
+        """The reason against a worker's figures; None: the figures count."""
         work = job.cells[0].verb
         if status == -signal.SIGALRM:
             return f"its worker took more than {table.worker_s} seconds ({work})"
@@ -152,8 +151,8 @@ class Runner:
 
     @staticmethod
     def complete_rounds(table: Table, variant: Variant) -> int:
-        """The rounds of a subject that can be printed: those that all of its jobs have completed; what lies between a
-        job's own rounds is nothing to it."""
+        """The rounds of a subject that can be printed: the rounds that all of its jobs have completed. A job with fewer
+        rounds counts until its next round."""
         return min([job.rounds * job.every for job in table.jobs if job.variant is variant] + [table.rounds])
 
     def leave_out(self, table: Table, variant: Variant, why: str) -> None:
@@ -166,7 +165,7 @@ class Runner:
         self.bench.ours_failed |= variant.kind.is_ours and not variant.refused
 
     def job(self, table: Table, job: Job) -> bool:
-        """False where the run ends here."""
+        """Runs a job. Returns False at the end of the run."""
         began = time.monotonic()
         try:
             child = self.children.start(self.arguments(job), worker_environment(job.variant, self.bench.root),
@@ -184,7 +183,7 @@ class Runner:
             self.progress.ran(job, (time.monotonic() - began) * 1e3)
             job.rounds += 1
             return True
-        for row in table.rows:      # the figures of a round that the job did not complete
+        for row in table.rows:      # figures of a round that the job did not complete
             if row.job is job:
                 del row.values[job.rounds:]
         if self.children.stopped:
@@ -195,7 +194,7 @@ class Runner:
     # ------------------------------------------------------------------------------------------------- the rounds
 
     def round(self, table: Table) -> bool:
-        """False where the run ends within the round."""
+        """Runs a round. Returns False if the run ends within the round."""
         for job in table.jobs:
             if is_due(job, table.complete):
                 if self.children.stopped:
@@ -206,7 +205,7 @@ class Runner:
         return True
 
     def has_time(self, table: Table) -> bool:
-        """Whether the next round ends within the table's limit."""
+        """True if the next round ends within the table's limit."""
         assert table.began is not None
         end = (time.monotonic() - table.began) * 1e3 + self.progress.jobs_ms(table.jobs, table.complete)
         if not table.limit_s or not table.complete or end < table.limit_s * 1e3:
@@ -215,9 +214,8 @@ class Runner:
         return False
 
     def keep_complete(self, table: Table) -> None:
-        """Rows end with the last round that all subjects have completed, so that they stay comparable; those of a
-        subject that fell out end before. A row that its worker did not print in every round is none, nor is an
-        impostor's."""
+        """Cuts the rows to the last round that all subjects have completed, because rows must be comparable; rows of a
+        failed subject end earlier. Removes rows without a figure in every round, and rows of an impostor."""
         rows, table.rows = table.rows, []
         for row in rows:
             assert row.variant and row.job

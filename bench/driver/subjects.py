@@ -1,7 +1,6 @@
-"""Who is measured: our engines through each interface and linkage, the peers that lie in build/peers/, and the empty
-functions. What is missing is asked of scripts/peers and make once; what still is missing then is named as such, and the
-run goes on without it. The order of the variants is that of the rows.
-"""
+"""The subjects: our engines through each interface and linkage, the peers in build/peers/, and the empty functions.
+scripts/peers and make are called once for missing parts. A part that is still missing is named, and the run
+continues. The order of the variants is the order of the rows."""
 from __future__ import annotations
 
 import os
@@ -23,20 +22,20 @@ LEVELS = {
     "guarded": {"KMEM_OPTIONS": "guard:100"},
     "profiled": {"KMEM_OPTIONS": "profile:512K"},
     "sampled": {"KMEM_OPTIONS": "profile:2560"},        # one of ten objects of 256 bytes
-    "beside": {"KMEM_DEBUG": "FZPU,kmalloc-1k,malloc-1024"},    # caches that no work has objects of
+    "beside": {"KMEM_DEBUG": "FZPU,kmalloc-1k,malloc-1024"},    # caches without objects of any work
     "FZPU": {"KMEM_DEBUG": "FZPU"},
 }
-# An archive's program has of guarded objects and profiles what it names: a worker that names them.
+# Workers that link guarded objects and profiles by name, because an archive brings only named parts.
 NAMED = ("guarded", "profiled", "sampled")
-CHECKING = ("mimalloc3_secure", "snmalloc_checks")      # builds of peers that stand in one table alone
+CHECKING = ("mimalloc3_secure", "snmalloc_checks")      # builds of peers for one table only
 ACCOUNTINGS = ("off", "v1-drain", "v1-keep", "v2-drain", "v2-keep", "shelf")
-PEERS_IN = {"fastpath", "bulk", "worst", "peers", "debug"}       # the other tables are about ours alone
-# Engine, in the tables that compare disciplines: what the published ones were measured on is the transaction id and the
-# compare-and-swap, so the two engines that had it run under it as well; where disciplines are the subject, all do.
+PEERS_IN = {"fastpath", "bulk", "worst", "peers", "debug"}       # the other tables have only our subjects
+# The engines in tables that compare disciplines. The published figures used the transaction id and the
+# compare-and-swap, so the two engines with this discipline run under cmpxchg, too; --percpu selects for all engines.
 CMPXCHG_IN = ("bulk", "bulk-latency")
 BY_DISCIPLINE: dict[str, tuple[str | None, ...]] = {
     "slab": ("lock", "cmpxchg", "rseq"), "slub": ("cmpxchg", "rseq"), "sheaf": (None,)}
-# Our interfaces, and where a worker's name ends in its linkage.
+# Our interfaces; a worker's name ends with its linkage.
 OURS = (*(("kmem_cache", linkage, f"cache-{linkage}", None) for linkage in LINKAGES),
         *(("kmalloc", linkage, f"kmalloc-{linkage}", None) for linkage in LINKAGES[:2]),
         ("malloc", "shared", "malloc-shared", MALLOC_LIB), ("malloc", "static", "malloc-kmem-static", None))
@@ -51,7 +50,8 @@ class Finder:
 
     def add(self, kind: Kind, subject: str, api: str, linkage: str, worker: str, preload: str | None = None,
             **fields: Any) -> None:
-        """A way to reach a subject, if its linkage is wanted. Who is behind a malloc must be its preload, or itself."""
+        """Adds a way to measure a subject, if its linkage is wanted. The malloc must be the preload's, or the
+        worker's."""
         if not self.options.linkages or linkage in self.options.linkages:
             worker = f"build/bench/{worker}"
             owner = (preload or worker) if api == "malloc" and (preload or linkage != "shared") else None
@@ -63,8 +63,8 @@ class Finder:
         return [engine for engine in self.options.engines or ENGINES if self.wanted(engine)]
 
     def add_engine(self, engine: str) -> None:
-        """Through each interface and linkage, under each discipline asked for, or the library's choice. Slob has
-        none."""
+        """Each interface and linkage, under each requested discipline, or the library's choice. Slob has no
+        discipline."""
         wanted: list[str | None] = [None] if engine == "slob" else self.options.disciplines or [None]
         for percpu in wanted:
             for api, linkage, worker, preload in OURS:
@@ -77,7 +77,7 @@ class Finder:
             self.add_levels(engine)
 
     def add_levels(self, engine: str) -> None:
-        """The same interfaces with more that is looked at; and whole programs, at each level."""
+        """The same interfaces with debugging; and whole programs, at each level."""
         for level in LEVELS:
             for api, linkage, worker, preload in OURS:
                 if linkage == "static" and level in NAMED:
@@ -88,8 +88,8 @@ class Finder:
             self.add(Kind.OURS, engine, "program", "shared", "programs", MALLOC_LIB, only="debug", level=which)
 
     def add_disciplines(self, engine: str) -> None:
-        """A kmem_cache under a discipline for one bench only. KMEM_PERCPU does not choose where they are the
-        subject."""
+        """A kmem_cache under a discipline, for one bench only. KMEM_PERCPU has no effect on benches that compare
+        disciplines."""
         ways = [("slab-fastpath", percpu) for percpu in BY_DISCIPLINE.get(engine, ())]
         if engine in ("slub", "slab") and not self.options.disciplines and not os.environ.get("KMEM_PERCPU"):
             ways = [(bench, "cmpxchg") for bench in CMPXCHG_IN] + ways
@@ -99,7 +99,7 @@ class Finder:
                     self.add(Kind.OURS, engine, "kmem_cache", linkage, f"cache-{linkage}", only=only, percpu=percpu)
 
     def add_netio(self, engine: str) -> None:
-        """SLAB, SLUB with each rule for its partial slabs, and sheaf, as fio's malloc and as caches."""
+        """SLAB, SLUB with each rule for partial slabs, and sheaf, as fio's malloc and as caches."""
         if "netio" not in self.options.benches or engine == "slob":
             return
         fio = os.access("/usr/bin/fio", os.X_OK) and os.access(FIO_EXAMPLE, os.R_OK)
@@ -112,7 +112,7 @@ class Finder:
                 self.add(Kind.OURS, engine, "malloc", "shared", "fio-shared", MALLOC_LIB, **fields)
 
     def add_memcg(self, engine: str, disciplines: list[str | None]) -> None:
-        """How charges are kept: one variant each, so that they run in turn."""
+        """The rules for charges: one variant each, interleaved."""
         if engine == "slob":
             self.bench.leave(engine, "its objects are never charged")
             return
@@ -124,8 +124,8 @@ class Finder:
                                  only="memcg", percpu=percpu, accounting=accounting)
 
     def add_others(self) -> None:
-        """The charging code on CPUs that are not there (one of its two functions is asked under cmpxchg only), and the
-        machine itself."""
+        """The charging code on simulated CPUs (one of the two replaced functions is called under cmpxchg only), and the
+        machine."""
         if "memcg" in self.options.benches and self.wanted("model"):
             for accounting in ACCOUNTINGS[1:-1]:
                 self.add(Kind.MODEL, "model", "kmalloc", "static", "account-model-static", only="memcg",
@@ -146,19 +146,19 @@ class Finder:
     # --------------------------------------------------------------------------------------------------------- peers
 
     def version(self, peer: str) -> str | None:
-        """None: the peer was never brought."""
+        """The version of a peer; None: not fetched."""
         try:
             return (self.bench.root / "build/peers" / peer / "version").read_text().partition("\n")[0]
         except OSError:
             return None
 
     def was_tried(self, peer: str) -> bool:
-        """A peer with a log but no version file could not be had."""
+        """True for a peer with a log and without a version: the fetch failed."""
         return (self.bench.root / f"build/peers/{peer}.log").exists()
 
     def bring_peers(self) -> None:
-        """Bringing one installs packages and compiles for minutes: only who asks for that gets it (--fetch). The
-        system's own malloc is there anyway, and takes neither."""
+        """Fetches a peer only with --fetch, because a fetch installs packages and compiles for minutes. The system's
+        malloc needs no fetch."""
         wanted = [peer for peer in PEERS if self.wanted(peer) and self.version(peer) is None and
                   not self.was_tried(peer) and (self.options.fetch or peer == "glibc")]
         if not wanted or not (self.bench.root / "scripts/peers").exists():
@@ -168,13 +168,13 @@ class Finder:
         self.bench.children.run(["scripts/peers", *wanted], self.bench.root)
 
     def lacks_must(self) -> bool:
-        """Of what a table of peers cannot do without, as far as this call asked for it."""
+        """True if a required peer of `peers` is missing, among the selected peers."""
         groups = (("glibc",), ("jemalloc",), ("gperftools",), ("mimalloc2", "mimalloc3"))
         return any(any(map(self.wanted, group)) and all(self.version(peer) is None for peer in group)
                    for group in groups)
 
     def add_peer(self, peer: str, version: str) -> None:
-        """As malloc, shared and static; DPDK and jemalloc have an interface for batches as well."""
+        """Variants as malloc, shared and static; DPDK and jemalloc also have an interface for batches."""
         library, archive = f"build/peers/{peer}/lib.so", f"build/peers/{peer}/lib.a"
         shared, static = (peer == "glibc" or (self.bench.root / path).exists() for path in (library, archive))
         preload = None if peer == "glibc" else library
@@ -212,14 +212,14 @@ class Finder:
         self.add_others()
         if PEERS_IN.intersection(self.options.benches):
             self.find_peers()
-        # The empty functions stand in every table of costs, whoever else was asked for.
+        # The empty functions are in every table of costs, with any selection.
         for linkage in LINKAGES:
             self.add(Kind.NOTHING, "nothing", "malloc", linkage, f"nothing-{linkage}")
         self.add_code()
 
 
 def build_workers(bench: Bench, gauge: str) -> None:
-    """Have every worker that a planned job needs; leave out the variants whose worker cannot be built."""
+    """Builds the workers of the planned jobs; leaves out variants without a worker."""
     if bench.children.stopped:
         return
     jobs = [job for table in bench.tables for job in table.jobs]
@@ -234,7 +234,7 @@ def build_workers(bench: Bench, gauge: str) -> None:
     if not bench.children.run(["make", "-s", "-k", gauge, *every], bench.root) or bench.children.stopped:
         return
     for variant in planned:
-        # Whether it is there and newer than its sources; make failed for some.
+        # make may fail for some workers: asks make for each worker.
         if bench.children.run(["make", "-q", *targets(variant)], bench.root):
             variant.broken = True
             bench.leave(" ".join((variant.subject, variant.api, variant.linkage)), "its worker cannot be built")

@@ -1,6 +1,5 @@
-"""What was measured as text: first the verdict in a few lines, then the environment, each view, and our ratios to the
-best peer beneath it.
-"""
+"""The results as text: a verdict in a few lines, the environment, each view, and below each view our ratios to the best
+peer."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from .model import LINKAGES, Bench, Kind, Row
 from .verdict import verdict_text
 from .views import Rivals, View, views
 
-RANGES_WIDTH = 60       # narrower ones have no room for minimum and maximum
+RANGES_WIDTH = 60       # narrower terminals have no room for minimum and maximum
 ANOTHER = "A published row is another machine's: beside ours, not against."
 
 
@@ -32,7 +31,7 @@ def environment_lines(bench: Bench) -> Iterator[str]:
 
 
 def figures(view: View, width: int) -> Iterator[GridLine]:
-    """Medians on one line; minimum and maximum beneath, dimmed where that can be seen."""
+    """Medians on one line; minimum and maximum below, dimmed on a terminal."""
     def extremes(row: Row | None) -> str | None:
         return "-".join(view.text(value / view.kind.scale) for value in (row.min, row.max)) if row else None
 
@@ -46,8 +45,8 @@ def figures(view: View, width: int) -> Iterator[GridLine]:
 
 
 def ratios(view: View) -> Iterator[GridLine]:
-    """Under each linkage who its best peer is, column by column, and each of our lines over that; a batch first over
-    those who do the same one by one, then over other batches."""
+    """For each linkage the best peer, column by column, and the ratio of each of our lines. A batch is compared first
+    with single calls, then with other batches."""
     rivals, more = Rivals(view.table), view.kind.higher_is_better
     for single, linkage in ((single, linkage) for single in (True, False) for linkage in LINKAGES):
         lines, names = [], dict.fromkeys(view.columns, "")

@@ -1,7 +1,6 @@
-"""What came out, in a few lines: for each work our figure, the best peer's, and the ratio of the two, always of the
-same linkage. A work with several sizes or batches is the geometric mean over those that both have; who lacks one of
-them is no peer there. Wins and losses stand in it alike.
-"""
+"""The verdict: for each work our figure, the best peer's figure of the same linkage, and the ratio. A work with several
+sizes or batches is the geometric mean over the common cells; a subject without one of the cells is no peer. The
+verdict has wins and losses."""
 from __future__ import annotations
 
 import statistics
@@ -12,7 +11,7 @@ from .grid import GridLine, grid, wrap
 from .model import Kind, Row, Table
 from .views import Rivals
 
-LEAST_BYTES = 4096.0    # memory below a page, or none, is a page: a ratio needs something
+LEAST_BYTES = 4096.0    # smaller memory counts as one page, because a ratio needs a divisor
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ UNITS = (
     Unit("bytes", "rss", "end", ("idle-threads", "live-set", "adrift", "larson"), "MiB", 1048576),
     Unit("rss/live", None, None, ("held",), "ratio"),
 )
-# As users meet them: the first one that a run has speaks for a work.
+# In the order of use: the first variant of a run represents a work.
 WAYS = (("malloc", "shared"), ("malloc", "static"), ("kmalloc", "shared"), ("kmalloc", "static"),
         ("kmem_cache", "shared"), ("kmem_cache", "static"), ("kmem_cache", "inline"),
         ("bulk", "shared"), ("bulk", "static"), ("kfree_bulk", "static"), ("kmalloc_bulk", "static"))
@@ -48,7 +47,7 @@ def unit_of(row: Row) -> Unit | None:
 
 
 def line_of(row: Row) -> Hashable:
-    """Cells of one work that are one line differ in size and batch at most; crowds are lines of their own."""
+    """Merges cells of one work that differ in size and batch only; many threads are a separate line."""
     return (unit_of(row), row.work, row.touch, row.threads, row.match, row.size if row.work == "realloc" else None)
 
 
@@ -64,8 +63,8 @@ def label_of(row: Row) -> str:
 
 
 def opening(table: Table, rows: list[Row]) -> list[Row]:
-    """Of a line the first row of each way that speaks for it: all ways in a table of one work, else the work's first
-    one; of pairs all but kmalloc's."""
+    """The first row of each variant that represents a line: all variants in a table of one work, else the first
+    variant; for pairs all variants except kmalloc."""
     ways = [way for way in WAYS if any((row.api, row.linkage) == way for row in rows)]
     if table.bench != "fastpath":
         ways = [way for way in ways if way[0] != "kmalloc"] if rows[0].work == "pair" else ways[:1]
@@ -81,7 +80,7 @@ def figure(value: float) -> str:
 
 
 def grid_line(first: Row, rows: list[Row], rivals: Rivals) -> GridLine | None:
-    """None: it has no peer."""
+    """None without a peer."""
     unit = unit_of(first)
     assert unit
     rows = [row for row in rows if (row.variant, row.api) == (first.variant, first.api)]
@@ -96,7 +95,7 @@ def grid_line(first: Row, rows: list[Row], rivals: Rivals) -> GridLine | None:
 
 
 def verdict_text(table: Table, noisy: bool, width: int) -> str | None:
-    """None: there is nobody to compare with. The first engine speaks for ours; pairs come first."""
+    """None without a peer to compare. The first engine represents ours; pairs come first."""
     engine = next((row.subject for row in table.rows if row.kind is Kind.OURS), None)
     lines: dict[Hashable, list[Row]] = {}
     for row in table.rows:

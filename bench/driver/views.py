@@ -1,6 +1,5 @@
-"""Views: a table's rows as people read them, one line for each subject, interface and linkage, one column for each
-size, batch or work. Text and page print the same views. Also who the best peer of a row is, always of its linkage.
-"""
+"""Views: the rows of a table for readers, one line for each subject, interface and linkage, one column for each size,
+batch or work. Text and page print the same views. Also the best peer of a row, always of the same linkage."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
@@ -17,7 +16,7 @@ def bytes_text(count: int) -> str:
 
 
 def work_column(row: Row) -> str:
-    """The work, and what of it differs; x2: two threads at once."""
+    """The work, with the distinguishing fields; x2: two threads at once."""
     work, together = row.true_work, f" x{row.threads}" if row.threads > 1 else ""
     of_size = f"{work} {row.size}" if row.size != 256 else work
     names = {
@@ -32,7 +31,7 @@ def work_column(row: Row) -> str:
 
 
 def who(row: Row) -> str:
-    """The engine, and the discipline or rule where it is not the one by default."""
+    """The engine, and a discipline or rule other than the default."""
     if row.label:
         return f"{row.label}, published"
     if row.kind is Kind.PUBLISHED:
@@ -46,7 +45,7 @@ def quantile(row: Row, part: float) -> float | None:
 
 
 Text = Callable[[Row], str]
-# What a column is called.
+# Titles of columns.
 COLUMNS: dict[str, Text] = {
     "size": lambda row: str(row.size or "?"),
     "batch": lambda row: str(row.batch) if row.size in (0, 256) else f"{row.size}B/{row.batch}",
@@ -57,7 +56,7 @@ COLUMNS: dict[str, Text] = {
     "function": lambda row: (row.at or "").removeprefix("kmem_cache_"),     # too long for a column
     "work": work_column,
 }
-# The texts that stand before a line's figures.
+# Texts before the figures of a line.
 LABELS: dict[str, Text] = {
     "who": who,
     "api": lambda row: "-" if row.kind is Kind.NOTHING else "" if row.label else row.api,
@@ -73,7 +72,7 @@ LABELS: dict[str, Text] = {
     "cpus": lambda row: f"{row.threads} CPUs, {row.accounting}",    # published and simulated share a line
     "measure": lambda row: row.measure or "",
 }
-# Columns that are figures of one row. Published for latency: median and mean; for netio: all but the median.
+# Columns for the figures of one row. Published for latency: median and mean; for netio: all except the median.
 FIGURES: dict[str, Callable[[Row], float | None]] = {
     "min": lambda row: None if row.settled and row.work == "latency" else row.min,
     "10 %": lambda row: quantile(row, 0.10),
@@ -91,14 +90,14 @@ DISTRIBUTION = ("min", "10 %", "25 %", "median", "mean", "75 %", "90 %", "max")
 
 @dataclass(frozen=True)
 class ViewKind:
-    """Which rows of a bench a view has, and how they are laid out. None: all."""
+    """The rows of a view, and the layout. None: all rows."""
     bench: str
     title: str
     unit: str
     unit_text: str
     columns: str = "size"
     decimals: int = 0
-    scale: float = 1            # figures are divided by it
+    scale: float = 1            # divisor of the figures
     plot: str | None = "bars"   # or "curves", "runs"
     higher_is_better: bool = False
     works: tuple[str, ...] = ()     # (): all
@@ -112,7 +111,7 @@ class ViewKind:
     def has(self, row: Row) -> bool:
         if (row.bench, row.unit) != (self.bench, self.unit) or (self.columns != "form" and row.measure != self.measure):
             return False
-        if self.columns == "transfer" and row.kind is Kind.PUBLISHED:   # what was published stands beside its model
+        if self.columns == "transfer" and row.kind is Kind.PUBLISHED:   # published rows are beside the model
             return row.work == "threads-4k"
         api = "kmem_cache" if row.kind is Kind.NOTHING else row.api
         return ((not self.works or row.true_work in self.works) and self.touch in (None, row.touch) and
@@ -195,8 +194,8 @@ KINDS = (
 @dataclass(eq=False)
 class Line:
     label: tuple[str, ...]
-    any: Row                    # one of its rows, for what all have in common
-    cells: dict[str, Row] = field(default_factory=dict)     # by column; a missing one was not measured
+    any: Row                    # one of the rows, for common fields
+    cells: dict[str, Row] = field(default_factory=dict)     # by column; a missing cell was not measured
 
 
 @dataclass(eq=False)
@@ -212,7 +211,7 @@ class View:
         return f"{self.table.bench}: {self.kind.title}{said}"
 
     def figure(self, row: Row, column: str) -> float | None:
-        """What stands in a cell; None: a published row does not say."""
+        """The text of a cell; None: not published."""
         value = FIGURES[column if self.kind.figures else "median"](row)
         return None if value is None else value / self.kind.scale
 
@@ -221,13 +220,13 @@ class View:
 
 
 def views(table: Table) -> Iterator[View]:
-    """A table's views that have something in them, one after the other."""
+    """Yields the filled views of a table, one after the other."""
     for kind in KINDS:
         rows, column = list(filter(kind.has, table.rows)), COLUMNS[kind.columns]
         lines: dict[tuple[str, ...], Line] = {}
         for row in rows:
             label = tuple(LABELS[part](row) for part in kind.label.split())
-            # What is true of all rows the title says.
+            # The title has the values that all rows share.
             if row.planned and row.rounds < table.complete:
                 label = label[:-1] + (f"{label[-1]} ({row.rounds} of {row.planned})".lstrip(),)
             line = lines.setdefault(label, Line(label, row))
@@ -237,8 +236,8 @@ def views(table: Table) -> Iterator[View]:
 
 
 class Rivals:
-    """Of each row the peers' rows of the same measurement, linkage and sort of interface: a batch interface has those
-    with one, a fast path in a header, which has no peer of its own kind, the linked-in ones."""
+    """For each row the peers' rows with the same measurement, linkage and kind of interface. A batch interface is
+    compared with batch interfaces; a fast path in a header, without peers of its kind, with linked peers."""
 
     def __init__(self, table: Table) -> None:
         self.rows: dict[Hashable, dict[str, Row]] = {}
@@ -252,7 +251,7 @@ class Rivals:
                 row.objects, row.program, row.linkage.replace("inline", "static"))
 
     def of(self, row: Row, single: bool = False) -> dict[str, Row]:
-        """Those of a batch, or, if single, those who do the same one by one."""
+        """Peers with batches, or, for `single`, peers with single calls of the same work."""
         return self.rows.get(self.key(row, "loop" if single and row.work == "bulk" else row.work), {})
 
     def best(self, row: Row, more: bool, single: bool) -> Row | None:

@@ -1,7 +1,7 @@
 /*
- * What every benchmark worker shares: the cell it is asked to run, the table of works it knows, the
- * clock, the seeded generator and the one way to print a figure. Never anything that depends on the
- * allocator under test: that stands in api/, so that the work is the same code for each subject.
+ * Parts of every benchmark worker: the cell, the table of works, the clock, the seeded generator, and the functions
+ * that print a figure. Invariant: nothing here depends on the allocator under test, because the work must be the same
+ * code for each subject; the allocator's parts are in api/.
  */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
@@ -11,20 +11,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BENCH_MAX_BATCH 10000u	/* objects in one batch; the published tables have 250, and 10000 apart */
+#define BENCH_MAX_BATCH 10000u	/* objects in one batch; the published tables have 250; `apart` has 10000 */
 
 #define bench_inline static inline __attribute__((always_inline))
 #define bench_noinline static __attribute__((noinline))
 
-/* One measurement, as the driver asks for it; 0 where a field has no meaning for the work. */
+/* One measurement of the driver; 0 in fields without meaning for the work. */
 struct cell {
 	const char *work;
 	size_t size;		/* bytes */
 	unsigned int batch;	/* objects */
 	unsigned int threads;
-	unsigned int match;	/* worst: every match-th object comes from the slab of the first */
-	unsigned int groups;	/* groups: used in turn */
-	unsigned int transfer;	/* simulation: ns for a line to come from another CPU */
+	unsigned int match;	/* worst: every match-th object is of the slab of the first */
+	unsigned int groups;	/* groups: number of groups used in turn */
+	unsigned int transfer;	/* simulation: ns for the transfer of a line from another CPU */
 };
 
 struct work {
@@ -32,27 +32,27 @@ struct work {
 	void (*run)(const struct cell *cell);
 };
 
-/* Provided by the worker's own file: what it can do, ended by a NULL name. */
+/* The works of the worker, ended by a NULL name; defined in the worker's file. */
 extern const struct work bench_works[];
-/* Provided by frame/who_NAME.c: the library behind the worker, for the driver's rows. */
+/* The library behind the worker, for the driver's rows; defined in frame/who_NAME.c. */
 void bench_print_subject(void);
 
-/* How much work: set from the command line, the same for each subject. */
+/* Amounts of work, from the command line; the same for each subject. */
 struct bench_amounts {
-	unsigned int cell_us;		/* a cost cell's windows together, at least */
-	unsigned int run_ms;		/* a throughput cell */
-	uint64_t min_objects;		/* a cost cell's objects, at least */
+	unsigned int cell_us;		/* minimum of a cost cell's windows together */
+	unsigned int run_ms;		/* length of a throughput cell */
+	uint64_t min_objects;		/* minimum of objects of a cost cell */
 	unsigned int live_objects;
 	unsigned int idle_threads;
-	bool baseline;			/* idle-threads: the same run without allocations */
+	bool baseline;			/* idle-threads: the run without allocations */
 	bool account, several;		/* api/account.h */
-	int cpu;			/* where single-threaded work is pinned */
+	int cpu;			/* CPU of single-threaded work */
 };
 extern struct bench_amounts bench_amounts;
 
-/* Print one figure of the running cell. measure and at may be "-". */
+/* Prints one figure of the running cell. measure and at may be "-". */
 void bench_print(const char *unit, const char *measure, const char *at, double value);
-/* Print Rss and Pss of this process, less `harness` bytes of our own, as "bytes". */
+/* Prints Rss and Pss of this process, less `harness` bytes of the worker, as "bytes". */
 void bench_print_memory(const char *at, double harness);
 void bench_read_memory(double *rss, double *pss);
 _Noreturn __attribute__((cold)) void bench_die(const char *why);
@@ -60,23 +60,22 @@ void bench_pin(void);
 void bench_unpin(void);
 void bench_sleep_ms(unsigned int ms);
 uint64_t bench_now_ns(void);
-uint64_t bench_clock_cost(void);	/* cycles between clock_start and clock_stop with nothing between */
+uint64_t bench_clock_cost(void);	/* cycles between clock_start and clock_stop without work */
 
-/* Cycles that `count` iterations of a cell's work took. */
+/* Cycles of `count` iterations of a cell's work. */
 typedef uint64_t bench_window(const struct cell *cell, uint64_t count);
 
 /*
- * Cost of one object in time-stamp cycles: calls window(count) with a count that takes about a
- * millisecond, once untimed, then until the cell's time is used; the best window counts. An iteration
- * has `objects` objects.
+ * Measures the cost of one object in time-stamp cycles: calls window(count) with a count of about a millisecond, once
+ * untimed, then until the cell's time is used. The best window counts. An iteration has `objects` objects.
  */
 double bench_cost(bench_window *window, const struct cell *cell, unsigned int objects);
-/* together.c: the same where the cell has several threads; bench_cost goes there by itself. */
+/* together.c: the same for a cell with several threads; bench_cost calls this function. */
 double bench_cost_together(bench_window *window, const struct cell *cell, unsigned int objects);
-/* Iterations that take about a millisecond. */
+/* Returns the iterations of about a millisecond. */
 uint64_t bench_window_count(bench_window *window, const struct cell *cell);
 
-/* ---- The clock. Fences keep the work from leaking out of the window at either end. */
+/* ---- The clock. Fences keep the work inside the window. */
 #if defined(__x86_64__)
 bench_inline uint64_t clock_start(void)
 {
@@ -117,13 +116,13 @@ bench_inline void clock_pause(void)
 #error "the benches need a cycle counter"
 #endif
 
-/* The object is used, as far as the compiler knows; and memory may have changed. */
+/* Makes the compiler assume a use of the object, and a change of memory. */
 bench_inline void bench_use(void *object)
 {
 	__asm__ __volatile__("" ::"r"(object) : "memory");
 }
 
-/* A failed allocation would make a fast row out of nothing: it ends the worker instead. */
+/* Ends the worker after a failed allocation, because a failure would look like a fast row. */
 bench_inline void bench_check(void *object)
 {
 	if (__builtin_expect(!object, 0))
@@ -140,7 +139,7 @@ bench_inline uint64_t rng_next(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-/* Uniform in [low, high]; the top 32 bits choose, so one number gives a slot and a size. */
+/* Returns a number in [low, high], uniform, from the top 32 bits; one generated number gives a slot and a size. */
 bench_inline uint32_t rng_between(uint64_t random, uint32_t low, uint32_t high)
 {
 	return low + (uint32_t)((random >> 32) * (high - low + 1) >> 32);
@@ -151,23 +150,21 @@ bench_inline uint32_t rng_index(uint64_t random, uint32_t count)
 	return (uint32_t)((random & 0xffffffffu) * count >> 32);
 }
 
-/*
- * ---- A crew: threads that prepare, start together, work until told to stop, and wait for leave.
- */
+/* ---- A crew: threads that prepare, start together, work until a stop, and wait for leave. */
 struct member {
 	unsigned int id;
 	uint64_t ops;
 };
 
-void crew_start(struct member *member);		/* after preparing; returns when all may begin */
+void crew_start(struct member *member);		/* after preparation; returns when all members may begin */
 bool crew_stopped(void);
-void crew_finish(struct member *member);	/* after counting; returns when memory was read */
+void crew_finish(struct member *member);	/* after the count; returns when memory was read */
 /*
- * Run `threads` bodies for bench_amounts.run_ms; prints ops/s over the whole time and, if memory is
- * set, Rss and Pss while all threads still hold what they hold.
+ * Runs `threads` bodies for bench_amounts.run_ms. Prints ops/s over the whole time and, if memory is set, Rss and Pss
+ * while all threads still hold their objects.
  */
 void crew_run(unsigned int threads, void (*body)(struct member *), bool memory);
-/* The same without a clock: `held` is called once while all threads hold what they hold. */
+/* The same without a clock: `held` is called once while all threads hold their objects. */
 void crew_hold(unsigned int threads, void (*body)(struct member *), void (*held)(void));
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * Threads that start together, work for a given time and stop together: the frame of the throughput
- * works. Never any allocation of its own while the clock runs.
+ * Threads that start together, work for a given time and stop together: the frame of the throughput works. The crew
+ * never allocates while the clock runs.
  *
- * Three barriers: all prepared, all counted, memory read (members may free what they hold).
- * crew.stop is set between the first two, by the main thread's sleep. The clock starts before
- * the first barrier can open and ends with the last member's last operation: with more threads
- * than CPUs the main thread may be late for both, and that must neither add nor drop operations.
+ * Three barriers: all prepared, all counted, memory read (then members may free their objects). The main thread sets
+ * crew.stop between the first two barriers, after a sleep. The clock starts before the first barrier can open and ends
+ * with the last member's last operation: with more threads than CPUs the main thread may be late for both barriers, and
+ * this delay must neither add nor drop operations.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -71,7 +71,7 @@ static void start_all(unsigned int threads, void (*body)(struct member *))
 		bench_sleep_ms(1);
 }
 
-/* What they did, all together. */
+/* Operations of all members together. */
 static uint64_t end_all(unsigned int threads)
 {
 	uint64_t ops = 0;

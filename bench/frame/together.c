@@ -1,8 +1,8 @@
 /*
- * Cost of one object while other threads do the same: each thread has a CPU of its own and runs windows of some pieces.
- * A window counts only if all others were at work meanwhile, which their counts of pieces show; so on a busy machine a
- * thread that was alone is not measured, but where in a hundred times a cell's time no window counts: then its best one
- * does all the same. The figure is the mean of the threads' best windows.
+ * Measures the cost of one object while other threads do the same: each thread has a separate CPU and runs windows of
+ * some pieces. A window counts only if all other threads worked during the window; the threads' counts of pieces show
+ * this. If no window counts in a hundred times a cell's time, the thread's best window counts. The figure is the mean
+ * of the threads' best windows.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -12,13 +12,13 @@
 
 #define TOGETHER_MAX 64u
 #define PIECES 8u		/* of a window */
-#define PIECES_MS 64u		/* in a millisecond: short windows fit in between what disturbs them */
-#define WINDOWS 20u		/* that count, at least */
-#define PATIENCE 100u		/* cells' times that are waited for them */
+#define PIECES_MS 64u		/* of a millisecond: short windows fit between disturbances */
+#define WINDOWS 20u		/* minimum of windows that count */
+#define PATIENCE 100u		/* maximum wait for these windows, in cells' times */
 
 struct mate {
-	_Atomic(uint64_t) pieces __attribute__((aligned(64)));	/* done; the others look at it */
-	double best, alone;	/* cycles per object: of windows that count, of the others; 0: there is none */
+	_Atomic(uint64_t) pieces __attribute__((aligned(64)));	/* pieces done; read by the other threads */
+	double best, alone;	/* cycles per object: of windows that count, of other windows; 0: none */
 	unsigned int id, windows;	/* windows that count */
 	pthread_t thread;
 } __attribute__((aligned(64)));
@@ -28,12 +28,12 @@ static struct {
 	const struct cell *cell;
 	uint64_t count;		/* iterations of a piece */
 	unsigned int objects;
-	_Atomic(unsigned int) content;	/* threads that have a figure and had their time */
+	_Atomic(unsigned int) content;	/* threads with a figure whose time is over */
 	pthread_barrier_t barrier;
 	struct mate mates[TOGETHER_MAX];
 } together;
 
-/* The index-th of the CPUs that we may use, from the last one down. */
+/* Returns the index-th CPU of this process's CPUs, counted from the last. */
 static void pin_to(unsigned int index)
 {
 	cpu_set_t allowed, one;

@@ -1,6 +1,6 @@
 /*
- * Who is behind the kmem_ functions in this process: version, discipline, and the engine that really
- * serves, so that a refused option cannot pass for a figure.
+ * Names the library behind the kmem_ functions of this process: version, discipline, and the engine in use, so a
+ * refused option cannot pass for a figure.
  */
 #include <kmem/kmem.h>
 #include <kmem/stats.h>

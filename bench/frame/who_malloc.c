@@ -1,7 +1,6 @@
 /*
- * Who is behind malloc in this process: the file that holds it, found in the map of the process, so
- * that a preload that did not happen cannot pass for a figure. And, where it is our own, its engine,
- * discipline and version. Never anything that is timed.
+ * Names the file of malloc, from the map of the process, so a failed preload cannot pass for a figure. For libkmem's
+ * malloc also the engine, discipline and version. This file has no timed code.
  */
 #include <gnu/libc-version.h>
 #include <inttypes.h>
@@ -12,7 +11,7 @@
 
 #include "frame/bench.h"
 
-/* Only our own malloc has them. */
+/* Defined by libkmem's malloc only. */
 #pragma weak kmem_percpu_discipline
 #pragma weak kmem_version
 #pragma weak kmem_cache_of

@@ -1,4 +1,4 @@
-/* Nobody is behind the empty functions: there is nothing to say. */
+/* The empty functions have no library: no line is printed. */
 #include "frame/bench.h"
 
 void bench_print_subject(void)

@@ -1,11 +1,10 @@
 /*
- * The frame of every benchmark worker: one process of one subject that runs the cells named on
- * its command line and prints one line for each figure. What a cell does stands in works/;
- * here is only reading the command line, the windows, the memory figures and the printing.
+ * The frame of every benchmark worker: one process of one subject runs the cells of the command line and prints one
+ * line for each figure. The works are in works/; this file has the command line, the windows, the memory figures and
+ * the output.
  *
- * Lines: "info KEY VALUE" about the subject, then "INDEX UNIT MEASURE AT VALUE" for each figure
- * of the cell with that index. The worker's own output never goes through the allocator under
- * test.
+ * Lines: "info KEY VALUE" about the subject, then "INDEX UNIT MEASURE AT VALUE" for each figure of the cell with this
+ * index. Invariant: the output never uses the allocator under test.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -127,7 +126,7 @@ void bench_print_memory(const char *at, double harness)
 	bench_print("bytes", "pss", at, pss - harness);
 }
 
-/* Iterations that take about a millisecond, by doubling; this is warm-up as well. */
+/* Finds the iterations of about a millisecond, by doubling; the search is also the warm-up. */
 uint64_t bench_window_count(bench_window *window, const struct cell *cell)
 {
 	uint64_t count = 16, start, ns;

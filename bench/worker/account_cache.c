@@ -1,4 +1,4 @@
-/* The worker over a kmem_cache whose objects somebody pays for, or nobody. */
+/* The worker over a kmem_cache with charged or uncharged objects. */
 #include "api/account_cache.h"
 #include "works/bulk.h"
 #include "works/pair.h"

@@ -1,4 +1,4 @@
-/* The worker over kmalloc and kfree in a group's name, or nobody's. */
+/* The worker over kmalloc and kfree, charged to a group or uncharged. */
 #include "api/account_kmalloc.h"
 #include "works/pair.h"
 #include "works/account.h"

@@ -1,14 +1,14 @@
 /*
- * The published table of 96 threads as a model: virtual CPUs, each a coroutine, run the library's own charging code in
- * a loop of one alloc+free of 4 KiB, and only time is invented. It is linked with two functions replaced: how many CPUs
- * there are, and which one this is. So each virtual CPU has its own stocks, and all rules are those of src/memcg.
+ * A model of the published table of 96 threads: virtual CPUs, each a coroutine, run the library's charging code in a
+ * loop of one alloc+free of 4 KiB; only time is simulated. The worker replaces two functions: the number of CPUs, and
+ * the number of this CPU. So each virtual CPU has stocks, and all rules are the rules of src/memcg.
  *
- * What is modelled is contention: before each atomic operation on a shared line (KM_SHARED) the library shows the line.
- * A line is at one CPU at a time and is handed on in the order of asking; who has it at hand pays ATOMIC, who has not
- * waits for its turn and pays for the transfer as well. Nothing else takes longer with more CPUs.
+ * The model has contention only: before each atomic operation on a shared line (KM_SHARED) the library reports the
+ * line. A line is at one CPU at a time and moves in the order of requests. A CPU with the line pays ATOMIC; another CPU
+ * waits for its turn and pays the transfer, too.
  *
- * Invariant: of all CPUs the one with the earliest clock runs, so lines see operations in the order of virtual time.
- * Same parameters and seed, same figures, on any machine.
+ * Invariant: the CPU with the earliest clock runs, so lines see operations in the order of virtual time. The same
+ * parameters and seed give the same figures on any machine.
  */
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
@@ -25,14 +25,14 @@
 #define NS		1000ull
 #define ATOMIC		(8 * NS)	/* a locked instruction on a line at hand: 20 cycles at 2.5 GHz */
 #define ALLOC_FREE	(65 * NS)	/* without accounting: 96 CPUs / 1,481,291 kilo-ops/s, published */
-#define CHARGING	(80 * NS)	/* what the rest of charge and uncharge takes: docs/bench.md */
-#define WARM		(4000000 * NS)	/* at first all fetch pages at once, and raise the peak */
+#define CHARGING	(80 * NS)	/* the rest of charge and uncharge: docs/bench.md */
+#define WARM		(4000000 * NS)	/* at first all CPUs fetch pages, and raise the peak */
 #define MEASURED	(2000000 * NS)
 
 #define MODEL_CPUS	1024u
 #define MODEL_LINES	64u
 #define STACK_BYTES	(64u << 10)
-#define CHARGE_BYTES	4104u		/* 4 KiB and the owner's word: more than a page */
+#define CHARGE_BYTES	4104u		/* 4 KiB and the owner word: more than a page */
 #define SEED		96u
 
 struct model_line {
@@ -44,7 +44,7 @@ struct model_line {
 struct model_cpu {
 	ucontext_t context;
 	uint64_t clock, random;
-	bool busy;		/* the library's mark that this thread is inside of it */
+	bool busy;		/* the library's mark of a busy thread */
 	bool ended;
 };
 
@@ -75,7 +75,7 @@ static bool is_measured(uint64_t clock)
 	return clock >= WARM && clock < WARM + MEASURED;
 }
 
-/* Let the CPU with the earliest clock run: this one, or another until its turn is over; none left: main. */
+/* Runs the CPU with the earliest clock: this CPU, or another until the end of its turn; without a CPU left, main. */
 static void give_way(void)
 {
 	struct model_cpu *self = &model.cpus[model.here];
@@ -111,7 +111,7 @@ static struct model_line *find_line(const void *address)
 	bench_die("more shared lines than the model knows");
 }
 
-/* This CPU is about to change a line that others share. */
+/* Reports that this CPU is about to change a shared line. */
 static void touched(const void *address)
 {
 	struct model_cpu *self = &model.cpus[model.here];
@@ -132,7 +132,7 @@ static void touched(const void *address)
 	model.atomics += measured;
 }
 
-/* Work on memory of its own: `mean`, give or take an eighth, so that the CPUs don't march in step. */
+/* Simulates work on private memory: `mean`, give or take an eighth, so the CPUs do not run in step. */
 static void work(struct model_cpu *self, uint64_t mean)
 {
 	self->clock += mean - mean / 8 + rng_between(rng_next(&self->random), 0, (uint32_t)(mean / 4));
@@ -193,7 +193,7 @@ static void simulation(const struct cell *cell)
 
 void bench_print_subject(void)
 {
-	/* Which CPU this is is asked of km_cpu by the other disciplines only. */
+	/* Only the other disciplines call km_cpu for the number of this CPU. */
 	kmem_cache_destroy(kmem_cache_create("probe", 64, NULL, 0));
 	if (strcmp(kmem_percpu_discipline(), "cmpxchg"))
 		bench_die("the model needs KMEM_PERCPU=cmpxchg");

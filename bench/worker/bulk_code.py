@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
-"""A worker: bytes of machine code of the bulk functions, read by binutils from libkmem.so. Its cells are the functions.
+"""A worker: bytes of machine code of the bulk functions, read by binutils from libkmem.so. The cells are the functions.
 
-Counted is what is there for bulk alone: the function itself, and each function that it reaches by direct calls and that
-nobody but bulk functions calls. The front's bulk functions are that, whoever calls them, and those of an engine with a
-chain, which are called through a table. What single calls use too (refilling a block, slabs, pages, locks) is not
-counted.
-"""
+The count has the function, and the functions reached by direct calls and without other callers than bulk functions.
+The bulk functions of the public interface count with any caller, and so do bulk functions in the table of an engine
+with a chain. Code of single calls (refill of a sheaf, slabs, pages, locks) does not count."""
 import ctypes
 import os
 import re
@@ -14,7 +12,7 @@ import sys
 
 LIBRARY = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "..", "libkmem.so")
 FRONT = {"km_alloc_bulk", "km_free_bulk", "km_free_chain", "km_free_last"}
-# What an engine with a chain does for them through its table.
+# Bulk functions in the table of an engine with a chain.
 VERBS = {"kmem_cache_alloc_bulk": "take", "kmem_cache_free_bulk": "give", "kfree_bulk": "give_last", "kmalloc_bulk": ""}
 
 
@@ -23,12 +21,12 @@ def said(*command: str) -> str:
 
 
 class Code:
-    """The functions of a library: their bytes, and whom each calls or jumps to."""
+    """The functions of a library: bytes, and the called functions."""
 
     def __init__(self, library: str) -> None:
         self.bytes: dict[str, int] = {}
         self.calls: dict[str, set[str]] = {}
-        names: dict[int, str] = {}      # of several for one place the first: NAME comes before NAME.localalias
+        names: dict[int, str] = {}      # of several names for one address the first: NAME comes before NAME.localalias
         symbols = re.findall(r"^(\w+) (\w+) [tT] (\S+)$", said("nm", "-S", library), re.MULTILINE)
         for address, size, name in sorted(symbols):
             if names.setdefault(int(address, 16), name) == name:
@@ -43,7 +41,7 @@ class Code:
                     self.calls.setdefault(caller, set()).add(callee)
 
     def reached(self, roots: set[str], within: set[str]) -> set[str]:
-        """Those of `within` that the roots reach through each other, with the roots."""
+        """The functions of `within` that the roots reach, with the roots."""
         found = more = roots & self.bytes.keys()
         while more:
             more = {callee for name in more for callee in self.calls.get(name, ())} & within - found
@@ -51,7 +49,7 @@ class Code:
         return found
 
     def bulk_alone(self, roots: set[str]) -> set[str]:
-        """First everything that bulk reaches is its own; then what somebody else calls is not."""
+        """Functions reached by bulk only: all reached functions, less the functions with other callers."""
         own = self.reached(roots, set(self.bytes))
         while lost := {name for caller in self.bytes.keys() - own for name in self.calls.get(caller, ())} & own - roots:
             own -= lost
@@ -59,14 +57,14 @@ class Code:
 
 
 def main() -> None:
-    """The library says who it is, under the options that the driver gave."""
+    """Prints the library's version and engine, under the driver's options."""
     library, code = ctypes.CDLL(LIBRARY), Code(LIBRARY)
     library.kmem_version.restype = library.kmem_percpu_discipline.restype = ctypes.c_char_p
     engine = os.environ["KMEM_OPTIONS"].rpartition("engine:")[2]
     print("info version", library.kmem_version().decode())
     if engine != "slob":
         print("info discipline", library.kmem_percpu_discipline().decode())
-    # Only an engine with a chain has a way to give the last object of a chain.
+    # Only an engine with a chain has a function for the last object of a chain.
     chain = f"km_{engine}_give_last" in code.bytes
     own = {function: f"km_{engine}_{verb}" for function, verb in VERBS.items() if chain}
     alone = code.bulk_alone(FRONT | VERBS.keys() | set(own.values()))

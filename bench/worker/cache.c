@@ -1,7 +1,4 @@
-/*
- * The worker over a kmem_cache: one by one, in batches, and batches freed without naming the
- * cache.
- */
+/* The worker over a kmem_cache: single objects, batches, and batches freed without the cache. */
 #include <string.h>
 
 #include "api/cache.h"

@@ -1,4 +1,4 @@
-/* The worker over a kmem_cache whose fast path stands in the header. */
+/* The worker over a kmem_cache with the fast path in the header. */
 #include "api/cache_inline.h"
 #include "works/pair.h"
 #include "works/threads.h"

@@ -1,4 +1,4 @@
-/* The worker over DPDK's mempool, one by one and in batches, inline as its users have it. */
+/* The worker over DPDK's mempool, single objects and batches, inline. */
 #include "api/dpdk.h"
 #include "works/bulk.h"
 #include "works/pair.h"

@@ -1,13 +1,11 @@
 /*
- * The worker of `netio` with fio itself: its own example of that name, over loopback, with this
- * process's preload. Three things in the copy of the example are ours: the port (a free one), the
- * amount (the example moves 100 GiB), and jobs as threads (--thread), because a job that is a process
- * ends by _exit and leaves no statistics. In about one run of four the example's receiver hangs up before
- * the sender's last block: fio then dies of SIGPIPE (where that is ignored, as a parent may have left it,
- * its sender spins for ever), and that run is made again. A run counts if all but a hundredth of the bytes
- * went through.
+ * The worker of `netio` with fio: fio's example of this name, over loopback, with this process's preload. The copy of
+ * the example has three changes: the port (a free port), the amount (the example moves 100 GiB), and jobs as threads
+ * (--thread), because a job as a process ends by _exit and leaves no statistics. In about one run of four the example's
+ * receiver closes the socket before the sender's last block. fio then dies of SIGPIPE, or, with an ignored SIGPIPE, the
+ * sender runs for ever, and the worker repeats the run. A run counts if at most a hundredth of the bytes is missing.
  *
- * Reported: real, system and user time of the fio process, and the slabs that its malloc moved.
+ * Reported: real, system and user time of the fio process, and the slabs moved by fio's malloc.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -28,13 +26,13 @@
 
 #define FIO_EXAMPLE "/usr/share/doc/fio/examples/netio.fio"
 #define FIO_TRIES 20u
-#define FIO_SECONDS(bytes) (20u + (unsigned int)((bytes) >> 28))	/* it takes 1 + bytes / 2 GiB */
+#define FIO_SECONDS(bytes) (20u + (unsigned int)((bytes) >> 28))	/* a run takes 1 + bytes / 2 GiB */
 #define FIO_BLOCK 4096ul
 #define FIO_PATH 64u
 
 static char fio_directory[FIO_PATH];
-static volatile pid_t fio_child;	/* 0: there is none to end */
-static volatile sig_atomic_t fio_over;	/* the signal that ends us, once the files are gone */
+static volatile pid_t fio_child;	/* 0: no child to end */
+static volatile sig_atomic_t fio_over;	/* the signal that ends this worker, after the files are removed */
 
 static const char *fio_path(const char *name)
 {
@@ -108,7 +106,7 @@ static _Noreturn void fio_become(void)
 	_exit(127);
 }
 
-/* fio may hang where its own end goes wrong, and it holds SIGTERM up. */
+/* fio may hang at its end, and delays SIGTERM. */
 static void fio_kill(int signal)
 {
 	(void)signal;
@@ -122,7 +120,7 @@ static void fio_end(int signal)
 	fio_kill(signal);
 }
 
-/* It is reaped once no handler sends to its number any more. */
+/* Reaps the child after the last handler that may send to its number. */
 static int fio_wait(struct rusage *usage)
 {
 	pid_t child = fio_child;
@@ -136,7 +134,7 @@ static int fio_wait(struct rusage *usage)
 	return status;
 }
 
-/* The sum of all numbers that stand behind this key in a file of JSON; *found: how many. */
+/* Returns the sum of all numbers of this key in a JSON file; *found: their count. */
 static double fio_sum(const char *file, const char *key, unsigned int *found)
 {
 	FILE *in = fopen(fio_path(file), "r");
@@ -154,7 +152,7 @@ static double fio_sum(const char *file, const char *key, unsigned int *found)
 	return sum;
 }
 
-/* One run; false where fio fell over its own end. */
+/* Runs fio once. Returns: false if fio failed at its own end. */
 static bool fio_once(struct rusage *usage, double *real)
 {
 	uint64_t start = bench_now_ns();

@@ -1,20 +1,20 @@
 /*
- * What a store costs that the next load reads, by the form of the address: no allocator, the processor alone. A hit
- * stores the shelf's word and the next hit loads it, so this is the chain that a loop of hits hangs on. Each figure is
- * "cycles/step MEASURE AT": a step is a load, an addition and a store of one word, or one instruction that does all
- * three; AT is how the load and the store address it: (r) by one register, lea+(r) by one that is computed anew each
- * time, (r,i) by two.
+ * The cost of a store that the next load reads, by the form of the address: a measurement of the processor, without an
+ * allocator. A hit stores the word `top` and the next hit loads the word, so this chain bounds a loop of hits. Each
+ * figure is "cycles/step MEASURE AT". A step is a load, an addition and a store of one word, or one instruction for all
+ * three. AT is the address of the load and of the store: (r) one register, lea+(r) one register that is computed each
+ * time, (r,i) two registers.
  */
 #include "frame/bench.h"
 
 static uint64_t words[512] __attribute__((aligned(4096)));
 
 #define ITERATIONS 1250u	/* of a window ... */
-#define STEPS 8u	/* ... and of each of these */
+#define STEPS 8u	/* ... and of each repetition */
 #define TWICE(step) step step
 #define TIMES(step) TWICE(TWICE(TWICE(step)))
 
-/* The word is %[w] from [base] and [index]; [other] holds the address that is computed. */
+/* %[w] is the word at [base] and [index]; [other] holds the computed address. */
 #define FORWARDING(name, step)                                                                     \
 	bench_noinline uint64_t name(const struct cell *cell, uint64_t count)                      \
 	{                                                                                          \
@@ -73,7 +73,7 @@ static const struct form {
 	{ NULL, NULL, NULL },
 };
 
-/* Windows of some microseconds: where others are at work most of these are still whole. */
+/* Windows of some microseconds, because short windows often pass without a disturbance. */
 static double cost(const struct cell *cell, const struct form *form)
 {
 	const uint64_t nothing = bench_clock_cost(), end = bench_now_ns() + bench_amounts.cell_us * 1000ull;

@@ -1,8 +1,8 @@
 /*
- * The gauge of `kmem bench`: how fast the time-stamp counter and the clock of a core are. For each line that it reads
- * it prints one: GHz of the counter, and how many of its cycles a dependent multiplication takes, as the median over
- * many short windows, so that a neighbour shows in it. (Additions of constants take no time on some processors,
- * whatever the clock.) It ends with its input.
+ * The gauge of `kmem bench`: the frequencies of the time-stamp counter and of a core. For each input line the gauge
+ * prints one line: GHz of the counter, and the time-stamp cycles of a dependent multiplication, as the median over many
+ * short windows, which shows a neighbour. (Additions of constants take no time on some processors, with any clock.) The
+ * gauge ends with its input.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define STEPS 400000u
 #define UNROLLED 4u
 
-/* The next one waits for this one's result, on every processor. */
+/* The next multiplication waits for this result, on every processor. */
 static inline uint64_t step(uint64_t product)
 {
 #if defined(__x86_64__)

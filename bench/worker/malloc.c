@@ -1,6 +1,4 @@
-/*
- * The worker over malloc/free: every peer, and our own malloc; linked or preloaded by the driver.
- */
+/* The worker over malloc/free of every peer and of libkmem; linked or preloaded by the driver. */
 #include "api/malloc.h"
 #include "works/blocks.h"
 #include "works/pair.h"

@@ -1,4 +1,4 @@
-/* The worker of `netio`: senders and receivers whose packets are objects of caches. */
+/* The worker of `netio`: senders and receivers with packets from caches. */
 #include "frame/bench.h"
 #include "works/netio.h"
 

@@ -1,4 +1,4 @@
-/* The worker over empty functions: what the calls, the loops and the filing cost by themselves. */
+/* The worker over empty functions: the cost of the calls, the loops and the filing. */
 #include "api/nothing.h"
 #include "works/apart.h"
 #include "works/bulk.h"
@@ -6,7 +6,7 @@
 #include "works/worst.h"
 #include "works/worst_bulk.h"
 
-/* The empty allocator has one object only, but filing needs as many as the others get. */
+/* The empty allocator has one object only, but filing needs as many objects as other subjects have. */
 static void *nothing_own(size_t index)
 {
 	static char objects[WORST_OBJECTS][256] __attribute__((aligned(4096)));
@@ -14,7 +14,7 @@ static void *nothing_own(size_t index)
 	return objects[index];
 }
 
-/* The published table's first line: an iteration with a barrier in it, and nothing else. */
+/* The first line of the published table: an iteration with a barrier and no other work. */
 bench_noinline uint64_t nothing_iterations(const struct cell *cell, uint64_t count)
 {
 	uint64_t start = clock_start();

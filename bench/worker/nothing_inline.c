@@ -1,4 +1,4 @@
-/* The worker over nothing at all: the loop alone, for comparison with the fast path in a header. */
+/* The worker without any code: the loop alone, for a comparison with the fast path in a header. */
 #include "api/nothing_inline.h"
 #include "works/pair.h"
 

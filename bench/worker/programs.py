@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""A worker: whole programs under the preload that BENCH_PRELOAD names. Its cells are the programs; of each it says the
-processor time of all processes, the time that went by, and the resident memory of the largest one at its peak.
+"""A worker: whole programs under the preload of BENCH_PRELOAD. The cells are the programs. The figures are the
+processor time of all processes, the elapsed time, and the peak resident memory of the largest process.
 
-redis: a server, with redis-benchmark's load over loopback, whose own time does not count. sqlite3: tables and indices
-in memory. g++: one source file that includes much of the standard library.
-"""
+redis: a server under the load of redis-benchmark over loopback; the time of redis-benchmark does not count. sqlite3:
+tables and indices in memory. g++: one source file with much of the standard library."""
 import json
 import os
 import resource
@@ -111,7 +110,7 @@ def measured(program: str, folder: str) -> tuple[float, int]:
 
 
 def check_preload(folder: str) -> None:
-    """Is it in force? If it is ours, it says how it works."""
+    """Tests that the preload is in force, and prints version and discipline of a libkmem."""
     stats = f"{folder}/stats"
     maps = subprocess.run(["cat", "/proc/self/maps"], env=THEIRS | {"KMEM_STATS": stats}, capture_output=True,
                           text=True)

@@ -1,19 +1,19 @@
 /*
- * The works of works/pair.h, in a group's name: beside the cost the atomic operations on lines that CPUs share, for
- * each alloc+free; `groups` (a number of groups used in turn, an object each time) and `churn` (a group is made,
- * allocates a few, frees them and goes). Included after an interface that accounts (api/).
+ * The works of works/pair.h, charged to a group: the cost, and the atomic operations on shared lines for each
+ * alloc+free; `groups` (a number of groups in turn, an object each time) and `churn` (a group is made, allocates and
+ * frees some objects, and goes). Included after an interface with accounting (api/).
  */
 #ifndef BENCH_WORK_ACCOUNT_H
 #define BENCH_WORK_ACCOUNT_H
 
 #include "works/pair.h"
 
-#define ACCOUNT_COUNTED 10000u	/* iterations over which atomic operations are counted */
+#define ACCOUNT_COUNTED 10000u	/* iterations with counted atomic operations */
 #define ACCOUNT_GROUPS 1000u
 
 static struct mem_cgroup *turn_groups[ACCOUNT_GROUPS];
 
-/* cost_cell, and the atomic operations of one run more. */
+/* cost_cell, and the atomic operations of one further run. */
 static void account_cell(const struct cell *cell, bench_window *window, unsigned int objects)
 {
 	uint64_t before;
@@ -38,7 +38,7 @@ static void account_loop(const struct cell *cell)
 	account_cell(cell, loop_window, cell->batch);
 }
 
-/* Where nobody pays the groups are there all the same, and changing them takes the time that it takes. */
+/* Without charges the groups exist, too, and the change of the group takes its time. */
 bench_noinline uint64_t groups_window(const struct cell *cell, uint64_t count)
 {
 	const struct api api = cost_api;

@@ -1,6 +1,6 @@
 /*
- * `threads-4k` in one group's name: as in works/threads.h, with the atomic operations of all threads on lines that they
- * share, for each alloc+free. Included after an interface that accounts (api/).
+ * `threads-4k` charged to one group: as works/threads.h, with the atomic operations of all threads on shared lines for
+ * each alloc+free. Included after an interface with accounting (api/).
  */
 #ifndef BENCH_WORK_ACCOUNT_THREADS_H
 #define BENCH_WORK_ACCOUNT_THREADS_H

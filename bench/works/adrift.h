@@ -1,11 +1,11 @@
 /*
- * `adrift`: threads that each keep a fixed number of objects alive, replacing them in turn, whole object written, and
- * one more thread that frees what they replaced and never allocates; so each object ends far from where it began. What
- * lives is bounded all the time: by the objects alive and by the queues, one from each producer. Replacements a
- * second, and resident memory when the time is over, with the queues empty and all producers still. The harness's own
- * tables are taken off. Included after an interface (api/) and works/threads.h.
+ * `adrift`: each thread keeps a fixed number of objects and replaces the objects in turn, whole object written. One
+ * more thread frees the replaced objects and never allocates, so each object ends far from its origin. The allocated
+ * bytes are bounded all the time: by the kept objects and by the queues, one for each producer. Reported: replacements
+ * a second, and resident memory at the end, with empty queues and stopped producers, without the worker's tables.
+ * Included after an interface (api/) and works/threads.h.
  *
- * The program of mimalloc's thread 1364 (16 producers, 592 bytes, 370 MiB alive), written anew.
+ * The work of mimalloc's thread 1364 (16 producers, 592 bytes, 370 MiB allocated), written anew.
  */
 #ifndef BENCH_WORK_ADRIFT_H
 #define BENCH_WORK_ADRIFT_H
@@ -15,12 +15,12 @@
 
 #define ADRIFT_QUEUE 256u
 #define ADRIFT_MOST 64u		/* producers */
-#define ADRIFT_OBJECTS 655360u	/* alive: 370 MiB of 592 bytes */
-#define ADRIFT_MS 30000u	/* with so many alive; with fewer, less */
+#define ADRIFT_OBJECTS 655360u	/* kept: 370 MiB of 592 bytes */
+#define ADRIFT_MS 30000u	/* with this many objects; with fewer objects, less */
 
 static struct adrift_queue {
-	_Atomic(uint64_t) head __attribute__((aligned(64)));	/* the producer's */
-	_Atomic(uint64_t) tail __attribute__((aligned(64)));	/* the one who frees */
+	_Atomic(uint64_t) head __attribute__((aligned(64)));	/* written by the producer */
+	_Atomic(uint64_t) tail __attribute__((aligned(64)));	/* written by the freeing thread */
 	void *slots[ADRIFT_QUEUE];
 } adrift_queues[ADRIFT_MOST];
 
@@ -28,8 +28,8 @@ static struct {
 	struct api api;
 	size_t size;
 	unsigned int producers;
-	uint32_t each;		/* objects alive of one producer */
-	void **objects;		/* of all of them */
+	uint32_t each;		/* kept objects of one producer */
+	void **objects;		/* of all producers */
 	_Atomic(unsigned int) done;
 } adrift;
 
@@ -47,15 +47,15 @@ static void adrift_put(struct adrift_queue *queue, void *object)
 	uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
 	unsigned int looks = 0;
 
-	/* Pairs with the release in adrift_take: the slot was read before it is written again. */
+	/* Pairs with the release in adrift_take: adrift_take has read the slot before this write. */
 	while (head - atomic_load_explicit(&queue->tail, memory_order_acquire) == ADRIFT_QUEUE)
 		ring_wait(&looks);
 	queue->slots[head % ADRIFT_QUEUE] = object;
-	/* Pairs with the acquire in adrift_take: slot and object are seen before the count. */
+	/* Pairs with the acquire in adrift_take: slot and object are visible before the count. */
 	atomic_store_explicit(&queue->head, head + 1, memory_order_release);
 }
 
-/* Free all that lies in the queue; how many. */
+/* Frees all objects in the queue. Returns: their number. */
 static uint64_t adrift_take(struct adrift_queue *queue)
 {
 	uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed), first = tail;

@@ -1,9 +1,8 @@
 /*
- * `alloc` and `free` apart, single-threaded and pinned, objects not touched: windows of n
- * allocations, one after the other, then n frees in the same order, each part between two readings
- * of the clock, as the kernel's module took them with n = 10000. What a reading itself takes is
- * taken off. Both works run the same instructions; they differ in which part they report. Included
- * after an interface (api/).
+ * `alloc` and `free` apart, single-threaded and pinned, objects not touched: windows of n allocations, then n frees in
+ * the same order. A clock reading stands before and after each part, as in the kernel's module with n = 10000. The time
+ * of a reading is subtracted. Both works run the same instructions and report different parts. Included after an
+ * interface (api/).
  */
 #ifndef BENCH_WORK_APART_H
 #define BENCH_WORK_APART_H

@@ -1,9 +1,9 @@
 /*
- * Blocks of many pages, alone or beside threads that do the same: `blocks` (allocated and freed, which is what `pair`
- * does; as `blocks-written` with the first word of each page written), `realloc` (from 24 bytes up in steps of a half,
- * then freed: the cost of the whole chain, with a word written in each page as it comes) and `held` (120 MB of blocks
- * of eight sizes alive, written whole: what is resident, and how often what lives). Included after an interface (api/)
- * that takes any size.
+ * Blocks of many pages, alone or beside threads with the same work: `blocks` (allocated and freed, as `pair`; as
+ * `blocks-written` with the first word of each page written), `realloc` (from 24 bytes up in steps of a half, then
+ * freed: the cost of the whole chain, with one word written in each new page) and `held` (120 MB of blocks of eight
+ * sizes, written whole: resident bytes, and resident over allocated bytes). Included after an interface (api/) for any
+ * size.
  */
 #ifndef BENCH_WORK_BLOCKS_H
 #define BENCH_WORK_BLOCKS_H
@@ -15,7 +15,7 @@
 #define BLOCKS_PAGE 4096u
 #define REALLOC_FIRST 24u
 #define HELD_BYTES 120000000u
-#define HELD_MAX 1024u		/* blocks of a thread; their mean is 241 KB */
+#define HELD_MAX 1024u		/* blocks of a thread; the mean is 241 KB */
 
 bench_inline void blocks_write(char *block, size_t from, size_t to)
 {
@@ -78,7 +78,7 @@ static struct {
 	size_t bytes[2];
 } held;
 
-/* Takes its share of blocks, each size in turn, and holds them until memory was read. */
+/* Allocates the thread's share of blocks, each size in turn, and holds the blocks until memory was read. */
 static void held_body(struct member *member)
 {
 	static const size_t sizes[] = { 10000, 16000, 40000, 64000, 100000, 200000, 500000, 1000000 };
@@ -102,7 +102,7 @@ static void held_body(struct member *member)
 		api_free(api, blocks[--count]);
 }
 
-/* Called while all threads hold what they hold. */
+/* Called while all threads hold their blocks. */
 static void held_read(void)
 {
 	double rss, pss, live = (double)(held.bytes[0] + held.bytes[1]);

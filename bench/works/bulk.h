@@ -1,13 +1,13 @@
 /*
- * Cost of one object through a batch interface, single-threaded and pinned, objects not touched: a
- * batch is allocated by one call and freed by one call. Included after an interface (api/).
+ * The cost of one object through a batch interface, single-threaded and pinned, objects not touched: one call allocates
+ * a batch and one call frees the batch. Included after an interface (api/).
  */
 #ifndef BENCH_WORK_BULK_H
 #define BENCH_WORK_BULK_H
 
 #include "works/cost.h"
 
-/* Inlined into each window with its two calls known: no call goes through a pointer. */
+/* Inlined into each window with both calls known, because a call through a pointer would be measured, too. */
 bench_inline uint64_t bulk_loop(const struct cell *cell, uint64_t count,
 				bool (*alloc)(struct api, size_t, void **),
 				void (*free)(struct api, size_t, void **))

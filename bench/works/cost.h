@@ -1,11 +1,11 @@
 /*
- * The frame of the works that measure what one object costs: pinned, with an interface of its own for each cell, in
- * windows of which the best counts (bench_cost). Included by those works, after an interface (api/).
+ * The frame of the works that measure the cost of one object: pinned, with a fresh interface for each cell, in windows;
+ * the best window counts (bench_cost). Included by these works, after an interface (api/).
  */
 #ifndef BENCH_WORK_COST_H
 #define BENCH_WORK_COST_H
 
-static struct api cost_api;	/* the running cell's */
+static struct api cost_api;	/* the interface of the running cell */
 
 static void cost_cell(const struct cell *cell, bench_window *window, unsigned int objects)
 {

@@ -1,7 +1,6 @@
 /*
- * `zero` (an object that is all zero, and its free) and `aligned` (to 64 bytes): cost of one object, alone or beside
- * threads that do the same. What the allocator writes is its own affair; nothing is touched besides. Included after an
- * interface (api/).
+ * `zero` (a zeroed object, and its free) and `aligned` (to 64 bytes): the cost of one object, alone or beside threads
+ * with the same work. The work writes nothing; the allocator may. Included after an interface (api/).
  */
 #ifndef BENCH_WORK_FRESH_H
 #define BENCH_WORK_FRESH_H
@@ -19,7 +18,7 @@ bench_noinline uint64_t zero_window(const struct cell *cell, uint64_t count)
 	return pair_loop(count, api_zalloc);
 }
 
-/* A figure of `zero` counts only if what was written before is gone. */
+/* A figure of `zero` counts only if the earlier content is gone. */
 static void zero_check(size_t size)
 {
 	const struct api api = api_open(size);

@@ -1,9 +1,8 @@
 /*
- * `idle-threads`: many threads that each allocate and free 1 MiB of mixed sizes, 16 to 1024,
- * once, and then sleep. All exist before the first begins. After 1.5 s and one alloc and free by
- * the main thread resident memory is read. The same run without allocations goes on in a second
- * process at the same time, started by this one, and is taken off. Included after an interface (api/)
- * that takes any size.
+ * `idle-threads`: many threads each allocate and free 1 MiB of mixed sizes, 16 to 1024, once, and then sleep. All
+ * threads exist before the first allocation. After 1.5 s, and one alloc and free by the main thread, resident memory is
+ * read. A second process, started by this process, runs at the same time without allocations, and its memory is
+ * subtracted. Included after an interface (api/) for any size.
  */
 #ifndef BENCH_WORK_IDLE_H
 #define BENCH_WORK_IDLE_H
@@ -57,8 +56,9 @@ static void *idle_body(void *argument)
 }
 
 /*
- * The second process: the same program and subject, with --baseline. It says when its threads sleep,
- * and only then this one begins, so that they do not compete; its figures are read later.
+ * The second process: the same program and subject, with --baseline. The second process reports when its threads sleep,
+ * and only then this process begins, because the two must not compete. The figures of the second process are read
+ * later.
  */
 static FILE *idle_baseline(const struct cell *cell)
 {

@@ -1,6 +1,6 @@
 /*
- * The third column of the published tables: a batch from a cache, freed without naming the cache; and,
- * as it was published for SLOB, from a loop of kmalloc. Included after api/cache_open.h and works/bulk.h.
+ * The third column of the published tables: a batch from a cache, freed without the cache; and, as published for SLOB,
+ * from a loop of kmalloc. Included after api/cache_open.h and works/bulk.h.
  */
 #ifndef BENCH_WORK_KFREE_BULK_H
 #define BENCH_WORK_KFREE_BULK_H

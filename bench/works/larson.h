@@ -1,7 +1,6 @@
 /*
- * `larson`: sizes 8 to 1000 uniform, 1000 live slots a thread, random replacement, first word
- * written. Throughput over a fixed time; resident memory at the end, while all slots are full.
- * Included after an interface (api/) that takes any size.
+ * `larson`: sizes 8 to 1000 uniform, 1000 slots a thread, random replacement, first word written. Throughput over a
+ * fixed time; resident memory at the end, with all slots full. Included after an interface (api/) for any size.
  */
 #ifndef BENCH_WORK_LARSON_H
 #define BENCH_WORK_LARSON_H

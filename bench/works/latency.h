@@ -1,14 +1,13 @@
 /*
- * `latency`: the clocks of allocating `batch` objects once, by one bulk call or by a loop of
- * single ones; pinned, objects not touched, in a process that does nothing else. Two states of
- * the cache: `fresh` has never given an object, but another one before it has, so that code and
- * pages are there, as they always are in the kernel; `warm` has given and taken back as many.
- * What a reading of the clock takes is taken off. Included after api/cache_open.h.
+ * `latency`: the cycles of one allocation of `batch` objects, by one bulk call or by a loop of single calls; pinned,
+ * objects not touched, in a process without other work. Two states of the cache: `fresh` has never given an object, but
+ * an earlier cache has, because in the kernel code and pages are always present; `warm` has given and taken back as
+ * many objects. The time of a clock reading is subtracted. Included after api/cache_open.h.
  */
 #ifndef BENCH_WORK_LATENCY_H
 #define BENCH_WORK_LATENCY_H
 
-#define LATENCY_EARLIER 2u	/* caches before the one that is measured */
+#define LATENCY_EARLIER 2u	/* caches before the measured cache */
 
 static void *latency_objects[BENCH_MAX_BATCH];
 

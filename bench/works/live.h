@@ -1,9 +1,8 @@
 /*
- * `live-set`: many live objects of one size, single-threaded and pinned, as many random
- * replacements as there are objects, whole object written. Resident memory at the peak, at the
- * end of the replacing, and after everything was freed and the allocator had time to give it
- * back: 1.5 s, one alloc and free (for allocators that only look when called), 0.1 s. The
- * harness's own table of pointers is touched first and taken off. Included after an interface (api/).
+ * `live-set`: many allocated objects of one size, single-threaded and pinned, as many random replacements as objects,
+ * whole object written. Resident memory at the peak, at the end of the replacements, and after the frees and a time for
+ * the allocator to return memory: 1.5 s, one alloc and free (for allocators that only act in calls), 0.1 s. The
+ * worker's table of pointers is touched first and subtracted. Included after an interface (api/).
  */
 #ifndef BENCH_WORK_LIVE_H
 #define BENCH_WORK_LIVE_H

@@ -1,14 +1,13 @@
 /*
- * `netio`: packets over loopback sockets, in the shape of a network stack: pairs of a sender and
- * a receiver (half of the threads each), not pinned, a fixed number of packets. A packet is a
- * descriptor of 256 bytes and a buffer of 2048, 3072 or 4096, written whole, each from a cache
- * of its own. A sender makes bursts of 1 to 64 packets and hands them to the socket; what is under
- * way is bounded by the socket's buffers. The receiver frees the sender's packet, as loopback
- * does, and has a descriptor and a buffer of its own for each packet until it has read as many as
- * it wanted, 1 to 64. So every cache swings between empty and full slabs, from two threads.
+ * `netio`: packets over loopback sockets, in the shape of a network stack: pairs of a sender and a receiver (half of
+ * the threads each), not pinned, a fixed number of packets. A packet is a descriptor of 256 bytes and a buffer of 2048,
+ * 3072 or 4096, written whole, each from a separate cache. A sender makes bursts of 1 to 64 packets and writes the
+ * packets to the socket; the socket's buffers bound the packets under way. The receiver frees the sender's packet, as
+ * loopback does, and holds a descriptor and a buffer for each packet until 1 to 64 packets are read. So every cache
+ * moves between empty and full slabs, from two threads.
  *
- * Reported: real, system and user time from the first packet to the last, and the slabs that the
- * caches got from the page allocator or gave back until all objects were free again.
+ * Reported: real, system and user time from the first packet to the last, and the slabs that the caches took from the
+ * page allocator or returned until all objects were free again.
  */
 #ifndef BENCH_WORK_NETIO_H
 #define BENCH_WORK_NETIO_H
@@ -26,17 +25,17 @@
 #define NETIO_PAIRS 32u
 #define NETIO_BURST 64u
 #define NETIO_SIZES 3u
-#define NETIO_SOCKET (128 << 10)	/* bytes that a socket may hold */
+#define NETIO_SOCKET (128 << 10)	/* capacity of a socket, in bytes */
 
-/* What stands at the start of a buffer, and so on the wire. */
+/* The start of a buffer, also on the wire. */
 struct netio_head {
-	struct netio_packet *packet;	/* the sender's, for the receiver to free */
+	struct netio_packet *packet;	/* the sender's packet, freed by the receiver */
 	uint64_t sequence;
 };
 
 struct netio_packet {
 	struct netio_head *buffer;
-	unsigned int kind;		/* which cache the buffer is from */
+	unsigned int kind;		/* the buffer's cache */
 };
 
 static const unsigned int netio_sizes[NETIO_SIZES] = { 2048, 3072, 4096 };
@@ -68,7 +67,7 @@ static void netio_drop(struct netio_packet *packet)
 	kmem_cache_free(netio.packets, packet);
 }
 
-/* The receiver's and the sender's generators give the same kinds, so that sizes need not travel. */
+/* The generators of receiver and sender give the same kinds, so sizes need not travel. */
 static unsigned int netio_kind(uint64_t *random)
 {
 	return rng_index(rng_next(random), NETIO_SIZES);
@@ -105,7 +104,7 @@ static void *netio_sender(void *argument)
 			burst[i]->buffer->packet = burst[i];
 			burst[i]->buffer->sequence = sequence++;
 		}
-		/* Once sent, a packet may be free at any time: its kind is read before. */
+		/* Reads the kind first, because a sent packet may be freed at any time. */
 		for (unsigned int i = 0; i < count; i++)
 			netio_send(pair->out, burst[i]->buffer, netio_sizes[burst[i]->kind]);
 	}
@@ -172,7 +171,7 @@ static double netio_seconds(struct timeval time)
 	return (double)time.tv_sec + (double)time.tv_usec / 1e6;
 }
 
-/* All threads, from the first to the last packet; prints the three times. */
+/* Runs all threads, from the first to the last packet; prints the three times. */
 static void netio_pass(unsigned int pairs)
 {
 	struct rusage before, after;

@@ -1,16 +1,19 @@
 /*
- * `pair` (alloc, free) and `loop` (a batch of allocs, then the frees in the same order, ascending): cost of one object,
- * not touched, alone or beside threads that do the same. Included after an interface (api/).
+ * `pair` (alloc, free) and `loop` (a batch of allocs, then the frees in the same order): the cost of one object, not
+ * touched, alone or beside threads with the same work. Included after an interface (api/).
  *
- * The loop is as plain as the published one. Unrolled eight times it trains the predictors of some
- * CPUs so badly that a fast path in a header takes more than twice as long.
+ * The loop is as plain as the published loop. Unrolled eight times, the loop trains the predictors of some CPUs so
+ * badly that a fast path in a header takes more than twice as long.
  */
 #ifndef BENCH_WORK_PAIR_H
 #define BENCH_WORK_PAIR_H
 
 #include "works/cost.h"
 
-/* Pairs, whichever way an object comes. Inlined into each window with its call known: none goes through a pointer. */
+/*
+ * Runs pairs of any interface. Inlined into each window with the call known, because a call through a pointer would be
+ * measured, too.
+ */
 bench_inline uint64_t pair_loop(uint64_t count, void *(*alloc)(struct api))
 {
 	const struct api api = cost_api;

@@ -1,7 +1,7 @@
 /*
- * Throughput over a fixed time, threads not pinned: `producer-consumer` (objects of 256 bytes
- * through a bounded ring of 1024, first word written and read) and `threads-4k` (each thread
- * allocates and frees 4096 bytes, first word written). Included after an interface (api/).
+ * Throughput over a fixed time, threads not pinned: `producer-consumer` (objects of 256 bytes through a bounded ring of
+ * 1024, first word written and read) and `threads-4k` (each thread allocates and frees 4096 bytes, first word written).
+ * Included after an interface (api/).
  */
 #ifndef BENCH_WORK_THREADS_H
 #define BENCH_WORK_THREADS_H
@@ -9,15 +9,12 @@
 #include <sched.h>
 
 #define RING_SLOTS 1024u
-#define RING_PAUSES 32u		/* about 0.5 us, for which the other's line is left alone */
-#define RING_LOOKS 64u		/* then the CPU is given to the other side */
+#define RING_PAUSES 32u		/* about 0.5 us without a read of the other side's line */
+#define RING_LOOKS 64u		/* then this side yields the CPU */
 
 static struct {
 	struct api api;
-	/*
-	 * The producer's line, the consumer's line; each side remembers what it last saw of the
-	 * other.
-	 */
+	/* The producer's line, and the consumer's line; each side keeps the last value read from the other side. */
 	_Atomic(uint64_t) head __attribute__((aligned(64)));
 	uint64_t tail_seen;
 	_Atomic(uint64_t) tail __attribute__((aligned(64)));
@@ -28,8 +25,8 @@ static struct {
 static struct api threads_api;
 
 /*
- * One side has to wait. Looking all the time would take the line from the other side at every
- * object, and the row would be the price of that, not of the allocator.
+ * Waits for the other side. A constant read would take the line from the other side at every object, and the row would
+ * show the price of these reads, not of the allocator.
  */
 bench_noinline void ring_wait(unsigned int *looks)
 {
@@ -39,23 +36,20 @@ bench_noinline void ring_wait(unsigned int *looks)
 		clock_pause();
 }
 
-/* Put one pointer in; NULL says that no more will come. */
+/* Puts one pointer into the ring; NULL ends the stream. */
 bench_inline void ring_put(void *object)
 {
 	uint64_t head = atomic_load_explicit(&ring.head, memory_order_relaxed);
 	unsigned int looks = 0;
 
 	while (head - ring.tail_seen == RING_SLOTS) {
-		/*
-		 * Pairs with the release in ring_get: the slot was read before it is written
-		 * again.
-		 */
+		/* Pairs with the release in ring_get: ring_get has read the slot before this write. */
 		ring.tail_seen = atomic_load_explicit(&ring.tail, memory_order_acquire);
 		if (head - ring.tail_seen == RING_SLOTS)
 			ring_wait(&looks);
 	}
 	ring.slots[head % RING_SLOTS] = object;
-	/* Pairs with the acquire in ring_get: slot and object are seen before the count. */
+	/* Pairs with the acquire in ring_get: slot and object are visible before the count. */
 	atomic_store_explicit(&ring.head, head + 1, memory_order_release);
 }
 
@@ -89,7 +83,7 @@ static void pass_body(struct member *member)
 			ring_put(object);
 		}
 		ring_put(NULL);
-		ops = 0;	/* what arrived counts, on the other side */
+		ops = 0;	/* the consumer counts */
 	} else {
 		while ((object = ring_get())) {
 			if (*object != ops++)
@@ -108,7 +102,7 @@ static void threads_pass(const struct cell *cell)
 	api_close(ring.api);
 }
 
-/* What a thread of threads-4k does; how often it did. */
+/* The body of a thread of threads-4k. Returns: the number of pairs. */
 bench_inline uint64_t threads_work(const struct api api)
 {
 	uint64_t ops = 0;

@@ -1,7 +1,7 @@
 /*
- * `turn`: objects of many kinds in turn, one of each at a time: allocated, its first word written, and freed. Kinds
- * are as many as the cell's batch, of 16, 32, 48 bytes and so on: what each has of its own, a cache's record or a
- * class's list, is another one's at the next call. Included after an interface (api/).
+ * `turn`: objects of many kinds in turn, one of each at a time: allocated, first word written, freed. The number of
+ * kinds is the cell's batch; sizes are 16, 32, 48 bytes and so on. Each call needs the data of another kind: a cache's
+ * record, or a class's list. Included after an interface (api/).
  */
 #ifndef BENCH_WORK_TURN_H
 #define BENCH_WORK_TURN_H

@@ -1,10 +1,9 @@
 /*
- * Mixed arrays: the frees that a detached freelist likes least. 4096 objects lie in 16 buckets,
- * hashed by their slab; each iteration takes a batch of 64, every match-th from the bucket of
- * the first and the others from random buckets, frees them, allocates as many and files them
- * again. All of that is timed, as in the published module; the row `nothing` says what the
- * filing costs. First word of each object written (the bucket's link). Included after an
- * interface (api/).
+ * Mixed arrays: the worst case of a detached freelist. 4096 objects lie in 16 buckets, hashed by their slab. Each
+ * iteration takes a batch of 64, every match-th object from the bucket of the first and the others from random buckets,
+ * frees the batch, allocates as many objects and files the new objects. The time includes all of this, as in the
+ * published module; the row `nothing` has the cost of the filing. The first word of each object is written (the
+ * bucket's link). Included after an interface (api/).
  */
 #ifndef BENCH_WORK_WORST_H
 #define BENCH_WORK_WORST_H
@@ -34,7 +33,7 @@ bench_inline void worst_file(void *object)
 	*bucket = link;
 }
 
-/* From the bucket wanted, or the next one that holds something: 64 of 4096 are never missed. */
+/* Takes from the wanted bucket, or from the next filled bucket: 64 of 4096 objects are always available. */
 bench_inline void *worst_take(unsigned int bucket)
 {
 	struct worst_link *link;
@@ -46,7 +45,7 @@ bench_inline void *worst_take(unsigned int bucket)
 	return link;
 }
 
-/* Element 0 and every match-th after it from one bucket, the rest from anywhere. */
+/* Takes element 0 and every match-th element after it from one bucket, the others from any bucket. */
 bench_inline void worst_pick(const struct cell *cell, void **objects)
 {
 	unsigned int first = (unsigned int)(rng_next(&worst.random) >> 60), until = 0;
@@ -84,7 +83,7 @@ bench_noinline void *worst_first(size_t index)
 	return api_alloc(worst.api);
 }
 
-/* Give everything back, so that the cache can be destroyed. */
+/* Frees all objects, because the cache must be destroyed. */
 static void worst_close(void)
 {
 	for (size_t i = 0; i < WORST_OBJECTS; i++)

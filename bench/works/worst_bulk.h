@@ -1,4 +1,4 @@
-/* `worst` through a batch interface. Included after works/worst.h and an interface (api/) that has one. */
+/* `worst` through a batch interface. Included after works/worst.h and an interface (api/) with batches. */
 #ifndef BENCH_WORK_WORST_BULK_H
 #define BENCH_WORK_WORST_BULK_H
 

@@ -1,8 +1,9 @@
-//! A server with tenants: a key-value store whose every byte is some tenant's. A connection says `TENANT name`, then
-//! `SET key value`, `GET key`, `USED` or `LIMIT bytes`; whatever its map, keys and values take is charged to that
-//! tenant, and beyond its limit `SET` answers `ERR`, while the others go on.
+//! A server with tenants: a key-value store that charges every byte to a tenant. A connection says `TENANT name`, then
+//! `SET key value`, `GET key`, `USED` or `LIMIT bytes`. The tenant's map, keys and values are charged to the tenant.
+//! Beyond the tenant's limit `SET` answers `ERR`, and the other tenants continue.
 //!
-//! `cargo run --example tenants -- PORT` serves; without an argument it serves itself two clients, and ends.
+//! `cargo run --example tenants -- PORT` serves; without an argument the program serves two clients of its own, and
+//! ends.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -22,7 +23,7 @@ struct Tenant {
 
 type Tenants = Mutex<HashMap<String, Arc<Tenant>>>;
 
-/// Text in the active group's name, or None beyond its limit: nothing here ends the process.
+/// Text charged to the active group, or None beyond the group's limit: no call here ends the process.
 fn copied(text: &str) -> Option<String> {
     let mut copy = String::new();
 
@@ -42,7 +43,7 @@ impl Tenant {
         })
     }
 
-    /// Of a line that the client sent: the answer. It is the server's own memory, not the tenant's.
+    /// The answer to a line of a client. The answer is the server's memory, not the tenant's.
     fn answer(&self, line: &str) -> String {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
 
@@ -131,7 +132,7 @@ impl Client {
         self.lines.next().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()))
     }
 
-    /// How many of `count` rows it stored, and what the last answer was.
+    /// Number of stored rows of `count`, and the last answer.
     fn fill(&mut self, count: usize) -> io::Result<(usize, String)> {
         for i in 0..count {
             let answer = self.ask(&format!("SET k{} {}{}", i, i, ".".repeat(100)))?;

@@ -17,15 +17,15 @@ use crate::sys;
 /// assert_eq!(*boxed, 1);
 /// ```
 ///
-/// Boxes, vectors and all others follow the thread's group once [`account_malloc`] said so. Frees tell the size, which
-/// hardening looks at (`KMEM_OPTIONS=hardened:1`).
+/// Boxes, vectors and all other blocks are charged to the thread's group after a call of [`account_malloc`]. Frees pass
+/// the size, and hardening checks the size (`KMEM_OPTIONS=hardened:1`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kmem;
 
-/// What any block of malloc's is aligned to.
+/// Alignment of every block of malloc, in bytes.
 const ALIGN: usize = 16;
 
-// SAFETY: malloc and its family, as the C standard and POSIX have them; none of them unwinds.
+// SAFETY: malloc and its family follow the C standard and POSIX; no function unwinds.
 unsafe impl GlobalAlloc for Kmem {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -62,7 +62,7 @@ unsafe impl GlobalAlloc for Kmem {
         if layout.align() <= ALIGN {
             return sys::realloc(block.cast(), size).cast();
         }
-        // realloc knows nothing of alignment.
+        // realloc does not keep an alignment.
         let moved = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
         if !moved.is_null() {
             ptr::copy_nonoverlapping(block, moved, layout.size().min(size));
@@ -72,19 +72,19 @@ unsafe impl GlobalAlloc for Kmem {
     }
 }
 
-/// An archive's malloc is linked where somebody names it: also in a program whose global allocator is another one, whose
-/// own malloc it is then.
+/// The linker takes malloc from an archive only for a reference. Without this reference, a program with another global
+/// allocator would keep libc's malloc.
 static MALLOC: unsafe extern "C" fn(usize) -> *mut c_void = sys::malloc;
 
-/// From now on each block of the global allocator, and of C's malloc, is charged to the group that is active in its
-/// thread ([`Group::run`](crate::Group::run)); `false`: not any more. At any time: what was allocated before is never
-/// charged, and what was charged is paid back when it is freed. A process-wide switch; `mem_cgroup_account_malloc` says
-/// all of it.
+/// Charges each block of the global allocator, and of C's malloc, to the thread's active group from now on
+/// ([`Group::run`](crate::Group::run)); `false` ends this. Callable at any time. Earlier blocks are never charged, and
+/// a charged block is uncharged at the free. The switch is process-wide; the manual page mem_cgroup_account_malloc(3)
+/// has the details.
 ///
-/// An error: the program's malloc is not libkmem's, or its engine is slob; or all caches are being visited.
+/// Errors: the program's malloc is not libkmem's, or the engine is slob; or a visit of all caches is running.
 pub fn account_malloc(on: bool) -> Result<(), Error> {
-    // SAFETY: a place that is there.
+    // SAFETY: a valid address.
     unsafe { ptr::read_volatile(&MALLOC) };
-    // SAFETY: it may be called at any time, by any thread.
+    // SAFETY: the function may be called at any time, by any thread.
     Error::check(unsafe { sys::mem_cgroup_account_malloc(on) })
 }

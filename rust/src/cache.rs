@@ -12,8 +12,8 @@ use crate::error::{Error, Refused};
 use crate::group::{c_name, Group};
 use crate::sys;
 
-/// A cache: objects of type `T`, of which each CPU has some ready. Threads share it, and an object may be dropped in any
-/// thread that it may be sent to.
+/// A cache: objects of type `T`, some cached on each CPU. Threads may share a cache. An object may be dropped in any
+/// thread that may receive the object.
 ///
 /// ```
 /// use kmem::Cache;
@@ -27,7 +27,7 @@ use crate::sys;
 /// # Ok::<(), kmem::Error>(())
 /// ```
 ///
-/// It goes when nobody has an object of it any more:
+/// The cache ends with the last borrow of an object:
 ///
 /// ```compile_fail
 /// let points = kmem::Cache::<u64>::new("points").unwrap();
@@ -36,19 +36,19 @@ use crate::sys;
 /// assert_eq!(*p, 1);
 /// ```
 ///
-/// For objects that live as long as they like, [`leak`](Cache::leak) it. A cache that is dropped while an object of it
-/// was forgotten, or leaked, says so in one line, and that memory stays.
+/// [`leak`](Cache::leak) the cache for objects without a lifetime bound. If a cache is dropped after an object was
+/// forgotten or leaked, one line reports the object, and the memory stays allocated.
 pub struct Cache<T> {
     raw: NonNull<sys::kmem_cache>,
     _holds: PhantomData<fn(T) -> T>,
 }
 
-// SAFETY: the functions of a cache may be called by any thread, and it gives nobody an object that another has: values
-// come in by the thread that owns them, and go out by handles, which say themselves where they may go.
+// SAFETY: any thread may call the functions of a cache, and the cache gives each object to one handle. Values come in
+// by their owner's thread and go out by handles; the handles' types limit the threads.
 unsafe impl<T> Send for Cache<T> {}
 unsafe impl<T> Sync for Cache<T> {}
 
-/// How a cache is made.
+/// Options of a new cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     flags: sys::c_uint,
@@ -56,31 +56,31 @@ pub struct Options {
 }
 
 impl Options {
-    /// As [`Cache::new`].
+    /// Default options, as [`Cache::new`].
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// Each object is charged to the group that is active in its thread, or that is the default.
+    /// Charges each object to the thread's active group, or to the default group.
     pub fn accounted(mut self) -> Options {
         self.flags |= sys::SLAB_ACCOUNT;
         self
     }
 
-    /// No two objects are in one line of the processor's caches, unless they are smaller than half of one.
+    /// Aligns objects to cache lines: no two objects share a line, unless they are smaller than half a line.
     pub fn cache_line_aligned(mut self) -> Options {
         self.flags |= sys::SLAB_HWCACHE_ALIGN;
         self
     }
 
-    /// Each CPU has at least so many objects ready (at most 1022).
+    /// Sets the minimum of cached objects for each CPU (at most 1022).
     pub fn shelf(mut self, objects: u32) -> Options {
         self.shelf = objects;
         self
     }
 
-    /// The cache. A type that is aligned to more than a page has none. With `KMEM_OPTIONS=engine:slob` it is engine
-    /// sheaf's, as a handle alone must say whose object it is.
+    /// Creates the cache. Fails for a type with an alignment above a page. With `KMEM_OPTIONS=engine:slob` the cache
+    /// has engine sheaf, because a handle must find the cache of an object.
     pub fn create<T>(self, name: &str) -> Result<Cache<T>, Error> {
         let mut args = sys::kmem_cache_args {
             align: mem::align_of::<T>() as sys::c_uint,
@@ -93,15 +93,15 @@ impl Options {
             engine: ptr::null(),
         };
         let size = mem::size_of::<T>().max(1).min(u32::MAX as usize) as sys::c_uint;
-        // SAFETY: the names end with a NUL; this one is copied.
+        // SAFETY: the names end with a NUL; the library copies the name.
         let create = |args: &sys::kmem_cache_args| unsafe {
             sys::kmem_cache_create_args(c_name(name).as_ptr(), size, args, self.flags)
         };
         let mut raw = create(&args);
 
-        // An object of engine slob's does not say whose it is, as kfree must know.
+        // kfree needs the cache of an object, and engine slob does not store the cache.
         if !raw.is_null() && is_of_slob(raw) {
-            // SAFETY: the cache is new, and nobody else's.
+            // SAFETY: the cache is new, and no other code uses the cache.
             unsafe { sys::kmem_cache_destroy(raw) };
             args.engine = b"sheaf\0".as_ptr();
             raw = create(&args);
@@ -116,7 +116,8 @@ impl Options {
 fn is_of_slob(cache: *mut sys::kmem_cache) -> bool {
     let mut stats = MaybeUninit::<sys::kmem_cache_stats>::zeroed();
 
-    // SAFETY: the cache is there, the numbers fit, and an engine's name is a constant of four letters or more and a NUL.
+    // SAFETY: the cache is valid, the numbers fit, and an engine's name is a constant of four letters or more and a
+    // NUL.
     unsafe {
         sys::kmem_cache_get_stats(cache, stats.as_mut_ptr());
         slice::from_raw_parts(stats.assume_init().engine, 5) == b"slob\0"
@@ -124,27 +125,27 @@ fn is_of_slob(cache: *mut sys::kmem_cache) -> bool {
 }
 
 impl<T> Cache<T> {
-    /// A cache whose objects nobody pays for. The name is what statistics show, cut to 31 bytes.
+    /// Creates a cache of uncharged objects. The name appears in statistics, cut to 31 bytes.
     pub fn new(name: &str) -> Result<Cache<T>, Error> {
         Options::new().create(name)
     }
 
-    /// A cache each of whose objects is paid for by the group that is active where it is allocated.
+    /// Creates a cache that charges each object to the group active at the allocation.
     pub fn accounted(name: &str) -> Result<Cache<T>, Error> {
         Options::new().accounted().create(name)
     }
 
-    /// An object, or the value back.
+    /// Allocates an object, or returns the value.
     pub fn alloc(&self, value: T) -> Result<Object<'_, T>, Refused<T>> {
-        // SAFETY: the cache is there as long as `self`.
+        // SAFETY: the cache lives as long as `self`.
         let place = unsafe { sys::kmem_cache_alloc(self.as_ptr(), sys::GFP) };
 
         self.put_into(place, value)
     }
 
-    /// An object that the group pays for, whichever is active; or the value back.
+    /// Allocates an object charged to `group`, with any active group; or returns the value.
     pub fn alloc_in(&self, group: &Group, value: T) -> Result<Object<'_, T>, Refused<T>> {
-        // SAFETY: as above, and the group as long as its handle.
+        // SAFETY: as above; the group lives as long as its handle.
         let place = unsafe { sys::kmem_cache_alloc_in(self.as_ptr(), group.as_ptr(), sys::GFP) };
 
         self.put_into(place, value)
@@ -153,7 +154,7 @@ impl<T> Cache<T> {
     fn put_into(&self, place: *mut c_void, value: T) -> Result<Object<'_, T>, Refused<T>> {
         match NonNull::new(place.cast::<T>()) {
             Some(place) => {
-                // SAFETY: fresh memory with T's size and alignment, which nobody else has.
+                // SAFETY: new memory with T's size and alignment, and no other user.
                 unsafe { place.as_ptr().write(value) };
                 Ok(Object { place, _of: PhantomData, _owns: PhantomData })
             }
@@ -161,7 +162,7 @@ impl<T> Cache<T> {
         }
     }
 
-    /// The cache for ever, for objects that live as long as they like.
+    /// Keeps the cache for ever, for objects without a lifetime bound.
     ///
     /// ```
     /// let cache: &'static kmem::Cache<String> = kmem::Cache::new("names")?.leak();
@@ -178,13 +179,13 @@ impl<T> Cache<T> {
         std::boxed::Box::leak(std::boxed::Box::new(self))
     }
 
-    /// Give back what lies ready and empty. True: all of it.
+    /// Returns cached objects and free slabs. Returns: true if no slab remains.
     pub fn shrink(&self) -> bool {
-        // SAFETY: the cache is there as long as `self`.
+        // SAFETY: the cache lives as long as `self`.
         unsafe { sys::kmem_cache_shrink(self.as_ptr()) == 0 }
     }
 
-    /// The cache as C functions take it, for as long as this one lives.
+    /// The cache for C functions, valid as long as `self`.
     pub fn as_ptr(&self) -> *mut sys::kmem_cache {
         self.raw.as_ptr()
     }
@@ -192,37 +193,38 @@ impl<T> Cache<T> {
 
 impl<T> Drop for Cache<T> {
     fn drop(&mut self) {
-        // SAFETY: no object borrows the cache any more, so nobody is in a call. Of forgotten ones the memory stays.
+        // SAFETY: no object borrows the cache, so no thread is in a call. The memory of forgotten objects stays
+        // allocated.
         unsafe { sys::kmem_cache_destroy(self.as_ptr()) }
     }
 }
 
 impl<T> fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the cache is there as long as `self`.
+        // SAFETY: the cache lives as long as `self`.
         let size = unsafe { sys::kmem_cache_size(self.as_ptr()) };
 
         f.debug_struct("Cache").field("size", &size).finish()
     }
 }
 
-/// An object of a cache: a box, a word long. Its value is dropped, and its memory goes back, with it.
+/// An object of a cache: a box of one word. The drop ends the value and frees the memory.
 pub struct Object<'c, T> {
     place: NonNull<T>,
     _of: PhantomData<&'c Cache<T>>,
     _owns: PhantomData<T>,
 }
 
-// SAFETY: the object is its handle's alone, as a box's is; any thread may free it.
+// SAFETY: the handle owns the object, like a box; any thread may free the object.
 unsafe impl<T: Send> Send for Object<'_, T> {}
 unsafe impl<T: Sync> Sync for Object<'_, T> {}
 
 impl<'c, T> Object<'c, T> {
-    /// The value, without the object.
+    /// Takes the value and frees the object.
     pub fn into_inner(object: Object<'c, T>) -> T {
         let object = ManuallyDrop::new(object);
 
-        // SAFETY: the value is read once, and the memory goes back without it.
+        // SAFETY: the value is read once, and the memory is freed without a drop of the value.
         unsafe {
             let value = object.place.as_ptr().read();
 
@@ -231,9 +233,9 @@ impl<'c, T> Object<'c, T> {
         }
     }
 
-    /// The object for as long as the cache; it is never dropped.
+    /// Keeps the object as long as the cache; the value is never dropped.
     pub fn leak(object: Object<'c, T>) -> &'c mut T {
-        // SAFETY: the cache's memory stays where an object of it was not freed.
+        // SAFETY: the cache's memory stays if an object was not freed.
         unsafe { &mut *ManuallyDrop::new(object).place.as_ptr() }
     }
 }
@@ -243,13 +245,13 @@ impl<T> Drop for Object<'_, T> {
         struct Memory(*mut c_void);
         impl Drop for Memory {
             fn drop(&mut self) {
-                // SAFETY: the memory is the handle's; also where the value's own drop panics.
+                // SAFETY: the handle owns the memory, also if the value's drop panics.
                 unsafe { sys::kfree(self.0) }
             }
         }
         let _memory = Memory(self.place.as_ptr().cast());
 
-        // SAFETY: the value is there, and nobody else's.
+        // SAFETY: the value is valid, and the handle is the only owner.
         unsafe { ptr::drop_in_place(self.place.as_ptr()) }
     }
 }
@@ -258,14 +260,14 @@ impl<T> Deref for Object<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the value is there as long as the handle.
+        // SAFETY: the value lives as long as the handle.
         unsafe { self.place.as_ref() }
     }
 }
 
 impl<T> DerefMut for Object<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the handle is borrowed for it.
+        // SAFETY: as above, with the handle borrowed.
         unsafe { self.place.as_mut() }
     }
 }

@@ -1,18 +1,18 @@
-//! The errors that calls end with.
+//! Errors of the crate.
 
 use core::fmt;
 
 use crate::sys;
 
-/// A call was refused; [`code`](Error::code) is its errno.
+/// A refused call; [`code`](Error::code) is the errno.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Error(sys::c_int);
 
 impl Error {
-    /// There is no memory, or a limit refuses.
+    /// Memory is exhausted, or a limit refuses.
     pub const OUT_OF_MEMORY: Error = Error(sys::ENOMEM);
 
-    /// The errno, as `libc::ENOMEM`.
+    /// The errno, such as `libc::ENOMEM`.
     pub fn code(self) -> i32 {
         self.0
     }
@@ -21,7 +21,7 @@ impl Error {
         Error(sys::errno())
     }
 
-    /// Of functions that return 0 or a negative errno.
+    /// Converts the result of functions that return 0 or a negative errno.
     pub(crate) fn check(result: sys::c_int) -> Result<(), Error> {
         if result == 0 {
             Ok(())
@@ -54,7 +54,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// There was no room for this value, which is given back.
+/// The value of a failed allocation, returned to the caller.
 pub struct Refused<T>(pub T);
 
 impl<T> fmt::Debug for Refused<T> {

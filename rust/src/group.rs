@@ -1,4 +1,4 @@
-//! Groups, and the scopes in which they pay.
+//! Groups, and the scopes of their charges.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::private::Limits;
 use crate::sys;
 
-/// A name as C wants it: cut to what a group keeps, at the end of a character, without NULs.
+/// A C string of a name: cut at a character to the length of a group's name, without NULs.
 pub(crate) fn c_name(name: &str) -> [u8; sys::NAME_MAX] {
     let mut bytes = [0; sys::NAME_MAX];
     let mut length = name.len().min(sys::NAME_MAX - 1);
@@ -22,9 +22,9 @@ pub(crate) fn c_name(name: &str) -> [u8; sys::NAME_MAX] {
     bytes
 }
 
-/// A group of memory: whatever is allocated in its name counts against it, and against each group above it, and is
-/// refused beyond their limits. A handle is a reference: a clone is another one, and the group goes with the last one.
-/// What is still allocated then is the parent's.
+/// A group of memory. An allocation is charged to the active group and to each group above, and is refused beyond their
+/// limits. A handle is a reference: a clone is another reference, and the last drop takes the group offline. Memory
+/// still allocated then is charged to the parent.
 ///
 /// ```
 /// use kmem::Group;
@@ -47,38 +47,38 @@ pub struct Group {
     raw: NonNull<sys::mem_cgroup>,
 }
 
-// SAFETY: groups are counted by atomic operations, and each call on one takes what locks it needs.
+// SAFETY: atomic operations count references, and each call takes the locks of its group.
 unsafe impl Send for Group {}
 unsafe impl Sync for Group {}
 
 impl Group {
-    /// A group below the root.
+    /// Creates a group below the root.
     pub fn new(name: &str) -> Result<Group, Error> {
         Group::create(ptr::null_mut(), name, 0)
     }
 
-    /// A group below this one, within its limits.
+    /// Creates a group below this group, within this group's limits.
     pub fn child(&self, name: &str) -> Result<Group, Error> {
         Group::create(self.as_ptr(), name, 0)
     }
 
-    /// The root, which has no limit and counts nothing.
+    /// The root: no limit, and no counters.
     pub fn root() -> Group {
-        // SAFETY: the root is always there.
+        // SAFETY: the root always exists.
         unsafe { Group::of_raw(sys::mem_cgroup_root()) }.expect("there is a root")
     }
 
-    /// The group that is active in this thread.
+    /// The active group of this thread.
     pub fn active() -> Option<Group> {
-        // SAFETY: whoever made it active keeps it.
+        // SAFETY: the active group has a reference until another group is active.
         unsafe { Group::of_raw(sys::mem_cgroup_active()) }
     }
 
-    /// The group that pays for the block in which the value lies: an object of a cache, a large block, what the global
-    /// allocator gave. What a value points to lies in blocks of its own: of a vector, `&vector[..]` is what is asked
-    /// about. `None`: nobody pays, or the value lies elsewhere, as on the stack.
+    /// The group charged for the block of a value: an object of a cache, a large block, or a block of the global
+    /// allocator. Contents behind pointers lie in other blocks: for a vector, pass `&vector[..]`. Returns: `None` for
+    /// an uncharged value, and for a value in other memory, such as the stack.
     pub fn paying_for<T: ?Sized>(value: &T) -> Option<Limits> {
-        // SAFETY: any address will do; the reference that it returns becomes the handle's.
+        // SAFETY: any address is valid; the handle takes over the returned reference.
         let raw = unsafe { sys::mem_cgroup_from_obj((value as *const T).cast()) };
 
         NonNull::new(raw).map(|raw| Limits(Group { raw }))
@@ -95,22 +95,22 @@ impl Group {
         NonNull::new(raw).map(|raw| Group { raw }).ok_or_else(Error::last)
     }
 
-    /// A handle of a group of C code's, with a reference of its own; NULL: `None`.
+    /// A handle of a group of C code, with a new reference; `None` for NULL.
     ///
     /// # Safety
-    /// `raw` is NULL, or a group that somebody has a reference of.
+    /// `raw` is NULL, or a group with at least one reference.
     pub unsafe fn of_raw(raw: *mut sys::mem_cgroup) -> Option<Group> {
         NonNull::new(sys::mem_cgroup_get(raw)).map(|raw| Group { raw })
     }
 
-    /// The group as C functions take it, for as long as this handle lives.
+    /// The group for C functions, valid as long as this handle.
     pub fn as_ptr(&self) -> *mut sys::mem_cgroup {
         self.raw.as_ptr()
     }
 
-    /// Its name, as far as that is UTF-8.
+    /// The name, as far as the name is UTF-8.
     pub fn name(&self) -> &str {
-        // SAFETY: a name ends with a NUL, and stays as long as the group does.
+        // SAFETY: a name ends with a NUL, and lives as long as the group.
         let bytes = unsafe {
             let name = sys::mem_cgroup_name(self.as_ptr());
             let length = (0..sys::NAME_MAX).take_while(|&at| *name.add(at) != 0).count();
@@ -123,116 +123,117 @@ impl Group {
         }
     }
 
-    /// The group above it; of the root `None`.
+    /// The parent; `None` for the root.
     pub fn parent(&self) -> Option<Group> {
-        // SAFETY: a group keeps the one above it.
+        // SAFETY: a group holds a reference to the parent.
         unsafe { Group::of_raw(sys::mem_cgroup_parent(self.as_ptr())) }
     }
 
-    /// Until it is taken offline.
+    /// True until the group is taken offline.
     pub fn is_online(&self) -> bool {
-        // SAFETY: the handle keeps the group.
+        // SAFETY: the handle holds a reference to the group.
         unsafe { sys::mem_cgroup_online(self.as_ptr()) }
     }
 
-    /// Close it: what is charged to it is its parent's from now on.
+    /// Takes the group offline: its charges move to the parent.
     pub fn offline(&self) -> Result<(), Error> {
         // SAFETY: as above.
         Error::check(unsafe { sys::mem_cgroup_offline(self.as_ptr()) })
     }
 
-    /// A `max`, or `high`, that is none.
+    /// The value of `max` and `high` without a limit.
     pub const NO_LIMIT: u64 = u64::MAX;
 
-    /// Nobody gets beyond: allocations are refused then.
+    /// Sets the hard limit: an allocation beyond the limit is refused.
     pub fn set_max(&self, bytes: u64) -> Result<(), Error> {
         // SAFETY: as above.
         Error::check(unsafe { sys::mem_cgroup_set_max(self.as_ptr(), bytes) })
     }
 
-    /// Beyond, allocations are slowed down.
+    /// Sets the limit above which allocations are delayed.
     pub fn set_high(&self, bytes: u64) -> Result<(), Error> {
         // SAFETY: as above.
         Error::check(unsafe { sys::mem_cgroup_set_high(self.as_ptr(), bytes) })
     }
 
-    /// As long as it has no more, reclaim leaves it alone, where there is anything else.
+    /// Sets the protection `low`: reclaim skips the group below this value, unless no other memory is left.
     pub fn set_low(&self, bytes: u64) -> Result<(), Error> {
         // SAFETY: as above.
         Error::check(unsafe { sys::mem_cgroup_set_low(self.as_ptr(), bytes) })
     }
 
-    /// As long as it has no more, reclaim leaves it alone.
+    /// Sets the protection `min`: reclaim never takes memory below this value.
     pub fn set_min(&self, bytes: u64) -> Result<(), Error> {
         // SAFETY: as above.
         Error::check(unsafe { sys::mem_cgroup_set_min(self.as_ptr(), bytes) })
     }
 
-    /// The limit in force, or [`NO_LIMIT`](Group::NO_LIMIT).
+    /// The hard limit, or [`NO_LIMIT`](Group::NO_LIMIT).
     pub fn max(&self) -> u64 {
         // SAFETY: as above.
         unsafe { sys::mem_cgroup_max(self.as_ptr()) }
     }
 
-    /// Bytes that are charged to it and to those below, with what lies ready for it.
+    /// Bytes charged to the group and its descendants, with the bytes in stocks and sheaves.
     pub fn current(&self) -> u64 {
         // SAFETY: as above.
         unsafe { sys::mem_cgroup_current(self.as_ptr()) }
     }
 
-    /// The most that `current` was.
+    /// The maximum of `current` since the last reset.
     pub fn peak(&self) -> u64 {
         // SAFETY: as above.
         unsafe { sys::mem_cgroup_peak(self.as_ptr()) }
     }
 
-    /// Let the peak begin again.
+    /// Resets the peak to `current`.
     pub fn reset_peak(&self) {
         // SAFETY: as above.
         unsafe { sys::mem_cgroup_reset_peak(self.as_ptr()) }
     }
 
-    /// How often its limit found no room for a charge.
+    /// Number of charges that the limit refused at first.
     pub fn failcnt(&self) -> u64 {
         // SAFETY: as above.
         unsafe { sys::mem_cgroup_failcnt(self.as_ptr()) }
     }
 
-    /// Take back what lies ready: then `current` is what is allocated, to the byte. The bytes that came back.
+    /// Returns stocks and charged sheaves: then `current` is the allocated bytes, exactly. Returns: the bytes taken
+    /// back.
     pub fn drain(&self) -> u64 {
         // SAFETY: as above.
         unsafe { sys::mem_cgroup_drain(self.as_ptr()) }
     }
 
-    /// Call `f`; this group pays for what this thread allocates meanwhile: objects of caches that are accounted, and,
-    /// after [`account_malloc`](crate::account_malloc), boxes, vectors and all other blocks.
+    /// Calls `f` with this group active: objects of accounted caches that this thread allocates are charged to the
+    /// group, and, after [`account_malloc`](crate::account_malloc), boxes, vectors and all other blocks.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let _scope = Scope::begin(self, false);
 
         f()
     }
 
-    /// [`run`](Group::run), and all that this thread allocates is accounted, also where nobody asked for that. The first
-    /// call has a price for the whole process: `mem_cgroup_account_all` says which.
+    /// As [`run`](Group::run), with every allocation of this thread accounted. The first call has a price for the whole
+    /// process: see mem_cgroup_account_all in the manual.
     pub fn run_all<R>(&self, f: impl FnOnce() -> R) -> R {
         let _scope = Scope::begin(self, true);
 
         f()
     }
 
-    /// From here until the scope is dropped this group pays for what this thread allocates. Scopes nest: they end in
-    /// the order reverse to that in which they began. One that ends before an inner one, or after one was forgotten,
-    /// leaves the inner one's group active, and a reference of its own behind.
+    /// Makes this group active in this thread until the scope is dropped. Scopes nest, and must end in reverse order. A
+    /// scope that ends before an inner scope, or after an inner scope was forgotten, leaves the inner scope's group
+    /// active, and leaves a reference.
     #[cfg(feature = "std")]
     #[must_use = "the group pays until the scope is dropped"]
     pub fn enter(&self) -> Scope {
         Scope::begin(self, false)
     }
 
-    /// Let it pay for each thread in which no group is active; `None`: nobody.
+    /// Sets the group for threads without an active group; `None`: no group.
     ///
     /// # Safety
-    /// No thread allocates in the name of the former default group meanwhile.
+    /// No thread may charge the former default group meanwhile.
     pub unsafe fn set_default(group: Option<&Group>) {
         sys::mem_cgroup_set_default(group.map_or(ptr::null_mut(), Group::as_ptr));
     }
@@ -240,19 +241,19 @@ impl Group {
 
 impl Clone for Group {
     fn clone(&self) -> Group {
-        // SAFETY: the handle keeps the group.
+        // SAFETY: the handle holds a reference to the group.
         unsafe { Group::of_raw(self.as_ptr()) }.expect("the group is there")
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // SAFETY: the handle's own reference, which nobody uses any more.
+        // SAFETY: the handle's own reference, without further use.
         unsafe { sys::mem_cgroup_put(self.as_ptr()) }
     }
 }
 
-/// The same group, whatever its name.
+/// Compares groups, not names.
 impl PartialEq for Group {
     fn eq(&self, other: &Group) -> bool {
         self.raw == other.raw
@@ -269,16 +270,16 @@ impl fmt::Debug for Group {
     }
 }
 
-/// A group pays in this thread until this is dropped; made by [`Group::enter`]. It stays in its thread:
+/// Makes a group active in this thread until the drop; made by [`Group::enter`]. A scope stays in its thread:
 ///
 /// ```compile_fail
 /// let scope = kmem::Group::new("tenant").unwrap().enter();
 /// std::thread::spawn(move || drop(scope));
 /// ```
 ///
-/// In `async` code a scope must not live over an `await`: another task of the thread would allocate in the group's name.
+/// In `async` code a scope must not live over an `await`, because another task of the thread would charge the group.
 pub struct Scope {
-    /// Its reference keeps the group as long as it may be active: also where the scope is forgotten.
+    /// A reference: the group lives as long as the group may be active, also after the scope is forgotten.
     group: Group,
     before: *mut sys::mem_cgroup,
     all: Option<bool>,
@@ -286,8 +287,8 @@ pub struct Scope {
     _of_this_thread: PhantomData<*mut ()>,
 }
 
-/// How many scopes of this thread have begun and not ended in their turn: the innermost one's number. Without std there
-/// is but `run`, whose scopes can't but end in their turn.
+/// Number of the innermost scope of this thread: scopes that began and have not ended in order. Without std only `run`
+/// makes scopes, and these always end in order.
 #[cfg(feature = "std")]
 mod depth {
     use std::cell::Cell;
@@ -301,7 +302,7 @@ mod depth {
             depth.get()
         })
     }
-    /// Is it the innermost one? Then it is no more.
+    /// Ends scope `which`. Returns: true if the scope was the innermost scope.
     pub fn end(which: usize) -> bool {
         DEPTH.with(|depth| {
             let innermost = depth.get() == which;
@@ -326,14 +327,14 @@ mod depth {
 impl Scope {
     fn begin(group: &Group, all: bool) -> Scope {
         let group = group.clone();
-        // SAFETY: the scope's reference outlives its being active.
+        // SAFETY: the scope's reference lives longer than the activation.
         let before = unsafe { sys::set_active_memcg(group.as_ptr()) };
         let all = if all { Some(unsafe { sys::mem_cgroup_account_all(true) }) } else { None };
 
         Scope { group, before, all, depth: depth::begin(), _of_this_thread: PhantomData }
     }
 
-    /// The group that pays.
+    /// The active group of the scope.
     pub fn group(&self) -> &Group {
         &self.group
     }
@@ -348,14 +349,14 @@ impl fmt::Debug for Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         if let Some(before) = self.all {
-            // SAFETY: a switch of this thread's own.
+            // SAFETY: the switch belongs to this thread.
             unsafe { sys::mem_cgroup_account_all(before) };
         }
         if depth::end(self.depth) {
-            // SAFETY: the scope around this one has not ended, or has left a reference; or C code keeps its group.
+            // SAFETY: the surrounding scope has not ended, or has left a reference; or C code holds a reference.
             unsafe { sys::set_active_memcg(self.before) };
         } else {
-            // An inner scope is there still, and will make this group active again: it must stay for ever.
+            // An inner scope still exists, and will activate this group again: the group must live for ever.
             core::mem::forget(self.group.clone());
         }
     }

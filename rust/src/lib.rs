@@ -1,10 +1,10 @@
-//! libkmem for Rust: an allocator that knows who has which memory.
+//! libkmem for Rust: an allocator with groups, limits and named caches.
 //!
 //! - [`Kmem`] is the program's global allocator.
-//! - A [`Group`] pays for what is allocated in its name, within its limit: one for each tenant of a server.
-//!   [`account_malloc`] lets boxes and vectors follow it.
-//! - A [`Cache`] serves objects of one type, and shows them to `kmem info` and `kmem top` by its name.
-//! - A [`Private`] group ends at once, with all that was allocated in its name.
+//! - A [`Group`] is charged for allocations in its scope, within a limit: one group for each tenant of a server.
+//!   [`account_malloc`] charges boxes and vectors, too.
+//! - A [`Cache`] serves objects of one type, and appears by name in `kmem info` and `kmem top`.
+//! - A [`Private`] group frees all its memory in one call.
 //!
 //! ```
 //! use kmem::Group;
@@ -29,13 +29,13 @@
 //! # Ok::<(), kmem::Error>(())
 //! ```
 //!
-//! The library is C: it is built by `make` in the tree that this crate is in, and found there or in `KMEM_LIB_DIR`. It is
-//! linked as an archive where there is one; `KMEM_DYNAMIC=1` asks for the shared library. Without the feature `malloc`
-//! (on by default) the program's malloc stays as it is, and there is no [`Kmem`]; without `std` the crate needs `core`
-//! alone.
+//! The library is C: `make` in the surrounding tree builds the library, and the crate looks there or in `KMEM_LIB_DIR`.
+//! The archive is preferred; `KMEM_DYNAMIC=1` asks for the shared library. Without the feature `malloc` (on by default)
+//! the program keeps its malloc, and the crate has no [`Kmem`]; without `std` the crate needs only `core`.
 //!
-//! An allocation beyond a limit is refused: `try_reserve` and the like say so, `Box::new` and `Vec::push` end the process,
-//! as they do where there is no memory at all. So a server asks before it takes what a tenant sends.
+//! An allocation beyond a limit is refused: `try_reserve` and similar functions return an error, `Box::new` and
+//! `Vec::push` end the process, as without memory. A server must call `try_reserve` before the server accepts data of a
+//! tenant.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(missing_docs, missing_debug_implementations, rust_2018_idioms)]

@@ -1,4 +1,4 @@
-//! Private groups: what ends at once.
+//! Private groups: memory with a common end.
 
 use core::mem;
 use core::ptr::{self, NonNull};
@@ -7,8 +7,8 @@ use crate::error::{Error, Refused};
 use crate::group::Group;
 use crate::sys;
 
-/// A private group: its values lie in slabs of their own, share no page with any other tenant's, and all of them end at
-/// once, in time that goes by slabs. For a session, a request, a script. No destructor of a value is called.
+/// A private group: its values have separate slabs, share no page with other tenants, and end in one call; the time
+/// depends on the number of slabs. Uses: a session, a request, a script. No destructor of a value is called.
 ///
 /// ```
 /// let mut request = kmem::Private::new("request")?;
@@ -35,24 +35,24 @@ pub struct Private {
 }
 
 impl Private {
-    /// One below the root.
+    /// Creates a private group below the root.
     pub fn new(name: &str) -> Result<Private, Error> {
         let group = Group::create(ptr::null_mut(), name, sys::MEM_CGROUP_PRIVATE)?;
 
         Ok(Private { group })
     }
 
-    /// One below this group, within its limits.
+    /// Creates a private group below `parent`, within the parent's limits.
     pub fn below(parent: &Group, name: &str) -> Result<Private, Error> {
         let group = Group::create(parent.as_ptr(), name, sys::MEM_CGROUP_PRIVATE)?;
 
         Ok(Private { group })
     }
 
-    /// Its limits and its numbers. Let it pay for nothing else ([`Group::run`], once malloc is accounted): a box of that
-    /// time would be gone with the rest.
+    /// Limits and counters. The group must never be active ([`Group::run`], with accounted malloc), because a box of
+    /// that time would end with the group.
     pub fn group(&self) -> &Limits {
-        // SAFETY: Limits is a Group, under another name.
+        // SAFETY: Limits has the layout of Group.
         unsafe { &*(&self.group as *const Group).cast::<Limits>() }
     }
 
@@ -63,19 +63,20 @@ impl Private {
         if size > sys::KMALLOC_MAX_SIZE || align > 4096 {
             return None;
         }
-        // SAFETY: the group is there as long as its handle.
+        // SAFETY: the group lives as long as its handle.
         let place = unsafe { sys::kmalloc_in(self.group.as_ptr(), size, sys::GFP) };
         NonNull::new(place.cast::<u8>())
     }
 
-    /// The value, in the group's memory; or back, where there is no room for it. Its destructor is never called.
+    /// Moves the value into the group's memory, or returns the value if the allocation fails. The destructor is never
+    /// called.
     #[allow(clippy::mut_from_ref)]
     pub fn alloc<T>(&self, value: T) -> Result<&mut T, Refused<T>> {
         match self.bytes(mem::size_of::<T>(), mem::align_of::<T>()) {
             Some(place) => {
                 let place = place.as_ptr().cast::<T>();
 
-                // SAFETY: fresh memory with T's size and alignment, which nobody else has until reset().
+                // SAFETY: new memory with T's size and alignment, without another user until reset().
                 unsafe {
                     place.write(value);
                     Ok(&mut *place)
@@ -85,31 +86,31 @@ impl Private {
         }
     }
 
-    /// A copy of the slice.
+    /// Copies the slice.
     #[allow(clippy::mut_from_ref)]
     pub fn alloc_slice<T: Copy>(&self, values: &[T]) -> Result<&mut [T], Error> {
         let place = self.bytes(mem::size_of_val(values), mem::align_of::<T>());
         let place = place.ok_or(Error::OUT_OF_MEMORY)?.as_ptr().cast::<T>();
 
-        // SAFETY: as above, and it has room for as many.
+        // SAFETY: as above, with room for all elements.
         unsafe {
             ptr::copy_nonoverlapping(values.as_ptr(), place, values.len());
             Ok(core::slice::from_raw_parts_mut(place, values.len()))
         }
     }
 
-    /// A copy of the text.
+    /// Copies the text.
     #[allow(clippy::mut_from_ref)]
     pub fn alloc_str(&self, text: &str) -> Result<&mut str, Error> {
         let bytes = self.alloc_slice(text.as_bytes())?;
 
-        // SAFETY: a copy of a text.
+        // SAFETY: a copy of valid UTF-8.
         Ok(unsafe { core::str::from_utf8_unchecked_mut(bytes) })
     }
 
-    /// Free all of it, at once. The group stays, and can be used again.
+    /// Frees all memory of the group at once. The group may be used again.
     pub fn reset(&mut self) {
-        // SAFETY: nobody borrows a value any more, and nobody else allocates in the group's name: it is never active.
+        // SAFETY: no value is borrowed, and no other code allocates in the group, because the group is never active.
         unsafe {
             sys::mem_cgroup_destroy_all(self.group.as_ptr(), None, ptr::null_mut());
         }
@@ -122,12 +123,13 @@ impl Drop for Private {
     }
 }
 
-/// Limits and numbers of a group, and no way to make it active: it may be a private one, whose memory others free.
+/// Limits and counters of a group, without a way to activate the group: the memory of a private group may end at any
+/// time.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Limits(pub(crate) Group);
 
-/// The same group.
+/// The group.
 impl PartialEq<Group> for Limits {
     fn eq(&self, other: &Group) -> bool {
         self.0 == *other

@@ -1,5 +1,4 @@
-//! The functions of `<kmem/kmem.h>` and `<kmem/memcg.h>` that the crate calls, and their constants. The comments of those
-//! headers say what they promise.
+//! Functions and constants of `<kmem/kmem.h>` and `<kmem/memcg.h>`. The comments of these headers have the promises.
 
 #![allow(non_camel_case_types)]
 
@@ -8,14 +7,14 @@ use core::ffi::c_void;
 pub type c_int = i32;
 pub type c_uint = u32;
 
-/// C's cache.
+/// `struct kmem_cache`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct kmem_cache {
     _private: [u8; 0],
 }
 
-/// C's group.
+/// `struct mem_cgroup`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct mem_cgroup {
@@ -34,7 +33,7 @@ pub struct kmem_cache_args {
     pub engine: *const u8,
 }
 
-/// The beginning of it, and room for what comes after that, which grows.
+/// The first fields, and room for later fields.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct kmem_cache_stats {
@@ -43,7 +42,7 @@ pub struct kmem_cache_stats {
     numbers: [u64; 64],
 }
 
-/// GFP_KERNEL | __GFP_NOWARN: a failure is the caller's to tell.
+/// GFP_KERNEL | __GFP_NOWARN: the caller reports a failure.
 pub const GFP: c_uint = 0x100 | 0x200 | 0x800 | 0x1000 | 0x2000;
 pub const SLAB_HWCACHE_ALIGN: c_uint = 0x2000;
 pub const SLAB_ACCOUNT: c_uint = 0x0400_0000;
@@ -66,7 +65,7 @@ extern "C" {
         group: *mut mem_cgroup,
         gfp: c_uint,
     ) -> *mut c_void;
-    /// Of any cache's object, and of kmalloc's blocks.
+    /// For objects of any cache, and for blocks of kmalloc.
     pub fn kfree(object: *const c_void);
     pub fn kmem_cache_shrink(cache: *mut kmem_cache) -> c_int;
     pub fn kmem_cache_get_stats(cache: *mut kmem_cache, stats: *mut kmem_cache_stats);
@@ -106,7 +105,7 @@ extern "C" {
     pub fn mem_cgroup_drain(group: *mut mem_cgroup) -> u64;
     pub fn mem_cgroup_from_obj(object: *const c_void) -> *mut mem_cgroup;
 
-    /// glibc's and musl's.
+    /// Of glibc and musl.
     fn __errno_location() -> *mut c_int;
 }
 
@@ -121,8 +120,8 @@ extern "C" {
     pub fn free_aligned_sized(block: *mut c_void, align: usize, size: usize);
 }
 
-/// What the call that just failed says.
+/// errno of the last call.
 pub fn errno() -> c_int {
-    // SAFETY: a place of this thread's own, which is always there.
+    // SAFETY: errno's address is always valid in this thread.
     unsafe { *__errno_location() }
 }

@@ -1,5 +1,5 @@
-//! A program whose global allocator is libkmem: its boxes and vectors follow the thread's group, and only while that is
-//! asked for. One test, since the switch is the process's.
+//! A program with libkmem as global allocator: boxes and vectors follow the thread's group, and only while
+//! account_malloc is on. One test, because the switch is process-wide.
 
 use std::alloc::{alloc, alloc_zeroed, dealloc, realloc, Layout};
 use std::collections::HashMap;
@@ -21,13 +21,13 @@ fn pays(group: &Group, bytes: &[u8]) -> bool {
     Group::paying_for(&bytes[0]).map_or(false, |payer| payer == *group)
 }
 
-/// Each function of the allocator, with each alignment.
+/// Calls each function of the allocator, with each alignment.
 fn blocks(group: &Group) {
     for align in (0..14).map(|shift| 1usize << shift) {
         for size in [1, 15, 16, 100, 1000, 5000, 40_000, 1 << 20, 5 << 20] {
             let layout = Layout::from_size_align(size, align).unwrap();
 
-            // SAFETY: each block is freed once, with the layout that it has then.
+            // SAFETY: each block is freed once, with its last layout.
             group.run(|| unsafe {
                 let p = alloc_zeroed(layout);
                 assert!(!p.is_null() && p as usize % align == 0);
@@ -76,7 +76,7 @@ fn limited(group: &Group) {
         }
         assert!(all.len() > 850 && all.len() < 1049, "{}", all.len());
         assert!(group.current() <= 1 << 20 && group.failcnt() > 0);
-        // Another tenant notices nothing.
+        // Another tenant is not affected.
         let other = Group::new("other").unwrap();
         other.run(|| assert_eq!(vec![0u8; 4 << 20].len(), 4 << 20));
         all.clear();
@@ -86,7 +86,7 @@ fn limited(group: &Group) {
     assert_eq!(drained(group), 0);
 }
 
-/// Scopes nest, end by a panic, and are each thread's own.
+/// Scopes nest, end by a panic, and belong to one thread.
 fn scopes(group: &Group) {
     let inner = group.child("inner").unwrap();
     let name = |active: Option<Group>| active.map(|group| group.name().to_string());
@@ -107,7 +107,7 @@ fn scopes(group: &Group) {
     drop(outer);
     assert!(Group::active().is_none());
 
-    // Out of their order, and forgotten: the groups stay, and nothing is touched that is gone.
+    // Out of order, and forgotten: the groups stay alive, and no freed group is used.
     let first = Group::new("first").unwrap();
     let a = first.enter();
     let second = Group::new("second").unwrap();
@@ -123,7 +123,7 @@ fn scopes(group: &Group) {
     });
 }
 
-/// What one thread allocates another frees, in another group's name.
+/// One thread frees blocks of another thread, with another group active.
 fn sent(group: &Group) {
     let other = Group::new("receiver").unwrap();
     let (sender, receiver) = mpsc::channel::<HashMap<String, Vec<u8>>>();
@@ -142,7 +142,7 @@ fn sent(group: &Group) {
 
 #[test]
 fn the_global_allocator_follows_groups() {
-    // In a thread of its own: scopes that were forgotten stay there.
+    // In a separate thread, because forgotten scopes stay there.
     thread::spawn(|| {
         let group = Group::new("tenant").unwrap();
 

@@ -1,5 +1,4 @@
-# dpdk.sh: DPDK's mempool; the bench links with it by pkg-config, so this makes sure that it
-# is there and links.
+# dpdk.sh: DPDK's mempool. The bench links with DPDK by pkg-config; this recipe tests the link.
 packages="gcc pkg-config libdpdk-dev"
 library=no
 

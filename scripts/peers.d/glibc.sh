@@ -1,4 +1,4 @@
-# glibc.sh: the system's malloc; nothing to build, its version stands beside the others'.
+# glibc.sh: the system's malloc. Without a build: the recipe records the version.
 library=no
 
 build() {

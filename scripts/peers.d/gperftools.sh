@@ -1,4 +1,4 @@
-# gperftools.sh: gperftools' tcmalloc, the build without profilers, as Debian has it.
+# gperftools.sh: gperftools' tcmalloc, Debian's build without profilers.
 packages="libtcmalloc-minimal4 libgoogle-perftools-dev"
 
 build() {

@@ -1,11 +1,9 @@
-# jemalloc.sh: jemalloc by its own configure script and makefile, without a prefix on its
-# names.
+# jemalloc.sh: jemalloc by its configure script and makefile, without a prefix on the names.
 packages="gcc g++ make libc6-dev"
 crate="tikv-jemalloc-sys 0.7.1+5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8"
 spare_packages="libjemalloc2 libjemalloc-dev"
 
-# The package keeps the generated configure script beside the sources, and the version in its
-# own.
+# The package has the generated configure script beside the sources, and jemalloc's version in its own version number.
 build() {
 	released=$(crate_version | sed 's/^[^+]*+//')
 	cp -R "$(crate_dir)/jemalloc" source

@@ -1,5 +1,4 @@
-# mimalloc2.sh: mimalloc's second generation; it lies beside the third and is built the same
-# way.
+# mimalloc2.sh: mimalloc's second generation, in the package of the third generation and built the same way.
 . "$recipes/mimalloc3.sh"
 spare_packages="libmimalloc2.0"
 

@@ -1,5 +1,4 @@
-# mimalloc3.sh: mimalloc's third generation, from the one source file that includes the
-# others.
+# mimalloc3.sh: mimalloc's third generation, from the source file that includes all other sources.
 packages="gcc libc6-dev"
 crate="libmimalloc-sys 0.1.49"
 
@@ -7,7 +6,7 @@ build() {
 	mimalloc v3
 }
 
-# mimalloc GENERATION [DEFINE]: the defines and flags are those of its own CMake file.
+# mimalloc GENERATION [DEFINE]: builds with the defines and flags of mimalloc's CMake file.
 mimalloc() {
 	source=$(crate_dir)/c_src/mimalloc/$1
 	flags="-O2 -std=gnu11 -DNDEBUG -DMI_BUILD_RELEASE -DMI_MALLOC_OVERRIDE ${2:-}

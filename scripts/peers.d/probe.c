@@ -1,12 +1,11 @@
 /*
- * probe.c: is malloc in this process the peer's, and does it work? scripts/peers links it with a
- * peer's archive, or runs it with the peer's shared object preloaded.
+ * probe.c: tests that malloc in this process is the peer's, and works. scripts/peers links the program with a peer's
+ * archive, or preloads the peer's shared object.
  *
  * Usage: probe static | probe PATH
  *
- * It exits 0 only if the malloc family lies in this program itself (which defines none, so it came
- * from the archive), or in the shared object PATH; and if threads can allocate, write, grow and
- * free, each others' blocks included.
+ * Exit status 0: the malloc family is in this program (so malloc came from the archive), or in the shared object PATH,
+ * and threads can allocate, write, grow and free blocks, also blocks of other threads.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +21,7 @@ enum { THREADS = 4, SLOTS = 512, STEPS = 100000 };
 
 static void *slots[SLOTS];
 
-/* Where a function lies: the object's load address, and its path. */
+/* Object of a function: load address and path. */
 static Dl_info object_of(void *function)
 {
 	Dl_info info = { 0 };
@@ -40,7 +39,7 @@ static int same_file(const char *a, const char *b)
 	return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Says which function is not where it should be; returns how many are not. */
+/* Reports each function outside the wanted object. Returns: the number of these functions. */
 static int misplaced(const char *wanted)
 {
 	static const struct {
@@ -70,8 +69,8 @@ static int misplaced(const char *wanted)
 }
 
 /*
- * Fills a table that all threads share, and frees what others put there. The first two words of a
- * block both hold its size: a block that two threads own at once shows two sizes.
+ * Fills a table shared by all threads, and frees blocks of other threads. The first two words of a block hold the
+ * block's size, so a block with two owners shows two sizes.
  */
 static void *worker(void *seed)
 {

@@ -1,4 +1,4 @@
-# rpmalloc.sh: rpmalloc with its override of malloc and its hook on the end of threads.
+# rpmalloc.sh: rpmalloc with the override of malloc and the hook for the end of threads.
 packages="gcc libc6-dev"
 crate="rpmalloc-sys 0.2.3+b097fd0"
 

@@ -1,4 +1,4 @@
-# scudo.sh: LLVM's hardened allocator, the standalone build, as Debian has it.
+# scudo.sh: LLVM's hardened allocator, Debian's standalone build.
 packages="libclang-rt-16-dev"
 spare_packages="libclang-rt-14-dev"
 

@@ -1,5 +1,4 @@
-# snmalloc.sh: snmalloc's preload library and archive by its own CMake file, without checks
-# and without a prefix.
+# snmalloc.sh: snmalloc's preload library and archive, without checks and without a prefix.
 packages="g++ cmake make libc6-dev"
 crate="snmalloc-sys 0.7.6"
 
@@ -7,7 +6,7 @@ build() {
 	snmalloc
 }
 
-# snmalloc [DEFINE]: what its CMake file defines for the preload library of that kind.
+# snmalloc [DEFINE]: builds with the defines of snmalloc's CMake file for the preload library.
 snmalloc() {
 	cmake -S "$(crate_dir)/upstream" -B objects \
 		-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG ${1:-}" \

@@ -1,4 +1,4 @@
-# snmalloc_checks.sh: snmalloc with its checks of what the program does.
+# snmalloc_checks.sh: snmalloc with checks of the program's calls.
 . "$recipes/snmalloc.sh"
 
 build() {

@@ -1,5 +1,4 @@
-# tbbmalloc.sh: oneTBB's scalable allocator behind its malloc proxy, as Debian has it; there
-# is no archive of it.
+# tbbmalloc.sh: oneTBB's scalable allocator behind the malloc proxy, Debian's build; Debian has no archive.
 packages="libtbbmalloc2"
 
 build() {

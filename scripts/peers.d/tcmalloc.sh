@@ -1,11 +1,9 @@
-# tcmalloc.sh: google/tcmalloc (per-CPU caches, 8 KiB pages) with the part of Abseil that it
-# uses, both unpatched.
+# tcmalloc.sh: google/tcmalloc (per-CPU caches, 8 KiB pages) with a part of Abseil, both unpatched.
 packages="g++ libc6-dev"
 crate="libtcmalloc-sys 0.1.14"
 
-# The package's own list of sources is the list of what belongs together; only its bridge to
-# Rust is left out, for tcmalloc.cc itself, which that bridge includes and which overrides
-# malloc.
+# The package's list of sources is complete. The bridge to Rust is replaced by tcmalloc.cc, because the bridge includes
+# this file, and tcmalloc.cc overrides malloc.
 sources() {
 	grep -E -o 'c_src/[^"]*\.(cc|S)"' "$(crate_dir)/build.rs" | tr -d '"' | grep -v _bridge
 	echo c_src/tcmalloc/tcmalloc/tcmalloc.cc
@@ -16,18 +14,18 @@ build() {
 	flags="g++ -O2 -std=c++17 -w -DNDEBUG -DTCMALLOC_INTERNAL_8K_PAGES"
 	flags="$flags -I$here/c_src/abseil-cpp -I$here/c_src/tcmalloc"
 	sources | sed "s|^|$here/|" >sources
-	# Abseil is far from the fast path, and three quarters of the work: compiled once, for both.
+	# Abseil takes three quarters of the build and is far from the fast path: compiled once, for both libraries.
 	grep abseil-cpp sources | objects abseil "$flags -fPIC"
 	grep -v abseil-cpp sources >own
 	objects shared "$flags -fPIC" <own
 	objects static "$flags" <own
 	g++ -shared shared/*.o abseil/*.o -o lib.so -lpthread -Wl,-z,defs
-	# One object for all of its own: nothing refers to the constructor that turns per-CPU caches
-	# on, so a linker that picks members from an archive would leave it out.
+	# All of tcmalloc is one object, because a linker that selects members of an archive would leave out the
+	# constructor of the per-CPU caches.
 	ld -r static/*.o -o tcmalloc.o
 	ar rcs lib.a tcmalloc.o abseil/*.o
-	# A thread has one rseq area. tcmalloc wants it for itself, and falls back to per-thread
-	# caches where the C library was first; its documentation says to set this.
+	# A thread has one rseq area. tcmalloc falls back to per-thread caches if the C library registers first;
+	# tcmalloc's documentation asks for this setting.
 	echo GLIBC_TUNABLES=glibc.pthread.rseq=0 >env
 	released=$(sed -n "s/^## \[$(crate_version)\].* - //p" "$here/CHANGELOG.md")
 	version "$released (in libtcmalloc-sys $(crate_version))"

@@ -9,7 +9,7 @@
  * use. Frozen: a CPU or a running function owns the slab's free objects, and the slab is on no node's list.
  *
  * Kernel: a pair of words, {pointer, counts}. Here one word, because a compare-and-swap of 8 bytes takes half the
- * time of one of 16 (docs/decisions). An equal word may recur (ABA) without harm, because only the owner of a
+ * time of one of 16 (docs/theory.md). An equal word may recur (ABA) without harm, because only the owner of a
  * freelist reads its links.
  */
 #ifndef KM_SLUB_H

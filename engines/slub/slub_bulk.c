@@ -6,7 +6,7 @@
  *	group		Not in the kernel. Sorts a part of the array by slab, in any order.
  *
  * lookahead costs least where neighbours are of one slab. group costs least where neighbours are not: each slab's
- * word changes once, not once per object (docs/decisions). Invariant: an object is linked into one batch or still in
+ * word changes once, not once per object (docs/theory.md). Invariant: an object is linked into one batch or still in
  * the array; a batch is of one slab, and each of its objects was validated as the start of an object.
  */
 #include "base/bits.h"

@@ -8,7 +8,7 @@
  * per-CPU sheaf. A program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI. The number
  * is the soname's (libkmem.so.0): a library of another number can't replace this one.
  *
- * The sequences, in pseudo-code (docs/design/shelf.md has the drawing). Each sequence runs to its end on one CPU, or
+ * The sequences, in pseudo-code (docs/design/sheaves.md has the drawing). Each sequence runs to its end on one CPU, or
  * is aborted and continues at its miss label. Only the last store commits:
  *
  *	pop:	area = percpu + (cpu << KMEM_AREA_SHIFT)

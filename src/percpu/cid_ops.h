@@ -1,7 +1,7 @@
 /*
  * cid_ops.h: per-CPU operations as sequences whose area is indexed by the thread's concurrency id. The kernel
  * numbers the concurrently running threads of a process. The kernel writes a thread's number into its rseq area
- * (mm_cid) whenever the thread gets a CPU. So few threads use few areas, on any CPUs (docs/design/shelf.md).
+ * (mm_cid) whenever the thread gets a CPU. So few threads use few areas, on any CPUs (docs/design/sheaves.md).
  *
  * An unregistered thread reads mm_cid 0, which may be another thread's number. So the sequence also reads cpu_id,
  * negative in an unregistered thread, and the area's number is (cpu_id >> 31) | mm_cid. All other lines are the

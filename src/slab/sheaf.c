@@ -690,7 +690,7 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn)
 /*
  * Rewrites the first byte of each object, unchanged, because another CPU will write there next. A cache line written
  * there and read here is shared: the next writer waits for each line in turn, and a prefetch does nothing, because
- * the line is present. A line last written here moves as a whole, and many move at once (docs/decisions/0020).
+ * the line is present. A line last written here moves as a whole, and many move at once (docs/theory.md).
  * Foreign pointers are left to validation. Objects of SLAB_TYPESAFE_BY_RCU are skipped, because readers may write to
  * free objects.
  */

@@ -11,7 +11,7 @@
 #include "sheaf.h"
 
 #define MIN_OBJECTS		16u	/* per slab, if an order up to MAX_SLAB_ORDER allows. A cached object keeps
-					 * its slab: with 64, four times the memory stayed (docs/decisions) */
+					 * its slab: with 64, four times the memory stayed (docs/theory.md) */
 #define MAX_SLAB_ORDER		3u
 
 /* ------------------------------------------------------------------ layout */

@@ -345,7 +345,8 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 	if (free == (unsigned)(slab->objects - slab->inuse) && listed == free &&
 	    slab->cache == cache && slab->type == KM_PAGE_SLAB)
 		return 0;
-	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free, its list has %u", cache->registry.name,
+	km_warn("check: %s: slab %p counts %u of %u objects as allocated, but its bits mark %u as free and its list "
+		"has %u", cache->registry.name,
 		km_page_address(slab), slab->inuse, slab->objects, free, listed);
 	return 1;
 }
@@ -365,7 +366,7 @@ static int check_list(struct kmem_cache *cache, const struct km_list *list, cons
 		const char *state = !slab->inuse ? "free" : slab->inuse < slab->objects ? "partial" : "full";
 
 		if (__builtin_strcmp(state, name) != 0) {
-			km_warn("check: %s: a %s slab is on the list of %s ones", cache->registry.name, state, name);
+			km_warn("check: %s: a %s slab is on the list of %s slabs", cache->registry.name, state, name);
 			damages++;
 		}
 		damages += check_slab(cache, slab);
@@ -391,7 +392,8 @@ static int check_node(struct kmem_cache *cache, const struct slab_node *n)
 	    tally.objects == kept->objects && tally.taken == kept->taken && n->ready >= kept->shared &&
 	    kept->shared <= n->shared_limit)
 		return damages;
-	km_warn("check: %s: %lu slabs, %lu partial, %lu free, %lu of %lu objects taken; kept %lu, %lu, %lu, %lu of %lu",
+	km_warn("check: %s: %lu slabs, %lu partial, %lu free, %lu of %lu objects allocated; counted: %lu, %lu, %lu, "
+		"%lu of %lu",
 		cache->registry.name, tally.slabs, partial, free, tally.taken, tally.objects,
 		kept->slabs, kept->partial, kept->free_slabs, kept->taken, kept->objects);
 	return damages + 1;

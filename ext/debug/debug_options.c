@@ -23,10 +23,10 @@ static const struct {
 } letters[] = {
 	{ 'F', SLAB_CONSISTENCY_CHECKS, "sanity checks: each free is validated at once" },
 	{ 'Z', SLAB_RED_ZONE, "red zones to the left and right of each object" },
-	{ 'P', SLAB_POISON, "poison: free objects are filled, and looked at before they are given out" },
-	{ 'U', SLAB_STORE_USER, "user tracking: by whom an object was allocated, and freed" },
-	{ 'T', SLAB_TRACE, "trace: a line for each object that comes or goes" },
-	{ 'A', SLAB_FAILSLAB, "failing on purpose: a mark for KMEM_FAILSLAB=cache-filter=Y" },
+	{ 'P', SLAB_POISON, "poison: free objects are filled, and checked before the next allocation" },
+	{ 'U', SLAB_STORE_USER, "user tracking: stacks of the allocation and the free of each object" },
+	{ 'T', SLAB_TRACE, "trace: a line for each allocation and each free" },
+	{ 'A', SLAB_FAILSLAB, "failure injection: marks the cache for KMEM_FAILSLAB=cache-filter=Y" },
 };
 
 struct block {
@@ -114,12 +114,12 @@ static bool names(const struct block *block, const char *cache)
 static km_cold void help(void)
 {
 	km_warn("KMEM_DEBUG=LETTERS[,CACHE...][;LETTERS[,CACHE...]]...");
-	km_warn("  the first block decides that names a cache, else the last one without names");
-	km_warn("  CACHE may end in *, which stands for all that begin so");
+	km_warn("  the first block that names the cache applies, else the last block without names");
+	km_warn("  CACHE may end in *, and matches all names with this beginning");
 	km_warn("  no letters: FZPU");
 	for (size_t i = 0; i < km_array_count(letters); i++)
 		km_warn("  %c %s", letters[i].letter, letters[i].help);
-	km_warn("  O none of Z, P and U where they would make the smallest slab longer");
+	km_warn("  O no Z, P and U where these letters make the smallest slab longer");
 	km_warn("  - none");
 }
 

@@ -43,7 +43,7 @@ static void say_track(const char *what, const struct km_debug_mark *mark)
 	km_debug_read_mark(mark, &track);
 	/* The remaining content may still help the reader. */
 	if (!km_debug_is_sealed(mark))
-		km_warn("%s: the track was overwritten; it says", what);
+		km_warn("%s: the track was overwritten; its content is", what);
 	else if (!track.when)
 		return;
 	km_warn("%s in %s age=%lu cpu=%u pid=%u", what, km_stack_place(track.frame[0], place, sizeof(place)),

@@ -328,7 +328,7 @@ static void print_untracked(struct km_writer *writer)
 
 	kmem_get_stats(&stats);
 	if (stats.mapped_blocks)
-		km_print(writer, "%7lu of more than 4 MiB bytes=%lu: it is not known by whom\n", stats.mapped_blocks,
+		km_print(writer, "%7lu of more than 4 MiB bytes=%lu: stacks are not recorded\n", stats.mapped_blocks,
 			 stats.mapped_bytes);
 }
 

@@ -489,11 +489,11 @@ static void guard_start(const struct km_guard_options *options)
 	if (!options->objects || (!options->ms && !options->each))
 		return;
 	if (km_sanitizer.objects) {
-		km_warn("KMEM_OPTIONS: guard: a sanitizer watches the objects");
+		km_warn("KMEM_OPTIONS: guard is ignored: a sanitizer checks the objects");
 		return;
 	}
 	if (!make_pool(options->objects)) {
-		km_warn("KMEM_OPTIONS: guard: the system refuses the pool");
+		km_warn("KMEM_OPTIONS: guard is ignored: the system refuses memory for the pool; lower guard_objects");
 		return;
 	}
 	km_guarded.each = options->each;
@@ -507,7 +507,7 @@ static void guard_ready(void)
 	if (!km_guarded.bytes || km_load(&pool.ready))
 		return;
 	if (!km_os_catch_faults(km_guard_fault, true))
-		km_warn("KMEM_OPTIONS: guard: the system refuses the handler of faults");
+		km_warn("KMEM_OPTIONS: guard is ignored: the system refuses the SIGSEGV handler");
 	km_store(&pool.next_ms, km_os_now_ms() + pool.ms);
 	/* Release pairs with guard_alloc: the fault handler is installed. */
 	km_store_release(&pool.ready, true);

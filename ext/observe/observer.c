@@ -188,7 +188,8 @@ static void serve_apart(void)
 		observer.fd = -1;
 	} else {
 		observer.next_try = UINT64_MAX;
-		km_warn("observer_thread: the system gives a thread no descriptors of its own: misses answer");
+		km_warn("KMEM_OPTIONS: observer_thread is ignored: the helper thread cannot have its own "
+			"descriptors; misses answer");
 	}
 	km_os_thread_is_ours(false, NULL);
 	km_store_release(&observer.through, 1u);
@@ -277,7 +278,7 @@ static void end_threads(unsigned pid)
 	for (unsigned ms = 0; ms < END_MS && !km_os_is_shut() && !has_ended(pid); ms++)
 		km_os_wait(&observer.ending, ENDING, 1);
 	if (!km_os_is_shut() && !has_ended(pid))
-		km_warn("the observer's thread does not end before a filter of system calls comes");
+		km_warn("the observer's helper thread does not end before the seccomp filter is installed");
 }
 
 /*

@@ -563,7 +563,7 @@ static void profile_start(uint64_t mean)
 	record.mean = km_min(mean, MOST_MEAN);
 	record.state = KM_PROFILE_ASKED;
 	if (!profile_begin()) {
-		km_warn("KMEM_OPTIONS: profile: the system refuses the memory");
+		km_warn("KMEM_OPTIONS: profile is ignored: the system refuses memory for the samples");
 		return;
 	}
 	km_store(&km_alloc_probing, (uint32_t)KM_PROBING_PROFILE);

@@ -221,16 +221,16 @@ int km_alloc_check(struct kmem_cache *cache)
 	int damages = 0;
 
 	km_lock(&km_drain_lock);
-	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its shelf was left closed");
+	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its per-CPU sheaves were left closed");
 	damages += damaged(cache, open && (open != pcs->slot || !public_pcs(cache)),
-			   "hits find a shelf that is not for them");
+			   "the fast path finds per-CPU sheaves, but a layer must see each request");
 	damages += damaged(cache, pcs->slot && (pcs->inner.mask > pcs->sheaf_mask ||
 						  pcs->front.open.mask != pcs->inner.mask),
-			   "its shelf has a mask that is not of its blocks");
+			   "the mask of its per-CPU sheaves does not fit the size of a sheaf");
 	damages += damaged(cache, pcs->slot && !sheaves_are_right(cache),
-			   "a block on a shelf holds what is no object of it");
+			   "a per-CPU sheaf holds a pointer that is not an object of the cache");
 	damages += damaged(cache, cache->memcg.charged.inner.pcs && cache->memcg.mixed.inner.pcs,
-			   "two shelves of what is paid for are open");
+			   "two sets of charged per-CPU sheaves are open");
 	km_unlock(&km_drain_lock);
 	return damages;
 }

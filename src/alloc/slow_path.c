@@ -321,7 +321,7 @@ void *km_constructed(const struct kmem_cache *cache, void *object)
 	static uint32_t said;
 
 	if (!km_swap_acquire(&said, 1u))
-		km_warn("kmem_cache_alloc(%s): __GFP_ZERO, but its objects are constructed: they stay so",
+		km_warn("kmem_cache_alloc(%s): __GFP_ZERO is ignored, because the cache has a constructor",
 			cache->registry.name);
 	return object;
 }

@@ -338,11 +338,12 @@ static km_cold void tell_refusal(void)
 	if (km_swap_acquire(&told, true))
 		return;
 	if (limit != SIZE_MAX)
-		km_warn("no start: the system refuses memory, RLIMIT_AS is %lu KiB: allocations fail",
+		km_warn("start failed: the system refuses memory, RLIMIT_AS is %lu KiB: all allocations fail; raise "
+			"ulimit -v",
 			(unsigned long)(limit >> 10));
 	else
-		km_warn("no start: the system refuses memory%s: allocations fail",
-			km_os_is_limited() ? ", there is RLIMIT_DATA" : "");
+		km_warn("start failed: the system refuses memory%s: all allocations fail",
+			km_os_is_limited() ? ", RLIMIT_DATA is set (raise ulimit -d)" : "");
 }
 
 bool km_boot_slow(void)
@@ -395,7 +396,8 @@ static void stay_loaded(void)
 	if (dlsym && dladdr && dladdr(&km_ready, &info))
 		*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
 	if (!open || !open(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE))
-		km_warn("%s contains libkmem, and must not be unloaded: link it with -z nodelete", info.dli_fname);
+		km_warn("%s contains libkmem and must not be unloaded: link this shared object with -z "
+			"nodelete", info.dli_fname);
 }
 
 __attribute__((constructor(101))) static void start_early(void)

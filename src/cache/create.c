@@ -34,7 +34,7 @@ static const char *complaint(const char *name, uint32_t size, const struct kmem_
 			     slab_flags_t flags)
 {
 	if (!name || !*name)
-		return "no name";
+		return "the name is NULL or empty";
 	if (!size)
 		return "size 0";
 	if (size > KMALLOC_MAX_SIZE)
@@ -46,11 +46,11 @@ static const char *complaint(const char *name, uint32_t size, const struct kmem_
 	if (args->sheaf_capacity > 1022)
 		return "sheaf_capacity above 1022";
 	if (args->engine && !km_engine_find(args->engine))
-		return "unknown engine";
+		return "unknown engine; KMEM_OPTIONS=help lists the engines";
 	if (args->use_freeptr_offset &&
 	    (!(args->ctor || (flags & SLAB_TYPESAFE_BY_RCU)) ||
 	     args->freeptr_offset + sizeof(void *) > size || args->freeptr_offset % sizeof(void *)))
-		return "bad freeptr_offset";
+		return "freeptr_offset needs a constructor or SLAB_TYPESAFE_BY_RCU, and an aligned place in the object";
 	return NULL;
 }
 
@@ -377,7 +377,8 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	if (creation.args.useroffset > size ||
 	    creation.args.usersize > size - creation.args.useroffset ||
 	    (creation.args.useroffset && !creation.args.usersize)) {
-		km_warn("kmem_cache_create(%s): bad usercopy region, ignored", shown);
+		km_warn("kmem_cache_create(%s): the usercopy region is not inside of the object, and is "
+			"ignored", shown);
 		creation.args.useroffset = creation.args.usersize = 0;
 	}
 	if (!km_boot() || km_thread_busy)
@@ -386,7 +387,8 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
 	km_busy_end(was);
 	return cache ?: create_failed(shown, flags, error == -EINVAL ? EINVAL : ENOMEM,
-				      error == -EINVAL ? "no such layout" : "out of memory");
+				      error == -EINVAL ? "no slab layout has this size, alignment and these flags" :
+					      "out of memory");
 }
 
 /* ------------------------------------------------------------------ destruction */
@@ -529,12 +531,13 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 		return;
 	}
 	if (km_unlikely(cache->memcg.child_of || cache->ext.shadow_of)) {
-		km_warn("kmem_cache_destroy(%s): it is a private group's or another cache's, and stays",
+		km_warn("kmem_cache_destroy(%s): refused, because the cache is a child cache or a debug shadow "
+			"cache; destroy the root cache",
 			cache->registry.name);
 		return;
 	}
 	if (km_unlikely(cache->layout.engine->whole_pages)) {
-		km_warn("kmem_cache_destroy(%s): it is kmalloc's, and stays", cache->registry.name);
+		km_warn("kmem_cache_destroy(%s): refused, because the cache belongs to kmalloc", cache->registry.name);
 		return;
 	}
 	if (km_load_acquire(&km_grace))

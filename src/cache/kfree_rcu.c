@@ -320,7 +320,7 @@ static bool is_set(void)
 		return true;
 	if (!km_load(&rcu.warned)) {
 		km_store(&rcu.warned, true);
-		km_warn("kfree_rcu: there is no RCU (kmem_set_rcu): what it is given stays allocated until there is");
+		km_warn("kfree_rcu: no RCU is set: freed objects stay allocated until a call of kmem_set_rcu()");
 	}
 	return false;
 }

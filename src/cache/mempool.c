@@ -94,7 +94,8 @@ static km_cold void look_at_element(const mempool_t *pool, void *element)
 		i++;
 	if (i == bytes)
 		return;
-	km_warn("mempool %p: element %p was written in the reserve, at byte %zu: 0x%x", (const void *)pool, element, i,
+	km_warn("mempool %p: element %p was overwritten in the reserve, at byte %zu: "
+		"0x%x", (const void *)pool, element, i,
 		byte[i]);
 	km_misuse(KM_MISUSE_OVERWRITTEN, "mempool_alloc", element, name);
 }

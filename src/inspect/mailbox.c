@@ -163,10 +163,10 @@ static void say_debugged(const struct order *order)
 	const bool lacks = order->flags & SLAB_STORE_USER && !km_stack_is_there();
 
 	if (!order->flags)
-		km_warn("%s: from now on debugged no more, as was asked from outside", cache);
+		km_warn("%s: new objects are not debugged any more, as requested by another process", cache);
 	else
-		km_warn("%s: from now on debugged by \"%s\", as was asked from outside%s", cache,
-			letters[0] ? letters : "FZPU", lacks ? ": of a stack there is one call" : "");
+		km_warn("%s: new objects are debugged with \"%s\", as requested by another process%s", cache,
+			letters[0] ? letters : "FZPU", lacks ? "; stacks have one frame" : "");
 }
 
 /* Caches of one name are shrunk at once; a round over all caches may take several ticks. */

@@ -605,7 +605,8 @@ static int check(struct kmem_cache *cache)
 	km_slabs_stats(cache, &kept);
 	if (blocks.count == kept.total_objects && !blocks.wrong)
 		return 0;
-	km_warn("check: %s: %lu blocks, kept %lu, %lu are of another length", cache->registry.name, blocks.count,
+	km_warn("check: %s: %lu blocks exist, but %lu are counted; %lu blocks have a wrong "
+		"length", cache->registry.name, blocks.count,
 		kept.total_objects, blocks.wrong);
 	return 1;
 }

@@ -713,7 +713,7 @@ static int check_bits(void)
 		dirty += km_arena.zone[node].pages.dirty_pages;
 	if (bits == dirty)
 		return 0;
-	km_warn("check: %lu pages are marked as free and resident, %lu are", bits, dirty);
+	km_warn("check: %lu pages have a dirty bit, but %lu free pages are counted as dirty", bits, dirty);
 	return 1;
 }
 
@@ -727,7 +727,7 @@ static int check_gone(void)
 			gone += !!(km_arena.range[i].page[index].flags & KM_PAGE_GONE);
 	if (gone <= km_arena.gone_pages)
 		return 0;
-	km_warn("check: %lu pages say that they are gone, kept %lu", gone, km_arena.gone_pages);
+	km_warn("check: %lu pages are flagged as gone, but %lu are counted", gone, km_arena.gone_pages);
 	return 1;
 }
 
@@ -741,7 +741,8 @@ static int check_sum(void)
 			 FOREIGN_PAGES;
 	if (counted << KM_PAGE_SHIFT == stats.committed_bytes)
 		return 0;
-	km_warn("check: %lu pages of %lu are counted", counted, stats.committed_bytes >> KM_PAGE_SHIFT);
+	km_warn("check: %lu of %lu committed pages are counted as used or "
+		"free", counted, stats.committed_bytes >> KM_PAGE_SHIFT);
 	return 1;
 }
 

@@ -415,7 +415,8 @@ int km_run_check(unsigned node)
 			}
 	if (free[1] == zone->pages.dirty_pages && free[0] == zone->pages.clean_pages)
 		return 0;
-	km_warn("check: free pages of node %u counted %lu + %lu, kept %lu + %lu", node, free[1], free[0],
+	km_warn("check: node %u: the lists have %lu dirty and %lu clean free pages, but %lu and %lu are "
+		"counted", node, free[1], free[0],
 		zone->pages.dirty_pages, zone->pages.clean_pages);
 	return 1;
 }

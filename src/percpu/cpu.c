@@ -310,13 +310,13 @@ static void choose(const char *want)
 	if (want && !forced) {
 		km_percpu.discipline = __builtin_strcmp(want, "cmpxchg") == 0 ?
 					       KM_DISCIPLINE_CMPXCHG : KM_DISCIPLINE_LOCK;
-		km_percpu.reason = "asked for by option";
+		km_percpu.reason = "requested by an option";
 		return;
 	}
 	km_percpu.discipline = KM_DISCIPLINE_LOCK;
 	if (!forced && !km_os_rseq_aborts()) {
-		km_percpu.reason = "this kernel (6.19 to 7.0.13) does not abort every sequence that it preempts; "
-				   "KMEM_PERCPU=rseq takes it";
+		km_percpu.reason = "this kernel (6.19 to 7.0.13) does not abort every preempted sequence; "
+				   "KMEM_PERCPU=rseq forces rseq";
 	} else if (!find_rseq(forced)) {
 		km_percpu.reason = "threads have no restartable sequences (rseq)";
 	} else if (km_os_barrier_register()) {
@@ -344,18 +344,18 @@ static const char *no_cid(void)
 	struct rseq_area *area = thread_area();
 
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ)
-		return "there are no restartable sequences";
+		return "restartable sequences (rseq) are not available";
 	if (km_os_rseq_features() < offsetof(struct rseq_area, padding))
-		return "the kernel tells of none (AT_RSEQ_FEATURE_SIZE)";
+		return "the kernel provides no concurrency ids (AT_RSEQ_FEATURE_SIZE)";
 	size_t bytes = km_thread_lend();
 	if (bytes == KM_NOT_LENT)
-		return "the thread's rseq area is not taken back, to be looked at";
+		return "the rseq area of the thread cannot be unregistered for a test";
 	*(volatile uint32_t *)&area->mm_cid = PLANTED;
 	km_thread_take_back(bytes);
 	if (*(volatile int32_t *)&area->cpu_id < 0)
-		return "the thread's rseq area is not registered again, after a look at it";
+		return "the rseq area of the thread cannot be registered again after a test";
 	if (*(volatile uint32_t *)&area->mm_cid >= KM_MAX_CPUS)
-		return "the kernel does not write it";
+		return "the kernel does not write the concurrency id";
 	return NULL;
 }
 
@@ -371,7 +371,7 @@ static void choose_index(const char *by)
 					   "restartable sequences, registered by libkmem; areas by concurrency id" :
 					   "restartable sequences, registered by libc; areas by concurrency id";
 	} else if (__builtin_strcmp(by, "auto")) {
-		km_warn("KMEM_OPTIONS: index cid is not to be had: %s; it is cpu", why);
+		km_warn("KMEM_OPTIONS: index:cid is not available: %s; index:cpu is used", why);
 	}
 }
 
@@ -553,10 +553,10 @@ static void start_areas(const char *want, const char *by)
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ && !show_rest(masks)) {
 		choose("lock");
 		km_percpu.own_registration = false;
-		km_percpu.reason = "the system refuses areas for CPUs that it did not tell of";
+		km_percpu.reason = "the system refuses per-CPU areas for further CPUs";
 	}
 	if (some)
-		km_percpu.reason = "too little address space for an area for each CPU";
+		km_percpu.reason = "too little address space for an area for each CPU; raise ulimit -v";
 	choose_index(by);
 	km_debug(km_percpu.discipline == KM_DISCIPLINE_RSEQ || !km_percpu.own_registration,
 		 "threads are registered for sequences that there are");
@@ -612,7 +612,7 @@ void km_percpu_start(const char *want, const char *by)
 	const char *is = km_discipline_name(km_percpu.discipline);
 
 	if (want && __builtin_strcmp(want, is))
-		km_warn("discipline %s is not to be had: %s; it is %s", want, km_percpu.reason, is);
+		km_warn("discipline %s is not available: %s; discipline %s is used", want, km_percpu.reason, is);
 }
 
 const char *km_discipline_name(enum km_discipline discipline)

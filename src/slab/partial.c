@@ -238,14 +238,16 @@ int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
 
 			damages += check_slab(cache, slab);
 			if (!kind->free_objects(slab) || slab->node != node) {
-				km_warn("check: %s: a slab that is full or of node %u is on the list of %u",
+				km_warn("check: %s: a slab without free objects or of node %u is on the partial list "
+					"of node %u",
 					cache->registry.name, slab->node, node);
 				damages++;
 			}
 			partial++;
 		}
 		if (partial != n->counts.partial) {
-			km_warn("check: %s: %s%lu partial slabs, kept %lu", cache->registry.name,
+			km_warn("check: %s: the partial list has %s%lu slabs, but %lu are "
+				"counted", cache->registry.name,
 				partial > n->counts.partial ? "at least " : "", partial, n->counts.partial);
 			damages++;
 		}

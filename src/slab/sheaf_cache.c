@@ -261,7 +261,8 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 		free += !sheaf_is_taken(cache, slab, i);
 	if (free == km_slab_free_objects(slab) && slab->cache == cache && slab->type == KM_PAGE_SLAB)
 		return km_sheaf_check_holes(cache, slab);
-	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free", cache->registry.name,
+	km_warn("check: %s: slab %p counts %u of %u objects as allocated, but its bits mark %u as "
+		"free", cache->registry.name,
 		km_page_address(slab), slab->inuse, slab->objects, free);
 	return 1;
 }
@@ -287,7 +288,8 @@ static int check_barn(const struct kmem_cache *cache, const struct barn *barn, u
 		count_sheaf(cache, sheaf, node, &objects, &strangers);
 	if (objects == barn->objects && !strangers)
 		return 0;
-	km_warn("check: %s: barn %u has %lu objects, kept %lu; %lu are of other nodes", cache->registry.name,
+	km_warn("check: %s: the barn of node %u has %lu objects, but %lu are counted; %lu objects are of other "
+		"nodes", cache->registry.name,
 		node, objects, barn->objects, strangers);
 	return 1;
 }
@@ -302,7 +304,8 @@ static int check_remote(const struct kmem_cache *cache, const struct remote *rem
 			count_sheaf(cache, remote->sheaf[i], i, &objects, &strangers);
 	if (!remote || (objects == remote->objects && !strangers))
 		return 0;
-	km_warn("check: %s: node %u has %lu objects of others, kept %lu; %lu are of none that it says",
+	km_warn("check: %s: the remote sheaves of node %u have %lu objects, but %lu are counted; %lu objects are of "
+		"a wrong node",
 		cache->registry.name, node, objects, remote->objects, strangers);
 	return 1;
 }
@@ -316,7 +319,8 @@ static int sheaf_check(struct kmem_cache *cache)
 
 		damages += check_barn(cache, &n->barn, i) + check_remote(cache, n->remote, i);
 		if (n->slabs.counts.taken > n->slabs.counts.objects) {
-			km_warn("check: %s: %lu of %lu objects taken", cache->registry.name, n->slabs.counts.taken,
+			km_warn("check: %s: %lu of %lu objects are counted as "
+				"allocated", cache->registry.name, n->slabs.counts.taken,
 				n->slabs.counts.objects);
 			damages++;
 		}

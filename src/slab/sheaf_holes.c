@@ -451,7 +451,7 @@ int km_sheaf_check_holes(struct kmem_cache *cache, struct km_page *slab)
 {
 	for (unsigned page = 0; slab->flags & KM_SLAB_HOLES && page < 1u << slab->order; page++)
 		if (sheaf_page(&slab[page])->hole != HOLE_NONE && !is_free(cache, slab, page)) {
-			km_warn("check: %s: page %u of slab %p has an object that is out, and a mark",
+			km_warn("check: %s: page %u of slab %p is marked as a hole, but has an allocated object",
 				cache->registry.name, page, km_page_address(slab));
 			return 1;
 		}

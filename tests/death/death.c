@@ -513,17 +513,17 @@ static void bad_creation(void)
 	args = (struct kmem_cache_args){ .engine = "nothing" };
 	REFUSE("x", 64, "unknown engine");
 	args = (struct kmem_cache_args){ .use_freeptr_offset = true, .freeptr_offset = 8 };
-	REFUSE("x", 64, "bad freeptr_offset");
+	REFUSE("x", 64, "freeptr_offset needs a constructor or SLAB_TYPESAFE_BY_RCU, and an aligned place in the object");
 	flags = SLAB_TYPESAFE_BY_RCU;
 	args.freeptr_offset = 4;
-	REFUSE("x", 64, "bad freeptr_offset");
+	REFUSE("x", 64, "freeptr_offset needs a constructor or SLAB_TYPESAFE_BY_RCU, and an aligned place in the object");
 	args.freeptr_offset = 64;
-	REFUSE("x", 64, "bad freeptr_offset");
+	REFUSE("x", 64, "freeptr_offset needs a constructor or SLAB_TYPESAFE_BY_RCU, and an aligned place in the object");
 	args.freeptr_offset = UINT_MAX - 7;
-	REFUSE("x", 64, "bad freeptr_offset");
+	REFUSE("x", 64, "freeptr_offset needs a constructor or SLAB_TYPESAFE_BY_RCU, and an aligned place in the object");
 	flags = 0;
 	args = (struct kmem_cache_args){ .useroffset = 60, .usersize = 8 };
-	expect("kmem_cache_create(soft): bad usercopy region, ignored");
+	expect("kmem_cache_create(soft): the usercopy region is not inside of the object, and is ignored");
 	struct kmem_cache *cache = kmem_cache_create("soft", 64, &args, 0);
 	NEED(cache);
 	expect("kmem_cache_create(soft): a cache of that name exists");
@@ -568,7 +568,7 @@ static void zero_constructed(void)
 	uint64_t *p;
 
 	NEED(cache);
-	expect("kmem_cache_alloc(constructed): __GFP_ZERO, but its objects are constructed: they stay so");
+	expect("kmem_cache_alloc(constructed): __GFP_ZERO is ignored, because the cache has a constructor");
 	for (int i = 0; i < 3; i++) {
 		p = kmem_cache_zalloc(cache, GFP_KERNEL);
 		NEED(p && *p == 7);

@@ -74,7 +74,7 @@ static void look(const char *line)
 	int lines, status = said(anew, text, &lines);
 
 	if (line)
-		snprintf(wanted, sizeof(wanted), "libkmem: no start: the system refuses memory%s: allocations fail\n",
+		snprintf(wanted, sizeof(wanted), "libkmem: start failed: the system refuses memory%s: all allocations fail\n",
 			 line);
 	if (how.filtered && WIFEXITED(status) && WEXITSTATUS(status) == 77)
 		return;
@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 	look(", RLIMIT_AS is 14336 KiB");
 	how.resource = RLIMIT_DATA;
 	how.bytes = 4 * MIB;
-	look(", there is RLIMIT_DATA");
+	look(", RLIMIT_DATA is set (raise ulimit -d)");
 	how.bytes = 0;
 	how.filtered = true;
 	look("");

@@ -212,7 +212,7 @@ static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **sheaf)
 	if (!state || !km_load(&state->idle))
 		return sheaf;
 	km_debug(!km_load(&cache->fast.pcs.inner.pcs) || km_percpu.discipline != KM_DISCIPLINE_RSEQ,
-		 "a block is trimmed while its shelf is closed");
+		 "an array is trimmed while the per-CPU array is closed");
 	km_store(&state->idle, 0u);
 	sheaf = km_slab_give_oldest(cache, sheaf, km_slab_idle_share(km_load(&cache->fast.capacity), count));
 	km_store(&state->seen, (uint64_t)((uintptr_t)sheaf - (uintptr_t)km_area(cpu)));
@@ -267,7 +267,7 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 		void **old = n->shared;
 		unsigned old_limit = n->shared_limit, count = (unsigned)n->slabs.counts.shared;
 		km_store(&n->shared, arrays[node]);
-		km_debug(count <= old_limit && (old || !count), "a shared array has no more objects than room");
+		km_debug(count <= old_limit && (old || !count), "a shared array has at most as many objects as fit");
 		km_store(&n->shared_limit, shared_limit);
 		km_store(&n->slabs.counts.shared, (size_t)0);
 		n->free_limit = free_limit(cache, batchcount, node);

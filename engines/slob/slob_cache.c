@@ -364,7 +364,7 @@ void km_slob_choose(enum km_slob_list which, unsigned units, int node)
 	km_store(&km_slob.packed[which], page);
 	if (!page || list->next == &page->list)
 		return;
-	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that is chosen is on a list");
+	km_debug(page->flags & KM_SLAB_PARTIAL, "a chosen page is on a list");
 	km_list_del(&page->list);
 	km_list_add_head(&page->list, list);
 }

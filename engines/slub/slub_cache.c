@@ -189,7 +189,7 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 	if (fenced || unused)
 		km_for_each_cpu(cpu)
 			drain_cpu(cache, cpu);
-	km_debug(km_is_locked(&n->drain), "a chain is opened again by the drain that closed it");
+	km_debug(km_is_locked(&n->drain), "the closing drain opens the chain again");
 	km_chain_open(&cache->fast.chain);
 	km_unlock(&n->drain);
 	/* The system refused the fence, and may refuse from now on. */

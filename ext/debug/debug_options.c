@@ -98,7 +98,7 @@ static bool names(const struct block *block, const char *cache)
 {
 	const char *at = block->names, *end = at + block->length;
 
-	km_debug(end < asked.text + sizeof(asked.text), "a list of names lies in the text that was given");
+	km_debug(end < asked.text + sizeof(asked.text), "a list of names is inside of the text");
 	while (at < end) {
 		const char *comma = at;
 
@@ -133,7 +133,7 @@ void km_debug_read(const char *text)
 		return;
 	}
 	size_t length = __builtin_strlen(text);
-	km_debug(length < sizeof(asked.text), "a text is read that fits");
+	km_debug(length < sizeof(asked.text), "the text fits");
 	length = km_min(length, sizeof(asked.text) - 1);
 	__builtin_memcpy(asked.text, text, length);
 	/* Replace control characters, so that a quoted text stays one line. */
@@ -195,7 +195,7 @@ slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low)
 		flags |= SLAB_STORE_USER;
 	if (!asked.set)
 		return flags;
-	km_debug(!asked.text[sizeof(asked.text) - 1], "the text that was given has an end");
+	km_debug(!asked.text[sizeof(asked.text) - 1], "the text has an end");
 	do {
 		at = read_block(at, &block, false);
 		if (block.names && names(&block, name))

@@ -51,7 +51,7 @@ static struct km_guard_slot *slot_of(const void *p)
 {
 	size_t page = ((uintptr_t)p - km_guarded.start) / pool.page;
 
-	km_debug(km_is_guarded(p), "a slot is looked for in the pool");
+	km_debug(km_is_guarded(p), "a searched slot is in the pool");
 	return page & 1 ? &pool.slot[page / 2] : NULL;
 }
 
@@ -79,7 +79,7 @@ static void close_page(struct km_guard_slot *slot)
 {
 	char *page = km_guard_page(slot);
 
-	km_debug(km_load(&slot->state) == KM_GUARD_CHANGES, "a page is closed by who has its slot");
+	km_debug(km_load(&slot->state) == KM_GUARD_CHANGES, "a page is closed by the holder of its slot");
 	bool open = km_no_calls || km_os_guard(page, pool.page, km_misuse_goes_on());
 	km_store(&slot->open, open);
 	if (open)
@@ -231,7 +231,7 @@ static void guard_again(struct kmem_cache *cache, void *object)
 
 	if (!slot || !get(slot, KM_GUARD_TAKEN))
 		return;
-	km_debug(slot->cache == cache, "an object comes off its own cache's shelf");
+	km_debug(slot->cache == cache, "an object comes from the sheaf of its own cache");
 	km_stack_track(&slot->track[0]);
 	km_store(&slot->unseen, false);
 	give(slot, KM_GUARD_TAKEN);

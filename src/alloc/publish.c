@@ -60,7 +60,7 @@ void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 	const uint16_t closed = part && km_alloc_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
 	uint16_t *ids = entries_of(cache);
 
-	km_debug(!open || cache->fast.id >= KM_MAP_FIRST, "a table of sizes shows caches by their ids");
+	km_debug(!open || cache->fast.id >= KM_MAP_FIRST, "a table of sizes has ids of caches");
 	for (uint32_t i = 0; i < cache->registry.size_count; i++) {
 		uint16_t shown = km_load(&ids[i]);
 
@@ -114,7 +114,7 @@ void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 {
 	km_lock(&km_drain_lock);
-	km_debug(!shut.count || shut.ids == ids, "one table of sizes is shut at a time");
+	km_debug(!shut.count || shut.ids == ids, "one table of sizes is closed at a time");
 	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
 		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
 
@@ -130,7 +130,7 @@ void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 
 void km_alloc_close_pcs(struct kmem_cache *cache)
 {
-	km_debug(km_is_locked(&km_drain_lock), "a shelf that is closed here is opened again here");
+	km_debug(km_is_locked(&km_drain_lock), "per-CPU sheaves closed here are opened again here");
 	km_pcs_close(&cache->fast.pcs);
 	km_alloc_show(cache);
 }

@@ -51,7 +51,7 @@ static void lock_state(void)
 
 static void unlock_state(void)
 {
-	km_debug(boot.state == 1 || km_locks_let_go, "a start is given up by the thread that is at it");
+	km_debug(boot.state == 1 || km_locks_let_go, "a start is abandoned by its own thread");
 	km_store_release(&boot.state, 0u);
 }
 
@@ -118,7 +118,7 @@ static void take_all(void)
 
 static void fork_done(bool child)
 {
-	km_debug(km_thread_busy, "a fork keeps signal handlers out where it gives its locks back");
+	km_debug(km_thread_busy, "signal handlers are kept out while a fork releases locks");
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(false, child);
 	km_meta_fork(false, child);

@@ -217,7 +217,7 @@ static void drop_name(struct kmem_cache *cache)
 {
 	if (!cache->registry.named_by)
 		return;
-	km_debug(*cache->registry.named_by == cache, "a cache is found by its name until it goes");
+	km_debug(*cache->registry.named_by == cache, "a cache is on the list of its name until its end");
 	*cache->registry.named_by = cache->registry.next_named;
 	if (cache->registry.next_named)
 		cache->registry.next_named->registry.named_by = cache->registry.named_by;
@@ -480,7 +480,8 @@ static void leave_rounds(const struct kmem_cache *cache)
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache))
 {
 	for (size_t i = 0; i < count; i++) {
-		km_debug(km_is_locked(&registry.lock) && !caches[i]->layout.dead, "a cache goes once, by the registry");
+		km_debug(km_is_locked(&registry.lock) && !caches[i]->layout.dead,
+			 "a cache is removed once, by the registry");
 		if (caches[i]->memcg.children)
 			km_charge_ops->forget(caches[i]);
 		leave_rounds(caches[i]);
@@ -491,7 +492,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		if (caches[i]->ext.shadow_of)
 			km_bump(&registry.shadows, -1);
 	}
-	km_debug(!registry.count == km_list_empty(&registry.all), "the registry counts the caches that it lists");
+	km_debug(!registry.count == km_list_empty(&registry.all), "the registry counts the listed caches");
 	bool fenced = km_alloc_close_all(caches, count);
 	for (size_t i = 0; i < count; i++)
 		free_cache(caches[i], fenced, rest);
@@ -505,7 +506,8 @@ static void remove_with_shadows(struct kmem_cache *cache)
 	size_t count = 1;
 
 	for (struct kmem_cache *at = shadows ? shadows->first : NULL; at; at = at->ext.next_shadow) {
-		km_debug(count < km_array_count(these) && at->ext.shadow_of == cache, "a cache has few siblings");
+		km_debug(count < km_array_count(these) && at->ext.shadow_of == cache,
+			 "a cache has few debug shadow caches");
 		these[count++] = at;
 	}
 	km_caches_remove(these, count, NULL);

@@ -147,7 +147,7 @@ static void print_named(const char *command, int fd)
 {
 	int file = km_os_memory_file("kmem-leaks");
 
-	km_debug(file != fd, "a report goes to another file than the one that it is in");
+	km_debug(file != fd, "a report is copied to another file");
 	if (file < 0) {
 		print_leaks(fd);
 		return;
@@ -163,7 +163,7 @@ static void leave_leaks(void)
 	char command[PATH_BYTES];
 	sigset_t failures;
 
-	km_debug(leaks[0], "leaks are printed where they were asked for");
+	km_debug(leaks[0], "leaks are printed on request only");
 	if (!km_debug_ops || !may_write("KMEM_LEAKS", leaks))
 		return;
 	/* A reader that has gone, or a file size limit, must not change the program's exit. */

@@ -137,7 +137,7 @@ static void validate(struct order *order, uint32_t number)
 		order->result = -EBUSY;
 		goto end;
 	}
-	km_debug(!km_heard && km_thread_busy, "a look in another's name is one at a time");
+	km_debug(!km_heard && km_thread_busy, "one validation on request runs at a time");
 	km_heard = &heard;
 	km_registry_each(validate_cache, order);
 	if (is_for_all(order)) {
@@ -296,7 +296,7 @@ static void keep_ways(void)
 
 static void tick(void)
 {
-	km_debug(km_thread_busy && !km_no_calls, "a tick is a miss's, which may call the system");
+	km_debug(km_thread_busy && !km_no_calls, "a tick belongs to a miss that may call the system");
 	look_for_mail();
 	keep_ways();
 	look_at_shadows();

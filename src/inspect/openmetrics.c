@@ -44,7 +44,7 @@ static void sort(const struct km_metrics *metrics, size_t count, before_fn *befo
 		sink(metrics, 0, i, before);
 	}
 	for (size_t i = 1; i < count; i++)
-		km_debug(!before(metrics, order[i], order[i - 1]), "what was sorted is in order");
+		km_debug(!before(metrics, order[i], order[i - 1]), "sorted entries are in order");
 }
 
 static unsigned long known(unsigned long n)
@@ -173,7 +173,7 @@ static void link_groups(struct km_metrics *metrics)
 		if (group->above)
 			hash(&group->key, "/");
 		hash(&group->key, name);
-		km_debug(group->above <= i, "a group stands behind the one that it is in");
+		km_debug(group->above <= i, "a group follows its parent");
 		for (; depth <= MEMCG_DEPTH_MAX; depth++)
 			above[depth] = i + 1;
 	}

@@ -25,7 +25,7 @@ static km_cold void hear(const char *line, size_t length)
 		return;
 	__builtin_memcpy(heard->text + heard->length, line, length);
 	heard->length += length;
-	km_debug(heard->length <= heard->bytes, "no more is heard than there is room for");
+	km_debug(heard->length <= heard->bytes, "the copied lines fit in the buffer");
 }
 
 static void say(const char *format, va_list arguments)
@@ -126,7 +126,7 @@ void km_misuse(enum km_misuse what, const char *function, const void *object, co
 void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache, const char *owner,
 		  bool told)
 {
-	km_debug(what < KM_NR_MISUSES && misuses[what].phrase, "a mistake has a phrase");
+	km_debug(what < KM_NR_MISUSES && misuses[what].phrase, "a misuse has a phrase");
 	km_warn("%s(%s%s%p): %s%s%s; %s", function, cache ?: "", cache ? ", " : "", object, misuses[what].phrase,
 		owner ? " " : "", owner ?: "", told ? KM_MISUSE_TOLD : misuses[what].next);
 	if (km_heard)

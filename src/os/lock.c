@@ -221,7 +221,7 @@ void km_unlock_fork(struct km_lock *lock)
 
 void km_locks_fork_nested(void)
 {
-	km_debug(km_thread_busy, "a fork is nested that a handler makes inside of the allocator");
+	km_debug(km_thread_busy, "a fork by a signal handler inside of the allocator is nested");
 	fork_end_ms = km_os_now_ms() + FORK_MS;
 	in_fork = true;
 	fork_kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS) ? NESTED : NESTED_WITHOUT;
@@ -271,7 +271,7 @@ void km_fork_let_pass(void)
 	const uint64_t end_ms = km_os_now_ms() + FORK_MS;
 	uint32_t forks;
 
-	km_debug(gives_way, "a fork lets others pass that gives way");
+	km_debug(gives_way, "a yielding fork lets other threads pass");
 	gives_way = false;
 	while ((forks = km_load(&nested_behind_files)) && km_os_now_ms() < end_ms)
 		km_os_wait(&nested_behind_files, forks, 1);
@@ -318,9 +318,9 @@ static km_tls uint8_t held[KM_NR_RANKS];	/* counts of this thread, and of handle
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 {
 	/* An interrupting handler would wait for this very thread. */
-	km_debug(km_thread_busy || km_lock_unstruck, "who takes a lock keeps signal handlers out");
+	km_debug(km_thread_busy || km_lock_unstruck, "a thread keeps signal handlers out before it locks");
 	if (note == KM_LOCK_GIVEN) {
-		km_debug(held[lock->rank], "a lock is given back by the thread that took it");
+		km_debug(held[lock->rank], "a lock is released by its holder");
 		held[lock->rank]--;
 		return;
 	}
@@ -332,6 +332,7 @@ void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 void km_busy_check(void)
 {
 	for (unsigned rank = 0; rank < KM_NR_RANKS; rank++)
-		km_debug(!held[rank] || km_lock_unstruck, "who lets signal handlers in holds no lock");
+		km_debug(!held[rank] || km_lock_unstruck,
+			 "a thread releases all locks before it admits signal handlers");
 }
 #endif

@@ -227,7 +227,7 @@ static void register_again(size_t bytes)
 
 void km_thread_take_back(size_t bytes)
 {
-	km_debug(lent.children, "a thread's area comes back as often as it was lent");
+	km_debug(lent.children, "the rseq area of a thread is returned as often as lent");
 	lent.children--;
 	if (bytes)
 		register_again(bytes);
@@ -395,7 +395,7 @@ static bool begin_area(unsigned cpu)
 
 	if (km_cpu_is_online(cpu))
 		return true;
-	km_debug(cpu < km_percpu.cpus && areas.committed, "an area that comes alive is one of those there are");
+	km_debug(cpu < km_percpu.cpus && areas.committed, "an area coming online has a valid CPU");
 	if (km_os_commit(km_area(cpu), areas.committed))
 		return false;
 	km_store((uint64_t *)km_area(cpu) + KM_ID_EMPTY, (uint64_t)(KM_ID_EMPTY + 1) * sizeof(uint64_t));
@@ -482,7 +482,7 @@ void km_percpu_fit(size_t limit)
 	km_lock_scope(&areas.lock);
 	size_t reach = km_max(km_min(limit / 64 / AREA_BYTES, (size_t)areas.reach), (size_t)km_percpu.cpus);
 	if (reach < areas.reach) {
-		km_debug(reach >= km_percpu.cpus, "areas that may come alive stay");
+		km_debug(reach >= km_percpu.cpus, "areas that may come online stay");
 		km_os_unmap(km_area((unsigned)reach), (areas.reach - reach) * AREA_BYTES);
 		areas.reach = (unsigned)reach;
 	}
@@ -559,7 +559,7 @@ static void start_areas(const char *want, const char *by)
 		km_percpu.reason = "too little address space for an area for each CPU; raise ulimit -v";
 	choose_index(by);
 	km_debug(km_percpu.discipline == KM_DISCIPLINE_RSEQ || !km_percpu.own_registration,
-		 "threads are registered for sequences that there are");
+		 "threads are registered only under discipline rseq");
 	if (!begin_areas()) {
 		do_without();
 		return;
@@ -601,7 +601,8 @@ static void show_ways(void)
 	km_gate.word[1] = &km_rseq;
 	km_gate.in_caches = km_hits_by_cpu();
 	km_gate.shut = offset_of(&nowhere);
-	km_debug(km_gate.shut != km_rseq && km_gate.shut != km_cid_rseq, "a way that is shut is another one");
+	km_debug(km_gate.shut != km_rseq && km_gate.shut != km_cid_rseq,
+		 "the shut value of the gate differs from its open values");
 }
 
 /* Warn if a forced discipline is not available, because a measured figure would be of another discipline. */
@@ -657,7 +658,7 @@ static void mark(size_t word, size_t words, bool used)
 {
 	for (size_t i = word; i < word + words; i++) {
 		km_debug((areas.used[i / 64] >> i % 64 & 1) != used,
-			 "a word is given out once, and comes back once");
+			 "a per-CPU word is allocated once, and freed once");
 		if (used)
 			areas.used[i / 64] |= (uint64_t)1 << (i % 64);
 		else
@@ -726,8 +727,8 @@ uint32_t km_percpu_alloc(size_t bytes)
 		found = 0;
 	if (found) {
 		km_debug((found + words) * 8 <= areas.committed && found % words == 0,
-			 "words that are given out are committed");
-		km_debug(is_zero_everywhere((uint32_t)(found * 8), bytes), "words that are given out are zeros");
+			 "allocated words are committed");
+		km_debug(is_zero_everywhere((uint32_t)(found * 8), bytes), "allocated words are zero");
 		mark(found, words, true);
 	}
 	return (uint32_t)(found * 8);
@@ -737,7 +738,7 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 {
 	if (!offset)
 		return;
-	km_debug(offset % bytes == 0 && offset + bytes <= areas.committed, "words come back as they were given out");
+	km_debug(offset % bytes == 0 && offset + bytes <= areas.committed, "words are freed with their allocated size");
 	km_lock_scope(&areas.lock);
 	clear_everywhere(offset, bytes);
 	mark(offset / 8, bytes / 8, false);

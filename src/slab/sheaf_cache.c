@@ -126,7 +126,7 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 
 static void node_fini(struct kmem_cache *cache, unsigned node)
 {
-	km_debug(!sheaf_node(cache, node)->barn.full, "a node that goes has an empty barn");
+	km_debug(!sheaf_node(cache, node)->barn.full, "a released node has an empty barn");
 	km_pages_keep_less((size_t)sheaf_node(cache, node)->extra << cache->layout.order);
 	km_meta_free(sheaf_node(cache, node)->remote, sizeof(struct remote));
 }
@@ -143,7 +143,7 @@ static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 {
 	km_lock(&n->slabs.lock);
 	uint32_t less = idle || km_load(&cache->tune.own_min_partial) ? n->extra : km_min(n->extra, n->fewest);
-	km_debug(less <= n->extra, "no more slabs are kept less than were kept");
+	km_debug(less <= n->extra, "at most the kept slabs are released");
 	n->extra -= less;
 	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)UINT32_MAX);
 	n->swings = 0;

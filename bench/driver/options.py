@@ -59,6 +59,7 @@ def names(text: str, known: tuple[str, ...]) -> list[str]:
 
 def make_parser(subjects: tuple[str, ...]) -> Parser:
     parser = Parser(prog="kmem bench", usage="kmem bench BENCH... [OPTION...]", add_help=False,
+                    epilog="Example: kmem bench fastpath --size 256 --subjects sheaf,jemalloc,mimalloc3",
                     formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=24, width=79))
     add = parser.add_argument
     add("benches", nargs="*", metavar="BENCH", help=", ".join(BENCHES) + ", all")

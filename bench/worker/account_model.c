@@ -87,9 +87,9 @@ static void give_way(void)
 			first = i;
 	if (first == model.here && !self->ended)
 		return;
-	self->busy = km_thread_busy;
+	self->busy = km_thread.busy;
 	model.here = first < model.count ? first : 0;
-	km_thread_busy = first < model.count && model.cpus[first].busy;
+	km_thread.busy = first < model.count && model.cpus[first].busy;
 	swapcontext(&self->context, first < model.count ? &model.cpus[first].context : &model.main);
 }
 

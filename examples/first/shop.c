@@ -1,6 +1,6 @@
 /*
- * shop.c: a program with caches of its own, one for each kind of object, so that whoever looks at it from outside sees
- * its memory by name: `kmem info --memory PID`. It fills itself, says so, and stays until its standard input ends.
+ * shop.c: a program with one cache for each kind of object. `kmem info --memory PID` shows the memory by the names
+ * of the caches. The program allocates its objects, prints "ready" and waits for the end of standard input.
  */
 #include <kmem/kmem.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void add_order(struct customer *customer, int item_count)
 
 int main(void)
 {
-	customers = KMEM_CACHE(customer, SLAB_PANIC);	/* failing ends the process */
+	customers = KMEM_CACHE(customer, SLAB_PANIC);	/* a failure ends the process */
 	orders = KMEM_CACHE(order, SLAB_PANIC);
 	items = KMEM_CACHE(item, SLAB_PANIC);
 	for (int i = 0; i < 20000; i++) {

@@ -1,7 +1,6 @@
 /*
- * je_malloc.c: what <jemalloc/jemalloc.h> beside it promises to redis and is no hit: blocks that grow, caches for
- * while a child saves, figures, and what defragmentation asks. Linked into redis-server together with
- * libkmem-malloc.a.
+ * je_malloc.c: the slow paths of include/jemalloc/jemalloc.h: resized blocks, caches during a save, statistics and
+ * defragmentation. redis-server links this file and libkmem-malloc.a.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,18 +14,18 @@
 #include <jemalloc/jemalloc.h>
 
 /*
- * The caches, and those that serve while a child saves. The child has all pages in common with its parent, and
- * what the parent writes to is copied first. Blocks that were freed lie anywhere: to use them again would copy a
- * page for each. So until the child has ended blocks come from caches of their own (saving-24), whose pages are
- * new.
+ * The usual caches, and the caches during a save. A child that saves shares all pages with its parent, and a write
+ * of the parent copies the page. Free objects lie on many pages, so each reused object could cost the copy of a
+ * page. Until the child ends, blocks come from separate caches with new pages (saving-24).
  */
 static struct kmem_cache *usual[JE_CLASSES], *saving[JE_CLASSES];
 struct kmem_cache **je_now = usual;
 size_t je_most = JE_MOST;
-/* Flags of these caches: tenants.c has others. */
+/* Flags of the caches; tenants.c overrides the flags. */
 __attribute__((weak)) slab_flags_t je_flags;
 
-/* Engine slob knows no size of an object, and its objects can't be freed without their cache: free() could not. */
+/* Creates a cache, with engine sheaf if the default engine is slob: free() must find the cache of an object, and slob
+ * does not record the cache. */
 static struct kmem_cache *make_cache(const char *name, size_t bytes)
 {
 	struct kmem_cache_args args = { .align = bytes & 8 ? 8 : 16 };
@@ -41,7 +40,7 @@ static struct kmem_cache *make_cache(const char *name, size_t bytes)
 	return kmem_cache_create(name, (unsigned int)bytes, &args, je_flags | SLAB_PANIC);
 }
 
-/* Two threads may make it at once: then one of them stays. */
+/* Creates the cache of a class. If two threads create the cache at once, one cache is destroyed. */
 struct kmem_cache *je_make(struct kmem_cache **caches, unsigned int class)
 {
 	const size_t bytes = je_bytes(class);
@@ -56,22 +55,24 @@ struct kmem_cache *je_make(struct kmem_cache **caches, unsigned int class)
 	return none;
 }
 
-/* ------------------------------------------------------------------ while a child saves */
+/* ------------------------------------------------------------------ a child saves */
 
-/* A thread that is in the middle may take a class that the other set has none of: it makes it. */
+/* Switches the caches. A concurrent thread may combine the old set with the new largest size: je_make creates
+ * the cache. */
 static void serve_from(struct kmem_cache **caches, size_t most)
 {
 	__atomic_store_n(&je_most, most, __ATOMIC_RELAXED);
 	__atomic_store_n(&je_now, caches, __ATOMIC_RELAXED);
 }
 
-/* In the parent of a fork. */
+/* Runs in the parent after each fork. */
 static void begin_saving(void)
 {
 	serve_from(saving, JE_MOST_SAVING);
 }
 
-/* redis asks for figures ten times a second, and fetches its child's status by itself: then there is none. */
+/* Returns to the usual caches when no child is left. redis reads the statistics ten times a second and reaps its
+ * children. */
 static void look_for_children(void)
 {
 	siginfo_t child;
@@ -86,9 +87,9 @@ __attribute__((constructor)) static void watch_forks(void)
 }
 
 /*
- * redis switches huge pages off by itself where the system has them always (disable-thp): a child that saves would copy
- * two megabytes for each write. Where they come for who asks, the library asks: not here. A list that grows takes a
- * fifth less time by it, for a huge page is cleared past the processor's caches.
+ * Disables huge pages. redis disables huge pages itself if the system's setting is "always" (disable-thp), because
+ * a save would copy 2 MiB for each write. With the setting "madvise" libkmem would ask for huge pages. A list also
+ * grows in a fifth less time without huge pages, because the kernel clears a huge page past the processor's caches.
  */
 __attribute__((constructor)) static void refuse_huge_pages(void)
 {
@@ -103,7 +104,8 @@ size_t je_nallocx(size_t size, int flags)
 	return size <= je_most ? je_bytes(je_class(size)) : 0;
 }
 
-/* malloc's realloc lets a block be while half of it is used; redis trims its strings by it, and means it. */
+/* Resizes a block. malloc's realloc keeps a block until half of the block is unused; redis expects realloc to
+ * trim strings. */
 struct je_block je_resize(void *block, size_t old, size_t size)
 {
 	const struct je_block same = { block, old }, none = { NULL, 0 };
@@ -130,7 +132,7 @@ struct je_block je_resize(void *block, size_t old, size_t size)
 	return (struct je_block){ moved, bytes };
 }
 
-/* ------------------------------------------------------------------ what defragmentation asks */
+/* ------------------------------------------------------------------ defragmentation */
 
 void *je_mallocx(size_t size, int flags)
 {
@@ -139,7 +141,7 @@ void *je_mallocx(size_t size, int flags)
 				 kmem_malloc_fullest(size);
 }
 
-/* tenants.c: who pays for the block pays for the one that it moves to; until it is freed. */
+/* In tenants.c: the new block is charged to the group of the old block, until the old block is freed. */
 __attribute__((weak)) void je_move_begins(const void *block);
 __attribute__((weak)) void je_move_ends(void);
 
@@ -166,15 +168,15 @@ int je_get_defrag_hint(void *block)
 /* ------------------------------------------------------------------ figures */
 
 /*
- * As jemalloc means them, of what came through here and of blocks of whole pages: what is handed out; the pages
- * that it lies in; and of the process all that is in use or may be resident. Blocks that lie ready count as handed
- * out, as in jemalloc: no move of a block changes it.
+ * Statistics by jemalloc's definitions, in bytes. allocated: blocks from these caches and large blocks, including
+ * cached objects, as in jemalloc (a move of a block does not change the number). active: the pages of these blocks.
+ * resident, mapped, metadata: the whole process.
  */
 static struct {
 	size_t allocated, active, resident, mapped, metadata;
 } figures;
 
-/* malloc's smaller blocks are Lua's and libc's. */
+/* Adds a cache. malloc's caches up to JE_MOST are left out, because Lua and libc use them. */
 static int add(struct kmem_cache *cache, void *unused)
 {
 	const char *name = kmem_cache_name(cache);
@@ -224,7 +226,7 @@ static const struct {
 	{ "arenas.page", &(const size_t){ 4096 } },
 };
 
-/* 0, or an errno: ENOENT for a name that redis does not use. */
+/* Returns 0 or an errno; ENOENT for a name without use in redis. */
 int je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes)
 {
 	static uint64_t epoch;
@@ -244,7 +246,7 @@ int je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t
 	}
 	if (!strcmp(name, "arenas.narenas"))
 		return give(old, old_bytes, &one, sizeof(one));
-	/* Free memory goes back by itself: at "epoch", which redis asks for ten times a second. */
+	/* libkmem gives free memory back at "epoch"; redis reads "epoch" ten times a second. */
 	if (!strcmp(name, "background_thread"))
 		return give(old, old_bytes, &on, sizeof(on));
 	if (!strcmp(name, "thread.tcache.flush") || (!strncmp(name, "arena.", 6) && strstr(name, ".purge"))) {
@@ -256,7 +258,7 @@ int je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t
 	return ENOENT;
 }
 
-/* The rows are collected first: a visit holds the registry, and who prints allocates. */
+/* The rows are collected before printing, because printing allocates and a visit holds the registry's lock. */
 struct rows {
 	struct kmem_cache_stats *row;
 	size_t count, room;

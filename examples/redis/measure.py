@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Figures of redis-server with libkmem beside redis-server with its own jemalloc (scripts/redis measure).
 
-Two works. `speed`: a server of each build is up all the time, and short bursts of redis-benchmark's go to one after
-the other, round after round; of each burst the requests a second that went by, and those for each second of the
-server's processor time, which others on the machine disturb less. `memory`: in each round a fresh server of each
-build is filled with the same data, half of its keys are deleted, and a part of the others is overwritten while a
-child saves: used_memory, what the system has resident, and what was copied meanwhile (rdb_last_cow_size). All
-ratios are to jemalloc's build, in the same round; a row is the median of the rounds, with least and most.
+`speed`: one server of each build runs all the time, and short bursts of redis-benchmark go to each server in turn,
+round after round. A row has requests per second, and requests per second of the server's processor time; other
+processes disturb the second figure less. `memory`: each round fills a new server of each build with the same data,
+deletes half of the keys, and overwrites a part of the other keys while a child saves. A row has used_memory,
+resident memory, and the bytes copied during the save (rdb_last_cow_size). All ratios are to jemalloc's build, in
+the same round. A row is the median of the rounds, with minimum and maximum.
 """
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ import time
 
 PIPELINE, CLIENTS, KEYS = 16, 8, 100000
 SETTLE = int(os.environ.get("SETTLE", "12"))     # seconds
-# What redis-benchmark is told, and how many requests a burst has.
+# Arguments of redis-benchmark, and requests per burst.
 BURSTS = {
     "set 3": ("-t set -d 3", 40000), "set 100": ("-t set -d 100", 40000), "set 1000": ("-t set -d 1000", 20000),
     "set 16K": ("-t set -d 16384", 4000), "get 100": ("-t get -d 100", 40000), "incr": ("-t incr", 40000),
@@ -40,7 +40,7 @@ class Server:
             self.port = probe.getsockname()[1]
         command = [f"{self.source}/redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", "",
                    "--appendonly", "no", "--dir", folder, "--dbfilename", f"{build}.rdb", *options]
-        with contextlib.suppress(FileNotFoundError):    # it would load what an earlier one saved
+        with contextlib.suppress(FileNotFoundError):    # else the server loads the file of an earlier server
             os.remove(os.path.join(folder, f"{build}.rdb"))
         self.process = subprocess.Popen(pinned(0) + command, stdout=subprocess.DEVNULL)
         for _ in range(500):
@@ -95,7 +95,7 @@ class Server:
 
 
 def pinned(cpu: int) -> list[str]:
-    """On a machine of two CPUs or more the server has one, and who asks it another."""
+    """Returns the words that pin a command to a CPU: 0 for the server, 1 for the client; none with one CPU."""
     cpus = sorted(os.sched_getaffinity(0))
     return ["taskset", "-c", str(cpus[cpu])] if len(cpus) > 1 else []
 
@@ -106,7 +106,7 @@ def encode(words: tuple[object, ...]) -> bytes:
 
 
 def burst(server: Server, work: str, keys: int) -> tuple[float, float]:
-    """Requests a second that went by, and requests for a second of the server's processor time."""
+    """Returns requests per second, and requests per second of the server's processor time."""
     options, count = BURSTS[work]
     before = server.processor_ns()
     done = subprocess.run([*pinned(1), f"{server.source}/redis-benchmark", "-p", str(server.port), "-c", str(CLIENTS),
@@ -149,7 +149,7 @@ def row(work: str, build: str, unit: str, figures: list[float], base: list[float
 
 
 def data(scale: int) -> tuple[list[tuple[object, ...]], list[str]]:
-    """Commands that fill a server with `scale` keys of all types, strings for the most part; and the keys."""
+    """Returns commands that fill a server with `scale` keys of all types, mostly strings, and the keys."""
     chance = random.Random(7)
     commands: list[tuple[object, ...]] = []
     keys = []
@@ -169,7 +169,7 @@ def data(scale: int) -> tuple[list[tuple[object, ...]], list[str]]:
 
 
 def settle(server: Server) -> None:
-    """Both allocators give back what has been free for a while, as they work: jemalloc's takes ten seconds."""
+    """Waits until the allocators have given free memory back. jemalloc needs ten seconds of work."""
     for _ in range(2 * SETTLE):
         server.call("ping")
         time.sleep(0.5)
@@ -187,7 +187,7 @@ def one_memory(server: Server, scale: int, seen: dict[tuple[str, str], list[floa
     server.calls(commands)
     note("filled: used_memory", server.info("used_memory"))
     note("filled: resident", server.resident())
-    # Some keys change again and again, as in a server that has run for a while.
+    # Some keys change many times, as in a server that ran for a while.
     server.calls([("set", chance.choice(keys), b"w" * min(int(chance.lognormvariate(4.4, 1.0)), 8000))
                   for _ in range(scale)])
     note("overwritten: used_memory", server.info("used_memory"))

@@ -1,8 +1,8 @@
 /*
- * tenants.c: the groups of a redis-server: databases, clients, their scripts, and Lua itself; and the section of
- * INFO that shows them. `kmem info --memcg PID` shows the same tree from outside. Invariant: redis' own
- * allocations never fail by it, for only scripts have a limit; and a script that is refused is in Lua's code,
- * which turns that into an error.
+ * tenants.c: the groups of a redis-server (databases, clients, scripts of clients, Lua itself) and the section
+ * `kmem` of INFO. `kmem info --memcg PID` shows the same tree from outside. Invariant: libkmem refuses no
+ * allocation of redis' own code, because only scripts have a limit. A script is refused in Lua's code, and Lua
+ * reports an error.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "tenants.h"
 
-/* redis-cli and redis-benchmark are linked with the same words, and have no Lua. */
+/* redis-cli and redis-benchmark are linked with the same flags, and have no Lua. */
 #pragma weak lua_gc
 #pragma weak lua_atpanic
 #pragma weak lua_newstate
@@ -20,7 +20,7 @@
 
 unsigned long long tenant_script_limit;
 
-/* Blocks of redis' own caches have payers, and those of malloc. */
+/* libkmem charges objects of redis' own caches and blocks of malloc. */
 slab_flags_t je_flags = SLAB_ACCOUNT;
 
 __attribute__((constructor)) static void account(void)
@@ -29,10 +29,10 @@ __attribute__((constructor)) static void account(void)
 		fputs("tenants: malloc is not libkmem's\n", stderr);
 }
 
-/* Those above: made with the first below. A missing one is the root: nobody pays. */
+/* Parents, created with the first child. NULL (no memory) is the root group: uncharged. */
 static struct mem_cgroup *databases, *clients, *lua_itself;
 
-static struct mem_cgroup *below(struct mem_cgroup **above, const char *name)
+static struct mem_cgroup *parent(struct mem_cgroup **above, const char *name)
 {
 	if (!*above)
 		*above = mem_cgroup_create(NULL, name, 0);
@@ -60,7 +60,7 @@ struct mem_cgroup *tenant_database(int id)
 			group[count] = NULL;
 	}
 	snprintf(name, sizeof(name), "db%d", id);
-	return group[id] = mem_cgroup_create(below(&databases, "databases"), name, 0);
+	return group[id] = mem_cgroup_create(parent(&databases, "databases"), name, 0);
 }
 
 struct tenant *tenant_client(unsigned long long id)
@@ -70,11 +70,12 @@ struct tenant *tenant_client(unsigned long long id)
 
 	snprintf(name, sizeof(name), "client_%llu", id);
 	if (tenant)
-		tenant->group = mem_cgroup_create(below(&clients, "clients"), name, 0);
+		tenant->group = mem_cgroup_create(parent(&clients, "clients"), name, 0);
 	return tenant;
 }
 
-/* Garbage that its scripts have left in Lua is all clients' from now on, until Lua collects it. */
+/* Closes the group of a client. Garbage of the client's scripts is then charged to the group of all clients, until Lua
+ * collects the garbage. */
 void tenant_gone(struct tenant *tenant)
 {
 	if (!tenant)
@@ -84,9 +85,9 @@ void tenant_gone(struct tenant *tenant)
 	free(tenant);
 }
 
-/* ------------------------------------------------------------------ what defragmentation moves */
+/* ------------------------------------------------------------------ moves by defragmentation */
 
-/* It asks for a block, frees the old one, and nothing else between the two. */
+/* redis allocates the new block, frees the old block, and allocates nothing between these two calls. */
 static struct mem_cgroup *mover, *before;
 
 void je_move_begins(const void *block)
@@ -103,12 +104,12 @@ void je_move_ends(void)
 
 /* ------------------------------------------------------------------ scripts */
 
-static struct mem_cgroup *script;	/* of the client whose script runs */
+static struct mem_cgroup *script;	/* group of the running script; NULL: none */
 static int insists;
 
 static void *lua_memory(void *unused, void *block, size_t before, size_t bytes)
 {
-	struct mem_cgroup *payer = script ?: below(&lua_itself, "lua");
+	struct mem_cgroup *group = script ?: parent(&lua_itself, "lua");
 	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_NOWARN | (script && insists ? __GFP_NOFAIL : 0);
 
 	(void)unused, (void)before;
@@ -116,7 +117,7 @@ static void *lua_memory(void *unused, void *block, size_t before, size_t bytes)
 		kvfree(block);
 		return NULL;
 	}
-	MEMCG_SCOPE(payer);
+	MEMCG_SCOPE(group);
 	return kvrealloc(block, bytes, gfp);
 }
 
@@ -135,7 +136,7 @@ lua_State *tenant_lua_open(void)
 	return lua;
 }
 
-/* Garbage of earlier scripts is not held against one that begins. */
+/* Charges Lua's memory to the client's scripts. Collects garbage of earlier scripts above half of the limit. */
 void tenant_script_begin(struct tenant *tenant, lua_State *lua)
 {
 	uint64_t max = tenant_script_limit ?: MEMCG_NO_LIMIT;
@@ -166,7 +167,7 @@ void tenant_script_insists(int on)
 
 /* ------------------------------------------------------------------ INFO kmem */
 
-/* So many clients are shown, those with most. */
+/* Number of clients in INFO: the clients with the most bytes. */
 #define SHOWN 16
 
 struct shown {
@@ -205,7 +206,8 @@ static int say_database(struct mem_cgroup *group, unsigned int depth, void *unus
 	return 0;
 }
 
-/* Insertion into the list of those with most. A client's scripts come right behind it. */
+/* Inserts a client into the list, sorted by bytes. The walk visits the scripts of a client directly after the
+ * client. */
 static int find_largest(struct mem_cgroup *group, unsigned int depth, void *list)
 {
 	struct shown *shown = list, one = { .group = group, .bytes = mem_cgroup_current(group) };

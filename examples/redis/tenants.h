@@ -1,7 +1,7 @@
 /*
- * tenants.h: who pays for what in a redis-server that is built with libkmem. Each database and each client is a
- * group; a client's scripts are a group below it, with a limit. tenants.patch puts these words where redis changes
- * from one to another: without KMEM_TENANTS they are nothing, and redis is as it was.
+ * tenants.h: the groups of a redis-server with libkmem. Each database and each client is a group. The scripts of a
+ * client are a child group with a limit. tenants.patch calls the macros below where redis changes from one database
+ * or client to another. Without KMEM_TENANTS the macros are empty.
  */
 #ifndef KMEM_REDIS_TENANTS_H
 #define KMEM_REDIS_TENANTS_H
@@ -11,38 +11,39 @@
 
 #include <kmem/memcg.h>
 
-/* A connected client: what it holds, and below that its scripts, once it has run one. */
+/* The groups of a connected client: `group` for the client, `scripts` (a child) from the first script on. */
 struct tenant {
 	struct mem_cgroup *group, *scripts;
 };
 
-/* Bytes that the scripts of one client may have; 0: no limit. CONFIG SET lua-memory-per-client. */
+/* Limit on the scripts of one client, in bytes; 0: no limit. CONFIG SET lua-memory-per-client. */
 extern unsigned long long tenant_script_limit;
 
-/* NULL where there is no memory: then nobody pays. */
+/* Return NULL without memory; allocations are then uncharged. */
 struct tenant *tenant_client(unsigned long long id);
 void tenant_gone(struct tenant *tenant);
 struct mem_cgroup *tenant_database(int id);
 lua_State *tenant_lua_open(void);
-/* Lua allocates for the scripts of this client from here to the end. NULL: for itself, without a limit. */
+/* Charges Lua's allocations to the scripts of this client until tenant_script_end. NULL: to group `lua`, without
+ * a limit. */
 void tenant_script_begin(struct tenant *tenant, lua_State *lua);
 void tenant_script_end(lua_State *lua, int error);
 /*
- * In redis' own code that a script calls Lua's memory is still the script's, and beyond its limit: an error would
- * jump out of that code. The script's next allocation is refused instead.
+ * Sets whether Lua's allocations may exceed the script's limit. redis sets this in its own code below a script,
+ * because an error of Lua would jump out of this code. libkmem refuses the next allocation of the script instead.
  */
 void tenant_script_insists(int on);
-/* The section of INFO. */
+/* Returns the section `kmem` of INFO. */
 const char *tenant_info(void);
 
 #undef lua_open
 #define lua_open() tenant_lua_open()
 
-#define CLIENT_PAYS(c) MEMCG_SCOPE((c)->tenant ? (c)->tenant->group : NULL)
-#define DATABASE_PAYS(id) MEMCG_SCOPE(tenant_database(id))
+#define CHARGE_CLIENT(c) MEMCG_SCOPE((c)->tenant ? (c)->tenant->group : NULL)
+#define CHARGE_DATABASE(id) MEMCG_SCOPE(tenant_database(id))
 #else
-#define CLIENT_PAYS(c)
-#define DATABASE_PAYS(id)
+#define CHARGE_CLIENT(c)
+#define CHARGE_DATABASE(id)
 #define tenant_script_begin(tenant, lua)
 #define tenant_script_end(lua, error)
 #define tenant_script_insists(on)

@@ -1,9 +1,11 @@
 /*
- * bomb.c: the compressed bodies of eight requests: seven are 200 kB of text, one is 64 MiB of zeros, packed into 64 KiB
- * of what looks like any other. Each request is a group with 1 MiB: there the bomb is stopped; the others are unpacked.
+ * bomb.c: a decompression bomb. Eight requests have a compressed body: seven bodies are 200 kB of text, one body is
+ * 64 MiB of zeros, compressed to 64 KiB. Each request is a group with a limit of 1 MiB. The limit stops the bomb;
+ * the program unpacks the other bodies.
  *
- * zlib's own memory is allocated in the request's name, by its hooks. The output is in libc's memory, of which the
- * library knows nothing: so it is charged by hand before it is allocated, and uncharged when it is freed.
+ * Hooks of zlib charge zlib's own memory to the group of the request. The output is memory of libc, unknown to
+ * libkmem. So the program charges the output by hand before the allocation, and uncharges the output when the
+ * output is freed.
  */
 #define TENANTS	8
 #define EACH	(1ul << 20)
@@ -21,20 +23,20 @@ static struct body {
 	int status;
 } body[TENANTS];
 
-static void *take(void *payer, unsigned int items, unsigned int size)
+static void *take(void *request, unsigned int items, unsigned int size)
 {
-	MEMCG_SCOPE(payer);
+	MEMCG_SCOPE(request);
 
 	return kvmalloc_array(items, size, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 }
 
-static void give(void *payer, void *block)
+static void give(void *request, void *block)
 {
-	(void)payer;
+	(void)request;
 	kvfree(block);
 }
 
-/* Room for more output, if the request may have it. */
+/* Makes room for more output. Returns false at the limit of the request. */
 static bool grow(struct body *b, z_stream *z)
 {
 	if (mem_cgroup_charge(z->opaque, GFP_KERNEL, STEP))
@@ -64,7 +66,7 @@ static void unpack(int i)
 	inflateEnd(&z);
 }
 
-/* The content of a body. */
+/* Returns byte `at` of body `i`, unpacked. */
 static unsigned char plain(int i, unsigned long at)
 {
 	return i == BOMB ? 0 : (unsigned char)('a' + at / (unsigned long)(i + 1) % 26);

@@ -1,13 +1,15 @@
 /*
- * lua.c: a thousand tenants, each a Lua state and a group: 1 MiB for each, 128 MiB for all of them. One script eats
- * memory: it gets Lua's own error, the other 999 get their results; and when it lets go, it may go on as well.
+ * lua.c: a thousand tenants. Each tenant is a Lua state and a group with a limit of 1 MiB; all tenants share a
+ * limit of 128 MiB. One script allocates too much and gets Lua's own error. The other 999 scripts get their
+ * results. After the script has freed its memory, the script runs again.
  *
- * The payer stands in one function, the state's allocator: it is told whose state asks, whichever thread runs it.
+ * One function charges the memory: the allocator of a Lua state. Lua passes the group of the state to the function,
+ * in any thread.
  */
 #define TENANTS	1000
 #define EACH	(1ul << 20)
 #define ALL	(128ul << 20)
-#define HOG	500		/* the tenant that eats memory */
+#define HOG	500		/* the tenant that allocates too much */
 
 #include <lauxlib.h>
 #include <lualib.h>
@@ -27,9 +29,9 @@ static struct {
 	const char *error;	/* on the state's stack */
 } tenant[TENANTS];
 
-static void *pay_and_allocate(void *payer, void *block, size_t before, size_t bytes)
+static void *charge_and_allocate(void *group_of_state, void *block, size_t before, size_t bytes)
 {
-	MEMCG_SCOPE(payer);
+	MEMCG_SCOPE(group_of_state);
 
 	(void)before;
 	if (bytes)
@@ -38,7 +40,7 @@ static void *pay_and_allocate(void *payer, void *block, size_t before, size_t by
 	return NULL;
 }
 
-/* script, number: runs script(number). Below lua_pcall, as all that may find no memory must be. */
+/* Runs script(number); both are on the stack. lua_pcall must call this function, because each step may lack memory. */
 static int call(lua_State *lua)
 {
 	luaL_openlibs(lua);
@@ -70,7 +72,7 @@ static bool right(int i)
 
 static void serve(int i)
 {
-	must((tenant[i].lua = lua_newstate(pay_and_allocate, group[i])), "a state");
+	must((tenant[i].lua = lua_newstate(charge_and_allocate, group[i])), "a state");
 	run(i, i == HOG ? greedy : honest);
 }
 

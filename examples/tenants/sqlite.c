@@ -1,14 +1,15 @@
 /*
- * sqlite.c: a thousand tenants, each a connection to a database in memory and a group: 1 MiB for each, 256 MiB for all.
- * One query eats memory: that statement fails, with SQLITE_NOMEM, and is undone; all others get their results.
+ * sqlite.c: a thousand tenants. Each tenant is a connection to a database in memory and a group with a limit of
+ * 1 MiB; all tenants share a limit of 256 MiB. One query allocates too much: SQLite returns SQLITE_NOMEM and rolls
+ * the statement back. All other queries get their results.
  *
- * SQLite has one allocator for all connections, which is not told for whom it works. So who pays is said around the
- * calls: MEMCG_SCOPE makes a tenant's group this thread's until the function is left.
+ * SQLite has one allocator for all connections and does not pass the connection to the allocator. So each function
+ * with queries has a MEMCG_SCOPE: the tenant's group is active in this thread until the function returns.
  */
 #define TENANTS	1000
 #define EACH	(1ul << 20)
 #define ALL	(256ul << 20)
-#define HOG	500		/* the tenant whose query eats memory */
+#define HOG	500		/* the tenant with the query that allocates too much */
 
 #include <sqlite3.h>
 
@@ -26,7 +27,7 @@ static struct {
 	int error;
 } tenant[TENANTS];
 
-/* ------------------------------------------------------------------ SQLite's memory is ours, and charged */
+/* ------------------------------------------------------------------ SQLite allocates from libkmem, charged */
 
 static void *get(int bytes)
 {
@@ -70,7 +71,7 @@ static int take_number(void *result, int columns, char **values, char **names)
 	return 0;
 }
 
-/* `number` stands where the text has %lld. */
+/* Runs a query; `number` replaces %lld in the text. */
 static int query(int i, const char *text, long long number)
 {
 	char sql[300];
@@ -121,7 +122,7 @@ int main(void)
 
 	serve_again(HOG);
 	printf("tenant %d, the next query: %s\n", HOG, right(HOG) ? "right" : "wrong");
-	/* The thread that frees does not matter: the charge goes back to the group that paid. */
+	/* Any thread may free: the charge goes back to the group that was charged. */
 	for (int i = 0; i < TENANTS; i++)
 		sqlite3_close(tenant[i].db);
 	close_groups();

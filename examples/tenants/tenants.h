@@ -1,7 +1,7 @@
 /*
- * tenants.h: what the examples have in common: TENANTS groups below one, four threads that serve them, and the tree
- * printed by size. A file that includes this says how many there are, and their limits: EACH for each, ALL for all
- * together.
+ * tenants.h: common parts of the examples: TENANTS groups below one parent, four threads for the tenants,
+ * and a printed tree of groups. An example must first define TENANTS, EACH (limit of one tenant, in
+ * bytes) and ALL (limit of the parent, in bytes).
  */
 #include <kmem/memcg.h>
 #include <pthread.h>
@@ -23,17 +23,17 @@ static void must(bool done, const char *what)
 static inline void open_groups(const char *name)
 {
 	must((everyone = mem_cgroup_create(NULL, name, 0)), "a group");
-	must(mem_cgroup_set_max(everyone, ALL) == 0, "its limit");
+	must(mem_cgroup_set_max(everyone, ALL) == 0, "a limit");
 	for (int i = 0; i < TENANTS; i++) {
-		char its_name[MEMCG_NAME_MAX];
+		char tenant_name[MEMCG_NAME_MAX];
 
-		snprintf(its_name, sizeof(its_name), "tenant %d", i);
-		must((group[i] = mem_cgroup_create(everyone, its_name, 0)), "a group");
-		must(mem_cgroup_set_max(group[i], EACH) == 0, "its limit");
+		snprintf(tenant_name, sizeof(tenant_name), "tenant %d", i);
+		must((group[i] = mem_cgroup_create(everyone, tenant_name, 0)), "a group");
+		must(mem_cgroup_set_max(group[i], EACH) == 0, "a limit");
 	}
 }
 
-/* Here nothing lives any more that was charged: so `everyone` must be back at 0. */
+/* Requires: all charged memory is freed. The parent's charge is then 0. */
 static inline void close_groups(void)
 {
 	for (int i = 0; i < TENANTS; i++)
@@ -104,7 +104,8 @@ static int collect(struct mem_cgroup *at, unsigned int depth, void *rows)
 	return 0;
 }
 
-/* The `most` largest, the sum of the others, all together; drained before, so that all is to the byte. */
+/* Prints the `most` largest tenants, the sum of the other tenants, and the parent. Drains the stocks first,
+ * because stocks count as charged. */
 static inline void print_tree(int most)
 {
 	static struct row rows[TENANTS];

@@ -39,7 +39,7 @@ int kmem_cache_set_debug(struct kmem_cache *cache, const char *letters)
 	}
 	if (!letters || !km_debug_letters(letters, &flags))
 		return -EINVAL;
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return -EBUSY;
 	km_registry_scope();
 	return km_switch_flags(cache, flags);

@@ -80,11 +80,11 @@ static void close_page(struct km_guard_slot *slot)
 	char *page = km_guard_page(slot);
 
 	km_debug(km_load(&slot->state) == KM_GUARD_CHANGES, "a page is closed by the holder of its slot");
-	bool open = km_no_calls || km_os_guard(page, pool.page, km_misuse_goes_on());
+	bool open = km_thread.no_calls || km_os_guard(page, pool.page, km_misuse_goes_on());
 	km_store(&slot->open, open);
 	if (open)
 		km_add(&pool.unclosed, 1u);
-	if (km_likely(!slot->sides) || km_no_calls)
+	if (km_likely(!slot->sides) || km_thread.no_calls)
 		return;
 	slot->sides = km_os_guard(page - pool.page, pool.page, false) ||
 		      km_os_guard(page + pool.page, pool.page, false);

@@ -40,7 +40,7 @@ static struct {
 	uint32_t through;	/* answerer is finished */
 	uint64_t next_try;
 	enum { ENDING = 1, ENDED = 2 } ending;	/* no thread may start any more */
-	const char *ender;	/* address in the TLS of the ending thread */
+	const struct km_thread *ender;	/* km_thread of the ending thread */
 } observer = { .fd = -1 };
 
 /* Returns: false if the program closed the descriptor and perhaps reused the number. */
@@ -71,7 +71,7 @@ static void answer(int to)
 {
 	int file = km_os_memory_file("libkmem-observer");
 
-	km_debug(km_thread_busy && km_load(&observer.taken), "a text belongs to one busy thread");
+	km_debug(km_thread.busy && km_load(&observer.taken), "a text belongs to one busy thread");
 	const int error = file < 0 ? file : km_print_json_now(file) ?: km_os_seal(file);
 
 	km_os_hand_over(to, error ? -1 : file);
@@ -203,7 +203,7 @@ static void serve_apart(void)
  */
 static void keep(void)
 {
-	km_debug(!km_thread_busy && !km_locks_held, "a helper thread begins as other threads");
+	km_debug(!km_thread.busy && !km_thread.locks_held, "a helper thread begins as other threads");
 	while (!km_load_acquire(&observer.through)) {
 		if (!ends() && take()) {
 			kmem_tick();
@@ -289,12 +289,11 @@ static void end_threads(unsigned pid)
  */
 static void end_serving(void)
 {
-	static km_tls char self;
 	uint32_t none = 0;
 
 	if (km_cas_acquire(&observer.ending, &none, ENDING)) {
-		km_store(&observer.ender, &self);
-	} else if (km_load(&observer.ender) != &self) {
+		km_store(&observer.ender, &km_thread);
+	} else if (km_load(&observer.ender) != &km_thread) {
 		for (unsigned ms = 0; ms < END_MS && km_load_acquire(&observer.ending) != ENDED; ms++)
 			km_os_wait(&observer.ending, ENDING, 1);
 		return;
@@ -309,10 +308,10 @@ static void end_serving(void)
 static void tick(uint64_t now)
 {
 	/* Writing a text takes locks, so a thread holding locks must not answer. */
-	if (now < km_load(&observer.next_look) || km_locks_held || km_thread_is_lent() || km_os_is_shut() ||
+	if (now < km_load(&observer.next_look) || km_thread.locks_held || km_thread_is_lent() || km_os_is_shut() ||
 	    km_load(&observer.ending) || !take())
 		return;
-	km_debug(km_thread_busy && !km_no_calls, "a tick belongs to a miss that may call the system");
+	km_debug(km_thread.busy && !km_thread.no_calls, "a tick belongs to a miss that may call the system");
 	km_store(&observer.next_look, now + LOOK_MS);
 	const unsigned pid = km_os_pid();
 	const bool served = km_load_acquire(&observer.serving) == pid;

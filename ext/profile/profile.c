@@ -399,7 +399,7 @@ static void tick(void)
 	static uint64_t last;
 	const uint64_t now = km_os_now_ms();
 
-	if (km_likely(now == km_load(&last)) || km_thread_busy || km_no_calls)
+	if (km_likely(now == km_load(&last)) || km_thread.busy || km_thread.no_calls)
 		return;
 	km_store(&last, now);
 	km_busy_scope(was);
@@ -428,20 +428,20 @@ static km_noinline void profile_due(const struct kmem_cache *cache, void *p, siz
 	(void)km_load_acquire(&km_alloc_probing);
 	uint32_t number = km_load(&record.number);
 
-	if (km_unlikely(km_profile_thread.number != number)) {
-		begin_thread(&km_profile_thread, number);
-		km_profile_thread.left -= (int64_t)bytes;
-		if (km_profile_thread.left > 0)
+	if (km_unlikely(km_thread.profile.number != number)) {
+		begin_thread(&km_thread.profile, number);
+		km_thread.profile.left -= (int64_t)bytes;
+		if (km_thread.profile.left > 0)
 			return;
 	}
-	uint64_t points = points_in(&km_profile_thread, bytes);
+	uint64_t points = points_in(&km_thread.profile, bytes);
 	/* With a cache filter, points in objects of other caches are ignored. */
 	if (is_meant(cache) && km_load(&record.state) == KM_PROFILE_ON && bytes <= KM_PROFILE_MOST_BYTES)
 		sample(cache, p, bytes, points, call);
 	if (may_wait)
 		tick();
-	if (km_likely(!km_profile_thread.next))
-		km_profile_thread.next = draw(&km_profile_thread);
+	if (km_likely(!km_thread.profile.next))
+		km_thread.profile.next = draw(&km_thread.profile);
 }
 
 static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait)

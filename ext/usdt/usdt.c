@@ -52,13 +52,13 @@ static void probe_cache_free(uintptr_t call_site, const void *p, const char *nam
 
 static void comes(const void *p, size_t bytes)
 {
-	if (heaptrack_malloc && p && !km_thread_busy)
+	if (heaptrack_malloc && p && !km_thread.busy)
 		heaptrack_malloc((void *)p, bytes);
 }
 
 static void goes(const void *p)
 {
-	if (heaptrack_free && p && !km_thread_busy)
+	if (heaptrack_free && p && !km_thread.busy)
 		heaptrack_free((void *)p);
 }
 

@@ -129,7 +129,7 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 
 /* ---- SLAB_ bits: kept, or accepted and documented as not applicable (docs/kernel-map.md). */
 #define SLAB_CONSISTENCY_CHECKS	KMEM_SLAB(0x00000100u)	/* every free is validated, on a hit too */
-#define SLAB_RED_ZONE		KMEM_SLAB(0x00000400u)	/* the bytes around each object are checked: kmem(7),
+#define SLAB_RED_ZONE		KMEM_SLAB(0x00000400u)	/* the bytes around each object are checked: kmem_debug(7),
 							 * Debugging */
 #define SLAB_POISON		KMEM_SLAB(0x00000800u)	/* free objects are filled; an allocation checks the
 							 * pattern */
@@ -296,7 +296,7 @@ KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_node(struct kmem_cache *cache, 
 /*
  * kmem_cache_free - free `object`, which must come from `cache`. errno is kept.
  * NULL, an object of another cache, or a double free is a bad call: the process ends with one line. Bad calls are
- * detected when objects leave the sheaf (double frees as far as the engine sees them, kmem(7)), or at once with
+ * detected when objects leave the sheaf (double frees as far as the engine sees them, kmem_debug(7)), or at once with
  * SLAB_CONSISTENCY_CHECKS or KMEM_OPTIONS=check:1. Kernel: the same, but a warning and a leak.
  */
 KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);

@@ -10,7 +10,6 @@
 
 /* The objcg of this thread's charged objects, and the default for threads without an own objcg. NULL: uncharged. See
  * memcg/objcg.h. */
-extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
 extern km_hidden struct obj_cgroup *km_objcg_default;
 km_inline struct obj_cgroup *km_objcg_now(void)
 {
@@ -22,7 +21,6 @@ km_inline struct obj_cgroup *km_objcg_now(void)
 /* Account scopes, independent of gfp. THREADS: some thread has set km_account_here, so all its objects are charged,
  * and each cache asks first since then. MALLOC: the malloc blocks of all threads are charged. */
 enum km_account_asks { KM_ASKS_THREADS = 1, KM_ASKS_MALLOC = 2 };
-extern km_hidden km_tls bool km_account_here;
 extern km_hidden uint32_t km_account_asks;	/* written with the registry locked */
 
 struct km_cpu_list;
@@ -43,7 +41,7 @@ struct km_charge_ops {
 	/* ---- for src/cache. Destroys the child caches of a destroyed parent. With the registry locked. */
 	void (*forget)(struct kmem_cache *parent);
 	/* Large blocks. pay: charges a block; false: the objcg is at its limit; *owner: the objcg charged, or 0 for
-	 * none. With no lock held, and km_thread_busy as the caller found it. */
+	 * none. With no lock held, and km_thread.busy as the caller found it. */
 	bool (*pay)(size_t bytes, gfp_t gfp, uint64_t *owner);
 	bool (*pay_more)(uint64_t owner, size_t bytes, gfp_t gfp);
 	void (*pay_back)(uint64_t owner, size_t bytes);

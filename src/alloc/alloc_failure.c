@@ -51,12 +51,12 @@ void km_alloc_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const cha
 static void tell(const char *name, size_t bytes, gfp_t gfp)
 {
 	static struct km_ratelimit others;
-	struct kmem_cache *limited = km_slab_limited;
+	struct kmem_cache *limited = km_thread.slab_limited;
 	char reason[80], suffix[KM_RATELIMIT_SUFFIX];
 
 	if (limited && __builtin_strcmp(limited->registry.name, name))
 		limited = NULL;
-	km_slab_limited = NULL;
+	km_thread.slab_limited = NULL;
 	if (!km_ratelimit(limited ? &limited->state.refusals : &others, suffix))
 		return;
 	if (limited)

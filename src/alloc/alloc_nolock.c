@@ -3,7 +3,7 @@
  * threads with deadlines. Kernel: kmalloc_nolock, for any context, NMI included. Invariant: the call takes a lock
  * only if the lock is free, and makes no system call. Unfinished work is left to the next miss of another call.
  *
- * First the call behaves as a call in a signal handler inside the allocator: km_thread_busy is set, so the call uses
+ * First the call behaves as a call in a signal handler inside the allocator: km_thread.busy is set, so the call uses
  * the CPU's sheaves and enters no engine. A free without room in the sheaves is linked to cache->deferred. Then, if
  * the thread was not inside, an allocation asks the engine for one object, as a request that may not wait. An engine
  * only tries its locks then. Pages and metadata whose lock is taken are deferred as well (page/deferred_free.h).
@@ -29,7 +29,7 @@ static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 	       !km_alloc_has_out(cache) && km_plain_ops(cache) == km_layer(cache, KM_LAYER_VALIDATE);
 }
 
-/* Takes one object from the engine. Requires: km_thread_busy is set, and was clear before the call. */
+/* Takes one object from the engine. Requires: km_thread.busy is set, and was clear before the call. */
 static void *from_engine(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);

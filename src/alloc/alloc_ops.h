@@ -1,7 +1,7 @@
 /*
  * alloc_ops.h: the steps of a miss shared by all alloc ops (struct km_alloc_ops in fast_path.h). Invariants: a call
- * enters an engine only if the call found km_thread_busy clear, and sets km_thread_busy first. A call that finds
- * km_thread_busy set is nested in a signal handler: an allocation fails, and a free is deferred. A call keeps errno
+ * enters an engine only if the call found km_thread.busy clear, and sets km_thread.busy first. A call that finds
+ * km_thread.busy set is nested in a signal handler: an allocation fails, and a free is deferred. A call keeps errno
  * unless NULL is returned.
  */
 #ifndef KM_ALLOC_ALLOC_OPS_H
@@ -40,7 +40,7 @@ void km_alloc_prove(struct kmem_cache *cache);
 
 km_inline bool km_miss_enter(void)
 {
-	if (km_unlikely(km_thread_busy))
+	if (km_unlikely(km_thread.busy))
 		return false;
 	km_busy_begin();
 	return true;
@@ -59,7 +59,7 @@ km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 /* Touches the cache again, because reclaim, which skips untouched caches, may have run since the entry. */
 km_inline void km_miss_leave_quick(struct kmem_cache *cache)
 {
-	km_debug(km_thread_busy, "signal handlers are kept out inside of an engine");
+	km_debug(km_thread.busy, "signal handlers are kept out inside of an engine");
 	km_alloc_touch(cache);
 	km_alloc_tick_rarely();
 	km_busy_end_clear();
@@ -117,7 +117,7 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 void km_miss_defer(struct kmem_cache *cache, void *object) km_cold;
 
 /* Frees one object to the engine. A free has no gfp: the free may wait, unless the call around it may not
- * (km_no_calls). */
+ * (km_thread.no_calls). */
 km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn *spill)
 {
 	int entry = km_miss_begin(cache, true);

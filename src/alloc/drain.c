@@ -29,7 +29,7 @@ struct km_lock km_drain_lock = KM_LOCK_INIT(KM_RANK_DRAIN);
 
 void km_alloc_new_cpu(bool may_wait)
 {
-	if (!may_wait || km_no_calls)
+	if (!may_wait || km_thread.no_calls)
 		return;
 	km_busy_scope(was);
 	km_cpu_begin();

@@ -13,8 +13,8 @@
  *	a miss of another	on the same CPU, between look and commit: a value that came back is as good as an
  *	thread			unchanged value (percpu/visit.c). After a drain between the two, the commit reads the
  *				offset again
- *	a signal handler	aborts the interrupted sequence. A miss sets km_thread_busy before the miss holds a
- *				sheaf or takes a lock. A handler that finds km_thread_busy set enters no engine
+ *	a signal handler	aborts the interrupted sequence. A miss sets km_thread.busy before the miss holds a
+ *				sheaf or takes a lock. A handler that finds km_thread.busy set enters no engine
  *				(slow_path.c); a handler that runs earlier finds nothing half done
  *	fork			takes every lock first: the child has no half-changed list and no closed sheaves.
  *				Sheaves held by other threads are lost in the child (docs/theory.md, section 8)
@@ -73,32 +73,30 @@ extern km_hidden uint32_t km_alloc_probing;
  * The hooks, while km_alloc_probing is set, of caches without other hooks. The alloc ops of observers run the probes.
  */
 extern km_hidden const struct km_hooks km_probe_hooks;
-/* Return address of the current kmalloc or malloc call on the slow path. The probe takes the address. */
-extern km_hidden km_tls uintptr_t km_alloc_site;
+/* Note the return address of the current kmalloc or malloc call on the slow path. The probe takes the address. */
 km_inline void km_alloc_note_site(uintptr_t site)
 {
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_TRACER))
-		km_alloc_site = site;
+		km_thread.site = site;
 }
 km_inline uintptr_t km_alloc_take_site(uintptr_t own)
 {
-	uintptr_t site = km_alloc_site ?: own;
+	uintptr_t site = km_thread.site ?: own;
 
-	km_alloc_site = 0;
+	km_thread.site = 0;
 	return site;
 }
 /* Tries to free memory after the cache got no slab. Returns: true if another try is worthwhile. */
 bool km_alloc_relieve(struct kmem_cache *cache, unsigned *tries);
 /* Calls km_charge_ops->begin in the middle of an allocation. Returns: false if the thread has no objcg, or if
- * km_thread_busy is set (a signal handler), because begin would wait. */
+ * km_thread.busy is set (a signal handler), because begin would wait. */
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp);
 
 /* Tick for paths that enter the engine often and for little work: every 64th call. */
-extern km_hidden km_tls uint8_t km_alloc_turn;
 void km_alloc_tick_now(void);
 km_inline void km_alloc_tick_rarely(void)
 {
-	if (km_unlikely(++km_alloc_turn % 64 == 0))
+	if (km_unlikely(++km_thread.turn % 64 == 0))
 		km_alloc_tick_now();
 }
 
@@ -269,9 +267,6 @@ void km_alloc_see_frees(struct kmem_cache *cache) km_cold;
 enum km_door { KM_DOOR_KMALLOC, KM_DOOR_MALLOC, KM_DOORS };
 extern km_hidden struct km_direct { size_t most[KM_DOORS], usual[KM_DOORS]; } km_direct;
 void km_alloc_want_sizes(bool wanted) km_cold;
-/* The current miss of an entry point: cache of the object, requested bytes, alignment in bytes. */
-struct km_asked { const struct kmem_cache *cache; uint32_t bytes, align; };
-extern km_hidden km_tls struct km_asked km_asked;
 void *km_alloc_asked(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 
 /* Misses. Same results and failures as the public functions. */
@@ -364,7 +359,7 @@ void km_alloc_note(struct kmem_cache *cache, unsigned points);
 int km_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 void km_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 
-/* Finishes the deferred frees of signal handlers. Requires: km_thread_busy is set. */
+/* Finishes the deferred frees of signal handlers. Requires: km_thread.busy is set. */
 void km_alloc_finish_deferred(struct kmem_cache *cache);
 /* Drains the cache: returns all cached objects and deferred frees to the engine. */
 void km_alloc_drain(struct kmem_cache *cache);

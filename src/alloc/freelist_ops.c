@@ -111,7 +111,7 @@ static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 /* Enters the engine for a free slab by slab. Never for charged caches, because their ops have no `give`. */
 km_inline bool enter(struct kmem_cache *cache)
 {
-	if (km_unlikely(km_thread_busy))
+	if (km_unlikely(km_thread.busy))
 		return false;
 	km_alloc_enter_thread(true);
 	return km_miss_enter_quick(cache);

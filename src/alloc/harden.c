@@ -114,7 +114,7 @@ void km_parts_flush(struct kmem_cache *cache)
 	for (uint32_t i = 0; quarantine && i < quarantine->places; i++) {
 		void *object = __atomic_exchange_n(&quarantine->place[i], NULL, __ATOMIC_ACQ_REL);
 
-		km_debug(km_thread_busy, "quarantined objects are freed with signal handlers kept out");
+		km_debug(km_thread.busy, "quarantined objects are freed with signal handlers kept out");
 		if (object)
 			cache->layout.engine->give(cache, &object, 1);
 	}

@@ -21,10 +21,8 @@
 #include "alloc_ops.h"
 
 bool (*km_alloc_fails)(const char *name, size_t bytes, gfp_t gfp);
-km_tls uintptr_t km_alloc_site;
 uint32_t km_alloc_probing;
 const struct km_hooks km_probe_hooks;
-km_tls struct km_profile_thread km_profile_thread;
 struct km_profile_now km_profile_now;
 const struct km_profile_ops *km_profile_ops;
 const struct km_tracer_ops *km_tracer_ops;
@@ -137,8 +135,8 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 		km_profile_ops->due(cache, object, size, km_gfp_may_wait(gfp), site);
 	if (km_likely(!(km_load(&km_alloc_probing) & KM_PROBING_TRACER)))
 		return object;
-	if (km_asked.cache == cache)
-		bytes = km_asked.bytes;
+	if (km_thread.asked.cache == cache)
+		bytes = km_thread.asked.bytes;
 	if (cache->layout.flags & SLAB_KMALLOC)
 		km_tracer_ops->kmalloc(km_alloc_take_site(site), object, bytes, size, gfp, node, accounted);
 	else

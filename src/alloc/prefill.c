@@ -113,7 +113,7 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
 		km_count(cache, event);
 }
 
-/* ------------------------------------------------------------------ blocks; km_thread_busy is set */
+/* ------------------------------------------------------------------ blocks; km_thread.busy is set */
 
 /* True if the cache has sheaves to hand out. False: no per-CPU sheaves, sheaves with a pad, or each object must be
  * seen; then a prefilled sheaf is an array, filled in bulk. */
@@ -134,7 +134,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 		top = sheaf;
 	}
 	size_t count = km_sheaf_objects(&cache->fast.pcs, top);
-	km_debug(km_thread_busy && n <= km_mask_capacity(cache->fast.pcs.sheaf_mask),
+	km_debug(km_thread.busy && n <= km_mask_capacity(cache->fast.pcs.sheaf_mask),
 		 "a sheaf is filled up to its capacity");
 	if (count >= n)
 		return top;
@@ -226,7 +226,7 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 {
 	size_t bytes = array_bytes(n);
 
-	if (bytes > MAX_ARRAY_BYTES || km_thread_busy)
+	if (bytes > MAX_ARRAY_BYTES || km_thread.busy)
 		return NULL;
 	char *memory = km_meta_alloc(bytes, km_gfp_may_wait(gfp));
 	if (!memory)

@@ -89,15 +89,6 @@ struct km_profile_record {
 	char cache[KM_NAME_BYTES];	/* profile of this cache only; "": all caches */
 };
 
-/* Distance of a thread from its next sample. */
-struct km_profile_thread {
-	int64_t left;			/* bytes to the next sample */
-	int64_t next;			/* bytes from the next sample to the one after; 0: not drawn yet */
-	uint32_t number;		/* number of the profile for these figures */
-	uint64_t random;
-};
-extern km_hidden km_tls struct km_profile_thread km_profile_thread;
-
 /* Read by each call during a profile. */
 struct km_profile_now {
 	uint64_t *tags;			/* a byte per slot: 0 free, else from the address; a word per row */
@@ -109,10 +100,10 @@ extern km_hidden struct km_profile_now km_profile_now;
  * profile. */
 km_inline bool km_profile_is_due(size_t bytes)
 {
-	const int64_t left = km_profile_thread.left - (int64_t)bytes;
+	const int64_t left = km_thread.profile.left - (int64_t)bytes;
 
-	km_profile_thread.left = left;
-	return km_unlikely(left <= 0) || km_unlikely(km_profile_thread.number != km_load(&km_profile_now.number));
+	km_thread.profile.left = left;
+	return km_unlikely(left <= 0) || km_unlikely(km_thread.profile.number != km_load(&km_profile_now.number));
 }
 
 /* The row of slots for an object. The object is in no other row. */

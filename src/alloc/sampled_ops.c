@@ -22,7 +22,7 @@
  *
  * kmalloc and malloc know the requested bytes, and the ops do not: a miss names only a cache. The first call that
  * meets these ops samples nothing. From then on misses of kmalloc and malloc take the slow path with sizes
- * (km_direct), and leave the bytes in km_asked, until an object was sampled.
+ * (km_direct), and leave the bytes in km_thread.asked, until an object was sampled.
  */
 #include "page/guard_range.h"
 #include "alloc_ops.h"
@@ -30,7 +30,6 @@
 #define WINDOW		4096u		/* calls, each 7 ns more than a fast path: 29 us in all */
 #define FOR_EVER	UINT32_MAX
 
-km_tls struct km_asked km_asked;
 struct km_direct km_direct = { { KMALLOC_MAX_CACHE_SIZE, 0 }, { KMALLOC_MAX_CACHE_SIZE, 0 } };
 
 void km_alloc_want_sizes(bool wanted)
@@ -106,8 +105,8 @@ static void end(struct kmem_cache *cache, bool may_wait)
 		km_alloc_want_sizes(false);
 	if (needs_window(cache) && km_load(&cache->ext.guarded))
 		km_guard_ops->unseen(cache);
-	if (!km_thread_busy)
-		km_alloc_change_layer(cache, KM_LAYER_CHARGE, &km_ops_sampled, NULL, may_wait && !km_no_calls);
+	if (!km_thread.busy)
+		km_alloc_change_layer(cache, KM_LAYER_CHARGE, &km_ops_sampled, NULL, may_wait && !km_thread.no_calls);
 }
 
 /* Counts a call of the window; a rough count, because threads race. FOR_EVER lasts while a guarded object is out. */
@@ -128,9 +127,9 @@ static void pass(struct kmem_cache *cache, bool may_wait)
 void *km_alloc_asked(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	km_debug(bytes && bytes <= cache->layout.object_size, "an object has room for the requested bytes");
-	km_asked = (struct km_asked){ cache, (uint32_t)bytes, (uint32_t)align };
+	km_thread.asked = (struct km_asked){ cache, (uint32_t)bytes, (uint32_t)align };
 	void *object = node == NUMA_NO_NODE ? km_alloc_miss(cache, gfp) : km_alloc_miss_node(cache, gfp, node);
-	km_asked.cache = NULL;
+	km_thread.asked.cache = NULL;
 	return object;
 }
 
@@ -144,8 +143,8 @@ static struct km_asked asked_of(const struct kmem_cache *cache)
 {
 	if (!(cache->layout.flags & SLAB_KMALLOC))
 		return whole(cache);
-	if (km_asked.cache == cache)
-		return km_asked;
+	if (km_thread.asked.cache == cache)
+		return km_thread.asked;
 	km_alloc_want_sizes(true);
 	return (struct km_asked){ NULL, 0, 0 };
 }
@@ -176,7 +175,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 static bool may_take(const struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	return km_load(&cache->ext.sample_due) && node == NUMA_NO_NODE && !(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) &&
-	       km_gfp_may_wait(gfp) && !km_no_calls && !km_thread_busy;
+	       km_gfp_may_wait(gfp) && !km_thread.no_calls && !km_thread.busy;
 }
 
 /* Handles an object of the plain ops. An object of the sheaves may be a guarded object, freed by a fast path. */

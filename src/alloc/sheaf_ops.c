@@ -29,7 +29,7 @@ void km_alloc_install(struct kmem_cache *cache, void **sheaf)
 {
 	void **evicted;
 
-	km_debug(km_thread_busy, "a detached sheaf belongs to a busy thread");
+	km_debug(km_thread.busy, "a detached sheaf belongs to a busy thread");
 	for (int i = 0; i < KM_MISS_TRIES; i++)
 		if (km_pcs_install(&cache->fast.pcs, sheaf, &evicted)) {
 			if (evicted)

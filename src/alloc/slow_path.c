@@ -17,7 +17,7 @@
  *	engine		engines				objects from slabs and back
  *
  * Signal handlers. An engine takes locks. A handler that interrupted its own thread inside an engine would deadlock.
- * So km_miss_enter sets km_thread_busy before an engine is entered, and a handler that finds km_thread_busy set
+ * So km_miss_enter sets km_thread.busy before an engine is entered, and a handler that finds km_thread.busy set
  * enters no engine. Beyond the two sheaves of the CPU, an allocation of the handler fails, and a free links the
  * object to cache->deferred. The deferred list needs no lock. A free adds by compare-and-swap; the miss that finishes
  * the frees takes the whole list by one exchange, so a head that returns with another successor (ABA) is harmless.
@@ -33,7 +33,6 @@
 #include "os/die.h"
 #include "alloc_ops.h"
 
-km_tls uint8_t km_alloc_turn;
 uint8_t km_alloc_looks[KM_MAX_CPUS] km_sparse;
 uint64_t km_alloc_ready[KM_IDS / 64] km_sparse;
 void (*km_alloc_tick)(void);
@@ -58,7 +57,7 @@ void km_alloc_set_ready(const struct kmem_cache *cache, bool ready)
 
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (!km_has_accounting() || !km_objcg_now() || km_thread_busy)
+	if (!km_has_accounting() || !km_objcg_now() || km_thread.busy)
 		return false;
 	km_calls_scope(was, km_gfp_may_wait(gfp));
 	km_busy_scope(busy);
@@ -75,9 +74,9 @@ const struct km_alloc_ops *km_ops_for_account(struct kmem_cache *cache, gfp_t gf
 /* If the cache's own limit refused the slab, objects of other caches do not help: only this cache is drained. */
 bool km_alloc_relieve(struct kmem_cache *cache, unsigned *tries)
 {
-	struct kmem_cache *only = km_slab_refused ? cache->ext.shadow_of ?: cache : NULL;
+	struct kmem_cache *only = km_thread.slab_refused ? cache->ext.shadow_of ?: cache : NULL;
 
-	km_slab_refused = false;
+	km_thread.slab_refused = false;
 	/* More memory does not help if the constructor must not run now. */
 	if (cache->form.ctor && !km_may_construct(cache, false))
 		return false;
@@ -93,7 +92,7 @@ void km_alloc_tick_now(void)
 
 km_cold void km_alloc_note_request(struct kmem_cache *cache, bool may_wait)
 {
-	if (!may_wait || km_no_calls || !km_miss_enter())
+	if (!may_wait || km_thread.no_calls || !km_miss_enter())
 		return;
 	km_alloc_tick_now();
 	if (!km_load(&km_gate_kept)) {
@@ -160,7 +159,7 @@ void km_alloc_finish_deferred(struct kmem_cache *cache)
 {
 	if (km_likely(!km_load(&cache->state.deferred)))
 		return;
-	km_debug(km_thread_busy, "work left by signal handlers is finished with handlers kept out");
+	km_debug(km_thread.busy, "work left by signal handlers is finished with handlers kept out");
 	void *object = km_swap_acquire(&cache->state.deferred, NULL), *next, **link;
 	if (km_is_debugged(cache) && object)
 		cut_damaged(cache, object);
@@ -226,7 +225,7 @@ void km_miss_end(struct kmem_cache *cache, int entry, bool may_wait, bool rarely
 		km_alloc_tick_rarely();
 	else if (may_wait)
 		km_alloc_tick_now();
-	km_debug(entry != KM_NO_ENTRY && km_thread_busy, "a miss ends after its begin");
+	km_debug(entry != KM_NO_ENTRY && km_thread.busy, "a miss ends after its begin");
 	km_calls_end(entry);
 	km_busy_end_clear();
 }

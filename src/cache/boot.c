@@ -32,12 +32,6 @@ static struct {
 	enum { ASKED = 1, REFUSED } handlers;	/* 0: registration under way */
 } boot;
 
-/* Forks of this thread under way. A nested fork, in a signal handler that interrupted another fork, takes no lock,
- * because this thread holds the locks already. */
-static km_tls unsigned forks;
-static km_tls struct km_busy_was busy_before_fork;
-static km_tls bool fork_has_registry, fork_has_start, fork_has_all, fork_has_observer;
-
 /* Lock the start. The holder is busy: an entry from a signal handler would wait for its own thread. */
 static void lock_state(void)
 {
@@ -66,42 +60,42 @@ void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
 extern char __libc_single_threaded __attribute__((weak));
-static km_tls unsigned fork_has_files;	/* times this thread has locked the list */
 
 static void lock_files(void)
 {
 	if (&__libc_single_threaded && __libc_single_threaded)
 		return;
-	const bool nested = km_thread_busy == KM_BUSY && !forks;
+	const bool nested = km_thread.busy == KM_BUSY && !km_thread.fork.depth;
 	if (nested)
 		km_fork_behind_files(true);
 	_IO_list_lock();
 	if (nested)
 		km_fork_behind_files(false);
-	fork_has_files++;
+	km_thread.fork.has_files++;
 }
 
 static void unlock_files(void)
 {
-	if (!fork_has_files)
+	if (!km_thread.fork.has_files)
 		return;
-	fork_has_files--;
+	km_thread.fork.has_files--;
 	_IO_list_unlock();
 }
 
 static void reset_files(void)
 {
-	if (fork_has_files)
+	if (km_thread.fork.has_files)
 		_IO_list_resetlock();
-	fork_has_files = 0;
+	km_thread.fork.has_files = 0;
 }
 
 static void take_all(void)
 {
-	fork_has_observer = km_options.observed && fork_has_start && km_observer_ops->fork_prepare();
+	km_thread.fork.has_observer =
+		km_options.observed && km_thread.fork.has_start && km_observer_ops->fork_prepare();
 	km_reclaim_fork(true, false);
-	fork_has_registry = km_registry_fork(true, false);
-	if (fork_has_registry && km_has_accounting())
+	km_thread.fork.has_registry = km_registry_fork(true, false);
+	if (km_thread.fork.has_registry && km_has_accounting())
 		km_charge_ops->fork(true, false);
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(true, false);
@@ -118,7 +112,7 @@ static void take_all(void)
 
 static void fork_done(bool child)
 {
-	km_debug(km_thread_busy, "signal handlers are kept out while a fork releases locks");
+	km_debug(km_thread.busy, "signal handlers are kept out while a fork releases locks");
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(false, child);
 	km_meta_fork(false, child);
@@ -130,7 +124,7 @@ static void fork_done(bool child)
 	km_growth_fork(false, child);
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(false, child);
-	if ((fork_has_registry || child) && km_has_accounting())
+	if ((km_thread.fork.has_registry || child) && km_has_accounting())
 		km_charge_ops->fork(false, child);
 	km_registry_fork(false, child);
 	km_reclaim_fork(false, child);
@@ -138,7 +132,7 @@ static void fork_done(bool child)
 	if (child)
 		km_store(&km_mail.asked, km_load(&km_mail.answered));
 	if (km_options.observed)
-		km_observer_ops->fork_done(child, fork_has_observer);
+		km_observer_ops->fork_done(child, km_thread.fork.has_observer);
 }
 
 /* Give way to the fork of a signal handler that waits for the list. The code interrupted by the handler holds a
@@ -157,36 +151,37 @@ static void give_way(void)
 void km_boot_fork_prepare(void)
 {
 	km_visits_fork_prepare();
-	if (forks++)
+	/* A fork in a signal handler that interrupted another fork takes no lock: this thread holds the locks. */
+	if (km_thread.fork.depth++)
 		return;
-	busy_before_fork = km_busy_begin();
+	km_thread.fork.busy_before = km_busy_begin();
 	/* A nested fork may have interrupted the start itself. */
-	fork_has_start = busy_before_fork.busy != KM_BUSY;
-	if (fork_has_start)
+	km_thread.fork.has_start = km_thread.fork.busy_before.busy != KM_BUSY;
+	if (km_thread.fork.has_start)
 		lock_state();
 	else
 		km_locks_fork_nested();
-	fork_has_all = km_load_acquire(&km_ready);
-	while (fork_has_all && (take_all(), km_fork_gives_way()))
+	km_thread.fork.has_all = km_load_acquire(&km_ready);
+	while (km_thread.fork.has_all && (take_all(), km_fork_gives_way()))
 		give_way();
-	km_busy_end(busy_before_fork);
+	km_busy_end(km_thread.fork.busy_before);
 }
 
 static void fork_end(bool child)
 {
-	if (forks == 1) {
+	if (km_thread.fork.depth == 1) {
 		km_locks_fork_end(child);
-		if (fork_has_start)
+		if (km_thread.fork.has_start)
 			unlock_state();
 	}
-	forks--;
+	km_thread.fork.depth--;
 }
 
 void km_boot_fork_parent(void)
 {
 	km_busy_scope(was);
 
-	if (forks == 1 && fork_has_all)
+	if (km_thread.fork.depth == 1 && km_thread.fork.has_all)
 		fork_done(false);
 	fork_end(false);
 }
@@ -197,17 +192,17 @@ void km_boot_fork_child(void)
 	struct km_busy_was was = km_busy_begin();
 
 #ifdef KM_DEBUG
-	km_locks_let_go |= forks > 1 || km_fork_is_nested();
+	km_locks_let_go |= km_thread.fork.depth > 1 || km_fork_is_nested();
 #endif
 	km_store(&own_pid, km_os_pid());
-	if (fork_has_all) {
+	if (km_thread.fork.has_all) {
 		fork_done(true);
 		km_stderr_fork_child();
 		/* In a nested fork: clear the state held by another thread that forked as well. */
-		if (!fork_has_start)
+		if (!km_thread.fork.has_start)
 			km_store(&boot.state, 0u);
 	}
-	bool whole = forks == 1 && busy_before_fork.busy != KM_BUSY && fork_has_all;
+	bool whole = km_thread.fork.depth == 1 && km_thread.fork.busy_before.busy != KM_BUSY && km_thread.fork.has_all;
 	fork_end(true);
 	km_busy_end(was);
 	if (whole && km_has_accounting())
@@ -270,7 +265,8 @@ static bool start(void)
 	if (!km_kmalloc_start())
 		return false;
 	if (km_options.reserve && !km_ahead_reserve((long)(km_options.reserve >> KM_PAGE_SHIFT)))
-		km_warn("KMEM_OPTIONS: reserve: the system refuses so much");
+		km_warn("KMEM_OPTIONS: reserve: the system refuses %lu bytes; request fewer bytes",
+			(unsigned long)km_options.reserve);
 	km_large_cache_start();
 	km_reclaim_start();
 	km_root_start();
@@ -350,7 +346,7 @@ bool km_boot_slow(void)
 {
 	/* Nested call: a callee of start() allocates, or a fork handler runs before the start. There is no memory
 	 * yet. */
-	if (km_thread_busy || forks)
+	if (km_thread.busy || km_thread.fork.depth)
 		return km_load_acquire(&km_ready);
 	register_handlers();
 	struct km_busy_was was = km_busy_begin();

@@ -101,7 +101,7 @@ struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t
 /* Destroy a cache that never gave out an object, in the middle of a request. The function waits for no grace
  * period: the period would not end if the caller is a reader or the child of a fork. */
 void km_cache_discard(struct kmem_cache *cache);
-/* Lock the registry, with km_thread_busy set. Under the lock a caller may make a cache, or remove caches. `rest`
+/* Lock the registry, with km_thread.busy set. Under the lock a caller may make a cache, or remove caches. `rest`
  * handles the remains of each removed cache (NULL: as kmem_cache_destroy). Before `rest` runs, the per-CPU sheaves
  * are closed and their objects are back in the slabs. A removal costs two fences for all caches, three if some are
  * charged. */
@@ -272,13 +272,12 @@ size_t km_usable_size(const void *p, const char *function);
 struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site) km_cold;
 /* Returns: the plain cache of a random copy of kmalloc or malloc; any other cache: itself. */
 const struct kmem_cache *km_site_plain(const struct kmem_cache *cache);
-/* Return address of the current call, noted by the first function that knows the address; 0: none noted. */
-extern km_hidden km_tls uintptr_t km_site_noted;
+/* Takes the return address of the current call, noted by the first function that knows the address; else `own`. */
 km_inline uintptr_t km_site_take(uintptr_t own)
 {
-	uintptr_t site = km_site_noted ?: own;
+	uintptr_t site = km_thread.class_site ?: own;
 
-	km_site_noted = 0;
+	km_thread.class_site = 0;
 	return site;
 }
 
@@ -335,17 +334,17 @@ void km_large_uncharge(const void *p) km_cold;
 extern km_hidden bool km_large_fails;
 /* Returns: the usable bytes of the large block that starts at p; 0 if there is none. */
 size_t km_large_bytes(const void *p);
-size_t km_large_try_bytes(const void *p);	/* Context: an interrupted holder may have set km_thread_busy.
+size_t km_large_try_bytes(const void *p);	/* Context: an interrupted holder may have set km_thread.busy.
 						 * SIZE_MAX: unknown */
 bool km_large_free(const void *p);
-/* For large_cache.c: allocate and free an uncharged block of whole pages, without a tick. Context: km_thread_busy
+/* For large_cache.c: allocate and free an uncharged block of whole pages, without a tick. Context: km_thread.busy
  * set. */
 void *km_large_get(size_t bytes, const struct km_request *request);
 void km_large_give(void *p);
 /* Free from a signal handler that interrupted the allocator. The next caller finishes the free. Returns: false if
  * p is no block, as far as known at that point. */
 bool km_large_defer(void *p);
-void km_large_finish_deferred(void);	/* Context: km_thread_busy set */
+void km_large_finish_deferred(void);	/* Context: km_thread.busy set */
 /* With a sanitizer: returns the place of the requested bytes of the large block at p; NULL if p is none. */
 size_t *km_large_asked(const void *p);
 /* Resize in place. Only separate mappings may move, if gfp allows system calls. With __GFP_ZERO new bytes are
@@ -451,7 +450,7 @@ bool km_observed_grow(void *p, size_t bytes, gfp_t gfp) km_cold;
 
 /* ---- trace_attach.c */
 
-/* Check whether a tracer attached or detached. Context: km_thread_busy set; no lock held except the lock of
+/* Check whether a tracer attached or detached. Context: km_thread.busy set; no lock held except the lock of
  * reclaim. */
 void km_probes_look(void);
 
@@ -463,7 +462,7 @@ void km_reclaim_fork(bool before, bool child);
  * Run a part of a reclaim round: all caches give back cached objects, as after a long idle time. After the last
  * cache, free pages go to the system. The call begins a round if *its has none, or has another number. A part visits
  * a few caches only. If another thread runs a part or holds the registry, the call does nothing. Several threads may
- * pass the same *its: the function accesses *its only under the lock of reclaim. Context: km_thread_busy set.
+ * pass the same *its: the function accesses *its only under the lock of reclaim. Context: km_thread.busy set.
  * Returns: true when the round is complete.
  */
 struct km_reclaim_round {

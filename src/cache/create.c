@@ -21,7 +21,6 @@ static struct {
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY) };
 struct km_round km_rounds[KM_ROUNDS];	/* protected by the registry's lock */
 static bool printing[KM_PRINTERS + 1];	/* printers with a round under way */
-static km_tls bool visiting;		/* this thread holds the lock and visits: it may begin another visit */
 /* Caches by the hash of the name, the newest first. The table is separate, because zeros need no space in the
  * file. The hash covers one page until the caches outnumber its entries: a few caches would otherwise touch a page
  * each. */
@@ -381,7 +380,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 			"ignored", shown);
 		creation.args.useroffset = creation.args.usersize = 0;
 	}
-	if (!km_boot() || km_thread_busy)
+	if (!km_boot() || km_thread.busy)
 		return create_failed(shown, flags, ENOMEM, "out of memory");
 	struct km_busy_was was = km_busy_begin();
 	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
@@ -591,17 +590,17 @@ int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *ar
 
 bool km_registry_hold(void)
 {
-	bool within = visiting;
+	bool within = km_thread.visits_caches;
 
 	if (!within)
 		km_lock(&registry.lock);
-	visiting = true;
+	km_thread.visits_caches = true;
 	return within;
 }
 
 void km_registry_let_go(bool within)
 {
-	visiting = within;
+	km_thread.visits_caches = within;
 	if (!within)
 		km_unlock(&registry.lock);
 }
@@ -616,7 +615,7 @@ int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *a
 
 bool km_registry_visiting(void)
 {
-	return visiting;
+	return km_thread.visits_caches;
 }
 
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms)
@@ -651,7 +650,7 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg)
 {
-	bool within = visiting;
+	bool within = km_thread.visits_caches;
 	unsigned i = within ? KM_PRINTERS : 0;
 
 	if (!within)

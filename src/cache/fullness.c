@@ -119,7 +119,7 @@ size_t kmem_slab_usage(const void *const *pointers, size_t n, struct kmem_slab_u
 	size_t in_slabs = 0;
 
 	__builtin_memset(out, 0, n * sizeof(*out));
-	if (!km_boot() || km_thread_busy)
+	if (!km_boot() || km_thread.busy)
 		return 0;
 	km_busy_scope(was);
 	for (size_t i = 0; i < n; i++) {

@@ -201,7 +201,7 @@ static void end(struct kmem_rcu_head *head)
 static void want(void)
 {
 	km_store_release(&rcu.wanted, 1u);
-	if (km_likely(!km_no_calls))
+	if (km_likely(!km_thread.no_calls))
 		begin_if_idle();
 }
 
@@ -252,7 +252,7 @@ static km_cold bool is_twice(const void *object)
 {
 	struct km_page *page = km_page_of(object), *slab = page ? km_page_head(page) : NULL;
 
-	if (!slab || slab->type != KM_PAGE_SLAB || !km_is_debugged(slab->cache) || km_thread_busy || !waits(object))
+	if (!slab || slab->type != KM_PAGE_SLAB || !km_is_debugged(slab->cache) || km_thread.busy || !waits(object))
 		return false;
 	km_tell_of(slab, object, KM_MISUSE_DOUBLE_FREE);
 	km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree_rcu", object, slab->cache->registry.name);
@@ -284,7 +284,7 @@ static bool add(struct km_rcu_waiting *here, const void *object, bool may_wait)
 /* Returns: false if the object could not be added. */
 static bool put(const void *object, bool may_wait)
 {
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return false;
 	bool added = false, told = true;
 	km_busy_scope(was);
@@ -345,7 +345,7 @@ void kmem_free_rcu(const void *object, size_t head)
 		return;
 	put_to_chain(object, head);
 	/* A signal handler inside the allocator may have interrupted the lock's holder. */
-	if (km_grace && !km_thread_busy)
+	if (km_grace && !km_thread.busy)
 		begin_if_idle();
 }
 

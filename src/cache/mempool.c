@@ -240,7 +240,7 @@ static bool get(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 
 static km_cold void get_waiting(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 {
-	km_debug(!km_thread_busy, "a waiting thread is not inside of the library");
+	km_debug(!km_thread.busy, "a waiting thread is not inside of the library");
 	km_add_both(&pool->waiters, 1u);
 	for (;;) {
 		unsigned seen = km_load_acquire(&pool->wait);
@@ -266,7 +266,7 @@ void *mempool_alloc(mempool_t *pool, gfp_t gfp)
 	check_gfp("mempool_alloc", gfp);
 	if (km_likely(get(pool, gently(gfp), &element, 1)))
 		return element;
-	if (km_gfp_may_wait(gfp) && !km_thread_busy)
+	if (km_gfp_may_wait(gfp) && !km_thread.busy)
 		get_waiting(pool, gently(gfp), &element, 1);
 	else
 		errno = ENOMEM;

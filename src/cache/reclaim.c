@@ -121,7 +121,7 @@ static void drain_idle(void *arg km_unused)
 
 void km_reclaim_fit(size_t limit)
 {
-	km_debug(km_thread_busy, "a thread that releases address space is marked busy");
+	km_debug(km_thread.busy, "a thread that releases address space is marked busy");
 	km_arena_fit(limit);
 	km_meta_fit(limit);
 	km_percpu_fit(limit);
@@ -268,7 +268,7 @@ static int hollow_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *pages = arg, now = cache->layout.engine->hollow ? cache->layout.engine->hollow(cache) : 0;
 
-	km_debug(km_thread_busy, "a thread that releases memory is marked busy");
+	km_debug(km_thread.busy, "a thread that releases memory is marked busy");
 	if (pages)
 		*pages += now;
 	return 0;
@@ -340,7 +340,7 @@ static void look_around(uint64_t now, bool fell, bool quiet)
 
 static void tick(void)
 {
-	if (km_unlikely(km_no_calls))
+	if (km_unlikely(km_thread.no_calls))
 		return;
 	if (km_unlikely(km_ahead_wanted()))
 		km_ahead_top_up();
@@ -390,8 +390,8 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 {
 	struct km_round *round = &km_rounds[KM_ROUND_REAP];
 
-	km_debug(km_thread_busy, "a thread in a round is marked busy");
-	if (km_no_calls || !km_trylock(&reclaim.lock))
+	km_debug(km_thread.busy, "a thread in a round is marked busy");
+	if (km_thread.no_calls || !km_trylock(&reclaim.lock))
 		return false;
 	const bool first = !its->begun || its->number != number;
 	if (first) {
@@ -425,7 +425,7 @@ void kmem_idle(void)
 	struct km_reclaim_round its = { .begun = false };
 
 	/* In a signal handler inside the allocator, this thread may hold the locks already. */
-	if (km_thread_busy || !km_boot())
+	if (km_thread.busy || !km_boot())
 		return;
 	km_busy_scope(was);
 	for (int parts = MAX_PARTS; parts && !km_reclaim_part(&its, 0) && its.begun; parts--)
@@ -434,7 +434,7 @@ void kmem_idle(void)
 
 void kmem_tick(void)
 {
-	if (km_thread_busy || !km_boot())
+	if (km_thread.busy || !km_boot())
 		return;
 	km_busy_scope(was);
 	tick();
@@ -464,8 +464,8 @@ int km_reclaim_named(const char *name)
 {
 	struct naming naming = { name, 0 };
 
-	km_debug(km_thread_busy, "a shrinking thread is marked busy");
-	if (km_no_calls || !km_trylock(&reclaim.lock))
+	km_debug(km_thread.busy, "a shrinking thread is marked busy");
+	if (km_thread.no_calls || !km_trylock(&reclaim.lock))
 		return -EAGAIN;
 	km_registry_each(shrink_named, &naming);
 	km_pages_purge(0);
@@ -477,7 +477,7 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *slabs = arg;
 
-	km_debug(km_thread_busy && !cache->layout.dead, "a flushed cache exists");
+	km_debug(km_thread.busy && !cache->layout.dead, "a flushed cache exists");
 
 	km_alloc_drain(cache);
 	*slabs += cache->layout.engine->shrink(cache);

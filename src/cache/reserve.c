@@ -92,7 +92,7 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 	if (!pages_for(cache, n, &pages))
 		return -ENOMEM;
 	/* In a signal handler inside the allocator, this thread may hold the locks already. */
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return -ENOMEM;
 	/* Return cached objects to their slabs and free empty slabs: only free pages are made resident then. */
 	if (pages)

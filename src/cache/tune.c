@@ -40,7 +40,7 @@ static int tune_one(struct kmem_cache *cache, const struct tuning *tuning)
 		     cache->layout.engine->array.tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
 
 	if (!result) {
-		km_debug(km_thread_busy && tuning->batchcount <= tuning->limit,
+		km_debug(km_thread.busy && tuning->batchcount <= tuning->limit,
 			 "a tuning thread keeps signal handlers out");
 		km_alloc_set_limit(cache, tuning->limit);
 		/* Kernel: the objects of the old arrays go to their slabs, too. */
@@ -173,7 +173,7 @@ static int write_led(struct kmem_cache *cache, void *arg)
  * destruction, only the named cache is changed: the lock is taken. */
 static void write_number(const struct writing *writing)
 {
-	if (km_thread_busy) {
+	if (km_thread.busy) {
 		km_debug(!writing->cache->layout.dead, "a written cache exists");
 		writing->write(writing->cache, writing->number);
 		return;
@@ -228,7 +228,7 @@ int kmem_set_min_partial_rule(const char *name)
 		return -EINVAL;
 	if (!km_boot())
 		return -ENOMEM;
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return -EBUSY;
 	km_busy_scope(was);
 	km_registry_scope();

@@ -66,9 +66,9 @@ static bool may_write(const char *variable, const char *path)
 	if (!path[0] || in_use != &km_addr_reuse_copy || !km_ready)
 		return false;
 	/* exit() in a signal handler that interrupted the allocator: locks may be held for ever. */
-	if (km_thread_busy)
+	if (km_thread.busy)
 		km_warn("%s: the program ended inside of the allocator: no report is written", variable);
-	return !km_thread_busy;
+	return !km_thread.busy;
 }
 
 static bool is_stderr(const char *path)

@@ -19,19 +19,19 @@ extern struct r_debug _r_debug __attribute__((weak));	/* not declared by musl */
  */
 bool km_helper_may(void)
 {
-	return (!&_r_debug || _r_debug.r_state == RT_CONSISTENT) && !km_locks_held && !km_thread_is_lent();
+	return (!&_r_debug || _r_debug.r_state == RT_CONSISTENT) && !km_thread.locks_held && !km_thread_is_lent();
 }
 
 /* Allocations by libc during creation count as the program's own. */
 bool km_helper_begin(void (*function)(void))
 {
-	const uint8_t was = km_thread_busy;
+	const uint8_t was = km_thread.busy;
 
-	km_debug(!km_locks_held, "a thread holds no lock while it creates a thread");
+	km_debug(!km_thread.locks_held, "a thread holds no lock while it creates a thread");
 	km_busy_end_clear();
 	const bool begun = km_os_run_apart(function);
-	km_debug(!km_locks_held, "libc's allocations release all locks");
+	km_debug(!km_thread.locks_held, "libc's allocations release all locks");
 	km_busy_begin();
-	km_thread_busy = was;
+	km_thread.busy = was;
 	return begun;
 }

@@ -8,7 +8,7 @@
 bool km_helper_may(void);
 /*
  * Start a thread that runs `function` and ends. Returns: false if no thread can be created. Requires: km_helper_may()
- * returned true. Context: km_thread_busy is set.
+ * returned true. Context: km_thread.busy is set.
  */
 bool km_helper_begin(void (*function)(void));
 

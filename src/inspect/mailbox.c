@@ -137,15 +137,15 @@ static void validate(struct order *order, uint32_t number)
 		order->result = -EBUSY;
 		goto end;
 	}
-	km_debug(!km_heard && km_thread_busy, "one validation on request runs at a time");
-	km_heard = &heard;
+	km_debug(!km_thread.heard && km_thread.busy, "one validation on request runs at a time");
+	km_thread.heard = &heard;
 	km_registry_each(validate_cache, order);
 	if (is_for_all(order)) {
 		order->damages += (unsigned)(km_engines_check() + km_arena_check());
 		if (km_block_hooks)
 			order->damages += (unsigned)km_block_hooks->check();
 	}
-	km_heard = NULL;
+	km_thread.heard = NULL;
 	km_control_report.damages = order->damages;
 	km_control_report.length = (uint32_t)heard.length;
 	km_control_report.number = number;
@@ -215,7 +215,7 @@ static void serve(struct order *order, uint32_t number)
 		else if (!order->result)
 			say_debugged(order);
 	}
-	km_debug(km_thread_busy && order->result <= 0, "a request ends in an error, or in none");
+	km_debug(km_thread.busy && order->result <= 0, "a request ends in an error, or in none");
 	km_mail.done = order->request;
 	km_store(&km_mail.result, order->result);
 	km_store(&control.before, km_load(&km_mail.answered));
@@ -251,7 +251,7 @@ static void look_for_mail(void)
 	/* Validation, draining of sheaves and closing of size classes wait for cache locks. */
 	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT ||
 			   order.request.command == KM_MAIL_GROUP || is_for_named(&order);
-	if ((waits || order.writes) && km_locks_held)
+	if ((waits || order.writes) && km_thread.locks_held)
 		return;
 	if (!km_registry_trylock())
 		return;
@@ -296,7 +296,7 @@ static void keep_ways(void)
 
 static void tick(void)
 {
-	km_debug(km_thread_busy && !km_no_calls, "a tick belongs to a miss that may call the system");
+	km_debug(km_thread.busy && !km_thread.no_calls, "a tick belongs to a miss that may call the system");
 	look_for_mail();
 	keep_ways();
 	look_at_shadows();

@@ -99,7 +99,7 @@ int kmem_metrics(int fd)
 	if (!km_boot())
 		return -ENOMEM;
 	/* Called from a signal handler inside the allocator: this thread may hold the locks. */
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return -EBUSY;
 	struct km_busy_was was = km_busy_begin();
 	void *mapping = take(&metrics, &bytes);

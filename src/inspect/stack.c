@@ -483,14 +483,13 @@ void km_stack_first_thread(void)
 /* Is all from there to the end one stack? A stack made by the program may lie below the thread's own. */
 static bool goes_on_to(uintptr_t end, uintptr_t sp)
 {
-	static km_tls uintptr_t low;	/* of this thread's stack; 0: not known */
-	uintptr_t page = low ?: km_align_down(end, KM_PAGE_SIZE);
+	uintptr_t page = km_thread.stack_low ?: km_align_down(end, KM_PAGE_SIZE);
 
-	if (km_likely(low && sp >= low))
+	if (km_likely(km_thread.stack_low && sp >= km_thread.stack_low))
 		return true;
 	while (sp < page && km_os_may_read(page - KM_PAGE_SIZE))
 		page -= KM_PAGE_SIZE;
-	low = page;
+	km_thread.stack_low = page;
 	return sp >= page;
 }
 

@@ -337,7 +337,7 @@ int km_print_json_now(int fd)
 {
 	struct json_rows rows = { .writer = { .fd = fd, .no_signal = true } };
 
-	km_debug(km_thread_busy, "a text is written inside of the allocator");
+	km_debug(km_thread.busy, "a text is written inside of the allocator");
 	print_json_head(&rows);
 	if (!km_registry_trylock())
 		return -EAGAIN;

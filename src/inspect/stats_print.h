@@ -78,7 +78,7 @@ void km_print_json_group(struct km_writer *writer, const struct km_group_stats *
 
 /*
  * stats.c: kmem_print_json to a file that never blocks. Returns: -EAGAIN if the registry is locked by another thread.
- * Context: no lock held, km_thread_busy set; the registry is locked during the call.
+ * Context: no lock held, km_thread.busy set; the registry is locked during the call.
  */
 int km_print_json_now(int fd);
 

@@ -127,7 +127,7 @@ int km_written_serve(const struct km_mail_request *request)
 {
 	struct writing writing = { .request = request };
 
-	km_debug(km_thread_busy && km_written_fits(request), "the serving thread is busy, and has checked the request");
+	km_debug(km_thread.busy && km_written_fits(request), "the serving thread is busy, and has checked the request");
 	parse(request->letters, writing.number, numbers_of(request->command));
 	km_registry_each(visit, &writing);
 	return writing.count ? writing.result : -ENOENT;

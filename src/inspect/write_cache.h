@@ -10,7 +10,7 @@ struct km_mail_request;
 bool km_written_fits(const struct km_mail_request *request);
 /*
  * Execute a write on all caches of the name. Returns: 0, or the first error of a cache of that name; -ENOENT: no
- * cache; -EAGAIN: try later. Context: the registry is locked, km_thread_busy is set.
+ * cache; -EAGAIN: try later. Context: the registry is locked, km_thread.busy is set.
  */
 int km_written_serve(const struct km_mail_request *request);
 

@@ -100,18 +100,17 @@ km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
  * code does not wait for the chain of loads from object to cache. Objects of chains go slab by slab, with
  * as_last_time.
  */
-static km_tls uint16_t last_id;
+km_tls struct km_bulk_last km_bulk_last;
 
 /* Return the guess in place of the equal cache; the compiler must not know of the equality. */
 km_inline struct kmem_cache *as_last_time(struct kmem_cache *cache)
 {
-	static km_tls struct kmem_cache *last;
-	struct kmem_cache *known = last, *guess = known;
+	struct kmem_cache *known = km_bulk_last.cache, *guess = known;
 
 	__asm__("" : "+r"(guess));
 	if (km_likely(cache == known))
 		return guess;
-	return last = cache;
+	return km_bulk_last.cache = cache;
 }
 
 /* Returns: the cache of all of objects[0, n); NULL if mixed, or not found by the fast check. */
@@ -122,7 +121,7 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 	if (!cache || !all_have_id(cache->fast.id, n, objects))
 		return NULL;
 	if (!km_alloc_ops(cache)->give_last)
-		last_id = cache->fast.id;
+		km_bulk_last.id = cache->fast.id;
 	km_debug(cache->fast.id >= KM_MAP_FIRST, "a cache validated by an address has an id");
 	return cache;
 }
@@ -215,7 +214,7 @@ km_line_start void kfree_bulk(size_t n, void **objects)
 			km_free_any_miss(objects[0], "kfree_bulk");
 		return;
 	}
-	uintptr_t id = last_id;
+	uintptr_t id = km_bulk_last.id;
 	if (km_likely(n - 1 < WINDOW) && km_likely(all_have_id(id, n, objects)))
 		km_free_bulk(km_hot.caches[id], n, objects);
 	else

@@ -195,7 +195,7 @@ static void *alloc_once(size_t bytes, size_t align, const struct km_request *req
 	void *p = NULL;
 
 	*hopeless = bytes > MOST_BYTES || align > MOST_BYTES;
-	if (km_thread_busy || *hopeless)
+	if (km_thread.busy || *hopeless)
 		return NULL;
 	km_busy_scope(was);
 	km_large_finish_deferred();
@@ -212,7 +212,7 @@ static void *alloc_or_press(size_t bytes, size_t align, const struct km_request 
 	void *p = alloc_once(bytes, align, request, &hopeless);
 	unsigned tries = 0;
 
-	while (km_unlikely(!p) && request->may_wait && !km_thread_busy && !hopeless) {
+	while (km_unlikely(!p) && request->may_wait && !km_thread.busy && !hopeless) {
 		struct km_busy_was was = km_busy_begin();
 		bool more = km_alloc_pressure && km_alloc_pressure(NULL, bytes, &tries);
 		km_busy_end(was);
@@ -240,7 +240,7 @@ size_t *km_large_asked(const void *p)
 
 	if (page || (uintptr_t)p & (KM_PAGE_SIZE - 1))
 		return page ? &page->requested : NULL;
-	size_t bytes = km_thread_busy ? km_huge_try_bytes(p) : km_huge_bytes(p);
+	size_t bytes = km_thread.busy ? km_huge_try_bytes(p) : km_huge_bytes(p);
 	return bytes && bytes != SIZE_MAX ? (size_t *)((char *)p + bytes) - 1 : NULL;
 }
 
@@ -495,7 +495,7 @@ bool km_large_defer(void *p)
  * needs a system call. */
 void km_large_finish_deferred(void)
 {
-	if (km_likely(!km_load(&large.deferred)) || km_no_calls)
+	if (km_likely(!km_load(&large.deferred)) || km_thread.no_calls)
 		return;
 	void *p = km_swap_acquire(&large.deferred, NULL), *next;
 	/* Check for a circle before the first free, because a freed block loses its link. */
@@ -618,7 +618,7 @@ static void give_tail(struct km_page *page, size_t pages)
 {
 	size_t tail = page->pages - pages;
 
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return;
 	struct km_busy_was was = km_busy_begin();
 	leave_class(page);
@@ -672,7 +672,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp, bool *refus
 	size_t have = page->pages, more = (pages - have) << KM_PAGE_SHIFT;
 	uint64_t owner = owner_of(page, NULL);
 
-	if (km_thread_busy || !pay_growth(owner, more, gfp, refused))
+	if (km_thread.busy || !pay_growth(owner, more, gfp, refused))
 		return false;
 	struct km_busy_was was = km_busy_begin();
 	bool zero = false, near = km_growth_extend(page, have, pages);
@@ -699,7 +699,7 @@ static void *resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 	if (km_unlikely(km_sanitizer.objects || km_large_fails || km_block_hooks))
 		return NULL;
 	if (!page) {
-		if (!km_gfp_may_wait(gfp) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_thread_busy)
+		if (!km_gfp_may_wait(gfp) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_thread.busy)
 			return NULL;
 		return resize_mapping(p, km_align_up(bytes, KM_PAGE_SIZE), gfp, refused);
 	}
@@ -734,7 +734,7 @@ static void *take_grown(size_t bytes)
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
 	/* A charged block goes back at once when freed, never to the pages kept for growth. */
-	if (km_thread_busy || km_account_here)
+	if (km_thread.busy || km_account_here)
 		return NULL;
 	km_busy_scope(was);
 	struct km_page *page = km_growth_take(pages);

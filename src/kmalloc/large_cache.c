@@ -165,7 +165,7 @@ struct kmem_cache *km_large_cache_class(size_t bytes, bool charged, const struct
 
 		if (asked < WORTH)
 			km_store(&class->asked, (uint16_t)(asked + 1));
-		if (asked < WORTH || !request->may_wait || km_thread_busy || km_no_calls)
+		if (asked < WORTH || !request->may_wait || km_thread.busy || km_thread.no_calls)
 			return NULL;
 		cache = make(class, pages, charged);
 	}
@@ -268,7 +268,7 @@ static km_cold bool drain_idle(const struct kmem_cache *wanting)
 	size_t count = 0;
 
 	/* Acquire: one thread searches at a time, near enough. */
-	if (km_no_calls || now < next || !km_cas_acquire(&ready.next_look_ms, &next, now + LOOK_MS))
+	if (km_thread.no_calls || now < next || !km_cas_acquire(&ready.next_look_ms, &next, now + LOOK_MS))
 		return false;
 	for (unsigned i = 0; (class = class_at(i, &cache)); i++) {
 		if (!cache || cache == wanting || !(km_load(&class->blocks) || charged_blocks(cache)))
@@ -421,7 +421,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	if (is_charged(cache))
 		km_add(&of_cache(cache)->drained, (uint32_t)count);
-	km_debug(km_thread_busy, "a thread that frees blocks keeps signal handlers out");
+	km_debug(km_thread.busy, "a thread that frees blocks keeps signal handlers out");
 	for (unsigned i = 0; i < count; i++) {
 		struct km_page *page = km_page_of(objects[i]);
 

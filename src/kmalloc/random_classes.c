@@ -13,8 +13,6 @@
 
 #define COPIES 16u
 
-km_tls uintptr_t km_site_noted;
-
 /* "kmalloc-64" becomes "kmalloc-rnd-01-64". */
 static bool name_copy(char *name, const struct kmem_cache *plain, unsigned which)
 {
@@ -63,7 +61,7 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 
 static km_cold struct kmem_cache *find_or_make(struct kmem_cache *plain, unsigned which)
 {
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return NULL;
 	km_busy_scope(was);
 	struct kmem_cache **copies = copies_of(plain), *copy = NULL;

@@ -139,7 +139,7 @@ static void replace(struct run *run, struct km_page *first, size_t pages, unsign
 static bool fill_anew(struct run *run, size_t pages)
 {
 	size_t all = with_spare(run, pages);
-	struct km_page *page = km_pages_alloc_exact(all, 0, NUMA_NO_NODE, !km_no_calls, NULL);
+	struct km_page *page = km_pages_alloc_exact(all, 0, NUMA_NO_NODE, !km_thread.no_calls, NULL);
 
 	if (page)
 		replace(run, page, all, page->node);

@@ -14,7 +14,7 @@
 /* Allow runs. Context: called once, at the start. */
 void km_growth_start(void);
 
-/* Context of all functions below: km_thread_busy set, no lock of rank KM_RANK_GROWTH or above held. */
+/* Context of all functions below: km_thread.busy set, no lock of rank KM_RANK_GROWTH or above held. */
 
 /* Take the first `pages` pages of this CPU's run for a block that will grow. Returns: NULL if not available. */
 struct km_page *km_growth_take(size_t pages);

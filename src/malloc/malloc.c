@@ -133,7 +133,7 @@ static bool boot_or_early(size_t size, void **p)
 {
 	if (km_likely(km_boot()))
 		return true;
-	*p = (km_thread_busy ? early_alloc(size) : NULL) ?: no_memory();
+	*p = (km_thread.busy ? early_alloc(size) : NULL) ?: no_memory();
 	return false;
 }
 

@@ -118,7 +118,7 @@ km_inline bool km_malloc_goes_by_call(void)
 km_inline void km_malloc_note_site(uintptr_t site)
 {
 	if (km_unlikely(km_hardening.random_caches))
-		km_site_noted = site;
+		km_thread.class_site = site;
 }
 
 /* Size 0 wraps to the last entry: it is rare, and so a miss. */

@@ -49,7 +49,7 @@ bool km_malloc_is_unpaid(const void *p)
  */
 static void account(bool on)
 {
-	km_debug(km_thread_busy, "a lock is held by a busy thread");
+	km_debug(km_thread.busy, "a lock is held by a busy thread");
 	km_debug(!km_options.account && !km_kmalloc_sized, "blocks are charged to groups only with size classes");
 	if (on)
 		km_store(&km_account_asks, km_account_asks | KM_ASKS_MALLOC);

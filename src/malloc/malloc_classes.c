@@ -172,7 +172,7 @@ void km_malloc_show_first(void)
 
 static km_cold struct kmem_cache *make_class(struct class *class)
 {
-	if (km_thread_busy || km_load(&class->observed))
+	if (km_thread.busy || km_load(&class->observed))
 		return NULL;
 	km_store(&km_malloc_watch, watch);
 	km_busy_scope(was);
@@ -203,7 +203,7 @@ static size_t cost(const struct kmem_cache *cache)
 static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, size_t low, size_t bytes,
 					    struct kmem_cache *whole)
 {
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return whole;
 	km_busy_scope(was);
 	const unsigned number = number_of(class);

@@ -70,17 +70,16 @@ static void *aligned(void *block, size_t align)
 
 void *km_malloc_by_them(size_t align, size_t size)
 {
-	static km_tls bool within;
 	void *block = NULL;
 
 	km_debug(km_malloc_is_theirs && !is_behind, "blocks of another malloc exist only with another malloc");
 	if (align <= KM_MALLOC_ALIGN)
 		return malloc(size);
 	/* Calls the program's posix_memalign. If the name leads back to libkmem's, `within` ends the recursion. */
-	if (!within && !IS_HERE(posix_memalign)) {
-		within = true;
+	if (!km_thread.in_their_malloc && !IS_HERE(posix_memalign)) {
+		km_thread.in_their_malloc = true;
 		int error = posix_memalign(&block, align, size);
-		within = false;
+		km_thread.in_their_malloc = false;
 		errno = error ?: errno;
 		return error ? NULL : block;
 	}

@@ -33,7 +33,7 @@ bool mem_cgroup_account_all(bool on)
 
 	if (on && km_unlikely(!(km_load(&km_account_asks) & KM_ASKS_THREADS))) {
 		/* A visit of all caches has the registry locked. */
-		if (km_thread_busy)
+		if (km_thread.busy)
 			return was;
 		charge_everything();
 	}
@@ -54,7 +54,7 @@ int km_memcg_account_malloc(bool on)
 int mem_cgroup_account_malloc(bool on)
 {
 	/* A visit of all caches has the registry locked. */
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return -EBUSY;
 	if (!km_boot() || !km_malloc_ops)
 		return -EOPNOTSUPP;

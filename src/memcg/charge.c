@@ -139,7 +139,7 @@ static km_noinline void give_pcs(struct kmem_cache *cache)
 {
 	uint32_t bytes = pcs_block(cache);
 
-	if (!bytes || km_thread_busy)
+	if (!bytes || km_thread.busy)
 		return;
 	struct km_busy_was was = km_busy_begin();
 	km_charged_set_ops(cache, &charged, bytes, true);
@@ -174,8 +174,8 @@ static void *alloc_by_pcs(struct kmem_cache *cache, gfp_t gfp, int node, struct 
 
 /*
  * Serves a miss. If gfp forbids waiting, the thread makes no system call in this scope: every lock in the layers
- * beneath spins instead of sleeping (km_no_calls). The scope begins here once, so that no function beneath needs gfp
- * for this purpose.
+ * beneath spins instead of sleeping (km_thread.no_calls). The scope begins here once, so that no function beneath
+ * needs gfp for this purpose.
  */
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
 				      struct obj_cgroup *objcg)

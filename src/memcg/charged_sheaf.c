@@ -67,13 +67,13 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	const bool mixed = km_charged_is_mixed(cache);
 	struct km_pcs *pcs = mixed ? &cache->memcg.mixed : &cache->memcg.charged;
 
-	if (km_thread_busy || !km_load(&pcs->inner.pcs))
+	if (km_thread.busy || !km_load(&pcs->inner.pcs))
 		return false;
 	/* The caller may have looked before the cache became mixed. */
 	if (mixed)
 		owner = KM_OBJCGS_DIFFER;
 	/* This may be the thread's first call on this CPU. */
-	km_alloc_enter_thread(!km_no_calls);
+	km_alloc_enter_thread(!km_thread.no_calls);
 	if (!km_thread_has_cpu() || has_top(pcs))
 		return false;
 	km_busy_scope(was);
@@ -111,10 +111,10 @@ static size_t put_n(struct kmem_cache *cache, uint64_t owner, void *const *objec
 
 km_noinline void km_charged_open_back(struct kmem_cache *cache)
 {
-	if (km_thread_busy || !cache->memcg.word_is_charged || !km_objcg_is_known(km_load(&cache->memcg.objcg)))
+	if (km_thread.busy || !cache->memcg.word_is_charged || !km_objcg_is_known(km_load(&cache->memcg.objcg)))
 		return;
 	struct km_busy_was was = km_busy_begin();
-	km_charged_show_back(cache, !km_no_calls);
+	km_charged_show_back(cache, !km_thread.no_calls);
 	km_busy_end(was);
 }
 
@@ -167,14 +167,14 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (!km_charged_is_mixed(cache) && km_load(&cache->memcg.objcg) == KM_OBJCGS_DIFFER && km_gfp_may_wait(gfp) &&
-	    !km_thread_busy)
+	    !km_thread.busy)
 		km_objcgs_mix(cache);
 }
 
 /* Bulk calls make the group the owner of the CPU's sheaf, so that the frees of the objects find their sheaf. */
 void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 {
-	if (!km_memcg_modes[MEM_CGROUP_SHELF] || km_thread_busy)
+	if (!km_memcg_modes[MEM_CGROUP_SHELF] || km_thread.busy)
 		return;
 	if (km_charged_is_mixed(cache)) {
 		has_sheaf(cache);
@@ -230,7 +230,7 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 
 	km_debug(objcg != &km_objcg_root && n <= KM_CHARGED_MOST,
 		 "a charged sheaf is filled for an objcg that is not the root's");
-	if (n < 2 || km_thread_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
+	if (n < 2 || km_thread.busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
 	    !km_objcgs_note(cache, owner, km_gfp_may_wait(gfp)) ||
 	    !(km_charged_is_mixed(cache) ? has_sheaf(cache) : take_over(cache, owner)))
 		return NULL;
@@ -246,7 +246,7 @@ bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
 	void *objects[KM_CHARGED_MOST];
 
 	km_debug(half <= KM_CHARGED_MOST, "the removed objects fit in the array");
-	if (km_thread_busy || !km_memcg_modes[MEM_CGROUP_SHELF])
+	if (km_thread.busy || !km_memcg_modes[MEM_CGROUP_SHELF])
 		return false;
 	if (km_charged_is_mixed(cache)) {
 		size_t n = km_pcs_pop_n(&cache->memcg.mixed, objects, half);

@@ -125,7 +125,6 @@ struct km_charged_last {
 	uint64_t owner;			/* 0: no such miss */
 	unsigned times;
 };
-extern km_hidden km_tls struct km_charged_last km_charged_last;
 
 km_inline bool km_charged_insist(const struct kmem_cache *cache, uint64_t owner)
 {

@@ -42,19 +42,12 @@ struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_I
  * The slab charges of this thread's current request. A handler may run between the child cache's fast path and its
  * slab charge hooks, with a request of its own: begin() and end() of the handler's request save and restore this one.
  */
-struct request {
-	const struct kmem_cache *child;	/* the requested child cache; NULL: no request */
-	size_t prepaid;			/* bytes of slabs charged ahead */
-	size_t admitted;		/* bytes charged without waiting */
-	bool refused;			/* the last slab was refused */
-};
-static km_tls struct request here;
 
-km_inline struct request begin(const struct kmem_cache *child)
+km_inline struct km_child_request begin(const struct kmem_cache *child)
 {
-	struct request outer = here;
+	struct km_child_request outer = km_thread.child;
 
-	here = (struct request){ .child = child };
+	km_thread.child = (struct km_child_request){ .child = child };
 	return outer;
 }
 
@@ -68,19 +61,19 @@ km_inline struct request begin(const struct kmem_cache *child)
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
 	struct km_child *child = cache->memcg.kept_by;
-	const bool asked = here.child == cache, prepaid = asked && here.prepaid >= bytes;
+	const bool asked = km_thread.child.child == cache, prepaid = asked && km_thread.child.prepaid >= bytes;
 
 	if (!prepaid && !km_objcg_charge(child->private->objcg, bytes, GFP_NOWAIT)) {
-		here.refused |= asked;
+		km_thread.child.refused |= asked;
 		return false;
 	}
 	if (!asked)
 		return true;
-	here.refused = false;
+	km_thread.child.refused = false;
 	if (prepaid)
-		here.prepaid -= bytes;
+		km_thread.child.prepaid -= bytes;
 	else
-		here.admitted += bytes;
+		km_thread.child.admitted += bytes;
 	return true;
 }
 
@@ -371,7 +364,7 @@ static struct km_child *get(struct km_private *private, struct kmem_cache *paren
 	struct km_child *child = km_private_find(private, parent);
 
 	/* Large blocks have no slabs, and so no child caches. */
-	if (km_likely(child) || !(gfp & __GFP_DIRECT_RECLAIM) || km_thread_busy || parent->layout.engine->whole_pages)
+	if (km_likely(child) || !(gfp & __GFP_DIRECT_RECLAIM) || km_thread.busy || parent->layout.engine->whole_pages)
 		return child;
 	km_registry_scope();
 	child = km_private_find(private, parent) ?: attach(private, parent);
@@ -388,16 +381,16 @@ km_inline void *from_child(struct kmem_cache *cache, gfp_t gfp, int node)
 
 static bool may_wait(gfp_t gfp)
 {
-	return (gfp & __GFP_DIRECT_RECLAIM) && !km_thread_busy;
+	return (gfp & __GFP_DIRECT_RECLAIM) && !km_thread.busy;
 }
 
 /* Ends the request, and settles or owes the delay for slabs charged on the way. */
-static void end(const struct request *outer, struct obj_cgroup *objcg, gfp_t gfp)
+static void end(const struct km_child_request *outer, struct obj_cgroup *objcg, gfp_t gfp)
 {
-	size_t bytes = here.admitted;
+	size_t bytes = km_thread.child.admitted;
 
-	km_debug(!here.prepaid, "a charge ahead has a slab, or was refunded");
-	here = *outer;
+	km_debug(!km_thread.child.prepaid, "a charge ahead has a slab, or was refunded");
+	km_thread.child = *outer;
 	if (km_likely(!bytes))
 		return;
 	if (may_wait(gfp))
@@ -416,15 +409,15 @@ static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int n
 	const size_t bytes = KM_PAGE_SIZE << cache->layout.min_order;
 	void *object = NULL;
 
-	for (int tries = TRIES; tries && !object && here.refused; tries--) {
+	for (int tries = TRIES; tries && !object && km_thread.child.refused; tries--) {
 		if (!km_objcg_charge(objcg, bytes, gfp))
 			return km_alloc_failed(cache->registry.name, cache->layout.object_size,
 					       gfp | __GFP_NOWARN, ENOMEM);
-		here.prepaid = bytes;
+		km_thread.child.prepaid = bytes;
 		object = from_child(cache, gently, node);
-		size_t left = here.prepaid;
-		km_debug(left <= bytes && here.child == cache, "a slab is charged once");
-		here.prepaid = 0;
+		size_t left = km_thread.child.prepaid;
+		km_debug(left <= bytes && km_thread.child.child == cache, "a slab is charged once");
+		km_thread.child.prepaid = 0;
 		km_objcg_uncharge(objcg, left);
 	}
 	if (km_likely(object))
@@ -435,8 +428,8 @@ static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int n
 
 /*
  * Allocates after a miss. The first attempt is without __GFP_NOFAIL, and quiet, because the slab is charged where
- * waiting is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. `here` belongs to this
- * request from begin() to end(); a handler in between saves and restores `here`.
+ * waiting is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. km_thread.child belongs
+ * to this request from begin() to end(); a handler in between saves and restores km_thread.child.
  */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
@@ -446,7 +439,7 @@ static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int n
 	if (km_unlikely(!child))
 		return km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 	gfp &= ~__GFP_ACCOUNT;
-	struct request outer = begin(child->cache);
+	struct km_child_request outer = begin(child->cache);
 	void *object = from_child(child->cache, (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN, node);
 	if (km_unlikely(!object))
 		object = alloc_harder(child->cache, gfp, node, objcg);
@@ -486,7 +479,7 @@ bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 	size_t left = n;
 
 	if (km_likely(child)) {
-		struct request outer = begin(child->cache);
+		struct km_child_request outer = begin(child->cache);
 
 		if (km_alloc_bulk(child->cache, (plain & ~__GFP_NOFAIL) | __GFP_NOWARN, n, objects))
 			left = 0;

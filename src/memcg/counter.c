@@ -7,7 +7,6 @@
 
 #include "os/die.h"
 
-km_tls uint64_t km_counter_atomics;
 void (*km_counter_touched)(const void *line);
 
 void km_counter_init(struct km_counter *counter, struct km_counter *parent)

@@ -10,6 +10,7 @@
 #define KM_MEMCG_COUNTER_H
 
 #include "base/atomic.h"
+#include "base/thread.h"
 
 struct km_counter {
 	uint64_t usage;			/* bytes; the contended line */
@@ -21,14 +22,12 @@ struct km_counter {
 	uint32_t squeezed;		/* threads draining below for a charge that this counter refused */
 } km_aligned(KM_CACHE_LINE);
 
-/* Atomic operations on shared lines by this thread. */
-extern km_hidden km_tls uint64_t km_counter_atomics;
 /* Called before each operation, with its line; NULL except in a simulation. */
 extern km_hidden void (*km_counter_touched)(const void *line);
 
 #define KM_SHARED(line, operation)                                                                 \
 	({                                                                                         \
-		km_counter_atomics++;                                                              \
+		km_thread.counter_atomics++;                                                              \
 		if (km_unlikely(km_counter_touched != NULL))                                       \
 			km_counter_touched(line);                                                  \
 		operation;                                                                         \

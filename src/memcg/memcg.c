@@ -46,7 +46,6 @@ static struct {
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
 static unsigned made;	/* groups ever created */
-static km_tls struct mem_cgroup *active;
 
 /* A handler finds the allocator busy while the lock is held. */
 void km_memcg_lock(void)
@@ -447,21 +446,20 @@ struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group)
 
 /* This thread's calls; nested calls, in callbacks and handlers, use further places. Without a place: a plain
  * reference. */
-static km_tls struct mem_cgroup *held[8];
 
 /* Store the place before the reference, and clear it after: a handler's fork child never drops one reference too
  * many. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 {
-	unsigned i = km_array_count(held);
+	unsigned i = km_array_count(km_thread.memcg_held);
 
 	if (!group || km_memcg_is_root(group))
 		return group;
-	while (i && !held[i - 1])
+	while (i && !km_thread.memcg_held[i - 1])
 		i--;
-	if (km_unlikely(i == km_array_count(held)))
+	if (km_unlikely(i == km_array_count(km_thread.memcg_held)))
 		return mem_cgroup_get(group);
-	held[i] = group;
+	km_thread.memcg_held[i] = group;
 	km_add(&group->refs, CALL);
 	return group;
 }
@@ -469,21 +467,21 @@ struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 /* Clears the last place with this group: a handler's places follow those of the interrupted code. */
 void km_memcg_let_go(struct mem_cgroup *group)
 {
-	unsigned i = km_array_count(held);
+	unsigned i = km_array_count(km_thread.memcg_held);
 
-	while (group && i && held[i - 1] != group)
+	while (group && i && km_thread.memcg_held[i - 1] != group)
 		i--;
 	put(group, i ? CALL : 1);
 	if (group && i)
-		held[i - 1] = NULL;
+		km_thread.memcg_held[i - 1] = NULL;
 }
 
 void km_memcg_fork_child(struct mem_cgroup *group)
 {
 	uint64_t calls = group->refs / CALL, own = 0;
 
-	for (unsigned i = 0; i < km_array_count(held); i++)
-		own += held[i] == group;
+	for (unsigned i = 0; i < km_array_count(km_thread.memcg_held); i++)
+		own += km_thread.memcg_held[i] == group;
 	group->refs -= (calls - km_min(own, calls)) * CALL;
 	group->left = calls && !group->refs;
 	group->refs += group->left;
@@ -513,9 +511,9 @@ struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group)
 
 struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
 {
-	struct mem_cgroup *before = active;
+	struct mem_cgroup *before = km_thread.active;
 
-	active = group;
+	km_thread.active = group;
 	/* In this order: a handler may set and restore the group in between without harm. */
 	__atomic_signal_fence(__ATOMIC_RELEASE);
 	km_objcg_here = group ? top_for(group)->objcg : NULL;
@@ -547,7 +545,7 @@ void *kmem_cache_alloc_in(struct kmem_cache *cache, struct mem_cgroup *group, gf
 
 struct mem_cgroup *mem_cgroup_active(void)
 {
-	return active;
+	return km_thread.active;
 }
 
 void mem_cgroup_set_default(struct mem_cgroup *group)

@@ -115,7 +115,7 @@ uint64_t mem_cgroup_events_local(const struct mem_cgroup *group, enum memcg_memo
 
 uint64_t mem_cgroup_atomics(void)
 {
-	return km_counter_atomics;
+	return km_thread.counter_atomics;
 }
 
 /* ------------------------------------------------------------------ texts */

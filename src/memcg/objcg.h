@@ -54,7 +54,7 @@ extern km_hidden struct obj_cgroup km_objcg_root;
  * Charges the byte stock, else the CPU's page stock, else the counters. If a counter refuses, then as gfp allows:
  * stocks and sheaves are drained, reclaim and the out-of-memory callback run (with no lock held), and the charge is
  * retried. Keeps errno. With __GFP_NOFAIL or __GFP_HIGH a charge never fails. Context: no lock held. With
- * km_thread_busy, as in a signal handler or a slow path, the charge does not wait, call the system or call back.
+ * km_thread.busy, as in a signal handler or a slow path, the charge does not wait, call the system or call back.
  */
 bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp);
 /* Uncharges bytes; never fails. The objcg may be gone afterwards. Context: no lock of rank KM_RANK_STOCK held. */

@@ -25,7 +25,7 @@ km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *ob
 
 void km_objcgs_mix(struct kmem_cache *cache)
 {
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return;
 	struct km_busy_was was = km_busy_begin();
 	km_charged_hide_back(cache, true);
@@ -46,7 +46,7 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 	if (km_cas_release(&cache->memcg.objcg, &unknown, owner) || unknown == owner)
 		return true;
 	/* A handler may have interrupted the holder of the lock, or a holder of a later lock. */
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return false;
 	struct km_busy_was was = km_busy_begin();
 	bool calls = km_calls_begin(may_wait);
@@ -66,7 +66,7 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
  */
 static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, uint64_t owner, bool may_wait)
 {
-	if (km_thread_busy)
+	if (km_thread.busy)
 		return false;
 	km_debug(place->offset < KM_PAGE_SIZE, "an object begins in its page");
 	km_busy_scope(was);

@@ -33,24 +33,6 @@
  * refused in the end has changed nothing but events and the effects of callbacks.
  */
 
-/*
- * This thread is in a callback. Its allocations are charged as usual, but a refused charge takes no further step: a
- * shrinker that made its caller shrink again would never end.
- */
-static km_tls bool pressed;
-
-/*
- * Charges of this thread that could not wait and left a group over high. The thread's next charge that may wait, to
- * any group, is slowed down for them (kernel: the thread, on its way back to user mode). The debt has no reference,
- * because there may be no next charge. take_owed reads the group only if no group with the same place in `released`
- * was released since; else the debt is dropped.
- */
-static km_tls struct {
-	struct mem_cgroup *group;	/* the last group; NULL: none */
-	uint64_t released;		/* the count at the group's place then */
-	uint64_t bytes;
-} owed;
-
 static uint64_t released[64];		/* releases of groups, by hash; written under the tree lock */
 
 /* ------------------------------------------------------------------ events */
@@ -135,7 +117,6 @@ struct mem_cgroup_shrinker {
  */
 static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
 static uint64_t shrunk;			/* calls that freed bytes; under the tree lock */
-static km_tls struct mem_cgroup_shrinker *running_here;
 
 static void insert(struct mem_cgroup_shrinker *shrinker)
 {
@@ -183,7 +164,7 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 	if (!shrinker)
 		return;
 	/* A removal by a shrinker would wait for the shrinker's own end, or two shrinkers for each other. */
-	if (km_unlikely(running_here != NULL)) {
+	if (km_unlikely(km_thread.shrinker != NULL)) {
 		km_misuse(KM_MISUSE_SHRINKER, "mem_cgroup_remove_shrinker", shrinker, NULL);
 		return;
 	}
@@ -207,7 +188,7 @@ void km_pressure_fork_child(void)
 	km_list_for_each(entry, &shrinkers) {
 		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
 
-		shrinker->running = shrinker == running_here;
+		shrinker->running = shrinker == km_thread.shrinker;
 	}
 	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
 		if (group->event_fd >= 0)
@@ -217,7 +198,7 @@ void km_pressure_fork_child(void)
 		group->memory.squeezed = 0;
 		km_memcg_fork_child(group);
 	}
-	owed.group = NULL;
+	km_thread.owed.group = NULL;
 }
 
 /* ------------------------------------------------------------------ protection */
@@ -271,13 +252,13 @@ static uint64_t share_of(const struct mem_cgroup_shrinker *shrinker, const struc
 /* Calls a shrinker with the lock released; its record stays listed meanwhile. */
 static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool break_low)
 {
-	struct mem_cgroup_shrinker *outer = running_here;
+	struct mem_cgroup_shrinker *outer = km_thread.shrinker;
 	int error = errno;
 
 	shrinker->running++;
-	running_here = shrinker;
+	km_thread.shrinker = shrinker;
 	km_memcg_unlock();
-	km_debug(!km_thread_busy, "a callback runs without locks");
+	km_debug(!km_thread.busy, "a callback runs without locks");
 	if (break_low)
 		km_memcg_event(shrinker->group, MEMCG_LOW, true);
 	uint64_t freed = shrinker->shrink(shrinker->group, bytes, shrinker->arg);
@@ -285,7 +266,7 @@ static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool b
 	km_memcg_lock();
 	if (freed)
 		km_bump(&shrunk, 1);
-	running_here = outer;
+	km_thread.shrinker = outer;
 	km_debug(shrinker->running, "a shrinker exists during its calls");
 	km_bump(&shrinker->running, -1);
 	if (shrinker->going)
@@ -313,13 +294,13 @@ uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t freed;
 
-	if (pressed)
+	if (km_thread.pressed)
 		return 0;
-	pressed = true;
+	km_thread.pressed = true;
 	freed = reclaim_pass(group, bytes, false);
 	if (freed < bytes)
 		freed += reclaim_pass(group, bytes - freed, true);
-	pressed = false;
+	km_thread.pressed = false;
 	return freed;
 }
 
@@ -356,7 +337,7 @@ static struct mem_cgroup *take_asked(uint64_t *bytes)
 static void reclaim_asked(void)
 {
 	uint64_t bytes;
-	struct mem_cgroup *group = km_load(&asked) && !pressed ? take_asked(&bytes) : NULL;
+	struct mem_cgroup *group = km_load(&asked) && !km_thread.pressed ? take_asked(&bytes) : NULL;
 
 	if (!group)
 		return;
@@ -397,11 +378,11 @@ static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 	km_memcg_unlock();
 	if (!callback)
 		return false;
-	km_debug(!km_thread_busy && !pressed, "a callback runs without locks, outside of other callbacks");
+	km_debug(!km_thread.busy && !km_thread.pressed, "a callback runs without locks, outside of other callbacks");
 	int error = errno;
-	pressed = true;
+	km_thread.pressed = true;
 	bool again = callback(group, bytes, arg);
-	pressed = false;
+	km_thread.pressed = false;
 	errno = error;
 	if (again)
 		km_memcg_event(group, MEMCG_OOM_KILL, true);
@@ -422,7 +403,7 @@ static bool others_shrink(const struct mem_cgroup *group)
 	for (struct km_list *entry = shrinkers.next; entry != &shrinkers && !found; entry = entry->next) {
 		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
 
-		found = shrinker->running > (shrinker == running_here) && km_memcg_in(shrinker->group, group);
+		found = shrinker->running > (shrinker == km_thread.shrinker) && km_memcg_in(shrinker->group, group);
 	}
 	return found;
 }
@@ -493,7 +474,7 @@ static bool drain_and_charge(struct km_attempt *attempt)
 static bool press(struct km_attempt *attempt, gfp_t gfp)
 {
 	unsigned tries = gfp & __GFP_NORETRY ? 1 : RETRIES;
-	bool waited = pressed;
+	bool waited = km_thread.pressed;
 
 	for (;;) {
 		uint64_t before = km_load(&shrunk);
@@ -507,7 +488,7 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 		/* Wait once only: the end of a grace period may free nothing of this group. */
 		if (!hopeless && !waited && (waited = true) && km_grace_relieves())
 			continue;
-		if (pressed || !tries-- || !make_room(over, attempt->bytes, before, hopeless, gfp)) {
+		if (km_thread.pressed || !tries-- || !make_room(over, attempt->bytes, before, hopeless, gfp)) {
 			km_memcg_tell_refused(over, attempt->bytes, gfp);
 			km_memcg_let_go(over);
 			attempt->refused = NULL;
@@ -578,10 +559,11 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 	if (callback) {
 		km_errno_scope(error);
 
-		km_debug(!km_thread_busy && !pressed, "a callback runs without locks, outside of other callbacks");
-		pressed = true;
+		km_debug(!km_thread.busy && !km_thread.pressed,
+			 "a callback runs without locks, outside of other callbacks");
+		km_thread.pressed = true;
 		callback(group, bytes_over_high(group), delay, arg);
-		pressed = false;
+		km_thread.pressed = false;
 	} else if (delay > DELAY_LEAST_MS) {
 		uint32_t never = 0;
 
@@ -628,13 +610,13 @@ void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t count = km_load(place_of(group));
 
-	if (pressed)
+	if (km_thread.pressed)
 		return;
-	if (owed.group != group || owed.released != count)
-		owed.bytes = 0;
-	owed.group = group;
-	owed.released = count;
-	owed.bytes += bytes;
+	if (km_thread.owed.group != group || km_thread.owed.released != count)
+		km_thread.owed.bytes = 0;
+	km_thread.owed.group = group;
+	km_thread.owed.released = count;
+	km_thread.owed.bytes += bytes;
 }
 
 /* Returns the owed group, held; NULL if offline or released. The lock keeps handlers out; an earlier handler may have
@@ -644,13 +626,13 @@ static struct mem_cgroup *take_owed(uint64_t *bytes)
 	struct mem_cgroup *group;
 
 	km_memcg_scope();
-	group = owed.group;
-	if (group && (owed.released != *place_of(group) || !group->online))
+	group = km_thread.owed.group;
+	if (group && (km_thread.owed.released != *place_of(group) || !group->online))
 		group = NULL;
 	km_memcg_hold(group);
-	*bytes = owed.bytes;
-	owed.group = NULL;
-	owed.bytes = 0;
+	*bytes = km_thread.owed.bytes;
+	km_thread.owed.group = NULL;
+	km_thread.owed.bytes = 0;
 	return group;
 }
 
@@ -658,7 +640,7 @@ static struct mem_cgroup *take_owed(uint64_t *bytes)
 static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t before = 0;
-	struct mem_cgroup *other = km_unlikely(owed.group != NULL) ? take_owed(&before) : NULL;
+	struct mem_cgroup *other = km_unlikely(km_thread.owed.group != NULL) ? take_owed(&before) : NULL;
 
 	if (other == group)
 		bytes += before;
@@ -673,14 +655,14 @@ static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 
 /*
  * Charges after a miss of the byte stock. may_wait is decided once, here: false where gfp forbids waiting, in a
- * handler that interrupted the allocator, and in a slow path of the library (km_thread_busy): a callback would run
+ * handler that interrupted the allocator, and in a slow path of the library (km_thread.busy): a callback would run
  * under locks there. A forced charge comes last: __GFP_NOFAIL exceeds a limit only after all other steps. The thread
  * is slowed down after the charge, with only the group held.
  */
 static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
 {
 	struct km_attempt attempt = {
-		.objcg = objcg, .bytes = bytes, .may_wait = (gfp & __GFP_DIRECT_RECLAIM) && !km_thread_busy,
+		.objcg = objcg, .bytes = bytes, .may_wait = (gfp & __GFP_DIRECT_RECLAIM) && !km_thread.busy,
 	};
 
 	if (objcg == &km_objcg_root || !bytes)
@@ -701,18 +683,18 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		attempt.force = true;
 		done = km_stock_charge(&attempt);
 	}
-	if (attempt.may_wait && !pressed)
+	if (attempt.may_wait && !km_thread.pressed)
 		slow_down_for(attempt.high, attempt.counted);
 	km_memcg_let_go(attempt.high);
 	km_calls_end(calls);
-	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_thread_busy, "a charge that must succeed fails");
+	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_thread.busy, "a charge that must succeed fails");
 	KM_PROBE4(charge, objcg, bytes, gfp, done);
 	return done;
 }
 
 void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes)
 {
-	struct mem_cgroup *group = pressed ? NULL : km_objcg_hold(objcg);
+	struct mem_cgroup *group = km_thread.pressed ? NULL : km_objcg_hold(objcg);
 	unsigned delay;
 
 	if (group)

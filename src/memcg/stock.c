@@ -500,7 +500,7 @@ bool km_stock_charge(struct km_attempt *attempt)
 
 	if (km_unlikely(!km_thread_has_cpu()))
 		km_alloc_new_cpu(attempt->may_wait);
-	km_debug(attempt->bytes && km_thread_busy, "a charge has bytes");
+	km_debug(attempt->bytes && km_thread.busy, "a charge has bytes");
 	struct km_stock *stock = enter(km_was_busy(nested));
 	bool done = false;
 
@@ -525,10 +525,10 @@ bool km_stock_charge(struct km_attempt *attempt)
 }
 
 /*
- * Uncharges after a failed put; can't fail. If the thread must not call the system, the locks spin (km_no_calls). If
- * a handler finds all locks taken, one of them by the interrupted code, the bytes are added to the objcg's
- * nr_charged_bytes atomically. The next charge or drain of this objcg takes the bytes. The bytes stay charged until
- * then, so no limit is exceeded.
+ * Uncharges after a failed put; can't fail. If the thread must not call the system, the locks spin
+ * (km_thread.no_calls). If a handler finds all locks taken, one of them by the interrupted code, the bytes are added
+ * to the objcg's nr_charged_bytes atomically. The next charge or drain of this objcg takes the bytes. The bytes stay
+ * charged until then, so no limit is exceeded.
  */
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {

@@ -15,11 +15,10 @@ static struct {
 	enum km_misuse_action action;
 } die;
 
-km_tls struct km_heard *km_heard;
 
 static km_cold void hear(const char *line, size_t length)
 {
-	struct km_heard *heard = km_heard;
+	struct km_heard *heard = km_thread.heard;
 
 	if (length > heard->bytes - heard->length)
 		return;
@@ -35,7 +34,7 @@ static void say(const char *format, va_list arguments)
 
 	length += km_vformat(line + length, sizeof(line) - length - 1, format, arguments);
 	line[length++] = '\n';
-	if (km_heard)
+	if (km_thread.heard)
 		hear(line, length);
 	int fd = km_stderr(true);
 	if (fd >= 0)
@@ -115,7 +114,7 @@ void km_misuse_set(enum km_misuse_action action)
 
 bool km_misuse_goes_on(void)
 {
-	return die.action == KM_MISUSE_WARN || km_heard;
+	return die.action == KM_MISUSE_WARN || km_thread.heard;
 }
 
 void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache)
@@ -129,7 +128,7 @@ void km_misuse_of(enum km_misuse what, const char *function, const void *object,
 	km_debug(what < KM_NR_MISUSES && misuses[what].phrase, "a misuse has a phrase");
 	km_warn("%s(%s%s%p): %s%s%s; %s", function, cache ?: "", cache ? ", " : "", object, misuses[what].phrase,
 		owner ? " " : "", owner ?: "", told ? KM_MISUSE_TOLD : misuses[what].next);
-	if (km_heard)
+	if (km_thread.heard)
 		return;
 	if (die.action == KM_MISUSE_ABORT)
 		km_os_abort();

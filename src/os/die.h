@@ -7,6 +7,7 @@
 
 #include "base/invariant.h"
 #include "base/format.h"
+#include "base/thread.h"
 
 /* Write one line "libkmem: ..." to the standard error of the process's start (stderr.h). */
 void km_warn(const char *format, ...) km_printf(1, 2);
@@ -55,7 +56,6 @@ struct km_heard {
 	char *text;
 	size_t bytes, length;	/* bytes: size of text; length: bytes used, without a NUL */
 };
-extern km_hidden km_tls struct km_heard *km_heard;
 
 /*
  * Report a misuse. Ends the process (KMEM_OPTIONS=misuse:abort), or warns and returns (misuse:warn), or traps

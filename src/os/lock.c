@@ -23,11 +23,7 @@
 #define NO_THREAD 0x20000000u
 #define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK | KM_LOCK_BORROWS))
 
-km_tls bool km_no_calls;
-km_tls uint8_t km_thread_busy;
-
-km_tls uint32_t km_self;
-km_tls unsigned km_locks_held;
+km_tls struct km_thread km_thread;
 
 static bool real_time;		/* a thread of a real-time policy has waited for a lock */
 
@@ -39,7 +35,7 @@ uint32_t km_self_find(void)
 
 	km_debug(self < KM_LOCK_BORROWS, "the system's numbers of threads leave room for bits");
 	self = self ?: NO_THREAD | (km_add(&unknown, 1u) & (KM_LOCK_BORROWS - 1));
-	return km_self = self | (km_load(&real_time) ? KM_LOCK_BORROWS : 0);
+	return km_thread.self = self | (km_load(&real_time) ? KM_LOCK_BORROWS : 0);
 }
 
 static bool try_for_a_while(struct km_lock *lock, uint32_t as)
@@ -74,7 +70,7 @@ static bool must_lend(uint32_t as)
 {
 	if (km_os_is_real_time())
 		km_store(&real_time, true);
-	else if (!km_locks_held && !(as & KM_LOCK_OF_FORK))
+	else if (!km_thread.locks_held && !(as & KM_LOCK_OF_FORK))
 		return false;
 	return km_load(&real_time);
 }
@@ -130,7 +126,7 @@ void km_lock_wait(struct km_lock *lock, uint32_t as)
 {
 	unsigned most = km_load(&real_time) ? REAL_TIME_ROUNDS : MOST_ROUNDS;
 
-	for (unsigned rounds = km_no_calls ? most : 1; rounds; rounds--)
+	for (unsigned rounds = km_thread.no_calls ? most : 1; rounds; rounds--)
 		if (try_for_a_while(lock, as))
 			return;
 	sleep_for(lock, as, UINT64_MAX);
@@ -153,8 +149,8 @@ bool km_lock_within(struct km_lock *lock, unsigned ms)
 
 void km_lock_wake(struct km_lock *lock, uint32_t was)
 {
-	if (km_load(&real_time) && km_self)
-		km_self |= KM_LOCK_BORROWS;
+	if (km_load(&real_time) && km_thread.self)
+		km_thread.self |= KM_LOCK_BORROWS;
 	if (!(was & KM_LOCK_AWAITED) && !KM_LOCK_SLEEPER)
 		return;
 	/* Acquire pairs with lend: the unlock has read what a waiter wrote. */
@@ -162,7 +158,7 @@ void km_lock_wake(struct km_lock *lock, uint32_t was)
 	for (unsigned i = 0; (was & KM_LOCK_BORROWS) && i < LENDERS; i++)
 		if (km_load(&lenders[i].lock) == lock && NUMBER(km_load(&lenders[i].holder)) == NUMBER(was))
 			km_os_lend_end(&lenders[i].holder);
-	if (!km_no_calls)
+	if (!km_thread.no_calls)
 		km_os_wake(&lock->state);
 }
 
@@ -189,14 +185,9 @@ bool km_is_forked;
 #endif
 /* Serialises nested forks of two threads: the second fork waits, or goes on without the lock. */
 static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
-static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
-/* This thread's fork takes locks. Another thread may have the same number: the child of a bare clone keeps its parent's
- * number, and the numbers of a new PID namespace begin at 1. */
-static km_tls bool in_fork;
-static km_tls uint64_t fork_end_ms;
 /* Number of nested forks (by a handler inside of the allocator) in wait for libc's list of open FILEs. */
 static uint32_t nested_behind_files;
-static km_tls bool gives_way;
+enum km_fork_kind { NORMAL, NESTED, NESTED_WITHOUT };
 
 static bool is_had(const struct km_lock *lock, uint32_t by)
 {
@@ -205,12 +196,12 @@ static bool is_had(const struct km_lock *lock, uint32_t by)
 
 bool km_lock_is_own(const struct km_lock *lock)
 {
-	return km_self && is_had(lock, km_self);
+	return km_thread.self && is_had(lock, km_thread.self);
 }
 
 bool km_lock_passes(const struct km_lock *lock)
 {
-	return in_fork && is_had(lock, km_self | KM_LOCK_OF_FORK);
+	return km_thread.fork.takes_locks && is_had(lock, km_thread.self | KM_LOCK_OF_FORK);
 }
 
 void km_unlock_fork(struct km_lock *lock)
@@ -221,10 +212,12 @@ void km_unlock_fork(struct km_lock *lock)
 
 void km_locks_fork_nested(void)
 {
-	km_debug(km_thread_busy, "a fork by a signal handler inside of the allocator is nested");
-	fork_end_ms = km_os_now_ms() + FORK_MS;
-	in_fork = true;
-	fork_kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS) ? NESTED : NESTED_WITHOUT;
+	km_debug(km_thread.busy, "a fork by a signal handler inside of the allocator is nested");
+	km_thread.fork.end_ms = km_os_now_ms() + FORK_MS;
+	km_thread.fork.takes_locks = true;
+	km_thread.fork.kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS)
+				      ? NESTED
+				      : NESTED_WITHOUT;
 }
 
 void km_locks_fork_end(bool child)
@@ -235,24 +228,24 @@ void km_locks_fork_end(bool child)
 	if (child) {
 		nesting.state = 0;
 		__builtin_memset(lenders, 0, sizeof(lenders));
-	} else if (fork_kind == NESTED) {
+	} else if (km_thread.fork.kind == NESTED) {
 		km_unlock_fork(&nesting);
 	}
 	/* After a nested fork interrupted code goes on under locks with the former number. */
-	if (child && fork_kind == NORMAL)
-		km_self = 0;
-	fork_kind = NORMAL;
-	in_fork = false;
+	if (child && km_thread.fork.kind == NORMAL)
+		km_thread.self = 0;
+	km_thread.fork.kind = NORMAL;
+	km_thread.fork.takes_locks = false;
 }
 
 bool km_fork_is_nested(void)
 {
-	return fork_kind != NORMAL;
+	return km_thread.fork.kind != NORMAL;
 }
 
 bool km_fork_has(const struct km_lock *lock)
 {
-	return (fork_kind == NORMAL && !gives_way) || km_lock_passes(lock);
+	return (km_thread.fork.kind == NORMAL && !km_thread.fork.gives_way) || km_lock_passes(lock);
 }
 
 void km_fork_behind_files(bool waits)
@@ -262,7 +255,7 @@ void km_fork_behind_files(bool waits)
 
 bool km_fork_gives_way(void)
 {
-	return gives_way;
+	return km_thread.fork.gives_way;
 }
 
 /* In a child the count may include threads of the parent, so the wait is bounded. */
@@ -271,8 +264,8 @@ void km_fork_let_pass(void)
 	const uint64_t end_ms = km_os_now_ms() + FORK_MS;
 	uint32_t forks;
 
-	km_debug(gives_way, "a yielding fork lets other threads pass");
-	gives_way = false;
+	km_debug(km_thread.fork.gives_way, "a yielding fork lets other threads pass");
+	km_thread.fork.gives_way = false;
 	while ((forks = km_load(&nested_behind_files)) && km_os_now_ms() < end_ms)
 		km_os_wait(&nested_behind_files, forks, 1);
 }
@@ -281,58 +274,59 @@ static void take_in_fork(struct km_lock *lock)
 {
 	uint32_t free = 0, as = km_lock_self() | KM_LOCK_OF_FORK;
 
-	if (gives_way || km_cas_acquire(&lock->state, &free, as))
+	if (km_thread.fork.gives_way || km_cas_acquire(&lock->state, &free, as))
 		return;
-	while (!gives_way && !wait_within(lock, as, FORK_LOCK_MS))
-		gives_way = km_load(&nested_behind_files);
+	while (!km_thread.fork.gives_way && !wait_within(lock, as, FORK_LOCK_MS))
+		km_thread.fork.gives_way = km_load(&nested_behind_files);
 }
 
 static void take_in_nested_fork(struct km_lock *lock)
 {
-	uint64_t now = km_os_now_ms(), left = now < fork_end_ms ? fork_end_ms - now : 0;
+	uint64_t now = km_os_now_ms(), left = now < km_thread.fork.end_ms ? km_thread.fork.end_ms - now : 0;
 
-	if (fork_kind == NESTED && !km_lock_is_own(lock))
+	if (km_thread.fork.kind == NESTED && !km_lock_is_own(lock))
 		wait_within(lock, km_lock_self() | KM_LOCK_OF_FORK, (unsigned)km_min(left, (uint64_t)FORK_LOCK_MS));
 }
 
 void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
 {
 	if (child) {
-		if (fork_kind == NORMAL || !km_lock_is_own(lock))
+		if (km_thread.fork.kind == NORMAL || !km_lock_is_own(lock))
 			lock->state = 0;
 	} else if (!before) {
 		km_unlock_fork(lock);
-	} else if (fork_kind != NORMAL) {
+	} else if (km_thread.fork.kind != NORMAL) {
 		take_in_nested_fork(lock);
 	} else {
-		km_debug(!km_locks_held, "a fork waits for no lock of its own thread");
-		in_fork = true;
+		km_debug(!km_thread.locks_held, "a fork waits for no lock of its own thread");
+		km_thread.fork.takes_locks = true;
 		take_in_fork(lock);
 	}
 }
 
 #ifdef KM_DEBUG
 bool km_lock_unstruck, km_locks_let_go, km_lock_always_wakes;
-static km_tls uint8_t held[KM_NR_RANKS];	/* counts of this thread, and of handlers on its stack */
+
+_Static_assert(KM_NR_RANKS <= KM_THREAD_RANKS, "km_thread counts the locks of each rank");
 
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 {
 	/* An interrupting handler would wait for this very thread. */
-	km_debug(km_thread_busy || km_lock_unstruck, "a thread keeps signal handlers out before it locks");
+	km_debug(km_thread.busy || km_lock_unstruck, "a thread keeps signal handlers out before it locks");
 	if (note == KM_LOCK_GIVEN) {
-		km_debug(held[lock->rank], "a lock is released by its holder");
-		held[lock->rank]--;
+		km_debug(km_thread.ranks[lock->rank], "a lock is released by its holder");
+		km_thread.ranks[lock->rank]--;
 		return;
 	}
 	for (unsigned rank = lock->rank; note == KM_LOCK_TAKEN && rank < KM_NR_RANKS; rank++)
-		km_debug(!held[rank], "a thread waits for locks of rising rank");
-	held[lock->rank]++;
+		km_debug(!km_thread.ranks[rank], "a thread waits for locks of rising rank");
+	km_thread.ranks[lock->rank]++;
 }
 
 void km_busy_check(void)
 {
 	for (unsigned rank = 0; rank < KM_NR_RANKS; rank++)
-		km_debug(!held[rank] || km_lock_unstruck,
+		km_debug(!km_thread.ranks[rank] || km_lock_unstruck,
 			 "a thread releases all locks before it admits signal handlers");
 }
 #endif

@@ -1,6 +1,6 @@
 /*
  * lock.h: ranked locks. Invariant: the rank enum *is* the lock order. A thread waits only for locks of rising rank
- * (equal ranks never together), and debug builds check the order. While a thread holds a lock, km_thread_busy is
+ * (equal ranks never together), and debug builds check the order. While a thread holds a lock, km_thread.busy is
  * set: a signal handler of the thread may run, and its hits work, but the handler takes no lock. A thread spins a
  * little, then sleeps on a futex. A sleeper wakes without help after 2 ms, later after 64 ms, so that a GFP_NOWAIT
  * caller may unlock without the system call of a wake.
@@ -47,16 +47,10 @@ struct km_lock {
 #define KM_LOCK_OF_FORK	0x40000000u	/* the holder forks: the holder's own calls pass meanwhile */
 #define KM_LOCK_BORROWS	0x10000000u	/* the holder's unlock, of any kind, ends loans of priority (lock.c) */
 
-/*
- * Number of this thread, perhaps with KM_LOCK_BORROWS, and the count of the thread's locks. One instruction takes a
- * lock and writes the number, so a fork by a signal handler knows the locks of its thread at every instruction.
- */
-extern km_hidden km_tls uint32_t km_self;
-extern km_hidden km_tls unsigned km_locks_held;
 uint32_t km_self_find(void);
 km_inline uint32_t km_lock_self(void)
 {
-	return km_likely(km_self) ? km_self : km_self_find();
+	return km_likely(km_thread.self) ? km_thread.self : km_self_find();
 }
 
 /* Debug builds: this is a child of fork, without a count of the parent's other threads' work. */
@@ -74,26 +68,6 @@ extern km_hidden bool km_is_forked;
 #define KM_LOCK_SLEEPER false
 #endif
 
-/*
- * This thread is inside of the allocator. An allocation by an interrupting signal handler must not wait, because
- * the interrupted code may hold the lock. With the flag set, the handler's allocation is refused, or its free is
- * deferred. A thread must set the flag before it takes a lock, and must keep the flag set until the lock is free.
- * Debug builds check this for every lock.
- */
-extern km_hidden km_tls uint8_t km_thread_busy;
-enum km_busy {
-	KM_BUSY_NOT,
-	KM_BUSY,
-	KM_BUSY_IN_VERB,	/* the thread holds only the lock of a CPU's words (visit.h), and may fork as usual */
-};
-
-/*
- * Value of the flag at km_busy_begin. A structure, not a number: the compiler then refuses code that keeps one bit.
- */
-struct km_busy_was {
-	uint8_t busy;		/* enum km_busy */
-};
-
 /* Returns: true if a caller inside the library had set the flag, so that handlers were kept out already. */
 km_inline bool km_was_busy(struct km_busy_was was)
 {
@@ -103,9 +77,9 @@ km_inline bool km_was_busy(struct km_busy_was was)
 void km_busy_check(void);
 km_inline struct km_busy_was km_busy_begin(void)
 {
-	struct km_busy_was was = { km_thread_busy };
+	struct km_busy_was was = { km_thread.busy };
 
-	km_thread_busy = KM_BUSY;
+	km_thread.busy = KM_BUSY;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	return was;
 }
@@ -117,7 +91,7 @@ km_inline void km_busy_end(struct km_busy_was was)
 		km_busy_check();
 #endif
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_thread_busy = was.busy;
+	km_thread.busy = was.busy;
 }
 
 /*
@@ -141,18 +115,17 @@ km_inline void km_busy_end_clear(void)
  * time (lock.c). An unlock wakes no sleeper (sleepers have timeouts), but ends a real-time thread's loan of
  * priority. Meant for frees, because a free must succeed; an allocation uses km_lock_may.
  */
-extern km_hidden km_tls bool km_no_calls;
 km_inline bool km_calls_begin(bool allowed)
 {
-	bool was = km_no_calls;
+	bool was = km_thread.no_calls;
 
-	km_no_calls |= !allowed;
+	km_thread.no_calls |= !allowed;
 	return was;
 }
 
 km_inline void km_calls_end(bool was)
 {
-	km_no_calls = was;
+	km_thread.no_calls = was;
 }
 
 km_inline void km_calls_leave(bool *was)
@@ -196,7 +169,7 @@ km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)
 #ifdef KM_DEBUG
 	km_lock_check(lock, note);
 #endif
-	km_locks_held += note == KM_LOCK_GIVEN ? -1u : 1u;
+	km_thread.locks_held += note == KM_LOCK_GIVEN ? -1u : 1u;
 }
 
 /*

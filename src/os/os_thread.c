@@ -84,7 +84,6 @@ bool km_os_own_descriptors(void)
 
 /* Helper threads of this process; a child of fork has none. */
 static uint64_t ours;	/* process id in the upper half, number of helper threads in the lower half */
-static km_tls bool is_ours;
 
 static unsigned count_ours(uint64_t word, unsigned pid)
 {
@@ -96,11 +95,12 @@ void km_os_thread_is_ours(bool begins, const char *name)
 	const unsigned pid = km_os_pid();
 	uint64_t was = km_load(&ours), is;
 
+	km_debug(km_thread.helper != begins, "a helper thread begins and ends once");
 	km_debug(begins || count_ours(was, pid), "a helper thread ends after its begin");
 	do
 		is = (uint64_t)pid << 32 | (count_ours(was, pid) + (begins ? 1u : -1u));
 	while (!km_cas_both(&ours, &was, is));
-	is_ours = begins;
+	km_thread.helper = begins;
 	if (begins)
 		km_os_prctl(PR_SET_NAME, (const unsigned long[4]){ (uintptr_t)name });
 }
@@ -124,7 +124,7 @@ static bool read_status(char *text, size_t bytes)
 
 unsigned km_os_threads(void)
 {
-	const unsigned mine = count_ours(km_load(&ours), km_os_pid()) - is_ours;
+	const unsigned mine = count_ours(km_load(&ours), km_os_pid()) - km_thread.helper;
 	char text[4096];
 	const unsigned threads = read_status(text, sizeof(text)) ? read_threads(text) : 0;
 

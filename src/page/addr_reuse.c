@@ -146,7 +146,7 @@ struct km_page *km_addr_reuse_alloc(const char *name, unsigned order, int node, 
 		page = take(name, order, node);
 		km_unlock_may(&lock, may_wait);
 	}
-	if (!page && km_hardening.guard_slabs && may_wait && !km_no_calls)
+	if (!page && km_hardening.guard_slabs && may_wait && !km_thread.no_calls)
 		page = take_span(name, order, node);
 	if (!page)
 		return km_pages_alloc(order, node, may_wait, NULL);
@@ -165,7 +165,7 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 	/* As in km_nodump_free: wait until a thread with the page on hold is done with the slab. */
 	km_page_hold(page);
 	km_page_let_go(page);
-	if (!km_no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
+	if (!km_thread.no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
 		page->flags |= KM_SLAB_HOLES;
 	km_lock(&lock);
 	struct owner *owner = find_or_make(name);

@@ -152,7 +152,7 @@ bool km_id_tables_reach(size_t id);
  * Hold all pages of page's node: until km_page_let_go() no page of the node is allocated or freed. A page with the
  * type KM_PAGE_SLAB remains the head of the same slab. The slab's objects, its objcg word and its cache may still go
  * (the memory of the last two is elsewhere).
- * Context: for some hundred instructions, with km_thread_busy set. Takes the lock of the node.
+ * Context: for some hundred instructions, with km_thread.busy set. Takes the lock of the node.
  */
 void km_page_hold(const struct km_page *page);
 void km_page_let_go(const struct km_page *page);

@@ -8,7 +8,6 @@
 #include "deferred_free.h"
 #include "metadata.h"
 
-km_tls bool km_late;
 static struct km_page *pages;
 static struct piece { struct piece *next; size_t bytes; } *pieces;
 

@@ -6,18 +6,17 @@
 #include "arena.h"
 
 /* Defer lock-taking frees of this thread until km_deferred_end(). Returns: the former state. */
-extern km_hidden km_tls bool km_late;
 km_inline bool km_deferred_begin(void)
 {
-	bool was = km_late;
+	bool was = km_thread.late;
 
-	km_late = true;
+	km_thread.late = true;
 	return was;
 }
 
 km_inline void km_deferred_end(bool was)
 {
-	km_late = was;
+	km_thread.late = was;
 }
 
 /* Defer the free of pages with reset descriptors, or of a piece of metadata. */
@@ -25,7 +24,7 @@ void km_deferred_pages(struct km_page *page, unsigned order) km_cold;
 void km_deferred_piece(void *p, size_t bytes) km_cold;
 km_inline void km_deferred_or_free(struct km_page *page, unsigned order)
 {
-	if (km_unlikely(km_late))
+	if (km_unlikely(km_thread.late))
 		km_deferred_pages(page, order);
 	else
 		km_pages_free(page, order);

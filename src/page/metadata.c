@@ -219,7 +219,7 @@ static void clear(void *p, size_t bytes)
 
 void *km_meta_alloc(size_t bytes, bool may_wait)
 {
-	may_wait &= !km_no_calls;
+	may_wait &= !km_thread.no_calls;
 	unsigned shift = shift_of(bytes);
 	void *p = NULL;
 
@@ -311,7 +311,7 @@ void km_meta_free(void *p, size_t bytes)
 	if (!p)
 		return;
 	km_debug(shift <= MAX_SHIFT, "a piece has the size of a list");
-	if (km_unlikely(km_late)) {
+	if (km_unlikely(km_thread.late)) {
 		km_deferred_piece(p, bytes);
 		return;
 	}

@@ -7,8 +7,8 @@
 
 /*
  * Allocate at least `bytes` zeroed bytes, aligned to the next power of two (at most 8 KiB, the largest sheaf).
- * may_wait: system calls and waiting are allowed, unless this thread makes no calls (km_no_calls). Returns: NULL if
- * there is no memory.
+ * may_wait: system calls and waiting are allowed, unless this thread makes no calls (km_thread.no_calls). Returns:
+ * NULL if there is no memory.
  */
 void *km_meta_alloc(size_t bytes, bool may_wait);
 /* Give reserved address space back beyond a 64th of limit, because the program has limited its address space. */
@@ -34,7 +34,7 @@ void km_meta_trim(bool always);
 bool km_meta_purge(void *p, size_t bytes);
 void km_meta_came_back(size_t bytes);
 /* Hold all metadata: no piece is allocated or freed until km_meta_let_go(). Context: for some hundred instructions,
- * with km_thread_busy set. Takes the lock. */
+ * with km_thread.busy set. Takes the lock. */
 void km_meta_hold(void);
 void km_meta_let_go(void);
 size_t km_meta_committed_bytes(void);

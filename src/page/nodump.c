@@ -134,7 +134,7 @@ void km_nodump_free(struct km_page *page, unsigned order)
 {
 	km_page_hold(page);
 	km_page_let_go(page);
-	if (km_no_calls || !km_pages_hollow(page, (size_t)1 << order))
+	if (km_thread.no_calls || !km_pages_hollow(page, (size_t)1 << order))
 		__builtin_memset(km_page_address(page), 0, KM_PAGE_SIZE << order);
 	km_lock_scope(&nodump.lock);
 	struct block *block = block_of(page);

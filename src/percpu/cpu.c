@@ -77,7 +77,7 @@ __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(v
 km_tls struct rseq_area km_dummy_area;
 intptr_t km_rseq, km_thread_rseq, km_cid_rseq;
 /* rseq area without a CPU, as an unregistered thread has: pcs read as zeros. Sequences store here as to the dummy. */
-static km_tls struct rseq_area nowhere = { .cpu_id = (uint32_t)-1 };
+km_tls struct rseq_area km_nowhere_area = { .cpu_id = (uint32_t)-1 };
 struct km_gate km_gate;
 bool km_gate_kept;
 
@@ -169,33 +169,27 @@ unsigned km_next_cpu(unsigned cpu)
 
 #ifdef KMEM_HAVE_RSEQ
 /* Library's rseq area, if libc registers none (musl, old glibc). 32 bytes are registered if the kernel's struct is
- * larger than `own`. */
-static km_tls union {
+ * larger than the variable. */
+km_tls union km_own_area {
 	struct rseq_area area;
 	char bytes[64];
-} own km_aligned(64) = { .area.cpu_id = (uint32_t)-1 };
+} km_own_area km_aligned(64) = { .area.cpu_id = (uint32_t)-1 };
 static size_t own_bytes;
-/* Nested vfork children that may run on this thread's area, and the bytes registered before. A child must not
- * register the area, because the area would then tell the parent the child's CPU, too. */
-static km_tls struct {
-	unsigned children;
-	size_t bytes;
-} lent;
 
 /* Unregister before the thread's storage goes away. The final cpu_id is for this file; the kernel ignores it. */
 static void thread_exit(void *unused km_unused)
 {
-	km_os_rseq_unregister(&own, own_bytes, KMEM_RSEQ_SIGNATURE);
-	own.area.cpu_id = (uint32_t)-2;
+	km_os_rseq_unregister(&km_own_area, own_bytes, KMEM_RSEQ_SIGNATURE);
+	km_own_area.area.cpu_id = (uint32_t)-2;
 }
 
 void km_thread_register(void)
 {
-	if (own.area.cpu_id != (uint32_t)-1 || lent.children)
+	if (km_own_area.area.cpu_id != (uint32_t)-1 || km_thread.lent.children)
 		return;
-	own.area.cpu_id = (uint32_t)-2;
-	if (km_os_rseq_register(&own, own_bytes, KMEM_RSEQ_SIGNATURE) == 0)
-		pthread_setspecific(areas.exit_key, &own);
+	km_own_area.area.cpu_id = (uint32_t)-2;
+	if (km_os_rseq_register(&km_own_area, own_bytes, KMEM_RSEQ_SIGNATURE) == 0)
+		pthread_setspecific(areas.exit_key, &km_own_area);
 }
 
 /* Try both sizes that libc may have registered, because libc does not publish the size: 32 bytes, or the kernel's. */
@@ -204,13 +198,13 @@ size_t km_thread_lend(void)
 	struct rseq_area *area = thread_area();
 	size_t bytes[] = { sizeof(*area), km_os_rseq_bytes() };
 
-	lent.children++;
+	km_thread.lent.children++;
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || *(volatile int32_t *)&area->cpu_id < 0)
 		return 0;
 	for (size_t i = 0; i < km_array_count(bytes); i++)
 		if (!km_os_rseq_unregister(area, bytes[i], KMEM_RSEQ_SIGNATURE))
-			return lent.bytes = bytes[i];
-	lent.children--;
+			return km_thread.lent.bytes = bytes[i];
+	km_thread.lent.children--;
 	return KM_NOT_LENT;
 }
 
@@ -220,30 +214,30 @@ static void register_again(size_t bytes)
 {
 	struct rseq_area *area = thread_area();
 
-	lent.bytes = 0;
+	km_thread.lent.bytes = 0;
 	*(volatile uint64_t *)&area->rseq_cs = 0;
 	km_os_rseq_register(area, bytes, KMEM_RSEQ_SIGNATURE);
 }
 
 void km_thread_take_back(size_t bytes)
 {
-	km_debug(lent.children, "the rseq area of a thread is returned as often as lent");
-	lent.children--;
+	km_debug(km_thread.lent.children, "a thread's area comes back as often as it was km_thread.lent");
+	km_thread.lent.children--;
 	if (bytes)
 		register_again(bytes);
 }
 
 bool km_thread_is_lent(void)
 {
-	return lent.children != 0;
+	return km_thread.lent.children != 0;
 }
 
 /* Take the area back in the child of a fork made by a vfork child: the thread of the new process owns its copy. */
 static void own_again(void)
 {
-	lent.children = 0;
-	if (lent.bytes)
-		register_again(lent.bytes);
+	km_thread.lent.children = 0;
+	if (km_thread.lent.bytes)
+		register_again(km_thread.lent.bytes);
 }
 
 /* Find a registration by glibc, or make one. Sets km_thread_rseq. Returns: false without a registration. */
@@ -255,14 +249,14 @@ static bool find_rseq(bool forced)
 	}
 	if (&__rseq_size && !forced)
 		return false;
-	own_bytes = km_os_rseq_bytes() <= sizeof(own) ? km_os_rseq_bytes() : sizeof(own.area);
-	if (km_os_rseq_register(&own, own_bytes, KMEM_RSEQ_SIGNATURE) ||
+	own_bytes = km_os_rseq_bytes() <= sizeof(km_own_area) ? km_os_rseq_bytes() : sizeof(km_own_area.area);
+	if (km_os_rseq_register(&km_own_area, own_bytes, KMEM_RSEQ_SIGNATURE) ||
 	    pthread_key_create(&areas.exit_key, thread_exit)) {
-		own.area.cpu_id = (uint32_t)-1;
+		km_own_area.area.cpu_id = (uint32_t)-1;
 		return false;
 	}
-	pthread_setspecific(areas.exit_key, &own);
-	km_thread_rseq = offset_of(&own);
+	pthread_setspecific(areas.exit_key, &km_own_area);
+	km_thread_rseq = offset_of(&km_own_area);
 	km_percpu.own_registration = true;
 	return true;
 }
@@ -600,7 +594,7 @@ static void show_ways(void)
 		km_gate.word[0] = &km_cid_rseq;
 	km_gate.word[1] = &km_rseq;
 	km_gate.in_caches = km_hits_by_cpu();
-	km_gate.shut = offset_of(&nowhere);
+	km_gate.shut = offset_of(&km_nowhere_area);
 	km_debug(km_gate.shut != km_rseq && km_gate.shut != km_cid_rseq,
 		 "the shut value of the gate differs from its open values");
 }

@@ -17,7 +17,6 @@
  */
 #include "visit.h"
 
-km_tls struct km_visit *km_visits_locked;
 
 /*
  * Mark the locks that this thread holds. A free lock is not marked. A lock held by another thread may be
@@ -25,7 +24,7 @@ km_tls struct km_visit *km_visits_locked;
  */
 void km_visits_fork_prepare(void)
 {
-	for (const struct km_visit *visit = km_visits_locked; visit; visit = visit->outer) {
+	for (const struct km_visit *visit = km_thread.visits; visit; visit = visit->outer) {
 		uint32_t state = KM_SOFT_HELD;
 
 		km_cas_acquire(&km_soft(visit)->lock, &state, (uint32_t)KM_SOFT_FORKING);
@@ -34,7 +33,7 @@ void km_visits_fork_prepare(void)
 
 void km_visit_fork_child(struct km_soft *soft)
 {
-	const struct km_visit *visit = km_visits_locked;
+	const struct km_visit *visit = km_thread.visits;
 
 	while (visit && km_soft(visit) != soft)
 		visit = visit->outer;

@@ -35,8 +35,6 @@ struct km_visit {
 	struct km_commit commit;
 };
 
-/* Visits whose locks this thread holds, or is about to try: the last visit first. */
-extern km_hidden km_tls struct km_visit *km_visits_locked;
 
 /* State of the lock of a CPU's words. */
 enum km_soft_state {
@@ -68,8 +66,8 @@ km_inline struct km_soft *km_soft(const struct km_visit *visit)
 /* Hide the lock from signal handlers. In a fork, which is busy anyway, the lock stays taken after the visit. */
 km_inline void km_visit_keep(struct km_visit *visit)
 {
-	km_visits_locked = visit->outer;
-	km_thread_busy = visit->was_busy;
+	km_thread.visits = visit->outer;
+	km_thread.busy = visit->was_busy;
 }
 
 /*
@@ -78,7 +76,7 @@ km_inline void km_visit_keep(struct km_visit *visit)
  */
 km_inline void km_visit_unlock(struct km_visit *visit)
 {
-	km_debug(visit->locked && km_visits_locked == visit, "locks of per-CPU offsets are released in reverse order");
+	km_debug(visit->locked && km_thread.visits == visit, "locks of per-CPU offsets are released in reverse order");
 	/* Release pairs with km_visit_lock. */
 	km_store_release(&km_soft(visit)->lock, (uint32_t)KM_SOFT_FREE);
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
@@ -91,12 +89,12 @@ km_inline bool km_visit_lock(struct km_visit *visit)
 
 	if (km_load(&km_soft(visit)->lock))
 		return false;
-	visit->was_busy = km_thread_busy;
+	visit->was_busy = km_thread.busy;
 	if (!visit->was_busy)
-		km_thread_busy = KM_BUSY_IN_VERB;
-	visit->outer = km_visits_locked;
+		km_thread.busy = KM_BUSY_IN_VERB;
+	visit->outer = km_thread.visits;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_visits_locked = visit;
+	km_thread.visits = visit;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	if (km_cas_acquire(&km_soft(visit)->lock, &state, (uint32_t)KM_SOFT_HELD))
 		return true;
@@ -146,7 +144,7 @@ km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu
 	static uint32_t never;
 
 	for (int i = 0; !km_visit_cpu(visit, slot, cpu, !km_visits_by_rseq()); i++) {
-		if (km_visits_locked || km_load(&km_soft(visit)->lock) == KM_SOFT_FORKING || i == KM_VISIT_WAITS)
+		if (km_thread.visits || km_load(&km_soft(visit)->lock) == KM_SOFT_FORKING || i == KM_VISIT_WAITS)
 			return false;
 		if (i > KM_VISIT_SPINS)
 			km_os_wait(&never, 0, 1);

@@ -64,7 +64,7 @@ static void limited(int resource, const uint64_t *limits)
 		return;
 	(data ? km_os_set_data_limit : km_os_set_address_limit)
 		(limits[0] == RLIM64_INFINITY ? SIZE_MAX : limits[0]);
-	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_thread_busy || km_boot_is_stray())
+	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_thread.busy || km_boot_is_stray())
 		return;
 	km_busy_scope(was);
 	km_reclaim_limited();
@@ -124,7 +124,7 @@ static bool fit_to_lock(void)
 KMEM_API int mlockall(int flags);
 KMEM_API int mlockall(int flags)
 {
-	bool ours = !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_thread_busy && !km_boot_is_stray();
+	bool ours = !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_thread.busy && !km_boot_is_stray();
 	bool hide = flags & MCL_CURRENT && ours;
 
 	long result = hide ? lock_all(flags) : km_os_mlockall(flags);

@@ -126,7 +126,7 @@ km_inline bool km_is_checked(const struct kmem_cache *cache)
 }
 
 /* Slab charge hooks: called before a cache allocates pages for a slab, and for each new and each freed slab.
- * Context: km_thread_busy is set, and locks of the cache may be held. A hook takes no lock of a rank below
+ * Context: km_thread.busy is set, and locks of the cache may be held. A hook takes no lock of a rank below
  * KM_RANK_PRIVATE. */
 struct km_slab_charge {
 	bool (*admit)(struct kmem_cache *cache, size_t bytes);
@@ -243,7 +243,7 @@ struct km_engine {
 			 unsigned want);
 	void (*give)(struct kmem_cache *cache, void **objects, unsigned count);
 	/* Engines without sheaves: one object. alloc returns NULL where no object is available. Context:
-	 * km_thread_busy is set. */
+	 * km_thread.busy is set. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
 	void (*free)(struct kmem_cache *cache, void *object);
 	/* Count hits, with KMEM_OPTIONS=stats:1. NULL: hits are not counted, and every hit is a hit of an array. */
@@ -431,10 +431,6 @@ km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_pa
 	       (km_unlikely(cache->form.colours) ? km_load(&km_coloured(slab)->first) : cache->form.first);
 }
 
-/* The cache's limit or its slab charge hooks refused this thread's last slab; pages were available. */
-extern km_hidden km_tls bool km_slab_refused;
-/* The cache whose own limit refused the slab; NULL: no cache's limit refused. */
-extern km_hidden km_tls struct kmem_cache *km_slab_limited;
 /* Allocate and count a slab: pages, descriptors and map entries are set. The slab is on no list. */
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request);
 /* Leave the free of an object to the next miss (cache->deferred). Takes no lock. */
@@ -443,7 +439,7 @@ void km_defer(struct kmem_cache *cache, void *object);
 struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request);
 /* Free a slab; with SLAB_TYPESAFE_BY_RCU, after a grace period. */
 void km_slab_free(struct kmem_cache *cache, struct km_page *slab);
-/* Second half of km_slab_free, after the slab left the map. Context: km_thread_busy is set. */
+/* Second half of km_slab_free, after the slab left the map. Context: km_thread.busy is set. */
 void km_slab_release(struct kmem_cache *cache, struct km_page *slab);
 /* cache/kfree_rcu.c, set once the program has named its RCU. */
 struct km_grace {
@@ -497,7 +493,6 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
  * second case is misuse, unless the request must not wait and so may be a signal handler's. kmem_cache_alloc_nolock
  * runs no constructor.
  */
-#define KM_CTORS_NESTED	8u
 bool km_may_construct(const struct kmem_cache *cache, bool tell);
 /* Run the constructor over `count` objects, without the busy flag: constructors may allocate. Context: no lock is
  * held. */

@@ -19,8 +19,6 @@
 #include "os/probe.h"
 #include "engine.h"
 
-km_tls bool km_slab_refused;
-km_tls struct kmem_cache *km_slab_limited;
 const struct km_grace *km_grace;
 bool km_some_debugged;
 struct km_layout_options km_layout_options = { .lookahead = 3, .defrag_ratio = 100 };
@@ -197,12 +195,6 @@ static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
 	km_tell(pages_handed_out, km_page_address(slab), KM_PAGE_SIZE << slab->order);
 }
 
-/* The caches whose constructors run in this thread, signal handlers included. The innermost constructor is last. */
-static km_tls struct {
-	unsigned count;
-	const struct kmem_cache *cache[KM_CTORS_NESTED];
-} constructing;
-
 /* Returns the cache known to the program: the root of a child cache or of a debug shadow cache. */
 static const struct kmem_cache *asked_by(const struct kmem_cache *cache)
 {
@@ -213,13 +205,13 @@ static const struct kmem_cache *asked_by(const struct kmem_cache *cache)
 
 bool km_may_construct(const struct kmem_cache *cache, bool tell)
 {
-	for (unsigned i = 0; i < constructing.count; i++)
-		if (constructing.cache[i] == asked_by(cache)) {
+	for (unsigned i = 0; i < km_thread.constructing.count; i++)
+		if (km_thread.constructing.cache[i] == asked_by(cache)) {
 			if (tell)
 				km_misuse(KM_MISUSE_CONSTRUCTOR, "kmem_cache_alloc", NULL, cache->registry.name);
 			return false;
 		}
-	return constructing.count < KM_CTORS_NESTED && !km_late;
+	return km_thread.constructing.count < KM_CTORS_NESTED && !km_thread.late;
 }
 
 /*
@@ -230,18 +222,18 @@ bool km_may_construct(const struct kmem_cache *cache, bool tell)
 void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
 {
 	struct km_busy_was was = km_busy_begin();
-	const bool no_calls = km_no_calls;
+	const bool no_calls = km_thread.no_calls;
 	km_errno_scope(saved_errno);
 
-	km_debug(constructing.count < KM_CTORS_NESTED, "a constructor runs outside of itself");
-	constructing.cache[constructing.count++] = asked_by(cache);
-	km_no_calls = false;
+	km_debug(km_thread.constructing.count < KM_CTORS_NESTED, "a constructor runs outside of itself");
+	km_thread.constructing.cache[km_thread.constructing.count++] = asked_by(cache);
+	km_thread.no_calls = false;
 	km_busy_end_clear();
 	for (char *at = object; count--; at += cache->layout.size)
 		cache->form.ctor(at);
 	km_busy_begin();
-	km_no_calls = no_calls;
-	constructing.cache[--constructing.count] = NULL;
+	km_thread.no_calls = no_calls;
+	km_thread.constructing.cache[--km_thread.constructing.count] = NULL;
 	km_busy_end(was);
 }
 
@@ -264,7 +256,7 @@ static bool count_in(struct kmem_cache *cache, size_t bytes)
 	do
 		if (km_unlikely(have + bytes > km_load(&cache->tune.limit))) {
 			km_count(cache, KMEM_LIMIT);
-			km_slab_limited = cache;
+			km_thread.slab_limited = cache;
 			return false;
 		}
 	while (!km_cas_acquire(&cache->state.slab_bytes, &have, have + bytes));
@@ -308,9 +300,9 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 {
 	size_t bytes = KM_PAGE_SIZE << order;
 
-	km_slab_limited = NULL;
-	km_slab_refused = !admit(cache, bytes);
-	if (km_unlikely(km_slab_refused))
+	km_thread.slab_limited = NULL;
+	km_thread.slab_refused = !admit(cache, bytes);
+	if (km_unlikely(km_thread.slab_refused))
 		return NULL;
 	struct km_page *slab = km_unlikely(cache->layout.flags & SLAB_NODUMP) ?
 		km_nodump_alloc(order, km_request_place(request), request->may_wait) :

@@ -44,7 +44,7 @@ static bool may_be_hollow(const struct kmem_cache *cache)
 	return cache->form.slab_pages > 1 && !cache->layout.tail_bits && !cache->form.ctor &&
 	       !km_load(&cache->ext.hooks) && !cache->form.first && !cache->memcg.slab_charge &&
 	       !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU) && !km_is_observed(cache) &&
-	       !km_load(&cache->state.reserved_pages) && !km_no_calls &&
+	       !km_load(&cache->state.reserved_pages) && !km_thread.no_calls &&
 	       km_os_page_bytes() == KM_PAGE_SIZE;
 }
 

@@ -477,7 +477,7 @@ static unsigned ticks, calls;
 static void see_tick(void)
 {
 	ticks++;
-	calls += !km_no_calls;
+	calls += !km_thread.no_calls;
 }
 
 static void refused_without_a_call(void)

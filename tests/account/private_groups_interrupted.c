@@ -28,7 +28,7 @@ static void handler(int signal)
 
 static void strike(void)
 {
-	if (!on || km_thread_busy)
+	if (!on || km_thread.busy)
 		return;
 	on = false;
 	raise(SIGUSR1);

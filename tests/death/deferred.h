@@ -11,11 +11,11 @@
 /* Twice of `first`, with another one between them, as by a handler; then `finish` finds it. */
 static void free_in_handler(void *first, void *between)
 {
-	km_thread_busy = true;
+	km_thread.busy = true;
 	kfree(first);
 	kfree(between);
 	kfree(first);
-	km_thread_busy = false;
+	km_thread.busy = false;
 	kvfree(blind(kvmalloc(5 << 20, GFP_KERNEL)));
 	kmem_shrink_all();
 }
@@ -45,11 +45,11 @@ static void deferred_object(void)
 	void *p = get(cache), *between = get(cache);
 
 	expect("kmem_cache_free(deferred, %p): object already free", p);
-	km_thread_busy = true;
+	km_thread.busy = true;
 	kmem_cache_free(cache, p);
 	kmem_cache_free(cache, between);
 	kmem_cache_free(cache, p);
-	km_thread_busy = false;
+	km_thread.busy = false;
 	kmem_cache_shrink(cache);
 }
 
@@ -61,14 +61,14 @@ static void handler_stranger(void)
 
 	NEED(p != MAP_FAILED && mapping);
 	mapping[5 << 20] = 1;
-	km_thread_busy = true;
+	km_thread.busy = true;
 	NEED(ksize(mapping) == 8 << 20);
 	kfree_sensitive(mapping);
 	NEED(mapping[5 << 20] == 0);
 	expect("kfree(%p): pointer is not from this allocator", p);
 	kfree(p);
 	after_warning();
-	km_thread_busy = false;
+	km_thread.busy = false;
 	kmem_shrink_all();
 }
 

@@ -28,9 +28,9 @@ static int look(void)
 {
 	struct km_heard heard = { .text = told, .bytes = sizeof(told) - 1 };
 
-	km_heard = &heard;
+	km_thread.heard = &heard;
 	int result = kmem_check_all();
-	km_heard = NULL;
+	km_thread.heard = NULL;
 	told[heard.length] = '\0';
 	return result;
 }

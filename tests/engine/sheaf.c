@@ -161,16 +161,16 @@ static void case_empty_blocks(void)
 {
 	struct kmem_cache *cache = fresh();
 	struct barn *barn = &node_of(cache)->barn;
-	bool was = km_thread_busy;
+	bool was = km_thread.busy;
 
-	km_thread_busy = true;
+	km_thread.busy = true;
 	for (unsigned i = 0; i < BARN + 2; i++)
 		objects[i] = cache->layout.engine->array.spill(cache, NULL);
 	for (unsigned i = 0; i < BARN + 2; i++) {
 		cache->layout.engine->array.retire(cache, objects[i]);
 		CHECK_EQUAL(barn->empty_count, i < BARN ? i + 1 : BARN);
 	}
-	km_thread_busy = was;
+	km_thread.busy = was;
 	EVENTS(cache, 0);
 	done(cache);
 }

@@ -52,12 +52,12 @@ static struct slab_node *node_of(struct kmem_cache *cache)
 
 static void enter(void)
 {
-	km_thread_busy = true;
+	km_thread.busy = true;
 }
 
 static void leave(void)
 {
-	km_thread_busy = false;
+	km_thread.busy = false;
 }
 
 /* Nothing is damaged, nothing is lost, nothing stays. */

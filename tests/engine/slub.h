@@ -78,21 +78,21 @@ static void put(struct kmem_cache *cache, void **object)
 /* As if from another CPU: past the hit. */
 static void put_slow(struct kmem_cache *cache, void **object)
 {
-	bool was = km_thread_busy;
+	bool was = km_thread.busy;
 
-	km_thread_busy = true;
+	km_thread.busy = true;
 	cache->layout.engine->free(cache, *object);
-	km_thread_busy = was;
+	km_thread.busy = was;
 	*object = NULL;
 }
 
 static void drain(struct kmem_cache *cache)
 {
-	bool was = km_thread_busy;
+	bool was = km_thread.busy;
 
-	km_thread_busy = true;
+	km_thread.busy = true;
 	cache->layout.engine->chain.drain(cache, false);
-	km_thread_busy = was;
+	km_thread.busy = was;
 }
 
 static unsigned long partial(struct kmem_cache *cache)

@@ -270,9 +270,9 @@ static void case_checked(void)
 	EVENTS(cache, [KMEM_FREE_SLOWPATH] = 2);
 	km_misuse_set(KM_MISUSE_WARN);
 	kmem_cache_free(cache, a);
-	km_thread_busy = true;
+	km_thread.busy = true;
 	cache->layout.engine->free(cache, a);
-	km_thread_busy = false;
+	km_thread.busy = false;
 	km_misuse_set(KM_MISUSE_ABORT);
 	kmem_cache_clear_events(cache);
 	/* The last object of the slab: it goes where the node has enough. */
@@ -372,10 +372,10 @@ static void case_nested(void)
 	struct kmem_cache *cache = fresh();
 	void **objects = get_slabs(cache, 2), *object = objects[0];
 
-	km_thread_busy = true;
+	km_thread.busy = true;
 	CHECK(!kmem_cache_alloc(cache, GFP_NOWAIT));
 	kmem_cache_free(cache, object);
-	km_thread_busy = false;
+	km_thread.busy = false;
 	EVENTS(cache, 0);
 	objects[0] = NULL;
 	CHECK(cache->state.deferred == object);

@@ -12,13 +12,13 @@ static struct km_heard heard_record;
 static inline void listen_to_library(void)
 {
 	heard_record = (struct km_heard){ .text = heard_text, .bytes = sizeof(heard_text) - 1 };
-	km_heard = &heard_record;
+	km_thread.heard = &heard_record;
 }
 
 /* Ends the capture. Returns: the captured text. */
 static inline const char *heard(void)
 {
-	km_heard = NULL;
+	km_thread.heard = NULL;
 	heard_text[heard_record.length] = '\0';
 	return heard_text;
 }

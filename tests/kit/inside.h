@@ -1,6 +1,6 @@
 /*
- * inside.h: for direct calls of inner layers. A thread with a lock of the library must have km_thread_busy set, as
- * debug builds assert: INSIDE() sets km_thread_busy around a statement. A test with such calls only, if no handler
+ * inside.h: for direct calls of inner layers. A thread with a lock of the library must have km_thread.busy set, as
+ * debug builds assert: INSIDE() sets km_thread.busy around a statement. A test with such calls only, if no handler
  * interrupts a thread, uses TEST_IS_INSIDE instead.
  */
 #ifndef TESTS_KIT_INSIDE_H

@@ -64,7 +64,7 @@ static void strike(void)
 		return;
 	case 2:
 		/* What any of these needs now and then, each time. */
-		if (!km_thread_busy)
+		if (!km_thread.busy)
 			km_meta_free(km_meta_alloc(64, true), 64);
 		while (n < BATCH && (objects[n] = kmem_cache_alloc(cache, gfp)))
 			n++;
@@ -90,7 +90,7 @@ static void on_step(int signal, siginfo_t *info, void *context)
 
 	(void)signal, (void)info;
 	/* An instruction that repeats itself traps each time. */
-	if (registers[REG_RIP] != last && (++steps % BUSY_STRIDE == 0 || !km_thread_busy))
+	if (registers[REG_RIP] != last && (++steps % BUSY_STRIDE == 0 || !km_thread.busy))
 		strike();
 	last = registers[REG_RIP];
 	if (steps >= MOST)

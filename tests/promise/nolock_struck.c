@@ -110,7 +110,7 @@ static void strike(void)
 	size_t bytes = sizes[turn % 5];
 
 	struck++;
-	struck_busy += km_thread_busy != 0;
+	struck_busy += km_thread.busy != 0;
 	free_one(i, turn / KEPT);
 	switch (turn % 5) {
 	case 0:

@@ -239,10 +239,10 @@ static void in_a_handler(void)
 	go_to(0);
 	mix_pcs(cache, 5);
 	for (unsigned n = 1; n < 100; n++) {
-		km_thread_busy = true;
+		km_thread.busy = true;
 		bool got = kmem_cache_alloc_bulk(cache, quiet, n, bulk);
 		void *one = kmem_cache_alloc_node(cache, quiet, 0), *other = kmem_cache_alloc_node(cache, quiet, 1);
-		km_thread_busy = false;
+		km_thread.busy = false;
 		NEED(!got || how_many_on(0, bulk, n) == n);
 		NEED((!one || km_page_node(one) == 0) && (!other || km_page_node(other) == 1));
 		if (got)

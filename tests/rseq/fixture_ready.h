@@ -25,7 +25,7 @@ static void ready_adopt(void *p)
 	uint64_t *block = p;
 
 	/* What strikes inside of the allocator gets what lies ready, and no pages. */
-	if (!block && km_thread_busy)
+	if (!block && km_thread.busy)
 		return;
 	need(block && block[0] != (uintptr_t)block, "block %p given twice, or none", p);
 	need(blocks.count < READY_MOST, "the model is full of blocks");

@@ -32,12 +32,12 @@ int main(void)
 	NEED((mapped = kvmalloc(KMALLOC_MAX_SIZE + 1, GFP_KERNEL)));
 	for (unsigned way = 0; way < sizeof(ways) / sizeof(ways[0]); way++)
 		for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-			km_thread_busy = (uint8_t)ways[way];
+			km_thread.busy = (uint8_t)ways[way];
 			calls[i]();
-			if (km_thread_busy != ways[way])
-				printf("call %u: %u became %u\n", i, (unsigned)ways[way], km_thread_busy);
-			failures += km_thread_busy != ways[way];
-			km_thread_busy = KM_BUSY_NOT;
+			if (km_thread.busy != ways[way])
+				printf("call %u: %u became %u\n", i, (unsigned)ways[way], km_thread.busy);
+			failures += km_thread.busy != ways[way];
+			km_thread.busy = KM_BUSY_NOT;
 		}
 	kvfree(mapped);
 	kmem_cache_destroy(cache);

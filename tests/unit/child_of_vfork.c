@@ -198,11 +198,11 @@ static void not_lent_to_clone(void)
 		return;
 	heard.text = text;
 	heard.bytes = sizeof(text) - 1;
-	km_heard = &heard;
+	km_thread.heard = &heard;
 	km_os_fault = refuse;
 	pid_t child = clone(only_ends, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
 	km_os_fault = NULL;
-	km_heard = NULL;
+	km_thread.heard = NULL;
 	wait_for(child);
 	NEED(strstr(text, "clone: rseq cannot be unregistered"));
 	allocate();

@@ -215,7 +215,7 @@ static void try_lock(void)
 
 static void *try_with_number(void *number)
 {
-	km_self = *(uint32_t *)number;
+	km_thread.self = *(uint32_t *)number;
 	try_lock();
 	return NULL;
 }

@@ -74,8 +74,8 @@ static void look(const char *line)
 	int lines, status = said(anew, text, &lines);
 
 	if (line)
-		snprintf(wanted, sizeof(wanted), "libkmem: start failed: the system refuses memory%s: all allocations fail\n",
-			 line);
+		snprintf(wanted, sizeof(wanted), "libkmem: start failed: the system refuses memory%s: "
+			 "all allocations fail\n", line);
 	if (how.filtered && WIFEXITED(status) && WEXITSTATUS(status) == 77)
 		return;
 	CHECK(status == 0 && !strcmp(text, wanted), "%d, %zu bytes: status %#x, %d lines: %s", how.resource, how.bytes,

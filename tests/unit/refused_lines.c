@@ -44,7 +44,7 @@ static void listen(void)
 
 	memset(text, 0, sizeof(text));
 	heard = (struct km_heard){ text, sizeof(text) - 1, 0 };
-	km_heard = &heard;
+	km_thread.heard = &heard;
 }
 
 /* A cache that is at its limit, and says so from now on. */

@@ -296,11 +296,11 @@ static void may_not_wait(void)
 		NEED(p && q && !is_answered());
 		memset(p, 1, 100);
 		memset(q, 2, 100);
-		bool was = km_no_calls;
-		km_no_calls = true;
+		bool was = km_thread.no_calls;
+		km_thread.no_calls = true;
 		kmem_cache_free(cache, p);
 		kfree(q);
-		km_no_calls = was;
+		km_thread.no_calls = was;
 		NEED(!is_answered());
 	}
 	for (int times = 0; times < TIMES; times++)

@@ -17,11 +17,12 @@
 
 static const char usage_text[] =
 	"usage: kmem account [--wait=SECONDS] PID on | off\n"
-	"  each block of malloc and new is charged to the group of the thread that gets\n"
-	"  it from now on, or is not any more; what was allocated before stays whose it\n"
-	"  is\n"
-	"The program serves it when it next gets or gives back memory; --wait says for\n"
-	"how long to wait for that (10).\n";
+	"Charge new blocks of malloc and new to the groups of their threads in a running\n"
+	"program, or stop charging. Blocks from before keep their group.\n"
+	"  --wait=SECONDS  time to wait for the program (10); the program serves the\n"
+	"              request at its next allocation or free\n"
+	"Example:\n"
+	"  kmem account $(pidof server) on\n";
 
 static int say(pid_t pid, const struct km_mail_request *request, int error)
 {

@@ -16,21 +16,22 @@
 #include "command.h"
 
 static const char usage_text[] =
-	"usage: kmem debug PID                    which caches are debugged, and how\n"
-	"       kmem debug [--wait=SECONDS] PID CACHE LETTERS\n"
-	"  objects that are allocated from CACHE from now on are debugged:\n"
-	"  F  each free is validated        P  free objects are poisoned\n"
-	"  Z  red zones around objects      U  who allocated, who freed\n"
-	"  T  a line for each that comes or goes    A  a mark for failing on purpose\n"
-	"  -  none of these any more; '' is FZPU\n"
-	"       kmem debug [--wait=SECONDS] PID CACHE validate\n"
-	"  what is free and what lies around objects of CACHE ('*': of all) is looked at;\n"
-	"  damages are told here, and the program goes on\n"
+	"usage: kmem debug PID\n"
+	"       kmem debug [--wait=SECONDS] PID CACHE LETTERS | validate\n"
 	"       kmem debug [--wait=SECONDS] --leaks PID\n"
-	"  the program writes to its stderr by whom was allocated what is out, of caches\n"
-	"  with U\n"
-	"The program serves it when it next gets or gives back memory; --wait says for\n"
-	"how long to wait for that (10).\n";
+	"Switch debugging of a cache on or off in a running program. With PID alone,\n"
+	"list the caches and their letters.\n"
+	"  LETTERS     debugging of new objects of CACHE:\n"
+	"    F  validate each free            P  poison free objects\n"
+	"    Z  red zones around objects      U  stacks of allocation and free\n"
+	"    T  a line for each call          A  a mark for failures on purpose\n"
+	"    -  no debugging                  '' FZPU\n"
+	"  validate    check all objects of CACHE ('*': of all caches), and print damages\n"
+	"  --leaks     print allocated objects with letter U on the program's stderr\n"
+	"  --wait=SECONDS  time to wait for the program (10); the program serves the\n"
+	"              request at its next allocation or free\n"
+	"Example:\n"
+	"  kmem debug $(pidof redis-server) malloc-64 FZPU\n";
 
 /* ------------------------------------------------------------------ letters */
 

@@ -21,15 +21,16 @@
 
 static const char usage_text[] =
 	"usage: kmem metrics [OPTION...] PID | FILE\n"
-	"  PID         a running program\n"
-	"  FILE        what kmem run --stats=FILE wrote (a name of digits only: ./FILE)\n"
-	"  --text      Prometheus' text format 0.0.4; else OpenMetrics 1.0\n"
-	"  --output=FILE  into a file, which is replaced at once; with a name that ends\n"
-	"              in .prom it has --text, for node_exporter's textfile collector\n"
-	"  --label=NAME=VALUE  a label that each sample has; of several programs on one\n"
-	"              host each wants another value\n"
-	"  --caches=N, --groups=N  at most so many have samples: those with the most\n"
-	"              memory (1000)\n";
+	"Print the figures of a running program, or of a file of kmem run --stats=FILE\n"
+	"(for a name of digits: ./FILE), as OpenMetrics 1.0 for Prometheus.\n"
+	"  --text         the text format 0.0.4 of Prometheus\n"
+	"  --output=FILE  replace FILE at once; a name with the end .prom implies --text,\n"
+	"                 for the textfile collector of node_exporter\n"
+	"  --label=NAME=VALUE  a label of each sample; programs of one host need\n"
+	"                 different values\n"
+	"  --caches=N, --groups=N  only the N largest caches or groups (1000)\n"
+	"Example:\n"
+	"  kmem metrics --label=program=redis $(pidof redis-server)\n";
 
 struct wanted {
 	bool text;
@@ -160,7 +161,7 @@ static void parse_label(struct wanted *wanted, char *text)
 		kmem_usage("metrics", "--label: '%s' is not NAME=VALUE", text);
 	*value++ = '\0';
 	if (!km_metrics_is_label(text))
-		kmem_usage("metrics", "--label: '%s' is not a valid name of a label, or samples already have this label", text);
+		kmem_usage("metrics", "--label: '%s' is not a name of a label, or samples already have this label", text);
 	for (const char *at = value; *at; at += km_utf8_bytes(at))
 		if (!km_utf8_bytes(at))
 			kmem_usage("metrics", "--label: the value of %s is not UTF-8", text);

@@ -36,18 +36,20 @@
 #define FEW		20u	/* fewer samples make shares meaningless */
 
 static const char usage_text[] =
-	"usage: kmem profile [OPTION...] PID     which code has allocated its memory\n"
-	"  --seconds=N      samples are taken for so long (30); of a program that takes\n"
-	"                   them from its start (KMEM_OPTIONS=profile:512K) what was\n"
-	"                   allocated meanwhile; without it what it has\n"
-	"  --mean=BYTES     a sample for each so many on the average (512K)\n"
-	"  --cache=NAME     objects of that cache alone\n"
-	"  --group=NAME     of threads that work for that group, by name or number\n"
-	"  --output=FILE    by its end: .pb.gz for pprof, .html a page with a flame\n"
-	"                   graph, .svg a picture of it, .txt a line for each stack;\n"
-	"                   several may be given (kmem.PID.pb.gz and kmem.PID.html)\n"
-	"  --wait=SECONDS   for the program to begin (10), which it does when it next\n"
-	"                   gets or gives back memory\n";
+	"usage: kmem profile [OPTION...] PID\n"
+	"Print the functions with the most allocated memory in a running program.\n"
+	"  --seconds=N      time of the profile (30); for a program started with\n"
+	"                   KMEM_OPTIONS=profile:512K optional\n"
+	"  --mean=BYTES     mean distance of two samples (512K)\n"
+	"  --cache=NAME     only objects of this cache\n"
+	"  --group=NAME     only threads of this group, by name or number\n"
+	"  --output=FILE    write a file: .pb.gz for pprof, .html or .svg with a flame\n"
+	"                   graph, .txt with a line for each stack; may be repeated\n"
+	"                   (default: kmem.PID.pb.gz and kmem.PID.html)\n"
+	"  --wait=SECONDS   time to wait for the program (10); the program serves the\n"
+	"                   request at its next allocation or free\n"
+	"Example:\n"
+	"  kmem profile --seconds=10 --output=redis.svg $(pidof redis-server)\n";
 
 struct wish {
 	pid_t pid;

@@ -33,20 +33,23 @@
 
 static const char usage_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
+	"Start a program with libkmem as its malloc.\n"
 	"  --engine NAME      engine of all caches: " KM_ENGINES(KM_ENGINE_QUOTED, ", ") "\n"
 	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
-	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T: powers of 1024\n"
-	"  --group NAME       count what is allocated, under this name (the program's)\n"
-	"  --hardened         every bad free ends the program at once, and more: kmem(7)\n"
-	"  --debug SETTINGS   debugged caches: FZPU, FZPU,malloc-*; see KMEM_DEBUG=help\n"
-	"  --fail SETTINGS    malloc fails on purpose, as KMEM_FAILSLAB says: 1,5,0,-1\n"
-	"  --guard[=MS|each]  guarded objects: one each 100 ms, or MS, or each (kmem(7))\n"
-	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
-	"  --leaks            at the end, what is not freed and who allocated it\n"
-	"  --leaks=FILE       ... into FILE, in which %p becomes the process id\n"
-	"  --stats            when the program ends, slabinfo on stderr\n"
-	"  --stats=FILE       ... JSON into FILE, in which %p becomes the process id\n"
-	"KMEM_LIBRARY names another " LIBRARY ".\n";
+	"  --limit SIZE       limit of the program's memory, for example 512M or 1.5G;\n"
+	"                     malloc fails with ENOMEM at the limit\n"
+	"  --group NAME       name of the group charged (default: the program's name)\n"
+	"  --hardened         validate each free, and more: kmem_options(7)\n"
+	"  --debug SETTINGS   caches to debug: FZPU, or FZPU,malloc-*: kmem_debug(7)\n"
+	"  --fail SETTINGS    fail allocations on purpose: 1,5,0,-1: kmem_debug(7)\n"
+	"  --guard[=MS|each]  guard an object each MS milliseconds (100), or each object\n"
+	"  --options K:V,...  any other options: kmem_options(7)\n"
+	"  --leaks[=FILE]     at the end, print the callers of allocations without a free\n"
+	"                     to stderr or to FILE; %p in the name is the process id\n"
+	"  --stats[=FILE]     at the end, print slabinfo to stderr, or JSON to FILE\n"
+	"The variable KMEM_LIBRARY names another " LIBRARY ".\n"
+	"Example:\n"
+	"  kmem run --limit 512M -- redis-server\n";
 
 struct run_options {
 	const char *engine, *percpu, *limit, *group, *options, *stats, *leaks, *debug, *fail, *hardened,

@@ -18,10 +18,13 @@
 
 static const char usage_text[] =
 	"usage: kmem shrink [--wait=SECONDS] PID [CACHE]\n"
-	"  objects that lie ready on shelves go back to their slabs, empty slabs to the\n"
-	"  free pages, and these to the system: of all caches, or of CACHE\n"
-	"The program serves it when it next gets or gives back memory; --wait says for\n"
-	"how long to wait for that (10).\n";
+	"Make a running program return cached objects to their slabs, empty slabs to\n"
+	"the free pages, and free pages to the system.\n"
+	"  CACHE       only this cache and its pages; default: all caches\n"
+	"  --wait=SECONDS  time to wait for the program (10); the program serves the\n"
+	"              request at its next allocation or free\n"
+	"Example:\n"
+	"  kmem shrink $(pidof redis-server)\n";
 
 /* The process at the start of the command. */
 static struct target whose;

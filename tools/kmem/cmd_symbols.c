@@ -29,8 +29,9 @@
 
 static const char usage_text[] =
 	"usage: kmem symbols [FILE]\n"
-	"Copies FILE, or standard input, and names the functions at FILE+0xOFFSET:\n"
-	"  kmem run --debug FZPU -- PROGRAM 2>&1 | kmem symbols\n";
+	"Copy FILE, or standard input, and name the functions at FILE+0xOFFSET.\n"
+	"Example:\n"
+	"  kmem run --debug FZPU -- ./server 2>&1 | kmem symbols\n";
 
 static struct {
 	struct image image[MOST_FILES];

@@ -27,22 +27,24 @@
 #endif
 
 static const char help_text[] =
-	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]  a program on libkmem\n"
-	"       kmem info [OPTION...] [PID | FILE]               look at one that runs\n"
-	"       kmem top [OPTION...] [PID...]                    watch some that run\n"
-	"       kmem diff BEFORE AFTER                           what has grown\n"
+	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]  start on libkmem\n"
+	"       kmem info [OPTION...] [PID | FILE]               print caches and groups\n"
+	"       kmem top [OPTION...] [PID...]                    watch memory\n"
+	"       kmem diff BEFORE AFTER                           print the growth\n"
 	"       kmem bench BENCH... [OPTION...]                  measure\n"
-	"       kmem debug PID [CACHE LETTERS]                   debug one that runs\n"
-	"       kmem shrink PID [CACHE]                          give back what is free\n"
-	"       kmem account PID on | off                        malloc in groups' names\n"
-	"       kmem leaks [OPTION...] PID | CORE                what is lost or grows\n"
-	"       kmem who PID|CORE ADDRESS...                     whose an address is\n"
-	"       kmem profile [OPTION...] PID                     who has its memory\n"
+	"       kmem debug PID [CACHE LETTERS]                   switch debugging\n"
+	"       kmem shrink PID [CACHE]                          return free memory\n"
+	"       kmem account PID on | off                        charge malloc to groups\n"
+	"       kmem leaks [OPTION...] PID | CORE                find lost objects\n"
+	"       kmem who PID|CORE ADDRESS...                     name an object\n"
+	"       kmem profile [OPTION...] PID                     profile allocations\n"
 	"       kmem fs [--snapshot] PID DIR                     files as the kernel's\n"
-	"       kmem metrics [OPTION...] PID | FILE              for Prometheus\n"
+	"       kmem metrics [OPTION...] PID | FILE              print for Prometheus\n"
 	"       kmem symbols [FILE]                              name functions\n"
 	"       kmem --help | --version\n"
-	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
+	"Each command has --help and a section of the manual page kmem(1).\n"
+	"Example:\n"
+	"  kmem run -- redis-server & kmem top $(pidof redis-server)\n";
 
 static const struct command {
 	const char *name;

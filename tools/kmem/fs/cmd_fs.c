@@ -15,14 +15,16 @@
 #include "command.h"
 
 static const char usage_text[] =
-	"usage: kmem fs [--wait=SECONDS] PID DIR  its caches and groups as files in DIR\n"
-	"       kmem fs --snapshot PID DIR        the same, as they are now: a copy\n"
-	"  DIR/proc/slabinfo, DIR/sys/kernel/slab/CACHE/..., DIR/sys/fs/cgroup/GROUP/...\n"
-	"have the names and formats that the kernel's files have. Without --snapshot they\n"
-	"are mounted in DIR, an empty folder: each is as the program is when it is\n"
-	"opened, and what may be written to the kernel's may be written to them, which\n"
-	"reaches the program when it next gets or gives back memory. That is waited for\n"
-	"(--wait, 10). They stay until the program ends, or an interrupt.\n";
+	"usage: kmem fs [--wait=SECONDS] PID DIR\n"
+	"       kmem fs --snapshot PID DIR\n"
+	"Show the caches and groups of a running program as files of the kernel:\n"
+	"DIR/proc/slabinfo, DIR/sys/kernel/slab/CACHE/..., DIR/sys/fs/cgroup/GROUP/...\n"
+	"The files are mounted in DIR, an empty directory, until the program ends or\n"
+	"until an interrupt. A write to a file changes the program.\n"
+	"  --snapshot  copy the files to DIR, with their present values\n"
+	"  --wait=SECONDS  time to wait for the program (10) after a write\n"
+	"Example:\n"
+	"  kmem fs $(pidof redis-server) /mnt & cat /mnt/proc/slabinfo\n";
 
 static int copy(pid_t pid, char *into)
 {

@@ -27,16 +27,18 @@
 static const char usage_text[] =
 	"usage: kmem info [--memory | --slabinfo | --json] [PID | FILE]\n"
 	"       kmem info --memcg [--json | --files] [PID | FILE]\n"
-	"  PID         a running program: on a terminal as --memory, else as --slabinfo\n"
-	"  FILE        what --stats=FILE wrote (a name of digits only: ./FILE)\n"
-	"  neither     a line for each of your processes that run libkmem\n"
-	"  --memory    the caches in use, largest first, and where all of the memory is\n"
-	"  --slabinfo  all caches, by objects, as /proc/slabinfo has them (slabinfo 2.1)\n"
-	"  --json      everything, for programs\n"
-	"  --memcg     groups instead of caches, as a tree, largest first; without PID\n"
-	"              of each process that has any\n"
-	"  --files     with --memcg: memory.current, memory.stat, memory.events and so\n"
-	"              on, of each group\n";
+	"Print the caches or the groups of a running program.\n"
+	"  PID         a running program; --memory on a terminal, else --slabinfo\n"
+	"  FILE        a file of kmem run --stats=FILE (for a name of digits: ./FILE)\n"
+	"  no PID      print one line for each of your processes with libkmem\n"
+	"  --memory    caches in use, largest first, and all memory of the library\n"
+	"  --slabinfo  all caches with their objects, in the form of slabinfo 2.1\n"
+	"  --json      all figures, for programs\n"
+	"  --memcg     groups as a tree, largest first; without a PID of all processes\n"
+	"  --files     with --memcg: memory.current, memory.stat, memory.events and\n"
+	"              further files of each group\n"
+	"Example:\n"
+	"  kmem info --memory $(pidof redis-server)\n";
 
 /* ------------------------------------------------------------------ snapshots */
 

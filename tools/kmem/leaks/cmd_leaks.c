@@ -25,11 +25,14 @@
 
 static const char usage_text[] =
 	"usage: kmem leaks [--seconds=N] [--most=LINES] PID | CORE\n"
-	"What grows in N seconds (5; 0: nothing is waited for), by cache, and by stack\n"
-	"where a cache is debugged with U (kmem debug); live objects by age, there; and\n"
-	"objects that nothing points to any more. All threads stand still for a moment:\n"
-	"the last line says for how long. Of a core dump: what nothing points to.\n"
-	"  --most=LINES  of each list (20; 0: all)\n";
+	"Print the growth of each cache of a running program, then its lost objects:\n"
+	"objects without a pointer to them. All threads stop for a moment; the last line\n"
+	"has the time of the stop. For a core dump, print the lost objects only.\n"
+	"  --seconds=N   time between two readings of the growth (5); 0: no growth\n"
+	"  --most=LINES  the longest list (20); 0: no limit\n"
+	"Caches debugged with U (kmem debug) have stacks and ages too.\n"
+	"Example:\n"
+	"  kmem leaks --seconds=60 $(pidof server) | kmem symbols\n";
 
 /* Order: objects without a pointer from another lost object first, then by size, largest first, then by address. */
 static int by_weight(const void *a, const void *b)

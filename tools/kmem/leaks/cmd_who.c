@@ -17,9 +17,11 @@
 
 static const char usage_text[] =
 	"usage: kmem who PID|CORE ADDRESS...\n"
-	"Whose each address is: the object that it is in, its cache, who pays for it, its\n"
-	"slab and neighbours; its age and by whom it was allocated, where its cache is\n"
-	"debugged with U (kmem debug) or it is a guarded object. The program goes on.\n";
+	"Print the object of each address: its cache, slab, neighbours, and the group\n"
+	"charged. Objects debugged with U (kmem debug) and guarded objects have their\n"
+	"age and the stack of the allocation too. The program does not stop.\n"
+	"Example:\n"
+	"  kmem who $(pidof server) 0x7f85b5802240 | kmem symbols\n";
 
 static const char *state_of(const struct heap *heap, const struct heap_piece *piece, uint64_t object)
 {

@@ -19,12 +19,13 @@
 
 static const char usage_text[] =
 	"usage: kmem diff [--all] [--bytes] BEFORE AFTER\n"
-	"  BEFORE, AFTER  each a record, as kmem info --json and kmem run --stats=FILE\n"
-	"              write it (a name of digits only: ./FILE), or a running program's\n"
-	"              number\n"
-	"  --all       what has not changed too\n"
-	"  --bytes     figures in bytes\n"
-	"The largest changes first.\n";
+	"Print the growth of caches and groups between two records, largest first.\n"
+	"  BEFORE, AFTER  a file of kmem info --json or kmem run --stats=FILE (for a\n"
+	"                 name of digits: ./FILE), or the PID of a running program\n"
+	"  --all          print rows without a change too\n"
+	"  --bytes        figures in bytes\n"
+	"Example:\n"
+	"  kmem info --json 4711 >before; sleep 60; kmem diff before 4711\n";
 
 /* Figures of one cache or group in both snapshots, or a sum. */
 struct line {

@@ -19,17 +19,21 @@
 
 static const char usage_text[] =
 	"usage: kmem top [OPTION...] [PID... | --cgroup=CGROUP]\n"
-	"  PID...      running programs; neither: all of yours that run libkmem\n"
-	"  --cgroup=CGROUP  those of a cgroup and of the cgroups below it: a path, or a\n"
-	"              process's number\n"
-	"  --once      once, for scripts: no screen\n"
-	"  --bytes     with --once: figures in bytes\n"
-	"  --seconds=N between two looks (2); with --once: after so long, with rates\n"
-	"  --sort=COLUMN   resident, live, ready, free, purgeable, pinned, rate or name\n"
-	"  --reverse   the least first\n"
-	"  --all       rows without memory too\n"
-	"  --as-one    one row for each cache of all processes together\n"
-	"On the screen q quits and h says which other keys there are.\n";
+	"Show the memory of running programs on a screen.\n"
+	"  PID...           running programs; default: all of yours with libkmem\n"
+	"  --cgroup=CGROUP  processes of a cgroup and of the cgroups below: a path, or a\n"
+	"                   process id\n"
+	"  --once           print once, for scripts\n"
+	"  --bytes          with --once: figures in bytes\n"
+	"  --seconds=N      seconds between two readings (2); with --once: read twice\n"
+	"                   and print rates\n"
+	"  --sort=COLUMN    resident, live, ready, free, purgeable, pinned, rate or name\n"
+	"  --reverse        smallest first\n"
+	"  --all            print rows without memory too\n"
+	"  --as-one         print one row for each cache of all processes together\n"
+	"On the screen, q quits and h lists all keys.\n"
+	"Example:\n"
+	"  kmem top --once --sort=pinned $(pidof redis-server)\n";
 
 struct wanted {
 	struct top_targets targets;

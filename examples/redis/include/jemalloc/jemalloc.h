@@ -1,13 +1,13 @@
 /*
- * <jemalloc/jemalloc.h>, for redis alone: the part of jemalloc's interface that redis calls, served by libkmem. It
- * stands in jemalloc's place, so that all that redis does with its own allocator works as it stands: used_memory,
- * INFO memory, MEMORY PURGE, MEMORY MALLOC-STATS, and active defragmentation. je_malloc.c has the rest.
+ * <jemalloc/jemalloc.h> for redis: the part of jemalloc's interface that redis calls, implemented with libkmem. All
+ * functions of redis for its own allocator work: used_memory, INFO memory, MEMORY PURGE, MEMORY MALLOC-STATS, and
+ * active defragmentation. je_malloc.c has the slow paths.
  *
- * Sizes up to 128 bytes have caches by name (redis-24), in steps of 8 bytes, for which redis has its jemalloc made
- * as well: an entry of its dictionary has 24. Larger blocks are malloc's, as is what Lua and libc allocate.
- * Caches' hits are inlined: redis allocates in a few functions only. It asks for the size of each block that comes, in
- * the same function; what je_malloc and je_realloc return is kept for that one question, in je_fresh, of which the
- * compiler mostly leaves nothing but a register.
+ * Sizes up to 128 bytes have named caches (redis-24) in steps of 8 bytes, as in redis' own build of jemalloc: a
+ * dictionary entry has 24 bytes. Larger blocks, and blocks of Lua and libc, come from malloc. Hits of caches are
+ * inlined, because redis allocates in a few functions only. After each allocation redis asks for the size of the
+ * new block, in the same function. je_fresh has the answer for this one question; the compiler mostly keeps
+ * je_fresh in a register.
  */
 #ifndef KMEM_REDIS_JEMALLOC_H
 #define KMEM_REDIS_JEMALLOC_H
@@ -21,8 +21,7 @@
 #endif
 #include <kmem/kmem.h>
 
-/* redis makes a name of these: "jemalloc-5.0.libkmem". Its tests look for the first word before they try to
- * defragment. */
+/* redis forms the name "jemalloc-5.0.libkmem". redis' tests of defragmentation require the first word. */
 #define JEMALLOC_VERSION_MAJOR 5
 #define JEMALLOC_VERSION_MINOR 0
 #define JEMALLOC_VERSION_BUGFIX libkmem
@@ -30,13 +29,13 @@
 
 #define MALLOCX_TCACHE_NONE 1
 
-/* Where nothing happens to the block between two questions, one is enough. */
+/* Pure: the compiler may merge two calls for an unchanged block. */
 extern size_t malloc_usable_size(void *block) __attribute__((pure));
 
-#define JE_MOST 128ul			/* bytes of a block that has a cache here */
-#define JE_MOST_SAVING 8192ul		/* while a child saves */
+#define JE_MOST 128ul			/* largest size with a cache, in bytes */
+#define JE_MOST_SAVING 8192ul		/* the same while a child saves */
 #define JE_CLASSES 64u
-/* The caches that serve now, NULL: not made yet; and up to which size. */
+/* The caches in use by class (NULL: not created yet), and the largest size with a cache. */
 extern struct kmem_cache **je_now;
 extern size_t je_most;
 struct kmem_cache *je_make(struct kmem_cache **caches, unsigned int class);
@@ -67,7 +66,7 @@ static inline struct kmem_cache *je_cache(unsigned int class)
 	return __builtin_expect(cache != NULL, 1) ? cache : je_make(caches, class);
 }
 
-/* A block and what malloc_usable_size would say of it. */
+/* A block and its usable size in bytes. */
 struct je_block {
 	void *block;
 	size_t bytes;
@@ -80,7 +79,7 @@ static inline void *je_came(void *block, size_t bytes)
 	return block;
 }
 
-/* The first question after a block came answers for that block; a later one may be of another at the same address. */
+/* je_fresh answers the first question after an allocation only: later another block may have the same address. */
 static inline size_t je_malloc_usable_size(void *block)
 {
 	bool fresh = block && block == je_fresh.block;
@@ -110,7 +109,7 @@ static inline void je_free(void *block)
 	free(block);
 }
 
-/* Of a block that has `old` bytes. */
+/* Resizes a block with a usable size of `old` bytes. */
 struct je_block je_resize(void *block, size_t old, size_t size);
 
 static inline void *je_realloc(void *block, size_t size)
@@ -120,12 +119,12 @@ static inline void *je_realloc(void *block, size_t size)
 	return je_came(now.block, now.bytes);
 }
 
-/* The bytes that a block of this size has; 0: malloc's affair. */
+/* Returns the usable size of a block of this size; 0 if malloc serves the size. */
 size_t je_nallocx(size_t size, int flags);
-/* For defragmentation: out of the fullest slab, past what lies ready; and back past it. */
+/* For defragmentation: allocates from the fullest slab and frees to the slab. Both bypass the cached objects. */
 void *je_mallocx(size_t size, int flags);
 void je_dallocx(void *block, int flags);
-/* Would it help to move this block? */
+/* Returns 1 if a move of this block would help to empty a slab, else 0. */
 int je_get_defrag_hint(void *block);
 int je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
 void je_malloc_stats_print(void (*write)(void *to, const char *text), void *to, const char *options);

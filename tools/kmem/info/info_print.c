@@ -268,7 +268,7 @@ static void print_totals(const struct snapshot *snapshot, const struct info_memo
 		add_total(&totals, "huge blocks, cached", times(ready, KM_PAGE_SIZE));
 	add_total(&totals, "address space kept for huge blocks", stats->mapped_spare_bytes);
 	/* Without arrays by page and areas by CPU: both are reserved whole, and only their resident bytes count. */
-	add_total(&totals, "metadata, without that by page and by CPU", stats->meta_bytes);
+	add_total(&totals, "metadata, without page and CPU arrays", stats->meta_bytes);
 	add_total(&totals, "address space reserved for pages", stats->arena_reserved_bytes);
 	if (stats->nodes > 1 && stats->nodes != UNKNOWN)
 		add_text(&totals, "memory nodes", COUNT(stats->nodes));

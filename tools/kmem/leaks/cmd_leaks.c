@@ -88,9 +88,8 @@ static int print_unread(const struct subject *subject, const struct scan_result 
 	int status = 0;
 
 	if (core && core->cut)
-		status = kmem_failed(1, "leaks", "%s: the dump is cut off: %s of its memory are missing; raise ulimit -c; raise "
-						 "ulimit -c", subject->name,
-				     BYTES(core->cut));
+		status = kmem_failed(1, "leaks", "%s: the dump is cut off: %s of its memory are missing; raise "
+						 "ulimit -c", subject->name, BYTES(core->cut));
 	if (core && !core->threads)
 		printf("not searched: registers and stacks, because the dump has no threads\n");
 	if (result->unread_bytes)

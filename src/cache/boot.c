@@ -334,8 +334,8 @@ static km_cold void tell_refusal(void)
 	if (km_swap_acquire(&told, true))
 		return;
 	if (limit != SIZE_MAX)
-		km_warn("start failed: the system refuses memory, RLIMIT_AS is %lu KiB: all allocations fail; raise "
-			"ulimit -v",
+		km_warn("start failed: the system refuses memory, RLIMIT_AS is %lu KiB (raise ulimit -v): all "
+			"allocations fail",
 			(unsigned long)(limit >> 10));
 	else
 		km_warn("start failed: the system refuses memory%s: all allocations fail",

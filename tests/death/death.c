@@ -487,8 +487,7 @@ static void bad_creation(void)
 #define REFUSE(name, size, why)                                                                    \
 	do {                                                                                       \
 		expect("kmem_cache_create(%s): %s", (name) ? (name) : "(null)", why);              \
-		refuse(kmem_cache_create(blind((void *)(uintptr_t)(name)), size, &args, flags),    \
-		       EINVAL);                                                                    \
+		refuse(kmem_cache_create(blind((void *)(uintptr_t)(name)), size, &args, flags), EINVAL); \
 	} while (0)
 #define BAD_FREEPTR	"freeptr_offset needs a constructor or SLAB_TYPESAFE_BY_RCU, and an aligned place in the object"
 	slab_flags_t flags = 0;

@@ -94,7 +94,7 @@ static void sheaf(void)
 	BROKEN(slab->node, slab->node + 1, "is on the partial list of node 0");
 	BROKEN(slab->inuse, slab->inuse + 1, "as allocated, but its bits mark");
 	BROKEN(n->slabs.counts.taken, n->slabs.counts.objects + 1, "objects are counted as allocated");
-	BROKEN(n->barn.objects, n->barn.objects + 1, "barn 0 has");
+	BROKEN(n->barn.objects, n->barn.objects + 1, "the barn of node 0 has");
 	empty();
 }
 
@@ -111,7 +111,7 @@ static void slub(void)
 	/* One that is this CPU's, and has more behind it. */
 	void *one = kmem_cache_alloc(cache, GFP_KERNEL);
 	NEED(one);
-	BROKEN(slub_slab(slab_of(one))->word, slub_slab(slab_of(one))->word & ~SLUB_FROZEN, "of a CPU says");
+	BROKEN(slub_slab(slab_of(one))->word, slub_slab(slab_of(one))->word & ~SLUB_FROZEN, "of a CPU counts");
 	kmem_cache_free(cache, one);
 	for (unsigned i = 0; i < OBJECTS - 1; i += 4)
 		kmem_cache_free(cache, objects[i]);

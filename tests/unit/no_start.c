@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 	unsetenv("KMEM_PERCPU");
 	how.resource = RLIMIT_AS;
 	how.bytes = 14 * MIB;
-	look(", RLIMIT_AS is 14336 KiB");
+	look(", RLIMIT_AS is 14336 KiB (raise ulimit -v)");
 	how.resource = RLIMIT_DATA;
 	how.bytes = 4 * MIB;
 	look(", RLIMIT_DATA is set (raise ulimit -d)");

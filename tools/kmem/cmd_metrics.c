@@ -161,7 +161,8 @@ static void parse_label(struct wanted *wanted, char *text)
 		kmem_usage("metrics", "--label: '%s' is not NAME=VALUE", text);
 	*value++ = '\0';
 	if (!km_metrics_is_label(text))
-		kmem_usage("metrics", "--label: '%s' is not a name of a label, or samples already have this label", text);
+		kmem_usage("metrics", "--label: '%s' is not a name of a label, or samples already have this label",
+			   text);
 	for (const char *at = value; *at; at += km_utf8_bytes(at))
 		if (!km_utf8_bytes(at))
 			kmem_usage("metrics", "--label: the value of %s is not UTF-8", text);

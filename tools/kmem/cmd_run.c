@@ -127,7 +127,7 @@ static void check_options(const char *text)
 		case KM_OPTION_FITS:
 			break;
 		case KM_OPTION_BAD:
-			kmem_usage("run", "--options: bad value for %s: '%s'; KMEM_OPTIONS=help lists all values values",
+			kmem_usage("run", "--options: bad value for %s: '%s'; KMEM_OPTIONS=help lists all values",
 				   pair, colon + 1);
 		case KM_OPTION_UNKNOWN:
 			kmem_usage("run", "--options: unknown key '%s'; KMEM_OPTIONS=help lists all keys", pair);

@@ -87,4 +87,4 @@ class Environment:
             ghz, ratio = self.gauge.stdout.readline().split()
             return float(ghz), float(ratio)
         except (OSError, ValueError) as error:
-            raise BenchError(f"{GAUGE} does not say how fast the clock is") from error
+            raise BenchError(f"{GAUGE} does not report the rate of the clock") from error

@@ -28,7 +28,7 @@ from .subjects import SUBJECTS, Finder, build_workers
 def check(options: argparse.Namespace, root: str) -> None:
     """Tests the tree, the Python libraries and the HTML file before the work, not after an hour."""
     if not root:
-        raise BenchError("needs the project's tree: run it inside of a clone")
+        raise BenchError("the source tree is needed: run kmem bench inside of a clone")
     for module in ["rich"] * (not options.json and not options.csv) + ["rich", "matplotlib"] * bool(options.html):
         if not importlib.util.find_spec(module):
             raise BenchError(f"needs the Python library {module}: apt-get install python3-{module}")

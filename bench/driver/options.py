@@ -53,7 +53,7 @@ def names(text: str, known: tuple[str, ...]) -> list[str]:
     if "" in found or len(set(found)) < len(found):
         raise argparse.ArgumentTypeError("an empty or repeated name")
     if unknown := [name for name in found if name not in known]:
-        raise argparse.ArgumentTypeError(f"there is no '{unknown[0]}'")
+        raise argparse.ArgumentTypeError(f"unknown value '{unknown[0]}'")
     return found
 
 
@@ -104,8 +104,8 @@ def parse(arguments: list[str], subjects: tuple[str, ...]) -> argparse.Namespace
     also = {"all": BENCHES, "bulk": ("bulk", "worst")}
     for name in options.benches:
         if name not in BENCHES + ("all",):
-            raise BenchError(f"there is no bench '{name}'; there are {', '.join(BENCHES)}, all", 2)
+            raise BenchError(f"unknown bench '{name}'; the benches are {', '.join(BENCHES)}, all", 2)
     options.benches = list(dict.fromkeys(bench for name in options.benches for bench in also.get(name, (name,))))
     if not options.benches:
-        raise BenchError(f"which? {', '.join(BENCHES)} or all", 2)
+        raise BenchError(f"a bench is missing: {', '.join(BENCHES)} or all", 2)
     return options

@@ -225,7 +225,7 @@ def build_workers(bench: Bench, gauge: str) -> None:
     jobs = [job for table in bench.tables for job in table.jobs]
     planned = [variant for variant in bench.variants if any(job.variant is variant for job in jobs)]
     if not planned:
-        raise BenchError("nothing of what was asked for can be measured")
+        raise BenchError("none of the requested subjects can be measured")
 
     def targets(variant: Variant) -> list[str]:
         return ([variant.preload] if variant.preload and variant.kind is Kind.OURS else []) + [variant.worker]

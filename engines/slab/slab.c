@@ -37,7 +37,7 @@ static void unlist(struct slab_node *n, struct km_page *slab)
 	if (km_unlikely(n->slabs.packed == slab))
 		km_store(&n->slabs.packed, NULL);
 	km_debug((long)n->slabs.counts.partial >= 0 && (long)n->slabs.counts.free_slabs >= 0,
-		 "a slab is on the list that its inuse says");
+		 "a slab is on the list of its inuse");
 }
 
 static void list(struct slab_node *n, struct km_page *slab, bool tail)
@@ -185,7 +185,7 @@ static void note_taken(struct slab_node *n, unsigned count)
 {
 	km_bump(&n->slabs.counts.taken, count);
 	km_bump(&n->allocs, count);
-	km_debug(n->slabs.counts.taken <= n->slabs.counts.objects, "no more objects are taken than there are");
+	km_debug(n->slabs.counts.taken <= n->slabs.counts.objects, "at most the free objects are taken");
 	km_store(&n->high, km_max(n->high, (uint64_t)n->slabs.counts.taken));
 }
 
@@ -368,7 +368,7 @@ static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, size
 	while (count < room && n->slabs.counts.free_slabs && n->slabs.counts.objects - n->slabs.counts.taken > limit) {
 		struct km_page *slab = km_list_last(&n->free, struct km_page, list);
 
-		km_debug(!slab->inuse, "a slab that goes is all free");
+		km_debug(!slab->inuse, "a freed slab has no allocated object");
 		unlist(n, slab);
 		km_slabs_went(&n->slabs, slab);
 		empty[count++] = slab;
@@ -632,7 +632,7 @@ static void **fit(const struct km_pcs *pcs, void **sheaf, uint64_t pad)
 	void **bottom = (void **)((char *)at - pad);
 
 	km_debug(pad % sizeof(void *) == 0 && pad <= pcs->sheaf_mask - 15,
-		 "a block's bottom lies in the block");
+		 "the bottom of a sheaf is inside of the sheaf");
 	/* A concurrent reader finds the old or the new bottom. */
 	km_store(at, pad);
 	km_store(bottom, NULL);
@@ -690,7 +690,7 @@ void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request
 /* Closes the gap at the bottom after the oldest objects left. */
 static void **close_up(void **top, void **bottom, size_t gone)
 {
-	km_debug(top + gone <= bottom, "no more objects leave a block than it has");
+	km_debug(top + gone <= bottom, "at most the objects of an array leave the array");
 	__builtin_memmove(top + gone, top, (char *)(bottom - gone) - (char *)top);
 	return top + gone;
 }

@@ -212,7 +212,7 @@ static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **sheaf)
 	if (!state || !km_load(&state->idle))
 		return sheaf;
 	km_debug(!km_load(&cache->fast.pcs.inner.pcs) || km_percpu.discipline != KM_DISCIPLINE_RSEQ,
-		 "a block is trimmed while its shelf is closed");
+		 "an array is trimmed while the per-CPU array is closed");
 	km_store(&state->idle, 0u);
 	sheaf = km_slab_give_oldest(cache, sheaf, km_slab_idle_share(km_load(&cache->fast.capacity), count));
 	km_store(&state->seen, (uint64_t)((uintptr_t)sheaf - (uintptr_t)km_area(cpu)));
@@ -267,7 +267,7 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 		void **old = n->shared;
 		unsigned old_limit = n->shared_limit, count = (unsigned)n->slabs.counts.shared;
 		km_store(&n->shared, arrays[node]);
-		km_debug(count <= old_limit && (old || !count), "a shared array has no more objects than room");
+		km_debug(count <= old_limit && (old || !count), "a shared array has at most as many objects as fit");
 		km_store(&n->shared_limit, shared_limit);
 		km_store(&n->slabs.counts.shared, (size_t)0);
 		n->free_limit = free_limit(cache, batchcount, node);
@@ -345,7 +345,8 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 	if (free == (unsigned)(slab->objects - slab->inuse) && listed == free &&
 	    slab->cache == cache && slab->type == KM_PAGE_SLAB)
 		return 0;
-	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free, its list has %u", cache->registry.name,
+	km_warn("check: %s: slab %p counts %u of %u objects as allocated, but its bits mark %u as free and its list "
+		"has %u", cache->registry.name,
 		km_page_address(slab), slab->inuse, slab->objects, free, listed);
 	return 1;
 }
@@ -365,7 +366,7 @@ static int check_list(struct kmem_cache *cache, const struct km_list *list, cons
 		const char *state = !slab->inuse ? "free" : slab->inuse < slab->objects ? "partial" : "full";
 
 		if (__builtin_strcmp(state, name) != 0) {
-			km_warn("check: %s: a %s slab is on the list of %s ones", cache->registry.name, state, name);
+			km_warn("check: %s: a %s slab is on the list of %s slabs", cache->registry.name, state, name);
 			damages++;
 		}
 		damages += check_slab(cache, slab);
@@ -391,7 +392,8 @@ static int check_node(struct kmem_cache *cache, const struct slab_node *n)
 	    tally.objects == kept->objects && tally.taken == kept->taken && n->ready >= kept->shared &&
 	    kept->shared <= n->shared_limit)
 		return damages;
-	km_warn("check: %s: %lu slabs, %lu partial, %lu free, %lu of %lu objects taken; kept %lu, %lu, %lu, %lu of %lu",
+	km_warn("check: %s: %lu slabs, %lu partial, %lu free, %lu of %lu objects allocated; counted: %lu, %lu, %lu, "
+		"%lu of %lu",
 		cache->registry.name, tally.slabs, partial, free, tally.taken, tally.objects,
 		kept->slabs, kept->partial, kept->free_slabs, kept->taken, kept->objects);
 	return damages + 1;

@@ -116,7 +116,7 @@ km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 		}
 		largest = km_max(largest, end - at);
 	}
-	km_debug(ops->units <= km_slob_page(page)->free_units, "a page has no fewer free units than a block of them");
+	km_debug(ops->units <= km_slob_page(page)->free_units, "a page has at least the free units of a free block");
 	km_slob_page(page)->passed = (uint16_t)before;
 	km_slob_page(page)->passed_units = (uint16_t)largest;
 	/* The rest on both sides stays free. */
@@ -145,7 +145,7 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 		end += free_at(base, after)->units;
 		next = free_at(base, after)->next;
 	}
-	km_debug(km_slob_page(page)->free_units <= KM_SLOB_UNITS, "a page has no more free units than it has");
+	km_debug(km_slob_page(page)->free_units <= KM_SLOB_UNITS, "a page has at most its number of free units");
 	if (before != NONE && before + free_at(base, before)->units == unit)
 		unit = before;
 	else
@@ -229,14 +229,14 @@ static void count(struct kmem_cache *cache, enum kmem_event event)
 
 static void list_page(struct km_page *page, struct km_list *list)
 {
-	km_debug(!(page->flags & (KM_SLAB_PARTIAL | KM_SLAB_DEAD)), "a page that comes to a list is on none");
+	km_debug(!(page->flags & (KM_SLAB_PARTIAL | KM_SLAB_DEAD)), "a page added to a list is on no list");
 	page->flags |= KM_SLAB_PARTIAL;
 	km_list_add_head(&page->list, list);
 }
 
 static void unlist_page(struct km_page *page)
 {
-	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that leaves a list is on one");
+	km_debug(page->flags & KM_SLAB_PARTIAL, "a page removed from a list is on a list");
 	page->flags &= (uint8_t)~KM_SLAB_PARTIAL;
 	km_list_del(&page->list);
 	km_slob_forget(page);
@@ -254,7 +254,7 @@ static void page_goes(struct kmem_cache *cache)
 {
 	count(cache, KMEM_FREE_SLAB);
 	km_bump(&km_slob_node(cache)->counts.freed_slabs, 1);
-	km_debug(km_slob.pages, "a page that goes was counted");
+	km_debug(km_slob.pages, "a freed page was counted");
 	km_bump(&km_slob.pages, -1);
 }
 
@@ -273,7 +273,7 @@ km_inline struct km_page *add_stocked(enum km_slob_list list, int node)
 /* Stocks a free, unlisted page, or returns the page for the caller to free. Requires: the engine's lock. */
 static struct km_page *drop_page(struct km_page *page, char *base)
 {
-	km_debug(!count_marks(km_slob_page(page)->marks), "a page that goes has no marked block");
+	km_debug(!count_marks(km_slob_page(page)->marks), "a freed page has no marked block");
 	clear_page(page, base);
 	if (km_slob.stocked >= KM_SLOB_STOCK) {
 		hide_page(page);
@@ -366,7 +366,7 @@ km_inline void *take_block(struct kmem_cache *cache, const struct ops *ops)
 
 	if (km_unlikely(km_slob_page(page)->free_units + ops->units == KM_SLOB_UNITS))
 		page_comes(cache);
-	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that serves is on the list of its blocks' size");
+	km_debug(page->flags & KM_SLAB_PARTIAL, "a page of an allocation is on the list of its block size");
 	km_debug(mark_at(km_slob_page(page)->marks, unit) == NO_MARK, "no mark lies in a free block");
 	if (km_likely(km_slob_page(page)->free_units))
 		km_slob_begin_at(list, page);
@@ -393,7 +393,7 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 	if (page->type == KM_PAGE_SHARED) {
 		unsigned unit = ((uintptr_t)object & (KM_PAGE_SIZE - 1)) / KM_SLOB_UNIT;
 
-		km_debug(mark_at(km_slob_page(page)->marks, unit) == KEEPS_TYPE, "what keeps its type is marked so");
+		km_debug(mark_at(km_slob_page(page)->marks, unit) == KEEPS_TYPE, "a type-safe block is marked");
 		flip_mark(km_slob_page(page)->marks, unit, CACHES | KEEPS_TYPE);
 	} else {
 		km_store(&page->inuse, (uint16_t)1);
@@ -448,7 +448,7 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 	km_bump(&n->counts.new_slabs, 1);
 	km_bump(&n->counts.objects, 1);
 	km_bump(&n->counts.taken, 1);
-	km_debug(n->counts.taken <= n->counts.objects, "no more objects are taken than there are");
+	km_debug(n->counts.taken <= n->counts.objects, "at most the free objects are taken");
 	km_unlock_quick(&km_slob.lock);
 	return km_page_address(slab);
 }
@@ -616,7 +616,7 @@ km_inline struct km_page *put_units(struct kmem_cache *cache, struct km_page *pa
 				    unsigned before, unsigned unit, unsigned end, unsigned after,
 				    uint32_t bytes)
 {
-	km_debug(km_slob.blocks && km_slob.units >= end - unit, "a block that goes was counted");
+	km_debug(km_slob.blocks && km_slob.units >= end - unit, "a freed block was counted");
 	km_bump(&km_slob.units, -(size_t)(end - unit));
 	km_bump(&km_slob.blocks, -1);
 	bool listed = km_slob_page(page)->free_units != 0;

@@ -239,7 +239,8 @@ static int slob_check_cache(struct kmem_cache *cache)
 	km_tell(reports_on);
 	if (n->counts.taken <= n->counts.objects && typed == most)
 		return 0;
-	km_warn("check: %s: %lu of %lu objects taken, %lu wait with their type", cache->registry.name,
+	km_warn("check: %s: %lu of %lu objects are allocated, but the list of type-safe free objects has "
+		"%lu", cache->registry.name,
 		n->counts.taken, n->counts.objects, typed);
 	return 1;
 }
@@ -293,7 +294,8 @@ static int check_page(struct km_page *page, void *arg)
 		return 0;
 	}
 	if (free_units != km_slob_page(page)->free_units || !blocks || listed != (free_units != 0)) {
-		km_warn("check: slob: page %p says %u units are free, its links %lu; %lu blocks",
+		km_warn("check: slob: page %p counts %u units as free, but its free blocks have %lu; %lu blocks are "
+			"allocated",
 			km_page_address(page), km_slob_page(page)->free_units, free_units, blocks);
 		totals->damages++;
 	}
@@ -317,10 +319,10 @@ static int check_pages(void)
 			listed++;
 	if (totals.pages != km_slob.pages || totals.units != km_slob.units ||
 	    totals.blocks != km_slob.blocks || totals.listed != listed) {
-		km_warn("check: slob: %lu pages, %lu units, %lu blocks; kept %lu, %lu, %lu",
+		km_warn("check: slob: %lu pages, %lu units, %lu blocks; counted: %lu, %lu, %lu",
 			totals.pages, totals.units, totals.blocks, km_slob.pages, km_slob.units,
 			km_slob.blocks);
-		km_warn("check: slob: %lu of %lu pages on lists", listed, totals.listed);
+		km_warn("check: slob: %lu of %lu pages with free units are on lists", listed, totals.listed);
 		totals.damages++;
 	}
 	return totals.damages;
@@ -362,7 +364,7 @@ void km_slob_choose(enum km_slob_list which, unsigned units, int node)
 	km_store(&km_slob.packed[which], page);
 	if (!page || list->next == &page->list)
 		return;
-	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that is chosen is on a list");
+	km_debug(page->flags & KM_SLAB_PARTIAL, "a chosen page is on a list");
 	km_list_del(&page->list);
 	km_list_add_head(&page->list, list);
 }

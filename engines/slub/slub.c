@@ -50,7 +50,7 @@ void km_slub_free_slab(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
 
-	km_debug(!(slab->flags & KM_SLAB_PARTIAL) && n->slabs.counts.slabs, "a slab that goes is on no list");
+	km_debug(!(slab->flags & KM_SLAB_PARTIAL) && n->slabs.counts.slabs, "a freed slab is on no list");
 
 	km_sub(&n->slabs.counts.slabs, 1ul);
 	km_sub(&n->slabs.counts.objects, (size_t)slab->objects);
@@ -94,7 +94,7 @@ static bool grab(struct kmem_cache *cache, struct km_page *slab, unsigned want, 
 	hold->slab = slab;
 	hold->base = km_page_address(slab);
 	hold->freelist = slub_head(seen, hold->base);
-	km_debug(!hold->count == !hold->freelist, "a freelist is as long as the counts say");
+	km_debug(!hold->count == !hold->freelist, "the length of a freelist equals the counts");
 	return hold->count != 0;
 }
 
@@ -182,7 +182,7 @@ bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab)
 		keep_for_ever(cache, slab, word);
 		return false;
 	}
-	km_debug(!slub_inuse(word) && !(word & SLUB_FROZEN), "a slab that goes is all free");
+	km_debug(!slub_inuse(word) && !(word & SLUB_FROZEN), "a freed slab has no allocated object");
 	km_slub_free_slab(cache, slab);
 	return true;
 }
@@ -199,8 +199,8 @@ static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *fre
 
 	for (;;) {
 		next = seen;
-		km_debug(!tail || slub_inuse(seen) >= count, "no more objects come back than were taken");
-		km_debug(seen & SLUB_FROZEN, "a slab in hand is frozen");
+		km_debug(!tail || slub_inuse(seen) >= count, "at most the allocated objects are freed");
+		km_debug(seen & SLUB_FROZEN, "a detached slab is frozen");
 		if (tail) {
 			km_set_free_next(cache, tail, slub_head(seen, base));
 			next = slub_with_head(seen - count, base, freelist);
@@ -243,7 +243,7 @@ static void defer_free(struct kmem_cache *cache, struct km_page *slab)
 	do
 		next = (seen & SLUB_OBJECTS) | slub_objects(seen);
 	while (!slub_change(slab, &seen, next));
-	km_debug(seen & SLUB_FROZEN, "a slab in hand is frozen");
+	km_debug(seen & SLUB_FROZEN, "a detached slab is frozen");
 	for (void *object = slub_head(seen, km_page_address(slab)), *following; object; object = following) {
 		following = km_free_next(cache, object);
 		km_defer(cache, object);
@@ -274,7 +274,7 @@ void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *fr
 			slub_count(cache, KMEM_DEACTIVATE_REMOTE_FREES);
 		slub_count(cache, remote ? KMEM_DEACTIVATE_TO_TAIL : KMEM_DEACTIVATE_TO_HEAD);
 		km_debug(!(word & SLUB_FROZEN) && slub_free_count(word),
-			 "a slab that is listed has something free, and is not frozen");
+			 "a listed slab has a free object and is not frozen");
 		km_slabs_list(&n->slabs, slab, remote);
 	}
 	km_unlock_may(&n->slabs.lock, may_wait);
@@ -305,7 +305,7 @@ void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 			km_store(&link->next, empty);
 			empty = link;
 		} else {
-			km_debug(!(word & SLUB_FROZEN), "a slab that is listed is not frozen");
+			km_debug(!(word & SLUB_FROZEN), "a listed slab is not frozen");
 			km_slabs_list(&n->slabs, slab, true);
 			slub_count(cache, KMEM_FREE_ADD_PARTIAL);
 		}
@@ -336,7 +336,7 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 		return false;
 	struct km_page *slab = slub_tagged(top.slab);
 	km_debug(slab && slab->cache == cache && slub_look(slab) & SLUB_FROZEN,
-		 "a CPU's slab is its cache's, and frozen");
+		 "a CPU's slab belongs to its cache and is frozen");
 	if (km_unlikely(!node_fits(slab, request))) {
 		slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
 		km_slub_deactivate(cache, slab, top.freelist, request->may_wait);
@@ -365,7 +365,7 @@ static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *
 		struct km_page *slab = slub_linked(link);
 
 		km_debug(slab->cache == cache && slub_look(slab) & SLUB_FROZEN,
-			 "a CPU's partial slab is its cache's, and frozen");
+			 "a CPU's partial slab belongs to its cache and is frozen");
 		slub_count(cache, KMEM_CPU_PARTIAL_ALLOC);
 		if (km_unlikely(!node_fits(slab, request))) {
 			slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
@@ -416,7 +416,7 @@ static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 		if (!found) {
 			km_slabs_unlist(&n->slabs, slab);
 			found = grab(cache, slab, want, hold);
-			km_debug(found, "a slab that is on a list has an object");
+			km_debug(found, "a listed slab has an object");
 			slub_count(cache, KMEM_ALLOC_FROM_PARTIAL);
 		} else if (!move_to_cpu(cache, n, slab)) {
 			break;
@@ -498,7 +498,7 @@ static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_w
 		slub_count(cache, KMEM_DEACTIVATE_BYPASS);
 		return;
 	}
-	km_debug(slub_look(hold->slab) & SLUB_FROZEN, "a slab that goes on a CPU is frozen");
+	km_debug(slub_look(hold->slab) & SLUB_FROZEN, "a slab of a CPU is frozen");
 	if (km_unlikely(!km_chain_swap(&cache->fast.chain, top, &old))) {
 		km_slub_deactivate(cache, hold->slab, hold->freelist, may_wait);
 	} else if (km_unlikely(old.slab)) {
@@ -528,7 +528,7 @@ static void *pop_listed(struct kmem_cache *cache, struct slub_node *n, struct km
 	uint64_t seen = slub_look(slab);
 	void *object, *next;
 
-	km_debug(km_is_locked(&n->slabs.lock) && slab->flags & KM_SLAB_PARTIAL, "a slab that is popped from is listed");
+	km_debug(km_is_locked(&n->slabs.lock) && slab->flags & KM_SLAB_PARTIAL, "a slab of an allocation is listed");
 	do {
 		object = slub_head(seen, base);
 		next = km_free_next(cache, object);
@@ -544,7 +544,7 @@ static void *pop_listed(struct kmem_cache *cache, struct slub_node *n, struct km
 			return object;
 		}
 	} while (!slub_change(slab, &seen, slub_with_list(seen + 1, base, next)));
-	km_debug(!!next == !!(slab->flags & KM_SLAB_PARTIAL), "a slab is on the list iff something is free");
+	km_debug(!!next == !!(slab->flags & KM_SLAB_PARTIAL), "a slab is listed if and only if an object is free");
 	return object;
 }
 
@@ -656,7 +656,7 @@ km_noinline static void relist(struct kmem_cache *cache, struct slub_node *n, st
 	bool go = is_empty && slub_may_go(cache, n);
 
 	km_debug(km_is_locked(&n->slabs.lock) && was_full == !(slab->flags & KM_SLAB_PARTIAL),
-		 "a slab is on the list iff something was free");
+		 "a slab was listed if and only if an object was free");
 
 	if (was_full && !go) {
 		km_slabs_list(&n->slabs, slab, true);

@@ -238,7 +238,7 @@ bool km_slub_mend_slab(struct kmem_cache *cache, struct km_page *slab);
 /* May an empty slab be freed? Yes if min_partial slabs are listed. Requires: the node's lock. */
 km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_node *n)
 {
-	km_debug(km_is_locked(&n->slabs.lock), "how many slabs are listed is asked under their lock");
+	km_debug(km_is_locked(&n->slabs.lock), "the number of listed slabs is read under the lock");
 	return km_load(&n->slabs.counts.partial) >= km_load(&cache->tune.min_partial) && !km_slabs_stay(cache);
 }
 

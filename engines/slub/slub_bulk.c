@@ -127,7 +127,7 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 			continue;
 		if (km_likely(slab->order == cache->layout.order))
 			*hash = (uint8_t)used;
-		km_debug(used <= GROUP, "there are no more batches than objects");
+		km_debug(used <= GROUP, "the number of batches is at most the number of objects");
 		batches[used++] = (struct batch){ slab, slub_base(slab, object), object, object, 1 };
 	}
 	for (unsigned i = 1; i < used; i++)

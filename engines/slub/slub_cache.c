@@ -189,7 +189,7 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 	if (fenced || unused)
 		km_for_each_cpu(cpu)
 			drain_cpu(cache, cpu);
-	km_debug(km_is_locked(&n->drain), "a chain is opened again by the drain that closed it");
+	km_debug(km_is_locked(&n->drain), "the closing drain opens the chain again");
 	km_chain_open(&cache->fast.chain);
 	km_unlock(&n->drain);
 	/* The system refused the fence, and may refuse from now on. */
@@ -472,7 +472,8 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool froze
 	if (own_slab(cache, slab) && free == slub_free_count(word) &&
 	    slub_objects(word) == slab->objects && !(word & SLUB_FROZEN) == !frozen)
 		return 0;
-	km_warn("check: %s: slab %p %s says %u of %u taken, frozen %d, and %u are free", cache->registry.name,
+	km_warn("check: %s: slab %p %s counts %u of %u objects as allocated, frozen %d, but its freelist has %u "
+		"objects", cache->registry.name,
 		km_page_address(slab), place, slub_inuse(word), slub_objects(word),
 		(word & SLUB_FROZEN) != 0, free);
 	return 1;
@@ -502,7 +503,7 @@ static int check_cpu(struct kmem_cache *cache, unsigned cpu)
 			break;
 	}
 	if (link && count != link->count) {
-		km_warn("check: %s: CPU %u has %lu partial slabs, kept %lu", cache->registry.name, cpu,
+		km_warn("check: %s: CPU %u has %lu partial slabs, but %lu are counted", cache->registry.name, cpu,
 			count, link->count);
 		damages++;
 	}

@@ -31,7 +31,7 @@ static void cut(struct kmem_cache *cache, struct km_page *slab, void *last, unsi
 	struct slub_node *n = slub_node(cache, slab->node);
 	uint64_t word = slub_slab(slab)->word;
 
-	km_debug(!last == !count && count <= slab->objects, "a list with a last object has one");
+	km_debug(!last == !count && count <= slab->objects, "a list with a tail has a head");
 	if (last)
 		km_set_free_next(cache, last, NULL);
 	else

@@ -99,7 +99,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 		begin(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
 	km_debug(km_debug_slab(object) && (cache->layout.engine->shared_pages || km_debug_slab(object)->cache == cache),
-		 "an object that comes is the cache's");
+		 "an allocated object belongs to the cache");
 	const bool taken = seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
 							    seen.state != KM_DEBUG_FREE;
 	if (km_unlikely(taken || !km_cas_both(km_debug_word(cache, object), &seen.word,
@@ -109,7 +109,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 	note(cache, object, 0);
 	trace(cache, object, true);
 	become(cache, object, KM_DEBUG_TAKEN);
-	km_debug(!cache->fast.pcs.front.open.pcs, "a cache that is debugged has no shelf");
+	km_debug(!cache->fast.pcs.front.open.pcs, "a debugged cache has no per-CPU sheaves");
 	return object;
 }
 
@@ -162,7 +162,8 @@ static bool goes(struct kmem_cache *cache, void *object)
 		km_debug_check_padding(cache, slab, "kmem_cache_free");
 	note(cache, object, 1);
 	trace(cache, object, false);
-	km_debug(km_debug_look(cache, object).state == KM_DEBUG_CHANGES, "an object's bytes change while it says so");
+	km_debug(km_debug_look(cache, object).state == KM_DEBUG_CHANGES,
+		 "the requested bytes of an allocated object change");
 	become(cache, object, KM_DEBUG_FREE);
 	return true;
 }
@@ -173,7 +174,7 @@ static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
 
 	if (!km_is_debugged(cache))
 		return;
-	km_debug(slab->type != KM_PAGE_SHARED, "a slab that comes is of one cache");
+	km_debug(slab->type != KM_PAGE_SHARED, "a new slab belongs to one cache");
 	km_debug_fill_padding(cache, slab);
 	for (unsigned i = 0; i < slab->objects; i++, object += cache->layout.size)
 		begin(cache, object);
@@ -209,7 +210,7 @@ static void store_asked(const struct kmem_cache *cache, void *object, size_t byt
 {
 	struct km_debug_seen seen = km_debug_look(cache, object);
 
-	km_debug(bytes <= cache->layout.object_size, "nobody has more of an object than there is");
+	km_debug(bytes <= cache->layout.object_size, "the requested bytes are within the object");
 	if (km_likely(seen.state == KM_DEBUG_TAKEN))
 		km_cas_both(km_debug_word(cache, object), &seen.word,
 			    km_debug_sealed(object, KM_DEBUG_TAKEN, (uint32_t)bytes));

@@ -108,7 +108,7 @@ km_inline uint32_t km_debug_seal_of(const void *object, uint32_t asked)
 }
 km_inline uint64_t km_debug_sealed(const void *object, enum km_debug_state state, uint32_t asked)
 {
-	km_debug(state < KM_DEBUG_DAMAGED, "no word says that it is damaged");
+	km_debug(state < KM_DEBUG_DAMAGED, "no valid state word has the damaged bit");
 	return (uint64_t)asked << 32 | (km_debug_seal_of(object, asked) ^ km_debug_states[state]);
 }
 

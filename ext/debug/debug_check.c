@@ -84,7 +84,7 @@ km_inline bool each_region(const struct kmem_cache *cache, void *object, bool ta
 	unsigned char *slot = at + cache->layout.size - cache->ext.left, zone = taken ? ZONE_TAKEN : ZONE_FREE;
 	const uint32_t size = cache->layout.object_size, right = cache->layout.freeptr - size;
 
-	km_debug(slot >= end, "an object's regions lie in its slot");
+	km_debug(slot >= end, "the regions of an object are inside of its place");
 	if (taken && km_debug_is_narrowed(cache) && asked < size &&
 	    !see(at + asked, size - asked, ZONE_TAKEN, "kmalloc Redzone", arg))
 		return false;

@@ -157,7 +157,7 @@ static void comes(void *p, size_t asked, size_t bytes)
 	record->marks[1].seal = km_debug_mark_seal(&record->marks[1]);
 	/* Release: a reader of TAKEN also sees the red zone. */
 	km_store_release(&record->seal, sealed(p, record, TAKEN));
-	km_debug(has_record(p, bytes), "a block that has come says so");
+	km_debug(has_record(p, bytes), "an allocated block is marked");
 }
 
 /* Shrink a block in place to its first `asked` bytes. */
@@ -210,7 +210,7 @@ static void wait_there(void *p, size_t bytes)
 	/* Acquire: see all writes to the old block made before quarantine. */
 	void *before = km_swap_acquire(place, p);
 
-	km_debug(before != p, "a block waits in one place");
+	km_debug(before != p, "a delayed block is in one place");
 	if (before)
 		let_go(before);
 }
@@ -301,7 +301,7 @@ const struct km_debug_mark *km_debug_block_mark(const struct km_page *page, size
 	if (km_load_acquire(&record->seal) != sealed(p, record, TAKEN))
 		return NULL;
 	*asked = record->asked;
-	km_debug(*asked <= bytes - sizeof(*record), "a track lies behind what was asked for");
+	km_debug(*asked <= bytes - sizeof(*record), "a track follows the requested bytes");
 	return &record->marks[0];
 }
 

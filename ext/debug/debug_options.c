@@ -23,10 +23,10 @@ static const struct {
 } letters[] = {
 	{ 'F', SLAB_CONSISTENCY_CHECKS, "sanity checks: each free is validated at once" },
 	{ 'Z', SLAB_RED_ZONE, "red zones to the left and right of each object" },
-	{ 'P', SLAB_POISON, "poison: free objects are filled, and looked at before they are given out" },
-	{ 'U', SLAB_STORE_USER, "user tracking: by whom an object was allocated, and freed" },
-	{ 'T', SLAB_TRACE, "trace: a line for each object that comes or goes" },
-	{ 'A', SLAB_FAILSLAB, "failing on purpose: a mark for KMEM_FAILSLAB=cache-filter=Y" },
+	{ 'P', SLAB_POISON, "poison: free objects are filled, and checked before the next allocation" },
+	{ 'U', SLAB_STORE_USER, "user tracking: stacks of the allocation and the free of each object" },
+	{ 'T', SLAB_TRACE, "trace: a line for each allocation and each free" },
+	{ 'A', SLAB_FAILSLAB, "failure injection: marks the cache for KMEM_FAILSLAB=cache-filter=Y" },
 };
 
 struct block {
@@ -98,7 +98,7 @@ static bool names(const struct block *block, const char *cache)
 {
 	const char *at = block->names, *end = at + block->length;
 
-	km_debug(end < asked.text + sizeof(asked.text), "a list of names lies in the text that was given");
+	km_debug(end < asked.text + sizeof(asked.text), "a list of names is inside of the text");
 	while (at < end) {
 		const char *comma = at;
 
@@ -114,12 +114,12 @@ static bool names(const struct block *block, const char *cache)
 static km_cold void help(void)
 {
 	km_warn("KMEM_DEBUG=LETTERS[,CACHE...][;LETTERS[,CACHE...]]...");
-	km_warn("  the first block decides that names a cache, else the last one without names");
-	km_warn("  CACHE may end in *, which stands for all that begin so");
+	km_warn("  the first block that names the cache applies, else the last block without names");
+	km_warn("  CACHE may end in *, and matches all names with this beginning");
 	km_warn("  no letters: FZPU");
 	for (size_t i = 0; i < km_array_count(letters); i++)
 		km_warn("  %c %s", letters[i].letter, letters[i].help);
-	km_warn("  O none of Z, P and U where they would make the smallest slab longer");
+	km_warn("  O no Z, P and U where these letters make the smallest slab longer");
 	km_warn("  - none");
 }
 
@@ -133,7 +133,7 @@ void km_debug_read(const char *text)
 		return;
 	}
 	size_t length = __builtin_strlen(text);
-	km_debug(length < sizeof(asked.text), "a text is read that fits");
+	km_debug(length < sizeof(asked.text), "the text fits");
 	length = km_min(length, sizeof(asked.text) - 1);
 	__builtin_memcpy(asked.text, text, length);
 	/* Replace control characters, so that a quoted text stays one line. */
@@ -195,7 +195,7 @@ slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low)
 		flags |= SLAB_STORE_USER;
 	if (!asked.set)
 		return flags;
-	km_debug(!asked.text[sizeof(asked.text) - 1], "the text that was given has an end");
+	km_debug(!asked.text[sizeof(asked.text) - 1], "the text has an end");
 	do {
 		at = read_block(at, &block, false);
 		if (block.names && names(&block, name))

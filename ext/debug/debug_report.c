@@ -43,7 +43,7 @@ static void say_track(const char *what, const struct km_debug_mark *mark)
 	km_debug_read_mark(mark, &track);
 	/* The remaining content may still help the reader. */
 	if (!km_debug_is_sealed(mark))
-		km_warn("%s: the track was overwritten; it says", what);
+		km_warn("%s: the track was overwritten; its content is", what);
 	else if (!track.when)
 		return;
 	km_warn("%s in %s age=%lu cpu=%u pid=%u", what, km_stack_place(track.frame[0], place, sizeof(place)),
@@ -80,7 +80,8 @@ static void say_region(const struct km_debug_region *region, const void *start)
 
 	if (!km_debug_differs(region, &from, &to))
 		return;
-	km_debug(from < to && from >= region->at && to <= region->at + region->bytes, "a damage lies in its region");
+	km_debug(from < to && from >= region->at && to <= region->at + region->bytes,
+		 "a damage is inside of its region");
 	unsigned long offset = (unsigned long)(from - (const unsigned char *)start);
 	if (region->wanted)
 		km_warn("[%s overwritten] %p-%p @offset=%lu. 0x%lx instead of 0x%lx", region->what, (void *)from,
@@ -126,7 +127,7 @@ static void say_object(const struct km_debug_about *about)
 	uintptr_t link = *(uintptr_t *)(object + cache->layout.freeptr);
 
 	km_debug(padding <= end && cache->layout.object_size <= cache->layout.freeptr,
-		 "what lies around an object lies in its slot");
+		 "the surroundings of an object are inside of its place");
 	km_warn("Object %p @offset=%lu fp=%p", (void *)object,
 		(unsigned long)(about->object - (char *)km_page_address(about->slab)),
 		link == KM_DEBUG_NO_LINK ? NULL : (void *)link);

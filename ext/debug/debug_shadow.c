@@ -228,7 +228,7 @@ static struct kmem_cache *get(struct kmem_cache *cache, slab_flags_t flags, int 
 	if (!shadow)
 		return NULL;
 	km_debug(shadow->layout.object_size == cache->layout.object_size && shadow->ext.shadow_of == cache,
-		 "a sibling has the cache's objects");
+		 "a debug shadow cache has the object size of its cache");
 	shadow->ext.next_shadow = shadows->first;
 	/* Release pairs with walkers of the list: the shadow is complete. */
 	km_store_release(&shadows->first, shadow);
@@ -265,7 +265,7 @@ static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
 		km_alloc_drain(cache);
 	}
 	km_debug(!km_load(&cache->fast.pcs.front.open.pcs) && !km_load(&cache->fast.pcs.front.back.pcs),
-		 "an object of a sibling is had only where no hit can free it");
+		 "an object of a debug shadow cache is allocated only with the fast path closed");
 	/* Release pairs with enter. */
 	km_store_release(&shadows->serving, shadow);
 	if (!does_serve(shadows))
@@ -278,7 +278,7 @@ int km_shadows_switch(struct kmem_cache *cache, slab_flags_t flags)
 	int error = 0;
 
 	km_debug(!(flags & ~KM_DEBUG_FLAGS) && !cache->memcg.child_of && !cache->ext.shadow_of,
-		 "a cache that users know is switched, by flags that are for it");
+		 "a user's cache is switched, with permitted flags");
 	if (flags == (cache->layout.flags & KM_DEBUG_FLAGS)) {
 		if (cache->ext.shadows && does_serve(cache->ext.shadows))
 			km_add_both(&cache->ext.shadows->calls, -SERVES);

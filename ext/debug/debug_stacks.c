@@ -69,7 +69,7 @@ static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr
 
 	if (number >= room)
 		return 0;
-	km_debug(depth && depth <= KM_STACK_FRAMES && !stacks[number].hash, "an entry is made once, of a stack");
+	km_debug(depth && depth <= KM_STACK_FRAMES && !stacks[number].hash, "an entry is created once, for a stack");
 	stacks[number].hash = hash;
 	__builtin_memcpy(stacks[number].frame, frame, depth * sizeof(*frame));
 	return number;
@@ -128,7 +128,7 @@ void km_debug_mark(struct km_debug_mark *mark)
 	mark->who = stack_here() | (uint64_t)km_os_thread() << 32;
 	mark->when = km_os_now_ms() | (uint64_t)km_cpu_number() << KM_DEBUG_CPU_SHIFT;
 	mark->seal = km_debug_mark_seal(mark);
-	km_debug(km_debug_is_sealed(mark), "a mark that is made has its seal");
+	km_debug(km_debug_is_sealed(mark), "a new mark has its seal");
 }
 
 void km_debug_read_mark(const struct km_debug_mark *mark, struct km_stack_track *track)

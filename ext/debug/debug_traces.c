@@ -225,7 +225,7 @@ static void sort(const struct sites *sites)
 
 static void walk(struct sites *sites)
 {
-	km_debug(!(sites->part >> sites->halvings), "a part is named by as many bits as there were halvings");
+	km_debug(!(sites->part >> sites->halvings), "a part has one bit of its name for each halving");
 	__builtin_memset(sites->table, 0, sites->room * sizeof(*sites->table));
 	sites->used = 0;
 	sites->too_many = false;
@@ -240,7 +240,7 @@ static bool next_part(struct sites *sites)
 	if (!sites->halvings)
 		return false;
 	sites->part |= (uint64_t)1 << (sites->halvings - 1);
-	km_debug(is_in_part(sites, sites->part), "a part is named by the last bits of its hashes");
+	km_debug(is_in_part(sites, sites->part), "the name of a part is the low bits of its hashes");
 	return true;
 }
 
@@ -257,7 +257,7 @@ static bool gather(struct sites *sites)
 				keep(sites, &sites->table[i]);
 	} while (next_part(sites));
 	sort(sites);
-	km_debug(!sites->others || sites->kept == sites->room / 4, "stacks are left out where there is no room");
+	km_debug(!sites->others || sites->kept == sites->room / 4, "stacks are left out only without room");
 	return true;
 }
 
@@ -301,7 +301,7 @@ static void print_site(struct km_writer *writer, const struct sites *sites, cons
 	char place[320], bytes[32] = "";
 	bool known = stack_of(site, &track);
 
-	km_debug(site->count && site->least <= site->most, "a stack that is printed has objects, and their ages");
+	km_debug(site->count && site->least <= site->most, "a printed stack has objects with ages");
 	if (!sites->cache)
 		km_format(bytes, sizeof(bytes), " bytes=%lu", site->bytes);
 	km_print(writer, "%7lu %s%s age=%lu/%lu/%lu pid=%u-%u\n", site->count,
@@ -328,7 +328,7 @@ static void print_untracked(struct km_writer *writer)
 
 	kmem_get_stats(&stats);
 	if (stats.mapped_blocks)
-		km_print(writer, "%7lu of more than 4 MiB bytes=%lu: it is not known by whom\n", stats.mapped_blocks,
+		km_print(writer, "%7lu of more than 4 MiB bytes=%lu: stacks are not recorded\n", stats.mapped_blocks,
 			 stats.mapped_bytes);
 }
 

@@ -51,7 +51,7 @@ static struct km_guard_slot *slot_of(const void *p)
 {
 	size_t page = ((uintptr_t)p - km_guarded.start) / pool.page;
 
-	km_debug(km_is_guarded(p), "a slot is looked for in the pool");
+	km_debug(km_is_guarded(p), "a searched slot is in the pool");
 	return page & 1 ? &pool.slot[page / 2] : NULL;
 }
 
@@ -79,7 +79,7 @@ static void close_page(struct km_guard_slot *slot)
 {
 	char *page = km_guard_page(slot);
 
-	km_debug(km_load(&slot->state) == KM_GUARD_CHANGES, "a page is closed by who has its slot");
+	km_debug(km_load(&slot->state) == KM_GUARD_CHANGES, "a page is closed by the holder of its slot");
 	bool open = km_thread.no_calls || km_os_guard(page, pool.page, km_misuse_goes_on());
 	km_store(&slot->open, open);
 	if (open)
@@ -231,7 +231,7 @@ static void guard_again(struct kmem_cache *cache, void *object)
 
 	if (!slot || !get(slot, KM_GUARD_TAKEN))
 		return;
-	km_debug(slot->cache == cache, "an object comes off its own cache's shelf");
+	km_debug(slot->cache == cache, "an object comes from the sheaf of its own cache");
 	km_stack_track(&slot->track[0]);
 	km_store(&slot->unseen, false);
 	give(slot, KM_GUARD_TAKEN);
@@ -489,11 +489,11 @@ static void guard_start(const struct km_guard_options *options)
 	if (!options->objects || (!options->ms && !options->each))
 		return;
 	if (km_sanitizer.objects) {
-		km_warn("KMEM_OPTIONS: guard: a sanitizer watches the objects");
+		km_warn("KMEM_OPTIONS: guard is ignored: a sanitizer checks the objects");
 		return;
 	}
 	if (!make_pool(options->objects)) {
-		km_warn("KMEM_OPTIONS: guard: the system refuses the pool");
+		km_warn("KMEM_OPTIONS: guard is ignored: the system refuses memory for the pool; lower guard_objects");
 		return;
 	}
 	km_guarded.each = options->each;
@@ -507,7 +507,7 @@ static void guard_ready(void)
 	if (!km_guarded.bytes || km_load(&pool.ready))
 		return;
 	if (!km_os_catch_faults(km_guard_fault, true))
-		km_warn("KMEM_OPTIONS: guard: the system refuses the handler of faults");
+		km_warn("KMEM_OPTIONS: guard is ignored: the system refuses the SIGSEGV handler");
 	km_store(&pool.next_ms, km_os_now_ms() + pool.ms);
 	/* Release pairs with guard_alloc: the fault handler is installed. */
 	km_store_release(&pool.ready, true);

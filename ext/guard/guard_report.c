@@ -67,12 +67,12 @@ static void say_track(const char *what, const struct km_stack_track *track, cons
 		seconds(track->when, at, sizeof(at)), seconds(km_os_now_ms() - track->when, ago, sizeof(ago)), more);
 	say_frames(track->frame, KM_STACK_FRAMES);
 	if (!track->frame[0])
-		km_warn(" (it lay on a CPU's shelf: who freed it was not seen)");
+		km_warn(" (the object was cached on a CPU: the stack of the free is unknown)");
 }
 
 static void say_object(const struct km_guard_slot *slot)
 {
-	const char *unseen = slot->unseen ? ", or later: not every free of this cache is seen" : "";
+	const char *unseen = slot->unseen ? ", or later: not every free of this cache is observed" : "";
 
 	km_warn("kfence-#%u: %p-%p, size=%u, cache=%s", number(slot), (void *)slot->object,
 		(void *)(slot->object + slot->bytes - 1), slot->bytes, slot->name);

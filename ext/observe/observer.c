@@ -64,14 +64,14 @@ static void listen_as(unsigned pid, int least)
 		km_os_close(observer.fd);
 		observer.fd = -1;
 	}
-	km_debug(observer.fd < 0 || observer.fd >= least, "the name's descriptor is out of the program's way");
+	km_debug(observer.fd < 0 || observer.fd >= least, "the descriptor of the name is above those of the program");
 }
 
 static void answer(int to)
 {
 	int file = km_os_memory_file("libkmem-observer");
 
-	km_debug(km_thread.busy && km_load(&observer.taken), "a text is one thread's, which handlers leave alone");
+	km_debug(km_thread.busy && km_load(&observer.taken), "a text belongs to one busy thread");
 	const int error = file < 0 ? file : km_print_json_now(file) ?: km_os_seal(file);
 
 	km_os_hand_over(to, error ? -1 : file);
@@ -188,7 +188,8 @@ static void serve_apart(void)
 		observer.fd = -1;
 	} else {
 		observer.next_try = UINT64_MAX;
-		km_warn("observer_thread: the system gives a thread no descriptors of its own: misses answer");
+		km_warn("KMEM_OPTIONS: observer_thread is ignored: the helper thread cannot have its own "
+			"descriptors; misses answer");
 	}
 	km_os_thread_is_ours(false, NULL);
 	km_store_release(&observer.through, 1u);
@@ -202,7 +203,7 @@ static void serve_apart(void)
  */
 static void keep(void)
 {
-	km_debug(!km_thread.busy && !km_thread.locks_held, "a thread of ours begins as any other");
+	km_debug(!km_thread.busy && !km_thread.locks_held, "a helper thread begins as other threads");
 	while (!km_load_acquire(&observer.through)) {
 		if (!ends() && take()) {
 			kmem_tick();
@@ -234,7 +235,7 @@ static bool begin_serving(unsigned pid, uint64_t now)
 	if (!km_options.observer_thread || (observer.pid && observer.pid != pid) || now < observer.next_try ||
 	    !km_helper_may())
 		return false;
-	km_debug(!km_load(&observer.serving) || km_load(&observer.serving) != pid, "of each process there is one");
+	km_debug(!km_load(&observer.serving) || km_load(&observer.serving) != pid, "a process has one observer");
 	observer.next_try = now + WAIT_MS;
 	km_store(&observer.keeper, 0u);
 	km_store(&observer.answerer, 0u);
@@ -277,7 +278,7 @@ static void end_threads(unsigned pid)
 	for (unsigned ms = 0; ms < END_MS && !km_os_is_shut() && !has_ended(pid); ms++)
 		km_os_wait(&observer.ending, ENDING, 1);
 	if (!km_os_is_shut() && !has_ended(pid))
-		km_warn("the observer's thread does not end before a filter of system calls comes");
+		km_warn("the observer's helper thread does not end before the seccomp filter is installed");
 }
 
 /*
@@ -310,7 +311,7 @@ static void tick(uint64_t now)
 	if (now < km_load(&observer.next_look) || km_thread.locks_held || km_thread_is_lent() || km_os_is_shut() ||
 	    km_load(&observer.ending) || !take())
 		return;
-	km_debug(km_thread.busy && !km_thread.no_calls, "a tick is a miss's, which may call the system");
+	km_debug(km_thread.busy && !km_thread.no_calls, "a tick belongs to a miss that may call the system");
 	km_store(&observer.next_look, now + LOOK_MS);
 	const unsigned pid = km_os_pid();
 	const bool served = km_load_acquire(&observer.serving) == pid;

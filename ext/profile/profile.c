@@ -157,7 +157,7 @@ static uint64_t points_in(struct km_profile_thread *thread, size_t bytes)
 		thread->left += take_distance(thread);
 		points++;
 	}
-	km_debug(points || thread->number, "a thread that has come to a sample has begun");
+	km_debug(points || thread->number, "a sampled thread is initialised");
 	return points;
 }
 
@@ -341,7 +341,7 @@ static km_noinline void take_out(const void *p)
 		if (km_load(tag_at(slot)) != tag_of(p) || km_load_acquire(&slot->p) != (uintptr_t)p)
 			continue;
 		probe_free(p);
-		km_debug(km_load(&slot->what) & KM_PROFILE_MOST_BYTES, "a sample that is out has bytes");
+		km_debug(km_load(&slot->what) & KM_PROFILE_MOST_BYTES, "an allocated sample has bytes");
 		km_store(tag_at(slot), (uint8_t)0);
 		/* Release pairs with put_in_slot: the next owner's tag is stored later. */
 		km_store_release(&slot->p, (uintptr_t)0);
@@ -372,7 +372,7 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 		km_add(&record.lost, 1ul);
 		return;
 	}
-	km_debug(site >= record.site && site < record.site + KM_PROFILE_SITES, "a site is one of the table's");
+	km_debug(site >= record.site && site < record.site + KM_PROFILE_SITES, "a site is in the table");
 	/* bytes / (bytes / mean) equals the mean, so most samples need no division. */
 	const uint64_t word = km_load(&each_byte);
 	double each;
@@ -381,7 +381,7 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	const double weight = km_likely(x <= 1) ? (double)km_load(&record.mean) * km_profile_series(x) :
 						  (double)bytes * km_profile_times(x);
 	km_debug(weight >= (double)bytes || km_load(&record.state) != KM_PROFILE_ON,
-		 "a sample stands for itself at least");
+		 "a sample has a weight of at least one object");
 	km_add(&site->bytes, (uint64_t)(weight + 0.5));
 	if (km_unlikely(!source.each))
 		km_add(&site->parts, (uint64_t)(KM_PROFILE_PART * km_profile_times(x) + 0.5));
@@ -563,7 +563,7 @@ static void profile_start(uint64_t mean)
 	record.mean = km_min(mean, MOST_MEAN);
 	record.state = KM_PROFILE_ASKED;
 	if (!profile_begin()) {
-		km_warn("KMEM_OPTIONS: profile: the system refuses the memory");
+		km_warn("KMEM_OPTIONS: profile is ignored: the system refuses memory for the samples");
 		return;
 	}
 	km_store(&km_alloc_probing, (uint32_t)KM_PROBING_PROFILE);
@@ -604,7 +604,7 @@ static int profile_ask(const struct km_mail_request *request)
 	km_store(&record.mean, mean);
 	store_name(record.cache, request->cache);
 	km_store(&record.ends_ms, km_os_now_ms() + seconds * 1000);
-	km_debug(record.ends_ms && record.mean, "a profile that was asked for ends");
+	km_debug(record.ends_ms && record.mean, "a requested profile ends");
 	km_store(&record.state, (uint32_t)KM_PROFILE_ASKED);
 	return 0;
 }

@@ -56,7 +56,7 @@ static void start(void)
 	km_sanitizer.valgrind = valgrind(RUNNING_ON_VALGRIND, 0, 0, 0, 0) != 0;
 	km_sanitizer.objects = km_sanitizer.address || km_sanitizer.thread || km_sanitizer.valgrind;
 	km_sanitizer.any = km_sanitizer.objects || __lsan_register_root_region;
-	km_debug(!km_sanitizer.any || km_sanitizer_ops == &km_sanitizing, "a sanitizer is told by the hook");
+	km_debug(!km_sanitizer.any || km_sanitizer_ops == &km_sanitizing, "the hook reports to a sanitizer");
 #endif
 }
 
@@ -136,7 +136,7 @@ static void object_begins(void *p, size_t bytes, bool has_content)
 
 static void object_resized(void *p, size_t before, size_t bytes)
 {
-	km_debug(bytes <= before, "an object that is resized has room");
+	km_debug(bytes <= before, "a resized object has room");
 	if (km_sanitizer.address) {
 		__asan_poison_memory_region(p, before);
 		__asan_unpoison_memory_region(p, bytes);

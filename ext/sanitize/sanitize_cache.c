@@ -46,7 +46,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
 	}
 	if (keeps_word(cache))
 		*km_observed_word(cache, object) = cache->layout.object_size;
-	km_debug(!cache->fast.pcs.front.open.pcs, "a cache that a sanitizer watches has no shelf");
+	km_debug(!cache->fast.pcs.front.open.pcs, "a cache observed by a sanitizer has no per-CPU sheaves");
 	km_sanitizing.object_begins(object, bytes_of(cache, object), cache->form.ctor != NULL);
 	return object;
 }
@@ -59,7 +59,7 @@ static bool goes(struct kmem_cache *cache, void *object)
 		return true;
 	}
 	km_debug(!keeps_word(cache) || *km_observed_word(cache, object) <= cache->layout.object_size,
-		 "a living object's word says its bytes");
+		 "the word of an allocated object has its bytes");
 	km_sanitizing.object_ends(object, bytes_of(cache, object));
 	if (keeps_word(cache))
 		*km_observed_word(cache, object) = 0;

@@ -30,7 +30,7 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 		unsigned want = (unsigned)km_min(left, KM_BULK_MOST);
 		unsigned got = cache->layout.engine->take(cache, request, objects + left - want, want);
 
-		km_debug(got <= want, "an engine gives no more than is wanted");
+		km_debug(got <= want, "an engine returns at most the requested objects");
 		/* take fills from the front: keep the invariant that the end is done. */
 		if (got < want)
 			__builtin_memmove(objects + left - got, objects + left - want, got * sizeof(*objects));
@@ -46,7 +46,7 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
  */
 static int is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects, bool seen)
 {
-	km_debug(left <= n, "objects[left, n) are those that were had");
+	km_debug(left <= n, "objects[left, n) are allocated");
 	if (km_likely(!left))
 		return (int)n;
 	if (left < n) {

@@ -35,7 +35,7 @@ static void name_gfp(char *text, size_t bytes, gfp_t gfp)
 		between = "|";
 	}
 	km_format(text + length, bytes - length, ")");
-	km_debug(length < bytes && !gfp, "a request has bits that have names");
+	km_debug(length < bytes && !gfp, "the gfp bits have names");
 }
 
 void km_alloc_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const char *reason, const char *suffix)
@@ -80,7 +80,7 @@ void *km_alloc_failed(const char *name, size_t size, gfp_t gfp, int error)
 		km_panic("%s: out of memory, %lu bytes with __GFP_NOFAIL", name, (unsigned long)size);
 	if (km_gfp_tells(gfp))
 		tell(name, size, gfp);
-	km_debug(error, "a call that fails says why");
+	km_debug(error, "a failed call has a reason");
 	errno = error;
 	return NULL;
 }

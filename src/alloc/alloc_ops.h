@@ -59,7 +59,7 @@ km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 /* Touches the cache again, because reclaim, which skips untouched caches, may have run since the entry. */
 km_inline void km_miss_leave_quick(struct kmem_cache *cache)
 {
-	km_debug(km_thread.busy, "an engine is entered and left with handlers kept out");
+	km_debug(km_thread.busy, "signal handlers are kept out inside of an engine");
 	km_alloc_touch(cache);
 	km_alloc_tick_rarely();
 	km_busy_end_clear();

@@ -22,7 +22,7 @@ static void *none_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t ali
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	void *object = NULL;
 
-	km_debug(bytes < KM_PAGE_SIZE, "an engine that serves by size serves less than a page");
+	km_debug(bytes < KM_PAGE_SIZE, "an engine that allocates by size allocates less than a page");
 	request.bytes = (uint32_t)bytes;
 	request.align = (uint32_t)align;
 	if (km_likely(node == NUMA_NO_NODE) && enter_alloc(cache, &request, KMEM_GFP_ODD & ~__GFP_ZERO)) {
@@ -65,7 +65,7 @@ unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *reques
 	if (km_unlikely(km_load(&cache->layers[0]) != &km_ops_none) || !enter_alloc(cache, request, KMEM_GFP_ODD))
 		return 0;
 	unsigned got = cache->layout.engine->take(cache, request, objects, want);
-	km_debug(got <= want, "an engine gives no more than is wanted");
+	km_debug(got <= want, "an engine returns at most the requested objects");
 	km_miss_leave_quick(cache);
 	return got;
 }

@@ -153,7 +153,7 @@ static void collect_own(struct kmem_cache *cache)
 	for (; cache->fast.pcs.slot && most; most--) {
 		/* km_pcs_pop_n fills the array from its end. */
 		while ((count = km_pcs_pop_n(&cache->fast.pcs, objects, SOME))) {
-			km_debug(count <= SOME, "what leaves a shelf has room in the array");
+			km_debug(count <= SOME, "drained objects fit in the array");
 			cache->layout.engine->give(cache, objects + SOME - count, (unsigned)count);
 		}
 		if (!km_pcs_swap(&cache->fast.pcs, true, false))
@@ -207,7 +207,8 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 		km_store(&caches[i]->fast.pcs.inner.pcs, 0u);
 		km_alloc_show(caches[i]);
 	}
-	km_debug(!km_load(&caches[0]->fast.pcs.front.open.pcs), "a shelf is closed before its words go");
+	km_debug(!km_load(&caches[0]->fast.pcs.front.open.pcs),
+		 "per-CPU sheaves are closed before their words are freed");
 	/* No sequence may hold an offset when another cache gets the word. */
 	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++) {

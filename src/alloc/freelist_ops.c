@@ -37,7 +37,7 @@ static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return km_miss_one(cache, 0, 0, gfp, node);
 	km_alloc_look(cache, km_gfp_may_wait(gfp));
 	km_debug(cache->layout.live_shift || km_page_head(km_page_of(object))->cache == cache,
-		 "a chain has objects of its own cache, unless a link was written over, which is looked for then");
+		 "a chain has objects of its own cache, or an overwritten link");
 	if (km_unlikely(km_layout_options.count_events))
 		km_chain_popped(cache, object);
 	return km_likely(!(gfp & __GFP_ZERO)) ? object : km_cleared(cache, object);
@@ -94,7 +94,7 @@ static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	km_alloc_look(cache, km_gfp_may_wait(gfp));
 	size_t got = km_likely(!(gfp & __GFP_THISNODE)) ? km_chain_pop_n(&cache->fast.chain, objects, left) : 0;
-	km_debug(got <= left && left <= n, "a chain gives no more than is left");
+	km_debug(got <= left && left <= n, "a chain returns at most the remaining objects");
 	if (km_unlikely(km_layout_options.count_events))
 		cache->layout.engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
 	if (km_likely(got == left))
@@ -137,7 +137,7 @@ static size_t chain_give_last(struct kmem_cache *cache, size_t n, void **objects
 	n -= count;
 	bool entered = km_child_enter(cache);
 	unsigned kept = cache->layout.engine->chain.give_last(cache, objects + n, count);
-	km_debug(kept <= count, "an engine that is given objects leaves no more than there were");
+	km_debug(kept <= count, "an engine returns at most the given objects");
 	n += kept;
 	km_miss_leave_quick(cache);
 	km_child_leave(cache, entered);

@@ -54,7 +54,7 @@ void km_parts_begin(struct kmem_cache *cache)
 
 void km_parts_end(struct kmem_cache *cache)
 {
-	km_debug(!km_parts_waiting(cache), "a cache that goes has nothing that waits");
+	km_debug(!km_parts_waiting(cache), "a destroyed cache has no quarantined object");
 	km_meta_free(cache->ext.quarantine, sizeof(*cache->ext.quarantine));
 	cache->ext.quarantine = NULL;
 	cache->ext.parts = cache->ext.comes_in_parts = cache->ext.goes_in_parts = false;
@@ -92,7 +92,7 @@ static void *exchange(struct kmem_cache *cache, void *object)
 	void *other = __atomic_exchange_n(&quarantine->place[km_random_below(quarantine->places)], object,
 					  __ATOMIC_ACQ_REL);
 
-	km_debug(other != object, "an object waits in one place");
+	km_debug(other != object, "an object is in one place of the quarantine");
 	if (other && cache->ext.wiped)
 		check_zeros(cache, other);
 	return other;
@@ -114,7 +114,7 @@ void km_parts_flush(struct kmem_cache *cache)
 	for (uint32_t i = 0; quarantine && i < quarantine->places; i++) {
 		void *object = __atomic_exchange_n(&quarantine->place[i], NULL, __ATOMIC_ACQ_REL);
 
-		km_debug(km_thread.busy, "what waits goes home where no handler gets in");
+		km_debug(km_thread.busy, "quarantined objects are freed with signal handlers kept out");
 		if (object)
 			cache->layout.engine->give(cache, &object, 1);
 	}

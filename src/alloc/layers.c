@@ -53,7 +53,7 @@ bool km_layer_register(enum km_layer layer, km_layer_fn *choose)
 {
 	km_layer_fn *none = NULL;
 
-	km_debug(layer < KM_LAYERS && choose, "a layer has a place in the order");
+	km_debug(layer < KM_LAYERS && choose, "a layer is in the order of layers");
 	/* Release pairs with km_layers_choose: what `choose` reads is there. */
 	return !of_core[layer] && km_cas_release(&registered[layer], &none, choose);
 }
@@ -62,8 +62,8 @@ void km_layer_set_locked(struct kmem_cache *cache, enum km_layer layer, const st
 {
 	const struct km_alloc_ops **entry = &cache->layers[layer], *was = *entry;
 
-	km_debug(km_is_locked(&km_drain_lock), "layers change under the lock of draining");
-	km_debug(ops || layer != KM_LAYER_BASE, "each cache has the layer at the bottom");
+	km_debug(km_is_locked(&km_drain_lock), "layers change under the drain lock");
+	km_debug(ops || layer != KM_LAYER_BASE, "each cache has the base layer");
 	ops = ops ?: entry[1];
 	/* Release pairs with km_layer. Absent layers above repeat the entry. */
 	km_store_release(entry, ops);

@@ -63,7 +63,7 @@ void km_alloc_watch(struct kmem_cache *cache, const struct km_hooks *hooks)
 	km_store(&cache->ext.hooks, hooks);
 	km_layers_choose(cache);
 	km_alloc_drain(cache);
-	km_debug(!hooks || !km_load(&cache->fast.pcs.front.open.pcs), "a cache with watchers has no public shelf");
+	km_debug(!hooks || !km_load(&cache->fast.pcs.front.open.pcs), "an observed cache has no public fast path");
 }
 
 void km_alloc_bury(struct kmem_cache *cache)
@@ -71,7 +71,7 @@ void km_alloc_bury(struct kmem_cache *cache)
 	cache->layout.dead = cache->layout.checked = true;
 	if (cache->ext.parts)
 		km_parts_end(cache);
-	km_debug(!km_load(&cache->fast.pcs.inner.pcs), "a cache that was destroyed has no shelf");
+	km_debug(!km_load(&cache->fast.pcs.inner.pcs), "a destroyed cache has no open per-CPU sheaves");
 	km_layers_choose(cache);
 }
 

@@ -57,7 +57,7 @@ static struct slab_sheaf *sheaf_of_sheaf(const struct kmem_cache *cache, void **
 {
 	struct slab_sheaf *sheaf = (struct slab_sheaf *)km_sheaf_header(&cache->fast.pcs, top);
 
-	km_debug(is_sheaf(sheaf), "a sheaf's address says whether it is a block");
+	km_debug(is_sheaf(sheaf), "the address of a prefilled sheaf distinguishes sheaves and arrays");
 	sheaf->top = top;
 	return sheaf;
 }
@@ -135,7 +135,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 	}
 	size_t count = km_sheaf_objects(&cache->fast.pcs, top);
 	km_debug(km_thread.busy && n <= km_mask_capacity(cache->fast.pcs.sheaf_mask),
-		 "a block is filled as far as it has room");
+		 "a sheaf is filled up to its capacity");
 	if (count >= n)
 		return top;
 	unsigned room = (unsigned)(km_max(n, (size_t)km_mask_capacity(km_alloc_mask(cache))) - count);
@@ -201,7 +201,7 @@ static void return_sheaf(struct kmem_cache *cache, const struct km_request *requ
 /* Adds `more` objects to an array with room for them, all or none. */
 static bool fill_array(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t more)
 {
-	km_debug((char *)(sheaf->top - more) >= memory_of(cache, sheaf), "an array is filled as far as it has room");
+	km_debug((char *)(sheaf->top - more) >= memory_of(cache, sheaf), "an array is filled up to its capacity");
 	if (!km_alloc_bulk(cache, gfp, more, sheaf->top - more))
 		return false;
 	sheaf->top -= more;
@@ -234,7 +234,7 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 	struct array_sheaf *array = (struct array_sheaf *)(memory + bytes) - 1;
 	*array = (struct array_sheaf){ { (void **)array - 1 }, cache, n };
 	km_debug(!is_sheaf(&array->sheaf) && memory_of(cache, &array->sheaf) == memory,
-		 "a sheaf's address says whether it is a block");
+		 "the address of a prefilled sheaf distinguishes sheaves and arrays");
 	km_count(cache, KMEM_SHEAF_PREFILL_OVERSIZE);
 	if (fill_array(cache, gfp, &array->sheaf, n))
 		return &array->sheaf;
@@ -296,7 +296,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 	if (is_sheaf(sheaf)) {
 		void **top = sheaf->top;
 
-		km_debug(top, "a sheaf that comes back was out");
+		km_debug(top, "a returned sheaf was given out");
 		sheaf->top = NULL;
 		km_alloc_enter_thread(request.may_wait);
 		km_busy_scope(was);

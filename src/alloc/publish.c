@@ -60,7 +60,7 @@ void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 	const uint16_t closed = part && km_alloc_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
 	uint16_t *ids = entries_of(cache);
 
-	km_debug(!open || cache->fast.id >= KM_MAP_FIRST, "a table of sizes shows caches by their ids");
+	km_debug(!open || cache->fast.id >= KM_MAP_FIRST, "a table of sizes has ids of caches");
 	for (uint32_t i = 0; i < cache->registry.size_count; i++) {
 		uint16_t shown = km_load(&ids[i]);
 
@@ -114,7 +114,7 @@ void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 {
 	km_lock(&km_drain_lock);
-	km_debug(!shut.count || shut.ids == ids, "one table of sizes is shut at a time");
+	km_debug(!shut.count || shut.ids == ids, "one table of sizes is closed at a time");
 	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
 		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
 
@@ -130,7 +130,7 @@ void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 
 void km_alloc_close_pcs(struct kmem_cache *cache)
 {
-	km_debug(km_is_locked(&km_drain_lock), "a shelf that is closed here is opened again here");
+	km_debug(km_is_locked(&km_drain_lock), "per-CPU sheaves closed here are opened again here");
 	km_pcs_close(&cache->fast.pcs);
 	km_alloc_show(cache);
 }
@@ -221,16 +221,16 @@ int km_alloc_check(struct kmem_cache *cache)
 	int damages = 0;
 
 	km_lock(&km_drain_lock);
-	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its shelf was left closed");
+	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its per-CPU sheaves were left closed");
 	damages += damaged(cache, open && (open != pcs->slot || !public_pcs(cache)),
-			   "hits find a shelf that is not for them");
+			   "the fast path finds per-CPU sheaves, but a layer must see each request");
 	damages += damaged(cache, pcs->slot && (pcs->inner.mask > pcs->sheaf_mask ||
 						  pcs->front.open.mask != pcs->inner.mask),
-			   "its shelf has a mask that is not of its blocks");
+			   "the mask of its per-CPU sheaves does not fit the size of a sheaf");
 	damages += damaged(cache, pcs->slot && !sheaves_are_right(cache),
-			   "a block on a shelf holds what is no object of it");
+			   "a per-CPU sheaf holds a pointer that is not an object of the cache");
 	damages += damaged(cache, cache->memcg.charged.inner.pcs && cache->memcg.mixed.inner.pcs,
-			   "two shelves of what is paid for are open");
+			   "two sets of charged per-CPU sheaves are open");
 	km_unlock(&km_drain_lock);
 	return damages;
 }

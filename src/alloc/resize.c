@@ -15,7 +15,7 @@ static uint32_t mask_of(unsigned capacity)
 static void set_mask(struct kmem_cache *cache, uint32_t mask)
 {
 	km_debug(km_is_locked(&km_drain_lock) && mask <= cache->fast.pcs.sheaf_mask,
-		 "a mask is that of the block or smaller");
+		 "the mask is at most the mask of the sheaf");
 	km_store(&cache->fast.pcs.inner.mask, mask);
 	km_store(&cache->fast.pcs.front.open.mask, mask);
 	km_alloc_show(cache);
@@ -32,7 +32,7 @@ static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit)
 {
 	km_lock(&km_drain_lock);
-	km_debug(limit <= cache->tune.max_capacity, "blocks have room for the limit");
+	km_debug(limit <= cache->tune.max_capacity, "the sheaves have room for the limit");
 	km_store(&cache->fast.capacity, (uint16_t)limit);
 	km_store(&cache->tune.pad, pad_of(cache, limit));
 	set_mask(cache, mask_of(limit));
@@ -72,7 +72,7 @@ void km_alloc_open(struct kmem_cache *cache)
 		pcs->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ && !cache->memcg.word_is_charged ?
 				      cache->state.word : km_percpu_alloc(km_percpu_word_bytes());
 	km_debug(pcs->inner.mask <= pcs->sheaf_mask && km_is_pow2(pcs->sheaf_mask + 1ul),
-		 "a mask is that of the block or smaller");
+		 "the mask is at most the mask of the sheaf");
 	if (pcs->slot)
 		km_alloc_open_pcs(cache);
 	else

@@ -126,7 +126,7 @@ static void pass(struct kmem_cache *cache, bool may_wait)
 
 void *km_alloc_asked(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
-	km_debug(bytes && bytes <= cache->layout.object_size, "an object has room for what is asked for");
+	km_debug(bytes && bytes <= cache->layout.object_size, "an object has room for the requested bytes");
 	km_thread.asked = (struct km_asked){ cache, (uint32_t)bytes, (uint32_t)align };
 	void *object = node == NUMA_NO_NODE ? km_alloc_miss(cache, gfp) : km_alloc_miss_node(cache, gfp, node);
 	km_thread.asked.cache = NULL;

@@ -29,7 +29,7 @@ void km_alloc_install(struct kmem_cache *cache, void **sheaf)
 {
 	void **evicted;
 
-	km_debug(km_thread.busy, "a block in hand is its thread's: no handler enters an engine meanwhile");
+	km_debug(km_thread.busy, "a detached sheaf belongs to a busy thread");
 	for (int i = 0; i < KM_MISS_TRIES; i++)
 		if (km_pcs_install(&cache->fast.pcs, sheaf, &evicted)) {
 			if (evicted)
@@ -81,12 +81,12 @@ static void *array_pop(struct kmem_cache *cache, bool may_wait)
 static void **next_sheaf(struct kmem_cache *cache, const struct km_request *request)
 {
 	void **empty = km_pcs_detach(&cache->fast.pcs, true, km_alloc_lone(cache));
-	km_debug(!empty || !*empty, "a block that is detached to be refilled is empty");
+	km_debug(!empty || !*empty, "a sheaf detached for a refill is empty");
 	if (km_unlikely(!km_load(&cache->state.wanted)))
 		km_store(&cache->state.wanted, true);
 	void **sheaf = cache->layout.engine->array.refill(cache, request, empty);
 
-	km_debug(!sheaf || *sheaf, "a block that the engine filled has an object");
+	km_debug(!sheaf || *sheaf, "a sheaf filled by the engine has an object");
 	KM_PROBE3(refill, cache->registry.name, sheaf, request->gfp);
 	if (km_unlikely(!sheaf) && empty)
 		km_alloc_install(cache, empty);
@@ -195,7 +195,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return object;
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
-	km_debug(cache->layout.engine->front == KM_PERCPU_SHEAVES, "an engine of this shape fills blocks");
+	km_debug(cache->layout.engine->front == KM_PERCPU_SHEAVES, "an engine with these alloc ops fills sheaves");
 	/* While the sheaves are closed each call enters the engine, as in direct_ops.c. */
 	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
 		object = km_miss_take_past(cache, &request);
@@ -215,7 +215,7 @@ static void **next_room(struct kmem_cache *cache)
 		return NULL;
 	void **room = cache->layout.engine->array.spill(
 		cache, km_pcs_detach(&cache->fast.pcs, false, km_alloc_lone(cache)));
-	km_debug(!room || ((uintptr_t)room & cache->fast.pcs.sheaf_mask), "a block for what is freed has room");
+	km_debug(!room || ((uintptr_t)room & cache->fast.pcs.sheaf_mask), "a sheaf for freed objects has room");
 	return room;
 }
 
@@ -273,7 +273,7 @@ static size_t move_bulk(struct kmem_cache *cache, size_t left, void **objects, b
 		size_t moved = in ? km_pcs_pop_n(&cache->fast.pcs, objects, left) :
 				    km_pcs_push_n(&cache->fast.pcs, objects, left);
 
-		km_debug(moved <= left, "a copy moves no more than is left");
+		km_debug(moved <= left, "a copy moves at most the remaining objects");
 		km_alloc_hit(cache, in ? KMEM_ALLOCHIT : KMEM_FREEHIT, moved);
 		left -= moved;
 		tries += !moved;
@@ -322,7 +322,7 @@ static void array_spill_bulk(struct kmem_cache *cache, size_t left, void **objec
 		/* Not the whole sheaf: a partly spilled sheaf still has its older objects. */
 		size_t moved = km_min(km_sheaf_room(&cache->fast.pcs, room), left);
 
-		km_debug(room - moved >= km_sheaf_base(&cache->fast.pcs, room), "what is copied to a block fits");
+		km_debug(room - moved >= km_sheaf_base(&cache->fast.pcs, room), "copied objects fit in the sheaf");
 		left -= moved;
 		__builtin_memcpy(room - moved, objects + left, moved * sizeof(*objects));
 		km_alloc_install(cache, room - moved);

@@ -159,7 +159,7 @@ void km_alloc_finish_deferred(struct kmem_cache *cache)
 {
 	if (km_likely(!km_load(&cache->state.deferred)))
 		return;
-	km_debug(km_thread.busy, "what handlers left is finished where no handler gets in");
+	km_debug(km_thread.busy, "work left by signal handlers is finished with handlers kept out");
 	void *object = km_swap_acquire(&cache->state.deferred, NULL), *next, **link;
 	if (km_is_debugged(cache) && object)
 		cut_damaged(cache, object);
@@ -198,7 +198,7 @@ void km_alloc_note(struct kmem_cache *cache, unsigned points)
 	unsigned busy_capacity = km_load(&cache->tune.busy_capacity);
 	if (km_likely(capacity >= busy_capacity))
 		return;
-	km_debug(busy_capacity <= cache->tune.max_capacity, "blocks grow within the cache's bounds");
+	km_debug(busy_capacity <= cache->tune.max_capacity, "sheaves grow within the bounds of the cache");
 	points += km_load(&cache->state.misses);
 	if (points >= GROW_POINTS) {
 		km_alloc_resize(cache, km_min(capacity * 2 + 2, busy_capacity));
@@ -225,7 +225,7 @@ void km_miss_end(struct kmem_cache *cache, int entry, bool may_wait, bool rarely
 		km_alloc_tick_rarely();
 	else if (may_wait)
 		km_alloc_tick_now();
-	km_debug(entry != KM_NO_ENTRY && km_thread.busy, "a miss that ends has begun");
+	km_debug(entry != KM_NO_ENTRY && km_thread.busy, "a miss ends after its begin");
 	km_calls_end(entry);
 	km_busy_end_clear();
 }
@@ -241,7 +241,7 @@ bool km_request_resolve_node(struct km_request *request, int id)
 		return true;
 	}
 	int node = km_node_of_id(id, only);
-	km_debug(node < (int)km_node_count, "a request names a node that there is");
+	km_debug(node < (int)km_node_count, "a request names an existing node");
 	if (km_node_count > 1)
 		request->node = node;
 	return node >= 0 || (!only && id > NUMA_NO_NODE);
@@ -264,7 +264,7 @@ void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *re
 	void *object;
 
 	/* Two rounds, because an engine tries its partial slabs of other nodes before fresh pages. */
-	km_debug(request->node >= 0, "a node is named by its number among ours");
+	km_debug(request->node >= 0, "a node is named by libkmem's number");
 	only.gfp |= __GFP_THISNODE;
 	object = refill(cache, &only);
 	return object || request->gfp & __GFP_THISNODE ? object : refill(cache, request);
@@ -277,7 +277,7 @@ void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *requ
 
 	if (!request->may_wait || !km_miss_enter_quick(cache))
 		return NULL;
-	km_debug(request->node >= 0, "a node is named by its number among ours");
+	km_debug(request->node >= 0, "a node is named by libkmem's number");
 	only.gfp |= __GFP_THISNODE;
 	cache->layout.engine->take(cache, &only, &object, 1);
 	km_miss_leave_quick(cache);
@@ -304,7 +304,7 @@ void km_miss_give_past(struct kmem_cache *cache, void *object)
 {
 	km_errno_scope(saved_errno);
 
-	km_debug(object, "what goes back to its slab is an object");
+	km_debug(object, "only an object returns to its slab");
 	km_alloc_enter_thread(true);
 	if (km_miss_enter_quick(cache)) {
 		give_one(cache, object);
@@ -320,7 +320,7 @@ void *km_constructed(const struct kmem_cache *cache, void *object)
 	static uint32_t said;
 
 	if (!km_swap_acquire(&said, 1u))
-		km_warn("kmem_cache_alloc(%s): __GFP_ZERO, but its objects are constructed: they stay so",
+		km_warn("kmem_cache_alloc(%s): __GFP_ZERO is ignored, because the cache has a constructor",
 			cache->registry.name);
 	return object;
 }

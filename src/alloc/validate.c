@@ -98,7 +98,7 @@ km_inline bool hand_out(struct kmem_cache *cache, void *object)
 	if (cache->layout.engine->front == KM_PERCPU_FREELIST && km_unlikely(!links_are_sound(cache, object)))
 		return false;
 	uint8_t *byte = byte_of(cache, object);
-	km_debug(byte, "an object that is handed out lies in a range");
+	km_debug(byte, "an allocated object is in a page range");
 	if (km_unlikely(!km_alloc_map_mark(byte, object)))
 		return somebodys(cache, object);
 	if (km_unlikely(cache->ext.comes_in_parts))
@@ -184,7 +184,7 @@ static int validated_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left
 	/* A freelist's link must be validated before the link is followed. */
 	if (km_bulk_is_odd(gfp) || cache->layout.engine->front == KM_PERCPU_FREELIST)
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
-	km_debug(left == n, "nothing comes of a shelf that is closed");
+	km_debug(left == n, "closed per-CPU sheaves return no object");
 	if (!km_layer_below(cache, KM_LAYER_VALIDATE)->alloc_bulk(cache, gfp, left, n, objects))
 		return 0;
 	for (size_t i = 0; i < left; i++)
@@ -331,6 +331,6 @@ void km_alloc_prove(struct kmem_cache *cache)
 	cache->ext.live_id = cache->fast.id >= KM_MAP_FIRST ? cache->fast.id : UINT32_MAX;
 	km_parts_begin(cache);
 	km_debug(cache->ext.live && !cache->fast.pcs.front.open.pcs,
-		 "a cache's objects are proved from the first one on");
+		 "a cache is validated from its first object on");
 	km_layers_choose(cache);
 }

@@ -24,7 +24,7 @@ km_inline bool km_list_empty(const struct km_list *list)
 
 km_inline void km_list_insert(struct km_list *entry, struct km_list *before, struct km_list *after)
 {
-	km_debug(before->next == after && after->prev == before, "neighbours on a list name each other");
+	km_debug(before->next == after && after->prev == before, "neighbours on a list point to each other");
 	after->prev = entry;
 	entry->next = after;
 	entry->prev = before;
@@ -43,7 +43,8 @@ km_inline void km_list_add_tail(struct km_list *entry, struct km_list *list)
 
 km_inline void km_list_del(struct km_list *entry)
 {
-	km_debug(entry->next->prev == entry && entry->prev->next == entry, "an entry's neighbours name it");
+	km_debug(entry->next->prev == entry && entry->prev->next == entry,
+		 "the neighbours of an entry point to the entry");
 	entry->next->prev = entry->prev;
 	entry->prev->next = entry->next;
 	entry->next = entry->prev = entry;

@@ -70,7 +70,7 @@ void km_text_take(char *to, size_t bytes, const char *from, const char *others, 
 		__builtin_memcpy(to + length, ahead, plain ?: 1);
 		length += plain ?: 1;
 	}
-	km_debug(length < bytes, "a text has room, and its end");
+	km_debug(length < bytes, "a text has room for its end");
 	to[length] = '\0';
 }
 

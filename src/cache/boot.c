@@ -45,7 +45,7 @@ static void lock_state(void)
 
 static void unlock_state(void)
 {
-	km_debug(boot.state == 1 || km_locks_let_go, "a start is given up by the thread that is at it");
+	km_debug(boot.state == 1 || km_locks_let_go, "a start is abandoned by its own thread");
 	km_store_release(&boot.state, 0u);
 }
 
@@ -112,7 +112,7 @@ static void take_all(void)
 
 static void fork_done(bool child)
 {
-	km_debug(km_thread.busy, "a fork keeps signal handlers out where it gives its locks back");
+	km_debug(km_thread.busy, "signal handlers are kept out while a fork releases locks");
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(false, child);
 	km_meta_fork(false, child);
@@ -269,7 +269,8 @@ static bool start(void)
 	if (!km_kmalloc_start())
 		return false;
 	if (km_options.reserve && !km_ahead_reserve((long)(km_options.reserve >> KM_PAGE_SHIFT)))
-		km_warn("KMEM_OPTIONS: reserve: the system refuses so much");
+		km_warn("KMEM_OPTIONS: reserve: the system refuses %lu bytes; request fewer bytes",
+			(unsigned long)km_options.reserve);
 	km_large_cache_start();
 	km_reclaim_start();
 	km_root_start();
@@ -337,11 +338,12 @@ static km_cold void tell_refusal(void)
 	if (km_swap_acquire(&told, true))
 		return;
 	if (limit != SIZE_MAX)
-		km_warn("no start: the system refuses memory, RLIMIT_AS is %lu KiB: allocations fail",
+		km_warn("start failed: the system refuses memory, RLIMIT_AS is %lu KiB (raise ulimit -v): all "
+			"allocations fail",
 			(unsigned long)(limit >> 10));
 	else
-		km_warn("no start: the system refuses memory%s: allocations fail",
-			km_os_is_limited() ? ", there is RLIMIT_DATA" : "");
+		km_warn("start failed: the system refuses memory%s: all allocations fail",
+			km_os_is_limited() ? ", RLIMIT_DATA is set (raise ulimit -d)" : "");
 }
 
 bool km_boot_slow(void)
@@ -394,7 +396,8 @@ static void stay_loaded(void)
 	if (dlsym && dladdr && dladdr(&km_ready, &info))
 		*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
 	if (!open || !open(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE))
-		km_warn("%s contains libkmem, and must not be unloaded: link it with -z nodelete", info.dli_fname);
+		km_warn("%s contains libkmem and must not be unloaded: link this shared object with -z "
+			"nodelete", info.dli_fname);
 }
 
 __attribute__((constructor(101))) static void start_early(void)

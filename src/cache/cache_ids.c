@@ -152,7 +152,7 @@ void km_id_fill(struct kmem_cache *cache)
 {
 	if (cache->fast.id < KM_MAP_FIRST)
 		return;
-	km_debug(!km_hot.caches[cache->fast.id], "an id is one live cache's");
+	km_debug(!km_hot.caches[cache->fast.id], "an id belongs to one live cache");
 	size_t slab_bytes = KM_PAGE_SIZE << cache->layout.order;
 	uint64_t factor = km_id_find_factor(cache->layout.size, cache->layout.objects, slab_bytes);
 	km_id_masks(cache->fast.id)->slab = (uint32_t)slab_bytes - 1;

@@ -33,7 +33,7 @@ static const char *complaint(const char *name, uint32_t size, const struct kmem_
 			     slab_flags_t flags)
 {
 	if (!name || !*name)
-		return "no name";
+		return "the name is NULL or empty";
 	if (!size)
 		return "size 0";
 	if (size > KMALLOC_MAX_SIZE)
@@ -45,11 +45,11 @@ static const char *complaint(const char *name, uint32_t size, const struct kmem_
 	if (args->sheaf_capacity > 1022)
 		return "sheaf_capacity above 1022";
 	if (args->engine && !km_engine_find(args->engine))
-		return "unknown engine";
+		return "unknown engine; KMEM_OPTIONS=help lists the engines";
 	if (args->use_freeptr_offset &&
 	    (!(args->ctor || (flags & SLAB_TYPESAFE_BY_RCU)) ||
 	     args->freeptr_offset + sizeof(void *) > size || args->freeptr_offset % sizeof(void *)))
-		return "bad freeptr_offset";
+		return "freeptr_offset needs a constructor or SLAB_TYPESAFE_BY_RCU, and an aligned place in the object";
 	return NULL;
 }
 
@@ -216,7 +216,7 @@ static void drop_name(struct kmem_cache *cache)
 {
 	if (!cache->registry.named_by)
 		return;
-	km_debug(*cache->registry.named_by == cache, "a cache is found by its name until it goes");
+	km_debug(*cache->registry.named_by == cache, "a cache is on the list of its name until its end");
 	*cache->registry.named_by = cache->registry.next_named;
 	if (cache->registry.next_named)
 		cache->registry.next_named->registry.named_by = cache->registry.named_by;
@@ -376,7 +376,8 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	if (creation.args.useroffset > size ||
 	    creation.args.usersize > size - creation.args.useroffset ||
 	    (creation.args.useroffset && !creation.args.usersize)) {
-		km_warn("kmem_cache_create(%s): bad usercopy region, ignored", shown);
+		km_warn("kmem_cache_create(%s): the usercopy region is not inside of the object, and is "
+			"ignored", shown);
 		creation.args.useroffset = creation.args.usersize = 0;
 	}
 	if (!km_boot() || km_thread.busy)
@@ -385,7 +386,8 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
 	km_busy_end(was);
 	return cache ?: create_failed(shown, flags, error == -EINVAL ? EINVAL : ENOMEM,
-				      error == -EINVAL ? "no such layout" : "out of memory");
+				      error == -EINVAL ? "no slab layout has this size, alignment and these flags" :
+					      "out of memory");
 }
 
 /* ------------------------------------------------------------------ destruction */
@@ -477,7 +479,8 @@ static void leave_rounds(const struct kmem_cache *cache)
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache))
 {
 	for (size_t i = 0; i < count; i++) {
-		km_debug(km_is_locked(&registry.lock) && !caches[i]->layout.dead, "a cache goes once, by the registry");
+		km_debug(km_is_locked(&registry.lock) && !caches[i]->layout.dead,
+			 "a cache is removed once, by the registry");
 		if (caches[i]->memcg.children)
 			km_charge_ops->forget(caches[i]);
 		leave_rounds(caches[i]);
@@ -488,7 +491,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		if (caches[i]->ext.shadow_of)
 			km_bump(&registry.shadows, -1);
 	}
-	km_debug(!registry.count == km_list_empty(&registry.all), "the registry counts the caches that it lists");
+	km_debug(!registry.count == km_list_empty(&registry.all), "the registry counts the listed caches");
 	bool fenced = km_alloc_close_all(caches, count);
 	for (size_t i = 0; i < count; i++)
 		free_cache(caches[i], fenced, rest);
@@ -502,7 +505,8 @@ static void remove_with_shadows(struct kmem_cache *cache)
 	size_t count = 1;
 
 	for (struct kmem_cache *at = shadows ? shadows->first : NULL; at; at = at->ext.next_shadow) {
-		km_debug(count < km_array_count(these) && at->ext.shadow_of == cache, "a cache has few siblings");
+		km_debug(count < km_array_count(these) && at->ext.shadow_of == cache,
+			 "a cache has few debug shadow caches");
 		these[count++] = at;
 	}
 	km_caches_remove(these, count, NULL);
@@ -528,12 +532,13 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 		return;
 	}
 	if (km_unlikely(cache->memcg.child_of || cache->ext.shadow_of)) {
-		km_warn("kmem_cache_destroy(%s): it is a private group's or another cache's, and stays",
+		km_warn("kmem_cache_destroy(%s): refused, because the cache is a child cache or a debug shadow "
+			"cache; destroy the root cache",
 			cache->registry.name);
 		return;
 	}
 	if (km_unlikely(cache->layout.engine->whole_pages)) {
-		km_warn("kmem_cache_destroy(%s): it is kmalloc's, and stays", cache->registry.name);
+		km_warn("kmem_cache_destroy(%s): refused, because the cache belongs to kmalloc", cache->registry.name);
 		return;
 	}
 	if (km_load_acquire(&km_grace))

@@ -47,7 +47,7 @@ static void fill(struct kmem_slab_usage *out, const struct km_page *page, const 
 		 const struct km_fullness *of_all)
 {
 	km_debug(own->inuse <= own->objects && of_all->inuse <= of_all->objects,
-		 "no more objects are in use than there are");
+		 "a slab has at most as many used objects as objects");
 	out->what = own->current ? KMEM_USAGE_CURRENT : KMEM_USAGE_SLAB;
 	out->slab = km_page_address(page);
 	out->objects = (unsigned)own->objects;

@@ -72,7 +72,7 @@ static void free_blocks(struct km_rcu_block *block)
 	for (struct km_rcu_block *next; block; block = next) {
 		next = block->next;
 		km_debug(block->count && block->count <= km_array_count(block->object),
-			 "a block that waits has objects");
+			 "a waiting block has objects");
 		kfree_bulk(block->count, block->object);
 		struct km_busy_was was = km_busy_begin();
 		km_meta_free(block, sizeof(*block));
@@ -125,7 +125,8 @@ static struct km_rcu_block *join(struct km_rcu_block *first, struct km_rcu_block
 /* Move all waiting objects to the pile. Context: lock held. Returns: false if none waits. */
 static bool collect(void)
 {
-	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way, "what is under way is its end's");
+	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way,
+		 "the pile under way belongs to the end of the grace period");
 	km_debug(!rcu.pile.blocks && !rcu.pile.chain && !rcu.pile.slabs, "a pile was freed before the next one");
 	km_for_each_cpu(cpu) {
 		struct km_rcu_waiting *waiting = waiting_on(cpu);
@@ -173,7 +174,7 @@ static void begin_if_idle(void)
 static void end(struct kmem_rcu_head *head)
 {
 	(void)head;
-	km_debug(rcu.under_way, "what ends was under way");
+	km_debug(rcu.under_way, "a grace period ends after its begin");
 	struct km_busy_was was = km_busy_begin();
 	km_lock(&rcu.lock);
 	rcu.ending = true;
@@ -320,7 +321,7 @@ static bool is_set(void)
 		return true;
 	if (!km_load(&rcu.warned)) {
 		km_store(&rcu.warned, true);
-		km_warn("kfree_rcu: there is no RCU (kmem_set_rcu): what it is given stays allocated until there is");
+		km_warn("kfree_rcu: no RCU is set: freed objects stay allocated until a call of kmem_set_rcu()");
 	}
 	return false;
 }

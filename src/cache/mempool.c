@@ -94,7 +94,8 @@ static km_cold void look_at_element(const mempool_t *pool, void *element)
 		i++;
 	if (i == bytes)
 		return;
-	km_warn("mempool %p: element %p was written in the reserve, at byte %zu: 0x%x", (const void *)pool, element, i,
+	km_warn("mempool %p: element %p was overwritten in the reserve, at byte %zu: "
+		"0x%x", (const void *)pool, element, i,
 		byte[i]);
 	km_misuse(KM_MISUSE_OVERWRITTEN, "mempool_alloc", element, name);
 }
@@ -133,7 +134,7 @@ static bool take(mempool_t *pool, void **elements, int count)
 		__builtin_memcpy(elements, pool->elements + pool->curr_nr, (size_t)count * sizeof(*elements));
 		enough = true;
 	}
-	km_debug(pool->curr_nr >= 0, "nobody takes what a reserve has not");
+	km_debug(pool->curr_nr >= 0, "a reserve has no negative count");
 	leave(pool, was);
 	km_calls_end(calls);
 	for (int i = 0; enough && i < count; i++)
@@ -156,7 +157,7 @@ static int put(mempool_t *pool, void *const *elements, int count)
 	note_in(pool, elements, room);
 	__builtin_memcpy(pool->elements + pool->curr_nr, elements, (size_t)room * sizeof(*elements));
 	km_bump(&pool->curr_nr, room);
-	km_debug(!room || pool->curr_nr <= pool->min_nr, "a reserve is filled up, and no more");
+	km_debug(!room || pool->curr_nr <= pool->min_nr, "a reserve is filled up to its minimum");
 	leave(pool, was);
 	return room;
 }
@@ -239,7 +240,7 @@ static bool get(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 
 static km_cold void get_waiting(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 {
-	km_debug(!km_thread.busy, "who waits is not inside of the library");
+	km_debug(!km_thread.busy, "a waiting thread is not inside of the library");
 	km_add_both(&pool->waiters, 1u);
 	for (;;) {
 		unsigned seen = km_load_acquire(&pool->wait);

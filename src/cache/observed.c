@@ -39,9 +39,11 @@ slab_flags_t km_observed_flags(const char *name, uint32_t size, slab_flags_t fla
 	const bool blocks = engine->shared_pages && flags & SLAB_KMALLOC;
 	if (km_debug_ops && !km_sanitizer.objects && !blocks)
 		return flags;
-	say_idle_flags(name, km_sanitizer.objects ? "a sanitizer watches the objects" :
-		       blocks ? "blocks of kmalloc's have nothing around them in its engine" :
-						    "the program is linked without (-Wl,-u,km_debugging)");
+	say_idle_flags(name, km_sanitizer.objects ? "a sanitizer checks the objects; KMEM_OPTIONS=sanitize:0 permits "
+						    "debugging" :
+		       blocks ? "kmalloc's engine has no room for debugging data; use engine:sheaf" :
+						    "the program is linked without debugging; link with "
+						    "-Wl,-u,km_debugging");
 	return flags & ~hooked;
 }
 

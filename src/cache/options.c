@@ -217,73 +217,80 @@ static const struct option {
 	bool (*set)(const char *value);
 #define NAMES(...) .names = (const char *const[]){ __VA_ARGS__, NULL }
 } options[] = {
-	{ "engine", KM_ENGINE_CHOICE ": engine of caches that do not name one (sheaf)", .set = set_engine },
+	{ "engine", KM_ENGINE_CHOICE ": engine of caches without an explicit engine (sheaf)", .set = set_engine },
 	{ "percpu", "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)", .set = set_percpu },
-	{ "index", "cpu|cid|auto: a thread's area goes by its CPU, or by its concurrency id (cpu)", .set = set_index },
-	{ "misuse", "abort|warn|trap: what a bad free does (abort)", .set = set_misuse },
-	{ "check", "0|1: validate every free, also on a hit (0)", .flag = &km_options.check },
-	{ "hardened", "0|1: every bad free is found at once, and all of the parts that follow (0)",
+	{ "index", "cpu|cid|auto: a thread's area is chosen by CPU or by concurrency id (cpu)", .set = set_index },
+	{ "misuse", "abort|warn|trap: action on a misuse, for example a bad free (abort)", .set = set_misuse },
+	{ "check", "0|1: validate every free, also on the fast path (0)", .flag = &km_options.check },
+	{ "hardened", "0|1: detect every bad free at once, and default of the options with (hardened) (0)",
 	  .set = set_hardened },
-	{ "prove_frees", "0|1: every bad free is found at once (hardened)", .flag = &km_hardening.live },
-	{ "check_sizes", "0|1: where frees are looked at, one that names another size than its block has is found (1)",
+	{ "prove_frees", "0|1: detect every bad free at once (hardened)", .flag = &km_hardening.live },
+	{ "check_sizes", "0|1: report a validated free with a wrong size (1)",
 	  .flag = &km_options.check_sizes },
-	{ "zero_on_free", "0|1: what is freed is made zeros (hardened)", .flag = &km_hardening.zero_on_free },
-	{ "zero_on_alloc", "0|1: what is handed out is made zeros, unless it was when it was freed (0)",
+	{ "zero_on_free", "0|1: fill freed objects with zeros (hardened)", .flag = &km_hardening.zero_on_free },
+	{ "zero_on_alloc", "0|1: fill allocated objects with zeros, unless the free has filled them (0)",
 	  .flag = &km_hardening.zero_on_alloc },
-	{ "canary", "0|1: 8 bytes behind objects of own caches and malloc's, looked at by their free (0)",
+	{ "canary", "0|1: 8 bytes behind each object of created caches and malloc, checked by the free (0)",
 	  .flag = &km_hardening.canary },
-	{ "quarantine", "0|1: what is freed waits, and takes the place of another one at random (0)",
+	{ "quarantine", "0|1: delay freed objects, and release them in random order (0)",
 	  .flag = &km_hardening.quarantine },
-	{ "own_addresses", "0|1: a slab's addresses stay with caches of its cache's name (hardened)",
+	{ "own_addresses", "0|1: reuse the addresses of slabs only for caches of the same name (hardened)",
 	  .flag = &km_hardening.own_addresses },
-	{ "guard_slabs", "0|1: with own_addresses, of 16 slabs' places one is out of reach (0)",
+	{ "guard_slabs", "0|1: with own_addresses, one of 16 slab places is inaccessible (0)",
 	  .flag = &km_hardening.guard_slabs },
-	{ "random_caches", "0|1: kmalloc's and malloc's sizes have 16 caches each, by the caller's address (0)",
+	{ "random_caches", "0|1: 16 caches for each size of kmalloc and malloc, chosen by the caller's address (0)",
 	  .flag = &km_hardening.random_caches },
-	{ "random_order", "0|1: fresh objects come in random order (hardened)", .flag = &km_hardening.random_order },
-	{ "sanitize", "0|1: a sanitizer that is in the process sees each object (1)", .flag = &km_options.sanitize },
-	{ "guard", "MS|each: about every MS milliseconds a guarded object, or each as long as there is room (0: none)",
+	{ "random_order", "0|1: allocate the objects of new slabs in random order (hardened)",
+	  .flag = &km_hardening.random_order },
+	{ "sanitize", "0|1: report each object to a sanitizer in the process (1)", .flag = &km_options.sanitize },
+	{ "guard", "MS|each: a guarded object about every MS milliseconds, or each object while the pool has room "
+		   "(0: none)",
 	  .set = set_guard },
-	{ "guard_objects", "guarded objects at most (255)", .number = &km_options.guard.objects, .most = 4096 },
-	{ "profile", "bytes, as 512K, between two samples of a profile that is taken from the start (0: none)",
+	{ "guard_objects", "greatest number of guarded objects (255)",
+	  .number = &km_options.guard.objects, .most = 4096 },
+	{ "profile", "bytes, as 512K: mean distance of two samples of a profile from the start (0: none)",
 	  .set = set_profile },
-	{ "control", "0|1: requests of kmem debug and kmem profile are served (1)", .flag = &km_options.control },
-	{ "observer", "a user's number: may read the figures, without rights to trace (nobody)", .set = set_observer },
-	{ "observer_thread", "0|1: a thread answers the observer, whatever the program does (0)",
+	{ "control", "0|1: serve requests of the command kmem (1)", .flag = &km_options.control },
+	{ "observer", "UID: this user may read the statistics without ptrace rights (no observer)",
+	  .set = set_observer },
+	{ "observer_thread", "0|1: a helper thread answers the observer (0)",
 	  .flag = &km_options.observer_thread },
-	{ "stats", "0|1: count hits of slub and slab as well (0)", .flag = &km_layout_options.count_events },
-	{ "decay", "milliseconds until free memory goes back to the system (1000)",
+	{ "stats", "0|1: count also fast-path hits of slub and slab (0)", .flag = &km_layout_options.count_events },
+	{ "decay", "milliseconds until free pages return to the system (1000)",
 	  .number = &km_options.decay_ms, .most = 3600000 },
-	{ "arena", "bytes, with K, M, G, T: address space reserved at once for pages (by the machine)",
+	{ "arena", "bytes, with K, M, G, T: address space reserved at once for pages (four times the memory of the "
+		   "machine)",
 	  .set = set_arena },
-	{ "huge", "0|1: ask for huge pages once the arena is large (1)", .flag = &km_options.huge },
-	{ "merge", "0|1: caches of like layout may share slabs (0)", .flag = &km_options.merge },
-	{ "min_partial", "half|size|static: rule for all caches (half)", .set = set_min_partial },
-	{ "slab_min_objects", "objects a slab should hold at least (0: automatic)",
+	{ "huge", "0|1: request huge pages when the arena is large (1)", .flag = &km_options.huge },
+	{ "merge", "0|1: caches of equal layout may share slabs (0)", .flag = &km_options.merge },
+	{ "min_partial", "half|size|static: rule for min_partial of all caches (half)", .set = set_min_partial },
+	{ "slab_min_objects", "least number of objects of a slab (0: automatic)",
 	  .number = &km_layout_options.min_objects, .most = 32767 },
-	{ "slab_min_order", "order of slabs at least (0)",
+	{ "slab_min_order", "least order of slabs (0)",
 	  .number = &km_layout_options.min_order, .most = KM_MAX_ORDER },
-	{ "slab_max_order", "order of slabs at most (3)",
+	{ "slab_max_order", "greatest order of slabs (3)",
 	  .number = &km_layout_options.max_order, .most = KM_MAX_ORDER },
-	{ "bulk_free", "auto|lookahead|group: slub's way with a mixed array (auto)",
+	{ "bulk_free", "auto|lookahead|group: how slub frees an array of objects of several slabs (auto)",
 	  .number = (unsigned *)&km_layout_options.bulk_free, NAMES("auto", "lookahead", "group") },
-	{ "nodes", "pretend so many memory nodes, at most 8; for tests (0: the machine's)",
+	{ "nodes", "number of simulated memory nodes for tests, at most 8 (0: nodes of the machine)",
 	  .number = &km_options.nodes, .most = KM_MAX_NODES },
-	{ "remote_node_defrag_ratio", "percent of refills that may look at other nodes' partial slabs (100)",
+	{ "remote_node_defrag_ratio", "percent of refills that may use partial slabs of other nodes (100)",
 	  .number = &km_layout_options.defrag_ratio, .most = 100 },
-	{ "memcg_hierarchy", "v1|v2: charges of pages hit a second counter, or not (v2)",
+	{ "memcg_hierarchy", "v1|v2: charge pages also to a second counter, or not (v2)",
 	  .flag = &km_memcg_modes[MEM_CGROUP_V1], NAMES("v2", "v1") },
-	{ "memcg_refill", "drain|keep: stocks beyond a page are flushed, or kept (keep)",
+	{ "memcg_refill", "drain|keep: flush or keep stocks above one page (keep)",
 	  .flag = &km_memcg_modes[MEM_CGROUP_DRAIN], NAMES("keep", "drain") },
-	{ "memcg_shelf", "0|1: charged objects may lie ready on shelves (1)",
+	{ "memcg_shelf", "0|1: cache charged objects in per-CPU sheaves (1)",
 	  .flag = &km_memcg_modes[MEM_CGROUP_SHELF] },
-	{ "reserve", "bytes, with K, M, G, T: committed ahead for GFP_NOWAIT (as it is asked for)",
+	{ "reserve", "bytes, with K, M, G, T: memory committed in advance for GFP_NOWAIT (as the requests need)",
 	  .set = set_reserve },
-	{ "account", "0|1|malloc: a group pays for all that the process allocates, or the thread's for malloc's (0)",
+	{ "account", "0|1|malloc: charge all allocations to one group, or malloc's to the group of the thread (0)",
 	  .set = set_account },
-	{ "memcg_limit", "512M, 1.5G, bytes: its max, and account:1 (no limit)", .set = set_memcg_limit },
-	{ "memcg_group", "a name: its name, and account:1 (the program's)", .set = set_memcg_group },
-	{ "lookahead", "mismatches a detached freelist looks past (3)",
+	{ "memcg_limit", "512M, 1.5G, bytes: max of the group of the process, and account:1 (no limit)",
+	  .set = set_memcg_limit },
+	{ "memcg_group", "NAME: name of the group of the process, and account:1 (the name of the program)",
+	  .set = set_memcg_group },
+	{ "lookahead", "greatest number of mismatches while a detached freelist is built (3)",
 	  .number = &km_layout_options.lookahead, .most = 4096 },
 };
 
@@ -331,10 +338,11 @@ static void apply(const char *key, const char *value)
 	case KM_OPTION_FITS:
 		break;
 	case KM_OPTION_BAD:
-		km_warn("KMEM_OPTIONS: bad value for %s: %s", key, value ?: "(none)");
+		km_warn("KMEM_OPTIONS: bad value for %s: %s; KMEM_OPTIONS=help lists the values", key,
+			 value ?: "(none)");
 		break;
 	case KM_OPTION_UNKNOWN:
-		km_warn("KMEM_OPTIONS: unknown key: %s", key);
+		km_warn("KMEM_OPTIONS: unknown key: %s; KMEM_OPTIONS=help lists the keys", key);
 	}
 }
 
@@ -380,11 +388,12 @@ static void settle_account(void)
 	if (!km_options.account)
 		return;
 	if (km_options.engine->shared_pages)
-		km_warn("KMEM_OPTIONS: engine %s can't account: nothing is charged, no limit holds",
+		km_warn("KMEM_OPTIONS: engine %s cannot charge: nothing is charged, and no limit is enforced; use "
+			"engine:sheaf",
 			km_options.engine->name);
 	else if (!km_has_accounting())
-		km_warn("KMEM_OPTIONS: %s: the program is linked without groups (-Wl,-u,mem_cgroup_create): "
-			"no limit holds",
+		km_warn("KMEM_OPTIONS: %s is ignored: the program is linked without groups; link with "
+			"-Wl,-u,mem_cgroup_create",
 			km_options.limit ? "memcg_limit" : km_options.group[0] ? "memcg_group" : "account");
 	km_options.account = !km_options.engine->shared_pages && km_has_accounting();
 }
@@ -392,22 +401,25 @@ static void settle_account(void)
 static void settle_guard(void)
 {
 	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)
-		km_warn("KMEM_OPTIONS: guard: the program is linked without it (-Wl,-u,km_guarding)");
+		km_warn("KMEM_OPTIONS: guard is ignored: the program is linked without guarded objects; link with "
+			"-Wl,-u,km_guarding");
 }
 
 static void settle_observer(void)
 {
 	if (km_options.observed && !km_observer_ops)
-		km_warn("KMEM_OPTIONS: observer: the program is linked without it (-Wl,-u,km_observing)");
+		km_warn("KMEM_OPTIONS: observer is ignored: the program is linked without the observer; link with "
+			"-Wl,-u,km_observing");
 	km_options.observed &= km_observer_ops != NULL;
 	if (km_options.observer_thread && !km_options.observed)
-		km_warn("KMEM_OPTIONS: observer_thread: there is no observer");
+		km_warn("KMEM_OPTIONS: observer_thread is ignored: there is no observer; set observer:UID");
 }
 
 static void settle_profile(void)
 {
 	if (km_options.profile && !km_profile_ops)
-		km_warn("KMEM_OPTIONS: profile: the program is linked without it (-Wl,-u,km_profiling)");
+		km_warn("KMEM_OPTIONS: profile is ignored: the program is linked without profiles; link with "
+			"-Wl,-u,km_profiling");
 }
 
 static void read_debug(void)
@@ -422,7 +434,8 @@ static void read_debug(void)
 	else if (km_debug_ops)
 		km_debug_ops->read(text);
 	else
-		km_warn("KMEM_DEBUG: the program is linked without debugging (-Wl,-u,km_debugging)");
+		km_warn("KMEM_DEBUG is ignored: the program is linked without debugging; link with "
+			"-Wl,-u,km_debugging");
 }
 
 static void read_failing(void)
@@ -436,7 +449,8 @@ static void read_failing(void)
 	if (km_failure_ops)
 		km_failure_ops->read(text);
 	else
-		km_warn("KMEM_FAILSLAB: the program is linked without failures (-Wl,-u,kmem_failslab)");
+		km_warn("KMEM_FAILSLAB is ignored: the program is linked without failure injection; link with "
+			"-Wl,-u,kmem_failslab");
 }
 
 static void read_leaks(void)
@@ -448,7 +462,8 @@ static void read_leaks(void)
 	if (km_debug_ops)
 		km_debug_ops->track();
 	else
-		km_warn("KMEM_LEAKS: the program is linked without debugging (-Wl,-u,km_debugging)");
+		km_warn("KMEM_LEAKS is ignored: the program is linked without debugging; link with "
+			"-Wl,-u,km_debugging");
 }
 
 void km_options_read(void)
@@ -468,5 +483,5 @@ void km_options_read(void)
 	read_leaks();
 	read_failing();
 	if (read_variable("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))
-		km_warn("KMEM_PERCPU: unknown discipline: %s", text);
+		km_warn("KMEM_PERCPU: unknown discipline: %s; use auto, rseq, cmpxchg or lock", text);
 }

@@ -121,7 +121,7 @@ static void drain_idle(void *arg km_unused)
 
 void km_reclaim_fit(size_t limit)
 {
-	km_debug(km_thread.busy, "who gives address space back is busy");
+	km_debug(km_thread.busy, "a thread that releases address space is marked busy");
 	km_arena_fit(limit);
 	km_meta_fit(limit);
 	km_percpu_fit(limit);
@@ -148,7 +148,7 @@ static void look_at_limits(void)
 /* Purge the pages freed by a quiet round, because they have been idle for the decay time. */
 static void purge_all(void)
 {
-	km_debug(km_is_locked(&reclaim.lock), "one thread gives back at a time");
+	km_debug(km_is_locked(&reclaim.lock), "one thread at a time releases memory");
 
 	km_growth_shed(0);
 	km_pages_purge(0);
@@ -222,7 +222,7 @@ static void look(uint64_t now)
 {
 	struct km_round *round = &km_rounds[KM_ROUND_LOOK];
 
-	km_debug(km_is_locked(&reclaim.lock), "one thread looks at a time");
+	km_debug(km_is_locked(&reclaim.lock), "one thread at a time visits caches");
 	looks.count = 0;
 	looks.now_ms = now;
 	if (!round->left)
@@ -246,7 +246,7 @@ static void purge(uint64_t now)
 {
 	unsigned decay = km_arena_decay_ms();
 
-	km_debug(km_is_locked(&reclaim.lock), "one thread gives back at a time");
+	km_debug(km_is_locked(&reclaim.lock), "one thread at a time releases memory");
 
 	if (now >= km_load(&reclaim.next_purge_ms)) {
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
@@ -268,7 +268,7 @@ static int hollow_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *pages = arg, now = cache->layout.engine->hollow ? cache->layout.engine->hollow(cache) : 0;
 
-	km_debug(km_thread.busy, "who gives memory back is busy");
+	km_debug(km_thread.busy, "a thread that releases memory is marked busy");
 	if (pages)
 		*pages += now;
 	return 0;
@@ -390,7 +390,7 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 {
 	struct km_round *round = &km_rounds[KM_ROUND_REAP];
 
-	km_debug(km_thread.busy, "a round is for who is busy");
+	km_debug(km_thread.busy, "a thread in a round is marked busy");
 	if (km_thread.no_calls || !km_trylock(&reclaim.lock))
 		return false;
 	const bool first = !its->begun || its->number != number;
@@ -464,7 +464,7 @@ int km_reclaim_named(const char *name)
 {
 	struct naming naming = { name, 0 };
 
-	km_debug(km_thread.busy, "who shrinks is busy");
+	km_debug(km_thread.busy, "a shrinking thread is marked busy");
 	if (km_thread.no_calls || !km_trylock(&reclaim.lock))
 		return -EAGAIN;
 	km_registry_each(shrink_named, &naming);
@@ -477,7 +477,7 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *slabs = arg;
 
-	km_debug(km_thread.busy && !cache->layout.dead, "a cache that is flushed is there");
+	km_debug(km_thread.busy && !cache->layout.dead, "a flushed cache exists");
 
 	km_alloc_drain(cache);
 	*slabs += cache->layout.engine->shrink(cache);

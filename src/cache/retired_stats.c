@@ -33,7 +33,7 @@ void km_retired_hand_down(const struct kmem_cache *cache, const struct kmem_cach
 	struct kmem_cache *heir = heir_of(cache);
 	struct km_retired *to = heir ? &heir->state.past : &past;
 
-	km_debug(km_thread.busy && heir != cache, "a cache that goes is found by its name no more");
+	km_debug(km_thread.busy && heir != cache, "a destroyed cache is not on the list of its name");
 	km_bump(&to->new_slabs, stats->alloc_slab + cache->state.past.new_slabs);
 	km_bump(&to->freed_slabs, stats->free_slab + cache->state.past.freed_slabs);
 }

@@ -69,7 +69,7 @@ void km_probes_look(void)
 		return;
 	wanted = settle(wanted);
 	if (wanted != km_alloc_probing) {
-		km_debug(!(wanted & ~(uint32_t)(KM_PROBING_TRACER | KM_PROBING_PROFILE)), "who looks is known");
+		km_debug(!(wanted & ~(uint32_t)(KM_PROBING_TRACER | KM_PROBING_PROFILE)), "the observer is known");
 		/* Release pairs with the code that takes samples: the profile's tables exist. */
 		km_store_release(&km_alloc_probing, wanted);
 		km_alloc_want_sizes(false);

@@ -41,7 +41,7 @@ static int tune_one(struct kmem_cache *cache, const struct tuning *tuning)
 
 	if (!result) {
 		km_debug(km_thread.busy && tuning->batchcount <= tuning->limit,
-			 "who tunes keeps signal handlers out");
+			 "a tuning thread keeps signal handlers out");
 		km_alloc_set_limit(cache, tuning->limit);
 		/* Kernel: the objects of the old arrays go to their slabs, too. */
 		km_alloc_drain(cache);
@@ -56,7 +56,7 @@ static int tune_led(struct kmem_cache *cache, void *arg)
 
 	if (cache != tuning->cache && km_tuned_with(cache, tuning->cache)) {
 		km_debug(cache->layout.engine == tuning->cache->layout.engine,
-			 "caches that are tuned together have one engine");
+			 "caches tuned together have one engine");
 		tune_one(cache, tuning);
 	}
 	return 0;
@@ -68,7 +68,7 @@ static int tune(struct kmem_cache *cache, void *arg)
 
 	if (!is_meant(cache, tuning))
 		return 0;
-	km_debug(!cache->layout.dead, "a cache that is tuned is there");
+	km_debug(!cache->layout.dead, "a tuned cache exists");
 	/* Kernel: ignores invalid values if the cache exists. */
 	if (!is_valid(tuning)) {
 		tuning->result = 0;
@@ -174,7 +174,7 @@ static int write_led(struct kmem_cache *cache, void *arg)
 static void write_number(const struct writing *writing)
 {
 	if (km_thread.busy) {
-		km_debug(!writing->cache->layout.dead, "a cache that is written to is there");
+		km_debug(!writing->cache->layout.dead, "a written cache exists");
 		writing->write(writing->cache, writing->number);
 		return;
 	}
@@ -206,7 +206,7 @@ int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
 static int follow_rule(struct kmem_cache *cache, void *rule)
 {
 	km_debug(*(const enum km_min_partial *)rule <= KM_MIN_PARTIAL_STATIC,
-		 "a rule is one of those there are");
+		 "a rule has a valid number");
 	if (!km_load(&cache->tune.own_min_partial))
 		km_store(&cache->tune.min_partial,
 			 km_min_partial_of(cache->layout.size, *(const enum km_min_partial *)rule));

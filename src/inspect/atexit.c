@@ -67,7 +67,7 @@ static bool may_write(const char *variable, const char *path)
 		return false;
 	/* exit() in a signal handler that interrupted the allocator: locks may be held for ever. */
 	if (km_thread.busy)
-		km_warn("%s: the program ended inside of the allocator: nothing is written", variable);
+		km_warn("%s: the program ended inside of the allocator: no report is written", variable);
 	return !km_thread.busy;
 }
 
@@ -135,11 +135,11 @@ static void print_leaks(int fd)
 	char program[16];
 
 	km_os_program(program, sizeof(program));
-	km_print(&writer, "libkmem: %s (%u): by whom what is not freed was allocated:\n", program, km_os_pid());
+	km_print(&writer, "libkmem: %s (%u): allocation stacks of objects that are not freed:\n", program, km_os_pid());
 	int error = km_print_end(&writer) ?: km_debug_ops->print_leaks(fd);
 	if (error)
-		km_warn("KMEM_LEAKS: %s", error == -EINVAL ? "no cache has tracks" :
-			error == -ENOMEM ? "there is no memory to count stacks" : "can't write");
+		km_warn("KMEM_LEAKS: %s", error == -EINVAL ? "no cache has user tracking" :
+			error == -ENOMEM ? "out of memory for the table of stacks" : "can't write");
 }
 
 /* Resolve names through a memory file, so that a failing command loses no output. */
@@ -147,7 +147,7 @@ static void print_named(const char *command, int fd)
 {
 	int file = km_os_memory_file("kmem-leaks");
 
-	km_debug(file != fd, "a report goes to another file than the one that it is in");
+	km_debug(file != fd, "a report is copied to another file");
 	if (file < 0) {
 		print_leaks(fd);
 		return;
@@ -163,7 +163,7 @@ static void leave_leaks(void)
 	char command[PATH_BYTES];
 	sigset_t failures;
 
-	km_debug(leaks[0], "leaks are printed where they were asked for");
+	km_debug(leaks[0], "leaks are printed on request only");
 	if (!km_debug_ops || !may_write("KMEM_LEAKS", leaks))
 		return;
 	/* A reader that has gone, or a file size limit, must not change the program's exit. */

@@ -27,10 +27,10 @@ bool km_helper_begin(void (*function)(void))
 {
 	const uint8_t was = km_thread.busy;
 
-	km_debug(!km_thread.locks_held, "a thread that makes another has no lock");
+	km_debug(!km_thread.locks_held, "a thread holds no lock while it creates a thread");
 	km_busy_end_clear();
 	const bool begun = km_os_run_apart(function);
-	km_debug(!km_thread.locks_held, "libc's allocations there leave no lock behind");
+	km_debug(!km_thread.locks_held, "libc's allocations release all locks");
 	km_busy_begin();
 	km_thread.busy = was;
 	return begun;

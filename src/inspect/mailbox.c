@@ -137,7 +137,7 @@ static void validate(struct order *order, uint32_t number)
 		order->result = -EBUSY;
 		goto end;
 	}
-	km_debug(!km_thread.heard && km_thread.busy, "a look in another's name is one at a time");
+	km_debug(!km_thread.heard && km_thread.busy, "one validation on request runs at a time");
 	km_thread.heard = &heard;
 	km_registry_each(validate_cache, order);
 	if (is_for_all(order)) {
@@ -163,10 +163,10 @@ static void say_debugged(const struct order *order)
 	const bool lacks = order->flags & SLAB_STORE_USER && !km_stack_is_there();
 
 	if (!order->flags)
-		km_warn("%s: from now on debugged no more, as was asked from outside", cache);
+		km_warn("%s: new objects are not debugged any more, as requested by another process", cache);
 	else
-		km_warn("%s: from now on debugged by \"%s\", as was asked from outside%s", cache,
-			letters[0] ? letters : "FZPU", lacks ? ": of a stack there is one call" : "");
+		km_warn("%s: new objects are debugged with \"%s\", as requested by another process%s", cache,
+			letters[0] ? letters : "FZPU", lacks ? "; stacks have one frame" : "");
 }
 
 /* Caches of one name are shrunk at once; a round over all caches may take several ticks. */
@@ -296,7 +296,7 @@ static void keep_ways(void)
 
 static void tick(void)
 {
-	km_debug(km_thread.busy && !km_thread.no_calls, "a tick is a miss's, which may call the system");
+	km_debug(km_thread.busy && !km_thread.no_calls, "a tick belongs to a miss that may call the system");
 	look_for_mail();
 	keep_ways();
 	look_at_shadows();

@@ -44,7 +44,7 @@ static void sort(const struct km_metrics *metrics, size_t count, before_fn *befo
 		sink(metrics, 0, i, before);
 	}
 	for (size_t i = 1; i < count; i++)
-		km_debug(!before(metrics, order[i], order[i - 1]), "what was sorted is in order");
+		km_debug(!before(metrics, order[i], order[i - 1]), "sorted entries are in order");
 }
 
 static unsigned long known(unsigned long n)
@@ -173,7 +173,7 @@ static void link_groups(struct km_metrics *metrics)
 		if (group->above)
 			hash(&group->key, "/");
 		hash(&group->key, name);
-		km_debug(group->above <= i, "a group stands behind the one that it is in");
+		km_debug(group->above <= i, "a group follows its parent");
 		for (; depth <= MEMCG_DEPTH_MAX; depth++)
 			above[depth] = i + 1;
 	}
@@ -379,7 +379,7 @@ static void print_one(struct printing *printing, const struct family *family, un
 
 static void print_build(struct printing *printing)
 {
-	static const struct family build = { "build", INFO, false, "The library, and how it works in this process." };
+	static const struct family build = { "build", INFO, false, "Version and per-CPU discipline of the library." };
 	const struct km_print_process *process = &printing->metrics->process;
 	char version[32], discipline[32], hardened[192];
 
@@ -420,9 +420,9 @@ static void print_parts(struct printing *printing, const struct family *family, 
 static void print_memory(struct printing *printing)
 {
 	static const struct family pages = { "page_bytes", GAUGE, true,
-		"Committed pages: used by slabs and large blocks, free and perhaps resident, free and not resident." };
+		"Committed pages: used by slabs and large blocks, free and possibly resident, free and not resident." };
 	static const struct family resident = { "resident_bytes", GAUGE, true,
-		"What the kernel has in memory of pages in use, of free ones, and of the library's own records." };
+		"Resident memory of used pages, of free pages, and of metadata." };
 	const struct km_metrics *metrics = printing->metrics;
 	const struct kmem_stats *stats = &metrics->stats;
 
@@ -444,33 +444,35 @@ static void print_process(struct printing *printing, size_t caches_omitted, size
 		unsigned long value;
 	} rows[] = {
 		{ { "caches", GAUGE, false, "Caches." }, s->caches },
-		{ { "caches_omitted", GAUGE, false, "Names of caches that have no series here: the smallest." },
+		{ { "caches_omitted", GAUGE, false, "Smallest caches, left out of this output." },
 		  caches_omitted },
 		{ { "groups", GAUGE, false, "Groups." }, metrics->group_count + metrics->groups_left_out },
-		{ { "groups_omitted", GAUGE, false, "Groups that have no series here: those with the least memory." },
+		{ { "groups_omitted", GAUGE, false, "Groups with the least memory, left out of this output." },
 		  groups_omitted },
 		{ { "reserved_bytes", GAUGE, true, "Address space reserved for pages." }, s->arena_reserved_bytes },
 		{ { "committed_bytes", GAUGE, true, "Address space of pages that is accessible." },
 		  s->arena_committed_bytes },
-		{ { "large_blocks", GAUGE, false, "Blocks of whole pages in use that no cache has." },
+		{ { "large_blocks", GAUGE, false, "Allocated blocks of whole pages, outside of caches." },
 		  s->large_blocks },
-		{ { "large_bytes", GAUGE, true, "Their bytes." }, s->large_bytes },
-		{ { "mapped_blocks", GAUGE, false, "Of these, mappings of their own." }, s->mapped_blocks },
-		{ { "mapped_bytes", GAUGE, true, "Their bytes." }, s->mapped_bytes },
-		{ { "meta_bytes", GAUGE, true, "The library's own records." }, s->meta_bytes },
-		{ { "purged_bytes", COUNTER, true, "Memory given back to the system." },
+		{ { "large_bytes", GAUGE, true, "Bytes of these blocks." }, s->large_bytes },
+		{ { "mapped_blocks", GAUGE, false, "Huge blocks among the large blocks, each a mapping of its own." },
+		  s->mapped_blocks },
+		{ { "mapped_bytes", GAUGE, true, "Bytes of these huge blocks." }, s->mapped_bytes },
+		{ { "meta_bytes", GAUGE, true, "Metadata of the library." }, s->meta_bytes },
+		{ { "purged_bytes", COUNTER, true, "Memory returned to the system." },
 		  times(s->purged_pages, KM_PAGE_SIZE) },
-		{ { "slabs_taken", COUNTER, false, "Slabs that all caches got, those that are gone too." },
+		{ { "slabs_taken", COUNTER, false, "Slabs allocated by all caches, destroyed caches included." },
 		  metrics->new_slabs },
-		{ { "slabs_given_back", COUNTER, false, "Slabs that all caches gave back, those that are gone too." },
+		{ { "slabs_given_back", COUNTER, false, "Slabs freed by all caches, destroyed caches included." },
 		  metrics->freed_slabs },
-		{ { "guarded_objects", GAUGE, false, "Guarded objects that are out." }, metrics->process.guard.live },
-		{ { "guarded_samples", COUNTER, false, "Guarded objects." }, metrics->process.guard.samples },
-		{ { "guarded_mistakes", COUNTER, false, "Mistakes with guarded objects." },
+		{ { "guarded_objects", GAUGE, false, "Guarded objects, allocated now." }, metrics->process.guard.live },
+		{ { "guarded_samples", COUNTER, false, "Guarded objects, allocated since the start." },
+		  metrics->process.guard.samples },
+		{ { "guarded_mistakes", COUNTER, false, "Reported misuses of guarded objects." },
 		  metrics->process.guard.reports },
-		{ { "bind_failures", COUNTER, false, "Pieces of 4 MiB that the system would not bind to their node." },
+		{ { "bind_failures", COUNTER, false, "Pieces of 4 MiB that the system refused to bind to their node." },
 		  s->bind_failures },
-		{ { "rss_bytes", GAUGE, true, "What the kernel has in memory of the whole process." }, metrics->rss },
+		{ { "rss_bytes", GAUGE, true, "Resident memory of the process." }, metrics->rss },
 	};
 
 	for (size_t i = 0; i < km_array_count(rows); i++)
@@ -484,14 +486,15 @@ static const struct {
 	struct family family;
 	size_t at;
 } cache_families[] = {
-	{ { "cache_object_bytes", GAUGE, true, "What an object takes." }, CACHE(object_bytes) },
-	{ { "cache_live_objects", GAUGE, false, "Objects that the program has." }, CACHE(live_objects) },
-	{ { "cache_live_bytes", GAUGE, true, "What these take." }, CACHE(live_bytes) },
-	{ { "cache_ready_bytes", GAUGE, true, "Free objects that lie ready on CPUs, in barns." }, CACHE(ready_bytes) },
+	{ { "cache_object_bytes", GAUGE, true, "Bytes of one object." }, CACHE(object_bytes) },
+	{ { "cache_live_objects", GAUGE, false, "Allocated objects." }, CACHE(live_objects) },
+	{ { "cache_live_bytes", GAUGE, true, "Bytes of allocated objects." }, CACHE(live_bytes) },
+	{ { "cache_ready_bytes", GAUGE, true, "Free objects cached on CPUs and in barns." }, CACHE(ready_bytes) },
 	{ { "cache_slabs", GAUGE, false, "Slabs." }, CACHE(slabs) },
-	{ { "cache_slab_bytes", GAUGE, true, "Memory in slabs, live, ready and free." }, CACHE(slab_bytes) },
-	{ { "cache_slabs_taken", COUNTER, false, "Slabs got from the pages." }, CACHE(new_slabs) },
-	{ { "cache_slabs_given_back", COUNTER, false, "Slabs given back to the pages." }, CACHE(freed_slabs) },
+	{ { "cache_slab_bytes", GAUGE, true, "Memory of slabs: allocated, cached and free objects." },
+	  CACHE(slab_bytes) },
+	{ { "cache_slabs_taken", COUNTER, false, "Slabs allocated from free pages." }, CACHE(new_slabs) },
+	{ { "cache_slabs_given_back", COUNTER, false, "Slabs returned to free pages." }, CACHE(freed_slabs) },
 };
 #undef CACHE
 
@@ -548,15 +551,17 @@ static const struct {
 	size_t at;
 	bool limit;			/* omit the sample if there is no limit */
 } group_families[] = {
-	{ { "group_current_bytes", GAUGE, true, "What is charged to the group and to those below it." },
+	{ { "group_current_bytes", GAUGE, true, "Memory charged to the group and its descendants." },
 	  GROUP(current), false },
-	{ { "group_peak_bytes", GAUGE, true, "The most that was." }, GROUP(peak), false },
-	{ { "group_max_bytes", GAUGE, true, "What may be charged at most." }, GROUP(max), true },
-	{ { "group_high_bytes", GAUGE, true, "Beyond this its threads are slowed down." }, GROUP(high), true },
-	{ { "group_low_bytes", GAUGE, true, "Up to this it is spared while others can give." }, GROUP(low), true },
-	{ { "group_min_bytes", GAUGE, true, "Up to this it is spared." }, GROUP(min), true },
-	{ { "group_stock_bytes", GAUGE, true, "Charged on CPUs, and not in use." }, GROUP(stock), false },
-	{ { "group_failures", COUNTER, false, "Charges that found no room below its max." }, GROUP(failcnt), false },
+	{ { "group_peak_bytes", GAUGE, true, "Greatest memory charged so far." }, GROUP(peak), false },
+	{ { "group_max_bytes", GAUGE, true, "Hard limit of charged memory." }, GROUP(max), true },
+	{ { "group_high_bytes", GAUGE, true, "Threads of the group are throttled above this limit." },
+	  GROUP(high), true },
+	{ { "group_low_bytes", GAUGE, true, "Below this bound, reclaim spares the group while other groups have "
+					    "reclaimable memory." }, GROUP(low), true },
+	{ { "group_min_bytes", GAUGE, true, "Below this bound, reclaim spares the group." }, GROUP(min), true },
+	{ { "group_stock_bytes", GAUGE, true, "Memory charged in advance in per-CPU stocks." }, GROUP(stock), false },
+	{ { "group_failures", COUNTER, false, "Charges that reached the hard limit." }, GROUP(failcnt), false },
 };
 #undef GROUP
 
@@ -569,7 +574,7 @@ static bool is_there(uint64_t n, bool limit)
 static void print_events(struct printing *printing)
 {
 	static const struct family family = { "group_events", COUNTER, false,
-					      "Events of the group and of those below it, as in memory.events." };
+					      "Events of the group and its descendants, as in memory.events." };
 	const struct km_metrics *metrics = printing->metrics;
 
 	begin_family(printing, &family);

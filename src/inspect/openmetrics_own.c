@@ -47,7 +47,7 @@ static void take_group(const struct km_group_stats *stats, void *arg)
 	const struct taking *taking = arg;
 	struct km_metrics *metrics = taking->metrics;
 
-	km_debug(metrics->group_count <= taking->group_room, "a group is taken where there is room");
+	km_debug(metrics->group_count <= taking->group_room, "a group is added to an array with room");
 	if (metrics->group_count < taking->group_room)
 		metrics->groups[metrics->group_count++] = (struct km_metrics_group){ .stats = *stats };
 	else
@@ -82,7 +82,7 @@ static void *take(struct km_metrics *metrics, size_t *bytes)
 		return NULL;
 	metrics->groups = (void *)(metrics->caches + taking.cache_room);
 	metrics->order = (void *)(metrics->groups + taking.group_room);
-	km_debug(metrics->caches && !metrics->cache_count, "a mapping that is new has no rows");
+	km_debug(metrics->caches && !metrics->cache_count, "a new mapping has no rows");
 	take_process(metrics);
 	km_registry_visit(take_cache, &taking);
 	if (taking.group_room)

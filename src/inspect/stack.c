@@ -446,7 +446,7 @@ static km_noinline uint64_t learn(uintptr_t pc)
 	if (!run(&function, function.own, pc - 1, &row, &first))
 		return KNOWN | END | own;
 	uint64_t rule = pack(&row);
-	km_debug(rule & END || cfa_words(rule) * 8 == row.offset, "a rule says what the table says");
+	km_debug(rule & END || cfa_words(rule) * 8 == row.offset, "a cached rule equals the rule of the table");
 	return rule | own;
 }
 
@@ -458,7 +458,7 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 	if (km_likely(may_keep && (km_load(&place->key) ^ rule) == key && rule))
 		return rule;
 	rule = learn(pc);
-	km_debug(rule & KNOWN && place < rules + RULES, "a rule that is learnt has a place");
+	km_debug(rule & KNOWN && place < rules + RULES, "a learned rule has an entry");
 	km_store(&place->rule, rule);
 	km_store(&place->key, key ^ rule);
 	return rule;
@@ -786,7 +786,7 @@ void km_stack_keep(struct km_stack *stack, uint32_t what)
 
 	if (!trail)
 		return;
-	km_debug(km_load(&trail->turn) & 1, "a trail is written by one");
+	km_debug(km_load(&trail->turn) & 1, "a trail has one writer");
 	if (what == KM_STACK_NOTHING)
 		km_store(&trail->key, 0ul);
 	km_store(&trail->what, what);

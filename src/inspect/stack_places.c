@@ -161,7 +161,7 @@ static size_t put_name(char *text, size_t bytes, const char *name)
 		else
 			text[length++] = *name;
 	}
-	km_debug(length < bytes, "a name that is cut ends in its array");
+	km_debug(length < bytes, "a shortened name ends in its array");
 	text[length] = '\0';
 	return length;
 }
@@ -195,7 +195,7 @@ const char *km_stack_place(uintptr_t address, char *text, size_t bytes)
 	char path[256];
 	size_t length;
 
-	km_debug(bytes > 2 * OFFSET_BYTES, "a place has room for a name");
+	km_debug(bytes > 2 * OFFSET_BYTES, "a stack place has room for a name");
 	if (!find(address, &object)) {
 		km_format(text, bytes, "%p", (void *)address);
 		return text;

@@ -41,7 +41,7 @@ const char *kmem_event_name(enum kmem_event event)
 
 static unsigned long event_of(struct kmem_cache *cache, enum kmem_event event)
 {
-	km_debug(event_names[event], "an event that is counted has a name");
+	km_debug(event_names[event], "a counted event has a name");
 	return km_load(&cache->state.events->count[event]) +
 	       (cache->layout.engine->event ? cache->layout.engine->event(cache, event) : 0);
 }
@@ -272,7 +272,7 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 	kmem_cache_get_stats(cache, &stats);
 	km_print_json_cache(&rows->writer, &stats, km_load(&cache->memcg.group),
 			    cache->memcg.child_of ? cache->memcg.child_of->registry.name : NULL, !rows->more);
-	km_debug(rows->writer.length > before, "a row that has room is not written out while the registry is locked");
+	km_debug(rows->writer.length > before, "the buffer is not written while the registry is locked");
 	rows->more = true;
 	return 0;
 }
@@ -337,7 +337,7 @@ int km_print_json_now(int fd)
 {
 	struct json_rows rows = { .writer = { .fd = fd, .no_signal = true } };
 
-	km_debug(km_thread.busy, "a text is written within a call of the allocator");
+	km_debug(km_thread.busy, "a text is written inside of the allocator");
 	print_json_head(&rows);
 	if (!km_registry_trylock())
 		return -EAGAIN;

@@ -13,7 +13,7 @@
 
 void km_print_flush(struct km_writer *writer)
 {
-	km_debug(writer->length <= sizeof(writer->text), "a buffer has no more than it has room for");
+	km_debug(writer->length <= sizeof(writer->text), "the text fits in the buffer");
 	if (writer->length && !writer->error)
 		writer->error = (writer->no_signal ? km_os_write_no_signal : km_os_write)(writer->fd, writer->text,
 											  writer->length);
@@ -41,7 +41,7 @@ void km_print(struct km_writer *writer, const char *format, ...)
 	size_t length = km_vformat(writer->text + writer->length,
 				   sizeof(writer->text) - writer->length, format, arguments);
 	__builtin_va_end(arguments);
-	km_debug(length < MOST_AT_ONCE, "a call prints no more than is free after a flush");
+	km_debug(length < MOST_AT_ONCE, "a call prints at most a buffer of text");
 	writer->length += length;
 }
 
@@ -50,7 +50,7 @@ void km_print_bytes(struct km_writer *writer, const char *bytes, size_t count)
 	while (count) {
 		size_t now = km_min(count, sizeof(writer->text) - writer->length);
 
-		km_debug(now, "a buffer has room, for it is written out when it is full");
+		km_debug(now, "a flushed buffer has room");
 		__builtin_memcpy(writer->text + writer->length, bytes, now);
 		writer->length += now;
 		bytes += now;
@@ -134,7 +134,7 @@ static void print_int(struct km_writer *writer, const char *key, unsigned n)
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *s)
 {
-	km_debug(process->version && process->discipline && process->hardened, "each text of a process is there");
+	km_debug(process->version && process->discipline && process->hardened, "each text of the process exists");
 	km_print(writer, "{\"version\": ");
 	km_print_string(writer, process->version);
 	km_print(writer, ", \"pid\": %u, \"discipline\": ", process->pid);

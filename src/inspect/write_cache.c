@@ -113,9 +113,9 @@ static int visit(struct kmem_cache *cache, void *arg)
 
 	if (!is_meant(cache, name))
 		return 0;
-	km_debug(!cache->layout.dead, "a cache that is written to is there");
+	km_debug(!cache->layout.dead, "a written cache exists");
 	int error = apply(cache, writing);
-	km_debug(error <= 0, "what is written is taken, or refused by an error");
+	km_debug(error <= 0, "a write is accepted, or refused with an error");
 	if (is_named(cache, name)) {
 		writing->count++;
 		writing->result = writing->result ?: error;
@@ -127,7 +127,7 @@ int km_written_serve(const struct km_mail_request *request)
 {
 	struct writing writing = { .request = request };
 
-	km_debug(km_thread.busy && km_written_fits(request), "who serves keeps signal handlers out, and has looked");
+	km_debug(km_thread.busy && km_written_fits(request), "the serving thread is busy, and has checked the request");
 	parse(request->letters, writing.number, numbers_of(request->command));
 	km_registry_each(visit, &writing);
 	return writing.count ? writing.result : -ENOENT;

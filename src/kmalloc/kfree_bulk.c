@@ -122,7 +122,7 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 		return NULL;
 	if (!km_alloc_ops(cache)->give_last)
 		km_bulk_last.id = cache->fast.id;
-	km_debug(cache->fast.id >= KM_MAP_FIRST, "a cache that an address proves has an id");
+	km_debug(cache->fast.id >= KM_MAP_FIRST, "a cache validated by an address has an id");
 	return cache;
 }
 
@@ -195,7 +195,7 @@ static km_noinline void free_mixed(size_t n, void **objects)
 		size_t left = km_unlikely(km_kmalloc_sized != NULL) ? free_sized_last(n, objects) :
 								    free_slab_of_last(n, objects);
 		/* If the last slab had several objects at the end, the next slab may have several, too. */
-		km_debug(left <= n, "no more are left than there were");
+		km_debug(left <= n, "at most n objects are left");
 		bool try_again = left < n && n - left >= FEW;
 
 		n = left;

@@ -410,7 +410,7 @@ static struct kmem_cache *make_charged(struct kmem_cache *plain)
 	/* Release pairs with the acquire loads of the table: the cache is complete. */
 	if (cache && !km_cas_release(first, &none, cache))
 		km_cache_discard(cache);
-	km_debug(!*first || (*first)->layout.flags & SLAB_ACCOUNT, "what is paid for has caches of its own");
+	km_debug(!*first || (*first)->layout.flags & SLAB_ACCOUNT, "charged requests have caches of their own");
 	return km_load_acquire(first);
 }
 
@@ -558,7 +558,7 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door 
 		km_store(&km_left_longer, true);
 		return shrunk(object, size, usable, gfp);
 	}
-	km_debug(moved != object && ksize(moved) >= km_min(size, usable), "what moves comes to lie elsewhere");
+	km_debug(moved != object && ksize(moved) >= km_min(size, usable), "a moved block has another address");
 	__builtin_memcpy(moved, object, km_min(size, usable));
 	kfree(object);
 	return moved;

@@ -110,7 +110,7 @@ uint64_t km_large_owner(const void *p)
 static void count_in(struct km_page *page)
 {
 	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages,
-		 "a block of no class says so at its first page");
+		 "the first page of a block without class is marked");
 	km_map_set(page, 1, KM_MAP_DESC);
 	km_add(&large.blocks, 1ul);
 	km_add(&large.bytes, page->pages << KM_PAGE_SHIFT);
@@ -122,7 +122,7 @@ static void leave_class(struct km_page *page)
 	if (!page->cache)
 		return;
 	km_large_cache_leave(page);
-	km_debug(!page->cache, "a block is one of a class or counted here");
+	km_debug(!page->cache, "a block has a class or is counted here");
 	count_in(page);
 }
 
@@ -130,7 +130,7 @@ static void leave_class(struct km_page *page)
  * pages as the block has. */
 static void begin_block(struct km_page *page, size_t pages, size_t bytes)
 {
-	km_debug(pages && page->type == KM_PAGE_NONE, "a block begins in pages that were free");
+	km_debug(pages && page->type == KM_PAGE_NONE, "a block begins in free pages");
 	page->pages = pages;
 	page->requested = bytes;
 	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
@@ -344,7 +344,7 @@ static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t al
 		set_owner(p, owner);
 		return p;
 	}
-	km_debug(page->cache == class, "a block of a class says so");
+	km_debug(page->cache == class, "a block with a class is marked");
 	km_store(&large.charged, true);
 	if (km_likely(km_charge_ops->own_block(class, p, owner, request->may_wait)))
 		return p;
@@ -464,7 +464,7 @@ void km_large_uncharge(const void *p)
 	else
 		km_huge_set_owner(p, 0);
 	km_busy_end(was);
-	km_debug(!page || !page->cache, "a block that somebody pays for is of no class");
+	km_debug(!page || !page->cache, "a charged block has no class");
 	pay_back(owner, bytes);
 }
 
@@ -515,7 +515,7 @@ static void give_pages(struct km_page *page, size_t pages, unsigned node)
 {
 	if (km_growth_put(page, pages, node))
 		return;
-	km_debug(pages && page->type == KM_PAGE_NONE, "what is given back is no block");
+	km_debug(pages && page->type == KM_PAGE_NONE, "returned pages are no block");
 	km_large_count(-pages);
 	km_pages_free_exact(page, pages);
 }
@@ -541,7 +541,7 @@ void km_large_disown(void *p)
 	uint64_t owner = owner_of(page, p);
 	size_t bytes = owner ? km_large_bytes(p) : 0;
 
-	km_debug(!page || !page->cache, "a block that may be kept is of no class");
+	km_debug(!page || !page->cache, "a cacheable block has no class");
 	if (!owner)
 		return;
 	if (page) {
@@ -550,7 +550,7 @@ void km_large_disown(void *p)
 	} else {
 		km_huge_set_owner(p, 0);
 	}
-	km_debug(!owner_of(page, p) && bytes, "a block that is kept is nobody's");
+	km_debug(!owner_of(page, p) && bytes, "a cached block is uncharged");
 	pay_back(owner, bytes);
 }
 
@@ -561,11 +561,11 @@ static void free_pages(struct km_page *page, uint64_t owner)
 	if (km_unlikely(owner))
 		km_charge_ops->note_block(owner, page, false);
 	leave_class(page);
-	km_debug(!page->cache && page->type == KM_PAGE_LARGE && pages, "a block says LARGE until it goes");
+	km_debug(!page->cache && page->type == KM_PAGE_LARGE && pages, "a block has type LARGE until its free");
 	km_map_set(page, 1, KM_MAP_NONE);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	km_sub(&large.blocks, 1ul);
-	km_debug((long)km_load(&large.blocks) >= 0, "no more blocks go than came");
+	km_debug((long)km_load(&large.blocks) >= 0, "at most the added blocks are removed");
 	if (km_unlikely(km_load(&large.charged)))
 		km_store(km_owner_of_page(page), (uint64_t)0);
 	give_pages(page, pages, page->node);
@@ -681,7 +681,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp, bool *refus
 		leave_class(page);
 		if ((gfp & __GFP_ZERO) && !zero)
 			__builtin_memset((char *)km_page_address(page) + (have << KM_PAGE_SHIFT), 0, more);
-		km_debug(pages > have, "a block that grows has more pages than before");
+		km_debug(pages > have, "a grown block has more pages");
 		page->pages = pages;
 		km_large_count(near ? 0 : pages - have);
 	}
@@ -710,7 +710,7 @@ static void *resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 	if (want > have && !take_tail(page, want, gfp, refused))
 		return NULL;
 	km_debug(page->type == KM_PAGE_LARGE && page->pages >= want,
-		 "a block has the pages that it was resized to");
+		 "a resized block has the requested pages");
 	page->requested = bytes;
 	if (want < have && have - want > have / 8)
 		give_tail(page, want);
@@ -739,7 +739,7 @@ static void *take_grown(size_t bytes)
 	km_busy_scope(was);
 	struct km_page *page = km_growth_take(pages);
 	if (page) {
-		km_debug(!page->cache && !page->flags, "a page that was a run's is nobody's");
+		km_debug(!page->cache && !page->flags, "a page of a reserved run has no cache and no flags");
 		begin_block(page, pages, bytes);
 		km_map_set(page, 1, KM_MAP_DESC);
 		km_add(&large.blocks, 1ul);

@@ -218,7 +218,7 @@ static size_t room_in_all(void)
  * held. */
 static void tell(size_t soon)
 {
-	km_debug(km_is_locked(&ready.lock), "what may lie ready is counted under its lock");
+	km_debug(km_is_locked(&ready.lock), "the bound of cached blocks changes under the lock");
 	km_pages_set_ready(room_in_all() + soon + km_growth_pages());
 }
 
@@ -376,7 +376,7 @@ bool km_large_cache_join(struct kmem_cache *class, struct km_page *page, bool ma
 	if ((size_t)(page - km_hot.page) >= km_load(&km_hot.pages) || !km_lock_may(&n->lock, may_wait))
 		return false;
 	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages == class->form.slab_pages,
-		 "a block that joins a class was of none");
+		 "a block that joins a class had no class");
 	km_store(&page->cache, class);
 	km_map_set(page, 1, class->fast.id);
 	count(&n->counts, 1);
@@ -397,7 +397,7 @@ void km_large_cache_leave(struct km_page *page)
 	}
 	km_lock_scope(&n->lock);
 	km_map_set(page, 1, KM_MAP_DESC);
-	km_debug(km_is_locked(&n->lock) && n->counts.slabs, "a block that leaves a class was counted there");
+	km_debug(km_is_locked(&n->lock) && n->counts.slabs, "a block that leaves a class was counted in the class");
 	km_store(&page->cache, NULL);
 	count(&n->counts, -1);
 	km_bump(&n->counts.freed_slabs, 1);
@@ -421,7 +421,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	if (is_charged(cache))
 		km_add(&of_cache(cache)->drained, (uint32_t)count);
-	km_debug(km_thread.busy, "who gives blocks back keeps signal handlers out");
+	km_debug(km_thread.busy, "a thread that frees blocks keeps signal handlers out");
 	for (unsigned i = 0; i < count; i++) {
 		struct km_page *page = km_page_of(objects[i]);
 
@@ -439,7 +439,7 @@ static void count_pointers(struct kmem_cache *cache, int more)
 {
 	km_lock_quick_scope(&ready.lock);
 	km_bump(&of_cache(cache)->blocks, more);
-	km_debug((int32_t)of_cache(cache)->blocks >= 0, "no more blocks of pointers go than came");
+	km_debug((int32_t)of_cache(cache)->blocks >= 0, "at most the created sheaves are freed");
 	tell(0);
 }
 
@@ -530,7 +530,7 @@ static void **spill(struct kmem_cache *cache, void **full)
 		return full;
 	size_t count = km_sheaf_objects(&cache->fast.pcs, full), stay = count / 2, go = count - stay;
 	km_debug(go <= count && count <= km_mask_capacity(cache->fast.pcs.sheaf_mask),
-		 "a block has no more pointers than room");
+		 "a sheaf has at most as many pointers as fit");
 	void **bottom = km_sheaf_bottom(&cache->fast.pcs, full);
 	give(cache, bottom - go, (unsigned)go);
 	__builtin_memmove(bottom - stay, full, stay * sizeof(*full));
@@ -563,7 +563,7 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 	cache->fast.capacity = cache->tune.busy_capacity = FIRST_CAPACITY;
 	cache->tune.max_capacity = (uint16_t)most;
 	km_debug(most >= FIRST_CAPACITY && cache->form.slab_pages <= KM_LARGE_CACHE_PAGES,
-		 "a class has room for two blocks on a CPU");
+		 "a class has room for two sheaves on a CPU");
 	return 0;
 }
 
@@ -605,7 +605,8 @@ static int check(struct kmem_cache *cache)
 	km_slabs_stats(cache, &kept);
 	if (blocks.count == kept.total_objects && !blocks.wrong)
 		return 0;
-	km_warn("check: %s: %lu blocks, kept %lu, %lu are of another length", cache->registry.name, blocks.count,
+	km_warn("check: %s: %lu blocks exist, but %lu are counted; %lu blocks have a wrong "
+		"length", cache->registry.name, blocks.count,
 		kept.total_objects, blocks.wrong);
 	return 1;
 }

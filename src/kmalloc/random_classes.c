@@ -75,7 +75,7 @@ struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 	const unsigned which = km_random_of(site, COPIES);
 	struct kmem_cache **copies = km_load_acquire(&plain->ext.copies), *copy = NULL;
 
-	km_debug(which < COPIES && !plain->memcg.child_of, "a call's cache is one of those there are");
+	km_debug(which < COPIES && !plain->memcg.child_of, "the cache of a call site has a valid index");
 	if (!which || plain->layout.object_size > KMALLOC_MAX_CACHE_SIZE || km_is_hooked(plain))
 		return plain;
 	if (km_likely(copies != NULL))

@@ -55,7 +55,7 @@ static struct run *lock_here(void)
 	km_lock(&run->lock);
 	km_debug(run->pages <= MOST_PAGES && (!run->pages || run->first),
 		 "a run begins somewhere and has a bound");
-	km_debug(run->pages <= run->allowed, "a run holds what was taken off the bound");
+	km_debug(run->pages <= run->allowed, "a run has the bytes taken from the bound");
 	return run;
 }
 
@@ -131,7 +131,7 @@ static void replace(struct run *run, struct km_page *first, size_t pages, unsign
 	if (run->pages)
 		km_pages_free_exact(run->first, run->pages);
 	km_large_count(pages - run->pages);
-	km_debug(!pages || first->type == KM_PAGE_NONE, "a run's pages are nobody's");
+	km_debug(!pages || first->type == KM_PAGE_NONE, "pages of a reserved run have type NONE");
 	run->node = (uint8_t)node;
 	set(run, first, pages);
 }
@@ -162,7 +162,7 @@ static struct km_page *cut(struct run *run, size_t pages)
 {
 	struct km_page *page = run->first;
 
-	km_debug(pages <= run->pages, "a block is cut from a run that has as many");
+	km_debug(pages <= run->pages, "a block is cut from a run with enough pages");
 	set(run, page + pages, run->pages - pages);
 	return page;
 }
@@ -176,7 +176,7 @@ struct km_page *km_growth_take(size_t pages)
 		return NULL;
 	if (run->pages >= pages || fill(run, pages) || fill_anew(run, pages)) {
 		page = cut(run, pages);
-		km_debug(page->type == KM_PAGE_NONE, "a run's pages are nobody's");
+		km_debug(page->type == KM_PAGE_NONE, "pages of a reserved run have type NONE");
 		page->order = page->flags = 0;
 		page->node = run->node;
 		km_store(&page->cache, NULL);
@@ -224,7 +224,7 @@ static size_t shed(struct run *run)
 	size_t pages = run->pages, allowed = run->allowed;
 	struct km_page *first = run->first;
 
-	km_debug(km_load(&growth.allowed) >= allowed, "the runs' bounds are the sum of each");
+	km_debug(km_load(&growth.allowed) >= allowed, "the sum of the bounds of all runs is right");
 
 	set(run, NULL, 0);
 	km_store(&run->allowed, 0u);

@@ -102,7 +102,7 @@ static bool check_pages(const void *p, const struct km_sized *call)
 
 bool km_size_fits(const void *p, const struct km_sized *call)
 {
-	km_debug(call->size && call->function, "a free that names its bytes names some");
+	km_debug(call->size && call->function, "a sized free has a size above 0");
 	if (km_sanitizer.objects || ZERO_OR_NULL_PTR(p))
 		return true;
 	if (km_is_guarded(p)) {

@@ -63,7 +63,7 @@ static bool check_slab(struct km_page *slab, const char *p, size_t bytes, bool t
 	if (km_unlikely(byte && !km_load(byte)))
 		return refuse(p, cache->registry.name, "free SLUB object", to_user, offset, bytes);
 	region_of(cache, p - offset, &from, &to);
-	km_debug(from <= to && to <= cache->layout.size, "a region lies in its object");
+	km_debug(from <= to && to <= cache->layout.size, "a usercopy region is inside of its object");
 	if (offset >= from && offset <= to && bytes <= to - offset)
 		return true;
 	return refuse(p, cache->registry.name, "SLUB object", to_user, offset, bytes);

@@ -44,7 +44,7 @@ KMEM_API km_hit_path km_noinline void *malloc(size_t size)
 	void *p = hit(size);
 
 	if (km_likely(p)) {
-		km_debug(!((uintptr_t)p & (KM_MALLOC_ALIGN - 1)), "what malloc returns is aligned to 16");
+		km_debug(!((uintptr_t)p & (KM_MALLOC_ALIGN - 1)), "malloc returns addresses aligned to 16");
 		return p;
 	}
 	return km_malloc_miss(size);
@@ -80,7 +80,7 @@ static void *early_alloc(size_t size)
 		return NULL;
 	}
 	km_debug(at % KM_MALLOC_ALIGN == 0 && at + bytes <= sizeof(early.bytes),
-		 "an early block lies in its place, aligned");
+		 "an early block is aligned inside of its area");
 	*(size_t *)(early.bytes + at) = bytes - KM_MALLOC_ALIGN;
 	return early.bytes + at + KM_MALLOC_ALIGN;
 }
@@ -360,7 +360,7 @@ static void *resize(void *p, size_t size)
 	if (km_unlikely(!moved))
 		return size <= old ? left_longer(p, size) : NULL;
 	km_debug(moved != p && km_malloc_usable(moved, "realloc") >= km_min(size, old),
-		 "a block that moves has room for what it held");
+		 "a moved block has room for its content");
 	memcpy(moved, p, km_min(size, old));
 	free(p);
 	return moved;
@@ -408,7 +408,7 @@ static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t ol
 	}
 	if (km_unlikely(!moved))
 		return realloc_slowly(p, size);
-	km_debug(moved != p, "a block that moves comes to lie elsewhere");
+	km_debug(moved != p, "a moved block has another address");
 	memcpy(moved, p, km_min(size, old));
 	km_free_of(id, p);
 	return moved;
@@ -485,7 +485,7 @@ static km_noinline int memalign_missed(void **result, size_t align, size_t size)
 	if (!p)
 		return ENOMEM;
 	errno = saved_errno;
-	km_debug(!((uintptr_t)p & (align - 1)), "a block is aligned as was asked for");
+	km_debug(!((uintptr_t)p & (align - 1)), "a block has the requested alignment");
 	*result = p;
 	return 0;
 }
@@ -498,7 +498,7 @@ KMEM_API km_hit_path km_noinline int posix_memalign(void **result, size_t align,
 
 	if (km_unlikely(!p))
 		return memalign_missed(result, align, size);
-	km_debug(!((uintptr_t)p & (align - 1)), "a hit is aligned as was asked for");
+	km_debug(!((uintptr_t)p & (align - 1)), "a hit has the requested alignment");
 	*result = p;
 	return 0;
 }
@@ -517,7 +517,7 @@ KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
 	void *p = hit(km_malloc_aligned_size(align, size));
 
 	if (km_likely(p)) {
-		km_debug(!((uintptr_t)p & (align - 1)), "a hit is aligned as was asked for");
+		km_debug(!((uintptr_t)p & (align - 1)), "a hit has the requested alignment");
 		return p;
 	}
 	return aligned_missed(align, size);

@@ -28,7 +28,7 @@ km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 	if (km_unlikely(!(cache->layout.flags & SLAB_ACCOUNT)) || km_unlikely(km_alloc_has_out(cache)) ||
 	    km_unlikely(km_load(&km_alloc_probing)))
 		return km_malloc_missed(size);
-	km_debug(cache->layout.size >= size, "a size is served by a cache that has room for it");
+	km_debug(cache->layout.size >= size, "a size is served by a cache with larger objects");
 	return km_charged_alloc(cache, KM_MALLOC_GFP, objcg, cache->fast.pcs.front.rseq);
 }
 
@@ -49,8 +49,8 @@ bool km_malloc_is_unpaid(const void *p)
  */
 static void account(bool on)
 {
-	km_debug(km_thread.busy, "a lock is held by a thread that is busy");
-	km_debug(!km_options.account && !km_kmalloc_sized, "blocks follow groups where classes serve them");
+	km_debug(km_thread.busy, "a lock is held by a busy thread");
+	km_debug(!km_options.account && !km_kmalloc_sized, "blocks are charged to groups only with size classes");
 	if (on)
 		km_store(&km_account_asks, km_account_asks | KM_ASKS_MALLOC);
 	else

@@ -44,7 +44,7 @@ static unsigned number_of(const struct class *class)
 {
 	size_t number = (size_t)(class - (is_paid(class) ? paid : plain));
 
-	km_debug(number < KM_MALLOC_CLASSES, "a class is one of those there are");
+	km_debug(number < KM_MALLOC_CLASSES, "a class has a valid number");
 	return (unsigned)number;
 }
 
@@ -53,7 +53,7 @@ static unsigned class_of(size_t size)
 {
 	size_t most = size ? size - 1 : 0;
 
-	km_debug(size <= KM_MALLOC_MAX_SMALL, "a class has a size that is small");
+	km_debug(size <= KM_MALLOC_MAX_SMALL, "a class has a small size");
 
 	if (most < 128)
 		return (unsigned)(most / KM_MALLOC_ALIGN);
@@ -63,7 +63,7 @@ static unsigned class_of(size_t size)
 
 static size_t bytes_of(unsigned class)
 {
-	km_debug(class < KM_MALLOC_CLASSES, "a class is one of those there are");
+	km_debug(class < KM_MALLOC_CLASSES, "a class has a valid number");
 	if (class < 8)
 		return (class + 1) * KM_MALLOC_ALIGN;
 	unsigned log = (class - 8) / 8 + 7;
@@ -139,7 +139,7 @@ static void show(struct kmem_cache *cache, const struct class *class, size_t low
 	if (km_malloc_goes_by_call())
 		return;
 	km_debug(is_paid(class) == !!(cache->layout.flags & SLAB_ACCOUNT) || km_options.account,
-		 "hits that look at no payer find what nobody pays for");
+		 "hits without an owner check find uncharged objects");
 	km_registry_scope();
 	if (!is_paid(class))
 		by_id(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
@@ -185,7 +185,7 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 		is_first(cache, &class->observed);
 	else if (cache && is_first(cache, &class->cache)) {
 		km_debug(cache->layout.size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
-			 "a class serves the sizes above those of the one below");
+			 "a class serves the sizes above the class below");
 		show(cache, class, low, bytes, km_alloc_show_sizes);
 	}
 	return km_load_acquire(&class->cache);
@@ -272,7 +272,7 @@ struct kmem_cache *km_malloc_cache(size_t size)
 	struct kmem_cache *cache = km_load_acquire(&class->cache) ?: make_class(class);
 
 	km_debug(bytes_of(number_of(class)) % km_min(size ? size & -size : 1, KM_PAGE_SIZE) == 0,
-		 "a class is a multiple of the powers of two that its sizes are");
+		 "a class is a multiple of the alignment of its sizes");
 
 	/* Up to 256 bytes, the next class is as near as a part would be. */
 	return size <= 256 || km_unlikely(!cache) ? cache : cache_for_part(class, size, cache);

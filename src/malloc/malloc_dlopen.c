@@ -132,7 +132,7 @@ static void name_other(void (*malloc)(void), char *prefix)
 	Dl_info library;
 
 	if (malloc && dladdr((void *)malloc, &library) && dl_iterate_phdr(calls, prefix))
-		km_warn("%s: memory that %smalloc and its like give is this library's, not libkmem's",
+		km_warn("%s: memory of %smalloc and similar functions is this library's, not libkmem's",
 			library.dli_fname, prefix);
 }
 

@@ -31,7 +31,7 @@ static km_noinline void *get(size_t size, int flags)
 	km_malloc_note_site((uintptr_t)__builtin_return_address(0));
 	void *p = pages ? km_malloc_calloc(1, size) : km_malloc_aligned(ALIGN(flags), size);
 	km_malloc_note_site(0);
-	km_debug(!((uintptr_t)p & (ALIGN(flags) - 1)), "a block is aligned as was asked for, and a failure is NULL");
+	km_debug(!((uintptr_t)p & (ALIGN(flags) - 1)), "a block has the requested alignment, and a failure is NULL");
 	if (km_unlikely(km_load(&km_alloc_probing)))
 		km_tracer_comes(p, size);
 	return p && flags & ZERO && !pages ? memset(p, 0, size) : p;
@@ -43,7 +43,7 @@ KMEM_API km_hit_path void *mallocx(size_t size, int flags)
 
 	if (km_unlikely(!p))
 		return get(size, flags);
-	km_debug(!((uintptr_t)p & (ALIGN(flags) - 1)), "a hit is aligned as was asked for");
+	km_debug(!((uintptr_t)p & (ALIGN(flags) - 1)), "a hit has the requested alignment");
 	return flags & ZERO ? memset(p, 0, size) : p;
 }
 
@@ -75,7 +75,7 @@ KMEM_API void *rallocx(void *p, size_t size, int flags)
 		memcpy(moved, p, km_min(size, old));
 		dallocx(p, flags);
 	}
-	km_debug(!moved || sallocx(moved, flags) >= size, "a block has the bytes that were asked for");
+	km_debug(!moved || sallocx(moved, flags) >= size, "a block has the requested bytes");
 	const size_t have = moved && flags & ZERO ? sallocx(moved, flags) : 0;
 	if (have > old)
 		memset((char *)moved + old, 0, have - old);
@@ -140,7 +140,7 @@ static size_t figure(enum value value)
 {
 	struct kmem_stats stats;
 
-	km_debug(value >= ALLOCATED, "the other values are no figures");
+	km_debug(value >= ALLOCATED, "the other values are not numbers");
 	kmem_get_stats(&stats);
 	const size_t active = stats.pages_used * KM_PAGE_SIZE + stats.mapped_bytes;
 	if (value == ALLOCATED)

@@ -72,7 +72,7 @@ void *km_malloc_by_them(size_t align, size_t size)
 {
 	void *block = NULL;
 
-	km_debug(km_malloc_is_theirs && !is_behind, "blocks are theirs where the process's malloc is");
+	km_debug(km_malloc_is_theirs && !is_behind, "blocks of another malloc exist only with another malloc");
 	if (align <= KM_MALLOC_ALIGN)
 		return malloc(size);
 	/* Calls the program's posix_memalign. If the name leads back to libkmem's, `within` ends the recursion. */
@@ -89,7 +89,7 @@ void *km_malloc_by_them(size_t align, size_t size)
 
 void km_malloc_free_by_them(void *p)
 {
-	km_debug(!km_page_of(p), "a block that goes to their free is none of ours");
+	km_debug(!km_page_of(p), "a block passed to another free is not libkmem's");
 	free(p);
 }
 

@@ -93,7 +93,7 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 {
 	void *object = NULL;
 
-	km_debug(objcg != &km_objcg_root && cache->memcg.charge, "an object that is paid for has a payer and a price");
+	km_debug(objcg != &km_objcg_root && cache->memcg.charge, "a charged object has an objcg and a charge");
 	if (!km_objcg_charge(objcg, cache->memcg.charge, gfp))
 		return km_charge_failed(cache, gfp);
 	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_pcs(cache)))
@@ -256,7 +256,8 @@ km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cg
 {
 	const intptr_t rseq = km_rseq;
 
-	km_debug(km_object_owner(cache, object) == (uintptr_t)objcg, "bytes go back to who paid for the object");
+	km_debug(km_object_owner(cache, object) == (uintptr_t)objcg,
+		 "bytes are uncharged from the objcg of the object");
 	if (km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) ||
 	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->memcg.charge, km_stock_most())))
 		return false;
@@ -366,7 +367,8 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->memcg.charge))) {
 		struct obj_cgroup *owner = (struct obj_cgroup *)(uintptr_t)(km_load(word) & ~KM_OWNER_NOBODY);
 
-		km_debug(!owner || km_load(&owner->memcg), "who paid for an object lives until somebody else does");
+		km_debug(!owner || km_load(&owner->memcg),
+			 "the objcg of an object is live until another objcg is charged");
 		km_store(word, (uint64_t)(uintptr_t)objcg);
 		if (km_likely(owner) && km_unlikely(!km_rseq_stock_put(&owner->slot, km_hot.percpu, rseq,
 								       cache->memcg.charge, km_stock_most())))
@@ -610,7 +612,7 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	const bool blocks = cache->layout.engine->whole_pages;
 
 	km_debug(!km_load(&cache->memcg.mixed.inner.pcs),
-		 "a cache that is not charged yet has no shelf of paid objects");
+		 "an uncharged cache has no charged per-CPU sheaves");
 	if (cache->layout.engine->shared_pages ||
 	    (blocks && !(cache->layout.flags & SLAB_ACCOUNT)) || cache->memcg.child_of ||
 	    cache->layout.dead)

@@ -166,7 +166,7 @@ static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup
 
 	for (size_t count; n; n -= count) {
 		count = km_objects_of_one_owner(cache, n, objects, &owner);
-		km_debug(count && count <= n, "each object is looked at once");
+		km_debug(count && count <= n, "each object is visited once");
 		if (km_likely(owner == (uintptr_t)objcg))
 			continue;
 		void **run = objects + n - count;
@@ -214,7 +214,7 @@ km_line_start size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gf
 {
 	const size_t others = may_take(objcg) ? count_others(cache, n, objects, (uintptr_t)objcg) : n;
 
-	km_debug(others <= n, "no more objects are another's than there are");
+	km_debug(others <= n, "at most n objects belong to another objcg");
 	return km_likely(!others) ? n : recharge_bulk_slowly(cache, gfp, objcg, others, n, objects);
 }
 
@@ -305,7 +305,7 @@ int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t 
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
-	km_debug(n && n <= all, "some of the objects are still to be had");
+	km_debug(n && n <= all, "some objects are still missing");
 	bool done = alloc_bulk_by(km_charged_objcg(cache, gfp), cache, gfp, n, objects);
 
 	if (km_unlikely(!done) && n < all)

@@ -43,7 +43,7 @@ bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool
 static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t owner)
 {
 	km_debug(cache->layout.engine->whole_pages && may_have(objcg),
-		 "a class's block has a payer that is no private group");
+		 "a block of a class is charged to an objcg without a private group");
 	if (owner)
 		km_charged_disown(cache, owner, &block, 1);
 	if (km_objcg_spare(objcg) < cache->memcg.charge ||

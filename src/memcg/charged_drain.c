@@ -9,7 +9,7 @@
 
 static void close_charged(struct kmem_cache *cache)
 {
-	km_debug(km_is_locked(&km_drain_lock), "a charged shelf changes under the lock of draining");
+	km_debug(km_is_locked(&km_drain_lock), "charged per-CPU sheaves change under the drain lock");
 	km_pcs_close(&cache->memcg.charged);
 	km_pcs_close(&cache->memcg.mixed);
 	km_store(&cache->memcg.charged.front.back.pcs, 0u);
@@ -26,7 +26,7 @@ void km_charge_close(struct kmem_cache *cache)
 /* Observers would miss the traffic of an open sheaf, so the sheaves stay closed for observed caches. */
 static void open_charged(struct kmem_cache *cache)
 {
-	km_debug(km_is_locked(&km_drain_lock), "a shelf that is closed here is opened again here");
+	km_debug(km_is_locked(&km_drain_lock), "per-CPU sheaves closed here are opened again here");
 	if (km_is_seen(cache) || km_alloc_has_out(cache)) {
 		km_charge_close(cache);
 		return;
@@ -47,7 +47,8 @@ static void make_charged(struct kmem_cache *cache, uint32_t sheaf_bytes)
 {
 	struct km_pcs *pcs = &cache->memcg.charged;
 
-	km_debug(km_is_pow2(sheaf_bytes) && sheaf_bytes >= 32 && !pcs->slot, "a charged shelf is made once");
+	km_debug(km_is_pow2(sheaf_bytes) && sheaf_bytes >= 32 && !pcs->slot,
+		 "charged per-CPU sheaves are created once");
 	km_store(&pcs->sheaf_mask, sheaf_bytes - 1);
 	pcs->inner.mask = pcs->front.open.mask = sheaf_bytes - 1;
 	pcs->front.percpu = km_hot.percpu;
@@ -177,7 +178,7 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const void *arg
 
 	if (!owner)
 		return;
-	km_debug(km_is_locked(&km_drain_lock) && count <= KM_CHARGED_MOST, "what leaves a shelf has room in the array");
+	km_debug(km_is_locked(&km_drain_lock) && count <= KM_CHARGED_MOST, "drained objects fit in the array");
 	const bool mixed = cache->memcg.mixed.slot != 0;
 	void *const *there = objects_on(&cache->memcg.charged, cpu);
 	if (count && !how->which(cache, mixed ? KM_OBJCGS_DIFFER : owner, there, count, how->arg))
@@ -195,7 +196,7 @@ void km_charge_release(struct kmem_cache *cache)
 	struct km_pcs *pcs = &cache->memcg.charged;
 
 	km_debug(!km_load(&pcs->inner.pcs) && !km_load(&cache->memcg.mixed.inner.pcs),
-		 "a shelf that goes is closed");
+		 "released per-CPU sheaves are closed");
 	km_alloc_each_cpu(cache, NULL, &km_charge_drain_all, take_charged);
 	km_for_each_cpu(cpu)
 		release_sheaf(cache, cpu);

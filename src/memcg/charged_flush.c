@@ -16,7 +16,7 @@ static bool any(struct kmem_cache *cache, uintptr_t owner, void *const *objects,
 static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg)
 {
 	(void)arg;
-	km_debug(owner && count, "what is taken off a charged shelf has an owner");
+	km_debug(owner && count, "an object of a charged sheaf has an owner");
 	km_charged_disown(cache, owner, objects, count);
 	cache->layout.engine->give(cache, objects, (unsigned)count);
 }

@@ -26,13 +26,13 @@ void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects,
 	for (size_t count = n; n; n -= count, count = n) {
 		if (mixed)
 			count = km_objects_of_one_owner(cache, n, objects, &owner);
-		km_debug(count && count <= n, "an object has one payer");
+		km_debug(count && count <= n, "an object has one objcg");
 		if (!owner)
 			continue;
 		km_debug(km_object_owner(cache, objects[n - 1]) == owner,
-			 "an object that goes back says who paid for it");
+			 "a returned object has its objcg as owner");
 		km_debug(km_load(&((struct obj_cgroup *)(uintptr_t)owner)->memcg),
-			 "who pays for an object lives as long as that is out");
+			 "the objcg of an allocated object is live");
 		km_objects_clear_owner(cache, objects + n - count, count);
 		km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, count * cache->memcg.charge);
 	}
@@ -86,7 +86,7 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 		/* Count before the bit is set: charged_flush.c clears the bit, and then reads the count. */
 		km_add_both(&cache->memcg.charged_sheaves, 1u);
 		km_alloc_set_ready(cache, true);
-		km_debug(!((uintptr_t)memory & (bytes - 1)), "a block is aligned to its size");
+		km_debug(!((uintptr_t)memory & (bytes - 1)), "a sheaf is aligned to its size");
 		for (int i = 0; i < TRIES && !installed && !has_top(pcs); i++)
 			installed = km_owned_install(pcs, km_owned_prepare(pcs, memory), owner);
 		if (!installed) {
@@ -129,7 +129,7 @@ bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
 	struct km_pcs *pcs = &cache->memcg.charged;
 	bool done = km_owned_adopt(pcs, owner) || km_charged_found(cache, owner);
 
-	km_debug(km_objcg_is_known(owner), "a block is somebody's whose name is an objcg's");
+	km_debug(km_objcg_is_known(owner), "the owner of a sheaf is a known objcg");
 	for (int i = 1; i < TRIES && !done && is_empty(pcs); i++)
 		done = km_owned_adopt(pcs, owner);
 	if (done)
@@ -203,7 +203,7 @@ static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *obj
 	}
 	size_t set = km_objects_set_owner(cache, objects, n, owner, km_gfp_may_wait(gfp));
 	km_debug(set <= n && n <= km_owned_capacity(&cache->memcg.charged),
-		 "a shelf is paid for as far as it has room");
+		 "at most a sheaf of objects is charged");
 	if (km_unlikely(set < n)) {
 		km_objects_clear_owner(cache, objects, set);
 		km_objcg_uncharge(objcg, n * cache->memcg.charge);
@@ -211,7 +211,7 @@ static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *obj
 		return NULL;
 	}
 	size_t moved = put_n(cache, owner, objects + 1, n - 1);
-	km_debug(moved < n, "an object is on the shelf or goes back");
+	km_debug(moved < n, "an object is in the sheaf or is returned");
 	km_charged_give_up(cache, owner, objects + 1, n - 1 - moved);
 	return objects[0];
 }
@@ -228,7 +228,8 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 	size_t n = km_min(km_owned_capacity(&cache->memcg.charged) / 2,
 			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->memcg.charge));
 
-	km_debug(objcg != &km_objcg_root && n <= KM_CHARGED_MOST, "a shelf is filled for somebody who pays");
+	km_debug(objcg != &km_objcg_root && n <= KM_CHARGED_MOST,
+		 "a charged sheaf is filled for an objcg that is not the root's");
 	if (n < 2 || km_thread.busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
 	    !km_objcgs_note(cache, owner, km_gfp_may_wait(gfp)) ||
 	    !(km_charged_is_mixed(cache) ? has_sheaf(cache) : take_over(cache, owner)))
@@ -244,7 +245,7 @@ bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
 	const size_t half = km_owned_capacity(&cache->memcg.charged) / 2;
 	void *objects[KM_CHARGED_MOST];
 
-	km_debug(half <= KM_CHARGED_MOST, "what leaves a shelf has room in an array");
+	km_debug(half <= KM_CHARGED_MOST, "the removed objects fit in the array");
 	if (km_thread.busy || !km_memcg_modes[MEM_CGROUP_SHELF])
 		return false;
 	if (km_charged_is_mixed(cache)) {

@@ -157,7 +157,7 @@ static bool grow(struct km_child_slabs *slabs, bool may_wait)
 static void put_at(struct km_child *child, size_t place, struct km_page *slab)
 {
 	km_debug(km_is_locked(&child->private->lock) && place < child->slabs.count &&
-		 child->slabs.count <= child->slabs.room, "a twin's slabs are in its array");
+		 child->slabs.count <= child->slabs.room, "the slabs of a child cache are in its array");
 	*km_child_slab(child, place) = slab;
 	km_store(km_owner_of_page(slab), (uint64_t)place);
 }
@@ -170,7 +170,7 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
 	struct km_child *child = cache->memcg.kept_by;
 
-	km_debug(child->private != &km_private_pool, "a spare gets no slab");
+	km_debug(child->private != &km_private_pool, "a spare child cache gets no slab");
 	if (!km_lock_may(&child->private->lock, may_wait))
 		return false;
 	bool noted = child->slabs.count < child->slabs.room || grow(&child->slabs, may_wait);
@@ -204,7 +204,7 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 	uint64_t *word = km_owner_of_page(slab);
 	size_t place = (size_t)km_load(word);
 	km_debug(place < child->slabs.count && *km_child_slab(child, place) == slab,
-		 "a slab says at which place in the array it is");
+		 "a slab has its index in the array");
 	km_store(word, (uint64_t)0);
 	if (place != --child->slabs.count)
 		put_at(child, place, *km_child_slab(child, child->slabs.count));
@@ -277,7 +277,7 @@ static struct km_child *get_link(struct km_private *private, const struct kmem_c
 	child = km_meta_alloc(sizeof(*child), true);
 	if (!child)
 		return NULL;
-	km_debug(!child->cache && !child->parent, "a link that is new has no twin");
+	km_debug(!child->cache && !child->parent, "a new link has no child cache");
 	child->private = private;
 	child->bucket = (uint8_t)(first - private->bucket);
 	child->next = *first;
@@ -306,7 +306,8 @@ static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 
 	if (!from || from->private != &km_private_pool)
 		return false;
-	km_debug(!from->slabs.count && from->cache->memcg.child_of == parent, "a spare is empty, and its cache's");
+	km_debug(!from->slabs.count && from->cache->memcg.child_of == parent,
+		 "a spare child cache is empty, and has the same root cache");
 	to->cache = from->cache;
 	to->cache->memcg.handed_on = true;
 	to->slabs = from->slabs;
@@ -331,7 +332,7 @@ static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 	if (!child->cache)
 		return false;
 	km_debug(child->cache->memcg.child_of == parent && child->cache->memcg.kept_by == child,
-		 "a twin has its cache and its group");
+		 "a child cache has a root cache and a group");
 	km_store(&child->cache->memcg.group, child->private->number);
 	if (!parent->memcg.children) {
 		km_list_init(&parent->memcg.child_list);
@@ -388,7 +389,7 @@ static void end(const struct km_child_request *outer, struct obj_cgroup *objcg, 
 {
 	size_t bytes = km_thread.child.admitted;
 
-	km_debug(!km_thread.child.prepaid, "what was paid for ahead has a slab, or went back");
+	km_debug(!km_thread.child.prepaid, "a charge ahead has a slab, or was refunded");
 	km_thread.child = *outer;
 	if (km_likely(!bytes))
 		return;
@@ -415,7 +416,7 @@ static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int n
 		km_thread.child.prepaid = bytes;
 		object = from_child(cache, gently, node);
 		size_t left = km_thread.child.prepaid;
-		km_debug(left <= bytes && km_thread.child.child == cache, "a slab is paid for once");
+		km_debug(left <= bytes && km_thread.child.child == cache, "a slab is charged once");
 		km_thread.child.prepaid = 0;
 		km_objcg_uncharge(objcg, left);
 	}
@@ -525,7 +526,7 @@ size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 		run++;
 	if (actual == cache)
 		return run;
-	km_debug(run && run <= *n, "objects of one twin are no more than there are");
+	km_debug(run && run <= *n, "at most n objects belong to one child cache");
 	*n -= run;
 	if (km_likely(actual && actual->memcg.child_of == cache))
 		km_free_bulk(actual, run, objects + *n);
@@ -537,7 +538,7 @@ size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 
 struct obj_cgroup *km_private_owner(const struct kmem_cache *child)
 {
-	km_debug(child->memcg.child_of && child->memcg.kept_by, "a twin has its group");
+	km_debug(child->memcg.child_of && child->memcg.kept_by, "a child cache has a group");
 	return ((struct km_child *)child->memcg.kept_by)->private->objcg;
 }
 

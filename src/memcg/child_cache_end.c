@@ -81,7 +81,7 @@ static void detach_gathered(struct detaching *these)
 
 static void detach(struct detaching *these, struct km_child *child)
 {
-	km_debug(child->parent && these->count < TOGETHER, "a twin is detached once, and there is room for it");
+	km_debug(child->parent && these->count < TOGETHER, "a child cache is detached once, and the array has room");
 	km_store(&child->parent, NULL);
 	km_list_del(&child->same);
 	if (child->private == &km_private_pool) {
@@ -143,7 +143,7 @@ static bool look_at_child(struct visiting *at)
 				at->object[at->count++] = first + (size_t)__builtin_ctzll(taken) * cache->layout.size;
 			if (at->count) {
 				km_debug(at->count <= km_array_count(at->object),
-					 "objects are looked at a word at a time");
+					 "objects are visited in words of bits");
 				at->word++;
 				return true;
 			}
@@ -330,7 +330,7 @@ static void spare(struct km_child **at)
 {
 	struct km_child *child = *at;
 
-	km_debug(child->parent && !child->slabs.count, "a twin is handed on empty");
+	km_debug(child->parent && !child->slabs.count, "a child cache without slabs is handed on");
 	*at = child->next;
 	child->private = &km_private_pool;
 	km_list_del(&child->same);
@@ -393,11 +393,11 @@ static void free_private(struct km_private *private)
 	for (unsigned i = 0; i < KM_CHILD_BUCKETS; i++)
 		for (struct km_child *child = private->bucket[i], *next; child; child = next) {
 			next = child->next;
-			km_debug(!child->parent && !child->cache, "a link goes when it leads to no twin");
+			km_debug(!child->parent && !child->cache, "a freed link has no child cache");
 			km_meta_free(child, sizeof(*child));
 		}
 	km_list_del(&private->all);
-	km_debug(*private->named_by == private, "who has a name is found by it");
+	km_debug(*private->named_by == private, "a private group is on the list of its name");
 	*private->named_by = private->next_named;
 	if (private->next_named)
 		private->next_named->named_by = private->named_by;

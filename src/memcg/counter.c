@@ -63,7 +63,7 @@ static bool try_add(struct km_counter *counter, uint64_t bytes)
 			return false;
 		}
 	while (!KM_SHARED(&counter->usage, km_cas_acquire(&counter->usage, &usage, usage + bytes)));
-	km_debug(usage + bytes >= bytes, "the usage of a limited counter does not run over");
+	km_debug(usage + bytes >= bytes, "the usage of a limited counter does not overflow");
 	note_peak(counter, usage + bytes);
 	return true;
 }
@@ -80,7 +80,7 @@ struct km_counter *km_counter_try_charge(struct km_counter *counter, uint64_t by
 			for (; counter != at; counter = counter->parent) {
 				uint64_t had = KM_SHARED(&counter->usage, km_sub(&counter->usage, bytes));
 
-				km_debug(had >= bytes, "what a refused charge took below is there to be given back");
+				km_debug(had >= bytes, "the lower counters have the bytes of a refused charge");
 			}
 			return at;
 		}

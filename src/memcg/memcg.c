@@ -72,7 +72,7 @@ void km_memcg_unlock(void)
 {
 	struct km_busy_was was = tree.was_busy;
 
-	km_debug(km_is_locked(&tree.lock), "the tree is given back by who has it");
+	km_debug(km_is_locked(&tree.lock), "the tree is unlocked by its holder");
 	km_unlock(&tree.lock);
 	km_busy_end(was);
 }
@@ -175,7 +175,7 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
  */
 static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
 {
-	km_debug(km_is_locked(&tree.lock) && parent->online, "a group comes below one that is online");
+	km_debug(km_is_locked(&tree.lock) && parent->online, "the parent of a new group is online");
 	group->parent = mem_cgroup_get(parent);
 	group->depth = parent->depth + 1;
 	group->refs = 1;
@@ -192,7 +192,7 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 
 void km_memcg_keep_gone(bool keep)
 {
-	km_debug(km_is_locked(&tree.lock) && tree.keep_gone != keep, "one walk at a time has a list of objcgs");
+	km_debug(km_is_locked(&tree.lock) && tree.keep_gone != keep, "one walk at a time has the list of objcgs");
 	tree.keep_gone = keep;
 }
 
@@ -208,7 +208,7 @@ static void keep_group(struct mem_cgroup *group)
 	struct mem_cgroup **place = &resting[next++ % REST_GROUPS];
 
 	km_debug(km_is_locked(&tree.lock) && !group->online && !km_load(&group->refs),
-		 "a group stays until its last reference is gone");
+		 "a group exists until its last reference is dropped");
 
 	km_meta_free_spread(*place, sizeof(**place));
 	*place = group;
@@ -238,7 +238,7 @@ void km_memcg_reap(void)
 	while (!tree.keep_gone && (objcg = km_objcg_pop_listed())) {
 		if (!km_stock_is_over(objcg))
 			continue;
-		km_debug(!km_load(&objcg->charged), "of an objcg that is over nothing is out");
+		km_debug(!km_load(&objcg->charged), "an objcg at its end has no charged bytes");
 		km_list_del(&objcg->link);
 		km_store(&objcg->memcg, NULL);
 		km_objcg_keep(objcg);
@@ -275,7 +275,7 @@ static struct mem_cgroup *top_for(struct mem_cgroup *group)
 
 void km_memcg_set_top(struct mem_cgroup *group)
 {
-	km_debug(top == &km_memcg_root && group->online, "the root's place is given once");
+	km_debug(top == &km_memcg_root && group->online, "the group of the process is set once");
 	top = group;
 }
 
@@ -336,7 +336,7 @@ static void reparent(struct mem_cgroup *group)
 		km_list_add_tail(&objcg->link, &parent->objcgs);
 	}
 	km_debug(km_list_empty(&group->objcgs) && !group->online,
-		 "nothing points to a group that went offline");
+		 "no objcg points to an offline group");
 	km_stock_leave(group, group->objcg);
 	km_store(&group->memory.usage, (uint64_t)0);
 	km_store(&group->kmem.usage, (uint64_t)0);
@@ -360,7 +360,7 @@ int mem_cgroup_offline(struct mem_cgroup *group)
 		km_stock_close_objcg(group->objcg);
 		km_store(&group->online, false);
 		km_debug(group->parent->online && group->parent->online_children && tree.groups,
-			 "the groups above an online one are online");
+			 "the ancestors of an online group are online");
 		group->parent->online_children--;
 		tree.groups--;
 		reparent(group);
@@ -380,7 +380,7 @@ static void release(struct mem_cgroup *group)
 		km_private_release(group->objcg);
 	km_memcg_scope();
 	km_debug(km_list_empty(&group->children) && !group->online,
-		 "a group stays linked as long as there is one below it");
+		 "an unlinked group has no children");
 	km_list_del(&group->sibling);
 	km_memcg_released(group);
 	km_stock_forget(group->objcg, KM_OBJCG_HOME);
@@ -422,7 +422,7 @@ static void put(struct mem_cgroup *group, uint64_t unit)
 	for (; group && !km_memcg_is_root(group) && drop(group, unit); unit = 1) {
 		struct mem_cgroup *parent = group->parent;
 
-		km_debug(km_load(&parent->refs), "a group has a reference on the one above");
+		km_debug(km_load(&parent->refs), "a group has a reference to its parent");
 		release(group);
 		group = parent;
 	}

@@ -47,7 +47,7 @@ static size_t slot_of(const struct owners *owners, uint64_t owner)
 {
 	size_t i = (size_t)(owner * 0x9e3779b97f4a7c15ull >> 32);
 
-	km_debug(km_is_pow2(owners->slots), "the places are a power of two");
+	km_debug(km_is_pow2(owners->slots), "the table size is a power of two");
 	for (i &= owners->slots - 1; owners->slot[i] && owners->slot[i] != owner;)
 		i = (i + 1) & (owners->slots - 1);
 	return i;
@@ -68,7 +68,7 @@ static size_t list_owners(const struct walk *walk, struct owners *owners)
 				continue;
 			owners->slot[slot_of(owners, owner)] = owner;
 			owners->count++;
-			km_debug(owners->count <= owners->slots / 2, "half of the places stay empty");
+			km_debug(owners->count <= owners->slots / 2, "half of the table stays empty");
 		}
 	return all;
 }
@@ -142,7 +142,7 @@ static bool count_some(struct walk *walk, struct row *row, struct km_page *slab,
 	struct kmem_cache *cache = row->cache;
 	uint64_t owners[64], taken = 0;
 
-	km_debug(!cache->memcg.child_of && km_is_charged(cache), "objects are counted where they say whose they are");
+	km_debug(!cache->memcg.child_of && km_is_charged(cache), "objects with owner words are counted");
 	km_page_hold(slab);
 	/* Acquire pairs with km_slab_new_raw: the slab's descriptor is filled in. */
 	bool its = km_load_acquire(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == cache;
@@ -298,7 +298,7 @@ static int sum_child(struct kmem_cache *cache, void *arg)
 	walk->row[walk->count++].cache = cache;
 	if (walk->count == AT_ONCE)
 		sum_rows(walk);
-	km_debug(walk->count < AT_ONCE, "there is room for the next twin");
+	km_debug(walk->count < AT_ONCE, "the array has room for the next child cache");
 	return 0;
 }
 

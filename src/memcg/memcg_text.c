@@ -229,7 +229,7 @@ static int tell(struct mem_cgroup *group, unsigned depth, void *arg)
 		.failcnt = mem_cgroup_failcnt(group), .kmem = mem_cgroup_kmem(group),
 		.stock = km_stock_bytes(group), .dying = count_orphans(group),
 	};
-	km_debug(depth && depth <= MEMCG_DEPTH_MAX, "a group stands below the root, and not too deep");
+	km_debug(depth && depth <= MEMCG_DEPTH_MAX, "a group is below the root, within the greatest depth");
 	__builtin_memcpy(stats.name, group->name, sizeof(stats.name));
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++) {
 		stats.events[i] = km_load(&group->events[i]);

@@ -42,7 +42,7 @@ struct obj_cgroup *km_objcg_pop_listed(void)
 	do
 		objcg = km_load_acquire(&gone);
 	while (objcg && !km_cas_acquire(&gone, &objcg, objcg->next_gone));
-	km_debug(!objcg || km_load(&objcg->listed), "an objcg on the list knows that it is there");
+	km_debug(!objcg || km_load(&objcg->listed), "an objcg on the list is marked as listed");
 	return objcg;
 }
 
@@ -133,7 +133,7 @@ struct obj_cgroup *km_objcg_new(struct mem_cgroup *home)
 	piece->resident[page] = true;
 	piece->used[page]++;
 	records.spare--;
-	km_debug(!km_load(&objcg->memcg) && !objcg->home, "a record that is free leads to no group");
+	km_debug(!km_load(&objcg->memcg) && !objcg->home, "a free objcg has no group");
 	objcg->slot = objcg->stock = objcg->words = objcg->net = 0;
 	objcg->charged = 0;
 	objcg->left = 0;
@@ -174,7 +174,7 @@ static void set_free(struct obj_cgroup *objcg)
 	struct piece *piece = piece_of(objcg);
 	size_t page = (size_t)((char *)objcg - piece->base) / km_os_page_bytes();
 
-	km_debug(piece->used[page] && piece->resident[page], "the records in use are counted by page");
+	km_debug(piece->used[page] && piece->resident[page], "the used records of a page are counted");
 	objcg->home = NULL;
 	records.spare++;
 	if (--piece->used[page] == 0 && ++records.idle > MOST_IDLE)

@@ -34,7 +34,7 @@ void km_objcgs_mix(struct kmem_cache *cache)
 
 bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
-	km_debug(km_objcg_is_known(owner), "an owner is no state of a cache");
+	km_debug(km_objcg_is_known(owner), "an owner word is a known objcg");
 	owner = owner ?: KM_OBJCG_NOBODY;
 	/* Acquire pairs with km_charged_hide_back: the paths closed there are closed for this thread. */
 	uint64_t seen = km_load_acquire(&cache->memcg.objcg);
@@ -87,7 +87,7 @@ static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t
 
 	if (!km_place_find(cache, objects[0], &place))
 		return 0;
-	km_debug(n, "a run of objects has one");
+	km_debug(n, "a run has at least one object");
 	uintptr_t page = (uintptr_t)objects[0] - place.offset, offset = place.offset;
 	uint64_t seen = km_load_acquire(place.word);
 	bool vector = seen & KM_OWNER_VECTOR;
@@ -116,7 +116,7 @@ size_t km_objects_set_owner(struct kmem_cache *cache, void *const *objects, size
 		if (km_unlikely(!now))
 			break;
 	}
-	km_debug(done <= n, "no more objects are set than there are");
+	km_debug(done <= n, "at most n owners are set");
 	return done;
 }
 
@@ -183,7 +183,7 @@ static size_t gather_last(const struct kmem_cache *cache, size_t n, void **objec
 		objects[i - 1] = objects[--to];
 		objects[to] = object;
 	}
-	km_debug(to <= n && n - to <= WINDOW, "objects are looked at a window at a time");
+	km_debug(to <= n && n - to <= WINDOW, "objects are visited in windows");
 	return n - to;
 }
 
@@ -203,6 +203,6 @@ size_t km_objects_of_one_owner(struct kmem_cache *cache, size_t n, void **object
 		count += more;
 	if (km_unlikely(*owner == ANY))
 		*owner = 0;
-	km_debug(count <= n && (count || !*owner), "objects that are gathered have one owner");
+	km_debug(count <= n && (count || !*owner), "gathered objects have one owner");
 	return count < FEW && count < n ? gather_last(cache, n, objects, *owner) : count;
 }

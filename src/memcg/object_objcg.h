@@ -127,7 +127,7 @@ km_inline bool km_object_set_owner_quick(const struct kmem_cache *cache, const v
 	uint64_t seen = km_load_acquire(place.word);
 	if (km_unlikely(!(seen & KM_OWNER_VECTOR)))
 		return false;
-	km_debug(owner && !(owner & (KM_OWNER_VECTOR | KM_OWNER_NOBODY)), "an owner is somebody");
+	km_debug(owner && !(owner & (KM_OWNER_VECTOR | KM_OWNER_NOBODY)), "an owner is an objcg");
 	km_store(km_owner_in_vector(seen, place.offset, km_load(&cache->memcg.owner_shift)), owner);
 	return true;
 }

@@ -127,7 +127,7 @@ static void insert(struct mem_cgroup_shrinker *shrinker)
 			break;
 		after = entry;
 	}
-	km_debug(shrinker->group->online, "a shrinker's group is there");
+	km_debug(shrinker->group->online, "the group of a shrinker exists");
 	km_list_add_head(&shrinker->link, after);
 }
 
@@ -175,7 +175,7 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 		km_os_wait(&shrinker->running, running, 10);
 		km_memcg_lock();
 	}
-	km_debug(!shrinker->running, "a shrinker goes when no thread is in it");
+	km_debug(!shrinker->running, "a shrinker is removed after all its calls");
 	km_list_del(&shrinker->link);
 	km_memcg_unlock();
 	mem_cgroup_put(shrinker->group);
@@ -258,7 +258,7 @@ static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool b
 	shrinker->running++;
 	km_thread.shrinker = shrinker;
 	km_memcg_unlock();
-	km_debug(!km_thread.busy, "a callback runs with no lock held");
+	km_debug(!km_thread.busy, "a callback runs without locks");
 	if (break_low)
 		km_memcg_event(shrinker->group, MEMCG_LOW, true);
 	uint64_t freed = shrinker->shrink(shrinker->group, bytes, shrinker->arg);
@@ -267,7 +267,7 @@ static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool b
 	if (freed)
 		km_bump(&shrunk, 1);
 	km_thread.shrinker = outer;
-	km_debug(shrinker->running, "a shrinker stays while a thread is in it");
+	km_debug(shrinker->running, "a shrinker exists during its calls");
 	km_bump(&shrinker->running, -1);
 	if (shrinker->going)
 		km_os_wake(&shrinker->running);
@@ -378,7 +378,7 @@ static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 	km_memcg_unlock();
 	if (!callback)
 		return false;
-	km_debug(!km_thread.busy && !km_thread.pressed, "a callback runs with no lock held, and in no other callback");
+	km_debug(!km_thread.busy && !km_thread.pressed, "a callback runs without locks, outside of other callbacks");
 	int error = errno;
 	km_thread.pressed = true;
 	bool again = callback(group, bytes, arg);
@@ -452,7 +452,7 @@ static bool drain_and_charge(struct km_attempt *attempt)
 	for (int tries = MEMCG_DEPTH_MAX; tries; tries--) {
 		struct mem_cgroup *over = attempt->refused;
 
-		km_debug(over && km_load(&over->refs), "a group that refused is held until it was asked again");
+		km_debug(over && km_load(&over->refs), "a refusing group is held until the next attempt");
 		/* Seen by each thread that takes a CPU's stock lock after the drain. */
 		km_add(&over->memory.squeezed, 1u);
 		uint64_t bytes = km_memcg_could_give(over, attempt->bytes) ? mem_cgroup_drain(over) : 0;
@@ -560,7 +560,7 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 		km_errno_scope(error);
 
 		km_debug(!km_thread.busy && !km_thread.pressed,
-			 "a callback runs with no lock held, and in no other callback");
+			 "a callback runs without locks, outside of other callbacks");
 		km_thread.pressed = true;
 		callback(group, bytes_over_high(group), delay, arg);
 		km_thread.pressed = false;

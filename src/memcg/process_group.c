@@ -20,7 +20,8 @@ static bool say_limit(struct mem_cgroup *group, uint64_t bytes km_unused, void *
 
 	if ((km_swap_acquire(&said_by, pid) != pid || now - before >= PAUSE_MS) &&
 	    km_cas_acquire(&said_ms, &before, now))
-		km_warn("group %s has reached its limit of %lu bytes: allocations fail with ENOMEM",
+		km_warn("group %s has reached its limit of %lu bytes: allocations fail with ENOMEM; raise "
+			"memcg_limit or free memory",
 			mem_cgroup_name(group), (unsigned long)mem_cgroup_max(group));
 	return false;
 }
@@ -30,13 +31,15 @@ void km_memcg_start_process(void)
 	char name[MEMCG_NAME_MAX];
 
 	if (!km_options.account && km_options.account_malloc && mem_cgroup_account_malloc(true))
-		km_warn("KMEM_OPTIONS: account:malloc: malloc is not the library's, or its engine can't account");
+		km_warn("KMEM_OPTIONS: account:malloc is ignored: malloc is not libkmem's, or its engine cannot "
+			"charge; use engine:sheaf");
 	if (!km_options.account)
 		return;
 	km_os_program(name, sizeof(name));
 	struct mem_cgroup *group = mem_cgroup_create(NULL, km_options.group[0] ? km_options.group : name, 0);
 	if (!group) {
-		km_warn("KMEM_OPTIONS: no memory for a group: nothing is charged, no limit holds");
+		km_warn("KMEM_OPTIONS: no memory for the group of the process: nothing is charged, and no limit is "
+			"enforced");
 		return;
 	}
 	if (km_options.limit)

@@ -124,7 +124,7 @@ static struct km_stock *enter(bool nested)
 	}
 	if (stock || nested)
 		return stock;
-	km_debug(has_words(here) || here == km_percpu.home, "a thread waits where an objcg's words may be written");
+	km_debug(has_words(here) || here == km_percpu.home, "a thread waits only on a CPU with stock words");
 	km_lock(&stocks[here].lock);
 	return &stocks[here];
 }
@@ -150,7 +150,7 @@ static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 	uint64_t bytes = (uint64_t)stock->pages[i] << KM_PAGE_SHIFT;
 
 	km_debug(km_is_locked(&stock->lock) && i < KM_STOCK_SLOTS && stock->groups[i],
-		 "a stock's pages are a group's, under its lock");
+		 "the pages of a stock belong to one group, under the lock");
 	km_counter_uncharge(&stock->groups[i]->memory, bytes);
 	km_bump(&stock->moves, 1);
 	km_store(&stock->groups[i], NULL);
@@ -167,7 +167,7 @@ static void put_pages(struct km_stock *stock, struct km_counter *counter, uint64
 	struct mem_cgroup *group = km_memcg_of_counter(counter);
 	unsigned i = find(stock, group);
 
-	km_debug(counter, "a page stock is of a group that has a counter");
+	km_debug(counter, "the group of a page stock has a counter");
 	if (i == KM_STOCK_SLOTS)
 		i = find(stock, NULL);
 	if (i == KM_STOCK_SLOTS) {
@@ -180,11 +180,11 @@ static void put_pages(struct km_stock *stock, struct km_counter *counter, uint64
 		km_counter_uncharge(counter, pages << KM_PAGE_SHIFT);
 		return;
 	}
-	km_debug(!stock->groups[i] || stock->groups[i] == group, "a place has one group's pages");
+	km_debug(!stock->groups[i] || stock->groups[i] == group, "an entry of a page stock has one group");
 	/* Readers of the figures take no lock. */
 	km_store(&stock->groups[i], group);
 	km_store(&stock->pages[i], (uint8_t)(stock->pages[i] + pages));
-	km_debug(stock->pages[i] && stock->pages[i] <= BATCH, "a place has a batch of pages at most");
+	km_debug(stock->pages[i] && stock->pages[i] <= BATCH, "an entry of a page stock has at most a batch of pages");
 }
 
 /*
@@ -198,7 +198,7 @@ static bool get_pages(struct km_stock *stock, struct km_counter *counter, uint64
 {
 	unsigned i = find(stock, km_memcg_of_counter(counter));
 
-	km_debug(counter, "pages are had in the name of a group that has a counter");
+	km_debug(counter, "pages are charged to a group with a counter");
 	if (i < KM_STOCK_SLOTS && stock->pages[i] >= pages) {
 		km_store(&stock->pages[i], (uint8_t)(stock->pages[i] - pages));
 		return true;
@@ -207,7 +207,7 @@ static bool get_pages(struct km_stock *stock, struct km_counter *counter, uint64
 	uint64_t batch = km_max(km_min((uint64_t)BATCH, spare / 2 >> KM_PAGE_SHIFT), pages);
 	uint64_t bytes = batch << KM_PAGE_SHIFT;
 
-	km_debug(batch >= pages && pages, "a batch is what is needed, or more");
+	km_debug(batch >= pages && pages, "a batch has at least the needed bytes");
 	if (bytes > spare || km_counter_try_charge(counter, bytes))
 		return false;
 	attempt->counted = bytes;
@@ -290,7 +290,7 @@ static void make_good(struct km_stock *stock, struct obj_cgroup *objcg, struct k
 {
 	uint64_t left = km_load(&objcg->left), now = 0;
 
-	km_debug(km_is_locked(&stock->lock) && !is_open(objcg), "words that were left behind are never open again");
+	km_debug(km_is_locked(&stock->lock) && !is_open(objcg), "abandoned words are never opened again");
 	km_for_each_cpu(cpu)
 		now += km_load((uint64_t *)(km_area(cpu) + objcg->words));
 	if (now == left || !KM_SHARED(&objcg->left, km_cas_both(&objcg->left, &left, now)))
@@ -307,7 +307,7 @@ static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, struct k
 {
 	if (!bytes)
 		return;
-	km_debug(km_is_locked(&stock->lock), "who pays stays as long as the lock is held");
+	km_debug(km_is_locked(&stock->lock), "the stock lock keeps the objcg alive");
 	if (km_unlikely(objcg->words))
 		make_good(stock, objcg, counter);
 	km_counter_uncharge(counter, bytes);
@@ -358,7 +358,7 @@ static void stow(struct km_stock *stock, struct obj_cgroup *objcg, struct km_cou
 			give_pages(stock, objcg, counter, pages);
 			bytes -= pages << KM_PAGE_SHIFT;
 		}
-		km_debug(bytes <= km_stock_most(), "a byte stock has room for what stays");
+		km_debug(bytes <= km_stock_most(), "a byte stock has room for the rest");
 		if (!bytes || km_stock_put(&objcg->slot, bytes, km_stock_most()))
 			return;
 	}
@@ -422,7 +422,7 @@ static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, stru
 	struct obj_cgroup *objcg = attempt->objcg;
 	uint64_t have = take_all(stock, objcg), need, pages;
 
-	km_debug(objcg != &km_objcg_root && !attempt->counted, "a charge begins with nothing that was counted for it");
+	km_debug(objcg != &km_objcg_root && !attempt->counted, "a charge begins without counted bytes");
 	if (have >= attempt->bytes) {
 		stow(stock, objcg, counter, have - attempt->bytes);
 		return true;
@@ -625,7 +625,7 @@ static uint64_t collect(struct obj_cgroup *objcg)
 {
 	uint64_t bytes = take_loose(objcg);
 
-	km_debug(!is_open(objcg), "a byte stock is closed while it is emptied");
+	km_debug(!is_open(objcg), "a byte stock is closed during its drain");
 	if (objcg->stock)
 		km_for_each_cpu(cpu)
 			bytes += km_stock_take_cpu(objcg->stock, cpu);
@@ -723,7 +723,7 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 void km_stock_close_objcg(struct obj_cgroup *objcg)
 {
 	km_stock_close(&objcg->slot);
-	km_debug(!objcg->slot, "a byte stock is closed before it is emptied");
+	km_debug(!objcg->slot, "a byte stock is closed before its drain");
 	if (km_pcs_fence()) {
 		give_back_locked(objcg, collect(objcg));
 		return;
@@ -744,7 +744,7 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 	int64_t net = 0;
 
 	km_debug(km_load(&objcg->dead) && group->objcg == objcg && !objcg->slot,
-		 "an objcg whose group goes is dead, and closed");
+		 "the objcg of a released group is dead and closed");
 
 	for (unsigned cpu = 0; cpu < all_stocks(); cpu++) {
 		struct km_stock *stock = &stocks[cpu];

@@ -24,7 +24,7 @@ static km_cold void hear(const char *line, size_t length)
 		return;
 	__builtin_memcpy(heard->text + heard->length, line, length);
 	heard->length += length;
-	km_debug(heard->length <= heard->bytes, "no more is heard than there is room for");
+	km_debug(heard->length <= heard->bytes, "the copied lines fit in the buffer");
 }
 
 static void say(const char *format, va_list arguments)
@@ -62,9 +62,10 @@ bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX])
 	uint32_t said = km_add(&limit->said, 1u);
 	suffix[0] = '\0';
 	if (before > RATELIMIT_BURST)
-		km_format(suffix, KM_RATELIMIT_SUFFIX, " (%u lines like this were not said)", before - RATELIMIT_BURST);
+		km_format(suffix, KM_RATELIMIT_SUFFIX, " (%u similar lines were suppressed)", before - RATELIMIT_BURST);
 	else if (said == RATELIMIT_BURST - 1)
-		km_format(suffix, KM_RATELIMIT_SUFFIX, " (more of these within %u s are counted)", RATELIMIT_MS / 1000);
+		km_format(suffix, KM_RATELIMIT_SUFFIX, " (further lines within %u s are only "
+						       "counted)", RATELIMIT_MS / 1000);
 	return said < RATELIMIT_BURST;
 }
 
@@ -89,18 +90,18 @@ static const struct {
 	[KM_MISUSE_HEADER] = { "size in front of the object was overwritten",
 		"KMEM_OPTIONS=engine:sheaf and KMEM_DEBUG=FZPU say who allocated it" },
 	[KM_MISUSE_GROUP] = { "group is gone", "a backtrace shows the caller" },
-	[KM_MISUSE_USERCOPY] = { "a copy leads out of the object", "a backtrace shows the caller" },
-	[KM_MISUSE_SIZE] = { "freed with another size than it has",
-		"KMEM_OPTIONS=check_sizes:0 lets it pass" },
-	[KM_MISUSE_SHRINKER] = { "called by a shrinker, it would wait for itself",
-		"call it outside of shrinkers" },
+	[KM_MISUSE_USERCOPY] = { "copy exceeds the object", "a backtrace shows the caller" },
+	[KM_MISUSE_SIZE] = { "freed with a wrong size",
+		"KMEM_OPTIONS=check_sizes:0 disables this check" },
+	[KM_MISUSE_SHRINKER] = { "called by a shrinker, but waits for all shrinkers",
+		"call the function outside of shrinkers" },
 	[KM_MISUSE_CONSTRUCTOR] = { "called by the cache's own constructor",
 		"allocate from another cache there" },
-	[KM_MISUSE_CHILD] = { "the child calls the library, in its parent's memory",
-		"KMEM_PERCPU=lock permits it" },
+	[KM_MISUSE_CHILD] = { "called by a vfork child in its parent's memory",
+		"KMEM_PERCPU=lock permits the call" },
 	[KM_MISUSE_UNCHARGE] = { "more uncharged than was charged",
 		"compare its bytes with those of mem_cgroup_charge()" },
-	[KM_MISUSE_OVERWRITTEN] = { "object, or what surrounds it, was overwritten",
+	[KM_MISUSE_OVERWRITTEN] = { "object or its surroundings were overwritten",
 		"KMEM_DEBUG=FZPU says who allocated it" },
 	[KM_MISUSE_WRITTEN] = { "free memory of this page was written to",
 		"KMEM_OPTIONS=guard:each stops at such a write" },
@@ -124,7 +125,7 @@ void km_misuse(enum km_misuse what, const char *function, const void *object, co
 void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache, const char *owner,
 		  bool told)
 {
-	km_debug(what < KM_NR_MISUSES && misuses[what].phrase, "a mistake has a phrase");
+	km_debug(what < KM_NR_MISUSES && misuses[what].phrase, "a misuse has a phrase");
 	km_warn("%s(%s%s%p): %s%s%s; %s", function, cache ?: "", cache ? ", " : "", object, misuses[what].phrase,
 		owner ? " " : "", owner ?: "", told ? KM_MISUSE_TOLD : misuses[what].next);
 	if (km_thread.heard)

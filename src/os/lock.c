@@ -212,7 +212,7 @@ void km_unlock_fork(struct km_lock *lock)
 
 void km_locks_fork_nested(void)
 {
-	km_debug(km_thread.busy, "a fork is nested that a handler makes inside of the allocator");
+	km_debug(km_thread.busy, "a fork by a signal handler inside of the allocator is nested");
 	km_thread.fork.end_ms = km_os_now_ms() + FORK_MS;
 	km_thread.fork.takes_locks = true;
 	km_thread.fork.kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS)
@@ -264,7 +264,7 @@ void km_fork_let_pass(void)
 	const uint64_t end_ms = km_os_now_ms() + FORK_MS;
 	uint32_t forks;
 
-	km_debug(km_thread.fork.gives_way, "a fork lets others pass that gives way");
+	km_debug(km_thread.fork.gives_way, "a yielding fork lets other threads pass");
 	km_thread.fork.gives_way = false;
 	while ((forks = km_load(&nested_behind_files)) && km_os_now_ms() < end_ms)
 		km_os_wait(&nested_behind_files, forks, 1);
@@ -312,9 +312,9 @@ _Static_assert(KM_NR_RANKS <= KM_THREAD_RANKS, "km_thread counts the locks of ea
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 {
 	/* An interrupting handler would wait for this very thread. */
-	km_debug(km_thread.busy || km_lock_unstruck, "who takes a lock keeps signal handlers out");
+	km_debug(km_thread.busy || km_lock_unstruck, "a thread keeps signal handlers out before it locks");
 	if (note == KM_LOCK_GIVEN) {
-		km_debug(km_thread.ranks[lock->rank], "a lock is given back by the thread that took it");
+		km_debug(km_thread.ranks[lock->rank], "a lock is released by its holder");
 		km_thread.ranks[lock->rank]--;
 		return;
 	}
@@ -326,6 +326,7 @@ void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 void km_busy_check(void)
 {
 	for (unsigned rank = 0; rank < KM_NR_RANKS; rank++)
-		km_debug(!km_thread.ranks[rank] || km_lock_unstruck, "who lets signal handlers in holds no lock");
+		km_debug(!km_thread.ranks[rank] || km_lock_unstruck,
+			 "a thread releases all locks before it admits signal handlers");
 }
 #endif

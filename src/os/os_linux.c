@@ -174,7 +174,7 @@ int km_os_commit(void *p, size_t bytes)
 
 int km_os_commit_node(void *p, size_t bytes, unsigned node)
 {
-	km_debug(node < 8, "a node is one of those that may be");
+	km_debug(node < 8, "a node has a valid number");
 	static const char *const calls[] = {
 		"commit on node 0", "commit on node 1", "commit on node 2", "commit on node 3",
 		"commit on node 4", "commit on node 5", "commit on node 6", "commit on node 7",
@@ -288,7 +288,7 @@ int km_os_dump(void *p, size_t bytes, bool dumped)
 
 int km_os_purge(void *p, size_t bytes)
 {
-	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "memory goes back by the system's page");
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "memory is returned in pages of the system");
 	return fault("purge") ? -ENOMEM : advise(p, bytes, MADV_DONTNEED);
 }
 
@@ -346,7 +346,8 @@ void km_os_unmap(void *p, size_t bytes)
 {
 	int ignored;
 
-	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "address space goes by the system's page");
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
+		 "address space is released in pages of the system");
 	KEEP_ERRNO(ignored, munmap(p, bytes));
 	(void)ignored;
 }
@@ -355,7 +356,8 @@ int km_os_try_unmap(void *p, size_t bytes)
 {
 	int result;
 
-	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "address space goes by the system's page");
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
+		 "address space is released in pages of the system");
 	if (fault("unmap"))
 		return -ENOMEM;
 	KEEP_ERRNO(result, munmap(p, bytes));
@@ -367,7 +369,7 @@ void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move)
 	long result;
 
 	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && old_bytes && new_bytes,
-		 "a mapping moves by the system's page");
+		 "a mapping is moved in pages of the system");
 	if (fault("remap"))
 		return NULL;
 	KEEP_ERRNO(result, (long)mremap(p, old_bytes, new_bytes, may_move ? MREMAP_MAYMOVE : 0));

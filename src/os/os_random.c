@@ -17,7 +17,7 @@ void km_os_random(void *p, size_t bytes, bool fresh)
 	const char *given = (const char *)getauxval(AT_RANDOM);
 	km_errno_scope(saved_errno);
 
-	km_debug(p && bytes, "random bytes have a place");
+	km_debug(p && bytes, "random bytes have a destination");
 	for (size_t i = 0; i < bytes; i++)
 		((char *)p)[i] = given ? given[i % 16] : 0;
 	if (fresh && !km_os_is_shut())

@@ -56,7 +56,7 @@ long km_os_read(const char *path, char *text, size_t bytes)
 {
 	const long length = km_os_read_part(path, 0, text, bytes - 1);
 
-	km_debug(length < (long)bytes, "a text has room for the NUL behind");
+	km_debug(length < (long)bytes, "a text has room for its NUL");
 	text[km_max(length, 0l)] = '\0';
 	return length;
 }

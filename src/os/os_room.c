@@ -71,6 +71,6 @@ size_t km_os_address_room(void)
 
 void km_os_set_address_room(size_t bytes)
 {
-	km_debug(bytes, "there is some room");
+	km_debug(bytes, "the limit leaves some room");
 	km_store(&room, bytes);
 }

@@ -112,7 +112,7 @@ bool km_os_catch_faults(km_fault_fn *handler, bool over)
 	struct sigaction ours = { .sa_flags = SA_SIGINFO | SA_ONSTACK };
 	int saved_errno = errno;
 
-	km_debug(!faults.handler, "faults have one handler of ours");
+	km_debug(!faults.handler, "faults have one handler of libkmem");
 	if (km_os_is_shut() || sigaction(SIGSEGV, NULL, &faults.before))
 		return false;
 	bool has_own = faults.before.sa_handler != SIG_DFL;

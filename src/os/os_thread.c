@@ -61,7 +61,7 @@ bool km_os_run_beside(void (*function)(void), void (*meanwhile)(void))
 	pthread_t thread;
 	const bool begun = begin(&thread, PTHREAD_CREATE_JOINABLE, function);
 
-	km_debug(!begun || !pthread_equal(thread, pthread_self()), "a thread waits for another one");
+	km_debug(!begun || !pthread_equal(thread, pthread_self()), "a thread waits for another thread");
 	if (begun) {
 		meanwhile();
 		pthread_join(thread, NULL);
@@ -96,7 +96,7 @@ void km_os_thread_is_ours(bool begins, const char *name)
 	uint64_t was = km_load(&ours), is;
 
 	km_debug(km_thread.helper != begins, "a helper thread begins and ends once");
-	km_debug(begins || count_ours(was, pid), "a thread of ours ends that has begun");
+	km_debug(begins || count_ours(was, pid), "a helper thread ends after its begin");
 	do
 		is = (uint64_t)pid << 32 | (count_ours(was, pid) + (begins ? 1u : -1u));
 	while (!km_cas_both(&ours, &was, is));

@@ -54,12 +54,12 @@ void km_hardening_start(void)
 	km_os_random(bytes, sizeof(bytes), km_hardening.level);
 	/* Fold, because libc's canary uses the same bytes: the canary must not be readable from the secret. */
 	km_hardening.secret = fold(bytes[0] ^ 0xa0761d6478bd642full, bytes[1] ^ 0xe7037ed1a0b428dbull) | 1;
-	km_debug(km_hardening.secret, "there is a secret");
+	km_debug(km_hardening.secret, "the secret is initialised");
 }
 
 uint32_t km_random_of(uint64_t number, uint32_t bound)
 {
-	km_debug(bound, "a number is drawn out of some");
+	km_debug(bound, "a random number has a positive bound");
 	const uint64_t secret = km_hardening.secret;
 	/*
 	 * Fold twice: one product of equidistant numbers has equal steps. With some secrets it would repeat a few

@@ -40,7 +40,7 @@ void km_stderr_start(void)
 		start.kept = km_os_duplicate(2, 10);
 	start.known = true;
 	km_debug(start.kept < 0 || start.kept >= 10,
-		 "the duplicate has a number that programs do not count on");
+		 "the duplicate has a descriptor above those of programs");
 }
 
 static bool same(const struct km_os_file *a, const struct km_os_file *b)

@@ -83,7 +83,7 @@ static struct km_page *take(const char *name, unsigned order, int node)
 
 			if (node >= 0 && page->node != ((unsigned)node & ~(unsigned)KM_NODE_ONLY))
 				continue;
-			km_debug(page->type == KM_PAGE_NONE, "a page that is kept for its name is nothing meanwhile");
+			km_debug(page->type == KM_PAGE_NONE, "a page kept for a name has type NONE");
 			km_list_del(&page->list);
 			km_bump(&km_own_pages, -((size_t)1 << order));
 			return page;
@@ -126,7 +126,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 	km_lock(&lock);
 	struct owner *owner = find_or_make(name);
 	for (size_t i = slab; owner && i < last; i += slab) {
-		km_debug(page[i].type == KM_PAGE_NONE, "pages that wait for their name are nothing meanwhile");
+		km_debug(page[i].type == KM_PAGE_NONE, "pages kept for a name have type NONE");
 		/* An allocation sets the node only in the first page, so copy the node. */
 		page[i].node = page->node;
 		km_list_add_tail(&page[i].list, &owner->free[order]);
@@ -161,7 +161,7 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 {
 	size_t bytes = KM_PAGE_SIZE << order;
 
-	km_debug(page->type == KM_PAGE_NONE, "a slab that goes is nothing any more");
+	km_debug(page->type == KM_PAGE_NONE, "a freed slab has type NONE");
 	/* As in km_nodump_free: wait until a thread with the page on hold is done with the slab. */
 	km_page_hold(page);
 	km_page_let_go(page);
@@ -205,7 +205,7 @@ size_t km_addr_reuse_release(size_t pages)
 
 	for (unsigned bucket = 0; bucket < BUCKETS; bucket++)
 		while (given < pages && (page = take_any(bucket, &order))) {
-			km_debug(page->type == KM_PAGE_NONE, "a page that is kept for its name is nothing meanwhile");
+			km_debug(page->type == KM_PAGE_NONE, "a page kept for a name has type NONE");
 			km_pages_free(page, order);
 			given += (size_t)1 << order;
 		}

@@ -8,7 +8,7 @@ uintptr_t km_alloc_map_place(uint32_t shift)
 {
 	const struct km_range *range = km_arena_range(0);
 
-	km_debug(shift >= KM_ALLOC_MAP_LOW && shift <= KM_ALLOC_MAP_HIGH, "a shift is one of those there are");
+	km_debug(shift >= KM_ALLOC_MAP_LOW && shift <= KM_ALLOC_MAP_HIGH, "a shift is within the range of shifts");
 	return range && range->live[0] ?
 		       (uintptr_t)range->live[shift - KM_ALLOC_MAP_LOW] - ((uintptr_t)range->base >> shift) : 0;
 }

@@ -156,7 +156,7 @@ static void fit_range(struct km_range *range, size_t limit)
 	size_t had = range->pages;
 	size_t pages = range->ready + (km_align_down(limit / 8, KM_BLOCK_BYTES) >> KM_PAGE_SHIFT);
 
-	km_debug(pages >= range->ready, "what is committed stays");
+	km_debug(pages >= range->ready, "committed memory stays committed");
 
 	if (pages < had) {
 		km_store(&range->pages, pages);
@@ -277,7 +277,7 @@ static bool commit_block(struct km_range *range, unsigned node)
 	    km_os_commit_node(block, KM_BLOCK_BYTES, node))
 		return false;
 	km_debug(km_is_locked(&km_arena.zone[node].lock) && km_is_locked(&km_arena.grow),
-		 "a range grows under its lock and its node's");
+		 "a range grows under its lock and the lock of its node");
 	km_debug(range->ready % KM_BLOCK_PAGES == 0, "a range is committed by whole blocks");
 	bind_block(block, node);
 	if (range->node)
@@ -287,7 +287,7 @@ static bool commit_block(struct km_range *range, unsigned node)
 	km_store_release(&range->ready, end);
 	/* Once only: afterwards other threads read these fields. */
 	if (first && !km_hot.pages) {
-		km_debug(range->ready == KM_BLOCK_PAGES, "the first block is shown when it is there");
+		km_debug(range->ready == KM_BLOCK_PAGES, "the first block is published after its commit");
 		km_hot.arena = range->base;
 		km_hot.page = range->page;
 		km_hot.owner = range->owner;
@@ -352,10 +352,10 @@ static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, boo
 		run = km_run_find(zone, count, order, true);
 	if (run) {
 		page = km_run_take(zone, run, count, order, may_wait, zero);
-		km_debug(page->type == KM_PAGE_NONE, "a page that is handed out was free");
+		km_debug(page->type == KM_PAGE_NONE, "an allocated page was free");
 		km_debug(!((uintptr_t)km_page_address(page) & ((KM_PAGE_SIZE << order) - 1)),
-			 "a block is aligned as was asked for");
-		km_debug(km_page_node(km_page_address(page)) == node, "no page changes sides");
+			 "a block has the requested alignment");
+		km_debug(km_page_node(km_page_address(page)) == node, "a page belongs to the requested node");
 		km_store(&page->order, (uint8_t)order);
 		page->flags = 0;
 		page->node = (uint8_t)node;
@@ -442,13 +442,13 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 	km_debug(page->type != KM_PAGE_FREE && page->type != KM_PAGE_FREE_LAST, "a page is freed once");
 	/* A page of another node never equals the held page, so a stale value of staying is harmless. */
 	if (km_unlikely(page == km_load(&km_arena.staying))) {
-		km_debug(!km_arena.staying_count, "pages that stay are freed once");
+		km_debug(!km_arena.staying_count, "held pages are freed once");
 		km_arena.staying_count = count;
 		return;
 	}
-	km_debug(index + count <= range->ready && zone->pages.used_pages >= count, "what is freed was used");
-	km_debug(!km_bits_count(range->dirty, index, count), "a page that is used has no bit");
-	km_debug(!range->map[index] && !range->map[index + count - 1], "nobody is led to a page that is free");
+	km_debug(index + count <= range->ready && zone->pages.used_pages >= count, "freed pages were in use");
+	km_debug(!km_bits_count(range->dirty, index, count), "a page in use has no dirty bit");
+	km_debug(!range->map[index] && !range->map[index + count - 1], "the page map has no entry for a free page");
 	km_bump(&zone->pages.used_pages, -count);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	const bool holes = page->flags & KM_SLAB_HOLES;
@@ -472,7 +472,7 @@ bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)
 	size_t index = (size_t)(page - range->page);
 	struct km_zone *zone = &km_arena.zone[km_range_node(range, index)];
 
-	km_debug(want > have && page->type != KM_PAGE_FREE, "a block that grows is used");
+	km_debug(want > have && page->type != KM_PAGE_FREE, "a growing block is in use");
 
 	km_lock_quick_scope(&zone->lock);
 	return km_run_extend(zone, range, index + have, want - have, zero);
@@ -559,7 +559,7 @@ int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift)
 	const struct km_range *range = km_range_of_page(page);
 	size_t index = (size_t)(page - range->page);
 
-	km_debug(index + count <= range->ready, "what is made resident is committed");
+	km_debug(index + count <= range->ready, "only committed pages are made resident");
 	int result = fault_in(km_page_address(page), count << KM_PAGE_SHIFT) ?:
 		     fault_in(page, count * sizeof(*page)) ?:
 		     fault_in(&range->map[index], count * sizeof(*range->map)) ?:
@@ -591,7 +591,7 @@ void km_page_let_go(const struct km_page *page)
 void km_pages_stay(struct km_page *page)
 {
 	km_debug(km_is_locked(&zone_of_page(page)->lock) && !km_arena.staying && !km_arena.staying_count,
-		 "pages of one slab stay at a time");
+		 "pages of one slab at a time are held");
 	km_store(&km_arena.staying, page);
 }
 
@@ -713,7 +713,7 @@ static int check_bits(void)
 		dirty += km_arena.zone[node].pages.dirty_pages;
 	if (bits == dirty)
 		return 0;
-	km_warn("check: %lu pages are marked as free and resident, %lu are", bits, dirty);
+	km_warn("check: %lu pages have a dirty bit, but %lu free pages are counted as dirty", bits, dirty);
 	return 1;
 }
 
@@ -727,7 +727,7 @@ static int check_gone(void)
 			gone += !!(km_arena.range[i].page[index].flags & KM_PAGE_GONE);
 	if (gone <= km_arena.gone_pages)
 		return 0;
-	km_warn("check: %lu pages say that they are gone, kept %lu", gone, km_arena.gone_pages);
+	km_warn("check: %lu pages are flagged as gone, but %lu are counted", gone, km_arena.gone_pages);
 	return 1;
 }
 
@@ -741,7 +741,8 @@ static int check_sum(void)
 			 FOREIGN_PAGES;
 	if (counted << KM_PAGE_SHIFT == stats.committed_bytes)
 		return 0;
-	km_warn("check: %lu pages of %lu are counted", counted, stats.committed_bytes >> KM_PAGE_SHIFT);
+	km_warn("check: %lu of %lu committed pages are counted as used or "
+		"free", counted, stats.committed_bytes >> KM_PAGE_SHIFT);
 	return 1;
 }
 

@@ -81,7 +81,7 @@ static void decay(uint64_t now)
 	if (ahead.next_ms)
 		km_store(&ahead.level, level < STEP_PAGES ? 0 : km_min(level, ahead.level));
 	ahead.most = 0;
-	km_debug(!ahead.level || ahead.level >= STEP_PAGES, "a level that faded is no level");
+	km_debug(!ahead.level || ahead.level >= STEP_PAGES, "a faded level is 0");
 	ahead.next_ms = now + km_arena_decay_ms();
 }
 
@@ -89,7 +89,7 @@ static void set_level(size_t asked, bool missed)
 {
 	size_t want = wanted_for(asked);
 
-	km_debug(asked || !want, "nothing is committed ahead where nobody asked");
+	km_debug(asked || !want, "nothing is committed ahead without a request");
 
 	/* With many free pages, the request failed because of a taken lock or fragmentation: no reason to raise
 	 * the level. */
@@ -170,7 +170,7 @@ static struct {
 static void count(long more)
 {
 	km_add(&ahead.reserved, (size_t)more);
-	km_debug((long)km_load(&ahead.reserved) >= 0, "no more is given back than was reserved");
+	km_debug((long)km_load(&ahead.reserved) >= 0, "at most the reserved pages are returned");
 	km_pages_reserve(more);
 	touched.more += more;
 }

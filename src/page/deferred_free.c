@@ -16,7 +16,7 @@ void km_deferred_pages(struct km_page *page, unsigned order)
 {
 	struct km_page *head = km_load(&pages);
 
-	km_debug(page->order == order && page->type == KM_PAGE_NONE, "pages that are given back are nobody's");
+	km_debug(page->order == order && page->type == KM_PAGE_NONE, "deferred pages have type NONE");
 	do
 		page->list.next = head ? &head->list : NULL;
 	while (!km_cas_release(&pages, &head, page));

@@ -61,8 +61,8 @@ static struct km_busy_was lock_table(void)
 
 static void unlock_table(struct km_busy_was was)
 {
-	km_debug(big.used == big.blocks, "the table holds exactly the blocks that users own");
-	km_debug(big.used + big.deleted <= big.slots, "no slot is counted twice");
+	km_debug(big.used == big.blocks, "the table holds exactly the allocated blocks");
+	km_debug(big.used + big.deleted <= big.slots, "no table entry is counted twice");
 	km_unlock(&big.lock);
 	km_busy_end(was);
 }
@@ -99,7 +99,7 @@ static void insert(struct km_huge_entry entry)
 
 	km_debug(entry.start > DELETED && !(entry.start & (KM_PAGE_SIZE - 1)) && entry.bytes,
 		 "a block begins with a page");
-	km_debug(big.used < big.slots, "an insertion finds room");
+	km_debug(big.used < big.slots, "the table has room for an insertion");
 	km_debug(!find(entry.start), "a block is in the table once");
 
 	while (big.table[i].start > DELETED)
@@ -139,8 +139,8 @@ static void clear_behind(void *p, size_t bytes)
 /* Unmap a range that is in no table, or keep the range if the system refuses. Requires: the lock is held. */
 static void hand_over(void *p, size_t bytes)
 {
-	km_debug(km_is_locked(&big.lock) && big.alone, "a mapping that goes was counted");
-	km_debug(!find((uintptr_t)p), "an entry leaves before its range does");
+	km_debug(km_is_locked(&big.lock) && big.alone, "an unmapped block was counted");
+	km_debug(!find((uintptr_t)p), "an entry leaves the table before its range is unmapped");
 	if (!km_os_try_unmap(p, bytes)) {
 		big.alone--;
 		return;
@@ -175,7 +175,7 @@ static bool reserve_entry(void)
 	size_t old_slots = big.slots;
 	size_t slots = !old_slots ? FIRST_SLOTS :
 		       (big.used + 1) * 2 > old_slots ? old_slots * 2 : old_slots;
-	km_debug(km_is_pow2(slots), "the slots are a power of two");
+	km_debug(km_is_pow2(slots), "the number of table entries is a power of two");
 	struct km_huge_entry *old = big.table, *table = alloc_table(slots * sizeof(*table));
 
 	if (!table)
@@ -203,7 +203,7 @@ static struct kept *take_kept(struct kept **at)
 {
 	struct kept *kept = *at;
 
-	km_debug(big.kept_bytes >= kept->bytes, "what is kept is counted");
+	km_debug(big.kept_bytes >= kept->bytes, "a kept mapping is counted");
 
 	*at = kept->next;
 	km_bump(&big.kept_bytes, -kept->bytes);
@@ -265,7 +265,7 @@ static void *map_alone(size_t bytes, size_t align)
 	if (p)
 		km_os_name(p, bytes, "libkmem: large block");
 	km_lock(&big.lock);
-	km_debug(!p || !((uintptr_t)p & (align - 1)), "a mapping is aligned as was asked for");
+	km_debug(!p || !((uintptr_t)p & (align - 1)), "a mapping has the requested alignment");
 	big.in_hand -= big.in_hand != 0;
 	if (!p)
 		big.alone--;
@@ -276,7 +276,8 @@ static void *map_alone(size_t bytes, size_t align)
  * is held. */
 static void let_go(void *p, size_t bytes, uint32_t region)
 {
-	km_debug(km_is_locked(&big.lock) && !find((uintptr_t)p), "an entry leaves before its range does");
+	km_debug(km_is_locked(&big.lock) && !find((uintptr_t)p),
+		 "an entry leaves the table before its range is unmapped");
 	big.in_hand++;
 	km_unlock(&big.lock);
 	bool gone = region ? km_region_clean(p, bytes) : km_os_try_unmap(p, bytes) == 0;
@@ -314,7 +315,7 @@ static void *fit(struct km_huge_cached parked, size_t bytes)
 	bool grows = parked.bytes < bytes;
 	void *p = parked.p;
 
-	km_debug(!find((uintptr_t)p), "what lay ready is in no table");
+	km_debug(!find((uintptr_t)p), "a cached huge block is not in the table");
 
 	if (parked.region) {
 		if (!km_region_resize(parked.region, p, parked.bytes, bytes))
@@ -486,7 +487,7 @@ void *km_huge_alloc(size_t bytes, size_t align, bool *zero)
 	/* Reserve the entry only now: other threads may have inserted while the lock was dropped. */
 	if (p && reserve_entry()) {
 		km_debug(!((uintptr_t)p & (km_max(align, KM_PAGE_SIZE) - 1)),
-			 "a block is aligned as was asked for");
+			 "a block has the requested alignment");
 		insert((struct km_huge_entry){ (uintptr_t)p, bytes, 0, region, 0 });
 		km_bump(&big.blocks, 1);
 		km_bump(&big.bytes, bytes);
@@ -533,7 +534,7 @@ bool km_huge_free(const void *p)
 	if (entry) {
 		struct km_huge_entry gone = *entry;
 
-		km_debug(gone.bytes <= big.bytes, "the bytes of the blocks are the sum of theirs");
+		km_debug(gone.bytes <= big.bytes, "the sum of bytes is right");
 		remove_entry(entry);
 		km_bump(&big.blocks, -1);
 		km_bump(&big.bytes, -gone.bytes);
@@ -559,7 +560,7 @@ static void *resize(struct km_huge_entry *entry, size_t bytes)
 	if (entry->region)
 		return (bytes <= entry->bytes || bytes - entry->bytes <= km_os_memory()) &&
 		       km_region_resize(entry->region, p, entry->bytes, bytes) ? p : NULL;
-	km_debug(big.alone, "a block that is in no region is a mapping of its own");
+	km_debug(big.alone, "a block outside of regions is a mapping of its own");
 	bool cut = bytes < entry->bytes;
 	p = km_os_remap(p, whole_pages(entry->bytes), whole_pages(bytes), true);
 	if (p && cut)
@@ -712,7 +713,7 @@ static void hide_all(bool hidden)
 {
 	unsigned left = HIDDEN_MOST;
 
-	km_debug(km_is_locked(&big.lock), "nobody takes what is hidden");
+	km_debug(km_is_locked(&big.lock), "the table is locked while free memory is hidden");
 	km_region_hide_free(hidden, &left);
 	for (size_t i = 0; i < big.slots && left; i++) {
 		const struct km_huge_entry *entry = &big.table[i];

@@ -31,15 +31,15 @@ static void count(size_t bytes)
 {
 	parked.bytes += bytes;
 	km_store(&parked.pages, parked.bytes >> KM_PAGE_SHIFT);
-	km_debug(!parked.count == !parked.bytes, "what lies here is counted with its bytes");
+	km_debug(!parked.count == !parked.bytes, "cached huge blocks are counted with their bytes");
 }
 
 static struct km_huge_cached remove_at(unsigned i)
 {
 	struct km_huge_cached gone = parked.at[i];
 
-	km_debug(i < parked.count, "a block that leaves lies here");
-	km_debug(parked.bytes >= gone.bytes, "what lies here is counted with its bytes");
+	km_debug(i < parked.count, "a block that leaves the cache was in the cache");
+	km_debug(parked.bytes >= gone.bytes, "cached huge blocks are counted with their bytes");
 
 	parked.count--;
 	__builtin_memmove(&parked.at[i], &parked.at[i + 1], (parked.count - i) * sizeof(gone));
@@ -69,7 +69,7 @@ bool km_huge_cache_put(void *p, size_t bytes, uint32_t region, size_t used)
 	parked.at[parked.count++] = (struct km_huge_cached){ p, bytes, (uint32_t)km_os_now_ms(), region };
 	count(bytes);
 	km_debug(parked.count == 1 || (int32_t)(parked.at[parked.count - 1].ms - parked.at[parked.count - 2].ms) >= 0,
-		 "the oldest come first");
+		 "cached huge blocks are in order of age");
 	return true;
 }
 

@@ -59,7 +59,7 @@ static struct {
 
 static struct region *region_at(unsigned i)
 {
-	km_debug(i < MAX_REGIONS && regions.at[i / 64], "a region has a place");
+	km_debug(i < MAX_REGIONS && regions.at[i / 64], "a region has an index");
 	return &regions.at[i / 64][i % 64];
 }
 
@@ -87,7 +87,7 @@ static void describe(struct region *region, size_t i, size_t granules, bool free
 {
 	struct run *first = &region->run[i], *last = first + granules - 1;
 
-	km_debug(granules && i + granules <= region->ready, "a run lies in what is accessible");
+	km_debug(granules && i + granules <= region->ready, "a run is in the accessible part of the region");
 
 	first->granules = last->granules = (uint32_t)granules;
 	first->free = last->free = free;
@@ -96,7 +96,7 @@ static void describe(struct region *region, size_t i, size_t granules, bool free
 
 static void take(struct run *run)
 {
-	km_debug(run->free && run->list.next, "a run that leaves its list is free");
+	km_debug(run->free && run->list.next, "a run removed from its list is free");
 	km_list_del(&run->list);
 }
 
@@ -113,7 +113,7 @@ static void put(struct region *region, size_t i, size_t granules, bool dirty)
 	if (i && region->run[i - 1].free) {
 		i -= region->run[i - 1].granules;
 		take(&region->run[i]);
-		km_debug(region->run[i].free, "the last granule of a run says where it begins");
+		km_debug(region->run[i].free, "the last granule of a run has the start of the run");
 		granules += region->run[i].granules;
 		dirty |= region->run[i].dirty;
 	}
@@ -215,7 +215,7 @@ static struct region *new_region(size_t granules)
  * mappings makes munmap fail, and the region is kept. */
 static void release(struct region *region)
 {
-	km_debug(!region->used, "a region that goes has no block");
+	km_debug(!region->used, "a released region has no block");
 	if (region->ready && region->run[0].free && region->run[0].granules == region->ready)
 		take(&region->run[0]);
 	if (km_os_try_unmap(region->base, region->granules * regions.granule)) {
@@ -223,7 +223,7 @@ static void release(struct region *region)
 			km_list_add_head(&region->run[0].list, &regions.free[class_of(region->ready)]);
 		return;
 	}
-	km_debug(regions.bytes >= region->granules * regions.granule, "a region that goes was counted");
+	km_debug(regions.bytes >= region->granules * regions.granule, "a released region was counted");
 	km_meta_free(region->run, region->granules * sizeof(struct run));
 	regions.bytes -= region->granules * regions.granule;
 	km_store(&regions.spare, regions.spare - region->granules * regions.granule);
@@ -326,7 +326,7 @@ static void carve(struct region *region, size_t first, size_t skip, size_t granu
 	size_t have = run->granules;
 	bool dirty = run->dirty;
 
-	km_debug(run->free && skip + granules <= have, "a block is cut from a free run that has room");
+	km_debug(run->free && skip + granules <= have, "a block is cut from a free run with enough room");
 
 	take(run);
 	describe(region, first + skip, granules, false, dirty);
@@ -364,7 +364,7 @@ static void cut(struct region *region, size_t i, size_t have, size_t want, bool 
 {
 	size_t keep = zero ? km_min(have, room_of(want)) : want;
 
-	km_debug(want <= have && keep >= want, "a block that is cut keeps what it uses");
+	km_debug(want <= have && keep >= want, "a shortened block keeps the granules in use");
 	if (keep == have)
 		return;
 	describe(region, i, keep, false, false);
@@ -418,7 +418,7 @@ void km_region_free(uint32_t number, void *p, bool clean)
 	size_t i = (size_t)((char *)p - region->base) / regions.granule, granules = region->run[i].granules;
 
 	km_debug(!region->run[i].free && region->run[i + granules - 1].granules == granules,
-		 "a run's first and last granule describe it");
+		 "the first and last granule of a run describe the run");
 	km_debug(address_of(region, i) == p, "a block begins with a granule");
 
 	count_used(region, -(long)granules);
@@ -465,7 +465,7 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 	size_t i = (size_t)((char *)p - region->base) / regions.granule;
 	size_t have = region->run[i].granules, want = granules_of(new_bytes);
 	km_debug(!region->run[i].free && have >= granules_of(old_bytes),
-		 "a block has the granules that its bytes need");
+		 "a block has enough granules for its bytes");
 
 	if (new_bytes >= old_bytes) {
 		if (want > have && !grow(region, i, have, want))

@@ -168,7 +168,7 @@ static void *take_gone(unsigned shift)
 	char *p = meta.base + (first << KM_PAGE_SHIFT);
 	for (size_t page = first; page < first + pages; page++)
 		meta.gone[page / 64] &= ~((uint64_t)1 << page % 64);
-	km_debug(meta.gone_pages >= pages, "the pages that went back are counted");
+	km_debug(meta.gone_pages >= pages, "returned pages are counted");
 	meta.gone_pages -= pages;
 	km_bump(&meta.committed_bytes, pages << KM_PAGE_SHIFT);
 	return p;
@@ -202,7 +202,7 @@ static void *carve(size_t bytes, bool may_wait)
 		push(meta.at, shift_of(piece));
 	}
 	meta.at = p + bytes;
-	km_debug(meta.at <= meta.committed && meta.committed <= meta.end, "what is cut off is committed");
+	km_debug(meta.at <= meta.committed && meta.committed <= meta.end, "the split part is committed");
 	return p;
 }
 
@@ -256,7 +256,7 @@ bool km_meta_ahead(size_t bytes)
 	bool ready = meta.at && (size_t)(meta.committed - meta.at) >= bytes;
 	/* At the end of a range only the rest is committed: a thread that needs more begins the next range. */
 	size_t left = (size_t)(meta.end - meta.committed);
-	km_debug(meta.committed <= meta.end, "no more of a range is committed than it has");
+	km_debug(meta.committed <= meta.end, "at most the whole range is committed");
 	size_t step = ready || !meta.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
 	if (step && !km_os_commit(meta.committed, step)) {
 		meta.committed += step;
@@ -297,7 +297,7 @@ bool km_meta_fault_in(size_t bytes)
 	km_lock(&meta.lock);
 	char *first = (char *)km_align_down((uintptr_t)meta.at, unit);
 	size_t most = (size_t)(meta.committed - first);
-	km_debug(first <= meta.committed, "what is not used yet is committed");
+	km_debug(first <= meta.committed, "the unused part of the range is committed");
 	km_unlock(&meta.lock);
 	if (done && most && bytes)
 		done = !km_os_fault_in(first, km_min(bytes, most));
@@ -469,7 +469,7 @@ static void give_back(size_t all)
 			end++;
 			continue;
 		}
-		km_debug(meta.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "what goes back was committed");
+		km_debug(meta.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "returned metadata was committed");
 		purge(p, (end - page) << KM_PAGE_SHIFT);
 		given += end - page;
 	}

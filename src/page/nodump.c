@@ -38,7 +38,7 @@ static struct km_page *cut(struct block *block, unsigned order)
 		km_bits_change(block->taken, index, count, true);
 		block->used += count;
 		struct km_page *page = block->first + index;
-		km_debug(page->type == KM_PAGE_NONE, "a page that is handed out was free");
+		km_debug(page->type == KM_PAGE_NONE, "an allocated page was free");
 		page->order = (uint8_t)order;
 		km_pages_fill(page, count);
 		page->flags = 0;
@@ -140,7 +140,7 @@ void km_nodump_free(struct km_page *page, unsigned order)
 	struct block *block = block_of(page);
 	size_t index = (size_t)(page - block->first), count = (size_t)1 << order;
 	km_debug(km_bits_count(block->taken, index, count) == count, "a page is freed once");
-	km_debug(block->used >= count, "what is freed was used");
+	km_debug(block->used >= count, "freed pages were in use");
 	km_bits_change(block->taken, index, count, false);
 	block->used -= count;
 }

@@ -25,7 +25,7 @@ static bool make_vector(uint64_t *word, uint64_t seen, uint32_t shift, bool may_
 	size_t bytes = km_owner_vector_bytes(shift);
 	uint64_t *vector = km_meta_alloc(bytes, may_wait);
 
-	km_debug(!(seen & KM_OWNER_VECTOR), "a vector is never replaced while its slab lives");
+	km_debug(!(seen & KM_OWNER_VECTOR), "the owner vector of a slab is never replaced");
 
 	if (!vector)
 		return false;
@@ -40,7 +40,7 @@ static bool make_vector(uint64_t *word, uint64_t seen, uint32_t shift, bool may_
 bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, uint32_t shift, bool sometimes, bool may_wait)
 {
 	km_debug(!(owner & KM_OWNER_VECTOR) && offset < KM_PAGE_SIZE,
-		 "an owner is no vector, and an object begins in its page");
+		 "the owner word is no vector, and the object starts in the page");
 	for (;;) {
 		uint64_t seen = km_load_acquire(word);
 
@@ -88,7 +88,7 @@ void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t 
 
 void km_owner_clear(uint64_t *word, unsigned order, uint32_t shift)
 {
-	km_debug(shift <= KM_PAGE_SHIFT, "objects that begin in one page differ by the size of a place");
+	km_debug(shift <= KM_PAGE_SHIFT, "the offsets of objects in a page are multiples of the owner shift");
 	for (size_t i = 0; i < (size_t)1 << order; i++) {
 		uint64_t seen = km_load(&word[i]);
 

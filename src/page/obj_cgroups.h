@@ -53,7 +53,7 @@ km_inline uint64_t *km_owner_in_vector(uint64_t word, size_t offset, uint32_t sh
 {
 	uint64_t *vector = (uint64_t *)(uintptr_t)(word - KM_OWNER_VECTOR);
 
-	km_debug(word & KM_OWNER_VECTOR && offset < KM_PAGE_SIZE, "a page's word leads to its vector");
+	km_debug(word & KM_OWNER_VECTOR && offset < KM_PAGE_SIZE, "the owner word of a page points to the vector");
 
 	return &vector[offset >> shift];
 }

@@ -99,7 +99,7 @@ km_inline void link_run(struct km_zone *zone, struct km_page *run, size_t pages,
 	uint64_t *filled = &zone->filled[dirty != 0][bin >> 6], bit = 1ull << (bin & 63);
 
 	km_debug(km_is_locked(&zone->lock), "runs change under the lock of their node");
-	km_debug(dirty <= pages, "no more pages of a run are resident than it has");
+	km_debug(dirty <= pages, "a run has at most as many dirty pages as pages");
 
 	if (!(*filled & bit)) {
 		km_list_init(list);
@@ -122,7 +122,7 @@ km_inline void unlink_run(struct km_zone *zone, struct km_page *run)
 
 	km_debug(km_is_locked(&zone->lock), "runs change under the lock of their node");
 	km_debug(run->type == KM_PAGE_FREE && run[run->run - 1].run == run->run,
-		 "a run's first and last page say how long it is");
+		 "the first and last page of a run have its length");
 	km_debug(zone->filled[dirty][bin >> 6] >> (bin & 63) & 1, "a run is in the bin of its length and kind");
 
 	km_list_del(&run->list);
@@ -137,7 +137,7 @@ static void count_free(struct km_zone *zone, size_t dirty, size_t clean)
 	km_bump(&zone->pages.dirty_pages, dirty);
 	km_bump(&zone->pages.clean_pages, clean);
 	km_debug((long)zone->pages.dirty_pages >= 0 && (long)zone->pages.clean_pages >= 0,
-		 "no more free pages are taken than were counted");
+		 "at most the counted free pages are taken");
 }
 
 void km_run_count_out(struct km_zone *zone, struct km_page *run)
@@ -238,7 +238,7 @@ static struct km_page *take_from(struct km_zone *zone, struct km_page *run, size
 	size_t taken = dirty_of(range, run, first, count), before, dirty = run->dirty;
 	uint32_t freed_ms = run->freed_ms;
 
-	km_debug(first >= start && after <= end, "the pages that are taken lie in the run");
+	km_debug(first >= start && after <= end, "the taken pages are in the run");
 
 	unlink_run(zone, run);
 	if (count <= KM_SMALL_PAGES)
@@ -258,9 +258,9 @@ static struct km_page *take_from(struct km_zone *zone, struct km_page *run, size
 		link_run(zone, run, first - start, before, freed_ms);
 	if (after < end)
 		link_run(zone, &range->page[after], end - after, dirty - taken - before, freed_ms);
-	km_debug(!km_bits_count(range->dirty, first, count), "a page that is used has no bit");
+	km_debug(!km_bits_count(range->dirty, first, count), "a page in use has no dirty bit");
 	km_debug(taken <= count && taken + before <= dirty,
-		 "what is resident of a run is divided among its parts");
+		 "the parts of a run have all dirty pages of the run");
 	count_free(zone, -taken, taken - count);
 	km_bump(&zone->pages.used_pages, count);
 	if (km_unlikely(zone->trimmed) && taken < count)
@@ -298,8 +298,8 @@ static void join(struct km_zone *zone, struct joined *to, struct km_page *run, s
 	size_t dirty = run->dirty + to->dirty;
 	int32_t age = (int32_t)(to->now - run->freed_ms);
 
-	km_debug(start + run->run == to->start || start == to->end, "runs that are joined lie side by side");
-	km_debug(dirty <= to->end - to->start + run->run, "no more pages of a run are resident than it has");
+	km_debug(start + run->run == to->start || start == to->end, "joined runs are adjacent");
+	km_debug(dirty <= to->end - to->start + run->run, "a run has at most as many dirty pages as pages");
 
 	/* Usually the age of both is 0. */
 	if (run->dirty && (age > 0 || to->age_ms))
@@ -350,12 +350,12 @@ void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size
 		join(zone, &to, right, index + count);
 	link_run(zone, &range->page[to.start], to.end - to.start, to.dirty, to.now - to.age_ms);
 	km_debug(km_bits_count(range->dirty, to.start, to.end - to.start) == to.dirty,
-		 "a run counts as resident the pages that have a bit");
+		 "a run counts the pages with a dirty bit as dirty");
 }
 
 void km_run_put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end)
 {
-	km_debug(first >= end || end <= range->ready, "what comes back was committed");
+	km_debug(first >= end || end <= range->ready, "freed pages were committed");
 
 	while (first < end) {
 		bool dirty = km_bits_count(range->dirty, first, 1);
@@ -415,7 +415,8 @@ int km_run_check(unsigned node)
 			}
 	if (free[1] == zone->pages.dirty_pages && free[0] == zone->pages.clean_pages)
 		return 0;
-	km_warn("check: free pages of node %u counted %lu + %lu, kept %lu + %lu", node, free[1], free[0],
+	km_warn("check: node %u: the lists have %lu dirty and %lu clean free pages, but %lu and %lu are "
+		"counted", node, free[1], free[0],
 		zone->pages.dirty_pages, zone->pages.clean_pages);
 	return 1;
 }

@@ -71,7 +71,7 @@ static size_t pages_dirty(void)
 size_t km_pages_reserve(long more)
 {
 	km_add(&km_arena.reserved_pages, (size_t)more);
-	km_debug((long)km_load(&km_arena.reserved_pages) >= 0, "no more pages are free to go than were to stay");
+	km_debug((long)km_load(&km_arena.reserved_pages) >= 0, "at most the reserved pages are released");
 	return staying();
 }
 
@@ -99,7 +99,7 @@ bool km_pages_keep(size_t pages)
 
 void km_pages_keep_less(size_t pages)
 {
-	km_debug(km_load(&km_arena.empty_pages) >= pages, "no more empty pages go than were kept");
+	km_debug(km_load(&km_arena.empty_pages) >= pages, "at most the kept empty pages are released");
 	km_sub(&km_arena.empty_pages, pages);
 }
 
@@ -179,7 +179,7 @@ static size_t huge_at(struct km_zone *zone, struct km_range *range, size_t start
 	}
 	/* The whole huge page counts as resident, even if the system stopped half-way. */
 	km_bits_change(range->dirty, first, KM_HUGE_PAGES, true);
-	km_debug(first + KM_HUGE_PAGES <= range->ready, "a huge page that comes ahead is committed");
+	km_debug(first + KM_HUGE_PAGES <= range->ready, "a prefaulted huge page is committed");
 	return KM_HUGE_PAGES;
 }
 
@@ -190,7 +190,7 @@ size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t st
 
 	/* Larger blocks may take the prefaulted pages and never touch them. So each further huge page requires half a
 	 * huge page of small requests: prefaulted memory is bounded by the memory of slabs. */
-	km_debug(km_is_locked(&zone->lock), "memory comes ahead under the lock of its node");
+	km_debug(km_is_locked(&zone->lock), "memory is prefaulted under the lock of its node");
 
 	if (!km_arena.huge || km_load(&km_arena.reserving) || count > KM_SMALL_PAGES ||
 	    zone->small < KM_HUGE_PAGES / 2 || km_pages_used() < HUGE_FROM_PAGES)
@@ -355,7 +355,7 @@ static void give_records(struct km_zone *zone, struct km_range *range, size_t *f
 	size_t from = *first - km_min(*first, most), to = *end + most;
 	struct km_page *run;
 
-	km_debug(km_is_locked(&km_arena.purge), "pages that are on no list are waited for");
+	km_debug(km_is_locked(&km_arena.purge), "pages are off their lists only under the purge lock");
 	km_lock(&zone->lock);
 	while (*first > from && (run = km_run_before(range, *first)) && !run->dirty) {
 		*first -= run->run;
@@ -495,7 +495,7 @@ bool km_pages_hollow(struct km_page *page, size_t count)
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		km_debug(page[i].type != KM_PAGE_FREE && page[i].type != KM_PAGE_FREE_LAST,
-			 "pages that are hollow are in use");
+			 "hollow pages are in use");
 		gone += !(page[i].flags & KM_PAGE_GONE);
 	}
 	/* Count first: in the child of a handler's fork the count is never below the number of flags. */
@@ -518,6 +518,6 @@ void km_pages_fill(struct km_page *page, size_t count)
 		}
 	if (!filled)
 		return;
-	km_debug(km_load(&km_arena.gone_pages) >= filled, "no more pages are filled than had gone");
+	km_debug(km_load(&km_arena.gone_pages) >= filled, "at most the gone pages are filled");
 	km_sub(&km_arena.gone_pages, filled);
 }

@@ -38,7 +38,7 @@ static size_t find_long(const struct km_range *range, unsigned node, size_t coun
 		} else {
 			start = start == SIZE_MAX ? km_align_up(index, align) : start;
 			km_debug(page->run && index + page->run <= range->ready,
-				 "a run ends in what is committed");
+				 "a run ends in committed memory");
 			index += page->run;
 			if (start + count <= index)
 				return start;
@@ -57,12 +57,12 @@ static struct km_page *take_long(struct km_zone *zone, struct km_range *range, s
 	size_t start = at;
 	for (end = at; end < first + count; end += range->page[end].run)
 		km_run_count_out(zone, &range->page[end]);
-	km_debug(start <= first && end >= first + count, "the runs that leave their lists cover the block");
+	km_debug(start <= first && end >= first + count, "the removed runs cover the block");
 	size_t dirty = km_bits_count(range->dirty, first, count);
 	km_run_put_back(zone, range, start, first);
 	km_run_put_back(zone, range, first + count, end);
 	km_bits_change(range->dirty, first, count, false);
-	km_debug(range->page[first].type == KM_PAGE_NONE, "a page that is used begins no run");
+	km_debug(range->page[first].type == KM_PAGE_NONE, "a page in use starts no free run");
 	km_bump(&zone->pages.used_pages, count);
 	*zero = !dirty;
 	return &range->page[first];
@@ -137,7 +137,7 @@ static bool leave(struct km_zone *zone, struct km_range *range, size_t ready, un
 			continue;
 		if (km_load(&run->type) != KM_PAGE_FREE || (clean && run->dirty))
 			return false;
-		km_debug(run->run && index + run->run <= ready, "a run ends in what is committed");
+		km_debug(run->run && index + run->run <= ready, "a run ends in committed memory");
 		next = index + run->run;
 		if (go)
 			km_run_count_out(zone, run);
@@ -149,7 +149,7 @@ static bool leave_all(struct km_range *range, size_t ready, unsigned node, bool 
 {
 	struct km_zone *zone = &km_arena.zone[node];
 
-	km_debug(km_is_locked(&km_arena.purge), "pages that are on no list are waited for");
+	km_debug(km_is_locked(&km_arena.purge), "pages are off their lists only under the purge lock");
 
 	km_lock_scope(&zone->lock);
 	bool free = leave(zone, range, ready, node, clean, false);
@@ -176,8 +176,8 @@ static bool unmap(struct km_range *range, size_t ready)
 {
 	char *base = range->base;
 
-	km_debug(km_is_locked(&km_arena.purge), "pages that are on no list are waited for");
-	km_debug(range != &km_arena.range[0], "the first range stays");
+	km_debug(km_is_locked(&km_arena.purge), "pages are off their lists only under the purge lock");
+	km_debug(range != &km_arena.range[0], "the first range is never released");
 
 	km_lock(&km_arena.grow);
 	bool goes = range->ready == ready;
@@ -198,7 +198,7 @@ static bool unmap(struct km_range *range, size_t ready)
 	/* Purge the descriptors: a descriptor of zeros means an unused page. */
 	km_os_purge(range->page, km_align_down(ready * sizeof(*range->page), km_os_page_bytes()));
 	km_lock(&km_arena.grow);
-	km_debug(range->leaving && !range->ready, "nothing is committed of a range that is leaving");
+	km_debug(range->leaving && !range->ready, "a released range has no committed memory");
 	km_store(&range->base, (char *)NULL);
 	range->leaving = false;
 	km_unlock(&km_arena.grow);

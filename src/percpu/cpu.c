@@ -304,13 +304,13 @@ static void choose(const char *want)
 	if (want && !forced) {
 		km_percpu.discipline = __builtin_strcmp(want, "cmpxchg") == 0 ?
 					       KM_DISCIPLINE_CMPXCHG : KM_DISCIPLINE_LOCK;
-		km_percpu.reason = "asked for by option";
+		km_percpu.reason = "requested by an option";
 		return;
 	}
 	km_percpu.discipline = KM_DISCIPLINE_LOCK;
 	if (!forced && !km_os_rseq_aborts()) {
-		km_percpu.reason = "this kernel (6.19 to 7.0.13) does not abort every sequence that it preempts; "
-				   "KMEM_PERCPU=rseq takes it";
+		km_percpu.reason = "this kernel (6.19 to 7.0.13) does not abort every preempted sequence; "
+				   "KMEM_PERCPU=rseq forces rseq";
 	} else if (!find_rseq(forced)) {
 		km_percpu.reason = "threads have no restartable sequences (rseq)";
 	} else if (km_os_barrier_register()) {
@@ -338,18 +338,18 @@ static const char *no_cid(void)
 	struct rseq_area *area = thread_area();
 
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ)
-		return "there are no restartable sequences";
+		return "restartable sequences (rseq) are not available";
 	if (km_os_rseq_features() < offsetof(struct rseq_area, padding))
-		return "the kernel tells of none (AT_RSEQ_FEATURE_SIZE)";
+		return "the kernel provides no concurrency ids (AT_RSEQ_FEATURE_SIZE)";
 	size_t bytes = km_thread_lend();
 	if (bytes == KM_NOT_LENT)
-		return "the thread's rseq area is not taken back, to be looked at";
+		return "the rseq area of the thread cannot be unregistered for a test";
 	*(volatile uint32_t *)&area->mm_cid = PLANTED;
 	km_thread_take_back(bytes);
 	if (*(volatile int32_t *)&area->cpu_id < 0)
-		return "the thread's rseq area is not registered again, after a look at it";
+		return "the rseq area of the thread cannot be registered again after a test";
 	if (*(volatile uint32_t *)&area->mm_cid >= KM_MAX_CPUS)
-		return "the kernel does not write it";
+		return "the kernel does not write the concurrency id";
 	return NULL;
 }
 
@@ -365,7 +365,7 @@ static void choose_index(const char *by)
 					   "restartable sequences, registered by libkmem; areas by concurrency id" :
 					   "restartable sequences, registered by libc; areas by concurrency id";
 	} else if (__builtin_strcmp(by, "auto")) {
-		km_warn("KMEM_OPTIONS: index cid is not to be had: %s; it is cpu", why);
+		km_warn("KMEM_OPTIONS: index:cid is not available: %s; index:cpu is used", why);
 	}
 }
 
@@ -389,7 +389,7 @@ static bool begin_area(unsigned cpu)
 
 	if (km_cpu_is_online(cpu))
 		return true;
-	km_debug(cpu < km_percpu.cpus && areas.committed, "an area that comes alive is one of those there are");
+	km_debug(cpu < km_percpu.cpus && areas.committed, "an area coming online has a valid CPU");
 	if (km_os_commit(km_area(cpu), areas.committed))
 		return false;
 	km_store((uint64_t *)km_area(cpu) + KM_ID_EMPTY, (uint64_t)(KM_ID_EMPTY + 1) * sizeof(uint64_t));
@@ -476,7 +476,7 @@ void km_percpu_fit(size_t limit)
 	km_lock_scope(&areas.lock);
 	size_t reach = km_max(km_min(limit / 64 / AREA_BYTES, (size_t)areas.reach), (size_t)km_percpu.cpus);
 	if (reach < areas.reach) {
-		km_debug(reach >= km_percpu.cpus, "areas that may come alive stay");
+		km_debug(reach >= km_percpu.cpus, "areas that may come online stay");
 		km_os_unmap(km_area((unsigned)reach), (areas.reach - reach) * AREA_BYTES);
 		areas.reach = (unsigned)reach;
 	}
@@ -547,13 +547,13 @@ static void start_areas(const char *want, const char *by)
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ && !show_rest(masks)) {
 		choose("lock");
 		km_percpu.own_registration = false;
-		km_percpu.reason = "the system refuses areas for CPUs that it did not tell of";
+		km_percpu.reason = "the system refuses per-CPU areas for further CPUs";
 	}
 	if (some)
-		km_percpu.reason = "too little address space for an area for each CPU";
+		km_percpu.reason = "too little address space for an area for each CPU; raise ulimit -v";
 	choose_index(by);
 	km_debug(km_percpu.discipline == KM_DISCIPLINE_RSEQ || !km_percpu.own_registration,
-		 "threads are registered for sequences that there are");
+		 "threads are registered only under discipline rseq");
 	if (!begin_areas()) {
 		do_without();
 		return;
@@ -595,7 +595,8 @@ static void show_ways(void)
 	km_gate.word[1] = &km_rseq;
 	km_gate.in_caches = km_hits_by_cpu();
 	km_gate.shut = offset_of(&km_nowhere_area);
-	km_debug(km_gate.shut != km_rseq && km_gate.shut != km_cid_rseq, "a way that is shut is another one");
+	km_debug(km_gate.shut != km_rseq && km_gate.shut != km_cid_rseq,
+		 "the shut value of the gate differs from its open values");
 }
 
 /* Warn if a forced discipline is not available, because a measured figure would be of another discipline. */
@@ -606,7 +607,7 @@ void km_percpu_start(const char *want, const char *by)
 	const char *is = km_discipline_name(km_percpu.discipline);
 
 	if (want && __builtin_strcmp(want, is))
-		km_warn("discipline %s is not to be had: %s; it is %s", want, km_percpu.reason, is);
+		km_warn("discipline %s is not available: %s; discipline %s is used", want, km_percpu.reason, is);
 }
 
 const char *km_discipline_name(enum km_discipline discipline)
@@ -651,7 +652,7 @@ static void mark(size_t word, size_t words, bool used)
 {
 	for (size_t i = word; i < word + words; i++) {
 		km_debug((areas.used[i / 64] >> i % 64 & 1) != used,
-			 "a word is given out once, and comes back once");
+			 "a per-CPU word is allocated once, and freed once");
 		if (used)
 			areas.used[i / 64] |= (uint64_t)1 << (i % 64);
 		else
@@ -720,8 +721,8 @@ uint32_t km_percpu_alloc(size_t bytes)
 		found = 0;
 	if (found) {
 		km_debug((found + words) * 8 <= areas.committed && found % words == 0,
-			 "words that are given out are committed");
-		km_debug(is_zero_everywhere((uint32_t)(found * 8), bytes), "words that are given out are zeros");
+			 "allocated words are committed");
+		km_debug(is_zero_everywhere((uint32_t)(found * 8), bytes), "allocated words are zero");
 		mark(found, words, true);
 	}
 	return (uint32_t)(found * 8);
@@ -731,7 +732,7 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 {
 	if (!offset)
 		return;
-	km_debug(offset % bytes == 0 && offset + bytes <= areas.committed, "words come back as they were given out");
+	km_debug(offset % bytes == 0 && offset + bytes <= areas.committed, "words are freed with their allocated size");
 	km_lock_scope(&areas.lock);
 	clear_everywhere(offset, bytes);
 	mark(offset / 8, bytes / 8, false);

@@ -258,7 +258,7 @@ void km_chain_fini(struct km_chain *chain)
 	if (km_chain_fence()) {
 		km_for_each_cpu(cpu) {
 			km_debug(!state_of(chain, cpu)->top.freelist && !state_of(chain, cpu)->partial,
-				 "a chain that goes has no objects");
+				 "a released chain has no objects");
 			*state_of(chain, cpu) = (struct km_chain_cpu){ .partial = NULL };
 		}
 		km_percpu_free(chain->slot, sizeof(struct km_chain_cpu));
@@ -294,7 +294,7 @@ void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top
 	/* A later drain finds the state of a CPU whose lock stays taken. */
 	if (!km_visit_wait(&visit, chain->slot, cpu))
 		return;
-	km_debug(!km_visits_by_rseq() || !km_load(&chain->open), "a chain is closed while it is drained");
+	km_debug(!km_visits_by_rseq() || !km_load(&chain->open), "a chain is closed during its drain");
 	exchange(&visit, *top, top);
 	*partial = state_at(&visit)->partial;
 	km_store(&state_at(&visit)->partial, NULL);

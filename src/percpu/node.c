@@ -150,7 +150,7 @@ static void order_near(unsigned n, const uint16_t *distances)
 
 	for (unsigned i = 0; i < km_node_count; i++)
 		near[i] = (uint8_t)((n + i) % km_node_count);
-	km_debug(near[0] == n, "a node is its own nearest");
+	km_debug(near[0] == n, "the nearest node of a node is the node itself");
 	for (unsigned i = 2; distances && i < km_node_count; i++)
 		for (unsigned j = i; j > 1 && distance_to_node(distances, near[j]) <
 						      distance_to_node(distances, near[j - 1]); j--)
@@ -174,7 +174,7 @@ static void number_nodes(const uint64_t *memory)
 	}
 	km_node_count = (found + each - 1) / each;
 	km_debug(km_node_count && km_node_count <= KM_MAX_NODES,
-		 "there are as many nodes as the tables have room for");
+		 "the tables have room for all nodes");
 }
 
 /* Find the node for the CPUs of an id, and order the nodes near to the id. */
@@ -280,7 +280,7 @@ void km_node_start(unsigned pretended)
 	else
 		read_nodes();
 	km_only_node = only_node();
-	km_debug(nodes_are_right(), "each entry is a node that there is");
+	km_debug(nodes_are_right(), "each entry is an existing node");
 }
 
 int km_node_of_id(int id, bool only)
@@ -294,7 +294,7 @@ int km_node_of_id(int id, bool only)
 
 int km_node_bind(void *p, size_t bytes, unsigned node)
 {
-	km_debug(node < km_node_count, "memory is bound to a node that there is");
+	km_debug(node < km_node_count, "memory is bound to an existing node");
 	return km_os_prefer_nodes(p, bytes, topology.ids[node], KM_MAX_NODE_IDS);
 }
 

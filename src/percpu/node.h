@@ -55,7 +55,7 @@ km_inline unsigned km_node_here(void)
 /* Returns: the i-th nearest node to n; the 0th is n itself. Requires: i < km_node_count. */
 km_inline unsigned km_node_near(unsigned n, unsigned i)
 {
-	km_debug(i < km_node_count && n < km_node_count, "a node is near to one that there is");
+	km_debug(i < km_node_count && n < km_node_count, "a node has an existing nearest node");
 	return km_nodes.near[n][i];
 }
 

@@ -18,7 +18,7 @@ size_t km_owned_word_bytes(void)
 
 void **km_owned_prepare(const struct km_pcs *pcs, void *memory)
 {
-	km_debug(!((uintptr_t)memory & pcs->sheaf_mask), "a block is aligned to its size");
+	km_debug(!((uintptr_t)memory & pcs->sheaf_mask), "a sheaf is aligned to its size");
 	*km_sheaf_header(pcs, memory) = 0;
 	*km_sheaf_pad(pcs, memory) = 0;
 	return km_sheaf_bottom(pcs, memory);
@@ -72,7 +72,7 @@ bool km_owned_adopt(struct km_pcs *pcs, uintptr_t owner)
 
 	if (!km_visit_enter(&visit, &pcs->inner.pcs, true))
 		return false;
-	km_debug(owner, "a block that is taken over is somebody's");
+	km_debug(owner, "an adopted sheaf has an owner");
 	while (!done && km_visit_look(&visit) && visit.top) {
 		if (km_visit_read(&visit, (km_word *)(visit.area + visit.top)))
 			break;
@@ -88,7 +88,7 @@ bool km_owned_install(struct km_pcs *pcs, void **sheaf, uintptr_t owner)
 	struct km_visit visit;
 	bool done = false;
 
-	km_debug(!*sheaf, "a block that comes has no object");
+	km_debug(!*sheaf, "an installed sheaf has no object");
 	if (!km_visit_enter(&visit, &pcs->inner.pcs, true))
 		return false;
 	while (!done && km_visit_look(&visit) && !visit.top)
@@ -122,7 +122,7 @@ uintptr_t km_owned_owner_cpu(const struct km_pcs *pcs, unsigned cpu)
 void km_owned_rename_cpu(struct km_pcs *pcs, unsigned cpu, uintptr_t owner)
 {
 	km_debug(km_percpu.discipline == KM_DISCIPLINE_RSEQ && !km_load(&pcs->inner.pcs),
-		 "a block that changes its owner is on a closed shelf");
+		 "a sheaf changes its owner only while closed");
 	if (km_load(owner_of(pcs, cpu)))
 		km_store(owner_of(pcs, cpu), owner);
 }
@@ -137,7 +137,7 @@ size_t km_owned_take_cpu(struct km_pcs *pcs, unsigned cpu, void **out, uintptr_t
 	if (!km_visit_wait(&visit, pcs->slot, cpu))
 		return 0;
 	km_debug(km_percpu.discipline != KM_DISCIPLINE_RSEQ || !km_load(&pcs->inner.pcs),
-		 "a shelf is closed while it is drained");
+		 "per-CPU sheaves are closed during their drain");
 	do {
 		top = km_soft_look(&visit);
 		bottom = top ? (uintptr_t)km_sheaf_bottom(pcs, (void **)(visit.area + top)) - visit.area : 0;
@@ -146,8 +146,8 @@ size_t km_owned_take_cpu(struct km_pcs *pcs, unsigned cpu, void **out, uintptr_t
 	for (; top != bottom; top += sizeof(void *))
 		out[count++] = km_load((void **)(visit.area + top));
 	*owner = km_load(owner_of(pcs, cpu));
-	km_debug(!count || *owner, "what lies on an owned shelf has an owner");
-	km_debug(count <= km_owned_capacity(pcs), "a block has no more objects than room");
+	km_debug(!count || *owner, "objects of an owned sheaf have an owner");
+	km_debug(count <= km_owned_capacity(pcs), "a sheaf has at most as many objects as fit");
 	km_store(owner_of(pcs, cpu), (uint64_t)0);
 	km_visit_leave(&visit);
 	return count;

@@ -86,7 +86,7 @@ size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size
 	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		moved = km_min((visit.top & km_load(&pcs->inner.mask)) / 8, count);
 		/* Below top only the holder of the lock writes. */
-		km_debug(visit.locked, "who writes below a top has its slot's lock");
+		km_debug(visit.locked, "a thread that writes below top holds the lock of the per-CPU offset");
 		for (size_t i = 0; i < moved; i++)
 			km_store(at(&visit, visit.top) - moved + i, in[count - moved + i]);
 		if (!moved || km_soft_commit(&visit, visit.top - moved * 8))
@@ -109,13 +109,13 @@ static void share(const struct km_pcs *pcs, const struct km_visit *visit, uintpt
 {
 	uintptr_t high = *to & pcs->sheaf_mask, low = *from & pcs->sheaf_mask;
 
-	km_debug(visit->locked, "a block's header and what lies below its top are the holder's of the lock");
+	km_debug(visit->locked, "the sheaf header and the words below top change under the lock");
 	if (high <= low || high - low <= bytes)
 		return;
 	size_t count = (high - low) / 2 / 8;
 	for (size_t i = 0; i < count; i++)
 		km_store(at(visit, *to) - count + i, km_load(at(visit, *from) + i));
-	km_debug(count * 8 <= high, "a block has room for what is moved to it");
+	km_debug(count * 8 <= high, "a sheaf has room for the moved objects");
 	*to -= count * 8;
 	*from += count * 8;
 }
@@ -186,7 +186,7 @@ bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 	while (!done && km_visit_look(&visit)) {
 		uintptr_t offset = (uintptr_t)sheaf - visit.area;
 
-		km_debug(offset != visit.top, "a block that comes lies on no CPU");
+		km_debug(offset != visit.top, "an installed sheaf is on no CPU");
 		uintptr_t spare = visit.top ? km_visit_read(&visit, header_at(pcs, &visit, visit.top)) : 0;
 
 		done = km_visit_commit(&visit, header_at(pcs, &visit, offset), visit.top,
@@ -294,7 +294,7 @@ bool km_pcs_fence(void)
 void km_pcs_open(struct km_pcs *pcs, bool to_hot_path)
 {
 	km_debug(!pcs->slot || pcs->inner.mask <= pcs->sheaf_mask,
-		 "a shelf's mask is its block's or smaller");
+		 "the mask of per-CPU sheaves is at most the mask of a sheaf");
 	km_store_release(&pcs->inner.pcs, pcs->slot);
 	if (to_hot_path && km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		km_store_release(&pcs->front.open.pcs, pcs->slot);
@@ -319,9 +319,9 @@ static void take_top(struct km_pcs *pcs, unsigned cpu, uintptr_t top, void ***ma
 		return;
 	*main_sheaf = (void **)(area + top);
 	uintptr_t other = *km_sheaf_header(pcs, *main_sheaf);
-	km_debug(other != top, "a block is not its own partner");
+	km_debug(other != top, "the spare sheaf is not the main sheaf");
 	km_debug((km_sheaf_objects(pcs, *main_sheaf) <= km_mask_capacity(pcs->sheaf_mask)),
-		 "a block has no more objects than room");
+		 "a sheaf has at most as many objects as fit");
 	if (other)
 		*spare = (void **)(area + other);
 }
@@ -333,7 +333,7 @@ void km_pcs_take_cpu(struct km_pcs *pcs, unsigned cpu, void ***main_sheaf, void 
 	*main_sheaf = *spare = NULL;
 	if (!km_visit_wait(&visit, pcs->slot, cpu))
 		return;
-	km_debug(!km_visits_by_rseq() || !km_load(&pcs->inner.pcs), "a shelf is closed while it is drained");
+	km_debug(!km_visits_by_rseq() || !km_load(&pcs->inner.pcs), "per-CPU sheaves are closed during their drain");
 	do
 		take_top(pcs, cpu, km_soft_look(&visit), main_sheaf, spare);
 	while (!km_soft_commit(&visit, 0));
@@ -348,7 +348,7 @@ bool km_pcs_put_cpu(struct km_pcs *pcs, unsigned cpu, void **sheaf)
 
 	km_store(km_sheaf_header(pcs, sheaf), (uint64_t)0);
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
-		km_debug(!km_load(&pcs->inner.pcs), "a shelf is closed while it is drained");
+		km_debug(!km_load(&pcs->inner.pcs), "per-CPU sheaves are closed during their drain");
 		done = !km_load(word_of(pcs, cpu));
 		if (done)
 			km_store(word_of(pcs, cpu), (uint64_t)offset);

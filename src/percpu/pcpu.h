@@ -370,7 +370,7 @@ km_inline void **km_sheaf_bottom(const struct km_pcs *pcs, void **top)
 {
 	uint64_t *pad = km_sheaf_pad(pcs, top);
 
-	km_debug(*pad <= pcs->sheaf_mask - 15, "a block's bottom lies in the block");
+	km_debug(*pad <= pcs->sheaf_mask - 15, "the bottom of a sheaf is inside of the sheaf");
 
 	return (void **)((char *)pad - *pad);
 }

@@ -49,7 +49,7 @@ static bool soft_take(const uint32_t *slot, uint64_t bytes)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
 
-	km_debug(bytes, "somebody wants some bytes of a stock");
+	km_debug(bytes, "a request to a stock has bytes");
 	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) && seen.first >= bytes; i++)
 		if (km_cas_pair(pair, &seen, (struct km_pair){ seen.first - bytes, seen.second }))
 			return true;
@@ -98,7 +98,7 @@ uint64_t km_stock_empty(const uint32_t *slot)
 
 void km_stock_open(uint32_t *slot, uint32_t offset)
 {
-	km_debug(!offset || !*slot, "a slot is opened once");
+	km_debug(!offset || !*slot, "a per-CPU offset is opened once");
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ)
 		for (unsigned cpu = 0; offset && cpu < km_percpu.cpus; cpu++)
 			km_store(&pair_at(offset, cpu)->second, (uint64_t)(uintptr_t)slot);
@@ -129,7 +129,7 @@ uint64_t km_stock_take_cpu(uint32_t offset, unsigned cpu)
 		uint64_t all = seen.first;
 
 		if (km_cas_pair(pair, &seen, (struct km_pair){ 0, 0 })) {
-			km_debug(seen.second || !all, "without a tag there are no bytes");
+			km_debug(seen.second || !all, "a stock without a tag has no bytes");
 			return all;
 		}
 	}

@@ -50,7 +50,7 @@ void km_visit_fork_child(struct km_soft *soft)
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other)
 {
 	if (!km_visits_by_rseq()) {
-		km_debug(visit->locked, "without sequences what is more than a pop has its slot's lock");
+		km_debug(visit->locked, "without sequences an operation beyond a pop holds the lock of its offset");
 		if (first)
 			km_store(first, one);
 		if (last == visit->word)
@@ -60,7 +60,7 @@ bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_wo
 	}
 	struct km_commit *commit = &visit->commit;
 
-	km_debug(visit->reads && !visit->locked, "a commit compares what its verb looked at, without a lock");
+	km_debug(visit->reads && !visit->locked, "a commit compares the words read by its operation, without a lock");
 	for (unsigned i = visit->reads; i < km_array_count(commit->seen); i++)
 		commit->seen[i] = commit->seen[0];
 	commit->slot = (uintptr_t)visit->word;

@@ -76,7 +76,7 @@ km_inline void km_visit_keep(struct km_visit *visit)
  */
 km_inline void km_visit_unlock(struct km_visit *visit)
 {
-	km_debug(visit->locked && km_thread.visits == visit, "slots' locks are given back in turn, the last one first");
+	km_debug(visit->locked && km_thread.visits == visit, "locks of per-CPU offsets are released in reverse order");
 	/* Release pairs with km_visit_lock. */
 	km_store_release(&km_soft(visit)->lock, (uint32_t)KM_SOFT_FREE);
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
@@ -105,7 +105,7 @@ km_inline bool km_visit_lock(struct km_visit *visit)
 /* Visit the words of `cpu`, with the lock if `lock`. Returns: false if another visit has the lock. */
 km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu, bool lock)
 {
-	km_debug(slot && km_cpu_is_online(cpu), "a verb works on a word of an area that is alive");
+	km_debug(slot && km_cpu_is_online(cpu), "a per-CPU operation changes a word of an online area");
 	visit->area = (uintptr_t)km_area(cpu);
 	visit->word = (km_word *)(visit->area + slot);
 	visit->locked = lock && km_visit_lock(visit);
@@ -181,7 +181,7 @@ km_inline bool km_soft_commit(struct km_visit *visit, uintptr_t top)
 	struct km_pair next = { top, visit->seen.second + 1 };
 
 	km_debug(km_percpu.discipline != KM_DISCIPLINE_LOCK || visit->locked,
-		 "under lock a word changes inside its slot's lock");
+		 "under discipline lock a word changes under the lock of its offset");
 	if (km_percpu.discipline == KM_DISCIPLINE_CMPXCHG)
 		return km_cas_pair(&km_soft(visit)->pair, &visit->seen, next);
 	km_store(visit->word, top);
@@ -193,7 +193,7 @@ km_inline bool km_soft_enter(struct km_visit *visit, const uint32_t *open, bool 
 {
 	uint32_t slot = km_load(open);
 
-	km_debug(!km_visits_by_rseq(), "under rseq hits and copies are sequences");
+	km_debug(!km_visits_by_rseq(), "under discipline rseq hits and copies are sequences");
 	visit->locked = false;
 	visit->tries = 0;
 	return slot && km_visit_cpu(visit, slot, km_cpu(), alone || km_percpu.discipline == KM_DISCIPLINE_LOCK);
@@ -229,7 +229,7 @@ km_inline bool km_visit_look(struct km_visit *visit)
 {
 	if (visit->tries++ == KM_VISIT_TRIES)
 		return false;
-	km_debug(km_visits_by_rseq() || visit->word, "a verb looks at a slot that it entered");
+	km_debug(km_visits_by_rseq() || visit->word, "a per-CPU operation reads an offset after its entry");
 	if (!km_visits_by_rseq()) {
 		km_soft_look(visit);
 		return true;

@@ -247,8 +247,8 @@ KMEM_API int clone(int (*function)(void *), void *stack, int flags, void *arg, .
 	km_boot();
 	size_t lent = lends ? km_thread_lend() : 0;
 	if (lent == KM_NOT_LENT)
-		km_warn("clone: the system does not take rseq back: "
-			"a child that allocates damages its parent's memory");
+		km_warn("clone: rseq cannot be unregistered: an allocation in the child damages the parent's memory; "
+			"use KMEM_PERCPU=lock");
 	errno = saved_errno;
 	long result = function && stack ? enter(function, stack, flags, arg, ids) : -EINVAL;
 	if (lends && lent != KM_NOT_LENT)

@@ -97,7 +97,7 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 	cache->layout.min_order = (uint8_t)km_order_of(cache->layout.size);
 	km_debug(cache->layout.freeptr + sizeof(void *) <= cache->layout.size &&
 			 cache->layout.size % cache->form.align == 0,
-		 "the link lies in the object's bytes");
+		 "the freelist link is inside of the object");
 	return cache->layout.min_order > KM_MAX_ORDER ? -EINVAL : 0;
 }
 
@@ -225,7 +225,7 @@ void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
 	const bool no_calls = km_thread.no_calls;
 	km_errno_scope(saved_errno);
 
-	km_debug(km_thread.constructing.count < KM_CTORS_NESTED, "a constructor runs where it may");
+	km_debug(km_thread.constructing.count < KM_CTORS_NESTED, "a constructor runs outside of itself");
 	km_thread.constructing.cache[km_thread.constructing.count++] = asked_by(cache);
 	km_thread.no_calls = false;
 	km_busy_end_clear();
@@ -312,7 +312,7 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 	if (km_likely(slab && (!cache->memcg.slab_charge ||
 			       cache->memcg.slab_charge->came(cache, slab, request->may_wait)))) {
 		km_debug(slab->type == KM_PAGE_NONE && km_load(&cache->state.slab_bytes) >= bytes,
-			 "a slab begins in pages that were free and admitted");
+			 "a slab begins in free, admitted pages");
 		return slab;
 	}
 	if (slab)
@@ -393,8 +393,8 @@ static void leave(struct kmem_cache *cache, struct km_page *slab)
 {
 	unsigned order = slab->order;
 
-	km_debug(slab->cache == cache && slab->type == KM_PAGE_SLAB, "a slab goes once, and is its cache's");
-	km_debug(km_list_empty(&slab->list), "a slab that goes is on no list");
+	km_debug(slab->cache == cache && slab->type == KM_PAGE_SLAB, "a slab is freed once, by its cache");
+	km_debug(km_list_empty(&slab->list), "a freed slab is on no list");
 	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 	if (km_unlikely(hooks && hooks->slab_goes))
 		hooks->slab_goes(cache, slab);
@@ -407,7 +407,7 @@ void km_slab_release(struct kmem_cache *cache, struct km_page *slab)
 {
 	unsigned order = slab->order;
 
-	km_debug(slab->cache == cache && slab->type == KM_PAGE_NONE, "a slab is released that nobody finds");
+	km_debug(slab->cache == cache && slab->type == KM_PAGE_NONE, "a released slab is in no page map");
 	if (km_is_observed(cache))
 		end_objects(cache, slab);
 	km_store(&slab->cache, NULL);
@@ -519,7 +519,7 @@ struct km_slab_order km_slab_order(unsigned count)
 	do
 		order.step = 1 + km_random_below(count - 1);
 	while (common_factor(count, order.step) != 1);
-	km_debug(order.at < count && order.step < count, "an order begins with an object, and goes on with another");
+	km_debug(order.at < count && order.step < count, "a random order starts with an object and has a step");
 	return order;
 }
 

@@ -158,7 +158,7 @@ struct km_page *km_slabs_next(struct km_slabs *n)
 		return NULL;
 	if (!slab)
 		slab = km_list_last(&n->partial, struct km_page, list);
-	km_debug(slab->flags & KM_SLAB_PARTIAL, "a look goes on at a slab of the list");
+	km_debug(slab->flags & KM_SLAB_PARTIAL, "a visit continues at a slab of the list");
 	n->looked = km_slabs_before(n, slab);
 	return slab;
 }
@@ -178,7 +178,7 @@ static void take_empty(struct km_slabs *n, unsigned long keep, size_t looks, con
 			continue;
 		}
 		(kind->unlist ?: km_slabs_drop)(n, slab);
-		km_debug(km_list_empty(&slab->list), "a slab that leaves the list is in our hand");
+		km_debug(km_list_empty(&slab->list), "a removed slab is locked");
 		km_list_add_tail(&slab->list, empty);
 	}
 }
@@ -238,14 +238,16 @@ int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
 
 			damages += check_slab(cache, slab);
 			if (!kind->free_objects(slab) || slab->node != node) {
-				km_warn("check: %s: a slab that is full or of node %u is on the list of %u",
+				km_warn("check: %s: a slab without free objects or of node %u is on the partial list "
+					"of node %u",
 					cache->registry.name, slab->node, node);
 				damages++;
 			}
 			partial++;
 		}
 		if (partial != n->counts.partial) {
-			km_warn("check: %s: %s%lu partial slabs, kept %lu", cache->registry.name,
+			km_warn("check: %s: the partial list has %s%lu slabs, but %lu are "
+				"counted", cache->registry.name,
 				partial > n->counts.partial ? "at least " : "", partial, n->counts.partial);
 			damages++;
 		}

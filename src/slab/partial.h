@@ -59,7 +59,7 @@ km_inline struct km_page *km_slabs_before(const struct km_slabs *n, const struct
 km_inline void km_slabs_unlist(struct km_slabs *n, struct km_page *slab)
 {
 	km_debug(km_is_locked(&n->lock) && slab->flags & KM_SLAB_PARTIAL && n->counts.partial,
-		 "a slab that leaves the list was on it");
+		 "a removed slab was on the list");
 	km_store(&slab->flags, (uint8_t)(slab->flags & ~KM_SLAB_PARTIAL));
 	if (km_unlikely(n->looked == slab))
 		n->looked = km_slabs_before(n, slab);
@@ -79,7 +79,7 @@ km_inline void km_slabs_came(struct km_slabs *n, const struct km_page *slab)
 km_inline void km_slabs_went(struct km_slabs *n, const struct km_page *slab)
 {
 	km_debug(km_is_forked || (n->counts.slabs && n->counts.objects >= slab->objects),
-		 "no more slabs go than came");
+		 "at most the added slabs are removed");
 	km_bump(&n->counts.slabs, -1);
 	km_bump(&n->counts.freed_slabs, 1);
 	km_bump(&n->counts.objects, -slab->objects);

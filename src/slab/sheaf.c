@@ -220,7 +220,7 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 	/* A slab in hand is dropped after it was listed again. */
 	if (slab == n->in_hand)
 		return false;
-	km_debug(free_in(cache, slab) == slab->objects, "a slab that goes is all free");
+	km_debug(free_in(cache, slab) == slab->objects, "a freed slab has no allocated object");
 	km_sheaf_drop(&n->slabs, slab);
 	return true;
 }
@@ -238,7 +238,7 @@ km_inline bool put_back(struct sheaf_node *n, const struct candidate *c)
 
 	if (km_unlikely(bits & c->bit))
 		return false;
-	km_debug(c->slab->inuse, "an object that comes back was taken");
+	km_debug(c->slab->inuse, "a freed object was allocated");
 	km_store(c->word, bits | c->bit);
 	const bool was_full = c->slab->inuse == c->slab->objects;
 	km_store(&c->slab->inuse, (uint16_t)(c->slab->inuse - 1));
@@ -265,7 +265,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 	}
 	n->dropped |= empty_count != 0;
 	km_sheaf_count(cache, n, (long)twice - (long)count);
-	km_debug((long)n->slabs.counts.taken >= 0, "no more objects come back than were taken");
+	km_debug((long)n->slabs.counts.taken >= 0, "at most the allocated objects are freed");
 	km_unlock_quick(&n->slabs.lock);
 	for (unsigned i = 0; i < empty_count; i++)
 		km_slab_free(cache, empty[i]);
@@ -373,7 +373,7 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 		km_store(&barn->crosses, barn->putter != km_cpu());
 		km_bump(&barn->full_count, -1);
 		km_debug(barn->objects >= km_sheaf_objects(&cache->fast.pcs, sheaf) && *sheaf,
-			 "a full block has objects, which are counted");
+			 "a full sheaf has objects, and is counted");
 		km_bump(&barn->objects, -(km_sheaf_objects(&cache->fast.pcs, sheaf)));
 	}
 	return sheaf;
@@ -413,7 +413,7 @@ static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **
 	if (!barn_has_room(cache, barn))
 		return false;
 	km_debug(km_is_locked(&barn->lock) && *sheaf && sheaf != barn->full,
-		 "a full block has objects, and is in one place");
+		 "a full sheaf has objects, and is in one place");
 	push_sheaf(cache, &barn->full, sheaf);
 	barn->putter = (uint16_t)km_cpu();
 	km_bump(&barn->full_count, 1);
@@ -425,7 +425,7 @@ static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
 {
 	void **sheaf = pop_sheaf(cache, &barn->empty);
 
-	km_debug(!sheaf || (!*sheaf && barn->empty_count), "an empty block has no object");
+	km_debug(!sheaf || (!*sheaf && barn->empty_count), "an empty sheaf has no object");
 	km_bump(&barn->empty_count, -(sheaf != NULL));
 	return sheaf;
 }
@@ -436,7 +436,7 @@ static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void *
 	if (barn->empty_count >= MAX_EMPTY_SHEAVES && !barn->most)
 		return false;
 	km_debug(km_is_locked(&barn->lock) && !*sheaf && sheaf != barn->empty,
-		 "an empty block has no object");
+		 "an empty sheaf has no object");
 	push_sheaf(cache, &barn->empty, sheaf);
 	km_bump(&barn->empty_count, 1);
 	return true;
@@ -464,7 +464,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 
 	if (!got)
 		return NULL;
-	km_debug(got <= capacity, "a block gets no more objects than it takes");
+	km_debug(got <= capacity, "a sheaf gets at most as many objects as fit");
 	if (got < capacity)
 		__builtin_memmove(bottom - got, bottom - capacity, got * sizeof(*bottom));
 	km_order_shuffle(bottom - got, got);
@@ -530,7 +530,7 @@ static unsigned take_open(struct kmem_cache *cache, struct remote *remote, const
 		got = (unsigned)km_min((size_t)want, km_sheaf_objects(&cache->fast.pcs, *sheaf));
 		__builtin_memcpy(objects, *sheaf, got * sizeof(*objects));
 		*sheaf += got;
-		km_debug(remote->objects >= got, "what a node has of others is counted");
+		km_debug(remote->objects >= got, "objects of other nodes are counted");
 		km_bump(&remote->objects, -(long)got);
 	}
 	if (!got) {
@@ -653,7 +653,7 @@ static bool sort_sheaf(struct kmem_cache *cache, void ***sheaf, unsigned *node)
 		}
 	if (strangers)
 		km_sheaf_give(cache, objects, (unsigned)strangers);
-	km_debug(of[*node] + strangers == count, "what does not stay in a block is a stranger");
+	km_debug(of[*node] + strangers == count, "objects removed from a sheaf belong to another node");
 	*sheaf += strangers;
 	return of[*node] * 2 >= count;
 }
@@ -672,7 +672,7 @@ static bool choose_barn(struct kmem_cache *cache, void ***full, struct barn **ba
 
 static void **flush_sheaf(struct kmem_cache *cache, void **sheaf)
 {
-	km_debug(!*km_sheaf_bottom(&cache->fast.pcs, sheaf), "a block ends with NULL");
+	km_debug(!*km_sheaf_bottom(&cache->fast.pcs, sheaf), "a sheaf ends with NULL");
 
 	km_count(cache, KMEM_SHEAF_FLUSH);
 	km_sheaf_give(cache, sheaf, (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf));

@@ -126,7 +126,7 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 
 static void node_fini(struct kmem_cache *cache, unsigned node)
 {
-	km_debug(!sheaf_node(cache, node)->barn.full, "a node that goes has an empty barn");
+	km_debug(!sheaf_node(cache, node)->barn.full, "a released node has an empty barn");
 	km_pages_keep_less((size_t)sheaf_node(cache, node)->extra << cache->layout.order);
 	km_meta_free(sheaf_node(cache, node)->remote, sizeof(struct remote));
 }
@@ -143,7 +143,7 @@ static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 {
 	km_lock(&n->slabs.lock);
 	uint32_t less = idle || km_load(&cache->tune.own_min_partial) ? n->extra : km_min(n->extra, n->fewest);
-	km_debug(less <= n->extra, "no more slabs are kept less than were kept");
+	km_debug(less <= n->extra, "at most the kept slabs are released");
 	n->extra -= less;
 	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)UINT32_MAX);
 	n->swings = 0;
@@ -261,7 +261,8 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 		free += !sheaf_is_taken(cache, slab, i);
 	if (free == km_slab_free_objects(slab) && slab->cache == cache && slab->type == KM_PAGE_SLAB)
 		return km_sheaf_check_holes(cache, slab);
-	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free", cache->registry.name,
+	km_warn("check: %s: slab %p counts %u of %u objects as allocated, but its bits mark %u as "
+		"free", cache->registry.name,
 		km_page_address(slab), slab->inuse, slab->objects, free);
 	return 1;
 }
@@ -287,7 +288,8 @@ static int check_barn(const struct kmem_cache *cache, const struct barn *barn, u
 		count_sheaf(cache, sheaf, node, &objects, &strangers);
 	if (objects == barn->objects && !strangers)
 		return 0;
-	km_warn("check: %s: barn %u has %lu objects, kept %lu; %lu are of other nodes", cache->registry.name,
+	km_warn("check: %s: the barn of node %u has %lu objects, but %lu are counted; %lu objects are of other "
+		"nodes", cache->registry.name,
 		node, objects, barn->objects, strangers);
 	return 1;
 }
@@ -302,7 +304,8 @@ static int check_remote(const struct kmem_cache *cache, const struct remote *rem
 			count_sheaf(cache, remote->sheaf[i], i, &objects, &strangers);
 	if (!remote || (objects == remote->objects && !strangers))
 		return 0;
-	km_warn("check: %s: node %u has %lu objects of others, kept %lu; %lu are of none that it says",
+	km_warn("check: %s: the remote sheaves of node %u have %lu objects, but %lu are counted; %lu objects are of "
+		"a wrong node",
 		cache->registry.name, node, objects, remote->objects, strangers);
 	return 1;
 }
@@ -316,7 +319,8 @@ static int sheaf_check(struct kmem_cache *cache)
 
 		damages += check_barn(cache, &n->barn, i) + check_remote(cache, n->remote, i);
 		if (n->slabs.counts.taken > n->slabs.counts.objects) {
-			km_warn("check: %s: %lu of %lu objects taken", cache->registry.name, n->slabs.counts.taken,
+			km_warn("check: %s: %lu of %lu objects are counted as "
+				"allocated", cache->registry.name, n->slabs.counts.taken,
 				n->slabs.counts.objects);
 			damages++;
 		}

@@ -123,7 +123,8 @@ static void take_in_hand(struct looking *looking, struct km_page *slab)
 {
 	struct sheaf_node *n = looking->n;
 
-	km_debug(km_is_locked(&n->look) && !n->in_hand && n->slabs.looked != slab, "one slab of a node is in hand");
+	km_debug(km_is_locked(&n->look) && !n->in_hand && n->slabs.looked != slab,
+		 "one slab of a node at a time is scanned");
 	looking->packed = n->slabs.packed == slab;
 	km_slabs_unlist(&n->slabs, slab);
 	km_store(&n->in_hand, slab);
@@ -145,7 +146,7 @@ static void put_back(struct looking *looking, struct km_page *slab)
 	struct sheaf_node *n = looking->n;
 
 	km_lock(&n->slabs.lock);
-	km_debug(n->in_hand == slab && slab->inuse < slab->objects, "nobody takes from a slab in hand");
+	km_debug(n->in_hand == slab && slab->inuse < slab->objects, "the scanned slab is not allocated from");
 	km_sheaf_list_again(n, slab);
 	if (looking->packed && !n->slabs.packed)
 		km_store(&n->slabs.packed, slab);
@@ -263,7 +264,7 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 /* In the child of a signal handler's fork under the node's lock: lists a slab left in hand by another thread. */
 static void adopt(struct sheaf_node *n)
 {
-	km_debug(km_is_locked(&n->look), "a slab in hand is nobody's where nobody else looks");
+	km_debug(km_is_locked(&n->look), "the scanned slab changes under the scan lock");
 	if (km_likely(!km_load(&n->in_hand)))
 		return;
 	km_lock_scope(&n->slabs.lock);
@@ -273,7 +274,7 @@ static void adopt(struct sheaf_node *n)
 /* Frees the queued slabs. After a fork, also the slabs queued by a thread that the child lacks. */
 static void free_going(struct kmem_cache *cache, struct sheaf_node *n)
 {
-	km_debug(km_is_locked(&n->look), "one thread frees what goes");
+	km_debug(km_is_locked(&n->look), "one thread at a time frees released pages");
 	while (km_load(&n->going_count)) {
 		km_lock(&n->slabs.lock);
 		/* A signal handler may have forked between the count and the list. */
@@ -451,7 +452,7 @@ int km_sheaf_check_holes(struct kmem_cache *cache, struct km_page *slab)
 {
 	for (unsigned page = 0; slab->flags & KM_SLAB_HOLES && page < 1u << slab->order; page++)
 		if (sheaf_page(&slab[page])->hole != HOLE_NONE && !is_free(cache, slab, page)) {
-			km_warn("check: %s: page %u of slab %p has an object that is out, and a mark",
+			km_warn("check: %s: page %u of slab %p is marked as a hole, but has an allocated object",
 				cache->registry.name, page, km_page_address(slab));
 			return 1;
 		}

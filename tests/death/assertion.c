@@ -75,10 +75,10 @@ static const struct {
 	const char *file, *sentence;
 } cases[] = {
 	{ piece_twice, "src/page/metadata.c", "a piece is freed once" },
-	{ words_twice, "src/percpu/cpu.c", "a word is given out once, and comes back once" },
-	{ words_in_use, "src/percpu/cpu.c", "words that are given out are zeros" },
-	{ lock_unguarded, "src/os/lock.c", "who takes a lock keeps signal handlers out" },
-	{ damaged_list, "src/base/list.h", "an entry's neighbours name it" },
+	{ words_twice, "src/percpu/cpu.c", "a per-CPU word is allocated once, and freed once" },
+	{ words_in_use, "src/percpu/cpu.c", "allocated words are zero" },
+	{ lock_unguarded, "src/os/lock.c", "a thread keeps signal handlers out before it locks" },
+	{ damaged_list, "src/base/list.h", "the neighbours of an entry point to the entry" },
 };
 
 /* Returns: the wait status; `said` gets the output on standard error. */

@@ -14,7 +14,7 @@
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-#define PHRASE	"): the child calls the library, in its parent's memory; KMEM_PERCPU=lock permits it\n"
+#define PHRASE	"): called by a vfork child in its parent's memory; KMEM_PERCPU=lock permits the call\n"
 
 static char stack[1 << 16] __attribute__((aligned(16)));
 static struct kmem_cache *cache;

@@ -487,14 +487,14 @@ static void bad_creation(void)
 #define REFUSE(name, size, why)                                                                    \
 	do {                                                                                       \
 		expect("kmem_cache_create(%s): %s", (name) ? (name) : "(null)", why);              \
-		refuse(kmem_cache_create(blind((void *)(uintptr_t)(name)), size, &args, flags),    \
-		       EINVAL);                                                                    \
+		refuse(kmem_cache_create(blind((void *)(uintptr_t)(name)), size, &args, flags), EINVAL); \
 	} while (0)
+#define BAD_FREEPTR	"freeptr_offset needs a constructor or SLAB_TYPESAFE_BY_RCU, and an aligned place in the object"
 	slab_flags_t flags = 0;
 	char *none = NULL;
 
-	REFUSE(none, 64, "no name");
-	REFUSE("", 64, "no name");
+	REFUSE(none, 64, "the name is NULL or empty");
+	REFUSE("", 64, "the name is NULL or empty");
 	REFUSE("x", 0, "size 0");
 	/* One line, for any name. */
 	expect("kmem_cache_create(two_lines): size 0");
@@ -511,19 +511,19 @@ static void bad_creation(void)
 	args = (struct kmem_cache_args){ .sheaf_capacity = 1023 };
 	REFUSE("x", 64, "sheaf_capacity above 1022");
 	args = (struct kmem_cache_args){ .engine = "nothing" };
-	REFUSE("x", 64, "unknown engine");
+	REFUSE("x", 64, "unknown engine; KMEM_OPTIONS=help lists the engines");
 	args = (struct kmem_cache_args){ .use_freeptr_offset = true, .freeptr_offset = 8 };
-	REFUSE("x", 64, "bad freeptr_offset");
+	REFUSE("x", 64, BAD_FREEPTR);
 	flags = SLAB_TYPESAFE_BY_RCU;
 	args.freeptr_offset = 4;
-	REFUSE("x", 64, "bad freeptr_offset");
+	REFUSE("x", 64, BAD_FREEPTR);
 	args.freeptr_offset = 64;
-	REFUSE("x", 64, "bad freeptr_offset");
+	REFUSE("x", 64, BAD_FREEPTR);
 	args.freeptr_offset = UINT_MAX - 7;
-	REFUSE("x", 64, "bad freeptr_offset");
+	REFUSE("x", 64, BAD_FREEPTR);
 	flags = 0;
 	args = (struct kmem_cache_args){ .useroffset = 60, .usersize = 8 };
-	expect("kmem_cache_create(soft): bad usercopy region, ignored");
+	expect("kmem_cache_create(soft): the usercopy region is not inside of the object, and is ignored");
 	struct kmem_cache *cache = kmem_cache_create("soft", 64, &args, 0);
 	NEED(cache);
 	expect("kmem_cache_create(soft): a cache of that name exists");
@@ -568,7 +568,7 @@ static void zero_constructed(void)
 	uint64_t *p;
 
 	NEED(cache);
-	expect("kmem_cache_alloc(constructed): __GFP_ZERO, but its objects are constructed: they stay so");
+	expect("kmem_cache_alloc(constructed): __GFP_ZERO is ignored, because the cache has a constructor");
 	for (int i = 0; i < 3; i++) {
 		p = kmem_cache_zalloc(cache, GFP_KERNEL);
 		NEED(p && *p == 7);

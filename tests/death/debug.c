@@ -495,7 +495,7 @@ static const struct kind {
 	enum { ANY, LINKED, CACHES } only;	/* these engines and this interface only */
 	bool bare;			/* the report is of no object */
 } kinds[] = {
-#define PHRASE "object, or what surrounds it, was overwritten"
+#define PHRASE "object or its surroundings were overwritten"
 #define OVERWRITTEN(name, what) { #name, name, what " overwritten", PHRASE, false }
 	{ "over_by_one", over_by_one, ZONE " overwritten", PHRASE, true },
 	{ "over_by_many", over_by_many, ZONE " overwritten", PHRASE, true },

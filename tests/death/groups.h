@@ -92,7 +92,7 @@ static void shrinker_removes_itself(void)
 
 	itself = mem_cgroup_add_shrinker(group, 0, remove_itself, NULL);
 	NEED(itself && mem_cgroup_charge(group, GFP_KERNEL, 100) == 0);
-	expect("mem_cgroup_remove_shrinker(%p): called by a shrinker, it would wait for itself", itself);
+	expect("mem_cgroup_remove_shrinker(%p): called by a shrinker, but waits for all shrinkers", itself);
 	mem_cgroup_reclaim(group, 50);
 	after_warning();
 	/* The shrinker stays. */

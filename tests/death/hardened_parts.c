@@ -93,7 +93,7 @@ static void overflows(void)
 static void canary(void)
 {
 	for (beyond = 0; beyond < 8; beyond++)
-		ends(overflows, "object, or what surrounds it, was overwritten; KMEM_DEBUG=FZPU says who allocated it");
+		ends(overflows, "object or its surroundings were overwritten; KMEM_DEBUG=FZPU says who allocated it");
 	unsigned char *p = get();
 	memset(p, 0xff, SIZE);
 	kmem_cache_free(cache, p);
@@ -129,7 +129,7 @@ static void quarantine(void)
 		kmem_cache_free(cache, q);
 	}
 	NEED(same < MANY / 4);
-	ends(written_while_it_waits, "object, or what surrounds it, was overwritten");
+	ends(written_while_it_waits, "object or its surroundings were overwritten");
 }
 
 /*

@@ -40,7 +40,7 @@ static void ends(void)
 	int lines, status = said(overflows, text, &lines);
 
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && lines == 1 &&
-	      strstr(text, "object, or what surrounds it, was overwritten"),
+	      strstr(text, "object or its surroundings were overwritten"),
 	      "%zu bytes, %zu behind: status %#x, said: %s", size, beyond, (unsigned)status, text);
 }
 

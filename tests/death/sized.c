@@ -11,7 +11,7 @@
 
 #include "kit/api.h"
 
-#define SIZE_LINE "freed with another size than it has; KMEM_OPTIONS=check_sizes:0 lets it pass"
+#define SIZE_LINE "freed with a wrong size; KMEM_OPTIONS=check_sizes:0 disables this check"
 
 void *cxx_new(size_t size) __asm__("_Znwm");
 void *cxx_new_aligned(size_t size, size_t align) __asm__("_ZnwmSt11align_val_t");

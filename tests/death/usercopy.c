@@ -39,7 +39,7 @@ static void refused(const char *from, size_t count, bool to_user, const char *li
 	out = to_user;
 	int status = said(ask, text, &lines);
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && lines == 2 && strstr(text, line) &&
-	      strstr(text, "a copy leads out of the object; a backtrace shows the caller"),
+	      strstr(text, "copy exceeds the object; a backtrace shows the caller"),
 	      "wanted: %s; said: %s", line, text);
 }
 

@@ -90,10 +90,10 @@ static void sheaf(void)
 	struct km_page *slab = partial_of(&n->slabs);
 
 	counts_of_slabs(&n->slabs, slab);
-	BROKEN(slab->node, slab->node + 1, "is on the list of 0");
-	BROKEN(slab->inuse, slab->inuse + 1, "taken, bits say");
-	BROKEN(n->slabs.counts.taken, n->slabs.counts.objects + 1, "objects taken");
-	BROKEN(n->barn.objects, n->barn.objects + 1, "barn 0 has");
+	BROKEN(slab->node, slab->node + 1, "is on the partial list of node 0");
+	BROKEN(slab->inuse, slab->inuse + 1, "as allocated, but its bits mark");
+	BROKEN(n->slabs.counts.taken, n->slabs.counts.objects + 1, "objects are counted as allocated");
+	BROKEN(n->barn.objects, n->barn.objects + 1, "the barn of node 0 has");
 	empty();
 }
 
@@ -104,13 +104,13 @@ static void slub(void)
 	struct km_page *slab = partial_of(&n->slabs);
 
 	counts_of_slabs(&n->slabs, slab);
-	BROKEN(slub_slab(slab)->word, slub_slab(slab)->word + 1, "taken, frozen 0, and");
-	BROKEN(slub_slab(slab)->word, slub_slab(slab)->word | SLUB_FROZEN, "taken, frozen 1, and");
-	BROKEN(slab->objects, slab->objects - 1, "taken, frozen 0, and");
+	BROKEN(slub_slab(slab)->word, slub_slab(slab)->word + 1, "as allocated, frozen 0, but");
+	BROKEN(slub_slab(slab)->word, slub_slab(slab)->word | SLUB_FROZEN, "as allocated, frozen 1, but");
+	BROKEN(slab->objects, slab->objects - 1, "as allocated, frozen 0, but");
 	/* A slab owned by this CPU, with more slabs behind it. */
 	void *one = kmem_cache_alloc(cache, GFP_KERNEL);
 	NEED(one);
-	BROKEN(slub_slab(slab_of(one))->word, slub_slab(slab_of(one))->word & ~SLUB_FROZEN, "of a CPU says");
+	BROKEN(slub_slab(slab_of(one))->word, slub_slab(slab_of(one))->word & ~SLUB_FROZEN, "of a CPU counts");
 	kmem_cache_free(cache, one);
 	for (unsigned i = 0; i < OBJECTS - 1; i += 4)
 		kmem_cache_free(cache, objects[i]);
@@ -121,7 +121,7 @@ static void slub(void)
 
 		km_chain_look_cpu(&cache->fast.chain, cpu, &top, &link);
 		if (link)
-			BROKEN(link->count, link->count + 1, "partial slabs, kept");
+			BROKEN(link->count, link->count + 1, "partial slabs, but");
 	}
 	for (unsigned i = 0; i < OBJECTS - 1; i += 4)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
@@ -138,15 +138,15 @@ static void slab(void)
 	BROKEN(slab->cache, NULL, "its list has");
 	BROKEN(slab->type, KM_PAGE_LARGE, "its list has");
 	BROKEN(slab->inuse, slab->inuse - 1, "its list has");
-	BROKEN(slab->inuse, 0, "a free slab is on the list of partial ones");
-	BROKEN(slab->inuse, slab->objects, "a full slab is on the list of partial ones");
+	BROKEN(slab->inuse, 0, "a free slab is on the list of partial slabs");
+	BROKEN(slab->inuse, slab->objects, "a full slab is on the list of partial slabs");
 	BROKEN(slab_slab(slab)->freelist[slab->inuse], (uint8_t)255, "its list has");
 	BROKEN(counts->partial, counts->partial + 1, "partial");
 	BROKEN(counts->free_slabs, counts->free_slabs + 1, "free");
 	BROKEN(counts->slabs, counts->slabs + 1, "slabs");
-	BROKEN(counts->objects, counts->objects + 1, "objects taken; kept");
-	BROKEN(counts->taken, counts->taken + 1, "objects taken; kept");
-	BROKEN(counts->shared, n->ready + 1, "objects taken; kept");
+	BROKEN(counts->objects, counts->objects + 1, "objects allocated; counted: ");
+	BROKEN(counts->taken, counts->taken + 1, "objects allocated; counted: ");
+	BROKEN(counts->shared, n->ready + 1, "objects allocated; counted: ");
 	empty();
 }
 
@@ -166,16 +166,16 @@ static void slob(void)
 	NEED(of->first_free != KM_SLOB_UNITS && look() == 0);
 	struct km_slob_free *block = (void *)((char *)km_page_address(page) + of->first_free * KM_SLOB_UNIT);
 
-	BROKEN(n->counts.taken, n->counts.objects + 1, "wait with their type");
-	BROKEN(n->counts.taken, n->counts.taken - 1, "wait with their type");
-	BROKEN(km_slob.pages, km_slob.pages + 1, "pages on lists");
-	BROKEN(km_slob.units, km_slob.units + 1, "pages on lists");
-	BROKEN(km_slob.blocks, km_slob.blocks + 1, "pages on lists");
-	BROKEN(of->free_units, of->free_units + 1, "units are free, its links");
-	BROKEN(of->largest, 0, "units are free, its links");
-	BROKEN(block->units, block->units + 1, "units are free, its links");
-	BROKEN(block->next, (uint16_t)(of->first_free), "units are free, its links");
-	BROKEN(page->flags, page->flags & ~KM_SLAB_PARTIAL, "units are free, its links");
+	BROKEN(n->counts.taken, n->counts.objects + 1, "but the list of type-safe free objects has");
+	BROKEN(n->counts.taken, n->counts.taken - 1, "but the list of type-safe free objects has");
+	BROKEN(km_slob.pages, km_slob.pages + 1, "pages with free units are on lists");
+	BROKEN(km_slob.units, km_slob.units + 1, "pages with free units are on lists");
+	BROKEN(km_slob.blocks, km_slob.blocks + 1, "pages with free units are on lists");
+	BROKEN(of->free_units, of->free_units + 1, "units as free, but its free blocks have");
+	BROKEN(of->largest, 0, "units as free, but its free blocks have");
+	BROKEN(block->units, block->units + 1, "units as free, but its free blocks have");
+	BROKEN(block->next, (uint16_t)(of->first_free), "units as free, but its free blocks have");
+	BROKEN(page->flags, page->flags & ~KM_SLAB_PARTIAL, "units as free, but its free blocks have");
 	for (unsigned i = 0; i < OBJECTS - 1; i += 2)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
 	empty();
@@ -194,8 +194,8 @@ static void ready(void)
 	struct kmem_cache *class = page->cache;
 	NEED(page->type == KM_PAGE_LARGE && class);
 	struct km_node_counts *counts = class->state.node[0];
-	BROKEN(counts->objects, counts->objects + 1, "are of another length");
-	BROKEN(page->pages, page->pages + 1, "are of another length");
+	BROKEN(counts->objects, counts->objects + 1, "blocks have a wrong length");
+	BROKEN(page->pages, page->pages + 1, "blocks have a wrong length");
 	for (unsigned i = 0; i < 8; i++)
 		kfree(block[i]);
 }
@@ -204,8 +204,8 @@ static void pages(void)
 {
 	struct km_zone *zone = &km_arena.zone[0];
 
-	BROKEN(zone->pages.dirty_pages, zone->pages.dirty_pages + 1, "marked as free and resident");
-	BROKEN(zone->pages.clean_pages, zone->pages.clean_pages + 1, "free pages of node 0 counted");
+	BROKEN(zone->pages.dirty_pages, zone->pages.dirty_pages + 1, "pages have a dirty bit, but");
+	BROKEN(zone->pages.clean_pages, zone->pages.clean_pages + 1, "check: node 0: the lists have");
 	BROKEN(zone->pages.used_pages, zone->pages.used_pages + 1, "are counted");
 	for (unsigned kind = 0; kind < 2; kind++)
 		for (unsigned bin = 0; bin < KM_RUN_BINS; bin++) {

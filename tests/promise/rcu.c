@@ -231,7 +231,7 @@ static void kept(void)
 
 	kept_cache = make("kept", sizeof(struct node));
 	NEED(said(keep_two, text, &lines) == 0);
-	NEED(lines == 1 && strstr(text, "there is no RCU (kmem_set_rcu)"));
+	NEED(lines == 1 && strstr(text, "no RCU is set: freed objects stay allocated until a call of kmem_set_rcu()"));
 }
 
 /* ---- typesafe slabs */

@@ -68,14 +68,14 @@ used, free, records = (told[f'resident_bytes{{of="{of}"}}'] for of in ("used", "
 ours = used + free + records
 rounded(lines, "resident of slabs and large blocks", used)
 rounded(lines, "resident of free pages", free)
-rounded(lines, "resident of records, of all kinds", records)
+rounded(lines, "resident of all metadata", records)
 near("top, live, ready, holes and records", sum(equation[n] for n in ("live", "ready", "holes", "records")), ours)
 rows = [(line[:40].rstrip(), line[40:].split()) for line in top[4:]]
 rows = [(name, [None if n == "-" else int(n) for n in figures[:6]]) for name, figures in rows if "charged:" not in name]
 near("top, the process's row", rows[0][1][0], ours)
 near("top, the rows below it", sum(n[0] for name, n in rows[1:] if n[0] is not None), ours)
 for name, (resident, live, ready, holes, *_) in rows[1:]:
-    if None not in (resident, live, ready, holes) and "own records" not in name:
+    if None not in (resident, live, ready, holes) and "metadata" not in name:
         near(f"top, the parts of {name.strip()}", live + ready + holes, resident)
 if ours > kernel["Anonymous"]:
     bad.append(f"{ours} bytes are resident of ours, of {kernel['Anonymous']}")
@@ -90,7 +90,7 @@ rounded(lines, "pages in slabs and large blocks", said["pages_used"] * PAGE)
 dirty = said["pages_free_dirty"] - said["pages_mapped_ready"]
 near("pages committed", said["arena_committed_bytes"] // PAGE,
      said["pages_used"] + dirty + said["pages_free_clean"] + NOBODYS)
-rounded(lines, "free pages, not yet given back", dirty * PAGE)
+rounded(lines, "free pages, not yet returned", dirty * PAGE)
 for cache in said["caches"]:
     if cache["active_objects"] + cache["shelf_objects"] > cache["total_objects"]:
         bad.append(f"{cache['name']}: more objects than there are: {cache}")

@@ -206,7 +206,7 @@ static void not_lent_to_clone(void)
 	km_os_fault = NULL;
 	km_thread.heard = NULL;
 	wait_for(child);
-	NEED(strstr(text, "clone: the system does not take rseq back"));
+	NEED(strstr(text, "clone: rseq cannot be unregistered"));
 	allocate();
 }
 

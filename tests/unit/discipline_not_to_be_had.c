@@ -16,8 +16,8 @@
 static const struct {
 	const char *discipline, *options, *says;
 } cases[] = {
-	{ "rseq", "", "libkmem: discipline rseq is not to be had: " },
-	{ "", "percpu:rseq", "libkmem: discipline rseq is not to be had: " },
+	{ "rseq", "", "libkmem: discipline rseq is not available: " },
+	{ "", "percpu:rseq", "libkmem: discipline rseq is not available: " },
 	{ "auto", "", "" },
 	{ "", "", "" },
 	{ "lock", "", "" },

@@ -74,8 +74,8 @@ static void look(const char *line)
 	int lines, status = said(anew, text, &lines);
 
 	if (line)
-		snprintf(wanted, sizeof(wanted), "libkmem: no start: the system refuses memory%s: allocations fail\n",
-			 line);
+		snprintf(wanted, sizeof(wanted), "libkmem: start failed: the system refuses memory%s: "
+			 "all allocations fail\n", line);
 	if (how.filtered && WIFEXITED(status) && WEXITSTATUS(status) == 77)
 		return;
 	CHECK(status == 0 && !strcmp(text, wanted), "%d, %zu bytes: status %#x, %d lines: %s", how.resource, how.bytes,
@@ -93,10 +93,10 @@ int main(int argc, char **argv)
 	unsetenv("KMEM_PERCPU");
 	how.resource = RLIMIT_AS;
 	how.bytes = 14 * MIB;
-	look(", RLIMIT_AS is 14336 KiB");
+	look(", RLIMIT_AS is 14336 KiB (raise ulimit -v)");
 	how.resource = RLIMIT_DATA;
 	how.bytes = 4 * MIB;
-	look(", there is RLIMIT_DATA");
+	look(", RLIMIT_DATA is set (raise ulimit -d)");
 	how.bytes = 0;
 	how.filtered = true;
 	look("");

@@ -73,7 +73,7 @@ static void ten_in_five_seconds(void)
 
 	listen();
 	refuse(first, GFP_KERNEL, 25);
-	NEED(lines_with("first:") == 10 && lines_with("(more of these within 5 s are counted)") == 1, "%s", text);
+	NEED(lines_with("first:") == 10 && lines_with("(further lines within 5 s are only counted)") == 1, "%s", text);
 	refuse(later, GFP_KERNEL, 25);
 	NEED(lines_with("later:") == 10 && lines_with("first:") == 10, "%s", text);
 	ahead_ms += 4900;
@@ -82,12 +82,12 @@ static void ten_in_five_seconds(void)
 	ahead_ms += 200;
 	listen();
 	refuse(first, GFP_KERNEL, 12);
-	NEED(lines_with("first:") == 10 && lines_with("were not said") == 1, "%s", text);
-	says("reason: limit of the cache (65536 bytes) (20 lines like this were not said)\n");
+	NEED(lines_with("first:") == 10 && lines_with("were suppressed") == 1, "%s", text);
+	says("reason: limit of the cache (65536 bytes) (20 similar lines were suppressed)\n");
 	/* An hour later: suppressed lines are still counted. */
 	ahead_ms += 3600 * 1000;
 	refuse(first, GFP_KERNEL, 1);
-	says(" (2 lines like this were not said)\n");
+	says(" (2 similar lines were suppressed)\n");
 	ahead_ms += 5000;
 	listen();
 	refuse(first, GFP_KERNEL, 1);

@@ -28,10 +28,10 @@ static int say(pid_t pid, const struct km_mail_request *request, int error)
 {
 	switch (error) {
 	case EOPNOTSUPP:
-		return kmem_failed(1, "account", "%d: malloc is not libkmem's there, or is engine slob's, or it has no "
-				   "groups", pid);
+		return kmem_failed(1, "account", "%d: malloc cannot be charged: it is not libkmem's, uses engine "
+						 "slob, or is linked without groups", pid);
 	case EINVAL:
-		return kmem_failed(1, "account", "%d: its libkmem is older, and can't be asked that", pid);
+		return kmem_failed(1, "account", "%d: runs an older libkmem, which cannot serve this request", pid);
 	default:
 		return kmem_failed(1, "account", "%d: %s: %s", pid, request->letters, strerror(error & 0xfff));
 	}
@@ -46,8 +46,8 @@ static int account(pid_t pid, const char *on, unsigned wait_ms)
 	if (status)
 		return status;
 	printf("%d: malloc's blocks %s\n", pid,
-	       !strcmp(on, "on") ? "are charged to their threads' groups from now on" :
-	       "are nobody's from now on; those that were charged stay so until they are freed");
+	       !strcmp(on, "on") ? "are charged to the groups of the allocating threads from now on" :
+	       "are not charged from now on; blocks charged before stay charged until their free");
 	return fflush(stdout) || ferror(stdout) ? kmem_failed(1, "account", "writing: %s", strerror(errno)) : 0;
 }
 
@@ -66,8 +66,8 @@ int cmd_account(int argc, char **argv)
 	if (argc)
 		argv[0] = info_process("account", argv[0], false);
 	if (!argc || !info_is_number(argv[0]))
-		kmem_usage("account", "which process? its number or name");
+		kmem_usage("account", "a process is missing: give the number or the name");
 	if (argc != 2 || (strcmp(argv[1], "on") && strcmp(argv[1], "off")))
-		kmem_usage("account", "on or off?");
+		kmem_usage("account", "give on or off");
 	return account(atoi(argv[0]), argv[1], wait_ms);
 }

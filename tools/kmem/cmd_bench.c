@@ -71,7 +71,7 @@ int cmd_bench(int argc, char **argv)
 	char *cache = folder ? "pycache_prefix=/dev/null" : format("pycache_prefix=%s/build/pycache", tree);
 
 	if (!folder && !tree)
-		return kmem_failed(1, "bench", "needs the project's tree: run it inside of a clone");
+		return kmem_failed(1, "bench", "the source tree is needed: run kmem bench inside of a clone");
 	char *const ours[] = { SYSTEM_PYTHON, "-I", "-X", cache, folder ? folder : format("%s/bench/driver", tree),
 			       tree ? tree : "" };
 
@@ -80,6 +80,6 @@ int cmd_bench(int argc, char **argv)
 	execv(arguments[0], arguments);
 	arguments[0] = "python3";
 	execvp(arguments[0], arguments);
-	return kmem_failed(1, "bench", errno == ENOENT ? "needs Python: apt-get install python3 python3-rich" :
+	return kmem_failed(1, "bench", errno == ENOENT ? "Python is missing: apt-get install python3 python3-rich" :
 							 "cannot start python3");
 }

@@ -102,19 +102,21 @@ static int say(pid_t pid, const struct km_mail_request *request, int error)
 
 	switch (error) {
 	case ENOENT:
-		return kmem_failed(1, "debug", "%d: no cache '%s'; kmem debug %d lists them", pid, cache, pid);
+		return kmem_failed(1, "debug", "%d: no cache '%s'; kmem debug %d lists the caches", pid, cache, pid);
 	case ENODATA:
-		return kmem_failed(1, "debug", "%d: no cache has stacks: kmem debug %d CACHE U, or KMEM_DEBUG=U from "
-				   "the start", pid, pid);
+		return kmem_failed(1, "debug", "%d: no cache has stacks: use kmem debug %d CACHE U, or KMEM_DEBUG=U "
+					       "from the start", pid, pid);
 	case EOPNOTSUPP:
-		return kmem_failed(1, "debug", "%d: %s can't be debugged so (blocks of whole pages, kmalloc of engine "
+		return kmem_failed(1, "debug", "%d: cache %s cannot be debugged with these letters (blocks of whole "
+					       "pages, kmalloc of engine "
 				   "slob, SLAB_NO_USER_FLAGS, or no room in a slab)", pid, cache);
 	case EINVAL:
-		return kmem_failed(1, "debug", "%d: %s is a private group's, or the letters are unknown there", pid,
+		return kmem_failed(1, "debug", "%d: cache %s is a child cache of a group, or its libkmem does not "
+					       "know the letters", pid,
 				   cache);
 	case EBUSY:
-		return kmem_failed(1, "debug", "%d: %s can't be looked at while the program has other threads", pid,
-				   cache);
+		return kmem_failed(1, "debug", "%d: cache %s cannot be validated while the program has other "
+					       "threads", pid, cache);
 	default:
 		return kmem_failed(1, "debug", "%d: %s: %s", pid, cache, strerror(error & 0xfff));
 	}
@@ -164,13 +166,14 @@ int cmd_debug(int argc, char **argv)
 	if (argc)
 		argv[0] = info_process("debug", argv[0], false);
 	if (!argc || !info_is_number(argv[0]))
-		kmem_usage("debug", "which process? its number or name");
+		kmem_usage("debug", "a process is missing: give the number or the name");
 	if (leaks && argc > 1)
-		kmem_usage("debug", "--leaks is of all caches that have stacks");
+		kmem_usage("debug", "--leaks reports all caches with stacks, and takes no cache");
 	if (argc == 1)
 		return leaks ? report_leaks(atoi(argv[0]), wait_ms) : list(atoi(argv[0]));
 	if (argc != 3)
-		kmem_usage("debug", argc == 2 ? "which letters? kmem debug --help lists them" : "one cache at a time");
+		kmem_usage("debug", argc == 2 ? "letters are missing: kmem debug --help lists the letters" :
+			   "too many arguments: give one cache");
 	if (!are_letters(argv[2]) && strcmp(argv[2], "validate"))
 		kmem_usage("debug", "'%s': letters are F, Z, P, U, T, A and -", argv[2]);
 	return ask_of_cache(atoi(argv[0]), argv[1], argv[2], wait_ms);

@@ -156,12 +156,13 @@ static void parse_label(struct wanted *wanted, char *text)
 	char *value = strchr(text, '=');
 
 	if (wanted->label_count == MOST_LABELS)
-		kmem_usage("metrics", "--label: %u are the most", MOST_LABELS);
+		kmem_usage("metrics", "--label: at most %u labels are permitted", MOST_LABELS);
 	if (!value)
-		kmem_usage("metrics", "--label: '%s' is no NAME=VALUE", text);
+		kmem_usage("metrics", "--label: '%s' is not NAME=VALUE", text);
 	*value++ = '\0';
 	if (!km_metrics_is_label(text))
-		kmem_usage("metrics", "--label: no label can be called '%s', or samples have one of that name", text);
+		kmem_usage("metrics", "--label: '%s' is not a name of a label, or samples already have this label",
+			   text);
 	for (const char *at = value; *at; at += km_utf8_bytes(at))
 		if (!km_utf8_bytes(at))
 			kmem_usage("metrics", "--label: the value of %s is not UTF-8", text);
@@ -174,7 +175,7 @@ static void parse_label(struct wanted *wanted, char *text)
 static size_t parse_most(const char *option, const char *text)
 {
 	if (!info_is_number(text))
-		kmem_usage("metrics", "%s: '%s' is no number from 0 to 999999999", option, text);
+		kmem_usage("metrics", "%s: '%s' is not a number from 0 to 999999999", option, text);
 	return (size_t)atol(text);
 }
 
@@ -206,7 +207,7 @@ static struct wanted parse(int argc, char **argv)
 		}
 	wanted.text |= wanted.output && ends_in_prom(wanted.output);
 	if (argc - optind != 1)
-		kmem_usage("metrics", "of which process or file?");
+		kmem_usage("metrics", "a process or a file is missing");
 	return wanted;
 }
 

@@ -94,7 +94,7 @@ static const void *find_record(struct target *target, pid_t pid)
 	else if (!layout_has(&roots[0].layout, "root.profile"))
 		kmem_failed(1, "profile", "%d: runs libkmem %s, which takes no profiles", pid, target->version);
 	else if (!roots[0].record.profile)
-		kmem_failed(1, "profile", "%d: is linked without profiles (-Wl,-u,km_profiling)", pid);
+		kmem_failed(1, "profile", "%d: is linked without profiles; link with -Wl,-u,km_profiling", pid);
 	else
 		return roots[0].record.profile;
 	return NULL;
@@ -103,7 +103,7 @@ static const void *find_record(struct target *target, pid_t pid)
 /* Prints an error message. Returns: false. */
 static bool has_gone(pid_t pid)
 {
-	kmem_failed(1, "profile", "%d: has ended, or is another program now", pid);
+	kmem_failed(1, "profile", "%d: the process has ended, or runs another program now", pid);
 	return false;
 }
 
@@ -129,7 +129,7 @@ static bool read_head(struct target *target, pid_t pid, const void *from, struct
 	if (!target_read(target, head, from, sizeof(*head)))
 		return unreadable(target, pid);
 	if (head->version != KM_PROFILE_VERSION)
-		kmem_failed(1, "profile", "%d: its record is another: use the kmem that came with it", pid);
+		kmem_failed(1, "profile", "%d: its record has another version: use the kmem of the same libkmem", pid);
 	return head->version == KM_PROFILE_VERSION;
 }
 
@@ -165,7 +165,7 @@ static bool read_all(struct target *target, pid_t pid, const void *from, struct 
 	if (!read_head(target, pid, from, &reading->head))
 		return false;
 	if (!is_sound(&reading->head) || !reading->head.site) {
-		kmem_failed(1, "profile", "%d: there is no profile in it", pid);
+		kmem_failed(1, "profile", "%d: the process has no profile", pid);
 		return false;
 	}
 	size_t bytes = (size_t)reading->head.sites * reading->head.site_bytes;
@@ -369,7 +369,7 @@ static void print(const struct profile *profile)
 	printf("%d (%s): %.1f s, %llu samples, one for %s on the average\n", (int)profile->pid, profile->program,
 	       (double)profile->ms / 1000, (unsigned long long)profile->samples, amount(profile->mean, text[0]));
 	if (profile->nothing_out)
-		printf("nothing is out: shares and pictures are of what was allocated\n");
+		printf("no sampled object is allocated now: shares and pictures show all sampled allocations\n");
 	printf("%10s %10s %6s %5s  %s\n", "OUT", "ALLOCATED",
 	       profile->nothing_out ? "ALLOC%" : "OUT%", "CUM%", "FUNCTION");
 	printf("%10s %10s %6.1f %5.1f  all\n", amount(sum.out, text[0]), amount(sum.bytes, text[1]), whole, whole);
@@ -378,8 +378,8 @@ static void print(const struct profile *profile)
 		print_row(profile, &rows[i], all);
 	free(rows);
 	if (profile->lost || profile->untracked)
-		kmem_failed(0, "profile", "%d: %llu samples of too many different stacks are missing, and of %llu it "
-			    "is not known whether they are out: take a larger --mean", (int)profile->pid,
+		kmem_failed(0, "profile", "%d: %llu samples are missing because of too many stacks, and the state of "
+					  "%llu samples is unknown: use a larger --mean", (int)profile->pid,
 			    (unsigned long long)profile->lost, (unsigned long long)profile->untracked);
 }
 
@@ -397,8 +397,8 @@ static void tell_of_others(const struct profile *profile)
 	const struct top_equation *sum = &sample.sum;
 	unsigned long others = sum->other - sum->files;
 	if (!sum->unknown && others > sum->live)
-		kmem_failed(0, "profile", "%d: few samples: libkmem gave it %s of its memory; %s are not ours, "
-			    "of mmap or a malloc of its own", (int)profile->pid, amount(sum->live, text[0]),
+		kmem_failed(0, "profile", "%d: few samples: %s of its memory come from libkmem, %s from mmap or "
+					  "another malloc", (int)profile->pid, amount(sum->live, text[0]),
 			    amount(others, text[1]));
 	top_clear(&sample);
 }
@@ -423,7 +423,7 @@ static unsigned format_of(const char *name)
 		if (length > end && !strcmp(name + length - end, formats[i].end))
 			return i;
 	}
-	kmem_usage("profile", "--output: '%s' ends in none of .pb.gz, .html, .svg, .txt", name);
+	kmem_usage("profile", "--output: '%s' must end in .pb.gz, .html, .svg or .txt", name);
 }
 
 struct filling {
@@ -502,8 +502,9 @@ static int why_not(pid_t pid, const struct km_mail_request *request, int error)
 {
 	(void)request;
 	if (error == EBUSY)
-		return kmem_failed(1, "profile", "%d: somebody else takes a profile of it", pid);
-	return kmem_failed(1, "profile", "%d: %s", pid, error == EINVAL ? "it takes no profiles" : strerror(error));
+		return kmem_failed(1, "profile", "%d: another command takes a profile of this process", pid);
+	return kmem_failed(1, "profile", "%d: %s", pid,
+			   error == EINVAL ? "the process takes no profiles" : strerror(error));
 }
 
 /* Asks the process to take a profile. Returns: 0, or 1 after an error message. */
@@ -599,7 +600,7 @@ static unsigned long mean_of(const char *text)
 	uint64_t bytes;
 
 	if (!km_parse_bytes(text, &bytes) || bytes > 999999999)
-		kmem_usage("profile", "--mean: '%s' is no number of bytes, as 512K", text);
+		kmem_usage("profile", "--mean: '%s' is not a number of bytes, for example 512K", text);
 	return (unsigned long)bytes;
 }
 
@@ -663,7 +664,7 @@ int cmd_profile(int argc, char **argv)
 	if (argc - optind == 1)
 		argv[optind] = info_process("profile", argv[optind], false);
 	if (argc - optind != 1 || !info_is_number(argv[optind]))
-		kmem_usage("profile", "which process? its number or name");
+		kmem_usage("profile", "a process is missing: give the number or the name");
 	wish.pid = atoi(argv[optind]);
 	if (!wish.files)
 		add_own_files(&wish);

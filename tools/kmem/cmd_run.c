@@ -65,7 +65,7 @@ static void check_name(const char *option, const char *name, const char *const *
 			return;
 		strcat(strcat(list, i ? ", " : ""), known[i]);
 	}
-	kmem_usage("run", "--%s: there is no '%s'; there are %s", option, name, list);
+	kmem_usage("run", "--%s: unknown value '%s'; the values are %s", option, name, list);
 }
 
 /* Rejects a bad group name. The library would shorten the name and replace characters, and the user could not
@@ -76,7 +76,7 @@ static void check_group(const char *name)
 		kmem_usage("run", "--group: a name has 1 to %d bytes", MEMCG_NAME_MAX - 1);
 	for (; *name; name++)
 		if (*name == ',' || *name == '/' || (unsigned char)*name < ' ' || *name == 0x7f)
-			kmem_usage("run", "--group: no comma, slash or control character in a name");
+			kmem_usage("run", "--group: a name must not have a comma, slash or control character");
 }
 
 static void check_limit(const char *text)
@@ -84,7 +84,8 @@ static void check_limit(const char *text)
 	uint64_t bytes;
 
 	if (!km_parse_bytes(text, &bytes))
-		kmem_usage("run", "--limit: '%s' is no size: bytes, or as 512M, 1.5G: with K, M, G or T", text);
+		kmem_usage("run", "--limit: '%s' is not a size: give bytes, or a number with K, M, G or T, for "
+				  "example 512M or 1.5G", text);
 }
 
 static void check_fail(const char *text)
@@ -126,10 +127,10 @@ static void check_options(const char *text)
 		case KM_OPTION_FITS:
 			break;
 		case KM_OPTION_BAD:
-			kmem_usage("run", "--options: bad value for %s: '%s'; KMEM_OPTIONS=help lists all",
+			kmem_usage("run", "--options: bad value for %s: '%s'; KMEM_OPTIONS=help lists all values",
 				   pair, colon + 1);
 		case KM_OPTION_UNKNOWN:
-			kmem_usage("run", "--options: there is no key '%s'; KMEM_OPTIONS=help lists all", pair);
+			kmem_usage("run", "--options: unknown key '%s'; KMEM_OPTIONS=help lists all keys", pair);
 		}
 	}
 }
@@ -137,7 +138,7 @@ static void check_options(const char *text)
 static const char *file_of(const char *option, const char *name)
 {
 	if (name && !*name)
-		kmem_usage("run", "--%s=: no file", option);
+		kmem_usage("run", "--%s=: the name of the file is missing", option);
 	return name ?: "-";
 }
 
@@ -148,7 +149,7 @@ static void check_debug(const char *text)
 	if (strlen(text) > MOST_DEBUG)
 		kmem_usage("run", "--debug: longer than %d bytes", MOST_DEBUG);
 	if (!km_debug_fits(text, &letter))
-		kmem_usage("run", "--debug: there is no letter '%c'; KMEM_DEBUG=help lists all", letter);
+		kmem_usage("run", "--debug: unknown letter '%c'; KMEM_DEBUG=help lists all letters", letter);
 }
 
 static const struct option known[] = {
@@ -212,7 +213,7 @@ static int parse(int argc, char **argv, struct run_options *options)
 		}
 	}
 	if (optind >= argc)
-		kmem_usage("run", "which program?");
+		kmem_usage("run", "a program is missing: kmem run [OPTION...] -- PROGRAM");
 	return optind;
 }
 
@@ -279,7 +280,8 @@ static int find_library(char *path, size_t bytes)
 	/* The dynamic loader splits LD_PRELOAD at spaces and colons, and has no way to quote them. */
 	if (strpbrk(resolved, " :"))
 		return kmem_failed(126, "run",
-				   "%s: a path with a space or colon can't be preloaded", resolved);
+				   "%s: a path with a space or colon cannot be preloaded; set KMEM_LIBRARY to "
+				   "another path", resolved);
 	return snprintf(path, bytes, "%s", resolved) < (int)bytes ? 0 :
 	       kmem_failed(126, "run", "path too long");
 }
@@ -388,9 +390,9 @@ static bool is_loader(const struct image *image)
 	return true;
 }
 
-#define MUST_BE_FIRST	"whose malloc must come first: run it without, or link it with libkmem"
-#define FINDS_NOTHING	"which would find no leak of libkmem's malloc: run it without (--leaks says what is " \
-			"not freed), or link it with libkmem"
+#define MUST_BE_FIRST	"whose malloc must come first: build the program without it, or link the program with libkmem"
+#define FINDS_NOTHING	"which finds no leaks of libkmem's malloc: build the program without it (kmem run --leaks " \
+			"reports leaks), or link the program with libkmem"
 
 struct sanitizer {
 	const char *library, *name, *why;
@@ -442,9 +444,10 @@ static int check_static(const struct image *image, const char *path, const char 
 	if (has_libkmem(image))
 		return 0;
 	if (promise)
-		return kmem_failed(126, "run", "--%s: %s is linked without a dynamic loader: libkmem can't be in "
-				   "it; link it with libkmem-malloc.a, or dynamically", promise, path);
-	return kmem_failed(0, "run", "%s is linked without a dynamic loader: libkmem will not be in it", path);
+		return kmem_failed(126, "run", "--%s: %s is linked without a dynamic loader, and cannot load "
+					       "libkmem; link the program with libkmem-malloc.a, or "
+					       "dynamically", promise, path);
+	return kmem_failed(0, "run", "%s is linked without a dynamic loader, and runs without libkmem", path);
 }
 
 /* Prints a message for a program without dynamic loader or with a sanitizer.
@@ -518,10 +521,10 @@ static bool engine_is_slob(void)
 static void check_slob(const struct run_options *options)
 {
 	if (options->limit || options->group)
-		kmem_usage("run", "%s: engine slob can't say whose an object is",
+		kmem_usage("run", "%s: engine slob does not record the group of an object; use another engine",
 			   options->limit ? "--limit" : "--group");
 	if (options->leaks)
-		kmem_usage("run", "--leaks: engine slob can't say by whom an object was allocated");
+		kmem_usage("run", "--leaks: engine slob records no stacks of allocations; use another engine");
 }
 
 /* With engine slob, malloc's blocks support only the consistency check of a free (F). Puts a list for the cache
@@ -539,7 +542,7 @@ static bool spare_slob(const char *debug)
 	slab_flags_t flags = km_debug_flags_of("kmalloc", 0, &low);
 	if (!(flags & others))
 		return true;
-	kmem_failed(0, "run", "engine slob: malloc's blocks have nothing around them that could be looked at");
+	kmem_failed(0, "run", "engine slob: malloc's blocks have no room for debugging data; use another engine");
 	if (asprintf(&text, "%s,kmalloc;%s", flags & SLAB_CONSISTENCY_CHECKS ? "F" : "-", debug) < 0)
 		return false;
 	bool ok = strlen(text) > MOST_DEBUG || setenv("KMEM_DEBUG", text, 1) == 0;

@@ -47,7 +47,7 @@ static int look(pid_t pid, unsigned long *bytes)
 		status = info_complain("shrink", pid, result, snapshot.version);
 	else if (!info_resident(&snapshot, &resident))
 		status = target_has_ended(pid) ? info_complain("shrink", pid, INFO_GONE, "") :
-			 kmem_failed(1, "shrink", "%d: the kernel does not say what is resident", pid);
+			 kmem_failed(1, "shrink", "%d: the kernel does not report resident memory", pid);
 	else if (resident.used != INFO_UNKNOWN && resident.free != INFO_UNKNOWN && resident.records != INFO_UNKNOWN)
 		*bytes = resident.used + resident.free + resident.records;
 	snapshot_clear(&snapshot);
@@ -58,9 +58,10 @@ static int say(pid_t pid, const struct km_mail_request *request, int error)
 {
 	switch (error) {
 	case ENOENT:
-		return kmem_failed(1, "shrink", "%d: no cache '%s'; kmem info %d lists them", pid, request->cache, pid);
+		return kmem_failed(1, "shrink", "%d: no cache '%s'; kmem info %d lists the caches", pid,
+				   request->cache, pid);
 	case EINVAL:
-		return kmem_failed(1, "shrink", "%d: its libkmem is older, and can't be asked that", pid);
+		return kmem_failed(1, "shrink", "%d: runs an older libkmem, which cannot serve this request", pid);
 	default:
 		return kmem_failed(1, "shrink", "%d: %s", pid, strerror(error & 0xfff));
 	}
@@ -81,16 +82,16 @@ static int shrink(pid_t pid, const char *cache, unsigned wait_ms)
 	kmem_ask_goes_on = is_same;
 	int status = look(pid, &before) ?: kmem_ask("shrink", pid, &request, wait_ms, say) ?: look(pid, &after);
 	if (!status && !is_same())
-		status = kmem_failed(1, "shrink", "%d: has ended, or is another program now", pid);
+		status = kmem_failed(1, "shrink", "%d: the process has ended, or runs another program now", pid);
 	target_let_go(&whose);
 	if (status)
 		return status;
 	/* The program runs during the measurements, so resident memory may also grow. */
 	if (before == INFO_UNKNOWN || after == INFO_UNKNOWN)
-		printf("%d: done; what is resident is not known\n", pid);
+		printf("%d: done; the resident memory is unknown\n", pid);
 	else
 		printf("%d: %s %s, from %s to %s resident\n", pid,
-		       after <= before ? "gave back" : "grew all the same by",
+		       after <= before ? "gave back" : "grew meanwhile by",
 		       BYTES(after <= before ? before - after : after - before), BYTES(before), BYTES(after));
 	return fflush(stdout) || ferror(stdout) ? kmem_failed(1, "shrink", "writing: %s", strerror(errno)) : 0;
 }
@@ -110,8 +111,8 @@ int cmd_shrink(int argc, char **argv)
 	if (argc)
 		argv[0] = info_process("shrink", argv[0], false);
 	if (!argc || !info_is_number(argv[0]))
-		kmem_usage("shrink", "which process? its number or name");
+		kmem_usage("shrink", "a process is missing: give the number or the name");
 	if (argc > 2)
-		kmem_usage("shrink", "one cache, or all");
+		kmem_usage("shrink", "too many arguments: give one cache, or none for all caches");
 	return shrink(atoi(argv[0]), argv[1], wait_ms);
 }

@@ -213,8 +213,8 @@ static struct image *usable(const struct place *place)
 	if (!image->told) {
 		char *path = info_printable_copy(image->path);
 
-		kmem_failed(0, "symbols", "%s: not the file that ran (build id %08x, not %08x): its functions stay "
-			    "without names", path, image->build, place->build);
+		kmem_failed(0, "symbols", "%s: not the file that ran (build id %08x, not %08x): its functions have "
+					  "no names", path, image->build, place->build);
 		free(path);
 	}
 	image->told = true;
@@ -335,7 +335,7 @@ int cmd_symbols(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[1], "--help"))
 		kmem_help(usage_text);
 	if (argc > 2 || (argc == 2 && argv[1][0] == '-' && argv[1][1]))
-		kmem_usage("symbols", "one file at most; --help says more");
+		kmem_usage("symbols", "too many arguments: give one file at most");
 	if (argc == 2 && strcmp(argv[1], "-") && !(input = fopen(argv[1], "re")))
 		return kmem_failed(1, "symbols", "%s: %s", argv[1], strerror(errno));
 	while (getline(&line, &room, input) > 0) {

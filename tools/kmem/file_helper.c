@@ -359,7 +359,7 @@ static void note_silent(const char *path)
 {
 	char *shown = info_printable_copy(path);
 
-	kmem_failed(0, "", "%s: passed over: nobody answers (a file of FUSE's, or on another machine)", shown);
+	kmem_failed(0, "", "%s: skipped: the file system does not answer (FUSE, or a network file system)", shown);
 	free(shown);
 	if (other.silent_count < MOST_PLACES)
 		other.silent[other.silent_count++] = kmem_need(strdup(path));
@@ -372,7 +372,7 @@ static void note_no_process(int error)
 	static bool said;
 
 	if (!said)
-		kmem_failed(0, "", "no file is opened for names: no process can be started for it: %s",
+		kmem_failed(0, "", "functions have no names: the helper process cannot be started: %s",
 			    strerror(error));
 	said = true;
 }
@@ -403,7 +403,7 @@ static void note_too_large(const char *path)
 {
 	char *shown = info_printable_copy(path);
 
-	kmem_failed(0, "", "%s: passed over: too large to be copied (a file of FUSE's, or on another machine)", shown);
+	kmem_failed(0, "", "%s: skipped: the file is too large to copy (FUSE, or a network file system)", shown);
 	free(shown);
 }
 

@@ -155,8 +155,8 @@ size_t names_apart(struct image *image, uint64_t address, struct name names[MOST
 		image->failed = true;
 		leave();
 		kmem_failed(0, "",
-			    "%s: what names its functions ended, or did not answer: they stay without names%s",
-			    path, ++other.failed < MOST_FAILED ? "" : ", and those of other files");
+			    "%s: the helper process ended or did not answer: functions of this file have no names%s",
+			    path, ++other.failed < MOST_FAILED ? "" : ", nor have functions of other files");
 		free(path);
 		return 0;
 	}

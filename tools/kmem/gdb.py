@@ -34,7 +34,7 @@ def subject():
         return found.group(1)
     pid = gdb.selected_inferior().pid
     if not pid:
-        raise gdb.GdbError("kmem: no program runs here, and there is no core dump")
+        raise gdb.GdbError("kmem: no program runs here, and no core dump is loaded")
     return str(pid)
 
 
@@ -54,7 +54,7 @@ class Who(gdb.Command):
     def invoke(self, argument, _from_tty):
         """Runs `kmem who` on the value of an expression."""
         if not argument:
-            raise gdb.GdbError("kmem who: of which address?")
+            raise gdb.GdbError("kmem who: an address is missing")
         address = int(gdb.parse_and_eval(f"(unsigned long)({argument})"))
         run("who", subject(), hex(address))
 
@@ -68,7 +68,7 @@ class Leaks(gdb.Command):
     def invoke(self, argument, _from_tty):
         """Runs `kmem leaks` on the dump, or on a new one."""
         if argument and not argument.isdecimal():
-            raise gdb.GdbError(f"kmem leaks: how many lines? '{argument}' is no number")
+            raise gdb.GdbError(f"kmem leaks: '{argument}' is not a number of lines")
         most = f"--most={argument or 20}"
         name = subject()
         if not name.isdigit():

@@ -116,7 +116,7 @@ double kmem_seconds(const char *command, const char *text, double least, double 
 
 	/* strtod also accepts 0x10 and nan; the option must not. */
 	if (!*text || text[strspn(text, "0123456789.")] || *end || !(seconds >= least && seconds <= most))
-		kmem_usage(command, "--seconds: '%s' is no number from %g to %g", text, least, most);
+		kmem_usage(command, "--seconds: '%s' is not a number from %g to %g", text, least, most);
 	return seconds;
 }
 
@@ -245,7 +245,7 @@ int main(int argc, char **argv)
 	keep_standard_files();
 	sigaction(SIGBUS, &shortened, NULL);
 	if (argc < 2)
-		kmem_usage("", "which command? There are %s; kmem --help says more", names_of_commands());
+		kmem_usage("", "a command is missing: %s; see kmem --help", names_of_commands());
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
 		kmem_help(help_text);
 	if (!strcmp(argv[1], "--version"))
@@ -253,5 +253,5 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
 			return run_command(&commands[i], argc - 1, argv + 1);
-	kmem_usage("", "there is no command '%s'; there are %s", argv[1], names_of_commands());
+	kmem_usage("", "unknown command '%s'; the commands are %s", argv[1], names_of_commands());
 }

@@ -193,7 +193,7 @@ bool profile_write_svg(const struct profile *profile, FILE *to)
 		WIDTH, height, WIDTH, height);
 	put_xml(to, profile->program, 64);
 	fprintf(to, ": %s that %s, by stack</text>\n", megabytes(root.shown, text),
-		profile->nothing_out ? "were allocated; nothing is out" : "are out");
+		profile->nothing_out ? "were allocated; none is allocated now" : "are allocated now");
 	put_box(to, &root, all, 0, height - HEIGHT - 4);
 	fprintf(to, "</svg>\n");
 	clear(&root);
@@ -278,8 +278,8 @@ bool profile_write_html(const struct profile *profile, FILE *to)
 	fprintf(to, "<b>");
 	put_xml(to, profile->program, 64);
 	fprintf(to, "</b> %d: %.1f s, %llu samples, one for %llu bytes on the average<br>\n"
-		"<label><input type=\"radio\" name=\"which\" value=\"1\"%s> bytes that are out%s</label>"
-		"<label><input type=\"radio\" name=\"which\" value=\"2\"%s> bytes that were allocated</label>"
+		"<label><input type=\"radio\" name=\"which\" value=\"1\"%s> bytes allocated now%s</label>"
+		"<label><input type=\"radio\" name=\"which\" value=\"2\"%s> bytes of all allocations</label>"
 		"<label>find <input id=\"find\" size=\"20\"></label>\n"
 		"<div id=\"graph\"></div><div id=\"about\"></div>\n<script>const data=\n", (int)profile->pid,
 		(double)profile->ms / 1000, (unsigned long long)profile->samples, (unsigned long long)profile->mean,

@@ -80,7 +80,7 @@ bool kmem_is_replaceable(const char *command, const char *path)
 	/* A device, a pipe or a symbolic link must not be replaced by a regular file. */
 	if (lstat(path, &status) || S_ISREG(status.st_mode))
 		return true;
-	kmem_failed(1, command, "%s: is no regular file, and is not replaced", path);
+	kmem_failed(1, command, "%s: not a regular file, and not replaced", path);
 	return false;
 }
 

@@ -257,27 +257,30 @@ static int complain_late(const struct asking *asking)
 	unsigned long ours, others;
 
 	if (kmem_ask_goes_on && !kmem_ask_goes_on())
-		return kmem_failed(1, command, "%d: has ended, or is another program now", pid);
+		return kmem_failed(1, command, "%d: the process has ended, or runs another program now", pid);
 	if (strchr("Tt", target_state(asking->target.pid)))
-		return kmem_failed(1, command, "%d: no answer in %u s: it is stopped", pid, seconds);
+		return kmem_failed(1, command, "%d: no answer in %u s: the process is stopped; SIGCONT continues "
+					       "it", pid, seconds);
 	if (asking->ways.stop_error)
-		return kmem_failed(1, command, "%d: no answer in %u s: it only hits, and can't be stopped for a "
-				   "moment: %s", pid, seconds, asking->ways.stop_error == ETIMEDOUT ?
+		return kmem_failed(1, command, "%d: no answer in %u s: the process has only fast-path hits, and "
+					       "cannot be stopped for a moment: "
+					       "%s", pid, seconds, asking->ways.stop_error == ETIMEDOUT ?
 				   "one of its threads waits in the kernel" : asking->ways.stop_error == EPERM ?
-				   "another program traces it, or you may not" : strerror(asking->ways.stop_error));
+				   "another program traces it, or ptrace rights are "
+				   "missing" : strerror(asking->ways.stop_error));
 	if ((others = info_elsewhere(pid, &ours)))
-		return kmem_failed(1, command, "%d: no answer in %u s: it allocates next to nothing through "
-				   "libkmem (%s are its own mappings, %s libkmem's)", pid, seconds, BYTES(others),
+		return kmem_failed(1, command, "%d: no answer in %u s: the process hardly uses libkmem (%s are other "
+					       "mappings, %s are libkmem's)", pid, seconds, BYTES(others),
 				   BYTES(ours));
 	if (!asking->worked)
-		return kmem_failed(1, command, "%d: no answer in %u s: it slept. It answers when it next "
-				   "allocates or frees: have it do something (a client's request may do), or "
-				   "--wait", pid, seconds);
+		return kmem_failed(1, command, "%d: no answer in %u s: the process slept, and answers at its next "
+					       "allocation or free: send a request to the process, or use a longer "
+					       "--wait", pid, seconds);
 	if (!asking->ways.there.shut)
-		return kmem_failed(1, command, "%d: no answer in %u s: all that it wants lies ready. Try again, or "
-				   "with --wait", pid, seconds);
-	return kmem_failed(1, command, "%d: no answer in %u s: it worked, but neither allocated nor freed through "
-			   "libkmem. Try again when it does, or with --wait", pid, seconds);
+		return kmem_failed(1, command, "%d: no answer in %u s: all its allocations are cached objects: try "
+					       "again, or use a longer --wait", pid, seconds);
+	return kmem_failed(1, command, "%d: no answer in %u s: the process ran, but neither allocated nor freed "
+				       "through libkmem: try again later, or use a longer --wait", pid, seconds);
 }
 
 static int complain(const struct asking *asking, enum answer answer)
@@ -289,28 +292,30 @@ static int complain(const struct asking *asking, enum answer answer)
 	case ANSWER_REFUSED:
 		return asking->why_not(pid, &asking->request, asking->error);
 	case ANSWER_UNWRITABLE:
-		return kmem_failed(1, command, "%d: its mailbox can be read, but not be written to", pid);
+		return kmem_failed(1, command, "%d: the mailbox of the process can be read, but not written", pid);
 	case ANSWER_OLDER:
-		return kmem_failed(1, command, "%d: runs libkmem %s, which can't be asked", pid, version);
+		return kmem_failed(1, command, "%d: runs libkmem %s, which serves no requests", pid, version);
 	case ANSWER_OFF:
-		return kmem_failed(1, command, "%d: runs with KMEM_OPTIONS=control:0, and can't be asked", pid);
+		return kmem_failed(1, command, "%d: runs with KMEM_OPTIONS=control:0, and serves no requests", pid);
 	case ANSWER_LEAN:
-		return kmem_failed(1, command, "%d: is linked without debugging (-Wl,-u,km_debugging)", pid);
+		return kmem_failed(1, command, "%d: is linked without debugging; link with -Wl,-u,km_debugging", pid);
 	case ANSWER_OTHER_MAIL:
-		return kmem_failed(1, command, "%d: its mailbox is another: use the kmem that came with it", pid);
+		return kmem_failed(1, command, "%d: its mailbox has another version: use the kmem of the same "
+					       "libkmem", pid);
 	case ANSWER_NO_REPORT:
-		return kmem_failed(1, command, "%d: runs libkmem %s, which can't look for damages for others", pid,
+		return kmem_failed(1, command, "%d: runs libkmem %s, which cannot validate caches on request", pid,
 				   version);
 	case ANSWER_CLASH:
-		return kmem_failed(1, command, "%d: somebody else asked at the same time: try again", pid);
+		return kmem_failed(1, command, "%d: another command sent a request at the same time: try again", pid);
 	case ANSWER_BUSY:
-		return kmem_failed(1, command, "%d: another command waits for its answer: try again, or with --wait",
+		return kmem_failed(1, command, "%d: another command waits for an answer: try again, or use a longer "
+					       "--wait",
 				   pid);
 	case ANSWER_LATE:
 		return complain_late(asking);
 	default:
 		if (asking->target.result == INFO_GONE && asking->mail)
-			return kmem_failed(1, command, "%d: has ended, or is another program now", pid);
+			return kmem_failed(1, command, "%d: the process has ended, or runs another program now", pid);
 		return info_complain(command, pid, asking->target.result, version);
 	}
 }
@@ -399,6 +404,6 @@ unsigned kmem_ask_wait(const char *command, const char *text)
 	long seconds = strtol(text, &end, 10);
 
 	if (!*text || *end || seconds < 1 || seconds > MOST_WAIT_S)
-		kmem_usage(command, "--wait: '%s' is no number of seconds from 1 to %d", text, MOST_WAIT_S);
+		kmem_usage(command, "--wait: '%s' is not a number of seconds from 1 to %d", text, MOST_WAIT_S);
 	return (unsigned)seconds * 1000;
 }

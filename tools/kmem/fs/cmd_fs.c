@@ -58,8 +58,8 @@ int cmd_fs(int argc, char **argv)
 	if (argc)
 		argv[0] = info_process("fs", argv[0], false);
 	if (!argc || !info_is_number(argv[0]) || !atoi(argv[0]))
-		kmem_usage("fs", "which process? its number or name");
+		kmem_usage("fs", "a process is missing: give the number or the name");
 	if (argc != 2 || !*argv[1])
-		kmem_usage("fs", "in which folder?");
+		kmem_usage("fs", "a folder is missing: give an empty folder");
 	return once ? copy(atoi(argv[0]), argv[1]) : fs_mount(atoi(argv[0]), argv[1], wait_ms);
 }

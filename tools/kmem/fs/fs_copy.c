@@ -183,10 +183,10 @@ int fs_open_empty(const char *path, bool follow)
 	int folder = open(path, follow ? FOLDER & ~O_NOFOLLOW : FOLDER);
 
 	if (folder < 0 && errno == ENOTCONN)
-		kmem_failed(1, "fs", "%s: something is mounted there whose server is gone: fusermount3 -u %s", path,
-			    path);
+		kmem_failed(1, "fs", "%s: a mount without a server is there; remove the mount with "
+				     "fusermount3 -u %s", path, path);
 	else if (folder < 0 && errno == ENOTDIR && !follow && is_link(path))
-		kmem_failed(1, "fs", "%s: is a link, which is not followed", path);
+		kmem_failed(1, "fs", "%s: is a symbolic link, and links are not followed", path);
 	else if (folder < 0)
 		kmem_failed(1, "fs", "%s: %s", path, strerror(errno));
 	else if (!is_empty(folder)) {
@@ -216,7 +216,7 @@ int fs_copy(struct fs_tree *tree, char *into)
 	copying->tree = tree;
 	copying->top = folder;
 	int status = copy_folder(copying, 0, folder) ? 0 :
-			     kmem_failed(1, "fs", "%s: writing: %s; what is there is a part", into, strerror(errno));
+			     kmem_failed(1, "fs", "%s: writing: %s; the copy is incomplete", into, strerror(errno));
 	free(copying);
 	close(folder);
 	return status;

@@ -407,11 +407,11 @@ static int serve(const char *at)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (error)
 		return kmem_failed(1, "fs", "%s: %s", at, strerror(error));
-	printf("%d: its files are in %s; they stay until it ends, or an interrupt\n", (int)fs.pid, at);
+	printf("%d: the files are in %s until the process ends or kmem fs is interrupted\n", (int)fs.pid, at);
 	fflush(stdout);
 	int result = fuse_loop_mt(fs.fuse, 0);
 	if (fs.ended)
-		kmem_failed(0, "fs", "%d: has ended", (int)fs.pid);
+		kmem_failed(0, "fs", "%d: the process has ended", (int)fs.pid);
 	return result < 0 && !fs.ended ? kmem_failed(1, "fs", "%s: %s", at, strerror(-result)) : 0;
 }
 
@@ -431,7 +431,7 @@ static int mount_at(const char *at)
 		return kmem_failed(1, "fs", "%s: %s", at, *fs.said ? fs.said : strerror(ENOMEM));
 	int status;
 	if (fuse_set_signal_handlers(fuse_get_session(fs.fuse)) || fuse_mount(fs.fuse, at)) {
-		status = kmem_failed(1, "fs", "%s: can't be mounted: %s", at, *fs.said ? fs.said : "no rights");
+		status = kmem_failed(1, "fs", "%s: can't be mounted: %s", at, *fs.said ? fs.said : "no permission");
 	} else {
 		status = serve(at);
 		fuse_unmount(fs.fuse);

@@ -4,5 +4,5 @@
 
 int fs_mount(pid_t pid, const char *at, unsigned wait_ms)
 {
-	return kmem_failed(1, "fs", "built without libfuse3, it mounts nothing: --snapshot");
+	return kmem_failed(1, "fs", "this kmem is built without libfuse3, and cannot mount; use --snapshot");
 }

@@ -75,7 +75,7 @@ bool target_refuse(struct target *target, const char *why)
 
 bool target_too_much(struct target *target)
 {
-	return target_refuse(target, "it states more than the memory of the process can hold");
+	return target_refuse(target, "its counts exceed the memory of the process");
 }
 
 bool target_may_read(struct target *target, uint64_t bytes)
@@ -87,7 +87,7 @@ bool target_may_read(struct target *target, uint64_t bytes)
 	if (bytes > budget->read || budget->read - bytes < EACH_READ)
 		return target_too_much(target);
 	budget->read -= bytes + EACH_READ;
-	return now_ms() <= budget->end_ms || target_refuse(target, "to read it takes too long");
+	return now_ms() <= budget->end_ms || target_refuse(target, "reading takes too long");
 }
 
 /* Read the address space again if the last size is too small: the process may have grown. */

@@ -162,28 +162,28 @@ int info_complain(const char *command, pid_t pid, enum info_result result, const
 		return 0;
 	case INFO_PARTLY:
 		return kmem_failed(1, command,
-				   "%d: its caches or groups come and go too fast: some are missing", pid);
+				   "%d: caches or groups are created and destroyed too fast: some are missing", pid);
 	case INFO_GONE:
 		if (access("/proc/self", F_OK) != 0)
-			return kmem_failed(1, command, "%d: /proc is not mounted: no process is to be found", pid);
+			return kmem_failed(1, command, "%d: /proc is not mounted, and no process can be found", pid);
 		return kmem_failed(1, command, "%d: no such process, or it has ended", pid);
 	case INFO_DENIED:
 		return kmem_failed(1, command, "%d: not permitted to read its memory (not yours, or "
 				   "kernel.yama.ptrace_scope is set: try as root)", pid);
 	case INFO_SILENT:
 		return kmem_failed(1, command,
-				   "%d: it answers its observer when it next gets memory that is not ready, and did "
-				   "not in %u s (with observer_thread:1 it answers always)", pid,
+				   "%d: the process did not answer its observer in %u s: it answers at its next miss "
+				   "(with observer_thread:1 always)", pid,
 				   info_patience_ms / 1000);
 	case INFO_NONE:
 		return kmem_failed(1, command, "%d: no libkmem in this process", pid);
 	case INFO_OTHER:
 		return kmem_failed(1, command,
-				   "%d: runs libkmem %s, whose record this kmem can't read: use the kmem that came "
-				   "with it", pid, version);
+				   "%d: runs libkmem %s, whose record this kmem cannot read: use the kmem of the "
+				   "same libkmem", pid, version);
 	default:
 		return kmem_failed(1, command, "%d: its record is invalid: %s", pid,
-				   info_invalid_why ?: "its memory makes no sense");
+				   info_invalid_why ?: "its data is inconsistent");
 	}
 }
 
@@ -334,14 +334,15 @@ char *info_process(const char *command, char *word, bool or_file)
 		length += (size_t)snprintf(list + length, sizeof(list) - length, i ? ", %d" : "%d", (int)pids[i]);
 	free(pids);
 	if (count > 1)
-		exit(kmem_failed(1, command, "%s: %zu processes have that name, which one? %s", word, count, list));
+		exit(kmem_failed(1, command, "%s: %zu processes have this name; give one of the numbers "
+					     "%s", word, count, list));
 	number = kmem_need(strdup(list));
 	return count ? number : word;
 }
 
 int info_complain_of_all(const char *command, int error)
 {
-	return kmem_failed(1, command, "/proc: %s", error == ENODATA ? "no process is in it: it is not mounted" :
+	return kmem_failed(1, command, "/proc: %s", error == ENODATA ? "not mounted, or without processes" :
 			   strerror(error));
 }
 
@@ -400,11 +401,11 @@ static struct wanted parse(int argc, char **argv)
 		*flag = true;
 	}
 	if (wanted.json + wanted.memory + wanted.slabinfo + wanted.files > 1)
-		kmem_usage("info", "one of --json, --memory, --slabinfo and --files");
+		kmem_usage("info", "give only one of --json, --memory, --slabinfo and --files");
 	if ((wanted.memory || wanted.slabinfo) && wanted.memcg)
-		kmem_usage("info", "one of --%s and --memcg", wanted.memory ? "memory" : "slabinfo");
+		kmem_usage("info", "give only one of --%s and --memcg", wanted.memory ? "memory" : "slabinfo");
 	if (wanted.files && !wanted.memcg)
-		kmem_usage("info", "--files: with --memcg");
+		kmem_usage("info", "--files needs --memcg");
 	return wanted;
 }
 
@@ -425,14 +426,14 @@ int cmd_info(int argc, char **argv)
 	enum info_style style = style_of(wanted, argc > optind);
 
 	if (argc - optind > 1)
-		kmem_usage("info", "one process or file at a time");
+		kmem_usage("info", "too many arguments: give one process or file");
 	if (optind < argc)
 		argv[optind] = info_process("info", argv[optind], true);
 	if (optind < argc)
 		return info_is_number(argv[optind]) ? of_process(atoi(argv[optind]), style) :
 						 of_file(argv[optind], style);
 	if (wanted.memory || wanted.slabinfo || wanted.files)
-		kmem_usage("info", "--%s: of which process or file?",
+		kmem_usage("info", "--%s: a process or a file is missing",
 			   wanted.memory ? "memory" : wanted.slabinfo ? "slabinfo" : "files");
 	return of_all(style);
 }

@@ -254,36 +254,36 @@ static void print_totals(const struct snapshot *snapshot, const struct info_memo
 	add_total(&totals, "pages in slabs and large blocks", times(stats->pages_used, KM_PAGE_SIZE));
 	if (stats->slob_pages && stats->slob_pages != UNKNOWN) {
 		add_total(&totals, "pages shared by the caches of slob", times(stats->slob_pages, KM_PAGE_SIZE));
-		add_total(&totals, "in use of them", stats->slob_bytes);
+		add_total(&totals, "in use of these pages", stats->slob_bytes);
 	}
 	/* A file may hold more cached pages than dirty pages. */
 	unsigned long pages = dirty == UNKNOWN ? UNKNOWN : dirty - (ready < dirty ? ready : dirty);
-	add_total(&totals, "free pages, not yet given back", times(pages, KM_PAGE_SIZE));
+	add_total(&totals, "free pages, not yet returned", times(pages, KM_PAGE_SIZE));
 	if (brought)
-		add_total(&totals, "free pages, brought in by the system", brought);
-	add_total(&totals, "free pages, without memory", clean);
-	add_total(&totals, "given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
-	add_total(&totals, "mappings of their own", stats->mapped_bytes);
+		add_total(&totals, "free pages, made resident by the system", brought);
+	add_total(&totals, "free pages, not resident", clean);
+	add_total(&totals, "returned to the system, since the start", times(stats->purged_pages, KM_PAGE_SIZE));
+	add_total(&totals, "huge blocks, mapped one by one", stats->mapped_bytes);
 	if (ready)
-		add_total(&totals, "such that were freed and lie ready", times(ready, KM_PAGE_SIZE));
-	add_total(&totals, "address space kept for such", stats->mapped_spare_bytes);
+		add_total(&totals, "huge blocks, cached", times(ready, KM_PAGE_SIZE));
+	add_total(&totals, "address space kept for huge blocks", stats->mapped_spare_bytes);
 	/* Without arrays by page and areas by CPU: both are reserved whole, and only their resident bytes count. */
-	add_total(&totals, "records but those by page and by CPU", stats->meta_bytes);
+	add_total(&totals, "metadata, without page and CPU arrays", stats->meta_bytes);
 	add_total(&totals, "address space reserved for pages", stats->arena_reserved_bytes);
 	if (stats->nodes > 1 && stats->nodes != UNKNOWN)
 		add_text(&totals, "memory nodes", COUNT(stats->nodes));
 	if (stats->bind_failures && stats->bind_failures != UNKNOWN)
-		add_total(&totals, "refused to be bound to their node", times(stats->bind_failures, 1ul << 22));
+		add_total(&totals, "not bound to their memory node", times(stats->bind_failures, 1ul << 22));
 	if (snapshot->guard.objects && snapshot->guard.objects != UNKNOWN) {
 		add_text(&totals, "guarded objects, allocated now", COUNT(snapshot->guard.live));
-		add_text(&totals, "guarded objects, ever", COUNT(snapshot->guard.samples));
-		add_text(&totals, "mistakes with such, told", COUNT(snapshot->guard.reports));
+		add_text(&totals, "guarded objects, since the start", COUNT(snapshot->guard.samples));
+		add_text(&totals, "misuses of guarded objects, reported", COUNT(snapshot->guard.reports));
 	}
 	/* For a running process: a dash for figures withheld by the kernel. */
 	if (memory) {
 		add_total(&totals, "resident of slabs and large blocks", resident.used);
 		add_total(&totals, "resident of free pages", resident.free);
-		add_total(&totals, "resident of records, of all kinds", resident.records);
+		add_total(&totals, "resident of all metadata", resident.records);
 		add_total(&totals, "the process, resident (Rss)", memory->rollup.rss ?: UNKNOWN);
 		add_total(&totals, "the process, its share (Pss)", memory->rollup.pss ?: UNKNOWN);
 	}
@@ -306,7 +306,7 @@ static void print_process(const struct snapshot *snapshot)
 /* Print the caches, the largest first, then the sums of all caches, then the large blocks. */
 static void print_caches(const struct snapshot *snapshot)
 {
-	static const char *const heads[] = { "objects", "in use", "on shelves", "in slabs", "used" };
+	static const char *const heads[] = { "objects", "in use", "cached", "in slabs", "used" };
 	unsigned long objects = 0, pcs = 0, slabs = 0;
 	struct table *table = table_new(true, "  ");
 

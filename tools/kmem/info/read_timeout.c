@@ -31,7 +31,7 @@ _Noreturn static void give_up(void)
 	if (info_before_the_end)
 		info_before_the_end();
 	fflush(stdout);
-	kmem_failed(1, "", "%d: a %s its memory waits, and nobody answers (userfaultfd, or a file of FUSE's)",
+	kmem_failed(1, "", "%d: a %s its memory does not end (userfaultfd, or a file of FUSE)",
 		    (int)km_load(&latest), km_load(&writes) ? "write to" : "read of");
 	_exit(1);
 }
@@ -116,7 +116,7 @@ static void *read_one(void *arg)
 
 static enum info_result waits_for_ever(void)
 {
-	info_invalid_why = "a read of its memory waits, and nobody answers";
+	info_invalid_why = "a read of its memory does not end";
 	return INFO_INVALID;
 }
 

@@ -7,7 +7,8 @@
 
 struct table *table_new(bool heads, const char *gap)
 {
-	exit(kmem_failed(1, "info", "built without libsmartcols, it has no tables: --json, --slabinfo or --files"));
+	exit(kmem_failed(1, "info", "this kmem is built without libsmartcols and has no tables; use --json, "
+				    "--slabinfo or --files"));
 }
 
 void table_column(struct table *table, const char *head, unsigned flags)

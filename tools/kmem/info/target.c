@@ -436,7 +436,7 @@ static void need_own_proc(void)
 	/* For a process without a number in that namespace, /proc/self exists, and the link is unreadable. */
 	if (lstat("/proc/self", &link) == 0 &&
 	    (readlink("/proc/self", number, sizeof(number) - 1) <= 0 || atoi(number) != getpid()))
-		exit(kmem_failed(1, "", "/proc has another pid namespace's processes: mount this one's there"));
+		exit(kmem_failed(1, "", "/proc shows another pid namespace: mount the /proc of this namespace"));
 }
 
 pid_t target_thread(pid_t pid)

@@ -54,8 +54,8 @@ static void print_lost(const struct subject *subject, struct scan_result *result
 		bytes += result->lost[i].bytes;
 		pointed += result->lost[i].pointed;
 	}
-	printf("lost: %zu of %zu objects, %lu bytes; nothing points to them%s\n", result->count, result->live, bytes,
-	       pointed ? " but such as are lost too" : "");
+	printf("lost: %zu of %zu objects, %lu bytes; no pointer leads to them%s\n", result->count, result->live, bytes,
+	       pointed ? " except from lost objects" : "");
 	qsort(result->lost, result->count, sizeof(*result->lost), by_weight);
 	if (result->count)
 		printf("  %-18s %10s  %9s  %s\n", "ADDRESS", "BYTES", "AGE", "CACHE");
@@ -66,7 +66,7 @@ static void print_lost(const struct subject *subject, struct scan_result *result
 		if (lost->aged)
 			snprintf(age, sizeof(age), "%.1f s", (double)lost->age_ms / 1000);
 		printf("  0x%-16lx %10zu  %9s  %s%s\n", (unsigned long)lost->address, lost->bytes, age, lost->cache,
-		       lost->pointed ? ", from a lost one" : "");
+		       lost->pointed ? ", pointed to by a lost object" : "");
 		print_stack(&subject->maps, lost->frame, HEAP_FRAMES);
 	}
 	if (result->count > most)
@@ -76,8 +76,8 @@ static void print_lost(const struct subject *subject, struct scan_result *result
 static void print_ages(const unsigned long *ages)
 {
 	if (ages[0] + ages[1] + ages[2] + ages[3])
-		printf("live objects by age, where it is known: %lu of less than a second, %lu of a minute, %lu of an "
-		       "hour, %lu more\n", ages[0], ages[1], ages[2], ages[3]);
+		printf("objects of known age: %lu of less than a second, %lu of a minute, %lu of an hour, %lu "
+		       "older\n", ages[0], ages[1], ages[2], ages[3]);
 }
 
 /* An object is lost if no pointer leads to the object. Say how much memory with possible pointers was not read.
@@ -88,12 +88,13 @@ static int print_unread(const struct subject *subject, const struct scan_result 
 	int status = 0;
 
 	if (core && core->cut)
-		status = kmem_failed(1, "leaks", "%s: the dump is cut off: %s of its memory are missing", subject->name,
-				     BYTES(core->cut));
+		status = kmem_failed(1, "leaks", "%s: the dump is cut off: %s of its memory are missing; raise "
+						 "ulimit -c", subject->name, BYTES(core->cut));
 	if (core && !core->threads)
-		printf("not searched: registers and stacks, of which the dump says nothing\n");
+		printf("not searched: registers and stacks, because the dump has no threads\n");
 	if (result->unread_bytes)
-		printf("not searched: %s that could not be read; what is pointed to from there may be told as lost\n",
+		printf("not searched: %s of unreadable memory; objects with pointers only there may be reported as "
+		       "lost\n",
 		       BYTES(result->unread_bytes));
 	return status;
 }
@@ -103,7 +104,7 @@ static void print_rest(const struct scan_result *result)
 {
 	if (!result->count || result->again_bytes >= result->again_wanted)
 		return;
-	printf("read again in a stop: %s of ", BYTES(result->again_bytes));
+	printf("read again while all threads stood still: %s of ", BYTES(result->again_bytes));
 	printf("%s of objects; elsewhere a moved pointer may be missed\n", BYTES(result->again_wanted));
 }
 
@@ -114,7 +115,7 @@ static void print_elsewhere(const struct subject *subject)
 
 	if (!elsewhere)
 		return;
-	printf("%s are the program's own mappings, which libkmem did not give, and knows no objects of; ",
+	printf("%s are other mappings of the program, without objects of libkmem; ",
 	       BYTES(elsewhere));
 	printf("%s are libkmem's\n", BYTES(ours));
 }
@@ -122,9 +123,9 @@ static void print_elsewhere(const struct subject *subject)
 static void print_price(const struct subject *subject, const struct scan_result *result)
 {
 	if (subject->target.core)
-		printf("looked at %s\n", BYTES(result->read_bytes));
+		printf("searched %s\n", BYTES(result->read_bytes));
 	else
-		printf("looked at %s in %u round%s; all threads stood still %u times, for %.2f ms at most\n",
+		printf("searched %s in %u round%s; all threads stood still %u times, for %.2f ms at most\n",
 		       BYTES(result->read_bytes), result->rounds, result->rounds == 1 ? "" : "s", result->stops,
 		       (double)result->longest_ns / 1e6);
 }
@@ -136,7 +137,7 @@ static unsigned long number(const char *option, const char *text, unsigned long 
 	errno = 0;
 	unsigned long n = strtoul(text, &end, 10);
 	if (errno || end == text || *end || *text < '0' || *text > '9' || n > most)
-		kmem_usage("leaks", "--%s=%s: a number up to %lu", option, text, most);
+		kmem_usage("leaks", "--%s=%s is not a number up to %lu", option, text, most);
 	return n;
 }
 
@@ -183,7 +184,7 @@ int cmd_leaks(int argc, char **argv)
 		else
 			most = number("most", optarg, SIZE_MAX - 1) ?: SIZE_MAX;
 	if (argc - optind != 1)
-		kmem_usage("leaks", "of which process or core dump? --help says more");
+		kmem_usage("leaks", "a process or a core dump is missing; see kmem leaks --help");
 	argv[optind] = info_process("leaks", argv[optind], true);
 	return subject_open(&subject, "leaks", argv[optind]) ? look(&subject, seconds, most) : 1;
 }

@@ -26,12 +26,12 @@ static const char usage_text[] =
 static const char *state_of(const struct heap *heap, const struct heap_piece *piece, uint64_t object)
 {
 	if (piece->unknown)
-		return "of an engine that this kmem does not know";
+		return "of an engine unknown to this kmem";
 	if (heap_bit(heap->live, object))
-		return piece->kind == HEAP_OF_GUARD ? "live, guarded" : "live";
+		return piece->kind == HEAP_OF_GUARD ? "allocated, guarded" : "allocated";
 	if (piece->kind == HEAP_OF_SLOB)
 		return "free";
-	return heap_bit(heap->ready, object) ? "ready on a shelf" : "free";
+	return heap_bit(heap->ready, object) ? "free, cached" : "free";
 }
 
 static void print_neighbour(const struct heap *heap, const struct heap_piece *piece, const char *which, uint64_t object)
@@ -62,17 +62,17 @@ static void print_slab(const struct heap *heap, const struct heap_piece *piece, 
 	printf("  %-12s0x%lx, %u page%s: ", piece->kind == HEAP_OF_SLAB ? "slab" : "page", (unsigned long)piece->slab,
 	       piece->pages, piece->pages == 1 ? "" : "s");
 	if (piece->kind == HEAP_OF_SLAB)
-		printf("object %" PRIu64 " of %u, %u live, %u ready on shelves\n", object - piece->first, piece->count,
+		printf("object %" PRIu64 " of %u, %u allocated, %u cached\n", object - piece->first, piece->count,
 		       live, ready);
 	else
-		printf("shared by caches of slob, %u live\n", live);
+		printf("shared by caches of slob, %u allocated\n", live);
 }
 
 static void print_cache(const struct heap *heap, const struct heap_piece *piece)
 {
 	if (piece->cache == HEAP_NO_CACHE) {
 		printf("  %-12s%s\n", "cache", piece->kind == HEAP_OF_SLOB ?
-		       "slob's pages do not say" : "none: a block of whole pages");
+		       "unknown: pages of slob do not record the cache" : "none: a block of whole pages");
 		return;
 	}
 	const struct heap_cache *cache = &heap->caches[piece->cache];
@@ -104,10 +104,11 @@ static int tell_none(const struct subject *subject, const struct heap *heap, con
 		return kmem_failed(1, "who", "0x%lx: between the objects of a slab of %s", p, heap_name(heap, piece));
 	if (!map)
 		return kmem_failed(1, "who", subject->target.core && subject->target.core->cut ?
-				   "0x%lx: not in the dump, which is cut off" : "0x%lx: nothing is mapped there", p);
+				   "0x%lx: not in the dump, because the dump is cut off" :
+				   "0x%lx: no memory is mapped there", p);
 	if (!map->file && address - heap->lowest < heap->highest - heap->lowest)
-		return kmem_failed(1, "who", "0x%lx: in no object: free memory, or none of libkmem's", p);
-	return kmem_failed(1, "who", "0x%lx: none of libkmem's memory: %s", p, map->name ?: "a mapping without a name");
+		return kmem_failed(1, "who", "0x%lx: in no object: free memory, or memory outside of libkmem", p);
+	return kmem_failed(1, "who", "0x%lx: not memory of libkmem: %s", p, map->name ?: "a mapping without a name");
 }
 
 static int tell(struct subject *subject, struct heap *heap, uintptr_t address)
@@ -145,7 +146,7 @@ static uintptr_t parse(const char *text)
 	errno = 0;
 	uintptr_t address = strtoull(text, &end, 0);
 	if (errno || end == text || *end || *text == '-')
-		kmem_usage("who", "'%s' is no address", text);
+		kmem_usage("who", "'%s' is not an address", text);
 	return address;
 }
 
@@ -158,7 +159,7 @@ int cmd_who(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[1], "--help"))
 		kmem_help(usage_text);
 	if (argc < 3)
-		kmem_usage("who", "of which process or core dump, and which address? --help says more");
+		kmem_usage("who", "a process or core dump and an address are needed; see kmem who --help");
 	for (int i = 2; i < argc; i++)
 		parse(argv[i]);
 	if (!subject_open(&subject, "who", info_process("who", argv[1], true)))

@@ -302,5 +302,5 @@ const char *heap_name(const struct heap *heap, const struct heap_piece *piece)
 	if (piece->cache != HEAP_NO_CACHE)
 		return heap->caches[piece->cache].copy.registry.name;
 	return piece->kind == HEAP_OF_SLOB ? "(slob)" : piece->kind == HEAP_OF_GUARD ? "(guarded)" :
-	       piece->kind == HEAP_OF_BIG ? "(block, mapped)" : "(block of pages)";
+	       piece->kind == HEAP_OF_BIG ? "(huge block)" : "(large block)";
 }

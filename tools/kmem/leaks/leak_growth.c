@@ -168,7 +168,7 @@ static void print_caches(const struct snapshot *before, const struct snapshot *a
 	if (count > most)
 		printf("    and %zu more\n", count - most);
 	if (blocks > 0)
-		printf("    %+8ld %+11ld  (blocks of pages)\n",
+		printf("    %+8ld %+11ld  (large blocks)\n",
 		       (long)after->stats.large_blocks - (long)before->stats.large_blocks, blocks);
 	free(grown);
 }

@@ -183,15 +183,15 @@ static int cannot_stop(struct subject *subject)
 	int error = errno;
 
 	if (error == ETIMEDOUT)
-		return kmem_failed(1, subject->command, "process %s: one of its threads waits in the kernel and does "
-				   "not stand still", subject->name);
+		return kmem_failed(1, subject->command, "process %s: one of its threads waits in the kernel and "
+							"cannot be stopped; try again", subject->name);
 	if (target_is_own_lack(error))
-		return kmem_failed(1, subject->command, "process %s: its threads can't be listed: %s", subject->name,
+		return kmem_failed(1, subject->command, "process %s: its threads cannot be listed: %s", subject->name,
 				   strerror(error));
 	subject->target.result = error == ESRCH ? INFO_GONE : INFO_DENIED;
 	if (error == EPERM)
-		return kmem_failed(1, subject->command, "process %s: its threads can't be stopped: another program "
-				   "traces it, or you may not", subject->name);
+		return kmem_failed(1, subject->command, "process %s: its threads cannot be stopped: another program "
+							"traces it, or ptrace rights are missing", subject->name);
 	return subject_complain(subject);
 }
 

@@ -39,7 +39,8 @@ int subject_is_other(const struct subject *subject)
 	struct target target = subject->target;
 
 	return target_is_same(&target) ? 0 : kmem_failed(1, subject->command,
-							 "%d: has ended, or is another program now", subject->pid);
+							 "%d: the process has ended, or runs another program "
+							 "now", subject->pid);
 }
 
 int subject_complain(struct subject *subject)
@@ -48,12 +49,14 @@ int subject_complain(struct subject *subject)
 		return subject_is_other(subject) ?:
 		       info_complain(subject->command, subject->pid, subject->target.result, subject->target.version);
 	if (subject->target.core->cut)
-		return kmem_failed(1, subject->command, "%s: the dump is cut off: libkmem's records are not all in it",
+		return kmem_failed(1, subject->command, "%s: the dump is cut off, and lacks metadata of libkmem; "
+							"raise ulimit -c",
 				   subject->name);
 	return kmem_failed(1, subject->command, subject->target.result == INFO_OTHER ?
-			   "%s: libkmem there is of another build" : subject->target.result == INFO_NONE ?
-			   "%s: no libkmem in it" : subject->target.result == INFO_INVALID ?
-			   "%s: its record is invalid" : "%s: its records are not all in the dump", subject->name);
+			   "%s: has libkmem of another build; use the kmem of the same "
+			   "build" : subject->target.result == INFO_NONE ?
+			   "%s: has no libkmem" : subject->target.result == INFO_INVALID ?
+			   "%s: its record is invalid" : "%s: the dump lacks metadata of libkmem", subject->name);
 }
 
 int subject_load(struct subject *subject, struct heap *heap)

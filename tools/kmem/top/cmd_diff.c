@@ -152,7 +152,7 @@ static void add_rest(struct lines *lines, int which, const struct snapshot *snap
 
 	add(find(lines, "large blocks", RANK_REST), which, stats->large_blocks, stats->large_bytes, 0,
 	    stats->large_bytes);
-	add(find(lines, "free pages, not given back", RANK_REST), which, 0, 0, 0,
+	add(find(lines, "free pages, not returned", RANK_REST), which, 0, 0, 0,
 	    times(stats->pages_free_dirty, KM_PAGE_SIZE));
 	if (stats->slob_pages && stats->slob_pages != INFO_UNKNOWN)
 		add(find(lines, "shared by slob's caches", RANK_REST), which, 0, 0, 0,
@@ -316,7 +316,7 @@ int cmd_diff(int argc, char **argv)
 	while ((code = kmem_next_option("diff", usage_text, argc, argv, ":", known_options)) != -1)
 		*(code == 'a' ? &all : &exact) = true;
 	if (argc - optind != 2)
-		kmem_usage("diff", "two records or processes: before, and after");
+		kmem_usage("diff", "two records or processes are needed: BEFORE and AFTER");
 	setlocale(LC_CTYPE, "C.UTF-8");
 	int status = take(&lines, 0, argv[optind]) ?: take(&lines, 1, argv[optind + 1]);
 	if (!status) {

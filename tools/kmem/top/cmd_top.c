@@ -48,14 +48,15 @@ int top_complain(const struct top_targets *targets, const struct top_sample *sam
 	if (sample->result != INFO_OK)
 		return info_complain("top", sample->unread, sample->result, sample->version);
 	if (targets->cgroup)
-		return kmem_failed(1, "top", "%s: no process in it runs libkmem, or may be read", targets->cgroup);
+		return kmem_failed(1, "top", "%s: no process of this cgroup runs libkmem, or none may be read",
+				   targets->cgroup);
 	/* List the processes again, to learn the reason. */
 	size_t count;
 	pid_t *pids = info_own_processes(&count);
 	if (!pids)
 		return info_complain_of_all("top", errno);
 	free(pids);
-	return kmem_failed(1, "top", "no process of yours runs libkmem");
+	return kmem_failed(1, "top", "none of your processes runs libkmem");
 }
 
 /* ------------------------------------------------------------------ once */
@@ -110,7 +111,7 @@ static enum top_sort parse_sort(const char *text)
 	for (int i = 0; i < TOP_SORTS; i++)
 		if (!strcmp(text, top_sort_names[i]))
 			return (enum top_sort)i;
-	kmem_usage("top", "--sort: no column is called '%s'; kmem top --help lists them", text);
+	kmem_usage("top", "--sort: unknown column '%s'; kmem top --help lists the columns", text);
 }
 
 static void parse_one(struct wanted *wanted, int code)
@@ -139,7 +140,7 @@ static void parse_pids(struct top_targets *targets, char **texts)
 
 		called = number ? 1 : called;
 		if (!called)
-			kmem_usage("top", "'%s' is no process's number, nor name", *texts);
+			kmem_usage("top", "'%s' is neither the number nor the name of a process", *texts);
 		for (size_t i = 0; i < called; i++) {
 			pids = kmem_grow(pids, count, &room, sizeof(*pids));
 			pids[count++] = number ?: found[i];
@@ -165,11 +166,11 @@ int cmd_top(int argc, char **argv)
 	while ((code = kmem_next_option("top", usage_text, argc, argv, ":", known)) != -1)
 		parse_one(&wanted, code);
 	if (wanted.targets.cgroup && optind < argc)
-		kmem_usage("top", "processes, or a cgroup");
+		kmem_usage("top", "give processes or --cgroup, not both");
 	if (wanted.targets.cgroup && !*wanted.targets.cgroup)
-		kmem_usage("top", "--cgroup: of which one?");
+		kmem_usage("top", "--cgroup: the cgroup is missing");
 	if (wanted.bytes && !wanted.once)
-		kmem_usage("top", "--bytes: with --once");
+		kmem_usage("top", "--bytes needs --once");
 	if (wanted.targets.cgroup)
 		wanted.targets.cgroup = top_cgroup(wanted.targets.cgroup);
 	if (optind < argc)

@@ -1,7 +1,7 @@
 /*
  * top.h: interfaces shared by the files of `kmem top`. A sample lays out running processes as a tree of rows, with
  * figures of resident memory. Invariant: the live, ready and free bytes of a row add up to its resident bytes (the
- * allocator's own records excepted). The rows of caches and of system memory add up to the row of their process.
+ * allocator's metadata excepted). The rows of caches and of system memory add up to the row of their process.
  */
 #ifndef KMEM_COMMAND_TOP_H
 #define KMEM_COMMAND_TOP_H

@@ -209,10 +209,10 @@ static void add_rest(struct laying *laying)
 	records.free = 0;
 	add_part(laying, system_row(laying, "large blocks"), divide(large, large, 0));
 	if (resident->kept)
-		add_part(laying, system_row(laying, "kept for large blocks"),
+		add_part(laying, system_row(laying, "cached large blocks"),
 			 divide(resident->kept, 0, resident->kept));
 	add_part(laying, system_row(laying, "free pages"), free);
-	add_part(laying, system_row(laying, "own records"), records);
+	add_part(laying, system_row(laying, "metadata"), records);
 }
 
 /* ------------------------------------------------------------------ a process */

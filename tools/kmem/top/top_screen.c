@@ -63,11 +63,11 @@ static void put_line(int line, const char *text, int attributes)
 }
 
 static const char *const help_lines[] = {
-	"NAME    processes; below each its caches, what no cache has, and its groups",
-	"RES     resident: LIVE + READY + FREE; of own records neither",
-	"LIVE    objects that the program has      READY  objects on shelves, for a hit",
-	"FREE    the rest of slabs and free pages  PURGE  what a shrink gives back",
-	"PINNED  slabs of which less than a tenth is in use       RATE/s  growth of LIVE",
+	"NAME    processes; below each: caches, memory outside of caches, groups",
+	"RES     resident: LIVE + READY + FREE; metadata has RES only",
+	"LIVE    allocated objects                 READY  free objects, cached",
+	"FREE    the rest of slabs and free pages  PURGE  memory that kmem shrink returns",
+	"PINNED  slabs with less than a tenth in use       RATE/s  growth of LIVE",
 	"",
 	"q quit          m live    y ready    f free    u purgeable    p pinned",
 	"t rate          s resident (what it starts with)    n name    r reversed",
@@ -97,7 +97,8 @@ static void draw_note(const struct screen *screen)
 	if (sample->result == INFO_OK)
 		snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, top_other_text(sample, COLS).text);
 	else if (sample->result == INFO_PARTLY)
-		snprintf(text, sizeof(text), "%d: caches come and go too fast: some are missing", (int)sample->unread);
+		snprintf(text, sizeof(text), "%d: caches are created and destroyed too fast: some are "
+					     "missing", (int)sample->unread);
 	else
 		snprintf(text, sizeof(text), "%d: can't be read", (int)sample->unread);
 	text[COLS < (int)sizeof(text) ? COLS : (int)sizeof(text) - 1] = '\0';
@@ -226,11 +227,11 @@ static const char *why_no_screen(void)
 	int error;
 
 	if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
-		return "it takes a terminal: --once prints the same, once";
+		return "kmem top needs a terminal; kmem top --once prints the same once";
 	if (!term || !*term || setupterm(NULL, STDOUT_FILENO, &error) != OK)
-		return "TERM is not set, or no terminal is known by that name: --once prints the same, once";
+		return "TERM is not set, or names an unknown terminal; kmem top --once prints the same once";
 	if (!tigetstr("cup") || tigetstr("cup") == (char *)-1)
-		return "the terminal can't place its cursor (TERM): --once prints the same, once";
+		return "the terminal cannot place its cursor (TERM); kmem top --once prints the same once";
 	return NULL;
 }
 
@@ -302,7 +303,7 @@ static int complain(const struct screen *screen)
 
 	if (sample->result != INFO_GONE && sample->result != INFO_NONE)
 		return top_complain(screen->targets, sample);
-	return kmem_failed(1, "top", "%d: has ended, or is another program now", (int)sample->unread);
+	return kmem_failed(1, "top", "%d: the process has ended, or runs another program now", (int)sample->unread);
 }
 
 int top_screen(const struct top_targets *targets, struct top_view view, double delay)
@@ -320,7 +321,7 @@ int top_screen(const struct top_targets *targets, struct top_view view, double d
 	setlocale(LC_CTYPE, "");
 	SCREEN *terminal = newterm(NULL, stdout, stdin);
 	if (!terminal)
-		return kmem_failed(1, "top", "the terminal has no screen (TERM): --once prints the same, once");
+		return kmem_failed(1, "top", "the terminal has no screen (TERM); kmem top --once prints the same once");
 	cbreak();
 	noecho();
 	keypad(stdscr, TRUE);

@@ -4,5 +4,5 @@
 
 int top_screen(const struct top_targets *targets, struct top_view view, double delay)
 {
-	return kmem_failed(1, "top", "built without ncurses, it has no screen: --once");
+	return kmem_failed(1, "top", "this kmem is built without ncurses; kmem top --once prints the same once");
 }

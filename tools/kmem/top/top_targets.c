@@ -106,7 +106,7 @@ char *top_cgroup(const char *name)
 
 	if (!folder)
 		exit(kmem_failed(1, "top", "%.200s: %s", name, info_is_number(name) ?
-				 "no such process, or it is in no cgroup of version 2" :
+				 "no such process, or the process is in no cgroup of version 2" :
 				 "no such cgroup, or its cgroup.procs can't be read"));
 	return folder;
 }

@@ -1,5 +1,5 @@
 /* twice.c: the same object is freed twice. With KMEM_OPTIONS=check:1 the second free is one line, and the end.
- * gcc warns of it as well, where it is not told not to, as here by the Makefile: -Wuse-after-free. */
+ * gcc warns of it as well, where it is not told not to, as here by meson.build: -Wuse-after-free. */
 #include <kmem/kmem.h>
 
 struct session {

@@ -24,6 +24,7 @@ setup:
 	+@$(if $(filter examples,$(GOALS)),scripts/need liblua5.4-dev libsqlite3-dev zlib1g-dev pkg-config &&) scripts/setup $(BUILD) $(FOLDERS)
 install: ninja
 	+meson install -C $(BUILD) --no-rebuild $(if $(call has,s),--quiet) $(if $(call has,n),--dry-run)
+	@[ -n "$(DESTDIR)" ] || ! command -v ldconfig >/dev/null || ldconfig 2>/dev/null || echo "now run ldconfig as root, if LIBDIR is among the loader's folders"
 uninstall: setup
 	packaging/uninstall $(BUILD)
 # Packages come first, for Meson looks what there is. CHECK_LONG: hours.

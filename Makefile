@@ -5,20 +5,20 @@
 BUILD	:= build$(if $(SAN),-$(SAN))$(if $(DEBUG),-debug)
 has	= $(findstring $(1),$(firstword -$(MAKEFLAGS)))
 NINJA	= flock $(BUILD)/setup.lock ninja -C $(BUILD) $(if $(V)$(call has,n),-v,$(if $(call has,s),--quiet)) $(if $(call has,n),-n) \
-	$(if $(call has,k),-k 0) $(filter-out -j,$(filter -j%,$(MAKEFLAGS)))
+	$(if $(call has,k),-k 0) $(or $(filter-out -j,$(filter -j%,$(MAKEFLAGS))),$(addprefix -j,$(JOBS)))
 OWN	:= check check-full check-long clean coverage demo install ninja setup uninstall
 GOALS	:= $(filter-out $(OWN),$(or $(MAKECMDGOALS),all))
 # GNU's lower-case names of folders count on the command line only: an environment may have a `prefix` of its own.
 folder	= $(addprefix -D$(2)=,$(or $($(1)),$(if $(filter command,$(origin $(2))),$($(2)),$(3))))
 FOLDERS	= $(call folder,PREFIX,prefix,/usr/local) $(call folder,BINDIR,bindir) $(call folder,LIBDIR,libdir,lib) $(call folder,DATADIR,datadir) \
-	$(call folder,INCLUDEDIR,includedir) $(call folder,MANDIR,mandir,$(addsuffix /man,$(DATADIR))) \
+	$(call folder,INCLUDEDIR,includedir) $(call folder,MANDIR,mandir,$(addsuffix /man,$(patsubst -Ddatadir=%,%,$(call folder,DATADIR,datadir)))) \
 	$(call folder,PKGCONFIGDIR,pkgconfigdir) $(call folder,CMAKEDIR,cmakedir)
 
-.DEFAULT_GOAL := all
+SHELL	:= /bin/bash -o pipefail
 .PHONY: $(OWN) $(sort all $(GOALS))
 $(sort all $(GOALS)): ninja ;
 ninja: setup
-	+@$(NINJA) $(patsubst $(BUILD)/%,%,$(or $(GOALS),all))
+	+@$(NINJA) $(patsubst $(BUILD)/%,%,$(or $(GOALS),all)) $(if $(call has,s),| sed '/^ninja: no work to do/d' >&2)
 	@$(if $(filter all,$(GOALS)),$(if $(call has,s),:,echo "built: $(BUILD)/libkmem.{so,a}, libkmem-malloc.{so,a} and kmem; next: make check"),:)
 setup:
 	+@$(if $(filter examples,$(GOALS)),scripts/need liblua5.4-dev libsqlite3-dev zlib1g-dev pkg-config &&) scripts/setup $(BUILD) $(FOLDERS)

@@ -235,7 +235,7 @@ def build_workers(bench: Bench, gauge: str) -> None:
         return
     for variant in planned:
         # make may fail for some workers: asks make for each worker.
-        if bench.children.run(["make", "-q", *targets(variant)], bench.root):
+        if bench.children.run(["make", "-s", *targets(variant)], bench.root):
             variant.broken = True
             bench.leave(" ".join((variant.subject, variant.api, variant.linkage)), "its worker cannot be built")
             bench.ours_failed |= variant.kind.is_ours

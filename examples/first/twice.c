@@ -1,5 +1,5 @@
 /* twice.c: a double free. With KMEM_OPTIONS=check:1 the second free prints one line and ends the process. gcc warns
- * with -Wuse-after-free; examples.mk disables this warning. */
+ * with -Wuse-after-free; meson.build disables this warning. */
 #include <kmem/kmem.h>
 
 struct session {

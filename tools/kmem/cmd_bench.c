@@ -38,13 +38,13 @@ static char *driver(char *folder)
 	return access(format("%s/__main__.py", folder), R_OK) ? NULL : folder;
 }
 
-/* Returns: the nearest folder above `path` with bench/bench.mk; NULL: none. */
+/* Returns: the nearest folder above `path` with bench/meson.build; NULL: none. */
 static char *tree_above(const char *path)
 {
 	char *tree = format("%s", path), *slash;
 
 	while ((slash = strrchr(tree, '/'))) {
-		if (!access(format("%s/bench/bench.mk", tree), R_OK))
+		if (!access(format("%s/bench/meson.build", tree), R_OK))
 			return tree;
 		*slash = '\0';
 	}

@@ -1,1 +1,0 @@
-$(BUILD)/tests/unit/older_libc: tests/unit/debug_stacks.c

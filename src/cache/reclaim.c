@@ -362,7 +362,13 @@ static void tick(void)
 	if (now != last) {
 		km_store(&reclaim.last_tick_ms, now);
 		if (km_unlikely(km_boot_is_borrower())) {
+			/* The report may end the child alone. The parent continues with the same variables of the
+			 * thread, so the flag must be clear by then. No lock is held here. */
+			const uint8_t busy = km_thread.busy;
+
+			km_thread.busy = KM_BUSY_NOT;
 			km_misuse(KM_MISUSE_CHILD, "vfork", __builtin_thread_pointer(), NULL);
+			km_thread.busy = busy;
 			return;
 		}
 	}

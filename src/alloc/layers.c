@@ -1,5 +1,5 @@
 /*
- * layers.c: the stack of layers above a cache's objects. The order is enum km_layer (slab/engine.h). Each layer has
+ * layers.c: the stack of layers above a cache's objects. The order is enum km_layer (slab/kmem_cache.h). Each layer has
  * ops (struct km_alloc_ops): a request enters the top layer of the cache, and each layer serves a request, or passes
  * the request to the layer below (km_layer_below).
  *

@@ -42,8 +42,8 @@ struct km_busy_was {
 
 /* A fork under way in this thread (os/lock.c, cache/boot.c). */
 struct km_thread_fork {
-	unsigned
-		depth; /* forks under way: a signal handler may fork inside of a fork. Inner forks take no lock */
+	/* Forks under way: a signal handler may fork inside of a fork. Inner forks take no lock. */
+	unsigned depth;
 	uint8_t kind;		/* enum km_fork_kind */
 	/* This thread's fork takes locks. Another thread may have the same number: the child of a bare clone keeps
 	 * its parent's number, and the numbers of a new PID namespace begin at 1. */

@@ -363,9 +363,10 @@ static void tick(void)
 		km_store(&reclaim.last_tick_ms, now);
 		if (km_unlikely(km_boot_is_borrower())) {
 			/* The report may end the child alone. The parent continues with the same variables of the
-			 * thread, so the flag must be clear by then. No lock is held here. */
+			 * thread, so the flag must be clear by then. */
 			const uint8_t busy = km_thread.busy;
 
+			km_debug(!km_thread.locks_held, "the parent gets no locked lock back");
 			km_thread.busy = KM_BUSY_NOT;
 			km_misuse(KM_MISUSE_CHILD, "vfork", __builtin_thread_pointer(), NULL);
 			km_thread.busy = busy;

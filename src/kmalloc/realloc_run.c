@@ -55,7 +55,7 @@ static struct run *lock_here(void)
 	km_lock(&run->lock);
 	km_debug(run->pages <= MOST_PAGES && (!run->pages || run->first),
 		 "a run begins somewhere and has a bound");
-	km_debug(run->pages <= run->allowed, "a run has the bytes taken from the bound");
+	km_debug(run->pages <= run->allowed, "a run has at most the allowed pages");
 	return run;
 }
 

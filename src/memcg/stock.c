@@ -207,7 +207,7 @@ static bool get_pages(struct km_stock *stock, struct km_counter *counter, uint64
 	uint64_t batch = km_max(km_min((uint64_t)BATCH, spare / 2 >> KM_PAGE_SHIFT), pages);
 	uint64_t bytes = batch << KM_PAGE_SHIFT;
 
-	km_debug(batch >= pages && pages, "a batch has at least the needed bytes");
+	km_debug(batch >= pages && pages, "a batch has at least the needed pages");
 	if (bytes > spare || km_counter_try_charge(counter, bytes))
 		return false;
 	attempt->counted = bytes;

@@ -221,7 +221,7 @@ static void register_again(size_t bytes)
 
 void km_thread_take_back(size_t bytes)
 {
-	km_debug(km_thread.lent.children, "a thread's area comes back as often as it was km_thread.lent");
+	km_debug(km_thread.lent.children, "a thread's area comes back as often as it was lent");
 	km_thread.lent.children--;
 	if (bytes)
 		register_again(bytes);

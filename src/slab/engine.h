@@ -1,6 +1,6 @@
 /*
- * engine.h: struct kmem_cache, and struct km_engine: the functions an engine implements and may call. Also the layout
- * of objects and slabs, the bytes around a debugged object, and the hooks of observers.
+ * engine.h: struct km_engine: the functions that an engine implements and may call. Also the layout of objects and
+ * slabs, the bytes around a debugged object, and the hooks of observers. struct kmem_cache: kmem_cache.h.
  *
  * Glossary.
  * Object: memory handed to a user. Slab: 2^order pages, cut into objects of one cache. Order: log2 of a slab's pages.

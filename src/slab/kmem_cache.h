@@ -58,7 +58,7 @@ struct km_cache_fast {
 	struct km_chain chain;		/* KM_PERCPU_FREELIST: place of each CPU's slab */
 };
 
-/* Line 1: layout of slabs and objects; constant after creation. */
+/* Line 1: layout of slabs and objects; constant after creation but for `traits` and `dead`. */
 struct km_cache_layout {
 	uint32_t size;			/* stride of objects, in bytes */
 	uint32_t object_size;		/* bytes requested by the user */

@@ -225,7 +225,7 @@ void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
 	const bool no_calls = km_thread.no_calls;
 	km_errno_scope(saved_errno);
 
-	km_debug(km_thread.constructing.count < KM_CTORS_NESTED, "a constructor runs outside of itself");
+	km_debug(km_thread.constructing.count < KM_CTORS_NESTED, "constructors nest to a bound");
 	km_thread.constructing.cache[km_thread.constructing.count++] = asked_by(cache);
 	km_thread.no_calls = false;
 	km_busy_end_clear();

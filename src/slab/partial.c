@@ -178,7 +178,7 @@ static void take_empty(struct km_slabs *n, unsigned long keep, size_t looks, con
 			continue;
 		}
 		(kind->unlist ?: km_slabs_drop)(n, slab);
-		km_debug(km_list_empty(&slab->list), "a removed slab is locked");
+		km_debug(km_list_empty(&slab->list), "a removed slab is on no list");
 		km_list_add_tail(&slab->list, empty);
 	}
 }

@@ -228,7 +228,7 @@ static void damage(unsigned how)
 	hear();
 	CHECK(cache->layout.engine->check(cache) == 1);
 	listen();
-	CHECK(strstr(heard, "bits say 8 free"));
+	CHECK(strstr(heard, "its bits mark 8 as free"));
 	char line[128];
 	snprintf(line, sizeof(line), "libkmem: kmem_cache_alloc(%s, %p): free memory of this page was written to; "
 		 "KMEM_OPTIONS=guard:each stops at such a write\n",

@@ -261,7 +261,7 @@ static void constructed(void)
 	int lines;
 
 	NEED(said(use_constructed, text, &lines) == 0);
-	NEED(lines == 1 && strstr(text, "built") && strstr(text, "constructed"));
+	NEED(lines == 1 && strstr(text, "built") && strstr(text, "has a constructor"));
 }
 
 static struct kmem_cache *shared;

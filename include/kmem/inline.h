@@ -12,14 +12,15 @@
  * is aborted and continues at its miss label. Only the last store commits:
  *
  *	pop:	area = percpu + (cpu << KMEM_AREA_SHIFT)
- *		top = *(area + shelf)		an offset from area; 0 where closed or not yet born
+ *		pcs = open.pcs			kmem_pcs_pop_gfp: 0 (closed) if gfp & KMEM_GFP_ODD
+ *		top = *(area + pcs)		an offset from area; 0 where closed or without a sheaf
  *		object = *(area + top)		NULL at the bottom of the stack, and at area + 0
  *		if (!object) miss
- *		*(area + shelf) = top + 8
- *	push:	the same of `back`
- *		if ((top & mask) == 0) miss	the block is full, or closed
+ *		*(area + pcs) = top + 8
+ *	push:	area, and pcs and top of `back`
+ *		if ((top & mask) == 0) miss	the sheaf is full, or closed
  *		*(area + top - 8) = object
- *		*(area + shelf) = top - 8
+ *		*(area + pcs) = top - 8
  *
  * A sequence writes only rseq_cs of the thread's rseq area. The descriptors are in the section __rseq_cs, and the
  * signature precedes each abort label. An abort is a miss. An unregistered thread has cpu -1 or -2: the two areas

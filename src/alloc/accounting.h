@@ -28,8 +28,8 @@ struct km_memcg_view;
 struct km_group_stats;
 
 struct km_charge_ops {
-	/* ---- for src/alloc. Charges an object of this cache: from now on each call checks the objcg. Returns: false
-	 * if not possible. */
+	/* ---- for src/alloc. Begins charging in this cache: adds the layer CHARGE. From now on each call checks the
+	 * objcg. Returns: false if not possible. */
 	bool (*begin)(struct kmem_cache *cache, bool may_wait);
 	/* Give back the objects on the charged sheaves of the caches, on these CPUs (alloc/drain.h). unused: also
 	 * where the fence is refused, because no thread uses the caches. */

@@ -416,7 +416,8 @@ static km_noinline void mixed_free(struct kmem_cache *cache, void *object)
 
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 
-/* Allocates a zeroed object. The fast path passes __GFP_ZERO on without a look at the charged sheaf. */
+/* Allocates a zeroed object. Without an objcg of the thread (the default is charged), the fast path passes __GFP_ZERO
+ * on without a look at the charged sheaf. */
 static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	void *object = NULL;

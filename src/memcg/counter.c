@@ -1,7 +1,8 @@
 /*
  * counter.c: charges up a tree of counters, all or nothing. Invariant: a limited counter is raised by
- * compare-and-swap, so that its usage never exceeds max, not even during a charge that will fail. A refused charge
- * gives the bytes of the counters below the refusing counter back at once.
+ * compare-and-swap, so that its usage never exceeds max, not even during a charge that will fail; except by forced
+ * charges, and after max was lowered. A refused charge gives the bytes of the counters below the refusing counter
+ * back at once.
  */
 #include "counter.h"
 
@@ -70,8 +71,9 @@ static bool try_add(struct km_counter *counter, uint64_t bytes)
 
 /*
  * Charges from below upwards. Another thread may see counters below raised for a moment by a charge then refused
- * above. Each of these counters had room, so none exceeds its max. A charge refused because of this moment would have
- * been refused a moment later by bytes really out.
+ * above. Each of these counters had room, so none exceeds its max. Another charge may be refused meanwhile although
+ * there would be room a moment later (kernel: the same). press (pressure.c) tries again; a charge that may not wait
+ * fails.
  */
 struct km_counter *km_counter_try_charge(struct km_counter *counter, uint64_t bytes)
 {

@@ -75,7 +75,7 @@ struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
  * over the caller's reference. Requires: no other group exists yet. */
 void km_memcg_set_top(struct mem_cgroup *group);
 
-/* Functions called by lower layers through km_charge_ops (alloc/accounting.h), described there. */
+/* Functions called by lower folders through km_charge_ops (alloc/accounting.h), described there. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait);
 void km_charge_drain(struct kmem_cache **caches, size_t count, bool unused, const struct km_cpu_list *places);
 void km_charge_close(struct kmem_cache *cache);

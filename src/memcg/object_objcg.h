@@ -66,11 +66,11 @@ km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *ob
 }
 
 /*
- * cache->objcg (slab/kmem_cache.h lists the values). While one objcg is charged for all allocated objects of a cache,
- * as in many programs, no free needs to look at an owner word, and the fast path pushes to the CPU's charged sheaf. A
- * thread that charges an object to another objcg, or to none, or makes another objcg the owner of a sheaf, first
- * announces that frees must look. A thread that frees this object later sees the announcement: the object came to the
- * thread after it.
+ * cache->memcg.objcg (slab/kmem_cache.h lists the values). While one objcg is charged for all allocated objects of a
+ * cache, as in many programs, no free needs to look at an owner word, and the fast path pushes to the CPU's charged
+ * sheaf. A thread that charges an object to another objcg, or to none, or makes another objcg the owner of a sheaf,
+ * first announces that frees must look. A thread that frees this object later sees the announcement: the object came
+ * to the thread after it.
  */
 
 /* Returns whether a free object's word must be 0: the cache has uncharged objects too, or frees are checked. */

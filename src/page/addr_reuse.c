@@ -156,7 +156,7 @@ struct km_page *km_addr_reuse_alloc(const char *name, unsigned order, int node, 
 	return page;
 }
 
-/* Purge the slab before any reuse. Slabs smaller than a system page keep their memory. */
+/* Purge the slab before any reuse, if system calls are allowed. Slabs smaller than a system page keep their memory. */
 void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 {
 	size_t bytes = KM_PAGE_SIZE << order;

@@ -71,7 +71,7 @@ static void unlock_table(struct km_busy_was was)
 #define DELETED		1u
 #define VIEW_SLOTS	((uintptr_t)63)
 #define FORK_TRIES	1000	/* tries of 1 ms each: for one system call */
-#define HIDDEN_MOST	4096u	/* most parts of regions that are hidden at a time: each may be a mapping */
+#define HIDDEN_MOST	4096u	/* most parts of regions hidden from one mlockall: each may be a mapping */
 #define META_MOST	((size_t)4 << 20)	/* a larger table has a mapping of its own */
 
 static size_t hash(uintptr_t start)

@@ -73,7 +73,8 @@ uintptr_t km_owned_owner(const struct km_pcs *pcs);
 /* Returns: the owner word of `cpu`. Racy. */
 uintptr_t km_owned_owner_cpu(const struct km_pcs *pcs, unsigned cpu);
 /*
- * Make `owner` the owner of the sheaf of `cpu` and its objects, if the CPU has an owned sheaf.
+ * Make `owner` the owner of the sheaf of `cpu`, if the CPU has an owned sheaf. Only the sheaf's owner word changes;
+ * the objects' owner words do not.
  * Requires: rseq, a closed pcs, and a fence since the close.
  */
 void km_owned_rename_cpu(struct km_pcs *pcs, unsigned cpu, uintptr_t owner);

@@ -95,9 +95,10 @@ extern km_hidden struct km_percpu km_percpu;
 
 /*
  * Offsets of rseq areas from the thread pointer. A hit stores to the area at km_rseq and reads its CPU from
- * there. km_rseq leads to the thread's rseq area, or to a dummy on CPU 0. The dummy is in force, from the first
- * instruction on, where no thread is registered, and where areas are indexed by concurrency id. km_thread_rseq
- * leads to the thread's rseq area under both indexes, for callers that have checked km_percpu.index.
+ * there. km_rseq leads to the thread's rseq area, or to a dummy on CPU 0, whose sheaves read as closed then. The dummy
+ * is in force, from the first instruction on, where no thread is registered, and where areas are indexed by
+ * concurrency id. km_thread_rseq leads to the thread's rseq area under both indexes, for callers that have checked
+ * km_percpu.index.
  */
 extern km_hidden intptr_t km_rseq, km_thread_rseq;
 /* Used by hits by concurrency id in place of km_rseq, and by no other code. */

@@ -74,7 +74,8 @@ km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, i
 }
 
 /*
- * The low bits of a tag are the shift count in cl. With a tag of 0, shr keeps the flags of xor: no object is NULL.
+ * The low bits of a tag are the shift count in cl. With a tag of 0, shr keeps the flags of xor, and no object is NULL:
+ * so a tag of 0 is a miss.
  */
 km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, char *base,
 						intptr_t rseq, void *head, void *tail)

@@ -1,8 +1,8 @@
 /*
- * counter.c: charges up a tree of counters, all or nothing. Invariant: a limited counter is raised by
- * compare-and-swap, so that its usage never exceeds max, not even during a charge that will fail; except by forced
- * charges, and after max was lowered. A refused charge gives the bytes of the counters below the refusing counter
- * back at once.
+ * counter.c: charges up a tree of counters, all or nothing. A refused charge gives the bytes of the counters below the
+ * refusing counter back at once. Invariant: only a forced charge raises the usage of a counter above max. Other charges
+ * raise a limited counter by compare-and-swap, so a charge that will fail does not exceed max either. A lowered max may
+ * lie below the usage.
  */
 #include "counter.h"
 

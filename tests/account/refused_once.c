@@ -92,7 +92,7 @@ static void by_another(size_t size, size_t larger, realloc_t call, bool room)
 }
 
 /* A request without __GFP_ACCOUNT moves the block uncharged. */
-static void by_nobody(size_t size, size_t larger, realloc_t call)
+static void by_no_group(size_t size, size_t larger, realloc_t call)
 {
 	struct asked asked = { 0, 0 };
 	struct mem_cgroup *group = asking(0, &asked);
@@ -113,7 +113,7 @@ static void each(size_t size, size_t larger, realloc_t call)
 	by_its_objcg(MEM_CGROUP_PRIVATE, size, larger, call);
 	by_another(size, larger, call, true);
 	by_another(size, larger, call, false);
-	by_nobody(size, larger, call);
+	by_no_group(size, larger, call);
 }
 
 int main(void)

@@ -2,8 +2,8 @@
  * confined.c: programs that confine themselves after the start. With a filter that permits only the system calls of
  * libc's malloc, all use, drains, frees and destruction go on, and free objects on other CPUs stay unused. With a
  * limit on the address space, the program and the library share the rest. The test sets the clock. Disciplines: all
- * Not with hardened: the tables of what is out take a fifth of the address space. Not with nodes: large blocks begin
- * as the system makes them, and none is parked.
+ * Not with hardened: the tables of allocated objects take a fifth of the address space. Not with nodes: large blocks begin
+ * as the system makes them, and none is cached.
  */
 #define _GNU_SOURCE
 #include <kmem/memcg.h>
@@ -377,7 +377,7 @@ static void before_tick(void)
 	limited(UNSEEN_BEFORE_TICK);
 }
 
-static size_t parked(void)
+static size_t cached_huge(void)
 {
 	return *km_huge_cache_pages() << KM_PAGE_SHIFT;
 }
@@ -398,26 +398,26 @@ static void swing(void)
  * Cached memory never counts against the limits of the program's own mappings: with a limit, no huge block is
  * cached.
  */
-static void parks_nothing(int resource)
+static void caches_nothing(int resource)
 {
 	struct rlimit limit = { 4096 * MIB, RLIM_INFINITY };
 
 	swing();
-	NEED(parked() >= 64 * MIB);
-	NEED(setrlimit((__rlimit_resource_t)resource, &limit) == 0 && parked() == 0);
+	NEED(cached_huge() >= 64 * MIB);
+	NEED(setrlimit((__rlimit_resource_t)resource, &limit) == 0 && cached_huge() == 0);
 	swing();
-	NEED(parked() == 0);
+	NEED(cached_huge() == 0);
 	limit.rlim_cur = RLIM_INFINITY;
 	NEED(setrlimit((__rlimit_resource_t)resource, &limit) == 0);
 	swing();
-	NEED(parked() >= 64 * MIB);
+	NEED(cached_huge() >= 64 * MIB);
 }
 
-static void parked_blocks(void)
+static void cached_huge_blocks(void)
 {
-	parks_nothing(RLIMIT_AS);
+	caches_nothing(RLIMIT_AS);
 	kmem_shrink_all();
-	parks_nothing(RLIMIT_DATA);
+	caches_nothing(RLIMIT_DATA);
 }
 
 /* Nor with locked mappings and a limit on locked memory. */
@@ -426,20 +426,20 @@ static void locked_blocks(void)
 	struct rlimit limit;
 
 	swing();
-	NEED(parked() >= 64 * MIB && getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+	NEED(cached_huge() >= 64 * MIB && getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
 	limit.rlim_cur = limit.rlim_max < 1024 * MIB ? limit.rlim_max : 1024 * MIB;
 	if (limit.rlim_cur < 256 * MIB || setrlimit(RLIMIT_MEMLOCK, &limit) || mlockall(MCL_FUTURE))
 		return;
-	NEED(parked() == 0);
+	NEED(cached_huge() == 0);
 	swing();
-	NEED(parked() == 0);
+	NEED(cached_huge() == 0);
 	/* Without a limit there is nothing to withhold. */
 	limit.rlim_cur = limit.rlim_max;
 	if (limit.rlim_max != RLIM_INFINITY)
 		return;
 	NEED(setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && mlockall(MCL_FUTURE) == 0);
 	swing();
-	NEED(parked() >= 64 * MIB);
+	NEED(cached_huge() >= 64 * MIB);
 }
 
 /* Caching resumes after munlockall. The program maps nothing meanwhile, so any limit will do. */
@@ -453,10 +453,10 @@ static void unlocked_blocks(void)
 	swing();
 	if (setrlimit(RLIMIT_MEMLOCK, &limit) || mlockall(MCL_FUTURE))
 		return;
-	NEED(parked() == 0);
+	NEED(cached_huge() == 0);
 	NEED(munlockall() == 0);
 	swing();
-	NEED(parked() >= 64 * MIB);
+	NEED(cached_huge() >= 64 * MIB);
 }
 
 /* Other limits, other processes, and refused calls: unchanged. */
@@ -507,14 +507,14 @@ static void locks_behind_a_filter(void)
 static const struct test_case cases[] = {
 	{ "a filter, by prctl", by_prctl },
 	{ "a filter, by seccomp", by_seccomp },
-	{ "what lies ready on other CPUs", takes_down },
+	{ "cached on other CPUs", takes_down },
 	{ "a limit, by setrlimit", by_setrlimit },
 	{ "a limit, by prlimit", by_prlimit },
 	{ "a limit unseen, before a shrink", before_shrink },
 	{ "a limit unseen, before a tick", before_tick },
-	{ "what is parked, under a limit", parked_blocks },
-	{ "what is parked, locked", locked_blocks },
-	{ "what is parked, unlocked again", unlocked_blocks },
+	{ "cached huge blocks, under a limit", cached_huge_blocks },
+	{ "cached huge blocks, locked", locked_blocks },
+	{ "cached huge blocks, unlocked again", unlocked_blocks },
 	{ "locks behind a filter", locks_behind_a_filter },
 	{ "not ours", not_ours },
 };

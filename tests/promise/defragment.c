@@ -180,9 +180,9 @@ static void of_kmalloc(void)
 }
 
 /* The group is charged in the end byte for byte as much as a group with objects that never moved. */
-static void paid_for(unsigned flags)
+static void charged_to(unsigned flags)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, "payer", flags), *old;
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "group", flags), *old;
 
 	if (slob)
 		return;
@@ -215,23 +215,23 @@ static void paid_for(unsigned flags)
 	gone(cache);
 }
 
-static void paid_for_by_a_group(void)
+static void charged_to_a_group(void)
 {
-	paid_for(0);
+	charged_to(0);
 }
 
-static void paid_for_by_a_private_group(void)
+static void charged_to_a_private_group(void)
 {
-	paid_for(MEM_CGROUP_PRIVATE);
+	charged_to(MEM_CGROUP_PRIVATE);
 }
 
 /*
  * kmalloc objects: one thread sets the group charged, and another thread moves objects in the name
  * of the first.
  */
-static void paid_for_by_kmalloc(void)
+static void charged_to_kmalloc(void)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, "kmalloc's payer", 0), *old;
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "kmalloc's group", 0), *old;
 
 	if (slob)
 		return;
@@ -368,9 +368,9 @@ static void other_bits(void)
 static const struct test_case cases[] = {
 	{ "of a cache", of_a_cache },
 	{ "of kmalloc", of_kmalloc },
-	{ "paid for by a group", paid_for_by_a_group },
-	{ "paid for by a private group", paid_for_by_a_private_group },
-	{ "paid for by kmalloc", paid_for_by_kmalloc },
+	{ "charged to a group", charged_to_a_group },
+	{ "charged to a private group", charged_to_a_private_group },
+	{ "charged to kmalloc", charged_to_kmalloc },
 	{ "debugged", debugged },
 	{ "beside threads", beside_threads },
 	{ "any pointer", any_pointer },

@@ -158,7 +158,7 @@ static void others(void)
 
 static void paid(void)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, "payer", 0);
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "group", 0);
 	struct kmem_cache *plain = cache_of("plain", 64, 0, NULL);
 	void *early[200], *p[200];
 

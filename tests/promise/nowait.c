@@ -312,13 +312,13 @@ static void pay_for_all(uint64_t max)
 	paid = true;
 }
 
-static void alone_and_paid(void)
+static void alone_and_charged(void)
 {
 	pay_for_all(MIB);
 	alone();
 }
 
-static void in_a_crowd_and_paid(void)
+static void in_a_crowd_and_charged(void)
 {
 	pay_for_all(MEMCG_NO_LIMIT);
 	in_a_crowd();
@@ -327,13 +327,13 @@ static void in_a_crowd_and_paid(void)
 static void alone_and_used_up(void)
 {
 	used_up = true;
-	alone_and_paid();
+	alone_and_charged();
 }
 
 static void in_a_crowd_and_used_up(void)
 {
 	used_up = true;
-	in_a_crowd_and_paid();
+	in_a_crowd_and_charged();
 }
 
 /* ------------------------------------------------------------------ exhausted */
@@ -472,8 +472,8 @@ static void bulk_exhausted(void)
 static const struct test_case cases[] = {
 	{ "no system call", alone },
 	{ "no system call in a crowd", in_a_crowd },
-	{ "no system call, and paid", alone_and_paid },
-	{ "no system call in a crowd, and paid", in_a_crowd_and_paid },
+	{ "no system call, and charged", alone_and_charged },
+	{ "no system call in a crowd, and charged", in_a_crowd_and_charged },
 	{ "no system call, and no records", alone_and_used_up },
 	{ "no system call in a crowd, and no records", in_a_crowd_and_used_up },
 	{ "no system call to give back", give_back },

@@ -147,7 +147,7 @@ static void takes_nothing(void)
 	km_os_fault = count_fence;
 	fences = 0;
 	CHECK(mem_cgroup_charge(group, QUIET, MIB / 2 + 64));
-	CHECK(!fences && cached(caches[0]) == before, "%u fences, %lu cached of %lu", fences, cached(caches[0]), before);
+	CHECK(!fences && cached(caches[0]) == before, "%u fences, %lu of %lu", fences, cached(caches[0]), before);
 	mem_cgroup_uncharge(group, MIB / 2);
 }
 

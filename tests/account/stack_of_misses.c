@@ -182,6 +182,7 @@ static void charged_to_private_groups(void)
 }
 
 static const struct test_case cases[] = {
-	{ "uncharged", uncharged }, { "charged to groups", charged_to_groups }, { "charged to private groups", charged_to_private_groups },
+	{ "uncharged", uncharged }, { "charged to groups", charged_to_groups },
+	{ "charged to private groups", charged_to_private_groups },
 };
 API_MAIN(cases)

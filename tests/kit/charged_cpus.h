@@ -1,6 +1,6 @@
 /*
- * charged_cpus.h: common code for tests of charged sheaves, beside charged_objects.h: the sheaf for fast-path frees, the objects in
- * charged sheaves, and a main on one CPU.
+ * charged_cpus.h: common code for tests of charged sheaves, beside charged_objects.h: the sheaf for fast-path frees,
+ * the objects in charged sheaves, and a main on one CPU.
  */
 #ifndef TESTS_KIT_CHARGED_CPUS_H
 #define TESTS_KIT_CHARGED_CPUS_H

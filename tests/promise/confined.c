@@ -2,8 +2,8 @@
  * confined.c: programs that confine themselves after the start. With a filter that permits only the system calls of
  * libc's malloc, all use, drains, frees and destruction go on, and free objects on other CPUs stay unused. With a
  * limit on the address space, the program and the library share the rest. The test sets the clock. Disciplines: all
- * Not with hardened: the tables of allocated objects take a fifth of the address space. Not with nodes: large blocks begin
- * as the system makes them, and none is cached.
+ * Not with hardened: the tables of allocated objects take a fifth of the address space. Not with nodes: large blocks
+ * begin as the system makes them, and none is cached.
  */
 #define _GNU_SOURCE
 #include <kmem/memcg.h>

@@ -1,9 +1,9 @@
 /*
- * cached_huge_blocks.c: freed blocks above 4 MiB keep their memory for the next requests. A program that replaces blocks
- * makes no mapping after the first swing; a program that frees all blocks keeps none; a reused block is not reported
- * as zeros. Cached blocks go by age, on demand, after a refused mapping or mremap, with less memory in use, and with
- * smaller blocks in use instead. A purge ends, with any frees of other threads meanwhile. Protected memory of the
- * last user is accessible again. Not with nodes: large blocks begin as the system makes them, and none is cached.
+ * cached_huge_blocks.c: freed blocks above 4 MiB keep their memory for the next requests. A program that replaces
+ * blocks makes no mapping after the first swing; a program that frees all blocks keeps none; a reused block is not
+ * reported as zeros. Cached blocks go by age, on demand, after a refused mapping or mremap, with less memory in use,
+ * and with smaller blocks in use instead. A purge ends, with any frees of other threads meanwhile. Protected memory of
+ * the last user is accessible again. Not with nodes: large blocks begin as the system makes them, and none is cached.
  */
 #define _GNU_SOURCE
 #include <string.h>

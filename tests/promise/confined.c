@@ -128,7 +128,7 @@ static int count_group(struct mem_cgroup *group, unsigned depth, void *arg)
 }
 
 /* Destroyed groups leave only their per-CPU words, and the objects still allocated. */
-static void tenants_come_and_go(struct kmem_cache *paid, unsigned flags)
+static void tenants_come_and_go(struct kmem_cache *charged, unsigned flags)
 {
 	struct kmem_stats stats;
 	unsigned left = 0;
@@ -138,8 +138,8 @@ static void tenants_come_and_go(struct kmem_cache *paid, unsigned flags)
 	for (unsigned i = 0; i < 3000; i++) {
 		struct mem_cgroup *group = mem_cgroup_create(NULL, "visitor", flags);
 
-		NEED(group && (object = kmem_cache_alloc_in(paid, group, GFP_KERNEL)));
-		kmem_cache_free(paid, object);
+		NEED(group && (object = kmem_cache_alloc_in(charged, group, GFP_KERNEL)));
+		kmem_cache_free(charged, object);
 		mem_cgroup_put(group);
 		/* Not the first: some are kept. */
 		if (i == 1000) {
@@ -157,7 +157,7 @@ static void tenants_come_and_go(struct kmem_cache *paid, unsigned flags)
 
 static void shut_and_go_on(bool by_name)
 {
-	struct kmem_cache *before = make("before", 200), *paid;
+	struct kmem_cache *before = make("before", 200), *charged;
 	struct mem_cgroup *group;
 
 	stay_here();
@@ -187,16 +187,16 @@ static void shut_and_go_on(bool by_name)
 	kmem_shrink_all();
 	use(later);
 	if (!slob) {
-		paid = kmem_cache_create("paid", 100, 8, SLAB_ACCOUNT, NULL);
+		charged = kmem_cache_create("charged", 100, 8, SLAB_ACCOUNT, NULL);
 		group = mem_cgroup_create(NULL, "tenant", 0);
-		NEED(paid && group);
+		NEED(charged && group);
 		struct mem_cgroup *was = set_active_memcg(group);
-		use(paid);
+		use(charged);
 		set_active_memcg(was);
 		mem_cgroup_drain(group);
 		mem_cgroup_put(group);
-		tenants_come_and_go(paid, 0);
-		tenants_come_and_go(paid, MEM_CGROUP_PRIVATE);
+		tenants_come_and_go(charged, 0);
+		tenants_come_and_go(charged, MEM_CGROUP_PRIVATE);
 		grow_old();
 	}
 	use(before);
@@ -233,7 +233,7 @@ static void on_object(struct kmem_cache *cache, void *object, void *arg)
 static void takes_down(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", 0), *own = NULL;
-	struct kmem_cache *cache, *paid, *parent;
+	struct kmem_cache *cache, *charged, *parent;
 
 	if (!go_to_cpu(1) || !go_to_cpu(0)) {
 		printf("     one CPU: nothing was looked at\n");
@@ -246,13 +246,13 @@ static void takes_down(void)
 	NEED(parent && group && (slob || own));
 	size_t before = km_pages_used();
 	cache = make("free", 200);
-	paid = kmem_cache_create("paid", 200, 8, SLAB_ACCOUNT, NULL);
-	NEED(paid);
+	charged = kmem_cache_create("charged", 200, 8, SLAB_ACCOUNT, NULL);
+	NEED(charged);
 	for (unsigned cpu = 0; cpu < 2; cpu++) {
 		NEED(go_to_cpu(!cpu));
 		use(cache);
 		set_active_memcg(group);
-		use(paid);
+		use(charged);
 		set_active_memcg(own);
 		if (own)
 			use(parent);
@@ -260,7 +260,7 @@ static void takes_down(void)
 	}
 	NEED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
 	kmem_cache_destroy(cache);
-	kmem_cache_destroy(paid);
+	kmem_cache_destroy(charged);
 	if (own) {
 		NEED(mem_cgroup_destroy_all(own, on_object, NULL) == 0);
 		NEED(destroyed == 0);

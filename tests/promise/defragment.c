@@ -187,21 +187,21 @@ static void charged_to(unsigned flags)
 	if (slob)
 		return;
 	NEED(group);
-	cache = kmem_cache_create("paid", SIZE, NULL, SLAB_ACCOUNT);
+	cache = kmem_cache_create("charged", SIZE, NULL, SLAB_ACCOUNT);
 	NEED(cache);
 	old = set_active_memcg(group);
 	fragment();
 	NEED(kmem_cache_shrink(cache) == 1);
 	mem_cgroup_drain(group);
-	uint64_t paid = mem_cgroup_current(group);
+	uint64_t charged = mem_cgroup_current(group);
 	NEED(defragment());
 	is_whole();
 	kmem_cache_shrink(cache);
 	mem_cgroup_drain(group);
 	uint64_t now = mem_cgroup_current(group);
 	/* A private group is charged for slabs. */
-	NEED(flags ? now < paid / 4 : now == paid, "(%llu, was %llu)", (unsigned long long)now,
-	     (unsigned long long)paid);
+	NEED(flags ? now < charged / 4 : now == charged, "(%llu, was %llu)", (unsigned long long)now,
+	     (unsigned long long)charged);
 	for (unsigned i = 0; i < MANY; i++)
 		NEED(!thing[i] || mem_cgroup_from_obj(thing[i]) == group);
 	set_active_memcg(old);
@@ -239,11 +239,11 @@ static void charged_to_kmalloc(void)
 	more_gfp = __GFP_ACCOUNT;
 	fragment();
 	mem_cgroup_drain(group);
-	uint64_t paid = mem_cgroup_current(group);
-	NEED(defragment() && paid);
+	uint64_t charged = mem_cgroup_current(group);
+	NEED(defragment() && charged);
 	mem_cgroup_drain(group);
 	/* Cached objects may be charged. */
-	NEED(mem_cgroup_current(group) <= paid + (256 << 10));
+	NEED(mem_cgroup_current(group) <= charged + (256 << 10));
 	set_active_memcg(old);
 	for (unsigned i = 0; i < MANY; i++)
 		if (thing[i])

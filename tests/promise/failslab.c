@@ -219,7 +219,7 @@ static void many(void)
 static void groups(void)
 {
 	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "group", 0);
-	struct kmem_cache *cache = make("paid", SLAB_ACCOUNT);
+	struct kmem_cache *cache = make("charged", SLAB_ACCOUNT);
 
 	if (!group)
 		return;

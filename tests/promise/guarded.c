@@ -470,7 +470,8 @@ static void malloc_hits(void)
 /* ------------------------------------------------------------------ */
 
 static const struct test_case each[] = {
-	{ "sizes", sizes }, { "objects", objects }, { "others", others }, { "charged", charged }, { "threads", threads },
+	{ "sizes", sizes }, { "objects", objects }, { "others", others }, { "charged", charged },
+	{ "threads", threads },
 	{ "refused", refused }, { "covered", covered }, { "own_handlers", own_handlers },
 	{ "sent_by_others", sent_by_others },
 };

@@ -31,7 +31,7 @@ def costs(median: Median) -> Iterator[Ratio]:
             ("a pair of 256 bytes, kmalloc", "pair", "kmalloc", 1),
             ("bulk of 64 of 256 bytes", "bulk", "bulk", 64)):
         cost = functools.partial(median, unit="cycles/object", size=256, work=work, api=api, batch=batch)
-        for payers, said in (("one", "one payer"), ("several", "several payers")):
+        for payers, said in (("one", "one group"), ("several", "several groups")):
             yield (f"{what}, accounted / not, {said}", cost(accounting="shelf", payers=payers), cost(accounting="off"))
 
 
@@ -55,7 +55,7 @@ def ratios(bench: Bench, median: Median) -> Iterator[Ratio]:
                              functools.partial(rate, work="simulation", threads=cpus, transfer_ns=ns))
     groups = functools.partial(median, work="groups", accounting="shelf", unit="cycles/object")
     for payers, which in (("one", "all"), ("several", "one")):
-        yield (f"1000 groups in turn / 1, which is {which} of the cache's payers", groups(groups=1000),
+        yield (f"1000 groups in turn / 1, which is {which} of the groups charged for the cache", groups(groups=1000),
                groups(groups=1, payers=payers))
 
 

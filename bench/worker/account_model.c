@@ -25,7 +25,7 @@
 #define NS		1000ull
 #define ATOMIC		(8 * NS)	/* a locked instruction on a line at hand: 20 cycles at 2.5 GHz */
 #define ALLOC_FREE	(65 * NS)	/* without accounting: 96 CPUs / 1,481,291 kilo-ops/s, published */
-#define CHARGING	(80 * NS)	/* the rest of charge and uncharge: docs/bench.md */
+#define CHARGING	(80 * NS)	/* the rest of charge and uncharge: docs/design/accounting.md */
 #define WARM		(4000000 * NS)	/* at first all CPUs fetch pages, and raise the peak */
 #define MEASURED	(2000000 * NS)
 

@@ -6,7 +6,7 @@
 #include "memcg/memcg_group.h"
 #include "kit/clock.h"
 #include "kit/inside.h"
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 enum { BYTES = 5000 };
 

@@ -365,7 +365,7 @@ static void by_rcu(void)
 
 static const struct test_case cases[] = {
 	{ "one by one", one_by_one }, { "one by one, private", one_by_one_private },
-	{ "nobody shrinks", unasked }, { "nobody shrinks, private", unasked_private },
+	{ "no shrinker", unasked }, { "no shrinker, private", unasked_private },
 	{ "at once", at_once }, { "at once, private", at_once_private },
 	{ "gone caches", gone_caches },
 	{ "without a fence", without_a_fence }, { "without a fence, slub", without_a_fence_slub },

@@ -3,7 +3,7 @@
  * group's name (kmalloc_in, kmem_cache_alloc_in). Outside of such a scope objects are uncharged, before and after.
  * Disciplines: all
  */
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
  * memcg_caches.c: the objects of a group, cache by cache: mem_cgroup_walk_caches and the slab lines of memory.stat.
  * The numbers are exact, with any objects cached, of other groups or uncharged. Disciplines: all.
  */
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 #define FEW 600
 #define CACHES 40

@@ -3,7 +3,7 @@
  * with checks, and destroyed ones; ended owners; no memory for owner words. Disciplines: all.
  */
 #define _GNU_SOURCE
-#include "kit/charged.h"
+#include "kit/charged_cpus.h"
 #include "kit/clock.h"
 
 #include <pthread.h>
@@ -181,8 +181,8 @@ static bool on_free(struct kmem_cache *cache, void *object)
 static void observed(void)
 {
 	static const struct km_hooks hooks = { .on_alloc = on_alloc, .on_free = on_free };
-	struct mem_cgroup *group[2] = { tenant("watched"), tenant("as well") };
-	struct kmem_cache *cache = charged("watched", 200);
+	struct mem_cgroup *group[2] = { tenant("observed"), tenant("as well") };
+	struct kmem_cache *cache = charged("observed", 200);
 
 	INSIDE(km_alloc_watch(cache, &hooks));
 	for (int round = 0; round < 4; round++) {
@@ -609,11 +609,11 @@ static const struct test_case cases[] = {
 	{ "several are first", several_are_first },
 	{ "first in bulk", first_in_bulk },
 	{ "begins meanwhile", begins_meanwhile },
-	{ "watched", observed },
+	{ "observed", observed },
 	{ "refused frees", refused_frees },
 	{ "left behind", left_behind },
-	{ "empty shelf of the gone", empty_pcs_of_the_gone },
-	{ "shelves off", pcs_off },
+	{ "empty sheaves of the gone", empty_pcs_of_the_gone },
+	{ "sheaves off", pcs_off },
 	{ "no words", no_words },
 	{ "no block", no_block },
 	{ "set aside", set_aside },

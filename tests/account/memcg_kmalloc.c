@@ -5,7 +5,7 @@
  * Disciplines: all.
  */
 #define _GNU_SOURCE
-#include "kit/charged.h"
+#include "kit/charged_cpus.h"
 
 #include "memcg/charged_sheaf.h"
 
@@ -51,7 +51,7 @@ static void is_right(size_t ones, size_t twos)
 	NEED(drained(one) == ones * cost(cache) && drained(two) == twos * cost(cache));
 }
 
-static void is_paid_by(const void *object, struct mem_cgroup *group)
+static void is_charged_to(const void *object, struct mem_cgroup *group)
 {
 	struct mem_cgroup *objcg = mem_cgroup_from_obj(object);
 
@@ -82,7 +82,7 @@ static void second_comes(void)
 		kfree(objects[i]);
 	for (int i = 0; i < SOME / 2; i++) {
 		NEED((objects[i] = get(two)));
-		is_paid_by(objects[i], two);
+		is_charged_to(objects[i], two);
 	}
 	NEED(is_shown() == has_blocks(cache));
 	is_right(SOME / 2, SOME / 2);
@@ -104,7 +104,7 @@ static void block_is_no_ones(void)
 		kfree(objects[i]);
 	for (int i = 0; i < SOME; i++) {
 		NEED((objects[i] = get(i % 2 ? one : two)));
-		is_paid_by(objects[i], i % 2 ? one : two);
+		is_charged_to(objects[i], i % 2 ? one : two);
 	}
 	is_right(SOME / 2, SOME / 2);
 	for (int i = 0; i < SOME; i++)
@@ -150,7 +150,7 @@ static void not_said(void)
 		mem_cgroup_set_default(defaults[n]);
 		for (int i = 0; i < SOME; i++) {
 			NEED((objects[i] = kmalloc(BYTES, GFP_KERNEL_ACCOUNT)));
-			is_paid_by(objects[i], objcg);
+			is_charged_to(objects[i], objcg);
 		}
 		mem_cgroup_set_default(NULL);
 		is_right(objcg == one ? SOME : 0, objcg == two ? SOME : 0);

@@ -3,7 +3,7 @@
  * parent and refusals, with the stocks drained, a group's `current` is the sum over its allocated objects.
  */
 #define _GNU_SOURCE
-#include "kit/charged.h"
+#include "kit/charged_cpus.h"
 
 #include <pthread.h>
 #include <unistd.h>

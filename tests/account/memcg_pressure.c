@@ -490,7 +490,7 @@ static void slowed_down_later(void)
 }
 
 /* Nor for an ended group, nor for a group with the ended group's memory. */
-static void nobody_to_wait_for(void)
+static void no_thread_to_wait_for(void)
 {
 	struct mem_cgroup *other = group_below(NULL, "other"), *over, *again = NULL;
 	struct slowed slowed = { 0 };
@@ -787,7 +787,7 @@ static const struct test_case cases[] = {
 	{ "the curve", curve },
 	{ "above high", above_high },
 	{ "slowed down later", slowed_down_later },
-	{ "nobody to wait for", nobody_to_wait_for },
+	{ "no thread to wait for", no_thread_to_wait_for },
 	{ "private and later", private_and_later },
 	{ "told of events", told_of_events },
 	{ "removed while it runs", removed_while_it_runs },

@@ -3,7 +3,7 @@
  * the group, charged whole; mem_cgroup_destroy_all frees all of them at once; and any ordinary free frees one. With
  * hardened: own_addresses:0, because here pages go from one name to another.
  */
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 #include <pthread.h>
 #include <sched.h>

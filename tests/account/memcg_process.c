@@ -2,7 +2,7 @@
  * memcg_process.c: a group made for the process by options, and groups of the program: these are below the process's
  * group, and within its limit, with any actions of the program. Disciplines: all.
  */
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 #define LIMIT	(8ul << 20)
 

@@ -2,7 +2,7 @@
  * memcg_sheaves.c: charged objects by other ways than a hit: prefilled sheaves, zeroed objects, and a cache whose
  * first charge was a call that may not wait; to the byte. Disciplines: all.
  */
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 #include "cache/cache.h"
 

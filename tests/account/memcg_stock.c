@@ -4,7 +4,7 @@
  * all.
  */
 #define _GNU_SOURCE
-#include "kit/charged.h"
+#include "kit/charged_cpus.h"
 
 #include "memcg/memcg_group.h"
 

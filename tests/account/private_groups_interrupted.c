@@ -3,7 +3,7 @@
  * a request for another group or for the same: each request gets its object, and its group is charged. Here a handler
  * runs before and after each call of the child cache's fast path, and after each charge. Disciplines: all.
  */
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 #include "os/lock.h"
 
@@ -111,7 +111,7 @@ static uint64_t shrink(struct mem_cgroup *group, uint64_t bytes, void *arg)
 }
 
 /* Bytes charged ahead for a slab are a slab's, or are uncharged: the handler's group is the same. */
-static void paid_once(void)
+static void charged_once(void)
 {
 	struct mem_cgroup *group = private_group("one");
 	static void *objects[MANY];
@@ -136,7 +136,7 @@ static void paid_once(void)
 
 static const struct test_case cases[] = {
 	{ "no failure", no_failure },
-	{ "paid once", paid_once },
+	{ "charged once", charged_once },
 };
 
 GROUPS_MAIN(cases)

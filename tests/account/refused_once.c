@@ -33,7 +33,7 @@ static struct mem_cgroup *asking(unsigned flags, struct asked *asked)
 }
 
 /* A block of this group, with no room for more bytes. */
-static char *paid(struct mem_cgroup *group, size_t size)
+static char *charged(struct mem_cgroup *group, size_t size)
 {
 	MEMCG_SCOPE(group);
 	char *block = kvmalloc(size, GFP_KERNEL_ACCOUNT);
@@ -50,7 +50,7 @@ static void by_its_objcg(unsigned flags, size_t size, size_t larger, realloc_t c
 {
 	struct asked asked = { 0, 0 };
 	struct mem_cgroup *group = asking(flags, &asked);
-	char *block = paid(group, size);
+	char *block = charged(group, size);
 	size_t used = drained(group);
 	MEMCG_SCOPE(group);
 
@@ -74,7 +74,7 @@ static void by_another(size_t size, size_t larger, realloc_t call, bool room)
 {
 	struct asked asked = { 0, 0 }, other_asked = { 0, 0 };
 	struct mem_cgroup *group = asking(0, &asked), *other = asking(0, &other_asked);
-	char *block = paid(group, size);
+	char *block = charged(group, size);
 
 	NEED(room || mem_cgroup_set_max(other, 4096) == 0);
 	set_active_memcg(other);
@@ -92,11 +92,11 @@ static void by_another(size_t size, size_t larger, realloc_t call, bool room)
 }
 
 /* A request without __GFP_ACCOUNT moves the block uncharged. */
-static void by_nobody(size_t size, size_t larger, realloc_t call)
+static void by_no_group(size_t size, size_t larger, realloc_t call)
 {
 	struct asked asked = { 0, 0 };
 	struct mem_cgroup *group = asking(0, &asked);
-	char *block = paid(group, size);
+	char *block = charged(group, size);
 	MEMCG_SCOPE(group);
 	char *moved = call(block, larger, GFP_KERNEL);
 
@@ -113,7 +113,7 @@ static void each(size_t size, size_t larger, realloc_t call)
 	by_its_objcg(MEM_CGROUP_PRIVATE, size, larger, call);
 	by_another(size, larger, call, true);
 	by_another(size, larger, call, false);
-	by_nobody(size, larger, call);
+	by_no_group(size, larger, call);
 }
 
 int main(void)

@@ -8,9 +8,9 @@
 #include <pthread.h>
 
 #include "kit/clock.h"
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
-enum { STACK = 256 << 10, MANY = 3000, READY = 100, IDLE = 4, PLAIN = 5 << 10, PAID = 6 << 10 };
+enum { STACK = 256 << 10, MANY = 3000, CACHED = 100, IDLE = 4, PLAIN = 5 << 10, CHARGED = 6 << 10 };
 #define PAINT 0x5e
 
 static unsigned char stack[STACK] __attribute__((aligned(4096)));
@@ -62,14 +62,14 @@ static void takes(const char *what, void (*work)(void), size_t most)
 /* ------------------------------------------------------------------ misses */
 
 /* Caches objects in caches unused for a while: some miss of another cache drains them. */
-static void leave_ready(void)
+static void leave_cached(void)
 {
-	void *some[READY];
+	void *some[CACHED];
 
 	for (unsigned i = 0; i < IDLE; i++) {
-		for (unsigned k = 0; k < READY; k++)
+		for (unsigned k = 0; k < CACHED; k++)
 			some[k] = kmem_cache_alloc(idle[i], GFP_KERNEL | __GFP_NOWARN);
-		for (unsigned k = 0; k < READY; k++)
+		for (unsigned k = 0; k < CACHED; k++)
 			if (some[k])
 				kmem_cache_free(idle[i], some[k]);
 	}
@@ -79,8 +79,8 @@ static void time_passes(unsigned i)
 {
 	if (i % 8 == 0)
 		ahead_ms += 600;
-	if (i % READY == 0)
-		leave_ready();
+	if (i % CACHED == 0)
+		leave_cached();
 }
 
 static void one_by_one(void)
@@ -99,13 +99,13 @@ static void one_by_one(void)
 
 static void in_bulk(void)
 {
-	for (unsigned i = 0; i < MANY; i += READY) {
-		set_active_memcg(groups[i / READY % 2]);
+	for (unsigned i = 0; i < MANY; i += CACHED) {
+		set_active_memcg(groups[i / CACHED % 2]);
 		time_passes(i);
-		if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, READY, objects))
-			kmem_cache_free_bulk(cache, READY, objects);
-		if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, READY, objects))
-			kmem_cache_free_bulk(NULL, READY, objects);
+		if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, CACHED, objects))
+			kmem_cache_free_bulk(cache, CACHED, objects);
+		if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, CACHED, objects))
+			kmem_cache_free_bulk(NULL, CACHED, objects);
 	}
 }
 
@@ -141,7 +141,7 @@ static void make_all(const char *name, slab_flags_t flags)
 	}
 }
 
-static void nobody_pays(void)
+static void uncharged(void)
 {
 	make_all("plain", 0);
 	measure(PLAIN);
@@ -161,27 +161,28 @@ static void limit(struct mem_cgroup *group)
 	NEED(!mem_cgroup_set_max(group, mem_cgroup_current(group) + 100000));
 }
 
-static void groups_pay(void)
+static void charged_to_groups(void)
 {
 	make_all("paid", SLAB_ACCOUNT);
 	groups[0] = group_below(NULL, "first");
 	groups[1] = group_below(NULL, "second");
-	measure(PAID);
+	measure(CHARGED);
 	limit(groups[0]);
-	measure(PAID);
+	measure(CHARGED);
 }
 
-static void private_groups_pay(void)
+static void charged_to_private_groups(void)
 {
 	make_all("own", SLAB_ACCOUNT);
 	groups[0] = private_group("first");
 	groups[1] = private_group("second");
-	measure(PAID);
+	measure(CHARGED);
 	limit(groups[0]);
-	measure(PAID);
+	measure(CHARGED);
 }
 
 static const struct test_case cases[] = {
-	{ "nobody pays", nobody_pays }, { "groups pay", groups_pay }, { "private groups pay", private_groups_pay },
+	{ "uncharged", uncharged }, { "charged to groups", charged_to_groups },
+	{ "charged to private groups", charged_to_private_groups },
 };
 API_MAIN(cases)

@@ -108,7 +108,7 @@ static void kfree_bulk_object(void)
 	kmem_cache_destroy(cache);
 }
 
-static void free_bulk_nobody(void)
+static void free_bulk_without_cache(void)
 {
 	struct kmem_cache *cache = fresh("mine", 200, 0);
 	char *p = get(cache);
@@ -339,7 +339,7 @@ static const struct misuse {
 	{ "kfree of an object of a cache that says it is kmalloc's", kfree_pretended },
 	{ "kfree of one behind another", kfree_behind_object },
 	{ "kfree_bulk of one", kfree_bulk_object },
-	{ "kmem_cache_free_bulk without a cache", free_bulk_nobody },
+	{ "kmem_cache_free_bulk without a cache", free_bulk_without_cache },
 	{ "kfree of one with pages of its own", kfree_large_object },
 	{ "ksize of one", ksize_object },
 	{ "krealloc of one", krealloc_object },

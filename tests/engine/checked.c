@@ -182,7 +182,7 @@ static void slob(void)
 }
 
 /* Large blocks of a class. */
-static void ready(void)
+static void cached(void)
 {
 	void *block[8];
 
@@ -226,7 +226,7 @@ int main(void)
 	slub();
 	slab();
 	slob();
-	ready();
+	cached();
 	pages();
 	return failures != 0;
 }

@@ -10,8 +10,8 @@
 
 enum { SIZE = 256, SLABS = 6000, ROUNDS = 64 };
 
-/* One object of each second slab stays: keepers[]. */
-static void **objects, **keepers;
+/* One object of each second slab stays: kept_objects[]. */
+static void **objects, **kept_objects;
 
 static struct kmem_cache *long_list(const char *engine, unsigned int *kept)
 {
@@ -22,14 +22,14 @@ static struct kmem_cache *long_list(const char *engine, unsigned int *kept)
 
 	*kept = 0;
 	kmem_cache_set_min_partial(cache, 2 * SLABS);
-	NEED((objects = calloc(many, sizeof(*objects))) && (keepers = calloc(SLABS, sizeof(*keepers))));
+	NEED((objects = calloc(many, sizeof(*objects))) && (kept_objects = calloc(SLABS, sizeof(*kept_objects))));
 	for (unsigned int i = 0; i < many; i++)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
 	for (unsigned int i = 0; i < many; i++) {
 		const struct km_page *slab = km_page_head(km_page_of(objects[i]));
 
 		if (slab != last && slabs++ % 2 && *kept < SLABS)
-			keepers[(*kept)++] = objects[i];
+			kept_objects[(*kept)++] = objects[i];
 		else
 			kmem_cache_free(cache, objects[i]);
 		last = slab;
@@ -50,11 +50,11 @@ static void done(struct kmem_cache *cache, unsigned int kept)
 {
 	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	for (unsigned int i = 0; i < kept; i++)
-		kmem_cache_free(cache, keepers[i]);
+		kmem_cache_free(cache, kept_objects[i]);
 	CHECK_EQUAL(kmem_cache_shrink(cache), 0);
 	kmem_cache_destroy(cache);
 	free(objects);
-	free(keepers);
+	free(kept_objects);
 }
 
 static void part_by_part(const char *engine)
@@ -67,7 +67,7 @@ static void part_by_part(const char *engine)
 	INSIDE(cache->layout.engine->reap(cache));
 	INSIDE(cache->layout.engine->reap(cache));
 	before = slabs_of(cache);
-	printf("%s: %lu slabs, %u objects are out\n", engine, before, kept);
+	printf("%s: %lu slabs, %u objects are allocated\n", engine, before, kept);
 	CHECK(kept > SLABS / 4 && before >= kept + SLABS / 4);
 	kmem_cache_set_min_partial(cache, 0);
 	INSIDE(cache->layout.engine->reap(cache));

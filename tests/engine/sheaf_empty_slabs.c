@@ -150,7 +150,7 @@ static void as_told(void)
 }
 
 /* A private group is charged for its slabs, so no unused slab stays. */
-static void paid_for(void)
+static void charged(void)
 {
 	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = "sheaf" }, SIZE, SLAB_ACCOUNT);
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "empty", MEM_CGROUP_PRIVATE);
@@ -193,7 +193,7 @@ static void bounded(void)
 int main(void)
 {
 	static const struct test_case cases[] = {
-		{ "by turns", by_turns }, { "surplus", surplus }, { "as told", as_told }, { "paid for", paid_for },
+		{ "by turns", by_turns }, { "surplus", surplus }, { "as told", as_told }, { "charged", charged },
 		{ "bounded", bounded },
 	};
 

@@ -626,7 +626,7 @@ static const struct test_case cases[] = {
 	{ "typesafe", typesafe },
 	{ "pages of its own", own_pages },
 	{ "bulk", bulk },
-	{ "pages that lie ready", stock },
+	{ "cached pages", stock },
 	{ "pages change hands under the lock", pages_under_the_lock },
 	{ "what it can't do", cannot },
 };

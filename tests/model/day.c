@@ -456,7 +456,7 @@ static void live(unsigned number)
 		pass_time();
 		if (sim.microseconds >= day.next_event)
 			event();
-		if (sim.microseconds >= day.next_rest && sim.resting == NOBODY)
+		if (sim.microseconds >= day.next_rest && sim.resting == NO_THREAD)
 			rest();
 		operate();
 		/* The first thread stays, to start others. */

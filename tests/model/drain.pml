@@ -16,7 +16,7 @@
 #define OBJECTS 3
 
 byte open_word = 1;		/* what a hit reads first; 0: closed */
-byte top[CPUS];			/* a CPU's shelf: a bit for each object */
+byte top[CPUS];			/* a CPU's sheaf: a bit for each object */
 byte mine[THREADS];		/* objects that a thread has */
 byte engine = 7;		/* ... the slabs */
 byte cpu_of[THREADS];
@@ -135,7 +135,7 @@ active proctype drain()
 #endif
 		for (c : 0 .. CPUS - 1) {
 			hand = top[c];
-			/* A plain store: nobody else is on the word. */
+			/* A plain store, because no other thread uses the word. */
 			atomic {
 				top[c] = 0;
 				engine = engine | hand;

@@ -2,7 +2,7 @@
  * freelist.pml: a slab of engine slub: its freelist and counts change as one word, by compare-and-swap (engines/slub/slub.c:
  * km_slub_free_to_slab, relist, keep_on_cpu, grab, splice, km_slub_put_partials, km_slub_discard). Claims: no object is
  * lost or handed out twice; the slab is on the node's list iff it is not frozen and has something free, whenever the
- * lock is free; it goes when all is free, once, and nobody touches it then.
+ * lock is free; it goes when all is free, once, and no thread touches the slab then.
  * Wrong: NO_FREEZE (who frees the first one neither freezes nor locks), LATE_LINK (the link is written after the swap).
  * Long: TURNS=4
  */

@@ -2,7 +2,7 @@
  * grace.pml: what waits for a grace period (src/cache/kfree_rcu.c: put, want, begin, collect, end). Claims: nothing is freed
  * while a reader may look that began before it was taken out; all is freed in the end, by no more than the periods that
  * the ends begin.
- * Wrong: JOINS_THE_PILE (what comes is added to what is under way), NOT_TOLD (collecting forgets that nobody was told).
+ * Wrong: JOINS_THE_PILE (what comes is added to what is under way), NOT_TOLD (collecting forgets that no thread was told).
  * Long: READERS=2
  */
 #ifndef ADDERS
@@ -147,7 +147,7 @@ end:	do
 	od
 }
 
-/* Nothing is left behind: where nobody can move any more, all is free. */
+/* Nothing is left behind: when no thread can move any more, all objects are free. */
 active proctype check()
 {
 	done == ADDERS && !under_way && !turn_lock && !called && !wanted;

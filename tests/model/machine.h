@@ -475,7 +475,7 @@ static void check_empty(struct machine *m, struct model_cache *c)
 		fail(m, "%s: slabs remain of an empty cache", m->name);
 	kmem_cache_get_stats(c->cache, &stats);
 	if (stats.active_objects || stats.shelf_objects)
-		fail(m, "%s: %lu active and %lu on shelves in an empty cache", m->name,
+		fail(m, "%s: %lu active and %lu in sheaves of an empty cache", m->name,
 		     stats.active_objects, stats.shelf_objects);
 }
 
@@ -530,7 +530,7 @@ static int walked_one(void *object, void *arg)
 	/* Objects in a sheaf have no user yet. */
 	if (walked->unknown++ < walked->m->caches[walked->cache].in_sheaf)
 		return 0;
-	fail(walked->m, "%s: %p is not alive", walked->m->name, object);
+	fail(walked->m, "%s: %p is not allocated", walked->m->name, object);
 	return 1;
 }
 
@@ -544,7 +544,7 @@ static void op_walk(struct machine *m, unsigned a)
 	if (kmem_cache_walk(c->cache, walked_one, &walked) == -EOPNOTSUPP && m->slob)
 		return;
 	if (walked.count != c->live || walked.unknown != c->in_sheaf)
-		fail(m, "%s: %zu visited, %zu alive; %zu others, %u in a sheaf", m->name, walked.count,
+		fail(m, "%s: %zu visited, %zu allocated; %zu others, %u in a sheaf", m->name, walked.count,
 		     c->live, walked.unknown, c->in_sheaf);
 }
 
@@ -560,7 +560,7 @@ static void op_check(struct machine *m)
 			continue;
 		kmem_cache_get_stats(m->caches[i].cache, &stats);
 		if (stats.active_objects != m->caches[i].live + m->caches[i].in_sheaf)
-			fail(m, "%s: %s counts %lu, %zu alive and %u in a sheaf", m->name,
+			fail(m, "%s: %s counts %lu, %zu allocated and %u in a sheaf", m->name,
 			     stats.name, stats.active_objects, m->caches[i].live,
 			     m->caches[i].in_sheaf);
 	}
@@ -591,7 +591,7 @@ static void op_shrink(struct machine *m, unsigned a)
 	struct model_cache *c = some_cache(m, a, &index);
 
 	if (c && kmem_cache_shrink(c->cache) != 1 && c->live + c->in_sheaf && !m->slob)
-		fail(m, "%s: no slab, and %zu alive", m->name, c->live);
+		fail(m, "%s: no slab, and %zu allocated", m->name, c->live);
 }
 
 static void op_min_partial(struct machine *m, unsigned a, unsigned b)

@@ -1,6 +1,6 @@
 /*
  * reserve.pml: who waits for an element of a mempool (src/cache/mempool.c: get_waiting, put, tell). The pool's function
- * gives none. Claim: nobody sleeps for ever while an element is there, without the five seconds after which a sleeper
+ * gives none. Claim: no thread sleeps for ever while an element is there, without the five seconds after which a sleeper
  * looks by itself, though some want two: these take none before they can have both.
  * Wrong: COUNTS_LATE (it counts itself when it has looked), TAKES_A_PART (who wants two takes one, then another).
  */

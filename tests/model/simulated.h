@@ -29,7 +29,7 @@
 #define SIM_BEYOND	2u
 #define SIM_THREADS	6u
 #define SIM_STACK	((size_t)256 << 10)
-#define NOBODY		SIM_THREADS
+#define NO_THREAD		SIM_THREADS
 
 struct sim_area {
 	uint32_t cpu_id_start, cpu_id;
@@ -56,11 +56,11 @@ static struct {
 	uint64_t shortage;		/* of 1000 calls for memory, so many are refused */
 	unsigned running;
 	bool on, online[SIM_CPUS + SIM_BEYOND];
-	unsigned resting;		/* a thread that waits until all threads are between calls; NOBODY: none */
+	unsigned resting;		/* a thread that waits until all threads are between calls; NO_THREAD: none */
 	uint32_t over;			/* a futex: all threads have ended */
 	pthread_key_t last;		/* its destructor is a thread's last step */
 	void (*main)(unsigned number);
-} sim = { .microseconds = 1000000000, .running = NOBODY, .resting = NOBODY, .digest = 14695981039346656037u };
+} sim = { .microseconds = 1000000000, .running = NO_THREAD, .resting = NO_THREAD, .digest = 14695981039346656037u };
 
 static uint64_t sim_below(uint64_t n)
 {
@@ -119,13 +119,13 @@ static void sim_place(struct sim_thread *thread)
 
 static bool sim_is_ready(const struct sim_thread *thread)
 {
-	if (!thread->there || (sim.resting != NOBODY && thread->between))
+	if (!thread->there || (sim.resting != NO_THREAD && thread->between))
 		return false;
 	return !thread->waits_on || sim.microseconds >= thread->wakes_at;
 }
 
 /*
- * The next thread, at random; without one, the thread that waits for all others to rest, or NOBODY. If all threads
+ * The next thread, at random; without one, the thread that waits for all others to rest, or NO_THREAD. If all threads
  * wait, time goes on to the first thread with its wait over.
  */
 static unsigned sim_next(void)
@@ -173,7 +173,7 @@ static void sim_switch(void)
 {
 	unsigned self = sim.running, next = sim_next();
 
-	NEED(next != NOBODY, "all threads wait for each other for ever");
+	NEED(next != NO_THREAD, "all threads wait for each other for ever");
 	sim_go_on(self, next);
 }
 
@@ -181,7 +181,7 @@ static void sim_switch(void)
 void __sanitizer_cov_trace_pc(void);
 void __sanitizer_cov_trace_pc(void)
 {
-	if (!sim.on || sim.running == NOBODY)
+	if (!sim.on || sim.running == NO_THREAD)
 		return;
 	sim.blocks++;
 	if (--sim.left)
@@ -211,7 +211,7 @@ unsigned __wrap_km_os_possible_cpus(unsigned *masks)
 unsigned __wrap_km_os_getcpu(void);
 unsigned __wrap_km_os_getcpu(void)
 {
-	return sim.running == NOBODY ? 0 : sim.thread[sim.running].cpu;
+	return sim.running == NO_THREAD ? 0 : sim.thread[sim.running].cpu;
 }
 
 int __wrap_km_os_rseq_register(struct sim_area *area, size_t bytes, uint32_t signature);
@@ -219,7 +219,7 @@ int __wrap_km_os_rseq_register(struct sim_area *area, size_t bytes, uint32_t sig
 {
 	(void)bytes, (void)signature;
 	area->cpu_id_start = area->cpu_id = 0;
-	if (sim.running != NOBODY) {
+	if (sim.running != NO_THREAD) {
 		sim.thread[sim.running].area = area;
 		area->cpu_id_start = area->cpu_id = sim.thread[sim.running].cpu;
 	}
@@ -230,7 +230,7 @@ int __wrap_km_os_rseq_unregister(struct sim_area *area, size_t bytes, uint32_t s
 int __wrap_km_os_rseq_unregister(struct sim_area *area, size_t bytes, uint32_t signature)
 {
 	(void)area, (void)bytes, (void)signature;
-	if (sim.running != NOBODY)
+	if (sim.running != NO_THREAD)
 		sim.thread[sim.running].area = NULL;
 	return 0;
 }
@@ -255,7 +255,7 @@ void __wrap_km_os_wait(const uint32_t *word, uint32_t value, unsigned ms)
 {
 	struct sim_thread *self = &sim.thread[sim.running];
 
-	NEED(sim.running != NOBODY, "a wait where all others rest");
+	NEED(sim.running != NO_THREAD, "a wait where all others rest");
 	if (*word != value)
 		return;
 	self->waits_on = word;
@@ -301,7 +301,7 @@ static void sim_thread_last(void *number)
 	sim.thread[self].there = false;
 	sim.thread[self].area = NULL;
 	sim.running = sim_next();
-	if (sim.running == NOBODY) {
+	if (sim.running == NO_THREAD) {
 		sim.on = false;
 		__atomic_store_n(&sim.over, 1, __ATOMIC_RELEASE);
 		sim_futex(&sim.over, FUTEX_WAKE_PRIVATE, 1);
@@ -344,7 +344,7 @@ static void sim_rest(void)
 static void sim_resume(void)
 {
 	sim.thread[sim.running].between = false;
-	sim.resting = NOBODY;
+	sim.resting = NO_THREAD;
 	sim.on = true;
 }
 
@@ -354,7 +354,7 @@ static void sim_between(void)
 	unsigned self = sim.running;
 
 	sim.thread[self].between = true;
-	if (sim.resting != NOBODY || !sim_below(8))
+	if (sim.resting != NO_THREAD || !sim_below(8))
 		sim_go_on(self, sim_next());
 	sim.thread[self].between = false;
 }

@@ -185,8 +185,8 @@ static int go_without(void)
 static const struct {
 	const char *name, *by;
 } elsewhere[] = {
-	{ "unprotect", "tests/unit/parked_blocks.c" }, { "protect", "tests/unit/guard_reports.c" },
-	{ "renew", "tests/unit/parked_advice.c" }, { "lock", "tests/unit/locked_regions.c" },
+	{ "unprotect", "tests/unit/cached_huge_blocks.c" }, { "protect", "tests/unit/guard_reports.c" },
+	{ "renew", "tests/unit/huge_block_advice.c" }, { "lock", "tests/unit/locked_regions.c" },
 	{ "dump", "tests/promise/nodump.c" }, { "fence", "tests/nomem/memcg.c" },
 	{ "allowed nodes", "tests/unit/node_files.c" }, { "bind", "tests/unit/node_files.c" },
 	{ "rseq unregister", "tests/unit/child_of_vfork.c" },
@@ -243,7 +243,7 @@ static void refuse_name(const char *name)
 		CHECK(status == 0 || status == 9, "without \"%s\", %s: %d", name, options[i], status);
 		met |= status == 0;
 	}
-	CHECK(met, "nobody asked for \"%s\"", name);
+	CHECK(met, "no call asked for \"%s\"", name);
 }
 
 int main(int argc, char **argv)

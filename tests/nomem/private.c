@@ -109,7 +109,7 @@ static int run_late(const char *engine)
 	}
 	waitpid(pid, &status, 0);
 	if (status)
-		printf("a twin that comes late, %s: status 0x%x\n", engine, (unsigned)status);
+		printf("a child cache made late, %s: status 0x%x\n", engine, (unsigned)status);
 	return status;
 }
 

@@ -26,7 +26,7 @@ static void counts(struct kmem_cache *cache, gfp_t gfp)
 	NEED(kmem_cache_alloc_bulk(cache, gfp, 0, objects) == 0);
 }
 
-static void ready(void)
+static void plain(void)
 {
 	struct kmem_cache *cache = make("plain", 256);
 
@@ -90,7 +90,7 @@ static void charged(void)
 }
 
 static const struct test_case cases[] = {
-	{ "plain", ready }, { "each object is looked at", looked_at }, { "switched", switched }, { "charged", charged },
+	{ "plain", plain }, { "each object is looked at", looked_at }, { "switched", switched }, { "charged", charged },
 };
 
 API_MAIN(cases)

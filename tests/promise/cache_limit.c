@@ -93,7 +93,7 @@ static void *fill_and_free(void *arg)
 	return NULL;
 }
 
-static void what_lies_ready(void)
+static void cached_objects(void)
 {
 	pthread_t thread;
 
@@ -145,7 +145,7 @@ static void threads(void)
 
 static const struct test_case cases[] = {
 	{ "up to it", up_to_it },
-	{ "what lies ready", what_lies_ready },
+	{ "cached objects", cached_objects },
 	{ "threads", threads },
 };
 

@@ -2,8 +2,8 @@
  * confined.c: programs that confine themselves after the start. With a filter that permits only the system calls of
  * libc's malloc, all use, drains, frees and destruction go on, and free objects on other CPUs stay unused. With a
  * limit on the address space, the program and the library share the rest. The test sets the clock. Disciplines: all
- * Not with hardened: the tables of what is out take a fifth of the address space. Not with nodes: large blocks begin
- * as the system makes them, and none is parked.
+ * Not with hardened: the tables of allocated objects take a fifth of the address space. Not with nodes: large blocks
+ * begin as the system makes them, and none is cached.
  */
 #define _GNU_SOURCE
 #include <kmem/memcg.h>
@@ -128,7 +128,7 @@ static int count_group(struct mem_cgroup *group, unsigned depth, void *arg)
 }
 
 /* Destroyed groups leave only their per-CPU words, and the objects still allocated. */
-static void tenants_come_and_go(struct kmem_cache *paid, unsigned flags)
+static void tenants_come_and_go(struct kmem_cache *charged, unsigned flags)
 {
 	struct kmem_stats stats;
 	unsigned left = 0;
@@ -138,8 +138,8 @@ static void tenants_come_and_go(struct kmem_cache *paid, unsigned flags)
 	for (unsigned i = 0; i < 3000; i++) {
 		struct mem_cgroup *group = mem_cgroup_create(NULL, "visitor", flags);
 
-		NEED(group && (object = kmem_cache_alloc_in(paid, group, GFP_KERNEL)));
-		kmem_cache_free(paid, object);
+		NEED(group && (object = kmem_cache_alloc_in(charged, group, GFP_KERNEL)));
+		kmem_cache_free(charged, object);
 		mem_cgroup_put(group);
 		/* Not the first: some are kept. */
 		if (i == 1000) {
@@ -157,7 +157,7 @@ static void tenants_come_and_go(struct kmem_cache *paid, unsigned flags)
 
 static void shut_and_go_on(bool by_name)
 {
-	struct kmem_cache *before = make("before", 200), *paid;
+	struct kmem_cache *before = make("before", 200), *charged;
 	struct mem_cgroup *group;
 
 	stay_here();
@@ -187,16 +187,16 @@ static void shut_and_go_on(bool by_name)
 	kmem_shrink_all();
 	use(later);
 	if (!slob) {
-		paid = kmem_cache_create("paid", 100, 8, SLAB_ACCOUNT, NULL);
+		charged = kmem_cache_create("charged", 100, 8, SLAB_ACCOUNT, NULL);
 		group = mem_cgroup_create(NULL, "tenant", 0);
-		NEED(paid && group);
+		NEED(charged && group);
 		struct mem_cgroup *was = set_active_memcg(group);
-		use(paid);
+		use(charged);
 		set_active_memcg(was);
 		mem_cgroup_drain(group);
 		mem_cgroup_put(group);
-		tenants_come_and_go(paid, 0);
-		tenants_come_and_go(paid, MEM_CGROUP_PRIVATE);
+		tenants_come_and_go(charged, 0);
+		tenants_come_and_go(charged, MEM_CGROUP_PRIVATE);
 		grow_old();
 	}
 	use(before);
@@ -233,7 +233,7 @@ static void on_object(struct kmem_cache *cache, void *object, void *arg)
 static void takes_down(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", 0), *own = NULL;
-	struct kmem_cache *cache, *paid, *parent;
+	struct kmem_cache *cache, *charged, *parent;
 
 	if (!go_to_cpu(1) || !go_to_cpu(0)) {
 		printf("     one CPU: nothing was looked at\n");
@@ -246,13 +246,13 @@ static void takes_down(void)
 	NEED(parent && group && (slob || own));
 	size_t before = km_pages_used();
 	cache = make("free", 200);
-	paid = kmem_cache_create("paid", 200, 8, SLAB_ACCOUNT, NULL);
-	NEED(paid);
+	charged = kmem_cache_create("charged", 200, 8, SLAB_ACCOUNT, NULL);
+	NEED(charged);
 	for (unsigned cpu = 0; cpu < 2; cpu++) {
 		NEED(go_to_cpu(!cpu));
 		use(cache);
 		set_active_memcg(group);
-		use(paid);
+		use(charged);
 		set_active_memcg(own);
 		if (own)
 			use(parent);
@@ -260,7 +260,7 @@ static void takes_down(void)
 	}
 	NEED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
 	kmem_cache_destroy(cache);
-	kmem_cache_destroy(paid);
+	kmem_cache_destroy(charged);
 	if (own) {
 		NEED(mem_cgroup_destroy_all(own, on_object, NULL) == 0);
 		NEED(destroyed == 0);
@@ -377,7 +377,7 @@ static void before_tick(void)
 	limited(UNSEEN_BEFORE_TICK);
 }
 
-static size_t parked(void)
+static size_t cached_huge(void)
 {
 	return *km_huge_cache_pages() << KM_PAGE_SHIFT;
 }
@@ -398,26 +398,26 @@ static void swing(void)
  * Cached memory never counts against the limits of the program's own mappings: with a limit, no huge block is
  * cached.
  */
-static void parks_nothing(int resource)
+static void caches_nothing(int resource)
 {
 	struct rlimit limit = { 4096 * MIB, RLIM_INFINITY };
 
 	swing();
-	NEED(parked() >= 64 * MIB);
-	NEED(setrlimit((__rlimit_resource_t)resource, &limit) == 0 && parked() == 0);
+	NEED(cached_huge() >= 64 * MIB);
+	NEED(setrlimit((__rlimit_resource_t)resource, &limit) == 0 && cached_huge() == 0);
 	swing();
-	NEED(parked() == 0);
+	NEED(cached_huge() == 0);
 	limit.rlim_cur = RLIM_INFINITY;
 	NEED(setrlimit((__rlimit_resource_t)resource, &limit) == 0);
 	swing();
-	NEED(parked() >= 64 * MIB);
+	NEED(cached_huge() >= 64 * MIB);
 }
 
-static void parked_blocks(void)
+static void cached_huge_blocks(void)
 {
-	parks_nothing(RLIMIT_AS);
+	caches_nothing(RLIMIT_AS);
 	kmem_shrink_all();
-	parks_nothing(RLIMIT_DATA);
+	caches_nothing(RLIMIT_DATA);
 }
 
 /* Nor with locked mappings and a limit on locked memory. */
@@ -426,20 +426,20 @@ static void locked_blocks(void)
 	struct rlimit limit;
 
 	swing();
-	NEED(parked() >= 64 * MIB && getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+	NEED(cached_huge() >= 64 * MIB && getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
 	limit.rlim_cur = limit.rlim_max < 1024 * MIB ? limit.rlim_max : 1024 * MIB;
 	if (limit.rlim_cur < 256 * MIB || setrlimit(RLIMIT_MEMLOCK, &limit) || mlockall(MCL_FUTURE))
 		return;
-	NEED(parked() == 0);
+	NEED(cached_huge() == 0);
 	swing();
-	NEED(parked() == 0);
+	NEED(cached_huge() == 0);
 	/* Without a limit there is nothing to withhold. */
 	limit.rlim_cur = limit.rlim_max;
 	if (limit.rlim_max != RLIM_INFINITY)
 		return;
 	NEED(setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && mlockall(MCL_FUTURE) == 0);
 	swing();
-	NEED(parked() >= 64 * MIB);
+	NEED(cached_huge() >= 64 * MIB);
 }
 
 /* Caching resumes after munlockall. The program maps nothing meanwhile, so any limit will do. */
@@ -453,10 +453,10 @@ static void unlocked_blocks(void)
 	swing();
 	if (setrlimit(RLIMIT_MEMLOCK, &limit) || mlockall(MCL_FUTURE))
 		return;
-	NEED(parked() == 0);
+	NEED(cached_huge() == 0);
 	NEED(munlockall() == 0);
 	swing();
-	NEED(parked() >= 64 * MIB);
+	NEED(cached_huge() >= 64 * MIB);
 }
 
 /* Other limits, other processes, and refused calls: unchanged. */
@@ -507,14 +507,14 @@ static void locks_behind_a_filter(void)
 static const struct test_case cases[] = {
 	{ "a filter, by prctl", by_prctl },
 	{ "a filter, by seccomp", by_seccomp },
-	{ "what lies ready on other CPUs", takes_down },
+	{ "cached on other CPUs", takes_down },
 	{ "a limit, by setrlimit", by_setrlimit },
 	{ "a limit, by prlimit", by_prlimit },
 	{ "a limit unseen, before a shrink", before_shrink },
 	{ "a limit unseen, before a tick", before_tick },
-	{ "what is parked, under a limit", parked_blocks },
-	{ "what is parked, locked", locked_blocks },
-	{ "what is parked, unlocked again", unlocked_blocks },
+	{ "cached huge blocks, under a limit", cached_huge_blocks },
+	{ "cached huge blocks, locked", locked_blocks },
+	{ "cached huge blocks, unlocked again", unlocked_blocks },
 	{ "locks behind a filter", locks_behind_a_filter },
 	{ "not ours", not_ours },
 };

@@ -220,7 +220,7 @@ static void many_at_once(void)
 static void accounted(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "paying", 0);
-	struct kmem_cache *cache = kmem_cache_create("paid", 100, NULL, FLAGS | SLAB_ACCOUNT);
+	struct kmem_cache *cache = kmem_cache_create("charged", 100, NULL, FLAGS | SLAB_ACCOUNT);
 	void *objects[50], *p;
 
 	NEED(group && cache);

@@ -180,28 +180,28 @@ static void of_kmalloc(void)
 }
 
 /* The group is charged in the end byte for byte as much as a group with objects that never moved. */
-static void paid_for(unsigned flags)
+static void charged_to(unsigned flags)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, "payer", flags), *old;
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "group", flags), *old;
 
 	if (slob)
 		return;
 	NEED(group);
-	cache = kmem_cache_create("paid", SIZE, NULL, SLAB_ACCOUNT);
+	cache = kmem_cache_create("charged", SIZE, NULL, SLAB_ACCOUNT);
 	NEED(cache);
 	old = set_active_memcg(group);
 	fragment();
 	NEED(kmem_cache_shrink(cache) == 1);
 	mem_cgroup_drain(group);
-	uint64_t paid = mem_cgroup_current(group);
+	uint64_t charged = mem_cgroup_current(group);
 	NEED(defragment());
 	is_whole();
 	kmem_cache_shrink(cache);
 	mem_cgroup_drain(group);
 	uint64_t now = mem_cgroup_current(group);
 	/* A private group is charged for slabs. */
-	NEED(flags ? now < paid / 4 : now == paid, "(%llu, was %llu)", (unsigned long long)now,
-	     (unsigned long long)paid);
+	NEED(flags ? now < charged / 4 : now == charged, "(%llu, was %llu)", (unsigned long long)now,
+	     (unsigned long long)charged);
 	for (unsigned i = 0; i < MANY; i++)
 		NEED(!thing[i] || mem_cgroup_from_obj(thing[i]) == group);
 	set_active_memcg(old);
@@ -215,23 +215,23 @@ static void paid_for(unsigned flags)
 	gone(cache);
 }
 
-static void paid_for_by_a_group(void)
+static void charged_to_a_group(void)
 {
-	paid_for(0);
+	charged_to(0);
 }
 
-static void paid_for_by_a_private_group(void)
+static void charged_to_a_private_group(void)
 {
-	paid_for(MEM_CGROUP_PRIVATE);
+	charged_to(MEM_CGROUP_PRIVATE);
 }
 
 /*
  * kmalloc objects: one thread sets the group charged, and another thread moves objects in the name
  * of the first.
  */
-static void paid_for_by_kmalloc(void)
+static void charged_to_kmalloc(void)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, "kmalloc's payer", 0), *old;
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "kmalloc's group", 0), *old;
 
 	if (slob)
 		return;
@@ -239,11 +239,11 @@ static void paid_for_by_kmalloc(void)
 	more_gfp = __GFP_ACCOUNT;
 	fragment();
 	mem_cgroup_drain(group);
-	uint64_t paid = mem_cgroup_current(group);
-	NEED(defragment() && paid);
+	uint64_t charged = mem_cgroup_current(group);
+	NEED(defragment() && charged);
 	mem_cgroup_drain(group);
 	/* Cached objects may be charged. */
-	NEED(mem_cgroup_current(group) <= paid + (256 << 10));
+	NEED(mem_cgroup_current(group) <= charged + (256 << 10));
 	set_active_memcg(old);
 	for (unsigned i = 0; i < MANY; i++)
 		if (thing[i])
@@ -368,9 +368,9 @@ static void other_bits(void)
 static const struct test_case cases[] = {
 	{ "of a cache", of_a_cache },
 	{ "of kmalloc", of_kmalloc },
-	{ "paid for by a group", paid_for_by_a_group },
-	{ "paid for by a private group", paid_for_by_a_private_group },
-	{ "paid for by kmalloc", paid_for_by_kmalloc },
+	{ "charged to a group", charged_to_a_group },
+	{ "charged to a private group", charged_to_a_private_group },
+	{ "charged to kmalloc", charged_to_kmalloc },
 	{ "debugged", debugged },
 	{ "beside threads", beside_threads },
 	{ "any pointer", any_pointer },

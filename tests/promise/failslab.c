@@ -218,8 +218,8 @@ static void many(void)
 /* A failed request leaves no charge. */
 static void groups(void)
 {
-	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "payer", 0);
-	struct kmem_cache *cache = make("paid", SLAB_ACCOUNT);
+	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "group", 0);
+	struct kmem_cache *cache = make("charged", SLAB_ACCOUNT);
 
 	if (!group)
 		return;

@@ -129,7 +129,7 @@ static void come_and_go(const char *name)
 
 static void groups(void)
 {
-	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "payer", 0);
+	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "group", 0);
 	void *p[10];
 
 	if (slob)

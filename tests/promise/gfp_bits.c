@@ -5,7 +5,7 @@
  */
 #include <kmem/memcg.h>
 
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 #include "os/die.h"
 
 static unsigned found;
@@ -226,7 +226,7 @@ static void of_kmalloc_bulk(void)
 
 static const struct test_case cases[] = {
 	{ "caches", caches },
-	{ "caches without shelves", caches_without_pcs },
+	{ "caches without sheaves", caches_without_pcs },
 	{ "in groups", in_groups },
 	{ "prefilled sheaves", sheaves },
 	{ "kmalloc", of_kmalloc },

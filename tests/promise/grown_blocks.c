@@ -239,7 +239,7 @@ static void before_failure(void)
 }
 
 /* Freed pages of a group are uncharged, and a group is charged for cached pages at use. */
-static void paid_for(void)
+static void charged(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "grown", 0);
 
@@ -320,7 +320,7 @@ static const struct test_case cases[] = {
 	{ "bounded", bounded },
 	{ "by age", by_age },
 	{ "before failure", before_failure },
-	{ "paid for", paid_for },
+	{ "charged", charged },
 	{ "after fork", after_fork },
 };
 

@@ -2,7 +2,7 @@
  * guarded: guarded objects behave as objects: sizes, zeros, constructors, resizing, walking, statistics; objects
  * that are never guarded; a cache with hits only is sampled, and its fast path is open again afterwards; other
  * faults end the process as without guards; with refused system calls no request fails. Not with hardened: hits by
- * the public shelf are looked at, which is closed.
+ * the public sheaf are looked at, which is closed.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -156,9 +156,9 @@ static void others(void)
 		kmem_cache_free(plain, p);
 }
 
-static void paid(void)
+static void charged(void)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, "payer", 0);
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "group", 0);
 	struct kmem_cache *plain = cache_of("plain", 64, 0, NULL);
 	void *early[200], *p[200];
 
@@ -470,7 +470,8 @@ static void malloc_hits(void)
 /* ------------------------------------------------------------------ */
 
 static const struct test_case each[] = {
-	{ "sizes", sizes }, { "objects", objects }, { "others", others }, { "paid", paid }, { "threads", threads },
+	{ "sizes", sizes }, { "objects", objects }, { "others", others }, { "charged", charged },
+	{ "threads", threads },
 	{ "refused", refused }, { "covered", covered }, { "own_handlers", own_handlers },
 	{ "sent_by_others", sent_by_others },
 };

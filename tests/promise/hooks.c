@@ -35,7 +35,7 @@ static const struct km_hooks hooks = { .on_alloc = on_alloc, .on_free = on_free 
 
 static struct kmem_cache *observed(void)
 {
-	struct kmem_cache *cache = make("watched", 200);
+	struct kmem_cache *cache = make("observed", 200);
 
 	/* Set before the first use of the cache, as observers do. */
 	INSIDE(km_alloc_watch(cache, &hooks));
@@ -119,7 +119,7 @@ static void *allocating(void *arg)
 /* Calls under way end as begun; later calls are observed, or are not. */
 static void begun_and_ended(void)
 {
-	struct kmem_cache *cache = make("watched now and then", 200);
+	struct kmem_cache *cache = make("observed now and then", 200);
 	pthread_t threads[2];
 	void *p;
 

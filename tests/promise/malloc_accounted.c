@@ -24,7 +24,7 @@ void *mallocx(size_t size, int flags);
 void dallocx(void *p, int flags);
 #define MALLOCX_ZERO 0x40
 
-/* Small, of a part, of whole pages, ready and not, and a mapping. */
+/* Small, of a part, of whole pages, cached and not, and a mapping. */
 static const size_t sizes[] = { 0, 1, 16, 100, 300, 1000, 5000, 32768, 32769, 100000, 1 << 20, 3 << 20, 5 << 20 };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 #define EACH 40u
@@ -39,7 +39,7 @@ static struct mem_cgroup *objcg_of(const void *p)
 	return objcg;
 }
 
-static void is_paid_by(const void *p, const struct mem_cgroup *group, size_t size)
+static void is_charged_to(const void *p, const struct mem_cgroup *group, size_t size)
 {
 	NEED(p, "(%zu bytes)", size);
 	NEED(objcg_of(p) == group, "(%zu bytes)", size);
@@ -71,17 +71,17 @@ static void put_all(size_t n)
 }
 
 /* A charged block in the fullest slab goes back to its slab, not to a sheaf. */
-static void paid_in_the_fullest(struct mem_cgroup *group)
+static void charged_in_the_fullest(struct mem_cgroup *group)
 {
 	for (size_t size = 0; size < 100000; size = size * 3 + 10) {
 		void *p = kmem_malloc_fullest(size);
 
-		is_paid_by(p, group, size);
+		is_charged_to(p, group, size);
 		kmem_free_to_slab(p);
 	}
 }
 
-static void paid_by_each_door(struct mem_cgroup *group)
+static void charged_by_each_function(struct mem_cgroup *group)
 {
 	size_t bytes, n = get_all(&bytes);
 
@@ -90,10 +90,10 @@ static void paid_by_each_door(struct mem_cgroup *group)
 	{
 		MEMCG_SCOPE(group);
 		n = get_all(&bytes);
-		paid_in_the_fullest(group);
+		charged_in_the_fullest(group);
 	}
 	for (size_t i = 0; i < n; i++)
-		is_paid_by(blocks[i], group, malloc_usable_size(blocks[i]));
+		is_charged_to(blocks[i], group, malloc_usable_size(blocks[i]));
 	NEED(drained(group) >= bytes, "(%lu of %zu)", (unsigned long)drained(group), bytes);
 	put_all(n);
 	NEED(drained(group) == 0, "(%lu)", (unsigned long)drained(group));
@@ -109,7 +109,7 @@ static void switched(struct mem_cgroup *group)
 	size_t n = get_all(&bytes);
 	NEED(drained(group) == 0);
 	for (size_t i = 0; i < n; i++)
-		is_paid_by(blocks[i], NULL, malloc_usable_size(blocks[i]));
+		is_charged_to(blocks[i], NULL, malloc_usable_size(blocks[i]));
 	NEED(mem_cgroup_account_malloc(true) == 0 && mem_cgroup_account_malloc(true) == 0);
 	put_all(n);
 	NEED(drained(group) == 0);
@@ -117,7 +117,7 @@ static void switched(struct mem_cgroup *group)
 	NEED(drained(group) >= bytes);
 	NEED(mem_cgroup_account_malloc(false) == 0);
 	void *since = malloc(100);
-	is_paid_by(since, NULL, 100);
+	is_charged_to(since, NULL, 100);
 	free(since);
 	NEED(drained(group) >= bytes);
 	put_all(n);
@@ -155,10 +155,10 @@ static void taken_over(struct mem_cgroup *group)
 		uintptr_t was = (uintptr_t)p;
 		size_t more = malloc_usable_size(p) + 1;
 
-		is_paid_by(p, NULL, sizes[i]);
+		is_charged_to(p, NULL, sizes[i]);
 		set_active_memcg(group);
 		p = realloc(p, more);
-		is_paid_by(p, group, more);
+		is_charged_to(p, group, more);
 		NEED(drained(group) >= more, "(%zu bytes, moved: %d)", more, (uintptr_t)p != was);
 		free(p);
 		set_active_memcg(NULL);
@@ -214,13 +214,13 @@ static void refused_where_it_is(struct mem_cgroup *group, size_t size)
 	errno = 0;
 	NEED(!realloc(p, size * 4) && errno == ENOMEM, "(%zu bytes)", size);
 	set_active_memcg(NULL);
-	is_paid_by(p, NULL, size);
+	is_charged_to(p, NULL, size);
 	NEED(drained(group) == 0, "(%zu bytes: %lu)", size, (unsigned long)drained(group));
 	NEED(mem_cgroup_set_max(group, size * 2) == 0);
 	set_active_memcg(group);
 	p = realloc(p, size / 3 * 5);
 	set_active_memcg(NULL);
-	is_paid_by(p, group, size / 3 * 5);
+	is_charged_to(p, group, size / 3 * 5);
 	NEED(((unsigned char *)p)[size - 1] == 7);
 	free(p);
 	NEED(drained(group) == 0 && mem_cgroup_set_max(group, MEMCG_NO_LIMIT) == 0);
@@ -236,7 +236,7 @@ static void refused_by_a_private_group(size_t size)
 	set_active_memcg(group);
 	NEED(!realloc(p, size * 4));
 	set_active_memcg(NULL);
-	is_paid_by(p, NULL, size);
+	is_charged_to(p, NULL, size);
 	NEED(mem_cgroup_destroy_all(group, NULL, NULL) == 0);
 	memset(p, 7, size);
 	free(p);
@@ -256,7 +256,7 @@ static void refused_where_they_are(struct mem_cgroup *group)
 /* volatile: the compiler assumes that malloc calls no function of the program. */
 static volatile unsigned asked;
 
-static bool nobody_helps(struct mem_cgroup *group, uint64_t bytes, void *arg)
+static bool no_help(struct mem_cgroup *group, uint64_t bytes, void *arg)
 {
 	(void)group;
 	(void)bytes;
@@ -284,7 +284,7 @@ static void asked_once(void)
 	MEMCG_SCOPE(group);
 
 	NEED(mem_cgroup_set_max(group, 1000) == 0);
-	mem_cgroup_set_oom_callback(group, nobody_helps, NULL);
+	mem_cgroup_set_oom_callback(group, no_help, NULL);
 	asked = 0;
 	NEED(!malloc(3000));
 	unsigned by_malloc = times_asked();
@@ -335,7 +335,7 @@ static void another_asked_once(size_t size, unsigned flags)
 	NEED(mem_cgroup_set_max(active, size * 5 / 3 + 8192) == 0);
 	block = realloc(block, size * 5 / 3);
 	NEED(block && block[size - 1] == 7 && by_active == 1, "(%zu: %u)", size, by_active);
-	is_paid_by(block, active, size);
+	is_charged_to(block, active, size);
 	/* Nor is the block's own group asked twice, where the block would have to move. */
 	NEED(mem_cgroup_set_max(active, drained(active) + size) == 0);
 	by_active = 0;
@@ -367,7 +367,7 @@ static void large_objects_move(struct mem_cgroup *group)
 	set_active_memcg(group);
 	p = realloc(p, 80000);
 	set_active_memcg(NULL);
-	is_paid_by(p, group, 80000);
+	is_charged_to(p, group, 80000);
 	free(p);
 	NEED(drained(group) == 0);
 	kmem_cache_destroy(cache);
@@ -404,7 +404,7 @@ static void survived(void)
 	mem_cgroup_put(below);
 	NEED(drained(above) >= bytes);
 	for (size_t i = 0; i < n; i++)
-		is_paid_by(blocks[i], above, malloc_usable_size(blocks[i]));
+		is_charged_to(blocks[i], above, malloc_usable_size(blocks[i]));
 	put_all(n);
 	NEED(drained(above) == 0);
 	mem_cgroup_put(above);
@@ -430,12 +430,12 @@ static void default_pays(struct mem_cgroup *group)
 	mem_cgroup_set_default(group);
 	void *p = malloc(100), *q = malloc(100000);
 
-	is_paid_by(p, group, 100);
-	is_paid_by(q, group, 100000);
+	is_charged_to(p, group, 100);
+	is_charged_to(q, group, 100000);
 	set_active_memcg(mem_cgroup_root());
-	void *nobodys = malloc(100);
-	is_paid_by(nobodys, NULL, 100);
-	free(nobodys);
+	void *uncharged = malloc(100);
+	is_charged_to(uncharged, NULL, 100);
+	free(uncharged);
 	set_active_memcg(NULL);
 	free(p);
 	free(q);
@@ -464,17 +464,17 @@ static void forked(struct mem_cgroup *group)
 	if (!child) {
 		void *q = malloc(1000);
 
-		is_paid_by(q, group, 1000);
+		is_charged_to(q, group, 1000);
 		free(p);
 		free(q);
 		NEED(drained(group) == 0);
 		NEED(mem_cgroup_account_malloc(false) == 0);
-		is_paid_by(malloc(10), NULL, 10);
+		is_charged_to(malloc(10), NULL, 10);
 		_exit(0);
 	}
 	int status;
 	NEED(waitpid(child, &status, 0) == child && status == 0, "(%x)", status);
-	is_paid_by(p, group, 1000);
+	is_charged_to(p, group, 1000);
 	free(p);
 	set_active_memcg(NULL);
 	NEED(drained(group) == 0);
@@ -520,7 +520,7 @@ static void switched_in_a_visit(struct mem_cgroup *group)
 	NEED(visited == 1);
 	NEED(!mem_cgroup_account_all(true) && mem_cgroup_account_all(false));
 	void *p = malloc(100);
-	is_paid_by(p, group, 100);
+	is_charged_to(p, group, 100);
 	free(p);
 }
 
@@ -534,7 +534,7 @@ static void each(void)
 	}
 	struct mem_cgroup *a = group_below(NULL, "a"), *b = group_below(NULL, "b");
 
-	paid_by_each_door(a);
+	charged_by_each_function(a);
 	switched(a);
 	between(a, b);
 	taken_over(a);
@@ -566,9 +566,9 @@ static void from_the_start(void)
 	struct mem_cgroup *group = group_below(NULL, "early");
 
 	set_active_memcg(group);
-	is_paid_by(malloc(100), group, 100);
+	is_charged_to(malloc(100), group, 100);
 	NEED(mem_cgroup_account_malloc(false) == 0);
-	is_paid_by(malloc(100), NULL, 100);
+	is_charged_to(malloc(100), NULL, 100);
 }
 
 static void by_the_process(void)

@@ -84,7 +84,7 @@ int main(void)
 {
 	use_each_cpu();
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_percpu.index != KM_INDEX_CPU) {
-		puts("no shelf is found by a CPU's number here");
+		puts("no sheaf is found by a CPU's number here");
 		return 77;
 	}
 	look_at_empty_pcs();

@@ -77,7 +77,7 @@ int main(void)
 	pthread_t flusher, forker;
 
 #ifndef __GLIBC__
-	printf("fork of this libc takes its list of FILEs behind all handlers, and nobody else may\n");
+	printf("fork of this libc takes its list of FILEs behind all handlers, and no other code may\n");
 	return 77;
 #endif
 	alarm(580);

@@ -378,7 +378,7 @@ static void in_a_handler(void)
 static char *late;
 static void write_late(void)
 {
-	struct kmem_cache *cache = kmem_cache_create("watched", 200, NULL, SLAB_POISON | SLAB_RED_ZONE);
+	struct kmem_cache *cache = kmem_cache_create("observed", 200, NULL, SLAB_POISON | SLAB_RED_ZONE);
 
 	NEED(cache && kmem_cache_validate(cache) == 0);
 	NEED(mempool_init_slab_pool(&pool, 2, cache) == 0);
@@ -411,7 +411,7 @@ static void written_late(void)
 	for (refusing = 1; refusing < 3; refusing++) {
 		int status = said(write_late, text, &lines);
 
-		NEED(WIFSIGNALED(status) && strstr(text, "at byte 17: 0x6a") && strstr(text, "mempool_alloc(watched"));
+		NEED(WIFSIGNALED(status) && strstr(text, "at byte 17: 0x6a") && strstr(text, "mempool_alloc(observed"));
 	}
 }
 

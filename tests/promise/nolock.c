@@ -84,7 +84,7 @@ static void pays_for_all(struct mem_cgroup *group)
 /* Charged objects come from cached objects, or from the group's stock and the sheaf. */
 static void accounts(void)
 {
-	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "payer", 0);
+	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "group", 0);
 	void *objects[50];
 	unsigned got = 0;
 

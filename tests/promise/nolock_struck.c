@@ -225,7 +225,7 @@ static void come_and_go(void)
 
 static void groups(void)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, "payer", 0);
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "group", 0);
 	void *p[10];
 
 	NEED(group);

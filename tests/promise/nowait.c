@@ -33,7 +33,7 @@ static void on_refused(int number, siginfo_t *info, void *context)
 	_exit(4);
 }
 
-static bool paid;	/* all allocations are charged to a group */
+static bool charged;	/* all allocations are charged to a group */
 static bool used_up;	/* the library's metadata is used up: only cached memory is available, and may have
 			 * gone back */
 
@@ -75,8 +75,8 @@ static void *mapping;
 
 static void make_caches(void)
 {
-	small = kmem_cache_create("small", 64, NULL, paid ? SLAB_ACCOUNT : 0);
-	large = kmem_cache_create("large", 3000, NULL, paid ? SLAB_ACCOUNT : 0);
+	small = kmem_cache_create("small", 64, NULL, charged ? SLAB_ACCOUNT : 0);
+	large = kmem_cache_create("large", 3000, NULL, charged ? SLAB_ACCOUNT : 0);
 	NEED(small && large);
 	/*
 	 * Some memory is available, and the per-CPU sheaves exist. With this gfp no object is guarded, because a
@@ -123,10 +123,10 @@ static unsigned allocate_all_ways(gfp_t gfp, unsigned rounds)
 	static void *objects[100];
 	unsigned got = 0;
 
-	gfp |= paid ? __GFP_ACCOUNT : 0;
+	gfp |= charged ? __GFP_ACCOUNT : 0;
 	for (unsigned i = 0; i < rounds; i++) {
 		/* Neither charged nor uncharged objects need a system call. */
-		set_active_memcg(paid && i % 64 == 0 ? mem_cgroup_root() : NULL);
+		set_active_memcg(charged && i % 64 == 0 ? mem_cgroup_root() : NULL);
 		sink = kmem_cache_alloc(small, gfp);
 		got += sink != NULL;
 		sink = kmem_cache_alloc(large, gfp);
@@ -309,16 +309,16 @@ static void pay_for_all(uint64_t max)
 	/* The event of the limit must be deferred. */
 	NEED(mem_cgroup_eventfd(group, 1 << MEMCG_MAX) >= 0);
 	mem_cgroup_set_default(group);
-	paid = true;
+	charged = true;
 }
 
-static void alone_and_paid(void)
+static void alone_and_charged(void)
 {
 	pay_for_all(MIB);
 	alone();
 }
 
-static void in_a_crowd_and_paid(void)
+static void in_a_crowd_and_charged(void)
 {
 	pay_for_all(MEMCG_NO_LIMIT);
 	in_a_crowd();
@@ -327,13 +327,13 @@ static void in_a_crowd_and_paid(void)
 static void alone_and_used_up(void)
 {
 	used_up = true;
-	alone_and_paid();
+	alone_and_charged();
 }
 
 static void in_a_crowd_and_used_up(void)
 {
 	used_up = true;
-	in_a_crowd_and_paid();
+	in_a_crowd_and_charged();
 }
 
 /* ------------------------------------------------------------------ exhausted */
@@ -472,8 +472,8 @@ static void bulk_exhausted(void)
 static const struct test_case cases[] = {
 	{ "no system call", alone },
 	{ "no system call in a crowd", in_a_crowd },
-	{ "no system call, and paid", alone_and_paid },
-	{ "no system call in a crowd, and paid", in_a_crowd_and_paid },
+	{ "no system call, and charged", alone_and_charged },
+	{ "no system call in a crowd, and charged", in_a_crowd_and_charged },
 	{ "no system call, and no records", alone_and_used_up },
 	{ "no system call in a crowd, and no records", in_a_crowd_and_used_up },
 	{ "no system call to give back", give_back },

@@ -52,7 +52,7 @@ static void named(void)
 static void not_from_the_pcs(void)
 {
 	static const gfp_t gfps[] = { GFP_KERNEL | __GFP_THISNODE, GFP_KERNEL };
-	struct kmem_cache *cache = make("shelf", 200);
+	struct kmem_cache *cache = make("sheaf", 200);
 
 	go_to(0);
 	for (unsigned i = 0; i < 2; i++) {
@@ -233,7 +233,7 @@ static void share(void)
  * All objects of one node: whole sheaves go to the node's barn, with one lock each, and come back
  * from the barn.
  */
-static void whole_blocks_go_home(void)
+static void blocks_return_to_nodes(void)
 {
 	struct kmem_cache *cache = make("home", 256);
 
@@ -504,14 +504,14 @@ static void walk_and_fork(void)
 static const struct test_case cases[] = {
 	{ "local", local },
 	{ "a named node", named },
-	{ "not from the shelf", not_from_the_pcs },
+	{ "not from the sheaves", not_from_the_pcs },
 	{ "hits do not look", hits_do_not_look },
 	{ "no such node", no_such_node },
 	{ "sizes", sizes },
 	{ "ratio and guard", ratio_and_guard },
 	{ "checked cache", checked_cache },
 	{ "share", share },
-	{ "whole blocks go home", whole_blocks_go_home },
+	{ "blocks return to their nodes", blocks_return_to_nodes },
 	{ "mixed blocks are sorted", mixed_blocks_are_sorted },
 	{ "bulk frees are sorted", bulk_frees_are_sorted },
 	{ "producer and consumer", producer_and_consumer },

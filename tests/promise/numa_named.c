@@ -265,7 +265,7 @@ static const struct test_case cases[] = {
 	{ "each node has its own", each_node_has_its_own },
 	{ "goes back", goes_back },
 	{ "past a lock", past_a_lock },
-	{ "not without shelves", not_without_pcs },
+	{ "not without sheaves", not_without_pcs },
 	{ "named before others", named_before_others },
 	{ "bulk insists", bulk_insists },
 	{ "bulk refused", bulk_refused },

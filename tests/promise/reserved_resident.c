@@ -139,15 +139,15 @@ static void it_goes(void)
 	gone(cache);
 }
 
-static void paid_for(void)
+static void charged(void)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, "payer", 0), *old;
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "group", 0), *old;
 
 	if (slob)
 		return;
 	old = set_active_memcg(group);
 	warm(SLAB_ACCOUNT);
-	struct kmem_cache *cache = kmem_cache_create("paid for", SIZE, NULL, SLAB_ACCOUNT);
+	struct kmem_cache *cache = kmem_cache_create("charged", SIZE, NULL, SLAB_ACCOUNT);
 	NEED(cache && kmem_reserve(cache, MANY) == 0);
 	no_fault(cache, GFP_KERNEL);
 	set_active_memcg(old);
@@ -217,7 +217,7 @@ static const struct test_case cases[] = {
 	{ "nor where calls wait", nor_where_calls_wait },
 	{ "it stays", it_stays },
 	{ "it goes", it_goes },
-	{ "paid for", paid_for },
+	{ "charged", charged },
 	{ "refused", refused },
 	{ "fewer where all is refused", fewer_where_all_is_refused },
 };

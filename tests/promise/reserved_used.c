@@ -84,7 +84,7 @@ static void use_one(struct kmem_cache *cache)
 	give(cache, kept, MANY, false);
 }
 
-static void lie_ready(void)
+static void are_cached(void)
 {
 	for_sizes(use_one);
 }
@@ -143,7 +143,7 @@ static void pages_in_pieces(void)
 }
 
 static const struct test_case cases[] = {
-	{ "lie ready", lie_ready },
+	{ "cached", are_cached },
 	{ "in slabs", in_slabs },
 	{ "slabs went", slabs_went },
 	{ "pages in pieces", pages_in_pieces },

@@ -39,7 +39,7 @@ static void switch_to(struct kmem_cache *cache, const char *letters)
 	NEED(kmem_cache_set_debug(cache, letters) == 0);
 }
 
-/* No object of the debugged layout is out, and hits work as ever. */
+/* No object of the debugged layout is allocated, and hits work as ever. */
 static bool is_as_before(struct kmem_cache *cache)
 {
 	return cache->ext.shadows && !cache->ext.shadows->out &&

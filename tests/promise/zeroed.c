@@ -38,8 +38,8 @@ static void *node_by_flag(size_t size) { return kmalloc_node(size, GFP_KERNEL | 
 static void *of_any_length(size_t size) { return kvzalloc(size, GFP_KERNEL); }
 static void *array_of_any_length(size_t size) { return kvcalloc(1, size, GFP_KERNEL); }
 static void *length_by_flag(size_t size) { return kvmalloc(size, any(GFP_KERNEL | __GFP_ZERO)); }
-static void *paid_for(size_t size) { return kzalloc(size, GFP_KERNEL_ACCOUNT); }
-static void *paid_by_flag(size_t size) { return kmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO); }
+static void *charged(size_t size) { return kzalloc(size, GFP_KERNEL_ACCOUNT); }
+static void *charged_by_flag(size_t size) { return kmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO); }
 static void *many(size_t size)
 {
 	void *objects[3];
@@ -53,8 +53,8 @@ static void *many(size_t size)
 
 static void *(*const ways[])(size_t size) = {
 	plainly, atomically, by_flag, by_constant, twice_said, as_array, of_bytes, array_by_flag, on_any_node, on_node,
-	there_only, here_only, nowhere, node_by_flag, of_any_length, array_of_any_length, length_by_flag, paid_for,
-	paid_by_flag, many,
+	there_only, here_only, nowhere, node_by_flag, of_any_length, array_of_any_length, length_by_flag, charged,
+	charged_by_flag, many,
 };
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
@@ -111,7 +111,7 @@ static void of_kmalloc(void)
 
 static void of_kmalloc_charged(void)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, "payer", 0);
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "group", 0);
 
 	NEED(group);
 	set_active_memcg(group);

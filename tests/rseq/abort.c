@@ -14,7 +14,7 @@
 #include "fixture_chain.h"
 #include "fixture_charged.h"
 #include "fixture_owned.h"
-#include "fixture_ready.h"
+#include "fixture_large.h"
 
 static const struct fixture fixtures[] = {
 	CACHE_FIXTURE("sheaf", start_sheaf),
@@ -28,7 +28,7 @@ static const struct fixture fixtures[] = {
 	OWNED_FIXTURE,
 	STOCK_FIXTURE,
 	CHARGED_FIXTURE,
-	READY_FIXTURE,
+	LARGE_FIXTURE,
 	CACHE_FIXTURE("profiled", start_profiled),
 };
 

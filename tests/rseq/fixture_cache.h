@@ -201,7 +201,7 @@ static const struct adversary cache_adversaries[] = {
 	{ "drain from another thread", do_drain_elsewhere },
 	{ "swap and detach", do_swap },
 	{ "install", do_install },
-	{ "take the partner", do_take_spare },
+	{ "take the spare", do_take_spare },
 	{ "resize", do_resize },
 	{ "resize and fill", do_resize_fill },
 	{ "other caches", do_other },
@@ -284,7 +284,7 @@ static void describe_cache(unsigned driver, char *text, size_t bytes)
 {
 	unsigned state = driver / OPERATIONS;
 
-	snprintf(text, bytes, "%s, state %u (main %d, partner %d, of 14)",
+	snprintf(text, bytes, "%s, state %u (main %d, spare %d, of 14)",
 		 operation_names[driver % OPERATIONS], state, states[state].main_count,
 		 states[state].spare);
 }
@@ -310,7 +310,7 @@ static void put_on_pcs(int count)
 	/* The scheduler aborts as well. */
 	while (!km_pcs_install(&model.cache->fast.pcs, block, &evicted))
 		need(++tries < 100, "install");
-	need(!evicted, "a drained shelf has a block");
+	need(!evicted, "a drained CPU has a sheaf");
 }
 
 static bool prepare_array(unsigned driver)

@@ -75,19 +75,19 @@ static void *chain_part(unsigned slab)
 /* ------------------------------------------------------------------ per-CPU operations, with the model kept */
 
 /* One copy of each inline function, so that the sequences are few. */
-static __attribute__((noinline)) void *verb_pop(void)
+static __attribute__((noinline)) void *operation_pop(void)
 {
 	return km_chain_pop(&chain.chain);
 }
 
-static __attribute__((noinline)) enum km_chain_push verb_push(void *p)
+static __attribute__((noinline)) enum km_chain_push operation_push(void *p)
 {
 	return km_chain_push(&chain.chain, p);
 }
 
 static void chain_pop(void)
 {
-	void *p = verb_pop();
+	void *p = operation_pop();
 
 	if (p)
 		chain_adopt(p);
@@ -109,7 +109,7 @@ static void chain_push_of(unsigned slab)
 
 	if (!p)
 		return;
-	enum km_chain_push pushed = verb_push(p);
+	enum km_chain_push pushed = operation_push(p);
 	need(pushed != KM_CHAIN_TWICE, "%p is not on the chain, and was ours", p);
 	if (pushed == KM_CHAIN_MISS)
 		chain_adopt(p);
@@ -122,10 +122,10 @@ static void chain_push_again(void)
 
 	if (!p)
 		return;
-	if (verb_push(p) != KM_CHAIN_PUSHED)
+	if (operation_push(p) != KM_CHAIN_PUSHED)
 		chain_adopt(p);
 	else
-		need(verb_push(p) != KM_CHAIN_PUSHED, "%p pushed twice", p);
+		need(operation_push(p) != KM_CHAIN_PUSHED, "%p pushed twice", p);
 }
 
 static void chain_push_two(unsigned slab)
@@ -322,7 +322,7 @@ static void describe_chain(unsigned driver, char *text, size_t bytes)
 		 state / CHAIN_TOPS);
 }
 
-static bool prepare_chain_verbs(unsigned driver)
+static bool prepare_chain_operations(unsigned driver)
 {
 	unsigned state = driver / CHAIN_OPERATIONS, top = state % CHAIN_TOPS;
 
@@ -358,7 +358,7 @@ static bool start_chain(void)
 
 #define CHAIN_FIXTURE                                                                              \
 	{ "chain", start_chain, CHAIN_TOPS * CHAIN_PARTIALS * CHAIN_OPERATIONS,              \
-	  prepare_chain_verbs, operate_chain, verify_chain, describe_chain, chain_adversaries,     \
+	  prepare_chain_operations, operate_chain, verify_chain, describe_chain, chain_adversaries,     \
 	  sizeof(chain_adversaries) / sizeof(chain_adversaries[0]), is_dear_chain }
 
 #endif

@@ -35,7 +35,7 @@ static const struct {
 };
 enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 26 };
 
-enum { FREE_LATE = 14, MALLOC_PAID = 24, MALLOC_UNPAID = 25 };
+enum { FREE_LATE = 14, MALLOC_CHARGED = 24, MALLOC_UNCHARGED = 25 };
 
 static bool prepare_charged(unsigned driver)
 {
@@ -46,9 +46,9 @@ static bool prepare_charged(unsigned driver)
 	if (!which && (charged_states[state].then || driver % CHARGED_OPERATIONS == FREE_LATE))
 		return false;
 	model.cache = charged.cache[which];
-	charged.malloc = driver % CHARGED_OPERATIONS >= MALLOC_PAID;
+	charged.malloc = driver % CHARGED_OPERATIONS >= MALLOC_CHARGED;
 	if (charged.malloc)
-		need(mem_cgroup_account_malloc(true) == 0, "malloc has no payers");
+		need(mem_cgroup_account_malloc(true) == 0, "malloc cannot be charged");
 	set_active_memcg(charged_objcg(which, charged_states[state].before));
 	for (int i = 0; i < SPARE + charged_states[state].get; i++)
 		get_one();
@@ -166,8 +166,8 @@ static void operate_charged(unsigned driver)
 		put_one();
 		get_one();
 		break;
-	case MALLOC_PAID: use_malloc(true); break;
-	case MALLOC_UNPAID: use_malloc(false); break;
+	case MALLOC_CHARGED: use_malloc(true); break;
+	case MALLOC_UNCHARGED: use_malloc(false); break;
 	default: put_sized(driver % CHARGED_OPERATIONS - 18);
 	}
 }
@@ -182,7 +182,7 @@ static void describe_charged(unsigned driver, char *text, size_t bytes)
 static void verify_charged(void)
 {
 	if (charged.malloc)
-		need(mem_cgroup_account_malloc(false) == 0, "malloc has payers for ever");
+		need(mem_cgroup_account_malloc(false) == 0, "malloc is charged for ever");
 	set_active_memcg(charged.group[0]);
 	verify_cache();
 	for (int i = 0; i < 5; i++) {
@@ -230,7 +230,7 @@ static bool no_fence(const char *call)
 
 static bool start_charged(void)
 {
-	static const char *const names[] = { "one payer", "two payers", "own slabs", "no fence" };
+	static const char *const names[] = { "one group", "two groups", "own slabs", "no fence" };
 
 	for (int i = 0; i < 2; i++)
 		charged.others[i] = mem_cgroup_create(NULL, "others", 0);

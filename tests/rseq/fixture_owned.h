@@ -282,7 +282,7 @@ static void operate_owned(unsigned driver)
 static void describe_owned(unsigned driver, char *text, size_t bytes)
 {
 	static const char *const states[OWNED_STATES] = {
-		"no block", "nobody's", "empty", "1 object", "7 objects", "full", "another owner's",
+		"no block", "no owner", "empty", "1 object", "7 objects", "full", "another owner's",
 	};
 
 	snprintf(text, bytes, "%s, %s", owned_operation_names[driver % OWNED_OPERATIONS],

@@ -153,7 +153,7 @@ static void *works(void *arg)
 }
 
 /* Frees the blocks in the boxes; then each group is at 0. Without other threads. */
-static void nobody_owes(void)
+static void nothing_is_charged(void)
 {
 	set_active_memcg(NULL);
 	for (int i = 0; i < BOXES; i++) {
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 		NEED(!pthread_create(&threads[i], NULL, i < THREADS ? works : switches, (void *)(seed * 16 + i)));
 	for (int i = 0; i <= THREADS; i++)
 		pthread_join(threads[i], NULL);
-	nobody_owes();
+	nothing_is_charged();
 	NEED(drained(above) == 0, "(%lu)", (unsigned long)mem_cgroup_current(above));
 	printf("seed %lu, %d rounds, %lu refused\n", (unsigned long)seed, rounds, refused);
 	return 0;

@@ -19,7 +19,7 @@
 #define SLOTS	3000
 #define THREADS	4
 #define PHASES	4
-#define NOBODY	(-1)
+#define UNCHARGED	(-1)
 #define PRIVATE	GROUPS	/* charged by the slab: its sum is known only in the end */
 #define OURS	CACHES	/* in the place of a cache: kmalloc's */
 
@@ -73,7 +73,7 @@ static unsigned long cost_of_block(const void *object)
 
 static void note(struct slot *slot, void *object, unsigned long bytes, int objcg)
 {
-	*slot = (struct slot){ object, objcg == NOBODY ? 0 : bytes, objcg };
+	*slot = (struct slot){ object, objcg == UNCHARGED ? 0 : bytes, objcg };
 	memset(object, objcg + 1, 8);
 }
 
@@ -160,14 +160,14 @@ static void get_and_charge(struct worker *worker, struct slot *slot, int objcg)
 	if (!object)
 		return;
 	if (objcg == PRIVATE || !kmem_cache_charge(object, some_gfp(worker)))
-		objcg = NOBODY;
+		objcg = UNCHARGED;
 	note(slot, object, large ? cost_of_block(object) : cost(caches[1]), objcg);
 }
 
 static void get(struct worker *worker, struct slot *slot)
 {
 	int objcg = (int)below(worker, GROUPS + 2) - 1;
-	MEMCG_SCOPE(objcg == NOBODY ? NULL : groups[objcg]);
+	MEMCG_SCOPE(objcg == UNCHARGED ? NULL : groups[objcg]);
 
 	switch (below(worker, 8)) {
 	case 0:
@@ -178,7 +178,7 @@ static void get(struct worker *worker, struct slot *slot)
 		break;
 	case 2:
 		if (below(worker, 10) == 0)
-			mem_cgroup_drain(objcg == NOBODY ? mem_cgroup_root() : groups[objcg]);
+			mem_cgroup_drain(objcg == UNCHARGED ? mem_cgroup_root() : groups[objcg]);
 		break;
 	default:
 		get_one(worker, slot, objcg);
@@ -203,7 +203,7 @@ static void resize(struct worker *worker, struct slot *slot)
 {
 	int objcg = (int)below(worker, GROUPS + 1) - 1;
 	size_t before = ksize(slot->object), size = 8 + below(worker, below(worker, 20) ? 9000 : 200000);
-	MEMCG_SCOPE(objcg == NOBODY ? NULL : groups[objcg]);
+	MEMCG_SCOPE(objcg == UNCHARGED ? NULL : groups[objcg]);
 	void *object = krealloc(slot->object, size, some_gfp(worker));
 
 	if (!object) {
@@ -215,7 +215,7 @@ static void resize(struct worker *worker, struct slot *slot)
 		objcg = slot->objcg;
 	struct mem_cgroup *now = mem_cgroup_from_obj(object);
 	need(*(char *)object == slot->objcg + 1, "krealloc lost the content");
-	need(now == (objcg == NOBODY ? NULL : groups[objcg]), "krealloc's block is another's");
+	need(now == (objcg == UNCHARGED ? NULL : groups[objcg]), "krealloc's block is another's");
 	mem_cgroup_put(now);
 	note(slot, object, cost_of_block(object), objcg);
 }
@@ -325,7 +325,7 @@ static void fork_and_look(struct worker *worker, bool quiet)
 		need((objects[i] = kmem_cache_alloc(caches[i % CACHES], GFP_KERNEL_ACCOUNT)), "a child's object");
 	set_active_memcg(NULL);
 	mem_cgroup_drain(own);
-	need(mem_cgroup_current(own) >= 200 * 24, "nobody paid for a child's objects");
+	need(mem_cgroup_current(own) >= 200 * 24, "a child's objects are uncharged");
 	kfree_bulk(200, objects);
 	mem_cgroup_drain(own);
 	need(mem_cgroup_current(own) == 0, "a child's group");

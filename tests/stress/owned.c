@@ -297,7 +297,7 @@ int main(void)
 	drain_stocks();
 	while (from_heap())
 		there++;
-	printf("%s: %lu drains took %lu objects, %lu from shelves, %lu adoptions, %lu changes of stocks, %lu wrong\n",
+	printf("%s: %lu drains took %lu objects, %lu from sheaves, %lu adoptions, %lu changes of stocks, %lu wrong\n",
 	       kmem_percpu_discipline(), drains, world.drained, world.taken, world.adopted, world.stocked,
 	       world.wrong);
 	printf("%lu of %d objects, %u of %d blocks\n", there, OBJECTS, world.block_count, BLOCKS);

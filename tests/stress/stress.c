@@ -303,7 +303,7 @@ static void resize(void)
 	kfree(object);
 }
 
-/* Have a large block ready for handlers: nested, they could not get one. */
+/* Cache a large block for handlers: nested, they could not get one. */
 static void stock_large(void)
 {
 	size_t bytes = roll() % 8 ? 9000 + roll() % 50000 / 8 * 8 : (5u << 20) + 4096;
@@ -634,7 +634,7 @@ static int must_be_empty(struct kmem_cache *cache, void *arg)
 	kmem_cache_get_stats(cache, &stats);
 	if (!stats.active_objects && !stats.shelf_objects)
 		return 0;
-	fprintf(stderr, "%s: %lu objects left, %lu on shelves, %lu slabs\n", stats.name,
+	fprintf(stderr, "%s: %lu objects left, %lu in sheaves, %lu slabs\n", stats.name,
 		stats.active_objects, stats.shelf_objects, stats.total_slabs);
 	++*(int *)arg;
 	return 0;

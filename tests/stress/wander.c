@@ -43,7 +43,7 @@ static void swap_one(struct object **slot, uint8_t *cache, uint32_t random, uint
 
 	if (object) {
 		if (object->self != object || object->owner != owner)
-			fail("an object is somebody else's, too");
+			fail("an object is another thread's, too");
 		object->self = NULL;
 		kmem_cache_free(caches[*cache], object);
 		*slot = NULL;

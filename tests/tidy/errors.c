@@ -165,7 +165,7 @@ static void groups(void)
 	IS(mem_cgroup_charge, ENOMEM, -mem_cgroup_charge(below, GFP_KERNEL, 1));
 	IS(kmalloc_in, ENOMEM, of(kmalloc_in(below, 100, QUIET)));
 	IS(kmalloc_in, EINVAL, of(kmalloc_in(below, KMALLOC_MAX_SIZE + 1, QUIET)));
-	struct kmem_cache *cache = kmem_cache_create("paid", 64, NULL, 0);
+	struct kmem_cache *cache = kmem_cache_create("charged", 64, NULL, 0);
 	IS(kmem_cache_alloc_in, ENOMEM, of(kmem_cache_alloc_in(cache, below, QUIET)));
 }
 

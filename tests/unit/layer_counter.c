@@ -3,7 +3,7 @@
  * the object comes, and once as the object goes, charged or not, with layers above and below. Caches without the layer
  * are as before. Under each engine. Disciplines: all.
  */
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 #include "alloc/alloc_ops.h"
 #include "kit/inside.h"

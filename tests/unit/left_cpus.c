@@ -1,7 +1,7 @@
 /*
  * left_cpus.c: threads that move leave no objects for long on former CPUs, although their caches are in use all the
- * time; on CPUs with misses all objects stay. The test sets the clock. Disciplines: all Not with hardened: it counts
- * what lies charged, which is nothing.
+ * time; on CPUs with misses all objects stay. The test sets the clock. Disciplines: all Not with hardened: no charged
+ * object is cached.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -97,6 +97,6 @@ int main(void)
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "wanders", 0);
 	NEED(group);
 	mem_cgroup_set_default(group);
-	wander(cpus, "paid for", SLAB_ACCOUNT);
+	wander(cpus, "charged", SLAB_ACCOUNT);
 	return failures != 0;
 }

@@ -172,7 +172,7 @@ static void lock_refused(int flags)
 }
 
 /* Blocks cached before were not locked. A first free may run a tick, and release all of them. */
-static void lay_ready(int flags)
+static void cache_blocks(int flags)
 {
 	fill(0, 1);
 	kvfree(block[6]);
@@ -247,7 +247,7 @@ int main(void)
 	refused |= run(lock_first, MCL_CURRENT | MCL_FUTURE, true);
 	refused |= run(on_fault, MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT, true);
 	refused |= run(lock_refused, MCL_CURRENT | MCL_FUTURE, true);
-	refused |= run(lay_ready, MCL_FUTURE, true);
+	refused |= run(cache_blocks, MCL_FUTURE, true);
 	refused |= run(behind_a_filter, MCL_CURRENT | MCL_FUTURE, true);
 	return failures ? 1 : refused ? 77 : 0;
 }

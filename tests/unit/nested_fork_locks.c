@@ -38,7 +38,7 @@ void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
 {
 	if (__atomic_load_n(&forked, __ATOMIC_ACQUIRE))
-		NEED(__atomic_add_fetch(&waits, 1u, __ATOMIC_RELAXED) < MOST_WAITS, "a lock is nobody's, and not free");
+		NEED(__atomic_add_fetch(&waits, 1u, __ATOMIC_RELAXED) < MOST_WAITS, "a lock without a holder is held");
 	__real_km_os_wait(word, value, ms);
 }
 

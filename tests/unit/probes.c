@@ -2,7 +2,7 @@
  * probes: the notes of the probes are in the file, with names and numbers of arguments. A breakpoint at each shows
  * the values. While a tracer is attached each call passes its probe once, with its arguments, through every
  * function, and after the tracer's end hits are hits again, and pass no probe. For each engine. Not with hardened:
- * hits by the public shelf are looked at, which is closed.
+ * hits by the public sheaf are looked at, which is closed.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -331,8 +331,8 @@ static void sizes(void)
 
 static void objcgs(void)
 {
-	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "payer", 0);
-	struct kmem_cache *cache = make("paid", 64);
+	struct mem_cgroup *group = slob ? NULL : mem_cgroup_create(NULL, "group", 0);
+	struct kmem_cache *cache = make("charged", 64);
 	void *objects[100];
 
 	if (!group)

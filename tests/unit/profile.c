@@ -2,7 +2,7 @@
  * profile: for a program whose call sites allocate known bytes the profile reports each site's share of allocated
  * bytes, and of bytes not freed, within three standard deviations of the sample; by all functions, for charged
  * objects as well; in two threads no sample is lost. After the end of a profile hits are hits again. Not with
- * hardened: hits by the public shelf are looked at, which is closed.
+ * hardened: hits by the public sheaf are looked at, which is closed.
  */
 #include <errno.h>
 #include <math.h>
@@ -32,7 +32,7 @@
 		__attribute__((noinline, noclone, used, section("site" #n)));
 SITES(SITE)
 
-static struct kmem_cache *small, *large, *paid;
+static struct kmem_cache *small, *large, *charged;
 static struct mem_cgroup *group;
 
 static void *at_site0(void) { return HELD(kmem_cache_alloc(small, GFP_KERNEL)); }
@@ -43,7 +43,7 @@ static void *at_site4(void) { return HELD(kmalloc(100000, GFP_KERNEL)); }
 static void *at_site5(void) { return HELD(kmem_cache_zalloc(small, GFP_KERNEL)); }
 static void *at_site6(void) { return HELD(malloc(500)); }
 static void *at_site7(void) { return HELD(calloc(3, 3000)); }
-static void *at_site8(void) { return HELD(kmem_cache_alloc(paid, GFP_KERNEL_ACCOUNT)); }
+static void *at_site8(void) { return HELD(kmem_cache_alloc(charged, GFP_KERNEL_ACCOUNT)); }
 static void *at_site9(void)
 {
 	void *p[1];
@@ -83,7 +83,7 @@ static double bytes_of(size_t site, void *p)
 	case 1: case 9:
 		return large->layout.size;
 	case 8:
-		return paid->layout.size;
+		return charged->layout.size;
 	}
 	return (double)ksize(p);
 }
@@ -163,15 +163,15 @@ static void make_caches(void)
 {
 	small = make("small", 56);
 	large = make("large", 1500);
-	paid = kmem_cache_create("paid", 200, NULL, 0);
+	charged = kmem_cache_create("charged", 200, NULL, 0);
 	group = mem_cgroup_create(NULL, "tenant", 0);
-	NEED(paid && group);
+	NEED(charged && group);
 }
 
 static void give_back(size_t site, void *p)
 {
 	static struct kmem_cache **const own[COUNT] = {
-		[0] = &small, [1] = &large, [5] = &small, [8] = &paid, [9] = &large,
+		[0] = &small, [1] = &large, [5] = &small, [8] = &charged, [9] = &large,
 	};
 
 	if (own[site])
@@ -377,7 +377,7 @@ static void at_once(void)
 	ask("4096:100");
 	struct mem_cgroup *before = set_active_memcg(group);
 	for (int i = 0; i < 5000; i++)
-		NEED(kmem_cache_alloc(paid, GFP_KERNEL_ACCOUNT));
+		NEED(kmem_cache_alloc(charged, GFP_KERNEL_ACCOUNT));
 	set_active_memcg(before);
 	CHECK(slots_taken() > 100);
 	NEED(mem_cgroup_destroy_all(group, NULL, NULL) == 0);

@@ -498,7 +498,7 @@ static const struct test_case cases[] = {
 int main(void)
 {
 	struct sched_param parameters = { .sched_priority = 10 };
-	uint32_t nobody = 0;
+	uint32_t no_thread = 0;
 
 	if (sched_setscheduler(0, SCHED_FIFO, &parameters)) {
 		printf("SCHED_FIFO is refused here (errno %d)\n", errno);
@@ -506,7 +506,7 @@ int main(void)
 	}
 	parameters.sched_priority = 0;
 	NEED(!sched_setscheduler(0, SCHED_OTHER, &parameters));
-	if (!__real_km_os_lend(&nobody, 1)) {
+	if (!__real_km_os_lend(&no_thread, 1)) {
 		printf("the system has no futex with priority inheritance and the monotonic clock (Linux 5.14)\n");
 		return 77;
 	}

@@ -146,7 +146,7 @@ static void in_a_handler(void)
 static void of_a_group(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "tenant"), *before = set_active_memcg(group);
-	struct kmem_cache *cache = kmem_cache_create("paid", 1000, NULL, SLAB_ACCOUNT);
+	struct kmem_cache *cache = kmem_cache_create("charged", 1000, NULL, SLAB_ACCOUNT);
 
 	NEED(mem_cgroup_set_max(group, 65536) == 0);
 	listen();

@@ -22,7 +22,7 @@
 /* A byte for each byte: inaccessible or not. In stretches, each made at the first write. */
 #define STRETCH (1ul << 16)
 #define STRETCHES (1ul << 31)
-static char **nobodys;
+static char **poisoned;
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
 
@@ -37,9 +37,9 @@ static void *map(size_t bytes)
 static void mark(const volatile void *p, size_t bytes, char value)
 {
 	for (uintptr_t at = (uintptr_t)p, end = at + bytes, n; at < end; at += n) {
-		if (!nobodys)
-			nobodys = map(STRETCHES * sizeof(*nobodys));
-		char **stretch = &nobodys[at / STRETCH];
+		if (!poisoned)
+			poisoned = map(STRETCHES * sizeof(*poisoned));
+		char **stretch = &poisoned[at / STRETCH];
 
 		n = STRETCH - at % STRETCH < end - at ? STRETCH - at % STRETCH : end - at;
 		if (!*stretch && !value)
@@ -50,11 +50,11 @@ static void mark(const volatile void *p, size_t bytes, char value)
 	}
 }
 
-static bool is_nobodys(const void *p)
+static bool is_poisoned(const void *p)
 {
 	uintptr_t at = (uintptr_t)p;
 
-	return nobodys && nobodys[at / STRETCH] && nobodys[at / STRETCH][at % STRETCH];
+	return poisoned && poisoned[at / STRETCH] && poisoned[at / STRETCH][at % STRETCH];
 }
 
 void __asan_poison_memory_region(const volatile void *p, size_t bytes);
@@ -136,9 +136,9 @@ static void *look_at(void *p, size_t bytes, size_t behind, int line)
 
 	NEED(p, "line %d", line);
 	for (size_t i = 0; i < bytes; i++)
-		NEED(!is_nobodys(at + i), "line %d: byte %zu of %zu", line, i, bytes);
+		NEED(!is_poisoned(at + i), "line %d: byte %zu of %zu", line, i, bytes);
 	for (size_t i = 0; i < behind; i++)
-		NEED(is_nobodys(at + bytes + i), "line %d: byte %zu of %zu", line, bytes + i, bytes);
+		NEED(is_poisoned(at + bytes + i), "line %d: byte %zu of %zu", line, bytes + i, bytes);
 	NEED(is_in_root(p, bytes), "line %d: %zu bytes", line, bytes);
 	return p;
 }
@@ -149,13 +149,13 @@ static void *look_at(void *p, size_t bytes, size_t behind, int line)
 static void dead(const void *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++)
-		NEED(is_nobodys((const char *)p + i), "byte %zu of %zu", i, bytes);
+		NEED(is_poisoned((const char *)p + i), "byte %zu of %zu", i, bytes);
 }
 
 static void construct(void *object)
 {
 	for (int i = 0; i < 40; i++)
-		NEED(!is_nobodys((char *)object + i));
+		NEED(!is_poisoned((char *)object + i));
 	memset(object, 5, 40);
 }
 
@@ -201,7 +201,7 @@ static void typesafe(void)
 	NEED(p && q);
 	kmem_cache_free(cache, p);
 	for (int i = 0; i < 64; i++)
-		NEED(!is_nobodys(p + i) && !is_nobodys(q + i));
+		NEED(!is_poisoned(p + i) && !is_poisoned(q + i));
 	kmem_cache_free(cache, q);
 	kmem_cache_destroy(cache);
 }

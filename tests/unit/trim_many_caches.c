@@ -63,7 +63,7 @@ int main(void)
 		before[i] = km_alloc_pcs_objects(cache[i]);
 	}
 	if (!before[0]) {
-		printf("no shelves here\n");
+		printf("no sheaves here\n");
 		return 77;
 	}
 	for (unsigned look = 0, done = 0; look < 2; look++) {

@@ -182,7 +182,7 @@ static int hold_registry(struct kmem_cache *cache, void *arg)
 }
 
 /* Objects cached in an idle cache, and in no other. */
-static void lay_ready(void)
+static void cache_blocks(void)
 {
 	void *objects[64];
 	unsigned count = 0;
@@ -200,7 +200,7 @@ static void while_looked_at(void)
 {
 	struct kmem_cache_stats stats;
 
-	lay_ready();
+	cache_blocks();
 	kmem_cache_get_stats(ready, &stats);
 	if (!stats.total_slabs) {
 		printf("nothing lies ready here\n");
@@ -240,7 +240,7 @@ static void while_flushed(void)
 	struct kmem_cache_stats stats;
 	pthread_t first;
 
-	lay_ready();
+	cache_blocks();
 	kmem_cache_get_stats(ready, &stats);
 	if (!stats.total_slabs)
 		return;

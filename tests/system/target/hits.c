@@ -124,7 +124,7 @@ int main(int argc, char **argv)
 	const int paid = !strcmp(what, "paid");
 	struct kmem_cache *cache = kmem_cache_create("hits", 100, NULL, paid ? SLAB_ACCOUNT : 0);
 	if (paid)
-		set_active_memcg(mem_cgroup_create(NULL, "payer", 0));
+		set_active_memcg(mem_cgroup_create(NULL, "group", 0));
 	if (!cache)
 		return 1;
 	pthread_t other;

@@ -25,7 +25,7 @@ int main(void)
 	say("cache", many[3], "live");
 	say("inside", (char *)many[950] + 100, "live");
 	kmem_cache_free(cache, many[999]);
-	say("shelf", many[999], "ready");
+	say("sheaf", many[999], "ready");
 	/* More than a CPU caches. */
 	for (int i = 100; i < 900; i++)
 		kmem_cache_free(cache, many[i]);

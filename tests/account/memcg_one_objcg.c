@@ -1,11 +1,11 @@
 /*
- * memcg_one_payer.c: while one group is charged for all allocated objects of a cache, frees compare no owner: hits
+ * memcg_one_objcg.c: while one group is charged for all allocated objects of a cache, frees compare no owner: hits
  * put the objects on the CPU's charged sheaf, as uncharged objects on the public sheaf. Here: when this state begins,
  * its end before an object of any other group can be allocated, and exact bytes meanwhile. (After the end:
- * memcg_several_payers.c.) Disciplines: all.
+ * memcg_several_objcgs.c.) Disciplines: all.
  */
 #define _GNU_SOURCE
-#include "kit/charged.h"
+#include "kit/charged_cpus.h"
 
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -24,7 +24,7 @@ static enum back back_of_several(const struct kmem_cache *cache)
 }
 
 /* A cache with objects of this group only. */
-static struct kmem_cache *paid_by(struct mem_cgroup *group, const char *name)
+static struct kmem_cache *charged_to(struct mem_cgroup *group, const char *name)
 {
 	struct kmem_cache *cache = charged(name, 200);
 
@@ -43,7 +43,7 @@ static void free_all(struct kmem_cache *cache)
 static void begins(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "one");
-	struct kmem_cache *cache = paid_by(group, "one");
+	struct kmem_cache *cache = charged_to(group, "one");
 	size_t before = lies_charged(cache);
 
 	/* Each kind of free caches the object there, and the object stays charged. */
@@ -90,7 +90,7 @@ static void begins_in_bulk(void)
 static void interrupted(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "interrupted");
-	struct kmem_cache *cache = paid_by(group, "interrupted");
+	struct kmem_cache *cache = charged_to(group, "interrupted");
 	unsigned here = km_cpu();
 
 	for (int freed = 0; has_blocks(cache) && freed < 2; freed++) {
@@ -118,7 +118,7 @@ static void *of_another(struct kmem_cache *cache)
 	return alloc_for(second, cache);
 }
 
-static void *of_nobody(struct kmem_cache *cache)
+static void *of_no_group(struct kmem_cache *cache)
 {
 	return kmem_cache_alloc(cache, GFP_KERNEL);
 }
@@ -145,13 +145,13 @@ static void *of_a_private_one(struct kmem_cache *cache)
 static void ends(void)
 {
 	static void *(*const others[])(struct kmem_cache *cache) = {
-		of_another, of_nobody, of_another_in_bulk, of_a_private_one,
+		of_another, of_no_group, of_another_in_bulk, of_a_private_one,
 	};
 	struct mem_cgroup *group = group_below(NULL, "first");
 
 	second = group_below(NULL, "second");
 	for (size_t n = 0; n < sizeof(others) / sizeof(others[0]); n++) {
-		struct kmem_cache *cache = paid_by(group, "first");
+		struct kmem_cache *cache = charged_to(group, "first");
 		void *object = others[n](cache);
 
 		NEED(object && back_of(cache) == back_of_several(cache));
@@ -209,7 +209,7 @@ static void *come_second(void *cache)
 static void refused(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "first");
-	struct kmem_cache *cache = paid_by(group, "first");
+	struct kmem_cache *cache = charged_to(group, "first");
 	pthread_t thread;
 
 	second = group_below(NULL, "second");
@@ -254,7 +254,7 @@ static void *wait_second(void *cache)
 static void waits(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "first");
-	struct kmem_cache *cache = paid_by(group, "first");
+	struct kmem_cache *cache = charged_to(group, "first");
 	void *more[KM_CHARGED_MOST], *object;
 	pthread_t thread;
 	size_t n = 0;
@@ -319,14 +319,14 @@ static void look(int signal, siginfo_t *info, void *context)
 /* A thread that finds several owners also finds the state closed. */
 static void closed_first(void)
 {
-	static void *(*const others[])(struct kmem_cache *cache) = { of_another, of_nobody };
+	static void *(*const others[])(struct kmem_cache *cache) = { of_another, of_no_group };
 	struct sigaction action = { .sa_sigaction = look, .sa_flags = SA_SIGINFO };
 	struct mem_cgroup *group = group_below(NULL, "first");
 
 	second = group_below(NULL, "second");
 	sigaction(SIGTRAP, &action, NULL);
 	for (size_t n = 0; n < sizeof(others) / sizeof(others[0]); n++) {
-		struct kmem_cache *cache = paid_by(group, "first");
+		struct kmem_cache *cache = charged_to(group, "first");
 
 		if (has_blocks(cache)) {
 			observed.cache = cache;

@@ -1,12 +1,12 @@
 /*
- * memcg_several_payers.c: several groups are charged for objects of one cache. A free puts the object on the CPU's
+ * memcg_several_objcgs.c: several groups are charged for objects of one cache. A free puts the object on the CPU's
  * sheaf without a comparison, and the object stays charged to its group until the next allocation: then the
  * allocating group is charged, and the former group is uncharged. Here: exact bytes at each step, by each call;
  * cached objects are never withheld from a group at its limit; calls that may not wait, and a system that refuses the
  * fence. Disciplines: all.
  */
 #define _GNU_SOURCE
-#include "kit/charged.h"
+#include "kit/charged_cpus.h"
 
 #include "memcg/memcg_group.h"
 #include "os/os.h"
@@ -230,9 +230,9 @@ static void one_among_many(void)
 }
 
 /* Uncharged objects go the same way. */
-static void nobodys(void)
+static void uncharged(void)
 {
-	struct kmem_cache *cache = of_both("nobody");
+	struct kmem_cache *cache = of_both("uncharged");
 
 	for (int i = 0; i < 8; i++)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
@@ -460,7 +460,7 @@ static void zeroed(void)
 /* A private group's child cache: an object may belong to the cache or to the child, so there are no hits. */
 static void with_a_child(void)
 {
-	struct kmem_cache *cache = of_both("twin");
+	struct kmem_cache *cache = of_both("child");
 	struct mem_cgroup *own = private_group("own");
 
 	for (int round = 0; round < 3; round++) {
@@ -522,7 +522,7 @@ static const struct test_case cases[] = {
 	{ "in bulk", in_bulk },
 	{ "in no order", in_no_order },
 	{ "one among many", one_among_many },
-	{ "nobody's", nobodys },
+	{ "uncharged", uncharged },
 	{ "at a limit", at_a_limit },
 	{ "refused without a call", refused_without_a_call },
 	{ "leaves", leaves },
@@ -530,7 +530,7 @@ static const struct test_case cases[] = {
 	{ "no fence", no_fence_to_be_had },
 	{ "at a limit without a fence", at_a_limit_without_a_fence },
 	{ "zeroed", zeroed },
-	{ "with a twin", with_a_child },
+	{ "with a child cache", with_a_child },
 };
 
 CHARGED_MAIN(cases)

@@ -1,5 +1,5 @@
 /*
- * two_blocks_a_cpu.c: a CPU keeps two sheaves. Disciplines: all. Allocations and frees in turns, at any edge of a
+ * two_sheaves_a_cpu.c: a CPU keeps two sheaves. Disciplines: all. Allocations and frees in turns, at any edge of a
  * sheaf, stay on the CPU: with both sheaves there, neither refill nor spill is called. A swap that shares leaves both
  * sheaves about half full, and every object is still there, once.
  */
@@ -45,7 +45,7 @@ static void swing(struct kmem_cache *cache, void **objects, unsigned *count, uns
 static struct kmem_cache *create(unsigned capacity)
 {
 	struct kmem_cache_args args = { .engine = "sheaf" };
-	struct kmem_cache *cache = kmem_cache_create("partner", 64, &args, 0);
+	struct kmem_cache *cache = kmem_cache_create("spare", 64, &args, 0);
 
 	cache->tune.busy_capacity = (uint16_t)capacity;
 	km_alloc_resize(cache, capacity);

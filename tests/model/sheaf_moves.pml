@@ -1,7 +1,7 @@
 /*
- * blocks.pml: blocks of pointers go between CPUs, threads that miss, the barn, and a drain (src/percpu/visit.h: a look
- * without a lock, then a commit that compares what was looked at, as one sequence; src/percpu/pcpu.h: detach, install,
- * take_partner; src/slab/sheaf.c: the barn under its lock). Claim: each block is in one place, always.
+ * sheaf_moves.pml: sheaves go between CPUs, threads that miss, the barn, and a drain (src/percpu/visit.h: a look without
+ * a lock, then one sequence that compares the words of the look, and commits; src/percpu/pcpu.h: detach, install,
+ * take_spare; src/slab/sheaf.c: the barn under its lock). Claim: each sheaf is in one place, always.
  * Wrong: NO_COMPARE (the commit does not compare the header), NO_FENCE, NO_BARN_LOCK.
  */
 #ifndef THREADS
@@ -11,15 +11,16 @@
 #define TURNS 1
 #endif
 #define CPUS 2
-#define BLOCKS 4		/* 1 to 4; 0: none */
+#define SHEAVES 4		/* 1 to 4; 0: none */
 
 byte open_word = 1;
-byte main_of[CPUS] = { 1, 2 };	/* the block that hits use */
-byte header[BLOCKS + 1];	/* the partner of a block that is main */
-byte hand[THREADS], spare[THREADS];
-byte barn[2];			/* a place each for two blocks */
+byte main_of[CPUS] = { 1, 2 };	/* the main sheaf of each CPU */
+byte header[SHEAVES + 1];	/* the spare of a main sheaf */
+byte hand[THREADS];		/* the sheaf held by a thread */
+byte former[THREADS];		/* the former spare of the CPU, held by a thread */
+byte barn[2];			/* places for two sheaves */
 bool barn_lock;
-bool engine[BLOCKS + 1];	/* retired: their objects are in slabs */
+bool engine[SHEAVES + 1];	/* retired sheaves: the objects are in slabs */
 byte cpu_of[THREADS];
 bool in_sequence[THREADS], aborted[THREADS];
 
@@ -27,7 +28,7 @@ inline one_place()
 {
 	d_step {
 		byte b = 0, n = 0, j = 0;
-		for (b : 1 .. BLOCKS) {
+		for (b : 1 .. SHEAVES) {
 			n = (barn[0] == b) + (barn[1] == b) + engine[b];
 			for (j : 0 .. CPUS - 1) {
 				n = n + (main_of[j] == b);
@@ -37,7 +38,7 @@ inline one_place()
 				fi
 			}
 			for (j : 0 .. THREADS - 1) {
-				n = n + (hand[j] == b) + (spare[j] == b)
+				n = n + (hand[j] == b) + (former[j] == b)
 			}
 			assert(n == 1);
 		}
@@ -47,7 +48,7 @@ inline one_place()
 	}
 }
 
-/* A slot of some CPU, which this thread is on: no lock, no sequence. */
+/* Reads the words of the thread's CPU, without a lock and without a sequence. */
 inline look(t)
 {
 	if
@@ -55,14 +56,14 @@ inline look(t)
 	:: c = 1
 	fi;
 	top = main_of[c];
-	partner = 0;
+	spare = 0;
 	if
-	:: top -> partner = header[top]
+	:: top -> spare = header[top]
 	:: else
 	fi
 }
 
-/* The sequence's loads, in order. An interruption on its CPU, or a fence, and it is not made. */
+/* The loads of the sequence, in order. An interruption on the CPU, or a fence, aborts the sequence. */
 inline begin_commit(t)
 {
 	atomic {
@@ -80,11 +81,11 @@ inline begin_commit(t)
 	good = open_word;
 	good = good && main_of[c] == top;
 #ifndef NO_COMPARE
-	good = good && (!top || header[top] == partner)
+	good = good && (!top || header[top] == spare)
 #endif
 }
 
-/* Main is the caller's, its partner becomes main. */
+/* The thread gets the main sheaf, and the spare becomes main. */
 inline detach(t)
 {
 	look(t);
@@ -93,10 +94,10 @@ inline detach(t)
 		if
 		:: good && !aborted[t] && top ->
 			if
-			:: partner -> header[partner] = 0
+			:: spare -> header[spare] = 0
 			:: else
 			fi;
-			main_of[c] = partner;
+			main_of[c] = spare;
 			hand[t] = top
 		:: else
 		fi;
@@ -105,15 +106,15 @@ inline detach(t)
 	}
 }
 
-inline take_partner(t)
+inline take_spare(t)
 {
 	look(t);
 	begin_commit(t);
 	atomic {
 		if
-		:: good && !aborted[t] && top && partner ->
+		:: good && !aborted[t] && top && spare ->
 			header[top] = 0;
-			hand[t] = partner
+			hand[t] = spare
 		:: else
 		fi;
 		in_sequence[t] = false;
@@ -121,7 +122,7 @@ inline take_partner(t)
 	}
 }
 
-/* The barn takes it for another one. */
+/* Exchanges the thread's sheaf for a sheaf of the barn. */
 inline exchange(t)
 {
 #ifndef NO_BARN_LOCK
@@ -142,18 +143,18 @@ inline exchange(t)
 #endif
 }
 
-/* It becomes main of whichever CPU, the main its partner, and the former partner the caller's. */
+/* The thread's sheaf becomes main of some CPU, the main becomes the spare, and the thread gets the former spare. */
 inline install(t)
 {
 	look(t);
 	begin_commit(t);
-	/* A store that nobody sees: the block is this thread's. */
+	/* No other thread reads this store, because the thread holds the sheaf. */
 	header[hand[t]] = top;
 	atomic {
 		if
 		:: good && !aborted[t] ->
 			main_of[c] = hand[t];
-			spare[t] = partner;
+			former[t] = spare;
 			hand[t] = 0
 		:: else
 		fi;
@@ -172,13 +173,13 @@ inline retire(b)
 
 proctype thread(byte t)
 {
-	byte c, i, top, partner, slot, other, turn;
+	byte c, i, top, spare, slot, other, turn;
 	bool good;
 
 	for (turn : 1 .. TURNS) {
 		if
 		:: detach(t)
-		:: take_partner(t)
+		:: take_spare(t)
 		fi;
 		if
 		:: hand[t] ->
@@ -189,12 +190,12 @@ proctype thread(byte t)
 			fi
 		:: else
 		fi;
-		/* A closed slot, or lost: it goes to the engine, as the former partner does. */
+		/* A closed offset or a failed commit: the sheaf goes to the engine, as does the former spare. */
 		atomic {
 			retire(hand[t]);
 			hand[t] = 0;
-			retire(spare[t]);
-			spare[t] = 0;
+			retire(former[t]);
+			former[t] = 0;
 			one_place()
 		}
 	}
@@ -214,7 +215,7 @@ proctype drain()
 	}
 #endif
 	for (c : 0 .. CPUS - 1) {
-		/* Plain loads and stores: nobody else is there. */
+		/* Plain loads and stores, because the fence has aborted all sequences. */
 		taken = main_of[c];
 		second = 0;
 		if

@@ -1,5 +1,5 @@
 /*
- * handed_over_blocks.c: before another CPU gets a sheaf of free objects, this CPU writes to the objects' cache
+ * handed_over_sheaves.c: before another CPU gets a sheaf of free objects, this CPU writes to the objects' cache
  * lines, without a change of contents. Disciplines: all. The test sees writes by a read-only page of one object: a
  * write raises a signal. Exempt are: sheaves that stay on their CPU, memory that other threads may write while free
  * (SLAB_TYPESAFE_BY_RCU), and foreign pointers. Not with hardened: objects pass from the engine's own functions to

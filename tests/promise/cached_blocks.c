@@ -1,7 +1,7 @@
 /*
- * ready_blocks.c: blocks of whole pages cached on a CPU: the requests they serve, the waste of a block, the bound of
+ * cached_blocks.c: blocks of whole pages cached on a CPU: the requests they serve, the waste of a block, the bound of
  * their number, and the reasons to give them back: age, a request that would fail, kmem_shrink_all, a block that
- * changes its length or gets charged. Disciplines: all Not with hardened: no blocks of pages lie ready.
+ * changes its length or gets charged. Disciplines: all Not with hardened: no blocks of whole pages are cached.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -41,7 +41,7 @@ static void ask_for(size_t bytes)
 }
 
 struct sums {
-	size_t classes, ready, live;
+	size_t classes, cached, live;
 	unsigned most;			/* objects of a block of pointers, in any class */
 };
 
@@ -54,7 +54,7 @@ static int add(struct kmem_cache *cache, void *arg)
 	if (strcmp(stats.engine, "ready") != 0)
 		return 0;
 	sums->classes++;
-	sums->ready += stats.shelf_objects * stats.pages_per_slab;
+	sums->cached += stats.shelf_objects * stats.pages_per_slab;
 	sums->live += stats.active_objects;
 	sums->most = stats.sheaf_capacity > sums->most ? stats.sheaf_capacity : sums->most;
 	NEED(stats.size == stats.pages_per_slab * 4096ul && stats.total_objects == stats.total_slabs);
@@ -126,7 +126,7 @@ static void comes_back(void)
 	/* A free with a miss may run a tick, and the tick may drain the cached blocks. */
 	NEED(slob || others < 20);
 	kmem_shrink_all();
-	NEED(sums().ready == 0 && sums().live == 0);
+	NEED(sums().cached == 0 && sums().live == 0);
 }
 
 /* Less than an eighth of a block is more than was asked for, up to a page; kmalloc aligns as ever. */
@@ -163,7 +163,7 @@ static void bounded(void)
 		size_t most = bound();
 
 		put(512);
-		NEED(sums().ready <= most);
+		NEED(sums().cached <= most);
 	}
 	/* A class that runs empty and full in turns gets more room, if other classes leave room. */
 	kmem_shrink_all();
@@ -172,9 +172,9 @@ static void bounded(void)
 		put(16);
 	}
 	NEED(slob || sums().most > 2);
-	NEED(sums().ready <= bound());
+	NEED(sums().cached <= bound());
 	kmem_shrink_all();
-	NEED(sums().ready == 0);
+	NEED(sums().cached == 0);
 }
 
 /* With no room left, unused classes give room to a class in use. */
@@ -197,7 +197,7 @@ static void gives_way(void)
 		ahead_ms++;
 		kfree(kmalloc(1 << 20, GFP_KERNEL));
 	}
-	NEED(sums().ready <= bound());
+	NEED(sums().cached <= bound());
 	put(20);
 	kmem_shrink_all();
 }
@@ -239,7 +239,7 @@ static void by_age(void)
 	ask_for(BYTES);
 	get(1, BYTES);
 	put(1);
-	for (int i = 0; sums().ready; i++) {
+	for (int i = 0; sums().cached; i++) {
 		NEED(i < 30000);
 		ahead_ms++;
 		kfree(kmalloc(2 << 20, GFP_KERNEL));
@@ -278,9 +278,9 @@ static void before_failure(void)
 	while ((page[pages] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN)))
 		NEED(++pages < 1 << 16);
 	put(1);
-	NEED(sums().ready == 10);
+	NEED(sums().cached == 10);
 	void *p = kmalloc(12288, GFP_KERNEL);
-	NEED(p && sums().ready == 0);
+	NEED(p && sums().cached == 0);
 	kfree(p);
 	NEED((p = kmem_cache_alloc(cache, GFP_KERNEL)));
 	kmem_cache_free(cache, p);
@@ -288,7 +288,7 @@ static void before_failure(void)
 	kmem_shrink_all();
 	get(1, BYTES);
 	put(1);
-	NEED(sums().ready == 10);
+	NEED(sums().cached == 10);
 	p = kmalloc(30000, GFP_NOWAIT);
 	NEED(p == block[0] && ksize(p) == 40960);
 	kfree(p);
@@ -327,7 +327,7 @@ static void resized(void)
 }
 
 /* Cached blocks of a charged group hold no charge: the group's limit is exact. */
-static void paid_for(void)
+static void charged(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "ready", 0);
 
@@ -336,7 +336,7 @@ static void paid_for(void)
 	ask_for(BYTES);
 	get(1, BYTES);
 	put(1);
-	NEED(slob || sums().ready >= 10);
+	NEED(slob || sums().cached >= 10);
 	for (int i = 0; i < 100; i++) {
 		void *p = kmalloc_in(group, BYTES, GFP_KERNEL);
 		NEED(p && usage(group) == 40960);
@@ -433,7 +433,7 @@ static const struct test_case cases[] = {
 	{ "bounded", bounded }, { "gives way", gives_way }, { "begins anew", begins_anew },
 	{ "not the visitor's", not_the_visitors },
 	{ "by age", by_age }, { "before failure", before_failure }, { "resized", resized },
-	{ "paid for", paid_for },
+	{ "charged", charged },
 };
 
 API_MAIN(cases)

@@ -1,9 +1,9 @@
 /*
- * paid.h: common code for tests of charged objects: charged caches, the charge of an object, caches by name, objects
- * passed between threads, and a main.
+ * charged_objects.h: common code for tests of charged objects: charged caches, the charge of an object, caches by
+ * name, objects passed between threads, and a main.
  */
-#ifndef TESTS_KIT_PAID_H
-#define TESTS_KIT_PAID_H
+#ifndef TESTS_KIT_CHARGED_OBJECTS_H
+#define TESTS_KIT_CHARGED_OBJECTS_H
 
 #include "api.h"
 #include "groups.h"

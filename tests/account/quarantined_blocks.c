@@ -1,10 +1,10 @@
 /*
- * kept_blocks.c: debugged blocks of whole pages (KMEM_DEBUG, "large") charged to a group. A freed block is kept for a
- * while: uncharged, of no group, and longer than its group. All blocks of a private group are freed at once, and then
- * kept as other blocks. Disciplines: all
+ * quarantined_blocks.c: debugged blocks of whole pages (KMEM_DEBUG, "large") charged to a group. A freed block is kept
+ * for a while: uncharged, of no group, and longer than its group. All blocks of a private group are freed at once, and
+ * then kept as other blocks. Disciplines: all
  */
 #include "kit/heard.h"
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 #define BYTES	100000ul	/* whole pages */
 #define LONG	(6ul << 20)	/* a mapping */

@@ -1,9 +1,9 @@
 /*
- * parked_blocks.c: freed blocks above 4 MiB keep their memory for the next requests. A program that replaces blocks
- * makes no mapping after the first swing; a program that frees all blocks keeps none; a reused block is not reported
- * as zeros. Cached blocks go by age, on demand, after a refused mapping or mremap, with less memory in use, and with
- * smaller blocks in use instead. A purge ends, with any frees of other threads meanwhile. Protected memory of the
- * last user is accessible again. Not with nodes: large blocks begin as the system makes them, and none is parked.
+ * cached_huge_blocks.c: freed blocks above 4 MiB keep their memory for the next requests. A program that replaces
+ * blocks makes no mapping after the first swing; a program that frees all blocks keeps none; a reused block is not
+ * reported as zeros. Cached blocks go by age, on demand, after a refused mapping or mremap, with less memory in use,
+ * and with smaller blocks in use instead. A purge ends, with any frees of other threads meanwhile. Protected memory of
+ * the last user is accessible again. Not with nodes: large blocks begin as the system makes them, and none is cached.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -28,7 +28,7 @@ static struct {
 static unsigned maps, refuse_remaps, refuse_unprotects;
 static bool scarce;			/* the system has no memory while a block is cached */
 
-static size_t parked(void)
+static size_t cached(void)
 {
 	return *km_huge_cache_pages();
 }
@@ -38,7 +38,7 @@ static bool count(const char *call)
 	bool map = !strcmp(call, "map"), remap = !strcmp(call, "remap");
 
 	maps += map;
-	if (scarce && parked() && (map || remap || !strcmp(call, "reserve") || !strcmp(call, "commit")))
+	if (scarce && cached() && (map || remap || !strcmp(call, "reserve") || !strcmp(call, "commit")))
 		return true;
 	if (remap && refuse_remaps)
 		return refuse_remaps--;
@@ -97,25 +97,25 @@ static void all_at_once(void)
 	for (unsigned i = 0; i < BLOCKS; i++)
 		replace(i);
 	free_all();
-	NEED(!parked());
+	NEED(!cached());
 }
 
 static void replaced(void)
 {
 	struct kmem_stats stats;
-	size_t used, ready;
+	size_t used, kept;
 
 	swing();
 	NEED(maps <= 2);
 	kmem_get_stats(&stats);
 	used = stats.mapped_bytes / 4096;
-	ready = parked();
-	NEED(ready && ready <= used && stats.pages_free_dirty >= ready);
+	kept = cached();
+	NEED(kept && kept <= used && stats.pages_free_dirty >= kept);
 	kmem_shrink_all();
 	kmem_get_stats(&stats);
-	NEED(!parked() && stats.mapped_bytes / 4096 == used);
+	NEED(!cached() && stats.mapped_bytes / 4096 == used);
 	free_all();
-	NEED(!parked());
+	NEED(!cached());
 	/* Or what comes next would be another swing. */
 	kmem_shrink_all();
 }
@@ -171,12 +171,12 @@ static void zeros(void)
 static void by_age(void)
 {
 	swing();
-	NEED(parked());
+	NEED(cached());
 	km_huge_purge(1000000);
-	NEED(parked());
+	NEED(cached());
 	usleep(20000);
 	km_huge_purge(5);
-	NEED(!parked());
+	NEED(!cached());
 	free_all();
 	/* And the learnt demand goes, also without a cached block. */
 	km_huge_purge(0);
@@ -184,7 +184,7 @@ static void by_age(void)
 	free_all();
 	usleep(20000);
 	km_huge_purge(5);
-	NEED(!parked());
+	NEED(!cached());
 	for (int i = 0; i < 200; i++)
 		km_huge_purge(1000000);
 	all_at_once();
@@ -196,15 +196,15 @@ static void refused(void)
 	bool zero;
 
 	swing();
-	NEED(parked());
+	NEED(cached());
 	/* Cached blocks may be the missing memory. */
 	scarce = true;
 	char *p = km_huge_alloc(200 * MIB, 1, &zero);
-	NEED(p && zero && !parked());
+	NEED(p && zero && !cached());
 	scarce = false;
 	NEED(km_huge_free(p));
 	swing();
-	NEED(parked());
+	NEED(cached());
 	/* A block that cannot grow is freed, and a new one is made. */
 	refuse_remaps = 1;
 	for (unsigned i = 0; refuse_remaps; i++) {
@@ -213,7 +213,7 @@ static void refused(void)
 	}
 	free_all();
 	kmem_shrink_all();
-	NEED(!parked());
+	NEED(!cached());
 }
 
 static void *held[BLOCKS];
@@ -237,14 +237,14 @@ static void resized(void)
 {
 	hold(40 * MIB);
 	drop(4);
-	NEED(parked() == 160 * MIB / 4096);
+	NEED(cached() == 160 * MIB / 4096);
 	for (unsigned i = 0; i < BLOCKS - 4; i++)
 		NEED((held[i] = km_huge_resize(held[i], 5 * MIB)));
-	NEED(parked() <= 16 * 5 * MIB / 4 / 4096);
+	NEED(cached() <= 16 * 5 * MIB / 4 / 4096);
 	for (unsigned i = 0; i < BLOCKS - 4; i++)
 		NEED(km_huge_free(held[i]));
 	kmem_shrink_all();
-	NEED(!parked());
+	NEED(!cached());
 }
 
 /* A program that allocates and frees all its blocks again and again, and then stops. */
@@ -254,10 +254,10 @@ static void silent(void)
 
 	for (int i = 0; i < 8; i++)
 		NEED(km_huge_free(km_huge_alloc(500 * MIB, 1, &zero)));
-	NEED(parked() <= 64 * MIB / 4096);
+	NEED(cached() <= 64 * MIB / 4096);
 	for (int i = 0; i < 8; i++)
 		NEED(km_huge_free(km_huge_alloc(40 * MIB, 1, &zero)));
-	NEED(parked() == 40 * MIB / 4096);
+	NEED(cached() == 40 * MIB / 4096);
 	kmem_shrink_all();
 }
 
@@ -293,7 +293,7 @@ static void by_age_alone(void)
 {
 	hold(8 * MIB);
 	drop(2);
-	for (unsigned i = 0; parked() > 8 * MIB / 4096; i++) {
+	for (unsigned i = 0; cached() > 8 * MIB / 4096; i++) {
 		void *p = kvmalloc(8 * MIB, GFP_KERNEL);
 
 		NEED(p && i < 30000);
@@ -310,10 +310,10 @@ static void grown(void)
 {
 	hold(40 * MIB);
 	drop(4);
-	NEED(parked());
+	NEED(cached());
 	scarce = true;
 	char *p = km_huge_resize(held[0], 60 * MIB);
-	NEED(p && !parked());
+	NEED(p && !cached());
 	scarce = false;
 	NEED(km_huge_free(p));
 	for (unsigned i = 1; i < BLOCKS - 4; i++)
@@ -339,13 +339,13 @@ static void protected(void)
 	/* If the system refuses the reset, the block is unmapped, and the next block is another. */
 	kmem_shrink_all();
 	refuse_unprotects = 1;
-	NEED(mprotect(held[0], MIB, PROT_READ) == 0 && km_huge_free(held[0]) && !parked() && !refuse_unprotects);
+	NEED(mprotect(held[0], MIB, PROT_READ) == 0 && km_huge_free(held[0]) && !cached() && !refuse_unprotects);
 	NEED((held[0] = km_huge_alloc(40 * MIB, 1, &zero)) && zero);
 	*(char *)held[0] = 1;
 	for (unsigned i = 0; i < BLOCKS; i++)
 		NEED(km_huge_free(held[i]));
 	kmem_shrink_all();
-	NEED(!parked());
+	NEED(!cached());
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /*
- * owned_verbs.c: the per-CPU operations of an owned sheaf and of a byte stock, one after the other. Disciplines: all.
- * Operations on a closed, offline, empty, full or otherwise owned sheaf fail without a change; a drain takes all
+ * owned_operations.c: the per-CPU operations of an owned sheaf and of a byte stock, one after the other. Disciplines:
+ * all. Operations on a closed, offline, empty, full or otherwise owned sheaf fail without a change; a drain takes all
  * objects, with the owner; a late operation with an offset closed meanwhile changes nothing.
  */
 #define _GNU_SOURCE

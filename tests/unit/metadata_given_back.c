@@ -1,5 +1,5 @@
 /*
- * meta_given_back.c: metadata goes back to the system by wholly free pages, and is zeros when allocated again;
+ * metadata_given_back.c: metadata goes back to the system by wholly free pages, and is zeros when allocated again;
  * the metadata of private groups goes back after their end; and calls to a destroyed cache are still reported.
  * With hardened: own_addresses:0, because here pages go from one name to another.
  */

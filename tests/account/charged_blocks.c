@@ -1,8 +1,8 @@
 /*
- * paid_blocks.c: charged large blocks cached on a CPU: the next request of the freeing group gets the block. A block
+ * charged_blocks.c: charged large blocks cached on a CPU: the next request of the freeing group gets the block. A block
  * stays charged until given back. Cached blocks are drained at a limit of a group, and of the process. With several
  * groups a block changes its owner. Each block is one group's or uncharged after a group's end, in signal handlers,
- * in threads, after fork, and without memory. Disciplines: all Not with hardened: no blocks of pages lie ready.
+ * in threads, after fork, and without memory. Disciplines: all Not with hardened: no blocks of whole pages are cached.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -58,7 +58,7 @@ static void end(struct mem_cgroup *group)
 	NEED(kmem_check_all() == 0);
 }
 
-static int add_ready(struct kmem_cache *cache, void *arg)
+static int add_cached(struct kmem_cache *cache, void *arg)
 {
 	struct kmem_cache_stats stats;
 
@@ -69,11 +69,11 @@ static int add_ready(struct kmem_cache *cache, void *arg)
 }
 
 /* Pages of charged classes cached on CPUs. */
-static size_t ready(void)
+static size_t cached(void)
 {
 	size_t pages = 0;
 
-	kmem_for_each_cache(add_ready, &pages);
+	kmem_for_each_cache(add_cached, &pages);
 	return pages;
 }
 
@@ -96,9 +96,9 @@ static void comes_back(void)
 		NEED(q && (i % 3 != 1 || all(q, 0, BYTES)));
 		kfree_bulk(1, (void *[]){ q });
 	}
-	NEED(slob || (others < 20 && ready() >= 10));
+	NEED(slob || (others < 20 && cached() >= 10));
 	end(group);
-	NEED(ready() == 0);
+	NEED(cached() == 0);
 }
 
 /* A limit is usable to its last page, with cached blocks, and with classes of more pages. */
@@ -416,10 +416,10 @@ static void before_failure(void)
 	while ((held[count] = kmalloc(12288, GFP_KERNEL | __GFP_NOWARN)))
 		NEED(++count < 1 << 16);
 	kfree(p);
-	NEED(slob || (ready() == 10 && mem_cgroup_current(group) >= BYTES));
+	NEED(slob || (cached() == 10 && mem_cgroup_current(group) >= BYTES));
 	NEED((held[count] = kmalloc(12288, GFP_KERNEL)));
 	count++;
-	NEED(ready() == 0 && usage(group) == 0);
+	NEED(cached() == 0 && usage(group) == 0);
 	km_os_fault = NULL;
 	while (count)
 		kfree(held[--count]);
@@ -438,7 +438,7 @@ static void bounded(void)
 		kmem_get_stats(&stats);
 		for (unsigned i = 0; i < MANY; i++)
 			kfree(block[i]);
-		NEED(ready() <= stats.pages_used / 32 + 1024 + 256 * (size_t)(sysconf(_SC_NPROCESSORS_CONF) - 1));
+		NEED(cached() <= stats.pages_used / 32 + 1024 + 256 * (size_t)(sysconf(_SC_NPROCESSORS_CONF) - 1));
 	}
 	end(group);
 }

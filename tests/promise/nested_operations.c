@@ -1,5 +1,5 @@
 /*
- * nested_verbs.c: without restartable sequences a CPU's words have a lock, and a handler may interrupt a hit under
+ * nested_operations.c: without restartable sequences a CPU's words have a lock, and a handler may interrupt a hit under
  * the lock. The handler's call never waits for the interrupted code, although that code holds the lock until the
  * handler returns. This process has one thread, so each system call that waits would wait forever. The test
  * interrupts every instruction of a hit, by a handler that makes the library drain, and by a handler that forks: the

@@ -1,9 +1,9 @@
 /*
- * refused_looks.c: the cost of a charge that a limit refuses: the examination of charged and unused bytes below the
+ * refused_charges.c: the cost of a charge that a limit refuses: the examination of charged and unused bytes below the
  * group. The charge makes no system call, and examines no cache without cached objects, for any number of caches. A
  * request larger than the cached bytes drains nothing. And cached bytes below the group are always found: in sheaves
  * and stocks of other CPUs, of child groups, among other groups' objects, in private caches. Disciplines: all Not
- * with engine: the other engines have no blocks of objects that are paid for, or slabs on CPUs. With hardened:
+ * with engine: the other engines have no charged sheaves, or slabs on CPUs. With hardened:
  * quarantine:0, because freed objects must be cached.
  */
 #define _GNU_SOURCE
@@ -123,7 +123,7 @@ static void private_caches(void)
 	refused(group, 100, 16);
 }
 
-static unsigned long ready(struct kmem_cache *cache)
+static unsigned long cached(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats;
 
@@ -143,11 +143,11 @@ static void takes_nothing(void)
 	NEED(charge(group, MIB / 2));
 	for (int i = 0; i < 16; i++)
 		kmem_cache_free(caches[0], object[i]);
-	unsigned long before = ready(caches[0]);
+	unsigned long before = cached(caches[0]);
 	km_os_fault = count_fence;
 	fences = 0;
 	CHECK(mem_cgroup_charge(group, QUIET, MIB / 2 + 64));
-	CHECK(!fences && ready(caches[0]) == before, "%u fences, %lu ready of %lu", fences, ready(caches[0]), before);
+	CHECK(!fences && cached(caches[0]) == before, "%u fences, %lu of %lu", fences, cached(caches[0]), before);
 	mem_cgroup_uncharge(group, MIB / 2);
 }
 

@@ -1,6 +1,6 @@
 /*
- * handed_on_twins.c: a private group's child cache, taken over from an ended group, is emptied and kept, because the
- * thread that freed the last object of the ended group may still be in the free. The child cache is tuned as a new
+ * reused_child_caches.c: a private group's child cache, taken over from an ended group, is emptied and kept, because
+ * the thread that freed the last object of the ended group may still be in the free. The child cache is tuned as a new
  * one. With any contents of a group, the registry is never locked for long during the group's end. Disciplines: all.
  */
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /*
- * shelf_check.c: kmem_check_all finds damage to the per-CPU sheaves of a cache at rest: a closed sheaf, a wrong mask,
+ * pcs_check.c: kmem_check_all finds damage to the per-CPU sheaves of a cache at rest: a closed sheaf, a wrong mask,
  * a fast-path sheaf not for hits, and a foreign pointer in a sheaf. The test damages each, expects the report, and
  * repairs. Disciplines: all.
  */

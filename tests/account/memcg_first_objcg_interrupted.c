@@ -1,11 +1,11 @@
 /*
- * memcg_first_payer_interrupted.c: the first charged call on a CPU may be interrupted in each of its sequences, and
+ * memcg_first_objcg_interrupted.c: the first charged call on a CPU may be interrupted in each of its sequences, and
  * the CPU may be new to the process. The decision then lasts: a pair of calls never misses, and never decides
- * again. Here: hits reach the CPU's charged sheaf all the same. (When hits may: memcg_one_payer.c.) Disciplines:
+ * again. Here: hits reach the CPU's charged sheaf all the same. (When hits may: memcg_one_objcg.c.) Disciplines:
  * all.
  */
 #define _GNU_SOURCE
-#include "kit/charged.h"
+#include "kit/charged_cpus.h"
 
 #include <ucontext.h>
 

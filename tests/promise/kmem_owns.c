@@ -1,5 +1,5 @@
 /*
- * owned_addresses.c: kmem_owns recognizes addresses of libkmem's objects and blocks: of their starts and insides,
+ * kmem_owns.c: kmem_owns recognizes addresses of libkmem's objects and blocks: of their starts and insides,
  * small to large, and of no other memory; also while other threads allocate and free large blocks, and inside the
  * library's own calls.
  */

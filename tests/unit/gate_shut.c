@@ -1,5 +1,5 @@
 /*
- * ways_shut: a program with hits only answers a request from another process: a store by that process makes each call
+ * gate_shut: a program with hits only answers a request from another process: a store by that process makes each call
  * a miss (struct km_gate), and the first call that may wait serves the request and opens the fast-path gate again,
  * with or without a request. The gate stays shut while a request waits: a request with a tick for each few caches of
  * some thousand takes as many calls; a request that cannot be served lets hits be hits again after ten seconds. A

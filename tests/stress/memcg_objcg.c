@@ -1,5 +1,5 @@
 /*
- * memcg_payer.c: one group is charged for all objects of a cache, so that frees go to the CPU's charged sheaf without
+ * memcg_objcg.c: one group is charged for all objects of a cache, so that frees go to the CPU's charged sheaf without
  * a comparison; then a second group comes. Repeated, each time with a new cache: moving threads, and handlers that
  * interrupt them, allocate the first group's objects and free each other's, by every call, while stocks are drained
  * and the cache is shrunk; at some moment one of the threads begins to allocate for a second group, a private one, or
@@ -19,7 +19,7 @@
 #define MOST	40
 #define TAKEN	0x6e656b6174756f79ul
 
-enum { FIRST, SECOND, PRIVATE, NOBODY, OBJCGS };
+enum { FIRST, SECOND, PRIVATE, UNCHARGED, OBJCGS };
 
 static struct kmem_cache *cache;
 static struct mem_cgroup *groups[OBJCGS];
@@ -150,12 +150,12 @@ static bool look(unsigned round)
 	}
 	unsigned long left = 0;
 	kmem_cache_shrink(cache);
-	for (int objcg = 0; objcg < NOBODY; objcg++)
+	for (int objcg = 0; objcg < UNCHARGED; objcg++)
 		left |= drained(groups[objcg]);
 	if (left || twice || wrong)
 		printf("round %u: %lu twice, %lu another's, charged:", round, twice, wrong);
-	for (int objcg = 0; objcg < NOBODY && (left || twice || wrong); objcg++)
-		printf(" %lu%s", (unsigned long)mem_cgroup_current(groups[objcg]), objcg + 1 < NOBODY ? "," : "\n");
+	for (int objcg = 0; objcg < UNCHARGED && (left || twice || wrong); objcg++)
+		printf(" %lu%s", (unsigned long)mem_cgroup_current(groups[objcg]), objcg + 1 < UNCHARGED ? "," : "\n");
 	return !left && !twice && !wrong;
 }
 
@@ -164,7 +164,7 @@ static bool run_round(unsigned round)
 	struct kmem_cache_args args = { .engine = round % 2 ? "slab" : "sheaf" };
 	unsigned drains = 0;
 
-	cache = kmem_cache_create_args("payer", round % 4 < 2 ? 200 : 1000, &args, SLAB_ACCOUNT | SLAB_NO_MERGE);
+	cache = kmem_cache_create_args("objcg", round % 4 < 2 ? 200 : 1000, &args, SLAB_ACCOUNT | SLAB_NO_MERGE);
 	if (!cache)
 		abort();
 	__atomic_store_n(&running, THREADS, __ATOMIC_RELAXED);
@@ -207,8 +207,8 @@ int main(int argc, char **argv)
 	if (argc > 2)
 		rounds = (unsigned)atoi(argv[2]);
 	cpu_at(0);
-	for (int objcg = 0; objcg < NOBODY; objcg++)
-		groups[objcg] = mem_cgroup_create(NULL, "payer", objcg == PRIVATE ? MEM_CGROUP_PRIVATE : 0);
+	for (int objcg = 0; objcg < UNCHARGED; objcg++)
+		groups[objcg] = mem_cgroup_create(NULL, "objcg", objcg == PRIVATE ? MEM_CGROUP_PRIVATE : 0);
 	pthread_barrier_init(&barrier, NULL, THREADS + 1);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		if (pthread_create(&threads[i], NULL, work, (void *)i))
@@ -220,7 +220,7 @@ int main(int argc, char **argv)
 		return 1;
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	for (int objcg = 0; objcg < NOBODY; objcg++)
+	for (int objcg = 0; objcg < UNCHARGED; objcg++)
 		mem_cgroup_put(groups[objcg]);
 	int damages = kmem_check_all();
 	printf("ok   seed %u, %u rounds, %d damages\n", seed, round, damages);

@@ -1,12 +1,12 @@
 /*
- * charged.h: common code for tests of charged sheaves, beside paid.h: the sheaf for fast-path frees, the objects in
- * charged sheaves, and a main on one CPU.
+ * charged_cpus.h: common code for tests of charged sheaves, beside charged_objects.h: the sheaf for fast-path frees,
+ * the objects in charged sheaves, and a main on one CPU.
  */
-#ifndef TESTS_KIT_CHARGED_H
-#define TESTS_KIT_CHARGED_H
+#ifndef TESTS_KIT_CHARGED_CPUS_H
+#define TESTS_KIT_CHARGED_CPUS_H
 
 #include "cpus.h"
-#include "paid.h"
+#include "charged_objects.h"
 
 #include "cache/cache.h"
 #include "percpu/owned_sheaf.h"

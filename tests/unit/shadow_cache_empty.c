@@ -1,6 +1,6 @@
 /*
- * sibling_empty: a cache switched to debugging for a while is as before once no object of this time is allocated, and
- * not sooner: also if quarantined frees go back between two reads of their count. Here the cache was created with
+ * shadow_cache_empty: a cache switched to debugging for a while is as before once no object of this time is allocated,
+ * and not sooner: also if quarantined frees go back between two reads of their count. Here the cache was created with
  * debugging, and was switched off.
  */
 #include <stdlib.h>

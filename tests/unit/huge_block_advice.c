@@ -1,8 +1,8 @@
 /*
- * parked_advice.c: a reused block above 4 MiB has no advice of its former owner: a child of fork has its contents,
+ * huge_block_advice.c: a reused block above 4 MiB has no advice of its former owner: a child of fork has its contents,
  * core dumps contain the block, and the block is not locked, in a mapping or in a region. Nor is a cached block
  * locked. If the system refuses the reset, the block goes back. Not with nodes: large blocks begin as the system
- * makes them, and none is parked.
+ * makes them, and none is cached.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>
@@ -69,8 +69,8 @@ static void is_new(char *p, size_t bytes)
 	CHECK(waitpid(child, &status, 0) == child && status == 0, "status %x", status);
 }
 
-/* Gives advice for a block, frees the block, and allocates again; parked: the block is cached between. */
-static void *again(char *p, int advice, bool parked)
+/* Gives advice for a block, frees the block, and allocates again; cached: the block is cached between. */
+static void *again(char *p, int advice, bool cached)
 {
 	bool zero;
 	size_t before = *km_huge_cache_pages();
@@ -81,22 +81,22 @@ static void *again(char *p, int advice, bool parked)
 	else
 		NEED(!mlock(p + 2 * MIB, PART));
 	NEED(km_huge_free(p));
-	CHECK_EQUAL(*km_huge_cache_pages() != before, parked);
+	CHECK_EQUAL(*km_huge_cache_pages() != before, cached);
 	char *next = km_huge_alloc(BYTES, 1, &zero);
 	NEED(next);
-	CHECK(!parked || next == p);
+	CHECK(!cached || next == p);
 	is_new(next, BYTES);
 	return next;
 }
 
-static void in_turn(char *p, bool parked)
+static void in_turn(char *p, bool cached)
 {
 	bool zero;
 
 	NEED(p);
-	p = again(p, MADV_DONTFORK, parked);
-	p = again(p, MADV_WIPEONFORK, parked);
-	p = again(p, MADV_DONTDUMP, parked);
+	p = again(p, MADV_DONTFORK, cached);
+	p = again(p, MADV_WIPEONFORK, cached);
+	p = again(p, MADV_DONTDUMP, cached);
 	/* A locked block is not cached. */
 	p = again(p, 0, false);
 	NEED(km_huge_free(p));

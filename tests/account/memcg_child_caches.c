@@ -1,8 +1,8 @@
 /*
- * memcg_twins.c: the child caches of a cache in private groups: tuned, shrunk and destroyed together with the
+ * memcg_child_caches.c: the child caches of a cache in private groups: tuned, shrunk and destroyed together with the
  * cache. Disciplines: all.
  */
-#include "kit/paid.h"
+#include "kit/charged_objects.h"
 
 #include "os/os.h"
 

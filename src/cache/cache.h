@@ -101,6 +101,9 @@ struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t
 /* Destroy a cache that never gave out an object, in the middle of a request. The function waits for no grace
  * period: the period would not end if the caller is a reader or the child of a fork. */
 void km_cache_discard(struct kmem_cache *cache);
+/* Store a new cache at `at`, or discard the cache if another thread's cache is there. Release pairs with the acquire
+ * loads of readers. Returns: whether the cache stays. */
+bool km_cache_publish(struct kmem_cache **at, struct kmem_cache *cache);
 /* Lock the registry, with km_thread.busy set. Under the lock a caller may make a cache, or remove caches. `rest`
  * handles the remains of each removed cache (NULL: as kmem_cache_destroy). Before `rest` runs, the per-CPU sheaves
  * are closed and their objects are back in the slabs. A removal costs two fences for all caches, three if some are

@@ -42,7 +42,7 @@ static struct kmem_cache **copies_of(struct kmem_cache *plain)
 static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache **copies, unsigned which)
 {
 	struct km_creation creation = { .args = { .align = plain->form.align }, .internal = true, .tuned_with = plain };
-	struct kmem_cache *none = NULL, *copy;
+	struct kmem_cache *copy;
 	char name[KM_NAME_BYTES];
 	int error;
 
@@ -51,9 +51,8 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 	copy = km_cache_create(name, plain->layout.object_size,
 			       plain->layout.flags & (SLAB_KMALLOC | SLAB_ACCOUNT), &creation,
 			       &error);
-	/* Release pairs with the loads: the cache is complete. */
-	if (copy && !km_cas_release(&copies[which], &none, copy))
-		km_cache_discard(copy);
+	if (copy)
+		km_cache_publish(&copies[which], copy);
 	km_debug(!copy || copies[which]->layout.object_size == plain->layout.object_size,
 		 "a copy has the size of its cache");
 	return km_load_acquire(&copies[which]);

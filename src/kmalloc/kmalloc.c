@@ -44,12 +44,6 @@ static void *kmalloc_slowly(size_t size, gfp_t gfp, int node);
 
 /* ------------------------------------------------------------------ the hot path */
 
-/* Returns: the largest power of two that divides `size`, at least ARCH_KMALLOC_MINALIGN. */
-static size_t natural_align(size_t size)
-{
-	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
-}
-
 km_inline bool is_by_size(size_t size)
 {
 	return km_kmalloc_sized && km_likely(size - 1 < KM_SIZED_END - 1);
@@ -58,13 +52,13 @@ km_inline bool is_by_size(size_t size)
 /* A gap before the header, where needed, aligns the bytes after the header. */
 km_inline void *alloc_by_size(size_t size, gfp_t gfp, int node)
 {
-	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
+	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, size, km_natural_align(size), gfp, node);
 }
 
 static km_noinline void *account_large(size_t size, gfp_t gfp)
 {
 	void *p = size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD & ~(__GFP_ACCOUNT | __GFP_ZERO))) ?
-			  km_large_cache_hit_charged(size, natural_align(size), gfp) : NULL;
+			  km_large_cache_hit_charged(size, km_natural_align(size), gfp) : NULL;
 
 	return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 }
@@ -153,7 +147,7 @@ static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
 	if (!plain || km_is_hooked(plain))
 		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 	km_alloc_note_site(site);
-	return shown(km_alloc_asked(km_site_cache(plain, site), size, natural_align(size), gfp, NUMA_NO_NODE),
+	return shown(km_alloc_asked(km_site_cache(plain, site), size, km_natural_align(size), gfp, NUMA_NO_NODE),
 		     size);
 }
 
@@ -168,7 +162,7 @@ static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 	if (size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD))) {
 		void *p = km_large_cache_hit(size, gfp);
 
-		if (km_likely(p && !((uintptr_t)p & (natural_align(size) - 1))))
+		if (km_likely(p && !((uintptr_t)p & (km_natural_align(size) - 1))))
 			return p;
 		if (p)
 			put_back(p, gfp);
@@ -227,11 +221,6 @@ km_hit_path void kfree(const void *object)
 
 /* ------------------------------------------------------------------ allocation */
 
-static void check_gfp(const char *function, gfp_t gfp)
-{
-	km_alloc_check_gfp(function, gfp, NULL);
-}
-
 /* Fail a request above the function's limit. No reclaim can help. Kernel: warns unless __GFP_NOWARN is set. */
 km_cold static void *above_limit(const char *function, size_t size, size_t limit, gfp_t gfp)
 {
@@ -251,7 +240,7 @@ static void *alloc_large(const char *function, size_t size, size_t limit, size_t
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	void *p = NULL;
 
-	check_gfp(function, gfp);
+	km_alloc_check_gfp(function, gfp, NULL);
 	if (size > limit)
 		return above_limit(function, size, limit, gfp);
 	if (km_boot() && km_request_resolve_node(&request, node))
@@ -263,18 +252,7 @@ static void *alloc_large(const char *function, size_t size, size_t limit, size_t
 static void *kmalloc_large(size_t size, gfp_t gfp, int node)
 {
 	return alloc_large("kmalloc", size, KMALLOC_MAX_SIZE, km_align_up(size, KM_PAGE_SIZE),
-			   km_max(natural_align(size), KM_PAGE_SIZE), gfp, node);
-}
-
-size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
-{
-	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
-
-	if (!km_boot() || !km_kmalloc_sized || !size || size >= KM_SIZED_END)
-		return 0;
-	request.bytes = (uint32_t)size;
-	request.align = (uint32_t)natural_align(size);
-	return km_alloc_take(km_kmalloc_sized, &request, objects, (unsigned)km_min(n, (size_t)4096));
+			   km_max(km_natural_align(size), KM_PAGE_SIZE), gfp, node);
 }
 
 static void *alloc_node(size_t size, gfp_t gfp, int node)
@@ -284,12 +262,12 @@ static void *alloc_node(size_t size, gfp_t gfp, int node)
 	if (km_unlikely(!km_boot()))
 		return km_alloc_failed("kmalloc", size, gfp, ENOMEM);
 	if (km_unlikely(!size)) {
-		check_gfp("kmalloc", gfp);
+		km_alloc_check_gfp("kmalloc", gfp, NULL);
 		return ZERO_SIZE_PTR;
 	}
 	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_large(size, gfp, node);
-	return km_alloc_asked(km_kmalloc_cache_by(size, gfp), size, natural_align(size), gfp, node);
+	return km_alloc_asked(km_kmalloc_cache_by(size, gfp), size, km_natural_align(size), gfp, node);
 }
 
 static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
@@ -364,7 +342,7 @@ static bool start_class(unsigned class)
 	if (!cache)
 		return false;
 	for (size_t step = first_step(class); step <= km_kmalloc_step(sizes[class]); step++) {
-		km_debug(sizes[class] % natural_align(step * ARCH_KMALLOC_MINALIGN) == 0,
+		km_debug(sizes[class] % km_natural_align(step * ARCH_KMALLOC_MINALIGN) == 0,
 			 "a class has the alignment promised for each of its sizes");
 		class_of_size[step] = (uint8_t)class;
 		km_store(&cleared_of_size[step], (uint16_t)cache->layout.cleared);
@@ -517,7 +495,7 @@ struct door {
  * doubled object need not move for its alignment. */
 static size_t promised_align(size_t size, const struct door *door)
 {
-	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : natural_align(size);
+	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : km_natural_align(size);
 }
 
 static bool is_aligned(const void *p, size_t size, const struct door *door)
@@ -583,7 +561,7 @@ static void *resize(void *object, size_t size, gfp_t gfp, const struct door *doo
 	bool refused = false;
 	void *resized = NULL;
 
-	check_gfp(door->name, gfp);
+	km_alloc_check_gfp(door->name, gfp, NULL);
 	gfp &= __GFP_BITS_MASK;
 	if (size >= door->least && size <= door->most && !ZERO_OR_NULL_PTR(object) && is_aligned(object, size, door))
 		resized = resize_large(object, size, gfp, &refused);

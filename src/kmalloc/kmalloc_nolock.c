@@ -6,13 +6,13 @@
 
 #include "base/bits.h"
 #include "cache/cache.h"
+#include "size_classes.h"
 
 static void *by_size(size_t size, gfp_t gfp, int node)
 {
 	if (size >= KM_SIZED_END)
 		return NULL;
-	return km_alloc_nolock(km_kmalloc_sized, size, km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN), gfp,
-				     node);
+	return km_alloc_nolock(km_kmalloc_sized, size, km_natural_align(size), gfp, node);
 }
 
 /* Returns: whether a larger cache has the alignment promised for `size`. Only a power of two may need more

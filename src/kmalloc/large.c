@@ -78,6 +78,16 @@ static uint64_t owner_of(struct km_page *page, const void *p)
 	return page ? km_owner_of_one(km_owner_of_page(page)) : km_huge_owner(p);
 }
 
+static void write_owner(struct km_page *page, const void *p, uint64_t owner)
+{
+	/* A signal handler must not find the mapping table locked by its own thread. */
+	km_busy_scope(was);
+	if (page)
+		km_store(km_owner_of_page(page), owner);
+	else
+		km_huge_set_owner(p, owner);
+}
+
 static void set_owner(const void *p, uint64_t owner)
 {
 	struct km_page *page = km_page_of(p);
@@ -85,13 +95,7 @@ static void set_owner(const void *p, uint64_t owner)
 	if (!owner)
 		return;
 	km_store(&large.charged, true);
-	/* A signal handler must not find the mapping table locked by its own thread. */
-	struct km_busy_was was = km_busy_begin();
-	if (page)
-		km_store(km_owner_of_page(page), owner);
-	else
-		km_huge_set_owner(p, owner);
-	km_busy_end(was);
+	write_owner(page, p, owner);
 	if (page)
 		km_charge_ops->note_block(owner, page, true);
 }
@@ -418,13 +422,30 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 	return p;
 }
 
-size_t km_large_bytes(const void *p)
+size_t km_large_page_bytes(const void *p)
 {
 	struct km_page *page = page_of_block(p);
 
-	if (page)
-		return page->pages << KM_PAGE_SHIFT;
-	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_huge_bytes(p);
+	return page ? page->pages << KM_PAGE_SHIFT : 0;
+}
+
+static size_t bytes_by(const void *p, size_t (*of_mapping)(const void *p))
+{
+	if (km_page_of(p))
+		return km_large_page_bytes(p);
+	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : of_mapping(p);
+}
+
+size_t km_large_bytes(const void *p)
+{
+	return bytes_by(p, km_huge_bytes);
+}
+
+size_t km_large_look(const void *p)
+{
+	km_busy_scope(was);
+
+	return bytes_by(p, km_was_busy(was) ? km_huge_try_bytes : km_huge_bytes);
 }
 
 bool km_large_charge(const void *p, gfp_t gfp)
@@ -458,30 +479,16 @@ void km_large_uncharge(const void *p)
 		return;
 	if (page)
 		km_charge_ops->note_block(owner, page, false);
-	was = km_busy_begin();
-	if (page)
-		km_store(km_owner_of_page(page), (uint64_t)0);
-	else
-		km_huge_set_owner(p, 0);
-	km_busy_end(was);
+	write_owner(page, p, 0);
 	km_debug(!page || !page->cache, "a charged block has no class");
 	pay_back(owner, bytes);
-}
-
-size_t km_large_try_bytes(const void *p)
-{
-	struct km_page *page = km_page_of(p);
-
-	if (page)
-		return page_of_block(p) ? page->pages << KM_PAGE_SHIFT : 0;
-	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_huge_try_bytes(p);
 }
 
 /* Defer the free of a block in a signal handler. The interrupted code may hold any lock. If the mapping table is
  * locked, a mapping can't be told from a foreign pointer. */
 bool km_large_defer(void *p)
 {
-	if (!km_large_try_bytes(p))
+	if (!bytes_by(p, km_huge_try_bytes))
 		return false;
 	void *head = km_load(&large.deferred);
 
@@ -534,24 +541,9 @@ static km_noinline void tell_looking(const void *p, bool is_block)
 /* Uncharge a freed block that is kept (quarantine). The block also leaves its private group. */
 void km_large_disown(void *p)
 {
-	struct km_page *page = page_of_block(p);
-
 	if (km_unlikely(km_load(&km_alloc_probing)))
 		tell_looking(p, true);
-	uint64_t owner = owner_of(page, p);
-	size_t bytes = owner ? km_large_bytes(p) : 0;
-
-	km_debug(!page || !page->cache, "a cacheable block has no class");
-	if (!owner)
-		return;
-	if (page) {
-		km_charge_ops->note_block(owner, page, false);
-		km_store(km_owner_of_page(page), (uint64_t)0);
-	} else {
-		km_huge_set_owner(p, 0);
-	}
-	km_debug(!owner_of(page, p) && bytes, "a cached block is uncharged");
-	pay_back(owner, bytes);
+	km_large_uncharge(p);
 }
 
 static void free_pages(struct km_page *page, uint64_t owner)
@@ -766,13 +758,6 @@ void km_large_count(size_t pages)
 {
 	if (pages)
 		km_add(&large.bytes, pages << KM_PAGE_SHIFT);
-}
-
-size_t km_large_page_bytes(const void *p)
-{
-	struct km_page *page = page_of_block(p);
-
-	return page ? page->pages << KM_PAGE_SHIFT : 0;
 }
 
 void km_large_get_stats(size_t *blocks, size_t *bytes)

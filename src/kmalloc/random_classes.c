@@ -13,18 +13,6 @@
 
 #define COPIES 16u
 
-/* "kmalloc-64" becomes "kmalloc-rnd-01-64". */
-static bool name_copy(char *name, const struct kmem_cache *plain, unsigned which)
-{
-	const char *size = __builtin_strchr(plain->registry.name, '-');
-
-	if (!size)
-		return false;
-	km_format(name, KM_NAME_BYTES, "%s-rnd-%02u%s",
-		  *plain->registry.name == 'k' ? "kmalloc" : "malloc", which, size);
-	return true;
-}
-
 /* Make the table of copies. Several threads may race: one table stays. */
 static struct kmem_cache **copies_of(struct kmem_cache *plain)
 {
@@ -46,8 +34,11 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 	char name[KM_NAME_BYTES];
 	int error;
 
-	if (!name_copy(name, plain, which))
+	/* "kmalloc-64" becomes "kmalloc-rnd-01-64". */
+	const char *size = __builtin_strchr(plain->registry.name, '-');
+	if (!size)
 		return NULL;
+	km_format(name, KM_NAME_BYTES, "%s-rnd-%02u%s", *plain->registry.name == 'k' ? "kmalloc" : "malloc", which, size);
 	copy = km_cache_create(name, plain->layout.object_size,
 			       plain->layout.flags & (SLAB_KMALLOC | SLAB_ACCOUNT), &creation,
 			       &error);

@@ -54,6 +54,12 @@
 #define KM_CLASSES(even, split, units) \
 	((even) + (split) * (unsigned)(__builtin_ctzl(units) - __builtin_ctzl(even)))
 
+/* Returns: the alignment that kmalloc promises: the largest power of two that divides the size, at least 8. */
+km_inline size_t km_natural_align(size_t size)
+{
+	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
+}
+
 /* kmalloc's tables have an entry for each step of 8 bytes; entry 0 stands for all other sizes. */
 #define KM_KMALLOC_STEPS	(KMALLOC_MAX_CACHE_SIZE / ARCH_KMALLOC_MINALIGN + 1)
 km_inline size_t km_kmalloc_step(size_t size)

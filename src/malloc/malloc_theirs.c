@@ -55,8 +55,7 @@ bool km_malloc_has_theirs(const void *p)
 {
 	if (!p || km_page_of(p) || km_is_guarded(p))
 		return false;
-	km_busy_scope(was);
-	return !(km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p));
+	return !km_large_look(p);
 }
 
 static void *aligned(void *block, size_t align)

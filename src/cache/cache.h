@@ -332,7 +332,7 @@ size_t km_large_look(const void *p);
 bool km_large_free(const void *p);
 /* For large_cache.c: allocate and free an uncharged block of whole pages, without a tick. Context: km_thread.busy
  * set. */
-void *km_large_get(size_t bytes, const struct km_request *request);
+void *km_large_get(size_t bytes, size_t align, const struct km_request *request);
 void km_large_give(void *p);
 /* Free from a signal handler that interrupted the allocator. The next caller finishes the free. Returns: false if
  * p is no block, as far as known at that point. */

@@ -14,6 +14,8 @@
 #include "realloc_run.h"
 #include "large_cache.h"
 
+KM_RULE(KMALLOC_MAX_SIZE == KM_PAGE_SIZE << KM_MAX_ORDER, "blocks above the largest free block are mappings");
+
 static struct {
 	size_t blocks, bytes;
 	void *deferred;		/* blocks freed in signal handlers, linked by their first words */
@@ -140,7 +142,7 @@ static void begin_block(struct km_page *page, size_t pages, size_t bytes)
 	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
 }
 
-static void *pages_alloc(size_t bytes, size_t align, const struct km_request *request)
+void *km_large_get(size_t bytes, size_t align, const struct km_request *request)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 	unsigned align_order = align > KM_PAGE_SIZE ? km_order_of(align) : 0;
@@ -185,7 +187,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	if (km_unlikely(!p) && km_ranges_release(false))
 		p = km_huge_alloc(bytes, align, &zero);
 	if (km_unlikely(!p))
-		return pages_alloc(bytes, align, request);
+		return km_large_get(bytes, align, request);
 	if (request->gfp & __GFP_ZERO && !zero)
 		__builtin_memset(p, 0, km_align_up(bytes, KM_PAGE_SIZE));
 	if (request->node >= 0 && km_nodes.bind)
@@ -204,7 +206,7 @@ static void *alloc_once(size_t bytes, size_t align, const struct km_request *req
 	km_busy_scope(was);
 	km_large_finish_deferred();
 	if (km_max(bytes, align) <= KMALLOC_MAX_SIZE)
-		p = pages_alloc(bytes, align, request);
+		p = km_large_get(bytes, align, request);
 	else if (request->may_wait)
 		p = mapping_alloc(bytes, align, request, hopeless);
 	return p;
@@ -304,7 +306,23 @@ static void *from_class(struct kmem_cache *class, size_t align, const struct km_
 	return p ?: alloc_once(class->layout.size, align, &own, &hopeless);
 }
 
-static void *take_grown(size_t bytes);
+static void *take_grown(size_t bytes)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+
+	/* A charged block goes back at once when freed, never to the pages kept for growth. */
+	if (km_thread.busy || km_account_here)
+		return NULL;
+	km_busy_scope(was);
+	struct km_page *page = km_growth_take(pages);
+	if (page) {
+		km_debug(!page->cache && !page->flags, "a page of a reserved run has no cache and no flags");
+		begin_block(page, pages, bytes);
+		km_map_set(page, 1, KM_MAP_DESC);
+		km_add(&large.blocks, 1ul);
+	}
+	return page ? km_page_address(page) : NULL;
+}
 
 /* Serve a request that may not wait from a larger cached block, or from pages reserved for growth. */
 static void *from_larger(size_t bytes, size_t align, const struct km_request *request)
@@ -317,11 +335,6 @@ static void *from_larger(size_t bytes, size_t align, const struct km_request *re
 	if (p && request->gfp & __GFP_ZERO)
 		__builtin_memset(p, 0, km_large_bytes(p));
 	return p;
-}
-
-void *km_large_get(size_t bytes, const struct km_request *request)
-{
-	return pages_alloc(bytes, KM_PAGE_SIZE, request);
 }
 
 static void *alloc_unpaid(size_t bytes, size_t align, const struct km_request *request)
@@ -719,24 +732,6 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 		km_profile_ops->comes(NULL, resized, km_large_bytes(resized), km_gfp_may_wait(gfp));
 	}
 	return resized;
-}
-
-static void *take_grown(size_t bytes)
-{
-	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
-
-	/* A charged block goes back at once when freed, never to the pages kept for growth. */
-	if (km_thread.busy || km_account_here)
-		return NULL;
-	km_busy_scope(was);
-	struct km_page *page = km_growth_take(pages);
-	if (page) {
-		km_debug(!page->cache && !page->flags, "a page of a reserved run has no cache and no flags");
-		begin_block(page, pages, bytes);
-		km_map_set(page, 1, KM_MAP_DESC);
-		km_add(&large.blocks, 1ul);
-	}
-	return page ? km_page_address(page) : NULL;
 }
 
 bool km_large_may_have(size_t bytes, gfp_t gfp)

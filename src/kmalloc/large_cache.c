@@ -395,7 +395,7 @@ static unsigned take(struct kmem_cache *cache, const struct km_request *request,
 	unsigned got = 0;
 
 	own.ready = cache;
-	while (got < want && (objects[got] = km_large_get(cache->layout.size, &own)))
+	while (got < want && (objects[got] = km_large_get(cache->layout.size, KM_PAGE_SIZE, &own)))
 		got++;
 	return got;
 }

@@ -47,10 +47,8 @@ static bool in_shared_page(const void *p)
 
 struct kmem_cache *km_sized_owner(const void *p)
 {
-	struct km_page *page = km_page_of(p);
-
-	return page && km_kmalloc_sized && km_load_acquire(&page->type) == KM_PAGE_SHARED &&
-	       km_kmalloc_sized->layout.engine->sized.owns(page, p) ? km_kmalloc_sized : NULL;
+	return km_kmalloc_sized && in_shared_page(p) && km_engine_sized()->owns(km_page_of(p), p) ? km_kmalloc_sized :
+												   NULL;
 }
 
 /* Validate a pointer into a page shared by caches. Returns: true if p is a kmalloc object; otherwise the misuse is

@@ -49,17 +49,6 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 	return km_load_acquire(&copies[which]);
 }
 
-static km_cold struct kmem_cache *find_or_make(struct kmem_cache *plain, unsigned which)
-{
-	if (km_thread.busy)
-		return NULL;
-	km_busy_scope(was);
-	struct kmem_cache **copies = copies_of(plain), *copy = NULL;
-	if (copies)
-		copy = km_load_acquire(&copies[which]) ?: make_copy(plain, copies, which);
-	return copy;
-}
-
 struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 {
 	const unsigned which = km_random_of(site, COPIES);
@@ -70,7 +59,13 @@ struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 		return plain;
 	if (km_likely(copies != NULL))
 		copy = km_load_acquire(&copies[which]);
-	return km_likely(copy != NULL) ? copy : find_or_make(plain, which) ?: plain;
+	if (km_likely(copy != NULL) || km_thread.busy)
+		return copy ?: plain;
+	km_busy_scope(was);
+	copies = copies_of(plain);
+	if (copies)
+		copy = km_load_acquire(&copies[which]) ?: make_copy(plain, copies, which);
+	return copy ?: plain;
 }
 
 /* A copy is tuned with its plain cache. */

@@ -22,7 +22,6 @@
 #include <kmem/kmem.h>
 
 #include "base/bits.h"
-#include "page/arena.h"
 
 /* ------------------------------------------------------------------ the policy */
 
@@ -103,15 +102,15 @@ KM_RULE(((0 KM_KMALLOC_SIZES(KM_OR_SIZE)) & -KMALLOC_MAX_CACHE_SIZE) == KMALLOC_
 	"kmalloc's largest size is KMALLOC_MAX_CACHE_SIZE");
 KM_RULE(KMALLOC_MAX_CACHE_SIZE <= UINT16_MAX, "the bytes of a kmalloc object fit in 16 bits");
 KM_RULE(KM_MALLOC_UNIT % 16 == 0 && KM_IS_POW2(KM_MALLOC_UNIT), "malloc aligns to 16 bytes");
-KM_RULE(KM_IS_POW2(KM_MALLOC_STEPS) && KM_MALLOC_MAX_SMALL >= KM_PAGE_SIZE && KM_MALLOC_MAX_SMALL <= KMALLOC_MAX_SIZE,
-	"malloc's largest class is a power of two, from a page to KMALLOC_MAX_SIZE");
-KM_RULE(KM_IS_POW2(KM_MALLOC_EVEN) && KM_IS_POW2(KM_MALLOC_SPLIT) && KM_MALLOC_EVEN >= KM_MALLOC_SPLIT &&
-	KM_MALLOC_EVEN <= KM_MALLOC_STEPS, "the width of malloc's classes doubles from one unit");
+KM_RULE(KM_MALLOC_MAX_SMALL >= KM_PAGE_SIZE && KM_MALLOC_MAX_SMALL <= KMALLOC_MAX_SIZE,
+	"malloc's largest class has a page to KMALLOC_MAX_SIZE");
 KM_RULE(KM_IS_POW2(KM_MALLOC_PARTS) && KM_MALLOC_PARTS <= 8, "struct class has a bit for each part");
-KM_RULE(KM_IS_POW2(KM_LARGE_CACHE_EVEN) && KM_IS_POW2(KM_LARGE_CACHE_SPLIT) && KM_IS_POW2(KM_LARGE_CACHE_PAGES) &&
-	KM_LARGE_CACHE_EVEN >= KM_LARGE_CACHE_SPLIT && KM_LARGE_CACHE_EVEN <= KM_LARGE_CACHE_PAGES,
-	"the width of large blocks' classes doubles from one page");
+#define KM_DOUBLES(even, split, units) \
+	(KM_IS_POW2(even) && KM_IS_POW2(split) && KM_IS_POW2(units) && (even) >= (split) && (even) <= (units))
+KM_RULE(KM_DOUBLES(KM_MALLOC_EVEN, KM_MALLOC_SPLIT, KM_MALLOC_STEPS),
+	"malloc's classes double in width from one unit, up to a power of two");
+KM_RULE(KM_DOUBLES(KM_LARGE_CACHE_EVEN, KM_LARGE_CACHE_SPLIT, KM_LARGE_CACHE_PAGES),
+	"large blocks' classes double in width from one page, up to a power of two");
 KM_RULE(KMALLOC_MAX_CACHE_SIZE >= KM_PAGE_SIZE * (KM_LARGE_CACHE_FEWEST - 1), "caches serve what large blocks do not");
-KM_RULE(KMALLOC_MAX_SIZE == KM_PAGE_SIZE << KM_MAX_ORDER, "blocks above the largest free block are mappings");
 
 #endif

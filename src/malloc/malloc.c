@@ -269,7 +269,8 @@ KMEM_API size_t malloc_usable_size(void *p)
 	return p && !km_malloc_is_foreign(p) ? km_malloc_usable(p, "malloc_usable_size") : 0;
 }
 
-/* An object, and any block moved to or from one, stays while it fits and at least half is used. */
+/* An object, and any block moved to or from one, stays while it fits and at least half is used. krealloc
+ * (kmalloc/kmalloc.c) moves later, when three quarters are unused, because the kernel never moves such an object. */
 static bool is_enough(size_t have, size_t size)
 {
 	return size <= have && size >= have / 2;

@@ -58,15 +58,6 @@ bool km_malloc_has_theirs(const void *p)
 	return !km_large_look(p);
 }
 
-static void *aligned(void *block, size_t align)
-{
-	if (!((uintptr_t)block & (align - 1)))
-		return block;
-	free(block);
-	errno = ENOMEM;
-	return NULL;
-}
-
 void *km_malloc_by_them(size_t align, size_t size)
 {
 	void *block = NULL;
@@ -83,7 +74,12 @@ void *km_malloc_by_them(size_t align, size_t size)
 		return error ? NULL : block;
 	}
 	/* The program's malloc may return an aligned block by chance. */
-	return aligned(malloc(size > PTRDIFF_MAX - align ? size : (size + align - 1) & -align), align);
+	block = malloc(size > PTRDIFF_MAX - align ? size : (size + align - 1) & -align);
+	if (!((uintptr_t)block & (align - 1)))
+		return block;
+	free(block);
+	errno = ENOMEM;
+	return NULL;
 }
 
 void km_malloc_free_by_them(void *p)

@@ -11,11 +11,12 @@
 #include <kmem/stats.h>
 
 #include "kit/malloc.h"
+#include "kmalloc/size_classes.h"
 
 #define LIVE		((size_t)16 << 20)	/* bytes of each size */
 #define FEW		((size_t)1 << 20)
 #define THREADS		4
-#define MOST		32768u
+#define MOST		KM_MALLOC_MAX_SMALL
 
 static const size_t sizes[] = { 272, 592, 610, 1100, 2100, 4200, 5000, 7000, 10000, 17000, 20000, 30000 };
 #define SIZES		(sizeof(sizes) / sizeof(sizes[0]))

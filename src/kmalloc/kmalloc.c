@@ -248,13 +248,6 @@ static void *alloc_large(const char *function, size_t size, size_t limit, size_t
 	return p ?: km_alloc_failed(function, size, request.gfp, ENOMEM);
 }
 
-/* Kernel: a power of two of pages. libkmem: only the pages needed, with the promised alignment. */
-static void *kmalloc_large(size_t size, gfp_t gfp, int node)
-{
-	return alloc_large("kmalloc", size, KMALLOC_MAX_SIZE, km_align_up(size, KM_PAGE_SIZE),
-			   km_max(km_natural_align(size), KM_PAGE_SIZE), gfp, node);
-}
-
 static void *alloc_node(size_t size, gfp_t gfp, int node)
 {
 	if (is_by_size(size))
@@ -266,7 +259,9 @@ static void *alloc_node(size_t size, gfp_t gfp, int node)
 		return ZERO_SIZE_PTR;
 	}
 	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
-		return kmalloc_large(size, gfp, node);
+		/* Kernel: a power of two of pages. libkmem: only the pages needed, with the promised alignment. */
+		return alloc_large("kmalloc", size, KMALLOC_MAX_SIZE, km_align_up(size, KM_PAGE_SIZE),
+				   km_max(km_natural_align(size), KM_PAGE_SIZE), gfp, node);
 	return km_alloc_asked(km_kmalloc_cache_by(size, gfp), size, km_natural_align(size), gfp, node);
 }
 

@@ -42,12 +42,6 @@ static bool is_within_reach(size_t bytes)
 	return bytes <= sum || !km_os_refuses(bytes - sum);
 }
 
-/* Returns: whether no system maps such a length. The request then charges no group and releases no memory. */
-static bool is_absurd(size_t bytes)
-{
-	return bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes));
-}
-
 /* ------------------------------------------------------------------ charges of whole pages */
 
 static bool is_to_be_paid(gfp_t gfp)
@@ -55,10 +49,13 @@ static bool is_to_be_paid(gfp_t gfp)
 	return km_unlikely(gfp & __GFP_ACCOUNT || km_options.account || km_account_here) && km_has_accounting();
 }
 
-/* Charge whole pages for a request. Returns: false if refused. *owner is 0 if the block is uncharged. */
+/* Charge whole pages for a request. A length that no system maps charges no group, and releases no memory. Returns:
+ * false if refused. *owner is 0 if the block is uncharged. */
 static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
-	return !is_absurd(bytes) && km_charge_ops->pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
+	if (bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes)))
+		return false;
+	return km_charge_ops->pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
 }
 
 /* Out of line, because many paths end with a refund. */

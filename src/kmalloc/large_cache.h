@@ -26,19 +26,15 @@ void km_large_cache_start(void);
  */
 void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp);
 
-/* Allocate a cached block of `size` bytes at the start of a page. Requires: `size` is above a page, and `gfp` has
- * no odd flags. Returns: NULL on a miss. */
-km_inline void *km_large_cache_hit_unpaid(size_t size)
+/* Allocate a cached block of `size` bytes at the start of a page, charged if gfp or the thread says so. Requires: `size`
+ * is above a page, and `gfp` has no other odd flags. Returns: NULL on a miss. */
+km_inline void *km_large_cache_hit(size_t size, gfp_t gfp)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	return km_alloc_id(km_large_cache_id, km_min(pages, (size_t)KM_LARGE_CACHE_PAGES + 1));
-}
-km_inline void *km_large_cache_hit(size_t size, gfp_t gfp)
-{
-	if (km_unlikely(km_load(&km_account_asks)) && km_account_here)
+	if (km_unlikely(km_load(&km_account_asks)) && (km_account_here || gfp & __GFP_ACCOUNT))
 		return km_large_cache_hit_charged(size, 1, gfp);
-	return km_large_cache_hit_unpaid(size);
+	return km_alloc_id(km_large_cache_id, km_min(pages, (size_t)KM_LARGE_CACHE_PAGES + 1));
 }
 
 /* Returns: the class for `bytes`, made if requested often enough and the request may wait; NULL if no class serves

@@ -32,17 +32,6 @@ size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char
 	return 0;
 }
 
-/* Returns: whether the requested bytes of the object are known exactly; *bytes are set to them. */
-static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *bytes)
-{
-	const slab_flags_t narrowed = SLAB_KMALLOC | SLAB_RED_ZONE;
-
-	if (!km_load(&cache->ext.hooks) || (cache->layout.flags & narrowed) != narrowed)
-		return false;
-	*bytes = km_observed_bytes(cache, p);
-	return *bytes != 0;
-}
-
 /* Returns: whether a kmalloc object of `have` bytes may have been requested with `size`, also after a shrink by
  * krealloc. */
 static bool fits_block(const struct kmem_cache *cache, size_t have, size_t size)
@@ -64,11 +53,14 @@ static bool refuse(const void *p, const char *name, const struct km_sized *call)
 
 static bool check_object(const struct kmem_cache *cache, const void *p, const struct km_sized *call)
 {
-	size_t have = 0;
+	const slab_flags_t narrowed = SLAB_KMALLOC | SLAB_RED_ZONE;
 
 	if (!is_out(cache, p))
 		return true;
-	if (is_exact(cache, p, &have))
+	/* The requested bytes may be known exactly. */
+	size_t have = km_load(&cache->ext.hooks) && (cache->layout.flags & narrowed) == narrowed ?
+			      km_observed_bytes(cache, p) : 0;
+	if (have)
 		return have == call->size || refuse(p, cache->registry.name, call);
 	have = cache == km_kmalloc_sized ? cache->layout.engine->sized.usable(p)
 					 : km_bytes_if_out(cache, p, call->function);

@@ -160,16 +160,9 @@ static km_noinline void *long_way(size_t size)
 	return alloc_asked(size, KM_MALLOC_ALIGN, by, KM_MALLOC_GFP, site);
 }
 
-static void *ready_hit(size_t size)
-{
-	if (km_unlikely(km_load(&km_account_asks)) && (km_account_here || km_malloc_objcg()))
-		return km_large_cache_hit_charged(size, 1, KM_MALLOC_GFP | __GFP_ACCOUNT);
-	return km_large_cache_hit_unpaid(size);
-}
-
 km_noinline void *km_malloc_missed(size_t size)
 {
-	void *p = size > KM_MALLOC_MAX_SMALL ? ready_hit(size) : NULL;
+	void *p = size > KM_MALLOC_MAX_SMALL ? km_large_cache_hit(size, gfp_here()) : NULL;
 
 	if (km_likely(p))
 		return p;

@@ -51,8 +51,8 @@ static void test_sizes(void)
 		NEED(usable >= size, "(size %zu usable %zu)", size, usable);
 		/* A block of pages wastes less than a page: engine slob has them from a page on. */
 		int pages = !kmem_cache_of(p) && usable - size < 4096;
-		NEED(size <= EVEN || (usable - size) * KM_MALLOC_SPLIT <= size || pages, "(size %zu usable %zu)", size,
-		     usable);
+		size_t split = size > KM_MALLOC_MAX_SMALL ? KM_LARGE_CACHE_SPLIT : KM_MALLOC_SPLIT;
+		NEED(size <= EVEN || (usable - size) * split <= size || pages, "(size %zu usable %zu)", size, usable);
 		NEED(size > EVEN || usable <= size + KM_MALLOC_UNIT, "(size %zu usable %zu)", size, usable);
 		memset(HELD(p), 0xa5, usable);
 		errno = 78;

@@ -55,14 +55,6 @@ km_inline void *alloc_by_size(size_t size, gfp_t gfp, int node)
 	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, size, km_natural_align(size), gfp, node);
 }
 
-static km_noinline void *account_large(size_t size, gfp_t gfp)
-{
-	void *p = size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD & ~(__GFP_ACCOUNT | __GFP_ZERO))) ?
-			  km_large_cache_hit_charged(size, km_natural_align(size), gfp) : NULL;
-
-	return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
-}
-
 /* Free an allocated object that does not suit the request. */
 km_cold static void put_back(const void *p, gfp_t gfp)
 {
@@ -75,12 +67,16 @@ km_cold static void put_back(const void *p, gfp_t gfp)
 static km_noinline void *account_missed(size_t size, gfp_t gfp)
 {
 	struct kmem_cache *cache = NULL;
+	void *p = NULL;
 
 	if (km_likely(size <= km_load(&most_direct)))
 		cache = km_load_acquire(&charged_of_size[km_kmalloc_step(size)]);
 	/* The slow path tells a temporarily debugged cache the requested bytes. */
-	if (km_unlikely(!cache || km_alloc_has_out(cache)))
-		return account_large(size, gfp);
+	if (km_unlikely(!cache || km_alloc_has_out(cache))) {
+		if (size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD & ~(__GFP_ACCOUNT | __GFP_ZERO))))
+			p = km_large_cache_hit_charged(size, km_natural_align(size), gfp);
+		return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+	}
 	if (gfp & __GFP_ZERO && km_objcg_here)
 		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->fast.pcs.front.rseq);
 	return kmem_cache_alloc(cache, gfp);
@@ -281,17 +277,6 @@ void *kzalloc_node(size_t size, gfp_t gfp, int node)
 	return km_alloc_any_node(node, &gfp) ? kzalloc(size, gfp) : kmalloc_slowly(size, gfp | __GFP_ZERO, node);
 }
 
-static bool start_sized(void)
-{
-	struct km_creation creation = { .internal = true };
-	int error;
-
-	if (!km_kmalloc_sized)
-		km_kmalloc_sized = km_cache_create("kmalloc", KMALLOC_MIN_SIZE, SLAB_KMALLOC,
-						   &creation, &error);
-	return km_kmalloc_sized != NULL;
-}
-
 static size_t first_step(unsigned class)
 {
 	return class ? km_kmalloc_step(sizes[class - 1]) + 1 : 1;
@@ -354,13 +339,18 @@ static bool start_class(unsigned class)
 
 bool km_kmalloc_start(void)
 {
+	struct km_creation creation = { .internal = true };
 	bool all = true;
+	int error;
 
 	km_looks_closer = km_sanitizer.objects || km_hardening.live;
 	if (km_sanitizer.objects)
 		most_direct = km_direct.usual[KM_DOOR_KMALLOC] = 0;
-	if (km_options.engine->shared_pages)
-		return start_sized();
+	if (km_options.engine->shared_pages) {
+		km_kmalloc_sized = km_kmalloc_sized ?: km_cache_create("kmalloc", KMALLOC_MIN_SIZE, SLAB_KMALLOC,
+								       &creation, &error);
+		return km_kmalloc_sized != NULL;
+	}
 	/* After a start that failed half-way, the caches made already stay. */
 	for (unsigned class = 0; class < CLASSES && all; class++)
 		all = made[0][class] || start_class(class);

@@ -94,13 +94,6 @@ static bool is_of_use(const struct kmem_cache *cache)
 	return cache->fast.id >= KM_MAP_FIRST && cache->fast.pcs.slot;
 }
 
-/* Publish a charged class. Release pairs with km_large_cache_hit_charged: the cache is complete. */
-static void show_charged(struct kmem_cache *cache, size_t first, size_t last)
-{
-	for (; km_is_charged(cache) && km_pcs_slot(&cache->memcg.charged) && first <= last; first++)
-		km_store_release(&ready.charged_of_pages[first], cache);
-}
-
 /* Context: registry locked. */
 static struct kmem_cache *make_locked(unsigned class, bool charged)
 {
@@ -117,10 +110,12 @@ static struct kmem_cache *make_locked(unsigned class, bool charged)
 		return cache;
 	km_debug(pages_of(class_of(pages)) == pages && cache->form.slab_pages == pages,
 		 "a class has its own number of pages");
-	if (charged)
-		show_charged(cache, first, pages);
-	else
+	if (!charged)
 		km_alloc_show_sizes(cache, &km_large_cache_id[first], pages + 1 - first);
+	else if (km_is_charged(cache) && km_pcs_slot(&cache->memcg.charged))
+		/* Release pairs with km_large_cache_hit_charged: the cache is complete. */
+		for (; first <= pages; first++)
+			km_store_release(&ready.charged_of_pages[first], cache);
 	return cache;
 }
 
@@ -307,7 +302,7 @@ void *km_large_cache_take(struct kmem_cache *class, size_t align)
 void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
-	/* Acquire pairs with show_charged. */
+	/* Acquire pairs with make_locked. */
 	struct kmem_cache *cache =
 		km_load_acquire(&ready.charged_of_pages[km_min(pages, (size_t)KM_LARGE_CACHE_PAGES + 1)]);
 	void *p = cache ? km_alloc_miss(cache, gfp & ~__GFP_ZERO) : NULL;

@@ -231,7 +231,8 @@ km_cold static void *above_limit(const char *function, size_t size, size_t limit
 }
 
 /* Allocate whole pages for `function`: `bytes` for the requested `size`. */
-static void *alloc_large(const char *function, size_t size, size_t limit, size_t bytes, size_t align, gfp_t gfp, int node)
+static void *alloc_large(const char *function, size_t size, size_t limit, size_t bytes, size_t align, gfp_t gfp,
+			 int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	void *p = NULL;

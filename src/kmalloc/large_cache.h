@@ -1,8 +1,9 @@
 /*
  * large_cache.h: large blocks cached on CPUs: the interface of large_cache.c for kmalloc, malloc and large.c.
  *
- * A class (size_classes.h) is a cache of its own engine, large-<bytes>, made after a few requests. An object of a class is an ordinary large block, except that the page map has the id of the class at the
- * first page. A free is therefore the fast path of all frees.
+ * A class (size_classes.h) is a cache of its own engine, large-<bytes>, made after a few requests. An object of a
+ * class is an ordinary large block, except that the page map has the id of the class at the first page. A free is
+ * therefore the fast path of all frees.
  *
  * Charged blocks have classes of their own, large-cg-<bytes>, as in kmalloc: caches with SLAB_ACCOUNT. A charged
  * block stays charged from its allocation until it leaves the CPU's charged sheaf (memcg/charge_large.c).
@@ -26,8 +27,8 @@ void km_large_cache_start(void);
  */
 void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp);
 
-/* Allocate a cached block of `size` bytes at the start of a page, charged if gfp or the thread says so. Requires: `size`
- * is above a page, and `gfp` has no other odd flags. Returns: NULL on a miss. */
+/* Allocate a cached block of `size` bytes at the start of a page, charged if gfp or the thread says so. Requires:
+ * `size` is above a page, and `gfp` has no other odd flags. Returns: NULL on a miss. */
 km_inline void *km_large_cache_hit(size_t size, gfp_t gfp)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;

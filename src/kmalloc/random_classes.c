@@ -38,7 +38,8 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 	const char *size = __builtin_strchr(plain->registry.name, '-');
 	if (!size)
 		return NULL;
-	km_format(name, KM_NAME_BYTES, "%s-rnd-%02u%s", *plain->registry.name == 'k' ? "kmalloc" : "malloc", which, size);
+	km_format(name, KM_NAME_BYTES, "%s-rnd-%02u%s", *plain->registry.name == 'k' ? "kmalloc" : "malloc", which,
+		  size);
 	copy = km_cache_create(name, plain->layout.object_size,
 			       plain->layout.flags & (SLAB_KMALLOC | SLAB_ACCOUNT), &creation,
 			       &error);

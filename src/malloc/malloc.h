@@ -1,5 +1,5 @@
 /*
- * malloc.h: shared by the files of malloc: from a size to its class (spacing: kmalloc/size_classes.h), and the fast path
+ * malloc.h: shared by the files of malloc: from a size to its class (kmalloc/size_classes.h), and the fast path
  * inline. A class is a cache, malloc-<bytes>, made on its first request.
  */
 #ifndef KM_MALLOC_H

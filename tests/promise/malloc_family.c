@@ -16,7 +16,7 @@
 #include "kit/malloc.h"
 #include "kmalloc/size_classes.h"
 
-/* Sizes up to this differ by a unit from the next class; above, an object has less than a part of its doubling to spare. */
+/* Up to here, classes are a unit apart; above, an object has less than a part of its doubling to spare. */
 #define EVEN (KM_MALLOC_UNIT * KM_MALLOC_EVEN)
 
 void *pvalloc(size_t bytes);	/* musl has no declaration */

@@ -286,6 +286,7 @@ static size_t first_step(unsigned class)
 /* Enter a cache, or NULL, for each size of a class. Release pairs with the acquire loads: the cache is complete. */
 static void set_sizes(struct kmem_cache **table, unsigned class, struct kmem_cache *cache)
 {
+	km_debug(!cache || cache->layout.object_size == sizes[class], "the sizes of a class find its cache");
 	for (size_t step = first_step(class); step <= km_kmalloc_step(sizes[class]); step++)
 		km_store_release(&table[step], cache);
 }

@@ -79,6 +79,7 @@ static uint64_t owner_of(struct km_page *page, const void *p)
 
 static void write_owner(struct km_page *page, const void *p, uint64_t owner)
 {
+	km_debug(!page || page->type == KM_PAGE_LARGE, "the first page of a block has the owner word");
 	/* A signal handler must not find the mapping table locked by its own thread. */
 	km_busy_scope(was);
 	if (page)

@@ -88,7 +88,9 @@ km_inline size_t km_class_units(unsigned class, unsigned even, unsigned split)
 	if (class < even)
 		return class + 1;
 	const unsigned log = (class - even) / split + km_ilog2(even);
-	return ((size_t)1 << log) + ((size_t)((class - even) % split + 1) << (log - km_ilog2(split)));
+	const size_t units = ((size_t)1 << log) + ((size_t)((class - even) % split + 1) << (log - km_ilog2(split)));
+	km_debug(km_class_of(units - 1, even, split) == class, "a class is the class of its own size");
+	return units;
 }
 
 /* ------------------------------------------------------------------ rules for the policy */

@@ -26,6 +26,7 @@ static bool check_region(const struct kmem_cache *cache, const void *p, const ch
 	size_t from = cache ? cache->ext.useroffset : 0;
 	size_t to = cache && cache->ext.usersize ? km_min(usable, from + cache->ext.usersize) : usable;
 
+	km_debug(!cache || from + cache->ext.usersize <= cache->layout.size, "a region is inside of its object");
 	if (offset >= from && offset <= to && bytes <= to - offset)
 		return true;
 	return refuse(p, name, "SLUB object", to_user, offset, bytes);

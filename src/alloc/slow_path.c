@@ -124,12 +124,11 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 /* Returns true if p may be the next object of the deferred list: a free object of this cache. */
 static bool could_be_deferred(const struct kmem_cache *cache, const struct km_hooks *hooks, const void *p)
 {
-	struct km_page *page = km_page_of(p), *slab = page ? km_page_head(page) : NULL;
+	const struct km_page *page = km_page_of(p);
 
 	if (page && page->type == KM_PAGE_SHARED)
 		return cache->layout.engine->shared_pages && (uintptr_t)p % sizeof(void *) == 0;
-	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache &&
-	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0 && hooks->may_be_free(cache, p);
+	return km_is_object(cache, p) && hooks->may_be_free(cache, p);
 }
 
 /* Cuts the deferred list of a debugged cache before a link that a user overwrote. Objects behind the link stay

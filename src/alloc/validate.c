@@ -55,9 +55,7 @@ static bool is_object(const struct kmem_cache *cache, const void *object)
 	if (km_likely(is_near(object)) && km_likely(km_hot.map[km_page_index(object)] == cache->ext.live_id) &&
 	    km_likely(km_hot.caches[cache->ext.live_id]))
 		return km_likely(km_id_valid(cache->ext.live_id, object));
-	const struct km_page *page = km_page_of(object), *slab = page ? km_page_head((struct km_page *)page) : NULL;
-	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache &&
-	       km_object_index(cache, slab, km_slab_first(cache, slab), object) >= 0;
+	return km_is_object(cache, object);
 }
 
 /*

@@ -101,6 +101,9 @@ struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t
 /* Destroy a cache that never gave out an object, in the middle of a request. The function waits for no grace
  * period: the period would not end if the caller is a reader or the child of a fork. */
 void km_cache_discard(struct kmem_cache *cache);
+/* Store a new cache at `at`, or discard the cache if another thread's cache is there. Release pairs with the acquire
+ * loads of readers. Returns: whether the cache stays. */
+bool km_cache_publish(struct kmem_cache **at, struct kmem_cache *cache);
 /* Lock the registry, with km_thread.busy set. Under the lock a caller may make a cache, or remove caches. `rest`
  * handles the remains of each removed cache (NULL: as kmem_cache_destroy). Before `rest` runs, the per-CPU sheaves
  * are closed and their objects are back in the slabs. A removal costs two fences for all caches, three if some are
@@ -224,8 +227,6 @@ extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool observed
 struct kmem_cache *km_kmalloc_cache(size_t size);
 /* Returns: the cache for `gfp`: with __GFP_ACCOUNT the charged cache, once a group exists. */
 struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp);
-/* Allocate up to n objects at once from an engine by size, as far as easily available. Returns: their number. */
-size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects);
 /* Returns: the cache of a slab object; NULL if `object` is not the start of one. */
 struct kmem_cache *km_cache_of(const void *object);
 struct kmem_cache *km_sized_owner(const void *p);
@@ -289,13 +290,8 @@ extern km_hidden bool km_looks_closer;
 /* A shrink left an object longer than needed, for lack of memory for a shorter one. Never false again, because the
  * object is not recorded. */
 extern km_hidden bool km_left_longer;
-/* Returns: whether the object is allocated, as far as known: frees of the cache are validated, or the cache is
- * debugged. */
-bool km_is_out(const struct kmem_cache *cache, const void *p);
 /* Returns: km_usable_of for a cache with validated frees; 0 if the object is free, after a report. */
 size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char *function) km_cold;
-/* Returns: the requested bytes of a debugged large block of `bytes`; 0 if the block is free, after a report. */
-size_t km_asked_if_out(const void *p, size_t bytes, const char *function) km_cold;
 
 /* A free that names the bytes. */
 struct km_sized {
@@ -308,9 +304,6 @@ struct km_sized {
 };
 /* Returns: whether p may have been requested with this size; false after a report. */
 bool km_size_fits(const void *p, const struct km_sized *call) km_cold;
-
-size_t km_guarded_bytes(const void *p, const char *function) km_cold;
-struct kmem_cache *km_guarded_cache(const void *p) km_cold;
 
 /* ---- large.c: page-sized and larger blocks */
 
@@ -332,14 +325,14 @@ bool km_large_charge(const void *p, gfp_t gfp);
 void km_large_uncharge(const void *p) km_cold;
 /* Large allocations may fail on purpose: no block is cached, none grows in place, and each request asks. */
 extern km_hidden bool km_large_fails;
-/* Returns: the usable bytes of the large block that starts at p; 0 if there is none. */
+/* Returns: the usable bytes of the large block that starts at p; 0 if there is none. km_large_look: SIZE_MAX, if
+ * unknown in a signal handler that may have interrupted the holder of a lock. */
 size_t km_large_bytes(const void *p);
-size_t km_large_try_bytes(const void *p);	/* Context: an interrupted holder may have set km_thread.busy.
-						 * SIZE_MAX: unknown */
+size_t km_large_look(const void *p);
 bool km_large_free(const void *p);
 /* For large_cache.c: allocate and free an uncharged block of whole pages, without a tick. Context: km_thread.busy
  * set. */
-void *km_large_get(size_t bytes, const struct km_request *request);
+void *km_large_get(size_t bytes, size_t align, const struct km_request *request);
 void km_large_give(void *p);
 /* Free from a signal handler that interrupted the allocator. The next caller finishes the free. Returns: false if
  * p is no block, as far as known at that point. */

@@ -523,6 +523,16 @@ void km_cache_discard(struct kmem_cache *cache)
 		remove_with_shadows(cache);
 }
 
+bool km_cache_publish(struct kmem_cache **at, struct kmem_cache *cache)
+{
+	struct kmem_cache *none = NULL;
+
+	if (km_cas_release(at, &none, cache))
+		return true;
+	km_cache_discard(cache);
+	return false;
+}
+
 void kmem_cache_destroy(struct kmem_cache *cache)
 {
 	if (!cache)

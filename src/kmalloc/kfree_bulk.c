@@ -2,11 +2,11 @@
  * kfree_bulk.c: bulk calls with users' arrays: NULL entries, mixed caches, sizes. The code finds the cache of each
  * object and passes runs of one cache to the bulk free. Invariant: each entry is freed once or reported once.
  */
-#include <errno.h>
 #include <limits.h>
 
 #include "os/die.h"
 #include "cache/cache.h"
+#include "size_classes.h"
 
 /* Objects grouped at once: enough to gather a mixed array, few enough to stay in the nearest cache. */
 #define WINDOW 64u
@@ -221,6 +221,18 @@ km_line_start void kfree_bulk(size_t n, void **objects)
 		free_mixed(n, objects);
 }
 
+/* Allocate up to n objects at once from an engine by size, as far as easily available. Returns: their number. */
+static size_t take_by_size(size_t size, gfp_t gfp, size_t n, void **objects)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
+	if (!km_boot() || !km_kmalloc_sized || !size || size >= KM_SIZED_END)
+		return 0;
+	request.bytes = (uint32_t)size;
+	request.align = (uint32_t)km_natural_align(size);
+	return km_alloc_take(km_kmalloc_sized, &request, objects, (unsigned)km_min(n, (size_t)4096));
+}
+
 int kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 {
 	/* As in kmem_cache_alloc_bulk. */
@@ -236,13 +248,12 @@ int kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 	    km_likely(!km_sanitizer.objects &&
 		      (!km_observed_sizes || !(km_kmalloc_is_observed(size) || gfp & __GFP_ACCOUNT))))
 		return km_alloc_bulk(km_kmalloc_cache_by(size, gfp), gfp, n, objects);
-	for (size_t i = km_kmalloc_take(size, gfp, n, objects); i < n; i++) {
+	for (size_t i = take_by_size(size, gfp, n, objects); i < n; i++) {
 		objects[i] = kmalloc(size, gfp);
 		if (!objects[i]) {
-			bool was = km_calls_begin(km_gfp_may_wait(gfp));
+			km_calls_scope(was, km_gfp_may_wait(gfp));
 
 			kfree_bulk(i, objects);
-			km_calls_end(was);
 			return 0;
 		}
 	}

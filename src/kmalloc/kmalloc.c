@@ -10,34 +10,30 @@
 #include "os/secret.h"
 #include "alloc/tracer.h"
 #include "large_cache.h"
+#include "size_classes.h"
 
-static const struct {
-	uint32_t size;
-	const char *name;
-} sizes[] = {
-	{ 8, "kmalloc-8" },	{ 16, "kmalloc-16" },	{ 32, "kmalloc-32" },
-	{ 64, "kmalloc-64" },	{ 96, "kmalloc-96" },	{ 128, "kmalloc-128" },
-	{ 192, "kmalloc-192" },	{ 256, "kmalloc-256" },	{ 512, "kmalloc-512" },
-	{ 1024, "kmalloc-1k" }, { 2048, "kmalloc-2k" },	{ 4096, "kmalloc-4k" },
-	{ 8192, "kmalloc-8k" },
+static const uint16_t sizes[] = {
+#define SIZE(size) size,
+	KM_KMALLOC_SIZES(SIZE)
 };
+#define CLASSES km_array_count(sizes)
 
-/* Cache id by (size + 7) / 8; 0 before the start. Entry 0 also stands for sizes that are too large. */
-static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
+/* Cache id by km_kmalloc_step; 0 before the start. Entry 0 also stands for sizes that are too large. */
+static uint16_t id_of_size[KM_KMALLOC_STEPS] km_ids_near = { KM_ID_EMPTY };
 KM_ALLOC_NEAR(id_of_size)
-static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
-/* Bytes that a zeroing hit clears, by (size + 7) / 8. cache_of_size can't supply the figure: km_kmalloc_watch may
- * have removed the object's cache there. */
-static uint16_t cleared_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+/* NULL for debugged caches, and while km_kmalloc_watch makes a cache observed: calls take the slow path. */
+static struct kmem_cache *cache_of_size[KM_KMALLOC_STEPS];
+/* Bytes that a zeroing hit clears. cache_of_size can't supply the figure, where the entry may be NULL. */
+static uint16_t cleared_of_size[KM_KMALLOC_STEPS];
 /* The one cache of an engine that serves kmalloc by size. If set, all entries above are 0 and NULL. */
 struct kmem_cache *km_kmalloc_sized;
 /* Caches for __GFP_ACCOUNT, so that charged and uncharged objects never share a slab; NULL until a group exists. */
-static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
-static uint16_t charged_id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
+static struct kmem_cache *charged_of_size[KM_KMALLOC_STEPS] km_sparse;
+static uint16_t charged_id_of_size[KM_KMALLOC_STEPS] km_ids_near = { KM_ID_EMPTY };
 KM_ALLOC_PAID_NEAR(charged_id_of_size)
-/* Debugged caches, plain [0] and charged [1]. Their entries in the tables above are NULL, so calls take the slow
- * path. A cache debugged for a while (km_kmalloc_watch) keeps its entry here afterwards. */
-static struct kmem_cache *observed_of_size[2][KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
+/* All caches by class, plain [0] and charged [1], and the class of each size. */
+static struct kmem_cache *made[2][CLASSES];
+static uint8_t class_of_size[KM_KMALLOC_STEPS];
 /* Largest size with a direct fast path. Larger sizes take the slow path. All sizes do under a sanitizer, and all
  * do, through kmalloc_node, while an object is to be guarded. */
 #define most_direct (km_direct.most[KM_DOOR_KMALLOC])
@@ -48,12 +44,6 @@ static void *kmalloc_slowly(size_t size, gfp_t gfp, int node);
 
 /* ------------------------------------------------------------------ the hot path */
 
-/* Returns: the largest power of two that divides `size`, at least ARCH_KMALLOC_MINALIGN. */
-static size_t natural_align(size_t size)
-{
-	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
-}
-
 km_inline bool is_by_size(size_t size)
 {
 	return km_kmalloc_sized && km_likely(size - 1 < KM_SIZED_END - 1);
@@ -62,15 +52,7 @@ km_inline bool is_by_size(size_t size)
 /* A gap before the header, where needed, aligns the bytes after the header. */
 km_inline void *alloc_by_size(size_t size, gfp_t gfp, int node)
 {
-	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
-}
-
-static km_noinline void *account_large(size_t size, gfp_t gfp)
-{
-	void *p = size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD & ~(__GFP_ACCOUNT | __GFP_ZERO))) ?
-			  km_large_cache_hit_charged(size, natural_align(size), gfp) : NULL;
-
-	return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, size, km_natural_align(size), gfp, node);
 }
 
 /* Free an allocated object that does not suit the request. */
@@ -85,12 +67,16 @@ km_cold static void put_back(const void *p, gfp_t gfp)
 static km_noinline void *account_missed(size_t size, gfp_t gfp)
 {
 	struct kmem_cache *cache = NULL;
+	void *p = NULL;
 
 	if (km_likely(size <= km_load(&most_direct)))
-		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
+		cache = km_load_acquire(&charged_of_size[km_kmalloc_step(size)]);
 	/* The slow path tells a temporarily debugged cache the requested bytes. */
-	if (km_unlikely(!cache || km_alloc_has_out(cache)))
-		return account_large(size, gfp);
+	if (km_unlikely(!cache || km_alloc_has_out(cache))) {
+		if (size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD & ~(__GFP_ACCOUNT | __GFP_ZERO))))
+			p = km_large_cache_hit_charged(size, km_natural_align(size), gfp);
+		return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+	}
 	if (gfp & __GFP_ZERO && km_objcg_here)
 		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->fast.pcs.front.rseq);
 	return kmem_cache_alloc(cache, gfp);
@@ -118,7 +104,7 @@ static km_noinline void *account_default(struct kmem_cache *cache, size_t size, 
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
 	struct obj_cgroup *objcg = km_objcg_here;
-	size_t step = (size + 7) >> 3;
+	size_t step = km_kmalloc_step(size);
 	uint64_t *word;
 	bool own;
 
@@ -157,7 +143,7 @@ static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
 	if (!plain || km_is_hooked(plain))
 		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 	km_alloc_note_site(site);
-	return shown(km_alloc_asked(km_site_cache(plain, site), size, natural_align(size), gfp, NUMA_NO_NODE),
+	return shown(km_alloc_asked(km_site_cache(plain, site), size, km_natural_align(size), gfp, NUMA_NO_NODE),
 		     size);
 }
 
@@ -172,7 +158,7 @@ static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 	if (size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD))) {
 		void *p = km_large_cache_hit(size, gfp);
 
-		if (km_likely(p && !((uintptr_t)p & (natural_align(size) - 1))))
+		if (km_likely(p && !((uintptr_t)p & (km_natural_align(size) - 1))))
 			return p;
 		if (p)
 			put_back(p, gfp);
@@ -187,7 +173,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 {
 	/* Acquire pairs with km_kmalloc_start. */
 	struct kmem_cache *cache = km_likely(size <= km_load(&most_direct)) ?
-					   km_load_acquire(&cache_of_size[(size + 7) >> 3]) : NULL;
+					   km_load_acquire(&cache_of_size[km_kmalloc_step(size)]) : NULL;
 
 	if (km_likely(cache != NULL) && km_likely(!(gfp & __GFP_ACCOUNT)))
 		return km_alloc_miss(cache, gfp);
@@ -196,7 +182,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 
 km_hit_path km_noinline void *kmalloc(size_t size, gfp_t gfp)
 {
-	size_t step = (size + 7) >> 3;
+	size_t step = km_kmalloc_step(size);
 
 	/* One conditional branch in all: rare requests choose entry 0, which is empty. */
 	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
@@ -214,7 +200,7 @@ km_hit_path km_noinline void *kzalloc(size_t size, gfp_t gfp)
 	/* One branch for size 0 and for sizes that are too large. */
 	if (km_unlikely((gfp & KMEM_GFP_ODD & ~__GFP_ZERO) | (size - 1) / KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_missed(size, gfp | __GFP_ZERO);
-	size_t step = (size + 7) >> 3;
+	size_t step = km_kmalloc_step(size);
 	void *object = km_alloc_id_of_size(step);
 	/* Acquire pairs with km_kmalloc_start: a published id implies a published entry. */
 	if (km_likely(object))
@@ -231,21 +217,6 @@ km_hit_path void kfree(const void *object)
 
 /* ------------------------------------------------------------------ allocation */
 
-static void check_gfp(const char *function, gfp_t gfp)
-{
-	km_alloc_check_gfp(function, gfp, NULL);
-}
-
-/* Allocate a large block on a node. On return *gfp tells whether the caller must report a failure. */
-static void *large_on_node(size_t bytes, size_t align, gfp_t *gfp, int node)
-{
-	struct km_request request = km_request_of(*gfp, NUMA_NO_NODE);
-
-	void *p = km_request_resolve_node(&request, node) ? km_large_alloc_request(bytes, align, &request) : NULL;
-	*gfp = request.gfp;
-	return p;
-}
-
 /* Fail a request above the function's limit. No reclaim can help. Kernel: warns unless __GFP_NOWARN is set. */
 km_cold static void *above_limit(const char *function, size_t size, size_t limit, gfp_t gfp)
 {
@@ -259,27 +230,19 @@ km_cold static void *above_limit(const char *function, size_t size, size_t limit
 	return km_alloc_failed(function, size, gfp | __GFP_NOWARN, EINVAL);
 }
 
-static void *kmalloc_large(size_t size, gfp_t gfp, int node)
-{
-	check_gfp("kmalloc", gfp);
-	if (size > KMALLOC_MAX_SIZE)
-		return above_limit("kmalloc", size, KMALLOC_MAX_SIZE, gfp);
-	/* Kernel: a power of two of pages. libkmem: only the pages needed, with the promised alignment. */
-	void *p = large_on_node(km_align_up(size, KM_PAGE_SIZE), km_max(natural_align(size), KM_PAGE_SIZE), &gfp,
-				node);
-
-	return p ?: km_alloc_failed("kmalloc", size, gfp, ENOMEM);
-}
-
-size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
+/* Allocate whole pages for `function`: `bytes` for the requested `size`. */
+static void *alloc_large(const char *function, size_t size, size_t limit, size_t bytes, size_t align, gfp_t gfp,
+			 int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	void *p = NULL;
 
-	if (!km_boot() || !km_kmalloc_sized || !size || size >= KM_SIZED_END)
-		return 0;
-	request.bytes = (uint32_t)size;
-	request.align = (uint32_t)natural_align(size);
-	return km_alloc_take(km_kmalloc_sized, &request, objects, (unsigned)km_min(n, (size_t)4096));
+	km_alloc_check_gfp(function, gfp, NULL);
+	if (size > limit)
+		return above_limit(function, size, limit, gfp);
+	if (km_boot() && km_request_resolve_node(&request, node))
+		p = km_large_alloc_request(bytes, align, &request);
+	return p ?: km_alloc_failed(function, size, request.gfp, ENOMEM);
 }
 
 static void *alloc_node(size_t size, gfp_t gfp, int node)
@@ -289,12 +252,14 @@ static void *alloc_node(size_t size, gfp_t gfp, int node)
 	if (km_unlikely(!km_boot()))
 		return km_alloc_failed("kmalloc", size, gfp, ENOMEM);
 	if (km_unlikely(!size)) {
-		check_gfp("kmalloc", gfp);
+		km_alloc_check_gfp("kmalloc", gfp, NULL);
 		return ZERO_SIZE_PTR;
 	}
 	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
-		return kmalloc_large(size, gfp, node);
-	return km_alloc_asked(km_kmalloc_cache_by(size, gfp), size, natural_align(size), gfp, node);
+		/* Kernel: a power of two of pages. libkmem: only the pages needed, with the promised alignment. */
+		return alloc_large("kmalloc", size, KMALLOC_MAX_SIZE, km_align_up(size, KM_PAGE_SIZE),
+				   km_max(km_natural_align(size), KM_PAGE_SIZE), gfp, node);
+	return km_alloc_asked(km_kmalloc_cache_by(size, gfp), size, km_natural_align(size), gfp, node);
 }
 
 static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
@@ -313,105 +278,113 @@ void *kzalloc_node(size_t size, gfp_t gfp, int node)
 	return km_alloc_any_node(node, &gfp) ? kzalloc(size, gfp) : kmalloc_slowly(size, gfp | __GFP_ZERO, node);
 }
 
-static bool start_sized(void)
+static size_t first_step(unsigned class)
 {
-	struct km_creation creation = { .internal = true };
+	return class ? km_kmalloc_step(sizes[class - 1]) + 1 : 1;
+}
+
+/* Enter a cache, or NULL, for each size of a class. Release pairs with the acquire loads: the cache is complete. */
+static void set_sizes(struct kmem_cache **table, unsigned class, struct kmem_cache *cache)
+{
+	km_debug(!cache || cache->layout.object_size == sizes[class], "the sizes of a class find its cache");
+	for (size_t step = first_step(class); step <= km_kmalloc_step(sizes[class]); step++)
+		km_store_release(&table[step], cache);
+}
+
+/* Open the fast path for each size of a class. */
+static void show(struct kmem_cache *cache, uint16_t *ids, unsigned class,
+		 void (*by_id)(struct kmem_cache *cache, uint16_t *id, size_t steps))
+{
+	const size_t first = first_step(class);
+
+	by_id(cache, &ids[first], km_kmalloc_step(sizes[class]) + 1 - first);
+}
+
+/* Make the cache of a class: plain, or charged with the tuning of the plain cache. */
+static struct kmem_cache *make(unsigned class, struct kmem_cache *plain)
+{
+	const uint32_t size = sizes[class];
+	struct km_creation creation = { .args = { .align = size & -size }, .internal = true, .tuned_with = plain };
+	char name[KM_NAME_BYTES];
 	int error;
 
-	if (!km_kmalloc_sized)
-		km_kmalloc_sized = km_cache_create("kmalloc", KMALLOC_MIN_SIZE, SLAB_KMALLOC,
-						   &creation, &error);
-	return km_kmalloc_sized != NULL;
+	km_format(name, sizeof(name), "kmalloc-%s%u%s", plain ? "cg-" : "", size < 1024 ? size : size / 1024,
+		  size < 1024 ? "" : "k");
+	struct kmem_cache *cache = km_cache_create(name, size, SLAB_KMALLOC | (plain ? SLAB_ACCOUNT : 0), &creation,
+						   &error);
+	km_debug(!cache || (cache->layout.object_size == size && cache->layout.size >= size),
+		 "a cache of kmalloc's has its size");
+	return cache;
+}
+
+static bool start_class(unsigned class)
+{
+	struct kmem_cache *cache = make(class, NULL);
+
+	if (!cache)
+		return false;
+	for (size_t step = first_step(class); step <= km_kmalloc_step(sizes[class]); step++) {
+		km_debug(sizes[class] % km_natural_align(step * ARCH_KMALLOC_MINALIGN) == 0,
+			 "a class has the alignment promised for each of its sizes");
+		class_of_size[step] = (uint8_t)class;
+		km_store(&cleared_of_size[step], (uint16_t)cache->layout.cleared);
+	}
+	/* Release pairs with km_kmalloc_cache. */
+	km_store_release(&made[0][class], cache);
+	if (km_hardening.random_caches)
+		return true;
+	if (!km_is_debugged(cache))
+		set_sizes(cache_of_size, class, cache);
+	show(cache, id_of_size, class, km_alloc_show_sizes);
+	return true;
 }
 
 bool km_kmalloc_start(void)
 {
-	size_t step = 1;
+	struct km_creation creation = { .internal = true };
+	bool all = true;
+	int error;
 
 	km_looks_closer = km_sanitizer.objects || km_hardening.live;
 	if (km_sanitizer.objects)
 		most_direct = km_direct.usual[KM_DOOR_KMALLOC] = 0;
-	if (km_options.engine->shared_pages)
-		return start_sized();
-	for (size_t i = 0; i < km_array_count(sizes); i++) {
-		uint32_t size = sizes[i].size;
-
-		/* After a start that failed half-way, skip the caches made already. */
-		if (km_kmalloc_cache(size)) {
-			step = size / 8 + 1;
-			continue;
-		}
-		struct km_creation creation = { .internal = true };
-		int error;
-
-		creation.args.align = size & -size;
-		struct kmem_cache *cache = km_cache_create(sizes[i].name, size, SLAB_KMALLOC,
-							   &creation, &error);
-		if (!cache)
-			return false;
-		km_debug(cache->layout.object_size == size && cache->layout.size >= size,
-			 "a cache of kmalloc's has its size");
-		size_t first = step;
-		/* Release pairs with kmalloc_missed. */
-		const bool long_way = km_is_debugged(cache) || km_hardening.random_caches;
-		struct kmem_cache **table = long_way ? observed_of_size[0] : cache_of_size;
-		for (; step * 8 <= size; step++) {
-			km_store_release(&cleared_of_size[step], (uint16_t)cache->layout.cleared);
-			km_store_release(&table[step], cache);
-		}
-		if (!km_hardening.random_caches)
-			km_alloc_show_sizes(cache, &id_of_size[first], step - first);
+	if (km_options.engine->shared_pages) {
+		km_kmalloc_sized = km_kmalloc_sized ?: km_cache_create("kmalloc", KMALLOC_MIN_SIZE, SLAB_KMALLOC,
+								       &creation, &error);
+		return km_kmalloc_sized != NULL;
 	}
-	return true;
+	/* After a start that failed half-way, the caches made already stay. */
+	for (unsigned class = 0; class < CLASSES && all; class++)
+		all = made[0][class] || start_class(class);
+	return all;
 }
 
-/* Move a plain cache between the direct table and the table of observed caches. A reader always finds the cache in
- * one of the two tables. */
+/* A reader finds the cache in `made` at all times. */
 void km_kmalloc_watch(struct kmem_cache *cache, bool observed)
 {
-	for (size_t step = 1; !km_hardening.random_caches && step < km_array_count(cache_of_size); step++) {
-		struct kmem_cache **direct = &cache_of_size[step], **long_way = &observed_of_size[0][step];
-
-		if (observed && *direct == cache) {
-			km_store_release(long_way, cache);
-			km_store_release(direct, NULL);
-		} else if (!observed && !*direct && *long_way == cache) {
-			km_store_release(direct, cache);
-		}
-	}
+	for (unsigned class = 0; !km_hardening.random_caches && class < CLASSES; class++)
+		if (made[0][class] == cache)
+			set_sizes(cache_of_size, class, observed ? NULL : cache);
 }
 
 bool km_kmalloc_is_observed(size_t size)
 {
-	return !km_load(&cache_of_size[(size + 7) >> 3]);
+	return !km_load(&cache_of_size[km_kmalloc_step(size)]);
 }
 
-/* Returns: the charged cache of a size step, or NULL. Acquire pairs with the release that publishes a complete
- * cache. */
-static struct kmem_cache *charged_cache(size_t step)
+/* Make the charged cache of a class. Several threads may race: one cache stays, and its thread opens the fast path. */
+static bool start_charged_class(unsigned class)
 {
-	return km_load_acquire(&charged_of_size[step]) ?: km_load_acquire(&observed_of_size[1][step]);
-}
+	struct kmem_cache *cache = make(class, made[0][class]);
 
-/* Make the charged cache of a size. Several threads may race: one cache stays, the others are discarded. */
-static struct kmem_cache *make_charged(struct kmem_cache *plain)
-{
-	struct km_creation creation = { .args = { .align = plain->form.align }, .internal = true,
-					.tuned_with = plain };
-	struct kmem_cache **first, *none = NULL;
-	char name[KM_NAME_BYTES] = "kmalloc-cg-";
-	int error;
-
-	__builtin_strcpy(name + sizeof("kmalloc-cg-") - 1, plain->registry.name + sizeof("kmalloc-") - 1);
-	struct kmem_cache *cache = km_cache_create(name, plain->layout.object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
-						   &creation, &error);
-	first = &(cache && km_is_debugged(cache) ? observed_of_size[1]
-						 : charged_of_size)[plain->layout.object_size / 8];
-	/* Release pairs with the acquire loads of the table: the cache is complete. */
-	if (cache && !km_cas_release(first, &none, cache))
-		km_cache_discard(cache);
-	km_debug(!*first || (*first)->layout.flags & SLAB_ACCOUNT, "charged requests have caches of their own");
-	return km_load_acquire(first);
+	if (!cache)
+		return false;
+	if (!km_cache_publish(&made[1][class], cache) || km_is_debugged(cache))
+		return true;
+	km_debug(cache->layout.flags & SLAB_ACCOUNT, "charged requests have caches of their own");
+	set_sizes(charged_of_size, class, cache);
+	show(cache, charged_id_of_size, class, km_alloc_show_paid);
+	return true;
 }
 
 bool km_kmalloc_start_charged(void)
@@ -419,40 +392,26 @@ bool km_kmalloc_start_charged(void)
 	km_busy_scope(was);
 	bool all = true;
 
-	for (size_t step = km_array_count(cache_of_size) - 1; step && all; step--) {
-		struct kmem_cache *plain = km_kmalloc_cache(step * 8);
+	for (unsigned class = CLASSES; class-- && all;) {
+		const struct kmem_cache *plain = made[0][class];
 
-		if (!plain || plain->layout.flags & SLAB_ACCOUNT || charged_cache(step))
-			continue;
-		const size_t last = plain->layout.object_size / 8;
-		struct kmem_cache *cache = charged_cache(last) ?: make_charged(plain);
-		all = cache != NULL;
-		if (all) {
-			km_debug(cache->layout.object_size == plain->layout.object_size && cache != plain,
-				 "a charged cache has the size of the plain one");
-			km_store_release(&(km_is_debugged(cache) ? observed_of_size[1] : charged_of_size)[step], cache);
-			/* The smallest size of a cache comes last: all sizes of the cache are set when the ids are
-			 * published. */
-			if (km_kmalloc_cache((step - 1) * 8) != plain && !km_is_debugged(cache))
-				km_alloc_show_paid(cache, &charged_id_of_size[step], last + 1 - step);
-		}
+		if (plain && !(plain->layout.flags & SLAB_ACCOUNT))
+			all = km_load_acquire(&made[1][class]) || start_charged_class(class);
 	}
 	return all;
 }
 
 struct kmem_cache *km_kmalloc_cache(size_t size)
 {
-	/* Acquire pairs with km_kmalloc_watch. */
-	return km_load_acquire(&cache_of_size[(size + 7) >> 3]) ?: km_load(&observed_of_size[0][(size + 7) >> 3]);
+	return km_load_acquire(&made[0][class_of_size[km_kmalloc_step(size)]]);
 }
 
 struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp)
 {
-	size_t step = (size + 7) >> 3;
 	struct kmem_cache *charged = NULL;
 
 	if (km_unlikely(gfp & __GFP_ACCOUNT))
-		charged = charged_cache(step);
+		charged = km_load_acquire(&made[1][class_of_size[km_kmalloc_step(size)]]);
 	return charged ?: km_kmalloc_cache(size);
 }
 
@@ -473,14 +432,20 @@ size_t kmalloc_size_roundup(size_t size)
 	return class ? class->layout.size : size <= KMALLOC_MAX_SIZE ? km_align_up(size, KM_PAGE_SIZE) : size;
 }
 
-void kfree_sensitive(const void *object)
+void kvfree_sensitive(const void *object, size_t bytes)
 {
 	if (ZERO_OR_NULL_PTR(object))
 		return;
-	__builtin_memset((void *)object, 0, ksize(object));
+	/* Kernel: trusts the caller's size. */
+	__builtin_memset((void *)object, 0, km_min(bytes, ksize(object)));
 	/* Keep the compiler from deleting the stores as dead. */
 	__asm__ volatile("" : : "r"(object) : "memory");
 	kfree(object);
+}
+
+void kfree_sensitive(const void *object)
+{
+	kvfree_sensitive(object, SIZE_MAX);
 }
 
 /* ------------------------------------------------------------------ krealloc */
@@ -517,7 +482,7 @@ struct door {
  * doubled object need not move for its alignment. */
 static size_t promised_align(size_t size, const struct door *door)
 {
-	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : natural_align(size);
+	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : km_natural_align(size);
 }
 
 static bool is_aligned(const void *p, size_t size, const struct door *door)
@@ -583,7 +548,7 @@ static void *resize(void *object, size_t size, gfp_t gfp, const struct door *doo
 	bool refused = false;
 	void *resized = NULL;
 
-	check_gfp(door->name, gfp);
+	km_alloc_check_gfp(door->name, gfp, NULL);
 	gfp &= __GFP_BITS_MASK;
 	if (size >= door->least && size <= door->most && !ZERO_OR_NULL_PTR(object) && is_aligned(object, size, door))
 		resized = resize_large(object, size, gfp, &refused);
@@ -603,13 +568,7 @@ void *kvmalloc_node(size_t size, gfp_t gfp, int node)
 {
 	if (size <= KMALLOC_MAX_SIZE)
 		return kmalloc_node(size, gfp, node);
-	check_gfp("kvmalloc", gfp);
-	if (size > INT_MAX)
-		return above_limit("kvmalloc", size, INT_MAX, gfp);
-	if (!km_boot())
-		return km_alloc_failed("kvmalloc", size, gfp, ENOMEM);
-	void *p = large_on_node(size, KM_PAGE_SIZE, &gfp, node);
-	return p ?: km_alloc_failed("kvmalloc", size, gfp, ENOMEM);
+	return alloc_large("kvmalloc", size, INT_MAX, size, KM_PAGE_SIZE, gfp, node);
 }
 
 void *kvmalloc(size_t size, gfp_t gfp)
@@ -632,15 +591,5 @@ void *kvrealloc(void *object, size_t size, gfp_t gfp)
 
 void kvfree(const void *object)
 {
-	kfree(object);
-}
-
-void kvfree_sensitive(const void *object, size_t bytes)
-{
-	if (ZERO_OR_NULL_PTR(object))
-		return;
-	/* Kernel: trusts the caller's size. */
-	__builtin_memset((void *)object, 0, km_min(bytes, ksize(object)));
-	__asm__ volatile("" : : "r"(object) : "memory");
 	kfree(object);
 }

@@ -14,22 +14,31 @@ km_cold static void *overflows(const char *function, gfp_t gfp)
 	return km_alloc_failed(function, SIZE_MAX, gfp | __GFP_NOWARN, ENOMEM);
 }
 
-void *kmalloc_array(size_t n, size_t size, gfp_t gfp)
+km_inline void *array(const char *function, void *(*alloc)(size_t bytes, gfp_t gfp), size_t n, size_t size, gfp_t gfp)
 {
 	size_t bytes = km_size_mul(n, size);
 
-	if (km_unlikely(bytes == SIZE_MAX))
-		return overflows("kmalloc_array", gfp);
-	return kmalloc(bytes, gfp);
+	return km_unlikely(bytes == SIZE_MAX) ? overflows(function, gfp) : alloc(bytes, gfp);
+}
+
+void *kmalloc_array(size_t n, size_t size, gfp_t gfp)
+{
+	return array("kmalloc_array", kmalloc, n, size, gfp);
 }
 
 void *kcalloc(size_t n, size_t size, gfp_t gfp)
 {
-	size_t bytes = km_size_mul(n, size);
+	return array("kcalloc", kzalloc, n, size, gfp);
+}
 
-	if (km_unlikely(bytes == SIZE_MAX))
-		return overflows("kcalloc", gfp);
-	return kzalloc(bytes, gfp);
+void *kvmalloc_array(size_t n, size_t size, gfp_t gfp)
+{
+	return array("kvmalloc_array", kvmalloc, n, size, gfp);
+}
+
+void *kvcalloc(size_t n, size_t size, gfp_t gfp)
+{
+	return array("kvcalloc", kvzalloc, n, size, gfp);
 }
 
 void *krealloc_array(void *object, size_t n, size_t size, gfp_t gfp)
@@ -39,22 +48,4 @@ void *krealloc_array(void *object, size_t n, size_t size, gfp_t gfp)
 	if (bytes == SIZE_MAX)
 		return overflows("krealloc_array", gfp);
 	return krealloc(object, bytes, gfp);
-}
-
-void *kvmalloc_array(size_t n, size_t size, gfp_t gfp)
-{
-	size_t bytes = km_size_mul(n, size);
-
-	if (bytes == SIZE_MAX)
-		return overflows("kvmalloc_array", gfp);
-	return kvmalloc(bytes, gfp);
-}
-
-void *kvcalloc(size_t n, size_t size, gfp_t gfp)
-{
-	size_t bytes = km_size_mul(n, size);
-
-	if (bytes == SIZE_MAX)
-		return overflows("kvcalloc", gfp);
-	return kvzalloc(bytes, gfp);
 }

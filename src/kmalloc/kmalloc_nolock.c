@@ -6,21 +6,7 @@
 
 #include "base/bits.h"
 #include "cache/cache.h"
-
-static void *by_size(size_t size, gfp_t gfp, int node)
-{
-	if (size >= KM_SIZED_END)
-		return NULL;
-	return km_alloc_nolock(km_kmalloc_sized, size, km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN), gfp,
-				     node);
-}
-
-/* Returns: whether a larger cache has the alignment promised for `size`. Only a power of two may need more
- * alignment than a larger cache of another size has. */
-static bool may_serve(const struct kmem_cache *cache, size_t size)
-{
-	return cache->form.align % (size & -size) == 0;
-}
+#include "size_classes.h"
 
 static void *by_cache(size_t size, gfp_t gfp, int node)
 {
@@ -31,7 +17,8 @@ static void *by_cache(size_t size, gfp_t gfp, int node)
 	if (object || next > KMALLOC_MAX_CACHE_SIZE)
 		return object;
 	cache = km_kmalloc_cache_by(next, gfp);
-	return may_serve(cache, size) ? km_alloc_nolock(cache, 0, 0, gfp, node) : NULL;
+	/* Only a power of two may need more alignment than a larger cache of another size has. */
+	return cache->form.align % (size & -size) == 0 ? km_alloc_nolock(cache, 0, 0, gfp, node) : NULL;
 }
 
 void *kmalloc_nolock(size_t size, gfp_t gfp, int node)
@@ -46,8 +33,9 @@ void *kmalloc_nolock(size_t size, gfp_t gfp, int node)
 	if (!size)
 		return ZERO_SIZE_PTR;
 	/* Acquire pairs with the start. The start would wait, so the start is not run here. */
-	if (km_likely(km_load_acquire(&km_ready)))
-		object = km_kmalloc_sized ? by_size(size, gfp, node) : by_cache(size, gfp, node);
+	if (km_likely(km_load_acquire(&km_ready)) && (!km_kmalloc_sized || size < KM_SIZED_END))
+		object = !km_kmalloc_sized ? by_cache(size, gfp, node) :
+			 km_alloc_nolock(km_kmalloc_sized, size, km_natural_align(size), gfp, node);
 	errno = object ? saved_errno : ENOMEM;
 	if (object && km_unlikely(km_sanitizer.objects || km_observed_sizes))
 		km_observed_asked(object, size);

@@ -14,6 +14,8 @@
 #include "realloc_run.h"
 #include "large_cache.h"
 
+KM_RULE(KMALLOC_MAX_SIZE == KM_PAGE_SIZE << KM_MAX_ORDER, "blocks above the largest free block are mappings");
+
 static struct {
 	size_t blocks, bytes;
 	void *deferred;		/* blocks freed in signal handlers, linked by their first words */
@@ -40,12 +42,6 @@ static bool is_within_reach(size_t bytes)
 	return bytes <= sum || !km_os_refuses(bytes - sum);
 }
 
-/* Returns: whether no system maps such a length. The request then charges no group and releases no memory. */
-static bool is_absurd(size_t bytes)
-{
-	return bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes));
-}
-
 /* ------------------------------------------------------------------ charges of whole pages */
 
 static bool is_to_be_paid(gfp_t gfp)
@@ -53,10 +49,13 @@ static bool is_to_be_paid(gfp_t gfp)
 	return km_unlikely(gfp & __GFP_ACCOUNT || km_options.account || km_account_here) && km_has_accounting();
 }
 
-/* Charge whole pages for a request. Returns: false if refused. *owner is 0 if the block is uncharged. */
+/* Charge whole pages for a request. A length that no system maps charges no group, and releases no memory. Returns:
+ * false if refused. *owner is 0 if the block is uncharged. */
 static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
-	return !is_absurd(bytes) && km_charge_ops->pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
+	if (bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes)))
+		return false;
+	return km_charge_ops->pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
 }
 
 /* Out of line, because many paths end with a refund. */
@@ -78,6 +77,17 @@ static uint64_t owner_of(struct km_page *page, const void *p)
 	return page ? km_owner_of_one(km_owner_of_page(page)) : km_huge_owner(p);
 }
 
+static void write_owner(struct km_page *page, const void *p, uint64_t owner)
+{
+	km_debug(!page || page->type == KM_PAGE_LARGE, "the first page of a block has the owner word");
+	/* A signal handler must not find the mapping table locked by its own thread. */
+	km_busy_scope(was);
+	if (page)
+		km_store(km_owner_of_page(page), owner);
+	else
+		km_huge_set_owner(p, owner);
+}
+
 static void set_owner(const void *p, uint64_t owner)
 {
 	struct km_page *page = km_page_of(p);
@@ -85,13 +95,7 @@ static void set_owner(const void *p, uint64_t owner)
 	if (!owner)
 		return;
 	km_store(&large.charged, true);
-	/* A signal handler must not find the mapping table locked by its own thread. */
-	struct km_busy_was was = km_busy_begin();
-	if (page)
-		km_store(km_owner_of_page(page), owner);
-	else
-		km_huge_set_owner(p, owner);
-	km_busy_end(was);
+	write_owner(page, p, owner);
 	if (page)
 		km_charge_ops->note_block(owner, page, true);
 }
@@ -136,7 +140,7 @@ static void begin_block(struct km_page *page, size_t pages, size_t bytes)
 	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
 }
 
-static void *pages_alloc(size_t bytes, size_t align, const struct km_request *request)
+void *km_large_get(size_t bytes, size_t align, const struct km_request *request)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 	unsigned align_order = align > KM_PAGE_SIZE ? km_order_of(align) : 0;
@@ -181,7 +185,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	if (km_unlikely(!p) && km_ranges_release(false))
 		p = km_huge_alloc(bytes, align, &zero);
 	if (km_unlikely(!p))
-		return pages_alloc(bytes, align, request);
+		return km_large_get(bytes, align, request);
 	if (request->gfp & __GFP_ZERO && !zero)
 		__builtin_memset(p, 0, km_align_up(bytes, KM_PAGE_SIZE));
 	if (request->node >= 0 && km_nodes.bind)
@@ -200,7 +204,7 @@ static void *alloc_once(size_t bytes, size_t align, const struct km_request *req
 	km_busy_scope(was);
 	km_large_finish_deferred();
 	if (km_max(bytes, align) <= KMALLOC_MAX_SIZE)
-		p = pages_alloc(bytes, align, request);
+		p = km_large_get(bytes, align, request);
 	else if (request->may_wait)
 		p = mapping_alloc(bytes, align, request, hopeless);
 	return p;
@@ -300,7 +304,23 @@ static void *from_class(struct kmem_cache *class, size_t align, const struct km_
 	return p ?: alloc_once(class->layout.size, align, &own, &hopeless);
 }
 
-static void *take_grown(size_t bytes);
+static void *take_grown(size_t bytes)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+
+	/* A charged block goes back at once when freed, never to the pages kept for growth. */
+	if (km_thread.busy || km_account_here)
+		return NULL;
+	km_busy_scope(was);
+	struct km_page *page = km_growth_take(pages);
+	if (page) {
+		km_debug(!page->cache && !page->flags, "a page of a reserved run has no cache and no flags");
+		begin_block(page, pages, bytes);
+		km_map_set(page, 1, KM_MAP_DESC);
+		km_add(&large.blocks, 1ul);
+	}
+	return page ? km_page_address(page) : NULL;
+}
 
 /* Serve a request that may not wait from a larger cached block, or from pages reserved for growth. */
 static void *from_larger(size_t bytes, size_t align, const struct km_request *request)
@@ -313,11 +333,6 @@ static void *from_larger(size_t bytes, size_t align, const struct km_request *re
 	if (p && request->gfp & __GFP_ZERO)
 		__builtin_memset(p, 0, km_large_bytes(p));
 	return p;
-}
-
-void *km_large_get(size_t bytes, const struct km_request *request)
-{
-	return pages_alloc(bytes, KM_PAGE_SIZE, request);
 }
 
 static void *alloc_unpaid(size_t bytes, size_t align, const struct km_request *request)
@@ -418,13 +433,30 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 	return p;
 }
 
-size_t km_large_bytes(const void *p)
+size_t km_large_page_bytes(const void *p)
 {
 	struct km_page *page = page_of_block(p);
 
-	if (page)
-		return page->pages << KM_PAGE_SHIFT;
-	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_huge_bytes(p);
+	return page ? page->pages << KM_PAGE_SHIFT : 0;
+}
+
+static size_t bytes_by(const void *p, size_t (*of_mapping)(const void *p))
+{
+	if (km_page_of(p))
+		return km_large_page_bytes(p);
+	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : of_mapping(p);
+}
+
+size_t km_large_bytes(const void *p)
+{
+	return bytes_by(p, km_huge_bytes);
+}
+
+size_t km_large_look(const void *p)
+{
+	km_busy_scope(was);
+
+	return bytes_by(p, km_was_busy(was) ? km_huge_try_bytes : km_huge_bytes);
 }
 
 bool km_large_charge(const void *p, gfp_t gfp)
@@ -458,30 +490,16 @@ void km_large_uncharge(const void *p)
 		return;
 	if (page)
 		km_charge_ops->note_block(owner, page, false);
-	was = km_busy_begin();
-	if (page)
-		km_store(km_owner_of_page(page), (uint64_t)0);
-	else
-		km_huge_set_owner(p, 0);
-	km_busy_end(was);
+	write_owner(page, p, 0);
 	km_debug(!page || !page->cache, "a charged block has no class");
 	pay_back(owner, bytes);
-}
-
-size_t km_large_try_bytes(const void *p)
-{
-	struct km_page *page = km_page_of(p);
-
-	if (page)
-		return page_of_block(p) ? page->pages << KM_PAGE_SHIFT : 0;
-	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_huge_try_bytes(p);
 }
 
 /* Defer the free of a block in a signal handler. The interrupted code may hold any lock. If the mapping table is
  * locked, a mapping can't be told from a foreign pointer. */
 bool km_large_defer(void *p)
 {
-	if (!km_large_try_bytes(p))
+	if (!bytes_by(p, km_huge_try_bytes))
 		return false;
 	void *head = km_load(&large.deferred);
 
@@ -534,24 +552,9 @@ static km_noinline void tell_looking(const void *p, bool is_block)
 /* Uncharge a freed block that is kept (quarantine). The block also leaves its private group. */
 void km_large_disown(void *p)
 {
-	struct km_page *page = page_of_block(p);
-
 	if (km_unlikely(km_load(&km_alloc_probing)))
 		tell_looking(p, true);
-	uint64_t owner = owner_of(page, p);
-	size_t bytes = owner ? km_large_bytes(p) : 0;
-
-	km_debug(!page || !page->cache, "a cacheable block has no class");
-	if (!owner)
-		return;
-	if (page) {
-		km_charge_ops->note_block(owner, page, false);
-		km_store(km_owner_of_page(page), (uint64_t)0);
-	} else {
-		km_huge_set_owner(p, 0);
-	}
-	km_debug(!owner_of(page, p) && bytes, "a cached block is uncharged");
-	pay_back(owner, bytes);
+	km_large_uncharge(p);
 }
 
 static void free_pages(struct km_page *page, uint64_t owner)
@@ -729,24 +732,6 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 	return resized;
 }
 
-static void *take_grown(size_t bytes)
-{
-	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
-
-	/* A charged block goes back at once when freed, never to the pages kept for growth. */
-	if (km_thread.busy || km_account_here)
-		return NULL;
-	km_busy_scope(was);
-	struct km_page *page = km_growth_take(pages);
-	if (page) {
-		km_debug(!page->cache && !page->flags, "a page of a reserved run has no cache and no flags");
-		begin_block(page, pages, bytes);
-		km_map_set(page, 1, KM_MAP_DESC);
-		km_add(&large.blocks, 1ul);
-	}
-	return page ? km_page_address(page) : NULL;
-}
-
 bool km_large_may_have(size_t bytes, gfp_t gfp)
 {
 	return !is_to_be_paid(gfp) || km_charge_ops->may_more(km_align_up(bytes, KM_PAGE_SIZE));
@@ -766,13 +751,6 @@ void km_large_count(size_t pages)
 {
 	if (pages)
 		km_add(&large.bytes, pages << KM_PAGE_SHIFT);
-}
-
-size_t km_large_page_bytes(const void *p)
-{
-	struct km_page *page = page_of_block(p);
-
-	return page ? page->pages << KM_PAGE_SHIFT : 0;
 }
 
 void km_large_get_stats(size_t *blocks, size_t *bytes)

@@ -19,9 +19,8 @@
 #include "realloc_run.h"
 #include "large_cache.h"
 
-#define EXACT		16u	/* up to these pages, a class for each number */
-#define CLASSES		(EXACT + 8 * 4)
-#define FEWEST		2u	/* pages of the smallest class: caches serve smaller sizes */
+#define CLASSES		KM_LARGE_CACHE_CLASSES
+#define FEWEST		KM_LARGE_CACHE_FEWEST
 #define WORTH		8u	/* requests after which a class is made */
 #define SWINGS		8u	/* swings from empty to full after which the capacity doubles */
 #define FIRST_CAPACITY	2u
@@ -46,7 +45,7 @@ struct class {
 static struct {
 	bool on;
 	uint64_t next_look_ms;
-	struct class class[CLASSES], charged[CLASSES];
+	struct class class[2 * CLASSES];	/* uncharged, then charged */
 	/* Charged class by number of pages; NULL where no class exists yet, and at both ends. */
 	struct kmem_cache *charged_of_pages[KM_LARGE_CACHE_PAGES + 2];
 	/* Protects the counts of sheaves and of pages that may be cached. */
@@ -61,53 +60,38 @@ uint16_t km_large_cache_id[KM_LARGE_CACHE_PAGES + 2];
 static unsigned class_of(size_t pages)
 {
 	km_debug(pages && pages <= KM_LARGE_CACHE_PAGES, "a class has a page, and at most KM_LARGE_CACHE_PAGES");
-	size_t most = pages - 1;
-
-	if (most < EXACT)
-		return (unsigned)most;
-	unsigned log = km_ilog2(most);
-	return EXACT + (log - 4) * 8 + (unsigned)(most >> (log - 3) & 7);
+	return km_class_of(pages - 1, KM_LARGE_CACHE_EVEN, KM_LARGE_CACHE_SPLIT);
 }
 
 static size_t pages_of(unsigned class)
 {
-	if (class < EXACT)
-		return class + 1;
-	unsigned log = (class - EXACT) / 8 + 4;
-	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
+	return km_class_units(class, KM_LARGE_CACHE_EVEN, KM_LARGE_CACHE_SPLIT);
 }
 
 static bool is_charged(const struct kmem_cache *cache)
 {
-	return cache->layout.flags & SLAB_ACCOUNT;
+	return (cache->layout.flags & SLAB_ACCOUNT) != 0;
 }
 
 static struct class *of_cache(const struct kmem_cache *cache)
 {
-	return &(is_charged(cache) ? ready.charged : ready.class)[class_of(cache->form.slab_pages)];
+	return &ready.class[is_charged(cache) * CLASSES + class_of(cache->form.slab_pages)];
 }
 
-/* Returns: the i-th class, uncharged before charged; NULL beyond the last. *made is the cache of the class, or
- * NULL. */
-static struct class *class_at(unsigned i, struct kmem_cache **made)
+/* Returns: the first class with a cache, from `class` on; NULL: none. */
+static struct class *class_with_cache(struct class *class)
 {
-	if (i >= 2 * CLASSES)
-		return NULL;
-	struct class *class = i < CLASSES ? &ready.class[i] : &ready.charged[i - CLASSES];
-	*made = km_load_acquire(&class->cache);
-	return class;
+	for (; class < ready.class + 2 * CLASSES; class++)
+		if (km_load_acquire(&class->cache))
+			return class;
+	return NULL;
 }
+#define for_each_class(class) \
+	for (struct class *class = class_with_cache(ready.class); class; class = class_with_cache(class + 1))
 
 static bool is_of_use(const struct kmem_cache *cache)
 {
 	return cache->fast.id >= KM_MAP_FIRST && cache->fast.pcs.slot;
-}
-
-/* Publish a charged class. Release pairs with km_large_cache_hit_charged: the cache is complete. */
-static void show_charged(struct kmem_cache *cache, size_t first, size_t last)
-{
-	for (; km_is_charged(cache) && km_pcs_slot(&cache->memcg.charged) && first <= last; first++)
-		km_store_release(&ready.charged_of_pages[first], cache);
 }
 
 /* Context: registry locked. */
@@ -126,10 +110,12 @@ static struct kmem_cache *make_locked(unsigned class, bool charged)
 		return cache;
 	km_debug(pages_of(class_of(pages)) == pages && cache->form.slab_pages == pages,
 		 "a class has its own number of pages");
-	if (charged)
-		show_charged(cache, first, pages);
-	else
+	if (!charged)
 		km_alloc_show_sizes(cache, &km_large_cache_id[first], pages + 1 - first);
+	else if (km_is_charged(cache) && km_pcs_slot(&cache->memcg.charged))
+		/* Release pairs with km_large_cache_hit_charged: the cache is complete. */
+		for (; first <= pages; first++)
+			km_store_release(&ready.charged_of_pages[first], cache);
 	return cache;
 }
 
@@ -158,7 +144,7 @@ struct kmem_cache *km_large_cache_class(size_t bytes, bool charged, const struct
 	if (!ready.on || (!charged && km_options.account) || pages - FEWEST > KM_LARGE_CACHE_PAGES - FEWEST ||
 	    km_os_address_limit() != SIZE_MAX)
 		return NULL;
-	struct class *class = &(charged ? ready.charged : ready.class)[class_of(pages)];
+	struct class *class = &ready.class[charged * CLASSES + class_of(pages)];
 	struct kmem_cache *cache = km_load_acquire(&class->cache);
 	if (km_unlikely(!cache)) {
 		uint16_t asked = km_load(&class->asked);
@@ -201,38 +187,30 @@ static size_t charged_blocks(const struct kmem_cache *cache)
 /* Returns: the pages for which all sheaves of all classes have room. */
 static size_t room_in_all(void)
 {
-	const struct class *class;
-	struct kmem_cache *cache;
 	size_t pages = 0;
 
-	for (unsigned i = 0; (class = class_at(i, &cache)); i++)
-		if (cache)
-			pages +=
-				(km_load(&class->blocks) * (size_t)km_alloc_capacity(cache) +
-				 charged_blocks(cache) * km_owned_capacity(&cache->memcg.charged)) *
-				cache->form.slab_pages;
+	for_each_class(class) {
+		const struct kmem_cache *cache = class->cache;
+
+		pages += (km_load(&class->blocks) * (size_t)km_alloc_capacity(cache) +
+			  charged_blocks(cache) * km_owned_capacity(&cache->memcg.charged)) * cache->form.slab_pages;
+	}
 	return pages;
 }
 
-/* Tell the page layer the bound of cached pages. soon: pages of a sheaf about to be made. Context: ready.lock
- * held. */
+/* Tell the page layer the bound of cached pages. Context: ready.lock held. */
 static void tell(size_t soon)
 {
 	km_debug(km_is_locked(&ready.lock), "the bound of cached blocks changes under the lock");
 	km_pages_set_ready(room_in_all() + soon + km_growth_pages());
 }
 
-static void changed(size_t soon)
+void km_large_cache_changed(size_t soon)
 {
 	km_busy_scope(was);
 
 	km_lock_quick_scope(&ready.lock);
 	tell(soon);
-}
-
-void km_large_cache_changed(void)
-{
-	changed(0);
 }
 
 static bool has_room(size_t pages)
@@ -263,15 +241,16 @@ static uint64_t mark_of(const struct kmem_cache *cache)
 static km_cold bool drain_idle(const struct kmem_cache *wanting)
 {
 	uint64_t now = km_os_now_ms(), next = km_load(&ready.next_look_ms);
-	struct kmem_cache *idle[2 * CLASSES], *cache;
-	struct class *class;
+	struct kmem_cache *idle[2 * CLASSES];
 	size_t count = 0;
 
 	/* Acquire: one thread searches at a time, near enough. */
 	if (km_thread.no_calls || now < next || !km_cas_acquire(&ready.next_look_ms, &next, now + LOOK_MS))
 		return false;
-	for (unsigned i = 0; (class = class_at(i, &cache)); i++) {
-		if (!cache || cache == wanting || !(km_load(&class->blocks) || charged_blocks(cache)))
+	for_each_class(class) {
+		struct kmem_cache *cache = class->cache;
+
+		if (cache == wanting || !(km_load(&class->blocks) || charged_blocks(cache)))
 			continue;
 		uint64_t mark = mark_of(cache);
 		if (mark == km_load(&class->mark))
@@ -294,7 +273,7 @@ static bool may_charge(struct kmem_cache *cache)
 
 	if (!may_take_more(cache, pages))
 		return false;
-	changed(pages);
+	km_large_cache_changed(pages);
 	return true;
 }
 
@@ -323,7 +302,7 @@ void *km_large_cache_take(struct kmem_cache *class, size_t align)
 void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
-	/* Acquire pairs with show_charged. */
+	/* Acquire pairs with make_locked. */
 	struct kmem_cache *cache =
 		km_load_acquire(&ready.charged_of_pages[km_min(pages, (size_t)KM_LARGE_CACHE_PAGES + 1)]);
 	void *p = cache ? km_alloc_miss(cache, gfp & ~__GFP_ZERO) : NULL;
@@ -411,7 +390,7 @@ static unsigned take(struct kmem_cache *cache, const struct km_request *request,
 	unsigned got = 0;
 
 	own.ready = cache;
-	while (got < want && (objects[got] = km_large_get(cache->layout.size, &own)))
+	while (got < want && (objects[got] = km_large_get(cache->layout.size, KM_PAGE_SIZE, &own)))
 		got++;
 	return got;
 }
@@ -447,16 +426,14 @@ static void count_pointers(struct kmem_cache *cache, int more)
  * one sheaf or none, and two where threads raced for the place (alloc/sheaf_ops.c). */
 static void count_pointers_anew(void)
 {
-	for (unsigned i = 0; i < 2 * CLASSES; i++) {
-		struct class *class = i < CLASSES ? &ready.class[i] : &ready.charged[i - CLASSES];
-		uint32_t blocks = 0;
+	for_each_class(class) {
+		const struct km_pcs *pcs = &class->cache->fast.pcs;
 
-		if (!class->cache || !class->blocks)
+		if (!class->blocks)
 			continue;
+		class->blocks = 0;
 		km_for_each_cpu(cpu)
-			blocks += km_pcs_top_cpu(&class->cache->fast.pcs, cpu) != 0 ?
-				  1 + km_pcs_has_spare_cpu(&class->cache->fast.pcs, cpu) : 0;
-		class->blocks = blocks;
+			class->blocks += km_pcs_top_cpu(pcs, cpu) ? 1 + km_pcs_has_spare_cpu(pcs, cpu) : 0;
 	}
 	tell(0);
 }
@@ -517,7 +494,7 @@ static bool grow(struct kmem_cache *cache, struct class *class, void **full)
 		return false;
 	km_store(&class->swings, (uint8_t)0);
 	km_alloc_resize(cache, more);
-	km_large_cache_changed();
+	km_large_cache_changed(0);
 	return km_sheaf_room(&cache->fast.pcs, full) != 0;
 }
 
@@ -575,7 +552,7 @@ static size_t shrink(struct kmem_cache *cache)
 	/* A charged sheaf goes back together with its blocks, also if it is empty. */
 	if (!km_load(&class->drained) && !is_charged(cache))
 		return 0;
-	km_large_cache_changed();
+	km_large_cache_changed(0);
 	return km_swap_acquire(&class->drained, 0u);
 }
 

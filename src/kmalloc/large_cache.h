@@ -1,10 +1,9 @@
 /*
  * large_cache.h: large blocks cached on CPUs: the interface of large_cache.c for kmalloc, malloc and large.c.
  *
- * Classes exist for each number of pages up to 16, then in eight steps per doubling up to 256 pages (1 MiB). Less
- * than an eighth of a block is surplus. A class is a cache of its own engine, large-<bytes>, made after a few
- * requests. An object of a class is an ordinary large block, except that the page map has the id of the class at the
- * first page. A free is therefore the fast path of all frees.
+ * A class (size_classes.h) is a cache of its own engine, large-<bytes>, made after a few requests. An object of a
+ * class is an ordinary large block, except that the page map has the id of the class at the first page. A free is
+ * therefore the fast path of all frees.
  *
  * Charged blocks have classes of their own, large-cg-<bytes>, as in kmalloc: caches with SLAB_ACCOUNT. A charged
  * block stays charged from its allocation until it leaves the CPU's charged sheaf (memcg/charge_large.c).
@@ -13,8 +12,7 @@
 #define KM_KMALLOC_LARGE_CACHE_H
 
 #include "cache/cache.h"
-
-#define KM_LARGE_CACHE_PAGES	256u	/* of the largest class */
+#include "size_classes.h"
 
 /* Id of the class by number of pages; 0 where no class exists yet, and at both ends. */
 extern km_hidden uint16_t km_large_cache_id[KM_LARGE_CACHE_PAGES + 2];
@@ -29,19 +27,15 @@ void km_large_cache_start(void);
  */
 void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp);
 
-/* Allocate a cached block of `size` bytes at the start of a page. Requires: `size` is above a page, and `gfp` has
- * no odd flags. Returns: NULL on a miss. */
-km_inline void *km_large_cache_hit_unpaid(size_t size)
+/* Allocate a cached block of `size` bytes at the start of a page, charged if gfp or the thread says so. Requires:
+ * `size` is above a page, and `gfp` has no other odd flags. Returns: NULL on a miss. */
+km_inline void *km_large_cache_hit(size_t size, gfp_t gfp)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	return km_alloc_id(km_large_cache_id, km_min(pages, (size_t)KM_LARGE_CACHE_PAGES + 1));
-}
-km_inline void *km_large_cache_hit(size_t size, gfp_t gfp)
-{
-	if (km_unlikely(km_load(&km_account_asks)) && km_account_here)
+	if (km_unlikely(km_load(&km_account_asks)) && (km_account_here || gfp & __GFP_ACCOUNT))
 		return km_large_cache_hit_charged(size, 1, gfp);
-	return km_large_cache_hit_unpaid(size);
+	return km_alloc_id(km_large_cache_id, km_min(pages, (size_t)KM_LARGE_CACHE_PAGES + 1));
 }
 
 /* Returns: the class for `bytes`, made if requested often enough and the request may wait; NULL if no class serves
@@ -56,8 +50,9 @@ void *km_large_cache_take_larger(size_t bytes, size_t align);
  * and may not be waited for. After leave, the page's owner word has the objcg of a charged block. */
 bool km_large_cache_join(struct kmem_cache *class, struct km_page *page, bool may_wait);
 void km_large_cache_leave(struct km_page *page);
-/* Update the bound of free pages after a change of the bound of cached blocks and pages kept for growth. */
-void km_large_cache_changed(void);
+/* Update the bound of free pages after a change of the bound of cached blocks and pages kept for growth. soon: pages
+ * about to be cached. */
+void km_large_cache_changed(size_t soon);
 void km_large_cache_fork(bool before, bool child);
 
 #endif

@@ -47,10 +47,8 @@ static bool in_shared_page(const void *p)
 
 struct kmem_cache *km_sized_owner(const void *p)
 {
-	struct km_page *page = km_page_of(p);
-
-	return page && km_kmalloc_sized && km_load_acquire(&page->type) == KM_PAGE_SHARED &&
-	       km_kmalloc_sized->layout.engine->sized.owns(page, p) ? km_kmalloc_sized : NULL;
+	return km_kmalloc_sized && in_shared_page(p) && km_engine_sized()->owns(km_page_of(p), p) ? km_kmalloc_sized :
+												   NULL;
 }
 
 /* Validate a pointer into a page shared by caches. Returns: true if p is a kmalloc object; otherwise the misuse is
@@ -123,8 +121,13 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 {
 	if (ZERO_OR_NULL_PTR(p))
 		return 0;
-	if (km_is_guarded(p))
-		return km_guarded_bytes(p, function);
+	if (km_is_guarded(p)) {
+		size_t bytes = km_guard_ops->bytes(p);
+
+		if (!bytes)
+			km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
+		return bytes;
+	}
 	if (in_shared_page(p))
 		return is_sized(p, function) ? km_engine_sized()->usable(p) : 0;
 	struct kmem_cache *cache = cache_of_object(p);
@@ -132,20 +135,19 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 		return km_bytes_if_out(cache, p, function);
 	if (km_unlikely(km_sanitizer.objects) && km_large_asked((void *)p))
 		return *km_large_asked((void *)p);
-	struct km_busy_was was = km_busy_begin();
-	size_t bytes = km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p);
-	km_busy_end(was);
+	size_t bytes = km_large_look(p);
 	/* A signal handler that interrupted the holder of the lock of the mapping table can't tell. */
 	if (bytes == SIZE_MAX)
 		return 0;
 	if (!bytes)
 		bad_pointer(p, function);
-	return km_likely(!km_block_hooks) || !bytes ? bytes : km_asked_if_out(p, bytes, function);
-}
-
-static km_noinline size_t usable_of_each(const struct kmem_cache *cache, const void *p, const char *function)
-{
-	return cache->layout.live_shift ? km_bytes_if_out(cache, p, function) : km_usable_of(cache, p);
+	if (km_likely(!km_block_hooks) || !bytes)
+		return bytes;
+	/* A freed block in quarantine counts as free. */
+	bytes = km_block_hooks->asked(p, bytes);
+	if (km_unlikely(!bytes))
+		km_misuse(KM_MISUSE_DOUBLE_FREE, function, p, "large");
+	return bytes;
 }
 
 size_t km_usable_size(const void *p, const char *function)
@@ -154,13 +156,26 @@ size_t km_usable_size(const void *p, const char *function)
 
 	if (km_unlikely(!cache))
 		return usable_size_missed(p, function);
-	return km_likely(cache->layout.usable) ? cache->layout.usable : usable_of_each(cache, p, function);
+	if (km_likely(cache->layout.usable))
+		return cache->layout.usable;
+	return cache->layout.live_shift ? km_bytes_if_out(cache, p, function) : km_usable_of(cache, p);
+}
+
+/* The caller may free the object by kmem_cache_free, without any check of bytes. A guarded object may have fewer
+ * bytes than other objects of the cache. */
+static km_cold struct kmem_cache *guarded_cache(const void *object)
+{
+	struct kmem_cache *cache = km_guard_ops->cache_of(object);
+
+	if (cache && cache->layout.flags & SLAB_KMALLOC)
+		km_alloc_see_frees(cache);
+	return cache;
 }
 
 struct kmem_cache *km_cache_of(const void *object)
 {
 	if (km_is_guarded(object))
-		return km_guarded_cache(object);
+		return guarded_cache(object);
 	return cache_of_object(object) ?: km_sized_owner(object);
 }
 

@@ -13,18 +13,6 @@
 
 #define COPIES 16u
 
-/* "kmalloc-64" becomes "kmalloc-rnd-01-64". */
-static bool name_copy(char *name, const struct kmem_cache *plain, unsigned which)
-{
-	const char *size = __builtin_strchr(plain->registry.name, '-');
-
-	if (!size)
-		return false;
-	km_format(name, KM_NAME_BYTES, "%s-rnd-%02u%s",
-		  *plain->registry.name == 'k' ? "kmalloc" : "malloc", which, size);
-	return true;
-}
-
 /* Make the table of copies. Several threads may race: one table stays. */
 static struct kmem_cache **copies_of(struct kmem_cache *plain)
 {
@@ -42,32 +30,24 @@ static struct kmem_cache **copies_of(struct kmem_cache *plain)
 static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache **copies, unsigned which)
 {
 	struct km_creation creation = { .args = { .align = plain->form.align }, .internal = true, .tuned_with = plain };
-	struct kmem_cache *none = NULL, *copy;
+	struct kmem_cache *copy;
 	char name[KM_NAME_BYTES];
 	int error;
 
-	if (!name_copy(name, plain, which))
+	/* "kmalloc-64" becomes "kmalloc-rnd-01-64". */
+	const char *size = __builtin_strchr(plain->registry.name, '-');
+	if (!size)
 		return NULL;
+	km_format(name, KM_NAME_BYTES, "%s-rnd-%02u%s", *plain->registry.name == 'k' ? "kmalloc" : "malloc", which,
+		  size);
 	copy = km_cache_create(name, plain->layout.object_size,
 			       plain->layout.flags & (SLAB_KMALLOC | SLAB_ACCOUNT), &creation,
 			       &error);
-	/* Release pairs with the loads: the cache is complete. */
-	if (copy && !km_cas_release(&copies[which], &none, copy))
-		km_cache_discard(copy);
+	if (copy)
+		km_cache_publish(&copies[which], copy);
 	km_debug(!copy || copies[which]->layout.object_size == plain->layout.object_size,
 		 "a copy has the size of its cache");
 	return km_load_acquire(&copies[which]);
-}
-
-static km_cold struct kmem_cache *find_or_make(struct kmem_cache *plain, unsigned which)
-{
-	if (km_thread.busy)
-		return NULL;
-	km_busy_scope(was);
-	struct kmem_cache **copies = copies_of(plain), *copy = NULL;
-	if (copies)
-		copy = km_load_acquire(&copies[which]) ?: make_copy(plain, copies, which);
-	return copy;
 }
 
 struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
@@ -80,7 +60,13 @@ struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 		return plain;
 	if (km_likely(copies != NULL))
 		copy = km_load_acquire(&copies[which]);
-	return km_likely(copy != NULL) ? copy : find_or_make(plain, which) ?: plain;
+	if (km_likely(copy != NULL) || km_thread.busy)
+		return copy ?: plain;
+	km_busy_scope(was);
+	copies = copies_of(plain);
+	if (copies)
+		copy = km_load_acquire(&copies[which]) ?: make_copy(plain, copies, which);
+	return copy ?: plain;
 }
 
 /* A copy is tuned with its plain cache. */

@@ -88,7 +88,7 @@ static size_t allow(struct run *run, size_t pages)
 	} while (!km_cas_acquire(&growth.allowed, &all, all + more));
 	km_debug(km_is_locked(&run->lock), "a run changes under its lock");
 	km_bump(&run->allowed, more);
-	km_large_cache_changed();
+	km_large_cache_changed(0);
 	return run->allowed;
 }
 
@@ -235,7 +235,7 @@ static size_t shed(struct run *run)
 		km_pages_free_exact(first, pages);
 	}
 	km_sub(&growth.allowed, allowed);
-	km_large_cache_changed();
+	km_large_cache_changed(0);
 	return pages;
 }
 

@@ -10,7 +10,9 @@
 
 bool km_looks_closer, km_left_longer;
 
-bool km_is_out(const struct kmem_cache *cache, const void *p)
+/* Returns: whether the object is allocated, as far as known: frees of the cache are validated, or the cache is
+ * debugged. */
+static bool is_out(const struct kmem_cache *cache, const void *p)
 {
 	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
 
@@ -24,31 +26,10 @@ bool km_is_out(const struct kmem_cache *cache, const void *p)
 
 size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char *function)
 {
-	if (km_likely(km_is_out(cache, p)))
+	if (km_likely(is_out(cache, p)))
 		return (km_load(&cache->ext.hooks) ? km_observed_bytes(cache, p) : 0) ?: km_usable_of(cache, p);
 	km_misuse(KM_MISUSE_DOUBLE_FREE, function, p, cache->registry.name);
 	return 0;
-}
-
-/* A freed block in quarantine counts as free. */
-size_t km_asked_if_out(const void *p, size_t bytes, const char *function)
-{
-	size_t asked = km_block_hooks->asked(p, bytes);
-
-	if (km_unlikely(!asked))
-		km_misuse(KM_MISUSE_DOUBLE_FREE, function, p, "large");
-	return asked;
-}
-
-/* Returns: whether the requested bytes of the object are known exactly; *bytes are set to them. */
-static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *bytes)
-{
-	const slab_flags_t narrowed = SLAB_KMALLOC | SLAB_RED_ZONE;
-
-	if (!km_load(&cache->ext.hooks) || (cache->layout.flags & narrowed) != narrowed)
-		return false;
-	*bytes = km_observed_bytes(cache, p);
-	return *bytes != 0;
 }
 
 /* Returns: whether a kmalloc object of `have` bytes may have been requested with `size`, also after a shrink by
@@ -72,11 +53,14 @@ static bool refuse(const void *p, const char *name, const struct km_sized *call)
 
 static bool check_object(const struct kmem_cache *cache, const void *p, const struct km_sized *call)
 {
-	size_t have = 0;
+	const slab_flags_t narrowed = SLAB_KMALLOC | SLAB_RED_ZONE;
 
-	if (!km_is_out(cache, p))
+	if (!is_out(cache, p))
 		return true;
-	if (is_exact(cache, p, &have))
+	/* The requested bytes may be known exactly. */
+	size_t have = km_load(&cache->ext.hooks) && (cache->layout.flags & narrowed) == narrowed ?
+			      km_observed_bytes(cache, p) : 0;
+	if (have)
 		return have == call->size || refuse(p, cache->registry.name, call);
 	have = cache == km_kmalloc_sized ? cache->layout.engine->sized.usable(p)
 					 : km_bytes_if_out(cache, p, call->function);
@@ -87,14 +71,10 @@ static bool check_object(const struct kmem_cache *cache, const void *p, const st
 /* Check a large block. A block may be longer than needed, because a longer cached one may have been used. */
 static bool check_pages(const void *p, const struct km_sized *call)
 {
-	struct km_busy_was was = km_busy_begin();
-	size_t have = km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p);
+	size_t have = km_large_look(p);
+	size_t asked = km_block_hooks && have && have != SIZE_MAX ? km_block_hooks->asked(p, have) : have;
 
-	km_busy_end(was);
-	if (!have || have == SIZE_MAX)
-		return true;
-	size_t asked = km_block_hooks ? km_block_hooks->asked(p, have) : have;
-	if (!asked)
+	if (!asked || asked == SIZE_MAX)
 		return true;
 	size_t least = call->resized || call->align >= KM_PAGE_SIZE ? 0 : km_block_hooks ? asked : have / 2;
 	return (call->size <= asked && call->size >= least) || refuse(p, NULL, call);

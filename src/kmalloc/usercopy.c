@@ -18,12 +18,18 @@ static km_cold bool refuse(const void *p, const char *name, const char *what, bo
 	return false;
 }
 
-/* Compute the bytes that may be copied: the usercopy region of the cache, or all usable bytes if the cache names
- * none. Kernel: without a region only kmalloc objects may be copied. */
-static void region_of(const struct kmem_cache *cache, const void *object, size_t *from, size_t *to)
+/* Check a copy within an object: only the usercopy region of the cache may be copied, or all of the usable bytes if the
+ * cache names no region. Kernel: without a region only kmalloc objects may be copied. */
+static bool check_region(const struct kmem_cache *cache, const void *p, const char *name, size_t offset, size_t bytes,
+			 size_t usable, bool to_user)
 {
-	*from = cache->ext.useroffset;
-	*to = cache->ext.usersize ? cache->ext.useroffset + cache->ext.usersize : km_usable_of(cache, object);
+	size_t from = cache ? cache->ext.useroffset : 0;
+	size_t to = cache && cache->ext.usersize ? km_min(usable, from + cache->ext.usersize) : usable;
+
+	km_debug(!cache || from + cache->ext.usersize <= cache->layout.size, "a region is inside of its object");
+	if (offset >= from && offset <= to && bytes <= to - offset)
+		return true;
+	return refuse(p, name, "SLUB object", to_user, offset, bytes);
 }
 
 /* The region of a guarded object ends with the requested bytes. */
@@ -37,18 +43,13 @@ static km_cold bool check_guarded(const char *p, size_t bytes, bool to_user)
 		return refuse(p, seen.name, "free SLUB object", to_user, 0, bytes);
 	if (p < seen.start)
 		return refuse(p, seen.name, "SLUB object in left red zone", to_user, 0, bytes);
-	size_t offset = (size_t)(p - seen.start), from = seen.cache ? seen.cache->ext.useroffset : 0, to = seen.bytes;
-	if (seen.cache && seen.cache->ext.usersize)
-		to = km_min(to, (size_t)from + seen.cache->ext.usersize);
-	if (offset >= from && offset <= to && bytes <= to - offset)
-		return true;
-	return refuse(p, seen.name, "SLUB object", to_user, offset, bytes);
+	return check_region(seen.cache, p, seen.name, (size_t)(p - seen.start), bytes, seen.bytes, to_user);
 }
 
 static bool check_slab(struct km_page *slab, const char *p, size_t bytes, bool to_user)
 {
 	const struct kmem_cache *cache = km_load(&slab->cache);
-	size_t offset, from, to;
+	size_t offset;
 
 	if (!cache)
 		return refuse(p, NULL, "SLUB object not in SLUB page?!", to_user, 0, bytes);
@@ -62,11 +63,7 @@ static bool check_slab(struct km_page *slab, const char *p, size_t bytes, bool t
 	const uint8_t *byte = cache->layout.live_shift ? km_alloc_map_find(p - offset, cache->layout.live_shift) : NULL;
 	if (km_unlikely(byte && !km_load(byte)))
 		return refuse(p, cache->registry.name, "free SLUB object", to_user, offset, bytes);
-	region_of(cache, p - offset, &from, &to);
-	km_debug(from <= to && to <= cache->layout.size, "a usercopy region is inside of its object");
-	if (offset >= from && offset <= to && bytes <= to - offset)
-		return true;
-	return refuse(p, cache->registry.name, "SLUB object", to_user, offset, bytes);
+	return check_region(cache, p, cache->registry.name, offset, bytes, km_usable_of(cache, p - offset), to_user);
 }
 
 bool kmem_check_object_size(const void *p, size_t bytes, bool to_user)

@@ -111,13 +111,13 @@ static void *large_alloc(size_t size, size_t align, gfp_t zero)
 }
 
 /* Allocate by an engine that serves by size: no classes, a header with the size; whole pages from a page on. */
-static void *alloc_sized(size_t size, size_t align)
+static void *alloc_sized(size_t size, size_t align, gfp_t gfp)
 {
 	size_t bytes = size ?: 1;
 
 	if (align + bytes > KM_PAGE_SIZE || bytes >= KM_SIZED_END)
 		return large_alloc(bytes, align, 0);
-	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE);
+	return km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, bytes, align, gfp, NUMA_NO_NODE);
 }
 
 /* Allocate where the class records requested bytes, or could not be made. `by` is the size that selects the class. */
@@ -137,16 +137,15 @@ static bool boot_or_early(size_t size, void **p)
 	return false;
 }
 
-/* Allocate from the cache of size `by`, with the requested bytes. */
-static void *alloc_asked(size_t bytes, size_t align, size_t by, uintptr_t site)
+/* Allocate from the cache of size `by`, with the requested bytes, for a call that returns to `site`. */
+static void *alloc_asked(size_t size, size_t align, size_t by, gfp_t gfp, uintptr_t site)
 {
 	if (!km_malloc_goes_by_call() && !km_swap_acquire(&km_direct.usual[KM_DOOR_MALLOC], KM_MALLOC_MAX_SMALL))
 		km_alloc_want_sizes(false);
 	struct kmem_cache *cache = km_malloc_cache(by);
 	if (km_unlikely(km_hardening.random_caches) && cache)
 		cache = km_site_cache(cache, site);
-	return km_likely(cache) ? km_alloc_asked(cache, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE) :
-				  alloc_observed(bytes, by);
+	return km_likely(cache) ? km_alloc_asked(cache, size ?: 1, align, gfp, NUMA_NO_NODE) : alloc_observed(size, by);
 }
 
 /* Serve the first request, large sizes, and all sizes while an object is to be guarded or caches go by call site. */
@@ -158,26 +157,19 @@ static km_noinline void *long_way(size_t size)
 	const size_t by = size + km_malloc_canary();
 	if (size > KM_MALLOC_MAX_SMALL || by > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, 1, 0);
-	return alloc_asked(size ?: 1, KM_MALLOC_ALIGN, by, site);
-}
-
-static void *ready_hit(size_t size)
-{
-	if (km_unlikely(km_load(&km_account_asks)) && (km_account_here || km_malloc_objcg()))
-		return km_large_cache_hit_charged(size, 1, KM_MALLOC_GFP | __GFP_ACCOUNT);
-	return km_large_cache_hit_unpaid(size);
+	return alloc_asked(size, KM_MALLOC_ALIGN, by, KM_MALLOC_GFP, site);
 }
 
 km_noinline void *km_malloc_missed(size_t size)
 {
-	void *p = size > KM_MALLOC_MAX_SMALL ? ready_hit(size) : NULL;
+	void *p = size > KM_MALLOC_MAX_SMALL ? km_large_cache_hit(size, gfp_here()) : NULL;
 
 	if (km_likely(p))
 		return p;
 	if (km_unlikely(!boot_or_early(size, &p)))
 		return p;
 	if (km_kmalloc_sized)
-		return alloc_sized(size, KM_MALLOC_ALIGN);
+		return alloc_sized(size, KM_MALLOC_ALIGN, KM_MALLOC_GFP);
 	if (km_unlikely(size > km_load(&km_direct.most[KM_DOOR_MALLOC])))
 		return long_way(size);
 	struct kmem_cache *cache = km_malloc_cache(size);
@@ -270,7 +262,8 @@ KMEM_API size_t malloc_usable_size(void *p)
 	return p && !km_malloc_is_foreign(p) ? km_malloc_usable(p, "malloc_usable_size") : 0;
 }
 
-/* An object, and any block moved to or from one, stays while it fits and at least half is used. */
+/* An object, and any block moved to or from one, stays while it fits and at least half is used. krealloc
+ * (kmalloc/kmalloc.c) moves later, when three quarters are unused, because the kernel never moves such an object. */
 static bool is_enough(size_t have, size_t size)
 {
 	return size <= have && size >= have / 2;
@@ -321,10 +314,9 @@ static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 	return same;
 }
 
-/* Keep a block that should shrink, for lack of memory for a smaller one. */
-static void *left_longer(void *p, size_t size)
+/* Keep a block in place for another size. */
+static void *stays(void *p, size_t size)
 {
-	km_store(&km_left_longer, true);
 	return km_likely(!km_observed_sizes) ? p : km_observed_asked(p, size);
 }
 
@@ -348,7 +340,7 @@ static void *resize(void *p, size_t size)
 		if (km_unlikely(refused))
 			return no_memory();
 	} else if (is_enough(old, size) && ((uintptr_t)p % KM_MALLOC_ALIGN == 0 || size < KM_MALLOC_ALIGN)) {
-		return km_likely(!km_observed_sizes) ? p : km_observed_asked(p, size);
+		return stays(p, size);
 	}
 	size_t bytes = size;
 	void *moved = get_grown(size, old);
@@ -357,8 +349,12 @@ static void *resize(void *p, size_t size)
 	/* There may be memory for the requested size, though not for more; or another thread took the room. */
 	if (km_unlikely(!moved && bytes > size))
 		moved = km_malloc_miss(size);
-	if (km_unlikely(!moved))
-		return size <= old ? left_longer(p, size) : NULL;
+	if (km_unlikely(!moved && size > old))
+		return NULL;
+	if (km_unlikely(!moved)) {
+		km_store(&km_left_longer, true);
+		return stays(p, size);
+	}
 	km_debug(moved != p && km_malloc_usable(moved, "realloc") >= km_min(size, old),
 		 "a moved block has room for its content");
 	memcpy(moved, p, km_min(size, old));
@@ -460,12 +456,13 @@ void *km_malloc_aligned(size_t align, size_t size)
 	if (km_unlikely(!km_boot()))
 		return no_memory();
 	if (km_kmalloc_sized)
-		return alloc_sized(size, align);
+		return alloc_sized(size, align, KM_MALLOC_GFP);
 	size_t by = km_malloc_aligned_size(align, (size ?: 1) + km_malloc_canary());
 	if (align > KM_PAGE_SIZE || size > KM_MALLOC_MAX_SMALL || by > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, align, 0);
 	if (km_unlikely(by > km_load(&km_direct.most[KM_DOOR_MALLOC])))
-		return alloc_asked(size ?: 1, align, by, km_site_take((uintptr_t)__builtin_return_address(0)));
+		return alloc_asked(size, align, by, KM_MALLOC_GFP,
+				   km_site_take((uintptr_t)__builtin_return_address(0)));
 	struct kmem_cache *cache = km_malloc_cache(by);
 	return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : alloc_observed(size, by);
 }
@@ -578,14 +575,8 @@ void *kmem_malloc_fullest(size_t size)
 	if (by < size || by > KM_MALLOC_MAX_SMALL || km_unlikely(!km_boot()))
 		return malloc(size);
 	if (km_kmalloc_sized)
-		return by < KM_SIZED_END && by + KM_MALLOC_ALIGN <= KM_PAGE_SIZE ?
-			       km_alloc_ops(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, by ?: 1, KM_MALLOC_ALIGN,
-									   gfp, NUMA_NO_NODE) : malloc(size);
-	struct kmem_cache *cache = km_malloc_cache(by);
-	if (km_unlikely(km_hardening.random_caches) && cache)
-		cache = km_site_cache(cache, (uintptr_t)__builtin_return_address(0));
-	return km_likely(cache) ? km_alloc_asked(cache, size ?: 1, KM_MALLOC_ALIGN, gfp, NUMA_NO_NODE) :
-				  alloc_observed(size, by);
+		return alloc_sized(size, KM_MALLOC_ALIGN, gfp);
+	return alloc_asked(size, KM_MALLOC_ALIGN, by, gfp, (uintptr_t)__builtin_return_address(0));
 }
 
 /* ------------------------------------------------------------------ other names, with one copy of the fast path */

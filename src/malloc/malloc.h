@@ -1,24 +1,19 @@
 /*
- * malloc.h: shared by the files of malloc: from a size to its class, and the fast path inline.
- *
- * Classes are finer than kmalloc's: steps of 16 bytes up to 128, then eight steps in each doubling up to 32 KiB.
- * Above 128 bytes less than an eighth is wasted. A class is a cache, malloc-<bytes>, made on its first request. A
- * frequent size may get a cache of its own (malloc_classes.c).
+ * malloc.h: shared by the files of malloc: from a size to its class (kmalloc/size_classes.h), and the fast path
+ * inline. A class is a cache, malloc-<bytes>, made on its first request.
  */
 #ifndef KM_MALLOC_H
 #define KM_MALLOC_H
 
 #include "memcg/objcg.h"
 #include "cache/cache.h"
+#include "kmalloc/size_classes.h"
 #include "os/secret.h"
 
-#define KM_MALLOC_ALIGN		16ul
-#define KM_MALLOC_MAX_SMALL	32768ul
-#define KM_MALLOC_STEPS		(KM_MALLOC_MAX_SMALL / KM_MALLOC_ALIGN)
-#define KM_MALLOC_CLASSES	72u
+#define KM_MALLOC_ALIGN		16ul	/* of each block */
 #define KM_MALLOC_GFP		(GFP_KERNEL | __GFP_NOWARN)
 
-/* Cache id by (size - 1) / 16; 0 where no cache exists yet. The last entry has an always empty sheaf and stands
+/* Cache id by km_malloc_step; 0 where no cache exists yet. The last entry has an always empty sheaf and stands
  * for all other sizes. */
 extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
@@ -89,10 +84,10 @@ void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), 
 
 /*
  * Returns: the size by which a request aligned to `align` (a power of two, at most a page) finds its class. A class
- * for a multiple of the alignment is itself a multiple. Up to 128 bytes each multiple of 16 is a class. Above, where
- * the step between the classes of a doubling divides the alignment, each multiple of the alignment is a class. Where
- * the alignment divides the step, each class is a multiple. The same holds for the parts of a class, by their width.
- * Slabs begin on a page, so the objects are aligned. Any other alignment, also 0, gives 0: a miss.
+ * for a multiple of the alignment is itself a multiple. Among the first classes each multiple of the unit is a class.
+ * Above, where the step between the classes of a doubling divides the alignment, each multiple of the alignment is a
+ * class. Where the alignment divides the step, each class is a multiple. The same holds for the parts of a class, by
+ * their width. Slabs begin on a page, so the objects are aligned. Any other alignment, also 0, gives 0: a miss.
  */
 km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 {
@@ -124,7 +119,7 @@ km_inline void km_malloc_note_site(uintptr_t site)
 /* Size 0 wraps to the last entry: it is rare, and so a miss. */
 km_inline size_t km_malloc_step(size_t size)
 {
-	return km_min((size - 1) / KM_MALLOC_ALIGN, KM_MALLOC_STEPS);
+	return km_min((size - 1) / KM_MALLOC_UNIT, KM_MALLOC_STEPS);
 }
 
 /* Allocate on the fast path. Returns: NULL on a miss. */

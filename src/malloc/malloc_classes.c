@@ -1,10 +1,9 @@
 /*
- * malloc_classes.c: find the cache for a size, for misses. A class is made on its first request. Its sizes differ by
- * an eighth at most, and its slabs are small. If one size dominates a class and wastes much memory there, the size
- * gets a cache of its own with dense slabs: a part of the class. So a program with many blocks of one size has little
- * waste, and a program with a few blocks of each size has few caches and small slabs. Invariant: the cache for a size
- * is a multiple of each power of two, up to a page, that divides the size (km_malloc_aligned_size relies on this
- * rule). A part, once made, stays.
+ * malloc_classes.c: find the cache for a size, for misses (spacing: kmalloc/size_classes.h). A class is made on its
+ * first request, with small slabs. If one size dominates a class and wastes much memory there, the size gets a cache of
+ * its own with dense slabs: a part of the class. So a program with many blocks of one size has little waste, and a
+ * program with a few blocks of each size has few caches and small slabs. Invariant: a part has the alignment of its
+ * sizes, as a class. A part, once made, stays.
  */
 #include <string.h>
 
@@ -13,8 +12,6 @@
 #include "inspect/stats_print.h"
 #include "malloc.h"
 
-/* Parts of a class, of equal width, at least 16 bytes each. */
-#define PARTS		8u
 /* Waste that justifies a part, if the whole class had this size (plus four objects): another cache costs records,
  * and free objects in a slab or two. */
 #define WORTH_BYTES	((size_t)64 << 10)
@@ -27,7 +24,7 @@ struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1] km_sparse;
 struct class {
 	struct kmem_cache *cache;
 	struct kmem_cache *observed;	/* set while requested bytes are recorded; `cache` is then NULL */
-	struct kmem_cache *part[PARTS];
+	struct kmem_cache *part[KM_MALLOC_PARTS];
 	/* ahead: the part with the most misses; by: its lead. Both are hints, so races do no harm. tried: bits of
 	 * the parts tried, each once. */
 	uint8_t ahead, by, tried;
@@ -49,51 +46,55 @@ static unsigned number_of(const struct class *class)
 }
 
 /* Requires: 0 <= size <= KM_MALLOC_MAX_SMALL. */
-static unsigned class_of(size_t size)
+static struct class *class_of(size_t size, bool charged)
 {
-	size_t most = size ? size - 1 : 0;
+	const size_t below = size ? (size - 1) / KM_MALLOC_UNIT : 0;
 
 	km_debug(size <= KM_MALLOC_MAX_SMALL, "a class has a small size");
-
-	if (most < 128)
-		return (unsigned)(most / KM_MALLOC_ALIGN);
-	unsigned log = km_ilog2(most);
-	return (log - 7) * 8 + 8 + (unsigned)(most >> (log - 3) & 7);
+	return &(charged ? paid : plain)[km_class_of(below, KM_MALLOC_EVEN, KM_MALLOC_SPLIT)];
 }
 
-static size_t bytes_of(unsigned class)
+/* The sizes of a cache: above `low`, up to `bytes`. */
+struct span {
+	size_t low, bytes;
+};
+
+static struct span span_of(const struct class *class)
 {
-	km_debug(class < KM_MALLOC_CLASSES, "a class has a valid number");
-	if (class < 8)
-		return (class + 1) * KM_MALLOC_ALIGN;
-	unsigned log = (class - 8) / 8 + 7;
-	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
+	const unsigned number = number_of(class);
+	size_t low = number ? km_class_units(number - 1, KM_MALLOC_EVEN, KM_MALLOC_SPLIT) : 0;
+
+	return (struct span){ low * KM_MALLOC_UNIT,
+			      km_class_units(number, KM_MALLOC_EVEN, KM_MALLOC_SPLIT) * KM_MALLOC_UNIT };
 }
 
-/* Make a cache for a class or part. A charged class is tuned with the uncharged one, as in kmalloc. */
-static struct kmem_cache *make(size_t bytes, bool dense, const struct class *class, struct kmem_cache *unpaid)
+static size_t width_of_parts(struct span class)
+{
+	return km_max((class.bytes - class.low) / KM_MALLOC_PARTS, KM_MALLOC_UNIT);
+}
+
+static struct span span_of_part(struct span class, unsigned part)
+{
+	const size_t width = width_of_parts(class), low = class.low + part * width;
+
+	km_debug(part < KM_MALLOC_PARTS, "a class has a few parts");
+	return (struct span){ low, low + width };
+}
+
+/* Make a cache for a class or part. A charged cache is tuned with the uncharged cache at `leader`; an uncharged cache
+ * is about to be published there, and has no leader. */
+static struct kmem_cache *make(const struct class *class, size_t bytes, bool dense, struct kmem_cache *const *leader)
 {
 	/* The size of the class is a multiple of `align`; an object with a canary or red zone is aligned as well. */
 	unsigned align = (unsigned)km_min(bytes & -bytes, KM_PAGE_SIZE);
-	struct km_creation creation = { .args = { .align = align }, .internal = true, .dense = dense,
-					.singly = true, .canary = true, .tuned_with = unpaid };
+	struct km_creation creation = { .args = { .align = align }, .internal = true, .dense = dense, .singly = true,
+					.canary = true, .tuned_with = is_paid(class) ? km_load_acquire(leader) : NULL };
 	char name[KM_NAME_BYTES];
 	int error;
 
 	km_format(name, sizeof(name), is_paid(class) ? "malloc-cg-%lu" : "malloc-%lu", (unsigned long)bytes);
 	return km_cache_create(name, (uint32_t)(bytes - km_malloc_canary()),
 			       SLAB_KMALLOC | (is_paid(class) ? SLAB_ACCOUNT : 0), &creation, &error);
-}
-
-/* Publish a cache; of two racing threads' caches one stays. Release pairs with the acquire loads of readers. */
-static bool is_first(struct kmem_cache *cache, struct kmem_cache **at)
-{
-	struct kmem_cache *none = NULL;
-
-	if (km_cas_release(at, &none, cache))
-		return true;
-	km_cache_discard(cache);
-	return false;
 }
 
 /* As km_kmalloc_watch. A part records no requested bytes, because its sizes differ least. */
@@ -116,15 +117,14 @@ static void watch(struct kmem_cache *cache, bool observed)
  * precedes an uncharged one, and no cache with validated frees is listed: misses would use the cache without checking
  * the mode. Context: registry locked. Release pairs with the load in km_malloc_miss: the cache is complete.
  */
-static void show_first(struct kmem_cache *cache, const struct class *class, size_t low, size_t bytes)
+static void show_first(struct kmem_cache *cache, const struct class *class, struct span sizes)
 {
 	const bool asked = km_account_asks & KM_ASKS_MALLOC;
 
-	km_debug(low % KM_MALLOC_ALIGN == 0 && bytes % KM_MALLOC_ALIGN == 0 && bytes <= KM_MALLOC_MAX_SMALL,
-		 "a cache's sizes are whole steps of the table");
-	if (asked ? !is_paid(class) && cache->layout.live_shift : is_paid(class) || !cache->layout.live_shift)
+	if (!cache || (asked ? !is_paid(class) && cache->layout.live_shift :
+			       is_paid(class) || !cache->layout.live_shift))
 		return;
-	for (size_t step = low / KM_MALLOC_ALIGN; step < bytes / KM_MALLOC_ALIGN; step++) {
+	for (size_t step = sizes.low / KM_MALLOC_UNIT; step < sizes.bytes / KM_MALLOC_UNIT; step++) {
 		const struct kmem_cache *now = km_load(&km_malloc_first[step]);
 
 		if (!asked || is_paid(class) || !now || !(now->layout.flags & SLAB_ACCOUNT))
@@ -133,31 +133,27 @@ static void show_first(struct kmem_cache *cache, const struct class *class, size
 }
 
 /* Open the fast path for the sizes of the cache, unless caches go by call site. */
-static void show(struct kmem_cache *cache, const struct class *class, size_t low, size_t bytes,
+static void show(struct kmem_cache *cache, const struct class *class, struct span sizes,
 		 void (*by_id)(struct kmem_cache *cache, uint16_t *id, size_t steps))
 {
-	if (km_malloc_goes_by_call())
-		return;
+	km_debug(cache->layout.size >= sizes.bytes && sizes.low < sizes.bytes, "a cache serves its sizes");
 	km_debug(is_paid(class) == !!(cache->layout.flags & SLAB_ACCOUNT) || km_options.account,
 		 "hits without an owner check find uncharged objects");
+	if (km_malloc_goes_by_call())
+		return;
 	km_registry_scope();
 	if (!is_paid(class))
-		by_id(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
-	show_first(cache, class, low, bytes);
+		by_id(cache, &km_malloc_id[sizes.low / KM_MALLOC_UNIT], (sizes.bytes - sizes.low) / KM_MALLOC_UNIT);
+	show_first(cache, class, sizes);
 }
 
 static void show_class_first(const struct class *class)
 {
-	const unsigned number = number_of(class);
-	const size_t below = number ? bytes_of(number - 1) : 0;
-	const size_t width = km_max((bytes_of(number) - below) / PARTS, KM_MALLOC_ALIGN);
-	struct kmem_cache *cache = km_load_acquire(&class->cache);
+	const struct span all = span_of(class);
 
-	if (cache)
-		show_first(cache, class, below, bytes_of(number));
-	for (unsigned part = 0; part < PARTS; part++)
-		if ((cache = km_load_acquire(&class->part[part])))
-			show_first(cache, class, below + part * width, below + (part + 1) * width);
+	show_first(km_load_acquire(&class->cache), class, all);
+	for (unsigned part = 0; part < KM_MALLOC_PARTS; part++)
+		show_first(km_load_acquire(&class->part[part]), class, span_of_part(all, part));
 }
 
 void km_malloc_show_first(void)
@@ -176,18 +172,13 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 		return NULL;
 	km_store(&km_malloc_watch, watch);
 	km_busy_scope(was);
-	const unsigned number = number_of(class);
-	size_t low = number ? bytes_of(number - 1) : 0, bytes = bytes_of(number);
-	struct kmem_cache *unpaid = is_paid(class) ? km_load_acquire(&plain[number].cache) : NULL;
-	struct kmem_cache *cache = make(bytes, false, class, unpaid);
-	/* Open the fast path for each size of the class, unless its objects are observed. */
+	const struct span sizes = span_of(class);
+	struct kmem_cache *cache = make(class, sizes.bytes, false, &plain[number_of(class)].cache);
+	/* While objects are observed, no size has a fast path. */
 	if (cache && km_is_debugged(cache))
-		is_first(cache, &class->observed);
-	else if (cache && is_first(cache, &class->cache)) {
-		km_debug(cache->layout.size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
-			 "a class serves the sizes above the class below");
-		show(cache, class, low, bytes, km_alloc_show_sizes);
-	}
+		km_cache_publish(&class->observed, cache);
+	else if (cache && km_cache_publish(&class->cache, cache))
+		show(cache, class, sizes, km_alloc_show_sizes);
 	return km_load_acquire(&class->cache);
 }
 
@@ -198,25 +189,19 @@ static size_t cost(const struct kmem_cache *cache)
 	return ((size_t)cache->form.slab_pages << KM_PAGE_SHIFT) / cache->layout.objects;
 }
 
-/* Make a part for sizes above `low` up to `bytes`. If the slabs' layout saves next to nothing, the sizes stay with
- * the class. */
-static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, size_t low, size_t bytes,
+/* Make a part. If the slabs' layout saves next to nothing, the sizes stay with the class. */
+static km_cold struct kmem_cache *make_part(struct class *class, unsigned part, struct span sizes,
 					    struct kmem_cache *whole)
 {
 	if (km_thread.busy)
 		return whole;
 	km_busy_scope(was);
-	const unsigned number = number_of(class);
-	struct kmem_cache *unpaid = is_paid(class) ? km_load_acquire(&plain[number].part[part]) : NULL;
 	km_store(&class->tried, (uint8_t)(class->tried | 1u << part));
-	struct kmem_cache *cache = make(bytes, true, class, unpaid);
+	struct kmem_cache *cache = make(class, sizes.bytes, true, &plain[number_of(class)].part[part]);
 	if (cache && (km_is_debugged(cache) || cost(cache) > cost(whole) - cost(whole) / 32))
 		km_cache_discard(cache);
-	else if (cache && is_first(cache, &class->part[part])) {
-		km_debug(low >= bytes_of(number - 1) && bytes <= bytes_of(number),
-			 "a part's sizes are of its class");
-		show(cache, class, low, bytes, km_alloc_show_part);
-	}
+	else if (cache && km_cache_publish(&class->part[part], cache))
+		show(cache, class, sizes, km_alloc_show_part);
 	return km_load_acquire(&class->part[part]) ?: whole;
 }
 
@@ -235,60 +220,55 @@ static bool is_ahead(struct class *class, unsigned part)
 	return by == AHEAD;
 }
 
-/* Returns: the part for a size, of a class above 256 bytes. The part begins above *low and ends *width beyond. */
-static unsigned part_of(size_t size, size_t *low, size_t *width)
+/* Returns: the part for a size, of a class with parts. */
+static unsigned part_of(struct span class, size_t size)
 {
-	const unsigned number = class_of(size);
-	const size_t below = bytes_of(number - 1);
+	unsigned part = (unsigned)((size - 1 - class.low) >> km_ilog2(width_of_parts(class)));
 
-	*width = km_max((bytes_of(number) - below) / PARTS, KM_MALLOC_ALIGN);
-	unsigned part = (unsigned)((size - 1 - below) >> km_ilog2(*width));
-	*low = below + part * *width;
-	km_debug(part < PARTS && size > *low && size <= *low + *width, "a size is in one of its class's parts");
+	km_debug(part < KM_MALLOC_PARTS && size > class.low && size <= class.bytes,
+		 "a size is in one of its class's parts");
 	return part;
 }
 
 static struct kmem_cache *cache_for_part(struct class *class, size_t size, struct kmem_cache *whole)
 {
-	size_t low, width, has = km_load(&whole->state.slab_bytes);
-	unsigned part = part_of(size, &low, &width);
+	const struct span all = span_of(class);
+	const unsigned part = part_of(all, size);
+	size_t has = km_load(&whole->state.slab_bytes);
 
-	/* Acquire pairs with is_first. */
+	/* Acquire pairs with km_cache_publish. */
 	struct kmem_cache *own = km_load_acquire(&class->part[part]);
 	if (own)
 		return own;
 	/* An object takes less than twice the class's size. */
 	if (km_likely(has < WORTH_BYTES * 2) || km_load(&class->tried) >> part & 1)
 		return whole;
+	const struct span sizes = span_of_part(all, part);
 	size_t each = cost(whole);
-	if (has / each * (each - low - width) < WORTH_BYTES + 4 * each || !is_ahead(class, part))
+	if (has / each * (each - sizes.bytes) < WORTH_BYTES + 4 * each || !is_ahead(class, part))
 		return whole;
-	return make_part(class, part, low, low + width, whole);
+	return make_part(class, part, sizes, whole);
 }
 
 struct kmem_cache *km_malloc_cache(size_t size)
 {
-	struct class *class = &(km_malloc_objcg() ? paid : plain)[class_of(size)];
+	struct class *class = class_of(size, km_malloc_objcg());
 	struct kmem_cache *cache = km_load_acquire(&class->cache) ?: make_class(class);
 
-	km_debug(bytes_of(number_of(class)) % km_min(size ? size & -size : 1, KM_PAGE_SIZE) == 0,
+	km_debug(span_of(class).bytes % km_min(size ? size & -size : 1, KM_PAGE_SIZE) == 0,
 		 "a class is a multiple of the alignment of its sizes");
-
-	/* Up to 256 bytes, the next class is as near as a part would be. */
-	return size <= 256 || km_unlikely(!cache) ? cache : cache_for_part(class, size, cache);
+	return size <= KM_MALLOC_UNDIVIDED || km_unlikely(!cache) ? cache : cache_for_part(class, size, cache);
 }
 
 /* Returns: whether the cache is that of the sizes around `size`: the class, its observed cache, or the part,
  * possibly made later. */
 static bool serves_size(const struct kmem_cache *cache, size_t size)
 {
-	const bool is_paid = cache->layout.flags & SLAB_ACCOUNT && !km_options.account;
-	const struct class *class = &(is_paid ? paid : plain)[class_of(size)];
-	size_t low, width;
+	const struct class *class = class_of(size, cache->layout.flags & SLAB_ACCOUNT && !km_options.account);
 
 	if (cache == km_load(&class->cache) || cache == km_load(&class->observed))
 		return true;
-	return size > 256 && cache == km_load(&class->part[part_of(size, &low, &width)]);
+	return size > KM_MALLOC_UNDIVIDED && cache == km_load(&class->part[part_of(span_of(class), size)]);
 }
 
 /* Follow malloc's way from a size to a cache, or the rule by which realloc keeps a block in place (is_enough,
@@ -314,6 +294,5 @@ bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct 
 
 struct kmem_cache *km_malloc_observed(size_t size)
 {
-	/* Acquire pairs with is_first. */
-	return km_load_acquire(&(km_malloc_objcg() ? paid : plain)[class_of(size)].observed);
+	return km_load_acquire(&class_of(size, km_malloc_objcg())->observed);
 }

@@ -176,20 +176,10 @@ OPERATOR void *_ZnamRKSt9nothrow_t(size_t size, const void *nothrow)
 	return km_caught(call_new_array, size, 0);
 }
 
-static void *call_aligned_new(size_t size, size_t align)
-{
-	return _ZnwmSt11align_val_t(size, align);
-}
-
-static void *call_aligned_new_array(size_t size, size_t align)
-{
-	return _ZnamSt11align_val_t(size, align);
-}
-
 OPERATOR void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t align, const void *nothrow km_unused)
 {
 	return IS_OURS(_ZnwmSt11align_val_t, own_aligned_new) ? new_again(align, size, true) :
-								km_caught(call_aligned_new, size, align);
+								km_caught(_ZnwmSt11align_val_t, size, align);
 }
 
 static void *own_aligned_array(size_t size, size_t align) __attribute__((alias("_ZnamSt11align_val_t")));
@@ -200,7 +190,7 @@ OPERATOR void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t align, con
 {
 	if (km_likely(IS_OURS(_ZnamSt11align_val_t, own_aligned_array)))
 		return own_aligned_nothrow(size, align, nothrow);
-	return km_caught(call_aligned_new_array, size, align);
+	return km_caught(_ZnamSt11align_val_t, size, align);
 }
 
 /* ------------------------------------------------------------------ other forms of delete */

@@ -37,9 +37,6 @@ void *km_loaded_symbol(const char *name)
 /* Other libraries don't know the flag. */
 #ifdef __GLIBC__
 
-typedef void *dlopen_fn(const char *file, int mode);
-typedef int dlclose_fn(void *handle);
-
 static void *next_open, *next_close;
 
 static km_cold void *find_next(void **next, const char *name)
@@ -49,19 +46,17 @@ static km_cold void *find_next(void **next, const char *name)
 	km_store(next, found);
 	return found;
 }
+#define NEXT(function, next) ((__typeof__(&function))(km_load(next) ?: find_next(next, #function)))
 
 KMEM_API void *dlopen(const char *file, int mode)
 {
-	dlopen_fn *libc = (dlopen_fn *)(km_load(&next_open) ?: find_next(&next_open, "dlopen"));
-
-	return libc(file, mode & ~RTLD_DEEPBIND);
+	return NEXT(dlopen, &next_open)(file, mode & ~RTLD_DEEPBIND);
 }
 
 /* Another library may be loaded at the address of the closed one, with other frames. */
 KMEM_API int dlclose(void *handle)
 {
-	dlclose_fn *libc = (dlclose_fn *)(km_load(&next_close) ?: find_next(&next_close, "dlclose"));
-	int error = libc(handle);
+	int error = NEXT(dlclose, &next_close)(handle);
 
 	if (km_stack_forget)
 		km_stack_forget();

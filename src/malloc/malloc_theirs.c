@@ -55,17 +55,7 @@ bool km_malloc_has_theirs(const void *p)
 {
 	if (!p || km_page_of(p) || km_is_guarded(p))
 		return false;
-	km_busy_scope(was);
-	return !(km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p));
-}
-
-static void *aligned(void *block, size_t align)
-{
-	if (!((uintptr_t)block & (align - 1)))
-		return block;
-	free(block);
-	errno = ENOMEM;
-	return NULL;
+	return !km_large_look(p);
 }
 
 void *km_malloc_by_them(size_t align, size_t size)
@@ -84,7 +74,12 @@ void *km_malloc_by_them(size_t align, size_t size)
 		return error ? NULL : block;
 	}
 	/* The program's malloc may return an aligned block by chance. */
-	return aligned(malloc(size > PTRDIFF_MAX - align ? size : (size + align - 1) & -align), align);
+	block = malloc(size > PTRDIFF_MAX - align ? size : (size + align - 1) & -align);
+	if (!((uintptr_t)block & (align - 1)))
+		return block;
+	free(block);
+	errno = ENOMEM;
+	return NULL;
 }
 
 void km_malloc_free_by_them(void *p)

@@ -401,6 +401,9 @@ km_inline int km_object_index(const struct kmem_cache *cache, const struct km_pa
 	return index < slab->objects && index * cache->layout.size == offset ? (int)index : -1;
 }
 
+/* Returns whether p is the start of an object of the cache, by page descriptors. */
+bool km_is_object(const struct kmem_cache *cache, const void *p);
+
 /* Returns one bit for each existing object among the 64 objects from 64 * `word` on. */
 km_inline uint64_t km_object_bits(unsigned objects, unsigned word)
 {

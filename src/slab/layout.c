@@ -465,6 +465,14 @@ void km_refuse(struct km_page *slab, const void *p, enum km_misuse what, const c
 		hooks->refused(cache, p, function);
 }
 
+bool km_is_object(const struct kmem_cache *cache, const void *p)
+{
+	struct km_page *page = km_page_of(p), *slab = page ? km_page_head(page) : NULL;
+
+	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache &&
+	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0;
+}
+
 struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function)
 {
 	struct km_page *page = km_page_of(object);

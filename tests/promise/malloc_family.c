@@ -14,6 +14,10 @@
 
 #include "kit/ageless.h"
 #include "kit/malloc.h"
+#include "kmalloc/size_classes.h"
+
+/* Up to here, classes are a unit apart; above, an object has less than a part of its doubling to spare. */
+#define EVEN (KM_MALLOC_UNIT * KM_MALLOC_EVEN)
 
 void *pvalloc(size_t bytes);	/* musl has no declaration */
 __attribute__((weak)) void free_sized(void *p, size_t size);
@@ -47,9 +51,9 @@ static void test_sizes(void)
 		NEED(usable >= size, "(size %zu usable %zu)", size, usable);
 		/* A block of pages wastes less than a page: engine slob has them from a page on. */
 		int pages = !kmem_cache_of(p) && usable - size < 4096;
-		NEED(size <= 128 || (usable - size) * 8 <= size || pages,
-		      "(size %zu usable %zu)", size, usable);
-		NEED(size > 128 || usable < size + 17, "(size %zu usable %zu)", size, usable);
+		size_t split = size > KM_MALLOC_MAX_SMALL ? KM_LARGE_CACHE_SPLIT : KM_MALLOC_SPLIT;
+		NEED(size <= EVEN || (usable - size) * split <= size || pages, "(size %zu usable %zu)", size, usable);
+		NEED(size > EVEN || usable <= size + KM_MALLOC_UNIT, "(size %zu usable %zu)", size, usable);
 		memset(HELD(p), 0xa5, usable);
 		errno = 78;
 		free(p);
@@ -75,8 +79,8 @@ static void test_unique(void)
 
 static void test_large(void)
 {
-	static const size_t sizes[] = { 32769, 65536, 100000, 1 << 20, (4 << 20) - 1, 4 << 20,
-					(4 << 20) + 1, 5000000, 64 << 20 };
+	static const size_t sizes[] = { KM_MALLOC_MAX_SMALL + 1, 2 * KM_MALLOC_MAX_SMALL, 100000, 1 << 20,
+					(4 << 20) - 1, 4 << 20, (4 << 20) + 1, 5000000, 64 << 20 };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		unsigned char *p = malloc(sizes[i]);

@@ -8,6 +8,7 @@
 #include <malloc.h>
 
 #include "kit/malloc.h"
+#include "kmalloc/size_classes.h"
 
 enum { NEIGHBOURS = 8 };
 
@@ -36,8 +37,8 @@ static void one_pair(size_t from, size_t to)
 	NEED(moved && errno == 33 && (uintptr_t)moved % 16 == 0 && malloc_usable_size(moved) >= to);
 	NEED(is_filled(moved, kept, 2), "(%zu to %zu)", from, to);
 	/* Blocks of whole pages know better themselves. */
-	NEED(have > 32768 || (moved == about[2]) == (to <= have && to >= have / 2), "(%zu, of %zu, to %zu)", from,
-	      have, to);
+	NEED(have > KM_MALLOC_MAX_SMALL || (moved == about[2]) == (to <= have && to >= have / 2),
+	     "(%zu, of %zu, to %zu)", from, have, to);
 	about[2] = moved;
 	memset(HELD(moved), 0xee, malloc_usable_size(moved));
 	for (unsigned i = 0; i < NEIGHBOURS; i++) {

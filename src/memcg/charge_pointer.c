@@ -44,10 +44,5 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	/* Already charged. Kernel: true as well. */
 	if (km_object_owner(cache, object))
 		return true;
-	if (!km_objcg_charge(objcg, cache->memcg.charge, gfp))
-		return false;
-	if (km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
-		return true;
-	km_objcg_uncharge(objcg, cache->memcg.charge);
-	return false;
+	return km_objcg_charge(objcg, cache->memcg.charge, gfp) && km_charged_name(cache, gfp, objcg, &object, 1);
 }

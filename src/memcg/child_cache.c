@@ -301,7 +301,7 @@ void km_private_call_after(struct km_child *child)
 /* Reuses a spare; spares are first on the list. Context: registry locked, as in the functions below. */
 static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 {
-	struct km_child *from = parent->memcg.children && !km_list_empty(&parent->memcg.child_list) ?
+	struct km_child *from = km_is_parent(parent) && !km_list_empty(&parent->memcg.child_list) ?
 				       km_list_first(&parent->memcg.child_list, struct km_child, same) : NULL;
 
 	if (!from || from->private != &km_private_pool)
@@ -323,7 +323,7 @@ static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 }
 
 /*
- * Creates a child cache. From now on frees of the cache must look up an object's cache: km_charged_hide_back
+ * Creates a child cache. From now on frees of the cache must look up an object's cache: km_charged_differ
  * announces this before the child cache has an object.
  */
 static bool make_cache(struct km_child *child, struct kmem_cache *parent)
@@ -334,12 +334,10 @@ static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 	km_debug(child->cache->memcg.child_of == parent && child->cache->memcg.kept_by == child,
 		 "a child cache has a root cache and a group");
 	km_store(&child->cache->memcg.group, child->private->number);
-	if (!parent->memcg.children) {
+	if (!km_is_parent(parent))
 		km_list_init(&parent->memcg.child_list);
-		km_store(&parent->memcg.children, true);
-	}
 	/* From now on an object may be of the cache or of a child cache. */
-	km_charged_hide_back(parent, true);
+	km_charged_differ(parent, KM_CHARGING_PARENT, true);
 	return true;
 }
 

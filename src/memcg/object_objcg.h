@@ -66,7 +66,7 @@ km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *ob
 }
 
 /*
- * cache->memcg.objcg (slab/kmem_cache.h lists the values). While one objcg is charged for all allocated objects of a
+ * memcg.objcg (slab/kmem_cache.h lists the values). While one objcg is charged for all allocated objects of a
  * cache, as in many programs, no free needs to look at an owner word, and the fast path pushes to the CPU's charged
  * sheaf. A thread that charges an object to another objcg, or to none, or makes another objcg the owner of a sheaf,
  * first announces that frees must look. A thread that frees this object later sees the announcement: the object came
@@ -76,12 +76,9 @@ km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *ob
 /* Returns whether a free object's word must be 0: the cache has uncharged objects too, or frees are checked. */
 km_inline bool km_owners_exact(const struct kmem_cache *cache)
 {
-	return !cache->memcg.charge_all || km_is_checked(cache);
+	return km_load(&cache->memcg.charging) < KM_CHARGING_ONE;
 }
 
-/* Makes the sheaves mixed, if the cache can have mixed sheaves. Requires: several objcgs are charged, the caller may
- * wait. */
-void km_objcgs_mix(struct kmem_cache *cache);
 /* Must be called before `owner` (0: uncharged) is charged for its first object. Returns: false if the lock of
  * draining is not available without waiting; then the owner must not be charged. */
 bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);

@@ -15,6 +15,14 @@ static bool may_have(const struct obj_cgroup *objcg)
 	return objcg && objcg != &km_objcg_root && !objcg->private;
 }
 
+bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
+{
+	struct obj_cgroup *objcg = km_objcg_now();
+
+	*owner = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : 0;
+	return !*owner || km_objcg_charge(objcg, bytes, gfp);
+}
+
 bool km_charge_pays_here(uint64_t owner)
 {
 	return owner && owner == (uintptr_t)km_objcg_now();

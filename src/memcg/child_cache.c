@@ -8,7 +8,7 @@
  *
  * Invariants. Child caches are created and destroyed under the registry lock. A link of a bucket stays while its
  * group has a reference, and is reused: readers of the bucket need no lock. All slabs of a child cache are in its
- * array; the owner word of a slab's first page has the slab's place; and the group's objcg is charged for each slab.
+ * array; the owner word of a slab's first page has the address of the slab's entry; and the group's objcg is charged for each slab.
  * A child cache reused from another group is emptied and kept while its cache lives. A late free by the former
  * group's threads may still run, so the child cache must not be destroyed.
  */
@@ -23,8 +23,8 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-#define FIRST_ROOM	64u		/* slabs */
-#define FIRST_PIECES	2u
+#define FIRST_PIECE	((size_t)512)	/* bytes of pieces of an array of slabs */
+#define MOST_PIECE	((size_t)32 << 10)
 #define TRIES		4		/* attempts to get the prepaid slab, while handlers take slabs */
 #define MOST_OF_CACHE	16u		/* bytes of the cache's name, with a NUL, in a shortened name */
 
@@ -84,86 +84,54 @@ static void dismiss(struct kmem_cache *cache, size_t bytes)
 	km_objcg_uncharge(child->private->objcg, bytes);
 }
 
-/* Returns the room for pieces in an array that has so many. */
-static size_t room_for_pieces(size_t pieces)
+static size_t piece_bytes(const struct km_child_piece *piece)
 {
-	return pieces ? km_max(km_pow2_up(pieces), (size_t)FIRST_PIECES) : 0;
+	return sizeof(*piece) + piece->room * sizeof(piece->slab[0]);
 }
 
-static size_t pieces_of(const struct km_child_slabs *slabs)
+/* Makes room for a slab in the last piece. Pieces keep each metadata allocation small, for any number of slabs. */
+static bool grow(struct km_child_slabs *slabs, bool may_wait)
 {
-	return slabs->room > KM_CHILD_PIECE ? slabs->room / KM_CHILD_PIECE - 1 : 0;
-}
+	struct km_child_piece *last = slabs->last, *piece = last ? last->after : NULL;
+	const size_t bytes = last ? km_min(piece_bytes(last) * 2, MOST_PIECE) : FIRST_PIECE;
 
-/* Returns a larger array with the old content. NULL: no memory, and the old array stays. */
-static void *grown(void *old, size_t had, size_t room, bool may_wait)
-{
-	void *words = km_meta_alloc(room * sizeof(void *), may_wait);
-
-	if (words && had) {
-		__builtin_memcpy(words, old, had * sizeof(void *));
-		km_meta_free(old, had * sizeof(void *));
+	if (!piece) {
+		piece = km_meta_alloc(bytes, may_wait);
+		if (!piece)
+			return false;
+		*piece = (struct km_child_piece){
+			.before = last, .room = (uint32_t)((bytes - sizeof(*piece)) / sizeof(piece->slab[0])),
+		};
+		if (last)
+			last->after = piece;
 	}
-	return words;
-}
-
-static bool grow_first(struct km_child_slabs *slabs, bool may_wait)
-{
-	size_t room = slabs->room ? slabs->room * 2 : FIRST_ROOM;
-	struct km_page **first = grown(slabs->first, slabs->room, room, may_wait);
-
-	if (!first)
-		return false;
-	slabs->first = first;
-	slabs->room = room;
-	return true;
-}
-
-/* Pieces keep each metadata allocation small, for any number of slabs. */
-static bool add_piece(struct km_child_slabs *slabs, bool may_wait)
-{
-	size_t count = pieces_of(slabs), had = room_for_pieces(count), room = room_for_pieces(count + 1);
-	struct km_page **piece = km_meta_alloc(KM_CHILD_PIECE * sizeof(*piece), may_wait);
-	struct km_page ***pieces = piece && room > had ? grown(slabs->pieces, had, room, may_wait) : slabs->pieces;
-
-	if (!piece || !pieces) {
-		km_meta_free(piece, KM_CHILD_PIECE * sizeof(*piece));
-		return false;
-	}
-	slabs->pieces = pieces;
-	pieces[count] = piece;
-	slabs->room += KM_CHILD_PIECE;
+	slabs->last = piece;
 	return true;
 }
 
 void km_private_free_places(struct km_child_slabs *slabs)
 {
-	size_t pieces = pieces_of(slabs);
+	struct km_child_piece *piece = slabs->last, *before;
 
-	for (size_t i = 0; i < pieces; i++)
-		km_meta_free(slabs->pieces[i], KM_CHILD_PIECE * sizeof(*slabs->pieces[i]));
-	if (pieces)
-		km_meta_free(slabs->pieces, room_for_pieces(pieces) * sizeof(*slabs->pieces));
-	if (slabs->room)
-		km_meta_free(slabs->first, km_min(slabs->room, (size_t)KM_CHILD_PIECE) * sizeof(*slabs->first));
-	*slabs = (struct km_child_slabs){ 0 };
+	km_debug(!slabs->count, "the array of a detached child cache is empty");
+	while (piece && piece->after)
+		piece = piece->after;
+	for (; piece; piece = before) {
+		before = piece->before;
+		km_meta_free(piece, piece_bytes(piece));
+	}
+	slabs->last = NULL;
 }
 
-static bool grow(struct km_child_slabs *slabs, bool may_wait)
+static void put_at(struct km_child *child, struct km_page **entry, struct km_page *slab)
 {
-	return slabs->room < KM_CHILD_PIECE ? grow_first(slabs, may_wait) : add_piece(slabs, may_wait);
-}
-
-static void put_at(struct km_child *child, size_t place, struct km_page *slab)
-{
-	km_debug(km_is_locked(&child->private->lock) && place < child->slabs.count &&
-		 child->slabs.count <= child->slabs.room, "the slabs of a child cache are in its array");
-	*km_child_slab(child, place) = slab;
-	km_store(km_owner_of_page(slab), (uint64_t)place);
+	km_debug(km_is_locked(&child->private->lock), "the slabs of a child cache are in its array");
+	*entry = slab;
+	km_store(km_owner_of_page(slab), (uint64_t)(uintptr_t)entry);
 }
 
 /*
- * Stores the slab's place in the owner word of its first page: objects of a child cache use no owner words. Returns:
+ * Stores the address of the slab's entry in the owner word of its first page: objects of a child cache use no owner words. Returns:
  * false with the slab unchanged; `dismiss` then uncharges the slab.
  */
 static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
@@ -173,9 +141,12 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 	km_debug(child->private != &km_private_pool, "a spare child cache gets no slab");
 	if (!km_lock_may(&child->private->lock, may_wait))
 		return false;
-	bool noted = child->slabs.count < child->slabs.room || grow(&child->slabs, may_wait);
-	if (noted)
-		put_at(child, child->slabs.count++, slab);
+	struct km_child_slabs *slabs = &child->slabs;
+	bool noted = (slabs->last && slabs->last->count < slabs->last->room) || grow(slabs, may_wait);
+	if (noted) {
+		put_at(child, &slabs->last->slab[slabs->last->count++], slab);
+		slabs->count++;
+	}
 	km_unlock_may(&child->private->lock, may_wait);
 	return noted;
 }
@@ -202,12 +173,15 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 
 	km_lock(&child->private->lock);
 	uint64_t *word = km_owner_of_page(slab);
-	size_t place = (size_t)km_load(word);
-	km_debug(place < child->slabs.count && *km_child_slab(child, place) == slab,
-		 "a slab has its index in the array");
+	struct km_page **entry = (struct km_page **)(uintptr_t)km_load(word);
+	struct km_child_piece *last = child->slabs.last;
+	km_debug(last->count && *entry == slab, "a slab's owner word leads to its entry in the array");
 	km_store(word, (uint64_t)0);
-	if (place != --child->slabs.count)
-		put_at(child, place, *km_child_slab(child, child->slabs.count));
+	child->slabs.count--;
+	if (entry != &last->slab[--last->count])
+		put_at(child, entry, last->slab[last->count]);
+	if (!last->count && last->before)
+		child->slabs.last = last->before;
 	km_unlock(&child->private->lock);
 	km_objcg_uncharge(child->private->objcg, KM_PAGE_SIZE << slab->order);
 }

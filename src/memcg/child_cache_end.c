@@ -100,6 +100,7 @@ static void detach(struct detaching *these, struct km_child *child)
 struct visiting {
 	struct km_private *private;
 	struct km_child *child;		/* NULL: before the first */
+	struct km_child_piece *piece;	/* of the array of slabs, from the last on; NULL: no more */
 	size_t slab;
 	unsigned word;			/* of 64 objects */
 	struct kmem_cache *parent;	/* out: the cache of the objects */
@@ -131,9 +132,14 @@ static bool look_at_child(struct visiting *at)
 {
 	struct kmem_cache *cache = at->child->cache;
 
-	for (at->parent = at->child->parent; at->parent && at->slab < at->child->slabs.count;
-	     at->slab++, at->word = 0) {
-		struct km_page *slab = *km_child_slab(at->child, at->slab);
+	at->parent = at->child->parent;
+	while (at->parent && at->piece) {
+		if (at->slab == at->piece->count) {
+			at->piece = at->piece->before;
+			at->slab = 0;
+			continue;
+		}
+		struct km_page *slab = at->piece->slab[at->slab];
 
 		for (; at->word * 64 < slab->objects; at->word++) {
 			uint64_t taken = cache->layout.engine->taken(cache, slab, at->word);
@@ -148,8 +154,17 @@ static bool look_at_child(struct visiting *at)
 				return true;
 			}
 		}
+		at->slab++;
+		at->word = 0;
 	}
 	return false;
+}
+
+static void go_to(struct visiting *at, struct km_child *child)
+{
+	at->child = child;
+	at->piece = child ? child->slabs.last : NULL;
+	at->slab = at->word = 0;
 }
 
 /* Finds the next objects of the group. Returns: false at the end. A cache without objects here may be destroyed
@@ -160,12 +175,10 @@ static bool next_objects(struct visiting *at)
 	km_registry_scope();
 	if (!at->child) {
 		drain_children(at->private);
-		at->child = next_child(at->private, NULL);
+		go_to(at, next_child(at->private, NULL));
 	}
-	while (at->child && !look_at_child(at)) {
-		at->child = next_child(at->private, at->child);
-		at->slab = at->word = 0;
-	}
+	while (at->child && !look_at_child(at))
+		go_to(at, next_child(at->private, at->child));
 	return at->count != 0;
 }
 
@@ -202,8 +215,11 @@ static size_t discard_some(struct kmem_cache *cache, size_t most)
 	struct km_child *child = cache->memcg.kept_by;
 	size_t count = 0;
 
-	for (; child->slabs.count && count < most; count++)
-		cache->layout.engine->discard(cache, *km_child_slab(child, child->slabs.count - 1));
+	for (; child->slabs.count && count < most; count++) {
+		const struct km_child_piece *last = child->slabs.last;
+
+		cache->layout.engine->discard(cache, last->slab[last->count - 1]);
+	}
 	return count;
 }
 

@@ -4,10 +4,9 @@
  * group can go on.
  *
  * A group has three lifetimes. Online: until mem_cgroup_offline; the group may be charged anew. Referenced: until the
- * last reference goes; the group may be walked, queried and named. Its objcg: until the group is gone and the last
- * byte charged through the objcg has come back; objects point to the objcg. Offline separates the first from the
- * second: the objcg then leads to the parent. The parent was charged for these bytes all along, so no object must be
- * found and no counter changed. Release separates the second from the third.
+ * last reference goes (release); the group may be walked, queried and named. Its objcg: until the group is gone and the
+ * last byte charged through the objcg has come back; objects point to the objcg. At offline the objcg is led to the
+ * parent. The parent was charged for these bytes all along, so no object must be found and no counter changed.
  *
  * A child of fork has one thread. References held by calls are counted apart (CALL), so that the child can drop the
  * references of other threads' calls. Users' references stay, as all memory does.
@@ -41,7 +40,6 @@ static struct mem_cgroup *top = &km_memcg_root;
 static struct {
 	struct km_lock lock;
 	struct km_busy_was was_busy;	/* the holder's */
-	bool keep_gone;			/* dead objcgs stay: a walk has a list of objcgs */
 	size_t groups;
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
@@ -77,11 +75,8 @@ void km_memcg_unlock(void)
 	km_busy_end(was);
 }
 
-/*
- * Takes all locks before a fork, in the order of their ranks: tree, private groups, stocks; releases them after the
- * fork in reverse order. A nested fork may have failed to lock the tree, and then skips the private groups. In the
- * child the numbers are corrected before the tree is unlocked.
- */
+/* Locks are taken in the order of their ranks. A nested fork may have failed to lock the tree, and then skips the
+ * private groups. In the child the numbers are corrected before the tree is unlocked. */
 static void memcg_fork(bool before, bool child)
 {
 	if (before) {
@@ -98,10 +93,8 @@ static void memcg_fork(bool before, bool child)
 		km_lock_around_fork(&tree.lock, before, child);
 }
 
-/*
- * Releases the groups of the child whose last references were calls of other threads. One group at a time, from the
- * start again each time: the put releases a group, takes the lock, and changes the walked list.
- */
+/* Releases the groups of the child whose last references were calls of other threads. The walk begins again each time,
+ * because the put changes the walked list. */
 static void memcg_forked(void)
 {
 	struct mem_cgroup *group;
@@ -147,7 +140,7 @@ static void tidy(bool all)
 const struct km_charge_ops km_accounting = {
 	.begin = km_charge_begin, .drain = km_charge_drain, .close = km_charge_close, .release = km_charge_release,
 	.forget = km_private_forget,
-	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
+	.pay = km_charge_bytes, .pay_more = km_objcg_charge, .pay_back = km_objcg_uncharge,
 	.pays_here = km_charge_pays_here, .may_more = km_charge_may_more, .has_room = km_charge_has_room,
 	.tidy = tidy, .own_block = km_charge_block, .note_block = km_charge_large,
 	.start = km_memcg_start_process, .fork = memcg_fork, .forked = memcg_forked,
@@ -169,10 +162,6 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 
 /* ------------------------------------------------------------------ creation */
 
-/*
- * Fills in a new group, before the group is linked and `online` is stored, all under the tree lock. A thread without
- * the tree lock knows the group only from its creator.
- */
 static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
 {
 	km_debug(km_is_locked(&tree.lock) && parent->online, "the parent of a new group is online");
@@ -188,12 +177,6 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 	km_store(&objcg->memcg, group);
 	objcg->charged = KM_OBJCG_HOME + (objcg->private ? KM_OBJCG_PRIVATE : 0);
 	km_list_add_tail(&objcg->link, &group->objcgs);
-}
-
-void km_memcg_keep_gone(bool keep)
-{
-	km_debug(km_is_locked(&tree.lock) && tree.keep_gone != keep, "one walk at a time has the list of objcgs");
-	tree.keep_gone = keep;
 }
 
 /* The memory of the last groups without a reference is not reused at once. A thread may still have a dead group
@@ -214,28 +197,13 @@ static void keep_group(struct mem_cgroup *group)
 	*place = group;
 }
 
-static struct obj_cgroup *new_objcg(struct mem_cgroup *group)
-{
-	km_memcg_scope();
-	return km_objcg_new(group);
-}
-
-static void drop_objcg(struct obj_cgroup *objcg)
-{
-	km_memcg_scope();
-	km_objcg_keep(objcg);
-}
-
-/*
- * Reaps listed objcgs. Each is checked again, because late charges may have come. Then the record leads to no group:
- * a thread with the dead group still active gets an error on its next charge, and no new owner of the record is
- * charged.
- */
+/* Each listed objcg is checked again, because late charges may have come. Then the record leads to no group: a thread
+ * with the dead group still active gets an error on its next charge. */
 void km_memcg_reap(void)
 {
 	struct obj_cgroup *objcg;
 
-	while (!tree.keep_gone && (objcg = km_objcg_pop_listed())) {
+	while ((objcg = km_objcg_pop_listed())) {
 		if (!km_stock_is_over(objcg))
 			continue;
 		km_debug(!km_load(&objcg->charged), "an objcg at its end has no charged bytes");
@@ -279,11 +247,8 @@ void km_memcg_set_top(struct mem_cgroup *group)
 	top = group;
 }
 
-/*
- * Creates a group. All steps without the tree come before the lock. The step under the lock fails only if the parent
- * went offline, or for want of memory for stocks. Then all steps are undone in reverse order; no other thread has
- * seen the group. Returns: NULL with the reason in errno on failure.
- */
+/* The step under the lock fails only if the parent went offline, or for want of memory for stocks. Then all steps are
+ * undone in reverse order; no other thread has seen the group. */
 struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name, unsigned int flags)
 {
 	int error = ENOMEM;
@@ -298,8 +263,11 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		return NULL;
 	}
 	struct mem_cgroup *group = km_meta_alloc_spread(sizeof(*group), true);
-	struct obj_cgroup *objcg = group ? new_objcg(group) : NULL;
+	struct obj_cgroup *objcg = NULL;
 	if (group) {
+		km_memcg_lock();
+		objcg = km_objcg_new(group);
+		km_memcg_unlock();
 		km_text_take(group->name, sizeof(group->name), name, "/", '_');
 		group->number = km_add(&made, 1u) + 1;
 	}
@@ -309,8 +277,10 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		return group;
 	if (objcg && objcg->private)
 		km_private_drop(objcg);
-	if (objcg)
-		drop_objcg(objcg);
+	if (objcg) {
+		km_memcg_scope();
+		km_objcg_keep(objcg);
+	}
 	km_meta_free_spread(group, sizeof(*group));
 	errno = error;
 	return NULL;
@@ -318,11 +288,8 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 
 /* ------------------------------------------------------------------ offline and release */
 
-/*
- * Leads all objcgs of the group to the parent. The parent was charged all along. A thread still reading the group
- * does so under some CPU's lock: km_stock_leave waits for these threads. The usage left on the group's own counters
- * has moved to the parent, and is never uncharged here.
- */
+/* Leads all objcgs of the group to the parent. A thread still reading the group does so under some CPU's lock:
+ * km_stock_leave waits for these threads. */
 static void reparent(struct mem_cgroup *group)
 {
 	struct mem_cgroup *parent = group->parent;
@@ -342,11 +309,8 @@ static void reparent(struct mem_cgroup *group)
 	km_store(&group->kmem.usage, (uint64_t)0);
 }
 
-/*
- * Takes a group offline. The stock is closed first, while the objcg still leads to this group, so that the stock's
- * bytes go back to this group's counters. Then `online` is cleared, and the objcgs are led to the parent. The
- * counters above stay unchanged: they have counted the same bytes all the time.
- */
+/* The stock is closed first, while the objcg still leads to this group, so that the stock's bytes go back to this
+ * group's counters. */
 int mem_cgroup_offline(struct mem_cgroup *group)
 {
 	int result = 0;
@@ -391,11 +355,9 @@ static void release(struct mem_cgroup *group)
 }
 
 /*
- * Drops a reference. Returns: true if the last one was dropped. An online group keeps its last reference until it is
- * offline. If a group below is online, this last reference belongs to the group below, not to the caller. The count
- * is decreased by compare-and-swap, because the group must go offline before its last reference is dropped, and must
- * still exist then. Of two concurrent puts one loses the swap and looks again. `error` bounds the inner loop: a group
- * with online groups below can't go offline, and was put once too often.
+ * Drops a reference. Returns: true if the last one was dropped. The count is decreased by compare-and-swap, because the
+ * group must go offline before its last reference is dropped, and must still exist then. `error` bounds the inner
+ * loop: a group with online groups below can't go offline, and was put once too often.
  */
 static bool drop(struct mem_cgroup *group, uint64_t unit)
 {
@@ -444,10 +406,7 @@ struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group)
 
 #define CALL	((uint64_t)1 << 32)	/* a call's reference, in `refs` */
 
-/* This thread's calls; nested calls, in callbacks and handlers, use further places. Without a place: a plain
- * reference. */
-
-/* Store the place before the reference, and clear it after: a handler's fork child never drops one reference too
+/* Without a free place: a plain reference. Store the place before the reference, and clear it after: a handler's fork child never drops one reference too
  * many. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 {
@@ -520,11 +479,6 @@ struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
 	return before;
 }
 
-/*
- * Allocates with `group` active for the length of the call, a shorter form of set_active_memcg. A handler in between
- * allocates in the same name, unless the handler sets another group. The handler restores the group, and the call
- * goes on unchanged.
- */
 void *kmalloc_in(struct mem_cgroup *group, size_t size, gfp_t gfp)
 {
 	struct mem_cgroup *before = set_active_memcg(group);
@@ -560,11 +514,8 @@ void mem_cgroup_set_default(struct mem_cgroup *group)
 		mem_cgroup_put(before->home);
 }
 
-/*
- * Returns the next online group after `at`, held, and drops `at`. The next group is held before `at` is dropped. A
- * referenced group, also offline, keeps its place among its siblings, so that the walk can go on after any offline by
- * the visitor.
- */
+/* Returns the next online group after `at`, held, and drops `at`. A referenced group, also offline, keeps its place
+ * among its siblings, so that the walk can go on after any offline by the visitor. */
 static struct mem_cgroup *step(struct mem_cgroup *root, struct mem_cgroup *at)
 {
 	struct mem_cgroup *next = at;

@@ -76,9 +76,6 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 
 /* Reaps the listed objcgs without charged bytes. Context: tree lock held. */
 void km_memcg_reap(void);
-/* Stops (true) and allows (false) the reaping of objcgs, within one hold of the registry lock. Context: tree lock
- * held. */
-void km_memcg_keep_gone(bool keep);
 /* Takes a reference for the length of a call; the child of another thread's fork does not have this reference.
  * Returns: `group`, also for NULL and the root. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group);
@@ -168,7 +165,7 @@ void km_objcg_purge(void);
 
 /* ---- account_scope.c: mem_cgroup_account_malloc, with the registry locked (km_charge_ops->account_malloc). */
 int km_memcg_account_malloc(bool on);
-/* ---- memcg_control.c: write to one of a group's files (km_charge_ops->write). */
+/* ---- memcg_text.c: write to one of a group's files (km_charge_ops->write). */
 int km_memcg_write(const char *text, const char *file);
 
 /* ---- pressure.c */
@@ -178,7 +175,12 @@ int km_memcg_write(const char *text, const char *file);
 void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, bool may_call);
 /* The group has refused a charge: print a line, unless gfp forbids lines or the group has an out-of-memory callback. */
 void km_memcg_tell_refused(const struct mem_cgroup *group, uint64_t bytes, gfp_t gfp) km_cold;
-void km_memcg_tell(void);		/* tells the events not yet told */
+/* Serves what others left to a charge that may wait: untold events, and a reclaim requested from outside. */
+void km_memcg_serve(void);
+/* Works for a charge after the refused first attempt, with all steps that gfp allows. Returns: true if charged. */
+bool km_press(struct km_attempt *attempt, gfp_t gfp);
+/* Slows down for a charge to this group, if not NULL, and for the debt (km_thread.owed). Context: may wait. */
+void km_slow_down_for(struct mem_cgroup *group, uint64_t bytes);
 /* Makes the next charge that may wait, of any group, reclaim so many bytes from the group. Context: tree lock
  * held. */
 void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes);

@@ -9,9 +9,7 @@
  *	else	one object: bytes from or to the group's stock on this CPU, the object from or to the plain sheaf
  *
  * Invariants: the owner word of an allocated object, or of an object on a charged sheaf, names an objcg, and this
- * objcg is charged for the object. A charged sheaf (one cache, one CPU) has at most 64 KiB of objects, 256 KiB of
- * large blocks, or two objects if two are more. Near a limit a refill takes less. All objects of charged sheaves are
- * given back (flush) before a charge is refused.
+ * objcg is charged for the object. All objects of charged sheaves are given back (flush) before a charge is refused.
  */
 #include <errno.h>
 #include <kmem/memcg.h>
@@ -26,16 +24,12 @@
  *	out	1. its word is cleared	2. the object's bytes go back		3. the object goes beneath
  *
  * In: the charge may wait, reclaim, call back, and is refused most often. The charge comes first, while there is
- * nothing to undo. A later step that fails undoes the steps before. The objcg stays alive meanwhile, because the
- * bytes just charged keep the objcg. Until step 3 only this thread has the object, and no thread reads the old value
- * of the owner word: the word counts only for an allocated object, or an object on a charged sheaf.
+ * nothing to undo. The bytes just charged keep the objcg alive. Until step 3 no thread reads the old value of the
+ * owner word: the word counts only for an allocated object, or an object on a charged sheaf.
  *
  * Out: as soon as the object is in the layer beneath, another thread may allocate the object and set the owner word.
  * So the word must be cleared before. The uncharge is the last use of the objcg: with the last byte the objcg may
- * end.
- *
- * An object is never allocated without being charged. For the length of one call an object may be charged without
- * being allocated. A limit then refuses a little early; the next attempt, after a flush, finds the bytes.
+ * end. For the length of one call an object may be charged without being allocated, and a limit refuses a little early.
  */
 
 /* Returns whether objects may go directly to and from the plain sheaf: the cache has no observers and no checks. */
@@ -145,11 +139,8 @@ static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, stru
 	return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 }
 
-/*
- * Allocates on the direct path: two per-CPU operations, each all or nothing. Between the two the thread may migrate
- * to another CPU, or run a signal handler, without harm: the bytes already belong to the thread. The objcg stays
- * alive even if its group goes offline now: bytes taken out of a stock count as used.
- */
+/* Between the two per-CPU operations the thread may migrate, or run a signal handler, without harm: bytes taken out of
+ * a stock belong to the thread, and keep the objcg alive. */
 km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const intptr_t rseq = km_rseq;
@@ -163,10 +154,9 @@ km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgr
 }
 
 /*
- * Frees on the direct path. Returns: false where nothing was done. Not in mode `drain`: there the CPU's one stock may
- * belong to another objcg. The bytes go back before the object, as always. If the bytes do not fit into this CPU's
- * stock word, nothing is done. After the put the objcg must not be read: another thread may take its last byte out of
- * the stock at once.
+ * Frees on the direct path. Returns: false where nothing was done: in mode `drain`, where the CPU's one stock may belong
+ * to another objcg, or if the bytes do not fit into this CPU's stock word. After the put the objcg must not be read:
+ * another thread may take its last byte out of the stock at once.
  */
 km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cgroup *objcg)
 {
@@ -206,11 +196,9 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 
 /* ------------------------------------------------------------------ mixed sheaves */
 
-/*
- * Charges an uncharged object in the caller's hand to objcg; NULL: leaves the object uncharged. Here the charge comes
- * after the object, against the order above: the owner of an object on a mixed sheaf is known only after the pop. A
- * refused charge frees the object.
- */
+/* Charges an object in the caller's hand to objcg; NULL: leaves the object uncharged. The charge comes after the object,
+ * against the order above: the owner of an object on a mixed sheaf is known only after the pop. A refused charge frees
+ * the object. */
 static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	if (!objcg || km_objcg_charge(objcg, cache->memcg.charge, gfp))
@@ -253,12 +241,10 @@ static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, st
 }
 
 /*
- * Moves the charge of a popped object to objcg on the short path: two per-CPU operations and a store. Groups that
- * alternate on a CPU pop each other's objects constantly. The new group is charged before the former group is
- * refunded. In between both are charged: the charged sum is never less than the allocated bytes, and a thread stopped
- * here withholds no more than `charge` bytes. The word is stored in between, when either value is correct. Both
- * objcgs are alive: the new objcg is active here, and the former objcg has these bytes allocated. If the former stock
- * is closed or full, the slow refund is the last step.
+ * Moves the charge of a popped object to objcg on the short path: two per-CPU operations and a store. The new group is
+ * charged before the former group is refunded: the charged sum is never less than the allocated bytes. The word is
+ * stored in between, when either value is correct. Both objcgs are alive: the new objcg is active here, and the former
+ * objcg has these bytes allocated. If the former stock is closed or full, the slow refund is the last step.
  */
 static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object,
 		      uint64_t *word km_unused)
@@ -374,11 +360,19 @@ km_inline bool may_free_direct(const struct kmem_cache *cache)
 	       !km_is_seen(cache);
 }
 
-/* Frees after a failed push: the sheaf is full, has another owner, or has no owner. */
-static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, uint64_t owner)
+/*
+ * Frees to the owner's charged sheaf. Refunds the stock and pushes to the plain sheaf instead, if this thread's last
+ * allocation for this owner met another group's sheaf, or if such a sheaf is here now.
+ */
+static void free_owned(struct kmem_cache *cache, void *object, uint64_t owner)
 {
-	if (!in_the_way(cache, block_owner(cache), owner) ||
-	    !free_direct(cache, object, (struct obj_cgroup *)(uintptr_t)owner))
+	struct obj_cgroup *objcg = (struct obj_cgroup *)(uintptr_t)owner;
+	const bool last = km_charged_last.owner == owner && km_charged_last.cache == cache;
+
+	if ((last && free_direct(cache, object, objcg)) ||
+	    km_rseq_owned_push(&cache->memcg.charged.inner, km_hot.percpu, km_rseq, owner, object))
+		return;
+	if (!in_the_way(cache, block_owner(cache), owner) || !free_direct(cache, object, objcg))
 		free_slowly(cache, object, owner);
 }
 #endif
@@ -415,7 +409,7 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 		free_unpaid(cache, object);
 #ifdef KMEM_HAVE_RSEQ
 	else if (may_free_direct(cache))
-		free_unpushed(cache, object, owner);
+		free_owned(cache, object, owner);
 #endif
 	else
 		free_slowly(cache, object, owner);
@@ -429,30 +423,12 @@ static km_noinline void free_private(struct kmem_cache *cache, void *object)
 		free_seen(cache, object);
 }
 
-/* Frees an object. If this thread's last allocation for this owner met another group's sheaf, frees the same way:
- * refunds the stock and pushes to the plain sheaf. Else pushes to the owner's charged sheaf. */
 static void charged_free(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(km_is_parent(cache))) {
+	if (km_unlikely(km_is_parent(cache)))
 		free_private(cache, object);
-		return;
-	}
-#ifdef KMEM_HAVE_RSEQ
-	uint64_t owner = 0;
-
-	if (km_likely(may_free_direct(cache)))
-		owner = km_object_owner_quick(cache, object);
-	if (km_likely(owner)) {
-		if (km_charged_last.owner == owner && km_charged_last.cache == cache &&
-		    km_likely(free_direct(cache, object, (struct obj_cgroup *)(uintptr_t)owner)))
-			return;
-		if (km_unlikely(!km_rseq_owned_push(&cache->memcg.charged.inner, km_hot.percpu, km_rseq, owner,
-						    object)))
-			free_unpushed(cache, object, owner);
-		return;
-	}
-#endif
-	free_seen(cache, object);
+	else
+		free_seen(cache, object);
 }
 
 /* Refunds the object's owner and frees the object past all sheaves. A child cache's object comes by the child

@@ -1,9 +1,8 @@
 /*
  * charge_bulk.c: charge.c's work for many objects at once. A bulk allocation charges all its objects in one charge,
- * or fails; a bulk free refunds objects of one objcg in one sum. With several charged groups, this file also finds
- * the taken objects already charged to the caller's objcg. Invariant: an object counts as charged to an objcg only
- * where the owner word of the object, or of its page, says so. Every other object is charged to the caller's objcg,
- * and refunded to its former objcg, before the caller has the object. The order of steps is that of charge.c.
+ * or fails; a bulk free refunds objects of one objcg in one sum. Invariant: an object counts as charged to an objcg
+ * only where the owner word of the object, or of its page, says so. Every other object is charged to the caller's
+ * objcg, and refunded to its former objcg, before the caller has the object. The order of steps is that of charge.c.
  *
  * A page with one owner has many of the objects, or one: the last eight objects tell. If many, eight at a time are
  * compared with the page's address alone; a lone object is looked up by its page's word. A memory of other pages is
@@ -84,17 +83,14 @@ km_inline bool four_in_page(const uintptr_t *four, uintptr_t page)
 	return ((four[0] ^ page) | (four[1] ^ page) | (four[2] ^ page) | (four[3] ^ page)) < KM_PAGE_SIZE;
 }
 
-/* vector: a number, no pointer: the vector's begin if the vector had an entry for each address from 0 on. */
+/* vector: a number: the vector's begin if the vector had an entry for each address from 0 on. */
 km_inline uint64_t owner_at(uintptr_t vector, uintptr_t place)
 {
 	return km_load((uint64_t *)(vector + place * sizeof(uint64_t)));
 }
 
-/*
- * Returns how many of objects[0, n) are left, from the last on, at the first object with another owner or outside the
- * page. `seen` is the page's word, of a vector. Two branches for four objects. The vector is found from the address
- * of any object in the page, so that a lookup is a shift and a comparison.
- */
+/* As beyond_lone, for one page with a vector; `seen` is the page's word. The vector is found from the address of any
+ * object in the page, so that a lookup is a shift and a comparison. */
 static km_noinline size_t beyond_vector(uintptr_t page, uint64_t seen, uint32_t shift, size_t n,
 					const uintptr_t *objects, uint64_t owner)
 {
@@ -154,10 +150,9 @@ km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *co
 
 /*
  * Charges the objects of other groups among objects[0, n) to objcg; the others of `all` are charged to objcg already.
- * A run is disowned before its new charge, so that a limit above both groups has room; in between the run is in this
- * thread's hand, uncharged. If the charge is refused, all popped objects go back, each part in its own way: this run
- * is uncharged, the objects before are charged as their words say, and the objects behind are charged to objcg.
- * Returns: SIZE_MAX if the call failed, with nothing left.
+ * A run is disowned before its new charge, so that a limit above both groups has room. If the charge is refused, all
+ * popped objects go back: this run is uncharged, the objects before are charged as their words say, and the objects
+ * behind are charged to objcg. Returns: SIZE_MAX if the call failed, with nothing left.
  */
 static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, size_t all,
 			  void **objects)

@@ -323,7 +323,7 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const void *arg
 		return;
 	km_debug(km_is_locked(&km_drain_lock) && count <= KM_CHARGED_MOST, "drained objects fit in the array");
 	void *const *there = objects_on(&cache->memcg.charged, cpu);
-	if (count && !how->which(cache, km_charged_owner(cache, owner), there, count, how->arg))
+	if (count && how->which && !how->which(cache, km_charged_owner(cache, owner), there, count, how->arg))
 		return;
 	count = km_owned_take_cpu(&cache->memcg.charged, cpu, taken, &owner);
 	if (count)
@@ -360,7 +360,7 @@ static void take_own_charged(struct kmem_cache *cache, const struct km_charged_d
 	/* The objects are at the end of the array, and go back from the end. */
 	void **there = objects + KM_CHARGED_MOST - count;
 
-	if (count && !how->which(cache, owner, there, count, how->arg))
+	if (count && how->which && !how->which(cache, owner, there, count, how->arg))
 		count -= km_charged_push_n(cache, owner, there, count);
 	if (count)
 		how->take(cache, owner, there, count, how->arg);

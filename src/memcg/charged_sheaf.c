@@ -15,10 +15,8 @@
 
 /* ------------------------------------------------------------------ giving up */
 
-/*
- * Uncharges objects in runs of one owner, from the end on, each run in one sum. The words are cleared before the
- * bytes go back: after the last byte the objcg may end, and a word must not name a dead objcg.
- */
+/* In runs of one owner, from the end on. The words are cleared before the bytes go back: after the last byte the objcg
+ * may end, and a word must not name a dead objcg. */
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
 {
 	const bool mixed = owner == KM_OBJCGS_DIFFER;
@@ -57,10 +55,9 @@ static bool has_top(const struct km_pcs *pcs)
 }
 
 /*
- * Installs a sheaf on this CPU at the first use of the CPU, and not when the cache is created: most caches are used
- * on few CPUs. The thread is busy while the memory is allocated, so that a signal handler does not install the same
- * sheaf. The thread may migrate to a CPU with a sheaf; then the memory is freed. An interrupted install is retried a
- * few times: a lost race is a miss, and the request is charged one object at a time.
+ * At the first use of the CPU, and not when the cache is created: most caches are used on few CPUs. The thread is busy
+ * while the memory is allocated, so that a signal handler does not install the same sheaf. The thread may migrate to a
+ * CPU with a sheaf; then the memory is freed.
  */
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 {
@@ -127,9 +124,8 @@ km_tls struct km_charged_last km_charged_last;
 
 /*
  * Makes `owner` the owner of the CPU's sheaf. Returns: false where the sheaf is another group's, and busy. The former
- * owner's objects are given back before the owner changes: an object on an owned sheaf is charged to the owner of the
- * sheaf. Between the pop of the last object and the adoption a third group may push. The sheaf is then the third
- * group's, and this call fails: one slow allocation for the caller.
+ * owner's objects are given back before the owner changes. Between the pop of the last object and the adoption a third
+ * group may push; then the call fails.
  */
 static bool take_over(struct kmem_cache *cache, uint64_t owner)
 {
@@ -214,10 +210,8 @@ static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *obj
 
 /*
  * Charges half a sheaf of objects, takes one, and puts the others on this CPU's sheaf. NULL: the caller must charge one
- * object by itself. Objects are charged ahead only while the group is far from its limits: at most an eighth of the
- * bytes left below the nearest limit, and no objects if the eighth is less than two objects. Another thread may use
- * the rest meanwhile; then the charge is refused without a line, and the caller charges one object with all rights of
- * gfp.
+ * object by itself, with all rights of gfp. Objects are charged ahead only while the group is far from its limits: at
+ * most an eighth of the bytes left below the nearest limit.
  */
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
 {

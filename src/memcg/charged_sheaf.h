@@ -31,10 +31,7 @@ km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
 	return km_load_acquire(&cache->memcg.charging) >= KM_CHARGING_MIXED;
 }
 
-/*
- * Returns the charged sheaves in use. The sheaves are closed while they are drained. The answer may be stale: per-CPU
- * operations then find a closed sheaf, a miss.
- */
+/* Returns the charged sheaves in use. The answer may be stale: per-CPU operations then find a closed sheaf, a miss. */
 km_inline struct km_pcs *km_charged_pcs(struct kmem_cache *cache)
 {
 	return km_charged_is_mixed(cache) ? &cache->memcg.mixed : &cache->memcg.charged;
@@ -131,7 +128,8 @@ km_inline void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 
 /* Selects objects on charged sheaves, and takes the selected objects, uncharged from then on. */
 struct km_charged_drain {
-	/* owner: of all objects, a name only where count is 0; KM_OBJCGS_DIFFER: each object has its own. */
+	/* owner: of all objects, a name only where count is 0; KM_OBJCGS_DIFFER: each object has its own. `which`
+	 * NULL: all. */
 	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
 	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
 	void *arg;
@@ -170,11 +168,8 @@ void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node);
 void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *sheaf,
 				uint64_t *word);
 
-/*
- * The last miss because of another group's sheaf. A thread that alternates between many groups would change the owner
- * of the sheaf at every call. So a thread takes the sheaf over only at the 16th such miss in a row. Frees of this
- * owner use the direct path meanwhile.
- */
+/* The last miss because of another group's sheaf. A thread that alternates between many groups would change the owner
+ * of the sheaf at every call. Frees of this owner use the direct path meanwhile. */
 struct km_charged_last {
 	const struct kmem_cache *cache;
 	uint64_t owner;			/* 0: no such miss */

@@ -31,18 +31,13 @@
 /*
  * Spares: empty child caches of released groups, in no bucket, for the next private group that needs a child cache of
  * the same cache. The free of the last object may still run: a spare is destroyed only if no free is counted
- * (kmem_cache.calls). kmem_cache_destroy needs no count: no call may use the cache any more. mem_cgroup_destroy_all
- * needs no count for child caches of this group alone (not handed_on).
+ * (memcg.calls), or together with the cache, because then no call may use the cache any more.
  */
 struct km_list km_private_spares = { &km_private_spares, &km_private_spares };
 size_t km_private_spare_count;
 struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
-/*
- * The slab charges of this thread's current request. A handler may run between the child cache's fast path and its
- * slab charge hooks, with a request of its own: begin() and end() of the handler's request save and restore this one.
- */
-
+/* Begins a request (km_thread.child), up to end(). A handler in between saves and restores this request. */
 km_inline struct km_child_request begin(const struct kmem_cache *child)
 {
 	struct km_child_request outer = km_thread.child;
@@ -55,8 +50,7 @@ km_inline struct km_child_request begin(const struct kmem_cache *child)
 
 /*
  * Charges a slab before its creation, with locks held below: so the charge must not wait, and a refusal is only
- * noted. The thread's own request then charges a slab where waiting is allowed (alloc_harder), and returns with
- * `prepaid`. A slab for another child cache, such as a handler's, is charged by itself.
+ * noted. The thread's own request then charges a slab where waiting is allowed (alloc_harder): `prepaid`.
  */
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
@@ -113,14 +107,13 @@ void km_private_free_places(struct km_child_slabs *slabs)
 {
 	struct km_child_piece *piece = slabs->last, *before;
 
-	km_debug(!slabs->count, "the array of a detached child cache is empty");
 	while (piece && piece->after)
 		piece = piece->after;
 	for (; piece; piece = before) {
 		before = piece->before;
 		km_meta_free(piece, piece_bytes(piece));
 	}
-	slabs->last = NULL;
+	*slabs = (struct km_child_slabs){ 0 };
 }
 
 static void put_at(struct km_child *child, struct km_page **entry, struct km_page *slab)
@@ -160,10 +153,8 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
 		km_profile_ops->goes(first + i * cache->layout.size);
 }
 
-/*
- * Removes a slab from the array. The last slab moves to the free place, so that the array has no holes. The uncharge
- * comes last, after the unlock: with the group's last byte its objcg and `private` may end.
- */
+/* The last slab moves to the free place, so that the array has no holes. The uncharge comes last, after the unlock: with
+ * the group's last byte its objcg and `private` may end. */
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_child *child = cache->memcg.kept_by;
@@ -190,11 +181,8 @@ static const struct km_slab_charge slab_charge = { admit, dismiss, came, goes };
 
 /* ------------------------------------------------------------------ child caches */
 
-/*
- * Sets the child cache's name: "cache:group"; with "~number", the group's number, if another private group has the
- * same name. A name too long becomes "cache:roup~number", with the end of the group's name: names with equal
- * beginnings mostly differ at the end.
- */
+/* Sets the name: "cache:group"; "cache:group~number" if another private group has the same name. A name too long becomes
+ * "cache:roup~number": names with equal beginnings mostly differ at the end. */
 static void set_name(char *name, const struct km_child *child, const struct kmem_cache *parent)
 {
 	const char *group = child->private->objcg->home->name;
@@ -296,10 +284,6 @@ static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 	return true;
 }
 
-/*
- * Creates a child cache. From now on frees of the cache must look up an object's cache: km_charged_differ
- * announces this before the child cache has an object.
- */
 static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 {
 	child->cache = create_cache(child, parent);
@@ -315,10 +299,7 @@ static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 	return true;
 }
 
-/*
- * Adds a child cache to the group. Readers of the bucket, without a lock, compare `parent`, stored last: all other
- * fields are filled in before.
- */
+/* Adds a child cache to the group. Readers of the bucket, without a lock, compare `parent`, stored last. */
 static struct km_child *attach(struct km_private *private, struct kmem_cache *parent)
 {
 	struct km_child *child = get_link(private, parent);
@@ -398,11 +379,8 @@ static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int n
 				    km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 }
 
-/*
- * Allocates after a miss. The first attempt is without __GFP_NOFAIL, and quiet, because the slab is charged where
- * waiting is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. km_thread.child belongs
- * to this request from begin() to end(); a handler in between saves and restores km_thread.child.
- */
+/* Allocates after a miss. The first attempt is without __GFP_NOFAIL, and quiet, because the slab is charged where waiting
+ * is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	struct km_child *child = get(objcg->private, cache, gfp);

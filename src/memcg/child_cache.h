@@ -105,7 +105,7 @@ extern struct km_private km_private_pool;
 extern km_hidden struct km_list km_private_spares;
 extern km_hidden size_t km_private_spare_count;
 void km_private_call_after(struct km_child *child);
-/* Frees the array of slabs. Requires: the array is empty. */
+/* Frees the array of slabs. */
 void km_private_free_places(struct km_child_slabs *slabs);
 
 /* Makes a new objcg private, for a group with a name and number. Returns: false: no memory. km_private_drop undoes

@@ -60,10 +60,8 @@ struct detaching {
 	size_t count;
 };
 
-/*
- * Removes the gathered child caches, with common fences in km_caches_remove. Links stay in their buckets, empty,
- * because a thread may be following the bucket; links of spares are in no bucket, and are freed.
- */
+/* Links stay in their buckets, empty, because a thread may be following the bucket; links of spares are in no bucket, and
+ * are freed. */
 static void detach_gathered(struct detaching *these)
 {
 	if (these->count)
@@ -236,10 +234,9 @@ static bool must_be_emptied(const struct km_child *child)
 }
 
 /*
- * Empties some child caches, or a part of one. Returns: false if there is nothing to do. Between two calls the
- * registry is free for other threads. The group has fewer slabs after each call, so the loop ends. Requires: no
- * thread uses the group's objects any more (mem_cgroup_destroy_all); so the sheaves may be drained although the
- * system refuses a fence.
+ * Empties some child caches, or a part of one. Returns: false if there is nothing to do. Requires: no thread uses the
+ * group's objects any more (mem_cgroup_destroy_all); so the sheaves may be drained although the system refuses a
+ * fence.
  */
 static bool empty_some(struct km_private *private)
 {
@@ -422,10 +419,9 @@ static void free_private(struct km_private *private)
 }
 
 /*
- * Makes spares of a released group's empty child caches. Returns: true if nothing of the group is left. Child caches
- * become spares one by one, as their last objects come back. The record is freed after the last child cache and the
- * last large block. Only then KM_OBJCG_PRIVATE is subtracted: until then the objcg stays alive even with no byte out,
- * so that its address means this group as long as the record names the objcg.
+ * Makes spares of a released group's empty child caches. Returns: true if nothing of the group is left. The record is
+ * freed after the last child cache and the last large block. Only then KM_OBJCG_PRIVATE is subtracted: the objcg's
+ * address means this group as long as the record names the objcg.
  */
 static bool clear_away(struct km_private *private)
 {

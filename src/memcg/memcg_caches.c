@@ -250,17 +250,12 @@ static int add(const char *name, size_t objects, uint64_t bytes, void *arg)
 	return 0;
 }
 
-size_t km_memcg_more_stat(const struct mem_cgroup *group, char *text, size_t bytes)
+uint64_t km_memcg_slab_bytes(const struct mem_cgroup *group)
 {
-	char lines[128];
 	uint64_t slab = sum_children(group);
 
 	walk_caches(group, true, add, &slab);
-	/* Reap first: `dying` then counts only groups with bytes out. */
+	/* For the caller's count of dying groups: only groups with bytes out. */
 	km_private_reap();
-	size_t length = km_format(lines, sizeof(lines), "slab_reclaimable 0\nslab_unreclaimable %lu\nslab %lu\n",
-				  (unsigned long)slab, (unsigned long)slab);
-	for (size_t i = 0; i < length && i + 1 < bytes; i++)
-		text[i] = lines[i];
-	return length;
+	return slab;
 }

@@ -70,14 +70,12 @@ struct km_memcg_view {
 extern km_hidden const struct km_field km_group_fields[];
 extern km_hidden const unsigned km_group_field_count;
 
-/* Returns the next group after `at` in `root` and below, parents first, offline groups too; NULL after the last.
- * Context: tree lock held. */
+/* Returns the next group after `at` in `root` and below, parents first, offline groups too. Context: tree lock held. */
 struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at);
 
 /* Reaps the listed objcgs without charged bytes. Context: tree lock held. */
 void km_memcg_reap(void);
-/* Takes a reference for the length of a call; the child of another thread's fork does not have this reference.
- * Returns: `group`, also for NULL and the root. */
+/* Takes a reference for the length of a call, which a fork's child drops. Returns: `group`, also NULL and the root. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group);
 void km_memcg_let_go(struct mem_cgroup *group);
 /* Drops the references of other threads' calls in the child of a fork. Context: tree lock held. */

@@ -123,55 +123,35 @@ uint64_t mem_cgroup_atomics(void)
 
 /* ------------------------------------------------------------------ texts */
 
-/* A text, possibly longer than the buffer; `length` counts all bytes. */
-struct text {
-	char *at;
-	size_t bytes, length;
-};
-
-static size_t room(const struct text *text)
+/* Copies a text of so many bytes, or its begin, and a NUL. Returns: `length`. */
+static size_t hand_out(const char *whole, size_t length, char *text, size_t bytes)
 {
-	return text->length < text->bytes ? text->bytes - text->length : 0;
-}
+	const size_t count = bytes ? km_min(length, bytes - 1) : 0;
 
-static void append(struct text *text, const char *piece)
-{
-	for (; *piece; piece++, text->length++)
-		if (room(text) > 1)
-			text->at[text->length] = *piece;
-}
-
-static size_t finish(struct text *text)
-{
-	if (text->bytes)
-		text->at[km_min(text->length, text->bytes - 1)] = '\0';
-	return text->length;
-}
-
-static void append_line(struct text *text, const char *key, uint64_t value)
-{
-	char line[64];
-
-	km_format(line, sizeof(line), "%s%s%lu\n", key, *key ? " " : "", (unsigned long)value);
-	append(text, line);
+	__builtin_memcpy(text, whole, count);
+	if (bytes)
+		text[count] = '\0';
+	return length;
 }
 
 size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes)
 {
-	struct text out = { text, bytes, 0 };
+	char whole[32];
+	size_t length = km_format(whole, sizeof(whole), "%lu\n", (unsigned long)mem_cgroup_current(group));
 
-	append_line(&out, "", mem_cgroup_current(group));
-	return finish(&out);
+	return hand_out(whole, length, text, bytes);
 }
 
 static size_t write_events(const uint64_t *events, char *text, size_t bytes)
 {
-	struct text out = { text, bytes, 0 };
+	char whole[64 * (MEMCG_NR_MEMORY_EVENTS + 1)];
+	size_t length = 0;
 
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
-		append_line(&out, km_memcg_event_names[i], km_load(&events[i]));
-	append_line(&out, "sock_throttled", 0);
-	return finish(&out);
+		length += km_format(whole + length, sizeof(whole) - length, "%s %lu\n", km_memcg_event_names[i],
+				    (unsigned long)km_load(&events[i]));
+	length += km_format(whole + length, sizeof(whole) - length, "sock_throttled 0\n");
+	return hand_out(whole, length, text, bytes);
 }
 
 size_t mem_cgroup_write_events(const struct mem_cgroup *group, char *text, size_t bytes)
@@ -198,13 +178,13 @@ static uint64_t count_orphans(const struct mem_cgroup *group)
 
 size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t bytes)
 {
-	struct text out = { text, bytes, 0 };
+	const unsigned long kernel = mem_cgroup_current(group), slab = km_memcg_slab_bytes(group);
+	const unsigned long stock = km_stock_bytes(group), dying = count_orphans(group);
+	char whole[256];
+	size_t length = km_format(whole, sizeof(whole), "kernel %lu\nslab_reclaimable 0\nslab_unreclaimable %lu\n"
+				  "slab %lu\nstock %lu\ndying %lu\n", kernel, slab, slab, stock, dying);
 
-	append_line(&out, "kernel", mem_cgroup_current(group));
-	out.length += km_memcg_more_stat(group, room(&out) ? text + out.length : NULL, room(&out));
-	append_line(&out, "stock", km_stock_bytes(group));
-	append_line(&out, "dying", count_orphans(group));
-	return finish(&out);
+	return hand_out(whole, length, text, bytes);
 }
 
 /* ------------------------------------------------------------------ all groups */

@@ -16,10 +16,9 @@
 static struct obj_cgroup *gone;		/* linked by next_gone */
 
 /*
- * List an objcg whose group is gone and whose last byte was uncharged. Any free may uncharge the last byte, so the
- * freeing thread only pushes the objcg on a stack, without a lock. The next thread that makes or releases a group pops
- * the stack under the tree's lock (km_memcg_reap). An objcg may be on the stack already, because late charges are not
- * counted; `listed` prevents a second push, and so a cycle.
+ * Any free may uncharge the last byte, so the freeing thread only pushes the objcg on a stack, without a lock. The next
+ * thread that makes or releases a group pops the stack under the tree's lock (km_memcg_reap). An objcg may be on the
+ * stack already, because late charges are not counted; `listed` prevents a second push, and so a cycle.
  */
 void km_objcg_list(struct obj_cgroup *objcg)
 {
@@ -96,10 +95,8 @@ static bool grow(void)
 	return true;
 }
 
-/*
- * Returns the next free record, searching round. Requires: records.spare is not 0. A full page is skipped as a whole. A
- * free record has no `home`, also in a page of zeros.
- */
+/* Returns the next free record, searching round. Requires: records.spare is not 0. A free record has no `home`, also in a
+ * page of zeros. */
 static struct obj_cgroup *find(void)
 {
 	for (;;) {

@@ -47,10 +47,9 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 /* ------------------------------------------------------------------ setting */
 
 /*
- * Sets the owner of one object by changing the page's word. The change may make a vector for the page: memory with a
- * lock, perhaps held by the code that a handler interrupted. So a handler inside the allocator is refused, and its
- * caller fails as for want of memory. A free never comes here: where a free must clear a word, the page has a vector
- * since its first charged object.
+ * Changes the page's word. The change may make a vector for the page: memory with a lock, perhaps held by the code that
+ * a handler interrupted. So a handler inside the allocator is refused. A free never comes here: where a free must clear
+ * a word, the page has a vector since its first charged object.
  */
 static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, uint64_t owner, bool may_wait)
 {
@@ -65,8 +64,8 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 
 /*
  * Sets the owner of the objects of objects[0, n) in the first object's page. Returns: their number; 0: no memory, or
- * not an object of this cache. The page's word is read once for the run. Another thread may replace the word by a
- * vector meanwhile; the vector begins with the word's owner for all objects, so the run's result is the same.
+ * not an object of this cache. Another thread may replace the page's word by a vector meanwhile; the vector begins with
+ * the word's owner for all objects, so the run's result is the same.
  */
 static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
 {

@@ -154,9 +154,9 @@ km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgr
 }
 
 /*
- * Frees on the direct path. Returns: false where nothing was done: in mode `drain`, where the CPU's one stock may belong
- * to another objcg, or if the bytes do not fit into this CPU's stock word. After the put the objcg must not be read:
- * another thread may take its last byte out of the stock at once.
+ * Frees on the direct path. Returns: false where nothing was done: in mode `drain`, where the CPU's one stock may
+ * belong to another objcg, or if the bytes do not fit into this CPU's stock word. After the put the objcg must not be
+ * read: another thread may take its last byte out of the stock at once.
  */
 km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cgroup *objcg)
 {
@@ -196,9 +196,11 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 
 /* ------------------------------------------------------------------ mixed sheaves */
 
-/* Charges an object in the caller's hand to objcg; NULL: leaves the object uncharged. The charge comes after the object,
- * against the order above: the owner of an object on a mixed sheaf is known only after the pop. A refused charge frees
- * the object. */
+/*
+ * Charges an object in the caller's hand to objcg; NULL: leaves the object uncharged. The charge comes after the
+ * object, against the order above: the owner of an object on a mixed sheaf is known only after the pop. A refused
+ * charge frees the object.
+ */
 static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	if (!objcg || km_objcg_charge(objcg, cache->memcg.charge, gfp))

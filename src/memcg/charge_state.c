@@ -4,17 +4,17 @@
  * with km_drain_lock held; at most one of `charged` and `mixed` is open. The steps of a drain are those of
  * alloc/drain.c.
  *
- *	from		event				to		what must hold
- *	NONE		first charge			SOME		no SLAB_ACCOUNT; objcg is DIFFER	begin
- *	NONE		creation with SLAB_ACCOUNT	CHECKED		frees are checked; objcg is DIFFER	begin
- *	NONE		the same			ONE		a sheaf may be mixed; objcg is UNKNOWN	begin
- *	NONE		the same			ONE_OWNED	not so; objcg is UNKNOWN		begin
- *	ONE		a second objcg			DUE		frees miss; objcg is DIFFER		differ
- *	ONE_OWNED	the same			OWNED		the same				differ
- *	DUE		a call that may wait		MIXED		sheaves exist, closed and fenced	mix
- *	DUE		the same, without a fence	OWNED		sheaves exist, closed			mix
- *	MIXED		the end of the cache		OWNED		sheaves closed and empty		km_charge_release
- *	any but NONE	a child cache			with PARENT	a second objcg's steps come first	differ
+ *	from		event			to		what must hold				function
+ *	NONE		first charge		SOME		no SLAB_ACCOUNT; objcg is DIFFER	begin
+ *	NONE		SLAB_ACCOUNT: creation	CHECKED		frees are checked; objcg is DIFFER	begin
+ *	NONE		SLAB_ACCOUNT: creation	ONE		a sheaf may be mixed; objcg UNKNOWN	begin
+ *	NONE		SLAB_ACCOUNT: creation	ONE_OWNED	no sheaf may be; objcg UNKNOWN		begin
+ *	ONE		second objcg		DUE		frees miss; objcg is DIFFER		differ
+ *	ONE_OWNED	second objcg		OWNED		frees miss; objcg is DIFFER		differ
+ *	DUE		a call that may wait	MIXED		sheaves exist, closed and fenced	mix
+ *	DUE		a fence is refused	OWNED		sheaves exist, closed			mix
+ *	MIXED		end of the cache	OWNED		sheaves closed and empty	km_charge_release
+ *	not NONE	child cache		with PARENT	state is not ONE, ONE_OWNED		differ
  *
  * `objcg` is DIFFER in all states but ONE and ONE_OWNED. There `objcg` is UNKNOWN until the first object, then the
  * objcg of all objects, or NOBODY (km_objcgs_note of object_objcg.c, without a lock). Whether a sheaf may be mixed is
@@ -173,8 +173,10 @@ static void differ(struct kmem_cache *cache, uint32_t parent)
 	km_store_release(&cache->memcg.objcg, KM_OBJCGS_DIFFER);
 	if (from == KM_CHARGING_ONE || from == KM_CHARGING_ONE_OWNED)
 		enter(cache, from == KM_CHARGING_ONE ? KM_CHARGING_DUE : KM_CHARGING_OWNED);
-	if (parent)
+	if (parent) {
 		km_store(&cache->memcg.charging, cache->memcg.charging | parent);
+		km_debug(agrees(cache), "a cache with child caches has several objcgs");
+	}
 }
 
 bool km_charged_differ(struct kmem_cache *cache, uint32_t parent, bool may_wait)

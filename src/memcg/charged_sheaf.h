@@ -77,9 +77,9 @@ bool km_charged_name(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
  */
 bool km_charged_take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void **objects, size_t n);
 /*
- * charge_state.c: opens the free fast path of a cache with one objcg: frees then push to the CPU's charged sheaf. Every slow path
- * that pushes to a charged sheaf must call km_charged_see_back, not only a refill: a thread may free again and again
- * without a refill.
+ * charge_state.c: opens the free fast path of a cache with one objcg: frees then push to the CPU's charged sheaf.
+ * Every slow path that pushes to a charged sheaf must call km_charged_see_back, not only a refill: a thread may free
+ * again and again without a refill.
  */
 void km_charged_open_back(struct kmem_cache *cache);
 km_inline void km_charged_see_back(struct kmem_cache *cache)

@@ -8,9 +8,9 @@
  *
  * Invariants. Child caches are created and destroyed under the registry lock. A link of a bucket stays while its
  * group has a reference, and is reused: readers of the bucket need no lock. All slabs of a child cache are in its
- * array; the owner word of a slab's first page has the address of the slab's entry; and the group's objcg is charged for each slab.
- * A child cache reused from another group is emptied and kept while its cache lives. A late free by the former
- * group's threads may still run, so the child cache must not be destroyed.
+ * array; the owner word of a slab's first page has the address of the slab's entry; and the group's objcg is charged
+ * for each slab. A child cache reused from another group is emptied and kept while its cache lives. A late free by
+ * the former group's threads may still run, so the child cache must not be destroyed.
  */
 #include <errno.h>
 
@@ -124,8 +124,8 @@ static void put_at(struct km_child *child, struct km_page **entry, struct km_pag
 }
 
 /*
- * Stores the address of the slab's entry in the owner word of its first page: objects of a child cache use no owner words. Returns:
- * false with the slab unchanged; `dismiss` then uncharges the slab.
+ * Stores the address of the slab's entry in the owner word of its first page: objects of a child cache use no owner
+ * words. Returns: false with the slab unchanged; `dismiss` then uncharges the slab.
  */
 static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
@@ -153,8 +153,8 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
 		km_profile_ops->goes(first + i * cache->layout.size);
 }
 
-/* The last slab moves to the free place, so that the array has no holes. The uncharge comes last, after the unlock: with
- * the group's last byte its objcg and `private` may end. */
+/* The last slab moves to the free place, so that the array has no holes. The uncharge comes last, after the unlock:
+ * with the group's last byte its objcg and `private` may end. */
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_child *child = cache->memcg.kept_by;
@@ -181,8 +181,8 @@ static const struct km_slab_charge slab_charge = { admit, dismiss, came, goes };
 
 /* ------------------------------------------------------------------ child caches */
 
-/* Sets the name: "cache:group"; "cache:group~number" if another private group has the same name. A name too long becomes
- * "cache:roup~number": names with equal beginnings mostly differ at the end. */
+/* Sets the name: "cache:group"; "cache:group~number" if another private group has the same name. A name too long
+ * becomes "cache:roup~number": names with equal beginnings mostly differ at the end. */
 static void set_name(char *name, const struct km_child *child, const struct kmem_cache *parent)
 {
 	const char *group = child->private->objcg->home->name;
@@ -379,8 +379,8 @@ static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int n
 				    km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 }
 
-/* Allocates after a miss. The first attempt is without __GFP_NOFAIL, and quiet, because the slab is charged where waiting
- * is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. */
+/* Allocates after a miss. The first attempt is without __GFP_NOFAIL, and quiet, because the slab is charged where
+ * waiting is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	struct km_child *child = get(objcg->private, cache, gfp);

@@ -60,8 +60,8 @@ struct detaching {
 	size_t count;
 };
 
-/* Links stay in their buckets, empty, because a thread may be following the bucket; links of spares are in no bucket, and
- * are freed. */
+/* Links stay in their buckets, empty, because a thread may be following the bucket; links of spares are in no bucket,
+ * and are freed. */
 static void detach_gathered(struct detaching *these)
 {
 	if (these->count)

@@ -406,8 +406,8 @@ struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group)
 
 #define CALL	((uint64_t)1 << 32)	/* a call's reference, in `refs` */
 
-/* Without a free place: a plain reference. Store the place before the reference, and clear it after: a handler's fork child never drops one reference too
- * many. */
+/* Without a free place: a plain reference. Store the place before the reference, and clear it after: a handler's fork
+ * child never drops one reference too many. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 {
 	unsigned i = km_array_count(km_thread.memcg_held);

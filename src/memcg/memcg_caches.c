@@ -1,7 +1,8 @@
 /*
  * memcg_caches.c: a group's objects and bytes, cache by cache. Invariants: nothing is counted in advance; a query
  * walks over all slabs and reads their owner words (page/obj_cgroups.h). A slab is read only while its page is held.
- * An owner may go meanwhile, but its record stays a record (objcg.c); the record's group is read under the tree lock.
+ * An owner may go meanwhile, but its record stays a record (objcg.c). A word read while its slab is freed may be any
+ * value: only addresses of records are followed, under the tree lock.
  */
 #include "page/metadata.h"
 #include "page/obj_cgroups.h"
@@ -58,7 +59,7 @@ static size_t count_its(const struct walk *walk, const uint64_t *owners, uint64_
 
 		/* Neighbours mostly have the same owner. */
 		if (owner != last)
-			its = owner && is_its(walk, (const struct obj_cgroup *)(uintptr_t)owner);
+			its = km_objcg_is_record(owner) && is_its(walk, (const struct obj_cgroup *)(uintptr_t)owner);
 		last = owner;
 		count += its;
 	}

@@ -158,6 +158,8 @@ void km_objcg_list(struct obj_cgroup *objcg);
 struct obj_cgroup *km_objcg_pop_listed(void);
 struct obj_cgroup *km_objcg_new(struct mem_cgroup *home);
 void km_objcg_keep(struct obj_cgroup *objcg);
+/* Returns whether the address is an objcg's, live or dead. Context: tree lock held. */
+bool km_objcg_is_record(uintptr_t address);
 /* Returns pages without a record in use to the system. */
 void km_objcg_purge(void);
 

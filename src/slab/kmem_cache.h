@@ -170,10 +170,8 @@ struct km_cache_registry {
 	char name[KM_NAME_BYTES];
 };
 
-/*
- * The state of a cache's charges (memcg/charge_state.c has the transitions): the objects with a charge, the number of
- * charged objcgs, the owners of charged sheaves. The order counts. Below ONE, the owner word of a free object must be 0.
- */
+/* The state of a cache's charges: objects with a charge, charged objcgs, owners of charged sheaves. The transitions:
+ * memcg/charge_state.c. The order counts. Below ONE, the owner word of a free object must be 0. */
 enum km_charging {
 	KM_CHARGING_NONE = 0,		/* no object was ever charged */
 	KM_CHARGING_PARENT = 1,		/* bit of the states below: some group has, or had, a child cache */

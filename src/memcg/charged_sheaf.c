@@ -124,8 +124,9 @@ km_tls struct km_charged_last km_charged_last;
 
 /*
  * Makes `owner` the owner of the CPU's sheaf. Returns: false where the sheaf is another group's, and busy. The former
- * owner's objects are given back before the owner changes. Between the pop of the last object and the adoption a third
- * group may push; then the call fails.
+ * owner's objects are given back before the owner changes: an object on an owned sheaf is charged to the owner of the
+ * sheaf. Between the pop of the last object and the adoption a third group may push. The sheaf is then the third
+ * group's, and this call fails: one slow allocation for the caller.
  */
 static bool take_over(struct kmem_cache *cache, uint64_t owner)
 {

@@ -69,8 +69,12 @@ static bool try_add(struct km_counter *counter, uint64_t bytes)
 	return true;
 }
 
-/* Another charge may be refused meanwhile by counters below that are raised for a moment (kernel: the same). km_press
- * tries again; a charge that may not wait fails. */
+/*
+ * Charges from below upwards. Another thread may see counters below raised for a moment by a charge then refused
+ * above. Each of these counters had room, so none exceeds its max. Another charge may be refused meanwhile although
+ * there would be room a moment later (kernel: the same). km_press (pressure.c) tries again; a charge that may not wait
+ * fails.
+ */
 struct km_counter *km_counter_try_charge(struct km_counter *counter, uint64_t bytes)
 {
 	for (struct km_counter *at = counter; at; at = at->parent)
@@ -109,7 +113,10 @@ void km_counter_uncharge(struct km_counter *counter, uint64_t bytes)
 	}
 }
 
-/* A max lowered below the usage gives a margin of 0, never an overflow. */
+/*
+ * A max lowered below the usage gives a margin of 0, never an overflow. The loads are not one snapshot: a charge by
+ * this answer may still be refused. So the answer chooses a size, and never replaces a charge.
+ */
 uint64_t km_counter_margin(const struct km_counter *counter)
 {
 	uint64_t margin = UINT64_MAX;

@@ -93,8 +93,10 @@ static void memcg_fork(bool before, bool child)
 		km_lock_around_fork(&tree.lock, before, child);
 }
 
-/* Releases the groups of the child whose last references were calls of other threads. The walk begins again each time,
- * because the put changes the walked list. */
+/*
+ * Releases the groups of the child whose last references were calls of other threads. One group at a time, from the
+ * start again each time: the put releases a group, takes the lock, and changes the walked list.
+ */
 static void memcg_forked(void)
 {
 	struct mem_cgroup *group;
@@ -197,8 +199,11 @@ static void keep_group(struct mem_cgroup *group)
 	*place = group;
 }
 
-/* Each listed objcg is checked again, because late charges may have come. Then the record leads to no group: a thread
- * with the dead group still active gets an error on its next charge. */
+/*
+ * Reaps listed objcgs. Each is checked again, because late charges may have come. Then the record leads to no group:
+ * a thread with the dead group still active gets an error on its next charge, and no new owner of the record is
+ * charged.
+ */
 void km_memcg_reap(void)
 {
 	struct obj_cgroup *objcg;
@@ -247,8 +252,11 @@ void km_memcg_set_top(struct mem_cgroup *group)
 	top = group;
 }
 
-/* The step under the lock fails only if the parent went offline, or for want of memory for stocks. Then all steps are
- * undone in reverse order; no other thread has seen the group. */
+/*
+ * Creates a group. All steps without the tree come before the lock. The step under the lock fails only if the parent
+ * went offline, or for want of memory for stocks. Then all steps are undone in reverse order; no other thread has
+ * seen the group. Returns: NULL with the reason in errno on failure.
+ */
 struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name, unsigned int flags)
 {
 	int error = ENOMEM;
@@ -288,8 +296,11 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 
 /* ------------------------------------------------------------------ offline and release */
 
-/* Leads all objcgs of the group to the parent. A thread still reading the group does so under some CPU's lock:
- * km_stock_leave waits for these threads. */
+/*
+ * Leads all objcgs of the group to the parent. The parent was charged all along. A thread still reading the group
+ * does so under some CPU's lock: km_stock_leave waits for these threads. The usage left on the group's own counters
+ * has moved to the parent, and is never uncharged here.
+ */
 static void reparent(struct mem_cgroup *group)
 {
 	struct mem_cgroup *parent = group->parent;
@@ -309,8 +320,11 @@ static void reparent(struct mem_cgroup *group)
 	km_store(&group->kmem.usage, (uint64_t)0);
 }
 
-/* The stock is closed first, while the objcg still leads to this group, so that the stock's bytes go back to this
- * group's counters. */
+/*
+ * Takes a group offline. The stock is closed first, while the objcg still leads to this group, so that the stock's
+ * bytes go back to this group's counters. Then `online` is cleared, and the objcgs are led to the parent. The
+ * counters above stay unchanged: they have counted the same bytes all the time.
+ */
 int mem_cgroup_offline(struct mem_cgroup *group)
 {
 	int result = 0;
@@ -355,9 +369,11 @@ static void release(struct mem_cgroup *group)
 }
 
 /*
- * Drops a reference. Returns: true if the last one was dropped. The count is decreased by compare-and-swap, because the
- * group must go offline before its last reference is dropped, and must still exist then. `error` bounds the inner
- * loop: a group with online groups below can't go offline, and was put once too often.
+ * Drops a reference. Returns: true if the last one was dropped. An online group keeps its last reference until it is
+ * offline. If a group below is online, this last reference belongs to the group below, not to the caller. The count
+ * is decreased by compare-and-swap, because the group must go offline before its last reference is dropped, and must
+ * still exist then. Of two concurrent puts one loses the swap and looks again. `error` bounds the inner loop: a group
+ * with online groups below can't go offline, and was put once too often.
  */
 static bool drop(struct mem_cgroup *group, uint64_t unit)
 {
@@ -514,8 +530,11 @@ void mem_cgroup_set_default(struct mem_cgroup *group)
 		mem_cgroup_put(before->home);
 }
 
-/* Returns the next online group after `at`, held, and drops `at`. A referenced group, also offline, keeps its place
- * among its siblings, so that the walk can go on after any offline by the visitor. */
+/*
+ * Returns the next online group after `at`, held, and drops `at`. The next group is held before `at` is dropped. A
+ * referenced group, also offline, keeps its place among its siblings, so that the walk can go on after any offline by
+ * the visitor.
+ */
 static struct mem_cgroup *step(struct mem_cgroup *root, struct mem_cgroup *at)
 {
 	struct mem_cgroup *next = at;

@@ -104,8 +104,11 @@ struct mem_cgroup_shrinker {
 	uint32_t running;		/* threads in the callback: the record stays listed */
 };
 
-/* A shrinker is called with the tree unlocked, and may be removed by another thread meanwhile: the remover sets
- * `going`, and waits until no thread is in the callback. So a walk can go on from the called record. */
+/*
+ * A shrinker is called with the tree unlocked, and may be removed by another thread meanwhile. `running` keeps its
+ * record on the list. The remover first sets `going`, so that no thread calls the shrinker again, and then waits
+ * until no thread is in the callback. The walk goes on from the called record, so the record must stay listed.
+ */
 static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
 static uint64_t shrunk;			/* calls that freed bytes; under the tree lock */
 
@@ -347,8 +350,11 @@ uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 
 /* ------------------------------------------------------------------ over max */
 
-/* Calls the nearest callback, of the group or above. Returns: true if there is room now. The lock is released before
- * the call: the callback may free, offline groups, or set another callback. */
+/*
+ * Calls the nearest callback, of the group or above. Returns: true if there is room now. Callback and argument are
+ * read together under the lock, so that a concurrent change of both is seen as a pair. The lock is released before
+ * the call: the callback may free, offline groups, or set another callback.
+ */
 static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 {
 	struct mem_cgroup *at = group;
@@ -390,8 +396,11 @@ static bool others_shrink(const struct mem_cgroup *group)
 	return false;
 }
 
-/* Waits while another thread is in a shrinker; bounded, because the shrinker may wait for this very thread. Returns:
- * true if a shrinker freed bytes since the count was `before`. */
+/*
+ * Waits while another thread is in a shrinker, after the shrinker had nothing more for this thread. The wait is
+ * bounded: the shrinker may wait for this very thread. Returns: true if a shrinker freed bytes since the count was
+ * `before`.
+ */
 static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 {
 	for (unsigned ms = 1; ms <= PATIENCE_MS && km_load(&shrunk) == before && others_shrink(group); ms *= 2)
@@ -420,9 +429,9 @@ static void unsqueeze(struct mem_cgroup *group)
 }
 
 /*
- * Drains the refusing group, and tries again. Meanwhile (`squeezed`) no charge below gets more than needed. One drain
- * may not be enough: a group above may refuse next; and bytes just going into a stock when the drain began are found by
- * the second drain.
+ * Drains the refusing group, and tries again. Meanwhile no charge below gets more than needed, or the drained bytes
+ * would go to the first charge's stock. One drain may not be enough: a group above may refuse next; and bytes just
+ * going into a stock when the drain began are found by the second drain.
  */
 static bool drain_and_charge(struct km_attempt *attempt)
 {
@@ -446,8 +455,9 @@ static bool drain_and_charge(struct km_attempt *attempt)
 }
 
 /*
- * Kernel: reclaims, then drains; but draining costs no user anything. `before` is read ahead of the attempt:
- * wait_for_others then notices a shrinker of another thread that freed bytes between the refusal and the look.
+ * Works for a charge after the refused first attempt. Kernel: reclaims, then drains; but draining costs no user
+ * anything. `before` is read ahead of the attempt: wait_for_others then notices a shrinker of another thread that
+ * freed bytes between the refusal and the look, and does not wait.
  */
 bool km_press(struct km_attempt *attempt, gfp_t gfp)
 {

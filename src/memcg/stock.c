@@ -438,9 +438,10 @@ static bool is_over_high(const struct km_counter *counter)
 }
 
 /*
- * Notes a charge above high. If the thread may wait, the group is handed out with a reference, and the caller slows
- * down with no lock held. Else the thread owes the delay. Only charges that reached the counters are checked: bytes of
- * a stock were checked when the stock was filled.
+ * Notes a charge above high. Such a charge is not refused, but the thread must be slowed down, and can't be under a
+ * lock. If the thread may wait, the group is handed out with a reference, and the caller slows down with no lock
+ * held. Else the thread owes the delay. Only charges that reached the counters are checked: bytes of a stock were
+ * checked when the stock was filled.
  */
 static void note_high(struct km_attempt *attempt, struct km_counter *counter, bool nested)
 {
@@ -473,8 +474,8 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 
 /*
  * Makes one attempt at a charge after a miss of the byte stock. From enter to leave the thread holds one CPU's lock,
- * keeps handlers out, and waits for no other lock. The caller drains, reclaims, calls back and sleeps, as *attempt
- * says.
+ * keeps handlers out, and waits for no other lock: so the section ends, and the group read stays alive. The caller
+ * drains, reclaims, calls back and sleeps, as *attempt says.
  */
 bool km_stock_charge(struct km_attempt *attempt)
 {
@@ -696,10 +697,12 @@ static uint64_t drain_pages(const struct mem_cgroup *root)
 }
 
 /*
- * All stocks are closed before the one fence, because the fence interrupts every CPU. Then each stock is emptied and
- * opened again at once; meanwhile charges take the slow path. If the system refuses the fence, only this CPU's bytes
- * are taken, with the ordinary per-CPU operation, after the stock is open again. Orphans have no words of their own
- * any more, but may have bytes on no CPU, and left-behind words.
+ * Drains `root` and all groups below. All stocks are closed before the one fence, because the fence interrupts every
+ * CPU. Then each stock is emptied and opened again at once, so that charges find the stock closed for a short time;
+ * meanwhile charges take the slow path. If the system refuses the fence, only this CPU's bytes are taken, with the
+ * ordinary per-CPU operation, after the stock is open again. Bytes on other CPUs stay charged, safely.
+ *
+ * Orphans have no words of their own any more, but may have bytes on no CPU, and left-behind words.
  */
 uint64_t km_stock_drain(struct mem_cgroup *root)
 {
@@ -748,8 +751,9 @@ void km_stock_close_objcg(struct obj_cgroup *objcg)
 }
 
 /*
- * The loop takes each CPU's lock once: an earlier section with the old group has ended; a later section reads the
- * parent. The group's pages leave each page stock, and the CPU's `net` word is moved into `charged`.
+ * Ends going offline: afterwards no thread reads the group through its objcg. The loop takes each CPU's lock once. An
+ * earlier section with the old group has ended; a later section reads the parent. The group's pages leave each page
+ * stock, and the CPU's `net` word is moved into `charged`.
  */
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 {

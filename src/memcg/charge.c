@@ -371,10 +371,11 @@ static void free_owned(struct kmem_cache *cache, void *object, uint64_t owner)
 	struct obj_cgroup *objcg = (struct obj_cgroup *)(uintptr_t)owner;
 	const bool last = km_charged_last.owner == owner && km_charged_last.cache == cache;
 
-	if ((last && free_direct(cache, object, objcg)) ||
-	    km_rseq_owned_push(&cache->memcg.charged.inner, km_hot.percpu, km_rseq, owner, object))
+	if (last && free_direct(cache, object, objcg))
 		return;
-	if (!in_the_way(cache, block_owner(cache), owner) || !free_direct(cache, object, objcg))
+	if (km_rseq_owned_push(&cache->memcg.charged.inner, km_hot.percpu, km_rseq, owner, object))
+		km_charged_see_back(cache);
+	else if (!in_the_way(cache, block_owner(cache), owner) || !free_direct(cache, object, objcg))
 		free_slowly(cache, object, owner);
 }
 #endif

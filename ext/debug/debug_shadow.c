@@ -320,7 +320,7 @@ static bool is_unused(const struct km_shadows *shadows)
 	if (km_load_acquire(&shadows->calls))
 		return false;
 	for (struct kmem_cache *at = shadows->first; at; at = at->ext.next_shadow)
-		if (!is_empty(at) || (at->memcg.children && km_registry_each(find_full_child, at)))
+		if (!is_empty(at) || (km_is_parent(at) && km_registry_each(find_full_child, at)))
 			return false;
 	return true;
 }

@@ -43,8 +43,8 @@ struct km_charge_ops {
 	/* Large blocks. pay: charges a block; false: the objcg is at its limit; *owner: the objcg charged, or 0 for
 	 * none. With no lock held, and km_thread.busy as the caller found it. */
 	bool (*pay)(size_t bytes, gfp_t gfp, uint64_t *owner);
-	bool (*pay_more)(uint64_t owner, size_t bytes, gfp_t gfp);
-	void (*pay_back)(uint64_t owner, size_t bytes);
+	bool (*pay_more)(struct obj_cgroup *owner, uint64_t bytes, gfp_t gfp);
+	void (*pay_back)(struct obj_cgroup *owner, uint64_t bytes);
 	/* True if the owner is the objcg of the current thread. */
 	bool (*pays_here)(uint64_t owner);
 	/* True if the limits of the thread's objcg seem to have room for so many more bytes. Charges nothing. */

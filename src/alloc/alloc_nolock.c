@@ -24,7 +24,7 @@ static void *refused(int error)
  * and objects of caches with address reuse come from the cached objects, or not at all. */
 static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 {
-	return !(gfp & __GFP_ACCOUNT) && !cache->memcg.charge_all && !km_account_here && !cache->memcg.slab_charge &&
+	return !(gfp & __GFP_ACCOUNT) && !km_charges_all(cache) && !km_account_here && !cache->memcg.slab_charge &&
 	       !(cache->layout.flags & (SLAB_NODUMP | SLAB_FAILSLAB)) && !km_hardening.own_addresses &&
 	       !km_alloc_has_out(cache) && km_plain_ops(cache) == km_layer(cache, KM_LAYER_VALIDATE);
 }

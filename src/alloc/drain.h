@@ -1,5 +1,5 @@
 /*
- * drain.h: functions shared by drain.c, publish.c, resize.c and memcg/charged_drain.c. Invariant: each function here
+ * drain.h: functions shared by drain.c, publish.c, resize.c and memcg/charge_state.c. Invariant: each function here
  * is called with km_drain_lock held, or for a cache not yet visible to other threads.
  */
 #ifndef KM_ALLOC_DRAIN_H

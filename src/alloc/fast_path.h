@@ -138,16 +138,14 @@ struct km_alloc_ops {
 	/* Objects may enter and leave the cache's per-CPU sheaves on the fast path, without these ops. */
 	bool pcs;
 	/*
-	 * For charged objects, else NULL. begin: fills in the fields of the cache that the other two read, `charge`
-	 * last, by a release; called once, under a lock of this folder, before the other two. recharge: transfers an
-	 * object from the mixed sheaves to the objcg; *word names the objcg charged now (word NULL: not looked up
-	 * yet). recharge_bulk: the same for objects[0, n). Returns n if all objects are charged to the objcg, 0 if
-	 * all were freed and other objects may be tried, SIZE_MAX if all were freed and the request must fail.
+	 * For charged objects, else NULL. recharge: transfers an object from the mixed sheaves to the objcg; *word
+	 * names the objcg charged now (word NULL: not looked up yet). recharge_bulk: the same for objects[0, n);
+	 * returns n if all objects are charged to the objcg, 0 if all were freed and other objects may be tried,
+	 * SIZE_MAX if all were freed and the request must fail.
 	 */
-	void (*begin)(struct kmem_cache *cache);
-	void *(*recharge)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
 	size_t (*recharge_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 				void **objects);
+	void *(*recharge)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
 };
 /*
  * Slow-path frees of a child cache's objects count themselves in `calls` while they run. Fast-path frees need no

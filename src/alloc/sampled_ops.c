@@ -16,9 +16,9 @@
  * the object is checked.
  *
  * A charged object has an owner word, by its page; a guarded object has none. So a charged cache is not sampled. If
- * the cache becomes charged while a guarded object is out, the object stays uncharged. Fast-path frees then stay off
- * the mixed sheaves (km_charged_set_ops). A charged allocation that meets the object in a plain sheaf frees the
- * object and takes another (km_plain_alloc).
+ * the cache becomes charged while a guarded object is out, the object stays uncharged: such a cache is in state
+ * KM_CHARGING_SOME for ever, without mixed sheaves, and its frees look at the owner. A charged allocation that meets
+ * the object in a plain sheaf frees the object and takes another (km_plain_alloc).
  *
  * kmalloc and malloc know the requested bytes, and the ops do not: a miss names only a cache. The first call that
  * meets these ops samples nothing. From then on misses of kmalloc and malloc take the slow path with sizes
@@ -156,9 +156,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	bool due = km_guarded.each || km_swap_acquire(&cache->ext.sample_due, false);
 	void *object = due ? km_guard_ops->alloc(cache, asked.bytes, asked.align, gfp) : NULL;
 
-	/* The cache may be charged by now. The guarded object was counted before this load; km_charged_set_ops stores
-	 * first, and then reads the count. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* The cache may be charged by now. */
 	if (km_unlikely(object && km_ops_charges(km_layer(cache, KM_LAYER_CHARGE)))) {
 		km_guard_ops->free(cache, object, NULL);
 		return NULL;

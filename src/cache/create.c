@@ -481,7 +481,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 	for (size_t i = 0; i < count; i++) {
 		km_debug(km_is_locked(&registry.lock) && !caches[i]->layout.dead,
 			 "a cache is removed once, by the registry");
-		if (caches[i]->memcg.children)
+		if (km_is_parent(caches[i]))
 			km_charge_ops->forget(caches[i]);
 		leave_rounds(caches[i]);
 		km_list_del(&caches[i]->registry.all);

@@ -453,7 +453,7 @@ static void before_destroy(struct kmem_cache *cache)
 		km_store(&cache->state.going, true);
 		km_registry_unlock();
 		kvfree_rcu_barrier();
-		if (km_load(&cache->state.slab_bytes) || cache->memcg.children || cache->layout.engine->shared_pages)
+		if (km_load(&cache->state.slab_bytes) || km_is_parent(cache) || cache->layout.engine->shared_pages)
 			rcu.ops.synchronize();
 	} else {
 		wait();

@@ -29,12 +29,12 @@ enum km_mail_command {
 					 * kmem_idle */
 	/* kmem_cache_validate for caches of the name, or the check of all ("*"); km_mail_report has the report. */
 	KM_MAIL_VALIDATE,
-	/* Writes to files like the kernel's (memcg_control.c), for caches of the name. letters: a number in
+	/* Writes to files like the kernel's (write_cache.c), for caches of the name. letters: a number in
 	 * digits; for TUNE "LIMIT BATCHCOUNT SHARED"; for CLEAR, a reset of the event counters, none. */
 	KM_MAIL_MIN_PARTIAL, KM_MAIL_DEFRAG_RATIO, KM_MAIL_SHEAF_CAPACITY, KM_MAIL_CPU_PARTIAL,
 	KM_MAIL_TUNE, KM_MAIL_CLEAR,
 	/* Writes to a group's file. A group has no name here: cache is "NUMBER VALUE", in digits. letters: the
-	 * file's name without "memory.": max, high, low, min, peak or reclaim (memcg/memcg_control.c). */
+	 * file's name without "memory.": max, high, low, min, peak or reclaim (memcg/memcg_text.c). */
 	KM_MAIL_GROUP,
 	KM_MAIL_ACCOUNT,		/* mem_cgroup_account_malloc: letters "on" or "off", no name */
 };

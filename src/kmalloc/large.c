@@ -61,7 +61,7 @@ static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
 /* Out of line, because many paths end with a refund. */
 static km_noinline void pay_owner_back(uint64_t owner, size_t bytes)
 {
-	km_charge_ops->pay_back(owner, bytes);
+	km_charge_ops->pay_back((struct obj_cgroup *)(uintptr_t)owner, bytes);
 }
 
 static void pay_back(uint64_t owner, size_t bytes)
@@ -636,7 +636,7 @@ static void give_tail(struct km_page *page, size_t pages)
  * block, *refused is set. */
 static bool pay_growth(uint64_t owner, size_t bytes, gfp_t gfp, bool *refused)
 {
-	if (km_likely(!owner) || km_charge_ops->pay_more(owner, bytes, gfp))
+	if (km_likely(!owner) || km_charge_ops->pay_more((struct obj_cgroup *)(uintptr_t)owner, bytes, gfp))
 		return true;
 	*refused = is_to_be_paid(gfp) && !(gfp & __GFP_NOFAIL) && km_charge_ops->pays_here(owner);
 	if (*refused)

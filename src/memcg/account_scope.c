@@ -1,11 +1,14 @@
 /*
- * account_scope.c: charges of allocations without __GFP_ACCOUNT: all allocations of a thread, and the blocks of
- * malloc. Invariant: an object uncharged at its allocation is never refunded. A cache with both kinds of objects has
- * an owner word for each object; charged blocks of malloc come from separate caches, with no uncharged objects.
+ * account_scope.c: charges of allocations without __GFP_ACCOUNT: all allocations of a thread, the blocks of malloc, and
+ * a later charge for an allocated object. Invariant: an uncharged object is never refunded. A cache with both kinds of
+ * objects has an owner word for each object; only the holder of the object reads and writes the word. Charged blocks
+ * of malloc come from separate caches, with no uncharged objects.
  */
 #include <errno.h>
 #include <kmem/memcg.h>
 
+#include "charged_sheaf.h"
+#include "child_cache.h"
 #include "memcg_group.h"
 
 static int begin_each(struct kmem_cache *cache, void *arg km_unused)
@@ -67,4 +70,43 @@ int mem_cgroup_account_malloc(bool on)
 	if (!error && !on && !km_options.account)
 		km_memcg_flush_pcs(&km_memcg_root);
 	return error;
+}
+
+/* ------------------------------------------------------------------ a given object */
+
+struct mem_cgroup *mem_cgroup_from_obj(const void *object)
+{
+	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : km_cache_of(object);
+	uint64_t owner = 0;
+
+	if (cache && cache->memcg.child_of)
+		owner = (uintptr_t)km_private_owner(cache);
+	else if (cache && km_is_charged(cache))
+		owner = km_object_owner(cache, object);
+	else if (!cache && !ZERO_OR_NULL_PTR(object))
+		owner = km_large_owner(object);
+	return owner ? km_objcg_memcg((struct obj_cgroup *)(uintptr_t)owner) : NULL;
+}
+
+/* No other thread reads or writes the object's word, so the look at the word and the charge need not be atomic. */
+bool kmem_cache_charge(void *object, gfp_t gfp)
+{
+	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : km_cache_of(object);
+	struct obj_cgroup *objcg = km_objcg_now();
+
+	if (!objcg || objcg == &km_objcg_root || ZERO_OR_NULL_PTR(object) || (cache && cache->memcg.child_of))
+		return true;
+	/* A guarded object has no owner word, and stays uncharged. */
+	if (km_is_guarded(object))
+		return true;
+	/* A private group's block must be charged from its allocation on; after a later charge destroy_all would free
+	 * the block. */
+	if (!cache)
+		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));
+	if (!km_is_charged(cache) && !km_alloc_begin_charging(cache, gfp))
+		return false;
+	/* Already charged. Kernel: true as well. */
+	if (km_object_owner(cache, object))
+		return true;
+	return km_objcg_charge(objcg, cache->memcg.charge, gfp) && km_charged_name(cache, gfp, objcg, &object, 1);
 }

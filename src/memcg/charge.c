@@ -1,7 +1,7 @@
 /*
  * charge.c: alloc ops for charged objects, one object at a time (bulk requests: charge_bulk.c). This layer is above
  * the plain layers of a cache with SLAB_ACCOUNT, and of a cache after its first allocation with __GFP_ACCOUNT. Each
- * charged object costs its group cache->charge bytes from the allocation until the free.
+ * charged object costs its group memcg.charge bytes from the allocation until the free.
  *
  *	hit	the CPU's charged sheaf has cached objects of this group, charged when they were pushed: pop, push
  *	recharge with several groups a sheaf is mixed: an object of another group is charged to the group that pops it
@@ -9,9 +9,7 @@
  *	else	one object: bytes from or to the group's stock on this CPU, the object from or to the plain sheaf
  *
  * Invariants: the owner word of an allocated object, or of an object on a charged sheaf, names an objcg, and this
- * objcg is charged for the object. A charged sheaf (one cache, one CPU) has at most 64 KiB of objects, 256 KiB of
- * large blocks, or two objects if two are more. Near a limit a refill takes less. All objects of charged sheaves are
- * given back (flush) before a charge is refused.
+ * objcg is charged for the object. All objects of charged sheaves are given back (flush) before a charge is refused.
  */
 #include <errno.h>
 #include <kmem/memcg.h>
@@ -26,20 +24,13 @@
  *	out	1. its word is cleared	2. the object's bytes go back		3. the object goes beneath
  *
  * In: the charge may wait, reclaim, call back, and is refused most often. The charge comes first, while there is
- * nothing to undo. A later step that fails undoes the steps before. The objcg stays alive meanwhile, because the
- * bytes just charged keep the objcg. Until step 3 only this thread has the object, and no thread reads the old value
- * of the owner word: the word counts only for an allocated object, or an object on a charged sheaf.
+ * nothing to undo. The bytes just charged keep the objcg alive. Until step 3 no thread reads the old value of the
+ * owner word: the word counts only for an allocated object, or an object on a charged sheaf.
  *
  * Out: as soon as the object is in the layer beneath, another thread may allocate the object and set the owner word.
  * So the word must be cleared before. The uncharge is the last use of the objcg: with the last byte the objcg may
- * end.
- *
- * An object is never allocated without being charged. For the length of one call an object may be charged without
- * being allocated. A limit then refuses a little early; the next attempt, after a flush, finds the bytes.
+ * end. For the length of one call an object may be charged without being allocated, and a limit refuses a little early.
  */
-
-#define PCS_BYTES ((size_t)64 << 10)
-#define BLOCKS_BYTES ((size_t)256 << 10)	/* of large blocks: as many pages as a page stock has */
 
 /* Returns whether objects may go directly to and from the plain sheaf: the cache has no observers and no checks. */
 km_inline bool has_plain_pcs(const struct kmem_cache *cache)
@@ -66,122 +57,55 @@ km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 /* ------------------------------------------------------------------ one object */
 
 /*
- * Allocates an uncharged object. In a cache with charge_all the owner word must be set to uncharged: a free would
- * otherwise use the page's word, and uncharge bytes never charged.
+ * Allocates an object charged to objcg; NULL: uncharged. Tries the plain sheaf directly, without the layer beneath: a
+ * second hit needs no more. __GFP_ACCOUNT is cleared for the layer beneath: a layer that looks for an objcg again
+ * would charge the object twice.
  */
-static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
-{
-	void *object = NULL;
-
-	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_pcs(cache)))
-		object = km_pcs_pop(&cache->fast.pcs);
-	if (!object)
-		object = km_plain_alloc(cache, gfp, node);
-	if (km_likely(!object || !cache->memcg.charge_all ||
-		      km_object_set_owner(cache, object, 0, km_gfp_may_wait(gfp))))
-		return object;
-	km_plain_free(cache, object);
-	return km_charge_failed(cache, gfp);
-}
-
-/*
- * Allocates a charged object. Tries the plain sheaf directly, without the layer beneath: a second hit needs no more.
- * __GFP_ACCOUNT is cleared for the layer beneath: a layer that looks for an objcg again would charge the object
- * twice.
- */
-static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+static void *alloc_one(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	void *object = NULL;
 
 	km_debug(objcg != &km_objcg_root && cache->memcg.charge, "a charged object has an objcg and a charge");
-	if (!km_objcg_charge(objcg, cache->memcg.charge, gfp))
+	if (objcg && !km_objcg_charge(objcg, cache->memcg.charge, gfp))
 		return km_charge_failed(cache, gfp);
 	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_pcs(cache)))
 		object = km_pcs_pop(&cache->fast.pcs);
 	if (!object)
 		object = km_plain_alloc(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_likely(object && km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
-		return object;
-	if (object)
-		km_plain_free(cache, object);
-	km_objcg_uncharge(objcg, cache->memcg.charge);
-	return object ? km_charge_failed(cache, gfp) : NULL;
-}
-
-/* Returns the bytes charged for an object: the object's size, and the size of its owner word in the page's vector. */
-static uint32_t charge_of(const struct kmem_cache *cache)
-{
-	return cache->layout.size + (cache->layout.engine->whole_pages ? 0 : (uint32_t)sizeof(void *));
-}
-
-/* Returns the bytes of a charged sheaf: as many objects as the bound allows, at least two. 0: no charged sheaf. */
-static uint32_t pcs_block(const struct kmem_cache *cache)
-{
-	const size_t most = cache->layout.engine->whole_pages ? BLOCKS_BYTES : PCS_BYTES;
-	uint32_t words = KM_CHARGED_MOST + 2;
-
-	if (cache->layout.engine->front != KM_PERCPU_SHEAVES || !cache->fast.capacity)
-		return 0;
-	while (words > 4 && (words - 2) * (size_t)charge_of(cache) > most)
-		words /= 2;
-	return words * (uint32_t)sizeof(void *);
-}
-
-static const struct km_alloc_ops charged;
-
-/*
- * Adds the charged sheaves to a cache whose charging began in a call with no right to wait. Charged sheaves need
- * words on every CPU, a fence and memory, and so system calls. The first call with the right to wait adds the
- * sheaves; until then objects are charged one at a time, correctly and slowly. The lock of draining (charged_drain.c)
- * orders two concurrent calls: the second call finds the sheaves.
- */
-static km_noinline void give_pcs(struct kmem_cache *cache)
-{
-	uint32_t bytes = pcs_block(cache);
-
-	if (!bytes || km_thread.busy)
-		return;
-	struct km_busy_was was = km_busy_begin();
-	km_charged_set_ops(cache, &charged, bytes, true);
-	km_busy_end(was);
+	if (km_likely(object))
+		return km_charged_name_one(cache, gfp, objcg, object);
+	if (objcg)
+		km_objcg_uncharge(objcg, cache->memcg.charge);
+	return NULL;
 }
 
 /*
- * Serves a request after a miss of the fast path. Keeps errno over the refill: the caller did not ask for the refill,
- * and half a sheaf may be refused where one object is not. With per-CPU areas and charge_all the fast path has just
- * found the sheaf empty, or another group's. A second pop would fail again, and is skipped.
+ * Serves a miss. If gfp forbids waiting, the thread makes no system call in this scope: every lock in the layers
+ * beneath spins instead of sleeping (km_thread.no_calls). The scope begins here once, so that no function beneath
+ * needs gfp for this purpose. Keeps errno over the refill: the caller did not ask for the refill, and half a sheaf may
+ * be refused where one object is not. With per-CPU areas, and if every object is charged, the fast path has just found
+ * the sheaf empty, or another group's. A second pop would fail again, and is skipped.
  */
-static void *alloc_by_pcs(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	void *object = NULL;
 	int saved_errno = errno;
 
 	km_alloc_look(cache, km_gfp_may_wait(gfp));
 	if (!objcg || objcg == &km_objcg_root)
-		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
+		return alloc_one(cache, gfp & ~__GFP_ACCOUNT, node, NULL);
 	if (km_unlikely(!km_load(&cache->memcg.charged.sheaf_mask)) && km_gfp_may_wait(gfp))
-		give_pcs(cache);
+		km_charged_make(cache);
 	if (km_load(&km_charged_pcs(cache)->inner.pcs) && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE) {
-		if (!km_hits_by_cpu() || !cache->memcg.charge_all)
+		if (!km_hits_by_cpu() || !km_charges_all(cache))
 			object = km_owned_pop(&cache->memcg.charged, (uintptr_t)objcg);
 		if (!object)
 			object = km_charged_refill(cache, objcg, gfp);
 	}
 	/* A failed refill says nothing about one object: memory for one object may suffice. */
 	errno = saved_errno;
-	return object ?: alloc_paid(cache, gfp, node, objcg);
-}
-
-/*
- * Serves a miss. If gfp forbids waiting, the thread makes no system call in this scope: every lock in the layers
- * beneath spins instead of sleeping (km_thread.no_calls). The scope begins here once, so that no function beneath
- * needs gfp for this purpose.
- */
-static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
-				      struct obj_cgroup *objcg)
-{
-	km_calls_scope(was, km_gfp_may_wait(gfp));
-	return alloc_by_pcs(cache, gfp, node, objcg);
+	return object ?: alloc_one(cache, gfp, node, objcg);
 }
 
 /* ------------------------------------------------------------------ direct path */
@@ -190,24 +114,10 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
  * Direct path: groups alternate on a CPU whose sheaf belongs to another group. The cache is charged only now and
  * then, or the fence for mixed sheaves was not made or is refused. An object is charged to the group's stock on this
  * CPU and comes from the plain sheaf, one per-CPU operation each; a free does the reverse. 1000 groups may use this
- * path constantly, so the path is as short as possible: calls only in tail position. cache->direct says which halves
- * of the path are available.
+ * path constantly, so the path is as short as possible: calls only in tail position. A direct free leaves the object's
+ * owner word unchanged, which is correct only where the word of a free object has no meaning (km_owners_exact): else a
+ * walk, or the check of the next free, would take the free object for a charged object.
  */
-#define DIRECT_ALLOC 1u	/* per-CPU operations (rseq), sheaves are arrays */
-#define DIRECT_FREE 2u	/* the word of a free object need not say uncharged */
-
-/*
- * Returns the available halves of the direct path. A direct free leaves the object's owner word unchanged. This is
- * correct only where the word of a free object has no meaning (km_owners_exact): else a walk, or the check of the
- * next free, would take the free object for a charged object.
- */
-static uint8_t direct_of(const struct kmem_cache *cache)
-{
-	if (!km_hits_by_cpu() || cache->layout.engine->front != KM_PERCPU_SHEAVES)
-		return 0;
-	return km_owners_exact(cache) ? DIRECT_ALLOC : DIRECT_ALLOC | DIRECT_FREE;
-}
-
 #ifdef KMEM_HAVE_RSEQ
 /* Returns whether the charged sheaf can't serve `owner`. A sheaf without an owner may be adopted, if sheaves are
  * on. */
@@ -229,11 +139,8 @@ static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, stru
 	return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 }
 
-/*
- * Allocates on the direct path: two per-CPU operations, each all or nothing. Between the two the thread may migrate
- * to another CPU, or run a signal handler, without harm: the bytes already belong to the thread. The objcg stays
- * alive even if its group goes offline now: bytes taken out of a stock count as used.
- */
+/* Between the two per-CPU operations the thread may migrate, or run a signal handler, without harm: bytes taken out of
+ * a stock belong to the thread, and keep the objcg alive. */
 km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const intptr_t rseq = km_rseq;
@@ -247,10 +154,9 @@ km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgr
 }
 
 /*
- * Frees on the direct path. Returns: false where nothing was done. Not in mode `drain`: there the CPU's one stock may
- * belong to another objcg. The bytes go back before the object, as always. If the bytes do not fit into this CPU's
- * stock word, nothing is done. After the put the objcg must not be read: another thread may take its last byte out of
- * the stock at once.
+ * Frees on the direct path. Returns: false where nothing was done: in mode `drain`, where the CPU's one stock may
+ * belong to another objcg, or if the bytes do not fit into this CPU's stock word. After the put the objcg must not be
+ * read: another thread may take its last byte out of the stock at once.
  */
 km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cgroup *objcg)
 {
@@ -276,11 +182,10 @@ static km_noinline void *pay_back(struct obj_cgroup *owner, uint64_t bytes, void
 
 km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
-	if (km_load(&cache->memcg.mixes))
-		km_charged_mix(cache, gfp);
+	km_charged_mix(cache, gfp);
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !km_is_seen(cache) &&
-		      km_load(&cache->memcg.direct) & DIRECT_ALLOC) &&
+		      km_charged_is_direct(cache)) &&
 	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
 	    /* With charged sheaves off there is no sheaf to take over. */
 	    (!km_charged_insist(cache, (uintptr_t)objcg) || !km_memcg_modes[MEM_CGROUP_SHELF]))
@@ -292,22 +197,14 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 /* ------------------------------------------------------------------ mixed sheaves */
 
 /*
- * Charges an uncharged object in the caller's hand to objcg; NULL: leaves the object uncharged. Here the charge comes
- * after the object, against the order above: the owner of an object on a mixed sheaf is known only after the pop. A
- * refused charge frees the object.
+ * Charges an object in the caller's hand to objcg; NULL: leaves the object uncharged. The charge comes after the
+ * object, against the order above: the owner of an object on a mixed sheaf is known only after the pop. A refused
+ * charge frees the object.
  */
 static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
-	const uint64_t mine = (uintptr_t)objcg;
-
-	if (mine && !km_objcg_charge(objcg, cache->memcg.charge, gfp)) {
-		km_plain_free(cache, object);
-		return km_charge_failed(cache, gfp);
-	}
-	if (km_likely(km_object_set_owner(cache, object, mine, km_gfp_may_wait(gfp))))
-		return object;
-	if (mine)
-		km_objcg_uncharge(objcg, cache->memcg.charge);
+	if (!objcg || km_objcg_charge(objcg, cache->memcg.charge, gfp))
+		return km_charged_name_one(cache, gfp, objcg, object);
 	km_plain_free(cache, object);
 	return km_charge_failed(cache, gfp);
 }
@@ -346,12 +243,10 @@ static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, st
 }
 
 /*
- * Moves the charge of a popped object to objcg on the short path: two per-CPU operations and a store. Groups that
- * alternate on a CPU pop each other's objects constantly. The new group is charged before the former group is
- * refunded. In between both are charged: the charged sum is never less than the allocated bytes, and a thread stopped
- * here withholds no more than `charge` bytes. The word is stored in between, when either value is correct. Both
- * objcgs are alive: the new objcg is active here, and the former objcg has these bytes allocated. If the former stock
- * is closed or full, the slow refund is the last step.
+ * Moves the charge of a popped object to objcg on the short path: two per-CPU operations and a store. The new group is
+ * charged before the former group is refunded: the charged sum is never less than the allocated bytes. The word is
+ * stored in between, when either value is correct. Both objcgs are alive: the new objcg is active here, and the former
+ * objcg has these bytes allocated. If the former stock is closed or full, the slow refund is the last step.
  */
 static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object,
 		      uint64_t *word km_unused)
@@ -393,27 +288,6 @@ static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup 
 	       objcg ? recharge(cache, gfp, objcg, object, word) : recharge_slowly(cache, gfp, NULL, object);
 }
 
-/*
- * Frees to a mixed sheaf. The object keeps its owner word and stays charged until another group pops the object, or a
- * flush removes the object. Two tries: a handler or another thread may use the room made by the first try.
- */
-static km_noinline void mixed_free(struct kmem_cache *cache, void *object)
-{
-	int saved_errno = errno;
-
-	km_alloc_look(cache, true);
-	for (int i = 0; object && i < 2; i++) {
-		if (km_pcs_push(&cache->memcg.mixed, object))
-			return;
-		if (!km_charged_make_room(cache, 0))
-			break;
-	}
-	if (object)
-		km_charged_disown(cache, KM_OBJCGS_DIFFER, &object, 1);
-	km_plain_free(cache, object);
-	errno = saved_errno;
-}
-
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 
 /* Allocates a zeroed object. Without an objcg of the thread (the default is charged), the fast path passes __GFP_ZERO
@@ -450,35 +324,58 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 }
 
 /*
- * Frees to the charged sheaf. Makes room by giving back half of the sheaf, so that the next frees find room. An
- * object without a place is first disowned, then freed to the layer beneath. Keeps errno, because a free can't fail.
+ * Frees to the charged sheaf of the owner; KM_OBJCGS_DIFFER: to the mixed sheaf, where the object keeps its owner word
+ * and stays charged until another group pops the object, or a flush removes the object. Makes room by giving back half
+ * of the sheaf, so that the next frees find room. Two tries: a handler or another thread may use the room made by the
+ * first try. An object without a place is first disowned, then freed to the layer beneath. Keeps errno, because a free
+ * can't fail.
  */
 static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint64_t owner)
 {
 	int saved_errno = errno;
 
 	km_alloc_look(cache, true);
-	if (km_load(&cache->memcg.charged.inner.pcs))
-		for (int i = 0; i < 2; i++) {
-			if (km_owned_push(&cache->memcg.charged, owner, object)) {
+	if (km_load(&km_charged_pcs(cache)->inner.pcs))
+		for (int i = 0; object && i < 2; i++) {
+			if (owner == KM_OBJCGS_DIFFER ? km_pcs_push(&cache->memcg.mixed, object) :
+							km_owned_push(&cache->memcg.charged, owner, object)) {
 				km_charged_see_back(cache);
 				return;
 			}
 			if (!km_charged_make_room(cache, owner))
 				break;
 		}
-	km_charged_disown(cache, owner, &object, 1);
-	if (!has_plain_pcs(cache) || !km_pcs_push(&cache->fast.pcs, object))
+	if (object)
+		km_charged_disown(cache, owner, &object, 1);
+	if (!has_plain_pcs(cache) || !object || !km_pcs_push(&cache->fast.pcs, object))
 		km_plain_free(cache, object);
 	errno = saved_errno;
 }
 
 #ifdef KMEM_HAVE_RSEQ
-/* Frees after a failed push: the sheaf is full, has another owner, or has no owner. */
-static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, uint64_t owner)
+/* Returns whether free_direct is possible: the sheaves are owned, and the word of a free object has no meaning. */
+km_inline bool may_free_direct(const struct kmem_cache *cache)
 {
-	if (!in_the_way(cache, block_owner(cache), owner) ||
-	    !free_direct(cache, object, (struct obj_cgroup *)(uintptr_t)owner))
+	const uint32_t state = km_load(&cache->memcg.charging);
+
+	return state >= KM_CHARGING_ONE && state < KM_CHARGING_MIXED && km_charged_is_direct(cache) &&
+	       !km_is_seen(cache);
+}
+
+/*
+ * Frees to the owner's charged sheaf. Refunds the stock and pushes to the plain sheaf instead, if this thread's last
+ * allocation for this owner met another group's sheaf, or if such a sheaf is here now.
+ */
+static void free_owned(struct kmem_cache *cache, void *object, uint64_t owner)
+{
+	struct obj_cgroup *objcg = (struct obj_cgroup *)(uintptr_t)owner;
+	const bool last = km_charged_last.owner == owner && km_charged_last.cache == cache;
+
+	if (last && free_direct(cache, object, objcg))
+		return;
+	if (km_rseq_owned_push(&cache->memcg.charged.inner, km_hot.percpu, km_rseq, owner, object))
+		km_charged_see_back(cache);
+	else if (!in_the_way(cache, block_owner(cache), owner) || !free_direct(cache, object, objcg))
 		free_slowly(cache, object, owner);
 }
 #endif
@@ -491,26 +388,31 @@ static void free_unpaid(struct kmem_cache *cache, void *object)
 }
 
 /*
- * Frees an object after finding its owner. cache->objcg is loaded once, at the start. cache->objcg may change to
- * KM_OBJCGS_DIFFER meanwhile, but not for this object: its owner was set before this thread had the object. With
- * KM_OBJCGS_DIFFER the owner is read from the object's own word; no other thread writes this word while the object is
- * in this thread's hand.
+ * Returns the owner of an object to be freed; 0: uncharged; KM_OBJCGS_DIFFER: the mixed sheaf needs no owner.
+ * memcg.objcg is loaded once. memcg.objcg may change to KM_OBJCGS_DIFFER meanwhile, but not for this object: its owner
+ * was set before this thread had the object. With KM_OBJCGS_DIFFER the owner is read from the object's own word; no
+ * other thread writes this word while the object is in this thread's hand.
  */
-static km_noinline void free_seen(struct kmem_cache *cache, void *object)
+static uint64_t owner_of_freed(const struct kmem_cache *cache, const void *object)
 {
 	uint64_t owner = km_load(&cache->memcg.objcg);
 
-	if (km_charged_is_mixed(cache) && !km_is_seen(cache)) {
-		mixed_free(cache, object);
-		return;
-	}
-	if (!km_objcg_is_known(owner))
-		owner = owner == KM_OBJCG_NOBODY ? 0 : km_freed_owner(cache, object);
+	if (km_charged_is_mixed(cache) && !km_is_seen(cache))
+		return KM_OBJCGS_DIFFER;
+	if (km_objcg_is_known(owner))
+		return owner;
+	return owner == KM_OBJCG_NOBODY ? 0 : km_freed_owner(cache, object);
+}
+
+static km_noinline void free_seen(struct kmem_cache *cache, void *object)
+{
+	const uint64_t owner = owner_of_freed(cache, object);
+
 	if (!owner)
 		free_unpaid(cache, object);
 #ifdef KMEM_HAVE_RSEQ
-	else if (km_load(&cache->memcg.direct) & DIRECT_FREE && !km_is_seen(cache))
-		free_unpushed(cache, object, owner);
+	else if (may_free_direct(cache))
+		free_owned(cache, object, owner);
 #endif
 	else
 		free_slowly(cache, object, owner);
@@ -524,100 +426,34 @@ static km_noinline void free_private(struct kmem_cache *cache, void *object)
 		free_seen(cache, object);
 }
 
-/* Frees an object. If this thread's last allocation for this owner met another group's sheaf, frees the same way:
- * refunds the stock and pushes to the plain sheaf. Else pushes to the owner's charged sheaf. */
 static void charged_free(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(km_load(&cache->memcg.children))) {
+	if (km_unlikely(km_is_parent(cache)))
 		free_private(cache, object);
-		return;
-	}
-#ifdef KMEM_HAVE_RSEQ
-	uint64_t owner = 0;
-
-	if (km_likely(km_load(&cache->memcg.direct) & DIRECT_FREE && !km_is_seen(cache) && !km_charged_is_mixed(cache)))
-		owner = km_object_owner_quick(cache, object);
-	if (km_likely(owner)) {
-		if (km_charged_last.owner == owner && km_charged_last.cache == cache &&
-		    km_likely(free_direct(cache, object, (struct obj_cgroup *)(uintptr_t)owner)))
-			return;
-		if (km_unlikely(!km_rseq_owned_push(&cache->memcg.charged.inner, km_hot.percpu, km_rseq, owner,
-						    object)))
-			free_unpushed(cache, object, owner);
-		return;
-	}
-#endif
-	free_seen(cache, object);
+	else
+		free_seen(cache, object);
 }
 
 /* Refunds the object's owner and frees the object past all sheaves. A child cache's object comes by the child
  * cache. */
 static void charged_free_past(struct kmem_cache *cache, void *object)
 {
-	uint64_t owner = km_load(&cache->memcg.objcg);
+	const uint64_t owner = owner_of_freed(cache, object);
 	km_errno_scope(saved_errno);
 
-	if (km_charged_is_mixed(cache) && !km_is_seen(cache))
-		owner = KM_OBJCGS_DIFFER;
-	else if (!km_objcg_is_known(owner))
-		owner = owner == KM_OBJCG_NOBODY ? 0 : km_freed_owner(cache, object);
 	if (owner)
 		km_charged_disown(cache, owner, &object, 1);
 	km_ops_free_past(km_layer(cache, KM_LAYER_CHARGE + 1), cache, object);
 }
 
-/* ------------------------------------------------------------------ beginning */
-
-/*
- * Begins charging. The last store publishes the cache as charged: while `charge` is 0 every thread takes the cache
- * for uncharged, and a thread with a view of a nonzero `charge` sees all stores above. A thread with the old view
- * gets an uncharged object, as if the thread had come a moment earlier.
- */
-static void begin(struct kmem_cache *cache)
-{
-	/* No other thread knows the cache yet. */
-	if (cache->layout.flags & SLAB_ACCOUNT) {
-		cache->memcg.charge_all = true;
-		cache->memcg.objcg = km_is_checked(cache) ? KM_OBJCGS_DIFFER : KM_OBJCG_UNKNOWN;
-	}
-	km_store(&cache->memcg.owner_shift, km_owner_shift(cache->layout.size));
-	km_store(&cache->memcg.direct, direct_of(cache));
-	km_store(&cache->memcg.mixes,
-		 cache->memcg.direct & DIRECT_FREE && cache->memcg.word_is_charged &&
-			 cache->fast.id >= KM_MAP_FIRST && km_memcg_modes[MEM_CGROUP_SHELF]);
-	/* Release pairs with km_is_charged. */
-	km_store_release(&cache->memcg.charge, charge_of(cache));
-}
-
-static const struct km_alloc_ops charged = {
+const struct km_alloc_ops km_charged_ops = {
 	.alloc = charged_alloc, .free = charged_free, .free_past = charged_free_past,
 	.alloc_bulk = km_charged_alloc_bulk, .free_bulk = km_charged_free_bulk,
-	.begin = begin, .recharge = recharge, .recharge_bulk = km_charged_recharge_bulk,
+	.recharge = recharge, .recharge_bulk = km_charged_recharge_bulk,
 };
 
-/* Alloc ops of large blocks: misses go to kmalloc/large.c. */
-static const struct km_alloc_ops charged_blocks = {
+const struct km_alloc_ops km_charged_block_ops = {
 	.alloc = km_charged_block, .free = charged_free,
 	.alloc_bulk = km_charged_alloc_bulk, .free_bulk = km_charged_free_bulk,
-	.begin = begin, .recharge = km_charged_recharge_block, .recharge_bulk = km_charged_recharge_bulk,
+	.recharge = km_charged_recharge_block, .recharge_bulk = km_charged_recharge_bulk,
 };
-
-/* Requires: with SLAB_ACCOUNT, no other thread knows the cache yet. Else several threads may call at once, and one
- * begins. */
-bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
-{
-	if (km_is_charged(cache))
-		return true;
-	/* Shared pages have no owner words. Uncharged large blocks have other classes. Kernel: no accounting with
-	 * SLOB. */
-	const bool blocks = cache->layout.engine->whole_pages;
-
-	km_debug(!km_load(&cache->memcg.mixed.inner.pcs),
-		 "an uncharged cache has no charged per-CPU sheaves");
-	if (cache->layout.engine->shared_pages ||
-	    (blocks && !(cache->layout.flags & SLAB_ACCOUNT)) || cache->memcg.child_of ||
-	    cache->layout.dead)
-		return false;
-	return km_charged_set_ops(cache, blocks ? &charged_blocks : &charged, may_wait ? pcs_block(cache) : 0,
-				  may_wait);
-}

@@ -1,9 +1,8 @@
 /*
  * charge_bulk.c: charge.c's work for many objects at once. A bulk allocation charges all its objects in one charge,
- * or fails; a bulk free refunds objects of one objcg in one sum. With several charged groups, this file also finds
- * the taken objects already charged to the caller's objcg. Invariant: an object counts as charged to an objcg only
- * where the owner word of the object, or of its page, says so. Every other object is charged to the caller's objcg,
- * and refunded to its former objcg, before the caller has the object. The order of steps is that of charge.c.
+ * or fails; a bulk free refunds objects of one objcg in one sum. Invariant: an object counts as charged to an objcg
+ * only where the owner word of the object, or of its page, says so. Every other object is charged to the caller's
+ * objcg, and refunded to its former objcg, before the caller has the object. The order of steps is that of charge.c.
  *
  * A page with one owner has many of the objects, or one: the last eight objects tell. If many, eight at a time are
  * compared with the page's address alone; a lone object is looked up by its page's word. A memory of other pages is
@@ -84,17 +83,14 @@ km_inline bool four_in_page(const uintptr_t *four, uintptr_t page)
 	return ((four[0] ^ page) | (four[1] ^ page) | (four[2] ^ page) | (four[3] ^ page)) < KM_PAGE_SIZE;
 }
 
-/* vector: a number, no pointer: the vector's begin if the vector had an entry for each address from 0 on. */
+/* vector: a number: the vector's begin if the vector had an entry for each address from 0 on. */
 km_inline uint64_t owner_at(uintptr_t vector, uintptr_t place)
 {
 	return km_load((uint64_t *)(vector + place * sizeof(uint64_t)));
 }
 
-/*
- * Returns how many of objects[0, n) are left, from the last on, at the first object with another owner or outside the
- * page. `seen` is the page's word, of a vector. Two branches for four objects. The vector is found from the address
- * of any object in the page, so that a lookup is a shift and a comparison.
- */
+/* As beyond_lone, for one page with a vector; `seen` is the page's word. The vector is found from the address of any
+ * object in the page, so that a lookup is a shift and a comparison. */
 static km_noinline size_t beyond_vector(uintptr_t page, uint64_t seen, uint32_t shift, size_t n,
 					const uintptr_t *objects, uint64_t owner)
 {
@@ -154,10 +150,9 @@ km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *co
 
 /*
  * Charges the objects of other groups among objects[0, n) to objcg; the others of `all` are charged to objcg already.
- * A run is disowned before its new charge, so that a limit above both groups has room; in between the run is in this
- * thread's hand, uncharged. If the charge is refused, all popped objects go back, each part in its own way: this run
- * is uncharged, the objects before are charged as their words say, and the objects behind are charged to objcg.
- * Returns: SIZE_MAX if the call failed, with nothing left.
+ * A run is disowned before its new charge, so that a limit above both groups has room. If the charge is refused, all
+ * popped objects go back: this run is uncharged, the objects before are charged as their words say, and the objects
+ * behind are charged to objcg. Returns: SIZE_MAX if the call failed, with nothing left.
  */
 static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, size_t all,
 			  void **objects)
@@ -172,12 +167,9 @@ static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup
 		void **run = objects + n - count;
 		if (owner)
 			km_charged_disown(cache, owner, run, count);
-		bool charged = km_objcg_charge(objcg, count * cache->memcg.charge, gfp);
-		if (km_likely(charged) && km_likely(km_objects_set_owner(cache, run, count, (uintptr_t)objcg,
-								  km_gfp_may_wait(gfp)) == count))
+		if (km_likely(km_objcg_charge(objcg, count * cache->memcg.charge, gfp)) &&
+		    km_likely(km_charged_name(cache, gfp, objcg, run, count)))
 			continue;
-		if (charged)
-			km_objcg_uncharge(objcg, count * cache->memcg.charge);
 		km_plain_free_bulk(cache, count, run);
 		km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects, n - count);
 		km_charged_give_up(cache, (uintptr_t)objcg, objects + n, all - n);
@@ -220,81 +212,30 @@ km_line_start size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gf
 
 /* ------------------------------------------------------------------ many objects, in and out */
 
-static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
-{
-	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
-		return false;
-	if (!cache->memcg.charge_all || km_objects_set_owner(cache, objects, n, 0, km_gfp_may_wait(gfp)) == n)
-		return true;
-	km_plain_free_bulk(cache, n, objects);
-	return km_charge_failed(cache, gfp) != NULL;
-}
-
 /*
- * Allocates objects[0, n) in one charge, all or none, so that a caller near its limit need not count a part. Words
- * already set are cleared again if the rest could not be set: a word left behind would name an owner for a free
- * object.
+ * Pops objects from the end of the charged sheaf. On a mixed sheaf objects of the caller's objcg cost nothing; others
+ * are charged to the objcg in runs. The remainder is charged and allocated from the layer beneath. If the remainder is
+ * refused, all popped objects go back as the caller's, because by now all are charged to the caller's objcg. Without an
+ * object the thread makes the group the owner of the CPU's sheaf, so that the frees of the objects find their sheaf.
  */
-static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects,
-			    struct obj_cgroup *objcg)
-{
-	size_t bytes;
-
-	if (__builtin_mul_overflow(n, (size_t)cache->memcg.charge, &bytes) ||
-	    !km_objcg_charge(objcg, bytes, gfp))
-		return km_charge_failed(cache, gfp) != NULL;
-	if (!km_plain_alloc_bulk(cache, gfp & ~__GFP_ACCOUNT, n, objects)) {
-		km_objcg_uncharge(objcg, bytes);
-		return false;
-	}
-	size_t set = km_objects_set_owner(cache, objects, n, (uintptr_t)objcg, km_gfp_may_wait(gfp));
-	if (km_likely(set == n))
-		return true;
-	km_objects_clear_owner(cache, objects, set);
-	km_objcg_uncharge(objcg, bytes);
-	km_plain_free_bulk(cache, n, objects);
-	return km_charge_failed(cache, gfp) != NULL;
-}
-
-/*
- * Pops objects from the end of the mixed sheaf. Objects of the caller's objcg cost nothing; others are charged to the
- * objcg in runs. The remainder is charged and allocated from the layer beneath. If the remainder is refused, all
- * popped objects go back as the caller's, because by now all are charged to the caller's objcg.
- */
-static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
-{
-	size_t left = n;
-
-	if (km_likely(!(gfp & KM_CHARGED_ODD)))
-		left -= km_pcs_pop_n(&cache->memcg.mixed, objects, n);
-	if (left == n)
-		km_charged_claim(cache, (uintptr_t)objcg, gfp);
-	else if (km_charged_recharge_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
-		return false;
-	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
-		return true;
-	km_charged_give_up(cache, (uintptr_t)objcg, objects + left, n - left);
-	return false;
-}
-
-static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gfp_t gfp, size_t n,
-			  void **objects)
+static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	size_t left = n;
 
 	if (km_unlikely(!objcg || objcg == &km_objcg_root))
-		return alloc_bulk_unpaid(cache, gfp & ~__GFP_ACCOUNT, n, objects);
+		return km_charged_take(cache, gfp, NULL, objects, n);
 	if (km_unlikely(km_is_private(objcg)))
 		return km_private_alloc_bulk(cache, gfp, n, objects, objcg);
-	if (km_load(&cache->memcg.mixes))
-		km_charged_mix(cache, gfp);
-	if (km_charged_is_mixed(cache))
-		return alloc_bulk_mixed(cache, gfp, n, objects, objcg);
+	km_charged_mix(cache, gfp);
+	const uint64_t owner = km_charged_owner(cache, (uintptr_t)objcg);
 	if (km_likely(!(gfp & KM_CHARGED_ODD)))
-		left -= km_owned_pop_n(&cache->memcg.charged, (uintptr_t)objcg, objects, n);
-	if (left == n)
+		left -= km_charged_pop_n(cache, owner, objects, n);
+	if (left < n && owner == KM_OBJCGS_DIFFER &&
+	    km_charged_recharge_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
+		return false;
+	if (left == n && km_load(&km_charged_pcs(cache)->inner.pcs) && km_owned_owner(&cache->memcg.charged) != owner)
 		km_charged_claim(cache, (uintptr_t)objcg, gfp);
-	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
+	if (km_likely(!left) || km_charged_take(cache, gfp, objcg, objects, left))
 		return true;
 	km_charged_give_up(cache, (uintptr_t)objcg, objects + left, n - left);
 	return false;
@@ -314,48 +255,35 @@ int km_charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t 
 	return done ? (int)all : 0;
 }
 
-/* Pushes as many objects as there is room for; these stay charged. */
-static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
-{
-	n -= km_pcs_push_n(&cache->memcg.mixed, objects, n);
-	if (n && km_memcg_modes[MEM_CGROUP_SHELF] && km_charged_found(cache, KM_OBJCGS_DIFFER))
-		n -= km_pcs_push_n(&cache->memcg.mixed, objects, n);
-	km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects, n);
-}
-
 /*
  * Frees from the end of the array, run by run. A run has one cache or child cache, and one owner, so that its bytes
- * go back in one sum. Each run is finished before the next is looked at; a handler between two runs finds no
- * half-done run.
+ * go back in one sum. On a mixed sheaf a run has all owners, and stays charged as far as there is room. Each run is
+ * finished before the next is looked at; a handler between two runs finds no half-done run.
  */
 void km_charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
 {
 	int saved_errno = errno;
 
 	while (n) {
-		uint64_t owner;
-		size_t own = km_unlikely(km_load(&cache->memcg.children))
+		uint64_t owner = km_charged_owner(cache, 0);
+		size_t own = km_unlikely(km_is_parent(cache))
 				     ? km_private_free_last(cache, &n, objects)
 				     : n;
 		if (!own)
 			continue;
-		if (km_charged_is_mixed(cache)) {
-			mixed_free_bulk(cache, own, objects + n - own);
-			n -= own;
-			continue;
-		}
-		size_t count = km_objects_of_one_owner(cache, own, objects + n - own, &owner), left = count;
+		size_t count = owner ? own : km_objects_of_one_owner(cache, own, objects + n - own, &owner);
 		void **run = objects + n - count;
+		size_t left = count;
 
 		n -= count;
 		if (!owner) {
 			km_plain_free_bulk(cache, count, run);
 			continue;
 		}
-		left -= km_owned_push_n(&cache->memcg.charged, owner, run, left);
+		left -= km_charged_push_n(cache, owner, run, left);
 		if (left && km_memcg_modes[MEM_CGROUP_SHELF] && km_owned_owner(&cache->memcg.charged) != owner &&
 		    km_charged_adopt(cache, owner))
-			left -= km_owned_push_n(&cache->memcg.charged, owner, run, left);
+			left -= km_charged_push_n(cache, owner, run, left);
 		if (left < count)
 			km_charged_see_back(cache);
 		km_charged_give_up(cache, owner, run, left);

@@ -15,6 +15,14 @@ static bool may_have(const struct obj_cgroup *objcg)
 	return objcg && objcg != &km_objcg_root && !objcg->private;
 }
 
+bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
+{
+	struct obj_cgroup *objcg = km_objcg_now();
+
+	*owner = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : 0;
+	return !*owner || km_objcg_charge(objcg, bytes, gfp);
+}
+
 bool km_charge_pays_here(uint64_t owner)
 {
 	return owner && owner == (uintptr_t)km_objcg_now();
@@ -46,13 +54,9 @@ static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *
 		 "a block of a class is charged to an objcg without a private group");
 	if (owner)
 		km_charged_disown(cache, owner, &block, 1);
-	if (km_objcg_spare(objcg) < cache->memcg.charge ||
-	    !km_objcg_charge(objcg, cache->memcg.charge, GFP_NOWAIT | __GFP_NOWARN))
-		return false;
-	if (km_likely(km_object_set_owner(cache, block, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
-		return true;
-	km_objcg_uncharge(objcg, cache->memcg.charge);
-	return false;
+	return km_objcg_spare(objcg) >= cache->memcg.charge &&
+	       km_objcg_charge(objcg, cache->memcg.charge, GFP_NOWAIT | __GFP_NOWARN) &&
+	       km_charged_name(cache, gfp, objcg, &block, 1);
 }
 
 void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block,
@@ -80,8 +84,7 @@ void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node)
 
 	if (!may_have(objcg) || gfp & KM_CHARGED_ODD || node != NUMA_NO_NODE)
 		return NULL;
-	if (km_load(&cache->memcg.mixes))
-		km_charged_mix(cache, gfp);
+	km_charged_mix(cache, gfp);
 	if (!km_charged_is_mixed(cache))
 		return km_owned_pop(&cache->memcg.charged, (uintptr_t)objcg);
 	void *block = km_pcs_pop(&cache->memcg.mixed);

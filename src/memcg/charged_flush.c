@@ -7,12 +7,6 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-static bool any(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
-{
-	(void)cache, (void)owner, (void)objects, (void)count, (void)arg;
-	return true;
-}
-
 static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg)
 {
 	(void)arg;
@@ -21,7 +15,7 @@ static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects,
 	cache->layout.engine->give(cache, objects, (unsigned)count);
 }
 
-const struct km_charged_drain km_charge_drain_all = { any, take_back, NULL };
+const struct km_charged_drain km_charge_drain_all = { NULL, take_back, NULL };
 
 /* Returns whether one of the objects is charged to the group, or to a group below. One look-up for a run of one
  * owner. */
@@ -122,11 +116,8 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/*
- * Flushes, or looks at, all caches with cached objects. The held registry keeps the caches. A mixed sheaf is given
- * back whole if one of its objects is the group's: to pick out single objects would take a look at each, with the
- * sheaf closed to all threads.
- */
+/* Flushes, or looks at, all caches with cached objects. A mixed sheaf is given back whole if one of its objects is the
+ * group's: to pick out single objects would take a look at each, with the sheaf closed to all threads. */
 static uint64_t flush_ready(struct mem_cgroup *root, bool look)
 {
 	struct flush flush = { root, look, 0, 0 };
@@ -211,9 +202,8 @@ static uint64_t moves(void)
 }
 
 /*
- * Returns false if a drain would not make room. A drain stops all CPUs; this look needs no fence. The reads see all
- * bytes put down by other threads before they informed this thread. Sheaves are read first, then stocks, then the
- * counter: the order in which bytes go back. A look may miss bytes moving meanwhile, and is then repeated.
+ * A drain stops all CPUs; this look needs no fence. Sheaves are read first, then stocks, then the counter: the order in
+ * which bytes go back. A look may miss bytes moving meanwhile, and is then repeated.
  */
 bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes)
 {

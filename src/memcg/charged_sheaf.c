@@ -15,10 +15,8 @@
 
 /* ------------------------------------------------------------------ giving up */
 
-/*
- * Uncharges objects in runs of one owner, from the end on, each run in one sum. The words are cleared before the
- * bytes go back: after the last byte the objcg may end, and a word must not name a dead objcg.
- */
+/* In runs of one owner, from the end on. The words are cleared before the bytes go back: after the last byte the objcg
+ * may end, and a word must not name a dead objcg. */
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
 {
 	const bool mixed = owner == KM_OBJCGS_DIFFER;
@@ -57,21 +55,18 @@ static bool has_top(const struct km_pcs *pcs)
 }
 
 /*
- * Installs a sheaf on this CPU at the first use of the CPU, and not when the cache is created: most caches are used
- * on few CPUs. The thread is busy while the memory is allocated, so that a signal handler does not install the same
- * sheaf. The thread may migrate to a CPU with a sheaf; then the memory is freed. An interrupted install is retried a
- * few times: a lost race is a miss, and the request is charged one object at a time.
+ * At the first use of the CPU, and not when the cache is created: most caches are used on few CPUs. The thread is busy
+ * while the memory is allocated, so that a signal handler does not install the same sheaf. The thread may migrate to a
+ * CPU with a sheaf; then the memory is freed.
  */
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 {
-	const bool mixed = km_charged_is_mixed(cache);
-	struct km_pcs *pcs = mixed ? &cache->memcg.mixed : &cache->memcg.charged;
+	struct km_pcs *pcs = km_charged_pcs(cache);
 
 	if (km_thread.busy || !km_load(&pcs->inner.pcs))
 		return false;
 	/* The caller may have looked before the cache became mixed. */
-	if (mixed)
-		owner = KM_OBJCGS_DIFFER;
+	owner = pcs == &cache->memcg.mixed ? KM_OBJCGS_DIFFER : owner;
 	/* This may be the thread's first call on this CPU. */
 	km_alloc_enter_thread(!km_thread.no_calls);
 	if (!km_thread_has_cpu() || has_top(pcs))
@@ -98,24 +93,9 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 }
 
 /* Returns whether the CPU has a mixed sheaf, after an attempt to install a missing sheaf. */
-static bool has_sheaf(struct kmem_cache *cache)
+static bool has_mixed(struct kmem_cache *cache)
 {
 	return has_top(&cache->memcg.mixed) || km_charged_found(cache, KM_OBJCGS_DIFFER);
-}
-
-static size_t put_n(struct kmem_cache *cache, uint64_t owner, void *const *objects, size_t n)
-{
-	return km_charged_is_mixed(cache) ? km_pcs_push_n(&cache->memcg.mixed, objects, n) :
-					    km_owned_push_n(&cache->memcg.charged, owner, objects, n);
-}
-
-km_noinline void km_charged_open_back(struct kmem_cache *cache)
-{
-	if (km_thread.busy || !cache->memcg.word_is_charged || !km_objcg_is_known(km_load(&cache->memcg.objcg)))
-		return;
-	struct km_busy_was was = km_busy_begin();
-	km_charged_show_back(cache, !km_thread.no_calls);
-	km_busy_end(was);
 }
 
 /* Returns whether the CPU has an empty sheaf. */
@@ -127,6 +107,9 @@ static bool is_empty(const struct km_pcs *pcs)
 bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
 {
 	struct km_pcs *pcs = &cache->memcg.charged;
+
+	if (owner == KM_OBJCGS_DIFFER)
+		return km_charged_found(cache, owner);
 	bool done = km_owned_adopt(pcs, owner) || km_charged_found(cache, owner);
 
 	km_debug(km_objcg_is_known(owner), "the owner of a sheaf is a known objcg");
@@ -163,100 +146,100 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 	return true;
 }
 
-/* Makes the sheaves mixed later, because the second group's first charge could not wait for a fence. */
-void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
+static bool may_use(void)
 {
-	if (!km_charged_is_mixed(cache) && km_load(&cache->memcg.objcg) == KM_OBJCGS_DIFFER && km_gfp_may_wait(gfp) &&
-	    !km_thread.busy)
-		km_objcgs_mix(cache);
+	return !km_thread.busy && km_memcg_modes[MEM_CGROUP_SHELF];
 }
 
-/* Bulk calls make the group the owner of the CPU's sheaf, so that the frees of the objects find their sheaf. */
-void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
+bool km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 {
-	if (!km_memcg_modes[MEM_CGROUP_SHELF] || km_thread.busy)
-		return;
-	if (km_charged_is_mixed(cache)) {
-		has_sheaf(cache);
-		return;
+	if (!may_use() || !km_objcgs_note(cache, owner, km_gfp_may_wait(gfp)))
+		return false;
+	return km_charged_is_mixed(cache) ? has_mixed(cache) : take_over(cache, owner);
+}
+
+/* ------------------------------------------------------------------ many objects */
+
+bool km_charged_name(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void **objects, size_t n)
+{
+	/* Where every object is charged, a free would use the page's word, and uncharge bytes never charged. */
+	if (!objcg && !km_charges_all(cache))
+		return true;
+	size_t set = km_objects_set_owner(cache, objects, n, (uintptr_t)objcg, km_gfp_may_wait(gfp));
+	if (km_likely(set == n))
+		return true;
+	/* A word left behind would name an owner for a free object. */
+	km_objects_clear_owner(cache, objects, set);
+	if (objcg)
+		km_objcg_uncharge(objcg, n * cache->memcg.charge);
+	return false;
+}
+
+bool km_charged_take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void **objects, size_t n)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, (size_t)cache->memcg.charge, &bytes) ||
+	    (objcg && !km_objcg_charge(objcg, bytes, gfp)))
+		return km_charge_failed(cache, gfp) != NULL;
+	if (!km_plain_alloc_bulk(cache, gfp & ~__GFP_ACCOUNT, n, objects)) {
+		if (objcg)
+			km_objcg_uncharge(objcg, bytes);
+		return false;
 	}
-	if (km_load(&cache->memcg.charged.inner.pcs) && km_owned_owner(&cache->memcg.charged) != owner &&
-	    km_objcgs_note(cache, owner, km_gfp_may_wait(gfp)) && !km_charged_is_mixed(cache))
-		take_over(cache, owner);
+	if (km_likely(km_charged_name(cache, gfp, objcg, objects, n)))
+		return true;
+	km_plain_free_bulk(cache, n, objects);
+	return km_charge_failed(cache, gfp) != NULL;
 }
 
-/*
- * Charges n objects; returns one, and puts the others on this CPU's sheaf. NULL: the charge or the objects are
- * refused. A separate function, so that the array is not on the stack during earlier calls of km_charged_refill: a
- * miss has little stack (kmem(7)).
- */
+/* A separate function, so that the array is not on the stack during earlier calls of km_charged_refill: a miss has
+ * little stack (kmem(7)). */
 static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, size_t n, gfp_t gfp)
 {
-	uint64_t owner = (uintptr_t)objcg;
+	const uint64_t owner = km_charged_owner(cache, (uintptr_t)objcg);
 	void *objects[KM_CHARGED_MOST];
 
-	if (!km_objcg_charge(objcg, n * cache->memcg.charge, gfp))
+	km_debug(n <= km_owned_capacity(&cache->memcg.charged), "at most a sheaf of objects is charged");
+	if (!km_charged_take(cache, gfp, objcg, objects, n))
 		return NULL;
-	if (!km_plain_alloc_bulk(cache, gfp, n, objects)) {
-		km_objcg_uncharge(objcg, n * cache->memcg.charge);
-		return NULL;
-	}
-	size_t set = km_objects_set_owner(cache, objects, n, owner, km_gfp_may_wait(gfp));
-	km_debug(set <= n && n <= km_owned_capacity(&cache->memcg.charged),
-		 "at most a sheaf of objects is charged");
-	if (km_unlikely(set < n)) {
-		km_objects_clear_owner(cache, objects, set);
-		km_objcg_uncharge(objcg, n * cache->memcg.charge);
-		km_plain_free_bulk(cache, n, objects);
-		return NULL;
-	}
-	size_t moved = put_n(cache, owner, objects + 1, n - 1);
+	size_t moved = km_charged_push_n(cache, owner, objects + 1, n - 1);
 	km_debug(moved < n, "an object is in the sheaf or is returned");
-	km_charged_give_up(cache, owner, objects + 1, n - 1 - moved);
+	km_charged_give_up(cache, (uintptr_t)objcg, objects + 1, n - 1 - moved);
 	return objects[0];
 }
 
 /*
- * Charges half a sheaf of objects, and takes one. NULL: the caller must charge one object by itself. Objects are
- * charged ahead only while the group is far from its limits: at most an eighth of the bytes left below the nearest
- * limit, and no objects if the eighth is less than two objects. Another thread may use the rest meanwhile; then the
- * charge is refused without a line, and the caller charges one object with all rights of gfp.
+ * Charges half a sheaf of objects, takes one, and puts the others on this CPU's sheaf. NULL: the caller must charge one
+ * object by itself, with all rights of gfp. Objects are charged ahead only while the group is far from its limits: at
+ * most an eighth of the bytes left below the nearest limit.
  */
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
 {
-	uint64_t owner = (uintptr_t)objcg;
 	size_t n = km_min(km_owned_capacity(&cache->memcg.charged) / 2,
 			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->memcg.charge));
 
 	km_debug(objcg != &km_objcg_root && n <= KM_CHARGED_MOST,
 		 "a charged sheaf is filled for an objcg that is not the root's");
-	if (n < 2 || km_thread.busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
-	    !km_objcgs_note(cache, owner, km_gfp_may_wait(gfp)) ||
-	    !(km_charged_is_mixed(cache) ? has_sheaf(cache) : take_over(cache, owner)))
+	if (n < 2 || !km_charged_claim(cache, (uintptr_t)objcg, gfp))
 		return NULL;
 	/* A charge ahead must neither exceed a limit nor run the group's out-of-memory callback. */
-	gfp = (gfp & ~(KM_CHARGED_ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
+	gfp = (gfp & ~(KM_CHARGED_ODD | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
 	return refill(cache, objcg, n, gfp);
 }
 
-/* Makes room on the CPU's sheaf for an object of this owner. Returns: false where the sheaf is another owner's. */
 bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
 {
 	const size_t half = km_owned_capacity(&cache->memcg.charged) / 2;
 	void *objects[KM_CHARGED_MOST];
 
 	km_debug(half <= KM_CHARGED_MOST, "the removed objects fit in the array");
-	if (km_thread.busy || !km_memcg_modes[MEM_CGROUP_SHELF])
+	if (!may_use())
 		return false;
-	if (km_charged_is_mixed(cache)) {
-		size_t n = km_pcs_pop_n(&cache->memcg.mixed, objects, half);
-
-		km_charged_give_up(cache, KM_OBJCGS_DIFFER, objects + half - n, n);
-		return n || has_sheaf(cache);
-	}
-	if (km_owned_owner(&cache->memcg.charged) != owner)
+	owner = km_charged_owner(cache, owner);
+	if (owner != KM_OBJCGS_DIFFER && km_owned_owner(&cache->memcg.charged) != owner)
 		return km_charged_adopt(cache, owner);
-	size_t n = km_owned_pop_n(&cache->memcg.charged, owner, objects, half);
+	size_t n = km_charged_pop_n(cache, owner, objects, half);
 	km_charged_give_up(cache, owner, objects + half - n, n);
-	return n != 0;
+	return n || (owner == KM_OBJCGS_DIFFER && has_mixed(cache));
 }

@@ -8,9 +8,9 @@
  *
  * Invariants. Child caches are created and destroyed under the registry lock. A link of a bucket stays while its
  * group has a reference, and is reused: readers of the bucket need no lock. All slabs of a child cache are in its
- * array; the owner word of a slab's first page has the slab's place; and the group's objcg is charged for each slab.
- * A child cache reused from another group is emptied and kept while its cache lives. A late free by the former
- * group's threads may still run, so the child cache must not be destroyed.
+ * array; the owner word of a slab's first page has the address of the slab's entry; and the group's objcg is charged
+ * for each slab. A child cache reused from another group is emptied and kept while its cache lives. A late free by
+ * the former group's threads may still run, so the child cache must not be destroyed.
  */
 #include <errno.h>
 
@@ -23,26 +23,21 @@
 #include "memcg_group.h"
 #include "child_cache.h"
 
-#define FIRST_ROOM	64u		/* slabs */
-#define FIRST_PIECES	2u
+#define FIRST_PIECE	((size_t)512)	/* bytes of pieces of an array of slabs */
+#define MOST_PIECE	((size_t)32 << 10)
 #define TRIES		4		/* attempts to get the prepaid slab, while handlers take slabs */
 #define MOST_OF_CACHE	16u		/* bytes of the cache's name, with a NUL, in a shortened name */
 
 /*
  * Spares: empty child caches of released groups, in no bucket, for the next private group that needs a child cache of
  * the same cache. The free of the last object may still run: a spare is destroyed only if no free is counted
- * (kmem_cache.calls). kmem_cache_destroy needs no count: no call may use the cache any more. mem_cgroup_destroy_all
- * needs no count for child caches of this group alone (not handed_on).
+ * (memcg.calls), or together with the cache, because then no call may use the cache any more.
  */
 struct km_list km_private_spares = { &km_private_spares, &km_private_spares };
 size_t km_private_spare_count;
 struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
-/*
- * The slab charges of this thread's current request. A handler may run between the child cache's fast path and its
- * slab charge hooks, with a request of its own: begin() and end() of the handler's request save and restore this one.
- */
-
+/* Begins a request (km_thread.child), up to end(). A handler in between saves and restores this request. */
 km_inline struct km_child_request begin(const struct kmem_cache *child)
 {
 	struct km_child_request outer = km_thread.child;
@@ -55,8 +50,7 @@ km_inline struct km_child_request begin(const struct kmem_cache *child)
 
 /*
  * Charges a slab before its creation, with locks held below: so the charge must not wait, and a refusal is only
- * noted. The thread's own request then charges a slab where waiting is allowed (alloc_harder), and returns with
- * `prepaid`. A slab for another child cache, such as a handler's, is charged by itself.
+ * noted. The thread's own request then charges a slab where waiting is allowed (alloc_harder): `prepaid`.
  */
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
@@ -84,87 +78,54 @@ static void dismiss(struct kmem_cache *cache, size_t bytes)
 	km_objcg_uncharge(child->private->objcg, bytes);
 }
 
-/* Returns the room for pieces in an array that has so many. */
-static size_t room_for_pieces(size_t pieces)
+static size_t piece_bytes(const struct km_child_piece *piece)
 {
-	return pieces ? km_max(km_pow2_up(pieces), (size_t)FIRST_PIECES) : 0;
+	return sizeof(*piece) + piece->room * sizeof(piece->slab[0]);
 }
 
-static size_t pieces_of(const struct km_child_slabs *slabs)
+/* Makes room for a slab in the last piece. Pieces keep each metadata allocation small, for any number of slabs. */
+static bool grow(struct km_child_slabs *slabs, bool may_wait)
 {
-	return slabs->room > KM_CHILD_PIECE ? slabs->room / KM_CHILD_PIECE - 1 : 0;
-}
+	struct km_child_piece *last = slabs->last, *piece = last ? last->after : NULL;
+	const size_t bytes = last ? km_min(piece_bytes(last) * 2, MOST_PIECE) : FIRST_PIECE;
 
-/* Returns a larger array with the old content. NULL: no memory, and the old array stays. */
-static void *grown(void *old, size_t had, size_t room, bool may_wait)
-{
-	void *words = km_meta_alloc(room * sizeof(void *), may_wait);
-
-	if (words && had) {
-		__builtin_memcpy(words, old, had * sizeof(void *));
-		km_meta_free(old, had * sizeof(void *));
+	if (!piece) {
+		piece = km_meta_alloc(bytes, may_wait);
+		if (!piece)
+			return false;
+		*piece = (struct km_child_piece){
+			.before = last, .room = (uint32_t)((bytes - sizeof(*piece)) / sizeof(piece->slab[0])),
+		};
+		if (last)
+			last->after = piece;
 	}
-	return words;
-}
-
-static bool grow_first(struct km_child_slabs *slabs, bool may_wait)
-{
-	size_t room = slabs->room ? slabs->room * 2 : FIRST_ROOM;
-	struct km_page **first = grown(slabs->first, slabs->room, room, may_wait);
-
-	if (!first)
-		return false;
-	slabs->first = first;
-	slabs->room = room;
-	return true;
-}
-
-/* Pieces keep each metadata allocation small, for any number of slabs. */
-static bool add_piece(struct km_child_slabs *slabs, bool may_wait)
-{
-	size_t count = pieces_of(slabs), had = room_for_pieces(count), room = room_for_pieces(count + 1);
-	struct km_page **piece = km_meta_alloc(KM_CHILD_PIECE * sizeof(*piece), may_wait);
-	struct km_page ***pieces = piece && room > had ? grown(slabs->pieces, had, room, may_wait) : slabs->pieces;
-
-	if (!piece || !pieces) {
-		km_meta_free(piece, KM_CHILD_PIECE * sizeof(*piece));
-		return false;
-	}
-	slabs->pieces = pieces;
-	pieces[count] = piece;
-	slabs->room += KM_CHILD_PIECE;
+	slabs->last = piece;
 	return true;
 }
 
 void km_private_free_places(struct km_child_slabs *slabs)
 {
-	size_t pieces = pieces_of(slabs);
+	struct km_child_piece *piece = slabs->last, *before;
 
-	for (size_t i = 0; i < pieces; i++)
-		km_meta_free(slabs->pieces[i], KM_CHILD_PIECE * sizeof(*slabs->pieces[i]));
-	if (pieces)
-		km_meta_free(slabs->pieces, room_for_pieces(pieces) * sizeof(*slabs->pieces));
-	if (slabs->room)
-		km_meta_free(slabs->first, km_min(slabs->room, (size_t)KM_CHILD_PIECE) * sizeof(*slabs->first));
+	while (piece && piece->after)
+		piece = piece->after;
+	for (; piece; piece = before) {
+		before = piece->before;
+		km_meta_free(piece, piece_bytes(piece));
+	}
 	*slabs = (struct km_child_slabs){ 0 };
 }
 
-static bool grow(struct km_child_slabs *slabs, bool may_wait)
+static void put_at(struct km_child *child, struct km_page **entry, struct km_page *slab)
 {
-	return slabs->room < KM_CHILD_PIECE ? grow_first(slabs, may_wait) : add_piece(slabs, may_wait);
-}
-
-static void put_at(struct km_child *child, size_t place, struct km_page *slab)
-{
-	km_debug(km_is_locked(&child->private->lock) && place < child->slabs.count &&
-		 child->slabs.count <= child->slabs.room, "the slabs of a child cache are in its array");
-	*km_child_slab(child, place) = slab;
-	km_store(km_owner_of_page(slab), (uint64_t)place);
+	km_debug(km_is_locked(&child->private->lock), "the slabs of a child cache are in its array");
+	*entry = slab;
+	km_store(km_owner_of_page(slab), (uint64_t)(uintptr_t)entry);
 }
 
 /*
- * Stores the slab's place in the owner word of its first page: objects of a child cache use no owner words. Returns:
- * false with the slab unchanged; `dismiss` then uncharges the slab.
+ * Stores the address of the slab's entry in the owner word of its first page: objects of a child cache use no owner
+ * words. Returns: false with the slab unchanged; `dismiss` then uncharges the slab.
  */
 static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
@@ -173,9 +134,12 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 	km_debug(child->private != &km_private_pool, "a spare child cache gets no slab");
 	if (!km_lock_may(&child->private->lock, may_wait))
 		return false;
-	bool noted = child->slabs.count < child->slabs.room || grow(&child->slabs, may_wait);
-	if (noted)
-		put_at(child, child->slabs.count++, slab);
+	struct km_child_slabs *slabs = &child->slabs;
+	bool noted = (slabs->last && slabs->last->count < slabs->last->room) || grow(slabs, may_wait);
+	if (noted) {
+		put_at(child, &slabs->last->slab[slabs->last->count++], slab);
+		slabs->count++;
+	}
 	km_unlock_may(&child->private->lock, may_wait);
 	return noted;
 }
@@ -189,10 +153,8 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
 		km_profile_ops->goes(first + i * cache->layout.size);
 }
 
-/*
- * Removes a slab from the array. The last slab moves to the free place, so that the array has no holes. The uncharge
- * comes last, after the unlock: with the group's last byte its objcg and `private` may end.
- */
+/* The last slab moves to the free place, so that the array has no holes. The uncharge comes last, after the unlock:
+ * with the group's last byte its objcg and `private` may end. */
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_child *child = cache->memcg.kept_by;
@@ -202,12 +164,15 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 
 	km_lock(&child->private->lock);
 	uint64_t *word = km_owner_of_page(slab);
-	size_t place = (size_t)km_load(word);
-	km_debug(place < child->slabs.count && *km_child_slab(child, place) == slab,
-		 "a slab has its index in the array");
+	struct km_page **entry = (struct km_page **)(uintptr_t)km_load(word);
+	struct km_child_piece *last = child->slabs.last;
+	km_debug(last->count && *entry == slab, "a slab's owner word leads to its entry in the array");
 	km_store(word, (uint64_t)0);
-	if (place != --child->slabs.count)
-		put_at(child, place, *km_child_slab(child, child->slabs.count));
+	child->slabs.count--;
+	if (entry != &last->slab[--last->count])
+		put_at(child, entry, last->slab[last->count]);
+	if (!last->count && last->before)
+		child->slabs.last = last->before;
 	km_unlock(&child->private->lock);
 	km_objcg_uncharge(child->private->objcg, KM_PAGE_SIZE << slab->order);
 }
@@ -216,11 +181,8 @@ static const struct km_slab_charge slab_charge = { admit, dismiss, came, goes };
 
 /* ------------------------------------------------------------------ child caches */
 
-/*
- * Sets the child cache's name: "cache:group"; with "~number", the group's number, if another private group has the
- * same name. A name too long becomes "cache:roup~number", with the end of the group's name: names with equal
- * beginnings mostly differ at the end.
- */
+/* Sets the name: "cache:group"; "cache:group~number" if another private group has the same name. A name too long
+ * becomes "cache:roup~number": names with equal beginnings mostly differ at the end. */
 static void set_name(char *name, const struct km_child *child, const struct kmem_cache *parent)
 {
 	const char *group = child->private->objcg->home->name;
@@ -301,7 +263,7 @@ void km_private_call_after(struct km_child *child)
 /* Reuses a spare; spares are first on the list. Context: registry locked, as in the functions below. */
 static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 {
-	struct km_child *from = parent->memcg.children && !km_list_empty(&parent->memcg.child_list) ?
+	struct km_child *from = km_is_parent(parent) && !km_list_empty(&parent->memcg.child_list) ?
 				       km_list_first(&parent->memcg.child_list, struct km_child, same) : NULL;
 
 	if (!from || from->private != &km_private_pool)
@@ -322,10 +284,6 @@ static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 	return true;
 }
 
-/*
- * Creates a child cache. From now on frees of the cache must look up an object's cache: km_charged_hide_back
- * announces this before the child cache has an object.
- */
 static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 {
 	child->cache = create_cache(child, parent);
@@ -334,19 +292,14 @@ static bool make_cache(struct km_child *child, struct kmem_cache *parent)
 	km_debug(child->cache->memcg.child_of == parent && child->cache->memcg.kept_by == child,
 		 "a child cache has a root cache and a group");
 	km_store(&child->cache->memcg.group, child->private->number);
-	if (!parent->memcg.children) {
+	if (!km_is_parent(parent))
 		km_list_init(&parent->memcg.child_list);
-		km_store(&parent->memcg.children, true);
-	}
 	/* From now on an object may be of the cache or of a child cache. */
-	km_charged_hide_back(parent, true);
+	km_charged_differ(parent, KM_CHARGING_PARENT, true);
 	return true;
 }
 
-/*
- * Adds a child cache to the group. Readers of the bucket, without a lock, compare `parent`, stored last: all other
- * fields are filled in before.
- */
+/* Adds a child cache to the group. Readers of the bucket, without a lock, compare `parent`, stored last. */
 static struct km_child *attach(struct km_private *private, struct kmem_cache *parent)
 {
 	struct km_child *child = get_link(private, parent);
@@ -426,11 +379,8 @@ static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int n
 				    km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 }
 
-/*
- * Allocates after a miss. The first attempt is without __GFP_NOFAIL, and quiet, because the slab is charged where
- * waiting is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. km_thread.child belongs
- * to this request from begin() to end(); a handler in between saves and restores km_thread.child.
- */
+/* Allocates after a miss. The first attempt is without __GFP_NOFAIL, and quiet, because the slab is charged where
+ * waiting is not allowed. Only after a refusal alloc_harder takes all steps allowed by gfp. */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	struct km_child *child = get(objcg->private, cache, gfp);

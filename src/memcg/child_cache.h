@@ -10,13 +10,15 @@
 
 #define KM_CHILD_BUCKETS	64u
 
-/* The array of a child cache's slabs: the first KM_CHILD_PIECE slabs in an array that grows, further slabs in
- * pieces. */
-#define KM_CHILD_PIECE	4096u		/* slabs */
+/* The array of a child cache's slabs, in pieces. The owner word of a slab has the address of the slab's entry. */
+struct km_child_piece {
+	struct km_child_piece *before, *after;	/* after: unused pieces, for later slabs */
+	uint32_t room, count;			/* slabs */
+	struct km_page *slab[];
+};
 struct km_child_slabs {
-	struct km_page **first;
-	struct km_page ***pieces;	/* after the first array; room: a power of two of pieces */
-	size_t count, room;		/* slabs */
+	struct km_child_piece *last;	/* the piece with the last slab; without slabs the first piece, or NULL */
+	size_t count;			/* slabs of all pieces */
 };
 
 struct km_child {
@@ -29,12 +31,6 @@ struct km_child {
 	struct km_list spare;		/* a spare's, on km_private_spares; under the registry lock */
 	struct km_child_slabs slabs;	/* under private->lock */
 };
-
-km_inline struct km_page **km_child_slab(const struct km_child *child, size_t place)
-{
-	return place < KM_CHILD_PIECE ? &child->slabs.first[place] :
-				       &child->slabs.pieces[place / KM_CHILD_PIECE - 1][place % KM_CHILD_PIECE];
-}
 
 struct km_private {
 	struct km_child *bucket[KM_CHILD_BUCKETS];
@@ -109,7 +105,7 @@ extern struct km_private km_private_pool;
 extern km_hidden struct km_list km_private_spares;
 extern km_hidden size_t km_private_spare_count;
 void km_private_call_after(struct km_child *child);
-/* Frees the array of slabs. Requires: the array is empty. */
+/* Frees the array of slabs. */
 void km_private_free_places(struct km_child_slabs *slabs);
 
 /* Makes a new objcg private, for a group with a name and number. Returns: false: no memory. km_private_drop undoes

@@ -60,10 +60,8 @@ struct detaching {
 	size_t count;
 };
 
-/*
- * Removes the gathered child caches, with common fences in km_caches_remove. Links stay in their buckets, empty,
- * because a thread may be following the bucket; links of spares are in no bucket, and are freed.
- */
+/* Links stay in their buckets, empty, because a thread may be following the bucket; links of spares are in no bucket,
+ * and are freed. */
 static void detach_gathered(struct detaching *these)
 {
 	if (these->count)
@@ -100,6 +98,7 @@ static void detach(struct detaching *these, struct km_child *child)
 struct visiting {
 	struct km_private *private;
 	struct km_child *child;		/* NULL: before the first */
+	struct km_child_piece *piece;	/* of the array of slabs, from the last on; NULL: no more */
 	size_t slab;
 	unsigned word;			/* of 64 objects */
 	struct kmem_cache *parent;	/* out: the cache of the objects */
@@ -131,9 +130,14 @@ static bool look_at_child(struct visiting *at)
 {
 	struct kmem_cache *cache = at->child->cache;
 
-	for (at->parent = at->child->parent; at->parent && at->slab < at->child->slabs.count;
-	     at->slab++, at->word = 0) {
-		struct km_page *slab = *km_child_slab(at->child, at->slab);
+	at->parent = at->child->parent;
+	while (at->parent && at->piece) {
+		if (at->slab == at->piece->count) {
+			at->piece = at->piece->before;
+			at->slab = 0;
+			continue;
+		}
+		struct km_page *slab = at->piece->slab[at->slab];
 
 		for (; at->word * 64 < slab->objects; at->word++) {
 			uint64_t taken = cache->layout.engine->taken(cache, slab, at->word);
@@ -148,8 +152,17 @@ static bool look_at_child(struct visiting *at)
 				return true;
 			}
 		}
+		at->slab++;
+		at->word = 0;
 	}
 	return false;
+}
+
+static void go_to(struct visiting *at, struct km_child *child)
+{
+	at->child = child;
+	at->piece = child ? child->slabs.last : NULL;
+	at->slab = at->word = 0;
 }
 
 /* Finds the next objects of the group. Returns: false at the end. A cache without objects here may be destroyed
@@ -160,12 +173,10 @@ static bool next_objects(struct visiting *at)
 	km_registry_scope();
 	if (!at->child) {
 		drain_children(at->private);
-		at->child = next_child(at->private, NULL);
+		go_to(at, next_child(at->private, NULL));
 	}
-	while (at->child && !look_at_child(at)) {
-		at->child = next_child(at->private, at->child);
-		at->slab = at->word = 0;
-	}
+	while (at->child && !look_at_child(at))
+		go_to(at, next_child(at->private, at->child));
 	return at->count != 0;
 }
 
@@ -202,8 +213,11 @@ static size_t discard_some(struct kmem_cache *cache, size_t most)
 	struct km_child *child = cache->memcg.kept_by;
 	size_t count = 0;
 
-	for (; child->slabs.count && count < most; count++)
-		cache->layout.engine->discard(cache, *km_child_slab(child, child->slabs.count - 1));
+	for (; child->slabs.count && count < most; count++) {
+		const struct km_child_piece *last = child->slabs.last;
+
+		cache->layout.engine->discard(cache, last->slab[last->count - 1]);
+	}
 	return count;
 }
 
@@ -220,10 +234,9 @@ static bool must_be_emptied(const struct km_child *child)
 }
 
 /*
- * Empties some child caches, or a part of one. Returns: false if there is nothing to do. Between two calls the
- * registry is free for other threads. The group has fewer slabs after each call, so the loop ends. Requires: no
- * thread uses the group's objects any more (mem_cgroup_destroy_all); so the sheaves may be drained although the
- * system refuses a fence.
+ * Empties some child caches, or a part of one. Returns: false if there is nothing to do. Requires: no thread uses the
+ * group's objects any more (mem_cgroup_destroy_all); so the sheaves may be drained although the system refuses a
+ * fence.
  */
 static bool empty_some(struct km_private *private)
 {
@@ -406,10 +419,9 @@ static void free_private(struct km_private *private)
 }
 
 /*
- * Makes spares of a released group's empty child caches. Returns: true if nothing of the group is left. Child caches
- * become spares one by one, as their last objects come back. The record is freed after the last child cache and the
- * last large block. Only then KM_OBJCG_PRIVATE is subtracted: until then the objcg stays alive even with no byte out,
- * so that its address means this group as long as the record names the objcg.
+ * Makes spares of a released group's empty child caches. Returns: true if nothing of the group is left. The record is
+ * freed after the last child cache and the last large block. Only then KM_OBJCG_PRIVATE is subtracted: the objcg's
+ * address means this group as long as the record names the objcg.
  */
 static bool clear_away(struct km_private *private)
 {

@@ -72,7 +72,7 @@ static bool try_add(struct km_counter *counter, uint64_t bytes)
 /*
  * Charges from below upwards. Another thread may see counters below raised for a moment by a charge then refused
  * above. Each of these counters had room, so none exceeds its max. Another charge may be refused meanwhile although
- * there would be room a moment later (kernel: the same). press (pressure.c) tries again; a charge that may not wait
+ * there would be room a moment later (kernel: the same). km_press (pressure.c) tries again; a charge that may not wait
  * fails.
  */
 struct km_counter *km_counter_try_charge(struct km_counter *counter, uint64_t bytes)

@@ -4,10 +4,9 @@
  * group can go on.
  *
  * A group has three lifetimes. Online: until mem_cgroup_offline; the group may be charged anew. Referenced: until the
- * last reference goes; the group may be walked, queried and named. Its objcg: until the group is gone and the last
- * byte charged through the objcg has come back; objects point to the objcg. Offline separates the first from the
- * second: the objcg then leads to the parent. The parent was charged for these bytes all along, so no object must be
- * found and no counter changed. Release separates the second from the third.
+ * last reference goes (release); the group may be walked, queried and named. Its objcg: until the group is gone and the
+ * last byte charged through the objcg has come back; objects point to the objcg. At offline the objcg is led to the
+ * parent. The parent was charged for these bytes all along, so no object must be found and no counter changed.
  *
  * A child of fork has one thread. References held by calls are counted apart (CALL), so that the child can drop the
  * references of other threads' calls. Users' references stay, as all memory does.
@@ -41,7 +40,6 @@ static struct mem_cgroup *top = &km_memcg_root;
 static struct {
 	struct km_lock lock;
 	struct km_busy_was was_busy;	/* the holder's */
-	bool keep_gone;			/* dead objcgs stay: a walk has a list of objcgs */
 	size_t groups;
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
@@ -77,11 +75,8 @@ void km_memcg_unlock(void)
 	km_busy_end(was);
 }
 
-/*
- * Takes all locks before a fork, in the order of their ranks: tree, private groups, stocks; releases them after the
- * fork in reverse order. A nested fork may have failed to lock the tree, and then skips the private groups. In the
- * child the numbers are corrected before the tree is unlocked.
- */
+/* Locks are taken in the order of their ranks. A nested fork may have failed to lock the tree, and then skips the
+ * private groups. In the child the numbers are corrected before the tree is unlocked. */
 static void memcg_fork(bool before, bool child)
 {
 	if (before) {
@@ -147,7 +142,7 @@ static void tidy(bool all)
 const struct km_charge_ops km_accounting = {
 	.begin = km_charge_begin, .drain = km_charge_drain, .close = km_charge_close, .release = km_charge_release,
 	.forget = km_private_forget,
-	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
+	.pay = km_charge_bytes, .pay_more = km_objcg_charge, .pay_back = km_objcg_uncharge,
 	.pays_here = km_charge_pays_here, .may_more = km_charge_may_more, .has_room = km_charge_has_room,
 	.tidy = tidy, .own_block = km_charge_block, .note_block = km_charge_large,
 	.start = km_memcg_start_process, .fork = memcg_fork, .forked = memcg_forked,
@@ -169,10 +164,6 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 
 /* ------------------------------------------------------------------ creation */
 
-/*
- * Fills in a new group, before the group is linked and `online` is stored, all under the tree lock. A thread without
- * the tree lock knows the group only from its creator.
- */
 static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
 {
 	km_debug(km_is_locked(&tree.lock) && parent->online, "the parent of a new group is online");
@@ -188,12 +179,6 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 	km_store(&objcg->memcg, group);
 	objcg->charged = KM_OBJCG_HOME + (objcg->private ? KM_OBJCG_PRIVATE : 0);
 	km_list_add_tail(&objcg->link, &group->objcgs);
-}
-
-void km_memcg_keep_gone(bool keep)
-{
-	km_debug(km_is_locked(&tree.lock) && tree.keep_gone != keep, "one walk at a time has the list of objcgs");
-	tree.keep_gone = keep;
 }
 
 /* The memory of the last groups without a reference is not reused at once. A thread may still have a dead group
@@ -214,18 +199,6 @@ static void keep_group(struct mem_cgroup *group)
 	*place = group;
 }
 
-static struct obj_cgroup *new_objcg(struct mem_cgroup *group)
-{
-	km_memcg_scope();
-	return km_objcg_new(group);
-}
-
-static void drop_objcg(struct obj_cgroup *objcg)
-{
-	km_memcg_scope();
-	km_objcg_keep(objcg);
-}
-
 /*
  * Reaps listed objcgs. Each is checked again, because late charges may have come. Then the record leads to no group:
  * a thread with the dead group still active gets an error on its next charge, and no new owner of the record is
@@ -235,7 +208,7 @@ void km_memcg_reap(void)
 {
 	struct obj_cgroup *objcg;
 
-	while (!tree.keep_gone && (objcg = km_objcg_pop_listed())) {
+	while ((objcg = km_objcg_pop_listed())) {
 		if (!km_stock_is_over(objcg))
 			continue;
 		km_debug(!km_load(&objcg->charged), "an objcg at its end has no charged bytes");
@@ -298,8 +271,11 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		return NULL;
 	}
 	struct mem_cgroup *group = km_meta_alloc_spread(sizeof(*group), true);
-	struct obj_cgroup *objcg = group ? new_objcg(group) : NULL;
+	struct obj_cgroup *objcg = NULL;
 	if (group) {
+		km_memcg_lock();
+		objcg = km_objcg_new(group);
+		km_memcg_unlock();
 		km_text_take(group->name, sizeof(group->name), name, "/", '_');
 		group->number = km_add(&made, 1u) + 1;
 	}
@@ -309,8 +285,10 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		return group;
 	if (objcg && objcg->private)
 		km_private_drop(objcg);
-	if (objcg)
-		drop_objcg(objcg);
+	if (objcg) {
+		km_memcg_scope();
+		km_objcg_keep(objcg);
+	}
 	km_meta_free_spread(group, sizeof(*group));
 	errno = error;
 	return NULL;
@@ -444,11 +422,8 @@ struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group)
 
 #define CALL	((uint64_t)1 << 32)	/* a call's reference, in `refs` */
 
-/* This thread's calls; nested calls, in callbacks and handlers, use further places. Without a place: a plain
- * reference. */
-
-/* Store the place before the reference, and clear it after: a handler's fork child never drops one reference too
- * many. */
+/* Without a free place: a plain reference. Store the place before the reference, and clear it after: a handler's fork
+ * child never drops one reference too many. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
 {
 	unsigned i = km_array_count(km_thread.memcg_held);
@@ -520,11 +495,6 @@ struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
 	return before;
 }
 
-/*
- * Allocates with `group` active for the length of the call, a shorter form of set_active_memcg. A handler in between
- * allocates in the same name, unless the handler sets another group. The handler restores the group, and the call
- * goes on unchanged.
- */
 void *kmalloc_in(struct mem_cgroup *group, size_t size, gfp_t gfp)
 {
 	struct mem_cgroup *before = set_active_memcg(group);

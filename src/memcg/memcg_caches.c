@@ -1,8 +1,8 @@
 /*
  * memcg_caches.c: a group's objects and bytes, cache by cache. Invariants: nothing is counted in advance; a query
- * walks over all slabs and reads their owner words (page/obj_cgroups.h). A walk follows no pointer to an owner,
- * because the owner may go meanwhile: owners are compared with a list of the group's objcgs, made under the tree
- * lock. A slab is read only while its page is held.
+ * walks over all slabs and reads their owner words (page/obj_cgroups.h). A slab is read only while its page is held.
+ * An owner may go meanwhile, but its record stays a record (objcg.c). A word read while its slab is freed may be any
+ * value: only addresses of records are followed, under the tree lock.
  */
 #include "page/metadata.h"
 #include "page/obj_cgroups.h"
@@ -12,21 +12,11 @@
 
 /* Caches counted in one walk over the slabs. */
 #define AT_ONCE 32u
-/* Owners compared in one walk, without memory for a larger list. */
-#define FEW_OWNERS 64u
 
 struct row {
 	struct kmem_cache *cache;
 	size_t objects;
 	uint64_t bytes;
-};
-
-/* Objcgs that charge the group, as a hash table: half of the places stay empty. */
-struct owners {
-	uint64_t *slot;
-	size_t slots;			/* a power of two */
-	size_t skip, count;		/* owners listed in earlier walks; owners listed now */
-	uint64_t few[2 * FEW_OWNERS];
 };
 
 struct walk {
@@ -36,91 +26,7 @@ struct walk {
 	size_t count;			/* of `row` */
 	size_t skip;			/* caches counted in earlier walks */
 	uint64_t sum;			/* sum_children: bytes */
-	struct owners owners;
-	uint64_t last;			/* the last owner looked up, and the result */
-	bool last_is_its;
 };
-
-/* ------------------------------------------------------------------ the owner of an object */
-
-static size_t slot_of(const struct owners *owners, uint64_t owner)
-{
-	size_t i = (size_t)(owner * 0x9e3779b97f4a7c15ull >> 32);
-
-	km_debug(km_is_pow2(owners->slots), "the table size is a power of two");
-	for (i &= owners->slots - 1; owners->slot[i] && owners->slot[i] != owner;)
-		i = (i + 1) & (owners->slots - 1);
-	return i;
-}
-
-/* Lists the group's objcgs, and the objcgs of all groups below if `below`. All but the first `skip` go into the
- * table, if there is one, as far as there is room. Returns: the number of objcgs. Context: tree lock held. */
-static size_t list_owners(const struct walk *walk, struct owners *owners)
-{
-	size_t all = 0;
-
-	for (const struct mem_cgroup *at = walk->group; at;
-	     at = walk->below ? km_memcg_next(walk->group, (struct mem_cgroup *)at) : NULL)
-		km_list_for_each(entry, &at->objcgs) {
-			uint64_t owner = (uintptr_t)km_container_of(entry, struct obj_cgroup, link);
-
-			if (all++ < owners->skip || !owners->slot || owners->count == owners->slots / 2)
-				continue;
-			owners->slot[slot_of(owners, owner)] = owner;
-			owners->count++;
-			km_debug(owners->count <= owners->slots / 2, "half of the table stays empty");
-		}
-	return all;
-}
-
-/*
- * Lists the next owners. Returns: false if there are no more. No listed owner's record is reused until drop_owners.
- * The walk over slabs takes no lock for long, so owners come and go meanwhile. A new owner is not listed, and not
- * counted. The record of a dead owner is kept (km_memcg_keep_gone), so that no new owner gets the address. Without
- * memory for the whole list, a small list on the stack serves, in several walks.
- */
-static bool next_owners(struct walk *walk)
-{
-	struct owners *owners = &walk->owners;
-
-	*owners = (struct owners){ .skip = owners->skip + owners->count };
-	walk->last = 0;
-	km_memcg_scope();
-	size_t all = list_owners(walk, owners);
-	if (all > owners->skip) {
-		owners->slots = km_pow2_up((all - owners->skip) * 2);
-		owners->slot = owners->slots > km_array_count(owners->few) ?
-				       km_meta_alloc(owners->slots * sizeof(*owners->slot), true) : NULL;
-		if (!owners->slot) {
-			owners->slot = owners->few;
-			owners->slots = km_array_count(owners->few);
-		}
-		list_owners(walk, owners);
-		km_memcg_keep_gone(true);
-	}
-	return owners->count != 0;
-}
-
-static void drop_owners(struct walk *walk)
-{
-	if (walk->owners.slot != walk->owners.few)
-		km_meta_free(walk->owners.slot, walk->owners.slots * sizeof(*walk->owners.slot));
-	km_memcg_scope();
-	km_memcg_keep_gone(false);
-	km_memcg_reap();
-}
-
-/* Returns whether the owner is listed. Neighbours mostly have the same owner. */
-static bool is_its(struct walk *walk, uint64_t owner)
-{
-	if (!owner)
-		return false;
-	if (walk->last != owner) {
-		walk->last = owner;
-		walk->last_is_its = walk->owners.slot[slot_of(&walk->owners, owner)] == owner;
-	}
-	return walk->last_is_its;
-}
 
 /* ------------------------------------------------------------------ cache by cache */
 
@@ -130,6 +36,34 @@ static struct row *row_of(struct walk *walk, const struct kmem_cache *cache)
 		if (walk->row[i].cache == cache)
 			return &walk->row[i];
 	return NULL;
+}
+
+/* Returns whether the objcg charges the group. Context: tree lock held, which keeps the groups. */
+static bool is_its(const struct walk *walk, const struct obj_cgroup *objcg)
+{
+	const struct mem_cgroup *group = km_load(&objcg->memcg);
+
+	return group == walk->group || (walk->below && km_memcg_in(group, walk->group));
+}
+
+/* Counts the objects of the bits `taken` that are charged to the group. */
+static size_t count_its(const struct walk *walk, const uint64_t *owners, uint64_t taken)
+{
+	size_t count = 0;
+	uint64_t last = 0;
+	bool its = false;
+
+	km_memcg_scope();
+	for (; taken; taken &= taken - 1) {
+		const uint64_t owner = owners[__builtin_ctzll(taken)];
+
+		/* Neighbours mostly have the same owner. */
+		if (owner != last)
+			its = km_objcg_is_record(owner) && is_its(walk, (const struct obj_cgroup *)(uintptr_t)owner);
+		last = owner;
+		count += its;
+	}
+	return count;
 }
 
 /*
@@ -159,8 +93,8 @@ static bool count_some(struct walk *walk, struct row *row, struct km_page *slab,
 			      km_min(objects - word * 64, 64u));
 	}
 	km_page_let_go(slab);
-	for (; taken; taken &= taken - 1)
-		row->objects += is_its(walk, owners[__builtin_ctzll(taken)]);
+	if (taken)
+		row->objects += count_its(walk, owners, taken);
 	return objects > (word + 1) * 64;
 }
 
@@ -177,15 +111,13 @@ static int count_slab(struct km_page *slab, void *arg)
 	return 0;
 }
 
-/* Returns whether the group is charged for the child cache. The locked registry keeps the objcg of a child cache
- * alive. The group is only compared, or read under a lock. */
+/* Returns whether the group is charged for the child cache. */
 static bool is_its_child(const struct walk *walk, const struct kmem_cache *cache)
 {
-	const struct obj_cgroup *objcg = cache->memcg.child_of ? km_private_owner(cache) : NULL;
-
-	if (!objcg)
+	if (!cache->memcg.child_of)
 		return false;
-	return walk->below ? km_memcg_below(objcg, walk->group) : km_load(&objcg->memcg) == walk->group;
+	km_memcg_scope();
+	return is_its(walk, km_private_owner(cache));
 }
 
 static int note_cache(struct kmem_cache *cache, void *arg)
@@ -241,10 +173,8 @@ static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 	km_registry_hold_scope(within);
 	bool more = km_registry_each(note_cache, walk) != 0;
 	empty_pcs(walk);
-	while (walk->count && next_owners(walk)) {
+	if (walk->count)
 		km_pages_walk(count_slab, walk);
-		drop_owners(walk);
-	}
 	for (size_t i = 0; i < walk->count; i++) {
 		finish_row(&walk->row[i]);
 		__builtin_memcpy(name[i], walk->row[i].cache->registry.name, KM_NAME_BYTES);
@@ -321,17 +251,12 @@ static int add(const char *name, size_t objects, uint64_t bytes, void *arg)
 	return 0;
 }
 
-size_t km_memcg_more_stat(const struct mem_cgroup *group, char *text, size_t bytes)
+uint64_t km_memcg_slab_bytes(const struct mem_cgroup *group)
 {
-	char lines[128];
 	uint64_t slab = sum_children(group);
 
 	walk_caches(group, true, add, &slab);
-	/* Reap first: `dying` then counts only groups with bytes out. */
+	/* For the caller's count of dying groups: only groups with bytes out. */
 	km_private_reap();
-	size_t length = km_format(lines, sizeof(lines), "slab_reclaimable 0\nslab_unreclaimable %lu\nslab %lu\n",
-				  (unsigned long)slab, (unsigned long)slab);
-	for (size_t i = 0; i < length && i + 1 < bytes; i++)
-		text[i] = lines[i];
-	return length;
+	return slab;
 }

@@ -70,17 +70,12 @@ struct km_memcg_view {
 extern km_hidden const struct km_field km_group_fields[];
 extern km_hidden const unsigned km_group_field_count;
 
-/* Returns the next group after `at` in `root` and below, parents first, offline groups too; NULL after the last.
- * Context: tree lock held. */
+/* Returns the next group after `at` in `root` and below, parents first, offline groups too. Context: tree lock held. */
 struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at);
 
 /* Reaps the listed objcgs without charged bytes. Context: tree lock held. */
 void km_memcg_reap(void);
-/* Stops (true) and allows (false) the reaping of objcgs, within one hold of the registry lock. Context: tree lock
- * held. */
-void km_memcg_keep_gone(bool keep);
-/* Takes a reference for the length of a call; the child of another thread's fork does not have this reference.
- * Returns: `group`, also for NULL and the root. */
+/* Takes a reference for the length of a call, which a fork's child drops. Returns: `group`, also NULL and the root. */
 struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group);
 void km_memcg_let_go(struct mem_cgroup *group);
 /* Drops the references of other threads' calls in the child of a fork. Context: tree lock held. */
@@ -163,12 +158,14 @@ void km_objcg_list(struct obj_cgroup *objcg);
 struct obj_cgroup *km_objcg_pop_listed(void);
 struct obj_cgroup *km_objcg_new(struct mem_cgroup *home);
 void km_objcg_keep(struct obj_cgroup *objcg);
+/* Returns whether the address is an objcg's, live or dead. Context: tree lock held. */
+bool km_objcg_is_record(uintptr_t address);
 /* Returns pages without a record in use to the system. */
 void km_objcg_purge(void);
 
 /* ---- account_scope.c: mem_cgroup_account_malloc, with the registry locked (km_charge_ops->account_malloc). */
 int km_memcg_account_malloc(bool on);
-/* ---- memcg_control.c: write to one of a group's files (km_charge_ops->write). */
+/* ---- memcg_text.c: write to one of a group's files (km_charge_ops->write). */
 int km_memcg_write(const char *text, const char *file);
 
 /* ---- pressure.c */
@@ -178,7 +175,12 @@ int km_memcg_write(const char *text, const char *file);
 void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, bool may_call);
 /* The group has refused a charge: print a line, unless gfp forbids lines or the group has an out-of-memory callback. */
 void km_memcg_tell_refused(const struct mem_cgroup *group, uint64_t bytes, gfp_t gfp) km_cold;
-void km_memcg_tell(void);		/* tells the events not yet told */
+/* Serves what others left to a charge that may wait: untold events, and a reclaim requested from outside. */
+void km_memcg_serve(void);
+/* Works for a charge after the refused first attempt, with all steps that gfp allows. Returns: true if charged. */
+bool km_press(struct km_attempt *attempt, gfp_t gfp);
+/* Slows down for a charge to this group, if not NULL, and for the debt (km_thread.owed). Context: may wait. */
+void km_slow_down_for(struct mem_cgroup *group, uint64_t bytes);
 /* Makes the next charge that may wait, of any group, reclaim so many bytes from the group. Context: tree lock
  * held. */
 void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes);

@@ -1,9 +1,12 @@
 /*
- * memcg_text.c: figures of a group, and the texts of the cgroup files. Invariant: changes nothing except the limits
- * set by the caller.
+ * memcg_text.c: figures of a group, the texts of the cgroup files, and writes from outside to these files (`kmem fs`,
+ * cache/mailbox.h). Invariants: only limits change, and requests for a reclaim. A write from outside only stores a
+ * number. No callback runs there, in the middle of a user's free: a max below the usage, and a reclaim, are left to
+ * the next charge. No write from outside waits for the tree lock.
  */
 #include <errno.h>
 
+#include "base/text.h"
 #include "os/die.h"
 #include "memcg_group.h"
 #include "inspect/stats_print.h"
@@ -120,55 +123,35 @@ uint64_t mem_cgroup_atomics(void)
 
 /* ------------------------------------------------------------------ texts */
 
-/* A text, possibly longer than the buffer; `length` counts all bytes. */
-struct text {
-	char *at;
-	size_t bytes, length;
-};
-
-static size_t room(const struct text *text)
+/* Copies a text of so many bytes, or its begin, and a NUL. Returns: `length`. */
+static size_t hand_out(const char *whole, size_t length, char *text, size_t bytes)
 {
-	return text->length < text->bytes ? text->bytes - text->length : 0;
-}
+	const size_t count = bytes ? km_min(length, bytes - 1) : 0;
 
-static void append(struct text *text, const char *piece)
-{
-	for (; *piece; piece++, text->length++)
-		if (room(text) > 1)
-			text->at[text->length] = *piece;
-}
-
-static size_t finish(struct text *text)
-{
-	if (text->bytes)
-		text->at[km_min(text->length, text->bytes - 1)] = '\0';
-	return text->length;
-}
-
-static void append_line(struct text *text, const char *key, uint64_t value)
-{
-	char line[64];
-
-	km_format(line, sizeof(line), "%s%s%lu\n", key, *key ? " " : "", (unsigned long)value);
-	append(text, line);
+	__builtin_memcpy(text, whole, count);
+	if (bytes)
+		text[count] = '\0';
+	return length;
 }
 
 size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes)
 {
-	struct text out = { text, bytes, 0 };
+	char whole[32];
+	size_t length = km_format(whole, sizeof(whole), "%lu\n", (unsigned long)mem_cgroup_current(group));
 
-	append_line(&out, "", mem_cgroup_current(group));
-	return finish(&out);
+	return hand_out(whole, length, text, bytes);
 }
 
 static size_t write_events(const uint64_t *events, char *text, size_t bytes)
 {
-	struct text out = { text, bytes, 0 };
+	char whole[64 * (MEMCG_NR_MEMORY_EVENTS + 1)];
+	size_t length = 0;
 
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
-		append_line(&out, km_memcg_event_names[i], km_load(&events[i]));
-	append_line(&out, "sock_throttled", 0);
-	return finish(&out);
+		length += km_format(whole + length, sizeof(whole) - length, "%s %lu\n", km_memcg_event_names[i],
+				    (unsigned long)km_load(&events[i]));
+	length += km_format(whole + length, sizeof(whole) - length, "sock_throttled 0\n");
+	return hand_out(whole, length, text, bytes);
 }
 
 size_t mem_cgroup_write_events(const struct mem_cgroup *group, char *text, size_t bytes)
@@ -195,13 +178,13 @@ static uint64_t count_orphans(const struct mem_cgroup *group)
 
 size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t bytes)
 {
-	struct text out = { text, bytes, 0 };
+	const unsigned long kernel = mem_cgroup_current(group), slab = km_memcg_slab_bytes(group);
+	const unsigned long stock = km_stock_bytes(group), dying = count_orphans(group);
+	char whole[256];
+	size_t length = km_format(whole, sizeof(whole), "kernel %lu\nslab_reclaimable 0\nslab_unreclaimable %lu\n"
+				  "slab %lu\nstock %lu\ndying %lu\n", kernel, slab, slab, stock, dying);
 
-	append_line(&out, "kernel", mem_cgroup_current(group));
-	out.length += km_memcg_more_stat(group, room(&out) ? text + out.length : NULL, room(&out));
-	append_line(&out, "stock", km_stock_bytes(group));
-	append_line(&out, "dying", count_orphans(group));
-	return finish(&out);
+	return hand_out(whole, length, text, bytes);
 }
 
 /* ------------------------------------------------------------------ all groups */
@@ -245,4 +228,55 @@ size_t km_memcg_figures(void (*visit)(const struct km_group_stats *stats, void *
 
 	mem_cgroup_walk(NULL, tell, &telling);
 	return telling.count;
+}
+
+/* ------------------------------------------------------------------ writes from outside */
+
+static struct mem_cgroup *find(uint64_t number)
+{
+	struct mem_cgroup *group = &km_memcg_root;
+
+	while (group && (group->number != number || !group->online))
+		group = km_memcg_next(&km_memcg_root, group);
+	return group && !km_memcg_is_root(group) ? group : NULL;
+}
+
+static int store(struct mem_cgroup *group, const char *file, uint64_t bytes)
+{
+	const struct {
+		const char *file;
+		uint64_t *limit;
+	} limits[] = {
+		{ "max", &group->memory.max }, { "high", &group->memory.high }, { "low", &group->memory.low },
+		{ "min", &group->memory.min },
+	};
+
+	for (size_t i = 0; i < km_array_count(limits); i++)
+		if (!__builtin_strcmp(limits[i].file, file)) {
+			km_store(limits[i].limit, bytes);
+			return 0;
+		}
+	if (!__builtin_strcmp(file, "peak"))
+		km_counter_reset_peak(&group->memory);
+	else if (!__builtin_strcmp(file, "reclaim"))
+		km_memcg_ask(group, bytes);
+	else
+		return -EINVAL;
+	return 0;
+}
+
+int km_memcg_write(const char *text, const char *file)
+{
+	uint64_t number, bytes;
+
+	if (!km_text_number(&text, UINT64_MAX, &number) || *text++ != ' ' || !number ||
+	    !km_text_number(&text, UINT64_MAX, &bytes) || *text)
+		return -EINVAL;
+	if (!km_memcg_trylock())
+		return -EAGAIN;
+	struct mem_cgroup *group = find(number);
+	int error = group ? store(group, file, bytes) : -ENOENT;
+	km_debug(!group || group->number == number, "a group is found by its number");
+	km_memcg_unlock();
+	return error;
 }

@@ -16,10 +16,9 @@
 static struct obj_cgroup *gone;		/* linked by next_gone */
 
 /*
- * List an objcg whose group is gone and whose last byte was uncharged. Any free may uncharge the last byte, so the
- * freeing thread only pushes the objcg on a stack, without a lock. The next thread that makes or releases a group pops
- * the stack under the tree's lock (km_memcg_reap). An objcg may be on the stack already, because late charges are not
- * counted; `listed` prevents a second push, and so a cycle.
+ * Any free may uncharge the last byte, so the freeing thread only pushes the objcg on a stack, without a lock. The next
+ * thread that makes or releases a group pops the stack under the tree's lock (km_memcg_reap). An objcg may be on the
+ * stack already, because late charges are not counted; `listed` prevents a second push, and so a cycle.
  */
 void km_objcg_list(struct obj_cgroup *objcg)
 {
@@ -96,10 +95,8 @@ static bool grow(void)
 	return true;
 }
 
-/*
- * Returns the next free record, searching round. Requires: records.spare is not 0. A full page is skipped as a whole. A
- * free record has no `home`, also in a page of zeros.
- */
+/* Returns the next free record, searching round. Requires: records.spare is not 0. A free record has no `home`, also
+ * in a page of zeros. */
 static struct obj_cgroup *find(void)
 {
 	for (;;) {
@@ -159,19 +156,26 @@ void km_objcg_purge(void)
 		}
 }
 
-/* Returns the piece that contains the record. Pieces are few, and the latest pieces come first. */
-static struct piece *piece_of(const struct obj_cgroup *objcg)
+/* Returns the piece that contains the address, or NULL. Pieces are few, and the latest pieces come first. */
+static struct piece *piece_of(uintptr_t address)
 {
 	struct piece *piece = records.pieces;
 
-	while ((size_t)((char *)objcg - piece->base) >= PIECE_PAGES * km_os_page_bytes())
+	while (piece && address - (uintptr_t)piece->base >= PIECE_PAGES * km_os_page_bytes())
 		piece = piece->next;
 	return piece;
 }
 
+bool km_objcg_is_record(uintptr_t address)
+{
+	const struct piece *piece = piece_of(address);
+
+	return piece && (address - (uintptr_t)piece->base) % RECORD == 0;
+}
+
 static void set_free(struct obj_cgroup *objcg)
 {
-	struct piece *piece = piece_of(objcg);
+	struct piece *piece = piece_of((uintptr_t)objcg);
 	size_t page = (size_t)((char *)objcg - piece->base) / km_os_page_bytes();
 
 	km_debug(piece->used[page] && piece->resident[page], "the used records of a page are counted");

@@ -37,11 +37,8 @@ struct obj_cgroup {
 					 * signal handlers */
 };
 
-/*
- * Returns the most bytes of a byte stock. More than a page, so that alternating allocations and frees stay in the
- * stock: an allocation that finds too little adds a page to the remainder, and the next free must find room.
- * Hierarchy v1 exists for comparison, and has a page, as in the kernel.
- */
+/* Returns the most bytes of a byte stock: more than a page, because a charge adds a page to the remainder, and the next
+ * uncharge must find room. Hierarchy v1 exists for comparison, and has a page, as in the kernel. */
 km_inline uint64_t km_stock_most(void)
 {
 	return (uint64_t)(2 - km_memcg_modes[MEM_CGROUP_V1]) * KM_PAGE_SIZE;
@@ -51,9 +48,8 @@ km_inline uint64_t km_stock_most(void)
 extern km_hidden struct obj_cgroup km_objcg_root;
 
 /*
- * Charges the byte stock, else the CPU's page stock, else the counters. If a counter refuses, then as gfp allows:
- * stocks and sheaves are drained, reclaim and the out-of-memory callback run (with no lock held), and the charge is
- * retried. Keeps errno. With __GFP_NOFAIL or __GFP_HIGH a charge never fails. Context: no lock held. With
+ * stock.c: charges the byte stock, else the CPU's page stock, else the counters. If a counter refuses, then as gfp
+ * allows (pressure.c). Keeps errno. With __GFP_NOFAIL or __GFP_HIGH a charge never fails. Context: no lock held. With
  * km_thread.busy, as in a signal handler or a slow path, the charge does not wait, call the system or call back.
  */
 bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp);
@@ -62,11 +58,9 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes);
 /* Returns the bytes that could be charged before a limit above refuses; UINT64_MAX: no limit; 0 while a draining
  * charge waits for unused bytes. Racy. */
 uint64_t km_objcg_spare(const struct obj_cgroup *objcg);
-/* Slows the thread down after a charge with GFP_NOWAIT, where the caller may wait after all: reclaims bytes over
- * `high`. */
+/* settle: slows the thread down after a charge with GFP_NOWAIT, where the caller may wait after all. owe: for a caller
+ * that may not wait: the thread's next charge that may wait is slowed down instead. */
 void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes);
-/* As km_objcg_settle, for a caller that may not wait: the thread's next charge that may wait is slowed down
- * instead. */
 void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes);
 /* Returns the group charged now, with a reference for the caller; the root for an orphan of the root. */
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
@@ -81,8 +75,6 @@ void km_charge_drain(struct kmem_cache **caches, size_t count, bool unused, cons
 void km_charge_close(struct kmem_cache *cache);
 void km_charge_release(struct kmem_cache *cache);
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner);
-bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp);
-void km_charge_back(uint64_t owner, size_t bytes);
 bool km_charge_pays_here(uint64_t owner);
 bool km_charge_may_more(size_t bytes);
 bool km_charge_has_room(size_t bytes);
@@ -103,7 +95,7 @@ uint64_t km_stock_bytes(const struct mem_cgroup *group);
 bool km_memcg_could_give(struct mem_cgroup *root, uint64_t bytes);
 /* Returns whether the objcg charges `root` or a group below. Racy. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root);
-/* memcg_caches.c: writes more lines for the group's memory.stat, like snprintf but without the NUL. */
-size_t km_memcg_more_stat(const struct mem_cgroup *group, char *text, size_t bytes);
+/* memcg_caches.c: the bytes of slabs in the group's memory.stat. */
+uint64_t km_memcg_slab_bytes(const struct mem_cgroup *group);
 
 #endif

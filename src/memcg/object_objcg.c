@@ -23,20 +23,11 @@ km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *ob
 	return true;
 }
 
-void km_objcgs_mix(struct kmem_cache *cache)
-{
-	if (km_thread.busy)
-		return;
-	struct km_busy_was was = km_busy_begin();
-	km_charged_hide_back(cache, true);
-	km_busy_end(was);
-}
-
 bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
 	km_debug(km_objcg_is_known(owner), "an owner word is a known objcg");
 	owner = owner ?: KM_OBJCG_NOBODY;
-	/* Acquire pairs with km_charged_hide_back: the paths closed there are closed for this thread. */
+	/* Acquire pairs with km_charged_differ: the paths closed there are closed for this thread. */
 	uint64_t seen = km_load_acquire(&cache->memcg.objcg);
 
 	if (km_likely(seen == owner || seen == KM_OBJCGS_DIFFER))
@@ -48,21 +39,17 @@ bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 	/* A handler may have interrupted the holder of the lock, or a holder of a later lock. */
 	if (km_thread.busy)
 		return false;
-	struct km_busy_was was = km_busy_begin();
-	bool calls = km_calls_begin(may_wait);
-	bool done = km_charged_hide_back(cache, may_wait);
-	km_calls_end(calls);
-	km_busy_end(was);
-	return done;
+	km_busy_scope(was);
+	km_calls_scope(calls, may_wait);
+	return km_charged_differ(cache, 0, may_wait);
 }
 
 /* ------------------------------------------------------------------ setting */
 
 /*
- * Sets the owner of one object by changing the page's word. The change may make a vector for the page: memory with a
- * lock, perhaps held by the code that a handler interrupted. So a handler inside the allocator is refused, and its
- * caller fails as for want of memory. A free never comes here: where a free must clear a word, the page has a vector
- * since its first charged object.
+ * Changes the page's word. The change may make a vector for the page: memory with a lock, perhaps held by the code that
+ * a handler interrupted. So a handler inside the allocator is refused. A free never comes here: where a free must clear
+ * a word, the page has a vector since its first charged object.
  */
 static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, uint64_t owner, bool may_wait)
 {
@@ -77,8 +64,8 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 
 /*
  * Sets the owner of the objects of objects[0, n) in the first object's page. Returns: their number; 0: no memory, or
- * not an object of this cache. The page's word is read once for the run. Another thread may replace the word by a
- * vector meanwhile; the vector begins with the word's owner for all objects, so the run's result is the same.
+ * not an object of this cache. Another thread may replace the page's word by a vector meanwhile; the vector begins with
+ * the word's owner for all objects, so the run's result is the same.
  */
 static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
 {

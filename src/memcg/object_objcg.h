@@ -65,25 +65,18 @@ km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *ob
 	return km_object_owner(cache, object);
 }
 
-/*
- * cache->memcg.objcg (slab/kmem_cache.h lists the values). While one objcg is charged for all allocated objects of a
- * cache, as in many programs, no free needs to look at an owner word, and the fast path pushes to the CPU's charged
- * sheaf. A thread that charges an object to another objcg, or to none, or makes another objcg the owner of a sheaf,
- * first announces that frees must look. A thread that frees this object later sees the announcement: the object came
- * to the thread after it.
- */
-
 /* Returns whether a free object's word must be 0: the cache has uncharged objects too, or frees are checked. */
 km_inline bool km_owners_exact(const struct kmem_cache *cache)
 {
-	return !cache->memcg.charge_all || km_is_checked(cache);
+	return km_load(&cache->memcg.charging) < KM_CHARGING_ONE;
 }
 
-/* Makes the sheaves mixed, if the cache can have mixed sheaves. Requires: several objcgs are charged, the caller may
- * wait. */
-void km_objcgs_mix(struct kmem_cache *cache);
-/* Must be called before `owner` (0: uncharged) is charged for its first object. Returns: false if the lock of
- * draining is not available without waiting; then the owner must not be charged. */
+/*
+ * Must be called before `owner` (0: uncharged) is charged for its first object, or gets a sheaf: from the second owner
+ * on frees look at owner words (km_charged_differ). A thread that frees this object later sees the announcement: the
+ * object came to the thread after it. Returns: false if the lock of draining is not available without waiting; then
+ * the owner must not be charged.
+ */
 bool km_objcgs_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
 /*
  * Sets the owner of objects[0, n), all in the caller's hand; 0: uncharged. Returns: the number of owners set, from
@@ -97,25 +90,8 @@ void km_objects_clear_owner(struct kmem_cache *cache, void *const *objects, size
  * may change places. */
 size_t km_objects_of_one_owner(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner);
 
-/*
- * The common case with several objcgs, without a function call, so that callers need no further registers.
- * km_object_owner_quick: Returns: the owner; 0: uncharged, or not this way. km_object_set_owner_quick: Sets an owner
- * other than 0. Returns: false where this way is not possible.
- */
-km_inline uint64_t km_object_owner_quick(const struct kmem_cache *cache, const void *object)
-{
-	struct km_place place;
-
-	if (km_unlikely(km_load(&cache->memcg.objcg) != KM_OBJCGS_DIFFER) ||
-	    km_unlikely(!km_place_find_quick(cache, object, &place)))
-		return 0;
-	/* Acquire pairs with make_vector: the vector is filled in. */
-	uint64_t seen = km_load_acquire(place.word);
-	if (km_likely(seen & KM_OWNER_VECTOR))
-		seen = km_load(km_owner_in_vector(seen, place.offset, km_load(&cache->memcg.owner_shift)));
-	return seen & ~KM_OWNER_NOBODY;
-}
-
+/* Sets an owner other than 0 in the common case with several objcgs, without a function call, so that callers need no
+ * further registers. Returns: false where this way is not possible. */
 km_inline bool km_object_set_owner_quick(const struct kmem_cache *cache, const void *object, uint64_t owner)
 {
 	struct km_place place;

@@ -9,8 +9,6 @@
 #include "page/metadata.h"
 #include "os/die.h"
 #include "os/os.h"
-#include "os/probe.h"
-#include "percpu/stock_word.h"
 #include "memcg_group.h"
 
 #define RETRIES		16		/* kernel: MAX_RECLAIM_RETRIES */
@@ -21,16 +19,11 @@
 #define DELAY_LEAST_MS	10u		/* below, sleeping costs more than the delay */
 
 /*
- * The steps of a refused charge, in order of their cost. First, at no cost: stocks and sheaves below the refusing
- * group are emptied, and the charge is retried. Then shrinkers, whose caches must be filled again. Then the
- * out-of-memory callback, which may end a tenant. A new attempt follows each step, because another thread may have
- * freed meanwhile, and another group may refuse now.
- *
- * References: the refusing group is held from its attempt until the next attempt has named another group. So the
- * group can't be released while its shrinkers run without a lock.
- *
- * Each loop has a bound: RETRIES for reclaim, MEMCG_DEPTH_MAX for draining, PATIENCE_MS for other threads. A charge
- * refused in the end has changed nothing but events and the effects of callbacks.
+ * The steps of a refused charge, in order of their cost: drain of stocks and sheaves below the refusing group;
+ * shrinkers, whose caches must be filled again; the out-of-memory callback, which may end a tenant. A new attempt
+ * follows each step, because another thread may have freed meanwhile, and another group may refuse now. The refusing
+ * group is held from its attempt until the next attempt has named another group. Each loop has a bound: RETRIES for
+ * reclaim, MEMCG_DEPTH_MAX for draining, PATIENCE_MS for other threads.
  */
 
 static uint64_t released[64];		/* releases of groups, by hash; written under the tree lock */
@@ -40,9 +33,9 @@ static uint64_t released[64];		/* releases of groups, by hash; written under the
 static bool untold;	/* a group has events to tell */
 
 /*
- * Tells the waiters of a group of an event. An eventfd write is a system call. A charge without this right leaves the
- * event to the next charge with it, and that charge reads one word for all groups (km_memcg_tell). `untold` is
- * cleared before the groups are read: an event in between sets `untold` again, and is told by the next call.
+ * Tells the waiters of a group of an event. An eventfd write is a system call: a charge without this right leaves the
+ * event to the next charge that may wait (tell_all). `untold` is cleared before the groups are read: an event in
+ * between sets `untold` again, and is told by the next call.
  */
 static void tell(struct mem_cgroup *group, bool may_call)
 {
@@ -65,7 +58,8 @@ void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, boo
 	}
 }
 
-void km_memcg_tell(void)
+/* Tells the events not yet told. */
+static void tell_all(void)
 {
 	if (!km_load(&untold))
 		return;
@@ -134,28 +128,27 @@ static void insert(struct mem_cgroup_shrinker *shrinker)
 struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, int priority,
 						    mem_cgroup_shrink_callback shrink, void *arg)
 {
-	struct mem_cgroup_shrinker *shrinker = NULL;
-	int error = km_memcg_is_root(group) || !shrink ? EINVAL : 0;
+	const bool valid = !km_memcg_is_root(group) && shrink;
+	struct mem_cgroup_shrinker *shrinker = valid ? km_meta_alloc(sizeof(*shrinker), true) : NULL;
 
-	if (!error && !(shrinker = km_meta_alloc(sizeof(*shrinker), true)))
-		error = ENOMEM;
-	if (!error) {
-		*shrinker = (struct mem_cgroup_shrinker){
-			.group = group, .priority = priority, .shrink = shrink, .arg = arg,
-		};
-		km_memcg_scope();
-		if (group->online) {
-			mem_cgroup_get(group);
-			insert(shrinker);
-		} else {
-			error = ENOENT;
-		}
+	if (!shrinker) {
+		errno = valid ? ENOMEM : EINVAL;
+		return NULL;
 	}
-	if (!error)
+	*shrinker = (struct mem_cgroup_shrinker){
+		.group = group, .priority = priority, .shrink = shrink, .arg = arg,
+	};
+	km_memcg_lock();
+	const bool online = group->online;
+	if (online) {
+		mem_cgroup_get(group);
+		insert(shrinker);
+	}
+	km_memcg_unlock();
+	if (online)
 		return shrinker;
-	if (shrinker)
-		km_meta_free(shrinker, sizeof(*shrinker));
-	errno = error;
+	km_meta_free(shrinker, sizeof(*shrinker));
+	errno = ENOENT;
 	return NULL;
 }
 
@@ -228,10 +221,9 @@ static uint64_t protection(const struct mem_cgroup *group, const struct mem_cgro
 /* ------------------------------------------------------------------ reclaim */
 
 /*
- * Returns the bytes to request from this shrinker; 0: skip. Two passes: the first leaves each group the bytes
- * protected by `low`. If the first was not enough, the second calls the protected groups, down to `min`, and tells
- * them so (MEMCG_LOW). Protection is computed anew for each shrinker, because the shrinker before changed the usages.
- * Context: tree lock held.
+ * Returns the bytes to request from this shrinker; 0: skip. The first pass leaves each group the bytes protected by
+ * `low`. If the first was not enough, the second (break_low) calls the protected groups, down to `min`, and tells them
+ * so (MEMCG_LOW). Context: tree lock held.
  */
 static uint64_t share_of(const struct mem_cgroup_shrinker *shrinker, const struct mem_cgroup *root, uint64_t want,
 			 bool break_low)
@@ -333,12 +325,12 @@ static struct mem_cgroup *take_asked(uint64_t *bytes)
 	return found;
 }
 
-/* Serves a reclaim requested from outside, in a charge that may wait. */
-static void reclaim_asked(void)
+void km_memcg_serve(void)
 {
 	uint64_t bytes;
-	struct mem_cgroup *group = km_load(&asked) && !km_thread.pressed ? take_asked(&bytes) : NULL;
 
+	tell_all();
+	struct mem_cgroup *group = km_load(&asked) && !km_thread.pressed ? take_asked(&bytes) : NULL;
 	if (!group)
 		return;
 	uint64_t drained = mem_cgroup_drain(group);
@@ -347,13 +339,10 @@ static void reclaim_asked(void)
 	km_memcg_let_go(group);
 }
 
-/*
- * Flushes sheaves first, because their bytes go into the stocks, and then drains the stocks. Nothing in use is lost:
- * the next request charges again, and is a little slower.
- */
+/* Flushes sheaves first, because their bytes go into the stocks, and then drains the stocks. */
 uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 {
-	km_memcg_tell();
+	tell_all();
 	km_memcg_flush_pcs(group);
 	km_memcg_scope();
 	return km_stock_drain(group);
@@ -397,15 +386,14 @@ static uint64_t portion(const struct mem_cgroup *group, uint64_t bytes)
 
 static bool others_shrink(const struct mem_cgroup *group)
 {
-	bool found = false;
-
 	km_memcg_scope();
-	for (struct km_list *entry = shrinkers.next; entry != &shrinkers && !found; entry = entry->next) {
+	km_list_for_each(entry, &shrinkers) {
 		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
 
-		found = shrinker->running > (shrinker == km_thread.shrinker) && km_memcg_in(shrinker->group, group);
+		if (shrinker->running > (shrinker == km_thread.shrinker) && km_memcg_in(shrinker->group, group))
+			return true;
 	}
-	return found;
+	return false;
 }
 
 /*
@@ -471,7 +459,7 @@ static bool drain_and_charge(struct km_attempt *attempt)
  * anything. `before` is read ahead of the attempt: wait_for_others then notices a shrinker of another thread that
  * freed bytes between the refusal and the look, and does not wait.
  */
-static bool press(struct km_attempt *attempt, gfp_t gfp)
+bool km_press(struct km_attempt *attempt, gfp_t gfp)
 {
 	unsigned tries = gfp & __GFP_NORETRY ? 1 : RETRIES;
 	bool waited = km_thread.pressed;
@@ -573,8 +561,7 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 
 /*
  * Slows the thread down for a group over high. Reclaims while reclaim frees bytes; then drains stocks; then delays
- * the thread once, for the group furthest over high. No thread is slowed down for unused bytes. Requires: the group
- * is held; the group holds the groups above.
+ * the thread once, for the group furthest over high. Requires: the group is held.
  */
 static void throttle(struct mem_cgroup *group, uint64_t bytes)
 {
@@ -636,8 +623,7 @@ static struct mem_cgroup *take_owed(uint64_t *bytes)
 	return group;
 }
 
-/* Slows down for a charge to this group, if not NULL, and for the debt. Context: may wait. */
-static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
+void km_slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t before = 0;
 	struct mem_cgroup *other = km_unlikely(km_thread.owed.group != NULL) ? take_owed(&before) : NULL;
@@ -651,80 +637,17 @@ static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 	km_memcg_let_go(other);
 }
 
-/* ------------------------------------------------------------------ the charge */
-
-/*
- * Charges after a miss of the byte stock. may_wait is decided once, here: false where gfp forbids waiting, in a
- * handler that interrupted the allocator, and in a slow path of the library (km_thread.busy): a callback would run
- * under locks there. A forced charge comes last: __GFP_NOFAIL exceeds a limit only after all other steps. The thread
- * is slowed down after the charge, with only the group held.
- */
-static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
-{
-	struct km_attempt attempt = {
-		.objcg = objcg, .bytes = bytes, .may_wait = (gfp & __GFP_DIRECT_RECLAIM) && !km_thread.busy,
-	};
-
-	if (objcg == &km_objcg_root || !bytes)
-		return true;
-	if (bytes >> 48)
-		return false;
-	if (km_unlikely(!km_load(&objcg->memcg))) {
-		km_misuse(KM_MISUSE_GROUP, "mem_cgroup_charge", objcg->home, NULL);
-		return false;
-	}
-	bool calls = km_calls_begin(attempt.may_wait);
-	if (attempt.may_wait) {
-		km_memcg_tell();
-		reclaim_asked();
-	}
-	bool done = km_stock_charge(&attempt) || (attempt.refused && press(&attempt, gfp));
-	if (!done && (gfp & (__GFP_NOFAIL | __GFP_HIGH))) {
-		attempt.force = true;
-		done = km_stock_charge(&attempt);
-	}
-	if (attempt.may_wait && !km_thread.pressed)
-		slow_down_for(attempt.high, attempt.counted);
-	km_memcg_let_go(attempt.high);
-	km_calls_end(calls);
-	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_thread.busy, "a charge that must succeed fails");
-	KM_PROBE4(charge, objcg, bytes, gfp, done);
-	return done;
-}
-
 void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	struct mem_cgroup *group = km_thread.pressed ? NULL : km_objcg_hold(objcg);
 	unsigned delay;
 
 	if (group)
-		slow_down_for(worst(group, bytes, &delay) ? group : NULL, bytes);
+		km_slow_down_for(worst(group, bytes, &delay) ? group : NULL, bytes);
 	km_memcg_let_go(group);
 }
 
-bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
-{
-	return km_likely(bytes && km_stock_take(&objcg->slot, bytes)) || charge_slow(objcg, bytes, gfp);
-}
-
-/* Charges of large blocks. */
-bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
-{
-	struct obj_cgroup *objcg = km_objcg_now();
-
-	*owner = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : 0;
-	return !*owner || km_objcg_charge(objcg, bytes, gfp);
-}
-
-bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp)
-{
-	return km_objcg_charge((struct obj_cgroup *)(uintptr_t)owner, bytes, gfp);
-}
-
-void km_charge_back(uint64_t owner, size_t bytes)
-{
-	km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, bytes);
-}
+/* ------------------------------------------------------------------ calls of users */
 
 int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
 {

@@ -7,25 +7,19 @@
  *	byte stock	a word for each group on each CPU (percpu/stock_word.h), at most two pages
  *	page stock	for each CPU seven groups' whole pages, at most 64 each; under the CPU's lock
  *
- * Kernel: the same layers; its byte stock has five slots, searched, and its counters count pages. Here a charge
- * without room for a batch gets less, in the end exactly the missing bytes. So a limit can be used to its last byte.
+ * Kernel: the same layers; its byte stock has five slots, searched, and its counters count pages.
  *
- * Lifetime of objcg->memcg. A group goes offline in this order: its byte stock is closed, the objcg points to the
- * parent, then every CPU's stock lock is taken once and released (km_stock_leave). So a thread that reads
- * objcg->memcg under any of these locks either finds the parent, or is waited for. Each section here must therefore
- * read the group anew, and may hand the group out only with a reference. Any CPU's lock guards the group, also the
- * lock of a CPU that the thread has left meanwhile.
+ * Each section reads objcg->memcg once, and hands the group out only with a reference (memcg_group.h). Any CPU's lock
+ * guards the group, also the lock of a CPU that the thread has left meanwhile. A second read may find the parent,
+ * because the group may go offline meanwhile; the section then still uses the group of the first read.
  *
- * Other threads' view. `usage` of a counter is never less than the bytes out: bytes are counted before use, and given
- * back after. The one exception is corrected at the next look (make_good). `usage` is more by the bytes in stocks. A
- * reader without a lock (km_stock_bytes, `kmem info`) may see moving bytes twice, or not at all; figures for people
- * may be off by these bytes.
- *
- * Failure. A refused charge has put back all bytes taken out of stocks, and names the group that refused. A
- * successful charge reports the bytes taken from the counters. There is no third result.
+ * `usage` of a counter is never less than the bytes out: bytes are counted before use, and given back after. The one
+ * exception is corrected at the next look (make_good). A reader without a lock (km_stock_bytes, `kmem info`) may see
+ * moving bytes twice, or not at all.
  */
 #include "page/metadata.h"
 #include "os/die.h"
+#include "os/probe.h"
 #include "percpu/stock_word.h"
 #include "memcg_group.h"
 
@@ -83,12 +77,8 @@ void km_stock_fork(bool before, bool child)
 
 #define NESTED_TRIES	100
 
-/*
- * Returns whether an objcg's `net` words exist on the CPU: its area is online, or there is no per-CPU memory, and so
- * no words. Any CPU's lock will do. A thread that finds a lock taken tries the next, and waits only if all are taken:
- * with one lock for each CPU a free lock is nearly always found. A signal handler must go on, because the taken lock
- * may be the interrupted code's. The spares are for handlers.
- */
+/* Returns whether an objcg's `net` words exist on the CPU: its area is online, or there is no per-CPU memory, and so
+ * no words. */
 static bool has_words(unsigned cpu)
 {
 	return km_cpu_is_online(cpu) || !km_percpu.cpus;
@@ -109,9 +99,9 @@ static struct km_stock *try_each(unsigned here, bool nested)
 }
 
 /*
- * Locks this CPU's stock, or another stock if this CPU's lock is taken. A handler that interrupted a section of its
- * own thread must not wait. Returns: NULL for a handler if all locks, with the spares, stay taken by other threads
- * and interrupted handlers.
+ * Locks this CPU's stock, or another stock if this CPU's lock is taken, and waits only if all are taken. A handler that
+ * interrupted a section of its own thread must not wait. Returns: NULL for a handler if all locks, with the spares,
+ * stay taken by other threads and interrupted handlers.
  */
 static struct km_stock *enter(bool nested)
 {
@@ -189,10 +179,9 @@ static void put_pages(struct km_stock *stock, struct km_counter *counter, uint64
 
 /*
  * Takes pages from the stock, else charges the counters: a batch, if at least as much is left below every limit. A
- * batch is charged in one walk up the tree, and serves the next 63 pages: this keeps the cost of accounting per page
- * low. A batch takes at most half of the bytes left below the nearest limit, because pages in one CPU's stock are
- * refused to all other CPUs until a drain. Near a limit batches shrink to the pages needed; then charge_keep charges
- * the missing bytes alone.
+ * batch takes at most half of the bytes left below the nearest limit, because pages in one CPU's stock are refused to
+ * all other CPUs until a drain. Near a limit batches shrink to the pages needed; then charge_keep charges the missing
+ * bytes alone, so a limit can be used to its last byte.
  */
 static bool get_pages(struct km_stock *stock, struct km_counter *counter, uint64_t pages, struct km_attempt *attempt)
 {
@@ -223,11 +212,7 @@ static bool is_open(const struct obj_cgroup *objcg)
 	return km_load(&objcg->slot) != 0;
 }
 
-/*
- * Returns the charged group. Requires a CPU's stock lock. A section reads the group once, and passes its counter on: if
- * the group goes offline meanwhile, a second read would find the parent. The group's memory stays until the end of the
- * section.
- */
+/* Returns the charged group. Requires: a CPU's stock lock, until the last use of the group. */
 static struct mem_cgroup *group_of(const struct obj_cgroup *objcg)
 {
 	return km_load(&objcg->memcg) ?: &km_memcg_root;
@@ -302,14 +287,14 @@ static void make_good(struct km_stock *stock, struct obj_cgroup *objcg, struct k
 	traffic(stock, objcg, counter, (int64_t)(left - now));
 }
 
-/* Gives exactly so many bytes back to the counters. */
+/* Gives exactly so many bytes back to the counters, also 0, and corrects the counters for late changes. */
 static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
-	if (!bytes)
-		return;
 	km_debug(km_is_locked(&stock->lock), "the stock lock keeps the objcg alive");
 	if (km_unlikely(objcg->words))
 		make_good(stock, objcg, counter);
+	if (!bytes)
+		return;
 	km_counter_uncharge(counter, bytes);
 	traffic(stock, objcg, counter, -(int64_t)bytes);
 }
@@ -412,9 +397,8 @@ static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt, str
 
 /*
  * Charges from the bytes at hand, else whole pages, else exactly the missing bytes. All bytes of the objcg here are
- * taken out first, and the rest is put back: so two small charges do not both go to the counters past bytes that
- * would serve one. Meanwhile the bytes are in this thread's hand, under the stock lock; a drain takes every lock, and
- * finds the bytes afterwards.
+ * taken out first, and the rest is put back, under the stock lock; a drain takes every lock, and finds the bytes
+ * afterwards. A refused charge has put back all bytes taken out of stocks, and names the counter that refused.
  */
 static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, struct km_counter *counter,
 			struct km_counter **refused)
@@ -522,6 +506,49 @@ bool km_stock_charge(struct km_attempt *attempt)
 	km_busy_end(nested);
 	km_debug(!done || !attempt->refused, "a charge is done, or refused by a group");
 	return done;
+}
+
+/*
+ * Charges after a miss of the byte stock. may_wait is decided once, here: false where gfp forbids waiting, in a
+ * handler that interrupted the allocator, and in a slow path of the library (km_thread.busy): a callback would run
+ * under locks there. A forced charge comes last: __GFP_NOFAIL exceeds a limit only after all other steps. The thread
+ * is slowed down after the charge, with only the group held.
+ */
+static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
+{
+	struct km_attempt attempt = {
+		.objcg = objcg, .bytes = bytes, .may_wait = (gfp & __GFP_DIRECT_RECLAIM) && !km_thread.busy,
+	};
+	const bool must = gfp & (__GFP_NOFAIL | __GFP_HIGH);
+
+	if (objcg == &km_objcg_root || !bytes)
+		return true;
+	if (bytes >> 48)
+		return false;
+	if (km_unlikely(!km_load(&objcg->memcg))) {
+		km_misuse(KM_MISUSE_GROUP, "mem_cgroup_charge", objcg->home, NULL);
+		return false;
+	}
+	bool calls = km_calls_begin(attempt.may_wait);
+	if (attempt.may_wait)
+		km_memcg_serve();
+	bool done = km_stock_charge(&attempt) || (attempt.refused && km_press(&attempt, gfp));
+	if (!done && must) {
+		attempt.force = true;
+		done = km_stock_charge(&attempt);
+	}
+	if (attempt.may_wait && !km_thread.pressed)
+		km_slow_down_for(attempt.high, attempt.counted);
+	km_memcg_let_go(attempt.high);
+	km_calls_end(calls);
+	km_debug(done || !must || km_thread.busy, "a charge that must succeed fails");
+	KM_PROBE4(charge, objcg, bytes, gfp, done);
+	return done;
+}
+
+bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
+{
+	return km_likely(bytes && km_stock_take(&objcg->slot, bytes)) || charge_slow(objcg, bytes, gfp);
 }
 
 /*
@@ -634,19 +661,10 @@ static uint64_t collect(struct obj_cgroup *objcg)
 
 static void give_back_locked(struct obj_cgroup *objcg, uint64_t bytes)
 {
-	if (!bytes)
+	if (!bytes && !objcg->words)
 		return;
 	struct km_stock *stock = enter(false);
 	give_back(stock, objcg, counter_of(objcg), bytes);
-	leave(stock);
-}
-
-/* Corrects the counters for late charges. */
-static void look_again(struct obj_cgroup *objcg)
-{
-	struct km_stock *stock = enter(false);
-
-	make_good(stock, objcg, counter_of(objcg));
 	leave(stock);
 }
 
@@ -654,7 +672,7 @@ bool km_stock_is_over(struct obj_cgroup *objcg)
 {
 	if (km_likely(!objcg->words))
 		return true;
-	look_again(objcg);
+	give_back_locked(objcg, 0);
 	if (!km_load(&objcg->charged))
 		return true;
 	/* Clear `listed` before the second look: a thread with the last uncharge in between lists the objcg again. An
@@ -708,17 +726,15 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 
 			give_back_locked(objcg, loose);
 			bytes += loose;
-			if (objcg->words)
-				look_again(objcg);
 		}
 	}
 	return bytes + drain_pages(root);
 }
 
 /*
- * Closes the byte stock of an objcg. If the system refuses a fence, the words can't be reused: a per-CPU operation
- * that read the offset before it became 0 may still store there. The words are left behind (`words`), and checked at
- * each later look. After MOST_WORDS_LEFT left-behind words new groups get no byte stock, and are slower.
+ * If the system refuses a fence, the words can't be reused: a per-CPU operation that read the offset before it became 0
+ * may still store there. The words are left behind (`words`), and checked at each later look. After MOST_WORDS_LEFT
+ * left-behind words new groups get no byte stock, and are slower.
  */
 void km_stock_close_objcg(struct obj_cgroup *objcg)
 {
@@ -731,7 +747,7 @@ void km_stock_close_objcg(struct obj_cgroup *objcg)
 	words_left += objcg->stock != 0;
 	objcg->words = objcg->stock;
 	objcg->stock = 0;
-	look_again(objcg);
+	give_back_locked(objcg, 0);
 }
 
 /*

@@ -106,11 +106,23 @@ km_inline bool km_objcg_is_known(uint64_t objcg)
 	return !(objcg & 1);
 }
 
-/* Returns whether objects of the cache may be charged. Acquire pairs with the layer's `begin` (alloc/fast_path.h):
- * the fields set by `begin` are visible. */
+/* Returns whether objects of the cache may be charged. Acquire pairs with enter of memcg/charge_state.c: the fields
+ * that the state needs are filled in. */
 km_inline bool km_is_charged(const struct kmem_cache *cache)
 {
-	return km_load_acquire(&cache->memcg.charge) != 0;
+	return km_load_acquire(&cache->memcg.charging) != KM_CHARGING_NONE;
+}
+
+/* Returns whether every object of the cache is charged; else at most requests with __GFP_ACCOUNT are. */
+km_inline bool km_charges_all(const struct kmem_cache *cache)
+{
+	return km_load(&cache->memcg.charging) >= KM_CHARGING_CHECKED;
+}
+
+/* Returns whether some group has, or had, a child cache of this cache. */
+km_inline bool km_is_parent(const struct kmem_cache *cache)
+{
+	return km_load(&cache->memcg.charging) & KM_CHARGING_PARENT;
 }
 
 /* Returns whether each allocation and free is observed. An observed cache keeps no objects in charged sheaves. */

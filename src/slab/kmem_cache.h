@@ -170,18 +170,29 @@ struct km_cache_registry {
 	char name[KM_NAME_BYTES];
 };
 
+/* The state of a cache's charges: objects with a charge, charged objcgs, owners of charged sheaves. The transitions:
+ * memcg/charge_state.c. The order counts. Below ONE, the owner word of a free object must be 0. */
+enum km_charging {
+	KM_CHARGING_NONE = 0,		/* no object was ever charged */
+	KM_CHARGING_PARENT = 1,		/* bit of the states below: some group has, or had, a child cache */
+	KM_CHARGING_SOME = 2,		/* some objects are charged: by __GFP_ACCOUNT or kmem_cache_charge */
+	KM_CHARGING_CHECKED = 4,	/* from here on each object is charged; each free is checked */
+	KM_CHARGING_ONE = 6,		/* one objcg for all objects, named by `objcg`; later DUE */
+	KM_CHARGING_ONE_OWNED = 8,	/* the same; later OWNED */
+	KM_CHARGING_DUE = 10,		/* several objcgs; MIXED as soon as a call may wait */
+	KM_CHARGING_OWNED = 12,		/* several objcgs; each charged sheaf has one of them as owner */
+	KM_CHARGING_MIXED = 14,		/* several objcgs, also on one charged sheaf (`mixed`) */
+};
+
 /* Accounting. Sheaves of charged objects lie beside `fast.pcs` (percpu/owned_sheaf.h). Hits see `mixed` as
  * `front.back`. */
 struct km_cache_memcg {
 	struct km_pcs charged;
-	uint32_t charge;		/* bytes charged for an object; 0: no object was ever charged */
+	uint32_t charge;		/* bytes charged for an object; 0: not yet known */
 	uint32_t charged_sheaves;	/* sheaves of `charged` on all CPUs, including those being made */
 	uint32_t owner_shift;		/* shift from object to objcg entry of the page (page/obj_cgroups.h) */
-	gfp_t charged_odd;		/* gfp bits that miss in `charged`; all bits: `mixed` may be in use */
-	bool charge_all;		/* every object is charged; else only requests with __GFP_ACCOUNT */
-	bool children;			/* some group has, or had, a child cache of this cache */
-	bool mixes;			/* with several objcgs, `mixed` is opened in place of `charged` */
-	uint8_t direct;			/* operations allowed to bypass another objcg's sheaf (memcg/charge.c) */
+	gfp_t charged_odd;		/* gfp bits that miss in `charged`; all bits in state MIXED */
+	uint32_t charging;		/* enum km_charging; changed with km_drain_lock held */
 	uint32_t calls;			/* child cache: slow-path frees under way (alloc/fast_path.h) */
 	struct km_pcs mixed;		/* the same sheaves; each object's entry names its objcg. slot 0: not open */
 	/* The objcg of all live objects where all have the same objcg, else one of the values below. These values
@@ -196,7 +207,7 @@ struct km_cache_memcg {
 	bool handed_on;			/* child cache reused after a dead group, with late frees possible */
 	bool orphan;			/* child cache of an unreferenced group: emptied by frees */
 	bool word_is_charged;		/* word `id` belongs to `charged`, and its objcg follows; else to `fast.pcs` */
-	struct km_list child_list;	/* child caches, spares first, if `children`; registry's lock */
+	struct km_list child_list;	/* child caches, spares first, if PARENT; registry's lock */
 	struct kmem_cache *child_of;	/* parent of a child cache (memcg/child_cache.c); else NULL */
 };
 

@@ -27,7 +27,7 @@ static void begin(void)
 	one = group_below(NULL, "one");
 	two = group_below(NULL, "two");
 	cache = km_kmalloc_cache_by(BYTES, __GFP_ACCOUNT);
-	NEED(cache && cache->memcg.charge_all);
+	NEED(cache && km_charges_all(cache));
 }
 
 static void end(void)

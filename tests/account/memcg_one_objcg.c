@@ -20,7 +20,7 @@ static void *objects[SOME];
 /* The place of frees by hits with several groups. */
 static enum back back_of_several(const struct kmem_cache *cache)
 {
-	return has_mixed_blocks(cache) && !cache->memcg.children ? MIXED : NOWHERE;
+	return has_mixed_blocks(cache) && !km_is_parent(cache) ? MIXED : NOWHERE;
 }
 
 /* A cache with objects of this group only. */

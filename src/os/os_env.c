@@ -2,7 +2,6 @@
  * os_env.c: environment variables of the program. Invariant: a program with the rights of its file's owner
  * (AT_SECURE) has no variables here, and errno does not change.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -10,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "os.h"
+#include "os_call.h"
 
 bool km_os_secure(void)
 {
@@ -20,19 +19,16 @@ bool km_os_secure(void)
 /* Read the kernel's copy of the environment, before libc has set environ (an allocation by the dynamic loader). */
 static int getenv_early(const char *name, char *value, size_t bytes)
 {
-	static const char path[] = "/proc/self/environ";
 	size_t length = __builtin_strlen(name), at = 0;
 	bool matches = true, in_value = false;
 	char text[512];
 	int found = -1;
-	int saved_errno = errno;
-	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC), count;
+	long fd = KM_CALL(syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC)), count;
 
-	errno = saved_errno;
 	if (fd < 0)
 		return -1;
 	for (size_t i = 0; found < 0;) {
-		count = syscall(SYS_read, fd, text, sizeof(text));
+		count = KM_CALL(syscall(SYS_read, fd, text, sizeof(text)));
 		if (count <= 0)
 			break;
 		for (long j = 0; j < count && found < 0; j++) {
@@ -51,7 +47,6 @@ static int getenv_early(const char *name, char *value, size_t bytes)
 			}
 		}
 	}
-	errno = saved_errno;
 	km_os_close((int)fd);
 	return found;
 }

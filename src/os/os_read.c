@@ -2,19 +2,13 @@
  * os_read.c: the system's files as text, and parts of other files. Invariant: errno does not change, and no
  * descriptor stays open.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/bits.h"
 #include "die.h"
-#include "os.h"
-
-static long answer_of(long result)
-{
-	return result < 0 ? -errno : result;
-}
+#include "os_call.h"
 
 /* Read again after an interruption by a signal. */
 static long read_all(long fd, char *to, size_t bytes)
@@ -22,7 +16,7 @@ static long read_all(long fd, char *to, size_t bytes)
 	size_t length = 0;
 
 	while (length < bytes) {
-		const long count = answer_of(syscall(SYS_read, fd, to + length, bytes - length));
+		const long count = KM_CALL(syscall(SYS_read, fd, to + length, bytes - length));
 
 		if (count < 0 && count != -EINTR)
 			return count;
@@ -36,19 +30,16 @@ static long read_all(long fd, char *to, size_t bytes)
 
 long km_os_read_part(const char *path, uint64_t offset, void *data, size_t bytes)
 {
-	const int saved_errno = errno;
-	long result = -EMFILE;
+	long fd = -EMFILE;
 
-	if (!km_os_fault || !km_os_fault("read"))
-		result = answer_of(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
-	const long fd = result;
-	if (fd >= 0 && offset)
-		result = answer_of(syscall(SYS_lseek, fd, offset, SEEK_SET));
+	if (!km_call_fault("read"))
+		fd = KM_CALL(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+	if (fd < 0)
+		return fd;
+	long result = offset ? KM_CALL(syscall(SYS_lseek, fd, offset, SEEK_SET)) : 0;
 	if (result >= 0)
 		result = read_all(fd, data, bytes);
-	errno = saved_errno;
-	if (fd >= 0)
-		km_os_close((int)fd);
+	km_os_close((int)fd);
 	return result;
 }
 

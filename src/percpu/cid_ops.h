@@ -48,8 +48,7 @@
 	  (stock, base, rseq, bytes))                                                              \
 	X(bool, stock_put, (const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes,      \
 			    uint64_t limit),                                                       \
-	  (stock, base, rseq, bytes, limit))                                                       \
-	X(uint64_t, stock_empty, (const uint32_t *stock, char *base, intptr_t rseq), (stock, base, rseq))
+	  (stock, base, rseq, bytes, limit))
 #define KM_CID_CHAIN_VERBS(X)                                                                      \
 	X(void *, chain_pop, (const struct km_chain *chain, char *base, intptr_t rseq), (chain, base, rseq)) \
 	X(size_t, chain_pop_n, (const struct km_chain *chain, char *base, intptr_t rseq,           \

@@ -311,11 +311,7 @@ km_inline bool km_thread_has_cpu(void)
 /* Bring the area of this thread's CPU online, if the CPU can have one. Makes system calls, once for each CPU. */
 void km_cpu_begin(void);
 
-/*
- * The soft halves of pop, pop_n and push_n. They miss unless the owner word is `owner`; 0: a sheaf without an
- * owner.
- */
-void *km_soft_pop(struct km_pcs *pcs, uintptr_t owner);
+/* The soft halves of pop_n and push_n. They miss unless the owner word is `owner`; 0: a sheaf without an owner. */
 size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
 size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);
 

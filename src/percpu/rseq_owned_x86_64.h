@@ -113,23 +113,4 @@ km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rse
 	KM_RSEQ_RETURN(true, false);
 }
 
-km_inline uint64_t km_rseq_stock_empty(const uint32_t *stock, char *base, intptr_t rseq)
-{
-	uintptr_t area, slot, all;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[all]\n\t"
-		"testq %[all], %[all]\n\t"
-		"jz %l[miss]\n\t"
-		"movq $0, (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [all] "=&r"(all)
-		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq)
-		: "memory", "cc"
-		: miss);
-	KM_RSEQ_RETURN(all, 0);
-}
-
 #endif

@@ -59,12 +59,33 @@
 #include "os/die.h"
 #include "os/os.h"
 
+/*
+ * An operation of misses: km_rseq_NAME by CPU, and km_cid_NAME by concurrency id, with the same text (cid_ops.c).
+ * KM_BY_CID declares the latter.
+ */
+#ifndef KM_OPERATION
+#define KM_OPERATION(type, name) km_inline type km_rseq_##name
+#define KM_BY_CID(name) __typeof__(km_rseq_##name) km_cid_##name;
+#endif
+/*
+ * A sequence: instructions with the commit at the end, outputs, inputs, and registers changed besides. A miss jumps to
+ * the label `miss`. [area] is the first scratch register.
+ */
+#define KM_SEQUENCE(instructions, outputs, inputs, ...)                                            \
+	__asm__ volatile goto(KMEM_RSEQ_BEGIN("area") instructions KMEM_RSEQ_END("miss")           \
+			      : outputs : inputs : "memory", "cc", ##__VA_ARGS__ : miss)
+#define KM_OPERANDS(...) __VA_ARGS__
 /* End of a function that holds a sequence: return `committed` after the commit, or `missed` at the label `miss`. */
 #define KM_RSEQ_RETURN(committed, missed)                                                          \
 	return committed;                                                                          \
 miss:                                                                                              \
 	KMEM_RSEQ_MISSED;                                                                          \
 	return missed
+/* The same for an object, which is not NULL after the commit, as the compiler can't know. */
+#define KM_RSEQ_RETURN_OBJECT(object)                                                              \
+	if (!object)                                                                               \
+		__builtin_unreachable();                                                           \
+	KM_RSEQ_RETURN((void *)object, NULL)
 
 enum km_discipline {
 	KM_DISCIPLINE_LOCK,	/* a per-CPU trylock; a thread that finds the lock taken misses, and never waits */
@@ -77,7 +98,7 @@ enum km_discipline {
 enum km_index {
 	KM_INDEX_NONE,		/* no index: another discipline, or not chosen yet */
 	KM_INDEX_CPU,
-	KM_INDEX_CID,		/* concurrency id (cid_ops.h); hits index by CPU, and miss in this mode */
+	KM_INDEX_CID,		/* concurrency id (cid_ops.c); hits index by CPU, and miss in this mode */
 };
 
 /* Areas have numbers. In this folder "CPU of an area" means the area's number, under either index. */

@@ -9,8 +9,6 @@
 
 #include <kmem/inline.h>
 
-#include "cid_ops.h"
-
 #if defined(KMEM_HAVE_RSEQ) && defined(__x86_64__)
 #include "rseq_owned_x86_64.h"
 #include "rseq_x86_64.h"
@@ -24,6 +22,11 @@
 #define km_rseq_push kmem_pcs_push
 
 #ifdef KMEM_HAVE_RSEQ
+KM_BY_CID(pop) KM_BY_CID(push)
+KM_BY_CID(pop_n) KM_BY_CID(push_n) KM_BY_CID(swap) KM_BY_CID(commit)
+KM_BY_CID(owned_pop) KM_BY_CID(owned_push) KM_BY_CID(owned_pop_n) KM_BY_CID(owned_push_n)
+KM_BY_CID(stock_take) KM_BY_CID(stock_put)
+
 #define KM_RSEQ(verb, arguments, otherwise)                                                        \
 	(km_likely(km_percpu.index == KM_INDEX_CPU) ? km_rseq_##verb arguments :                   \
 	 km_percpu.index == KM_INDEX_CID ? km_cid_##verb arguments : (otherwise))

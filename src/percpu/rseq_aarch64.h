@@ -13,6 +13,9 @@
 #include "id_table.h"
 #include "pcpu.h"
 
+/* Inputs of every sequence that finds its area. */
+#define KM_RSEQ_IN [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+
 /*
  * Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. The
  * mark's address depends on the earlier loads.
@@ -34,8 +37,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 	uintptr_t area, word, top;
 	void *object;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_AREA("word")
 		"ldrh %w[word], [%[ids], %[step], lsl #1]\n\t"
 		"add %[word], %[area], %[word], lsl #3\n\t"
@@ -43,15 +45,10 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		"ldr %[object], [%[area], %[top]]\n\t"
 		"cbz %[object], %l[miss]\n\t"
 		"add %[top], %[top], #8\n\t"
-		"str %[top], [%[word]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [object] "=&r"(object)
-		: [ids] "r"(ids), [step] "r"(step), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
-		: "memory", "cc"
-		: miss);
-	if (!object)
-		__builtin_unreachable();
-	KM_RSEQ_RETURN(object, NULL);
+		"str %[top], [%[word]]\n",
+		KM_OPERANDS([area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [object] "=&r"(object)),
+		KM_OPERANDS([ids] "r"(ids), [step] "r"(step), KM_RSEQ_IN));
+	KM_RSEQ_RETURN_OBJECT(object);
 }
 
 /* The same pop, for a table of this file. */
@@ -72,8 +69,7 @@ km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base
 	uintptr_t area, word, top, other;
 	void *object;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_AREA("word")
 		"ldrh %w[word], [%[ids], %[step], lsl #1]\n\t"
 		"add %[word], %[area], %[word], lsl #3\n\t"
@@ -81,13 +77,10 @@ km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base
 		"ldr %[object], [%[area], %[top]]\n\t"
 		"cbz %[object], %l[miss]\n\t"
 		"add %[top], %[top], #8\n\t"
-		"str %[top], [%[word]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [other] "=&r"(other),
-		  [object] "=&r"(object)
-		: [ids] "r"(ids), [step] "r"(step), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
-		: "memory", "cc"
-		: miss);
+		"str %[top], [%[word]]\n",
+		KM_OPERANDS([area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [other] "=&r"(other),
+			    [object] "=&r"(object)),
+		KM_OPERANDS([ids] "r"(ids), [step] "r"(step), KM_RSEQ_IN));
 	if (!object)
 		__builtin_unreachable();
 	*own = other == owner;
@@ -109,8 +102,7 @@ km_inline bool km_rseq_push_valid(const uint32_t *mask, uintptr_t id, uint32_t v
 {
 	uintptr_t area, top;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_AREA("top")
 		"ldar %w[top], [%[mask]]\n\t"
 		"and %w[valid], %w[valid], %w[top]\n\t"
@@ -119,13 +111,9 @@ km_inline bool km_rseq_push_valid(const uint32_t *mask, uintptr_t id, uint32_t v
 		"b.eq %l[miss]\n\t"
 		"sub %[top], %[top], #8\n\t"
 		"str %[object], [%[area], %[top]]\n\t"
-		"str %[top], [%[area], %[id], lsl #3]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [top] "=&r"(top), [valid] "+&r"(valid)
-		: [mask] "r"(mask), [id] "r"(id), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
-		  [object] "r"(object)
-		: "memory", "cc"
-		: miss);
+		"str %[top], [%[area], %[id], lsl #3]\n",
+		KM_OPERANDS([area] "=&r"(area), [top] "=&r"(top), [valid] "+&r"(valid)),
+		KM_OPERANDS([mask] "r"(mask), [id] "r"(id), KM_RSEQ_IN, [object] "r"(object)));
 	KM_RSEQ_RETURN(true, false);
 }
 
@@ -179,14 +167,13 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 #define KM_ANYBODY(...)
 #define KM_OWNED(...) __VA_ARGS__
 #define KM_RSEQ_POP_N(name, whose)                                                                 \
-km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
-		      whose(uintptr_t owner,) void **out, size_t bytes)                            \
+KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
+			   whose(uintptr_t owner,) void **out, size_t bytes)                       \
 {                                                                                                  \
 	uintptr_t area, slot, top, from, count, left, tmp;                                         \
 	char *to = (char *)out + bytes;                                                            \
                                                                                                    \
-	__asm__ volatile goto(                                                                     \
-		KMEM_RSEQ_BEGIN("area")                                                            \
+	KM_SEQUENCE(                                                                               \
 		KMEM_RSEQ_SLOT                                                                     \
 		"ldr %[top], [%[slot]]\n\t"                                                        \
 		whose(KM_OWNED_MINE("tmp"))                                                        \
@@ -204,26 +191,23 @@ km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *bas
 		"mov %[left], %[count]\n\t"                                                        \
 		KM_COPY("from", "to", "left")                                                      \
 		"add %[top], %[top], %[count]\n\t"                                                 \
-		"str %[top], [%[slot]]\n"                                                          \
-		KMEM_RSEQ_END("miss")                                                              \
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [from] "=&r"(from),    \
-		  [count] "=&r"(count), [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)       \
-		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "r"(base),                     \
-		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes),                            \
-		  [sheaf_mask] "r"((uintptr_t)sheaf_mask)                                          \
-		: "memory", "cc", "v0", "v1"                                                       \
-		: miss);                                                                           \
+		"str %[top], [%[slot]]\n",                                                         \
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),              \
+			    [from] "=&r"(from), [count] "=&r"(count), [left] "=&r"(left),          \
+			    [to] "+&r"(to), [tmp] "=&r"(tmp)),                                     \
+		KM_OPERANDS(whose([owner] "r"(owner),) [f] "r"(pcs), KM_RSEQ_IN,                   \
+			    [bytes] "r"(bytes),                                                    \
+			    [sheaf_mask] "r"((uintptr_t)sheaf_mask)), "v0", "v1");                 \
 	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
 #define KM_RSEQ_PUSH_N(name, whose)                                                                \
-km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                   \
-		      whose(uintptr_t owner,) void *const *in, size_t bytes)                       \
+KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                  \
+			   whose(uintptr_t owner,) void *const *in, size_t bytes)                  \
 {                                                                                                  \
 	uintptr_t area, slot, top, to, count, left, tmp;                                           \
 	const char *from = (const char *)in + bytes;                                               \
                                                                                                    \
-	__asm__ volatile goto(                                                                     \
-		KMEM_RSEQ_BEGIN("area")                                                            \
+	KM_SEQUENCE(                                                                               \
 		KMEM_RSEQ_SLOT                                                                     \
 		"ldr %[top], [%[slot]]\n\t"                                                        \
 		whose(KM_OWNED_MINE("tmp"))                                                        \
@@ -236,18 +220,16 @@ km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,    
 		"add %[to], %[area], %[top]\n\t"                                                   \
 		"mov %[left], %[count]\n\t"                                                        \
 		KM_COPY("from", "to", "left")                                                      \
-		"str %[top], [%[slot]]\n"                                                          \
-		KMEM_RSEQ_END("miss")                                                              \
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [to] "=&r"(to),        \
-		  [count] "=&r"(count), [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)   \
-		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "r"(base),                     \
-		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes)                             \
-		: "memory", "cc", "v0", "v1"                                                       \
-		: miss);                                                                           \
+		"str %[top], [%[slot]]\n",                                                         \
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),              \
+			    [to] "=&r"(to), [count] "=&r"(count), [left] "=&r"(left),              \
+			    [from] "+&r"(from), [tmp] "=&r"(tmp)),                                 \
+		KM_OPERANDS(whose([owner] "r"(owner),) [f] "r"(pcs), KM_RSEQ_IN,                   \
+			    [bytes] "r"(bytes)), "v0", "v1");                                      \
 	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
-KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
-KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
+KM_RSEQ_POP_N(pop_n, KM_ANYBODY)
+KM_RSEQ_PUSH_N(push_n, KM_ANYBODY)
 
 /* Exchange [a] and [b]. */
 #define KM_EXCHANGE(a, b)                                                                          \
@@ -259,13 +241,12 @@ KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
  * Make the spare the main sheaf, if the spare has an object (for_pop), or room. If the fuller sheaf ([from]) has
  * more than `bytes` / 8 objects more than the other, half of the difference moves first.
  */
-km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base,
-			    intptr_t rseq, bool for_pop, uint32_t bytes)
+KM_OPERATION(bool, swap)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, bool for_pop,
+			 uint32_t bytes)
 {
 	uintptr_t area, slot, from, to, count, left, tmp;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		KM_RSEQ_TOP("from")
 		"add %[from], %[from], %[area]\n\t"
@@ -304,14 +285,12 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 		"sub %[to], %[to], %[area]\n\t"
 		"stur %[to], [%[tmp], #-7]\n\t"
 		"sub %[from], %[from], %[area]\n\t"
-		"str %[from], [%[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
-		  [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)
-		: [f] "r"(pcs), [base] "r"(base), [sheaf_mask] "r"((uintptr_t)sheaf_mask),
-		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [for_pop] "r"((uint32_t)for_pop), [bytes] "r"(bytes)
-		: "memory", "cc", "v0", "v1"
-		: miss);
+		"str %[from], [%[slot]]\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
+			    [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)),
+		KM_OPERANDS([f] "r"(pcs), [base] "r"(base), [sheaf_mask] "r"((uintptr_t)sheaf_mask),
+			    [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [for_pop] "r"((uint32_t)for_pop),
+			    [bytes] "r"(bytes)), "v0", "v1");
 	KM_RSEQ_RETURN(true, false);
 }
 
@@ -326,12 +305,11 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
  * The addresses of the words do not depend on the closing word. So the closing word is loaded with acquire, which
  * pairs with the release that opens the pcs after a drain.
  */
-km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
+KM_OPERATION(bool, commit)(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
 {
 	uintptr_t area, slot;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_AREA("slot")
 		"ldar %w[slot], [%[open]]\n\t"
 		"add %[slot], %[area], %[slot]\n\t"
@@ -344,12 +322,9 @@ km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, c
 		"ldp %[area], %[slot], [%[commit], #56]\n\t"
 		"str %[slot], [%[area]]\n\t"
 		"ldp %[area], %[slot], [%[commit], #72]\n\t"
-		"str %[slot], [%[area]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot)
-		: [open] "r"(open), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [commit] "r"(commit)
-		: "memory", "cc"
-		: miss);
+		"str %[slot], [%[area]]\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot)),
+		KM_OPERANDS([open] "r"(open), KM_RSEQ_IN, [commit] "r"(commit)));
 	KM_RSEQ_RETURN(true, false);
 }
 

@@ -19,4 +19,8 @@ _Static_assert(offsetof(struct km_chain, open) == 0 && offsetof(struct km_chain,
 #include "rseq_freelist_aarch64.h"
 #endif
 
+#ifdef KMEM_HAVE_RSEQ
+KM_BY_CID(chain_pop) KM_BY_CID(chain_pop_n) KM_BY_CID(chain_push) KM_BY_CID(chain_swap)
+#endif
+
 #endif

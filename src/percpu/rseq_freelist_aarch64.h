@@ -13,38 +13,29 @@
 #include "cpu_freelist.h"
 #include "rseq_aarch64.h"
 
-km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intptr_t rseq)
+KM_OPERATION(void *, chain_pop)(const struct km_chain *chain, char *base, intptr_t rseq)
 {
 	uintptr_t area, slot, next;
 	void *object;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		"ldr %[object], [%[slot]]\n\t"
 		"cbz %[object], %l[miss]\n\t"
 		"ldr %w[next], [%[f], #4]\n\t"
 		"ldr %[next], [%[object], %[next]]\n\t"
-		"str %[next], [%[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [next] "=&r"(next),
-		  [object] "=&r"(object)
-		: [f] "r"(chain), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
-		: "memory", "cc"
-		: miss);
-	if (!object)
-		__builtin_unreachable();
-	KM_RSEQ_RETURN(object, NULL);
+		"str %[next], [%[slot]]\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [next] "=&r"(next), [object] "=&r"(object)),
+		KM_OPERANDS([f] "r"(chain), KM_RSEQ_IN));
+	KM_RSEQ_RETURN_OBJECT(object);
 }
 
 /* Pop up to count objects to out[0 ..). Requires: count > 0. */
-km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, intptr_t rseq,
-				     void **out, size_t count)
+KM_OPERATION(size_t, chain_pop_n)(const struct km_chain *chain, char *base, intptr_t rseq, void **out, size_t count)
 {
 	uintptr_t area, slot, object, link, done;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		"ldr %[object], [%[slot]]\n\t"
 		"cbz %[object], %l[miss]\n\t"
@@ -58,20 +49,16 @@ km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, i
 		"cmp %[done], %[count]\n\t"
 		"b.lo 81b\n"
 		"82:\n\t"
-		"str %[object], [%[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [object] "=&r"(object),
-		  [link] "=&r"(link), [done] "=&r"(done)
-		: [f] "r"(chain), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [out] "r"(out),
-		  [count] "r"(count)
-		: "memory", "cc"
-		: miss);
+		"str %[object], [%[slot]]\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [object] "=&r"(object), [link] "=&r"(link),
+			    [done] "=&r"(done)),
+		KM_OPERANDS([f] "r"(chain), KM_RSEQ_IN, [out] "r"(out), [count] "r"(count)));
 	KM_RSEQ_RETURN(done, 0);
 }
 
 /* The low bits of a tag are the shift count. With a tag of 0 the result is the object, which is not NULL. */
-km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, char *base,
-						intptr_t rseq, void *head, void *tail)
+KM_OPERATION(enum km_chain_push, chain_push)(const struct km_chain *chain, char *base, intptr_t rseq, void *head,
+					     void *tail)
 {
 	uintptr_t area, slot, tag, other;
 
@@ -90,8 +77,7 @@ km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, ch
 		"str %[head], [%[slot]]\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [tag] "=&r"(tag), [other] "=&r"(other)
-		: [f] "r"(chain), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [head] "r"(head),
-		  [tail] "r"(tail)
+		: [f] "r"(chain), KM_RSEQ_IN, [head] "r"(head), [tail] "r"(tail)
 		: "memory", "cc"
 		: miss, twice);
 	KM_RSEQ_RETURN(KM_CHAIN_PUSHED, KM_CHAIN_MISS);
@@ -104,25 +90,21 @@ twice:
  * stxp stores {freelist, slab}, because an stp may be interrupted between its halves. A failed stxp is a miss. *old
  * is written afterwards, from registers.
  */
-km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intptr_t rseq,
-				  const struct km_chain_top *new_top, struct km_chain_top *old)
+KM_OPERATION(bool, chain_swap)(const struct km_chain *chain, char *base, intptr_t rseq,
+			       const struct km_chain_top *new_top, struct km_chain_top *old)
 {
 	uintptr_t area, slot, freelist, slab;
 	uint32_t failed;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		KM_RSEQ_WRITABLE("slab")
 		"ldxp %[freelist], %[slab], [%[slot]]\n\t"
-		"stxp %w[failed], %[new_freelist], %[new_slab], [%[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [freelist] "=&r"(freelist),
-		  [slab] "=&r"(slab), [failed] "=&r"(failed)
-		: [f] "r"(chain), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
-		  [new_freelist] "r"(new_top->freelist), [new_slab] "r"(new_top->slab)
-		: "memory", "cc"
-		: miss);
+		"stxp %w[failed], %[new_freelist], %[new_slab], [%[slot]]\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [freelist] "=&r"(freelist),
+			    [slab] "=&r"(slab), [failed] "=&r"(failed)),
+		KM_OPERANDS([f] "r"(chain), KM_RSEQ_IN, [new_freelist] "r"(new_top->freelist),
+			    [new_slab] "r"(new_top->slab)));
 	if (km_unlikely(failed))
 		return false;
 	*old = (struct km_chain_top){ (void *)freelist, slab };

@@ -14,39 +14,30 @@
 #include "cpu_freelist.h"
 #include "rseq_x86_64.h"
 
-km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intptr_t rseq)
+KM_OPERATION(void *, chain_pop)(const struct km_chain *chain, char *base, intptr_t rseq)
 {
 	uintptr_t area, slot, next;
 	void *object;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		"movq (%[slot]), %[object]\n\t"
 		"testq %[object], %[object]\n\t"
 		"jz %l[miss]\n\t"
 		"movl 4(%[f]), %k[next]\n\t"
 		"movq (%[object], %[next]), %[next]\n\t"
-		"movq %[next], (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [next] "=&r"(next),
-		  [object] "=&r"(object)
-		: [f] "r"(chain), [base] "rm"(base), [rs] "r"(rseq)
-		: "memory", "cc"
-		: miss);
-	if (!object)
-		__builtin_unreachable();
-	KM_RSEQ_RETURN(object, NULL);
+		"movq %[next], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [next] "=&r"(next), [object] "=&r"(object)),
+		KM_OPERANDS([f] "r"(chain), KM_RSEQ_IN));
+	KM_RSEQ_RETURN_OBJECT(object);
 }
 
 /* Pop up to count objects to out[0 ..). Requires: count > 0. */
-km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, intptr_t rseq,
-				     void **out, size_t count)
+KM_OPERATION(size_t, chain_pop_n)(const struct km_chain *chain, char *base, intptr_t rseq, void **out, size_t count)
 {
 	uintptr_t area, slot, object, link, done;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		"movq (%[slot]), %[object]\n\t"
 		"testq %[object], %[object]\n\t"
@@ -62,14 +53,11 @@ km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, i
 		"cmpq %[count], %[done]\n\t"
 		"jb 81b\n"
 		"82:\n\t"
-		"movq %[object], (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [object] "=&r"(object),
-		  [link] "=&r"(link), [done] "=&r"(done)
-		: [f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [out] "r"(out),
-		  [count] "r"(count)
-		: "memory", "cc"
-		: miss);
+		"movq %[object], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [object] "=&r"(object), [link] "=&r"(link),
+			    [done] "=&r"(done)),
+		KM_OPERANDS([f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [out] "r"(out),
+			    [count] "r"(count)));
 	KM_RSEQ_RETURN(done, 0);
 }
 
@@ -77,8 +65,8 @@ km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, i
  * The low bits of a tag are the shift count in cl. With a tag of 0, shr keeps the flags of xor, and no object is NULL:
  * so a tag of 0 is a miss.
  */
-km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, char *base,
-						intptr_t rseq, void *head, void *tail)
+KM_OPERATION(enum km_chain_push, chain_push)(const struct km_chain *chain, char *base, intptr_t rseq, void *head,
+					     void *tail)
 {
 	uintptr_t area, slot, tag, other;
 
@@ -98,8 +86,7 @@ km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, ch
 		"movq %[head], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [tag] "=&c"(tag), [other] "=&r"(other)
-		: [f] "r"(chain), [base] "rm"(base), [rs] "r"(rseq), [head] "r"(head),
-		  [tail] "r"(tail)
+		: [f] "r"(chain), KM_RSEQ_IN, [head] "r"(head), [tail] "r"(tail)
 		: "memory", "cc"
 		: miss, twice);
 	KM_RSEQ_RETURN(KM_CHAIN_PUSHED, KM_CHAIN_MISS);
@@ -108,25 +95,21 @@ twice:
 	return KM_CHAIN_TWICE;
 }
 
-km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intptr_t rseq,
-				  const struct km_chain_top *new_top, struct km_chain_top *old)
+KM_OPERATION(bool, chain_swap)(const struct km_chain *chain, char *base, intptr_t rseq,
+			       const struct km_chain_top *new_top, struct km_chain_top *old)
 {
 	uintptr_t area, slot;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		KM_RSEQ_WRITABLE
 		"movups (%[slot]), %%xmm0\n\t"
 		"movups (%[new_top]), %%xmm1\n\t"
 		"movups %%xmm0, (%[old])\n\t"
-		"movups %%xmm1, (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot)
-		: [f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [new_top] "r"(new_top),
-		  [old] "r"(old)
-		: "memory", "cc", "xmm0", "xmm1"
-		: miss);
+		"movups %%xmm1, (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot)),
+		KM_OPERANDS([f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [new_top] "r"(new_top),
+			    [old] "r"(old)), "xmm0", "xmm1");
 	KM_RSEQ_RETURN(true, false);
 }
 

@@ -24,38 +24,28 @@
 	"cmp %[" other "], %[owner]\n\t"                                                           \
 	"b.ne %l[miss]\n\t"
 
-km_inline void *km_rseq_owned_pop(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
-				  uintptr_t owner)
+KM_OPERATION(void *, owned_pop)(const struct kmem_pcs *pcs, char *base, intptr_t rseq, uintptr_t owner)
 {
 	uintptr_t area, slot, top;
 	void *object;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		KM_OWNED_TOP("object")
 		"ldr %[object], [%[area], %[top]]\n\t"
 		"cbz %[object], %l[miss]\n\t"
 		"add %[top], %[top], #8\n\t"
-		"str %[top], [%[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
-		: [f] "r"(pcs), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
-		  [owner] "r"(owner)
-		: "memory", "cc"
-		: miss);
-	if (!object)
-		__builtin_unreachable();
-	KM_RSEQ_RETURN(object, NULL);
+		"str %[top], [%[slot]]\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)),
+		KM_OPERANDS([f] "r"(pcs), KM_RSEQ_IN, [owner] "r"(owner)));
+	KM_RSEQ_RETURN_OBJECT(object);
 }
 
-km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
-				  uintptr_t owner, void *object)
+KM_OPERATION(bool, owned_push)(const struct kmem_pcs *pcs, char *base, intptr_t rseq, uintptr_t owner, void *object)
 {
 	uintptr_t area, slot, top, other;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		KM_OWNED_TOP("other")
 		"ldr %w[other], [%[f], #4]\n\t"
@@ -63,60 +53,45 @@ km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr
 		"b.eq %l[miss]\n\t"
 		"sub %[top], %[top], #8\n\t"
 		"str %[object], [%[area], %[top]]\n\t"
-		"str %[top], [%[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [other] "=&r"(other)
-		: [f] "r"(pcs), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
-		  [owner] "r"(owner), [object] "r"(object)
-		: "memory", "cc"
-		: miss);
+		"str %[top], [%[slot]]\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [other] "=&r"(other)),
+		KM_OPERANDS([f] "r"(pcs), KM_RSEQ_IN, [owner] "r"(owner), [object] "r"(object)));
 	KM_RSEQ_RETURN(true, false);
 }
 
-KM_RSEQ_POP_N(km_rseq_owned_pop_n, KM_OWNED)
-KM_RSEQ_PUSH_N(km_rseq_owned_push_n, KM_OWNED)
+KM_RSEQ_POP_N(owned_pop_n, KM_OWNED)
+KM_RSEQ_PUSH_N(owned_push_n, KM_OWNED)
 
 /* A closed stock reads a word of 0: no bytes. */
-km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
+KM_OPERATION(bool, stock_take)(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
 {
 	uintptr_t area, slot, rest;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_AT
 		"ldr %[rest], [%[area], %[slot]]\n\t"
 		"subs %[rest], %[rest], %[bytes]\n\t"
 		"b.lo %l[miss]\n\t"
-		"str %[rest], [%[area], %[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [rest] "=&r"(rest)
-		: [f] "r"(stock), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
-		  [bytes] "r"(bytes)
-		: "memory", "cc"
-		: miss);
+		"str %[rest], [%[area], %[slot]]\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [rest] "=&r"(rest)),
+		KM_OPERANDS([f] "r"(stock), KM_RSEQ_IN, [bytes] "r"(bytes)));
 	KM_RSEQ_RETURN(true, false);
 }
 
-km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes,
-				 uint64_t limit)
+KM_OPERATION(bool, stock_put)(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes, uint64_t limit)
 {
 	uintptr_t area, slot, sum;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		KM_RSEQ_WRITABLE("sum")
 		"ldr %[sum], [%[slot]]\n\t"
 		"add %[sum], %[sum], %[bytes]\n\t"
 		"cmp %[sum], %[limit]\n\t"
 		"b.hi %l[miss]\n\t"
-		"str %[sum], [%[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [sum] "=&r"(sum)
-		: [f] "r"(stock), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
-		  [bytes] "r"(bytes), [limit] "r"(limit)
-		: "memory", "cc"
-		: miss);
+		"str %[sum], [%[slot]]\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [sum] "=&r"(sum)),
+		KM_OPERANDS([f] "r"(stock), KM_RSEQ_IN, [bytes] "r"(bytes), [limit] "r"(limit)));
 	KM_RSEQ_RETURN(true, false);
 }
 

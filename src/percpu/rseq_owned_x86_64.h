@@ -21,95 +21,73 @@
 	"cmpq %[owner], 8(%[slot])\n\t"                                                      \
 	"jne %l[miss]\n\t"
 
-km_inline void *km_rseq_owned_pop(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
-				  uintptr_t owner)
+KM_OPERATION(void *, owned_pop)(const struct kmem_pcs *pcs, char *base, intptr_t rseq, uintptr_t owner)
 {
 	uintptr_t area, slot, top;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_WORD
 		"movq (%[slot]), %[top]\n\t"
 		KM_OWNED_MINE
 		"movq (%[area], %[top]), %[area]\n\t"
 		"testq %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		KMEM_RSEQ_UP
-		KMEM_RSEQ_END("miss")
-		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [pcs] "m"(pcs->pcs), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
-		: "memory", "cc"
-		: miss);
-	if (!area)
-		__builtin_unreachable();
-	KM_RSEQ_RETURN((void *)area, NULL);
+		KMEM_RSEQ_UP,
+		KM_OPERANDS([area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)),
+		KM_OPERANDS([pcs] "m"(pcs->pcs), KM_RSEQ_IN, [owner] "r"(owner)));
+	KM_RSEQ_RETURN_OBJECT(area);
 }
 
-km_inline bool km_rseq_owned_push(const struct kmem_pcs *pcs, char *base, intptr_t rseq,
-				  uintptr_t owner, void *object)
+KM_OPERATION(bool, owned_push)(const struct kmem_pcs *pcs, char *base, intptr_t rseq, uintptr_t owner, void *object)
 {
 	uintptr_t area, slot, top;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_WORD
 		"movq (%[slot]), %[top]\n\t"
 		KM_OWNED_MINE
 		"testl %k[top], %[mask]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], -8(%[area], %[top])\n\t"
-		KMEM_RSEQ_DOWN
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [pcs] "m"(pcs->pcs), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner),
-		  [object] "r"(object), [mask] "m"(pcs->mask)
-		: "memory", "cc"
-		: miss);
+		KMEM_RSEQ_DOWN,
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)),
+		KM_OPERANDS([pcs] "m"(pcs->pcs), KM_RSEQ_IN, [owner] "r"(owner), [object] "r"(object),
+			    [mask] "m"(pcs->mask)));
 	KM_RSEQ_RETURN(true, false);
 }
 
-KM_RSEQ_POP_N(km_rseq_owned_pop_n, KM_OWNED)
-KM_RSEQ_PUSH_N(km_rseq_owned_push_n, KM_OWNED)
+KM_RSEQ_POP_N(owned_pop_n, KM_OWNED)
+KM_RSEQ_PUSH_N(owned_push_n, KM_OWNED)
 
 /* A closed stock reads a word of 0: no bytes. */
-km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
+KM_OPERATION(bool, stock_take)(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
 {
 	uintptr_t area, slot;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		"cmpq %[bytes], (%[slot])\n\t"
 		"jb %l[miss]\n\t"
-		"subq %[bytes], (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot)
-		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq), [bytes] "er"(bytes)
-		: "memory", "cc"
-		: miss);
+		"subq %[bytes], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot)),
+		KM_OPERANDS([f] "r"(stock), KM_RSEQ_IN, [bytes] "er"(bytes)));
 	KM_RSEQ_RETURN(true, false);
 }
 
-km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes,
-				 uint64_t limit)
+KM_OPERATION(bool, stock_put)(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes, uint64_t limit)
 {
 	uintptr_t area, slot, sum;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		KM_RSEQ_WRITABLE
 		"movq (%[slot]), %[sum]\n\t"
 		"addq %[bytes], %[sum]\n\t"
 		"cmpq %[limit], %[sum]\n\t"
 		"ja %l[miss]\n\t"
-		"addq %[bytes], (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [sum] "=&r"(sum)
-		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq), [bytes] "er"(bytes),
-		  [limit] "er"(limit)
-		: "memory", "cc"
-		: miss);
+		"addq %[bytes], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [sum] "=&r"(sum)),
+		KM_OPERANDS([f] "r"(stock), KM_RSEQ_IN, [bytes] "er"(bytes), [limit] "er"(limit)));
 	KM_RSEQ_RETURN(true, false);
 }
 

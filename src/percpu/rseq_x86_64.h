@@ -20,6 +20,9 @@
 #include "id_table.h"
 #include "pcpu.h"
 
+/* Inputs of every sequence that finds its area. */
+#define KM_RSEQ_IN [base] "rm"(base), [rs] "r"(rseq)
+
 /* Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. */
 #define KM_RSEQ_WRITABLE                                                                           \
 	"cmpq %[slot], %[area]\n\t"                                                                \
@@ -48,8 +51,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 {
 	uintptr_t area, slot, top;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_AREA
 		"movzwl (%[ids], %[step], 2), %k[slot]\n\t"
 		"leaq (%[area], %[slot], 8), %[slot]\n\t"
@@ -57,15 +59,10 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		"movq (%[area], %[top]), %[area]\n\t"
 		"testq %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		KMEM_RSEQ_UP
-		KMEM_RSEQ_END("miss")
-		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [ids] "r"(ids), [step] "r"(step), [base] "rm"(base), [rs] "r"(rseq)
-		: "memory", "cc"
-		: miss);
-	if (!area)
-		__builtin_unreachable();
-	KM_RSEQ_RETURN((void *)area, NULL);
+		KMEM_RSEQ_UP,
+		KM_OPERANDS([area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)),
+		KM_OPERANDS([ids] "r"(ids), [step] "r"(step), KM_RSEQ_IN));
+	KM_RSEQ_RETURN_OBJECT(area);
 }
 
 /*
@@ -154,8 +151,7 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 {
 	uintptr_t area, top, open;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_AREA
 		"movl %[mask], %k[open]\n\t"
 		"leaq (%[area], %[slot], 8), %[slot]\n\t"
@@ -163,12 +159,9 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 		"testl %k[top], %k[open]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], -8(%[area], %[top])\n\t"
-		KMEM_RSEQ_DOWN
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [top] "=&r"(top), [open] "=&r"(open), [slot] "+&r"(id)
-		: [mask] "m"(*mask), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
-		: "memory", "cc"
-		: miss);
+		KMEM_RSEQ_DOWN,
+		KM_OPERANDS([area] "=&r"(area), [top] "=&r"(top), [open] "=&r"(open), [slot] "+&r"(id)),
+		KM_OPERANDS([mask] "m"(*mask), KM_RSEQ_IN, [object] "r"(object)));
 	KM_RSEQ_RETURN(true, false);
 }
 
@@ -268,14 +261,13 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 #define KM_ANYBODY(...)
 #define KM_OWNED(...) __VA_ARGS__
 #define KM_RSEQ_POP_N(name, whose)                                                                 \
-km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
-		      whose(uintptr_t owner,) void **out, size_t bytes)                            \
+KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
+			   whose(uintptr_t owner,) void **out, size_t bytes)                       \
 {                                                                                                  \
 	uintptr_t area, slot, top, count, left, tmp;                                               \
 	char *to = (char *)out + bytes;                                                            \
                                                                                                    \
-	__asm__ volatile goto(                                                                     \
-		KMEM_RSEQ_BEGIN("area")                                                            \
+	KM_SEQUENCE(                                                                               \
 		KMEM_RSEQ_SLOT                                                                     \
 		"movq (%[slot]), %[top]\n\t"                                                       \
 		whose(KM_OWNED_MINE)                                                               \
@@ -296,25 +288,22 @@ km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *bas
 		"addq %[area], %[top]\n\t"                                                         \
 		"movq %[count], %[left]\n\t"                                                       \
 		KM_COPY("top", "to", "left")                                                       \
-		"addq %[count], (%[slot])\n"                                                       \
-		KMEM_RSEQ_END("miss")                                                              \
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
-		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)                             \
-		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "rm"(base),                    \
-		  [rs] "r"(rseq), [bytes] "r"(bytes), [sheaf_mask] "rm"(sheaf_mask)                \
-		: "memory", "cc", "xmm0", "xmm1"                                                   \
-		: miss);                                                                           \
+		"addq %[count], (%[slot])\n",                                                      \
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),              \
+			    [count] "=&r"(count), [left] "=&r"(left), [to] "+&r"(to),              \
+			    [tmp] "=&r"(tmp)),                                                     \
+		KM_OPERANDS(whose([owner] "r"(owner),) [f] "r"(pcs), KM_RSEQ_IN,                   \
+			    [bytes] "r"(bytes), [sheaf_mask] "rm"(sheaf_mask)), "xmm0", "xmm1");   \
 	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
 #define KM_RSEQ_PUSH_N(name, whose)                                                                \
-km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                   \
-		      whose(uintptr_t owner,) void *const *in, size_t bytes)                       \
+KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                  \
+			   whose(uintptr_t owner,) void *const *in, size_t bytes)                  \
 {                                                                                                  \
 	uintptr_t area, slot, top, count, left, tmp;                                               \
 	const char *from = (const char *)in + bytes;                                               \
                                                                                                    \
-	__asm__ volatile goto(                                                                     \
-		KMEM_RSEQ_BEGIN("area")                                                            \
+	KM_SEQUENCE(                                                                               \
 		KMEM_RSEQ_SLOT                                                                     \
 		"movq (%[slot]), %[top]\n\t"                                                       \
 		whose(KM_OWNED_MINE)                                                               \
@@ -328,30 +317,27 @@ km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,    
 		"addq %[area], %[top]\n\t"                                                         \
 		"movq %[count], %[left]\n\t"                                                       \
 		KM_COPY("from", "top", "left")                                                     \
-		"subq %[count], (%[slot])\n"                                                       \
-		KMEM_RSEQ_END("miss")                                                              \
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
-		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)                         \
-		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "rm"(base), [rs] "r"(rseq),    \
-		  [bytes] "r"(bytes)                                                               \
-		: "memory", "cc", "xmm0", "xmm1"                                                   \
-		: miss);                                                                           \
+		"subq %[count], (%[slot])\n",                                                      \
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),              \
+			    [count] "=&r"(count), [left] "=&r"(left), [from] "+&r"(from),          \
+			    [tmp] "=&r"(tmp)),                                                     \
+		KM_OPERANDS(whose([owner] "r"(owner),) [f] "r"(pcs), KM_RSEQ_IN,                   \
+			    [bytes] "r"(bytes)), "xmm0", "xmm1");                                  \
 	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
-KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
-KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
+KM_RSEQ_POP_N(pop_n, KM_ANYBODY)
+KM_RSEQ_PUSH_N(push_n, KM_ANYBODY)
 
 /*
  * Make the spare the main sheaf, if the spare has an object (for_pop), or room. If the fuller sheaf ([from]) has
  * more than `bytes` / 8 objects more than the other, half of the difference moves first.
  */
-km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base,
-			    intptr_t rseq, bool for_pop, uint32_t bytes)
+KM_OPERATION(bool, swap)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, bool for_pop,
+			 uint32_t bytes)
 {
 	uintptr_t area, slot, from, to, count, left, tmp;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		KM_RSEQ_TOP("from")
 		"addq %[area], %[from]\n\t"
@@ -394,14 +380,11 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 		"subq %[area], %[to]\n\t"
 		"movq %[to], -7(%[tmp])\n\t"
 		"subq %[area], %[from]\n\t"
-		"movq %[from], (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
-		  [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)
-		: [f] "r"(pcs), [base] "m"(base), [sheaf_mask] "m"(sheaf_mask),
-		  [rs] "r"(rseq), [for_pop] "q"(for_pop), [bytes] "m"(bytes)
-		: "memory", "cc", "xmm0", "xmm1"
-		: miss);
+		"movq %[from], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
+			    [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)),
+		KM_OPERANDS([f] "r"(pcs), [base] "m"(base), [sheaf_mask] "m"(sheaf_mask), [rs] "r"(rseq),
+			    [for_pop] "q"(for_pop), [bytes] "m"(bytes)), "xmm0", "xmm1");
 	KM_RSEQ_RETURN(true, false);
 }
 
@@ -412,12 +395,11 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 	"cmpq %[slot], (%[area])\n\t"                                                              \
 	"jne %l[miss]\n\t"
 
-km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
+KM_OPERATION(bool, commit)(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
 {
 	uintptr_t area, slot;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		"cmpq %[slot], (%[commit])\n\t"
 		"jne %l[miss]\n\t"
@@ -429,12 +411,9 @@ km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, c
 		"movq %[slot], (%[area])\n\t"
 		"movq 72(%[commit]), %[area]\n\t"
 		"movq 80(%[commit]), %[slot]\n\t"
-		"movq %[slot], (%[area])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot)
-		: [f] "r"(open), [base] "rm"(base), [rs] "r"(rseq), [commit] "r"(commit)
-		: "memory", "cc"
-		: miss);
+		"movq %[slot], (%[area])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot)),
+		KM_OPERANDS([f] "r"(open), KM_RSEQ_IN, [commit] "r"(commit)));
 	KM_RSEQ_RETURN(true, false);
 }
 

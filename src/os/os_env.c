@@ -1,6 +1,6 @@
 /*
- * os_env.c: environment variables of the program. Invariant: a program with the rights of its file's owner
- * (AT_SECURE) has no variables here, and errno does not change.
+ * os_env.c: environment variables of the program, and random bytes. Invariant: a program with the rights of its file's
+ * owner (AT_SECURE) has no variables here, random bytes never fail, and errno does not change.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "die.h"
 #include "os_call.h"
 
 bool km_os_secure(void)
@@ -65,4 +66,17 @@ int km_os_getenv(const char *name, char *value, size_t bytes)
 	if (length < bytes && found)
 		__builtin_memcpy(value, found, length + 1);
 	return found ? (int)km_min(length, bytes) : -1;
+}
+
+#define NONBLOCK 1	/* GRND_NONBLOCK of <linux/random.h>: early after boot there may be no bytes */
+
+void km_os_random(void *p, size_t bytes, bool fresh)
+{
+	const char *given = (const char *)getauxval(AT_RANDOM);
+
+	km_debug(p && bytes, "random bytes have a destination");
+	for (size_t i = 0; i < bytes; i++)
+		((char *)p)[i] = given ? given[i % 16] : 0;
+	if (fresh && !km_os_is_shut())
+		KM_CALL(syscall(SYS_getrandom, p, bytes, NONBLOCK));
 }

@@ -25,23 +25,36 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/text.h"
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA		0x53564d41
 #define PR_SET_VMA_ANON_NAME	0
 #endif
 
-/* From <linux/auxvec.h>, since Linux 6.3. */
+/* Constants of newer kernels, with their first release. MADV_POPULATE_READ checks a guard marker. */
 #ifndef AT_RSEQ_FEATURE_SIZE
-#define AT_RSEQ_FEATURE_SIZE	27
+#define AT_RSEQ_FEATURE_SIZE	27	/* 6.3 */
 #define AT_RSEQ_ALIGN		28
 #endif
-
-/* From <linux/fcntl.h>, since Linux 6.10, and from <linux/kcmp.h>. */
 #ifndef F_DUPFD_QUERY
-#define F_DUPFD_QUERY	1027
+#define F_DUPFD_QUERY		1027	/* 6.10 */
 #endif
-#define KCMP_FILE	0
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL	102	/* 6.13 */
+#define MADV_GUARD_REMOVE	103
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ	22	/* 5.14 */
+#define MADV_POPULATE_WRITE	23
+#endif
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT		1	/* 4.4 */
+#endif
+#ifndef MCL_ONFAULT
+#define MCL_ONFAULT		4	/* 4.4 */
+#endif
+#define KCMP_FILE		0	/* <linux/kcmp.h> */
 
 bool (*km_os_fault)(const char *call);
 
@@ -176,15 +189,6 @@ int km_os_unprotect(void *p, size_t bytes)
 	return km_call_fault("unprotect") ? -ENOMEM : protect(p, bytes, PROT_READ | PROT_WRITE);
 }
 
-/* MADV_GUARD_INSTALL: Linux 6.13; MADV_POPULATE_READ, for the check of a marker: Linux 5.14. */
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL	102
-#define MADV_GUARD_REMOVE	103
-#endif
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ	22
-#endif
-
 /* Remove access by markers in the page table, without a split of the mapping. The first markers are checked, because
  * an emulator may accept any advice. Returns: false if unsupported, or in locked memory. */
 static bool install_markers(void *p, size_t bytes)
@@ -233,14 +237,6 @@ int km_os_renew(void *p, size_t bytes)
 	return result ?: find_lock(p, bytes);
 }
 
-/* Linux 4.4, as MCL_ONFAULT. */
-#ifndef MLOCK_ONFAULT
-#define MLOCK_ONFAULT	1
-#endif
-#ifndef MCL_ONFAULT
-#define MCL_ONFAULT	4
-#endif
-
 int km_os_lock(void *p, size_t bytes, bool lock)
 {
 	if (km_os_is_shut() || km_call_fault("lock"))
@@ -262,11 +258,6 @@ int km_os_purge(void *p, size_t bytes)
 	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "memory is returned in pages of the system");
 	return km_call_fault("purge") ? -ENOMEM : advise(p, bytes, MADV_DONTNEED);
 }
-
-/* Linux 5.14. */
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE	23
-#endif
 
 /* Before Linux 5.14: an atomic addition of 0 to each page, safe against concurrent writers. */
 int km_os_fault_in(void *p, size_t bytes)
@@ -298,27 +289,21 @@ void *km_os_map(size_t bytes, size_t align)
 	return km_call_fault("map") ? NULL : map_aligned(bytes, align, PROT_READ | PROT_WRITE, 0);
 }
 
-bool km_os_may_map(size_t bytes)
+static int unmap(void *p, size_t bytes)
 {
-	void *p = km_os_map(bytes, KM_PAGE_SIZE);
-
-	if (p)
-		km_os_unmap(p, km_align_up(bytes, km_os_page_bytes()));
-	return p != NULL;
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
+		 "address space is released in pages of the system");
+	return (int)KM_CALL(munmap(p, bytes));
 }
 
 void km_os_unmap(void *p, size_t bytes)
 {
-	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
-		 "address space is released in pages of the system");
-	KM_CALL(munmap(p, bytes));
+	unmap(p, bytes);
 }
 
 int km_os_try_unmap(void *p, size_t bytes)
 {
-	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
-		 "address space is released in pages of the system");
-	return km_call_fault("unmap") ? -ENOMEM : (int)KM_CALL(munmap(p, bytes));
+	return km_call_fault("unmap") ? -ENOMEM : unmap(p, bytes);
 }
 
 void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move)
@@ -467,19 +452,16 @@ long km_os_prlimit(int pid, int resource, const void *limits, void *old)
 }
 
 /* Returns: the last number of /sys/devices/system/cpu/possible ("0-7", "0,2-5"), plus one. */
-static unsigned parse_possible(const char *text, long count)
+static unsigned parse_possible(const char *text)
 {
-	unsigned highest = 0, number = 0;
+	uint64_t highest = 0, number;
 
-	for (long i = 0; i < count; i++) {
-		if (text[i] >= '0' && text[i] <= '9') {
-			number = km_min(number * 10 + (unsigned)(text[i] - '0'), KM_MAX_CPUS);
-		} else {
+	while (*text)
+		if (km_text_number(&text, UINT64_MAX, &number))
 			highest = km_max(highest, number);
-			number = 0;
-		}
-	}
-	return km_max(highest, number) + 1;
+		else
+			text += *text != '\0';
+	return (unsigned)km_min(highest, (uint64_t)KM_MAX_CPUS) + 1;
 }
 
 /* Returns: 1 + the highest CPU allowed to this thread; 0 if the system does not say. *masks: the number of CPUs in
@@ -507,7 +489,7 @@ unsigned km_os_possible_cpus(unsigned *masks)
 	if (count <= 0 || count == (long)sizeof(text) - 1)
 		possible = *masks;
 	else
-		possible = km_max(parse_possible(text, count), allowed);
+		possible = km_max(parse_possible(text), allowed);
 	possible = km_min(possible, KM_MAX_CPUS);
 	*masks = km_max(*masks, possible);
 	return possible;

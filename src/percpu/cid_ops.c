@@ -13,7 +13,6 @@
 #define KM_BY_CID(name)
 
 #include "rseq.h"
-#include "rseq_freelist.h"
 
 #ifdef KMEM_HAVE_RSEQ
 KM_OPERATION(void *, pop)(const struct kmem_pcs *pcs, char *base, intptr_t rseq)

@@ -86,8 +86,9 @@ size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 	km_visit_scope(visit, &chain->open, false);
 
 	while (km_soft_try(&visit) && visit.top) {
+		uint64_t slab = km_load(slab_word(state_at(&visit)));
 		void *rest;
-		size_t moved = follow(chain, km_load(slab_word(state_at(&visit))), (void *)visit.top, out, count, &rest);
+		size_t moved = follow(chain, slab, (void *)visit.top, out, count, &rest);
 
 		if (moved && commit(&visit, rest))
 			return moved;
@@ -95,9 +96,7 @@ size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 	return 0;
 }
 
-/*
- * Write the link before the commit. The object is still the caller's, so a push that loses writes the link again.
- */
+/* Write the link before the commit. The object is still the caller's, so a push that loses writes the link again. */
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
 	km_visit_scope(visit, &chain->open, false);
@@ -228,11 +227,9 @@ void km_chain_fini(struct km_chain *chain)
 	km_chain_close(chain);
 	/* Without a fence a sequence may hold the offset: lose the words rather than reuse them. */
 	if (km_pcs_fence()) {
-		km_for_each_cpu(cpu) {
+		km_for_each_cpu(cpu)
 			km_debug(!state_of(chain, cpu)->top.freelist && !state_of(chain, cpu)->partial,
 				 "a released chain has no objects");
-			*state_of(chain, cpu) = (struct km_chain_cpu){ .partial = NULL };
-		}
 		km_percpu_free(chain->slot, sizeof(struct km_chain_cpu));
 	}
 	chain->slot = 0;

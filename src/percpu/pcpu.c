@@ -159,10 +159,7 @@ bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 	return false;
 }
 
-/*
- * A pop without the lock stays within the main sheaf. So only the holder of the lock uses the main sheaf's
- * header.
- */
+/* A pop without the lock stays within the main sheaf. So only the holder of the lock uses the main sheaf's header. */
 void **km_pcs_take_spare(struct km_pcs *pcs)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -240,10 +237,7 @@ void km_pcs_close(struct km_pcs *pcs)
 	}
 }
 
-/*
- * Membarrier aborts the sequences of all threads of the process: an interrupt to each CPU that runs such a
- * thread.
- */
+/* Membarrier aborts the sequences of all threads of the process: an interrupt to each CPU that runs such a thread. */
 bool km_pcs_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;

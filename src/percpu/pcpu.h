@@ -48,6 +48,11 @@
  *	take_partner	if (!top) miss; partner = header(top); if (!partner) miss
  *			header(top) = 0; the partner is the caller's
  *	put_partner	if (!top, or header(top)) miss; header(top) = block
+ * All but the copies and the swap are C code (visit.h), and end in one sequence. A word that the operation went by is
+ * one of `seen`:
+ *	commit		if (this CPU's slot, where it is open, is not `slot`) miss
+ *			for each of seen: if (*word is another) miss
+ *			*first = one; *last = other
  */
 #ifndef KM_PERCPU_PCPU_H
 #define KM_PERCPU_PCPU_H
@@ -58,6 +63,27 @@
 #include "base/cc.h"
 #include "os/die.h"
 #include "os/os.h"
+
+/* A word may be a pointer, an offset or a number. */
+typedef uint64_t km_word __attribute__((may_alias));
+
+/* A word and its value when read. */
+struct km_seen {
+	const km_word *word;
+	uint64_t is;
+};
+
+/* Operands of the commit. */
+struct km_commit {
+	uintptr_t slot;		/* address of the pcs word on the CPU of the look; names the CPU, too */
+	struct km_seen seen[3];
+	km_word *first, one;	/* a word without readers before the last store */
+	km_word *last, other;
+	km_word unused;	/* target for a `first` without a meaning */
+};
+
+_Static_assert(offsetof(struct km_commit, seen) == 8 && offsetof(struct km_commit, first) == 56 &&
+	       offsetof(struct km_commit, last) == 72, "the sequences spell these");
 
 /*
  * An operation of misses: km_rseq_NAME by CPU, and km_cid_NAME by concurrency id, with the same text (cid_ops.c).
@@ -243,10 +269,7 @@ km_inline char *km_area(unsigned cpu)
 	return km_percpu.base + ((uintptr_t)cpu << KMEM_AREA_SHIFT);
 }
 
-/*
- * Offset of an area's mark, in the line of word 0, beyond the words that closed pcs, chains and stocks read
- * there.
- */
+/* Offset of an area's mark, in the line of word 0, beyond the words that closed pcs, chains and stocks read there. */
 #define KM_AREA_MARK 56
 
 /*
@@ -271,10 +294,7 @@ unsigned km_next_cpu(unsigned cpu);
 #define km_for_each_cpu(cpu)                                                                       \
 	for (unsigned cpu = km_next_cpu(0); cpu < km_percpu.cpus; cpu = km_next_cpu(cpu + 1))
 
-/*
- * Returns: the number of the CPU of this thread, under either index. The number may be stale at once, without
- * harm.
- */
+/* Returns: the number of the CPU of this thread, under either index. The number may be stale at once, without harm. */
 unsigned km_cpu_number(void);
 /* Returns: the CPU that a sequence would use, if its area is online; else another online CPU. */
 unsigned km_cpu(void);

@@ -185,7 +185,7 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 	km_chain_close(&cache->fast.chain);
 	/* If the fence is refused, all objects stay, because no chain was read yet. In an unused cache no thread
 	 * uses the CPUs' slabs, so draining is safe. */
-	bool fenced = km_chain_fence();
+	bool fenced = km_pcs_fence();
 	if (fenced || unused)
 		km_for_each_cpu(cpu)
 			drain_cpu(cache, cpu);

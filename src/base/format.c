@@ -27,14 +27,12 @@ static void put_padded(struct sink *sink, const char *text, size_t length, const
 {
 	size_t pad = spec->width > (int)length ? (size_t)spec->width - length : 0;
 
-	if (!spec->left)
-		for (size_t i = 0; i < pad; i++)
-			put(sink, ' ');
+	for (size_t i = 0; !spec->left && i < pad; i++)
+		put(sink, ' ');
 	for (size_t i = 0; i < length; i++)
 		put(sink, text[i]);
-	if (spec->left)
-		for (size_t i = 0; i < pad; i++)
-			put(sink, ' ');
+	for (size_t i = 0; spec->left && i < pad; i++)
+		put(sink, ' ');
 }
 
 /* Put a number. Zeros for the width, up to 40 characters in all, follow the sign and the prefix. */

@@ -33,9 +33,7 @@ enum km_busy {
 	KM_BUSY_IN_VERB,	/* the thread holds only the lock of a CPU's words (visit.h), and may fork as usual */
 };
 
-/*
- * Value of the flag at km_busy_begin. A structure, not a number: the compiler then refuses code that keeps one bit.
- */
+/* Value of the flag at km_busy_begin. A structure, not a number: the compiler then refuses code that keeps one bit. */
 struct km_busy_was {
 	uint8_t busy;		/* enum km_busy */
 };

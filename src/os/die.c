@@ -11,10 +11,7 @@
 #include "os.h"
 #include "stderr.h"
 
-static struct {
-	enum km_misuse_action action;
-} die;
-
+static enum km_misuse_action action;
 
 static km_cold void hear(const char *line, size_t length)
 {
@@ -69,52 +66,21 @@ bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX])
 	return said < RATELIMIT_BURST;
 }
 
-/* Phrase of each misuse, and the reader's next step. */
 static const struct {
 	const char *phrase, *next;
-} misuses[KM_NR_MISUSES] = {
-	[KM_MISUSE_FOREIGN] = { "pointer is not from this allocator",
-		"KMEM_DEBUG=FZPU says if it was freed before" },
-	[KM_MISUSE_INTERIOR] = { "pointer is not the start of an object",
-		"KMEM_DEBUG=U says who allocated the object" },
-	[KM_MISUSE_DOUBLE_FREE] = { "object already free", "KMEM_DEBUG=U says who freed it first" },
-	[KM_MISUSE_WRONG_CACHE] = { "object belongs to different cache",
-		"KMEM_DEBUG=U says who allocated it" },
-	[KM_MISUSE_NULL_FREE] = { "NULL freed", "a backtrace shows the caller" },
-	[KM_MISUSE_BAD_GFP] = { "unexpected gfp bits", "<kmem/kmem.h> has the valid bits" },
-	[KM_MISUSE_DEAD_CACHE] = { "cache is destroyed", "a backtrace shows the caller" },
-	[KM_MISUSE_SHEAF] = { "not a prefilled sheaf of this cache",
-		"return a sheaf once, to the cache that gave it" },
-	[KM_MISUSE_NOT_KMALLOC] = { "object is not from kmalloc",
-		"kmem_cache_free() takes such objects" },
-	[KM_MISUSE_HEADER] = { "size in front of the object was overwritten",
-		"KMEM_OPTIONS=engine:sheaf and KMEM_DEBUG=FZPU say who allocated it" },
-	[KM_MISUSE_GROUP] = { "group is gone", "a backtrace shows the caller" },
-	[KM_MISUSE_USERCOPY] = { "copy exceeds the object", "a backtrace shows the caller" },
-	[KM_MISUSE_SIZE] = { "freed with a wrong size",
-		"KMEM_OPTIONS=check_sizes:0 disables this check" },
-	[KM_MISUSE_SHRINKER] = { "called by a shrinker, but waits for all shrinkers",
-		"call the function outside of shrinkers" },
-	[KM_MISUSE_CONSTRUCTOR] = { "called by the cache's own constructor",
-		"allocate from another cache there" },
-	[KM_MISUSE_CHILD] = { "called by a vfork child in its parent's memory",
-		"KMEM_PERCPU=lock permits the call" },
-	[KM_MISUSE_UNCHARGE] = { "more uncharged than was charged",
-		"compare its bytes with those of mem_cgroup_charge()" },
-	[KM_MISUSE_OVERWRITTEN] = { "object or its surroundings were overwritten",
-		"KMEM_DEBUG=FZPU says who allocated it" },
-	[KM_MISUSE_WRITTEN] = { "free memory of this page was written to",
-		"KMEM_OPTIONS=guard:each stops at such a write" },
+} misuses[] = {
+#define TEXTS(name, phrase, next) { phrase, next },
+	KM_MISUSES(TEXTS)
 };
 
-void km_misuse_set(enum km_misuse_action action)
+void km_misuse_set(enum km_misuse_action wanted)
 {
-	die.action = action;
+	action = wanted;
 }
 
 bool km_misuse_goes_on(void)
 {
-	return die.action == KM_MISUSE_WARN || km_thread.heard;
+	return action == KM_MISUSE_WARN || km_thread.heard;
 }
 
 void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache)
@@ -125,14 +91,14 @@ void km_misuse(enum km_misuse what, const char *function, const void *object, co
 void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache, const char *owner,
 		  bool told)
 {
-	km_debug(what < KM_NR_MISUSES && misuses[what].phrase, "a misuse has a phrase");
+	km_debug(what < KM_NR_MISUSES, "a misuse has a phrase");
 	km_warn("%s(%s%s%p): %s%s%s; %s", function, cache ?: "", cache ? ", " : "", object, misuses[what].phrase,
 		owner ? " " : "", owner ?: "", told ? KM_MISUSE_TOLD : misuses[what].next);
 	if (km_thread.heard)
 		return;
-	if (die.action == KM_MISUSE_ABORT)
+	if (action == KM_MISUSE_ABORT)
 		km_os_abort();
-	if (die.action == KM_MISUSE_TRAP)
+	if (action == KM_MISUSE_TRAP)
 		__builtin_trap();
 }
 

@@ -24,27 +24,37 @@ struct km_ratelimit {
 #define KM_RATELIMIT_SUFFIX 64
 bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX]);
 
-/* Mistakes of a caller. Phrases and next steps are in die.c and in the death tests. */
+/*
+ * Mistakes of a caller: X(name, phrase, the reader's next step). The death tests have each phrase. CHILD is a call in a
+ * child of libc's vfork; HEADER is found by slob, WRITTEN by slob and slab; NOT_KMALLOC by an engine that can't tell an
+ * object's cache; GROUP follows the put of the last reference.
+ */
+#define KM_MISUSES(X)                                                                                                  \
+	X(FOREIGN, "pointer is not from this allocator", "KMEM_DEBUG=FZPU says if it was freed before")                \
+	X(INTERIOR, "pointer is not the start of an object", "KMEM_DEBUG=U says who allocated the object")             \
+	X(DOUBLE_FREE, "object already free", "KMEM_DEBUG=U says who freed it first")                                  \
+	X(WRONG_CACHE, "object belongs to different cache", "KMEM_DEBUG=U says who allocated it")                      \
+	X(NULL_FREE, "NULL freed", "a backtrace shows the caller")                                                     \
+	X(BAD_GFP, "unexpected gfp bits", "<kmem/kmem.h> has the valid bits")                                          \
+	X(DEAD_CACHE, "cache is destroyed", "a backtrace shows the caller")                                            \
+	X(SHEAF, "not a prefilled sheaf of this cache", "return a sheaf once, to the cache that gave it")              \
+	X(NOT_KMALLOC, "object is not from kmalloc", "kmem_cache_free() takes such objects")                           \
+	X(HEADER, "size in front of the object was overwritten",                                                       \
+	  "KMEM_OPTIONS=engine:sheaf and KMEM_DEBUG=FZPU say who allocated it")                                        \
+	X(WRITTEN, "free memory of this page was written to", "KMEM_OPTIONS=guard:each stops at such a write")         \
+	X(GROUP, "group is gone", "a backtrace shows the caller")                                                      \
+	X(UNCHARGE, "more uncharged than was charged", "compare its bytes with those of mem_cgroup_charge()")          \
+	X(OVERWRITTEN, "object or its surroundings were overwritten", "KMEM_DEBUG=FZPU says who allocated it")         \
+	X(USERCOPY, "copy exceeds the object", "a backtrace shows the caller")                                         \
+	X(SIZE, "freed with a wrong size", "KMEM_OPTIONS=check_sizes:0 disables this check")                           \
+	X(SHRINKER, "called by a shrinker, but waits for all shrinkers", "call the function outside of shrinkers")     \
+	X(CONSTRUCTOR, "called by the cache's own constructor", "allocate from another cache there")                   \
+	X(CHILD, "called by a vfork child in its parent's memory", "KMEM_PERCPU=lock permits the call")
+
 enum km_misuse {
-	KM_MISUSE_FOREIGN,	/* a pointer to memory of another allocator */
-	KM_MISUSE_INTERIOR,	/* a pointer into an object, not to its start */
-	KM_MISUSE_DOUBLE_FREE,
-	KM_MISUSE_WRONG_CACHE,
-	KM_MISUSE_NULL_FREE,	/* NULL passed to kmem_cache_free */
-	KM_MISUSE_BAD_GFP,
-	KM_MISUSE_DEAD_CACHE,
-	KM_MISUSE_SHEAF,	/* a sheaf that this cache has not given out */
-	KM_MISUSE_NOT_KMALLOC,	/* a cache's object passed to kfree, if the engine can't tell the cache */
-	KM_MISUSE_HEADER,	/* the size in front of kmalloc's block has changed */
-	KM_MISUSE_WRITTEN,	/* an impossible value in an engine's free memory (slob, slab) */
-	KM_MISUSE_GROUP,	/* a group after the put of its last reference */
-	KM_MISUSE_UNCHARGE,	/* an uncharge of more than was charged */
-	KM_MISUSE_OVERWRITTEN,	/* debug cache: damage outside of objects, or in a free object */
-	KM_MISUSE_USERCOPY,	/* a copy beyond the end of its object */
-	KM_MISUSE_SIZE,		/* a free with a wrong size for its object */
-	KM_MISUSE_SHRINKER,	/* a call by a shrinker of a function that waits for shrinkers */
-	KM_MISUSE_CONSTRUCTOR,	/* an allocation by a constructor from its own cache */
-	KM_MISUSE_CHILD,	/* a call in a child of libc's vfork */
+#define KM_MISUSE_NAME(name, phrase, next) KM_MISUSE_##name,
+	KM_MISUSES(KM_MISUSE_NAME)
+#undef KM_MISUSE_NAME
 	KM_NR_MISUSES
 };
 

@@ -215,9 +215,8 @@ void km_locks_fork_nested(void)
 	km_debug(km_thread.busy, "a fork by a signal handler inside of the allocator is nested");
 	km_thread.fork.end_ms = km_os_now_ms() + FORK_MS;
 	km_thread.fork.takes_locks = true;
-	km_thread.fork.kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS)
-				      ? NESTED
-				      : NESTED_WITHOUT;
+	km_thread.fork.kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS) ? NESTED :
+												       NESTED_WITHOUT;
 }
 
 void km_locks_fork_end(bool child)

@@ -172,9 +172,7 @@ km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)
 	km_thread.locks_held += note == KM_LOCK_GIVEN ? -1u : 1u;
 }
 
-/*
- * Returns: true if a fork of this thread has the lock. Between the handlers of fork the thread allocates as always.
- */
+/* Returns: true if a fork of this thread has the lock. Between the handlers of fork the thread allocates as always. */
 bool km_lock_passes(const struct km_lock *lock);
 /* Returns: true if a fork has the lock, and keeps the lock. */
 km_inline bool km_lock_stays(const struct km_lock *lock)

@@ -35,9 +35,7 @@ int km_os_commit_node(void *p, size_t bytes, unsigned node);
 int km_os_commit_readonly(void *p, size_t bytes);
 /* Make a range readable, without advice on huge pages, or inaccessible. */
 int km_os_protect(void *p, size_t bytes, bool readable);
-/*
- * Make a range readable and writable again, after any mprotect by its user. Returns: not 0 if the system refuses.
- */
+/* Make a range readable and writable again, after any mprotect by its user. Returns: not 0 if the system refuses. */
 int km_os_unprotect(void *p, size_t bytes);
 /*
  * Remove access until km_os_unguard. From Linux 6.13 on, a guard splits no mapping and discards the contents,
@@ -128,9 +126,7 @@ void km_os_set_address_room(size_t bytes);
 /* Record a new RLIMIT_AS or RLIMIT_DATA, set by the program. */
 void km_os_set_address_limit(size_t bytes);
 void km_os_set_data_limit(size_t bytes);
-/*
- * Ask the system for both limits. Returns: true if a limit differs from the recorded value. False after km_os_shut.
- */
+/* Ask the system for both limits. Returns: true if a limit differs from the recorded value. False after km_os_shut. */
 bool km_os_limits_changed(void);
 /*
  * Returns: true under RLIMIT_AS or RLIMIT_DATA, or under RLIMIT_MEMLOCK with mlockall(MCL_FUTURE). Under a limit,
@@ -148,7 +144,6 @@ bool km_os_locks_all(void);
 unsigned km_os_possible_cpus(unsigned *masks);
 /* Returns: the number of this thread's CPU; 0 if the system does not say. */
 unsigned km_os_getcpu(void);
-
 
 /* Read a small file of the system as text, ended by NUL. Returns: the length, at most bytes - 1, or -errno. */
 long km_os_read(const char *path, char *text, size_t bytes);
@@ -263,19 +258,14 @@ const char *km_os_program_path(char *text, size_t bytes);
  * for the thread in this call, so the caller must hold no lock.
  */
 bool km_os_run_apart(void (*function)(void));
-/*
- * Run `function` in a helper thread and `meanwhile` in this thread, and then wait for the end of the helper thread.
- */
+/* Run `function` in a helper thread and `meanwhile` in this thread, and then wait for the end of the helper thread. */
 bool km_os_run_beside(void (*function)(void), void (*meanwhile)(void));
 /*
  * Give the calling thread an empty descriptor table of its own. Returns: false if the thread keeps the program's
  * table.
  */
 bool km_os_own_descriptors(void);
-/*
- * Mark the calling thread, under a name, as a helper thread without locks or memory of the program; or end the
- * mark.
- */
+/* Mark the calling thread, under a name, as a helper thread without locks or memory of the program; or end the mark. */
 void km_os_thread_is_ours(bool begins, const char *name);
 /*
  * km_os_threads: the number of threads without helper threads other than the caller; 0: the system does not say.

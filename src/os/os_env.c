@@ -1,8 +1,7 @@
 /*
- * os_env.c: environment variables of the program. Invariant: a program with the rights of its file's owner
- * (AT_SECURE) has no variables here, and errno does not change.
+ * os_env.c: environment variables of the program, and random bytes. Invariant: a program with the rights of its file's
+ * owner (AT_SECURE) has no variables here, random bytes never fail, and errno does not change.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -10,7 +9,8 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "os.h"
+#include "die.h"
+#include "os_call.h"
 
 bool km_os_secure(void)
 {
@@ -20,19 +20,16 @@ bool km_os_secure(void)
 /* Read the kernel's copy of the environment, before libc has set environ (an allocation by the dynamic loader). */
 static int getenv_early(const char *name, char *value, size_t bytes)
 {
-	static const char path[] = "/proc/self/environ";
 	size_t length = __builtin_strlen(name), at = 0;
 	bool matches = true, in_value = false;
 	char text[512];
 	int found = -1;
-	int saved_errno = errno;
-	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC), count;
+	long fd = KM_CALL(syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC)), count;
 
-	errno = saved_errno;
 	if (fd < 0)
 		return -1;
 	for (size_t i = 0; found < 0;) {
-		count = syscall(SYS_read, fd, text, sizeof(text));
+		count = KM_CALL(syscall(SYS_read, fd, text, sizeof(text)));
 		if (count <= 0)
 			break;
 		for (long j = 0; j < count && found < 0; j++) {
@@ -51,7 +48,6 @@ static int getenv_early(const char *name, char *value, size_t bytes)
 			}
 		}
 	}
-	errno = saved_errno;
 	km_os_close((int)fd);
 	return found;
 }
@@ -70,4 +66,17 @@ int km_os_getenv(const char *name, char *value, size_t bytes)
 	if (length < bytes && found)
 		__builtin_memcpy(value, found, length + 1);
 	return found ? (int)km_min(length, bytes) : -1;
+}
+
+#define NONBLOCK 1	/* GRND_NONBLOCK of <linux/random.h>: early after boot there may be no bytes */
+
+void km_os_random(void *p, size_t bytes, bool fresh)
+{
+	const char *given = (const char *)getauxval(AT_RANDOM);
+
+	km_debug(p && bytes, "random bytes have a destination");
+	for (size_t i = 0; i < bytes; i++)
+		((char *)p)[i] = given ? given[i % 16] : 0;
+	if (fresh && !km_os_is_shut())
+		KM_CALL(syscall(SYS_getrandom, p, bytes, NONBLOCK));
 }

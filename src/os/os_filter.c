@@ -4,7 +4,6 @@
  * no lock of the library.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
@@ -13,26 +12,13 @@
 #include <unistd.h>
 
 #include "base/bits.h"
-#include "os.h"
+#include "os_call.h"
 
-static long answer_of(long result, int saved_errno)
-{
-	if (result < 0)
-		result = -errno;
-	errno = saved_errno;
-	return result;
-}
-
-/* Keep errno in all functions here. */
-#define CALL(...)                                                                                  \
-	({                                                                                         \
-		int call_errno = errno;                                                            \
-		answer_of(syscall(__VA_ARGS__), call_errno);                                       \
-	})
+#define CALL(...) KM_CALL(syscall(__VA_ARGS__))
 
 int km_os_memory_file(const char *name)
 {
-	if (km_os_is_shut() || (km_os_fault && km_os_fault("memory file")))
+	if (km_os_is_shut() || km_call_fault("memory file"))
 		return -EPERM;
 	return (int)CALL(SYS_memfd_create, name, 3u);	/* MFD_CLOEXEC, MFD_ALLOW_SEALING */
 }
@@ -68,7 +54,7 @@ int km_os_filter(const char *command, const char *word, int in, int out)
 	int status = 0;
 	long child, ended;
 
-	if (km_os_is_shut() || CALL(SYS_lseek, in, 0l, SEEK_SET) < 0 || (km_os_fault && km_os_fault("filter")))
+	if (km_os_is_shut() || CALL(SYS_lseek, in, 0l, SEEK_SET) < 0 || km_call_fault("filter"))
 		return -EPERM;
 	/*
 	 * Clone without a signal at the child's end. The order of the other arguments differs by architecture,

@@ -4,9 +4,8 @@
  */
 #define _GNU_SOURCE
 #include "die.h"
-#include "os.h"
+#include "os_call.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -26,23 +25,36 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/text.h"
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA		0x53564d41
 #define PR_SET_VMA_ANON_NAME	0
 #endif
 
-/* From <linux/auxvec.h>, since Linux 6.3. */
+/* Constants of newer kernels, with their first release. MADV_POPULATE_READ checks a guard marker. */
 #ifndef AT_RSEQ_FEATURE_SIZE
-#define AT_RSEQ_FEATURE_SIZE	27
+#define AT_RSEQ_FEATURE_SIZE	27	/* 6.3 */
 #define AT_RSEQ_ALIGN		28
 #endif
-
-/* From <linux/fcntl.h>, since Linux 6.10, and from <linux/kcmp.h>. */
 #ifndef F_DUPFD_QUERY
-#define F_DUPFD_QUERY	1027
+#define F_DUPFD_QUERY		1027	/* 6.10 */
 #endif
-#define KCMP_FILE	0
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL	102	/* 6.13 */
+#define MADV_GUARD_REMOVE	103
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ	22	/* 5.14 */
+#define MADV_POPULATE_WRITE	23
+#endif
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT		1	/* 4.4 */
+#endif
+#ifndef MCL_ONFAULT
+#define MCL_ONFAULT		4	/* 4.4 */
+#endif
+#define KCMP_FILE		0	/* <linux/kcmp.h> */
 
 bool (*km_os_fault)(const char *call);
 
@@ -58,39 +70,19 @@ static struct {
 	bool lock_on_fault;				/* MCL_ONFAULT: mappings are not filled in */
 } process;
 
-static long answer_of(long result, int saved_errno)
-{
-	result = result == -1 ? -errno : result;
-	errno = saved_errno;
-	return result;
-}
-#define KEEP_ERRNO(result, expression)                                                             \
-	do {                                                                                       \
-		int saved_errno = errno;                                                           \
-		result = (__typeof__(result))answer_of((long)(expression), saved_errno);           \
-	} while (0)
-
-static bool fault(const char *call)
-{
-	return km_unlikely(km_os_fault != NULL) && km_os_fault(call);
-}
-
 size_t km_os_page_bytes(void)
 {
 	return getauxval(AT_PAGESZ);
 }
 
-static void *map_near(uintptr_t hint, size_t bytes, int protection, int flags)
+static void *mapping_of(long result)
 {
-	long result;
-
-	KEEP_ERRNO(result, (long)mmap((void *)hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
 	return result < 0 && result > -4096 ? NULL : (void *)result;
 }
 
-static void *map(size_t bytes, int protection, int flags)
+static void *map_near(uintptr_t hint, size_t bytes, int protection, int flags)
 {
-	return map_near(0, bytes, protection, flags);
+	return mapping_of(KM_CALL(mmap((void *)hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0)));
 }
 
 /* Map `bytes` aligned to `align`. If the system's own choice is not aligned, try the aligned address below, without
@@ -99,7 +91,7 @@ static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
 {
 	km_debug(bytes && km_is_pow2(align), "a mapping has bytes, and an alignment that is a power of two");
 	bytes = km_align_up(bytes, km_os_page_bytes());
-	char *p = map(bytes, protection, flags);
+	char *p = map_near(0, bytes, protection, flags);
 
 	if (!p || !((uintptr_t)p & (align - 1)))
 		return p;
@@ -111,7 +103,7 @@ static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
 		km_os_unmap(p, bytes);
 	if (bytes + align < bytes)
 		return NULL;
-	p = map(bytes + align, protection, flags);
+	p = map_near(0, bytes + align, protection, flags);
 	if (!p)
 		return NULL;
 	size_t before = km_align_up((uintptr_t)p, align) - (uintptr_t)p;
@@ -124,15 +116,12 @@ static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
 
 static int advise(void *p, size_t bytes, int advice)
 {
-	int result;
-
-	KEEP_ERRNO(result, madvise(p, bytes, advice));
-	return result;
+	return (int)KM_CALL(madvise(p, bytes, advice));
 }
 
 void *km_os_reserve_whole(size_t bytes, size_t align)
 {
-	char *p = fault("reserve") ? NULL : map_aligned(bytes, align, PROT_NONE, MAP_NORESERVE);
+	char *p = km_call_fault("reserve") ? NULL : map_aligned(bytes, align, PROT_NONE, MAP_NORESERVE);
 
 	if (p)
 		advise(p, bytes, MADV_DONTDUMP);
@@ -150,16 +139,13 @@ void *km_os_reserve(size_t bytes, size_t align)
 
 static int protect(void *p, size_t bytes, int protection)
 {
-	int result;
-
 	km_debug(!((uintptr_t)p & (KM_PAGE_SIZE - 1)) && bytes, "access changes by the page");
-	KEEP_ERRNO(result, mprotect(p, bytes, protection));
-	return result;
+	return (int)KM_CALL(mprotect(p, bytes, protection));
 }
 
 static int commit(void *p, size_t bytes, const char *call)
 {
-	if (fault(call))
+	if (km_call_fault(call))
 		return -ENOMEM;
 	int result = protect(p, bytes, PROT_READ | PROT_WRITE);
 	if (!result)
@@ -185,7 +171,7 @@ int km_os_commit_node(void *p, size_t bytes, unsigned node)
 
 int km_os_commit_readonly(void *p, size_t bytes)
 {
-	if (fault("commit_readonly"))
+	if (km_call_fault("commit_readonly"))
 		return -ENOMEM;
 	int result = protect(p, bytes, PROT_READ);
 	if (!result)
@@ -195,22 +181,13 @@ int km_os_commit_readonly(void *p, size_t bytes)
 
 int km_os_protect(void *p, size_t bytes, bool readable)
 {
-	return fault("protect") ? -ENOMEM : protect(p, bytes, readable ? PROT_READ : PROT_NONE);
+	return km_call_fault("protect") ? -ENOMEM : protect(p, bytes, readable ? PROT_READ : PROT_NONE);
 }
 
 int km_os_unprotect(void *p, size_t bytes)
 {
-	return fault("unprotect") ? -ENOMEM : protect(p, bytes, PROT_READ | PROT_WRITE);
+	return km_call_fault("unprotect") ? -ENOMEM : protect(p, bytes, PROT_READ | PROT_WRITE);
 }
-
-/* MADV_GUARD_INSTALL: Linux 6.13; MADV_POPULATE_READ, for the check of a marker: Linux 5.14. */
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL	102
-#define MADV_GUARD_REMOVE	103
-#endif
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ	22
-#endif
 
 /* Remove access by markers in the page table, without a split of the mapping. The first markers are checked, because
  * an emulator may accept any advice. Returns: false if unsupported, or in locked memory. */
@@ -226,7 +203,7 @@ static bool install_markers(void *p, size_t bytes)
 
 int km_os_guard(void *p, size_t bytes, bool keep)
 {
-	if (!keep && !fault("guard") && install_markers(p, bytes))
+	if (!keep && !km_call_fault("guard") && install_markers(p, bytes))
 		return 0;
 	return km_os_protect(p, bytes, false);
 }
@@ -245,7 +222,7 @@ static int find_lock(void *p, size_t bytes)
 	int result = 0;
 
 	if (!km_os_is_shut() && !km_load(&process.lock_limit))
-		KEEP_ERRNO(result, (int)syscall(SYS_msync, p, bytes, MS_INVALIDATE));
+		result = (int)KM_CALL(syscall(SYS_msync, p, bytes, MS_INVALIDATE));
 	/* A filter's refusal says nothing about the mapping. */
 	return result == -EPERM || result == -EACCES || result == -ENOSYS ? 0 : result;
 }
@@ -253,54 +230,39 @@ static int find_lock(void *p, size_t bytes)
 int km_os_renew(void *p, size_t bytes)
 {
 	static const int advice[] = { MADV_DOFORK, MADV_DODUMP, MADV_KEEPONFORK };
-	int result = fault("renew") ? -ENOMEM : 0;
+	int result = km_call_fault("renew") ? -ENOMEM : 0;
 
 	for (unsigned i = 0; !result && i < km_array_count(advice); i++)
 		result = advise(p, bytes, advice[i]);
 	return result ?: find_lock(p, bytes);
 }
 
-/* Linux 4.4, as MCL_ONFAULT. */
-#ifndef MLOCK_ONFAULT
-#define MLOCK_ONFAULT	1
-#endif
-#ifndef MCL_ONFAULT
-#define MCL_ONFAULT	4
-#endif
-
 int km_os_lock(void *p, size_t bytes, bool lock)
 {
-	int result;
-
-	if (km_os_is_shut() || fault("lock"))
+	if (km_os_is_shut() || km_call_fault("lock"))
 		return -EPERM;
 	if (lock && km_load(&process.lock_on_fault))
-		KEEP_ERRNO(result, (int)syscall(SYS_mlock2, p, bytes, MLOCK_ONFAULT));
-	else
-		KEEP_ERRNO(result, (int)syscall(lock ? SYS_mlock : SYS_munlock, p, bytes));
-	return result;
+		return (int)KM_CALL(syscall(SYS_mlock2, p, bytes, MLOCK_ONFAULT));
+	return (int)KM_CALL(syscall(lock ? SYS_mlock : SYS_munlock, p, bytes));
 }
 
 int km_os_dump(void *p, size_t bytes, bool dumped)
 {
-	return km_os_is_shut() || fault("dump") ? -ENOMEM : advise(p, bytes, dumped ? MADV_DODUMP : MADV_DONTDUMP);
+	if (km_os_is_shut() || km_call_fault("dump"))
+		return -ENOMEM;
+	return advise(p, bytes, dumped ? MADV_DODUMP : MADV_DONTDUMP);
 }
 
 int km_os_purge(void *p, size_t bytes)
 {
 	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "memory is returned in pages of the system");
-	return fault("purge") ? -ENOMEM : advise(p, bytes, MADV_DONTNEED);
+	return km_call_fault("purge") ? -ENOMEM : advise(p, bytes, MADV_DONTNEED);
 }
-
-/* Linux 5.14. */
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE	23
-#endif
 
 /* Before Linux 5.14: an atomic addition of 0 to each page, safe against concurrent writers. */
 int km_os_fault_in(void *p, size_t bytes)
 {
-	int result = fault("fault in") ? -ENOMEM : advise(p, bytes, MADV_POPULATE_WRITE);
+	int result = km_call_fault("fault in") ? -ENOMEM : advise(p, bytes, MADV_POPULATE_WRITE);
 
 	for (size_t at = 0; result == -EINVAL && at < bytes; at += KM_PAGE_SIZE)
 		km_add((char *)p + at, (char)0);
@@ -309,14 +271,10 @@ int km_os_fault_in(void *p, size_t bytes)
 
 bool km_os_huge(void *p, size_t bytes)
 {
-	int off = 0;
-
 	/* If switched off (1), small pages would come. 3: on only for advised ranges (Linux 6.18). */
-	if (!km_os_is_shut())
-		KEEP_ERRNO(off, prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
-	if (fault("huge") || off == 1)
-		return false;
-	if (advise(p, bytes, MADV_HUGEPAGE))
+	const bool off = !km_os_is_shut() && KM_CALL(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0)) == 1;
+
+	if (km_call_fault("huge") || off || advise(p, bytes, MADV_HUGEPAGE))
 		return false;
 	/* Before Linux 5.14: a store to each page, or to each huge page. */
 	if (advise(p, bytes, MADV_POPULATE_WRITE))
@@ -328,99 +286,67 @@ bool km_os_huge(void *p, size_t bytes)
 
 void *km_os_map(size_t bytes, size_t align)
 {
-	if (fault("map"))
-		return NULL;
-	return map_aligned(bytes, align, PROT_READ | PROT_WRITE, 0);
+	return km_call_fault("map") ? NULL : map_aligned(bytes, align, PROT_READ | PROT_WRITE, 0);
 }
 
-bool km_os_may_map(size_t bytes)
+static int unmap(void *p, size_t bytes)
 {
-	void *p = km_os_map(bytes, KM_PAGE_SIZE);
-
-	if (p)
-		km_os_unmap(p, km_align_up(bytes, km_os_page_bytes()));
-	return p != NULL;
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
+		 "address space is released in pages of the system");
+	return (int)KM_CALL(munmap(p, bytes));
 }
 
 void km_os_unmap(void *p, size_t bytes)
 {
-	int ignored;
-
-	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
-		 "address space is released in pages of the system");
-	KEEP_ERRNO(ignored, munmap(p, bytes));
-	(void)ignored;
+	unmap(p, bytes);
 }
 
 int km_os_try_unmap(void *p, size_t bytes)
 {
-	int result;
-
-	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
-		 "address space is released in pages of the system");
-	if (fault("unmap"))
-		return -ENOMEM;
-	KEEP_ERRNO(result, munmap(p, bytes));
-	return result;
+	return km_call_fault("unmap") ? -ENOMEM : unmap(p, bytes);
 }
 
 void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move)
 {
-	long result;
-
 	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && old_bytes && new_bytes,
 		 "a mapping is moved in pages of the system");
-	if (fault("remap"))
+	if (km_call_fault("remap"))
 		return NULL;
-	KEEP_ERRNO(result, (long)mremap(p, old_bytes, new_bytes, may_move ? MREMAP_MAYMOVE : 0));
-	return result < 0 && result > -4096 ? NULL : (void *)result;
+	return mapping_of(KM_CALL(mremap(p, old_bytes, new_bytes, may_move ? MREMAP_MAYMOVE : 0)));
 }
 
 void km_os_name(void *p, size_t bytes, const char *name)
 {
-	int result;
-
-	if (km_load(&process.nameless) || km_os_is_shut())
-		return;
-	KEEP_ERRNO(result, prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, bytes, name));
-	if (result)
+	if (!km_load(&process.nameless) && !km_os_is_shut() &&
+	    KM_CALL(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, bytes, name)))
 		km_store(&process.nameless, true);
 }
 
 void km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
 {
 	struct timespec timeout = { ms / 1000, (long)(ms % 1000) * 1000000 };
-	long ignored;
 
-	KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0));
-	(void)ignored;
+	KM_CALL(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0));
 }
 
 void km_os_wake(uint32_t *word)
 {
-	long ignored;
-
-	KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
-	(void)ignored;
+	KM_CALL(syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
 }
 
 uint64_t km_os_now_ms(void)
 {
 	struct timespec now;
-	int ignored;
 
-	KEEP_ERRNO(ignored, clock_gettime(CLOCK_MONOTONIC_COARSE, &now));
-	(void)ignored;
+	KM_CALL(clock_gettime(CLOCK_MONOTONIC_COARSE, &now));
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
 size_t km_os_limit(int resource)
 {
 	struct rlimit limit;
-	int result;
+	const bool none = KM_CALL(getrlimit(resource, &limit)) || limit.rlim_cur == RLIM_INFINITY;
 
-	KEEP_ERRNO(result, getrlimit(resource, &limit));
-	bool none = result || limit.rlim_cur == RLIM_INFINITY;
 	return none ? SIZE_MAX : km_max((size_t)limit.rlim_cur, (size_t)1);
 }
 
@@ -475,12 +401,10 @@ size_t km_os_memory(void)
 {
 	size_t bytes = km_load(&process.memory);
 	struct sysinfo info;
-	int result;
 
 	if (km_likely(bytes))
 		return bytes;
-	KEEP_ERRNO(result, sysinfo(&info));
-	bytes = result ? (size_t)1 << 30 : info.totalram * info.mem_unit;
+	bytes = KM_CALL(sysinfo(&info)) ? (size_t)1 << 30 : info.totalram * info.mem_unit;
 	km_store(&process.memory, bytes);
 	return bytes;
 }
@@ -497,24 +421,17 @@ bool km_os_is_shut(void)
 
 long km_os_prctl(int option, const unsigned long *words)
 {
-	long result;
-
-	KEEP_ERRNO(result, syscall(SYS_prctl, option, words[0], words[1], words[2], words[3]));
-	return result;
+	return KM_CALL(syscall(SYS_prctl, option, words[0], words[1], words[2], words[3]));
 }
 
 long km_os_mlockall(int flags)
 {
-	long result;
+	long result = KM_CALL(syscall(SYS_mlockall, flags));
 
-	KEEP_ERRNO(result, syscall(SYS_mlockall, flags));
 	if (!result && flags & MCL_FUTURE) {
 		km_store(&process.lock_on_fault, (flags & MCL_ONFAULT) != 0);
 		/* After km_os_shut no call: assume a limit. */
-		if (km_os_is_shut())
-			km_store(&process.lock_limit, (size_t)1);
-		else
-			km_store(&process.lock_limit, km_os_limit(RLIMIT_MEMLOCK));
+		km_store(&process.lock_limit, km_os_is_shut() ? (size_t)1 : km_os_limit(RLIMIT_MEMLOCK));
 	} else if (!result)
 		km_store(&process.lock_limit, (size_t)0);
 	return result;
@@ -522,9 +439,8 @@ long km_os_mlockall(int flags)
 
 long km_os_munlockall(void)
 {
-	long result;
+	long result = KM_CALL(syscall(SYS_munlockall));
 
-	KEEP_ERRNO(result, syscall(SYS_munlockall));
 	if (!result)
 		km_store(&process.lock_limit, (size_t)0);
 	return result;
@@ -532,26 +448,20 @@ long km_os_munlockall(void)
 
 long km_os_prlimit(int pid, int resource, const void *limits, void *old)
 {
-	long result;
-
-	KEEP_ERRNO(result, syscall(SYS_prlimit64, pid, resource, limits, old));
-	return result;
+	return KM_CALL(syscall(SYS_prlimit64, pid, resource, limits, old));
 }
 
 /* Returns: the last number of /sys/devices/system/cpu/possible ("0-7", "0,2-5"), plus one. */
-static unsigned parse_possible(const char *text, long count)
+static unsigned parse_possible(const char *text)
 {
-	unsigned highest = 0, number = 0;
+	uint64_t highest = 0, number;
 
-	for (long i = 0; i < count; i++) {
-		if (text[i] >= '0' && text[i] <= '9') {
-			number = km_min(number * 10 + (unsigned)(text[i] - '0'), KM_MAX_CPUS);
-		} else {
+	while (*text)
+		if (km_text_number(&text, UINT64_MAX, &number))
 			highest = km_max(highest, number);
-			number = 0;
-		}
-	}
-	return km_max(highest, number) + 1;
+		else
+			text += *text != '\0';
+	return (unsigned)km_min(highest, (uint64_t)KM_MAX_CPUS) + 1;
 }
 
 /* Returns: 1 + the highest CPU allowed to this thread; 0 if the system does not say. *masks: the number of CPUs in
@@ -559,9 +469,8 @@ static unsigned parse_possible(const char *text, long count)
 static unsigned allowed_cpus(unsigned *masks)
 {
 	unsigned long mask[KM_MAX_CPUS / 64] = { 0 };
-	long bytes;
+	long bytes = KM_CALL(syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask));
 
-	KEEP_ERRNO(bytes, syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask));
 	*masks = bytes > 0 ? (unsigned)bytes * 8 : KM_MAX_CPUS;
 	for (unsigned word = KM_MAX_CPUS / 64; bytes > 0 && word-- > 0;)
 		if (mask[word])
@@ -580,7 +489,7 @@ unsigned km_os_possible_cpus(unsigned *masks)
 	if (count <= 0 || count == (long)sizeof(text) - 1)
 		possible = *masks;
 	else
-		possible = km_max(parse_possible(text, count), allowed);
+		possible = km_max(parse_possible(text), allowed);
 	possible = km_min(possible, KM_MAX_CPUS);
 	*masks = km_max(*masks, possible);
 	return possible;
@@ -588,54 +497,37 @@ unsigned km_os_possible_cpus(unsigned *masks)
 
 unsigned km_os_getcpu(void)
 {
-	int cpu;
-
-	KEEP_ERRNO(cpu, sched_getcpu());
-	return cpu < 0 ? 0 : (unsigned)cpu;
+	return (unsigned)km_max(KM_CALL(sched_getcpu()), 0l);
 }
 
 int km_os_barrier_register(void)
 {
-	int result;
+	const int command = MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ;
 
-	if (fault("membarrier"))
-		return -EPERM;
-	KEEP_ERRNO(result, (int)syscall(SYS_membarrier,
-					MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
-	return result;
+	return km_call_fault("membarrier") ? -EPERM : (int)KM_CALL(syscall(SYS_membarrier, command, 0, 0));
 }
 
 int km_os_barrier(void)
 {
-	int result;
-
 	if (km_os_is_shut())
 		return -EPERM;
-	if (fault("fence"))
+	if (km_call_fault("fence"))
 		return -ENOMEM;
-	KEEP_ERRNO(result, (int)syscall(SYS_membarrier,
-					MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
-	return result;
+	return (int)KM_CALL(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
 }
 
 int km_os_rseq_register(void *area, size_t bytes, uint32_t signature)
 {
-	int result;
-
-	if (fault("rseq") || km_os_is_shut())
+	if (km_call_fault("rseq") || km_os_is_shut())
 		return -EPERM;
-	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, (uint32_t)bytes, 0, signature));
-	return result;
+	return (int)KM_CALL(syscall(SYS_rseq, area, (uint32_t)bytes, 0, signature));
 }
 
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature)
 {
-	int result;
-
-	if (fault("rseq unregister") || km_os_is_shut())
+	if (km_call_fault("rseq unregister") || km_os_is_shut())
 		return -EPERM;
-	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, (uint32_t)bytes, 1, signature));
-	return result;
+	return (int)KM_CALL(syscall(SYS_rseq, area, (uint32_t)bytes, 1, signature));
 }
 
 size_t km_os_rseq_features(void)
@@ -673,9 +565,8 @@ bool km_os_rseq_aborts(void)
 int km_os_file(int fd, struct km_os_file *file)
 {
 	struct stat stat;
-	int result;
+	int result = (int)KM_CALL(fstat(fd, &stat));
 
-	KEEP_ERRNO(result, fstat(fd, &stat));
 	if (result)
 		return result;
 	*file = (struct km_os_file){
@@ -687,12 +578,9 @@ int km_os_file(int fd, struct km_os_file *file)
 
 int km_os_opening(int fd, struct km_os_opening *opening)
 {
-	int status, flags;
-
 	if (km_os_is_shut())
 		return -EPERM;
-	KEEP_ERRNO(status, fcntl(fd, F_GETFL));
-	KEEP_ERRNO(flags, fcntl(fd, F_GETFD));
+	const long status = KM_CALL(fcntl(fd, F_GETFL)), flags = KM_CALL(fcntl(fd, F_GETFD));
 	if (status < 0 || flags < 0)
 		return -EBADF;
 	*opening = (struct km_os_opening){
@@ -705,23 +593,16 @@ int km_os_opening(int fd, struct km_os_opening *opening)
 
 bool km_os_same_opening(int a, int b)
 {
-	long result;
+	const long result = KM_CALL(fcntl(a, F_DUPFD_QUERY, b));
 
-	KEEP_ERRNO(result, fcntl(a, F_DUPFD_QUERY, b));
 	if (result >= 0)
 		return result;
-	KEEP_ERRNO(result, syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, (long)a, (long)b));
-	return result == 0;
+	return KM_CALL(syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, (long)a, (long)b)) == 0;
 }
 
 int km_os_duplicate(int fd, int least)
 {
-	int result;
-
-	if (fault("duplicate"))
-		return -EMFILE;
-	KEEP_ERRNO(result, fcntl(fd, F_DUPFD_CLOEXEC, least));
-	return result;
+	return km_call_fault("duplicate") ? -EMFILE : (int)KM_CALL(fcntl(fd, F_DUPFD_CLOEXEC, least));
 }
 
 int km_os_write(int fd, const void *bytes, size_t count)
@@ -729,9 +610,8 @@ int km_os_write(int fd, const void *bytes, size_t count)
 	const char *p = bytes;
 
 	while (count) {
-		long written;
+		const long written = KM_CALL(syscall(SYS_write, fd, p, count));
 
-		KEEP_ERRNO(written, syscall(SYS_write, fd, p, count));
 		if (written == -EINTR)
 			continue;
 		if (written <= 0)
@@ -744,29 +624,18 @@ int km_os_write(int fd, const void *bytes, size_t count)
 
 int km_os_eventfd(void)
 {
-	long fd;
-
-	if (fault("eventfd"))
-		return -ENOMEM;
-	KEEP_ERRNO(fd, syscall(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK));
-	return (int)fd;
+	return km_call_fault("eventfd") ? -ENOMEM : (int)KM_CALL(syscall(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK));
 }
 
 /* If the sum overflows, the write fails, and the descriptor is readable already. */
 void km_os_event_add(int fd, uint64_t count)
 {
-	long ignored;
-
-	KEEP_ERRNO(ignored, syscall(SYS_write, fd, &count, sizeof(count)));
-	(void)ignored;
+	KM_CALL(syscall(SYS_write, fd, &count, sizeof(count)));
 }
 
 void km_os_close(int fd)
 {
-	long ignored;
-
-	KEEP_ERRNO(ignored, syscall(SYS_close, fd));
-	(void)ignored;
+	KM_CALL(syscall(SYS_close, fd));
 }
 
 unsigned km_os_pid(void)
@@ -777,10 +646,8 @@ unsigned km_os_pid(void)
 void km_os_program(char *name, size_t bytes)
 {
 	char comm[16] = "";
-	long ignored;
 
-	KEEP_ERRNO(ignored, prctl(PR_GET_NAME, comm));
-	(void)ignored;
+	KM_CALL(prctl(PR_GET_NAME, comm));
 	__builtin_memcpy(name, comm, km_min(bytes, sizeof(comm)));
 	name[bytes - 1] = '\0';
 }

@@ -2,29 +2,36 @@
  * os_room.c: address space worth a reservation, and lengths that the system would map. Invariant: errno does not
  * change.
  */
-#include <errno.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
 
 #include "base/atomic.h"
 #include "base/bits.h"
 #include "die.h"
-#include "os.h"
+#include "os_call.h"
 
 static size_t room;	/* 0: not yet asked */
 
-bool km_os_refuses(size_t bytes)
+static bool is_given_back(void *p, size_t bytes)
 {
-	return !km_os_may_map(bytes) && (bytes > km_os_memory() || km_os_may_map(KM_PAGE_SIZE));
+	if (p)
+		km_os_unmap(p, km_align_up(bytes, km_os_page_bytes()));
+	return p != NULL;
+}
+
+bool km_os_may_map(size_t bytes)
+{
+	return is_given_back(km_os_map(bytes, KM_PAGE_SIZE), bytes);
 }
 
 static bool may_reserve(size_t bytes)
 {
-	void *p = km_os_reserve_whole(bytes, KM_PAGE_SIZE);
+	return is_given_back(km_os_reserve_whole(bytes, KM_PAGE_SIZE), bytes);
+}
 
-	if (p)
-		km_os_unmap(p, km_align_up(bytes, km_os_page_bytes()));
-	return p != NULL;
+bool km_os_refuses(size_t bytes)
+{
+	return !km_os_may_map(bytes) && (bytes > km_os_memory() || km_os_may_map(KM_PAGE_SIZE));
 }
 
 /* Pages are reserved in parts of an eighth of RLIMIT_AS, and committed in steps of 4 MiB. */
@@ -49,16 +56,13 @@ static bool reserving_costs(void)
 {
 	const size_t bytes = (size_t)256 << 20;
 	struct rusage before = { .ru_minflt = 0 }, after = before;
-	int error = errno;
 
 	if (getauxval(AT_SYSINFO_EHDR))
 		return false;
-	getrusage(RUSAGE_SELF, &before);
+	KM_CALL(getrusage(RUSAGE_SELF, &before));
 	void *p = km_os_reserve(bytes, KM_PAGE_SIZE);
-	getrusage(RUSAGE_SELF, &after);
-	errno = error;
-	if (p)
-		km_os_unmap(p, bytes);
+	KM_CALL(getrusage(RUSAGE_SELF, &after));
+	is_given_back(p, bytes);
 	return after.ru_minflt - before.ru_minflt >= (long)(bytes / KM_PAGE_SIZE * sizeof(void *) / KM_PAGE_SIZE);
 }
 

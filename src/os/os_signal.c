@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "os_signal.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -15,7 +14,7 @@
 
 #include "base/atomic.h"
 #include "die.h"
-#include "os.h"
+#include "os_call.h"
 
 static struct {
 	struct sigaction before;	/* the program's previous action */
@@ -110,10 +109,9 @@ static void on_fault(int number, siginfo_t *info, void *context)
 bool km_os_catch_faults(km_fault_fn *handler, bool over)
 {
 	struct sigaction ours = { .sa_flags = SA_SIGINFO | SA_ONSTACK };
-	int saved_errno = errno;
 
 	km_debug(!faults.handler, "faults have one handler of libkmem");
-	if (km_os_is_shut() || sigaction(SIGSEGV, NULL, &faults.before))
+	if (km_os_is_shut() || KM_CALL(sigaction(SIGSEGV, NULL, &faults.before)))
 		return false;
 	bool has_own = faults.before.sa_handler != SIG_DFL;
 	if (has_own && !over)
@@ -124,14 +122,11 @@ bool km_os_catch_faults(km_fault_fn *handler, bool over)
 	faults.handler = handler;
 	ours.sa_sigaction = on_fault;
 	sigemptyset(&ours.sa_mask);
-	bool ok = !sigaction(SIGSEGV, &ours, NULL);
-	errno = saved_errno;
-	return ok;
+	return !KM_CALL(sigaction(SIGSEGV, &ours, NULL));
 }
 
 /* The system reads the signal set before it refuses the operation -1. */
 bool km_os_may_read(uintptr_t at)
 {
-	km_errno_scope(saved_errno);
-	return km_os_is_shut() || !syscall(SYS_rt_sigprocmask, -1, at, NULL, sizeof(uint64_t)) || errno != EFAULT;
+	return km_os_is_shut() || KM_CALL(syscall(SYS_rt_sigprocmask, -1, at, NULL, sizeof(uint64_t))) != -EFAULT;
 }

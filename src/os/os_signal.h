@@ -24,9 +24,7 @@ typedef enum km_fault_end km_fault_fn(const struct km_fault *fault);
  */
 bool km_os_catch_faults(km_fault_fn *handler, bool over);
 
-/*
- * Returns: true if the aligned word at this address is readable, or if the system can't be asked: after km_os_shut.
- */
+/* Returns: true if the aligned word at this address is readable, or if the system can't be asked: after km_os_shut. */
 bool km_os_may_read(uintptr_t at);
 
 #endif

@@ -3,7 +3,6 @@
  * waits, no function raises a signal, and each descriptor is closed by exec.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
@@ -11,43 +10,49 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "die.h"
-#include "os.h"
+#include "os_call.h"
 
 #define WAITING		128	/* maximum number of waiting connections; the system refuses more */
 
 static bool is_refused(const char *call)
 {
-	return km_os_is_shut() || (km_os_fault && km_os_fault(call));
+	return km_os_is_shut() || km_call_fault(call);
 }
 
-static socklen_t fill_address(struct sockaddr_un *address, const char *name)
+/*
+ * Returns: a socket that listens under the name, or is connected to the name; or -errno. A name is outside of the file
+ * system: the name vanishes with its last descriptor, however the process ends.
+ */
+static int open_named(const char *name, bool listens)
 {
-	size_t length = __builtin_strlen(name);
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const size_t length = __builtin_strlen(name);
+	const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+	km_errno_scope(saved_errno);
 
-	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	km_debug(length < sizeof(address->sun_path) - 1, "a name has room in an address");
-	__builtin_memcpy(address->sun_path + 1, name, length);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+	km_debug(length < sizeof(address.sun_path) - 1, "a name has room in an address");
+	__builtin_memcpy(address.sun_path + 1, name, length);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0 && (listens ? bind(fd, (struct sockaddr *)&address, bytes) || listen(fd, WAITING) :
+				  connect(fd, (struct sockaddr *)&address, bytes))) {
+		const int error = -errno;
+
+		close(fd);
+		return error;
+	}
+	return fd < 0 ? -errno : fd;
 }
 
-/* A name outside of the file system: the name vanishes with its last descriptor, however the process ends. */
 int km_os_listen(const char *name, int least)
 {
-	struct sockaddr_un address;
-	const socklen_t bytes = fill_address(&address, name);
-	int saved_errno = errno, fd, result = -EPERM;
+	const int fd = is_refused("listen") ? -EPERM : open_named(name, true);
 
-	if (is_refused("listen"))
-		return result;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, bytes) || listen(fd, WAITING))
-		result = -errno;
-	else
-		result = km_os_duplicate(fd, least);
-	if (fd >= 0)
-		close(fd);
-	errno = saved_errno;
+	if (fd < 0)
+		return fd;
+	const int result = km_os_duplicate(fd, least);
+	km_os_close(fd);
 	return result;
 }
 
@@ -58,44 +63,35 @@ int km_os_listen(const char *name, int least)
 bool km_os_wait_for(int fd, unsigned ms)
 {
 	struct pollfd one = { .fd = fd, .events = POLLIN };
-	km_errno_scope(saved_errno);
 
-	return !is_refused("poll") && poll(&one, 1, (int)ms) > 0;
+	return !is_refused("poll") && KM_CALL(poll(&one, 1, (int)ms)) > 0;
 }
 
 int km_os_knock(const char *name)
 {
-	struct sockaddr_un address;
-	const socklen_t bytes = fill_address(&address, name);
-	int saved_errno = errno, error = -EPERM;
+	const int fd = is_refused("knock") ? -EPERM : open_named(name, false);
 
-	if (is_refused("knock"))
-		return error;
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	error = fd < 0 || connect(fd, (struct sockaddr *)&address, bytes) ? -errno : 0;
-	if (fd >= 0)
-		close(fd);
-	errno = saved_errno;
-	return error;
+	if (fd < 0)
+		return fd;
+	km_os_close(fd);
+	return 0;
 }
 
 int km_os_accept(int fd, unsigned *user)
 {
 	struct ucred peer;
 	socklen_t bytes = sizeof(peer);
-	int saved_errno = errno, got;
 
 	if (is_refused("accept"))
 		return -EPERM;
-	got = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	int error = got < 0 ? -errno : 0;
-	if (!error && getsockopt(got, SOL_SOCKET, SO_PEERCRED, &peer, &bytes)) {
-		error = -errno;
-		close(got);
-	}
-	errno = saved_errno;
-	if (error)
+	const int got = (int)KM_CALL(accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+	if (got < 0)
+		return got;
+	const int error = (int)KM_CALL(getsockopt(got, SOL_SOCKET, SO_PEERCRED, &peer, &bytes));
+	if (error) {
+		km_os_close(got);
 		return error;
+	}
 	*user = peer.uid;
 	return got;
 }
@@ -109,7 +105,6 @@ int km_os_hand_over(int to, int fd)
 		char room[CMSG_SPACE(sizeof(int))];
 	} control = { .room = { 0 } };
 	struct msghdr message = { .msg_iov = &one, .msg_iovlen = 1 };
-	km_errno_scope(saved_errno);
 
 	if (fd >= 0) {
 		message.msg_control = &control;
@@ -119,11 +114,11 @@ int km_os_hand_over(int to, int fd)
 	control.header.cmsg_level = SOL_SOCKET;
 	control.header.cmsg_type = SCM_RIGHTS;
 	__builtin_memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? 0 : -errno;
+	const long sent = KM_CALL(sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+	return (int)km_min(sent, 0l);
 }
 
 int km_os_seal(int fd)
 {
-	km_errno_scope(saved_errno);
-	return fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
+	return (int)KM_CALL(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
 }

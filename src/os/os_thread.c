@@ -4,7 +4,6 @@
  * of the program.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <linux/futex.h>
 #include <linux/prctl.h>
 #include <pthread.h>
@@ -16,8 +15,9 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/text.h"
 #include "die.h"
-#include "os.h"
+#include "os_call.h"
 
 /* Weak, because a static program without threads may lack both. */
 #pragma weak pthread_create
@@ -36,7 +36,7 @@ static bool begin(pthread_t *thread, int detached, void (*function)(void))
 	pthread_attr_t attr;
 	sigset_t all, before;
 
-	if (!pthread_create || !pthread_join || km_os_is_shut() || (km_os_fault && km_os_fault("thread")) ||
+	if (!pthread_create || !pthread_join || km_os_is_shut() || km_call_fault("thread") ||
 	    pthread_attr_init(&attr))
 		return false;
 	pthread_attr_setdetachstate(&attr, detached);
@@ -77,9 +77,8 @@ bool km_os_run_beside(void (*function)(void), void (*meanwhile)(void))
 
 bool km_os_own_descriptors(void)
 {
-	km_errno_scope(saved_errno);
-	return !km_os_is_shut() && !(km_os_fault && km_os_fault("own descriptors")) &&
-		   !syscall(SYS_close_range, 0u, ~0u, UNSHARE);
+	return !km_os_is_shut() && !km_call_fault("own descriptors") &&
+	       !KM_CALL(syscall(SYS_close_range, 0u, ~0u, UNSHARE));
 }
 
 /* Helper threads of this process; a child of fork has none. */
@@ -110,11 +109,11 @@ static unsigned read_threads(const char *status)
 {
 	static const char field[] = "\nThreads:\t";
 	const char *at = __builtin_strstr(status, field);
-	unsigned threads = 0;
+	uint64_t threads = 0;
 
-	for (at = at ? at + sizeof(field) - 1 : ""; *at >= '0' && *at <= '9'; at++)
-		threads = threads * 10 + (unsigned)(*at - '0');
-	return threads;
+	if (at)
+		at += sizeof(field) - 1;
+	return at && km_text_number(&at, UINT32_MAX, &threads) ? (unsigned)threads : 0;
 }
 
 static bool read_status(char *text, size_t bytes)
@@ -136,8 +135,8 @@ static bool first_has_ended(void)
 {
 	char from = 0, to;
 	const struct iovec there = { &from, 1 }, here = { &to, 1 };
-	km_errno_scope(saved_errno);
-	return !km_os_is_shut() && process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
+
+	return !km_os_is_shut() && KM_CALL(process_vm_readv(getpid(), &here, 1, &there, 1, 0)) == -ESRCH;
 }
 
 /* The first thread counts, and stays visible as a zombie, until the last thread has ended. */
@@ -161,8 +160,7 @@ unsigned km_os_thread(void)
 
 bool km_os_has_thread(unsigned thread)
 {
-	km_errno_scope(saved_errno);
-	return !syscall(SYS_tgkill, getpid(), thread, 0);
+	return !KM_CALL(syscall(SYS_tgkill, getpid(), thread, 0));
 }
 
 /* From <linux/futex.h>, since Linux 5.14. */
@@ -172,7 +170,6 @@ bool km_os_has_thread(unsigned thread)
 
 bool km_os_lend(uint32_t *word, unsigned ms)
 {
-	int saved_errno = errno;
 	struct timespec end;
 
 	if (km_os_is_shut())
@@ -181,24 +178,20 @@ bool km_os_lend(uint32_t *word, unsigned ms)
 	end.tv_nsec += (long)ms * 1000000;
 	end.tv_sec += end.tv_nsec / 1000000000;
 	end.tv_nsec %= 1000000000;
-	bool slept = !syscall(SYS_futex, word, FUTEX_LOCK_PI2 | FUTEX_PRIVATE_FLAG, 0, &end, NULL, 0) ||
-		     errno == ETIMEDOUT;
-	errno = saved_errno;
-	return slept;
+	const long result = KM_CALL(syscall(SYS_futex, word, FUTEX_LOCK_PI2 | FUTEX_PRIVATE_FLAG, 0, &end, NULL, 0));
+	return !result || result == -ETIMEDOUT;
 }
 
 void km_os_lend_end(uint32_t *word)
 {
-	km_errno_scope(saved_errno);
-
 	if (!km_os_is_shut())
-		syscall(SYS_futex, word, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0);
+		KM_CALL(syscall(SYS_futex, word, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0));
 }
 
 bool km_os_is_real_time(void)
 {
-	km_errno_scope(saved_errno);
-	long policy = km_os_is_shut() ? SCHED_OTHER : syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK;
+	long policy = km_os_is_shut() ? SCHED_OTHER : KM_CALL(syscall(SYS_sched_getscheduler, 0));
 
+	policy &= ~SCHED_RESET_ON_FORK;
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }

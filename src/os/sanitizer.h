@@ -18,9 +18,7 @@ extern km_hidden struct km_sanitizer km_sanitizer;
 
 /* Bytes of the red zone behind an object, at least. */
 #define KM_RED_ZONE	16u
-/*
- * Largest observed object, in bytes. The longest slab has no room for a larger object with its red zone and a word.
- */
+/* Largest observed object, in bytes. The longest slab has no room for a larger object with its red zone and a word. */
 #define KM_OBSERVED_MOST	(((size_t)4 << 20) - KM_RED_ZONE - sizeof(size_t))
 
 struct km_hooks;

@@ -50,7 +50,6 @@ void km_hardening_start(void)
 	uint64_t bytes[2];
 
 	name_parts();
-
 	km_os_random(bytes, sizeof(bytes), km_hardening.level);
 	/* Fold, because libc's canary uses the same bytes: the canary must not be readable from the secret. */
 	km_hardening.secret = fold(bytes[0] ^ 0xa0761d6478bd642full, bytes[1] ^ 0xe7037ed1a0b428dbull) | 1;

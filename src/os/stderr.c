@@ -72,10 +72,7 @@ static bool was_put_there(void)
 	return false;
 }
 
-/*
- * Returns: true if the program made file 2 its standard error; false if a plain open got 2 as the first free
- * number.
- */
+/* Returns: true if the program made file 2 its standard error; false if a plain open got 2 as the first free number. */
 static bool is_standard_error(const struct km_os_file *file, const struct km_os_opening *opening)
 {
 	if (!opening->writable || opening->closed_by_exec)

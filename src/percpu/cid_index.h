@@ -1,5 +1,5 @@
 /*
- * cid_index.h: makes the sequences of a file find their area by the thread's concurrency id (cid_ops.h). Must be
+ * cid_index.h: makes the sequences of a file find their area by the thread's concurrency id (cid_ops.c). Must be
  * the first include of the file. Invariant: the files of the sequences are included behind this file, without a
  * copy of any line.
  */

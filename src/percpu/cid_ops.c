@@ -1,19 +1,27 @@
 /*
- * cid_ops.c: per-CPU operations by concurrency id (cid_ops.h). Invariant: this file holds no sequence. Each
- * operation calls a function of the files of the sequences, compiled once more with another index of the area.
+ * cid_ops.c: per-CPU operations as sequences whose area is indexed by the thread's concurrency id. The kernel numbers
+ * the concurrently running threads of a process. The kernel writes a thread's number into its rseq area (mm_cid)
+ * whenever the thread gets a CPU. So few threads use few areas, on any CPUs (docs/design/sheaves.md). Invariant: this
+ * file holds no sequence. The files of the sequences are compiled once more, with another index of the area.
+ *
+ * An unregistered thread reads mm_cid 0, which may be another thread's number. So the sequence also reads cpu_id,
+ * negative in an unregistered thread, and the area's number is (cpu_id >> 31) | mm_cid.
  */
 #include "cid_index.h"
 
-#include "cid_ops.h"
+#define KM_OPERATION(type, name) KM_TEXT_BY_CID type km_cid_##name
+#define KM_BY_CID(name)
+
+#include "rseq.h"
 
 #ifdef KMEM_HAVE_RSEQ
-#include "rseq.h"
-#include "rseq_freelist.h"
+KM_OPERATION(void *, pop)(const struct kmem_pcs *pcs, char *base, intptr_t rseq)
+{
+	return kmem_pcs_pop(pcs, base, rseq);
+}
 
-#define DEFINE(type, verb, parameters, arguments)                                                  \
-	KM_TEXT_BY_CID type km_cid_##verb parameters                                               \
-	{                                                                                          \
-		return km_rseq_##verb arguments;                                                   \
-	}
-KM_CID_VERBS(DEFINE)
+KM_OPERATION(bool, push)(const struct kmem_pcs *pcs, char *base, intptr_t rseq, void *object)
+{
+	return kmem_pcs_push(pcs, base, rseq, object);
+}
 #endif

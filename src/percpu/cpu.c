@@ -167,7 +167,11 @@ unsigned km_next_cpu(unsigned cpu)
 	return km_percpu.cpus;
 }
 
-#ifdef KMEM_HAVE_RSEQ
+/* Builds without sequences have no use for a registration. */
+#ifndef KMEM_HAVE_RSEQ
+#define KMEM_RSEQ_SIGNATURE 0u
+#endif
+
 /* Library's rseq area, if libc registers none (musl, old glibc). 32 bytes are registered if the kernel's struct is
  * larger than the variable. */
 km_tls union km_own_area {
@@ -243,6 +247,9 @@ static void own_again(void)
 /* Find a registration by glibc, or make one. Sets km_thread_rseq. Returns: false without a registration. */
 static bool find_rseq(bool forced)
 {
+#ifndef KMEM_HAVE_RSEQ
+	return false;
+#endif
 	if (&__rseq_size && __rseq_size >= 20) {
 		km_thread_rseq = __rseq_offset;
 		return (int32_t)thread_area()->cpu_id >= 0;
@@ -260,41 +267,16 @@ static bool find_rseq(bool forced)
 	km_percpu.own_registration = true;
 	return true;
 }
-#else
-void km_thread_register(void)
-{
-}
-
-size_t km_thread_lend(void)
-{
-	return 0;
-}
-
-void km_thread_take_back(size_t bytes km_unused)
-{
-}
-
-bool km_thread_is_lent(void)
-{
-	return false;
-}
-
-static void own_again(void)
-{
-}
-
-static bool find_rseq(bool forced km_unused)
-{
-	return false;
-}
-#endif
-
 /* Point sequences of all kinds at CPU 0 of a dummy. */
 static void go_by_dummy(void)
 {
 	find_dummy();
 	km_percpu.index = KM_INDEX_NONE;
 }
+
+#define OWN_REGISTRATION	"restartable sequences, registered by libkmem"
+#define LIBC_REGISTRATION	"restartable sequences, registered by libc"
+#define BY_CID			"; areas by concurrency id"
 
 static void choose(const char *want)
 {
@@ -318,9 +300,7 @@ static void choose(const char *want)
 	} else {
 		km_percpu.discipline = KM_DISCIPLINE_RSEQ;
 		km_percpu.index = KM_INDEX_CPU;
-		km_percpu.reason = km_percpu.own_registration ?
-					   "restartable sequences, registered by libkmem" :
-					   "restartable sequences, registered by libc";
+		km_percpu.reason = km_percpu.own_registration ? OWN_REGISTRATION : LIBC_REGISTRATION;
 		return;
 	}
 	km_percpu.own_registration = false;
@@ -361,9 +341,7 @@ static void choose_index(const char *by)
 
 	if (!why) {
 		km_percpu.index = KM_INDEX_CID;
-		km_percpu.reason = km_percpu.own_registration ?
-					   "restartable sequences, registered by libkmem; areas by concurrency id" :
-					   "restartable sequences, registered by libc; areas by concurrency id";
+		km_percpu.reason = km_percpu.own_registration ? OWN_REGISTRATION BY_CID : LIBC_REGISTRATION BY_CID;
 	} else if (__builtin_strcmp(by, "auto")) {
 		km_warn("KMEM_OPTIONS: index:cid is not available: %s; index:cpu is used", why);
 	}
@@ -411,16 +389,19 @@ void km_cpu_begin(void)
 	km_unlock(&areas.lock);
 }
 
-static int show_beyond(char *first, unsigned count, bool show)
+/* Make the areas from km_percpu.cpus on readable, or inaccessible. */
+static bool show_beyond(bool show)
 {
-	return count ? km_os_protect(first, count * AREA_BYTES, show) : 0;
+	const unsigned count = areas.reach - km_percpu.cpus;
+
+	return !count || !km_os_protect(km_area(km_percpu.cpus), count * AREA_BYTES, show);
 }
 
 /* Requires: the lock, or the child of a fork. */
 static void show_all_beyond(bool show)
 {
-	if (areas.sees_locking && km_percpu.discipline == KM_DISCIPLINE_RSEQ && areas.reach > km_percpu.cpus)
-		show_beyond(km_area(km_percpu.cpus), areas.reach - km_percpu.cpus, show);
+	if (areas.sees_locking && km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		show_beyond(show);
 }
 
 void km_percpu_show_beyond(bool show)
@@ -466,7 +447,7 @@ static bool show_rest(unsigned masks)
 
 	areas.sees_locking = !mlockall || mlockall == km_own_mlockall;
 	if (areas.sees_locking)
-		return !show_beyond(km_area(first), areas.reach - first, true);
+		return show_beyond(true);
 	return some <= first || !km_os_commit_readonly(km_area(first), (some - first) * AREA_BYTES);
 }
 
@@ -567,18 +548,21 @@ static void start_areas(const char *want, const char *by)
 		km_store_release(&km_rseq, km_thread_rseq);
 }
 
-void km_gate_open(void)
+static void set_gate(const intptr_t values[2])
 {
 	for (size_t i = 0; i < km_array_count(km_gate.word); i++)
-		if (km_gate.word[i] && km_load(km_gate.word[i]) != km_gate.open[i])
-			km_store(km_gate.word[i], km_gate.open[i]);
+		if (km_gate.word[i] && km_load(km_gate.word[i]) != values[i])
+			km_store(km_gate.word[i], values[i]);
+}
+
+void km_gate_open(void)
+{
+	set_gate(km_gate.open);
 }
 
 void km_gate_shut(void)
 {
-	for (size_t i = 0; i < km_array_count(km_gate.word); i++)
-		if (km_gate.word[i])
-			km_store(km_gate.word[i], km_gate.shut);
+	set_gate((const intptr_t[]){ km_gate.shut, km_gate.shut });
 }
 
 /* Record the open values of both words. By concurrency id hits have a word of their own. Without areas the gate
@@ -641,7 +625,6 @@ static bool run_is_free(size_t word, size_t words)
 	if (words < 64 &&
 	    (aliases((uintptr_t)&thread_area()->rseq_cs, word, words) || aliases(KM_MAP_SKEW, word, words)))
 		return false;
-
 	for (size_t i = word; i < word + words; i++)
 		if (areas.used[i / 64] >> (i % 64) & 1)
 			return false;
@@ -653,10 +636,7 @@ static void mark(size_t word, size_t words, bool used)
 	for (size_t i = word; i < word + words; i++) {
 		km_debug((areas.used[i / 64] >> i % 64 & 1) != used,
 			 "a per-CPU word is allocated once, and freed once");
-		if (used)
-			areas.used[i / 64] |= (uint64_t)1 << (i % 64);
-		else
-			areas.used[i / 64] &= ~((uint64_t)1 << (i % 64));
+		areas.used[i / 64] ^= (uint64_t)1 << i % 64;
 	}
 }
 
@@ -737,12 +717,11 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 	clear_everywhere(offset, bytes);
 	mark(offset / 8, bytes / 8, false);
 	km_bump(&areas.freed, bytes / 8);
-	for (size_t n = 0; n < sizeof(areas.from) / sizeof(areas.from[0]); n++)
+	for (size_t n = 0; n < km_array_count(areas.from); n++)
 		areas.from[n] = km_min(areas.from[n], offset / 8 >> n << n);
 }
 
-/* Returns: the next word in use from `word` on, rounded down to a multiple of 64; `to` if there is none before `to`.
- * */
+/* Returns: the next word in use from `word` on, rounded down to a multiple of 64; `to` if all are free before. */
 static size_t first_used(size_t word, size_t to)
 {
 	while (word < to && !areas.used[word / 64])

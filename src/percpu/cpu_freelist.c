@@ -47,29 +47,25 @@ static bool commit(struct km_visit *visit, void *freelist)
 
 void *km_chain_soft_pop(struct km_chain *chain)
 {
-	struct km_visit visit;
-	void *object = NULL;
+	km_visit_scope(visit, &chain->open, false);
 
-	if (!km_soft_enter(&visit, &chain->open, false))
-		return NULL;
 	while (km_soft_try(&visit)) {
-		object = (void *)visit.top;
+		void *object = (void *)visit.top;
+
 		/* Under cmpxchg a speculative read: slab memory stays readable for ever. */
 		if (!object || commit(&visit, km_load(link_of(chain, object))))
-			break;
-		object = NULL;
+			return object;
 	}
-	km_visit_leave(&visit);
-	return object;
+	return NULL;
 }
 
 /*
  * Follow the links from `object`, up to count objects; *rest is the next object.
- * Returns: false if a link leads out of the slab. Under cmpxchg another thread has then taken the object and
- * written to it.
+ * Returns: the number of objects; 0 if a link leads out of the slab. Under cmpxchg another thread has then taken the
+ * object and written to it.
  */
-static bool follow(const struct km_chain *chain, uint64_t slab, void *object, void **out,
-		   size_t count, size_t *moved, void **rest)
+static size_t follow(const struct km_chain *chain, uint64_t slab, void *object, void **out,
+		     size_t count, void **rest)
 {
 	size_t n = 0;
 
@@ -77,55 +73,42 @@ static bool follow(const struct km_chain *chain, uint64_t slab, void *object, vo
 		void **link = link_of(chain, object);
 
 		if (!km_chain_tag_fits(slab, link) || ((uintptr_t)link & (sizeof(void *) - 1)))
-			return false;
+			return 0;
 		out[n] = object;
 		object = km_load(link);
 	}
-	*moved = n;
 	*rest = object;
-	return true;
+	return n;
 }
 
 size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 {
-	struct km_visit visit;
-	size_t moved = 0;
+	km_visit_scope(visit, &chain->open, false);
 
-	if (!km_soft_enter(&visit, &chain->open, false))
-		return 0;
-	while (!moved && km_soft_try(&visit) && visit.top) {
+	while (km_soft_try(&visit) && visit.top) {
 		uint64_t slab = km_load(slab_word(state_at(&visit)));
 		void *rest;
+		size_t moved = follow(chain, slab, (void *)visit.top, out, count, &rest);
 
-		if (!follow(chain, slab, (void *)visit.top, out, count, &moved, &rest) || !commit(&visit, rest))
-			moved = 0;
+		if (moved && commit(&visit, rest))
+			return moved;
 	}
-	km_visit_leave(&visit);
-	return moved;
+	return 0;
 }
 
-/*
- * Write the link before the commit. The object is still the caller's, so a push that loses writes the link again.
- */
+/* Write the link before the commit. The object is still the caller's, so a push that loses writes the link again. */
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
-	struct km_visit visit;
-	enum km_chain_push result = KM_CHAIN_MISS;
+	km_visit_scope(visit, &chain->open, false);
 
-	if (!km_soft_enter(&visit, &chain->open, false))
-		return KM_CHAIN_MISS;
-	while (result == KM_CHAIN_MISS && km_soft_try(&visit) &&
-	       km_chain_tag_fits(km_load(slab_word(state_at(&visit))), head)) {
-		if ((uintptr_t)head == visit.top) {
-			result = KM_CHAIN_TWICE;
-			break;
-		}
+	while (km_soft_try(&visit) && km_chain_tag_fits(km_load(slab_word(state_at(&visit))), head)) {
+		if ((uintptr_t)head == visit.top)
+			return KM_CHAIN_TWICE;
 		km_store(link_of(chain, tail), (void *)visit.top);
 		if (commit(&visit, head))
-			result = KM_CHAIN_PUSHED;
+			return KM_CHAIN_PUSHED;
 	}
-	km_visit_leave(&visit);
-	return result;
+	return KM_CHAIN_MISS;
 }
 
 /*
@@ -153,12 +136,11 @@ static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct
 static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top,
 		      struct km_chain_top *old)
 {
-	struct km_visit visit;
+	km_visit_scope(visit, &chain->open, true);
 
-	if (!km_soft_enter(&visit, &chain->open, true))
+	if (!km_soft_try(&visit))
 		return false;
 	exchange(&visit, new_top, old);
-	km_visit_leave(&visit);
 	return true;
 }
 
@@ -181,22 +163,17 @@ bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct k
  */
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 {
-	struct km_visit visit;
-	struct km_chain_link *link = NULL;
+	km_visit_scope(visit, &chain->open, true);
 
-	if (!km_visit_enter(&visit, &chain->open, true))
-		return NULL;
-	for (bool done = false; !done && km_visit_look(&visit);) {
+	while (km_visit_look(&visit)) {
 		km_word *partial = (km_word *)&state_at(&visit)->partial;
+		struct km_chain_link *link = (struct km_chain_link *)km_visit_read(&visit, partial);
 
-		link = (struct km_chain_link *)km_visit_read(&visit, partial);
-		done = !link || km_visit_commit(&visit, NULL, 0, partial,
-						km_visit_read(&visit, (const km_word *)&link->next));
-		if (!done)
-			link = NULL;
+		if (!link || km_visit_commit(&visit, NULL, 0, partial,
+					     km_visit_read(&visit, (const km_word *)&link->next)))
+			return link;
 	}
-	km_visit_leave(&visit);
-	return link;
+	return NULL;
 }
 
 /*
@@ -206,12 +183,9 @@ struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained)
 {
-	struct km_visit visit;
-	bool done = false;
+	km_visit_scope(visit, &chain->open, true);
 
-	if (!km_visit_enter(&visit, &chain->open, true))
-		return false;
-	while (!done && km_visit_look(&visit)) {
+	while (km_visit_look(&visit)) {
 		km_word *partial = (km_word *)&state_at(&visit)->partial;
 		struct km_chain_link *next = (struct km_chain_link *)km_visit_read(&visit, partial);
 		uint64_t count = next ? km_visit_read(&visit, &next->count) : 0;
@@ -221,21 +195,18 @@ bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, u
 		*drained = full ? next : NULL;
 		km_store(&link->next, full ? NULL : next);
 		km_store(&link->count, full ? 1 : count + 1);
-		done = km_visit_commit(&visit, NULL, 0, partial, (uintptr_t)link);
+		if (km_visit_commit(&visit, NULL, 0, partial, (uintptr_t)link))
+			return true;
 	}
-	km_visit_leave(&visit);
-	return done;
+	return false;
 }
 
 void km_chain_cut(struct km_chain *chain)
 {
-	struct km_visit visit;
+	km_visit_scope(visit, &chain->open, true);
 
-	if (!km_visit_enter(&visit, &chain->open, true))
-		return;
 	while (km_visit_look(&visit) && visit.top && !km_visit_commit(&visit, NULL, 0, visit.word, 0))
 		;
-	km_visit_leave(&visit);
 }
 
 /* ------------------------------------------------------------------ making and ending */
@@ -255,12 +226,10 @@ void km_chain_fini(struct km_chain *chain)
 		return;
 	km_chain_close(chain);
 	/* Without a fence a sequence may hold the offset: lose the words rather than reuse them. */
-	if (km_chain_fence()) {
-		km_for_each_cpu(cpu) {
+	if (km_pcs_fence()) {
+		km_for_each_cpu(cpu)
 			km_debug(!state_of(chain, cpu)->top.freelist && !state_of(chain, cpu)->partial,
 				 "a released chain has no objects");
-			*state_of(chain, cpu) = (struct km_chain_cpu){ .partial = NULL };
-		}
 		km_percpu_free(chain->slot, sizeof(struct km_chain_cpu));
 	}
 	chain->slot = 0;
@@ -271,12 +240,6 @@ void km_chain_close(struct km_chain *chain)
 {
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		km_store(&chain->open, 0u);
-}
-
-/* Soft operations hold the CPU's lock, and a drain takes the lock, so there is nothing to fence. */
-bool km_chain_fence(void)
-{
-	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;
 }
 
 void km_chain_open(struct km_chain *chain)

@@ -5,7 +5,6 @@
 #include "cpu_freelist.h"
 #include "os/die.h"
 #include "rseq.h"
-#include "rseq_freelist.h"
 
 /* Returns: under rseq, this CPU, or the home CPU if this thread has no CPU with an online area; stale at once. */
 km_inline unsigned km_chain_cpu_id(void)
@@ -21,50 +20,36 @@ km_inline void *km_chain_pop(struct km_chain *chain)
 		       km_chain_soft_pop(chain));
 }
 
-/* Requires: object is not NULL. */
-km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
-{
-	km_debug(object, "a chain has no NULL");
-	return KM_RSEQ(chain_push, (chain, km_percpu.base, km_thread_rseq, object, object),
-		       km_chain_soft_push(chain, object, object));
-}
-
 /* Push a chain of objects of one slab. The tail's link need not be set. */
 km_inline enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail)
 {
+	km_debug(head, "a chain has no NULL");
 	return KM_RSEQ(chain_push, (chain, km_percpu.base, km_thread_rseq, head, tail),
 		       km_chain_soft_push(chain, head, tail));
+}
+
+km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
+{
+	return km_chain_push_list(chain, object, object);
 }
 
 /* Push where hits do not use chains: by concurrency id, or under a soft discipline. */
 km_inline enum km_chain_push km_chain_push_no_hit(struct km_chain *chain, void *object)
 {
-#ifdef KMEM_HAVE_RSEQ
-	if (km_percpu.index == KM_INDEX_CID)
-		return km_cid_chain_push(chain, km_percpu.base, km_thread_rseq, object, object);
-#endif
-	return km_chain_soft_push(chain, object, object);
+	if (km_percpu.index != KM_INDEX_CID)
+		return km_chain_soft_push(chain, object, object);
+	return KM_RSEQ_OR(km_cid_chain_push(chain, km_percpu.base, km_thread_rseq, object, object), KM_CHAIN_MISS);
 }
 
 /* Pop and push of a hit. Requires: discipline rseq. A build without rseq always misses. */
 km_inline void *km_chain_rseq_pop(struct km_chain *chain)
 {
-#ifdef KMEM_HAVE_RSEQ
-	return km_rseq_chain_pop(chain, km_percpu.base, km_rseq);
-#else
-	(void)chain;
-	return NULL;
-#endif
+	return KM_RSEQ_OR(km_rseq_chain_pop(chain, km_percpu.base, km_rseq), NULL);
 }
 
 km_inline enum km_chain_push km_chain_rseq_push(struct km_chain *chain, void *object)
 {
-#ifdef KMEM_HAVE_RSEQ
-	return km_rseq_chain_push(chain, km_percpu.base, km_rseq, object, object);
-#else
-	(void)chain, (void)object;
-	return KM_CHAIN_MISS;
-#endif
+	return KM_RSEQ_OR(km_rseq_chain_push(chain, km_percpu.base, km_rseq, object, object), KM_CHAIN_MISS);
 }
 
 /* Pop up to count objects to out[0 ..). Requires: count > 0. */

@@ -5,6 +5,7 @@
 #include "node.h"
 
 #include "base/bits.h"
+#include "base/text.h"
 #include "os/die.h"
 #include "os/os.h"
 
@@ -31,9 +32,9 @@ static bool has(const uint64_t *set, unsigned bit)
 	return set[bit / 64] >> bit % 64 & 1;
 }
 
-static void add(uint64_t *set, unsigned bit)
+static void add(unsigned bit, void *set)
 {
-	set[bit / 64] |= (uint64_t)1 << bit % 64;
+	((uint64_t *)set)[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 
 static unsigned count_ids(const uint64_t *set)
@@ -66,16 +67,11 @@ static const char *read_node_file(unsigned id, const char *name)
 /* Returns: the next number of the text, or -1 at the end. */
 static long next_number(const char **text)
 {
-	long number = 0;
+	uint64_t number;
 
 	while (**text && (**text < '0' || **text > '9'))
 		++*text;
-	if (!**text)
-		return -1;
-	for (; **text >= '0' && **text <= '9'; ++*text)
-		if (number < 1 << 20)
-			number = number * 10 + (**text - '0');
-	return number;
+	return km_text_number(text, INT64_MAX, &number) ? (long)number : -1;
 }
 
 /* Parse a list such as "0-3,8", and call `call` for each number below `limit`. */
@@ -89,11 +85,6 @@ static void for_each_in_list(const char *text, long limit, void (*call)(unsigned
 		for (; first <= last && first < limit; first++)
 			call((unsigned)first, arg);
 	}
-}
-
-static void add_to_set(unsigned id, void *set)
-{
-	add(set, id);
 }
 
 static void put_cpu_on(unsigned cpu, void *node)
@@ -132,14 +123,6 @@ static uint16_t distance_to_node(const uint16_t *distances, unsigned node)
 	return least;
 }
 
-static void swap_bytes(uint8_t *a, uint8_t *b)
-{
-	uint8_t was = *a;
-
-	*a = *b;
-	*b = was;
-}
-
 /*
  * Order the nodes by distance from n. Equally far nodes form a ring that begins behind n, to spread the load from
  * node 0.
@@ -153,8 +136,12 @@ static void order_near(unsigned n, const uint16_t *distances)
 	km_debug(near[0] == n, "the nearest node of a node is the node itself");
 	for (unsigned i = 2; distances && i < km_node_count; i++)
 		for (unsigned j = i; j > 1 && distance_to_node(distances, near[j]) <
-						      distance_to_node(distances, near[j - 1]); j--)
-			swap_bytes(&near[j], &near[j - 1]);
+						      distance_to_node(distances, near[j - 1]); j--) {
+			const uint8_t farther = near[j - 1];
+
+			near[j - 1] = near[j];
+			near[j] = farther;
+		}
 }
 
 /* ------------------------------------------------------------------ tables */
@@ -162,15 +149,13 @@ static void order_near(unsigned n, const uint16_t *distances)
 /* Number the ids with memory as nodes, in order. With too many ids, several ids share a node. */
 static void number_nodes(const uint64_t *memory)
 {
-	unsigned found = count_ids(memory), each, k = 0;
+	unsigned found = count_ids(memory), each = (found + KM_MAX_NODES - 1) / KM_MAX_NODES, k = 0;
 
-	each = (found + KM_MAX_NODES - 1) / KM_MAX_NODES;
 	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++) {
 		if (!has(memory, id))
 			continue;
 		topology.of_id[id] = (uint8_t)(1 + k / each);
-		add(topology.ids[k / each], id);
-		k++;
+		add(id, topology.ids[k++ / each]);
 	}
 	km_node_count = (found + each - 1) / each;
 	km_debug(km_node_count && km_node_count <= KM_MAX_NODES,
@@ -211,14 +196,14 @@ static void read_nodes(void)
 {
 	id_set online = { 0 }, memory = { 0 }, allowed = { 0 };
 
-	for_each_in_list(read_file("online"), KM_MAX_NODE_IDS, add_to_set, online);
+	for_each_in_list(read_file("online"), KM_MAX_NODE_IDS, add, online);
 	if (!count_ids(online))
-		add(online, 0);		/* no /sys: one node with all CPUs */
+		add(0, online);		/* no /sys: one node with all CPUs */
 	if (count_ids(online) == 1) {
 		number_nodes(online);
 		return;
 	}
-	for_each_in_list(read_file("has_memory"), KM_MAX_NODE_IDS, add_to_set, memory);
+	for_each_in_list(read_file("has_memory"), KM_MAX_NODE_IDS, add, memory);
 	/* A node forbidden by the process's cpuset has no memory for the library. */
 	if (km_os_allowed_nodes(allowed, KM_MAX_NODE_IDS) == 0)
 		intersect(memory, allowed);

@@ -28,8 +28,10 @@ void **km_owned_prepare(const struct km_pcs *pcs, void *memory)
 
 void *km_owned_pop(struct km_pcs *pcs, uintptr_t owner)
 {
+	void *object;
+
 	return KM_RSEQ(owned_pop, (&pcs->inner, km_percpu.base, km_thread_rseq, owner),
-		       km_soft_pop(pcs, owner));
+		       km_soft_pop_n(pcs, owner, &object, 1) ? object : NULL);
 }
 
 bool km_owned_push(struct km_pcs *pcs, uintptr_t owner, void *object)
@@ -67,35 +69,28 @@ static km_word *owner_at(km_word *word)
 /* Set the owner of an empty sheaf. An empty sheaf stays empty until a push, and a push moves the top. */
 bool km_owned_adopt(struct km_pcs *pcs, uintptr_t owner)
 {
-	struct km_visit visit;
-	bool done = false;
+	km_visit_scope(visit, &pcs->inner.pcs, true);
 
-	if (!km_visit_enter(&visit, &pcs->inner.pcs, true))
-		return false;
 	km_debug(owner, "an adopted sheaf has an owner");
-	while (!done && km_visit_look(&visit) && visit.top) {
+	while (km_visit_look(&visit) && visit.top) {
 		if (km_visit_read(&visit, (km_word *)(visit.area + visit.top)))
-			break;
-		done = km_visit_commit(&visit, NULL, 0, owner_at(visit.word), owner);
+			return false;
+		if (km_visit_commit(&visit, NULL, 0, owner_at(visit.word), owner))
+			return true;
 	}
-	km_visit_leave(&visit);
-	return done;
+	return false;
 }
 
 /* Store the owner first: no thread reads the owner beside a top of 0, and the store of the top publishes both. */
 bool km_owned_install(struct km_pcs *pcs, void **sheaf, uintptr_t owner)
 {
-	struct km_visit visit;
-	bool done = false;
+	km_visit_scope(visit, &pcs->inner.pcs, true);
 
 	km_debug(!*sheaf, "an installed sheaf has no object");
-	if (!km_visit_enter(&visit, &pcs->inner.pcs, true))
-		return false;
-	while (!done && km_visit_look(&visit) && !visit.top)
-		done = km_visit_commit(&visit, owner_at(visit.word), owner, visit.word,
-				       (uintptr_t)sheaf - visit.area);
-	km_visit_leave(&visit);
-	return done;
+	while (km_visit_look(&visit) && !visit.top)
+		if (km_visit_commit(&visit, owner_at(visit.word), owner, visit.word, (uintptr_t)sheaf - visit.area))
+			return true;
+	return false;
 }
 
 static km_word *owner_of(const struct km_pcs *pcs, unsigned cpu)

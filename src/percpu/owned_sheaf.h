@@ -61,9 +61,7 @@ bool km_owned_push(struct km_pcs *pcs, uintptr_t owner, void *object);
 /* Up to count, into the end of out[0 .. count), from the end of in[0 .. count). */
 size_t km_owned_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
 size_t km_owned_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);
-/*
- * Make `owner` the owner of this CPU's empty sheaf. Returns: false if the sheaf has objects, or there is no sheaf.
- */
+/* Make `owner` the owner of this CPU's empty sheaf. Returns: false if the sheaf has objects, or there is no sheaf. */
 bool km_owned_adopt(struct km_pcs *pcs, uintptr_t owner);
 /* Install `sheaf` on this CPU for `owner` (0: uncharged). Returns: false if the CPU has a sheaf. */
 bool km_owned_install(struct km_pcs *pcs, void **sheaf, uintptr_t owner);

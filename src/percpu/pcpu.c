@@ -35,66 +35,39 @@ static bool is_of(const struct km_visit *visit, uintptr_t owner)
 	return km_load(&km_soft(visit)->owner) == owner;
 }
 
-void *km_soft_pop(struct km_pcs *pcs, uintptr_t owner)
-{
-	struct km_visit visit;
-	void *object = NULL;
-
-	if (!km_soft_enter(&visit, &pcs->inner.pcs, false))
-		return NULL;
-	while (km_soft_try(&visit) && is_of(&visit, owner)) {
-		/* Under cmpxchg a speculative read: sheaves stay readable for ever. */
-		object = km_load(at(&visit, visit.top));
-		if (!object || km_soft_commit(&visit, visit.top + 8))
-			break;
-		object = NULL;
-	}
-	km_visit_leave(&visit);
-	return object;
-}
-
 size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count)
 {
-	struct km_visit visit;
-	size_t moved = 0;
+	km_visit_scope(visit, &pcs->inner.pcs, false);
 
-	if (!km_soft_enter(&visit, &pcs->inner.pcs, false))
-		return 0;
 	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		void **top = at(&visit, visit.top);
 		size_t there = visit.top ? km_sheaf_objects(pcs, top) : 0;
+		/* Under cmpxchg the sheaf may have left this CPU: stay inside the sheaf, which stays readable. */
+		size_t moved = km_min(km_min(there, km_visit_words(pcs, visit.top)), count);
 
-		/* Under cmpxchg the sheaf may have left this CPU: stay inside the sheaf. */
-		moved = km_min(km_min(there, km_visit_words(pcs, visit.top)), count);
 		for (size_t i = 0; i < moved; i++)
 			out[count - moved + i] = km_load(top + i);
 		if (!moved || km_soft_commit(&visit, visit.top + moved * 8))
-			break;
-		moved = 0;
+			return moved;
 	}
-	km_visit_leave(&visit);
-	return moved;
+	return 0;
 }
 
 size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count)
 {
-	struct km_visit visit;
-	size_t moved = 0;
+	km_visit_scope(visit, &pcs->inner.pcs, true);
 
-	if (!km_soft_enter(&visit, &pcs->inner.pcs, true))
-		return 0;
 	while (km_soft_try(&visit) && is_of(&visit, owner)) {
-		moved = km_min((visit.top & km_load(&pcs->inner.mask)) / 8, count);
+		size_t moved = km_min((visit.top & km_load(&pcs->inner.mask)) / 8, count);
+
 		/* Below top only the holder of the lock writes. */
 		km_debug(visit.locked, "a thread that writes below top holds the lock of the per-CPU offset");
 		for (size_t i = 0; i < moved; i++)
 			km_store(at(&visit, visit.top) - moved + i, in[count - moved + i]);
 		if (!moved || km_soft_commit(&visit, visit.top - moved * 8))
-			break;
-		moved = 0;
+			return moved;
 	}
-	km_visit_leave(&visit);
-	return moved;
+	return 0;
 }
 
 /*
@@ -122,25 +95,22 @@ static void share(const struct km_pcs *pcs, const struct km_visit *visit, uintpt
 
 static bool soft_swap(struct km_pcs *pcs, bool for_pop, uint32_t bytes)
 {
-	struct km_visit visit;
-	bool done = false;
+	km_visit_scope(visit, &pcs->inner.pcs, true);
 
-	if (!km_soft_enter(&visit, &pcs->inner.pcs, true))
-		return false;
-	while (!done && km_soft_try(&visit)) {
+	while (km_soft_try(&visit)) {
 		uintptr_t top = visit.top, spare = top ? km_load(header_at(pcs, &visit, top)) : 0;
 
 		if (!spare || (for_pop ? !km_load(at(&visit, spare)) : !(spare & km_load(&pcs->inner.mask))))
-			break;
+			return false;
 		if (for_pop)
 			share(pcs, &visit, &spare, &top, bytes);
 		else
 			share(pcs, &visit, &top, &spare, bytes);
 		km_store(header_at(pcs, &visit, spare), (uint64_t)top);
-		done = km_soft_commit(&visit, spare);
+		if (km_soft_commit(&visit, spare))
+			return true;
 	}
-	km_visit_leave(&visit);
-	return done;
+	return false;
 }
 
 /* ------------------------------------------------------------------ operations of one commit */
@@ -152,24 +122,20 @@ static bool soft_swap(struct km_pcs *pcs, bool for_pop, uint32_t bytes)
  */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 {
-	struct km_visit visit;
-	void **sheaf = NULL;
+	km_visit_scope(visit, &pcs->inner.pcs, true);
 
-	if (!km_visit_enter(&visit, &pcs->inner.pcs, true))
-		return NULL;
-	while (!sheaf && km_visit_look(&visit) && visit.top) {
+	while (km_visit_look(&visit) && visit.top) {
 		if (for_pop ? km_visit_read(&visit, (km_word *)at(&visit, visit.top)) != 0 :
 			      (visit.top & km_load(&pcs->inner.mask)) != 0)
-			break;
+			return NULL;
 		uintptr_t spare = km_visit_read(&visit, header_at(pcs, &visit, visit.top));
 		if (!spare && !lone)
-			break;
+			return NULL;
 		if (km_visit_commit(&visit, spare ? header_at(pcs, &visit, spare) : NULL, 0,
 				    visit.word, spare))
-			sheaf = at(&visit, visit.top);
+			return at(&visit, visit.top);
 	}
-	km_visit_leave(&visit);
-	return sheaf;
+	return NULL;
 }
 
 /*
@@ -178,73 +144,62 @@ void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
  */
 bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 {
-	struct km_visit visit;
-	bool done = false;
+	km_visit_scope(visit, &pcs->inner.pcs, true);
 
-	if (!km_visit_enter(&visit, &pcs->inner.pcs, true))
-		return false;
-	while (!done && km_visit_look(&visit)) {
+	while (km_visit_look(&visit)) {
 		uintptr_t offset = (uintptr_t)sheaf - visit.area;
 
 		km_debug(offset != visit.top, "an installed sheaf is on no CPU");
 		uintptr_t spare = visit.top ? km_visit_read(&visit, header_at(pcs, &visit, visit.top)) : 0;
 
-		done = km_visit_commit(&visit, header_at(pcs, &visit, offset), visit.top,
-				       visit.word, offset);
 		*evicted = spare ? at(&visit, spare) : NULL;
+		if (km_visit_commit(&visit, header_at(pcs, &visit, offset), visit.top, visit.word, offset))
+			return true;
 	}
-	km_visit_leave(&visit);
-	return done;
+	return false;
 }
 
-/*
- * A pop without the lock stays within the main sheaf. So only the holder of the lock uses the main sheaf's
- * header.
- */
+/* A pop without the lock stays within the main sheaf. So only the holder of the lock uses the main sheaf's header. */
 void **km_pcs_take_spare(struct km_pcs *pcs)
 {
-	struct km_visit visit;
-	void **sheaf = NULL;
+	km_visit_scope(visit, &pcs->inner.pcs, true);
 
-	if (!km_visit_enter(&visit, &pcs->inner.pcs, true))
-		return NULL;
-	while (!sheaf && km_visit_look(&visit) && visit.top) {
+	while (km_visit_look(&visit) && visit.top) {
 		km_word *header = header_at(pcs, &visit, visit.top);
 		uintptr_t spare = km_visit_read(&visit, header);
 
 		if (!spare)
-			break;
+			return NULL;
 		if (km_visit_commit(&visit, NULL, 0, header, 0))
-			sheaf = at(&visit, spare);
+			return at(&visit, spare);
 	}
-	km_visit_leave(&visit);
-	return sheaf;
+	return NULL;
 }
 
 /* Compare the word, too: after a change of the word the header may belong to another sheaf. */
 bool km_pcs_put_spare(struct km_pcs *pcs, void **sheaf)
 {
-	struct km_visit visit;
-	bool done = false;
+	km_visit_scope(visit, &pcs->inner.pcs, true);
 
-	if (!km_visit_enter(&visit, &pcs->inner.pcs, true))
-		return false;
-	while (!done && km_visit_look(&visit) && visit.top) {
+	while (km_visit_look(&visit) && visit.top) {
 		km_word *header = header_at(pcs, &visit, visit.top);
 
 		if (km_visit_read(&visit, header))
-			break;
-		done = km_visit_commit(&visit, NULL, 0, header, (uintptr_t)sheaf - visit.area);
+			return false;
+		if (km_visit_commit(&visit, NULL, 0, header, (uintptr_t)sheaf - visit.area))
+			return true;
 	}
-	km_visit_leave(&visit);
-	return done;
+	return false;
 }
 
 /* ------------------------------------------------------------------ hits and copies */
 
 void *km_pcs_pop(struct km_pcs *pcs)
 {
-	return KM_RSEQ(pop, (&pcs->inner, km_percpu.base, km_thread_rseq), km_soft_pop(pcs, 0));
+	void *object;
+
+	return KM_RSEQ(pop, (&pcs->inner, km_percpu.base, km_thread_rseq),
+		       km_soft_pop_n(pcs, 0, &object, 1) ? object : NULL);
 }
 
 bool km_pcs_push(struct km_pcs *pcs, void *object)
@@ -282,10 +237,7 @@ void km_pcs_close(struct km_pcs *pcs)
 	}
 }
 
-/*
- * Membarrier aborts the sequences of all threads of the process: an interrupt to each CPU that runs such a
- * thread.
- */
+/* Membarrier aborts the sequences of all threads of the process: an interrupt to each CPU that runs such a thread. */
 bool km_pcs_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;
@@ -309,54 +261,36 @@ static uint64_t *word_of(const struct km_pcs *pcs, unsigned cpu)
 	return (uint64_t *)(km_area(cpu) + pcs->slot);
 }
 
-static void take_top(struct km_pcs *pcs, unsigned cpu, uintptr_t top, void ***main_sheaf,
-		     void ***spare)
-{
-	uintptr_t area = (uintptr_t)km_area(cpu);
-
-	*main_sheaf = *spare = NULL;
-	if (!top)
-		return;
-	*main_sheaf = (void **)(area + top);
-	uintptr_t other = *km_sheaf_header(pcs, *main_sheaf);
-	km_debug(other != top, "the spare sheaf is not the main sheaf");
-	km_debug((km_sheaf_objects(pcs, *main_sheaf) <= km_mask_capacity(pcs->sheaf_mask)),
-		 "a sheaf has at most as many objects as fit");
-	if (other)
-		*spare = (void **)(area + other);
-}
-
 void km_pcs_take_cpu(struct km_pcs *pcs, unsigned cpu, void ***main_sheaf, void ***spare)
 {
 	struct km_visit visit;
+	uintptr_t top, other;
 
 	*main_sheaf = *spare = NULL;
 	if (!km_visit_wait(&visit, pcs->slot, cpu))
 		return;
 	km_debug(!km_visits_by_rseq() || !km_load(&pcs->inner.pcs), "per-CPU sheaves are closed during their drain");
 	do
-		take_top(pcs, cpu, km_soft_look(&visit), main_sheaf, spare);
+		top = km_soft_look(&visit);
 	while (!km_soft_commit(&visit, 0));
+	other = top ? km_load(header_at(pcs, &visit, top)) : 0;
+	km_debug(!top || other != top, "the spare sheaf is not the main sheaf");
+	km_debug(!top || km_sheaf_objects(pcs, at(&visit, top)) <= km_mask_capacity(pcs->sheaf_mask),
+		 "a sheaf has at most as many objects as fit");
+	*main_sheaf = top ? at(&visit, top) : NULL;
+	*spare = other ? at(&visit, other) : NULL;
 	km_visit_leave(&visit);
 }
 
 bool km_pcs_put_cpu(struct km_pcs *pcs, unsigned cpu, void **sheaf)
 {
-	uintptr_t offset = (uintptr_t)sheaf - (uintptr_t)km_area(cpu);
 	struct km_visit visit;
-	bool done = false;
 
 	km_store(km_sheaf_header(pcs, sheaf), (uint64_t)0);
-	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
-		km_debug(!km_load(&pcs->inner.pcs), "per-CPU sheaves are closed during their drain");
-		done = !km_load(word_of(pcs, cpu));
-		if (done)
-			km_store(word_of(pcs, cpu), (uint64_t)offset);
-		return done;
-	}
-	if (!km_visit_cpu(&visit, pcs->slot, cpu, true))
+	km_debug(!km_visits_by_rseq() || !km_load(&pcs->inner.pcs), "per-CPU sheaves are closed during their drain");
+	if (!km_visit_cpu(&visit, pcs->slot, cpu, !km_visits_by_rseq()))
 		return false;
-	done = !km_soft_look(&visit) && km_soft_commit(&visit, offset);
+	bool done = !km_soft_look(&visit) && km_soft_commit(&visit, (uintptr_t)sheaf - visit.area);
 	km_visit_leave(&visit);
 	return done;
 }

@@ -48,6 +48,11 @@
  *	take_partner	if (!top) miss; partner = header(top); if (!partner) miss
  *			header(top) = 0; the partner is the caller's
  *	put_partner	if (!top, or header(top)) miss; header(top) = block
+ * All but the copies and the swap are C code (visit.h), and end in one sequence. A word that the operation went by is
+ * one of `seen`:
+ *	commit		if (this CPU's slot, where it is open, is not `slot`) miss
+ *			for each of seen: if (*word is another) miss
+ *			*first = one; *last = other
  */
 #ifndef KM_PERCPU_PCPU_H
 #define KM_PERCPU_PCPU_H
@@ -59,12 +64,54 @@
 #include "os/die.h"
 #include "os/os.h"
 
+/* A word may be a pointer, an offset or a number. */
+typedef uint64_t km_word __attribute__((may_alias));
+
+/* A word and its value when read. */
+struct km_seen {
+	const km_word *word;
+	uint64_t is;
+};
+
+/* Operands of the commit. */
+struct km_commit {
+	uintptr_t slot;		/* address of the pcs word on the CPU of the look; names the CPU, too */
+	struct km_seen seen[3];
+	km_word *first, one;	/* a word without readers before the last store */
+	km_word *last, other;
+	km_word unused;	/* target for a `first` without a meaning */
+};
+
+_Static_assert(offsetof(struct km_commit, seen) == 8 && offsetof(struct km_commit, first) == 56 &&
+	       offsetof(struct km_commit, last) == 72, "the sequences spell these");
+
+/*
+ * An operation of misses: km_rseq_NAME by CPU, and km_cid_NAME by concurrency id, with the same text (cid_ops.c).
+ * KM_BY_CID declares the latter.
+ */
+#ifndef KM_OPERATION
+#define KM_OPERATION(type, name) km_inline type km_rseq_##name
+#define KM_BY_CID(name) __typeof__(km_rseq_##name) km_cid_##name;
+#endif
+/*
+ * A sequence: instructions with the commit at the end, outputs, inputs, and registers changed besides. A miss jumps to
+ * the label `miss`. [area] is the first scratch register.
+ */
+#define KM_SEQUENCE(instructions, outputs, inputs, ...)                                            \
+	__asm__ volatile goto(KMEM_RSEQ_BEGIN("area") instructions KMEM_RSEQ_END("miss")           \
+			      : outputs : inputs : "memory", "cc", ##__VA_ARGS__ : miss)
+#define KM_OPERANDS(...) __VA_ARGS__
 /* End of a function that holds a sequence: return `committed` after the commit, or `missed` at the label `miss`. */
 #define KM_RSEQ_RETURN(committed, missed)                                                          \
 	return committed;                                                                          \
 miss:                                                                                              \
 	KMEM_RSEQ_MISSED;                                                                          \
 	return missed
+/* The same for an object, which is not NULL after the commit, as the compiler can't know. */
+#define KM_RSEQ_RETURN_OBJECT(object)                                                              \
+	if (!object)                                                                               \
+		__builtin_unreachable();                                                           \
+	KM_RSEQ_RETURN((void *)object, NULL)
 
 enum km_discipline {
 	KM_DISCIPLINE_LOCK,	/* a per-CPU trylock; a thread that finds the lock taken misses, and never waits */
@@ -77,7 +124,7 @@ enum km_discipline {
 enum km_index {
 	KM_INDEX_NONE,		/* no index: another discipline, or not chosen yet */
 	KM_INDEX_CPU,
-	KM_INDEX_CID,		/* concurrency id (cid_ops.h); hits index by CPU, and miss in this mode */
+	KM_INDEX_CID,		/* concurrency id (cid_ops.c); hits index by CPU, and miss in this mode */
 };
 
 /* Areas have numbers. In this folder "CPU of an area" means the area's number, under either index. */
@@ -222,10 +269,7 @@ km_inline char *km_area(unsigned cpu)
 	return km_percpu.base + ((uintptr_t)cpu << KMEM_AREA_SHIFT);
 }
 
-/*
- * Offset of an area's mark, in the line of word 0, beyond the words that closed pcs, chains and stocks read
- * there.
- */
+/* Offset of an area's mark, in the line of word 0, beyond the words that closed pcs, chains and stocks read there. */
 #define KM_AREA_MARK 56
 
 /*
@@ -250,10 +294,7 @@ unsigned km_next_cpu(unsigned cpu);
 #define km_for_each_cpu(cpu)                                                                       \
 	for (unsigned cpu = km_next_cpu(0); cpu < km_percpu.cpus; cpu = km_next_cpu(cpu + 1))
 
-/*
- * Returns: the number of the CPU of this thread, under either index. The number may be stale at once, without
- * harm.
- */
+/* Returns: the number of the CPU of this thread, under either index. The number may be stale at once, without harm. */
 unsigned km_cpu_number(void);
 /* Returns: the CPU that a sequence would use, if its area is online; else another online CPU. */
 unsigned km_cpu(void);
@@ -311,11 +352,7 @@ km_inline bool km_thread_has_cpu(void)
 /* Bring the area of this thread's CPU online, if the CPU can have one. Makes system calls, once for each CPU. */
 void km_cpu_begin(void);
 
-/*
- * The soft halves of pop, pop_n and push_n. They miss unless the owner word is `owner`; 0: a sheaf without an
- * owner.
- */
-void *km_soft_pop(struct km_pcs *pcs, uintptr_t owner);
+/* The soft halves of pop_n and push_n. They miss unless the owner word is `owner`; 0: a sheaf without an owner. */
 size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
 size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);
 

@@ -1,11 +1,8 @@
 /*
- * rseq_x86_64.h: the longer per-CPU operations as restartable sequences; pop and push, shared with programs, are in
- * <kmem/inline.h>. Pseudo-code: pcpu.h. Invariant: each sequence has one committing store, its last instruction.
- * Earlier stores go only to places that no other thread reads before the commit.
- *
- * The word that closes a pcs is loaded before the words that it guards. The processor keeps loads in order, so no
- * barrier is needed: a sequence that finds the pcs open again after a drain reads the drain's result. (aarch64
- * needs an address that depends on the closing word, or an acquire.)
+ * rseq_x86_64.h: the longer per-CPU operations as restartable sequences (rseq.h); pop and push, shared with programs,
+ * are in <kmem/inline.h>. Invariant: the word that closes a pcs, a stock or a chain is loaded before the words that it
+ * guards. The processor keeps loads in order, so no barrier is needed: a sequence that finds the word open again after
+ * a drain reads the drain's result. (aarch64 needs an address that depends on the closing word, or an acquire.)
  *
  * Registers: each sequence computes [area] and [slot] anew, because the thread may have moved to another CPU. An
  * operand that is an address in memory ("m", "rm") is also loaded inside, and needs no register in the caller. An
@@ -16,9 +13,12 @@
 
 #include <kmem/inline.h>
 
-#include "commit.h"
+#include "cpu_freelist.h"
 #include "id_table.h"
 #include "pcpu.h"
+
+/* Inputs of every sequence that finds its area. */
+#define KM_RSEQ_IN [base] "rm"(base), [rs] "r"(rseq)
 
 /* Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. */
 #define KM_RSEQ_WRITABLE                                                                           \
@@ -26,12 +26,6 @@
 	"je %l[miss]\n\t"                                                                          \
 	"cmpb $0, " KMEM_STRING(KM_AREA_MARK) "(%[area])\n\t"                                      \
 	"je %l[miss]\n\t"
-
-/* [top] = the pcs word; miss if 0: closed, or without a sheaf. */
-#define KM_RSEQ_TOP(top)                                                                           \
-	"movq (%[slot]), %[" top "]\n\t"                                                           \
-	"testq %[" top "], %[" top "]\n\t"                                                         \
-	"jz %l[miss]\n\t"
 
 /* [last] = the last byte of the sheaf of [top]: the header begins 7 bytes before. */
 #define KM_RSEQ_LAST(last, top)                                                                    \
@@ -48,8 +42,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 {
 	uintptr_t area, slot, top;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_AREA
 		"movzwl (%[ids], %[step], 2), %k[slot]\n\t"
 		"leaq (%[area], %[slot], 8), %[slot]\n\t"
@@ -57,15 +50,10 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		"movq (%[area], %[top]), %[area]\n\t"
 		"testq %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		KMEM_RSEQ_UP
-		KMEM_RSEQ_END("miss")
-		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [ids] "r"(ids), [step] "r"(step), [base] "rm"(base), [rs] "r"(rseq)
-		: "memory", "cc"
-		: miss);
-	if (!area)
-		__builtin_unreachable();
-	KM_RSEQ_RETURN((void *)area, NULL);
+		KMEM_RSEQ_UP,
+		KM_OPERANDS([area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)),
+		KM_OPERANDS([ids] "r"(ids), [step] "r"(step), KM_RSEQ_IN));
+	KM_RSEQ_RETURN_OBJECT(area);
 }
 
 /*
@@ -154,8 +142,7 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 {
 	uintptr_t area, top, open;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_AREA
 		"movl %[mask], %k[open]\n\t"
 		"leaq (%[area], %[slot], 8), %[slot]\n\t"
@@ -163,12 +150,9 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 		"testl %k[top], %k[open]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], -8(%[area], %[top])\n\t"
-		KMEM_RSEQ_DOWN
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [top] "=&r"(top), [open] "=&r"(open), [slot] "+&r"(id)
-		: [mask] "m"(*mask), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
-		: "memory", "cc"
-		: miss);
+		KMEM_RSEQ_DOWN,
+		KM_OPERANDS([area] "=&r"(area), [top] "=&r"(top), [open] "=&r"(open), [slot] "+&r"(id)),
+		KM_OPERANDS([mask] "m"(*mask), KM_RSEQ_IN, [object] "r"(object)));
 	KM_RSEQ_RETURN(true, false);
 }
 
@@ -260,22 +244,15 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 	"jnz 82b\n"                                                                                \
 	"83:\n\t"
 
-/*
- * Copies without an owner (whose is KM_ANYBODY), or with an owner as one more parameter (KM_OWNED). Move up to
- * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8).
- * Returns: the number of bytes moved, 0 for a miss.
- */
-#define KM_ANYBODY(...)
-#define KM_OWNED(...) __VA_ARGS__
+/* Copies: rseq.h has the parameter `whose`. */
 #define KM_RSEQ_POP_N(name, whose)                                                                 \
-km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
-		      whose(uintptr_t owner,) void **out, size_t bytes)                            \
+KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, \
+			   whose(uintptr_t owner,) void **out, size_t bytes)                       \
 {                                                                                                  \
 	uintptr_t area, slot, top, count, left, tmp;                                               \
 	char *to = (char *)out + bytes;                                                            \
                                                                                                    \
-	__asm__ volatile goto(                                                                     \
-		KMEM_RSEQ_BEGIN("area")                                                            \
+	KM_SEQUENCE(                                                                               \
 		KMEM_RSEQ_SLOT                                                                     \
 		"movq (%[slot]), %[top]\n\t"                                                       \
 		whose(KM_OWNED_MINE)                                                               \
@@ -296,25 +273,22 @@ km_inline size_t name(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *bas
 		"addq %[area], %[top]\n\t"                                                         \
 		"movq %[count], %[left]\n\t"                                                       \
 		KM_COPY("top", "to", "left")                                                       \
-		"addq %[count], (%[slot])\n"                                                       \
-		KMEM_RSEQ_END("miss")                                                              \
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
-		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)                             \
-		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "rm"(base),                    \
-		  [rs] "r"(rseq), [bytes] "r"(bytes), [sheaf_mask] "rm"(sheaf_mask)                \
-		: "memory", "cc", "xmm0", "xmm1"                                                   \
-		: miss);                                                                           \
+		"addq %[count], (%[slot])\n",                                                      \
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),              \
+			    [count] "=&r"(count), [left] "=&r"(left), [to] "+&r"(to),              \
+			    [tmp] "=&r"(tmp)),                                                     \
+		KM_OPERANDS(whose([owner] "r"(owner),) [f] "r"(pcs), KM_RSEQ_IN,                   \
+			    [bytes] "r"(bytes), [sheaf_mask] "rm"(sheaf_mask)), "xmm0", "xmm1");   \
 	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
 #define KM_RSEQ_PUSH_N(name, whose)                                                                \
-km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                   \
-		      whose(uintptr_t owner,) void *const *in, size_t bytes)                       \
+KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, char *base, intptr_t rseq,                  \
+			   whose(uintptr_t owner,) void *const *in, size_t bytes)                  \
 {                                                                                                  \
 	uintptr_t area, slot, top, count, left, tmp;                                               \
 	const char *from = (const char *)in + bytes;                                               \
                                                                                                    \
-	__asm__ volatile goto(                                                                     \
-		KMEM_RSEQ_BEGIN("area")                                                            \
+	KM_SEQUENCE(                                                                               \
 		KMEM_RSEQ_SLOT                                                                     \
 		"movq (%[slot]), %[top]\n\t"                                                       \
 		whose(KM_OWNED_MINE)                                                               \
@@ -328,32 +302,26 @@ km_inline size_t name(const struct kmem_pcs *pcs, char *base, intptr_t rseq,    
 		"addq %[area], %[top]\n\t"                                                         \
 		"movq %[count], %[left]\n\t"                                                       \
 		KM_COPY("from", "top", "left")                                                     \
-		"subq %[count], (%[slot])\n"                                                       \
-		KMEM_RSEQ_END("miss")                                                              \
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
-		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)                         \
-		: whose([owner] "r"(owner),) [f] "r"(pcs), [base] "rm"(base), [rs] "r"(rseq),    \
-		  [bytes] "r"(bytes)                                                               \
-		: "memory", "cc", "xmm0", "xmm1"                                                   \
-		: miss);                                                                           \
+		"subq %[count], (%[slot])\n",                                                      \
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),              \
+			    [count] "=&r"(count), [left] "=&r"(left), [from] "+&r"(from),          \
+			    [tmp] "=&r"(tmp)),                                                     \
+		KM_OPERANDS(whose([owner] "r"(owner),) [f] "r"(pcs), KM_RSEQ_IN,                   \
+			    [bytes] "r"(bytes)), "xmm0", "xmm1");                                  \
 	KM_RSEQ_RETURN(count, 0);                                                                  \
 }
-KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
-KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
 
-/*
- * Make the spare the main sheaf, if the spare has an object (for_pop), or room. If the fuller sheaf ([from]) has
- * more than `bytes` / 8 objects more than the other, half of the difference moves first.
- */
-km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base,
-			    intptr_t rseq, bool for_pop, uint32_t bytes)
+/* [from] is the fuller sheaf, until the objects have moved. */
+KM_OPERATION(bool, swap)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *base, intptr_t rseq, bool for_pop,
+			 uint32_t bytes)
 {
 	uintptr_t area, slot, from, to, count, left, tmp;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
-		KM_RSEQ_TOP("from")
+		"movq (%[slot]), %[from]\n\t"
+		"testq %[from], %[from]\n\t"
+		"jz %l[miss]\n\t"
 		"addq %[area], %[from]\n\t"
 		KM_RSEQ_LAST("tmp", "from")
 		"movq -7(%[tmp]), %[to]\n\t"
@@ -394,30 +362,26 @@ km_inline bool km_rseq_swap(const struct kmem_pcs *pcs, uint32_t sheaf_mask, cha
 		"subq %[area], %[to]\n\t"
 		"movq %[to], -7(%[tmp])\n\t"
 		"subq %[area], %[from]\n\t"
-		"movq %[from], (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
-		  [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)
-		: [f] "r"(pcs), [base] "m"(base), [sheaf_mask] "m"(sheaf_mask),
-		  [rs] "r"(rseq), [for_pop] "q"(for_pop), [bytes] "m"(bytes)
-		: "memory", "cc", "xmm0", "xmm1"
-		: miss);
+		"movq %[from], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
+			    [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)),
+		KM_OPERANDS([f] "r"(pcs), [base] "m"(base), [sheaf_mask] "m"(sheaf_mask), [rs] "r"(rseq),
+			    [for_pop] "q"(for_pop), [bytes] "m"(bytes)), "xmm0", "xmm1");
 	KM_RSEQ_RETURN(true, false);
 }
 
-/* Miss unless the word has its former value: commit.h. */
+/* Miss unless the word has its former value: pcpu.h. */
 #define KM_RSEQ_SAME(at)                                                                           \
 	"movq " at "(%[commit]), %[area]\n\t"                                                      \
 	"movq 8 + " at "(%[commit]), %[slot]\n\t"                                                  \
 	"cmpq %[slot], (%[area])\n\t"                                                              \
 	"jne %l[miss]\n\t"
 
-km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
+KM_OPERATION(bool, commit)(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
 {
 	uintptr_t area, slot;
 
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
+	KM_SEQUENCE(
 		KMEM_RSEQ_SLOT
 		"cmpq %[slot], (%[commit])\n\t"
 		"jne %l[miss]\n\t"
@@ -429,12 +393,183 @@ km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, c
 		"movq %[slot], (%[area])\n\t"
 		"movq 72(%[commit]), %[area]\n\t"
 		"movq 80(%[commit]), %[slot]\n\t"
-		"movq %[slot], (%[area])\n"
+		"movq %[slot], (%[area])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot)),
+		KM_OPERANDS([f] "r"(open), KM_RSEQ_IN, [commit] "r"(commit)));
+	KM_RSEQ_RETURN(true, false);
+}
+
+/* ------------------------------------------------------------------ owned sheaves, stocks */
+
+/* Miss unless the caller's owner has the CPU's sheaf. */
+#define KM_OWNED_MINE                                                                              \
+	"cmpq %[owner], 8(%[slot])\n\t"                                                      \
+	"jne %l[miss]\n\t"
+
+KM_OPERATION(void *, owned_pop)(const struct kmem_pcs *pcs, char *base, intptr_t rseq, uintptr_t owner)
+{
+	uintptr_t area, slot, top;
+
+	KM_SEQUENCE(
+		KMEM_RSEQ_WORD
+		"movq (%[slot]), %[top]\n\t"
+		KM_OWNED_MINE
+		"movq (%[area], %[top]), %[area]\n\t"
+		"testq %[area], %[area]\n\t"
+		"jz %l[miss]\n\t"
+		KMEM_RSEQ_UP,
+		KM_OPERANDS([area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)),
+		KM_OPERANDS([pcs] "m"(pcs->pcs), KM_RSEQ_IN, [owner] "r"(owner)));
+	KM_RSEQ_RETURN_OBJECT(area);
+}
+
+KM_OPERATION(bool, owned_push)(const struct kmem_pcs *pcs, char *base, intptr_t rseq, uintptr_t owner, void *object)
+{
+	uintptr_t area, slot, top;
+
+	KM_SEQUENCE(
+		KMEM_RSEQ_WORD
+		"movq (%[slot]), %[top]\n\t"
+		KM_OWNED_MINE
+		"testl %k[top], %[mask]\n\t"
+		"jz %l[miss]\n\t"
+		"movq %[object], -8(%[area], %[top])\n\t"
+		KMEM_RSEQ_DOWN,
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)),
+		KM_OPERANDS([pcs] "m"(pcs->pcs), KM_RSEQ_IN, [owner] "r"(owner), [object] "r"(object),
+			    [mask] "m"(pcs->mask)));
+	KM_RSEQ_RETURN(true, false);
+}
+
+KM_OPERATION(bool, stock_take)(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
+{
+	uintptr_t area, slot;
+
+	KM_SEQUENCE(
+		KMEM_RSEQ_SLOT
+		"cmpq %[bytes], (%[slot])\n\t"
+		"jb %l[miss]\n\t"
+		"subq %[bytes], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot)),
+		KM_OPERANDS([f] "r"(stock), KM_RSEQ_IN, [bytes] "er"(bytes)));
+	KM_RSEQ_RETURN(true, false);
+}
+
+KM_OPERATION(bool, stock_put)(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes, uint64_t limit)
+{
+	uintptr_t area, slot, sum;
+
+	KM_SEQUENCE(
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_WRITABLE
+		"movq (%[slot]), %[sum]\n\t"
+		"addq %[bytes], %[sum]\n\t"
+		"cmpq %[limit], %[sum]\n\t"
+		"ja %l[miss]\n\t"
+		"addq %[bytes], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [sum] "=&r"(sum)),
+		KM_OPERANDS([f] "r"(stock), KM_RSEQ_IN, [bytes] "er"(bytes), [limit] "er"(limit)));
+	KM_RSEQ_RETURN(true, false);
+}
+
+/* ------------------------------------------------------------------ chains */
+
+KM_OPERATION(void *, chain_pop)(const struct km_chain *chain, char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, next;
+	void *object;
+
+	KM_SEQUENCE(
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[object]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz %l[miss]\n\t"
+		"movl 4(%[f]), %k[next]\n\t"
+		"movq (%[object], %[next]), %[next]\n\t"
+		"movq %[next], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [next] "=&r"(next), [object] "=&r"(object)),
+		KM_OPERANDS([f] "r"(chain), KM_RSEQ_IN));
+	KM_RSEQ_RETURN_OBJECT(object);
+}
+
+/* Pop up to count objects to out[0 ..). Requires: count > 0. */
+KM_OPERATION(size_t, chain_pop_n)(const struct km_chain *chain, char *base, intptr_t rseq, void **out, size_t count)
+{
+	uintptr_t area, slot, object, link, done;
+
+	KM_SEQUENCE(
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[object]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz %l[miss]\n\t"
+		"movl 4(%[f]), %k[link]\n\t"
+		"xorl %k[done], %k[done]\n"
+		"81:\n\t"
+		"movq %[object], (%[out], %[done], 8)\n\t"
+		"movq (%[object], %[link]), %[object]\n\t"
+		"incq %[done]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz 82f\n\t"
+		"cmpq %[count], %[done]\n\t"
+		"jb 81b\n"
+		"82:\n\t"
+		"movq %[object], (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot), [object] "=&r"(object), [link] "=&r"(link),
+			    [done] "=&r"(done)),
+		KM_OPERANDS([f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [out] "r"(out),
+			    [count] "r"(count)));
+	KM_RSEQ_RETURN(done, 0);
+}
+
+/*
+ * The low bits of a tag are the shift count in cl. With a tag of 0, shr keeps the flags of xor, and no object is NULL:
+ * so a tag of 0 is a miss.
+ */
+KM_OPERATION(enum km_chain_push, chain_push)(const struct km_chain *chain, char *base, intptr_t rseq, void *head,
+					     void *tail)
+{
+	uintptr_t area, slot, tag, other;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq 8(%[slot]), %[tag]\n\t"
+		"movq %[head], %[other]\n\t"
+		"xorq %[tag], %[other]\n\t"
+		"shrq %%cl, %[other]\n\t"
+		"jnz %l[miss]\n\t"
+		"movq (%[slot]), %[other]\n\t"
+		"cmpq %[other], %[head]\n\t"
+		"je %l[twice]\n\t"
+		"movl 4(%[f]), %k[tag]\n\t"
+		"movq %[other], (%[tail], %[tag])\n\t"
+		"movq %[head], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot)
-		: [f] "r"(open), [base] "rm"(base), [rs] "r"(rseq), [commit] "r"(commit)
+		: [area] "=&r"(area), [slot] "=&r"(slot), [tag] "=&c"(tag), [other] "=&r"(other)
+		: [f] "r"(chain), KM_RSEQ_IN, [head] "r"(head), [tail] "r"(tail)
 		: "memory", "cc"
-		: miss);
+		: miss, twice);
+	KM_RSEQ_RETURN(KM_CHAIN_PUSHED, KM_CHAIN_MISS);
+twice:
+	KMEM_RSEQ_MISSED;
+	return KM_CHAIN_TWICE;
+}
+
+KM_OPERATION(bool, chain_swap)(const struct km_chain *chain, char *base, intptr_t rseq,
+			       const struct km_chain_top *new_top, struct km_chain_top *old)
+{
+	uintptr_t area, slot;
+
+	KM_SEQUENCE(
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_WRITABLE
+		"movups (%[slot]), %%xmm0\n\t"
+		"movups (%[new_top]), %%xmm1\n\t"
+		"movups %%xmm0, (%[old])\n\t"
+		"movups %%xmm1, (%[slot])\n",
+		KM_OPERANDS([area] "=&r"(area), [slot] "=&r"(slot)),
+		KM_OPERANDS([f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [new_top] "r"(new_top),
+			    [old] "r"(old)), "xmm0", "xmm1");
 	KM_RSEQ_RETURN(true, false);
 }
 

@@ -44,16 +44,22 @@ static bool is_tagged(const struct km_pair *seen, const uint32_t *slot)
 	return seen->second == (uintptr_t)slot;
 }
 
-/* Used under both soft disciplines: a stock has no lock, because a drain compares and swaps as well. */
-static bool soft_take(const uint32_t *slot, uint64_t bytes)
+/*
+ * Take `bytes` from this CPU's pair, or all bytes, at least so many. Used under both soft disciplines: a stock has no
+ * lock, because a drain compares and swaps as well.
+ */
+static uint64_t soft_take(const uint32_t *slot, uint64_t bytes, bool all)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
 
 	km_debug(bytes, "a request to a stock has bytes");
-	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) && seen.first >= bytes; i++)
-		if (km_cas_pair(pair, &seen, (struct km_pair){ seen.first - bytes, seen.second }))
-			return true;
-	return false;
+	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) && seen.first >= bytes; i++) {
+		const uint64_t taken = all ? seen.first : bytes;
+
+		if (km_cas_pair(pair, &seen, (struct km_pair){ seen.first - taken, seen.second }))
+			return taken;
+	}
+	return 0;
 }
 
 static bool soft_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
@@ -67,22 +73,9 @@ static bool soft_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
 	return false;
 }
 
-static uint64_t soft_empty(const uint32_t *slot)
-{
-	struct km_pair seen, *pair = enter(slot, &seen);
-
-	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) && seen.first; i++) {
-		uint64_t all = seen.first;
-
-		if (km_cas_pair(pair, &seen, (struct km_pair){ 0, seen.second }))
-			return all;
-	}
-	return 0;
-}
-
 bool km_stock_take(const uint32_t *slot, uint64_t bytes)
 {
-	return KM_RSEQ(stock_take, (slot, km_percpu.base, km_thread_rseq, bytes), soft_take(slot, bytes));
+	return KM_RSEQ(stock_take, (slot, km_percpu.base, km_thread_rseq, bytes), soft_take(slot, bytes, false) != 0);
 }
 
 bool km_stock_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
@@ -93,7 +86,13 @@ bool km_stock_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
 
 uint64_t km_stock_empty(const uint32_t *slot)
 {
-	return KM_RSEQ(stock_empty, (slot, km_percpu.base, km_thread_rseq), soft_empty(slot));
+	if (!km_visits_by_rseq())
+		return soft_take(slot, 1, true);
+	km_visit_scope(visit, slot, true);
+	while (km_visit_look(&visit) && visit.top)
+		if (km_visit_commit(&visit, NULL, 0, visit.word, 0))
+			return visit.top;
+	return 0;
 }
 
 void km_stock_open(uint32_t *slot, uint32_t offset)

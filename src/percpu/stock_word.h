@@ -8,7 +8,7 @@
  * Kernel: five slots per CPU, which are searched; a sixth objcg evicts one of the five.
  *
  * The operations, in pseudo-code (each commits with its last store, or does nothing):
- *	take		if (word < bytes) miss; word -= bytes
+ *	take		if (word < bytes, as in a closed stock) miss; word -= bytes
  *	put		if (closed) miss; if (word + bytes > limit) miss; word += bytes
  *	empty		all = word; if (!all) miss; word = 0
  *

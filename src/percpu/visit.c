@@ -17,6 +17,10 @@
  */
 #include "visit.h"
 
+bool km_visit_here(struct km_visit *visit, uint32_t slot, bool alone)
+{
+	return km_visit_cpu(visit, slot, km_cpu(), alone || km_percpu.discipline == KM_DISCIPLINE_LOCK);
+}
 
 /*
  * Mark the locks that this thread holds. A free lock is not marked. A lock held by another thread may be

@@ -35,7 +35,6 @@ struct km_visit {
 	struct km_commit commit;
 };
 
-
 /* State of the lock of a CPU's words. */
 enum km_soft_state {
 	KM_SOFT_FREE,
@@ -112,25 +111,34 @@ km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu,
 	return visit->locked == lock;
 }
 
+/* The soft half of km_visit_enter, without a check whether the words are closed. */
+bool km_visit_here(struct km_visit *visit, uint32_t slot, bool alone);
+
 /*
- * Visit this CPU's words, for km_visit_look. The caller must end with km_visit_leave. alone: the operation is more
- * than a pop, and needs the lock under cmpxchg, too.
+ * Visit this CPU's words. alone: the operation is more than a pop, and needs the lock under cmpxchg, too. If the words
+ * are closed, or another visit has the lock, no try follows: km_visit_look returns false.
  */
-km_inline bool km_visit_enter(struct km_visit *visit, const uint32_t *open, bool alone)
+km_inline void km_visit_enter(struct km_visit *visit, const uint32_t *open, bool alone)
 {
 	uint32_t slot = km_load(open);
 
 	visit->open = open;
-	visit->area = visit->top = 0;
 	visit->word = NULL;
-	visit->seen = (struct km_pair){ 0, 0 };
 	visit->locked = false;
-	visit->tries = visit->reads = 0;
-	if (!slot)
-		return false;
-	return km_visits_by_rseq() ||
-	       km_visit_cpu(visit, slot, km_cpu(), alone || km_percpu.discipline == KM_DISCIPLINE_LOCK);
+	visit->tries = 0;
+	if (!slot || (!km_visits_by_rseq() && !km_visit_here(visit, slot, alone)))
+		visit->tries = KM_VISIT_TRIES;
 }
+
+km_inline void km_visit_leave(struct km_visit *visit)
+{
+	if (visit->locked)
+		km_visit_unlock(visit);
+}
+/* km_visit_enter, with km_visit_leave at the end of the block or at a return. */
+#define km_visit_scope(visit, open, alone) \
+	struct km_visit visit km_scoped(km_visit_leave); \
+	km_visit_enter(&visit, (open), (alone))
 
 /*
  * Visit the words of `cpu` with the lock, for a drain.
@@ -151,12 +159,6 @@ km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu
 		km_relax();
 	}
 	return true;
-}
-
-km_inline void km_visit_leave(struct km_visit *visit)
-{
-	if (visit->locked)
-		km_visit_unlock(visit);
 }
 
 /*
@@ -188,21 +190,13 @@ km_inline bool km_soft_commit(struct km_visit *visit, uintptr_t top)
 	return true;
 }
 
-/* km_visit_enter and km_visit_look for soft hits and copies, which are not sequences under the soft disciplines. */
-km_inline bool km_soft_enter(struct km_visit *visit, const uint32_t *open, bool alone)
-{
-	uint32_t slot = km_load(open);
-
-	km_debug(!km_visits_by_rseq(), "under discipline rseq hits and copies are sequences");
-	visit->locked = false;
-	visit->tries = 0;
-	return slot && km_visit_cpu(visit, slot, km_cpu(), alone || km_percpu.discipline == KM_DISCIPLINE_LOCK);
-}
-
+/* A try of a soft operation: km_visit_look without rseq. */
 km_inline bool km_soft_try(struct km_visit *visit)
 {
+	km_debug(!km_visits_by_rseq(), "under discipline rseq hits and copies are sequences");
 	if (visit->tries++ == KM_VISIT_TRIES)
 		return false;
+	km_debug(visit->word, "a per-CPU operation reads an offset after its entry");
 	km_soft_look(visit);
 	return true;
 }
@@ -227,13 +221,10 @@ km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
  */
 km_inline bool km_visit_look(struct km_visit *visit)
 {
+	if (!km_visits_by_rseq())
+		return km_soft_try(visit);
 	if (visit->tries++ == KM_VISIT_TRIES)
 		return false;
-	km_debug(km_visits_by_rseq() || visit->word, "a per-CPU operation reads an offset after its entry");
-	if (!km_visits_by_rseq()) {
-		km_soft_look(visit);
-		return true;
-	}
 	/* Acquire pairs with the release after a drain, by km_pcs_open. */
 	uint32_t slot = km_load_acquire(visit->open), cpu = km_cpu_of_thread();
 	if (!slot || !km_cpu_is_online(cpu))

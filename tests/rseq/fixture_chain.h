@@ -186,7 +186,7 @@ static void chain_partial_add(uint64_t most)
 static void chain_drain(void)
 {
 	km_chain_close(&chain.chain);
-	need(km_chain_fence(), "no fence");
+	need(km_pcs_fence(), "no fence");
 	km_for_each_cpu(cpu) {
 		struct km_chain_top top;
 		struct km_chain_link *partial;

@@ -15,9 +15,7 @@
 #include "cache.h"
 
 #define LOCKS	16u
-static struct {
-	struct km_lock lock;
-} km_aligned(64) part[LOCKS] = { [0 ... LOCKS - 1] = { KM_LOCK_INIT(KM_RANK_POOL) } };
+static struct { struct km_lock lock; } km_aligned(64) part[LOCKS] = { [0 ... LOCKS - 1] = { KM_LOCK_INIT(KM_RANK_POOL) } };
 
 static struct km_lock *lock_of(const mempool_t *pool)
 {
@@ -34,14 +32,14 @@ static void fork_locks(bool before, bool child)
 static bool enter(const mempool_t *pool, struct km_busy_was *was)
 {
 	*was = km_busy_begin();
-	if (km_unlikely(km_was_busy(*was))) {
-		if (km_trylock(lock_of(pool)))
-			return true;
-		km_busy_end(*was);
-		return false;
+	if (km_likely(!km_was_busy(*was))) {
+		km_lock(lock_of(pool));
+		return true;
 	}
-	km_lock(lock_of(pool));
-	return true;
+	if (km_trylock(lock_of(pool)))
+		return true;
+	km_busy_end(*was);
+	return false;
 }
 
 static void leave(const mempool_t *pool, struct km_busy_was was)
@@ -94,9 +92,8 @@ static km_cold void look_at_element(const mempool_t *pool, void *element)
 		i++;
 	if (i == bytes)
 		return;
-	km_warn("mempool %p: element %p was overwritten in the reserve, at byte %zu: "
-		"0x%x", (const void *)pool, element, i,
-		byte[i]);
+	km_warn("mempool %p: element %p was overwritten in the reserve, at byte %zu: 0x%x", (const void *)pool, element,
+		i, byte[i]);
 	km_misuse(KM_MISUSE_OVERWRITTEN, "mempool_alloc", element, name);
 }
 
@@ -115,31 +112,34 @@ km_inline void note_out(const mempool_t *pool, void *element)
 
 /* ------------------------------------------------------------------ the reserve */
 
-/* Take `count` elements from the end of the reserve: all or none. */
-static bool take(mempool_t *pool, void **elements, int count)
+/* Fill the missing entries (NULL) from the end of the reserve: all or none. */
+static bool take(mempool_t *pool, gfp_t gfp, void **elements, unsigned count, unsigned missing)
 {
 	struct km_busy_was was;
-	bool enough = false;
 
-	if (km_load(&pool->curr_nr) < count)
+	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0))
 		return false;
-	/* Without system calls: no thread is woken. */
-	bool calls = km_calls_begin(false);
-	if (!enter(pool, &was)) {
-		km_calls_end(calls);
+	/* A request that may not wait makes no system call: no thread is woken. */
+	km_calls_scope(calls, km_gfp_may_wait(gfp));
+	if (!enter(pool, &was))
 		return false;
-	}
-	if (pool->curr_nr >= count) {
-		km_bump(&pool->curr_nr, -count);
-		__builtin_memcpy(elements, pool->elements + pool->curr_nr, (size_t)count * sizeof(*elements));
-		enough = true;
-	}
+	const bool enough = missing <= (unsigned)pool->curr_nr;
+	for (unsigned i = 0; enough && i < count; i++)
+		if (!elements[i]) {
+			km_bump(&pool->curr_nr, -1);
+			elements[i] = pool->elements[pool->curr_nr];
+			note_out(pool, elements[i]);
+		}
 	km_debug(pool->curr_nr >= 0, "a reserve has no negative count");
 	leave(pool, was);
-	km_calls_end(calls);
-	for (int i = 0; enough && i < count; i++)
-		note_out(pool, elements[i]);
 	return enough;
+}
+
+static void *take_one(mempool_t *pool)
+{
+	void *element = NULL;
+
+	return take(pool, GFP_NOWAIT, &element, 1, 1) ? element : NULL;
 }
 
 /* Put elements into the reserve up to min_nr. Returns: the number of elements taken from the front of the array. */
@@ -148,9 +148,7 @@ static int put(mempool_t *pool, void *const *elements, int count)
 	int room = km_load(&pool->min_nr) - km_load(&pool->curr_nr);
 	struct km_busy_was was;
 
-	if (km_likely(room <= 0))
-		return 0;
-	if (!enter(pool, &was))
+	if (km_likely(room <= 0) || !enter(pool, &was))
 		return 0;
 	room = km_min(km_max(pool->min_nr - pool->curr_nr, 0), count);
 	/* Elements without room stay unchanged with the caller. */
@@ -201,37 +199,13 @@ static unsigned fill(mempool_t *pool, gfp_t gfp, void **elements, unsigned count
 	return missing;
 }
 
-/* Fill the missing entries from the reserve: all or none. */
-static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count, unsigned missing)
-{
-	struct km_busy_was was;
-	bool enough = false;
-
-	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0))
-		return false;
-	km_calls_scope(calls, km_gfp_may_wait(gfp));
-	if (!enter(pool, &was))
-		return false;
-	if (missing <= (unsigned)pool->curr_nr) {
-		for (unsigned i = 0; i < count; i++)
-			if (!elements[i]) {
-				km_bump(&pool->curr_nr, -1);
-				elements[i] = pool->elements[pool->curr_nr];
-				note_out(pool, elements[i]);
-			}
-		enough = true;
-	}
-	leave(pool, was);
-	return enough;
-}
-
 /* Try once: the pool's function, then the reserve. errno is kept on success. */
 static bool get(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 {
 	int kept = errno;
 	unsigned missing = fill(pool, gfp, elements, count);
 
-	if (!missing || fill_up(pool, gfp, elements, count, missing)) {
+	if (!missing || take(pool, gfp, elements, count, missing)) {
 		errno = kept;
 		return true;
 	}
@@ -275,9 +249,9 @@ void *mempool_alloc(mempool_t *pool, gfp_t gfp)
 
 void *mempool_alloc_preallocated(mempool_t *pool)
 {
-	void *element = NULL;
+	void *element = take_one(pool);
 
-	if (!take(pool, &element, 1))
+	if (!element)
 		errno = ENOMEM;
 	return element;
 }
@@ -370,7 +344,7 @@ void mempool_exit(mempool_t *pool)
 {
 	void *element;
 
-	while (take(pool, &element, 1))
+	while ((element = take_one(pool)))
 		pool->free(element, pool->pool_data);
 	kvfree(pool->elements);
 	*pool = (mempool_t){ 0 };
@@ -437,7 +411,7 @@ int mempool_resize(mempool_t *pool, int min_nr)
 		return -ENOMEM;
 	km_store(&pool->min_nr, min_nr);
 	leave(pool, was);
-	while (km_load(&pool->curr_nr) > min_nr && take(pool, &element, 1))
+	while (km_load(&pool->curr_nr) > min_nr && (element = take_one(pool)))
 		pool->free(element, pool->pool_data);
 	return 0;
 }

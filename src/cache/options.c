@@ -62,9 +62,8 @@ static bool set_engine(const char *value)
 {
 	const struct km_engine *engine = km_engine_find(value);
 
-	if (engine)
-		km_options.engine = engine;
-	return engine != NULL;
+	km_options.engine = engine ?: km_options.engine;
+	return engine;
 }
 
 /* Returns: the index of `value` in a list that ends with NULL; -1 if absent. */
@@ -151,16 +150,6 @@ static bool set_arena(const char *value)
 	return true;
 }
 
-static bool set_reserve(const char *value)
-{
-	uint64_t bytes;
-
-	if (!km_parse_bytes(value, &bytes) || bytes > (uint64_t)PTRDIFF_MAX)
-		return false;
-	km_options.reserve = bytes;
-	return true;
-}
-
 static bool set_profile(const char *value)
 {
 	if (value[0] == '0' && !value[1]) {
@@ -196,7 +185,6 @@ static bool set_account(const char *value)
 	return i >= 0;
 }
 
-static bool set_memcg_limit(const char *value) { return km_parse_bytes(value, &km_options.limit); }
 static bool set_memcg_group(const char *value)
 {
 	size_t length = __builtin_strlen(value);
@@ -207,12 +195,13 @@ static bool set_memcg_group(const char *value)
 	return true;
 }
 
-/* An option sets a flag, a number, one of some names, or calls a function. */
+/* An option sets a flag, a number, bytes, one of some names, or calls a function. */
 static const struct option {
 	const char *key, *help;
 	bool *flag;
 	unsigned *number;
-	unsigned long most;		/* greatest value of the number */
+	uint64_t *bytes;
+	unsigned long most;		/* greatest value of the number or bytes */
 	const char *const *names;	/* the flag or number is the index of the value among the names */
 	bool (*set)(const char *value);
 #define NAMES(...) .names = (const char *const[]){ __VA_ARGS__, NULL }
@@ -283,11 +272,11 @@ static const struct option {
 	{ "memcg_shelf", "0|1: cache charged objects in per-CPU sheaves (1)",
 	  .flag = &km_memcg_modes[MEM_CGROUP_SHELF] },
 	{ "reserve", "bytes, with K, M, G, T: memory committed in advance for GFP_NOWAIT (as the requests need)",
-	  .set = set_reserve },
+	  .bytes = &km_options.reserve, .most = PTRDIFF_MAX },
 	{ "account", "0|1|malloc: charge all allocations to one group, or malloc's to the group of the thread (0)",
 	  .set = set_account },
 	{ "memcg_limit", "512M, 1.5G, bytes: max of the group of the process, and account:1 (no limit)",
-	  .set = set_memcg_limit },
+	  .bytes = &km_options.limit, .most = UINT64_MAX },
 	{ "memcg_group", "NAME: name of the group of the process, and account:1 (the name of the program)",
 	  .set = set_memcg_group },
 	{ "lookahead", "greatest number of mismatches while a detached freelist is built (3)",
@@ -304,9 +293,16 @@ static void print_help(void)
 static bool set(const struct option *option, const char *value)
 {
 	unsigned long number;
+	uint64_t bytes;
 
 	if (option->set)
 		return option->set(value);
+	if (option->bytes) {
+		if (!km_parse_bytes(value, &bytes) || bytes > option->most)
+			return false;
+		*option->bytes = bytes;
+		return true;
+	}
 	if (option->names)
 		number = (unsigned long)which(value, option->names);
 	else if (!parse_number(value, option->flag ? 1 : option->most, &number))
@@ -334,16 +330,13 @@ enum km_option_fit km_option_apply(const char *key, const char *value)
 
 static void apply(const char *key, const char *value)
 {
-	switch (km_option_apply(key, value)) {
-	case KM_OPTION_FITS:
-		break;
-	case KM_OPTION_BAD:
+	enum km_option_fit fit = km_option_apply(key, value);
+
+	if (fit == KM_OPTION_BAD)
 		km_warn("KMEM_OPTIONS: bad value for %s: %s; KMEM_OPTIONS=help lists the values", key,
-			 value ?: "(none)");
-		break;
-	case KM_OPTION_UNKNOWN:
+			value ?: "(none)");
+	else if (fit == KM_OPTION_UNKNOWN)
 		km_warn("KMEM_OPTIONS: unknown key: %s; KMEM_OPTIONS=help lists the keys", key);
-	}
 }
 
 static void parse(char *at)
@@ -398,13 +391,6 @@ static void settle_account(void)
 	km_options.account = !km_options.engine->shared_pages && km_has_accounting();
 }
 
-static void settle_guard(void)
-{
-	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)
-		km_warn("KMEM_OPTIONS: guard is ignored: the program is linked without guarded objects; link with "
-			"-Wl,-u,km_guarding");
-}
-
 static void settle_observer(void)
 {
 	if (km_options.observed && !km_observer_ops)
@@ -413,13 +399,6 @@ static void settle_observer(void)
 	km_options.observed &= km_observer_ops != NULL;
 	if (km_options.observer_thread && !km_options.observed)
 		km_warn("KMEM_OPTIONS: observer_thread is ignored: there is no observer; set observer:UID");
-}
-
-static void settle_profile(void)
-{
-	if (km_options.profile && !km_profile_ops)
-		km_warn("KMEM_OPTIONS: profile is ignored: the program is linked without profiles; link with "
-			"-Wl,-u,km_profiling");
 }
 
 static void read_debug(void)
@@ -476,8 +455,12 @@ void km_options_read(void)
 		parse(text);
 	km_hardening_start();
 	settle_account();
-	settle_guard();
-	settle_profile();
+	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)
+		km_warn("KMEM_OPTIONS: guard is ignored: the program is linked without guarded objects; link with "
+			"-Wl,-u,km_guarding");
+	if (km_options.profile && !km_profile_ops)
+		km_warn("KMEM_OPTIONS: profile is ignored: the program is linked without profiles; link with "
+			"-Wl,-u,km_profiling");
 	settle_observer();
 	read_debug();
 	read_leaks();

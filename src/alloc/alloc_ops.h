@@ -18,6 +18,12 @@ extern km_hidden const struct km_alloc_ops km_ops_array, km_ops_array_by_cid, km
 extern km_hidden const struct km_alloc_ops km_ops_none, km_ops_observed, km_ops_profiled, km_ops_dead,
 	km_ops_sampled;
 
+/* A request of kmalloc or malloc whose cache is sampled or probed; the caller's stack has the structure. */
+struct km_asked {
+	const struct kmem_cache *cache;
+	size_t bytes, align;
+};
+
 /* drain.c. Also protects the words of publish.c and the layers of caches. */
 extern km_hidden struct km_lock km_drain_lock;
 /*

@@ -135,8 +135,8 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 		km_profile_ops->due(cache, object, size, km_gfp_may_wait(gfp), site);
 	if (km_likely(!(km_load(&km_alloc_probing) & KM_PROBING_TRACER)))
 		return object;
-	if (km_thread.asked.cache == cache)
-		bytes = km_thread.asked.bytes;
+	if (km_thread.asked && km_thread.asked->cache == cache)
+		bytes = km_thread.asked->bytes;
 	if (cache->layout.flags & SLAB_KMALLOC)
 		km_tracer_ops->kmalloc(km_alloc_take_site(site), object, bytes, size, gfp, node, accounted);
 	else

@@ -127,9 +127,10 @@ static void pass(struct kmem_cache *cache, bool may_wait)
 void *km_alloc_asked(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	km_debug(bytes && bytes <= cache->layout.object_size, "an object has room for the requested bytes");
-	km_thread.asked = (struct km_asked){ cache, (uint32_t)bytes, (uint32_t)align };
+	const struct km_asked asked = { cache, bytes, align }, *outer = km_thread.asked;
+	km_thread.asked = &asked;
 	void *object = node == NUMA_NO_NODE ? km_alloc_miss(cache, gfp) : km_alloc_miss_node(cache, gfp, node);
-	km_thread.asked.cache = NULL;
+	km_thread.asked = outer;
 	return object;
 }
 
@@ -143,8 +144,8 @@ static struct km_asked asked_of(const struct kmem_cache *cache)
 {
 	if (!(cache->layout.flags & SLAB_KMALLOC))
 		return whole(cache);
-	if (km_thread.asked.cache == cache)
-		return km_thread.asked;
+	if (km_thread.asked && km_thread.asked->cache == cache)
+		return *km_thread.asked;
 	km_alloc_want_sizes(true);
 	return (struct km_asked){ NULL, 0, 0 };
 }
@@ -196,12 +197,10 @@ static void *sampled_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 
 static void *sampled_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
-	struct km_asked asked = { cache, (uint32_t)bytes, (uint32_t)align };
+	const struct km_asked asked = { cache, bytes, align };
 	void *object = may_take(cache, gfp, node) ? take(cache, gfp, asked) : NULL;
 
-	if (object)
-		return object;
-	return had(cache, km_plain_ops(cache)->alloc_sized(cache, bytes, align, gfp, node), gfp);
+	return object ?: had(cache, km_plain_ops(cache)->alloc_sized(cache, bytes, align, gfp, node), gfp);
 }
 
 static void sampled_free(struct kmem_cache *cache, void *object)

@@ -127,7 +127,7 @@ km_inline void km_registry_hold_leave(const bool *within)
 }
 #define km_registry_hold_scope(within) \
 	const bool within km_scoped(km_registry_hold_leave) = km_registry_hold()
-bool km_registry_visiting(void);
+bool km_registry_is_mine(void);	/* this thread has the lock: for a visit, or by km_registry_lock */
 /* Visit all caches with the registry held. The variant within gives up if the lock is not available in `ms`
  * milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);

@@ -588,19 +588,22 @@ int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *ar
 	return 0;
 }
 
+bool km_registry_is_mine(void)
+{
+	return km_lock_is_own(&registry.lock);
+}
+
 bool km_registry_hold(void)
 {
-	bool within = km_thread.visits_caches;
+	bool within = km_registry_is_mine();
 
 	if (!within)
 		km_lock(&registry.lock);
-	km_thread.visits_caches = true;
 	return within;
 }
 
 void km_registry_let_go(bool within)
 {
-	km_thread.visits_caches = within;
 	if (!within)
 		km_unlock(&registry.lock);
 }
@@ -611,11 +614,6 @@ int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *a
 		return 0;
 	km_registry_hold_scope(within);
 	return km_registry_each(visit, arg);
-}
-
-bool km_registry_visiting(void)
-{
-	return km_thread.visits_caches;
 }
 
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms)
@@ -650,7 +648,7 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg)
 {
-	bool within = km_thread.visits_caches;
+	bool within = km_registry_is_mine();
 	unsigned i = within ? KM_PRINTERS : 0;
 
 	if (!within)

@@ -31,7 +31,7 @@ struct km_charge_ops {
 	/* ---- for src/alloc. Begins charging in this cache: adds the layer CHARGE. From now on each call checks the
 	 * objcg. Returns: false if not possible. */
 	bool (*begin)(struct kmem_cache *cache, bool may_wait);
-	/* Give back the objects on the charged sheaves of the caches, on these CPUs (alloc/drain.h). unused: also
+	/* Give back the objects on the charged sheaves of the caches, on these CPUs (alloc/alloc_ops.h). unused: also
 	 * where the fence is refused, because no thread uses the caches. */
 	void (*drain)(struct kmem_cache **caches, size_t count, bool unused, const struct km_cpu_list *places);
 	/* Close the cache's charged sheaves for ever; release them, after a fence. With km_drain_lock held. */

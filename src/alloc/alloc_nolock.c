@@ -11,7 +11,6 @@
 #include <errno.h>
 
 #include "page/deferred_free.h"
-#include "os/secret.h"
 #include "alloc_ops.h"
 
 static void *refused(int error)

@@ -94,11 +94,9 @@ typedef void km_spill_fn(struct kmem_cache *cache, void *object);
 
 /* Refills from the requested node first, then from other nodes unless __GFP_THISNODE is set. */
 void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *request, km_refill_fn *refill);
-/* Same by the shortest path. NULL: try the next path. */
-void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *request);
-/* Takes one object from a slab, or frees one to its slab, past the cached objects. No miss is noted, so the sheaves
- * do not grow. NULL: try the next path. */
-void *km_miss_take_past(struct kmem_cache *cache, const struct km_request *request);
+/* Takes one object from a slab, or frees one to its slab, past the cached objects and by the shortest path. No miss is
+ * noted, so the sheaves do not grow. only: 0, or __GFP_THISNODE. NULL: try the next path. */
+void *km_miss_take(struct kmem_cache *cache, const struct km_request *request, gfp_t only);
 void km_miss_give_past(struct kmem_cache *cache, void *object);
 
 /* Allocates one object from the engine. While the engine has none, drains other caches and tries again. */
@@ -160,8 +158,6 @@ km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **ob
 {
 	km_layer_below(cache, KM_LAYER_VALIDATE)->free_bulk(cache, n, n, objects);
 }
-/* Ends a bulk allocation. Returns n if `left` is 0; else frees all objects, reports the failure, returns 0. */
-int km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 
 /* The ops below the layer CHARGE: uncharged objects. */
 km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache)
@@ -169,7 +165,27 @@ km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache
 	return km_layer(cache, KM_LAYER_CHARGE + 1);
 }
 
-/* The functions of sheaf_ops.c, and the functions of cid_fast_path.c in front of them. */
+/* ---- drain.c, publish.c, resize.c and memcg/charged_drain.c; with km_drain_lock held, or for a cache not yet visible to
+ * other threads. */
+
+/* Some CPUs; NULL in place of a list: all online CPUs. */
+struct km_cpu_list {
+	const uint16_t *cpus;
+	size_t count;
+};
+
+/* Calls `take` for each online CPU of the list. */
+void km_alloc_each_cpu(struct kmem_cache *cache, const struct km_cpu_list *from, const void *arg,
+		       void (*take)(struct kmem_cache *cache, unsigned cpu, const void *arg));
+/* Close and open the cache's sheaves, without the fence. Each ends with km_alloc_show. */
+void km_alloc_close_pcs(struct kmem_cache *cache);
+void km_alloc_open_pcs(struct kmem_cache *cache);
+/* Writes all words that the fast path reads, from the open sheaves. */
+void km_alloc_show(struct kmem_cache *cache);
+/* Writes the cache's entries of a table of sizes: the cache's id if open, else none. */
+void km_alloc_show_entries(struct kmem_cache *cache, bool open);
+
+/* ---- The functions of sheaf_ops.c, and the functions of cid_fast_path.c in front of them. */
 void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_array_free(struct kmem_cache *cache, void *object);
 #ifdef KMEM_HAVE_RSEQ

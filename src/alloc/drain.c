@@ -22,8 +22,7 @@
  * charged sheaves may open closed sheaves. A signal handler must not wait for the lock. So the holder is busy, and a
  * resize only tries the lock.
  */
-#include "harden.h"
-#include "drain.h"
+#include "alloc_ops.h"
 
 struct km_lock km_drain_lock = KM_LOCK_INIT(KM_RANK_DRAIN);
 

@@ -14,8 +14,6 @@
 #include <errno.h>
 
 #include "page/guard_range.h"
-#include "os/die.h"
-#include "harden.h"
 #include "profile_record.h"
 #include "tracer.h"
 #include "alloc_ops.h"
@@ -77,23 +75,19 @@ void km_alloc_bury(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ one object */
 
-static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
-{
-	gfp &= ~__GFP_ZERO;
-	return bytes ? km_layer_below(cache, KM_LAYER_OBSERVE)->alloc_sized(cache, bytes, align, gfp, node) :
-		       km_layer_below(cache, KM_LAYER_OBSERVE)->alloc(cache, gfp, node);
-}
-
 /*
  * Allocates an object and shows the object to the hooks. Zeroes last, because the object must not be touched before.
  */
 static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
+	const struct km_alloc_ops *below = km_layer_below(cache, KM_LAYER_OBSERVE);
 	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
+	const gfp_t unzeroed = gfp & ~__GFP_ZERO;
 	void *object, *shown;
 
 	for (unsigned i = 0; i < KM_MOST_LOST; i++) {
-		object = one_below(cache, bytes, align, gfp, node);
+		object = bytes ? below->alloc_sized(cache, bytes, align, unzeroed, node) :
+				 below->alloc(cache, unzeroed, node);
 		if (km_unlikely(!object))
 			return NULL;
 		shown = hooks && hooks->on_alloc ? hooks->on_alloc(cache, object, gfp) : object;

@@ -26,7 +26,6 @@
 
 #include "page/guard_range.h"
 #include "page/metadata.h"
-#include "os/die.h"
 #include "alloc_ops.h"
 
 struct array_sheaf {
@@ -320,8 +319,7 @@ static struct slab_sheaf *refill_sheaf(struct kmem_cache *cache, gfp_t gfp, stru
 
 /* Refills a sheaf. If a larger sheaf is necessary, fills the new sheaf before the old one is freed. So a failure
  * leaves the caller's sheaf unchanged. */
-int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf,
-			    unsigned int n)
+int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf, unsigned int n)
 {
 	static const char function[] = "kmem_cache_refill_sheaf";
 	struct slab_sheaf *old = sheaf ? *sheaf : NULL;
@@ -343,12 +341,11 @@ int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_she
 		give_back(cache, gfp, old);
 		return 0;
 	}
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	if (is_sheaf(old))
 		*sheaf = refill_sheaf(cache, gfp, old, n);
 	else
 		fill_array(cache, gfp, old, capacity - size_of(old));
-	km_calls_end(was);
 	return size_of(*sheaf) >= n ? 0 : -ENOMEM;
 }
 

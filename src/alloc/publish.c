@@ -4,8 +4,7 @@
  * computes all these words again, with km_drain_lock held. Other files only clear a word.
  */
 #include "page/guard_range.h"
-#include "os/die.h"
-#include "drain.h"
+#include "alloc_ops.h"
 
 static bool public_pcs(const struct kmem_cache *cache)
 {
@@ -87,13 +86,12 @@ void km_alloc_show(struct kmem_cache *cache)
 /* Several threads may be the first caller. `kind`: enum km_cache_trait, or 0. */
 static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, uint8_t kind)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	km_debug(!cache->registry.size_ids || cache->registry.size_ids == ids, "a cache has one run of entries");
 	km_store(&cache->layout.traits, (uint8_t)(cache->layout.traits | kind));
 	cache->registry.size_ids = ids;
 	cache->registry.size_count = (uint32_t)count;
 	km_alloc_show(cache);
-	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
@@ -113,7 +111,7 @@ void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 
 void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	km_debug(!shut.count || shut.ids == ids, "one table of sizes is closed at a time");
 	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
 		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
@@ -125,7 +123,6 @@ void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 	shut.ids = ids;
 	shut.kept = kept;
 	shut.count = now ? count : 0;
-	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_close_pcs(struct kmem_cache *cache)
@@ -145,21 +142,19 @@ void km_alloc_open_pcs(struct kmem_cache *cache)
 bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
 			   const struct km_alloc_ops *to, bool may_wait)
 {
-	struct km_busy_was was = km_busy_begin();
-	bool changed = false;
+	km_busy_scope(was);
 
-	if (km_lock_may(&km_drain_lock, may_wait)) {
-		changed = km_layer(cache, layer) == (from ?: km_layer_below(cache, layer));
-		if (changed)
-			km_layer_set_locked(cache, layer, to);
-		if (changed && cache->fast.pcs.slot) {
-			km_store(&cache->fast.pcs.front.open.pcs, 0u);
-			km_alloc_open_pcs(cache);
-		}
-		km_unlock_may(&km_drain_lock, may_wait);
+	if (!km_lock_may(&km_drain_lock, may_wait))
+		return false;
+	const bool changes = km_layer(cache, layer) == (from ?: km_layer_below(cache, layer));
+	if (changes)
+		km_layer_set_locked(cache, layer, to);
+	if (changes && cache->fast.pcs.slot) {
+		km_store(&cache->fast.pcs.front.open.pcs, 0u);
+		km_alloc_open_pcs(cache);
 	}
-	km_busy_end(was);
-	return changed;
+	km_unlock_may(&km_drain_lock, may_wait);
+	return changes;
 }
 
 /* ------------------------------------------------------------------ what can be seen at rest */
@@ -220,7 +215,7 @@ int km_alloc_check(struct kmem_cache *cache)
 	uint32_t open = km_load(&pcs->front.open.pcs);
 	int damages = 0;
 
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its per-CPU sheaves were left closed");
 	damages += damaged(cache, open && (open != pcs->slot || !public_pcs(cache)),
 			   "the fast path finds per-CPU sheaves, but a layer must see each request");
@@ -231,6 +226,5 @@ int km_alloc_check(struct kmem_cache *cache)
 			   "a per-CPU sheaf holds a pointer that is not an object of the cache");
 	damages += damaged(cache, cache->memcg.charged.inner.pcs && cache->memcg.mixed.inner.pcs,
 			   "two sets of charged per-CPU sheaves are open");
-	km_unlock(&km_drain_lock);
 	return damages;
 }

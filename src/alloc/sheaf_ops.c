@@ -154,7 +154,7 @@ static void *pop_named(struct kmem_cache *cache, const struct km_request *reques
 	unsigned count = 0;
 
 	if (!may_refill(cache, request))
-		return km_miss_take_named(cache, request);
+		return km_miss_take(cache, request, __GFP_THISNODE);
 	while (count < KM_MISS_TRIES && (object = array_pop(cache, request->may_wait)) &&
 	       km_page_node(object) != (unsigned)request->node) {
 		strangers[count++] = object;
@@ -198,7 +198,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	km_debug(cache->layout.engine->front == KM_PERCPU_SHEAVES, "an engine with these alloc ops fills sheaves");
 	/* While the sheaves are closed each call enters the engine, as in direct_ops.c. */
 	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
-		object = km_miss_take_past(cache, &request);
+		object = km_miss_take(cache, &request, 0);
 	else
 		object = km_likely(request.node < 0) ? array_pop(cache, request.may_wait) : pop_named(cache, &request);
 	if (object)

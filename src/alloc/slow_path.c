@@ -28,9 +28,7 @@
 #include <errno.h>
 
 #include "page/guard_range.h"
-#include "base/bits.h"
 #include "percpu/cpu_freelist_hit.h"
-#include "os/die.h"
 #include "alloc_ops.h"
 
 uint8_t km_alloc_looks[KM_MAX_CPUS] km_sparse;
@@ -270,27 +268,16 @@ void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *re
 	return object || request->gfp & __GFP_THISNODE ? object : refill(cache, request);
 }
 
-void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *request)
+void *km_miss_take(struct kmem_cache *cache, const struct km_request *request, gfp_t only)
 {
-	struct km_request only = *request;
+	struct km_request once = *request;
 	void *object = NULL;
 
 	if (!request->may_wait || !km_miss_enter_quick(cache))
 		return NULL;
-	km_debug(request->node >= 0, "a node is named by libkmem's number");
-	only.gfp |= __GFP_THISNODE;
-	cache->layout.engine->take(cache, &only, &object, 1);
-	km_miss_leave_quick(cache);
-	return object;
-}
-
-void *km_miss_take_past(struct kmem_cache *cache, const struct km_request *request)
-{
-	void *object = NULL;
-
-	if (!request->may_wait || !km_miss_enter_quick(cache))
-		return NULL;
-	cache->layout.engine->take(cache, request, &object, 1);
+	km_debug(!only || request->node >= 0, "a node is named by libkmem's number");
+	once.gfp |= only;
+	cache->layout.engine->take(cache, &once, &object, 1);
 	km_miss_leave_quick(cache);
 	return object;
 }
@@ -344,7 +331,7 @@ void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
 	if (km_unlikely(request.node >= 0) && !bytes)
-		object = km_miss_take_named(cache, &request);
+		object = km_miss_take(cache, &request, __GFP_THISNODE);
 	return object ? km_miss_zeroed(cache, object, gfp, 0)
 		      : km_miss_refill(cache, &request, cache->layout.engine->alloc);
 }

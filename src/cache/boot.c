@@ -12,8 +12,6 @@
 #include "page/commit_ahead.h"
 #include "page/huge.h"
 #include "page/metadata.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "alloc/tracer.h"
 #include "os/stderr.h"
 #include "percpu/visit.h"
@@ -89,6 +87,11 @@ static void reset_files(void)
 	km_thread.fork.has_files = 0;
 }
 
+/* The fork handlers of lower folders, in the order in which their locks are taken. */
+static void (*const handlers[])(bool before, bool child) = {
+	km_growth_fork, km_large_cache_fork, km_ahead_fork, km_arena_fork, km_huge_fork, km_percpu_fork, km_meta_fork,
+};
+
 static void take_all(void)
 {
 	km_thread.fork.has_observer =
@@ -99,13 +102,8 @@ static void take_all(void)
 		km_charge_ops->fork(true, false);
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(true, false);
-	km_growth_fork(true, false);
-	km_large_cache_fork(true, false);
-	km_ahead_fork(true, false);
-	km_arena_fork(true, false);
-	km_huge_fork(true, false);
-	km_percpu_fork(true, false);
-	km_meta_fork(true, false);
+	for (size_t i = 0; i < km_array_count(handlers); i++)
+		handlers[i](true, false);
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(true, false);
 }
@@ -115,13 +113,8 @@ static void fork_done(bool child)
 	km_debug(km_thread.busy, "signal handlers are kept out while a fork releases locks");
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(false, child);
-	km_meta_fork(false, child);
-	km_percpu_fork(false, child);
-	km_huge_fork(false, child);
-	km_arena_fork(false, child);
-	km_ahead_fork(false, child);
-	km_large_cache_fork(false, child);
-	km_growth_fork(false, child);
+	for (size_t i = km_array_count(handlers); i--;)
+		handlers[i](false, child);
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(false, child);
 	if ((km_thread.fork.has_registry || child) && km_has_accounting())
@@ -310,18 +303,13 @@ static void register_handlers(void)
 	km_store_release(&boot.handlers, ask_for_handlers() ? REFUSED : ASKED);
 }
 
-/* Find a tracer that attached before the start. */
-static km_cold void look_for_tracers(void)
-{
-	km_busy_scope(was);
-
-	km_probes_look();
-}
-
 static void finish_start(void)
 {
-	if (km_unlikely(km_tracer_is_wanted()))
-		look_for_tracers();
+	/* A tracer may have attached before the start. */
+	if (km_unlikely(km_tracer_is_wanted())) {
+		km_busy_scope(was);
+		km_probes_look();
+	}
 	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
 		km_charge_ops->start();
 	if (km_load(&boot.handlers) == REFUSED && km_swap_acquire(&boot.handlers, ASKED) == REFUSED)

@@ -4,7 +4,6 @@
  * ones.
  */
 #include "page/metadata.h"
-#include "os/os.h"
 #include "percpu/owned_sheaf.h"
 #include "cache.h"
 

@@ -6,8 +6,6 @@
 
 #include "page/commit_ahead.h"
 #include "page/metadata.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "percpu/owned_sheaf.h"
 #include "base/text.h"
 #include "cache.h"
@@ -602,9 +600,9 @@ bool km_registry_hold(void)
 	return within;
 }
 
-void km_registry_let_go(bool within)
+void km_registry_let_go(const bool *within)
 {
-	if (!within)
+	if (!*within)
 		km_unlock(&registry.lock);
 }
 
@@ -648,11 +646,9 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg)
 {
-	bool within = km_registry_is_mine();
+	km_registry_hold_scope(within);
 	unsigned i = within ? KM_PRINTERS : 0;
 
-	if (!within)
-		km_lock(&registry.lock);
 	while (i < KM_PRINTERS && printing[i])
 		i++;
 	struct km_round *round = &km_rounds[KM_ROUND_PRINT + i];
@@ -671,8 +667,6 @@ void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg),
 			km_lock(&registry.lock);
 	}
 	printing[i] = false;
-	if (!within)
-		km_unlock(&registry.lock);
 }
 
 static void fork_cache(struct kmem_cache *cache, bool before, bool child)

@@ -15,8 +15,6 @@
 #include <kmem/rcu.h>
 
 #include "page/metadata.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "cache.h"
 #include "kfree_rcu.h"
 
@@ -462,33 +460,12 @@ static void before_destroy(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ fork, and the start */
 
-/* As in realloc_run.c: another thread's fork may be under way, with its own note of locked CPUs. A grace period
- * under way ends in the child if the RCU works there. */
-static void nested_fork_locks(bool before, bool child)
-{
-	km_for_each_cpu(cpu) {
-		km_lock_rank(&waiting_on(cpu)->lock, KM_RANK_WAITING);
-		km_lock_around_fork(&waiting_on(cpu)->lock, before, child);
-	}
-	if (child)
-		__builtin_memset(rcu.forking, 0, sizeof(rcu.forking));
-}
-
+/* A grace period under way ends in the child if the RCU works there. */
 static void fork_locks(bool before, bool child)
 {
 	km_lock_around_fork(&rcu.lock, before, child);
-	if (km_fork_is_nested()) {
-		nested_fork_locks(before, child);
-		return;
-	}
-	if (before)
-		km_for_each_cpu(cpu)
-			rcu.forking[cpu / 64] |= 1ull << cpu % 64;
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
-		if (rcu.forking[cpu / 64] >> cpu % 64 & 1)
-			km_lock_around_fork(&waiting_on(cpu)->lock, before, child);
-	if (!before)
-		__builtin_memset(rcu.forking, 0, sizeof(rcu.forking));
+	km_percpu_fork_locks(rcu.slot + (uint32_t)offsetof(struct km_rcu_waiting, lock), KM_RANK_WAITING, rcu.forking,
+			     before, child);
 }
 
 static const struct km_grace grace = {

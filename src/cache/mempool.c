@@ -9,9 +9,6 @@
 #include <errno.h>
 #include <kmem/mempool.h>
 
-#include "base/bits.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "cache.h"
 
 #define LOCKS	16u

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "os/die.h"
-#include "os/secret.h"
-#include "os/os.h"
 #include "cache.h"
 
 struct km_options km_options = {

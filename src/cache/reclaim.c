@@ -10,8 +10,6 @@
 #include "page/huge.h"
 #include "page/metadata.h"
 #include "page/addr_reuse.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "kmalloc/realloc_run.h"
 #include "mailbox.h"
 
@@ -32,8 +30,8 @@ static struct {
 /* Caches visited by one tick: about 80 us if no cache is in the processor's caches. */
 #define MAX_VISITS 256u
 /*
- * Caches idle for two looks: their cached objects go back. The list is static, not on the stack: a tick runs at the
- * end of a miss, possibly in a signal handler with a small stack. Protected by reclaim.lock.
+ * Caches gathered in a round, such as caches idle for two looks. The list is static, not on the stack: a tick runs at
+ * the end of a miss, possibly in a signal handler with a small stack. Protected by reclaim.lock.
  */
 #define MAX_IDLE 128u
 static struct {
@@ -195,27 +193,20 @@ static void reap(uint64_t now, bool fell, bool quiet)
 
 /* Engines with a pace of their own. Kernel: REAPTIMEOUT_AC, a timer and a work item for each CPU. */
 #define LOOK_MS 2000u
-static struct {
-	struct kmem_cache *cache[MAX_IDLE];
-	size_t count;
-	uint64_t now_ms;
-} looks;			/* static and locked as `idle` */
 
-static int look_at_cache(struct kmem_cache *cache, void *arg km_unused)
+static int look_at_cache(struct kmem_cache *cache, void *now_ms)
 {
-	if (looks.count == MAX_IDLE)
+	if (idle.count == MAX_IDLE)
 		return 1;
-	if (!cache->layout.engine->array.look)
-		return 0;
-	if (cache->layout.engine->array.look(cache, looks.now_ms))
-		looks.cache[looks.count++] = cache;
+	if (cache->layout.engine->array.look && cache->layout.engine->array.look(cache, *(uint64_t *)now_ms))
+		idle.cache[idle.count++] = cache;
 	return 0;
 }
 
-static void trim_looked_at(void *arg km_unused)
+static void trim_looked_at(void *now_ms km_unused)
 {
-	if (looks.count)
-		km_alloc_trim_all(looks.cache, looks.count);
+	if (idle.count)
+		km_alloc_trim_all(idle.cache, idle.count);
 }
 
 static void look(uint64_t now)
@@ -223,11 +214,10 @@ static void look(uint64_t now)
 	struct km_round *round = &km_rounds[KM_ROUND_LOOK];
 
 	km_debug(km_is_locked(&reclaim.lock), "one thread at a time visits caches");
-	looks.count = 0;
-	looks.now_ms = now;
+	idle.count = 0;
 	if (!round->left)
 		round->left = km_registry_count();
-	km_registry_try_some(round, MAX_VISITS, look_at_cache, NULL, trim_looked_at);
+	km_registry_try_some(round, MAX_VISITS, look_at_cache, &now, trim_looked_at);
 	km_store(&reclaim.next_look_ms, now + (round->left ? 1 : LOOK_MS));
 }
 
@@ -288,9 +278,8 @@ static void hollow_swept(void *arg km_unused)
 {
 	if (idle.count)
 		km_alloc_drain_all(idle.cache, idle.count);
-	for (size_t i = 0; i < idle.count; i++) {
+	for (size_t i = 0; i < idle.count; i++)
 		idle.cache[i]->layout.engine->rest(idle.cache[i]);
-	}
 }
 
 static void sweep(void)

@@ -6,7 +6,6 @@
 #include <errno.h>
 
 #include "page/commit_ahead.h"
-#include "os/die.h"
 #include "cache.h"
 
 #define RECORDS_FLOOR	((size_t)64 << 10)

@@ -3,7 +3,6 @@
  * process. Therefore the sum for a name never falls while a cache of the name is live, and the sum for the process
  * never falls.
  */
-#include "os/die.h"
 #include "cache.h"
 
 static struct km_retired past;

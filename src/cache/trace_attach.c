@@ -7,7 +7,6 @@
  * The tracer writes a counter, without any notification; a profile ends by the clock. The tick checks both, at
  * misses. A thread with hits only stays unobserved until some thread misses. The fast path has no code for probes.
  */
-#include "os/die.h"
 #include "alloc/tracer.h"
 #include "cache.h"
 

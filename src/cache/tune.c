@@ -6,7 +6,6 @@
  * of their own (until 5.9).
  */
 #include "base/text.h"
-#include "os/die.h"
 #include <errno.h>
 
 #include "cache.h"

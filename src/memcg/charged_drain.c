@@ -3,7 +3,7 @@
  * change their state only with km_drain_lock held; at most one of `charged` and `mixed` is open. The steps of a drain
  * are those of alloc/drain.c.
  */
-#include "alloc/drain.h"
+#include "alloc/alloc_ops.h"
 #include "page/metadata.h"
 #include "charged_sheaf.h"
 

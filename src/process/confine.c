@@ -13,8 +13,6 @@
 
 #include "cache/cache.h"
 #include "page/huge.h"
-#include "os/os.h"
-#include "percpu/pcpu.h"
 
 /* A sanitized build has none of these wrappers: the sanitizer sets limits at its start, before instrumented code
  * may run. */

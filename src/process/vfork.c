@@ -18,8 +18,6 @@
 #include <stdarg.h>
 
 #include "cache/cache.h"
-#include "os/die.h"
-#include "percpu/pcpu.h"
 
 #pragma weak dlsym
 

@@ -117,7 +117,7 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 				   km_miss_failed(cache, request);
 }
 
-/* Defers a free that may not enter the engine: links the object to cache->deferred for the next miss. */
+/* Defers a free that may not enter the engine: links the object to cache->state.deferred for the next miss. */
 void km_miss_defer(struct kmem_cache *cache, void *object) km_cold;
 
 /* Frees one object to the engine. A free has no gfp: the free may wait, unless the call around it may not

@@ -19,7 +19,7 @@
  * Signal handlers. An engine takes locks. A handler that interrupted its own thread inside an engine would deadlock.
  * So km_miss_enter sets km_thread.busy before an engine is entered, and a handler that finds km_thread.busy set
  * enters no engine. Beyond the two sheaves of the CPU, an allocation of the handler fails, and a free links the
- * object to cache->deferred. The deferred list needs no lock. A free adds by compare-and-swap; the miss that finishes
+ * object to cache->state.deferred. The deferred list needs no lock. A free adds by compare-and-swap; the miss that finishes
  * the frees takes the whole list by one exchange, so a head that returns with another successor (ABA) is harmless.
  *
  * System calls. A request that may not wait makes no system call, and neither do the frees that the request causes.
@@ -338,7 +338,7 @@ void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 
 void km_miss_one_back(struct kmem_cache *cache, void *object)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	if (km_unlikely(!object)) {
 		km_miss_free_null(cache);
@@ -346,7 +346,6 @@ void km_miss_one_back(struct kmem_cache *cache, void *object)
 	}
 	km_alloc_enter_thread(true);
 	km_miss_spill(cache, object, cache->layout.engine->free);
-	errno = saved_errno;
 }
 
 void km_miss_free_null(struct kmem_cache *cache)

@@ -60,9 +60,7 @@ static bool is_object(const struct kmem_cache *cache, const void *object)
 	       km_object_index(cache, slab, km_slab_first(cache, slab), object) >= 0;
 }
 
-/*
- * Cuts the CPU's freelist, because the object's link is the head now and a user wrote to the object or to its list.
- */
+/* Cuts the CPU's freelist, because a user wrote to the object, whose link is the head now, or to its list. */
 km_cold static void cut(struct kmem_cache *cache, const void *object)
 {
 	km_chain_cut(&cache->fast.chain);

@@ -47,13 +47,10 @@ static void unlock_state(void)
 	km_store_release(&boot.state, 0u);
 }
 
-/*
- * glibc's fork locks the list of open FILEs after all fork handlers ran. The holder of the list's lock may wait for a
- * FILE, and the FILE's holder may wait for the allocator. Therefore the list must be locked before the allocator.
- * Handlers run before a fork in reverse order of registration, so the list's handlers are registered last
- * (docs/design/fork.md). A process with one thread does not lock the list, as in glibc: a signal handler may fork
- * while the lock is half taken.
- */
+/* glibc's fork locks the list of open FILEs after all fork handlers ran. The holder of the list's lock may wait for a
+ * FILE, and the FILE's holder for the allocator. So the list must be locked before the allocator, and its handlers are
+ * registered last (docs/design/fork.md). A process with one thread does not lock the list, as in glibc: a signal handler
+ * may fork while the lock is half taken. */
 void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
@@ -128,8 +125,7 @@ static void fork_done(bool child)
 		km_observer_ops->fork_done(child, km_thread.fork.has_observer);
 }
 
-/* Give way to the fork of a signal handler that waits for the list. The code interrupted by the handler holds a
- * lock that this fork wants. */
+/* Give way to the fork of a handler that waits for the list; the code interrupted there holds a lock wanted here. */
 static void give_way(void)
 {
 	fork_done(false);
@@ -281,12 +277,10 @@ static int ask_for_handlers(void)
 	return error;
 }
 
-/*
- * Register the fork handlers before the library starts, so that a fork by another thread finds no half-done start.
- * Each process registers once. The child of a fork during registration registers again, because no thread of the
- * child continues the registration. The C library may allocate memory meanwhile: every sheaf is closed, and malloc
- * has a small reserve for these calls. A refused registration is repeated once the library works.
- */
+/* Register the fork handlers before the library starts, so that a fork by another thread finds no half-done start. Each
+ * process registers once; the child of a fork during registration registers again. The C library may allocate memory
+ * meanwhile: every sheaf is closed, and malloc has a small reserve for these calls. A refused registration is repeated
+ * once the library works. */
 static void register_handlers(void)
 {
 	uint32_t self = km_os_pid(), by = km_load(&boot.handlers_by);
@@ -316,8 +310,7 @@ static void finish_start(void)
 		ask_for_handlers();
 }
 
-/* Report the refusal of a start once, so that the user learns why every allocation fails. A limit is the likely
- * reason. */
+/* Report the refusal of a start once: why every allocation fails. A limit is the likely reason. */
 static km_cold void tell_refusal(void)
 {
 	static bool told;
@@ -326,9 +319,8 @@ static km_cold void tell_refusal(void)
 	if (km_swap_acquire(&told, true))
 		return;
 	if (limit != SIZE_MAX)
-		km_warn("start failed: the system refuses memory, RLIMIT_AS is %lu KiB (raise ulimit -v): all "
-			"allocations fail",
-			(unsigned long)(limit >> 10));
+		km_warn("start failed: the system refuses memory, RLIMIT_AS is %lu KiB (raise ulimit -v): all allocations "
+			"fail", (unsigned long)(limit >> 10));
 	else
 		km_warn("start failed: the system refuses memory%s: all allocations fail",
 			km_os_is_limited() ? ", RLIMIT_DATA is set (raise ulimit -d)" : "");
@@ -336,8 +328,7 @@ static km_cold void tell_refusal(void)
 
 bool km_boot_slow(void)
 {
-	/* Nested call: a callee of start() allocates, or a fork handler runs before the start. There is no memory
-	 * yet. */
+	/* Nested call: a callee of start() allocates, or a fork handler runs before the start: no memory yet. */
 	if (km_thread.busy || km_thread.fork.depth)
 		return km_load_acquire(&km_ready);
 	register_handlers();

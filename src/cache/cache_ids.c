@@ -9,9 +9,9 @@
 
 #define ENTRY_STEP ((size_t)64 << 10)
 
-static uint64_t ids_used[KM_IDS / 64] km_sparse;	/* not under rseq, where the id is the number of a per-CPU
-							 * word */
-static size_t entries_ready;				/* bytes committed */
+/* Not under rseq, where the id is the number of a per-CPU word. */
+static uint64_t ids_used[KM_IDS / 64] km_sparse;
+static size_t entries_ready;	/* bytes committed */
 static size_t next_id;
 static size_t ids_end;		/* no entry from here on was written since the last purge of entries */
 
@@ -34,8 +34,7 @@ static bool entries_reach(size_t id)
 		km_store_release(&km_hot.caches, range);
 	}
 	if (need > entries_ready) {
-		if (km_os_commit((char *)km_hot.caches + entries_ready,
-				 need - entries_ready))
+		if (km_os_commit((char *)km_hot.caches + entries_ready, need - entries_ready))
 			return false;
 		entries_ready = need;
 	}

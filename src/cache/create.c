@@ -27,8 +27,7 @@ static uint32_t names_mask = KM_PAGE_SIZE / sizeof(*names) - 1;
 
 /* ------------------------------------------------------------------ creation */
 
-static const char *complaint(const char *name, uint32_t size, const struct kmem_cache_args *args,
-			     slab_flags_t flags)
+static const char *complaint(const char *name, uint32_t size, const struct kmem_cache_args *args, slab_flags_t flags)
 {
 	if (!name || !*name)
 		return "the name is NULL or empty";
@@ -128,24 +127,20 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_t flags,
 		      const struct kmem_cache_args *args)
 {
-	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_NO_MERGE | SLAB_NOLEAKTRACE |
-				   SLAB_FAILSLAB | SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE |
-				   SLAB_POISON | SLAB_STORE_USER | SLAB_TRACE | SLAB_NODUMP;
+	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_NO_MERGE | SLAB_NOLEAKTRACE | KM_DEBUG_FLAGS | SLAB_NODUMP;
 	const slab_flags_t same = SLAB_RECLAIM_ACCOUNT | SLAB_ACCOUNT | SLAB_NO_SHEAVES;
 	uint32_t align = km_layout_align(flags, args->align, size);
 	uint32_t wanted = (uint32_t)km_align_up(size, align);
 
 	return km_cache_is(cache, KM_CACHE_MERGEABLE) && !cache->ext.shadows &&
-	       !((cache->layout.flags | flags) & never) &&
-	       !((cache->layout.flags ^ flags) & same) && !args->ctor && !args->usersize &&
-	       !args->sheaf_capacity &&
+	       !((cache->layout.flags | flags) & never) && !((cache->layout.flags ^ flags) & same) &&
+	       !args->ctor && !args->usersize && !args->sheaf_capacity &&
 	       (!args->engine || km_engine_find(args->engine) == cache->layout.engine) &&
-	       cache->layout.size >= wanted && cache->layout.size % align == 0 &&
-	       cache->form.align >= align && cache->layout.size - wanted < sizeof(void *);
+	       cache->layout.size >= wanted && cache->layout.size % align == 0 && cache->form.align >= align &&
+	       cache->layout.size - wanted < sizeof(void *);
 }
 
-static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags,
-					 const struct kmem_cache_args *args)
+static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags, const struct kmem_cache_args *args)
 {
 	for (struct km_list *e = registry.all.prev; e != &registry.all; e = e->prev) {
 		struct kmem_cache *cache = km_container_of(e, struct kmem_cache, registry.all);
@@ -235,13 +230,6 @@ static void publish(struct kmem_cache *cache, bool internal)
 	km_bump(&registry.count, 1);
 	if (cache->ext.shadow_of)
 		km_bump(&registry.shadows, 1);
-}
-
-/* Keep the record of a destroyed cache for new caches only: a late use of the cache is then reported. */
-static void keep_memory(struct kmem_cache *cache)
-{
-	cache->registry.next_named = registry.dead;
-	registry.dead = cache;
 }
 
 static struct kmem_cache *new_memory(void)
@@ -355,8 +343,8 @@ static void *create_failed(const char *name, slab_flags_t flags, int error, cons
 	return NULL;
 }
 
-struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
-					  const struct kmem_cache_args *args, slab_flags_t flags)
+struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size, const struct kmem_cache_args *args,
+					  slab_flags_t flags)
 {
 	struct km_creation creation = { 0 };
 	char shown[KM_NAME_BYTES];
@@ -371,11 +359,9 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 		return create_failed(shown, flags, EINVAL, wrong);
 	/* SLAB_KMALLOC is reserved for the library: engine slob puts headers there. */
 	flags &= ~SLAB_KMALLOC;
-	if (creation.args.useroffset > size ||
-	    creation.args.usersize > size - creation.args.useroffset ||
+	if (creation.args.useroffset > size || creation.args.usersize > size - creation.args.useroffset ||
 	    (creation.args.useroffset && !creation.args.usersize)) {
-		km_warn("kmem_cache_create(%s): the usercopy region is not inside of the object, and is "
-			"ignored", shown);
+		km_warn("kmem_cache_create(%s): the usercopy region is not inside of the object, and is ignored", shown);
 		creation.args.useroffset = creation.args.usersize = 0;
 	}
 	if (!km_boot() || km_thread.busy)
@@ -461,10 +447,13 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	if (km_unlikely(rest && cache->memcg.handed_on))
 		return;
 	fini_nodes(cache);
-	if (cache->memcg.child_of)
+	if (cache->memcg.child_of) {
 		km_meta_free_spread(cache, sizeof(*cache));
-	else
-		keep_memory(cache);
+	} else {
+		/* The record serves new caches only: a late use of the cache is then reported. */
+		cache->registry.next_named = registry.dead;
+		registry.dead = cache;
+	}
 }
 
 static void leave_rounds(const struct kmem_cache *cache)
@@ -625,8 +614,8 @@ bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg),
 	return true;
 }
 
-bool km_registry_try_some(struct km_round *round, size_t most,
-			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg))
+bool km_registry_try_some(struct km_round *round, size_t most, int (*visit)(struct kmem_cache *cache, void *arg),
+			  void *arg, void (*then)(void *arg))
 {
 	if (!km_trylock(&registry.lock))
 		return false;

@@ -69,8 +69,7 @@ static void free_blocks(struct km_rcu_block *block)
 {
 	for (struct km_rcu_block *next; block; block = next) {
 		next = block->next;
-		km_debug(block->count && block->count <= km_array_count(block->object),
-			 "a waiting block has objects");
+		km_debug(block->count && block->count <= km_array_count(block->object), "a waiting block has objects");
 		kfree_bulk(block->count, block->object);
 		struct km_busy_was was = km_busy_begin();
 		km_meta_free(block, sizeof(*block));
@@ -123,8 +122,7 @@ static struct km_rcu_block *join(struct km_rcu_block *first, struct km_rcu_block
 /* Move all waiting objects to the pile. Context: lock held. Returns: false if none waits. */
 static bool collect(void)
 {
-	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way,
-		 "the pile under way belongs to the end of the grace period");
+	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way, "the pile under way belongs to the end of the grace period");
 	km_debug(!rcu.pile.blocks && !rcu.pile.chain && !rcu.pile.slabs, "a pile was freed before the next one");
 	km_for_each_cpu(cpu) {
 		struct km_rcu_waiting *waiting = waiting_on(cpu);
@@ -228,11 +226,10 @@ static bool is_among(const struct km_rcu_block *block, const struct link *link, 
 static bool waits(const void *object)
 {
 	km_busy_scope(was);
-	bool found;
 
 	km_lock_scope(&rcu.lock);
-	found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
-		(!rcu.ending && is_among(rcu.pile.blocks, rcu.pile.chain, object));
+	bool found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
+		     (!rcu.ending && is_among(rcu.pile.blocks, rcu.pile.chain, object));
 	km_for_each_cpu(cpu) {
 		struct km_rcu_waiting *waiting = waiting_on(cpu);
 
@@ -401,10 +398,9 @@ void kvfree_rcu_barrier_on_cache(struct kmem_cache *cache)
 static bool is_pending(void)
 {
 	km_busy_scope(was);
-	bool pending;
 
 	km_lock_scope(&rcu.lock);
-	pending = km_load(&rcu.under_way) || km_load(&rcu.wanted);
+	bool pending = km_load(&rcu.under_way) || km_load(&rcu.wanted);
 	km_for_each_cpu(cpu)
 		pending |= km_load(&waiting_on(cpu)->told);
 	return pending;
@@ -416,11 +412,8 @@ static void wait(void)
 		kvfree_rcu_barrier();
 }
 
-/*
- * A request about to be refused waits for the objects of the current grace period, for a bounded time: the thread may
- * be an RCU reader, or RCU's own thread, and then the grace period waits for this thread. After a wait in vain no
- * request waits until a grace period has ended.
- */
+/* A request about to be refused waits for the objects of the current grace period, for a bounded time: the grace period
+ * may wait for this thread, an RCU reader or RCU's own. After a wait in vain no request waits until a period ended. */
 #define PATIENCE_MS	512u		/* longest sleep; a second in all */
 static bool relieve(void)
 {
@@ -439,11 +432,8 @@ static bool relieve(void)
 	return false;
 }
 
-/*
- * Wait before a cache is destroyed. Kernel: slabs go one by one, then rcu_barrier. libkmem: the remaining slabs go at
- * once, after a grace period that began after the last use of the cache, so no reader sees them. Meanwhile no other
- * slab of the cache begins to wait.
- */
+/* Wait before a cache is destroyed. Kernel: slabs go one by one, then rcu_barrier. libkmem: the remaining slabs go at
+ * once, after a grace period that began after the last use of the cache; meanwhile no other slab begins to wait. */
 static void before_destroy(struct kmem_cache *cache)
 {
 	if (cache->layout.flags & SLAB_TYPESAFE_BY_RCU) {

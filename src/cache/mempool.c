@@ -47,10 +47,8 @@ static void leave(const mempool_t *pool, struct km_busy_was was)
 
 /* ------------------------------------------------------------------ debugging */
 
-/*
- * Elements of the reserve are free for the user but allocated for their cache. If the cache is debugged with poison,
- * elements are filled like free objects, and checked on allocation. Kernel: the same, with one option for all pools.
- */
+/* Elements of the reserve are free for the user but allocated for their cache. If the cache is debugged with poison, they
+ * are filled like free objects, and checked on allocation. Kernel: the same, with one option for all pools. */
 enum { FREE_BYTE = 0x6b, LAST_BYTE = 0xa5 };
 
 /* Returns: the bytes of an element to fill; 0: none. */
@@ -157,11 +155,8 @@ static int put(mempool_t *pool, void *const *elements, int count)
 	return room;
 }
 
-/*
- * Wake waiters after an element came back. A waiter counts itself, checks once more, and sleeps if `wait` is
- * unchanged since the check. Both sides change `waiters` by an atomic operation: either this thread sees the waiter,
- * or the waiter sees the element.
- */
+/* Wake waiters after an element came back. A waiter counts itself, checks once more, and sleeps if `wait` is unchanged
+ * since the check. Both sides change `waiters` atomically: this thread sees the waiter, or the waiter the element. */
 static void tell(mempool_t *pool)
 {
 	unsigned waiters = km_add_both(&pool->waiters, 0u);

@@ -147,6 +147,16 @@ static bool set_arena(const char *value)
 	return true;
 }
 
+static bool set_reserve(const char *value)
+{
+	uint64_t bytes;
+
+	if (!km_parse_bytes(value, &bytes) || bytes > (uint64_t)PTRDIFF_MAX)
+		return false;
+	km_options.reserve = bytes;
+	return true;
+}
+
 static bool set_profile(const char *value)
 {
 	if (value[0] == '0' && !value[1]) {
@@ -182,6 +192,7 @@ static bool set_account(const char *value)
 	return i >= 0;
 }
 
+static bool set_memcg_limit(const char *value) { return km_parse_bytes(value, &km_options.limit); }
 static bool set_memcg_group(const char *value)
 {
 	size_t length = __builtin_strlen(value);
@@ -192,13 +203,12 @@ static bool set_memcg_group(const char *value)
 	return true;
 }
 
-/* An option sets a flag, a number, bytes, one of some names, or calls a function. */
+/* An option sets a flag, a number, one of some names, or calls a function. */
 static const struct option {
 	const char *key, *help;
 	bool *flag;
 	unsigned *number;
-	uint64_t *bytes;
-	unsigned long most;		/* greatest value of the number or bytes */
+	unsigned long most;		/* greatest value of the number */
 	const char *const *names;	/* the flag or number is the index of the value among the names */
 	bool (*set)(const char *value);
 #define NAMES(...) .names = (const char *const[]){ __VA_ARGS__, NULL }
@@ -269,11 +279,11 @@ static const struct option {
 	{ "memcg_shelf", "0|1: cache charged objects in per-CPU sheaves (1)",
 	  .flag = &km_memcg_modes[MEM_CGROUP_SHELF] },
 	{ "reserve", "bytes, with K, M, G, T: memory committed in advance for GFP_NOWAIT (as the requests need)",
-	  .bytes = &km_options.reserve, .most = PTRDIFF_MAX },
+	  .set = set_reserve },
 	{ "account", "0|1|malloc: charge all allocations to one group, or malloc's to the group of the thread (0)",
 	  .set = set_account },
 	{ "memcg_limit", "512M, 1.5G, bytes: max of the group of the process, and account:1 (no limit)",
-	  .bytes = &km_options.limit, .most = UINT64_MAX },
+	  .set = set_memcg_limit },
 	{ "memcg_group", "NAME: name of the group of the process, and account:1 (the name of the program)",
 	  .set = set_memcg_group },
 	{ "lookahead", "greatest number of mismatches while a detached freelist is built (3)",
@@ -290,16 +300,9 @@ static void print_help(void)
 static bool set(const struct option *option, const char *value)
 {
 	unsigned long number;
-	uint64_t bytes;
 
 	if (option->set)
 		return option->set(value);
-	if (option->bytes) {
-		if (!km_parse_bytes(value, &bytes) || bytes > option->most)
-			return false;
-		*option->bytes = bytes;
-		return true;
-	}
 	if (option->names)
 		number = (unsigned long)which(value, option->names);
 	else if (!parse_number(value, option->flag ? 1 : option->most, &number))

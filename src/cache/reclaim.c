@@ -40,11 +40,9 @@ static struct {
 	bool quiet;			/* all is idle: no miss for the decay time, or the memory in use fell */
 } idle;
 
-/*
- * CPUs without a miss for as long as makes a cache idle, since the round before. The process's threads run elsewhere,
- * or hit; a later miss brings the drained objects back. So cached objects follow threads that move about a large
- * machine. A round handles at most MAX_LEFT CPUs; the next round handles others.
- */
+/* CPUs without a miss for as long as makes a cache idle. Threads run elsewhere, or hit; a later miss brings the drained
+ * objects back. So cached objects follow threads that move about a large machine. A round handles MAX_LEFT CPUs; the
+ * next round handles others. */
 #define MAX_LEFT 16u
 #define IDLE_LOOKS 2u
 static struct {
@@ -104,7 +102,6 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 static void drain_idle(void *arg km_unused)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
-
 	if (idle.left_count)
 		km_alloc_leave_all(idle.left, idle.left_count, left_cpus.cpu, left_cpus.count);
 	if (idle.count)
@@ -147,7 +144,6 @@ static void look_at_limits(void)
 static void purge_all(void)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread at a time releases memory");
-
 	km_growth_shed(0);
 	km_pages_purge(0);
 	km_huge_purge(0);
@@ -158,11 +154,9 @@ static bool is_visited(uint64_t until)
 	return reclaim.visited >= until;
 }
 
-/*
- * Reap some caches. fell: the memory in use fell so far that cached objects should follow. quiet: no miss for the
- * decay time. With either, or after a request for a round, ticks visit all caches from now on; otherwise some caches
- * whenever the coarse clock moves.
- */
+/* Reap some caches. fell: the memory in use fell so far that cached objects should follow. quiet: no miss for the decay
+ * time. With either, or after a request for a round, ticks visit all caches from now on; else some caches whenever the
+ * coarse clock moves. */
 static void reap(uint64_t now, bool fell, bool quiet)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
@@ -237,7 +231,6 @@ static void purge(uint64_t now)
 	unsigned decay = km_arena_decay_ms();
 
 	km_debug(km_is_locked(&reclaim.lock), "one thread at a time releases memory");
-
 	if (now >= km_load(&reclaim.next_purge_ms)) {
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
 		look_at_limits();
@@ -300,10 +293,8 @@ static void sweep(void)
 /* Least drop of memory in use that makes draining the sheaves worthwhile, in pages. */
 #define DROP_PAGES 512u
 
-/*
- * Returns: whether the memory in use fell by a quarter. The few objects in sheaves and barns then keep otherwise
- * empty slabs, and a program that sleeps afterwards has no misses to free them. A drop costs about 100 us.
- */
+/* Returns: whether the memory in use fell by a quarter. The few objects in sheaves and barns then keep otherwise empty
+ * slabs, and a program that sleeps afterwards has no misses to free them. A drop costs about 100 us. */
 static bool use_fell(void)
 {
 	size_t used = km_pages_there(), peak = km_load(&reclaim.peak_pages);
@@ -362,8 +353,7 @@ static void tick(void)
 			return;
 		}
 	}
-	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell &&
-		      now < km_load(&reclaim.next_purge_ms) &&
+	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell && now < km_load(&reclaim.next_purge_ms) &&
 		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty() && !km_pages_too_slack()))
 		return;
 	/* If the lock's holder was preempted, other ticks passed meanwhile. The holder must repeat the check,
@@ -474,7 +464,6 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 	size_t *slabs = arg;
 
 	km_debug(km_thread.busy && !cache->layout.dead, "a flushed cache exists");
-
 	km_alloc_drain(cache);
 	*slabs += cache->layout.engine->shrink(cache);
 	return 0;
@@ -504,8 +493,7 @@ static int flush_until_enough(struct kmem_cache *cache, void *arg)
 	return is_enough(flushing);
 }
 
-/* Flush one cache after another; then runs of growing blocks and cached huge blocks; last pages kept for cache
- * names. */
+/* Flush one cache after another; then runs of growing blocks and cached huge blocks; last, pages of cache names. */
 static void flush_some(struct flushing *flushing)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread flushes at a time");
@@ -522,12 +510,9 @@ static void flush_some(struct flushing *flushing)
 /* How often one request may ask for a flush. Kernel: MAX_RECLAIM_RETRIES. */
 #define PRESSES		16u
 
-/*
- * Give memory back for a failed request. A second thread waits, because objects held by the first thread's flush are
- * on no list. A flush of all caches that began after this request failed counts for this request, too. Even if
- * nothing came back, the request tries once more: objects from a sheaf may be in the cache's slabs now, and another
- * thread's freed memory is available.
- */
+/* Give memory back for a failed request. A second thread waits, because objects held by the first thread's flush are on
+ * no list. A flush of all caches that began after this request failed counts for this request, too. Even if nothing
+ * came back, the request tries once more, because objects of sheaves or another thread's pages may be free now. */
 static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 {
 	uint32_t before = km_load(&reclaim.flushes);

@@ -93,11 +93,8 @@ KMEM_API int prlimit(int pid, int resource, const uint64_t *limits, void *old)
 KMEM_API int setrlimit64(int resource, const uint64_t *limits) __attribute__((alias("setrlimit")));
 KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old) __attribute__((alias("prlimit")));
 
-/*
- * Lock all memory. The kernel populates all readable pages, also 16 GiB of zeros for absent CPUs, so these are
- * hidden. If later mappings are locked as well, cached blocks would count against the limit for the program's own
- * mappings.
- */
+/* Lock all memory. The kernel populates all readable pages, also 16 GiB of zeros for absent CPUs, so these are hidden. If
+ * later mappings are locked as well, cached blocks would count against the limit for the program's own mappings. */
 static long lock_all(int flags)
 {
 	show_beyond(false);
@@ -106,8 +103,7 @@ static long lock_all(int flags)
 	return result;
 }
 
-/* Shrink reservations below RLIMIT_MEMLOCK: without the right to lock more, all mappings, reserved addresses
- * included, must fit the limit. Returns: false if there is no limit. */
+/* Shrink reservations below RLIMIT_MEMLOCK: all mappings, reserved addresses too, must fit. False: no limit. */
 static bool fit_to_lock(void)
 {
 	uint64_t limits[2];
@@ -130,7 +126,6 @@ KMEM_API int mlockall(int flags)
 		result = lock_all(flags);
 	if (ours && km_os_locks_all()) {
 		km_busy_scope(was);
-
 		km_huge_purge(0);
 	}
 	return answer(result);

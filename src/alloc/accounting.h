@@ -49,9 +49,7 @@ struct km_charge_ops {
 	bool (*pays_here)(uint64_t owner);
 	/* True if the limits of the thread's objcg seem to have room for so many more bytes. Charges nothing. */
 	bool (*may_more)(size_t bytes);
-	/*
-	 * True if the thread's objcg may have cached large blocks, and its limits have room for so many more bytes.
-	 */
+	/* True if the thread's objcg may have cached large blocks, and its limits have room for so many more bytes. */
 	bool (*has_room)(size_t bytes);
 	/* Charges this block of this class to the owner from now on. False: not possible now. */
 	bool (*own_block)(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait);
@@ -61,9 +59,7 @@ struct km_charge_ops {
 	const char *(*name_of)(const struct obj_cgroup *objcg, unsigned *number);
 	/* Frees memory of released groups: all, or, without waiting, a part. */
 	void (*tidy)(bool all);
-	/*
-	 * Makes the process's group, if options ask for one. Called at the end of the start, before any allocation.
-	 */
+	/* Makes the process's group, if options ask for one. Called at the end of the start, before any allocation. */
 	void (*start)(void);
 	/* Called while the registry's lock is held. */
 	void (*fork)(bool before, bool child);

@@ -61,8 +61,7 @@ static void collect(struct kmem_cache *cache, const struct km_cpu_list *from)
 	km_alloc_each_cpu(cache, from, NULL, collect_from);
 }
 
-/* Trims the sheaves of an engine with its own reclaim timer. The rest of a sheaf returns to the CPU if the CPU has no
- * sheaf by then. */
+/* Trims the sheaves of an engine with its own pace. The rest of a sheaf returns to the CPU, if the place is free. */
 static void trim(struct kmem_cache *cache, const struct km_cpu_list *unused km_unused)
 {
 	km_for_each_cpu(cpu) {
@@ -79,11 +78,8 @@ static void trim(struct kmem_cache *cache, const struct km_cpu_list *unused km_u
 	}
 }
 
-/*
- * Runs `act` for each cache while no sequence uses the cache's sheaves. unused: the caches have no users, so `act`
- * runs even without the fence. Returns: false if the system refused the fence; then, unless unused, `act` did not
- * run.
- */
+/* Runs `act` for each cache while no sequence uses the cache's sheaves. unused: the caches have no users, so `act` runs
+ * even without the fence. Returns: false if the system refused the fence; then, unless unused, `act` did not run. */
 static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 		      void (*act)(struct kmem_cache *cache, const struct km_cpu_list *places),
 		      const struct km_cpu_list *places)
@@ -206,8 +202,7 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 		km_store(&caches[i]->fast.pcs.inner.pcs, 0u);
 		km_alloc_show(caches[i]);
 	}
-	km_debug(!km_load(&caches[0]->fast.pcs.front.open.pcs),
-		 "per-CPU sheaves are closed before their words are freed");
+	km_debug(!km_load(&caches[0]->fast.pcs.front.open.pcs), "per-CPU sheaves are closed before their words are freed");
 	/* No sequence may hold an offset when another cache gets the word. */
 	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++) {

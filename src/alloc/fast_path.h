@@ -433,47 +433,33 @@ void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp);
 
 /*
  * A charged cache has no public sheaves, but sheaves of objects already charged, with a fast path of their own. While
- * one objcg is charged for all objects, the CPU's charged sheaf belongs to this objcg (_own). With several objcgs, an
- * allocation reads the owner word of the object (_any): if the object is charged to another objcg, the charge moves
- * to the caller's objcg. Frees use the fast path of uncharged objects in both cases. base, rseq: area 0 and the
- * thread's rseq offset.
+ * one objcg is charged for all objects, the CPU's charged sheaf belongs to this objcg. With several objcgs, front.back
+ * is the offset of the mixed sheaves, and an allocation reads the owner word of the object: if the object is charged to
+ * another objcg, the charge moves to the caller's. Frees use the fast path of uncharged objects in both cases.
  */
+km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
+{
 #ifdef KMEM_HAVE_RSEQ
-km_inline void *km_charged_alloc_own(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,
-				     intptr_t rseq)
-{
-	void *object = km_rseq_owned_pop(&cache->memcg.charged.front.open, base, rseq, (uintptr_t)objcg);
-
-	return km_likely(object) ? object : km_charged_miss(cache, gfp);
-}
-
-km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,
-				     intptr_t rseq)
-{
-	/* front.back holds the offset of the mixed sheaves: objects of several objcgs. */
-	void *object = kmem_pcs_pop(&cache->memcg.charged.front.back, base, rseq);
+	void *object;
 	uint64_t *word;
 
+	/* slub and slob miss at each call. Without an objcg the sequence would be tried in vain. */
+	if (!objcg)
+		return km_charged_miss(cache, gfp);
+	/* A plain load, not km_load: the compiler makes one instruction. */
+	if (km_likely(!(gfp & cache->memcg.charged_odd))) {
+		object = km_rseq_owned_pop(&cache->memcg.charged.front.open, cache->fast.pcs.front.percpu, rseq,
+					   (uintptr_t)objcg);
+		return km_likely(object) ? object : km_charged_miss(cache, gfp);
+	}
+	if (km_unlikely(gfp & KM_CHARGED_ODD))
+		return km_odd_alloc(cache, gfp);
+	object = kmem_pcs_pop(&cache->memcg.charged.front.back, cache->fast.pcs.front.percpu, rseq);
 	if (km_unlikely(!object))
 		return km_charged_miss(cache, gfp);
 	if (km_likely(km_alloc_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
 	return km_layer(cache, KM_LAYER_CHARGE)->recharge(cache, gfp, objcg, object, word);
-}
-#endif
-
-km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
-{
-#ifdef KMEM_HAVE_RSEQ
-	/* slub and slob miss at each call. Without an objcg the sequence would be tried in vain. */
-	if (!objcg)
-		return km_charged_miss(cache, gfp);
-	/* A plain load, not km_load: the compiler makes one instruction. */
-	if (km_likely(!(gfp & cache->memcg.charged_odd)))
-		return km_charged_alloc_own(cache, gfp, objcg, cache->fast.pcs.front.percpu, rseq);
-	if (km_unlikely(gfp & KM_CHARGED_ODD))
-		return km_odd_alloc(cache, gfp);
-	return km_charged_alloc_any(cache, gfp, objcg, cache->fast.pcs.front.percpu, rseq);
 #else
 	return km_charged_miss(cache, gfp);
 #endif

@@ -75,9 +75,7 @@ void km_alloc_bury(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ one object */
 
-/*
- * Allocates an object and shows the object to the hooks. Zeroes last, because the object must not be touched before.
- */
+/* Allocates an object and shows it to the hooks. Zeroes last, because the object must not be touched before. */
 static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	const struct km_alloc_ops *below = km_layer_below(cache, KM_LAYER_OBSERVE);
@@ -104,9 +102,7 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 	return km_alloc_failed(cache->registry.name, bytes ?: cache->layout.object_size, gfp, ENOMEM);
 }
 
-/*
- * Injects a failure before any object is taken. Kernel: should_failslab, called once for a bulk allocation as well.
- */
+/* Injects a failure before any object is taken. Kernel: should_failslab, called once for a bulk request as well. */
 static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
 {
 	bool failed = cache->layout.flags & SLAB_FAILSLAB && km_alloc_fails &&
@@ -169,8 +165,7 @@ static bool valid(struct kmem_cache *cache, void *object)
 	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
 	if (!slab)
 		return false;
-	/* is_taken may take the engine's lock, so not in a handler inside an engine. The engine's give checks again
-	 * there. */
+	/* is_taken may lock, so not in a handler inside an engine; the engine's give checks again there. */
 	if (!km_miss_enter())
 		return true;
 	bool taken = cache->layout.engine->is_taken(cache, slab, (unsigned)index);
@@ -226,8 +221,7 @@ static void observed_free_past(struct kmem_cache *cache, void *object)
 		km_ops_free_past(km_layer_below(cache, KM_LAYER_OBSERVE), cache, object);
 }
 
-/* Allocates in bulk. With hooks each object is shown alone. A check concerns frees, so allocations go to the layer
- * below. */
+/* With hooks each object is shown alone. A check concerns frees, so allocations go to the layer below. */
 static int observed_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_load(&cache->ext.hooks)) {

@@ -41,8 +41,7 @@ struct km_profile_site {
 	uintptr_t frame[KM_PROFILE_FRAMES];
 };
 
-/* A sampled object not freed yet; p 0: free slot, 1: slot in change. All slots of a site add up to the site's live
- * bytes. */
+/* A sampled object not freed yet; p 0: free slot, 1: slot in change. A site's slots add up to its live bytes. */
 struct km_profile_slot {
 	uintptr_t p;
 	uint64_t what;			/* bytes; upper 16 bits: the site */
@@ -96,8 +95,7 @@ struct km_profile_now {
 };
 extern km_hidden struct km_profile_now km_profile_now;
 
-/* Counts `bytes` more allocated bytes. Returns: true if the object is a sample, or the thread's first in this
- * profile. */
+/* Counts allocated bytes. Returns: true if the object is a sample, or the thread's first in this profile. */
 km_inline bool km_profile_is_due(size_t bytes)
 {
 	const int64_t left = km_thread.profile.left - (int64_t)bytes;

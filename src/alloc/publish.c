@@ -29,15 +29,11 @@ static void show_back(struct kmem_cache *cache)
 	km_store_release(&front->back.pcs, back.pcs);
 	if (cache->fast.id >= KM_MAP_FIRST)
 		km_store_release(&km_id_masks(cache->fast.id)->sheaf,
-				 back.pcs && back.pcs == cache->state.word &&
-						 km_hot.caches[cache->fast.id]
-					 ? back.mask
-					 : 0u);
+				 back.pcs && back.pcs == cache->state.word && km_hot.caches[cache->fast.id] ?
+				 back.mask : 0u);
 }
 
-/*
- * A table of sizes hidden from the fast path. Caches write their ids to `kept` instead. Protected by km_drain_lock.
- */
+/* A table of sizes hidden from the fast path. Caches write their ids to `kept` instead. Protected by km_drain_lock. */
 static struct { const uint16_t *ids; uint16_t *kept; size_t count; } shut;
 
 static uint16_t *entries_of(const struct kmem_cache *cache)
@@ -204,11 +200,8 @@ static bool sheaves_are_right(const struct kmem_cache *cache)
 	return right;
 }
 
-/*
- * Checks an idle cache. The lock keeps other threads from closing sheaves meanwhile. Sheaves with per-CPU words must
- * be open, and open to the fast path only if no layer must see each request. The per-CPU word leads to a CPU's
- * sheaves; under every discipline the word comes first.
- */
+/* Checks an idle cache. The lock keeps other threads from closing sheaves meanwhile. Sheaves with per-CPU words must be
+ * open, and open to the fast path only if no layer must see each request. */
 int km_alloc_check(struct kmem_cache *cache)
 {
 	const struct km_pcs *pcs = &cache->fast.pcs;

@@ -119,7 +119,7 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 	km_alloc_touch(cache);
 }
 
-/* Returns true if p may be the next object of the deferred list: a free object of this cache. */
+/* True if p may be the next object of the deferred list: a free object of this cache. */
 static bool could_be_deferred(const struct kmem_cache *cache, const struct km_hooks *hooks, const void *p)
 {
 	struct km_page *page = km_page_of(p), *slab = page ? km_page_head(page) : NULL;
@@ -130,8 +130,7 @@ static bool could_be_deferred(const struct kmem_cache *cache, const struct km_ho
 	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0 && hooks->may_be_free(cache, p);
 }
 
-/* Cuts the deferred list of a debugged cache before a link that a user overwrote. Objects behind the link stay
- * allocated. */
+/* Cuts the deferred list of a debugged cache before a link that a user overwrote; objects behind stay allocated. */
 static km_cold void cut_damaged(struct kmem_cache *cache, void *object)
 {
 	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
@@ -180,11 +179,8 @@ void km_alloc_finish_deferred(struct kmem_cache *cache)
 /* Points between two looks of reclaim (half a second) that double the sheaf capacity. */
 #define GROW_POINTS	256u
 
-/*
- * Counts misses roughly: two threads that miss at once may lose a point. A lost point is harmless, because a sheaf
- * that is too small costs only time. Reclaim shrinks the sheaves of idle caches to the initial capacity
- * (cache/reclaim.c).
- */
+/* Counts misses roughly: two threads that miss at once may lose a point, and a sheaf that is too small costs only time.
+ * Reclaim shrinks the sheaves of idle caches to the initial capacity (cache/reclaim.c). */
 void km_alloc_note(struct kmem_cache *cache, unsigned points)
 {
 	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
@@ -319,8 +315,8 @@ void *km_miss_clear(const struct kmem_cache *cache, void *object, size_t bytes)
 	return bytes ? __builtin_memset(object, 0, km_align_up(bytes, unit)) : km_cleared(cache, object);
 }
 
-/* Full slow path of one object. The callers (direct_ops.c, freelist_ops.c) tried the shortest path first. NULL from
- * the shortest path only says that the call was not an ordinary one. */
+/* The callers (direct_ops.c, freelist_ops.c) tried the shortest path first. NULL from the shortest path only says that
+ * the call was not an ordinary one. */
 void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -376,11 +372,8 @@ km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 		km_chain_pushed(cache, object, pushed);
 }
 
-/*
- * Replaces guarded objects. After the sampling window (sampled_ops.c) a fast-path free may push a guarded object onto
- * a sheaf. A guarded object has no owner word and cannot be charged, so the object is freed and another object
- * allocated.
- */
+/* Replaces guarded objects, which a fast-path free may push onto a sheaf after the sampling window (sampled_ops.c): a
+ * guarded object has no owner word and cannot be charged. */
 km_inline void *km_unguarded(struct kmem_cache *cache, void *object, gfp_t gfp, int node)
 {
 	while (km_is_guarded(object)) {

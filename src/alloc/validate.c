@@ -207,9 +207,7 @@ static void validated_free_bulk(struct kmem_cache *cache, size_t n, size_t all, 
 
 /* ------------------------------------------------------------------ one object */
 
-/*
- * The fast paths of sheaves found by CPU. Every rare case is a jump at the end, so that neither function has a frame.
- */
+/* The fast paths of sheaves found by CPU. Each rare case is a jump at the end, so that neither function has a frame. */
 km_hit_path void *km_validated_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ

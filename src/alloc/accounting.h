@@ -8,8 +8,7 @@
 
 #include "slab/engine.h"
 
-/* The objcg of this thread's charged objects, and the default for threads without an own objcg. NULL: uncharged. See
- * memcg/objcg.h. */
+/* The objcg of threads without an own objcg; km_objcg_now: of this thread. NULL: uncharged (memcg/objcg.h). */
 extern km_hidden struct obj_cgroup *km_objcg_default;
 km_inline struct obj_cgroup *km_objcg_now(void)
 {
@@ -28,8 +27,7 @@ struct km_memcg_view;
 struct km_group_stats;
 
 struct km_charge_ops {
-	/* ---- for src/alloc. Begins charging in this cache: adds the layer CHARGE. From now on each call checks the
-	 * objcg. Returns: false if not possible. */
+	/* ---- for src/alloc. Adds the layer CHARGE: each call then checks the objcg. False: not possible. */
 	bool (*begin)(struct kmem_cache *cache, bool may_wait);
 	/* Give back the objects on the charged sheaves of the caches, on these CPUs (alloc/alloc_ops.h). unused: also
 	 * where the fence is refused, because no thread uses the caches. */
@@ -71,16 +69,14 @@ struct km_charge_ops {
 	size_t (*groups)(void (*visit)(const struct km_group_stats *stats, void *arg), void *arg);
 	/* A write to a group's file (KM_MAIL_GROUP): 0, -EINVAL, -ENOENT; -EAGAIN: not now. */
 	int (*write)(const char *text, const char *file);
-	/* mem_cgroup_account_malloc (KM_MAIL_ACCOUNT), with the registry locked: 0, or -EOPNOTSUPP. Cached blocks of
-	 * groups stay charged. */
+	/* mem_cgroup_account_malloc, with the registry locked: 0, or -EOPNOTSUPP. Cached blocks stay charged. */
 	int (*account_malloc)(bool on);
 	/* The groups, for readers outside of the process (memcg/memcg_group.h). */
 	const struct km_memcg_view *view;
 };
 extern km_hidden const struct km_charge_ops *km_charge_ops;	/* a hook (base/cc.h) */
 
-/* malloc, if part of this program: charge its blocks from now on, or stop charging; with the registry locked. Also a
- * hook. */
+/* A hook of malloc: charge its blocks from now on, or stop charging; with the registry locked. */
 struct km_malloc_ops {
 	void (*account)(bool on);
 };

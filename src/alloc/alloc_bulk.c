@@ -215,8 +215,7 @@ void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all km_u
 		km_plain_free(cache, objects[--n]);
 }
 
-/* Frees in bulk to the engine. A signal handler inside an engine defers each object (km_miss_defer), in constant
- * space. */
+/* A signal handler inside an engine defers each object (km_miss_defer), in constant space. */
 void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bulk_spill_fn *spill)
 {
 	int saved_errno = errno, entry;

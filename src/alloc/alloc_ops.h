@@ -30,16 +30,12 @@ extern km_hidden struct km_lock km_drain_lock;
  * sampled_ops.c, observed_ops.c, validate.c: return the cache's ops for their layers (layers.c); NULL: no such layer.
  */
 km_layer_fn km_sample_layer, km_observe_layer, km_validate_layer;
-/*
- * Replaces the ops `from` of a layer by `to`, and opens or closes the public sheaves to match. NULL: no layer.
+/* Replaces the ops `from` of a layer by `to`, and opens or closes the public sheaves to match. NULL: no layer.
  * Requires, with may_wait: no lock of a higher rank held. Returns: false if the ops are not `from`, or if the lock is
- * taken and the call may not wait.
- */
+ * taken and the call may not wait. */
 bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
 			   const struct km_alloc_ops *to, bool may_wait) km_cold;
-/*
- * Marks an object from another path as allocated. Returns: false after a report, if the object is allocated already.
- */
+/* Marks an object from another path as allocated. Returns: false after a report, if the object is allocated already. */
 bool km_validated_hand_out(struct kmem_cache *cache, void *object);
 /* Sets up checks of every free for a new cache with a known id (page/alloc_map.h). */
 void km_alloc_prove(struct kmem_cache *cache);
@@ -120,8 +116,7 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 /* Defers a free that may not enter the engine: links the object to cache->state.deferred for the next miss. */
 void km_miss_defer(struct kmem_cache *cache, void *object) km_cold;
 
-/* Frees one object to the engine. A free has no gfp: the free may wait, unless the call around it may not
- * (km_thread.no_calls). */
+/* Frees one object to the engine. The free may wait, unless the call around it may not (km_thread.no_calls). */
 km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn *spill)
 {
 	int entry = km_miss_begin(cache, true);
@@ -165,8 +160,7 @@ km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache
 	return km_layer(cache, KM_LAYER_CHARGE + 1);
 }
 
-/* ---- drain.c, publish.c, resize.c and memcg/charged_drain.c; with km_drain_lock held, or for a cache not yet visible to
- * other threads. */
+/* ---- drain.c, publish.c, resize.c. Context: km_drain_lock held, or the cache is not visible to other threads. */
 
 /* Some CPUs; NULL in place of a list: all online CPUs. */
 struct km_cpu_list {

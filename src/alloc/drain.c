@@ -202,7 +202,8 @@ bool km_alloc_close_all(struct kmem_cache **caches, size_t count)
 		km_store(&caches[i]->fast.pcs.inner.pcs, 0u);
 		km_alloc_show(caches[i]);
 	}
-	km_debug(!km_load(&caches[0]->fast.pcs.front.open.pcs), "per-CPU sheaves are closed before their words are freed");
+	km_debug(!km_load(&caches[0]->fast.pcs.front.open.pcs),
+		 "per-CPU sheaves are closed before their words are freed");
 	/* No sequence may hold an offset when another cache gets the word. */
 	bool fenced = km_pcs_fence();
 	for (size_t i = 0; i < count; i++) {

@@ -51,13 +51,11 @@ km_inline void km_alloc_enter_thread(bool may_wait)
 
 /* Functions of higher folders that a miss calls, besides hooks, alloc ops and km_charge_ops. Set once at start. */
 extern km_hidden void (*km_alloc_tick)(void);	/* periodic work; called outside of locks, system calls allowed */
-/*
- * Frees memory for a request about to fail, because pages ran out or because cache `only` is at its limit. Frees the
+/* Frees memory for a request about to fail, because pages ran out or because cache `only` is at its limit. Frees the
  * cached objects of `only`, or, if `only` is NULL, of one cache after the other until `bytes` are free. Waits for a
  * flush by another thread. *tries: number of tries, 0 at first. Each try asks for twice as many pages as the try
  * before, because other threads may take the pages, and free pages need not be adjacent. Requires: no lock held; the
- * caller may wait. Returns: true if another try is worthwhile.
- */
+ * caller may wait. Returns: true if another try is worthwhile. */
 extern km_hidden bool (*km_alloc_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 /* Returns true if this allocation of `bytes` bytes must fail on purpose (failure injection). NULL: no injection. */
 extern km_hidden bool (*km_alloc_fails)(const char *name, size_t bytes, gfp_t gfp);
@@ -106,11 +104,9 @@ km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
 	return __builtin_memset(object, 0, bytes);
 }
 
-/*
- * The ops of a layer (enum km_layer). A miss is a jump to the ops of the cache's top layer. The ops return and fail
+/* The ops of a layer (enum km_layer). A miss is a jump to the ops of the cache's top layer. The ops return and fail
  * as the public functions do. The layers of a cache change when the cache is made, when observers come or go, when an
- * object is first charged, and when the cache is destroyed (layers.c).
- */
+ * object is first charged, and when the cache is destroyed (layers.c). */
 struct km_alloc_ops {
 	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
 	/* For kmalloc, where one cache of the engine serves all sizes; 0 < bytes < a page. Else NULL. */
@@ -122,22 +118,18 @@ struct km_alloc_ops {
 	int (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 	/* Free objects[0, n), the rest of a call that frees `all` objects. */
 	void (*free_bulk)(struct kmem_cache *cache, size_t n, size_t all, void **objects);
-	/*
-	 * give: frees objects slab by slab, skips NULLs; false: nothing was done, not possible now. give_last: of
+	/* give: frees objects slab by slab, skips NULLs; false: nothing was done, not possible now. give_last: of
 	 * objects[0, n), frees the last object and nearby objects of the same slab; returns how many are left, n if
-	 * not possible now. Both are NULL where the engine cannot free slab by slab.
-	 */
+	 * not possible now. Both are NULL where the engine cannot free slab by slab. */
 	bool (*give)(struct kmem_cache *cache, size_t n, void **objects);
 	size_t (*give_last)(struct kmem_cache *cache, size_t n, void **objects);
 	/* Objects may enter and leave the cache's per-CPU sheaves on the fast path, without these ops. */
 	bool pcs;
-	/*
-	 * For charged objects, else NULL. begin: fills in the fields of the cache that the other two read, `charge`
+	/* For charged objects, else NULL. begin: fills in the fields of the cache that the other two read, `charge`
 	 * last, by a release; called once, under a lock of this folder, before the other two. recharge: transfers an
 	 * object from the mixed sheaves to the objcg; *word names the objcg charged now (word NULL: not looked up
 	 * yet). recharge_bulk: the same for objects[0, n). Returns n if all objects are charged to the objcg, 0 if
-	 * all were freed and other objects may be tried, SIZE_MAX if all were freed and the request must fail.
-	 */
+	 * all were freed and other objects may be tried, SIZE_MAX if all were freed and the request must fail. */
 	void (*begin)(struct kmem_cache *cache);
 	void *(*recharge)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
 	size_t (*recharge_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
@@ -215,11 +207,9 @@ void km_layer_set_locked(struct kmem_cache *cache, enum km_layer layer, const st
 typedef const struct km_alloc_ops *km_layer_fn(struct kmem_cache *cache);
 bool km_layer_register(enum km_layer layer, km_layer_fn *choose) km_cold;
 
-/*
- * Debug shadow caches: caches of another layout, allocated from and freed to under the name of this cache. While an
+/* Debug shadow caches: caches of another layout, allocated from and freed to under the name of this cache. While an
  * object of a shadow cache may be out, the layer SHADOW finds the cache of each object, and this cache's sheaves are
- * closed to the fast path.
- */
+ * closed to the fast path. */
 #define KM_SHADOWS_MOST 64u		/* per cache: no two shadow caches have the same flags */
 struct km_shadows {
 	struct kmem_cache *first;	/* list by next_sibling; shadow caches live as long as the cache */
@@ -278,10 +268,8 @@ bool km_free_sized(struct kmem_cache *cache, void *object);
 unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want);
 bool km_alloc_give(struct kmem_cache *cache, void **objects, size_t n);
 
-/*
- * Bits by cache id: caches that may have cached objects charged to a group. For a child cache, any cached object
- * counts; else the charged sheaves do. Bit 0 stands for all caches without an entry in km_hot.caches, and stays set.
- */
+/* Bits by cache id: caches that may have cached objects charged to a group. For a child cache, any cached object
+ * counts; else the charged sheaves do. Bit 0 stands for all caches without an entry in km_hot.caches, and stays set. */
 extern km_hidden uint64_t km_alloc_ready[KM_IDS / 64];
 void km_alloc_set_ready(const struct kmem_cache *cache, bool ready);
 
@@ -304,11 +292,9 @@ km_inline bool km_alloc_lone(const struct kmem_cache *cache)
 	return cache->layout.engine->array.lone;
 }
 
-/*
- * Serves requests from outside (struct km_gate) in a call that used cached objects and runs no tick. If a request
+/* Serves requests from outside (struct km_gate) in a call that used cached objects and runs no tick. If a request
  * closed the fast-path gate, the call runs a tick and opens the gate, unless the request wants more ticks. A call
- * that may not wait, and a signal handler inside an engine, leave both to a later call, a free at the latest.
- */
+ * that may not wait, and a signal handler inside an engine, leave both to a later call, a free at the latest. */
 void km_alloc_note_request(struct kmem_cache *cache, bool may_wait) km_cold;
 km_inline void km_alloc_look(struct kmem_cache *cache, bool may_wait)
 {
@@ -431,12 +417,10 @@ km_inline bool km_alloc_is_owner(const struct kmem_cache *cache, const void *obj
 /* Serves a request whose gfp rules out the charged and mixed sheaves. */
 void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp);
 
-/*
- * A charged cache has no public sheaves, but sheaves of objects already charged, with a fast path of their own. While
+/* A charged cache has no public sheaves, but sheaves of objects already charged, with a fast path of their own. While
  * one objcg is charged for all objects, the CPU's charged sheaf belongs to this objcg. With several objcgs, front.back
  * is the offset of the mixed sheaves, and an allocation reads the owner word of the object: if the object is charged to
- * another objcg, the charge moves to the caller's. Frees use the fast path of uncharged objects in both cases.
- */
+ * another objcg, the charge moves to the caller's. Frees use the fast path of uncharged objects in both cases. */
 km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -532,11 +516,9 @@ km_inline bool km_alloc_push_any(void *object)
 #endif
 }
 
-/*
- * Frees an object of any cache. All rare cases end at the one conditional branch of the sheaf: a foreign pointer, a
+/* Frees an object of any cache. All rare cases end at the one conditional branch of the sheaf: a foreign pointer, a
  * large block, a pointer into an object. Returns: false if nothing was done, because the address does not prove an
- * object.
- */
+ * object. */
 km_inline bool km_free_any(void *object)
 {
 #ifdef KMEM_HAVE_RSEQ

@@ -245,12 +245,10 @@ const struct km_alloc_ops km_ops_observed = {
 
 /* ------------------------------------------------------------------ profiled */
 
-/*
- * The fast path under a profile. The public sheaves are closed, so each call comes here, finds the sheaves, and
+/* The fast path under a profile. The public sheaves are closed, so each call comes here, finds the sheaves, and
  * counts the thread's bytes. So a sample belongs to its own caller, whatever the sheaves hold. A free checks if the
  * object may be a sample. All other calls go to the observed ops above. An allocation and a free cost 2 ns more than
- * their fast paths; with the observed ops, 18 ns more (docs/design/profiles.md).
- */
+ * their fast paths; with the observed ops, 18 ns more (docs/design/profiles.md). */
 #ifdef KMEM_HAVE_RSEQ
 static km_noinline void *profiled_due(struct kmem_cache *cache, void *object, uintptr_t site)
 {

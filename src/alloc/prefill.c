@@ -79,8 +79,8 @@ static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *
 	return (char *)(array + 1) - array_bytes(array->capacity);
 }
 
-/* Checks that the sheaf is out, and of this cache. Reports misuse. `top` must be in the sheaf's own memory: on a CPU the
- * header holds the offset of the spare, and in a barn a link. */
+/* Checks that the sheaf is out, and of this cache. Reports misuse. `top` must be in the sheaf's own memory: on a CPU
+ * the header holds the offset of the spare, and in a barn a link. */
 static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
 {
 	const uint32_t mask = cache->fast.pcs.sheaf_mask;
@@ -312,8 +312,7 @@ static struct slab_sheaf *refill_sheaf(struct kmem_cache *cache, gfp_t gfp, stru
 	return sheaf_of_sheaf(cache, top);
 }
 
-/* Refills a sheaf. If a larger sheaf is necessary, fills the new sheaf before the old one is freed. So a failure
- * leaves the caller's sheaf unchanged. */
+/* Fills a larger sheaf before the old one is freed, so that a failure leaves the caller's sheaf unchanged. */
 int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf, unsigned int n)
 {
 	static const char function[] = "kmem_cache_refill_sheaf";

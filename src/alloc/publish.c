@@ -43,12 +43,10 @@ static uint16_t *entries_of(const struct kmem_cache *cache)
 	return at < shut.count ? shut.kept + at : cache->registry.size_ids;
 }
 
-/*
- * Writes the cache's entries in its table of sizes. A cache writes only empty entries and its own, so the entries of
+/* Writes the cache's entries in its table of sizes. A cache writes only empty entries and its own, so the entries of
  * an open part (KM_CACHE_SIZE_PART) stay. A closed part leaves its entries empty, and the sizes are served as before
  * the part. Exception: while an object of a debug shadow cache is out, the entries of a closed part hold KM_MAP_DESC.
- * No cache has this id, so the entries miss as id 0 does.
- */
+ * No cache has this id, so the entries miss as id 0 does. */
 void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 {
 	const bool part = km_cache_is(cache, KM_CACHE_SIZE_PART);

@@ -40,8 +40,7 @@ void km_alloc_want_sizes(bool wanted)
 		km_store(&km_direct.most[i], wanted ? 0 : km_load(&km_direct.usual[i]));
 }
 
-/* Not possible: objects readable after their free or in separate memory, injected failures. Not necessary: observed
- * caches. */
+/* Not possible: objects readable after their free, separate memory, injected failures. Not necessary: observers. */
 static bool can_sample(const struct kmem_cache *cache)
 {
 	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_SKIP_KFENCE | SLAB_NODUMP | SLAB_FAILSLAB |

@@ -19,8 +19,9 @@
  * Signal handlers. An engine takes locks. A handler that interrupted its own thread inside an engine would deadlock.
  * So km_miss_enter sets km_thread.busy before an engine is entered, and a handler that finds km_thread.busy set
  * enters no engine. Beyond the two sheaves of the CPU, an allocation of the handler fails, and a free links the
- * object to cache->state.deferred. The deferred list needs no lock. A free adds by compare-and-swap; the miss that finishes
- * the frees takes the whole list by one exchange, so a head that returns with another successor (ABA) is harmless.
+ * object to cache->state.deferred. The deferred list needs no lock. A free adds by compare-and-swap; the miss that
+ * finishes the frees takes the whole list by one exchange, so a head that returns with another successor (ABA) is
+ * harmless.
  *
  * System calls. A request that may not wait makes no system call, and neither do the frees that the request causes.
  * km_calls_begin keeps the engine from system calls. The tick, which frees memory, is left to a call that may wait.

@@ -67,8 +67,7 @@ km_cold static void cut(struct kmem_cache *cache, const void *object)
 	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->registry.name);
 }
 
-/* Checks a freelist's object and its link. The object was the link of another object, and a user may have written to
- * either after the free. */
+/* Checks a freelist's object and its link: after the free a user may have written to either. */
 static km_noinline bool links_are_sound(struct kmem_cache *cache, const void *object)
 {
 	if (km_unlikely(!is_object(cache, object))) {

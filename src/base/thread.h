@@ -102,10 +102,11 @@ struct km_thread {
 	struct km_thread_fork fork;
 
 	/*
-	 * Results and arguments of the current request, for functions without a parameter that leads to them. A request
-	 * passes the alloc ops of each layer, whose arguments are those of a hit. An engine gets a constant request, and
-	 * one line of alloc_failure.c serves all kinds of requests. A function that replaces a function of libc enters
-	 * the library through the public malloc. Slab charge hooks are called below the engine.
+	 * Results and arguments of the current request, for functions without a parameter that leads to them. A
+	 * request passes the alloc ops of each layer, whose arguments are those of a hit. An engine gets a
+	 * constant request, and one line of alloc_failure.c serves all kinds of requests. A function that
+	 * replaces a function of libc enters the library through the public malloc. Slab charge hooks are
+	 * called below the engine.
 	 */
 	bool slab_refused;		/* the cache's limit or its slab charge hooks refused the last slab */
 	struct kmem_cache *slab_limited;	/* the cache whose own limit refused the slab; NULL: none */

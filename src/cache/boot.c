@@ -49,8 +49,8 @@ static void unlock_state(void)
 
 /* glibc's fork locks the list of open FILEs after all fork handlers ran. The holder of the list's lock may wait for a
  * FILE, and the FILE's holder for the allocator. So the list must be locked before the allocator, and its handlers are
- * registered last (docs/design/fork.md). A process with one thread does not lock the list, as in glibc: a signal handler
- * may fork while the lock is half taken. */
+ * registered last (docs/design/fork.md). A process with one thread does not lock the list, as in glibc: a signal
+ * handler may fork while the lock is half taken. */
 void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
@@ -319,8 +319,8 @@ static km_cold void tell_refusal(void)
 	if (km_swap_acquire(&told, true))
 		return;
 	if (limit != SIZE_MAX)
-		km_warn("start failed: the system refuses memory, RLIMIT_AS is %lu KiB (raise ulimit -v): all allocations "
-			"fail", (unsigned long)(limit >> 10));
+		km_warn("start failed: the system refuses memory, RLIMIT_AS is %lu KiB (raise ulimit -v): all "
+			"allocations fail", (unsigned long)(limit >> 10));
 	else
 		km_warn("start failed: the system refuses memory%s: all allocations fail",
 			km_os_is_limited() ? ", RLIMIT_DATA is set (raise ulimit -d)" : "");

@@ -94,11 +94,10 @@ struct km_creation {
 };
 struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
 				   const struct km_creation *creation, int *error);
-/* Destroy a cache that never gave out an object, in the middle of a request. Waits for no grace period, because the
- * period would not end if the caller is a reader or the child of a fork. */
+/* Destroy a cache that never gave out an object. Waits for no grace period, because the caller may be a reader. */
 void km_cache_discard(struct kmem_cache *cache);
-/* Lock the registry, with km_thread.busy set, to make or remove caches. `rest` handles the remains of each removed cache
- * (NULL: as kmem_cache_destroy), after the per-CPU sheaves are closed and their objects are back in the slabs. A
+/* Lock the registry, with km_thread.busy set, to make or remove caches. `rest` handles the remains of each removed
+ * cache (NULL: as kmem_cache_destroy), after the per-CPU sheaves are closed and their objects are back in the slabs. A
  * removal costs two fences for all caches, three if some are charged. */
 void km_registry_lock(void);
 bool km_registry_trylock(void);
@@ -118,8 +117,7 @@ bool km_registry_hold(void);
 void km_registry_let_go(const bool *within);
 #define km_registry_hold_scope(within) const bool within km_scoped(km_registry_let_go) = km_registry_hold()
 bool km_registry_is_mine(void);	/* this thread has the lock: for a visit, or by km_registry_lock */
-/* Visit all caches with the registry held. The variant within gives up if the lock is not available in `ms`
- * milliseconds. */
+/* Visit all caches with the registry held. _within: give up without the lock after `ms` milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* Visit the caches whose bits are set in km_alloc_ready. Context: registry held. */
 void km_registry_visit_ready(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
@@ -311,8 +309,7 @@ bool km_large_free(const void *p);
 /* Allocate and free an uncharged block of whole pages, without a tick. Context: km_thread.busy set. */
 void *km_large_get(size_t bytes, const struct km_request *request);
 void km_large_give(void *p);
-/* Free in a signal handler inside the allocator; the next caller finishes the free. Returns: false if p is no block,
- * as far as known. */
+/* Free in a signal handler inside the allocator; the next caller finishes. Returns: false if p seems to be no block. */
 bool km_large_defer(void *p);
 void km_large_finish_deferred(void);	/* Context: km_thread.busy set */
 /* With a sanitizer: returns the place of the requested bytes of the large block at p; NULL if p is none. */
@@ -423,12 +420,10 @@ void km_probes_look(void);
 
 void km_reclaim_start(void);
 void km_reclaim_fork(bool before, bool child);
-/*
- * Run a part of a reclaim round: a few caches give back cached objects, as after a long idle time, and after the last
+/* Run a part of a reclaim round: a few caches give back cached objects, as after a long idle time, and after the last
  * cache free pages go to the system. Begins a round if *its has none, or has another number. Does nothing if another
  * thread runs a part or holds the registry. *its is accessed only under the lock of reclaim. Context: km_thread.busy
- * set. Returns: true when the round is complete.
- */
+ * set. Returns: true when the round is complete. */
 struct km_reclaim_round {
 	bool begun, through;
 	uint32_t number;
@@ -437,8 +432,7 @@ struct km_reclaim_round {
 bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number);
 /* Reclaim the caches of a name. Context: registry locked. Returns: 0; -ENOENT; -EAGAIN if another thread reclaims. */
 int km_reclaim_named(const char *name);
-/* Release reserved address space beyond a limit in bytes; and cached huge blocks, beyond changed limits. Context:
- * busy. */
+/* Release reserved address space beyond a limit in bytes; and cached huge blocks, beyond changed limits. */
 void km_reclaim_fit(size_t limit);
 void km_reclaim_limited(void);
 /* As kmem_cache_shrink, but remaining slabs keep all their pages. */

@@ -122,7 +122,8 @@ static struct km_rcu_block *join(struct km_rcu_block *first, struct km_rcu_block
 /* Move all waiting objects to the pile. Context: lock held. Returns: false if none waits. */
 static bool collect(void)
 {
-	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way, "the pile under way belongs to the end of the grace period");
+	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way,
+		 "the pile under way belongs to the end of the grace period");
 	km_debug(!rcu.pile.blocks && !rcu.pile.chain && !rcu.pile.slabs, "a pile was freed before the next one");
 	km_for_each_cpu(cpu) {
 		struct km_rcu_waiting *waiting = waiting_on(cpu);
@@ -142,8 +143,7 @@ static bool collect(void)
 
 static void end(struct kmem_rcu_head *head);
 
-/* Begin a grace period. Context: lock held, none under way. Acquire pairs with the release in want: the requested
- * object is visible. */
+/* Begin a grace period. Context: lock held, none under way. Acquire pairs with want: the object is visible. */
 static void begin(void)
 {
 	km_swap_acquire(&rcu.wanted, 0u);
@@ -165,8 +165,7 @@ static void begin_if_idle(void)
 		begin();
 }
 
-/* End a grace period, in a thread of the RCU. Release pairs with kvfree_rcu_barrier: the objects that waited are
- * free. */
+/* End a grace period, in a thread of the RCU. Release pairs with kvfree_rcu_barrier: the objects are free. */
 static void end(struct kmem_rcu_head *head)
 {
 	(void)head;
@@ -192,8 +191,7 @@ static void end(struct kmem_rcu_head *head)
 	km_busy_end(was);
 }
 
-/* Request a grace period for a new arrival. If one is under way, its end begins the next. If this thread may make
- * no calls, a later call begins the grace period. */
+/* Request a grace period: begun now, at the end of the current one, or by a call that may call the system. */
 static void want(void)
 {
 	km_store_release(&rcu.wanted, 1u);

@@ -12,7 +12,9 @@
 #include "cache.h"
 
 #define LOCKS	16u
-static struct { struct km_lock lock; } km_aligned(64) part[LOCKS] = { [0 ... LOCKS - 1] = { KM_LOCK_INIT(KM_RANK_POOL) } };
+static struct {
+	struct km_lock lock;
+} km_aligned(64) part[LOCKS] = { [0 ... LOCKS - 1] = { KM_LOCK_INIT(KM_RANK_POOL) } };
 
 static struct km_lock *lock_of(const mempool_t *pool)
 {
@@ -47,8 +49,8 @@ static void leave(const mempool_t *pool, struct km_busy_was was)
 
 /* ------------------------------------------------------------------ debugging */
 
-/* Elements of the reserve are free for the user but allocated for their cache. If the cache is debugged with poison, they
- * are filled like free objects, and checked on allocation. Kernel: the same, with one option for all pools. */
+/* Elements of the reserve are free for the user but allocated for their cache. If the cache is debugged with poison,
+ * they are filled like free objects, and checked on allocation. Kernel: the same, with one option for all pools. */
 enum { FREE_BYTE = 0x6b, LAST_BYTE = 0xa5 };
 
 /* Returns: the bytes of an element to fill; 0: none. */
@@ -301,8 +303,7 @@ static void **list_of(int min_nr)
 	return kvmalloc_array((size_t)km_max(min_nr, 1), sizeof(void *), GFP_KERNEL | __GFP_NOWARN);
 }
 
-/* Register the fork handler under the registry's lock: a fork holds this lock, so a fork never meets the handler
- * halfway. */
+/* A fork holds the registry's lock, so a fork never meets the handler halfway. */
 static void begin(void)
 {
 	km_registry_scope();
@@ -397,8 +398,7 @@ int mempool_resize(mempool_t *pool, int min_nr)
 		return -EINVAL;
 	if (min_nr > pool->min_nr)
 		return grow(pool, min_nr);
-	/* Under the lock: a free that used the old number has already added its element before the excess is
-	 * counted. */
+	/* Under the lock: a free that used the old number has added its element before the excess is counted. */
 	if (!enter(pool, &was))
 		return -ENOMEM;
 	km_store(&pool->min_nr, min_nr);

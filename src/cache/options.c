@@ -372,8 +372,7 @@ static bool read_variable(const char *name, char *text, size_t bytes)
 	return true;
 }
 
-/* Turn accounting on for a limit or a group name, and report if the engine or the program can't account. Kernel:
- * SLOB did not support accounting. */
+/* A limit or a group name turns accounting on. Reports an engine or a program that can't account, as SLOB in Linux. */
 static void settle_account(void)
 {
 	if (km_options.limit || km_options.group[0])

@@ -29,10 +29,8 @@ static struct {
 
 /* Caches visited by one tick: about 80 us if no cache is in the processor's caches. */
 #define MAX_VISITS 256u
-/*
- * Caches gathered in a round, such as caches idle for two looks. The list is static, not on the stack: a tick runs at
- * the end of a miss, possibly in a signal handler with a small stack. Protected by reclaim.lock.
- */
+/* Caches gathered in a round, such as caches idle for two looks. The list is static, not on the stack: a tick runs at
+ * the end of a miss, possibly in a signal handler with a small stack. Protected by reclaim.lock. */
 #define MAX_IDLE 128u
 static struct {
 	struct kmem_cache *cache[MAX_IDLE], *left[MAX_IDLE];	/* caches in use, but no longer on some CPUs */

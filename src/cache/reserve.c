@@ -99,7 +99,7 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 		.live_shift = cache->layout.live_shift, .cache = cache, .rest = fault_in_rest,
 	};
 	bool done = km_ahead_fault_in(&cache->state.reserved_pages, &want);
-	/* Outside of the reserve's lock: a user's function under the registry's lock may wait for a thread that reserves. */
+	/* Not under the reserve's lock: a user's function under the registry's may wait for a thread that reserves. */
 	if (done && pages)
 		fault_in_words(cache);
 	km_busy_end(was);

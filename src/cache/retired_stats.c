@@ -12,8 +12,7 @@ const struct km_retired *km_retired_of_process(void)
 	return &past;
 }
 
-/* Returns: the live cache that inherits the slab counters of a destroyed cache: its parent, else the newest cache
- * of the same name, else NULL. */
+/* Returns the heir of a destroyed cache's counters: its parent, else the newest cache of its name, else NULL. */
 static struct kmem_cache *heir_of(const struct kmem_cache *cache)
 {
 	struct kmem_cache *heir = cache->memcg.child_of ?: cache->ext.shadow_of;

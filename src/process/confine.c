@@ -14,8 +14,7 @@
 #include "cache/cache.h"
 #include "page/huge.h"
 
-/* A sanitized build has none of these wrappers: the sanitizer sets limits at its start, before instrumented code
- * may run. */
+/* Not in a sanitized build: the sanitizer sets limits at its start, before instrumented code may run. */
 #if defined(__LP64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 static long answer(long result)
@@ -33,8 +32,7 @@ static void show_beyond(bool show)
 	km_percpu_show_beyond(show);
 }
 
-/* An unprivileged program makes this call before it installs a filter, by any call; the filter's own call would be
- * too late. */
+/* An unprivileged program makes this call before it installs a filter; the filter's own call would be too late. */
 KMEM_API int prctl(int option, ...);
 KMEM_API int prctl(int option, ...)
 {
@@ -93,8 +91,8 @@ KMEM_API int prlimit(int pid, int resource, const uint64_t *limits, void *old)
 KMEM_API int setrlimit64(int resource, const uint64_t *limits) __attribute__((alias("setrlimit")));
 KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old) __attribute__((alias("prlimit")));
 
-/* Lock all memory. The kernel populates all readable pages, also 16 GiB of zeros for absent CPUs, so these are hidden. If
- * later mappings are locked as well, cached blocks would count against the limit for the program's own mappings. */
+/* Lock all memory. The kernel populates all readable pages, also 16 GiB of zeros for absent CPUs, so these are hidden.
+ * If later mappings are locked as well, cached blocks would count against the limit for the program's own mappings. */
 static long lock_all(int flags)
 {
 	show_beyond(false);

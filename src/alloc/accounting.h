@@ -8,8 +8,7 @@
 
 #include "slab/engine.h"
 
-/* The objcg of this thread's charged objects, and the default for threads without an own objcg. NULL: uncharged. See
- * memcg/objcg.h. */
+/* The objcg of threads without an own objcg; km_objcg_now: of this thread. NULL: uncharged (memcg/objcg.h). */
 extern km_hidden struct obj_cgroup *km_objcg_default;
 km_inline struct obj_cgroup *km_objcg_now(void)
 {
@@ -28,10 +27,9 @@ struct km_memcg_view;
 struct km_group_stats;
 
 struct km_charge_ops {
-	/* ---- for src/alloc. Begins charging in this cache: adds the layer CHARGE. From now on each call checks the
-	 * objcg. Returns: false if not possible. */
+	/* ---- for src/alloc. Adds the layer CHARGE: each call then checks the objcg. False: not possible. */
 	bool (*begin)(struct kmem_cache *cache, bool may_wait);
-	/* Give back the objects on the charged sheaves of the caches, on these CPUs (alloc/drain.h). unused: also
+	/* Give back the objects on the charged sheaves of the caches, on these CPUs (alloc/alloc_ops.h). unused: also
 	 * where the fence is refused, because no thread uses the caches. */
 	void (*drain)(struct kmem_cache **caches, size_t count, bool unused, const struct km_cpu_list *places);
 	/* Close the cache's charged sheaves for ever; release them, after a fence. With km_drain_lock held. */
@@ -49,9 +47,7 @@ struct km_charge_ops {
 	bool (*pays_here)(uint64_t owner);
 	/* True if the limits of the thread's objcg seem to have room for so many more bytes. Charges nothing. */
 	bool (*may_more)(size_t bytes);
-	/*
-	 * True if the thread's objcg may have cached large blocks, and its limits have room for so many more bytes.
-	 */
+	/* True if the thread's objcg may have cached large blocks, and its limits have room for so many more bytes. */
 	bool (*has_room)(size_t bytes);
 	/* Charges this block of this class to the owner from now on. False: not possible now. */
 	bool (*own_block)(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait);
@@ -61,9 +57,7 @@ struct km_charge_ops {
 	const char *(*name_of)(const struct obj_cgroup *objcg, unsigned *number);
 	/* Frees memory of released groups: all, or, without waiting, a part. */
 	void (*tidy)(bool all);
-	/*
-	 * Makes the process's group, if options ask for one. Called at the end of the start, before any allocation.
-	 */
+	/* Makes the process's group, if options ask for one. Called at the end of the start, before any allocation. */
 	void (*start)(void);
 	/* Called while the registry's lock is held. */
 	void (*fork)(bool before, bool child);
@@ -75,16 +69,14 @@ struct km_charge_ops {
 	size_t (*groups)(void (*visit)(const struct km_group_stats *stats, void *arg), void *arg);
 	/* A write to a group's file (KM_MAIL_GROUP): 0, -EINVAL, -ENOENT; -EAGAIN: not now. */
 	int (*write)(const char *text, const char *file);
-	/* mem_cgroup_account_malloc (KM_MAIL_ACCOUNT), with the registry locked: 0, or -EOPNOTSUPP. Cached blocks of
-	 * groups stay charged. */
+	/* mem_cgroup_account_malloc, with the registry locked: 0, or -EOPNOTSUPP. Cached blocks stay charged. */
 	int (*account_malloc)(bool on);
 	/* The groups, for readers outside of the process (memcg/memcg_group.h). */
 	const struct km_memcg_view *view;
 };
 extern km_hidden const struct km_charge_ops *km_charge_ops;	/* a hook (base/cc.h) */
 
-/* malloc, if part of this program: charge its blocks from now on, or stop charging; with the registry locked. Also a
- * hook. */
+/* A hook of malloc: charge its blocks from now on, or stop charging; with the registry locked. */
 struct km_malloc_ops {
 	void (*account)(bool on);
 };

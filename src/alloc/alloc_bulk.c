@@ -41,10 +41,9 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 	return left;
 }
 
-/*
- * Ends a bulk allocation. seen: the objects passed OBSERVE and VALIDATE, and are freed through these layers.
- */
-static int is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects, bool seen)
+/* Ends a bulk allocation: returns n if `left` is 0; else frees all objects, reports the failure, returns 0. seen: the
+ * objects passed OBSERVE and VALIDATE, and are freed through these layers. */
+static int bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects, bool seen)
 {
 	km_debug(left <= n, "objects[left, n) are allocated");
 	if (km_likely(!left))
@@ -59,11 +58,6 @@ static int is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, v
 	}
 	km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 	return 0;
-}
-
-int km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
-{
-	return is_done(cache, gfp, left, n, objects, true);
 }
 
 int km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects,
@@ -83,7 +77,7 @@ int km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, v
 		while (km_unlikely(left) && request.may_wait && km_alloc_relieve(cache, &tries));
 		km_miss_end(cache, entry, request.may_wait, !km_plain_ops(cache)->pcs);
 	}
-	return is_done(cache, gfp, left, n, objects, false);
+	return bulk_done(cache, gfp, left, n, objects, false);
 }
 
 /* Allocates each object alone, for objects that must be observed or zeroed. */
@@ -94,7 +88,7 @@ int km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t 
 		if (!objects[left - 1])
 			break;
 	}
-	return km_bulk_done(cache, gfp, left, n, objects);
+	return bulk_done(cache, gfp, left, n, objects, true);
 }
 
 /* Replaces guarded objects, as km_plain_alloc. Returns: false after all objects were freed. */
@@ -221,8 +215,7 @@ void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all km_u
 		km_plain_free(cache, objects[--n]);
 }
 
-/* Frees in bulk to the engine. A signal handler inside an engine defers each object (km_miss_defer), in constant
- * space. */
+/* A signal handler inside an engine defers each object (km_miss_defer), in constant space. */
 void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bulk_spill_fn *spill)
 {
 	int saved_errno = errno, entry;

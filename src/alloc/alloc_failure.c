@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 
-#include "os/os.h"
 #include "alloc_ops.h"
 
 static const struct {

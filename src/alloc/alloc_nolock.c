@@ -4,14 +4,14 @@
  * only if the lock is free, and makes no system call. Unfinished work is left to the next miss of another call.
  *
  * First the call behaves as a call in a signal handler inside the allocator: km_thread.busy is set, so the call uses
- * the CPU's sheaves and enters no engine. A free without room in the sheaves is linked to cache->deferred. Then, if
- * the thread was not inside, an allocation asks the engine for one object, as a request that may not wait. An engine
- * only tries its locks then. Pages and metadata whose lock is taken are deferred as well (page/deferred_free.h).
+ * the CPU's sheaves and enters no engine. A free without room in the sheaves is linked to cache->state.deferred.
+ * Then, if the thread was not inside, an allocation asks the engine for one object, as a request that may not wait.
+ * An engine only tries its locks then. Pages and metadata whose lock is taken are deferred as well
+ * (page/deferred_free.h).
  */
 #include <errno.h>
 
 #include "page/deferred_free.h"
-#include "os/secret.h"
 #include "alloc_ops.h"
 
 static void *refused(int error)

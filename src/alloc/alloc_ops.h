@@ -18,22 +18,24 @@ extern km_hidden const struct km_alloc_ops km_ops_array, km_ops_array_by_cid, km
 extern km_hidden const struct km_alloc_ops km_ops_none, km_ops_observed, km_ops_profiled, km_ops_dead,
 	km_ops_sampled;
 
+/* A request of kmalloc or malloc whose cache is sampled or probed; the caller's stack has the structure. */
+struct km_asked {
+	const struct kmem_cache *cache;
+	size_t bytes, align;
+};
+
 /* drain.c. Also protects the words of publish.c and the layers of caches. */
 extern km_hidden struct km_lock km_drain_lock;
 /*
  * sampled_ops.c, observed_ops.c, validate.c: return the cache's ops for their layers (layers.c); NULL: no such layer.
  */
 km_layer_fn km_sample_layer, km_observe_layer, km_validate_layer;
-/*
- * Replaces the ops `from` of a layer by `to`, and opens or closes the public sheaves to match. NULL: no layer.
+/* Replaces the ops `from` of a layer by `to`, and opens or closes the public sheaves to match. NULL: no layer.
  * Requires, with may_wait: no lock of a higher rank held. Returns: false if the ops are not `from`, or if the lock is
- * taken and the call may not wait.
- */
+ * taken and the call may not wait. */
 bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
 			   const struct km_alloc_ops *to, bool may_wait) km_cold;
-/*
- * Marks an object from another path as allocated. Returns: false after a report, if the object is allocated already.
- */
+/* Marks an object from another path as allocated. Returns: false after a report, if the object is allocated already. */
 bool km_validated_hand_out(struct kmem_cache *cache, void *object);
 /* Sets up checks of every free for a new cache with a known id (page/alloc_map.h). */
 void km_alloc_prove(struct kmem_cache *cache);
@@ -88,11 +90,9 @@ typedef void km_spill_fn(struct kmem_cache *cache, void *object);
 
 /* Refills from the requested node first, then from other nodes unless __GFP_THISNODE is set. */
 void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *request, km_refill_fn *refill);
-/* Same by the shortest path. NULL: try the next path. */
-void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *request);
-/* Takes one object from a slab, or frees one to its slab, past the cached objects. No miss is noted, so the sheaves
- * do not grow. NULL: try the next path. */
-void *km_miss_take_past(struct kmem_cache *cache, const struct km_request *request);
+/* Takes one object from a slab, or frees one to its slab, past the cached objects and by the shortest path. No miss is
+ * noted, so the sheaves do not grow. only: 0, or __GFP_THISNODE. NULL: try the next path. */
+void *km_miss_take(struct kmem_cache *cache, const struct km_request *request, gfp_t only);
 void km_miss_give_past(struct kmem_cache *cache, void *object);
 
 /* Allocates one object from the engine. While the engine has none, drains other caches and tries again. */
@@ -113,11 +113,10 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 				   km_miss_failed(cache, request);
 }
 
-/* Defers a free that may not enter the engine: links the object to cache->deferred for the next miss. */
+/* Defers a free that may not enter the engine: links the object to cache->state.deferred for the next miss. */
 void km_miss_defer(struct kmem_cache *cache, void *object) km_cold;
 
-/* Frees one object to the engine. A free has no gfp: the free may wait, unless the call around it may not
- * (km_thread.no_calls). */
+/* Frees one object to the engine. The free may wait, unless the call around it may not (km_thread.no_calls). */
 km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn *spill)
 {
 	int entry = km_miss_begin(cache, true);
@@ -154,8 +153,6 @@ km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **ob
 {
 	km_layer_below(cache, KM_LAYER_VALIDATE)->free_bulk(cache, n, n, objects);
 }
-/* Ends a bulk allocation. Returns n if `left` is 0; else frees all objects, reports the failure, returns 0. */
-int km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 
 /* The ops below the layer CHARGE: uncharged objects. */
 km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache)
@@ -163,7 +160,26 @@ km_inline const struct km_alloc_ops *km_plain_ops(const struct kmem_cache *cache
 	return km_layer(cache, KM_LAYER_CHARGE + 1);
 }
 
-/* The functions of sheaf_ops.c, and the functions of cid_fast_path.c in front of them. */
+/* ---- drain.c, publish.c, resize.c. Context: km_drain_lock held, or the cache is not visible to other threads. */
+
+/* Some CPUs; NULL in place of a list: all online CPUs. */
+struct km_cpu_list {
+	const uint16_t *cpus;
+	size_t count;
+};
+
+/* Calls `take` for each online CPU of the list. */
+void km_alloc_each_cpu(struct kmem_cache *cache, const struct km_cpu_list *from, const void *arg,
+		       void (*take)(struct kmem_cache *cache, unsigned cpu, const void *arg));
+/* Close and open the cache's sheaves, without the fence. Each ends with km_alloc_show. */
+void km_alloc_close_pcs(struct kmem_cache *cache);
+void km_alloc_open_pcs(struct kmem_cache *cache);
+/* Writes all words that the fast path reads, from the open sheaves. */
+void km_alloc_show(struct kmem_cache *cache);
+/* Writes the cache's entries of a table of sizes: the cache's id if open, else none. */
+void km_alloc_show_entries(struct kmem_cache *cache, bool open);
+
+/* ---- The functions of sheaf_ops.c, and the functions of cid_fast_path.c in front of them. */
 void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_array_free(struct kmem_cache *cache, void *object);
 #ifdef KMEM_HAVE_RSEQ

@@ -14,8 +14,7 @@ km_inline void *pop(struct kmem_cache *cache)
 	return kmem_pcs_pop(&cache->fast.pcs.front.open, km_percpu.base, km_cid_rseq);
 }
 
-/* Opens the fast-path gate if only km_cid_rseq was shut, for example by a command that ended between two stores. No
- * other miss checks this word. */
+/* Opens the gate if only km_cid_rseq was shut, as by a command that ended between two stores. No other miss looks. */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_way_is_shut(km_load(&km_cid_rseq)))

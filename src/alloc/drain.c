@@ -22,8 +22,7 @@
  * charged sheaves may open closed sheaves. A signal handler must not wait for the lock. So the holder is busy, and a
  * resize only tries the lock.
  */
-#include "harden.h"
-#include "drain.h"
+#include "alloc_ops.h"
 
 struct km_lock km_drain_lock = KM_LOCK_INIT(KM_RANK_DRAIN);
 
@@ -62,8 +61,7 @@ static void collect(struct kmem_cache *cache, const struct km_cpu_list *from)
 	km_alloc_each_cpu(cache, from, NULL, collect_from);
 }
 
-/* Trims the sheaves of an engine with its own reclaim timer. The rest of a sheaf returns to the CPU if the CPU has no
- * sheaf by then. */
+/* Trims the sheaves of an engine with its own pace. The rest of a sheaf returns to the CPU, if the place is free. */
 static void trim(struct kmem_cache *cache, const struct km_cpu_list *unused km_unused)
 {
 	km_for_each_cpu(cpu) {
@@ -80,11 +78,8 @@ static void trim(struct kmem_cache *cache, const struct km_cpu_list *unused km_u
 	}
 }
 
-/*
- * Runs `act` for each cache while no sequence uses the cache's sheaves. unused: the caches have no users, so `act`
- * runs even without the fence. Returns: false if the system refused the fence; then, unless unused, `act` did not
- * run.
- */
+/* Runs `act` for each cache while no sequence uses the cache's sheaves. unused: the caches have no users, so `act` runs
+ * even without the fence. Returns: false if the system refused the fence; then, unless unused, `act` did not run. */
 static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 		      void (*act)(struct kmem_cache *cache, const struct km_cpu_list *places),
 		      const struct km_cpu_list *places)

@@ -49,19 +49,13 @@ km_inline void km_alloc_enter_thread(bool may_wait)
 		km_alloc_new_cpu(may_wait);
 }
 
-/* Functions of higher folders that a miss calls, in addition to hooks, alloc ops and km_charge_ops. Set once at
- * start. */
+/* Functions of higher folders that a miss calls, besides hooks, alloc ops and km_charge_ops. Set once at start. */
 extern km_hidden void (*km_alloc_tick)(void);	/* periodic work; called outside of locks, system calls allowed */
-/*
- * Frees memory for a request about to fail, because pages ran out or because cache `only` is at its limit. Frees the
+/* Frees memory for a request about to fail, because pages ran out or because cache `only` is at its limit. Frees the
  * cached objects of `only`, or, if `only` is NULL, of one cache after the other until `bytes` are free. Waits for a
  * flush by another thread. *tries: number of tries, 0 at first. Each try asks for twice as many pages as the try
- * before, because other threads may take the pages, and free pages need not be adjacent.
- *
- * Requires: no lock held; the caller may wait.
- *
- * Returns: true if another try is worthwhile.
- */
+ * before, because other threads may take the pages, and free pages need not be adjacent. Requires: no lock held; the
+ * caller may wait. Returns: true if another try is worthwhile. */
 extern km_hidden bool (*km_alloc_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 /* Returns true if this allocation of `bytes` bytes must fail on purpose (failure injection). NULL: no injection. */
 extern km_hidden bool (*km_alloc_fails)(const char *name, size_t bytes, gfp_t gfp);
@@ -69,9 +63,7 @@ extern km_hidden bool (*km_alloc_fails)(const char *name, size_t bytes, gfp_t gf
  * attached to an allocation probe (tracer.h), or a profile is taken (alloc/profile_record.h). */
 enum km_probing { KM_PROBING_TRACER = 1, KM_PROBING_PROFILE = 2 };
 extern km_hidden uint32_t km_alloc_probing;
-/*
- * The hooks, while km_alloc_probing is set, of caches without other hooks. The alloc ops of observers run the probes.
- */
+/* The hooks of caches without other hooks while km_alloc_probing is set: the ops of observers run the probes. */
 extern km_hidden const struct km_hooks km_probe_hooks;
 /* Note the return address of the current kmalloc or malloc call on the slow path. The probe takes the address. */
 km_inline void km_alloc_note_site(uintptr_t site)
@@ -88,8 +80,8 @@ km_inline uintptr_t km_alloc_take_site(uintptr_t own)
 }
 /* Tries to free memory after the cache got no slab. Returns: true if another try is worthwhile. */
 bool km_alloc_relieve(struct kmem_cache *cache, unsigned *tries);
-/* Calls km_charge_ops->begin in the middle of an allocation. Returns: false if the thread has no objcg, or if
- * km_thread.busy is set (a signal handler), because begin would wait. */
+/* Calls km_charge_ops->begin in an allocation. Returns: false if the thread has no objcg, or is busy (a signal
+ * handler), because begin would wait. */
 bool km_alloc_begin_charging(struct kmem_cache *cache, gfp_t gfp);
 
 /* Tick for paths that enter the engine often and for little work: every 64th call. */
@@ -112,11 +104,9 @@ km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
 	return __builtin_memset(object, 0, bytes);
 }
 
-/*
- * The ops of a layer (enum km_layer). A miss is a jump to the ops of the cache's top layer. The ops return and fail
+/* The ops of a layer (enum km_layer). A miss is a jump to the ops of the cache's top layer. The ops return and fail
  * as the public functions do. The layers of a cache change when the cache is made, when observers come or go, when an
- * object is first charged, and when the cache is destroyed (layers.c).
- */
+ * object is first charged, and when the cache is destroyed (layers.c). */
 struct km_alloc_ops {
 	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
 	/* For kmalloc, where one cache of the engine serves all sizes; 0 < bytes < a page. Else NULL. */
@@ -128,21 +118,17 @@ struct km_alloc_ops {
 	int (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 	/* Free objects[0, n), the rest of a call that frees `all` objects. */
 	void (*free_bulk)(struct kmem_cache *cache, size_t n, size_t all, void **objects);
-	/*
-	 * give: frees objects slab by slab, skips NULLs; false: nothing was done, not possible now. give_last: of
+	/* give: frees objects slab by slab, skips NULLs; false: nothing was done, not possible now. give_last: of
 	 * objects[0, n), frees the last object and nearby objects of the same slab; returns how many are left, n if
-	 * not possible now. Both are NULL where the engine cannot free slab by slab.
-	 */
+	 * not possible now. Both are NULL where the engine cannot free slab by slab. */
 	bool (*give)(struct kmem_cache *cache, size_t n, void **objects);
 	size_t (*give_last)(struct kmem_cache *cache, size_t n, void **objects);
 	/* Objects may enter and leave the cache's per-CPU sheaves on the fast path, without these ops. */
 	bool pcs;
-	/*
-	 * For charged objects, else NULL. recharge: transfers an object from the mixed sheaves to the objcg; *word
+	/* For charged objects, else NULL. recharge: transfers an object from the mixed sheaves to the objcg; *word
 	 * names the objcg charged now (word NULL: not looked up yet). recharge_bulk: the same for objects[0, n);
 	 * returns n if all objects are charged to the objcg, 0 if all were freed and other objects may be tried,
-	 * SIZE_MAX if all were freed and the request must fail.
-	 */
+	 * SIZE_MAX if all were freed and the request must fail. */
 	size_t (*recharge_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 				void **objects);
 	void *(*recharge)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
@@ -202,15 +188,14 @@ km_inline const struct km_alloc_ops *km_alloc_ops(const struct kmem_cache *cache
 {
 	return km_layer(cache, (enum km_layer)0);
 }
-/* Returns the ops that serve a request. The first request with __GFP_ACCOUNT adds the layer CHARGE to the cache for
- * good. */
+/* Returns the ops that serve a request. The first with __GFP_ACCOUNT adds the layer CHARGE to the cache for good. */
 const struct km_alloc_ops *km_ops_for_account(struct kmem_cache *cache, gfp_t gfp);
 km_inline const struct km_alloc_ops *km_ops_for(struct kmem_cache *cache, gfp_t gfp)
 {
 	return km_likely(!(gfp & __GFP_ACCOUNT)) ? km_alloc_ops(cache) : km_ops_for_account(cache, gfp);
 }
 
-/* layers.c: chooses again every layer that depends on the state of the cache alone. */
+/* layers.c. Chooses again every layer that depends on the state of the cache alone. */
 void km_layers_choose(struct kmem_cache *cache) km_cold;
 /* Sets or replaces one layer of a cache; NULL removes the layer. _locked: the caller holds km_drain_lock. */
 void km_layer_set(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *ops) km_cold;
@@ -220,11 +205,9 @@ void km_layer_set_locked(struct kmem_cache *cache, enum km_layer layer, const st
 typedef const struct km_alloc_ops *km_layer_fn(struct kmem_cache *cache);
 bool km_layer_register(enum km_layer layer, km_layer_fn *choose) km_cold;
 
-/*
- * Debug shadow caches: caches of another layout, allocated from and freed to under the name of this cache. While an
+/* Debug shadow caches: caches of another layout, allocated from and freed to under the name of this cache. While an
  * object of a shadow cache may be out, the layer SHADOW finds the cache of each object, and this cache's sheaves are
- * closed to the fast path.
- */
+ * closed to the fast path. */
 #define KM_SHADOWS_MOST 64u		/* per cache: no two shadow caches have the same flags */
 struct km_shadows {
 	struct kmem_cache *first;	/* list by next_sibling; shadow caches live as long as the cache */
@@ -253,11 +236,8 @@ km_inline struct kmem_cache *km_alloc_shadows(const struct kmem_cache *cache)
 void km_alloc_watch(struct kmem_cache *cache, const struct km_hooks *hooks) km_cold;
 void km_alloc_bury(struct kmem_cache *cache) km_cold;	/* destroyed cache: each later call is misuse */
 
-/*
- * sampled_ops.c: guarded objects (page/guard_range.h). km_alloc_sample: the cache's next eligible object comes from
- * the pool of guarded objects; false: not for this cache, or not now. km_alloc_see_frees: from now on every free of
- * the cache takes the slow path.
- */
+/* sampled_ops.c. The cache's next eligible object comes from the pool of guarded objects; false: not for this cache, or
+ * not now. km_alloc_see_frees: from now on every free of the cache takes the slow path. */
 bool km_alloc_sample(struct kmem_cache *cache) km_cold;
 void km_alloc_see_frees(struct kmem_cache *cache) km_cold;
 /* Entry points that know the requested bytes and note them on the slow path: kmalloc, malloc. Misses of more than
@@ -280,19 +260,14 @@ void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_plain_free(struct kmem_cache *cache, void *object);
 bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
-/* Frees a block of kmalloc's single cache, where kmalloc has one. Returns: false if nothing was done, because the
- * call is not an ordinary one or the block is not kmalloc's. */
+/* direct_ops.c: caches of KM_PERCPU_NONE. 0 or false: nothing was done, because the call is not an ordinary one.
+ * km_free_sized: a block of kmalloc's single cache. take: up to `want` objects. give: n objects, none of them NULL. */
 bool km_free_sized(struct kmem_cache *cache, void *object);
-/* Allocates up to `want` objects of a cache without per-CPU sheaves (KM_PERCPU_NONE). Returns: 0 if the call is not
- * an ordinary one (direct_ops.c). */
 unsigned km_alloc_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want);
-/* Frees n objects, none of them NULL, as km_alloc_take. Returns: false if nothing was done. */
 bool km_alloc_give(struct kmem_cache *cache, void **objects, size_t n);
 
-/*
- * Bits by cache id: caches that may have cached objects charged to a group. For a child cache, any cached object
- * counts; else the charged sheaves do. Bit 0 stands for all caches without an entry in km_hot.caches, and stays set.
- */
+/* Bits by cache id: caches that may have cached objects charged to a group. For a child cache, any cached object
+ * counts; else the charged sheaves do. Bit 0 stands for all caches without an entry in km_hot.caches, and stays set. */
 extern km_hidden uint64_t km_alloc_ready[KM_IDS / 64];
 void km_alloc_set_ready(const struct kmem_cache *cache, bool ready);
 
@@ -315,11 +290,9 @@ km_inline bool km_alloc_lone(const struct kmem_cache *cache)
 	return cache->layout.engine->array.lone;
 }
 
-/*
- * Serves requests from outside (struct km_gate) in a call that used cached objects and runs no tick. If a request
+/* Serves requests from outside (struct km_gate) in a call that used cached objects and runs no tick. If a request
  * closed the fast-path gate, the call runs a tick and opens the gate, unless the request wants more ticks. A call
- * that may not wait, and a signal handler inside an engine, leave both to a later call, a free at the latest.
- */
+ * that may not wait, and a signal handler inside an engine, leave both to a later call, a free at the latest. */
 void km_alloc_note_request(struct kmem_cache *cache, bool may_wait) km_cold;
 km_inline void km_alloc_look(struct kmem_cache *cache, bool may_wait)
 {
@@ -366,8 +339,7 @@ void km_alloc_drain(struct kmem_cache *cache);
 bool km_alloc_drain_all(struct kmem_cache **caches, size_t count);
 /* Same for caches without users, before they are destroyed. Takes all objects, with or without a fence. */
 void km_alloc_drain_unused(struct kmem_cache **caches, size_t count);
-/* Drains only these CPUs, where threads have run and run no more. One fence, and one more if charged objects are
- * cached there. */
+/* Drains these CPUs only, where threads have run and run no more: one fence, two if charged objects are there. */
 void km_alloc_leave_all(struct kmem_cache **caches, size_t count, const uint16_t *cpus, size_t cpu_count);
 /* Returns true if the cache has cached objects on one of these CPUs. A hint. */
 bool km_alloc_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count);
@@ -381,19 +353,17 @@ void km_alloc_open(struct kmem_cache *cache);
 void km_alloc_resize(struct kmem_cache *cache, unsigned capacity);
 /* Sets the sheaf capacity to exactly `limit` objects. Sheaves on CPUs change at their next miss. */
 void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit);
-/* Drains and removes the per-CPU sheaves of dying caches, with one fence for the drain and one for the removal.
- * Returns: false if sequences may still use the per-CPU words. */
+/* Drains and removes the per-CPU sheaves of dying caches. Returns: false if sequences may still use their words. */
 bool km_alloc_close_all(struct kmem_cache **caches, size_t count);
 /* gfp bits that rule out an object of the charged sheaves. */
 #define KM_CHARGED_ODD (KMEM_GFP_ODD & ~__GFP_ACCOUNT)
 void km_alloc_fork(bool before, bool child);
 size_t km_alloc_pcs_objects(const struct kmem_cache *cache);
-/* Checks the sheaves of an idle cache against this file and pcpu.h. Prints each damage. Returns: the number of
- * damages. */
+/* Checks the sheaves of an idle cache, and prints each damage. Returns: the number of damages. */
 int km_alloc_check(struct kmem_cache *cache);
 
-/* Reports unknown bits in gfp as misuse. cache: name, or NULL. Every path outside of fast path and miss must call
- * this function: a resize in place, an object from a prefilled sheaf, a failure by arguments. */
+/* Reports unknown bits in gfp as misuse. cache: name, or NULL. Each path outside of fast path and miss must call this
+ * function: a resize in place, an object from a prefilled sheaf, a failure by arguments. */
 km_inline void km_alloc_check_gfp(const char *function, gfp_t gfp, const char *cache)
 {
 	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
@@ -412,11 +382,11 @@ void km_alloc_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const cha
 void *km_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 bool km_alloc_is_nolock(gfp_t gfp);
 
-/* Shows the cache's id in `count` entries of a table of sizes while the sheaves are open, 0 while closed. */
+/* Shows the cache's id in `count` entries of a table of sizes while the sheaves are open, 0 while closed. _part: a part
+ * of another cache's entries, which that cache may serve as well. _paid: for a table of charged caches; ids are shown
+ * while frees use the charged sheaves. */
 void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
-/* Same for a part of another cache's entries; the other cache may serve the part as well. */
 void km_alloc_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count);
-/* Same for a table of charged caches: ids are shown while frees use the charged sheaves. */
 void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
 /* Hides a table of sizes from the fast path (now), or shows the table again. While hidden, caches write their ids to
@@ -445,49 +415,33 @@ km_inline bool km_alloc_is_owner(const struct kmem_cache *cache, const void *obj
 /* Serves a request whose gfp rules out the charged and mixed sheaves. */
 void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp);
 
-/*
- * A charged cache has no public sheaves, but sheaves of objects already charged, with a fast path of their own. While
- * one objcg is charged for all objects, the CPU's charged sheaf belongs to this objcg (_own). With several objcgs, an
- * allocation reads the owner word of the object (_any): if the object is charged to another objcg, the charge moves
- * to the caller's objcg. Frees use the fast path of uncharged objects in both cases. base, rseq: area 0 and the
- * thread's rseq offset.
- */
+/* A charged cache has no public sheaves, but sheaves of objects already charged, with a fast path of their own. While
+ * one objcg is charged for all objects, the CPU's charged sheaf belongs to this objcg. With several objcgs, front.back
+ * is the offset of the mixed sheaves, and an allocation reads the owner word of the object: if the object is charged to
+ * another objcg, the charge moves to the caller's. Frees use the fast path of uncharged objects in both cases. */
+km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
+{
 #ifdef KMEM_HAVE_RSEQ
-km_inline void *km_charged_alloc_own(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,
-				     intptr_t rseq)
-{
-	void *object = km_rseq_owned_pop(&cache->memcg.charged.front.open, base, rseq, (uintptr_t)objcg);
-
-	return km_likely(object) ? object : km_charged_miss(cache, gfp);
-}
-
-km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,
-				     intptr_t rseq)
-{
-	/* front.back holds the offset of the mixed sheaves: objects of several objcgs. */
-	void *object = kmem_pcs_pop(&cache->memcg.charged.front.back, base, rseq);
+	void *object;
 	uint64_t *word;
 
+	/* slub and slob miss at each call. Without an objcg the sequence would be tried in vain. */
+	if (!objcg)
+		return km_charged_miss(cache, gfp);
+	/* A plain load, not km_load: the compiler makes one instruction. */
+	if (km_likely(!(gfp & cache->memcg.charged_odd))) {
+		object = km_rseq_owned_pop(&cache->memcg.charged.front.open, cache->fast.pcs.front.percpu, rseq,
+					   (uintptr_t)objcg);
+		return km_likely(object) ? object : km_charged_miss(cache, gfp);
+	}
+	if (km_unlikely(gfp & KM_CHARGED_ODD))
+		return km_odd_alloc(cache, gfp);
+	object = kmem_pcs_pop(&cache->memcg.charged.front.back, cache->fast.pcs.front.percpu, rseq);
 	if (km_unlikely(!object))
 		return km_charged_miss(cache, gfp);
 	if (km_likely(km_alloc_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
 	return km_layer(cache, KM_LAYER_CHARGE)->recharge(cache, gfp, objcg, object, word);
-}
-#endif
-
-km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
-{
-#ifdef KMEM_HAVE_RSEQ
-	/* slub and slob miss at each call. Without an objcg the sequence would be tried in vain. */
-	if (!objcg)
-		return km_charged_miss(cache, gfp);
-	/* A plain load, not km_load: the compiler makes one instruction. */
-	if (km_likely(!(gfp & cache->memcg.charged_odd)))
-		return km_charged_alloc_own(cache, gfp, objcg, cache->fast.pcs.front.percpu, rseq);
-	if (km_unlikely(gfp & KM_CHARGED_ODD))
-		return km_odd_alloc(cache, gfp);
-	return km_charged_alloc_any(cache, gfp, objcg, cache->fast.pcs.front.percpu, rseq);
 #else
 	return km_charged_miss(cache, gfp);
 #endif
@@ -513,34 +467,29 @@ km_inline void *km_alloc_id(const uint16_t *ids, size_t step)
 }
 
 /* Same from a table of this file, declared km_ids_near: km_alloc_IDS(step). */
-#ifdef KMEM_HAVE_RSEQ
-#define KM_ALLOC_NEAR(ids)                                                                   \
+#ifndef KMEM_HAVE_RSEQ
+#define km_ids_near
+#define KM_RSEQ_POP_NEAR(ids) km_inline void *km_rseq_pop_##ids(size_t step km_unused) { return NULL; }
+#define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
+	km_inline void *km_rseq_pop_paid_##ids(size_t step km_unused, uintptr_t objcg km_unused, bool *own km_unused) \
+	{                                                                                          \
+		return NULL;                                                                       \
+	}
+#endif
+#define KM_ALLOC_NEAR(ids)                                                                         \
 	KM_RSEQ_POP_NEAR(ids)                                                                      \
-	km_inline void *km_alloc_##ids(size_t step)                                          \
+	km_inline void *km_alloc_##ids(size_t step)                                                \
 	{                                                                                          \
 		return km_rseq_pop_##ids(step);                                                    \
 	}
 /* Same for a table of charged caches: km_alloc_paid_IDS(step, objcg, &own). *own: true if the object is charged to
  * the objcg; else the object may be charged to another objcg. */
-#define KM_ALLOC_PAID_NEAR(ids)                                                              \
+#define KM_ALLOC_PAID_NEAR(ids)                                                                    \
 	KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
 	km_inline void *km_alloc_paid_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
 	{                                                                                          \
 		return km_rseq_pop_paid_##ids(step, (uintptr_t)objcg, own);                        \
 	}
-#else
-#define km_ids_near
-#define KM_ALLOC_PAID_NEAR(ids)                                                              \
-	km_inline void *km_alloc_paid_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
-	{                                                                                          \
-		return (void)step, (void)objcg, (void)own, NULL;                                   \
-	}
-#define KM_ALLOC_NEAR(ids)                                                                   \
-	km_inline void *km_alloc_##ids(size_t step)                                          \
-	{                                                                                          \
-		return (void)step, NULL;                                                           \
-	}
-#endif
 
 /* Frees an object of the cache with this id. */
 km_inline void km_free_of(uintptr_t id, void *object)
@@ -565,11 +514,9 @@ km_inline bool km_alloc_push_any(void *object)
 #endif
 }
 
-/*
- * Frees an object of any cache. All rare cases end at the one conditional branch of the sheaf: a foreign pointer, a
+/* Frees an object of any cache. All rare cases end at the one conditional branch of the sheaf: a foreign pointer, a
  * large block, a pointer into an object. Returns: false if nothing was done, because the address does not prove an
- * object.
- */
+ * object. */
 km_inline bool km_free_any(void *object)
 {
 #ifdef KMEM_HAVE_RSEQ

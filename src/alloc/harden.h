@@ -15,8 +15,7 @@ void km_parts_end(struct kmem_cache *cache);
 void km_parts_comes(struct kmem_cache *cache, void *object);
 /* Checks and wipes a freed object. Returns: the object to free now, from the quarantine or the same; NULL: none. */
 void *km_parts_goes(struct kmem_cache *cache, void *object);
-/* Frees all objects in quarantine to the engine. Requires: km_thread.busy is set. km_parts_waiting: their number, a
- * hint. */
+/* Frees all objects in quarantine. Requires: km_thread.busy is set. km_parts_waiting: their number, a hint. */
 void km_parts_flush(struct kmem_cache *cache);
 size_t km_parts_waiting(const struct kmem_cache *cache);
 

@@ -14,8 +14,6 @@
 #include <errno.h>
 
 #include "page/guard_range.h"
-#include "os/die.h"
-#include "harden.h"
 #include "profile_record.h"
 #include "tracer.h"
 #include "alloc_ops.h"
@@ -77,23 +75,17 @@ void km_alloc_bury(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ one object */
 
-static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
-{
-	gfp &= ~__GFP_ZERO;
-	return bytes ? km_layer_below(cache, KM_LAYER_OBSERVE)->alloc_sized(cache, bytes, align, gfp, node) :
-		       km_layer_below(cache, KM_LAYER_OBSERVE)->alloc(cache, gfp, node);
-}
-
-/*
- * Allocates an object and shows the object to the hooks. Zeroes last, because the object must not be touched before.
- */
+/* Allocates an object and shows it to the hooks. Zeroes last, because the object must not be touched before. */
 static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
+	const struct km_alloc_ops *below = km_layer_below(cache, KM_LAYER_OBSERVE);
 	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
+	const gfp_t unzeroed = gfp & ~__GFP_ZERO;
 	void *object, *shown;
 
 	for (unsigned i = 0; i < KM_MOST_LOST; i++) {
-		object = one_below(cache, bytes, align, gfp, node);
+		object = bytes ? below->alloc_sized(cache, bytes, align, unzeroed, node) :
+				 below->alloc(cache, unzeroed, node);
 		if (km_unlikely(!object))
 			return NULL;
 		shown = hooks && hooks->on_alloc ? hooks->on_alloc(cache, object, gfp) : object;
@@ -110,9 +102,7 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 	return km_alloc_failed(cache->registry.name, bytes ?: cache->layout.object_size, gfp, ENOMEM);
 }
 
-/*
- * Injects a failure before any object is taken. Kernel: should_failslab, called once for a bulk allocation as well.
- */
+/* Injects a failure before any object is taken. Kernel: should_failslab, called once for a bulk request as well. */
 static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
 {
 	bool failed = cache->layout.flags & SLAB_FAILSLAB && km_alloc_fails &&
@@ -135,8 +125,8 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 		km_profile_ops->due(cache, object, size, km_gfp_may_wait(gfp), site);
 	if (km_likely(!(km_load(&km_alloc_probing) & KM_PROBING_TRACER)))
 		return object;
-	if (km_thread.asked.cache == cache)
-		bytes = km_thread.asked.bytes;
+	if (km_thread.asked && km_thread.asked->cache == cache)
+		bytes = km_thread.asked->bytes;
 	if (cache->layout.flags & SLAB_KMALLOC)
 		km_tracer_ops->kmalloc(km_alloc_take_site(site), object, bytes, size, gfp, node, accounted);
 	else
@@ -175,8 +165,7 @@ static bool valid(struct kmem_cache *cache, void *object)
 	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
 	if (!slab)
 		return false;
-	/* is_taken may take the engine's lock, so not in a handler inside an engine. The engine's give checks again
-	 * there. */
+	/* is_taken may lock, so not in a handler inside an engine; the engine's give checks again there. */
 	if (!km_miss_enter())
 		return true;
 	bool taken = cache->layout.engine->is_taken(cache, slab, (unsigned)index);
@@ -232,8 +221,7 @@ static void observed_free_past(struct kmem_cache *cache, void *object)
 		km_ops_free_past(km_layer_below(cache, KM_LAYER_OBSERVE), cache, object);
 }
 
-/* Allocates in bulk. With hooks each object is shown alone. A check concerns frees, so allocations go to the layer
- * below. */
+/* With hooks each object is shown alone. A check concerns frees, so allocations go to the layer below. */
 static int observed_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_load(&cache->ext.hooks)) {
@@ -257,12 +245,10 @@ const struct km_alloc_ops km_ops_observed = {
 
 /* ------------------------------------------------------------------ profiled */
 
-/*
- * The fast path under a profile. The public sheaves are closed, so each call comes here, finds the sheaves, and
+/* The fast path under a profile. The public sheaves are closed, so each call comes here, finds the sheaves, and
  * counts the thread's bytes. So a sample belongs to its own caller, whatever the sheaves hold. A free checks if the
  * object may be a sample. All other calls go to the observed ops above. An allocation and a free cost 2 ns more than
- * their fast paths; with the observed ops, 18 ns more (docs/design/profiles.md).
- */
+ * their fast paths; with the observed ops, 18 ns more (docs/design/profiles.md). */
 #ifdef KMEM_HAVE_RSEQ
 static km_noinline void *profiled_due(struct kmem_cache *cache, void *object, uintptr_t site)
 {

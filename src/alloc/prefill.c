@@ -9,10 +9,9 @@
  * The address of the word `top` tells the two kinds apart: 8 bytes before a multiple of 32 in a sheaf, 24 bytes
  * before one in an array.
  *
- * Taking an object from a sheaf cannot fail. The sheaf is detached from the CPUs before the caller gets it, so no
- * other thread can reach the sheaf. Taking moves `top`, a word in the sheaf's own header. The NULL below the last
- * object is there from the first day of the sheaf, and ends the sheaf. A signal handler may take from a sheaf of its
- * own while its thread is anywhere in the library, because nothing here is shared.
+ * Taking an object from a sheaf cannot fail. The sheaf is detached from the CPUs, so no other thread can reach the
+ * sheaf. Taking moves `top`, a word in the sheaf's own header. The NULL below the last object is always there, and ends
+ * the sheaf. A signal handler may take from a sheaf of its own while its thread is anywhere in the library.
  *
  * The first choice is the CPU's spare: full or half full, and detached by one sequence. A returned sheaf becomes the
  * spare again if the CPU has none. Else a barn with room gets the sheaf, topped up first, because a barn keeps full
@@ -26,7 +25,6 @@
 
 #include "page/guard_range.h"
 #include "page/metadata.h"
-#include "os/die.h"
 #include "alloc_ops.h"
 
 struct array_sheaf {
@@ -81,11 +79,8 @@ static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *
 	return (char *)(array + 1) - array_bytes(array->capacity);
 }
 
-/*
- * Checks that the sheaf is out, and of this cache. Reports misuse. `top` must be in the sheaf's own memory. The
- * header of a sheaf on a CPU holds the offset of the spare, and the header of a sheaf in a barn holds a link. Neither
- * is in the sheaf.
- */
+/* Checks that the sheaf is out, and of this cache. Reports misuse. `top` must be in the sheaf's own memory: on a CPU
+ * the header holds the offset of the spare, and in a barn a link. */
 static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
 {
 	const uint32_t mask = cache->fast.pcs.sheaf_mask;
@@ -115,8 +110,7 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
 
 /* ------------------------------------------------------------------ blocks; km_thread.busy is set */
 
-/* True if the cache has sheaves to hand out. False: no per-CPU sheaves, sheaves with a pad, or each object must be
- * seen; then a prefilled sheaf is an array, filled in bulk. */
+/* True if the cache has sheaves to hand out. False: no sheaves, sheaves with a pad, or each object must be seen. */
 static bool has_sheaves(const struct kmem_cache *cache)
 {
 	return cache->fast.pcs.slot && km_alloc_ops(cache)->pcs && !km_alloc_lone(cache);
@@ -318,10 +312,8 @@ static struct slab_sheaf *refill_sheaf(struct kmem_cache *cache, gfp_t gfp, stru
 	return sheaf_of_sheaf(cache, top);
 }
 
-/* Refills a sheaf. If a larger sheaf is necessary, fills the new sheaf before the old one is freed. So a failure
- * leaves the caller's sheaf unchanged. */
-int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf,
-			    unsigned int n)
+/* Fills a larger sheaf before the old one is freed, so that a failure leaves the caller's sheaf unchanged. */
+int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf, unsigned int n)
 {
 	static const char function[] = "kmem_cache_refill_sheaf";
 	struct slab_sheaf *old = sheaf ? *sheaf : NULL;
@@ -343,12 +335,11 @@ int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_she
 		give_back(cache, gfp, old);
 		return 0;
 	}
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	km_calls_scope(was, km_gfp_may_wait(gfp));
 	if (is_sheaf(old))
 		*sheaf = refill_sheaf(cache, gfp, old, n);
 	else
 		fill_array(cache, gfp, old, capacity - size_of(old));
-	km_calls_end(was);
 	return size_of(*sheaf) >= n ? 0 : -ENOMEM;
 }
 

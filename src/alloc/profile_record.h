@@ -41,8 +41,7 @@ struct km_profile_site {
 	uintptr_t frame[KM_PROFILE_FRAMES];
 };
 
-/* A sampled object not freed yet; p 0: free slot, 1: slot in change. All slots of a site add up to the site's live
- * bytes. */
+/* A sampled object not freed yet; p 0: free slot, 1: slot in change. A site's slots add up to its live bytes. */
 struct km_profile_slot {
 	uintptr_t p;
 	uint64_t what;			/* bytes; upper 16 bits: the site */
@@ -96,8 +95,7 @@ struct km_profile_now {
 };
 extern km_hidden struct km_profile_now km_profile_now;
 
-/* Counts `bytes` more allocated bytes. Returns: true if the object is a sample, or the thread's first in this
- * profile. */
+/* Counts allocated bytes. Returns: true if the object is a sample, or the thread's first in this profile. */
 km_inline bool km_profile_is_due(size_t bytes)
 {
 	const int64_t left = km_thread.profile.left - (int64_t)bytes;
@@ -119,17 +117,14 @@ km_inline bool km_profile_may_have(const void *p)
 	return km_unlikely(km_load(&km_profile_now.tags[km_profile_row(p)]));
 }
 
-/*
- * The hook of profiles (base/cc.h). due, comes, goes: also called in a signal handler, with no lock held; take no
+/* The hook of profiles (base/cc.h). due, comes, goes: also called in a signal handler, with no lock held; take no
  * lock, and keep errno. cache NULL: a block of whole pages. may_wait: the call may make system calls; then a sample
- * may check for the end of the profile. site: the return address of the call, or near.
- */
+ * may check for the end of the profile. site: the return address of the call, or near. */
 struct km_mail_request;
 struct km_profile_ops {
 	/* KMEM_OPTIONS=profile: a profile from the first object on. Called before the first cache is made. */
 	void (*start)(uint64_t mean);
-	/* is_wanted: true if a profile is to begin now; a hint. begin, end: with the registry locked. False: no
-	 * memory. */
+	/* is_wanted: a profile is to begin; a hint. begin, end: with the registry locked. False: no memory. */
 	bool (*is_wanted)(void);
 	bool (*begin)(void);
 	void (*end)(void);

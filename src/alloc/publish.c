@@ -4,8 +4,7 @@
  * computes all these words again, with km_drain_lock held. Other files only clear a word.
  */
 #include "page/guard_range.h"
-#include "os/die.h"
-#include "drain.h"
+#include "alloc_ops.h"
 
 static bool public_pcs(const struct kmem_cache *cache)
 {
@@ -30,15 +29,11 @@ static void show_back(struct kmem_cache *cache)
 	km_store_release(&front->back.pcs, back.pcs);
 	if (cache->fast.id >= KM_MAP_FIRST)
 		km_store_release(&km_id_masks(cache->fast.id)->sheaf,
-				 back.pcs && back.pcs == cache->state.word &&
-						 km_hot.caches[cache->fast.id]
-					 ? back.mask
-					 : 0u);
+				 back.pcs && back.pcs == cache->state.word && km_hot.caches[cache->fast.id] ?
+				 back.mask : 0u);
 }
 
-/*
- * A table of sizes hidden from the fast path. Caches write their ids to `kept` instead. Protected by km_drain_lock.
- */
+/* A table of sizes hidden from the fast path. Caches write their ids to `kept` instead. Protected by km_drain_lock. */
 static struct { const uint16_t *ids; uint16_t *kept; size_t count; } shut;
 
 static uint16_t *entries_of(const struct kmem_cache *cache)
@@ -48,12 +43,10 @@ static uint16_t *entries_of(const struct kmem_cache *cache)
 	return at < shut.count ? shut.kept + at : cache->registry.size_ids;
 }
 
-/*
- * Writes the cache's entries in its table of sizes. A cache writes only empty entries and its own, so the entries of
+/* Writes the cache's entries in its table of sizes. A cache writes only empty entries and its own, so the entries of
  * an open part (KM_CACHE_SIZE_PART) stay. A closed part leaves its entries empty, and the sizes are served as before
  * the part. Exception: while an object of a debug shadow cache is out, the entries of a closed part hold KM_MAP_DESC.
- * No cache has this id, so the entries miss as id 0 does.
- */
+ * No cache has this id, so the entries miss as id 0 does. */
 void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 {
 	const bool part = km_cache_is(cache, KM_CACHE_SIZE_PART);
@@ -87,13 +80,12 @@ void km_alloc_show(struct kmem_cache *cache)
 /* Several threads may be the first caller. `kind`: enum km_cache_trait, or 0. */
 static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, uint8_t kind)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	km_debug(!cache->registry.size_ids || cache->registry.size_ids == ids, "a cache has one run of entries");
 	km_store(&cache->layout.traits, (uint8_t)(cache->layout.traits | kind));
 	cache->registry.size_ids = ids;
 	cache->registry.size_count = (uint32_t)count;
 	km_alloc_show(cache);
-	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
@@ -113,7 +105,7 @@ void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 
 void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	km_debug(!shut.count || shut.ids == ids, "one table of sizes is closed at a time");
 	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
 		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
@@ -125,7 +117,6 @@ void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
 	shut.ids = ids;
 	shut.kept = kept;
 	shut.count = now ? count : 0;
-	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_close_pcs(struct kmem_cache *cache)
@@ -145,21 +136,19 @@ void km_alloc_open_pcs(struct kmem_cache *cache)
 bool km_alloc_change_layer(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *from,
 			   const struct km_alloc_ops *to, bool may_wait)
 {
-	struct km_busy_was was = km_busy_begin();
-	bool changed = false;
+	km_busy_scope(was);
 
-	if (km_lock_may(&km_drain_lock, may_wait)) {
-		changed = km_layer(cache, layer) == (from ?: km_layer_below(cache, layer));
-		if (changed)
-			km_layer_set_locked(cache, layer, to);
-		if (changed && cache->fast.pcs.slot) {
-			km_store(&cache->fast.pcs.front.open.pcs, 0u);
-			km_alloc_open_pcs(cache);
-		}
-		km_unlock_may(&km_drain_lock, may_wait);
+	if (!km_lock_may(&km_drain_lock, may_wait))
+		return false;
+	const bool changes = km_layer(cache, layer) == (from ?: km_layer_below(cache, layer));
+	if (changes)
+		km_layer_set_locked(cache, layer, to);
+	if (changes && cache->fast.pcs.slot) {
+		km_store(&cache->fast.pcs.front.open.pcs, 0u);
+		km_alloc_open_pcs(cache);
 	}
-	km_busy_end(was);
-	return changed;
+	km_unlock_may(&km_drain_lock, may_wait);
+	return changes;
 }
 
 /* ------------------------------------------------------------------ what can be seen at rest */
@@ -209,18 +198,15 @@ static bool sheaves_are_right(const struct kmem_cache *cache)
 	return right;
 }
 
-/*
- * Checks an idle cache. The lock keeps other threads from closing sheaves meanwhile. Sheaves with per-CPU words must
- * be open, and open to the fast path only if no layer must see each request. The per-CPU word leads to a CPU's
- * sheaves; under every discipline the word comes first.
- */
+/* Checks an idle cache. The lock keeps other threads from closing sheaves meanwhile. Sheaves with per-CPU words must be
+ * open, and open to the fast path only if no layer must see each request. */
 int km_alloc_check(struct kmem_cache *cache)
 {
 	const struct km_pcs *pcs = &cache->fast.pcs;
 	uint32_t open = km_load(&pcs->front.open.pcs);
 	int damages = 0;
 
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	damages += damaged(cache, pcs->inner.pcs != pcs->slot, "its per-CPU sheaves were left closed");
 	damages += damaged(cache, open && (open != pcs->slot || !public_pcs(cache)),
 			   "the fast path finds per-CPU sheaves, but a layer must see each request");
@@ -231,6 +217,5 @@ int km_alloc_check(struct kmem_cache *cache)
 			   "a per-CPU sheaf holds a pointer that is not an object of the cache");
 	damages += damaged(cache, cache->memcg.charged.inner.pcs && cache->memcg.mixed.inner.pcs,
 			   "two sets of charged per-CPU sheaves are open");
-	km_unlock(&km_drain_lock);
 	return damages;
 }

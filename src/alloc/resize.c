@@ -3,8 +3,7 @@
  * changes with the load. Invariant: a mask is never larger than the mask of the memory of a sheaf. So the old and the
  * new mask are right for each sheaf, and a change of the mask needs no fence.
  */
-#include "os/die.h"
-#include "drain.h"
+#include "alloc_ops.h"
 
 static uint32_t mask_of(unsigned capacity)
 {
@@ -31,12 +30,11 @@ static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 
 void km_alloc_set_limit(struct kmem_cache *cache, unsigned limit)
 {
-	km_lock(&km_drain_lock);
+	km_lock_scope(&km_drain_lock);
 	km_debug(limit <= cache->tune.max_capacity, "the sheaves have room for the limit");
 	km_store(&cache->fast.capacity, (uint16_t)limit);
 	km_store(&cache->tune.pad, pad_of(cache, limit));
 	set_mask(cache, mask_of(limit));
-	km_unlock(&km_drain_lock);
 }
 
 void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
@@ -46,12 +44,11 @@ void km_alloc_resize(struct kmem_cache *cache, unsigned capacity)
 	if (!cache->fast.pcs.slot || cache->layout.engine->array.tune || mask == km_alloc_mask(cache))
 		return;
 	/* Only try the lock, while busy: a signal handler that drains must not wait for this thread. */
-	struct km_busy_was was = km_busy_begin();
+	km_busy_scope(was);
 	if (km_trylock(&km_drain_lock)) {
 		set_mask(cache, mask);
 		km_unlock(&km_drain_lock);
 	}
-	km_busy_end(was);
 }
 
 /* Sets up a cache not yet visible to other threads, so without lock and fence. If the cache's id has a per-CPU word,

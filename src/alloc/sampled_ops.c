@@ -40,8 +40,7 @@ void km_alloc_want_sizes(bool wanted)
 		km_store(&km_direct.most[i], wanted ? 0 : km_load(&km_direct.usual[i]));
 }
 
-/* True if the cache may be sampled. Not possible: objects readable after their free, objects in separate memory,
- * injected failures. Not necessary: observed caches. */
+/* Not possible: objects readable after their free, separate memory, injected failures. Not necessary: observers. */
 static bool can_sample(const struct kmem_cache *cache)
 {
 	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_SKIP_KFENCE | SLAB_NODUMP | SLAB_FAILSLAB |
@@ -74,8 +73,7 @@ bool km_alloc_sample(struct kmem_cache *cache)
 	return begin(cache, WINDOW, true);
 }
 
-/* Returns the ops of the layer CHARGE. A charged cache stays charged. A pending sample is dropped, unless each
- * allocation is guarded. */
+/* A charged cache stays charged. A pending sample is dropped, unless each allocation is guarded. */
 const struct km_alloc_ops *km_sample_layer(struct kmem_cache *cache)
 {
 	const struct km_alloc_ops *now = km_layer(cache, KM_LAYER_CHARGE);
@@ -89,8 +87,7 @@ const struct km_alloc_ops *km_sample_layer(struct kmem_cache *cache)
 	return &km_ops_sampled;
 }
 
-/* Routes all frees through the slow path, for a caller that asked for the cache of a guarded block of kmalloc and may
- * free the block by this cache. */
+/* For a caller that asked for the cache of a guarded block of kmalloc, and may free the block by this cache. */
 void km_alloc_see_frees(struct kmem_cache *cache)
 {
 	if (!km_sees_frees(cache) && km_alloc_ops(cache) == km_plain_ops(cache))
@@ -127,9 +124,10 @@ static void pass(struct kmem_cache *cache, bool may_wait)
 void *km_alloc_asked(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	km_debug(bytes && bytes <= cache->layout.object_size, "an object has room for the requested bytes");
-	km_thread.asked = (struct km_asked){ cache, (uint32_t)bytes, (uint32_t)align };
+	const struct km_asked asked = { cache, bytes, align }, *outer = km_thread.asked;
+	km_thread.asked = &asked;
 	void *object = node == NUMA_NO_NODE ? km_alloc_miss(cache, gfp) : km_alloc_miss_node(cache, gfp, node);
-	km_thread.asked.cache = NULL;
+	km_thread.asked = outer;
 	return object;
 }
 
@@ -143,8 +141,8 @@ static struct km_asked asked_of(const struct kmem_cache *cache)
 {
 	if (!(cache->layout.flags & SLAB_KMALLOC))
 		return whole(cache);
-	if (km_thread.asked.cache == cache)
-		return km_thread.asked;
+	if (km_thread.asked && km_thread.asked->cache == cache)
+		return *km_thread.asked;
 	km_alloc_want_sizes(true);
 	return (struct km_asked){ NULL, 0, 0 };
 }
@@ -168,8 +166,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	return object;
 }
 
-/* True if the call may be sampled. Guarding makes system calls, and supports no node, no objcg, and no handler inside
- * the library. */
+/* Guarding makes system calls, and supports no node, no objcg, and no handler inside the library. */
 static bool may_take(const struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	return km_load(&cache->ext.sample_due) && node == NUMA_NO_NODE && !(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) &&
@@ -194,12 +191,10 @@ static void *sampled_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 
 static void *sampled_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
-	struct km_asked asked = { cache, (uint32_t)bytes, (uint32_t)align };
+	const struct km_asked asked = { cache, bytes, align };
 	void *object = may_take(cache, gfp, node) ? take(cache, gfp, asked) : NULL;
 
-	if (object)
-		return object;
-	return had(cache, km_plain_ops(cache)->alloc_sized(cache, bytes, align, gfp, node), gfp);
+	return object ?: had(cache, km_plain_ops(cache)->alloc_sized(cache, bytes, align, gfp, node), gfp);
 }
 
 static void sampled_free(struct kmem_cache *cache, void *object)
@@ -222,9 +217,7 @@ static void sampled_free_past(struct kmem_cache *cache, void *object)
 	pass(cache, true);
 }
 
-/*
- * Allocates in bulk and replaces one object by a guarded one. All objects exist by then, so nothing has to be undone.
- */
+/* Replaces one object by a guarded one. All objects exist by then, so nothing has to be undone. */
 static int sampled_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (!km_plain_ops(cache)->alloc_bulk(cache, gfp, left, n, objects))

@@ -39,11 +39,8 @@ void km_alloc_install(struct kmem_cache *cache, void **sheaf)
 	cache->layout.engine->array.retire(cache, sheaf);
 }
 
-/*
- * Returns true if the miss may exchange sheaves with the engine. The CPU's sheaves serve the CPU's own node only,
- * because objects of another node would go to every thread on this CPU, requested or not. inner.pcs is 0 while the
- * sheaves are closed.
- */
+/* True if the miss may exchange sheaves with the engine. The CPU's sheaves serve the CPU's own node only, because
+ * objects of another node would go to every thread on this CPU. inner.pcs is 0 while the sheaves are closed. */
 static bool may_refill(const struct kmem_cache *cache, const struct km_request *request)
 {
 	return km_load(&cache->fast.pcs.inner.pcs) && km_thread_has_cpu() &&
@@ -76,8 +73,7 @@ static void *array_pop(struct kmem_cache *cache, bool may_wait)
 	return NULL;
 }
 
-/* Exchanges a sheaf with the engine. Detaches an empty main if the spare can take its place. An empty main without a
- * spare stays and becomes the spare of the new sheaf. */
+/* Exchanges a sheaf with the engine. An empty main without a spare stays, and becomes the spare of the new sheaf. */
 static void **next_sheaf(struct kmem_cache *cache, const struct km_request *request)
 {
 	void **empty = km_pcs_detach(&cache->fast.pcs, true, km_alloc_lone(cache));
@@ -105,17 +101,14 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 	if (km_unlikely(!sheaf))
 		return NULL;
 	object = *sheaf++;
-	/*
-	 * Another CPU may have freed the objects: fetch all their lines at once, not one by one at the first write.
-	 */
+	/* Another CPU may have freed the objects: fetch all their lines at once, not one by one at the first write. */
 	for (void **next = sheaf; *next; next++)
 		km_prefetch_write(*next);
 	km_alloc_install(cache, sheaf);
 	return object;
 }
 
-/* Pushes to the main sheaf, or to the spare after a swap. False: both are full, or sequences were interrupted too
- * often. */
+/* Pushes to the main sheaf, or to the spare after a swap. False: both are full, or interrupted too often. */
 static bool array_push(struct kmem_cache *cache, void *object)
 {
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
@@ -131,8 +124,7 @@ static bool array_push(struct kmem_cache *cache, void *object)
 	return false;
 }
 
-/* Frees objects to the engine. In a signal handler inside the engine: to the CPU's sheaves, else to the deferred
- * list. */
+/* Frees to the engine. In a signal handler inside the engine: to the CPU's sheaves, else to the deferred list. */
 static void send_home(struct kmem_cache *cache, void **objects, unsigned count, bool may_wait)
 {
 	if (!km_miss_enter()) {
@@ -154,7 +146,7 @@ static void *pop_named(struct kmem_cache *cache, const struct km_request *reques
 	unsigned count = 0;
 
 	if (!may_refill(cache, request))
-		return km_miss_take_named(cache, request);
+		return km_miss_take(cache, request, __GFP_THISNODE);
 	while (count < KM_MISS_TRIES && (object = array_pop(cache, request->may_wait)) &&
 	       km_page_node(object) != (unsigned)request->node) {
 		strangers[count++] = object;
@@ -165,8 +157,7 @@ static void *pop_named(struct kmem_cache *cache, const struct km_request *reques
 	return object;
 }
 
-/* Shortcut if the requested node is the CPU's own: the top of the main sheaf is mostly of this node. Pops, then
- * checks. */
+/* Shortcut for the CPU's own node: the top of the main sheaf is mostly of this node. Pops, then checks. */
 static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
 {
 	unsigned here = km_node_here();
@@ -198,7 +189,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	km_debug(cache->layout.engine->front == KM_PERCPU_SHEAVES, "an engine with these alloc ops fills sheaves");
 	/* While the sheaves are closed each call enters the engine, as in direct_ops.c. */
 	if (km_unlikely(gfp & __GFP_FULLEST) || (request.node < 0 && is_closed(cache)))
-		object = km_miss_take_past(cache, &request);
+		object = km_miss_take(cache, &request, 0);
 	else
 		object = km_likely(request.node < 0) ? array_pop(cache, request.may_wait) : pop_named(cache, &request);
 	if (object)
@@ -253,8 +244,7 @@ void km_array_free(struct kmem_cache *cache, void *object)
 
 /* ------------------------------------------------------------------ many */
 
-/* Grows the sheaves to hold a whole bulk request, served by one sequence then. Caches of whole pages have other
- * bounds. */
+/* Grows the sheaves to hold a whole bulk request, for one sequence. Caches of whole pages have other bounds. */
 static void fit_bulk(struct kmem_cache *cache, size_t n, bool may_wait)
 {
 	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));

@@ -19,8 +19,9 @@
  * Signal handlers. An engine takes locks. A handler that interrupted its own thread inside an engine would deadlock.
  * So km_miss_enter sets km_thread.busy before an engine is entered, and a handler that finds km_thread.busy set
  * enters no engine. Beyond the two sheaves of the CPU, an allocation of the handler fails, and a free links the
- * object to cache->deferred. The deferred list needs no lock. A free adds by compare-and-swap; the miss that finishes
- * the frees takes the whole list by one exchange, so a head that returns with another successor (ABA) is harmless.
+ * object to cache->state.deferred. The deferred list needs no lock. A free adds by compare-and-swap; the miss that
+ * finishes the frees takes the whole list by one exchange, so a head that returns with another successor (ABA) is
+ * harmless.
  *
  * System calls. A request that may not wait makes no system call, and neither do the frees that the request causes.
  * km_calls_begin keeps the engine from system calls. The tick, which frees memory, is left to a call that may wait.
@@ -28,9 +29,7 @@
 #include <errno.h>
 
 #include "page/guard_range.h"
-#include "base/bits.h"
 #include "percpu/cpu_freelist_hit.h"
-#include "os/die.h"
 #include "alloc_ops.h"
 
 uint8_t km_alloc_looks[KM_MAX_CPUS] km_sparse;
@@ -121,7 +120,7 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 	km_alloc_touch(cache);
 }
 
-/* Returns true if p may be the next object of the deferred list: a free object of this cache. */
+/* True if p may be the next object of the deferred list: a free object of this cache. */
 static bool could_be_deferred(const struct kmem_cache *cache, const struct km_hooks *hooks, const void *p)
 {
 	const struct km_page *page = km_page_of(p);
@@ -131,8 +130,7 @@ static bool could_be_deferred(const struct kmem_cache *cache, const struct km_ho
 	return km_is_object(cache, p) && hooks->may_be_free(cache, p);
 }
 
-/* Cuts the deferred list of a debugged cache before a link that a user overwrote. Objects behind the link stay
- * allocated. */
+/* Cuts the deferred list of a debugged cache before a link that a user overwrote; objects behind stay allocated. */
 static km_cold void cut_damaged(struct kmem_cache *cache, void *object)
 {
 	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
@@ -181,11 +179,8 @@ void km_alloc_finish_deferred(struct kmem_cache *cache)
 /* Points between two looks of reclaim (half a second) that double the sheaf capacity. */
 #define GROW_POINTS	256u
 
-/*
- * Counts misses roughly: two threads that miss at once may lose a point. A lost point is harmless, because a sheaf
- * that is too small costs only time. Reclaim shrinks the sheaves of idle caches to the initial capacity
- * (cache/reclaim.c).
- */
+/* Counts misses roughly: two threads that miss at once may lose a point, and a sheaf that is too small costs only time.
+ * Reclaim shrinks the sheaves of idle caches to the initial capacity (cache/reclaim.c). */
 void km_alloc_note(struct kmem_cache *cache, unsigned points)
 {
 	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
@@ -269,27 +264,16 @@ void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *re
 	return object || request->gfp & __GFP_THISNODE ? object : refill(cache, request);
 }
 
-void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *request)
+void *km_miss_take(struct kmem_cache *cache, const struct km_request *request, gfp_t only)
 {
-	struct km_request only = *request;
+	struct km_request once = *request;
 	void *object = NULL;
 
 	if (!request->may_wait || !km_miss_enter_quick(cache))
 		return NULL;
-	km_debug(request->node >= 0, "a node is named by libkmem's number");
-	only.gfp |= __GFP_THISNODE;
-	cache->layout.engine->take(cache, &only, &object, 1);
-	km_miss_leave_quick(cache);
-	return object;
-}
-
-void *km_miss_take_past(struct kmem_cache *cache, const struct km_request *request)
-{
-	void *object = NULL;
-
-	if (!request->may_wait || !km_miss_enter_quick(cache))
-		return NULL;
-	cache->layout.engine->take(cache, request, &object, 1);
+	km_debug(!only || request->node >= 0, "a node is named by libkmem's number");
+	once.gfp |= only;
+	cache->layout.engine->take(cache, &once, &object, 1);
 	km_miss_leave_quick(cache);
 	return object;
 }
@@ -331,8 +315,8 @@ void *km_miss_clear(const struct kmem_cache *cache, void *object, size_t bytes)
 	return bytes ? __builtin_memset(object, 0, km_align_up(bytes, unit)) : km_cleared(cache, object);
 }
 
-/* Full slow path of one object. The callers (direct_ops.c, freelist_ops.c) tried the shortest path first. NULL from
- * the shortest path only says that the call was not an ordinary one. */
+/* The callers (direct_ops.c, freelist_ops.c) tried the shortest path first. NULL from the shortest path only says that
+ * the call was not an ordinary one. */
 void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -343,14 +327,14 @@ void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
 	if (km_unlikely(request.node >= 0) && !bytes)
-		object = km_miss_take_named(cache, &request);
+		object = km_miss_take(cache, &request, __GFP_THISNODE);
 	return object ? km_miss_zeroed(cache, object, gfp, 0)
 		      : km_miss_refill(cache, &request, cache->layout.engine->alloc);
 }
 
 void km_miss_one_back(struct kmem_cache *cache, void *object)
 {
-	int saved_errno = errno;
+	km_errno_scope(saved_errno);
 
 	if (km_unlikely(!object)) {
 		km_miss_free_null(cache);
@@ -358,7 +342,6 @@ void km_miss_one_back(struct kmem_cache *cache, void *object)
 	}
 	km_alloc_enter_thread(true);
 	km_miss_spill(cache, object, cache->layout.engine->free);
-	errno = saved_errno;
 }
 
 void km_miss_free_null(struct kmem_cache *cache)
@@ -389,11 +372,8 @@ km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 		km_chain_pushed(cache, object, pushed);
 }
 
-/*
- * Replaces guarded objects. After the sampling window (sampled_ops.c) a fast-path free may push a guarded object onto
- * a sheaf. A guarded object has no owner word and cannot be charged, so the object is freed and another object
- * allocated.
- */
+/* Replaces guarded objects, which a fast-path free may push onto a sheaf after the sampling window (sampled_ops.c): a
+ * guarded object has no owner word and cannot be charged. */
 km_inline void *km_unguarded(struct kmem_cache *cache, void *object, gfp_t gfp, int node)
 {
 	while (km_is_guarded(object)) {

@@ -21,9 +21,7 @@ struct km_tracer_ops {
 			    size_t bytes_alloc, unsigned gfp_flags, int node, bool accounted);
 	void (*kfree)(uintptr_t call_site, const void *p);
 	void (*cache_free)(uintptr_t call_site, const void *p, const char *name);
-	/*
-	 * For the preloaded tracer. p NULL: the allocation failed. With no lock held, because the tracer allocates.
-	 */
+	/* For the preloaded tracer. p NULL: the allocation failed. With no lock held, because the tracer allocates. */
 	void (*comes)(const void *p, size_t bytes);
 	void (*goes)(const void *p);
 };

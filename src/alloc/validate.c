@@ -26,8 +26,8 @@
  *	push		to the CPU's main sheaf, as every free; if full, through the ops of the layer below
  *
  * The layer OBSERVE (observed_ops.c) is above, so an object observed at allocation is validated at its free. Objects
- * of a bulk allocation that fails in the end were not validated, and go back below this layer (is_done in
- * alloc_bulk.c).
+ * of a bulk allocation that fails in the end were not validated, and go back below this layer (bulk_done
+ * in alloc_bulk.c).
  */
 #include <errno.h>
 
@@ -58,17 +58,14 @@ static bool is_object(const struct kmem_cache *cache, const void *object)
 	return km_is_object(cache, object);
 }
 
-/*
- * Cuts the CPU's freelist, because the object's link is the head now and a user wrote to the object or to its list.
- */
+/* Cuts the CPU's freelist, because a user wrote to the object, whose link is the head now, or to its list. */
 km_cold static void cut(struct kmem_cache *cache, const void *object)
 {
 	km_chain_cut(&cache->fast.chain);
 	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->registry.name);
 }
 
-/* Checks a freelist's object and its link. The object was the link of another object, and a user may have written to
- * either after the free. */
+/* Checks a freelist's object and its link: after the free a user may have written to either. */
 static km_noinline bool links_are_sound(struct kmem_cache *cache, const void *object)
 {
 	if (km_unlikely(!is_object(cache, object))) {
@@ -207,9 +204,7 @@ static void validated_free_bulk(struct kmem_cache *cache, size_t n, size_t all, 
 
 /* ------------------------------------------------------------------ one object */
 
-/*
- * The fast paths of sheaves found by CPU. Every rare case is a jump at the end, so that neither function has a frame.
- */
+/* The fast paths of sheaves found by CPU. Each rare case is a jump at the end, so that neither function has a frame. */
 km_hit_path void *km_validated_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -275,46 +270,32 @@ const struct km_alloc_ops km_ops_validated = {
 	.free_past = validated_free_past, .alloc_bulk = validated_alloc_bulk, .free_bulk = validated_free_bulk,
 };
 
-/* A free to the CPU's freelist, found by CPU. */
-static void validated_chain_free(struct kmem_cache *cache, void *object)
+/* Frees of caches with a freelist, under the other disciplines, and with counted events. */
+static void validated_free_below(struct kmem_cache *cache, void *object)
 {
+	const struct km_alloc_ops *below = km_layer_below(cache, KM_LAYER_VALIDATE);
+
 	object = claim(cache, object);
 	if (km_unlikely(!object))
 		return;
-	enum km_chain_push pushed = km_chain_rseq_push(&cache->fast.chain, object);
-	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
-		km_chain_pushed(cache, object, pushed);
+	if (below == &km_ops_chain)
+		km_free_chained(cache, object);
+	else
+		below->free(cache, object);
 }
 
-static const struct km_alloc_ops validated_chain = {
-	.alloc = alloc_slowly, .free = validated_chain_free,
-	.free_past = validated_free_past, .alloc_bulk = validated_alloc_bulk, .free_bulk = validated_free_bulk,
-};
-
-/* The other disciplines and kinds of alloc ops, and caches with counted events. */
-static void validated_free_softly(struct kmem_cache *cache, void *object)
-{
-	object = claim(cache, object);
-	if (km_likely(object))
-		km_layer_below(cache, KM_LAYER_VALIDATE)->free(cache, object);
-}
-
-static const struct km_alloc_ops validated_softly = {
-	.alloc = alloc_slowly, .free = validated_free_softly,
+static const struct km_alloc_ops validated_below = {
+	.alloc = alloc_slowly, .free = validated_free_below,
 	.free_past = validated_free_past, .alloc_bulk = validated_alloc_bulk, .free_bulk = validated_free_bulk,
 };
 
 const struct km_alloc_ops *km_validate_layer(struct kmem_cache *cache)
 {
-	const enum km_front front = cache->layout.engine->front;
-
 	if (!cache->layout.live_shift)
 		return NULL;
-	if (front == KM_PERCPU_FREELIST && km_hits_by_cpu())
-		return &validated_chain;
-	if (front == KM_PERCPU_SHEAVES && km_hits_by_cpu() && !km_layout_options.count_events)
+	if (cache->layout.engine->front == KM_PERCPU_SHEAVES && km_hits_by_cpu() && !km_layout_options.count_events)
 		return &km_ops_validated;
-	return &validated_softly;
+	return &validated_below;
 }
 
 /* Adds the layer to a new cache, unless hooks, checks or the engine validate each object already. */

@@ -14,6 +14,8 @@
 #define KM_THREAD_RANKS		64u
 
 struct kmem_cache;
+struct km_asked;
+struct km_child_request;
 struct mem_cgroup;
 struct mem_cgroup_shrinker;
 struct obj_cgroup;
@@ -53,14 +55,6 @@ struct km_thread_fork {
 	uint64_t end_ms;
 };
 
-/* Slab charges of the current request to a child cache (memcg/child_cache.c). */
-struct km_child_request {
-	const struct kmem_cache *child;	/* the requested child cache; NULL: no request */
-	size_t prepaid;			/* bytes of slabs charged ahead */
-	size_t admitted;		/* bytes charged without waiting */
-	bool refused;			/* the last slab was refused */
-};
-
 /*
  * Charges that could not wait and left a group over high. The thread's next charge that may wait, to any group, is
  * slowed down for them (kernel: the thread, on its way back to user mode). The debt has no reference, because there may
@@ -71,12 +65,6 @@ struct km_owed {
 	struct mem_cgroup *group;	/* the last group; NULL: none */
 	uint64_t released;		/* the count at the group's place then */
 	uint64_t bytes;
-};
-
-/* Bytes and alignment of a kmalloc from a cache whose objects are sampled (alloc/sampled_ops.c). */
-struct km_asked {
-	const struct kmem_cache *cache;
-	uint32_t bytes, align;
 };
 
 /* Sampling of this thread's allocations (ext/profile). */
@@ -94,7 +82,6 @@ struct km_thread {
 	uint8_t turn;			/* misses, modulo 256: each 64th looks for work (alloc/fast_path.h) */
 	bool helper;			/* a thread made by the library (os/os_thread.c) */
 	bool in_their_malloc;		/* inside of the program's own posix_memalign (malloc/malloc_theirs.c) */
-	bool visits_caches; /* holds the registry's lock and visits: another visit may begin (cache/create.c) */
 	/*
 	 * This thread is in a callback of a group. Its allocations are charged as usual, but a refused charge takes no
 	 * further step: a shrinker that made its caller shrink again would never end (memcg/pressure.c).
@@ -112,12 +99,19 @@ struct km_thread {
 	struct km_heard *heard;		/* buffer for lines of a check for another party (os/die.h); NULL: none */
 	struct km_thread_fork fork;
 
-	/* Results and arguments of the current request. */
+	/*
+	 * Results and arguments of the current request, for functions without a parameter that leads to them. A
+	 * request passes the alloc ops of each layer, whose arguments are those of a hit. An engine gets a
+	 * constant request, and one line of alloc_failure.c serves all kinds of requests. A function that
+	 * replaces a function of libc enters the library through the public malloc. Slab charge hooks are
+	 * called below the engine.
+	 */
 	bool slab_refused;		/* the cache's limit or its slab charge hooks refused the last slab */
 	struct kmem_cache *slab_limited;	/* the cache whose own limit refused the slab; NULL: none */
 	uintptr_t site;			/* caller of the current entry point; 0: not noted (alloc/fast_path.h) */
 	uintptr_t class_site;		/* caller, for size classes by call site; 0: not noted (cache/cache.h) */
-	struct km_asked asked;
+	const struct km_asked *asked;	/* the innermost request with known bytes (alloc/alloc_ops.h); NULL: none */
+	struct km_child_request *child;	/* the innermost request to a child cache (memcg/child_cache.c); NULL: none */
 	/* Caches whose constructors run, signal handlers included. The innermost constructor is last. */
 	struct {
 		unsigned count;
@@ -130,7 +124,6 @@ struct km_thread {
 	struct mem_cgroup *memcg_held[KM_MEMCGS_HELD];
 	struct mem_cgroup_shrinker *shrinker;	/* the shrinker that runs in this thread; NULL: none */
 	struct km_owed owed;
-	struct km_child_request child;
 	uint64_t counter_atomics;	/* atomic instructions of counters; read by tests (memcg/counter.c) */
 
 	struct km_profile_thread profile;

@@ -12,8 +12,6 @@
 #include "page/commit_ahead.h"
 #include "page/huge.h"
 #include "page/metadata.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "alloc/tracer.h"
 #include "os/stderr.h"
 #include "percpu/visit.h"
@@ -49,13 +47,10 @@ static void unlock_state(void)
 	km_store_release(&boot.state, 0u);
 }
 
-/*
- * glibc's fork locks the list of open FILEs after all fork handlers ran. The holder of the list's lock may wait for a
- * FILE, and the FILE's holder may wait for the allocator. Therefore the list must be locked before the allocator.
- * Handlers run before a fork in reverse order of registration, so the list's handlers are registered last
- * (docs/design/fork.md). A process with one thread does not lock the list, as in glibc: a signal handler may fork
- * while the lock is half taken.
- */
+/* glibc's fork locks the list of open FILEs after all fork handlers ran. The holder of the list's lock may wait for a
+ * FILE, and the FILE's holder for the allocator. So the list must be locked before the allocator, and its handlers are
+ * registered last (docs/design/fork.md). A process with one thread does not lock the list, as in glibc: a signal
+ * handler may fork while the lock is half taken. */
 void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
@@ -89,6 +84,11 @@ static void reset_files(void)
 	km_thread.fork.has_files = 0;
 }
 
+/* The fork handlers of lower folders, in the order in which their locks are taken. */
+static void (*const handlers[])(bool before, bool child) = {
+	km_growth_fork, km_large_cache_fork, km_ahead_fork, km_arena_fork, km_huge_fork, km_percpu_fork, km_meta_fork,
+};
+
 static void take_all(void)
 {
 	km_thread.fork.has_observer =
@@ -99,13 +99,8 @@ static void take_all(void)
 		km_charge_ops->fork(true, false);
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(true, false);
-	km_growth_fork(true, false);
-	km_large_cache_fork(true, false);
-	km_ahead_fork(true, false);
-	km_arena_fork(true, false);
-	km_huge_fork(true, false);
-	km_percpu_fork(true, false);
-	km_meta_fork(true, false);
+	for (size_t i = 0; i < km_array_count(handlers); i++)
+		handlers[i](true, false);
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(true, false);
 }
@@ -115,13 +110,8 @@ static void fork_done(bool child)
 	km_debug(km_thread.busy, "signal handlers are kept out while a fork releases locks");
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(false, child);
-	km_meta_fork(false, child);
-	km_percpu_fork(false, child);
-	km_huge_fork(false, child);
-	km_arena_fork(false, child);
-	km_ahead_fork(false, child);
-	km_large_cache_fork(false, child);
-	km_growth_fork(false, child);
+	for (size_t i = km_array_count(handlers); i--;)
+		handlers[i](false, child);
 	if (km_load_acquire(&km_grace))
 		km_grace->fork(false, child);
 	if ((km_thread.fork.has_registry || child) && km_has_accounting())
@@ -135,8 +125,7 @@ static void fork_done(bool child)
 		km_observer_ops->fork_done(child, km_thread.fork.has_observer);
 }
 
-/* Give way to the fork of a signal handler that waits for the list. The code interrupted by the handler holds a
- * lock that this fork wants. */
+/* Give way to the fork of a handler that waits for the list; the code interrupted there holds a lock wanted here. */
 static void give_way(void)
 {
 	fork_done(false);
@@ -288,12 +277,10 @@ static int ask_for_handlers(void)
 	return error;
 }
 
-/*
- * Register the fork handlers before the library starts, so that a fork by another thread finds no half-done start.
- * Each process registers once. The child of a fork during registration registers again, because no thread of the
- * child continues the registration. The C library may allocate memory meanwhile: every sheaf is closed, and malloc
- * has a small reserve for these calls. A refused registration is repeated once the library works.
- */
+/* Register the fork handlers before the library starts, so that a fork by another thread finds no half-done start. Each
+ * process registers once; the child of a fork during registration registers again. The C library may allocate memory
+ * meanwhile: every sheaf is closed, and malloc has a small reserve for these calls. A refused registration is repeated
+ * once the library works. */
 static void register_handlers(void)
 {
 	uint32_t self = km_os_pid(), by = km_load(&boot.handlers_by);
@@ -310,26 +297,20 @@ static void register_handlers(void)
 	km_store_release(&boot.handlers, ask_for_handlers() ? REFUSED : ASKED);
 }
 
-/* Find a tracer that attached before the start. */
-static km_cold void look_for_tracers(void)
-{
-	km_busy_scope(was);
-
-	km_probes_look();
-}
-
 static void finish_start(void)
 {
-	if (km_unlikely(km_tracer_is_wanted()))
-		look_for_tracers();
+	/* A tracer may have attached before the start. */
+	if (km_unlikely(km_tracer_is_wanted())) {
+		km_busy_scope(was);
+		km_probes_look();
+	}
 	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
 		km_charge_ops->start();
 	if (km_load(&boot.handlers) == REFUSED && km_swap_acquire(&boot.handlers, ASKED) == REFUSED)
 		ask_for_handlers();
 }
 
-/* Report the refusal of a start once, so that the user learns why every allocation fails. A limit is the likely
- * reason. */
+/* Report the refusal of a start once: why every allocation fails. A limit is the likely reason. */
 static km_cold void tell_refusal(void)
 {
 	static bool told;
@@ -339,8 +320,7 @@ static km_cold void tell_refusal(void)
 		return;
 	if (limit != SIZE_MAX)
 		km_warn("start failed: the system refuses memory, RLIMIT_AS is %lu KiB (raise ulimit -v): all "
-			"allocations fail",
-			(unsigned long)(limit >> 10));
+			"allocations fail", (unsigned long)(limit >> 10));
 	else
 		km_warn("start failed: the system refuses memory%s: all allocations fail",
 			km_os_is_limited() ? ", RLIMIT_DATA is set (raise ulimit -d)" : "");
@@ -348,8 +328,7 @@ static km_cold void tell_refusal(void)
 
 bool km_boot_slow(void)
 {
-	/* Nested call: a callee of start() allocates, or a fork handler runs before the start. There is no memory
-	 * yet. */
+	/* Nested call: a callee of start() allocates, or a fork handler runs before the start: no memory yet. */
 	if (km_thread.busy || km_thread.fork.depth)
 		return km_load_acquire(&km_ready);
 	register_handlers();

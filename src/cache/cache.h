@@ -28,11 +28,10 @@ extern km_hidden void (*km_mempool_fork)(bool before, bool child);
 void km_boot_fork_prepare(void);
 void km_boot_fork_parent(void);
 void km_boot_fork_child(void);
-/* Returns: whether this process is a copy made without the fork handlers, by _Fork or clone. A lock held by
- * another thread of the parent stays locked forever. */
+/* Returns: whether this process is a copy made without the fork handlers. A lock of another thread stays locked. */
 bool km_boot_is_stray(void);
 /* Returns: whether this process is a child of libc's vfork or clone with the memory and the rseq area of its
- * parent. The kernel aborts none of the child's rseq sequences. */
+ * parent. The kernel aborts none of the child's sequences. */
 bool km_boot_is_borrower(void);
 
 /* ---- options.c */
@@ -57,23 +56,20 @@ struct km_options {
 	char group[MEMCG_NAME_MAX];	/* name of the group; empty: the program's name */
 	unsigned decay_ms;
 	unsigned nodes;			/* number of nodes to pretend; 0: the machine's */
-	char percpu_text[16];
 };
 extern km_hidden struct km_options km_options;
 extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
 void km_options_read(void);
-/* Defined by a program, such as the command kmem, whose environment is meant for another program. If the function
- * returns true, this copy of the library ignores the variables. Context: called at the start; may not allocate. */
+/* Defined by a program, such as the command kmem, whose environment is meant for another program. Returns true: this
+ * copy of the library ignores the variables. Context: the start; may not allocate. */
 bool km_options_for_others(void) __attribute__((weak));
 enum km_option_fit { KM_OPTION_FITS, KM_OPTION_BAD, KM_OPTION_UNKNOWN };
 /* Apply one option in this process. A NULL value fits no option but help. */
 enum km_option_fit km_option_apply(const char *key, const char *value);
-/* Parse a number of bytes, with an optional suffix K, M, G or T (either case; powers of 1024), as 1.5G. Returns:
- * false for other text, or 0. */
+/* Parse bytes, as 1.5G: suffix K, M, G or T (either case; powers of 1024). Returns: false for other text, or 0. */
 bool km_parse_bytes(const char *text, uint64_t *bytes);
 
-/* ---- cache_ids.c. Context: registry locked. KM_MAP_DESC: the cache has no id. fenced: no thread uses the id's
- * word any more. */
+/* ---- cache_ids.c. Context: registry locked. KM_MAP_DESC: no id. fenced: no thread uses the id's word any more. */
 uint16_t km_id_get(struct kmem_cache *cache);
 void km_id_fill(struct kmem_cache *cache);
 void km_id_put(struct kmem_cache *cache, bool fenced);
@@ -98,16 +94,14 @@ struct km_creation {
 };
 struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
 				   const struct km_creation *creation, int *error);
-/* Destroy a cache that never gave out an object, in the middle of a request. The function waits for no grace
- * period: the period would not end if the caller is a reader or the child of a fork. */
+/* Destroy a cache that never gave out an object. Waits for no grace period, because the caller may be a reader. */
 void km_cache_discard(struct kmem_cache *cache);
 /* Store a new cache at `at`, or discard the cache if another thread's cache is there. Release pairs with the acquire
  * loads of readers. Returns: whether the cache stays. */
 bool km_cache_publish(struct kmem_cache **at, struct kmem_cache *cache);
-/* Lock the registry, with km_thread.busy set. Under the lock a caller may make a cache, or remove caches. `rest`
- * handles the remains of each removed cache (NULL: as kmem_cache_destroy). Before `rest` runs, the per-CPU sheaves
- * are closed and their objects are back in the slabs. A removal costs two fences for all caches, three if some are
- * charged. */
+/* Lock the registry, with km_thread.busy set, to make or remove caches. `rest` handles the remains of each removed
+ * cache (NULL: as kmem_cache_destroy), after the per-CPU sheaves are closed and their objects are back in the slabs. A
+ * removal costs two fences for all caches, three if some are charged. */
 void km_registry_lock(void);
 bool km_registry_trylock(void);
 void km_registry_unlock(void);
@@ -121,27 +115,19 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 void km_cache_rename(struct kmem_cache *child, const char *name);
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
-/* Hold the registry for a visit of all caches; a holder may call again. Returns: a value for km_registry_let_go. */
+/* Hold the registry for a visit of all caches; a holder may call again. within: the thread held the registry. */
 bool km_registry_hold(void);
-void km_registry_let_go(bool within);
-km_inline void km_registry_hold_leave(const bool *within)
-{
-	km_registry_let_go(*within);
-}
-#define km_registry_hold_scope(within) \
-	const bool within km_scoped(km_registry_hold_leave) = km_registry_hold()
-bool km_registry_visiting(void);
-/* Visit all caches with the registry held. The variant within gives up if the lock is not available in `ms`
- * milliseconds. */
+void km_registry_let_go(const bool *within);
+#define km_registry_hold_scope(within) const bool within km_scoped(km_registry_let_go) = km_registry_hold()
+bool km_registry_is_mine(void);	/* this thread has the lock: for a visit, or by km_registry_lock */
+/* Visit all caches with the registry held. _within: give up without the lock after `ms` milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* Visit the caches whose bits are set in km_alloc_ready. Context: registry held. */
 void km_registry_visit_ready(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms);
-/*
- * Rounds over all caches, a few per call: `left` caches remain, `next` is the next cache. Visit up to `most` caches
- * in order, then call `then`, all with the registry locked. If visit returns non-zero, the next call starts at the
- * same cache. Returns: false if the lock is taken.
- */
+/* Rounds over all caches, a few per call: `left` caches remain, `next` is the next. Visit up to `most` caches in order,
+ * then call `then`, with the registry locked. If visit returns non-zero, the next call starts at the same cache.
+ * Returns: false if the lock is taken. */
 struct km_round {
 	size_t left;
 	struct km_list *next;
@@ -154,14 +140,10 @@ enum {
 extern struct km_round km_rounds[KM_ROUNDS];
 bool km_registry_try_some(struct km_round *round, size_t most,
 			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg));
-/*
- * Visit all caches in pieces. If visit returns non-zero, `then` runs without the lock, and the same cache is visited
- * again. `then` may be slow, because the reader of its output may want the lock. The lock stays held inside a visit,
- * and when KM_PRINTERS printers are active.
- */
+/* Visit all caches in pieces. If visit returns non-zero, `then` runs without the lock, and the same cache is visited
+ * again. The lock stays held inside a visit, and when KM_PRINTERS printers are active. */
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg);
-/* Returns: false if the list is being changed: by the code interrupted by a forking signal handler, or by another
- * thread that still holds the lock. */
+/* Returns: false if the code interrupted by a forking handler, or another thread, is changing the list. */
 bool km_registry_fork(bool before, bool child);
 unsigned km_registry_count(void);
 unsigned km_registry_known(void);	/* without debug shadow caches */
@@ -170,8 +152,7 @@ void km_registry_expose(const struct km_list **caches, const unsigned **count);
 /* Returns: the head of the hash chain of a name, linked by next_named. */
 struct kmem_cache **km_registry_named(const char *name);
 
-/* ---- retired_stats.c. Context: registry locked. Hand the slab counters of a cache removed from all lists to its
- * heir. */
+/* ---- retired_stats.c. Hand the slab counters of a removed cache to its heir. Context: registry locked. */
 void km_retired_hand_down(const struct kmem_cache *cache, const struct kmem_cache_stats *stats);
 /* Returns: the counters of destroyed caches that were the last of their name. */
 const struct km_retired *km_retired_of_process(void);
@@ -180,8 +161,7 @@ const struct km_retired *km_retired_of_process(void);
 struct km_observer_ops {
 	void (*tick)(uint64_t now_ms);	/* called by a miss that may call the system */
 	void (*end)(void);		/* before a filter of system calls */
-	/* Keep the library's threads away from the program's objects until let_go. Returns: false if a thread
-	 * holds an object now. */
+	/* Keep the library's threads from objects until let_go. Returns: false if a thread holds an object now. */
 	bool (*hold)(void);
 	void (*let_go)(void);
 	bool (*fork_prepare)(void);
@@ -199,12 +179,11 @@ km_inline bool km_tuned_with(const struct kmem_cache *cache, const struct kmem_c
 	return cache != NULL;
 }
 
-/* Set min_partial and the share of searches on other nodes, as the leader has them or as options say. Context:
- * registry locked. */
+/* Set min_partial and defrag_ratio, as the leader has them or as options say. Context: registry locked. */
 void km_cache_tune_looks(struct kmem_cache *cache);
-/* Set the first capacity and the busy capacity of the cache's sheaves, rounded up to the room of their memory.
- * Returns: 0; -EINVAL for 0 objects; -ERANGE for more than a sheaf has room for; -EOPNOTSUPP for a cache without
- * sheaves or with an exact limit; -EAGAIN while another thread changes the cache's sheaves. */
+/* Set the first and the busy capacity of the cache's sheaves, rounded up to the room of their memory. Returns: 0;
+ * -EINVAL for 0; -ERANGE for more than the room of a sheaf; -EOPNOTSUPP for a cache without sheaves or with an exact
+ * limit; -EAGAIN while another thread changes the cache's sheaves. */
 int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity);
 /* kmem_cache_tune for this cache alone. */
 int km_cache_tune_locked(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
@@ -218,8 +197,7 @@ bool km_kmalloc_start(void);
 bool km_kmalloc_start_charged(void);
 /* The one cache of all kmalloc objects if the default engine serves kmalloc by size; otherwise NULL. */
 extern km_hidden struct kmem_cache *km_kmalloc_sized;
-/* Start or stop telling a cache of kmalloc or malloc the requested bytes of its objects. Other caches are ignored.
- * Context: registry locked. */
+/* Tell a cache of kmalloc or malloc the requested bytes of its objects, or not. Context: registry locked. */
 void km_kmalloc_watch(struct kmem_cache *cache, bool observed);
 bool km_kmalloc_is_observed(size_t size);	/* for objects of this size */
 extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);	/* NULL: no malloc */
@@ -241,24 +219,20 @@ km_inline struct kmem_cache *km_quick_cache(const void *object)
 }
 /* observed.c. Returns: the requested bytes of an object; 0: as the cache says. */
 size_t km_observed_bytes(const struct kmem_cache *cache, const void *p) km_cold;
-/* Returns: the bytes of an object usable by the caller. Surplus bytes from rounding count, if the cache keeps
- * nothing there. */
+/* Returns: the usable bytes of an object. Surplus bytes from rounding count, if the cache keeps nothing there. */
 km_inline size_t km_room_of(const struct kmem_cache *cache)
 {
-	return km_likely(cache->layout.cleared && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
-		       ? cache->layout.size
-		       : cache->layout.object_size;
+	return km_likely(cache->layout.cleared && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU)) ?
+		       cache->layout.size : cache->layout.object_size;
 }
-/* Returns: the usable bytes of an object, also if a sanitizer knows the requested bytes or a canary follows the
- * object. */
+/* Returns: the usable bytes, also if a sanitizer knows the requested bytes or a canary follows the object. */
 km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 {
 	if (km_unlikely(km_sanitizer.objects))
 		return km_observed_bytes(cache, p) ?: cache->layout.object_size;
 	return km_unlikely(cache->ext.canary) ? cache->ext.canary : km_room_of(cache);
 }
-/* Precompute the usable bytes of a new cache. km_alloc_prove sets the field to 0 later, when frees are to be
- * validated. */
+/* Precompute the usable bytes of a new cache. km_alloc_prove sets the field to 0 where frees are validated. */
 km_inline void km_settle_usable(struct kmem_cache *cache)
 {
 	const bool asked = cache->layout.live_shift || cache->ext.canary || km_sanitizer.objects;
@@ -284,11 +258,9 @@ km_inline uintptr_t km_site_take(uintptr_t own)
 
 /* ---- sized_free.c */
 
-/* Frees are validated, or some objects are observed: realloc takes the slow path, and the size named by a free is
- * checked. */
+/* Frees are validated, or some objects are observed: realloc goes slowly, and sizes named by frees are checked. */
 extern km_hidden bool km_looks_closer;
-/* A shrink left an object longer than needed, for lack of memory for a shorter one. Never false again, because the
- * object is not recorded. */
+/* A shrink left an object longer than needed, for lack of memory for a shorter one. Never false again. */
 extern km_hidden bool km_left_longer;
 /* Returns: km_usable_of for a cache with validated frees; 0 if the object is free, after a report. */
 size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char *function) km_cold;
@@ -307,8 +279,8 @@ bool km_size_fits(const void *p, const struct km_sized *call) km_cold;
 
 /* ---- large.c: page-sized and larger blocks */
 
-/* Allocate `bytes`, aligned to `align` (a power of two); zeroed if gfp says so. Returns: NULL on failure. After
- * the refusal by a limit, request->gfp has __GFP_NOWARN, because a refusal is not reported. */
+/* Allocate `bytes`, aligned to `align` (a power of two), zeroed if gfp says so. Returns: NULL on failure; if a limit
+ * refused, request->gfp then has __GFP_NOWARN, because a refusal is not reported. */
 void *km_large_alloc_request(size_t bytes, size_t align, struct km_request *request);
 km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 {
@@ -316,8 +288,7 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 
 	return km_large_alloc_request(bytes, align, &request);
 }
-/* Returns: the objcg of the block that starts at p; 0 if uncharged, if p is no block, or in a signal handler that
- * can't wait. */
+/* Returns: the objcg of the block that starts at p; 0: uncharged, no block, or a signal handler that can't wait. */
 uint64_t km_large_owner(const void *p);
 /* Charge an uncharged block to the active group. Returns: false if refused, or if p is no such block. */
 bool km_large_charge(const void *p, gfp_t gfp);
@@ -330,26 +301,23 @@ extern km_hidden bool km_large_fails;
 size_t km_large_bytes(const void *p);
 size_t km_large_look(const void *p);
 bool km_large_free(const void *p);
-/* For large_cache.c: allocate and free an uncharged block of whole pages, without a tick. Context: km_thread.busy
- * set. */
+/* Allocate and free an uncharged block of whole pages, without a tick. Context: km_thread.busy set. */
 void *km_large_get(size_t bytes, size_t align, const struct km_request *request);
 void km_large_give(void *p);
-/* Free from a signal handler that interrupted the allocator. The next caller finishes the free. Returns: false if
- * p is no block, as far as known at that point. */
+/* Free in a signal handler inside the allocator; the next caller finishes. Returns: false if p seems to be no block. */
 bool km_large_defer(void *p);
 void km_large_finish_deferred(void);	/* Context: km_thread.busy set */
 /* With a sanitizer: returns the place of the requested bytes of the large block at p; NULL if p is none. */
 size_t *km_large_asked(const void *p);
-/* Resize in place. Only separate mappings may move, if gfp allows system calls. With __GFP_ZERO new bytes are
- * zeroed. Returns: NULL if not possible. *refused (false before) is set with ENOMEM if the block's objcg refused
- * the growth and would have to be charged for another block, too. */
+/* Resize in place; only separate mappings may move, if gfp allows system calls. __GFP_ZERO zeroes new bytes. Returns:
+ * NULL if not possible. *refused (false before) is set with ENOMEM if the block's objcg refused the growth and would
+ * have to be charged for another block, too. */
 void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused);
 /* Returns: whether the group that would be charged appears to have room for the block without reclaim. */
 bool km_large_may_have(size_t bytes, gfp_t gfp);
 /* Allocate a block that can grow, of uncharged pages with arbitrary content. Returns: NULL if none is available. */
 void *km_large_grown(size_t bytes);
-/* Returns: the usable bytes of the block of pages that starts at p; 0 for a mapping or a bad pointer. Takes no
- * lock. */
+/* Returns: the usable bytes of the block of pages at p; 0 for a mapping or a bad pointer. Takes no lock. */
 size_t km_large_page_bytes(const void *p);
 /* Add `pages` to the count of blocks and of the pages that realloc_run.c keeps. */
 void km_large_count(size_t pages);
@@ -387,13 +355,12 @@ struct km_debug_ops {
 	/* Returns: the flags for a new cache of this name, size and alignment, made with `flags`. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
 	const struct km_hooks *hooks;
-	/* Retire debug shadow caches whose objects may all be back: of one cache, or of all caches. Context:
-	 * registry locked. */
+	/* Retire debug shadow caches whose objects may all be back. Context: registry locked. */
 	void (*settle)(struct kmem_cache *cache);
 	void (*settle_all)(void);
 	/* Requests of other processes (mailbox.h). letters: parse the flags; false if a letter has no meaning.
-	 * switch_flags: debug the cache with these flags; 0 or -errno; registry locked. has_tracks: print_now has
-	 * something to print; registry locked. print_now: print the leaks, without a lock while writing. */
+	 * switch_flags: debug the cache with these flags; 0 or -errno. has_tracks: print_now has something to print;
+	 * both with the registry locked. print_now: print the leaks, without a lock while writing. */
 	bool (*letters)(const char *text, slab_flags_t *flags);
 	int (*switch_flags)(struct kmem_cache *cache, slab_flags_t flags);
 	bool (*has_tracks)(void);
@@ -412,13 +379,11 @@ struct km_failure_ops {
 	bool (*fails)(const char *name, size_t bytes, gfp_t gfp);
 };
 extern km_hidden const struct km_failure_ops *km_failure_ops;
-/* Validate a text for KMEM_FAILSLAB. Returns: false after copying the first bad word to *bad, a buffer of
- * KM_FAILING_WORD bytes. */
+/* Validate a text for KMEM_FAILSLAB. Returns: false with the first bad word in *bad, of KM_FAILING_WORD bytes. */
 #define KM_FAILING_WORD 256u
 bool km_failing_fits(const char *text, char *bad);
 
-/* Check the engine's lists and the debug hooks' data. Returns: the number of damages. Requires: no other thread
- * uses the cache. */
+/* Check the engine's lists and the debug hooks' data. Returns: damages. Requires: no other thread uses the cache. */
 km_inline int km_cache_check(struct kmem_cache *cache)
 {
 	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
@@ -443,33 +408,27 @@ bool km_observed_grow(void *p, size_t bytes, gfp_t gfp) km_cold;
 
 /* ---- trace_attach.c */
 
-/* Check whether a tracer attached or detached. Context: km_thread.busy set; no lock held except the lock of
- * reclaim. */
+/* Check whether a tracer came or went. Context: km_thread.busy set; no lock held except the lock of reclaim. */
 void km_probes_look(void);
 
 /* ---- reclaim.c */
 
 void km_reclaim_start(void);
 void km_reclaim_fork(bool before, bool child);
-/*
- * Run a part of a reclaim round: all caches give back cached objects, as after a long idle time. After the last
- * cache, free pages go to the system. The call begins a round if *its has none, or has another number. A part visits
- * a few caches only. If another thread runs a part or holds the registry, the call does nothing. Several threads may
- * pass the same *its: the function accesses *its only under the lock of reclaim. Context: km_thread.busy set.
- * Returns: true when the round is complete.
- */
+/* Run a part of a reclaim round: a few caches give back cached objects, as after a long idle time, and after the last
+ * cache free pages go to the system. Begins a round if *its has none, or has another number. Does nothing if another
+ * thread runs a part or holds the registry. *its is accessed only under the lock of reclaim. Context: km_thread.busy
+ * set. Returns: true when the round is complete. */
 struct km_reclaim_round {
 	bool begun, through;
 	uint32_t number;
 	uint64_t until;			/* target of the count of visited caches (reclaim.c) */
 };
 bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number);
-/* Reclaim the caches of a name at once. Context: registry locked. Returns: 0; -ENOENT; -EAGAIN, with nothing done,
- * if another thread is reclaiming. */
+/* Reclaim the caches of a name. Context: registry locked. Returns: 0; -ENOENT; -EAGAIN if another thread reclaims. */
 int km_reclaim_named(const char *name);
-/* Release reserved address space beyond a limit in bytes. Context: busy. */
+/* Release reserved address space beyond a limit in bytes; and cached huge blocks, beyond changed limits. */
 void km_reclaim_fit(size_t limit);
-/* Release reserved address space and cached huge blocks beyond changed limits. Context: busy. */
 void km_reclaim_limited(void);
 /* As kmem_cache_shrink, but remaining slabs keep all their pages. */
 void km_cache_send_home(struct kmem_cache *cache);

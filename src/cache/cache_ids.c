@@ -4,15 +4,14 @@
  * ones.
  */
 #include "page/metadata.h"
-#include "os/os.h"
 #include "percpu/owned_sheaf.h"
 #include "cache.h"
 
 #define ENTRY_STEP ((size_t)64 << 10)
 
-static uint64_t ids_used[KM_IDS / 64] km_sparse;	/* not under rseq, where the id is the number of a per-CPU
-							 * word */
-static size_t entries_ready;				/* bytes committed */
+/* Not under rseq, where the id is the number of a per-CPU word. */
+static uint64_t ids_used[KM_IDS / 64] km_sparse;
+static size_t entries_ready;	/* bytes committed */
 static size_t next_id;
 static size_t ids_end;		/* no entry from here on was written since the last purge of entries */
 
@@ -35,8 +34,7 @@ static bool entries_reach(size_t id)
 		km_store_release(&km_hot.caches, range);
 	}
 	if (need > entries_ready) {
-		if (km_os_commit((char *)km_hot.caches + entries_ready,
-				 need - entries_ready))
+		if (km_os_commit((char *)km_hot.caches + entries_ready, need - entries_ready))
 			return false;
 		entries_ready = need;
 	}
@@ -49,8 +47,7 @@ static size_t bytes_of_word(const struct kmem_cache *cache)
 	return cache->memcg.word_is_charged ? km_owned_word_bytes() : sizeof(uint64_t);
 }
 
-/* Return the id under rseq: the number of the per-CPU word of the sheaf to which a free pushes, the plain or the
- * charged one. */
+/* Under rseq the id is the number of the per-CPU word of the sheaf, plain or charged, to which a free pushes. */
 static uint16_t id_of_word(struct kmem_cache *cache)
 {
 	cache->memcg.word_is_charged = cache->layout.flags & SLAB_ACCOUNT && km_has_accounting() &&
@@ -157,8 +154,7 @@ void km_id_fill(struct kmem_cache *cache)
 	uint64_t factor = km_id_find_factor(cache->layout.size, cache->layout.objects, slab_bytes);
 	km_id_masks(cache->fast.id)->slab = (uint32_t)slab_bytes - 1;
 	*km_id_factor(cache->fast.id) = factor;
-	/* If slabs start at different offsets, or not with an object, no single factor validates an object: all
-	 * frees miss. */
+	/* If slabs start at different offsets, or not with an object, no factor validates an object: all frees miss. */
 	bool by_more = cache->form.colours || km_is_debugged(cache) || !factor;
 	km_store_release(&km_hot.caches[cache->fast.id], by_more ? NULL : cache);
 }

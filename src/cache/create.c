@@ -6,8 +6,6 @@
 
 #include "page/commit_ahead.h"
 #include "page/metadata.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "percpu/owned_sheaf.h"
 #include "base/text.h"
 #include "cache.h"
@@ -18,19 +16,17 @@ static struct {
 	unsigned count, shadows;	/* all caches; shadow caches among them */
 	struct km_busy_was was_busy;	/* of the holder, by km_registry_lock */
 	struct kmem_cache *dead;	/* memory of destroyed caches, by next_named */
-} registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY) };
+} registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .all = { &registry.all, &registry.all } };
 struct km_round km_rounds[KM_ROUNDS];	/* protected by the registry's lock */
 static bool printing[KM_PRINTERS + 1];	/* printers with a round under way */
-/* Caches by the hash of the name, the newest first. The table is separate, because zeros need no space in the
- * file. The hash covers one page until the caches outnumber its entries: a few caches would otherwise touch a page
- * each. */
+/* Caches by the hash of the name, the newest first. The hash covers one page until the caches outnumber its entries,
+ * because a few caches would otherwise touch a page each. */
 static struct kmem_cache *names[16384] km_sparse km_aligned(KM_PAGE_SIZE);
 static uint32_t names_mask = KM_PAGE_SIZE / sizeof(*names) - 1;
 
 /* ------------------------------------------------------------------ creation */
 
-static const char *complaint(const char *name, uint32_t size, const struct kmem_cache_args *args,
-			     slab_flags_t flags)
+static const char *complaint(const char *name, uint32_t size, const struct kmem_cache_args *args, slab_flags_t flags)
 {
 	if (!name || !*name)
 		return "the name is NULL or empty";
@@ -53,13 +49,7 @@ static const char *complaint(const char *name, uint32_t size, const struct kmem_
 	return NULL;
 }
 
-static void copy_name(char *to, const char *from)
-{
-	km_text_take(to, KM_NAME_BYTES, from, " ", '_');
-}
-
-/* Initialise the nodes. Node 0 is the first made and the last freed: the engine may keep data of the whole cache
- * there. */
+/* Node 0 is the first made and the last freed: the engine may keep data of the whole cache there. */
 static int init_nodes(struct kmem_cache *cache)
 {
 	for (unsigned node = 0; node < km_node_count; node++) {
@@ -130,24 +120,21 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_t flags,
 		      const struct kmem_cache_args *args)
 {
-	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_NO_MERGE | SLAB_NOLEAKTRACE |
-				   SLAB_FAILSLAB | SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE |
-				   SLAB_POISON | SLAB_STORE_USER | SLAB_TRACE | SLAB_NODUMP;
+	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_NO_MERGE | SLAB_NOLEAKTRACE | SLAB_NODUMP |
+				   KM_DEBUG_FLAGS;
 	const slab_flags_t same = SLAB_RECLAIM_ACCOUNT | SLAB_ACCOUNT | SLAB_NO_SHEAVES;
 	uint32_t align = km_layout_align(flags, args->align, size);
 	uint32_t wanted = (uint32_t)km_align_up(size, align);
 
 	return km_cache_is(cache, KM_CACHE_MERGEABLE) && !cache->ext.shadows &&
-	       !((cache->layout.flags | flags) & never) &&
-	       !((cache->layout.flags ^ flags) & same) && !args->ctor && !args->usersize &&
-	       !args->sheaf_capacity &&
+	       !((cache->layout.flags | flags) & never) && !((cache->layout.flags ^ flags) & same) &&
+	       !args->ctor && !args->usersize && !args->sheaf_capacity &&
 	       (!args->engine || km_engine_find(args->engine) == cache->layout.engine) &&
-	       cache->layout.size >= wanted && cache->layout.size % align == 0 &&
-	       cache->form.align >= align && cache->layout.size - wanted < sizeof(void *);
+	       cache->layout.size >= wanted && cache->layout.size % align == 0 && cache->form.align >= align &&
+	       cache->layout.size - wanted < sizeof(void *);
 }
 
-static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags,
-					 const struct kmem_cache_args *args)
+static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags, const struct kmem_cache_args *args)
 {
 	for (struct km_list *e = registry.all.prev; e != &registry.all; e = e->prev) {
 		struct kmem_cache *cache = km_container_of(e, struct kmem_cache, registry.all);
@@ -224,7 +211,7 @@ static void drop_name(struct kmem_cache *cache)
 
 void km_cache_rename(struct kmem_cache *child, const char *name)
 {
-	copy_name(child->registry.name, name);
+	km_text_take(child->registry.name, KM_NAME_BYTES, name, " ", '_');
 }
 
 static void publish(struct kmem_cache *cache, bool internal)
@@ -237,13 +224,6 @@ static void publish(struct kmem_cache *cache, bool internal)
 	km_bump(&registry.count, 1);
 	if (cache->ext.shadow_of)
 		km_bump(&registry.shadows, 1);
-}
-
-/* Keep the record of a destroyed cache for new caches only: a late use of the cache is then reported. */
-static void keep_memory(struct kmem_cache *cache)
-{
-	cache->registry.next_named = registry.dead;
-	registry.dead = cache;
 }
 
 static struct kmem_cache *new_memory(void)
@@ -275,7 +255,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		*error = -ENOMEM;
 		return NULL;
 	}
-	copy_name(cache->registry.name, name);
+	km_cache_rename(cache, name);
 	cache->layout.engine = creation->engine ?:
 			creation->args.engine ? km_engine_find(creation->args.engine) :
 						km_options.engine;
@@ -323,8 +303,6 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 {
 	struct kmem_cache *cache = NULL;
 
-	if (!registry.all.next)
-		km_list_init(&registry.all);
 	flags = km_observed_flags(name, size, flags, creation);
 	if (km_options.merge && !creation->internal)
 		cache = find_mergeable(size, flags, &creation->args);
@@ -357,15 +335,15 @@ static void *create_failed(const char *name, slab_flags_t flags, int error, cons
 	return NULL;
 }
 
-struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
-					  const struct kmem_cache_args *args, slab_flags_t flags)
+struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size, const struct kmem_cache_args *args,
+					  slab_flags_t flags)
 {
 	struct km_creation creation = { 0 };
 	char shown[KM_NAME_BYTES];
 	int error = 0;
 
 	/* A message must quote one line. */
-	copy_name(shown, name ?: "(null)");
+	km_text_take(shown, KM_NAME_BYTES, name ?: "(null)", " ", '_');
 	if (args)
 		creation.args = *args;
 	const char *wrong = complaint(name, size, &creation.args, flags);
@@ -373,11 +351,10 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 		return create_failed(shown, flags, EINVAL, wrong);
 	/* SLAB_KMALLOC is reserved for the library: engine slob puts headers there. */
 	flags &= ~SLAB_KMALLOC;
-	if (creation.args.useroffset > size ||
-	    creation.args.usersize > size - creation.args.useroffset ||
+	if (creation.args.useroffset > size || creation.args.usersize > size - creation.args.useroffset ||
 	    (creation.args.useroffset && !creation.args.usersize)) {
-		km_warn("kmem_cache_create(%s): the usercopy region is not inside of the object, and is "
-			"ignored", shown);
+		km_warn("kmem_cache_create(%s): the usercopy region is not inside of the object, and is ignored",
+			shown);
 		creation.args.useroffset = creation.args.usersize = 0;
 	}
 	if (!km_boot() || km_thread.busy)
@@ -397,8 +374,7 @@ struct leftovers {
 	size_t slabs, objects;
 };
 
-/* Report a slab with remaining objects. The slab keeps its memory and loses its cache; each object becomes an
- * invalid pointer. */
+/* Report a slab with remaining objects. The slab keeps its memory; each object becomes an invalid pointer. */
 static int report_slab(struct km_page *slab, void *arg)
 {
 	struct leftovers *left = arg;
@@ -463,10 +439,13 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	if (km_unlikely(rest && cache->memcg.handed_on))
 		return;
 	fini_nodes(cache);
-	if (cache->memcg.child_of)
+	if (cache->memcg.child_of) {
 		km_meta_free_spread(cache, sizeof(*cache));
-	else
-		keep_memory(cache);
+	} else {
+		/* The record serves new caches only: a late use of the cache is then reported. */
+		cache->registry.next_named = registry.dead;
+		registry.dead = cache;
+	}
 }
 
 static void leave_rounds(const struct kmem_cache *cache)
@@ -570,13 +549,13 @@ void km_registry_lock(void)
 bool km_registry_trylock(void)
 {
 	struct km_busy_was was = km_busy_begin();
+	bool locked = km_trylock(&registry.lock);
 
-	if (!km_trylock(&registry.lock)) {
+	if (locked)
+		registry.was_busy = was;
+	else
 		km_busy_end(was);
-		return false;
-	}
-	registry.was_busy = was;
-	return true;
+	return locked;
 }
 
 void km_registry_unlock(void)
@@ -598,40 +577,34 @@ int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *ar
 	return 0;
 }
 
+bool km_registry_is_mine(void)
+{
+	return km_lock_is_own(&registry.lock);
+}
+
 bool km_registry_hold(void)
 {
-	bool within = km_thread.visits_caches;
+	bool within = km_registry_is_mine();
 
 	if (!within)
 		km_lock(&registry.lock);
-	km_thread.visits_caches = true;
 	return within;
 }
 
-void km_registry_let_go(bool within)
+void km_registry_let_go(const bool *within)
 {
-	km_thread.visits_caches = within;
-	if (!within)
+	if (!*within)
 		km_unlock(&registry.lock);
 }
 
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
 {
-	if (!registry.all.next)
-		return 0;
 	km_registry_hold_scope(within);
 	return km_registry_each(visit, arg);
 }
 
-bool km_registry_visiting(void)
-{
-	return km_thread.visits_caches;
-}
-
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms)
 {
-	if (!registry.all.next)
-		return true;
 	if (!km_lock_within(&registry.lock, ms))
 		return false;
 	km_registry_each(visit, arg);
@@ -639,8 +612,8 @@ bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg),
 	return true;
 }
 
-bool km_registry_try_some(struct km_round *round, size_t most,
-			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg))
+bool km_registry_try_some(struct km_round *round, size_t most, int (*visit)(struct kmem_cache *cache, void *arg),
+			  void *arg, void (*then)(void *arg))
 {
 	if (!km_trylock(&registry.lock))
 		return false;
@@ -660,11 +633,9 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg)
 {
-	bool within = km_thread.visits_caches;
+	km_registry_hold_scope(within);
 	unsigned i = within ? KM_PRINTERS : 0;
 
-	if (!within)
-		km_lock(&registry.lock);
 	while (i < KM_PRINTERS && printing[i])
 		i++;
 	struct km_round *round = &km_rounds[KM_ROUND_PRINT + i];
@@ -683,8 +654,6 @@ void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg),
 			km_lock(&registry.lock);
 	}
 	printing[i] = false;
-	if (!within)
-		km_unlock(&registry.lock);
 }
 
 static void fork_cache(struct kmem_cache *cache, bool before, bool child)
@@ -714,7 +683,7 @@ bool km_registry_fork(bool before, bool child)
 		has = km_fork_has(&registry.lock);
 		km_alloc_fork(true, false);
 	}
-	if (registry.all.next && has)
+	if (has)
 		km_list_for_each(e, &registry.all)
 			fork_cache(km_container_of(e, struct kmem_cache, registry.all), before, child);
 	km_engines_fork(before, child);

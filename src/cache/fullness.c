@@ -5,10 +5,7 @@
  */
 #include <errno.h>
 
-#include "page/arena.h"
 #include "page/huge.h"
-#include "page/guard_range.h"
-#include "os/die.h"
 #include "cache.h"
 
 /* Pointers examined during one hold of a page: some microseconds. */

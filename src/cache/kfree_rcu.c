@@ -15,8 +15,6 @@
 #include <kmem/rcu.h>
 
 #include "page/metadata.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "cache.h"
 #include "kfree_rcu.h"
 
@@ -71,8 +69,7 @@ static void free_blocks(struct km_rcu_block *block)
 {
 	for (struct km_rcu_block *next; block; block = next) {
 		next = block->next;
-		km_debug(block->count && block->count <= km_array_count(block->object),
-			 "a waiting block has objects");
+		km_debug(block->count && block->count <= km_array_count(block->object), "a waiting block has objects");
 		kfree_bulk(block->count, block->object);
 		struct km_busy_was was = km_busy_begin();
 		km_meta_free(block, sizeof(*block));
@@ -146,8 +143,7 @@ static bool collect(void)
 
 static void end(struct kmem_rcu_head *head);
 
-/* Begin a grace period. Context: lock held, none under way. Acquire pairs with the release in want: the requested
- * object is visible. */
+/* Begin a grace period. Context: lock held, none under way. Acquire pairs with want: the object is visible. */
 static void begin(void)
 {
 	km_swap_acquire(&rcu.wanted, 0u);
@@ -169,8 +165,7 @@ static void begin_if_idle(void)
 		begin();
 }
 
-/* End a grace period, in a thread of the RCU. Release pairs with kvfree_rcu_barrier: the objects that waited are
- * free. */
+/* End a grace period, in a thread of the RCU. Release pairs with kvfree_rcu_barrier: the objects are free. */
 static void end(struct kmem_rcu_head *head)
 {
 	(void)head;
@@ -196,8 +191,7 @@ static void end(struct kmem_rcu_head *head)
 	km_busy_end(was);
 }
 
-/* Request a grace period for a new arrival. If one is under way, its end begins the next. If this thread may make
- * no calls, a later call begins the grace period. */
+/* Request a grace period: begun now, at the end of the current one, or by a call that may call the system. */
 static void want(void)
 {
 	km_store_release(&rcu.wanted, 1u);
@@ -230,11 +224,10 @@ static bool is_among(const struct km_rcu_block *block, const struct link *link, 
 static bool waits(const void *object)
 {
 	km_busy_scope(was);
-	bool found;
 
 	km_lock_scope(&rcu.lock);
-	found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
-		(!rcu.ending && is_among(rcu.pile.blocks, rcu.pile.chain, object));
+	bool found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
+		     (!rcu.ending && is_among(rcu.pile.blocks, rcu.pile.chain, object));
 	km_for_each_cpu(cpu) {
 		struct km_rcu_waiting *waiting = waiting_on(cpu);
 
@@ -403,10 +396,9 @@ void kvfree_rcu_barrier_on_cache(struct kmem_cache *cache)
 static bool is_pending(void)
 {
 	km_busy_scope(was);
-	bool pending;
 
 	km_lock_scope(&rcu.lock);
-	pending = km_load(&rcu.under_way) || km_load(&rcu.wanted);
+	bool pending = km_load(&rcu.under_way) || km_load(&rcu.wanted);
 	km_for_each_cpu(cpu)
 		pending |= km_load(&waiting_on(cpu)->told);
 	return pending;
@@ -418,11 +410,8 @@ static void wait(void)
 		kvfree_rcu_barrier();
 }
 
-/*
- * A request about to be refused waits for the objects of the current grace period, for a bounded time: the thread may
- * be an RCU reader, or RCU's own thread, and then the grace period waits for this thread. After a wait in vain no
- * request waits until a grace period has ended.
- */
+/* A request about to be refused waits for the objects of the current grace period, for a bounded time: the grace period
+ * may wait for this thread, an RCU reader or RCU's own. After a wait in vain no request waits until a period ended. */
 #define PATIENCE_MS	512u		/* longest sleep; a second in all */
 static bool relieve(void)
 {
@@ -441,11 +430,8 @@ static bool relieve(void)
 	return false;
 }
 
-/*
- * Wait before a cache is destroyed. Kernel: slabs go one by one, then rcu_barrier. libkmem: the remaining slabs go at
- * once, after a grace period that began after the last use of the cache, so no reader sees them. Meanwhile no other
- * slab of the cache begins to wait.
- */
+/* Wait before a cache is destroyed. Kernel: slabs go one by one, then rcu_barrier. libkmem: the remaining slabs go at
+ * once, after a grace period that began after the last use of the cache; meanwhile no other slab begins to wait. */
 static void before_destroy(struct kmem_cache *cache)
 {
 	if (cache->layout.flags & SLAB_TYPESAFE_BY_RCU) {
@@ -462,33 +448,12 @@ static void before_destroy(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ fork, and the start */
 
-/* As in realloc_run.c: another thread's fork may be under way, with its own note of locked CPUs. A grace period
- * under way ends in the child if the RCU works there. */
-static void nested_fork_locks(bool before, bool child)
-{
-	km_for_each_cpu(cpu) {
-		km_lock_rank(&waiting_on(cpu)->lock, KM_RANK_WAITING);
-		km_lock_around_fork(&waiting_on(cpu)->lock, before, child);
-	}
-	if (child)
-		__builtin_memset(rcu.forking, 0, sizeof(rcu.forking));
-}
-
+/* A grace period under way ends in the child if the RCU works there. */
 static void fork_locks(bool before, bool child)
 {
 	km_lock_around_fork(&rcu.lock, before, child);
-	if (km_fork_is_nested()) {
-		nested_fork_locks(before, child);
-		return;
-	}
-	if (before)
-		km_for_each_cpu(cpu)
-			rcu.forking[cpu / 64] |= 1ull << cpu % 64;
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
-		if (rcu.forking[cpu / 64] >> cpu % 64 & 1)
-			km_lock_around_fork(&waiting_on(cpu)->lock, before, child);
-	if (!before)
-		__builtin_memset(rcu.forking, 0, sizeof(rcu.forking));
+	km_percpu_fork_locks(rcu.slot + (uint32_t)offsetof(struct km_rcu_waiting, lock), KM_RANK_WAITING, rcu.forking,
+			     before, child);
 }
 
 static const struct km_grace grace = {

@@ -9,9 +9,6 @@
 #include <errno.h>
 #include <kmem/mempool.h>
 
-#include "base/bits.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "cache.h"
 
 #define LOCKS	16u
@@ -34,14 +31,14 @@ static void fork_locks(bool before, bool child)
 static bool enter(const mempool_t *pool, struct km_busy_was *was)
 {
 	*was = km_busy_begin();
-	if (km_unlikely(km_was_busy(*was))) {
-		if (km_trylock(lock_of(pool)))
-			return true;
-		km_busy_end(*was);
-		return false;
+	if (km_likely(!km_was_busy(*was))) {
+		km_lock(lock_of(pool));
+		return true;
 	}
-	km_lock(lock_of(pool));
-	return true;
+	if (km_trylock(lock_of(pool)))
+		return true;
+	km_busy_end(*was);
+	return false;
 }
 
 static void leave(const mempool_t *pool, struct km_busy_was was)
@@ -52,10 +49,8 @@ static void leave(const mempool_t *pool, struct km_busy_was was)
 
 /* ------------------------------------------------------------------ debugging */
 
-/*
- * Elements of the reserve are free for the user but allocated for their cache. If the cache is debugged with poison,
- * elements are filled like free objects, and checked on allocation. Kernel: the same, with one option for all pools.
- */
+/* Elements of the reserve are free for the user but allocated for their cache. If the cache is debugged with poison,
+ * they are filled like free objects, and checked on allocation. Kernel: the same, with one option for all pools. */
 enum { FREE_BYTE = 0x6b, LAST_BYTE = 0xa5 };
 
 /* Returns: the bytes of an element to fill; 0: none. */
@@ -94,9 +89,8 @@ static km_cold void look_at_element(const mempool_t *pool, void *element)
 		i++;
 	if (i == bytes)
 		return;
-	km_warn("mempool %p: element %p was overwritten in the reserve, at byte %zu: "
-		"0x%x", (const void *)pool, element, i,
-		byte[i]);
+	km_warn("mempool %p: element %p was overwritten in the reserve, at byte %zu: 0x%x", (const void *)pool, element,
+		i, byte[i]);
 	km_misuse(KM_MISUSE_OVERWRITTEN, "mempool_alloc", element, name);
 }
 
@@ -115,31 +109,34 @@ km_inline void note_out(const mempool_t *pool, void *element)
 
 /* ------------------------------------------------------------------ the reserve */
 
-/* Take `count` elements from the end of the reserve: all or none. */
-static bool take(mempool_t *pool, void **elements, int count)
+/* Fill the missing entries (NULL) from the end of the reserve: all or none. */
+static bool take(mempool_t *pool, gfp_t gfp, void **elements, unsigned count, unsigned missing)
 {
 	struct km_busy_was was;
-	bool enough = false;
 
-	if (km_load(&pool->curr_nr) < count)
+	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0))
 		return false;
-	/* Without system calls: no thread is woken. */
-	bool calls = km_calls_begin(false);
-	if (!enter(pool, &was)) {
-		km_calls_end(calls);
+	/* A request that may not wait makes no system call: no thread is woken. */
+	km_calls_scope(calls, km_gfp_may_wait(gfp));
+	if (!enter(pool, &was))
 		return false;
-	}
-	if (pool->curr_nr >= count) {
-		km_bump(&pool->curr_nr, -count);
-		__builtin_memcpy(elements, pool->elements + pool->curr_nr, (size_t)count * sizeof(*elements));
-		enough = true;
-	}
+	const bool enough = missing <= (unsigned)pool->curr_nr;
+	for (unsigned i = 0; enough && i < count; i++)
+		if (!elements[i]) {
+			km_bump(&pool->curr_nr, -1);
+			elements[i] = pool->elements[pool->curr_nr];
+			note_out(pool, elements[i]);
+		}
 	km_debug(pool->curr_nr >= 0, "a reserve has no negative count");
 	leave(pool, was);
-	km_calls_end(calls);
-	for (int i = 0; enough && i < count; i++)
-		note_out(pool, elements[i]);
 	return enough;
+}
+
+static void *take_one(mempool_t *pool)
+{
+	void *element = NULL;
+
+	return take(pool, GFP_NOWAIT, &element, 1, 1) ? element : NULL;
 }
 
 /* Put elements into the reserve up to min_nr. Returns: the number of elements taken from the front of the array. */
@@ -148,9 +145,7 @@ static int put(mempool_t *pool, void *const *elements, int count)
 	int room = km_load(&pool->min_nr) - km_load(&pool->curr_nr);
 	struct km_busy_was was;
 
-	if (km_likely(room <= 0))
-		return 0;
-	if (!enter(pool, &was))
+	if (km_likely(room <= 0) || !enter(pool, &was))
 		return 0;
 	room = km_min(km_max(pool->min_nr - pool->curr_nr, 0), count);
 	/* Elements without room stay unchanged with the caller. */
@@ -162,11 +157,8 @@ static int put(mempool_t *pool, void *const *elements, int count)
 	return room;
 }
 
-/*
- * Wake waiters after an element came back. A waiter counts itself, checks once more, and sleeps if `wait` is
- * unchanged since the check. Both sides change `waiters` by an atomic operation: either this thread sees the waiter,
- * or the waiter sees the element.
- */
+/* Wake waiters after an element came back. A waiter counts itself, checks once more, and sleeps if `wait` is unchanged
+ * since the check. Both sides change `waiters` atomically: this thread sees the waiter, or the waiter the element. */
 static void tell(mempool_t *pool)
 {
 	unsigned waiters = km_add_both(&pool->waiters, 0u);
@@ -201,37 +193,13 @@ static unsigned fill(mempool_t *pool, gfp_t gfp, void **elements, unsigned count
 	return missing;
 }
 
-/* Fill the missing entries from the reserve: all or none. */
-static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count, unsigned missing)
-{
-	struct km_busy_was was;
-	bool enough = false;
-
-	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0))
-		return false;
-	km_calls_scope(calls, km_gfp_may_wait(gfp));
-	if (!enter(pool, &was))
-		return false;
-	if (missing <= (unsigned)pool->curr_nr) {
-		for (unsigned i = 0; i < count; i++)
-			if (!elements[i]) {
-				km_bump(&pool->curr_nr, -1);
-				elements[i] = pool->elements[pool->curr_nr];
-				note_out(pool, elements[i]);
-			}
-		enough = true;
-	}
-	leave(pool, was);
-	return enough;
-}
-
 /* Try once: the pool's function, then the reserve. errno is kept on success. */
 static bool get(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 {
 	int kept = errno;
 	unsigned missing = fill(pool, gfp, elements, count);
 
-	if (!missing || fill_up(pool, gfp, elements, count, missing)) {
+	if (!missing || take(pool, gfp, elements, count, missing)) {
 		errno = kept;
 		return true;
 	}
@@ -275,9 +243,9 @@ void *mempool_alloc(mempool_t *pool, gfp_t gfp)
 
 void *mempool_alloc_preallocated(mempool_t *pool)
 {
-	void *element = NULL;
+	void *element = take_one(pool);
 
-	if (!take(pool, &element, 1))
+	if (!element)
 		errno = ENOMEM;
 	return element;
 }
@@ -335,8 +303,7 @@ static void **list_of(int min_nr)
 	return kvmalloc_array((size_t)km_max(min_nr, 1), sizeof(void *), GFP_KERNEL | __GFP_NOWARN);
 }
 
-/* Register the fork handler under the registry's lock: a fork holds this lock, so a fork never meets the handler
- * halfway. */
+/* A fork holds the registry's lock, so a fork never meets the handler halfway. */
 static void begin(void)
 {
 	km_registry_scope();
@@ -370,7 +337,7 @@ void mempool_exit(mempool_t *pool)
 {
 	void *element;
 
-	while (take(pool, &element, 1))
+	while ((element = take_one(pool)))
 		pool->free(element, pool->pool_data);
 	kvfree(pool->elements);
 	*pool = (mempool_t){ 0 };
@@ -431,13 +398,12 @@ int mempool_resize(mempool_t *pool, int min_nr)
 		return -EINVAL;
 	if (min_nr > pool->min_nr)
 		return grow(pool, min_nr);
-	/* Under the lock: a free that used the old number has already added its element before the excess is
-	 * counted. */
+	/* Under the lock: a free that used the old number has added its element before the excess is counted. */
 	if (!enter(pool, &was))
 		return -ENOMEM;
 	km_store(&pool->min_nr, min_nr);
 	leave(pool, was);
-	while (km_load(&pool->curr_nr) > min_nr && take(pool, &element, 1))
+	while (km_load(&pool->curr_nr) > min_nr && (element = take_one(pool)))
 		pool->free(element, pool->pool_data);
 	return 0;
 }

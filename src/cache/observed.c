@@ -2,7 +2,6 @@
  * observed.c: flags and hooks of caches under debugging or a sanitizer (os/sanitizer.h), and the requested bytes of
  * objects. Invariant: if a sanitizer observes objects, caches have no debugging flags.
  */
-#include "os/die.h"
 #include "cache.h"
 
 bool km_observed_sizes;

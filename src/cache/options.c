@@ -7,9 +7,6 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "os/die.h"
-#include "os/secret.h"
-#include "os/os.h"
 #include "cache.h"
 
 struct km_options km_options = {
@@ -62,9 +59,8 @@ static bool set_engine(const char *value)
 {
 	const struct km_engine *engine = km_engine_find(value);
 
-	if (engine)
-		km_options.engine = engine;
-	return engine != NULL;
+	km_options.engine = engine ?: km_options.engine;
+	return engine;
 }
 
 /* Returns: the index of `value` in a list that ends with NULL; -1 if absent. */
@@ -334,16 +330,13 @@ enum km_option_fit km_option_apply(const char *key, const char *value)
 
 static void apply(const char *key, const char *value)
 {
-	switch (km_option_apply(key, value)) {
-	case KM_OPTION_FITS:
-		break;
-	case KM_OPTION_BAD:
+	enum km_option_fit fit = km_option_apply(key, value);
+
+	if (fit == KM_OPTION_BAD)
 		km_warn("KMEM_OPTIONS: bad value for %s: %s; KMEM_OPTIONS=help lists the values", key,
-			 value ?: "(none)");
-		break;
-	case KM_OPTION_UNKNOWN:
+			value ?: "(none)");
+	else if (fit == KM_OPTION_UNKNOWN)
 		km_warn("KMEM_OPTIONS: unknown key: %s; KMEM_OPTIONS=help lists the keys", key);
-	}
 }
 
 static void parse(char *at)
@@ -379,8 +372,7 @@ static bool read_variable(const char *name, char *text, size_t bytes)
 	return true;
 }
 
-/* Turn accounting on for a limit or a group name, and report if the engine or the program can't account. Kernel:
- * SLOB did not support accounting. */
+/* A limit or a group name turns accounting on. Reports an engine or a program that can't account, as SLOB in Linux. */
 static void settle_account(void)
 {
 	if (km_options.limit || km_options.group[0])
@@ -398,13 +390,6 @@ static void settle_account(void)
 	km_options.account = !km_options.engine->shared_pages && km_has_accounting();
 }
 
-static void settle_guard(void)
-{
-	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)
-		km_warn("KMEM_OPTIONS: guard is ignored: the program is linked without guarded objects; link with "
-			"-Wl,-u,km_guarding");
-}
-
 static void settle_observer(void)
 {
 	if (km_options.observed && !km_observer_ops)
@@ -413,13 +398,6 @@ static void settle_observer(void)
 	km_options.observed &= km_observer_ops != NULL;
 	if (km_options.observer_thread && !km_options.observed)
 		km_warn("KMEM_OPTIONS: observer_thread is ignored: there is no observer; set observer:UID");
-}
-
-static void settle_profile(void)
-{
-	if (km_options.profile && !km_profile_ops)
-		km_warn("KMEM_OPTIONS: profile is ignored: the program is linked without profiles; link with "
-			"-Wl,-u,km_profiling");
 }
 
 static void read_debug(void)
@@ -476,8 +454,12 @@ void km_options_read(void)
 		parse(text);
 	km_hardening_start();
 	settle_account();
-	settle_guard();
-	settle_profile();
+	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)
+		km_warn("KMEM_OPTIONS: guard is ignored: the program is linked without guarded objects; link with "
+			"-Wl,-u,km_guarding");
+	if (km_options.profile && !km_profile_ops)
+		km_warn("KMEM_OPTIONS: profile is ignored: the program is linked without profiles; link with "
+			"-Wl,-u,km_profiling");
 	settle_observer();
 	read_debug();
 	read_leaks();

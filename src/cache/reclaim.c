@@ -10,8 +10,6 @@
 #include "page/huge.h"
 #include "page/metadata.h"
 #include "page/addr_reuse.h"
-#include "os/die.h"
-#include "os/os.h"
 #include "kmalloc/realloc_run.h"
 #include "mailbox.h"
 
@@ -31,10 +29,8 @@ static struct {
 
 /* Caches visited by one tick: about 80 us if no cache is in the processor's caches. */
 #define MAX_VISITS 256u
-/*
- * Caches idle for two looks: their cached objects go back. The list is static, not on the stack: a tick runs at the
- * end of a miss, possibly in a signal handler with a small stack. Protected by reclaim.lock.
- */
+/* Caches gathered in a round, such as caches idle for two looks. The list is static, not on the stack: a tick runs at
+ * the end of a miss, possibly in a signal handler with a small stack. Protected by reclaim.lock. */
 #define MAX_IDLE 128u
 static struct {
 	struct kmem_cache *cache[MAX_IDLE], *left[MAX_IDLE];	/* caches in use, but no longer on some CPUs */
@@ -42,11 +38,9 @@ static struct {
 	bool quiet;			/* all is idle: no miss for the decay time, or the memory in use fell */
 } idle;
 
-/*
- * CPUs without a miss for as long as makes a cache idle, since the round before. The process's threads run elsewhere,
- * or hit; a later miss brings the drained objects back. So cached objects follow threads that move about a large
- * machine. A round handles at most MAX_LEFT CPUs; the next round handles others.
- */
+/* CPUs without a miss for as long as makes a cache idle. Threads run elsewhere, or hit; a later miss brings the drained
+ * objects back. So cached objects follow threads that move about a large machine. A round handles MAX_LEFT CPUs; the
+ * next round handles others. */
 #define MAX_LEFT 16u
 #define IDLE_LOOKS 2u
 static struct {
@@ -106,7 +100,6 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 static void drain_idle(void *arg km_unused)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
-
 	if (idle.left_count)
 		km_alloc_leave_all(idle.left, idle.left_count, left_cpus.cpu, left_cpus.count);
 	if (idle.count)
@@ -149,7 +142,6 @@ static void look_at_limits(void)
 static void purge_all(void)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread at a time releases memory");
-
 	km_growth_shed(0);
 	km_pages_purge(0);
 	km_huge_purge(0);
@@ -160,11 +152,9 @@ static bool is_visited(uint64_t until)
 	return reclaim.visited >= until;
 }
 
-/*
- * Reap some caches. fell: the memory in use fell so far that cached objects should follow. quiet: no miss for the
- * decay time. With either, or after a request for a round, ticks visit all caches from now on; otherwise some caches
- * whenever the coarse clock moves.
- */
+/* Reap some caches. fell: the memory in use fell so far that cached objects should follow. quiet: no miss for the decay
+ * time. With either, or after a request for a round, ticks visit all caches from now on; else some caches whenever the
+ * coarse clock moves. */
 static void reap(uint64_t now, bool fell, bool quiet)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
@@ -195,27 +185,20 @@ static void reap(uint64_t now, bool fell, bool quiet)
 
 /* Engines with a pace of their own. Kernel: REAPTIMEOUT_AC, a timer and a work item for each CPU. */
 #define LOOK_MS 2000u
-static struct {
-	struct kmem_cache *cache[MAX_IDLE];
-	size_t count;
-	uint64_t now_ms;
-} looks;			/* static and locked as `idle` */
 
-static int look_at_cache(struct kmem_cache *cache, void *arg km_unused)
+static int look_at_cache(struct kmem_cache *cache, void *now_ms)
 {
-	if (looks.count == MAX_IDLE)
+	if (idle.count == MAX_IDLE)
 		return 1;
-	if (!cache->layout.engine->array.look)
-		return 0;
-	if (cache->layout.engine->array.look(cache, looks.now_ms))
-		looks.cache[looks.count++] = cache;
+	if (cache->layout.engine->array.look && cache->layout.engine->array.look(cache, *(uint64_t *)now_ms))
+		idle.cache[idle.count++] = cache;
 	return 0;
 }
 
-static void trim_looked_at(void *arg km_unused)
+static void trim_looked_at(void *now_ms km_unused)
 {
-	if (looks.count)
-		km_alloc_trim_all(looks.cache, looks.count);
+	if (idle.count)
+		km_alloc_trim_all(idle.cache, idle.count);
 }
 
 static void look(uint64_t now)
@@ -223,11 +206,10 @@ static void look(uint64_t now)
 	struct km_round *round = &km_rounds[KM_ROUND_LOOK];
 
 	km_debug(km_is_locked(&reclaim.lock), "one thread at a time visits caches");
-	looks.count = 0;
-	looks.now_ms = now;
+	idle.count = 0;
 	if (!round->left)
 		round->left = km_registry_count();
-	km_registry_try_some(round, MAX_VISITS, look_at_cache, NULL, trim_looked_at);
+	km_registry_try_some(round, MAX_VISITS, look_at_cache, &now, trim_looked_at);
 	km_store(&reclaim.next_look_ms, now + (round->left ? 1 : LOOK_MS));
 }
 
@@ -247,7 +229,6 @@ static void purge(uint64_t now)
 	unsigned decay = km_arena_decay_ms();
 
 	km_debug(km_is_locked(&reclaim.lock), "one thread at a time releases memory");
-
 	if (now >= km_load(&reclaim.next_purge_ms)) {
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
 		look_at_limits();
@@ -288,9 +269,8 @@ static void hollow_swept(void *arg km_unused)
 {
 	if (idle.count)
 		km_alloc_drain_all(idle.cache, idle.count);
-	for (size_t i = 0; i < idle.count; i++) {
+	for (size_t i = 0; i < idle.count; i++)
 		idle.cache[i]->layout.engine->rest(idle.cache[i]);
-	}
 }
 
 static void sweep(void)
@@ -311,10 +291,8 @@ static void sweep(void)
 /* Least drop of memory in use that makes draining the sheaves worthwhile, in pages. */
 #define DROP_PAGES 512u
 
-/*
- * Returns: whether the memory in use fell by a quarter. The few objects in sheaves and barns then keep otherwise
- * empty slabs, and a program that sleeps afterwards has no misses to free them. A drop costs about 100 us.
- */
+/* Returns: whether the memory in use fell by a quarter. The few objects in sheaves and barns then keep otherwise empty
+ * slabs, and a program that sleeps afterwards has no misses to free them. A drop costs about 100 us. */
 static bool use_fell(void)
 {
 	size_t used = km_pages_there(), peak = km_load(&reclaim.peak_pages);
@@ -363,18 +341,21 @@ static void tick(void)
 		km_store(&reclaim.last_tick_ms, now);
 		if (km_unlikely(km_boot_is_borrower())) {
 			/* The report may end the child alone. The parent continues with the same variables of the
-			 * thread, so the flag must be clear by then. */
-			const uint8_t busy = km_thread.busy;
+			 * thread, so the flag must be clear by then, and no request may stay of the child's frames. */
+			const struct km_thread mine = km_thread;
 
 			km_debug(!km_thread.locks_held, "the parent gets no locked lock back");
 			km_thread.busy = KM_BUSY_NOT;
+			km_thread.asked = NULL;
+			km_thread.child = NULL;
 			km_misuse(KM_MISUSE_CHILD, "vfork", __builtin_thread_pointer(), NULL);
-			km_thread.busy = busy;
+			km_thread.busy = mine.busy;
+			km_thread.asked = mine.asked;
+			km_thread.child = mine.child;
 			return;
 		}
 	}
-	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell &&
-		      now < km_load(&reclaim.next_purge_ms) &&
+	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell && now < km_load(&reclaim.next_purge_ms) &&
 		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty() && !km_pages_too_slack()))
 		return;
 	/* If the lock's holder was preempted, other ticks passed meanwhile. The holder must repeat the check,
@@ -485,7 +466,6 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 	size_t *slabs = arg;
 
 	km_debug(km_thread.busy && !cache->layout.dead, "a flushed cache exists");
-
 	km_alloc_drain(cache);
 	*slabs += cache->layout.engine->shrink(cache);
 	return 0;
@@ -515,8 +495,7 @@ static int flush_until_enough(struct kmem_cache *cache, void *arg)
 	return is_enough(flushing);
 }
 
-/* Flush one cache after another; then runs of growing blocks and cached huge blocks; last pages kept for cache
- * names. */
+/* Flush one cache after another; then runs of growing blocks and cached huge blocks; last, pages of cache names. */
 static void flush_some(struct flushing *flushing)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread flushes at a time");
@@ -533,12 +512,9 @@ static void flush_some(struct flushing *flushing)
 /* How often one request may ask for a flush. Kernel: MAX_RECLAIM_RETRIES. */
 #define PRESSES		16u
 
-/*
- * Give memory back for a failed request. A second thread waits, because objects held by the first thread's flush are
- * on no list. A flush of all caches that began after this request failed counts for this request, too. Even if
- * nothing came back, the request tries once more: objects from a sheaf may be in the cache's slabs now, and another
- * thread's freed memory is available.
- */
+/* Give memory back for a failed request. A second thread waits, because objects held by the first thread's flush are on
+ * no list. A flush of all caches that began after this request failed counts for this request, too. Even if nothing
+ * came back, the request tries once more, because objects of sheaves or another thread's pages may be free now. */
 static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 {
 	uint32_t before = km_load(&reclaim.flushes);

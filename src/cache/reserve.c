@@ -6,7 +6,6 @@
 #include <errno.h>
 
 #include "page/commit_ahead.h"
-#include "os/die.h"
 #include "cache.h"
 
 #define RECORDS_FLOOR	((size_t)64 << 10)
@@ -37,11 +36,9 @@ static void fault_in_words(const struct kmem_cache *cache)
 {
 	/* A new group may allocate more of these words at this moment. */
 	km_registry_lock();
-	const uint32_t words[] = {cache->fast.pcs.slot,	      cache->memcg.charged.slot,
-				  cache->memcg.mixed.slot,    cache->fast.chain.slot,
-				  cache->state.percpu_offset, cache->state.word};
+	const uint32_t words[] = { cache->fast.pcs.slot, cache->memcg.charged.slot, cache->memcg.mixed.slot,
+				   cache->fast.chain.slot, cache->state.percpu_offset, cache->state.word };
 	km_registry_unlock();
-
 	km_for_each_cpu(cpu)
 		for (unsigned i = 0; i < km_array_count(words); i++) {
 			uintptr_t at = (uintptr_t)km_area(cpu) + words[i], unit = km_os_page_bytes();
@@ -62,8 +59,7 @@ static bool has_free_objects(const struct kmem_cache *cache, const struct km_pag
 	return fullness.inuse < fullness.objects;
 }
 
-/* Fault in slabs. Slabs of SLAB_NODUMP are freed by another way, which can't be blocked meanwhile, so they are
- * skipped. */
+/* Fault in slabs, except of SLAB_NODUMP: their frees can't be blocked meanwhile. */
 static bool fault_in_slabs(const struct kmem_cache *cache)
 {
 	return cache->layout.flags & SLAB_NODUMP ||
@@ -103,8 +99,7 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 		.live_shift = cache->layout.live_shift, .cache = cache, .rest = fault_in_rest,
 	};
 	bool done = km_ahead_fault_in(&cache->state.reserved_pages, &want);
-	/* Outside of the reserve's lock: under the registry's lock a user's function may wait for another thread
-	 * that reserves. */
+	/* Not under the reserve's lock: a user's function under the registry's may wait for a thread that reserves. */
 	if (done && pages)
 		fault_in_words(cache);
 	km_busy_end(was);

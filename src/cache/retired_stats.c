@@ -3,7 +3,6 @@
  * process. Therefore the sum for a name never falls while a cache of the name is live, and the sum for the process
  * never falls.
  */
-#include "os/die.h"
 #include "cache.h"
 
 static struct km_retired past;
@@ -13,8 +12,7 @@ const struct km_retired *km_retired_of_process(void)
 	return &past;
 }
 
-/* Returns: the live cache that inherits the slab counters of a destroyed cache: its parent, else the newest cache
- * of the same name, else NULL. */
+/* Returns the heir of a destroyed cache's counters: its parent, else the newest cache of its name, else NULL. */
 static struct kmem_cache *heir_of(const struct kmem_cache *cache)
 {
 	struct kmem_cache *heir = cache->memcg.child_of ?: cache->ext.shadow_of;

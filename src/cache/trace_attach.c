@@ -7,7 +7,6 @@
  * The tracer writes a counter, without any notification; a profile ends by the clock. The tick checks both, at
  * misses. A thread with hits only stays unobserved until some thread misses. The fast path has no code for probes.
  */
-#include "os/die.h"
 #include "alloc/tracer.h"
 #include "cache.h"
 
@@ -47,8 +46,7 @@ static uint32_t wanted_now(void)
 	       (km_profile_ops && km_profile_ops->is_wanted() ? KM_PROBING_PROFILE : 0u);
 }
 
-/* Begin or end a profile. Context: registry locked. Returns: `wanted`, without the profile if there is no memory
- * for its tables. */
+/* Begin or end a profile. Context: registry locked. Returns: `wanted`, without a profile if there is no memory. */
 static uint32_t settle(uint32_t wanted)
 {
 	const uint32_t changes = (wanted ^ km_alloc_probing) & KM_PROBING_PROFILE;

@@ -6,7 +6,6 @@
  * of their own (until 5.9).
  */
 #include "base/text.h"
-#include "os/die.h"
 #include <errno.h>
 
 #include "cache.h"
@@ -55,8 +54,7 @@ static int tune_led(struct kmem_cache *cache, void *arg)
 	const struct tuning *tuning = arg;
 
 	if (cache != tuning->cache && km_tuned_with(cache, tuning->cache)) {
-		km_debug(cache->layout.engine == tuning->cache->layout.engine,
-			 "caches tuned together have one engine");
+		km_debug(cache->layout.engine == tuning->cache->layout.engine, "caches tuned together have one engine");
 		tune_one(cache, tuning);
 	}
 	return 0;
@@ -96,34 +94,24 @@ int km_cache_tune_locked(struct kmem_cache *cache, unsigned limit, unsigned batc
 	return is_valid(&tuning) ? tune_one(cache, &tuning) : -EINVAL;
 }
 
-int kmem_cache_tune(struct kmem_cache *cache, unsigned int limit, unsigned int batchcount,
-		    unsigned int shared)
+int kmem_cache_tune(struct kmem_cache *cache, unsigned int limit, unsigned int batchcount, unsigned int shared)
 {
-	struct tuning tuning = { .cache = cache, .limit = limit, .batchcount = batchcount,
-				 .shared = shared };
+	struct tuning tuning = { .cache = cache, .limit = limit, .batchcount = batchcount, .shared = shared };
 
 	return is_valid(&tuning) ? do_tune(&tuning) : -EINVAL;
 }
 
 /* ------------------------------------------------------------------ the words of slabinfo */
 
-static bool is_space(char c)
-{
-	return c == ' ' || c == '\t' || c == '\n';
-}
-
 /* Parse a number; only an invalid one has a sign. Returns: false without a number, or above INT_MAX. */
 static bool parse_int(const char **at, int *number)
 {
-	bool negative = false;
 	uint64_t value;
 
-	while (is_space(**at))
+	while (**at == ' ' || **at == '\t' || **at == '\n')
 		++*at;
-	if (**at == '-') {
-		negative = true;
-		++*at;
-	}
+	const bool negative = **at == '-';
+	*at += negative;
 	if (!km_text_number(at, INT32_MAX, &value))
 		return false;
 	*number = negative ? -(int)value : (int)value;
@@ -169,8 +157,7 @@ static int write_led(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Write to a cache and its followers. Inside a visit of all caches, or in a signal handler inside creation or
- * destruction, only the named cache is changed: the lock is taken. */
+/* Write to a cache and its followers; where a visit, or code interrupted by a handler, has the lock: to the cache. */
 static void write_number(const struct writing *writing)
 {
 	if (km_thread.busy) {
@@ -205,8 +192,7 @@ int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
 
 static int follow_rule(struct kmem_cache *cache, void *rule)
 {
-	km_debug(*(const enum km_min_partial *)rule <= KM_MIN_PARTIAL_STATIC,
-		 "a rule has a valid number");
+	km_debug(*(const enum km_min_partial *)rule <= KM_MIN_PARTIAL_STATIC, "a rule has a valid number");
 	if (!km_load(&cache->tune.own_min_partial))
 		km_store(&cache->tune.min_partial,
 			 km_min_partial_of(cache->layout.size, *(const enum km_min_partial *)rule));
@@ -300,11 +286,8 @@ void km_cache_tune_again(struct kmem_cache *cache)
 			       cache->tune.batchcount == leader->tune.batchcount &&
 			       cache->tune.shared == leader->tune.shared))
 		return;
-	tune_one(cache, &(struct tuning){
-				.limit = leader->fast.capacity,
-				.batchcount = leader->tune.batchcount,
-				.shared = leader->tune.shared,
-			});
+	tune_one(cache, &(struct tuning){ .limit = leader->fast.capacity, .batchcount = leader->tune.batchcount,
+					  .shared = leader->tune.shared });
 }
 
 /* ------------------------------------------------------------------ what a cache is, and may have */

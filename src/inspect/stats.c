@@ -430,7 +430,7 @@ int kmem_check_all(void)
 	if (!km_boot())
 		return 0;
 	km_busy_scope(was);
-	km_debug(!km_was_busy(was) || km_registry_visiting(), "the check of everything waits for locks");
+	km_debug(!km_was_busy(was) || km_registry_is_mine(), "the check of everything waits for locks");
 	km_registry_visit(check_cache, &damages);
 	damages += km_engines_check() + km_arena_check();
 	if (km_block_hooks)

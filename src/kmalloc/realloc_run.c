@@ -266,25 +266,10 @@ void km_growth_start(void)
 	km_growth_at = growth.slot ? growth.slot + (uint32_t)offsetof(struct run, pages) : 0;
 }
 
-/* A CPU may come online meanwhile: only the locks taken before are released. */
 void km_growth_fork(bool before, bool child)
 {
-	if (!growth.slot)
-		return;
-	if (km_fork_is_nested()) {
-		km_for_each_cpu(cpu) {
-			km_lock_rank(&run_of(cpu)->lock, KM_RANK_GROWTH);
-			km_lock_around_fork(&run_of(cpu)->lock, before, child);
-		}
-		return;
-	}
-	if (before)
-		km_for_each_cpu(cpu)
-			growth.forking[cpu / 64] |= 1ull << cpu % 64;
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
-		if (growth.forking[cpu / 64] >> cpu % 64 & 1)
-			km_lock_around_fork(&run_of(cpu)->lock, before, child);
-	if (!before)
-		__builtin_memset(growth.forking, 0, sizeof(growth.forking));
+	if (growth.slot)
+		km_percpu_fork_locks(growth.slot + (uint32_t)offsetof(struct run, lock), KM_RANK_GROWTH, growth.forking,
+				     before, child);
 }
 

@@ -24,7 +24,7 @@
  * Hits read no state, but words computed from the state: `front` of the plain and of the charged sheaves
  * (alloc/publish.c), and `charged_odd`, all bits in state MIXED.
  */
-#include "alloc/drain.h"
+#include "alloc/alloc_ops.h"
 #include "page/metadata.h"
 #include "charged_sheaf.h"
 

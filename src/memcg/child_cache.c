@@ -37,13 +37,22 @@ struct km_list km_private_spares = { &km_private_spares, &km_private_spares };
 size_t km_private_spare_count;
 struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
-/* Begins a request (km_thread.child), up to end(). A handler in between saves and restores this request. */
-km_inline struct km_child_request begin(const struct kmem_cache *child)
-{
-	struct km_child_request outer = km_thread.child;
+/*
+ * A request to a child cache, on the stack of its function, and its slab charges. A handler may run between the child
+ * cache's fast path and its slab charge hooks, with a request of its own: that request is the innermost until its end.
+ */
+struct km_child_request {
+	const struct kmem_cache *child;
+	struct km_child_request *outer;
+	size_t prepaid;			/* bytes of slabs charged ahead */
+	size_t admitted;		/* bytes charged without waiting */
+	bool refused;			/* the last slab was refused */
+};
 
-	km_thread.child = (struct km_child_request){ .child = child };
-	return outer;
+km_inline void begin(struct km_child_request *request, const struct kmem_cache *child)
+{
+	*request = (struct km_child_request){ .child = child, .outer = km_thread.child };
+	km_thread.child = request;
 }
 
 /* ------------------------------------------------------------------ slab charge hooks */
@@ -55,19 +64,21 @@ km_inline struct km_child_request begin(const struct kmem_cache *child)
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
 	struct km_child *child = cache->memcg.kept_by;
-	const bool asked = km_thread.child.child == cache, prepaid = asked && km_thread.child.prepaid >= bytes;
+	struct km_child_request *request = km_thread.child;
+	const bool asked = request && request->child == cache, prepaid = asked && request->prepaid >= bytes;
 
 	if (!prepaid && !km_objcg_charge(child->private->objcg, bytes, GFP_NOWAIT)) {
-		km_thread.child.refused |= asked;
+		if (asked)
+			request->refused = true;
 		return false;
 	}
 	if (!asked)
 		return true;
-	km_thread.child.refused = false;
+	request->refused = false;
 	if (prepaid)
-		km_thread.child.prepaid -= bytes;
+		request->prepaid -= bytes;
 	else
-		km_thread.child.admitted += bytes;
+		request->admitted += bytes;
 	return true;
 }
 
@@ -338,12 +349,12 @@ static bool may_wait(gfp_t gfp)
 }
 
 /* Ends the request, and settles or owes the delay for slabs charged on the way. */
-static void end(const struct km_child_request *outer, struct obj_cgroup *objcg, gfp_t gfp)
+static void end(const struct km_child_request *request, struct obj_cgroup *objcg, gfp_t gfp)
 {
-	size_t bytes = km_thread.child.admitted;
+	size_t bytes = request->admitted;
 
-	km_debug(!km_thread.child.prepaid, "a charge ahead has a slab, or was refunded");
-	km_thread.child = *outer;
+	km_debug(!request->prepaid, "a charge ahead has a slab, or was refunded");
+	km_thread.child = request->outer;
 	if (km_likely(!bytes))
 		return;
 	if (may_wait(gfp))
@@ -356,21 +367,22 @@ static void end(const struct km_child_request *outer, struct obj_cgroup *objcg, 
  * Allocates after a failure. If a slab was refused where waiting was not allowed, charges the smallest slab here,
  * with all steps of a charge, and tries again; TRIES times, because a handler's request may take the slab.
  */
-static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+static km_noinline void *alloc_harder(struct km_child_request *request, struct kmem_cache *cache, gfp_t gfp, int node,
+				      struct obj_cgroup *objcg)
 {
 	const gfp_t gently = (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN;
 	const size_t bytes = KM_PAGE_SIZE << cache->layout.min_order;
 	void *object = NULL;
 
-	for (int tries = TRIES; tries && !object && km_thread.child.refused; tries--) {
+	for (int tries = TRIES; tries && !object && request->refused; tries--) {
 		if (!km_objcg_charge(objcg, bytes, gfp))
 			return km_alloc_failed(cache->registry.name, cache->layout.object_size,
 					       gfp | __GFP_NOWARN, ENOMEM);
-		km_thread.child.prepaid = bytes;
+		request->prepaid = bytes;
 		object = from_child(cache, gently, node);
-		size_t left = km_thread.child.prepaid;
-		km_debug(left <= bytes && km_thread.child.child == cache, "a slab is charged once");
-		km_thread.child.prepaid = 0;
+		size_t left = request->prepaid;
+		km_debug(left <= bytes && km_thread.child == request, "a slab is charged once");
+		request->prepaid = 0;
 		km_objcg_uncharge(objcg, left);
 	}
 	if (km_likely(object))
@@ -389,11 +401,12 @@ static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int n
 	if (km_unlikely(!child))
 		return km_alloc_failed(cache->registry.name, cache->layout.object_size, gfp, ENOMEM);
 	gfp &= ~__GFP_ACCOUNT;
-	struct km_child_request outer = begin(child->cache);
+	struct km_child_request request;
+	begin(&request, child->cache);
 	void *object = from_child(child->cache, (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN, node);
 	if (km_unlikely(!object))
-		object = alloc_harder(child->cache, gfp, node, objcg);
-	end(&outer, objcg, gfp);
+		object = alloc_harder(&request, child->cache, gfp, node, objcg);
+	end(&request, objcg, gfp);
 	if (km_likely(object))
 		errno = saved_errno;
 	return object;
@@ -429,11 +442,12 @@ bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 	size_t left = n;
 
 	if (km_likely(child)) {
-		struct km_child_request outer = begin(child->cache);
+		struct km_child_request request;
 
+		begin(&request, child->cache);
 		if (km_alloc_bulk(child->cache, (plain & ~__GFP_NOFAIL) | __GFP_NOWARN, n, objects))
 			left = 0;
-		end(&outer, objcg, gfp);
+		end(&request, objcg, gfp);
 	}
 	/* Near the limit objects are allocated one by one. */
 	while (left && (objects[left - 1] = km_private_alloc(cache, gfp, NUMA_NO_NODE, objcg)))

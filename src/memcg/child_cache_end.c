@@ -461,7 +461,7 @@ static void reap(size_t looks)
 void km_private_reap(void)
 {
 	/* During a visit of all caches no child cache may go. */
-	if (km_registry_visiting())
+	if (km_registry_is_mine())
 		return;
 	km_registry_scope();
 	reap(SIZE_MAX);
@@ -469,7 +469,7 @@ void km_private_reap(void)
 
 void km_private_tidy(bool all)
 {
-	if (km_registry_visiting() || (!all && !km_registry_trylock()))
+	if (km_registry_is_mine() || (!all && !km_registry_trylock()))
 		return;
 	if (all)
 		km_registry_lock();

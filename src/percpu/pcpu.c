@@ -349,3 +349,28 @@ size_t km_pcs_count_cpu(const struct km_pcs *pcs, unsigned cpu)
 	uintptr_t spare = spare_of(pcs, area, top);
 	return count_above(pcs, top, pad) + (spare ? count_above(pcs, spare, pad) : 0);
 }
+
+static void fork_lock(uint32_t offset, unsigned cpu, bool before, bool child)
+{
+	km_lock_around_fork((struct km_lock *)(km_area(cpu) + offset), before, child);
+}
+
+void km_percpu_fork_locks(uint32_t offset, enum km_rank rank, uint64_t *taken, bool before, bool child)
+{
+	/* A fork of another thread may be under way, with its own note in `taken`. */
+	if (km_fork_is_nested()) {
+		km_for_each_cpu(cpu) {
+			km_lock_rank((struct km_lock *)(km_area(cpu) + offset), rank);
+			fork_lock(offset, cpu, before, child);
+		}
+	} else {
+		if (before)
+			km_for_each_cpu(cpu)
+				taken[cpu / 64] |= 1ull << cpu % 64;
+		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+			if (taken[cpu / 64] >> cpu % 64 & 1)
+				fork_lock(offset, cpu, before, child);
+	}
+	if (child || (!before && !km_fork_is_nested()))
+		__builtin_memset(taken, 0, KM_MAX_CPUS / 8);
+}

@@ -62,6 +62,7 @@
 #include "base/atomic.h"
 #include "base/cc.h"
 #include "os/die.h"
+#include "os/lock.h"
 #include "os/os.h"
 
 /* A word may be a pointer, an offset or a number. */
@@ -263,6 +264,9 @@ void km_percpu_free(uint32_t offset, size_t bytes);
 void km_percpu_trim(bool always);
 size_t km_percpu_word_bytes(void);
 void km_percpu_fork(bool before, bool child);
+/* Fork handler for locks at an offset of the areas. A CPU may come online meanwhile: only the locks taken before are
+ * released. taken: the caller's bits of the CPUs with locks taken. */
+void km_percpu_fork_locks(uint32_t offset, enum km_rank rank, uint64_t *taken, bool before, bool child);
 
 km_inline char *km_area(unsigned cpu)
 {

@@ -13,11 +13,8 @@
 
 #include "cache/cache.h"
 #include "page/huge.h"
-#include "os/os.h"
-#include "percpu/pcpu.h"
 
-/* A sanitized build has none of these wrappers: the sanitizer sets limits at its start, before instrumented code
- * may run. */
+/* Not in a sanitized build: the sanitizer sets limits at its start, before instrumented code may run. */
 #if defined(__LP64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 static long answer(long result)
@@ -35,8 +32,7 @@ static void show_beyond(bool show)
 	km_percpu_show_beyond(show);
 }
 
-/* An unprivileged program makes this call before it installs a filter, by any call; the filter's own call would be
- * too late. */
+/* An unprivileged program makes this call before it installs a filter; the filter's own call would be too late. */
 KMEM_API int prctl(int option, ...);
 KMEM_API int prctl(int option, ...)
 {
@@ -95,11 +91,8 @@ KMEM_API int prlimit(int pid, int resource, const uint64_t *limits, void *old)
 KMEM_API int setrlimit64(int resource, const uint64_t *limits) __attribute__((alias("setrlimit")));
 KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old) __attribute__((alias("prlimit")));
 
-/*
- * Lock all memory. The kernel populates all readable pages, also 16 GiB of zeros for absent CPUs, so these are
- * hidden. If later mappings are locked as well, cached blocks would count against the limit for the program's own
- * mappings.
- */
+/* Lock all memory. The kernel populates all readable pages, also 16 GiB of zeros for absent CPUs, so these are hidden.
+ * If later mappings are locked as well, cached blocks would count against the limit for the program's own mappings. */
 static long lock_all(int flags)
 {
 	show_beyond(false);
@@ -108,8 +101,7 @@ static long lock_all(int flags)
 	return result;
 }
 
-/* Shrink reservations below RLIMIT_MEMLOCK: without the right to lock more, all mappings, reserved addresses
- * included, must fit the limit. Returns: false if there is no limit. */
+/* Shrink reservations below RLIMIT_MEMLOCK: all mappings, reserved addresses too, must fit. False: no limit. */
 static bool fit_to_lock(void)
 {
 	uint64_t limits[2];
@@ -132,7 +124,6 @@ KMEM_API int mlockall(int flags)
 		result = lock_all(flags);
 	if (ours && km_os_locks_all()) {
 		km_busy_scope(was);
-
 		km_huge_purge(0);
 	}
 	return answer(result);

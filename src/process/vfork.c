@@ -18,8 +18,6 @@
 #include <stdarg.h>
 
 #include "cache/cache.h"
-#include "os/die.h"
-#include "percpu/pcpu.h"
 
 #pragma weak dlsym
 
@@ -35,11 +33,9 @@ km_hidden long km_vfork_copied(void);
 /* AddressSanitizer's hook, if present: clears the child's leftovers on the stack. */
 __attribute__((weak)) void __asan_handle_vfork(uintptr_t stack);
 
-/*
- * Returns: the flags of clone, and above them the lent bytes. If the area can't be lent, the child gets a copy of the
+/* Returns: the flags of clone, and above them the lent bytes. If the area can't be lent, the child gets a copy of the
  * memory. The library's own fork handler then runs, so that the copy has no lock held by an absent thread; other
- * handlers do not run.
- */
+ * handlers do not run. */
 __attribute__((used)) uint64_t km_vfork_before(void)
 {
 	km_errno_scope(saved_errno);

@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "os/lock.h"
 #include "os/os.h"
-#include "arena.h"
+#include "zone.h"
 #include "metadata.h"
 
 #define STEP_PAGES	((size_t)1 << KM_MAX_ORDER)	/* pages committed by one step */
@@ -52,14 +52,7 @@ size_t km_ahead_level(void)
 
 static size_t free_pages(void)
 {
-	size_t pages = 0;
-
-	for (unsigned i = 0; i < km_node_count; i++) {
-		const struct km_zone_counts *counts = km_arena_zone(i);
-
-		pages += km_load(&counts->dirty_pages) + km_load(&counts->clean_pages);
-	}
-	return pages;
+	return km_zones_sum(pages.dirty_pages) + km_zones_sum(pages.clean_pages);
 }
 
 bool km_ahead_wanted(void)

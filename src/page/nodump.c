@@ -39,11 +39,8 @@ static struct km_page *cut(struct block *block, unsigned order)
 		block->used += count;
 		struct km_page *page = block->first + index;
 		km_debug(page->type == KM_PAGE_NONE, "an allocated page was free");
-		page->order = (uint8_t)order;
 		km_pages_fill(page, count);
-		page->flags = 0;
-		page->node = block->first->node;
-		km_store(&page->cache, NULL);
+		km_page_begin(page, order, block->first->node);
 		return page;
 	}
 	return NULL;

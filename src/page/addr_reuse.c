@@ -12,6 +12,7 @@
 #include "os/lock.h"
 #include "os/os.h"
 #include "metadata.h"
+#include "zone.h"
 
 #define NAME_BYTES	32u
 /*
@@ -81,7 +82,7 @@ static struct km_page *take(const char *name, unsigned order, int node)
 		km_list_for_each(entry, &owner->free[order]) {
 			struct km_page *page = km_container_of(entry, struct km_page, list);
 
-			if (node >= 0 && page->node != ((unsigned)node & ~(unsigned)KM_NODE_ONLY))
+			if (node >= 0 && page->node != km_first_node(node))
 				continue;
 			km_debug(page->type == KM_PAGE_NONE, "a page kept for a name has type NONE");
 			km_list_del(&page->list);
@@ -101,10 +102,10 @@ static bool shut(struct km_page *page, unsigned order)
 		return false;
 	}
 	km_os_purge(km_page_address(page), bytes);
-	bool done = km_os_guard(km_page_address(page), bytes, false) == 0;
-	if (!done)
-		km_sub(&guards, 1u);
-	return done;
+	if (km_os_guard(km_page_address(page), bytes, false) == 0)
+		return true;
+	km_sub(&guards, 1u);
+	return false;
 }
 
 /* Allocate a span: returns the pages of the first slab, and puts the other slabs into the name's list. Returns:

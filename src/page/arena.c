@@ -249,11 +249,16 @@ bool km_id_tables_reach(size_t id)
 	return (km_arena.ranges || new_range()) && reach_id(id);
 }
 
+static bool has_room(const struct km_range *range)
+{
+	return range->base && !range->leaving && range->ready + KM_BLOCK_PAGES <= range->pages;
+}
+
 /* Commit the next largest block of the range for the node. Requires: the lock of the node and the grow lock are held.
  * The first FOREIGN_PAGES pages of the first range are never allocated: their map entries say "foreign". */
 static bool commit_block(struct km_range *range, unsigned node)
 {
-	if (!range->base || range->leaving || range->ready + KM_BLOCK_PAGES > range->pages)
+	if (!has_room(range))
 		return false;
 	size_t end = range->ready + KM_BLOCK_PAGES;
 	bool first = range == km_arena.range;
@@ -283,24 +288,16 @@ static bool commit_block(struct km_range *range, unsigned node)
 	return true;
 }
 
-/* Commit a largest block in a range with room, else in a new range. */
-static bool grow_any(unsigned node)
-{
-	do
-		for (unsigned i = km_arena.ranges; i-- > 0;) {
-			const struct km_range *range = &km_arena.range[i];
-
-			if (range->base && !range->leaving && range->ready + KM_BLOCK_PAGES <= range->pages)
-				return commit_block(&km_arena.range[i], node);
-		}
-	while (new_range());
-	return false;
-}
-
+/* Commit a largest block in a range with room, else in a new range. Requires: the lock of the node is held. */
 static bool grow(unsigned node)
 {
 	km_lock_scope(&km_arena.grow);
-	return grow_any(node);
+	do
+		for (unsigned i = km_arena.ranges; i-- > 0;)
+			if (has_room(&km_arena.range[i]))
+				return commit_block(&km_arena.range[i], node);
+	while (new_range());
+	return false;
 }
 
 bool km_range_grow(struct km_range *range, unsigned node)
@@ -309,15 +306,17 @@ bool km_range_grow(struct km_range *range, unsigned node)
 	return commit_block(range, node);
 }
 
+bool km_arena_commit(unsigned node)
+{
+	km_lock_scope(&km_arena.zone[node].lock);
+	return grow(node);
+}
+
 bool km_arena_start(void)
 {
 	for (unsigned node = 0; node < km_node_count; node++)
 		km_lock_init(&km_arena.zone[node].lock, KM_RANK_ZONE);
-	if (!km_arena.ranges && !new_range())
-		return false;
-	struct km_zone *zone = &km_arena.zone[km_node_here()];
-	km_lock_scope(&zone->lock);
-	return grow((unsigned)(zone - km_arena.zone));
+	return km_arena_commit(km_node_here());
 }
 
 /* ------------------------------------------------------------------ pages */
@@ -386,14 +385,6 @@ struct km_page *km_pages_alloc_exact(size_t count, unsigned order, int node, boo
 	if (!may_wait)
 		km_ahead_note(count, page != NULL);
 	return page;
-}
-
-bool km_arena_commit(unsigned node)
-{
-	struct km_zone *zone = &km_arena.zone[node];
-
-	km_lock_scope(&zone->lock);
-	return grow(node);
 }
 
 /* Returns: the number of pages at the start that are alike: all gone, or all resident. */
@@ -651,22 +642,15 @@ unsigned km_arena_decay_ms(void)
 	return km_arena.decay_ms;
 }
 
-/* Take the locks in the order of their ranks: purge, nodes, grow. */
+/* Take the locks in the order of their ranks. */
 void km_arena_fork(bool before, bool child)
 {
-	struct km_lock *locks[KM_MAX_NODES + 2];
-	unsigned count = 0;
-
-	if (before)
-		km_nodump_fork(true, false), km_addr_reuse_fork(true, false);
-	locks[count++] = &km_arena.purge;
+	km_nodump_fork(before, child);
+	km_addr_reuse_fork(before, child);
+	km_lock_around_fork(&km_arena.purge, before, child);
 	for (unsigned node = 0; node < km_node_count; node++)
-		locks[count++] = &km_arena.zone[node].lock;
-	locks[count++] = &km_arena.grow;
-	for (unsigned i = 0; i < count; i++)
-		km_lock_around_fork(locks[i], before, child);
-	if (!before)
-		km_addr_reuse_fork(false, child), km_nodump_fork(false, child);
+		km_lock_around_fork(&km_arena.zone[node].lock, before, child);
+	km_lock_around_fork(&km_arena.grow, before, child);
 }
 
 /* Check that the set bits of all ranges are as many as the dirty pages of all nodes. */

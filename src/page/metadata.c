@@ -13,12 +13,14 @@
 #include "os/os.h"
 #include "os/sanitizer.h"
 #include "commit_ahead.h"
+#include "zone.h"
 
 #define MIN_SHIFT	6u
 #define MAX_SHIFT	22u
 #define COMMIT_STEP	((size_t)256 << 10)
 #define UNITS		(KM_PAGE_SIZE >> MIN_SHIFT)	/* smallest pieces of a page */
 #define RANGE_BYTES	((size_t)1 << 30)
+#define MARK_BYTES	(RANGE_BYTES / KM_PAGE_SIZE / 8)	/* a bit for each page of the largest range */
 #define TRIM_PAGES	4096u		/* most pages purged while the lock is held */
 #define TRIM_FROM	((size_t)4 << 20)	/* least free bytes for a trim */
 #define MOST_SPANS	128u		/* enough under an address space limit: a range takes a 64th of the limit */
@@ -46,12 +48,6 @@ static unsigned shift_of(size_t bytes)
 static void **link_of(void *p)
 {
 	return (void **)((char *)p + (1u << MIN_SHIFT)) - 1;
-}
-
-/* Returns: bytes of the bits for the pages of the largest range. */
-static size_t mark_bytes(void)
-{
-	return RANGE_BYTES / KM_PAGE_SIZE / 8;
 }
 
 /* With the lock. */
@@ -91,7 +87,7 @@ static bool new_range(size_t bytes)
 	/* Free pieces of the former range stay on the lists. Its pages are never purged. */
 	meta.base = p;
 	if (meta.gone)
-		__builtin_memset(meta.gone, 0, mark_bytes());
+		__builtin_memset(meta.gone, 0, MARK_BYTES);
 	meta.gone_pages = 0;
 	/* The first system page stays without access, so that a mapping of metadata begins after it. */
 	meta.at = meta.committed = p + km_os_page_bytes();
@@ -115,11 +111,6 @@ void km_meta_fit(size_t limit)
 }
 
 /* ------------------------------------------------------------------ pages that went back */
-
-static bool is_gone(size_t page)
-{
-	return meta.gone[page / 64] >> page % 64 & 1;
-}
 
 static void push(void *p, unsigned shift)
 {
@@ -146,7 +137,7 @@ static bool find_gone(size_t pages, size_t *first)
 			run = 0;
 			continue;
 		}
-		bool fits = is_gone(page) && (run || pages == 1 || !((uintptr_t)(meta.base + (page << KM_PAGE_SHIFT)) &
+		bool fits = km_bits_count(meta.gone, page, 1) && (run || pages == 1 || !((uintptr_t)(meta.base + (page << KM_PAGE_SHIFT)) &
 								     (2 * KM_PAGE_SIZE - 1)));
 		run = fits ? run + 1 : 0;
 		if (run == pages) {
@@ -166,8 +157,7 @@ static void *take_gone(unsigned shift)
 	if (meta.gone_pages < pages || !find_gone(pages, &first))
 		return NULL;
 	char *p = meta.base + (first << KM_PAGE_SHIFT);
-	for (size_t page = first; page < first + pages; page++)
-		meta.gone[page / 64] &= ~((uint64_t)1 << page % 64);
+	km_bits_change(meta.gone, first, pages, false);
 	km_debug(meta.gone_pages >= pages, "returned pages are counted");
 	meta.gone_pages -= pages;
 	km_bump(&meta.committed_bytes, pages << KM_PAGE_SHIFT);
@@ -275,7 +265,7 @@ static char *next_gone(size_t *page)
 	km_lock_scope(&meta.lock);
 	size_t all = meta.gone_pages ? (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT : 0;
 	for (; *page < all && !found; *page += unit)
-		if (is_gone(*page))
+		if (km_bits_count(meta.gone, *page, 1))
 			found = meta.base + (*page << KM_PAGE_SHIFT);
 	return found;
 }
@@ -347,7 +337,7 @@ void km_meta_free_spread(void *p, size_t bytes)
 static bool have_marks(void)
 {
 	/* units has a byte for each page, and one byte behind the last page. */
-	size_t bytes = mark_bytes() + RANGE_BYTES / KM_PAGE_SIZE + KM_PAGE_SIZE;
+	size_t bytes = MARK_BYTES + RANGE_BYTES / KM_PAGE_SIZE + KM_PAGE_SIZE;
 
 	if (meta.gone)
 		return true;
@@ -361,31 +351,30 @@ static bool have_marks(void)
 	km_os_name(p, bytes, "libkmem: metadata");
 	note_span(p, bytes);
 	meta.gone = (uint64_t *)p;
-	meta.units = (uint8_t *)p + mark_bytes();
+	meta.units = (uint8_t *)p + MARK_BYTES;
 	return true;
 }
 
-/* Returns: the number of pages of a piece in the current range; 0 if the piece lies in a former range. */
-static size_t pages_of(const void *piece, unsigned shift, size_t *first)
+/* Returns: the entries in `units` of a piece's pages; NULL if the piece lies in a former range. */
+static uint8_t *units_of(const void *piece, unsigned shift, size_t *pages)
 {
 	uintptr_t offset = (uintptr_t)piece - (uintptr_t)meta.base;
 
-	*first = offset >> KM_PAGE_SHIFT;
-	if (offset >= (uintptr_t)(meta.at - meta.base))
-		return 0;
-	return shift > KM_PAGE_SHIFT ? (size_t)1 << (shift - KM_PAGE_SHIFT) : 1;
+	*pages = shift > KM_PAGE_SHIFT ? (size_t)1 << (shift - KM_PAGE_SHIFT) : 1;
+	return offset < (uintptr_t)(meta.at - meta.base) ? &meta.units[offset >> KM_PAGE_SHIFT] : NULL;
 }
 
 static void count_free(void)
 {
-	size_t first;
+	size_t pages;
 
 	for (unsigned shift = MIN_SHIFT; shift <= MAX_SHIFT; shift++)
-		for (void *p = meta.free[shift]; p; p = *link_of(p))
-			for (size_t pages = pages_of(p, shift, &first); pages; pages--)
-				meta.units[first + pages - 1] =
-					(uint8_t)(meta.units[first + pages - 1] +
-						  km_min((1u << shift) >> MIN_SHIFT, (unsigned)UNITS));
+		for (void *p = meta.free[shift]; p; p = *link_of(p)) {
+			uint8_t *units = units_of(p, shift, &pages);
+
+			for (size_t i = 0; units && i < pages; i++)
+				units[i] = (uint8_t)(units[i] + km_min((1u << shift) >> MIN_SHIFT, (unsigned)UNITS));
+		}
 }
 
 /*
@@ -409,23 +398,18 @@ static size_t choose(size_t all)
 	return chosen;
 }
 
+/* Returns: true if all pages of the piece are chosen. Else the piece stays, and so do its pages. */
 static bool goes(const void *piece, unsigned shift)
 {
-	size_t first, pages = pages_of(piece, shift, &first);
-	bool all = pages;
+	size_t pages;
+	uint8_t *units = units_of(piece, shift, &pages);
+	bool all = units;
 
-	for (; pages && all; pages--)
-		all = meta.units[first + pages - 1] == UNITS;
+	for (size_t i = 0; all && i < pages; i++)
+		all = units[i] == UNITS;
+	if (units && !all)
+		__builtin_memset(units, 0, pages);
 	return all;
-}
-
-/* Unmark the pages of a piece of several pages, of which only some are chosen. */
-static void keep_pages(const void *piece, unsigned shift)
-{
-	size_t first;
-
-	for (size_t pages = pages_of(piece, shift, &first); pages; pages--)
-		meta.units[first + pages - 1] = 0;
 }
 
 static void take_off_lists(void)
@@ -438,7 +422,6 @@ static void take_off_lists(void)
 					 "the bytes on the lists are counted");
 				meta.free_bytes -= (size_t)1 << shift;
 			} else {
-				keep_pages(p, shift);
 				at = link_of(p);
 			}
 }
@@ -463,14 +446,15 @@ static void give_back(size_t all)
 	for (size_t page = 0, end; page < all; page = end) {
 		char *p = meta.base + (page << KM_PAGE_SHIFT);
 
-		for (end = page; end < all && meta.units[end] == UNITS; end++)
-			meta.gone[end / 64] |= (uint64_t)1 << end % 64;
+		for (end = page; end < all && meta.units[end] == UNITS;)
+			end++;
 		if (end == page) {
 			end++;
 			continue;
 		}
 		km_debug(meta.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "returned metadata was committed");
 		purge(p, (end - page) << KM_PAGE_SHIFT);
+		km_bits_change(meta.gone, page, end - page, true);
 		given += end - page;
 	}
 	meta.gone_pages += given;

@@ -46,11 +46,6 @@ static struct km_page *cut(struct block *block, unsigned order)
 	return NULL;
 }
 
-static bool is_of_node(const struct block *block, int node)
-{
-	return node < 0 || block->first->node == ((unsigned)node & ~(unsigned)KM_NODE_ONLY);
-}
-
 static struct km_page *cut_any(unsigned order, int node)
 {
 	struct km_page *page = NULL;
@@ -59,7 +54,7 @@ static struct km_page *cut_any(unsigned order, int node)
 		km_list_for_each(entry, &nodump.blocks) {
 			struct block *block = km_container_of(entry, struct block, list);
 
-			if (is_of_node(block, node) && (page = cut(block, order)))
+			if ((node < 0 || block->first->node == km_first_node(node)) && (page = cut(block, order)))
 				return page;
 		}
 	return NULL;
@@ -111,7 +106,7 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 	struct km_page *page = cut_any(order, wanted);
 	km_unlock_may(&nodump.lock, may_wait);
 	struct block *block = page || !may_wait ? NULL : new_block(node);
-	if (page || (!block && node >= 0 && node & KM_NODE_ONLY) || !km_lock_may(&nodump.lock, may_wait))
+	if (page || (!block && km_is_only_node(node)) || !km_lock_may(&nodump.lock, may_wait))
 		return page;
 	if (block) {
 		page = cut(block, order);
@@ -145,21 +140,18 @@ void km_nodump_free(struct km_page *page, unsigned order)
 /* Take an unused block off the list. Returns: NULL if there is none. */
 static struct block *take_unused(void)
 {
-	struct block *unused = NULL;
-
 	if (!km_load(&nodump.any))
 		return NULL;
 	km_lock_scope(&nodump.lock);
-	km_list_for_each_safe(entry, &nodump.blocks) {
+	km_list_for_each(entry, &nodump.blocks) {
 		struct block *block = km_container_of(entry, struct block, list);
 
-		if (block->used)
-			continue;
-		km_list_del(&block->list);
-		unused = block;
-		break;
+		if (!block->used) {
+			km_list_del(&block->list);
+			return block;
+		}
 	}
-	return unused;
+	return NULL;
 }
 
 /* If the system refuses to end the advice, later core dumps lack these pages: no harm. */

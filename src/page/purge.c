@@ -133,7 +133,7 @@ size_t km_pages_swing(void)
 	size_t used = km_pages_there() + km_huge_pages(), peak = km_max(km_load(&km_arena.peak_pages), used);
 
 	km_store(&km_arena.peak_pages, peak);
-	return km_min(km_zones_sum(missed), peak + peak / 4 - km_min(peak, used + km_load(km_huge_cache_pages())));
+	return km_min(km_zones_sum(missed), peak + peak / 4 - km_min(peak, used + km_load(&km_huge_cache.pages)));
 }
 
 bool km_pages_too_dirty(void)
@@ -457,7 +457,7 @@ void km_pages_trim(void)
 {
 	size_t given = 1;
 
-	if (km_load(km_huge_cache_pages()))
+	if (km_load(&km_huge_cache.pages))
 		km_huge_trim();
 	/* Other threads free meanwhile. After TRIM_ROUNDS rounds the rest is left to these threads, or to the next
 	 * trim. */

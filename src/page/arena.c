@@ -217,13 +217,6 @@ struct km_range *km_range_of_page(const struct km_page *page)
 	return NULL;
 }
 
-/* Bind a fresh, untouched block to the node. Where the system refuses, the kernel places each page at first touch. */
-static void bind_block(char *block, unsigned node)
-{
-	if (km_unlikely(km_nodes.bind) && km_node_bind(block, KM_BLOCK_BYTES, node))
-		km_bump(&km_arena.bind_failures, 1);
-}
-
 /* Commit the tables by id up to this id, and the first map entries (of FOREIGN_PAGES), all of which say "foreign".
  * Then publish the map, before the first lookup of a cache by id or of a page. */
 static bool reach_id(size_t id)
@@ -269,7 +262,9 @@ static bool commit_block(struct km_range *range, unsigned node)
 	km_debug(km_is_locked(&km_arena.zone[node].lock) && km_is_locked(&km_arena.grow),
 		 "a range grows under its lock and the lock of its node");
 	km_debug(range->ready % KM_BLOCK_PAGES == 0, "a range is committed by whole blocks");
-	bind_block(block, node);
+	/* Where the system refuses, the kernel places each page at first touch. */
+	if (km_unlikely(km_nodes.bind) && km_node_bind(block, KM_BLOCK_BYTES, node))
+		km_bump(&km_arena.bind_failures, 1);
 	if (range->node)
 		range->node[range->ready >> KM_MAX_ORDER] = (uint8_t)node;
 	size_t kept = first && !range->ready ? FOREIGN_PAGES : 0;

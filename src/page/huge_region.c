@@ -345,13 +345,6 @@ static size_t room_of(size_t granules)
 	return !regions.scarce && granules <= MOST_GRANULES / 16 ? granules * 4 : granules;
 }
 
-static void begin(bool scarce)
-{
-	regions.granule = scarce ? SMALL_GRANULE : GRANULE;
-	for (unsigned class = 0; class < CLASSES; class++)
-		km_list_init(&regions.free[class]);
-}
-
 /* Lock memory of a block if the program called mlockall(MCL_FUTURE). Free parts are never locked, so that nothing
  * fills them in. Returns: false if the system refuses, as for a new mapping. */
 static bool lock_if_all(void *p, size_t bytes)
@@ -389,8 +382,11 @@ void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *number)
 {
 	size_t first, skip;
 
-	if (!regions.granule)
-		begin(scarce);
+	if (!regions.granule) {
+		regions.granule = scarce ? SMALL_GRANULE : GRANULE;
+		for (unsigned class = 0; class < CLASSES; class++)
+			km_list_init(&regions.free[class]);
+	}
 	regions.scarce = scarce;
 	size_t granules = granules_of(bytes);
 	if (granules > MOST_GRANULES)

@@ -311,19 +311,14 @@ void km_meta_free(void *p, size_t bytes)
 	meta.freed += (size_t)1 << shift;
 }
 
-/* Returns: the number of cache lines of a piece at which a record of `bytes` bytes may begin. */
-static size_t places(size_t bytes)
-{
-	return (((size_t)1 << shift_of(bytes)) - bytes) / KM_CACHE_LINE + 1;
-}
-
 void *km_meta_alloc_spread(size_t bytes, bool may_wait)
 {
 	km_debug(bytes <= KM_PAGE_SIZE, "a piece lies in a page");
 	char *piece = km_meta_alloc(bytes, may_wait);
-	size_t place = ((uintptr_t)piece >> KM_PAGE_SHIFT) % places(bytes);
+	/* The number of cache lines at which the record may begin. */
+	size_t places = (((size_t)1 << shift_of(bytes)) - bytes) / KM_CACHE_LINE + 1;
 
-	return piece ? piece + place * KM_CACHE_LINE : NULL;
+	return piece ? piece + ((uintptr_t)piece >> KM_PAGE_SHIFT) % places * KM_CACHE_LINE : NULL;
 }
 
 void km_meta_free_spread(void *p, size_t bytes)

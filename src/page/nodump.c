@@ -73,14 +73,6 @@ static struct block *block_of(const struct km_page *page)
 
 /* ------------------------------------------------------------------ blocks */
 
-static void link_block(struct block *block)
-{
-	if (!nodump.blocks.next)
-		km_list_init(&nodump.blocks);
-	km_store(&nodump.any, true);
-	km_list_add_tail(&block->list, &nodump.blocks);
-}
-
 /* Allocate a block and give the advice. A block is not used if the system refuses the advice. */
 static struct block *new_block(int node)
 {
@@ -110,7 +102,10 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 		return page;
 	if (block) {
 		page = cut(block, order);
-		link_block(block);
+		if (!nodump.blocks.next)
+			km_list_init(&nodump.blocks);
+		km_store(&nodump.any, true);
+		km_list_add_tail(&block->list, &nodump.blocks);
 	} else {
 		page = cut_any(order, NUMA_NO_NODE);
 	}

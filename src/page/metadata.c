@@ -37,7 +37,9 @@ static struct {
 	char *root;			/* the first bytes of the first range (km_meta_root) */
 	struct km_span span[MOST_SPANS];
 	unsigned spans;
-	void *free[MAX_SHIFT + 1];	/* linked by the last word of a smallest piece */
+	/* Linked by the last word of a smallest piece. [spread]: records of km_meta_alloc_spread() have lists, and so
+	 * pages, of their own, because some records stay for ever. */
+	void *free[2][MAX_SHIFT + 1];
 } meta = { .lock = KM_LOCK_INIT(KM_RANK_META) };
 
 static unsigned shift_of(size_t bytes)
@@ -112,15 +114,15 @@ void km_meta_fit(size_t limit)
 
 /* ------------------------------------------------------------------ pages that went back */
 
-static void push(void *p, unsigned shift)
+static void push(void *p, unsigned shift, bool spread)
 {
 	km_debug(km_is_locked(&meta.lock), "the lists change under their lock");
 	km_debug(shift >= MIN_SHIFT && shift <= MAX_SHIFT, "a piece has the size of a list");
 	km_debug(!((uintptr_t)p & (km_min((size_t)1 << shift, 2 * KM_PAGE_SIZE) - 1)),
 		 "a piece is aligned to its size");
-	km_debug(p != meta.free[shift], "a piece is freed once");
-	*link_of(p) = meta.free[shift];
-	meta.free[shift] = p;
+	km_debug(p != meta.free[spread][shift], "a piece is freed once");
+	*link_of(p) = meta.free[spread][shift];
+	meta.free[spread][shift] = p;
 	meta.free_bytes += (size_t)1 << shift;
 }
 
@@ -189,7 +191,7 @@ static void *carve(size_t bytes, bool may_wait)
 	/* Bytes skipped by the alignment become smaller pieces. */
 	for (size_t piece; meta.at < p; meta.at += piece) {
 		piece = (size_t)1 << __builtin_ctzll((uintptr_t)meta.at);
-		push(meta.at, shift_of(piece));
+		push(meta.at, shift_of(piece), false);
 	}
 	meta.at = p + bytes;
 	km_debug(meta.at <= meta.committed && meta.committed <= meta.end, "the split part is committed");
@@ -207,7 +209,7 @@ static void clear(void *p, size_t bytes)
 			*at++ = 0;
 }
 
-void *km_meta_alloc(size_t bytes, bool may_wait)
+static void *alloc_piece(size_t bytes, bool may_wait, bool spread)
 {
 	may_wait &= !km_thread.no_calls;
 	unsigned shift = shift_of(bytes);
@@ -217,18 +219,18 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 		return NULL;
 	struct km_busy_was was = km_busy_begin();
 	if (km_lock_may(&meta.lock, may_wait)) {
-		p = meta.free[shift];
+		p = meta.free[spread][shift];
 		if (p) {
-			meta.free[shift] = *link_of(p);
+			meta.free[spread][shift] = *link_of(p);
 			km_debug(meta.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
 			meta.free_bytes -= (size_t)1 << shift;
 			clear(p, (size_t)1 << shift);
 		} else {
-			/* A page has pieces of one size, so the page can be purged when all records of one kind are
+			/* A page has pieces of one list, so the page can be purged when all records of one kind are
 			 * free. */
 			p = take_gone(shift) ?: carve(km_max((size_t)1 << shift, (size_t)KM_PAGE_SIZE), may_wait);
 			for (size_t at = KM_PAGE_SIZE >> shift; p && at > 1; at--)
-				push((char *)p + ((at - 1) << shift), shift);
+				push((char *)p + ((at - 1) << shift), shift, spread);
 		}
 		km_unlock_may(&meta.lock, may_wait);
 	}
@@ -236,6 +238,11 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 	if (!p && !may_wait)
 		km_ahead_note(0, false);
 	return p;
+}
+
+void *km_meta_alloc(size_t bytes, bool may_wait)
+{
+	return alloc_piece(bytes, may_wait, false);
 }
 
 bool km_meta_ahead(size_t bytes)
@@ -294,7 +301,7 @@ bool km_meta_fault_in(size_t bytes)
 	return done;
 }
 
-void km_meta_free(void *p, size_t bytes)
+static void free_piece(void *p, size_t bytes, bool spread)
 {
 	unsigned shift = shift_of(bytes);
 
@@ -307,14 +314,19 @@ void km_meta_free(void *p, size_t bytes)
 	}
 	km_busy_scope(was);
 	km_lock_scope(&meta.lock);
-	push(p, shift);
+	push(p, shift, spread);
 	meta.freed += (size_t)1 << shift;
+}
+
+void km_meta_free(void *p, size_t bytes)
+{
+	free_piece(p, bytes, false);
 }
 
 void *km_meta_alloc_spread(size_t bytes, bool may_wait)
 {
 	km_debug(bytes <= KM_PAGE_SIZE, "a piece lies in a page");
-	char *piece = km_meta_alloc(bytes, may_wait);
+	char *piece = alloc_piece(bytes, may_wait, true);
 	/* The number of cache lines at which the record may begin. */
 	size_t places = (((size_t)1 << shift_of(bytes)) - bytes) / KM_CACHE_LINE + 1;
 
@@ -323,7 +335,7 @@ void *km_meta_alloc_spread(size_t bytes, bool may_wait)
 
 void km_meta_free_spread(void *p, size_t bytes)
 {
-	km_meta_free((void *)km_align_down((uintptr_t)p, (uintptr_t)1 << shift_of(bytes)), bytes);
+	free_piece((void *)km_align_down((uintptr_t)p, (uintptr_t)1 << shift_of(bytes)), bytes, true);
 }
 
 /* ------------------------------------------------------------------ giving back */
@@ -359,17 +371,16 @@ static uint8_t *units_of(const void *piece, unsigned shift, size_t *pages)
 	return offset < (uintptr_t)(meta.at - meta.base) ? &meta.units[offset >> KM_PAGE_SHIFT] : NULL;
 }
 
-static void count_free(void)
+static void count_list(void *p, unsigned shift)
 {
 	size_t pages;
 
-	for (unsigned shift = MIN_SHIFT; shift <= MAX_SHIFT; shift++)
-		for (void *p = meta.free[shift]; p; p = *link_of(p)) {
-			uint8_t *units = units_of(p, shift, &pages);
+	for (; p; p = *link_of(p)) {
+		uint8_t *units = units_of(p, shift, &pages);
 
-			for (size_t i = 0; units && i < pages; i++)
-				units[i] = (uint8_t)(units[i] + km_min((1u << shift) >> MIN_SHIFT, (unsigned)UNITS));
-		}
+		for (size_t i = 0; units && i < pages; i++)
+			units[i] = (uint8_t)(units[i] + km_min((1u << shift) >> MIN_SHIFT, (unsigned)UNITS));
+	}
 }
 
 /*
@@ -407,18 +418,16 @@ static bool goes(const void *piece, unsigned shift)
 	return all;
 }
 
-static void take_off_lists(void)
+static void take_off_list(void **at, unsigned shift)
 {
-	for (unsigned shift = MAX_SHIFT; shift >= MIN_SHIFT; shift--)
-		for (void **at = &meta.free[shift], *p; (p = *at);)
-			if (goes(p, shift)) {
-				*at = *link_of(p);
-				km_debug(meta.free_bytes >= (size_t)1 << shift,
-					 "the bytes on the lists are counted");
-				meta.free_bytes -= (size_t)1 << shift;
-			} else {
-				at = link_of(p);
-			}
+	for (void *p; (p = *at);)
+		if (goes(p, shift)) {
+			*at = *link_of(p);
+			km_debug(meta.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
+			meta.free_bytes -= (size_t)1 << shift;
+		} else {
+			at = link_of(p);
+		}
 }
 
 /* Purge chosen pages by whole system pages. Parts of system pages at the two ends belong to pieces that stay. Memory
@@ -465,10 +474,16 @@ static size_t trim(void)
 	if (!have_marks() || all > RANGE_BYTES >> KM_PAGE_SHIFT)
 		return 0;
 	__builtin_memset(meta.units, 0, all + 1);
-	count_free();
+	for (unsigned shift = MIN_SHIFT; shift <= MAX_SHIFT; shift++) {
+		count_list(meta.free[0][shift], shift);
+		count_list(meta.free[1][shift], shift);
+	}
 	size_t chosen = choose(all);
 	if (chosen) {
-		take_off_lists();
+		for (unsigned shift = MAX_SHIFT; shift >= MIN_SHIFT; shift--) {
+			take_off_list(&meta.free[0][shift], shift);
+			take_off_list(&meta.free[1][shift], shift);
+		}
 		give_back(all);
 	}
 	purge((char *)meta.units, (all + 1) * sizeof(*meta.units));

@@ -204,9 +204,6 @@ int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift);
 /* Add to the number of free resident pages that are kept for a reservation (negative: subtract). Returns: the number
  * of kept pages, including pages lost to the alignment of slabs. */
 size_t km_pages_reserve(long pages);
-/* Turn the prefault of huge pages off (true) or on (false). A reservation frees the pages that it takes, so huge
- * pages would exceed the bound. */
-void km_pages_reserving(bool reserving);
 /* Set the number of pages in use that may be cached on CPUs. Such pages count as dirty, and lower the bound of dirty
  * memory. Requires: the caller holds a lock since before the count. */
 void km_pages_set_ready(size_t pages);

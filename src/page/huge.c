@@ -159,15 +159,6 @@ static void hand_over(void *p, size_t bytes)
 	km_bump(&big.kept_bytes, bytes);
 }
 
-static struct km_huge_entry *alloc_table(size_t bytes)
-{
-	if (bytes <= META_MOST)
-		return km_meta_alloc(bytes, true);
-	struct km_huge_entry *table = km_os_map(bytes, KM_PAGE_SIZE);
-	big.alone += table != NULL;
-	return table;
-}
-
 /* Make room for one more entry, so that an insertion after a system call cannot fail. Returns: false if there is no
  * memory. */
 static bool reserve_entry(void)
@@ -178,8 +169,11 @@ static bool reserve_entry(void)
 	size_t slots = !old_slots ? FIRST_SLOTS :
 		       (big.used + 1) * 2 > old_slots ? old_slots * 2 : old_slots;
 	km_debug(km_is_pow2(slots), "the number of table entries is a power of two");
-	struct km_huge_entry *old = big.table, *table = alloc_table(slots * sizeof(*table));
+	struct km_huge_entry *old = big.table, *table;
+	const size_t bytes = slots * sizeof(*table);
 
+	table = bytes <= META_MOST ? km_meta_alloc(bytes, true) : km_os_map(bytes, KM_PAGE_SIZE);
+	big.alone += table && bytes > META_MOST;
 	if (!table)
 		return big.table && big.used + big.deleted + 1 < big.slots;
 	/* Set slots to 0 between the tables: a reader in another process must never combine the slots of one table

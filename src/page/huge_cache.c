@@ -106,9 +106,8 @@ void km_huge_cache_miss(size_t bytes, size_t used)
 
 bool km_huge_cache_beyond(size_t used, struct km_huge_cached *gone)
 {
-	if (!km_huge_cache.count || cached_bytes() <= bound(used))
+	if (!km_huge_cache_too_many(used) || !km_huge_cache_old(0, gone))
 		return false;
-	*gone = remove_at(0);
 	parked.trimmed += gone->bytes;
 	return true;
 }

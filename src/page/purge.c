@@ -69,11 +69,6 @@ size_t km_pages_reserve(long more)
 	return staying();
 }
 
-void km_pages_reserving(bool reserving)
-{
-	km_store(&km_arena.reserving, reserving);
-}
-
 /* Returns: the bound of dirty pages: a quarter of the pages in use, plus a floor, less the pages cached on CPUs and
  * the kept empty slabs. These two lower the bound by half at most. */
 static size_t dirty_bound(void)
@@ -358,20 +353,6 @@ static void give_records(struct km_zone *zone, struct km_range *range, size_t *f
 	}
 }
 
-/* Put an offered run back. If the system refused pages, the last run counts as new for this purge. Requires: the lock
- * of the zone is held. */
-static void put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end, uint32_t now, bool refused)
-{
-	struct km_page *last = &range->page[end - 1];
-
-	km_run_put_back(zone, range, first, end);
-	/* A run freed meanwhile and joined behind this run makes the result new in any case. */
-	if (refused && last->type == KM_PAGE_FREE_LAST)
-		last -= last->run - 1;
-	if (refused && last->type == KM_PAGE_FREE)
-		km_store(&last->freed_ms, now + 1);
-}
-
 /* Purge one run. *given: its purged pages. Returns: false if no run is old enough. Requires: the purge lock is held;
  * a fork and the last resort of an allocation wait for the lock. */
 static bool purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms, size_t *given)
@@ -393,8 +374,14 @@ static bool purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms, siz
 		give_records(zone, offer.range, &first, &end);
 
 	km_lock(&zone->lock);
-	/* A refused page stays dirty, and counts as fresh for another period. */
-	put_back(zone, offer.range, first, end, now, offer.kept != 0);
+	km_run_put_back(zone, offer.range, first, end);
+	/* A refused page stays dirty, and counts as fresh for another period: the last run counts as new. A run freed
+	 * meanwhile and joined behind this run makes the result new in any case. */
+	struct km_page *last = &offer.range->page[end - 1];
+	if (offer.kept && last->type == KM_PAGE_FREE_LAST)
+		last -= last->run - 1;
+	if (offer.kept && last->type == KM_PAGE_FREE)
+		km_store(&last->freed_ms, now + 1);
 	km_unlock(&zone->lock);
 	km_store(&km_arena.kept_pages, *given ? (size_t)0 : pages_dirty());
 	return true;

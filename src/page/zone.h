@@ -53,7 +53,8 @@ struct km_arena {
 	size_t kept_pages;		/* dirty pages at the last purge that the system refused */
 	struct km_page *staying;	/* head of a slab whose free is postponed; under the lock of its node */
 	size_t staying_count;		/* ... the number of pages to free afterwards */
-	bool reserving;			/* a reservation takes free pages: no huge pages are prefaulted */
+	/* A reservation takes free pages, and frees them later: prefaulted huge pages would exceed the bound. */
+	bool reserving;
 	size_t reserved_pages;		/* free resident pages that are kept for a reservation */
 	bool huge;
 	unsigned decay_ms;

@@ -167,14 +167,6 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	return got;
 }
 
-/* For __GFP_FULLEST: returns the barn's objects to their slabs before the first slab is chosen, because each
- * cached object may keep one slab from becoming empty. Later frees fill the barn again. */
-km_cold static void before_choosing(struct kmem_cache *cache, struct sheaf_node *n, const struct km_request *request)
-{
-	if (request->may_wait && !km_load(&n->slabs.packed) && km_load(&n->barn.objects))
-		km_sheaf_flush_barn(cache, &n->barn);
-}
-
 static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			   unsigned want)
 {
@@ -183,8 +175,10 @@ static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *re
 	bool looked = false;
 	unsigned got = 0;
 
-	if (fullest)
-		before_choosing(cache, n, request);
+	/* Each cached object may keep one slab from becoming empty, so return the barn's objects to their slabs before
+	 * the first slab is chosen. Later frees fill the barn again. */
+	if (fullest && request->may_wait && !km_load(&n->slabs.packed) && km_load(&n->barn.objects))
+		km_sheaf_flush_barn(cache, &n->barn);
 	while (got < want) {
 		if (!km_lock_may(&n->slabs.lock, request->may_wait))
 			break;

@@ -44,8 +44,8 @@ static struct owner **bucket_of(const char *name)
 	return &buckets[hash % BUCKETS];
 }
 
-/* Returns: the record of the name, or NULL. make: a missing record is made, unless there is no memory or the name is too
- * long. Requires: the lock is held. */
+/* Returns: the record of the name, or NULL. make: a missing record is made, unless there is no memory or the name is
+ * too long. Requires: the lock is held. */
 static struct owner *find(const char *name, bool make)
 {
 	struct owner **bucket = bucket_of(name), *owner = *bucket;

@@ -598,8 +598,10 @@ void km_arena_get_stats(struct km_arena_stats *stats)
 {
 	*stats = (struct km_arena_stats){
 		.pages = {
-			.used_pages = km_zones_sum(pages.used_pages), .dirty_pages = km_zones_sum(pages.dirty_pages),
-			.clean_pages = km_zones_sum(pages.clean_pages), .purged_pages = km_zones_sum(pages.purged_pages),
+			.used_pages = km_zones_sum(pages.used_pages),
+			.dirty_pages = km_zones_sum(pages.dirty_pages),
+			.clean_pages = km_zones_sum(pages.clean_pages),
+			.purged_pages = km_zones_sum(pages.purged_pages),
 		},
 		.bind_failures = km_load(&km_arena.bind_failures),
 	};

@@ -139,8 +139,9 @@ static bool find_gone(size_t pages, size_t *first)
 			run = 0;
 			continue;
 		}
-		bool fits = km_bits_count(meta.gone, page, 1) && (run || pages == 1 || !((uintptr_t)(meta.base + (page << KM_PAGE_SHIFT)) &
-								     (2 * KM_PAGE_SIZE - 1)));
+		const uintptr_t address = (uintptr_t)meta.base + (page << KM_PAGE_SHIFT);
+		bool fits = km_bits_count(meta.gone, page, 1) &&
+			    (run || pages == 1 || !(address & (2 * KM_PAGE_SIZE - 1)));
 		run = fits ? run + 1 : 0;
 		if (run == pages) {
 			*first = page + 1 - pages;
@@ -490,7 +491,7 @@ static size_t trim(void)
 	return chosen;
 }
 
-static void count_committed(size_t bytes)
+void km_meta_came_back(size_t bytes)
 {
 	km_busy_scope(was);
 
@@ -502,13 +503,8 @@ bool km_meta_purge(void *p, size_t bytes)
 {
 	if ((uintptr_t)p % km_os_page_bytes() || km_os_purge(p, bytes))
 		return false;
-	count_committed(-bytes);
+	km_meta_came_back(-bytes);
 	return true;
-}
-
-void km_meta_came_back(size_t bytes)
-{
-	count_committed(bytes);
 }
 
 void km_meta_trim(bool always)

@@ -149,22 +149,18 @@ static struct block *take_unused(void)
 	return NULL;
 }
 
-/* If the system refuses to end the advice, later core dumps lack these pages: no harm. */
-static void give_back(struct block *block)
-{
-	km_os_dump(km_page_address(block->first), KM_BLOCK_BYTES, true);
-	/* Free the pages as dirty pages, not as gone pages. */
-	km_pages_fill(block->first, KM_BLOCK_PAGES);
-	km_pages_free(block->first, KM_MAX_ORDER);
-	km_meta_free(block, sizeof(*block));
-}
-
 void km_nodump_release(void)
 {
 	struct block *block;
 
-	while (!km_os_is_shut() && (block = take_unused()))
-		give_back(block);
+	while (!km_os_is_shut() && (block = take_unused())) {
+		/* If the system refuses to end the advice, later core dumps lack these pages: no harm. */
+		km_os_dump(km_page_address(block->first), KM_BLOCK_BYTES, true);
+		/* Free the pages as dirty pages, not as gone pages. */
+		km_pages_fill(block->first, KM_BLOCK_PAGES);
+		km_pages_free(block->first, KM_MAX_ORDER);
+		km_meta_free(block, sizeof(*block));
+	}
 }
 
 void km_nodump_fork(bool before, bool child)

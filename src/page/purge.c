@@ -197,6 +197,16 @@ struct span {
 	size_t first, end;
 };
 
+/* Returns: the span without the clean pages at its two ends. */
+static struct span narrow(const struct km_range *range, struct span span, size_t unit)
+{
+	while (span.first < span.end && !km_bits_count(range->dirty, span.first, unit))
+		span.first += unit;
+	while (span.first < span.end && !km_bits_count(range->dirty, span.end - unit, unit))
+		span.end -= unit;
+	return span;
+}
+
 /* Returns: the span, cut so that at most `most` resident pages are purged. */
 static struct span cut(const struct km_range *range, struct span span, size_t most)
 {
@@ -204,8 +214,7 @@ static struct span cut(const struct km_range *range, struct span span, size_t mo
 
 	if (km_likely(km_bits_count(range->dirty, span.first, span.end - span.first) <= most))
 		return span;
-	while (!km_bits_count(range->dirty, span.first, unit))
-		span.first += unit;
+	span = narrow(range, span, unit);
 	span.end = km_min(span.end, span.first + km_align_down(most, unit));
 	return span;
 }
@@ -269,16 +278,6 @@ struct offer {
 	unsigned kept;			/* single pages that the system refused */
 };
 
-/* Returns: the span without the clean pages at its two ends. */
-static struct span narrow(const struct km_range *range, struct span span, size_t unit)
-{
-	while (span.first < span.end && !km_bits_count(range->dirty, span.first, unit))
-		span.first += unit;
-	while (span.first < span.end && !km_bits_count(range->dirty, span.end - unit, unit))
-		span.end -= unit;
-	return span;
-}
-
 static bool give(const struct offer *offer, struct span span, size_t dirty)
 {
 	size_t count = span.end - span.first;
@@ -321,8 +320,9 @@ static size_t give_parts(struct offer *offer, struct span span)
 
 /*
  * Purge the records of the free pages [*first, *end), taken off all lists by the caller, by whole pages of the system.
- * A record of zeros means an unused page. The system may refuse. One page of the page map describes more pages than most runs have, so clean runs on both sides are
- * taken off their lists as well. *first and *end include these runs afterwards.
+ * A record of zeros means an unused page. The system may refuse. One page of the page map describes more pages than
+ * most runs have, so clean runs on both sides are taken off their lists as well. *first and *end include these runs
+ * afterwards.
  */
 static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
 {

@@ -169,12 +169,9 @@ struct km_array_engine {
 	/*
 	 * Engines with a limit and a schedule of their own; NULL: the cache code resizes sheaves by load, and empties
 	 * idle sheaves.
-	 *
 	 * look: called every two seconds; true: the sheaf of some CPU should be trimmed.
-	 *
 	 * trim: called with the CPU's sheaf removed. Returns the sheaf to put back, or NULL: the engine keeps the
 	 * sheaf.
-	 *
 	 * tune: returns 0, and the caller then sets the limit; or -errno, and nothing is changed.
 	 */
 	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);

@@ -48,37 +48,20 @@ static bool may_be_hollow(const struct kmem_cache *cache)
 	       km_os_page_bytes() == KM_PAGE_SIZE;
 }
 
-/* Returns the bits in word `word` of objects that overlap the hole; 0: none. */
-static uint64_t mask_in(const struct kmem_cache *cache, const struct km_page *slab, struct hole hole, unsigned word)
-{
-	size_t first = hole.first * KM_PAGE_SIZE / cache->layout.size;
-	size_t end = ((hole.first + hole.count) * KM_PAGE_SIZE + cache->layout.size - 1) / cache->layout.size;
-	size_t from = km_max(first, (size_t)word * 64);
-	size_t to = km_min(km_min(end, (size_t)slab->objects), from / 64 * 64 + 64);
-
-	if (from >= to || from / 64 != word)
-		return 0;
-	return (~0ull >> (64 - (to - from))) << from % 64;
-}
-
-static unsigned first_word(const struct kmem_cache *cache, struct hole hole)
-{
-	return (unsigned)(hole.first * KM_PAGE_SIZE / cache->layout.size / 64);
-}
-
+/* Returns whether the page has objects, and all of them are free. */
 static bool is_free(const struct kmem_cache *cache, struct km_page *slab, unsigned page)
 {
-	const struct hole hole = { page, 1 };
-	unsigned word = first_word(cache, hole);
-	uint64_t mask = mask_in(cache, slab, hole, word);
+	const size_t size = cache->layout.size, first = page * KM_PAGE_SIZE / size;
+	const size_t end = km_min(((page + 1) * KM_PAGE_SIZE + size - 1) / size, (size_t)slab->objects);
 
-	/* The page is behind the last object. */
-	if (!mask)
-		return false;
-	for (; mask; mask = mask_in(cache, slab, hole, ++word))
-		if (~km_load(sheaf_bits(cache, slab, NULL, word)) & mask)
+	for (size_t at = first, next; at < end; at = next) {
+		next = km_min(end, at / 64 * 64 + 64);
+		uint64_t mask = ~0ull >> (64 - (next - at)) << at % 64;
+
+		if (~km_load(sheaf_bits(cache, slab, NULL, (unsigned)(at / 64))) & mask)
 			return false;
-	return true;
+	}
+	return first < end;
 }
 
 /* Marks free pages, and finds up to MAX_HOLES holes to release. Requires: the node's lock. */

@@ -94,10 +94,9 @@ struct km_range {
 			uint16_t *map;
 			struct km_page *page;
 			uint64_t *owner;	/* objcg word of each page: page/obj_cgroups.h */
-			uint64_t *dirty;	/* a bit for each page: free, and may be resident; under the lock of
-						 * the node */
-			uint8_t *live[KM_ALLOC_MAP_TABLES];	/* allocation state maps; NULL: frees are not
-								 * validated */
+			/* A bit for each page: free, and may be resident. Changes under the lock of the node. */
+			uint64_t *dirty;
+			uint8_t *live[KM_ALLOC_MAP_TABLES];	/* allocation state maps; NULL: no validation */
 		};
 		void *array[KM_RANGE_ARRAYS];	/* the same, for loops over all arrays */
 	};

@@ -19,6 +19,7 @@
 #include "base/bits.h"
 #include "os/die.h"
 #include "os/os.h"
+#include "os/secret.h"
 
 #define LOOKED_AT	64u		/* caches visited per tick */
 #define SKIPPED		8u		/* fewer than this many caches are skipped before the choice */
@@ -168,7 +169,7 @@ static void place(struct km_guard_slot *slot, uint32_t bytes, uint32_t align)
 	char *page = km_guard_page(slot), *end = page + pool.page;
 
 	km_store(&slot->bytes, bytes);
-	km_store(&slot->object, km_guarded_random() & 0x10000 ?
+	km_store(&slot->object, km_random_below(2) ?
 			       page : (char *)km_align_down((uintptr_t)(end - bytes), (uintptr_t)km_max(align, 1u)));
 	km_debug(slot->object >= page && slot->object + bytes <= end, "a guarded object lies in its page");
 	canaries(page, slot->object);
@@ -448,10 +449,10 @@ static void guard_tick(uint64_t now)
 
 	if (km_likely(now < due) || !pool.ms || !km_load(&pool.ready) || km_os_is_shut())
 		return;
-	uint64_t next = now + pool.ms / 2 + km_guarded_random() % (pool.ms + 1);
+	uint64_t next = now + pool.ms / 2 + km_random_below(pool.ms + 1);
 	if (!km_cas_acquire(&pool.next_ms, &due, next) || km_load(&km_guarded.live) >= pool.count)
 		return;
-	struct choice choice = { .skip = km_guarded_random() % SKIPPED };
+	struct choice choice = { .skip = km_random_below(SKIPPED) };
 	km_registry_try_some(&km_rounds[KM_ROUND_GUARD], LOOKED_AT, choose, &choice, chosen);
 }
 

@@ -24,6 +24,7 @@
  * meets these ops samples nothing. From then on misses of kmalloc and malloc take the slow path with sizes
  * (km_direct), and leave the bytes in km_thread.asked, until an object was sampled.
  */
+#include "os/secret.h"
 #include "page/guard_range.h"
 #include "alloc_ops.h"
 
@@ -224,7 +225,7 @@ static int sampled_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, 
 		return 0;
 	for (size_t i = 0; i < left; i++)
 		had(cache, objects[i], gfp);
-	size_t one = left ? (km_guarded_random() % left) : 0;
+	size_t one = left ? km_random_below((uint32_t)left) : 0;
 	void *object = left && may_take(cache, gfp, NUMA_NO_NODE) ? take(cache, gfp, whole(cache)) : NULL;
 	if (object) {
 		km_plain_ops(cache)->free(cache, objects[one]);

@@ -179,7 +179,7 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.arena_reserved_bytes = arena.reserved_bytes,
 		.arena_committed_bytes = arena.committed_bytes,
 		.pages_used = arena.pages.used_pages - kept,
-		.pages_free_dirty = arena.pages.dirty_pages + runs + km_load(km_huge_cache_pages()),
+		.pages_free_dirty = arena.pages.dirty_pages + runs + km_load(&km_huge_cache.pages),
 		.pages_free_clean = arena.pages.clean_pages + own,
 		.large_blocks = large_blocks,
 		.large_bytes = large_bytes,
@@ -288,7 +288,7 @@ static void print_json_group(const struct km_group_stats *stats, void *arg)
 static void print_json_head(struct json_rows *rows)
 {
 	struct km_print_process process = {
-		.version = KMEM_VERSION, .pid = km_os_pid(), .mapped_ready = km_load(km_huge_cache_pages()),
+		.version = KMEM_VERSION, .pid = km_os_pid(), .mapped_ready = km_load(&km_huge_cache.pages),
 		.guard = { km_guarded.objects, km_load(&km_guarded.live), km_load(&km_guarded.samples),
 			   km_load(&km_guarded.reports) },
 		.discipline = kmem_percpu_discipline(), .reason = kmem_percpu_reason(),

@@ -12,6 +12,7 @@
 #include "os/lock.h"
 #include "os/os.h"
 #include "metadata.h"
+#include "zone.h"
 
 #define NAME_BYTES	32u
 /*
@@ -43,24 +44,17 @@ static struct owner **bucket_of(const char *name)
 	return &buckets[hash % BUCKETS];
 }
 
-/* Returns: the record of the name, or NULL. Requires: the lock is held. */
-static struct owner *find(const char *name)
+/* Returns: the record of the name, or NULL. make: a missing record is made, unless there is no memory or the name is
+ * too long. Requires: the lock is held. */
+static struct owner *find(const char *name, bool make)
 {
-	struct owner *owner = *bucket_of(name);
+	struct owner **bucket = bucket_of(name), *owner = *bucket;
+	size_t length = __builtin_strlen(name);
 
 	km_debug(km_is_locked(&lock), "names are found under their lock");
 	while (owner && __builtin_strcmp(owner->name, name) != 0)
 		owner = owner->next;
-	return owner;
-}
-
-/* The same, but make a missing record. Returns: NULL if there is no memory or the name is too long. */
-static struct owner *find_or_make(const char *name)
-{
-	struct owner *owner = find(name), **bucket = bucket_of(name);
-	size_t length = __builtin_strlen(name);
-
-	if (owner || length >= NAME_BYTES)
+	if (owner || !make || length >= NAME_BYTES)
 		return owner;
 	owner = km_meta_alloc(sizeof(*owner), false);
 	if (!owner)
@@ -75,13 +69,13 @@ static struct owner *find_or_make(const char *name)
 
 static struct km_page *take(const char *name, unsigned order, int node)
 {
-	struct owner *owner = find(name);
+	struct owner *owner = find(name, false);
 
 	if (owner)
 		km_list_for_each(entry, &owner->free[order]) {
 			struct km_page *page = km_container_of(entry, struct km_page, list);
 
-			if (node >= 0 && page->node != ((unsigned)node & ~(unsigned)KM_NODE_ONLY))
+			if (node >= 0 && page->node != km_first_node(node))
 				continue;
 			km_debug(page->type == KM_PAGE_NONE, "a page kept for a name has type NONE");
 			km_list_del(&page->list);
@@ -101,10 +95,10 @@ static bool shut(struct km_page *page, unsigned order)
 		return false;
 	}
 	km_os_purge(km_page_address(page), bytes);
-	bool done = km_os_guard(km_page_address(page), bytes, false) == 0;
-	if (!done)
-		km_sub(&guards, 1u);
-	return done;
+	if (km_os_guard(km_page_address(page), bytes, false) == 0)
+		return true;
+	km_sub(&guards, 1u);
+	return false;
 }
 
 /* Allocate a span: returns the pages of the first slab, and puts the other slabs into the name's list. Returns:
@@ -124,7 +118,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 		return NULL;
 	}
 	km_lock(&lock);
-	struct owner *owner = find_or_make(name);
+	struct owner *owner = find(name, true);
 	for (size_t i = slab; owner && i < last; i += slab) {
 		km_debug(page[i].type == KM_PAGE_NONE, "pages kept for a name have type NONE");
 		/* An allocation sets the node only in the first page, so copy the node. */
@@ -168,7 +162,7 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 	if (!km_thread.no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
 		page->flags |= KM_SLAB_HOLES;
 	km_lock(&lock);
-	struct owner *owner = find_or_make(name);
+	struct owner *owner = find(name, true);
 	if (owner) {
 		km_list_add_head(&page->list, &owner->free[order]);
 		km_bump(&km_own_pages, (size_t)1 << order);

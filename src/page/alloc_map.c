@@ -3,6 +3,7 @@
 #include "alloc_map.h"
 
 #include "os/die.h"
+#include "zone.h"
 
 uintptr_t km_alloc_map_place(uint32_t shift)
 {
@@ -15,16 +16,12 @@ uintptr_t km_alloc_map_place(uint32_t shift)
 
 uint8_t *km_alloc_map_find(const void *object, uint32_t shift)
 {
-	const struct km_range *range;
+	size_t index, inside = (uintptr_t)object & (KM_PAGE_SIZE - 1);
+	const struct km_range *range = km_range_of(object, &index);
 
-	for (unsigned i = 0; (range = km_arena_range(i)); i++) {
-		/* Acquire as in km_page_of_any: the map covers each committed page. */
-		size_t offset = (uintptr_t)object - (uintptr_t)range->base;
-
-		if (range->base && range->live[0] && offset < km_load_acquire(&range->ready) << KM_PAGE_SHIFT)
-			return &range->live[shift - KM_ALLOC_MAP_LOW][offset >> shift];
-	}
-	return NULL;
+	if (!range || !range->live[0])
+		return NULL;
+	return &range->live[shift - KM_ALLOC_MAP_LOW][(index << KM_PAGE_SHIFT | inside) >> shift];
 }
 
 bool km_alloc_map_clear(const struct km_page *slab, unsigned order, uint32_t shift)

@@ -48,30 +48,44 @@ static bool revive_range(size_t bytes)
 	return false;
 }
 
-/* Bits for a page in the i-th allocation state map. */
-static size_t live_bits(unsigned i)
+#define LIVE_BITS(shift)	((uint16_t)(8u << (KM_PAGE_SHIFT - (shift))))
+
+const uint16_t km_range_bits[KM_RANGE_ARRAYS] = {
+	8 * sizeof(uint16_t), 8 * sizeof(struct km_page), 8 * sizeof(uint64_t), 1,
+	LIVE_BITS(3), LIVE_BITS(4), LIVE_BITS(5), LIVE_BITS(6), LIVE_BITS(7),
+};
+_Static_assert(KM_ALLOC_MAP_LOW == 3 && KM_ALLOC_MAP_HIGH == 7, "the table has the bits of each map");
+
+/* Returns: bytes of the i-th array up to this page, from the start of its memory on. */
+static size_t bytes_to(unsigned i, size_t page)
 {
-	return (size_t)8 << (KM_PAGE_SHIFT - KM_ALLOC_MAP_LOW - i);
+	return ((i == KM_RANGE_MAP ? MAP_SKEW : 0) + page) * km_range_bits[i] / 8;
 }
 
-/* Reserve address space for the allocation state maps, in a mapping of their own, away from all other memory. */
-static bool reserve_live(struct km_range *range)
+static char *start_of(const struct km_range *range, unsigned i)
 {
-	size_t bytes = 0;
+	return (char *)range->array[i] - bytes_to(i, 0);
+}
 
-	if (!km_hardening.live)
-		return true;
-	for (unsigned i = 0; i < KM_ALLOC_MAP_TABLES; i++)
-		bytes += km_align_up(range->pages * live_bits(i) / 8, ARRAY_ALIGN) + ARRAY_ALIGN;
-	uint8_t *tables = km_os_reserve(bytes, ARRAY_ALIGN);
-	if (!tables)
-		return false;
-	km_os_name(tables, bytes, "libkmem: live objects");
-	for (unsigned i = 0; i < KM_ALLOC_MAP_TABLES; i++) {
-		range->live[i] = tables;
-		tables += km_align_up(range->pages * live_bits(i) / 8, ARRAY_ALIGN) + ARRAY_ALIGN;
+/* Reserve address space for the arrays [first, end) of the range: `front` other bytes, then each array, with `gap`
+ * bytes behind. Returns: the reserved bytes, or 0. */
+static size_t reserve_arrays(struct km_range *range, unsigned first, unsigned end, size_t front, size_t gap,
+			     const char *name)
+{
+	size_t bytes = front;
+
+	for (unsigned i = first; i < end; i++)
+		bytes += km_align_up(bytes_to(i, range->pages), ARRAY_ALIGN) + gap;
+	char *at = km_os_reserve(bytes, ARRAY_ALIGN);
+	if (!at)
+		return 0;
+	km_os_name(at, bytes, name);
+	at += front;
+	for (unsigned i = first; i < end; i++) {
+		range->array[i] = at + bytes_to(i, 0);
+		at += km_align_up(bytes_to(i, range->pages), ARRAY_ALIGN) + gap;
 	}
-	return true;
+	return bytes;
 }
 
 static bool reserve_range(size_t bytes)
@@ -82,37 +96,27 @@ static bool reserve_range(size_t bytes)
 		return true;
 	if (km_arena.ranges == KM_MAX_RANGES)
 		return false;
-	size_t pages = bytes >> KM_PAGE_SHIFT;
-	size_t table_bytes = km_arena.ranges ? 0 : KM_ID_TABLES;
-	size_t map_bytes = table_bytes + km_align_up((MAP_SKEW + pages) * sizeof(*range->map), ARRAY_ALIGN);
-	size_t page_bytes = km_align_up(pages * sizeof(*range->page), ARRAY_ALIGN);
-	size_t owner_bytes = km_align_up(pages * sizeof(*range->owner), ARRAY_ALIGN);
-	size_t array_bytes = map_bytes + page_bytes + owner_bytes + km_align_up(pages / 8, ARRAY_ALIGN);
-
 	char *base = km_os_reserve(bytes, KM_BLOCK_BYTES);
 	if (!base)
 		return false;
-	char *arrays = km_os_reserve(array_bytes, ARRAY_ALIGN);
-	uint8_t *node = NULL;
-	if (arrays && km_node_count > 1)
-		node = km_meta_alloc(pages >> KM_MAX_ORDER, true);
-	struct km_range reserved = { .base = base, .pages = pages };
-	if (!arrays || (km_node_count > 1 && !node) || !reserve_live(&reserved)) {
-		if (arrays)
-			km_os_unmap(arrays, array_bytes);
+	struct km_range reserved = { .base = base, .pages = bytes >> KM_PAGE_SHIFT };
+	size_t front = km_arena.ranges ? 0 : KM_ID_TABLES;
+	size_t array_bytes = reserve_arrays(&reserved, 0, KM_RANGE_LIVE, front, 0, "libkmem: page map");
+	if (array_bytes && km_node_count > 1)
+		reserved.node = km_meta_alloc(reserved.pages >> KM_MAX_ORDER, true);
+	/* The allocation state maps are in a mapping of their own, away from all other memory. */
+	if (!array_bytes || (km_node_count > 1 && !reserved.node) ||
+	    (km_hardening.live && !reserve_arrays(&reserved, KM_RANGE_LIVE, KM_RANGE_ARRAYS, 0, ARRAY_ALIGN,
+						  "libkmem: live objects"))) {
+		if (array_bytes)
+			km_os_unmap(start_of(&reserved, 0) - front, array_bytes);
 		km_os_unmap(base, bytes);
 		return false;
 	}
-	km_debug(!((uintptr_t)base & (KM_BLOCK_BYTES - 1)) && pages % KM_BLOCK_PAGES == 0,
+	km_debug(!((uintptr_t)base & (KM_BLOCK_BYTES - 1)) && reserved.pages % KM_BLOCK_PAGES == 0,
 		 "a range has whole blocks");
 	km_os_name(base, bytes, "libkmem: arena");
 	km_tell_root(root_comes, base, bytes);
-	km_os_name(arrays, array_bytes, "libkmem: page map");
-	reserved.map = (uint16_t *)(arrays + table_bytes) + MAP_SKEW;
-	reserved.page = (struct km_page *)(arrays + map_bytes);
-	reserved.owner = (uint64_t *)(arrays + map_bytes + page_bytes);
-	reserved.dirty = (uint64_t *)(arrays + map_bytes + page_bytes + owner_bytes);
-	reserved.node = node;
 	*range = reserved;
 	/* Release pairs with the acquire in km_page_of_any: a thread that sees the count sees the range. */
 	km_store_release(&km_arena.ranges, km_arena.ranges + 1);
@@ -142,15 +146,6 @@ static bool new_range(void)
 	return true;
 }
 
-/* Shrink an array from `from` to `to` members: unmap the rest. */
-static void cut_array(void *array, size_t from, size_t to, size_t bits)
-{
-	size_t old = km_align_up(from * bits / 8, ARRAY_ALIGN), left = km_align_up(to * bits / 8, ARRAY_ALIGN);
-
-	if (left < old)
-		km_os_unmap((char *)array + left, old - left);
-}
-
 static void fit_range(struct km_range *range, size_t limit)
 {
 	size_t had = range->pages;
@@ -161,12 +156,13 @@ static void fit_range(struct km_range *range, size_t limit)
 	if (pages < had) {
 		km_store(&range->pages, pages);
 		km_os_unmap(range->base + (pages << KM_PAGE_SHIFT), (had - pages) << KM_PAGE_SHIFT);
-		cut_array(range->map - MAP_SKEW, MAP_SKEW + had, MAP_SKEW + pages, 8 * sizeof(*range->map));
-		cut_array(range->page, had, pages, 8 * sizeof(*range->page));
-		cut_array(range->owner, had, pages, 8 * sizeof(*range->owner));
-		cut_array(range->dirty, had, pages, 1);
-		for (unsigned i = 0; range->live[0] && i < KM_ALLOC_MAP_TABLES; i++)
-			cut_array(range->live[i], had, pages, live_bits(i));
+		for (unsigned i = 0; i < KM_RANGE_ARRAYS && range->array[i]; i++) {
+			size_t old = km_align_up(bytes_to(i, had), ARRAY_ALIGN);
+			size_t left = km_align_up(bytes_to(i, pages), ARRAY_ALIGN);
+
+			if (left < old)
+				km_os_unmap(start_of(range, i) + left, old - left);
+		}
 	}
 }
 
@@ -179,44 +175,34 @@ void km_arena_fit(size_t limit)
 			fit_range(&km_arena.range[i], limit);
 }
 
-/* Commit an array of `all` members up to `members`, in multiples of `step` bytes. *ready: its committed bytes. */
-static bool commit_array(void *array, size_t *ready, size_t members, size_t all, size_t bits, size_t step)
+/* Commit an array of `all` bytes up to `need` bytes, in multiples of `step` bytes. *ready: its committed bytes. */
+static bool commit_array(char *start, size_t *ready, size_t need, size_t all, size_t step)
 {
-	size_t need = members * bits / 8, limit = km_align_up(all * bits / 8, ARRAY_ALIGN);
-	size_t to = km_min(km_align_up(need, step), limit);
+	size_t to = km_min(km_align_up(need, step), km_align_up(all, ARRAY_ALIGN));
 
-	km_debug(members <= all, "an array has a member for each page of its range");
+	km_debug(need <= all, "an array has a member for each page of its range");
 
 	if (*ready >= need)
 		return true;
-	if (km_os_commit((char *)array + *ready, to - *ready))
+	if (km_os_commit(start + *ready, to - *ready))
 		return false;
 	*ready = to;
 	return true;
 }
 
-static bool commit_map(struct km_range *range, size_t end)
+/* Commit the i-th array of the range up to page `end`. */
+static bool commit_to(struct km_range *range, unsigned i, size_t end)
 {
-	return commit_array(range->map - MAP_SKEW, &range->map_ready, MAP_SKEW + end, MAP_SKEW + range->pages,
-			    8 * sizeof(*range->map), COMMIT_STEP);
-}
-
-static bool commit_live(struct km_range *range, size_t end)
-{
-	for (unsigned i = 0; range->live[0] && i < KM_ALLOC_MAP_TABLES; i++)
-		if (!commit_array(range->live[i], &range->live_ready[i], end, range->pages, live_bits(i), COMMIT_STEP))
-			return false;
-	return true;
+	return commit_array(start_of(range, i), &range->array_ready[i], bytes_to(i, end), bytes_to(i, range->pages),
+			    i == KM_RANGE_DIRTY ? ARRAY_ALIGN : COMMIT_STEP);
 }
 
 static bool commit_arrays(struct km_range *range, size_t end)
 {
-	return commit_live(range, end) && commit_map(range, end) &&
-	       commit_array(range->page, &range->page_ready, end, range->pages, 8 * sizeof(*range->page),
-			    COMMIT_STEP) &&
-	       commit_array(range->owner, &range->owner_ready, end, range->pages, 8 * sizeof(*range->owner),
-			    COMMIT_STEP) &&
-	       commit_array(range->dirty, &range->dirty_ready, end, range->pages, 1, ARRAY_ALIGN);
+	for (unsigned i = 0; i < KM_RANGE_ARRAYS && range->array[i]; i++)
+		if (!commit_to(range, i, end))
+			return false;
+	return true;
 }
 
 struct km_range *km_range_of_page(const struct km_page *page)
@@ -231,27 +217,19 @@ struct km_range *km_range_of_page(const struct km_page *page)
 	return NULL;
 }
 
-/* Bind a fresh, untouched block to the node. Where the system refuses, the kernel places each page at first touch. */
-static void bind_block(char *block, unsigned node)
-{
-	if (km_unlikely(km_nodes.bind) && km_node_bind(block, KM_BLOCK_BYTES, node))
-		km_bump(&km_arena.bind_failures, 1);
-}
-
 /* Commit the tables by id up to this id, and the first map entries (of FOREIGN_PAGES), all of which say "foreign".
  * Then publish the map, before the first lookup of a cache by id or of a page. */
 static bool reach_id(size_t id)
 {
 	static size_t ready[2];
 	struct km_range *range = &km_arena.range[0];
-	const size_t most = KM_ID_TABLES / 2 / sizeof(uint64_t);
-	const size_t skew = (KM_ID_SKEW + KM_MAP_SKEW) / sizeof(uint64_t);
-	char *table = (char *)(range->map - MAP_SKEW) - KM_ID_TABLES;
+	const size_t need = KM_ID_SKEW + KM_MAP_SKEW + (id + 1) * sizeof(uint64_t);
+	char *table = start_of(range, KM_RANGE_MAP) - KM_ID_TABLES;
 
 	for (int i = 0; i < 2; i++, table += KM_ID_TABLES / 2)
-		if (!commit_array(table, &ready[i], skew + id + 1, most, 64, ARRAY_ALIGN))
+		if (!commit_array(table, &ready[i], need, KM_ID_TABLES / 2, ARRAY_ALIGN))
 			return false;
-	if (!commit_map(range, FOREIGN_PAGES))
+	if (!commit_to(range, KM_RANGE_MAP, FOREIGN_PAGES))
 		return false;
 	if (km_hot.map != range->map)
 		km_store_release(&km_hot.map, range->map);
@@ -264,11 +242,16 @@ bool km_id_tables_reach(size_t id)
 	return (km_arena.ranges || new_range()) && reach_id(id);
 }
 
+static bool has_room(const struct km_range *range)
+{
+	return range->base && !range->leaving && range->ready + KM_BLOCK_PAGES <= range->pages;
+}
+
 /* Commit the next largest block of the range for the node. Requires: the lock of the node and the grow lock are held.
  * The first FOREIGN_PAGES pages of the first range are never allocated: their map entries say "foreign". */
 static bool commit_block(struct km_range *range, unsigned node)
 {
-	if (!range->base || range->leaving || range->ready + KM_BLOCK_PAGES > range->pages)
+	if (!has_room(range))
 		return false;
 	size_t end = range->ready + KM_BLOCK_PAGES;
 	bool first = range == km_arena.range;
@@ -279,7 +262,9 @@ static bool commit_block(struct km_range *range, unsigned node)
 	km_debug(km_is_locked(&km_arena.zone[node].lock) && km_is_locked(&km_arena.grow),
 		 "a range grows under its lock and the lock of its node");
 	km_debug(range->ready % KM_BLOCK_PAGES == 0, "a range is committed by whole blocks");
-	bind_block(block, node);
+	/* Where the system refuses, the kernel places each page at first touch. */
+	if (km_unlikely(km_nodes.bind) && km_node_bind(block, KM_BLOCK_BYTES, node))
+		km_bump(&km_arena.bind_failures, 1);
 	if (range->node)
 		range->node[range->ready >> KM_MAX_ORDER] = (uint8_t)node;
 	size_t kept = first && !range->ready ? FOREIGN_PAGES : 0;
@@ -298,24 +283,16 @@ static bool commit_block(struct km_range *range, unsigned node)
 	return true;
 }
 
-/* Commit a largest block in a range with room, else in a new range. */
-static bool grow_any(unsigned node)
-{
-	do
-		for (unsigned i = km_arena.ranges; i-- > 0;) {
-			const struct km_range *range = &km_arena.range[i];
-
-			if (range->base && !range->leaving && range->ready + KM_BLOCK_PAGES <= range->pages)
-				return commit_block(&km_arena.range[i], node);
-		}
-	while (new_range());
-	return false;
-}
-
+/* Commit a largest block in a range with room, else in a new range. Requires: the lock of the node is held. */
 static bool grow(unsigned node)
 {
 	km_lock_scope(&km_arena.grow);
-	return grow_any(node);
+	do
+		for (unsigned i = km_arena.ranges; i-- > 0;)
+			if (has_room(&km_arena.range[i]))
+				return commit_block(&km_arena.range[i], node);
+	while (new_range());
+	return false;
 }
 
 bool km_range_grow(struct km_range *range, unsigned node)
@@ -324,15 +301,17 @@ bool km_range_grow(struct km_range *range, unsigned node)
 	return commit_block(range, node);
 }
 
+bool km_arena_commit(unsigned node)
+{
+	km_lock_scope(&km_arena.zone[node].lock);
+	return grow(node);
+}
+
 bool km_arena_start(void)
 {
 	for (unsigned node = 0; node < km_node_count; node++)
 		km_lock_init(&km_arena.zone[node].lock, KM_RANK_ZONE);
-	if (!km_arena.ranges && !new_range())
-		return false;
-	struct km_zone *zone = &km_arena.zone[km_node_here()];
-	km_lock_scope(&zone->lock);
-	return grow((unsigned)(zone - km_arena.zone));
+	return km_arena_commit(km_node_here());
 }
 
 /* ------------------------------------------------------------------ pages */
@@ -356,52 +335,42 @@ static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, boo
 		km_debug(!((uintptr_t)km_page_address(page) & ((KM_PAGE_SIZE << order) - 1)),
 			 "a block has the requested alignment");
 		km_debug(km_page_node(km_page_address(page)) == node, "a page belongs to the requested node");
-		km_store(&page->order, (uint8_t)order);
-		page->flags = 0;
-		page->node = (uint8_t)node;
-		km_store(&page->cache, NULL);
+		km_page_begin(page, order, node);
 	}
 	km_unlock_may(&zone->lock, may_wait);
 	return page;
 }
 
-/* Allocate from the other nodes, the nearest first: free pages of any node come before fresh memory. */
-km_cold static struct km_page *alloc_elsewhere(unsigned node, size_t count, unsigned order, bool may_wait, bool *zero)
-{
-	for (int grow = 0; grow <= may_wait; grow++)
-		for (unsigned i = 1; i < km_node_count; i++) {
-			struct km_page *page = alloc_on(km_node_near(node, i), count, order, may_wait, grow, zero);
-
-			if (page)
-				return page;
-		}
-	return NULL;
-}
-
-/* Allocate again after the present purge: the last resort. The purge frees its pages a moment later. */
-km_cold static struct km_page *alloc_after_purge(unsigned node, size_t count, unsigned order, bool only, bool *zero)
+/* Allocate from the other nodes, the nearest first. */
+km_cold static struct km_page *alloc_elsewhere(unsigned node, size_t count, unsigned order, bool may_wait,
+					       bool may_grow, bool *zero)
 {
 	struct km_page *page = NULL;
 
-	km_lock_scope(&km_arena.purge);
-	for (unsigned i = 0; !page && i < (only ? 1 : km_node_count); i++)
-		page = alloc_on(i ? km_node_near(node, i) : node, count, order, true, false, zero);
+	for (unsigned i = 1; i < km_node_count && !page; i++)
+		page = alloc_on(km_node_near(node, i), count, order, may_wait, may_grow, zero);
 	return page;
 }
 
 static struct km_page *alloc_any(size_t count, unsigned order, int node, bool may_wait, bool *zero)
 {
-	unsigned first = node < 0 ? km_node_here() : (unsigned)node & ~(unsigned)KM_NODE_ONLY;
-	bool only = node >= 0 && node & KM_NODE_ONLY;
+	const unsigned first = km_first_node(node);
+	const bool only = km_is_only_node(node);
 
 	if (!count || count > KM_BLOCK_PAGES || order > KM_MAX_ORDER)
 		return NULL;
 	struct km_page *page = alloc_on(first, count, order, may_wait, may_wait, zero);
 	if (km_likely(page))
 		return page;
-	if (!only)
-		page = alloc_elsewhere(first, count, order, may_wait, zero);
-	return page || !may_wait ? page : alloc_after_purge(first, count, order, only, zero);
+	/* Free pages of any node come before fresh memory. */
+	for (int grow = 0; grow <= may_wait && !page && !only; grow++)
+		page = alloc_elsewhere(first, count, order, may_wait, grow, zero);
+	if (page || !may_wait)
+		return page;
+	/* The last resort: the present purge frees its pages a moment later. */
+	km_lock_scope(&km_arena.purge);
+	page = alloc_on(first, count, order, true, false, zero);
+	return page || only ? page : alloc_elsewhere(first, count, order, true, false, zero);
 }
 
 struct km_page *km_pages_alloc_exact(size_t count, unsigned order, int node, bool may_wait, bool *zero)
@@ -411,14 +380,6 @@ struct km_page *km_pages_alloc_exact(size_t count, unsigned order, int node, boo
 	if (!may_wait)
 		km_ahead_note(count, page != NULL);
 	return page;
-}
-
-bool km_arena_commit(unsigned node)
-{
-	struct km_zone *zone = &km_arena.zone[node];
-
-	km_lock_scope(&zone->lock);
-	return grow(node);
 }
 
 /* Returns: the number of pages at the start that are alike: all gone, or all resident. */
@@ -480,21 +441,29 @@ bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)
 
 /* ------------------------------------------------------------------ addresses */
 
-struct km_page *km_page_of_any(const void *p)
+struct km_range *km_range_of(const void *p, size_t *index)
 {
 	unsigned ranges = km_load_acquire(&km_arena.ranges);
 
 	for (unsigned i = 0; i < ranges; i++) {
-		const struct km_range *range = &km_arena.range[i];
+		struct km_range *range = &km_arena.range[i];
 		/* Load ready before base: a reused range has another base. Acquire pairs with the release in
 		 * commit_block. */
 		size_t ready = km_load_acquire(&range->ready);
-		size_t index = ((uintptr_t)p - (uintptr_t)km_load(&range->base)) >> KM_PAGE_SHIFT;
 
-		if (index < ready)
-			return &range->page[index];
+		*index = ((uintptr_t)p - (uintptr_t)km_load(&range->base)) >> KM_PAGE_SHIFT;
+		if (*index < ready)
+			return range;
 	}
 	return NULL;
+}
+
+struct km_page *km_page_of_any(const void *p)
+{
+	size_t index;
+	const struct km_range *range = km_range_of(p, &index);
+
+	return range ? &range->page[index] : NULL;
 }
 
 struct km_page *km_page_head(struct km_page *page)
@@ -522,17 +491,10 @@ void *km_page_address(const struct km_page *page)
 
 unsigned km_page_node(const void *p)
 {
-	if (km_likely(km_node_count == 1))
-		return 0;
-	for (unsigned i = 0; i < km_load_acquire(&km_arena.ranges); i++) {
-		const struct km_range *range = &km_arena.range[i];
-		size_t ready = km_load_acquire(&range->ready);
-		size_t index = ((uintptr_t)p - (uintptr_t)km_load(&range->base)) >> KM_PAGE_SHIFT;
+	size_t index;
+	const struct km_range *range = km_likely(km_node_count == 1) ? NULL : km_range_of(p, &index);
 
-		if (index < ready)
-			return km_range_node(range, index);
-	}
-	return 0;
+	return range ? km_range_node(range, index) : 0;
 }
 
 void km_map_set(struct km_page *page, size_t count, uint16_t value)
@@ -560,17 +522,15 @@ int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift)
 	size_t index = (size_t)(page - range->page);
 
 	km_debug(index + count <= range->ready, "only committed pages are made resident");
-	int result = fault_in(km_page_address(page), count << KM_PAGE_SHIFT) ?:
-		     fault_in(page, count * sizeof(*page)) ?:
-		     fault_in(&range->map[index], count * sizeof(*range->map)) ?:
-		     fault_in(&range->owner[index], count * sizeof(*range->owner));
-	if (result || !live_shift || !range->live[live_shift - KM_ALLOC_MAP_LOW])
-		return result;
-	const unsigned each = KM_PAGE_SHIFT - live_shift;
-	return fault_in(range->live[live_shift - KM_ALLOC_MAP_LOW] + (index << each), count << each);
+	int result = fault_in(km_page_address(page), count << KM_PAGE_SHIFT);
+	for (unsigned i = 0; !result && i < KM_RANGE_ARRAYS && range->array[i]; i++)
+		if (i < KM_RANGE_DIRTY || (live_shift && i == KM_RANGE_LIVE + live_shift - KM_ALLOC_MAP_LOW))
+			result = fault_in((char *)range->array[i] + index * km_range_bits[i] / 8,
+					  count * km_range_bits[i] / 8);
+	return result;
 }
 
-static struct km_zone *zone_of_page(const struct km_page *page)
+struct km_zone *km_zone_of_page(const struct km_page *page)
 {
 	const struct km_range *range = km_range_of_page(page);
 
@@ -579,18 +539,18 @@ static struct km_zone *zone_of_page(const struct km_page *page)
 
 void km_page_hold(const struct km_page *page)
 {
-	km_lock(&zone_of_page(page)->lock);
+	km_lock(&km_zone_of_page(page)->lock);
 }
 
 void km_page_let_go(const struct km_page *page)
 {
-	km_unlock(&zone_of_page(page)->lock);
+	km_unlock(&km_zone_of_page(page)->lock);
 }
 
 /* Requires: the lock of the page's zone is held. */
 void km_pages_stay(struct km_page *page)
 {
-	km_debug(km_is_locked(&zone_of_page(page)->lock) && !km_arena.staying && !km_arena.staying_count,
+	km_debug(km_is_locked(&km_zone_of_page(page)->lock) && !km_arena.staying && !km_arena.staying_count,
 		 "pages of one slab at a time are held");
 	km_store(&km_arena.staying, page);
 }
@@ -601,7 +561,7 @@ void km_pages_stay_no_more(void)
 
 	/* In the child of a fork from a signal handler that interrupted the holder of this lock, the next reservation
 	 * does the work. */
-	if (!page || km_lock_is_own(&zone_of_page(page)->lock))
+	if (!page || km_lock_is_own(&km_zone_of_page(page)->lock))
 		return;
 	km_page_hold(page);
 	size_t count = km_arena.staying_count;
@@ -636,15 +596,15 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg)
 
 void km_arena_get_stats(struct km_arena_stats *stats)
 {
-	*stats = (struct km_arena_stats){ .bind_failures = km_load(&km_arena.bind_failures) };
-	for (unsigned i = 0; i < km_node_count; i++) {
-		const struct km_zone_counts *pages = &km_arena.zone[i].pages;
-
-		stats->pages.used_pages += km_load(&pages->used_pages);
-		stats->pages.dirty_pages += km_load(&pages->dirty_pages);
-		stats->pages.clean_pages += km_load(&pages->clean_pages);
-		stats->pages.purged_pages += km_load(&pages->purged_pages);
-	}
+	*stats = (struct km_arena_stats){
+		.pages = {
+			.used_pages = km_zones_sum(pages.used_pages),
+			.dirty_pages = km_zones_sum(pages.dirty_pages),
+			.clean_pages = km_zones_sum(pages.clean_pages),
+			.purged_pages = km_zones_sum(pages.purged_pages),
+		},
+		.bind_failures = km_load(&km_arena.bind_failures),
+	};
 	for (unsigned i = 0; i < km_load_acquire(&km_arena.ranges); i++) {
 		const struct km_range *range = &km_arena.range[i];
 
@@ -663,11 +623,6 @@ void km_arena_expose(struct km_arena_view *view)
 		view->zone[i] = &km_arena.zone[i].pages;
 }
 
-const struct km_zone_counts *km_arena_zone(unsigned node)
-{
-	return &km_arena.zone[node].pages;
-}
-
 const struct km_range *km_arena_range(unsigned i)
 {
 	return i < km_load_acquire(&km_arena.ranges) ? &km_arena.range[i] : NULL;
@@ -684,33 +639,24 @@ unsigned km_arena_decay_ms(void)
 	return km_arena.decay_ms;
 }
 
-/* Take the locks in the order of their ranks: purge, nodes, grow. */
+/* Take the locks in the order of their ranks. */
 void km_arena_fork(bool before, bool child)
 {
-	struct km_lock *locks[KM_MAX_NODES + 2];
-	unsigned count = 0;
-
-	if (before)
-		km_nodump_fork(true, false), km_addr_reuse_fork(true, false);
-	locks[count++] = &km_arena.purge;
+	km_nodump_fork(before, child);
+	km_addr_reuse_fork(before, child);
+	km_lock_around_fork(&km_arena.purge, before, child);
 	for (unsigned node = 0; node < km_node_count; node++)
-		locks[count++] = &km_arena.zone[node].lock;
-	locks[count++] = &km_arena.grow;
-	for (unsigned i = 0; i < count; i++)
-		km_lock_around_fork(locks[i], before, child);
-	if (!before)
-		km_addr_reuse_fork(false, child), km_nodump_fork(false, child);
+		km_lock_around_fork(&km_arena.zone[node].lock, before, child);
+	km_lock_around_fork(&km_arena.grow, before, child);
 }
 
 /* Check that the set bits of all ranges are as many as the dirty pages of all nodes. */
 static int check_bits(void)
 {
-	size_t bits = 0, dirty = 0;
+	size_t bits = 0, dirty = km_zones_sum(pages.dirty_pages);
 
 	for (unsigned i = 0; i < km_arena.ranges; i++)
 		bits += km_bits_count(km_arena.range[i].dirty, 0, km_arena.range[i].ready);
-	for (unsigned node = 0; node < km_node_count; node++)
-		dirty += km_arena.zone[node].pages.dirty_pages;
 	if (bits == dirty)
 		return 0;
 	km_warn("check: %lu pages have a dirty bit, but %lu free pages are counted as dirty", bits, dirty);

@@ -75,18 +75,33 @@ struct km_page {
 #define KM_ALLOC_MAP_HIGH	7u
 #define KM_ALLOC_MAP_TABLES	(KM_ALLOC_MAP_HIGH - KM_ALLOC_MAP_LOW + 1)
 
+/* The arrays of a range, with entries for its pages. */
+enum {
+	KM_RANGE_MAP,
+	KM_RANGE_PAGE,
+	KM_RANGE_OWNER,
+	KM_RANGE_DIRTY,
+	KM_RANGE_LIVE,
+	KM_RANGE_ARRAYS = KM_RANGE_LIVE + KM_ALLOC_MAP_TABLES
+};
+
 struct km_range {
 	char *base;		/* first address; NULL: the range was given back */
 	size_t pages;		/* reserved pages */
 	size_t ready;		/* committed pages; a multiple of a largest block */
-	uint16_t *map;
-	struct km_page *page;
-	uint64_t *owner;	/* objcg word of each page: page/obj_cgroups.h */
-	uint64_t *dirty;	/* a bit for each page: free, and may be resident; under the lock of the node */
-	uint8_t *live[KM_ALLOC_MAP_TABLES];	/* allocation state maps; NULL: frees are not validated */
+	union {
+		struct {
+			uint16_t *map;
+			struct km_page *page;
+			uint64_t *owner;	/* objcg word of each page: page/obj_cgroups.h */
+			/* A bit for each page: free, and may be resident. Changes under the lock of the node. */
+			uint64_t *dirty;
+			uint8_t *live[KM_ALLOC_MAP_TABLES];	/* allocation state maps; NULL: no validation */
+		};
+		void *array[KM_RANGE_ARRAYS];	/* the same, for loops over all arrays */
+	};
+	size_t array_ready[KM_RANGE_ARRAYS];	/* committed bytes of each array */
 	uint8_t *node;		/* node of each largest block; NULL: the machine has one node */
-	/* Committed bytes of each array. */
-	size_t map_ready, page_ready, owner_ready, dirty_ready, live_ready[KM_ALLOC_MAP_TABLES];
 	bool pinned;		/* a late reader may still read its pages: the range is never unmapped */
 	bool leaving;		/* being unmapped; afterwards base is NULL, and a new range reuses the arrays */
 };
@@ -188,9 +203,6 @@ int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift);
 /* Add to the number of free resident pages that are kept for a reservation (negative: subtract). Returns: the number
  * of kept pages, including pages lost to the alignment of slabs. */
 size_t km_pages_reserve(long pages);
-/* Turn the prefault of huge pages off (true) or on (false). A reservation frees the pages that it takes, so huge
- * pages would exceed the bound. */
-void km_pages_reserving(bool reserving);
 /* Set the number of pages in use that may be cached on CPUs. Such pages count as dirty, and lower the bound of dirty
  * memory. Requires: the caller holds a lock since before the count. */
 void km_pages_set_ready(size_t pages);
@@ -232,7 +244,6 @@ struct km_arena_view {
 	const size_t *bind_failures;
 };
 void km_arena_expose(struct km_arena_view *view);
-const struct km_zone_counts *km_arena_zone(unsigned node);
 const struct km_range *km_arena_range(unsigned i);	/* NULL beyond the last */
 void km_arena_set(bool huge, unsigned decay_ms);
 unsigned km_arena_decay_ms(void);

@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "os/lock.h"
 #include "os/os.h"
-#include "arena.h"
+#include "zone.h"
 #include "metadata.h"
 
 #define STEP_PAGES	((size_t)1 << KM_MAX_ORDER)	/* pages committed by one step */
@@ -52,14 +52,7 @@ size_t km_ahead_level(void)
 
 static size_t free_pages(void)
 {
-	size_t pages = 0;
-
-	for (unsigned i = 0; i < km_node_count; i++) {
-		const struct km_zone_counts *counts = km_arena_zone(i);
-
-		pages += km_load(&counts->dirty_pages) + km_load(&counts->clean_pages);
-	}
-	return pages;
+	return km_zones_sum(pages.dirty_pages) + km_zones_sum(pages.clean_pages);
 }
 
 bool km_ahead_wanted(void)
@@ -188,9 +181,9 @@ static bool goes_on(const struct km_page *piece, const struct km_page *page)
 static bool take(size_t pages, unsigned order)
 {
 	km_lock_scope(&touched.lock);
-	km_pages_reserving(true);
+	km_store(&km_arena.reserving, true);
 	struct km_page *page = km_pages_alloc_exact(pages, order, NUMA_NO_NODE, true, NULL), *last = NULL;
-	km_pages_reserving(false);
+	km_store(&km_arena.reserving, false);
 	if (page && !km_list_empty(&touched.taken))
 		last = km_list_last(&touched.taken, struct km_page, list);
 	if (last && goes_on(last, page)) {
@@ -224,7 +217,7 @@ static void adopt(void)
 	if (km_likely(!km_load(&ahead.left)))
 		return;
 	km_store(&ahead.left, false);
-	km_pages_reserving(false);
+	km_store(&km_arena.reserving, false);
 	km_pages_stay_no_more();
 	if (touched.taken.next)
 		give_taken_back();
@@ -241,36 +234,29 @@ static km_cold void adopt_now(void)
 	km_unlock(&touched.one);
 }
 
-/* Take pages in pieces of the cache's slabs, so that later slabs find small free pieces again. */
-static bool take_slabs(size_t pages, unsigned order)
-{
-	const size_t slab = (size_t)1 << order;
-
-	for (size_t taken = 0; taken < pages; taken += slab)
-		if (!take(slab, order))
-			return false;
-	return true;
-}
-
 #define LEAST_PIECE	16u
-static bool take_pieces(size_t pages)
+/* Take pages in pieces of `piece` pages. Where the memory is fragmented, in halves of these, down to `least` pages. */
+static bool take_all(size_t pages, size_t piece, size_t least, unsigned order)
 {
-	for (size_t piece = STEP_PAGES, now; pages; pages -= now) {
-		while (!take(now = km_min(pages, piece), 0)) {
-			if (piece <= LEAST_PIECE)
+	for (size_t now; pages; pages -= now)
+		while (!take(now = km_min(pages, piece), order)) {
+			if (piece <= least)
 				return false;
 			piece /= 2;
 		}
-	}
 	return true;
 }
 
 /* Take `pages` free pages, make them resident and free them: later allocations use these pages first. */
 static bool touch_free_pages(size_t pages, size_t own, unsigned order, uint32_t live_shift)
 {
+	const size_t slab = (size_t)1 << order;
+
 	/* The alignment of slabs leaves some pages unused (page/purge.c). */
 	own = km_min(own + own / 64 + 64, pages);
-	bool done = take_slabs(own, order) && take_pieces(pages - own);
+	/* Pieces of the cache's slabs first, so that later slabs find small free pieces again. */
+	bool done = take_all(km_align_up(own, slab), slab, slab, order) &&
+		    take_all(pages - own, STEP_PAGES, LEAST_PIECE, 0);
 
 	/* Only this thread changes the list. */
 	km_list_for_each(entry, &touched.taken) {

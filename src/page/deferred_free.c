@@ -34,31 +34,21 @@ void km_deferred_piece(void *p, size_t bytes)
 }
 
 /* Acquire pairs with the release in km_deferred_pages. */
-static void finish_pages(void)
-{
-	struct km_list *next;
-
-	for (struct km_page *page = km_swap_acquire(&pages, NULL); page;
-	     page = next ? km_container_of(next, struct km_page, list) : NULL) {
-		next = page->list.next;
-		km_pages_free(page, page->order);
-	}
-}
-
-static void finish_pieces(void)
-{
-	struct piece *next;
-
-	for (struct piece *piece = km_swap_acquire(&pieces, NULL); piece; piece = next) {
-		next = piece->next;
-		km_meta_free(piece, piece->bytes);
-	}
-}
-
 void km_deferred_finish(void)
 {
-	if (km_unlikely(km_load(&pages) != NULL))
-		finish_pages();
-	if (km_unlikely(km_load(&pieces) != NULL))
-		finish_pieces();
+	struct km_page *page = km_load(&pages) ? km_swap_acquire(&pages, NULL) : NULL;
+	struct piece *piece = km_load(&pieces) ? km_swap_acquire(&pieces, NULL) : NULL;
+
+	while (page) {
+		struct km_list *next = page->list.next;
+
+		km_pages_free(page, page->order);
+		page = next ? km_container_of(next, struct km_page, list) : NULL;
+	}
+	while (piece) {
+		struct piece *next = piece->next;
+
+		km_meta_free(piece, piece->bytes);
+		piece = next;
+	}
 }

@@ -30,9 +30,6 @@ km_inline bool km_is_guarded(const void *p)
 	return km_unlikely((uintptr_t)p - km_guarded.start < km_guarded.bytes);
 }
 
-/* Returns: a pseudo-random number, for choices that should not follow a pattern. Not secret. */
-uint32_t km_guarded_random(void);
-
 /* The settings of KMEM_OPTIONS. */
 struct km_guard_options {
 	unsigned ms;		/* average time between two samples in ms; 0 without each: off */

@@ -49,8 +49,6 @@ static struct {
 	size_t kept_bytes;
 } big = { .lock = KM_LOCK_INIT(KM_RANK_BIG) };
 
-/* Take the lock, with the thread busy: a signal handler must find the thread busy while the lock is held. Returns:
- * the former busy state, for unlock_table(). */
 static struct km_busy_was lock_table(void)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -59,13 +57,17 @@ static struct km_busy_was lock_table(void)
 	return was;
 }
 
-static void unlock_table(struct km_busy_was was)
+static void unlock_table(const struct km_busy_was *was)
 {
 	km_debug(big.used == big.blocks, "the table holds exactly the allocated blocks");
 	km_debug(big.used + big.deleted <= big.slots, "no table entry is counted twice");
 	km_unlock(&big.lock);
-	km_busy_end(was);
+	km_busy_end(*was);
 }
+
+/* Hold the lock until the end of the block, with the thread busy: a signal handler must find the thread busy while the
+ * lock is held. */
+#define table_scope() struct km_busy_was was_here km_scoped(unlock_table) = lock_table()
 
 #define FIRST_SLOTS	64u
 #define DELETED		1u
@@ -82,7 +84,7 @@ static size_t hash(uintptr_t start)
 static struct km_huge_entry *find(uintptr_t start)
 {
 	km_debug(km_is_locked(&big.lock), "the table is read under its lock");
-	for (size_t i = hash(start), probes = 0; probes < big.slots; i++, probes++) {
+	for (size_t i = hash(start), probes = 0; start > DELETED && probes < big.slots; i++, probes++) {
 		struct km_huge_entry *entry = &big.table[i & (big.slots - 1)];
 
 		if (entry->start == start)
@@ -157,15 +159,6 @@ static void hand_over(void *p, size_t bytes)
 	km_bump(&big.kept_bytes, bytes);
 }
 
-static struct km_huge_entry *alloc_table(size_t bytes)
-{
-	if (bytes <= META_MOST)
-		return km_meta_alloc(bytes, true);
-	struct km_huge_entry *table = km_os_map(bytes, KM_PAGE_SIZE);
-	big.alone += table != NULL;
-	return table;
-}
-
 /* Make room for one more entry, so that an insertion after a system call cannot fail. Returns: false if there is no
  * memory. */
 static bool reserve_entry(void)
@@ -176,8 +169,11 @@ static bool reserve_entry(void)
 	size_t slots = !old_slots ? FIRST_SLOTS :
 		       (big.used + 1) * 2 > old_slots ? old_slots * 2 : old_slots;
 	km_debug(km_is_pow2(slots), "the number of table entries is a power of two");
-	struct km_huge_entry *old = big.table, *table = alloc_table(slots * sizeof(*table));
+	struct km_huge_entry *old = big.table, *table;
+	const size_t bytes = slots * sizeof(*table);
 
+	table = bytes <= META_MOST ? km_meta_alloc(bytes, true) : km_os_map(bytes, KM_PAGE_SIZE);
+	big.alone += table && bytes > META_MOST;
 	if (!table)
 		return big.table && big.used + big.deleted + 1 < big.slots;
 	/* Set slots to 0 between the tables: a reader in another process must never combine the slots of one table
@@ -210,19 +206,9 @@ static struct kept *take_kept(struct kept **at)
 	return kept;
 }
 
-/* Offer one kept range to the system again. */
-static void offer_kept(void)
-{
-	if (km_unlikely(big.kept != NULL)) {
-		struct kept *kept = take_kept(&big.kept);
-
-		hand_over(kept, kept->bytes);
-	}
-}
-
 void km_huge_offer(void)
 {
-	struct km_busy_was was = lock_table();
+	table_scope();
 	struct kept *kept = big.kept, *next;
 	big.kept = NULL;
 	km_store(&big.kept_bytes, (size_t)0);
@@ -231,7 +217,6 @@ void km_huge_offer(void)
 		hand_over(kept, kept->bytes);
 	}
 	km_region_offer();
-	unlock_table(was);
 }
 
 /* Returns: memory from a kept range that is large enough, as zeros; the rest of the range stays kept. Requires: the
@@ -344,22 +329,17 @@ static void *fit(struct km_huge_cached parked, size_t bytes)
 	return p;
 }
 
-/* Returns: true if freed blocks may be cached. Not with several nodes or under a sanitizer, where a block must begin
- * fresh. Not under a limit, where cached blocks would take address space from the program's mappings. */
-static bool may_park(void)
-{
-	return km_node_count == 1 && !km_sanitizer.any && !km_os_is_limited();
-}
-
 /*
  * Put a freed block into the cache, with the state of a fresh mapping: the last user's advice for forks and core
  * dumps, and protections, are undone. This happens at the free and not at reuse, because locked memory counts against
- * a limit, and different flags split the mapping. Drops the lock during system calls. Requires: the lock is held.
- * Returns: false if the system refuses, the block is locked, or the cache is full.
+ * a limit, and different flags split the mapping. No block is cached with several nodes or under a sanitizer, where
+ * a block must begin fresh; nor under a limit, where cached blocks would take address space from the program's
+ * mappings. Drops the lock during system calls. Requires: the lock is held. Returns: false if the system refuses, the
+ * block is locked, or the cache is full.
  */
 static bool park(void *p, size_t bytes, uint32_t region)
 {
-	if (!may_park())
+	if (km_node_count > 1 || km_sanitizer.any || km_os_is_limited())
 		return false;
 	big.in_hand++;
 	km_unlock(&big.lock);
@@ -379,7 +359,7 @@ static size_t shed(bool beyond, unsigned decay_ms)
 	struct km_huge_cached gone;
 	size_t bytes = 0;
 
-	for (unsigned most = km_huge_cache_count(); most; most--) {
+	for (unsigned most = km_huge_cache.count; most; most--) {
 		if (!(beyond ? km_huge_cache_beyond(in_use(), &gone) : km_huge_cache_old(decay_ms, &gone)))
 			break;
 		let_go(gone.p, gone.bytes, gone.region);
@@ -392,7 +372,7 @@ static size_t shed(bool beyond, unsigned decay_ms)
  * Returns: false if no block is cached, or the system would refuse the request even without all cached blocks. */
 static bool shed_for(size_t bytes)
 {
-	size_t idle = *km_huge_cache_pages() << KM_PAGE_SHIFT;
+	size_t idle = km_huge_cache.pages << KM_PAGE_SHIFT;
 	struct km_huge_cached gone;
 
 	if (!idle || (bytes > idle && km_os_refuses(bytes - idle)) || !km_huge_cache_old(0, &gone))
@@ -406,19 +386,16 @@ size_t km_huge_purge(unsigned decay_ms)
 	/* Usually there never was a huge block: take no lock. */
 	if (!km_load(&big.table))
 		return 0;
-	struct km_busy_was was = lock_table();
+	table_scope();
 	km_huge_cache_fade(in_use(), !decay_ms);
-	size_t bytes = shed(false, decay_ms);
-	unlock_table(was);
-	return bytes;
+	return shed(false, decay_ms);
 }
 
 void km_huge_trim(void)
 {
-	struct km_busy_was was = lock_table();
+	table_scope();
 
 	shed(true, 0);
-	unlock_table(was);
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -482,7 +459,7 @@ void *km_huge_alloc(size_t bytes, size_t align, bool *zero)
 	bytes = km_align_up(bytes, KM_PAGE_SIZE);
 	if (!bytes)
 		return NULL;
-	struct km_busy_was was = lock_table();
+	table_scope();
 	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region, zero);
 	/* Reserve the entry only now: other threads may have inserted while the lock was dropped. */
 	if (p && reserve_entry()) {
@@ -495,23 +472,21 @@ void *km_huge_alloc(size_t bytes, size_t align, bool *zero)
 		let_go(p, bytes, region);
 		p = NULL;
 	}
-	unlock_table(was);
 	return p;
 }
 
 static size_t bytes_of(const void *p)
 {
-	struct km_huge_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
+	struct km_huge_entry *entry = find((uintptr_t)p);
 
 	return entry ? entry->bytes : 0;
 }
 
 size_t km_huge_bytes(const void *p)
 {
-	struct km_busy_was was = lock_table();
-	size_t bytes = bytes_of(p);
-	unlock_table(was);
-	return bytes;
+	table_scope();
+
+	return bytes_of(p);
 }
 
 size_t km_huge_try_bytes(const void *p)
@@ -529,22 +504,23 @@ size_t km_huge_try_bytes(const void *p)
 
 bool km_huge_free(const void *p)
 {
-	struct km_busy_was was = lock_table();
-	struct km_huge_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
-	if (entry) {
-		struct km_huge_entry gone = *entry;
-
-		km_debug(gone.bytes <= big.bytes, "the sum of bytes is right");
-		remove_entry(entry);
-		km_bump(&big.blocks, -1);
-		km_bump(&big.bytes, -gone.bytes);
-		offer_kept();
-		if (!park((void *)p, gone.bytes, gone.region))
-			let_go((void *)p, gone.bytes, gone.region);
-		shed(true, 0);
-	}
-	unlock_table(was);
-	return entry != NULL;
+	table_scope();
+	struct km_huge_entry *entry = find((uintptr_t)p);
+	if (!entry)
+		return false;
+	const struct km_huge_entry gone = *entry;
+	km_debug(gone.bytes <= big.bytes, "the sum of bytes is right");
+	remove_entry(entry);
+	km_bump(&big.blocks, -1);
+	km_bump(&big.bytes, -gone.bytes);
+	/* Offer one kept range to the system again. */
+	struct kept *kept = km_unlikely(big.kept != NULL) ? take_kept(&big.kept) : NULL;
+	if (kept)
+		hand_over(kept, kept->bytes);
+	if (!park((void *)p, gone.bytes, gone.region))
+		let_go((void *)p, gone.bytes, gone.region);
+	shed(true, 0);
+	return true;
 }
 
 /* Resize a block. A moved block's old range is unmapped before its entry goes; the lock hides this. Requires: the
@@ -571,7 +547,7 @@ static void *resize(struct km_huge_entry *entry, size_t bytes)
 void *km_huge_resize(void *p, size_t bytes)
 {
 	bytes = km_align_up(bytes, KM_PAGE_SIZE);
-	struct km_busy_was was = lock_table();
+	table_scope();
 	struct km_huge_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
 	/* The cached blocks may occupy the missing memory. Other threads may have changed the table meanwhile. */
@@ -589,34 +565,31 @@ void *km_huge_resize(void *p, size_t bytes)
 		/* The bound of cached blocks falls with the bytes in use. */
 		shed(true, 0);
 	}
-	unlock_table(was);
 	return moved;
 }
 
 uint64_t km_huge_owner(const void *p)
 {
-	struct km_busy_was was = lock_table();
-	struct km_huge_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
-	uint64_t owner = entry ? entry->owner : 0;
-	unlock_table(was);
-	return owner;
+	table_scope();
+	const struct km_huge_entry *entry = find((uintptr_t)p);
+
+	return entry ? entry->owner : 0;
 }
 
 void km_huge_set_owner(const void *p, uint64_t owner)
 {
-	struct km_busy_was was = lock_table();
+	table_scope();
 	struct km_huge_entry *entry = find((uintptr_t)p);
+
 	if (entry)
 		entry->owner = owner;
-	unlock_table(was);
 }
 
 uint32_t km_huge_search(void)
 {
-	struct km_busy_was was = lock_table();
-	uint32_t search = ++big.searches;
-	unlock_table(was);
-	return search;
+	table_scope();
+
+	return ++big.searches;
 }
 
 /* Find the next block of owner from *from on. Requires: the lock is held. */
@@ -636,13 +609,12 @@ static void *find_next(uint64_t owner, uint32_t search, size_t *from)
 /* A replaced table has another order, so a last pass covers the whole table. */
 void *km_huge_next(uint64_t owner, uint32_t search, size_t *from)
 {
-	struct km_busy_was was = lock_table();
+	table_scope();
 	void *found = find_next(owner, search, from);
 	if (!found) {
 		*from = 0;
 		found = find_next(owner, search, from);
 	}
-	unlock_table(was);
 	return found;
 }
 
@@ -674,11 +646,11 @@ void km_huge_get_stats(size_t *blocks, size_t *bytes)
 void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
 		   const size_t **parked)
 {
-	*parked = km_huge_cache_pages();
+	*parked = &km_huge_cache.pages;
 	*blocks = &big.blocks;
 	*bytes = &big.bytes;
 	*kept = &big.kept_bytes;
-	*spare = km_region_spare();
+	*spare = &km_region_spare;
 }
 
 void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size_t **slots,
@@ -686,7 +658,8 @@ void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size
 {
 	*table = (const struct km_huge_entry *const *)&big.table;
 	*slots = &big.slots;
-	km_huge_cache_expose(parked, parked_count);
+	*parked = km_huge_cache.at;
+	*parked_count = &km_huge_cache.count;
 }
 
 /* Before a fork, wait until in_hand is 0: the child would lose a block counted there. In the child of a signal
@@ -727,21 +700,20 @@ static void hide_all(bool hidden)
 
 long km_huge_mlockall(int flags)
 {
-	struct km_busy_was was = lock_table();
+	table_scope();
 	shed(false, 0);
 	hide_all(true);
 	long result = km_os_mlockall(flags);
 	hide_all(false);
-	unlock_table(was);
 	return result;
 }
 
 size_t km_huge_spare(void)
 {
-	return km_load(&big.kept_bytes) + km_load(km_region_spare());
+	return km_load(&big.kept_bytes) + km_load(&km_region_spare);
 }
 
 size_t km_huge_idle(void)
 {
-	return km_huge_spare() + (km_load(km_huge_cache_pages()) << KM_PAGE_SHIFT);
+	return km_huge_spare() + (km_load(&km_huge_cache.pages) << KM_PAGE_SHIFT);
 }

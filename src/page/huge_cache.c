@@ -14,36 +14,31 @@
 #include "os/os.h"
 #include "metadata.h"
 
-#define MOST	64u
 /* Limit of the swing where little is in use: a program that then becomes idle keeps this much. */
 #define MOST_SWUNG	((size_t)64 << 20)
 
+struct km_huge_cache km_huge_cache;
 static struct {
-	struct km_huge_cached at[MOST];	/* cached blocks, the oldest first */
-	unsigned count;
-	size_t bytes, pages;
 	size_t trimmed;			/* bytes given back lately because of the bound */
 	size_t missed;			/* ... and allocated again since (purge.c does the same for pages) */
 	size_t peak;			/* recent peak of bytes in use */
 } parked;
 
-static void count(size_t bytes)
+static size_t cached_bytes(void)
 {
-	parked.bytes += bytes;
-	km_store(&parked.pages, parked.bytes >> KM_PAGE_SHIFT);
-	km_debug(!parked.count == !parked.bytes, "cached huge blocks are counted with their bytes");
+	return km_load(&km_huge_cache.pages) << KM_PAGE_SHIFT;
 }
 
 static struct km_huge_cached remove_at(unsigned i)
 {
-	struct km_huge_cached gone = parked.at[i];
+	struct km_huge_cached gone = km_huge_cache.at[i];
 
-	km_debug(i < parked.count, "a block that leaves the cache was in the cache");
-	km_debug(parked.bytes >= gone.bytes, "cached huge blocks are counted with their bytes");
+	km_debug(i < km_huge_cache.count, "a block that leaves the cache was in the cache");
+	km_debug(cached_bytes() >= gone.bytes, "cached huge blocks are counted with their pages");
 
-	parked.count--;
-	__builtin_memmove(&parked.at[i], &parked.at[i + 1], (parked.count - i) * sizeof(gone));
-	count(-gone.bytes);
+	km_huge_cache.count--;
+	__builtin_memmove(&km_huge_cache.at[i], &km_huge_cache.at[i + 1], (km_huge_cache.count - i) * sizeof(gone));
+	km_bump(&km_huge_cache.pages, -(gone.bytes >> KM_PAGE_SHIFT));
 	return gone;
 }
 
@@ -57,19 +52,21 @@ static size_t bound(size_t used)
 
 bool km_huge_cache_too_many(size_t used)
 {
-	return km_load(&parked.pages) << KM_PAGE_SHIFT > bound(used);
+	return cached_bytes() > bound(used);
 }
 
 bool km_huge_cache_put(void *p, size_t bytes, uint32_t region, size_t used)
 {
-	if (parked.count == MOST)
+	struct km_huge_cached *at = &km_huge_cache.at[km_huge_cache.count];
+
+	if (km_huge_cache.count == KM_HUGE_CACHED_MOST)
 		return false;
 	km_store(&parked.peak, km_max(parked.peak, used + bytes));
 	km_debug(bytes && !(bytes & (KM_PAGE_SIZE - 1)), "a block has whole pages");
-	parked.at[parked.count++] = (struct km_huge_cached){ p, bytes, (uint32_t)km_os_now_ms(), region };
-	count(bytes);
-	km_debug(parked.count == 1 || (int32_t)(parked.at[parked.count - 1].ms - parked.at[parked.count - 2].ms) >= 0,
-		 "cached huge blocks are in order of age");
+	*at = (struct km_huge_cached){ p, bytes, (uint32_t)km_os_now_ms(), region };
+	km_debug(!km_huge_cache.count || (int32_t)(at->ms - at[-1].ms) >= 0, "cached huge blocks are in order of age");
+	km_huge_cache.count++;
+	km_bump(&km_huge_cache.pages, bytes >> KM_PAGE_SHIFT);
 	return true;
 }
 
@@ -78,8 +75,8 @@ bool km_huge_cache_take(size_t bytes, size_t align, struct km_huge_cached *got)
 	size_t best = SIZE_MAX;
 	unsigned which = 0;
 
-	for (unsigned i = 0; i < parked.count; i++) {
-		const struct km_huge_cached *one = &parked.at[i];
+	for (unsigned i = 0; i < km_huge_cache.count; i++) {
+		const struct km_huge_cached *one = &km_huge_cache.at[i];
 		size_t off = one->bytes > bytes ? one->bytes - bytes : bytes - one->bytes;
 
 		/* A block that grows may move, so a request with a larger alignment needs a block of sufficient
@@ -109,16 +106,15 @@ void km_huge_cache_miss(size_t bytes, size_t used)
 
 bool km_huge_cache_beyond(size_t used, struct km_huge_cached *gone)
 {
-	if (!parked.count || parked.bytes <= bound(used))
+	if (!km_huge_cache_too_many(used) || !km_huge_cache_old(0, gone))
 		return false;
-	*gone = remove_at(0);
 	parked.trimmed += gone->bytes;
 	return true;
 }
 
 bool km_huge_cache_old(unsigned decay_ms, struct km_huge_cached *gone)
 {
-	if (!parked.count || (uint32_t)km_os_now_ms() - parked.at[0].ms < decay_ms)
+	if (!km_huge_cache.count || (uint32_t)km_os_now_ms() - km_huge_cache.at[0].ms < decay_ms)
 		return false;
 	*gone = remove_at(0);
 	return true;
@@ -130,20 +126,4 @@ void km_huge_cache_fade(size_t used, bool whole)
 	km_bump(&parked.missed, -(whole ? parked.missed : (parked.missed + 3) / 4));
 	if (parked.peak > used)
 		km_bump(&parked.peak, -(whole ? parked.peak - used : (parked.peak - used + 3) / 4));
-}
-
-unsigned km_huge_cache_count(void)
-{
-	return parked.count;
-}
-
-const size_t *km_huge_cache_pages(void)
-{
-	return &parked.pages;
-}
-
-void km_huge_cache_expose(const struct km_huge_cached **at, const unsigned **count)
-{
-	*at = parked.at;
-	*count = &parked.count;
 }

@@ -12,6 +12,13 @@ struct km_huge_cached {
 	uint32_t region;		/* number of the region; 0: a mapping of its own */
 };
 
+#define KM_HUGE_CACHED_MOST	64u
+extern km_hidden struct km_huge_cache {
+	struct km_huge_cached at[KM_HUGE_CACHED_MOST];	/* cached blocks, the oldest first */
+	unsigned count;
+	size_t pages;			/* of the cached blocks; read without the lock */
+} km_huge_cache;
+
 /* Add a freed block. used: bytes in use without the block. Returns: false if the cache is full. */
 bool km_huge_cache_put(void *p, size_t bytes, uint32_t region, size_t used);
 /* Take the block of the nearest size, at most half of `bytes` larger or smaller. Returns: false if there is none. */
@@ -27,11 +34,5 @@ bool km_huge_cache_beyond(size_t used, struct km_huge_cached *gone);
 bool km_huge_cache_old(unsigned decay_ms, struct km_huge_cached *gone);
 /* Fade the learnt bound by a quarter, or (whole) completely. */
 void km_huge_cache_fade(size_t used, bool whole);
-/* Returns: the number of cached blocks. */
-unsigned km_huge_cache_count(void);
-/* Returns: the address of their number of pages. */
-const size_t *km_huge_cache_pages(void);
-/* Addresses of the cached blocks, for readers outside of the process. */
-void km_huge_cache_expose(const struct km_huge_cached **at, const unsigned **count);
 
 #endif

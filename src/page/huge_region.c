@@ -53,9 +53,10 @@ static struct {
 	unsigned count, newest;		/* entries ever used; entry of the newest region */
 	size_t granule;			/* bytes of a granule */
 	bool scarce;			/* address space or committed memory is limited */
-	size_t bytes, spare;		/* reserved bytes; reserved bytes outside of blocks */
+	size_t bytes;			/* reserved bytes */
 	struct km_list free[CLASSES];
 } regions;
+size_t km_region_spare;
 
 static struct region *region_at(unsigned i)
 {
@@ -127,8 +128,8 @@ static void put(struct region *region, size_t i, size_t granules, bool dirty)
 static void count_used(struct region *region, long granules)
 {
 	region->used += (uint32_t)granules;
-	km_store(&regions.spare, regions.spare - (size_t)granules * regions.granule);
-	km_debug(region->used <= region->ready && (long)regions.spare >= 0,
+	km_bump(&km_region_spare, -(size_t)granules * regions.granule);
+	km_debug(region->used <= region->ready && (long)km_region_spare >= 0,
 		 "a region has no more blocks than room");
 }
 
@@ -173,7 +174,7 @@ static bool reserve(unsigned number, size_t bytes)
 		.base = base, .run = run, .granules = (uint32_t)(bytes / regions.granule), .number = (uint16_t)number,
 	};
 	regions.bytes += bytes;
-	km_store(&regions.spare, regions.spare + bytes);
+	km_bump(&km_region_spare, bytes);
 	return true;
 }
 
@@ -226,7 +227,7 @@ static void release(struct region *region)
 	km_debug(regions.bytes >= region->granules * regions.granule, "a released region was counted");
 	km_meta_free(region->run, region->granules * sizeof(struct run));
 	regions.bytes -= region->granules * regions.granule;
-	km_store(&regions.spare, regions.spare - region->granules * regions.granule);
+	km_bump(&km_region_spare, -(region->granules * regions.granule));
 	region->base = NULL;
 }
 
@@ -344,13 +345,6 @@ static size_t room_of(size_t granules)
 	return !regions.scarce && granules <= MOST_GRANULES / 16 ? granules * 4 : granules;
 }
 
-static void begin(bool scarce)
-{
-	regions.granule = scarce ? SMALL_GRANULE : GRANULE;
-	for (unsigned class = 0; class < CLASSES; class++)
-		km_list_init(&regions.free[class]);
-}
-
 /* Lock memory of a block if the program called mlockall(MCL_FUTURE). Free parts are never locked, so that nothing
  * fills them in. Returns: false if the system refuses, as for a new mapping. */
 static bool lock_if_all(void *p, size_t bytes)
@@ -388,8 +382,11 @@ void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *number)
 {
 	size_t first, skip;
 
-	if (!regions.granule)
-		begin(scarce);
+	if (!regions.granule) {
+		regions.granule = scarce ? SMALL_GRANULE : GRANULE;
+		for (unsigned class = 0; class < CLASSES; class++)
+			km_list_init(&regions.free[class]);
+	}
 	regions.scarce = scarce;
 	size_t granules = granules_of(bytes);
 	if (granules > MOST_GRANULES)
@@ -519,9 +516,4 @@ void km_region_hide_free(bool hidden, unsigned *left)
 			(void)km_os_lock(address_of(region, region->ready), (region->granules - region->ready) *
 					 regions.granule, false);
 	}
-}
-
-const size_t *km_region_spare(void)
-{
-	return &regions.spare;
 }

@@ -24,7 +24,6 @@ void km_region_hide_room(uint32_t region, void *p, size_t bytes, bool hidden);
 void km_region_hide_free(bool hidden, unsigned *left);
 /* Offer regions without blocks, once refused by munmap, to the system again. */
 void km_region_offer(void);
-/* Returns: the address of the number of bytes in all regions outside of blocks. */
-const size_t *km_region_spare(void);
+extern km_hidden size_t km_region_spare;	/* bytes in all regions outside of blocks; read without the lock */
 
 #endif

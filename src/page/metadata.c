@@ -13,12 +13,14 @@
 #include "os/os.h"
 #include "os/sanitizer.h"
 #include "commit_ahead.h"
+#include "zone.h"
 
 #define MIN_SHIFT	6u
 #define MAX_SHIFT	22u
 #define COMMIT_STEP	((size_t)256 << 10)
 #define UNITS		(KM_PAGE_SIZE >> MIN_SHIFT)	/* smallest pieces of a page */
 #define RANGE_BYTES	((size_t)1 << 30)
+#define MARK_BYTES	(RANGE_BYTES / KM_PAGE_SIZE / 8)	/* a bit for each page of the largest range */
 #define TRIM_PAGES	4096u		/* most pages purged while the lock is held */
 #define TRIM_FROM	((size_t)4 << 20)	/* least free bytes for a trim */
 #define MOST_SPANS	128u		/* enough under an address space limit: a range takes a 64th of the limit */
@@ -35,7 +37,9 @@ static struct {
 	char *root;			/* the first bytes of the first range (km_meta_root) */
 	struct km_span span[MOST_SPANS];
 	unsigned spans;
-	void *free[MAX_SHIFT + 1];	/* linked by the last word of a smallest piece */
+	/* Linked by the last word of a smallest piece. [spread]: records of km_meta_alloc_spread() have lists, and so
+	 * pages, of their own, because some records stay for ever. */
+	void *free[2][MAX_SHIFT + 1];
 } meta = { .lock = KM_LOCK_INIT(KM_RANK_META) };
 
 static unsigned shift_of(size_t bytes)
@@ -46,12 +50,6 @@ static unsigned shift_of(size_t bytes)
 static void **link_of(void *p)
 {
 	return (void **)((char *)p + (1u << MIN_SHIFT)) - 1;
-}
-
-/* Returns: bytes of the bits for the pages of the largest range. */
-static size_t mark_bytes(void)
-{
-	return RANGE_BYTES / KM_PAGE_SIZE / 8;
 }
 
 /* With the lock. */
@@ -91,7 +89,7 @@ static bool new_range(size_t bytes)
 	/* Free pieces of the former range stay on the lists. Its pages are never purged. */
 	meta.base = p;
 	if (meta.gone)
-		__builtin_memset(meta.gone, 0, mark_bytes());
+		__builtin_memset(meta.gone, 0, MARK_BYTES);
 	meta.gone_pages = 0;
 	/* The first system page stays without access, so that a mapping of metadata begins after it. */
 	meta.at = meta.committed = p + km_os_page_bytes();
@@ -116,20 +114,15 @@ void km_meta_fit(size_t limit)
 
 /* ------------------------------------------------------------------ pages that went back */
 
-static bool is_gone(size_t page)
-{
-	return meta.gone[page / 64] >> page % 64 & 1;
-}
-
-static void push(void *p, unsigned shift)
+static void push(void *p, unsigned shift, bool spread)
 {
 	km_debug(km_is_locked(&meta.lock), "the lists change under their lock");
 	km_debug(shift >= MIN_SHIFT && shift <= MAX_SHIFT, "a piece has the size of a list");
 	km_debug(!((uintptr_t)p & (km_min((size_t)1 << shift, 2 * KM_PAGE_SIZE) - 1)),
 		 "a piece is aligned to its size");
-	km_debug(p != meta.free[shift], "a piece is freed once");
-	*link_of(p) = meta.free[shift];
-	meta.free[shift] = p;
+	km_debug(p != meta.free[spread][shift], "a piece is freed once");
+	*link_of(p) = meta.free[spread][shift];
+	meta.free[spread][shift] = p;
 	meta.free_bytes += (size_t)1 << shift;
 }
 
@@ -146,8 +139,9 @@ static bool find_gone(size_t pages, size_t *first)
 			run = 0;
 			continue;
 		}
-		bool fits = is_gone(page) && (run || pages == 1 || !((uintptr_t)(meta.base + (page << KM_PAGE_SHIFT)) &
-								     (2 * KM_PAGE_SIZE - 1)));
+		const uintptr_t address = (uintptr_t)meta.base + (page << KM_PAGE_SHIFT);
+		bool fits = km_bits_count(meta.gone, page, 1) &&
+			    (run || pages == 1 || !(address & (2 * KM_PAGE_SIZE - 1)));
 		run = fits ? run + 1 : 0;
 		if (run == pages) {
 			*first = page + 1 - pages;
@@ -166,8 +160,7 @@ static void *take_gone(unsigned shift)
 	if (meta.gone_pages < pages || !find_gone(pages, &first))
 		return NULL;
 	char *p = meta.base + (first << KM_PAGE_SHIFT);
-	for (size_t page = first; page < first + pages; page++)
-		meta.gone[page / 64] &= ~((uint64_t)1 << page % 64);
+	km_bits_change(meta.gone, first, pages, false);
 	km_debug(meta.gone_pages >= pages, "returned pages are counted");
 	meta.gone_pages -= pages;
 	km_bump(&meta.committed_bytes, pages << KM_PAGE_SHIFT);
@@ -199,7 +192,7 @@ static void *carve(size_t bytes, bool may_wait)
 	/* Bytes skipped by the alignment become smaller pieces. */
 	for (size_t piece; meta.at < p; meta.at += piece) {
 		piece = (size_t)1 << __builtin_ctzll((uintptr_t)meta.at);
-		push(meta.at, shift_of(piece));
+		push(meta.at, shift_of(piece), false);
 	}
 	meta.at = p + bytes;
 	km_debug(meta.at <= meta.committed && meta.committed <= meta.end, "the split part is committed");
@@ -217,7 +210,7 @@ static void clear(void *p, size_t bytes)
 			*at++ = 0;
 }
 
-void *km_meta_alloc(size_t bytes, bool may_wait)
+static void *alloc_piece(size_t bytes, bool may_wait, bool spread)
 {
 	may_wait &= !km_thread.no_calls;
 	unsigned shift = shift_of(bytes);
@@ -227,18 +220,18 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 		return NULL;
 	struct km_busy_was was = km_busy_begin();
 	if (km_lock_may(&meta.lock, may_wait)) {
-		p = meta.free[shift];
+		p = meta.free[spread][shift];
 		if (p) {
-			meta.free[shift] = *link_of(p);
+			meta.free[spread][shift] = *link_of(p);
 			km_debug(meta.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
 			meta.free_bytes -= (size_t)1 << shift;
 			clear(p, (size_t)1 << shift);
 		} else {
-			/* A page has pieces of one size, so the page can be purged when all records of one kind are
+			/* A page has pieces of one list, so the page can be purged when all records of one kind are
 			 * free. */
 			p = take_gone(shift) ?: carve(km_max((size_t)1 << shift, (size_t)KM_PAGE_SIZE), may_wait);
 			for (size_t at = KM_PAGE_SIZE >> shift; p && at > 1; at--)
-				push((char *)p + ((at - 1) << shift), shift);
+				push((char *)p + ((at - 1) << shift), shift, spread);
 		}
 		km_unlock_may(&meta.lock, may_wait);
 	}
@@ -246,6 +239,11 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 	if (!p && !may_wait)
 		km_ahead_note(0, false);
 	return p;
+}
+
+void *km_meta_alloc(size_t bytes, bool may_wait)
+{
+	return alloc_piece(bytes, may_wait, false);
 }
 
 bool km_meta_ahead(size_t bytes)
@@ -275,7 +273,7 @@ static char *next_gone(size_t *page)
 	km_lock_scope(&meta.lock);
 	size_t all = meta.gone_pages ? (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT : 0;
 	for (; *page < all && !found; *page += unit)
-		if (is_gone(*page))
+		if (km_bits_count(meta.gone, *page, 1))
 			found = meta.base + (*page << KM_PAGE_SHIFT);
 	return found;
 }
@@ -304,7 +302,7 @@ bool km_meta_fault_in(size_t bytes)
 	return done;
 }
 
-void km_meta_free(void *p, size_t bytes)
+static void free_piece(void *p, size_t bytes, bool spread)
 {
 	unsigned shift = shift_of(bytes);
 
@@ -317,28 +315,28 @@ void km_meta_free(void *p, size_t bytes)
 	}
 	km_busy_scope(was);
 	km_lock_scope(&meta.lock);
-	push(p, shift);
+	push(p, shift, spread);
 	meta.freed += (size_t)1 << shift;
 }
 
-/* Returns: the number of cache lines of a piece at which a record of `bytes` bytes may begin. */
-static size_t places(size_t bytes)
+void km_meta_free(void *p, size_t bytes)
 {
-	return (((size_t)1 << shift_of(bytes)) - bytes) / KM_CACHE_LINE + 1;
+	free_piece(p, bytes, false);
 }
 
 void *km_meta_alloc_spread(size_t bytes, bool may_wait)
 {
 	km_debug(bytes <= KM_PAGE_SIZE, "a piece lies in a page");
-	char *piece = km_meta_alloc(bytes, may_wait);
-	size_t place = ((uintptr_t)piece >> KM_PAGE_SHIFT) % places(bytes);
+	char *piece = alloc_piece(bytes, may_wait, true);
+	/* The number of cache lines at which the record may begin. */
+	size_t places = (((size_t)1 << shift_of(bytes)) - bytes) / KM_CACHE_LINE + 1;
 
-	return piece ? piece + place * KM_CACHE_LINE : NULL;
+	return piece ? piece + ((uintptr_t)piece >> KM_PAGE_SHIFT) % places * KM_CACHE_LINE : NULL;
 }
 
 void km_meta_free_spread(void *p, size_t bytes)
 {
-	km_meta_free((void *)km_align_down((uintptr_t)p, (uintptr_t)1 << shift_of(bytes)), bytes);
+	free_piece((void *)km_align_down((uintptr_t)p, (uintptr_t)1 << shift_of(bytes)), bytes, true);
 }
 
 /* ------------------------------------------------------------------ giving back */
@@ -347,7 +345,7 @@ void km_meta_free_spread(void *p, size_t bytes)
 static bool have_marks(void)
 {
 	/* units has a byte for each page, and one byte behind the last page. */
-	size_t bytes = mark_bytes() + RANGE_BYTES / KM_PAGE_SIZE + KM_PAGE_SIZE;
+	size_t bytes = MARK_BYTES + RANGE_BYTES / KM_PAGE_SIZE + KM_PAGE_SIZE;
 
 	if (meta.gone)
 		return true;
@@ -361,31 +359,29 @@ static bool have_marks(void)
 	km_os_name(p, bytes, "libkmem: metadata");
 	note_span(p, bytes);
 	meta.gone = (uint64_t *)p;
-	meta.units = (uint8_t *)p + mark_bytes();
+	meta.units = (uint8_t *)p + MARK_BYTES;
 	return true;
 }
 
-/* Returns: the number of pages of a piece in the current range; 0 if the piece lies in a former range. */
-static size_t pages_of(const void *piece, unsigned shift, size_t *first)
+/* Returns: the entries in `units` of a piece's pages; NULL if the piece lies in a former range. */
+static uint8_t *units_of(const void *piece, unsigned shift, size_t *pages)
 {
 	uintptr_t offset = (uintptr_t)piece - (uintptr_t)meta.base;
 
-	*first = offset >> KM_PAGE_SHIFT;
-	if (offset >= (uintptr_t)(meta.at - meta.base))
-		return 0;
-	return shift > KM_PAGE_SHIFT ? (size_t)1 << (shift - KM_PAGE_SHIFT) : 1;
+	*pages = shift > KM_PAGE_SHIFT ? (size_t)1 << (shift - KM_PAGE_SHIFT) : 1;
+	return offset < (uintptr_t)(meta.at - meta.base) ? &meta.units[offset >> KM_PAGE_SHIFT] : NULL;
 }
 
-static void count_free(void)
+static void count_list(void *p, unsigned shift)
 {
-	size_t first;
+	size_t pages;
 
-	for (unsigned shift = MIN_SHIFT; shift <= MAX_SHIFT; shift++)
-		for (void *p = meta.free[shift]; p; p = *link_of(p))
-			for (size_t pages = pages_of(p, shift, &first); pages; pages--)
-				meta.units[first + pages - 1] =
-					(uint8_t)(meta.units[first + pages - 1] +
-						  km_min((1u << shift) >> MIN_SHIFT, (unsigned)UNITS));
+	for (; p; p = *link_of(p)) {
+		uint8_t *units = units_of(p, shift, &pages);
+
+		for (size_t i = 0; units && i < pages; i++)
+			units[i] = (uint8_t)(units[i] + km_min((1u << shift) >> MIN_SHIFT, (unsigned)UNITS));
+	}
 }
 
 /*
@@ -409,38 +405,30 @@ static size_t choose(size_t all)
 	return chosen;
 }
 
+/* Returns: true if all pages of the piece are chosen. Else the piece stays, and so do its pages. */
 static bool goes(const void *piece, unsigned shift)
 {
-	size_t first, pages = pages_of(piece, shift, &first);
-	bool all = pages;
+	size_t pages;
+	uint8_t *units = units_of(piece, shift, &pages);
+	bool all = units;
 
-	for (; pages && all; pages--)
-		all = meta.units[first + pages - 1] == UNITS;
+	for (size_t i = 0; all && i < pages; i++)
+		all = units[i] == UNITS;
+	if (units && !all)
+		__builtin_memset(units, 0, pages);
 	return all;
 }
 
-/* Unmark the pages of a piece of several pages, of which only some are chosen. */
-static void keep_pages(const void *piece, unsigned shift)
+static void take_off_list(void **at, unsigned shift)
 {
-	size_t first;
-
-	for (size_t pages = pages_of(piece, shift, &first); pages; pages--)
-		meta.units[first + pages - 1] = 0;
-}
-
-static void take_off_lists(void)
-{
-	for (unsigned shift = MAX_SHIFT; shift >= MIN_SHIFT; shift--)
-		for (void **at = &meta.free[shift], *p; (p = *at);)
-			if (goes(p, shift)) {
-				*at = *link_of(p);
-				km_debug(meta.free_bytes >= (size_t)1 << shift,
-					 "the bytes on the lists are counted");
-				meta.free_bytes -= (size_t)1 << shift;
-			} else {
-				keep_pages(p, shift);
-				at = link_of(p);
-			}
+	for (void *p; (p = *at);)
+		if (goes(p, shift)) {
+			*at = *link_of(p);
+			km_debug(meta.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
+			meta.free_bytes -= (size_t)1 << shift;
+		} else {
+			at = link_of(p);
+		}
 }
 
 /* Purge chosen pages by whole system pages. Parts of system pages at the two ends belong to pieces that stay. Memory
@@ -463,14 +451,15 @@ static void give_back(size_t all)
 	for (size_t page = 0, end; page < all; page = end) {
 		char *p = meta.base + (page << KM_PAGE_SHIFT);
 
-		for (end = page; end < all && meta.units[end] == UNITS; end++)
-			meta.gone[end / 64] |= (uint64_t)1 << end % 64;
+		for (end = page; end < all && meta.units[end] == UNITS;)
+			end++;
 		if (end == page) {
 			end++;
 			continue;
 		}
 		km_debug(meta.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "returned metadata was committed");
 		purge(p, (end - page) << KM_PAGE_SHIFT);
+		km_bits_change(meta.gone, page, end - page, true);
 		given += end - page;
 	}
 	meta.gone_pages += given;
@@ -486,17 +475,23 @@ static size_t trim(void)
 	if (!have_marks() || all > RANGE_BYTES >> KM_PAGE_SHIFT)
 		return 0;
 	__builtin_memset(meta.units, 0, all + 1);
-	count_free();
+	for (unsigned shift = MIN_SHIFT; shift <= MAX_SHIFT; shift++) {
+		count_list(meta.free[0][shift], shift);
+		count_list(meta.free[1][shift], shift);
+	}
 	size_t chosen = choose(all);
 	if (chosen) {
-		take_off_lists();
+		for (unsigned shift = MAX_SHIFT; shift >= MIN_SHIFT; shift--) {
+			take_off_list(&meta.free[0][shift], shift);
+			take_off_list(&meta.free[1][shift], shift);
+		}
 		give_back(all);
 	}
 	purge((char *)meta.units, (all + 1) * sizeof(*meta.units));
 	return chosen;
 }
 
-static void count_committed(size_t bytes)
+void km_meta_came_back(size_t bytes)
 {
 	km_busy_scope(was);
 
@@ -508,13 +503,8 @@ bool km_meta_purge(void *p, size_t bytes)
 {
 	if ((uintptr_t)p % km_os_page_bytes() || km_os_purge(p, bytes))
 		return false;
-	count_committed(-bytes);
+	km_meta_came_back(-bytes);
 	return true;
-}
-
-void km_meta_came_back(size_t bytes)
-{
-	count_committed(bytes);
 }
 
 void km_meta_trim(bool always)

@@ -39,19 +39,11 @@ static struct km_page *cut(struct block *block, unsigned order)
 		block->used += count;
 		struct km_page *page = block->first + index;
 		km_debug(page->type == KM_PAGE_NONE, "an allocated page was free");
-		page->order = (uint8_t)order;
 		km_pages_fill(page, count);
-		page->flags = 0;
-		page->node = block->first->node;
-		km_store(&page->cache, NULL);
+		km_page_begin(page, order, block->first->node);
 		return page;
 	}
 	return NULL;
-}
-
-static bool is_of_node(const struct block *block, int node)
-{
-	return node < 0 || block->first->node == ((unsigned)node & ~(unsigned)KM_NODE_ONLY);
 }
 
 static struct km_page *cut_any(unsigned order, int node)
@@ -62,7 +54,7 @@ static struct km_page *cut_any(unsigned order, int node)
 		km_list_for_each(entry, &nodump.blocks) {
 			struct block *block = km_container_of(entry, struct block, list);
 
-			if (is_of_node(block, node) && (page = cut(block, order)))
+			if ((node < 0 || block->first->node == km_first_node(node)) && (page = cut(block, order)))
 				return page;
 		}
 	return NULL;
@@ -80,14 +72,6 @@ static struct block *block_of(const struct km_page *page)
 }
 
 /* ------------------------------------------------------------------ blocks */
-
-static void link_block(struct block *block)
-{
-	if (!nodump.blocks.next)
-		km_list_init(&nodump.blocks);
-	km_store(&nodump.any, true);
-	km_list_add_tail(&block->list, &nodump.blocks);
-}
 
 /* Allocate a block and give the advice. A block is not used if the system refuses the advice. */
 static struct block *new_block(int node)
@@ -114,11 +98,14 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 	struct km_page *page = cut_any(order, wanted);
 	km_unlock_may(&nodump.lock, may_wait);
 	struct block *block = page || !may_wait ? NULL : new_block(node);
-	if (page || (!block && node >= 0 && node & KM_NODE_ONLY) || !km_lock_may(&nodump.lock, may_wait))
+	if (page || (!block && km_is_only_node(node)) || !km_lock_may(&nodump.lock, may_wait))
 		return page;
 	if (block) {
 		page = cut(block, order);
-		link_block(block);
+		if (!nodump.blocks.next)
+			km_list_init(&nodump.blocks);
+		km_store(&nodump.any, true);
+		km_list_add_tail(&block->list, &nodump.blocks);
 	} else {
 		page = cut_any(order, NUMA_NO_NODE);
 	}
@@ -148,39 +135,32 @@ void km_nodump_free(struct km_page *page, unsigned order)
 /* Take an unused block off the list. Returns: NULL if there is none. */
 static struct block *take_unused(void)
 {
-	struct block *unused = NULL;
-
 	if (!km_load(&nodump.any))
 		return NULL;
 	km_lock_scope(&nodump.lock);
-	km_list_for_each_safe(entry, &nodump.blocks) {
+	km_list_for_each(entry, &nodump.blocks) {
 		struct block *block = km_container_of(entry, struct block, list);
 
-		if (block->used)
-			continue;
-		km_list_del(&block->list);
-		unused = block;
-		break;
+		if (!block->used) {
+			km_list_del(&block->list);
+			return block;
+		}
 	}
-	return unused;
-}
-
-/* If the system refuses to end the advice, later core dumps lack these pages: no harm. */
-static void give_back(struct block *block)
-{
-	km_os_dump(km_page_address(block->first), KM_BLOCK_BYTES, true);
-	/* Free the pages as dirty pages, not as gone pages. */
-	km_pages_fill(block->first, KM_BLOCK_PAGES);
-	km_pages_free(block->first, KM_MAX_ORDER);
-	km_meta_free(block, sizeof(*block));
+	return NULL;
 }
 
 void km_nodump_release(void)
 {
 	struct block *block;
 
-	while (!km_os_is_shut() && (block = take_unused()))
-		give_back(block);
+	while (!km_os_is_shut() && (block = take_unused())) {
+		/* If the system refuses to end the advice, later core dumps lack these pages: no harm. */
+		km_os_dump(km_page_address(block->first), KM_BLOCK_BYTES, true);
+		/* Free the pages as dirty pages, not as gone pages. */
+		km_pages_fill(block->first, KM_BLOCK_PAGES);
+		km_pages_free(block->first, KM_MAX_ORDER);
+		km_meta_free(block, sizeof(*block));
+	}
 }
 
 void km_nodump_fork(bool before, bool child)

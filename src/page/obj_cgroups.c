@@ -8,15 +8,13 @@
 #include "os/die.h"
 
 #include "metadata.h"
+#include "zone.h"
 
 uint64_t *km_owner_of_page(const struct km_page *page)
 {
-	const struct km_range *range;
+	const struct km_range *range = km_range_of_page(page);
 
-	for (unsigned i = 0; (range = km_arena_range(i)); i++)
-		if (page >= range->page && page < range->page + range->pages)
-			return &range->owner[page - range->page];
-	return NULL;
+	return range ? &range->owner[page - range->page] : NULL;
 }
 
 /* Replace the word `seen` of a page by a vector with `seen` in all words. Returns: false if there is no memory. */

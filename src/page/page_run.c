@@ -71,24 +71,24 @@ static unsigned bin_for(size_t pages)
 
 unsigned km_run_bin_above(const struct km_zone *zone, bool dirty, unsigned bin)
 {
-	const uint64_t *filled = zone->filled[dirty];
-	uint64_t low = bin < 64 ? filled[0] >> bin << bin : 0;
+	for (unsigned word = bin / 64; word < 2; bin = ++word * 64) {
+		uint64_t bits = zone->filled[dirty][word] & ~mask_of(0, bin % 64);
 
-	if (low)
-		return (unsigned)__builtin_ctzll(low);
-	uint64_t high = bin <= 64 ? filled[1] : bin < KM_RUN_BINS ? filled[1] >> (bin - 64) << (bin - 64) : 0;
-	return high ? 64 + (unsigned)__builtin_ctzll(high) : KM_RUN_BINS;
+		if (bits)
+			return word * 64 + (unsigned)__builtin_ctzll(bits);
+	}
+	return KM_RUN_BINS;
 }
 
 unsigned km_run_bin_below(const struct km_zone *zone, bool dirty, unsigned bin)
 {
-	const uint64_t *filled = zone->filled[dirty];
-	uint64_t high = bin >= 64 ? filled[1] & mask_of(0, bin - 63) : 0;
+	for (unsigned word = bin / 64; word < 2; bin = word-- * 64 - 1) {
+		uint64_t bits = zone->filled[dirty][word] & mask_of(0, bin % 64 + 1);
 
-	if (high)
-		return 127 - (unsigned)__builtin_clzll(high);
-	uint64_t low = filled[0] & mask_of(0, (size_t)bin + 1);
-	return low ? 63 - (unsigned)__builtin_clzll(low) : KM_RUN_BINS;
+		if (bits)
+			return word * 64 + km_ilog2(bits);
+	}
+	return KM_RUN_BINS;
 }
 
 km_inline void link_run(struct km_zone *zone, struct km_page *run, size_t pages, size_t dirty, uint32_t freed_ms)

@@ -35,11 +35,7 @@
 
 size_t km_pages_used(void)
 {
-	size_t pages = 0;
-
-	for (unsigned i = 0; i < km_node_count; i++)
-		pages += km_load(&km_arena.zone[i].pages.used_pages);
-	return pages;
+	return km_zones_sum(pages.used_pages);
 }
 
 size_t km_pages_there(void)
@@ -61,10 +57,8 @@ static size_t staying(void)
 /* Returns: the dirty pages of all nodes, less the pages kept for reservations. */
 static size_t pages_dirty(void)
 {
-	size_t pages = 0;
+	size_t pages = km_zones_sum(pages.dirty_pages);
 
-	for (unsigned i = 0; i < km_node_count; i++)
-		pages += km_load(&km_arena.zone[i].pages.dirty_pages);
 	return pages - km_min(staying(), pages);
 }
 
@@ -73,11 +67,6 @@ size_t km_pages_reserve(long more)
 	km_add(&km_arena.reserved_pages, (size_t)more);
 	km_debug((long)km_load(&km_arena.reserved_pages) >= 0, "at most the reserved pages are released");
 	return staying();
-}
-
-void km_pages_reserving(bool reserving)
-{
-	km_store(&km_arena.reserving, reserving);
 }
 
 /* Returns: the bound of dirty pages: a quarter of the pages in use, plus a floor, less the pages cached on CPUs and
@@ -136,12 +125,10 @@ void km_pages_swept(void)
  */
 size_t km_pages_swing(void)
 {
-	size_t pages = 0, used = km_pages_there() + km_huge_pages(), peak = km_max(km_load(&km_arena.peak_pages), used);
+	size_t used = km_pages_there() + km_huge_pages(), peak = km_max(km_load(&km_arena.peak_pages), used);
 
 	km_store(&km_arena.peak_pages, peak);
-	for (unsigned i = 0; i < km_node_count; i++)
-		pages += km_load(&km_arena.zone[i].missed);
-	return km_min(pages, peak + peak / 4 - km_min(peak, used + km_load(km_huge_cache_pages())));
+	return km_min(km_zones_sum(missed), peak + peak / 4 - km_min(peak, used + km_load(&km_huge_cache.pages)));
 }
 
 bool km_pages_too_dirty(void)
@@ -210,6 +197,16 @@ struct span {
 	size_t first, end;
 };
 
+/* Returns: the span without the clean pages at its two ends. */
+static struct span narrow(const struct km_range *range, struct span span, size_t unit)
+{
+	while (span.first < span.end && !km_bits_count(range->dirty, span.first, unit))
+		span.first += unit;
+	while (span.first < span.end && !km_bits_count(range->dirty, span.end - unit, unit))
+		span.end -= unit;
+	return span;
+}
+
 /* Returns: the span, cut so that at most `most` resident pages are purged. */
 static struct span cut(const struct km_range *range, struct span span, size_t most)
 {
@@ -217,8 +214,7 @@ static struct span cut(const struct km_range *range, struct span span, size_t mo
 
 	if (km_likely(km_bits_count(range->dirty, span.first, span.end - span.first) <= most))
 		return span;
-	while (!km_bits_count(range->dirty, span.first, unit))
-		span.first += unit;
+	span = narrow(range, span, unit);
 	span.end = km_min(span.end, span.first + km_align_down(most, unit));
 	return span;
 }
@@ -282,16 +278,6 @@ struct offer {
 	unsigned kept;			/* single pages that the system refused */
 };
 
-/* Returns: the span without the clean pages at its two ends. */
-static struct span narrow(const struct km_range *range, struct span span, size_t unit)
-{
-	while (span.first < span.end && !km_bits_count(range->dirty, span.first, unit))
-		span.first += unit;
-	while (span.first < span.end && !km_bits_count(range->dirty, span.end - unit, unit))
-		span.end -= unit;
-	return span;
-}
-
 static bool give(const struct offer *offer, struct span span, size_t dirty)
 {
 	size_t count = span.end - span.first;
@@ -332,26 +318,15 @@ static size_t give_parts(struct offer *offer, struct span span)
 	return given + give_parts(offer, (struct span){ middle, span.end });
 }
 
-/* Purge the part of an array of records for the pages [first, end), by whole pages of the system. The records are
- * zeros afterwards, or unchanged where the system refuses and at the two ends. */
-static void give_array(void *array, size_t first, size_t end, size_t bits)
-{
-	const size_t unit = km_os_page_bytes();
-	uintptr_t from = km_align_up((uintptr_t)array + first * bits / 8, unit);
-	uintptr_t to = km_align_down((uintptr_t)array + end * bits / 8, unit);
-
-	if (from < to)
-		(void)km_os_purge((void *)from, to - from);
-}
-
 /*
- * Purge the records of the free pages [*first, *end), taken off all lists by the caller: a record of zeros means an
- * unused page. One page of the page map describes more pages than most runs have, so clean runs on both sides are
- * taken off their lists as well. *first and *end include these runs afterwards.
+ * Purge the records of the free pages [*first, *end), taken off all lists by the caller, by whole pages of the system.
+ * A record of zeros means an unused page. The system may refuse. One page of the page map describes more pages than
+ * most runs have, so clean runs on both sides are taken off their lists as well. *first and *end include these runs
+ * afterwards.
  */
 static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
 {
-	const size_t most = km_os_page_bytes() / sizeof(*range->map);
+	const size_t unit = km_os_page_bytes(), most = unit / sizeof(*range->map);
 	size_t from = *first - km_min(*first, most), to = *end + most;
 	struct km_page *run;
 
@@ -368,25 +343,14 @@ static void give_records(struct km_zone *zone, struct km_range *range, size_t *f
 	km_unlock(&zone->lock);
 	from = km_max(from, *first);
 	to = km_min(to, *end);
-	give_array(range->page, from, to, 8 * sizeof(*range->page));
-	give_array(range->map, from, to, 8 * sizeof(*range->map));
-	give_array(range->owner, from, to, 8 * sizeof(*range->owner));
-	for (unsigned i = 0; range->live[0] && i < KM_ALLOC_MAP_TABLES; i++)
-		give_array(range->live[i], from, to, (size_t)8 << (KM_PAGE_SHIFT - KM_ALLOC_MAP_LOW - i));
-}
+	for (unsigned i = 0; i < KM_RANGE_ARRAYS && range->array[i]; i++) {
+		const uintptr_t array = (uintptr_t)range->array[i];
+		uintptr_t first_byte = km_align_up(array + from * km_range_bits[i] / 8, unit);
+		uintptr_t end_byte = km_align_down(array + to * km_range_bits[i] / 8, unit);
 
-/* Put an offered run back. If the system refused pages, the last run counts as new for this purge. Requires: the lock
- * of the zone is held. */
-static void put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end, uint32_t now, bool refused)
-{
-	struct km_page *last = &range->page[end - 1];
-
-	km_run_put_back(zone, range, first, end);
-	/* A run freed meanwhile and joined behind this run makes the result new in any case. */
-	if (refused && last->type == KM_PAGE_FREE_LAST)
-		last -= last->run - 1;
-	if (refused && last->type == KM_PAGE_FREE)
-		km_store(&last->freed_ms, now + 1);
+		if (i != KM_RANGE_DIRTY && first_byte < end_byte)
+			(void)km_os_purge((void *)first_byte, end_byte - first_byte);
+	}
 }
 
 /* Purge one run. *given: its purged pages. Returns: false if no run is old enough. Requires: the purge lock is held;
@@ -410,8 +374,14 @@ static bool purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms, siz
 		give_records(zone, offer.range, &first, &end);
 
 	km_lock(&zone->lock);
-	/* A refused page stays dirty, and counts as fresh for another period. */
-	put_back(zone, offer.range, first, end, now, offer.kept != 0);
+	km_run_put_back(zone, offer.range, first, end);
+	/* A refused page stays dirty, and counts as fresh for another period: the last run counts as new. A run freed
+	 * meanwhile and joined behind this run makes the result new in any case. */
+	struct km_page *last = &offer.range->page[end - 1];
+	if (offer.kept && last->type == KM_PAGE_FREE_LAST)
+		last -= last->run - 1;
+	if (offer.kept && last->type == KM_PAGE_FREE)
+		km_store(&last->freed_ms, now + 1);
 	km_unlock(&zone->lock);
 	km_store(&km_arena.kept_pages, *given ? (size_t)0 : pages_dirty());
 	return true;
@@ -474,7 +444,7 @@ void km_pages_trim(void)
 {
 	size_t given = 1;
 
-	if (km_load(km_huge_cache_pages()))
+	if (km_load(&km_huge_cache.pages))
 		km_huge_trim();
 	/* Other threads free meanwhile. After TRIM_ROUNDS rounds the rest is left to these threads, or to the next
 	 * trim. */
@@ -487,8 +457,7 @@ void km_pages_trim(void)
 
 bool km_pages_hollow(struct km_page *page, size_t count)
 {
-	const struct km_range *range = km_range_of_page(page);
-	struct km_zone *zone = &km_arena.zone[km_range_node(range, (size_t)(page - range->page))];
+	struct km_zone *zone = km_zone_of_page(page);
 	size_t gone = 0;
 
 	if (km_os_purge(km_page_address(page), count << KM_PAGE_SHIFT))

@@ -101,19 +101,14 @@ static struct km_page *long_on(unsigned node, size_t count, size_t align, bool *
 			if (first != SIZE_MAX)
 				page = take_long(zone, range, first, count, zero);
 		}
-	if (page) {
-		km_store(&page->order, (uint8_t)0);
-		page->flags = 0;
-		page->node = (uint8_t)node;
-		km_store(&page->cache, NULL);
-	}
+	if (page)
+		km_page_begin(page, 0, node);
 	return page;
 }
 
 struct km_page *km_pages_alloc_long(size_t count, unsigned align_order, int node, bool *zero)
 {
-	unsigned first = node < 0 ? km_node_here() : (unsigned)node & ~(unsigned)KM_NODE_ONLY;
-	unsigned nodes = node >= 0 && node & KM_NODE_ONLY ? 1 : km_node_count;
+	unsigned first = km_first_node(node), nodes = km_is_only_node(node) ? 1 : km_node_count;
 	struct km_page *page = NULL;
 
 	if (!count || count > SIZE_MAX >> (KM_PAGE_SHIFT + 1) || align_order > KM_MAX_ORDER)

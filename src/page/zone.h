@@ -53,7 +53,8 @@ struct km_arena {
 	size_t kept_pages;		/* dirty pages at the last purge that the system refused */
 	struct km_page *staying;	/* head of a slab whose free is postponed; under the lock of its node */
 	size_t staying_count;		/* ... the number of pages to free afterwards */
-	bool reserving;			/* a reservation takes free pages: no huge pages are prefaulted */
+	/* A reservation takes free pages, and frees them later: prefaulted huge pages would exceed the bound. */
+	bool reserving;
 	size_t reserved_pages;		/* free resident pages that are kept for a reservation */
 	bool huge;
 	unsigned decay_ms;
@@ -62,7 +63,40 @@ struct km_arena {
 };
 extern km_hidden struct km_arena km_arena;
 
+extern km_hidden const uint16_t km_range_bits[KM_RANGE_ARRAYS];	/* bits for each page in the arrays */
+
+/* Sum of a field of all zones. */
+#define km_zones_sum(field) ({                                                                     \
+	size_t sum_ = 0;                                                                           \
+	for (unsigned node_ = 0; node_ < km_node_count; node_++)                                   \
+		sum_ += km_load(&km_arena.zone[node_].field);                                      \
+	sum_;                                                                                      \
+})
+
 struct km_range *km_range_of_page(const struct km_page *page);
+/* Returns: the range of committed memory at p, or NULL. *index: of the page in the range. */
+struct km_range *km_range_of(const void *p, size_t *index);
+struct km_zone *km_zone_of_page(const struct km_page *page);
+
+/* Reset the descriptor of a block's first page for a new owner. */
+km_inline void km_page_begin(struct km_page *page, unsigned order, unsigned node)
+{
+	km_store(&page->order, (uint8_t)order);
+	page->flags = 0;
+	page->node = (uint8_t)node;
+	km_store(&page->cache, NULL);
+}
+
+/* The node argument of an allocation: the first node to try; and whether no other node may serve. */
+km_inline unsigned km_first_node(int node)
+{
+	return node < 0 ? km_node_here() : (unsigned)node & ~(unsigned)KM_NODE_ONLY;
+}
+
+km_inline bool km_is_only_node(int node)
+{
+	return node >= 0 && node & KM_NODE_ONLY;
+}
 
 /* Returns: the node of a page. Each largest block belongs to one node, so the block's entry gives the node. */
 km_inline unsigned km_range_node(const struct km_range *range, size_t index)

@@ -1,14 +1,8 @@
 /*
  * engine.h: struct km_engine: the functions that an engine implements and may call. Also the layout of objects and
- * slabs, the bytes around a debugged object, and the hooks of observers. struct kmem_cache: kmem_cache.h.
- *
- * Glossary.
- * Object: memory handed to a user. Slab: 2^order pages, cut into objects of one cache. Order: log2 of a slab's pages.
- * Partial slab: a slab with taken and free objects, on its node's list.
- * Sheaf: a block of pointers to cached objects. Main, spare: the two sheaves of a CPU (pcs, percpu/pcpu.h).
- * Barn: a node's full and empty sheaves. Take, give: objects leave a slab, return to a slab.
- * Refill, spill: a sheaf gets objects from the engine, gives objects to the engine.
- * Fast path: the code that tries a request first. Miss: a request that no per-CPU operation served.
+ * slabs, the bytes around a debugged object, and the hooks of observers. struct kmem_cache: kmem_cache.h. Terms:
+ * ARCHITECTURE.md. Take, give: objects leave a slab, return to a slab. Refill, spill: a sheaf gets objects from the
+ * engine, gives objects to the engine.
  */
 #ifndef KM_SLAB_ENGINE_H
 #define KM_SLAB_ENGINE_H
@@ -187,12 +181,9 @@ struct km_array_engine {
 	/*
 	 * Engines with a limit and a schedule of their own; NULL: the cache code resizes sheaves by load, and empties
 	 * idle sheaves.
-	 *
 	 * look: called every two seconds; true: the sheaf of some CPU should be trimmed.
-	 *
 	 * trim: called with the CPU's sheaf removed. Returns the sheaf to put back, or NULL: the engine keeps the
 	 * sheaf.
-	 *
 	 * tune: returns 0, and the caller then sets the limit; or -errno, and nothing is changed.
 	 */
 	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);
@@ -300,7 +291,7 @@ struct km_engine {
 	int (*check_all)(void);
 	void (*fork_all)(bool before, bool child);
 
-	/* Events counted by the engine on each CPU, added to cache->events; NULL: none. */
+	/* Events counted by the engine on each CPU, added to cache->state.events; NULL: none. */
 	unsigned long (*event)(struct kmem_cache *cache, enum kmem_event event);
 	void (*clear_events)(struct kmem_cache *cache);
 
@@ -448,7 +439,7 @@ km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_pa
 
 /* Allocate and count a slab: pages, descriptors and map entries are set. The slab is on no list. */
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request);
-/* Leave the free of an object to the next miss (cache->deferred). Takes no lock. */
+/* Leave the free of an object to the next miss (state.deferred). Takes no lock. */
 void km_defer(struct kmem_cache *cache, void *object);
 /* Like km_slab_new, without construction; the caller must construct the objects. */
 struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request);

@@ -488,11 +488,9 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 			  cache->registry.name);
 		return NULL;
 	}
+	/* A shared page names no cache. */
 	if (km_unlikely(shared || slab->cache != cache)) {
-		if (shared)
-			km_misuse(KM_MISUSE_WRONG_CACHE, function, object, cache->registry.name);
-		else
-			km_refuse(slab, object, KM_MISUSE_WRONG_CACHE, function, cache->registry.name);
+		km_refuse(shared ? page : slab, object, KM_MISUSE_WRONG_CACHE, function, cache->registry.name);
 		return NULL;
 	}
 	*index = km_object_index(cache, slab, km_slab_first(cache, slab), object);

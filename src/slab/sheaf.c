@@ -167,14 +167,6 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	return got;
 }
 
-/* For __GFP_FULLEST: returns the barn's objects to their slabs before the first slab is chosen, because each
- * cached object may keep one slab from becoming empty. Later frees fill the barn again. */
-km_cold static void before_choosing(struct kmem_cache *cache, struct sheaf_node *n, const struct km_request *request)
-{
-	if (request->may_wait && !km_load(&n->slabs.packed) && km_load(&n->barn.objects))
-		km_sheaf_flush_barn(cache, &n->barn);
-}
-
 static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			   unsigned want)
 {
@@ -183,8 +175,10 @@ static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *re
 	bool looked = false;
 	unsigned got = 0;
 
-	if (fullest)
-		before_choosing(cache, n, request);
+	/* Each cached object may keep one slab from becoming empty, so return the barn's objects to their slabs before
+	 * the first slab is chosen. Later frees fill the barn again. */
+	if (fullest && request->may_wait && !km_load(&n->slabs.packed) && km_load(&n->barn.objects))
+		km_sheaf_flush_barn(cache, &n->barn);
 	while (got < want) {
 		if (!km_lock_may(&n->slabs.lock, request->may_wait))
 			break;
@@ -349,6 +343,28 @@ void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 
 /* ------------------------------------------------------------------ the barn */
 
+static unsigned objects_in(const struct kmem_cache *cache, void **sheaf)
+{
+	return (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf);
+}
+
+/* Returns the objects of the sheaf to their slabs, and frees the sheaf. */
+static void give_all(struct kmem_cache *cache, void **sheaf)
+{
+	km_sheaf_give(cache, sheaf, objects_in(cache, sheaf));
+	km_sheaf_free(cache, sheaf);
+}
+
+/* Moves up to `want` objects from the top of the sheaf to `objects`. */
+static unsigned take_top(const struct kmem_cache *cache, void ***sheaf, void **objects, unsigned want)
+{
+	unsigned got = km_min(want, objects_in(cache, *sheaf));
+
+	__builtin_memcpy(objects, *sheaf, got * sizeof(*objects));
+	*sheaf += got;
+	return got;
+}
+
 static void **pop_sheaf(const struct kmem_cache *cache, void ***list)
 {
 	void **sheaf = *list;
@@ -372,9 +388,9 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 	if (sheaf) {
 		km_store(&barn->crosses, barn->putter != km_cpu());
 		km_bump(&barn->full_count, -1);
-		km_debug(barn->objects >= km_sheaf_objects(&cache->fast.pcs, sheaf) && *sheaf,
+		km_debug(barn->objects >= objects_in(cache, sheaf) && *sheaf,
 			 "a full sheaf has objects, and is counted");
-		km_bump(&barn->objects, -(km_sheaf_objects(&cache->fast.pcs, sheaf)));
+		km_bump(&barn->objects, -(size_t)objects_in(cache, sheaf));
 	}
 	return sheaf;
 }
@@ -417,7 +433,7 @@ static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **
 	push_sheaf(cache, &barn->full, sheaf);
 	barn->putter = (uint16_t)km_cpu();
 	km_bump(&barn->full_count, 1);
-	km_bump(&barn->objects, km_sheaf_objects(&cache->fast.pcs, sheaf));
+	km_bump(&barn->objects, objects_in(cache, sheaf));
 	return true;
 }
 
@@ -442,17 +458,31 @@ static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void *
 	return true;
 }
 
+/* Puts an empty sheaf (or NULL) into the barn, or frees the sheaf. */
 static void keep_empty(struct kmem_cache *cache, struct barn *barn, void **sheaf, bool may_wait)
 {
-	if (!sheaf || !km_lock_may(&barn->lock, may_wait))
-		goto release;
-	bool keep = push_empty(cache, barn, sheaf);
-	km_unlock_may(&barn->lock, may_wait);
-	if (keep)
+	bool keep = false;
+
+	if (!sheaf)
 		return;
-release:
-	if (sheaf)
+	if (km_lock_may(&barn->lock, may_wait)) {
+		keep = push_empty(cache, barn, sheaf);
+		km_unlock_may(&barn->lock, may_wait);
+	}
+	if (!keep)
 		km_sheaf_free(cache, sheaf);
+}
+
+/* Returns an empty sheaf of the barn, else a new one. */
+static void **any_empty(struct kmem_cache *cache, struct barn *barn, bool may_wait)
+{
+	void **empty = NULL;
+
+	if (km_load(&barn->empty_count) && km_lock_may(&barn->lock, may_wait)) {
+		empty = pop_empty(cache, barn);
+		km_unlock_may(&barn->lock, may_wait);
+	}
+	return empty ?: km_sheaf_new(cache, may_wait);
 }
 
 /* Fills an empty sheaf from slabs. Returns: NULL without objects; then the caller keeps the sheaf. */
@@ -493,13 +523,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 	}
 	km_store(&barn->starved, true);
 	km_count(cache, KMEM_BARN_GET_FAIL);
-	void **room = empty;
-	if (!room && km_load(&barn->empty_count) && km_lock_may(&barn->lock, request->may_wait)) {
-		room = pop_empty(cache, barn);
-		km_unlock_may(&barn->lock, request->may_wait);
-	}
-	if (!room)
-		room = km_sheaf_new(cache, request->may_wait);
+	void **room = empty ?: any_empty(cache, barn, request->may_wait);
 	if (!room)
 		return NULL;
 	sheaf = fill(cache, request, room);
@@ -527,9 +551,7 @@ static unsigned take_open(struct kmem_cache *cache, struct remote *remote, const
 		return 0;
 	km_store(&remote->touched, true);
 	if (*sheaf) {
-		got = (unsigned)km_min((size_t)want, km_sheaf_objects(&cache->fast.pcs, *sheaf));
-		__builtin_memcpy(objects, *sheaf, got * sizeof(*objects));
-		*sheaf += got;
+		got = take_top(cache, sheaf, objects, want);
 		km_debug(remote->objects >= got, "objects of other nodes are counted");
 		km_bump(&remote->objects, -(long)got);
 	}
@@ -551,7 +573,7 @@ static bool open_sheaf(struct kmem_cache *cache, struct remote *remote, const st
 		return false;
 	if (!remote->sheaf[request->node]) {
 		remote->sheaf[request->node] = sheaf;
-		km_bump(&remote->objects, km_sheaf_objects(&cache->fast.pcs, sheaf));
+		km_bump(&remote->objects, objects_in(cache, sheaf));
 		opened = true;
 	}
 	km_unlock_may(&remote->lock, request->may_wait);
@@ -579,10 +601,9 @@ static unsigned take_remote(struct kmem_cache *cache, unsigned here, const struc
 		keep_empty(cache, barn, empty, request->may_wait);
 		return 0;
 	}
-	got = (unsigned)km_min((size_t)want, km_sheaf_objects(&cache->fast.pcs, sheaf));
-	__builtin_memcpy(objects, sheaf, got * sizeof(*objects));
-	if (!open_sheaf(cache, remote, request, sheaf + got))
-		km_sheaf_retire(cache, sheaf + got);
+	got = take_top(cache, &sheaf, objects, want);
+	if (!open_sheaf(cache, remote, request, sheaf))
+		km_sheaf_retire(cache, sheaf);
 	return got;
 }
 
@@ -611,10 +632,8 @@ void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n)
 	km_store(&n->remote->objects, (size_t)0);
 	km_unlock(&n->remote->lock);
 	for (unsigned i = 0; i < km_node_count; i++)
-		if (sheaf[i]) {
-			km_sheaf_give(cache, sheaf[i], (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf[i]));
-			km_sheaf_free(cache, sheaf[i]);
-		}
+		if (sheaf[i])
+			give_all(cache, sheaf[i]);
 }
 
 /* ------------------------------------------------------------------ sheaves that come from CPUs */
@@ -675,16 +694,8 @@ static void **flush_sheaf(struct kmem_cache *cache, void **sheaf)
 	km_debug(!*km_sheaf_bottom(&cache->fast.pcs, sheaf), "a sheaf ends with NULL");
 
 	km_count(cache, KMEM_SHEAF_FLUSH);
-	km_sheaf_give(cache, sheaf, (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf));
+	km_sheaf_give(cache, sheaf, objects_in(cache, sheaf));
 	return km_sheaf_bottom(&cache->fast.pcs, sheaf);
-}
-
-static void **any_empty(struct kmem_cache *cache, struct barn *barn)
-{
-	km_lock(&barn->lock);
-	void **empty = pop_empty(cache, barn);
-	km_unlock_quick(&barn->lock);
-	return empty ?: km_sheaf_new(cache, true);
 }
 
 /*
@@ -709,11 +720,9 @@ static void own_objects(const struct kmem_cache *cache, void **sheaf)
 void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 {
 	struct barn *barn;
-	void **empty = NULL;
-	bool kept = false;
 
 	if (!full)
-		return any_empty(cache, &sheaf_node(cache, km_node_here())->barn);
+		return any_empty(cache, &sheaf_node(cache, km_node_here())->barn, true);
 	if (!choose_barn(cache, &full, &barn))
 		return flush_sheaf(cache, full);
 	km_prefetch_write(barn);
@@ -721,13 +730,11 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 		own_objects(cache, full);
 	km_lock(&barn->lock);
 	barn->touched = true;
-	if (barn_has_room(cache, barn)) {
-		empty = pop_empty(cache, barn);
-		kept = empty && push_full(cache, barn, full);
-	}
-	bool room = barn_has_room(cache, barn);
+	const bool room = barn_has_room(cache, barn);
+	void **empty = room ? pop_empty(cache, barn) : NULL;
+	bool kept = empty && push_full(cache, barn, full);
 	km_bump(&barn->puts, kept);
-	if (!kept && !room)
+	if (!room)
 		barn_overflows(cache, barn);
 	km_unlock_quick(&barn->lock);
 	if (kept)
@@ -749,7 +756,7 @@ void km_sheaf_retire(struct kmem_cache *cache, void **sheaf)
 {
 	struct barn *barn = &sheaf_node(cache, km_node_here())->barn;
 
-	if (km_sheaf_objects(&cache->fast.pcs, sheaf) >= km_mask_capacity(km_alloc_mask(cache)) &&
+	if (objects_in(cache, sheaf) >= km_mask_capacity(km_alloc_mask(cache)) &&
 	    choose_barn(cache, &sheaf, &barn)) {
 		km_lock(&barn->lock);
 		bool kept = push_full(cache, barn, sheaf);
@@ -757,7 +764,7 @@ void km_sheaf_retire(struct kmem_cache *cache, void **sheaf)
 		if (kept)
 			return;
 	}
-	if (km_sheaf_objects(&cache->fast.pcs, sheaf))
+	if (objects_in(cache, sheaf))
 		sheaf = flush_sheaf(cache, sheaf);
 	keep_empty(cache, barn, sheaf, true);
 }
@@ -780,10 +787,6 @@ void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
 	km_store(&barn->objects, (size_t)0);
 	km_unlock_quick(&barn->lock);
 
-	for (void **sheaf; (sheaf = pop_sheaf(cache, &full));) {
-		km_sheaf_give(cache, sheaf, (unsigned)km_sheaf_objects(&cache->fast.pcs, sheaf));
-		km_sheaf_free(cache, sheaf);
-	}
-	for (void **sheaf; (sheaf = pop_sheaf(cache, &empty));)
-		km_sheaf_free(cache, sheaf);
+	for (void **sheaf; (sheaf = pop_sheaf(cache, &full) ?: pop_sheaf(cache, &empty));)
+		give_all(cache, sheaf);
 }

@@ -48,7 +48,7 @@ static uint32_t objects_with_tail_bits(uint32_t slab_bytes, uint32_t size)
 }
 
 /* Returns the lowest order that wastes at most a 64th of the slab, else the order that wastes the smallest part. */
-static uint8_t dense_order(uint32_t size, unsigned order, unsigned most)
+static unsigned dense_order(uint32_t size, unsigned order, unsigned most)
 {
 	unsigned best = order;
 
@@ -57,51 +57,44 @@ static uint8_t dense_order(uint32_t size, unsigned order, unsigned most)
 		size_t bytes = KM_PAGE_SIZE << order;
 
 		if (bytes % size <= bytes / 64)
-			return (uint8_t)order;
+			return order;
 		if (bytes % size < ((KM_PAGE_SIZE << best) % size) << (order - best))
 			best = order;
 	}
-	return (uint8_t)best;
+	return best;
 }
 
 static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
-	unsigned max_order = km_layout_options.max_order ?: MAX_SLAB_ORDER;
+	const unsigned max_order = km_layout_options.max_order ?: MAX_SLAB_ORDER;
+	const uint32_t size = cache->layout.size;
+	unsigned order = km_layout_order(size, km_layout_options.min_objects ?: MIN_OBJECTS, max_order);
+	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << order), left = bytes % size;
 
-	cache->layout.order = (uint8_t)km_layout_order(cache->layout.size,
-						km_layout_options.min_objects ?: MIN_OBJECTS,
-						max_order);
-	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << cache->layout.order);
 	/* If more than a 64th of a slab is wasted, twice the slab mostly wastes half of this part or less. */
-	uint32_t left = bytes % cache->layout.size;
-	if (cache->layout.order < max_order && left > bytes / 64 && 2 * bytes % cache->layout.size <= left + left / 4)
-		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->layout.order);
+	if (order < max_order && left > bytes / 64 && 2 * bytes % size <= left + left / 4)
+		order++;
 	/* Objects of more than half of the largest slab get a still larger slab, if the larger slab wastes less. */
-	cache->layout.order = (uint8_t)km_layout_larger(cache->layout.size, cache->layout.order,
-							km_min(max_order + 2, KM_MAX_ORDER));
-	bytes = (uint32_t)(KM_PAGE_SIZE << cache->layout.order);
-	if (km_cache_is(cache, KM_CACHE_DENSE)) {
-		cache->layout.order = dense_order(cache->layout.size, cache->layout.order, max_order);
-		bytes = (uint32_t)(KM_PAGE_SIZE << cache->layout.order);
-	}
-	cache->layout.tail_bits = cache->layout.size < 32;
-	cache->layout.objects = cache->layout.tail_bits ? objects_with_tail_bits(bytes, cache->layout.size) :
-					    bytes / cache->layout.size;
+	order = km_layout_larger(size, order, km_min(max_order + 2, KM_MAX_ORDER));
+	if (km_cache_is(cache, KM_CACHE_DENSE))
+		order = dense_order(size, order, max_order);
+	bytes = (uint32_t)(KM_PAGE_SIZE << order);
+	cache->layout.order = (uint8_t)order;
+	cache->layout.tail_bits = size < 32;
+	cache->layout.objects = cache->layout.tail_bits ? objects_with_tail_bits(bytes, size) : bytes / size;
 	/* A slab of the lowest order is cut like a slab of the usual order, or is not allocated. */
 	if (cache->layout.tail_bits) {
 		cache->layout.min_order = cache->layout.order;
 		cache->form.slab_tail = (cache->layout.objects + 63) / 64 * 8;
 	}
-	cache->fast.capacity = (uint16_t)km_max(capacity_by_size(cache->layout.size), args->sheaf_capacity);
-	/* Bulk requests may grow the capacity to `bulk`; many misses, to `busy`, about half. */
-	unsigned bulk = capacity_within(254, cache->layout.size, 64u << 10);
-	/* With large objects 32 KiB would be too few objects for bulk requests. */
-	unsigned busy =
-		capacity_within(126, cache->layout.size,
-				cache->layout.size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10);
-	cache->tune.busy_capacity = (uint16_t)km_max(busy, (unsigned)cache->fast.capacity);
-	cache->tune.max_capacity = (uint16_t)km_max(km_cache_is(cache, KM_CACHE_SINGLY) ? 0 : bulk,
-						    (unsigned)cache->tune.busy_capacity);
+	/* Many misses may grow the capacity to `busy`, bulk requests to about twice of that. With large objects 32 KiB
+	 * would be too few objects for bulk requests. */
+	unsigned capacity = km_max(capacity_by_size(size), (unsigned)args->sheaf_capacity);
+	unsigned busy = km_max(capacity, capacity_within(126, size, size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10));
+	cache->fast.capacity = (uint16_t)capacity;
+	cache->tune.busy_capacity = (uint16_t)busy;
+	cache->tune.max_capacity = (uint16_t)(km_cache_is(cache, KM_CACHE_SINGLY) ? busy :
+					      km_max(busy, capacity_within(254, size, 64u << 10)));
 	return 0;
 }
 

@@ -48,37 +48,20 @@ static bool may_be_hollow(const struct kmem_cache *cache)
 	       km_os_page_bytes() == KM_PAGE_SIZE;
 }
 
-/* Returns the bits in word `word` of objects that overlap the hole; 0: none. */
-static uint64_t mask_in(const struct kmem_cache *cache, const struct km_page *slab, struct hole hole, unsigned word)
-{
-	size_t first = hole.first * KM_PAGE_SIZE / cache->layout.size;
-	size_t end = ((hole.first + hole.count) * KM_PAGE_SIZE + cache->layout.size - 1) / cache->layout.size;
-	size_t from = km_max(first, (size_t)word * 64);
-	size_t to = km_min(km_min(end, (size_t)slab->objects), from / 64 * 64 + 64);
-
-	if (from >= to || from / 64 != word)
-		return 0;
-	return (~0ull >> (64 - (to - from))) << from % 64;
-}
-
-static unsigned first_word(const struct kmem_cache *cache, struct hole hole)
-{
-	return (unsigned)(hole.first * KM_PAGE_SIZE / cache->layout.size / 64);
-}
-
+/* Returns whether the page has objects, and all of them are free. */
 static bool is_free(const struct kmem_cache *cache, struct km_page *slab, unsigned page)
 {
-	const struct hole hole = { page, 1 };
-	unsigned word = first_word(cache, hole);
-	uint64_t mask = mask_in(cache, slab, hole, word);
+	const size_t size = cache->layout.size, first = page * KM_PAGE_SIZE / size;
+	const size_t end = km_min(((page + 1) * KM_PAGE_SIZE + size - 1) / size, (size_t)slab->objects);
 
-	/* The page is behind the last object. */
-	if (!mask)
-		return false;
-	for (; mask; mask = mask_in(cache, slab, hole, ++word))
-		if (~km_load(sheaf_bits(cache, slab, NULL, word)) & mask)
+	for (size_t at = first, next; at < end; at = next) {
+		next = km_min(end, at / 64 * 64 + 64);
+		uint64_t mask = ~0ull >> (64 - (next - at)) << at % 64;
+
+		if (~km_load(sheaf_bits(cache, slab, NULL, (unsigned)(at / 64))) & mask)
 			return false;
-	return true;
+	}
+	return first < end;
 }
 
 /* Marks free pages, and finds up to MAX_HOLES holes to release. Requires: the node's lock. */
@@ -113,9 +96,10 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 struct looking {
 	struct kmem_cache *cache;
 	struct sheaf_node *n;
-	size_t calls;			/* system calls made */
+	size_t calls, pages;		/* system calls made; pages released */
 	bool packed;			/* the slab in hand was the node's packed slab */
 	bool holes;			/* pages may be released */
+	bool any;			/* this pass found released pages */
 };
 
 /* Takes the slab off the list, and releases the lock: no thread takes objects from the slab or frees the slab. */
@@ -132,7 +116,7 @@ static void take_in_hand(struct looking *looking, struct km_page *slab)
 }
 
 /* Queues an unlisted slab, to be freed without the lock. The count is raised first. A count too high is corrected
- * by free_going; a count too low would hide a slab in the child of a fork by a signal handler. */
+ * by end(); a count too low would hide a slab in the child of a fork by a signal handler. */
 static void add_going(struct sheaf_node *n, struct km_page *slab)
 {
 	km_store(&n->going_count, n->going_count + 1);
@@ -162,33 +146,18 @@ static void mark(struct km_page *slab, struct hole hole, enum mark as)
 		km_pages_fill(&slab[hole.first], hole.count);
 }
 
-/* Releases the pages of a hole. If the system refuses the hole, perhaps for some pages, tries each page. Returns:
- * number of released pages. */
-static size_t offer(struct looking *looking, struct km_page *slab, struct hole hole)
+/* Releases the pages of a hole. If the system refuses the hole, perhaps for some pages, tries each page. */
+static void offer(struct looking *looking, struct km_page *slab, struct hole hole)
 {
-	size_t pages = 0;
-
 	looking->calls++;
 	if (km_pages_hollow(&slab[hole.first], hole.count)) {
 		mark(slab, hole, HOLE_GONE);
-		return hole.count;
+		looking->pages += hole.count;
+		return;
 	}
 	mark(slab, hole, HOLE_KEPT);
 	for (unsigned i = 0; hole.count > 1 && i < hole.count; i++)
-		pages += offer(looking, slab, (struct hole){ hole.first + i, 1 });
-	return pages;
-}
-
-/* Releases the holes' pages. Requires: the node's lock; not held meanwhile. Returns: number of released pages. */
-static size_t empty(struct looking *looking, struct km_page *slab, const struct hole *holes, unsigned count)
-{
-	size_t pages = 0;
-
-	take_in_hand(looking, slab);
-	for (unsigned i = 0; i < count; i++)
-		pages += offer(looking, slab, holes[i]);
-	put_back(looking, slab);
-	return pages;
+		offer(looking, slab, (struct hole){ hole.first + i, 1 });
 }
 
 /* Lets other threads take the lock. */
@@ -198,41 +167,50 @@ static void breathe(struct sheaf_node *n)
 	km_lock(&n->slabs.lock);
 }
 
-/* Looks at one slab. With `all`, repeats until no holes are left. Returns: false if more than `calls` system calls
- * would be made. */
-static bool look_into(struct looking *looking, struct km_page *slab, bool all, size_t calls, size_t *pages)
+/* Looks at one slab, and releases its holes without the node's lock. With `all`, repeats until no holes are left.
+ * Returns: false if more than `calls` system calls would be made. */
+static bool look_into(struct looking *looking, struct km_page *slab, bool all, size_t calls)
 {
 	struct hole holes[MAX_HOLES];
 	unsigned count;
-	size_t went;
+	size_t before;
 
 	do {
+		before = looking->pages;
 		count = look_at(looking->cache, slab, all, holes);
 		if (looking->calls + count > calls)
 			return false;
-		went = count ? empty(looking, slab, holes, count) : 0;
-		*pages += went;
-	} while (all && went && count == MAX_HOLES && slab->flags & KM_SLAB_PARTIAL);
+		if (count)
+			take_in_hand(looking, slab);
+		for (unsigned i = 0; i < count; i++)
+			offer(looking, slab, holes[i]);
+		if (count)
+			put_back(looking, slab);
+	} while (all && looking->pages > before && count == MAX_HOLES && slab->flags & KM_SLAB_PARTIAL);
 	return true;
 }
 
-/* Looks at all slabs. Returns: number of released pages. */
-static size_t look_at_all(struct looking *looking)
+/* Visits all slabs of the list, until visit returns false. Returns: false then. */
+static bool visit_all(struct looking *looking, bool (*visit)(struct looking *looking, struct km_page *slab))
 {
 	struct sheaf_node *n = looking->n;
 	struct km_page *slab;
-	size_t pages = 0;
+	bool goes_on = true;
 
 	km_lock_scope(&n->slabs.lock);
 	n->slabs.looked = NULL;
 	size_t looks = n->slabs.counts.partial;
-	for (size_t seen = 1; looks && (slab = km_slabs_next(&n->slabs)); looks--, seen++) {
-		if (!look_into(looking, slab, true, SIZE_MAX, &pages))
-			break;
+	for (size_t seen = 1; goes_on && looks && (slab = km_slabs_next(&n->slabs)); looks--, seen++) {
+		goes_on = visit(looking, slab);
 		if (seen % LOOKS_AT_ONCE == 0)
 			breathe(n);
 	}
-	return pages;
+	return goes_on;
+}
+
+static bool hollow_slab(struct looking *looking, struct km_page *slab)
+{
+	return look_into(looking, slab, true, SIZE_MAX);
 }
 
 /* Looks at some slabs, starting where the last look ended. Returns: number of slabs queued to be freed. */
@@ -240,7 +218,7 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 {
 	struct sheaf_node *n = looking->n;
 	struct km_page *slab;
-	size_t pages = 0, gone = 0;
+	size_t gone = 0;
 
 	km_lock_scope(&n->slabs.lock);
 	const size_t partial = n->slabs.counts.partial;
@@ -250,7 +228,7 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_sheaf_keep(looking->cache, n))) {
 			add_going(n, slab);
 			gone++;
-		} else if (looking->holes && !look_into(looking, slab, cold, CALLS + more, &pages)) {
+		} else if (looking->holes && !look_into(looking, slab, cold, CALLS + more)) {
 			break;
 		} else {
 			looks--;
@@ -271,8 +249,8 @@ static void adopt(struct sheaf_node *n)
 	km_sheaf_list_again(n, n->in_hand);
 }
 
-/* Frees the queued slabs. After a fork, also the slabs queued by a thread that the child lacks. */
-static void free_going(struct kmem_cache *cache, struct sheaf_node *n)
+/* Ends a look: frees the queued slabs. After a fork, also the slabs queued by a thread that the child lacks. */
+static void end(struct kmem_cache *cache, struct sheaf_node *n)
 {
 	km_debug(km_is_locked(&n->look), "one thread at a time frees released pages");
 	while (km_load(&n->going_count)) {
@@ -286,6 +264,7 @@ static void free_going(struct kmem_cache *cache, struct sheaf_node *n)
 		if (slab)
 			km_slab_free(cache, slab);
 	}
+	km_unlock(&n->look);
 }
 
 /* Is a slab in hand or queued, by a running look or by a thread that the child lacks? */
@@ -299,20 +278,7 @@ void km_sheaf_adopt(struct kmem_cache *cache, struct sheaf_node *n)
 	if (km_likely(!is_left(n)) || !km_trylock(&n->look))
 		return;
 	adopt(n);
-	free_going(cache, n);
-	km_unlock(&n->look);
-}
-
-static void begin(struct looking *looking)
-{
-	looking->calls = 0;
-	adopt(looking->n);
-}
-
-static void end(struct looking *looking)
-{
-	free_going(looking->cache, looking->n);
-	km_unlock(&looking->n->look);
+	end(cache, n);
 }
 
 /* The node's list is empty, and no slab is in hand or queued. */
@@ -328,11 +294,12 @@ size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n)
 	if (!may_be_hollow(cache) || is_bare(n))
 		return 0;
 	km_lock(&n->look);
-	begin(&looking);
+	adopt(n);
 	/* The cache may have been reserved meanwhile. */
-	size_t pages = may_be_hollow(cache) ? look_at_all(&looking) : 0;
-	end(&looking);
-	return pages;
+	if (may_be_hollow(cache))
+		visit_all(&looking, hollow_slab);
+	end(cache, n);
+	return looking.pages;
 }
 
 size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle, bool cold)
@@ -341,10 +308,10 @@ size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle, 
 
 	if (is_bare(n) || !km_trylock(&n->look))
 		return 0;
-	begin(&looking);
+	adopt(n);
 	looking.holes = may_be_hollow(cache);
 	size_t slabs = look_at_some(&looking, idle, cold);
-	end(&looking);
+	end(cache, n);
 	return slabs;
 }
 
@@ -385,43 +352,30 @@ static bool fill(struct looking *looking, struct km_page *slab, struct hole hole
 	return there;
 }
 
-/* One pass over the slabs. *any: some pages were released. */
-static bool fill_all(struct looking *looking, bool *any)
+static bool fill_slab(struct looking *looking, struct km_page *slab)
 {
-	struct sheaf_node *n = looking->n;
-	struct km_page *slab;
-	bool there = true;
+	struct hole hole = next_gone(slab, 0);
 
-	km_lock_scope(&n->slabs.lock);
-	n->slabs.looked = NULL;
-	size_t looks = n->slabs.counts.partial;
-	for (size_t seen = 1; there && looks && (slab = km_slabs_next(&n->slabs)); looks--, seen++) {
-		struct hole hole = next_gone(slab, 0);
-
-		if (hole.count) {
-			*any = true;
-			there = fill(looking, slab, hole);
-		}
-		if (seen % LOOKS_AT_ONCE == 0)
-			breathe(n);
-	}
-	return there;
+	if (!hole.count)
+		return true;
+	looking->any = true;
+	return fill(looking, slab, hole);
 }
 
 bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
 {
 	struct looking looking = { .cache = cache, .n = n };
-	bool there = true, any = true;
+	bool there;
 
 	km_lock(&n->look);
-	begin(&looking);
+	adopt(n);
 	/* Other threads may reorder the list during a pass. Each pass but the last restores some pages, and no
 	 * thread releases more meanwhile. */
-	while (there && any) {
-		any = false;
-		there = fill_all(&looking, &any);
-	}
-	end(&looking);
+	do {
+		looking.any = false;
+		there = visit_all(&looking, fill_slab);
+	} while (there && looking.any);
+	end(cache, n);
 	return there;
 }
 

@@ -379,7 +379,7 @@ static void before_tick(void)
 
 static size_t cached_huge(void)
 {
-	return *km_huge_cache_pages() << KM_PAGE_SHIFT;
+	return km_huge_cache.pages << KM_PAGE_SHIFT;
 }
 
 /* A block freed and allocated in turns is a cached huge block. */

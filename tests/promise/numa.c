@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "kit/numa.h"
+#include "page/zone.h"
 
 #define MANY 4000u
 
@@ -367,7 +368,7 @@ static void blocks_of_pages(void)
 	size_t before[KM_MAX_NODES];
 
 	for (unsigned node = 0; node < km_node_count; node++) {
-		before[node] = km_arena_zone(node)->used_pages;
+		before[node] = km_arena.zone[node].pages.used_pages;
 		for (unsigned i = 0; i < 5; i++) {
 			page[node][i] = km_pages_alloc(orders[i], (int)node | KM_NODE_ONLY, true, NULL);
 			NEED(page[node][i] && page[node][i]->node == node);
@@ -376,7 +377,7 @@ static void blocks_of_pages(void)
 				NEED(km_page_node(p + at) == node);
 			memset(p, 1, KM_PAGE_SIZE << orders[i]);
 		}
-		NEED(km_arena_zone(node)->used_pages == before[node] + 1 + 8 + 2048 + 32);
+		NEED(km_arena.zone[node].pages.used_pages == before[node] + 1 + 8 + 2048 + 32);
 	}
 	NEED(km_arena_check() == 0);
 	for (unsigned node = 0; node < km_node_count; node++)
@@ -385,9 +386,9 @@ static void blocks_of_pages(void)
 	NEED(km_arena_check() == 0);
 	kmem_shrink_all();
 	for (unsigned node = 0; node < km_node_count; node++) {
-		NEED(km_arena_zone(node)->used_pages == before[node]);
-		NEED(km_arena_zone(node)->dirty_pages == 0);
-		NEED(km_arena_zone(node)->purged_pages >= 2048);
+		NEED(km_arena.zone[node].pages.used_pages == before[node]);
+		NEED(km_arena.zone[node].pages.dirty_pages == 0);
+		NEED(km_arena.zone[node].pages.purged_pages >= 2048);
 	}
 }
 

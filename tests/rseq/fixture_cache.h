@@ -454,13 +454,13 @@ static bool start_validated_engine(const char *engine)
 {
 	struct km_range *range = &km_arena.range[0];
 
-	for (unsigned i = 0; i < KM_ALLOC_MAP_TABLES && !range->live_ready[i]; i++) {
+	for (unsigned i = 0; i < KM_ALLOC_MAP_TABLES && !range->array_ready[KM_RANGE_LIVE + i]; i++) {
 		size_t bytes = (range->pages << KM_PAGE_SHIFT) >> (KM_ALLOC_MAP_LOW + i);
 
 		range->live[i] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 				      -1, 0);
 		need(range->live[i] != MAP_FAILED, "no address space");
-		range->live_ready[i] = SIZE_MAX;
+		range->array_ready[KM_RANGE_LIVE + i] = SIZE_MAX;
 	}
 	km_hardening.live = true;
 	bool started = start_engine(engine);

@@ -30,7 +30,7 @@ static bool scarce;			/* the system has no memory while a block is cached */
 
 static size_t cached(void)
 {
-	return *km_huge_cache_pages();
+	return km_huge_cache.pages;
 }
 
 static bool count(const char *call)

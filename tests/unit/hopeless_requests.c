@@ -87,7 +87,7 @@ static void refused(size_t bytes)
 	CHECK(!aligned_alloc(4 * MIB, bytes) && errno == ENOMEM);
 	CHECK(asked <= 30);
 	CHECK_EQUAL(filled(), CACHES);
-	CHECK_EQUAL(*km_huge_cache_pages(), lying);
+	CHECK_EQUAL(km_huge_cache.pages, lying);
 }
 
 static void beyond_all(void)
@@ -97,7 +97,7 @@ static void beyond_all(void)
 	NEED(block);
 	free(block);
 	lying = 8 * MIB / KM_PAGE_SIZE;
-	NEED(*km_huge_cache_pages() == lying);
+	NEED(km_huge_cache.pages == lying);
 	for (unsigned shift = 47; shift < 64; shift++)
 		refused((size_t)1 << shift);
 	refused(SIZE_MAX - 4096);

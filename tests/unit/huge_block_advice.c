@@ -73,7 +73,7 @@ static void is_new(char *p, size_t bytes)
 static void *again(char *p, int advice, bool cached)
 {
 	bool zero;
-	size_t before = *km_huge_cache_pages();
+	size_t before = km_huge_cache.pages;
 
 	memset(p, 1, BYTES);
 	if (advice)
@@ -81,7 +81,7 @@ static void *again(char *p, int advice, bool cached)
 	else
 		NEED(!mlock(p + 2 * MIB, PART));
 	NEED(km_huge_free(p));
-	CHECK_EQUAL(*km_huge_cache_pages() != before, cached);
+	CHECK_EQUAL(km_huge_cache.pages != before, cached);
 	char *next = km_huge_alloc(BYTES, 1, &zero);
 	NEED(next);
 	CHECK(!cached || next == p);
@@ -108,11 +108,11 @@ static void refusing(void)
 {
 	bool zero;
 	char *p = km_huge_alloc(BYTES, 1, &zero);
-	size_t before = *km_huge_cache_pages();
+	size_t before = km_huge_cache.pages;
 
 	NEED(p);
 	refuse = true;
-	NEED(km_huge_free(p) && *km_huge_cache_pages() == before);
+	NEED(km_huge_free(p) && km_huge_cache.pages == before);
 	refuse = false;
 }
 
@@ -130,9 +130,9 @@ static void filtered(void)
 		if (!child && !refuse_unseen(SYS_msync, errors[i]))
 			_exit(0);
 		if (!child) {
-			size_t before = *km_huge_cache_pages();
+			size_t before = km_huge_cache.pages;
 
-			_exit(!km_huge_free(km_huge_alloc(BYTES, 1, &zero)) || *km_huge_cache_pages() == before);
+			_exit(!km_huge_free(km_huge_alloc(BYTES, 1, &zero)) || km_huge_cache.pages == before);
 		}
 		CHECK(waitpid(child, &status, 0) == child && status == 0, "%s: status %x", strerror(errors[i]), status);
 	}

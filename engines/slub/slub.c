@@ -137,12 +137,10 @@ static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void 
 	return tail;
 }
 
-/*
- * Is each object of a slab on its freelist once? If so, each object is the head or in one link, and one link is NULL.
- * The links and the head then have the same sum as the objects, and the same sum of squares. Sums need no load to
- * wait for another: 30 cycles for 16 objects, where a walk along the list takes 80 to 180. After one double free two
- * terms differ, and the double object is neither of the two missing objects, so the two sums can't both match.
- */
+/* Is each object of a slab on its freelist once? If so, each object is the head or in one link, and one link is
+ * NULL. The links and the head then have the same sum as the objects, and the same sum of squares. Sums need no load
+ * to wait for another: 30 cycles for 16 objects, where a walk along the list takes 80 to 180. After one double free
+ * two terms differ, and the double object is neither of the two missing objects, so the two sums can't both match. */
 static bool all_listed(const struct kmem_cache *cache, const struct km_page *slab, uint64_t word)
 {
 	char *base = km_page_address(slab), *object = km_slab_first(cache, slab);
@@ -517,11 +515,9 @@ km_cold static void lose_list(struct kmem_cache *cache, struct km_page *slab, vo
 		;
 }
 
-/*
- * Takes an object of a slab that stays on its node's list. Requires: the node's lock. Other threads may push to the
+/* Takes an object of a slab that stays on its node's list. Requires: the node's lock. Other threads may push to the
  * freelist, and only this thread pops, so a link is valid while the word is unchanged. With the last free object the
- * slab leaves the list before the word changes, because the next free then finds a full slab and takes the slab.
- */
+ * slab leaves the list before the word changes, because the next free then finds a full slab and takes the slab. */
 static void *pop_listed(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab)
 {
 	char *base = km_page_address(slab);

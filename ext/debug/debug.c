@@ -44,10 +44,8 @@ static void note(const struct kmem_cache *cache, const void *object, unsigned wh
 		km_debug_mark(&km_debug_marks(cache, object)[which]);
 }
 
-/*
- * Print one SLAB_TRACE line; the object counts as in use. Kernel: a stack with each line; here only if a track
- * exists.
- */
+/* Print one SLAB_TRACE line; the object counts as in use. Kernel: a stack with each line; here only if a track
+ * exists. */
 static km_noinline void trace_one(struct kmem_cache *cache, void *object, bool alloc)
 {
 	struct km_debug_about about = { cache, km_debug_slab(object), object };
@@ -78,10 +76,8 @@ static void tell_in_use(struct kmem_cache *cache, void *object, const char *func
 		     cache->layout.flags & SLAB_STORE_USER);
 }
 
-/*
- * Report an object given out by the engine while still in use. The object stays with the current user. Returns:
- * KM_LOST.
- */
+/* Report an object given out by the engine while still in use. The object stays with the current user. Returns:
+ * KM_LOST. */
 static void *in_use(struct kmem_cache *cache, void *object)
 {
 	tell_in_use(cache, object, "kmem_cache_alloc");
@@ -126,10 +122,8 @@ static bool is_out(struct kmem_cache *cache, struct km_page *slab, unsigned inde
 	return km_debug_seems_taken(cache, object, engine_says);
 }
 
-/*
- * on_free hook: check an object, then mark the object free. Returns: false if the free must be refused; the bad call
- * was reported. With shared pages, objects unknown to the engine pass: the engine reports them.
- */
+/* on_free hook: check an object, then mark the object free. Returns: false if the free must be refused; the bad call
+ * was reported. With shared pages, objects unknown to the engine pass: the engine reports them. */
 static bool goes(struct kmem_cache *cache, void *object)
 {
 	const bool shared = cache->layout.engine->shared_pages;
@@ -144,10 +138,8 @@ static bool goes(struct kmem_cache *cache, void *object)
 		return false;
 	uint64_t *word = km_debug_word(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
-	/*
-	 * Two threads may free the object at once: the compare-and-swap lets one thread win, even over a damaged
-	 * word.
-	 */
+	/* Two threads may free the object at once: the compare-and-swap lets one thread win, even over a damaged
+	 * word. */
 	do {
 		if (km_unlikely(!is_out(cache, slab, (unsigned)index, object, &seen))) {
 			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->registry.name);
@@ -180,10 +172,8 @@ static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
 		begin(cache, object);
 }
 
-/*
- * Check all objects of a dying slab. All are free, except in a private group destroyed as a whole; no caller uses
- * them any more.
- */
+/* Check all objects of a dying slab. All are free, except in a private group destroyed as a whole; no caller uses
+ * them any more. */
 static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	char *object = km_slab_first(cache, slab);
@@ -202,10 +192,8 @@ static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 
 /* ------------------------------------------------------------------ requested bytes */
 
-/*
- * Store the requested bytes in the state word. Any state except TAKEN stays unchanged: the next free reports the
- * state.
- */
+/* Store the requested bytes in the state word. Any state except TAKEN stays unchanged: the next free reports the
+ * state. */
 static void store_asked(const struct kmem_cache *cache, void *object, size_t bytes)
 {
 	struct km_debug_seen seen = km_debug_look(cache, object);
@@ -326,10 +314,8 @@ struct looking {
 	long damages;
 };
 
-/*
- * Returns: true if the engine calls the object free while the state says TAKEN, both before and after the engine was
- * asked.
- */
+/* Returns: true if the engine calls the object free while the state says TAKEN, both before and after the engine was
+ * asked. */
 static bool is_in_use(const struct kmem_cache *cache, struct km_page *slab, void *object, unsigned index)
 {
 	struct km_debug_seen seen = km_debug_look(cache, object);

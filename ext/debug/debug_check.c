@@ -69,11 +69,9 @@ km_inline bool has_all(const unsigned char *at, size_t bytes, unsigned char valu
 	return !(differ | (word_at(at) ^ word) | (word_at(at + bytes) ^ word));
 }
 
-/*
- * Call `see` for each region of an object with one expected value, in a fixed order, until `see` returns false.
+/* Call `see` for each region of an object with one expected value, in a fixed order, until `see` returns false.
  * waits: the link of a free object may hold anything. Inline, because most objects are intact and then need no list
- * of regions.
- */
+ * of regions. */
 typedef bool see_fn(unsigned char *at, size_t bytes, unsigned char value, const char *what, void *arg);
 km_inline bool each_region(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked, bool waits,
 			   see_fn *see, void *arg)
@@ -238,10 +236,8 @@ static bool fits(const struct kmem_cache *cache, void *object, bool taken, uint3
 	return each_region(cache, object, taken, asked, waits, is_whole, NULL);
 }
 
-/*
- * Returns: true if the left red zone, rarely hit by overruns, has the value of a free object. Without red zones the
- * poison decides.
- */
+/* Returns: true if the left red zone, rarely hit by overruns, has the value of a free object. Without red zones the
+ * poison decides. */
 static bool looks_free(const struct kmem_cache *cache, void *object)
 {
 	unsigned char *from, *to;
@@ -254,12 +250,10 @@ static bool looks_free(const struct kmem_cache *cache, void *object)
 	return (cache->ext.left || (is_poisoned(cache) && region.bytes)) && !km_debug_differs(&region, &from, &to);
 }
 
-/*
- * The engine's record lies elsewhere, and is asked first. An object recorded as taken may have been freed by a signal
- * handler, with the free deferred (km_miss_defer). Such an object counts as free if all bytes match a free object. An
- * engine that follows links may be led astray, to an object still in use: an object recorded as free must therefore
- * also look free. An object that does not look free is lost rather than given out twice.
- */
+/* The engine's record lies elsewhere, and is asked first. An object recorded as taken may have been freed by a
+ * signal handler, with the free deferred (km_miss_defer). Such an object counts as free if all bytes match a free
+ * object. An engine that follows links may be led astray, to an object still in use: an object recorded as free must
+ * therefore also look free. An object that does not look free is lost rather than given out twice. */
 bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool engine_says)
 {
 	if (!engine_says)

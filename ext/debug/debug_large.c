@@ -215,11 +215,9 @@ static void wait_there(void *p, size_t bytes)
 		let_go(before);
 }
 
-/*
- * Make a block readable and writable. The user may have changed the protection of the block, or the advice for
+/* Make a block readable and writable. The user may have changed the protection of the block, or the advice for
  * children of fork. A free must undo both before the free completes (kmalloc(3)). A child cannot check a block
- * excluded from children. Returns: false if no check is possible.
- */
+ * excluded from children. Returns: false if no check is possible. */
 static bool can_be_looked_at(void *p, size_t bytes)
 {
 	return bytes <= KMALLOC_MAX_SIZE || (!km_os_unprotect(p, bytes) && km_os_renew(p, bytes) != -ENOMEM);

@@ -36,10 +36,8 @@
 #define SERVES	1u		/* bits of km_shadows.calls */
 #define CALL	2u
 
-/*
- * Begin a counted call. Returns: the serving shadow, and the caller must call `leave`; or NULL if none serves, and
- * the call is not counted.
- */
+/* Begin a counted call. Returns: the serving shadow, and the caller must call `leave`; or NULL if none serves, and
+ * the call is not counted. */
 static struct kmem_cache *enter(struct km_shadows *shadows)
 {
 	/* Acquire pairs with serve. */
@@ -55,10 +53,8 @@ static void leave(struct km_shadows *shadows)
 	km_add_both(&shadows->calls, -CALL);
 }
 
-/*
- * Drop __GFP_ACCOUNT if caches share pages (slob): the shadow uses another engine, and must stay uncharged like the
- * cache's own objects.
- */
+/* Drop __GFP_ACCOUNT if caches share pages (slob): the shadow uses another engine, and must stay uncharged like the
+ * cache's own objects. */
 static gfp_t gfp_for(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return cache->layout.engine->shared_pages ? gfp & ~__GFP_ACCOUNT : gfp;
@@ -85,10 +81,8 @@ static struct kmem_cache *cache_of(const void *object)
 	return slab && km_load_acquire(&slab->type) == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
 }
 
-/*
- * Returns: true if the free must take the normal path below the shadow layer. With shared pages (slob) this includes
- * every object outside of slabs; the engine validates these objects.
- */
+/* Returns: true if the free must take the normal path below the shadow layer. With shared pages (slob) this includes
+ * every object outside of slabs; the engine validates these objects. */
 static bool is_own(const struct kmem_cache *cache, const struct kmem_cache *actual, const void *object)
 {
 	return actual == cache || !object || (actual && actual->memcg.child_of == cache) ||

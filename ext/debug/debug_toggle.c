@@ -18,10 +18,8 @@ int km_switch_flags(struct kmem_cache *cache, slab_flags_t flags)
 {
 	if (cache->layout.dead || cache->memcg.child_of || cache->ext.shadow_of)
 		return -EINVAL;
-	/*
-	 * Large blocks have no bytes around them, and slob's kmalloc objects have a header in front. A sanitizer
-	 * already uses the bytes and the hooks.
-	 */
+	/* Large blocks have no bytes around them, and slob's kmalloc objects have a header in front. A sanitizer
+	 * already uses the bytes and the hooks. */
 	if (cache->layout.engine->whole_pages || cache == km_kmalloc_sized ||
 	    cache->layout.flags & SLAB_NO_USER_FLAGS || km_sanitizer.objects)
 		return -EOPNOTSUPP;

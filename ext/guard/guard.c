@@ -70,11 +70,9 @@ static bool is_whole(const char *from, const char *to)
 	return from == to;
 }
 
-/*
- * Remove access from a slot's page, or leave the page open for a later caller if system calls are forbidden now. If
+/* Remove access from a slot's page, or leave the page open for a later caller if system calls are forbidden now. If
  * the program continues after errors, freed content stays readable after a report. Requires: the caller owns the
- * slot.
- */
+ * slot. */
 static void close_page(struct km_guard_slot *slot)
 {
 	char *page = km_guard_page(slot);
@@ -261,10 +259,8 @@ static void look_around_it(const struct km_guard_slot *slot, const char *functio
 	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, slot->name, NULL, true);
 }
 
-/*
- * Record the free. An object leaving a per-CPU sheaf was freed earlier: the stack is gone, and a lock needed by an
- * unwinder may be held.
- */
+/* Record the free. An object leaving a per-CPU sheaf was freed earlier: the stack is gone, and a lock needed by an
+ * unwinder may be held. */
 static void note_free(struct km_guard_slot *slot, bool seen)
 {
 	struct km_stack_track *track = &slot->track[1];
@@ -388,9 +384,7 @@ static int guard_check(struct kmem_cache *cache)
 	return damages;
 }
 
-/*
- * Clear the cache of an object, unless another thread frees the object or the slot now holds another cache's object.
- */
+/* Clear the cache of an object, unless another thread frees the object or the slot now holds another cache's object. */
 static bool forget_cache(struct km_guard_slot *slot, const struct kmem_cache *cache)
 {
 	if (!get(slot, KM_GUARD_TAKEN))

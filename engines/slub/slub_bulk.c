@@ -96,7 +96,7 @@ km_inline unsigned give_last(struct kmem_cache *cache, void **objects, unsigned 
 }
 
 /* Links up to GROUP objects by slab. A slab is found by the lowest bits of its number. When two slabs share these
- * bits, the first slab's batch is closed, and may be opened again. Objects of a slab below cache->order are freed
+ * bits, the first slab's batch is closed, and may be opened again. Objects of a slab below cache->layout.order are freed
  * singly, because masking their address does not give the slab's. */
 static void group(struct kmem_cache *cache, void *const *objects, unsigned count)
 {

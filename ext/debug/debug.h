@@ -200,6 +200,8 @@ struct km_debug_about {
 void km_debug_report_begin(const struct km_debug_about *about, const char *title);
 void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region);
 void km_debug_report_end(const struct km_debug_about *about);
+/* Print the misuse line of an overwritten object or slab, below the report. The line may end the process. */
+void km_debug_misuse(const struct km_debug_about *about, const char *function);
 /* Report damage of a large block. marks NULL: no track is trusted. region NULL: the title is the whole message. */
 struct km_debug_block {
 	const void *at;

@@ -292,9 +292,7 @@ static unsigned check(const struct km_debug_about *about, const struct km_debug_
 	if (km_likely(!damages))
 		return 0;
 	km_debug_report_end(about);
-	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, about->object ?: km_page_address(about->slab),
-		     about->cache->registry.name, NULL,
-		     about->cache->layout.flags & SLAB_STORE_USER);
+	km_debug_misuse(about, function);
 	for (unsigned i = 0; i < n; i++)
 		if (km_debug_differs(&regions[i], &from, &to))
 			restore(about->cache, &regions[i]);

@@ -249,14 +249,16 @@ static void refuse(enum km_guard_error error, enum km_misuse what, const char *f
 		km_misuse_of(what, function, p, name, NULL, slot);
 }
 
-static void look_around_it(const struct km_guard_slot *slot, const char *function)
+/* Returns: true if the bytes around the object were overwritten; the damage was reported. */
+static bool is_damaged(const struct km_guard_slot *slot, const char *function)
 {
 	const char *page = km_guard_page(slot), *object = slot->object;
 
 	if (km_likely(is_whole(page, object) && is_whole(object + slot->bytes, page + pool.page)))
-		return;
+		return false;
 	km_guard_report(KM_GUARD_CORRUPTION, object, slot, NULL);
 	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, slot->name, NULL, true);
+	return true;
 }
 
 /* Record the free. An object leaving a per-CPU sheaf was freed earlier: the stack is gone, and a lock needed by an
@@ -265,11 +267,10 @@ static void note_free(struct km_guard_slot *slot, bool seen)
 {
 	struct km_stack_track *track = &slot->track[1];
 
-	if (seen) {
+	if (seen)
 		km_stack_track(track);
-		return;
-	}
-	*track = (struct km_stack_track){ .when = km_os_now_ms(), .cpu = km_os_getcpu(), .thread = km_os_thread() };
+	else
+		*track = (struct km_stack_track){ .when = km_os_now_ms(), .cpu = km_os_getcpu(), .thread = km_os_thread() };
 }
 
 static void guard_free(struct kmem_cache *cache, void *p, const char *function)
@@ -291,7 +292,7 @@ static void guard_free(struct kmem_cache *cache, void *p, const char *function)
 		refuse(KM_GUARD_INVALID_FREE, KM_MISUSE_WRONG_CACHE, by, p, slot, cache);
 		return;
 	}
-	look_around_it(slot, by);
+	is_damaged(slot, by);
 	note_free(slot, function != NULL);
 	close_page(slot);
 	km_store(&slot->turn, km_add(&pool.turn, 1ul) + 1);
@@ -302,27 +303,6 @@ static void guard_free(struct kmem_cache *cache, void *p, const char *function)
 }
 
 /* ------------------------------------------------------------------ looking */
-
-static const struct km_guard_slot *taken_at(const void *p)
-{
-	const struct km_guard_slot *slot = slot_of(p);
-
-	return slot && km_load(&slot->object) == p && km_load_acquire(&slot->state) == KM_GUARD_TAKEN ? slot : NULL;
-}
-
-static struct kmem_cache *guard_cache_of(const void *p)
-{
-	const struct km_guard_slot *slot = taken_at(p);
-
-	return slot ? slot->cache : NULL;
-}
-
-static size_t guard_bytes(const void *p)
-{
-	const struct km_guard_slot *slot = taken_at(p);
-
-	return slot ? slot->bytes : 0;
-}
 
 static bool guard_look(const void *p, struct km_guarded_object *seen)
 {
@@ -367,11 +347,7 @@ static int check_one(void *object, void *arg)
 	int *damages = arg;
 
 	km_debug(slot && slot->object == object, "a walk visits the starts of objects");
-	const char *page = km_guard_page(slot);
-	if (is_whole(page, slot->object) && is_whole(slot->object + slot->bytes, page + pool.page))
-		return 0;
-	++*damages;
-	look_around_it(slot, "kmem_cache_validate");
+	*damages += is_damaged(slot, "kmem_cache_validate");
 	return 0;
 }
 
@@ -510,7 +486,7 @@ static void guard_ready(void)
 const struct km_guard_ops km_guarding = {
 	.start = guard_start, .ready = guard_ready, .tick = guard_tick,
 	.alloc = guard_alloc, .again = guard_again, .unseen = guard_unseen, .free = guard_free,
-	.cache_of = guard_cache_of, .bytes = guard_bytes, .look = guard_look, .walk = guard_walk,
+	.look = guard_look, .walk = guard_walk,
 	.check = guard_check, .leave = guard_leave,
 };
 KM_REGISTER(km_guard_ops, km_guarding);

@@ -24,6 +24,7 @@
 #include "alloc/profile_record.h"
 #include "page/metadata.h"
 #include "base/bits.h"
+#include "base/text.h"
 #include "os/die.h"
 #include "os/os.h"
 #include "os/probe.h"
@@ -557,21 +558,15 @@ static void profile_start(uint64_t mean)
 	km_store(&km_alloc_probing, (uint32_t)KM_PROBING_PROFILE);
 }
 
-/* Parse "BYTES:SECONDS". */
+/* Parse "BYTES:SECONDS"; "" and "0" end a profile. */
 static bool read_letters(const char *text, uint64_t *mean, uint64_t *seconds)
 {
-	uint64_t *number = mean;
-
 	*mean = *seconds = 0;
-	for (; *text; text++) {
-		if (*text == ':' && number == mean)
-			number = seconds;
-		else if (*text < '0' || *text > '9')
-			return false;
-		else
-			*number = *number * 10 + (uint64_t)(*text - '0');
-	}
-	return *mean <= MOST_MEAN && *seconds <= MOST_SECONDS && (!*mean || *seconds);
+	if (!*text)
+		return true;
+	return km_text_number(&text, MOST_MEAN, mean) &&
+	       (!*text || (*text++ == ':' && km_text_number(&text, MOST_SECONDS, seconds) && !*text)) &&
+	       (!*mean || *seconds);
 }
 
 static int profile_ask(const struct km_mail_request *request)

@@ -7,20 +7,20 @@
 
 size_t km_guarded_bytes(const void *p, const char *function)
 {
-	size_t bytes = km_guard_ops->bytes(p);
+	struct km_guarded_object seen;
 
-	if (!bytes)
+	if (!km_guarded_at(p, &seen))
 		km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
-	return bytes;
+	return seen.bytes;
 }
 
 /* The caller may free the object by kmem_cache_free, without any check of bytes. A guarded object may have fewer
  * bytes than other objects of the cache. */
 struct kmem_cache *km_guarded_cache(const void *p)
 {
-	struct kmem_cache *cache = km_guard_ops->cache_of(p);
+	struct km_guarded_object seen;
 
-	if (cache && cache->layout.flags & SLAB_KMALLOC)
-		km_alloc_see_frees(cache);
-	return cache;
+	if (km_guarded_at(p, &seen) && seen.cache && seen.cache->layout.flags & SLAB_KMALLOC)
+		km_alloc_see_frees(seen.cache);
+	return seen.cache;
 }

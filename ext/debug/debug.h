@@ -198,7 +198,8 @@ struct km_debug_about {
 /* Print "BUG cache: title" and the known details. Requires: report lines stand between begin and end, which hold
  * back the lines of other threads. */
 void km_debug_report_begin(const struct km_debug_about *about, const char *title);
-void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region);
+/* start: address of the slab or block, for the offset. */
+void km_debug_report_region(const struct km_debug_region *region, const void *start);
 void km_debug_report_end(const struct km_debug_about *about);
 /* Print the misuse line of an overwritten object or slab, below the report. The line may end the process. */
 void km_debug_misuse(const struct km_debug_about *about, const char *function);

@@ -240,14 +240,11 @@ static bool fits(const struct kmem_cache *cache, void *object, bool taken, uint3
  * poison decides. */
 static bool looks_free(const struct kmem_cache *cache, void *object)
 {
-	unsigned char *from, *to;
-	struct km_debug_region region = { .at = (unsigned char *)object - cache->ext.left, .bytes = cache->ext.left,
-					  .value = ZONE_FREE };
+	const uint32_t poison = cache->layout.object_size - 1;
 
-	if (!cache->ext.left)
-		region = (struct km_debug_region){
-			.at = object, .bytes = cache->layout.object_size - 1, .value = POISON};
-	return (cache->ext.left || (is_poisoned(cache) && region.bytes)) && !km_debug_differs(&region, &from, &to);
+	if (cache->ext.left)
+		return has_all((unsigned char *)object - cache->ext.left, cache->ext.left, ZONE_FREE);
+	return is_poisoned(cache) && poison && has_all(object, poison, POISON);
 }
 
 /* The engine's record lies elsewhere, and is asked first. An object recorded as taken may have been freed by a
@@ -287,7 +284,7 @@ static unsigned check(const struct km_debug_about *about, const struct km_debug_
 		km_format(title, sizeof(title), "%s overwritten", regions[i].what);
 		if (!damages++)
 			km_debug_report_begin(about, regions[i].title ?: title);
-		km_debug_report_region(about, &regions[i]);
+		km_debug_report_region(&regions[i], km_page_address(about->slab));
 	}
 	if (km_likely(!damages))
 		return 0;
@@ -334,7 +331,7 @@ unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, 
 	struct km_debug_about about = { cache, slab, NULL };
 	struct km_debug_region padding = km_debug_slab_padding(cache, slab);
 
-	if (km_likely(!padding.bytes || has_all(padding.at, padding.bytes, padding.value)))
+	if (km_likely(has_all(padding.at, padding.bytes, padding.value)))
 		return 0;
 	return check(&about, &padding, 1, function);
 }

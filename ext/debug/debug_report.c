@@ -79,8 +79,7 @@ void km_debug_report_begin(const struct km_debug_about *about, const char *title
 	begin(about->cache->registry.name, title);
 }
 
-/* start: address of the slab or block, for the offset. */
-static void say_region(const struct km_debug_region *region, const void *start)
+void km_debug_report_region(const struct km_debug_region *region, const void *start)
 {
 	unsigned char *from, *to;
 	char found[64] = "";
@@ -95,11 +94,6 @@ static void say_region(const struct km_debug_region *region, const void *start)
 	else if (!region->unsealed)
 		km_format(found, sizeof(found), ". First byte 0x%x instead of 0x%x", *from, region->value);
 	km_warn("[%s overwritten] %p-%p @offset=%lu%s", region->what, (void *)from, (void *)(to - 1), offset, found);
-}
-
-void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region)
-{
-	say_region(region, km_page_address(about->slab));
 }
 
 void km_debug_report_track(const struct km_debug_about *about, bool alloc)
@@ -125,9 +119,8 @@ static void say_object(const struct km_debug_about *about)
 {
 	struct kmem_cache *cache = about->cache;
 	unsigned char *object = (unsigned char *)about->object, *end = object + cache->layout.size - cache->ext.left;
-	size_t tracks = cache->layout.flags & SLAB_STORE_USER ? 2 * sizeof(struct km_debug_mark) : 0;
-	unsigned char *padding = object + cache->layout.freeptr + sizeof(void *) + KM_DEBUG_WORD + tracks;
-
+	const unsigned tracks = cache->layout.flags & SLAB_STORE_USER ? 2 : 0;
+	unsigned char *padding = (unsigned char *)(km_debug_marks(cache, object) + tracks);
 	uintptr_t link = *(uintptr_t *)(object + cache->layout.freeptr);
 
 	km_debug(padding <= end && cache->layout.object_size <= cache->layout.freeptr,
@@ -161,7 +154,7 @@ void km_debug_report_block(const struct km_debug_block *block, const struct km_d
 {
 	begin("large", title);
 	if (region)
-		say_region(region, block->at);
+		km_debug_report_region(region, block->at);
 	if (block->marks) {
 		say_track("Allocated", &block->marks[0]);
 		say_track("Freed", &block->marks[1]);

@@ -173,12 +173,6 @@ static void place(struct km_guard_slot *slot, uint32_t bytes, uint32_t align)
 	canaries(slot->object + bytes, end);
 }
 
-static void name_slot(struct km_guard_slot *slot, struct kmem_cache *cache)
-{
-	km_store(&slot->cache, cache);
-	__builtin_memcpy(slot->name, cache->registry.name, sizeof(slot->name));
-}
-
 /* Construct or zero the object, as a slab would. */
 static void prepare(const struct km_guard_slot *slot, struct kmem_cache *cache, gfp_t gfp)
 {
@@ -209,7 +203,8 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 		return NULL;
 	}
 	place(slot, bytes, align);
-	name_slot(slot, cache);
+	km_store(&slot->cache, cache);
+	__builtin_memcpy(slot->name, cache->registry.name, sizeof(slot->name));
 	km_store(&slot->source, source_of(&track));
 	slot->track[0] = track;
 	slot->track[1].when = 0;

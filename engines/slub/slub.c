@@ -323,8 +323,8 @@ static bool node_fits(const struct km_page *slab, const struct km_request *reque
 	return km_likely(request->node < 0) || slab->node == request->node;
 }
 
-/* Takes a slab of this CPU in hand, with the freelist that the CPU had of it, else with the slab's own. Returns: false if
- * the slab is of another node, and goes there, or no object is free. */
+/* Takes a slab of this CPU in hand, with the freelist that the CPU had of the slab, else with the slab's own. Returns:
+ * false if the slab is of another node, and goes there, or no object is free. */
 static bool hold_own(struct kmem_cache *cache, struct km_page *slab, void *freelist,
 		     const struct km_request *request, unsigned want, struct hold *hold)
 {

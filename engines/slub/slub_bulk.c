@@ -86,8 +86,8 @@ km_inline void give_batch(struct kmem_cache *cache, const struct batch *batch)
 }
 
 /* Links up to GROUP objects by slab. A slab is found by the lowest bits of its number. When two slabs share these
- * bits, the first slab's batch is closed, and may be opened again. Objects of a slab below cache->layout.order are freed
- * singly, because masking their address does not give the slab's. */
+ * bits, the first slab's batch is closed, and may be opened again. Objects of a slab below cache->layout.order are
+ * freed singly, because masking their address does not give the slab's. */
 static void group(struct kmem_cache *cache, void *const *objects, unsigned count)
 {
 	struct batch batches[GROUP + 1];	/* [0]: no slab, an impossible address */

@@ -175,7 +175,8 @@ void km_debug_report_restored(const struct kmem_cache *cache, const struct km_de
 		return;
 	if (!region->unsealed)
 		km_format(value, sizeof(value), "=0x%x", region->value);
-	km_warn("FIX %s: Restoring %s %p-%p%s", cache->registry.name, region->what, (void *)from, (void *)(to - 1), value);
+	km_warn("FIX %s: Restoring %s %p-%p%s", cache->registry.name, region->what,
+		(void *)from, (void *)(to - 1), value);
 }
 
 void km_debug_report_fix(const struct kmem_cache *cache, const char *format, ...)

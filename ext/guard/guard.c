@@ -262,10 +262,11 @@ static void note_free(struct km_guard_slot *slot, bool seen)
 {
 	struct km_stack_track *track = &slot->track[1];
 
-	if (seen)
+	if (seen) {
 		km_stack_track(track);
-	else
-		*track = (struct km_stack_track){ .when = km_os_now_ms(), .cpu = km_os_getcpu(), .thread = km_os_thread() };
+		return;
+	}
+	*track = (struct km_stack_track){ .when = km_os_now_ms(), .cpu = km_os_getcpu(), .thread = km_os_thread() };
 }
 
 static void guard_free(struct kmem_cache *cache, void *p, const char *function)

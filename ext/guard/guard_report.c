@@ -104,7 +104,8 @@ static void say_corruption(const struct km_guard_slot *slot)
 static void say_what(enum km_guard_error error, const char *address, const struct km_guard_slot *slot,
 		     const struct km_fault *fault)
 {
-	const char *sentence = words[error].sentence, *kind = fault ? kinds[fault->access] : "", *at = fault ? " at " : "";
+	const char *sentence = words[error].sentence, *at = fault ? " at " : "";
+	const char *kind = fault ? kinds[fault->access] : "";
 
 	if (error == KM_GUARD_CORRUPTION) {
 		say_corruption(slot);

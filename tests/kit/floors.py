@@ -7,8 +7,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def folders_in(top):
-    return tuple(f"{top}/{each.name}" for each in sorted(os.scandir(os.path.join(ROOT, top)), key=lambda each: each.name)
-                 if each.is_dir())
+    names = sorted(os.listdir(os.path.join(ROOT, top)))
+    return tuple(f"{top}/{name}" for name in names if os.path.isdir(os.path.join(ROOT, top, name)))
 
 
 ENGINES, EXTENSIONS = folders_in("engines"), folders_in("ext")

@@ -272,7 +272,7 @@ static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
 		km_add_both(&shadows->calls, SERVES);
 }
 
-/* Make future objects of the cache carry exactly these of KM_DEBUG_FLAGS. Returns: 0, or -errno with nothing changed. */
+/* Make future objects of the cache carry exactly these of KM_DEBUG_FLAGS. Returns: 0 or -errno. */
 static int switch_to(struct kmem_cache *cache, slab_flags_t flags)
 {
 	struct kmem_cache *shadow;

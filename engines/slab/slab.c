@@ -445,21 +445,11 @@ size_t km_slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t 
 
 /* ------------------------------------------------------------------ the shared array */
 
-void **km_slab_new_shared(unsigned limit)
-{
-	return limit ? km_meta_alloc(limit * sizeof(void *), true) : NULL;
-}
-
-void km_slab_free_shared(void **shared, unsigned limit)
-{
-	km_meta_free(shared, limit * sizeof(void *));
-}
-
 /* Kernel: allocated with the cache. Most caches never spill. */
 static void make_shared(struct slab_node *n)
 {
 	unsigned limit = km_load(&n->shared_limit);
-	void **shared = km_slab_new_shared(limit);
+	void **shared = limit ? km_meta_alloc(limit * sizeof(*shared), true) : NULL;
 
 	if (!shared)
 		return;
@@ -469,7 +459,7 @@ static void make_shared(struct slab_node *n)
 		shared = NULL;
 	}
 	km_unlock_quick(&n->slabs.lock);
-	km_slab_free_shared(shared, limit);
+	km_meta_free(shared, limit * sizeof(*shared));
 }
 
 /* Moves the last of objects[0, count) to the shared array, as far as room allows. Returns: their number. */
@@ -727,11 +717,7 @@ void **km_slab_spill(struct kmem_cache *cache, void **full)
 		return close_up(full, bottom, batch);
 	}
 	moved = to_shared(n, bottom - batch, batch);
-	if (!moved) {
-		km_slab_give(cache, bottom - batch, batch);
-		moved = batch;
-	}
-	return close_up(full, bottom, moved);
+	return moved ? close_up(full, bottom, moved) : km_slab_give_oldest(cache, full, batch);
 }
 
 void km_slab_retire(struct kmem_cache *cache, void **sheaf)

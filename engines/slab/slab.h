@@ -133,16 +133,13 @@ void km_slab_retire(struct kmem_cache *cache, void **sheaf);
 void km_slab_drop(struct kmem_cache *cache, struct km_page *slab);
 /* Frees the oldest `count` objects of a sheaf. Returns: the new top. */
 void **km_slab_give_oldest(struct kmem_cache *cache, void **sheaf, size_t count);
-/* drain_shared: frees all objects of the node's shared array, or a share of an idle one, oldest first.
- * drain_alien: returns the objects of the alien array for `other`. */
+/* Frees all objects of the node's shared array, or a share of an idle one, oldest first. */
 void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all);
 /* Returns the number of objects that an idle array of `avail` objects frees at a time. */
 unsigned km_slab_idle_share(unsigned limit, size_t avail);
+/* Returns the objects of the alien array for `other`. */
 void km_slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other);
 /* Frees up to `most` free slabs. Returns: number of freed slabs. */
 size_t km_slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t most);
-/* Allocates a shared array of `limit` objects; NULL for a limit of 0, or without memory. */
-void **km_slab_new_shared(unsigned limit);
-void km_slab_free_shared(void **shared, unsigned limit);
 
 #endif

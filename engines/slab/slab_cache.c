@@ -146,7 +146,7 @@ static void slab_node_fini(struct kmem_cache *cache, unsigned node)
 {
 	struct slab_node *n = slab_node(cache, node);
 
-	km_slab_free_shared(n->shared, n->shared_limit);
+	km_meta_free(n->shared, n->shared_limit * sizeof(*n->shared));
 	km_meta_free(n->alien, km_node_count * sizeof(*n->alien));
 	if (node || !cache->state.percpu_offset)
 		return;
@@ -245,17 +245,18 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 {
 	void **arrays[KM_MAX_NODES] = { NULL };
 	unsigned shared_limit = shared * batchcount;
+	const size_t bytes = shared_limit * sizeof(**arrays);
 
 	if (!cache->fast.capacity)
 		return -EOPNOTSUPP;
 	if (limit > cache->tune.max_capacity || shared > UINT16_MAX)
 		return -ERANGE;
 	for (unsigned node = 0; node < km_node_count && shared_limit; node++) {
-		arrays[node] = km_slab_new_shared(shared_limit);
+		arrays[node] = km_meta_alloc(bytes, true);
 		if (arrays[node])
 			continue;
 		while (node--)
-			km_slab_free_shared(arrays[node], shared_limit);
+			km_meta_free(arrays[node], bytes);
 		return -ENOMEM;
 	}
 	km_store(&cache->tune.batchcount, (uint16_t)batchcount);
@@ -275,7 +276,7 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 		km_unlock(&n->slabs.lock);
 		if (count)
 			km_slab_give(cache, old + old_limit - count, count);
-		km_slab_free_shared(old, old_limit);
+		km_meta_free(old, old_limit * sizeof(*old));
 	}
 	return 0;
 }

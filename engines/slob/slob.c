@@ -313,13 +313,6 @@ struct place {
 	unsigned unit;			/* NONE: no room */
 };
 
-/* Kernel: looks into every page with enough units, and finds the same block. */
-km_inline bool may_have(const struct km_page *page, const struct ops *ops)
-{
-	return km_slob_page(page)->largest >= ops->units &&
-	       (ops->node == NUMA_NO_NODE || page->node == ops->node);
-}
-
 /* Searches all pages of the list, then the stock. The arguments are registers, because a struct stored in parts
  * can't be loaded whole quickly. */
 static km_noinline struct place in_list(struct kmem_cache *cache, enum km_slob_list list, unsigned units,
@@ -330,7 +323,7 @@ static km_noinline struct place in_list(struct kmem_cache *cache, enum km_slob_l
 
 	km_list_for_each_safe(entry, &km_slob.list[list]) {
 		page = km_container_of(entry, struct km_page, list);
-		if (!may_have(page, &ops))
+		if (!km_slob_may_have(page, units, node))
 			continue;
 		unsigned unit = take_units(page, &ops);
 		if (km_likely(unit < NONE))
@@ -351,7 +344,7 @@ km_inline void *take_block(struct kmem_cache *cache, const struct ops *ops)
 	/* Usually the page that served last has room. */
 	bool any = !km_list_empty(list) || add_stocked(ops->list, ops->node);
 	struct km_page *page = km_container_of(list->next, struct km_page, list);
-	if (km_likely(any && may_have(page, ops)))
+	if (km_likely(any && km_slob_may_have(page, ops->units, ops->node)))
 		unit = take_units(page, ops);
 	if (km_unlikely(unit >= NONE)) {
 		struct place place = in_list(cache, ops->list, ops->units, ops->align, ops->header,

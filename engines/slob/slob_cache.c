@@ -328,11 +328,6 @@ static int check_pages(void)
 	return totals.damages;
 }
 
-static bool may_have(const struct km_page *page, unsigned units, int node)
-{
-	return km_slob_page(page)->largest >= units && (node == NUMA_NO_NODE || page->node == node);
-}
-
 /* Returns the page with the fewest free units among the pages looked at. Turns the ring, so that the next look
  * sees other pages. */
 static struct km_page *turn(struct km_list *list, unsigned units, int node)
@@ -342,7 +337,7 @@ static struct km_page *turn(struct km_list *list, unsigned units, int node)
 
 	km_list_for_each_safe(entry, list) {
 		page = km_container_of(entry, struct km_page, list);
-		if (may_have(page, units, node) &&
+		if (km_slob_may_have(page, units, node) &&
 		    (!best || km_slob_page(page)->free_units < km_slob_page(best)->free_units))
 			best = page;
 		if (++looks == KM_SLOB_FULLEST_LOOKS)
@@ -359,7 +354,7 @@ void km_slob_choose(enum km_slob_list which, unsigned units, int node)
 	struct km_page *page = km_slob.packed[which];
 
 	km_debug(km_is_locked(&km_slob.lock), "a page is chosen under the engine's lock");
-	if (!page || !may_have(page, units, node))
+	if (!page || !km_slob_may_have(page, units, node))
 		page = turn(list, units, node);
 	km_store(&km_slob.packed[which], page);
 	if (!page || list->next == &page->list)

@@ -84,7 +84,7 @@ static bool grab(struct kmem_cache *cache, struct km_page *slab, unsigned want, 
 	for (;;) {
 		hold->count = slub_free_count(seen);
 		hold->keep = hold->count && hold->count >= want;
-		next = (seen & SLUB_OBJECTS) | slub_objects(seen);
+		next = slub_full(seen);
 		if (hold->keep)
 			next |= SLUB_FROZEN;
 		if (km_likely(slub_change(slab, &seen, next)))
@@ -96,6 +96,16 @@ static bool grab(struct kmem_cache *cache, struct km_page *slab, unsigned want, 
 	hold->freelist = slub_head(seen, hold->base);
 	km_debug(!hold->count == !hold->freelist, "the length of a freelist equals the counts");
 	return hold->count != 0;
+}
+
+/* Makes the slab count as full. Returns: the word before. */
+static uint64_t make_full(struct km_page *slab)
+{
+	uint64_t seen = slub_look(slab);
+
+	while (!slub_change(slab, &seen, slub_full(seen)))
+		;
+	return seen;
 }
 
 /* Sets or clears frozen. Returns: the new word. */
@@ -113,7 +123,8 @@ static uint64_t change_frozen(struct kmem_cache *cache, struct km_page *slab, bo
 }
 
 /* Returns the last object of a list that only this thread can reach. Reports and returns NULL for a list that
- * leaves the slab (written over by a user) or has more than `most` objects (a circle, after a double free).
+ * leaves the slab (written over by a user) or has more than `most` objects (a circle, after a double free); the objects
+ * of such a list stay in use for ever.
  * Kernel: only debugged caches check. */
 static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void *freelist, unsigned most,
 		     unsigned *count)
@@ -137,12 +148,10 @@ static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void 
 	return tail;
 }
 
-/*
- * Is each object of a slab on its freelist once? If so, each object is the head or in one link, and one link is NULL.
- * The links and the head then have the same sum as the objects, and the same sum of squares. Sums need no load to
- * wait for another: 30 cycles for 16 objects, where a walk along the list takes 80 to 180. After one double free two
- * terms differ, and the double object is neither of the two missing objects, so the two sums can't both match.
- */
+/* Is each object of a slab on its freelist once? If so, each object is the head or in one link, and one link is
+ * NULL. The links and the head then have the same sum as the objects, and the same sum of squares. Sums need no load
+ * to wait for another: 30 cycles for 16 objects, where a walk along the list takes 80 to 180. After one double free
+ * two terms differ, and the double object is neither of the two missing objects, so the two sums can't both match. */
 static bool all_listed(const struct kmem_cache *cache, const struct km_page *slab, uint64_t word)
 {
 	char *base = km_page_address(slab), *object = km_slab_first(cache, slab);
@@ -160,15 +169,13 @@ static bool all_listed(const struct kmem_cache *cache, const struct km_page *sla
 /* A double free was counted twice, so another object is still in use. Keeps the slab for ever, as a full slab. */
 km_cold static void keep_for_ever(struct kmem_cache *cache, struct km_page *slab, uint64_t word)
 {
-	uint64_t full = (uint64_t)slab->objects << SLUB_OBJECTS_SHIFT | slab->objects;
 	unsigned count;
 	void *tail = tail_of(cache, slab, slub_head(word, km_page_address(slab)), slab->objects, &count);
 
 	/* The list is too short: a link was overwritten. */
 	if (tail)
 		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", tail, cache->registry.name);
-	while (!slub_change(slab, &word, full))
-		;
+	make_full(slab);
 }
 
 bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab)
@@ -215,20 +222,13 @@ static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *fre
 	return next;
 }
 
-/* Returns the tail of a freelist taken off a CPU. Objects of a damaged list stay in use for ever. */
-static void *cpu_tail(struct kmem_cache *cache, const struct km_page *slab, void *freelist,
-		      unsigned *count)
-{
-	return tail_of(cache, slab, freelist, slub_inuse(slub_look(slab)), count);
-}
-
 /* Puts the slab on the CPU's partial list, if the node's lock is taken and waiting is not allowed. */
 static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist)
 {
 	struct km_chain_link *drained;
 	unsigned count;
 	bool remote;
-	void *tail = cpu_tail(cache, slab, freelist, &count);
+	void *tail = tail_of(cache, slab, freelist, slub_inuse(slub_look(slab)), &count);
 
 	if (tail)
 		splice(cache, slab, freelist, tail, count, true, &remote);
@@ -238,11 +238,8 @@ static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist
 /* Leaves the slab's free objects to the next miss, one by one: the slab counts as full until then. */
 static void defer_free(struct kmem_cache *cache, struct km_page *slab)
 {
-	uint64_t seen = slub_look(slab), next;
+	uint64_t seen = make_full(slab);
 
-	do
-		next = (seen & SLUB_OBJECTS) | slub_objects(seen);
-	while (!slub_change(slab, &seen, next));
 	km_debug(seen & SLUB_FROZEN, "a detached slab is frozen");
 	for (void *object = slub_head(seen, km_page_address(slab)), *following; object; object = following) {
 		following = km_free_next(cache, object);
@@ -262,7 +259,7 @@ void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *fr
 			defer_free(cache, slab);
 		return;
 	}
-	void *tail = cpu_tail(cache, slab, freelist, &count);
+	void *tail = tail_of(cache, slab, freelist, slub_inuse(slub_look(slab)), &count);
 	uint64_t word = splice(cache, slab, freelist, tail, count, false, &remote);
 	if (!slub_free_count(word)) {
 		slub_count(cache, KMEM_DEACTIVATE_FULL);
@@ -326,33 +323,36 @@ static bool node_fits(const struct km_page *slab, const struct km_request *reque
 	return km_likely(request->node < 0) || slab->node == request->node;
 }
 
-/* Source 1: the CPU's slab, with objects freed by other threads. */
+/* Takes a slab of this CPU in hand, with the freelist that the CPU had of the slab, else with the slab's own. Returns:
+ * false if the slab is of another node, and goes there, or no object is free. */
+static bool hold_own(struct kmem_cache *cache, struct km_page *slab, void *freelist,
+		     const struct km_request *request, unsigned want, struct hold *hold)
+{
+	km_debug(slab && slab->cache == cache && slub_look(slab) & SLUB_FROZEN,
+		 "a CPU's slab belongs to its cache and is frozen");
+	if (km_unlikely(!node_fits(slab, request))) {
+		slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
+		km_slub_deactivate(cache, slab, freelist, request->may_wait);
+		return false;
+	}
+	if (freelist) {
+		*hold = (struct hold){ slab, slub_base(slab, freelist), freelist, 0, true };
+		return true;
+	}
+	const bool found = grab(cache, slab, want, hold);
+	slub_count(cache, found ? KMEM_ALLOC_REFILL : KMEM_DEACTIVATE_BYPASS);
+	return found;
+}
+
+/* Source 1: the CPU's slab, with objects freed by other threads. The CPU has a freelist only if the fast path was
+ * interrupted, or another thread refilled this CPU. */
 static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *request,
 			  unsigned want, struct hold *hold)
 {
 	struct km_chain_top top;
 
-	if (!km_chain_swap(&cache->fast.chain, (struct km_chain_top){ NULL, 0 }, &top) || !top.slab)
-		return false;
-	struct km_page *slab = slub_tagged(top.slab);
-	km_debug(slab && slab->cache == cache && slub_look(slab) & SLUB_FROZEN,
-		 "a CPU's slab belongs to its cache and is frozen");
-	if (km_unlikely(!node_fits(slab, request))) {
-		slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
-		km_slub_deactivate(cache, slab, top.freelist, request->may_wait);
-		return false;
-	}
-	if (top.freelist) {
-		/* The fast path was interrupted, or another thread refilled this CPU. */
-		*hold = (struct hold){ slab, km_chain_tag_address(top.slab), top.freelist, 0, true };
-		return true;
-	}
-	if (grab(cache, slab, want, hold)) {
-		slub_count(cache, KMEM_ALLOC_REFILL);
-		return true;
-	}
-	slub_count(cache, KMEM_DEACTIVATE_BYPASS);
-	return false;
+	return km_chain_swap(&cache->fast.chain, (struct km_chain_top){ NULL, 0 }, &top) && top.slab &&
+	       hold_own(cache, slub_tagged(top.slab), top.freelist, request, want, hold);
 }
 
 /* Source 2: the CPU's partial slabs. */
@@ -362,21 +362,9 @@ static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *
 	struct km_chain_link *link;
 
 	while ((link = km_chain_partial_pop(&cache->fast.chain))) {
-		struct km_page *slab = slub_linked(link);
-
-		km_debug(slab->cache == cache && slub_look(slab) & SLUB_FROZEN,
-			 "a CPU's partial slab belongs to its cache and is frozen");
 		slub_count(cache, KMEM_CPU_PARTIAL_ALLOC);
-		if (km_unlikely(!node_fits(slab, request))) {
-			slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
-			km_slub_deactivate(cache, slab, NULL, request->may_wait);
-			continue;
-		}
-		if (km_likely(grab(cache, slab, want, hold))) {
-			slub_count(cache, KMEM_ALLOC_REFILL);
+		if (hold_own(cache, slub_linked(link), NULL, request, want, hold))
 			return true;
-		}
-		slub_count(cache, KMEM_DEACTIVATE_BYPASS);
 	}
 	return false;
 }
@@ -430,24 +418,21 @@ static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 	return found;
 }
 
-/* Takes from nodes with slabs to spare, nearest first. Kernel: get_any_partial. */
-km_cold static bool hold_elsewhere(struct kmem_cache *cache, const struct km_request *request,
-				   unsigned want, struct hold *hold)
-{
-	struct slub_node *n;
-
-	km_for_each_elsewhere(n, cache, km_request_node(request))
-		if (hold_partial(cache, n, km_load(&cache->tune.min_partial), request, want, hold))
-			return true;
-	return false;
-}
-
-/* Source 3, for all nodes: the wanted node first, then other nodes if the request may use them. */
+/* Source 3, for all nodes: the wanted node first, then nodes with slabs to spare, nearest first, if the request may
+ * use them. Kernel: get_any_partial. */
 static bool hold_any_partial(struct kmem_cache *cache, const struct km_request *request,
 			     unsigned want, struct hold *hold)
 {
-	return hold_partial(cache, slub_node(cache, km_request_node(request)), 0, request, want, hold) ||
-	       (km_may_look_elsewhere(cache, request) && hold_elsewhere(cache, request, want, hold));
+	unsigned own = km_request_node(request);
+	struct slub_node *n;
+
+	if (hold_partial(cache, slub_node(cache, own), 0, request, want, hold))
+		return true;
+	if (km_may_look_elsewhere(cache, request))
+		km_for_each_elsewhere(n, cache, own)
+			if (hold_partial(cache, n, km_load(&cache->tune.min_partial), request, want, hold))
+				return true;
+	return false;
 }
 
 /* Source 4: a new slab. The wanted objects are taken directly, and only the rest is linked. */
@@ -507,21 +492,9 @@ static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_w
 	}
 }
 
-/* Gives up a freelist whose link leaves the slab: the slab counts as full. Requires: the node's lock. */
-km_cold static void lose_list(struct kmem_cache *cache, struct km_page *slab, void *object)
-{
-	uint64_t seen = slub_look(slab);
-
-	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->registry.name);
-	while (!slub_change(slab, &seen, (seen & SLUB_OBJECTS) | slub_objects(seen)))
-		;
-}
-
-/*
- * Takes an object of a slab that stays on its node's list. Requires: the node's lock. Other threads may push to the
+/* Takes an object of a slab that stays on its node's list. Requires: the node's lock. Other threads may push to the
  * freelist, and only this thread pops, so a link is valid while the word is unchanged. With the last free object the
- * slab leaves the list before the word changes, because the next free then finds a full slab and takes the slab.
- */
+ * slab leaves the list before the word changes, because the next free then finds a full slab and takes the slab. */
 static void *pop_listed(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab)
 {
 	char *base = km_page_address(slab);
@@ -539,7 +512,9 @@ static void *pop_listed(struct kmem_cache *cache, struct slub_node *n, struct km
 				km_slabs_unlist(&n->slabs, slab);
 		}
 		if (km_unlikely(next && slub_base(slab, next) != base)) {
-			lose_list(cache, slab, object);
+			/* The link leaves the slab: the freelist is given up. */
+			km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->registry.name);
+			make_full(slab);
 			km_slabs_unlist(&n->slabs, slab);
 			return object;
 		}
@@ -596,17 +571,6 @@ static unsigned slow_take(struct kmem_cache *cache, const struct km_request *req
 	return got;
 }
 
-void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request)
-{
-	void *object = NULL;
-
-	if (km_unlikely(cache->layout.checked))
-		km_slub_take_checked(cache, request, &object, 1);
-	else
-		slow_take(cache, request, &object, 1);
-	return object;
-}
-
 /* The fast path has emptied the CPU's freelist; objects found there now were added since. */
 unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		      unsigned want)
@@ -614,6 +578,13 @@ unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request
 	if (km_unlikely(cache->layout.checked))
 		return km_slub_take_checked(cache, request, objects, want);
 	return slow_take(cache, request, objects, want);
+}
+
+void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request)
+{
+	void *object;
+
+	return km_slub_take(cache, request, &object, 1) ? object : NULL;
 }
 
 /* ------------------------------------------------------------------ freeing */

@@ -46,7 +46,7 @@ struct slub_node {
 	bool touched;			/* a slow path ran since the last reap, not counting frees to frozen slabs */
 	const struct km_range *range;	/* the first range of the arena */
 	uint64_t factor, bound;		/* see slub_aligned */
-	uint32_t slab_mask;		/* bytes of a slab of cache->order, minus one */
+	uint32_t slab_mask;		/* bytes of a slab of cache->layout.order, minus one */
 
 	struct km_lock drain km_aligned(64);
 	uint64_t events[KMEM_NR_EVENTS];	/* events not counted by CPU */
@@ -74,6 +74,12 @@ km_inline unsigned slub_inuse(uint64_t word)
 km_inline unsigned slub_objects(uint64_t word)
 {
 	return (unsigned)(word >> SLUB_OBJECTS_SHIFT) & SLUB_MAX_OBJECTS;
+}
+
+/* Returns the word of the slab with all objects in use. */
+km_inline uint64_t slub_full(uint64_t word)
+{
+	return (word & SLUB_OBJECTS) | slub_objects(word);
 }
 
 km_inline unsigned slub_free_count(uint64_t word)
@@ -142,7 +148,7 @@ km_inline char *slub_base(const struct km_page *slab, const void *object)
 	return (char *)((uintptr_t)object & ~(((uintptr_t)KM_PAGE_SIZE << slab->order) - 1));
 }
 
-/* Does an object begin at this offset of a slab of cache->order? factor is 2^64 / size rounded up, and e is the
+/* Does an object begin at this offset of a slab of cache->layout.order? factor is 2^64 / size rounded up, and e is the
  * rounding error times size. The k-th multiple of size times factor is k * e modulo 2^64; bound is objects * e.
  * Any other offset gives a far larger product. */
 km_inline bool slub_aligned(uint64_t factor, uint64_t bound, uint64_t offset)
@@ -150,7 +156,7 @@ km_inline bool slub_aligned(uint64_t factor, uint64_t bound, uint64_t offset)
 	return offset * factor < bound;
 }
 
-/* Does the work of km_slab_of, quickly for valid objects in slabs of cache->order in the first range. */
+/* Does the work of km_slab_of, quickly for valid objects in slabs of cache->layout.order in the first range. */
 km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 {
 	const struct slub_node *n = slub_node(cache, 0);

@@ -85,19 +85,9 @@ km_inline void give_batch(struct kmem_cache *cache, const struct batch *batch)
 	}
 }
 
-km_inline unsigned give_last(struct kmem_cache *cache, void **objects, unsigned left)
-{
-	struct batch batch;
-
-	left = gather(cache, objects, left, &batch);
-	if (km_likely(batch.slab))
-		give_batch(cache, &batch);
-	return left;
-}
-
 /* Links up to GROUP objects by slab. A slab is found by the lowest bits of its number. When two slabs share these
- * bits, the first slab's batch is closed, and may be opened again. Objects of a slab below cache->order are freed
- * singly, because masking their address does not give the slab's. */
+ * bits, the first slab's batch is closed, and may be opened again. Objects of a slab below cache->layout.order are
+ * freed singly, because masking their address does not give the slab's. */
 static void group(struct kmem_cache *cache, void *const *objects, unsigned count)
 {
 	struct batch batches[GROUP + 1];	/* [0]: no slab, an impossible address */
@@ -136,11 +126,16 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 
 unsigned km_slub_give_last(struct kmem_cache *cache, void **objects, unsigned count)
 {
+	struct batch batch;
+
 	if (km_unlikely(cache->layout.checked)) {
 		km_slub_free_checked(cache, objects[count - 1]);
 		return count - 1;
 	}
-	return give_last(cache, objects, count);
+	count = gather(cache, objects, count, &batch);
+	if (km_likely(batch.slab))
+		give_batch(cache, &batch);
+	return count;
 }
 
 void km_slub_give(struct kmem_cache *cache, void **objects, unsigned count)

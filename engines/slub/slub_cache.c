@@ -144,6 +144,13 @@ static unsigned long slub_event(struct kmem_cache *cache, enum kmem_event event)
 
 /* ------------------------------------------------------------------ taking and giving back */
 
+/* Moves the slab taken off a CPU to its node. */
+static void flush(struct kmem_cache *cache, const struct km_chain_top *top)
+{
+	slub_count(cache, KMEM_CPUSLAB_FLUSH);
+	km_slub_deactivate(cache, slub_tagged(top->slab), top->freelist, true);
+}
+
 /* Moves a CPU's slabs to their nodes. Requires: the chain is closed and fenced, or the cache is unused. */
 static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
 {
@@ -151,10 +158,8 @@ static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
 	struct km_chain_top top;
 
 	km_chain_take_cpu(&cache->fast.chain, cpu, &top, &partial);
-	if (top.slab) {
-		slub_count(cache, KMEM_CPUSLAB_FLUSH);
-		km_slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
-	}
+	if (top.slab)
+		flush(cache, &top);
 	km_slub_put_partials(cache, partial);
 }
 
@@ -164,10 +169,8 @@ static void drain_own(struct kmem_cache *cache)
 	struct km_chain_link *partial;
 	struct km_chain_top top;
 
-	if (km_chain_swap(&cache->fast.chain, (struct km_chain_top){ NULL, 0 }, &top) && top.slab) {
-		slub_count(cache, KMEM_CPUSLAB_FLUSH);
-		km_slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
-	}
+	if (km_chain_swap(&cache->fast.chain, (struct km_chain_top){ NULL, 0 }, &top) && top.slab)
+		flush(cache, &top);
 	while ((partial = km_chain_partial_pop(&cache->fast.chain))) {
 		km_store(&partial->next, NULL);
 		km_slub_put_partials(cache, partial);
@@ -254,27 +257,31 @@ static size_t slub_rest(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ looking */
 
-/* Counts the free objects of a list, up to `stop_at`, a bad link or slab->objects. *met: stop_at was found. */
-static unsigned count_chain(const struct kmem_cache *cache, const struct km_page *slab,
-			    const void *freelist, const void *stop_at, bool *met)
+/* Walks a freelist up to a bad link or slab->objects, and clears the bits of listed objects among the 64 objects from
+ * 64 * word on. Returns: number of listed objects. */
+#define NO_WORD UINT32_MAX
+static unsigned clear_free(const struct kmem_cache *cache, const struct km_page *slab, const void *freelist,
+			   unsigned word, uint64_t *bits)
 {
-	const char *base = km_page_address(slab);
+	const char *base = km_page_address(slab), *first = base + cache->form.first;
 	uint64_t tag = km_chain_tag(base, KM_PAGE_SHIFT + km_load_speculative(&slab->order));
 	const struct km_page seen = { .objects = km_load_speculative(&slab->objects) };
-	const char *first = base + cache->form.first;
 	unsigned count = 0;
+	int index;
 
-	*met = false;
-	while (freelist && count < seen.objects && km_chain_tag_fits(tag, freelist) &&
-	       km_object_index(cache, &seen, first, freelist) >= 0) {
-		count++;
-		if (freelist == stop_at) {
-			*met = true;
+	for (; freelist && count < seen.objects && km_chain_tag_fits(tag, freelist); count++) {
+		if ((index = km_object_index(cache, &seen, first, freelist)) < 0)
 			break;
-		}
+		if ((unsigned)index / 64 == word)
+			*bits &= ~((uint64_t)1 << index % 64);
 		freelist = km_free_next(cache, freelist);
 	}
 	return count;
+}
+
+static unsigned count_free(const struct kmem_cache *cache, const struct km_page *slab, const void *freelist)
+{
+	return clear_free(cache, slab, freelist, NO_WORD, NULL);
 }
 
 /* Returns the slab named by a CPU if the slab belongs to this cache, else NULL. */
@@ -300,60 +307,6 @@ static struct km_page *own_link(const struct kmem_cache *cache, struct km_chain_
 	return NULL;
 }
 
-/* Tries the lock; if the lock is taken, reports the object as taken. km_slub_free_checked reports concurrent
- * double frees. */
-static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, const void *object)
-{
-	struct slub_node *n = slub_node(cache, slab->node);
-	bool met = false;
-
-	if (!km_lock_may(&n->slabs.lock, false))
-		return true;
-	count_chain(cache, slab, slub_head(slub_slab(slab)->word, km_page_address(slab)), object, &met);
-	km_unlock_may(&n->slabs.lock, false);
-	return !met;
-}
-
-static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
-{
-	char *base = km_page_address(slab);
-	const char *object = base + cache->form.first + (size_t)index * cache->layout.size;
-	uint64_t word = slub_look(slab);
-	uint64_t tag = slub_tag(slab, base);
-	struct km_chain_link *partial;
-	struct km_chain_top top;
-	bool met;
-
-	if (cache->layout.checked)
-		return is_taken_checked(cache, slab, object);
-	count_chain(cache, slab, slub_head(word, base), object, &met);
-	if (met || !(word & SLUB_FROZEN) || !cache->fast.chain.slot)
-		return !met;
-	km_for_each_cpu(cpu) {
-		km_chain_look_cpu(&cache->fast.chain, cpu, &top, &partial);
-		if (top.slab == tag && !met)
-			count_chain(cache, slab, top.freelist, object, &met);
-	}
-	return !met;
-}
-
-/* Like count_chain, but clears the bits of listed objects among the 64 objects. */
-static void clear_free(const struct kmem_cache *cache, const struct km_page *slab, const void *freelist,
-		       unsigned word, uint64_t *bits)
-{
-	const char *base = km_page_address(slab), *first = base + cache->form.first;
-	uint64_t tag = slub_tag(slab, base);
-	int index;
-
-	for (unsigned count = 0; freelist && count < slab->objects; count++) {
-		if (!km_chain_tag_fits(tag, freelist) || (index = km_object_index(cache, slab, first, freelist)) < 0)
-			break;
-		if ((unsigned)index / 64 == word)
-			*bits &= ~((uint64_t)1 << index % 64);
-		freelist = km_free_next(cache, freelist);
-	}
-}
-
 static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word)
 {
 	char *base = km_page_address(slab);
@@ -373,6 +326,20 @@ static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsig
 	return bits;
 }
 
+/* In a checked cache the lock keeps the freelist; if the lock is taken, the object counts as taken, and
+ * km_slub_free_checked reports a concurrent double free. */
+static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
+{
+	struct km_lock *lock = cache->layout.checked ? &slub_node(cache, slab->node)->slabs.lock : NULL;
+
+	if (lock && !km_lock_may(lock, false))
+		return true;
+	bool taken = slub_taken(cache, slab, index / 64) >> index % 64 & 1;
+	if (lock)
+		km_unlock_may(lock, false);
+	return taken;
+}
+
 /* Counts free objects of CPUs: on their freelists, and on the freelists of their slabs. */
 static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsigned long *behind)
 {
@@ -382,12 +349,11 @@ static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsign
 		struct km_chain_link *link;
 		struct km_chain_top top;
 		struct km_page *slab;
-		bool met;
 
 		km_chain_look_cpu(&cache->fast.chain, cpu, &top, &link);
 		slab = top.slab ? own_slab(cache, slub_tagged(top.slab)) : NULL;
 		if (slab) {
-			*on_top += count_chain(cache, slab, top.freelist, NULL, &met);
+			*on_top += count_free(cache, slab, top.freelist);
 			*behind += slub_free_count(km_load_speculative(&slub_slab(slab)->word));
 		}
 		for (unsigned i = 0; i < 4096 && (slab = own_link(cache, link)); i++) {
@@ -466,8 +432,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool froze
 		      const char *place)
 {
 	uint64_t word = slub_look(slab);
-	bool met;
-	unsigned free = count_chain(cache, slab, slub_head(word, km_page_address(slab)), NULL, &met);
+	unsigned free = count_free(cache, slab, slub_head(word, km_page_address(slab)));
 
 	if (own_slab(cache, slab) && free == slub_free_count(word) &&
 	    slub_objects(word) == slab->objects && !(word & SLUB_FROZEN) == !frozen)
@@ -513,11 +478,6 @@ static int check_cpu(struct kmem_cache *cache, unsigned cpu)
 static int check_listed(struct kmem_cache *cache, struct km_page *slab)
 {
 	return check_slab(cache, slab, false, "on the partial list");
-}
-
-static int slub_mend(struct kmem_cache *cache)
-{
-	return cache->layout.checked ? km_slub_mend(cache) : 0;
 }
 
 static int slub_check(struct kmem_cache *cache)
@@ -572,7 +532,7 @@ const struct km_engine km_engine_slub = {
 	.fullness = slub_fullness,
 	.partial = slub_partial,
 	.check = slub_check,
-	.mend = slub_mend,
+	.mend = km_slub_mend,
 	.fork = slub_fork,
 	.event = slub_event,
 	.clear_events = slub_clear_events,

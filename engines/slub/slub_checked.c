@@ -129,6 +129,8 @@ int km_slub_mend(struct kmem_cache *cache)
 	struct slub_node *n;
 	int damages = 0;
 
+	if (!cache->layout.checked)
+		return 0;
 	km_for_each_node(n, cache)
 		for (size_t slabs = km_load(&n->slabs.counts.partial); slabs && mend_one(cache, n); slabs--)
 			damages++;

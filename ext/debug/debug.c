@@ -36,6 +36,13 @@ static void begin(struct kmem_cache *cache, void *object)
 	become(cache, object, KM_DEBUG_FREE);
 }
 
+/* Returns: true if the object is taken, or changes. The engine's record decides where the state word is damaged. */
+static bool is_taken(const struct kmem_cache *cache, void *object, const struct km_debug_seen *seen, bool engine_says)
+{
+	return seen->state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, engine_says) :
+						 seen->state != KM_DEBUG_FREE;
+}
+
 /* ------------------------------------------------------------------ marks and traces */
 
 static void note(const struct kmem_cache *cache, const void *object, unsigned which)
@@ -44,10 +51,8 @@ static void note(const struct kmem_cache *cache, const void *object, unsigned wh
 		km_debug_mark(&km_debug_marks(cache, object)[which]);
 }
 
-/*
- * Print one SLAB_TRACE line; the object counts as in use. Kernel: a stack with each line; here only if a track
- * exists.
- */
+/* Print one SLAB_TRACE line; the object counts as in use. Kernel: a stack with each line; here only if a track
+ * exists. */
 static km_noinline void trace_one(struct kmem_cache *cache, void *object, bool alloc)
 {
 	struct km_debug_about about = { cache, km_debug_slab(object), object };
@@ -68,20 +73,23 @@ static void trace(struct kmem_cache *cache, void *object, bool alloc)
 
 /* ------------------------------------------------------------------ objects come and go */
 
+/* Report damage of an object, or of the slab where the object is NULL. The report may end the process. */
+static void tell_damage(const struct km_debug_about *about, const char *title, const char *function)
+{
+	km_debug_report_begin(about, title);
+	km_debug_report_end(about);
+	km_debug_misuse(about, function);
+}
+
 static void tell_in_use(struct kmem_cache *cache, void *object, const char *function)
 {
 	struct km_debug_about about = { cache, km_debug_slab(object), object };
 
-	km_debug_report_begin(&about, "Object in use on freelist");
-	km_debug_report_end(&about);
-	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, cache->registry.name, NULL,
-		     cache->layout.flags & SLAB_STORE_USER);
+	tell_damage(&about, "Object in use on freelist", function);
 }
 
-/*
- * Report an object given out by the engine while still in use. The object stays with the current user. Returns:
- * KM_LOST.
- */
+/* Report an object given out by the engine while still in use. The object stays with the current user. Returns:
+ * KM_LOST. */
 static void *in_use(struct kmem_cache *cache, void *object)
 {
 	tell_in_use(cache, object, "kmem_cache_alloc");
@@ -100,8 +108,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 	struct km_debug_seen seen = km_debug_look(cache, object);
 	km_debug(km_debug_slab(object) && (cache->layout.engine->shared_pages || km_debug_slab(object)->cache == cache),
 		 "an allocated object belongs to the cache");
-	const bool taken = seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
-							    seen.state != KM_DEBUG_FREE;
+	const bool taken = is_taken(cache, object, &seen, false);
 	if (km_unlikely(taken || !km_cas_both(km_debug_word(cache, object), &seen.word,
 					      km_debug_sealed(object, KM_DEBUG_CHANGES, cache->layout.object_size))))
 		return in_use(cache, object);
@@ -126,10 +133,8 @@ static bool is_out(struct kmem_cache *cache, struct km_page *slab, unsigned inde
 	return km_debug_seems_taken(cache, object, engine_says);
 }
 
-/*
- * on_free hook: check an object, then mark the object free. Returns: false if the free must be refused; the bad call
- * was reported. With shared pages, objects unknown to the engine pass: the engine reports them.
- */
+/* on_free hook: check an object, then mark the object free. Returns: false if the free must be refused; the bad call
+ * was reported. With shared pages, objects unknown to the engine pass: the engine reports them. */
 static bool goes(struct kmem_cache *cache, void *object)
 {
 	const bool shared = cache->layout.engine->shared_pages;
@@ -144,10 +149,8 @@ static bool goes(struct kmem_cache *cache, void *object)
 		return false;
 	uint64_t *word = km_debug_word(cache, object);
 	struct km_debug_seen seen = km_debug_look(cache, object);
-	/*
-	 * Two threads may free the object at once: the compare-and-swap lets one thread win, even over a damaged
-	 * word.
-	 */
+	/* Two threads may free the object at once: the compare-and-swap lets one thread win, even over a damaged
+	 * word. */
 	do {
 		if (km_unlikely(!is_out(cache, slab, (unsigned)index, object, &seen))) {
 			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->registry.name);
@@ -180,10 +183,8 @@ static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
 		begin(cache, object);
 }
 
-/*
- * Check all objects of a dying slab. All are free, except in a private group destroyed as a whole; no caller uses
- * them any more.
- */
+/* Check all objects of a dying slab. All are free, except in a private group destroyed as a whole; no caller uses
+ * them any more. */
 static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	char *object = km_slab_first(cache, slab);
@@ -193,19 +194,15 @@ static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 	for (unsigned i = 0; i < slab->objects; i++, object += cache->layout.size) {
 		struct km_debug_seen seen = km_debug_look(cache, object);
 
-		km_debug_check(cache, slab, object, seen,
-			       seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
-								seen.state != KM_DEBUG_FREE, "kmem_cache_free");
+		km_debug_check(cache, slab, object, seen, is_taken(cache, object, &seen, false), "kmem_cache_free");
 	}
 	km_debug_check_padding(cache, slab, "kmem_cache_free");
 }
 
 /* ------------------------------------------------------------------ requested bytes */
 
-/*
- * Store the requested bytes in the state word. Any state except TAKEN stays unchanged: the next free reports the
- * state.
- */
+/* Store the requested bytes in the state word. Any state except TAKEN stays unchanged: the next free reports the
+ * state. */
 static void store_asked(const struct kmem_cache *cache, void *object, size_t bytes)
 {
 	struct km_debug_seen seen = km_debug_look(cache, object);
@@ -232,7 +229,7 @@ static unsigned look_at(struct kmem_cache *cache, struct km_page *slab, void *ob
 
 	if (seen.state == KM_DEBUG_CHANGES)
 		return 0;
-	const bool taken = damaged ? km_debug_seems_taken(cache, object, engine_says) : seen.state == KM_DEBUG_TAKEN;
+	const bool taken = is_taken(cache, object, &seen, engine_says);
 	seen.waits = !taken && engine_says;
 	unsigned damages = km_debug_check(cache, slab, object, seen, taken, function);
 	if (km_unlikely(damaged))
@@ -302,10 +299,7 @@ static void broken(struct kmem_cache *cache, struct km_page *slab, void *object,
 		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->registry.name);
 		return;
 	}
-	km_debug_report_begin(&about, title);
-	km_debug_report_end(&about);
-	km_misuse_of(KM_MISUSE_OVERWRITTEN, "kmem_cache_free", object ?: km_page_address(slab),
-		     cache->registry.name, NULL, cache->layout.flags & SLAB_STORE_USER);
+	tell_damage(&about, title, "kmem_cache_free");
 	km_debug_report_fix(cache, fix);
 }
 
@@ -313,9 +307,8 @@ static bool may_be_free(const struct kmem_cache *cache, const void *object)
 {
 	if (!km_is_debugged(cache))
 		return true;
-	enum km_debug_state state = km_debug_look(cache, object).state;
-	return state == KM_DEBUG_FREE ||
-	       (state == KM_DEBUG_DAMAGED && !km_debug_seems_taken(cache, (void *)object, false));
+	struct km_debug_seen seen = km_debug_look(cache, object);
+	return !is_taken(cache, (void *)object, &seen, false);
 }
 
 /* ------------------------------------------------------------------ checks on request */
@@ -326,10 +319,8 @@ struct looking {
 	long damages;
 };
 
-/*
- * Returns: true if the engine calls the object free while the state says TAKEN, both before and after the engine was
- * asked.
- */
+/* Returns: true if the engine calls the object free while the state says TAKEN, both before and after the engine was
+ * asked. */
 static bool is_in_use(const struct kmem_cache *cache, struct km_page *slab, void *object, unsigned index)
 {
 	struct km_debug_seen seen = km_debug_look(cache, object);

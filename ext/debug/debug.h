@@ -16,16 +16,12 @@ extern km_hidden const struct km_debug_ops km_debugging;
 void km_debug_read(const char *text);
 /* Returns: true if every letter of `text` is known; else false, with the unknown letter in *letter. */
 bool km_debug_fits(const char *text, char *letter);
-/*
- * Add SLAB_STORE_USER to every cache created from now on, except caches with SLAB_NOLEAKTRACE or SLAB_NO_USER_FLAGS.
- */
+/* Add SLAB_STORE_USER to every cache created from now on, except caches with SLAB_NOLEAKTRACE or SLAB_NO_USER_FLAGS. */
 void km_debug_track_all(void);
 /* Translate letters without a list of names into flags. Returns: false if a letter is unknown, or is O. */
 bool km_debug_letters(const char *text, slab_flags_t *flags);
-/*
- * Compute the flags of a new cache from its name and `flags`. *low: letter O was given; layout flags must not raise
- * the order of the slab.
- */
+/* Compute the flags of a new cache from its name and `flags`. *low: letter O was given; layout flags must not raise
+ * the order of the slab. */
 slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 
 /* ---- debug_traces.c */
@@ -34,10 +30,8 @@ slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 int km_debug_print_leaks(int fd);
 /* Returns: true if some cache or large block has tracks. Context: the registry is locked. */
 bool km_debug_has_tracks(void);
-/*
- * Print leaks at program exit. Returns: -EINVAL if no cache has tracks, because without tracks most allocations and
- * the total are unknown.
- */
+/* Print leaks at program exit. Returns: -EINVAL if no cache has tracks, because without tracks most allocations and
+ * the total are unknown. */
 int km_debug_print_all_leaks(int fd);
 
 /* ---- debug_stacks.c: marks beside objects; a mark refers to a stack by number */
@@ -52,10 +46,8 @@ struct km_debug_mark {
 #define KM_DEBUG_CPU_SHIFT 48
 _Static_assert(sizeof(struct km_debug_mark) == KM_DEBUG_TRACK, "as engine.h says");
 
-/*
- * Entry of the stack table, addressed by number. Entry 0 is no stack; entry 0's `room` is the capacity. Readers
- * outside the process use this layout too.
- */
+/* Entry of the stack table, addressed by number. Entry 0 is no stack; entry 0's `room` is the capacity. Readers
+ * outside the process use this layout too. */
 struct km_debug_stack {
 	uint32_t next;
 	union { uint32_t hash, room; };
@@ -90,11 +82,9 @@ enum km_debug_state {
 	KM_DEBUG_DAMAGED,
 };
 
-/*
- * Address of an object's state word: bits 32 up hold the bytes requested by the user, bits 0 to 31 the state. The
+/* Address of an object's state word: bits 32 up hold the bytes requested by the user, bits 0 to 31 the state. The
  * state is sealed with the requested bytes and the object's address, so an overwritten or copied word has no valid
- * state.
- */
+ * state. */
 km_inline uint64_t *km_debug_word(const struct kmem_cache *cache, const void *object)
 {
 	return (uint64_t *)((char *)object + cache->layout.freeptr + sizeof(void *));
@@ -129,9 +119,7 @@ km_inline struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, co
 		return (struct km_debug_seen){ word, KM_DEBUG_DAMAGED, cache->layout.object_size, false };
 	return seen;
 }
-/*
- * Read the state. Acquire pairs with the store or compare-and-swap of the word: the object's bytes match the state.
- */
+/* Read the state. Acquire pairs with the store or compare-and-swap of the word: the object's bytes match the state. */
 km_inline struct km_debug_seen km_debug_look(const struct kmem_cache *cache, const void *object)
 {
 	return km_debug_judge(cache, object, km_load_acquire(km_debug_word(cache, object)));
@@ -157,10 +145,8 @@ struct km_debug_region {
 	uint64_t found, wanted;		/* state word only: actual and expected value */
 };
 #define KM_DEBUG_REGIONS 10u
-/*
- * Find the first wrong byte (*from) and the end of the last wrong byte (*to). Returns: false if all bytes are
- * correct.
- */
+/* Find the first wrong byte (*from) and the end of the last wrong byte (*to). Returns: false if all bytes are
+ * correct. */
 bool km_debug_differs(const struct km_debug_region *region, unsigned char **from, unsigned char **to);
 /* Returns: the padding of a slab: bytes used neither by objects nor by the engine. */
 struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, const struct km_page *slab);
@@ -171,15 +157,12 @@ km_inline bool km_debug_is_narrowed(const struct kmem_cache *cache)
 }
 /* Fill the bytes behind the requested ones with the red-zone value. */
 void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes);
-/*
- * Write the expected bytes around a free object, or around a taken object of `asked` bytes; or of the slab's padding.
- */
+/* Write the expected bytes around a free object, or around a taken object of `asked` bytes; or of the slab's
+ * padding. */
 void km_debug_fill(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked);
 void km_debug_fill_padding(const struct kmem_cache *cache, const struct km_page *slab);
-/*
- * km_debug_taken: the engine's bitmap of 64 objects from index 64 * `word` on; bit set: taken. km_debug_first_free:
- * the free object with the lowest address, or NULL; *used: number of taken objects.
- */
+/* km_debug_taken: the engine's bitmap of 64 objects from index 64 * `word` on; bit set: taken. km_debug_first_free:
+ * the free object with the lowest address, or NULL; *used: number of taken objects. */
 uint64_t km_debug_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word);
 void *km_debug_first_free(struct kmem_cache *cache, struct km_page *slab, unsigned *used);
 /* Guess the state of an object with a damaged state word from the engine's record and the surrounding bytes. */
@@ -200,10 +183,8 @@ unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, 
 /* Start debugging of large blocks (whole pages) if KMEM_DEBUG asks for it. Requires: KMEM_DEBUG has been read. */
 void km_debug_blocks_start(void);
 bool km_debug_blocks_have_tracks(void);
-/*
- * Find the allocation track of a large block and the requested bytes. Returns: NULL if the page begins no block, or
- * the block was freed or has no track.
- */
+/* Find the allocation track of a large block and the requested bytes. Returns: NULL if the page begins no block, or
+ * the block was freed or has no track. */
 const struct km_debug_mark *km_debug_block_mark(const struct km_page *page, size_t *asked);
 
 /* ---- debug_report.c */
@@ -214,13 +195,14 @@ struct km_debug_about {
 	struct km_page *slab;
 	char *object;
 };
-/*
- * Print "BUG cache: title" and the known details. Requires: report lines stand between begin and end, which hold back
- * the lines of other threads.
- */
+/* Print "BUG cache: title" and the known details. Requires: report lines stand between begin and end, which hold
+ * back the lines of other threads. */
 void km_debug_report_begin(const struct km_debug_about *about, const char *title);
-void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region);
+/* start: address of the slab or block, for the offset. */
+void km_debug_report_region(const struct km_debug_region *region, const void *start);
 void km_debug_report_end(const struct km_debug_about *about);
+/* Print the misuse line of an overwritten object or slab, below the report. The line may end the process. */
+void km_debug_misuse(const struct km_debug_about *about, const char *function);
 /* Report damage of a large block. marks NULL: no track is trusted. region NULL: the title is the whole message. */
 struct km_debug_block {
 	const void *at;

@@ -69,11 +69,9 @@ km_inline bool has_all(const unsigned char *at, size_t bytes, unsigned char valu
 	return !(differ | (word_at(at) ^ word) | (word_at(at + bytes) ^ word));
 }
 
-/*
- * Call `see` for each region of an object with one expected value, in a fixed order, until `see` returns false.
+/* Call `see` for each region of an object with one expected value, in a fixed order, until `see` returns false.
  * waits: the link of a free object may hold anything. Inline, because most objects are intact and then need no list
- * of regions.
- */
+ * of regions. */
 typedef bool see_fn(unsigned char *at, size_t bytes, unsigned char value, const char *what, void *arg);
 km_inline bool each_region(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked, bool waits,
 			   see_fn *see, void *arg)
@@ -238,28 +236,21 @@ static bool fits(const struct kmem_cache *cache, void *object, bool taken, uint3
 	return each_region(cache, object, taken, asked, waits, is_whole, NULL);
 }
 
-/*
- * Returns: true if the left red zone, rarely hit by overruns, has the value of a free object. Without red zones the
- * poison decides.
- */
+/* Returns: true if the left red zone, rarely hit by overruns, has the value of a free object. Without red zones the
+ * poison decides. */
 static bool looks_free(const struct kmem_cache *cache, void *object)
 {
-	unsigned char *from, *to;
-	struct km_debug_region region = { .at = (unsigned char *)object - cache->ext.left, .bytes = cache->ext.left,
-					  .value = ZONE_FREE };
+	const uint32_t poison = cache->layout.object_size - 1;
 
-	if (!cache->ext.left)
-		region = (struct km_debug_region){
-			.at = object, .bytes = cache->layout.object_size - 1, .value = POISON};
-	return (cache->ext.left || (is_poisoned(cache) && region.bytes)) && !km_debug_differs(&region, &from, &to);
+	if (cache->ext.left)
+		return has_all((unsigned char *)object - cache->ext.left, cache->ext.left, ZONE_FREE);
+	return is_poisoned(cache) && poison && has_all(object, poison, POISON);
 }
 
-/*
- * The engine's record lies elsewhere, and is asked first. An object recorded as taken may have been freed by a signal
- * handler, with the free deferred (km_miss_defer). Such an object counts as free if all bytes match a free object. An
- * engine that follows links may be led astray, to an object still in use: an object recorded as free must therefore
- * also look free. An object that does not look free is lost rather than given out twice.
- */
+/* The engine's record lies elsewhere, and is asked first. An object recorded as taken may have been freed by a
+ * signal handler, with the free deferred (km_miss_defer). Such an object counts as free if all bytes match a free
+ * object. An engine that follows links may be led astray, to an object still in use: an object recorded as free must
+ * therefore also look free. An object that does not look free is lost rather than given out twice. */
 bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool engine_says)
 {
 	if (!engine_says)
@@ -293,14 +284,12 @@ static unsigned check(const struct km_debug_about *about, const struct km_debug_
 		km_format(title, sizeof(title), "%s overwritten", regions[i].what);
 		if (!damages++)
 			km_debug_report_begin(about, regions[i].title ?: title);
-		km_debug_report_region(about, &regions[i]);
+		km_debug_report_region(&regions[i], km_page_address(about->slab));
 	}
 	if (km_likely(!damages))
 		return 0;
 	km_debug_report_end(about);
-	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, about->object ?: km_page_address(about->slab),
-		     about->cache->registry.name, NULL,
-		     about->cache->layout.flags & SLAB_STORE_USER);
+	km_debug_misuse(about, function);
 	for (unsigned i = 0; i < n; i++)
 		if (km_debug_differs(&regions[i], &from, &to))
 			restore(about->cache, &regions[i]);
@@ -342,7 +331,7 @@ unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, 
 	struct km_debug_about about = { cache, slab, NULL };
 	struct km_debug_region padding = km_debug_slab_padding(cache, slab);
 
-	if (km_likely(!padding.bytes || has_all(padding.at, padding.bytes, padding.value)))
+	if (km_likely(has_all(padding.at, padding.bytes, padding.value)))
 		return 0;
 	return check(&about, &padding, 1, function);
 }

@@ -140,23 +140,28 @@ static unsigned look_at(void *p, size_t bytes, bool taken, const char *function)
 
 /* ------------------------------------------------------------------ allocation and resizing */
 
+/* Write the red zone of a block, then the seal. Release: a reader of TAKEN also sees the red zone. */
+static void seal(void *p, struct record *record)
+{
+	const struct km_debug_region zone = zone_of(p, record);
+
+	if (waiting.flags & SLAB_RED_ZONE)
+		fill(&zone, 1);
+	km_store_release(&record->seal, sealed(p, record, TAKEN));
+}
+
 static void comes(void *p, size_t asked, size_t bytes)
 {
 	struct record *record = record_of(p, bytes);
-	struct km_debug_region zone;
 
 	/* A block of the maximum size has no room for a record. */
 	if (bytes - asked < sizeof(*record))
 		return;
 	*record = (struct record){ .asked = asked };
-	zone = zone_of(p, record);
-	if (waiting.flags & SLAB_RED_ZONE)
-		fill(&zone, 1);
 	if (waiting.flags & SLAB_STORE_USER)
 		km_debug_mark(&record->marks[0]);
 	record->marks[1].seal = km_debug_mark_seal(&record->marks[1]);
-	/* Release: a reader of TAKEN also sees the red zone. */
-	km_store_release(&record->seal, sealed(p, record, TAKEN));
+	seal(p, record);
 	km_debug(has_record(p, bytes), "an allocated block is marked");
 }
 
@@ -170,10 +175,7 @@ static void shrinks(void *p, size_t asked, size_t bytes)
 	look_at(p, bytes, true, "krealloc");
 	km_store(&record->seal, 0ul);
 	record->asked = asked;
-	struct km_debug_region zone = zone_of(p, record);
-	if (waiting.flags & SLAB_RED_ZONE)
-		fill(&zone, 1);
-	km_store_release(&record->seal, sealed(p, record, TAKEN));
+	seal(p, record);
 }
 
 /* Returns: the requested bytes, or 0 for a free block in quarantine. */
@@ -215,11 +217,9 @@ static void wait_there(void *p, size_t bytes)
 		let_go(before);
 }
 
-/*
- * Make a block readable and writable. The user may have changed the protection of the block, or the advice for
+/* Make a block readable and writable. The user may have changed the protection of the block, or the advice for
  * children of fork. A free must undo both before the free completes (kmalloc(3)). A child cannot check a block
- * excluded from children. Returns: false if no check is possible.
- */
+ * excluded from children. Returns: false if no check is possible. */
 static bool can_be_looked_at(void *p, size_t bytes)
 {
 	return bytes <= KMALLOC_MAX_SIZE || (!km_os_unprotect(p, bytes) && km_os_renew(p, bytes) != -ENOMEM);
@@ -234,14 +234,10 @@ static bool goes(void *p, size_t bytes)
 
 	if (!can_be_looked_at(p, bytes) || !has_record(p, bytes))
 		return true;
-	if (km_load(&record->seal) == freed) {
-		tell(p, bytes, &(struct km_debug_region){ .bytes = 0 }, "Object already free");
-		bad(KM_MISUSE_DOUBLE_FREE, "kfree", p);
-		return false;
-	}
-	bool damaged = look_at(p, bytes, true, "kfree") && km_load(&record->seal) != taken;
+	bool twice = km_load(&record->seal) == freed;
+	bool damaged = !twice && look_at(p, bytes, true, "kfree") && km_load(&record->seal) != taken;
 	/* If two threads free the block at the same time, one thread wins. */
-	if (!damaged && !km_cas_both(&record->seal, &taken, freed)) {
+	if (twice || (!damaged && !km_cas_both(&record->seal, &taken, freed))) {
 		tell(p, bytes, &(struct km_debug_region){ .bytes = 0 }, "Object already free");
 		bad(KM_MISUSE_DOUBLE_FREE, "kfree", p);
 		return false;

@@ -68,15 +68,21 @@ static void end(void)
 	km_os_wake(&speaking);
 }
 
+void km_debug_misuse(const struct km_debug_about *about, const char *function)
+{
+	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, about->object ?: km_page_address(about->slab),
+		     about->cache->registry.name, NULL, about->cache->layout.flags & SLAB_STORE_USER);
+}
+
 void km_debug_report_begin(const struct km_debug_about *about, const char *title)
 {
 	begin(about->cache->registry.name, title);
 }
 
-/* start: address of the slab or block, for the offset. */
-static void say_region(const struct km_debug_region *region, const void *start)
+void km_debug_report_region(const struct km_debug_region *region, const void *start)
 {
 	unsigned char *from, *to;
+	char found[64] = "";
 
 	if (!km_debug_differs(region, &from, &to))
 		return;
@@ -84,18 +90,10 @@ static void say_region(const struct km_debug_region *region, const void *start)
 		 "a damage is inside of its region");
 	unsigned long offset = (unsigned long)(from - (const unsigned char *)start);
 	if (region->wanted)
-		km_warn("[%s overwritten] %p-%p @offset=%lu. 0x%lx instead of 0x%lx", region->what, (void *)from,
-			(void *)(to - 1), offset, region->found, region->wanted);
-	else if (region->unsealed)
-		km_warn("[%s overwritten] %p-%p @offset=%lu", region->what, (void *)from, (void *)(to - 1), offset);
-	else
-		km_warn("[%s overwritten] %p-%p @offset=%lu. First byte 0x%x instead of 0x%x", region->what,
-			(void *)from, (void *)(to - 1), offset, *from, region->value);
-}
-
-void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region)
-{
-	say_region(region, km_page_address(about->slab));
+		km_format(found, sizeof(found), ". 0x%lx instead of 0x%lx", region->found, region->wanted);
+	else if (!region->unsealed)
+		km_format(found, sizeof(found), ". First byte 0x%x instead of 0x%x", *from, region->value);
+	km_warn("[%s overwritten] %p-%p @offset=%lu%s", region->what, (void *)from, (void *)(to - 1), offset, found);
 }
 
 void km_debug_report_track(const struct km_debug_about *about, bool alloc)
@@ -121,9 +119,8 @@ static void say_object(const struct km_debug_about *about)
 {
 	struct kmem_cache *cache = about->cache;
 	unsigned char *object = (unsigned char *)about->object, *end = object + cache->layout.size - cache->ext.left;
-	size_t tracks = cache->layout.flags & SLAB_STORE_USER ? 2 * sizeof(struct km_debug_mark) : 0;
-	unsigned char *padding = object + cache->layout.freeptr + sizeof(void *) + KM_DEBUG_WORD + tracks;
-
+	const unsigned tracks = cache->layout.flags & SLAB_STORE_USER ? 2 : 0;
+	unsigned char *padding = (unsigned char *)(km_debug_marks(cache, object) + tracks);
 	uintptr_t link = *(uintptr_t *)(object + cache->layout.freeptr);
 
 	km_debug(padding <= end && cache->layout.object_size <= cache->layout.freeptr,
@@ -141,11 +138,9 @@ static void say_object(const struct km_debug_about *about)
 
 void km_debug_report_end(const struct km_debug_about *about)
 {
-	struct kmem_cache *cache = about->cache;
 	struct km_page *slab = about->slab;
-
 	unsigned used;
-	const void *free = km_debug_first_free(cache, slab, &used);
+	const void *free = km_debug_first_free(about->cache, slab, &used);
 
 	say_tracks(about);
 	km_warn("Slab %p objects=%u used=%u fp=%p flags=0x%x", km_page_address(slab), slab->objects, used, free,
@@ -159,7 +154,7 @@ void km_debug_report_block(const struct km_debug_block *block, const struct km_d
 {
 	begin("large", title);
 	if (region)
-		say_region(region, block->at);
+		km_debug_report_region(region, block->at);
 	if (block->marks) {
 		say_track("Allocated", &block->marks[0]);
 		say_track("Freed", &block->marks[1]);
@@ -174,15 +169,14 @@ void km_debug_report_block(const struct km_debug_block *block, const struct km_d
 void km_debug_report_restored(const struct kmem_cache *cache, const struct km_debug_region *region)
 {
 	unsigned char *from, *to;
+	char value[8] = "";
 
 	if (!km_debug_differs(region, &from, &to))
 		return;
-	if (region->unsealed)
-		km_warn("FIX %s: Restoring %s %p-%p", cache->registry.name, region->what,
-			(void *)from, (void *)(to - 1));
-	else
-		km_warn("FIX %s: Restoring %s %p-%p=0x%x", cache->registry.name, region->what,
-			(void *)from, (void *)(to - 1), region->value);
+	if (!region->unsealed)
+		km_format(value, sizeof(value), "=0x%x", region->value);
+	km_warn("FIX %s: Restoring %s %p-%p%s", cache->registry.name, region->what,
+		(void *)from, (void *)(to - 1), value);
 }
 
 void km_debug_report_fix(const struct kmem_cache *cache, const char *format, ...)

@@ -23,23 +23,27 @@
  */
 #include <errno.h>
 
+#include <kmem/stats.h>
+
 #include "cache/mailbox.h"
 #include "alloc/alloc_ops.h"
 #include "page/guard_range.h"
 #include "page/metadata.h"
 #include "os/die.h"
+#include "os/sanitizer.h"
 #include "debug.h"
 #include "debug_shadow.h"
+
+/* Link all of debugging into a program of the archive that calls kmem_cache_set_debug. */
+__attribute__((used)) static const struct km_debug_ops *const keep_debugging = &km_debugging;
 
 /* ------------------------------------------------------------------ calls */
 
 #define SERVES	1u		/* bits of km_shadows.calls */
 #define CALL	2u
 
-/*
- * Begin a counted call. Returns: the serving shadow, and the caller must call `leave`; or NULL if none serves, and
- * the call is not counted.
- */
+/* Begin a counted call. Returns: the serving shadow, and the caller must call `leave`; or NULL if none serves, and
+ * the call is not counted. */
 static struct kmem_cache *enter(struct km_shadows *shadows)
 {
 	/* Acquire pairs with serve. */
@@ -55,10 +59,8 @@ static void leave(struct km_shadows *shadows)
 	km_add_both(&shadows->calls, -CALL);
 }
 
-/*
- * Drop __GFP_ACCOUNT if caches share pages (slob): the shadow uses another engine, and must stay uncharged like the
- * cache's own objects.
- */
+/* Drop __GFP_ACCOUNT if caches share pages (slob): the shadow uses another engine, and must stay uncharged like the
+ * cache's own objects. */
 static gfp_t gfp_for(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return cache->layout.engine->shared_pages ? gfp & ~__GFP_ACCOUNT : gfp;
@@ -85,10 +87,8 @@ static struct kmem_cache *cache_of(const void *object)
 	return slab && km_load_acquire(&slab->type) == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
 }
 
-/*
- * Returns: true if the free must take the normal path below the shadow layer. With shared pages (slob) this includes
- * every object outside of slabs; the engine validates these objects.
- */
+/* Returns: true if the free must take the normal path below the shadow layer. With shared pages (slob) this includes
+ * every object outside of slabs; the engine validates these objects. */
 static bool is_own(const struct kmem_cache *cache, const struct kmem_cache *actual, const void *object)
 {
 	return actual == cache || !object || (actual && actual->memcg.child_of == cache) ||
@@ -272,7 +272,8 @@ static void serve(struct kmem_cache *cache, struct kmem_cache *shadow)
 		km_add_both(&shadows->calls, SERVES);
 }
 
-int km_shadows_switch(struct kmem_cache *cache, slab_flags_t flags)
+/* Make future objects of the cache carry exactly these of KM_DEBUG_FLAGS. Returns: 0 or -errno. */
+static int switch_to(struct kmem_cache *cache, slab_flags_t flags)
 {
 	struct kmem_cache *shadow;
 	int error = 0;
@@ -352,4 +353,40 @@ void km_shadows_settle_all(void)
 {
 	km_store(&km_shadows_drain, false);
 	km_registry_each(settle, NULL);
+}
+
+/* ------------------------------------------------------------------ requests of the user */
+
+int km_switch_flags(struct kmem_cache *cache, slab_flags_t flags)
+{
+	if (cache->layout.dead || cache->memcg.child_of || cache->ext.shadow_of)
+		return -EINVAL;
+	/* Large blocks have no bytes around them, and slob's kmalloc objects have a header in front. A sanitizer
+	 * already uses the bytes and the hooks. */
+	if (cache->layout.engine->whole_pages || cache == km_kmalloc_sized ||
+	    cache->layout.flags & SLAB_NO_USER_FLAGS || km_sanitizer.objects)
+		return -EOPNOTSUPP;
+	/* The mark for injected failures stays. */
+	return switch_to(cache, flags | (cache->layout.flags & SLAB_FAILSLAB));
+}
+
+int kmem_cache_set_debug(struct kmem_cache *cache, const char *letters)
+{
+	slab_flags_t flags;
+
+	if (km_unlikely(cache->layout.dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_set_debug", cache, cache->registry.name);
+		return -EINVAL;
+	}
+	if (!letters || !km_debug_letters(letters, &flags))
+		return -EINVAL;
+	if (km_thread.busy)
+		return -EBUSY;
+	km_registry_scope();
+	return km_switch_flags(cache, flags);
+}
+
+slab_flags_t kmem_cache_debug_flags(const struct kmem_cache *cache)
+{
+	return km_load(&cache->ext.carried);
 }

@@ -1,5 +1,5 @@
 /*
- * debug_shadow.h: switching debugging of a live cache on and off. Implemented by debug_shadow.c and debug_toggle.c.
+ * debug_shadow.h: switching debugging of a live cache on and off. Implemented by debug_shadow.c.
  */
 #ifndef KM_DEBUG_DEBUG_SHADOW_H
 #define KM_DEBUG_DEBUG_SHADOW_H
@@ -14,21 +14,13 @@ km_inline bool km_is_shadow(const struct kmem_cache *cache, const struct kmem_ca
 		(actual->memcg.child_of && actual->memcg.child_of->ext.shadow_of == cache));
 }
 
-/*
- * Make future objects of the cache carry exactly these of KM_DEBUG_FLAGS. Returns: 0, or -errno with nothing changed.
- * Context: the registry is locked.
- */
-int km_shadows_switch(struct kmem_cache *cache, slab_flags_t flags);
-/*
- * Like km_shadows_switch, but refuse caches without support for debugging, and keep SLAB_FAILSLAB (debug_toggle.c).
- */
+/* Make future objects of the cache carry exactly these of KM_DEBUG_FLAGS, and SLAB_FAILSLAB as before. Returns: 0, or
+ * -errno with nothing changed, also for a cache without support for debugging. Context: the registry is locked. */
 int km_switch_flags(struct kmem_cache *cache, slab_flags_t flags);
 /* Drop the shadow layer if no shadow serves and no shadow object is out. Context: the registry is locked. */
 void km_shadows_settle(struct kmem_cache *cache);
-/*
- * Settle every cache; caches with draining shadows set km_shadows_drain (cache/mailbox.h). Context: the registry is
- * locked.
- */
+/* Settle every cache; caches with draining shadows set km_shadows_drain (cache/mailbox.h). Context: the registry is
+ * locked. */
 void km_shadows_settle_all(void);
 
 #endif

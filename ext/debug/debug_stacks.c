@@ -58,10 +58,8 @@ static bool is_stack(const struct km_debug_stack *stack, uint32_t hash, const ui
 	       (depth == KM_STACK_FRAMES || !stack->frame[depth]);
 }
 
-/*
- * Fill a new entry, not linked yet. Returns: the number, or 0 without room. The last eighth of the table is reserved
- * for stacks of one call.
- */
+/* Fill a new entry, not linked yet. Returns: the number, or 0 without room. The last eighth of the table is reserved
+ * for stacks of one call. */
 static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr_t *frame, unsigned depth)
 {
 	const uint32_t room = stacks->room - (depth > 1 ? stacks->room / 8 : 0);
@@ -75,10 +73,8 @@ static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr
 	return number;
 }
 
-/*
- * Look up a stack, or add the stack. Returns: 0 without room. A thread beaten by another checks the winner's entry
- * first.
- */
+/* Look up a stack, or add the stack. Returns: 0 without room. A thread beaten by another checks the winner's entry
+ * first. */
 static uint32_t number_of(const uintptr_t *frame, unsigned depth)
 {
 	struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks);

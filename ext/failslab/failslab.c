@@ -286,9 +286,7 @@ static bool read_offset(const char **at, char sign, uintptr_t *offset)
 	return true;
 }
 
-/*
- * Match FILE+0xFROM-0xTO: a range of a file, for functions unknown to the dynamic linker (tools/kmem/fail_caller.c).
- */
+/* Match FILE+0xFROM-0xTO: a range of a file, for functions unknown to the dynamic linker (tools/kmem/fail_caller.c). */
 static bool is_in_part(const char *patterns, const char *file, uintptr_t offset)
 {
 	size_t length = __builtin_strlen(file);

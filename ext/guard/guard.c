@@ -71,11 +71,9 @@ static bool is_whole(const char *from, const char *to)
 	return from == to;
 }
 
-/*
- * Remove access from a slot's page, or leave the page open for a later caller if system calls are forbidden now. If
+/* Remove access from a slot's page, or leave the page open for a later caller if system calls are forbidden now. If
  * the program continues after errors, freed content stays readable after a report. Requires: the caller owns the
- * slot.
- */
+ * slot. */
 static void close_page(struct km_guard_slot *slot)
 {
 	char *page = km_guard_page(slot);
@@ -176,12 +174,6 @@ static void place(struct km_guard_slot *slot, uint32_t bytes, uint32_t align)
 	canaries(slot->object + bytes, end);
 }
 
-static void name_slot(struct km_guard_slot *slot, struct kmem_cache *cache)
-{
-	km_store(&slot->cache, cache);
-	__builtin_memcpy(slot->name, cache->registry.name, sizeof(slot->name));
-}
-
 /* Construct or zero the object, as a slab would. */
 static void prepare(const struct km_guard_slot *slot, struct kmem_cache *cache, gfp_t gfp)
 {
@@ -212,7 +204,8 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 		return NULL;
 	}
 	place(slot, bytes, align);
-	name_slot(slot, cache);
+	km_store(&slot->cache, cache);
+	__builtin_memcpy(slot->name, cache->registry.name, sizeof(slot->name));
 	km_store(&slot->source, source_of(&track));
 	slot->track[0] = track;
 	slot->track[1].when = 0;
@@ -252,20 +245,20 @@ static void refuse(enum km_guard_error error, enum km_misuse what, const char *f
 		km_misuse_of(what, function, p, name, NULL, slot);
 }
 
-static void look_around_it(const struct km_guard_slot *slot, const char *function)
+/* Returns: true if the bytes around the object were overwritten; the damage was reported. */
+static bool is_damaged(const struct km_guard_slot *slot, const char *function)
 {
 	const char *page = km_guard_page(slot), *object = slot->object;
 
 	if (km_likely(is_whole(page, object) && is_whole(object + slot->bytes, page + pool.page)))
-		return;
+		return false;
 	km_guard_report(KM_GUARD_CORRUPTION, object, slot, NULL);
 	km_misuse_of(KM_MISUSE_OVERWRITTEN, function, object, slot->name, NULL, true);
+	return true;
 }
 
-/*
- * Record the free. An object leaving a per-CPU sheaf was freed earlier: the stack is gone, and a lock needed by an
- * unwinder may be held.
- */
+/* Record the free. An object leaving a per-CPU sheaf was freed earlier: the stack is gone, and a lock needed by an
+ * unwinder may be held. */
 static void note_free(struct km_guard_slot *slot, bool seen)
 {
 	struct km_stack_track *track = &slot->track[1];
@@ -296,7 +289,7 @@ static void guard_free(struct kmem_cache *cache, void *p, const char *function)
 		refuse(KM_GUARD_INVALID_FREE, KM_MISUSE_WRONG_CACHE, by, p, slot, cache);
 		return;
 	}
-	look_around_it(slot, by);
+	is_damaged(slot, by);
 	note_free(slot, function != NULL);
 	close_page(slot);
 	km_store(&slot->turn, km_add(&pool.turn, 1ul) + 1);
@@ -307,27 +300,6 @@ static void guard_free(struct kmem_cache *cache, void *p, const char *function)
 }
 
 /* ------------------------------------------------------------------ looking */
-
-static const struct km_guard_slot *taken_at(const void *p)
-{
-	const struct km_guard_slot *slot = slot_of(p);
-
-	return slot && km_load(&slot->object) == p && km_load_acquire(&slot->state) == KM_GUARD_TAKEN ? slot : NULL;
-}
-
-static struct kmem_cache *guard_cache_of(const void *p)
-{
-	const struct km_guard_slot *slot = taken_at(p);
-
-	return slot ? slot->cache : NULL;
-}
-
-static size_t guard_bytes(const void *p)
-{
-	const struct km_guard_slot *slot = taken_at(p);
-
-	return slot ? slot->bytes : 0;
-}
 
 static bool guard_look(const void *p, struct km_guarded_object *seen)
 {
@@ -372,11 +344,7 @@ static int check_one(void *object, void *arg)
 	int *damages = arg;
 
 	km_debug(slot && slot->object == object, "a walk visits the starts of objects");
-	const char *page = km_guard_page(slot);
-	if (is_whole(page, slot->object) && is_whole(slot->object + slot->bytes, page + pool.page))
-		return 0;
-	++*damages;
-	look_around_it(slot, "kmem_cache_validate");
+	*damages += is_damaged(slot, "kmem_cache_validate");
 	return 0;
 }
 
@@ -389,9 +357,7 @@ static int guard_check(struct kmem_cache *cache)
 	return damages;
 }
 
-/*
- * Clear the cache of an object, unless another thread frees the object or the slot now holds another cache's object.
- */
+/* Clear the cache of an object, unless another thread frees the object or the slot now holds another cache's object. */
 static bool forget_cache(struct km_guard_slot *slot, const struct kmem_cache *cache)
 {
 	if (!get(slot, KM_GUARD_TAKEN))
@@ -517,7 +483,7 @@ static void guard_ready(void)
 const struct km_guard_ops km_guarding = {
 	.start = guard_start, .ready = guard_ready, .tick = guard_tick,
 	.alloc = guard_alloc, .again = guard_again, .unseen = guard_unseen, .free = guard_free,
-	.cache_of = guard_cache_of, .bytes = guard_bytes, .look = guard_look, .walk = guard_walk,
+	.look = guard_look, .walk = guard_walk,
 	.check = guard_check, .leave = guard_leave,
 };
 KM_REGISTER(km_guard_ops, km_guarding);

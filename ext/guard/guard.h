@@ -13,10 +13,8 @@ enum km_guard_state {
 	KM_GUARD_TAKEN,
 };
 
-/*
- * Record of a pool page, and of the page's current or last object. Only the thread that set `state` to CHANGES may
- * write the other fields. A report reads the fields without synchronization.
- */
+/* Record of a pool page, and of the page's current or last object. Only the thread that set `state` to CHANGES may
+ * write the other fields. A report reads the fields without synchronization. */
 struct km_guard_slot {
 	uint32_t state;			/* enum km_guard_state */
 	uint32_t bytes;			/* size of the object */

@@ -100,40 +100,29 @@ static void say_corruption(const struct km_guard_slot *slot)
 	km_warn("Corrupted memory at %p [%s ] (in kfence-#%u):", (const void *)at, text, number(slot));
 }
 
-/* Print the access; for an access outside of the object, also the distance and the side. */
-static void say_access(enum km_guard_error error, const char *address, const struct km_guard_slot *slot,
-		       enum km_access access)
+/* Print the address; for an access outside of the object, also the distance and the side. */
+static void say_what(enum km_guard_error error, const char *address, const struct km_guard_slot *slot,
+		     const struct km_fault *fault)
 {
-	const char *sentence = words[error].sentence;
+	const char *sentence = words[error].sentence, *at = fault ? " at " : "";
+	const char *kind = fault ? kinds[fault->access] : "";
 
-	if (!slot) {
-		km_warn("%s %s at %p:", sentence, kinds[access], address);
+	if (error == KM_GUARD_CORRUPTION) {
+		say_corruption(slot);
+	} else if (!slot) {
+		km_warn("%s %s%s%p:", sentence, kind, at, address);
 	} else if (error == KM_GUARD_OUT_OF_BOUNDS) {
 		bool left = address < slot->object;
 		size_t far = (size_t)(left ? slot->object - address : address - (slot->object + slot->bytes) + 1);
 
-		km_warn("%s %s at %p (%luB %s of kfence-#%u):", sentence, kinds[access], address,
-			(unsigned long)far, left ? "left" : "right", number(slot));
-	} else {
-		km_warn("%s %s at %p (in kfence-#%u, at its byte %ld):", sentence, kinds[access], address,
-			number(slot), (long)(address - slot->object));
-	}
-}
-
-static void say_what(enum km_guard_error error, const char *address, const struct km_guard_slot *slot,
-		     const struct km_fault *fault)
-{
-	if (error == KM_GUARD_CORRUPTION)
-		say_corruption(slot);
-	else if (fault)
-		say_access(error, address, slot, fault->access);
-	else if (slot && address != slot->object && slot->object)
-		km_warn("%s %p (in kfence-#%u, at its byte %ld):", words[error].sentence, address, number(slot),
+		km_warn("%s %s%s%p (%luB %s of kfence-#%u):", sentence, kind, at, address, (unsigned long)far,
+			left ? "left" : "right", number(slot));
+	} else if (fault || (slot->object && address != slot->object)) {
+		km_warn("%s %s%s%p (in kfence-#%u, at its byte %ld):", sentence, kind, at, address, number(slot),
 			(long)(address - slot->object));
-	else if (slot)
-		km_warn("%s %p (in kfence-#%u):", words[error].sentence, address, number(slot));
-	else
-		km_warn("%s %p:", words[error].sentence, address);
+	} else {
+		km_warn("%s %p (in kfence-#%u):", sentence, address, number(slot));
+	}
 }
 
 void km_guard_report(enum km_guard_error error, const void *address, const struct km_guard_slot *slot,

@@ -103,10 +103,8 @@ static bool look(void)
 	return false;
 }
 
-/*
- * Look for requests, or start to listen. After a vfork, or a clone not seen by the fork handlers, the name belongs to
- * the parent: the name stays untouched, and this process has none.
- */
+/* Look for requests, or start to listen. After a vfork, or a clone not seen by the fork handlers, the name belongs
+ * to the parent: the name stays untouched, and this process has none. */
 static bool come_by(unsigned pid, int least)
 {
 	const bool same = observer.pid == pid;
@@ -174,11 +172,9 @@ static void answer_all(unsigned pid)
 	}
 }
 
-/*
- * Body of the answering thread, with a separate descriptor table. The program relies on descriptor numbers: the next
+/* Body of the answering thread, with a separate descriptor table. The program relies on descriptor numbers: the next
  * one must be the lowest free number, and the program's own numbers must stay valid. The program may do anything
- * meanwhile.
- */
+ * meanwhile. */
 static void serve_apart(void)
 {
 	km_store(&observer.answerer, km_os_thread());
@@ -196,11 +192,9 @@ static void serve_apart(void)
 	km_os_wake(&observer.through);
 }
 
-/*
- * Body of the keeper thread: run kmem_tick for a sleeping program, to return aged free memory and serve requests of
+/* Body of the keeper thread: run kmem_tick for a sleeping program, to return aged free memory and serve requests of
  * other processes. Ticks may print lines and use descriptors of the program, so the keeper shares the program's
- * descriptor table.
- */
+ * descriptor table. */
 static void keep(void)
 {
 	km_debug(!km_thread.busy && !km_thread.locks_held, "a helper thread begins as other threads");
@@ -213,10 +207,8 @@ static void keep(void)
 	}
 }
 
-/*
- * Run both threads. If the helper thread is the last thread of the process, libc ends the process from the helper
- * thread and flushes the stdio buffers, so the thread needs the program's descriptors.
- */
+/* Run both threads. If the helper thread is the last thread of the process, libc ends the process from the helper
+ * thread and flushes the stdio buffers, so the thread needs the program's descriptors. */
 static void serve(void)
 {
 	km_store(&observer.keeper, km_os_thread());
@@ -226,10 +218,8 @@ static void serve(void)
 	km_store_release(&observer.serving, 0u);
 }
 
-/*
- * Start the helper thread, one per process. Returns: false if no thread can start now; ticks then answer, and a later
- * tick tries again.
- */
+/* Start the helper thread, one per process. Returns: false if no thread can start now; ticks then answer, and a
+ * later tick tries again. */
 static bool begin_serving(unsigned pid, uint64_t now)
 {
 	if (!km_options.observer_thread || (observer.pid && observer.pid != pid) || now < observer.next_try ||
@@ -281,12 +271,10 @@ static void end_threads(unsigned pid)
 		km_warn("the observer's helper thread does not end before the seccomp filter is installed");
 }
 
-/*
- * End the helper thread. A filter of system calls could kill the process for any call of the thread, so the thread
+/* End the helper thread. A filter of system calls could kill the process for any call of the thread, so the thread
  * must end before the filter is installed. Of several callers one does the work, and the others only wait, because
  * the first to finish may install the filter for all threads. A signal handler that interrupts the working caller
- * does the work again.
- */
+ * does the work again. */
 static void end_serving(void)
 {
 	uint32_t none = 0;
@@ -320,10 +308,8 @@ static void tick(uint64_t now)
 	put();
 }
 
-/*
- * Wait for another thread's look to end, unless the thread is stuck: the descriptors of a look in progress would stay
- * open in the child.
- */
+/* Wait for another thread's look to end, unless the thread is stuck: the descriptors of a look in progress would
+ * stay open in the child. */
 static bool fork_prepare(void)
 {
 	return take_within(FORK_MS);

@@ -5,11 +5,9 @@
 #ifndef KM_OBSERVER_H
 #define KM_OBSERVER_H
 
-/*
- * Name in Linux's abstract socket namespace, followed by the PID. The answer is one byte and a descriptor of sealed,
+/* Name in Linux's abstract socket namespace, followed by the PID. The answer is one byte and a descriptor of sealed,
  * immutable memory with the JSON of kmem_print_json. A byte without a descriptor means: no answer at the moment.
- * Users without permission receive nothing.
- */
+ * Users without permission receive nothing. */
 #define KM_OBSERVER_NAME	"libkmem-observer-%u"
 #define KM_OBSERVER_NAME_BYTES	40u
 

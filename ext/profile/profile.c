@@ -24,6 +24,7 @@
 #include "alloc/profile_record.h"
 #include "page/metadata.h"
 #include "base/bits.h"
+#include "base/text.h"
 #include "os/die.h"
 #include "os/os.h"
 #include "os/probe.h"
@@ -46,10 +47,8 @@ static uint32_t threads;		/* threads with a number in this profile */
 
 /* ------------------------------------------------------------------ probes */
 
-/*
- * Probes for samples, used by the OpenTelemetry profiler, provider "otel_memory" (os/probe.h). A tracer attached to a
- * probe starts a profile, and the probes are executed while a profile is active.
- */
+/* Probes for samples, used by the OpenTelemetry profiler, provider "otel_memory" (os/probe.h). A tracer attached to
+ * a probe starts a profile, and the probes are executed while a profile is active. */
 static union {
 	struct { uint16_t alloc, free; } of;	/* number of attached tracers, written by tracers */
 	uint32_t any;
@@ -76,11 +75,9 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/*
- * Logarithm without libm, on the path of a sample. A number in (0, 1] is a power of two times a mantissa from 1 to 2.
- * A table holds the middle of each 128th of the mantissa's range. The remaining factor differs from 1 by less than
- * 1/256, so three terms leave an error of 1e-10. No division.
- */
+/* Logarithm without libm, on the path of a sample. A number in (0, 1] is a power of two times a mantissa from 1 to
+ * 2. A table holds the middle of each 128th of the mantissa's range. The remaining factor differs from 1 by less
+ * than 1/256, so three terms leave an error of 1e-10. No division. */
 #define LOG_BITS	7u
 static struct {
 	double inverse, minus_log;
@@ -239,10 +236,8 @@ static void fill_in(struct km_profile_site *site, const struct source *source)
 	km_store_release(&site->hash, source->hash);
 }
 
-/*
- * Find or create the site. Returns: NULL without room. Two threads may create duplicates at the same time; a reader
- * adds duplicates up.
- */
+/* Find or create the site. Returns: NULL without room. Two threads may create duplicates at the same time; a reader
+ * adds duplicates up. */
 static struct km_profile_site *find_site(const struct source *source)
 {
 	for (unsigned i = 0; i < SITE_TRIES; i++) {
@@ -269,10 +264,8 @@ static struct km_profile_site *known_site(const struct source *source)
 	return km_likely(same) ? site : NULL;
 }
 
-/*
- * Find the site. If a recognized stack leads to the site of another cache or group at the same address, the stack is
- * walked anew.
- */
+/* Find the site. If a recognized stack leads to the site of another cache or group at the same address, the stack is
+ * walked anew. */
 static struct km_profile_site *site_of(struct source *source, const struct kmem_cache *cache, uintptr_t call)
 {
 	const uint64_t key = (call + (uintptr_t)cache * 3 + ((uint64_t)source->group << 40)) ^
@@ -390,10 +383,8 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	remember(p, (uint64_t)(site - record.site) << KM_PROFILE_SITE_SHIFT | bytes);
 }
 
-/*
- * Check for the end of the profile. A program served by per-CPU sheaves may take no slow path for long, and no other
- * code would notice the end.
- */
+/* Check for the end of the profile. A program served by per-CPU sheaves may take no slow path for long, and no other
+ * code would notice the end. */
 static void tick(void)
 {
 	static uint64_t last;
@@ -484,9 +475,8 @@ static void clear(void *table, size_t bytes)
 		km_store((name_word *)table + i, (uint64_t)0);
 }
 
-/*
- * Clear the tables. Calls of the previous profile may still run; an entry made during the clearing is a wrong sample.
- */
+/* Clear the tables. Calls of the previous profile may still run; an entry made during the clearing is a wrong
+ * sample. */
 static void clear_tables(void)
 {
 	if (record.number) {
@@ -527,9 +517,8 @@ static bool profile_begin(void)
 	record.began_ms = km_os_now_ms();
 	km_store(&record.number, record.number + 1 ?: 1);
 	km_store(&km_profile_now.number, record.number);
-	/*
-	 * Release pairs with no acquire here: calls see the profile through this thread's drain, readers are outside.
-	 */
+	/* Release pairs with no acquire here: calls see the profile through this thread's drain, readers are
+	 * outside. */
 	km_store_release(&record.state, (uint32_t)KM_PROFILE_ON);
 	return true;
 }
@@ -569,21 +558,15 @@ static void profile_start(uint64_t mean)
 	km_store(&km_alloc_probing, (uint32_t)KM_PROBING_PROFILE);
 }
 
-/* Parse "BYTES:SECONDS". */
+/* Parse "BYTES:SECONDS"; "" and "0" end a profile. */
 static bool read_letters(const char *text, uint64_t *mean, uint64_t *seconds)
 {
-	uint64_t *number = mean;
-
 	*mean = *seconds = 0;
-	for (; *text; text++) {
-		if (*text == ':' && number == mean)
-			number = seconds;
-		else if (*text < '0' || *text > '9')
-			return false;
-		else
-			*number = *number * 10 + (uint64_t)(*text - '0');
-	}
-	return *mean <= MOST_MEAN && *seconds <= MOST_SECONDS && (!*mean || *seconds);
+	if (!*text)
+		return true;
+	return km_text_number(&text, MOST_MEAN, mean) &&
+	       (!*text || (*text++ == ':' && km_text_number(&text, MOST_SECONDS, seconds) && !*text)) &&
+	       (!*mean || *seconds);
 }
 
 static int profile_ask(const struct km_mail_request *request)

@@ -170,9 +170,10 @@ static bool sheaf_is_right(const struct kmem_cache *cache, void *const *top)
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		struct km_page *page = km_page_of(top[i]);
+		struct km_guarded_object seen;
 
 		/* A guarded object, freed by a fast path (sampled_ops.c). */
-		if (km_is_guarded(top[i]) && km_guard_ops->cache_of(top[i]) == cache)
+		if (km_is_guarded(top[i]) && km_guarded_at(top[i], &seen) && seen.cache == cache)
 			continue;
 		page = page ? km_page_head(page) : NULL;
 		if (!page || page->cache != cache)

@@ -122,11 +122,11 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 	if (ZERO_OR_NULL_PTR(p))
 		return 0;
 	if (km_is_guarded(p)) {
-		size_t bytes = km_guard_ops->bytes(p);
+		struct km_guarded_object seen;
 
-		if (!bytes)
+		if (!km_guarded_at(p, &seen))
 			km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
-		return bytes;
+		return seen.bytes;
 	}
 	if (in_shared_page(p))
 		return is_sized(p, function) ? km_engine_sized()->usable(p) : 0;
@@ -165,11 +165,11 @@ size_t km_usable_size(const void *p, const char *function)
  * bytes than other objects of the cache. */
 static km_cold struct kmem_cache *guarded_cache(const void *object)
 {
-	struct kmem_cache *cache = km_guard_ops->cache_of(object);
+	struct km_guarded_object seen;
 
-	if (cache && cache->layout.flags & SLAB_KMALLOC)
-		km_alloc_see_frees(cache);
-	return cache;
+	if (km_guarded_at(object, &seen) && seen.cache && seen.cache->layout.flags & SLAB_KMALLOC)
+		km_alloc_see_frees(seen.cache);
+	return seen.cache;
 }
 
 struct kmem_cache *km_cache_of(const void *object)

@@ -86,7 +86,8 @@ bool km_size_fits(const void *p, const struct km_sized *call)
 	if (km_sanitizer.objects || ZERO_OR_NULL_PTR(p))
 		return true;
 	if (km_is_guarded(p)) {
-		size_t have = km_guard_ops->bytes(p);
+		struct km_guarded_object seen;
+		size_t have = km_guarded_at(p, &seen) ? seen.bytes : 0;
 		size_t least = !call->resized ? have : km_load(&km_left_longer) ? 0 : have / 2;
 
 		return !have || (call->size <= have && call->size >= least) || refuse(p, NULL, call);

@@ -41,7 +41,7 @@ struct km_guard_options {
 struct km_guarded_object {
 	const char *start;
 	size_t bytes;
-	const struct kmem_cache *cache;		/* NULL: the cache was destroyed */
+	struct kmem_cache *cache;		/* NULL: the cache was destroyed */
 	const char *name;			/* name of the cache */
 	bool taken;
 };
@@ -62,9 +62,6 @@ struct km_guard_ops {
 	void (*again)(struct kmem_cache *cache, void *object);
 	void (*unseen)(struct kmem_cache *cache);	/* from now on the fast path may free its allocated objects */
 	void (*free)(struct kmem_cache *cache, void *p, const char *function);
-	/* Cache and bytes of an allocated object; NULL and 0: p is no allocated object. */
-	struct kmem_cache *(*cache_of)(const void *p);
-	size_t (*bytes)(const void *p);
 	/* Describe the object at p. False: the page of p never had an object. */
 	bool (*look)(const void *p, struct km_guarded_object *seen);
 	/* Visit each allocated object of a cache until visit returns non-zero, and return this value. */
@@ -75,5 +72,14 @@ struct km_guard_ops {
 	size_t (*leave)(struct kmem_cache *cache);
 };
 extern km_hidden const struct km_guard_ops *km_guard_ops;
+
+/* Describe the allocated object that begins at p. False: p is no allocated object; then *seen has no bytes. */
+km_inline bool km_guarded_at(const void *p, struct km_guarded_object *seen)
+{
+	if (km_guard_ops->look(p, seen) && seen->taken && seen->start == p)
+		return true;
+	*seen = (struct km_guarded_object){ .bytes = 0 };
+	return false;
+}
 
 #endif

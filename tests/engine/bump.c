@@ -43,7 +43,7 @@ static unsigned take_partial(struct kmem_cache *cache, struct km_slabs *n, unsig
 		struct km_page *slab = km_list_first(&n->partial, struct km_page, list);
 		struct bump_slab *state = bump(slab);
 		char *base = km_page_address(slab), *next;
-		char *object = base + cache->ext.left + (size_t)state->next * cache->layout.size;
+		char *object = km_slab_first(cache, slab) + (size_t)state->next * cache->layout.size;
 
 		if (state->free) {
 			object = base + state->free - 1;
@@ -121,7 +121,7 @@ static uint64_t taken(struct kmem_cache *cache, struct km_page *slab, unsigned w
 	int index;
 
 	for (unsigned i = 0; object && i < slab->objects; i++, object = km_free_next(cache, object))
-		if ((index = km_object_index(cache, slab, base, object)) < 0)
+		if ((index = km_object_index(cache, slab, km_slab_first(cache, slab), object)) < 0)
 			break;
 		else if ((unsigned)index / 64 == word)
 			bits &= ~((uint64_t)1 << index % 64);

@@ -1,11 +1,20 @@
 """The order of the library's folders, bottom up. A file includes files of its own floor and of lower floors. No file
-outside an extension includes or names the extension, because the core has hooks."""
+outside an extension includes or names the extension, because the core has hooks. Each folder of engines/ and of ext/ is
+a floor of its own."""
 import os
 
-EXTENSIONS = ("ext/debug", "ext/failslab", "ext/guard", "ext/observe", "ext/profile", "ext/sanitize", "ext/usdt")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def folders_in(top):
+    names = sorted(os.listdir(os.path.join(ROOT, top)))
+    return tuple(f"{top}/{name}" for name in names if os.path.isdir(os.path.join(ROOT, top, name)))
+
+
+ENGINES, EXTENSIONS = folders_in("engines"), folders_in("ext")
 FLOORS = (
     ("src/base",), ("src/os",), ("src/percpu",), ("src/page",), ("src/slab",),
-    ("engines/slub",), ("engines/slab",), ("engines/slob",), ("engines",),
+    *((each,) for each in ENGINES), ("engines",),
     ("src/alloc",), ("src/kmalloc", "src/cache"),
     ("src/inspect",), *((each,) for each in EXTENSIONS),
     ("src/memcg",), ("src/parts",), ("src/process",), ("src/malloc",),

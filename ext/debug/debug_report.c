@@ -34,7 +34,7 @@ static void dump(const char *what, const unsigned char *at, size_t bytes)
 	}
 }
 
-static void say_track(const char *what, const struct km_debug_mark *mark)
+static void say_track(const char *what, const struct kmem_record_mark *mark)
 {
 	uint64_t now = km_os_now_ms();
 	struct km_stack_track track;
@@ -121,7 +121,7 @@ static void say_object(const struct km_debug_about *about)
 {
 	struct kmem_cache *cache = about->cache;
 	unsigned char *object = (unsigned char *)about->object, *end = object + cache->layout.size - cache->ext.left;
-	size_t tracks = cache->layout.flags & SLAB_STORE_USER ? 2 * sizeof(struct km_debug_mark) : 0;
+	size_t tracks = cache->layout.flags & SLAB_STORE_USER ? 2 * sizeof(struct kmem_record_mark) : 0;
 	unsigned char *padding = object + cache->layout.freeptr + sizeof(void *) + KM_DEBUG_WORD + tracks;
 
 	uintptr_t link = *(uintptr_t *)(object + cache->layout.freeptr);

@@ -9,9 +9,8 @@
  * of a fork listens under its own name and has no descriptor of the parent's name. The thread ends before a system
  * call filter is installed.
  */
-#include "observer.h"
-
 #include <errno.h>
+#include <kmem/record.h>
 
 #include "cache/cache.h"
 #include "os/die.h"
@@ -55,9 +54,9 @@ static bool is_ours(void)
 /* Listen under the name of the process. least: smallest allowed descriptor number. */
 static void listen_as(unsigned pid, int least)
 {
-	char name[KM_OBSERVER_NAME_BYTES];
+	char name[KMEM_OBSERVER_NAME_BYTES];
 
-	km_format(name, sizeof(name), KM_OBSERVER_NAME, pid);
+	km_format(name, sizeof(name), KMEM_OBSERVER_NAME, pid);
 	observer.pid = pid;
 	observer.fd = km_os_listen(name, least);
 	if (observer.fd >= 0 && km_os_file(observer.fd, &observer.file)) {
@@ -267,12 +266,12 @@ static bool has_ended(unsigned pid)
 
 static void end_threads(unsigned pid)
 {
-	char name[KM_OBSERVER_NAME_BYTES];
+	char name[KMEM_OBSERVER_NAME_BYTES];
 
 	if (has_ended(pid))
 		return;
 	km_os_wake(&observer.ending);
-	km_format(name, sizeof(name), KM_OBSERVER_NAME, pid);
+	km_format(name, sizeof(name), KMEM_OBSERVER_NAME, pid);
 	/* If the knock fails, the thread ends after its current wait. */
 	km_os_knock(name);
 	for (unsigned ms = 0; ms < END_MS && !km_os_is_shut() && !has_ended(pid); ms++)

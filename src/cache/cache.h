@@ -405,7 +405,7 @@ struct km_debug_ops {
 	int (*switch_flags)(struct kmem_cache *cache, slab_flags_t flags);
 	bool (*has_tracks)(void);
 	int (*print_now)(int fd);
-	struct km_debug_stack *const *stacks;	/* by the number in the objects' marks */
+	struct kmem_record_stack *const *stacks;	/* by the number in the objects' marks */
 };
 extern km_hidden const struct km_debug_ops *km_debug_ops;
 

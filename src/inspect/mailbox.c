@@ -28,10 +28,10 @@ static struct {
 
 /* ------------------------------------------------------------------ one request */
 
-struct km_mail_report km_control_report km_sparse;
+struct kmem_mail_report km_control_report km_sparse;
 
 struct order {
-	struct km_mail_request request;
+	struct kmem_mail_request request;
 	slab_flags_t flags;
 	unsigned count;			/* number of caches of that name */
 	int result;
@@ -55,7 +55,7 @@ static bool is_on(const struct order *order)
 
 static void read_order(struct order *order)
 {
-	struct km_mail_request *request = &order->request;
+	struct kmem_mail_request *request = &order->request;
 
 	*order = (struct order){ .result = -EINVAL };
 	for (size_t i = 0; i < sizeof(*request); i++)
@@ -64,21 +64,21 @@ static void read_order(struct order *order)
 			   is_ended(request->letters, sizeof(request->letters));
 	bool fits = false;
 	switch (request->command) {
-	case KM_MAIL_LEAKS:
+	case KMEM_MAIL_LEAKS:
 		fits = true;
 		break;
-	case KM_MAIL_PROFILE:
-	case KM_MAIL_SHRINK:
-	case KM_MAIL_GROUP:
+	case KMEM_MAIL_PROFILE:
+	case KMEM_MAIL_SHRINK:
+	case KMEM_MAIL_GROUP:
 		fits = ended;
 		break;
-	case KM_MAIL_VALIDATE:
+	case KMEM_MAIL_VALIDATE:
 		fits = ended && request->cache[0];
 		break;
-	case KM_MAIL_ACCOUNT:
+	case KMEM_MAIL_ACCOUNT:
 		fits = ended && (is_on(order) || !__builtin_strcmp(request->letters, "off"));
 		break;
-	case KM_MAIL_DEBUG:
+	case KMEM_MAIL_DEBUG:
 		if (!km_debug_ops) {
 			order->result = -EOPNOTSUPP;
 			return;
@@ -172,11 +172,11 @@ static void say_debugged(const struct order *order)
 /* Caches of one name are shrunk at once; a round over all caches may take several ticks. */
 static bool is_for_named(const struct order *order)
 {
-	return order->request.command == KM_MAIL_SHRINK && order->request.cache[0];
+	return order->request.command == KMEM_MAIL_SHRINK && order->request.cache[0];
 }
 
 /* Write to a file of a group. */
-static int write_group(const struct km_mail_request *request)
+static int write_group(const struct kmem_mail_request *request)
 {
 	return km_has_accounting() ? km_charge_ops->write(request->cache, request->letters) : -ENOENT;
 }
@@ -187,20 +187,20 @@ static int write_group(const struct km_mail_request *request)
  */
 static void serve(struct order *order, uint32_t number)
 {
-	if (order->request.command == KM_MAIL_LEAKS) {
+	if (order->request.command == KMEM_MAIL_LEAKS) {
 		order->report = km_debug_ops && km_debug_ops->has_tracks();
 		order->result = order->report ? 0 : -ENODATA;
-	} else if (order->request.command == KM_MAIL_PROFILE) {
+	} else if (order->request.command == KMEM_MAIL_PROFILE) {
 		order->result = order->result ?: km_profile_ops ? km_profile_ops->ask(&order->request) : -EOPNOTSUPP;
-	} else if (order->request.command == KM_MAIL_VALIDATE && !order->result) {
+	} else if (order->request.command == KMEM_MAIL_VALIDATE && !order->result) {
 		validate(order, number);
-	} else if (order->request.command == KM_MAIL_ACCOUNT && !order->result) {
+	} else if (order->request.command == KMEM_MAIL_ACCOUNT && !order->result) {
 		order->result = km_has_accounting() ? km_charge_ops->account_malloc(is_on(order)) : -EOPNOTSUPP;
 	} else if (order->writes) {
 		order->result = km_written_serve(&order->request);
 		if (order->result == -EAGAIN)
 			return;
-	} else if (order->request.command == KM_MAIL_GROUP && !order->result) {
+	} else if (order->request.command == KMEM_MAIL_GROUP && !order->result) {
 		order->result = write_group(&order->request);
 		if (order->result == -EAGAIN)
 			return;
@@ -208,7 +208,7 @@ static void serve(struct order *order, uint32_t number)
 		order->result = km_reclaim_named(order->request.cache);
 		if (order->result == -EAGAIN)
 			return;
-	} else if (order->request.command == KM_MAIL_DEBUG && !order->result) {
+	} else if (order->request.command == KMEM_MAIL_DEBUG && !order->result) {
 		km_registry_each(serve_cache, order);
 		if (!order->count)
 			order->result = -ENOENT;
@@ -242,15 +242,15 @@ static void look_for_mail(void)
 	}
 	read_order(&order);
 	/* End an expired profile, so that a new profile can start. */
-	if (order.request.command == KM_MAIL_PROFILE)
+	if (order.request.command == KMEM_MAIL_PROFILE)
 		km_probes_look();
 	/* False: the round is not complete, or another thread works on the round. */
-	if (order.request.command == KM_MAIL_SHRINK && !order.result && !is_for_named(&order) &&
+	if (order.request.command == KMEM_MAIL_SHRINK && !order.result && !is_for_named(&order) &&
 	    !km_reclaim_part(&control.shrink, number))
 		return;
 	/* Validation, draining of sheaves and closing of size classes wait for cache locks. */
-	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT ||
-			   order.request.command == KM_MAIL_GROUP || is_for_named(&order);
+	const bool waits = order.request.command == KMEM_MAIL_VALIDATE || order.request.command == KMEM_MAIL_ACCOUNT ||
+			   order.request.command == KMEM_MAIL_GROUP || is_for_named(&order);
 	if ((waits || order.writes) && km_thread.locks_held)
 		return;
 	if (!km_registry_trylock())

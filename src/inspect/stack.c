@@ -755,7 +755,7 @@ km_noinline void km_stack_take(struct km_stack *stack, uint64_t key, unsigned mo
 	struct km_stack_trail *trail;
 
 	HERE(&walk);
-	km_debug(most <= KM_PROFILE_FRAMES, "a stack has room for its frames");
+	km_debug(most <= KMEM_PROFILE_FRAMES, "a stack has room for its frames");
 	walk.start = walk.sp;
 	walk.end = end_of(walk.sp);
 	stack->known = false;

@@ -14,7 +14,7 @@
 #define MOST_NUMBERS	3u
 
 struct writing {
-	const struct km_mail_request *request;
+	const struct kmem_mail_request *request;
 	unsigned long number[MOST_NUMBERS];
 	unsigned count;			/* number of caches of the name */
 	int result;
@@ -24,14 +24,14 @@ struct writing {
 static unsigned numbers_of(uint32_t command)
 {
 	switch (command) {
-	case KM_MAIL_MIN_PARTIAL:
-	case KM_MAIL_DEFRAG_RATIO:
-	case KM_MAIL_SHEAF_CAPACITY:
-	case KM_MAIL_CPU_PARTIAL:
+	case KMEM_MAIL_MIN_PARTIAL:
+	case KMEM_MAIL_DEFRAG_RATIO:
+	case KMEM_MAIL_SHEAF_CAPACITY:
+	case KMEM_MAIL_CPU_PARTIAL:
 		return 1;
-	case KM_MAIL_TUNE:
+	case KMEM_MAIL_TUNE:
 		return 3;
-	case KM_MAIL_CLEAR:
+	case KMEM_MAIL_CLEAR:
 		return 0;
 	default:
 		return MOST_NUMBERS + 1;
@@ -47,7 +47,7 @@ static bool parse(const char *text, unsigned long *number, unsigned count)
 	return !*text;
 }
 
-bool km_written_fits(const struct km_mail_request *request)
+bool km_written_fits(const struct kmem_mail_request *request)
 {
 	unsigned long number[MOST_NUMBERS];
 	unsigned count = numbers_of(request->command);
@@ -76,15 +76,15 @@ static int apply(struct kmem_cache *cache, const struct writing *writing)
 	unsigned long number = writing->number[0];
 
 	switch (writing->request->command) {
-	case KM_MAIL_MIN_PARTIAL:
+	case KMEM_MAIL_MIN_PARTIAL:
 		return kmem_cache_set_min_partial(cache, number);
-	case KM_MAIL_DEFRAG_RATIO:
+	case KMEM_MAIL_DEFRAG_RATIO:
 		return kmem_cache_set_remote_node_defrag_ratio(cache, (unsigned)number);
-	case KM_MAIL_SHEAF_CAPACITY:
+	case KMEM_MAIL_SHEAF_CAPACITY:
 		return km_cache_set_capacity(cache, (unsigned)number);
-	case KM_MAIL_CPU_PARTIAL:
+	case KMEM_MAIL_CPU_PARTIAL:
 		return set_cpu_partial(cache, number);
-	case KM_MAIL_TUNE:
+	case KMEM_MAIL_TUNE:
 		return tune(cache, writing->number);
 	default:
 		kmem_cache_clear_events(cache);
@@ -123,7 +123,7 @@ static int visit(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-int km_written_serve(const struct km_mail_request *request)
+int km_written_serve(const struct kmem_mail_request *request)
 {
 	struct writing writing = { .request = request };
 

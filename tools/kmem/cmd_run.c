@@ -433,7 +433,7 @@ static const struct sanitizer *sanitizer_of(const struct image *image)
 /* Checks whether a static program was linked with libkmem. Such a program takes the options from the environment. */
 static bool has_libkmem(const struct image *image)
 {
-	return memmem(image->bytes, image->length, KM_ROOT_MAGIC, sizeof(((struct km_root *)0)->magic)) &&
+	return memmem(image->bytes, image->length, KMEM_RECORD_MAGIC, sizeof(KMEM_RECORD_MAGIC)) &&
 	       memmem(image->bytes, image->length, "KMEM_OPTIONS", strlen("KMEM_OPTIONS"));
 }
 

@@ -1,6 +1,6 @@
 /*
  * force_slow.c: shut the fast-path gate of another process, so that the process takes the slow path and reads the
- * mailbox (struct km_gate, percpu/pcpu.h). Invariant: a gate word is written only if the word has one of the two
+ * mailbox (struct kmem_gate, percpu/pcpu.h). Invariant: a gate word is written only if the word has one of the two
  * values in the process record, and gets the other value. Therefore fast paths either continue or miss. If the
  * command leaves the gate shut, the program's next call opens the gate.
  *
@@ -39,7 +39,7 @@ void ways_find(struct ways *ways, struct target *target, const struct info_root 
 
 static void turn(struct ways *ways, struct target *target, bool shut)
 {
-	const struct km_gate *there = &ways->there;
+	const struct kmem_gate *there = &ways->there;
 
 	for (unsigned i = 0; there->shut && i < sizeof(there->word) / sizeof(*there->word); i++) {
 		const intptr_t from = shut ? there->open[i] : there->shut, to = shut ? there->shut : there->open[i];
@@ -148,7 +148,7 @@ static void shut_caches_apart(struct ways *ways, struct target *target)
  * have reused the PID. */
 static bool stop_is_due(struct ways *ways, struct target *target, uint64_t now_ms)
 {
-	return ways->may_stop && info_true(&ways->there.in_caches) && ways->there.shut && ways->stops < STOPS &&
+	return ways->may_stop && ways->there.in_caches && ways->there.shut && ways->stops < STOPS &&
 	       now_ms - ways->begun_ms >= (uint64_t)STOP_MS << ways->stops && target_work(target->pid) != ways->work &&
 	       layout_has(&ways->root->layout, "cache.shelf.front.rseq cache.shelf.slot cache.all.next cache.all.prev "
 					       "cache.flags cache.dead cache.name") &&

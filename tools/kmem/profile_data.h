@@ -35,7 +35,7 @@ struct function {
 };
 
 struct stack {
-	uint64_t bytes, parts, out_bytes, out_parts;	/* out: not freed; KM_PROFILE_PART parts: one object */
+	uint64_t bytes, parts, out_bytes, out_parts;	/* out: not freed; KMEM_PROFILE_PART parts: one object */
 	uint32_t samples;
 	const char *cache, *group;	/* "": none */
 	unsigned *frame;		/* in profile.frame, the innermost first */

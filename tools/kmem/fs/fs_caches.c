@@ -247,20 +247,20 @@ bool fs_show_slabinfo(struct fs_tree *tree, size_t unused, unsigned long what, s
 
 /* ------------------------------------------------------------------ the files */
 
-#define EVENT(name, event) { name, 0600, show_event, event, KM_MAIL_CLEAR }
+#define EVENT(name, event) { name, 0600, show_event, event, KMEM_MAIL_CLEAR }
 
 const struct fs_file fs_cache_files[] = {
 	{ "slab_size", 0400, show_number, SLAB_SIZE, 0 },
 	{ "object_size", 0400, show_number, OBJECT_SIZE, 0 },
 	{ "objs_per_slab", 0400, show_number, OBJS_PER_SLAB, 0 },
 	{ "order", 0400, show_number, ORDER, 0 },
-	{ "sheaf_capacity", 0600, show_number, SHEAF_CAPACITY, KM_MAIL_SHEAF_CAPACITY },
-	{ "min_partial", 0600, show_number, MIN_PARTIAL, KM_MAIL_MIN_PARTIAL },
-	{ "cpu_partial", 0600, show_number, CPU_PARTIAL, KM_MAIL_CPU_PARTIAL },
+	{ "sheaf_capacity", 0600, show_number, SHEAF_CAPACITY, KMEM_MAIL_SHEAF_CAPACITY },
+	{ "min_partial", 0600, show_number, MIN_PARTIAL, KMEM_MAIL_MIN_PARTIAL },
+	{ "cpu_partial", 0600, show_number, CPU_PARTIAL, KMEM_MAIL_CPU_PARTIAL },
 	{ "aliases", 0400, show_number, ALIASES, 0 },
 	{ "align", 0400, show_number, ALIGN, 0 },
 	{ "usersize", 0400, show_number, USERSIZE, 0 },
-	{ "remote_node_defrag_ratio", 0600, show_number, DEFRAG_RATIO, KM_MAIL_DEFRAG_RATIO },
+	{ "remote_node_defrag_ratio", 0600, show_number, DEFRAG_RATIO, KMEM_MAIL_DEFRAG_RATIO },
 	{ "total_objects", 0400, show_count, TOTAL_OBJECTS, 0 },
 	{ "objects", 0400, show_count, OBJECTS, 0 },
 	{ "objects_partial", 0400, show_count, OBJECTS_PARTIAL, 0 },
@@ -279,9 +279,9 @@ const struct fs_file fs_cache_files[] = {
 	{ "red_zone", 0400, show_debugged, SLAB_RED_ZONE, 0 },
 	{ "poison", 0400, show_debugged, SLAB_POISON, 0 },
 	{ "store_user", 0400, show_debugged, SLAB_STORE_USER, 0 },
-	{ "failslab", 0600, show_debugged, SLAB_FAILSLAB, KM_MAIL_DEBUG },
-	{ "shrink", 0600, show_nothing, 0, KM_MAIL_SHRINK },
-	{ "validate", 0600, show_nothing, 0, KM_MAIL_VALIDATE },
+	{ "failslab", 0600, show_debugged, SLAB_FAILSLAB, KMEM_MAIL_DEBUG },
+	{ "shrink", 0600, show_nothing, 0, KMEM_MAIL_SHRINK },
+	{ "validate", 0600, show_nothing, 0, KMEM_MAIL_VALIDATE },
 	EVENT("alloc_fastpath", KMEM_ALLOC_FASTPATH), EVENT("alloc_slowpath", KMEM_ALLOC_SLOWPATH),
 	EVENT("free_rcu_sheaf", NOT_COUNTED), EVENT("free_rcu_sheaf_fail", NOT_COUNTED),
 	EVENT("free_fastpath", KMEM_FREE_FASTPATH), EVENT("free_slowpath", KMEM_FREE_SLOWPATH),

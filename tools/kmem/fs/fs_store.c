@@ -17,7 +17,7 @@ struct store {
 	const struct info_cache *cache;
 	const struct km_group_stats *group;
 	const char *file, *value;	/* name of the file; value without its newline */
-	struct km_mail_request request;
+	struct kmem_mail_request request;
 };
 
 /* Copy a text into a field of the request. Returns: false if the text is too long. */
@@ -88,12 +88,12 @@ static int store_group(struct store *store)
 static int store_cache(struct store *store)
 {
 	switch (store->request.command) {
-	case KM_MAIL_DEBUG:
+	case KMEM_MAIL_DEBUG:
 		return store_failslab(store);
-	case KM_MAIL_SHRINK:
-	case KM_MAIL_VALIDATE:
+	case KMEM_MAIL_SHRINK:
+	case KMEM_MAIL_VALIDATE:
 		return is(store, "1") ? 0 : EINVAL;
-	case KM_MAIL_CLEAR:
+	case KMEM_MAIL_CLEAR:
 		return is(store, "0") ? 0 : EINVAL;
 	default:
 		return put(store->request.letters, sizeof(store->request.letters), store->value) ? 0 : EINVAL;

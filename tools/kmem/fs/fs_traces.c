@@ -115,11 +115,11 @@ bool fs_is_profiled(const struct snapshot *snapshot)
 {
 	static struct info_root roots[INFO_MAX_ROOTS];
 	struct target target = { .pid = (pid_t)snapshot->thread };
-	struct km_profile_record record;
+	struct kmem_profile_record record;
 
 	return target_roots_in_use(&target, roots) && layout_has(&roots[0].layout, "root.profile") &&
 	       roots[0].record.profile && target_read(&target, &record, roots[0].record.profile, sizeof(record)) &&
-	       record.version == KM_PROFILE_VERSION && record.state == KM_PROFILE_ON;
+	       record.version == KMEM_PROFILE_VERSION && record.state == KMEM_PROFILE_ON;
 }
 
 /* ------------------------------------------------------------------ stacks */

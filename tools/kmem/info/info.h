@@ -287,8 +287,8 @@ struct ops {
 
 /* Place in the target of a field, or a constant, of this build. */
 struct info_place {
-	const struct km_field *ours;
-	struct km_field theirs;
+	const struct kmem_record_field *ours;
+	struct kmem_record_field theirs;
 	bool has;
 };
 
@@ -300,10 +300,10 @@ struct layout {
 };
 
 /* Add the process's table to the layout: the table of groups, or the main table. */
-bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups);
+bool layout_load(struct target *target, struct layout *layout, const struct kmem_record_field *from, size_t count, bool groups);
 /* Add a separate table: of an engine, matched with this build's engine of the same name, or of guarded objects. */
-bool layout_load_part(struct target *target, struct layout *layout, const struct km_field *ours, size_t our_count,
-		      const struct km_field *from, size_t count);
+bool layout_load_part(struct target *target, struct layout *layout, const struct kmem_record_field *ours, size_t our_count,
+		      const struct kmem_record_field *from, size_t count);
 /* Returns: true if the target has all fields in `names`, separated by spaces. */
 bool layout_has(const struct layout *layout, const char *names);
 /* Returns: a field's offset in the target, or a constant's value; 0: missing. */

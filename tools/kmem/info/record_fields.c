@@ -28,7 +28,7 @@ static const char *const ops_names[INFO_OPS] = {
 
 /* ------------------------------------------------------------------ the table */
 
-static const struct km_field *find(const struct km_field *fields, size_t count, const char *name)
+static const struct kmem_record_field *find(const struct kmem_record_field *fields, size_t count, const char *name)
 {
 	for (size_t i = 0; i < count; i++)
 		if (!strcmp(fields[i].name, name))
@@ -45,7 +45,7 @@ static size_t kind_bytes(const char *name)
 }
 
 /* Returns: true if the field is readable: inside its structure, and made of integers of 1, 2, 4 or 8 bytes. */
-static bool is_sane(const struct km_field *field, size_t bytes)
+static bool is_sane(const struct kmem_record_field *field, size_t bytes)
 {
 	bool integer = field->each == 1 || field->each == 2 || field->each == 4 || field->each == 8;
 
@@ -54,13 +54,13 @@ static bool is_sane(const struct km_field *field, size_t bytes)
 }
 
 /* Find the target's place of each field of this build. Requires: `ours` is ordered by structure. */
-static void place(struct layout *layout, const struct km_field *ours, size_t count, const struct km_field *theirs,
+static void place(struct layout *layout, const struct kmem_record_field *ours, size_t count, const struct kmem_record_field *theirs,
 		  size_t their_count)
 {
 	struct ops *ops = NULL;
 
 	for (size_t i = 0; i < count && layout->places < INFO_MAX_PLACES; i++) {
-		const struct km_field *field = find(theirs, their_count, ours[i].name);
+		const struct kmem_record_field *field = find(theirs, their_count, ours[i].name);
 		struct info_place *at = &layout->place[layout->places];
 
 		if (!kind_bytes(ours[i].name)) {
@@ -91,22 +91,22 @@ static void place(struct layout *layout, const struct km_field *ours, size_t cou
 	}
 }
 
-bool layout_load_part(struct target *target, struct layout *layout, const struct km_field *ours, size_t our_count,
-		      const struct km_field *from, size_t count)
+bool layout_load_part(struct target *target, struct layout *layout, const struct kmem_record_field *ours, size_t our_count,
+		      const struct kmem_record_field *from, size_t count)
 {
 	if (!count || count > MAX_FIELDS)
 		return target_torn(target);
-	struct km_field *theirs = kmem_need(calloc(count, sizeof(*theirs)));
+	struct kmem_record_field *theirs = kmem_need(calloc(count, sizeof(*theirs)));
 	bool ok = target_read(target, theirs, from, count * sizeof(*theirs));
 	for (size_t i = 0; i < count; i++)
-		theirs[i].name[KM_FIELD_NAME_BYTES - 1] = '\0';
+		theirs[i].name[KMEM_RECORD_FIELD_BYTES - 1] = '\0';
 	if (ok)
 		place(layout, ours, our_count, theirs, count);
 	free(theirs);
 	return ok;
 }
 
-bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups)
+bool layout_load(struct target *target, struct layout *layout, const struct kmem_record_field *from, size_t count, bool groups)
 {
 	return groups ? layout_load_part(target, layout, km_group_fields, km_group_field_count, from, count) :
 			layout_load_part(target, layout, km_fields, km_field_count, from, count);

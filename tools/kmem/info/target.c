@@ -398,14 +398,14 @@ static bool is_candidate(const struct mapping *before, const struct mapping *her
 static bool look(struct target *target, unsigned long start, struct info_root *root)
 {
 	const void *address = (const void *)start;
-	struct km_root head;
+	struct kmem_record head;
 
-	if (!target_read(target, &head, address, offsetof(struct km_root, discipline)) ||
-	    memcmp(head.magic, KM_ROOT_MAGIC, sizeof(head.magic)))
+	if (!target_read(target, &head, address, sizeof(head)) ||
+	    memcmp(head.magic, KMEM_RECORD_MAGIC, sizeof(head.magic)))
 		return false;
 	info_printable(target->version, head.version, sizeof(target->version));
 	memset(&root->layout, 0, sizeof(root->layout));
-	if (head.major == KM_ROOT_MAJOR &&
+	if (head.major == KMEM_RECORD_MAJOR &&
 	    layout_load(target, &root->layout, head.fields, head.field_count, false) &&
 	    layout_has(&root->layout, "root.caches root.percpu percpu.base percpu.cpus const.area_shift cache.all.next "
 		       "cache.all.prev cache.name cache.size cache.objects cache.engine"))

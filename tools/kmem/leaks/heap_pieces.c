@@ -277,7 +277,7 @@ static void add_block(struct pages *pages, size_t i)
 static bool slob_bits(struct heap *heap, const struct heap_piece *piece, const struct km_page *page, uint64_t *live,
 		      uint64_t *ready)
 {
-	struct km_slob_marks marks;
+	struct kmem_record_slob_marks marks;
 	char copy[KM_PAGE_SIZE];
 	unsigned unit = (unsigned)(word_of(page, 0) >> 16) & 0xffff;
 
@@ -290,7 +290,7 @@ static bool slob_bits(struct heap *heap, const struct heap_piece *piece, const s
 			ready[i] = marks.word[i].other;
 	}
 	for (unsigned i = 0; ready && unit < KM_SLOB_UNITS && i < KM_SLOB_UNITS; i++) {
-		struct km_slob_free block;
+		struct kmem_record_slob_free block;
 
 		memcpy(&block, copy + unit * KM_SLOB_UNIT, sizeof(block));
 		ready[unit / 64] |= (uint64_t)1 << unit % 64;

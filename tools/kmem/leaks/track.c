@@ -34,9 +34,9 @@ static bool guarded_track(const struct heap *heap, const struct heap_piece *piec
 /* Reads a debug mark and the stack with the mark's stack number. Number 0 or out of range: the stack is unknown. */
 static bool read_mark(const struct heap *heap, const struct info_root *root, uintptr_t at, struct km_stack_track *track)
 {
-	const struct km_debug_stack *stacks;
-	struct km_debug_stack first;
-	struct km_debug_mark mark;
+	const struct kmem_record_stack *stacks;
+	struct kmem_record_stack first;
+	struct kmem_record_mark mark;
 
 	if (!target_read(heap->target, &mark, (void *)at, sizeof(mark)) ||
 	    !layout_has(&root->layout, "root.stacks") || !root->record.stacks ||
@@ -45,8 +45,8 @@ static bool read_mark(const struct heap *heap, const struct info_root *root, uin
 		return false;
 	const uint32_t number = (uint32_t)mark.who;
 	*track = (struct km_stack_track){
-		.when = mark.when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .thread = (uint32_t)(mark.who >> 32),
-		.cpu = (uint32_t)(mark.when >> KM_DEBUG_CPU_SHIFT),
+		.when = mark.when & (((uint64_t)1 << KMEM_RECORD_CPU_SHIFT) - 1), .thread = (uint32_t)(mark.who >> 32),
+		.cpu = (uint32_t)(mark.when >> KMEM_RECORD_CPU_SHIFT),
 	};
 	return track->when && (!number || number >= first.room ||
 			       target_read(heap->target, track->frame, stacks[number].frame, sizeof(track->frame)));
@@ -56,13 +56,13 @@ static bool read_mark(const struct heap *heap, const struct info_root *root, uin
 
 /* Live samples of the running profile: copies of the process's tables. */
 struct heap_samples {
-	struct km_profile_record record;
-	struct km_profile_slot *slot;	/* sorted by address; NULL: no samples */
+	struct kmem_profile_record record;
+	struct kmem_profile_slot *slot;	/* sorted by address; NULL: no samples */
 };
 
 static int by_address(const void *a, const void *b)
 {
-	const struct km_profile_slot *x = a, *y = b;
+	const struct kmem_profile_slot *x = a, *y = b;
 
 	return (x->p > y->p) - (x->p < y->p);
 }
@@ -71,13 +71,13 @@ static int by_address(const void *a, const void *b)
 static bool read_samples(const struct heap *heap, struct heap_samples *samples)
 {
 	const struct info_root *root = &heap->roots[0];
-	struct km_profile_record *record = &samples->record;
+	struct kmem_profile_record *record = &samples->record;
 
 	if (!layout_has(&root->layout, "root.profile") || !root->record.profile ||
 	    !target_read(heap->target, record, root->record.profile, sizeof(*record)) ||
-	    record->version != KM_PROFILE_VERSION || record->state != KM_PROFILE_ON || !record->slot ||
-	    record->slot_bytes != sizeof(*samples->slot) || record->slots > KM_PROFILE_SLOTS * 16 ||
-	    record->site_bytes < sizeof(struct km_profile_site))
+	    record->version != KMEM_PROFILE_VERSION || record->state != KMEM_PROFILE_ON || !record->slot ||
+	    record->slot_bytes != sizeof(*samples->slot) || record->slots > KMEM_PROFILE_SLOTS * 16 ||
+	    record->site_bytes < sizeof(struct kmem_profile_site))
 		return false;
 	samples->slot = target_keep(heap->target, record->slots, sizeof(*samples->slot));
 	if (!samples->slot ||
@@ -96,16 +96,16 @@ void heap_samples_clear(struct heap *heap)
 
 static bool sampled_track(struct heap *heap, uintptr_t object, struct heap_track *track)
 {
-	struct km_profile_site site;
+	struct kmem_profile_site site;
 
 	if (!heap->samples) {
 		heap->samples = kmem_need(calloc(1, sizeof(*heap->samples)));
 		if (!read_samples(heap, heap->samples))
 			heap->samples->record.slots = 0;
 	}
-	const struct km_profile_record *record = &heap->samples->record;
-	const struct km_profile_slot key = { .p = object };
-	const struct km_profile_slot *slot = !record->slots ? NULL :
+	const struct kmem_profile_record *record = &heap->samples->record;
+	const struct kmem_profile_slot key = { .p = object };
+	const struct kmem_profile_slot *slot = !record->slots ? NULL :
 		bsearch(&key, heap->samples->slot, record->slots, sizeof(key), by_address);
 	uint64_t number = slot ? slot->what >> 48 : record->sites;
 

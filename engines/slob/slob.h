@@ -31,8 +31,8 @@ _Static_assert(KM_SLOB_UNIT == KM_SIZED_UNIT && KM_SLOB_HEADER == KM_PAGE_SIZE -
 enum km_slob_list { KM_SLOB_SMALL, KM_SLOB_MEDIUM, KM_SLOB_LARGE, KM_SLOB_LISTS };
 
 /*
- * Marks (struct kmem_record_slob_marks): two bits for each unit of a page, outside of the page: 128 bytes, 3 % of the page. Set at the first unit of a
- * block:
+ * Marks (struct kmem_record_slob_marks): two bits for each unit of a page, outside of the page: 128 bytes, 3 %
+ * of the page. Set at the first unit of a block:
  *
  *	live	other
  *	0	0	no block begins here

@@ -6,27 +6,10 @@
 #define KM_DEBUG_H
 
 #include "cache/cache.h"
+#include "debug_letters.h"
 #include "inspect/stack.h"
 
 extern km_hidden const struct km_debug_ops km_debugging;
-
-/* ---- debug_options.c: KMEM_DEBUG */
-
-/* Read a KMEM_DEBUG text; the new text replaces the previous one. "help" only prints the list of letters. */
-void km_debug_read(const char *text);
-/* Returns: true if every letter of `text` is known; else false, with the unknown letter in *letter. */
-bool km_debug_fits(const char *text, char *letter);
-/*
- * Add SLAB_STORE_USER to every cache created from now on, except caches with SLAB_NOLEAKTRACE or SLAB_NO_USER_FLAGS.
- */
-void km_debug_track_all(void);
-/* Translate letters without a list of names into flags. Returns: false if a letter is unknown, or is O. */
-bool km_debug_letters(const char *text, slab_flags_t *flags);
-/*
- * Compute the flags of a new cache from its name and `flags`. *low: letter O was given; layout flags must not raise
- * the order of the slab.
- */
-slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 
 /* ---- debug_traces.c */
 

@@ -276,7 +276,9 @@ static void restore(const struct kmem_cache *cache, const struct km_debug_region
 		__builtin_memset(region->at, region->value, region->bytes);
 	} else if (region->bytes == sizeof(struct kmem_record_mark)) {
 		__builtin_memset(region->at, 0, region->bytes);
-		((struct kmem_record_mark *)region->at)->seal = km_debug_mark_seal((struct kmem_record_mark *)region->at);
+		struct kmem_record_mark *mark = (struct kmem_record_mark *)region->at;
+
+		mark->seal = km_debug_mark_seal(mark);
 	}
 }
 

@@ -137,8 +137,8 @@ void km_debug_read_mark(const struct kmem_record_mark *mark, struct km_stack_tra
 	const uint32_t number = (uint32_t)who;
 
 	*track = (struct km_stack_track){
-		.when = when & (((uint64_t)1 << KMEM_RECORD_CPU_SHIFT) - 1), .cpu = (uint32_t)(when >> KMEM_RECORD_CPU_SHIFT),
-		.thread = (uint32_t)(who >> 32),
+		.when = when & (((uint64_t)1 << KMEM_RECORD_CPU_SHIFT) - 1),
+		.cpu = (uint32_t)(when >> KMEM_RECORD_CPU_SHIFT), .thread = (uint32_t)(who >> 32),
 	};
 	/* Acquire pairs with the start. An overwritten mark may hold any number. */
 	const struct kmem_record_stack *stacks = km_load_acquire(&km_debug_stacks);

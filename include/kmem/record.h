@@ -16,6 +16,7 @@
 #ifndef KMEM_RECORD_H
 #define KMEM_RECORD_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -59,14 +60,23 @@ struct kmem_record_field {
 
 /* ---- values of fields */
 
-#define KMEM_RECORD_PAGE_SHIFT	12	/* a page of libkmem has 4096 bytes, whatever the system's page is */
+#define KMEM_PAGE_SHIFT	12	/* a page of libkmem has 4096 bytes, whatever the system's page is */
+#define KMEM_PAGE_BYTES	((size_t)1 << KMEM_PAGE_SHIFT)
 #define KMEM_RECORD_NAME_BYTES	32u	/* of a name of a cache, with the NUL */
 #define KMEM_RECORD_NODES	8u	/* most memory nodes */
 #define KMEM_RECORD_MAX_ORDER	10u	/* most pages of a slab: 2^10 */
 #define KMEM_RECORD_MAX_OBJECTS	0x7fffu	/* most objects of a slab */
 #define KMEM_RECORD_NOT_KEPT	UINT64_MAX	/* "node.taken": the engine keeps no count; count slab by slab */
 #define KMEM_RECORD_MAP_SHIFT	3u	/* "cache.live_shift" of the allocation state map "range.live", element 0 */
+#define KMEM_RECORD_MAPS	5u	/* elements of "range.live" */
+#define KMEM_RECORD_WORDS	4u	/* elements of "page.words" */
+#define KMEM_RECORD_STOCKS	7u	/* elements of "stock.groups" */
+#define KMEM_RECORD_RCU_OBJECTS	510u	/* elements of "rcublock.object" */
 #define KMEM_RECORD_DEFRAG	10u	/* "cache.defrag_ratio" of one percent of remote_node_defrag_ratio */
+
+/* Flags of "cache.flags" (<kmem/kmem.h>) that a switch of debugging may change, and of "cache.carried". */
+#define KMEM_RECORD_DEBUG_FLAGS \
+	(SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER | SLAB_CONSISTENCY_CHECKS | SLAB_TRACE | SLAB_FAILSLAB)
 
 /* "percpu.discipline". The area of CPU n begins at "percpu.base" + (n << "const.area_shift"). */
 enum kmem_record_discipline {
@@ -114,7 +124,7 @@ enum kmem_record_page {
  */
 #define KMEM_RECORD_SLAB_BITS	128u
 
-/* "page.word" of a slab of slub. head: offset of the first free object plus one, 0: none. Frozen: a CPU has the slab. */
+/* "page.word" of a slab of slub. HEAD: offset of the first free object plus one, 0: none. FROZEN: on a CPU. */
 #define KMEM_RECORD_SLUB_INUSE(word)	((uint32_t)((word) & 0xffffu))
 #define KMEM_RECORD_SLUB_OBJECTS(word)	((uint32_t)((word) >> 16) & 0x7fffu)
 #define KMEM_RECORD_SLUB_FROZEN(word)	((uint32_t)((word) >> 31) & 1u)
@@ -142,7 +152,7 @@ struct kmem_record_slob_free {
 /*
  * Word of a page in "range.owner", and "big.owner": the objcg of the objects that begin in the page; 0 and
  * KMEM_RECORD_UNCHARGED: none. With KMEM_RECORD_VECTOR the rest of the word is the address of a vector of such words,
- * one for every 2^n bytes of the page; n is the floor of the logarithm of "cache.size", at most KMEM_RECORD_PAGE_SHIFT.
+ * one for every 2^n bytes of the page; n is the floor of the logarithm of "cache.size", at most KMEM_PAGE_SHIFT.
  */
 #define KMEM_RECORD_VECTOR	1ull
 #define KMEM_RECORD_UNCHARGED	2ull

@@ -4,6 +4,8 @@
  */
 #include "memcg_group.h"
 
+_Static_assert(KM_STOCK_SLOTS == KMEM_RECORD_STOCKS, "readers know the number");
+
 #define VIEW(member)	KM_FIELD_IN("view", struct km_memcg_view, member)
 #define GROUP(member)	KM_FIELD_IN("group", struct mem_cgroup, member)
 #define OBJCG(member)	KM_FIELD_IN("objcg", struct obj_cgroup, member)

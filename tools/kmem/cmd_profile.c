@@ -1,7 +1,7 @@
 /*
  * cmd_profile.c: `kmem profile`, shows the code of a running program by allocated memory. A request in the program's
  * mailbox starts sampling for some time (ext/profile/profile.c). This command reads the samples from the process's
- * memory (record: src/alloc/profile_record.h) and names the functions. If the program has sampled since its start
+ * memory (record: <kmem/record.h>) and names the functions. If the program has sampled since its start
  * (KMEM_OPTIONS=profile), the command sends no request and only reads. Invariant: the record is untrusted: each
  * size, count and index is checked, and each text is terminated.
  *
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 
 #include "request.h"
 #include "info/info.h"
+#include "cache/option_text.h"
 #include "command.h"
 #include "top/top.h"
 
@@ -140,7 +142,7 @@ static void add_out(struct reading *reading, const struct kmem_profile_slot *slo
 
 	if (slot->p <= 1 || !bytes || site >= reading->head.sites)
 		return;
-	const double times = km_profile_times((double)bytes / (double)reading->head.mean);
+	const double times = -1 / expm1(-(double)bytes / (double)reading->head.mean);
 	reading->out[site].bytes += (uint64_t)((double)bytes * times + 0.5);
 	reading->out[site].parts += (uint64_t)(KMEM_PROFILE_PART * times + 0.5);
 }
@@ -639,7 +641,7 @@ static void add_own_files(struct wish *wish)
 {
 	static const char *const ends[] = { ".pb.gz", ".html" };
 
-	for (size_t i = 0; i < km_array_count(ends); i++) {
+	for (size_t i = 0; i < KMEM_COUNT(ends); i++) {
 		char *name;
 
 		if (asprintf(&name, "kmem.%d%s", (int)wish->pid, ends[i]) < 0)

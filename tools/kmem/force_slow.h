@@ -5,9 +5,7 @@
 #ifndef KMEM_COMMAND_FORCE_SLOW_H
 #define KMEM_COMMAND_FORCE_SLOW_H
 
-#include "cache/mailbox.h"
 #include "info/info.h"
-#include "percpu/pcpu.h"
 
 struct ways {
 	struct kmem_gate there;		/* copy of the process's gate; shut 0: no gate can be shut */

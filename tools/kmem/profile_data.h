@@ -5,12 +5,11 @@
 #ifndef KMEM_COMMAND_PROFILE_DATA_H
 #define KMEM_COMMAND_PROFILE_DATA_H
 
+#include <kmem/record.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
-
-#include "cache/process_record.h"
 
 /* A mapped file of the process. */
 struct mapped {

@@ -19,7 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/process_record.h"
 #include "info/info.h"
 #include "info/info_print.h"
 #include "command.h"
@@ -76,7 +75,7 @@ static uint64_t now_ms(void)
 static enum answer find_mail(struct asking *asking)
 {
 	static struct info_root roots[INFO_MAX_ROOTS];
-	const struct km_root *record = &roots[0].record;
+	const struct rec_root *record = &roots[0].record;
 
 	if (!target_bind(&asking->target))
 		return ANSWER_UNREADABLE;
@@ -118,7 +117,7 @@ static void put_ends_off(void)
 	const struct sigaction later = { .sa_handler = note_end, .sa_flags = (int)SA_RESETHAND };
 	struct sigaction now;
 
-	for (size_t i = 0; i < km_array_count(ends); i++)
+	for (size_t i = 0; i < KMEM_COUNT(ends); i++)
 		if (!sigaction(ends[i], NULL, &now) && now.sa_handler == SIG_DFL)
 			sigaction(ends[i], &later, NULL);
 }
@@ -127,7 +126,7 @@ static void let_ends_in(void)
 {
 	struct sigaction now;
 
-	for (size_t i = 0; i < km_array_count(ends); i++)
+	for (size_t i = 0; i < KMEM_COUNT(ends); i++)
 		if (!sigaction(ends[i], NULL, &now) && now.sa_handler == note_end)
 			signal(ends[i], SIG_DFL);
 	if (ended_by)

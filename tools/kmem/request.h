@@ -2,10 +2,9 @@
 #ifndef KMEM_COMMAND_REQUEST_H
 #define KMEM_COMMAND_REQUEST_H
 
+#include <kmem/record.h>
 #include <stdbool.h>
 #include <sys/types.h>
-
-#include "cache/mailbox.h"
 
 #define KMEM_ASK_MS	10000u	/* default wait for an answer, in milliseconds */
 

@@ -71,16 +71,16 @@ static bool show_nodes(struct fs_tree *tree, size_t index, unsigned long what, s
 	const struct snapshot *snapshot = &tree->snapshot;
 	const struct km_group_stats *group = &snapshot->groups[index];
 	const unsigned nodes = snapshot->stats.nodes;
-	unsigned long pages[KM_MAX_NODES] = { 0 };
+	unsigned long pages[KMEM_RECORD_NODES] = { 0 };
 
 	if (nodes == 1 && group->current != INFO_UNKNOWN)
 		fs_print(text, "kernel N0=%lu\n", (unsigned long)group->current);
-	if (nodes == 1 || !group->number || nodes > KM_MAX_NODES)
+	if (nodes == 1 || !group->number || nodes > KMEM_RECORD_NODES)
 		return text->length;
 	if (!count_pages(tree, group->number, pages))
 		return false;
 	for (unsigned node = 0; node < nodes; node++)
-		fs_print(text, "%s N%u=%lu", node ? "" : "slab", node, pages[node] * KM_PAGE_SIZE);
+		fs_print(text, "%s N%u=%lu", node ? "" : "slab", node, pages[node] * KMEM_PAGE_BYTES);
 	fs_print(text, "\n");
 	return true;
 }
@@ -99,4 +99,4 @@ const struct fs_file fs_group_files[] = {
 	{ "memory.oom.group", 0444, show_zero, 0, 0 },
 	{ "memory.reclaim", 0200, NULL, 0, KMEM_MAIL_GROUP },
 };
-const size_t fs_group_file_count = km_array_count(fs_group_files);
+const size_t fs_group_file_count = KMEM_COUNT(fs_group_files);

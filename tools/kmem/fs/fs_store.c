@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "request.h"
-#include "cache/cache.h"
+#include "cache/option_text.h"
 #include "fs/fs.h"
+#include "command.h"
 
 struct store {
 	pid_t pid;
@@ -48,7 +49,7 @@ static int store_failslab(struct store *store)
 	/* With unknown debug flags the request would clear the flags. */
 	if (store->cache->full->carried == INFO_UNKNOWN)
 		return EOPNOTSUPP;
-	for (size_t i = 0; i < km_array_count(letters); i++)
+	for (size_t i = 0; i < KMEM_COUNT(letters); i++)
 		if (store->cache->carried & letters[i].flag)
 			strcat(to, letters[i].letter);
 	strcat(to, is(store, "1") ? "A" : *to ? "" : "-");

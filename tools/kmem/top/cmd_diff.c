@@ -263,8 +263,8 @@ static void print_lines(struct lines *lines, bool all, bool exact)
 	bool groups = false;
 
 	qsort(lines->line, lines->count, sizeof(*lines->line), by_change);
-	printf("%-*s%*s%*s%*s%*s%*s%*s\n", exact ? 36 : 24, "", width, "BEFORE", width, "AFTER", width, "LIVE", width,
-	       "READY", width, "SLABS", exact ? width : 11, "OBJECTS");
+	printf("%-*s%*s%*s%*s%*s%*s%*s\n", exact ? 36 : 24, "", width, "BEFORE", width, "AFTER", width, "ALLOC", width,
+	       "CACHED", width, "SLABS", exact ? width : 11, "OBJECTS");
 	for (size_t i = 0; i < lines->count; i++) {
 		const struct line *line = &lines->line[i];
 

@@ -52,10 +52,72 @@ static unsigned long known(unsigned long n)
 	return n == KM_UNKNOWN ? 0 : n;
 }
 
-/* Add to a sum. A sum with an unknown part is unknown. */
-static void add(uint64_t *sum, uint64_t n)
+/* ------------------------------------------------------------------ families of samples */
+
+enum kind { GAUGE, COUNTER, INFO };
+
+struct family {
+	const char *name;		/* after "kmem_", without the suffix of the kind */
+	enum kind kind;
+	bool bytes;			/* unit bytes, appended to the name */
+	const char *help;
+};
+
+/* A family of caches or of groups, and the place of the number in a row. */
+struct column {
+	struct family family;
+	size_t at;
+	bool is_limit;			/* omit the sample if there is no limit */
+};
+
+#define CACHE(member)	offsetof(struct km_metrics_cache, member)
+static const struct column object_bytes = {
+	{ "cache_object_bytes", GAUGE, true, "Bytes of one object." }, CACHE(object_bytes), false,
+};
+/* The sums of caches of one name. */
+static const struct column cache_columns[] = {
+	{ { "cache_live_objects", GAUGE, false, "Allocated objects." }, CACHE(live_objects), false },
+	{ { "cache_live_bytes", GAUGE, true, "Bytes of allocated objects." }, CACHE(live_bytes), false },
+	{ { "cache_ready_bytes", GAUGE, true, "Free objects cached on CPUs and in barns." },
+	  CACHE(ready_bytes), false },
+	{ { "cache_slabs", GAUGE, false, "Slabs." }, CACHE(slabs), false },
+	{ { "cache_slab_bytes", GAUGE, true, "Memory of slabs: allocated, cached and free objects." },
+	  CACHE(slab_bytes), false },
+	{ { "cache_slabs_taken", COUNTER, false, "Slabs allocated from free pages." }, CACHE(new_slabs), false },
+	{ { "cache_slabs_given_back", COUNTER, false, "Slabs returned to free pages." }, CACHE(freed_slabs), false },
+};
+
+#define GROUP(member)	offsetof(struct km_group_stats, member)
+static const struct column group_columns[] = {
+	{ { "group_current_bytes", GAUGE, true, "Memory charged to the group and its descendants." },
+	  GROUP(current), false },
+	{ { "group_peak_bytes", GAUGE, true, "Greatest memory charged so far." }, GROUP(peak), false },
+	{ { "group_max_bytes", GAUGE, true, "Hard limit of charged memory." }, GROUP(max), true },
+	{ { "group_high_bytes", GAUGE, true, "Threads of the group are throttled above this limit." },
+	  GROUP(high), true },
+	{ { "group_low_bytes", GAUGE, true, "Below this bound, reclaim spares the group while other groups have "
+					    "reclaimable memory." }, GROUP(low), true },
+	{ { "group_min_bytes", GAUGE, true, "Below this bound, reclaim spares the group." }, GROUP(min), true },
+	{ { "group_stock_bytes", GAUGE, true, "Memory charged in advance in per-CPU stocks." }, GROUP(stock), false },
+	{ { "group_failures", COUNTER, false, "Charges that reached the hard limit." }, GROUP(failcnt), false },
+};
+
+static uint64_t *number_at(void *row, const struct column *column)
 {
-	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
+	return (uint64_t *)((char *)row + column->at);
+}
+
+static void add_limit(uint64_t *sum, uint64_t limit)
+{
+	*sum = *sum == MEMCG_NO_LIMIT || limit == MEMCG_NO_LIMIT ? MEMCG_NO_LIMIT :
+	       *sum == KM_UNKNOWN_LIMIT || limit == KM_UNKNOWN_LIMIT ? KM_UNKNOWN_LIMIT : *sum + limit;
+}
+
+/* Add the numbers of a row to another row. */
+static void merge(void *into, void *from, const struct column *columns, size_t count)
+{
+	for (const struct column *column = columns; column < columns + count; column++)
+		(column->is_limit ? add_limit : km_stats_sum)(number_at(into, column), *number_at(from, column));
 }
 
 /* ------------------------------------------------------------------ caches of one name */
@@ -107,17 +169,6 @@ static bool cache_by_weight(const struct km_metrics *metrics, size_t a, size_t b
 	return x != y ? x > y : a < b;
 }
 
-static void merge_cache(struct km_metrics_cache *into, const struct km_metrics_cache *from)
-{
-	add(&into->live_objects, from->live_objects);
-	add(&into->live_bytes, from->live_bytes);
-	add(&into->ready_bytes, from->ready_bytes);
-	add(&into->slabs, from->slabs);
-	add(&into->slab_bytes, from->slab_bytes);
-	add(&into->new_slabs, from->new_slabs);
-	add(&into->freed_slabs, from->freed_slabs);
-}
-
 /* Merge caches of one name and mark the shown caches. Returns: the number of caches left out. */
 static size_t choose_caches(struct km_metrics *metrics)
 {
@@ -131,7 +182,7 @@ static size_t choose_caches(struct km_metrics *metrics)
 
 		cache->shown = false;
 		if (kept && !__builtin_strcmp(metrics->caches[order[kept - 1]].name, cache->name))
-			merge_cache(&metrics->caches[order[kept - 1]], cache);
+			merge(&metrics->caches[order[kept - 1]], cache, cache_columns, km_array_count(cache_columns));
 		else
 			order[kept++] = order[i];
 	}
@@ -234,25 +285,11 @@ static bool group_by_path(const struct km_metrics *metrics, size_t a, size_t b)
 	return x != y ? x < y : order ? order < 0 : a < b;
 }
 
-static void add_limit(uint64_t *sum, uint64_t limit)
+static void merge_group(struct km_group_stats *into, struct km_group_stats *from)
 {
-	*sum = *sum == MEMCG_NO_LIMIT || limit == MEMCG_NO_LIMIT ? MEMCG_NO_LIMIT :
-	       *sum == KM_UNKNOWN_LIMIT || limit == KM_UNKNOWN_LIMIT ? KM_UNKNOWN_LIMIT : *sum + limit;
-}
-
-static void merge_group(struct km_group_stats *into, const struct km_group_stats *from)
-{
-	add(&into->current, from->current);
-	add(&into->peak, from->peak);
-	add(&into->failcnt, from->failcnt);
-	add(&into->stock, from->stock);
-	add(&into->dying, from->dying);
-	add_limit(&into->max, from->max);
-	add_limit(&into->high, from->high);
-	add_limit(&into->low, from->low);
-	add_limit(&into->min, from->min);
+	merge(into, from, group_columns, km_array_count(group_columns));
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
-		add(&into->events[i], from->events[i]);
+		km_stats_sum(&into->events[i], from->events[i]);
 }
 
 /* Merge groups of one path and mark the shown groups. Returns: the number of groups left out. */
@@ -280,15 +317,6 @@ static size_t choose_groups(struct km_metrics *metrics)
 }
 
 /* ------------------------------------------------------------------ lines */
-
-enum kind { GAUGE, COUNTER, INFO };
-
-struct family {
-	const char *name;		/* after "kmem_", without the suffix of the kind */
-	enum kind kind;
-	bool bytes;			/* unit bytes, appended to the name */
-	const char *help;
-};
 
 struct printing {
 	struct km_writer *writer;
@@ -365,14 +393,14 @@ static void end_sample(struct printing *printing, unsigned long value)
 	km_print(printing->writer, "%s %lu\n", printing->labelled ? "}" : "", value);
 }
 
-/* Print a family with one sample. */
-static void print_one(struct printing *printing, const struct family *family, unsigned long value)
+/* Print one sample of a family, distinguished by one label unless name is NULL. */
+static void print_sample(struct printing *printing, const struct family *family, const char *name, const char *value,
+			 unsigned long n)
 {
-	if (value == KM_UNKNOWN)
-		return;
-	begin_family(printing, family);
 	begin_sample(printing, family);
-	end_sample(printing, value);
+	if (name)
+		label(printing, name, value);
+	end_sample(printing, n);
 }
 
 /* ------------------------------------------------------------------ the process */
@@ -394,12 +422,12 @@ static void print_build(struct printing *printing)
 	end_sample(printing, 1);
 }
 
-/* One sample of a family, distinguished by one label. */
 struct part {
 	const char *value;
 	unsigned long n;
 };
 
+/* Print the known parts of a family, distinguished by a label. */
 static void print_parts(struct printing *printing, const struct family *family, const char *name,
 			const struct part *parts, size_t count)
 {
@@ -411,9 +439,7 @@ static void print_parts(struct printing *printing, const struct family *family, 
 		if (!begun)
 			begin_family(printing, family);
 		begun = true;
-		begin_sample(printing, family);
-		label(printing, name, parts[i].value);
-		end_sample(printing, parts[i].n);
+		print_sample(printing, family, name, parts[i].value, parts[i].n);
 	}
 }
 
@@ -476,27 +502,23 @@ static void print_process(struct printing *printing, size_t caches_omitted, size
 	};
 
 	for (size_t i = 0; i < km_array_count(rows); i++)
-		print_one(printing, &rows[i].family, rows[i].value);
+		print_parts(printing, &rows[i].family, NULL, &(struct part){ NULL, rows[i].value }, 1);
 }
 
 /* ------------------------------------------------------------------ caches and groups */
 
-#define CACHE(member)	offsetof(struct km_metrics_cache, member)
-static const struct {
-	struct family family;
-	size_t at;
-} cache_families[] = {
-	{ { "cache_object_bytes", GAUGE, true, "Bytes of one object." }, CACHE(object_bytes) },
-	{ { "cache_live_objects", GAUGE, false, "Allocated objects." }, CACHE(live_objects) },
-	{ { "cache_live_bytes", GAUGE, true, "Bytes of allocated objects." }, CACHE(live_bytes) },
-	{ { "cache_ready_bytes", GAUGE, true, "Free objects cached on CPUs and in barns." }, CACHE(ready_bytes) },
-	{ { "cache_slabs", GAUGE, false, "Slabs." }, CACHE(slabs) },
-	{ { "cache_slab_bytes", GAUGE, true, "Memory of slabs: allocated, cached and free objects." },
-	  CACHE(slab_bytes) },
-	{ { "cache_slabs_taken", COUNTER, false, "Slabs allocated from free pages." }, CACHE(new_slabs) },
-	{ { "cache_slabs_given_back", COUNTER, false, "Slabs returned to free pages." }, CACHE(freed_slabs) },
-};
-#undef CACHE
+static void print_cache_column(struct printing *printing, const struct column *column)
+{
+	const struct km_metrics *metrics = printing->metrics;
+
+	begin_family(printing, &column->family);
+	for (size_t i = 0; i < metrics->cache_count; i++) {
+		struct km_metrics_cache *cache = &metrics->caches[i];
+
+		if (cache->shown && *number_at(cache, column) != KM_UNKNOWN)
+			print_sample(printing, &column->family, "cache", cache->name, *number_at(cache, column));
+	}
+}
 
 static void print_caches(struct printing *printing)
 {
@@ -513,21 +535,9 @@ static void print_caches(struct printing *printing)
 			label(printing, "engine", metrics->caches[i].engine);
 			end_sample(printing, 1);
 		}
-	for (size_t f = 0; f < km_array_count(cache_families); f++) {
-		const struct family *family = &cache_families[f].family;
-
-		begin_family(printing, family);
-		for (size_t i = 0; i < metrics->cache_count; i++) {
-			const struct km_metrics_cache *cache = &metrics->caches[i];
-			unsigned long n = *(const unsigned long *)((const char *)cache + cache_families[f].at);
-
-			if (!cache->shown || n == KM_UNKNOWN)
-				continue;
-			begin_sample(printing, family);
-			label(printing, "cache", cache->name);
-			end_sample(printing, n);
-		}
-	}
+	print_cache_column(printing, &object_bytes);
+	for (size_t i = 0; i < km_array_count(cache_columns); i++)
+		print_cache_column(printing, &cache_columns[i]);
 }
 
 /* Print the group label: the names from the root down. */
@@ -544,26 +554,6 @@ static void group_label(struct printing *printing, size_t place)
 		put(printing, depth ? "/" : "\"");
 	}
 }
-
-#define GROUP(member)	offsetof(struct km_group_stats, member)
-static const struct {
-	struct family family;
-	size_t at;
-	bool limit;			/* omit the sample if there is no limit */
-} group_families[] = {
-	{ { "group_current_bytes", GAUGE, true, "Memory charged to the group and its descendants." },
-	  GROUP(current), false },
-	{ { "group_peak_bytes", GAUGE, true, "Greatest memory charged so far." }, GROUP(peak), false },
-	{ { "group_max_bytes", GAUGE, true, "Hard limit of charged memory." }, GROUP(max), true },
-	{ { "group_high_bytes", GAUGE, true, "Threads of the group are throttled above this limit." },
-	  GROUP(high), true },
-	{ { "group_low_bytes", GAUGE, true, "Below this bound, reclaim spares the group while other groups have "
-					    "reclaimable memory." }, GROUP(low), true },
-	{ { "group_min_bytes", GAUGE, true, "Below this bound, reclaim spares the group." }, GROUP(min), true },
-	{ { "group_stock_bytes", GAUGE, true, "Memory charged in advance in per-CPU stocks." }, GROUP(stock), false },
-	{ { "group_failures", COUNTER, false, "Charges that reached the hard limit." }, GROUP(failcnt), false },
-};
-#undef GROUP
 
 /* A low or min of 0 means no limit. */
 static bool is_there(uint64_t n, bool limit)
@@ -595,17 +585,17 @@ static void print_groups(struct printing *printing)
 
 	if (!metrics->group_count)
 		return;
-	for (size_t f = 0; f < km_array_count(group_families); f++) {
-		const struct family *family = &group_families[f].family;
+	for (size_t c = 0; c < km_array_count(group_columns); c++) {
+		const struct column *column = &group_columns[c];
 
-		begin_family(printing, family);
+		begin_family(printing, &column->family);
 		for (size_t i = 0; i < metrics->group_count; i++) {
-			const struct km_metrics_group *group = &metrics->groups[i];
-			uint64_t n = *(const uint64_t *)((const char *)&group->stats + group_families[f].at);
+			struct km_metrics_group *group = &metrics->groups[i];
+			const uint64_t n = *number_at(&group->stats, column);
 
-			if (!group->shown || !is_there(n, group_families[f].limit))
+			if (!group->shown || !is_there(n, column->is_limit))
 				continue;
-			begin_sample(printing, family);
+			begin_sample(printing, &column->family);
 			group_label(printing, i);
 			end_sample(printing, n);
 		}
@@ -637,8 +627,8 @@ static void sum_slabs(struct km_metrics *metrics)
 	metrics->new_slabs = metrics->process.past_new_slabs;
 	metrics->freed_slabs = metrics->process.past_freed_slabs;
 	for (size_t i = 0; i < metrics->cache_count; i++) {
-		add(&metrics->new_slabs, metrics->caches[i].new_slabs);
-		add(&metrics->freed_slabs, metrics->caches[i].freed_slabs);
+		km_stats_sum(&metrics->new_slabs, metrics->caches[i].new_slabs);
+		km_stats_sum(&metrics->freed_slabs, metrics->caches[i].freed_slabs);
 	}
 }
 

@@ -1,7 +1,7 @@
 /*
  * mailbox.h: requests from other processes (struct kmem_mail, <kmem/record.h>), as `kmem debug` sends. A request wakes
- * no thread: the next miss that may call the system (cache/reclaim.c) sees the request and serves it
- * (inspect/mailbox.c). Invariant: a request is copied before it is checked, and nothing in it is trusted.
+ * no thread. The next miss with permission for system calls (cache/reclaim.c) serves the request (inspect/mailbox.c).
+ * Invariant: a request is copied before its check, and nothing in a request is trusted.
  */
 #ifndef KM_CACHE_MAILBOX_H
 #define KM_CACHE_MAILBOX_H
@@ -13,8 +13,8 @@
 
 extern km_hidden struct kmem_mail km_mail;
 
-/* The hook of the code that serves requests (base/cc.h). tick: called by a miss that may call the system, without
- * a lock, if km_control_wanted returns true. */
+/* The hook of the server of requests (base/cc.h). tick: called by a miss with permission for system calls, without a
+ * lock, if km_control_wanted returns true. */
 struct km_control_ops {
 	void (*tick)(void);
 	const struct kmem_mail_report *report;

@@ -30,7 +30,7 @@ struct kmem_mail_report km_control_report km_sparse;
 
 #define MOST_NUMBERS	3u
 
-/* What a command needs, and its functions. */
+/* Needs and functions of a command. */
 struct order;
 struct kind {
 	bool (*fits)(struct order *order);	/* checks the texts before any change; NULL: all texts fit */

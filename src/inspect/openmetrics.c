@@ -12,39 +12,50 @@
 
 /* ------------------------------------------------------------------ order */
 
-typedef bool before_fn(const struct km_metrics *metrics, size_t a, size_t b);
+/* Returns: below 0 if row a comes before row b, 0 for equal rows. */
+typedef int compare_fn(const struct km_metrics *metrics, size_t a, size_t b);
 
-static void sink(const struct km_metrics *metrics, size_t at, size_t count, before_fn *before)
+static bool before(const struct km_metrics *metrics, size_t a, size_t b, compare_fn *compare)
+{
+	const int order = compare(metrics, a, b);
+
+	return order ? order < 0 : a < b;
+}
+
+static void swap(size_t *a, size_t *b)
+{
+	const size_t was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
+static void sink(const struct km_metrics *metrics, size_t at, size_t count, compare_fn *compare)
 {
 	size_t *order = metrics->order;
 
 	for (size_t child; (child = 2 * at + 1) < count; at = child) {
-		if (child + 1 < count && before(metrics, order[child], order[child + 1]))
+		if (child + 1 < count && before(metrics, order[child], order[child + 1], compare))
 			child++;
-		if (!before(metrics, order[at], order[child]))
+		if (!before(metrics, order[at], order[child], compare))
 			return;
-		size_t moved = order[at];
-		order[at] = order[child];
-		order[child] = moved;
+		swap(&order[at], &order[child]);
 	}
 }
 
 /* Heap sort: no extra memory and no recursion. */
-static void sort(const struct km_metrics *metrics, size_t count, before_fn *before)
+static void sort(const struct km_metrics *metrics, size_t count, compare_fn *compare)
 {
 	size_t *order = metrics->order;
 
 	for (size_t i = count / 2; i--;)
-		sink(metrics, i, count, before);
+		sink(metrics, i, count, compare);
 	for (size_t i = count; i-- > 1;) {
-		size_t last = order[0];
-
-		order[0] = order[i];
-		order[i] = last;
-		sink(metrics, 0, i, before);
+		swap(&order[0], &order[i]);
+		sink(metrics, 0, i, compare);
 	}
 	for (size_t i = 1; i < count; i++)
-		km_debug(!before(metrics, order[i], order[i - 1]), "sorted entries are in order");
+		km_debug(before(metrics, order[i - 1], order[i], compare), "sorted entries are in order");
 }
 
 static unsigned long known(unsigned long n)
@@ -57,9 +68,8 @@ static unsigned long known(unsigned long n)
 enum kind { GAUGE, COUNTER, INFO };
 
 struct family {
-	const char *name;		/* after "kmem_", without the suffix of the kind */
+	const char *name;		/* after "kmem_", without the suffix of the kind; the end is the unit */
 	enum kind kind;
-	bool bytes;			/* unit bytes, appended to the name */
 	const char *help;
 };
 
@@ -72,34 +82,31 @@ struct column {
 
 #define CACHE(member)	offsetof(struct km_metrics_cache, member)
 static const struct column object_bytes = {
-	{ "cache_object_bytes", GAUGE, true, "Bytes of one object." }, CACHE(object_bytes), false,
+	{ "cache_object_bytes", GAUGE, "Bytes of one object." }, CACHE(object_bytes), false,
 };
 /* The sums of caches of one name. */
 static const struct column cache_columns[] = {
-	{ { "cache_live_objects", GAUGE, false, "Allocated objects." }, CACHE(live_objects), false },
-	{ { "cache_live_bytes", GAUGE, true, "Bytes of allocated objects." }, CACHE(live_bytes), false },
-	{ { "cache_ready_bytes", GAUGE, true, "Free objects cached on CPUs and in barns." },
-	  CACHE(ready_bytes), false },
-	{ { "cache_slabs", GAUGE, false, "Slabs." }, CACHE(slabs), false },
-	{ { "cache_slab_bytes", GAUGE, true, "Memory of slabs: allocated, cached and free objects." },
+	{ { "cache_live_objects", GAUGE, "Allocated objects." }, CACHE(live_objects), false },
+	{ { "cache_live_bytes", GAUGE, "Bytes of allocated objects." }, CACHE(live_bytes), false },
+	{ { "cache_ready_bytes", GAUGE, "Free objects cached on CPUs and in barns." }, CACHE(ready_bytes), false },
+	{ { "cache_slabs", GAUGE, "Slabs." }, CACHE(slabs), false },
+	{ { "cache_slab_bytes", GAUGE, "Memory of slabs: allocated, cached and free objects." },
 	  CACHE(slab_bytes), false },
-	{ { "cache_slabs_taken", COUNTER, false, "Slabs allocated from free pages." }, CACHE(new_slabs), false },
-	{ { "cache_slabs_given_back", COUNTER, false, "Slabs returned to free pages." }, CACHE(freed_slabs), false },
+	{ { "cache_slabs_taken", COUNTER, "Slabs allocated from free pages." }, CACHE(new_slabs), false },
+	{ { "cache_slabs_given_back", COUNTER, "Slabs returned to free pages." }, CACHE(freed_slabs), false },
 };
 
 #define GROUP(member)	offsetof(struct km_group_stats, member)
 static const struct column group_columns[] = {
-	{ { "group_current_bytes", GAUGE, true, "Memory charged to the group and its descendants." },
-	  GROUP(current), false },
-	{ { "group_peak_bytes", GAUGE, true, "Greatest memory charged so far." }, GROUP(peak), false },
-	{ { "group_max_bytes", GAUGE, true, "Hard limit of charged memory." }, GROUP(max), true },
-	{ { "group_high_bytes", GAUGE, true, "Threads of the group are throttled above this limit." },
-	  GROUP(high), true },
-	{ { "group_low_bytes", GAUGE, true, "Below this bound, reclaim spares the group while other groups have "
+	{ { "group_current_bytes", GAUGE, "Memory charged to the group and its descendants." }, GROUP(current), false },
+	{ { "group_peak_bytes", GAUGE, "Greatest memory charged so far." }, GROUP(peak), false },
+	{ { "group_max_bytes", GAUGE, "Hard limit of charged memory." }, GROUP(max), true },
+	{ { "group_high_bytes", GAUGE, "Threads of the group are throttled above this limit." }, GROUP(high), true },
+	{ { "group_low_bytes", GAUGE, "Below this bound, reclaim spares the group while other groups have "
 					    "reclaimable memory." }, GROUP(low), true },
-	{ { "group_min_bytes", GAUGE, true, "Below this bound, reclaim spares the group." }, GROUP(min), true },
-	{ { "group_stock_bytes", GAUGE, true, "Memory charged in advance in per-CPU stocks." }, GROUP(stock), false },
-	{ { "group_failures", COUNTER, false, "Charges that reached the hard limit." }, GROUP(failcnt), false },
+	{ { "group_min_bytes", GAUGE, "Below this bound, reclaim spares the group." }, GROUP(min), true },
+	{ { "group_stock_bytes", GAUGE, "Memory charged in advance in per-CPU stocks." }, GROUP(stock), false },
+	{ { "group_failures", COUNTER, "Charges that reached the hard limit." }, GROUP(failcnt), false },
 };
 
 static uint64_t *number_at(void *row, const struct column *column)
@@ -150,11 +157,9 @@ void km_metrics_cache(struct km_metrics_cache *row, const struct kmem_cache_stat
 	km_text_take(row->engine, sizeof(row->engine), stats->engine ?: "", "", '?');
 }
 
-static bool cache_by_name(const struct km_metrics *metrics, size_t a, size_t b)
+static int cache_by_name(const struct km_metrics *metrics, size_t a, size_t b)
 {
-	int order = __builtin_strcmp(metrics->caches[a].name, metrics->caches[b].name);
-
-	return order ? order < 0 : a < b;
+	return __builtin_strcmp(metrics->caches[a].name, metrics->caches[b].name);
 }
 
 static unsigned long weight(const struct km_metrics_cache *cache)
@@ -162,11 +167,11 @@ static unsigned long weight(const struct km_metrics_cache *cache)
 	return km_max(known(cache->slab_bytes), known(cache->live_bytes));
 }
 
-static bool cache_by_weight(const struct km_metrics *metrics, size_t a, size_t b)
+static int cache_by_weight(const struct km_metrics *metrics, size_t a, size_t b)
 {
 	unsigned long x = weight(&metrics->caches[a]), y = weight(&metrics->caches[b]);
 
-	return x != y ? x > y : a < b;
+	return (x < y) - (x > y);
 }
 
 /* Merge caches of one name and mark the shown caches. Returns: the number of caches left out. */
@@ -178,11 +183,9 @@ static size_t choose_caches(struct km_metrics *metrics)
 		order[i] = i;
 	sort(metrics, metrics->cache_count, cache_by_name);
 	for (size_t i = 0; i < metrics->cache_count; i++) {
-		struct km_metrics_cache *cache = &metrics->caches[order[i]];
-
-		cache->shown = false;
-		if (kept && !__builtin_strcmp(metrics->caches[order[kept - 1]].name, cache->name))
-			merge(&metrics->caches[order[kept - 1]], cache, cache_columns, km_array_count(cache_columns));
+		if (kept && !cache_by_name(metrics, order[kept - 1], order[i]))
+			merge(&metrics->caches[order[kept - 1]], &metrics->caches[order[i]], cache_columns,
+			      km_array_count(cache_columns));
 		else
 			order[kept++] = order[i];
 	}
@@ -194,18 +197,8 @@ static size_t choose_caches(struct km_metrics *metrics)
 
 /* ------------------------------------------------------------------ groups of one path */
 
-static size_t hash(uint64_t *key, const char *text)
-{
-	size_t length = 0;
-
-	for (; text[length]; length++)
-		*key = (*key ^ (unsigned char)text[length]) * 0x100000001b3u;
-	return length;
-}
-
 /*
- * Replace bad characters in names, and compute each group's parent and path key. Groups come as a tree, parents
- * before children.
+ * Replace bad characters in names, and find each group's parent. Groups come as a tree, parents before children.
  */
 static void link_groups(struct km_metrics *metrics)
 {
@@ -219,22 +212,17 @@ static void link_groups(struct km_metrics *metrics)
 		km_text_take(name, sizeof(name), group->stats.name, "", '?');
 		__builtin_memcpy(group->stats.name, name, sizeof(name));
 		group->above = above[depth - 1];
-		group->shown = false;
-		group->key = group->above ? metrics->groups[group->above - 1].key : 0xcbf29ce484222325u;
-		if (group->above)
-			hash(&group->key, "/");
-		hash(&group->key, name);
 		km_debug(group->above <= i, "a group follows its parent");
 		for (; depth <= MEMCG_DEPTH_MAX; depth++)
 			above[depth] = i + 1;
 	}
 }
 
-static bool group_by_current(const struct km_metrics *metrics, size_t a, size_t b)
+static int group_by_current(const struct km_metrics *metrics, size_t a, size_t b)
 {
 	unsigned long x = known(metrics->groups[a].stats.current), y = known(metrics->groups[b].stats.current);
 
-	return x != y ? x > y : a < b;
+	return (x < y) - (x > y);
 }
 
 /* Iterator over a path, backwards by character. A name may contain a slash. */
@@ -263,8 +251,8 @@ static char step_back(struct path *path)
 	return '/';
 }
 
-/* Compare paths. Returns: 0 for equal paths. */
-static int compare_paths(const struct km_metrics *metrics, size_t a, size_t b)
+/* Compare paths, from the ends on, because most paths differ there. */
+static int group_by_path(const struct km_metrics *metrics, size_t a, size_t b)
 {
 	struct path x = path_of(metrics, a), y = path_of(metrics, b);
 	char first, second;
@@ -274,15 +262,6 @@ static int compare_paths(const struct km_metrics *metrics, size_t a, size_t b)
 		second = step_back(&y);
 	} while (first == second && first);
 	return (unsigned char)first - (unsigned char)second;
-}
-
-/* Order groups by path. Chosen names can make two keys collide, so the paths themselves decide. */
-static bool group_by_path(const struct km_metrics *metrics, size_t a, size_t b)
-{
-	uint64_t x = metrics->groups[a].key, y = metrics->groups[b].key;
-	int order = x == y ? compare_paths(metrics, a, b) : 0;
-
-	return x != y ? x < y : order ? order < 0 : a < b;
 }
 
 static void merge_group(struct km_group_stats *into, struct km_group_stats *from)
@@ -302,11 +281,8 @@ static size_t choose_groups(struct km_metrics *metrics)
 		order[i] = i;
 	sort(metrics, metrics->group_count, group_by_path);
 	for (size_t i = 0; i < metrics->group_count; i++) {
-		const size_t last = kept ? order[kept - 1] : 0;
-
-		if (kept && metrics->groups[last].key == metrics->groups[order[i]].key &&
-		    !compare_paths(metrics, last, order[i]))
-			merge_group(&metrics->groups[last].stats, &metrics->groups[order[i]].stats);
+		if (kept && !group_by_path(metrics, order[kept - 1], order[i]))
+			merge_group(&metrics->groups[order[kept - 1]].stats, &metrics->groups[order[i]].stats);
 		else
 			order[kept++] = order[i];
 	}
@@ -334,6 +310,14 @@ static const char *suffix(const struct family *family)
 	return family->kind == COUNTER ? "_total" : family->kind == INFO ? "_info" : "";
 }
 
+static bool has_bytes(const char *name)
+{
+	static const char unit[] = "_bytes";
+	const size_t length = __builtin_strlen(name);
+
+	return length >= sizeof(unit) && !__builtin_strcmp(name + length - (sizeof(unit) - 1), unit);
+}
+
 /* In Prometheus's format a family has the name of its samples and no unit, and kind "info" does not exist. */
 static void begin_family(struct printing *printing, const struct family *family)
 {
@@ -343,7 +327,7 @@ static void begin_family(struct printing *printing, const struct family *family)
 
 	km_print(printing->writer, "# HELP kmem_%s%s %s\n", family->name, end, family->help);
 	km_print(printing->writer, "# TYPE kmem_%s%s %s\n", family->name, end, kind);
-	if (family->bytes && !classic)
+	if (has_bytes(family->name) && !classic)
 		km_print(printing->writer, "# UNIT kmem_%s bytes\n", family->name);
 }
 
@@ -407,7 +391,7 @@ static void print_sample(struct printing *printing, const struct family *family,
 
 static void print_build(struct printing *printing)
 {
-	static const struct family build = { "build", INFO, false, "Version and per-CPU discipline of the library." };
+	static const struct family build = { "build", INFO, "Version and per-CPU discipline of the library." };
 	const struct km_print_process *process = &printing->metrics->process;
 	char version[32], discipline[32], hardened[192];
 
@@ -445,9 +429,9 @@ static void print_parts(struct printing *printing, const struct family *family, 
 
 static void print_memory(struct printing *printing)
 {
-	static const struct family pages = { "page_bytes", GAUGE, true,
+	static const struct family pages = { "page_bytes", GAUGE,
 		"Committed pages: used by slabs and large blocks, free and possibly resident, free and not resident." };
-	static const struct family resident = { "resident_bytes", GAUGE, true,
+	static const struct family resident = { "resident_bytes", GAUGE,
 		"Resident memory of used pages, of free pages, and of metadata." };
 	const struct km_metrics *metrics = printing->metrics;
 	const struct kmem_stats *stats = &metrics->stats;
@@ -469,36 +453,33 @@ static void print_process(struct printing *printing, size_t caches_omitted, size
 		struct family family;
 		unsigned long value;
 	} rows[] = {
-		{ { "caches", GAUGE, false, "Caches." }, s->caches },
-		{ { "caches_omitted", GAUGE, false, "Smallest caches, left out of this output." },
-		  caches_omitted },
-		{ { "groups", GAUGE, false, "Groups." }, metrics->group_count + metrics->groups_left_out },
-		{ { "groups_omitted", GAUGE, false, "Groups with the least memory, left out of this output." },
+		{ { "caches", GAUGE, "Caches." }, s->caches },
+		{ { "caches_omitted", GAUGE, "Smallest caches, left out of this output." }, caches_omitted },
+		{ { "groups", GAUGE, "Groups." }, metrics->group_count + metrics->groups_left_out },
+		{ { "groups_omitted", GAUGE, "Groups with the least memory, left out of this output." },
 		  groups_omitted },
-		{ { "reserved_bytes", GAUGE, true, "Address space reserved for pages." }, s->arena_reserved_bytes },
-		{ { "committed_bytes", GAUGE, true, "Address space of pages that is accessible." },
+		{ { "reserved_bytes", GAUGE, "Address space reserved for pages." }, s->arena_reserved_bytes },
+		{ { "committed_bytes", GAUGE, "Address space of pages that is accessible." },
 		  s->arena_committed_bytes },
-		{ { "large_blocks", GAUGE, false, "Allocated blocks of whole pages, outside of caches." },
-		  s->large_blocks },
-		{ { "large_bytes", GAUGE, true, "Bytes of these blocks." }, s->large_bytes },
-		{ { "mapped_blocks", GAUGE, false, "Huge blocks among the large blocks, each a mapping of its own." },
+		{ { "large_blocks", GAUGE, "Allocated blocks of whole pages, outside of caches." }, s->large_blocks },
+		{ { "large_bytes", GAUGE, "Bytes of these blocks." }, s->large_bytes },
+		{ { "mapped_blocks", GAUGE, "Huge blocks among the large blocks, each a mapping of its own." },
 		  s->mapped_blocks },
-		{ { "mapped_bytes", GAUGE, true, "Bytes of these huge blocks." }, s->mapped_bytes },
-		{ { "meta_bytes", GAUGE, true, "Metadata of the library." }, s->meta_bytes },
-		{ { "purged_bytes", COUNTER, true, "Memory returned to the system." },
-		  times(s->purged_pages, KM_PAGE_SIZE) },
-		{ { "slabs_taken", COUNTER, false, "Slabs allocated by all caches, destroyed caches included." },
+		{ { "mapped_bytes", GAUGE, "Bytes of these huge blocks." }, s->mapped_bytes },
+		{ { "meta_bytes", GAUGE, "Metadata of the library." }, s->meta_bytes },
+		{ { "purged_bytes", COUNTER, "Memory returned to the system." }, times(s->purged_pages, KM_PAGE_SIZE) },
+		{ { "slabs_taken", COUNTER, "Slabs allocated by all caches, destroyed caches included." },
 		  metrics->new_slabs },
-		{ { "slabs_given_back", COUNTER, false, "Slabs freed by all caches, destroyed caches included." },
+		{ { "slabs_given_back", COUNTER, "Slabs freed by all caches, destroyed caches included." },
 		  metrics->freed_slabs },
-		{ { "guarded_objects", GAUGE, false, "Guarded objects, allocated now." }, metrics->process.guard.live },
-		{ { "guarded_samples", COUNTER, false, "Guarded objects, allocated since the start." },
+		{ { "guarded_objects", GAUGE, "Guarded objects, allocated now." }, metrics->process.guard.live },
+		{ { "guarded_samples", COUNTER, "Guarded objects, allocated since the start." },
 		  metrics->process.guard.samples },
-		{ { "guarded_mistakes", COUNTER, false, "Reported misuses of guarded objects." },
+		{ { "guarded_mistakes", COUNTER, "Reported misuses of guarded objects." },
 		  metrics->process.guard.reports },
-		{ { "bind_failures", COUNTER, false, "Pieces of 4 MiB that the system refused to bind to their node." },
+		{ { "bind_failures", COUNTER, "Pieces of 4 MiB that the system refused to bind to their node." },
 		  s->bind_failures },
-		{ { "rss_bytes", GAUGE, true, "Resident memory of the process." }, metrics->rss },
+		{ { "rss_bytes", GAUGE, "Resident memory of the process." }, metrics->rss },
 	};
 
 	for (size_t i = 0; i < km_array_count(rows); i++)
@@ -522,7 +503,7 @@ static void print_cache_column(struct printing *printing, const struct column *c
 
 static void print_caches(struct printing *printing)
 {
-	static const struct family info = { "cache", INFO, false, "The engine that makes the cache's objects." };
+	static const struct family info = { "cache", INFO, "The engine that makes the cache's objects." };
 	const struct km_metrics *metrics = printing->metrics;
 
 	if (!metrics->cache_count)
@@ -563,7 +544,7 @@ static bool is_there(uint64_t n, bool limit)
 
 static void print_events(struct printing *printing)
 {
-	static const struct family family = { "group_events", COUNTER, false,
+	static const struct family family = { "group_events", COUNTER,
 					      "Events of the group and its descendants, as in memory.events." };
 	const struct km_metrics *metrics = printing->metrics;
 

@@ -207,10 +207,8 @@ static void link_groups(struct km_metrics *metrics)
 	for (size_t i = 0; i < metrics->group_count; i++) {
 		struct km_metrics_group *group = &metrics->groups[i];
 		size_t depth = km_max(1u, km_min(group->stats.depth, (unsigned)MEMCG_DEPTH_MAX));
-		char name[MEMCG_NAME_MAX];
 
-		km_text_take(name, sizeof(name), group->stats.name, "", '?');
-		__builtin_memcpy(group->stats.name, name, sizeof(name));
+		km_text_take(group->stats.name, sizeof(group->stats.name), group->stats.name, "", '?');
 		group->above = above[depth - 1];
 		km_debug(group->above <= i, "a group follows its parent");
 		for (; depth <= MEMCG_DEPTH_MAX; depth++)
@@ -225,43 +223,33 @@ static int group_by_current(const struct km_metrics *metrics, size_t a, size_t b
 	return (x < y) - (x > y);
 }
 
-/* Iterator over a path, backwards by character. A name may contain a slash. */
-struct path {
-	const struct km_metrics *metrics;
-	size_t group, left;	/* index plus 1; characters left in the name */
-};
+#define PATH_BYTES	(MEMCG_DEPTH_MAX * MEMCG_NAME_MAX)
 
-static struct path path_of(const struct km_metrics *metrics, size_t place)
+/* The names from the root down, with slashes; a name may contain slashes. Returns: the text, at the end of room. */
+static const char *path_of(const struct km_metrics *metrics, size_t place, char room[PATH_BYTES])
 {
-	return (struct path){ metrics, place + 1, __builtin_strlen(metrics->groups[place].stats.name) };
+	char *at = room + PATH_BYTES - 1;
+
+	*at = '\0';
+	for (size_t group = place + 1, above; group; group = above) {
+		const char *name = metrics->groups[group - 1].stats.name;
+		const size_t length = __builtin_strlen(name);
+
+		at -= length;
+		__builtin_memcpy(at, name, length);
+		above = metrics->groups[group - 1].above;
+		if (above)
+			*--at = '/';
+	}
+	km_debug(at >= room, "a path has at most MEMCG_DEPTH_MAX names");
+	return at;
 }
 
-/* Returns: the previous character, or 0 at the start. */
-static char step_back(struct path *path)
-{
-	if (!path->group)
-		return '\0';
-	const struct km_metrics_group *group = &path->metrics->groups[path->group - 1];
-	if (path->left)
-		return group->stats.name[--path->left];
-	path->group = group->above;
-	if (!path->group)
-		return '\0';
-	path->left = __builtin_strlen(path->metrics->groups[path->group - 1].stats.name);
-	return '/';
-}
-
-/* Compare paths, from the ends on, because most paths differ there. */
 static int group_by_path(const struct km_metrics *metrics, size_t a, size_t b)
 {
-	struct path x = path_of(metrics, a), y = path_of(metrics, b);
-	char first, second;
+	char of_a[PATH_BYTES], of_b[PATH_BYTES];
 
-	do {
-		first = step_back(&x);
-		second = step_back(&y);
-	} while (first == second && first);
-	return (unsigned char)first - (unsigned char)second;
+	return __builtin_strcmp(path_of(metrics, a, of_a), path_of(metrics, b, of_b));
 }
 
 static void merge_group(struct km_group_stats *into, struct km_group_stats *from)
@@ -344,20 +332,15 @@ static void put_value(struct printing *printing, const char *text)
 	}
 }
 
-static void begin_label(struct printing *printing, const char *name)
+static void label(struct printing *printing, const char *name, const char *value)
 {
 	km_debug(*name, "a label has a name");
 	put(printing, printing->labelled ? "," : "{");
 	put(printing, name);
 	put(printing, "=\"");
-	printing->labelled = true;
-}
-
-static void label(struct printing *printing, const char *name, const char *value)
-{
-	begin_label(printing, name);
 	put_value(printing, value);
 	put(printing, "\"");
+	printing->labelled = true;
 }
 
 static void begin_sample(struct printing *printing, const struct family *family)
@@ -521,19 +504,11 @@ static void print_caches(struct printing *printing)
 		print_cache_column(printing, &cache_columns[i]);
 }
 
-/* Print the group label: the names from the root down. */
 static void group_label(struct printing *printing, size_t place)
 {
-	const struct km_metrics_group *groups = printing->metrics->groups;
-	size_t path[MEMCG_DEPTH_MAX], depth = 0;
+	char room[PATH_BYTES];
 
-	for (size_t at = place + 1; at && depth < MEMCG_DEPTH_MAX; at = groups[at - 1].above)
-		path[depth++] = at - 1;
-	begin_label(printing, "group");
-	while (depth--) {
-		put_value(printing, groups[path[depth]].stats.name);
-		put(printing, depth ? "/" : "\"");
-	}
+	label(printing, "group", path_of(printing->metrics, place, room));
 }
 
 /* A low or min of 0 means no limit. */

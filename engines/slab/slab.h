@@ -14,13 +14,15 @@
 #ifndef KM_SLAB_H
 #define KM_SLAB_H
 
+#include <kmem/record.h>
+
 #include "slab/partial.h"
 
 #define SLAB_MAX_OBJECTS	255u	/* an index is a byte. Kernel: the same, with pages of 4096 bytes */
-#define SLAB_DESCRIPTOR_BITS	128u
+#define SLAB_DESCRIPTOR_BITS	KMEM_RECORD_SLAB_BITS
 #define SLAB_MOST_LIMIT		126u	/* a sheaf of 1 KiB; more if sheaf_capacity asks for more */
 #define SLAB_BATCH_UNTOUCHED	16u	/* Kernel: BATCHREFILL_LIMIT */
-#define SLAB_ALIEN_LIMIT	12u
+#define SLAB_ALIEN_LIMIT	KMEM_RECORD_ALIEN
 #define SLAB_REAP_NODE_MS	4000u	/* Kernel: REAPTIMEOUT_NODE */
 
 enum slab_freelist {

@@ -424,7 +424,7 @@ static void slab_fork(struct kmem_cache *cache, bool before, bool child)
 		km_slabs_fork(cache, before, child);
 }
 
-static const struct km_field fields[] = {
+static const struct kmem_record_field fields[] = {
 	KM_FIELD_STRUCT("slab", struct slab_node),
 	KM_FIELD_IN("slab", struct slab_node, shared), KM_FIELD_IN("slab", struct slab_node, shared_limit),
 	KM_FIELD_IN("slab", struct slab_node, slabs.counts.shared), KM_FIELD_IN("slab", struct slab_node, alien),

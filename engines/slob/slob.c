@@ -88,7 +88,7 @@ km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 {
 	unsigned before = NONE, largest = 0, at = km_slob_page(page)->first_free, start, stop, end, next;
 	char *base = km_slob_page(page)->base;
-	struct km_slob_free *block;
+	struct kmem_record_slob_free *block;
 
 	if (km_slob_page(page)->passed != NONE && km_slob_page(page)->passed_units < ops->units) {
 		before = km_slob_page(page)->passed;
@@ -121,11 +121,11 @@ km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 	km_slob_page(page)->passed_units = (uint16_t)largest;
 	/* The rest on both sides stays free. */
 	if (stop < end) {
-		*free_at(base, stop) = (struct km_slob_free){ (uint16_t)(end - stop), (uint16_t)next };
+		*free_at(base, stop) = (struct kmem_record_slob_free){ (uint16_t)(end - stop), (uint16_t)next };
 		next = stop;
 	}
 	if (start > at)
-		*block = (struct km_slob_free){ (uint16_t)(start - at), (uint16_t)next };
+		*block = (struct kmem_record_slob_free){ (uint16_t)(start - at), (uint16_t)next };
 	else
 		link_free(page, base, before, next);
 	km_bump(&km_slob_page(page)->free_units, -ops->units);
@@ -150,7 +150,7 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 		unit = before;
 	else
 		link_free(page, base, before, unit);
-	*free_at(base, unit) = (struct km_slob_free){ (uint16_t)(end - unit), (uint16_t)next };
+	*free_at(base, unit) = (struct kmem_record_slob_free){ (uint16_t)(end - unit), (uint16_t)next };
 	if (unit <= km_slob_page(page)->passed)
 		km_slob_page(page)->passed = NONE;
 	if (km_slob_page(page)->largest < end - unit)
@@ -165,7 +165,7 @@ km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit,
 	unsigned last = NONE, at = of->passed < unit ? of->passed : of->first_free;
 
 	while (at != NONE) {
-		const struct km_slob_free *block = free_at(base, at);
+		const struct kmem_record_slob_free *block = free_at(base, at);
 
 		if (km_unlikely(!sound(at, at + block->units, block->next)))
 			return false;
@@ -188,14 +188,14 @@ static void clear_page(struct km_page *page, char *base)
 	km_slob_page(page)->passed = NONE;
 	km_slob_page(page)->largest = KM_SLOB_UNITS;
 	km_store(&km_slob_page(page)->free_units, (uint16_t)KM_SLOB_UNITS);
-	*free_at(base, 0) = (struct km_slob_free){ KM_SLOB_UNITS, NONE };
+	*free_at(base, 0) = (struct kmem_record_slob_free){ KM_SLOB_UNITS, NONE };
 }
 
 /* Allocates a page, on no list. */
 static struct km_page *new_page(const struct km_request *request)
 {
 	struct km_page *page = km_pages_alloc(0, km_request_place(request), request->may_wait, NULL);
-	struct km_slob_marks *marks;
+	struct kmem_record_slob_marks *marks;
 
 	if (!page)
 		return NULL;

@@ -17,10 +17,12 @@
 #ifndef KM_SLOB_H
 #define KM_SLOB_H
 
+#include <kmem/record.h>
+
 #include "slab/engine.h"
 
-#define KM_SLOB_UNIT	8u
-#define KM_SLOB_UNITS	512u				/* units of a page */
+#define KM_SLOB_UNIT	KMEM_RECORD_SLOB_UNIT
+#define KM_SLOB_UNITS	KMEM_RECORD_SLOB_UNITS
 #define KM_SLOB_HEADER	((uint32_t)ARCH_KMALLOC_MINALIGN)	/* bytes in front of a block of kmalloc */
 _Static_assert(KM_SLOB_UNIT * KM_SLOB_UNITS == KM_PAGE_SIZE, "a page");
 _Static_assert(KM_SLOB_UNIT == KM_SLOB_HEADER, "a header is a unit");
@@ -28,15 +30,9 @@ _Static_assert(KM_SLOB_UNIT == KM_SIZED_UNIT && KM_SLOB_HEADER == KM_PAGE_SIZE -
 
 enum km_slob_list { KM_SLOB_SMALL, KM_SLOB_MEDIUM, KM_SLOB_LARGE, KM_SLOB_LISTS };
 
-/* Header of a free block, at its start. */
-struct km_slob_free {
-	uint16_t units;
-	uint16_t next;			/* unit of the next free block; KM_SLOB_UNITS: none */
-};
-
 /*
- * Two bits for each unit of a page, outside of the page: 128 bytes, 3 % of the page. Set at the first unit of a
- * block:
+ * Marks (struct kmem_record_slob_marks): two bits for each unit of a page, outside of the page: 128 bytes, 3 %
+ * of the page. Set at the first unit of a block:
  *
  *	live	other
  *	0	0	no block begins here
@@ -46,9 +42,6 @@ struct km_slob_free {
  *
  * Changed under the engine's lock; read without the lock by frees.
  */
-struct km_slob_marks {
-	struct { uint64_t live, other; } word[KM_SLOB_UNITS / 64];
-};
 
 /* The engine's part of the descriptor of a shared page. */
 struct km_slob_page {
@@ -57,7 +50,7 @@ struct km_slob_page {
 	uint16_t passed;		/* a free block: no free block up to here is larger */
 	uint16_t passed_units;		/* than passed_units */
 	char *base;			/* address of the page, stored because computing the address takes a search */
-	struct km_slob_marks *marks;
+	struct kmem_record_slob_marks *marks;
 };
 KM_ENGINE_PAGE(km_slob_page, struct km_slob_page)
 

@@ -104,7 +104,7 @@ static unsigned next_free(const struct km_page *page, unsigned unit)
 	unsigned at = km_slob_page(page)->first_free;
 
 	while (at <= unit) {
-		const struct km_slob_free *block = free_at(base, at);
+		const struct kmem_record_slob_free *block = free_at(base, at);
 
 		if (!sound(at, at + block->units, block->next))
 			return KM_SLOB_UNITS;
@@ -260,7 +260,7 @@ static size_t count_free(const struct km_page *page, char *base)
 	size_t units = 0;
 
 	for (unsigned at = of->first_free; at != KM_SLOB_UNITS;) {
-		const struct km_slob_free *block = free_at(base, at);
+		const struct kmem_record_slob_free *block = free_at(base, at);
 		unsigned behind = at + block->units;
 
 		if (!sound(at, behind, block->next) || block->units > of->largest)

@@ -7,9 +7,9 @@
 
 #include "slob.h"
 
-km_inline struct km_slob_free *free_at(char *base, unsigned unit)
+km_inline struct kmem_record_slob_free *free_at(char *base, unsigned unit)
 {
-	return (struct km_slob_free *)(base + unit * KM_SLOB_UNIT);
+	return (struct kmem_record_slob_free *)(base + unit * KM_SLOB_UNIT);
 }
 
 /* Validates a header, because users may write to freed memory; a wrong header ends the walk and the use of the
@@ -23,7 +23,7 @@ km_inline bool sound(unsigned at, unsigned end, unsigned next)
 /* Meaning of a unit's two bits; the low bit is `live`. */
 enum mark { NO_MARK, CACHES = 1, KEEPS_TYPE = 2, KMALLOCS = 3 };
 
-km_inline enum mark mark_at(const struct km_slob_marks *marks, unsigned unit)
+km_inline enum mark mark_at(const struct kmem_record_slob_marks *marks, unsigned unit)
 {
 	unsigned word = unit / 64, bit = unit % 64;
 
@@ -32,7 +32,7 @@ km_inline enum mark mark_at(const struct km_slob_marks *marks, unsigned unit)
 }
 
 /* Flips the bits of `mark`: NO_MARK becomes `mark`, and `mark` becomes NO_MARK. */
-km_inline void flip_mark(struct km_slob_marks *marks, unsigned unit, enum mark mark)
+km_inline void flip_mark(struct kmem_record_slob_marks *marks, unsigned unit, enum mark mark)
 {
 	uint64_t bit = (uint64_t)1 << unit % 64, *live = &marks->word[unit / 64].live,
 		 *other = &marks->word[unit / 64].other;
@@ -50,20 +50,20 @@ km_inline enum mark mark_of(bool sized)
 }
 
 /* Is the unit the start of a live block of kmalloc (sized), or of a cache's object? */
-km_inline bool is_live(const struct km_slob_marks *marks, unsigned unit, bool sized)
+km_inline bool is_live(const struct kmem_record_slob_marks *marks, unsigned unit, bool sized)
 {
 	uint64_t live = km_load(&marks->word[unit / 64].live), other = km_load(&marks->word[unit / 64].other);
 
 	return (sized ? live & other : live & ~other) >> unit % 64 & 1;
 }
 
-km_inline uint64_t word_of(const struct km_slob_marks *marks, unsigned word)
+km_inline uint64_t word_of(const struct kmem_record_slob_marks *marks, unsigned word)
 {
 	return marks->word[word].live | marks->word[word].other;
 }
 
 /* Returns the number of marked blocks in the page. */
-km_inline size_t count_marks(const struct km_slob_marks *marks)
+km_inline size_t count_marks(const struct kmem_record_slob_marks *marks)
 {
 	size_t count = 0;
 
@@ -73,7 +73,7 @@ km_inline size_t count_marks(const struct km_slob_marks *marks)
 }
 
 /* Returns the first marked unit behind `unit`. A result of `limit` or more may be KM_SLOB_UNITS instead. */
-km_inline unsigned next_marked(const struct km_slob_marks *marks, unsigned unit, unsigned limit)
+km_inline unsigned next_marked(const struct kmem_record_slob_marks *marks, unsigned unit, unsigned limit)
 {
 	unsigned word = unit / 64;
 	uint64_t bits = word_of(marks, word) & ~(uint64_t)1 << unit % 64;

@@ -15,6 +15,8 @@
 #ifndef KM_SLUB_H
 #define KM_SLUB_H
 
+#include <kmem/record.h>
+
 #include "percpu/cpu_freelist_hit.h"
 #include "os/die.h"
 #include "slab/freeptr.h"
@@ -28,6 +30,9 @@
 #define SLUB_HEAD_SHIFT		32
 #define SLUB_COUNTS		0xffffffffull
 _Static_assert((KM_PAGE_SIZE << KM_MAX_ORDER) < (1ull << 32), "an offset fits");
+_Static_assert(KMEM_RECORD_SLUB_INUSE(SLUB_INUSE) == SLUB_INUSE && KMEM_RECORD_SLUB_FROZEN(SLUB_FROZEN) &&
+	       KMEM_RECORD_SLUB_OBJECTS(SLUB_OBJECTS) == SLUB_MAX_OBJECTS && !KMEM_RECORD_SLUB_HEAD(SLUB_COUNTS),
+	       "readers know the word");
 
 struct slub_slab {
 	uint64_t word;			/* layout above */

@@ -505,7 +505,7 @@ static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 		km_chain_fork(&cache->fast.chain, before, child);
 }
 
-static const struct km_field fields[] = {
+static const struct kmem_record_field fields[] = {
 	KM_FIELD_STRUCT("slub", struct slub_node),
 	KM_FIELD_IN("slub", struct slub_node, cpu_partial), KM_FIELD_ARRAY("slub", struct slub_node, events),
 };

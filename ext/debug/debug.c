@@ -27,10 +27,10 @@ static void become(struct kmem_cache *cache, void *object, enum km_debug_state s
 /* Initialize the marks and the state of a fresh object. */
 static void begin(struct kmem_cache *cache, void *object)
 {
-	struct km_debug_mark *mark = km_debug_marks(cache, object);
+	struct kmem_record_mark *mark = km_debug_marks(cache, object);
 
 	for (unsigned i = 0; i < 2 && cache->layout.flags & SLAB_STORE_USER; i++) {
-		mark[i] = (struct km_debug_mark){ .when = 0 };
+		mark[i] = (struct kmem_record_mark){ .when = 0 };
 		mark[i].seal = km_debug_mark_seal(&mark[i]);
 	}
 	become(cache, object, KM_DEBUG_FREE);

@@ -6,23 +6,10 @@
 #define KM_DEBUG_H
 
 #include "cache/cache.h"
+#include "debug_letters.h"
 #include "inspect/stack.h"
 
 extern km_hidden const struct km_debug_ops km_debugging;
-
-/* ---- debug_options.c: KMEM_DEBUG */
-
-/* Read a KMEM_DEBUG text; the new text replaces the previous one. "help" only prints the list of letters. */
-void km_debug_read(const char *text);
-/* Returns: true if every letter of `text` is known; else false, with the unknown letter in *letter. */
-bool km_debug_fits(const char *text, char *letter);
-/* Add SLAB_STORE_USER to every cache created from now on, except caches with SLAB_NOLEAKTRACE or SLAB_NO_USER_FLAGS. */
-void km_debug_track_all(void);
-/* Translate letters without a list of names into flags. Returns: false if a letter is unknown, or is O. */
-bool km_debug_letters(const char *text, slab_flags_t *flags);
-/* Compute the flags of a new cache from its name and `flags`. *low: letter O was given; layout flags must not raise
- * the order of the slab. */
-slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 
 /* ---- debug_traces.c */
 
@@ -38,29 +25,16 @@ int km_debug_print_all_leaks(int fd);
 
 #define KM_DEBUG_FACTOR 0x9e3779b97f4a7c15u	/* multiplier of hashes and seals */
 
-struct km_debug_mark {
-	uint64_t who;				/* stack number in the low 32 bits, thread ID above */
-	uint64_t when;				/* time in ms, 0: never; CPU from bit KM_DEBUG_CPU_SHIFT on */
-	uint64_t seal;				/* over `who`, `when` and the address of the mark */
-};
-#define KM_DEBUG_CPU_SHIFT 48
-_Static_assert(sizeof(struct km_debug_mark) == KM_DEBUG_TRACK, "as engine.h says");
-
-/* Entry of the stack table, addressed by number. Entry 0 is no stack; entry 0's `room` is the capacity. Readers
- * outside the process use this layout too. */
-struct km_debug_stack {
-	uint32_t next;
-	union { uint32_t hash, room; };
-	uintptr_t frame[KM_STACK_FRAMES];
-};
-extern km_hidden struct km_debug_stack *km_debug_stacks;	/* NULL: no stacks were requested */
+_Static_assert(sizeof(struct kmem_record_mark) == KM_DEBUG_TRACK, "as engine.h says");
+_Static_assert(KMEM_RECORD_FRAMES == KM_STACK_FRAMES, "a stack of the table has the frames of a walk");
+extern km_hidden struct kmem_record_stack *km_debug_stacks;	/* NULL: no stacks were requested */
 /* Map the stack table. Requires: no cache has marks yet. Returns: false without memory; stacks then stay unknown. */
 bool km_debug_stacks_start(void);
 /* Fill a mark with the current stack, thread, time and CPU. */
-void km_debug_mark(struct km_debug_mark *mark);
-void km_debug_read_mark(const struct km_debug_mark *mark, struct km_stack_track *track);
+void km_debug_mark(struct kmem_record_mark *mark);
+void km_debug_read_mark(const struct kmem_record_mark *mark, struct km_stack_track *track);
 /* Compute the seal of a mark. Each step is invertible, so a change of either word always changes the seal. */
-km_inline uint64_t km_debug_mark_seal(const struct km_debug_mark *mark)
+km_inline uint64_t km_debug_mark_seal(const struct kmem_record_mark *mark)
 {
 	uint64_t seal = ((uintptr_t)mark ^ km_load(&mark->who)) * KM_DEBUG_FACTOR;
 
@@ -68,7 +42,7 @@ km_inline uint64_t km_debug_mark_seal(const struct km_debug_mark *mark)
 	return seal ^ seal >> 32;
 }
 /* Returns: false if the mark was overwritten; the contents must then be ignored. */
-km_inline bool km_debug_is_sealed(const struct km_debug_mark *mark)
+km_inline bool km_debug_is_sealed(const struct kmem_record_mark *mark)
 {
 	return km_load(&mark->seal) == km_debug_mark_seal(mark);
 }
@@ -126,9 +100,9 @@ km_inline struct km_debug_seen km_debug_look(const struct kmem_cache *cache, con
 }
 
 /* Tracks of an object: [0] allocation, [1] free. Requires: SLAB_STORE_USER. */
-km_inline struct km_debug_mark *km_debug_marks(const struct kmem_cache *cache, const void *object)
+km_inline struct kmem_record_mark *km_debug_marks(const struct kmem_cache *cache, const void *object)
 {
-	return (struct km_debug_mark *)(km_debug_word(cache, object) + 1);
+	return (struct kmem_record_mark *)(km_debug_word(cache, object) + 1);
 }
 
 /* Returns: the bytes of an object usable by the caller, or 0 if the cache is not debugged. */
@@ -185,7 +159,7 @@ void km_debug_blocks_start(void);
 bool km_debug_blocks_have_tracks(void);
 /* Find the allocation track of a large block and the requested bytes. Returns: NULL if the page begins no block, or
  * the block was freed or has no track. */
-const struct km_debug_mark *km_debug_block_mark(const struct km_page *page, size_t *asked);
+const struct kmem_record_mark *km_debug_block_mark(const struct km_page *page, size_t *asked);
 
 /* ---- debug_report.c */
 
@@ -207,7 +181,7 @@ void km_debug_misuse(const struct km_debug_about *about, const char *function);
 struct km_debug_block {
 	const void *at;
 	size_t bytes;
-	const struct km_debug_mark *marks;
+	const struct kmem_record_mark *marks;
 };
 void km_debug_report_block(const struct km_debug_block *block, const struct km_debug_region *region, const char *title);
 /* Announce the repair of a region. */

@@ -26,7 +26,7 @@ _Static_assert(KM_DEBUG_NO_LINK == PADDING * 0x0101010101010101u, "the place of 
 
 static bool marks_are_sealed(const struct kmem_cache *cache, const void *object)
 {
-	const struct km_debug_mark *mark = km_debug_marks(cache, object);
+	const struct kmem_record_mark *mark = km_debug_marks(cache, object);
 
 	return !(cache->layout.flags & SLAB_STORE_USER) ||
 	       (km_debug_is_sealed(&mark[0]) && km_debug_is_sealed(&mark[1]));
@@ -118,7 +118,7 @@ km_inline bool list(unsigned char *at, size_t bytes, unsigned char value, const 
 static unsigned unsealed(const struct kmem_cache *cache, void *object, bool taken, const struct km_debug_seen *seen,
 			 struct km_debug_region *regions)
 {
-	struct km_debug_mark *mark = km_debug_marks(cache, object);
+	struct kmem_record_mark *mark = km_debug_marks(cache, object);
 	unsigned n = 0;
 
 	if (seen->state == KM_DEBUG_DAMAGED)
@@ -265,9 +265,11 @@ static void restore(const struct kmem_cache *cache, const struct km_debug_region
 	km_debug_report_restored(cache, region);
 	if (!region->unsealed) {
 		__builtin_memset(region->at, region->value, region->bytes);
-	} else if (region->bytes == sizeof(struct km_debug_mark)) {
+	} else if (region->bytes == sizeof(struct kmem_record_mark)) {
 		__builtin_memset(region->at, 0, region->bytes);
-		((struct km_debug_mark *)region->at)->seal = km_debug_mark_seal((struct km_debug_mark *)region->at);
+		struct kmem_record_mark *mark = (struct kmem_record_mark *)region->at;
+
+		mark->seal = km_debug_mark_seal(mark);
 	}
 }
 

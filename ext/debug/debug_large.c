@@ -32,7 +32,7 @@
 #define LONG_PLACES	2u
 
 struct record {
-	struct km_debug_mark marks[2];
+	struct kmem_record_mark marks[2];
 	uint64_t seal;
 	size_t asked;			/* requested bytes; a sanitizer stores the same: km_large_asked() */
 };
@@ -286,7 +286,7 @@ bool km_debug_blocks_have_tracks(void)
 	return km_block_hooks && waiting.flags & SLAB_STORE_USER;
 }
 
-const struct km_debug_mark *km_debug_block_mark(const struct km_page *page, size_t *asked)
+const struct kmem_record_mark *km_debug_block_mark(const struct km_page *page, size_t *asked)
 {
 	size_t bytes = page->pages << KM_PAGE_SHIFT;
 	void *p = km_page_address(page);

@@ -34,7 +34,7 @@ static void dump(const char *what, const unsigned char *at, size_t bytes)
 	}
 }
 
-static void say_track(const char *what, const struct km_debug_mark *mark)
+static void say_track(const char *what, const struct kmem_record_mark *mark)
 {
 	uint64_t now = km_os_now_ms();
 	struct km_stack_track track;

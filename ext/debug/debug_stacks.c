@@ -17,18 +17,18 @@
 #define LEAST_STACKS	1024u
 #define MARKS		0x6d61726bull	/* a key not used by profiles */
 
-struct km_debug_stack *km_debug_stacks;
+struct kmem_record_stack *km_debug_stacks;
 static uint32_t used;			/* number of entries */
 
 /* Head of the list for a hash: the number of the first entry. The heads follow the entries. */
-static uint32_t *list_of(struct km_debug_stack *stacks, uint64_t hash)
+static uint32_t *list_of(struct kmem_record_stack *stacks, uint64_t hash)
 {
 	return (uint32_t *)(stacks + stacks->room) + (hash >> 32 & (LISTS - 1));
 }
 
 bool km_debug_stacks_start(void)
 {
-	struct km_debug_stack *none = NULL, *stacks = NULL;
+	struct kmem_record_stack *none = NULL, *stacks = NULL;
 	uint32_t room = 2 * MOST_STACKS;
 	size_t bytes = 0;
 
@@ -52,7 +52,7 @@ bool km_debug_stacks_start(void)
 	return true;
 }
 
-static bool is_stack(const struct km_debug_stack *stack, uint32_t hash, const uintptr_t *frame, unsigned depth)
+static bool is_stack(const struct kmem_record_stack *stack, uint32_t hash, const uintptr_t *frame, unsigned depth)
 {
 	return stack->hash == hash && __builtin_memcmp(stack->frame, frame, depth * sizeof(*frame)) == 0 &&
 	       (depth == KM_STACK_FRAMES || !stack->frame[depth]);
@@ -60,7 +60,7 @@ static bool is_stack(const struct km_debug_stack *stack, uint32_t hash, const ui
 
 /* Fill a new entry, not linked yet. Returns: the number, or 0 without room. The last eighth of the table is reserved
  * for stacks of one call. */
-static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr_t *frame, unsigned depth)
+static uint32_t make(struct kmem_record_stack *stacks, uint32_t hash, const uintptr_t *frame, unsigned depth)
 {
 	const uint32_t room = stacks->room - (depth > 1 ? stacks->room / 8 : 0);
 	uint32_t number = km_load(&used) < room ? km_add(&used, 1u) + 1 : room;
@@ -77,7 +77,7 @@ static uint32_t make(struct km_debug_stack *stacks, uint32_t hash, const uintptr
  * first. */
 static uint32_t number_of(const uintptr_t *frame, unsigned depth)
 {
-	struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks);
+	struct kmem_record_stack *stacks = km_load_acquire(&km_debug_stacks);
 	uint64_t hash = depth;
 	uint32_t own = 0;
 
@@ -119,25 +119,25 @@ km_inline uint32_t stack_here(void)
 	return number;
 }
 
-void km_debug_mark(struct km_debug_mark *mark)
+void km_debug_mark(struct kmem_record_mark *mark)
 {
 	mark->who = stack_here() | (uint64_t)km_os_thread() << 32;
-	mark->when = km_os_now_ms() | (uint64_t)km_cpu_number() << KM_DEBUG_CPU_SHIFT;
+	mark->when = km_os_now_ms() | (uint64_t)km_cpu_number() << KMEM_RECORD_CPU_SHIFT;
 	mark->seal = km_debug_mark_seal(mark);
 	km_debug(km_debug_is_sealed(mark), "a new mark has its seal");
 }
 
-void km_debug_read_mark(const struct km_debug_mark *mark, struct km_stack_track *track)
+void km_debug_read_mark(const struct kmem_record_mark *mark, struct km_stack_track *track)
 {
 	const uint64_t who = km_load(&mark->who), when = km_load(&mark->when);
 	const uint32_t number = (uint32_t)who;
 
 	*track = (struct km_stack_track){
-		.when = when & (((uint64_t)1 << KM_DEBUG_CPU_SHIFT) - 1), .cpu = (uint32_t)(when >> KM_DEBUG_CPU_SHIFT),
-		.thread = (uint32_t)(who >> 32),
+		.when = when & (((uint64_t)1 << KMEM_RECORD_CPU_SHIFT) - 1),
+		.cpu = (uint32_t)(when >> KMEM_RECORD_CPU_SHIFT), .thread = (uint32_t)(who >> 32),
 	};
 	/* Acquire pairs with the start. An overwritten mark may hold any number. */
-	const struct km_debug_stack *stacks = km_load_acquire(&km_debug_stacks);
+	const struct kmem_record_stack *stacks = km_load_acquire(&km_debug_stacks);
 	if (stacks && number && number < stacks->room)
 		__builtin_memcpy(track->frame, stacks[number].frame, sizeof(track->frame));
 }

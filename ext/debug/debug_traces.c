@@ -24,7 +24,7 @@
 
 /* The live objects of one stack. */
 struct site {
-	const struct km_debug_mark *mark;	/* mark of one object; NULL: unused entry */
+	const struct kmem_record_mark *mark;	/* mark of one object; NULL: unused entry */
 	struct km_page *slab;			/* slab of that object, or a large block */
 	uint64_t hash;				/* of the stack number */
 	unsigned long count, bytes;
@@ -54,7 +54,7 @@ static bool has_tracks(const struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ a walk */
 
-static uint64_t hash_of(const struct km_debug_mark *mark)
+static uint64_t hash_of(const struct kmem_record_mark *mark)
 {
 	uint64_t hash = (uint32_t)km_load(&mark->who) * KM_DEBUG_FACTOR;
 
@@ -62,7 +62,7 @@ static uint64_t hash_of(const struct km_debug_mark *mark)
 }
 
 /* Find or add the site of a mark. Returns: NULL if the table is full. */
-static struct site *site_of(struct sites *sites, struct km_page *slab, const struct km_debug_mark *mark,
+static struct site *site_of(struct sites *sites, struct km_page *slab, const struct kmem_record_mark *mark,
 			    uint64_t hash)
 {
 	struct km_stack_track track;
@@ -94,9 +94,9 @@ static bool is_in_part(const struct sites *sites, uint64_t hash)
 }
 
 /* Stands for every overwritten or repaired mark, without a stack. */
-static const struct km_debug_mark no_mark;
+static const struct kmem_record_mark no_mark;
 
-static void add(struct sites *sites, struct km_page *slab, const struct km_debug_mark *mark, size_t bytes)
+static void add(struct sites *sites, struct km_page *slab, const struct kmem_record_mark *mark, size_t bytes)
 {
 	struct km_stack_track track;
 
@@ -136,7 +136,7 @@ static int add_slab(struct km_page *slab, void *arg)
 	km_page_hold(slab);
 	struct kmem_cache *cache = slab->type == KM_PAGE_SLAB ? slab->cache : NULL;
 	size_t asked;
-	const struct km_debug_mark *block = sites->cache ? NULL : km_debug_block_mark(slab, &asked);
+	const struct kmem_record_mark *block = sites->cache ? NULL : km_debug_block_mark(slab, &asked);
 
 	if (block)
 		add(sites, slab, block, asked);

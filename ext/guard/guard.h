@@ -30,7 +30,7 @@ struct km_guard_slot {
 };
 
 /* guard_fields.c: field offsets for readers outside the process. */
-extern km_hidden const struct km_field km_guard_fields[];
+extern km_hidden const struct kmem_record_field km_guard_fields[];
 extern km_hidden const unsigned km_guard_field_count;
 
 /* guard.c */

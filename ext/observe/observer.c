@@ -9,15 +9,14 @@
  * of a fork listens under its own name and has no descriptor of the parent's name. The thread ends before a system
  * call filter is installed.
  */
-#include "observer.h"
-
 #include <errno.h>
+#include <kmem/record.h>
+#include <link.h>
 
 #include "cache/cache.h"
 #include "os/die.h"
 #include "os/os.h"
 #include "percpu/pcpu.h"
-#include "inspect/helper_thread.h"
 #include "inspect/stats_print.h"
 
 #define LOOK_MS		100u	/* time between checks for requests */
@@ -27,6 +26,8 @@
 #define WAIT_MS		1000u	/* longest wait of the answering thread */
 #define END_MS		3000u	/* time limit for the end of the thread: three waits */
 #define FORK_MS		50u	/* time for a look to finish, unless the thread is stuck */
+
+extern struct r_debug _r_debug __attribute__((weak));	/* not declared by musl */
 
 static struct {
 	uint32_t taken;		/* one thread is working */
@@ -55,9 +56,9 @@ static bool is_ours(void)
 /* Listen under the name of the process. least: smallest allowed descriptor number. */
 static void listen_as(unsigned pid, int least)
 {
-	char name[KM_OBSERVER_NAME_BYTES];
+	char name[KMEM_OBSERVER_NAME_BYTES];
 
-	km_format(name, sizeof(name), KM_OBSERVER_NAME, pid);
+	km_format(name, sizeof(name), KMEM_OBSERVER_NAME, pid);
 	observer.pid = pid;
 	observer.fd = km_os_listen(name, least);
 	if (observer.fd >= 0 && km_os_file(observer.fd, &observer.file)) {
@@ -218,12 +219,33 @@ static void serve(void)
 	km_store_release(&observer.serving, 0u);
 }
 
+/* libc allocates while creating a thread, so creation is not allowed inside the dynamic linker or with a lock held. A
+ * vfork child would be gone before the thread finishes. */
+static bool may_begin(void)
+{
+	return (!&_r_debug || _r_debug.r_state == RT_CONSISTENT) && !km_thread.locks_held && !km_thread_is_lent();
+}
+
+/* Allocations by libc during creation count as the program's own. */
+static bool begin_thread(void (*function)(void))
+{
+	const uint8_t was = km_thread.busy;
+
+	km_debug(!km_thread.locks_held, "a thread holds no lock while it creates a thread");
+	km_busy_end_clear();
+	const bool begun = km_os_run_apart(function);
+	km_debug(!km_thread.locks_held, "libc's allocations release all locks");
+	km_busy_begin();
+	km_thread.busy = was;
+	return begun;
+}
+
 /* Start the helper thread, one per process. Returns: false if no thread can start now; ticks then answer, and a
  * later tick tries again. */
 static bool begin_serving(unsigned pid, uint64_t now)
 {
 	if (!km_options.observer_thread || (observer.pid && observer.pid != pid) || now < observer.next_try ||
-	    !km_helper_may())
+	    !may_begin())
 		return false;
 	km_debug(!km_load(&observer.serving) || km_load(&observer.serving) != pid, "a process has one observer");
 	observer.next_try = now + WAIT_MS;
@@ -233,7 +255,7 @@ static bool begin_serving(unsigned pid, uint64_t now)
 	km_store(&observer.serving, pid);
 	/* Pairs with the fence in end_serving: either this thread sees `ending`, or end_serving sees `serving`. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (km_load_acquire(&observer.ending) || !km_helper_begin(serve)) {
+	if (km_load_acquire(&observer.ending) || !begin_thread(serve)) {
 		km_store(&observer.serving, 0u);
 		return false;
 	}
@@ -257,12 +279,12 @@ static bool has_ended(unsigned pid)
 
 static void end_threads(unsigned pid)
 {
-	char name[KM_OBSERVER_NAME_BYTES];
+	char name[KMEM_OBSERVER_NAME_BYTES];
 
 	if (has_ended(pid))
 		return;
 	km_os_wake(&observer.ending);
-	km_format(name, sizeof(name), KM_OBSERVER_NAME, pid);
+	km_format(name, sizeof(name), KMEM_OBSERVER_NAME, pid);
 	/* If the knock fails, the thread ends after its current wait. */
 	km_os_knock(name);
 	for (unsigned ms = 0; ms < END_MS && !km_os_is_shut() && !has_ended(pid); ms++)

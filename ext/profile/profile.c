@@ -36,10 +36,10 @@
 #define MOST_SECONDS	86400u
 #define MOST_POINTS	4096u		/* per block; above, the average number is used */
 
-static struct km_profile_record record = {
-	.version = KM_PROFILE_VERSION, .frames = KM_PROFILE_FRAMES, .sites = KM_PROFILE_SITES,
-	.site_bytes = sizeof(struct km_profile_site), .slots = KM_PROFILE_SLOTS,
-	.slot_bytes = sizeof(struct km_profile_slot),
+static struct kmem_profile_record record = {
+	.version = KMEM_PROFILE_VERSION, .frames = KMEM_PROFILE_FRAMES, .sites = KMEM_PROFILE_SITES,
+	.site_bytes = sizeof(struct kmem_profile_site), .slots = KMEM_PROFILE_SLOTS,
+	.slot_bytes = sizeof(struct kmem_profile_slot),
 };
 static uint64_t seed, fixed_seed;
 static uint64_t each_byte;		/* 1 / mean, a double; calls of an earlier profile may still read */
@@ -220,7 +220,7 @@ static void store_name(char *to, const char *name)
 		km_store((name_word *)to + i, word[i]);
 }
 
-static void fill_in(struct km_profile_site *site, const struct source *source)
+static void fill_in(struct kmem_profile_site *site, const struct source *source)
 {
 	char group_name[KM_NAME_BYTES] = "";
 
@@ -238,10 +238,10 @@ static void fill_in(struct km_profile_site *site, const struct source *source)
 
 /* Find or create the site. Returns: NULL without room. Two threads may create duplicates at the same time; a reader
  * adds duplicates up. */
-static struct km_profile_site *find_site(const struct source *source)
+static struct kmem_profile_site *find_site(const struct source *source)
 {
 	for (unsigned i = 0; i < SITE_TRIES; i++) {
-		struct km_profile_site *site = &record.site[(source->hash + i) % KM_PROFILE_SITES];
+		struct kmem_profile_site *site = &record.site[(source->hash + i) % KMEM_PROFILE_SITES];
 		uint64_t seen = km_load_acquire(&site->hash);
 
 		if (seen == source->hash)
@@ -255,9 +255,9 @@ static struct km_profile_site *find_site(const struct source *source)
 }
 
 /* Site of a recognized stack, or NULL if the site belongs to another source. Acquire pairs with fill_in. */
-static struct km_profile_site *known_site(const struct source *source)
+static struct kmem_profile_site *known_site(const struct source *source)
 {
-	struct km_profile_site *site = &record.site[source->stack.what % KM_PROFILE_SITES];
+	struct kmem_profile_site *site = &record.site[source->stack.what % KMEM_PROFILE_SITES];
 
 	const bool same = km_load_acquire(&site->hash) > CHANGES && km_load(&site->group) == source->group &&
 			  km_load(&site->each) == source->each && same_name(site->cache, source->cache);
@@ -266,14 +266,14 @@ static struct km_profile_site *known_site(const struct source *source)
 
 /* Find the site. If a recognized stack leads to the site of another cache or group at the same address, the stack is
  * walked anew. */
-static struct km_profile_site *site_of(struct source *source, const struct kmem_cache *cache, uintptr_t call)
+static struct kmem_profile_site *site_of(struct source *source, const struct kmem_cache *cache, uintptr_t call)
 {
 	const uint64_t key = (call + (uintptr_t)cache * 3 + ((uint64_t)source->group << 40)) ^
 			     (uint64_t)km_load(&record.number) << 32;
-	struct km_profile_site *site = NULL;
+	struct kmem_profile_site *site = NULL;
 
 	for (bool anew = false; !site; anew = true) {
-		km_stack_take(&source->stack, key, KM_PROFILE_FRAMES, anew);
+		km_stack_take(&source->stack, key, KMEM_PROFILE_FRAMES, anew);
 		if (source->stack.known) {
 			site = known_site(source);
 			continue;
@@ -288,7 +288,7 @@ static struct km_profile_site *site_of(struct source *source, const struct kmem_
 
 /* ------------------------------------------------------------------ live samples */
 
-static uint8_t *tag_at(const struct km_profile_slot *slot)
+static uint8_t *tag_at(const struct kmem_profile_slot *slot)
 {
 	return (uint8_t *)km_profile_now.tags + (slot - record.slot);
 }
@@ -299,11 +299,11 @@ static uint8_t tag_of(const void *p)
 	return (uint8_t)((uintptr_t)p * 0x9e3779b97f4a7c15ull >> 43) | 1;
 }
 
-static bool put_in_slot(struct km_profile_slot *slot, const void *p, uint64_t what)
+static bool put_in_slot(struct kmem_profile_slot *slot, const void *p, uint64_t what)
 {
 	uintptr_t seen = km_load(&slot->p);
 
-	km_debug(slot < record.slot + KM_PROFILE_SLOTS && (uintptr_t)p > CHANGES, "a slot has an object's address");
+	km_debug(slot < record.slot + KMEM_PROFILE_SLOTS && (uintptr_t)p > CHANGES, "a slot has an object's address");
 	if (seen || !km_cas_acquire(&slot->p, &seen, (uintptr_t)CHANGES))
 		return false;
 	km_store(&slot->what, what);
@@ -315,7 +315,7 @@ static bool put_in_slot(struct km_profile_slot *slot, const void *p, uint64_t wh
 
 static void remember(const void *p, uint64_t what)
 {
-	struct km_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];
+	struct kmem_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];
 
 	for (unsigned i = 0; i < KM_PROFILE_ROW; i++)
 		if (put_in_slot(&row[i], p, what))
@@ -326,15 +326,15 @@ static void remember(const void *p, uint64_t what)
 /* Remove a freed object's sample, if there is one: the address's row holds at least one sample. */
 static km_noinline void take_out(const void *p)
 {
-	struct km_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];
+	struct kmem_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];
 
 	for (unsigned i = 0; i < KM_PROFILE_ROW; i++) {
-		struct km_profile_slot *slot = &row[i];
+		struct kmem_profile_slot *slot = &row[i];
 
 		if (km_load(tag_at(slot)) != tag_of(p) || km_load_acquire(&slot->p) != (uintptr_t)p)
 			continue;
 		probe_free(p);
-		km_debug(km_load(&slot->what) & KM_PROFILE_MOST_BYTES, "an allocated sample has bytes");
+		km_debug(km_load(&slot->what) & KMEM_PROFILE_MOST_BYTES, "an allocated sample has bytes");
 		km_store(tag_at(slot), (uint8_t)0);
 		/* Release pairs with put_in_slot: the next owner's tag is stored later. */
 		km_store_release(&slot->p, (uintptr_t)0);
@@ -360,12 +360,12 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	/* Drop an old sample of the address: a private group's slabs are freed without calls for single objects. */
 	profile_goes(p);
 	describe(&source, cache);
-	struct km_profile_site *site = site_of(&source, cache, call);
+	struct kmem_profile_site *site = site_of(&source, cache, call);
 	if (km_unlikely(!site)) {
 		km_add(&record.lost, 1ul);
 		return;
 	}
-	km_debug(site >= record.site && site < record.site + KM_PROFILE_SITES, "a site is in the table");
+	km_debug(site >= record.site && site < record.site + KMEM_PROFILE_SITES, "a site is in the table");
 	/* bytes / (bytes / mean) equals the mean, so most samples need no division. */
 	const uint64_t word = km_load(&each_byte);
 	double each;
@@ -373,14 +373,14 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	const double x = (double)bytes * each;
 	const double weight = km_likely(x <= 1) ? (double)km_load(&record.mean) * km_profile_series(x) :
 						  (double)bytes * km_profile_times(x);
-	km_debug(weight >= (double)bytes || km_load(&record.state) != KM_PROFILE_ON,
+	km_debug(weight >= (double)bytes || km_load(&record.state) != KMEM_PROFILE_ON,
 		 "a sample has a weight of at least one object");
 	km_add(&site->bytes, (uint64_t)(weight + 0.5));
 	if (km_unlikely(!source.each))
-		km_add(&site->parts, (uint64_t)(KM_PROFILE_PART * km_profile_times(x) + 0.5));
+		km_add(&site->parts, (uint64_t)(KMEM_PROFILE_PART * km_profile_times(x) + 0.5));
 	/* Approximate count: concurrent threads may lose an increment. */
 	km_store(&site->samples, km_load(&site->samples) + 1);
-	remember(p, (uint64_t)(site - record.site) << KM_PROFILE_SITE_SHIFT | bytes);
+	remember(p, (uint64_t)(site - record.site) << KMEM_PROFILE_SITE_SHIFT | bytes);
 }
 
 /* Check for the end of the profile. A program served by per-CPU sheaves may take no slow path for long, and no other
@@ -427,7 +427,7 @@ static km_noinline void profile_due(const struct kmem_cache *cache, void *p, siz
 	}
 	uint64_t points = points_in(&km_thread.profile, bytes);
 	/* With a cache filter, points in objects of other caches are ignored. */
-	if (is_meant(cache) && km_load(&record.state) == KM_PROFILE_ON && bytes <= KM_PROFILE_MOST_BYTES)
+	if (is_meant(cache) && km_load(&record.state) == KMEM_PROFILE_ON && bytes <= KMEM_PROFILE_MOST_BYTES)
 		sample(cache, p, bytes, points, call);
 	if (may_wait)
 		tick();
@@ -445,13 +445,13 @@ static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes,
 
 /* The single mapping: sites, slots, tags of slots. */
 struct tables {
-	struct km_profile_site site[KM_PROFILE_SITES];
-	struct km_profile_slot slot[KM_PROFILE_SLOTS];
-	uint64_t tags[KM_PROFILE_SLOTS / KM_PROFILE_ROW];
+	struct kmem_profile_site site[KMEM_PROFILE_SITES];
+	struct kmem_profile_slot slot[KMEM_PROFILE_SLOTS];
+	uint64_t tags[KMEM_PROFILE_SLOTS / KM_PROFILE_ROW];
 };
 _Static_assert(sizeof(struct tables) + KM_STACK_TRAILS * sizeof(struct km_stack_trail) <= 3000000,
 	       "at most three megabytes, with what is known of stacks");
-_Static_assert(KM_PROFILE_SITES <= 1u << (64 - KM_PROFILE_SITE_SHIFT), "a slot's word has room for a site");
+_Static_assert(KMEM_PROFILE_SITES <= 1u << (64 - KMEM_PROFILE_SITE_SHIFT), "a slot's word has room for a site");
 
 static bool make_tables(void)
 {
@@ -480,11 +480,11 @@ static void clear(void *table, size_t bytes)
 static void clear_tables(void)
 {
 	if (record.number) {
-		clear(record.site, KM_PROFILE_SITES * sizeof(*record.site));
+		clear(record.site, KMEM_PROFILE_SITES * sizeof(*record.site));
 		/* Only `p` is cleared: a concurrent call has already written the other word of its slot. */
-		for (size_t i = 0; i < KM_PROFILE_SLOTS; i++)
+		for (size_t i = 0; i < KMEM_PROFILE_SLOTS; i++)
 			km_store(&record.slot[i].p, (uintptr_t)0);
-		clear(km_profile_now.tags, KM_PROFILE_SLOTS);
+		clear(km_profile_now.tags, KMEM_PROFILE_SLOTS);
 	}
 	km_store(&record.lost, (uint64_t)0);
 	km_store(&record.untracked, (uint64_t)0);
@@ -494,13 +494,13 @@ static void clear_tables(void)
 static bool profile_begin(void)
 {
 	if (!make_tables()) {
-		km_store(&record.state, (uint32_t)KM_PROFILE_NEVER);
+		km_store(&record.state, (uint32_t)KMEM_PROFILE_NEVER);
 		return false;
 	}
 	clear_tables();
 	/* No settings were requested: a tracer started the profile. */
-	if (km_load(&record.state) != KM_PROFILE_ASKED) {
-		km_store(&record.mean, (uint64_t)KM_PROFILE_MEAN);
+	if (km_load(&record.state) != KMEM_PROFILE_ASKED) {
+		km_store(&record.mean, (uint64_t)KMEM_PROFILE_MEAN);
 		km_store(&record.ends_ms, (uint64_t)0);
 		store_name(record.cache, no_name);
 	}
@@ -519,20 +519,20 @@ static bool profile_begin(void)
 	km_store(&km_profile_now.number, record.number);
 	/* Release pairs with no acquire here: calls see the profile through this thread's drain, readers are
 	 * outside. */
-	km_store_release(&record.state, (uint32_t)KM_PROFILE_ON);
+	km_store_release(&record.state, (uint32_t)KMEM_PROFILE_ON);
 	return true;
 }
 
 static void profile_end(void)
 {
-	km_store(&record.state, (uint32_t)KM_PROFILE_OVER);
+	km_store(&record.state, (uint32_t)KMEM_PROFILE_OVER);
 }
 
 static bool is_active(void)
 {
 	uint32_t state = km_load(&record.state);
 
-	return state == KM_PROFILE_ASKED || state == KM_PROFILE_ON;
+	return state == KMEM_PROFILE_ASKED || state == KMEM_PROFILE_ON;
 }
 
 /* Returns: true while a tracer is attached (default mean), or the profile's time is not over. */
@@ -550,7 +550,7 @@ static void profile_start(uint64_t mean)
 	if (!mean)
 		return;
 	record.mean = km_min(mean, MOST_MEAN);
-	record.state = KM_PROFILE_ASKED;
+	record.state = KMEM_PROFILE_ASKED;
 	if (!profile_begin()) {
 		km_warn("KMEM_OPTIONS: profile is ignored: the system refuses memory for the samples");
 		return;
@@ -569,7 +569,7 @@ static bool read_letters(const char *text, uint64_t *mean, uint64_t *seconds)
 	       (!*mean || *seconds);
 }
 
-static int profile_ask(const struct km_mail_request *request)
+static int profile_ask(const struct kmem_mail_request *request)
 {
 	uint64_t mean, seconds;
 
@@ -588,7 +588,7 @@ static int profile_ask(const struct km_mail_request *request)
 	store_name(record.cache, request->cache);
 	km_store(&record.ends_ms, km_os_now_ms() + seconds * 1000);
 	km_debug(record.ends_ms && record.mean, "a requested profile ends");
-	km_store(&record.state, (uint32_t)KM_PROFILE_ASKED);
+	km_store(&record.state, (uint32_t)KMEM_PROFILE_ASKED);
 	return 0;
 }
 

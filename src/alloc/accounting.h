@@ -67,9 +67,10 @@ struct km_charge_ops {
 	/* ---- for observers: figures of all groups of this process, each parent before its children, with no lock
 	 * held. Returns: the number of groups. visit NULL: only the number. */
 	size_t (*groups)(void (*visit)(const struct km_group_stats *stats, void *arg), void *arg);
-	/* A write to a group's file (KM_MAIL_GROUP): 0, -EINVAL, -ENOENT; -EAGAIN: not now. */
+	/* A write to a group's file (KMEM_MAIL_GROUP): 0, -EINVAL, -ENOENT; -EAGAIN: not now. */
 	int (*write)(const char *text, const char *file);
-	/* mem_cgroup_account_malloc, with the registry locked: 0, or -EOPNOTSUPP. Cached blocks stay charged. */
+	/* mem_cgroup_account_malloc (KMEM_MAIL_ACCOUNT), with the registry locked: 0, or -EOPNOTSUPP. Cached blocks
+	 * stay charged. */
 	int (*account_malloc)(bool on);
 	/* The groups, for readers outside of the process (memcg/memcg_group.h). */
 	const struct km_memcg_view *view;

@@ -290,7 +290,7 @@ km_inline bool km_alloc_lone(const struct kmem_cache *cache)
 	return cache->layout.engine->array.lone;
 }
 
-/* Serves requests from outside (struct km_gate) in a call that used cached objects and runs no tick. If a request
+/* Serves requests from outside (struct kmem_gate) in a call that used cached objects and runs no tick. If a request
  * closed the fast-path gate, the call runs a tick and opens the gate, unless the request wants more ticks. A call
  * that may not wait, and a signal handler inside an engine, leave both to a later call, a free at the latest. */
 void km_alloc_note_request(struct kmem_cache *cache, bool may_wait) km_cold;

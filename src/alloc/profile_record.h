@@ -1,53 +1,17 @@
 /*
- * profile_record.h: a profile of allocations: samples by stack, taken while the program runs, and the record for
- * readers outside of the process. Invariants: without a profile, fast path and slow path cost no more than with
- * tracer support (km_alloc_probing). During a profile no call is a fast path. Lower folders know one hook, NULL in a
- * static program without profiles.
- *
- * The layout of the record stays, or gets another version. The reader may be of another build: the reader takes the
- * bytes of a site and of a slot from the record, and uses only the fields known to its build. The reader reads while
- * other threads write: each figure is whole, but the sum of several figures may mix moments. The tables are never
- * freed.
+ * profile_record.h: a profile of allocations: samples by stack, taken while the program runs (the record for readers:
+ * <kmem/record.h>). Invariants: without a profile, fast path and slow path cost no more than with tracer support
+ * (km_alloc_probing). During a profile no call is a fast path. The tables are never freed. Lower folders know one hook,
+ * NULL in a static program without profiles.
  */
 #ifndef KM_ALLOC_PROFILE_RECORD_H
 #define KM_ALLOC_PROFILE_RECORD_H
 
+#include <kmem/record.h>
+
 #include "slab/engine.h"
 
-#define KM_PROFILE_VERSION	2u
-#define KM_PROFILE_FRAMES	38u		/* frames of a stack, from the call into the library on */
-#define KM_PROFILE_SITES	4096u		/* stacks, by cache and group */
-#define KM_PROFILE_SLOTS	65536u		/* samples allocated now */
-#define KM_PROFILE_ROW		8u		/* slots for one object */
-#define KM_PROFILE_MEAN		(512u << 10)	/* mean bytes between two samples, as in jemalloc and tcmalloc */
-#define KM_PROFILE_PART		256u		/* unit of `parts`: 1/256 of an object */
-
-enum km_profile_state {
-	KM_PROFILE_NEVER,
-	KM_PROFILE_ASKED,	/* begins as soon as the caches have hooks */
-	KM_PROFILE_ON,
-	KM_PROFILE_OVER,	/* figures stay until the next profile begins */
-};
-
-/* All allocations by one stack, from one cache, for one group. All figures but `samples` are estimates. */
-struct km_profile_site {
-	uint64_t hash;			/* 0: free; 1: being filled in */
-	uint64_t bytes, parts;		/* allocated in this profile; parts: only if `each` is 0 */
-	uint32_t samples, depth;
-	uint32_t group;			/* number of the group; 0: uncharged, or the root */
-	uint32_t each;			/* bytes of each object; 0: sizes differ */
-	char cache[KM_NAME_BYTES];	/* "": a large block of no class */
-	char group_name[KM_NAME_BYTES];	/* truncated */
-	uintptr_t frame[KM_PROFILE_FRAMES];
-};
-
-/* A sampled object not freed yet; p 0: free slot, 1: slot in change. A site's slots add up to its live bytes. */
-struct km_profile_slot {
-	uintptr_t p;
-	uint64_t what;			/* bytes; upper 16 bits: the site */
-};
-#define KM_PROFILE_SITE_SHIFT	48
-#define KM_PROFILE_MOST_BYTES	(((uint64_t)1 << KM_PROFILE_SITE_SHIFT) - 1)
+#define KM_PROFILE_ROW		8u	/* slots for one object */
 
 /* x / q, where q = 1 - exp(-x) is the probability of a sample; for x up to 1. */
 static inline double km_profile_series(double x)
@@ -75,19 +39,6 @@ static inline double km_profile_times(double x)
 	return 1 / q;
 }
 
-struct km_profile_record {
-	uint32_t version, state;
-	uint32_t number;		/* number of the profile, different for each */
-	uint32_t frames, sites, site_bytes, slots, slot_bytes;
-	uint64_t mean;			/* mean bytes between two samples */
-	uint64_t began_ms, ends_ms;	/* monotonic clock, ms; ends_ms 0: no end set */
-	uint64_t lost;			/* samples without a site for their stack */
-	uint64_t untracked;		/* samples without a slot: counted as allocated, not as live */
-	struct km_profile_site *site;	/* NULL: no profile was ever taken */
-	struct km_profile_slot *slot;
-	char cache[KM_NAME_BYTES];	/* profile of this cache only; "": all caches */
-};
-
 /* Read by each call during a profile. */
 struct km_profile_now {
 	uint64_t *tags;			/* a byte per slot: 0 free, else from the address; a word per row */
@@ -109,7 +60,7 @@ km_inline size_t km_profile_row(const void *p)
 {
 	return (uintptr_t)p * 0x9e3779b97f4a7c15ull >> 51;
 }
-_Static_assert(KM_PROFILE_SLOTS == KM_PROFILE_ROW << 13, "a row has a number of 13 bits");
+_Static_assert(KMEM_PROFILE_SLOTS == KM_PROFILE_ROW << 13, "a row has a number of 13 bits");
 
 /* False: the object is no sample, as for nearly every object after one load. */
 km_inline bool km_profile_may_have(const void *p)
@@ -120,7 +71,7 @@ km_inline bool km_profile_may_have(const void *p)
 /* The hook of profiles (base/cc.h). due, comes, goes: also called in a signal handler, with no lock held; take no
  * lock, and keep errno. cache NULL: a block of whole pages. may_wait: the call may make system calls; then a sample
  * may check for the end of the profile. site: the return address of the call, or near. */
-struct km_mail_request;
+struct kmem_mail_request;
 struct km_profile_ops {
 	/* KMEM_OPTIONS=profile: a profile from the first object on. Called before the first cache is made. */
 	void (*start)(uint64_t mean);
@@ -133,8 +84,8 @@ struct km_profile_ops {
 	void (*comes)(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait);
 	void (*goes)(const void *p);
 	/* A request from outside (cache/mailbox.h), with the registry locked: 0 or -errno. */
-	int (*ask)(const struct km_mail_request *request);
-	const struct km_profile_record *record;
+	int (*ask)(const struct kmem_mail_request *request);
+	const struct kmem_profile_record *record;
 };
 extern km_hidden const struct km_profile_ops *km_profile_ops;
 /* For tests: the same samples each time; 0: random samples. */

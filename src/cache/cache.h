@@ -10,6 +10,7 @@
 #include "alloc/profile_record.h"
 #include "page/guard_range.h"
 #include "os/sanitizer.h"
+#include "option_text.h"
 
 /* ---- boot.c */
 
@@ -60,14 +61,6 @@ struct km_options {
 extern km_hidden struct km_options km_options;
 extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
 void km_options_read(void);
-/* Defined by a program, such as the command kmem, whose environment is meant for another program. Returns true: this
- * copy of the library ignores the variables. Context: the start; may not allocate. */
-bool km_options_for_others(void) __attribute__((weak));
-enum km_option_fit { KM_OPTION_FITS, KM_OPTION_BAD, KM_OPTION_UNKNOWN };
-/* Apply one option in this process. A NULL value fits no option but help. */
-enum km_option_fit km_option_apply(const char *key, const char *value);
-/* Parse bytes, as 1.5G: suffix K, M, G or T (either case; powers of 1024). Returns: false for other text, or 0. */
-bool km_parse_bytes(const char *text, uint64_t *bytes);
 
 /* ---- cache_ids.c. Context: registry locked. KM_MAP_DESC: no id. fenced: no thread uses the id's word any more. */
 uint16_t km_id_get(struct kmem_cache *cache);
@@ -365,7 +358,7 @@ struct km_debug_ops {
 	int (*switch_flags)(struct kmem_cache *cache, slab_flags_t flags);
 	bool (*has_tracks)(void);
 	int (*print_now)(int fd);
-	struct km_debug_stack *const *stacks;	/* by the number in the objects' marks */
+	struct kmem_record_stack *const *stacks;	/* by the number in the objects' marks */
 };
 extern km_hidden const struct km_debug_ops *km_debug_ops;
 
@@ -379,9 +372,6 @@ struct km_failure_ops {
 	bool (*fails)(const char *name, size_t bytes, gfp_t gfp);
 };
 extern km_hidden const struct km_failure_ops *km_failure_ops;
-/* Validate a text for KMEM_FAILSLAB. Returns: false with the first bad word in *bad, of KM_FAILING_WORD bytes. */
-#define KM_FAILING_WORD 256u
-bool km_failing_fits(const char *text, char *bad);
 
 /* Check the engine's lists and the debug hooks' data. Returns: damages. Requires: no other thread uses the cache. */
 km_inline int km_cache_check(struct kmem_cache *cache)

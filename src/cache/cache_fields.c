@@ -5,6 +5,7 @@
  */
 #include "kfree_rcu.h"
 #include "process_record.h"
+#include "page/obj_cgroups.h"
 
 #define ROOT(member)	KM_FIELD_IN("root", struct km_root, member)
 #define PERCPU(member)	KM_FIELD_IN("percpu", struct km_percpu, member)
@@ -24,7 +25,32 @@
 #define CACHE(part, member)	KM_FIELD_AS("cache." #member, struct kmem_cache, part.member)
 #define CACHE_AS(name, member)	KM_FIELD_AS("cache." name, struct kmem_cache, member)
 
-const struct km_field km_fields[] = {
+/* Values that readers know by <kmem/record.h>. */
+#define SAME(value, published)	_Static_assert((uint64_t)(value) == (uint64_t)(published), "readers know the value")
+SAME(KM_PAGE_SHIFT, KMEM_PAGE_SHIFT);
+SAME(KM_NAME_BYTES, KMEM_RECORD_NAME_BYTES);
+SAME(KM_MAX_NODES, KMEM_RECORD_NODES);
+SAME(KM_MAX_ORDER, KMEM_RECORD_MAX_ORDER);
+SAME(KM_SLAB_MAX_OBJECTS, KMEM_RECORD_MAX_OBJECTS);
+SAME(KM_NOT_KEPT, KMEM_RECORD_NOT_KEPT);
+SAME(KM_ALLOC_MAP_LOW, KMEM_RECORD_MAP_SHIFT);
+SAME(KM_ALLOC_MAP_TABLES, KMEM_RECORD_MAPS);
+SAME(KM_PAGE_ENGINE_BYTES / sizeof(uint64_t), KMEM_RECORD_WORDS);
+SAME(km_array_count(((struct km_rcu_block *)0)->object), KMEM_RECORD_RCU_OBJECTS);
+SAME(KM_DEFRAG_SCALE, KMEM_RECORD_DEFRAG);
+SAME(KM_DEBUG_FLAGS, KMEM_RECORD_DEBUG_FLAGS);
+SAME(KM_DISCIPLINE_NONE, KMEM_RECORD_NONE);
+SAME(KM_DISCIPLINE_CMPXCHG, KMEM_RECORD_CMPXCHG);
+SAME(KM_PERCPU_SHEAVES, KMEM_RECORD_SHEAVES);
+SAME(KM_PERCPU_FREELIST, KMEM_RECORD_FREELIST);
+SAME(KM_PAGE_SLAB, KMEM_RECORD_PAGE_SLAB);
+SAME(KM_PAGE_FREE_LAST, KMEM_RECORD_PAGE_FREE_LAST);
+SAME(KM_OWNER_VECTOR, KMEM_RECORD_VECTOR);
+SAME(KM_OWNER_NOBODY, KMEM_RECORD_UNCHARGED);
+SAME(KM_DEBUG_WORD, KMEM_RECORD_DEBUG_WORD);
+SAME(KM_SIZED_UNIT, KMEM_RECORD_SLOB_UNIT);
+
+const struct kmem_record_field km_fields[] = {
 	KM_FIELD_CONST("area_shift", KMEM_AREA_SHIFT),
 	KM_FIELD_CONST("slob_unit", KM_SIZED_UNIT),
 	/* Bytes of a track behind a debugged object; another layout must get another name. */

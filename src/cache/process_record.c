@@ -9,11 +9,10 @@
 #include "page/addr_reuse.h"
 #include "kmalloc/realloc_run.h"
 
-_Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root, version) == 24 &&
-	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");
+_Static_assert(offsetof(struct km_root, head) == 0, "readers look there");
 _Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its place");
 
-struct km_mail km_mail;
+struct kmem_mail km_mail;
 bool km_shadows_drain;
 const struct km_control_ops *km_control_ops;
 const struct km_debug_ops *km_debug_ops;
@@ -22,10 +21,10 @@ const struct km_observer_ops *km_observer_ops;
 
 static void show_mail(struct km_root *root)
 {
-	root->control = !km_control_ops ? KM_CONTROL_NONE : km_options.control ? KM_CONTROL_ON : KM_CONTROL_OFF;
-	if (root->control != KM_CONTROL_ON)
+	root->control = !km_control_ops ? KMEM_CONTROL_NONE : km_options.control ? KMEM_CONTROL_ON : KMEM_CONTROL_OFF;
+	if (root->control != KMEM_CONTROL_ON)
 		return;
-	km_mail.version = KM_MAIL_VERSION;
+	km_mail.version = KMEM_MAIL_VERSION;
 	root->mail = &km_mail;
 	root->ways = &km_gate;
 	root->mail_report = km_control_ops->report;
@@ -40,11 +39,11 @@ void km_root_start(void)
 	if (!root)
 		return;
 	km_debug(!*(uint64_t *)root, "the magic comes last");
-	root->major = KM_ROOT_MAJOR;
-	root->minor = KM_ROOT_MINOR;
-	root->fields = km_fields;
-	root->field_count = km_field_count;
-	__builtin_memcpy(root->version, KMEM_VERSION, sizeof(KMEM_VERSION));
+	root->head.major = KMEM_RECORD_MAJOR;
+	root->head.minor = KMEM_RECORD_MINOR;
+	root->head.fields = km_fields;
+	root->head.field_count = km_field_count;
+	__builtin_memcpy(root->head.version, KMEM_VERSION, sizeof(KMEM_VERSION));
 	root->discipline = km_discipline_name(km_percpu.discipline);
 	root->reason = km_percpu.reason;
 	root->hardened = km_hardening.parts;
@@ -72,6 +71,6 @@ void km_root_start(void)
 	root->profile = km_profile_ops ? km_profile_ops->record : NULL;
 	root->stacks = km_debug_ops ? km_debug_ops->stacks : NULL;
 	show_mail(root);
-	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
+	__builtin_memcpy(&magic, KMEM_RECORD_MAGIC, sizeof(magic));
 	km_store_release((uint64_t *)root, magic);
 }

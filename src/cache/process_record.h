@@ -1,19 +1,14 @@
 /*
- * process_record.h: the record for readers in other processes: `kmem info` reads a running program's memory with
- * process_vm_readv and never runs code in the program.
+ * process_record.h: the record for readers in other processes (<kmem/record.h>): `kmem info` reads a running program's
+ * memory with process_vm_readv and never runs code in the program.
  *
  * The record lies at the very start of the first metadata range, just behind a page without access (page/metadata.c).
  * Therefore the record begins a mapping in /proc/PID/maps in every program, also without symbols and names of
  * mappings. The record points at data kept anyway; nothing is written for readers while the program runs. A fork's
  * child has a copy with the right addresses for the child, so the record has no process id.
  *
- * The reader may be of another build: a server lives for months, and the tool is updated. So the record leads to a
- * table of the fields used by readers, by name (base/fields.h): fields of this record, of caches, of pages, of CPUs.
- * Only the first fields, up to the line below, have a fixed place.
- *
- * A reader follows pointers into structures that change meanwhile. The reader may rely on this: caches, nodes,
- * sheaves and the tables here are metadata or static, so they can be read forever, even after they were freed. The
- * reader must check the data, bound each walk, and try again.
+ * Invariant: caches, nodes, sheaves and the tables here are metadata or static, so a reader may read them for ever,
+ * also after their end.
  */
 #ifndef KM_CACHE_PROCESS_RECORD_H
 #define KM_CACHE_PROCESS_RECORD_H
@@ -25,17 +20,8 @@
 #include "cache.h"
 #include "mailbox.h"
 
-#define KM_ROOT_MAGIC	"libkmem"
-#define KM_ROOT_MAJOR	2u	/* incremented if a reader must read or walk a table differently */
-#define KM_ROOT_MINOR	0u	/* for people */
-
 struct km_root {
-	char magic[8];		/* written last */
-	uint32_t major, minor;
-	const struct km_field *fields;
-	char version[16];
-	uint64_t field_count;
-	/* ---- from here on by the table */
+	struct kmem_record head;	/* all fields below have their places in the table */
 	const char *discipline, *reason;
 	const char *hardened;	/* active parts, by the names of their options; empty: none */
 	const struct km_percpu *percpu;
@@ -61,17 +47,17 @@ struct km_root {
 	const struct km_guarded *guarded;
 	const size_t *guard_objects, *guard_live, *guard_samples, *guard_reports;	/* guarded objects */
 	const struct km_memcg_view *memcg;	/* memcg/memcg_group.h; NULL: there can't be groups */
-	uint32_t control;		/* enum km_control */
-	struct km_mail *mail;		/* set if control is on */
-	const struct km_mail_report *mail_report;
+	uint32_t control;		/* enum kmem_control */
+	struct kmem_mail *mail;		/* set if control is on */
+	const struct kmem_mail_report *mail_report;
 	const struct km_grace *const *grace;	/* objects waiting for a grace period; points to NULL without RCU */
-	const struct km_profile_record *profile;	/* alloc/profile_record.h; NULL: not linked in */
-	const struct km_gate *ways;	/* percpu/pcpu.h; where control is on */
-	struct km_debug_stack *const *stacks;	/* by number; NULL: debugging is not linked in */
+	const struct kmem_profile_record *profile;	/* NULL: not linked in */
+	const struct kmem_gate *ways;	/* where control is on */
+	struct kmem_record_stack *const *stacks;	/* by number; NULL: debugging is not linked in */
 };
 
 /* cache_fields.c: the table of this build. */
-extern km_hidden const struct km_field km_fields[];
+extern km_hidden const struct kmem_record_field km_fields[];
 extern km_hidden const unsigned km_field_count;
 
 /* Write the record. Context: called once, when all referenced data exist. */

@@ -1,11 +1,12 @@
 /*
  * mailbox.c: requests from outside the process (cache/mailbox.h), and settling of draining shadow caches. Invariants:
- * a request is copied first, and every part of the copy is validated. No thread waits for a lock here, so requests
- * cannot deadlock a program. Each request is executed once and answered once, by number. A request prints at most one
- * line on standard error, except a requested report.
+ * a request is copied first, and every part of the copy is validated before any change. No thread waits for a lock
+ * here, so requests cannot deadlock a program. Each request is executed once and answered once, by number. A request
+ * prints at most one line on standard error, except a requested report.
  */
 #include <errno.h>
 
+#include "base/text.h"
 #include "cache/cache.h"
 #include "cache/mailbox.h"
 #include "os/die.h"
@@ -13,7 +14,6 @@
 #include "percpu/pcpu.h"
 #include "os/stderr.h"
 #include "stack.h"
-#include "write_cache.h"
 
 #define LOOK_MS		200u		/* time between checks of draining shadow caches */
 #define KEPT_MS		10000u		/* longest time with closed gates per request; the command may be dead */
@@ -26,18 +26,32 @@ static struct {
 	uint64_t kept_until;
 } control;
 
-/* ------------------------------------------------------------------ one request */
+struct kmem_mail_report km_control_report km_sparse;
 
-struct km_mail_report km_control_report km_sparse;
+#define MOST_NUMBERS	3u
+
+/* Needs and functions of a command. */
+struct order;
+struct kind {
+	bool (*fits)(struct order *order);	/* checks the texts before any change; NULL: all texts fit */
+	/* Returns: 0 or -errno; -EAGAIN: a lock is held by another thread, nothing has changed, and the request stays
+	 * open. */
+	int (*serve)(struct order *order);
+	bool has_texts, is_named;	/* both texts are ended; the name of a cache is not empty */
+	bool waits;			/* serving waits for locks of caches or groups */
+	uint8_t numbers;		/* in the letters */
+};
 
 struct order {
-	struct km_mail_request request;
+	struct kmem_mail_request request;
+	const struct kind *kind;	/* NULL: unknown command */
+	uint32_t asked;			/* number of the request */
 	slab_flags_t flags;
+	unsigned long number[MOST_NUMBERS];
 	unsigned count;			/* number of caches of that name */
 	int result;
 	unsigned damages;
 	bool report;			/* print the leak report after the answer */
-	bool writes;			/* write to a cache file */
 };
 
 static bool is_ended(const char *text, size_t bytes)
@@ -53,49 +67,28 @@ static bool is_on(const struct order *order)
 	return !__builtin_strcmp(order->request.letters, "on");
 }
 
-static void read_order(struct order *order)
+static bool is_for_all(const struct order *order)
 {
-	struct km_mail_request *request = &order->request;
-
-	*order = (struct order){ .result = -EINVAL };
-	for (size_t i = 0; i < sizeof(*request); i++)
-		((char *)request)[i] = km_load((const char *)&km_mail.request + i);
-	const bool ended = is_ended(request->cache, sizeof(request->cache)) &&
-			   is_ended(request->letters, sizeof(request->letters));
-	bool fits = false;
-	switch (request->command) {
-	case KM_MAIL_LEAKS:
-		fits = true;
-		break;
-	case KM_MAIL_PROFILE:
-	case KM_MAIL_SHRINK:
-	case KM_MAIL_GROUP:
-		fits = ended;
-		break;
-	case KM_MAIL_VALIDATE:
-		fits = ended && request->cache[0];
-		break;
-	case KM_MAIL_ACCOUNT:
-		fits = ended && (is_on(order) || !__builtin_strcmp(request->letters, "off"));
-		break;
-	case KM_MAIL_DEBUG:
-		if (!km_debug_ops) {
-			order->result = -EOPNOTSUPP;
-			return;
-		}
-		fits = ended && request->cache[0] && km_debug_ops->letters(request->letters, &order->flags);
-		break;
-	default:
-		order->writes = fits = ended && km_written_fits(request);
-	}
-	order->result = fits ? 0 : -EINVAL;
+	return order->request.cache[0] == '*' && !order->request.cache[1];
 }
 
-static int serve_cache(struct kmem_cache *cache, void *arg)
+static bool is_named(const struct kmem_cache *cache, const struct order *order)
+{
+	return !cache->ext.shadow_of && __builtin_strcmp(cache->registry.name, order->request.cache) == 0;
+}
+
+/* ------------------------------------------------------------------ debugging */
+
+static bool fits_debug(struct order *order)
+{
+	return !km_debug_ops || km_debug_ops->letters(order->request.letters, &order->flags);
+}
+
+static int debug_cache(struct kmem_cache *cache, void *arg)
 {
 	struct order *order = arg;
 
-	if (cache->ext.shadow_of || __builtin_strcmp(cache->registry.name, order->request.cache) != 0)
+	if (!is_named(cache, order))
 		return 0;
 	order->count++;
 	int error = km_debug_ops->switch_flags(cache, order->flags);
@@ -103,9 +96,34 @@ static int serve_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-static bool is_for_all(const struct order *order)
+/* Change the debugging of new objects, and print the change. No letters mean all letters. */
+static int serve_debug(struct order *order)
 {
-	return order->request.cache[0] == '*' && !order->request.cache[1];
+	const char *cache = order->request.cache, *letters = order->request.letters;
+	const bool lacks = order->flags & SLAB_STORE_USER && !km_stack_is_there();
+
+	if (!km_debug_ops)
+		return -EOPNOTSUPP;
+	km_registry_each(debug_cache, order);
+	if (!order->count || order->result)
+		return order->count ? order->result : -ENOENT;
+	if (!order->flags)
+		km_warn("%s: new objects are not debugged any more, as requested by another process", cache);
+	else
+		km_warn("%s: new objects are debugged with \"%s\", as requested by another process%s", cache,
+			letters[0] ? letters : "FZPU", lacks ? "; stacks have one frame" : "");
+	return 0;
+}
+
+static int serve_leaks(struct order *order)
+{
+	order->report = km_debug_ops && km_debug_ops->has_tracks();
+	return order->report ? 0 : -ENODATA;
+}
+
+static int serve_profile(struct order *order)
+{
+	return km_profile_ops ? km_profile_ops->ask(&order->request) : -EOPNOTSUPP;
 }
 
 /* Validate a matching cache. A shadow cache is validated together with its cache. */
@@ -113,9 +131,7 @@ static int validate_cache(struct kmem_cache *cache, void *arg)
 {
 	struct order *order = arg;
 
-	if (cache->ext.shadow_of ||
-	    (!is_for_all(order) &&
-	     __builtin_strcmp(cache->registry.name, order->request.cache) != 0))
+	if (cache->ext.shadow_of || (!is_for_all(order) && !is_named(cache, order)))
 		return 0;
 	order->count++;
 	order->damages += (unsigned)kmem_cache_validate(cache);
@@ -127,100 +143,183 @@ static int validate_cache(struct kmem_cache *cache, void *arg)
  * object in use by another thread during the check would look damaged, and be "repaired". Therefore a program with
  * several threads is refused with -EBUSY.
  */
-static void validate(struct order *order, uint32_t number)
+static int serve_validate(struct order *order)
 {
 	struct km_heard heard = { .text = km_control_report.text, .bytes = sizeof(km_control_report.text) };
-
 	const bool holds = km_options.observed && km_observer_ops->hold();
+	const bool alone = (!km_options.observed || holds) && km_os_threads() == 1;
 
-	if ((km_options.observed && !holds) || km_os_threads() != 1) {
-		order->result = -EBUSY;
-		goto end;
+	if (alone) {
+		km_debug(!km_thread.heard && km_thread.busy, "one validation on request runs at a time");
+		km_thread.heard = &heard;
+		km_registry_each(validate_cache, order);
+		if (is_for_all(order)) {
+			order->damages += (unsigned)(km_engines_check() + km_arena_check());
+			if (km_block_hooks)
+				order->damages += (unsigned)km_block_hooks->check();
+		}
+		km_thread.heard = NULL;
+		km_control_report.damages = order->damages;
+		km_control_report.length = (uint32_t)heard.length;
+		km_control_report.number = order->asked;
 	}
-	km_debug(!km_thread.heard && km_thread.busy, "one validation on request runs at a time");
-	km_thread.heard = &heard;
-	km_registry_each(validate_cache, order);
-	if (is_for_all(order)) {
-		order->damages += (unsigned)(km_engines_check() + km_arena_check());
-		if (km_block_hooks)
-			order->damages += (unsigned)km_block_hooks->check();
-	}
-	km_thread.heard = NULL;
-	km_control_report.damages = order->damages;
-	km_control_report.length = (uint32_t)heard.length;
-	km_control_report.number = number;
-	order->result = order->count ? 0 : -ENOENT;
-end:
 	if (holds)
 		km_observer_ops->let_go();
-}
-
-/* Print the change. No letters mean all letters. */
-static void say_debugged(const struct order *order)
-{
-	const char *cache = order->request.cache, *letters = order->request.letters;
-
-	const bool lacks = order->flags & SLAB_STORE_USER && !km_stack_is_there();
-
-	if (!order->flags)
-		km_warn("%s: new objects are not debugged any more, as requested by another process", cache);
-	else
-		km_warn("%s: new objects are debugged with \"%s\", as requested by another process%s", cache,
-			letters[0] ? letters : "FZPU", lacks ? "; stacks have one frame" : "");
+	return !alone ? -EBUSY : order->count ? 0 : -ENOENT;
 }
 
 /* Caches of one name are shrunk at once; a round over all caches may take several ticks. */
 static bool is_for_named(const struct order *order)
 {
-	return order->request.command == KM_MAIL_SHRINK && order->request.cache[0];
+	return order->request.command == KMEM_MAIL_SHRINK && order->request.cache[0];
 }
 
-/* Write to a file of a group. */
-static int write_group(const struct km_mail_request *request)
+static int serve_shrink(struct order *order)
 {
-	return km_has_accounting() ? km_charge_ops->write(request->cache, request->letters) : -ENOENT;
+	return is_for_named(order) ? km_reclaim_named(order->request.cache) : 0;
+}
+
+/* ------------------------------------------------------------------ groups */
+
+static int serve_group(struct order *order)
+{
+	return km_has_accounting() ? km_charge_ops->write(order->request.cache, order->request.letters) : -ENOENT;
+}
+
+static bool fits_account(struct order *order)
+{
+	return is_on(order) || !__builtin_strcmp(order->request.letters, "off");
+}
+
+static int serve_account(struct order *order)
+{
+	return km_has_accounting() ? km_charge_ops->account_malloc(is_on(order)) : -EOPNOTSUPP;
+}
+
+/* ------------------------------------------------------------------ writes to files of a cache, as the kernel's */
+
+/* A request's letters: exactly the command's decimal numbers, separated by single blanks. */
+static bool fits_numbers(struct order *order)
+{
+	const char *text = order->request.letters;
+
+	for (unsigned i = 0; i < order->kind->numbers; i++)
+		if ((i && *text++ != ' ') || !km_text_number(&text, UINT32_MAX, &order->number[i]))
+			return false;
+	return !*text;
+}
+
+/* Kernel: once a cache matches, values refused by slabinfo are ignored. */
+static int tune(struct kmem_cache *cache, const unsigned long *number)
+{
+	if (!number[0] || !number[1] || number[1] > number[0])
+		return 0;
+	return km_cache_tune_locked(cache, (unsigned)number[0], (unsigned)number[1], (unsigned)number[2]);
+}
+
+/* Kernel, since 7.0: per-CPU partial slabs do not exist, and only 0 may be written. */
+static int set_cpu_partial(struct kmem_cache *cache, unsigned long objects)
+{
+	if (!cache->layout.engine->chain.set_cpu_partial)
+		return objects ? -EINVAL : 0;
+	return cache->layout.engine->chain.set_cpu_partial(cache, objects);
+}
+
+static int write_one(struct kmem_cache *cache, const struct order *order)
+{
+	switch (order->request.command) {
+	case KMEM_MAIL_MIN_PARTIAL:
+		return kmem_cache_set_min_partial(cache, order->number[0]);
+	case KMEM_MAIL_DEFRAG_RATIO:
+		return kmem_cache_set_remote_node_defrag_ratio(cache, (unsigned)order->number[0]);
+	case KMEM_MAIL_SHEAF_CAPACITY:
+		return km_cache_set_capacity(cache, (unsigned)order->number[0]);
+	case KMEM_MAIL_CPU_PARTIAL:
+		return set_cpu_partial(cache, order->number[0]);
+	case KMEM_MAIL_TUNE:
+		return tune(cache, order->number);
+	default:
+		kmem_cache_clear_events(cache);
+		return 0;
+	}
+}
+
+/* A write also applies to the caches tuned with the cache; such a cache keeps the old value after a refusal. */
+static int write_cache(struct kmem_cache *cache, void *arg)
+{
+	struct order *order = arg;
+	const struct kmem_cache *leader = cache;
+
+	while (leader && !is_named(leader, order))
+		leader = leader->tune.tuned_with;
+	if (!leader)
+		return 0;
+	km_debug(!cache->layout.dead, "a written cache exists");
+	int error = write_one(cache, order);
+	km_debug(error <= 0, "a write is accepted, or refused with an error");
+	if (is_named(cache, order)) {
+		order->count++;
+		order->result = order->result ?: error;
+	}
+	return 0;
+}
+
+static int serve_write(struct order *order)
+{
+	km_registry_each(write_cache, order);
+	return order->count ? order->result : -ENOENT;
+}
+
+/* ------------------------------------------------------------------ one request */
+
+static const struct kind kinds[] = {
+	[KMEM_MAIL_DEBUG] = { fits_debug, serve_debug, true, true, false, 0 },
+	[KMEM_MAIL_LEAKS] = { NULL, serve_leaks, false, false, false, 0 },
+	[KMEM_MAIL_PROFILE] = { NULL, serve_profile, true, false, false, 0 },
+	[KMEM_MAIL_SHRINK] = { NULL, serve_shrink, true, false, false, 0 },
+	[KMEM_MAIL_VALIDATE] = { NULL, serve_validate, true, true, true, 0 },
+	[KMEM_MAIL_MIN_PARTIAL] = { fits_numbers, serve_write, true, true, true, 1 },
+	[KMEM_MAIL_DEFRAG_RATIO] = { fits_numbers, serve_write, true, true, true, 1 },
+	[KMEM_MAIL_SHEAF_CAPACITY] = { fits_numbers, serve_write, true, true, true, 1 },
+	[KMEM_MAIL_CPU_PARTIAL] = { fits_numbers, serve_write, true, true, true, 1 },
+	[KMEM_MAIL_TUNE] = { fits_numbers, serve_write, true, true, true, MOST_NUMBERS },
+	[KMEM_MAIL_CLEAR] = { fits_numbers, serve_write, true, true, true, 0 },
+	[KMEM_MAIL_GROUP] = { NULL, serve_group, true, false, true, 0 },
+	[KMEM_MAIL_ACCOUNT] = { fits_account, serve_account, true, false, true, 0 },
+};
+
+static void read_order(struct order *order, uint32_t number)
+{
+	struct kmem_mail_request *request = &order->request;
+
+	*order = (struct order){ .asked = number };
+	for (size_t i = 0; i < sizeof(*request); i++)
+		((char *)request)[i] = km_load((const char *)&km_mail.request + i);
+	const bool ended = is_ended(request->cache, sizeof(request->cache)) &&
+			   is_ended(request->letters, sizeof(request->letters));
+	const struct kind *kind = request->command < km_array_count(kinds) ? &kinds[request->command] : kinds;
+	order->kind = kind->serve ? kind : NULL;
+	if (!order->kind || (kind->has_texts && !ended) || (kind->is_named && !request->cache[0]) ||
+	    (kind->fits && !kind->fits(order)))
+		order->result = -EINVAL;
 }
 
 /*
  * Execute a request. A completed request is answered before another thread or the next tick can see the request as
- * open. A request stopped by a lock (-EAGAIN) has changed nothing and stays open. Context: the registry is locked.
+ * open. Context: the registry is locked.
  */
-static void serve(struct order *order, uint32_t number)
+static void serve(struct order *order)
 {
-	if (order->request.command == KM_MAIL_LEAKS) {
-		order->report = km_debug_ops && km_debug_ops->has_tracks();
-		order->result = order->report ? 0 : -ENODATA;
-	} else if (order->request.command == KM_MAIL_PROFILE) {
-		order->result = order->result ?: km_profile_ops ? km_profile_ops->ask(&order->request) : -EOPNOTSUPP;
-	} else if (order->request.command == KM_MAIL_VALIDATE && !order->result) {
-		validate(order, number);
-	} else if (order->request.command == KM_MAIL_ACCOUNT && !order->result) {
-		order->result = km_has_accounting() ? km_charge_ops->account_malloc(is_on(order)) : -EOPNOTSUPP;
-	} else if (order->writes) {
-		order->result = km_written_serve(&order->request);
-		if (order->result == -EAGAIN)
-			return;
-	} else if (order->request.command == KM_MAIL_GROUP && !order->result) {
-		order->result = write_group(&order->request);
-		if (order->result == -EAGAIN)
-			return;
-	} else if (is_for_named(order) && !order->result) {
-		order->result = km_reclaim_named(order->request.cache);
-		if (order->result == -EAGAIN)
-			return;
-	} else if (order->request.command == KM_MAIL_DEBUG && !order->result) {
-		km_registry_each(serve_cache, order);
-		if (!order->count)
-			order->result = -ENOENT;
-		else if (!order->result)
-			say_debugged(order);
-	}
+	if (!order->result)
+		order->result = order->kind->serve(order);
+	if (order->result == -EAGAIN)
+		return;
 	km_debug(km_thread.busy && order->result <= 0, "a request ends in an error, or in none");
 	km_mail.done = order->request;
 	km_store(&km_mail.result, order->result);
 	km_store(&control.before, km_load(&km_mail.answered));
 	/* Release pairs with look_for_mail, and with the reader in another process. */
-	km_store_release(&km_mail.answered, number);
+	km_store_release(&km_mail.answered, order->asked);
 }
 
 /* ------------------------------------------------------------------ ticks */
@@ -240,24 +339,21 @@ static void look_for_mail(void)
 		km_cas_acquire(&km_mail.asked, &number, answered);
 		return;
 	}
-	read_order(&order);
+	read_order(&order, number);
 	/* End an expired profile, so that a new profile can start. */
-	if (order.request.command == KM_MAIL_PROFILE)
+	if (order.request.command == KMEM_MAIL_PROFILE)
 		km_probes_look();
 	/* False: the round is not complete, or another thread works on the round. */
-	if (order.request.command == KM_MAIL_SHRINK && !order.result && !is_for_named(&order) &&
+	if (order.request.command == KMEM_MAIL_SHRINK && !order.result && !is_for_named(&order) &&
 	    !km_reclaim_part(&control.shrink, number))
 		return;
-	/* Validation, draining of sheaves and closing of size classes wait for cache locks. */
-	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT ||
-			   order.request.command == KM_MAIL_GROUP || is_for_named(&order);
-	if ((waits || order.writes) && km_thread.locks_held)
+	if (!order.result && (order.kind->waits || is_for_named(&order)) && km_thread.locks_held)
 		return;
 	if (!km_registry_trylock())
 		return;
 	/* Another thread may have answered meanwhile. */
 	if (number != km_load(&km_mail.answered) && number == km_load(&km_mail.asked))
-		serve(&order, number);
+		serve(&order);
 	km_registry_unlock();
 	/* The reader of a pipe may be slow, so no lock is held here. */
 	if (order.report)

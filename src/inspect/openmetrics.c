@@ -12,39 +12,50 @@
 
 /* ------------------------------------------------------------------ order */
 
-typedef bool before_fn(const struct km_metrics *metrics, size_t a, size_t b);
+/* Returns: below 0 if row a comes before row b, 0 for equal rows. */
+typedef int compare_fn(const struct km_metrics *metrics, size_t a, size_t b);
 
-static void sink(const struct km_metrics *metrics, size_t at, size_t count, before_fn *before)
+static bool before(const struct km_metrics *metrics, size_t a, size_t b, compare_fn *compare)
+{
+	const int order = compare(metrics, a, b);
+
+	return order ? order < 0 : a < b;
+}
+
+static void swap(size_t *a, size_t *b)
+{
+	const size_t was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
+static void sink(const struct km_metrics *metrics, size_t at, size_t count, compare_fn *compare)
 {
 	size_t *order = metrics->order;
 
 	for (size_t child; (child = 2 * at + 1) < count; at = child) {
-		if (child + 1 < count && before(metrics, order[child], order[child + 1]))
+		if (child + 1 < count && before(metrics, order[child], order[child + 1], compare))
 			child++;
-		if (!before(metrics, order[at], order[child]))
+		if (!before(metrics, order[at], order[child], compare))
 			return;
-		size_t moved = order[at];
-		order[at] = order[child];
-		order[child] = moved;
+		swap(&order[at], &order[child]);
 	}
 }
 
 /* Heap sort: no extra memory and no recursion. */
-static void sort(const struct km_metrics *metrics, size_t count, before_fn *before)
+static void sort(const struct km_metrics *metrics, size_t count, compare_fn *compare)
 {
 	size_t *order = metrics->order;
 
 	for (size_t i = count / 2; i--;)
-		sink(metrics, i, count, before);
+		sink(metrics, i, count, compare);
 	for (size_t i = count; i-- > 1;) {
-		size_t last = order[0];
-
-		order[0] = order[i];
-		order[i] = last;
-		sink(metrics, 0, i, before);
+		swap(&order[0], &order[i]);
+		sink(metrics, 0, i, compare);
 	}
 	for (size_t i = 1; i < count; i++)
-		km_debug(!before(metrics, order[i], order[i - 1]), "sorted entries are in order");
+		km_debug(before(metrics, order[i - 1], order[i], compare), "sorted entries are in order");
 }
 
 static unsigned long known(unsigned long n)
@@ -52,10 +63,68 @@ static unsigned long known(unsigned long n)
 	return n == KM_UNKNOWN ? 0 : n;
 }
 
-/* Add to a sum. A sum with an unknown part is unknown. */
-static void add(uint64_t *sum, uint64_t n)
+/* ------------------------------------------------------------------ families of samples */
+
+enum kind { GAUGE, COUNTER, INFO };
+
+struct family {
+	const char *name;		/* after "kmem_", without the suffix of the kind; the end is the unit */
+	enum kind kind;
+	const char *help;
+};
+
+/* A family of caches or of groups, and the place of the number in a row. */
+struct column {
+	struct family family;
+	size_t at;
+	bool is_limit;			/* omit the sample if there is no limit */
+};
+
+#define CACHE(member)	offsetof(struct km_metrics_cache, member)
+static const struct column object_bytes = {
+	{ "cache_object_bytes", GAUGE, "Bytes of one object." }, CACHE(object_bytes), false,
+};
+/* The sums of caches of one name. */
+static const struct column cache_columns[] = {
+	{ { "cache_live_objects", GAUGE, "Allocated objects." }, CACHE(live_objects), false },
+	{ { "cache_live_bytes", GAUGE, "Bytes of allocated objects." }, CACHE(live_bytes), false },
+	{ { "cache_ready_bytes", GAUGE, "Free objects cached on CPUs and in barns." }, CACHE(ready_bytes), false },
+	{ { "cache_slabs", GAUGE, "Slabs." }, CACHE(slabs), false },
+	{ { "cache_slab_bytes", GAUGE, "Memory of slabs: allocated, cached and free objects." },
+	  CACHE(slab_bytes), false },
+	{ { "cache_slabs_taken", COUNTER, "Slabs allocated from free pages." }, CACHE(new_slabs), false },
+	{ { "cache_slabs_given_back", COUNTER, "Slabs returned to free pages." }, CACHE(freed_slabs), false },
+};
+
+#define GROUP(member)	offsetof(struct km_group_stats, member)
+static const struct column group_columns[] = {
+	{ { "group_current_bytes", GAUGE, "Memory charged to the group and its descendants." }, GROUP(current), false },
+	{ { "group_peak_bytes", GAUGE, "Greatest memory charged so far." }, GROUP(peak), false },
+	{ { "group_max_bytes", GAUGE, "Hard limit of charged memory." }, GROUP(max), true },
+	{ { "group_high_bytes", GAUGE, "Threads of the group are throttled above this limit." }, GROUP(high), true },
+	{ { "group_low_bytes", GAUGE, "Below this bound, reclaim spares the group while other groups have "
+					    "reclaimable memory." }, GROUP(low), true },
+	{ { "group_min_bytes", GAUGE, "Below this bound, reclaim spares the group." }, GROUP(min), true },
+	{ { "group_stock_bytes", GAUGE, "Memory charged in advance in per-CPU stocks." }, GROUP(stock), false },
+	{ { "group_failures", COUNTER, "Charges that reached the hard limit." }, GROUP(failcnt), false },
+};
+
+static uint64_t *number_at(void *row, const struct column *column)
 {
-	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
+	return (uint64_t *)((char *)row + column->at);
+}
+
+static void add_limit(uint64_t *sum, uint64_t limit)
+{
+	*sum = *sum == MEMCG_NO_LIMIT || limit == MEMCG_NO_LIMIT ? MEMCG_NO_LIMIT :
+	       *sum == KM_UNKNOWN_LIMIT || limit == KM_UNKNOWN_LIMIT ? KM_UNKNOWN_LIMIT : *sum + limit;
+}
+
+/* Add the numbers of a row to another row. */
+static void merge(void *into, void *from, const struct column *columns, size_t count)
+{
+	for (const struct column *column = columns; column < columns + count; column++)
+		(column->is_limit ? add_limit : km_stats_sum)(number_at(into, column), *number_at(from, column));
 }
 
 /* ------------------------------------------------------------------ caches of one name */
@@ -88,11 +157,9 @@ void km_metrics_cache(struct km_metrics_cache *row, const struct kmem_cache_stat
 	km_text_take(row->engine, sizeof(row->engine), stats->engine ?: "", "", '?');
 }
 
-static bool cache_by_name(const struct km_metrics *metrics, size_t a, size_t b)
+static int cache_by_name(const struct km_metrics *metrics, size_t a, size_t b)
 {
-	int order = __builtin_strcmp(metrics->caches[a].name, metrics->caches[b].name);
-
-	return order ? order < 0 : a < b;
+	return __builtin_strcmp(metrics->caches[a].name, metrics->caches[b].name);
 }
 
 static unsigned long weight(const struct km_metrics_cache *cache)
@@ -100,22 +167,11 @@ static unsigned long weight(const struct km_metrics_cache *cache)
 	return km_max(known(cache->slab_bytes), known(cache->live_bytes));
 }
 
-static bool cache_by_weight(const struct km_metrics *metrics, size_t a, size_t b)
+static int cache_by_weight(const struct km_metrics *metrics, size_t a, size_t b)
 {
 	unsigned long x = weight(&metrics->caches[a]), y = weight(&metrics->caches[b]);
 
-	return x != y ? x > y : a < b;
-}
-
-static void merge_cache(struct km_metrics_cache *into, const struct km_metrics_cache *from)
-{
-	add(&into->live_objects, from->live_objects);
-	add(&into->live_bytes, from->live_bytes);
-	add(&into->ready_bytes, from->ready_bytes);
-	add(&into->slabs, from->slabs);
-	add(&into->slab_bytes, from->slab_bytes);
-	add(&into->new_slabs, from->new_slabs);
-	add(&into->freed_slabs, from->freed_slabs);
+	return (x < y) - (x > y);
 }
 
 /* Merge caches of one name and mark the shown caches. Returns: the number of caches left out. */
@@ -127,11 +183,9 @@ static size_t choose_caches(struct km_metrics *metrics)
 		order[i] = i;
 	sort(metrics, metrics->cache_count, cache_by_name);
 	for (size_t i = 0; i < metrics->cache_count; i++) {
-		struct km_metrics_cache *cache = &metrics->caches[order[i]];
-
-		cache->shown = false;
-		if (kept && !__builtin_strcmp(metrics->caches[order[kept - 1]].name, cache->name))
-			merge_cache(&metrics->caches[order[kept - 1]], cache);
+		if (kept && !cache_by_name(metrics, order[kept - 1], order[i]))
+			merge(&metrics->caches[order[kept - 1]], &metrics->caches[order[i]], cache_columns,
+			      km_array_count(cache_columns));
 		else
 			order[kept++] = order[i];
 	}
@@ -143,18 +197,8 @@ static size_t choose_caches(struct km_metrics *metrics)
 
 /* ------------------------------------------------------------------ groups of one path */
 
-static size_t hash(uint64_t *key, const char *text)
-{
-	size_t length = 0;
-
-	for (; text[length]; length++)
-		*key = (*key ^ (unsigned char)text[length]) * 0x100000001b3u;
-	return length;
-}
-
 /*
- * Replace bad characters in names, and compute each group's parent and path key. Groups come as a tree, parents
- * before children.
+ * Replace bad characters in names, and find each group's parent. Groups come as a tree, parents before children.
  */
 static void link_groups(struct km_metrics *metrics)
 {
@@ -163,96 +207,56 @@ static void link_groups(struct km_metrics *metrics)
 	for (size_t i = 0; i < metrics->group_count; i++) {
 		struct km_metrics_group *group = &metrics->groups[i];
 		size_t depth = km_max(1u, km_min(group->stats.depth, (unsigned)MEMCG_DEPTH_MAX));
-		char name[MEMCG_NAME_MAX];
 
-		km_text_take(name, sizeof(name), group->stats.name, "", '?');
-		__builtin_memcpy(group->stats.name, name, sizeof(name));
+		km_text_take(group->stats.name, sizeof(group->stats.name), group->stats.name, "", '?');
 		group->above = above[depth - 1];
-		group->shown = false;
-		group->key = group->above ? metrics->groups[group->above - 1].key : 0xcbf29ce484222325u;
-		if (group->above)
-			hash(&group->key, "/");
-		hash(&group->key, name);
 		km_debug(group->above <= i, "a group follows its parent");
 		for (; depth <= MEMCG_DEPTH_MAX; depth++)
 			above[depth] = i + 1;
 	}
 }
 
-static bool group_by_current(const struct km_metrics *metrics, size_t a, size_t b)
+static int group_by_current(const struct km_metrics *metrics, size_t a, size_t b)
 {
 	unsigned long x = known(metrics->groups[a].stats.current), y = known(metrics->groups[b].stats.current);
 
-	return x != y ? x > y : a < b;
+	return (x < y) - (x > y);
 }
 
-/* Iterator over a path, backwards by character. A name may contain a slash. */
-struct path {
-	const struct km_metrics *metrics;
-	size_t group, left;	/* index plus 1; characters left in the name */
-};
+#define PATH_BYTES	(MEMCG_DEPTH_MAX * MEMCG_NAME_MAX)
 
-static struct path path_of(const struct km_metrics *metrics, size_t place)
+/* The names from the root down, with slashes; a name may contain slashes. Returns: the text, at the end of room. */
+static const char *path_of(const struct km_metrics *metrics, size_t place, char room[PATH_BYTES])
 {
-	return (struct path){ metrics, place + 1, __builtin_strlen(metrics->groups[place].stats.name) };
+	char *at = room + PATH_BYTES - 1;
+
+	*at = '\0';
+	for (size_t group = place + 1, above; group; group = above) {
+		const char *name = metrics->groups[group - 1].stats.name;
+		const size_t length = __builtin_strlen(name);
+
+		at -= length;
+		__builtin_memcpy(at, name, length);
+		above = metrics->groups[group - 1].above;
+		if (above)
+			*--at = '/';
+	}
+	km_debug(at >= room, "a path has at most MEMCG_DEPTH_MAX names");
+	return at;
 }
 
-/* Returns: the previous character, or 0 at the start. */
-static char step_back(struct path *path)
+static int group_by_path(const struct km_metrics *metrics, size_t a, size_t b)
 {
-	if (!path->group)
-		return '\0';
-	const struct km_metrics_group *group = &path->metrics->groups[path->group - 1];
-	if (path->left)
-		return group->stats.name[--path->left];
-	path->group = group->above;
-	if (!path->group)
-		return '\0';
-	path->left = __builtin_strlen(path->metrics->groups[path->group - 1].stats.name);
-	return '/';
+	char of_a[PATH_BYTES], of_b[PATH_BYTES];
+
+	return __builtin_strcmp(path_of(metrics, a, of_a), path_of(metrics, b, of_b));
 }
 
-/* Compare paths. Returns: 0 for equal paths. */
-static int compare_paths(const struct km_metrics *metrics, size_t a, size_t b)
+static void merge_group(struct km_group_stats *into, struct km_group_stats *from)
 {
-	struct path x = path_of(metrics, a), y = path_of(metrics, b);
-	char first, second;
-
-	do {
-		first = step_back(&x);
-		second = step_back(&y);
-	} while (first == second && first);
-	return (unsigned char)first - (unsigned char)second;
-}
-
-/* Order groups by path. Chosen names can make two keys collide, so the paths themselves decide. */
-static bool group_by_path(const struct km_metrics *metrics, size_t a, size_t b)
-{
-	uint64_t x = metrics->groups[a].key, y = metrics->groups[b].key;
-	int order = x == y ? compare_paths(metrics, a, b) : 0;
-
-	return x != y ? x < y : order ? order < 0 : a < b;
-}
-
-static void add_limit(uint64_t *sum, uint64_t limit)
-{
-	*sum = *sum == MEMCG_NO_LIMIT || limit == MEMCG_NO_LIMIT ? MEMCG_NO_LIMIT :
-	       *sum == KM_UNKNOWN_LIMIT || limit == KM_UNKNOWN_LIMIT ? KM_UNKNOWN_LIMIT : *sum + limit;
-}
-
-static void merge_group(struct km_group_stats *into, const struct km_group_stats *from)
-{
-	add(&into->current, from->current);
-	add(&into->peak, from->peak);
-	add(&into->failcnt, from->failcnt);
-	add(&into->stock, from->stock);
-	add(&into->dying, from->dying);
-	add_limit(&into->max, from->max);
-	add_limit(&into->high, from->high);
-	add_limit(&into->low, from->low);
-	add_limit(&into->min, from->min);
+	merge(into, from, group_columns, km_array_count(group_columns));
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
-		add(&into->events[i], from->events[i]);
+		km_stats_sum(&into->events[i], from->events[i]);
 }
 
 /* Merge groups of one path and mark the shown groups. Returns: the number of groups left out. */
@@ -265,11 +269,8 @@ static size_t choose_groups(struct km_metrics *metrics)
 		order[i] = i;
 	sort(metrics, metrics->group_count, group_by_path);
 	for (size_t i = 0; i < metrics->group_count; i++) {
-		const size_t last = kept ? order[kept - 1] : 0;
-
-		if (kept && metrics->groups[last].key == metrics->groups[order[i]].key &&
-		    !compare_paths(metrics, last, order[i]))
-			merge_group(&metrics->groups[last].stats, &metrics->groups[order[i]].stats);
+		if (kept && !group_by_path(metrics, order[kept - 1], order[i]))
+			merge_group(&metrics->groups[order[kept - 1]].stats, &metrics->groups[order[i]].stats);
 		else
 			order[kept++] = order[i];
 	}
@@ -280,15 +281,6 @@ static size_t choose_groups(struct km_metrics *metrics)
 }
 
 /* ------------------------------------------------------------------ lines */
-
-enum kind { GAUGE, COUNTER, INFO };
-
-struct family {
-	const char *name;		/* after "kmem_", without the suffix of the kind */
-	enum kind kind;
-	bool bytes;			/* unit bytes, appended to the name */
-	const char *help;
-};
 
 struct printing {
 	struct km_writer *writer;
@@ -306,6 +298,14 @@ static const char *suffix(const struct family *family)
 	return family->kind == COUNTER ? "_total" : family->kind == INFO ? "_info" : "";
 }
 
+static bool has_bytes(const char *name)
+{
+	static const char unit[] = "_bytes";
+	const size_t length = __builtin_strlen(name);
+
+	return length >= sizeof(unit) && !__builtin_strcmp(name + length - (sizeof(unit) - 1), unit);
+}
+
 /* In Prometheus's format a family has the name of its samples and no unit, and kind "info" does not exist. */
 static void begin_family(struct printing *printing, const struct family *family)
 {
@@ -315,7 +315,7 @@ static void begin_family(struct printing *printing, const struct family *family)
 
 	km_print(printing->writer, "# HELP kmem_%s%s %s\n", family->name, end, family->help);
 	km_print(printing->writer, "# TYPE kmem_%s%s %s\n", family->name, end, kind);
-	if (family->bytes && !classic)
+	if (has_bytes(family->name) && !classic)
 		km_print(printing->writer, "# UNIT kmem_%s bytes\n", family->name);
 }
 
@@ -332,20 +332,15 @@ static void put_value(struct printing *printing, const char *text)
 	}
 }
 
-static void begin_label(struct printing *printing, const char *name)
+static void label(struct printing *printing, const char *name, const char *value)
 {
 	km_debug(*name, "a label has a name");
 	put(printing, printing->labelled ? "," : "{");
 	put(printing, name);
 	put(printing, "=\"");
-	printing->labelled = true;
-}
-
-static void label(struct printing *printing, const char *name, const char *value)
-{
-	begin_label(printing, name);
 	put_value(printing, value);
 	put(printing, "\"");
+	printing->labelled = true;
 }
 
 static void begin_sample(struct printing *printing, const struct family *family)
@@ -365,21 +360,21 @@ static void end_sample(struct printing *printing, unsigned long value)
 	km_print(printing->writer, "%s %lu\n", printing->labelled ? "}" : "", value);
 }
 
-/* Print a family with one sample. */
-static void print_one(struct printing *printing, const struct family *family, unsigned long value)
+/* Print one sample of a family, distinguished by one label unless name is NULL. */
+static void print_sample(struct printing *printing, const struct family *family, const char *name, const char *value,
+			 unsigned long n)
 {
-	if (value == KM_UNKNOWN)
-		return;
-	begin_family(printing, family);
 	begin_sample(printing, family);
-	end_sample(printing, value);
+	if (name)
+		label(printing, name, value);
+	end_sample(printing, n);
 }
 
 /* ------------------------------------------------------------------ the process */
 
 static void print_build(struct printing *printing)
 {
-	static const struct family build = { "build", INFO, false, "Version and per-CPU discipline of the library." };
+	static const struct family build = { "build", INFO, "Version and per-CPU discipline of the library." };
 	const struct km_print_process *process = &printing->metrics->process;
 	char version[32], discipline[32], hardened[192];
 
@@ -394,12 +389,12 @@ static void print_build(struct printing *printing)
 	end_sample(printing, 1);
 }
 
-/* One sample of a family, distinguished by one label. */
 struct part {
 	const char *value;
 	unsigned long n;
 };
 
+/* Print the known parts of a family, distinguished by a label. */
 static void print_parts(struct printing *printing, const struct family *family, const char *name,
 			const struct part *parts, size_t count)
 {
@@ -411,17 +406,15 @@ static void print_parts(struct printing *printing, const struct family *family, 
 		if (!begun)
 			begin_family(printing, family);
 		begun = true;
-		begin_sample(printing, family);
-		label(printing, name, parts[i].value);
-		end_sample(printing, parts[i].n);
+		print_sample(printing, family, name, parts[i].value, parts[i].n);
 	}
 }
 
 static void print_memory(struct printing *printing)
 {
-	static const struct family pages = { "page_bytes", GAUGE, true,
+	static const struct family pages = { "page_bytes", GAUGE,
 		"Committed pages: used by slabs and large blocks, free and possibly resident, free and not resident." };
-	static const struct family resident = { "resident_bytes", GAUGE, true,
+	static const struct family resident = { "resident_bytes", GAUGE,
 		"Resident memory of used pages, of free pages, and of metadata." };
 	const struct km_metrics *metrics = printing->metrics;
 	const struct kmem_stats *stats = &metrics->stats;
@@ -443,64 +436,57 @@ static void print_process(struct printing *printing, size_t caches_omitted, size
 		struct family family;
 		unsigned long value;
 	} rows[] = {
-		{ { "caches", GAUGE, false, "Caches." }, s->caches },
-		{ { "caches_omitted", GAUGE, false, "Smallest caches, left out of this output." },
-		  caches_omitted },
-		{ { "groups", GAUGE, false, "Groups." }, metrics->group_count + metrics->groups_left_out },
-		{ { "groups_omitted", GAUGE, false, "Groups with the least memory, left out of this output." },
+		{ { "caches", GAUGE, "Caches." }, s->caches },
+		{ { "caches_omitted", GAUGE, "Smallest caches, left out of this output." }, caches_omitted },
+		{ { "groups", GAUGE, "Groups." }, metrics->group_count + metrics->groups_left_out },
+		{ { "groups_omitted", GAUGE, "Groups with the least memory, left out of this output." },
 		  groups_omitted },
-		{ { "reserved_bytes", GAUGE, true, "Address space reserved for pages." }, s->arena_reserved_bytes },
-		{ { "committed_bytes", GAUGE, true, "Address space of pages that is accessible." },
+		{ { "reserved_bytes", GAUGE, "Address space reserved for pages." }, s->arena_reserved_bytes },
+		{ { "committed_bytes", GAUGE, "Address space of pages that is accessible." },
 		  s->arena_committed_bytes },
-		{ { "large_blocks", GAUGE, false, "Allocated blocks of whole pages, outside of caches." },
-		  s->large_blocks },
-		{ { "large_bytes", GAUGE, true, "Bytes of these blocks." }, s->large_bytes },
-		{ { "mapped_blocks", GAUGE, false, "Huge blocks among the large blocks, each a mapping of its own." },
+		{ { "large_blocks", GAUGE, "Allocated blocks of whole pages, outside of caches." }, s->large_blocks },
+		{ { "large_bytes", GAUGE, "Bytes of these blocks." }, s->large_bytes },
+		{ { "mapped_blocks", GAUGE, "Huge blocks among the large blocks, each a mapping of its own." },
 		  s->mapped_blocks },
-		{ { "mapped_bytes", GAUGE, true, "Bytes of these huge blocks." }, s->mapped_bytes },
-		{ { "meta_bytes", GAUGE, true, "Metadata of the library." }, s->meta_bytes },
-		{ { "purged_bytes", COUNTER, true, "Memory returned to the system." },
-		  times(s->purged_pages, KM_PAGE_SIZE) },
-		{ { "slabs_taken", COUNTER, false, "Slabs allocated by all caches, destroyed caches included." },
+		{ { "mapped_bytes", GAUGE, "Bytes of these huge blocks." }, s->mapped_bytes },
+		{ { "meta_bytes", GAUGE, "Metadata of the library." }, s->meta_bytes },
+		{ { "purged_bytes", COUNTER, "Memory returned to the system." }, times(s->purged_pages, KM_PAGE_SIZE) },
+		{ { "slabs_taken", COUNTER, "Slabs allocated by all caches, destroyed caches included." },
 		  metrics->new_slabs },
-		{ { "slabs_given_back", COUNTER, false, "Slabs freed by all caches, destroyed caches included." },
+		{ { "slabs_given_back", COUNTER, "Slabs freed by all caches, destroyed caches included." },
 		  metrics->freed_slabs },
-		{ { "guarded_objects", GAUGE, false, "Guarded objects, allocated now." }, metrics->process.guard.live },
-		{ { "guarded_samples", COUNTER, false, "Guarded objects, allocated since the start." },
+		{ { "guarded_objects", GAUGE, "Guarded objects, allocated now." }, metrics->process.guard.live },
+		{ { "guarded_samples", COUNTER, "Guarded objects, allocated since the start." },
 		  metrics->process.guard.samples },
-		{ { "guarded_mistakes", COUNTER, false, "Reported misuses of guarded objects." },
+		{ { "guarded_mistakes", COUNTER, "Reported misuses of guarded objects." },
 		  metrics->process.guard.reports },
-		{ { "bind_failures", COUNTER, false, "Pieces of 4 MiB that the system refused to bind to their node." },
+		{ { "bind_failures", COUNTER, "Pieces of 4 MiB that the system refused to bind to their node." },
 		  s->bind_failures },
-		{ { "rss_bytes", GAUGE, true, "Resident memory of the process." }, metrics->rss },
+		{ { "rss_bytes", GAUGE, "Resident memory of the process." }, metrics->rss },
 	};
 
 	for (size_t i = 0; i < km_array_count(rows); i++)
-		print_one(printing, &rows[i].family, rows[i].value);
+		print_parts(printing, &rows[i].family, NULL, &(struct part){ NULL, rows[i].value }, 1);
 }
 
 /* ------------------------------------------------------------------ caches and groups */
 
-#define CACHE(member)	offsetof(struct km_metrics_cache, member)
-static const struct {
-	struct family family;
-	size_t at;
-} cache_families[] = {
-	{ { "cache_object_bytes", GAUGE, true, "Bytes of one object." }, CACHE(object_bytes) },
-	{ { "cache_live_objects", GAUGE, false, "Allocated objects." }, CACHE(live_objects) },
-	{ { "cache_live_bytes", GAUGE, true, "Bytes of allocated objects." }, CACHE(live_bytes) },
-	{ { "cache_ready_bytes", GAUGE, true, "Free objects cached on CPUs and in barns." }, CACHE(ready_bytes) },
-	{ { "cache_slabs", GAUGE, false, "Slabs." }, CACHE(slabs) },
-	{ { "cache_slab_bytes", GAUGE, true, "Memory of slabs: allocated, cached and free objects." },
-	  CACHE(slab_bytes) },
-	{ { "cache_slabs_taken", COUNTER, false, "Slabs allocated from free pages." }, CACHE(new_slabs) },
-	{ { "cache_slabs_given_back", COUNTER, false, "Slabs returned to free pages." }, CACHE(freed_slabs) },
-};
-#undef CACHE
+static void print_cache_column(struct printing *printing, const struct column *column)
+{
+	const struct km_metrics *metrics = printing->metrics;
+
+	begin_family(printing, &column->family);
+	for (size_t i = 0; i < metrics->cache_count; i++) {
+		struct km_metrics_cache *cache = &metrics->caches[i];
+
+		if (cache->shown && *number_at(cache, column) != KM_UNKNOWN)
+			print_sample(printing, &column->family, "cache", cache->name, *number_at(cache, column));
+	}
+}
 
 static void print_caches(struct printing *printing)
 {
-	static const struct family info = { "cache", INFO, false, "The engine that makes the cache's objects." };
+	static const struct family info = { "cache", INFO, "The engine that makes the cache's objects." };
 	const struct km_metrics *metrics = printing->metrics;
 
 	if (!metrics->cache_count)
@@ -513,57 +499,17 @@ static void print_caches(struct printing *printing)
 			label(printing, "engine", metrics->caches[i].engine);
 			end_sample(printing, 1);
 		}
-	for (size_t f = 0; f < km_array_count(cache_families); f++) {
-		const struct family *family = &cache_families[f].family;
-
-		begin_family(printing, family);
-		for (size_t i = 0; i < metrics->cache_count; i++) {
-			const struct km_metrics_cache *cache = &metrics->caches[i];
-			unsigned long n = *(const unsigned long *)((const char *)cache + cache_families[f].at);
-
-			if (!cache->shown || n == KM_UNKNOWN)
-				continue;
-			begin_sample(printing, family);
-			label(printing, "cache", cache->name);
-			end_sample(printing, n);
-		}
-	}
+	print_cache_column(printing, &object_bytes);
+	for (size_t i = 0; i < km_array_count(cache_columns); i++)
+		print_cache_column(printing, &cache_columns[i]);
 }
 
-/* Print the group label: the names from the root down. */
 static void group_label(struct printing *printing, size_t place)
 {
-	const struct km_metrics_group *groups = printing->metrics->groups;
-	size_t path[MEMCG_DEPTH_MAX], depth = 0;
+	char room[PATH_BYTES];
 
-	for (size_t at = place + 1; at && depth < MEMCG_DEPTH_MAX; at = groups[at - 1].above)
-		path[depth++] = at - 1;
-	begin_label(printing, "group");
-	while (depth--) {
-		put_value(printing, groups[path[depth]].stats.name);
-		put(printing, depth ? "/" : "\"");
-	}
+	label(printing, "group", path_of(printing->metrics, place, room));
 }
-
-#define GROUP(member)	offsetof(struct km_group_stats, member)
-static const struct {
-	struct family family;
-	size_t at;
-	bool limit;			/* omit the sample if there is no limit */
-} group_families[] = {
-	{ { "group_current_bytes", GAUGE, true, "Memory charged to the group and its descendants." },
-	  GROUP(current), false },
-	{ { "group_peak_bytes", GAUGE, true, "Greatest memory charged so far." }, GROUP(peak), false },
-	{ { "group_max_bytes", GAUGE, true, "Hard limit of charged memory." }, GROUP(max), true },
-	{ { "group_high_bytes", GAUGE, true, "Threads of the group are throttled above this limit." },
-	  GROUP(high), true },
-	{ { "group_low_bytes", GAUGE, true, "Below this bound, reclaim spares the group while other groups have "
-					    "reclaimable memory." }, GROUP(low), true },
-	{ { "group_min_bytes", GAUGE, true, "Below this bound, reclaim spares the group." }, GROUP(min), true },
-	{ { "group_stock_bytes", GAUGE, true, "Memory charged in advance in per-CPU stocks." }, GROUP(stock), false },
-	{ { "group_failures", COUNTER, false, "Charges that reached the hard limit." }, GROUP(failcnt), false },
-};
-#undef GROUP
 
 /* A low or min of 0 means no limit. */
 static bool is_there(uint64_t n, bool limit)
@@ -573,7 +519,7 @@ static bool is_there(uint64_t n, bool limit)
 
 static void print_events(struct printing *printing)
 {
-	static const struct family family = { "group_events", COUNTER, false,
+	static const struct family family = { "group_events", COUNTER,
 					      "Events of the group and its descendants, as in memory.events." };
 	const struct km_metrics *metrics = printing->metrics;
 
@@ -595,17 +541,17 @@ static void print_groups(struct printing *printing)
 
 	if (!metrics->group_count)
 		return;
-	for (size_t f = 0; f < km_array_count(group_families); f++) {
-		const struct family *family = &group_families[f].family;
+	for (size_t c = 0; c < km_array_count(group_columns); c++) {
+		const struct column *column = &group_columns[c];
 
-		begin_family(printing, family);
+		begin_family(printing, &column->family);
 		for (size_t i = 0; i < metrics->group_count; i++) {
-			const struct km_metrics_group *group = &metrics->groups[i];
-			uint64_t n = *(const uint64_t *)((const char *)&group->stats + group_families[f].at);
+			struct km_metrics_group *group = &metrics->groups[i];
+			const uint64_t n = *number_at(&group->stats, column);
 
-			if (!group->shown || !is_there(n, group_families[f].limit))
+			if (!group->shown || !is_there(n, column->is_limit))
 				continue;
-			begin_sample(printing, family);
+			begin_sample(printing, &column->family);
 			group_label(printing, i);
 			end_sample(printing, n);
 		}
@@ -637,8 +583,8 @@ static void sum_slabs(struct km_metrics *metrics)
 	metrics->new_slabs = metrics->process.past_new_slabs;
 	metrics->freed_slabs = metrics->process.past_freed_slabs;
 	for (size_t i = 0; i < metrics->cache_count; i++) {
-		add(&metrics->new_slabs, metrics->caches[i].new_slabs);
-		add(&metrics->freed_slabs, metrics->caches[i].freed_slabs);
+		km_stats_sum(&metrics->new_slabs, metrics->caches[i].new_slabs);
+		km_stats_sum(&metrics->freed_slabs, metrics->caches[i].freed_slabs);
 	}
 }
 

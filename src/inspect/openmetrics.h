@@ -20,9 +20,8 @@ struct km_metrics_cache {
 
 struct km_metrics_group {
 	struct km_group_stats stats;
-	uint64_t key;		/* hash of the path */
 	size_t above;		/* index of the parent group, plus 1 */
-	bool shown;
+	bool shown;		/* false before the output */
 };
 
 struct km_metrics_label {

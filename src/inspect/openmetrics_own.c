@@ -6,10 +6,8 @@
 #include <errno.h>
 
 #include "cache/cache.h"
-#include "page/guard_range.h"
 #include "base/bits.h"
 #include "os/die.h"
-#include "os/secret.h"
 #include "os/os.h"
 #include "openmetrics.h"
 
@@ -54,20 +52,6 @@ static void take_group(const struct km_group_stats *stats, void *arg)
 		metrics->groups_left_out++;
 }
 
-static void take_process(struct km_metrics *metrics)
-{
-	metrics->process = (struct km_print_process){
-		.version = KMEM_VERSION, .pid = km_os_pid(), .discipline = kmem_percpu_discipline(),
-		.reason = kmem_percpu_reason(), .hardened = km_hardening.parts,
-		.guard = { km_guarded.objects, km_load(&km_guarded.live), km_load(&km_guarded.samples),
-			   km_load(&km_guarded.reports) },
-		.past_new_slabs = km_load(&km_retired_of_process()->new_slabs),
-		.past_freed_slabs = km_load(&km_retired_of_process()->freed_slabs),
-	};
-	kmem_get_stats(&metrics->stats);
-	metrics->resident_used = metrics->resident_free = metrics->resident_records = metrics->rss = KM_UNKNOWN;
-}
-
 /* Take the snapshot. Returns: the mapping, or NULL without memory. */
 static void *take(struct km_metrics *metrics, size_t *bytes)
 {
@@ -83,7 +67,9 @@ static void *take(struct km_metrics *metrics, size_t *bytes)
 	metrics->groups = (void *)(metrics->caches + taking.cache_room);
 	metrics->order = (void *)(metrics->groups + taking.group_room);
 	km_debug(metrics->caches && !metrics->cache_count, "a new mapping has no rows");
-	take_process(metrics);
+	metrics->process = km_print_own_process();
+	kmem_get_stats(&metrics->stats);
+	metrics->resident_used = metrics->resident_free = metrics->resident_records = metrics->rss = KM_UNKNOWN;
 	km_registry_visit(take_cache, &taking);
 	if (taking.group_room)
 		km_charge_ops->groups(take_group, &taking);

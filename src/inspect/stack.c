@@ -57,26 +57,12 @@ struct text {
 	const uint8_t *at, *end;
 };
 
-static uint64_t uleb(struct text *text)
-{
-	uint64_t value = 0;
-
-	for (unsigned shift = 0; text->at < text->end; shift += 7) {
-		uint8_t byte = *text->at++;
-
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		if (!(byte & 0x80))
-			break;
-	}
-	return value;
-}
-
-static int64_t sleb(struct text *text)
+/* A LEB128 number; is_signed: bit 6 of the last byte is the sign. */
+static uint64_t leb(struct text *text, bool is_signed)
 {
 	uint64_t value = 0;
 	unsigned shift = 0;
-	uint8_t byte = 0;
+	uint8_t byte;
 
 	do {
 		byte = text->at < text->end ? *text->at++ : 0;
@@ -84,7 +70,27 @@ static int64_t sleb(struct text *text)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
 	} while (byte & 0x80);
-	return shift < 64 && byte & 0x40 ? (int64_t)(value | ~(uint64_t)0 << shift) : (int64_t)value;
+	return is_signed && shift < 64 && byte & 0x40 ? value | ~(uint64_t)0 << shift : value;
+}
+
+static uint64_t uleb(struct text *text)
+{
+	return leb(text, false);
+}
+
+static int64_t sleb(struct text *text)
+{
+	return (int64_t)leb(text, true);
+}
+
+/* A block of bytes behind its length. Returns: the block; the text continues behind it. */
+static struct text block(struct text *text)
+{
+	const uint64_t bytes = uleb(text);
+	const struct text inside = { text->at, text->at + bytes };
+
+	text->at += bytes;
+	return inside;
 }
 
 static uint64_t take(struct text *text, unsigned bytes)
@@ -147,22 +153,18 @@ static bool read_common(struct function *function, const uint8_t *cie)
 	if ((version == 1 ? take(&text, 1) : uleb(&text)) != REG_RA)
 		return false;
 	function->has_data = letters[0] == 'z';
-	const uint8_t *behind = text.end;
-	if (function->has_data) {
-		uint64_t bytes = uleb(&text);
-		behind = text.at + bytes;
-	}
+	struct text data = function->has_data ? block(&text) : text;
 	for (const char *letter = letters + function->has_data; *letter; letter++) {
 		if (*letter == 'R')
-			function->encoding = (uint8_t)take(&text, 1);
+			function->encoding = (uint8_t)take(&data, 1);
 		else if (*letter == 'L')
-			take(&text, 1);
+			take(&data, 1);
 		else if (*letter == 'P')
-			take(&text, width((uint8_t)take(&text, 1)));
+			take(&data, width((uint8_t)take(&data, 1)));
 		else if (*letter == 'S')
 			function->signal = true;
 	}
-	function->common = (struct text){ function->has_data ? behind : text.at, text.end };
+	function->common = text;
 	return width(function->encoding) != 0;
 }
 
@@ -203,10 +205,8 @@ static bool read_entry(struct function *function, const uint8_t *fde, uintptr_t 
 	if (bytes == 4 && function->encoding & 0x08)
 		start = (uint64_t)(int64_t)(int32_t)start;
 	function->start = (function->encoding & 0x70) == 0x10 ? (uintptr_t)at + start : start;
-	if (function->has_data) {
-		uint64_t skip = uleb(&text);
-		text.at += skip;
-	}
+	if (function->has_data)
+		block(&text);
 	function->own = text;
 	return pc - function->start < range;
 }
@@ -242,11 +242,9 @@ static void save(struct row *row, uint64_t reg, bool saved, int64_t offset)
 /* DW_CFA_def_cfa_expression: *(reg + offset), of functions that align their stack. */
 static void cfa_by_expression(struct row *row, struct text *text)
 {
-	uint64_t bytes = uleb(text);
-	struct text part = { text->at, text->at + bytes };
+	struct text part = block(text);
 	uint8_t first = (uint8_t)take(&part, 1);
 
-	text->at += bytes;
 	row->strange = true;
 	if (first != 0x70 + REG_FP)
 		return;
@@ -278,51 +276,39 @@ static void is_elsewhere(struct row *row, struct text *text, uint8_t code)
 		uleb(text);
 	else if (code == 0x15)
 		sleb(text);
-	else if (code == 0x10 || code == 0x16) {
-		uint64_t bytes = uleb(text);
-		text->at += bytes;
-	}
+	else if (code == 0x10 || code == 0x16)
+		block(text);
 }
 
 static bool run_one(const struct function *function, struct row *row, struct text *text, uint8_t code)
 {
+	int64_t offset;
 	uint64_t reg;
 
 	switch (code) {
 	case 0x00:
+	case 0x2d:			/* aarch64: the return address is signed from here on */
 		return true;
-	case 0x05: case 0x2f:
+	case 0x05: case 0x11: case 0x2f:
 		reg = uleb(text);
-		save(row, reg, true, (int64_t)uleb(text) * function->data_align * (code == 0x2f ? -1 : 1));
-		return true;
-	case 0x11:
-		reg = uleb(text);
-		save(row, reg, true, sleb(text) * function->data_align);
+		offset = code == 0x11 ? sleb(text) : (int64_t)uleb(text);
+		save(row, reg, true, offset * function->data_align * (code == 0x2f ? -1 : 1));
 		return true;
 	case 0x07: case 0x08: case 0x09: case 0x10: case 0x14: case 0x15: case 0x16:
 		is_elsewhere(row, text, code);
 		return true;
-	case 0x0c:
+	case 0x0c: case 0x12:
 		reg = uleb(text);
-		cfa_is(row, reg, (int64_t)uleb(text));
+		cfa_is(row, reg, code == 0x12 ? sleb(text) * function->data_align : (int64_t)uleb(text));
 		return true;
 	case 0x0d:
 		cfa_is(row, uleb(text), row->offset);
 		return true;
-	case 0x0e:
-		row->offset = (int64_t)uleb(text);
+	case 0x0e: case 0x13:
+		row->offset = code == 0x13 ? sleb(text) * function->data_align : (int64_t)uleb(text);
 		return true;
 	case 0x0f:
 		cfa_by_expression(row, text);
-		return true;
-	case 0x12:
-		reg = uleb(text);
-		cfa_is(row, reg, sleb(text) * function->data_align);
-		return true;
-	case 0x13:
-		row->offset = sleb(text) * function->data_align;
-		return true;
-	case 0x2d:			/* aarch64: the return address is signed from here on */
 		return true;
 	case 0x2e:
 		uleb(text);
@@ -755,7 +741,7 @@ km_noinline void km_stack_take(struct km_stack *stack, uint64_t key, unsigned mo
 	struct km_stack_trail *trail;
 
 	HERE(&walk);
-	km_debug(most <= KM_PROFILE_FRAMES, "a stack has room for its frames");
+	km_debug(most <= KMEM_PROFILE_FRAMES, "a stack has room for its frames");
 	walk.start = walk.sp;
 	walk.end = end_of(walk.sp);
 	stack->known = false;

@@ -40,7 +40,7 @@ struct km_stack {
 	bool known;			/* km_stack_keep had the same stack: no frames here, but the same `what` */
 	uint32_t what;
 	unsigned depth;
-	uintptr_t frame[KM_PROFILE_FRAMES];	/* the program's frames, the innermost first */
+	uintptr_t frame[KMEM_PROFILE_FRAMES];	/* the program's frames, the innermost first */
 	struct km_stack_trail *trail;	/* unfinished, or NULL */
 	uint64_t key;			/* ... its */
 };

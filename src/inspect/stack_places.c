@@ -27,6 +27,18 @@ struct object {
 	const void *sorted;		/* .eh_frame_hdr, if supplied by libc */
 };
 
+/* Set the program headers. The first page of a mapping is normally the first page of the file. */
+static void take_headers(struct object *object, const ElfW(Ehdr) *head, bool is_program)
+{
+	if (is_program) {
+		object->headers = (const void *)getauxval(AT_PHDR);
+		object->count = (unsigned)getauxval(AT_PHNUM);
+	} else if (head && __builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) == 0) {
+		object->headers = (const void *)((const char *)head + head->e_phoff);
+		object->count = head->e_phnum;
+	}
+}
+
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 /* Since 2.35 glibc finds the object of an address without a lock. */
 #pragma weak _dl_find_object
@@ -41,15 +53,7 @@ static bool find_at_once(uintptr_t address, struct object *object)
 	object->load = found.dlfo_link_map->l_addr;
 	object->name = found.dlfo_link_map->l_name;
 	object->sorted = found.dlfo_eh_frame;
-	const ElfW(Ehdr) *head = found.dlfo_map_start;
-	if (!*object->name) {
-		object->headers = (const void *)getauxval(AT_PHDR);
-		object->count = (unsigned)getauxval(AT_PHNUM);
-	} else if (__builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) == 0) {
-		/* The first page of a mapping is normally the first page of the file. */
-		object->headers = (const void *)((const char *)head + head->e_phoff);
-		object->count = head->e_phnum;
-	}
+	take_headers(object, found.dlfo_map_start, !*object->name);
 	return true;
 }
 #else
@@ -61,28 +65,15 @@ static bool find_at_once(uintptr_t address km_unused, struct object *object km_u
 }
 #endif
 
-struct search {
-	uintptr_t address;
-	struct object *object;
-};
-
-static int look(struct dl_phdr_info *info, size_t bytes km_unused, void *arg)
+static bool has_address(const struct object *object, uintptr_t address)
 {
-	struct search *search = arg;
+	for (unsigned i = 0; i < object->count; i++) {
+		const ElfW(Phdr) *header = &object->headers[i];
 
-	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-
-		if (header->p_type != PT_LOAD ||
-		    search->address - (info->dlpi_addr + header->p_vaddr) >= header->p_memsz)
-			continue;
-		*search->object = (struct object){
-			.load = info->dlpi_addr, .name = info->dlpi_name ?: "",
-			.headers = info->dlpi_phdr, .count = info->dlpi_phnum,
-		};
-		return 1;
+		if (header->p_type == PT_LOAD && address - (object->load + header->p_vaddr) < header->p_memsz)
+			return true;
 	}
-	return 0;
+	return false;
 }
 
 #ifdef __GLIBC__
@@ -102,23 +93,31 @@ static bool find_in_list(uintptr_t address, struct object *object)
 	const struct link_map program = { .l_name = (char *)"" }, *map = LIST ?: &program;
 
 	for (; map; map = map->l_next) {
-		struct search search = { address, object };
-		struct dl_phdr_info info = { .dlpi_addr = map->l_addr, .dlpi_name = map->l_name };
-		const ElfW(Ehdr) *head = (const void *)map->l_addr;
-
-		if (!map->l_prev) {
-			info.dlpi_name = "";
-			info.dlpi_phdr = (const void *)getauxval(AT_PHDR);
-			info.dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM);
-		} else if (head && __builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) == 0) {
-			info.dlpi_phdr = (const void *)((const char *)head + head->e_phoff);
-			info.dlpi_phnum = head->e_phnum;
-		}
-		if (look(&info, sizeof(info), &search))
+		*object = (struct object){ .load = map->l_addr, .name = map->l_prev && map->l_name ? map->l_name : "" };
+		take_headers(object, (const void *)map->l_addr, !map->l_prev);
+		if (has_address(object, address))
 			return true;
 	}
 	return false;
 }
+
+#ifdef __GLIBC__
+struct search {
+	uintptr_t address;
+	struct object *object;
+};
+
+static int look(struct dl_phdr_info *info, size_t bytes km_unused, void *arg)
+{
+	struct search *search = arg;
+
+	*search->object = (struct object){
+		.load = info->dlpi_addr, .name = info->dlpi_name ?: "",
+		.headers = info->dlpi_phdr, .count = info->dlpi_phnum,
+	};
+	return has_address(search->object, search->address);
+}
+#endif
 
 /*
  * Find the object of an address. Before 2.35 glibc's dynamic linker uses a lock, and fork may leave the lock taken in
@@ -404,20 +403,13 @@ struct code {
 };
 extern const struct code __start_km_code[] km_hidden, __stop_km_code[] km_hidden;
 
-static bool is_listed(uintptr_t address)
+bool km_stack_is_own(uintptr_t address)
 {
 	for (const struct code *code = __start_km_code; code < __stop_km_code; code++)
 		if (address - ((uintptr_t)&code->start + (uintptr_t)(intptr_t)code->start) < code->bytes)
 			return true;
+	km_debug(address != (uintptr_t)km_stack_is_own, "the library's own code is in its list");
 	return false;
-}
-
-bool km_stack_is_own(uintptr_t address)
-{
-	bool listed = is_listed(address);
-
-	km_debug(is_listed((uintptr_t)is_listed), "the library's own code is in its list");
-	return listed;
 }
 
 void km_stack_over(void)
@@ -434,7 +426,7 @@ bool km_stack_is_there(void)
 
 bool km_stack_is_early(uintptr_t first)
 {
-	return first && is_listed(first) && km_stack_is_there();
+	return first && km_stack_is_own(first) && km_stack_is_there();
 }
 
 bool km_stack_may_walk(void)

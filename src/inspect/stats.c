@@ -128,23 +128,17 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 	stats->active_slabs = stats->total_slabs - km_min(stats->total_slabs, free_slabs(cache));
 }
 
-/* Add to a sum. A sum with an unknown part is unknown. */
-static void add(unsigned long *sum, unsigned long n)
-{
-	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
-}
-
 void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats *more)
 {
-	add(&stats->active_objects, more->active_objects);
-	add(&stats->total_objects, more->total_objects);
-	add(&stats->shelf_objects, more->shelf_objects);
-	add(&stats->active_slabs, more->active_slabs);
-	add(&stats->total_slabs, more->total_slabs);
-	add(&stats->partial_slabs, more->partial_slabs);
-	add(&stats->alloc_slab, more->alloc_slab);
-	add(&stats->free_slab, more->free_slab);
-	add(&stats->shared_avail, more->shared_avail);
+	km_stats_sum(&stats->active_objects, more->active_objects);
+	km_stats_sum(&stats->total_objects, more->total_objects);
+	km_stats_sum(&stats->shelf_objects, more->shelf_objects);
+	km_stats_sum(&stats->active_slabs, more->active_slabs);
+	km_stats_sum(&stats->total_slabs, more->total_slabs);
+	km_stats_sum(&stats->partial_slabs, more->partial_slabs);
+	km_stats_sum(&stats->alloc_slab, more->alloc_slab);
+	km_stats_sum(&stats->free_slab, more->free_slab);
+	km_stats_sum(&stats->shared_avail, more->shared_avail);
 }
 
 void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
@@ -285,9 +279,9 @@ static void print_json_group(const struct km_group_stats *stats, void *arg)
 	rows->more = true;
 }
 
-static void print_json_head(struct json_rows *rows)
+struct km_print_process km_print_own_process(void)
 {
-	struct km_print_process process = {
+	return (struct km_print_process){
 		.version = KMEM_VERSION, .pid = km_os_pid(), .mapped_ready = km_load(&km_huge_cache.pages),
 		.guard = { km_guarded.objects, km_load(&km_guarded.live), km_load(&km_guarded.samples),
 			   km_load(&km_guarded.reports) },
@@ -296,6 +290,11 @@ static void print_json_head(struct json_rows *rows)
 		.past_new_slabs = km_load(&km_retired_of_process()->new_slabs),
 		.past_freed_slabs = km_load(&km_retired_of_process()->freed_slabs),
 	};
+}
+
+static void print_json_head(struct json_rows *rows)
+{
+	const struct km_print_process process = km_print_own_process();
 	struct kmem_stats stats;
 
 	kmem_get_stats(&stats);

@@ -43,6 +43,12 @@ void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats 
 #define KM_UNKNOWN	(~0ul)
 #define KM_UNKNOWN_LIMIT (KM_UNKNOWN - 1)
 
+/* Add to a sum. A sum with an unknown part is unknown. */
+static inline void km_stats_sum(unsigned long *sum, unsigned long n)
+{
+	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
+}
+
 /* Guarded objects: maximum, current and total number, and number of reported errors. */
 struct km_print_guard {
 	unsigned long objects, live, samples, reports;
@@ -56,6 +62,8 @@ struct km_print_process {
 	unsigned long mapped_ready;	/* bytes of free dirty pages in cached freed mappings */
 	unsigned long past_new_slabs, past_freed_slabs;	/* slabs of destroyed caches */
 };
+/* stats.c: the values of this process. */
+struct km_print_process km_print_own_process(void);
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *stats);
 /* group: number of the owning private group, or 0. of: the parent cache, or NULL. */

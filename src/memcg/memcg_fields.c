@@ -4,11 +4,13 @@
  */
 #include "memcg_group.h"
 
+_Static_assert(KM_STOCK_SLOTS == KMEM_RECORD_STOCKS, "readers know the number");
+
 #define VIEW(member)	KM_FIELD_IN("view", struct km_memcg_view, member)
 #define GROUP(member)	KM_FIELD_IN("group", struct mem_cgroup, member)
 #define OBJCG(member)	KM_FIELD_IN("objcg", struct obj_cgroup, member)
 
-const struct km_field km_group_fields[] = {
+const struct kmem_record_field km_group_fields[] = {
 	KM_FIELD_STRUCT("view", struct km_memcg_view),
 	VIEW(root), VIEW(stocks), VIEW(stock_count),
 	KM_FIELD_STRUCT("group", struct mem_cgroup),

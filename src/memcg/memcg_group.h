@@ -59,7 +59,7 @@ struct km_stock {
 
 /* For readers outside the process, found by cache/process_record.h. The first two fields never move. */
 struct km_memcg_view {
-	const struct km_field *fields;
+	const struct kmem_record_field *fields;
 	const unsigned *field_count;
 	const struct mem_cgroup *root;
 	const struct km_stock *const *stocks;	/* NULL before the first group */
@@ -67,7 +67,7 @@ struct km_memcg_view {
 };
 
 /* memcg_fields.c: the table of this build. */
-extern km_hidden const struct km_field km_group_fields[];
+extern km_hidden const struct kmem_record_field km_group_fields[];
 extern km_hidden const unsigned km_group_field_count;
 
 /* Returns the next group after `at` in `root` and below, parents first, offline groups too. Context: tree lock held. */

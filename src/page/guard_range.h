@@ -20,7 +20,7 @@ struct km_guarded {
 	bool each;		/* serve each suitable request from the pool, while there is room */
 	/* For readers outside of the process (base/fields.h). */
 	const void *slot;	/* array of records, one for each object */
-	const struct km_field *fields;
+	const struct kmem_record_field *fields;
 	unsigned field_count;
 };
 extern km_hidden struct km_guarded km_guarded;

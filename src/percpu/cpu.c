@@ -78,7 +78,7 @@ km_tls struct rseq_area km_dummy_area;
 intptr_t km_rseq, km_thread_rseq, km_cid_rseq;
 /* rseq area without a CPU, as an unregistered thread has: pcs read as zeros. Sequences store here as to the dummy. */
 km_tls struct rseq_area km_nowhere_area = { .cpu_id = (uint32_t)-1 };
-struct km_gate km_gate;
+struct kmem_gate km_gate;
 bool km_gate_kept;
 
 __attribute__((no_sanitize("address", "undefined"))) static void find_dummy(void)

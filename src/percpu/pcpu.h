@@ -58,6 +58,7 @@
 #define KM_PERCPU_PCPU_H
 
 #include <kmem/inline.h>
+#include <kmem/record.h>
 
 #include "base/atomic.h"
 #include "base/cc.h"
@@ -153,24 +154,14 @@ extern km_hidden intptr_t km_rseq, km_thread_rseq;
 extern km_hidden intptr_t km_cid_rseq;
 
 /*
- * Fast-path gate. A request from outside the process (cache/mailbox.h) turns each call into a miss by a store
- * from the other process. The store sets the words by which hits find their rseq area to `shut`, a place whose
- * CPU is -1. A hit then finds the zeros below the areas. Misses use km_thread_rseq, which does not change. A
- * miss finds the cached objects, and checks whether the gate is shut (fast_path.h). A sequence under way has
- * loaded its word already, and ends normally.
- *
- * No other word changes, so the other process may store at any time and may end at any time. The first call
- * that finds a word shut opens both words, once the request is served or withdrawn. A request of several ticks
- * gets the ticks from the very next calls, of any kind. Commands of other builds read this record as declared
- * here. If the meaning of the record changes, root.ways must get another name (cache/process_record.h).
+ * Fast-path gate. A request from outside the process (cache/mailbox.h) turns each call into a miss by a store from the
+ * other process. The store sets the words by which hits find their rseq area to `shut`, a place whose CPU is -1. A hit
+ * then finds the zeros below the areas. Misses use km_thread_rseq, which does not change. A miss finds the cached
+ * objects, and checks whether the gate is shut (fast_path.h). A sequence under way has loaded its word already, and
+ * ends normally. word: km_cid_rseq, if in use, and km_rseq; misses of each index check the word. A request of several
+ * ticks gets the ticks from the very next calls, of any kind.
  */
-struct km_gate {
-	intptr_t *word[2];	/* km_cid_rseq, if in use; km_rseq. Misses of each index check the word */
-	intptr_t open[2];
-	intptr_t shut;		/* 0: there are no areas */
-	bool in_caches;		/* hits with a known cache have a copy of km_rseq in the cache */
-};
-extern km_hidden struct km_gate km_gate;
+extern km_hidden struct kmem_gate km_gate;
 /* A request is open: words shut for the request stay shut. Written by ticks (inspect/mailbox.c). */
 extern km_hidden bool km_gate_kept;
 km_inline bool km_way_is_shut(intptr_t way)

@@ -297,7 +297,7 @@ struct km_engine {
 
 	/* Fields that lead readers outside of the process (base/fields.h) to cached objects and to the engine's
 	 * own events; NULL: none. */
-	const struct km_field *fields;
+	const struct kmem_record_field *fields;
 	unsigned field_count;
 
 	/* Operations by kind; NULL for other kinds. */

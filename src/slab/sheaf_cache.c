@@ -359,7 +359,7 @@ static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 	}
 }
 
-static const struct km_field fields[] = {
+static const struct kmem_record_field fields[] = {
 	KM_FIELD_STRUCT("sheaf", struct sheaf_node),
 	KM_FIELD_IN("sheaf", struct sheaf_node, barn.full), KM_FIELD_IN("sheaf", struct sheaf_node, barn.full_count),
 	KM_FIELD_IN("sheaf", struct sheaf_node, barn.gets), KM_FIELD_IN("sheaf", struct sheaf_node, barn.puts),

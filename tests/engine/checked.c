@@ -164,7 +164,7 @@ static void slob(void)
 		page = km_page_of(objects[i]);
 	of = km_slob_page(page);
 	NEED(of->first_free != KM_SLOB_UNITS && look() == 0);
-	struct km_slob_free *block = (void *)((char *)km_page_address(page) + of->first_free * KM_SLOB_UNIT);
+	struct kmem_record_slob_free *block = (void *)((char *)km_page_address(page) + of->first_free * KM_SLOB_UNIT);
 
 	BROKEN(n->counts.taken, n->counts.objects + 1, "but the list of type-safe free objects has");
 	BROKEN(n->counts.taken, n->counts.taken - 1, "but the list of type-safe free objects has");

@@ -70,7 +70,7 @@ static const char *free_blocks(const void *p)
 
 	text[0] = '\0';
 	for (unsigned at = km_slob_page(page_of(p))->first_free; at < KM_SLOB_UNITS && length < 240;) {
-		const struct km_slob_free *block = (const struct km_slob_free *)(base + at * KM_SLOB_UNIT);
+		const struct kmem_record_slob_free *block = (const void *)(base + at * KM_SLOB_UNIT);
 
 		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%u+%u",
 					   length ? "," : "", at, block->units);

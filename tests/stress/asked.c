@@ -194,7 +194,7 @@ static void *asks_how_full(void *arg)
 /* As another process writes a request. Calls of other threads serve the request, or the threads have ended. */
 static void ask(uint32_t command, const char *cache, const char *letters)
 {
-	struct km_mail_request request = { .command = command };
+	struct kmem_mail_request request = { .command = command };
 	static uint32_t number;
 
 	strcpy(request.cache, cache);
@@ -217,14 +217,14 @@ static void *asks(void *arg)
 		const char *name = names[(how >> 8) % 8], *mean = (how >> 20) % 2 ? "300:100" : "20000:100";
 
 		switch (how % 8) {
-		case 0: ask(KM_MAIL_PROFILE, (how >> 16) % 3 ? "" : name, mean); break;
-		case 1: ask(KM_MAIL_PROFILE, "", "0"); break;
-		case 2: ask(KM_MAIL_SHRINK, name, ""); break;
-		case 3: ask(KM_MAIL_SHRINK, "", ""); break;
-		case 4: ask(KM_MAIL_MIN_PARTIAL, name, "3"); break;
-		case 5: ask(KM_MAIL_TUNE, name, "60 20 8"); break;
-		case 6: ask(KM_MAIL_SHEAF_CAPACITY, name, "40"); break;
-		default: ask(KM_MAIL_CLEAR, name, "");
+		case 0: ask(KMEM_MAIL_PROFILE, (how >> 16) % 3 ? "" : name, mean); break;
+		case 1: ask(KMEM_MAIL_PROFILE, "", "0"); break;
+		case 2: ask(KMEM_MAIL_SHRINK, name, ""); break;
+		case 3: ask(KMEM_MAIL_SHRINK, "", ""); break;
+		case 4: ask(KMEM_MAIL_MIN_PARTIAL, name, "3"); break;
+		case 5: ask(KMEM_MAIL_TUNE, name, "60 20 8"); break;
+		case 6: ask(KMEM_MAIL_SHEAF_CAPACITY, name, "40"); break;
+		default: ask(KMEM_MAIL_CLEAR, name, "");
 		}
 	}
 	return NULL;

@@ -57,7 +57,7 @@ rest = dict(re.findall(r"(files|anonymous) (\d+)", top[2]))
 near("top, RSS", equation["RSS"], kernel["Rss"])
 near("top, the parts of RSS", sum(n for name, n in equation.items() if name != "RSS"), kernel["Rss"])
 near("top, files", int(rest["files"]), kernel["Rss"] - kernel["Anonymous"])
-near("top, files and anonymous", int(rest["files"]) + int(rest["anonymous"]), equation["not ours"])
+near("top, files and anonymous", int(rest["files"]) + int(rest["anonymous"]), equation["other"])
 told = {name: int(n) for name, n in re.findall(r"^kmem_(\S+) (\d+)$", metrics, re.M)}
 for name, n in told.items():
     if "process_resident" in name:
@@ -69,7 +69,7 @@ ours = used + free + records
 rounded(lines, "resident of slabs and large blocks", used)
 rounded(lines, "resident of free pages", free)
 rounded(lines, "resident of all metadata", records)
-near("top, live, ready, holes and records", sum(equation[n] for n in ("live", "ready", "holes", "records")), ours)
+near("top, alloc, cached, holes and records", sum(equation[n] for n in ("alloc", "cached", "holes", "records")), ours)
 rows = [(line[:40].rstrip(), line[40:].split()) for line in top[4:]]
 rows = [(name, [None if n == "-" else int(n) for n in figures[:6]]) for name, figures in rows if "charged:" not in name]
 near("top, the process's row", rows[0][1][0], ours)

@@ -53,7 +53,7 @@ static __attribute__((noinline)) void give_many(void *p)
 	__asm__ volatile("");
 }
 
-static bool began_in(const struct km_debug_mark *mark, uintptr_t function)
+static bool began_in(const struct kmem_record_mark *mark, uintptr_t function)
 {
 	struct km_stack_track track;
 
@@ -64,7 +64,7 @@ static bool began_in(const struct km_debug_mark *mark, uintptr_t function)
 static void begins_in_program(void)
 {
 	void *p = get_one();
-	struct km_debug_mark *marks = km_debug_marks(cache, p);
+	struct kmem_record_mark *marks = km_debug_marks(cache, p);
 
 	CHECK(began_in(&marks[0], (uintptr_t)get_one));
 	give_one(p);

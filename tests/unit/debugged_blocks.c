@@ -172,7 +172,7 @@ static void guarded_sizes(void)
 
 static unsigned long seen_out(void)
 {
-	const struct km_profile_record *record = km_profile_ops->record;
+	const struct kmem_profile_record *record = km_profile_ops->record;
 	unsigned long out = 0;
 
 	for (size_t i = 0; i < record->slots; i++)

@@ -1,6 +1,6 @@
 /*
  * gate_shut: a program with hits only answers a request from another process: a store by that process makes each call
- * a miss (struct km_gate), and the first call that may wait serves the request and opens the fast-path gate again,
+ * a miss (struct kmem_gate), and the first call that may wait serves the request and opens the fast-path gate again,
  * with or without a request. The gate stays shut while a request waits: a request with a tick for each few caches of
  * some thousand takes as many calls; a request that cannot be served lets hits be hits again after ten seconds. A
  * call that may not wait, and a call of a handler inside an engine, work meanwhile, and leave the gate as it is; the
@@ -50,7 +50,7 @@ static bool are_open(void)
 /* No cache has this name: the answer differs from the last one. */
 static void ask(void)
 {
-	km_mail.request = (struct km_mail_request){ .command = KM_MAIL_SHRINK, .cache = "nobody" };
+	km_mail.request = (struct kmem_mail_request){ .command = KMEM_MAIL_SHRINK, .cache = "nobody" };
 	km_store_release(&km_mail.asked, ++number);
 }
 
@@ -192,7 +192,7 @@ static void many_caches(void)
 			by_cache(), by_kmalloc();
 		/* A tick that is due has its own round: run here first. */
 		kmem_idle();
-		km_mail.request = (struct km_mail_request){ .command = KM_MAIL_SHRINK };
+		km_mail.request = (struct kmem_mail_request){ .command = KMEM_MAIL_SHRINK };
 		km_store_release(&km_mail.asked, ++number);
 		if (!which)
 			shut();

@@ -41,7 +41,7 @@ static void told_from_outside(void)
 
 	/* Standard error is the program's original one. */
 	NEED(fd >= 0 && dup2(fd, 2) == 2);
-	km_mail.request.command = KM_MAIL_LEAKS;
+	km_mail.request.command = KMEM_MAIL_LEAKS;
 	km_store_release(&km_mail.asked, 1u);
 	for (int i = 0; i < 1000 && km_load_acquire(&km_mail.answered) != 1; i++)
 		kfree(kmalloc((size_t)(i % 400 + 3) << 12, GFP_KERNEL));

@@ -52,7 +52,7 @@ static void write_there(void *to, const void *from, size_t bytes)
 }
 
 /* Returns: the result, served within a few misses. */
-static int ask(uint32_t number, const struct km_mail_request *request)
+static int ask(uint32_t number, const struct kmem_mail_request *request)
 {
 	write_there(&km_mail.request, request, sizeof(*request));
 	write_there(&km_mail.asked, &number, sizeof(number));
@@ -64,7 +64,7 @@ static int ask(uint32_t number, const struct km_mail_request *request)
 
 static int ask_for(uint32_t number, const char *name, const char *letters)
 {
-	struct km_mail_request request = { .command = KM_MAIL_DEBUG };
+	struct kmem_mail_request request = { .command = KMEM_MAIL_DEBUG };
 
 	memcpy(request.cache, name, strnlen(name, sizeof(request.cache)));
 	memcpy(request.letters, letters, strnlen(letters, sizeof(request.letters)));
@@ -73,7 +73,7 @@ static int ask_for(uint32_t number, const char *name, const char *letters)
 
 static void shrinks(void)
 {
-	struct km_mail_request shrink = { .command = KM_MAIL_SHRINK, .cache = "mailbox" };
+	struct kmem_mail_request shrink = { .command = KMEM_MAIL_SHRINK, .cache = "mailbox" };
 
 	NEED(ask(51, &shrink) == 0);
 	strcpy(shrink.cache, "nobody");
@@ -86,7 +86,7 @@ static void shrinks(void)
 
 static int validated(uint32_t number, const char *name)
 {
-	struct km_mail_request request = { .command = KM_MAIL_VALIDATE };
+	struct kmem_mail_request request = { .command = KMEM_MAIL_VALIDATE };
 
 	memcpy(request.cache, name, strnlen(name, sizeof(request.cache)));
 	return ask(number, &request);
@@ -95,7 +95,7 @@ static int validated(uint32_t number, const char *name)
 /* Damage is reported to the client, and repaired; the process goes on, although misuse ends the process. */
 static void looked_at(void)
 {
-	const struct km_mail_report *report = &km_control_report;
+	const struct kmem_mail_report *report = &km_control_report;
 
 	NEED(ask_for(30, "mailbox", "FZPU") == 0);
 	unsigned char *p = kmem_cache_alloc(cache, GFP_KERNEL);
@@ -117,7 +117,7 @@ static uint32_t written = 100;
 
 static int write_to(uint32_t command, const char *name, const char *letters)
 {
-	struct km_mail_request request = { .command = command };
+	struct kmem_mail_request request = { .command = command };
 
 	memcpy(request.cache, name, strnlen(name, sizeof(request.cache)));
 	memcpy(request.letters, letters, strnlen(letters, sizeof(request.letters)));
@@ -133,39 +133,39 @@ static void to_caches(void)
 
 	NEED(slub && slab);
 	for (size_t i = 0; i < km_array_count(none); i++)
-		NEED(write_to(KM_MAIL_MIN_PARTIAL, "mailbox", none[i]) == -EINVAL);
-	NEED(write_to(KM_MAIL_MIN_PARTIAL, "mailbox", "7") == 0 && kmem_cache_min_partial(cache) == 7);
-	NEED(write_to(KM_MAIL_MIN_PARTIAL, "mailbox", "1048577") == -EINVAL && kmem_cache_min_partial(cache) == 7);
-	NEED(write_to(KM_MAIL_MIN_PARTIAL, "nobody", "7") == -ENOENT);
-	NEED(write_to(KM_MAIL_MIN_PARTIAL, "", "7") == -EINVAL);
-	NEED(write_to(KM_MAIL_MIN_PARTIAL, "a name of thirty-two characters.", "7") == -EINVAL);
-	NEED(write_to(KM_MAIL_MIN_PARTIAL, "mailbox", "1234567890123456") == -EINVAL);
-	NEED(write_to(KM_MAIL_DEFRAG_RATIO, "mailbox", "30") == 0);
+		NEED(write_to(KMEM_MAIL_MIN_PARTIAL, "mailbox", none[i]) == -EINVAL);
+	NEED(write_to(KMEM_MAIL_MIN_PARTIAL, "mailbox", "7") == 0 && kmem_cache_min_partial(cache) == 7);
+	NEED(write_to(KMEM_MAIL_MIN_PARTIAL, "mailbox", "1048577") == -EINVAL && kmem_cache_min_partial(cache) == 7);
+	NEED(write_to(KMEM_MAIL_MIN_PARTIAL, "nobody", "7") == -ENOENT);
+	NEED(write_to(KMEM_MAIL_MIN_PARTIAL, "", "7") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_MIN_PARTIAL, "a name of thirty-two characters.", "7") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_MIN_PARTIAL, "mailbox", "1234567890123456") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_DEFRAG_RATIO, "mailbox", "30") == 0);
 	NEED(kmem_cache_remote_node_defrag_ratio(cache) == 30);
-	NEED(write_to(KM_MAIL_DEFRAG_RATIO, "mailbox", "101") == -EINVAL);
-	NEED(write_to(KM_MAIL_SHEAF_CAPACITY, "mailbox", "20") == 0);
+	NEED(write_to(KMEM_MAIL_DEFRAG_RATIO, "mailbox", "101") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_SHEAF_CAPACITY, "mailbox", "20") == 0);
 	kmem_cache_get_stats(cache, &stats);
 	NEED(stats.sheaf_capacity == 30);
-	NEED(write_to(KM_MAIL_SHEAF_CAPACITY, "mailbox", "0") == -EINVAL);
-	NEED(write_to(KM_MAIL_SHEAF_CAPACITY, "mailbox", "60000") == -ERANGE);
-	NEED(write_to(KM_MAIL_SHEAF_CAPACITY, "by-slub", "20") == -EOPNOTSUPP);
-	NEED(write_to(KM_MAIL_CPU_PARTIAL, "mailbox", "0") == 0);
-	NEED(write_to(KM_MAIL_CPU_PARTIAL, "mailbox", "5") == -EINVAL);
-	NEED(write_to(KM_MAIL_CPU_PARTIAL, "by-slub", "5") == 0 && slub_node(slub, 0)->cpu_partial == 5);
-	NEED(write_to(KM_MAIL_CPU_PARTIAL, "by-slub", "1048577") == -EINVAL && slub_node(slub, 0)->cpu_partial == 5);
-	NEED(write_to(KM_MAIL_TUNE, "by-slab", "50 20 3") == 0);
+	NEED(write_to(KMEM_MAIL_SHEAF_CAPACITY, "mailbox", "0") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_SHEAF_CAPACITY, "mailbox", "60000") == -ERANGE);
+	NEED(write_to(KMEM_MAIL_SHEAF_CAPACITY, "by-slub", "20") == -EOPNOTSUPP);
+	NEED(write_to(KMEM_MAIL_CPU_PARTIAL, "mailbox", "0") == 0);
+	NEED(write_to(KMEM_MAIL_CPU_PARTIAL, "mailbox", "5") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_CPU_PARTIAL, "by-slub", "5") == 0 && slub_node(slub, 0)->cpu_partial == 5);
+	NEED(write_to(KMEM_MAIL_CPU_PARTIAL, "by-slub", "1048577") == -EINVAL && slub_node(slub, 0)->cpu_partial == 5);
+	NEED(write_to(KMEM_MAIL_TUNE, "by-slab", "50 20 3") == 0);
 	kmem_cache_get_stats(slab, &stats);
 	NEED(stats.limit == 50 && stats.batchcount == 20 && stats.shared_factor == 3);
 	/* Kernel: impossible numbers are ignored. */
-	NEED(write_to(KM_MAIL_TUNE, "by-slab", "5 20 3") == 0 && write_to(KM_MAIL_TUNE, "by-slab", "0 1 1") == 0);
-	NEED(write_to(KM_MAIL_TUNE, "by-slab", "50 20") == -EINVAL);
-	NEED(write_to(KM_MAIL_TUNE, "by-slab", "60000 20 3") == -ERANGE);
-	NEED(write_to(KM_MAIL_TUNE, "mailbox", "50 20 3") == -EOPNOTSUPP);
+	NEED(write_to(KMEM_MAIL_TUNE, "by-slab", "5 20 3") == 0 && write_to(KMEM_MAIL_TUNE, "by-slab", "0 1 1") == 0);
+	NEED(write_to(KMEM_MAIL_TUNE, "by-slab", "50 20") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_TUNE, "by-slab", "60000 20 3") == -ERANGE);
+	NEED(write_to(KMEM_MAIL_TUNE, "mailbox", "50 20 3") == -EOPNOTSUPP);
 	kmem_cache_get_stats(slab, &stats);
 	NEED(stats.limit == 50 && stats.batchcount == 20 && stats.shared_factor == 3);
-	NEED(kmem_cache_event(cache, KMEM_ALLOC_SLAB) > 0 && write_to(KM_MAIL_CLEAR, "mailbox", "0") == -EINVAL);
+	NEED(kmem_cache_event(cache, KMEM_ALLOC_SLAB) > 0 && write_to(KMEM_MAIL_CLEAR, "mailbox", "0") == -EINVAL);
 	kmem_cache_free(slub, kmem_cache_alloc(slub, GFP_KERNEL));
-	NEED(kmem_cache_event(slub, KMEM_ALLOC_SLAB) > 0 && write_to(KM_MAIL_CLEAR, "by-slub", "") == 0);
+	NEED(kmem_cache_event(slub, KMEM_ALLOC_SLAB) > 0 && write_to(KMEM_MAIL_CLEAR, "by-slub", "") == 0);
 	NEED(kmem_cache_event(slub, KMEM_ALLOC_SLAB) == 0);
 	kmem_cache_destroy(slub);
 	kmem_cache_destroy(slab);
@@ -181,10 +181,10 @@ static uint64_t shrink_tenant(struct mem_cgroup *group, uint64_t bytes, void *ar
 
 static int write_group(const struct mem_cgroup *group, const char *file, const char *value)
 {
-	char text[KM_MAIL_NAME + 1];
+	char text[KMEM_MAIL_NAME + 1];
 
 	snprintf(text, sizeof(text), "%u %s", group->number, value);
-	return write_to(KM_MAIL_GROUP, text, file);
+	return write_to(KMEM_MAIL_GROUP, text, file);
 }
 
 /* A callback runs at the next charge, not at a free. */
@@ -210,8 +210,9 @@ static void to_groups(void)
 	NEED(mem_cgroup_charge(group, GFP_KERNEL, 1 << 20) == 0 && asked);
 	NEED(write_group(group, "current", "0") == -EINVAL && write_group(group, "max", "-1") == -EINVAL);
 	NEED(write_group(group, "max", "18446744073709551616") == -EINVAL && write_group(group, "max", "") == -EINVAL);
-	NEED(write_to(KM_MAIL_GROUP, "", "max") == -EINVAL && write_to(KM_MAIL_GROUP, "0 4096", "max") == -EINVAL);
-	NEED(write_to(KM_MAIL_GROUP, "1", "max") == -EINVAL && write_to(KM_MAIL_GROUP, "999999 0", "max") == -ENOENT);
+	NEED(write_to(KMEM_MAIL_GROUP, "", "max") == -EINVAL && write_to(KMEM_MAIL_GROUP, "0 4096", "max") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_GROUP, "1", "max") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_GROUP, "999999 0", "max") == -ENOENT);
 	NEED(mem_cgroup_max(group) == MEMCG_NO_LIMIT);
 	mem_cgroup_uncharge(group, 2 << 20);
 	mem_cgroup_remove_shrinker(shrinker);
@@ -224,16 +225,17 @@ static void to_groups(void)
  */
 static void to_malloc(void)
 {
-	NEED(write_to(KM_MAIL_ACCOUNT, "", "on") == -EOPNOTSUPP && write_to(KM_MAIL_ACCOUNT, "", "off") == -EOPNOTSUPP);
-	NEED(write_to(KM_MAIL_ACCOUNT, "", "") == -EINVAL && write_to(KM_MAIL_ACCOUNT, "", "one") == -EINVAL);
-	NEED(write_to(KM_MAIL_ACCOUNT, "", "ON") == -EINVAL && write_to(KM_MAIL_ACCOUNT, "", "off ") == -EINVAL);
-	NEED(write_to(KM_MAIL_ACCOUNT, "", "on on on on on o") == -EINVAL);
-	NEED(write_to(KM_MAIL_ACCOUNT, "a name of thirty-two characters.", "on") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_ACCOUNT, "", "on") == -EOPNOTSUPP);
+	NEED(write_to(KMEM_MAIL_ACCOUNT, "", "off") == -EOPNOTSUPP);
+	NEED(write_to(KMEM_MAIL_ACCOUNT, "", "") == -EINVAL && write_to(KMEM_MAIL_ACCOUNT, "", "one") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_ACCOUNT, "", "ON") == -EINVAL && write_to(KMEM_MAIL_ACCOUNT, "", "off ") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_ACCOUNT, "", "on on on on on o") == -EINVAL);
+	NEED(write_to(KMEM_MAIL_ACCOUNT, "a name of thirty-two characters.", "on") == -EINVAL);
 }
 
 static void by_the_book(void)
 {
-	NEED(km_mail.version == KM_MAIL_VERSION);
+	NEED(km_mail.version == KMEM_MAIL_VERSION);
 	NEED(ask_for(1, "mailbox", "FZ") == 0);
 	NEED(kmem_cache_debug_flags(cache) == (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE));
 	NEED(ask_for(2, "mailbox", "-") == 0 && kmem_cache_debug_flags(cache) == 0);
@@ -243,15 +245,15 @@ static void by_the_book(void)
 	/* No NUL within what there is room for. */
 	NEED(ask_for(6, "a name of thirty-two characters.", "F") == -EINVAL);
 	NEED(ask_for(7, "mailbox", "FZPUFZPUFZPUFZPU") == -EINVAL);
-	NEED(ask(8, &(struct km_mail_request){ .command = 77, .cache = "mailbox", .letters = "F" }) == -EINVAL);
-	NEED(ask(9, &(struct km_mail_request){ .command = KM_MAIL_LEAKS }) == -ENODATA);
+	NEED(ask(8, &(struct kmem_mail_request){ .command = 77, .cache = "mailbox", .letters = "F" }) == -EINVAL);
+	NEED(ask(9, &(struct kmem_mail_request){ .command = KMEM_MAIL_LEAKS }) == -ENODATA);
 	NEED(ask_for(10, "mailbox", "U") == 0);
-	NEED(ask(11, &(struct km_mail_request){ .command = KM_MAIL_LEAKS }) == 0);
+	NEED(ask(11, &(struct kmem_mail_request){ .command = KMEM_MAIL_LEAKS }) == 0);
 	NEED(ask_for(12, "mailbox", "-") == 0 && kmem_cache_debug_flags(cache) == 0);
 	NEED(validated(20, "nobody") == -ENOENT && validated(21, "") == -EINVAL);
 	NEED(validated(22, "a name of thirty-two characters.") == -EINVAL);
 	/* The same number is no new request. */
-	struct km_mail_request again = { .command = KM_MAIL_DEBUG, .cache = "mailbox", .letters = "F" };
+	struct kmem_mail_request again = { .command = KMEM_MAIL_DEBUG, .cache = "mailbox", .letters = "F" };
 	write_there(&km_mail.request, &again, sizeof(again));
 	miss();
 	NEED(kmem_cache_debug_flags(cache) == 0);
@@ -281,7 +283,7 @@ static void *churn(void *unused)
 	return unused;
 }
 
-static void fill(struct km_mail_request *request)
+static void fill(struct kmem_mail_request *request)
 {
 	static const char *const names[] = { "mailbox", "kmalloc-64", "kmalloc-1k", "", "large-16384" };
 	static const char letters[] = "FZPU-fzpX";
@@ -292,19 +294,19 @@ static void fill(struct km_mail_request *request)
 	for (size_t i = 0; i < sizeof(*request); i++)
 		((char *)request)[i] = (char)random();
 	if (random() % 4)
-		request->command = random() % 4 ? KM_MAIL_DEBUG : KM_MAIL_VALIDATE;
+		request->command = random() % 4 ? KMEM_MAIL_DEBUG : KMEM_MAIL_VALIDATE;
 	if (random() % 4)
 		strcpy(request->cache, names[random() % 5]);
 	if (random() % 4) {
 		size_t i = 0;
 
-		while (i < KM_MAIL_LETTERS - 1 && random() % 4)
+		while (i < KMEM_MAIL_LETTERS - 1 && random() % 4)
 			request->letters[i++] = letters[random() % 9];
 		request->letters[i] = '\0';
 	}
 	/* A write to a file. */
 	if (random() % 2) {
-		request->command = KM_MAIL_MIN_PARTIAL + random() % (KM_MAIL_GROUP - KM_MAIL_MIN_PARTIAL + 2);
+		request->command = KMEM_MAIL_MIN_PARTIAL + random() % (KMEM_MAIL_GROUP - KMEM_MAIL_MIN_PARTIAL + 2);
 		strcpy(request->letters, numbers[random() % km_array_count(numbers)]);
 		if (random() % 4 == 0)
 			snprintf(request->cache, sizeof(request->cache), "%ld %ld", random() % 4, random());
@@ -322,7 +324,7 @@ static void fuzz(void)
 	time_t end = time(NULL) + (getenv("CHECK_LONG") ? 3600 : 0);
 
 	for (unsigned i = 0; i < ROUNDS || time(NULL) < end; i++) {
-		struct km_mail_request request;
+		struct kmem_mail_request request;
 		uint32_t number = (uint32_t)random();
 
 		fill(&request);
@@ -357,7 +359,7 @@ int main(void)
 	to_groups();
 	to_malloc();
 	/* A request open at a fork belongs to the parent. */
-	const struct km_mail_request open = { .command = KM_MAIL_DEBUG, .cache = "mailbox", .letters = "Z" };
+	const struct kmem_mail_request open = { .command = KMEM_MAIL_DEBUG, .cache = "mailbox", .letters = "Z" };
 	const uint32_t number = 98;
 	write_there(&km_mail.request, &open, sizeof(open));
 	write_there(&km_mail.asked, &number, sizeof(number));

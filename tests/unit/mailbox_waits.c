@@ -50,7 +50,7 @@ static void ask_of(uint32_t command, const char *name, const char *letters)
 static void ask(const char *letters)
 {
 	NEED((cache = kmem_cache_create("waits", 64, NULL, 0)));
-	ask_of(KM_MAIL_DEBUG, "waits", letters);
+	ask_of(KMEM_MAIL_DEBUG, "waits", letters);
 }
 
 static bool is_answered(void)
@@ -124,12 +124,12 @@ static void count_asked(struct mem_cgroup *group)
 static void reclaim_once(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", 0);
-	char text[KM_MAIL_NAME];
+	char text[KMEM_MAIL_NAME];
 
 	NEED(group && (cache = kmem_cache_create("waits", 64, NULL, 0)));
 	begin_to_hold();
 	snprintf(text, sizeof(text), "%u 65536", group->number);
-	ask_of(KM_MAIL_GROUP, text, "reclaim");
+	ask_of(KMEM_MAIL_GROUP, text, "reclaim");
 	for (int i = 0; i < 3; i++) {
 		INSIDE(km_alloc_tick());
 		count_asked(group);
@@ -167,7 +167,7 @@ static void shrunk_once(void)
 		kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
 	km_os_fault = take_registry;
 	wanted_call = "purge";
-	ask_of(KM_MAIL_SHRINK, "waits", "");
+	ask_of(KMEM_MAIL_SHRINK, "waits", "");
 	INSIDE(km_alloc_tick());
 	CHECK(times);
 	CHECK(!has_registry && km_mail.answered == 1 && !km_mail.result);
@@ -185,7 +185,7 @@ static void ended_once(void)
 	kvfree(kvmalloc(8 << 20, GFP_KERNEL));
 	kmem_shrink_all();
 	wanted_call = "unmap";
-	ask_of(KM_MAIL_SHRINK, "", "");
+	ask_of(KMEM_MAIL_SHRINK, "", "");
 	struct km_busy_was was = km_busy_begin();
 	for (int i = 0; i < 100 && !has_registry; i++)
 		km_alloc_tick();

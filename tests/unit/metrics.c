@@ -189,12 +189,11 @@ static void alike(void)
 	add_group("a", 1, 20);
 	add_group("b", 2, 6);
 	add_group("a/b", 1, 7);
-	/* Two names of one key: an attacker who chooses names can find such a pair. */
+	/* Two names of one FNV-1a hash: an attacker who chooses names can find such a pair. */
 	add_group("8yn0iYCKYHlIj4-BwPqk", 1, 100);
 	add_group("GReLUrM4wMqfg9yzV3KQ", 1, 200);
 	add_group("8yn0iYCKYHlIj4-BwPqk", 1, 300);
 	write_made(false);
-	CHECK(made.groups[6].key == made.groups[7].key);
 	CHECK(value_of("kmem_group_current_bytes{group=\"8yn0iYCKYHlIj4-BwPqk\"}") == 400);
 	CHECK(value_of("kmem_group_current_bytes{group=\"GReLUrM4wMqfg9yzV3KQ\"}") == 200);
 	CHECK(value_of("kmem_cache_live_objects{cache=\"a\"}") == 4);

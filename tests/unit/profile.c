@@ -92,13 +92,13 @@ static double bytes_of(size_t site, void *p)
 
 static void ask(const char *letters)
 {
-	struct km_mail_request request = { .command = KM_MAIL_PROFILE };
+	struct kmem_mail_request request = { .command = KMEM_MAIL_PROFILE };
 
 	strcpy(request.letters, letters);
 	INSIDE(km_registry_lock(); NEED(km_profile_ops->ask(&request) == 0); km_registry_unlock(); km_probes_look());
 }
 
-static bool is_at(const struct km_profile_site *seen, size_t site)
+static bool is_at(const struct kmem_profile_site *seen, size_t site)
 {
 	const char *pc = (const char *)seen->frame[0];
 
@@ -107,7 +107,7 @@ static bool is_at(const struct km_profile_site *seen, size_t site)
 
 static unsigned long samples(void)
 {
-	const struct km_profile_record *record = km_profile_ops->record;
+	const struct kmem_profile_record *record = km_profile_ops->record;
 	unsigned long all = 0;
 
 	for (size_t i = 0; i < record->sites; i++)
@@ -124,21 +124,21 @@ static double stands_for(uint64_t bytes)
 /* The samples of allocated objects estimate the allocated bytes. */
 static double estimate_out(size_t site)
 {
-	const struct km_profile_record *record = km_profile_ops->record;
+	const struct kmem_profile_record *record = km_profile_ops->record;
 	double bytes = 0;
 
 	for (size_t i = 0; i < record->slots; i++) {
-		const struct km_profile_slot *slot = &record->slot[i];
+		const struct kmem_profile_slot *slot = &record->slot[i];
 
-		if (slot->p > 1 && is_at(&record->site[slot->what >> KM_PROFILE_SITE_SHIFT], site))
-			bytes += stands_for(slot->what & KM_PROFILE_MOST_BYTES);
+		if (slot->p > 1 && is_at(&record->site[slot->what >> KMEM_PROFILE_SITE_SHIFT], site))
+			bytes += stands_for(slot->what & KMEM_PROFILE_MOST_BYTES);
 	}
 	return bytes;
 }
 
 static double estimate(size_t site, bool out)
 {
-	const struct km_profile_record *record = km_profile_ops->record;
+	const struct kmem_profile_record *record = km_profile_ops->record;
 	double bytes = 0;
 
 	for (size_t i = 0; !out && i < record->sites; i++)
@@ -191,7 +191,7 @@ static void shares(void)
 	INSIDE(km_profile_seed(20261));
 	before = set_active_memcg(group);
 	ask("4096:100");
-	NEED(km_profile_ops->record->state == KM_PROFILE_ON);
+	NEED(km_profile_ops->record->state == KMEM_PROFILE_ON);
 	for (unsigned i = 0; i < ROUNDS * COUNT; i++) {
 		size_t site = i * 7 % COUNT, round = i / COUNT;
 		void **p = &out[site][round];
@@ -276,11 +276,11 @@ static bool is_by(uintptr_t pc, size_t caller)
 /* Bytes of samples with this caller's frame and a continuation to the program's first function. */
 static double bytes_by(size_t caller, uintptr_t above)
 {
-	const struct km_profile_record *record = km_profile_ops->record;
+	const struct kmem_profile_record *record = km_profile_ops->record;
 	double bytes = 0;
 
 	for (size_t i = 0; i < record->sites; i++) {
-		const struct km_profile_site *site = &record->site[i];
+		const struct kmem_profile_site *site = &record->site[i];
 		bool whole = false;
 
 		for (unsigned j = 2; j < site->depth; j++)
@@ -294,7 +294,7 @@ static double bytes_by(size_t caller, uintptr_t above)
 /* Without the compilers' tables a stack is one call. */
 static bool whole_stacks(void)
 {
-	const struct km_profile_record *record = km_profile_ops->record;
+	const struct kmem_profile_record *record = km_profile_ops->record;
 	uint32_t deepest = 0;
 
 	for (size_t i = 0; i < record->sites; i++)
@@ -328,7 +328,7 @@ static void same_place(void)
 
 static size_t slots_taken(void)
 {
-	const struct km_profile_record *record = km_profile_ops->record;
+	const struct kmem_profile_record *record = km_profile_ops->record;
 	size_t taken = 0;
 
 	for (size_t i = 0; i < record->slots; i++)
@@ -352,7 +352,7 @@ static void *churn(void *unused)
 /* All objects were freed: no sample is left. */
 static void threads(void)
 {
-	const struct km_profile_record *record = km_profile_ops->record;
+	const struct kmem_profile_record *record = km_profile_ops->record;
 	pthread_t thread[3];
 
 	make_caches();
@@ -416,27 +416,27 @@ static void resized(void)
 
 static void off_and_on(void)
 {
-	const struct km_profile_record *record = km_profile_ops->record;
-	struct km_mail_request other = { .command = KM_MAIL_PROFILE, .letters = "4096:5" };
+	const struct kmem_profile_record *record = km_profile_ops->record;
+	struct kmem_mail_request other = { .command = KMEM_MAIL_PROFILE, .letters = "4096:5" };
 	uint32_t number;
 
 	make_caches();
-	NEED(record->state == KM_PROFILE_NEVER && !small->ext.hooks);
+	NEED(record->state == KMEM_PROFILE_NEVER && !small->ext.hooks);
 	ask("65536:100");
 	number = record->number;
-	NEED(record->state == KM_PROFILE_ON && small->ext.hooks && !small->fast.pcs.front.open.pcs);
+	NEED(record->state == KMEM_PROFILE_ON && small->ext.hooks && !small->fast.pcs.front.open.pcs);
 	/* In place of a hit there is a short path, where sequences find a CPU's sheaf. */
 	NEED((small->layers[KM_LAYER_OBSERVE] == &km_ops_profiled) ==
 	     (small->layout.engine->front == KM_PERCPU_SHEAVES && km_percpu.index == KM_INDEX_CPU));
 	NEED(km_profile_ops->ask(&other) == -EBUSY);
 	ask("0");
-	NEED(record->state == KM_PROFILE_OVER && !small->ext.hooks);
+	NEED(record->state == KMEM_PROFILE_OVER && !small->ext.hooks);
 	unsigned long before = samples();
 	for (int i = 0; i < 100000; i++)
 		kmem_cache_free(small, kmem_cache_alloc(small, GFP_KERNEL));
 	NEED(samples() == before);
 	/* Of one cache alone. */
-	other = (struct km_mail_request){ .command = KM_MAIL_PROFILE, .cache = "large", .letters = "4096:100" };
+	other = (struct kmem_mail_request){ .command = KMEM_MAIL_PROFILE, .cache = "large", .letters = "4096:100" };
 	INSIDE(NEED(km_profile_ops->ask(&other) == 0); km_probes_look());
 	NEED(record->number != number && samples() == 0);
 	for (int i = 0; i < 100000; i++) {
@@ -457,24 +457,24 @@ static void off_and_on(void)
 /* By the mailbox: a profile may follow as soon as the other has ended, before a miss has noticed. */
 static void one_after_the_other(void)
 {
-	struct km_mail_request over = { .command = KM_MAIL_PROFILE, .letters = "0" };
+	struct kmem_mail_request over = { .command = KMEM_MAIL_PROFILE, .letters = "0" };
 
 	make_caches();
 	ask("65536:100");
 	uint32_t number = km_profile_ops->record->number;
 	INSIDE(NEED(km_profile_ops->ask(&over) == 0));
-	km_mail.request = (struct km_mail_request){ .command = KM_MAIL_PROFILE, .letters = "4096:100" };
+	km_mail.request = (struct kmem_mail_request){ .command = KMEM_MAIL_PROFILE, .letters = "4096:100" };
 	km_store_release(&km_mail.asked, 77u);
 	INSIDE(km_control_ops->tick());
 	CHECK(km_mail.answered == 77 && km_mail.result == 0);
 	INSIDE(km_probes_look());
-	CHECK(km_profile_ops->record->number == number + 1 && km_profile_ops->record->state == KM_PROFILE_ON);
+	CHECK(km_profile_ops->record->number == number + 1 && km_profile_ops->record->state == KMEM_PROFILE_ON);
 }
 
 /* A call of the former profile is in the middle of recording an object: the record stays. */
 static void begun_meanwhile(void)
 {
-	struct km_profile_slot *slot;
+	struct kmem_profile_slot *slot;
 	void *p;
 
 	make_caches();

@@ -21,7 +21,7 @@ static struct km_stack stack;
 __attribute__((noinline, used)) void take_here(void);
 void take_here(void)
 {
-	km_stack_take(&stack, 1, KM_PROFILE_FRAMES, true);
+	km_stack_take(&stack, 1, KMEM_PROFILE_FRAMES, true);
 	km_stack_keep(&stack, KM_STACK_NOTHING);
 }
 
@@ -147,7 +147,7 @@ static void long_ones(void)
 	deep(10);
 	CHECK(stack.depth > 11 && stack.depth < 30, "%u frames", stack.depth);
 	deep(200);
-	CHECK_EQUAL(stack.depth, KM_PROFILE_FRAMES);
+	CHECK_EQUAL(stack.depth, KMEM_PROFILE_FRAMES);
 }
 
 static ucontext_t here, there;
@@ -176,7 +176,7 @@ static __attribute__((noinline)) void take_behind_hole(void)
 	char *bytes = __builtin_alloca(hole);
 
 	__asm__ volatile("" : : "r"(bytes) : "memory");
-	km_stack_take(&stack, 2, KM_PROFILE_FRAMES, false);
+	km_stack_take(&stack, 2, KMEM_PROFILE_FRAMES, false);
 	km_stack_keep(&stack, 0);
 	__asm__ volatile("" : : "r"(bytes) : "memory");
 }

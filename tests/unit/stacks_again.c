@@ -43,7 +43,7 @@ static unsigned depth_of(const struct km_stack_track *track)
 static __attribute__((noinline)) uint32_t compare(void)
 {
 	struct km_stack_track known, walked;
-	struct km_debug_mark mark;
+	struct kmem_record_mark mark;
 	void *told[KM_STACK_FRAMES + 8];
 
 	km_debug_mark(&mark);

@@ -24,7 +24,7 @@ static const char usage_text[] =
 	"Example:\n"
 	"  kmem account $(pidof server) on\n";
 
-static int say(pid_t pid, const struct km_mail_request *request, int error)
+static int say(pid_t pid, const struct kmem_mail_request *request, int error)
 {
 	switch (error) {
 	case EOPNOTSUPP:
@@ -39,7 +39,7 @@ static int say(pid_t pid, const struct km_mail_request *request, int error)
 
 static int account(pid_t pid, const char *on, unsigned wait_ms)
 {
-	struct km_mail_request request = { .command = KM_MAIL_ACCOUNT };
+	struct kmem_mail_request request = { .command = KMEM_MAIL_ACCOUNT };
 
 	strcpy(request.letters, on);
 	int status = kmem_ask("account", pid, &request, wait_ms, say);

@@ -58,7 +58,7 @@ static const char *spell(slab_flags_t flags, char *text)
 
 static bool are_letters(const char *text)
 {
-	return strlen(text) < KM_MAIL_LETTERS && strspn(text, "FZPUTAfzputa-") == strlen(text);
+	return strlen(text) < KMEM_MAIL_LETTERS && strspn(text, "FZPUTAfzputa-") == strlen(text);
 }
 
 /* ------------------------------------------------------------------ a list */
@@ -96,7 +96,7 @@ static int list(pid_t pid)
 /* ------------------------------------------------------------------ a request */
 
 /* Print the reason of a failed request. */
-static int say(pid_t pid, const struct km_mail_request *request, int error)
+static int say(pid_t pid, const struct kmem_mail_request *request, int error)
 {
 	const char *cache = request->cache;
 
@@ -126,7 +126,7 @@ static int say(pid_t pid, const struct km_mail_request *request, int error)
 static int ask_of_cache(pid_t pid, const char *cache, const char *text, unsigned wait_ms)
 {
 	const bool looks = !strcmp(text, "validate");
-	struct km_mail_request request = { .command = looks ? KM_MAIL_VALIDATE : KM_MAIL_DEBUG };
+	struct kmem_mail_request request = { .command = looks ? KMEM_MAIL_VALIDATE : KMEM_MAIL_DEBUG };
 
 	if (!*cache || strlen(cache) >= sizeof(request.cache))
 		return kmem_failed(1, "debug", "%d: no cache '%.40s': a name has 1 to %zu characters", pid, cache,
@@ -139,7 +139,7 @@ static int ask_of_cache(pid_t pid, const char *cache, const char *text, unsigned
 
 static int report_leaks(pid_t pid, unsigned wait_ms)
 {
-	struct km_mail_request request = { .command = KM_MAIL_LEAKS };
+	struct kmem_mail_request request = { .command = KMEM_MAIL_LEAKS };
 
 	return kmem_ask("debug", pid, &request, wait_ms, say);
 }

@@ -1,7 +1,7 @@
 /*
  * cmd_profile.c: `kmem profile`, shows the code of a running program by allocated memory. A request in the program's
  * mailbox starts sampling for some time (ext/profile/profile.c). This command reads the samples from the process's
- * memory (record: src/alloc/profile_record.h) and names the functions. If the program has sampled since its start
+ * memory (record: <kmem/record.h>) and names the functions. If the program has sampled since its start
  * (KMEM_OPTIONS=profile), the command sends no request and only reads. Invariant: the record is untrusted: each
  * size, count and index is checked, and each text is terminated.
  *
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 
 #include "request.h"
 #include "info/info.h"
+#include "cache/option_text.h"
 #include "command.h"
 #include "top/top.h"
 
@@ -29,7 +31,7 @@
 #define GRACE_S		2u		/* then the program stops sampling without a request */
 #define OVER_MS		1000u		/* wait for the answer to the request to stop, ms */
 #define MOST_FILES	8u
-#define MOST_SITES	(4 * KM_PROFILE_SITES)	/* limit for another build of the library */
+#define MOST_SITES	(4 * KMEM_PROFILE_SITES)	/* limit for another build of the library */
 #define MOST_EACH	4096u
 #define MOST_SLOTS	(1u << 20)
 #define SHOWN		10u
@@ -72,14 +74,14 @@ static void interrupt(int number)
 /* ------------------------------------------------------------------ the record */
 
 struct reading {
-	struct km_profile_record head;
+	struct kmem_profile_record head;
 	char *sites;			/* head.sites elements of head.site_bytes bytes */
 	struct sum {
 		uint64_t bytes, parts;
 	} *out;				/* not freed, for each site */
 };
 
-static const struct km_profile_site *site_at(const struct reading *reading, size_t i)
+static const struct kmem_profile_site *site_at(const struct reading *reading, size_t i)
 {
 	return (const void *)(reading->sites + i * reading->head.site_bytes);
 }
@@ -115,39 +117,39 @@ static bool unreadable(struct target *target, pid_t pid)
 	return false;
 }
 
-static bool is_sound(const struct km_profile_record *head)
+static bool is_sound(const struct kmem_profile_record *head)
 {
-	return head->site_bytes >= sizeof(struct km_profile_site) && head->site_bytes <= MOST_EACH &&
+	return head->site_bytes >= sizeof(struct kmem_profile_site) && head->site_bytes <= MOST_EACH &&
 	       head->site_bytes % sizeof(uint64_t) == 0 && head->sites && head->sites <= MOST_SITES &&
-	       head->slots && head->slots <= MOST_SLOTS && head->slot_bytes >= sizeof(struct km_profile_slot) &&
+	       head->slots && head->slots <= MOST_SLOTS && head->slot_bytes >= sizeof(struct kmem_profile_slot) &&
 	       head->slot_bytes <= MOST_EACH && head->slot_bytes % sizeof(uint64_t) == 0 &&
-	       head->frames == KM_PROFILE_FRAMES && head->mean;
+	       head->frames == KMEM_PROFILE_FRAMES && head->mean;
 }
 
-static bool read_head(struct target *target, pid_t pid, const void *from, struct km_profile_record *head)
+static bool read_head(struct target *target, pid_t pid, const void *from, struct kmem_profile_record *head)
 {
 	if (!target_read(target, head, from, sizeof(*head)))
 		return unreadable(target, pid);
-	if (head->version != KM_PROFILE_VERSION)
+	if (head->version != KMEM_PROFILE_VERSION)
 		kmem_failed(1, "profile", "%d: its record has another version: use the kmem of the same libkmem", pid);
-	return head->version == KM_PROFILE_VERSION;
+	return head->version == KMEM_PROFILE_VERSION;
 }
 
 /* Adds a live sample to the not-freed figures of the sample's site, scaled by the sampling probability. */
-static void add_out(struct reading *reading, const struct km_profile_slot *slot)
+static void add_out(struct reading *reading, const struct kmem_profile_slot *slot)
 {
-	const uint64_t bytes = slot->what & KM_PROFILE_MOST_BYTES, site = slot->what >> KM_PROFILE_SITE_SHIFT;
+	const uint64_t bytes = slot->what & KMEM_PROFILE_MOST_BYTES, site = slot->what >> KMEM_PROFILE_SITE_SHIFT;
 
 	if (slot->p <= 1 || !bytes || site >= reading->head.sites)
 		return;
-	const double times = km_profile_times((double)bytes / (double)reading->head.mean);
+	const double times = -1 / expm1(-(double)bytes / (double)reading->head.mean);
 	reading->out[site].bytes += (uint64_t)((double)bytes * times + 0.5);
-	reading->out[site].parts += (uint64_t)(KM_PROFILE_PART * times + 0.5);
+	reading->out[site].parts += (uint64_t)(KMEM_PROFILE_PART * times + 0.5);
 }
 
 static bool read_slots(struct target *target, struct reading *reading)
 {
-	const struct km_profile_record *head = &reading->head;
+	const struct kmem_profile_record *head = &reading->head;
 	char *slots = target_room(target, head->slots, head->slot_bytes);
 	bool read = slots && target_read(target, slots, head->slot, (size_t)head->slots * head->slot_bytes);
 
@@ -196,7 +198,7 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-static bool is_wanted(const struct wish *wish, const struct km_profile_site *site, const char *cache,
+static bool is_wanted(const struct wish *wish, const struct kmem_profile_site *site, const char *cache,
 		      const char *group)
 {
 	char number[16];
@@ -206,18 +208,18 @@ static bool is_wanted(const struct wish *wish, const struct km_profile_site *sit
 	       (!wish->group || !strcmp(group, wish->group) || (site->group && !strcmp(number, wish->group)));
 }
 
-static uint64_t parts_of(const struct km_profile_site *site)
+static uint64_t parts_of(const struct kmem_profile_site *site)
 {
-	return site->each ? (uint64_t)((double)site->bytes / site->each * KM_PROFILE_PART) : site->parts;
+	return site->each ? (uint64_t)((double)site->bytes / site->each * KMEM_PROFILE_PART) : site->parts;
 }
 
 /* Adds the stack of a site, if wanted by --cache and --group. `before`: the site in an earlier reading, or NULL. */
-static void add_stack(struct profile *profile, const struct wish *wish, const struct km_profile_site *site,
-		      const struct sum *out, const struct km_profile_site *before)
+static void add_stack(struct profile *profile, const struct wish *wish, const struct kmem_profile_site *site,
+		      const struct sum *out, const struct kmem_profile_site *before)
 {
 	const char *cache = text_of(site->cache, sizeof(site->cache));
 	const char *group = text_of(site->group_name, sizeof(site->group_name));
-	unsigned depth = site->depth < KM_PROFILE_FRAMES ? site->depth : KM_PROFILE_FRAMES;
+	unsigned depth = site->depth < KMEM_PROFILE_FRAMES ? site->depth : KMEM_PROFILE_FRAMES;
 
 	if (!is_wanted(wish, site, cache, group))
 		return;
@@ -255,8 +257,8 @@ static void build(struct profile *profile, const struct wish *wish, const struct
 	profile->lost = now->head.lost;
 	profile->untracked = now->head.untracked;
 	for (size_t i = 0; i < now->head.sites; i++) {
-		const struct km_profile_site *site = site_at(now, i);
-		const struct km_profile_site *old = follows ? site_at(before, i) : NULL;
+		const struct kmem_profile_site *site = site_at(now, i);
+		const struct kmem_profile_site *old = follows ? site_at(before, i) : NULL;
 
 		if (site->hash > 1 && site->depth)
 			add_stack(profile, wish, site, &now->out[i], old && old->hash == site->hash ? old : NULL);
@@ -498,7 +500,7 @@ static void sleep_until(uint64_t end)
 	sigaction(SIGINT, &before, NULL);
 }
 
-static int why_not(pid_t pid, const struct km_mail_request *request, int error)
+static int why_not(pid_t pid, const struct kmem_mail_request *request, int error)
 {
 	(void)request;
 	if (error == EBUSY)
@@ -510,7 +512,7 @@ static int why_not(pid_t pid, const struct km_mail_request *request, int error)
 /* Asks the process to take a profile. Returns: 0, or 1 after an error message. */
 static int ask_for(const struct wish *wish, const char *letters)
 {
-	struct km_mail_request request = { .command = KM_MAIL_PROFILE };
+	struct kmem_mail_request request = { .command = KMEM_MAIL_PROFILE };
 
 	strcpy(request.cache, wish->cache ?: "");
 	snprintf(request.letters, sizeof(request.letters), "%s", letters);
@@ -521,7 +523,7 @@ static int ask_for(const struct wish *wish, const char *letters)
 static int take(struct target *target, const struct wish *wish, const void *from, struct reading *now)
 {
 	double seconds = wish->seconds > 0 ? wish->seconds : 30;
-	char letters[KM_MAIL_LETTERS];
+	char letters[KMEM_MAIL_LETTERS];
 
 	snprintf(letters, sizeof(letters), "%lu:%lu", wish->mean, (unsigned long)seconds + 1 + GRACE_S);
 	if (ask_for(wish, letters))
@@ -530,7 +532,7 @@ static int take(struct target *target, const struct wish *wish, const void *from
 	if (!read_all(target, wish->pid, from, now))
 		return 1;
 	/* Without an answer, sampling still ends after GRACE_S, at the program's next sample or slow path. */
-	struct km_mail_request over = { .command = KM_MAIL_PROFILE, .letters = "0" };
+	struct kmem_mail_request over = { .command = KMEM_MAIL_PROFILE, .letters = "0" };
 	kmem_tell(wish->pid, &over, OVER_MS);
 	return 0;
 }
@@ -569,7 +571,7 @@ static int run(const struct wish *wish)
 	 * same one. */
 	target_see(&target);
 	const void *from = find_record(&target, wish->pid);
-	struct km_profile_record head;
+	struct kmem_profile_record head;
 	struct timespec time;
 
 	if (!from || !read_head(&target, wish->pid, from, &head))
@@ -577,7 +579,7 @@ static int run(const struct wish *wish)
 	read_program(&profile, target.pid);
 	clock_gettime(CLOCK_REALTIME, &time);
 	uint64_t began = now_ms();
-	bool goes_on = head.state == KM_PROFILE_ON && !head.ends_ms;
+	bool goes_on = head.state == KMEM_PROFILE_ON && !head.ends_ms;
 	if (goes_on ? look_at(&target, wish, from, &before, &now) : take(&target, wish, from, &now))
 		return 1;
 	profile.ms = now_ms() - (goes_on && wish->seconds <= 0 ? now.head.began_ms : began);
@@ -614,9 +616,9 @@ static void read_option(struct wish *wish, int code)
 		wish->mean = mean_of(optarg);
 		break;
 	case 'c':
-		if (strlen(optarg) >= KM_MAIL_NAME)
+		if (strlen(optarg) >= KMEM_MAIL_NAME)
 			kmem_usage("profile", "--cache: '%s': a name has at most %u characters", optarg,
-				   KM_MAIL_NAME - 1);
+				   KMEM_MAIL_NAME - 1);
 		wish->cache = optarg;
 		break;
 	case 'g':
@@ -639,7 +641,7 @@ static void add_own_files(struct wish *wish)
 {
 	static const char *const ends[] = { ".pb.gz", ".html" };
 
-	for (size_t i = 0; i < km_array_count(ends); i++) {
+	for (size_t i = 0; i < KMEM_COUNT(ends); i++) {
 		char *name;
 
 		if (asprintf(&name, "kmem.%d%s", (int)wish->pid, ends[i]) < 0)
@@ -656,7 +658,7 @@ int cmd_profile(int argc, char **argv)
 		{ "output", required_argument, NULL, 'o' }, { "wait", required_argument, NULL, 'w' },
 		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
-	struct wish wish = { .mean = KM_PROFILE_MEAN, .wait_ms = KMEM_ASK_MS };
+	struct wish wish = { .mean = KMEM_PROFILE_MEAN, .wait_ms = KMEM_ASK_MS };
 	int code;
 
 	while ((code = kmem_next_option("profile", usage_text, argc, argv, ":s:m:c:g:o:w:", known)) != -1)

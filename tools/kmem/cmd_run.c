@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <kmem/memcg.h>
+#include <kmem/record.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,11 +23,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cache/cache.h"
-#include "cache/process_record.h"
+#include "cache/option_text.h"
+#include "slab/engines.h"
 #include "command.h"
 #include "paths.h"
-#include "ext/debug/debug.h"
+#include "ext/debug/debug_letters.h"
 
 #define LIBRARY "libkmem-malloc.so"
 #define MOST_DEBUG 511		/* bytes of KMEM_DEBUG */
@@ -433,7 +435,7 @@ static const struct sanitizer *sanitizer_of(const struct image *image)
 /* Checks whether a static program was linked with libkmem. Such a program takes the options from the environment. */
 static bool has_libkmem(const struct image *image)
 {
-	return memmem(image->bytes, image->length, KM_ROOT_MAGIC, sizeof(((struct km_root *)0)->magic)) &&
+	return memmem(image->bytes, image->length, KMEM_RECORD_MAGIC, sizeof(KMEM_RECORD_MAGIC)) &&
 	       memmem(image->bytes, image->length, "KMEM_OPTIONS", strlen("KMEM_OPTIONS"));
 }
 
@@ -532,7 +534,7 @@ static void check_slob(const struct run_options *options)
  * Returns: false if memory ran out. */
 static bool spare_slob(const char *debug)
 {
-	const slab_flags_t others = KM_DEBUG_FLAGS & ~SLAB_CONSISTENCY_CHECKS;
+	const slab_flags_t others = KMEM_RECORD_DEBUG_FLAGS & ~SLAB_CONSISTENCY_CHECKS;
 	char letter, *text;
 	bool low;
 

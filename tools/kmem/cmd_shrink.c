@@ -54,7 +54,7 @@ static int look(pid_t pid, unsigned long *bytes)
 	return status;
 }
 
-static int say(pid_t pid, const struct km_mail_request *request, int error)
+static int say(pid_t pid, const struct kmem_mail_request *request, int error)
 {
 	switch (error) {
 	case ENOENT:
@@ -69,7 +69,7 @@ static int say(pid_t pid, const struct km_mail_request *request, int error)
 
 static int shrink(pid_t pid, const char *cache, unsigned wait_ms)
 {
-	struct km_mail_request request = { .command = KM_MAIL_SHRINK };
+	struct kmem_mail_request request = { .command = KMEM_MAIL_SHRINK };
 	unsigned long before, after;
 
 	if (cache && (!*cache || strlen(cache) >= sizeof(request.cache)))

@@ -72,6 +72,8 @@ void *kmem_need(void *memory);
  * Returns: the array, possibly moved. */
 void *kmem_grow(void *array, size_t count, size_t *room, size_t each);
 
+#define KMEM_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
 /* Finds by binary search the index of the first range ending after the address.
  * Requires: `pieces` is an array of `count` structures with a member `end`, sorted by address, without overlaps.
  * Evaluates to: the index, or `count` if all ranges end at or before the address. */

@@ -28,8 +28,6 @@
 
 #include "info/info.h"
 #include "command.h"
-#include "base/atomic.h"
-#include "base/cc.h"
 
 #define TICK_MS		100
 #define FIRST_TICKS	50	/* without progress before a timeout: a remote machine may be slow */
@@ -78,7 +76,7 @@ static bool is_far(int fd)
 
 	if (fstatfs(fd, &status))
 		return true;
-	for (size_t i = 0; i < km_array_count(kinds); i++)
+	for (size_t i = 0; i < KMEM_COUNT(kinds); i++)
 		if ((uint32_t)status.f_type == kinds[i])
 			return true;
 	return false;
@@ -112,7 +110,7 @@ static int copy_of(int fd, const struct stat *status, size_t most)
 			got = -1;
 		if (got < 0)
 			break;
-		km_add(other.progress, (uint64_t)1);
+		__atomic_fetch_add(other.progress, 1, __ATOMIC_RELAXED);
 		if (is_asked_no_more())
 			_exit(0);
 	}
@@ -295,7 +293,7 @@ static bool start(void)
 static bool wait_for_reply(int ticks)
 {
 	struct pollfd from = { .fd = other.socket, .events = POLLIN };
-	uint64_t before = km_load(other.progress);
+	uint64_t before = __atomic_load_n(other.progress, __ATOMIC_RELAXED);
 	int got;
 
 	for (int waits = 0; waits < ticks; waits++) {
@@ -303,7 +301,7 @@ static bool wait_for_reply(int ticks)
 			;
 		if (got)
 			return got > 0;
-		uint64_t now = km_load(other.progress);
+		uint64_t now = __atomic_load_n(other.progress, __ATOMIC_RELAXED);
 		waits = now == before ? waits : -1;
 		before = now;
 	}

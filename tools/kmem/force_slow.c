@@ -1,6 +1,6 @@
 /*
  * force_slow.c: shut the fast-path gate of another process, so that the process takes the slow path and reads the
- * mailbox (struct km_gate, percpu/pcpu.h). Invariant: a gate word is written only if the word has one of the two
+ * mailbox (struct kmem_gate, percpu/pcpu.h). Invariant: a gate word is written only if the word has one of the two
  * values in the process record, and gets the other value. Therefore fast paths either continue or miss. If the
  * command leaves the gate shut, the program's next call opens the gate.
  *
@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/process_record.h"
 #include "command.h"
 #include "leaks/stop_threads.h"
 
@@ -39,7 +38,7 @@ void ways_find(struct ways *ways, struct target *target, const struct info_root 
 
 static void turn(struct ways *ways, struct target *target, bool shut)
 {
-	const struct km_gate *there = &ways->there;
+	const struct kmem_gate *there = &ways->there;
 
 	for (unsigned i = 0; there->shut && i < sizeof(there->word) / sizeof(*there->word); i++) {
 		const intptr_t from = shut ? there->open[i] : there->shut, to = shut ? there->shut : there->open[i];
@@ -60,10 +59,10 @@ struct places {
 
 /* Returns: true: the fast path reads the cache's copy of the gate word. The size caches of kmalloc and malloc and the
  * caches of large blocks are excluded, because their fast paths do not read the cache. */
-static bool has_copy(const struct ways *ways, const struct kmem_cache *cache)
+static bool has_copy(const struct ways *ways, const struct rec_cache *cache)
 {
-	return cache->fast.pcs.slot && cache->fast.pcs.front.rseq == ways->there.open[1] &&
-	       !(cache->layout.flags & SLAB_KMALLOC) && strncmp(cache->registry.name, "large-", 6);
+	return cache->shelf.slot && cache->shelf.front.rseq == ways->there.open[1] &&
+	       !(cache->flags & SLAB_KMALLOC) && strncmp(cache->name, "large-", 6);
 }
 
 /* Collect the addresses of the gate copies in all caches. Returns: false: the list is unreadable or is changing. */
@@ -72,20 +71,20 @@ static bool find_copies(const struct ways *ways, struct target *target, struct p
 	const struct layout *layout = &ways->root->layout;
 	const size_t link = layout_offset(layout, "cache.all.next");
 	const size_t word = layout_offset(layout, "cache.shelf.front.rseq");
-	const struct km_list *head = ways->root->record.caches, *before = head;
-	struct km_list first;
-	struct kmem_cache cache;
+	const struct rec_list *head = ways->root->record.caches, *before = head;
+	struct rec_list first;
+	struct rec_cache cache;
 	size_t seen = 0;
 
 	places->count = 0;
 	if (!target_read(target, &first, head, sizeof(first)))
 		return false;
-	for (const struct km_list *at = first.next; at != head; before = at, at = cache.registry.all.next) {
+	for (const struct rec_list *at = first.next; at != head; before = at, at = cache.all.next) {
 		const uintptr_t address = (uintptr_t)at - link;
 
 		if (seen++ == INFO_MAX_CACHES || address % sizeof(uint64_t) ||
 		    !target_struct(target, layout, INFO_CACHE, &cache, (const void *)address) ||
-		    info_true(&cache.layout.dead) || cache.registry.all.prev != before)
+		    info_true(&cache.dead) || cache.all.prev != before)
 			return false;
 		if (!has_copy(ways, &cache))
 			continue;
@@ -148,7 +147,7 @@ static void shut_caches_apart(struct ways *ways, struct target *target)
  * have reused the PID. */
 static bool stop_is_due(struct ways *ways, struct target *target, uint64_t now_ms)
 {
-	return ways->may_stop && info_true(&ways->there.in_caches) && ways->there.shut && ways->stops < STOPS &&
+	return ways->may_stop && ways->there.in_caches && ways->there.shut && ways->stops < STOPS &&
 	       now_ms - ways->begun_ms >= (uint64_t)STOP_MS << ways->stops && target_work(target->pid) != ways->work &&
 	       layout_has(&ways->root->layout, "cache.shelf.front.rseq cache.shelf.slot cache.all.next cache.all.prev "
 					       "cache.flags cache.dead cache.name") &&

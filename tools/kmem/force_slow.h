@@ -1,16 +1,14 @@
 /*
- * force_slow.h: shut the fast-path gate of another process (struct km_gate, percpu/pcpu.h). Only the slow path reads
+ * force_slow.h: shut the fast-path gate of another process (struct kmem_gate, percpu/pcpu.h). Only the slow path reads
  * the mailbox, so a program whose calls are all hits never serves a request.
  */
 #ifndef KMEM_COMMAND_FORCE_SLOW_H
 #define KMEM_COMMAND_FORCE_SLOW_H
 
-#include "cache/mailbox.h"
 #include "info/info.h"
-#include "percpu/pcpu.h"
 
 struct ways {
-	struct km_gate there;		/* copy of the process's gate; shut 0: no gate can be shut */
+	struct kmem_gate there;		/* copy of the process's gate; shut 0: no gate can be shut */
 	const struct info_root *root;
 	bool may_stop;			/* permission to stop all threads briefly */
 	unsigned long work;		/* target_work() of the process at the request */

@@ -18,7 +18,6 @@
 #include "command.h"
 #include "function_names.h"
 #include "file_helper.h"
-#include "base/cc.h"
 
 /* Check a path that libdw would open: `folder` + `name` + `more` beside `file`. Names come from untrusted files, and
  * an open of a pipe or of a file on a server waits. Returns: true: libdw may open the path: a local regular file or
@@ -45,7 +44,7 @@ static bool may_open(const char *file, const char *beside)
 	const char *end = strrchr(file, '/'), *own = end ? end + 1 : file;
 	bool may = !beside || !strchr(beside, '/');
 
-	for (size_t i = 0; may && i < km_array_count(folders); i++)
+	for (size_t i = 0; may && i < KMEM_COUNT(folders); i++)
 		may = may_be(file, folders[i], beside ?: own, beside ? "" : ".debug") &&
 		      (beside || !i || may_be(file, folders[i], own, ""));
 	return may;

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/cache.h"
+#include "cache/option_text.h"
 #include "info/info.h"
 
 #ifndef SYS_close_range

@@ -5,12 +5,11 @@
 #ifndef KMEM_COMMAND_PROFILE_DATA_H
 #define KMEM_COMMAND_PROFILE_DATA_H
 
+#include <kmem/record.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
-
-#include "cache/process_record.h"
 
 /* A mapped file of the process. */
 struct mapped {
@@ -35,7 +34,7 @@ struct function {
 };
 
 struct stack {
-	uint64_t bytes, parts, out_bytes, out_parts;	/* out: not freed; KM_PROFILE_PART parts: one object */
+	uint64_t bytes, parts, out_bytes, out_parts;	/* out: not freed; KMEM_PROFILE_PART parts: one object */
 	uint32_t samples;
 	const char *cache, *group;	/* "": none */
 	unsigned *frame;		/* in profile.frame, the innermost first */

@@ -136,7 +136,7 @@ static void put_label(struct bytes *to, struct strings *strings, const char *key
 
 static uint64_t objects(uint64_t parts)
 {
-	return (parts + KM_PROFILE_PART / 2) / KM_PROFILE_PART;
+	return (parts + KMEM_PROFILE_PART / 2) / KMEM_PROFILE_PART;
 }
 
 static void put_sample(struct bytes *to, struct strings *strings, const struct stack *stack)

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "base/cc.h"
 
 /* Name of the temporary file; NULL: none. A signal that ends the command removes the file. */
 static char *volatile unfinished;
@@ -31,7 +30,7 @@ static void catch_ends(void)
 	static const int ends[] = { SIGHUP, SIGINT, SIGTERM };
 	struct sigaction catch = { .sa_handler = take_away, .sa_flags = (int)SA_RESETHAND }, before;
 
-	for (size_t i = 0; i < km_array_count(ends); i++)
+	for (size_t i = 0; i < KMEM_COUNT(ends); i++)
 		if (!sigaction(ends[i], NULL, &before) && before.sa_handler == SIG_DFL)
 			sigaction(ends[i], &catch, NULL);
 }

@@ -1,6 +1,6 @@
 /*
  * request.c: sends a request to a running program and waits for the answer. The request is written into the process's
- * mailbox (src/cache/mailbox.h), and the program's next miss serves the request. A program with hits only is forced
+ * mailbox (kmem/record.h), and the program's next miss serves the request. A program with hits only is forced
  * onto the slow path (force_slow.c).
  * Invariant: the command writes only to the mailbox and to the words of force_slow.c, at addresses from the process's
  * own record. All writes go to the memory in which the record was read, even if the process has called exec() since.
@@ -19,7 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/process_record.h"
 #include "info/info.h"
 #include "info/info_print.h"
 #include "command.h"
@@ -53,16 +52,16 @@ struct asking {
 	bool may_stop;			/* the process may be stopped for a moment (force_slow.c) */
 	bool worked;			/* without an answer: the process ran since the request */
 	uint32_t number;
-	struct km_mail_request request;
+	struct kmem_mail_request request;
 	unsigned wait_ms;
 	uint64_t end_ms;		/* end of the wait, CLOCK_MONOTONIC */
 	int error;
-	struct km_mail_report read;	/* report of KM_MAIL_VALIDATE */
+	struct kmem_mail_report read;	/* report of KMEM_MAIL_VALIDATE */
 };
 
 bool (*kmem_ask_goes_on)(void);
 
-#define PLACE(asking, member) ((asking)->mail + offsetof(struct km_mail, member))
+#define PLACE(asking, member) ((asking)->mail + offsetof(struct kmem_mail, member))
 
 static uint64_t now_ms(void)
 {
@@ -76,7 +75,7 @@ static uint64_t now_ms(void)
 static enum answer find_mail(struct asking *asking)
 {
 	static struct info_root roots[INFO_MAX_ROOTS];
-	const struct km_root *record = &roots[0].record;
+	const struct rec_root *record = &roots[0].record;
 
 	if (!target_bind(&asking->target))
 		return ANSWER_UNREADABLE;
@@ -91,9 +90,9 @@ static enum answer find_mail(struct asking *asking)
 		asking->report = (const char *)(uintptr_t)record->mail_report;
 	if (!layout_has(&roots[0].layout, "root.mail root.control"))
 		return ANSWER_OLDER;
-	if (record->control == KM_CONTROL_OFF)
+	if (record->control == KMEM_CONTROL_OFF)
 		return ANSWER_OFF;
-	if (record->control != KM_CONTROL_ON || !record->mail)
+	if (record->control != KMEM_CONTROL_ON || !record->mail)
 		return ANSWER_LEAN;
 	asking->mail = (char *)(uintptr_t)record->mail;
 	ways_find(&asking->ways, &asking->target, &roots[0]);
@@ -118,7 +117,7 @@ static void put_ends_off(void)
 	const struct sigaction later = { .sa_handler = note_end, .sa_flags = (int)SA_RESETHAND };
 	struct sigaction now;
 
-	for (size_t i = 0; i < km_array_count(ends); i++)
+	for (size_t i = 0; i < KMEM_COUNT(ends); i++)
 		if (!sigaction(ends[i], NULL, &now) && now.sa_handler == SIG_DFL)
 			sigaction(ends[i], &later, NULL);
 }
@@ -127,7 +126,7 @@ static void let_ends_in(void)
 {
 	struct sigaction now;
 
-	for (size_t i = 0; i < km_array_count(ends); i++)
+	for (size_t i = 0; i < KMEM_COUNT(ends); i++)
 		if (!sigaction(ends[i], NULL, &now) && now.sa_handler == note_end)
 			signal(ends[i], SIG_DFL);
 	if (ended_by)
@@ -159,7 +158,7 @@ static bool take_turn(struct asking *asking)
 }
 
 /* Writes the request, then its number, into the mailbox. Returns: false after a failed write. */
-static bool ask(struct asking *asking, const struct km_mail *before)
+static bool ask(struct asking *asking, const struct kmem_mail *before)
 {
 	asking->number = (uint32_t)now_ms() * 2654435761u ^ (uint32_t)getpid() << 16;
 	if (asking->number == before->answered || asking->number == before->asked)
@@ -168,7 +167,7 @@ static bool ask(struct asking *asking, const struct km_mail *before)
 	       target_write(&asking->target, PLACE(asking, asked), &asking->number, sizeof(asking->number));
 }
 
-static enum answer judge(struct asking *asking, const struct km_mail *mail)
+static enum answer judge(struct asking *asking, const struct kmem_mail *mail)
 {
 	if (memcmp(&mail->done, &asking->request, sizeof(mail->done)))
 		return ANSWER_CLASH;
@@ -178,8 +177,8 @@ static enum answer judge(struct asking *asking, const struct km_mail *mail)
 
 static enum answer wait_for_answer(struct asking *asking)
 {
-	const uint32_t nothing = KM_MAIL_NOTHING;
-	struct km_mail mail;
+	const uint32_t nothing = KMEM_MAIL_NOTHING;
+	struct kmem_mail mail;
 
 	for (;;) {
 		if (!target_read(&asking->target, &mail, asking->mail, sizeof(mail)))
@@ -193,13 +192,13 @@ static enum answer wait_for_answer(struct asking *asking)
 		ways_shut_in_time(&asking->ways, &asking->target, now_ms());
 		usleep(STEP_US);
 	}
-	/* No answer: withdraw the request. The command becomes KM_MAIL_NOTHING before the old number is restored,
+	/* No answer: withdraw the request. The command becomes KMEM_MAIL_NOTHING before the old number is restored,
 	 * because a miss may serve the mailbox just now and answer the old number a second time. */
 	target_write(&asking->target, PLACE(asking, request.command), &nothing, sizeof(nothing));
 	target_write(&asking->target, PLACE(asking, asked), &mail.answered, sizeof(mail.answered));
 	ways_open(&asking->ways, &asking->target);
 	if (target_read(&asking->target, &mail, asking->mail, sizeof(mail)) && mail.answered == asking->number &&
-	    mail.done.command != KM_MAIL_NOTHING)
+	    mail.done.command != KMEM_MAIL_NOTHING)
 		return judge(asking, &mail);
 	asking->worked = ways_saw_work(&asking->ways, &asking->target);
 	return ANSWER_LATE;
@@ -215,9 +214,9 @@ static enum answer read_report(struct asking *asking)
 
 static enum answer ask_and_wait(struct asking *asking)
 {
-	const bool looks = asking->request.command == KM_MAIL_VALIDATE;
+	const bool looks = asking->request.command == KMEM_MAIL_VALIDATE;
 	enum answer answer = find_mail(asking);
-	struct km_mail before;
+	struct kmem_mail before;
 
 	if (answer)
 		return answer;
@@ -225,7 +224,7 @@ static enum answer ask_and_wait(struct asking *asking)
 		return kmem_ask_goes_on && !kmem_ask_goes_on() ? ANSWER_LATE : ANSWER_BUSY;
 	if (!target_read(&asking->target, &before, asking->mail, sizeof(before)))
 		return ANSWER_UNREADABLE;
-	if (before.version != KM_MAIL_VERSION)
+	if (before.version != KMEM_MAIL_VERSION)
 		return ANSWER_OTHER_MAIL;
 	if (looks && !asking->report)
 		return ANSWER_NO_REPORT;
@@ -320,7 +319,7 @@ static int complain(const struct asking *asking, enum answer answer)
 	}
 }
 
-/* Prints the report of KM_MAIL_VALIDATE with unprintable characters replaced, then the number of damages.
+/* Prints the report of KMEM_MAIL_VALIDATE with unprintable characters replaced, then the number of damages.
  * Returns: 1 for damages or a failed write, else 0. */
 static int tell_report(const struct asking *asking)
 {
@@ -342,7 +341,7 @@ static int tell_report(const struct asking *asking)
 	return asking->read.damages != 0;
 }
 
-int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *request, unsigned wait_ms,
+int kmem_ask(const char *command, pid_t pid, const struct kmem_mail_request *request, unsigned wait_ms,
 	     kmem_why_not *why_not)
 {
 	struct asking asking = {
@@ -354,10 +353,10 @@ int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *reque
 
 	if (answer)
 		return complain(&asking, answer);
-	return request->command == KM_MAIL_VALIDATE ? tell_report(&asking) : 0;
+	return request->command == KMEM_MAIL_VALIDATE ? tell_report(&asking) : 0;
 }
 
-int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
+int kmem_ask_quietly(pid_t pid, const struct kmem_mail_request *request, unsigned wait_ms)
 {
 	static const int errors[ANSWERS] = {
 		[ANSWER_UNWRITABLE] = EFAULT,
@@ -375,21 +374,21 @@ int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned 
 		return asking.error > 0 && asking.error < 4096 ? asking.error : EPROTO;
 	if (answer == ANSWER_UNREADABLE)
 		return info_errno(asking.target.result);
-	if (!answer && request->command == KM_MAIL_VALIDATE)
+	if (!answer && request->command == KMEM_MAIL_VALIDATE)
 		return asking.read.damages ? EIO : 0;
 	return errors[answer];
 }
 
-void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
+void kmem_tell(pid_t pid, const struct kmem_mail_request *request, unsigned wait_ms)
 {
 	struct asking asking = {
 		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
 	};
-	struct km_mail mail;
+	struct kmem_mail mail;
 
 	if (find_mail(&asking) == ANSWER_DONE && take_turn(&asking) &&
 	    target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
-	    mail.version == KM_MAIL_VERSION && ask(&asking, &mail))
+	    mail.version == KMEM_MAIL_VERSION && ask(&asking, &mail))
 		while (target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
 		       mail.asked == asking.number && mail.answered != asking.number && !is_over(&asking)) {
 			ways_shut_in_time(&asking.ways, &asking.target, now_ms());

@@ -10,13 +10,13 @@
 
 #include "cache/mailbox.h"
 
-extern struct km_mail_report km_control_report;
+extern struct kmem_mail_report km_control_report;
 
 int main(void)
 {
 	static const char text[] = "\033]0;x\a\033[2Jno damage\nnor \xc2\x9b" "31mhere\033[5m";
 	struct kmem_cache *cache = kmem_cache_create("escapes", 3000, 0, SLAB_STORE_USER, NULL);
-	volatile struct km_mail *mail = &km_mail;
+	volatile struct kmem_mail *mail = &km_mail;
 
 	printf("ready %p\n", kmem_cache_alloc(cache, GFP_KERNEL));
 	fflush(stdout);

@@ -49,8 +49,8 @@ int main(int argc, char **argv)
 #include "page/metadata.h"
 
 static char address[32], size[32];
-static const struct km_mail *elsewhere;
-static struct km_mail before;
+static const struct kmem_mail *elsewhere;
+static struct kmem_mail before;
 
 static void become(int number)
 {
@@ -72,7 +72,7 @@ static void stop(int number)
 static void move_mail(int kind)
 {
 	struct km_root *root = km_meta_root();
-	struct km_mail *mail = mmap(NULL, 4096, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
+	struct kmem_mail *mail = mmap(NULL, 4096, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
 
 	if (mail == MAP_FAILED || !root)
 		_exit(6);

@@ -160,12 +160,12 @@ static void make_below(struct km_root *root)
 /* A table with some absurd lines. */
 static void make_fields(struct km_root *root)
 {
-	static struct km_field fields[256];
+	static struct kmem_record_field fields[256];
 
 	memcpy(fields, km_fields, km_field_count * sizeof(*fields));
-	root->fields = fields;
+	root->head.fields = fields;
 	for (unsigned lies = (unsigned)(any() % 8 + 1); lies; lies--) {
-		struct km_field *field = &fields[any() % km_field_count];
+		struct kmem_record_field *field = &fields[any() % km_field_count];
 
 		switch (any() % 5) {
 		case 0:
@@ -185,9 +185,9 @@ static void make_fields(struct km_root *root)
 		}
 	}
 	if (any() % 8 == 0)
-		root->field_count = any() % 2 ? any() : any() % 5000;
+		root->head.field_count = any() % 2 ? any() : any() % 5000;
 	if (any() % 16 == 0)
-		root->fields = (void *)any();
+		root->head.fields = (void *)any();
 }
 
 int main(int argc, char **argv)
@@ -205,15 +205,15 @@ int main(int argc, char **argv)
 	state = strtoul(argv[1], NULL, 10);
 	fill(nonsense);
 	memcpy(root, nonsense, sizeof(*root));
-	memcpy(root->magic, KM_ROOT_MAGIC, sizeof(root->magic));
-	root->major = KM_ROOT_MAJOR;
-	root->fields = km_fields;
-	root->field_count = km_field_count;
-	memcpy(root->version, "9.9.9 of nobody!", sizeof(root->version));
+	memcpy(root->head.magic, KMEM_RECORD_MAGIC, sizeof(root->head.magic));
+	root->head.major = KMEM_RECORD_MAJOR;
+	root->head.fields = km_fields;
+	root->head.field_count = km_field_count;
+	memcpy(root->head.version, "9.9.9 of nobody!", sizeof(root->head.version));
 	if (atoi(argv[1]) > 40)
 		make_fields(root);
 	if (!strcmp(argv[1], "other")) {
-		root->major++;
+		root->head.major++;
 	} else if (!strcmp(argv[1], "below")) {
 		make_below(root);
 	} else if (any() % 8) {

@@ -28,7 +28,7 @@ static struct km_root *find_root(void)
 
 	while (fgets(line, sizeof(line), maps))
 		if (sscanf(line, "%lx-%lx %4s", &start, &end, access) == 3 && !strcmp(access, "rw-p") &&
-		    !memcmp((void *)start, KM_ROOT_MAGIC, 8))
+		    !memcmp((void *)start, KMEM_RECORD_MAGIC, 8))
 			break;
 	fclose(maps);
 	return (void *)start;
@@ -90,7 +90,7 @@ int main(void)
 	const unsigned long zeros = filled(0, 1ul << 34), ones = filled(0xff, 1ul << 20),
 			    some = filled(0x11, 1ul << 20);
 	char name[64], value[64], line[200], *at = NULL;
-	const struct km_field *field = NULL;
+	const struct kmem_record_field *field = NULL;
 	uint64_t was = 0;
 	static struct mem_cgroup *group;
 
@@ -99,8 +99,8 @@ int main(void)
 	if (!kmalloc(100, GFP_KERNEL) || !kvmalloc(8 << 20, GFP_KERNEL))
 		return 1;
 	root = find_root();
-	const struct km_field *fields = root->fields;
-	const size_t count = root->field_count;
+	const struct kmem_record_field *fields = root->head.fields;
+	const size_t count = root->head.field_count;
 	for (size_t i = 0; i < count; i++)
 		if (strchr(fields[i].name, '.') && fields[i].each && base_of(fields[i].name))
 			printf("%s\n", fields[i].name);

@@ -76,7 +76,7 @@ struct fs_file {
 	 * NULL: not readable. */
 	bool (*show)(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text);
 	unsigned long what;		/* argument of `show` */
-	unsigned command;		/* enum km_mail_command of a write; 0: not writable */
+	unsigned command;		/* enum kmem_mail_command of a write; 0: not writable */
 };
 
 /* ---- fs/fs_tree.c */

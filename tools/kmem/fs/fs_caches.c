@@ -9,6 +9,7 @@
 #include "fs/fs.h"
 #include "leaks/maps.h"
 #include "function_names.h"
+#include "command.h"
 
 #define NOT_COUNTED	KMEM_NR_EVENTS
 
@@ -64,7 +65,7 @@ static unsigned long number_of(const struct info_cache *cache, enum number which
 	case ALIGN: return full->align;
 	case USERSIZE: return full->usersize;
 	case DEFRAG_RATIO: return full->defrag_ratio == INFO_UNKNOWN ? INFO_UNKNOWN :
-				  full->defrag_ratio / KM_DEFRAG_SCALE;
+				  full->defrag_ratio / KMEM_RECORD_DEFRAG;
 	}
 	return INFO_UNKNOWN;
 }
@@ -96,7 +97,7 @@ static unsigned long count_of(const struct info_cache *cache, enum count which)
 		return cache->stats.partial_slabs;
 	if (which == SLABS)
 		return cache->stats.total_slabs;
-	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
+	for (unsigned i = 0; i < KMEM_RECORD_NODES; i++) {
 		unsigned long here = on_node(&cache->full->node[i], which);
 
 		sum = sum == INFO_UNKNOWN || here == INFO_UNKNOWN ? INFO_UNKNOWN : sum + here;
@@ -114,7 +115,7 @@ static bool show_count(struct fs_tree *tree, size_t index, unsigned long what, s
 	if (count == INFO_UNKNOWN)
 		return false;
 	fs_print(text, "%lu", count);
-	for (unsigned i = 0; i < KM_MAX_NODES && i < nodes && nodes > 1 && what != OBJECTS; i++)
+	for (unsigned i = 0; i < KMEM_RECORD_NODES && i < nodes && nodes > 1 && what != OBJECTS; i++)
 		if (on_node(&cache->full->node[i], (enum count)what))
 			fs_print(text, " N%u=%lu", i, on_node(&cache->full->node[i], (enum count)what));
 	fs_print(text, "\n");
@@ -221,9 +222,9 @@ static struct kmem_cache_stats for_readers(const struct fs_tree *tree, size_t in
 	};
 	unsigned *const ints[] = { &stats.pages_per_slab, &stats.limit, &stats.batchcount, &stats.shared_factor };
 
-	for (size_t i = 0; i < km_array_count(longs); i++)
+	for (size_t i = 0; i < KMEM_COUNT(longs); i++)
 		*longs[i] = *longs[i] == INFO_UNKNOWN ? 0 : *longs[i];
-	for (size_t i = 0; i < km_array_count(ints); i++)
+	for (size_t i = 0; i < KMEM_COUNT(ints); i++)
 		*ints[i] = *ints[i] == (unsigned)INFO_UNKNOWN ? 0 : *ints[i];
 	for (char *at = stats.name; *at; at++)
 		*at = (unsigned char)*at <= ' ' || *at == 0x7f ? '_' : *at;
@@ -247,20 +248,20 @@ bool fs_show_slabinfo(struct fs_tree *tree, size_t unused, unsigned long what, s
 
 /* ------------------------------------------------------------------ the files */
 
-#define EVENT(name, event) { name, 0600, show_event, event, KM_MAIL_CLEAR }
+#define EVENT(name, event) { name, 0600, show_event, event, KMEM_MAIL_CLEAR }
 
 const struct fs_file fs_cache_files[] = {
 	{ "slab_size", 0400, show_number, SLAB_SIZE, 0 },
 	{ "object_size", 0400, show_number, OBJECT_SIZE, 0 },
 	{ "objs_per_slab", 0400, show_number, OBJS_PER_SLAB, 0 },
 	{ "order", 0400, show_number, ORDER, 0 },
-	{ "sheaf_capacity", 0600, show_number, SHEAF_CAPACITY, KM_MAIL_SHEAF_CAPACITY },
-	{ "min_partial", 0600, show_number, MIN_PARTIAL, KM_MAIL_MIN_PARTIAL },
-	{ "cpu_partial", 0600, show_number, CPU_PARTIAL, KM_MAIL_CPU_PARTIAL },
+	{ "sheaf_capacity", 0600, show_number, SHEAF_CAPACITY, KMEM_MAIL_SHEAF_CAPACITY },
+	{ "min_partial", 0600, show_number, MIN_PARTIAL, KMEM_MAIL_MIN_PARTIAL },
+	{ "cpu_partial", 0600, show_number, CPU_PARTIAL, KMEM_MAIL_CPU_PARTIAL },
 	{ "aliases", 0400, show_number, ALIASES, 0 },
 	{ "align", 0400, show_number, ALIGN, 0 },
 	{ "usersize", 0400, show_number, USERSIZE, 0 },
-	{ "remote_node_defrag_ratio", 0600, show_number, DEFRAG_RATIO, KM_MAIL_DEFRAG_RATIO },
+	{ "remote_node_defrag_ratio", 0600, show_number, DEFRAG_RATIO, KMEM_MAIL_DEFRAG_RATIO },
 	{ "total_objects", 0400, show_count, TOTAL_OBJECTS, 0 },
 	{ "objects", 0400, show_count, OBJECTS, 0 },
 	{ "objects_partial", 0400, show_count, OBJECTS_PARTIAL, 0 },
@@ -279,9 +280,9 @@ const struct fs_file fs_cache_files[] = {
 	{ "red_zone", 0400, show_debugged, SLAB_RED_ZONE, 0 },
 	{ "poison", 0400, show_debugged, SLAB_POISON, 0 },
 	{ "store_user", 0400, show_debugged, SLAB_STORE_USER, 0 },
-	{ "failslab", 0600, show_debugged, SLAB_FAILSLAB, KM_MAIL_DEBUG },
-	{ "shrink", 0600, show_nothing, 0, KM_MAIL_SHRINK },
-	{ "validate", 0600, show_nothing, 0, KM_MAIL_VALIDATE },
+	{ "failslab", 0600, show_debugged, SLAB_FAILSLAB, KMEM_MAIL_DEBUG },
+	{ "shrink", 0600, show_nothing, 0, KMEM_MAIL_SHRINK },
+	{ "validate", 0600, show_nothing, 0, KMEM_MAIL_VALIDATE },
 	EVENT("alloc_fastpath", KMEM_ALLOC_FASTPATH), EVENT("alloc_slowpath", KMEM_ALLOC_SLOWPATH),
 	EVENT("free_rcu_sheaf", NOT_COUNTED), EVENT("free_rcu_sheaf_fail", NOT_COUNTED),
 	EVENT("free_fastpath", KMEM_FREE_FASTPATH), EVENT("free_slowpath", KMEM_FREE_SLOWPATH),
@@ -307,4 +308,4 @@ const struct fs_file fs_cache_files[] = {
 	EVENT("cpu_partial_alloc", KMEM_CPU_PARTIAL_ALLOC), EVENT("cpu_partial_free", KMEM_CPU_PARTIAL_FREE),
 	EVENT("cpu_partial_node", KMEM_CPU_PARTIAL_NODE), EVENT("cpu_partial_drain", KMEM_CPU_PARTIAL_DRAIN),
 };
-const size_t fs_cache_file_count = km_array_count(fs_cache_files);
+const size_t fs_cache_file_count = KMEM_COUNT(fs_cache_files);

@@ -71,32 +71,32 @@ static bool show_nodes(struct fs_tree *tree, size_t index, unsigned long what, s
 	const struct snapshot *snapshot = &tree->snapshot;
 	const struct km_group_stats *group = &snapshot->groups[index];
 	const unsigned nodes = snapshot->stats.nodes;
-	unsigned long pages[KM_MAX_NODES] = { 0 };
+	unsigned long pages[KMEM_RECORD_NODES] = { 0 };
 
 	if (nodes == 1 && group->current != INFO_UNKNOWN)
 		fs_print(text, "kernel N0=%lu\n", (unsigned long)group->current);
-	if (nodes == 1 || !group->number || nodes > KM_MAX_NODES)
+	if (nodes == 1 || !group->number || nodes > KMEM_RECORD_NODES)
 		return text->length;
 	if (!count_pages(tree, group->number, pages))
 		return false;
 	for (unsigned node = 0; node < nodes; node++)
-		fs_print(text, "%s N%u=%lu", node ? "" : "slab", node, pages[node] * KM_PAGE_SIZE);
+		fs_print(text, "%s N%u=%lu", node ? "" : "slab", node, pages[node] * KMEM_PAGE_BYTES);
 	fs_print(text, "\n");
 	return true;
 }
 
 const struct fs_file fs_group_files[] = {
 	{ "memory.current", 0444, show, INFO_GROUP_CURRENT, 0 },
-	{ "memory.peak", 0644, show, INFO_GROUP_PEAK, KM_MAIL_GROUP },
-	{ "memory.max", 0644, show, INFO_GROUP_MAX, KM_MAIL_GROUP },
-	{ "memory.high", 0644, show, INFO_GROUP_HIGH, KM_MAIL_GROUP },
-	{ "memory.low", 0644, show, INFO_GROUP_LOW, KM_MAIL_GROUP },
-	{ "memory.min", 0644, show, INFO_GROUP_MIN, KM_MAIL_GROUP },
+	{ "memory.peak", 0644, show, INFO_GROUP_PEAK, KMEM_MAIL_GROUP },
+	{ "memory.max", 0644, show, INFO_GROUP_MAX, KMEM_MAIL_GROUP },
+	{ "memory.high", 0644, show, INFO_GROUP_HIGH, KMEM_MAIL_GROUP },
+	{ "memory.low", 0644, show, INFO_GROUP_LOW, KMEM_MAIL_GROUP },
+	{ "memory.min", 0644, show, INFO_GROUP_MIN, KMEM_MAIL_GROUP },
 	{ "memory.stat", 0444, show, INFO_GROUP_STAT, 0 },
 	{ "memory.numa_stat", 0444, show_nodes, 0, 0 },
 	{ "memory.events", 0444, show, INFO_GROUP_EVENTS, 0 },
 	{ "memory.events.local", 0444, show, INFO_GROUP_EVENTS_LOCAL, 0 },
 	{ "memory.oom.group", 0444, show_zero, 0, 0 },
-	{ "memory.reclaim", 0200, NULL, 0, KM_MAIL_GROUP },
+	{ "memory.reclaim", 0200, NULL, 0, KMEM_MAIL_GROUP },
 };
-const size_t fs_group_file_count = km_array_count(fs_group_files);
+const size_t fs_group_file_count = KMEM_COUNT(fs_group_files);

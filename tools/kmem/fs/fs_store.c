@@ -9,15 +9,16 @@
 #include <string.h>
 
 #include "request.h"
-#include "cache/cache.h"
+#include "cache/option_text.h"
 #include "fs/fs.h"
+#include "command.h"
 
 struct store {
 	pid_t pid;
 	const struct info_cache *cache;
 	const struct km_group_stats *group;
 	const char *file, *value;	/* name of the file; value without its newline */
-	struct km_mail_request request;
+	struct kmem_mail_request request;
 };
 
 /* Copy a text into a field of the request. Returns: false if the text is too long. */
@@ -48,7 +49,7 @@ static int store_failslab(struct store *store)
 	/* With unknown debug flags the request would clear the flags. */
 	if (store->cache->full->carried == INFO_UNKNOWN)
 		return EOPNOTSUPP;
-	for (size_t i = 0; i < km_array_count(letters); i++)
+	for (size_t i = 0; i < KMEM_COUNT(letters); i++)
 		if (store->cache->carried & letters[i].flag)
 			strcat(to, letters[i].letter);
 	strcat(to, is(store, "1") ? "A" : *to ? "" : "-");
@@ -88,12 +89,12 @@ static int store_group(struct store *store)
 static int store_cache(struct store *store)
 {
 	switch (store->request.command) {
-	case KM_MAIL_DEBUG:
+	case KMEM_MAIL_DEBUG:
 		return store_failslab(store);
-	case KM_MAIL_SHRINK:
-	case KM_MAIL_VALIDATE:
+	case KMEM_MAIL_SHRINK:
+	case KMEM_MAIL_VALIDATE:
 		return is(store, "1") ? 0 : EINVAL;
-	case KM_MAIL_CLEAR:
+	case KMEM_MAIL_CLEAR:
 		return is(store, "0") ? 0 : EINVAL;
 	default:
 		return put(store->request.letters, sizeof(store->request.letters), store->value) ? 0 : EINVAL;

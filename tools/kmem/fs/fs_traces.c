@@ -6,12 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "alloc/profile_record.h"
 #include "fs/fs.h"
 #include "command.h"
 #include "leaks/heap.h"
 #include "leaks/maps.h"
-#include "ext/debug/debug.h"
 
 #define FOLD_AT	65536u		/* number of sites from which sites of one stack are merged, at each doubling */
 
@@ -81,8 +79,8 @@ static void find_owned(struct fs_objects *objects)
 		const struct heap_cache *cache = &heap->caches[heap->pieces[i].cache];
 
 		add_owned(objects, cache->address, i);
-		if (cache->copy.ext.shadow_of && cache->copy.ext.shadow_of != cache->address)
-			add_owned(objects, cache->copy.ext.shadow_of, i);
+		if (cache->copy.sibling_of && cache->copy.sibling_of != cache->address)
+			add_owned(objects, cache->copy.sibling_of, i);
 	}
 	if (objects->count)
 		qsort(objects->owned, objects->count, sizeof(*objects->owned), by_cache);
@@ -115,11 +113,11 @@ bool fs_is_profiled(const struct snapshot *snapshot)
 {
 	static struct info_root roots[INFO_MAX_ROOTS];
 	struct target target = { .pid = (pid_t)snapshot->thread };
-	struct km_profile_record record;
+	struct kmem_profile_record record;
 
 	return target_roots_in_use(&target, roots) && layout_has(&roots[0].layout, "root.profile") &&
 	       roots[0].record.profile && target_read(&target, &record, roots[0].record.profile, sizeof(record)) &&
-	       record.version == KM_PROFILE_VERSION && record.state == KM_PROFILE_ON;
+	       record.version == KMEM_PROFILE_VERSION && record.state == KMEM_PROFILE_ON;
 }
 
 /* ------------------------------------------------------------------ stacks */
@@ -196,7 +194,7 @@ static void add_object(struct sites *sites, struct heap *heap, const struct heap
 		       unsigned which)
 {
 	struct site site = { .hash = 0 };
-	struct km_stack_track own;
+	struct rec_track own;
 	struct heap_track other;
 
 	if (heap_debug_track(heap, piece, object, which, &own)) {
@@ -279,4 +277,4 @@ const struct fs_file fs_trace_files[] = {
 	{ "alloc_traces", 0400, show_traces, ALLOCATED, 0 },
 	{ "free_traces", 0400, show_traces, FREED, 0 },
 };
-const size_t fs_trace_file_count = km_array_count(fs_trace_files);
+const size_t fs_trace_file_count = KMEM_COUNT(fs_trace_files);

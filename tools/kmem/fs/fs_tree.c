@@ -254,7 +254,7 @@ void fs_clear(struct fs_tree *tree)
 
 const struct fs_file *fs_files(enum fs_kind kind, size_t *count)
 {
-	static const struct fs_file proc[] = { { "slabinfo", 0600, fs_show_slabinfo, 0, KM_MAIL_TUNE } };
+	static const struct fs_file proc[] = { { "slabinfo", 0600, fs_show_slabinfo, 0, KMEM_MAIL_TUNE } };
 
 	static const struct {
 		const struct fs_file *files;

@@ -14,7 +14,6 @@
 #include "info/info.h"
 #include "command.h"
 #include "leaks/core_dump.h"
-#include "base/cc.h"
 
 #define LEAST_ROOM	((uint64_t)64 << 20)	/* bytes kept of a process of any size */
 #define LEAST_READ	((uint64_t)1 << 30)	/* bytes read, areas of CPUs included */
@@ -44,7 +43,7 @@ static uint64_t memory_of_process(pid_t pid, uint64_t *space)
 
 	*space = 0;
 	while (file && fgets(line, sizeof(line), file)) {
-		for (size_t i = 0; i < km_array_count(own); i++)
+		for (size_t i = 0; i < KMEM_COUNT(own); i++)
 			all += sscanf(line, own[i], &kb) == 1 ? kb : 0;
 		if (sscanf(line, "VmSize: %lu", &kb) == 1)
 			*space = (uint64_t)kb * 1024;

@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cache/process_record.h"
 #include "info/info_print.h"
 #include "command.h"
 

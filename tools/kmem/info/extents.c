@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/process_record.h"
 #include "info/info.h"
 #include "command.h"
 
@@ -43,18 +42,18 @@ static void set_bits(uint64_t *bits, size_t from, size_t count, size_t all)
 
 /* Set the bits of all free pages, also of pages that were never touched. The descriptor of a free run's first page
  * has the number of pages; the run's other descriptors may be stale. */
-static bool add_runs(struct target *target, const struct layout *layout, const struct km_range *range, uint64_t *bits)
+static bool add_runs(struct target *target, const struct layout *layout, const struct rec_range *range, uint64_t *bits)
 {
-	struct km_page *pages = kmem_need(aligned_alloc(64, AT_ONCE * sizeof(*pages)));
+	struct rec_page *pages = kmem_need(calloc(AT_ONCE, sizeof(*pages)));
 	bool ok = true;
 
 	for (size_t at = 0, behind = 0; ok && at < range->ready; at += AT_ONCE) {
 		size_t now = range->ready - at < AT_ONCE ? range->ready - at : AT_ONCE;
-		const char *from = (const char *)range->page + at * layout_bytes(layout, INFO_PAGE);
+		const char *from = range->page + at * layout_bytes(layout, INFO_PAGE);
 
 		ok = target_structs(target, layout, INFO_PAGE, pages, from, now);
 		for (size_t i = 0; ok && i < now; i++)
-			if (at + i >= behind && pages[i].type == KM_PAGE_FREE) {
+			if (at + i >= behind && pages[i].type == KMEM_RECORD_PAGE_FREE) {
 				set_bits(bits, at + i, pages[i].run, range->ready);
 				behind = at + i + pages[i].run;
 			}
@@ -64,7 +63,7 @@ static bool add_runs(struct target *target, const struct layout *layout, const s
 }
 
 /* Add the pages of a range, with the free pages' bits: dirty pages, and if memory is locked, all free pages. */
-static bool add_pages(struct target *target, const struct layout *layout, const struct km_range *range, bool locked,
+static bool add_pages(struct target *target, const struct layout *layout, const struct rec_range *range, bool locked,
 		      struct snapshot *snapshot)
 {
 	size_t words = range->ready / 64;
@@ -75,7 +74,7 @@ static bool add_pages(struct target *target, const struct layout *layout, const 
 		free(bits);
 		return false;
 	}
-	add_extent(snapshot, INFO_PAGES, range->base, range->base + (words * 64 << KM_PAGE_SHIFT), bits);
+	add_extent(snapshot, INFO_PAGES, range->base, range->base + (words * 64 << KMEM_PAGE_SHIFT), bits);
 	return true;
 }
 
@@ -86,7 +85,7 @@ static bool add_ranges(struct target *target, const struct info_root *root, stru
 	const struct layout *layout = &root->layout;
 	/* Locked memory is all resident, also pages that were never touched. */
 	bool locked = info_is_locked(target->pid);
-	struct km_range ranges[INFO_MAX_RANGES];
+	struct rec_range ranges[INFO_MAX_RANGES];
 	unsigned count;
 
 	if (!layout_has(layout, "root.arena.ranges root.arena.range range.pages range.ready range.base range.map "
@@ -97,8 +96,8 @@ static bool add_ranges(struct target *target, const struct info_root *root, stru
 	if (!root_ranges(target, root, ranges, &count))
 		return false;
 	for (unsigned i = 0; i < count; i++) {
-		const struct km_range *range = &ranges[i];
-		const char *page = (const char *)range->page;
+		const struct rec_range *range = &ranges[i];
+		const char *page = range->page;
 
 		if (range->ready && range->base && !add_pages(target, layout, range, locked, snapshot))
 			return false;
@@ -113,7 +112,7 @@ static bool add_ranges(struct target *target, const struct info_root *root, stru
 
 /* Read the address and the number of slots of the table of huge blocks. The process may replace the table meanwhile.
  * Returns: false with the target marked torn, if slots are there without a table. */
-static bool read_table(struct target *target, const struct km_root *record, const void **table, size_t *slots)
+static bool read_table(struct target *target, const struct rec_root *record, const void **table, size_t *slots)
 {
 	if (!target_read(target, slots, record->mapped_slots, sizeof(*slots)) ||
 	    !target_read(target, table, record->mapped_table, sizeof(*table)))
@@ -137,14 +136,14 @@ static bool add_blocks(struct target *target, const struct info_root *root, stru
 	/* A large table is a mapping of its own; a small table lies inside an extent that is listed anyway. */
 	if (slots)
 		add_extent(snapshot, INFO_RECORDS, table, (const char *)table + slots * each, NULL);
-	struct km_huge_entry *entries = kmem_need(calloc(AT_ONCE, sizeof(*entries)));
+	struct rec_big *entries = kmem_need(calloc(AT_ONCE, sizeof(*entries)));
 	bool ok = true;
 	for (size_t at = 0; ok && at < slots; at += AT_ONCE) {
 		size_t now = slots - at < AT_ONCE ? slots - at : AT_ONCE;
 
 		ok = target_structs(target, &root->layout, INFO_BIG, entries, (const char *)table + at * each, now);
 		for (size_t i = 0; ok && i < now; i++)
-			if (entries[i].start >= KM_PAGE_SIZE)
+			if (entries[i].start >= KMEM_PAGE_BYTES)
 				add_extent(snapshot, INFO_BLOCK, (const void *)entries[i].start,
 						    (const char *)entries[i].start + entries[i].bytes, NULL);
 		target_charge(target, now * sizeof(*snapshot->extents));
@@ -156,7 +155,7 @@ static bool add_blocks(struct target *target, const struct info_root *root, stru
 
 static bool add_parked(struct target *target, const struct info_root *root, struct snapshot *snapshot)
 {
-	struct km_huge_cached *parked;
+	struct rec_parked *parked;
 	unsigned count;
 
 	if (!layout_has(&root->layout, "root.parked root.parked_count parked.p parked.bytes")) {
@@ -175,11 +174,11 @@ static bool add_parked(struct target *target, const struct info_root *root, stru
 	return ok;
 }
 
-static bool add_records(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+static bool add_records(struct target *target, const struct info_root *root, const struct rec_percpu *percpu,
 			struct snapshot *snapshot)
 {
 	unsigned shift = layout_offset(&root->layout, "const.area_shift") & 63;
-	struct km_span *spans;
+	struct rec_span *spans;
 	unsigned count;
 
 	add_extent(snapshot, INFO_RECORDS, percpu->base, percpu->base + ((size_t)percpu->cpus << shift),
@@ -201,7 +200,7 @@ static bool add_records(struct target *target, const struct info_root *root, con
 }
 
 /* Sum the pages of the runs that CPUs keep for growing blocks (kmalloc/realloc_run.h). */
-static bool read_runs(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+static bool read_runs(struct target *target, const struct info_root *root, const struct rec_percpu *percpu,
 		      unsigned long *runs)
 {
 	uint32_t at = 0, *pages;
@@ -231,7 +230,7 @@ static void add(unsigned long *sum, unsigned long n)
 		*sum += n;
 }
 
-bool walk_kept(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+bool walk_kept(struct target *target, const struct info_root *root, const struct rec_percpu *percpu,
 	       struct kmem_stats *stats)
 {
 	size_t own = 0;
@@ -243,13 +242,13 @@ bool walk_kept(struct target *target, const struct info_root *root, const struct
 		return false;
 	/* The counters are read at different moments, so a difference must not go below 0. */
 	take(&stats->pages_used, own + runs);
-	take(&stats->large_bytes, runs << KM_PAGE_SHIFT);
+	take(&stats->large_bytes, runs << KMEM_PAGE_SHIFT);
 	add(&stats->pages_free_clean, own);
 	add(&stats->pages_free_dirty, runs);
 	return true;
 }
 
-bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+bool walk_extents(struct target *target, const struct info_root *root, const struct rec_percpu *percpu,
 		  struct snapshot *snapshot)
 {
 	if (!add_ranges(target, root, snapshot) || !add_blocks(target, root, snapshot) ||

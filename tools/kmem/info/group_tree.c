@@ -104,7 +104,7 @@ static void print_tree(const struct snapshot *snapshot, const char *whose)
 
 	printf("%s", whose);
 	table_column(table, "GROUP", TABLE_TREE | TABLE_CUT);
-	for (size_t i = 0; i < km_array_count(heads); i++)
+	for (size_t i = 0; i < KMEM_COUNT(heads); i++)
 		table_column(table, heads[i], TABLE_RIGHT);
 	table_column(table, "EVENTS", TABLE_CUT);
 	for (size_t i = 0; i < snapshot->group_count; i++) {

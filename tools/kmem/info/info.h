@@ -11,8 +11,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "cache/process_record.h"
-#include "percpu/node.h"
+#include "info/record_copies.h"
 #include "inspect/stats_print.h"
 
 /* Numbers of a cache for files in the format of the kernel's slab attributes (info/slab_attributes.c). INFO_UNKNOWN:
@@ -29,7 +28,7 @@ struct info_full {
 	struct info_node {
 		unsigned long slabs, objects, partial;
 		unsigned long partial_objects;	/* in use, on partial slabs */
-	} node[KM_MAX_NODES];
+	} node[KMEM_RECORD_NODES];
 };
 
 struct info_cache {
@@ -274,7 +273,7 @@ enum info_ops {
 	INFO_ROOT, INFO_PERCPU, INFO_RANGE, INFO_PAGE, INFO_ZONE, INFO_ENGINE, INFO_NODE, INFO_CHAIN, INFO_CACHE,
 	INFO_BIG, INFO_READY, INFO_SPAN, INFO_POOL, INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
 	INFO_EVENTS, INFO_GRACE, INFO_WAITING, INFO_RCU_BLOCK,
-	/* In the table of an engine or of guarded objects: layout_load_part. */
+	/* In the table of an engine or of guarded objects: layout_load. */
 	INFO_SHEAF, INFO_REMOTE, INFO_SLAB, INFO_ALIEN, INFO_SLUB, INFO_SLOT,
 	INFO_OPS
 };
@@ -287,8 +286,8 @@ struct ops {
 
 /* Place in the target of a field, or a constant, of this build. */
 struct info_place {
-	const struct km_field *ours;
-	struct km_field theirs;
+	const struct kmem_record_field *ours;
+	struct kmem_record_field theirs;
 	bool has;
 };
 
@@ -300,10 +299,11 @@ struct layout {
 };
 
 /* Add the process's table to the layout: the table of groups, or the main table. */
-bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups);
-/* Add a separate table: of an engine, matched with this build's engine of the same name, or of guarded objects. */
-bool layout_load_part(struct target *target, struct layout *layout, const struct km_field *ours, size_t our_count,
-		      const struct km_field *from, size_t count);
+bool layout_load(struct target *target, struct layout *layout, const struct rec_table *ours,
+		 const struct kmem_record_field *from, size_t count);
+/* Add the table of an engine, once; an engine unknown to the command has none. */
+bool layout_load_engine(struct target *target, struct layout *layout, const char *name,
+			const struct rec_engine *engine);
 /* Returns: true if the target has all fields in `names`, separated by spaces. */
 bool layout_has(const struct layout *layout, const char *names);
 /* Returns: a field's offset in the target, or a constant's value; 0: missing. */
@@ -327,11 +327,11 @@ static inline bool info_true(const bool *value)
 #define INFO_MAX_CPUS 4096u
 #define INFO_MAX_CACHES ((size_t)1 << 20)	/* limit for each process or file */
 #define INFO_MAX_ROOTS 8u	/* copies of libkmem in one program */
-struct km_zone_counts;
+struct rec_zone;
 
 /* A copy of libkmem in the process. */
 struct info_root {
-	struct km_root record;
+	struct rec_root record;
 	struct layout layout;
 };
 /* Find the copies, at most INFO_MAX_ROOTS. Returns: their count; 0 with the reason in target->result. */
@@ -377,15 +377,15 @@ enum info_result walk_root(struct target *target, struct info_root *root, bool l
 enum info_one walk_one(struct target *target, struct info_root *root, const struct kmem_cache *address, bool counts,
 		       struct snapshot *snapshot);
 /* Read `each` bytes at the same offset of each CPU's area. */
-bool target_per_cpu(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+bool target_per_cpu(struct target *target, const struct info_root *root, const struct rec_percpu *percpu,
 		    uint32_t offset, void *to, size_t each);
 /* Read the number of memory nodes, and the sums of their page counts. */
 bool root_pages(struct target *target, const struct info_root *root, unsigned *nodes,
-		struct km_zone_counts *all);
+		struct rec_zone *all);
 
 /* Read the ranges of pages. */
 #define INFO_MAX_RANGES 256u
-bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count);
+bool root_ranges(struct target *target, const struct info_root *root, struct rec_range *ranges, unsigned *count);
 
 /* ---- info/page_owners.c: find the owner of each page in the extents of the ranges, and each cache's empty and
  * pinned slabs. `owners` has the root's caches with their final places in the snapshot, shadow caches too. The walk
@@ -401,30 +401,33 @@ bool walk_pages(struct target *target, const struct info_root *root, struct page
 #define INFO_SCAN_NEEDS	"root.arena.ranges root.arena.range range.ready range.page page.cache page.type page.word"
 
 /* ---- info/slab_attributes.c */
-struct km_node_counts;
+struct rec_node;
 struct kmem_cache;
-struct km_engine;
+struct rec_engine;
 /* Fill all fields but the nodes. Returns: false if a read failed. */
-bool full_read(struct target *target, struct info_root *root, const struct km_percpu *percpu,
-	       const struct km_engine *engine, const char *engine_name, const struct kmem_cache *cache,
+bool full_read(struct target *target, struct info_root *root, const struct rec_percpu *percpu,
+	       const struct rec_engine *engine, const char *engine_name, const struct rec_cache *cache,
 	       struct info_full *full);
 /* Fill one node. says: the target's build counts allocated objects, or each slab of the engine does. */
-void full_node(struct info_full *full, unsigned node, const struct km_node_counts *counts, unsigned objects, bool says);
+void full_node(struct info_full *full, unsigned node, const struct rec_node *counts, unsigned objects, bool says);
 /* Count a slab of engine slub on the node. */
 void full_slub_slab(struct info_full *full, unsigned node, uint64_t word);
 /* Add the numbers of a debug shadow cache. */
 void full_add(struct info_full *full, const struct info_full *more);
 
 /* ---- info/extents.c: add the root's address space to the snapshot. */
-bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+bool walk_extents(struct target *target, const struct info_root *root, const struct rec_percpu *percpu,
 		  struct snapshot *snapshot);
 /* Take pages in use of no slab and no block out of the sums, as kmem_get_stats does: CPUs' runs for blocks that grow,
  * and pages kept for names. */
-bool walk_kept(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+bool walk_kept(struct target *target, const struct info_root *root, const struct rec_percpu *percpu,
 	       struct kmem_stats *stats);
 void snapshot_clear_extents(struct snapshot *snapshot);
 
-/* ---- info/read_groups.c: add the groups of one root to the snapshot. After INFO_TORN the snapshot has the groups
+/* ---- info/read_groups.c */
+/* Load the field table of the root's groups, once. */
+bool groups_load(struct target *target, struct info_root *root);
+/* Add the groups of one root to the snapshot. After INFO_TORN the snapshot has the groups
  * read before the change. */
 enum info_result walk_groups(struct target *target, struct info_root *root, struct snapshot *snapshot);
 /* Add one online group alone. */

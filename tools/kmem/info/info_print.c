@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "info/info_print.h"
+#include "command.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,8 +12,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-
-#include "page/arena.h"
 
 static struct kmem_cache_stats with_engine(const struct info_cache *cache)
 {
@@ -85,7 +84,7 @@ static unsigned long slab_bytes(const struct kmem_cache_stats *stats)
 {
 	unsigned long pages = stats->pages_per_slab == (unsigned)UNKNOWN ? UNKNOWN : stats->pages_per_slab;
 
-	return times(times(stats->total_slabs, pages), KM_PAGE_SIZE);
+	return times(times(stats->total_slabs, pages), KMEM_PAGE_BYTES);
 }
 
 /* Add to a sum. The sum is unknown if one part is unknown. */
@@ -96,7 +95,7 @@ static void add(unsigned long *sum, unsigned long n)
 
 bool info_in_shared_pages(const struct info_cache *cache)
 {
-	return !strcmp(cache->engine, "slob") && cache->stats.size < KM_PAGE_SIZE;
+	return !strcmp(cache->engine, "slob") && cache->stats.size < KMEM_PAGE_BYTES;
 }
 
 /* Returns: true for the kmalloc cache of engine slob. Its objects have the requested sizes, known only to headers. */
@@ -229,7 +228,7 @@ static void add_total(struct totals *totals, const char *what, unsigned long byt
 static unsigned long brought_in(const struct kmem_stats *stats, const struct info_resident *resident,
 				unsigned long *clean)
 {
-	unsigned long dirty = times(stats->pages_free_dirty, KM_PAGE_SIZE), brought = 0;
+	unsigned long dirty = times(stats->pages_free_dirty, KMEM_PAGE_BYTES), brought = 0;
 
 	if (*clean != UNKNOWN && dirty != UNKNOWN && resident->free != UNKNOWN && resident->free > dirty)
 		brought = resident->free - dirty < *clean ? resident->free - dirty : *clean;
@@ -240,7 +239,7 @@ static unsigned long brought_in(const struct kmem_stats *stats, const struct inf
 static void print_totals(const struct snapshot *snapshot, const struct info_memory *memory)
 {
 	const struct kmem_stats *stats = &snapshot->stats;
-	unsigned long clean = times(stats->pages_free_clean, KM_PAGE_SIZE);
+	unsigned long clean = times(stats->pages_free_clean, KMEM_PAGE_BYTES);
 	const bool said = memory && memory->told;
 	const struct info_resident unknown = { .used = UNKNOWN, .free = UNKNOWN, .records = UNKNOWN };
 	const struct info_resident resident = said ? memory->resident : unknown;
@@ -251,21 +250,21 @@ static void print_totals(const struct snapshot *snapshot, const struct info_memo
 	table_column(totals.table, "", TABLE_CUT);
 	table_column(totals.table, "", TABLE_RIGHT);
 	printf("\n");
-	add_total(&totals, "pages in slabs and large blocks", times(stats->pages_used, KM_PAGE_SIZE));
+	add_total(&totals, "pages in slabs and large blocks", times(stats->pages_used, KMEM_PAGE_BYTES));
 	if (stats->slob_pages && stats->slob_pages != UNKNOWN) {
-		add_total(&totals, "pages shared by the caches of slob", times(stats->slob_pages, KM_PAGE_SIZE));
+		add_total(&totals, "pages shared by the caches of slob", times(stats->slob_pages, KMEM_PAGE_BYTES));
 		add_total(&totals, "in use of these pages", stats->slob_bytes);
 	}
 	/* A file may hold more cached pages than dirty pages. */
 	unsigned long pages = dirty == UNKNOWN ? UNKNOWN : dirty - (ready < dirty ? ready : dirty);
-	add_total(&totals, "free pages, not yet returned", times(pages, KM_PAGE_SIZE));
+	add_total(&totals, "free pages, not yet returned", times(pages, KMEM_PAGE_BYTES));
 	if (brought)
 		add_total(&totals, "free pages, made resident by the system", brought);
 	add_total(&totals, "free pages, not resident", clean);
-	add_total(&totals, "returned to the system, since the start", times(stats->purged_pages, KM_PAGE_SIZE));
+	add_total(&totals, "returned to the system, since the start", times(stats->purged_pages, KMEM_PAGE_BYTES));
 	add_total(&totals, "huge blocks, mapped one by one", stats->mapped_bytes);
 	if (ready)
-		add_total(&totals, "huge blocks, cached", times(ready, KM_PAGE_SIZE));
+		add_total(&totals, "huge blocks, cached", times(ready, KMEM_PAGE_BYTES));
 	add_total(&totals, "address space kept for huge blocks", stats->mapped_spare_bytes);
 	/* Without arrays by page and areas by CPU: both are reserved whole, and only their resident bytes count. */
 	add_total(&totals, "metadata, without page and CPU arrays", stats->meta_bytes);
@@ -312,10 +311,10 @@ static void print_caches(const struct snapshot *snapshot)
 
 	print_process(snapshot);
 	table_column(table, "cache", TABLE_CUT);
-	for (size_t i = 0; i < km_array_count(heads); i++)
+	for (size_t i = 0; i < KMEM_COUNT(heads); i++)
 		table_column(table, heads[i], TABLE_RIGHT);
 	/* Count the pages shared by the caches of slob once, here. */
-	add(&slabs, times(snapshot->stats.slob_pages, KM_PAGE_SIZE));
+	add(&slabs, times(snapshot->stats.slob_pages, KMEM_PAGE_BYTES));
 	for (size_t i = 0; i < snapshot->count; i++) {
 		struct row row = row_of(snapshot, &snapshot->caches[i]);
 		const struct kmem_cache_stats *stats = &row.cache->stats;
@@ -386,7 +385,7 @@ struct info_list info_list_begin(enum info_style style)
 		km_print(&list.writer, "[");
 	else if (style != INFO_TREE)
 		list.table = table_new(true, " ");
-	for (size_t i = 0; list.table && i < km_array_count(heads); i++)
+	for (size_t i = 0; list.table && i < KMEM_COUNT(heads); i++)
 		table_column(list.table, heads[i], i == 0 || i > 2 ? TABLE_RIGHT : i == 1 ? TABLE_CUT : 0);
 	return list;
 }

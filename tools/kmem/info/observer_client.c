@@ -1,6 +1,6 @@
 /*
  * observer_client.c: ask a process for its numbers, if this user may not trace the process but is its observer
- * (KMEM_OPTIONS=observer:UID, ext/observe/observer.h). The client connects to the process's socket name; the process
+ * (KMEM_OPTIONS=observer:UID, <kmem/record.h>). The client connects to the process's socket name; the process
  * answers at its next visit to the socket. Invariant: an answer is accepted only from the process itself: the
  * listener must have the process's number, run as one of the process's users or root, and not have ended. The file
  * of the answer must be sealed, so no process can change the file during the read.
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "info/info.h"
-#include "ext/observe/observer.h"
+#include <kmem/record.h>
 
 #define MAX_BYTES	((off_t)16 << 20)	/* limit of an answer: a process may send a file of any size */
 #define SEALS		(F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
@@ -109,7 +109,7 @@ static int connect_to(pid_t pid, unsigned wait_ms)
 
 	if (fd < 0 || !read_status(pid, &status) || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)))
 		goto failed;
-	int length = snprintf(address.sun_path + 1, KM_OBSERVER_NAME_BYTES, KM_OBSERVER_NAME, status.number);
+	int length = snprintf(address.sun_path + 1, KMEM_OBSERVER_NAME_BYTES, KMEM_OBSERVER_NAME, status.number);
 	if (connect(fd, (struct sockaddr *)&address,
 		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length))) {
 		if (errno == EAGAIN || errno == EINTR) {

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/process_record.h"
-#include "engines/slub/slub.h"
 #include "info/info.h"
 #include "command.h"
 
@@ -58,20 +56,20 @@ static uint32_t owner_of(const struct pages *pages, const struct kmem_cache *add
 
 /* Choose the sum for a slab's bytes by the number of objects in use.
  * Returns: NULL if at least a tenth of the objects is in use, or if the engine does not record the number. */
-static unsigned long *little_of(struct info_cache *cache, struct km_page *slab)
+static unsigned long *little_of(struct info_cache *cache, struct rec_page *slab)
 {
 	unsigned long objects = slab->objects, inuse = slab->inuse;
 
 	if (!strcmp(cache->engine, "slub")) {
-		objects = slub_objects(slub_slab(slab)->word);
-		inuse = slub_inuse(slub_slab(slab)->word);
+		objects = KMEM_RECORD_SLUB_OBJECTS(slab->word);
+		inuse = KMEM_RECORD_SLUB_INUSE(slab->word);
 	} else if (strcmp(cache->engine, "sheaf") && strcmp(cache->engine, "slab")) {
 		return NULL;
 	}
 	return !inuse ? &cache->empty : inuse * PINNED < objects ? &cache->pinned : NULL;
 }
 
-static void begin_slab(struct pages *pages, struct km_page *slab)
+static void begin_slab(struct pages *pages, struct rec_page *slab)
 {
 	pages->owner = owner_of(pages, slab->cache);
 	pages->left = 0;
@@ -80,7 +78,7 @@ static void begin_slab(struct pages *pages, struct km_page *slab)
 }
 
 /* The owner of a large block is the cache in the head's descriptor, else INFO_OWNER_LARGE. */
-static void begin_large(struct pages *pages, const struct km_page *block)
+static void begin_large(struct pages *pages, const struct rec_page *block)
 {
 	pages->owner = owner_of(pages, block->cache);
 	if (pages->owner == INFO_OWNER_NONE)
@@ -89,18 +87,18 @@ static void begin_large(struct pages *pages, const struct km_page *block)
 	pages->little = NULL;
 }
 
-static uint32_t look_at(struct pages *pages, struct km_page *page)
+static uint32_t look_at(struct pages *pages, struct rec_page *page)
 {
 	switch (page->type) {
-	case KM_PAGE_SLAB:
+	case KMEM_RECORD_PAGE_SLAB:
 		begin_slab(pages, page);
 		break;
-	case KM_PAGE_LARGE:
+	case KMEM_RECORD_PAGE_LARGE:
 		begin_large(pages, page);
 		break;
-	case KM_PAGE_TAIL:
+	case KMEM_RECORD_PAGE_TAIL:
 		break;
-	case KM_PAGE_SHARED:
+	case KMEM_RECORD_PAGE_SHARED:
 		pages->left = 0;
 		pages->little = NULL;
 		return pages->owner = INFO_OWNER_SHARED;
@@ -113,11 +111,11 @@ static uint32_t look_at(struct pages *pages, struct km_page *page)
 		return pages->owner;
 	}
 	if (pages->little)
-		*pages->little += KM_PAGE_SIZE;
+		*pages->little += KMEM_PAGE_BYTES;
 	return pages->owner;
 }
 
-static struct info_extent *extent_of(struct snapshot *snapshot, const struct km_range *range)
+static struct info_extent *extent_of(struct snapshot *snapshot, const struct rec_range *range)
 {
 	for (size_t i = 0; i < snapshot->extent_count; i++)
 		if (snapshot->extents[i].free && snapshot->extents[i].start == (uintptr_t)range->base)
@@ -126,14 +124,14 @@ static struct info_extent *extent_of(struct snapshot *snapshot, const struct km_
 }
 
 /* Walk the pages of a range's extent. The count is the extent's, because the range may have grown since. */
-static bool walk_range(struct target *target, const struct info_root *root, const struct km_range *range,
-		       struct pages *pages, struct km_page *page)
+static bool walk_range(struct target *target, const struct info_root *root, const struct rec_range *range,
+		       struct pages *pages, struct rec_page *page)
 {
 	struct info_extent *extent = extent_of(pages->snapshot, range);
 
 	if (!extent || extent->owner)
 		return true;
-	size_t count = (extent->end - extent->start) >> KM_PAGE_SHIFT;
+	size_t count = (extent->end - extent->start) >> KMEM_PAGE_SHIFT;
 	extent->owner = target_keep(target, count, sizeof(*extent->owner));
 	if (!extent->owner)
 		return false;
@@ -142,7 +140,7 @@ static bool walk_range(struct target *target, const struct info_root *root, cons
 	pages->little = NULL;
 	for (size_t at = 0; at < count; at += AT_ONCE) {
 		size_t now = count - at < AT_ONCE ? count - at : AT_ONCE;
-		const char *from = (const char *)range->page + at * layout_bytes(&root->layout, INFO_PAGE);
+		const char *from = range->page + at * layout_bytes(&root->layout, INFO_PAGE);
 
 		if (!target_structs(target, &root->layout, INFO_PAGE, page, from, now))
 			return false;
@@ -156,7 +154,7 @@ bool walk_pages(struct target *target, const struct info_root *root, struct page
 		struct snapshot *snapshot)
 {
 	struct pages pages = { .snapshot = snapshot, .owners = owners, .count = count };
-	struct km_range ranges[INFO_MAX_RANGES];
+	struct rec_range ranges[INFO_MAX_RANGES];
 	unsigned range_count;
 
 	if (!layout_has(&root->layout, NEEDS))
@@ -164,7 +162,7 @@ bool walk_pages(struct target *target, const struct info_root *root, struct page
 	if (!root_ranges(target, root, ranges, &range_count))
 		return false;
 	qsort(owners, count, sizeof(*owners), by_address);
-	struct km_page *page = kmem_need(aligned_alloc(64, AT_ONCE * sizeof(*page)));
+	struct rec_page *page = kmem_need(calloc(AT_ONCE, sizeof(*page)));
 	bool ok = true;
 	for (unsigned i = 0; ok && i < range_count; i++)
 		ok = !ranges[i].base || walk_range(target, root, &ranges[i], &pages, page);

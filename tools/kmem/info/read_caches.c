@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/process_record.h"
-#include "engines/slub/slub.h"
 #include "info/info.h"
 #include "command.h"
 
@@ -22,10 +20,10 @@ struct walk {
 	struct snapshot *snapshot;
 	size_t first;			/* index of this root's first cache in the snapshot */
 	size_t link;			/* offset of struct kmem_cache.all in the target */
-	struct km_percpu percpu;
+	struct rec_percpu percpu;
 	/* Engine of the last cache. */
-	const struct km_engine *engine_at;
-	struct km_engine engine;
+	const struct rec_engine *engine_at;
+	struct rec_engine engine;
 	char engine_name[16];
 	size_t by_slab;			/* caches with free objects counted slab by slab */
 };
@@ -33,7 +31,7 @@ struct walk {
 /* ------------------------------------------------------------------ cached objects of CPUs */
 
 /* Returns: addresses of the same offset in each CPU's area. The caller frees the array. */
-static void **per_cpu(const struct info_root *root, const struct km_percpu *percpu, uint32_t offset)
+static void **per_cpu(const struct info_root *root, const struct rec_percpu *percpu, uint32_t offset)
 {
 	unsigned shift = layout_offset(&root->layout, "const.area_shift") & 63;
 	void **at = kmem_need(calloc(percpu->cpus + 1, sizeof(*at)));
@@ -43,7 +41,7 @@ static void **per_cpu(const struct info_root *root, const struct km_percpu *perc
 	return at;
 }
 
-bool target_per_cpu(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+bool target_per_cpu(struct target *target, const struct info_root *root, const struct rec_percpu *percpu,
 		    uint32_t offset, void *to, size_t each)
 {
 	void **at = per_cpu(root, percpu, offset);
@@ -84,7 +82,7 @@ static bool count_blocks(struct walk *walk, uint32_t mask, void *const *tops, si
 
 /* Count the objects in each CPU's main and spare sheaf. An owned sheaf has no spare. pcpu.h and owned_sheaf.h have
  * the pictures. */
-static bool count_pcs(struct walk *walk, const struct km_pcs *pcs, unsigned long *objects)
+static bool count_pcs(struct walk *walk, const struct rec_sheaves *pcs, unsigned long *objects)
 {
 	unsigned cpus = walk->percpu.cpus;
 	void **at = per_cpu(walk->root, &walk->percpu, pcs->slot);
@@ -99,12 +97,12 @@ static bool count_pcs(struct walk *walk, const struct km_pcs *pcs, unsigned long
 			at[count] = (char *)areas[cpu] + words[cpu];
 			areas[count++] = areas[cpu];
 		}
-	ok = ok && count_blocks(walk, pcs->sheaf_mask, at, count, ends, objects);
+	ok = ok && count_blocks(walk, pcs->block_mask, at, count, ends, objects);
 	size_t pairs = 0;
 	for (size_t i = 0; ok && i < count; i++)
 		if (ends[i].spare)
 			at[pairs++] = (char *)areas[i] + ends[i].spare;
-	ok = ok && count_blocks(walk, pcs->sheaf_mask, at, pairs, ends, objects);
+	ok = ok && count_blocks(walk, pcs->block_mask, at, pairs, ends, objects);
 	free(at);
 	free(areas);
 	free(ends);
@@ -113,46 +111,47 @@ static bool count_pcs(struct walk *walk, const struct km_pcs *pcs, unsigned long
 }
 
 /* Count the objects of a freelist in the slab named by the tag. */
-static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, uint64_t tag,
+static bool count_freelist(struct walk *walk, const struct rec_cache *cache, uint64_t tag,
 			   uintptr_t object, unsigned long *objects)
 {
-	uintptr_t base = (uintptr_t)km_chain_tag_address(tag);
-	size_t bytes = (size_t)1 << (tag & 63);
+	uintptr_t base = (uintptr_t)KMEM_RECORD_TAG_ADDRESS(tag);
+	const unsigned shift = KMEM_RECORD_TAG_SHIFT(tag);
+	const size_t bytes = (size_t)1 << shift;
 	unsigned count = 0;
 
-	if (!object || (tag & 63) < KM_PAGE_SHIFT || (tag & 63) > KM_PAGE_SHIFT + KM_MAX_ORDER)
+	if (!object || shift < KMEM_PAGE_SHIFT || shift > KMEM_PAGE_SHIFT + KMEM_RECORD_MAX_ORDER)
 		return true;
 	char *copy = kmem_need(malloc(bytes));
 	bool ok = target_read(walk->target, copy, (void *)base, bytes);
-	while (ok && object && count < cache->layout.objects) {
+	while (ok && object && count < cache->objects) {
 		size_t offset = object - base;	/* wraps for an object below the slab */
 
-		if (offset >= bytes || offset % cache->layout.size || cache->layout.size > bytes - offset ||
-		    cache->layout.freeptr + sizeof(object) > bytes - offset)
+		if (offset >= bytes || offset % cache->size || cache->size > bytes - offset ||
+		    cache->freeptr + sizeof(object) > bytes - offset)
 			break;
 		count++;
-		memcpy(&object, copy + offset + cache->layout.freeptr, sizeof(object));
+		memcpy(&object, copy + offset + cache->freeptr, sizeof(object));
 	}
 	free(copy);
 	*objects += count;
 	return ok;
 }
 
-static bool count_chain(struct walk *walk, const struct kmem_cache *cache, unsigned long *objects)
+static bool count_chain(struct walk *walk, const struct rec_cache *cache, unsigned long *objects)
 {
 	unsigned cpus = walk->percpu.cpus;
 	size_t each = layout_bytes(walk->layout, INFO_CHAIN);
 	char *states = target_room(walk->target, cpus, each);
-	bool separate = walk->percpu.discipline == KM_DISCIPLINE_CMPXCHG;
+	bool separate = walk->percpu.discipline == KMEM_RECORD_CMPXCHG;
 
 	bool ok = states && target_per_cpu(walk->target, walk->root, &walk->percpu,
-					   cache->fast.chain.slot, states, each);
+					   cache->chain.slot, states, each);
 	for (unsigned cpu = 0; ok && each && cpu < cpus; cpu++) {
-		struct km_chain_cpu state;
+		struct rec_chain state;
 
 		layout_take(walk->layout, INFO_CHAIN, &state, states + cpu * each);
 		ok = count_freelist(walk, cache, separate ? state.slab : state.top.slab,
-				    (uintptr_t)state.top.freelist, objects);
+				    state.top.freelist, objects);
 	}
 	free(states);
 	return ok;
@@ -160,7 +159,7 @@ static bool count_chain(struct walk *walk, const struct kmem_cache *cache, unsig
 
 /* ------------------------------------------------------------------ one cache */
 
-static bool read_engine(struct walk *walk, const struct km_engine *engine)
+static bool read_engine(struct walk *walk, const struct rec_engine *engine)
 {
 	if (engine == walk->engine_at)
 		return true;
@@ -178,19 +177,19 @@ static unsigned long minus(unsigned long a, unsigned long b)
 	return a > b ? a - b : 0;
 }
 
-static bool add_nodes(struct walk *walk, const struct kmem_cache *cache, struct info_cache *into, bool *kept)
+static bool add_nodes(struct walk *walk, const struct rec_cache *cache, struct info_cache *into, bool *kept)
 {
 	struct kmem_cache_stats *stats = &into->stats;
 
 	*kept = true;
-	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
-		struct km_node_counts counts;
+	for (unsigned i = 0; i < KMEM_RECORD_NODES; i++) {
+		struct rec_node counts;
 
-		if (!cache->state.node[i])
+		if (!cache->node[i])
 			continue;
-		if (!target_struct(walk->target, walk->layout, INFO_NODE, &counts, cache->state.node[i]))
+		if (!target_struct(walk->target, walk->layout, INFO_NODE, &counts, cache->node[i]))
 			return false;
-		for (unsigned j = 0; j < km_array_count(counts.ready); j++) {
+		for (unsigned j = 0; j < KMEM_COUNT(counts.ready); j++) {
 			size_t ready = 0;
 
 			if (counts.ready[j] &&
@@ -199,8 +198,8 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache, struct 
 			stats->shelf_objects += ready;
 		}
 		if (into->full)
-			full_node(into->full, i, &counts, cache->layout.objects,
-				  layout_has(walk->layout, counts.taken == KM_NOT_KEPT ? INFO_SCAN_NEEDS :
+			full_node(into->full, i, &counts, cache->objects,
+				  layout_has(walk->layout, counts.taken == KMEM_RECORD_NOT_KEPT ? INFO_SCAN_NEEDS :
 					     "node.slabs node.taken node.partial node.free_slabs"));
 		stats->total_slabs += counts.slabs;
 		stats->active_slabs += minus(counts.slabs, counts.free_slabs);
@@ -209,7 +208,7 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache, struct 
 		stats->shared_avail += counts.shared;
 		stats->alloc_slab += counts.new_slabs;
 		stats->free_slab += counts.freed_slabs;
-		if (counts.taken == KM_NOT_KEPT)
+		if (counts.taken == KMEM_RECORD_NOT_KEPT)
 			*kept = false;
 		else
 			stats->active_objects += counts.taken;
@@ -217,37 +216,43 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache, struct 
 	return true;
 }
 
-static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct info_cache *into)
+/* Returns: objects in a new sheaf. The last two words of a sheaf hold no object. */
+static unsigned capacity_of(const struct rec_cache *cache)
+{
+	return (cache->shelf.inner.mask + 1) / (unsigned)sizeof(void *) - 2 - cache->pad / (unsigned)sizeof(void *);
+}
+
+static bool fill_cache(struct walk *walk, const struct rec_cache *cache, struct info_cache *into)
 {
 	struct kmem_cache_stats *stats = &into->stats;
 	bool kept, array;
 
-	if (!read_engine(walk, cache->layout.engine))
+	if (!read_engine(walk, cache->engine))
 		return false;
-	array = walk->engine.front == KM_PERCPU_SHEAVES;
+	array = walk->engine.front == KMEM_RECORD_SHEAVES;
 	memcpy(into->engine, walk->engine_name, sizeof(into->engine));
-	into->group = cache->memcg.group;
-	into->shadow_of = cache->ext.shadow_of;
-	into->child_of = cache->memcg.child_of;
-	into->carried = cache->ext.carried & KM_DEBUG_FLAGS;
+	into->group = cache->group;
+	into->shadow_of = cache->sibling_of;
+	into->child_of = cache->twin_of;
+	into->carried = cache->carried & KMEM_RECORD_DEBUG_FLAGS;
 	*stats = (struct kmem_cache_stats){
-		.active_objects = cache->ext.guarded,	/* outside slabs, all allocated */
-		.total_objects = cache->ext.guarded,
-		.min_partial = cache->tune.min_partial,
-		.object_size = cache->layout.object_size,
-		.size = cache->layout.size,
-		.objects_per_slab = cache->layout.objects,
-		.pages_per_slab = cache->form.slab_pages ?: 1u << (cache->layout.order & 31),
-		.sheaf_capacity = array && cache->fast.capacity ? km_alloc_capacity(cache) : 0,
-		.alloc_slab = cache->state.past.new_slabs,
-		.free_slab = cache->state.past.freed_slabs,
+		.active_objects = cache->guarded,	/* outside slabs, all allocated */
+		.total_objects = cache->guarded,
+		.min_partial = cache->min_partial,
+		.object_size = cache->object_size,
+		.size = cache->size,
+		.objects_per_slab = cache->objects,
+		.pages_per_slab = cache->slab_pages ?: 1u << (cache->order & 31),
+		.sheaf_capacity = array && cache->capacity ? capacity_of(cache) : 0,
+		.alloc_slab = cache->past.new_slabs,
+		.free_slab = cache->past.freed_slabs,
 	};
-	if (walk->engine.array.tune && cache->fast.capacity) {
-		stats->limit = cache->fast.capacity;
-		stats->batchcount = cache->tune.batchcount;
-		stats->shared_factor = cache->tune.shared;
+	if (walk->engine.tune && cache->capacity) {
+		stats->limit = cache->capacity;
+		stats->batchcount = cache->batchcount;
+		stats->shared_factor = cache->shared;
 	}
-	info_printable(stats->name, cache->registry.name, sizeof(stats->name));
+	info_printable(stats->name, cache->name, sizeof(stats->name));
 	if (walk->snapshot->in_full) {
 		into->full = kmem_need(calloc(1, sizeof(*into->full)));
 		if (!full_read(walk->target, walk->root, &walk->percpu, &walk->engine, walk->engine_name, cache,
@@ -256,11 +261,11 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	}
 	if (!add_nodes(walk, cache, into, &kept))
 		return false;
-	if (array && cache->fast.pcs.slot && !count_pcs(walk, &cache->fast.pcs, &stats->shelf_objects))
+	if (array && cache->shelf.slot && !count_pcs(walk, &cache->shelf, &stats->shelf_objects))
 		return false;
-	if (cache->memcg.charged.slot && !count_pcs(walk, &cache->memcg.charged, &stats->shelf_objects))
+	if (cache->charged.slot && !count_pcs(walk, &cache->charged, &stats->shelf_objects))
 		return false;
-	if (walk->engine.front == KM_PERCPU_FREELIST && cache->fast.chain.slot &&
+	if (walk->engine.front == KMEM_RECORD_FREELIST && cache->chain.slot &&
 	    !count_chain(walk, cache, &stats->shelf_objects))
 		return false;
 	into->by_slab = !kept;
@@ -275,14 +280,14 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 
 /* ------------------------------------------------------------------ all caches */
 
-static bool looks_whole(const struct kmem_cache *cache)
+static bool looks_whole(const struct rec_cache *cache)
 {
-	return !info_true(&cache->layout.dead) && cache->layout.size && cache->layout.objects &&
-	       cache->layout.order <= KM_MAX_ORDER;
+	return !info_true(&cache->dead) && cache->size && cache->objects &&
+	       cache->order <= KMEM_RECORD_MAX_ORDER;
 }
 
-static bool read_cache(struct walk *walk, const struct km_list *link, const struct km_list *before,
-		       struct kmem_cache *cache)
+static bool read_cache(struct walk *walk, const struct rec_list *link, const struct rec_list *before,
+		       struct rec_cache *cache)
 {
 	uintptr_t address = (uintptr_t)link - walk->link;
 
@@ -293,19 +298,19 @@ static bool read_cache(struct walk *walk, const struct km_list *link, const stru
 	if (!target_struct(walk->target, walk->layout, INFO_CACHE, cache, (void *)address))
 		return false;
 	/* A cache destroyed meanwhile has other links. */
-	return (cache->registry.all.prev == before && looks_whole(cache)) || target_torn(walk->target);
+	return (cache->all.prev == before && looks_whole(cache)) || target_torn(walk->target);
 }
 
 static bool add_caches(struct walk *walk)
 {
-	const struct km_list *head = walk->root->record.caches, *before = head;
-	struct km_list link;
-	struct kmem_cache cache;
+	const struct rec_list *head = walk->root->record.caches, *before = head;
+	struct rec_list link;
+	struct rec_cache cache;
 	unsigned count;
 
 	if (!target_read(walk->target, &link, head, sizeof(link)))
 		return false;
-	for (const struct km_list *at = link.next; at != head; at = cache.registry.all.next) {
+	for (const struct rec_list *at = link.next; at != head; at = cache.all.next) {
 		if (walk->snapshot->count - walk->first >= INFO_MAX_CACHES)
 			return target_torn(walk->target);
 		if (!read_cache(walk, at, before, &cache))
@@ -359,53 +364,54 @@ static struct info_cache *find_cache(struct snapshot *snapshot, const size_t *or
 	return NULL;
 }
 
-static bool scan_range(struct walk *walk, const struct km_range *range, const size_t *order,
-		       size_t count, struct km_page *pages)
+static bool scan_range(struct walk *walk, const struct rec_range *range, const size_t *order,
+		       size_t count, struct rec_page *pages)
 {
 	for (size_t at = 0; at < range->ready; at += SCAN_PAGES) {
 		size_t now = range->ready - at < SCAN_PAGES ? range->ready - at : SCAN_PAGES;
 
-		const char *from = (const char *)range->page + at * layout_bytes(walk->layout, INFO_PAGE);
+		const char *from = range->page + at * layout_bytes(walk->layout, INFO_PAGE);
 
 		if (!target_structs(walk->target, walk->layout, INFO_PAGE, pages, from, now))
 			return false;
 		for (size_t i = 0; i < now; i++) {
 			struct info_cache *cache;
 
-			if (pages[i].type != KM_PAGE_SLAB)
+			if (pages[i].type != KMEM_RECORD_PAGE_SLAB)
 				continue;
 			cache = find_cache(walk->snapshot, order, count, pages[i].cache);
 			if (!cache)
 				continue;
-			cache->stats.active_objects = minus(cache->stats.active_objects,
-							    slub_free_count(slub_slab(&pages[i])->word));
+			cache->stats.active_objects =
+				minus(cache->stats.active_objects, KMEM_RECORD_SLUB_OBJECTS(pages[i].word) -
+							    KMEM_RECORD_SLUB_INUSE(pages[i].word));
 			if (cache->full)
-				full_slub_slab(cache->full, pages[i].node, slub_slab(&pages[i])->word);
+				full_slub_slab(cache->full, pages[i].node, pages[i].word);
 		}
 	}
 	return true;
 }
 
 /* True if ranges do not overlap. The record of an unmapped range has counts only. */
-static bool are_apart(struct target *target, const struct km_range *ranges, unsigned count)
+static bool are_apart(struct target *target, const struct rec_range *ranges, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
 		const size_t pages = ranges[i].pages ?: ranges[i].ready;
-		const uintptr_t start = (uintptr_t)ranges[i].base, end = start + (pages << KM_PAGE_SHIFT);
+		const uintptr_t start = (uintptr_t)ranges[i].base, end = start + (pages << KMEM_PAGE_SHIFT);
 
-		if (ranges[i].ready > pages || pages > UINTPTR_MAX >> KM_PAGE_SHIFT || end < start)
+		if (ranges[i].ready > pages || pages > UINTPTR_MAX >> KMEM_PAGE_SHIFT || end < start)
 			return target_torn_by(target, "a range of its pages has no end");
 		for (unsigned k = 0; start && k < i; k++)
-			if (ranges[k].base && start < (uintptr_t)ranges[k].base +
-			    ((ranges[k].pages ?: ranges[k].ready) << KM_PAGE_SHIFT) && (uintptr_t)ranges[k].base < end)
+			if (ranges[k].base && (uintptr_t)ranges[k].base < end && start < (uintptr_t)ranges[k].base +
+			    ((ranges[k].pages ?: ranges[k].ready) << KMEM_PAGE_SHIFT))
 				return target_torn_by(target, "two ranges of its pages overlap");
 	}
 	return true;
 }
 
-bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count)
+bool root_ranges(struct target *target, const struct info_root *root, struct rec_range *ranges, unsigned *count)
 {
-	const struct km_arena_view *arena = &root->record.arena;
+	const struct rec_arena *arena = &root->record.arena;
 
 	if (!target_read(target, count, arena->ranges, sizeof(*count)))
 		return false;
@@ -419,14 +425,14 @@ bool root_ranges(struct target *target, const struct info_root *root, struct km_
 static bool scan_slabs(struct walk *walk)
 {
 	struct snapshot *snapshot = walk->snapshot;
-	struct km_range ranges[INFO_MAX_RANGES];
+	struct rec_range ranges[INFO_MAX_RANGES];
 	unsigned range_count;
 	size_t count = 0;
 
 	if (!root_ranges(walk->target, walk->root, ranges, &range_count))
 		return false;
 	size_t *order = kmem_need(calloc(snapshot->count + 1, sizeof(*order)));
-	struct km_page *pages = kmem_need(aligned_alloc(64, SCAN_PAGES * sizeof(*pages)));
+	struct rec_page *pages = kmem_need(calloc(SCAN_PAGES, sizeof(*pages)));
 	for (size_t i = walk->first; i < snapshot->count; i++)
 		if (snapshot->caches[i].by_slab)
 			order[count++] = i;
@@ -455,7 +461,7 @@ static void add(unsigned long *sum, unsigned long n)
 static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 {
 	bool has_base = layout_has(walk->layout, "range.base");
-	struct km_range ranges[INFO_MAX_RANGES];
+	struct rec_range ranges[INFO_MAX_RANGES];
 	unsigned count;
 
 	if (!layout_has(walk->layout, "root.arena.ranges root.arena.range range.pages range.ready")) {
@@ -467,8 +473,8 @@ static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 	for (unsigned i = 0; i < count; i++) {
 		bool gone = has_base && !ranges[i].base;
 
-		add(&stats->arena_reserved_bytes, gone ? 0 : ranges[i].pages << KM_PAGE_SHIFT);
-		add(&stats->arena_committed_bytes, ranges[i].ready << KM_PAGE_SHIFT);
+		add(&stats->arena_reserved_bytes, gone ? 0 : ranges[i].pages << KMEM_PAGE_SHIFT);
+		add(&stats->arena_committed_bytes, ranges[i].ready << KMEM_PAGE_SHIFT);
 	}
 	return true;
 }
@@ -547,20 +553,20 @@ static void fold_shadows(struct walk *walk)
 }
 
 bool root_pages(struct target *target, const struct info_root *root, unsigned *nodes,
-		struct km_zone_counts *all)
+		struct rec_zone *all)
 {
-	*all = (struct km_zone_counts){ 0 };
+	*all = (struct rec_zone){ 0 };
 	if (!layout_has(&root->layout, "root.arena.nodes root.arena.zone")) {
 		*nodes = 1;
-		*all = (struct km_zone_counts){ INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN };
+		*all = (struct rec_zone){ INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN };
 		return true;
 	}
 	if (!target_read(target, nodes, root->record.arena.nodes, sizeof(*nodes)))
 		return false;
-	if (!*nodes || *nodes > KM_MAX_NODES)
+	if (!*nodes || *nodes > KMEM_RECORD_NODES)
 		return target_torn(target);
 	for (unsigned i = 0; i < *nodes; i++) {
-		struct km_zone_counts pages;
+		struct rec_zone pages;
 
 		if (!target_struct(target, &root->layout, INFO_ZONE, &pages, root->record.arena.zone[i]))
 			return false;
@@ -575,7 +581,7 @@ bool root_pages(struct target *target, const struct info_root *root, unsigned *n
 /* Drop idle copies: if libkmem is both linked and preloaded, one copy serves, and the other copies have no pages. */
 static size_t drop_idle(struct target *target, struct info_root *roots, size_t count)
 {
-	struct km_zone_counts pages;
+	struct rec_zone pages;
 	size_t kept = 0;
 	unsigned nodes;
 
@@ -593,7 +599,7 @@ size_t target_roots_in_use(struct target *target, struct info_root *roots)
 /* Add the page counts. The number of nodes is no sum: each copy of libkmem counts the same nodes. */
 static bool add_pages(struct walk *walk, struct kmem_stats *stats)
 {
-	struct km_zone_counts pages;
+	struct rec_zone pages;
 	unsigned nodes;
 
 	if (!root_pages(walk->target, walk->root, &nodes, &pages))
@@ -615,7 +621,7 @@ static bool read_word(struct walk *walk, const char *name, const size_t *from, u
 
 static bool add_process(struct walk *walk)
 {
-	const struct km_root *root = &walk->root->record;
+	const struct rec_root *root = &walk->root->record;
 	struct kmem_stats *stats = &walk->snapshot->stats;
 	const struct {
 		const char *name;
@@ -643,7 +649,7 @@ static bool add_process(struct walk *walk)
 	};
 	size_t unit = layout_offset(walk->layout, "const.slob_unit");
 
-	for (size_t i = 0; i < km_array_count(words); i++) {
+	for (size_t i = 0; i < KMEM_COUNT(words); i++) {
 		unsigned long word;
 
 		if (!read_word(walk, words[i].name, words[i].from, &word))
@@ -688,7 +694,7 @@ static void mark_unknown(struct walk *walk)
 #undef INT
 	static const unsigned long unknown = INFO_UNKNOWN;
 
-	for (size_t i = 0; i < km_array_count(needs); i++)
+	for (size_t i = 0; i < KMEM_COUNT(needs); i++)
 		if (!layout_has(walk->layout, needs[i].names))
 			for (size_t c = walk->first; c < walk->snapshot->count; c++)
 				memcpy((char *)&walk->snapshot->caches[c].stats + needs[i].at, &unknown,
@@ -698,7 +704,7 @@ static void mark_unknown(struct walk *walk)
 enum info_result walk_root(struct target *target, struct info_root *root, bool lenient, struct snapshot *snapshot)
 {
 	enum info_result result = INFO_OK;
-	const struct km_root *record = &root->record;
+	const struct rec_root *record = &root->record;
 	struct walk walk = { .target = target, .root = root, .layout = &root->layout, .snapshot = snapshot,
 			     .first = snapshot->count, .link = layout_offset(&root->layout, "cache.all.next") };
 
@@ -741,11 +747,11 @@ enum info_result walk_root(struct target *target, struct info_root *root, bool l
 }
 
 /* Returns: true if the previous element of the list of caches points to the cache. */
-static bool is_listed(struct walk *walk, const struct kmem_cache *cache, const struct km_list *link)
+static bool is_listed(struct walk *walk, const struct rec_cache *cache, const struct rec_list *link)
 {
-	struct km_list before;
+	struct rec_list before;
 
-	return target_read(walk->target, &before, cache->registry.all.prev, sizeof(before)) && before.next == link;
+	return target_read(walk->target, &before, cache->all.prev, sizeof(before)) && before.next == link;
 }
 
 enum info_one walk_one(struct target *target, struct info_root *root, const struct kmem_cache *address, bool counts,
@@ -753,8 +759,8 @@ enum info_one walk_one(struct target *target, struct info_root *root, const stru
 {
 	struct walk walk = { .target = target, .root = root, .layout = &root->layout, .snapshot = snapshot,
 			     .first = snapshot->count, .link = layout_offset(&root->layout, "cache.all.next") };
-	const struct km_list *link = (const void *)((uintptr_t)address + walk.link);
-	struct kmem_cache cache;
+	const struct rec_list *link = (const void *)((uintptr_t)address + walk.link);
+	struct rec_cache cache;
 
 	if (!layout_has(walk.layout, "cache.siblings"))
 		return INFO_ONE_OF_ALL;
@@ -763,7 +769,7 @@ enum info_one walk_one(struct target *target, struct info_root *root, const stru
 	    !target_struct(target, walk.layout, INFO_CACHE, &cache, address) || !looks_whole(&cache) ||
 	    !is_listed(&walk, &cache, link))
 		return INFO_ONE_GONE;
-	if (cache.ext.shadows)
+	if (cache.siblings)
 		return INFO_ONE_OF_ALL;
 	struct info_cache *into = snapshot_grow(snapshot);
 	if (!fill_cache(&walk, &cache, into)) {

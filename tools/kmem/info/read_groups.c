@@ -8,10 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/process_record.h"
 #include "info/info.h"
 #include "command.h"
-#include "memcg/memcg_group.h"
 
 #define MAX_GROUPS	((size_t)1 << 20)
 /* Fields of the target's build for the sums `stock` and `dying`. */
@@ -28,8 +26,8 @@ struct walk {
 	struct snapshot *snapshot;
 	size_t children, sibling, objcgs_at, link;	/* offsets in the target's structures, in bytes */
 	bool has_stock, has_dying;
-	struct km_percpu percpu;
-	struct km_stock *stocks;
+	struct rec_percpu percpu;
+	struct rec_stock *stocks;
 	unsigned stock_count;
 	uint64_t *words;		/* a group's stock on each CPU, in bytes */
 	size_t visited, objcgs;
@@ -37,7 +35,7 @@ struct walk {
 
 /* Read the structure around a list link of the target; the link stands `offset` bytes into the structure.
  * Returns: false, with the target marked torn, for a misaligned address. */
-static bool read_linked(struct walk *walk, enum info_ops ops, void *to, const struct km_list *link, size_t offset)
+static bool read_linked(struct walk *walk, enum info_ops ops, void *to, const struct rec_list *link, size_t offset)
 {
 	uintptr_t address = (uintptr_t)link - offset;
 
@@ -56,10 +54,10 @@ static const void *in(const void *at, size_t offset)
 /* ------------------------------------------------------------------ one group */
 
 /* Sum a group's stock, in bytes, as km_stock_bytes does inside the process. */
-static bool add_stock(struct walk *walk, const struct mem_cgroup *group, const struct mem_cgroup *at,
+static bool add_stock(struct walk *walk, const struct rec_group *group, const struct mem_cgroup *at,
 		      struct km_group_stats *stats)
 {
-	struct obj_cgroup objcg;
+	struct rec_objcg objcg;
 
 	if (!target_struct(walk->target, walk->layout, INFO_OBJCG, &objcg, group->objcg))
 		return false;
@@ -70,21 +68,21 @@ static bool add_stock(struct walk *walk, const struct mem_cgroup *group, const s
 	for (unsigned cpu = 0; objcg.stock && cpu < walk->percpu.cpus; cpu++)
 		stats->stock += walk->words[cpu];
 	for (unsigned cpu = 0; cpu < walk->stock_count; cpu++)
-		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++)
+		for (unsigned i = 0; i < KMEM_RECORD_STOCKS; i++)
 			if (walk->stocks[cpu].groups[i] == at)
-				stats->stock += (uint64_t)walk->stocks[cpu].pages[i] << KM_PAGE_SHIFT;
+				stats->stock += (uint64_t)walk->stocks[cpu].pages[i] << KMEM_PAGE_SHIFT;
 	return true;
 }
 
 /* Count the objcgs of dead groups in the group's list: the charges of a dead group's objcg move to this group.
  * Returns: false if the list changed during the walk or the walk passes MAX_OBJCGS objcgs. */
-static bool add_dying(struct walk *walk, const struct mem_cgroup *group, const struct mem_cgroup *at,
+static bool add_dying(struct walk *walk, const struct rec_group *group, const struct mem_cgroup *at,
 		      struct km_group_stats *stats)
 {
-	const struct km_list *head = in(at, walk->objcgs_at), *before = head;
-	struct obj_cgroup objcg;
+	const struct rec_list *head = in(at, walk->objcgs_at), *before = head;
+	struct rec_objcg objcg;
 
-	for (const struct km_list *link = group->objcgs.next; link != head; link = objcg.link.next) {
+	for (const struct rec_list *link = group->objcgs.next; link != head; link = objcg.link.next) {
 		if (!read_linked(walk, INFO_OBJCG, &objcg, link, walk->link))
 			return false;
 		if (objcg.link.prev != before || walk->objcgs++ >= MAX_OBJCGS)
@@ -116,7 +114,7 @@ static void mark_unknown(const struct layout *layout, struct km_group_stats *sta
 	};
 #undef VALUE
 
-	for (size_t i = 0; i < km_array_count(needs); i++)
+	for (size_t i = 0; i < KMEM_COUNT(needs); i++)
 		if (!layout_has(layout, needs[i].names))
 			*(uint64_t *)((char *)stats + needs[i].at) = needs[i].unknown;
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++) {
@@ -125,7 +123,7 @@ static void mark_unknown(const struct layout *layout, struct km_group_stats *sta
 	}
 }
 
-static bool add_group(struct walk *walk, const struct mem_cgroup *group, const struct mem_cgroup *at)
+static bool add_group(struct walk *walk, const struct rec_group *group, const struct mem_cgroup *at)
 {
 	struct km_group_stats *stats = snapshot_grow_groups(walk->snapshot);
 
@@ -155,12 +153,12 @@ static bool add_group(struct walk *walk, const struct mem_cgroup *group, const s
 /* ------------------------------------------------------------------ the tree */
 
 /* Add the online groups below a group, in the order of the process's own walk. */
-static bool add_children(struct walk *walk, const struct mem_cgroup *parent, const struct mem_cgroup *parent_at)
+static bool add_children(struct walk *walk, const struct rec_group *parent, const struct mem_cgroup *parent_at)
 {
-	const struct km_list *head = in(parent_at, walk->children), *before = head;
-	struct mem_cgroup group;
+	const struct rec_list *head = in(parent_at, walk->children), *before = head;
+	struct rec_group group;
 
-	for (const struct km_list *link = parent->children.next; link != head; link = group.sibling.next) {
+	for (const struct rec_list *link = parent->children.next; link != head; link = group.sibling.next) {
 		const struct mem_cgroup *at = (const void *)((uintptr_t)link - walk->sibling);
 
 		if (!read_linked(walk, INFO_GROUP, &group, link, walk->sibling))
@@ -176,9 +174,9 @@ static bool add_children(struct walk *walk, const struct mem_cgroup *parent, con
 	return true;
 }
 
-static bool read_stocks(struct walk *walk, const struct km_memcg_view *view)
+static bool read_stocks(struct walk *walk, const struct rec_view *view)
 {
-	const struct km_stock *stocks = NULL;
+	const void *stocks = NULL;
 
 	if (layout_has(walk->layout, "view.stocks view.stock_count") &&
 	    (!target_read(walk->target, &stocks, view->stocks, sizeof(stocks)) ||
@@ -190,23 +188,27 @@ static bool read_stocks(struct walk *walk, const struct km_memcg_view *view)
 	if (walk->stock_count > INFO_MAX_CPUS || walk->percpu.cpus > INFO_MAX_CPUS)
 		return target_torn(walk->target);
 	walk->words = kmem_need(calloc(walk->percpu.cpus + 1, sizeof(*walk->words)));
-	walk->stocks = kmem_need(aligned_alloc(_Alignof(struct km_stock),
-					       (walk->stock_count + 1) * sizeof(*walk->stocks)));
+	walk->stocks = kmem_need(calloc(walk->stock_count + 1, sizeof(*walk->stocks)));
 	return target_structs(walk->target, walk->layout, INFO_STOCK, walk->stocks, stocks, walk->stock_count);
+}
+
+bool groups_load(struct target *target, struct info_root *root)
+{
+	struct rec_view_head head;
+	unsigned count;
+
+	return layout_bytes(&root->layout, INFO_VIEW) ||
+	       (target_read(target, &head, root->record.memcg, sizeof(head)) &&
+		target_read(target, &count, head.field_count, sizeof(count)) &&
+		layout_load(target, &root->layout, &rec_groups, head.fields, count));
 }
 
 /* Load the field table of the groups and read the view.
  * Returns: INFO_OTHER if the table lacks a field that the walk needs. */
-static enum info_result begin(struct walk *walk, struct info_root *root, struct km_memcg_view *view)
+static enum info_result begin(struct walk *walk, struct info_root *root, struct rec_view *view)
 {
-	unsigned count;
-
-	if (!layout_bytes(&root->layout, INFO_VIEW)) {
-		if (!target_read(walk->target, view, root->record.memcg, offsetof(struct km_memcg_view, root)) ||
-		    !target_read(walk->target, &count, view->field_count, sizeof(count)) ||
-		    !layout_load(walk->target, &root->layout, view->fields, count, true))
-			return walk->target->result;
-	}
+	if (!groups_load(walk->target, root))
+		return walk->target->result;
 	if (!layout_has(&root->layout, "view.root group.name group.parent group.online group.depth group.children.next "
 			"group.sibling.next group.sibling.prev"))
 		return INFO_OTHER;
@@ -226,8 +228,8 @@ static enum info_result walk_from(struct target *target, struct info_root *root,
 				  struct snapshot *snapshot)
 {
 	struct walk walk = { .target = target, .root = root, .layout = &root->layout, .snapshot = snapshot };
-	struct km_memcg_view view;
-	struct mem_cgroup group;
+	struct rec_view view;
+	struct rec_group group;
 	enum info_result result = begin(&walk, root, &view);
 
 	if (result != INFO_OK)

@@ -16,7 +16,8 @@
 
 #include "info/info.h"
 #include "command.h"
-#include "base/atomic.h"
+
+#define LOAD(x)	__atomic_load_n(&(x), __ATOMIC_RELAXED)
 
 unsigned info_read_seconds = 30;
 void (*info_before_the_end)(void);
@@ -32,7 +33,7 @@ _Noreturn static void give_up(void)
 		info_before_the_end();
 	fflush(stdout);
 	kmem_failed(1, "", "%d: a %s its memory does not end (userfaultfd, or a file of FUSE)",
-		    (int)km_load(&latest), km_load(&writes) ? "write to" : "read of");
+		    (int)LOAD(latest), LOAD(writes) ? "write to" : "read of");
 	_exit(1);
 }
 
@@ -44,11 +45,11 @@ static void *watch(void *unused)
 	uint64_t before = 0;
 
 	for (unsigned waits = 0;; nanosleep(&tick, NULL)) {
-		uint64_t now = km_load_acquire(&done);
+		uint64_t now = __atomic_load_n(&done, __ATOMIC_ACQUIRE);
 
-		waits = now == before && km_load(&begun) > now + km_load(&left) ? waits + 1 : 0;
+		waits = now == before && LOAD(begun) > now + LOAD(left) ? waits + 1 : 0;
 		before = now;
-		if (waits > km_load(&info_read_seconds))
+		if (waits > LOAD(info_read_seconds))
 			give_up();
 	}
 	return unused;
@@ -71,9 +72,9 @@ static void access_begins(pid_t pid, bool write)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, start_watch);
-	km_store(&latest, pid);
-	km_store(&writes, write);
-	km_add(&begun, (uint64_t)1);
+	__atomic_store_n(&latest, pid, __ATOMIC_RELAXED);
+	__atomic_store_n(&writes, write, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&begun, 1, __ATOMIC_RELAXED);
 }
 
 void info_read_begins(pid_t pid)
@@ -88,7 +89,7 @@ void info_write_begins(pid_t pid)
 
 void info_access_ends(void)
 {
-	km_add_both(&done, (uint64_t)1);
+	__atomic_fetch_add(&done, 1, __ATOMIC_ACQ_REL);
 }
 
 /* ------------------------------------------------------------------ one of many */
@@ -145,7 +146,7 @@ enum info_result info_apart(pid_t pid, struct snapshot *snapshot, struct info_me
 			pthread_detach(thread);
 			if (left < MOST_LEFT)
 				pids[left] = pid;
-			km_add(&left, (uint64_t)1);
+			__atomic_fetch_add(&left, 1, __ATOMIC_RELAXED);
 			return waits_for_ever();
 		}
 	}

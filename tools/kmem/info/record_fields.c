@@ -1,16 +1,14 @@
 /*
- * record_fields.c: convert structures of another build of libkmem to this build's structures, field by field. Names
- * in the target's own table (base/fields.h) match the fields. Unknown fields are skipped. Missing fields are zero,
- * and layout_has reports them. Invariant: the target's table is not trusted.
+ * record_fields.c: convert structures of a process to the command's copies (info/record_copies.h), field by field.
+ * Names in the process's own table (struct kmem_record_field) match the fields. Unknown fields are skipped. Missing
+ * fields are zero, and layout_has reports them. Invariant: the target's table is not trusted.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/process_record.h"
 #include "info/info.h"
 #include "command.h"
-#include "memcg/memcg_group.h"
 
 #define MAX_FIELDS	4096u		/* in a target's table */
 #define MAX_BYTES	65536u		/* of a target's structure */
@@ -28,7 +26,7 @@ static const char *const ops_names[INFO_OPS] = {
 
 /* ------------------------------------------------------------------ the table */
 
-static const struct km_field *find(const struct km_field *fields, size_t count, const char *name)
+static const struct kmem_record_field *find(const struct kmem_record_field *fields, size_t count, const char *name)
 {
 	for (size_t i = 0; i < count; i++)
 		if (!strcmp(fields[i].name, name))
@@ -45,7 +43,7 @@ static size_t kind_bytes(const char *name)
 }
 
 /* Returns: true if the field is readable: inside its structure, and made of integers of 1, 2, 4 or 8 bytes. */
-static bool is_sane(const struct km_field *field, size_t bytes)
+static bool is_sane(const struct kmem_record_field *field, size_t bytes)
 {
 	bool integer = field->each == 1 || field->each == 2 || field->each == 4 || field->each == 8;
 
@@ -53,20 +51,28 @@ static bool is_sane(const struct km_field *field, size_t bytes)
 	       (uint64_t)field->each * field->count <= bytes - field->offset;
 }
 
-/* Find the target's place of each field of this build. Requires: `ours` is ordered by structure. */
-static void place(struct layout *layout, const struct km_field *ours, size_t count, const struct km_field *theirs,
+static struct ops *ops_called(struct layout *layout, const char *name)
+{
+	unsigned which = 0;
+
+	while (strcmp(ops_names[which], name))
+		which++;
+	return &layout->ops[which];
+}
+
+/* Find the target's place of each field that the command reads. */
+static void place(struct layout *layout, const struct rec_table *table, const struct kmem_record_field *theirs,
 		  size_t their_count)
 {
+	const struct kmem_record_field *ours = table->fields;
 	struct ops *ops = NULL;
 
-	for (size_t i = 0; i < count && layout->places < INFO_MAX_PLACES; i++) {
-		const struct km_field *field = find(theirs, their_count, ours[i].name);
+	for (size_t i = 0; i < table->count && layout->places < INFO_MAX_PLACES; i++) {
+		const struct kmem_record_field *field = find(theirs, their_count, ours[i].name);
 		struct info_place *at = &layout->place[layout->places];
 
 		if (!kind_bytes(ours[i].name)) {
-			for (unsigned s = 0; s < INFO_OPS; s++)
-				if (!strcmp(ops_names[s], ours[i].name))
-					ops = &layout->ops[s];
+			ops = ops_called(layout, ours[i].name);
 			*ops = (struct ops){
 				.ours = ours[i].offset, .first = layout->places, .end = layout->places,
 			};
@@ -91,25 +97,28 @@ static void place(struct layout *layout, const struct km_field *ours, size_t cou
 	}
 }
 
-bool layout_load_part(struct target *target, struct layout *layout, const struct km_field *ours, size_t our_count,
-		      const struct km_field *from, size_t count)
+bool layout_load(struct target *target, struct layout *layout, const struct rec_table *ours,
+		 const struct kmem_record_field *from, size_t count)
 {
 	if (!count || count > MAX_FIELDS)
 		return target_torn(target);
-	struct km_field *theirs = kmem_need(calloc(count, sizeof(*theirs)));
+	struct kmem_record_field *theirs = kmem_need(calloc(count, sizeof(*theirs)));
 	bool ok = target_read(target, theirs, from, count * sizeof(*theirs));
 	for (size_t i = 0; i < count; i++)
-		theirs[i].name[KM_FIELD_NAME_BYTES - 1] = '\0';
+		theirs[i].name[KMEM_RECORD_FIELD_BYTES - 1] = '\0';
 	if (ok)
-		place(layout, ours, our_count, theirs, count);
+		place(layout, ours, theirs, count);
 	free(theirs);
 	return ok;
 }
 
-bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups)
+bool layout_load_engine(struct target *target, struct layout *layout, const char *name, const struct rec_engine *engine)
 {
-	return groups ? layout_load_part(target, layout, km_group_fields, km_group_field_count, from, count) :
-			layout_load_part(target, layout, km_fields, km_field_count, from, count);
+	const struct rec_table *ours = rec_engine_table(name);
+
+	if (!ours || !engine->fields || ops_called(layout, name)->theirs)
+		return true;
+	return layout_load(target, layout, ours, engine->fields, engine->field_count);
 }
 
 static const struct info_place *find_place(const struct layout *layout, const char *name, size_t bytes)
@@ -152,11 +161,15 @@ static uint64_t load(const char *from, size_t bytes)
 	return n;
 }
 
-/* Convert a field's integers to this build's width. A number too large for the width becomes all ones. */
+/* Convert a field's integers to the command's width. A number too large for the width becomes all ones. */
 static void move_field(const struct info_place *at, char *to, const char *from)
 {
 	size_t count = at->theirs.count < at->ours->count ? at->theirs.count : at->ours->count;
 
+	if (at->theirs.each == at->ours->each) {
+		memcpy(to + at->ours->offset, from + at->theirs.offset, count * at->ours->each);
+		return;
+	}
 	for (size_t i = 0; i < count; i++) {
 		uint64_t n = load(from + at->theirs.offset + i * at->theirs.each, at->theirs.each);
 

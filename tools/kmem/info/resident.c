@@ -163,7 +163,8 @@ static int find_spans(struct pages *pages, uint64_t *start, uint64_t end, struct
 /* Returns: the number of free pages in a resident piece of the extent. */
 static unsigned long count_free(const struct info_extent *extent, const struct span *span)
 {
-	size_t page = (span->start - extent->start) / KM_PAGE_SIZE, end = (span->end - extent->start) / KM_PAGE_SIZE;
+	size_t page = (span->start - extent->start) / KMEM_PAGE_BYTES;
+	const size_t end = (span->end - extent->start) / KMEM_PAGE_BYTES;
 	unsigned long count = 0;
 
 	for (; page < end; page++)
@@ -175,7 +176,8 @@ static unsigned long count_free(const struct info_extent *extent, const struct s
 static void count_owners(const struct snapshot *snapshot, const struct info_extent *extent, const struct span *span,
 			 struct info_resident *resident)
 {
-	size_t page = (span->start - extent->start) / KM_PAGE_SIZE, end = (span->end - extent->start) / KM_PAGE_SIZE;
+	size_t page = (span->start - extent->start) / KMEM_PAGE_BYTES;
+	const size_t end = (span->end - extent->start) / KMEM_PAGE_BYTES;
 
 	for (; page < end; page++) {
 		size_t owner = extent->owner[page];
@@ -183,10 +185,10 @@ static void count_owners(const struct snapshot *snapshot, const struct info_exte
 		if (extent->free[page / 64] >> page % 64 & 1)
 			continue;
 		if (owner >= INFO_OWNER_CACHE && owner - INFO_OWNER_CACHE < snapshot->count)
-			resident->by_cache[owner - INFO_OWNER_CACHE] += KM_PAGE_SIZE;
+			resident->by_cache[owner - INFO_OWNER_CACHE] += KMEM_PAGE_BYTES;
 		else
 			*(owner == INFO_OWNER_LARGE ? &resident->large : owner == INFO_OWNER_SHARED ?
-			  &resident->shared : &resident->kept) += KM_PAGE_SIZE;
+			  &resident->shared : &resident->kept) += KMEM_PAGE_BYTES;
 	}
 }
 
@@ -202,7 +204,7 @@ static void count_locked(const struct pages *pages, const struct snapshot *snaps
 		const struct span both = { piece->start > span->start ? piece->start : span->start,
 					   piece->end < span->end ? piece->end : span->end, 0 };
 
-		resident->free_locked += count_free(extent, &both) * KM_PAGE_SIZE;
+		resident->free_locked += count_free(extent, &both) * KMEM_PAGE_BYTES;
 		if (extent->owner)
 			count_owners(snapshot, extent, &both, &of_these);
 	}
@@ -223,7 +225,7 @@ static bool count_extent(struct pages *pages, const struct snapshot *snapshot, c
 		for (int i = 0; i < count; i++) {
 			bytes += spans[i].end - spans[i].start;
 			if (extent->free)
-				free += count_free(extent, &spans[i]) * KM_PAGE_SIZE;
+				free += count_free(extent, &spans[i]) * KMEM_PAGE_BYTES;
 			if (extent->owner && resident->by_cache)
 				count_owners(snapshot, extent, &spans[i], resident);
 			if (extent->free)

@@ -8,10 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/process_record.h"
-#include "slab/sheaf.h"
-#include "engines/slab/slab.h"
-#include "engines/slub/slub.h"
 #include "info/info.h"
 #include "command.h"
 
@@ -20,8 +16,8 @@
 struct full {
 	struct target *target;
 	struct info_root *root;
-	const struct km_percpu *percpu;
-	const struct kmem_cache *cache;
+	const struct rec_percpu *percpu;
+	const struct rec_cache *cache;
 	struct info_full *into;
 };
 
@@ -37,28 +33,28 @@ static unsigned long minus(unsigned long a, unsigned long b)
 
 /* ------------------------------------------------------------------ slabs */
 
-void full_node(struct info_full *full, unsigned node, const struct km_node_counts *counts, unsigned objects, bool says)
+void full_node(struct info_full *full, unsigned node, const struct rec_node *counts, unsigned objects, bool says)
 {
 	unsigned long wholly = minus(minus(counts->slabs, counts->partial), counts->free_slabs);
 
 	full->node[node] = (struct info_node){ .slabs = counts->slabs, .objects = counts->objects,
 					       .partial = counts->partial,
 					       .partial_objects = says ? 0 : INFO_UNKNOWN };
-	if (says && counts->taken != KM_NOT_KEPT)
+	if (says && counts->taken != KMEM_RECORD_NOT_KEPT)
 		full->node[node].partial_objects = minus(counts->taken, wholly * objects);
 }
 
 void full_slub_slab(struct info_full *full, unsigned node, uint64_t word)
 {
-	if (word & SLUB_FROZEN)
+	if (KMEM_RECORD_SLUB_FROZEN(word))
 		add(&full->frozen, 1);
-	else if (slub_objects(word) > slub_inuse(word) && node < KM_MAX_NODES)
-		add(&full->node[node].partial_objects, slub_inuse(word));
+	else if (KMEM_RECORD_SLUB_OBJECTS(word) > KMEM_RECORD_SLUB_INUSE(word) && node < KMEM_RECORD_NODES)
+		add(&full->node[node].partial_objects, KMEM_RECORD_SLUB_INUSE(word));
 }
 
 void full_add(struct info_full *full, const struct info_full *more)
 {
-	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
+	for (unsigned i = 0; i < KMEM_RECORD_NODES; i++) {
 		full->node[i].slabs += more->node[i].slabs;
 		full->node[i].objects += more->node[i].objects;
 		full->node[i].partial += more->node[i].partial;
@@ -79,20 +75,9 @@ static unsigned long of_node(const struct full *full, const char *name, unsigned
 	return layout_has(&full->root->layout, name) ? n : INFO_UNKNOWN;
 }
 
-/* Load the engine's own field table into the layout, once for each structure. */
-static bool load_part(struct full *full, const struct km_engine *engine, const char *name, enum info_ops ops)
-{
-	const struct km_engine *ours = km_engine_find(name);
-
-	if (layout_bytes(&full->root->layout, ops) || !ours || !ours->fields || !engine->fields)
-		return true;
-	return layout_load_part(full->target, &full->root->layout, ours->fields, ours->field_count, engine->fields,
-				engine->field_count);
-}
-
 static bool add_sheaf(struct full *full, const void *node)
 {
-	struct sheaf_node n;
+	struct rec_sheaf n;
 
 	if (!target_struct(full->target, &full->root->layout, INFO_SHEAF, &n, node))
 		return false;
@@ -103,7 +88,7 @@ static bool add_sheaf(struct full *full, const void *node)
 
 static bool add_slab(struct full *full, const void *node)
 {
-	struct slab_node n;
+	struct rec_slab n;
 
 	if (!target_struct(full->target, &full->root->layout, INFO_SLAB, &n, node))
 		return false;
@@ -117,24 +102,24 @@ static bool add_slab(struct full *full, const void *node)
 static bool add_cpus(struct full *full)
 {
 	const unsigned cpus = full->percpu->cpus;
-	const size_t each = layout_bytes(&full->root->layout, INFO_CHAIN), words = full->cache->state.percpu_bytes / 8;
-	const bool separate = full->percpu->discipline == KM_DISCIPLINE_CMPXCHG;
+	const size_t each = layout_bytes(&full->root->layout, INFO_CHAIN), words = full->cache->percpu_bytes / 8;
+	const bool separate = full->percpu->discipline == KMEM_RECORD_CMPXCHG;
 	struct info_full *into = full->into;
 	char *states = target_room(full->target, cpus, each + MOST_WORDS * sizeof(uint64_t));
 	uint64_t *counts = (uint64_t *)states;
 	bool ok = states;
 
-	if (ok && full->cache->state.percpu_offset && words && words <= MOST_WORDS) {
-		ok = target_per_cpu(full->target, full->root, full->percpu, full->cache->state.percpu_offset, counts,
+	if (ok && full->cache->percpu_offset && words && words <= MOST_WORDS) {
+		ok = target_per_cpu(full->target, full->root, full->percpu, full->cache->percpu_offset, counts,
 				    words * sizeof(*counts));
 		for (size_t i = 0; ok && i < cpus * words; i++)
 			if (i % words < KMEM_NR_EVENTS)
 				add(&into->events[i % words], counts[i]);
 	}
-	if (ok && full->cache->fast.chain.slot && each) {
-		ok = target_per_cpu(full->target, full->root, full->percpu, full->cache->fast.chain.slot, states, each);
+	if (ok && full->cache->chain.slot && each) {
+		ok = target_per_cpu(full->target, full->root, full->percpu, full->cache->chain.slot, states, each);
 		for (unsigned cpu = 0; ok && cpu < cpus; cpu++) {
-			struct km_chain_cpu state;
+			struct rec_chain state;
 
 			layout_take(&full->root->layout, INFO_CHAIN, &state, states + cpu * each);
 			add(&into->cpu_slabs, (separate ? state.slab : state.top.slab) != 0);
@@ -147,7 +132,7 @@ static bool add_cpus(struct full *full)
 
 static bool add_slub(struct full *full, const void *node)
 {
-	struct slub_node n;
+	struct rec_slub n;
 
 	if (!target_struct(full->target, &full->root->layout, INFO_SLUB, &n, node) || !add_cpus(full))
 		return false;
@@ -159,25 +144,23 @@ static bool add_slub(struct full *full, const void *node)
 	return true;
 }
 
-static bool add_engine(struct full *full, const struct km_engine *engine, const char *name)
+static bool add_engine(struct full *full, const struct rec_engine *engine, const char *name)
 {
 	static const struct {
 		const char *engine;
-		enum info_ops ops;
 		bool (*add)(struct full *full, const void *node);
 		bool first;		/* the first node holds the numbers of all nodes */
 	} parts[] = {
-		{ "sheaf", INFO_SHEAF, add_sheaf, false }, { "slab", INFO_SLAB, add_slab, false },
-		{ "slub", INFO_SLUB, add_slub, true },
+		{ "sheaf", add_sheaf, false }, { "slab", add_slab, false }, { "slub", add_slub, true },
 	};
 
-	for (size_t i = 0; i < km_array_count(parts); i++) {
+	for (size_t i = 0; i < KMEM_COUNT(parts); i++) {
 		if (strcmp(parts[i].engine, name))
 			continue;
-		if (!load_part(full, engine, name, parts[i].ops))
+		if (!layout_load_engine(full->target, &full->root->layout, name, engine))
 			return false;
-		for (unsigned node = 0; node < (parts[i].first ? 1 : KM_MAX_NODES); node++)
-			if (full->cache->state.node[node] && !parts[i].add(full, full->cache->state.node[node]))
+		for (unsigned node = 0; node < (parts[i].first ? 1 : KMEM_RECORD_NODES); node++)
+			if (full->cache->node[node] && !parts[i].add(full, full->cache->node[node]))
 				return false;
 	}
 	return true;
@@ -185,42 +168,42 @@ static bool add_engine(struct full *full, const struct km_engine *engine, const 
 
 /* ------------------------------------------------------------------ a cache */
 
-static void take_fields(const struct layout *layout, const struct kmem_cache *cache, struct info_full *full)
+static void take_fields(const struct layout *layout, const struct rec_cache *cache, struct info_full *full)
 {
 	const struct {
 		const char *name;
 		unsigned long value, *to;
 	} fields[] = {
-		{"cache.flags", cache->layout.flags, &full->flags},
-		{"cache.align", cache->form.align, &full->align},
-		{"cache.usersize", cache->ext.usersize, &full->usersize},
-		{"cache.references", (unsigned long)cache->registry.references, &full->references},
-		{"cache.defrag_ratio", cache->tune.defrag_ratio, &full->defrag_ratio},
-		{"cache.ctor", (unsigned long)(uintptr_t)cache->form.ctor, &full->ctor},
-		{"cache.carried", cache->ext.carried & KM_DEBUG_FLAGS, &full->carried},
+		{"cache.flags", cache->flags, &full->flags},
+		{"cache.align", cache->align, &full->align},
+		{"cache.usersize", cache->usersize, &full->usersize},
+		{"cache.references", (unsigned long)cache->references, &full->references},
+		{"cache.defrag_ratio", cache->defrag_ratio, &full->defrag_ratio},
+		{"cache.ctor", cache->ctor, &full->ctor},
+		{"cache.carried", cache->carried & KMEM_RECORD_DEBUG_FLAGS, &full->carried},
 		{"cache.chain.slot chain.top.slab chain.slab percpu.discipline", 0,
 		 &full->cpu_slabs},
 		{INFO_SCAN_NEEDS, 0, &full->frozen},
 	};
 
-	for (size_t i = 0; i < km_array_count(fields); i++)
+	for (size_t i = 0; i < KMEM_COUNT(fields); i++)
 		*fields[i].to = layout_has(layout, fields[i].name) ? fields[i].value : INFO_UNKNOWN;
 	full->tracked = ((full->flags != INFO_UNKNOWN ? full->flags : 0) |
 			 (full->carried != INFO_UNKNOWN ? full->carried : 0)) & SLAB_STORE_USER;
 }
 
-bool full_read(struct target *target, struct info_root *root, const struct km_percpu *percpu,
-	       const struct km_engine *engine, const char *engine_name, const struct kmem_cache *cache,
+bool full_read(struct target *target, struct info_root *root, const struct rec_percpu *percpu,
+	       const struct rec_engine *engine, const char *engine_name, const struct rec_cache *cache,
 	       struct info_full *full)
 {
 	struct full reading = { target, root, percpu, cache, full };
 	const struct layout *layout = &root->layout;
 	const bool has_events = layout_has(layout, "cache.events events.count cache.percpu_bytes");
-	struct km_events events = { { 0 } };
+	struct rec_events events = { { 0 } };
 
 	take_fields(layout, cache, full);
-	if (has_events && cache->state.events &&
-	    !target_struct(target, layout, INFO_EVENTS, &events, cache->state.events))
+	if (has_events && cache->events &&
+	    !target_struct(target, layout, INFO_EVENTS, &events, cache->events))
 		return false;
 	for (unsigned i = 0; i < KMEM_NR_EVENTS; i++)
 		full->events[i] = has_events ? events.count[i] : INFO_UNKNOWN;

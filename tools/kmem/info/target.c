@@ -15,7 +15,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "cache/process_record.h"
 #include "info/info.h"
 #include "command.h"
 #include "leaks/core_dump.h"
@@ -298,7 +297,7 @@ bool target_string(struct target *target, char *to, size_t bytes, const char *fr
 
 	/* Read a page at a time: the string may end just before an unreadable page. */
 	while (have < bytes - 1) {
-		size_t in_page = KM_PAGE_SIZE - ((uintptr_t)(from + have) & (KM_PAGE_SIZE - 1));
+		size_t in_page = KMEM_PAGE_BYTES - ((uintptr_t)(from + have) & (KMEM_PAGE_BYTES - 1));
 		size_t now = in_page < bytes - 1 - have ? in_page : bytes - 1 - have;
 
 		if (!target_read(target, to + have, from + have, now))
@@ -398,15 +397,15 @@ static bool is_candidate(const struct mapping *before, const struct mapping *her
 static bool look(struct target *target, unsigned long start, struct info_root *root)
 {
 	const void *address = (const void *)start;
-	struct km_root head;
+	struct kmem_record head;
 
-	if (!target_read(target, &head, address, offsetof(struct km_root, discipline)) ||
-	    memcmp(head.magic, KM_ROOT_MAGIC, sizeof(head.magic)))
+	if (!target_read(target, &head, address, sizeof(head)) ||
+	    memcmp(head.magic, KMEM_RECORD_MAGIC, sizeof(head.magic)))
 		return false;
 	info_printable(target->version, head.version, sizeof(target->version));
 	memset(&root->layout, 0, sizeof(root->layout));
-	if (head.major == KM_ROOT_MAJOR &&
-	    layout_load(target, &root->layout, head.fields, head.field_count, false) &&
+	if (head.major == KMEM_RECORD_MAJOR &&
+	    layout_load(target, &root->layout, &rec_record, head.fields, head.field_count) &&
 	    layout_has(&root->layout, "root.caches root.percpu percpu.base percpu.cpus const.area_shift cache.all.next "
 		       "cache.all.prev cache.name cache.size cache.objects cache.engine"))
 		return target_struct(target, &root->layout, INFO_ROOT, &root->record, address);

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "engines/slab/slab.h"
-#include "slab/sheaf.h"
 #include "command.h"
 #include "leaks/heap.h"
 
@@ -21,7 +19,7 @@ struct rests {
 	struct heap *heap;
 	const struct heap_cache *cache;
 	const struct info_root *root;
-	struct km_percpu percpu;
+	struct rec_percpu percpu;
 	unsigned shift;
 };
 
@@ -55,10 +53,11 @@ static void read_areas(struct rests *rests, uint32_t offset, void *to, size_t ea
 
 /* ------------------------------------------------------------------ sheaves */
 
-/* Adds the objects of the sheaf that `top` points into (layout: pcpu.h). Returns: the sheaf's header, or 0. */
+/* Adds the objects of the sheaf that `top` points into (layout: KMEM_RECORD_SHEAVES). Returns: the link of the sheaf,
+ * or 0. */
 static uint64_t add_sheaf(struct rests *rests, uint32_t mask, uintptr_t top)
 {
-	uint64_t words[KM_PAGE_SIZE * 2 / sizeof(uint64_t)];
+	uint64_t words[KMEM_PAGE_BYTES * 2 / sizeof(uint64_t)];
 	size_t bytes = (top | mask) + 1 - top, count = bytes / sizeof(*words);
 
 	if (mask >= sizeof(words) || top % sizeof(*words) || count < 2 ||
@@ -72,46 +71,45 @@ static uint64_t add_sheaf(struct rests *rests, uint32_t mask, uintptr_t top)
 }
 
 /* Adds the objects of each CPU's main and spare. The charged pcs has no spare. */
-static void add_pcs(struct rests *rests, const struct km_pcs *pcs)
+static void add_pcs(struct rests *rests, const struct rec_sheaves *pcs)
 {
 	uint64_t *words = kmem_need(calloc(rests->percpu.cpus + 1, sizeof(*words)));
 
-	if (pcs->slot && pcs->sheaf_mask)
+	if (pcs->slot && pcs->block_mask)
 		read_areas(rests, pcs->slot, words, sizeof(*words));
 	for (unsigned cpu = 0; cpu < rests->percpu.cpus; cpu++) {
 		uintptr_t area = area_of(rests, cpu);
-		uint64_t spare = words[cpu] ? add_sheaf(rests, pcs->sheaf_mask, area + words[cpu]) : 0;
+		uint64_t spare = words[cpu] ? add_sheaf(rests, pcs->block_mask, area + words[cpu]) : 0;
 
 		if (spare)
-			add_sheaf(rests, pcs->sheaf_mask, area + spare);
+			add_sheaf(rests, pcs->block_mask, area + spare);
 	}
 	free(words);
 }
 
 /* ------------------------------------------------------------------ caches of the engines */
 
-static void add_barn(struct rests *rests, const struct layout *layout, const struct kmem_cache *cache, const void *node)
+static void add_barn(struct rests *rests, const struct layout *layout, const struct rec_cache *cache, const void *node)
 {
-	struct sheaf_node *n = kmem_need(aligned_alloc(64, (sizeof(*n) + 63) & ~(size_t)63));
-	struct remote remote = { .touched = false };
+	struct rec_sheaf n;
+	struct rec_remote remote;
 
-	if (target_struct(rests->heap->target, layout, INFO_SHEAF, n, node)) {
-		uintptr_t sheaf = (uintptr_t)n->barn.full;
+	if (target_struct(rests->heap->target, layout, INFO_SHEAF, &n, node)) {
+		uintptr_t sheaf = n.barn.full;
 
-		for (unsigned i = 0; sheaf && i < MAX_SHEAVES && i < n->barn.full_count; i++)
-			sheaf = add_sheaf(rests, cache->fast.pcs.sheaf_mask, sheaf);
-		if (n->remote && target_struct(rests->heap->target, layout, INFO_REMOTE, &remote, n->remote))
-			for (unsigned i = 0; i < KM_MAX_NODES; i++)
-				if (remote.sheaf[i])
-					add_sheaf(rests, cache->fast.pcs.sheaf_mask, (uintptr_t)remote.sheaf[i]);
+		for (unsigned i = 0; sheaf && i < MAX_SHEAVES && i < n.barn.full_count; i++)
+			sheaf = add_sheaf(rests, cache->shelf.block_mask, sheaf);
+		if (n.remote && target_struct(rests->heap->target, layout, INFO_REMOTE, &remote, n.remote))
+			for (unsigned i = 0; i < KMEM_RECORD_NODES; i++)
+				if (remote.block[i])
+					add_sheaf(rests, cache->shelf.block_mask, remote.block[i]);
 	}
-	free(n);
 }
 
 static void add_shared(struct rests *rests, const struct layout *layout, const void *node)
 {
-	struct slab_node n = { .free_limit = 0 };
-	struct slab_alien alien[KM_MAX_NODES];
+	struct rec_slab n;
+	struct rec_alien alien[KMEM_RECORD_NODES];
 	struct target *target = rests->heap->target;
 
 	if (!target_struct(target, layout, INFO_SLAB, &n, node))
@@ -125,24 +123,24 @@ static void add_shared(struct rests *rests, const struct layout *layout, const v
 				add(rests, objects[i]);
 		free(objects);
 	}
-	if (!n.alien || !target_structs(target, layout, INFO_ALIEN, alien, n.alien, KM_MAX_NODES))
+	if (!n.alien || !target_structs(target, layout, INFO_ALIEN, alien, n.alien, KMEM_RECORD_NODES))
 		return;
-	for (unsigned i = 0; i < KM_MAX_NODES; i++)
-		for (unsigned j = 0; j < alien[i].avail && j < SLAB_ALIEN_LIMIT; j++)
-			add(rests, (uintptr_t)alien[i].objects[j]);
+	for (unsigned i = 0; i < KMEM_RECORD_NODES; i++)
+		for (unsigned j = 0; j < alien[i].avail && j < KMEM_RECORD_ALIEN; j++)
+			add(rests, alien[i].objects[j]);
 }
 
 static void add_nodes(struct rests *rests, const struct layout *layout)
 {
-	const struct kmem_cache *cache = &rests->cache->copy;
+	const struct rec_cache *cache = &rests->cache->copy;
 
-	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
-		if (!cache->state.node[i])
+	for (unsigned i = 0; i < KMEM_RECORD_NODES; i++) {
+		if (!cache->node[i])
 			continue;
 		if (rests->cache->engine == HEAP_sheaf && layout_bytes(layout, INFO_SHEAF))
-			add_barn(rests, layout, cache, cache->state.node[i]);
+			add_barn(rests, layout, cache, cache->node[i]);
 		else if (rests->cache->engine == HEAP_slab && layout_bytes(layout, INFO_SLAB))
-			add_shared(rests, layout, cache->state.node[i]);
+			add_shared(rests, layout, cache->node[i]);
 	}
 }
 
@@ -160,17 +158,17 @@ static void add_list(struct rests *rests, uintptr_t object, uint32_t freeptr, un
 
 static void add_chain(struct rests *rests)
 {
-	const struct kmem_cache *cache = &rests->cache->copy;
+	const struct rec_cache *cache = &rests->cache->copy;
 	size_t each = layout_bytes(&rests->root->layout, INFO_CHAIN);
 	char *states = target_room(rests->heap->target, rests->percpu.cpus, each);
 
-	if (states && cache->fast.chain.slot && each)
-		read_areas(rests, cache->fast.chain.slot, states, each);
-	for (unsigned cpu = 0; states && cache->fast.chain.slot && each && cpu < rests->percpu.cpus; cpu++) {
-		struct km_chain_cpu state;
+	if (states && cache->chain.slot && each)
+		read_areas(rests, cache->chain.slot, states, each);
+	for (unsigned cpu = 0; states && cache->chain.slot && each && cpu < rests->percpu.cpus; cpu++) {
+		struct rec_chain state;
 
 		layout_take(&rests->root->layout, INFO_CHAIN, &state, states + cpu * each);
-		add_list(rests, (uintptr_t)state.top.freelist, cache->layout.freeptr, cache->layout.objects);
+		add_list(rests, state.top.freelist, cache->freeptr, cache->objects);
 	}
 	free(states);
 }
@@ -209,12 +207,12 @@ bool heap_rests(struct heap *heap, const bool *wanted, size_t *next, uint64_t en
 		if (cache->root != rests.root && !begin_root(&rests, cache->root))
 			return false;
 		rests.cache = cache;
-		add_pcs(&rests, &cache->copy.fast.pcs);
-		add_pcs(&rests, &cache->copy.memcg.charged);
+		add_pcs(&rests, &cache->copy.shelf);
+		add_pcs(&rests, &cache->copy.charged);
 		add_nodes(&rests, &cache->root->layout);
 		if (cache->engine == HEAP_slub)
 			add_chain(&rests);
-		add_list(&rests, (uintptr_t)cache->copy.state.deferred, cache->copy.layout.freeptr, MAX_DEFERRED);
+		add_list(&rests, cache->copy.deferred, cache->copy.freeptr, MAX_DEFERRED);
 	}
 	return heap->target->result == INFO_OK || heap->target->result == INFO_TORN;
 }

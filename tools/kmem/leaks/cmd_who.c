@@ -76,8 +76,8 @@ static void print_cache(const struct heap *heap, const struct heap_piece *piece)
 		return;
 	}
 	const struct heap_cache *cache = &heap->caches[piece->cache];
-	printf("  %-12s%s, engine %s, %u bytes for %u%s\n", "cache", cache->copy.registry.name, cache->engine_name,
-	       cache->copy.layout.size, cache->copy.layout.object_size, cache->copy.ext.shadow_of ? ", debugged" : "");
+	printf("  %-12s%s, engine %s, %u bytes for %u%s\n", "cache", cache->copy.name, cache->engine_name,
+	       cache->copy.size, cache->copy.object_size, cache->copy.sibling_of ? ", debugged" : "");
 }
 
 static void print_origin(const struct subject *subject, struct heap *heap, const struct heap_piece *piece,
@@ -114,7 +114,7 @@ static int tell_none(const struct subject *subject, const struct heap *heap, con
 static int tell(struct subject *subject, struct heap *heap, uintptr_t address)
 {
 	const struct heap_piece *piece = heap_piece(heap, address);
-	char group[KM_NAME_BYTES * 4];
+	char group[KMEM_RECORD_NAME_BYTES * 4];
 	uint64_t object;
 
 	if (!piece || !heap_object(heap, piece, address, &object))
@@ -126,8 +126,8 @@ static int tell(struct subject *subject, struct heap *heap, uintptr_t address)
 	print_cache(heap, piece);
 	if (heap_group(heap, piece, start, group, sizeof(group)))
 		printf("  %-12s%s\n", "group", group);
-	else if (piece->cache != HEAP_NO_CACHE && heap->caches[piece->cache].copy.memcg.group)
-		printf("  %-12sprivate, number %u\n", "group", heap->caches[piece->cache].copy.memcg.group);
+	else if (piece->cache != HEAP_NO_CACHE && heap->caches[piece->cache].copy.group)
+		printf("  %-12sprivate, number %u\n", "group", heap->caches[piece->cache].copy.group);
 	if (piece->kind == HEAP_OF_SLAB || piece->kind == HEAP_OF_SLOB) {
 		print_slab(heap, piece, object);
 		print_neighbours(heap, piece, object);

@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/process_record.h"
 #include "command.h"
 #include "leaks/core_dump.h"
 #include "leaks/heap.h"
@@ -24,7 +23,7 @@ static enum heap_engine engine_of(const char *name)
 {
 	static const char *const names[] = { KM_ENGINES(KM_ENGINE_LISTED, ) "ready" };
 
-	for (unsigned i = 0; i < km_array_count(names); i++)
+	for (unsigned i = 0; i < KMEM_COUNT(names); i++)
 		if (!strcmp(name, names[i]))
 			return (enum heap_engine)i;
 	return HEAP_other;
@@ -33,31 +32,24 @@ static enum heap_engine engine_of(const char *name)
 /* Read the name of the cache's engine, and once for each engine the offsets of the fields of the engine's structs. */
 static bool read_engine(struct heap *heap, struct info_root *root, struct heap_cache *cache)
 {
-	struct km_engine engine;
-	const struct km_engine *ours;
-	enum info_ops ops;
+	struct rec_engine engine;
 
-	if (!target_struct(heap->target, &root->layout, INFO_ENGINE, &engine, cache->copy.layout.engine) ||
+	if (!target_struct(heap->target, &root->layout, INFO_ENGINE, &engine, cache->copy.engine) ||
 	    !target_string(heap->target, cache->engine_name, sizeof(cache->engine_name), engine.name))
 		return false;
 	cache->engine = engine_of(cache->engine_name);
-	ours = km_engine_find(cache->engine_name);
-	ops = cache->engine == HEAP_sheaf ? INFO_SHEAF : INFO_SLAB;
-	if (!ours || !ours->fields || !engine.fields || layout_bytes(&root->layout, ops))
-		return true;
-	return layout_load_part(heap->target, &root->layout, ours->fields, ours->field_count, engine.fields,
-				engine.field_count);
+	return layout_load_engine(heap->target, &root->layout, cache->engine_name, &engine);
 }
 
 static bool add_caches(struct heap *heap, struct info_root *root)
 {
 	size_t link = layout_offset(&root->layout, "cache.all.next"), from = heap->cache_count;
-	const struct km_list *head = root->record.caches, *before = head;
-	struct km_list first;
+	const struct rec_list *head = root->record.caches, *before = head;
+	struct rec_list first;
 
 	if (!target_read(heap->target, &first, head, sizeof(first)))
 		return false;
-	for (const struct km_list *at = first.next; at != head;) {
+	for (const struct rec_list *at = first.next; at != head;) {
 		heap->caches = kmem_grow(heap->caches, heap->cache_count, &heap->cache_room, sizeof(*heap->caches));
 		target_charge(heap->target, sizeof(*heap->caches));
 		struct heap_cache *cache = &heap->caches[heap->cache_count];
@@ -68,18 +60,18 @@ static bool add_caches(struct heap *heap, struct info_root *root)
 			return target_torn(heap->target);
 		if (!target_struct(heap->target, &root->layout, INFO_CACHE, &cache->copy, cache->address))
 			return false;
-		if (cache->copy.registry.all.prev != before || !cache->copy.layout.size ||
-		    info_true(&cache->copy.layout.dead))
+		if (cache->copy.all.prev != before || !cache->copy.size ||
+		    info_true(&cache->copy.dead))
 			return target_torn(heap->target);
 		if (!read_engine(heap, root, cache))
 			return false;
-		cache->copy.registry.name[sizeof(cache->copy.registry.name) - 1] = '\0';
-		info_printable(cache->copy.registry.name, cache->copy.registry.name, sizeof(cache->copy.registry.name));
-		cache->tracked = cache->copy.layout.flags & SLAB_STORE_USER &&
-				 layout_offset(&root->layout, "const.track") == KM_DEBUG_TRACK;
+		cache->copy.name[sizeof(cache->copy.name) - 1] = '\0';
+		info_printable(cache->copy.name, cache->copy.name, sizeof(cache->copy.name));
+		cache->tracked = cache->copy.flags & SLAB_STORE_USER &&
+				 layout_offset(&root->layout, "const.track") == sizeof(struct kmem_record_mark);
 		heap->cache_count++;
 		before = at;
-		at = cache->copy.registry.all.next;
+		at = cache->copy.all.next;
 	}
 	return true;
 }
@@ -219,7 +211,7 @@ const struct heap_piece *heap_piece(const struct heap *heap, uintptr_t address)
 		const struct heap_range *range = &heap->ranges[i];
 
 		if (address - range->start < range->end - range->start) {
-			uint32_t number = range->piece[(address - range->start) >> KM_PAGE_SHIFT];
+			uint32_t number = range->piece[(address - range->start) >> KMEM_PAGE_SHIFT];
 
 			return number ? &heap->pieces[number - 1] : NULL;
 		}
@@ -280,7 +272,7 @@ static bool has_header(const struct heap *heap, const struct heap_piece *piece, 
 
 uintptr_t heap_user_address(const struct heap *heap, const struct heap_piece *piece, uint64_t object)
 {
-	return heap_address(piece, object) + (has_header(heap, piece, object) ? KM_SIZED_UNIT : 0);
+	return heap_address(piece, object) + (has_header(heap, piece, object) ? KMEM_RECORD_SLOB_UNIT : 0);
 }
 
 size_t heap_bytes(const struct heap *heap, const struct heap_piece *piece, uint64_t object)
@@ -288,7 +280,7 @@ size_t heap_bytes(const struct heap *heap, const struct heap_piece *piece, uint6
 	uint64_t end = object + 1;
 
 	if (piece->kind != HEAP_OF_SLOB) {
-		size_t asked = piece->kind == HEAP_OF_SLAB ? heap->caches[piece->cache].copy.layout.object_size : 0;
+		size_t asked = piece->kind == HEAP_OF_SLAB ? heap->caches[piece->cache].copy.object_size : 0;
 
 		return asked && asked <= piece->each ? asked : piece->each;
 	}
@@ -300,7 +292,7 @@ size_t heap_bytes(const struct heap *heap, const struct heap_piece *piece, uint6
 const char *heap_name(const struct heap *heap, const struct heap_piece *piece)
 {
 	if (piece->cache != HEAP_NO_CACHE)
-		return heap->caches[piece->cache].copy.registry.name;
+		return heap->caches[piece->cache].copy.name;
 	return piece->kind == HEAP_OF_SLOB ? "(slob)" : piece->kind == HEAP_OF_GUARD ? "(guarded)" :
 	       piece->kind == HEAP_OF_BIG ? "(huge block)" : "(large block)";
 }

@@ -14,13 +14,14 @@
 #define KMEM_COMMAND_HEAP_H
 
 #include "info/info.h"
+#include "slab/engines.h"
 
 /* HEAP_ and the engine's name; HEAP_ready: cached blocks of whole pages; HEAP_other: an engine of another build. */
 #define HEAP_ENGINE(name) HEAP_##name,
 enum heap_engine { KM_ENGINES(HEAP_ENGINE, ) HEAP_ready, HEAP_other };
 
 struct heap_cache {
-	struct kmem_cache copy;
+	struct rec_cache copy;
 	const struct kmem_cache *address;
 	enum heap_engine engine;
 	char engine_name[16];
@@ -49,7 +50,7 @@ struct heap_piece {
 struct heap_range {
 	uintptr_t start, end;
 	uint32_t *piece;
-	struct km_range copy;
+	struct rec_range copy;
 	const struct info_root *root;
 };
 
@@ -124,7 +125,7 @@ bool heap_sort(struct heap *heap);
 bool heap_look_again(struct heap *heap, const struct heap_piece *piece, uint64_t *live);
 
 /* ---- leaks/track.c: the stack and the time of an object's allocation, if known. */
-#define HEAP_FRAMES 16u
+#define HEAP_FRAMES KMEM_RECORD_FRAMES
 struct heap_track {
 	uintptr_t frame[HEAP_FRAMES];
 	uint64_t when;			/* time of the process's clock, ms; 0: not known */
@@ -133,9 +134,9 @@ bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t obj
 void heap_samples_clear(struct heap *heap);
 /* Read the debug track in the object itself: `which` 0: the object's allocation; 1: the last free at this address.
  * Returns: false if there is no track, or for 1 if the object was never freed. */
-struct km_stack_track;
+struct rec_track;
 bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, unsigned which,
-		      struct km_stack_track *track);
+		      struct rec_track *track);
 /* Find the name of the group charged for the object. Returns: false if the object is uncharged, or on failure. */
 bool heap_group(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, char *name, size_t bytes);
 

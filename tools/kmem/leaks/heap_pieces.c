@@ -7,26 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/slob/slob.h"
-#include "engines/slub/slub.h"
 #include "command.h"
 #include "leaks/heap.h"
-#include "ext/guard/guard.h"
 
 #define AT_ONCE		4096u		/* descriptors read at once; a multiple of the pages of a slab */
 #define MAX_SLOTS	((size_t)1 << 26)	/* limit of the slots in the table of huge blocks */
 #define MAX_GUARDED	65536u
 #define MAX_PIECES	(UINT32_MAX - 1)
-#define WORDS		(KM_SLAB_MAX_OBJECTS / 64 + 1)
-
-/* Returns: word `i` of the engine's part of a page descriptor. Words have no type: another build may differ. */
-static uint64_t word_of(const struct km_page *page, unsigned i)
-{
-	uint64_t word;
-
-	memcpy(&word, page->engine + i * sizeof(word), sizeof(word));
-	return word;
-}
+#define WORDS		(KMEM_RECORD_MAX_OBJECTS / 64 + 1)
 
 /* ------------------------------------------------------------------ numbers */
 
@@ -115,20 +103,20 @@ static const struct heap_range *range_of(const struct heap *heap, uintptr_t addr
 }
 
 /* Read a bit for each free object: from the page descriptors, or with `tail` from words at the end of the slab. */
-static bool free_bits(struct heap *heap, const struct heap_piece *piece, const struct km_page *pages, unsigned in_page,
+static bool free_bits(struct heap *heap, const struct heap_piece *piece, const struct rec_page *pages, unsigned in_page,
 		      bool tail, uint64_t *gone)
 {
 	unsigned words = (piece->count + 63) / 64;
 
 	if (tail) {
-		uintptr_t end = piece->slab + ((uintptr_t)piece->pages << KM_PAGE_SHIFT);
+		uintptr_t end = piece->slab + ((uintptr_t)piece->pages << KMEM_PAGE_SHIFT);
 
 		return target_read(heap->target, gone, (void *)(end - words * sizeof(*gone)), words * sizeof(*gone));
 	}
 	for (unsigned i = 0; i < words; i++) {
 		if (i / 2 >= piece->pages)
 			return target_torn(heap->target);
-		gone[i] = word_of(&pages[i / 2], in_page + i % 2);
+		gone[i] = pages[i / 2].words[in_page + i % 2];
 	}
 	return true;
 }
@@ -137,8 +125,8 @@ static bool free_bits(struct heap *heap, const struct heap_piece *piece, const s
 static bool free_list(struct heap *heap, const struct heap_piece *piece, uint64_t word, uint32_t freeptr,
 		      uint64_t *gone)
 {
-	size_t bytes = (size_t)piece->pages << KM_PAGE_SHIFT;
-	uint64_t head = word >> SLUB_HEAD_SHIFT;
+	size_t bytes = (size_t)piece->pages << KMEM_PAGE_SHIFT;
+	uint64_t head = KMEM_RECORD_SLUB_HEAD(word);
 	uintptr_t object = head ? piece->slab + head - 1 : 0;
 
 	if (!head)
@@ -164,11 +152,11 @@ static bool free_list(struct heap *heap, const struct heap_piece *piece, uint64_
 static void drop_unproved(struct heap *heap, const struct heap_piece *piece, unsigned shift, uint64_t *live)
 {
 	const struct heap_range *range = range_of(heap, piece->start);
-	unsigned table = shift - KM_ALLOC_MAP_LOW;
+	unsigned table = shift - KMEM_RECORD_MAP_SHIFT;
 	size_t from = range ? (piece->start - range->start) >> shift : 0;
 	size_t bytes = ((piece->each * piece->count) >> shift) + 2;
 
-	if (!range || table >= KM_ALLOC_MAP_TABLES || !range->copy.live[table])
+	if (!range || table >= KMEM_RECORD_MAPS || !range->copy.live[table])
 		return;
 	uint8_t *proofs = kmem_need(malloc(bytes));
 	if (target_read(heap->target, proofs, range->copy.live[table] + from, bytes))
@@ -183,18 +171,18 @@ static void drop_unproved(struct heap *heap, const struct heap_piece *piece, uns
 
 /* Set the live bits of a slab's objects that are not free, from the slab's descriptors. Cached objects count as
  * live. */
-static bool slab_bits(struct heap *heap, struct heap_piece *piece, const struct km_page *pages, uint64_t *live)
+static bool slab_bits(struct heap *heap, struct heap_piece *piece, const struct rec_page *pages, uint64_t *live)
 {
 	const struct heap_cache *cache = &heap->caches[piece->cache];
 	uint64_t gone[WORDS] = { 0 };
 	bool ok = true;
 
 	if (cache->engine == HEAP_sheaf)
-		ok = free_bits(heap, piece, pages, 0, info_true(&cache->copy.layout.tail_bits), gone);
+		ok = free_bits(heap, piece, pages, 0, info_true(&cache->copy.tail_bits), gone);
 	else if (cache->engine == HEAP_slab)
-		ok = free_bits(heap, piece, pages, 2, piece->count > 128, gone);
+		ok = free_bits(heap, piece, pages, 2, piece->count > KMEM_RECORD_SLAB_BITS, gone);
 	else if (cache->engine == HEAP_slub)
-		ok = free_list(heap, piece, word_of(pages, 0), cache->copy.layout.freeptr, gone);
+		ok = free_list(heap, piece, pages->words[0], cache->copy.freeptr, gone);
 	else if (cache->engine == HEAP_slob)
 		gone[0] = !pages->inuse;
 	else
@@ -204,8 +192,8 @@ static bool slab_bits(struct heap *heap, struct heap_piece *piece, const struct 
 	all_live(piece, live);
 	for (unsigned i = 0; i < (piece->count + 63) / 64; i++)
 		live[i] &= ~gone[i];
-	if (cache->copy.layout.live_shift)
-		drop_unproved(heap, piece, cache->copy.layout.live_shift, live);
+	if (cache->copy.live_shift)
+		drop_unproved(heap, piece, cache->copy.live_shift, live);
 	return true;
 }
 
@@ -216,7 +204,7 @@ struct pages {
 	const struct info_root *root;
 	size_t from;			/* index of the root's first cache */
 	struct heap_range *range;
-	struct km_page *page;		/* `count` descriptors, of the pages from index `at` on */
+	struct rec_page *page;		/* `count` descriptors, of the pages from index `at` on */
 	size_t at, count;
 };
 
@@ -231,25 +219,25 @@ static void show(struct pages *pages, const struct heap_piece *piece, size_t fir
 
 static bool add_slab(struct pages *pages, size_t i)
 {
-	const struct km_page *page = &pages->page[i];
+	const struct rec_page *page = &pages->page[i];
 	struct heap *heap = pages->heap;
-	uintptr_t start = pages->range->start + ((pages->at + i) << KM_PAGE_SHIFT);
+	uintptr_t start = pages->range->start + ((pages->at + i) << KMEM_PAGE_SHIFT);
 	struct heap_piece piece = {
 		.kind = HEAP_OF_SLAB, .slab = start, .pages = 1u << (page->order & 15), .count = page->objects,
 		.cache = cache_of(heap, pages->from, page->cache),
 	};
 
 	/* Skip a slab of a cache just created or destroyed: the size of the objects is unknown. */
-	if (page->order > KM_MAX_ORDER || i + piece.pages > pages->count || piece.cache == HEAP_NO_CACHE)
+	if (page->order > KMEM_RECORD_MAX_ORDER || i + piece.pages > pages->count || piece.cache == HEAP_NO_CACHE)
 		return true;
-	const struct kmem_cache *cache = &heap->caches[piece.cache].copy;
-	size_t bytes = (size_t)piece.pages << KM_PAGE_SHIFT;
-	size_t first = cache->form.colours ? (uint32_t)word_of(page, 0) : cache->form.first;
+	const struct rec_cache *cache = &heap->caches[piece.cache].copy;
+	size_t bytes = (size_t)piece.pages << KMEM_PAGE_SHIFT;
+	size_t first = cache->colours ? (uint32_t)page->words[0] : cache->first;
 	piece.start = start + first;
-	piece.each = cache->layout.size;
+	piece.each = cache->size;
 	if (heap->caches[piece.cache].engine == HEAP_slob)
 		piece.count = 1, piece.each = bytes, piece.start = start;
-	if (!piece.count || piece.count > KM_SLAB_MAX_OBJECTS || first >= bytes ||
+	if (!piece.count || piece.count > KMEM_RECORD_MAX_OBJECTS || first >= bytes ||
 	    (uint64_t)piece.count * piece.each > bytes)
 		return true;
 	struct heap_piece *added = add_piece(heap, piece);
@@ -259,14 +247,14 @@ static bool add_slab(struct pages *pages, size_t i)
 
 static void add_block(struct pages *pages, size_t i)
 {
-	const struct km_page *page = &pages->page[i];
-	uint64_t count = word_of(page, 0);
-	uintptr_t start = pages->range->start + ((pages->at + i) << KM_PAGE_SHIFT);
+	const struct rec_page *page = &pages->page[i];
+	uint64_t count = page->words[0];
+	uintptr_t start = pages->range->start + ((pages->at + i) << KMEM_PAGE_SHIFT);
 
 	if (!count || count > pages->range->copy.ready - pages->at - i || count > UINT32_MAX)
 		return;
 	struct heap_piece *piece = add_piece(pages->heap, (struct heap_piece){
-		.kind = HEAP_OF_PAGES, .start = start, .slab = start, .count = 1, .each = count << KM_PAGE_SHIFT,
+		.kind = HEAP_OF_PAGES, .start = start, .slab = start, .count = 1, .each = count << KMEM_PAGE_SHIFT,
 		.pages = (uint32_t)count, .cache = cache_of(pages->heap, pages->from, page->cache),
 	});
 	heap_set(pages->heap->live, piece->first);
@@ -274,25 +262,25 @@ static void add_block(struct pages *pages, size_t i)
 }
 
 /* Read the marks of a slob page, and the headers of the page's free blocks. */
-static bool slob_bits(struct heap *heap, const struct heap_piece *piece, const struct km_page *page, uint64_t *live,
+static bool slob_bits(struct heap *heap, const struct heap_piece *piece, const struct rec_page *page, uint64_t *live,
 		      uint64_t *ready)
 {
-	struct km_slob_marks marks;
-	char copy[KM_PAGE_SIZE];
-	unsigned unit = (unsigned)(word_of(page, 0) >> 16) & 0xffff;
+	struct kmem_record_slob_marks marks;
+	char copy[KMEM_PAGE_BYTES];
+	unsigned unit = (unsigned)(page->words[0] >> 16) & 0xffff;
 
-	if (!target_read(heap->target, &marks, (void *)word_of(page, 3), sizeof(marks)) ||
+	if (!target_read(heap->target, &marks, (void *)page->words[3], sizeof(marks)) ||
 	    !target_read(heap->target, copy, (void *)piece->slab, sizeof(copy)))
 		return false;
-	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++) {
+	for (unsigned i = 0; i < KMEM_RECORD_SLOB_UNITS / 64; i++) {
 		live[i] = marks.word[i].live;
 		if (ready)
 			ready[i] = marks.word[i].other;
 	}
-	for (unsigned i = 0; ready && unit < KM_SLOB_UNITS && i < KM_SLOB_UNITS; i++) {
-		struct km_slob_free block;
+	for (unsigned i = 0; ready && unit < KMEM_RECORD_SLOB_UNITS && i < KMEM_RECORD_SLOB_UNITS; i++) {
+		struct kmem_record_slob_free block;
 
-		memcpy(&block, copy + unit * KM_SLOB_UNIT, sizeof(block));
+		memcpy(&block, copy + unit * KMEM_RECORD_SLOB_UNIT, sizeof(block));
 		ready[unit / 64] |= (uint64_t)1 << unit % 64;
 		if (block.next <= unit)
 			break;
@@ -303,11 +291,11 @@ static bool slob_bits(struct heap *heap, const struct heap_piece *piece, const s
 
 static bool add_shared(struct pages *pages, size_t i)
 {
-	uintptr_t start = pages->range->start + ((pages->at + i) << KM_PAGE_SHIFT);
+	uintptr_t start = pages->range->start + ((pages->at + i) << KMEM_PAGE_SHIFT);
 	struct heap *heap = pages->heap;
 	struct heap_piece *piece = add_piece(heap, (struct heap_piece){
-		.kind = HEAP_OF_SLOB, .start = start, .slab = start, .count = KM_SLOB_UNITS, .each = KM_SLOB_UNIT,
-		.pages = 1, .cache = HEAP_NO_CACHE,
+		.kind = HEAP_OF_SLOB, .start = start, .slab = start, .pages = 1,
+		.count = KMEM_RECORD_SLOB_UNITS, .each = KMEM_RECORD_SLOB_UNIT, .cache = HEAP_NO_CACHE,
 	});
 
 	show(pages, piece, pages->at + i);
@@ -317,32 +305,32 @@ static bool add_shared(struct pages *pages, size_t i)
 
 static bool add_page(struct pages *pages, size_t i)
 {
-	const struct km_page *page = &pages->page[i];
+	const struct rec_page *page = &pages->page[i];
 
 	if (pages->heap->piece_count >= MAX_PIECES)
 		return target_torn(pages->heap->target);
 	/* Skip a stale first descriptor: the page is part of a larger piece now. */
 	if (pages->range->piece[pages->at + i])
 		return true;
-	if (page->type == KM_PAGE_SLAB)
+	if (page->type == KMEM_RECORD_PAGE_SLAB)
 		return add_slab(pages, i);
-	if (page->type == KM_PAGE_SHARED)
+	if (page->type == KMEM_RECORD_PAGE_SHARED)
 		return add_shared(pages, i);
-	if (page->type == KM_PAGE_LARGE)
+	if (page->type == KMEM_RECORD_PAGE_LARGE)
 		add_block(pages, i);
 	return true;
 }
 
 static bool add_range(struct pages *pages)
 {
-	const struct km_range *range = &pages->range->copy;
+	const struct rec_range *range = &pages->range->copy;
 	size_t each = layout_bytes(&pages->root->layout, INFO_PAGE);
 	bool ok = true;
 
 	for (pages->at = 0; ok && pages->at < range->ready; pages->at += AT_ONCE) {
 		pages->count = range->ready - pages->at < AT_ONCE ? range->ready - pages->at : AT_ONCE;
 		ok = target_structs(pages->heap->target, &pages->root->layout, INFO_PAGE, pages->page,
-				    (const char *)range->page + pages->at * each, pages->count);
+				    range->page + pages->at * each, pages->count);
 		for (size_t i = 0; ok && i < pages->count; i++)
 			ok = add_page(pages, i);
 	}
@@ -358,9 +346,9 @@ static int by_start(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-static bool add_big_block(struct heap *heap, const struct km_huge_entry *entry, bool says_who)
+static bool add_big_block(struct heap *heap, const struct rec_big *entry, bool says_who)
 {
-	if (entry->start < KM_PAGE_SIZE || entry->start % KM_PAGE_SIZE || !entry->bytes)
+	if (entry->start < KMEM_PAGE_BYTES || entry->start % KMEM_PAGE_BYTES || !entry->bytes)
 		return true;
 	if (!target_has_space(heap->target, entry->bytes) || entry->bytes > UINTPTR_MAX - entry->start)
 		return false;
@@ -386,7 +374,7 @@ static bool add_big(struct heap *heap, const struct info_root *root)
 		return false;
 	if (slots > MAX_SLOTS)
 		return target_too_much(heap->target);
-	struct km_huge_entry *entries = kmem_need(calloc(AT_ONCE, sizeof(*entries)));
+	struct rec_big *entries = kmem_need(calloc(AT_ONCE, sizeof(*entries)));
 	for (size_t at = 0; ok && at < slots; at += AT_ONCE) {
 		size_t now = slots - at < AT_ONCE ? slots - at : AT_ONCE;
 
@@ -400,15 +388,15 @@ static bool add_big(struct heap *heap, const struct info_root *root)
 
 static bool add_slot(struct heap *heap, const struct info_root *root, size_t from, const char *at)
 {
-	struct km_guard_slot slot;
+	struct rec_slot slot;
 
 	if (!target_struct(heap->target, &root->layout, INFO_SLOT, &slot, at))
 		return false;
-	if (slot.state != KM_GUARD_TAKEN || !slot.bytes || slot.bytes > KM_PAGE_SIZE * 16)
+	if (slot.state != KMEM_RECORD_GUARD_TAKEN || !slot.bytes || slot.bytes > KMEM_PAGE_BYTES * 16)
 		return true;
 	struct heap_piece *piece = add_piece(heap, (struct heap_piece){
-		.kind = HEAP_OF_GUARD, .start = (uintptr_t)slot.object, .count = 1, .each = slot.bytes,
-		.slab = (uintptr_t)slot.object & -(uintptr_t)KM_PAGE_SIZE, .pages = 1,
+		.kind = HEAP_OF_GUARD, .start = slot.object, .count = 1, .each = slot.bytes,
+		.slab = slot.object & -(uintptr_t)KMEM_PAGE_BYTES, .pages = 1,
 		.cache = cache_of(heap, from, slot.cache),
 		.track = (uintptr_t)at,
 	});
@@ -419,7 +407,7 @@ static bool add_slot(struct heap *heap, const struct info_root *root, size_t fro
 static bool add_guarded(struct heap *heap, struct info_root *root, size_t from)
 {
 	struct layout *layout = &root->layout;
-	struct km_guarded pool;
+	struct rec_pool pool;
 
 	if (!layout_has(layout, "root.guarded pool.start pool.bytes pool.objects pool.slot pool.fields "
 			"pool.field_count"))
@@ -428,12 +416,12 @@ static bool add_guarded(struct heap *heap, struct info_root *root, size_t from)
 		return false;
 	if (!pool.bytes || !pool.slot || pool.objects > MAX_GUARDED)
 		return true;
-	if (!layout_bytes(layout, INFO_SLOT) && !layout_load_part(heap->target, layout, km_guard_fields,
-			km_guard_field_count, pool.fields, pool.field_count))
+	if (!layout_bytes(layout, INFO_SLOT) &&
+	    !layout_load(heap->target, layout, &rec_slots, pool.fields, pool.field_count))
 		return false;
 	bool ok = layout_has(layout, "slot.state slot.bytes slot.object slot.cache");
 	for (size_t i = 0; ok && i < pool.objects; i++)
-		if (!add_slot(heap, root, from, (const char *)pool.slot + i * layout_bytes(layout, INFO_SLOT)))
+		if (!add_slot(heap, root, from, pool.slot + i * layout_bytes(layout, INFO_SLOT)))
 			return false;
 	return true;
 }
@@ -449,14 +437,14 @@ static int range_by_start(const void *a, const void *b)
 
 static bool add_ranges(struct heap *heap, struct info_root *root, size_t from)
 {
-	struct km_range ranges[INFO_MAX_RANGES];
+	struct rec_range ranges[INFO_MAX_RANGES];
 	struct pages pages = { .heap = heap, .root = root, .from = from };
 	unsigned count;
 	bool ok = true;
 
 	if (!root_ranges(heap->target, root, ranges, &count))
 		return false;
-	pages.page = kmem_need(aligned_alloc(64, AT_ONCE * sizeof(*pages.page)));
+	pages.page = kmem_need(calloc(AT_ONCE, sizeof(*pages.page)));
 	for (unsigned i = 0; ok && i < count; i++) {
 		if (!ranges[i].base || !ranges[i].ready)
 			continue;
@@ -464,7 +452,7 @@ static bool add_ranges(struct heap *heap, struct info_root *root, size_t from)
 		pages.range = &heap->ranges[heap->range_count++];
 		*pages.range = (struct heap_range){
 			.start = (uintptr_t)ranges[i].base, .copy = ranges[i], .root = root,
-			.end = (uintptr_t)ranges[i].base + (ranges[i].ready << KM_PAGE_SHIFT),
+			.end = (uintptr_t)ranges[i].base + (ranges[i].ready << KMEM_PAGE_SHIFT),
 			.piece = target_keep(heap->target, ranges[i].ready, sizeof(uint32_t)),
 		};
 		ok = pages.range->piece && add_range(&pages);
@@ -511,19 +499,19 @@ bool heap_look_again(struct heap *heap, const struct heap_piece *piece, uint64_t
 
 	if (!range)
 		return true;
-	size_t index = (piece->slab - range->start) >> KM_PAGE_SHIFT;
+	size_t index = (piece->slab - range->start) >> KMEM_PAGE_SHIFT;
 	size_t count = piece->kind == HEAP_OF_SLAB ? piece->pages : 1;
-	struct km_page *pages = kmem_need(aligned_alloc(64, count * sizeof(*pages)));
-	const char *from = (const char *)range->copy.page + index * layout_bytes(&range->root->layout, INFO_PAGE);
+	struct rec_page *pages = kmem_need(calloc(count, sizeof(*pages)));
+	const char *from = range->copy.page + index * layout_bytes(&range->root->layout, INFO_PAGE);
 	memset(live, 0, (piece->count + 63) / 64 * sizeof(*live));
 	if (!target_structs(heap->target, &range->root->layout, INFO_PAGE, pages, from, count))
 		;
-	else if (piece->kind == HEAP_OF_SLAB && pages->type == KM_PAGE_SLAB && pages->objects == piece->count &&
-		 pages->cache == heap->caches[piece->cache].address)
+	else if (piece->kind == HEAP_OF_SLAB && pages->type == KMEM_RECORD_PAGE_SLAB &&
+		 pages->objects == piece->count && pages->cache == heap->caches[piece->cache].address)
 		ok = slab_bits(heap, &now, pages, live);
-	else if (piece->kind == HEAP_OF_SLOB && pages->type == KM_PAGE_SHARED)
+	else if (piece->kind == HEAP_OF_SLOB && pages->type == KMEM_RECORD_PAGE_SHARED)
 		ok = slob_bits(heap, piece, pages, live, NULL);
-	else if (piece->kind == HEAP_OF_PAGES && pages->type == KM_PAGE_LARGE)
+	else if (piece->kind == HEAP_OF_PAGES && pages->type == KMEM_RECORD_PAGE_LARGE)
 	{
 		live[0] = 1;
 		ok = true;

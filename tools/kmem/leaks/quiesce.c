@@ -196,7 +196,7 @@ static void read_roots(struct scan *scan, struct still *still, uint64_t end)
 static size_t look_again(struct scan *scan, size_t from, uint64_t end)
 {
 	struct heap *heap = &scan->heap;
-	uint64_t live[KM_SLAB_MAX_OBJECTS / 64 + 1];
+	uint64_t live[KMEM_RECORD_MAX_OBJECTS / 64 + 1];
 
 	for (size_t i = from; i < heap->loose; i++) {
 		const struct heap_piece *piece = &heap->pieces[i];

@@ -36,7 +36,7 @@ static void hold_from(struct scan *scan, uintptr_t start, size_t bytes, const ch
 	for (size_t done = odd; done + sizeof(*words) <= bytes; done += sizeof(words)) {
 		size_t count = (bytes - done) / sizeof(*words);
 
-		count = count < km_array_count(words) ? count : km_array_count(words);
+		count = count < KMEM_COUNT(words) ? count : KMEM_COUNT(words);
 		memcpy(words, copy + done, count * sizeof(*words));
 		mark_words(scan, words, count);
 	}

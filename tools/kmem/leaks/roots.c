@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/kfree_rcu.h"
-#include "cache/process_record.h"
 #include "command.h"
 #include "leaks/core_dump.h"
 #include "leaks/scan.h"
@@ -46,7 +44,7 @@ static int by_start(const void *a, const void *b)
 /* Add the pool of guarded objects and the pool's slots: the extents do not include these. */
 static bool add_pool(struct scan *scan, const struct info_root *root, struct span_list *ours)
 {
-	struct km_guarded pool;
+	struct rec_pool pool;
 
 	if (!layout_has(&root->layout, "root.guarded pool.start pool.bytes pool.objects pool.slot"))
 		return true;
@@ -82,7 +80,7 @@ static bool find_ours(struct scan *scan, struct span_list *ours)
 	for (size_t i = 0; i < scan->heap.root_count; i++) {
 		const struct info_root *root = &scan->heap.roots[i];
 		struct snapshot snapshot = { .extent_count = 0 };
-		struct km_percpu percpu;
+		struct rec_percpu percpu;
 
 		if (!target_struct(scan->heap.target, &root->layout, INFO_PERCPU, &percpu, root->record.percpu) ||
 		    percpu.cpus > INFO_MAX_CPUS || !walk_extents(scan->heap.target, root, &percpu, &snapshot) ||
@@ -106,10 +104,10 @@ struct waits {
 
 /* Add the object pointers of RCU blocks as roots. The blocks are libkmem's memory. The waiting objects, and all
  * objects reached from them, are held because RCU readers may still read these. */
-static void add_blocks(struct waits *waits, const struct km_rcu_block *at)
+static void add_blocks(struct waits *waits, const struct rec_rcublock *at)
 {
 	const uint64_t first = layout_offset(waits->layout, "rcublock.object");
-	struct km_rcu_block block;
+	struct rec_rcublock block;
 
 	for (; at && waits->left; at = block.next, waits->left--) {
 		if (!target_struct(waits->scan->heap.target, waits->layout, INFO_RCU_BLOCK, &block, at))
@@ -124,8 +122,8 @@ static void add_blocks(struct waits *waits, const struct km_rcu_block *at)
 static void add_waiting(struct waits *waits, const struct info_root *root, uint32_t slot)
 {
 	const unsigned shift = layout_offset(waits->layout, "const.area_shift") & 63;
-	struct km_rcu_waiting waiting;
-	struct km_percpu percpu;
+	struct rec_waiting waiting;
+	struct rec_percpu percpu;
 
 	if (!target_struct(waits->scan->heap.target, waits->layout, INFO_PERCPU, &percpu, root->record.percpu))
 		return;
@@ -141,8 +139,8 @@ static void find_waiting(struct scan *scan, const struct info_root *root)
 {
 	struct waits waits = { .scan = scan, .layout = &root->layout, .left = MAX_BLOCKS };
 	struct target *target = scan->heap.target;
-	struct km_rcu_block *pile = NULL;
-	struct km_grace grace;
+	struct rec_rcublock *pile = NULL;
+	struct rec_grace grace;
 	uintptr_t at = 0;
 	uint32_t slot = 0;
 
@@ -338,7 +336,7 @@ static void read_all(struct scan *scan, uintptr_t from, size_t bytes, char *to)
 	for (size_t done = 0, now; done < bytes; done += now) {
 		const bool over = target->result == INFO_GONE || target->result == INFO_INVALID;
 
-		now = KM_PAGE_SIZE - ((from + done) & (KM_PAGE_SIZE - 1));
+		now = KMEM_PAGE_BYTES - ((from + done) & (KMEM_PAGE_BYTES - 1));
 		now = over || now > bytes - done ? bytes - done : now;
 		if (!over && target_read(target, to + done, (const void *)(from + done), now))
 			continue;

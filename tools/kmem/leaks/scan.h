@@ -72,7 +72,7 @@ struct scan_lost {
 	uintptr_t address;
 	size_t bytes;
 	uint64_t content;		/* hash of the object's content */
-	char cache[KM_NAME_BYTES];
+	char cache[KMEM_RECORD_NAME_BYTES];
 	bool pointed;			/* another lost object points to this object */
 	bool aged;
 	uint64_t age_ms;

@@ -288,7 +288,7 @@ static void let_alarm_in(void)
 /* ------------------------------------------------------------------ a stop of this process */
 
 static const int stops[] = { SIGTSTP, SIGTTIN, SIGTTOU };
-static struct sigaction stops_before[km_array_count(stops)];
+static struct sigaction stops_before[KMEM_COUNT(stops)];
 static volatile sig_atomic_t asked_to_stop;	/* the deferred stop signal; 0: none */
 
 static void note_stop(int number)
@@ -300,7 +300,7 @@ static void put_stops_off(void)
 {
 	struct sigaction later = { .sa_handler = note_stop, .sa_flags = SA_RESTART };
 
-	for (size_t i = 0; i < km_array_count(stops); i++)
+	for (size_t i = 0; i < KMEM_COUNT(stops); i++)
 		if (!sigaction(stops[i], NULL, &stops_before[i]) && stops_before[i].sa_handler == SIG_DFL)
 			sigaction(stops[i], &later, NULL);
 }
@@ -308,7 +308,7 @@ static void put_stops_off(void)
 /* Restores the handlers and raises a stop signal deferred meanwhile. */
 static void let_stops_in(void)
 {
-	for (size_t i = 0; i < km_array_count(stops); i++)
+	for (size_t i = 0; i < KMEM_COUNT(stops); i++)
 		sigaction(stops[i], &stops_before[i], NULL);
 	if (asked_to_stop)
 		kill(getpid(), asked_to_stop);

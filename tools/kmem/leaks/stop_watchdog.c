@@ -21,7 +21,6 @@
 
 #include "command.h"
 #include "leaks/stop_threads.h"
-#include "base/atomic.h"
 
 #define LOOK_MS		20	/* milliseconds between two checks; a stop lasts about 3 */
 
@@ -55,20 +54,21 @@ _Noreturn static void watch(int rung, pid_t whom)
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)whom);
 	for (;;) {
-		const bool standing = km_load_acquire(&halted->standing);
+		const bool standing = __atomic_load_n(&halted->standing, __ATOMIC_ACQUIRE);
 		const int got = poll(&bell_rung, 1, standing ? LOOK_MS : -1);
 
 		if (got > 0 && read(rung, rings, sizeof(rings)) <= 0)
 			_exit(0);
-		if (got || !km_load_acquire(&halted->standing) || getppid() != whom || state_in(path) != 'T')
+		if (got || !__atomic_load_n(&halted->standing, __ATOMIC_ACQUIRE) || getppid() != whom ||
+		    state_in(path) != 'T')
 			continue;
 		/* Release: pairs with the acquire in halted_end. */
-		km_store_release(&halted->owed, 1u);
+		__atomic_store_n(&halted->owed, 1u, __ATOMIC_RELEASE);
 		/* Another SIGCONT may have come before `owed` was set: note_go_on then had nothing to clear. */
 		if (state_in(path) == 'T')
 			kill(whom, SIGCONT);
 		else
-			km_store(&halted->owed, 0u);
+			__atomic_store_n(&halted->owed, 0u, __ATOMIC_RELAXED);
 	}
 }
 
@@ -118,7 +118,7 @@ static void note_go_on(int number, siginfo_t *info, void *context)
 	(void)number;
 	(void)context;
 	if (info->si_pid != watcher)
-		km_store(&halted->owed, 0u);
+		__atomic_store_n(&halted->owed, 0u, __ATOMIC_RELAXED);
 }
 
 void halted_begin(void)
@@ -130,7 +130,7 @@ void halted_begin(void)
 	if (bell < 0 || watcher < 0)
 		return;
 	sigaction(SIGCONT, &noted, &before);
-	km_store_release(&halted->standing, 1u);
+	__atomic_store_n(&halted->standing, 1u, __ATOMIC_RELEASE);
 	/* A failed send is harmless: the socket is full of earlier rings, or the watchdog has ended. */
 	send(bell, "", 1, MSG_NOSIGNAL);
 }
@@ -139,11 +139,11 @@ void halted_end(void)
 {
 	if (bell < 0 || watcher < 0)
 		return;
-	km_store_release(&halted->standing, 0u);
+	__atomic_store_n(&halted->standing, 0u, __ATOMIC_RELEASE);
 	/* Acquire: pairs with the release in watch, before watch's SIGCONT. */
-	const bool owed = km_load_acquire(&halted->owed);
+	const bool owed = __atomic_load_n(&halted->owed, __ATOMIC_ACQUIRE);
 	sigaction(SIGCONT, &before, NULL);
-	km_store(&halted->owed, 0u);
+	__atomic_store_n(&halted->owed, 0u, __ATOMIC_RELAXED);
 	if (owed)
 		kill(getpid(), SIGSTOP);
 }

@@ -124,7 +124,7 @@ static void add_caches(struct lines *lines, int which, const struct snapshot *sn
 		add(find(lines, name, RANK_CACHE), which, stats->active_objects,
 		    times(stats->active_objects, stats->size), times(stats->shelf_objects, stats->size),
 		    info_in_shared_pages(cache) ? 0 :
-		    times(stats->total_slabs, times(stats->pages_per_slab, KM_PAGE_SIZE)));
+		    times(stats->total_slabs, times(stats->pages_per_slab, KMEM_PAGE_BYTES)));
 	}
 }
 
@@ -153,10 +153,10 @@ static void add_rest(struct lines *lines, int which, const struct snapshot *snap
 	add(find(lines, "large blocks", RANK_REST), which, stats->large_blocks, stats->large_bytes, 0,
 	    stats->large_bytes);
 	add(find(lines, "free pages, not returned", RANK_REST), which, 0, 0, 0,
-	    times(stats->pages_free_dirty, KM_PAGE_SIZE));
+	    times(stats->pages_free_dirty, KMEM_PAGE_BYTES));
 	if (stats->slob_pages && stats->slob_pages != INFO_UNKNOWN)
 		add(find(lines, "shared by slob's caches", RANK_REST), which, 0, 0, 0,
-		    times(stats->slob_pages, KM_PAGE_SIZE));
+		    times(stats->slob_pages, KMEM_PAGE_BYTES));
 }
 
 /* Requires: all other lines are present. */
@@ -209,7 +209,7 @@ static bool has_changed(const struct line *line)
 	bool changed = line->in[0] != line->in[1];
 
 	/* A figure known in only one snapshot counts as a change. */
-	for (size_t i = 0; i < km_array_count(figures); i++)
+	for (size_t i = 0; i < KMEM_COUNT(figures); i++)
 		changed |= figures[i][0] != figures[i][1];
 	return changed;
 }
@@ -263,8 +263,8 @@ static void print_lines(struct lines *lines, bool all, bool exact)
 	bool groups = false;
 
 	qsort(lines->line, lines->count, sizeof(*lines->line), by_change);
-	printf("%-*s%*s%*s%*s%*s%*s%*s\n", exact ? 36 : 24, "", width, "BEFORE", width, "AFTER", width, "LIVE", width,
-	       "READY", width, "SLABS", exact ? width : 11, "OBJECTS");
+	printf("%-*s%*s%*s%*s%*s%*s%*s\n", exact ? 36 : 24, "", width, "BEFORE", width, "AFTER", width, "ALLOC", width,
+	       "CACHED", width, "SLABS", exact ? width : 11, "OBJECTS");
 	for (size_t i = 0; i < lines->count; i++) {
 		const struct line *line = &lines->line[i];
 

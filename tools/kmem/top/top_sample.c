@@ -78,7 +78,7 @@ static struct top_figures cache_figures(const struct laying *laying, const struc
 	const struct kmem_cache_stats *stats = &cache->stats;
 	unsigned long live = times(stats->active_objects, stats->size);
 	unsigned long ready = times(stats->shelf_objects, stats->size);
-	unsigned long slabs = times(stats->total_slabs, times(stats->pages_per_slab, KM_PAGE_SIZE));
+	unsigned long slabs = times(stats->total_slabs, times(stats->pages_per_slab, KMEM_PAGE_BYTES));
 	struct top_figures figures;
 
 	if (!laying->by_page) {
@@ -185,7 +185,7 @@ static void add_cache(struct laying *laying, const struct info_cache *cache, siz
 static void add_caches(struct laying *laying)
 {
 	const struct snapshot *snapshot = laying->snapshot;
-	unsigned long pages = times(snapshot->stats.slob_pages, KM_PAGE_SIZE);
+	unsigned long pages = times(snapshot->stats.slob_pages, KMEM_PAGE_BYTES);
 	unsigned long shared = laying->by_page ? laying->resident->shared : pages;
 
 	if (shared && shared != UNKNOWN) {

@@ -64,12 +64,12 @@ static void put_line(int line, const char *text, int attributes)
 
 static const char *const help_lines[] = {
 	"NAME    processes; below each: caches, memory outside of caches, groups",
-	"RES     resident: LIVE + READY + FREE; metadata has RES only",
-	"LIVE    allocated objects                 READY  free objects, cached",
+	"RES     resident: ALLOC + CACHED + FREE; metadata has RES only",
+	"ALLOC   allocated objects                 CACHED  free objects, cached",
 	"FREE    the rest of slabs and free pages  PURGE  memory that kmem shrink returns",
-	"PINNED  slabs with less than a tenth in use       RATE/s  growth of LIVE",
+	"PINNED  slabs with less than a tenth in use       RATE/s  growth of ALLOC",
 	"",
-	"q quit          m live    y ready    f free    u purgeable    p pinned",
+	"q quit       m allocated    y cached    f free    u purgeable    p pinned",
 	"t rate          s resident (what it starts with)    n name    r reversed",
 	"a rows without memory too       g all processes as one",
 	"up, down, PgUp, PgDn, Home, End move    + - slower, faster    space now",

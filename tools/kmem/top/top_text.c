@@ -19,7 +19,8 @@
 #define BYTES_COLUMN	16
 
 const char *const top_sort_names[TOP_SORTS] = {
-	[TOP_BY_RESIDENT] = "resident", [TOP_BY_LIVE] = "live", [TOP_BY_READY] = "ready", [TOP_BY_FREE] = "free",
+	[TOP_BY_RESIDENT] = "resident", [TOP_BY_LIVE] = "allocated",
+	[TOP_BY_READY] = "cached", [TOP_BY_FREE] = "free",
 	[TOP_BY_PURGEABLE] = "purgeable", [TOP_BY_PINNED] = "pinned", [TOP_BY_RATE] = "rate", [TOP_BY_NAME] = "name",
 };
 
@@ -191,8 +192,8 @@ struct top_text top_equation_text(const struct top_sample *sample, int columns)
 {
 	const struct top_equation *sum = &sample->sum;
 	const struct term terms[] = {
-		{ "live", sum->live }, { "ready", sum->ready }, { "holes", sum->holes }, { "records", sum->records },
-		{ sum->unknown ? "not known" : "not ours", sum->other + sum->unknown },
+		{ "alloc", sum->live }, { "cached", sum->ready }, { "holes", sum->holes }, { "records", sum->records },
+		{ sum->unknown ? "not known" : "other", sum->other + sum->unknown },
 	};
 
 	return equation(0, (struct term){ "RSS", sum->rss }, terms, sizeof(terms) / sizeof(*terms), columns);
@@ -205,12 +206,12 @@ struct top_text top_other_text(const struct top_sample *sample, int columns)
 
 	if (sum->unknown || !sum->other)
 		return (struct top_text){ "" };
-	return equation(sum->rss - sum->other, (struct term){ "not ours", sum->other }, terms, 2, columns);
+	return equation(sum->rss - sum->other, (struct term){ "other (not libkmem's)", sum->other }, terms, 2, columns);
 }
 
 struct top_text top_heads(const struct top_view *view, int columns)
 {
-	static const char *const heads[] = { "RES", "LIVE", "READY", "FREE", "PURGE", "PINNED", "RATE/s" };
+	static const char *const heads[] = { "RES", "ALLOC", "CACHED", "FREE", "PURGE", "PINNED", "RATE/s" };
 	struct top_size cells[TOP_BY_NAME];
 
 	/* Mark the column of the sort order. */

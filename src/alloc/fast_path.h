@@ -383,11 +383,11 @@ void *km_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_
 bool km_alloc_is_nolock(gfp_t gfp);
 
 /* Shows the cache's id in `count` entries of a table of sizes while the sheaves are open, 0 while closed. _part: a part
- * of another cache's entries, which that cache may serve as well. _paid: for a table of charged caches; ids are shown
+ * of another cache's entries, which that cache may serve as well. _charged: for a table of charged caches; ids are shown
  * while frees use the charged sheaves. */
 void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 void km_alloc_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count);
-void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count);
+void km_alloc_show_charged(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
 /* Hides a table of sizes from the fast path (now), or shows the table again. While hidden, caches write their ids to
  * `kept`, initially all 0. One table at a time. Fast paths in progress may end as they began. */
@@ -470,8 +470,8 @@ km_inline void *km_alloc_id(const uint16_t *ids, size_t step)
 #ifndef KMEM_HAVE_RSEQ
 #define km_ids_near
 #define KM_RSEQ_POP_NEAR(ids) km_inline void *km_rseq_pop_##ids(size_t step km_unused) { return NULL; }
-#define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
-	km_inline void *km_rseq_pop_paid_##ids(size_t step km_unused, uintptr_t objcg km_unused, bool *own km_unused) \
+#define KM_RSEQ_POP_OWNED_NEAR(ids)                                                                \
+	km_inline void *km_rseq_pop_owned_##ids(size_t step km_unused, uintptr_t objcg km_unused, bool *own km_unused) \
 	{                                                                                          \
 		return NULL;                                                                       \
 	}
@@ -482,13 +482,13 @@ km_inline void *km_alloc_id(const uint16_t *ids, size_t step)
 	{                                                                                          \
 		return km_rseq_pop_##ids(step);                                                    \
 	}
-/* Same for a table of charged caches: km_alloc_paid_IDS(step, objcg, &own). *own: true if the object is charged to
+/* Same for a table of charged caches: km_alloc_owned_IDS(step, objcg, &own). *own: true if the object is charged to
  * the objcg; else the object may be charged to another objcg. */
-#define KM_ALLOC_PAID_NEAR(ids)                                                                    \
-	KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
-	km_inline void *km_alloc_paid_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
+#define KM_ALLOC_OWNED_NEAR(ids)                                                                   \
+	KM_RSEQ_POP_OWNED_NEAR(ids)                                                                \
+	km_inline void *km_alloc_owned_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
 	{                                                                                          \
-		return km_rseq_pop_paid_##ids(step, (uintptr_t)objcg, own);                        \
+		return km_rseq_pop_owned_##ids(step, (uintptr_t)objcg, own);                       \
 	}
 
 /* Frees an object of the cache with this id. */

@@ -165,7 +165,7 @@ static void differ(struct kmem_cache *cache, uint32_t parent)
 	km_store(&cache->fast.pcs.front.back.pcs, 0u);
 	if (cache->fast.id >= KM_MAP_FIRST) {
 		km_store(&km_id_masks(cache->fast.id)->sheaf, 0u);
-		if (km_cache_is(cache, KM_CACHE_SIZE_PAID))
+		if (km_cache_is(cache, KM_CACHE_SIZE_CHARGED))
 			km_alloc_show_entries(cache, false);
 	}
 	/* Release pairs with the acquire of a thread that reads this word: the sheaves closed above are closed for

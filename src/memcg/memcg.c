@@ -142,8 +142,8 @@ static void tidy(bool all)
 const struct km_charge_ops km_accounting = {
 	.begin = km_charge_begin, .drain = km_charge_drain, .close = km_charge_close, .release = km_charge_release,
 	.forget = km_private_forget,
-	.pay = km_charge_bytes, .pay_more = km_objcg_charge, .pay_back = km_objcg_uncharge,
-	.pays_here = km_charge_pays_here, .may_more = km_charge_may_more, .has_room = km_charge_has_room,
+	.charge = km_charge_bytes, .charge_more = km_objcg_charge, .uncharge = km_objcg_uncharge,
+	.is_charged_here = km_charge_is_here, .may_more = km_charge_may_more, .has_room = km_charge_has_room,
 	.tidy = tidy, .own_block = km_charge_block, .note_block = km_charge_large,
 	.start = km_memcg_start_process, .fork = memcg_fork, .forked = memcg_forked,
 	.name_of = name_of, .groups = km_memcg_figures, .write = km_memcg_write,

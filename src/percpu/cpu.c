@@ -567,7 +567,7 @@ void km_gate_shut(void)
 
 /* Record the open values of both words. By concurrency id hits have a word of their own. Without areas the gate
  * can't shut. */
-static void show_ways(void)
+static void describe_gate(void)
 {
 	km_cid_rseq = km_thread_rseq;
 	km_gate.open[0] = km_cid_rseq;
@@ -587,7 +587,7 @@ static void show_ways(void)
 void km_percpu_start(const char *want, const char *by)
 {
 	start_areas(want, by);
-	show_ways();
+	describe_gate();
 	const char *is = km_discipline_name(km_percpu.discipline);
 
 	if (want && __builtin_strcmp(want, is))

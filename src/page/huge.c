@@ -294,16 +294,16 @@ static size_t in_use(void)
  * the lock is held. Returns: NULL if the system refuses or the space behind the block is taken; then the block is
  * freed.
  */
-static void *fit(struct km_huge_cached parked, size_t bytes)
+static void *fit(struct km_huge_cached cached, size_t bytes)
 {
-	size_t whole = whole_pages(bytes), had = whole_pages(parked.bytes);
-	bool grows = parked.bytes < bytes;
-	void *p = parked.p;
+	size_t whole = whole_pages(bytes), had = whole_pages(cached.bytes);
+	bool grows = cached.bytes < bytes;
+	void *p = cached.p;
 
 	km_debug(!find((uintptr_t)p), "a cached huge block is not in the table");
 
-	if (parked.region) {
-		if (!km_region_resize(parked.region, p, parked.bytes, bytes))
+	if (cached.region) {
+		if (!km_region_resize(cached.region, p, cached.bytes, bytes))
 			p = NULL;
 	} else if (grows) {
 		big.in_hand++;
@@ -312,15 +312,15 @@ static void *fit(struct km_huge_cached parked, size_t bytes)
 		km_lock(&big.lock);
 		big.in_hand -= big.in_hand != 0;
 	}
-	if (grows && (p || !parked.region))
-		km_huge_cache_miss(bytes - parked.bytes, in_use() + bytes);
+	if (grows && (p || !cached.region))
+		km_huge_cache_miss(bytes - cached.bytes, in_use() + bytes);
 	if (!p) {
-		let_go(parked.p, parked.bytes, parked.region);
+		let_go(cached.p, cached.bytes, cached.region);
 		return NULL;
 	}
-	if (parked.region)
+	if (cached.region)
 		return p;
-	if (parked.bytes > bytes)
+	if (cached.bytes > bytes)
 		clear_behind(p, bytes);
 	if (had > whole) {
 		big.alone++;
@@ -433,14 +433,14 @@ static void *get_new(size_t bytes, size_t align, uint32_t *region)
 static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 {
 	void *p = km_unlikely(big.kept != NULL) ? reuse_kept(bytes, align) : NULL;
-	struct km_huge_cached parked;
+	struct km_huge_cached cached;
 
 	*region = 0;
 	*zero = true;
 	if (p)
 		return p;
-	if (km_huge_cache_take(bytes, align, &parked) && (p = fit(parked, bytes))) {
-		*region = parked.region;
+	if (km_huge_cache_take(bytes, align, &cached) && (p = fit(cached, bytes))) {
+		*region = cached.region;
 		*zero = false;
 		return p;
 	}
@@ -644,9 +644,9 @@ void km_huge_get_stats(size_t *blocks, size_t *bytes)
 }
 
 void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
-		   const size_t **parked)
+		   const size_t **cached)
 {
-	*parked = &km_huge_cache.pages;
+	*cached = &km_huge_cache.pages;
 	*blocks = &big.blocks;
 	*bytes = &big.bytes;
 	*kept = &big.kept_bytes;
@@ -654,12 +654,12 @@ void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **
 }
 
 void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size_t **slots,
-			  const struct km_huge_cached **parked, const unsigned **parked_count)
+			  const struct km_huge_cached **cached, const unsigned **cached_count)
 {
 	*table = (const struct km_huge_entry *const *)&big.table;
 	*slots = &big.slots;
-	*parked = km_huge_cache.at;
-	*parked_count = &km_huge_cache.count;
+	*cached = km_huge_cache.at;
+	*cached_count = &km_huge_cache.count;
 }
 
 /* Before a fork, wait until in_hand is 0: the child would lose a block counted there. In the child of a signal

@@ -54,7 +54,7 @@ void km_root_start(void)
 	km_arena_expose(&root->arena);
 	km_large_expose(&root->large_blocks, &root->large_bytes);
 	root->growth_at = &km_growth_at;
-	root->own_pages = &km_own_pages;
+	root->own_pages = &km_addr_reuse_pages;
 	km_huge_expose(&root->mapped_blocks, &root->mapped_bytes, &root->mapped_kept, &root->mapped_spare,
 		      &root->mapped_ready);
 	km_huge_expose_blocks(&root->mapped_table, &root->mapped_slots, &root->parked, &root->parked_count);

@@ -461,7 +461,7 @@ static bool make_tables(void)
 	if (!tables)
 		return record.site != NULL;
 	km_os_name(tables, bytes, "libkmem profile");
-	km_meta_note_span(tables, bytes);
+	km_metadata_note_span(tables, bytes);
 	record.slot = tables->slot;
 	km_profile_now.tags = tables->tags;
 	/* Release pairs with readers: `slot` is set too. */

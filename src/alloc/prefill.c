@@ -213,7 +213,7 @@ static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
 	((struct array_sheaf *)sheaf)->cache = NULL;
 	if (count)
 		km_free_bulk(cache, count, top);
-	km_meta_free(memory, bytes);
+	km_metadata_free(memory, bytes);
 }
 
 static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, size_t n)
@@ -222,7 +222,7 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 
 	if (bytes > MAX_ARRAY_BYTES || km_thread.busy)
 		return NULL;
-	char *memory = km_meta_alloc(bytes, km_gfp_may_wait(gfp));
+	char *memory = km_metadata_alloc(bytes, km_gfp_may_wait(gfp));
 	if (!memory)
 		return NULL;
 	struct array_sheaf *array = (struct array_sheaf *)(memory + bytes) - 1;

@@ -180,7 +180,7 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.mapped_blocks = big_blocks,
 		.mapped_bytes = big_bytes,
 		.mapped_spare_bytes = km_huge_spare(),
-		.meta_bytes = km_meta_committed_bytes(),
+		.meta_bytes = km_metadata_committed_bytes(),
 		.purged_pages = arena.pages.purged_pages,
 		.slob_pages = sized ? km_load(sized->pages) : 0,
 		.slob_bytes = sized ? km_load(sized->units) * KM_SIZED_UNIT : 0,

@@ -298,7 +298,7 @@ static void release_sheaf(struct kmem_cache *cache, unsigned cpu)
 
 	if (!sheaf)
 		return;
-	km_meta_free(km_sheaf_base(&cache->memcg.charged, sheaf), cache->memcg.charged.sheaf_mask + 1);
+	km_metadata_free(km_sheaf_base(&cache->memcg.charged, sheaf), cache->memcg.charged.sheaf_mask + 1);
 	km_sub(&cache->memcg.charged_sheaves, 1u);
 }
 

@@ -195,7 +195,7 @@ static void keep_group(struct mem_cgroup *group)
 	km_debug(km_is_locked(&tree.lock) && !group->online && !km_load(&group->refs),
 		 "a group exists until its last reference is dropped");
 
-	km_meta_free_spread(*place, sizeof(**place));
+	km_metadata_free_spread(*place, sizeof(**place));
 	*place = group;
 }
 
@@ -270,7 +270,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		errno = ENOMEM;
 		return NULL;
 	}
-	struct mem_cgroup *group = km_meta_alloc_spread(sizeof(*group), true);
+	struct mem_cgroup *group = km_metadata_alloc_spread(sizeof(*group), true);
 	struct obj_cgroup *objcg = NULL;
 	if (group) {
 		km_memcg_lock();
@@ -289,7 +289,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		km_memcg_scope();
 		km_objcg_keep(objcg);
 	}
-	km_meta_free_spread(group, sizeof(*group));
+	km_metadata_free_spread(group, sizeof(*group));
 	errno = error;
 	return NULL;
 }

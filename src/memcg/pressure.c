@@ -129,7 +129,7 @@ struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, in
 						    mem_cgroup_shrink_callback shrink, void *arg)
 {
 	const bool valid = !km_memcg_is_root(group) && shrink;
-	struct mem_cgroup_shrinker *shrinker = valid ? km_meta_alloc(sizeof(*shrinker), true) : NULL;
+	struct mem_cgroup_shrinker *shrinker = valid ? km_metadata_alloc(sizeof(*shrinker), true) : NULL;
 
 	if (!shrinker) {
 		errno = valid ? ENOMEM : EINVAL;
@@ -147,7 +147,7 @@ struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, in
 	km_memcg_unlock();
 	if (online)
 		return shrinker;
-	km_meta_free(shrinker, sizeof(*shrinker));
+	km_metadata_free(shrinker, sizeof(*shrinker));
 	errno = ENOENT;
 	return NULL;
 }
@@ -172,7 +172,7 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 	km_list_del(&shrinker->link);
 	km_memcg_unlock();
 	mem_cgroup_put(shrinker->group);
-	km_meta_free(shrinker, sizeof(*shrinker));
+	km_metadata_free(shrinker, sizeof(*shrinker));
 }
 
 /* In the child of a fork only this thread's calls go on; an event descriptor would tell the parent's waiters. */

@@ -56,7 +56,7 @@ static struct owner *find(const char *name, bool make)
 		owner = owner->next;
 	if (owner || !make || length >= NAME_BYTES)
 		return owner;
-	owner = km_meta_alloc(sizeof(*owner), false);
+	owner = km_metadata_alloc(sizeof(*owner), false);
 	if (!owner)
 		return NULL;
 	__builtin_memcpy(owner->name, name, length + 1);

@@ -24,8 +24,8 @@
 #define MOST_PAGES	(2 * LEAST_PAGES)
 #define MOST_STEPS	32				/* most steps of one top-up */
 /* Metadata for each page: slob's marks, slab's freelists; and a floor for sheaves. */
-#define META_BYTES	192u
-#define META_FLOOR	((size_t)64 << 10)
+#define METADATA_BYTES	192u
+#define METADATA_FLOOR	((size_t)64 << 10)
 
 static struct {
 	size_t asked;		/* pages allocated without waiting since the last top-up */
@@ -96,7 +96,7 @@ static void set_level(size_t asked, bool missed)
 
 static bool records_ahead(void)
 {
-	return km_meta_ahead(META_FLOOR + km_ahead_level() * META_BYTES);
+	return km_metadata_ahead(METADATA_FLOOR + km_ahead_level() * METADATA_BYTES);
 }
 
 static void adopt_now(void);
@@ -316,8 +316,8 @@ bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 		km_unlock(&touched.lock);
 		/* Make the reserved pages of all caches resident: free pages belong to no particular cache. */
 		done = (more <= 0 || records_ahead()) &&
-		       (!want->meta_bytes ||
-			(km_meta_ahead(want->meta_bytes) && km_meta_fault_in(want->meta_bytes) &&
+		       (!want->metadata_bytes ||
+			(km_metadata_ahead(want->metadata_bytes) && km_metadata_fault_in(want->metadata_bytes) &&
 			 touch_free_pages(km_pages_reserve(0), want->pages, want->order, want->live_shift)));
 		/* A reduction always succeeds: the earlier reservation of these pages holds. */
 		done |= more < 0;

@@ -74,7 +74,7 @@ static void unlock_table(const struct km_busy_was *was)
 #define VIEW_SLOTS	((uintptr_t)63)
 #define FORK_TRIES	1000	/* tries of 1 ms each: for one system call */
 #define HIDDEN_MOST	4096u	/* most parts of regions hidden from one mlockall: each may be a mapping */
-#define META_MOST	((size_t)4 << 20)	/* a larger table has a mapping of its own */
+#define METADATA_MOST	((size_t)4 << 20)	/* a larger table has a mapping of its own */
 
 static size_t hash(uintptr_t start)
 {
@@ -172,8 +172,8 @@ static bool reserve_entry(void)
 	struct km_huge_entry *old = big.table, *table;
 	const size_t bytes = slots * sizeof(*table);
 
-	table = bytes <= META_MOST ? km_meta_alloc(bytes, true) : km_os_map(bytes, KM_PAGE_SIZE);
-	big.alone += table && bytes > META_MOST;
+	table = bytes <= METADATA_MOST ? km_metadata_alloc(bytes, true) : km_os_map(bytes, KM_PAGE_SIZE);
+	big.alone += table && bytes > METADATA_MOST;
 	if (!table)
 		return big.table && big.used + big.deleted + 1 < big.slots;
 	/* Set slots to 0 between the tables: a reader in another process must never combine the slots of one table
@@ -189,8 +189,8 @@ static bool reserve_entry(void)
 	km_store_release(&big.view, (uintptr_t)table | km_ilog2(slots));
 	/* A reader without the lock may still read the old table. Metadata stays readable, and an old table with a
 	 * mapping of its own is never unmapped. */
-	if (old_slots * sizeof(*old) <= META_MOST)
-		km_meta_free(old, old_slots * sizeof(*old));
+	if (old_slots * sizeof(*old) <= METADATA_MOST)
+		km_metadata_free(old, old_slots * sizeof(*old));
 	return true;
 }
 

@@ -162,11 +162,11 @@ bool km_region_clean(void *p, size_t bytes)
 static bool reserve(unsigned number, size_t bytes)
 {
 	size_t run_bytes = bytes / regions.granule * sizeof(struct run);
-	struct run *run = km_meta_alloc(run_bytes, true);
+	struct run *run = km_metadata_alloc(run_bytes, true);
 	char *base = run ? km_os_reserve_whole(bytes, regions.granule) : NULL;
 
 	if (!base) {
-		km_meta_free(run, run_bytes);
+		km_metadata_free(run, run_bytes);
 		return false;
 	}
 	km_os_name(base, bytes, "libkmem: large blocks");
@@ -186,7 +186,7 @@ static unsigned place(void)
 	while (i < regions.count && region_at(i)->base)
 		i++;
 	if (i == MAX_REGIONS || (i == regions.count && i % 64 == 0 && !regions.at[i / 64] &&
-				 !(regions.at[i / 64] = km_meta_alloc(64 * sizeof(struct region), true))))
+				 !(regions.at[i / 64] = km_metadata_alloc(64 * sizeof(struct region), true))))
 		return MAX_REGIONS;
 	regions.count = km_max(regions.count, i + 1);
 	return i;
@@ -225,7 +225,7 @@ static void release(struct region *region)
 		return;
 	}
 	km_debug(regions.bytes >= region->granules * regions.granule, "a released region was counted");
-	km_meta_free(region->run, region->granules * sizeof(struct run));
+	km_metadata_free(region->run, region->granules * sizeof(struct run));
 	regions.bytes -= region->granules * regions.granule;
 	km_bump(&km_region_spare, -(region->granules * regions.granule));
 	region->base = NULL;

@@ -53,7 +53,7 @@ static struct {
 	size_t freed;		/* words freed since the last km_percpu_trim */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* no free run of 2^n words lies below this word */
 	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* one bit for each word of an area */
-} areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_META) };
+} areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_METADATA) };
 
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
 #define COMMIT_STEP ((size_t)64 << 10)

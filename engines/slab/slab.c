@@ -482,7 +482,8 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 	return moved;
 }
 
-/* Kernel: a fifth of the limit, or half of the present objects. */
+/* Returns: the number of objects that an idle array of `avail` objects gives back: a fifth of `limit`, rounded up, or
+ * half of `avail` if there are fewer. Kernel: the same. */
 unsigned km_slab_idle_share(unsigned limit, size_t avail)
 {
 	unsigned share = (limit + 4) / 5;

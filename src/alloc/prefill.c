@@ -79,8 +79,9 @@ static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *
 	return (char *)(array + 1) - array_bytes(array->capacity);
 }
 
-/* Checks that the sheaf is out, and of this cache. Reports misuse. `top` must be in the sheaf's own memory: on a CPU
- * the header holds the offset of the spare, and in a barn a link. */
+/* Checks that the program holds the sheaf, and that the sheaf is of this cache. Reports misuse. The header word of a
+ * sheaf held by the program is `top`, a pointer into the sheaf. On a CPU the word is the offset of the spare, in a barn
+ * a link; neither value points into the sheaf. */
 static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
 {
 	const uint32_t mask = cache->fast.pcs.sheaf_mask;

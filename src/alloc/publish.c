@@ -45,8 +45,8 @@ static uint16_t *entries_of(const struct kmem_cache *cache)
 
 /* Writes the cache's entries in its table of sizes. A cache writes only empty entries and its own, so the entries of
  * an open part (KM_CACHE_SIZE_PART) stay. A closed part leaves its entries empty, and the sizes are served as before
- * the part. Exception: while an object of a debug shadow cache is out, the entries of a closed part hold KM_MAP_DESC.
- * No cache has this id, so the entries miss as id 0 does. */
+ * the part. Exception: while an object of a debug shadow cache is allocated, the entries of a closed part hold
+ * KM_MAP_DESC. No cache has this id, so the entries miss as id 0 does. */
 void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 {
 	const bool part = km_cache_is(cache, KM_CACHE_SIZE_PART);

@@ -83,7 +83,7 @@ static void tune_as_led(struct kmem_cache *cache)
 {
 	struct kmem_cache *leader = cache->tune.tuned_with;
 
-	km_cache_tune_looks(cache);
+	km_cache_tune_partial(cache);
 	if (!leader)
 		return;
 	km_store(&leader->tune.leads, true);

@@ -119,9 +119,9 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
  * walk, or the check of the next free, would take the free object for a charged object.
  */
 #ifdef KMEM_HAVE_RSEQ
-/* Returns whether the charged sheaf can't serve `owner`. A sheaf without an owner may be adopted, if sheaves are
- * on. */
-km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintptr_t owner)
+/* Returns: true if the CPU's charged sheaf cannot serve `owner`. other: the owner of the sheaf; 0: none, and `owner`
+ * may adopt the sheaf unless MEM_CGROUP_SHELF is off. */
+km_inline bool sheaf_is_of_another(const struct kmem_cache *cache, uintptr_t other, uintptr_t owner)
 {
 	return km_likely(other) ? other != owner : !km_memcg_modes[MEM_CGROUP_SHELF];
 }
@@ -186,7 +186,7 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !km_is_seen(cache) &&
 		      km_charged_is_direct(cache)) &&
-	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
+	    sheaf_is_of_another(cache, block_owner(cache), (uintptr_t)objcg) &&
 	    /* With charged sheaves off there is no sheaf to take over. */
 	    (!km_charged_insist(cache, (uintptr_t)objcg) || !km_memcg_modes[MEM_CGROUP_SHELF]))
 		return alloc_direct(cache, gfp, objcg);
@@ -375,7 +375,7 @@ static void free_owned(struct kmem_cache *cache, void *object, uint64_t owner)
 		return;
 	if (km_rseq_owned_push(&cache->memcg.charged.inner, km_hot.percpu, km_rseq, owner, object))
 		km_charged_see_back(cache);
-	else if (!in_the_way(cache, block_owner(cache), owner) || !free_direct(cache, object, objcg))
+	else if (!sheaf_is_of_another(cache, block_owner(cache), owner) || !free_direct(cache, object, objcg))
 		free_slowly(cache, object, owner);
 }
 #endif

@@ -228,6 +228,11 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 	return refill(cache, objcg, n, gfp);
 }
 
+/*
+ * Make room on the CPU's charged sheaf for a freed object of `owner`: give half of the objects up, or make `owner` the
+ * owner of an empty sheaf. Returns: false if there is still no room: another owner, a busy thread, or sheaves switched
+ * off.
+ */
 bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
 {
 	const size_t half = km_owned_capacity(&cache->memcg.charged) / 2;

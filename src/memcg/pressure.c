@@ -455,9 +455,11 @@ static bool drain_and_charge(struct km_attempt *attempt)
 }
 
 /*
- * Works for a charge after the refused first attempt. Kernel: reclaims, then drains; but draining costs no user
- * anything. `before` is read ahead of the attempt: wait_for_others then notices a shrinker of another thread that
- * freed bytes between the refusal and the look, and does not wait.
+ * Makes room for a refused charge: drains stocks and charged sheaves and charges again, waits for a grace period once,
+ * then reclaims (make_room), at most RETRIES times. Kernel: reclaims before a drain; here the drain comes first,
+ * because a drain takes no memory in use. Returns: true if the charge is made; false after a report, and
+ * attempt->refused is NULL. `before` is read ahead of the attempt: wait_for_others then notices a shrinker of another
+ * thread that freed bytes between the refusal and the look, and does not wait.
  */
 bool km_press(struct km_attempt *attempt, gfp_t gfp)
 {

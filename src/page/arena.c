@@ -316,7 +316,9 @@ bool km_arena_start(void)
 
 /* ------------------------------------------------------------------ pages */
 
-/* Allocate free pages of the node. If there are none and may_grow, commit fresh memory. */
+/* Allocate pages of the node: of a free run; else, if may_grow, of fresh memory; else of any run that fits
+ * (km_run_find, all). Returns: NULL without memory, or with the lock taken and may_wait false. *zero: the pages read
+ * as zeros. */
 static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, bool may_wait, bool may_grow, bool *zero)
 {
 	struct km_zone *zone = &km_arena.zone[node];

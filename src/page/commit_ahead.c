@@ -99,14 +99,14 @@ static bool records_ahead(void)
 	return km_metadata_ahead(METADATA_FLOOR + km_ahead_level() * METADATA_BYTES);
 }
 
-static void adopt_now(void);
+static void free_left_pieces_now(void);
 
 void km_ahead_top_up(void)
 {
 	uint32_t free = 0;
 
 	if (km_unlikely(km_load(&ahead.left)))
-		adopt_now();
+		free_left_pieces_now();
 	if (km_load(&ahead.busy) || !km_cas_acquire(&ahead.busy, &free, 1u))
 		return;
 	/* Read first: a write would take the cache line from the threads that note requests. */
@@ -211,8 +211,8 @@ static void give_taken_back(void)
 	}
 }
 
-/* Free the pieces of a thread that is not in this process. Requires: `one` is held, or there is no other thread. */
-static void adopt(void)
+/* Free the pieces of a thread that the fork left behind. Requires: `one` is held, or there is no other thread. */
+static void free_left_pieces(void)
 {
 	if (km_likely(!km_load(&ahead.left)))
 		return;
@@ -226,11 +226,11 @@ static void adopt(void)
 	count(-touched.more);
 }
 
-static km_cold void adopt_now(void)
+static km_cold void free_left_pieces_now(void)
 {
 	if (!km_trylock(&touched.one))
 		return;
-	adopt();
+	free_left_pieces();
 	km_unlock(&touched.one);
 }
 
@@ -305,7 +305,7 @@ bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 {
 	if (!be_the_one())
 		return false;
-	adopt();
+	free_left_pieces();
 	long more = (long)want->pages - (long)*reserved;
 	bool done = commit(more);
 	if (done) {
@@ -398,5 +398,5 @@ void km_ahead_fork(bool before, bool child)
 	/* A fork in a signal handler may have interrupted the holder of a page lock: then a later call frees the
 	 * pieces. */
 	if (!km_fork_is_nested())
-		adopt();
+		free_left_pieces();
 }

@@ -178,8 +178,8 @@ static bool reserve(unsigned number, size_t bytes)
 	return true;
 }
 
-/* Returns: a free entry of the table, or MAX_REGIONS. */
-static unsigned place(void)
+/* Returns: a free entry of the table. MAX_REGIONS: the table is full, or has no memory. */
+static unsigned unused_region(void)
 {
 	unsigned i = 0;
 
@@ -198,7 +198,7 @@ static struct region *new_region(size_t granules)
 {
 	size_t limit = km_os_address_room(), least = granules * regions.granule;
 	size_t bytes = km_min(km_max(FIRST_BYTES, regions.bytes), MOST_GRANULES * regions.granule);
-	unsigned i = granules <= MOST_GRANULES ? place() : MAX_REGIONS;
+	unsigned i = granules <= MOST_GRANULES ? unused_region() : MAX_REGIONS;
 
 	if (i == MAX_REGIONS)
 		return NULL;

@@ -212,8 +212,8 @@ size_t km_thread_lend(void)
 	return KM_NOT_LENT;
 }
 
-/* Clear rseq_cs: the child's last sequence is not a sequence of this thread. A refusal leaves the thread without a
- * CPU. */
+/* Register the thread's rseq area again, after a child of vfork. rseq_cs is cleared first, because the child's last
+ * sequence is no sequence of this thread. If the kernel refuses, the thread has no CPU. */
 static void register_again(size_t bytes)
 {
 	struct rseq_area *area = thread_area();

@@ -194,7 +194,8 @@ bool km_kmalloc_start(void);
 bool km_kmalloc_start_charged(void);
 /* The one cache of all kmalloc objects if the default engine serves kmalloc by size; otherwise NULL. */
 extern km_hidden struct kmem_cache *km_kmalloc_sized;
-/* Tell a cache of kmalloc or malloc the requested bytes of its objects, or not. Context: registry locked. */
+/* Begin or end the recording of requested bytes for a cache of kmalloc: while observed, requests of the sizes of the
+ * cache take the slow path. Other caches: no effect. Context: registry locked. */
 void km_kmalloc_watch(struct kmem_cache *cache, bool observed);
 bool km_kmalloc_is_observed(size_t size);	/* for objects of this size */
 extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);	/* NULL: no malloc */

@@ -164,7 +164,8 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
 		km_profile_ops->goes(first + i * cache->layout.size);
 }
 
-/* The last slab moves to the free place, so that the array has no holes. The uncharge comes last, after the unlock:
+/* Removes a slab from the array of the child cache, and uncharges the pages, because the slab is freed. The last slab
+ * moves to the free place, so that the array has no holes. The uncharge comes last, after the unlock:
  * with the group's last byte its objcg and `private` may end. */
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
@@ -271,7 +272,8 @@ void km_private_call_after(struct km_child *child)
 	km_store(&cache->tune.limit, UINT64_MAX);
 }
 
-/* Reuses a spare; spares are first on the list. Context: registry locked, as in the functions below. */
+/* Reuses a spare child cache of the parent; spares are first on the list. Returns: false if there is no spare. Context:
+ * registry locked, as in the functions below. */
 static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 {
 	struct km_child *from = km_is_parent(parent) && !km_list_empty(&parent->memcg.child_list) ?

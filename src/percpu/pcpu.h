@@ -356,7 +356,8 @@ void *km_pcs_pop(struct km_pcs *pcs);
 bool km_pcs_push(struct km_pcs *pcs, void *object);
 size_t km_pcs_pop_n(struct km_pcs *pcs, void **out, size_t count);
 size_t km_pcs_push_n(struct km_pcs *pcs, void *const *in, size_t count);
-/* share: if one sheaf has more objects than the other by more than half a sheaf, leave both about as full. */
+/* Exchange main and spare. Returns: false without a spare, or with a spare that is empty (for_pop) or full. share: if
+ * one sheaf has more objects than the other by more than half a sheaf, leave both about as full. */
 bool km_pcs_swap(struct km_pcs *pcs, bool for_pop, bool share);
 /* lone: succeed without a spare, too. */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone);

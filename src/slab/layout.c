@@ -368,7 +368,8 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	return slab;
 }
 
-/* Release: the user's writes to the object come before the link, for the thread that finishes the free. */
+/* Pushes the object onto the cache's list of deferred frees. Release: the user's writes to the object come before the
+ * link, for the thread that finishes the free. */
 km_cold void km_defer(struct kmem_cache *cache, void *object)
 {
 	void **link = (void **)((char *)object + cache->layout.freeptr);

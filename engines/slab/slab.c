@@ -133,7 +133,7 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 void km_slab_discard(struct kmem_cache *cache, struct km_page *slab)
 {
 	if (cache->layout.freelist == SLAB_OFF_SLAB)
-		km_meta_free(slab_slab(slab)->freelist, slab_list_bytes(slab->objects));
+		km_metadata_free(slab_slab(slab)->freelist, slab_list_bytes(slab->objects));
 	km_slab_free(cache, slab);
 }
 
@@ -154,13 +154,13 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 	uint8_t *indices = NULL;
 
 	if (cache->layout.freelist == SLAB_OFF_SLAB) {
-		indices = km_meta_alloc(slab_list_bytes(cache->layout.objects), request->may_wait);
+		indices = km_metadata_alloc(slab_list_bytes(cache->layout.objects), request->may_wait);
 		if (!indices)
 			return NULL;
 	}
 	struct km_page *slab = km_slab_new_raw(cache, request);
 	if (!slab) {
-		km_meta_free(indices, slab_list_bytes(cache->layout.objects));
+		km_metadata_free(indices, slab_list_bytes(cache->layout.objects));
 		return NULL;
 	}
 	uint32_t first = next_colour(cache, slab_node(cache, slab->node));
@@ -449,7 +449,7 @@ size_t km_slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t 
 static void make_shared(struct slab_node *n)
 {
 	unsigned limit = km_load(&n->shared_limit);
-	void **shared = limit ? km_meta_alloc(limit * sizeof(*shared), true) : NULL;
+	void **shared = limit ? km_metadata_alloc(limit * sizeof(*shared), true) : NULL;
 
 	if (!shared)
 		return;
@@ -459,7 +459,7 @@ static void make_shared(struct slab_node *n)
 		shared = NULL;
 	}
 	km_unlock_quick(&n->slabs.lock);
-	km_meta_free(shared, limit * sizeof(*shared));
+	km_metadata_free(shared, limit * sizeof(*shared));
 }
 
 /* Moves the last of objects[0, count) to the shared array, as far as room allows. Returns: their number. */
@@ -482,7 +482,8 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 	return moved;
 }
 
-/* Kernel: a fifth of the limit, or half of the present objects. */
+/* Returns: the number of objects that an idle array of `avail` objects gives back: a fifth of `limit`, rounded up, or
+ * half of `avail` if there are fewer. Kernel: the same. */
 unsigned km_slab_idle_share(unsigned limit, size_t avail)
 {
 	unsigned share = (limit + 4) / 5;
@@ -525,7 +526,7 @@ void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool al
 
 static bool make_alien(struct slab_node *n)
 {
-	struct slab_alien *alien = km_meta_alloc(km_node_count * sizeof(*alien), true);
+	struct slab_alien *alien = km_metadata_alloc(km_node_count * sizeof(*alien), true);
 
 	if (!alien)
 		return false;
@@ -538,7 +539,7 @@ static bool make_alien(struct slab_node *n)
 		alien = NULL;
 	}
 	km_unlock_quick(&n->slabs.lock);
-	km_meta_free(alien, km_node_count * sizeof(*alien));
+	km_metadata_free(alien, km_node_count * sizeof(*alien));
 	return true;
 }
 

@@ -146,8 +146,8 @@ static void slab_node_fini(struct kmem_cache *cache, unsigned node)
 {
 	struct slab_node *n = slab_node(cache, node);
 
-	km_meta_free(n->shared, n->shared_limit * sizeof(*n->shared));
-	km_meta_free(n->alien, km_node_count * sizeof(*n->alien));
+	km_metadata_free(n->shared, n->shared_limit * sizeof(*n->shared));
+	km_metadata_free(n->alien, km_node_count * sizeof(*n->alien));
 	if (node || !cache->state.percpu_offset)
 		return;
 	km_for_each_cpu(cpu)
@@ -252,11 +252,11 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 	if (limit > cache->tune.max_capacity || shared > UINT16_MAX)
 		return -ERANGE;
 	for (unsigned node = 0; node < km_node_count && shared_limit; node++) {
-		arrays[node] = km_meta_alloc(bytes, true);
+		arrays[node] = km_metadata_alloc(bytes, true);
 		if (arrays[node])
 			continue;
 		while (node--)
-			km_meta_free(arrays[node], bytes);
+			km_metadata_free(arrays[node], bytes);
 		return -ENOMEM;
 	}
 	km_store(&cache->tune.batchcount, (uint16_t)batchcount);
@@ -276,7 +276,7 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 		km_unlock(&n->slabs.lock);
 		if (count)
 			km_slab_give(cache, old + old_limit - count, count);
-		km_meta_free(old, old_limit * sizeof(*old));
+		km_metadata_free(old, old_limit * sizeof(*old));
 	}
 	return 0;
 }

@@ -199,7 +199,7 @@ static struct km_page *new_page(const struct km_request *request)
 
 	if (!page)
 		return NULL;
-	marks = km_meta_alloc(sizeof(*marks), request->may_wait);
+	marks = km_metadata_alloc(sizeof(*marks), request->may_wait);
 	if (!marks) {
 		km_deferred_or_free(page, 0);
 		return NULL;
@@ -216,7 +216,7 @@ static struct km_page *new_page(const struct km_request *request)
 /* Frees a page that is hidden, or was never shown. Context: without the lock. */
 static void free_page(struct km_page *page)
 {
-	km_meta_free(km_slob_page(page)->marks, sizeof(*km_slob_page(page)->marks));
+	km_metadata_free(km_slob_page(page)->marks, sizeof(*km_slob_page(page)->marks));
 	km_tell(pages_handed_out, km_slob_page(page)->base, KM_PAGE_SIZE);
 	km_deferred_or_free(page, 0);
 }

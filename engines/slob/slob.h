@@ -91,7 +91,8 @@ km_inline enum km_slob_list km_slob_list_of(size_t bytes)
 	return bytes < 256 ? KM_SLOB_SMALL : bytes < 1024 ? KM_SLOB_MEDIUM : KM_SLOB_LARGE;
 }
 
-/* Kernel: looks into every page with enough units, and finds the same block. */
+/* Returns: true if the page is on the node (NUMA_NO_NODE: any), and its largest free block may have the units. Kernel:
+ * looks into every page with enough units, and finds the same block. */
 km_inline bool km_slob_may_have(const struct km_page *page, unsigned units, int node)
 {
 	return km_slob_page(page)->largest >= units && (node == NUMA_NO_NODE || page->node == node);

@@ -42,7 +42,8 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 
 /* ------------------------------------------------------------------ where a sanitizer is in the process */
 
-/* Free units and headers are hidden from the program. */
+/* Tells a sanitizer about a new page shared by caches, and makes the page inaccessible: free units and headers are
+ * hidden from the program. */
 void km_shared_page_comes(struct km_page *page)
 {
 	void *base = km_page_address(page);

@@ -124,7 +124,8 @@ km_inline bool slub_change(struct km_page *slab, uint64_t *seen, uint64_t next)
 	return km_cas_both(&slub_slab(slab)->word, seen, next);
 }
 
-/* Exact for a slab on a node's list; for other slabs, the objects left by the owner. */
+/* Returns: the number of free objects of the slab. Exact for a slab on a node's list; for another slab, the objects
+ * that the owner left in the slab. */
 km_inline unsigned slub_free_objects(const struct km_page *slab)
 {
 	return slub_free_count(km_load(&slub_slab(slab)->word));

@@ -43,7 +43,7 @@ static int slub_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	return 0;
 }
 
-/* Kernel: free objects that a CPU may keep in partial slabs. */
+/* Returns: the number of free objects that a CPU may keep in partial slabs, as in the kernel. */
 static uint32_t cpu_partial_of(uint32_t size)
 {
 	if (size >= KM_PAGE_SIZE)
@@ -490,8 +490,8 @@ static int slub_check(struct kmem_cache *cache)
 	return damages;
 }
 
-/* Slabs in another thread's hand stay in its hand. In the child their free objects are lost: at most one slab for
- * each thread inside of a slow path. */
+/* Holds the locks of the cache around a fork, and repairs the CPUs' slabs in the child. Slabs in another thread's hand
+ * stay there: in the child their free objects are lost, at most one slab for each thread inside of a slow path. */
 static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	struct km_lock *drain = &slub_node(cache, 0)->drain;

@@ -247,10 +247,11 @@ static bool looks_free(const struct kmem_cache *cache, void *object)
 	return is_poisoned(cache) && poison && has_all(object, poison, POISON);
 }
 
-/* The engine's record lies elsewhere, and is asked first. An object recorded as taken may have been freed by a
- * signal handler, with the free deferred (km_miss_defer). Such an object counts as free if all bytes match a free
- * object. An engine that follows links may be led astray, to an object still in use: an object recorded as free must
- * therefore also look free. An object that does not look free is lost rather than given out twice. */
+/* Returns: true if the object counts as allocated, by the engine's record (engine_says) and by the object's bytes. An
+ * object recorded as allocated counts as free if all bytes match a free object, because a signal handler may have freed
+ * the object, with the free deferred (km_miss_defer). An object recorded as free by an engine that follows links counts
+ * as allocated if the bytes do not look free: a damaged link may lead to an object in use, which is lost rather than
+ * given out twice. */
 bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool engine_says)
 {
 	if (!engine_says)

@@ -201,7 +201,7 @@ static struct km_shadows *shadows_of(struct kmem_cache *cache)
 {
 	if (cache->ext.shadows)
 		return cache->ext.shadows;
-	struct km_shadows *shadows = km_meta_alloc(sizeof(*shadows), true);
+	struct km_shadows *shadows = km_metadata_alloc(sizeof(*shadows), true);
 
 	if (!shadows)
 		return NULL;

@@ -46,7 +46,7 @@ bool km_debug_stacks_start(void)
 	stacks->room = room;
 	/* Release pairs with the acquire loads of km_debug_stacks. */
 	if (km_cas_release(&km_debug_stacks, &none, stacks))
-		km_meta_note_span(stacks, bytes);
+		km_metadata_note_span(stacks, bytes);
 	else
 		km_os_unmap(stacks, bytes);
 	return true;

@@ -47,7 +47,8 @@ enum km_guard_error {
 	KM_GUARD_OUT_OF_BOUNDS, KM_GUARD_USE_AFTER_FREE, KM_GUARD_INVALID_ACCESS,	/* found by a fault */
 	KM_GUARD_CORRUPTION, KM_GUARD_INVALID_FREE, KM_GUARD_DOUBLE_FREE,		/* found by free or check */
 };
-/* slot: the object's slot, or NULL if unknown. fault: NULL unless a fault found the error. */
+/* Report misuse of a guarded object. slot: the object's slot, or NULL if unknown. fault: the page fault that found the
+ * error, or NULL. */
 void km_guard_report(enum km_guard_error error, const void *address, const struct km_guard_slot *slot,
 		     const struct km_fault *fault);
 /* Fault handler: reports faults inside the pool, and leaves all other addresses alone (KM_FAULT_NOT_OURS). */

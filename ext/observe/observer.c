@@ -37,7 +37,7 @@ static struct {
 	uint64_t next_look;
 	/* The helper thread, if running, owns the descriptor. */
 	uint32_t serving;	/* PID of the thread's process; 0: no thread, or done */
-	unsigned keeper, answerer;	/* thread IDs; 0: not started */
+	unsigned ticker, answerer;	/* thread IDs; 0: not started */
 	uint32_t through;	/* answerer is finished */
 	uint64_t next_try;
 	enum { ENDING = 1, ENDED = 2 } ending;	/* no thread may start any more */
@@ -193,8 +193,8 @@ static void serve_apart(void)
 	km_os_wake(&observer.through);
 }
 
-/* Body of the keeper thread: run kmem_tick for a sleeping program, to return aged free memory and serve requests of
- * other processes. Ticks may print lines and use descriptors of the program, so the keeper shares the program's
+/* Body of the ticker thread: run kmem_tick for a sleeping program, to return aged free memory and serve requests of
+ * other processes. Ticks may print lines and use descriptors of the program, so the ticker shares the program's
  * descriptor table. */
 static void keep(void)
 {
@@ -212,7 +212,7 @@ static void keep(void)
  * thread and flushes the stdio buffers, so the thread needs the program's descriptors. */
 static void serve(void)
 {
-	km_store(&observer.keeper, km_os_thread());
+	km_store(&observer.ticker, km_os_thread());
 	km_os_thread_is_ours(true, "kmem-observer");
 	km_os_run_beside(serve_apart, keep);
 	km_os_thread_is_ours(false, NULL);
@@ -249,7 +249,7 @@ static bool begin_serving(unsigned pid, uint64_t now)
 		return false;
 	km_debug(!km_load(&observer.serving) || km_load(&observer.serving) != pid, "a process has one observer");
 	observer.next_try = now + WAIT_MS;
-	km_store(&observer.keeper, 0u);
+	km_store(&observer.ticker, 0u);
 	km_store(&observer.answerer, 0u);
 	km_store(&observer.through, 0u);
 	km_store(&observer.serving, pid);
@@ -274,7 +274,7 @@ static bool is_gone(const unsigned *thread)
 
 static bool has_ended(unsigned pid)
 {
-	return km_load_acquire(&observer.serving) != pid && is_gone(&observer.keeper) && is_gone(&observer.answerer);
+	return km_load_acquire(&observer.serving) != pid && is_gone(&observer.ticker) && is_gone(&observer.answerer);
 }
 
 static void end_threads(unsigned pid)
@@ -346,7 +346,7 @@ static void fork_done(bool child, bool prepared)
 		observer.fd = -1;
 		observer.pid = 0;
 		km_store(&observer.serving, 0u);
-		km_store(&observer.keeper, 0u);
+		km_store(&observer.ticker, 0u);
 		km_store(&observer.answerer, 0u);
 		km_store(&observer.ending, 0u);
 		observer.next_try = 0;

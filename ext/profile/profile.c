@@ -54,7 +54,8 @@ static union {
 	uint32_t any;
 } otel_counts __attribute__((used, section(".probes"), aligned(4))) = { .any = 0 };
 
-/* weight: bytes represented by the sample: mean distance times number of points in the object. */
+/* Run the probe of a sampled object. weight: bytes represented by the sample: mean distance times number of points in
+ * the object. */
 static void probe_alloc(const void *p, size_t bytes, uint64_t weight)
 {
 	KM_PROBE(KM_PROBE_TEXT_OF("otel_memory", "alloc", "otel_counts", "8@%0 8@%1 8@%2"),
@@ -397,7 +398,8 @@ static void tick(void)
 	km_alloc_tick_now();
 }
 
-/* A call of an earlier profile may run while the name is written. */
+/* Returns: true if the profile is of all caches, or of a cache with this name. A call of an earlier profile may run
+ * while the name is written, so each letter is loaded once. */
 static bool is_meant(const struct kmem_cache *cache)
 {
 	char letter = km_load(&record.cache[0]);
@@ -461,7 +463,7 @@ static bool make_tables(void)
 	if (!tables)
 		return record.site != NULL;
 	km_os_name(tables, bytes, "libkmem profile");
-	km_meta_note_span(tables, bytes);
+	km_metadata_note_span(tables, bytes);
 	record.slot = tables->slot;
 	km_profile_now.tags = tables->tags;
 	/* Release pairs with readers: `slot` is set too. */

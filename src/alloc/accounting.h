@@ -38,13 +38,13 @@ struct km_charge_ops {
 
 	/* ---- for src/cache. Destroys the child caches of a destroyed parent. With the registry locked. */
 	void (*forget)(struct kmem_cache *parent);
-	/* Large blocks. pay: charges a block; false: the objcg is at its limit; *owner: the objcg charged, or 0 for
+	/* Large blocks. charge: charges a block; false: the objcg is at its limit; *owner: the objcg charged, or 0 for
 	 * none. With no lock held, and km_thread.busy as the caller found it. */
-	bool (*pay)(size_t bytes, gfp_t gfp, uint64_t *owner);
-	bool (*pay_more)(struct obj_cgroup *owner, uint64_t bytes, gfp_t gfp);
-	void (*pay_back)(struct obj_cgroup *owner, uint64_t bytes);
+	bool (*charge)(size_t bytes, gfp_t gfp, uint64_t *owner);
+	bool (*charge_more)(struct obj_cgroup *owner, uint64_t bytes, gfp_t gfp);
+	void (*uncharge)(struct obj_cgroup *owner, uint64_t bytes);
 	/* True if the owner is the objcg of the current thread. */
-	bool (*pays_here)(uint64_t owner);
+	bool (*is_charged_here)(uint64_t owner);
 	/* True if the limits of the thread's objcg seem to have room for so many more bytes. Charges nothing. */
 	bool (*may_more)(size_t bytes);
 	/* True if the thread's objcg may have cached large blocks, and its limits have room for so many more bytes. */

@@ -138,7 +138,7 @@ km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, si
 }
 
 /* Allocates objects that are charged already (fast_path.h). */
-km_line_start static km_noinline int bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
+km_line_start static km_noinline int bulk_charged(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
 					     void **objects)
 {
 	/* Another thread may be making the charged sheaves: no copy begins before the mask is set. */
@@ -164,7 +164,7 @@ km_line_start static km_noinline int bulk_public(struct kmem_cache *cache, gfp_t
 					      cache->fast.pcs.front.percpu, cache->fast.pcs.front.rseq, objects,
 					      n * sizeof(*objects)) / sizeof(*objects);
 
-	return km_likely(!left) ? (int)n : bulk_paid(cache, gfp, left, n, objects);
+	return km_likely(!left) ? (int)n : bulk_charged(cache, gfp, left, n, objects);
 }
 #endif
 
@@ -188,7 +188,7 @@ km_inline int alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 		return bulk_public(cache, gfp, n, objects);
 	if (!km_load(&cache->memcg.charged.sheaf_mask) && km_likely(!(gfp & KMEM_GFP_ODD)))
 		return km_alloc_ops(cache)->alloc_bulk(cache, gfp, n, n, objects);
-	return bulk_paid(cache, gfp, n, n, objects);
+	return bulk_charged(cache, gfp, n, n, objects);
 #else
 	return bulk_miss(cache, gfp, n, n, objects);
 #endif

@@ -20,7 +20,8 @@ static const struct {
 #undef gfp_name
 };
 
-/* Kernel: the same form, 0xcc0(GFP_KERNEL), with the kernel's numbers. */
+/* Writes gfp as a number with the names of the bits: 0xcc0(GFP_KERNEL). Kernel: the same form, with the kernel's
+ * numbers. */
 static void name_gfp(char *text, size_t bytes, gfp_t gfp)
 {
 	size_t length = km_format(text, bytes, "0x%x(", gfp);

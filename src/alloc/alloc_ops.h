@@ -134,7 +134,8 @@ km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn
 typedef size_t km_bulk_refill_fn(struct kmem_cache *cache, const struct km_request *request, size_t left,
 				 void **objects);
 typedef void km_bulk_spill_fn(struct kmem_cache *cache, size_t left, void **objects);
-/* A refill and a spill without per-CPU sheaves. */
+/* The refill and the spill of a cache without per-CPU sheaves: the engine allocates, or frees, objects[0, left).
+ * km_bulk_take returns the number of missing objects, as `left` for the next call. */
 size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, size_t left, void **objects);
 void km_bulk_give(struct kmem_cache *cache, size_t left, void **objects);
 /* Refills from the engine as km_miss_refill, spills to the engine as km_miss_spill. */
@@ -194,7 +195,8 @@ void km_free_by_cid(struct kmem_cache *cache, void *object);
 void *km_chain_popped(struct kmem_cache *cache, void *object);
 void km_chain_pushed(struct kmem_cache *cache, void *object, enum km_chain_push pushed);
 
-/* Slow path of engines that serve each object not cached on the CPU: allocation, and free. */
+/* Slow path of engines that serve each object not cached on the CPU: allocation, from the wanted node first, and free.
+ * The callers (direct_ops.c, freelist_ops.c) tried a shorter path before. Returns: NULL if the request failed. */
 void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 void km_miss_one_back(struct kmem_cache *cache, void *object);
 

@@ -59,7 +59,8 @@ km_hit_path void kmem_cache_free(struct kmem_cache *cache, void *object)
 	km_free_miss(cache, object);
 }
 
-/* Retry a request with __GFP_ZERO through kmem_cache_zalloc, without the bit. Other bits of KMEM_GFP_ODD miss again. */
+/* Serve a request whose gfp has a bit of KMEM_GFP_ODD: with __GFP_ZERO by kmem_cache_zalloc, which removes the bit;
+ * with another bit by the slow path. */
 void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 	return gfp & __GFP_ZERO ? kmem_cache_zalloc(cache, gfp) : km_charged_miss(cache, gfp);

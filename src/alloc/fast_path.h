@@ -136,10 +136,11 @@ struct km_alloc_ops {
 /*
  * Slow-path frees of a child cache's objects count themselves in `calls` while they run. Fast-path frees need no
  * count, because a fast path touches nothing after its commit. A child cache without objects and without calls may be
- * destroyed. Order: a thread aware of the free of the last slab also sees the calls of all frees into the slab. A
- * thread aware of the end of a call also sees all stores of the call.
+ * destroyed. Order: a thread that sees the free of the last slab also sees the calls of all frees into the slab. A
+ * thread that sees the end of a call also sees all stores of the call.
  *
- * Requires: the caller holds an object of the child cache until km_child_enter returns.
+ * Requires: the caller holds an object of the child cache until km_child_enter returns. Returns: true if the call is
+ * counted, false for a cache that is no child cache; the caller passes the result to km_child_leave.
  */
 km_inline bool km_child_enter(struct kmem_cache *cache)
 {
@@ -206,14 +207,14 @@ typedef const struct km_alloc_ops *km_layer_fn(struct kmem_cache *cache);
 bool km_layer_register(enum km_layer layer, km_layer_fn *choose) km_cold;
 
 /* Debug shadow caches: caches of another layout, allocated from and freed to under the name of this cache. While an
- * object of a shadow cache may be out, the layer SHADOW finds the cache of each object, and this cache's sheaves are
- * closed to the fast path. */
+ * object of a shadow cache may be allocated, the layer SHADOW finds the cache of each object, and this cache's sheaves
+ * are closed to the fast path. */
 #define KM_SHADOWS_MOST 64u		/* per cache: no two shadow caches have the same flags */
 struct km_shadows {
-	struct kmem_cache *first;	/* list by next_sibling; shadow caches live as long as the cache */
+	struct kmem_cache *first;	/* list by next_shadow; shadow caches live as long as the cache */
 	struct kmem_cache *serving;	/* shadow cache of new objects while bit 0 of `calls` is set */
 	uint32_t calls;			/* bit 0: a shadow cache serves; plus 2 for each call in progress */
-	bool out;			/* an object of a shadow cache may be out; the cache has layer SHADOW */
+	bool out;			/* an object of a shadow cache may be allocated; the cache has layer SHADOW */
 };
 
 /* Returns true if an object freed under the cache's name may belong to a shadow cache. */
@@ -224,7 +225,8 @@ km_inline bool km_alloc_has_out(const struct kmem_cache *cache)
 	return km_unlikely(shadows != NULL) && km_load(&shadows->out);
 }
 
-/* First shadow cache, by next_sibling. Acquire pairs with the publication of a complete shadow cache. */
+/* Returns: the first shadow cache, linked by next_shadow; NULL: none. Acquire pairs with the publication of a complete
+ * shadow cache. */
 km_inline struct kmem_cache *km_alloc_shadows(const struct kmem_cache *cache)
 {
 	const struct km_shadows *shadows = km_load_acquire(&cache->ext.shadows);
@@ -382,12 +384,12 @@ void km_alloc_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const cha
 void *km_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 bool km_alloc_is_nolock(gfp_t gfp);
 
-/* Shows the cache's id in `count` entries of a table of sizes while the sheaves are open, 0 while closed. _part: a part
- * of another cache's entries, which that cache may serve as well. _paid: for a table of charged caches; ids are shown
- * while frees use the charged sheaves. */
+/* Shows the cache's id in `count` entries of a table of sizes while the sheaves are open, 0 while closed. _part: a
+ * part of another cache's entries, which that cache may serve as well. _charged: for a table of charged caches; ids
+ * are shown while frees use the charged sheaves. */
 void km_alloc_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 void km_alloc_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count);
-void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count);
+void km_alloc_show_charged(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
 /* Hides a table of sizes from the fast path (now), or shows the table again. While hidden, caches write their ids to
  * `kept`, initially all 0. One table at a time. Fast paths in progress may end as they began. */
@@ -470,8 +472,8 @@ km_inline void *km_alloc_id(const uint16_t *ids, size_t step)
 #ifndef KMEM_HAVE_RSEQ
 #define km_ids_near
 #define KM_RSEQ_POP_NEAR(ids) km_inline void *km_rseq_pop_##ids(size_t step km_unused) { return NULL; }
-#define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
-	km_inline void *km_rseq_pop_paid_##ids(size_t step km_unused, uintptr_t objcg km_unused, bool *own km_unused) \
+#define KM_RSEQ_POP_OWNED_NEAR(ids)                                                                \
+	km_inline void *km_rseq_pop_owned_##ids(size_t step km_unused, uintptr_t objcg km_unused, bool *own km_unused) \
 	{                                                                                          \
 		return NULL;                                                                       \
 	}
@@ -482,13 +484,13 @@ km_inline void *km_alloc_id(const uint16_t *ids, size_t step)
 	{                                                                                          \
 		return km_rseq_pop_##ids(step);                                                    \
 	}
-/* Same for a table of charged caches: km_alloc_paid_IDS(step, objcg, &own). *own: true if the object is charged to
+/* Same for a table of charged caches: km_alloc_owned_IDS(step, objcg, &own). *own: true if the object is charged to
  * the objcg; else the object may be charged to another objcg. */
-#define KM_ALLOC_PAID_NEAR(ids)                                                                    \
-	KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
-	km_inline void *km_alloc_paid_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
+#define KM_ALLOC_OWNED_NEAR(ids)                                                                   \
+	KM_RSEQ_POP_OWNED_NEAR(ids)                                                                \
+	km_inline void *km_alloc_owned_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
 	{                                                                                          \
-		return km_rseq_pop_paid_##ids(step, (uintptr_t)objcg, own);                        \
+		return km_rseq_pop_owned_##ids(step, (uintptr_t)objcg, own);                       \
 	}
 
 /* Frees an object of the cache with this id. */

@@ -41,7 +41,7 @@ void km_parts_begin(struct kmem_cache *cache)
 	cache->ext.wiped = km_hardening.zero_on_free && !keeps;
 	cache->ext.zeroed = km_hardening.zero_on_alloc && !keeps && !cache->ext.wiped;
 	if (km_hardening.quarantine && !(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
-		cache->ext.quarantine = km_meta_alloc(sizeof(*cache->ext.quarantine), true);
+		cache->ext.quarantine = km_metadata_alloc(sizeof(*cache->ext.quarantine), true);
 	if (cache->ext.quarantine)
 		cache->ext.quarantine->places = (uint32_t)km_max(
 			km_min(MOST_BYTES / cache->layout.size, (size_t)MOST_PLACES),
@@ -55,7 +55,7 @@ void km_parts_begin(struct kmem_cache *cache)
 void km_parts_end(struct kmem_cache *cache)
 {
 	km_debug(!km_parts_waiting(cache), "a destroyed cache has no quarantined object");
-	km_meta_free(cache->ext.quarantine, sizeof(*cache->ext.quarantine));
+	km_metadata_free(cache->ext.quarantine, sizeof(*cache->ext.quarantine));
 	cache->ext.quarantine = NULL;
 	cache->ext.parts = cache->ext.comes_in_parts = cache->ext.goes_in_parts = false;
 }

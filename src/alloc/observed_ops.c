@@ -37,7 +37,8 @@ void km_tracer_goes(const void *p)
 		km_tracer_ops->goes(p);
 }
 
-/* True if a profile is the only observer, and the cached objects are found as by a fast path. */
+/* Returns: true if a profile is the only observer, and the cached objects are in per-CPU sheaves by CPU number, without
+ * checks: km_ops_profiled may then pop and push as the fast path does. */
 static bool is_profiled_only(const struct kmem_cache *cache, enum km_front front)
 {
 	return km_load(&km_alloc_probing) == KM_PROBING_PROFILE && km_load(&cache->ext.hooks) == &km_probe_hooks &&

@@ -79,8 +79,9 @@ static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *
 	return (char *)(array + 1) - array_bytes(array->capacity);
 }
 
-/* Checks that the sheaf is out, and of this cache. Reports misuse. `top` must be in the sheaf's own memory: on a CPU
- * the header holds the offset of the spare, and in a barn a link. */
+/* Checks that the program holds the sheaf, and that the sheaf is of this cache. Reports misuse. The header word of a
+ * sheaf held by the program is `top`, a pointer into the sheaf. On a CPU the word is the offset of the spare, in a barn
+ * a link; neither value points into the sheaf. */
 static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
 {
 	const uint32_t mask = cache->fast.pcs.sheaf_mask;
@@ -213,7 +214,7 @@ static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
 	((struct array_sheaf *)sheaf)->cache = NULL;
 	if (count)
 		km_free_bulk(cache, count, top);
-	km_meta_free(memory, bytes);
+	km_metadata_free(memory, bytes);
 }
 
 static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, size_t n)
@@ -222,7 +223,7 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 
 	if (bytes > MAX_ARRAY_BYTES || km_thread.busy)
 		return NULL;
-	char *memory = km_meta_alloc(bytes, km_gfp_may_wait(gfp));
+	char *memory = km_metadata_alloc(bytes, km_gfp_may_wait(gfp));
 	if (!memory)
 		return NULL;
 	struct array_sheaf *array = (struct array_sheaf *)(memory + bytes) - 1;

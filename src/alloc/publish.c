@@ -12,7 +12,7 @@ static bool public_pcs(const struct kmem_cache *cache)
 }
 
 /* True if one objcg is charged for all allocated objects: a free need not read the object's owner word. */
-static bool one_pays(const struct kmem_cache *cache)
+static bool has_one_owner(const struct kmem_cache *cache)
 {
 	return cache->memcg.word_is_charged && cache->memcg.charged.inner.pcs &&
 	       km_objcg_is_known(km_load(&cache->memcg.objcg));
@@ -23,7 +23,7 @@ static void show_back(struct kmem_cache *cache)
 {
 	struct kmem_cache_front *front = &cache->fast.pcs.front;
 	struct kmem_pcs back = front->open.pcs ? front->open :
-				 one_pays(cache) ? cache->memcg.charged.inner : cache->memcg.charged.front.back;
+				 has_one_owner(cache) ? cache->memcg.charged.inner : cache->memcg.charged.front.back;
 
 	km_store(&front->back.mask, back.mask);
 	km_store_release(&front->back.pcs, back.pcs);
@@ -45,8 +45,8 @@ static uint16_t *entries_of(const struct kmem_cache *cache)
 
 /* Writes the cache's entries in its table of sizes. A cache writes only empty entries and its own, so the entries of
  * an open part (KM_CACHE_SIZE_PART) stay. A closed part leaves its entries empty, and the sizes are served as before
- * the part. Exception: while an object of a debug shadow cache is out, the entries of a closed part hold KM_MAP_DESC.
- * No cache has this id, so the entries miss as id 0 does. */
+ * the part. Exception: while an object of a debug shadow cache is allocated, the entries of a closed part hold
+ * KM_MAP_DESC. No cache has this id, so the entries miss as id 0 does. */
 void km_alloc_show_entries(struct kmem_cache *cache, bool open)
 {
 	const bool part = km_cache_is(cache, KM_CACHE_SIZE_PART);
@@ -70,7 +70,7 @@ void km_alloc_show(struct kmem_cache *cache)
 	show_back(cache);
 	if (cache->fast.id < KM_MAP_FIRST)
 		return;
-	if (km_cache_is(cache, KM_CACHE_SIZE_PAID))
+	if (km_cache_is(cache, KM_CACHE_SIZE_CHARGED))
 		km_alloc_show_entries(cache, front->back.pcs && front->back.pcs == cache->state.word &&
 					     cache->memcg.word_is_charged);
 	else
@@ -98,9 +98,9 @@ void km_alloc_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
 	show_sizes_as(cache, ids, count, KM_CACHE_SIZE_PART);
 }
 
-void km_alloc_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
+void km_alloc_show_charged(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
-	show_sizes_as(cache, ids, count, KM_CACHE_SIZE_PAID);
+	show_sizes_as(cache, ids, count, KM_CACHE_SIZE_CHARGED);
 }
 
 void km_alloc_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)

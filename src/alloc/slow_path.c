@@ -315,8 +315,6 @@ void *km_miss_clear(const struct kmem_cache *cache, void *object, size_t bytes)
 	return bytes ? __builtin_memset(object, 0, km_align_up(bytes, unit)) : km_cleared(cache, object);
 }
 
-/* The callers (direct_ops.c, freelist_ops.c) tried the shortest path first. NULL from the shortest path only says that
- * the call was not an ordinary one. */
 void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);

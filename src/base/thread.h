@@ -32,7 +32,7 @@ struct km_visit;
 enum km_busy {
 	KM_BUSY_NOT,
 	KM_BUSY,
-	KM_BUSY_IN_VERB,	/* the thread holds only the lock of a CPU's words (visit.h), and may fork as usual */
+	KM_BUSY_IN_OPERATION,	/* the thread holds only the lock of a CPU's words (visit.h), and may fork as usual */
 };
 
 /* Value of the flag at km_busy_begin. A structure, not a number: the compiler then refuses code that keeps one bit. */

@@ -86,7 +86,8 @@ static void reset_files(void)
 
 /* The fork handlers of lower folders, in the order in which their locks are taken. */
 static void (*const handlers[])(bool before, bool child) = {
-	km_growth_fork, km_large_cache_fork, km_ahead_fork, km_arena_fork, km_huge_fork, km_percpu_fork, km_meta_fork,
+	km_growth_fork, km_large_cache_fork, km_ahead_fork, km_arena_fork, km_huge_fork, km_percpu_fork,
+	km_metadata_fork,
 };
 
 static void take_all(void)

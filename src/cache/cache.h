@@ -62,9 +62,12 @@ extern km_hidden struct km_options km_options;
 extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
 void km_options_read(void);
 
-/* ---- cache_ids.c. Context: registry locked. KM_MAP_DESC: no id. fenced: no thread uses the id's word any more. */
+/* ---- cache_ids.c. Context: registry locked. */
+
+/* Assign an id of the page map, and under rseq the cache's per-CPU word. Returns: KM_MAP_DESC: the cache gets no id. */
 uint16_t km_id_get(struct kmem_cache *cache);
 void km_id_fill(struct kmem_cache *cache);
+/* Free the id and the word. fenced: no thread uses the word any more; otherwise the word stays taken. */
 void km_id_put(struct kmem_cache *cache, bool fenced);
 /* Purge the tables' pages for ids above the highest id in use. The entries then read as never used. */
 void km_ids_trim(void);
@@ -172,8 +175,9 @@ km_inline bool km_tuned_with(const struct kmem_cache *cache, const struct kmem_c
 	return cache != NULL;
 }
 
-/* Set min_partial and defrag_ratio, as the leader has them or as options say. Context: registry locked. */
-void km_cache_tune_looks(struct kmem_cache *cache);
+/* Set min_partial and defrag_ratio: to the values of the cache that this cache is tuned with (tune.tuned_with), else of
+ * the options. Context: registry locked. */
+void km_cache_tune_partial(struct kmem_cache *cache);
 /* Set the first and the busy capacity of the cache's sheaves, rounded up to the room of their memory. Returns: 0;
  * -EINVAL for 0; -ERANGE for more than the room of a sheaf; -EOPNOTSUPP for a cache without sheaves or with an exact
  * limit; -EAGAIN while another thread changes the cache's sheaves. */
@@ -190,7 +194,8 @@ bool km_kmalloc_start(void);
 bool km_kmalloc_start_charged(void);
 /* The one cache of all kmalloc objects if the default engine serves kmalloc by size; otherwise NULL. */
 extern km_hidden struct kmem_cache *km_kmalloc_sized;
-/* Tell a cache of kmalloc or malloc the requested bytes of its objects, or not. Context: registry locked. */
+/* Begin or end the recording of requested bytes for a cache of kmalloc: while observed, requests of the sizes of the
+ * cache take the slow path. Other caches: no effect. Context: registry locked. */
 void km_kmalloc_watch(struct kmem_cache *cache, bool observed);
 bool km_kmalloc_is_observed(size_t size);	/* for objects of this size */
 extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool observed);	/* NULL: no malloc */

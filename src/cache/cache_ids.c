@@ -29,7 +29,7 @@ static bool entries_reach(size_t id)
 			return false;
 		}
 		km_os_name(range, KM_IDS * sizeof(*range), "libkmem: cache table");
-		km_meta_note_span(range, KM_IDS * sizeof(*range));
+		km_metadata_note_span(range, KM_IDS * sizeof(*range));
 		entries_ready = ENTRY_STEP;
 		km_store_release(&km_hot.caches, range);
 	}

@@ -53,12 +53,12 @@ static const char *complaint(const char *name, uint32_t size, const struct kmem_
 static int init_nodes(struct kmem_cache *cache)
 {
 	for (unsigned node = 0; node < km_node_count; node++) {
-		cache->state.node[node] = km_meta_alloc(cache->layout.engine->node_bytes, true);
+		cache->state.node[node] = km_metadata_alloc(cache->layout.engine->node_bytes, true);
 		if (!cache->state.node[node])
 			return -ENOMEM;
 		int error = cache->layout.engine->node_init ? cache->layout.engine->node_init(cache, node) : 0;
 		if (error) {
-			km_meta_free(cache->state.node[node], cache->layout.engine->node_bytes);
+			km_metadata_free(cache->state.node[node], cache->layout.engine->node_bytes);
 			cache->state.node[node] = NULL;
 			return error;
 		}
@@ -72,9 +72,9 @@ static void fini_nodes(struct kmem_cache *cache)
 		if (cache->state.node[node]) {
 			if (cache->layout.engine->node_fini)
 				cache->layout.engine->node_fini(cache, node);
-			km_meta_free(cache->state.node[node], cache->layout.engine->node_bytes);
+			km_metadata_free(cache->state.node[node], cache->layout.engine->node_bytes);
 		}
-	km_meta_free(cache->state.events, sizeof(*cache->state.events));
+	km_metadata_free(cache->state.events, sizeof(*cache->state.events));
 }
 
 /* Copy the settings of the leader: first the settings that may change at run time, then the sizes from which nodes
@@ -83,7 +83,7 @@ static void tune_as_led(struct kmem_cache *cache)
 {
 	struct kmem_cache *leader = cache->tune.tuned_with;
 
-	km_cache_tune_looks(cache);
+	km_cache_tune_partial(cache);
 	if (!leader)
 		return;
 	km_store(&leader->tune.leads, true);
@@ -113,7 +113,7 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 	if ((cache->layout.flags & (SLAB_NO_SHEAVES | SLAB_FAILSLAB) || cache->layout.checked) &&
 	    cache->layout.engine->front == KM_PERCPU_SHEAVES)
 		cache->fast.capacity = 0;
-	cache->state.events = km_meta_alloc(sizeof(*cache->state.events), true);
+	cache->state.events = km_metadata_alloc(sizeof(*cache->state.events), true);
 	return cache->state.events ? init_nodes(cache) : -ENOMEM;
 }
 
@@ -231,7 +231,7 @@ static struct kmem_cache *new_memory(void)
 	struct kmem_cache *cache = registry.dead;
 
 	if (!cache)
-		return km_meta_alloc_spread(sizeof(*cache), true);
+		return km_metadata_alloc_spread(sizeof(*cache), true);
 	registry.dead = cache->registry.next_named;
 	return __builtin_memset(cache, 0, sizeof(*cache));
 }
@@ -288,7 +288,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	*error = build(cache, &creation->args);
 	if (*error) {
 		fini_nodes(cache);
-		km_meta_free_spread(cache, sizeof(*cache));
+		km_metadata_free_spread(cache, sizeof(*cache));
 		return NULL;
 	}
 	cache->layout.cleared = cleared_bytes(cache);
@@ -440,7 +440,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		return;
 	fini_nodes(cache);
 	if (cache->memcg.child_of) {
-		km_meta_free_spread(cache, sizeof(*cache));
+		km_metadata_free_spread(cache, sizeof(*cache));
 	} else {
 		/* The record serves new caches only: a late use of the cache is then reported. */
 		cache->registry.next_named = registry.dead;
@@ -491,7 +491,7 @@ static void remove_with_shadows(struct kmem_cache *cache)
 	km_caches_remove(these, count, NULL);
 	if (shadows) {
 		km_store(&cache->ext.shadows, NULL);
-		km_meta_free(shadows, sizeof(*shadows));
+		km_metadata_free(shadows, sizeof(*shadows));
 	}
 }
 

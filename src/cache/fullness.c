@@ -54,8 +54,8 @@ static void fill(struct kmem_slab_usage *out, const struct km_page *page, const 
 	out->partial_inuse = of_all->inuse;
 }
 
-/* Describe a slab. The result never names a debug shadow cache. Context: page held. */
-static void see_slab(const struct km_page *slab, struct look *look, struct kmem_slab_usage *out)
+/* Describe a slab. The result never names a debug shadow cache. Context: the page is held (km_page_hold). */
+static void describe_slab(const struct km_page *slab, struct look *look, struct kmem_slab_usage *out)
 {
 	struct kmem_cache *cache = km_load(&slab->cache);
 	struct km_fullness own = { 0 };
@@ -105,7 +105,7 @@ static void see(const void *p, struct look *look, struct kmem_slab_usage *out)
 	}
 	const struct km_page *head = km_page_head(page);
 	if (head && km_load(&head->type) == KM_PAGE_SLAB)
-		see_slab(head, look, out);
+		describe_slab(head, look, out);
 	else if (head)
 		out->what = KMEM_USAGE_BLOCK;
 }

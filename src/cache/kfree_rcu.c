@@ -72,7 +72,7 @@ static void free_blocks(struct km_rcu_block *block)
 		km_debug(block->count && block->count <= km_array_count(block->object), "a waiting block has objects");
 		kfree_bulk(block->count, block->object);
 		struct km_busy_was was = km_busy_begin();
-		km_meta_free(block, sizeof(*block));
+		km_metadata_free(block, sizeof(*block));
 		km_busy_end(was);
 		km_sub(&rcu.blocks, (size_t)1);
 	}
@@ -262,7 +262,7 @@ static bool add(struct km_rcu_waiting *here, const void *object, bool may_wait)
 	if (!block || block->count == km_array_count(block->object)) {
 		if (km_load(&rcu.blocks) >= (size_t)KM_RCU_MOST_BLOCKS * km_percpu.cpus)
 			return false;
-		block = km_meta_alloc(sizeof(*block), may_wait);
+		block = km_metadata_alloc(sizeof(*block), may_wait);
 		if (!block)
 			return false;
 		km_add(&rcu.blocks, (size_t)1);

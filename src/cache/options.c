@@ -356,7 +356,8 @@ static void parse(char *at)
 	}
 }
 
-/* Read an environment variable. Returns: false if absent, or too long after a report. */
+/* Read an environment variable, with '?' for control characters. Returns: false if the variable is absent, or too long;
+ * a too long variable is reported. */
 static bool read_variable(const char *name, char *text, size_t bytes)
 {
 	int length = km_os_getenv(name, text, bytes);

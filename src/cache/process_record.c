@@ -10,7 +10,7 @@
 #include "kmalloc/realloc_run.h"
 
 _Static_assert(offsetof(struct km_root, head) == 0, "readers look there");
-_Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its place");
+_Static_assert(sizeof(struct km_root) <= KM_METADATA_ROOT_BYTES, "the record has its place");
 
 struct kmem_mail km_mail;
 bool km_shadows_drain;
@@ -33,7 +33,7 @@ static void show_mail(struct km_root *root)
 void km_root_start(void)
 {
 	const struct km_sized_engine *sized = km_engine_sized();
-	struct km_root *root = km_meta_root();
+	struct km_root *root = km_metadata_root();
 	uint64_t magic;
 
 	if (!root)
@@ -54,11 +54,11 @@ void km_root_start(void)
 	km_arena_expose(&root->arena);
 	km_large_expose(&root->large_blocks, &root->large_bytes);
 	root->growth_at = &km_growth_at;
-	root->own_pages = &km_own_pages;
+	root->own_pages = &km_addr_reuse_pages;
 	km_huge_expose(&root->mapped_blocks, &root->mapped_bytes, &root->mapped_kept, &root->mapped_spare,
 		      &root->mapped_ready);
 	km_huge_expose_blocks(&root->mapped_table, &root->mapped_slots, &root->parked, &root->parked_count);
-	km_meta_expose(&root->meta_bytes, &root->spans, &root->span_count);
+	km_metadata_expose(&root->meta_bytes, &root->spans, &root->span_count);
 	root->slob_pages = sized ? sized->pages : NULL;
 	root->slob_units = sized ? sized->units : NULL;
 	root->guarded = &km_guarded;

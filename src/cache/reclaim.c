@@ -116,7 +116,7 @@ void km_reclaim_fit(size_t limit)
 {
 	km_debug(km_thread.busy, "a thread that releases address space is marked busy");
 	km_arena_fit(limit);
-	km_meta_fit(limit);
+	km_metadata_fit(limit);
 	km_percpu_fit(limit);
 }
 
@@ -217,7 +217,7 @@ static void tidy(bool all)
 {
 	if (km_has_accounting())
 		km_charge_ops->tidy(all);
-	km_meta_trim(all);
+	km_metadata_trim(all);
 	km_percpu_trim(all);
 }
 
@@ -397,7 +397,7 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 		if (round->left)
 			purge_all();
 		km_store(&reclaim.peak_pages, km_pages_there());
-		km_meta_trim(true);
+		km_metadata_trim(true);
 		km_huge_offer();
 		km_ranges_release(true);
 	}

@@ -95,8 +95,9 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 		km_cache_send_home(cache);
 	struct km_busy_was was = km_busy_begin();
 	const struct km_ahead_want want = {
-		.pages = pages, .meta_bytes = pages ? records_for(cache, n, pages) : 0, .order = cache->layout.order,
-		.live_shift = cache->layout.live_shift, .cache = cache, .rest = fault_in_rest,
+		.pages = pages, .metadata_bytes = pages ? records_for(cache, n, pages) : 0,
+		.order = cache->layout.order, .live_shift = cache->layout.live_shift, .cache = cache,
+		.rest = fault_in_rest,
 	};
 	bool done = km_ahead_fault_in(&cache->state.reserved_pages, &want);
 	/* Not under the reserve's lock: a user's function under the registry's may wait for a thread that reserves. */

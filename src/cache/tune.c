@@ -266,7 +266,7 @@ static bool is_led(const struct kmem_cache *cache)
 	return cache->tune.tuned_with && !km_is_debugged(cache->tune.tuned_with);
 }
 
-void km_cache_tune_looks(struct kmem_cache *cache)
+void km_cache_tune_partial(struct kmem_cache *cache)
 {
 	const struct kmem_cache *leader = is_led(cache) ? cache->tune.tuned_with : NULL;
 
@@ -281,7 +281,7 @@ void km_cache_tune_again(struct kmem_cache *cache)
 {
 	const struct kmem_cache *leader = cache->tune.tuned_with;
 
-	km_cache_tune_looks(cache);
+	km_cache_tune_partial(cache);
 	if (!is_led(cache) || (cache->fast.capacity == leader->fast.capacity &&
 			       cache->tune.batchcount == leader->tune.batchcount &&
 			       cache->tune.shared == leader->tune.shared))

@@ -376,7 +376,7 @@ static void look_at_shadows(void)
  * a request that needs several ticks or a lock would be stranded by a program back on the fast path. Concurrent
  * threads may set the deadline twice.
  */
-static void keep_ways(void)
+static void keep_gate_shut(void)
 {
 	const uint32_t number = km_load(&km_mail.asked);
 	const bool open = km_options.control && number != km_load(&km_mail.answered);
@@ -394,7 +394,7 @@ static void tick(void)
 {
 	km_debug(km_thread.busy && !km_thread.no_calls, "a tick belongs to a miss that may call the system");
 	look_for_mail();
-	keep_ways();
+	keep_gate_shut();
 	look_at_shadows();
 }
 

@@ -164,7 +164,7 @@ void kmem_get_stats(struct kmem_stats *stats)
 
 	km_boot();
 	km_arena_get_stats(&arena);
-	const size_t own = km_load(&km_own_pages), runs = km_growth_count();
+	const size_t own = km_load(&km_addr_reuse_pages), runs = km_growth_count();
 	const size_t kept = km_min(own + runs, arena.pages.used_pages);
 	km_large_get_stats(&large_blocks, &large_bytes);
 	km_huge_get_stats(&big_blocks, &big_bytes);
@@ -180,7 +180,7 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.mapped_blocks = big_blocks,
 		.mapped_bytes = big_bytes,
 		.mapped_spare_bytes = km_huge_spare(),
-		.meta_bytes = km_meta_committed_bytes(),
+		.meta_bytes = km_metadata_committed_bytes(),
 		.purged_pages = arena.pages.purged_pages,
 		.slob_pages = sized ? km_load(sized->pages) : 0,
 		.slob_bytes = sized ? km_load(sized->units) * KM_SIZED_UNIT : 0,

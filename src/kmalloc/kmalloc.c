@@ -30,7 +30,7 @@ struct kmem_cache *km_kmalloc_sized;
 /* Caches for __GFP_ACCOUNT, so that charged and uncharged objects never share a slab; NULL until a group exists. */
 static struct kmem_cache *charged_of_size[KM_KMALLOC_STEPS] km_sparse;
 static uint16_t charged_id_of_size[KM_KMALLOC_STEPS] km_ids_near = { KM_ID_EMPTY };
-KM_ALLOC_PAID_NEAR(charged_id_of_size)
+KM_ALLOC_OWNED_NEAR(charged_id_of_size)
 /* All caches by class, plain [0] and charged [1], and the class of each size. */
 static struct kmem_cache *made[2][CLASSES];
 static uint8_t class_of_size[KM_KMALLOC_STEPS];
@@ -111,7 +111,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	/* As in kmalloc. */
 	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
 	step = km_evenly(!(gfp & KM_CHARGED_ODD)) ? step : 0;
-	void *object = km_alloc_paid_charged_id_of_size(step, objcg, &own);
+	void *object = km_alloc_owned_charged_id_of_size(step, objcg, &own);
 	if (km_unlikely(!object))
 		return account_missed(size, gfp);
 	if (km_likely(own))
@@ -383,7 +383,7 @@ static bool start_charged_class(unsigned class)
 		return true;
 	km_debug(cache->layout.flags & SLAB_ACCOUNT, "charged requests have caches of their own");
 	set_sizes(charged_of_size, class, cache);
-	show(cache, charged_id_of_size, class, km_alloc_show_paid);
+	show(cache, charged_id_of_size, class, km_alloc_show_charged);
 	return true;
 }
 

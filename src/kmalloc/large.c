@@ -44,30 +44,30 @@ static bool is_within_reach(size_t bytes)
 
 /* ------------------------------------------------------------------ charges of whole pages */
 
-static bool is_to_be_paid(gfp_t gfp)
+static bool is_to_be_charged(gfp_t gfp)
 {
 	return km_unlikely(gfp & __GFP_ACCOUNT || km_options.account || km_account_here) && km_has_accounting();
 }
 
 /* Charge whole pages for a request. A length that no system maps charges no group, and releases no memory. Returns:
  * false if refused. *owner is 0 if the block is uncharged. */
-static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
+static bool charge(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
 	if (bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes)))
 		return false;
-	return km_charge_ops->pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
+	return km_charge_ops->charge(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
 }
 
 /* Out of line, because many paths end with a refund. */
-static km_noinline void pay_owner_back(uint64_t owner, size_t bytes)
+static km_noinline void uncharge_owner(uint64_t owner, size_t bytes)
 {
-	km_charge_ops->pay_back((struct obj_cgroup *)(uintptr_t)owner, bytes);
+	km_charge_ops->uncharge((struct obj_cgroup *)(uintptr_t)owner, bytes);
 }
 
-static void pay_back(uint64_t owner, size_t bytes)
+static void uncharge(uint64_t owner, size_t bytes)
 {
 	if (km_unlikely(owner))
-		pay_owner_back(owner, bytes);
+		uncharge_owner(owner, bytes);
 }
 
 static uint64_t owner_of(struct km_page *page, const void *p)
@@ -335,7 +335,7 @@ static void *from_larger(size_t bytes, size_t align, const struct km_request *re
 	return p;
 }
 
-static void *alloc_unpaid(size_t bytes, size_t align, const struct km_request *request)
+static void *alloc_uncharged(size_t bytes, size_t align, const struct km_request *request)
 {
 	struct kmem_cache *class = km_large_cache_class(bytes, false, request);
 	void *p = class ? from_class(class, align, request) : NULL;
@@ -347,7 +347,8 @@ static void *alloc_unpaid(size_t bytes, size_t align, const struct km_request *r
 
 /* Allocate a block of a class for an objcg charged already. Returns: NULL if there is no block, or if own_block
  * could not record the owner without waiting. */
-static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t align, const struct km_request *request)
+static void *from_charged_class(struct kmem_cache *class, uint64_t owner, size_t align,
+				const struct km_request *request)
 {
 	void *p = from_class(class, align, request);
 	const struct km_page *page = p ? km_page_of(p) : NULL;
@@ -371,30 +372,31 @@ static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t al
  * Allocate a charged block: of a class, while the limits of the objcg have room; otherwise of the requested number of
  * pages. The second charge may wait, and may be refused.
  */
-static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
+static void *alloc_charged(size_t bytes, size_t align, struct km_request *request)
 {
 	const size_t exact = km_align_up(bytes, KM_PAGE_SIZE);
 	struct kmem_cache *class = request->node < 0 ? km_large_cache_class(bytes, true, request) : NULL;
 	uint64_t owner;
 	void *p = NULL;
 
-	if (class && (!km_charge_ops->has_room(class->layout.size) || !pay(class->layout.size, request->gfp, &owner)))
+	if (class && (!km_charge_ops->has_room(class->layout.size) ||
+		      !charge(class->layout.size, request->gfp, &owner)))
 		class = NULL;
-	if (!class && km_unlikely(!pay(bytes, request->gfp, &owner))) {
+	if (!class && km_unlikely(!charge(bytes, request->gfp, &owner))) {
 		request->gfp |= __GFP_NOWARN;
 		return NULL;
 	}
 	if (!owner)
-		return alloc_unpaid(bytes, align, request);
-	if (class && (p = from_paid_class(class, owner, align, request)))
+		return alloc_uncharged(bytes, align, request);
+	if (class && (p = from_charged_class(class, owner, align, request)))
 		return p;
 	if (class)
-		pay_back(owner, class->layout.size - exact);
+		uncharge(owner, class->layout.size - exact);
 	p = alloc_or_press(bytes, align, request);
 	if (p)
 		set_owner(p, owner);
 	else
-		pay_back(owner, exact);
+		uncharge(owner, exact);
 	return p;
 }
 
@@ -405,14 +407,14 @@ static void *alloc_request(size_t asked, size_t align, struct km_request *reques
 		return NULL;
 	}
 	size_t bytes = with_red_zone(asked);
-	bool paid = is_to_be_paid(request->gfp);
-	void *p = paid && request->node < 0 ? km_large_cache_hit_charged(bytes, align, request->gfp) : NULL;
+	bool charged = is_to_be_charged(request->gfp);
+	void *p = charged && request->node < 0 ? km_large_cache_hit_charged(bytes, align, request->gfp) : NULL;
 
 	if (km_likely(p))
 		return p;
 	/* A page that does not fit is freed on the way, too. */
 	bool calls = km_calls_begin(request->may_wait);
-	p = paid ? alloc_paid(bytes, align, request) : alloc_unpaid(bytes, align, request);
+	p = charged ? alloc_charged(bytes, align, request) : alloc_uncharged(bytes, align, request);
 	km_calls_end(calls);
 	if (p && km_unlikely(km_sanitizer.any))
 		block_comes(p, asked, request->gfp & __GFP_ZERO);
@@ -429,7 +431,8 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 		km_profile_ops->comes(NULL, p, km_large_bytes(p), request->may_wait);
 	if (km_unlikely(km_load(&km_alloc_probing) & KM_PROBING_TRACER))
 		km_tracer_ops->kmalloc(km_alloc_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
-				 p ? km_large_bytes(p) : 0, request->gfp, request->node, is_to_be_paid(request->gfp));
+				 p ? km_large_bytes(p) : 0, request->gfp, request->node,
+				 is_to_be_charged(request->gfp));
 	return p;
 }
 
@@ -467,15 +470,15 @@ bool km_large_charge(const void *p, gfp_t gfp)
 	uint64_t owner;
 
 	km_busy_end(was);
-	bool paid = bytes && km_charge_ops->pay(bytes, gfp, &owner);
-	struct km_page *page = paid && owner ? km_page_of(p) : NULL;
+	bool charged = bytes && km_charge_ops->charge(bytes, gfp, &owner);
+	struct km_page *page = charged && owner ? km_page_of(p) : NULL;
 	was = km_busy_begin();
 	if (page)
 		leave_class(page);
 	km_busy_end(was);
-	if (paid)
+	if (charged)
 		set_owner(p, owner);
-	return paid;
+	return charged;
 }
 
 void km_large_uncharge(const void *p)
@@ -492,7 +495,7 @@ void km_large_uncharge(const void *p)
 		km_charge_ops->note_block(owner, page, false);
 	write_owner(page, p, 0);
 	km_debug(!page || !page->cache, "a charged block has no class");
-	pay_back(owner, bytes);
+	uncharge(owner, bytes);
 }
 
 /* Defer the free of a block in a signal handler. The interrupted code may hold any lock. If the mapping table is
@@ -572,7 +575,7 @@ static void free_pages(struct km_page *page, uint64_t owner)
 	if (km_unlikely(km_load(&large.charged)))
 		km_store(km_owner_of_page(page), (uint64_t)0);
 	give_pages(page, pages, page->node);
-	pay_back(owner, pages << KM_PAGE_SHIFT);
+	uncharge(owner, pages << KM_PAGE_SHIFT);
 }
 
 void km_large_give(void *p)
@@ -596,7 +599,7 @@ static bool give_back(const void *p, bool told)
 
 		if ((uintptr_t)p & (KM_PAGE_SIZE - 1) || !km_huge_free(p))
 			return false;
-		pay_back(owner, bytes);
+		uncharge(owner, bytes);
 	}
 	if (km_alloc_tick)
 		km_alloc_tick();
@@ -629,16 +632,16 @@ static void give_tail(struct km_page *page, size_t pages)
 	page->pages = pages;
 	give_pages(page + pages, tail, page->node);
 	km_busy_end(was);
-	pay_back(owner_of(page, NULL), tail << KM_PAGE_SHIFT);
+	uncharge(owner_of(page, NULL), tail << KM_PAGE_SHIFT);
 }
 
 /* Charge the growth of a block to its objcg before the block grows. If a refusal would also refuse a whole new
  * block, *refused is set. */
-static bool pay_growth(uint64_t owner, size_t bytes, gfp_t gfp, bool *refused)
+static bool charge_growth(uint64_t owner, size_t bytes, gfp_t gfp, bool *refused)
 {
-	if (km_likely(!owner) || km_charge_ops->pay_more((struct obj_cgroup *)(uintptr_t)owner, bytes, gfp))
+	if (km_likely(!owner) || km_charge_ops->charge_more((struct obj_cgroup *)(uintptr_t)owner, bytes, gfp))
 		return true;
-	*refused = is_to_be_paid(gfp) && !(gfp & __GFP_NOFAIL) && km_charge_ops->pays_here(owner);
+	*refused = is_to_be_charged(gfp) && !(gfp & __GFP_NOFAIL) && km_charge_ops->is_charged_here(owner);
 	if (*refused)
 		errno = ENOMEM;
 	return false;
@@ -650,7 +653,7 @@ static void *resize_mapping(void *p, size_t bytes, gfp_t gfp, bool *refused)
 	uint64_t owner = owner_of(NULL, p);
 	size_t old = owner ? km_huge_bytes(p) : 0;
 	km_busy_end(was);
-	if (owner && bytes > old && !pay_growth(owner, bytes - old, gfp, refused))
+	if (owner && bytes > old && !charge_growth(owner, bytes - old, gfp, refused))
 		return NULL;
 	if (km_unlikely(km_sanitizer.any))
 		km_tell_root(root_goes, p, km_huge_bytes(p));
@@ -662,9 +665,9 @@ static void *resize_mapping(void *p, size_t bytes, gfp_t gfp, bool *refused)
 	if (km_unlikely(km_sanitizer.any))
 		km_tell_root(root_comes, moved ?: p, km_huge_bytes(moved ?: p));
 	if (owner && !moved && bytes > old)
-		pay_back(owner, bytes - old);
+		uncharge(owner, bytes - old);
 	if (owner && moved && bytes < old)
-		pay_back(owner, old - bytes);
+		uncharge(owner, old - bytes);
 	return moved;
 }
 
@@ -675,7 +678,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp, bool *refus
 	size_t have = page->pages, more = (pages - have) << KM_PAGE_SHIFT;
 	uint64_t owner = owner_of(page, NULL);
 
-	if (km_thread.busy || !pay_growth(owner, more, gfp, refused))
+	if (km_thread.busy || !charge_growth(owner, more, gfp, refused))
 		return false;
 	struct km_busy_was was = km_busy_begin();
 	bool zero = false, near = km_growth_extend(page, have, pages);
@@ -690,7 +693,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp, bool *refus
 	}
 	km_busy_end(was);
 	if (!grown)
-		pay_back(owner, more);
+		uncharge(owner, more);
 	return grown;
 }
 
@@ -734,7 +737,7 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 
 bool km_large_may_have(size_t bytes, gfp_t gfp)
 {
-	return !is_to_be_paid(gfp) || km_charge_ops->may_more(km_align_up(bytes, KM_PAGE_SIZE));
+	return !is_to_be_charged(gfp) || km_charge_ops->may_more(km_align_up(bytes, KM_PAGE_SIZE));
 }
 
 /* Allocate a block for a growing object, where the block can go on growing. */

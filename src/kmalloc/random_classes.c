@@ -20,10 +20,10 @@ static struct kmem_cache **copies_of(struct kmem_cache *plain)
 
 	if (copies)
 		return copies;
-	copies = km_meta_alloc(COPIES * sizeof(*copies), true);
+	copies = km_metadata_alloc(COPIES * sizeof(*copies), true);
 	/* Release pairs with the loads: the entries are NULL. */
 	if (copies && !km_cas_release(&plain->ext.copies, &none, copies))
-		km_meta_free(copies, COPIES * sizeof(*copies));
+		km_metadata_free(copies, COPIES * sizeof(*copies));
 	return km_load_acquire(&plain->ext.copies);
 }
 

@@ -303,13 +303,13 @@ static size_t with_room_to_grow(size_t size, size_t old)
 static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 {
 	const gfp_t gfp = gfp_here();
-	bool unpaid = km_unlikely(size > old && gfp & __GFP_ACCOUNT) && km_malloc_is_unpaid(p);
+	bool uncharged = km_unlikely(size > old && gfp & __GFP_ACCOUNT) && km_malloc_is_uncharged(p);
 
-	*refused = unpaid && !km_large_charge(p, gfp);
+	*refused = uncharged && !km_large_charge(p, gfp);
 	if (km_unlikely(*refused))
 		return NULL;
 	void *same = km_large_resize(p, size, gfp, refused);
-	if (km_unlikely(unpaid && !same))
+	if (km_unlikely(uncharged && !same))
 		km_large_uncharge(p);
 	return same;
 }

@@ -19,7 +19,7 @@ extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
 /*
  * malloc_account.c: while mem_cgroup_account_malloc is on, blocks are charged to the current objcg; NULL: uncharged.
- * The table above is then empty, and km_malloc_unpaid_id has its entries. Charged blocks come from separate classes,
+ * The table above is then empty, and km_malloc_uncharged_id has its entries. Charged blocks come from separate classes,
  * malloc-cg-<bytes>. A free goes by the address and so refunds exactly the charged bytes.
  */
 #pragma weak km_objcg_root	/* NULL in a build without groups */
@@ -32,11 +32,11 @@ km_inline struct obj_cgroup *km_malloc_objcg(void)
 	objcg = km_objcg_now();
 	return objcg != &km_objcg_root ? objcg : NULL;
 }
-extern km_hidden uint16_t km_malloc_unpaid_id[KM_MALLOC_STEPS + 1];
+extern km_hidden uint16_t km_malloc_uncharged_id[KM_MALLOC_STEPS + 1];
 /* Serve a miss of 0 < size <= KM_MALLOC_MAX_SMALL by objcg. `cache` is the entry of km_malloc_first. */
 void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size);
 /* Returns: whether p is an uncharged large block. */
-bool km_malloc_is_unpaid(const void *p) km_cold;
+bool km_malloc_is_uncharged(const void *p) km_cold;
 /* malloc_classes.c: rebuild km_malloc_first for the current km_account_asks. Context: registry locked. */
 void km_malloc_show_first(void) km_cold;
 

@@ -12,7 +12,7 @@
 #include "malloc.h"
 
 /* The entries that malloc's table of sizes has while accounting is off: fast paths of threads without an objcg. */
-uint16_t km_malloc_unpaid_id[KM_MALLOC_STEPS + 1] km_sparse;
+uint16_t km_malloc_uncharged_id[KM_MALLOC_STEPS + 1] km_sparse;
 
 /* Every path ends with a tail call, because callees identify malloc's caller by the return address. */
 km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
@@ -20,7 +20,7 @@ km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 	struct obj_cgroup *objcg = km_malloc_objcg();
 
 	if (!objcg) {
-		void *p = km_alloc_id(km_malloc_unpaid_id, km_malloc_step(size));
+		void *p = km_alloc_id(km_malloc_uncharged_id, km_malloc_step(size));
 
 		return km_likely(p) ? p : km_malloc_missed(size);
 	}
@@ -34,7 +34,7 @@ km_hit_path void *km_malloc_by_objcg(struct kmem_cache *cache, size_t size)
 
 /* Returns: whether p is an uncharged large block; false for objects. A signal handler can't tell, and resizes
  * nothing in place. */
-bool km_malloc_is_unpaid(const void *p)
+bool km_malloc_is_uncharged(const void *p)
 {
 	struct km_busy_was was = km_busy_begin();
 	size_t bytes = km_was_busy(was) ? 0 : km_large_bytes(p);
@@ -56,7 +56,7 @@ static void account(bool on)
 	else
 		km_store(&km_account_asks, km_account_asks & ~(uint32_t)KM_ASKS_MALLOC);
 	km_malloc_show_first();
-	km_alloc_shut_sizes(km_malloc_id, km_malloc_unpaid_id, KM_MALLOC_STEPS, on);
+	km_alloc_shut_sizes(km_malloc_id, km_malloc_uncharged_id, KM_MALLOC_STEPS, on);
 }
 
 const struct km_malloc_ops km_malloc_door = { .account = account };

@@ -30,16 +30,16 @@ struct class {
 	uint8_t ahead, by, tried;
 };
 static struct class plain[KM_MALLOC_CLASSES];
-static struct class paid[KM_MALLOC_CLASSES] km_sparse;
+static struct class charged_classes[KM_MALLOC_CLASSES] km_sparse;
 
-static bool is_paid(const struct class *class)
+static bool is_charged(const struct class *class)
 {
-	return (uintptr_t)class - (uintptr_t)paid < sizeof(paid);
+	return (uintptr_t)class - (uintptr_t)charged_classes < sizeof(charged_classes);
 }
 
 static unsigned number_of(const struct class *class)
 {
-	size_t number = (size_t)(class - (is_paid(class) ? paid : plain));
+	size_t number = (size_t)(class - (is_charged(class) ? charged_classes : plain));
 
 	km_debug(number < KM_MALLOC_CLASSES, "a class has a valid number");
 	return (unsigned)number;
@@ -51,7 +51,7 @@ static struct class *class_of(size_t size, bool charged)
 	const size_t below = size ? (size - 1) / KM_MALLOC_UNIT : 0;
 
 	km_debug(size <= KM_MALLOC_MAX_SMALL, "a class has a small size");
-	return &(charged ? paid : plain)[km_class_of(below, KM_MALLOC_EVEN, KM_MALLOC_SPLIT)];
+	return &(charged ? charged_classes : plain)[km_class_of(below, KM_MALLOC_EVEN, KM_MALLOC_SPLIT)];
 }
 
 /* The sizes of a cache: above `low`, up to `bytes`. */
@@ -88,20 +88,21 @@ static struct kmem_cache *make(const struct class *class, size_t bytes, bool den
 	/* The size of the class is a multiple of `align`; an object with a canary or red zone is aligned as well. */
 	unsigned align = (unsigned)km_min(bytes & -bytes, KM_PAGE_SIZE);
 	struct km_creation creation = { .args = { .align = align }, .internal = true, .dense = dense, .singly = true,
-					.canary = true, .tuned_with = is_paid(class) ? km_load_acquire(leader) : NULL };
+					.canary = true,
+					.tuned_with = is_charged(class) ? km_load_acquire(leader) : NULL };
 	char name[KM_NAME_BYTES];
 	int error;
 
-	km_format(name, sizeof(name), is_paid(class) ? "malloc-cg-%lu" : "malloc-%lu", (unsigned long)bytes);
+	km_format(name, sizeof(name), is_charged(class) ? "malloc-cg-%lu" : "malloc-%lu", (unsigned long)bytes);
 	return km_cache_create(name, (uint32_t)(bytes - km_malloc_canary()),
-			       SLAB_KMALLOC | (is_paid(class) ? SLAB_ACCOUNT : 0), &creation, &error);
+			       SLAB_KMALLOC | (is_charged(class) ? SLAB_ACCOUNT : 0), &creation, &error);
 }
 
 /* As km_kmalloc_watch. A part records no requested bytes, because its sizes differ least. */
 static void watch(struct kmem_cache *cache, bool observed)
 {
 	for (unsigned i = 0; i < 2 * KM_MALLOC_CLASSES; i++) {
-		struct class *class = i < KM_MALLOC_CLASSES ? &plain[i] : &paid[i - KM_MALLOC_CLASSES];
+		struct class *class = i < KM_MALLOC_CLASSES ? &plain[i] : &charged_classes[i - KM_MALLOC_CLASSES];
 
 		if (observed && km_load(&class->cache) == cache) {
 			km_store_release(&class->observed, cache);
@@ -121,13 +122,13 @@ static void show_first(struct kmem_cache *cache, const struct class *class, stru
 {
 	const bool asked = km_account_asks & KM_ASKS_MALLOC;
 
-	if (!cache || (asked ? !is_paid(class) && cache->layout.live_shift :
-			       is_paid(class) || !cache->layout.live_shift))
+	if (!cache || (asked ? !is_charged(class) && cache->layout.live_shift :
+			       is_charged(class) || !cache->layout.live_shift))
 		return;
 	for (size_t step = sizes.low / KM_MALLOC_UNIT; step < sizes.bytes / KM_MALLOC_UNIT; step++) {
 		const struct kmem_cache *now = km_load(&km_malloc_first[step]);
 
-		if (!asked || is_paid(class) || !now || !(now->layout.flags & SLAB_ACCOUNT))
+		if (!asked || is_charged(class) || !now || !(now->layout.flags & SLAB_ACCOUNT))
 			km_store_release(&km_malloc_first[step], cache);
 	}
 }
@@ -137,12 +138,12 @@ static void show(struct kmem_cache *cache, const struct class *class, struct spa
 		 void (*by_id)(struct kmem_cache *cache, uint16_t *id, size_t steps))
 {
 	km_debug(cache->layout.size >= sizes.bytes && sizes.low < sizes.bytes, "a cache serves its sizes");
-	km_debug(is_paid(class) == !!(cache->layout.flags & SLAB_ACCOUNT) || km_options.account,
+	km_debug(is_charged(class) == !!(cache->layout.flags & SLAB_ACCOUNT) || km_options.account,
 		 "hits without an owner check find uncharged objects");
 	if (km_malloc_goes_by_call())
 		return;
 	km_registry_scope();
-	if (!is_paid(class))
+	if (!is_charged(class))
 		by_id(cache, &km_malloc_id[sizes.low / KM_MALLOC_UNIT], (sizes.bytes - sizes.low) / KM_MALLOC_UNIT);
 	show_first(cache, class, sizes);
 }
@@ -162,7 +163,7 @@ void km_malloc_show_first(void)
 		km_store(&km_malloc_first[step], NULL);
 	for (unsigned i = 0; i < KM_MALLOC_CLASSES && !km_malloc_goes_by_call(); i++) {
 		show_class_first(&plain[i]);
-		show_class_first(&paid[i]);
+		show_class_first(&charged_classes[i]);
 	}
 }
 

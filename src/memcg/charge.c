@@ -20,7 +20,7 @@
 /*
  * The order of steps is the same for one object and for many:
  *
- *	in	1. bytes are charged	2. the object is taken from beneath	3. its word names the payer
+ *	in	1. bytes are charged	2. the object is taken from beneath	3. its word names the objcg
  *	out	1. its word is cleared	2. the object's bytes go back		3. the object goes beneath
  *
  * In: the charge may wait, reclaim, call back, and is refused most often. The charge comes first, while there is
@@ -119,9 +119,9 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
  * walk, or the check of the next free, would take the free object for a charged object.
  */
 #ifdef KMEM_HAVE_RSEQ
-/* Returns whether the charged sheaf can't serve `owner`. A sheaf without an owner may be adopted, if sheaves are
- * on. */
-km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintptr_t owner)
+/* Returns: true if the CPU's charged sheaf cannot serve `owner`. other: the owner of the sheaf; 0: none, and `owner`
+ * may adopt the sheaf unless MEM_CGROUP_SHELF is off. */
+km_inline bool sheaf_is_of_another(const struct kmem_cache *cache, uintptr_t other, uintptr_t owner)
 {
 	return km_likely(other) ? other != owner : !km_memcg_modes[MEM_CGROUP_SHELF];
 }
@@ -173,7 +173,7 @@ km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cg
 }
 
 /* Refunds the former owner. A separate function, for a tail call: so recharge() saves no registers. */
-static km_noinline void *pay_back(struct obj_cgroup *owner, uint64_t bytes, void *object)
+static km_noinline void *refund(struct obj_cgroup *owner, uint64_t bytes, void *object)
 {
 	km_objcg_uncharge(owner, bytes);
 	return object;
@@ -186,7 +186,7 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !km_is_seen(cache) &&
 		      km_charged_is_direct(cache)) &&
-	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
+	    sheaf_is_of_another(cache, block_owner(cache), (uintptr_t)objcg) &&
 	    /* With charged sheaves off there is no sheaf to take over. */
 	    (!km_charged_insist(cache, (uintptr_t)objcg) || !km_memcg_modes[MEM_CGROUP_SHELF]))
 		return alloc_direct(cache, gfp, objcg);
@@ -201,7 +201,7 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
  * object, against the order above: the owner of an object on a mixed sheaf is known only after the pop. A refused
  * charge frees the object.
  */
-static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+static void *charge_object(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	if (!objcg || km_objcg_charge(objcg, cache->memcg.charge, gfp))
 		return km_charged_name_one(cache, gfp, objcg, object);
@@ -235,7 +235,7 @@ static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, st
 	if (owner != (uintptr_t)objcg) {
 		if (owner)
 			km_charged_disown(cache, owner, &object, 1);
-		object = pay_for(cache, gfp & ~__GFP_ACCOUNT, objcg, object);
+		object = charge_object(cache, gfp & ~__GFP_ACCOUNT, objcg, object);
 	}
 	if (object)
 		errno = saved_errno;
@@ -267,7 +267,7 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 		km_store(word, (uint64_t)(uintptr_t)objcg);
 		if (km_likely(owner) && km_unlikely(!km_rseq_stock_put(&owner->slot, km_hot.percpu, rseq,
 								       cache->memcg.charge, km_stock_most())))
-			return pay_back(owner, cache->memcg.charge, object);
+			return refund(owner, cache->memcg.charge, object);
 		return object;
 	}
 #endif
@@ -375,12 +375,12 @@ static void free_owned(struct kmem_cache *cache, void *object, uint64_t owner)
 		return;
 	if (km_rseq_owned_push(&cache->memcg.charged.inner, km_hot.percpu, km_rseq, owner, object))
 		km_charged_see_back(cache);
-	else if (!in_the_way(cache, block_owner(cache), owner) || !free_direct(cache, object, objcg))
+	else if (!sheaf_is_of_another(cache, block_owner(cache), owner) || !free_direct(cache, object, objcg))
 		free_slowly(cache, object, owner);
 }
 #endif
 
-static void free_unpaid(struct kmem_cache *cache, void *object)
+static void free_uncharged(struct kmem_cache *cache, void *object)
 {
 	km_alloc_look(cache, true);
 	if (km_unlikely(!object) || !has_plain_pcs(cache) || !km_pcs_push(&cache->fast.pcs, object))
@@ -409,7 +409,7 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 	const uint64_t owner = owner_of_freed(cache, object);
 
 	if (!owner)
-		free_unpaid(cache, object);
+		free_uncharged(cache, object);
 #ifdef KMEM_HAVE_RSEQ
 	else if (may_free_direct(cache))
 		free_owned(cache, object, owner);

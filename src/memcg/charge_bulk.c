@@ -28,7 +28,8 @@ km_inline bool eight_in_page(const uintptr_t *eight, uintptr_t page)
 	return a[0] < KM_PAGE_SIZE;
 }
 
-/* Returns how many of objects[0, n) are left, from the last on, at the first object outside the page. */
+/* Walks objects[0, n) down from the last object, while the objects lie in the page. Returns: the number of objects not
+ * reached; objects[result, n) lie in the page. */
 km_inline size_t beyond_page(uintptr_t page, size_t n, const uintptr_t *objects)
 {
 	size_t left = n;
@@ -54,8 +55,8 @@ km_inline bool page_is_owners(const struct words *words, uintptr_t object, uint6
 	return km_likely(index < words->pages) && km_load(&words->word[index]) == owner;
 }
 
-/* Returns how many of objects[0, n) are left, from the last on, at the first object in a page of another owner, or in
- * one page with its neighbour. */
+/* The same walk, while the objects lie in pages of `owner`. Ends early before an object in one page with the object
+ * behind: the caller goes on with beyond_page or beyond_vector. */
 km_inline size_t beyond_lone(const struct words *words, size_t n, const uintptr_t *objects, uint64_t owner)
 {
 	size_t left = n;
@@ -83,14 +84,16 @@ km_inline bool four_in_page(const uintptr_t *four, uintptr_t page)
 	return ((four[0] ^ page) | (four[1] ^ page) | (four[2] ^ page) | (four[3] ^ page)) < KM_PAGE_SIZE;
 }
 
-/* vector: a number: the vector's begin if the vector had an entry for each address from 0 on. */
+/* Returns: the owner word of the object with number `place` = address >> shift. vector: the address of the page's
+ * vector minus 8 bytes for each number below the page; an integer, because this address is in no object. */
 km_inline uint64_t owner_at(uintptr_t vector, uintptr_t place)
 {
 	return km_load((uint64_t *)(vector + place * sizeof(uint64_t)));
 }
 
-/* As beyond_lone, for one page with a vector; `seen` is the page's word. The vector is found from the address of any
- * object in the page, so that a lookup is a shift and a comparison. */
+/* The same walk, while the objects lie in the page and have this owner, for a page with a vector. seen: the page's
+ * word. The vector is found from the address of any object in the page, so that a lookup is a shift and a
+ * comparison. */
 static km_noinline size_t beyond_vector(uintptr_t page, uint64_t seen, uint32_t shift, size_t n,
 					const uintptr_t *objects, uint64_t owner)
 {
@@ -111,8 +114,8 @@ static km_noinline size_t beyond_vector(uintptr_t page, uint64_t seen, uint32_t 
 	return left;
 }
 
-/* Returns how many of objects[0, n) are left, from the last on; the objects behind are all charged to `owner`, not
- * 0. */
+/* Walks objects[0, n) down from the last object, while the objects are charged to `owner`, not 0. Returns: the number
+ * of objects not reached; objects[result, n) are charged to `owner`. */
 km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t owner)
 {
 	const uintptr_t *addresses = (const uintptr_t *)objects;

@@ -23,7 +23,7 @@ bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
 	return !*owner || km_objcg_charge(objcg, bytes, gfp);
 }
 
-bool km_charge_pays_here(uint64_t owner)
+bool km_charge_is_here(uint64_t owner)
 {
 	return owner && owner == (uintptr_t)km_objcg_now();
 }
@@ -48,7 +48,7 @@ bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool
 }
 
 /* Moves the charge of a block to objcg. Returns: false if objcg can't be charged now; the block is then uncharged. */
-static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t owner)
+static bool move_charge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t owner)
 {
 	km_debug(cache->layout.engine->whole_pages && may_have(objcg),
 		 "a block of a class is charged to an objcg without a private group");
@@ -71,7 +71,7 @@ void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_
 		if (!km_pcs_push(&cache->memcg.mixed, block))
 			km_charged_give_up(cache, KM_OBJCGS_DIFFER, &block, 1);
 		block = NULL;
-	} else if (owner != (uintptr_t)objcg && !pay_instead(cache, gfp, objcg, block, owner)) {
+	} else if (owner != (uintptr_t)objcg && !move_charge(cache, gfp, objcg, block, owner)) {
 		km_plain_free(cache, block);
 		block = NULL;
 	}

@@ -165,7 +165,7 @@ static void differ(struct kmem_cache *cache, uint32_t parent)
 	km_store(&cache->fast.pcs.front.back.pcs, 0u);
 	if (cache->fast.id >= KM_MAP_FIRST) {
 		km_store(&km_id_masks(cache->fast.id)->sheaf, 0u);
-		if (km_cache_is(cache, KM_CACHE_SIZE_PAID))
+		if (km_cache_is(cache, KM_CACHE_SIZE_CHARGED))
 			km_alloc_show_entries(cache, false);
 	}
 	/* Release pairs with the acquire of a thread that reads this word: the sheaves closed above are closed for
@@ -298,7 +298,7 @@ static void release_sheaf(struct kmem_cache *cache, unsigned cpu)
 
 	if (!sheaf)
 		return;
-	km_meta_free(km_sheaf_base(&cache->memcg.charged, sheaf), cache->memcg.charged.sheaf_mask + 1);
+	km_metadata_free(km_sheaf_base(&cache->memcg.charged, sheaf), cache->memcg.charged.sheaf_mask + 1);
 	km_sub(&cache->memcg.charged_sheaves, 1u);
 }
 

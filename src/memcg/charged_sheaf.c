@@ -75,7 +75,7 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	bool installed = false;
 	size_t bytes = pcs->sheaf_mask + 1;
 	bool may = !cache->layout.engine->array.may_charge || cache->layout.engine->array.may_charge(cache);
-	void *memory = may ? km_meta_alloc(bytes, true) : NULL;
+	void *memory = may ? km_metadata_alloc(bytes, true) : NULL;
 
 	if (memory) {
 		/* Count before the bit is set: charged_flush.c clears the bit, and then reads the count. */
@@ -85,7 +85,7 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 		for (int i = 0; i < TRIES && !installed && !has_top(pcs); i++)
 			installed = km_owned_install(pcs, km_owned_prepare(pcs, memory), owner);
 		if (!installed) {
-			km_meta_free(memory, bytes);
+			km_metadata_free(memory, bytes);
 			km_sub(&cache->memcg.charged_sheaves, 1u);
 		}
 	}
@@ -228,6 +228,11 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 	return refill(cache, objcg, n, gfp);
 }
 
+/*
+ * Make room on the CPU's charged sheaf for a freed object of `owner`: give half of the objects up, or make `owner` the
+ * owner of an empty sheaf. Returns: false if there is still no room: another owner, a busy thread, or sheaves switched
+ * off.
+ */
 bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
 {
 	const size_t half = km_owned_capacity(&cache->memcg.charged) / 2;

@@ -101,7 +101,7 @@ static bool grow(struct km_child_slabs *slabs, bool may_wait)
 	const size_t bytes = last ? km_min(piece_bytes(last) * 2, MOST_PIECE) : FIRST_PIECE;
 
 	if (!piece) {
-		piece = km_meta_alloc(bytes, may_wait);
+		piece = km_metadata_alloc(bytes, may_wait);
 		if (!piece)
 			return false;
 		*piece = (struct km_child_piece){
@@ -122,7 +122,7 @@ void km_private_free_places(struct km_child_slabs *slabs)
 		piece = piece->after;
 	for (; piece; piece = before) {
 		before = piece->before;
-		km_meta_free(piece, piece_bytes(piece));
+		km_metadata_free(piece, piece_bytes(piece));
 	}
 	*slabs = (struct km_child_slabs){ 0 };
 }
@@ -164,7 +164,8 @@ static km_cold void end_samples(const struct kmem_cache *cache, const struct km_
 		km_profile_ops->goes(first + i * cache->layout.size);
 }
 
-/* The last slab moves to the free place, so that the array has no holes. The uncharge comes last, after the unlock:
+/* Removes a slab from the array of the child cache, and uncharges the pages, because the slab is freed. The last slab
+ * moves to the free place, so that the array has no holes. The uncharge comes last, after the unlock:
  * with the group's last byte its objcg and `private` may end. */
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
@@ -247,7 +248,7 @@ static struct km_child *get_link(struct km_private *private, const struct kmem_c
 		child = child->next;
 	if (child)
 		return child;
-	child = km_meta_alloc(sizeof(*child), true);
+	child = km_metadata_alloc(sizeof(*child), true);
 	if (!child)
 		return NULL;
 	km_debug(!child->cache && !child->parent, "a new link has no child cache");
@@ -271,7 +272,8 @@ void km_private_call_after(struct km_child *child)
 	km_store(&cache->tune.limit, UINT64_MAX);
 }
 
-/* Reuses a spare; spares are first on the list. Context: registry locked, as in the functions below. */
+/* Reuses a spare child cache of the parent; spares are first on the list. Returns: false if there is no spare. Context:
+ * registry locked, as in the functions below. */
 static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 {
 	struct km_child *from = km_is_parent(parent) && !km_list_empty(&parent->memcg.child_list) ?
@@ -291,7 +293,7 @@ static bool take_spare(struct km_child *to, struct kmem_cache *parent)
 	/* Figures and events of the former group must not show. */
 	km_cache_tune_again(to->cache);
 	kmem_cache_clear_events(to->cache);
-	km_meta_free(from, sizeof(*from));
+	km_metadata_free(from, sizeof(*from));
 	return true;
 }
 

@@ -72,7 +72,7 @@ static void detach_gathered(struct detaching *these)
 		child->cache = NULL;
 		km_private_free_places(&child->slabs);
 		if (child->private == &km_private_pool)
-			km_meta_free(child, sizeof(*child));
+			km_metadata_free(child, sizeof(*child));
 	}
 	these->count = 0;
 }
@@ -407,7 +407,7 @@ static void free_private(struct km_private *private)
 		for (struct km_child *child = private->bucket[i], *next; child; child = next) {
 			next = child->next;
 			km_debug(!child->parent && !child->cache, "a freed link has no child cache");
-			km_meta_free(child, sizeof(*child));
+			km_metadata_free(child, sizeof(*child));
 		}
 	km_list_del(&private->all);
 	km_debug(*private->named_by == private, "a private group is on the list of its name");
@@ -415,7 +415,7 @@ static void free_private(struct km_private *private)
 	if (private->next_named)
 		private->next_named->named_by = private->named_by;
 	private->objcg->private = NULL;
-	km_meta_free(private, sizeof(*private));
+	km_metadata_free(private, sizeof(*private));
 }
 
 /*
@@ -506,7 +506,7 @@ static void enter_name(struct km_private *private)
 
 bool km_private_create(struct obj_cgroup *objcg, const struct mem_cgroup *group)
 {
-	struct km_private *private = km_meta_alloc(sizeof(*private), true);
+	struct km_private *private = km_metadata_alloc(sizeof(*private), true);
 
 	if (!private)
 		return false;
@@ -542,7 +542,7 @@ void km_private_release(struct obj_cgroup *objcg)
 	reap(LOOKS);
 	km_registry_unlock();
 	/* The freed tables of child caches may leave free metadata pages. */
-	km_meta_trim(false);
+	km_metadata_trim(false);
 }
 
 static void fork_these(const struct km_list *these, bool before, bool child)

@@ -142,8 +142,8 @@ static void tidy(bool all)
 const struct km_charge_ops km_accounting = {
 	.begin = km_charge_begin, .drain = km_charge_drain, .close = km_charge_close, .release = km_charge_release,
 	.forget = km_private_forget,
-	.pay = km_charge_bytes, .pay_more = km_objcg_charge, .pay_back = km_objcg_uncharge,
-	.pays_here = km_charge_pays_here, .may_more = km_charge_may_more, .has_room = km_charge_has_room,
+	.charge = km_charge_bytes, .charge_more = km_objcg_charge, .uncharge = km_objcg_uncharge,
+	.is_charged_here = km_charge_is_here, .may_more = km_charge_may_more, .has_room = km_charge_has_room,
 	.tidy = tidy, .own_block = km_charge_block, .note_block = km_charge_large,
 	.start = km_memcg_start_process, .fork = memcg_fork, .forked = memcg_forked,
 	.name_of = name_of, .groups = km_memcg_figures, .write = km_memcg_write,
@@ -195,7 +195,7 @@ static void keep_group(struct mem_cgroup *group)
 	km_debug(km_is_locked(&tree.lock) && !group->online && !km_load(&group->refs),
 		 "a group exists until its last reference is dropped");
 
-	km_meta_free_spread(*place, sizeof(**place));
+	km_metadata_free_spread(*place, sizeof(**place));
 	*place = group;
 }
 
@@ -270,7 +270,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		errno = ENOMEM;
 		return NULL;
 	}
-	struct mem_cgroup *group = km_meta_alloc_spread(sizeof(*group), true);
+	struct mem_cgroup *group = km_metadata_alloc_spread(sizeof(*group), true);
 	struct obj_cgroup *objcg = NULL;
 	if (group) {
 		km_memcg_lock();
@@ -289,7 +289,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		km_memcg_scope();
 		km_objcg_keep(objcg);
 	}
-	km_meta_free_spread(group, sizeof(*group));
+	km_metadata_free_spread(group, sizeof(*group));
 	errno = error;
 	return NULL;
 }

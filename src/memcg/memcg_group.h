@@ -146,7 +146,8 @@ void km_stock_open_objcg(struct obj_cgroup *objcg);
 void km_stock_close_objcg(struct obj_cgroup *objcg);
 /* Waits until no thread reads the group through the objcg. Requires: the objcg is dead, and points to the parent. */
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg);
-/* Returns whether a listed objcg has no bytes out. If not, the objcg is listed again. Context: tree lock held. */
+/* Returns: true if a listed objcg has no charged bytes left, and may end. False: the objcg is no longer listed; the
+ * last uncharge lists the objcg again. Context: tree lock held. */
 bool km_stock_is_over(struct obj_cgroup *objcg);
 /* Subtracts KM_OBJCG_HOME or KM_OBJCG_PRIVATE from `charged`. The objcg ends now, or with the last byte back. */
 void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
@@ -163,7 +164,8 @@ bool km_objcg_is_record(uintptr_t address);
 /* Returns pages without a record in use to the system. */
 void km_objcg_purge(void);
 
-/* ---- account_scope.c: mem_cgroup_account_malloc, with the registry locked (km_charge_ops->account_malloc). */
+/* ---- account_scope.c: switch the charging of malloc's blocks on or off (km_charge_ops->account_malloc). Returns: 0,
+ * or -EOPNOTSUPP without malloc or with an engine that shares pages. Context: registry locked. */
 int km_memcg_account_malloc(bool on);
 /* ---- memcg_text.c: write to one of a group's files (km_charge_ops->write). */
 int km_memcg_write(const char *text, const char *file);

@@ -78,11 +78,11 @@ static size_t per_page(void)
 /* A new piece is zeros. The pages of a piece count as resident until the first purge, written or not. */
 static bool grow(void)
 {
-	struct piece *piece = km_meta_alloc(sizeof(*piece), true);
-	char *base = piece ? km_meta_alloc(PIECE_PAGES * km_os_page_bytes(), true) : NULL;
+	struct piece *piece = km_metadata_alloc(sizeof(*piece), true);
+	char *base = piece ? km_metadata_alloc(PIECE_PAGES * km_os_page_bytes(), true) : NULL;
 
 	if (!base) {
-		km_meta_free(piece, sizeof(*piece));
+		km_metadata_free(piece, sizeof(*piece));
 		return false;
 	}
 	*piece = (struct piece){ .next = records.pieces, .base = base };
@@ -124,7 +124,7 @@ struct obj_cgroup *km_objcg_new(struct mem_cgroup *home)
 	size_t page = (records.index - 1) / per_page();
 	struct piece *piece = records.at;
 	if (!piece->resident[page])
-		km_meta_came_back(km_os_page_bytes());
+		km_metadata_came_back(km_os_page_bytes());
 	else if (!piece->used[page])
 		records.idle--;
 	piece->resident[page] = true;
@@ -149,7 +149,7 @@ void km_objcg_purge(void)
 		for (unsigned page = 0; page < PIECE_PAGES; page++) {
 			char *at = piece->base + page * km_os_page_bytes();
 
-			if (piece->used[page] || !piece->resident[page] || !km_meta_purge(at, km_os_page_bytes()))
+			if (piece->used[page] || !piece->resident[page] || !km_metadata_purge(at, km_os_page_bytes()))
 				continue;
 			piece->resident[page] = false;
 			records.idle--;

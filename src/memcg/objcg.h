@@ -75,7 +75,7 @@ void km_charge_drain(struct kmem_cache **caches, size_t count, bool unused, cons
 void km_charge_close(struct kmem_cache *cache);
 void km_charge_release(struct kmem_cache *cache);
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner);
-bool km_charge_pays_here(uint64_t owner);
+bool km_charge_is_here(uint64_t owner);
 bool km_charge_may_more(size_t bytes);
 bool km_charge_has_room(size_t bytes);
 bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait);

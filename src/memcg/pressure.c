@@ -129,7 +129,7 @@ struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, in
 						    mem_cgroup_shrink_callback shrink, void *arg)
 {
 	const bool valid = !km_memcg_is_root(group) && shrink;
-	struct mem_cgroup_shrinker *shrinker = valid ? km_meta_alloc(sizeof(*shrinker), true) : NULL;
+	struct mem_cgroup_shrinker *shrinker = valid ? km_metadata_alloc(sizeof(*shrinker), true) : NULL;
 
 	if (!shrinker) {
 		errno = valid ? ENOMEM : EINVAL;
@@ -147,7 +147,7 @@ struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, in
 	km_memcg_unlock();
 	if (online)
 		return shrinker;
-	km_meta_free(shrinker, sizeof(*shrinker));
+	km_metadata_free(shrinker, sizeof(*shrinker));
 	errno = ENOENT;
 	return NULL;
 }
@@ -172,7 +172,7 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 	km_list_del(&shrinker->link);
 	km_memcg_unlock();
 	mem_cgroup_put(shrinker->group);
-	km_meta_free(shrinker, sizeof(*shrinker));
+	km_metadata_free(shrinker, sizeof(*shrinker));
 }
 
 /* In the child of a fork only this thread's calls go on; an event descriptor would tell the parent's waiters. */
@@ -455,9 +455,11 @@ static bool drain_and_charge(struct km_attempt *attempt)
 }
 
 /*
- * Works for a charge after the refused first attempt. Kernel: reclaims, then drains; but draining costs no user
- * anything. `before` is read ahead of the attempt: wait_for_others then notices a shrinker of another thread that
- * freed bytes between the refusal and the look, and does not wait.
+ * Makes room for a refused charge: drains stocks and charged sheaves and charges again, waits for a grace period once,
+ * then reclaims (make_room), at most RETRIES times. Kernel: reclaims before a drain; here the drain comes first,
+ * because a drain takes no memory in use. Returns: true if the charge is made; false after a report, and
+ * attempt->refused is NULL. `before` is read ahead of the attempt: wait_for_others then notices a shrinker of another
+ * thread that freed bytes between the refusal and the look, and does not wait.
  */
 bool km_press(struct km_attempt *attempt, gfp_t gfp)
 {

@@ -56,7 +56,7 @@ bool km_stock_start(void)
 
 	if (stocks)
 		return true;
-	struct km_stock *fresh = km_meta_alloc((count + KM_STOCK_SPARES) * sizeof(*fresh), true);
+	struct km_stock *fresh = km_metadata_alloc((count + KM_STOCK_SPARES) * sizeof(*fresh), true);
 	if (!fresh)
 		return false;
 	for (unsigned i = 0; i < count + KM_STOCK_SPARES; i++)

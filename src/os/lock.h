@@ -27,13 +27,13 @@ enum km_rank {
 	KM_RANK_READY,		/* total limit of cached large and huge blocks */
 	KM_RANK_TAKEN,		/* free pages taken for cached blocks */
 	KM_RANK_NODUMP,		/* pages left out of core dumps */
-	KM_RANK_OWN,		/* pages kept for address reuse */
+	KM_RANK_ADDR_REUSE,	/* pages kept for address reuse */
 	KM_RANK_PURGE,		/* free pages on no list while the system takes the pages back */
 	KM_RANK_ZONE,		/* free pages of a node */
 	KM_RANK_GROW,		/* ranges of pages, and their committed lengths */
 	KM_RANK_BIG,		/* huge blocks, each a mapping of its own */
 	KM_RANK_PRIVATE,	/* contents of a private group */
-	KM_RANK_META,		/* metadata */
+	KM_RANK_METADATA,	/* metadata */
 	KM_RANK_STOCK,		/* stocks of a CPU: bytes charged and not used */
 	KM_RANK_POOL,		/* reserves of mempools */
 	KM_NR_RANKS

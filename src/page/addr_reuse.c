@@ -30,10 +30,10 @@ struct owner {
 	struct km_list free[KM_MAX_ORDER + 1];
 };
 
-static struct km_lock lock = KM_LOCK_INIT(KM_RANK_OWN);
+static struct km_lock lock = KM_LOCK_INIT(KM_RANK_ADDR_REUSE);
 static struct owner *buckets[BUCKETS] km_sparse;
 static uint32_t guards;
-size_t km_own_pages;
+size_t km_addr_reuse_pages;
 
 static struct owner **bucket_of(const char *name)
 {
@@ -56,7 +56,7 @@ static struct owner *find(const char *name, bool make)
 		owner = owner->next;
 	if (owner || !make || length >= NAME_BYTES)
 		return owner;
-	owner = km_meta_alloc(sizeof(*owner), false);
+	owner = km_metadata_alloc(sizeof(*owner), false);
 	if (!owner)
 		return NULL;
 	__builtin_memcpy(owner->name, name, length + 1);
@@ -79,7 +79,7 @@ static struct km_page *take(const char *name, unsigned order, int node)
 				continue;
 			km_debug(page->type == KM_PAGE_NONE, "a page kept for a name has type NONE");
 			km_list_del(&page->list);
-			km_bump(&km_own_pages, -((size_t)1 << order));
+			km_bump(&km_addr_reuse_pages, -((size_t)1 << order));
 			return page;
 		}
 	return NULL;
@@ -125,7 +125,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 		page[i].node = page->node;
 		km_list_add_tail(&page[i].list, &owner->free[order]);
 	}
-	km_bump(&km_own_pages, owner ? last : slab);
+	km_bump(&km_addr_reuse_pages, owner ? last : slab);
 	km_unlock_quick(&lock);
 	if (!owner)
 		km_pages_free_exact(page + slab, last - slab);
@@ -165,7 +165,7 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 	struct owner *owner = find(name, true);
 	if (owner) {
 		km_list_add_head(&page->list, &owner->free[order]);
-		km_bump(&km_own_pages, (size_t)1 << order);
+		km_bump(&km_addr_reuse_pages, (size_t)1 << order);
 	}
 	km_unlock_quick(&lock);
 	/* There is no record: free the pages for any use rather than lose the pages. */
@@ -186,7 +186,7 @@ static struct km_page *take_any(unsigned bucket, unsigned *order)
 				page = km_list_first(&owner->free[*order], struct km_page, list);
 	if (page) {
 		km_list_del(&page->list);
-		km_bump(&km_own_pages, -((size_t)1 << *order));
+		km_bump(&km_addr_reuse_pages, -((size_t)1 << *order));
 	}
 	return page;
 }

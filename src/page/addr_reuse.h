@@ -17,7 +17,7 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order);
 size_t km_addr_reuse_release(size_t pages);
 /* Pages kept for names, and guards without access. The zone counts these pages as used; statistics, as free and
  * clean. */
-extern km_hidden size_t km_own_pages;
+extern km_hidden size_t km_addr_reuse_pages;
 void km_addr_reuse_fork(bool before, bool child);
 
 #endif

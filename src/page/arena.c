@@ -103,7 +103,7 @@ static bool reserve_range(size_t bytes)
 	size_t front = km_arena.ranges ? 0 : KM_ID_TABLES;
 	size_t array_bytes = reserve_arrays(&reserved, 0, KM_RANGE_LIVE, front, 0, "libkmem: page map");
 	if (array_bytes && km_node_count > 1)
-		reserved.node = km_meta_alloc(reserved.pages >> KM_MAX_ORDER, true);
+		reserved.node = km_metadata_alloc(reserved.pages >> KM_MAX_ORDER, true);
 	/* The allocation state maps are in a mapping of their own, away from all other memory. */
 	if (!array_bytes || (km_node_count > 1 && !reserved.node) ||
 	    (km_hardening.live && !reserve_arrays(&reserved, KM_RANGE_LIVE, KM_RANGE_ARRAYS, 0, ARRAY_ALIGN,
@@ -316,7 +316,9 @@ bool km_arena_start(void)
 
 /* ------------------------------------------------------------------ pages */
 
-/* Allocate free pages of the node. If there are none and may_grow, commit fresh memory. */
+/* Allocate pages of the node: of a free run; else, if may_grow, of fresh memory; else of any run that fits
+ * (km_run_find, all). Returns: NULL without memory, or with the lock taken and may_wait false. *zero: the pages read
+ * as zeros. */
 static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, bool may_wait, bool may_grow, bool *zero)
 {
 	struct km_zone *zone = &km_arena.zone[node];

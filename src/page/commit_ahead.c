@@ -24,8 +24,8 @@
 #define MOST_PAGES	(2 * LEAST_PAGES)
 #define MOST_STEPS	32				/* most steps of one top-up */
 /* Metadata for each page: slob's marks, slab's freelists; and a floor for sheaves. */
-#define META_BYTES	192u
-#define META_FLOOR	((size_t)64 << 10)
+#define METADATA_BYTES	192u
+#define METADATA_FLOOR	((size_t)64 << 10)
 
 static struct {
 	size_t asked;		/* pages allocated without waiting since the last top-up */
@@ -96,17 +96,17 @@ static void set_level(size_t asked, bool missed)
 
 static bool records_ahead(void)
 {
-	return km_meta_ahead(META_FLOOR + km_ahead_level() * META_BYTES);
+	return km_metadata_ahead(METADATA_FLOOR + km_ahead_level() * METADATA_BYTES);
 }
 
-static void adopt_now(void);
+static void free_left_pieces_now(void);
 
 void km_ahead_top_up(void)
 {
 	uint32_t free = 0;
 
 	if (km_unlikely(km_load(&ahead.left)))
-		adopt_now();
+		free_left_pieces_now();
 	if (km_load(&ahead.busy) || !km_cas_acquire(&ahead.busy, &free, 1u))
 		return;
 	/* Read first: a write would take the cache line from the threads that note requests. */
@@ -211,8 +211,8 @@ static void give_taken_back(void)
 	}
 }
 
-/* Free the pieces of a thread that is not in this process. Requires: `one` is held, or there is no other thread. */
-static void adopt(void)
+/* Free the pieces of a thread that the fork left behind. Requires: `one` is held, or there is no other thread. */
+static void free_left_pieces(void)
 {
 	if (km_likely(!km_load(&ahead.left)))
 		return;
@@ -226,11 +226,11 @@ static void adopt(void)
 	count(-touched.more);
 }
 
-static km_cold void adopt_now(void)
+static km_cold void free_left_pieces_now(void)
 {
 	if (!km_trylock(&touched.one))
 		return;
-	adopt();
+	free_left_pieces();
 	km_unlock(&touched.one);
 }
 
@@ -305,7 +305,7 @@ bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 {
 	if (!be_the_one())
 		return false;
-	adopt();
+	free_left_pieces();
 	long more = (long)want->pages - (long)*reserved;
 	bool done = commit(more);
 	if (done) {
@@ -316,8 +316,8 @@ bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 		km_unlock(&touched.lock);
 		/* Make the reserved pages of all caches resident: free pages belong to no particular cache. */
 		done = (more <= 0 || records_ahead()) &&
-		       (!want->meta_bytes ||
-			(km_meta_ahead(want->meta_bytes) && km_meta_fault_in(want->meta_bytes) &&
+		       (!want->metadata_bytes ||
+			(km_metadata_ahead(want->metadata_bytes) && km_metadata_fault_in(want->metadata_bytes) &&
 			 touch_free_pages(km_pages_reserve(0), want->pages, want->order, want->live_shift)));
 		/* A reduction always succeeds: the earlier reservation of these pages holds. */
 		done |= more < 0;
@@ -398,5 +398,5 @@ void km_ahead_fork(bool before, bool child)
 	/* A fork in a signal handler may have interrupted the holder of a page lock: then a later call frees the
 	 * pieces. */
 	if (!km_fork_is_nested())
-		adopt();
+		free_left_pieces();
 }

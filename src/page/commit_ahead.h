@@ -22,7 +22,7 @@ void km_ahead_top_up(void);
 bool km_ahead_reserve(long pages);
 /*
  * Reserve `want->pages` pages for a cache instead of *reserved, and make all reserved pages resident, with the state
- * that slabs of `order` need. Also make meta_bytes of metadata resident (0: nothing is made resident). The resident
+ * that slabs of `order` need. Also make metadata_bytes of metadata resident (0: nothing is made resident). The resident
  * pages are allocated before other pages, and stay resident when they are free again.
  * rest(cache) makes the cache's own slabs resident, as the last step. If rest() fails nothing is changed, except that
  * a reduction holds.
@@ -30,7 +30,7 @@ bool km_ahead_reserve(long pages);
  * lock that other code waits for.
  */
 struct km_ahead_want {
-	size_t pages, meta_bytes;
+	size_t pages, metadata_bytes;
 	unsigned order;
 	uint32_t live_shift;
 	struct kmem_cache *cache;

@@ -48,7 +48,7 @@ void km_deferred_finish(void)
 	while (piece) {
 		struct piece *next = piece->next;
 
-		km_meta_free(piece, piece->bytes);
+		km_metadata_free(piece, piece->bytes);
 		piece = next;
 	}
 }

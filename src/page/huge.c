@@ -74,7 +74,7 @@ static void unlock_table(const struct km_busy_was *was)
 #define VIEW_SLOTS	((uintptr_t)63)
 #define FORK_TRIES	1000	/* tries of 1 ms each: for one system call */
 #define HIDDEN_MOST	4096u	/* most parts of regions hidden from one mlockall: each may be a mapping */
-#define META_MOST	((size_t)4 << 20)	/* a larger table has a mapping of its own */
+#define METADATA_MOST	((size_t)4 << 20)	/* a larger table has a mapping of its own */
 
 static size_t hash(uintptr_t start)
 {
@@ -172,8 +172,8 @@ static bool reserve_entry(void)
 	struct km_huge_entry *old = big.table, *table;
 	const size_t bytes = slots * sizeof(*table);
 
-	table = bytes <= META_MOST ? km_meta_alloc(bytes, true) : km_os_map(bytes, KM_PAGE_SIZE);
-	big.alone += table && bytes > META_MOST;
+	table = bytes <= METADATA_MOST ? km_metadata_alloc(bytes, true) : km_os_map(bytes, KM_PAGE_SIZE);
+	big.alone += table && bytes > METADATA_MOST;
 	if (!table)
 		return big.table && big.used + big.deleted + 1 < big.slots;
 	/* Set slots to 0 between the tables: a reader in another process must never combine the slots of one table
@@ -189,8 +189,8 @@ static bool reserve_entry(void)
 	km_store_release(&big.view, (uintptr_t)table | km_ilog2(slots));
 	/* A reader without the lock may still read the old table. Metadata stays readable, and an old table with a
 	 * mapping of its own is never unmapped. */
-	if (old_slots * sizeof(*old) <= META_MOST)
-		km_meta_free(old, old_slots * sizeof(*old));
+	if (old_slots * sizeof(*old) <= METADATA_MOST)
+		km_metadata_free(old, old_slots * sizeof(*old));
 	return true;
 }
 
@@ -294,16 +294,16 @@ static size_t in_use(void)
  * the lock is held. Returns: NULL if the system refuses or the space behind the block is taken; then the block is
  * freed.
  */
-static void *fit(struct km_huge_cached parked, size_t bytes)
+static void *fit(struct km_huge_cached cached, size_t bytes)
 {
-	size_t whole = whole_pages(bytes), had = whole_pages(parked.bytes);
-	bool grows = parked.bytes < bytes;
-	void *p = parked.p;
+	size_t whole = whole_pages(bytes), had = whole_pages(cached.bytes);
+	bool grows = cached.bytes < bytes;
+	void *p = cached.p;
 
 	km_debug(!find((uintptr_t)p), "a cached huge block is not in the table");
 
-	if (parked.region) {
-		if (!km_region_resize(parked.region, p, parked.bytes, bytes))
+	if (cached.region) {
+		if (!km_region_resize(cached.region, p, cached.bytes, bytes))
 			p = NULL;
 	} else if (grows) {
 		big.in_hand++;
@@ -312,15 +312,15 @@ static void *fit(struct km_huge_cached parked, size_t bytes)
 		km_lock(&big.lock);
 		big.in_hand -= big.in_hand != 0;
 	}
-	if (grows && (p || !parked.region))
-		km_huge_cache_miss(bytes - parked.bytes, in_use() + bytes);
+	if (grows && (p || !cached.region))
+		km_huge_cache_miss(bytes - cached.bytes, in_use() + bytes);
 	if (!p) {
-		let_go(parked.p, parked.bytes, parked.region);
+		let_go(cached.p, cached.bytes, cached.region);
 		return NULL;
 	}
-	if (parked.region)
+	if (cached.region)
 		return p;
-	if (parked.bytes > bytes)
+	if (cached.bytes > bytes)
 		clear_behind(p, bytes);
 	if (had > whole) {
 		big.alone++;
@@ -433,14 +433,14 @@ static void *get_new(size_t bytes, size_t align, uint32_t *region)
 static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 {
 	void *p = km_unlikely(big.kept != NULL) ? reuse_kept(bytes, align) : NULL;
-	struct km_huge_cached parked;
+	struct km_huge_cached cached;
 
 	*region = 0;
 	*zero = true;
 	if (p)
 		return p;
-	if (km_huge_cache_take(bytes, align, &parked) && (p = fit(parked, bytes))) {
-		*region = parked.region;
+	if (km_huge_cache_take(bytes, align, &cached) && (p = fit(cached, bytes))) {
+		*region = cached.region;
 		*zero = false;
 		return p;
 	}
@@ -644,9 +644,9 @@ void km_huge_get_stats(size_t *blocks, size_t *bytes)
 }
 
 void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
-		   const size_t **parked)
+		   const size_t **cached)
 {
-	*parked = &km_huge_cache.pages;
+	*cached = &km_huge_cache.pages;
 	*blocks = &big.blocks;
 	*bytes = &big.bytes;
 	*kept = &big.kept_bytes;
@@ -654,12 +654,12 @@ void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **
 }
 
 void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size_t **slots,
-			  const struct km_huge_cached **parked, const unsigned **parked_count)
+			  const struct km_huge_cached **cached, const unsigned **cached_count)
 {
 	*table = (const struct km_huge_entry *const *)&big.table;
 	*slots = &big.slots;
-	*parked = km_huge_cache.at;
-	*parked_count = &km_huge_cache.count;
+	*cached = km_huge_cache.at;
+	*cached_count = &km_huge_cache.count;
 }
 
 /* Before a fork, wait until in_hand is 0: the child would lose a block counted there. In the child of a signal

@@ -55,11 +55,11 @@ size_t km_huge_idle(void);
 void km_huge_get_stats(size_t *blocks, size_t *bytes);
 /* Addresses of the counters: blocks, bytes, the two parts of km_huge_spare(), and the pages of cached blocks. */
 void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
-		   const size_t **parked);
+		   const size_t **cached);
 /* Addresses of the table of blocks, and of the cached blocks. */
 struct km_huge_cached;
 void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size_t **slots,
-			  const struct km_huge_cached **parked, const unsigned **parked_count);
+			  const struct km_huge_cached **cached, const unsigned **cached_count);
 void km_huge_fork(bool before, bool child);
 
 #endif

@@ -22,7 +22,7 @@ static struct {
 	size_t trimmed;			/* bytes given back lately because of the bound */
 	size_t missed;			/* ... and allocated again since (purge.c does the same for pages) */
 	size_t peak;			/* recent peak of bytes in use */
-} parked;
+} swing;
 
 static size_t cached_bytes(void)
 {
@@ -44,8 +44,8 @@ static struct km_huge_cached remove_at(unsigned i)
 
 static size_t bound(size_t used)
 {
-	size_t peak = km_load(&parked.peak), most = peak + peak / 2;
-	size_t swings = km_min(km_load(&parked.missed), km_max(used / 2, MOST_SWUNG));
+	size_t peak = km_load(&swing.peak), most = peak + peak / 2;
+	size_t swings = km_min(km_load(&swing.missed), km_max(used / 2, MOST_SWUNG));
 
 	return km_max(used / 4, km_min(swings, most - km_min(most, used)));
 }
@@ -61,7 +61,7 @@ bool km_huge_cache_put(void *p, size_t bytes, uint32_t region, size_t used)
 
 	if (km_huge_cache.count == KM_HUGE_CACHED_MOST)
 		return false;
-	km_store(&parked.peak, km_max(parked.peak, used + bytes));
+	km_store(&swing.peak, km_max(swing.peak, used + bytes));
 	km_debug(bytes && !(bytes & (KM_PAGE_SIZE - 1)), "a block has whole pages");
 	*at = (struct km_huge_cached){ p, bytes, (uint32_t)km_os_now_ms(), region };
 	km_debug(!km_huge_cache.count || (int32_t)(at->ms - at[-1].ms) >= 0, "cached huge blocks are in order of age");
@@ -97,18 +97,18 @@ bool km_huge_cache_take(size_t bytes, size_t align, struct km_huge_cached *got)
 
 void km_huge_cache_miss(size_t bytes, size_t used)
 {
-	size_t again = km_min(parked.trimmed, bytes);
+	size_t again = km_min(swing.trimmed, bytes);
 
-	parked.trimmed -= again;
-	km_bump(&parked.missed, again);
-	km_store(&parked.peak, km_max(parked.peak, used));
+	swing.trimmed -= again;
+	km_bump(&swing.missed, again);
+	km_store(&swing.peak, km_max(swing.peak, used));
 }
 
 bool km_huge_cache_beyond(size_t used, struct km_huge_cached *gone)
 {
 	if (!km_huge_cache_too_many(used) || !km_huge_cache_old(0, gone))
 		return false;
-	parked.trimmed += gone->bytes;
+	swing.trimmed += gone->bytes;
 	return true;
 }
 
@@ -122,8 +122,8 @@ bool km_huge_cache_old(unsigned decay_ms, struct km_huge_cached *gone)
 
 void km_huge_cache_fade(size_t used, bool whole)
 {
-	parked.trimmed -= whole ? parked.trimmed : (parked.trimmed + 3) / 4;
-	km_bump(&parked.missed, -(whole ? parked.missed : (parked.missed + 3) / 4));
-	if (parked.peak > used)
-		km_bump(&parked.peak, -(whole ? parked.peak - used : (parked.peak - used + 3) / 4));
+	swing.trimmed -= whole ? swing.trimmed : (swing.trimmed + 3) / 4;
+	km_bump(&swing.missed, -(whole ? swing.missed : (swing.missed + 3) / 4));
+	if (swing.peak > used)
+		km_bump(&swing.peak, -(whole ? swing.peak - used : (swing.peak - used + 3) / 4));
 }

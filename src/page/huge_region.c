@@ -162,11 +162,11 @@ bool km_region_clean(void *p, size_t bytes)
 static bool reserve(unsigned number, size_t bytes)
 {
 	size_t run_bytes = bytes / regions.granule * sizeof(struct run);
-	struct run *run = km_meta_alloc(run_bytes, true);
+	struct run *run = km_metadata_alloc(run_bytes, true);
 	char *base = run ? km_os_reserve_whole(bytes, regions.granule) : NULL;
 
 	if (!base) {
-		km_meta_free(run, run_bytes);
+		km_metadata_free(run, run_bytes);
 		return false;
 	}
 	km_os_name(base, bytes, "libkmem: large blocks");
@@ -178,15 +178,15 @@ static bool reserve(unsigned number, size_t bytes)
 	return true;
 }
 
-/* Returns: a free entry of the table, or MAX_REGIONS. */
-static unsigned place(void)
+/* Returns: a free entry of the table. MAX_REGIONS: the table is full, or has no memory. */
+static unsigned unused_region(void)
 {
 	unsigned i = 0;
 
 	while (i < regions.count && region_at(i)->base)
 		i++;
 	if (i == MAX_REGIONS || (i == regions.count && i % 64 == 0 && !regions.at[i / 64] &&
-				 !(regions.at[i / 64] = km_meta_alloc(64 * sizeof(struct region), true))))
+				 !(regions.at[i / 64] = km_metadata_alloc(64 * sizeof(struct region), true))))
 		return MAX_REGIONS;
 	regions.count = km_max(regions.count, i + 1);
 	return i;
@@ -198,7 +198,7 @@ static struct region *new_region(size_t granules)
 {
 	size_t limit = km_os_address_room(), least = granules * regions.granule;
 	size_t bytes = km_min(km_max(FIRST_BYTES, regions.bytes), MOST_GRANULES * regions.granule);
-	unsigned i = granules <= MOST_GRANULES ? place() : MAX_REGIONS;
+	unsigned i = granules <= MOST_GRANULES ? unused_region() : MAX_REGIONS;
 
 	if (i == MAX_REGIONS)
 		return NULL;
@@ -225,7 +225,7 @@ static void release(struct region *region)
 		return;
 	}
 	km_debug(regions.bytes >= region->granules * regions.granule, "a released region was counted");
-	km_meta_free(region->run, region->granules * sizeof(struct run));
+	km_metadata_free(region->run, region->granules * sizeof(struct run));
 	regions.bytes -= region->granules * regions.granule;
 	km_bump(&km_region_spare, -(region->granules * regions.granule));
 	region->base = NULL;

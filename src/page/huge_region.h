@@ -18,9 +18,10 @@ void km_region_free(uint32_t region, void *p, bool clean);
 /* Resize the block in place and keep the content; new bytes are zeros. Returns: false if there is no room; the block
  * is unchanged then. */
 bool km_region_resize(uint32_t region, void *p, size_t old_bytes, size_t new_bytes);
-/* Remove or restore access, around a call that fills in and locks all accessible memory: for the spare room of a
- * block, or for free memory. *left: most parts of free memory, because each part may be a mapping meanwhile. */
+/* Take or restore access to the spare room of a block, around a call that locks all accessible memory (mlockall). */
 void km_region_hide_room(uint32_t region, void *p, size_t bytes, bool hidden);
+/* The same for free memory. *left: the number of parts that may still be hidden, because each part may need a
+ * mapping. */
 void km_region_hide_free(bool hidden, unsigned *left);
 /* Offer regions without blocks, once refused by munmap, to the system again. */
 void km_region_offer(void);

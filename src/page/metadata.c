@@ -34,13 +34,13 @@ static struct {
 	uint8_t *units;			/* for each page of the range: free smallest pieces, during a trim */
 	uint64_t *gone;			/* a bit for each page of the range: purged */
 	size_t gone_pages;
-	char *root;			/* the first bytes of the first range (km_meta_root) */
+	char *root;			/* the first bytes of the first range (km_metadata_root) */
 	struct km_span span[MOST_SPANS];
 	unsigned spans;
-	/* Linked by the last word of a smallest piece. [spread]: records of km_meta_alloc_spread() have lists, and so
-	 * pages, of their own, because some records stay for ever. */
+	/* Linked by the last word of a smallest piece. [spread]: records of km_metadata_alloc_spread() have lists, and
+	 * so pages, of their own, because some records stay for ever. */
 	void *free[2][MAX_SHIFT + 1];
-} meta = { .lock = KM_LOCK_INIT(KM_RANK_META) };
+} metadata = { .lock = KM_LOCK_INIT(KM_RANK_METADATA) };
 
 static unsigned shift_of(size_t bytes)
 {
@@ -55,18 +55,18 @@ static void **link_of(void *p)
 /* With the lock. */
 static void note_span(const char *start, size_t bytes)
 {
-	if (meta.spans == MOST_SPANS)
+	if (metadata.spans == MOST_SPANS)
 		return;
-	meta.span[meta.spans] = (struct km_span){ start, start + bytes };
+	metadata.span[metadata.spans] = (struct km_span){ start, start + bytes };
 	/* Release: a reader outside of the process that sees the count sees the span. */
-	km_store_release(&meta.spans, meta.spans + 1);
+	km_store_release(&metadata.spans, metadata.spans + 1);
 }
 
-void km_meta_note_span(const void *start, size_t bytes)
+void km_metadata_note_span(const void *start, size_t bytes)
 {
 	km_busy_scope(was);
 
-	km_lock_scope(&meta.lock);
+	km_lock_scope(&metadata.lock);
 	note_span(start, bytes);
 }
 
@@ -87,28 +87,28 @@ static bool new_range(size_t bytes)
 	note_span(p, range);
 	km_debug(!((uintptr_t)p & (KM_PAGE_SIZE - 1)) && range >= least, "a range begins with a page");
 	/* Free pieces of the former range stay on the lists. Its pages are never purged. */
-	meta.base = p;
-	if (meta.gone)
-		__builtin_memset(meta.gone, 0, MARK_BYTES);
-	meta.gone_pages = 0;
+	metadata.base = p;
+	if (metadata.gone)
+		__builtin_memset(metadata.gone, 0, MARK_BYTES);
+	metadata.gone_pages = 0;
 	/* The first system page stays without access, so that a mapping of metadata begins after it. */
-	meta.at = meta.committed = p + km_os_page_bytes();
-	meta.end = p + range;
-	if (!meta.root) {
-		meta.root = meta.at;
-		meta.at += KM_META_ROOT_BYTES;
+	metadata.at = metadata.committed = p + km_os_page_bytes();
+	metadata.end = p + range;
+	if (!metadata.root) {
+		metadata.root = metadata.at;
+		metadata.at += KM_METADATA_ROOT_BYTES;
 	}
 	return true;
 }
 
-void km_meta_fit(size_t limit)
+void km_metadata_fit(size_t limit)
 {
-	km_lock_scope(&meta.lock);
+	km_lock_scope(&metadata.lock);
 	size_t spare = km_align_down(limit / 64, COMMIT_STEP);
-	char *end = (char *)km_align_up((uintptr_t)meta.committed, COMMIT_STEP) + spare;
-	if (meta.committed && end < meta.end) {
-		km_os_unmap(end, (size_t)(meta.end - end));
-		meta.end = end;
+	char *end = (char *)km_align_up((uintptr_t)metadata.committed, COMMIT_STEP) + spare;
+	if (metadata.committed && end < metadata.end) {
+		km_os_unmap(end, (size_t)(metadata.end - end));
+		metadata.end = end;
 	}
 }
 
@@ -116,31 +116,31 @@ void km_meta_fit(size_t limit)
 
 static void push(void *p, unsigned shift, bool spread)
 {
-	km_debug(km_is_locked(&meta.lock), "the lists change under their lock");
+	km_debug(km_is_locked(&metadata.lock), "the lists change under their lock");
 	km_debug(shift >= MIN_SHIFT && shift <= MAX_SHIFT, "a piece has the size of a list");
 	km_debug(!((uintptr_t)p & (km_min((size_t)1 << shift, 2 * KM_PAGE_SIZE) - 1)),
 		 "a piece is aligned to its size");
-	km_debug(p != meta.free[spread][shift], "a piece is freed once");
-	*link_of(p) = meta.free[spread][shift];
-	meta.free[spread][shift] = p;
-	meta.free_bytes += (size_t)1 << shift;
+	km_debug(p != metadata.free[spread][shift], "a piece is freed once");
+	*link_of(p) = metadata.free[spread][shift];
+	metadata.free[spread][shift] = p;
+	metadata.free_bytes += (size_t)1 << shift;
 }
 
 /* Find `pages` adjacent purged pages, aligned to two pages if more than one. *first: the index of the first. Returns:
  * false if there are none. */
 static bool find_gone(size_t pages, size_t *first)
 {
-	size_t all = (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT, run = 0;
+	size_t all = (size_t)(metadata.at - metadata.base) >> KM_PAGE_SHIFT, run = 0;
 
 	for (size_t page = 0; page < all; page++) {
 		/* Skip 64 pages at a time. */
-		if (page % 64 == 0 && !meta.gone[page / 64]) {
+		if (page % 64 == 0 && !metadata.gone[page / 64]) {
 			page += 63;
 			run = 0;
 			continue;
 		}
-		const uintptr_t address = (uintptr_t)meta.base + (page << KM_PAGE_SHIFT);
-		bool fits = km_bits_count(meta.gone, page, 1) &&
+		const uintptr_t address = (uintptr_t)metadata.base + (page << KM_PAGE_SHIFT);
+		bool fits = km_bits_count(metadata.gone, page, 1) &&
 			    (run || pages == 1 || !(address & (2 * KM_PAGE_SIZE - 1)));
 		run = fits ? run + 1 : 0;
 		if (run == pages) {
@@ -157,13 +157,13 @@ static void *take_gone(unsigned shift)
 {
 	size_t bytes = (size_t)1 << shift, pages = bytes > KM_PAGE_SIZE ? bytes >> KM_PAGE_SHIFT : 1, first;
 
-	if (meta.gone_pages < pages || !find_gone(pages, &first))
+	if (metadata.gone_pages < pages || !find_gone(pages, &first))
 		return NULL;
-	char *p = meta.base + (first << KM_PAGE_SHIFT);
-	km_bits_change(meta.gone, first, pages, false);
-	km_debug(meta.gone_pages >= pages, "returned pages are counted");
-	meta.gone_pages -= pages;
-	km_bump(&meta.committed_bytes, pages << KM_PAGE_SHIFT);
+	char *p = metadata.base + (first << KM_PAGE_SHIFT);
+	km_bits_change(metadata.gone, first, pages, false);
+	km_debug(metadata.gone_pages >= pages, "returned pages are counted");
+	metadata.gone_pages -= pages;
+	km_bump(&metadata.committed_bytes, pages << KM_PAGE_SHIFT);
 	return p;
 }
 
@@ -173,29 +173,30 @@ static void *carve(size_t bytes, bool may_wait)
 {
 	/* A sheaf is aligned to its size, and the largest sheaf has 1024 words. */
 	size_t align = km_min(bytes, 2 * KM_PAGE_SIZE);
-	char *p = (char *)km_align_up((uintptr_t)meta.at, align);
+	char *p = (char *)km_align_up((uintptr_t)metadata.at, align);
 
-	if (!meta.at || p + bytes > meta.end) {
+	if (!metadata.at || p + bytes > metadata.end) {
 		if (!may_wait || !new_range(bytes))
 			return NULL;
-		p = (char *)km_align_up((uintptr_t)meta.at, align);
+		p = (char *)km_align_up((uintptr_t)metadata.at, align);
 	}
-	if (p + bytes > meta.committed) {
-		size_t step = km_align_up((size_t)(p + bytes - meta.committed), COMMIT_STEP);
+	if (p + bytes > metadata.committed) {
+		size_t step = km_align_up((size_t)(p + bytes - metadata.committed), COMMIT_STEP);
 
-		step = km_min(step, (size_t)(meta.end - meta.committed));
-		if (!may_wait || km_os_commit(meta.committed, step))
+		step = km_min(step, (size_t)(metadata.end - metadata.committed));
+		if (!may_wait || km_os_commit(metadata.committed, step))
 			return NULL;
-		meta.committed += step;
-		km_bump(&meta.committed_bytes, step);
+		metadata.committed += step;
+		km_bump(&metadata.committed_bytes, step);
 	}
 	/* Bytes skipped by the alignment become smaller pieces. */
-	for (size_t piece; meta.at < p; meta.at += piece) {
-		piece = (size_t)1 << __builtin_ctzll((uintptr_t)meta.at);
-		push(meta.at, shift_of(piece), false);
+	for (size_t piece; metadata.at < p; metadata.at += piece) {
+		piece = (size_t)1 << __builtin_ctzll((uintptr_t)metadata.at);
+		push(metadata.at, shift_of(piece), false);
 	}
-	meta.at = p + bytes;
-	km_debug(meta.at <= meta.committed && meta.committed <= meta.end, "the split part is committed");
+	metadata.at = p + bytes;
+	km_debug(metadata.at <= metadata.committed && metadata.committed <= metadata.end,
+		 "the split part is committed");
 	return p;
 }
 
@@ -219,12 +220,12 @@ static void *alloc_piece(size_t bytes, bool may_wait, bool spread)
 	if (shift > MAX_SHIFT)
 		return NULL;
 	struct km_busy_was was = km_busy_begin();
-	if (km_lock_may(&meta.lock, may_wait)) {
-		p = meta.free[spread][shift];
+	if (km_lock_may(&metadata.lock, may_wait)) {
+		p = metadata.free[spread][shift];
 		if (p) {
-			meta.free[spread][shift] = *link_of(p);
-			km_debug(meta.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
-			meta.free_bytes -= (size_t)1 << shift;
+			metadata.free[spread][shift] = *link_of(p);
+			km_debug(metadata.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
+			metadata.free_bytes -= (size_t)1 << shift;
 			clear(p, (size_t)1 << shift);
 		} else {
 			/* A page has pieces of one list, so the page can be purged when all records of one kind are
@@ -233,7 +234,7 @@ static void *alloc_piece(size_t bytes, bool may_wait, bool spread)
 			for (size_t at = KM_PAGE_SIZE >> shift; p && at > 1; at--)
 				push((char *)p + ((at - 1) << shift), shift, spread);
 		}
-		km_unlock_may(&meta.lock, may_wait);
+		km_unlock_may(&metadata.lock, may_wait);
 	}
 	km_busy_end(was);
 	if (!p && !may_wait)
@@ -241,24 +242,24 @@ static void *alloc_piece(size_t bytes, bool may_wait, bool spread)
 	return p;
 }
 
-void *km_meta_alloc(size_t bytes, bool may_wait)
+void *km_metadata_alloc(size_t bytes, bool may_wait)
 {
 	return alloc_piece(bytes, may_wait, false);
 }
 
-bool km_meta_ahead(size_t bytes)
+bool km_metadata_ahead(size_t bytes)
 {
 	km_busy_scope(was);
 
-	km_lock_scope(&meta.lock);
-	bool ready = meta.at && (size_t)(meta.committed - meta.at) >= bytes;
+	km_lock_scope(&metadata.lock);
+	bool ready = metadata.at && (size_t)(metadata.committed - metadata.at) >= bytes;
 	/* At the end of a range only the rest is committed: a thread that needs more begins the next range. */
-	size_t left = (size_t)(meta.end - meta.committed);
-	km_debug(meta.committed <= meta.end, "at most the whole range is committed");
-	size_t step = ready || !meta.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
-	if (step && !km_os_commit(meta.committed, step)) {
-		meta.committed += step;
-		km_bump(&meta.committed_bytes, step);
+	size_t left = (size_t)(metadata.end - metadata.committed);
+	km_debug(metadata.committed <= metadata.end, "at most the whole range is committed");
+	size_t step = ready || !metadata.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
+	if (step && !km_os_commit(metadata.committed, step)) {
+		metadata.committed += step;
+		km_bump(&metadata.committed_bytes, step);
 		ready = true;
 	}
 	return ready;
@@ -270,11 +271,11 @@ static char *next_gone(size_t *page)
 	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
 	char *found = NULL;
 
-	km_lock_scope(&meta.lock);
-	size_t all = meta.gone_pages ? (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT : 0;
+	km_lock_scope(&metadata.lock);
+	size_t all = metadata.gone_pages ? (size_t)(metadata.at - metadata.base) >> KM_PAGE_SHIFT : 0;
 	for (; *page < all && !found; *page += unit)
-		if (km_bits_count(meta.gone, *page, 1))
-			found = meta.base + (*page << KM_PAGE_SHIFT);
+		if (km_bits_count(metadata.gone, *page, 1))
+			found = metadata.base + (*page << KM_PAGE_SHIFT);
 	return found;
 }
 
@@ -283,7 +284,7 @@ static char *next_gone(size_t *page)
  * pages still count as purged until the allocation. The lock is held for the search, not for the faults: metadata
  * stays mapped and readable, so a fault on a page allocated or purged meanwhile is harmless.
  */
-bool km_meta_fault_in(size_t bytes)
+bool km_metadata_fault_in(size_t bytes)
 {
 	size_t unit = km_os_page_bytes(), page = 0;
 	km_busy_scope(was);
@@ -292,11 +293,11 @@ bool km_meta_fault_in(size_t bytes)
 	bytes = km_align_up(bytes, unit);
 	for (char *gone; done && bytes && (gone = next_gone(&page)); bytes -= unit)
 		done = !km_os_fault_in(gone, unit);
-	km_lock(&meta.lock);
-	char *first = (char *)km_align_down((uintptr_t)meta.at, unit);
-	size_t most = (size_t)(meta.committed - first);
-	km_debug(first <= meta.committed, "the unused part of the range is committed");
-	km_unlock(&meta.lock);
+	km_lock(&metadata.lock);
+	char *first = (char *)km_align_down((uintptr_t)metadata.at, unit);
+	size_t most = (size_t)(metadata.committed - first);
+	km_debug(first <= metadata.committed, "the unused part of the range is committed");
+	km_unlock(&metadata.lock);
 	if (done && most && bytes)
 		done = !km_os_fault_in(first, km_min(bytes, most));
 	return done;
@@ -314,17 +315,17 @@ static void free_piece(void *p, size_t bytes, bool spread)
 		return;
 	}
 	km_busy_scope(was);
-	km_lock_scope(&meta.lock);
+	km_lock_scope(&metadata.lock);
 	push(p, shift, spread);
-	meta.freed += (size_t)1 << shift;
+	metadata.freed += (size_t)1 << shift;
 }
 
-void km_meta_free(void *p, size_t bytes)
+void km_metadata_free(void *p, size_t bytes)
 {
 	free_piece(p, bytes, false);
 }
 
-void *km_meta_alloc_spread(size_t bytes, bool may_wait)
+void *km_metadata_alloc_spread(size_t bytes, bool may_wait)
 {
 	km_debug(bytes <= KM_PAGE_SIZE, "a piece lies in a page");
 	char *piece = alloc_piece(bytes, may_wait, true);
@@ -334,7 +335,7 @@ void *km_meta_alloc_spread(size_t bytes, bool may_wait)
 	return piece ? piece + ((uintptr_t)piece >> KM_PAGE_SHIFT) % places * KM_CACHE_LINE : NULL;
 }
 
-void km_meta_free_spread(void *p, size_t bytes)
+void km_metadata_free_spread(void *p, size_t bytes)
 {
 	free_piece((void *)km_align_down((uintptr_t)p, (uintptr_t)1 << shift_of(bytes)), bytes, true);
 }
@@ -347,7 +348,7 @@ static bool have_marks(void)
 	/* units has a byte for each page, and one byte behind the last page. */
 	size_t bytes = MARK_BYTES + RANGE_BYTES / KM_PAGE_SIZE + KM_PAGE_SIZE;
 
-	if (meta.gone)
+	if (metadata.gone)
 		return true;
 	char *p = km_os_reserve(bytes, KM_PAGE_SIZE);
 	if (!p)
@@ -358,18 +359,18 @@ static bool have_marks(void)
 	}
 	km_os_name(p, bytes, "libkmem: metadata");
 	note_span(p, bytes);
-	meta.gone = (uint64_t *)p;
-	meta.units = (uint8_t *)p + MARK_BYTES;
+	metadata.gone = (uint64_t *)p;
+	metadata.units = (uint8_t *)p + MARK_BYTES;
 	return true;
 }
 
 /* Returns: the entries in `units` of a piece's pages; NULL if the piece lies in a former range. */
 static uint8_t *units_of(const void *piece, unsigned shift, size_t *pages)
 {
-	uintptr_t offset = (uintptr_t)piece - (uintptr_t)meta.base;
+	uintptr_t offset = (uintptr_t)piece - (uintptr_t)metadata.base;
 
 	*pages = shift > KM_PAGE_SHIFT ? (size_t)1 << (shift - KM_PAGE_SHIFT) : 1;
-	return offset < (uintptr_t)(meta.at - meta.base) ? &meta.units[offset >> KM_PAGE_SHIFT] : NULL;
+	return offset < (uintptr_t)(metadata.at - metadata.base) ? &metadata.units[offset >> KM_PAGE_SHIFT] : NULL;
 }
 
 static void count_list(void *p, unsigned shift)
@@ -398,8 +399,8 @@ static size_t choose(size_t all)
 
 		end = km_min(page + unit, all);
 		for (size_t at = page; at < end; at++)
-			goes &= meta.units[at] == UNITS;
-		__builtin_memset(meta.units + page, goes ? UNITS : 0, end - page);
+			goes &= metadata.units[at] == UNITS;
+		__builtin_memset(metadata.units + page, goes ? UNITS : 0, end - page);
 		chosen += goes ? unit : 0;
 	}
 	return chosen;
@@ -424,8 +425,8 @@ static void take_off_list(void **at, unsigned shift)
 	for (void *p; (p = *at);)
 		if (goes(p, shift)) {
 			*at = *link_of(p);
-			km_debug(meta.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
-			meta.free_bytes -= (size_t)1 << shift;
+			km_debug(metadata.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
+			metadata.free_bytes -= (size_t)1 << shift;
 		} else {
 			at = link_of(p);
 		}
@@ -449,65 +450,65 @@ static void give_back(size_t all)
 	size_t given = 0;
 
 	for (size_t page = 0, end; page < all; page = end) {
-		char *p = meta.base + (page << KM_PAGE_SHIFT);
+		char *p = metadata.base + (page << KM_PAGE_SHIFT);
 
-		for (end = page; end < all && meta.units[end] == UNITS;)
+		for (end = page; end < all && metadata.units[end] == UNITS;)
 			end++;
 		if (end == page) {
 			end++;
 			continue;
 		}
-		km_debug(meta.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "returned metadata was committed");
+		km_debug(metadata.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "returned metadata was committed");
 		purge(p, (end - page) << KM_PAGE_SHIFT);
-		km_bits_change(meta.gone, page, end - page, true);
+		km_bits_change(metadata.gone, page, end - page, true);
 		given += end - page;
 	}
-	meta.gone_pages += given;
-	km_bump(&meta.committed_bytes, -(given << KM_PAGE_SHIFT));
+	metadata.gone_pages += given;
+	km_bump(&metadata.committed_bytes, -(given << KM_PAGE_SHIFT));
 }
 
 /* Purge entirely free pages. Requires: the lock is held. Returns: the number of chosen pages. */
 static size_t trim(void)
 {
-	size_t all = (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT;
+	size_t all = (size_t)(metadata.at - metadata.base) >> KM_PAGE_SHIFT;
 
-	meta.freed = 0;
+	metadata.freed = 0;
 	if (!have_marks() || all > RANGE_BYTES >> KM_PAGE_SHIFT)
 		return 0;
-	__builtin_memset(meta.units, 0, all + 1);
+	__builtin_memset(metadata.units, 0, all + 1);
 	for (unsigned shift = MIN_SHIFT; shift <= MAX_SHIFT; shift++) {
-		count_list(meta.free[0][shift], shift);
-		count_list(meta.free[1][shift], shift);
+		count_list(metadata.free[0][shift], shift);
+		count_list(metadata.free[1][shift], shift);
 	}
 	size_t chosen = choose(all);
 	if (chosen) {
 		for (unsigned shift = MAX_SHIFT; shift >= MIN_SHIFT; shift--) {
-			take_off_list(&meta.free[0][shift], shift);
-			take_off_list(&meta.free[1][shift], shift);
+			take_off_list(&metadata.free[0][shift], shift);
+			take_off_list(&metadata.free[1][shift], shift);
 		}
 		give_back(all);
 	}
-	purge((char *)meta.units, (all + 1) * sizeof(*meta.units));
+	purge((char *)metadata.units, (all + 1) * sizeof(*metadata.units));
 	return chosen;
 }
 
-void km_meta_came_back(size_t bytes)
+void km_metadata_came_back(size_t bytes)
 {
 	km_busy_scope(was);
 
-	km_lock_scope(&meta.lock);
-	km_bump(&meta.committed_bytes, bytes);
+	km_lock_scope(&metadata.lock);
+	km_bump(&metadata.committed_bytes, bytes);
 }
 
-bool km_meta_purge(void *p, size_t bytes)
+bool km_metadata_purge(void *p, size_t bytes)
 {
 	if ((uintptr_t)p % km_os_page_bytes() || km_os_purge(p, bytes))
 		return false;
-	km_meta_came_back(-bytes);
+	km_metadata_came_back(-bytes);
 	return true;
 }
 
-void km_meta_trim(bool always)
+void km_metadata_trim(bool always)
 {
 	size_t chosen = TRIM_PAGES;
 
@@ -515,45 +516,45 @@ void km_meta_trim(bool always)
 		struct km_busy_was was = km_busy_begin();
 
 		chosen = 0;
-		km_lock(&meta.lock);
-		if (meta.free_bytes >= (always ? 2 * KM_PAGE_SIZE : TRIM_FROM) &&
-		    (always || meta.freed >= meta.committed_bytes / 4))
+		km_lock(&metadata.lock);
+		if (metadata.free_bytes >= (always ? 2 * KM_PAGE_SIZE : TRIM_FROM) &&
+		    (always || metadata.freed >= metadata.committed_bytes / 4))
 			chosen = trim();
-		km_unlock(&meta.lock);
+		km_unlock(&metadata.lock);
 		km_busy_end(was);
 		/* The thread that begins a trim completes the trim. */
 		always = true;
 	}
 }
 
-void km_meta_hold(void)
+void km_metadata_hold(void)
 {
-	km_lock(&meta.lock);
+	km_lock(&metadata.lock);
 }
 
-void km_meta_let_go(void)
+void km_metadata_let_go(void)
 {
-	km_unlock(&meta.lock);
+	km_unlock(&metadata.lock);
 }
 
-size_t km_meta_committed_bytes(void)
+size_t km_metadata_committed_bytes(void)
 {
-	return km_load(&meta.committed_bytes);
+	return km_load(&metadata.committed_bytes);
 }
 
-void km_meta_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count)
+void km_metadata_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count)
 {
-	*bytes = &meta.committed_bytes;
-	*spans = meta.span;
-	*count = &meta.spans;
+	*bytes = &metadata.committed_bytes;
+	*spans = metadata.span;
+	*count = &metadata.spans;
 }
 
-void *km_meta_root(void)
+void *km_metadata_root(void)
 {
-	return meta.committed_bytes ? meta.root : NULL;
+	return metadata.committed_bytes ? metadata.root : NULL;
 }
 
-void km_meta_fork(bool before, bool child)
+void km_metadata_fork(bool before, bool child)
 {
-	km_lock_around_fork(&meta.lock, before, child);
+	km_lock_around_fork(&metadata.lock, before, child);
 }

@@ -10,46 +10,46 @@
  * may_wait: system calls and waiting are allowed, unless this thread makes no calls (km_thread.no_calls). Returns:
  * NULL if there is no memory.
  */
-void *km_meta_alloc(size_t bytes, bool may_wait);
+void *km_metadata_alloc(size_t bytes, bool may_wait);
 /* Give reserved address space back beyond a 64th of limit, because the program has limited its address space. */
-void km_meta_fit(size_t limit);
-void km_meta_free(void *p, size_t bytes);
+void km_metadata_fit(size_t limit);
+void km_metadata_free(void *p, size_t bytes);
 /*
  * Allocate or free records that are used in turn by the thousand, up to a page each, aligned to a cache line. The
  * page decides the place of a record in its piece. Otherwise records in pieces of 1024 bytes would use four of the 64
  * sets of a first-level cache, and a sixteenth of the second-level cache.
  */
-void *km_meta_alloc_spread(size_t bytes, bool may_wait);
-void km_meta_free_spread(void *p, size_t bytes);
+void *km_metadata_alloc_spread(size_t bytes, bool may_wait);
+void km_metadata_free_spread(void *p, size_t bytes);
 /* Commit `bytes` bytes ahead of requests that may not wait, up to the end of the range. Returns: false if the system
  * refuses. */
-bool km_meta_ahead(size_t bytes);
+bool km_metadata_ahead(size_t bytes);
 /* Make `bytes` of the free committed bytes resident. Returns: false if the system refuses. */
-bool km_meta_fault_in(size_t bytes);
+bool km_metadata_fault_in(size_t bytes);
 /* Give entirely free pages back to the system, if there may be many, or `always`. Takes time in proportion to the
  * free pieces, partly with the lock held. */
-void km_meta_trim(bool always);
+void km_metadata_trim(bool always);
 /* Purge whole system pages of an allocated piece: the pages read as zeros afterwards. Returns: false if nothing
- * changed. The owner must report bytes written again by km_meta_came_back(). */
-bool km_meta_purge(void *p, size_t bytes);
-void km_meta_came_back(size_t bytes);
-/* Hold all metadata: no piece is allocated or freed until km_meta_let_go(). Context: for some hundred instructions,
+ * changed. The owner must report bytes written again by km_metadata_came_back(). */
+bool km_metadata_purge(void *p, size_t bytes);
+void km_metadata_came_back(size_t bytes);
+/* Hold all metadata: no piece is allocated or freed until km_metadata_let_go(). Context: for some hundred instructions,
  * with km_thread.busy set. Takes the lock. */
-void km_meta_hold(void);
-void km_meta_let_go(void);
-size_t km_meta_committed_bytes(void);
+void km_metadata_hold(void);
+void km_metadata_let_go(void);
+size_t km_metadata_committed_bytes(void);
 /* Address space of metadata: its ranges, and mappings that other files report here. Beyond 128 spans no span is
  * listed. */
 struct km_span {
 	const char *start, *end;
 };
-void km_meta_note_span(const void *start, size_t bytes);
+void km_metadata_note_span(const void *start, size_t bytes);
 /* Addresses of the spans and of the committed bytes, for readers outside of the process. */
-void km_meta_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count);
+void km_metadata_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count);
 /* Returns: the first bytes of the first range, zeros until the caller writes them; NULL before the first allocation.
  * The bytes begin a mapping, so a reader outside of the process finds them in /proc/PID/maps. */
-#define KM_META_ROOT_BYTES 512u
-void *km_meta_root(void);
-void km_meta_fork(bool before, bool child);
+#define KM_METADATA_ROOT_BYTES 512u
+void *km_metadata_root(void);
+void km_metadata_fork(bool before, bool child);
 
 #endif

@@ -76,7 +76,7 @@ static struct block *block_of(const struct km_page *page)
 /* Allocate a block and give the advice. A block is not used if the system refuses the advice. */
 static struct block *new_block(int node)
 {
-	struct block *block = km_meta_alloc(sizeof(*block), true);
+	struct block *block = km_metadata_alloc(sizeof(*block), true);
 	struct km_page *first = block ? km_pages_alloc(KM_MAX_ORDER, node, true, NULL) : NULL;
 
 	if (first && km_os_dump(km_page_address(first), KM_BLOCK_BYTES, false) == 0) {
@@ -85,7 +85,7 @@ static struct block *new_block(int node)
 	}
 	if (first)
 		km_pages_free(first, KM_MAX_ORDER);
-	km_meta_free(block, sizeof(*block));
+	km_metadata_free(block, sizeof(*block));
 	return NULL;
 }
 
@@ -159,7 +159,7 @@ void km_nodump_release(void)
 		/* Free the pages as dirty pages, not as gone pages. */
 		km_pages_fill(block->first, KM_BLOCK_PAGES);
 		km_pages_free(block->first, KM_MAX_ORDER);
-		km_meta_free(block, sizeof(*block));
+		km_metadata_free(block, sizeof(*block));
 	}
 }
 

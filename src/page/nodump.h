@@ -7,7 +7,8 @@
 /* As km_pages_alloc() and km_pages_free(). The content of a freed page never appears in a core dump either. */
 struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait);
 void km_nodump_free(struct km_page *page, unsigned order);
-/* Free unused blocks as normal memory. Context: no lock is held except the lock of reclaim. */
+/* Give unused blocks back to the page runs, as pages of core dumps again. Context: no lock is held except the lock of
+ * reclaim. */
 void km_nodump_release(void);
 void km_nodump_fork(bool before, bool child);
 

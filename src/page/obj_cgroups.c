@@ -21,7 +21,7 @@ uint64_t *km_owner_of_page(const struct km_page *page)
 static bool make_vector(uint64_t *word, uint64_t seen, uint32_t shift, bool may_wait)
 {
 	size_t bytes = km_owner_vector_bytes(shift);
-	uint64_t *vector = km_meta_alloc(bytes, may_wait);
+	uint64_t *vector = km_metadata_alloc(bytes, may_wait);
 
 	km_debug(!(seen & KM_OWNER_VECTOR), "the owner vector of a slab is never replaced");
 
@@ -31,7 +31,7 @@ static bool make_vector(uint64_t *word, uint64_t seen, uint32_t shift, bool may_
 		vector[i] = seen;
 	/* Release pairs with the acquire of the word's readers: a reader sees a filled vector. */
 	if (!km_cas_release(word, &seen, (uintptr_t)vector | KM_OWNER_VECTOR))
-		km_meta_free(vector, bytes);
+		km_metadata_free(vector, bytes);
 	return true;
 }
 
@@ -72,7 +72,7 @@ bool km_owner_any(const uint64_t *word, unsigned order)
 void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t shift, uint64_t *owners,
 		   unsigned count)
 {
-	km_meta_hold();
+	km_metadata_hold();
 	for (unsigned i = 0; i < count; i++, offset += size) {
 		/* Acquire pairs with make_vector: the vector is filled in. */
 		uint64_t owner = km_load_acquire(&word[offset >> KM_PAGE_SHIFT]);
@@ -81,7 +81,7 @@ void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t 
 			owner = km_load(km_owner_in_vector(owner, offset & (KM_PAGE_SIZE - 1), shift));
 		owners[i] = owner & ~KM_OWNER_NOBODY;
 	}
-	km_meta_let_go();
+	km_metadata_let_go();
 }
 
 void km_owner_clear(uint64_t *word, unsigned order, uint32_t shift)
@@ -94,6 +94,6 @@ void km_owner_clear(uint64_t *word, unsigned order, uint32_t shift)
 			continue;
 		km_store(&word[i], (uint64_t)0);
 		if (seen & KM_OWNER_VECTOR)
-			km_meta_free((void *)(uintptr_t)(seen & ~KM_OWNER_VECTOR), km_owner_vector_bytes(shift));
+			km_metadata_free((void *)(uintptr_t)(seen & ~KM_OWNER_VECTOR), km_owner_vector_bytes(shift));
 	}
 }

@@ -72,7 +72,7 @@ km_inline uint64_t km_owner_of_one(const uint64_t *word)
 /*
  * Set the objcg of the object at `offset` in the page of this word (0: uncharged).
  * sometimes: the cache has charged and uncharged objects. Returns: false if there is no memory for a vector. Context:
- * no lock of rank KM_RANK_META or above may be held.
+ * no lock of rank KM_RANK_METADATA or above may be held.
  */
 bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, uint32_t shift, bool sometimes, bool may_wait);
 /* Returns: true if an object of the slab of 2^order pages was ever allocated. A caller that sees true also sees all

@@ -53,7 +53,7 @@ static struct {
 	size_t freed;		/* words freed since the last km_percpu_trim */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* no free run of 2^n words lies below this word */
 	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* one bit for each word of an area */
-} areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_META) };
+} areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_METADATA) };
 
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
 #define COMMIT_STEP ((size_t)64 << 10)
@@ -212,8 +212,8 @@ size_t km_thread_lend(void)
 	return KM_NOT_LENT;
 }
 
-/* Clear rseq_cs: the child's last sequence is not a sequence of this thread. A refusal leaves the thread without a
- * CPU. */
+/* Register the thread's rseq area again, after a child of vfork. rseq_cs is cleared first, because the child's last
+ * sequence is no sequence of this thread. If the kernel refuses, the thread has no CPU. */
 static void register_again(size_t bytes)
 {
 	struct rseq_area *area = thread_area();
@@ -567,7 +567,7 @@ void km_gate_shut(void)
 
 /* Record the open values of both words. By concurrency id hits have a word of their own. Without areas the gate
  * can't shut. */
-static void show_ways(void)
+static void describe_gate(void)
 {
 	km_cid_rseq = km_thread_rseq;
 	km_gate.open[0] = km_cid_rseq;
@@ -587,7 +587,7 @@ static void show_ways(void)
 void km_percpu_start(const char *want, const char *by)
 {
 	start_areas(want, by);
-	show_ways();
+	describe_gate();
 	const char *is = km_discipline_name(km_percpu.discipline);
 
 	if (want && __builtin_strcmp(want, is))

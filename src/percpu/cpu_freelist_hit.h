@@ -33,7 +33,7 @@ km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
 	return km_chain_push_list(chain, object, object);
 }
 
-/* Push where hits do not use chains: by concurrency id, or under a soft discipline. */
+/* Push for a thread without the rseq fast path: by concurrency id, or under a soft discipline (lock, cmpxchg). */
 km_inline enum km_chain_push km_chain_push_no_hit(struct km_chain *chain, void *object)
 {
 	if (km_percpu.index != KM_INDEX_CID)

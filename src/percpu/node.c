@@ -235,7 +235,7 @@ static int only_node(void)
 	return -1;
 }
 
-/* For an assertion. */
+/* Returns: true if all tables name existing nodes. For an assertion. */
 static km_unused bool nodes_are_right(void)
 {
 	bool right = true;

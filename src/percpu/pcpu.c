@@ -237,7 +237,8 @@ void km_pcs_close(struct km_pcs *pcs)
 	}
 }
 
-/* Membarrier aborts the sequences of all threads of the process: an interrupt to each CPU that runs such a thread. */
+/* Wait until no sequence that began before the call is in flight. Membarrier aborts the sequences of all threads of the
+ * process: an interrupt to each CPU that runs such a thread. Returns: false if the system refuses. */
 bool km_pcs_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;

@@ -33,21 +33,21 @@
  *
  * The per-CPU operations, in pseudo-code. Each operation commits with its last store, or does nothing. area and
  * top are defined in <kmem/inline.h>, together with pop and push. header(top) is the last word of the sheaf
- * that top points into. "block" is a sheaf, and "partner" is the spare.
+ * that top points into. sheaf: the sheaf to install or to put; spare: the spare sheaf of the CPU.
  *	pop_n		if (!top) miss; n = min(objects from top to the bottom, wanted); if (!n) miss
  *			copy n objects out, to the array's end; top += n
  *	push_n		n = min(room above top, wanted); if (!n) miss; copy n objects below top; top -= n
- *	swap		if (!top) miss; partner = header(top); if (!partner, or it is empty / full) miss
- *			if (one is fuller by more than half a block) move half of the difference to the emptier one
- *			header(partner) = top; top = partner
- *	detach		if (!top, or main is not empty / not full) miss; partner = header(top)
- *			if (!partner) miss, unless lone; if (partner) header(partner) = 0
- *			top = partner; main is the caller's
- *	install		if (closed, or in the zeros) miss; partner = top ? header(top) : 0; header(block) = top
- *			top = block; the former partner is the caller's
- *	take_partner	if (!top) miss; partner = header(top); if (!partner) miss
- *			header(top) = 0; the partner is the caller's
- *	put_partner	if (!top, or header(top)) miss; header(top) = block
+ *	swap		if (!top) miss; spare = header(top); if (!spare, or it is empty / full) miss
+ *			if (one is fuller by more than half a sheaf) move half of the difference to the emptier one
+ *			header(spare) = top; top = spare
+ *	detach		if (!top, or main is not empty / not full) miss; spare = header(top)
+ *			if (!spare) miss, unless lone; if (spare) header(spare) = 0
+ *			top = spare; main is the caller's
+ *	install		if (closed, or in the zeros) miss; spare = top ? header(top) : 0; header(sheaf) = top
+ *			top = sheaf; the former spare is the caller's
+ *	take_spare	if (!top) miss; spare = header(top); if (!spare) miss
+ *			header(top) = 0; the spare is the caller's
+ *	put_spare	if (!top, or header(top)) miss; header(top) = sheaf
  * All but the copies and the swap are C code (visit.h), and end in one sequence. A word that the operation went by is
  * one of `seen`:
  *	commit		if (this CPU's slot, where it is open, is not `slot`) miss
@@ -356,7 +356,8 @@ void *km_pcs_pop(struct km_pcs *pcs);
 bool km_pcs_push(struct km_pcs *pcs, void *object);
 size_t km_pcs_pop_n(struct km_pcs *pcs, void **out, size_t count);
 size_t km_pcs_push_n(struct km_pcs *pcs, void *const *in, size_t count);
-/* share: if one sheaf has more objects than the other by more than half a sheaf, leave both about as full. */
+/* Exchange main and spare. Returns: false without a spare, or with a spare that is empty (for_pop) or full. share: if
+ * one sheaf has more objects than the other by more than half a sheaf, leave both about as full. */
 bool km_pcs_swap(struct km_pcs *pcs, bool for_pop, bool share);
 /* lone: succeed without a spare, too. */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone);

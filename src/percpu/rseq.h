@@ -52,12 +52,12 @@ _Static_assert(offsetof(struct km_chain, open) == 0 && offsetof(struct km_chain,
 	       offsetof(struct km_chain_cpu, top.freelist) == 0 &&
 	       offsetof(struct km_chain_cpu, top.slab) == 8, "the sequences spell these");
 
-#define KM_RSEQ(verb, arguments, otherwise)                                                        \
-	(km_likely(km_percpu.index == KM_INDEX_CPU) ? km_rseq_##verb arguments :                   \
-	 km_percpu.index == KM_INDEX_CID ? km_cid_##verb arguments : (otherwise))
+#define KM_RSEQ(operation, arguments, otherwise)                                                   \
+	(km_likely(km_percpu.index == KM_INDEX_CPU) ? km_rseq_##operation arguments :              \
+	 km_percpu.index == KM_INDEX_CID ? km_cid_##operation arguments : (otherwise))
 #define KM_RSEQ_OR(sequence, otherwise) (sequence)
 #else
-#define KM_RSEQ(verb, arguments, otherwise) (otherwise)
+#define KM_RSEQ(operation, arguments, otherwise) (otherwise)
 #define KM_RSEQ_OR(sequence, otherwise) (otherwise)
 #endif
 

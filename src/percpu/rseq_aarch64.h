@@ -58,8 +58,8 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
  * The same pop, with a check of the owner word beside the pcs word (owned_sheaf.h): *own is true if the owner is
  * `owner`. An object of another owner is popped, too.
  */
-km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq, uintptr_t owner,
-				    bool *own)
+km_inline void *km_rseq_pop_owned_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq, uintptr_t owner,
+				     bool *own)
 {
 	uintptr_t area, word, top, other;
 	void *object;
@@ -81,10 +81,10 @@ km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base
 	*own = other == owner;
 	KM_RSEQ_RETURN(object, NULL);
 }
-#define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
-	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
+#define KM_RSEQ_POP_OWNED_NEAR(ids)                                                                \
+	km_inline void *km_rseq_pop_owned_##ids(size_t step, uintptr_t owner, bool *own)           \
 	{                                                                                          \
-		return km_rseq_pop_paid_id(ids, step, km_hot.percpu, km_rseq, owner, own);         \
+		return km_rseq_pop_owned_id(ids, step, km_hot.percpu, km_rseq, owner, own);        \
 	}
 
 /*

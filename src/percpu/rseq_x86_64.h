@@ -105,8 +105,8 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
  * `owner`. The sequence compares the owner inside. The end of the sequence keeps the flags, and the flags are an
  * output. An object of another owner is popped, too.
  */
-#define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
-	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
+#define KM_RSEQ_POP_OWNED_NEAR(ids)                                                                \
+	km_inline void *km_rseq_pop_owned_##ids(size_t step, uintptr_t owner, bool *own)           \
 	{                                                                                          \
 		uintptr_t area, slot, top, near;                                                   \
 		bool equal;                                                                        \

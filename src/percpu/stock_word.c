@@ -46,7 +46,7 @@ static bool is_tagged(const struct km_pair *seen, const uint32_t *slot)
 
 /*
  * Take `bytes` from this CPU's pair, or all bytes, at least so many. Used under both soft disciplines: a stock has no
- * lock, because a drain compares and swaps as well.
+ * lock, because a drain compares and swaps as well. Returns: the bytes taken; 0: none.
  */
 static uint64_t soft_take(const uint32_t *slot, uint64_t bytes, bool all)
 {

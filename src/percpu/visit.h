@@ -90,7 +90,7 @@ km_inline bool km_visit_lock(struct km_visit *visit)
 		return false;
 	visit->was_busy = km_thread.busy;
 	if (!visit->was_busy)
-		km_thread.busy = KM_BUSY_IN_VERB;
+		km_thread.busy = KM_BUSY_IN_OPERATION;
 	visit->outer = km_thread.visits;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	km_thread.visits = visit;

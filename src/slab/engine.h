@@ -330,8 +330,8 @@ km_inline bool km_is_observed(const struct kmem_cache *cache)
 	return km_unlikely(km_sanitizer.objects) && cache->layout.object_size <= KM_OBSERVED_MOST;
 }
 
-/* Observers see each allocation or free. A tracer has hooks that do nothing, and is attached at run time
- * (cache/trace_attach.c): the layout of its cache is the layout without hooks. */
+/* Returns: true if observers see each allocation or free. A tracer has hooks that do nothing, and is attached at run
+ * time (cache/trace_attach.c): the layout of its cache is the layout without hooks. */
 km_inline bool km_is_hooked(const struct kmem_cache *cache)
 {
 	const struct km_hooks *hooks = km_load(&cache->ext.hooks);
@@ -494,10 +494,10 @@ void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell);
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
 
 /*
- * Limit of nested constructors in a thread. An allocation by a constructor may run the constructor of another cache.
- * A request fails if the request needs a ninth constructor, or a slab of a cache whose constructor is running. The
- * second case is misuse, unless the request must not wait and so may be a signal handler's. kmem_cache_alloc_nolock
- * runs no constructor.
+ * Returns: true if this thread may run the constructor of the cache now. Constructors nest to a limit. An allocation
+ * by a constructor may run the constructor of another cache. A request fails if the request needs a ninth constructor,
+ * or a slab of a cache whose constructor is running. The second case is misuse, and reported with `tell`: a request
+ * that must not wait may be a signal handler's. kmem_cache_alloc_nolock runs no constructor.
  */
 bool km_may_construct(const struct kmem_cache *cache, bool tell);
 /* Run the constructor over `count` objects, without the busy flag: constructors may allocate. Context: no lock is

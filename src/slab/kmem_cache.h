@@ -83,7 +83,7 @@ enum km_cache_trait {
 	KM_CACHE_DENSE = 2,	/* sheaf: slab orders are chosen for little waste */
 	KM_CACHE_SINGLY = 4,	/* sheaf: no bulk requests are expected, so sheaves may be small */
 	KM_CACHE_SIZE_PART = 8,	/* the entries of `sizes` are part of another cache's run, and stay 0 */
-	KM_CACHE_SIZE_PAID = 16,	/* `sizes` is the table of caches with charged hits */
+	KM_CACHE_SIZE_CHARGED = 16,	/* `sizes` is the table of caches with charged hits */
 };
 
 /* State of the extensions. Observers, validation and hardening come first, because their paths read one line. */

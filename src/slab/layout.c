@@ -368,7 +368,8 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	return slab;
 }
 
-/* Release: the user's writes to the object come before the link, for the thread that finishes the free. */
+/* Pushes the object onto the cache's list of deferred frees. Release: the user's writes to the object come before the
+ * link, for the thread that finishes the free. */
 km_cold void km_defer(struct kmem_cache *cache, void *object)
 {
 	void **link = (void **)((char *)object + cache->layout.freeptr);
@@ -546,7 +547,7 @@ void km_order_shuffle(void **objects, unsigned count)
 
 void **km_sheaf_new(const struct kmem_cache *cache, bool may_wait)
 {
-	void **sheaf = km_meta_alloc((size_t)cache->fast.pcs.sheaf_mask + 1, may_wait);
+	void **sheaf = km_metadata_alloc((size_t)cache->fast.pcs.sheaf_mask + 1, may_wait);
 
 	/* The memory is zeros, so the NULL at the bottom of the stack is set. */
 	return sheaf ? km_sheaf_bottom(&cache->fast.pcs, sheaf) : NULL;
@@ -554,7 +555,7 @@ void **km_sheaf_new(const struct kmem_cache *cache, bool may_wait)
 
 void km_sheaf_free(const struct kmem_cache *cache, void **sheaf)
 {
-	km_meta_free(km_sheaf_base(&cache->fast.pcs, sheaf), (size_t)cache->fast.pcs.sheaf_mask + 1);
+	km_metadata_free(km_sheaf_base(&cache->fast.pcs, sheaf), (size_t)cache->fast.pcs.sheaf_mask + 1);
 }
 
 /* Floyd's tortoise and hare meet inside of the circle. The way from there to the circle's start, modulo the

@@ -486,7 +486,7 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn, bool may_wa
 }
 
 /* Fills an empty sheaf from slabs. Returns: NULL without objects; then the caller keeps the sheaf. */
-static void **fill(struct kmem_cache *cache, const struct km_request *request, void **sheaf)
+static void **fill_sheaf(struct kmem_cache *cache, const struct km_request *request, void **sheaf)
 {
 	void **bottom = km_sheaf_bottom(&cache->fast.pcs, sheaf);
 	unsigned capacity = km_mask_capacity(km_alloc_mask(cache));
@@ -502,7 +502,8 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 	return bottom - got;
 }
 
-/* Serves km_sheaf_refill from one barn. keep: full sheaves left in the barn. */
+/* Exchanges `empty` (NULL: none) for a full sheaf of the barn, while the barn has more than `keep`; else fills a sheaf
+ * from slabs. Returns: NULL without objects or memory; `empty` is then the caller's. */
 km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsigned keep,
 			     const struct km_request *request, void **empty)
 {
@@ -526,7 +527,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 	void **room = empty ?: any_empty(cache, barn, request->may_wait);
 	if (!room)
 		return NULL;
-	sheaf = fill(cache, request, room);
+	sheaf = fill_sheaf(cache, request, room);
 	if (!sheaf && !empty)
 		keep_empty(cache, barn, room, request->may_wait);
 	return sheaf;

@@ -109,7 +109,7 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 	n->slabs.counts.ready[0] = &n->barn.objects;
 	if (km_node_count == 1 || !cache->fast.capacity)
 		return 0;
-	n->remote = km_meta_alloc(sizeof(*n->remote), true);
+	n->remote = km_metadata_alloc(sizeof(*n->remote), true);
 	if (!n->remote)
 		return -ENOMEM;
 	km_lock_init(&n->remote->lock, KM_RANK_BARN);
@@ -121,7 +121,7 @@ static void node_fini(struct kmem_cache *cache, unsigned node)
 {
 	km_debug(!sheaf_node(cache, node)->barn.full, "a released node has an empty barn");
 	km_pages_keep_less((size_t)sheaf_node(cache, node)->extra << cache->layout.order);
-	km_meta_free(sheaf_node(cache, node)->remote, sizeof(struct remote));
+	km_metadata_free(sheaf_node(cache, node)->remote, sizeof(struct remote));
 }
 
 /* ------------------------------------------------------------------ shrinking and looking */

@@ -267,7 +267,7 @@ static void end(struct kmem_cache *cache, struct sheaf_node *n)
 	km_unlock(&n->look);
 }
 
-/* Is a slab in hand or queued, by a running look or by a thread that the child lacks? */
+/* Returns: true if a slab is in hand or queued, by a running look or by a thread that the child lacks. */
 static bool is_left(const struct sheaf_node *n)
 {
 	return km_load(&n->in_hand) || km_load(&n->going_count);
@@ -335,9 +335,9 @@ static struct hole next_gone(struct km_page *slab, unsigned page)
 	return hole;
 }
 
-/* Restores released pages. Requires: the node's lock; not held meanwhile. After a failure or a fork in the midst,
- * pages marked HOLE_PARTLY may be present or not. Returns: false if the system has no memory. */
-static bool fill(struct looking *looking, struct km_page *slab, struct hole hole)
+/* Restores the released pages of the slab. Requires: the node's lock, which the function releases and takes again.
+ * Returns: false if the system has no memory; pages marked HOLE_PARTLY, also after a fork, may be present or not. */
+static bool restore_pages(struct looking *looking, struct km_page *slab, struct hole hole)
 {
 	bool there = true;
 
@@ -359,7 +359,7 @@ static bool fill_slab(struct looking *looking, struct km_page *slab)
 	if (!hole.count)
 		return true;
 	looking->any = true;
-	return fill(looking, slab, hole);
+	return restore_pages(looking, slab, hole);
 }
 
 bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)

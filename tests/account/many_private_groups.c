@@ -31,11 +31,11 @@ void __wrap_kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_sta
 	__real_kmem_cache_get_stats(cache, stats);
 }
 
-void *__real_km_meta_alloc(size_t bytes, bool may_wait);
-void *__wrap_km_meta_alloc(size_t bytes, bool may_wait)
+void *__real_km_metadata_alloc(size_t bytes, bool may_wait);
+void *__wrap_km_metadata_alloc(size_t bytes, bool may_wait)
 {
 	pieces++;
-	return __real_km_meta_alloc(bytes, may_wait);
+	return __real_km_metadata_alloc(bytes, may_wait);
 }
 
 int __real_km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);

@@ -15,14 +15,14 @@
 static unsigned large, wanted;
 static bool scarce;
 
-void *__real_km_meta_alloc(size_t bytes, bool may_wait);
-void *__wrap_km_meta_alloc(size_t bytes, bool may_wait)
+void *__real_km_metadata_alloc(size_t bytes, bool may_wait);
+void *__wrap_km_metadata_alloc(size_t bytes, bool may_wait)
 {
 	large += bytes > LARGEST;
 	/* One in four, at no regular distance. */
 	if (bytes > LARGEST || (scarce && ++wanted * 2654435761u >> 30 == 0))
 		return NULL;
-	return __real_km_meta_alloc(bytes, may_wait);
+	return __real_km_metadata_alloc(bytes, may_wait);
 }
 
 static void *objects[SLABS];

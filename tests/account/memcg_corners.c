@@ -307,7 +307,7 @@ static void empty_pcs_of_the_gone(void)
 	NEED(on_cpu(0, take_firsts) && on_cpu(1, free_firsts));
 	mem_cgroup_put(first);
 	for (int i = 0; i < 64; i++)
-		memset(km_meta_alloc(64 << i % 3, true), 0x5a, 64 << i % 3);
+		memset(km_metadata_alloc(64 << i % 3, true), 0x5a, 64 << i % 3);
 	NEED(drained(second) == SECONDS * cost(common));
 	for (int i = FEW - SECONDS; i < FEW; i++)
 		kmem_cache_free(common, objects[i]);
@@ -339,10 +339,10 @@ static void pcs_off(void)
 /* ------------------------------------------------------------------ no memory for words */
 
 /* Takes all metadata available without a system call. */
-static void use_up_meta(void)
+static void use_up_metadata(void)
 {
 	for (size_t bytes = (size_t)4 << 20; bytes >= 64; bytes /= 2)
-		while (km_meta_alloc(bytes, false))
+		while (km_metadata_alloc(bytes, false))
 			;
 }
 
@@ -357,18 +357,18 @@ static void no_words(void)
 	void *paid = get(cache, group, GFP_KERNEL), *p;
 
 	NEED(paid);
-	use_up_meta();
-	size_t before = km_meta_committed_bytes();
+	use_up_metadata();
+	size_t before = km_metadata_committed_bytes();
 	errno = 0;
 	for (held = 0; held < FEW && (p = kmem_cache_alloc(cache, GFP_NOWAIT | __GFP_NOWARN)); held++)
 		objects[held] = p;
-	NEED(km_meta_committed_bytes() == before);
+	NEED(km_metadata_committed_bytes() == before);
 	/* Proved, slub's objects come one by one, and had their words with the first. */
 	NEED((held < FEW && errno == ENOMEM) || cache->layout.live_shift);
 	errno = 0;
 	NEED(held == FEW || !kmem_cache_alloc_bulk(cache, GFP_NOWAIT | __GFP_NOWARN, FEW - held, objects + held));
 	NEED(held == FEW || errno == ENOMEM);
-	NEED(km_meta_committed_bytes() == before);
+	NEED(km_metadata_committed_bytes() == before);
 	NEED((p = kmem_cache_alloc(cache, GFP_KERNEL)));
 	kmem_cache_free(cache, p);
 	while (held)
@@ -388,13 +388,13 @@ static void no_block(void)
 	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
 
 	kmem_cache_free(cache, p);
-	use_up_meta();
-	size_t before = km_meta_committed_bytes();
+	use_up_metadata();
+	size_t before = km_metadata_committed_bytes();
 	set_active_memcg(group);
 	p = kmem_cache_alloc(cache, GFP_NOWAIT | __GFP_NOWARN);
 	bool bulk = kmem_cache_alloc_bulk(cache, GFP_NOWAIT | __GFP_NOWARN, 30, objects);
 	set_active_memcg(NULL);
-	NEED(km_meta_committed_bytes() == before);
+	NEED(km_metadata_committed_bytes() == before);
 	if (bulk)
 		kmem_cache_free_bulk(cache, 30, objects);
 	if (p)

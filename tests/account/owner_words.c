@@ -20,10 +20,10 @@
 
 static bool none_left;
 
-void *__real_km_meta_alloc(size_t bytes, bool may_wait);
-void *__wrap_km_meta_alloc(size_t bytes, bool may_wait)
+void *__real_km_metadata_alloc(size_t bytes, bool may_wait);
+void *__wrap_km_metadata_alloc(size_t bytes, bool may_wait)
 {
-	return none_left ? NULL : __real_km_meta_alloc(bytes, may_wait);
+	return none_left ? NULL : __real_km_metadata_alloc(bytes, may_wait);
 }
 
 /* ------------------------------------------------------------------ what a group has */

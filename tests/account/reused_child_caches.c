@@ -120,7 +120,7 @@ static void overwrite_free_memory(void)
 {
 	for (size_t bytes = 64; bytes <= 4096; bytes *= 2)
 		for (unsigned i = 0; i < 64; i++)
-			memset(km_meta_alloc(bytes, true), 0x41, bytes);
+			memset(km_metadata_alloc(bytes, true), 0x41, bytes);
 }
 
 static void last_steps(const char *name)

@@ -27,10 +27,10 @@ static const bool debug = false;
 
 static void piece_twice(void)
 {
-	void *p = km_meta_alloc(64, true);
+	void *p = km_metadata_alloc(64, true);
 
-	km_meta_free(p, 64);
-	km_meta_free(p, 64);
+	km_metadata_free(p, 64);
+	km_metadata_free(p, 64);
 }
 
 static void words_twice(void)
@@ -54,7 +54,7 @@ static void words_in_use(void)
 
 static void lock_unguarded(void)
 {
-	static struct km_lock lock = KM_LOCK_INIT(KM_RANK_META);
+	static struct km_lock lock = KM_LOCK_INIT(KM_RANK_METADATA);
 
 	km_lock(&lock);
 	km_unlock(&lock);

@@ -168,7 +168,7 @@ static void *use_up(size_t bytes)
 {
 	void *pieces = NULL, *piece;
 
-	while ((piece = km_meta_alloc(bytes, false))) {
+	while ((piece = km_metadata_alloc(bytes, false))) {
 		*(void **)piece = pieces;
 		pieces = piece;
 	}
@@ -179,7 +179,7 @@ static void give_up(void *pieces, size_t bytes)
 {
 	for (void *next; pieces; pieces = next) {
 		next = *(void **)pieces;
-		km_meta_free(pieces, bytes);
+		km_metadata_free(pieces, bytes);
 	}
 }
 

@@ -274,7 +274,7 @@ static void case_no_memory(void)
 	CHECK_EQUAL(kmem_cache_tune(cache, 10, 5, 0), 0);
 	kmem_cache_clear_events(cache);
 	/* Without waiting only what was freed before is to be had. */
-	while ((piece = km_meta_alloc(slab_list_bytes(1), false))) {
+	while ((piece = km_metadata_alloc(slab_list_bytes(1), false))) {
 		*(void **)piece = pieces;
 		pieces = piece;
 	}
@@ -288,7 +288,7 @@ static void case_no_memory(void)
 	CHECK(km_sheaf_bottom(&cache->fast.pcs, block) == block && !*block);
 	for (; pieces; pieces = piece) {
 		piece = *(void **)pieces;
-		km_meta_free(pieces, slab_list_bytes(1));
+		km_metadata_free(pieces, slab_list_bytes(1));
 	}
 	CHECK_EQUAL(cache->layout.engine->check(cache), 0);
 	enter();

@@ -24,9 +24,9 @@ static uint64_t shrink_nothing(struct mem_cgroup *group, uint64_t bytes, void *a
 }
 
 /* Uses all metadata up, in small pieces. */
-static void use_up_meta(void)
+static void use_up_metadata(void)
 {
-	while (km_meta_alloc(64, true))
+	while (km_metadata_alloc(64, true))
 		;
 }
 
@@ -42,11 +42,11 @@ static void none_left(void)
 		int made = 0;
 
 		for (size_t i = 0; i < spare; i++)
-			pieces[i] = km_meta_alloc(i % 2 ? sizeof(struct obj_cgroup) : 2048, true);
+			pieces[i] = km_metadata_alloc(i % 2 ? sizeof(struct obj_cgroup) : 2048, true);
 		km_os_fault = refuse_memory;
-		use_up_meta();
+		use_up_metadata();
 		for (size_t i = 0; i < spare; i++)
-			km_meta_free(pieces[i], i % 2 ? sizeof(struct obj_cgroup) : 2048);
+			km_metadata_free(pieces[i], i % 2 ? sizeof(struct obj_cgroup) : 2048);
 		errno = 0;
 		while (made < MOST && (groups[made] = mem_cgroup_create(top, "one more", 0)))
 			made++;

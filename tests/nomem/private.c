@@ -76,7 +76,7 @@ static void child_comes_late(const char *engine)
 	NEED(cache && group && mem_cgroup_set_max(group, 64 << 10) == 0);
 	/* All metadata available without a system call. */
 	for (size_t bytes = (size_t)4 << 20; bytes >= 64; bytes /= 2)
-		while (km_meta_alloc(bytes, false))
+		while (km_metadata_alloc(bytes, false))
 			;
 	fault.calls = 0;
 	fault.fail_at = 1;

@@ -64,7 +64,7 @@ static void strike(void)
 	case 2:
 		/* Each of these requests needs metadata now and then; so each time. */
 		if (!km_thread.busy)
-			km_meta_free(km_meta_alloc(64, true), 64);
+			km_metadata_free(km_metadata_alloc(64, true), 64);
 		while (n < BATCH && (objects[n] = kmem_cache_alloc(cache, gfp)))
 			n++;
 		refused += n < BATCH;

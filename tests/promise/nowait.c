@@ -55,7 +55,7 @@ static void refuse_calls(void)
 	struct sigaction refused = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
 
 	/* Nor does the library have metadata available without a system call. */
-	while (used_up && km_meta_alloc(64, false))
+	while (used_up && km_metadata_alloc(64, false))
 		;
 	sigaction(SIGSYS, &refused, NULL);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||

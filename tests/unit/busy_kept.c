@@ -1,5 +1,5 @@
 /*
- * busy_kept.c: a call that finds its thread busy leaves the thread busy in the same way. KM_BUSY_IN_VERB permits a
+ * busy_kept.c: a call that finds its thread busy leaves the thread busy in the same way. KM_BUSY_IN_OPERATION permits a
  * fork of the thread, and does not become KM_BUSY after a call with locks of its own. Disciplines: all.
  */
 #include <kmem/kmem.h>
@@ -26,7 +26,7 @@ int main(void)
 	static void (*const calls[])(void) = {
 		shrink, shrink_all, validate, lock_groups, lock_caches, find_mapped, ask_usable,
 	};
-	static const enum km_busy ways[] = { KM_BUSY_NOT, KM_BUSY, KM_BUSY_IN_VERB };
+	static const enum km_busy ways[] = { KM_BUSY_NOT, KM_BUSY, KM_BUSY_IN_OPERATION };
 
 	NEED((cache = kmem_cache_create("kept", 64, NULL, 0)));
 	NEED((mapped = kvmalloc(KMALLOC_MAX_SIZE + 1, GFP_KERNEL)));

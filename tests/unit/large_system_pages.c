@@ -126,7 +126,7 @@ static unsigned spoilt_records(void)
 	unsigned wrong = 0;
 
 	for (unsigned i = 0; i < BLOCKS; i++) {
-		piece[i] = km_meta_alloc(64u << i % 7, true);
+		piece[i] = km_metadata_alloc(64u << i % 7, true);
 		if (!piece[i])
 			return 1;
 		memset(piece[i], (int)(i % 251), 64u << i % 7);
@@ -134,14 +134,14 @@ static unsigned spoilt_records(void)
 	for (unsigned round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < BLOCKS; i++)
 			if (i % 40 > 4 + 10 * round) {
-				km_meta_free(piece[i], 64u << i % 7);
+				km_metadata_free(piece[i], 64u << i % 7);
 				piece[i] = NULL;
 			}
-		km_meta_trim(true);
+		km_metadata_trim(true);
 		for (unsigned i = 0; i < BLOCKS; i++) {
 			unsigned char value = piece[i] ? (unsigned char)(i % 251) : 0;
 
-			if (!piece[i] && !(piece[i] = km_meta_alloc(64u << i % 7, true)))
+			if (!piece[i] && !(piece[i] = km_metadata_alloc(64u << i % 7, true)))
 				return 1;
 			for (size_t at = 0; at < 64u << i % 7; at++)
 				wrong += piece[i][at] != value;
@@ -149,7 +149,7 @@ static unsigned spoilt_records(void)
 		}
 	}
 	for (unsigned i = 0; i < BLOCKS; i++)
-		km_meta_free(piece[i], 64u << i % 7);
+		km_metadata_free(piece[i], 64u << i % 7);
 	return wrong;
 }
 

@@ -46,7 +46,7 @@ static void take(unsigned i)
 	while (bytes < 16384 && random_number() % 3)
 		bytes *= 2;
 	piece[i].bytes = bytes -= random_number() % (bytes / 2);
-	NEED((piece[i].p = km_meta_alloc(bytes, true)));
+	NEED((piece[i].p = km_metadata_alloc(bytes, true)));
 	CHECK(all(piece[i].p, 0, bytes));
 	while (bytes & (bytes - 1))
 		bytes += bytes & -bytes;
@@ -57,33 +57,33 @@ static void take(unsigned i)
 static void give(unsigned i)
 {
 	CHECK(all(piece[i].p, (unsigned char)(i | 1), piece[i].bytes));
-	km_meta_free(piece[i].p, piece[i].bytes);
+	km_metadata_free(piece[i].p, piece[i].bytes);
 	piece[i].p = NULL;
 }
 
 static void pieces(void)
 {
-	size_t before = km_meta_committed_bytes();
+	size_t before = km_metadata_committed_bytes();
 
 	for (int round = 0; round < 12; round++) {
 		/* All of them go, or every second one. */
 		for (unsigned i = 0; i < PIECES; i++)
 			if (!piece[i].p)
 				take(i);
-		size_t most = km_meta_committed_bytes();
+		size_t most = km_metadata_committed_bytes();
 		for (unsigned i = 0; i < PIECES; i++)
 			if (round % 3 == 0 || random_number() % 2)
 				give(i);
 		refused = round % 4 == 3;
-		km_meta_trim(true);
+		km_metadata_trim(true);
 		refused = false;
-		CHECK(km_meta_committed_bytes() < most);
-		CHECK(round % 3 || km_meta_committed_bytes() <= before + (1 << 19));
+		CHECK(km_metadata_committed_bytes() < most);
+		CHECK(round % 3 || km_metadata_committed_bytes() <= before + (1 << 19));
 	}
 	for (unsigned i = 0; i < PIECES; i++)
 		if (piece[i].p)
 			give(i);
-	km_meta_trim(true);
+	km_metadata_trim(true);
 }
 
 /* ------------------------------------------------------------------ groups */

@@ -48,24 +48,24 @@ static void come_and_go(size_t bytes)
 	static char *pieces[RECORDS], *again[RECORDS];
 
 	for (unsigned i = 0; i < RECORDS; i++) {
-		NEED(pieces[i] = km_meta_alloc_spread(bytes, true));
+		NEED(pieces[i] = km_metadata_alloc_spread(bytes, true));
 		for (size_t at = 0; at < bytes; at++)
 			NEED(pieces[i][at] == 0);
 		memset(pieces[i], 0xff, bytes);
 	}
-	size_t had = km_meta_committed_bytes();
+	size_t had = km_metadata_committed_bytes();
 	for (unsigned round = 0; round < 64; round++) {
 		for (unsigned i = 0; i < RECORDS; i++)
-			km_meta_free_spread(pieces[i], bytes);
+			km_metadata_free_spread(pieces[i], bytes);
 		for (unsigned i = 0; i < RECORDS; i++) {
-			NEED(again[i] = km_meta_alloc_spread(bytes, true));
+			NEED(again[i] = km_metadata_alloc_spread(bytes, true));
 			memset(again[i], 0xff, bytes);
 		}
 		memcpy(pieces, again, sizeof(pieces));
 	}
-	CHECK(km_meta_committed_bytes() == had);
+	CHECK(km_metadata_committed_bytes() == had);
 	for (unsigned i = 0; i < RECORDS; i++)
-		km_meta_free_spread(pieces[i], bytes);
+		km_metadata_free_spread(pieces[i], bytes);
 }
 
 int main(void)
@@ -88,7 +88,7 @@ int main(void)
 	look((void *const *)groups, "groups");
 	for (unsigned i = 0; i < RECORDS; i++)
 		mem_cgroup_put(groups[i]);
-	km_meta_free_spread(NULL, 700);
+	km_metadata_free_spread(NULL, 700);
 	come_and_go(700);
 	come_and_go(1024);
 	come_and_go(60);

@@ -28,17 +28,17 @@
 #define STOP_MS		1000u		/* time before the first stop for the caches; doubles with each stop */
 #define STOPS		3u		/* stops for one request */
 
-void ways_find(struct ways *ways, struct target *target, const struct info_root *root)
+void gate_find(struct gate *gate, struct target *target, const struct info_root *root)
 {
-	*ways = (struct ways){ .root = root, .work = target_work(target->pid) };
+	*gate = (struct gate){ .root = root, .work = target_work(target->pid) };
 	if (!layout_has(&root->layout, "root.ways") || !root->record.ways ||
-	    !target_read(target, &ways->there, root->record.ways, sizeof(ways->there)))
-		ways->there.shut = 0;
+	    !target_read(target, &gate->there, root->record.ways, sizeof(gate->there)))
+		gate->there.shut = 0;
 }
 
-static void turn(struct ways *ways, struct target *target, bool shut)
+static void turn(struct gate *gate, struct target *target, bool shut)
 {
-	const struct kmem_gate *there = &ways->there;
+	const struct kmem_gate *there = &gate->there;
 
 	for (unsigned i = 0; there->shut && i < sizeof(there->word) / sizeof(*there->word); i++) {
 		const intptr_t from = shut ? there->open[i] : there->shut, to = shut ? there->shut : there->open[i];
@@ -59,19 +59,19 @@ struct places {
 
 /* Returns: true: the fast path reads the cache's copy of the gate word. The size caches of kmalloc and malloc and the
  * caches of large blocks are excluded, because their fast paths do not read the cache. */
-static bool has_copy(const struct ways *ways, const struct rec_cache *cache)
+static bool has_copy(const struct gate *gate, const struct rec_cache *cache)
 {
-	return cache->shelf.slot && cache->shelf.front.rseq == ways->there.open[1] &&
+	return cache->shelf.slot && cache->shelf.front.rseq == gate->there.open[1] &&
 	       !(cache->flags & SLAB_KMALLOC) && strncmp(cache->name, "large-", 6);
 }
 
 /* Collect the addresses of the gate copies in all caches. Returns: false: the list is unreadable or is changing. */
-static bool find_copies(const struct ways *ways, struct target *target, struct places *places)
+static bool find_copies(const struct gate *gate, struct target *target, struct places *places)
 {
-	const struct layout *layout = &ways->root->layout;
+	const struct layout *layout = &gate->root->layout;
 	const size_t link = layout_offset(layout, "cache.all.next");
 	const size_t word = layout_offset(layout, "cache.shelf.front.rseq");
-	const struct rec_list *head = ways->root->record.caches, *before = head;
+	const struct rec_list *head = gate->root->record.caches, *before = head;
 	struct rec_list first;
 	struct rec_cache cache;
 	size_t seen = 0;
@@ -86,7 +86,7 @@ static bool find_copies(const struct ways *ways, struct target *target, struct p
 		    !target_struct(target, layout, INFO_CACHE, &cache, (const void *)address) ||
 		    info_true(&cache.dead) || cache.all.prev != before)
 			return false;
-		if (!has_copy(ways, &cache))
+		if (!has_copy(gate, &cache))
 			continue;
 		places->at = kmem_grow(places->at, places->count, &places->room, sizeof(*places->at));
 		places->at[places->count++] = address + word;
@@ -94,28 +94,28 @@ static bool find_copies(const struct ways *ways, struct target *target, struct p
 	return true;
 }
 
-static void shut_caches(struct ways *ways, struct target *target)
+static void shut_caches(struct gate *gate, struct target *target)
 {
 	struct places places = { .at = NULL };
 	struct stop stop;
 
-	ways->stop_error = 0;
+	gate->stop_error = 0;
 	/* Read the list first without a stop; without copies no stop is needed. */
-	if (find_copies(ways, target, &places) && !places.count)
+	if (find_copies(gate, target, &places) && !places.count)
 		return;
 	if (stop_begin(target->pid, &stop)) {
-		if (find_copies(ways, target, &places))
-			target_write_words(target, places.at, places.count, (uint64_t)ways->there.shut);
+		if (find_copies(gate, target, &places))
+			target_write_words(target, places.at, places.count, (uint64_t)gate->there.shut);
 		stop_end(&stop);
 		stop_clear(&stop);
 	} else {
-		ways->stop_error = errno;
+		gate->stop_error = errno;
 	}
 	free(places.at);
 }
 
 struct shutting {
-	struct ways *ways;
+	struct gate *gate;
 	struct target *target;
 };
 
@@ -123,15 +123,15 @@ static void *shut_and_end(void *of)
 {
 	const struct shutting *shutting = of;
 
-	shut_caches(shutting->ways, shutting->target);
+	shut_caches(shutting->gate, shutting->target);
 	return NULL;
 }
 
 /* Run shut_caches() in a helper thread. SIGALRM of leaks/stop_threads.c must reach the helper thread, which unblocks
  * the signal. All other threads of the command must block SIGALRM. */
-static void shut_caches_apart(struct ways *ways, struct target *target)
+static void shut_caches_in_thread(struct gate *gate, struct target *target)
 {
-	struct shutting shutting = { ways, target };
+	struct shutting shutting = { gate, target };
 	sigset_t alarm, before;
 	pthread_t thread;
 
@@ -145,41 +145,41 @@ static void shut_caches_apart(struct ways *ways, struct target *target)
 
 /* Check if a stop is due. The process must still be the same, because the process may have ended and the kernel may
  * have reused the PID. */
-static bool stop_is_due(struct ways *ways, struct target *target, uint64_t now_ms)
+static bool stop_is_due(struct gate *gate, struct target *target, uint64_t now_ms)
 {
-	return ways->may_stop && ways->there.in_caches && ways->there.shut && ways->stops < STOPS &&
-	       now_ms - ways->begun_ms >= (uint64_t)STOP_MS << ways->stops && target_work(target->pid) != ways->work &&
-	       layout_has(&ways->root->layout, "cache.shelf.front.rseq cache.shelf.slot cache.all.next cache.all.prev "
+	return gate->may_stop && gate->there.in_caches && gate->there.shut && gate->stops < STOPS &&
+	       now_ms - gate->begun_ms >= (uint64_t)STOP_MS << gate->stops && target_work(target->pid) != gate->work &&
+	       layout_has(&gate->root->layout, "cache.shelf.front.rseq cache.shelf.slot cache.all.next cache.all.prev "
 					       "cache.flags cache.dead cache.name") &&
 	       target_is_same(target);
 }
 
 /* ------------------------------------------------------------------ in time */
 
-void ways_shut_in_time(struct ways *ways, struct target *target, uint64_t now_ms)
+void gate_shut_if_due(struct gate *gate, struct target *target, uint64_t now_ms)
 {
-	if (!ways->next_ms) {
-		ways->begun_ms = now_ms;
-		ways->next_ms = now_ms + FIRST_MS;
+	if (!gate->next_ms) {
+		gate->begun_ms = now_ms;
+		gate->next_ms = now_ms + FIRST_MS;
 	}
-	if (now_ms < ways->next_ms)
+	if (now_ms < gate->next_ms)
 		return;
-	turn(ways, target, true);
-	ways->next_ms = now_ms + EACH_MS;
-	ways->times++;
-	if (stop_is_due(ways, target, now_ms)) {
-		shut_caches_apart(ways, target);
-		ways->stops++;
+	turn(gate, target, true);
+	gate->next_ms = now_ms + EACH_MS;
+	gate->times++;
+	if (stop_is_due(gate, target, now_ms)) {
+		shut_caches_in_thread(gate, target);
+		gate->stops++;
 	}
 }
 
-bool ways_saw_work(const struct ways *ways, const struct target *target)
+bool gate_saw_work(const struct gate *gate, const struct target *target)
 {
-	return target_work(target->pid) != ways->work;
+	return target_work(target->pid) != gate->work;
 }
 
-void ways_open(struct ways *ways, struct target *target)
+void gate_open(struct gate *gate, struct target *target)
 {
-	if (ways->times)
-		turn(ways, target, false);
+	if (gate->times)
+		turn(gate, target, false);
 }

@@ -7,7 +7,7 @@
 
 #include "info/info.h"
 
-struct ways {
+struct gate {
 	struct kmem_gate there;		/* copy of the process's gate; shut 0: no gate can be shut */
 	const struct info_root *root;
 	bool may_stop;			/* permission to stop all threads briefly */
@@ -18,12 +18,12 @@ struct ways {
 };
 
 /* Read the gate of the libkmem in use in the process. */
-void ways_find(struct ways *ways, struct target *target, const struct info_root *root);
+void gate_find(struct gate *gate, struct target *target, const struct info_root *root);
 /* Shut the gate when due. Context: called repeatedly while the command waits for an answer. */
-void ways_shut_in_time(struct ways *ways, struct target *target, uint64_t now_ms);
+void gate_shut_if_due(struct gate *gate, struct target *target, uint64_t now_ms);
 /* Returns: true: a thread of the process has run since the request. */
-bool ways_saw_work(const struct ways *ways, const struct target *target);
+bool gate_saw_work(const struct gate *gate, const struct target *target);
 /* Open the gate again after a request was withdrawn. */
-void ways_open(struct ways *ways, struct target *target);
+void gate_open(struct gate *gate, struct target *target);
 
 #endif

@@ -48,7 +48,7 @@ struct asking {
 	pid_t pid;
 	char *mail;			/* mailbox's address in the process */
 	const char *report;		/* report's address in the process; NULL: no report */
-	struct ways ways;
+	struct gate gate;
 	bool may_stop;			/* the process may be stopped for a moment (force_slow.c) */
 	bool worked;			/* without an answer: the process ran since the request */
 	uint32_t number;
@@ -95,8 +95,8 @@ static enum answer find_mail(struct asking *asking)
 	if (record->control != KMEM_CONTROL_ON || !record->mail)
 		return ANSWER_LEAN;
 	asking->mail = (char *)(uintptr_t)record->mail;
-	ways_find(&asking->ways, &asking->target, &roots[0]);
-	asking->ways.may_stop = asking->may_stop;
+	gate_find(&asking->gate, &asking->target, &roots[0]);
+	asking->gate.may_stop = asking->may_stop;
 	return ANSWER_DONE;
 }
 
@@ -153,7 +153,7 @@ static bool take_turn(struct asking *asking)
 	}
 	/* The wait for the lock does not count: the program gets the whole time for the answer. */
 	asking->end_ms = now_ms() + asking->wait_ms;
-	asking->ways.work = target_work(asking->target.pid);
+	asking->gate.work = target_work(asking->target.pid);
 	return true;
 }
 
@@ -189,18 +189,18 @@ static enum answer wait_for_answer(struct asking *asking)
 			return ANSWER_CLASH;
 		if (is_over(asking))
 			break;
-		ways_shut_in_time(&asking->ways, &asking->target, now_ms());
+		gate_shut_if_due(&asking->gate, &asking->target, now_ms());
 		usleep(STEP_US);
 	}
 	/* No answer: withdraw the request. The command becomes KMEM_MAIL_NOTHING before the old number is restored,
 	 * because a miss may serve the mailbox just now and answer the old number a second time. */
 	target_write(&asking->target, PLACE(asking, request.command), &nothing, sizeof(nothing));
 	target_write(&asking->target, PLACE(asking, asked), &mail.answered, sizeof(mail.answered));
-	ways_open(&asking->ways, &asking->target);
+	gate_open(&asking->gate, &asking->target);
 	if (target_read(&asking->target, &mail, asking->mail, sizeof(mail)) && mail.answered == asking->number &&
 	    mail.done.command != KMEM_MAIL_NOTHING)
 		return judge(asking, &mail);
-	asking->worked = ways_saw_work(&asking->ways, &asking->target);
+	asking->worked = gate_saw_work(&asking->gate, &asking->target);
 	return ANSWER_LATE;
 }
 
@@ -260,13 +260,13 @@ static int complain_late(const struct asking *asking)
 	if (strchr("Tt", target_state(asking->target.pid)))
 		return kmem_failed(1, command, "%d: no answer in %u s: the process is stopped; SIGCONT continues "
 					       "it", pid, seconds);
-	if (asking->ways.stop_error)
+	if (asking->gate.stop_error)
 		return kmem_failed(1, command, "%d: no answer in %u s: the process has only fast-path hits, and "
 					       "cannot be stopped for a moment: "
-					       "%s", pid, seconds, asking->ways.stop_error == ETIMEDOUT ?
-				   "one of its threads waits in the kernel" : asking->ways.stop_error == EPERM ?
+					       "%s", pid, seconds, asking->gate.stop_error == ETIMEDOUT ?
+				   "one of its threads waits in the kernel" : asking->gate.stop_error == EPERM ?
 				   "another program traces it, or ptrace rights are "
-				   "missing" : strerror(asking->ways.stop_error));
+				   "missing" : strerror(asking->gate.stop_error));
 	if ((others = info_elsewhere(pid, &ours)))
 		return kmem_failed(1, command, "%d: no answer in %u s: the process hardly uses libkmem (%s are other "
 					       "mappings, %s are libkmem's)", pid, seconds, BYTES(others),
@@ -275,7 +275,7 @@ static int complain_late(const struct asking *asking)
 		return kmem_failed(1, command, "%d: no answer in %u s: the process slept, and answers at its next "
 					       "allocation or free: send a request to the process, or use a longer "
 					       "--wait", pid, seconds);
-	if (!asking->ways.there.shut)
+	if (!asking->gate.there.shut)
 		return kmem_failed(1, command, "%d: no answer in %u s: all its allocations are cached objects: try "
 					       "again, or use a longer --wait", pid, seconds);
 	return kmem_failed(1, command, "%d: no answer in %u s: the process ran, but neither allocated nor freed "
@@ -391,7 +391,7 @@ void kmem_tell(pid_t pid, const struct kmem_mail_request *request, unsigned wait
 	    mail.version == KMEM_MAIL_VERSION && ask(&asking, &mail))
 		while (target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
 		       mail.asked == asking.number && mail.answered != asking.number && !is_over(&asking)) {
-			ways_shut_in_time(&asking.ways, &asking.target, now_ms());
+			gate_shut_if_due(&asking.gate, &asking.target, now_ms());
 			usleep(STEP_US);
 		}
 	target_let_go(&asking.target);

@@ -71,7 +71,7 @@ static void stop(int number)
 
 static void move_mail(int kind)
 {
-	struct km_root *root = km_meta_root();
+	struct km_root *root = km_metadata_root();
 	struct kmem_mail *mail = mmap(NULL, 4096, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
 
 	if (mail == MAP_FAILED || !root)

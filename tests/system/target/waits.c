@@ -48,7 +48,7 @@ static int writes;
 
 static void begin_to_wait(int number)
 {
-	struct km_root *root = km_meta_root();
+	struct km_root *root = km_metadata_root();
 
 	(void)number;
 	if (writes)

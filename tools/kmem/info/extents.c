@@ -12,7 +12,7 @@
 #include "command.h"
 
 #define MAX_SLOTS	((size_t)1 << 26)	/* of the table of huge blocks: more than the address space has */
-#define MAX_PARKED	4096u
+#define MAX_CACHED_HUGE	4096u
 #define MAX_SPANS	4096u
 #define AT_ONCE		4096u			/* descriptors, or table slots, in one read */
 
@@ -153,23 +153,23 @@ static bool add_blocks(struct target *target, const struct info_root *root, stru
 	       ((after == table && after_slots == slots) || target_torn(target));
 }
 
-static bool add_parked(struct target *target, const struct info_root *root, struct snapshot *snapshot)
+static bool add_cached_huge(struct target *target, const struct info_root *root, struct snapshot *snapshot)
 {
 	struct rec_parked *parked;
 	unsigned count;
 
 	if (!layout_has(&root->layout, "root.parked root.parked_count parked.p parked.bytes")) {
-		snapshot->extents_lack |= 1u << INFO_PARKED;
+		snapshot->extents_lack |= 1u << INFO_CACHED_HUGE;
 		return true;
 	}
 	if (!target_read(target, &count, root->record.parked_count, sizeof(count)))
 		return false;
-	if (count > MAX_PARKED)
+	if (count > MAX_CACHED_HUGE)
 		return target_too_much(target);
 	parked = kmem_need(calloc(count + 1, sizeof(*parked)));
-	bool ok = target_structs(target, &root->layout, INFO_READY, parked, root->record.parked, count);
+	bool ok = target_structs(target, &root->layout, INFO_CACHED_ENTRY, parked, root->record.parked, count);
 	for (unsigned i = 0; ok && i < count; i++)
-		add_extent(snapshot, INFO_PARKED, parked[i].p, (char *)parked[i].p + parked[i].bytes, NULL);
+		add_extent(snapshot, INFO_CACHED_HUGE, parked[i].p, (char *)parked[i].p + parked[i].bytes, NULL);
 	free(parked);
 	return ok;
 }
@@ -252,7 +252,7 @@ bool walk_extents(struct target *target, const struct info_root *root, const str
 		  struct snapshot *snapshot)
 {
 	if (!add_ranges(target, root, snapshot) || !add_blocks(target, root, snapshot) ||
-	    !add_parked(target, root, snapshot) || !add_records(target, root, percpu, snapshot))
+	    !add_cached_huge(target, root, snapshot) || !add_records(target, root, percpu, snapshot))
 		return false;
 	for (size_t i = 0; i < snapshot->extent_count; i++)
 		if (!target_has_space(target, snapshot->extents[i].end - snapshot->extents[i].start))

@@ -55,7 +55,7 @@ struct info_cache {
 enum info_kind {
 	INFO_PAGES,	/* pages of slabs and large blocks, and free pages */
 	INFO_BLOCK,	/* a huge block, above 4 MiB */
-	INFO_PARKED,	/* a cached huge block: freed, still mapped */
+	INFO_CACHED_HUGE,	/* a cached huge block: freed, still mapped */
 	INFO_RECORDS,
 };
 struct info_extent {
@@ -271,7 +271,7 @@ char *info_printable_copy(const char *text);
 
 enum info_ops {
 	INFO_ROOT, INFO_PERCPU, INFO_RANGE, INFO_PAGE, INFO_ZONE, INFO_ENGINE, INFO_NODE, INFO_CHAIN, INFO_CACHE,
-	INFO_BIG, INFO_READY, INFO_SPAN, INFO_POOL, INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
+	INFO_BIG, INFO_CACHED_ENTRY, INFO_SPAN, INFO_POOL, INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
 	INFO_EVENTS, INFO_GRACE, INFO_WAITING, INFO_RCU_BLOCK,
 	/* In the table of an engine or of guarded objects: layout_load. */
 	INFO_SHEAF, INFO_REMOTE, INFO_SLAB, INFO_ALIEN, INFO_SLUB, INFO_SLOT,

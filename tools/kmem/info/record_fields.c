@@ -17,7 +17,7 @@
 static const char *const ops_names[INFO_OPS] = {
 	[INFO_ROOT] = "root", [INFO_PERCPU] = "percpu", [INFO_RANGE] = "range", [INFO_PAGE] = "page",
 	[INFO_ZONE] = "zone", [INFO_ENGINE] = "engine", [INFO_NODE] = "node", [INFO_CHAIN] = "chain",
-	[INFO_CACHE] = "cache", [INFO_BIG] = "big", [INFO_READY] = "parked", [INFO_SPAN] = "span",
+	[INFO_CACHE] = "cache", [INFO_BIG] = "big", [INFO_CACHED_ENTRY] = "parked", [INFO_SPAN] = "span",
 	[INFO_VIEW] = "view", [INFO_GROUP] = "group", [INFO_OBJCG] = "objcg", [INFO_STOCK] = "stock",
 	[INFO_POOL] = "pool", [INFO_SHEAF] = "sheaf", [INFO_REMOTE] = "remote", [INFO_SLAB] = "slab",
 	[INFO_ALIEN] = "alien", [INFO_SLUB] = "slub", [INFO_SLOT] = "slot", [INFO_EVENTS] = "events",

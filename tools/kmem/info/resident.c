@@ -232,7 +232,7 @@ static bool count_extent(struct pages *pages, const struct snapshot *snapshot, c
 				count_locked(pages, snapshot, extent, &spans[i], resident);
 		}
 	}
-	if (extent->kind == INFO_PARKED)
+	if (extent->kind == INFO_CACHED_HUGE)
 		free = bytes;
 	if (extent->kind == INFO_BLOCK)
 		resident->large += bytes;
@@ -298,7 +298,7 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 	free(pages.locked.at);
 	if (lack & (1u << INFO_PAGES | 1u << INFO_BLOCK))
 		resident->used = INFO_UNKNOWN;
-	if (lack & (1u << INFO_PAGES | 1u << INFO_PARKED))
+	if (lack & (1u << INFO_PAGES | 1u << INFO_CACHED_HUGE))
 		resident->free = INFO_UNKNOWN;
 	if (lack & 1u << INFO_RECORDS)
 		resident->records = INFO_UNKNOWN;

@@ -74,7 +74,7 @@ static bool is_due(const struct kmem_cache *cache)
 }
 
 /* Returns whether the words read by other threads agree with the state. */
-km_inline bool agrees(const struct kmem_cache *cache)
+static km_unused bool agrees(const struct kmem_cache *cache)
 {
 	const uint32_t state = cache->memcg.charging & ~KM_CHARGING_PARENT;
 	const bool one = state == KM_CHARGING_ONE || state == KM_CHARGING_ONE_OWNED;

@@ -126,11 +126,12 @@ uint64_t mem_cgroup_atomics(void)
 /* Copies a text of so many bytes, or its begin, and a NUL. Returns: `length`. */
 static size_t hand_out(const char *whole, size_t length, char *text, size_t bytes)
 {
-	const size_t count = bytes ? km_min(length, bytes - 1) : 0;
+	if (!bytes)
+		return length;
+	const size_t count = km_min(length, bytes - 1);
 
 	__builtin_memcpy(text, whole, count);
-	if (bytes)
-		text[count] = '\0';
+	text[count] = '\0';
 	return length;
 }
 

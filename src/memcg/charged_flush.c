@@ -51,10 +51,10 @@ static void flush_gathered(struct mem_cgroup *root)
 }
 
 /* Returns the bytes on the cache's charged sheaves. All objects of a mixed sheaf count: the sheaf does not name their
- * owners. For the root an empty sheaf counts, too: with charged sheaves off no sheaf may be used. */
+ * owners. Another thread may make the sheaves mixed meanwhile, so each owner word is read once, and tells by itself.
+ * For the root an empty sheaf counts, too: with charged sheaves off no sheaf may be used. */
 static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *root)
 {
-	const bool mixed = km_charged_is_mixed(cache);
 	uint64_t bytes = 0;
 
 	/* A thread that makes a sheaf counts the sheaf before setting the bit. */
@@ -69,7 +69,7 @@ static uint64_t ready_on_blocks(struct kmem_cache *cache, struct mem_cgroup *roo
 			size_t count = owner ? km_pcs_count_cpu(&cache->memcg.charged, cpu) : 0;
 
 			bytes += owner && km_memcg_is_root(root);
-			if (count && (mixed || km_memcg_below((struct obj_cgroup *)owner, root)))
+			if (count && (owner == KM_OBJCGS_DIFFER || km_memcg_below((struct obj_cgroup *)owner, root)))
 				bytes += count * cache->memcg.charge;
 		}
 	return bytes;

@@ -423,7 +423,8 @@ static void count_pointers(struct kmem_cache *cache, int more)
 }
 
 /* Count the sheaves anew in the child of a fork; sheaves held by other threads are lost. On each CPU a class has
- * one sheaf or none, and two where threads raced for the place (alloc/sheaf_ops.c). */
+ * one sheaf or none, and two where threads raced for the place (alloc/sheaf_ops.c). In the child of a nested fork the
+ * interrupted code may hold a sheaf and give it back, so the former count stays. */
 static void count_pointers_anew(void)
 {
 	for_each_class(class) {
@@ -440,7 +441,7 @@ static void count_pointers_anew(void)
 
 void km_large_cache_fork(bool before, bool child)
 {
-	if (child)
+	if (child && !km_fork_is_nested())
 		count_pointers_anew();
 	km_lock_around_fork(&ready.lock, before, child);
 }

@@ -1,17 +1,21 @@
 /*
  * cached_blocks.c: blocks of whole pages cached on a CPU: the requests they serve, the waste of a block, the bound of
  * their number, and the reasons to give them back: age, a request that would fail, kmem_shrink_all, a block that
- * changes its length or gets charged. Disciplines: all Not with hardened: no blocks of whole pages are cached.
+ * changes its length or gets charged; the child of a handler's fork. Disciplines: all Not with hardened: no blocks of
+ * whole pages are cached.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <kmem/memcg.h>
 
 #include "kit/cpus.h"
 #include "kit/api.h"
 #include "kit/clock.h"
+#include "cache/cache.h"
 #include "kmalloc/large_cache.h"
 #include "os/os.h"
 
@@ -428,7 +432,48 @@ static void not_the_visitors(void)
 	NEED(kmem_check_all() == 0);
 }
 
+static bool forks;		/* the next block given back forks, as a handler there */
+static pid_t child = -1;
+
+void __real_km_large_give(void *p);
+void __wrap_km_large_give(void *p);
+void __wrap_km_large_give(void *p)
+{
+	if (forks) {
+		forks = false;
+		NEED(km_thread.busy == KM_BUSY);
+		child = fork();
+	}
+	__real_km_large_give(p);
+}
+
+/* A handler forks while a thread exchanges the full sheaf of its CPU. The child goes on, and caches blocks as ever. */
+static void forked_in_exchange(void)
+{
+	int status;
+
+	if (slob)
+		return;
+	stay_here();
+	ask_for(BYTES);
+	get(MANY, BYTES);
+	forks = true;
+	put(MANY);
+	NEED(child >= 0 && !forks);
+	for (int round = 0; round < 3; round++) {
+		kmem_shrink_all();
+		NEED(sums().cached == 0);
+		get(1, BYTES);
+		put(1);
+		NEED(sums().cached == 10);
+	}
+	if (!child)
+		_exit(0);
+	NEED(waitpid(child, &status, 0) == child && status == 0);
+}
+
 static const struct test_case cases[] = {
+	{ "forked in an exchange", forked_in_exchange },
 	{ "made by another", made_by_another }, { "comes back", comes_back }, { "little waste", little_waste },
 	{ "bounded", bounded }, { "gives way", gives_way }, { "begins anew", begins_anew },
 	{ "not the visitor's", not_the_visitors },

@@ -209,9 +209,10 @@ km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
 {
 	uint64_t is = km_load(word);
 
+	if (!km_visits_by_rseq())
+		return is;
 	km_debug(visit->reads < km_array_count(visit->commit.seen), "a commit compares three words at most");
-	if (km_visits_by_rseq())
-		visit->commit.seen[visit->reads++] = (struct km_seen){ word, is };
+	visit->commit.seen[visit->reads++] = (struct km_seen){ word, is };
 	return is;
 }
 

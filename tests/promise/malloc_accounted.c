@@ -122,7 +122,8 @@ static void charged_at_each_alignment(struct mem_cgroup *group)
 				NEED(is_filled(blocks[j], edge, j), "(%zu aligned to %zu)", size, align);
 				free(blocks[j]);
 			}
-			NEED(drained(group) == 0, "(%lu: %zu aligned to %zu)", (unsigned long)drained(group), size, align);
+			NEED(drained(group) == 0, "(%lu: %zu aligned to %zu)", (unsigned long)drained(group), size,
+			     align);
 		}
 }
 

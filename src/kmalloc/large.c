@@ -301,7 +301,11 @@ static void *from_class(struct kmem_cache *class, size_t align, const struct km_
 	if (p && request->gfp & __GFP_ZERO)
 		__builtin_memset(p, 0, class->layout.size);
 	own.ready = class;
-	return p ?: alloc_once(class->layout.size, align, &own, &hopeless);
+	/* With an alignment above the largest run of pages the block is a mapping, and belongs to no class. */
+	if (!p && align <= KMALLOC_MAX_SIZE)
+		p = alloc_once(class->layout.size, align, &own, &hopeless);
+	km_debug(!p || page_of_block(p), "a block of a class has pages");
+	return p;
 }
 
 static void *take_grown(size_t bytes)

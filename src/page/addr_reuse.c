@@ -117,13 +117,17 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 		km_pages_free(page, whole);
 		return NULL;
 	}
+	/* The kept pages may be resident from an earlier use, and no purge finds pages in use. */
+	const bool gone = km_pages_hollow(page + slab, last - slab);
 	km_lock(&lock);
 	struct owner *owner = find(name, true);
-	for (size_t i = slab; owner && i < last; i += slab) {
+	for (size_t i = slab; i < last; i += slab) {
 		km_debug(page[i].type == KM_PAGE_NONE, "pages kept for a name have type NONE");
 		/* An allocation sets the node only in the first page, so copy the node. */
 		page[i].node = page->node;
-		km_list_add_tail(&page[i].list, &owner->free[order]);
+		page[i].flags |= gone ? KM_SLAB_HOLES : 0;
+		if (owner)
+			km_list_add_tail(&page[i].list, &owner->free[order]);
 	}
 	km_bump(&km_addr_reuse_pages, owner ? last : slab);
 	km_unlock_quick(&lock);

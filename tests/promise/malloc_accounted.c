@@ -99,6 +99,34 @@ static void charged_by_each_function(struct mem_cgroup *group)
 	NEED(drained(group) == 0, "(%lu)", (unsigned long)drained(group));
 }
 
+/* Each alignment, up to those of which the library has no run of pages; often enough that each size has its cache. */
+static void charged_at_each_alignment(struct mem_cgroup *group)
+{
+	for (size_t align = 16; align <= 32 << 20; align *= 4)
+		for (size_t i = 1; i < SIZES; i++) {
+			const size_t size = sizes[i], edge = size < 1000 ? size : 1000;
+			MEMCG_SCOPE(group);
+
+			for (unsigned j = 0; j < 12; j++) {
+				blocks[j] = aligned_alloc(align, size);
+				is_charged_to(blocks[j], group, size);
+				NEED((uintptr_t)blocks[j] % align == 0, "(%zu aligned to %zu)", size, align);
+				fill(blocks[j], edge, j);
+			}
+			for (unsigned j = 0; j < 12; j += 2) {
+				blocks[j] = realloc(blocks[j], size + size / 2);
+				is_charged_to(blocks[j], group, size + size / 2);
+			}
+			NEED(drained(group) >= 12 * size, "(%zu aligned to %zu)", size, align);
+			for (unsigned j = 0; j < 12; j++) {
+				NEED(is_filled(blocks[j], edge, j), "(%zu aligned to %zu)", size, align);
+				free(blocks[j]);
+			}
+			NEED(drained(group) == 0, "(%lu: %zu aligned to %zu)", (unsigned long)drained(group), size,
+			     align);
+		}
+}
+
 /* Blocks of before, and of between. */
 static void switched(struct mem_cgroup *group)
 {
@@ -535,6 +563,7 @@ static void each(void)
 	struct mem_cgroup *a = group_below(NULL, "a"), *b = group_below(NULL, "b");
 
 	charged_by_each_function(a);
+	charged_at_each_alignment(a);
 	switched(a);
 	between(a, b);
 	taken_over(a);

@@ -1,13 +1,14 @@
 /*
  * guard_slabs: with own_addresses and guard_slabs at most 15 slabs are neighbours: behind each object, at most so far
  * away, is an inaccessible page. The number of mappings stays near this number. Objects are allocated and freed as
- * before. With two memory nodes as well.
+ * before. Unused slabs between guards take no memory. With two memory nodes as well.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
 
 #include "kit/api.h"
 #include "kit/mappings.h"
+#include "kit/rollup.h"
 
 #define OBJECTS 20000u
 static void *many[OBJECTS];
@@ -51,12 +52,46 @@ static void guarded(size_t size)
 	close(ends[1]);
 }
 
+/* Caches with a slab each take their spans from memory that others have used. */
+static void unused_ones(void)
+{
+	enum { BLOCKS = 64, FREED = 24, CACHES = 40 };
+	const size_t block = 1 << 20;
+	struct kmem_cache *caches[CACHES];
+	void *objects[CACHES], *blocks[BLOCKS];
+	const unsigned long first_kb = rollup_kb("Anonymous");
+
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		NEED((blocks[i] = kmalloc(block, GFP_KERNEL)));
+		memset(blocks[i], 7, block);
+	}
+	for (unsigned i = 0; i < FREED; i++)
+		kfree(blocks[i]);
+	for (unsigned i = 0; i < CACHES; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "unused-%u", i);
+		caches[i] = make(name, 2000);
+		NEED((objects[i] = kmem_cache_alloc(caches[i], GFP_KERNEL)));
+	}
+	for (unsigned i = FREED; i < BLOCKS; i++)
+		kfree(blocks[i]);
+	kmem_shrink_all();
+	const unsigned long kb = rollup_kb("Anonymous");
+	CHECK(kb <= first_kb + 4096, "%lu KiB, then %lu, for %u objects", first_kb, kb, (unsigned)CACHES);
+	for (unsigned i = 0; i < CACHES; i++) {
+		kmem_cache_free(caches[i], objects[i]);
+		gone(caches[i]);
+	}
+}
+
 static void small_ones(void) { guarded(64); }
 static void middling_ones(void) { guarded(600); }
 static void large_ones(void) { guarded(3000); }
 
 static const struct test_case cases[] = {
 	{ "64 bytes", small_ones }, { "600 bytes", middling_ones }, { "3000 bytes", large_ones },
+	{ "unused slabs", unused_ones },
 };
 
 int main(int argc, char **argv)

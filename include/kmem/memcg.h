@@ -327,8 +327,9 @@ KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
  * Context of the callback: any thread that needs memory, inside its allocation, and several threads at once if
  * several need memory. The library holds no lock, but the caller of the allocation may. A shrinker must not wait for
  * a lock if allocations for the group are made under the lock: its own thread may hold the lock. Such a shrinker
- * should try the lock, and return 0 if the lock is held (kernel: the same, SHRINK_STOP). If a shrinker returns 0 to a
- * thread while another thread runs the shrinker, the first thread waits for the other, at most one second.
+ * should try the lock, and return 0 if the lock is held (kernel: the same, SHRINK_STOP). A callback must return: no
+ * longjmp, no exception and no cancellation may leave the callback. If a shrinker returns 0 to a thread while another
+ * thread runs the shrinker, the first thread waits for the other, at most one second.
  * Returns: the shrinker, or NULL with errno: ENOMEM; ENOENT: the group is offline; EINVAL: the root, or no callback.
  * Kernel: shrinkers are global, with the group as an argument; `priority` there is the progress of a reclaim.
  */

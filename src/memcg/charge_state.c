@@ -80,7 +80,7 @@ static km_unused bool agrees(const struct kmem_cache *cache)
 	const bool one = state == KM_CHARGING_ONE || state == KM_CHARGING_ONE_OWNED;
 	const bool mixed = state == KM_CHARGING_MIXED;
 
-	return one == (cache->memcg.objcg != KM_OBJCGS_DIFFER) && mixed == (cache->memcg.mixed.slot != 0) &&
+	return one == (km_load(&cache->memcg.objcg) != KM_OBJCGS_DIFFER) && mixed == (cache->memcg.mixed.slot != 0) &&
 	       mixed == (cache->memcg.charged_odd == ~(gfp_t)0) && cache->memcg.charge &&
 	       !(one && km_is_parent(cache));
 }
@@ -184,7 +184,7 @@ bool km_charged_differ(struct kmem_cache *cache, uint32_t parent, bool may_wait)
 	if (!km_lock_may(&km_drain_lock, may_wait))
 		return false;
 	/* Another thread may have been faster. */
-	if (parent || cache->memcg.objcg != KM_OBJCGS_DIFFER)
+	if (parent || km_load(&cache->memcg.objcg) != KM_OBJCGS_DIFFER)
 		differ(cache, parent);
 	if (may_wait && cache->memcg.charged.slot && (is_due(cache) || km_charged_is_mixed(cache))) {
 		close_charged(cache);

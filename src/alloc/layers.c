@@ -40,7 +40,8 @@ static const struct km_alloc_ops *base_layer(struct kmem_cache *cache)
 	}
 }
 
-/* The layers of the core. SHADOW, and CHARGE where objects are charged, are set by an event instead. */
+/* The layers of the core. SHADOW is set by an event, and CHARGE where objects may be charged: km_sample_layer then
+ * returns the charging ops unchanged. */
 static km_layer_fn *const of_core[KM_LAYERS] = {
 	[KM_LAYER_CHARGE] = km_sample_layer,
 	[KM_LAYER_OBSERVE] = km_observe_layer,
@@ -55,7 +56,7 @@ bool km_layer_register(enum km_layer layer, km_layer_fn *choose)
 
 	km_debug(layer < KM_LAYERS && choose, "a layer is in the order of layers");
 	/* Release pairs with km_layers_choose: what `choose` reads is there. */
-	return !of_core[layer] && km_cas_release(&registered[layer], &none, choose);
+	return layer != KM_LAYER_SHADOW && !of_core[layer] && km_cas_release(&registered[layer], &none, choose);
 }
 
 void km_layer_set_locked(struct kmem_cache *cache, enum km_layer layer, const struct km_alloc_ops *ops)
@@ -83,7 +84,7 @@ void km_layers_choose(struct kmem_cache *cache)
 	for (unsigned layer = KM_LAYERS; layer--;) {
 		km_layer_fn *choose = of_core[layer] ?: km_load_acquire(&registered[layer]);
 
-		/* A destroyed cache keeps OBSERVE alone: each call is reported. */
+		/* A destroyed cache keeps no layer above OBSERVE: each call is reported. */
 		if (cache->layout.dead && layer < KM_LAYER_OBSERVE)
 			km_layer_set_locked(cache, layer, NULL);
 		else if (choose)

@@ -1,7 +1,7 @@
 /*
  * size_classes.h: the size classes of kmalloc, of malloc and of cached large blocks. This file alone decides spacing,
- * limits, alignment and parts. The tables by size take their lengths from here, and names such as malloc-112 contain
- * the size of the class.
+ * alignment, parts, and malloc's limit; kmalloc's limits are public (<kmem/kmem.h>). The tables by size take their
+ * lengths from here, and names such as malloc-112 contain the size of the class.
  *
  *	bytes up to			kmalloc				malloc
  *	KMALLOC_MAX_CACHE_SIZE		KM_KMALLOC_SIZES		classes, and parts of classes
@@ -25,7 +25,8 @@
 
 /* ------------------------------------------------------------------ the policy */
 
-/* kmalloc: the kernel's sizes, powers of two and two half steps. Sizes in between belong to the next class. */
+/* kmalloc: the kernel's sizes, ascending: each power of two, and two half steps. Sizes in between belong to the next
+ * class. A build with assertions checks the alignment (kmalloc.c). */
 #define KM_KMALLOC_SIZES(size) \
 	size(8) size(16) size(32) size(64) size(96) size(128) size(192) size(256) size(512) size(1024) size(2048) \
 	size(4096) size(8192)
@@ -104,8 +105,8 @@ KM_RULE(((0 KM_KMALLOC_SIZES(KM_OR_SIZE)) & -KMALLOC_MAX_CACHE_SIZE) == KMALLOC_
 	"kmalloc's largest size is KMALLOC_MAX_CACHE_SIZE");
 KM_RULE(KMALLOC_MAX_CACHE_SIZE <= UINT16_MAX, "the bytes of a kmalloc object fit in 16 bits");
 KM_RULE(KM_MALLOC_UNIT % 16 == 0 && KM_IS_POW2(KM_MALLOC_UNIT), "malloc aligns to 16 bytes");
-KM_RULE(KM_MALLOC_MAX_SMALL >= KM_PAGE_SIZE && KM_MALLOC_MAX_SMALL <= KMALLOC_MAX_SIZE,
-	"malloc's largest class has a page to KMALLOC_MAX_SIZE");
+KM_RULE(KM_MALLOC_MAX_SMALL >= KM_PAGE_SIZE && KM_MALLOC_MAX_SMALL <= KM_LARGE_CACHE_PAGES * KM_PAGE_SIZE,
+	"malloc's largest class has a page to KM_LARGE_CACHE_PAGES pages");
 KM_RULE(KM_IS_POW2(KM_MALLOC_PARTS) && KM_MALLOC_PARTS <= 8, "struct class has a bit for each part");
 #define KM_DOUBLES(even, split, units) \
 	(KM_IS_POW2(even) && KM_IS_POW2(split) && KM_IS_POW2(units) && (even) >= (split) && (even) <= (units))

@@ -1,11 +1,11 @@
 /*
  * charge_state.c: the state of a cache's charges (enum km_charging): the first charge, several objcgs, mixed sheaves;
- * the cache's charged sheaves open, close, and are drained. Invariant: the state and the charged sheaves change only
- * with km_drain_lock held; at most one of `charged` and `mixed` is open. The steps of a drain are those of
+ * the cache's charged sheaves open, close, and are drained. Invariant: the state changes, and charged sheaves open and
+ * close, only with km_drain_lock held; at most one of `charged` and `mixed` is open. The steps of a drain are those of
  * alloc/drain.c.
  *
  *	from		event			to		what must hold				function
- *	NONE		first charge		SOME		no SLAB_ACCOUNT; objcg is DIFFER	begin
+ *	NONE		objects may be charged	SOME		no SLAB_ACCOUNT; objcg is DIFFER	begin
  *	NONE		SLAB_ACCOUNT: creation	CHECKED		frees are checked; objcg is DIFFER	begin
  *	NONE		SLAB_ACCOUNT: creation	ONE		a sheaf may be mixed; objcg UNKNOWN	begin
  *	NONE		SLAB_ACCOUNT: creation	ONE_OWNED	no sheaf may be; objcg UNKNOWN		begin
@@ -13,8 +13,10 @@
  *	ONE_OWNED	second objcg		OWNED		frees miss; objcg is DIFFER		differ
  *	DUE		a call that may wait	MIXED		sheaves exist, closed and fenced	mix
  *	DUE		a fence is refused	OWNED		sheaves exist, closed			mix
- *	MIXED		end of the cache	OWNED		sheaves closed and empty	km_charge_release
- *	not NONE	child cache		with PARENT	state is not ONE, ONE_OWNED		differ
+ *	MIXED		end of the cache	OWNED		closed, fenced and empty		km_charge_release
+ *	ONE		child cache		DUE, PARENT	objcg is DIFFER			differ
+ *	ONE_OWNED	child cache		OWNED, PARENT	objcg is DIFFER			differ
+ *	others but NONE	child cache		with PARENT	objcg is DIFFER			differ
  *
  * `objcg` is DIFFER in all states but ONE and ONE_OWNED. There `objcg` is UNKNOWN until the first object, then the
  * objcg of all objects, or NOBODY (km_objcgs_note of object_objcg.c, without a lock). Whether a sheaf may be mixed is
@@ -115,7 +117,7 @@ static uint32_t state_of_all(const struct kmem_cache *cache)
  */
 static void begin(struct kmem_cache *cache)
 {
-	/* No other thread knows a cache with SLAB_ACCOUNT yet. */
+	/* Other threads find a cache with SLAB_ACCOUNT in the registry only, and the registry is locked. */
 	const uint32_t to = cache->layout.flags & SLAB_ACCOUNT ? state_of_all(cache) : KM_CHARGING_SOME;
 
 	km_debug(cache->memcg.charging == KM_CHARGING_NONE && cache->memcg.objcg == KM_OBJCGS_DIFFER &&

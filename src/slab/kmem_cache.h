@@ -173,9 +173,9 @@ struct km_cache_registry {
 /* The state of a cache's charges: objects with a charge, charged objcgs, owners of charged sheaves. The transitions:
  * memcg/charge_state.c. The order counts. Below ONE, the owner word of a free object must be 0. */
 enum km_charging {
-	KM_CHARGING_NONE = 0,		/* no object was ever charged */
+	KM_CHARGING_NONE = 0,		/* no object is charged */
 	KM_CHARGING_PARENT = 1,		/* bit of the states below: some group has, or had, a child cache */
-	KM_CHARGING_SOME = 2,		/* some objects are charged: by __GFP_ACCOUNT or kmem_cache_charge */
+	KM_CHARGING_SOME = 2,		/* objects may be charged: by __GFP_ACCOUNT or kmem_cache_charge */
 	KM_CHARGING_CHECKED = 4,	/* from here on each object is charged; each free is checked */
 	KM_CHARGING_ONE = 6,		/* one objcg for all objects, named by `objcg`; later DUE */
 	KM_CHARGING_ONE_OWNED = 8,	/* the same; later OWNED */
@@ -195,7 +195,7 @@ struct km_cache_memcg {
 	uint32_t charging;		/* enum km_charging; changed with km_drain_lock held */
 	uint32_t calls;			/* child cache: slow-path frees under way (alloc/fast_path.h) */
 	struct km_pcs mixed;		/* the same sheaves; each object's entry names its objcg. slot 0: not open */
-	/* The objcg of all live objects where all have the same objcg, else one of the values below. These values
+	/* The objcg of all objects so far where all had the same objcg, else one of the values below. These values
 	 * are odd, so no objcg has such an address. Never 0, because an owner of 0 means a sheaf without an objcg. */
 	uint64_t objcg;
 #define KM_OBJCGS_DIFFER ((uint64_t)1)	/* each object's entry names its objcg; as a sheaf's owner: mixed objects */

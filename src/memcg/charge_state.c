@@ -13,7 +13,7 @@
  *	ONE_OWNED	second objcg		OWNED		frees miss; objcg is DIFFER		differ
  *	DUE		a call that may wait	MIXED		sheaves exist, closed and fenced	mix
  *	DUE		a fence is refused	OWNED		sheaves exist, closed			mix
- *	MIXED		end of the cache	OWNED		closed, fenced and empty		km_charge_release
+ *	MIXED		end of the cache	OWNED		closed, fenced, empty		km_charge_release
  *	ONE		child cache		DUE, PARENT	objcg is DIFFER			differ
  *	ONE_OWNED	child cache		OWNED, PARENT	objcg is DIFFER			differ
  *	others but NONE	child cache		with PARENT	objcg is DIFFER			differ

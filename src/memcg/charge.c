@@ -9,7 +9,8 @@
  *	else	one object: bytes from or to the group's stock on this CPU, the object from or to the plain sheaf
  *
  * Invariants: the owner word of an allocated object, or of an object on a charged sheaf, names an objcg, and this
- * objcg is charged for the object. All objects of charged sheaves are given back (flush) before a charge is refused.
+ * objcg is charged for the object. All objects of charged sheaves are given back (flush) before a charge that may
+ * wait is refused.
  */
 #include <errno.h>
 #include <kmem/memcg.h>
@@ -180,6 +181,7 @@ static km_noinline void *refund(struct obj_cgroup *owner, uint64_t bytes, void *
 }
 #endif
 
+/* Allocates while sheaves have owners: the direct path while the CPU's sheaf is another objcg's, else alloc_slowly. */
 km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	km_charged_mix(cache, gfp);

@@ -55,6 +55,7 @@ static bool has_top(const struct km_pcs *pcs)
 }
 
 /*
+ * Installs a sheaf on this CPU. Returns: false if the CPU has one already, or no memory is left.
  * At the first use of the CPU, and not when the cache is created: most caches are used on few CPUs. The thread is busy
  * while the memory is allocated, so that a signal handler does not install the same sheaf. The thread may migrate to a
  * CPU with a sheaf; then the memory is freed.

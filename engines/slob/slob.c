@@ -4,7 +4,8 @@
  * Invariants under the engine's lock: the free blocks of a page are linked by rising address; no two of them touch,
  * and no mark lies in a free block. Every other unit belongs to one marked block. A page is on the list of its
  * blocks' size iff a unit is free. A page without a marked block goes to the stock, or is freed, at once, except the
- * only page of a list. A page serves requests of one list only, so freed blocks of a page belong to this list.
+ * only page of a list. A page serves requests of one list only, so freed blocks of a page belong to this list. Links
+ * and headers lie in memory that a sanitizer hides, so memcheck's reports are off while a block is taken or freed.
  */
 #include "slob_marks.h"
 
@@ -487,6 +488,7 @@ static unsigned take_many(struct kmem_cache *cache, const struct km_request *req
 	struct ops ops = ops_of(cache, request, is_sized(cache));
 	unsigned got = 0;
 
+	km_unreported_scope();
 	while (got < want && (!cache->form.ctor || km_may_construct(cache, request->may_wait))) {
 		unsigned some = km_min(want - got, BATCH), now;
 
@@ -517,6 +519,7 @@ km_inline void *take_one(struct kmem_cache *cache, const struct km_request *requ
 	struct ops ops = ops_of(cache, request, sized);
 	struct km_slob_node *n = km_slob_node(cache);
 
+	km_unreported_scope();
 	if (!km_lock_may(&km_slob.lock, request->may_wait))
 		return NULL;
 	if (km_unlikely(request->gfp & __GFP_FULLEST))
@@ -694,6 +697,7 @@ static void give_batch(struct kmem_cache *cache, void **objects, unsigned count)
 	struct km_page *empty[BATCH];
 	unsigned pages = 0;
 
+	km_unreported_scope();
 	km_lock(&km_slob.lock);
 	for (unsigned i = 0; i < count; i++) {
 		empty[pages] = NULL;
@@ -719,6 +723,7 @@ static void give_pages(struct kmem_cache *cache, void *object)
 
 	if (!slab)
 		return;
+	km_unreported_scope();
 	bool keep = cache->layout.flags & SLAB_TYPESAFE_BY_RCU;
 	km_lock(&km_slob.lock);
 	bool live = slab->inuse;
@@ -742,6 +747,7 @@ km_inline enum km_misuse put_one(struct kmem_cache *cache, void *object, bool si
 {
 	struct km_page *empty = NULL;
 
+	km_unreported_scope();
 	km_lock(&km_slob.lock);
 	enum km_misuse what = put_block(cache, object, sized, &empty);
 	km_unlock_quick(&km_slob.lock);

@@ -62,9 +62,8 @@ static bool is_sized(const void *p, const char *function)
 		return true;
 	/* A signal handler inside the allocator can't wait for the lock needed for the exact answer. */
 	km_busy_scope(was);
-	km_tell(reports_off);
+	km_unreported_scope();
 	enum km_misuse what = km_was_busy(was) ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
-	km_tell(reports_on);
 	km_misuse(what, function, p, NULL);
 	return false;
 }

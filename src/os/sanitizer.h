@@ -74,4 +74,13 @@ extern km_hidden const struct km_sanitizer_ops *km_sanitizer_ops;
 			km_sanitizer_ops->what(__VA_ARGS__);                                       \
 	} while (0)
 
+km_inline void km_reports_leave(const char *begun km_unused)
+{
+	km_tell(reports_on);
+}
+/* reports_off, with reports_on at the end of the block or at a return. */
+#define km_unreported_scope() \
+	km_tell(reports_off); \
+	const char unreported_here km_scoped(km_reports_leave) = 0
+
 #endif

@@ -217,6 +217,10 @@ km_inline void km_lock_leave(struct km_lock **lock)
 #define km_lock_scope(lock) \
 	km_lock(lock); \
 	struct km_lock *locked_here km_scoped(km_lock_leave) = (lock)
+/* The same, with the thread busy until the lock is free. */
+#define km_busy_lock_scope(lock) \
+	km_busy_scope(busy_here); \
+	km_lock_scope(lock)
 /* Scope of a lock with begin and leave functions without arguments. */
 #define KM_LOCKED_SCOPE(begin, leave) \
 	begin(); \

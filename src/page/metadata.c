@@ -64,9 +64,7 @@ static void note_span(const char *start, size_t bytes)
 
 void km_metadata_note_span(const void *start, size_t bytes)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&metadata.lock);
+	km_busy_lock_scope(&metadata.lock);
 	note_span(start, bytes);
 }
 
@@ -249,9 +247,7 @@ void *km_metadata_alloc(size_t bytes, bool may_wait)
 
 bool km_metadata_ahead(size_t bytes)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&metadata.lock);
+	km_busy_lock_scope(&metadata.lock);
 	bool ready = metadata.at && (size_t)(metadata.committed - metadata.at) >= bytes;
 	/* At the end of a range only the rest is committed: a thread that needs more begins the next range. */
 	size_t left = (size_t)(metadata.end - metadata.committed);
@@ -314,8 +310,7 @@ static void free_piece(void *p, size_t bytes, bool spread)
 		km_deferred_piece(p, bytes);
 		return;
 	}
-	km_busy_scope(was);
-	km_lock_scope(&metadata.lock);
+	km_busy_lock_scope(&metadata.lock);
 	push(p, shift, spread);
 	metadata.freed += (size_t)1 << shift;
 }
@@ -494,9 +489,7 @@ static size_t trim(void)
 
 void km_metadata_came_back(size_t bytes)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&metadata.lock);
+	km_busy_lock_scope(&metadata.lock);
 	km_bump(&metadata.committed_bytes, bytes);
 }
 

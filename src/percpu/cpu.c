@@ -735,8 +735,7 @@ void km_percpu_trim(bool always)
 
 	if (km_load(&areas.freed) < (always ? 1 : TRIM_FROM))
 		return;
-	km_busy_scope(was);
-	km_lock_scope(&areas.lock);
+	km_busy_lock_scope(&areas.lock);
 	/* The first page has words that are never freed. */
 	for (size_t at = unit, end; at < areas.committed; at = end) {
 		end = km_align_down(first_used(at / 8, areas.committed / 8) * 8, unit);

@@ -5,6 +5,7 @@
 #ifndef KM_BASE_LIST_H
 #define KM_BASE_LIST_H
 
+#include "atomic.h"
 #include "cc.h"
 #include "invariant.h"
 
@@ -70,5 +71,18 @@ km_inline void km_list_del(struct km_list *entry)
 		for (struct km_list *entry = (list)->next, *next_##entry = entry->next;            \
 		     entry != (list) && left_##entry;                                              \
 		     entry = next_##entry, next_##entry = entry->next, left_##entry--)
+
+/*
+ * Push an entry to a list without a lock. link: the entry's pointer to the next entry. A taker takes the whole list, by
+ * km_swap_acquire(head, NULL). So no thread waits for another thread, or for itself in a signal handler. Release: the
+ * taker sees what was written to the entry before.
+ */
+#define km_list_push(head, entry, link)                                                            \
+	do {                                                                                       \
+		__typeof__(*(head)) first_ = km_load(head);                                        \
+		do                                                                                 \
+			(link) = first_;                                                           \
+		while (!km_cas_release((head), &first_, (entry)));                                 \
+	} while (0)
 
 #endif

@@ -508,15 +508,11 @@ bool km_large_defer(void *p)
 {
 	if (!bytes_by(p, km_huge_try_bytes))
 		return false;
-	void *head = km_load(&large.deferred);
-
-	do
-		*(void **)p = head;
-	while (!km_cas_release(&large.deferred, &head, p));
+	km_list_push(&large.deferred, p, *(void **)p);
 	return true;
 }
 
-/* Free the blocks deferred by signal handlers. Acquire pairs with the release in km_large_defer. Freeing a mapping
+/* Free the blocks deferred by signal handlers. Acquire pairs with km_list_push. Freeing a mapping
  * needs a system call. */
 void km_large_finish_deferred(void)
 {

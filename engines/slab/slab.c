@@ -602,8 +602,7 @@ static unsigned sort_out(struct kmem_cache *cache, unsigned here, void **objects
 	unsigned to = count;
 
 	for (unsigned i = count; i-- > 0;) {
-		struct km_page *page = km_page_of(objects[i]);
-		struct km_page *slab = page ? km_page_head(page) : NULL;
+		struct km_page *slab = km_page_head(km_page_of(objects[i]));
 		unsigned node = slab && slab->type == KM_PAGE_SLAB ? slab->node : here;
 
 		if (node != here)

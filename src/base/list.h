@@ -55,6 +55,10 @@ km_inline void km_list_del(struct km_list *entry)
 #define km_list_last(list, type, member)  km_container_of((list)->prev, type, member)
 #define km_list_for_each(entry, list)                                                              \
 	for (struct km_list *entry = (list)->next; entry != (list); entry = entry->next)
+/* The same, with `item` as the entry's structure; the list is its `member`. */
+#define km_list_for_each_entry(type, item, list, member)                                           \
+	for (type *item = km_list_first(list, type, member); &item->member != (list);              \
+	     item = km_list_first(&item->member, type, member))
 #define km_list_for_each_safe(entry, list)                                                         \
 	for (struct km_list *entry = (list)->next, *next_##entry = entry->next; entry != (list);   \
 	     entry = next_##entry, next_##entry = entry->next)

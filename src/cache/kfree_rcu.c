@@ -241,7 +241,7 @@ static bool waits(const void *object)
  * then waits once. In other caches the mistake is a double free when both are freed. */
 static km_cold bool is_twice(const void *object)
 {
-	struct km_page *page = km_page_of(object), *slab = page ? km_page_head(page) : NULL;
+	struct km_page *slab = km_page_head(km_page_of(object));
 
 	if (!slab || slab->type != KM_PAGE_SLAB || !km_is_debugged(slab->cache) || km_thread.busy || !waits(object))
 		return false;

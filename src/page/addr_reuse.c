@@ -72,9 +72,7 @@ static struct km_page *take(const char *name, unsigned order, int node)
 	struct owner *owner = find(name, false);
 
 	if (owner)
-		km_list_for_each(entry, &owner->free[order]) {
-			struct km_page *page = km_container_of(entry, struct km_page, list);
-
+		km_list_for_each_entry(struct km_page, page, &owner->free[order], list) {
 			if (node >= 0 && page->node != km_first_node(node))
 				continue;
 			km_debug(page->type == KM_PAGE_NONE, "a page kept for a name has type NONE");

@@ -470,6 +470,8 @@ struct km_page *km_page_of_any(const void *p)
 
 struct km_page *km_page_head(struct km_page *page)
 {
+	if (!page)
+		return NULL;
 	if (km_load(&page->type) == KM_PAGE_TAIL) {
 		struct km_range *range = km_range_of_page(page);
 		size_t index = (size_t)(page - range->page);

@@ -154,7 +154,7 @@ km_inline struct km_page *km_page_of(const void *p)
 	/* Acquire pairs with the release in commit_block: a thread that sees the count sees the descriptors. */
 	return km_likely(index < km_load_acquire(&km_hot.pages)) ? &km_hot.page[index] : km_page_of_any(p);
 }
-/* Returns: the head of page's slab or large block, or NULL if the page is free or unknown. */
+/* Returns: the head of page's slab or large block, or NULL if the page is free, unknown or NULL. */
 struct km_page *km_page_head(struct km_page *page);
 void *km_page_address(const struct km_page *page);
 /* Returns: the node of allocated memory at p. Reads one byte of a dense table. */

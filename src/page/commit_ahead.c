@@ -259,11 +259,8 @@ static bool touch_free_pages(size_t pages, size_t own, unsigned order, uint32_t 
 		    take_all(pages - own, STEP_PAGES, LEAST_PIECE, 0);
 
 	/* Only this thread changes the list. */
-	km_list_for_each(entry, &touched.taken) {
-		struct km_page *page = km_container_of(entry, struct km_page, list);
-
+	km_list_for_each_entry(struct km_page, page, &touched.taken, list)
 		done = done && !km_pages_fault_in(page, page->pages, live_shift);
-	}
 	give_taken_back();
 	return done;
 }

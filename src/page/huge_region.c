@@ -257,9 +257,7 @@ static struct region *find(size_t granules, size_t align, size_t *first, size_t 
 	for (unsigned class = class_of(granules); class < CLASSES; class++) {
 		int looks = LOOKS;
 
-		km_list_for_each(entry, &regions.free[class]) {
-			struct run *run = km_container_of(entry, struct run, list);
-
+		km_list_for_each_entry(struct run, run, &regions.free[class], list) {
 			if (!looks--)
 				break;
 			struct region *region = region_at(run->region);

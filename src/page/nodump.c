@@ -51,23 +51,17 @@ static struct km_page *cut_any(unsigned order, int node)
 	struct km_page *page = NULL;
 
 	if (nodump.blocks.next)
-		km_list_for_each(entry, &nodump.blocks) {
-			struct block *block = km_container_of(entry, struct block, list);
-
+		km_list_for_each_entry(struct block, block, &nodump.blocks, list)
 			if ((node < 0 || block->first->node == km_first_node(node)) && (page = cut(block, order)))
 				return page;
-		}
 	return NULL;
 }
 
 static struct block *block_of(const struct km_page *page)
 {
-	km_list_for_each(entry, &nodump.blocks) {
-		struct block *block = km_container_of(entry, struct block, list);
-
+	km_list_for_each_entry(struct block, block, &nodump.blocks, list)
 		if (page >= block->first && page < block->first + KM_BLOCK_PAGES)
 			return block;
-	}
 	return NULL;
 }
 
@@ -138,14 +132,11 @@ static struct block *take_unused(void)
 	if (!km_load(&nodump.any))
 		return NULL;
 	km_lock_scope(&nodump.lock);
-	km_list_for_each(entry, &nodump.blocks) {
-		struct block *block = km_container_of(entry, struct block, list);
-
+	km_list_for_each_entry(struct block, block, &nodump.blocks, list)
 		if (!block->used) {
 			km_list_del(&block->list);
 			return block;
 		}
-	}
 	return NULL;
 }
 

@@ -150,8 +150,7 @@ void km_run_count_out(struct km_zone *zone, struct km_page *run)
 
 static struct km_page *look_in(const struct km_list *list, size_t count, size_t align, unsigned *visits)
 {
-	km_list_for_each(entry, list) {
-		struct km_page *run = km_container_of(entry, struct km_page, list);
+	km_list_for_each_entry(struct km_page, run, list, list) {
 		/* An index in the range has the alignment of the page's address: the first page of a range is aligned
 		 * to any block. */
 		size_t start = align == 1 ? 0 : (size_t)(run - km_range_of_page(run)->page);

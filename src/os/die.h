@@ -77,8 +77,11 @@ km_cold void km_misuse(enum km_misuse what, const char *function, const void *ob
 /* Report a misuse. owner: the name of the object's cache, or NULL. told: a report with stacks precedes the line. */
 km_cold void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache,
 			  const char *owner, bool told);
-enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP };
-void km_misuse_set(enum km_misuse_action action);
+extern km_hidden enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP } km_misuse_action;
+km_inline void km_misuse_set(enum km_misuse_action action)
+{
+	km_misuse_action = action;
+}
 bool km_misuse_goes_on(void);	/* km_misuse warns and returns */
 
 /* End the process: memory is exhausted, and the call can't fail (__GFP_NOFAIL, SLAB_PANIC). */

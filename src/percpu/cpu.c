@@ -586,6 +586,7 @@ static void describe_gate(void)
 /* Warn if a forced discipline is not available, because a measured figure would be of another discipline. */
 void km_percpu_start(const char *want, const char *by)
 {
+	want = __builtin_strcmp(want, "auto") ? want : NULL;
 	start_areas(want, by);
 	describe_gate();
 	const char *is = km_discipline_name(km_percpu.discipline);

@@ -224,9 +224,8 @@ km_inline uint32_t km_pcs_slot(const struct km_pcs *pcs)
 /* Point sequences at a CPU whose sheaves are closed, for calls that precede km_percpu_start. */
 void km_percpu_early(void);
 /*
- * Choose a discipline and an index, and map the areas. want: a discipline's name or NULL; by: "cpu", "cid" or
- * "auto".
- * Context: once, before any thread starts.
+ * Choose a discipline and an index, and map the areas. want: a discipline's name, or "auto"; by: "cpu", "cid" or
+ * "auto". Context: once, before any thread starts.
  */
 void km_percpu_start(const char *want, const char *by);
 const char *km_discipline_name(enum km_discipline discipline);

@@ -39,7 +39,7 @@ bool km_boot_is_borrower(void);
 
 struct km_options {
 	const struct km_engine *engine;	/* the default engine */
-	const char *percpu;		/* wanted discipline; NULL: the best available */
+	const char *percpu;		/* wanted discipline, or "auto": the best available */
 	const char *index;		/* index of the per-CPU areas: "cpu", "cid", "auto" */
 	bool merge, check, huge;
 	bool check_sizes;		/* report frees with a wrong size (kmalloc/sized_free.c) */
@@ -143,8 +143,11 @@ void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg),
 bool km_registry_fork(bool before, bool child);
 unsigned km_registry_count(void);
 unsigned km_registry_known(void);	/* without debug shadow caches */
-/* Addresses of list and count, for readers outside the process. */
-void km_registry_expose(const struct km_list **caches, const unsigned **count);
+/* All caches, the oldest first; changed under the registry's lock. */
+extern km_hidden struct km_caches {
+	struct km_list all;
+	unsigned count;
+} km_caches;
 /* Returns: the head of the hash chain of a name, linked by next_named. */
 struct kmem_cache **km_registry_named(const char *name);
 
@@ -320,8 +323,10 @@ size_t km_large_page_bytes(const void *p);
 /* Add `pages` to the count of blocks and of the pages that realloc_run.c keeps. */
 void km_large_count(size_t pages);
 void km_large_get_stats(size_t *blocks, size_t *bytes);
-/* Addresses of the counters of blocks of whole pages, with the pages of realloc_run.c, without separate mappings. */
-void km_large_expose(const size_t **blocks, const size_t **bytes);
+/* Blocks of whole pages, with the pages of realloc_run.c, without separate mappings. */
+extern km_hidden struct km_large {
+	size_t blocks, bytes;
+} km_large;
 
 /* Hooks of debugged large blocks. bytes: the whole block, larger than the requested bytes. */
 struct km_block_hooks {

@@ -160,14 +160,13 @@ void kmem_get_stats(struct kmem_stats *stats)
 {
 	const struct km_sized_engine *sized = km_engine_sized();
 	struct km_arena_stats arena;
-	size_t large_blocks, large_bytes, big_blocks, big_bytes;
+	size_t large_blocks, large_bytes;
 
 	km_boot();
 	km_arena_get_stats(&arena);
 	const size_t own = km_load(&km_addr_reuse_pages), runs = km_growth_count();
 	const size_t kept = km_min(own + runs, arena.pages.used_pages);
 	km_large_get_stats(&large_blocks, &large_bytes);
-	km_huge_get_stats(&big_blocks, &big_bytes);
 	*stats = (struct kmem_stats){
 		.caches = km_registry_known(),
 		.arena_reserved_bytes = arena.reserved_bytes,
@@ -177,8 +176,8 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.pages_free_clean = arena.pages.clean_pages + own,
 		.large_blocks = large_blocks,
 		.large_bytes = large_bytes,
-		.mapped_blocks = big_blocks,
-		.mapped_bytes = big_bytes,
+		.mapped_blocks = km_load(&km_huge.blocks),
+		.mapped_bytes = km_load(&km_huge.bytes),
 		.mapped_spare_bytes = km_huge_spare(),
 		.meta_bytes = km_metadata_committed_bytes(),
 		.purged_pages = arena.pages.purged_pages,

@@ -16,8 +16,8 @@
 
 KM_RULE(KMALLOC_MAX_SIZE == KM_PAGE_SIZE << KM_MAX_ORDER, "blocks above the largest free block are mappings");
 
+struct km_large km_large;
 static struct {
-	size_t blocks, bytes;
 	void *deferred;		/* blocks freed in signal handlers, linked by their first words */
 	bool charged;		/* a block was charged at some time */
 } large;
@@ -116,8 +116,8 @@ static void count_in(struct km_page *page)
 	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages,
 		 "the first page of a block without class is marked");
 	km_map_set(page, 1, KM_MAP_DESC);
-	km_add(&large.blocks, 1ul);
-	km_add(&large.bytes, page->pages << KM_PAGE_SHIFT);
+	km_add(&km_large.blocks, 1ul);
+	km_add(&km_large.bytes, page->pages << KM_PAGE_SHIFT);
 }
 
 /* Detach a block from its class, because its length changes or an objcg is charged. */
@@ -321,7 +321,7 @@ static void *take_grown(size_t bytes)
 		km_debug(!page->cache && !page->flags, "a page of a reserved run has no cache and no flags");
 		begin_block(page, pages, bytes);
 		km_map_set(page, 1, KM_MAP_DESC);
-		km_add(&large.blocks, 1ul);
+		km_add(&km_large.blocks, 1ul);
 	}
 	return page ? km_page_address(page) : NULL;
 }
@@ -570,8 +570,8 @@ static void free_pages(struct km_page *page, uint64_t owner)
 	km_debug(!page->cache && page->type == KM_PAGE_LARGE && pages, "a block has type LARGE until its free");
 	km_map_set(page, 1, KM_MAP_NONE);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
-	km_sub(&large.blocks, 1ul);
-	km_debug((long)km_load(&large.blocks) >= 0, "at most the added blocks are removed");
+	km_sub(&km_large.blocks, 1ul);
+	km_debug((long)km_load(&km_large.blocks) >= 0, "at most the added blocks are removed");
 	if (km_unlikely(km_load(&large.charged)))
 		km_store(km_owner_of_page(page), (uint64_t)0);
 	give_pages(page, pages, page->node);
@@ -753,20 +753,11 @@ void *km_large_grown(size_t bytes)
 void km_large_count(size_t pages)
 {
 	if (pages)
-		km_add(&large.bytes, pages << KM_PAGE_SHIFT);
+		km_add(&km_large.bytes, pages << KM_PAGE_SHIFT);
 }
 
 void km_large_get_stats(size_t *blocks, size_t *bytes)
 {
-	size_t big_blocks, big_bytes;
-
-	km_huge_get_stats(&big_blocks, &big_bytes);
-	*blocks = km_load(&large.blocks) + big_blocks;
-	*bytes = km_load(&large.bytes) - (km_growth_count() << KM_PAGE_SHIFT) + big_bytes;
-}
-
-void km_large_expose(const size_t **blocks, const size_t **bytes)
-{
-	*blocks = &large.blocks;
-	*bytes = &large.bytes;
+	*blocks = km_load(&km_large.blocks) + km_load(&km_huge.blocks);
+	*bytes = km_load(&km_large.bytes) - (km_growth_count() << KM_PAGE_SHIFT) + km_load(&km_huge.bytes);
 }

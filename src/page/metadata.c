@@ -23,20 +23,17 @@
 #define MARK_BYTES	(RANGE_BYTES / KM_PAGE_SIZE / 8)	/* a bit for each page of the largest range */
 #define TRIM_PAGES	4096u		/* most pages purged while the lock is held */
 #define TRIM_FROM	((size_t)4 << 20)	/* least free bytes for a trim */
-#define MOST_SPANS	128u		/* enough under an address space limit: a range takes a 64th of the limit */
 
+struct km_metadata km_metadata;
 static struct {
 	struct km_lock lock;
 	char *base, *at, *committed, *end;	/* the current range */
-	size_t committed_bytes;		/* without purged pages */
 	size_t free_bytes;		/* bytes on the free lists */
 	size_t freed;			/* bytes freed since the last trim */
 	uint8_t *units;			/* for each page of the range: free smallest pieces, during a trim */
 	uint64_t *gone;			/* a bit for each page of the range: purged */
 	size_t gone_pages;
 	char *root;			/* the first bytes of the first range (km_metadata_root) */
-	struct km_span span[MOST_SPANS];
-	unsigned spans;
 	/* Linked by the last word of a smallest piece. [spread]: records of km_metadata_alloc_spread() have lists, and
 	 * so pages, of their own, because some records stay for ever. */
 	void *free[2][MAX_SHIFT + 1];
@@ -55,11 +52,11 @@ static void **link_of(void *p)
 /* With the lock. */
 static void note_span(const char *start, size_t bytes)
 {
-	if (metadata.spans == MOST_SPANS)
+	if (km_metadata.spans == km_array_count(km_metadata.span))
 		return;
-	metadata.span[metadata.spans] = (struct km_span){ start, start + bytes };
+	km_metadata.span[km_metadata.spans] = (struct km_span){ start, start + bytes };
 	/* Release: a reader outside of the process that sees the count sees the span. */
-	km_store_release(&metadata.spans, metadata.spans + 1);
+	km_store_release(&km_metadata.spans, km_metadata.spans + 1);
 }
 
 void km_metadata_note_span(const void *start, size_t bytes)
@@ -161,7 +158,7 @@ static void *take_gone(unsigned shift)
 	km_bits_change(metadata.gone, first, pages, false);
 	km_debug(metadata.gone_pages >= pages, "returned pages are counted");
 	metadata.gone_pages -= pages;
-	km_bump(&metadata.committed_bytes, pages << KM_PAGE_SHIFT);
+	km_bump(&km_metadata.committed_bytes, pages << KM_PAGE_SHIFT);
 	return p;
 }
 
@@ -185,7 +182,7 @@ static void *carve(size_t bytes, bool may_wait)
 		if (!may_wait || km_os_commit(metadata.committed, step))
 			return NULL;
 		metadata.committed += step;
-		km_bump(&metadata.committed_bytes, step);
+		km_bump(&km_metadata.committed_bytes, step);
 	}
 	/* Bytes skipped by the alignment become smaller pieces. */
 	for (size_t piece; metadata.at < p; metadata.at += piece) {
@@ -255,7 +252,7 @@ bool km_metadata_ahead(size_t bytes)
 	size_t step = ready || !metadata.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
 	if (step && !km_os_commit(metadata.committed, step)) {
 		metadata.committed += step;
-		km_bump(&metadata.committed_bytes, step);
+		km_bump(&km_metadata.committed_bytes, step);
 		ready = true;
 	}
 	return ready;
@@ -453,13 +450,13 @@ static void give_back(size_t all)
 			end++;
 			continue;
 		}
-		km_debug(metadata.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "returned metadata was committed");
+		km_debug(km_metadata.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "returned metadata was committed");
 		purge(p, (end - page) << KM_PAGE_SHIFT);
 		km_bits_change(metadata.gone, page, end - page, true);
 		given += end - page;
 	}
 	metadata.gone_pages += given;
-	km_bump(&metadata.committed_bytes, -(given << KM_PAGE_SHIFT));
+	km_bump(&km_metadata.committed_bytes, -(given << KM_PAGE_SHIFT));
 }
 
 /* Purge entirely free pages. Requires: the lock is held. Returns: the number of chosen pages. */
@@ -490,7 +487,7 @@ static size_t trim(void)
 void km_metadata_came_back(size_t bytes)
 {
 	km_busy_lock_scope(&metadata.lock);
-	km_bump(&metadata.committed_bytes, bytes);
+	km_bump(&km_metadata.committed_bytes, bytes);
 }
 
 bool km_metadata_purge(void *p, size_t bytes)
@@ -511,7 +508,7 @@ void km_metadata_trim(bool always)
 		chosen = 0;
 		km_lock(&metadata.lock);
 		if (metadata.free_bytes >= (always ? 2 * KM_PAGE_SIZE : TRIM_FROM) &&
-		    (always || metadata.freed >= metadata.committed_bytes / 4))
+		    (always || metadata.freed >= km_metadata.committed_bytes / 4))
 			chosen = trim();
 		km_unlock(&metadata.lock);
 		km_busy_end(was);
@@ -530,21 +527,9 @@ void km_metadata_let_go(void)
 	km_unlock(&metadata.lock);
 }
 
-size_t km_metadata_committed_bytes(void)
-{
-	return km_load(&metadata.committed_bytes);
-}
-
-void km_metadata_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count)
-{
-	*bytes = &metadata.committed_bytes;
-	*spans = metadata.span;
-	*count = &metadata.spans;
-}
-
 void *km_metadata_root(void)
 {
-	return metadata.committed_bytes ? metadata.root : NULL;
+	return km_metadata.committed_bytes ? metadata.root : NULL;
 }
 
 void km_metadata_fork(bool before, bool child)

@@ -199,6 +199,8 @@ static const struct option {
 	{ "zero_on_free", "0|1: fill freed objects with zeros (hardened)", .flag = &km_hardening.zero_on_free },
 	{ "zero_on_alloc", "0|1: fill allocated objects with zeros, unless the free has filled them (0)",
 	  .flag = &km_hardening.zero_on_alloc },
+	{ "random_order", "0|1: allocate the objects of new slabs in random order (hardened)",
+	  .flag = &km_hardening.random_order },
 	{ "canary", "0|1: 8 bytes behind each object of created caches and malloc, checked by the free (0)",
 	  .flag = &km_hardening.canary },
 	{ "quarantine", "0|1: delay freed objects, and release them in random order (0)",
@@ -209,8 +211,6 @@ static const struct option {
 	  .flag = &km_hardening.guard_slabs },
 	{ "random_caches", "0|1: 16 caches for each size of kmalloc and malloc, chosen by the caller's address (0)",
 	  .flag = &km_hardening.random_caches },
-	{ "random_order", "0|1: allocate the objects of new slabs in random order (hardened)",
-	  .flag = &km_hardening.random_order },
 	{ "sanitize", "0|1: report each object to a sanitizer in the process (1)", .flag = &km_options.sanitize },
 	{ "guard", "MS|each: a guarded object about every MS milliseconds, or each object while the pool has room "
 		   "(0: none)",
@@ -420,6 +420,20 @@ static void read_leaks(void)
 			"-Wl,-u,km_debugging");
 }
 
+/* Write the names of hardening's parts in force, for readers outside of the process. */
+static void name_parts(void)
+{
+	size_t length = 0;
+
+	for (size_t i = 0; i < km_array_count(options); i++) {
+		const bool *flag = options[i].flag;
+
+		if ((uintptr_t)flag - (uintptr_t)&km_hardening < sizeof(km_hardening) && *flag)
+			length += km_format(km_hardening.parts + length, sizeof(km_hardening.parts) - length, "%s%s",
+					    length ? " " : "", options[i].key);
+	}
+}
+
 void km_options_read(void)
 {
 	char text[512];
@@ -428,6 +442,7 @@ void km_options_read(void)
 		return;
 	if (read_variable("KMEM_OPTIONS", text, sizeof(text)))
 		parse(text);
+	name_parts();
 	km_hardening_start();
 	settle_account();
 	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)

@@ -322,7 +322,6 @@ void *km_large_grown(size_t bytes);
 size_t km_large_page_bytes(const void *p);
 /* Add `pages` to the count of blocks and of the pages that realloc_run.c keeps. */
 void km_large_count(size_t pages);
-void km_large_get_stats(size_t *blocks, size_t *bytes);
 /* Blocks of whole pages, with the pages of realloc_run.c, without separate mappings. */
 extern km_hidden struct km_large {
 	size_t blocks, bytes;

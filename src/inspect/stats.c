@@ -160,13 +160,11 @@ void kmem_get_stats(struct kmem_stats *stats)
 {
 	const struct km_sized_engine *sized = km_engine_sized();
 	struct km_arena_stats arena;
-	size_t large_blocks, large_bytes;
 
 	km_boot();
 	km_arena_get_stats(&arena);
 	const size_t own = km_load(&km_addr_reuse_pages), runs = km_growth_count();
 	const size_t kept = km_min(own + runs, arena.pages.used_pages);
-	km_large_get_stats(&large_blocks, &large_bytes);
 	*stats = (struct kmem_stats){
 		.caches = km_registry_known(),
 		.arena_reserved_bytes = arena.reserved_bytes,
@@ -174,8 +172,8 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.pages_used = arena.pages.used_pages - kept,
 		.pages_free_dirty = arena.pages.dirty_pages + runs + km_load(&km_huge_cache.pages),
 		.pages_free_clean = arena.pages.clean_pages + own,
-		.large_blocks = large_blocks,
-		.large_bytes = large_bytes,
+		.large_blocks = km_load(&km_large.blocks) + km_load(&km_huge.blocks),
+		.large_bytes = km_load(&km_large.bytes) - (runs << KM_PAGE_SHIFT) + km_load(&km_huge.bytes),
 		.mapped_blocks = km_load(&km_huge.blocks),
 		.mapped_bytes = km_load(&km_huge.bytes),
 		.mapped_spare_bytes = km_huge_spare(),

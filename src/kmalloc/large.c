@@ -755,9 +755,3 @@ void km_large_count(size_t pages)
 	if (pages)
 		km_add(&km_large.bytes, pages << KM_PAGE_SHIFT);
 }
-
-void km_large_get_stats(size_t *blocks, size_t *bytes)
-{
-	*blocks = km_load(&km_large.blocks) + km_load(&km_huge.blocks);
-	*bytes = km_load(&km_large.bytes) - (km_growth_count() << KM_PAGE_SHIFT) + km_load(&km_huge.bytes);
-}

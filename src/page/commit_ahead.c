@@ -155,9 +155,12 @@ bool km_ahead_reserve(long pages)
 static struct {
 	struct km_lock one;	/* one thread at a time */
 	struct km_lock lock;	/* of the following fields; held only while pages are taken, freed or counted */
-	struct km_list taken;	/* taken pieces of pages; next is NULL before the first use */
+	struct km_list taken;	/* taken pieces of pages */
 	long more;		/* pages counted as reserved, but not yet in the count of a cache */
-} touched = { .one = KM_LOCK_INIT(KM_RANK_RESIDENT), .lock = KM_LOCK_INIT(KM_RANK_TAKEN) };
+} touched = {
+	.one = KM_LOCK_INIT(KM_RANK_RESIDENT), .lock = KM_LOCK_INIT(KM_RANK_TAKEN),
+	.taken = { &touched.taken, &touched.taken },
+};
 
 /* Count `more` pages as reserved. Requires: the lock is held, or there is no other thread. */
 static void count(long more)
@@ -219,8 +222,7 @@ static void free_left_pieces(void)
 	km_store(&ahead.left, false);
 	km_store(&km_arena.reserving, false);
 	km_pages_stay_no_more();
-	if (touched.taken.next)
-		give_taken_back();
+	give_taken_back();
 	/* Under the lock: a fork in between would count the pages twice. */
 	km_lock_scope(&touched.lock);
 	count(-touched.more);
@@ -307,8 +309,6 @@ bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 	bool done = commit(more);
 	if (done) {
 		km_lock(&touched.lock);
-		if (!touched.taken.next)
-			km_list_init(&touched.taken);
 		count(more);
 		km_unlock(&touched.lock);
 		/* Make the reserved pages of all caches resident: free pages belong to no particular cache. */
@@ -390,7 +390,7 @@ void km_ahead_fork(bool before, bool child)
 	if (km_lock_is_own(&touched.one))
 		return;
 	if (!others)
-		touched.taken.next = NULL;
+		km_list_init(&touched.taken);
 	km_store(&ahead.left, true);
 	/* A fork in a signal handler may have interrupted the holder of a page lock: then a later call frees the
 	 * pieces. */

@@ -20,9 +20,9 @@ struct block {
 
 static struct {
 	struct km_lock lock;
-	struct km_list blocks;		/* next is NULL before the first block */
+	struct km_list blocks;
 	bool any;			/* the list has or had a block; read without the lock */
-} nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP) };
+} nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP), .blocks = { &nodump.blocks, &nodump.blocks } };
 
 /* ------------------------------------------------------------------ pages of a block; the lock held */
 
@@ -50,10 +50,9 @@ static struct km_page *cut_any(unsigned order, int node)
 {
 	struct km_page *page = NULL;
 
-	if (nodump.blocks.next)
-		km_list_for_each_entry(struct block, block, &nodump.blocks, list)
-			if ((node < 0 || block->first->node == km_first_node(node)) && (page = cut(block, order)))
-				return page;
+	km_list_for_each_entry(struct block, block, &nodump.blocks, list)
+		if ((node < 0 || block->first->node == km_first_node(node)) && (page = cut(block, order)))
+			return page;
 	return NULL;
 }
 
@@ -96,8 +95,6 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 		return page;
 	if (block) {
 		page = cut(block, order);
-		if (!nodump.blocks.next)
-			km_list_init(&nodump.blocks);
 		km_store(&nodump.any, true);
 		km_list_add_tail(&block->list, &nodump.blocks);
 	} else {

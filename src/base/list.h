@@ -62,10 +62,8 @@ km_inline void km_list_del(struct km_list *entry)
 #define km_list_for_each_safe(entry, list)                                                         \
 	for (struct km_list *entry = (list)->next, *next_##entry = entry->next; entry != (list);   \
 	     entry = next_##entry, next_##entry = entry->next)
-/*
- * Walk at most `most` entries. After a fork by a signal handler, a list that another thread was changing may be a
- * circle in the child. So the child must walk no more entries than the list's count.
- */
+/* Walk at most `most` entries. After a fork by a signal handler, a list that another thread was changing may be a
+ * circle in the child. So the child must walk no more entries than the list's count. */
 #define km_list_for_some(entry, list, most)                                                        \
 	for (size_t left_##entry = (most); left_##entry; left_##entry = 0)                         \
 		for (struct km_list *entry = (list)->next; entry != (list) && left_##entry;        \
@@ -76,11 +74,9 @@ km_inline void km_list_del(struct km_list *entry)
 		     entry != (list) && left_##entry;                                              \
 		     entry = next_##entry, next_##entry = entry->next, left_##entry--)
 
-/*
- * Push an entry to a list without a lock. link: the entry's pointer to the next entry. A taker takes the whole list, by
+/* Push an entry to a list without a lock. link: the entry's pointer to the next entry. A taker takes the whole list, by
  * km_swap_acquire(head, NULL). So no thread waits for another thread, or for itself in a signal handler. Release: the
- * taker sees what was written to the entry before.
- */
+ * taker sees what was written to the entry before. */
 #define km_list_push(head, entry, link)                                                            \
 	do {                                                                                       \
 		__typeof__(*(head)) first_ = km_load(head);                                        \

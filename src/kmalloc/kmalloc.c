@@ -96,11 +96,9 @@ static km_noinline void *account_default(struct kmem_cache *cache, size_t size, 
 	return account_missed(size, gfp);
 }
 
-/*
- * Allocate a charged object from the per-CPU charged sheaf (fast_path.h). Calls with __GFP_ACCOUNT come here
- * directly, other calls after a miss. While one objcg uses the sheaf, the sheaf names the objcg. With several objcgs,
- * or a foreign sheaf, the object's owner word decides.
- */
+/* Allocate a charged object from the per-CPU charged sheaf (fast_path.h). Calls with __GFP_ACCOUNT come here directly,
+ * other calls after a miss. While one objcg uses the sheaf, the sheaf names the objcg. With several objcgs, or a
+ * foreign sheaf, the object's owner word decides. */
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
 	struct obj_cgroup *objcg = km_objcg_here;
@@ -147,10 +145,8 @@ static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
 		     size);
 }
 
-/*
- * Serve the rare kinds of misses. The function stays out of line, so that a hit saves no register for the call. Every
- * hit under the sized engine passes here, because no size has a cache, and goes to the engine at once.
- */
+/* Serve the rare kinds of misses. The function stays out of line, so that a hit saves no register for the call. Every
+ * hit under the sized engine passes here, because no size has a cache, and goes to the engine at once. */
 static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 {
 	if (km_unlikely(gfp & __GFP_ACCOUNT))

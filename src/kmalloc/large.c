@@ -372,10 +372,8 @@ static void *from_charged_class(struct kmem_cache *class, uint64_t owner, size_t
 	return NULL;
 }
 
-/*
- * Allocate a charged block: of a class, while the limits of the objcg have room; otherwise of the requested number of
- * pages. The second charge may wait, and may be refused.
- */
+/* Allocate a charged block: of a class, while the limits of the objcg have room; otherwise of the requested number of
+ * pages. The second charge may wait, and may be refused. */
 static void *alloc_charged(size_t bytes, size_t align, struct km_request *request)
 {
 	const size_t exact = km_align_up(bytes, KM_PAGE_SIZE);

@@ -19,10 +19,8 @@ void km_stderr_start(void);
  * Context: any; keeps errno.
  */
 int km_stderr(bool or_log);
-/*
- * Close the duplicate in a child of fork. The child may become a daemon, and a reader of a pipe would wait for its
- * end as long as the child had the duplicate.
- */
+/* Close the duplicate in a child of fork. The child may become a daemon, and a reader of a pipe would wait for its end
+ * as long as the child had the duplicate. */
 void km_stderr_fork_child(void);
 
 #endif

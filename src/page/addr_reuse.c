@@ -15,11 +15,9 @@
 #include "zone.h"
 
 #define NAME_BYTES	32u
-/*
- * With guard_slabs pages are allocated for a span of 2^SPAN_ORDER slabs, and the last slab of the span becomes a
- * guard without access. Before Linux 6.13 each guard costs two mappings. The kernel allows 65530, of which guards
- * take a quarter: after each quarter of MOST_GUARDS the spans are twice as long.
- */
+/* With guard_slabs pages are allocated for a span of 2^SPAN_ORDER slabs, and the last slab of the span becomes a guard
+ * without access. Before Linux 6.13 each guard costs two mappings. The kernel allows 65530, of which guards take a
+ * quarter: after each quarter of MOST_GUARDS the spans are twice as long. */
 #define SPAN_ORDER	4u
 #define MOST_GUARDS	8192u
 #define BUCKETS		256u

@@ -287,11 +287,9 @@ static void take_back(size_t *reserved, long more)
 	touched.more = 0;
 }
 
-/*
- * Become the only thread that makes memory resident. A fork does not take `one`. So a thread that holds the other
- * lock for a fork only tries: the holder of `one` may wait for this fork, and does not exist in the child. Returns:
- * false if this thread may not wait and `one` is taken.
- */
+/* Become the only thread that makes memory resident. A fork does not take `one`. So a thread that holds the other lock
+ * for a fork only tries: the holder of `one` may wait for this fork, and does not exist in the child. Returns: false if
+ * this thread may not wait and `one` is taken. */
 static bool be_the_one(void)
 {
 	if (km_lock_passes(&touched.lock))

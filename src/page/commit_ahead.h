@@ -11,10 +11,8 @@ struct kmem_cache;
 /* Note a request of `pages` pages that may not wait (0: metadata). got: the request succeeded. For arena.c and
  * metadata.c. */
 void km_ahead_note(size_t pages, bool got);
-/*
- * Returns: true if a top-up has work to do. For a tick.
- * km_ahead_top_up(): commit memory ahead. Context: no lock is held, and system calls are allowed.
- */
+/* Returns: true if a top-up has work to do. For a tick. km_ahead_top_up(): commit memory ahead. Context: no lock is
+ * held, and system calls are allowed. */
 bool km_ahead_wanted(void);
 void km_ahead_top_up(void);
 /* Reserve `pages` more free pages at all times, and commit the pages now (negative: give up). Returns: false if

@@ -20,11 +20,9 @@
 #include "huge_cache.h"
 #include "huge_region.h"
 
-/*
- * Blocks with a mapping of their own. Together with the other mappings of the library there are about a hundred. A
+/* Blocks with a mapping of their own. Together with the other mappings of the library there are about a hundred. A
  * block in a region is copied if realloc cannot grow the block in place. Free parts of a region count against an
- * address space limit, and against overcommit_memory 2: there regions start at MOST_LIMITED blocks.
- */
+ * address space limit, and against overcommit_memory 2: there regions start at MOST_LIMITED blocks. */
 #define MOST_ALONE	40u
 #define MOST_LIMITED	1024u
 
@@ -287,11 +285,9 @@ static size_t in_use(void)
 	return km_huge.bytes + (km_pages_there() << KM_PAGE_SHIFT);
 }
 
-/*
- * Fit a cached block to `bytes` bytes. The block belongs to the caller. Drops the lock during system calls. Requires:
+/* Fit a cached block to `bytes` bytes. The block belongs to the caller. Drops the lock during system calls. Requires:
  * the lock is held. Returns: NULL if the system refuses or the space behind the block is taken; then the block is
- * freed.
- */
+ * freed. */
 static void *fit(struct km_huge_cached cached, size_t bytes)
 {
 	size_t whole = whole_pages(bytes), had = whole_pages(cached.bytes);
@@ -347,11 +343,9 @@ static bool park(void *p, size_t bytes, uint32_t region)
 	return renewed && km_huge_cache_put(p, bytes, region, in_use());
 }
 
-/*
- * Give cached blocks back: those beyond the bound, or those older than decay_ms. At most as many as are cached at the
+/* Give cached blocks back: those beyond the bound, or those older than decay_ms. At most as many as are cached at the
  * start, because threads that free meanwhile trim the cache themselves. Drops the lock during system calls. Requires:
- * the lock is held. Returns: bytes.
- */
+ * the lock is held. Returns: bytes. */
 static size_t shed(bool beyond, unsigned decay_ms)
 {
 	struct km_huge_cached gone;

@@ -272,11 +272,9 @@ static char *next_gone(size_t *page)
 	return found;
 }
 
-/*
- * Make memory of future allocations resident. Purged pages are allocated first, so start with these pages. Purged
- * pages still count as purged until the allocation. The lock is held for the search, not for the faults: metadata
- * stays mapped and readable, so a fault on a page allocated or purged meanwhile is harmless.
- */
+/* Make memory of future allocations resident. Purged pages are allocated first, so start with these pages. Purged pages
+ * still count as purged until the allocation. The lock is held for the search, not for the faults: metadata stays
+ * mapped and readable, so a fault on a page allocated or purged meanwhile is harmless. */
 bool km_metadata_fault_in(size_t bytes)
 {
 	size_t unit = km_os_page_bytes(), page = 0;
@@ -377,11 +375,9 @@ static void count_list(void *p, unsigned shift)
 	}
 }
 
-/*
- * Choose the pages to purge: the first TRIM_PAGES entirely free pages, by whole system pages. units becomes UNITS for
- * chosen pages, 0 for other pages. A piece of several pages goes only with all its pages. Returns: the number of
- * chosen pages.
- */
+/* Choose the pages to purge: the first TRIM_PAGES entirely free pages, by whole system pages. units becomes UNITS for
+ * chosen pages, 0 for other pages. A piece of several pages goes only with all its pages. Returns: the number of chosen
+ * pages. */
 static size_t choose(size_t all)
 {
 	size_t chosen = 0, unit = km_os_page_bytes() >> KM_PAGE_SHIFT;

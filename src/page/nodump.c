@@ -104,10 +104,8 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 	return page;
 }
 
-/*
- * km_page_hold waits for a thread that holds the page. The memory of the slab goes back to the system at once, not
- * with the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab.
- */
+/* km_page_hold waits for a thread that holds the page. The memory of the slab goes back to the system at once, not with
+ * the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab. */
 void km_nodump_free(struct km_page *page, unsigned order)
 {
 	km_page_hold(page);

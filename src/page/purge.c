@@ -117,12 +117,10 @@ void km_pages_swept(void)
 	km_store(&km_arena.slack_swept, km_load(&km_arena.slack));
 }
 
-/*
- * Returns: the swing: pages that trimming took and the program allocated again soon after. Dirty memory may exceed
- * its bound by the swing. Use must fall by more than the swing before the fall counts as a fall. The swing fades with
- * the decay time, and kmem_shrink_all() resets the swing. In-use pages, huge blocks and the swing together are at
- * most five quarters of the recent peak of use.
- */
+/* Returns: the swing: pages that trimming took and the program allocated again soon after. Dirty memory may exceed its
+ * bound by the swing. Use must fall by more than the swing before the fall counts as a fall. The swing fades with the
+ * decay time, and kmem_shrink_all() resets the swing. In-use pages, huge blocks and the swing together are at most five
+ * quarters of the recent peak of use. */
 size_t km_pages_swing(void)
 {
 	size_t used = km_pages_there() + km_huge_pages(), peak = km_max(km_load(&km_arena.peak_pages), used);
@@ -290,11 +288,9 @@ static bool give(const struct offer *offer, struct span span, size_t dirty)
 	return true;
 }
 
-/*
- * Purge the span. If the system refuses a part, the program has locked a page in the part: purge the two halves, down
+/* Purge the span. If the system refuses a part, the program has locked a page in the part: purge the two halves, down
  * to single pages. A refused page stays. If the system refuses everything (mlockall), MOST_KEPT refused pages end the
- * attempt. Returns: the number of purged pages.
- */
+ * attempt. Returns: the number of purged pages. */
 static size_t give_parts(struct offer *offer, struct span span)
 {
 	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
@@ -318,12 +314,10 @@ static size_t give_parts(struct offer *offer, struct span span)
 	return given + give_parts(offer, (struct span){ middle, span.end });
 }
 
-/*
- * Purge the records of the free pages [*first, *end), taken off all lists by the caller, by whole pages of the system.
+/* Purge the records of the free pages [*first, *end), taken off all lists by the caller, by whole pages of the system.
  * A record of zeros means an unused page. The system may refuse. One page of the page map describes more pages than
  * most runs have, so clean runs on both sides are taken off their lists as well. *first and *end include these runs
- * afterwards.
- */
+ * afterwards. */
 static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
 {
 	const size_t unit = km_os_page_bytes(), most = unit / sizeof(*range->map);

@@ -95,19 +95,15 @@ void *km_chain_soft_pop(struct km_chain *chain);
 size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count);
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail);
 
-/*
- * Exchange the CPU's slab. Returns: false if this thread has no usable CPU (closed, unregistered, interrupted too
- * often).
- */
+/* Exchange the CPU's slab. Returns: false if this thread has no usable CPU (closed, unregistered, interrupted too
+ * often). */
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old);
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain);
 /* *drained: the former list, if the list had `most` slabs or more; else NULL. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained);
-/*
- * Drain as for sheaves: close, km_pcs_fence, take the slab and list of each CPU, open. One drain at a time. The soft
- * disciplines take under their lock and need no closing.
- */
+/* Drain as for sheaves: close, km_pcs_fence, take the slab and list of each CPU, open. One drain at a time. The soft
+ * disciplines take under their lock and need no closing. */
 void km_chain_close(struct km_chain *chain);
 void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
 		       struct km_chain_link **partial);

@@ -115,11 +115,9 @@ static bool soft_swap(struct km_pcs *pcs, bool for_pop, uint32_t bytes)
 
 /* ------------------------------------------------------------------ operations of one commit */
 
-/*
- * The compared words show the sheaf empty: the word leads to the sheaf, the first object is still NULL (for_pop),
- * and the header still names the spare, the next main. If these three values are unchanged, the sheaf is empty now,
- * despite any change and change back. Full (for a push) is read from the word itself.
- */
+/* The compared words show the sheaf empty: the word leads to the sheaf, the first object is still NULL (for_pop), and
+ * the header still names the spare, the next main. If these three values are unchanged, the sheaf is empty now, despite
+ * any change and change back. Full (for a push) is read from the word itself. */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -138,10 +136,8 @@ void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 	return NULL;
 }
 
-/*
- * The first store is the header of the new sheaf, invisible to other threads before the word leads to the new
- * sheaf. The former main becomes the spare. The former spare is detached, and belongs to the caller.
- */
+/* The first store is the header of the new sheaf, invisible to other threads before the word leads to the new sheaf.
+ * The former main becomes the spare. The former spare is detached, and belongs to the caller. */
 bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -253,10 +249,8 @@ void km_pcs_open(struct km_pcs *pcs, bool to_hot_path)
 		km_store_release(&pcs->front.open.pcs, pcs->slot);
 }
 
-/*
- * Returns: the word that holds the CPU's top. The top is the first per-CPU word of a pcs under every
- * discipline, so that kmem info can count objects from outside without knowing the discipline.
- */
+/* Returns: the word that holds the CPU's top. The top is the first per-CPU word of a pcs under every discipline, so
+ * that kmem info can count objects from outside without knowing the discipline. */
 static uint64_t *word_of(const struct km_pcs *pcs, unsigned cpu)
 {
 	return (uint64_t *)(km_area(cpu) + pcs->slot);
@@ -296,10 +290,8 @@ bool km_pcs_put_cpu(struct km_pcs *pcs, unsigned cpu, void **sheaf)
 	return done;
 }
 
-/*
- * Free the locks of threads missing in the child. Each operation commits with one store, so an operation of such a
- * thread has happened in full or not at all.
- */
+/* Free the locks of threads missing in the child. Each operation commits with one store, so an operation of such a
+ * thread has happened in full or not at all. */
 void km_pcs_fork_child(struct km_pcs *pcs)
 {
 	struct km_visit visit;
@@ -335,11 +327,9 @@ static size_t count_above(const struct km_pcs *pcs, uintptr_t top, uint64_t pad)
 	return count <= pcs->sheaf_mask / sizeof(void *) ? count : 0;
 }
 
-/*
- * Count objects without a lock. The main sheaf may leave the CPU meanwhile, and its words become meaningless. The
- * memory stays readable, but the spare's offset may then be arbitrary and must not be followed. So the spare is
- * counted by its offset and the main sheaf's pad: both sheaves have the same pad, except after a race.
- */
+/* Count objects without a lock. The main sheaf may leave the CPU meanwhile, and its words become meaningless. The
+ * memory stays readable, but the spare's offset may then be arbitrary and must not be followed. So the spare is counted
+ * by its offset and the main sheaf's pad: both sheaves have the same pad, except after a race. */
 size_t km_pcs_count_cpu(const struct km_pcs *pcs, unsigned cpu)
 {
 	uintptr_t area = (uintptr_t)km_area(cpu), top = km_load(word_of(pcs, cpu));

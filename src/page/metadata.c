@@ -446,7 +446,8 @@ static void give_back(size_t all)
 			end++;
 			continue;
 		}
-		km_debug(km_metadata.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "returned metadata was committed");
+		km_debug(km_metadata.committed_bytes >= (end - page) << KM_PAGE_SHIFT,
+			 "returned metadata was committed");
 		purge(p, (end - page) << KM_PAGE_SHIFT);
 		km_bits_change(metadata.gone, page, end - page, true);
 		given += end - page;

@@ -44,8 +44,7 @@ static bool has_own_pages(const struct kmem_cache *cache)
 }
 
 /* `sized` is a constant in callers for one object. */
-km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_request *request,
-				bool sized)
+km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_request *request, bool sized)
 {
 	uint32_t bytes = sized && request->bytes ? request->bytes : cache->layout.size;
 	uint32_t align = sized && request->align ? request->align : cache->form.align;
@@ -134,8 +133,7 @@ km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 }
 
 /* Inserts [unit, end) between the free blocks `before` and `after`, joined with adjacent free blocks. */
-km_inline void join(struct km_page *page, char *base, unsigned before, unsigned unit, unsigned end,
-		    unsigned after)
+km_inline void join(struct km_page *page, char *base, unsigned before, unsigned unit, unsigned end, unsigned after)
 {
 	unsigned next = after;
 
@@ -159,8 +157,7 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 }
 
 /* Finds the free blocks on both sides of `unit`. Returns: false if a damaged block is in between. */
-km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before,
-			  unsigned *after)
+km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before, unsigned *after)
 {
 	const struct km_slob_page *of = km_slob_page(page);
 	unsigned last = NONE, at = of->passed < unit ? of->passed : of->first_free;
@@ -348,8 +345,7 @@ km_inline void *take_block(struct kmem_cache *cache, const struct ops *ops)
 	if (km_likely(any && km_slob_may_have(page, ops->units, ops->node)))
 		unit = take_units(page, ops);
 	if (km_unlikely(unit >= NONE)) {
-		struct place place = in_list(cache, ops->list, ops->units, ops->align, ops->header,
-					     ops->node);
+		struct place place = in_list(cache, ops->list, ops->units, ops->align, ops->header, ops->node);
 
 		page = place.page;
 		unit = place.unit;
@@ -406,8 +402,7 @@ km_inline void *take_object(struct kmem_cache *cache, struct km_slob_node *n, co
 	return object;
 }
 
-static unsigned take_some(struct kmem_cache *cache, const struct ops *ops, void **objects,
-			  unsigned want)
+static unsigned take_some(struct kmem_cache *cache, const struct ops *ops, void **objects, unsigned want)
 {
 	struct km_slob_node *n = km_slob_node(cache);
 	unsigned got = 0;
@@ -482,8 +477,7 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 	return got;
 }
 
-static unsigned take_many(struct kmem_cache *cache, const struct km_request *request, void **objects,
-			  unsigned want)
+static unsigned take_many(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	struct ops ops = ops_of(cache, request, is_sized(cache));
 	unsigned got = 0;
@@ -550,8 +544,7 @@ void *km_slob_alloc(struct kmem_cache *cache, const struct km_request *request)
 	return take_general(cache, request);
 }
 
-unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want)
+unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	return want == 1 ? (objects[0] = km_slob_alloc(cache, request)) != NULL :
 			   take_many(cache, request, objects, want);
@@ -644,8 +637,7 @@ km_cold static void put_dead(struct kmem_cache *cache, struct km_page *page, cha
 }
 
 /* Frees a block. Requires: the engine's lock. Returns: KM_NO_MISUSE or the misuse. *empty: a page to free. */
-km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool sized,
-				   struct km_page **empty)
+km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool sized, struct km_page **empty)
 {
 	struct km_page *page = km_page_of(object);
 	unsigned offset = (uintptr_t)object & (KM_PAGE_SIZE - 1), before, after;

@@ -121,8 +121,7 @@ void km_slob_free(struct kmem_cache *cache, void *object);
 enum km_misuse km_slob_free_sized(struct kmem_cache *cache, void *p);
 /* Returns the misuse: why p, in a page of slob, is no block of kmalloc. */
 enum km_misuse km_slob_mistake(struct km_page *page, const void *p);
-unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want);
+unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want);
 void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count);
 /* Takes a freed type-stable object; NULL: none. Requires: the engine's lock. */
 void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n);

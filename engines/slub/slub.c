@@ -346,8 +346,7 @@ static bool hold_own(struct kmem_cache *cache, struct km_page *slab, void *freel
 
 /* Source 1: the CPU's slab, with objects freed by other threads. The CPU has a freelist only if the fast path was
  * interrupted, or another thread refilled this CPU. */
-static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *request,
-			  unsigned want, struct hold *hold)
+static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *request, unsigned want, struct hold *hold)
 {
 	struct km_chain_top top;
 
@@ -462,8 +461,7 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 /* ------------------------------------------------------------------ allocating */
 
 /* Takes up to `want` objects off the freelist in hand. */
-static unsigned consume(const struct kmem_cache *cache, struct hold *hold, void **out,
-			unsigned want)
+static unsigned consume(const struct kmem_cache *cache, struct hold *hold, void **out, unsigned want)
 {
 	void *object = hold->freelist;
 	unsigned got = 0;
@@ -539,8 +537,7 @@ km_cold static void *take_fullest(struct kmem_cache *cache, const struct km_requ
 }
 
 /* Returns fewer than `want` objects if memory, or a lock that must not be waited for, is unavailable. */
-static unsigned slow_take(struct kmem_cache *cache, const struct km_request *request, void **out,
-			  unsigned want)
+static unsigned slow_take(struct kmem_cache *cache, const struct km_request *request, void **out, unsigned want)
 {
 	unsigned got = 0;
 	bool look_at_cpu = true;
@@ -572,8 +569,7 @@ static unsigned slow_take(struct kmem_cache *cache, const struct km_request *req
 }
 
 /* The fast path has emptied the CPU's freelist; objects found there now were added since. */
-unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want)
+unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	if (km_unlikely(cache->layout.checked))
 		return km_slub_take_checked(cache, request, objects, want);

@@ -122,8 +122,7 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 }
 
 /* Free the objects of objects[0, n) in `cache`. Returns: the number left, at the front. */
-static size_t free_run(struct kmem_cache *cache, struct kmem_cache **owners, size_t n,
-		       void **objects)
+static size_t free_run(struct kmem_cache *cache, struct kmem_cache **owners, size_t n, void **objects)
 {
 	void *run[WINDOW];
 	size_t count = 0, left = 0;

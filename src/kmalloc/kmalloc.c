@@ -141,8 +141,7 @@ static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
 	if (!plain || km_is_hooked(plain))
 		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 	km_alloc_note_site(site);
-	return shown(km_alloc_asked(km_site_cache(plain, site), size, km_natural_align(size), gfp, NUMA_NO_NODE),
-		     size);
+	return shown(km_alloc_asked(km_site_cache(plain, site), size, km_natural_align(size), gfp, NUMA_NO_NODE), size);
 }
 
 /* Serve the rare kinds of misses. The function stays out of line, so that a hit saves no register for the call. Every

@@ -713,8 +713,7 @@ static void *resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 		return NULL;
 	if (want > have && !take_tail(page, want, gfp, refused))
 		return NULL;
-	km_debug(page->type == KM_PAGE_LARGE && page->pages >= want,
-		 "a resized block has the requested pages");
+	km_debug(page->type == KM_PAGE_LARGE && page->pages >= want, "a resized block has the requested pages");
 	page->requested = bytes;
 	if (want < have && have - want > have / 8)
 		give_tail(page, want);

@@ -63,8 +63,7 @@ struct km_heard {
 
 /* Report a misuse. Ends the process (KMEM_OPTIONS=misuse:abort), or warns and returns (misuse:warn), or traps
  * (misuse:trap). After a warning the caller must drop the object: the object leaks, and nothing is corrupted. */
-km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,
-		       const char *cache);
+km_cold void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache);
 #define KM_MISUSE_TOLD "`kmem symbols` names the functions above"	/* next step below a report with stacks */
 /* Report a misuse. owner: the name of the object's cache, or NULL. told: a report with stacks precedes the line. */
 km_cold void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache,

@@ -39,8 +39,7 @@ void km_stderr_start(void)
 	if (start.open && keeps && (start.kept = km_os_duplicate(2, KEPT_NUMBER)) < 0)
 		start.kept = km_os_duplicate(2, 10);
 	start.known = true;
-	km_debug(start.kept < 0 || start.kept >= 10,
-		 "the duplicate has a descriptor above those of programs");
+	km_debug(start.kept < 0 || start.kept >= 10, "the duplicate has a descriptor above those of programs");
 }
 
 static bool same(const struct km_os_file *a, const struct km_os_file *b)

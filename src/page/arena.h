@@ -117,8 +117,7 @@ void km_arena_fit(size_t limit);
  * With KM_NODE_ONLY no other node is tried. Returns: the first page, or NULL. The memory may be dirty unless *zero is
  * set to true. Context: without may_wait no system call is made. */
 #define KM_NODE_ONLY	0x100
-struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,
-				     bool *zero);
+struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait, bool *zero);
 /* Commit one more largest block for the node, free and fresh. Returns: false if the system refuses. */
 bool km_arena_commit(unsigned node);
 /* Free `count` pages from `page` on: a whole block or a part of a block. Gone pages of a slab with KM_SLAB_HOLES are

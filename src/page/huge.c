@@ -455,8 +455,7 @@ void *km_huge_alloc(size_t bytes, size_t align, bool *zero)
 	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region, zero);
 	/* Reserve the entry only now: other threads may have inserted while the lock was dropped. */
 	if (p && reserve_entry()) {
-		km_debug(!((uintptr_t)p & (km_max(align, KM_PAGE_SIZE) - 1)),
-			 "a block has the requested alignment");
+		km_debug(!((uintptr_t)p & (km_max(align, KM_PAGE_SIZE) - 1)), "a block has the requested alignment");
 		insert((struct km_huge_entry){ (uintptr_t)p, bytes, 0, region, 0 });
 		km_bump(&km_huge.blocks, 1);
 		km_bump(&km_huge.bytes, bytes);

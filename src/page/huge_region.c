@@ -127,8 +127,7 @@ static void count_used(struct region *region, long granules)
 {
 	region->used += (uint32_t)granules;
 	km_bump(&km_region_spare, -(size_t)granules * regions.granule);
-	km_debug(region->used <= region->ready && (long)km_region_spare >= 0,
-		 "a region has no more blocks than room");
+	km_debug(region->used <= region->ready && (long)km_region_spare >= 0, "a region has no more blocks than room");
 }
 
 /* Purge memory, and reset protections, locks and advice of the user, so that the range has the flags of the mapping
@@ -455,8 +454,7 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 	struct region *region = region_at(number - 1);
 	size_t i = (size_t)((char *)p - region->base) / regions.granule;
 	size_t have = region->run[i].granules, want = granules_of(new_bytes);
-	km_debug(!region->run[i].free && have >= granules_of(old_bytes),
-		 "a block has enough granules for its bytes");
+	km_debug(!region->run[i].free && have >= granules_of(old_bytes), "a block has enough granules for its bytes");
 
 	if (new_bytes >= old_bytes) {
 		if (want > have && !grow(region, i, have, want))

@@ -256,8 +256,7 @@ static struct km_page *take_from(struct km_zone *zone, struct km_page *run, size
 	if (after < end)
 		link_run(zone, &range->page[after], end - after, dirty - taken - before, freed_ms);
 	km_debug(!km_bits_count(range->dirty, first, count), "a page in use has no dirty bit");
-	km_debug(taken <= count && taken + before <= dirty,
-		 "the parts of a run have all dirty pages of the run");
+	km_debug(taken <= count && taken + before <= dirty, "the parts of a run have all dirty pages of the run");
 	count_free(zone, -taken, taken - count);
 	km_bump(&zone->pages.used_pages, count);
 	if (km_unlikely(zone->trimmed) && taken < count)
@@ -338,8 +337,7 @@ void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size
 		km_bits_change(range->dirty, index, count, true);
 	if (dirty && count <= KM_SMALL_PAGES)
 		zone->small -= km_min(zone->small, (uint32_t)count);
-	km_debug(!left || km_range_node(range, index - 1) == km_range_node(range, index),
-		 "a run is of one node");
+	km_debug(!left || km_range_node(range, index - 1) == km_range_node(range, index), "a run is of one node");
 	count_free(zone, to.dirty, count - to.dirty);
 	if (left && may_join(left, &to))
 		join(zone, &to, left, index - left->run);

@@ -236,8 +236,7 @@ static struct km_page *oldest_in(struct km_zone *zone, unsigned bin, uint32_t no
 		struct km_range *range = km_range_of_page(run);
 		struct span span = span_of(range, run);
 
-		km_debug(run->dirty && run->dirty <= run->run,
-			 "a run of these bins has pages that may be resident");
+		km_debug(run->dirty && run->dirty <= run->run, "a run of these bins has pages that may be resident");
 
 		/* Skip also a run freed after `now`: otherwise a purge would last as long as other threads free. */
 		if (now - run->freed_ms + LATER_MS < decay_ms + LATER_MS)
@@ -457,8 +456,7 @@ bool km_pages_hollow(struct km_page *page, size_t count)
 	if (km_os_purge(km_page_address(page), count << KM_PAGE_SHIFT))
 		return false;
 	for (size_t i = 0; i < count; i++) {
-		km_debug(page[i].type != KM_PAGE_FREE && page[i].type != KM_PAGE_FREE_LAST,
-			 "hollow pages are in use");
+		km_debug(page[i].type != KM_PAGE_FREE && page[i].type != KM_PAGE_FREE_LAST, "hollow pages are in use");
 		gone += !(page[i].flags & KM_PAGE_GONE);
 	}
 	/* Count first: in the child of a handler's fork the count is never below the number of flags. */

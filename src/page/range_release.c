@@ -37,8 +37,7 @@ static size_t find_long(const struct km_range *range, unsigned node, size_t coun
 			index += skip_of(page);
 		} else {
 			start = start == SIZE_MAX ? km_align_up(index, align) : start;
-			km_debug(page->run && index + page->run <= range->ready,
-				 "a run ends in committed memory");
+			km_debug(page->run && index + page->run <= range->ready, "a run ends in committed memory");
 			index += page->run;
 			if (start + count <= index)
 				return start;

@@ -539,8 +539,7 @@ static void start_areas(const char *want, const char *by)
 		do_without();
 		return;
 	}
-	km_debug(km_cpu_is_online(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home),
-		 "word 0 of an area is 0");
+	km_debug(km_cpu_is_online(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home), "word 0 of an area is 0");
 	/* If a pcs is not a single word, or not indexed by CPU, hits must miss: they read zeros below the areas. Two
 	 * zero areas precede the first area, for the dummy's CPU and for CPU -1. */
 	km_store_release(&km_hot.percpu, km_hits_by_cpu() ? km_percpu.base : range + AREA_BYTES);
@@ -697,12 +696,10 @@ uint32_t km_percpu_alloc(size_t bytes)
 		found = find_run(*from, AREA_BYTES / 8, words);
 		*from = (uint32_t)(found ?: AREA_BYTES / 8);
 	}
-	if (found && (found + words) * 8 > areas.committed &&
-	    !commit_to(km_align_up((found + words) * 8, COMMIT_STEP)))
+	if (found && (found + words) * 8 > areas.committed && !commit_to(km_align_up((found + words) * 8, COMMIT_STEP)))
 		found = 0;
 	if (found) {
-		km_debug((found + words) * 8 <= areas.committed && found % words == 0,
-			 "allocated words are committed");
+		km_debug((found + words) * 8 <= areas.committed && found % words == 0, "allocated words are committed");
 		km_debug(is_zero_everywhere((uint32_t)(found * 8), bytes), "allocated words are zero");
 		mark(found, words, true);
 	}

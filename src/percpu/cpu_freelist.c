@@ -59,8 +59,7 @@ void *km_chain_soft_pop(struct km_chain *chain)
 
 /* Follow the links from `object`, up to count objects; *rest is the next object. Returns: the number of objects; 0 if a
  * link leads out of the slab. Under cmpxchg another thread has then taken the object and written to it. */
-static size_t follow(const struct km_chain *chain, uint64_t slab, void *object, void **out,
-		     size_t count, void **rest)
+static size_t follow(const struct km_chain *chain, uint64_t slab, void *object, void **out, size_t count, void **rest)
 {
 	size_t n = 0;
 
@@ -126,8 +125,7 @@ static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct
 	km_store_release(slab, new_top.slab);
 }
 
-static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top,
-		      struct km_chain_top *old)
+static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old)
 {
 	km_visit_scope(visit, &chain->open, true);
 
@@ -236,8 +234,7 @@ void km_chain_open(struct km_chain *chain)
 	km_store_release(&chain->open, chain->slot);
 }
 
-void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
-		       struct km_chain_link **partial)
+void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top, struct km_chain_link **partial)
 {
 	struct km_visit visit;
 

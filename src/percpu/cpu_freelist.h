@@ -105,8 +105,7 @@ bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, u
 /* Drain as for sheaves: close, km_pcs_fence, take the slab and list of each CPU, open. One drain at a time. The soft
  * disciplines take under their lock and need no closing. */
 void km_chain_close(struct km_chain *chain);
-void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
-		       struct km_chain_link **partial);
+void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top, struct km_chain_link **partial);
 void km_chain_open(struct km_chain *chain);
 
 /* Empty this CPU's freelist, if its links are damaged. The objects stay in use. */

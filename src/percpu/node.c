@@ -75,8 +75,7 @@ static long next_number(const char **text)
 }
 
 /* Parse a list such as "0-3,8", and call `call` for each number below `limit`. */
-static void for_each_in_list(const char *text, long limit, void (*call)(unsigned number, void *arg),
-			     void *arg)
+static void for_each_in_list(const char *text, long limit, void (*call)(unsigned number, void *arg), void *arg)
 {
 	long first, last;
 
@@ -106,8 +105,7 @@ static void read_distances(const uint64_t *online, unsigned from, uint16_t *dist
 		if (!has(online, id))
 			continue;
 		distance = text ? next_number(&text) : -1;
-		distances[id] = (uint16_t)(distance >= 0 ? distance : id == from ? LOCAL_DISTANCE :
-									      REMOTE_DISTANCE);
+		distances[id] = (uint16_t)(distance >= 0 ? distance : id == from ? LOCAL_DISTANCE : REMOTE_DISTANCE);
 	}
 }
 
@@ -154,8 +152,7 @@ static void number_nodes(const uint64_t *memory)
 		add(id, topology.ids[k++ / each]);
 	}
 	km_node_count = (found + each - 1) / each;
-	km_debug(km_node_count && km_node_count <= KM_MAX_NODES,
-		 "the tables have room for all nodes");
+	km_debug(km_node_count && km_node_count <= KM_MAX_NODES, "the tables have room for all nodes");
 }
 
 /* Find the node for the CPUs of an id, and order the nodes near to the id. */

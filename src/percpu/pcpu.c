@@ -129,8 +129,7 @@ void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 		uintptr_t spare = km_visit_read(&visit, header_at(pcs, &visit, visit.top));
 		if (!spare && !lone)
 			return NULL;
-		if (km_visit_commit(&visit, spare ? header_at(pcs, &visit, spare) : NULL, 0,
-				    visit.word, spare))
+		if (km_visit_commit(&visit, spare ? header_at(pcs, &visit, spare) : NULL, 0, visit.word, spare))
 			return at(&visit, visit.top);
 	}
 	return NULL;

@@ -62,8 +62,7 @@ static bool soft_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
 
-	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) &&
-			seen.first + bytes <= limit; i++)
+	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) && seen.first + bytes <= limit; i++)
 		if (km_cas_pair(pair, &seen, (struct km_pair){ seen.first + bytes, seen.second }))
 			return true;
 	return false;
@@ -76,8 +75,7 @@ bool km_stock_take(const uint32_t *slot, uint64_t bytes)
 
 bool km_stock_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
 {
-	return KM_RSEQ(stock_put, (slot, km_percpu.base, km_thread_rseq, bytes, limit),
-		       soft_put(slot, bytes, limit));
+	return KM_RSEQ(stock_put, (slot, km_percpu.base, km_thread_rseq, bytes, limit), soft_put(slot, bytes, limit));
 }
 
 uint64_t km_stock_empty(const uint32_t *slot)

@@ -581,20 +581,21 @@ static int gather(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
+/* For a tick: not on the stack, as `idle`. */
+static struct shrinking named;
+
 int km_reclaim_named(const char *name)
 {
-	static struct shrinking shrinking;	/* static, as `idle` */
-
 	km_debug(km_thread.busy, "a shrinking thread is marked busy");
 	if (km_thread.no_calls || !km_trylock(&reclaim.lock))
 		return -EAGAIN;
-	shrinking.name = name;
-	shrinking.count = 0;
-	shrinking.any = false;
-	km_registry_each(gather, &shrinking);
-	shrink_gathered(&shrinking);
+	named.name = name;
+	named.count = 0;
+	named.any = false;
+	km_registry_each(gather, &named);
+	shrink_gathered(&named);
 	km_pages_purge(0);
-	const bool any = shrinking.any;
+	const bool any = named.any;
 	km_unlock(&reclaim.lock);
 	return any ? 0 : -ENOENT;
 }

@@ -585,11 +585,6 @@ void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request)
 
 /* ------------------------------------------------------------------ freeing */
 
-km_cold void km_slub_report_double(struct kmem_cache *cache, void *object)
-{
-	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->registry.name);
-}
-
 static bool has_cpu_partial(const struct kmem_cache *cache)
 {
 	return cache->fast.chain.slot && km_load(&slub_node(cache, 0)->cpu_partial_slabs);
@@ -650,7 +645,7 @@ km_noinline void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *
 		if (km_unlikely(prior == head || prior == tail || slub_inuse(seen) < count)) {
 			if (locked)
 				km_unlock(&locked->slabs.lock);
-			km_slub_report_double(cache, head);
+			km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", head, cache->registry.name);
 			return;
 		}
 		km_set_free_next(cache, tail, prior);

@@ -224,7 +224,6 @@ bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab);
 /* Frees `count` objects of a slab, linked from head to tail. The tail's link is not set yet. */
 void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,
 			  void *tail, unsigned count);
-void km_slub_report_double(struct kmem_cache *cache, void *object);
 
 void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request);
 void km_slub_free(struct kmem_cache *cache, void *object);

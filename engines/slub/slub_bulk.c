@@ -76,7 +76,7 @@ km_inline void give_batch(struct kmem_cache *cache, const struct batch *batch)
 			slub_count_n(cache, KMEM_FREE_FASTPATH, batch->count);
 		break;
 	case KM_CHAIN_TWICE:
-		km_slub_report_double(cache, batch->head);
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", batch->head, cache->registry.name);
 		break;
 	case KM_CHAIN_MISS:
 		km_slub_free_to_slab(cache, batch->slab, batch->base, batch->head, batch->tail, batch->count);

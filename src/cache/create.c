@@ -12,7 +12,6 @@
 
 static struct {
 	struct km_lock lock;
-	unsigned shadows;		/* shadow caches among all caches */
 	struct km_busy_was was_busy;	/* of the holder, by km_registry_lock */
 	struct kmem_cache *dead;	/* memory of destroyed caches, by next_named */
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY) };
@@ -220,7 +219,7 @@ static void publish(struct kmem_cache *cache, bool internal)
 	km_list_add_tail(&cache->registry.all, &km_caches.all);
 	km_bump(&km_caches.count, 1);
 	if (cache->ext.shadow_of)
-		km_bump(&registry.shadows, 1);
+		km_bump(&km_caches.shadows, 1);
 }
 
 static struct kmem_cache *new_memory(void)
@@ -243,19 +242,16 @@ static uint32_t cleared_bytes(const struct kmem_cache *cache)
 	return all && !km_is_debugged(cache) ? cache->layout.size : cache->layout.object_size;
 }
 
-static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags,
-				     const struct km_creation *creation, int *error)
+static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags, struct km_creation *creation)
 {
 	struct kmem_cache *cache = new_memory();
 
-	if (!cache) {
-		*error = -ENOMEM;
+	creation->error = -ENOMEM;
+	if (!cache)
 		return NULL;
-	}
 	km_cache_rename(cache, name);
 	cache->layout.engine = creation->engine ?:
-			creation->args.engine ? km_engine_find(creation->args.engine) :
-						km_options.engine;
+			       creation->args.engine ? km_engine_find(creation->args.engine) : km_options.engine;
 	cache->layout.object_size = size;
 	cache->memcg.child_of = creation->child_of;
 	cache->ext.shadow_of = creation->shadow_of;
@@ -282,8 +278,8 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		cache->layout.traits |= KM_CACHE_SINGLY;
 	cache->ext.may_have_canary = !(flags & SLAB_KMALLOC) || creation->canary ||
 				 (creation->tuned_with && creation->tuned_with->ext.canary);
-	*error = build(cache, &creation->args);
-	if (*error) {
+	creation->error = build(cache, &creation->args);
+	if (creation->error) {
 		fini_nodes(cache);
 		km_metadata_free_spread(cache, sizeof(*cache));
 		return NULL;
@@ -296,7 +292,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 }
 
 struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
-					  const struct km_creation *creation, int *error)
+					  struct km_creation *creation)
 {
 	struct kmem_cache *cache = NULL;
 
@@ -304,7 +300,7 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 	if (km_options.merge && !creation->internal)
 		cache = find_mergeable(size, flags, &creation->args);
 	if (!cache) {
-		cache = create_new(name, size, flags, creation, error);
+		cache = create_new(name, size, flags, creation);
 		if (cache) {
 			publish(cache, creation->internal);
 			km_alloc_open(cache);
@@ -316,11 +312,10 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 	return cache;
 }
 
-struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
-				   const struct km_creation *creation, int *error)
+struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags, struct km_creation *creation)
 {
 	km_lock_scope(&registry.lock);
-	return km_cache_create_locked(name, size, flags, creation, error);
+	return km_cache_create_locked(name, size, flags, creation);
 }
 
 static void *create_failed(const char *name, slab_flags_t flags, int error, const char *why)
@@ -337,7 +332,6 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size, c
 {
 	struct km_creation creation = { 0 };
 	char shown[KM_NAME_BYTES];
-	int error = 0;
 
 	/* A message must quote one line. */
 	km_text_take(shown, KM_NAME_BYTES, name ?: "(null)", " ", '_');
@@ -357,11 +351,13 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size, c
 	if (!km_boot() || km_thread.busy)
 		return create_failed(shown, flags, ENOMEM, "out of memory");
 	struct km_busy_was was = km_busy_begin();
-	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
+	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation);
 	km_busy_end(was);
-	return cache ?: create_failed(shown, flags, error == -EINVAL ? EINVAL : ENOMEM,
-				      error == -EINVAL ? "no slab layout has this size, alignment and these flags" :
-					      "out of memory");
+	if (cache)
+		return cache;
+	return creation.error == -EINVAL ?
+		       create_failed(shown, flags, EINVAL, "no slab layout has this size, alignment and these flags") :
+		       create_failed(shown, flags, ENOMEM, "out of memory");
 }
 
 /* ------------------------------------------------------------------ destruction */
@@ -465,7 +461,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		km_ahead_give_up(caches[i]->state.reserved_pages);
 		km_bump(&km_caches.count, -1);
 		if (caches[i]->ext.shadow_of)
-			km_bump(&registry.shadows, -1);
+			km_bump(&km_caches.shadows, -1);
 	}
 	km_debug(!km_caches.count == km_list_empty(&km_caches.all), "the registry counts the listed caches");
 	bool fenced = km_alloc_close_all(caches, count);
@@ -690,14 +686,4 @@ bool km_registry_fork(bool before, bool child)
 		km_lock_around_fork(&registry.lock, false, child);
 	}
 	return has;
-}
-
-unsigned km_registry_count(void)
-{
-	return km_load(&km_caches.count);
-}
-
-unsigned km_registry_known(void)
-{
-	return km_load(&km_caches.count) - km_load(&registry.shadows);
 }

@@ -166,7 +166,7 @@ void kmem_get_stats(struct kmem_stats *stats)
 	const size_t own = km_load(&km_addr_reuse_pages), runs = km_growth_count();
 	const size_t kept = km_min(own + runs, arena.pages.used_pages);
 	*stats = (struct kmem_stats){
-		.caches = km_registry_known(),
+		.caches = km_registry_count() - km_load(&km_caches.shadows),
 		.arena_reserved_bytes = arena.reserved_bytes,
 		.arena_committed_bytes = arena.committed_bytes,
 		.pages_used = arena.pages.used_pages - kept,

@@ -301,12 +301,10 @@ static struct kmem_cache *make(unsigned class, struct kmem_cache *plain)
 	const uint32_t size = sizes[class];
 	struct km_creation creation = { .args = { .align = size & -size }, .internal = true, .tuned_with = plain };
 	char name[KM_NAME_BYTES];
-	int error;
 
 	km_format(name, sizeof(name), "kmalloc-%s%u%s", plain ? "cg-" : "", size < 1024 ? size : size / 1024,
 		  size < 1024 ? "" : "k");
-	struct kmem_cache *cache = km_cache_create(name, size, SLAB_KMALLOC | (plain ? SLAB_ACCOUNT : 0), &creation,
-						   &error);
+	struct kmem_cache *cache = km_cache_create(name, size, SLAB_KMALLOC | (plain ? SLAB_ACCOUNT : 0), &creation);
 	km_debug(!cache || (cache->layout.object_size == size && cache->layout.size >= size),
 		 "a cache of kmalloc's has its size");
 	return cache;
@@ -338,14 +336,13 @@ bool km_kmalloc_start(void)
 {
 	struct km_creation creation = { .internal = true };
 	bool all = true;
-	int error;
 
 	km_looks_closer = km_sanitizer.objects || km_hardening.live;
 	if (km_sanitizer.objects)
 		most_direct = km_direct.usual[KM_DOOR_KMALLOC] = 0;
 	if (km_options.engine->shared_pages) {
 		km_kmalloc_sized = km_kmalloc_sized ?: km_cache_create("kmalloc", KMALLOC_MIN_SIZE, SLAB_KMALLOC,
-								       &creation, &error);
+								       &creation);
 		return km_kmalloc_sized != NULL;
 	}
 	/* After a start that failed half-way, the caches made already stay. */

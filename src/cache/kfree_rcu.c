@@ -71,9 +71,7 @@ static void free_blocks(struct km_rcu_block *block)
 		next = block->next;
 		km_debug(block->count && block->count <= km_array_count(block->object), "a waiting block has objects");
 		kfree_bulk(block->count, block->object);
-		struct km_busy_was was = km_busy_begin();
 		km_metadata_free(block, sizeof(*block));
-		km_busy_end(was);
 		km_sub(&rcu.blocks, (size_t)1);
 	}
 }
@@ -170,16 +168,14 @@ static void end(struct kmem_rcu_head *head)
 {
 	(void)head;
 	km_debug(rcu.under_way, "a grace period ends after its begin");
-	struct km_busy_was was = km_busy_begin();
-	km_lock(&rcu.lock);
-	rcu.ending = true;
-	km_unlock(&rcu.lock);
-	km_busy_end(was);
+	{
+		km_busy_lock_scope(&rcu.lock);
+		rcu.ending = true;
+	}
 	free_blocks(rcu.pile.blocks);
 	free_chain(rcu.pile.chain);
 	free_slabs(rcu.pile.slabs);
-	was = km_busy_begin();
-	km_lock(&rcu.lock);
+	km_busy_lock_scope(&rcu.lock);
 	rcu.ending = false;
 	rcu.pile.blocks = NULL;
 	rcu.pile.chain = NULL;
@@ -187,8 +183,6 @@ static void end(struct kmem_rcu_head *head)
 	km_store(&rcu.under_way, false);
 	km_store_release(&rcu.done, rcu.begun);
 	begin();
-	km_unlock(&rcu.lock);
-	km_busy_end(was);
 }
 
 /* Request a grace period: begun now, at the end of the current one, or by a call that may call the system. */

@@ -80,8 +80,6 @@ static uint64_t owner_of(struct km_page *page, const void *p)
 static void write_owner(struct km_page *page, const void *p, uint64_t owner)
 {
 	km_debug(!page || page->type == KM_PAGE_LARGE, "the first page of a block has the owner word");
-	/* A signal handler must not find the mapping table locked by its own thread. */
-	km_busy_scope(was);
 	if (page)
 		km_store(km_owner_of_page(page), owner);
 	else
@@ -104,8 +102,8 @@ uint64_t km_large_owner(const void *p)
 {
 	struct km_page *page = km_page_of(p);
 	bool begins = !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && (!page || page->type == KM_PAGE_LARGE);
-	km_busy_scope(was);
-	return begins && !km_was_busy(was) ? owner_of(page, p) : 0;
+
+	return begins && !km_thread.busy ? owner_of(page, p) : 0;
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -459,25 +457,21 @@ size_t km_large_bytes(const void *p)
 
 size_t km_large_look(const void *p)
 {
-	km_busy_scope(was);
-
-	return bytes_by(p, km_was_busy(was) ? km_huge_try_bytes : km_huge_bytes);
+	return bytes_by(p, km_thread.busy ? km_huge_try_bytes : km_huge_bytes);
 }
 
 bool km_large_charge(const void *p, gfp_t gfp)
 {
-	struct km_busy_was was = km_busy_begin();
 	km_calls_scope(calls, km_gfp_may_wait(gfp));
-	size_t bytes = km_was_busy(was) ? 0 : km_large_bytes(p);
+	size_t bytes = km_thread.busy ? 0 : km_large_bytes(p);
 	uint64_t owner;
-
-	km_busy_end(was);
 	bool charged = bytes && km_charge_ops->charge(bytes, gfp, &owner);
 	struct km_page *page = charged && owner ? km_page_of(p) : NULL;
-	was = km_busy_begin();
-	if (page)
+
+	if (page) {
+		km_busy_scope(was);
 		leave_class(page);
-	km_busy_end(was);
+	}
 	if (charged)
 		set_owner(p, owner);
 	return charged;
@@ -486,11 +480,9 @@ bool km_large_charge(const void *p, gfp_t gfp)
 void km_large_uncharge(const void *p)
 {
 	struct km_page *page = km_page_of(p);
-	struct km_busy_was was = km_busy_begin();
 	uint64_t owner = owner_of(page, p);
 	size_t bytes = km_large_bytes(p);
 
-	km_busy_end(was);
 	if (!owner)
 		return;
 	if (page)
@@ -647,15 +639,14 @@ static bool charge_growth(uint64_t owner, size_t bytes, gfp_t gfp, bool *refused
 
 static void *resize_mapping(void *p, size_t bytes, gfp_t gfp, bool *refused)
 {
-	struct km_busy_was was = km_busy_begin();
 	uint64_t owner = owner_of(NULL, p);
 	size_t old = owner ? km_huge_bytes(p) : 0;
-	km_busy_end(was);
+
 	if (owner && bytes > old && !charge_growth(owner, bytes - old, gfp, refused))
 		return NULL;
 	if (km_unlikely(km_sanitizer.any))
 		km_tell_root(root_goes, p, km_huge_bytes(p));
-	was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	void *moved = km_huge_resize(p, bytes);
 	if (km_unlikely(!moved) && is_within_reach(bytes) && km_ranges_release(false))
 		moved = km_huge_resize(p, bytes);

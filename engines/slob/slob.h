@@ -9,8 +9,7 @@
  * A page is 512 units of 8 bytes. Only a free block has a header, inside of the block: its units, and the unit of the
  * next free block of the page, by address. Live blocks are marked beside the page, by two bits a unit. The marks say
  * whether an address is the start of a live block, whether kmalloc allocated the block, and where the block ends;
- * neither the cache nor the page has these facts. Kernel: units of 2 bytes and no marks, so a bad free is not
- * noticed.
+ * neither the cache nor the page has these facts. Kernel: units of 2 bytes and no marks, so a bad free is not noticed.
  *
  * A block of kmalloc begins with a header of 8 bytes with its size; a cache's object has no header.
  */

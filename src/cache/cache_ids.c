@@ -1,7 +1,6 @@
 /*
  * cache_ids.c: ids of caches, found by the page map and the fast paths of kmalloc and kfree. Invariant: under the
- * registry's lock, each id belongs to one live cache, and the entry of an id shows the cache's sheaves or closed
- * ones.
+ * registry's lock, each id belongs to one live cache, and the entry of an id shows the cache's sheaves or closed ones.
  */
 #include "page/metadata.h"
 #include "percpu/owned_sheaf.h"

@@ -170,8 +170,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 {
 	bool zero;
 
-	/* Regions and free pages have room for any length, but the system does not check the commit limit for
-	 * them. */
+	/* Regions and free pages have room for any length, but the system does not check the commit limit for them. */
 	if (km_unlikely(bytes > km_os_memory()) && !km_os_may_map(bytes)) {
 		*hopeless = !is_within_reach(bytes);
 		return NULL;
@@ -261,8 +260,7 @@ static km_cold void block_comes(void *p, size_t bytes, bool zeros)
 	km_tell(object_begins, p, bytes, zeros);
 }
 
-/* Tell the sanitizer about a freed block. Another mapping may get the addresses next, so a mapping leaves no
- * trace. */
+/* Tell the sanitizer about a freed block. Another mapping may get the addresses next, so a mapping leaves no trace. */
 static km_cold void block_goes(struct km_page *page, const void *p)
 {
 	size_t bytes = page ? page->pages << KM_PAGE_SHIFT : km_huge_bytes(p);

@@ -32,7 +32,7 @@ int km_os_protect(void *p, size_t bytes, bool readable);
 /* Make a range readable and writable again, after any mprotect by its user. Returns: not 0 if the system refuses. */
 int km_os_unprotect(void *p, size_t bytes);
 /* Remove access until km_os_unguard. From Linux 6.13 on, a guard splits no mapping and discards the contents, unless
- * `keep`. On older kernels, with `keep`, and in locked memory a guard works as km_os_protect. Returns: 0 or -errno. */
+ * `keep`. On older kernels, with `keep`, and in locked memory a guard works as km_os_protect. */
 int km_os_guard(void *p, size_t bytes, bool keep);
 int km_os_unguard(void *p, size_t bytes);
 /* Undo the advice of a range's user: a child of fork gets the contents, and so does a core dump. Hints (of huge pages,
@@ -42,7 +42,7 @@ int km_os_renew(void *p, size_t bytes);
 /* Lock or unlock a range: for a range that km_os_renew found locked, and to treat a range as mlockall treats all
  * mappings, filled in at once or on touch. Returns: 0 or -errno; refused after km_os_shut. */
 int km_os_lock(void *p, size_t bytes, bool lock);
-/* Include a range in core dumps, or exclude the range. Returns: 0 or -errno. */
+/* Include a range in core dumps, or exclude the range. */
 int km_os_dump(void *p, size_t bytes, bool dumped);
 /* Give the pages back. The range stays accessible, and reads as zeros if 0 is returned. */
 int km_os_purge(void *p, size_t bytes);
@@ -65,7 +65,7 @@ bool km_os_refuses(size_t bytes);
 void km_os_tell_shortage(char *text, size_t room, size_t bytes);
 void km_os_unmap(void *p, size_t bytes);
 /* Unmap, for a caller that keeps the range on failure. The system may refuse in the middle of a mapping, without room
- * for another mapping. Returns: 0 or -errno. */
+ * for another mapping. */
 int km_os_try_unmap(void *p, size_t bytes);
 /* Grow or shrink a mapping of its own, moving it where may_move. Returns: NULL if unchanged. */
 void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move);
@@ -119,7 +119,7 @@ long km_os_read(const char *path, char *text, size_t bytes);
 long km_os_read_part(const char *path, uint64_t offset, void *data, size_t bytes);
 /* Memory nodes, by the system's ids. A set has a bit for each id, `limit` bits. km_os_allowed_nodes: nodes that may
  * give memory to the process. km_os_has_memory_policy: true if the process has a memory policy of its own.
- * km_os_prefer_nodes: prefer the nodes of a set for fresh memory, or any node (NULL). Returns: 0 or -errno. */
+ * km_os_prefer_nodes: prefer the nodes of a set for fresh memory, or any node (NULL). */
 int km_os_allowed_nodes(uint64_t *set, unsigned limit);
 bool km_os_has_memory_policy(void);
 int km_os_prefer_nodes(void *p, size_t bytes, const uint64_t *set, unsigned limit);

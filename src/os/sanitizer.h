@@ -1,8 +1,7 @@
 /*
- * sanitizer.h: sanitizers in this process (AddressSanitizer, LeakSanitizer, ThreadSanitizer, valgrind's memcheck),
- * and the events reported to them. The start of the library detects sanitizers, so one binary runs with and without
- * them. Invariant: without a sanitizer km_sanitizer is zeros, and the library calls only the root functions of the
- * hook.
+ * sanitizer.h: sanitizers in this process (AddressSanitizer, LeakSanitizer, ThreadSanitizer, valgrind's memcheck), and
+ * the events reported to them. The start of the library detects sanitizers, so one binary runs with and without them.
+ * Invariant: without a sanitizer km_sanitizer is zeros, and the library calls only the root functions of the hook.
  */
 #ifndef KM_OS_SANITIZER_H
 #define KM_OS_SANITIZER_H

@@ -1,8 +1,7 @@
 /*
- * addr_reuse.c: address reuse by cache name. Each name has one list of kept pages for each order; the record of a
- * name is never freed. A request about to be refused takes kept pages of any name (km_addr_reuse_release). Invariant:
- * the zone counts a kept page as used, and the type of a kept page is KM_PAGE_NONE, so no lookup finds an object
- * there.
+ * addr_reuse.c: address reuse by cache name. Each name has one list of kept pages for each order; the record of a name
+ * is never freed. A request about to be refused takes kept pages of any name (km_addr_reuse_release). Invariant: the
+ * zone counts a kept page as used, and the type of a kept page is KM_PAGE_NONE, so no lookup finds an object there.
  */
 #include "addr_reuse.h"
 

@@ -3,8 +3,7 @@
  * rises: two mappings. A block freed below the mark stays accessible, without memory, so that the mapping around the
  * block stays whole. Invariants: the first and the last granule of each run have a record that describes the run. Two
  * free runs are never adjacent. Free memory reads as zeros, unless the run is dirty because the system refused the
- * purge. The spare room of a block reads as zeros. A region without blocks is unmapped, or kept if the system
- * refuses.
+ * purge. The spare room of a block reads as zeros. A region without blocks is unmapped, or kept if the system refuses.
  */
 #include <errno.h>
 

@@ -1,8 +1,7 @@
 /*
  * metadata.c: the library's own memory: power-of-two free lists over ranges committed step by step. Invariants: all
- * metadata stays readable for ever. A free piece keeps its content, except the link, until the piece is allocated
- * again or its page is purged; a purged page reads as zeros. A purged page is on no free list, and has a mark in
- * gone.
+ * metadata stays readable for ever. A free piece keeps its content, except the link, until the piece is allocated again
+ * or its page is purged; a purged page reads as zeros. A purged page is on no free list, and has a mark in gone.
  */
 #include "deferred_free.h"
 #include "metadata.h"
@@ -146,8 +145,7 @@ static bool find_gone(size_t pages, size_t *first)
 	return false;
 }
 
-/* Allocate a piece of purged pages; the piece reads as zeros. Returns: NULL if there are not enough adjacent
- * pages. */
+/* Allocate a piece of purged pages; the piece reads as zeros. Returns: NULL if there are not enough adjacent pages. */
 static void *take_gone(unsigned shift)
 {
 	size_t bytes = (size_t)1 << shift, pages = bytes > KM_PAGE_SIZE ? bytes >> KM_PAGE_SHIFT : 1, first;

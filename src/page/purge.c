@@ -45,8 +45,7 @@ size_t km_pages_there(void)
 	return used - km_min(km_load(&km_arena.gone_pages), used);
 }
 
-/* Returns: the pages kept for reservations, with a margin, because the alignment of slabs leaves some pages
- * unused. */
+/* Returns: the pages kept for reservations, with a margin, because the alignment of slabs leaves some pages unused. */
 static size_t staying(void)
 {
 	size_t pages = km_load(&km_arena.reserved_pages);

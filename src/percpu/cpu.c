@@ -69,11 +69,10 @@ __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(v
 	return (intptr_t)tls - (intptr_t)__builtin_thread_pointer();
 }
 
-/* rseq area for sequences of unregistered threads. The area names CPU 0, and CPU 0's pcs are closed at such a time.
- * The hot path may run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before
- * constructors. Relocating the library runs the resolver of this ifunc, the only purpose of the ifunc. A static
- * program is relocated before the thread pointer is set. On x86-64 the linker knows the offset without the thread
- * pointer. */
+/* rseq area for sequences of unregistered threads. The area names CPU 0, and CPU 0's pcs are closed at such a time. The
+ * hot path may run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before
+ * constructors. Relocating the library runs the resolver of this ifunc, the only purpose of the ifunc. A static program
+ * is relocated before the thread pointer is set. On x86-64 the linker knows the offset without the thread pointer. */
 km_tls struct rseq_area km_dummy_area;
 intptr_t km_rseq, km_thread_rseq, km_cid_rseq;
 /* rseq area without a CPU, as an unregistered thread has: pcs read as zeros. Sequences store here as to the dummy. */

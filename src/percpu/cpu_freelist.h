@@ -1,7 +1,6 @@
 /*
  * cpu_freelist.h: per-CPU state of an engine whose cached objects form a chain through the free objects of one slab
- * (the kernel's struct kmem_cache_cpu), and the per-CPU operations on a chain, under the three disciplines of
- * pcpu.h.
+ * (the kernel's struct kmem_cache_cpu), and the per-CPU operations on a chain, under the three disciplines of pcpu.h.
  *
  *	area of a CPU + open	[ freelist | slab | .. | partial | .. ]	one line; see struct km_chain_cpu
  *

@@ -1,11 +1,10 @@
 /*
  * node.h: memory nodes of the machine: their number, the node of each CPU, and the distances between nodes.
  *
- * A node is a number from 0 to km_node_count - 1, independent of the system's node ids. The system's ids may have
- * gaps. A node without memory has no number, and its CPUs belong to the nearest node with memory. If the system has
- * more than KM_MAX_NODES nodes, neighbours count as one node. All tables are filled once, at the start, and never
- * change. With one node, no code reads the CPU number. Engines need only km_node_count, km_node_here() and
- * km_node_near().
+ * A node is a number from 0 to km_node_count - 1, independent of the system's node ids. The system's ids may have gaps.
+ * A node without memory has no number, and its CPUs belong to the nearest node with memory. If the system has more than
+ * KM_MAX_NODES nodes, neighbours count as one node. All tables are filled once, at the start, and never change. With
+ * one node, no code reads the CPU number. Engines need only km_node_count, km_node_here() and km_node_near().
  */
 #ifndef KM_OS_NODE_H
 #define KM_OS_NODE_H

@@ -7,12 +7,11 @@
  *				    |
  *	sheaf, as in pcpu.h	[ .. | obj | obj | obj | NULL | 0 ]	pad and header are 0
  *
- * The operations, in pseudo-code (each commits with its last store, or does nothing). An owner passed by a caller
- * is never 0. The owner word is 0 where the pcs is closed (words 0 and 1 of every area are always 0), and where the
- * CPU has no sheaf yet. After an interrupted install the owner word may be set without a sheaf: then the top is
- * still 0, and there is neither an object nor room. So one comparison covers all three cases. The comparison
- * depends on no store of a hit, and reads a cache line that the hit uses anyway. "block" is a sheaf; "born" means
- * with a sheaf.
+ * The operations, in pseudo-code (each commits with its last store, or does nothing). An owner passed by a caller is
+ * never 0. The owner word is 0 where the pcs is closed (words 0 and 1 of every area are always 0), and where the CPU
+ * has no sheaf yet. After an interrupted install the owner word may be set without a sheaf: then the top is still 0,
+ * and there is neither an object nor room. So one comparison covers all three cases. The comparison depends on no store
+ * of a hit, and reads a cache line that the hit uses anyway. "block" is a sheaf; "born" means with a sheaf.
  *
  *	pop		if (owner is another) miss; object = *top; if (!object) miss; top += 8
  *	push		if (owner is another) miss; if (full) miss; *--top = object

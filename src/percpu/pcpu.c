@@ -5,12 +5,11 @@
  * Hits, copies and the swap are sequences under rseq, and have a soft half here. The other operations store two
  * words at most. They are C code and one commit, the same under every discipline.
  *
- * A soft pop under cmpxchg has no lock. Between its look at the word and its compare-and-swap, the sheaf may
- * move to another CPU, or to the engine. Reading such a sheaf is harmless, because sheaves are library memory
- * and stay readable for ever. The compare-and-swap then fails, because each change of the word moves the
- * transaction id. A push takes the lock, because a push writes below the top before the commit, and two pushes
- * at once would write to one place. A pop reads at the top and a push writes below the top, never at the same
- * place.
+ * A soft pop under cmpxchg has no lock. Between its look at the word and its compare-and-swap, the sheaf may move to
+ * another CPU, or to the engine. Reading such a sheaf is harmless, because sheaves are library memory and stay readable
+ * for ever. The compare-and-swap then fails, because each change of the word moves the transaction id. A push takes the
+ * lock, because a push writes below the top before the commit, and two pushes at once would write to one place. A pop
+ * reads at the top and a push writes below the top, never at the same place.
  *
  * Each operation ends: a try that loses is counted, and after KM_VISIT_TRIES tries the operation is a miss.
  */

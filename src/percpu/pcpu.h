@@ -6,14 +6,12 @@
  *	| zeros, read-only | area of CPU 0      | area of CPU 1 ...           | zeros, read-only
  *	                   [0, pcs, pcs, .. other per-CPU words ..]
  *
- * Under rseq, an area is read-only zeros until a thread on its CPU first needs the area. Then the area goes
- * online: the area becomes writable, and a mark in its first line says so. A CPU number may be beyond all
- * areas, for example after a restore on a larger machine, or when the system reported too few CPUs. Such a CPU
- * reads zeros for ever. Zeros are a miss for a pop and for a push. An operation that would store where the word
- * is zero checks the mark first.
+ * Under rseq, an area is read-only zeros until a thread on its CPU first needs the area. Then the area goes online: the
+ * area becomes writable, and a mark in its first line says so. A CPU number may be beyond all areas, for example after
+ * a restore on a larger machine, or when the system reported too few CPUs. Such a CPU reads zeros for ever. Zeros are a
+ * miss for a pop and for a push. An operation that would store where the word is zero checks the mark first.
  *
- * The per-CPU sheaves (pcs) of a cache are one word per CPU: `top`, an offset from the CPU's area into the main
- * sheaf.
+ * The per-CPU sheaves (pcs) of a cache are one word per CPU: `top`, an offset from the CPU's area into the main sheaf.
  *
  *	sheaf: 2^k bytes, aligned     [ .. | obj | obj | obj | NULL | header ]
  *	                                ^     ^ top           ^      ^ offset of the spare's top, 0 without a spare
@@ -284,12 +282,11 @@ km_inline bool km_hits_by_cpu(void)
  * on. */
 void km_thread_register(void);
 /*
- * Lend this thread's rseq area for the life of a vfork child, which runs on this thread's storage as another
- * task. The kernel writes an rseq area for the task that registered the area, and aborts only that task's
- * sequences. So the area is unregistered meanwhile, its CPU reads as none, and all calls of the child are
- * misses.
- * Returns: the registered bytes, for km_thread_take_back; 0: the area was not registered, and stays so
- * meanwhile; KM_NOT_LENT: the kernel refused, and km_thread_take_back has nothing to do.
+ * Lend this thread's rseq area for the life of a vfork child, which runs on this thread's storage as another task. The
+ * kernel writes an rseq area for the task that registered the area, and aborts only that task's sequences. So the area
+ * is unregistered meanwhile, its CPU reads as none, and all calls of the child are misses. Returns: the registered
+ * bytes, for km_thread_take_back; 0: the area was not registered, and stays so meanwhile; KM_NOT_LENT: the kernel
+ * refused, and km_thread_take_back has nothing to do.
  */
 #define KM_NOT_LENT ((size_t)-1)
 size_t km_thread_lend(void);

@@ -27,7 +27,7 @@ struct owner {
 	struct km_list free[KM_MAX_ORDER + 1];
 };
 
-static struct km_lock lock = KM_LOCK_INIT(KM_RANK_ADDR_REUSE);
+struct km_lock km_addr_reuse_lock = KM_LOCK_INIT(KM_RANK_ADDR_REUSE);
 static struct owner *buckets[BUCKETS] km_sparse;
 static uint32_t guards;
 size_t km_addr_reuse_pages;
@@ -48,7 +48,7 @@ static struct owner *find(const char *name, bool make)
 	struct owner **bucket = bucket_of(name), *owner = *bucket;
 	size_t length = __builtin_strlen(name);
 
-	km_debug(km_is_locked(&lock), "names are found under their lock");
+	km_debug(km_is_locked(&km_addr_reuse_lock), "names are found under their lock");
 	while (owner && __builtin_strcmp(owner->name, name) != 0)
 		owner = owner->next;
 	if (owner || !make || length >= NAME_BYTES)
@@ -114,7 +114,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 	}
 	/* The kept pages may be resident from an earlier use, and no purge finds pages in use. */
 	const bool gone = km_pages_hollow(page + slab, last - slab);
-	km_lock(&lock);
+	km_lock(&km_addr_reuse_lock);
 	struct owner *owner = find(name, true);
 	for (size_t i = slab; i < last; i += slab) {
 		km_debug(page[i].type == KM_PAGE_NONE, "pages kept for a name have type NONE");
@@ -125,7 +125,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 			km_list_add_tail(&page[i].list, &owner->free[order]);
 	}
 	km_bump(&km_addr_reuse_pages, owner ? last : slab);
-	km_unlock_quick(&lock);
+	km_unlock_quick(&km_addr_reuse_lock);
 	if (!owner)
 		km_pages_free_exact(page + slab, last - slab);
 	return page;
@@ -135,9 +135,9 @@ struct km_page *km_addr_reuse_alloc(const char *name, unsigned order, int node, 
 {
 	struct km_page *page = NULL;
 
-	if (km_lock_may(&lock, may_wait)) {
+	if (km_lock_may(&km_addr_reuse_lock, may_wait)) {
 		page = take(name, order, node);
-		km_unlock_may(&lock, may_wait);
+		km_unlock_may(&km_addr_reuse_lock, may_wait);
 	}
 	if (!page && km_hardening.guard_slabs && may_wait && !km_thread.no_calls)
 		page = take_span(name, order, node);
@@ -160,13 +160,13 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 	km_page_let_go(page);
 	if (!km_thread.no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
 		page->flags |= KM_SLAB_HOLES;
-	km_lock(&lock);
+	km_lock(&km_addr_reuse_lock);
 	struct owner *owner = find(name, true);
 	if (owner) {
 		km_list_add_head(&page->list, &owner->free[order]);
 		km_bump(&km_addr_reuse_pages, (size_t)1 << order);
 	}
-	km_unlock_quick(&lock);
+	km_unlock_quick(&km_addr_reuse_lock);
 	/* There is no record: free the pages for any use rather than lose the pages. */
 	if (!owner)
 		km_pages_free(page, order);
@@ -178,7 +178,7 @@ static struct km_page *take_any(unsigned bucket, unsigned *order)
 {
 	struct km_page *page = NULL;
 
-	km_lock_scope(&lock);
+	km_lock_scope(&km_addr_reuse_lock);
 	for (struct owner *owner = buckets[bucket]; owner && !page; owner = owner->next)
 		for (*order = KM_MAX_ORDER + 1; !page && *order;)
 			if (!km_list_empty(&owner->free[--*order]))
@@ -203,9 +203,4 @@ size_t km_addr_reuse_release(size_t pages)
 			given += (size_t)1 << order;
 		}
 	return given;
-}
-
-void km_addr_reuse_fork(bool before, bool child)
-{
-	km_lock_around_fork(&lock, before, child);
 }

@@ -646,8 +646,8 @@ unsigned km_arena_decay_ms(void)
 /* Take the locks in the order of their ranks. */
 void km_arena_fork(bool before, bool child)
 {
-	km_nodump_fork(before, child);
-	km_addr_reuse_fork(before, child);
+	km_lock_around_fork(&km_nodump_lock, before, child);
+	km_lock_around_fork(&km_addr_reuse_lock, before, child);
 	km_lock_around_fork(&km_arena.purge, before, child);
 	for (unsigned node = 0; node < km_node_count; node++)
 		km_lock_around_fork(&km_arena.zone[node].lock, before, child);

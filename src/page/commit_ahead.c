@@ -33,7 +33,7 @@ static struct {
 	bool left;		/* memory was left by a thread that is not in this process */
 	uint32_t busy;		/* a thread tops up; other threads pass */
 	size_t level, reserved;	/* pages */
-	size_t most;		/* highest demand in this decay time */
+	size_t most;		/* highest level wanted in this decay time */
 	uint64_t next_ms;	/* end of this decay time */
 } ahead;
 
@@ -60,38 +60,29 @@ bool km_ahead_wanted(void)
 	return km_load(&ahead.asked) || km_load(&ahead.missed) || km_ahead_level() || km_load(&ahead.left);
 }
 
-static size_t wanted_for(size_t asked)
+/* Raise the level to the demand of the requests since the last top-up. At the end of a decay time the level falls by
+ * half, but not below the demand of this time. */
+static void set_level(size_t asked, bool missed, uint64_t now)
 {
-	return asked ? km_max(2 * asked, LEAST_PAGES) : 0;
-}
-
-static void decay(uint64_t now)
-{
-	if (now < ahead.next_ms)
-		return;
-	size_t level = km_max(ahead.level / 2, wanted_for(ahead.most));
-
-	if (ahead.next_ms)
-		km_store(&ahead.level, level < STEP_PAGES ? 0 : km_min(level, ahead.level));
-	ahead.most = 0;
-	km_debug(!ahead.level || ahead.level >= STEP_PAGES, "a faded level is 0");
-	ahead.next_ms = now + km_arena_decay_ms();
-}
-
-static void set_level(size_t asked, bool missed)
-{
-	size_t want = wanted_for(asked);
-
-	km_debug(asked || !want, "nothing is committed ahead without a request");
+	size_t want = asked ? km_max(2 * asked, LEAST_PAGES) : 0;
 
 	/* With many free pages, the request failed because of a taken lock or fragmentation: no reason to raise
 	 * the level. */
-	missed = missed && free_pages() < 2 * km_max(km_ahead_level(), LEAST_PAGES);
-	if (missed)
+	if (missed && free_pages() < 2 * km_max(km_ahead_level(), LEAST_PAGES))
 		want = km_max(want, km_max(2 * ahead.level, 2 * LEAST_PAGES));
 	want = km_min(want, km_pages_used() + MOST_PAGES);
-	km_store(&ahead.level, km_max(ahead.level, want));
-	ahead.most = km_max(ahead.most, missed ? want / 2 : asked);
+	km_debug(asked || missed || !want, "nothing is committed ahead without a request");
+	size_t level = km_max(ahead.level, want);
+	ahead.most = km_max(ahead.most, want);
+	if (now >= ahead.next_ms) {
+		if (ahead.next_ms)
+			level = km_max(level / 2, ahead.most);
+		level = level < STEP_PAGES ? 0 : level;
+		ahead.most = 0;
+		ahead.next_ms = now + km_arena_decay_ms();
+	}
+	km_debug(!level || level >= STEP_PAGES, "a faded level is 0");
+	km_store(&ahead.level, level);
 }
 
 static bool records_ahead(void)
@@ -113,8 +104,7 @@ void km_ahead_top_up(void)
 	size_t asked = km_load(&ahead.asked) ? km_swap_acquire(&ahead.asked, (size_t)0) : 0;
 	bool missed = km_load(&ahead.missed) && km_swap_acquire(&ahead.missed, false);
 
-	set_level(asked, missed);
-	decay(km_os_now_ms());
+	set_level(asked, missed, km_os_now_ms());
 	for (int steps = MOST_STEPS; steps && free_pages() < km_ahead_level(); steps--)
 		if (!km_arena_commit(km_node_here()))
 			break;

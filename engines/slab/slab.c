@@ -115,8 +115,7 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 
 	if (km_unlikely(*word & bit))
 		return false;
-	km_debug(slab->inuse && slab->inuse + free_in(slab) == slab->objects,
-		 "inuse is the number of clear bits");
+	km_debug(slab->inuse && slab->inuse + free_in(slab) == slab->objects, "inuse is the number of clear bits");
 	km_store(word, *word | bit);
 	if (!slab_slab(slab)->freelist)
 		slab_slab(slab)->freelist = (uint8_t *)km_slab_first(cache, slab) + (size_t)index * cache->layout.size;
@@ -311,8 +310,7 @@ static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request
 
 /* Takes as many objects as one visit provides; 0: none. Cached objects of other nodes come before new pages of
  * other nodes. Kernel: fallback_alloc. */
-static unsigned take_some(struct kmem_cache *cache, const struct km_request *request, void **objects,
-			  unsigned want)
+static unsigned take_some(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	unsigned node = km_request_node(request);
 	unsigned got = take_ready(cache, slab_node(cache, node), request, objects, want);
@@ -326,8 +324,7 @@ static unsigned take_some(struct kmem_cache *cache, const struct km_request *req
 	       grow(cache, request, node, objects, want);
 }
 
-unsigned km_slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want)
+unsigned km_slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	unsigned got = 0, now;
 
@@ -602,8 +599,7 @@ static unsigned sort_out(struct kmem_cache *cache, unsigned here, void **objects
 	unsigned to = count;
 
 	for (unsigned i = count; i-- > 0;) {
-		struct km_page *page = km_page_of(objects[i]);
-		struct km_page *slab = page ? km_page_head(page) : NULL;
+		struct km_page *slab = km_page_head(km_page_of(objects[i]));
 		unsigned node = slab && slab->type == KM_PAGE_SLAB ? slab->node : here;
 
 		if (node != here)

@@ -125,8 +125,7 @@ km_inline bool slab_entry_sound(const struct kmem_cache *cache, const struct km_
 
 /* Frees a slab and its list of indices. */
 void km_slab_discard(struct kmem_cache *cache, struct km_page *slab);
-unsigned km_slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want);
+unsigned km_slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want);
 void km_slab_give(struct kmem_cache *cache, void **objects, unsigned count);
 void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
 void **km_slab_spill(struct kmem_cache *cache, void **full);

@@ -4,7 +4,8 @@
  * Invariants under the engine's lock: the free blocks of a page are linked by rising address; no two of them touch,
  * and no mark lies in a free block. Every other unit belongs to one marked block. A page is on the list of its
  * blocks' size iff a unit is free. A page without a marked block goes to the stock, or is freed, at once, except the
- * only page of a list. A page serves requests of one list only, so freed blocks of a page belong to this list.
+ * only page of a list. A page serves requests of one list only, so freed blocks of a page belong to this list. Links
+ * and headers lie in memory that a sanitizer hides, so memcheck's reports are off while a block is taken or freed.
  */
 #include "slob_marks.h"
 
@@ -43,8 +44,7 @@ static bool has_own_pages(const struct kmem_cache *cache)
 }
 
 /* `sized` is a constant in callers for one object. */
-km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_request *request,
-				bool sized)
+km_inline struct ops ops_of(const struct kmem_cache *cache, const struct km_request *request, bool sized)
 {
 	uint32_t bytes = sized && request->bytes ? request->bytes : cache->layout.size;
 	uint32_t align = sized && request->align ? request->align : cache->form.align;
@@ -133,8 +133,7 @@ km_inline unsigned take_units(struct km_page *page, const struct ops *ops)
 }
 
 /* Inserts [unit, end) between the free blocks `before` and `after`, joined with adjacent free blocks. */
-km_inline void join(struct km_page *page, char *base, unsigned before, unsigned unit, unsigned end,
-		    unsigned after)
+km_inline void join(struct km_page *page, char *base, unsigned before, unsigned unit, unsigned end, unsigned after)
 {
 	unsigned next = after;
 
@@ -158,8 +157,7 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 }
 
 /* Finds the free blocks on both sides of `unit`. Returns: false if a damaged block is in between. */
-km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before,
-			  unsigned *after)
+km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before, unsigned *after)
 {
 	const struct km_slob_page *of = km_slob_page(page);
 	unsigned last = NONE, at = of->passed < unit ? of->passed : of->first_free;
@@ -347,8 +345,7 @@ km_inline void *take_block(struct kmem_cache *cache, const struct ops *ops)
 	if (km_likely(any && km_slob_may_have(page, ops->units, ops->node)))
 		unit = take_units(page, ops);
 	if (km_unlikely(unit >= NONE)) {
-		struct place place = in_list(cache, ops->list, ops->units, ops->align, ops->header,
-					     ops->node);
+		struct place place = in_list(cache, ops->list, ops->units, ops->align, ops->header, ops->node);
 
 		page = place.page;
 		unit = place.unit;
@@ -405,8 +402,7 @@ km_inline void *take_object(struct kmem_cache *cache, struct km_slob_node *n, co
 	return object;
 }
 
-static unsigned take_some(struct kmem_cache *cache, const struct ops *ops, void **objects,
-			  unsigned want)
+static unsigned take_some(struct kmem_cache *cache, const struct ops *ops, void **objects, unsigned want)
 {
 	struct km_slob_node *n = km_slob_node(cache);
 	unsigned got = 0;
@@ -481,12 +477,12 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 	return got;
 }
 
-static unsigned take_many(struct kmem_cache *cache, const struct km_request *request, void **objects,
-			  unsigned want)
+static unsigned take_many(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	struct ops ops = ops_of(cache, request, is_sized(cache));
 	unsigned got = 0;
 
+	km_unreported_scope();
 	while (got < want && (!cache->form.ctor || km_may_construct(cache, request->may_wait))) {
 		unsigned some = km_min(want - got, BATCH), now;
 
@@ -517,6 +513,7 @@ km_inline void *take_one(struct kmem_cache *cache, const struct km_request *requ
 	struct ops ops = ops_of(cache, request, sized);
 	struct km_slob_node *n = km_slob_node(cache);
 
+	km_unreported_scope();
 	if (!km_lock_may(&km_slob.lock, request->may_wait))
 		return NULL;
 	if (km_unlikely(request->gfp & __GFP_FULLEST))
@@ -547,8 +544,7 @@ void *km_slob_alloc(struct kmem_cache *cache, const struct km_request *request)
 	return take_general(cache, request);
 }
 
-unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want)
+unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	return want == 1 ? (objects[0] = km_slob_alloc(cache, request)) != NULL :
 			   take_many(cache, request, objects, want);
@@ -641,8 +637,7 @@ km_cold static void put_dead(struct kmem_cache *cache, struct km_page *page, cha
 }
 
 /* Frees a block. Requires: the engine's lock. Returns: KM_NO_MISUSE or the misuse. *empty: a page to free. */
-km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool sized,
-				   struct km_page **empty)
+km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool sized, struct km_page **empty)
 {
 	struct km_page *page = km_page_of(object);
 	unsigned offset = (uintptr_t)object & (KM_PAGE_SIZE - 1), before, after;
@@ -694,6 +689,7 @@ static void give_batch(struct kmem_cache *cache, void **objects, unsigned count)
 	struct km_page *empty[BATCH];
 	unsigned pages = 0;
 
+	km_unreported_scope();
 	km_lock(&km_slob.lock);
 	for (unsigned i = 0; i < count; i++) {
 		empty[pages] = NULL;
@@ -719,6 +715,7 @@ static void give_pages(struct kmem_cache *cache, void *object)
 
 	if (!slab)
 		return;
+	km_unreported_scope();
 	bool keep = cache->layout.flags & SLAB_TYPESAFE_BY_RCU;
 	km_lock(&km_slob.lock);
 	bool live = slab->inuse;
@@ -742,6 +739,7 @@ km_inline enum km_misuse put_one(struct kmem_cache *cache, void *object, bool si
 {
 	struct km_page *empty = NULL;
 
+	km_unreported_scope();
 	km_lock(&km_slob.lock);
 	enum km_misuse what = put_block(cache, object, sized, &empty);
 	km_unlock_quick(&km_slob.lock);

@@ -9,8 +9,7 @@
  * A page is 512 units of 8 bytes. Only a free block has a header, inside of the block: its units, and the unit of the
  * next free block of the page, by address. Live blocks are marked beside the page, by two bits a unit. The marks say
  * whether an address is the start of a live block, whether kmalloc allocated the block, and where the block ends;
- * neither the cache nor the page has these facts. Kernel: units of 2 bytes and no marks, so a bad free is not
- * noticed.
+ * neither the cache nor the page has these facts. Kernel: units of 2 bytes and no marks, so a bad free is not noticed.
  *
  * A block of kmalloc begins with a header of 8 bytes with its size; a cache's object has no header.
  */
@@ -121,8 +120,7 @@ void km_slob_free(struct kmem_cache *cache, void *object);
 enum km_misuse km_slob_free_sized(struct kmem_cache *cache, void *p);
 /* Returns the misuse: why p, in a page of slob, is no block of kmalloc. */
 enum km_misuse km_slob_mistake(struct km_page *page, const void *p);
-unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want);
+unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want);
 void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count);
 /* Takes a freed type-stable object; NULL: none. Requires: the engine's lock. */
 void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n);

@@ -75,20 +75,12 @@ void km_slob_construct(struct kmem_cache *cache, void *object)
 	km_tell(reports_off);
 }
 
-/* Returns the requested size, read from the header that the sanitizer hides. */
-static km_cold size_t asked(const void *p)
-{
-	km_tell(reports_off);
-	uint32_t bytes = *(const uint32_t *)((const char *)p - KM_SLOB_HEADER);
-	km_tell(reports_on);
-	return bytes;
-}
-
+/* With a sanitizer: the requested size. The sanitizer hides the header. */
 static size_t usable(const void *p)
 {
-	if (km_unlikely(km_sanitizer.objects))
-		return asked(p);
-	return km_align_up(*(const uint32_t *)((const char *)p - KM_SLOB_HEADER), KM_SLOB_UNIT);
+	km_unreported_scope();
+	const uint32_t bytes = *(const uint32_t *)((const char *)p - KM_SLOB_HEADER);
+	return km_unlikely(km_sanitizer.objects) ? bytes : km_align_up(bytes, KM_SLOB_UNIT);
 }
 
 static bool owns(const struct km_page *page, const void *p)
@@ -143,53 +135,6 @@ static bool has(struct kmem_cache *cache, const void *object)
 	return known;
 }
 
-/* Keeps memcheck from reporting links and headers written to hidden memory. */
-static km_cold void *alloc_unreported(struct kmem_cache *cache, const struct km_request *request)
-{
-	km_tell(reports_off);
-	void *object = km_slob_alloc(cache, request);
-	km_tell(reports_on);
-	return object;
-}
-
-static void *slob_alloc(struct kmem_cache *cache, const struct km_request *request)
-{
-	return km_likely(!km_sanitizer.valgrind) ? km_slob_alloc(cache, request) : alloc_unreported(cache, request);
-}
-
-static unsigned slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
-{
-	km_tell(reports_off);
-	unsigned got = km_slob_take(cache, request, objects, want);
-	km_tell(reports_on);
-	return got;
-}
-
-static void slob_give(struct kmem_cache *cache, void **objects, unsigned count)
-{
-	km_tell(reports_off);
-	km_slob_give(cache, objects, count);
-	km_tell(reports_on);
-}
-
-static enum km_misuse free_sized(struct kmem_cache *cache, void *p)
-{
-	if (km_likely(!km_sanitizer.valgrind))
-		return km_slob_free_sized(cache, p);
-	km_tell(reports_off);
-	enum km_misuse what = km_slob_free_sized(cache, p);
-	km_tell(reports_on);
-	return what;
-}
-
-static void slob_free(struct kmem_cache *cache, void *object)
-{
-	if (km_unlikely(km_sanitizer.valgrind))
-		slob_give(cache, &object, 1);
-	else
-		km_slob_free(cache, object);
-}
-
 /* ------------------------------------------------------------------ shrinking, statistics */
 
 /* Frees the type-stable objects that were kept. */
@@ -213,11 +158,10 @@ static size_t slob_shrink(struct kmem_cache *cache)
 {
 	size_t before = km_load(&km_slob_node(cache)->counts.slabs);
 
-	km_tell(reports_off);
+	km_unreported_scope();
 	if (!(cache->layout.flags & SLAB_TYPESAFE_BY_RCU))
 		give_typed(cache);
 	size_t dropped = km_slob_drop_stock();
-	km_tell(reports_on);
 	return before - km_load(&km_slob_node(cache)->counts.slabs) + dropped;
 }
 
@@ -234,10 +178,9 @@ static int slob_check_cache(struct kmem_cache *cache)
 	struct km_slob_node *n = km_slob_node(cache);
 	size_t typed = 0, most = n->counts.objects - n->counts.taken;
 
-	km_tell(reports_off);
+	km_unreported_scope();
 	for (void *object = n->typed; object && typed <= most; typed++)
 		object = *(void **)((char *)object + cache->layout.freeptr);
-	km_tell(reports_on);
 	if (n->counts.taken <= n->counts.objects && typed == most)
 		return 0;
 	km_warn("check: %s: %lu of %lu objects are allocated, but the list of type-safe free objects has "
@@ -312,9 +255,8 @@ static int check_pages(void)
 	struct totals totals = { 0 };
 	size_t listed = 0;
 
-	km_tell(reports_off);
+	km_unreported_scope();
 	km_pages_walk(check_page, &totals);
-	km_tell(reports_on);
 	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
 		km_list_for_some(entry, &km_slob.list[i], totals.listed + 1)
 			listed++;
@@ -393,10 +335,10 @@ const struct km_engine km_engine_slob = {
 	.shared_pages = true,
 	.node_bytes = sizeof(struct km_slob_node),
 	.layout = slob_layout,
-	.take = slob_take,
-	.give = slob_give,
-	.alloc = slob_alloc,
-	.free = slob_free,
+	.take = km_slob_take,
+	.give = km_slob_give,
+	.alloc = km_slob_alloc,
+	.free = km_slob_free,
 	.shrink = slob_shrink,
 	.is_taken = slob_is_taken,
 	.stats = km_slabs_stats,
@@ -407,7 +349,7 @@ const struct km_engine km_engine_slob = {
 	.fork_all = fork_all,
 
 	.sized = {
-		.free = free_sized,
+		.free = km_slob_free_sized,
 		.owns = owns,
 		.mistake = km_slob_mistake,
 		.usable = usable,

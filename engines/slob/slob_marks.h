@@ -12,9 +12,8 @@ km_inline struct kmem_record_slob_free *free_at(char *base, unsigned unit)
 	return (struct kmem_record_slob_free *)(base + unit * KM_SLOB_UNIT);
 }
 
-/* Validates a header, because users may write to freed memory; a wrong header ends the walk and the use of the
- * page. The next block begins at least one unit behind this block's end; only the end of the page may follow
- * directly. */
+/* Validates a header, because users may write to freed memory; a wrong header ends the walk and the use of the page.
+ * The next block begins at least one unit behind this block's end; only the end of the page may follow directly. */
 km_inline bool sound(unsigned at, unsigned end, unsigned next)
 {
 	return end > at && next <= KM_SLOB_UNITS && end - next / KM_SLOB_UNITS < next;

@@ -122,10 +122,9 @@ static uint64_t change_frozen(struct kmem_cache *cache, struct km_page *slab, bo
 	}
 }
 
-/* Returns the last object of a list that only this thread can reach. Reports and returns NULL for a list that
- * leaves the slab (written over by a user) or has more than `most` objects (a circle, after a double free); the objects
- * of such a list stay in use for ever.
- * Kernel: only debugged caches check. */
+/* Returns the last object of a list that only this thread can reach. Reports and returns NULL for a list that leaves
+ * the slab (written over by a user) or has more than `most` objects (a circle, after a double free); the objects of
+ * such a list stay in use for ever. Kernel: only debugged caches check. */
 static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void *freelist, unsigned most,
 		     unsigned *count)
 {
@@ -346,8 +345,7 @@ static bool hold_own(struct kmem_cache *cache, struct km_page *slab, void *freel
 
 /* Source 1: the CPU's slab, with objects freed by other threads. The CPU has a freelist only if the fast path was
  * interrupted, or another thread refilled this CPU. */
-static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *request,
-			  unsigned want, struct hold *hold)
+static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *request, unsigned want, struct hold *hold)
 {
 	struct km_chain_top top;
 
@@ -462,8 +460,7 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 /* ------------------------------------------------------------------ allocating */
 
 /* Takes up to `want` objects off the freelist in hand. */
-static unsigned consume(const struct kmem_cache *cache, struct hold *hold, void **out,
-			unsigned want)
+static unsigned consume(const struct kmem_cache *cache, struct hold *hold, void **out, unsigned want)
 {
 	void *object = hold->freelist;
 	unsigned got = 0;
@@ -539,8 +536,7 @@ km_cold static void *take_fullest(struct kmem_cache *cache, const struct km_requ
 }
 
 /* Returns fewer than `want` objects if memory, or a lock that must not be waited for, is unavailable. */
-static unsigned slow_take(struct kmem_cache *cache, const struct km_request *request, void **out,
-			  unsigned want)
+static unsigned slow_take(struct kmem_cache *cache, const struct km_request *request, void **out, unsigned want)
 {
 	unsigned got = 0;
 	bool look_at_cpu = true;
@@ -572,8 +568,7 @@ static unsigned slow_take(struct kmem_cache *cache, const struct km_request *req
 }
 
 /* The fast path has emptied the CPU's freelist; objects found there now were added since. */
-unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want)
+unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	if (km_unlikely(cache->layout.checked))
 		return km_slub_take_checked(cache, request, objects, want);
@@ -588,11 +583,6 @@ void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request)
 }
 
 /* ------------------------------------------------------------------ freeing */
-
-km_cold void km_slub_report_double(struct kmem_cache *cache, void *object)
-{
-	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->registry.name);
-}
 
 static bool has_cpu_partial(const struct kmem_cache *cache)
 {
@@ -654,7 +644,7 @@ km_noinline void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *
 		if (km_unlikely(prior == head || prior == tail || slub_inuse(seen) < count)) {
 			if (locked)
 				km_unlock(&locked->slabs.lock);
-			km_slub_report_double(cache, head);
+			km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", head, cache->registry.name);
 			return;
 		}
 		km_set_free_next(cache, tail, prior);

@@ -191,8 +191,7 @@ km_inline uint64_t *slub_events(const struct kmem_cache *cache)
 		       slub_node(cache, 0)->events;
 }
 
-km_inline void slub_bump(const struct kmem_cache *cache, uint64_t *events, enum kmem_event event,
-			 uint64_t n)
+km_inline void slub_bump(const struct kmem_cache *cache, uint64_t *events, enum kmem_event event, uint64_t n)
 {
 	if (km_likely(cache->state.percpu_offset))
 		km_store(&events[event], km_load(&events[event]) + n);
@@ -225,12 +224,10 @@ bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab);
 /* Frees `count` objects of a slab, linked from head to tail. The tail's link is not set yet. */
 void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,
 			  void *tail, unsigned count);
-void km_slub_report_double(struct kmem_cache *cache, void *object);
 
 void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request);
 void km_slub_free(struct kmem_cache *cache, void *object);
-unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want);
+unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want);
 
 /* ---- slub_bulk.c: freeing many */
 

@@ -29,8 +29,7 @@ struct batch {
 
 /* Links the last object with others of its slab, looking back past at most `lookahead` objects of other slabs.
  * Each linked object is replaced in the array by the object at the end. Returns: number of objects left. */
-km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned left,
-		       struct batch *batch)
+km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned left, struct batch *batch)
 {
 	void *object = objects[--left];
 	unsigned strangers = 0;
@@ -77,11 +76,10 @@ km_inline void give_batch(struct kmem_cache *cache, const struct batch *batch)
 			slub_count_n(cache, KMEM_FREE_FASTPATH, batch->count);
 		break;
 	case KM_CHAIN_TWICE:
-		km_slub_report_double(cache, batch->head);
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", batch->head, cache->registry.name);
 		break;
 	case KM_CHAIN_MISS:
-		km_slub_free_to_slab(cache, batch->slab, batch->base, batch->head, batch->tail,
-				     batch->count);
+		km_slub_free_to_slab(cache, batch->slab, batch->base, batch->head, batch->tail, batch->count);
 	}
 }
 

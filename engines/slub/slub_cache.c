@@ -300,8 +300,7 @@ static struct km_page *own_link(const struct kmem_cache *cache, struct km_chain_
 		struct km_page *slab = slub_linked(link);
 		uintptr_t offset = (uintptr_t)slab - (uintptr_t)range->page;
 
-		if (offset % sizeof(*slab) == 0 &&
-		    offset / sizeof(*slab) < km_load_acquire(&range->ready))
+		if (offset % sizeof(*slab) == 0 && offset / sizeof(*slab) < km_load_acquire(&range->ready))
 			return own_slab(cache, slab);
 	}
 	return NULL;
@@ -428,8 +427,7 @@ static void slub_partial(struct kmem_cache *cache, struct km_fullness *of_all)
 }
 
 /* Checks a slab of an unused cache: free count, and the frozen bit required by its place. */
-static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool frozen,
-		      const char *place)
+static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool frozen, const char *place)
 {
 	uint64_t word = slub_look(slab);
 	unsigned free = count_free(cache, slab, slub_head(word, km_page_address(slab)));
@@ -458,8 +456,7 @@ static int check_cpu(struct kmem_cache *cache, unsigned cpu)
 	if (slab)
 		damages += check_slab(cache, slab, true, "of a CPU");
 	if ((top.slab && !own_slab(cache, slab)) || (top.freelist && !slab)) {
-		km_warn("check: %s: CPU %u has freelist %p and no slab", cache->registry.name, cpu,
-			top.freelist);
+		km_warn("check: %s: CPU %u has freelist %p and no slab", cache->registry.name, cpu, top.freelist);
 		damages++;
 	}
 	for (struct km_chain_link *at = link; (slab = own_link(cache, at)); at = at->next) {

@@ -17,8 +17,7 @@ struct flaw {
 	const char *fix;
 };
 
-static bool is_object(const struct kmem_cache *cache, const struct km_page *slab, const char *base,
-		      const void *p)
+static bool is_object(const struct kmem_cache *cache, const struct km_page *slab, const char *base, const void *p)
 {
 	return km_chain_tag_fits(slub_tag(slab, base), p) &&
 	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0;
@@ -239,8 +238,7 @@ static void *take_one(struct kmem_cache *cache, const struct km_request *request
 	return object ?: take_new(cache, request);
 }
 
-unsigned km_slub_take_checked(struct kmem_cache *cache, const struct km_request *request,
-			      void **objects, unsigned want)
+unsigned km_slub_take_checked(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	unsigned got = 0;
 

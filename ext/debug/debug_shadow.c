@@ -189,12 +189,12 @@ static struct kmem_cache *create(struct kmem_cache *cache, slab_flags_t flags, i
 		creation.args.use_freeptr_offset = true;
 		creation.args.freeptr_offset = cache->layout.freeptr;
 	}
-	*error = -ENOMEM;
 	if (flags & SLAB_STORE_USER)
 		km_debug_stacks_start();
-	return km_cache_create_locked(cache->registry.name, cache->layout.object_size,
-				      (cache->layout.flags & ~KM_DEBUG_FLAGS) | flags, &creation,
-				      error);
+	struct kmem_cache *shadow = km_cache_create_locked(cache->registry.name, cache->layout.object_size,
+							   (cache->layout.flags & ~KM_DEBUG_FLAGS) | flags, &creation);
+	*error = creation.error;
+	return shadow;
 }
 
 static struct km_shadows *shadows_of(struct kmem_cache *cache)

@@ -15,11 +15,8 @@
 #define km_load_acquire(p)	__atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define km_store(p, v)		__atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define km_store_release(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
-/*
- * Load a word that may belong to another owner by now. The value may be used only if a later compare-and-swap
- * succeeds, or as an inexact statistic. ThreadSanitizer must not see the load, because it can't know the race to be
- * harmless.
- */
+/* Load a word that may belong to another owner by now. The value may be used only if a later compare-and-swap succeeds,
+ * or as an inexact statistic. ThreadSanitizer must not see the load, because it can't know the race to be harmless. */
 #if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
 #define km_load_speculative(p)                                                                     \
 	({                                                                                         \
@@ -45,12 +42,10 @@
 #define km_cas_both(p, old, new_)                                                                  \
 	__atomic_compare_exchange_n((p), (old), (new_), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
-/*
- * Change the byte from `old` to 0. Returns: false if the byte has another value. Of all concurrent callers one
- * succeeds. Among threads the operation is atomic if the process has several. Against signal handlers one
- * instruction is enough. Cost on x86-64: a lock prefix costs eight cycles, a compare-and-swap without lock two, a
- * subtraction one. The subtraction is undone if a handler has changed the byte first.
- */
+/* Change the byte from `old` to 0. Returns: false if the byte has another value. Of all concurrent callers one
+ * succeeds. Among threads the operation is atomic if the process has several. Against signal handlers one instruction
+ * is enough. Cost on x86-64: a lock prefix costs eight cycles, a compare-and-swap without lock two, a subtraction one.
+ * The subtraction is undone if a handler has changed the byte first. */
 km_inline bool km_clear_byte(uint8_t *byte, uint8_t old)
 {
 #if defined(__x86_64__) && __has_include(<sys/single_threaded.h>) && !defined(__SANITIZE_THREAD__)
@@ -86,10 +81,8 @@ km_inline bool km_cas_pair(struct km_pair *pair, struct km_pair *old, struct km_
 			 : "memory");
 	return done;
 #elif defined(__aarch64__)
-	/*
-	 * Spelled out, because the compiler would call libatomic, which may lock. On failure the value found may be
-	 * torn.
-	 */
+	/* Spelled out, because the compiler would call libatomic, which may lock. On failure the value found may be
+	 * torn. */
 	uint64_t first, second;
 	uint32_t lost;
 

@@ -7,10 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * Sequences are `asm goto` with outputs; clang before 14 has no __builtin_thread_pointer for x86-64. clang before 16
- * leaves an output undefined at the labels: no statement at a miss label reads an output.
- */
+/* Sequences are `asm goto` with outputs; clang before 14 has no __builtin_thread_pointer for x86-64. clang before 16
+ * leaves an output undefined at the labels: no statement at a miss label reads an output. */
 #if defined(KMEM_BARE) && (defined(__clang__) ? __clang_major__ < 14 : __GNUC__ < 11)
 #error "libkmem is compiled by gcc 11, clang 14, or a later one; programs may be compiled by older ones"
 #endif
@@ -22,10 +20,8 @@
 #define km_cold		__attribute__((cold, noinline))
 /* Alignment of a hit: its code fits one cache line, or two, so the code begins with a line. */
 #define km_hit_path		__attribute__((hot, aligned(64)))
-/*
- * Alignment of code outside of every program's hot path: the speed of a bulk call depends on the code's place in a
- * line.
- */
+/* Alignment of code outside of every program's hot path: the speed of a bulk call depends on the code's place in a
+ * line. */
 #define km_line_start	__attribute__((aligned(64)))
 /* For declarations of data: no access through the global offset table. */
 #define km_hidden	__attribute__((visibility("hidden")))
@@ -37,11 +33,9 @@
 /* Initial-exec: no call in the fast path, and usable before the dynamic loader is done. */
 #define km_tls		__thread __attribute__((tls_model("initial-exec")))
 #define km_aligned(n)	__attribute__((aligned(n)))
-/*
- * Data of zeros, of which a process writes little or nothing. The section follows all other variables, so that the
- * written ones share few pages. By its name the section has no bytes in the file. Debug builds do without the
- * section, because a lock's rank is not zero there.
- */
+/* Data of zeros, of which a process writes little or nothing. The section follows all other variables, so that the
+ * written ones share few pages. By its name the section has no bytes in the file. Debug builds do without the section,
+ * because a lock's rank is not zero there. */
 #ifdef KM_DEBUG
 #define km_sparse
 #else
@@ -53,11 +47,9 @@
 
 /* Names shared between files are hidden by -fvisibility=hidden; public names have KMEM_API. */
 
-/*
- * A list of the library's files: where the code of each file begins, and its length. A stack walk tells the library's
+/* A list of the library's files: where the code of each file begins, and its length. A stack walk tells the library's
  * frames from the program's by this list, also where both are one file. The assembler puts a section's 8192nd part
- * behind all others. R: no linker drops an unreferenced part of the list (lld would, with --gc-sections).
- */
+ * behind all others. R: no linker drops an unreferenced part of the list (lld would, with --gc-sections). */
 #ifdef KMEM_BARE
 #define KM_CODE(section)                                                                           \
 	__asm__(".pushsection " section "\n1:\n.popsection\n"                                      \
@@ -73,11 +65,9 @@ KM_CODE(".text.unlikely");
 #endif
 #endif
 
-/*
- * A hook is a pointer of the core to a table of functions (struct km_..._ops), NULL at first. An extension registers
+/* A hook is a pointer of the core to a table of functions (struct km_..._ops), NULL at first. An extension registers
  * its table in the link: the entry in the section km_ops has the distances from the entry's own words to the hook and
- * to the table, so that the loader has nothing to do. The start of the library sets the hooks (cache/boot.c).
- */
+ * to the table, so that the loader has nothing to do. The start of the library sets the hooks (cache/boot.c). */
 struct km_registration {
 	int32_t hook, table;
 };
@@ -89,10 +79,8 @@ struct km_registration {
 #define KM_PAGE_SIZE	((size_t)1 << KM_PAGE_SHIFT)
 #define KM_CACHE_LINE	64
 
-/*
- * Prefetch the line at p for a write. gcc emits prefetchw only if allowed more than the baseline. Every x86-64
- * processor accepts prefetchw, the oldest as a no-op.
- */
+/* Prefetch the line at p for a write. gcc emits prefetchw only if allowed more than the baseline. Every x86-64
+ * processor accepts prefetchw, the oldest as a no-op. */
 km_inline void km_prefetch_write(const void *p)
 {
 #if defined(__x86_64__)

@@ -85,8 +85,7 @@ static void put_argument(struct sink *sink, char kind, const struct spec *spec, 
 	case 'i': {
 		int64_t number = spec->is_long ? va_arg(*arguments, long) : va_arg(*arguments, int);
 
-		put_number(sink, number < 0 ? -(uint64_t)number : (uint64_t)number, 10, number < 0,
-			   "", spec);
+		put_number(sink, number < 0 ? -(uint64_t)number : (uint64_t)number, 10, number < 0, "", spec);
 		break;
 	}
 	case 'u':

@@ -5,6 +5,7 @@
 #ifndef KM_BASE_LIST_H
 #define KM_BASE_LIST_H
 
+#include "atomic.h"
 #include "cc.h"
 #include "invariant.h"
 
@@ -54,13 +55,15 @@ km_inline void km_list_del(struct km_list *entry)
 #define km_list_last(list, type, member)  km_container_of((list)->prev, type, member)
 #define km_list_for_each(entry, list)                                                              \
 	for (struct km_list *entry = (list)->next; entry != (list); entry = entry->next)
+/* The same, with `item` as the entry's structure; the list is its `member`. */
+#define km_list_for_each_entry(type, item, list, member)                                           \
+	for (type *item = km_list_first(list, type, member); &item->member != (list);              \
+	     item = km_list_first(&item->member, type, member))
 #define km_list_for_each_safe(entry, list)                                                         \
 	for (struct km_list *entry = (list)->next, *next_##entry = entry->next; entry != (list);   \
 	     entry = next_##entry, next_##entry = entry->next)
-/*
- * Walk at most `most` entries. After a fork by a signal handler, a list that another thread was changing may be a
- * circle in the child. So the child must walk no more entries than the list's count.
- */
+/* Walk at most `most` entries. After a fork by a signal handler, a list that another thread was changing may be a
+ * circle in the child. So the child must walk no more entries than the list's count. */
 #define km_list_for_some(entry, list, most)                                                        \
 	for (size_t left_##entry = (most); left_##entry; left_##entry = 0)                         \
 		for (struct km_list *entry = (list)->next; entry != (list) && left_##entry;        \
@@ -70,5 +73,16 @@ km_inline void km_list_del(struct km_list *entry)
 		for (struct km_list *entry = (list)->next, *next_##entry = entry->next;            \
 		     entry != (list) && left_##entry;                                              \
 		     entry = next_##entry, next_##entry = entry->next, left_##entry--)
+
+/* Push an entry to a list without a lock. link: the entry's pointer to the next entry. A taker takes the whole list, by
+ * km_swap_acquire(head, NULL). So no thread waits for another thread, or for itself in a signal handler. Release: the
+ * taker sees what was written to the entry before. */
+#define km_list_push(head, entry, link)                                                            \
+	do {                                                                                       \
+		__typeof__(*(head)) first_ = km_load(head);                                        \
+		do                                                                                 \
+			(link) = first_;                                                           \
+		while (!km_cas_release((head), &first_, (entry)));                                 \
+	} while (0)
 
 #endif

@@ -23,12 +23,10 @@ struct rseq_area;
 struct km_heard;
 struct km_visit;
 
-/*
- * This thread is inside of the allocator. An allocation by an interrupting signal handler must not wait, because
- * the interrupted code may hold the lock. With the flag set, the handler's allocation is refused, or its free is
- * deferred. A thread must set the flag before it takes a lock, and must keep the flag set until the lock is free.
- * Debug builds check this for every lock.
- */
+/* This thread is inside of the allocator. An allocation by an interrupting signal handler must not wait, because the
+ * interrupted code may hold the lock. With the flag set, the handler's allocation is refused, or its free is deferred.
+ * A thread must set the flag before it takes a lock, and must keep the flag set until the lock is free. Debug builds
+ * check this for every lock. */
 enum km_busy {
 	KM_BUSY_NOT,
 	KM_BUSY,
@@ -55,12 +53,10 @@ struct km_thread_fork {
 	uint64_t end_ms;
 };
 
-/*
- * Charges that could not wait and left a group over high. The thread's next charge that may wait, to any group, is
+/* Charges that could not wait and left a group over high. The thread's next charge that may wait, to any group, is
  * slowed down for them (kernel: the thread, on its way back to user mode). The debt has no reference, because there may
  * be no next charge. take_owed reads the group only if no group with the same place in `released` was released since;
- * else the debt is dropped.
- */
+ * else the debt is dropped. */
 struct km_owed {
 	struct mem_cgroup *group;	/* the last group; NULL: none */
 	uint64_t released;		/* the count at the group's place then */
@@ -82,30 +78,23 @@ struct km_thread {
 	uint8_t turn;			/* misses, modulo 256: each 64th looks for work (alloc/fast_path.h) */
 	bool helper;			/* a thread made by the library (os/os_thread.c) */
 	bool in_their_malloc;		/* inside of the program's own posix_memalign (malloc/malloc_theirs.c) */
-	/*
-	 * This thread is in a callback of a group. Its allocations are charged as usual, but a refused charge takes no
-	 * further step: a shrinker that made its caller shrink again would never end (memcg/pressure.c).
-	 */
+	/* This thread is in a callback of a group. Its allocations are charged as usual, but a refused charge takes no
+	 * further step: a shrinker that made its caller shrink again would never end (memcg/pressure.c). */
 	bool pressed;
 
-	/*
-	 * Number of this thread, perhaps with KM_LOCK_BORROWS, and the count of the thread's locks. One instruction
+	/* Number of this thread, perhaps with KM_LOCK_BORROWS, and the count of the thread's locks. One instruction
 	 * takes a lock and writes the number, so a fork by a signal handler knows the locks of its thread at every
-	 * instruction.
-	 */
+	 * instruction. */
 	uint32_t self;
 	unsigned locks_held;
 	struct km_visit *visits;	/* visits with locks held, or about to be tried: the last first */
 	struct km_heard *heard;		/* buffer for lines of a check for another party (os/die.h); NULL: none */
 	struct km_thread_fork fork;
 
-	/*
-	 * Results and arguments of the current request, for functions without a parameter that leads to them. A
-	 * request passes the alloc ops of each layer, whose arguments are those of a hit. An engine gets a
-	 * constant request, and one line of alloc_failure.c serves all kinds of requests. A function that
-	 * replaces a function of libc enters the library through the public malloc. Slab charge hooks are
-	 * called below the engine.
-	 */
+	/* Results and arguments of the current request, for functions without a parameter that leads to them. A request
+	 * passes the alloc ops of each layer, whose arguments are those of a hit. An engine gets a constant request,
+	 * and one line of alloc_failure.c serves all kinds of requests. A function that replaces a function of libc
+	 * enters the library through the public malloc. Slab charge hooks are called below the engine. */
 	bool slab_refused;		/* the cache's limit or its slab charge hooks refused the last slab */
 	struct kmem_cache *slab_limited;	/* the cache whose own limit refused the slab; NULL: none */
 	uintptr_t site;			/* caller of the current entry point; 0: not noted (alloc/fast_path.h) */

@@ -39,7 +39,7 @@ bool km_boot_is_borrower(void);
 
 struct km_options {
 	const struct km_engine *engine;	/* the default engine */
-	const char *percpu;		/* wanted discipline; NULL: the best available */
+	const char *percpu;		/* wanted discipline, or "auto": the best available */
 	const char *index;		/* index of the per-CPU areas: "cpu", "cid", "auto" */
 	bool merge, check, huge;
 	bool check_sizes;		/* report frees with a wrong size (kmalloc/sized_free.c) */
@@ -87,9 +87,9 @@ struct km_creation {
 	struct kmem_cache *shadow_of;	/* the cache for which a debug shadow cache is made */
 	const struct km_slab_charge *slab_charge;
 	void *kept_by;
+	int error;			/* result: -errno of a failure */
 };
-struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
-				   const struct km_creation *creation, int *error);
+struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags, struct km_creation *creation);
 /* Destroy a cache that never gave out an object. Waits for no grace period, because the caller may be a reader. */
 void km_cache_discard(struct kmem_cache *cache);
 /* Store a new cache at `at`, or discard the cache if another thread's cache is there. Release pairs with the acquire
@@ -107,7 +107,7 @@ km_inline void km_registry_leave(const char *held)
 }
 #define km_registry_scope() KM_LOCKED_SCOPE(km_registry_lock, km_registry_leave)
 struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
-					  const struct km_creation *creation, int *error);
+					  struct km_creation *creation);
 void km_cache_rename(struct kmem_cache *child, const char *name);
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
@@ -141,10 +141,15 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg);
 /* Returns: false if the code interrupted by a forking handler, or another thread, is changing the list. */
 bool km_registry_fork(bool before, bool child);
-unsigned km_registry_count(void);
-unsigned km_registry_known(void);	/* without debug shadow caches */
-/* Addresses of list and count, for readers outside the process. */
-void km_registry_expose(const struct km_list **caches, const unsigned **count);
+/* All caches, the oldest first; changed under the registry's lock. */
+extern km_hidden struct km_caches {
+	struct km_list all;
+	unsigned count, shadows;	/* shadow caches among them */
+} km_caches;
+km_inline unsigned km_registry_count(void)
+{
+	return km_load(&km_caches.count);
+}
 /* Returns: the head of the hash chain of a name, linked by next_named. */
 struct kmem_cache **km_registry_named(const char *name);
 
@@ -319,9 +324,10 @@ void *km_large_grown(size_t bytes);
 size_t km_large_page_bytes(const void *p);
 /* Add `pages` to the count of blocks and of the pages that realloc_run.c keeps. */
 void km_large_count(size_t pages);
-void km_large_get_stats(size_t *blocks, size_t *bytes);
-/* Addresses of the counters of blocks of whole pages, with the pages of realloc_run.c, without separate mappings. */
-void km_large_expose(const size_t **blocks, const size_t **bytes);
+/* Blocks of whole pages, with the pages of realloc_run.c, without separate mappings. */
+extern km_hidden struct km_large {
+	size_t blocks, bytes;
+} km_large;
 
 /* Hooks of debugged large blocks. bytes: the whole block, larger than the requested bytes. */
 struct km_block_hooks {

@@ -7,7 +7,7 @@
 #include "process_record.h"
 #include "page/obj_cgroups.h"
 
-#define ROOT(member)	KM_FIELD_IN("root", struct km_root, member)
+#define ROOT(type, name, value)	KM_FIELD_AS("root." #name, struct km_root, name),
 #define PERCPU(member)	KM_FIELD_IN("percpu", struct km_percpu, member)
 #define RANGE(member)	KM_FIELD_IN("range", struct km_range, member)
 #define PAGE(member)	KM_FIELD_IN("page", struct km_page, member)
@@ -56,15 +56,8 @@ const struct kmem_record_field km_fields[] = {
 	/* Bytes of a track behind a debugged object; another layout must get another name. */
 	KM_FIELD_CONST("track", KM_DEBUG_TRACK),
 	KM_FIELD_STRUCT("root", struct km_root),
-	ROOT(discipline), ROOT(reason), ROOT(hardened),
-	ROOT(percpu), ROOT(caches), ROOT(cache_count), ROOT(past_new_slabs), ROOT(past_freed_slabs), ROOT(arena.ranges),
-	ROOT(arena.range), ROOT(arena.nodes), ROOT(arena.bind_failures), ROOT(large_blocks), ROOT(large_bytes),
-	ROOT(growth_at), ROOT(own_pages),
-	ROOT(mapped_blocks), ROOT(mapped_bytes), ROOT(mapped_kept), ROOT(mapped_spare), ROOT(mapped_ready),
-	ROOT(mapped_table), ROOT(mapped_slots), ROOT(parked), ROOT(parked_count), ROOT(meta_bytes), ROOT(spans),
-	ROOT(span_count), ROOT(slob_pages), ROOT(slob_units), ROOT(guard_objects), ROOT(guard_live),
-	ROOT(guarded), ROOT(guard_samples), ROOT(guard_reports), ROOT(memcg),
-	ROOT(control), ROOT(mail), ROOT(mail_report), ROOT(profile), ROOT(grace), ROOT(ways), ROOT(stacks),
+	KM_ROOT_FIELDS(ROOT)
+	ROOT(, arena.ranges,) ROOT(, arena.range,) ROOT(, arena.nodes,) ROOT(, arena.bind_failures,)
 	KM_FIELD_ARRAY("root", struct km_root, arena.zone),
 	KM_FIELD_STRUCT("percpu", struct km_percpu),
 	PERCPU(base), PERCPU(cpus), PERCPU(discipline),

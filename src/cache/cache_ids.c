@@ -1,7 +1,6 @@
 /*
  * cache_ids.c: ids of caches, found by the page map and the fast paths of kmalloc and kfree. Invariant: under the
- * registry's lock, each id belongs to one live cache, and the entry of an id shows the cache's sheaves or closed
- * ones.
+ * registry's lock, each id belongs to one live cache, and the entry of an id shows the cache's sheaves or closed ones.
  */
 #include "page/metadata.h"
 #include "percpu/owned_sheaf.h"
@@ -9,34 +8,26 @@
 
 #define ENTRY_STEP ((size_t)64 << 10)
 
-/* Not under rseq, where the id is the number of a per-CPU word. */
-static uint64_t ids_used[KM_IDS / 64] km_sparse;
+static struct kmem_cache **entries;
 static size_t entries_ready;	/* bytes committed */
-static size_t next_id;
 static size_t ids_end;		/* no entry from here on was written since the last purge of entries */
 
 static bool entries_reach(size_t id)
 {
 	size_t need = km_align_up((id + 1) * sizeof(struct kmem_cache *), ENTRY_STEP);
 
-	if (!entries_ready) {
-		struct kmem_cache **range = km_os_reserve(KM_IDS * sizeof(*range), KM_PAGE_SIZE);
-
-		if (!range)
+	if (!entries) {
+		entries = km_os_reserve(KM_IDS * sizeof(*entries), KM_PAGE_SIZE);
+		if (!entries)
 			return false;
-		if (km_os_commit(range, ENTRY_STEP)) {
-			km_os_unmap(range, KM_IDS * sizeof(*range));
-			return false;
-		}
-		km_os_name(range, KM_IDS * sizeof(*range), "libkmem: cache table");
-		km_metadata_note_span(range, KM_IDS * sizeof(*range));
-		entries_ready = ENTRY_STEP;
-		km_store_release(&km_hot.caches, range);
+		km_os_name(entries, KM_IDS * sizeof(*entries), "libkmem: cache table");
+		km_metadata_note_span(entries, KM_IDS * sizeof(*entries));
 	}
 	if (need > entries_ready) {
-		if (km_os_commit((char *)km_hot.caches + entries_ready, need - entries_ready))
+		if (km_os_commit((char *)entries + entries_ready, need - entries_ready))
 			return false;
 		entries_ready = need;
+		km_store_release(&km_hot.caches, entries);
 	}
 	ids_end = km_max(ids_end, id + 1);
 	return km_id_tables_reach(id);
@@ -47,42 +38,22 @@ static size_t bytes_of_word(const struct kmem_cache *cache)
 	return cache->memcg.word_is_charged ? km_owned_word_bytes() : sizeof(uint64_t);
 }
 
-/* Under rseq the id is the number of the per-CPU word of the sheaf, plain or charged, to which a free pushes. */
-static uint16_t id_of_word(struct kmem_cache *cache)
-{
-	cache->memcg.word_is_charged = cache->layout.flags & SLAB_ACCOUNT && km_has_accounting() &&
-				       !cache->memcg.child_of &&
-				       cache->layout.engine->front == KM_PERCPU_SHEAVES &&
-				       cache->fast.capacity;
-	cache->state.word = km_percpu_alloc(bytes_of_word(cache));
-	size_t id = cache->state.word / sizeof(uint64_t);
-
-	return id && id < KM_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
-}
-
-/* The next free id, the oldest freed id last, so that a stale pointer meets no new cache soon. */
+/* An id is the number of a per-CPU word. Under rseq the word is the one of the sheaf, plain or charged, to which a free
+ * pushes. Under the soft disciplines the word has no other use. */
 uint16_t km_id_get(struct kmem_cache *cache)
 {
 	/* A cache in shared pages gets no id, because no page map entry could show the id. A fast path reads the
 	 * per-CPU word of any id: without per-CPU memory there is room for the first few ids only. */
 	if (cache->layout.engine->shared_pages || km_percpu.discipline == KM_DISCIPLINE_NONE)
 		return KM_MAP_DESC;
-	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
-		return id_of_word(cache);
-	for (size_t words = 0; words <= KM_IDS / 64; words++) {
-		size_t id = km_max(next_id, (size_t)KM_MAP_FIRST);
-		uint64_t unused = ~ids_used[id / 64] >> (id % 64);	/* in the word of `id`, from `id` on */
+	cache->memcg.word_is_charged = km_percpu.discipline == KM_DISCIPLINE_RSEQ &&
+				       cache->layout.flags & SLAB_ACCOUNT && km_has_accounting() &&
+				       !cache->memcg.child_of && cache->layout.engine->front == KM_PERCPU_SHEAVES &&
+				       cache->fast.capacity;
+	cache->state.word = km_percpu_alloc(bytes_of_word(cache));
+	size_t id = cache->state.word / sizeof(uint64_t);
 
-		id += unused ? (size_t)__builtin_ctzll(unused) : 63 - id % 64;
-		next_id = (id + 1) % KM_IDS;
-		if (!unused)
-			continue;
-		if (!entries_reach(id))
-			break;
-		ids_used[id / 64] |= (uint64_t)1 << (id % 64);
-		return (uint16_t)id;
-	}
-	return KM_MAP_DESC;
+	return id && id < KM_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
 }
 
 void km_id_put(struct kmem_cache *cache, bool fenced)
@@ -91,11 +62,8 @@ void km_id_put(struct kmem_cache *cache, bool fenced)
 
 	if (id >= KM_MAP_FIRST)
 		km_store(&km_hot.caches[id], NULL);
-	if (cache->state.word && fenced)
+	if (fenced)
 		km_percpu_free(cache->state.word, bytes_of_word(cache));
-	if (cache->state.word || id < KM_MAP_FIRST)
-		return;
-	ids_used[id / 64] &= ~((uint64_t)1 << (id % 64));
 }
 
 void km_registry_visit_ready(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)

@@ -12,11 +12,10 @@
 
 static struct {
 	struct km_lock lock;
-	struct km_list all;
-	unsigned count, shadows;	/* all caches; shadow caches among them */
 	struct km_busy_was was_busy;	/* of the holder, by km_registry_lock */
 	struct kmem_cache *dead;	/* memory of destroyed caches, by next_named */
-} registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .all = { &registry.all, &registry.all } };
+} registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY) };
+struct km_caches km_caches = { .all = { &km_caches.all, &km_caches.all } };
 struct km_round km_rounds[KM_ROUNDS];	/* protected by the registry's lock */
 static bool printing[KM_PRINTERS + 1];	/* printers with a round under way */
 /* Caches by the hash of the name, the newest first. The hash covers one page until the caches outnumber its entries,
@@ -136,7 +135,7 @@ static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_
 
 static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags, const struct kmem_cache_args *args)
 {
-	for (struct km_list *e = registry.all.prev; e != &registry.all; e = e->prev) {
+	for (struct km_list *e = km_caches.all.prev; e != &km_caches.all; e = e->prev) {
 		struct kmem_cache *cache = km_container_of(e, struct kmem_cache, registry.all);
 
 		if (can_merge(cache, size, flags, args)) {
@@ -174,12 +173,9 @@ static void spread_names(void)
 {
 	__builtin_memset(names, 0, (names_mask + 1) * sizeof(*names));
 	names_mask = km_array_count(names) - 1;
-	km_list_for_each(entry, &registry.all) {
-		struct kmem_cache *cache = km_container_of(entry, struct kmem_cache, registry.all);
-
+	km_list_for_each_entry(struct kmem_cache, cache, &km_caches.all, registry.all)
 		if (cache->registry.named_by)
 			link_name(cache);
-	}
 }
 
 /* Enter the name, and warn about a duplicate. Child caches are in no table: a cache may have 100000 of them, with
@@ -194,7 +190,7 @@ static void add_name(struct kmem_cache *cache, bool internal)
 		other = other->registry.next_named;
 	if (other)
 		km_warn("kmem_cache_create(%s): a cache of that name exists", cache->registry.name);
-	if (km_unlikely(registry.count > names_mask && names_mask < km_array_count(names) - 1))
+	if (km_unlikely(km_caches.count > names_mask && names_mask < km_array_count(names) - 1))
 		spread_names();
 	link_name(cache);
 }
@@ -220,10 +216,10 @@ static void publish(struct kmem_cache *cache, bool internal)
 	cache->fast.id = km_id_get(cache);
 	km_id_fill(cache);
 	km_debug(km_is_locked(&registry.lock), "the list of caches changes under the registry's lock");
-	km_list_add_tail(&cache->registry.all, &registry.all);
-	km_bump(&registry.count, 1);
+	km_list_add_tail(&cache->registry.all, &km_caches.all);
+	km_bump(&km_caches.count, 1);
 	if (cache->ext.shadow_of)
-		km_bump(&registry.shadows, 1);
+		km_bump(&km_caches.shadows, 1);
 }
 
 static struct kmem_cache *new_memory(void)
@@ -246,19 +242,16 @@ static uint32_t cleared_bytes(const struct kmem_cache *cache)
 	return all && !km_is_debugged(cache) ? cache->layout.size : cache->layout.object_size;
 }
 
-static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags,
-				     const struct km_creation *creation, int *error)
+static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags, struct km_creation *creation)
 {
 	struct kmem_cache *cache = new_memory();
 
-	if (!cache) {
-		*error = -ENOMEM;
+	creation->error = -ENOMEM;
+	if (!cache)
 		return NULL;
-	}
 	km_cache_rename(cache, name);
 	cache->layout.engine = creation->engine ?:
-			creation->args.engine ? km_engine_find(creation->args.engine) :
-						km_options.engine;
+			       creation->args.engine ? km_engine_find(creation->args.engine) : km_options.engine;
 	cache->layout.object_size = size;
 	cache->memcg.child_of = creation->child_of;
 	cache->ext.shadow_of = creation->shadow_of;
@@ -285,8 +278,8 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		cache->layout.traits |= KM_CACHE_SINGLY;
 	cache->ext.may_have_canary = !(flags & SLAB_KMALLOC) || creation->canary ||
 				 (creation->tuned_with && creation->tuned_with->ext.canary);
-	*error = build(cache, &creation->args);
-	if (*error) {
+	creation->error = build(cache, &creation->args);
+	if (creation->error) {
 		fini_nodes(cache);
 		km_metadata_free_spread(cache, sizeof(*cache));
 		return NULL;
@@ -299,7 +292,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 }
 
 struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
-					  const struct km_creation *creation, int *error)
+					  struct km_creation *creation)
 {
 	struct kmem_cache *cache = NULL;
 
@@ -307,7 +300,7 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 	if (km_options.merge && !creation->internal)
 		cache = find_mergeable(size, flags, &creation->args);
 	if (!cache) {
-		cache = create_new(name, size, flags, creation, error);
+		cache = create_new(name, size, flags, creation);
 		if (cache) {
 			publish(cache, creation->internal);
 			km_alloc_open(cache);
@@ -319,11 +312,10 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 	return cache;
 }
 
-struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
-				   const struct km_creation *creation, int *error)
+struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags, struct km_creation *creation)
 {
 	km_lock_scope(&registry.lock);
-	return km_cache_create_locked(name, size, flags, creation, error);
+	return km_cache_create_locked(name, size, flags, creation);
 }
 
 static void *create_failed(const char *name, slab_flags_t flags, int error, const char *why)
@@ -340,7 +332,6 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size, c
 {
 	struct km_creation creation = { 0 };
 	char shown[KM_NAME_BYTES];
-	int error = 0;
 
 	/* A message must quote one line. */
 	km_text_take(shown, KM_NAME_BYTES, name ?: "(null)", " ", '_');
@@ -360,11 +351,13 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size, c
 	if (!km_boot() || km_thread.busy)
 		return create_failed(shown, flags, ENOMEM, "out of memory");
 	struct km_busy_was was = km_busy_begin();
-	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
+	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation);
 	km_busy_end(was);
-	return cache ?: create_failed(shown, flags, error == -EINVAL ? EINVAL : ENOMEM,
-				      error == -EINVAL ? "no slab layout has this size, alignment and these flags" :
-					      "out of memory");
+	if (cache)
+		return cache;
+	return creation.error == -EINVAL ?
+		       create_failed(shown, flags, EINVAL, "no slab layout has this size, alignment and these flags") :
+		       create_failed(shown, flags, ENOMEM, "out of memory");
 }
 
 /* ------------------------------------------------------------------ destruction */
@@ -466,11 +459,11 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		km_list_del(&caches[i]->registry.all);
 		drop_name(caches[i]);
 		km_ahead_give_up(caches[i]->state.reserved_pages);
-		km_bump(&registry.count, -1);
+		km_bump(&km_caches.count, -1);
 		if (caches[i]->ext.shadow_of)
-			km_bump(&registry.shadows, -1);
+			km_bump(&km_caches.shadows, -1);
 	}
-	km_debug(!registry.count == km_list_empty(&registry.all), "the registry counts the listed caches");
+	km_debug(!km_caches.count == km_list_empty(&km_caches.all), "the registry counts the listed caches");
 	bool fenced = km_alloc_close_all(caches, count);
 	for (size_t i = 0; i < count; i++)
 		free_cache(caches[i], fenced, rest);
@@ -568,7 +561,7 @@ void km_registry_unlock(void)
 
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
 {
-	km_list_for_each_safe(e, &registry.all) {
+	km_list_for_each_safe(e, &km_caches.all) {
 		int result = visit(km_container_of(e, struct kmem_cache, registry.all), arg);
 
 		if (result)
@@ -618,10 +611,10 @@ bool km_registry_try_some(struct km_round *round, size_t most, int (*visit)(stru
 	if (!km_trylock(&registry.lock))
 		return false;
 	/* Some caches may be gone. */
-	round->left = km_min(round->left, (size_t)km_load(&registry.count));
+	round->left = km_min(round->left, (size_t)km_load(&km_caches.count));
 	for (; round->left && most; round->left--, most--) {
-		if (!round->next || round->next == &registry.all)
-			round->next = registry.all.next;
+		if (!round->next || round->next == &km_caches.all)
+			round->next = km_caches.all.next;
 		if (visit(km_container_of(round->next, struct kmem_cache, registry.all), arg))
 			break;
 		round->next = round->next->next;
@@ -639,9 +632,9 @@ void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg),
 	while (i < KM_PRINTERS && printing[i])
 		i++;
 	struct km_round *round = &km_rounds[KM_ROUND_PRINT + i];
-	*round = (struct km_round){ registry.count, registry.all.next };
+	*round = (struct km_round){ km_caches.count, km_caches.all.next };
 	printing[i] = true;
-	while (round->left && round->next != &registry.all) {
+	while (round->left && round->next != &km_caches.all) {
 		if (!visit(km_container_of(round->next, struct kmem_cache, registry.all), arg)) {
 			round->left--;
 			round->next = round->next->next;
@@ -684,8 +677,8 @@ bool km_registry_fork(bool before, bool child)
 		km_alloc_fork(true, false);
 	}
 	if (has)
-		km_list_for_each(e, &registry.all)
-			fork_cache(km_container_of(e, struct kmem_cache, registry.all), before, child);
+		km_list_for_each_entry(struct kmem_cache, cache, &km_caches.all, registry.all)
+			fork_cache(cache, before, child);
 	km_engines_fork(before, child);
 	if (!before) {
 		km_alloc_fork(false, child);
@@ -694,20 +687,3 @@ bool km_registry_fork(bool before, bool child)
 	}
 	return has;
 }
-
-unsigned km_registry_count(void)
-{
-	return km_load(&registry.count);
-}
-
-unsigned km_registry_known(void)
-{
-	return km_load(&registry.count) - km_load(&registry.shadows);
-}
-
-void km_registry_expose(const struct km_list **caches, const unsigned **count)
-{
-	*caches = &registry.all;
-	*count = &registry.count;
-}
-

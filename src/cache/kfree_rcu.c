@@ -29,7 +29,7 @@ static struct {
 	uint32_t slot;			/* per-CPU offset of struct km_rcu_waiting */
 	uint32_t wanted;		/* an object arrived where RCU could not be called */
 	struct link *chain;
-	struct km_page *slabs;		/* linked by list.next */
+	struct km_list *slabs;		/* linked by `next` */
 	size_t blocks;			/* blocks of all CPUs and of the pile */
 	struct km_lock lock;		/* protects the fields below; once under way, the pile belongs to end() */
 	bool under_way, ending;		/* a grace period is under way; its objects are being freed */
@@ -37,7 +37,7 @@ static struct {
 	struct {
 		struct km_rcu_block *blocks;
 		struct link *chain;
-		struct km_page *slabs;
+		struct km_list *slabs;
 	} pile;
 	struct kmem_rcu_head head;
 	bool warned;
@@ -71,9 +71,7 @@ static void free_blocks(struct km_rcu_block *block)
 		next = block->next;
 		km_debug(block->count && block->count <= km_array_count(block->object), "a waiting block has objects");
 		kfree_bulk(block->count, block->object);
-		struct km_busy_was was = km_busy_begin();
 		km_metadata_free(block, sizeof(*block));
-		km_busy_end(was);
 		km_sub(&rcu.blocks, (size_t)1);
 	}
 }
@@ -93,13 +91,15 @@ static void free_chain(struct link *link)
 	}
 }
 
-static void free_slabs(struct km_page *slab)
+static void free_slabs(struct km_list *entry)
 {
 	km_busy_scope(was);
 
-	for (struct km_page *next; slab; slab = next) {
-		next = (struct km_page *)slab->list.next;
-		km_list_init(&slab->list);
+	for (struct km_list *next; entry; entry = next) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+
+		next = entry->next;
+		km_list_init(entry);
 		km_debug(slab->cache->layout.flags & SLAB_TYPESAFE_BY_RCU, "the slabs of some caches wait");
 		km_slab_release(slab->cache, slab);
 	}
@@ -135,7 +135,7 @@ static bool collect(void)
 		waiting->blocks = NULL;
 		km_store(&waiting->told, false);
 	}
-	/* Acquire pairs with the release in put_to_chain and put_slab. */
+	/* Acquire pairs with km_list_push in put_to_chain and put_slab. */
 	rcu.pile.chain = km_swap_acquire(&rcu.chain, NULL);
 	rcu.pile.slabs = km_swap_acquire(&rcu.slabs, NULL);
 	return rcu.pile.blocks || rcu.pile.chain || rcu.pile.slabs;
@@ -158,9 +158,7 @@ static void begin(void)
 
 static void begin_if_idle(void)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&rcu.lock);
+	km_busy_lock_scope(&rcu.lock);
 	if (!rcu.under_way)
 		begin();
 }
@@ -170,16 +168,14 @@ static void end(struct kmem_rcu_head *head)
 {
 	(void)head;
 	km_debug(rcu.under_way, "a grace period ends after its begin");
-	struct km_busy_was was = km_busy_begin();
-	km_lock(&rcu.lock);
-	rcu.ending = true;
-	km_unlock(&rcu.lock);
-	km_busy_end(was);
+	{
+		km_busy_lock_scope(&rcu.lock);
+		rcu.ending = true;
+	}
 	free_blocks(rcu.pile.blocks);
 	free_chain(rcu.pile.chain);
 	free_slabs(rcu.pile.slabs);
-	was = km_busy_begin();
-	km_lock(&rcu.lock);
+	km_busy_lock_scope(&rcu.lock);
 	rcu.ending = false;
 	rcu.pile.blocks = NULL;
 	rcu.pile.chain = NULL;
@@ -187,8 +183,6 @@ static void end(struct kmem_rcu_head *head)
 	km_store(&rcu.under_way, false);
 	km_store_release(&rcu.done, rcu.begun);
 	begin();
-	km_unlock(&rcu.lock);
-	km_busy_end(was);
 }
 
 /* Request a grace period: begun now, at the end of the current one, or by a call that may call the system. */
@@ -223,9 +217,7 @@ static bool is_among(const struct km_rcu_block *block, const struct link *link, 
  * collection runs, and the pile stays until end() begins. */
 static bool waits(const void *object)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&rcu.lock);
+	km_busy_lock_scope(&rcu.lock);
 	bool found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
 		     (!rcu.ending && is_among(rcu.pile.blocks, rcu.pile.chain, object));
 	km_for_each_cpu(cpu) {
@@ -243,7 +235,7 @@ static bool waits(const void *object)
  * then waits once. In other caches the mistake is a double free when both are freed. */
 static km_cold bool is_twice(const void *object)
 {
-	struct km_page *page = km_page_of(object), *slab = page ? km_page_head(page) : NULL;
+	struct km_page *slab = km_page_head(km_page_of(object));
 
 	if (!slab || slab->type != KM_PAGE_SLAB || !km_is_debugged(slab->cache) || km_thread.busy || !waits(object))
 		return false;
@@ -301,10 +293,7 @@ static void put_to_chain(const void *object, size_t head)
 	struct link *link = (struct link *)((uintptr_t)object + head);
 
 	link->object = object;
-	link->next = km_load(&rcu.chain);
-	/* Release pairs with collect. */
-	while (!km_cas_release(&rcu.chain, &link->next, link))
-		;
+	km_list_push(&rcu.chain, link, link->next);
 	km_store_release(&rcu.wanted, 1u);
 }
 
@@ -351,14 +340,10 @@ void kvfree_rcu_mightsleep(const void *object)
 	kvfree(object);
 }
 
-/* Queue an empty slab of a cache with SLAB_TYPESAFE_BY_RCU, off all lists. Release pairs with collect. */
+/* Queue an empty slab of a cache with SLAB_TYPESAFE_BY_RCU, off all lists. */
 static void put_slab(struct km_page *slab)
 {
-	struct km_page *first = km_load(&rcu.slabs);
-
-	do
-		slab->list.next = (struct km_list *)first;
-	while (!km_cas_release(&rcu.slabs, &first, slab));
+	km_list_push(&rcu.slabs, &slab->list, slab->list.next);
 	want();
 }
 
@@ -367,9 +352,7 @@ static void put_slab(struct km_page *slab)
 /* Returns the number of the grace period after which all objects waiting now are free. */
 static uint64_t last_needed(void)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&rcu.lock);
+	km_busy_lock_scope(&rcu.lock);
 	/* A grace period under way collected earlier objects only. The next one collects all present objects. */
 	uint64_t last = rcu.begun + 1;
 	if (!rcu.under_way)
@@ -395,9 +378,7 @@ void kvfree_rcu_barrier_on_cache(struct kmem_cache *cache)
 /* Under the lock, because begin() clears `wanted` and `told` before the grace period is under way. */
 static bool is_pending(void)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&rcu.lock);
+	km_busy_lock_scope(&rcu.lock);
 	bool pending = km_load(&rcu.under_way) || km_load(&rcu.wanted);
 	km_for_each_cpu(cpu)
 		pending |= km_load(&waiting_on(cpu)->told);

@@ -56,7 +56,7 @@ enum { FREE_BYTE = 0x6b, LAST_BYTE = 0xa5 };
 /* Returns: the bytes of an element to fill; 0: none. */
 static size_t poisoned(const mempool_t *pool, const void *element, const char **name)
 {
-	struct km_page *page = km_page_of(element), *slab = page ? km_page_head(page) : NULL;
+	struct km_page *slab = km_page_head(km_page_of(element));
 	const struct kmem_cache *cache = slab && slab->type == KM_PAGE_SLAB ? slab->cache : NULL;
 
 	if (!cache || !(cache->layout.flags & SLAB_POISON) || cache->form.ctor ||

@@ -10,7 +10,7 @@
 #include "cache.h"
 
 struct km_options km_options = {
-	.engine = &KM_ENGINE_DEFAULT, .index = "cpu", .huge = true, .sanitize = true, .control = true,
+	.engine = &KM_ENGINE_DEFAULT, .percpu = "auto", .index = "cpu", .huge = true, .sanitize = true, .control = true,
 	.check_sizes = true, .decay_ms = 1000,
 	.guard = { .objects = 255 },
 };
@@ -72,27 +72,6 @@ static int which(const char *value, const char *const *names)
 	return -1;
 }
 
-static bool set_percpu(const char *value)
-{
-	static const char *const names[] = { "rseq", "cmpxchg", "lock", NULL };
-	int i = which(value, names);
-
-	if (i < 0 && __builtin_strcmp(value, "auto"))
-		return false;
-	km_options.percpu = i < 0 ? NULL : names[i];
-	return true;
-}
-
-static bool set_index(const char *value)
-{
-	static const char *const names[] = { "cpu", "cid", "auto", NULL };
-	int i = which(value, names);
-
-	if (i >= 0)
-		km_options.index = names[i];
-	return i >= 0;
-}
-
 static bool set_min_partial(const char *value)
 {
 	int rule = km_min_partial_rule(value);
@@ -100,16 +79,6 @@ static bool set_min_partial(const char *value)
 	if (rule >= 0)
 		km_layout_options.rule = (enum km_min_partial)rule;
 	return rule >= 0;
-}
-
-static bool set_misuse(const char *value)
-{
-	static const char *const names[] = { "abort", "warn", "trap", NULL };
-	int i = which(value, names);
-
-	if (i >= 0)
-		km_misuse_set((enum km_misuse_action)i);
-	return i >= 0;
 }
 
 /* Set all parts of hardening. Later options in the text may reset single parts. */
@@ -209,14 +178,18 @@ static const struct option {
 	bool *flag;
 	unsigned *number;
 	unsigned long most;		/* greatest value of the number */
+	const char **word;		/* one of the names */
 	const char *const *names;	/* the flag or number is the index of the value among the names */
 	bool (*set)(const char *value);
 #define NAMES(...) .names = (const char *const[]){ __VA_ARGS__, NULL }
 } options[] = {
 	{ "engine", KM_ENGINE_CHOICE ": engine of caches without an explicit engine (sheaf)", .set = set_engine },
-	{ "percpu", "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)", .set = set_percpu },
-	{ "index", "cpu|cid|auto: a thread's area is chosen by CPU or by concurrency id (cpu)", .set = set_index },
-	{ "misuse", "abort|warn|trap: action on a misuse, for example a bad free (abort)", .set = set_misuse },
+	{ "percpu", "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)",
+	  .word = &km_options.percpu, NAMES("auto", "rseq", "cmpxchg", "lock") },
+	{ "index", "cpu|cid|auto: a thread's area is chosen by CPU or by concurrency id (cpu)",
+	  .word = &km_options.index, NAMES("cpu", "cid", "auto") },
+	{ "misuse", "abort|warn|trap: action on a misuse, for example a bad free (abort)",
+	  .number = (unsigned *)&km_misuse_action, NAMES("abort", "warn", "trap") },
 	{ "check", "0|1: validate every free, also on the fast path (0)", .flag = &km_options.check },
 	{ "hardened", "0|1: detect every bad free at once, and default of the options with (hardened) (0)",
 	  .set = set_hardened },
@@ -226,6 +199,8 @@ static const struct option {
 	{ "zero_on_free", "0|1: fill freed objects with zeros (hardened)", .flag = &km_hardening.zero_on_free },
 	{ "zero_on_alloc", "0|1: fill allocated objects with zeros, unless the free has filled them (0)",
 	  .flag = &km_hardening.zero_on_alloc },
+	{ "random_order", "0|1: allocate the objects of new slabs in random order (hardened)",
+	  .flag = &km_hardening.random_order },
 	{ "canary", "0|1: 8 bytes behind each object of created caches and malloc, checked by the free (0)",
 	  .flag = &km_hardening.canary },
 	{ "quarantine", "0|1: delay freed objects, and release them in random order (0)",
@@ -236,8 +211,6 @@ static const struct option {
 	  .flag = &km_hardening.guard_slabs },
 	{ "random_caches", "0|1: 16 caches for each size of kmalloc and malloc, chosen by the caller's address (0)",
 	  .flag = &km_hardening.random_caches },
-	{ "random_order", "0|1: allocate the objects of new slabs in random order (hardened)",
-	  .flag = &km_hardening.random_order },
 	{ "sanitize", "0|1: report each object to a sanitizer in the process (1)", .flag = &km_options.sanitize },
 	{ "guard", "MS|each: a guarded object about every MS milliseconds, or each object while the pool has room "
 		   "(0: none)",
@@ -311,6 +284,8 @@ static bool set(const struct option *option, const char *value)
 		return false;
 	if (option->flag)
 		*option->flag = number;
+	else if (option->word)
+		*option->word = option->names[number];
 	else
 		*option->number = (unsigned)number;
 	return true;
@@ -445,6 +420,20 @@ static void read_leaks(void)
 			"-Wl,-u,km_debugging");
 }
 
+/* Write the names of hardening's parts in force, for readers outside of the process. */
+static void name_parts(void)
+{
+	size_t length = 0;
+
+	for (size_t i = 0; i < km_array_count(options); i++) {
+		const bool *flag = options[i].flag;
+
+		if ((uintptr_t)flag - (uintptr_t)&km_hardening < sizeof(km_hardening) && *flag)
+			length += km_format(km_hardening.parts + length, sizeof(km_hardening.parts) - length, "%s%s",
+					    length ? " " : "", options[i].key);
+	}
+}
+
 void km_options_read(void)
 {
 	char text[512];
@@ -453,6 +442,7 @@ void km_options_read(void)
 		return;
 	if (read_variable("KMEM_OPTIONS", text, sizeof(text)))
 		parse(text);
+	name_parts();
 	km_hardening_start();
 	settle_account();
 	if ((km_options.guard.ms || km_options.guard.each) && !km_guard_ops)
@@ -465,6 +455,6 @@ void km_options_read(void)
 	read_debug();
 	read_leaks();
 	read_failing();
-	if (read_variable("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))
+	if (read_variable("KMEM_PERCPU", text, sizeof(text)) && km_option_apply("percpu", text) != KM_OPTION_FITS)
 		km_warn("KMEM_PERCPU: unknown discipline: %s; use auto, rseq, cmpxchg or lock", text);
 }

@@ -428,39 +428,6 @@ void kmem_tick(void)
 	tick();
 }
 
-struct naming {
-	const char *name;
-	unsigned count;
-};
-
-/* A debug shadow cache is shrunk under the name of its cache. */
-static int shrink_named(struct kmem_cache *cache, void *arg)
-{
-	struct naming *naming = arg;
-	const struct kmem_cache *known = cache->ext.shadow_of ?: cache;
-
-	if (__builtin_strcmp(known->registry.name, naming->name))
-		return 0;
-	km_alloc_drain(cache);
-	cache->layout.engine->shrink(cache);
-	hollow_cache(cache, NULL);
-	naming->count++;
-	return 0;
-}
-
-int km_reclaim_named(const char *name)
-{
-	struct naming naming = { name, 0 };
-
-	km_debug(km_thread.busy, "a shrinking thread is marked busy");
-	if (km_thread.no_calls || !km_trylock(&reclaim.lock))
-		return -EAGAIN;
-	km_registry_each(shrink_named, &naming);
-	km_pages_purge(0);
-	km_unlock(&reclaim.lock);
-	return naming.count ? 0 : -ENOENT;
-}
-
 static int flush_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *slabs = arg;
@@ -571,14 +538,18 @@ void km_reclaim_fork(bool before, bool child)
 /* Caches shrunk together, with one fence for their sheaves. */
 struct shrinking {
 	const struct kmem_cache *leader;
+	const char *name;		/* of the caches without a leader */
 	struct kmem_cache *cache[MAX_IDLE];
 	size_t count;
 	unsigned long slabs;		/* remaining slabs */
+	bool any;
 	bool keeps_pages;		/* remaining slabs keep all their pages */
 };
 
 static void shrink_gathered(struct shrinking *shrinking)
 {
+	if (!shrinking->count)
+		return;
 	km_alloc_drain_all(shrinking->cache, shrinking->count);
 	for (size_t i = 0; i < shrinking->count; i++) {
 		struct kmem_cache *cache = shrinking->cache[i];
@@ -590,20 +561,43 @@ static void shrink_gathered(struct shrinking *shrinking)
 		cache->layout.engine->stats(cache, &stats);
 		shrinking->slabs += stats.total_slabs;
 	}
+	shrinking->any = true;
 	shrinking->count = 0;
 }
 
+/* A debug shadow cache is shrunk with its cache. */
 static int gather(struct kmem_cache *cache, void *arg)
 {
 	struct shrinking *shrinking = arg;
+	const struct kmem_cache *known = cache->ext.shadow_of ?: cache;
 
-	if (km_tuned_with(cache->ext.shadow_of ?: cache, shrinking->leader)) {
+	if (shrinking->leader ? km_tuned_with(known, shrinking->leader) :
+				!__builtin_strcmp(known->registry.name, shrinking->name)) {
 		km_debug(shrinking->count < MAX_IDLE, "caches are shrunk a few at a time");
 		shrinking->cache[shrinking->count++] = cache;
 	}
 	if (shrinking->count == MAX_IDLE)
 		shrink_gathered(shrinking);
 	return 0;
+}
+
+/* For a tick: not on the stack, as `idle`. */
+static struct shrinking named;
+
+int km_reclaim_named(const char *name)
+{
+	km_debug(km_thread.busy, "a shrinking thread is marked busy");
+	if (km_thread.no_calls || !km_trylock(&reclaim.lock))
+		return -EAGAIN;
+	named.name = name;
+	named.count = 0;
+	named.any = false;
+	km_registry_each(gather, &named);
+	shrink_gathered(&named);
+	km_pages_purge(0);
+	const bool any = named.any;
+	km_unlock(&reclaim.lock);
+	return any ? 0 : -ENOENT;
 }
 
 static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)

@@ -160,25 +160,22 @@ void kmem_get_stats(struct kmem_stats *stats)
 {
 	const struct km_sized_engine *sized = km_engine_sized();
 	struct km_arena_stats arena;
-	size_t large_blocks, large_bytes, big_blocks, big_bytes;
 
 	km_boot();
 	km_arena_get_stats(&arena);
 	const size_t own = km_load(&km_addr_reuse_pages), runs = km_growth_count();
 	const size_t kept = km_min(own + runs, arena.pages.used_pages);
-	km_large_get_stats(&large_blocks, &large_bytes);
-	km_huge_get_stats(&big_blocks, &big_bytes);
 	*stats = (struct kmem_stats){
-		.caches = km_registry_known(),
+		.caches = km_registry_count() - km_load(&km_caches.shadows),
 		.arena_reserved_bytes = arena.reserved_bytes,
 		.arena_committed_bytes = arena.committed_bytes,
 		.pages_used = arena.pages.used_pages - kept,
 		.pages_free_dirty = arena.pages.dirty_pages + runs + km_load(&km_huge_cache.pages),
 		.pages_free_clean = arena.pages.clean_pages + own,
-		.large_blocks = large_blocks,
-		.large_bytes = large_bytes,
-		.mapped_blocks = big_blocks,
-		.mapped_bytes = big_bytes,
+		.large_blocks = km_load(&km_large.blocks) + km_load(&km_huge.blocks),
+		.large_bytes = km_load(&km_large.bytes) - (runs << KM_PAGE_SHIFT) + km_load(&km_huge.bytes),
+		.mapped_blocks = km_load(&km_huge.blocks),
+		.mapped_bytes = km_load(&km_huge.bytes),
 		.mapped_spare_bytes = km_huge_spare(),
 		.meta_bytes = km_metadata_committed_bytes(),
 		.purged_pages = arena.pages.purged_pages,

@@ -71,10 +71,8 @@ km_line_start void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void
 		km_free_bulk(cache, n, objects);
 }
 
-/*
- * Returns: whether all of objects[0, n) belong to the cache of this id. Branches never taken cost less than one sum
- * of all errors: 1.8 cycles an object against 3.3. Vectors of two addresses cost no less. No object has id 0.
- */
+/* Returns: whether all of objects[0, n) belong to the cache of this id. Branches never taken cost less than one sum of
+ * all errors: 1.8 cycles an object against 3.3. Vectors of two addresses cost no less. No object has id 0. */
 km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 {
 	const uintptr_t arena = (uintptr_t)km_hot.arena, pages = km_load(&km_hot.pages);
@@ -95,11 +93,8 @@ km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 	return km_likely(km_load(&km_hot.caches[id]) != NULL);
 }
 
-/*
- * The cache id of this thread's last array, usually the next one's as well. The branch is then predicted, and the
- * code does not wait for the chain of loads from object to cache. Objects of chains go slab by slab, with
- * as_last_time.
- */
+/* The cache id of this thread's last array, usually the next one's as well. The branch is then predicted, and the code
+ * does not wait for the chain of loads from object to cache. Objects of chains go slab by slab, with as_last_time. */
 km_tls struct km_bulk_last km_bulk_last;
 
 /* Return the guess in place of the equal cache; the compiler must not know of the equality. */
@@ -127,8 +122,7 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 }
 
 /* Free the objects of objects[0, n) in `cache`. Returns: the number left, at the front. */
-static size_t free_run(struct kmem_cache *cache, struct kmem_cache **owners, size_t n,
-		       void **objects)
+static size_t free_run(struct kmem_cache *cache, struct kmem_cache **owners, size_t n, void **objects)
 {
 	void *run[WINDOW];
 	size_t count = 0, left = 0;

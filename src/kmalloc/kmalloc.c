@@ -96,11 +96,9 @@ static km_noinline void *account_default(struct kmem_cache *cache, size_t size, 
 	return account_missed(size, gfp);
 }
 
-/*
- * Allocate a charged object from the per-CPU charged sheaf (fast_path.h). Calls with __GFP_ACCOUNT come here
- * directly, other calls after a miss. While one objcg uses the sheaf, the sheaf names the objcg. With several objcgs,
- * or a foreign sheaf, the object's owner word decides.
- */
+/* Allocate a charged object from the per-CPU charged sheaf (fast_path.h). Calls with __GFP_ACCOUNT come here directly,
+ * other calls after a miss. While one objcg uses the sheaf, the sheaf names the objcg. With several objcgs, or a
+ * foreign sheaf, the object's owner word decides. */
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
 	struct obj_cgroup *objcg = km_objcg_here;
@@ -143,14 +141,11 @@ static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
 	if (!plain || km_is_hooked(plain))
 		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 	km_alloc_note_site(site);
-	return shown(km_alloc_asked(km_site_cache(plain, site), size, km_natural_align(size), gfp, NUMA_NO_NODE),
-		     size);
+	return shown(km_alloc_asked(km_site_cache(plain, site), size, km_natural_align(size), gfp, NUMA_NO_NODE), size);
 }
 
-/*
- * Serve the rare kinds of misses. The function stays out of line, so that a hit saves no register for the call. Every
- * hit under the sized engine passes here, because no size has a cache, and goes to the engine at once.
- */
+/* Serve the rare kinds of misses. The function stays out of line, so that a hit saves no register for the call. Every
+ * hit under the sized engine passes here, because no size has a cache, and goes to the engine at once. */
 static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 {
 	if (km_unlikely(gfp & __GFP_ACCOUNT))
@@ -306,12 +301,10 @@ static struct kmem_cache *make(unsigned class, struct kmem_cache *plain)
 	const uint32_t size = sizes[class];
 	struct km_creation creation = { .args = { .align = size & -size }, .internal = true, .tuned_with = plain };
 	char name[KM_NAME_BYTES];
-	int error;
 
 	km_format(name, sizeof(name), "kmalloc-%s%u%s", plain ? "cg-" : "", size < 1024 ? size : size / 1024,
 		  size < 1024 ? "" : "k");
-	struct kmem_cache *cache = km_cache_create(name, size, SLAB_KMALLOC | (plain ? SLAB_ACCOUNT : 0), &creation,
-						   &error);
+	struct kmem_cache *cache = km_cache_create(name, size, SLAB_KMALLOC | (plain ? SLAB_ACCOUNT : 0), &creation);
 	km_debug(!cache || (cache->layout.object_size == size && cache->layout.size >= size),
 		 "a cache of kmalloc's has its size");
 	return cache;
@@ -343,14 +336,13 @@ bool km_kmalloc_start(void)
 {
 	struct km_creation creation = { .internal = true };
 	bool all = true;
-	int error;
 
 	km_looks_closer = km_sanitizer.objects || km_hardening.live;
 	if (km_sanitizer.objects)
 		most_direct = km_direct.usual[KM_DOOR_KMALLOC] = 0;
 	if (km_options.engine->shared_pages) {
 		km_kmalloc_sized = km_kmalloc_sized ?: km_cache_create("kmalloc", KMALLOC_MIN_SIZE, SLAB_KMALLOC,
-								       &creation, &error);
+								       &creation);
 		return km_kmalloc_sized != NULL;
 	}
 	/* After a start that failed half-way, the caches made already stay. */

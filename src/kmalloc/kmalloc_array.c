@@ -1,6 +1,5 @@
 /*
- * kmalloc_array.c: kmalloc for arrays of elements. Invariant: an overflowing product is refused without an
- * allocation.
+ * kmalloc_array.c: kmalloc for arrays of elements. Invariant: an overflowing product is refused without an allocation.
  */
 #include <errno.h>
 

@@ -16,8 +16,8 @@
 
 KM_RULE(KMALLOC_MAX_SIZE == KM_PAGE_SIZE << KM_MAX_ORDER, "blocks above the largest free block are mappings");
 
+struct km_large km_large;
 static struct {
-	size_t blocks, bytes;
 	void *deferred;		/* blocks freed in signal handlers, linked by their first words */
 	bool charged;		/* a block was charged at some time */
 } large;
@@ -80,8 +80,6 @@ static uint64_t owner_of(struct km_page *page, const void *p)
 static void write_owner(struct km_page *page, const void *p, uint64_t owner)
 {
 	km_debug(!page || page->type == KM_PAGE_LARGE, "the first page of a block has the owner word");
-	/* A signal handler must not find the mapping table locked by its own thread. */
-	km_busy_scope(was);
 	if (page)
 		km_store(km_owner_of_page(page), owner);
 	else
@@ -104,8 +102,8 @@ uint64_t km_large_owner(const void *p)
 {
 	struct km_page *page = km_page_of(p);
 	bool begins = !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && (!page || page->type == KM_PAGE_LARGE);
-	km_busy_scope(was);
-	return begins && !km_was_busy(was) ? owner_of(page, p) : 0;
+
+	return begins && !km_thread.busy ? owner_of(page, p) : 0;
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -116,8 +114,8 @@ static void count_in(struct km_page *page)
 	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages,
 		 "the first page of a block without class is marked");
 	km_map_set(page, 1, KM_MAP_DESC);
-	km_add(&large.blocks, 1ul);
-	km_add(&large.bytes, page->pages << KM_PAGE_SHIFT);
+	km_add(&km_large.blocks, 1ul);
+	km_add(&km_large.bytes, page->pages << KM_PAGE_SHIFT);
 }
 
 /* Detach a block from its class, because its length changes or an objcg is charged. */
@@ -172,8 +170,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 {
 	bool zero;
 
-	/* Regions and free pages have room for any length, but the system does not check the commit limit for
-	 * them. */
+	/* Regions and free pages have room for any length, but the system does not check the commit limit for them. */
 	if (km_unlikely(bytes > km_os_memory()) && !km_os_may_map(bytes)) {
 		*hopeless = !is_within_reach(bytes);
 		return NULL;
@@ -263,8 +260,7 @@ static km_cold void block_comes(void *p, size_t bytes, bool zeros)
 	km_tell(object_begins, p, bytes, zeros);
 }
 
-/* Tell the sanitizer about a freed block. Another mapping may get the addresses next, so a mapping leaves no
- * trace. */
+/* Tell the sanitizer about a freed block. Another mapping may get the addresses next, so a mapping leaves no trace. */
 static km_cold void block_goes(struct km_page *page, const void *p)
 {
 	size_t bytes = page ? page->pages << KM_PAGE_SHIFT : km_huge_bytes(p);
@@ -321,7 +317,7 @@ static void *take_grown(size_t bytes)
 		km_debug(!page->cache && !page->flags, "a page of a reserved run has no cache and no flags");
 		begin_block(page, pages, bytes);
 		km_map_set(page, 1, KM_MAP_DESC);
-		km_add(&large.blocks, 1ul);
+		km_add(&km_large.blocks, 1ul);
 	}
 	return page ? km_page_address(page) : NULL;
 }
@@ -372,10 +368,8 @@ static void *from_charged_class(struct kmem_cache *class, uint64_t owner, size_t
 	return NULL;
 }
 
-/*
- * Allocate a charged block: of a class, while the limits of the objcg have room; otherwise of the requested number of
- * pages. The second charge may wait, and may be refused.
- */
+/* Allocate a charged block: of a class, while the limits of the objcg have room; otherwise of the requested number of
+ * pages. The second charge may wait, and may be refused. */
 static void *alloc_charged(size_t bytes, size_t align, struct km_request *request)
 {
 	const size_t exact = km_align_up(bytes, KM_PAGE_SIZE);
@@ -461,25 +455,21 @@ size_t km_large_bytes(const void *p)
 
 size_t km_large_look(const void *p)
 {
-	km_busy_scope(was);
-
-	return bytes_by(p, km_was_busy(was) ? km_huge_try_bytes : km_huge_bytes);
+	return bytes_by(p, km_thread.busy ? km_huge_try_bytes : km_huge_bytes);
 }
 
 bool km_large_charge(const void *p, gfp_t gfp)
 {
-	struct km_busy_was was = km_busy_begin();
 	km_calls_scope(calls, km_gfp_may_wait(gfp));
-	size_t bytes = km_was_busy(was) ? 0 : km_large_bytes(p);
+	size_t bytes = km_thread.busy ? 0 : km_large_bytes(p);
 	uint64_t owner;
-
-	km_busy_end(was);
 	bool charged = bytes && km_charge_ops->charge(bytes, gfp, &owner);
 	struct km_page *page = charged && owner ? km_page_of(p) : NULL;
-	was = km_busy_begin();
-	if (page)
+
+	if (page) {
+		km_busy_scope(was);
 		leave_class(page);
-	km_busy_end(was);
+	}
 	if (charged)
 		set_owner(p, owner);
 	return charged;
@@ -488,11 +478,9 @@ bool km_large_charge(const void *p, gfp_t gfp)
 void km_large_uncharge(const void *p)
 {
 	struct km_page *page = km_page_of(p);
-	struct km_busy_was was = km_busy_begin();
 	uint64_t owner = owner_of(page, p);
 	size_t bytes = km_large_bytes(p);
 
-	km_busy_end(was);
 	if (!owner)
 		return;
 	if (page)
@@ -508,15 +496,11 @@ bool km_large_defer(void *p)
 {
 	if (!bytes_by(p, km_huge_try_bytes))
 		return false;
-	void *head = km_load(&large.deferred);
-
-	do
-		*(void **)p = head;
-	while (!km_cas_release(&large.deferred, &head, p));
+	km_list_push(&large.deferred, p, *(void **)p);
 	return true;
 }
 
-/* Free the blocks deferred by signal handlers. Acquire pairs with the release in km_large_defer. Freeing a mapping
+/* Free the blocks deferred by signal handlers. Acquire pairs with km_list_push. Freeing a mapping
  * needs a system call. */
 void km_large_finish_deferred(void)
 {
@@ -574,8 +558,8 @@ static void free_pages(struct km_page *page, uint64_t owner)
 	km_debug(!page->cache && page->type == KM_PAGE_LARGE && pages, "a block has type LARGE until its free");
 	km_map_set(page, 1, KM_MAP_NONE);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
-	km_sub(&large.blocks, 1ul);
-	km_debug((long)km_load(&large.blocks) >= 0, "at most the added blocks are removed");
+	km_sub(&km_large.blocks, 1ul);
+	km_debug((long)km_load(&km_large.blocks) >= 0, "at most the added blocks are removed");
 	if (km_unlikely(km_load(&large.charged)))
 		km_store(km_owner_of_page(page), (uint64_t)0);
 	give_pages(page, pages, page->node);
@@ -653,15 +637,14 @@ static bool charge_growth(uint64_t owner, size_t bytes, gfp_t gfp, bool *refused
 
 static void *resize_mapping(void *p, size_t bytes, gfp_t gfp, bool *refused)
 {
-	struct km_busy_was was = km_busy_begin();
 	uint64_t owner = owner_of(NULL, p);
 	size_t old = owner ? km_huge_bytes(p) : 0;
-	km_busy_end(was);
+
 	if (owner && bytes > old && !charge_growth(owner, bytes - old, gfp, refused))
 		return NULL;
 	if (km_unlikely(km_sanitizer.any))
 		km_tell_root(root_goes, p, km_huge_bytes(p));
-	was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	void *moved = km_huge_resize(p, bytes);
 	if (km_unlikely(!moved) && is_within_reach(bytes) && km_ranges_release(false))
 		moved = km_huge_resize(p, bytes);
@@ -719,8 +702,7 @@ static void *resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 		return NULL;
 	if (want > have && !take_tail(page, want, gfp, refused))
 		return NULL;
-	km_debug(page->type == KM_PAGE_LARGE && page->pages >= want,
-		 "a resized block has the requested pages");
+	km_debug(page->type == KM_PAGE_LARGE && page->pages >= want, "a resized block has the requested pages");
 	page->requested = bytes;
 	if (want < have && have - want > have / 8)
 		give_tail(page, want);
@@ -757,20 +739,5 @@ void *km_large_grown(size_t bytes)
 void km_large_count(size_t pages)
 {
 	if (pages)
-		km_add(&large.bytes, pages << KM_PAGE_SHIFT);
-}
-
-void km_large_get_stats(size_t *blocks, size_t *bytes)
-{
-	size_t big_blocks, big_bytes;
-
-	km_huge_get_stats(&big_blocks, &big_bytes);
-	*blocks = km_load(&large.blocks) + big_blocks;
-	*bytes = km_load(&large.bytes) - (km_growth_count() << KM_PAGE_SHIFT) + big_bytes;
-}
-
-void km_large_expose(const size_t **blocks, const size_t **bytes)
-{
-	*blocks = &large.blocks;
-	*bytes = &large.bytes;
+		km_add(&km_large.bytes, pages << KM_PAGE_SHIFT);
 }

@@ -100,12 +100,11 @@ static struct kmem_cache *make_locked(unsigned class, bool charged)
 	struct km_creation creation = { .internal = true, .engine = &km_engine_ready };
 	size_t pages = pages_of(class), first = class ? pages_of(class - 1) + 1 : 1;
 	char name[KM_NAME_BYTES];
-	int error;
 
 	creation.args.align = KM_PAGE_SIZE;
 	km_format(name, sizeof(name), charged ? "large-cg-%lu" : "large-%lu", (unsigned long)(pages << KM_PAGE_SHIFT));
 	struct kmem_cache *cache = km_cache_create_locked(name, (uint32_t)(pages << KM_PAGE_SHIFT),
-							  charged ? SLAB_ACCOUNT : 0, &creation, &error);
+							  charged ? SLAB_ACCOUNT : 0, &creation);
 	if (!cache || !is_of_use(cache))
 		return cache;
 	km_debug(pages_of(class_of(pages)) == pages && cache->form.slab_pages == pages,

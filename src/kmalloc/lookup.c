@@ -14,8 +14,7 @@
 /* Returns: the cache of a slab object whose start is p; NULL if p is none. */
 static struct kmem_cache *cache_of_object(const void *p)
 {
-	struct km_page *page = km_page_of(p);
-	struct km_page *slab = page ? km_page_head(page) : NULL;
+	struct km_page *slab = km_page_head(km_page_of(p));
 
 	if (!slab || slab->type != KM_PAGE_SLAB)
 		return NULL;
@@ -27,7 +26,7 @@ static struct kmem_cache *cache_of_object(const void *p)
 static void bad_pointer(const void *p, const char *function)
 {
 	struct km_page *page = km_page_of(p);
-	struct km_page *head = page ? km_page_head(page) : NULL;
+	struct km_page *head = km_page_head(page);
 
 	if (head && head->type == KM_PAGE_SLAB)
 		km_refuse(head, p, head->flags & KM_SLAB_DEAD ? KM_MISUSE_DEAD_CACHE : KM_MISUSE_INTERIOR, function,
@@ -62,9 +61,8 @@ static bool is_sized(const void *p, const char *function)
 		return true;
 	/* A signal handler inside the allocator can't wait for the lock needed for the exact answer. */
 	km_busy_scope(was);
-	km_tell(reports_off);
+	km_unreported_scope();
 	enum km_misuse what = km_was_busy(was) ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
-	km_tell(reports_on);
 	km_misuse(what, function, p, NULL);
 	return false;
 }

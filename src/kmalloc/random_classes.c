@@ -32,7 +32,6 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 	struct km_creation creation = { .args = { .align = plain->form.align }, .internal = true, .tuned_with = plain };
 	struct kmem_cache *copy;
 	char name[KM_NAME_BYTES];
-	int error;
 
 	/* "kmalloc-64" becomes "kmalloc-rnd-01-64". */
 	const char *size = __builtin_strchr(plain->registry.name, '-');
@@ -40,9 +39,8 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 		return NULL;
 	km_format(name, KM_NAME_BYTES, "%s-rnd-%02u%s", *plain->registry.name == 'k' ? "kmalloc" : "malloc", which,
 		  size);
-	copy = km_cache_create(name, plain->layout.object_size,
-			       plain->layout.flags & (SLAB_KMALLOC | SLAB_ACCOUNT), &creation,
-			       &error);
+	copy = km_cache_create(name, plain->layout.object_size, plain->layout.flags & (SLAB_KMALLOC | SLAB_ACCOUNT),
+			       &creation);
 	if (copy)
 		km_cache_publish(&copies[which], copy);
 	km_debug(!copy || copies[which]->layout.object_size == plain->layout.object_size,

@@ -69,7 +69,7 @@ static bool check_slab(struct km_page *slab, const char *p, size_t bytes, bool t
 bool kmem_check_object_size(const void *p, size_t bytes, bool to_user)
 {
 	struct km_page *page = bytes ? km_page_of(p) : NULL;
-	struct km_page *head = page ? km_page_head(page) : NULL;
+	struct km_page *head = km_page_head(page);
 
 	if ((uintptr_t)p + bytes < (uintptr_t)p)
 		return refuse(p, NULL, "wrapped address", to_user, 0, bytes);

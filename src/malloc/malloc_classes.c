@@ -91,11 +91,10 @@ static struct kmem_cache *make(const struct class *class, size_t bytes, bool den
 					.canary = true,
 					.tuned_with = is_charged(class) ? km_load_acquire(leader) : NULL };
 	char name[KM_NAME_BYTES];
-	int error;
 
 	km_format(name, sizeof(name), is_charged(class) ? "malloc-cg-%lu" : "malloc-%lu", (unsigned long)bytes);
 	return km_cache_create(name, (uint32_t)(bytes - km_malloc_canary()),
-			       SLAB_KMALLOC | (is_charged(class) ? SLAB_ACCOUNT : 0), &creation, &error);
+			       SLAB_KMALLOC | (is_charged(class) ? SLAB_ACCOUNT : 0), &creation);
 }
 
 /* As km_kmalloc_watch. A part records no requested bytes, because its sizes differ least. */

@@ -228,7 +228,6 @@ static struct kmem_cache *create_cache(struct km_child *child, struct kmem_cache
 	};
 	bool keeps_content = parent->form.ctor || parent->layout.flags & SLAB_TYPESAFE_BY_RCU;
 	char name[KM_NAME_BYTES];
-	int error;
 
 	set_name(name, child, parent);
 	if (keeps_content && parent->layout.freeptr < parent->layout.object_size) {
@@ -236,7 +235,7 @@ static struct kmem_cache *create_cache(struct km_child *child, struct kmem_cache
 		creation.args.freeptr_offset = parent->layout.freeptr;
 	}
 	return km_cache_create_locked(name, parent->layout.object_size,
-				      parent->layout.flags & ~SLAB_ACCOUNT, &creation, &error);
+				      parent->layout.flags & ~SLAB_ACCOUNT, &creation);
 }
 
 /* Returns an unused link of the bucket, or a new link. */

@@ -11,7 +11,7 @@
 #include "os.h"
 #include "stderr.h"
 
-static enum km_misuse_action action;
+enum km_misuse_action km_misuse_action;
 
 static km_cold void hear(const char *line, size_t length)
 {
@@ -73,14 +73,9 @@ static const struct {
 	KM_MISUSES(TEXTS)
 };
 
-void km_misuse_set(enum km_misuse_action wanted)
-{
-	action = wanted;
-}
-
 bool km_misuse_goes_on(void)
 {
-	return action == KM_MISUSE_WARN || km_thread.heard;
+	return km_misuse_action == KM_MISUSE_WARN || km_thread.heard;
 }
 
 void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache)
@@ -96,9 +91,9 @@ void km_misuse_of(enum km_misuse what, const char *function, const void *object,
 		owner ? " " : "", owner ?: "", told ? KM_MISUSE_TOLD : misuses[what].next);
 	if (km_thread.heard)
 		return;
-	if (action == KM_MISUSE_ABORT)
+	if (km_misuse_action == KM_MISUSE_ABORT)
 		km_os_abort();
-	if (action == KM_MISUSE_TRAP)
+	if (km_misuse_action == KM_MISUSE_TRAP)
 		__builtin_trap();
 }
 

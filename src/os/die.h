@@ -12,23 +12,19 @@
 /* Write one line "libkmem: ..." to the standard error of the process's start (stderr.h). */
 void km_warn(const char *format, ...) km_printf(1, 2);
 
-/*
- * Limit of 10 lines in 5 seconds, as the kernel's ratelimit. Initialised by zeros.
- * Returns: false if the line must not be printed. With true, `suffix` must follow the line. The suffix is "", or
- * says that further lines are only counted, or how many lines were not printed. Takes no lock: concurrent threads
- * may print a line too many, or count a line too few.
- */
+/* Limit of 10 lines in 5 seconds, as the kernel's ratelimit. Initialised by zeros. Returns: false if the line must not
+ * be printed. With true, `suffix` must follow the line. The suffix is "", or says that further lines are only counted,
+ * or how many lines were not printed. Takes no lock: concurrent threads may print a line too many, or count a line too
+ * few. */
 struct km_ratelimit {
 	uint32_t begun_ms, said;
 };
 #define KM_RATELIMIT_SUFFIX 64
 bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX]);
 
-/*
- * Mistakes of a caller: X(name, phrase, the reader's next step). The death tests have each phrase. CHILD is a call in a
+/* Mistakes of a caller: X(name, phrase, the reader's next step). The death tests have each phrase. CHILD is a call in a
  * child of libc's vfork; HEADER is found by slob, WRITTEN by slob and slab; NOT_KMALLOC by an engine that can't tell an
- * object's cache; GROUP follows the put of the last reference.
- */
+ * object's cache; GROUP follows the put of the last reference. */
 #define KM_MISUSES(X)                                                                                                  \
 	X(FOREIGN, "pointer is not from this allocator", "KMEM_DEBUG=FZPU says if it was freed before")                \
 	X(INTERIOR, "pointer is not the start of an object", "KMEM_DEBUG=U says who allocated the object")             \
@@ -58,27 +54,25 @@ enum km_misuse {
 	KM_NR_MISUSES
 };
 
-/*
- * Buffer of a thread that checks for damage for another party. Each of the thread's lines that fits is also copied
- * here, and a misuse found by the thread does not end the process.
- */
+/* Buffer of a thread that checks for damage for another party. Each of the thread's lines that fits is also copied
+ * here, and a misuse found by the thread does not end the process. */
 struct km_heard {
 	char *text;
 	size_t bytes, length;	/* bytes: size of text; length: bytes used, without a NUL */
 };
 
-/*
- * Report a misuse. Ends the process (KMEM_OPTIONS=misuse:abort), or warns and returns (misuse:warn), or traps
- * (misuse:trap). After a warning the caller must drop the object: the object leaks, and nothing is corrupted.
- */
-km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,
-		       const char *cache);
+/* Report a misuse. Ends the process (KMEM_OPTIONS=misuse:abort), or warns and returns (misuse:warn), or traps
+ * (misuse:trap). After a warning the caller must drop the object: the object leaks, and nothing is corrupted. */
+km_cold void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache);
 #define KM_MISUSE_TOLD "`kmem symbols` names the functions above"	/* next step below a report with stacks */
 /* Report a misuse. owner: the name of the object's cache, or NULL. told: a report with stacks precedes the line. */
 km_cold void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache,
 			  const char *owner, bool told);
-enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP };
-void km_misuse_set(enum km_misuse_action action);
+extern km_hidden enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP } km_misuse_action;
+km_inline void km_misuse_set(enum km_misuse_action action)
+{
+	km_misuse_action = action;
+}
 bool km_misuse_goes_on(void);	/* km_misuse warns and returns */
 
 /* End the process: memory is exhausted, and the call can't fail (__GFP_NOFAIL, SLAB_PANIC). */

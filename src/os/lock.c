@@ -11,12 +11,10 @@
 
 /* Spins of one try: enough for a critical section on another CPU, and few enough if the holder lost its CPU. */
 #define SPINS 200
-/*
- * Tries of a thread without system calls, before the thread sleeps after all. If this thread is SCHED_FIFO and more
+/* Tries of a thread without system calls, before the thread sleeps after all. If this thread is SCHED_FIFO and more
  * urgent than the holder, the holder may have no CPU while this thread runs. The tries take half a second of the
  * thread's own time, on some processors two seconds. Thirty threads on two CPUs needed as much by the clock
- * (tests/promise/nowait). In a process with real-time waiters the tries take a millisecond.
- */
+ * (tests/promise/nowait). In a process with real-time waiters the tries take a millisecond. */
 #define MOST_ROUNDS 200000
 #define REAL_TIME_ROUNDS 100
 /* Above all numbers of threads: the largest is 4194304. */

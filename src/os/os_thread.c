@@ -36,8 +36,7 @@ static bool begin(pthread_t *thread, int detached, void (*function)(void))
 	pthread_attr_t attr;
 	sigset_t all, before;
 
-	if (!pthread_create || !pthread_join || km_os_is_shut() || km_call_fault("thread") ||
-	    pthread_attr_init(&attr))
+	if (!pthread_create || !pthread_join || km_os_is_shut() || km_call_fault("thread") || pthread_attr_init(&attr))
 		return false;
 	pthread_attr_setdetachstate(&attr, detached);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);

@@ -1,8 +1,7 @@
 /*
- * sanitizer.h: sanitizers in this process (AddressSanitizer, LeakSanitizer, ThreadSanitizer, valgrind's memcheck),
- * and the events reported to them. The start of the library detects sanitizers, so one binary runs with and without
- * them. Invariant: without a sanitizer km_sanitizer is zeros, and the library calls only the root functions of the
- * hook.
+ * sanitizer.h: sanitizers in this process (AddressSanitizer, LeakSanitizer, ThreadSanitizer, valgrind's memcheck), and
+ * the events reported to them. The start of the library detects sanitizers, so one binary runs with and without them.
+ * Invariant: without a sanitizer km_sanitizer is zeros, and the library calls only the root functions of the hook.
  */
 #ifndef KM_OS_SANITIZER_H
 #define KM_OS_SANITIZER_H
@@ -36,36 +35,28 @@ struct km_sanitizer_ops {
 	/* Make memory accessible or inaccessible to its user. */
 	void (*memory_on)(const void *p, size_t bytes);
 	void (*memory_off)(const void *p, size_t bytes);
-	/*
-	 * Suspend this thread's reports, so that the thread may access free memory, and resume the reports. Pairs
-	 * may nest.
-	 */
+	/* Suspend this thread's reports, so that the thread may access free memory, and resume the reports. Pairs may
+	 * nest. */
 	void (*reports_off)(void);
 	void (*reports_on)(void);
-	/*
-	 * Pass the memory at p to another thread, with a happens-before edge: handed_out by the giver, handed_in by
-	 * the taker.
-	 */
+	/* Pass the memory at p to another thread, with a happens-before edge: handed_out by the giver, handed_in by the
+	 * taker. */
 	void (*handed_out)(const void *p);
 	void (*handed_in)(const void *p);
 	/* Pass each page of a range. */
 	void (*pages_handed_out)(const void *p, size_t bytes);
 	void (*pages_handed_in)(const void *p, size_t bytes);
 
-	/*
-	 * Report an object's allocation, with content or without, its change of length, and its free. bytes: the
-	 * user's bytes.
-	 */
+	/* Report an object's allocation, with content or without, its change of length, and its free. bytes: the user's
+	 * bytes. */
 	void (*object_begins)(void *p, size_t bytes, bool has_content);
 	void (*object_resized)(void *p, size_t before, size_t bytes);
 	void (*object_ends)(void *p, size_t bytes);
 };
 extern km_hidden const struct km_sanitizer_ops *km_sanitizer_ops;
 
-/*
- * Report to the sanitizer, if there is one. Roots are reported even if km_sanitizer is zeros: a library built with
- * AddressSanitizer has LeakSanitizer in the process.
- */
+/* Report to the sanitizer, if there is one. Roots are reported even if km_sanitizer is zeros: a library built with
+ * AddressSanitizer has LeakSanitizer in the process. */
 #define km_tell(what, ...) km_tell_if(km_sanitizer.any, what, __VA_ARGS__)
 #define km_tell_root(what, ...) km_tell_if(km_sanitizer_ops, what, __VA_ARGS__)
 #define km_tell_if(condition, what, ...)                                                           \
@@ -73,5 +64,14 @@ extern km_hidden const struct km_sanitizer_ops *km_sanitizer_ops;
 		if (km_unlikely(condition))                                                        \
 			km_sanitizer_ops->what(__VA_ARGS__);                                       \
 	} while (0)
+
+km_inline void km_reports_leave(const char *begun km_unused)
+{
+	km_tell(reports_on);
+}
+/* reports_off, with reports_on at the end of the block or at a return. */
+#define km_unreported_scope() \
+	km_tell(reports_off); \
+	const char unreported_here km_scoped(km_reports_leave) = 0
 
 #endif

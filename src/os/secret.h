@@ -1,11 +1,9 @@
 /*
- * secret.h: hardening: the parts in force, and the process's secret. Invariant: both are set when the options are
- * read, before the first cache, and never change. docs/design/hardening.md describes what each part catches, and
- * its cost.
+ * secret.h: hardening: the parts in force, and the process's secret. Invariant: both are set when the options are read,
+ * before the first cache, and never change. docs/design/hardening.md describes what each part catches, and its cost.
  *
- * The parts without a cost are always on, and have no field here. Metadata lies outside of objects, in mappings of
- * its own, behind a page without access. The free bits of a slab detect a double free when the object returns to
- * its slab.
+ * The parts without a cost are always on, and have no field here. Metadata lies outside of objects, in mappings of its
+ * own, behind a page without access. The free bits of a slab detect a double free when the object returns to its slab.
  */
 #ifndef KM_OS_SECRET_H
 #define KM_OS_SECRET_H
@@ -32,10 +30,8 @@ km_inline bool km_is_hardened(void)
 	return km_hardening.level;
 }
 
-/*
- * Make the secret: from the kernel's random bytes by a system call with hardened:1, else from the random bytes of
- * the process's start.
- */
+/* Make the secret: from the kernel's random bytes by a system call with hardened:1, else from the random bytes of the
+ * process's start. */
 void km_hardening_start(void);
 /* Returns: a number below `bound`, unpredictable without a read of the library's memory. */
 uint32_t km_random_below(uint32_t bound);

@@ -1,8 +1,7 @@
 /*
- * addr_reuse.c: address reuse by cache name. Each name has one list of kept pages for each order; the record of a
- * name is never freed. A request about to be refused takes kept pages of any name (km_addr_reuse_release). Invariant:
- * the zone counts a kept page as used, and the type of a kept page is KM_PAGE_NONE, so no lookup finds an object
- * there.
+ * addr_reuse.c: address reuse by cache name. Each name has one list of kept pages for each order; the record of a name
+ * is never freed. A request about to be refused takes kept pages of any name (km_addr_reuse_release). Invariant: the
+ * zone counts a kept page as used, and the type of a kept page is KM_PAGE_NONE, so no lookup finds an object there.
  */
 #include "addr_reuse.h"
 
@@ -15,11 +14,9 @@
 #include "zone.h"
 
 #define NAME_BYTES	32u
-/*
- * With guard_slabs pages are allocated for a span of 2^SPAN_ORDER slabs, and the last slab of the span becomes a
- * guard without access. Before Linux 6.13 each guard costs two mappings. The kernel allows 65530, of which guards
- * take a quarter: after each quarter of MOST_GUARDS the spans are twice as long.
- */
+/* With guard_slabs pages are allocated for a span of 2^SPAN_ORDER slabs, and the last slab of the span becomes a guard
+ * without access. Before Linux 6.13 each guard costs two mappings. The kernel allows 65530, of which guards take a
+ * quarter: after each quarter of MOST_GUARDS the spans are twice as long. */
 #define SPAN_ORDER	4u
 #define MOST_GUARDS	8192u
 #define BUCKETS		256u
@@ -30,7 +27,7 @@ struct owner {
 	struct km_list free[KM_MAX_ORDER + 1];
 };
 
-static struct km_lock lock = KM_LOCK_INIT(KM_RANK_ADDR_REUSE);
+struct km_lock km_addr_reuse_lock = KM_LOCK_INIT(KM_RANK_ADDR_REUSE);
 static struct owner *buckets[BUCKETS] km_sparse;
 static uint32_t guards;
 size_t km_addr_reuse_pages;
@@ -51,7 +48,7 @@ static struct owner *find(const char *name, bool make)
 	struct owner **bucket = bucket_of(name), *owner = *bucket;
 	size_t length = __builtin_strlen(name);
 
-	km_debug(km_is_locked(&lock), "names are found under their lock");
+	km_debug(km_is_locked(&km_addr_reuse_lock), "names are found under their lock");
 	while (owner && __builtin_strcmp(owner->name, name) != 0)
 		owner = owner->next;
 	if (owner || !make || length >= NAME_BYTES)
@@ -72,9 +69,7 @@ static struct km_page *take(const char *name, unsigned order, int node)
 	struct owner *owner = find(name, false);
 
 	if (owner)
-		km_list_for_each(entry, &owner->free[order]) {
-			struct km_page *page = km_container_of(entry, struct km_page, list);
-
+		km_list_for_each_entry(struct km_page, page, &owner->free[order], list) {
 			if (node >= 0 && page->node != km_first_node(node))
 				continue;
 			km_debug(page->type == KM_PAGE_NONE, "a page kept for a name has type NONE");
@@ -119,7 +114,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 	}
 	/* The kept pages may be resident from an earlier use, and no purge finds pages in use. */
 	const bool gone = km_pages_hollow(page + slab, last - slab);
-	km_lock(&lock);
+	km_lock(&km_addr_reuse_lock);
 	struct owner *owner = find(name, true);
 	for (size_t i = slab; i < last; i += slab) {
 		km_debug(page[i].type == KM_PAGE_NONE, "pages kept for a name have type NONE");
@@ -130,7 +125,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 			km_list_add_tail(&page[i].list, &owner->free[order]);
 	}
 	km_bump(&km_addr_reuse_pages, owner ? last : slab);
-	km_unlock_quick(&lock);
+	km_unlock_quick(&km_addr_reuse_lock);
 	if (!owner)
 		km_pages_free_exact(page + slab, last - slab);
 	return page;
@@ -140,9 +135,9 @@ struct km_page *km_addr_reuse_alloc(const char *name, unsigned order, int node, 
 {
 	struct km_page *page = NULL;
 
-	if (km_lock_may(&lock, may_wait)) {
+	if (km_lock_may(&km_addr_reuse_lock, may_wait)) {
 		page = take(name, order, node);
-		km_unlock_may(&lock, may_wait);
+		km_unlock_may(&km_addr_reuse_lock, may_wait);
 	}
 	if (!page && km_hardening.guard_slabs && may_wait && !km_thread.no_calls)
 		page = take_span(name, order, node);
@@ -165,13 +160,13 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 	km_page_let_go(page);
 	if (!km_thread.no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
 		page->flags |= KM_SLAB_HOLES;
-	km_lock(&lock);
+	km_lock(&km_addr_reuse_lock);
 	struct owner *owner = find(name, true);
 	if (owner) {
 		km_list_add_head(&page->list, &owner->free[order]);
 		km_bump(&km_addr_reuse_pages, (size_t)1 << order);
 	}
-	km_unlock_quick(&lock);
+	km_unlock_quick(&km_addr_reuse_lock);
 	/* There is no record: free the pages for any use rather than lose the pages. */
 	if (!owner)
 		km_pages_free(page, order);
@@ -183,7 +178,7 @@ static struct km_page *take_any(unsigned bucket, unsigned *order)
 {
 	struct km_page *page = NULL;
 
-	km_lock_scope(&lock);
+	km_lock_scope(&km_addr_reuse_lock);
 	for (struct owner *owner = buckets[bucket]; owner && !page; owner = owner->next)
 		for (*order = KM_MAX_ORDER + 1; !page && *order;)
 			if (!km_list_empty(&owner->free[--*order]))
@@ -208,9 +203,4 @@ size_t km_addr_reuse_release(size_t pages)
 			given += (size_t)1 << order;
 		}
 	return given;
-}
-
-void km_addr_reuse_fork(bool before, bool child)
-{
-	km_lock_around_fork(&lock, before, child);
 }

@@ -18,6 +18,6 @@ size_t km_addr_reuse_release(size_t pages);
 /* Pages kept for names, and guards without access. The zone counts these pages as used; statistics, as free and
  * clean. */
 extern km_hidden size_t km_addr_reuse_pages;
-void km_addr_reuse_fork(bool before, bool child);
+extern km_hidden struct km_lock km_addr_reuse_lock;	/* for a fork */
 
 #endif

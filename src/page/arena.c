@@ -470,6 +470,8 @@ struct km_page *km_page_of_any(const void *p)
 
 struct km_page *km_page_head(struct km_page *page)
 {
+	if (!page)
+		return NULL;
 	if (km_load(&page->type) == KM_PAGE_TAIL) {
 		struct km_range *range = km_range_of_page(page);
 		size_t index = (size_t)(page - range->page);
@@ -644,61 +646,42 @@ unsigned km_arena_decay_ms(void)
 /* Take the locks in the order of their ranks. */
 void km_arena_fork(bool before, bool child)
 {
-	km_nodump_fork(before, child);
-	km_addr_reuse_fork(before, child);
+	km_lock_around_fork(&km_nodump_lock, before, child);
+	km_lock_around_fork(&km_addr_reuse_lock, before, child);
 	km_lock_around_fork(&km_arena.purge, before, child);
 	for (unsigned node = 0; node < km_node_count; node++)
 		km_lock_around_fork(&km_arena.zone[node].lock, before, child);
 	km_lock_around_fork(&km_arena.grow, before, child);
 }
 
-/* Check that the set bits of all ranges are as many as the dirty pages of all nodes. */
-static int check_bits(void)
-{
-	size_t bits = 0, dirty = km_zones_sum(pages.dirty_pages);
-
-	for (unsigned i = 0; i < km_arena.ranges; i++)
-		bits += km_bits_count(km_arena.range[i].dirty, 0, km_arena.range[i].ready);
-	if (bits == dirty)
-		return 0;
-	km_warn("check: %lu pages have a dirty bit, but %lu free pages are counted as dirty", bits, dirty);
-	return 1;
-}
-
-/* Check the count of gone pages. In the child of a fork from a signal handler the count may exceed the flags. */
-static int check_gone(void)
-{
-	size_t gone = 0;
-
-	for (unsigned i = 0; i < km_arena.ranges; i++)
-		for (size_t index = 0; index < km_arena.range[i].ready; index++)
-			gone += !!(km_arena.range[i].page[index].flags & KM_PAGE_GONE);
-	if (gone <= km_arena.gone_pages)
-		return 0;
-	km_warn("check: %lu pages are flagged as gone, but %lu are counted", gone, km_arena.gone_pages);
-	return 1;
-}
-
-/* Check that each committed page is counted as used or free, except for the foreign pages. */
-static int check_sum(void)
-{
-	struct km_arena_stats stats;
-
-	km_arena_get_stats(&stats);
-	size_t counted = stats.pages.used_pages + stats.pages.dirty_pages + stats.pages.clean_pages +
-			 FOREIGN_PAGES;
-	if (counted << KM_PAGE_SHIFT == stats.committed_bytes)
-		return 0;
-	km_warn("check: %lu of %lu committed pages are counted as used or "
-		"free", counted, stats.committed_bytes >> KM_PAGE_SHIFT);
-	return 1;
-}
-
 int km_arena_check(void)
 {
+	size_t bits = 0, dirty = km_zones_sum(pages.dirty_pages), gone = 0;
+	struct km_arena_stats stats;
 	int damages = 0;
 
 	for (unsigned node = 0; node < km_node_count; node++)
 		damages += km_run_check(node);
-	return damages + check_bits() + check_gone() + check_sum();
+	for (unsigned i = 0; i < km_arena.ranges; i++) {
+		bits += km_bits_count(km_arena.range[i].dirty, 0, km_arena.range[i].ready);
+		for (size_t index = 0; index < km_arena.range[i].ready; index++)
+			gone += !!(km_arena.range[i].page[index].flags & KM_PAGE_GONE);
+	}
+	if (bits != dirty) {
+		km_warn("check: %lu pages have a dirty bit, but %lu free pages are counted as dirty", bits, dirty);
+		damages++;
+	}
+	/* In the child of a fork from a signal handler the count may exceed the flags. */
+	if (gone > km_arena.gone_pages) {
+		km_warn("check: %lu pages are flagged as gone, but %lu are counted", gone, km_arena.gone_pages);
+		damages++;
+	}
+	km_arena_get_stats(&stats);
+	size_t counted = stats.pages.used_pages + stats.pages.dirty_pages + stats.pages.clean_pages + FOREIGN_PAGES;
+	if (counted << KM_PAGE_SHIFT != stats.committed_bytes) {
+		km_warn("check: %lu of %lu committed pages are counted as used or "
+			"free", counted, stats.committed_bytes >> KM_PAGE_SHIFT);
+		damages++;
+	}
+	return damages;
 }

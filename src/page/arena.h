@@ -112,16 +112,12 @@ bool km_arena_start(void);
  * Memory in use stays. */
 void km_arena_fit(size_t limit);
 
-/*
- * Allocate `count` contiguous pages (at most 2^KM_MAX_ORDER), the first aligned to 2^align_order.
- * node: the preferred node; NUMA_NO_NODE: the node of this CPU. If the node has no memory, the other nodes are tried,
- * the nearest first. With KM_NODE_ONLY no other node is tried.
- * Returns: the first page, or NULL. The memory may be dirty unless *zero is set to true.
- * Context: without may_wait no system call is made.
- */
+/* Allocate `count` contiguous pages (at most 2^KM_MAX_ORDER), the first aligned to 2^align_order. node: the preferred
+ * node; NUMA_NO_NODE: the node of this CPU. If the node has no memory, the other nodes are tried, the nearest first.
+ * With KM_NODE_ONLY no other node is tried. Returns: the first page, or NULL. The memory may be dirty unless *zero is
+ * set to true. Context: without may_wait no system call is made. */
 #define KM_NODE_ONLY	0x100
-struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,
-				     bool *zero);
+struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait, bool *zero);
 /* Commit one more largest block for the node, free and fresh. Returns: false if the system refuses. */
 bool km_arena_commit(unsigned node);
 /* Free `count` pages from `page` on: a whole block or a part of a block. Gone pages of a slab with KM_SLAB_HOLES are
@@ -154,7 +150,7 @@ km_inline struct km_page *km_page_of(const void *p)
 	/* Acquire pairs with the release in commit_block: a thread that sees the count sees the descriptors. */
 	return km_likely(index < km_load_acquire(&km_hot.pages)) ? &km_hot.page[index] : km_page_of_any(p);
 }
-/* Returns: the head of page's slab or large block, or NULL if the page is free or unknown. */
+/* Returns: the head of page's slab or large block, or NULL if the page is free, unknown or NULL. */
 struct km_page *km_page_head(struct km_page *page);
 void *km_page_address(const struct km_page *page);
 /* Returns: the node of allocated memory at p. Reads one byte of a dense table. */
@@ -163,12 +159,10 @@ void km_map_set(struct km_page *page, size_t count, uint16_t value);
 /* Commit the tables in front of the map up to this id (percpu/id_table.h). Returns: false if there is no memory. */
 bool km_id_tables_reach(size_t id);
 
-/*
- * Hold all pages of page's node: until km_page_let_go() no page of the node is allocated or freed. A page with the
- * type KM_PAGE_SLAB remains the head of the same slab. The slab's objects, its objcg word and its cache may still go
- * (the memory of the last two is elsewhere).
- * Context: for some hundred instructions, with km_thread.busy set. Takes the lock of the node.
- */
+/* Hold all pages of page's node: until km_page_let_go() no page of the node is allocated or freed. A page with the type
+ * KM_PAGE_SLAB remains the head of the same slab. The slab's objects, its objcg word and its cache may still go (the
+ * memory of the last two is elsewhere). Context: for some hundred instructions, with km_thread.busy set. Takes the lock
+ * of the node. */
 void km_page_hold(const struct km_page *page);
 void km_page_let_go(const struct km_page *page);
 /* Keep the pages of a slab in use even if the slab is freed, for one slab at a time. km_pages_stay_no_more() ends
@@ -184,12 +178,9 @@ size_t km_pages_purge(unsigned decay_ms);
 size_t km_pages_used(void);
 /* Returns: km_pages_used() less the gone pages (KM_PAGE_GONE). Bounds are in proportion to this number. */
 size_t km_pages_there(void);
-/*
- * Unmap ranges whose pages are all free. With `clean`: only ranges whose memory went back to the system before. The
+/* Unmap ranges whose pages are all free. With `clean`: only ranges whose memory went back to the system before. The
  * first range and pinned ranges are never unmapped. Under RLIMIT_DATA also take free blocks at the end of each range
- * off the limit.
- * Returns: false if there was nothing to release. Context: any thread, no locks held.
- */
+ * off the limit. Returns: false if there was nothing to release. Context: any thread, no locks held. */
 bool km_ranges_release(bool clean);
 /* Pin the range of the page: a late reader may read the page after its free, so the range is never unmapped. */
 void km_page_pin(const struct km_page *page);

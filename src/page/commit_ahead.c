@@ -33,7 +33,7 @@ static struct {
 	bool left;		/* memory was left by a thread that is not in this process */
 	uint32_t busy;		/* a thread tops up; other threads pass */
 	size_t level, reserved;	/* pages */
-	size_t most;		/* highest demand in this decay time */
+	size_t most;		/* highest level wanted in this decay time */
 	uint64_t next_ms;	/* end of this decay time */
 } ahead;
 
@@ -60,38 +60,29 @@ bool km_ahead_wanted(void)
 	return km_load(&ahead.asked) || km_load(&ahead.missed) || km_ahead_level() || km_load(&ahead.left);
 }
 
-static size_t wanted_for(size_t asked)
+/* Raise the level to the demand of the requests since the last top-up. At the end of a decay time the level falls by
+ * half, but not below the demand of this time. */
+static void set_level(size_t asked, bool missed, uint64_t now)
 {
-	return asked ? km_max(2 * asked, LEAST_PAGES) : 0;
-}
-
-static void decay(uint64_t now)
-{
-	if (now < ahead.next_ms)
-		return;
-	size_t level = km_max(ahead.level / 2, wanted_for(ahead.most));
-
-	if (ahead.next_ms)
-		km_store(&ahead.level, level < STEP_PAGES ? 0 : km_min(level, ahead.level));
-	ahead.most = 0;
-	km_debug(!ahead.level || ahead.level >= STEP_PAGES, "a faded level is 0");
-	ahead.next_ms = now + km_arena_decay_ms();
-}
-
-static void set_level(size_t asked, bool missed)
-{
-	size_t want = wanted_for(asked);
-
-	km_debug(asked || !want, "nothing is committed ahead without a request");
+	size_t want = asked ? km_max(2 * asked, LEAST_PAGES) : 0;
 
 	/* With many free pages, the request failed because of a taken lock or fragmentation: no reason to raise
 	 * the level. */
-	missed = missed && free_pages() < 2 * km_max(km_ahead_level(), LEAST_PAGES);
-	if (missed)
+	if (missed && free_pages() < 2 * km_max(km_ahead_level(), LEAST_PAGES))
 		want = km_max(want, km_max(2 * ahead.level, 2 * LEAST_PAGES));
 	want = km_min(want, km_pages_used() + MOST_PAGES);
-	km_store(&ahead.level, km_max(ahead.level, want));
-	ahead.most = km_max(ahead.most, missed ? want / 2 : asked);
+	km_debug(asked || missed || !want, "nothing is committed ahead without a request");
+	size_t level = km_max(ahead.level, want);
+	ahead.most = km_max(ahead.most, want);
+	if (now >= ahead.next_ms) {
+		if (ahead.next_ms)
+			level = km_max(level / 2, ahead.most);
+		level = level < STEP_PAGES ? 0 : level;
+		ahead.most = 0;
+		ahead.next_ms = now + km_arena_decay_ms();
+	}
+	km_debug(!level || level >= STEP_PAGES, "a faded level is 0");
+	km_store(&ahead.level, level);
 }
 
 static bool records_ahead(void)
@@ -113,8 +104,7 @@ void km_ahead_top_up(void)
 	size_t asked = km_load(&ahead.asked) ? km_swap_acquire(&ahead.asked, (size_t)0) : 0;
 	bool missed = km_load(&ahead.missed) && km_swap_acquire(&ahead.missed, false);
 
-	set_level(asked, missed);
-	decay(km_os_now_ms());
+	set_level(asked, missed, km_os_now_ms());
 	for (int steps = MOST_STEPS; steps && free_pages() < km_ahead_level(); steps--)
 		if (!km_arena_commit(km_node_here()))
 			break;
@@ -155,9 +145,12 @@ bool km_ahead_reserve(long pages)
 static struct {
 	struct km_lock one;	/* one thread at a time */
 	struct km_lock lock;	/* of the following fields; held only while pages are taken, freed or counted */
-	struct km_list taken;	/* taken pieces of pages; next is NULL before the first use */
+	struct km_list taken;	/* taken pieces of pages */
 	long more;		/* pages counted as reserved, but not yet in the count of a cache */
-} touched = { .one = KM_LOCK_INIT(KM_RANK_RESIDENT), .lock = KM_LOCK_INIT(KM_RANK_TAKEN) };
+} touched = {
+	.one = KM_LOCK_INIT(KM_RANK_RESIDENT), .lock = KM_LOCK_INIT(KM_RANK_TAKEN),
+	.taken = { &touched.taken, &touched.taken },
+};
 
 /* Count `more` pages as reserved. Requires: the lock is held, or there is no other thread. */
 static void count(long more)
@@ -219,8 +212,7 @@ static void free_left_pieces(void)
 	km_store(&ahead.left, false);
 	km_store(&km_arena.reserving, false);
 	km_pages_stay_no_more();
-	if (touched.taken.next)
-		give_taken_back();
+	give_taken_back();
 	/* Under the lock: a fork in between would count the pages twice. */
 	km_lock_scope(&touched.lock);
 	count(-touched.more);
@@ -259,11 +251,8 @@ static bool touch_free_pages(size_t pages, size_t own, unsigned order, uint32_t 
 		    take_all(pages - own, STEP_PAGES, LEAST_PIECE, 0);
 
 	/* Only this thread changes the list. */
-	km_list_for_each(entry, &touched.taken) {
-		struct km_page *page = km_container_of(entry, struct km_page, list);
-
+	km_list_for_each_entry(struct km_page, page, &touched.taken, list)
 		done = done && !km_pages_fault_in(page, page->pages, live_shift);
-	}
 	give_taken_back();
 	return done;
 }
@@ -288,11 +277,9 @@ static void take_back(size_t *reserved, long more)
 	touched.more = 0;
 }
 
-/*
- * Become the only thread that makes memory resident. A fork does not take `one`. So a thread that holds the other
- * lock for a fork only tries: the holder of `one` may wait for this fork, and does not exist in the child. Returns:
- * false if this thread may not wait and `one` is taken.
- */
+/* Become the only thread that makes memory resident. A fork does not take `one`. So a thread that holds the other lock
+ * for a fork only tries: the holder of `one` may wait for this fork, and does not exist in the child. Returns: false if
+ * this thread may not wait and `one` is taken. */
 static bool be_the_one(void)
 {
 	if (km_lock_passes(&touched.lock))
@@ -310,8 +297,6 @@ bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 	bool done = commit(more);
 	if (done) {
 		km_lock(&touched.lock);
-		if (!touched.taken.next)
-			km_list_init(&touched.taken);
 		count(more);
 		km_unlock(&touched.lock);
 		/* Make the reserved pages of all caches resident: free pages belong to no particular cache. */
@@ -393,7 +378,7 @@ void km_ahead_fork(bool before, bool child)
 	if (km_lock_is_own(&touched.one))
 		return;
 	if (!others)
-		touched.taken.next = NULL;
+		km_list_init(&touched.taken);
 	km_store(&ahead.left, true);
 	/* A fork in a signal handler may have interrupted the holder of a page lock: then a later call frees the
 	 * pieces. */

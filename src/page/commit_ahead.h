@@ -11,10 +11,8 @@ struct kmem_cache;
 /* Note a request of `pages` pages that may not wait (0: metadata). got: the request succeeded. For arena.c and
  * metadata.c. */
 void km_ahead_note(size_t pages, bool got);
-/*
- * Returns: true if a top-up has work to do. For a tick.
- * km_ahead_top_up(): commit memory ahead. Context: no lock is held, and system calls are allowed.
- */
+/* Returns: true if a top-up has work to do. For a tick. km_ahead_top_up(): commit memory ahead. Context: no lock is
+ * held, and system calls are allowed. */
 bool km_ahead_wanted(void);
 void km_ahead_top_up(void);
 /* Reserve `pages` more free pages at all times, and commit the pages now (negative: give up). Returns: false if
@@ -23,11 +21,10 @@ bool km_ahead_reserve(long pages);
 /*
  * Reserve `want->pages` pages for a cache instead of *reserved, and make all reserved pages resident, with the state
  * that slabs of `order` need. Also make metadata_bytes of metadata resident (0: nothing is made resident). The resident
- * pages are allocated before other pages, and stay resident when they are free again.
- * rest(cache) makes the cache's own slabs resident, as the last step. If rest() fails nothing is changed, except that
- * a reduction holds.
- * Context: one thread at a time, so no thread undoes the work of another. Other threads wait; the function holds no
- * lock that other code waits for.
+ * pages are allocated before other pages, and stay resident when they are free again. rest(cache) makes the cache's own
+ * slabs resident, as the last step. If rest() fails nothing is changed, except that a reduction holds. Context: one
+ * thread at a time, so no thread undoes the work of another. Other threads wait; the function holds no lock that other
+ * code waits for.
  */
 struct km_ahead_want {
 	size_t pages, metadata_bytes;

@@ -20,11 +20,9 @@
 #include "huge_cache.h"
 #include "huge_region.h"
 
-/*
- * Blocks with a mapping of their own. Together with the other mappings of the library there are about a hundred. A
+/* Blocks with a mapping of their own. Together with the other mappings of the library there are about a hundred. A
  * block in a region is copied if realloc cannot grow the block in place. Free parts of a region count against an
- * address space limit, and against overcommit_memory 2: there regions start at MOST_LIMITED blocks.
- */
+ * address space limit, and against overcommit_memory 2: there regions start at MOST_LIMITED blocks. */
 #define MOST_ALONE	40u
 #define MOST_LIMITED	1024u
 
@@ -35,18 +33,16 @@ struct kept {
 	bool dirty;		/* the system refused the memory as well */
 };
 
+struct km_huge km_huge;
 static struct {
 	struct km_lock lock;
-	struct km_huge_entry *table;
-	size_t slots, used, deleted;	/* slots: a power of two */
+	size_t used, deleted;	/* entries of the table */
 	uintptr_t view;		/* for readers without the lock: address of the table | log2 of slots */
-	size_t blocks, bytes;
 	uint32_t searches;
 	unsigned alone;		/* mappings that exist or are being made */
 	uint32_t in_hand;	/* blocks in no table and not cached: a fork waits for these blocks */
 	bool strict, asked;	/* strict: overcommit_memory is 2; asked: strict is known */
 	struct kept *kept;
-	size_t kept_bytes;
 } big = { .lock = KM_LOCK_INIT(KM_RANK_BIG) };
 
 static struct km_busy_was lock_table(void)
@@ -59,8 +55,8 @@ static struct km_busy_was lock_table(void)
 
 static void unlock_table(const struct km_busy_was *was)
 {
-	km_debug(big.used == big.blocks, "the table holds exactly the allocated blocks");
-	km_debug(big.used + big.deleted <= big.slots, "no table entry is counted twice");
+	km_debug(big.used == km_huge.blocks, "the table holds exactly the allocated blocks");
+	km_debug(big.used + big.deleted <= km_huge.slots, "no table entry is counted twice");
 	km_unlock(&big.lock);
 	km_busy_end(*was);
 }
@@ -84,8 +80,8 @@ static size_t hash(uintptr_t start)
 static struct km_huge_entry *find(uintptr_t start)
 {
 	km_debug(km_is_locked(&big.lock), "the table is read under its lock");
-	for (size_t i = hash(start), probes = 0; start > DELETED && probes < big.slots; i++, probes++) {
-		struct km_huge_entry *entry = &big.table[i & (big.slots - 1)];
+	for (size_t i = hash(start), probes = 0; start > DELETED && probes < km_huge.slots; i++, probes++) {
+		struct km_huge_entry *entry = &km_huge.table[i & (km_huge.slots - 1)];
 
 		if (entry->start == start)
 			return entry;
@@ -97,19 +93,19 @@ static struct km_huge_entry *find(uintptr_t start)
 
 static void insert(struct km_huge_entry entry)
 {
-	size_t i = hash(entry.start) & (big.slots - 1);
+	size_t i = hash(entry.start) & (km_huge.slots - 1);
 
 	km_debug(entry.start > DELETED && !(entry.start & (KM_PAGE_SIZE - 1)) && entry.bytes,
 		 "a block begins with a page");
-	km_debug(big.used < big.slots, "the table has room for an insertion");
+	km_debug(big.used < km_huge.slots, "the table has room for an insertion");
 	km_debug(!find(entry.start), "a block is in the table once");
 
-	while (big.table[i].start > DELETED)
-		i = (i + 1) & (big.slots - 1);
-	if (big.table[i].start == DELETED)
+	while (km_huge.table[i].start > DELETED)
+		i = (i + 1) & (km_huge.slots - 1);
+	if (km_huge.table[i].start == DELETED)
 		big.deleted--;
 	/* Write the entry's start last: km_huge_inside reads the table without the lock. */
-	struct km_huge_entry *at = &big.table[i];
+	struct km_huge_entry *at = &km_huge.table[i];
 	const uintptr_t start = entry.start;
 	entry.start = at->start;
 	*at = entry;
@@ -156,36 +152,36 @@ static void hand_over(void *p, size_t bytes)
 
 	*kept = (struct kept){ big.kept, bytes, dirty };
 	big.kept = kept;
-	km_bump(&big.kept_bytes, bytes);
+	km_bump(&km_huge.kept_bytes, bytes);
 }
 
 /* Make room for one more entry, so that an insertion after a system call cannot fail. Returns: false if there is no
  * memory. */
 static bool reserve_entry(void)
 {
-	if (big.table && (big.used + big.deleted + 1) * 4 <= big.slots * 3)
+	if (km_huge.table && (big.used + big.deleted + 1) * 4 <= km_huge.slots * 3)
 		return true;
-	size_t old_slots = big.slots;
+	size_t old_slots = km_huge.slots;
 	size_t slots = !old_slots ? FIRST_SLOTS :
 		       (big.used + 1) * 2 > old_slots ? old_slots * 2 : old_slots;
 	km_debug(km_is_pow2(slots), "the number of table entries is a power of two");
-	struct km_huge_entry *old = big.table, *table;
+	struct km_huge_entry *old = km_huge.table, *table;
 	const size_t bytes = slots * sizeof(*table);
 
 	table = bytes <= METADATA_MOST ? km_metadata_alloc(bytes, true) : km_os_map(bytes, KM_PAGE_SIZE);
 	big.alone += table && bytes > METADATA_MOST;
 	if (!table)
-		return big.table && big.used + big.deleted + 1 < big.slots;
+		return km_huge.table && big.used + big.deleted + 1 < km_huge.slots;
 	/* Set slots to 0 between the tables: a reader in another process must never combine the slots of one table
 	 * with the other table. */
-	km_store(&big.slots, (size_t)0);
-	km_store_release(&big.table, table);
-	km_store_release(&big.slots, slots);
+	km_store(&km_huge.slots, (size_t)0);
+	km_store_release(&km_huge.table, table);
+	km_store_release(&km_huge.slots, slots);
 	big.used = big.deleted = 0;
 	for (size_t i = 0; i < old_slots; i++)
 		if (old[i].start > DELETED)
 			insert(old[i]);
-	km_debug(big.used == big.blocks && !big.deleted, "a new table has the entries of the old one");
+	km_debug(big.used == km_huge.blocks && !big.deleted, "a new table has the entries of the old one");
 	km_store_release(&big.view, (uintptr_t)table | km_ilog2(slots));
 	/* A reader without the lock may still read the old table. Metadata stays readable, and an old table with a
 	 * mapping of its own is never unmapped. */
@@ -199,10 +195,10 @@ static struct kept *take_kept(struct kept **at)
 {
 	struct kept *kept = *at;
 
-	km_debug(big.kept_bytes >= kept->bytes, "a kept mapping is counted");
+	km_debug(km_huge.kept_bytes >= kept->bytes, "a kept mapping is counted");
 
 	*at = kept->next;
-	km_bump(&big.kept_bytes, -kept->bytes);
+	km_bump(&km_huge.kept_bytes, -kept->bytes);
 	return kept;
 }
 
@@ -211,7 +207,7 @@ void km_huge_offer(void)
 	table_scope();
 	struct kept *kept = big.kept, *next;
 	big.kept = NULL;
-	km_store(&big.kept_bytes, (size_t)0);
+	km_store(&km_huge.kept_bytes, (size_t)0);
 	for (; kept; kept = next) {
 		next = kept->next;
 		hand_over(kept, kept->bytes);
@@ -280,20 +276,18 @@ static void let_go(void *p, size_t bytes, uint32_t region)
 
 size_t km_huge_pages(void)
 {
-	return km_load(&big.bytes) >> KM_PAGE_SHIFT;
+	return km_load(&km_huge.bytes) >> KM_PAGE_SHIFT;
 }
 
 /* Returns: bytes in huge blocks and slabs. The cached blocks are bounded in proportion to this number. */
 static size_t in_use(void)
 {
-	return big.bytes + (km_pages_there() << KM_PAGE_SHIFT);
+	return km_huge.bytes + (km_pages_there() << KM_PAGE_SHIFT);
 }
 
-/*
- * Fit a cached block to `bytes` bytes. The block belongs to the caller. Drops the lock during system calls. Requires:
+/* Fit a cached block to `bytes` bytes. The block belongs to the caller. Drops the lock during system calls. Requires:
  * the lock is held. Returns: NULL if the system refuses or the space behind the block is taken; then the block is
- * freed.
- */
+ * freed. */
 static void *fit(struct km_huge_cached cached, size_t bytes)
 {
 	size_t whole = whole_pages(bytes), had = whole_pages(cached.bytes);
@@ -349,11 +343,9 @@ static bool park(void *p, size_t bytes, uint32_t region)
 	return renewed && km_huge_cache_put(p, bytes, region, in_use());
 }
 
-/*
- * Give cached blocks back: those beyond the bound, or those older than decay_ms. At most as many as are cached at the
+/* Give cached blocks back: those beyond the bound, or those older than decay_ms. At most as many as are cached at the
  * start, because threads that free meanwhile trim the cache themselves. Drops the lock during system calls. Requires:
- * the lock is held. Returns: bytes.
- */
+ * the lock is held. Returns: bytes. */
 static size_t shed(bool beyond, unsigned decay_ms)
 {
 	struct km_huge_cached gone;
@@ -384,7 +376,7 @@ static bool shed_for(size_t bytes)
 size_t km_huge_purge(unsigned decay_ms)
 {
 	/* Usually there never was a huge block: take no lock. */
-	if (!km_load(&big.table))
+	if (!km_load(&km_huge.table))
 		return 0;
 	table_scope();
 	km_huge_cache_fade(in_use(), !decay_ms);
@@ -463,11 +455,10 @@ void *km_huge_alloc(size_t bytes, size_t align, bool *zero)
 	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region, zero);
 	/* Reserve the entry only now: other threads may have inserted while the lock was dropped. */
 	if (p && reserve_entry()) {
-		km_debug(!((uintptr_t)p & (km_max(align, KM_PAGE_SIZE) - 1)),
-			 "a block has the requested alignment");
+		km_debug(!((uintptr_t)p & (km_max(align, KM_PAGE_SIZE) - 1)), "a block has the requested alignment");
 		insert((struct km_huge_entry){ (uintptr_t)p, bytes, 0, region, 0 });
-		km_bump(&big.blocks, 1);
-		km_bump(&big.bytes, bytes);
+		km_bump(&km_huge.blocks, 1);
+		km_bump(&km_huge.bytes, bytes);
 	} else if (p) {
 		let_go(p, bytes, region);
 		p = NULL;
@@ -509,10 +500,10 @@ bool km_huge_free(const void *p)
 	if (!entry)
 		return false;
 	const struct km_huge_entry gone = *entry;
-	km_debug(gone.bytes <= big.bytes, "the sum of bytes is right");
+	km_debug(gone.bytes <= km_huge.bytes, "the sum of bytes is right");
 	remove_entry(entry);
-	km_bump(&big.blocks, -1);
-	km_bump(&big.bytes, -gone.bytes);
+	km_bump(&km_huge.blocks, -1);
+	km_bump(&km_huge.bytes, -gone.bytes);
 	/* Offer one kept range to the system again. */
 	struct kept *kept = km_unlikely(big.kept != NULL) ? take_kept(&big.kept) : NULL;
 	if (kept)
@@ -559,7 +550,7 @@ void *km_huge_resize(void *p, size_t bytes)
 	if (moved) {
 		struct km_huge_entry now = { (uintptr_t)moved, bytes, entry->owner, entry->region, entry->found };
 
-		km_bump(&big.bytes, bytes - entry->bytes);
+		km_bump(&km_huge.bytes, bytes - entry->bytes);
 		remove_entry(entry);
 		insert(now);
 		/* The bound of cached blocks falls with the bytes in use. */
@@ -595,8 +586,8 @@ uint32_t km_huge_search(void)
 /* Find the next block of owner from *from on. Requires: the lock is held. */
 static void *find_next(uint64_t owner, uint32_t search, size_t *from)
 {
-	while (*from < big.slots) {
-		struct km_huge_entry *entry = &big.table[(*from)++];
+	while (*from < km_huge.slots) {
+		struct km_huge_entry *entry = &km_huge.table[(*from)++];
 
 		if (entry->start > DELETED && entry->owner == owner && entry->found != search) {
 			entry->found = search;
@@ -637,31 +628,6 @@ bool km_huge_inside(const void *p)
 	}
 }
 
-void km_huge_get_stats(size_t *blocks, size_t *bytes)
-{
-	*blocks = km_load(&big.blocks);
-	*bytes = km_load(&big.bytes);
-}
-
-void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
-		   const size_t **cached)
-{
-	*cached = &km_huge_cache.pages;
-	*blocks = &big.blocks;
-	*bytes = &big.bytes;
-	*kept = &big.kept_bytes;
-	*spare = &km_region_spare;
-}
-
-void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size_t **slots,
-			  const struct km_huge_cached **cached, const unsigned **cached_count)
-{
-	*table = (const struct km_huge_entry *const *)&big.table;
-	*slots = &big.slots;
-	*cached = km_huge_cache.at;
-	*cached_count = &km_huge_cache.count;
-}
-
 /* Before a fork, wait until in_hand is 0: the child would lose a block counted there. In the child of a signal
  * handler's fork the interrupted code may own the block. */
 void km_huge_fork(bool before, bool child)
@@ -688,8 +654,8 @@ static void hide_all(bool hidden)
 
 	km_debug(km_is_locked(&big.lock), "the table is locked while free memory is hidden");
 	km_region_hide_free(hidden, &left);
-	for (size_t i = 0; i < big.slots && left; i++) {
-		const struct km_huge_entry *entry = &big.table[i];
+	for (size_t i = 0; i < km_huge.slots && left; i++) {
+		const struct km_huge_entry *entry = &km_huge.table[i];
 
 		if (entry->start <= DELETED || !entry->region)
 			continue;
@@ -710,7 +676,7 @@ long km_huge_mlockall(int flags)
 
 size_t km_huge_spare(void)
 {
-	return km_load(&big.kept_bytes) + km_load(&km_region_spare);
+	return km_load(&km_huge.kept_bytes) + km_load(&km_region_spare);
 }
 
 size_t km_huge_idle(void)

@@ -17,6 +17,14 @@ struct km_huge_entry {
 	uint32_t found;		/* number of the last search that returned the block */
 };
 
+/* The blocks, and ranges that munmap refused. Changed under the lock; read without, also from outside the process. */
+extern km_hidden struct km_huge {
+	struct km_huge_entry *table;	/* replaced at times */
+	size_t slots;			/* of the table: a power of two */
+	size_t blocks, bytes;
+	size_t kept_bytes;
+} km_huge;
+
 /* Allocate a block, aligned to max(align, a page). Requires: bytes > 0; align is a power of two. Returns: NULL if
  * there is no memory. *zero: the block reads as zeros. */
 void *km_huge_alloc(size_t bytes, size_t align, bool *zero);
@@ -28,8 +36,7 @@ size_t km_huge_try_bytes(const void *p);
 bool km_huge_free(const void *p);
 /* Resize the block and keep the content; the address may change. Returns: NULL if the block is unchanged. */
 void *km_huge_resize(void *p, size_t bytes);
-/* Get or set the objcg of the block (page/obj_cgroups.h); 0: uncharged, or no huge block. A resize keeps the
- * objcg. */
+/* Get or set the objcg of the block (page/obj_cgroups.h); 0: uncharged, or no huge block. A resize keeps the objcg. */
 uint64_t km_huge_owner(const void *p);
 void km_huge_set_owner(const void *p, uint64_t owner);
 /* Begin a search. Returns: the number of the search. */
@@ -52,14 +59,6 @@ long km_huge_mlockall(int flags);
 size_t km_huge_spare(void);
 /* Returns: km_huge_spare() plus the bytes of cached blocks. */
 size_t km_huge_idle(void);
-void km_huge_get_stats(size_t *blocks, size_t *bytes);
-/* Addresses of the counters: blocks, bytes, the two parts of km_huge_spare(), and the pages of cached blocks. */
-void km_huge_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
-		   const size_t **cached);
-/* Addresses of the table of blocks, and of the cached blocks. */
-struct km_huge_cached;
-void km_huge_expose_blocks(const struct km_huge_entry *const **table, const size_t **slots,
-			  const struct km_huge_cached **cached, const unsigned **cached_count);
 void km_huge_fork(bool before, bool child);
 
 #endif

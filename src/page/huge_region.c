@@ -3,8 +3,7 @@
  * rises: two mappings. A block freed below the mark stays accessible, without memory, so that the mapping around the
  * block stays whole. Invariants: the first and the last granule of each run have a record that describes the run. Two
  * free runs are never adjacent. Free memory reads as zeros, unless the run is dirty because the system refused the
- * purge. The spare room of a block reads as zeros. A region without blocks is unmapped, or kept if the system
- * refuses.
+ * purge. The spare room of a block reads as zeros. A region without blocks is unmapped, or kept if the system refuses.
  */
 #include <errno.h>
 
@@ -18,11 +17,9 @@
 #include "os/os.h"
 #include "metadata.h"
 
-/*
- * Granules. Blocks have more than 4 MiB, so rounding costs a third of address space at most. A transparent huge page
+/* Granules. Blocks have more than 4 MiB, so rounding costs a third of address space at most. A transparent huge page
  * lies in one granule and so in one block. Where address space or committed memory is limited, rounding costs a
- * sixteenth at most.
- */
+ * sixteenth at most. */
 #define GRANULE		((size_t)2 << 20)
 #define SMALL_GRANULE	((size_t)256 << 10)
 #define FIRST_BYTES	((size_t)1 << 30)
@@ -129,15 +126,12 @@ static void count_used(struct region *region, long granules)
 {
 	region->used += (uint32_t)granules;
 	km_bump(&km_region_spare, -(size_t)granules * regions.granule);
-	km_debug(region->used <= region->ready && (long)km_region_spare >= 0,
-		 "a region has no more blocks than room");
+	km_debug(region->used <= region->ready && (long)km_region_spare >= 0, "a region has no more blocks than room");
 }
 
-/*
- * Purge memory, and reset protections, locks and advice of the user, so that the range has the flags of the mapping
+/* Purge memory, and reset protections, locks and advice of the user, so that the range has the flags of the mapping
  * around. The reset merges mappings and needs no new mapping, so the system has no reason to refuse. Returns: true if
- * the memory reads as zeros now.
- */
+ * the memory reads as zeros now. */
 bool km_region_clean_part(void *p, size_t bytes)
 {
 	(void)km_os_unprotect(p, bytes);
@@ -257,9 +251,7 @@ static struct region *find(size_t granules, size_t align, size_t *first, size_t 
 	for (unsigned class = class_of(granules); class < CLASSES; class++) {
 		int looks = LOOKS;
 
-		km_list_for_each(entry, &regions.free[class]) {
-			struct run *run = km_container_of(entry, struct run, list);
-
+		km_list_for_each_entry(struct run, run, &regions.free[class], list) {
 			if (!looks--)
 				break;
 			struct region *region = region_at(run->region);
@@ -461,8 +453,7 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 	struct region *region = region_at(number - 1);
 	size_t i = (size_t)((char *)p - region->base) / regions.granule;
 	size_t have = region->run[i].granules, want = granules_of(new_bytes);
-	km_debug(!region->run[i].free && have >= granules_of(old_bytes),
-		 "a block has enough granules for its bytes");
+	km_debug(!region->run[i].free && have >= granules_of(old_bytes), "a block has enough granules for its bytes");
 
 	if (new_bytes >= old_bytes) {
 		if (want > have && !grow(region, i, have, want))

@@ -1,8 +1,7 @@
 /*
  * metadata.c: the library's own memory: power-of-two free lists over ranges committed step by step. Invariants: all
- * metadata stays readable for ever. A free piece keeps its content, except the link, until the piece is allocated
- * again or its page is purged; a purged page reads as zeros. A purged page is on no free list, and has a mark in
- * gone.
+ * metadata stays readable for ever. A free piece keeps its content, except the link, until the piece is allocated again
+ * or its page is purged; a purged page reads as zeros. A purged page is on no free list, and has a mark in gone.
  */
 #include "deferred_free.h"
 #include "metadata.h"
@@ -23,20 +22,17 @@
 #define MARK_BYTES	(RANGE_BYTES / KM_PAGE_SIZE / 8)	/* a bit for each page of the largest range */
 #define TRIM_PAGES	4096u		/* most pages purged while the lock is held */
 #define TRIM_FROM	((size_t)4 << 20)	/* least free bytes for a trim */
-#define MOST_SPANS	128u		/* enough under an address space limit: a range takes a 64th of the limit */
 
+struct km_metadata km_metadata;
 static struct {
 	struct km_lock lock;
 	char *base, *at, *committed, *end;	/* the current range */
-	size_t committed_bytes;		/* without purged pages */
 	size_t free_bytes;		/* bytes on the free lists */
 	size_t freed;			/* bytes freed since the last trim */
 	uint8_t *units;			/* for each page of the range: free smallest pieces, during a trim */
 	uint64_t *gone;			/* a bit for each page of the range: purged */
 	size_t gone_pages;
 	char *root;			/* the first bytes of the first range (km_metadata_root) */
-	struct km_span span[MOST_SPANS];
-	unsigned spans;
 	/* Linked by the last word of a smallest piece. [spread]: records of km_metadata_alloc_spread() have lists, and
 	 * so pages, of their own, because some records stay for ever. */
 	void *free[2][MAX_SHIFT + 1];
@@ -55,18 +51,16 @@ static void **link_of(void *p)
 /* With the lock. */
 static void note_span(const char *start, size_t bytes)
 {
-	if (metadata.spans == MOST_SPANS)
+	if (km_metadata.spans == km_array_count(km_metadata.span))
 		return;
-	metadata.span[metadata.spans] = (struct km_span){ start, start + bytes };
+	km_metadata.span[km_metadata.spans] = (struct km_span){ start, start + bytes };
 	/* Release: a reader outside of the process that sees the count sees the span. */
-	km_store_release(&metadata.spans, metadata.spans + 1);
+	km_store_release(&km_metadata.spans, km_metadata.spans + 1);
 }
 
 void km_metadata_note_span(const void *start, size_t bytes)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&metadata.lock);
+	km_busy_lock_scope(&metadata.lock);
 	note_span(start, bytes);
 }
 
@@ -151,8 +145,7 @@ static bool find_gone(size_t pages, size_t *first)
 	return false;
 }
 
-/* Allocate a piece of purged pages; the piece reads as zeros. Returns: NULL if there are not enough adjacent
- * pages. */
+/* Allocate a piece of purged pages; the piece reads as zeros. Returns: NULL if there are not enough adjacent pages. */
 static void *take_gone(unsigned shift)
 {
 	size_t bytes = (size_t)1 << shift, pages = bytes > KM_PAGE_SIZE ? bytes >> KM_PAGE_SHIFT : 1, first;
@@ -163,7 +156,7 @@ static void *take_gone(unsigned shift)
 	km_bits_change(metadata.gone, first, pages, false);
 	km_debug(metadata.gone_pages >= pages, "returned pages are counted");
 	metadata.gone_pages -= pages;
-	km_bump(&metadata.committed_bytes, pages << KM_PAGE_SHIFT);
+	km_bump(&km_metadata.committed_bytes, pages << KM_PAGE_SHIFT);
 	return p;
 }
 
@@ -187,7 +180,7 @@ static void *carve(size_t bytes, bool may_wait)
 		if (!may_wait || km_os_commit(metadata.committed, step))
 			return NULL;
 		metadata.committed += step;
-		km_bump(&metadata.committed_bytes, step);
+		km_bump(&km_metadata.committed_bytes, step);
 	}
 	/* Bytes skipped by the alignment become smaller pieces. */
 	for (size_t piece; metadata.at < p; metadata.at += piece) {
@@ -249,9 +242,7 @@ void *km_metadata_alloc(size_t bytes, bool may_wait)
 
 bool km_metadata_ahead(size_t bytes)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&metadata.lock);
+	km_busy_lock_scope(&metadata.lock);
 	bool ready = metadata.at && (size_t)(metadata.committed - metadata.at) >= bytes;
 	/* At the end of a range only the rest is committed: a thread that needs more begins the next range. */
 	size_t left = (size_t)(metadata.end - metadata.committed);
@@ -259,7 +250,7 @@ bool km_metadata_ahead(size_t bytes)
 	size_t step = ready || !metadata.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
 	if (step && !km_os_commit(metadata.committed, step)) {
 		metadata.committed += step;
-		km_bump(&metadata.committed_bytes, step);
+		km_bump(&km_metadata.committed_bytes, step);
 		ready = true;
 	}
 	return ready;
@@ -279,11 +270,9 @@ static char *next_gone(size_t *page)
 	return found;
 }
 
-/*
- * Make memory of future allocations resident. Purged pages are allocated first, so start with these pages. Purged
- * pages still count as purged until the allocation. The lock is held for the search, not for the faults: metadata
- * stays mapped and readable, so a fault on a page allocated or purged meanwhile is harmless.
- */
+/* Make memory of future allocations resident. Purged pages are allocated first, so start with these pages. Purged pages
+ * still count as purged until the allocation. The lock is held for the search, not for the faults: metadata stays
+ * mapped and readable, so a fault on a page allocated or purged meanwhile is harmless. */
 bool km_metadata_fault_in(size_t bytes)
 {
 	size_t unit = km_os_page_bytes(), page = 0;
@@ -314,8 +303,7 @@ static void free_piece(void *p, size_t bytes, bool spread)
 		km_deferred_piece(p, bytes);
 		return;
 	}
-	km_busy_scope(was);
-	km_lock_scope(&metadata.lock);
+	km_busy_lock_scope(&metadata.lock);
 	push(p, shift, spread);
 	metadata.freed += (size_t)1 << shift;
 }
@@ -385,11 +373,9 @@ static void count_list(void *p, unsigned shift)
 	}
 }
 
-/*
- * Choose the pages to purge: the first TRIM_PAGES entirely free pages, by whole system pages. units becomes UNITS for
- * chosen pages, 0 for other pages. A piece of several pages goes only with all its pages. Returns: the number of
- * chosen pages.
- */
+/* Choose the pages to purge: the first TRIM_PAGES entirely free pages, by whole system pages. units becomes UNITS for
+ * chosen pages, 0 for other pages. A piece of several pages goes only with all its pages. Returns: the number of chosen
+ * pages. */
 static size_t choose(size_t all)
 {
 	size_t chosen = 0, unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
@@ -458,13 +444,14 @@ static void give_back(size_t all)
 			end++;
 			continue;
 		}
-		km_debug(metadata.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "returned metadata was committed");
+		km_debug(km_metadata.committed_bytes >= (end - page) << KM_PAGE_SHIFT,
+			 "returned metadata was committed");
 		purge(p, (end - page) << KM_PAGE_SHIFT);
 		km_bits_change(metadata.gone, page, end - page, true);
 		given += end - page;
 	}
 	metadata.gone_pages += given;
-	km_bump(&metadata.committed_bytes, -(given << KM_PAGE_SHIFT));
+	km_bump(&km_metadata.committed_bytes, -(given << KM_PAGE_SHIFT));
 }
 
 /* Purge entirely free pages. Requires: the lock is held. Returns: the number of chosen pages. */
@@ -494,10 +481,8 @@ static size_t trim(void)
 
 void km_metadata_came_back(size_t bytes)
 {
-	km_busy_scope(was);
-
-	km_lock_scope(&metadata.lock);
-	km_bump(&metadata.committed_bytes, bytes);
+	km_busy_lock_scope(&metadata.lock);
+	km_bump(&km_metadata.committed_bytes, bytes);
 }
 
 bool km_metadata_purge(void *p, size_t bytes)
@@ -518,7 +503,7 @@ void km_metadata_trim(bool always)
 		chosen = 0;
 		km_lock(&metadata.lock);
 		if (metadata.free_bytes >= (always ? 2 * KM_PAGE_SIZE : TRIM_FROM) &&
-		    (always || metadata.freed >= metadata.committed_bytes / 4))
+		    (always || metadata.freed >= km_metadata.committed_bytes / 4))
 			chosen = trim();
 		km_unlock(&metadata.lock);
 		km_busy_end(was);
@@ -537,21 +522,9 @@ void km_metadata_let_go(void)
 	km_unlock(&metadata.lock);
 }
 
-size_t km_metadata_committed_bytes(void)
-{
-	return km_load(&metadata.committed_bytes);
-}
-
-void km_metadata_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count)
-{
-	*bytes = &metadata.committed_bytes;
-	*spans = metadata.span;
-	*count = &metadata.spans;
-}
-
 void *km_metadata_root(void)
 {
-	return metadata.committed_bytes ? metadata.root : NULL;
+	return km_metadata.committed_bytes ? metadata.root : NULL;
 }
 
 void km_metadata_fork(bool before, bool child)

@@ -18,11 +18,11 @@ struct block {
 	uint64_t taken[KM_BLOCK_PAGES / 64];
 };
 
+struct km_lock km_nodump_lock = KM_LOCK_INIT(KM_RANK_NODUMP);
 static struct {
-	struct km_lock lock;
-	struct km_list blocks;		/* next is NULL before the first block */
+	struct km_list blocks;
 	bool any;			/* the list has or had a block; read without the lock */
-} nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP) };
+} nodump = { .blocks = { &nodump.blocks, &nodump.blocks } };
 
 /* ------------------------------------------------------------------ pages of a block; the lock held */
 
@@ -50,24 +50,17 @@ static struct km_page *cut_any(unsigned order, int node)
 {
 	struct km_page *page = NULL;
 
-	if (nodump.blocks.next)
-		km_list_for_each(entry, &nodump.blocks) {
-			struct block *block = km_container_of(entry, struct block, list);
-
-			if ((node < 0 || block->first->node == km_first_node(node)) && (page = cut(block, order)))
-				return page;
-		}
+	km_list_for_each_entry(struct block, block, &nodump.blocks, list)
+		if ((node < 0 || block->first->node == km_first_node(node)) && (page = cut(block, order)))
+			return page;
 	return NULL;
 }
 
 static struct block *block_of(const struct km_page *page)
 {
-	km_list_for_each(entry, &nodump.blocks) {
-		struct block *block = km_container_of(entry, struct block, list);
-
+	km_list_for_each_entry(struct block, block, &nodump.blocks, list)
 		if (page >= block->first && page < block->first + KM_BLOCK_PAGES)
 			return block;
-	}
 	return NULL;
 }
 
@@ -93,37 +86,33 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 {
 	int wanted = node < 0 ? (int)km_node_here() : node;
 
-	if (!km_lock_may(&nodump.lock, may_wait))
+	if (!km_lock_may(&km_nodump_lock, may_wait))
 		return NULL;
 	struct km_page *page = cut_any(order, wanted);
-	km_unlock_may(&nodump.lock, may_wait);
+	km_unlock_may(&km_nodump_lock, may_wait);
 	struct block *block = page || !may_wait ? NULL : new_block(node);
-	if (page || (!block && km_is_only_node(node)) || !km_lock_may(&nodump.lock, may_wait))
+	if (page || (!block && km_is_only_node(node)) || !km_lock_may(&km_nodump_lock, may_wait))
 		return page;
 	if (block) {
 		page = cut(block, order);
-		if (!nodump.blocks.next)
-			km_list_init(&nodump.blocks);
 		km_store(&nodump.any, true);
 		km_list_add_tail(&block->list, &nodump.blocks);
 	} else {
 		page = cut_any(order, NUMA_NO_NODE);
 	}
-	km_unlock_may(&nodump.lock, may_wait);
+	km_unlock_may(&km_nodump_lock, may_wait);
 	return page;
 }
 
-/*
- * km_page_hold waits for a thread that holds the page. The memory of the slab goes back to the system at once, not
- * with the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab.
- */
+/* km_page_hold waits for a thread that holds the page. The memory of the slab goes back to the system at once, not with
+ * the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab. */
 void km_nodump_free(struct km_page *page, unsigned order)
 {
 	km_page_hold(page);
 	km_page_let_go(page);
 	if (km_thread.no_calls || !km_pages_hollow(page, (size_t)1 << order))
 		__builtin_memset(km_page_address(page), 0, KM_PAGE_SIZE << order);
-	km_lock_scope(&nodump.lock);
+	km_lock_scope(&km_nodump_lock);
 	struct block *block = block_of(page);
 	size_t index = (size_t)(page - block->first), count = (size_t)1 << order;
 	km_debug(km_bits_count(block->taken, index, count) == count, "a page is freed once");
@@ -137,15 +126,12 @@ static struct block *take_unused(void)
 {
 	if (!km_load(&nodump.any))
 		return NULL;
-	km_lock_scope(&nodump.lock);
-	km_list_for_each(entry, &nodump.blocks) {
-		struct block *block = km_container_of(entry, struct block, list);
-
+	km_lock_scope(&km_nodump_lock);
+	km_list_for_each_entry(struct block, block, &nodump.blocks, list)
 		if (!block->used) {
 			km_list_del(&block->list);
 			return block;
 		}
-	}
 	return NULL;
 }
 
@@ -161,9 +147,4 @@ void km_nodump_release(void)
 		km_pages_free(block->first, KM_MAX_ORDER);
 		km_metadata_free(block, sizeof(*block));
 	}
-}
-
-void km_nodump_fork(bool before, bool child)
-{
-	km_lock_around_fork(&nodump.lock, before, child);
 }

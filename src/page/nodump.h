@@ -10,6 +10,6 @@ void km_nodump_free(struct km_page *page, unsigned order);
 /* Give unused blocks back to the page runs, as pages of core dumps again. Context: no lock is held except the lock of
  * reclaim. */
 void km_nodump_release(void);
-void km_nodump_fork(bool before, bool child);
+extern km_hidden struct km_lock km_nodump_lock;	/* for a fork */
 
 #endif

@@ -150,8 +150,7 @@ void km_run_count_out(struct km_zone *zone, struct km_page *run)
 
 static struct km_page *look_in(const struct km_list *list, size_t count, size_t align, unsigned *visits)
 {
-	km_list_for_each(entry, list) {
-		struct km_page *run = km_container_of(entry, struct km_page, list);
+	km_list_for_each_entry(struct km_page, run, list, list) {
 		/* An index in the range has the alignment of the page's address: the first page of a range is aligned
 		 * to any block. */
 		size_t start = align == 1 ? 0 : (size_t)(run - km_range_of_page(run)->page);
@@ -206,11 +205,9 @@ km_cold static void miss_trimmed(struct km_zone *zone, size_t pages)
 	km_bump(&zone->missed, again);
 }
 
-/*
- * Returns: the index in the run [start, end) from which to take `count` aligned pages. A reservation wants resident
+/* Returns: the index in the run [start, end) from which to take `count` aligned pages. A reservation wants resident
  * pages. So while one exists and only a part of the run is resident, the first resident page is chosen, if `count`
- * pages follow.
- */
+ * pages follow. */
 static size_t place_in(const struct km_range *range, const struct km_page *run, size_t start, size_t end, size_t count,
 		       size_t align)
 {
@@ -259,8 +256,7 @@ static struct km_page *take_from(struct km_zone *zone, struct km_page *run, size
 	if (after < end)
 		link_run(zone, &range->page[after], end - after, dirty - taken - before, freed_ms);
 	km_debug(!km_bits_count(range->dirty, first, count), "a page in use has no dirty bit");
-	km_debug(taken <= count && taken + before <= dirty,
-		 "the parts of a run have all dirty pages of the run");
+	km_debug(taken <= count && taken + before <= dirty, "the parts of a run have all dirty pages of the run");
 	count_free(zone, -taken, taken - count);
 	km_bump(&zone->pages.used_pages, count);
 	if (km_unlikely(zone->trimmed) && taken < count)
@@ -341,8 +337,7 @@ void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size
 		km_bits_change(range->dirty, index, count, true);
 	if (dirty && count <= KM_SMALL_PAGES)
 		zone->small -= km_min(zone->small, (uint32_t)count);
-	km_debug(!left || km_range_node(range, index - 1) == km_range_node(range, index),
-		 "a run is of one node");
+	km_debug(!left || km_range_node(range, index - 1) == km_range_node(range, index), "a run is of one node");
 	count_free(zone, to.dirty, count - to.dirty);
 	if (left && may_join(left, &to))
 		join(zone, &to, left, index - left->run);

@@ -45,8 +45,7 @@ size_t km_pages_there(void)
 	return used - km_min(km_load(&km_arena.gone_pages), used);
 }
 
-/* Returns: the pages kept for reservations, with a margin, because the alignment of slabs leaves some pages
- * unused. */
+/* Returns: the pages kept for reservations, with a margin, because the alignment of slabs leaves some pages unused. */
 static size_t staying(void)
 {
 	size_t pages = km_load(&km_arena.reserved_pages);
@@ -117,12 +116,10 @@ void km_pages_swept(void)
 	km_store(&km_arena.slack_swept, km_load(&km_arena.slack));
 }
 
-/*
- * Returns: the swing: pages that trimming took and the program allocated again soon after. Dirty memory may exceed
- * its bound by the swing. Use must fall by more than the swing before the fall counts as a fall. The swing fades with
- * the decay time, and kmem_shrink_all() resets the swing. In-use pages, huge blocks and the swing together are at
- * most five quarters of the recent peak of use.
- */
+/* Returns: the swing: pages that trimming took and the program allocated again soon after. Dirty memory may exceed its
+ * bound by the swing. Use must fall by more than the swing before the fall counts as a fall. The swing fades with the
+ * decay time, and kmem_shrink_all() resets the swing. In-use pages, huge blocks and the swing together are at most five
+ * quarters of the recent peak of use. */
 size_t km_pages_swing(void)
 {
 	size_t used = km_pages_there() + km_huge_pages(), peak = km_max(km_load(&km_arena.peak_pages), used);
@@ -238,8 +235,7 @@ static struct km_page *oldest_in(struct km_zone *zone, unsigned bin, uint32_t no
 		struct km_range *range = km_range_of_page(run);
 		struct span span = span_of(range, run);
 
-		km_debug(run->dirty && run->dirty <= run->run,
-			 "a run of these bins has pages that may be resident");
+		km_debug(run->dirty && run->dirty <= run->run, "a run of these bins has pages that may be resident");
 
 		/* Skip also a run freed after `now`: otherwise a purge would last as long as other threads free. */
 		if (now - run->freed_ms + LATER_MS < decay_ms + LATER_MS)
@@ -290,11 +286,9 @@ static bool give(const struct offer *offer, struct span span, size_t dirty)
 	return true;
 }
 
-/*
- * Purge the span. If the system refuses a part, the program has locked a page in the part: purge the two halves, down
+/* Purge the span. If the system refuses a part, the program has locked a page in the part: purge the two halves, down
  * to single pages. A refused page stays. If the system refuses everything (mlockall), MOST_KEPT refused pages end the
- * attempt. Returns: the number of purged pages.
- */
+ * attempt. Returns: the number of purged pages. */
 static size_t give_parts(struct offer *offer, struct span span)
 {
 	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
@@ -318,12 +312,10 @@ static size_t give_parts(struct offer *offer, struct span span)
 	return given + give_parts(offer, (struct span){ middle, span.end });
 }
 
-/*
- * Purge the records of the free pages [*first, *end), taken off all lists by the caller, by whole pages of the system.
+/* Purge the records of the free pages [*first, *end), taken off all lists by the caller, by whole pages of the system.
  * A record of zeros means an unused page. The system may refuse. One page of the page map describes more pages than
  * most runs have, so clean runs on both sides are taken off their lists as well. *first and *end include these runs
- * afterwards.
- */
+ * afterwards. */
 static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
 {
 	const size_t unit = km_os_page_bytes(), most = unit / sizeof(*range->map);
@@ -463,8 +455,7 @@ bool km_pages_hollow(struct km_page *page, size_t count)
 	if (km_os_purge(km_page_address(page), count << KM_PAGE_SHIFT))
 		return false;
 	for (size_t i = 0; i < count; i++) {
-		km_debug(page[i].type != KM_PAGE_FREE && page[i].type != KM_PAGE_FREE_LAST,
-			 "hollow pages are in use");
+		km_debug(page[i].type != KM_PAGE_FREE && page[i].type != KM_PAGE_FREE_LAST, "hollow pages are in use");
 		gone += !(page[i].flags & KM_PAGE_GONE);
 	}
 	/* Count first: in the child of a handler's fork the count is never below the number of flags. */

@@ -37,8 +37,7 @@ static size_t find_long(const struct km_range *range, unsigned node, size_t coun
 			index += skip_of(page);
 		} else {
 			start = start == SIZE_MAX ? km_align_up(index, align) : start;
-			km_debug(page->run && index + page->run <= range->ready,
-				 "a run ends in committed memory");
+			km_debug(page->run && index + page->run <= range->ready, "a run ends in committed memory");
 			index += page->run;
 			if (start + count <= index)
 				return start;
@@ -178,8 +177,7 @@ static bool unmap(struct km_range *range, size_t ready)
 	bool goes = range->ready == ready;
 	if (goes) {
 		range->leaving = true;
-		/* Release pairs with the acquire in km_page_of_any: a thread that sees 0 finds no page in the
-		 * range. */
+		/* Release pairs with the acquire in km_page_of_any: a thread that sees 0 finds no page in the range. */
 		km_store_release(&range->ready, (size_t)0);
 	}
 	km_unlock(&km_arena.grow);

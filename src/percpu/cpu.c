@@ -69,11 +69,10 @@ __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(v
 	return (intptr_t)tls - (intptr_t)__builtin_thread_pointer();
 }
 
-/* rseq area for sequences of unregistered threads. The area names CPU 0, and CPU 0's pcs are closed at such a time.
- * The hot path may run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before
- * constructors. Relocating the library runs the resolver of this ifunc, the only purpose of the ifunc. A static
- * program is relocated before the thread pointer is set. On x86-64 the linker knows the offset without the thread
- * pointer. */
+/* rseq area for sequences of unregistered threads. The area names CPU 0, and CPU 0's pcs are closed at such a time. The
+ * hot path may run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before
+ * constructors. Relocating the library runs the resolver of this ifunc, the only purpose of the ifunc. A static program
+ * is relocated before the thread pointer is set. On x86-64 the linker knows the offset without the thread pointer. */
 km_tls struct rseq_area km_dummy_area;
 intptr_t km_rseq, km_thread_rseq, km_cid_rseq;
 /* rseq area without a CPU, as an unregistered thread has: pcs read as zeros. Sequences store here as to the dummy. */
@@ -539,8 +538,7 @@ static void start_areas(const char *want, const char *by)
 		do_without();
 		return;
 	}
-	km_debug(km_cpu_is_online(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home),
-		 "word 0 of an area is 0");
+	km_debug(km_cpu_is_online(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home), "word 0 of an area is 0");
 	/* If a pcs is not a single word, or not indexed by CPU, hits must miss: they read zeros below the areas. Two
 	 * zero areas precede the first area, for the dummy's CPU and for CPU -1. */
 	km_store_release(&km_hot.percpu, km_hits_by_cpu() ? km_percpu.base : range + AREA_BYTES);
@@ -586,6 +584,7 @@ static void describe_gate(void)
 /* Warn if a forced discipline is not available, because a measured figure would be of another discipline. */
 void km_percpu_start(const char *want, const char *by)
 {
+	want = __builtin_strcmp(want, "auto") ? want : NULL;
 	start_areas(want, by);
 	describe_gate();
 	const char *is = km_discipline_name(km_percpu.discipline);
@@ -696,12 +695,10 @@ uint32_t km_percpu_alloc(size_t bytes)
 		found = find_run(*from, AREA_BYTES / 8, words);
 		*from = (uint32_t)(found ?: AREA_BYTES / 8);
 	}
-	if (found && (found + words) * 8 > areas.committed &&
-	    !commit_to(km_align_up((found + words) * 8, COMMIT_STEP)))
+	if (found && (found + words) * 8 > areas.committed && !commit_to(km_align_up((found + words) * 8, COMMIT_STEP)))
 		found = 0;
 	if (found) {
-		km_debug((found + words) * 8 <= areas.committed && found % words == 0,
-			 "allocated words are committed");
+		km_debug((found + words) * 8 <= areas.committed && found % words == 0, "allocated words are committed");
 		km_debug(is_zero_everywhere((uint32_t)(found * 8), bytes), "allocated words are zero");
 		mark(found, words, true);
 	}
@@ -735,8 +732,7 @@ void km_percpu_trim(bool always)
 
 	if (km_load(&areas.freed) < (always ? 1 : TRIM_FROM))
 		return;
-	km_busy_scope(was);
-	km_lock_scope(&areas.lock);
+	km_busy_lock_scope(&areas.lock);
 	/* The first page has words that are never freed. */
 	for (size_t at = unit, end; at < areas.committed; at = end) {
 		end = km_align_down(first_used(at / 8, areas.committed / 8) * 8, unit);

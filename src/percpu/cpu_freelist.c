@@ -19,10 +19,8 @@ static struct km_chain_cpu *state_at(const struct km_visit *visit)
 	return (struct km_chain_cpu *)visit->word;
 }
 
-/*
- * Returns: the tag's word. It follows the freelist, except under cmpxchg, where the transaction id follows the
- * freelist: a compare-and-swap covers two words.
- */
+/* Returns: the tag's word. It follows the freelist, except under cmpxchg, where the transaction id follows the
+ * freelist: a compare-and-swap covers two words. */
 static uint64_t *slab_word(struct km_chain_cpu *cpu)
 {
 	return km_percpu.discipline == KM_DISCIPLINE_CMPXCHG ? &cpu->slab : &cpu->top.slab;
@@ -59,13 +57,9 @@ void *km_chain_soft_pop(struct km_chain *chain)
 	return NULL;
 }
 
-/*
- * Follow the links from `object`, up to count objects; *rest is the next object.
- * Returns: the number of objects; 0 if a link leads out of the slab. Under cmpxchg another thread has then taken the
- * object and written to it.
- */
-static size_t follow(const struct km_chain *chain, uint64_t slab, void *object, void **out,
-		     size_t count, void **rest)
+/* Follow the links from `object`, up to count objects; *rest is the next object. Returns: the number of objects; 0 if a
+ * link leads out of the slab. Under cmpxchg another thread has then taken the object and written to it. */
+static size_t follow(const struct km_chain *chain, uint64_t slab, void *object, void **out, size_t count, void **rest)
 {
 	size_t n = 0;
 
@@ -111,11 +105,9 @@ enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *
 	return KM_CHAIN_MISS;
 }
 
-/*
- * Exchange a CPU's freelist and slab. Requires: the CPU's lock. The tag is 0 between the two changes. A push that
- * reads the tag meanwhile fits no slab, and misses. An earlier push loses its compare-and-swap, because the
- * exchange moves the id.
- */
+/* Exchange a CPU's freelist and slab. Requires: the CPU's lock. The tag is 0 between the two changes. A push that reads
+ * the tag meanwhile fits no slab, and misses. An earlier push loses its compare-and-swap, because the exchange moves
+ * the id. */
 static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct km_chain_top *old)
 {
 	uint64_t *slab = slab_word(state_at(visit));
@@ -133,8 +125,7 @@ static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct
 	km_store_release(slab, new_top.slab);
 }
 
-static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top,
-		      struct km_chain_top *old)
+static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old)
 {
 	km_visit_scope(visit, &chain->open, true);
 
@@ -157,10 +148,8 @@ bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct k
 	return false;
 }
 
-/*
- * The commit compares the successor as well: a slab that left the list and came back before another slab is no
- * match.
- */
+/* The commit compares the successor as well: a slab that left the list and came back before another slab is no
+ * match. */
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 {
 	km_visit_scope(visit, &chain->open, true);
@@ -176,10 +165,8 @@ struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 	return NULL;
 }
 
-/*
- * Each try writes the link of the new slab. The commit compares the count of the list's first slab, because the
- * count decides.
- */
+/* Each try writes the link of the new slab. The commit compares the count of the list's first slab, because the count
+ * decides. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained)
 {
@@ -247,8 +234,7 @@ void km_chain_open(struct km_chain *chain)
 	km_store_release(&chain->open, chain->slot);
 }
 
-void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
-		       struct km_chain_link **partial)
+void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top, struct km_chain_link **partial)
 {
 	struct km_visit visit;
 

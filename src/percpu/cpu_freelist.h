@@ -1,7 +1,6 @@
 /*
  * cpu_freelist.h: per-CPU state of an engine whose cached objects form a chain through the free objects of one slab
- * (the kernel's struct kmem_cache_cpu), and the per-CPU operations on a chain, under the three disciplines of
- * pcpu.h.
+ * (the kernel's struct kmem_cache_cpu), and the per-CPU operations on a chain, under the three disciplines of pcpu.h.
  *
  *	area of a CPU + open	[ freelist | slab | .. | partial | .. ]	one line; see struct km_chain_cpu
  *
@@ -95,22 +94,17 @@ void *km_chain_soft_pop(struct km_chain *chain);
 size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count);
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail);
 
-/*
- * Exchange the CPU's slab. Returns: false if this thread has no usable CPU (closed, unregistered, interrupted too
- * often).
- */
+/* Exchange the CPU's slab. Returns: false if this thread has no usable CPU (closed, unregistered, interrupted too
+ * often). */
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old);
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain);
 /* *drained: the former list, if the list had `most` slabs or more; else NULL. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained);
-/*
- * Drain as for sheaves: close, km_pcs_fence, take the slab and list of each CPU, open. One drain at a time. The soft
- * disciplines take under their lock and need no closing.
- */
+/* Drain as for sheaves: close, km_pcs_fence, take the slab and list of each CPU, open. One drain at a time. The soft
+ * disciplines take under their lock and need no closing. */
 void km_chain_close(struct km_chain *chain);
-void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
-		       struct km_chain_link **partial);
+void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top, struct km_chain_link **partial);
 void km_chain_open(struct km_chain *chain);
 
 /* Empty this CPU's freelist, if its links are damaged. The objects stay in use. */

@@ -16,8 +16,7 @@ km_inline unsigned km_chain_cpu_id(void)
 
 km_inline void *km_chain_pop(struct km_chain *chain)
 {
-	return KM_RSEQ(chain_pop, (chain, km_percpu.base, km_thread_rseq),
-		       km_chain_soft_pop(chain));
+	return KM_RSEQ(chain_pop, (chain, km_percpu.base, km_thread_rseq), km_chain_soft_pop(chain));
 }
 
 /* Push a chain of objects of one slab. The tail's link need not be set. */

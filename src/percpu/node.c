@@ -75,8 +75,7 @@ static long next_number(const char **text)
 }
 
 /* Parse a list such as "0-3,8", and call `call` for each number below `limit`. */
-static void for_each_in_list(const char *text, long limit, void (*call)(unsigned number, void *arg),
-			     void *arg)
+static void for_each_in_list(const char *text, long limit, void (*call)(unsigned number, void *arg), void *arg)
 {
 	long first, last;
 
@@ -94,10 +93,8 @@ static void put_cpu_on(unsigned cpu, void *node)
 
 /* ------------------------------------------------------------------ distances */
 
-/*
- * Read the distances from id `from` to every online id, in the order of the file. Without a file all are equally
- * far.
- */
+/* Read the distances from id `from` to every online id, in the order of the file. Without a file all are equally
+ * far. */
 static void read_distances(const uint64_t *online, unsigned from, uint16_t *distances)
 {
 	const char *text = read_node_file(from, "distance");
@@ -108,8 +105,7 @@ static void read_distances(const uint64_t *online, unsigned from, uint16_t *dist
 		if (!has(online, id))
 			continue;
 		distance = text ? next_number(&text) : -1;
-		distances[id] = (uint16_t)(distance >= 0 ? distance : id == from ? LOCAL_DISTANCE :
-									      REMOTE_DISTANCE);
+		distances[id] = (uint16_t)(distance >= 0 ? distance : id == from ? LOCAL_DISTANCE : REMOTE_DISTANCE);
 	}
 }
 
@@ -123,10 +119,8 @@ static uint16_t distance_to_node(const uint16_t *distances, unsigned node)
 	return least;
 }
 
-/*
- * Order the nodes by distance from n. Equally far nodes form a ring that begins behind n, to spread the load from
- * node 0.
- */
+/* Order the nodes by distance from n. Equally far nodes form a ring that begins behind n, to spread the load from node
+ * 0. */
 static void order_near(unsigned n, const uint16_t *distances)
 {
 	uint8_t *near = km_nodes.near[n];
@@ -158,8 +152,7 @@ static void number_nodes(const uint64_t *memory)
 		add(id, topology.ids[k++ / each]);
 	}
 	km_node_count = (found + each - 1) / each;
-	km_debug(km_node_count && km_node_count <= KM_MAX_NODES,
-		 "the tables have room for all nodes");
+	km_debug(km_node_count && km_node_count <= KM_MAX_NODES, "the tables have room for all nodes");
 }
 
 /* Find the node for the CPUs of an id, and order the nodes near to the id. */

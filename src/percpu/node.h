@@ -1,11 +1,10 @@
 /*
  * node.h: memory nodes of the machine: their number, the node of each CPU, and the distances between nodes.
  *
- * A node is a number from 0 to km_node_count - 1, independent of the system's node ids. The system's ids may have
- * gaps. A node without memory has no number, and its CPUs belong to the nearest node with memory. If the system has
- * more than KM_MAX_NODES nodes, neighbours count as one node. All tables are filled once, at the start, and never
- * change. With one node, no code reads the CPU number. Engines need only km_node_count, km_node_here() and
- * km_node_near().
+ * A node is a number from 0 to km_node_count - 1, independent of the system's node ids. The system's ids may have gaps.
+ * A node without memory has no number, and its CPUs belong to the nearest node with memory. If the system has more than
+ * KM_MAX_NODES nodes, neighbours count as one node. All tables are filled once, at the start, and never change. With
+ * one node, no code reads the CPU number. Engines need only km_node_count, km_node_here() and km_node_near().
  */
 #ifndef KM_OS_NODE_H
 #define KM_OS_NODE_H
@@ -29,16 +28,12 @@ struct km_nodes {
 };
 extern km_hidden struct km_nodes km_nodes;
 
-/*
- * Fill the tables. pretended: a number of pretended nodes for tests, with the CPUs dealt out in turn and without
- * binding; 0: the nodes of the system. Context: at the start, before any allocation.
- */
+/* Fill the tables. pretended: a number of pretended nodes for tests, with the CPUs dealt out in turn and without
+ * binding; 0: the nodes of the system. Context: at the start, before any allocation. */
 void km_node_start(unsigned pretended);
 
-/*
- * Returns: the node that serves requests for the system's node `id`; -1: there is no such id. A node without memory
- * is served by the nearest node; with `only`, -1.
- */
+/* Returns: the node that serves requests for the system's node `id`; -1: there is no such id. A node without memory is
+ * served by the nearest node; with `only`, -1. */
 int km_node_of_id(int id, bool only);
 
 km_inline unsigned km_node_of_cpu(unsigned cpu)
@@ -59,10 +54,8 @@ km_inline unsigned km_node_near(unsigned n, unsigned i)
 	return km_nodes.near[n][i];
 }
 
-/*
- * Make fresh, untouched memory come from the node. Returns: 0, or -errno if the system refuses. The binding is a
- * preference: if the node is full, the system takes another node. A strict binding would end the process.
- */
+/* Make fresh, untouched memory come from the node. Returns: 0, or -errno if the system refuses. The binding is a
+ * preference: if the node is full, the system takes another node. A strict binding would end the process. */
 int km_node_bind(void *p, size_t bytes, unsigned node);
 /* Remove the preference. */
 void km_node_unbind(void *p, size_t bytes);

@@ -57,10 +57,8 @@ size_t km_owned_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, siz
 		       km_soft_push_n(pcs, owner, in, count));
 }
 
-/*
- * Returns: the owner word. The owner word follows the top, where hits read it; in struct km_soft the pair comes
- * between.
- */
+/* Returns: the owner word. The owner word follows the top, where hits read it; in struct km_soft the pair comes
+ * between. */
 static km_word *owner_at(km_word *word)
 {
 	return km_visits_by_rseq() ? word + 1 : (km_word *)&((struct km_soft *)word)->owner;

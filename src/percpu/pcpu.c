@@ -5,12 +5,11 @@
  * Hits, copies and the swap are sequences under rseq, and have a soft half here. The other operations store two
  * words at most. They are C code and one commit, the same under every discipline.
  *
- * A soft pop under cmpxchg has no lock. Between its look at the word and its compare-and-swap, the sheaf may
- * move to another CPU, or to the engine. Reading such a sheaf is harmless, because sheaves are library memory
- * and stay readable for ever. The compare-and-swap then fails, because each change of the word moves the
- * transaction id. A push takes the lock, because a push writes below the top before the commit, and two pushes
- * at once would write to one place. A pop reads at the top and a push writes below the top, never at the same
- * place.
+ * A soft pop under cmpxchg has no lock. Between its look at the word and its compare-and-swap, the sheaf may move to
+ * another CPU, or to the engine. Reading such a sheaf is harmless, because sheaves are library memory and stay readable
+ * for ever. The compare-and-swap then fails, because each change of the word moves the transaction id. A push takes the
+ * lock, because a push writes below the top before the commit, and two pushes at once would write to one place. A pop
+ * reads at the top and a push writes below the top, never at the same place.
  *
  * Each operation ends: a try that loses is counted, and after KM_VISIT_TRIES tries the operation is a miss.
  */
@@ -115,11 +114,9 @@ static bool soft_swap(struct km_pcs *pcs, bool for_pop, uint32_t bytes)
 
 /* ------------------------------------------------------------------ operations of one commit */
 
-/*
- * The compared words show the sheaf empty: the word leads to the sheaf, the first object is still NULL (for_pop),
- * and the header still names the spare, the next main. If these three values are unchanged, the sheaf is empty now,
- * despite any change and change back. Full (for a push) is read from the word itself.
- */
+/* The compared words show the sheaf empty: the word leads to the sheaf, the first object is still NULL (for_pop), and
+ * the header still names the spare, the next main. If these three values are unchanged, the sheaf is empty now, despite
+ * any change and change back. Full (for a push) is read from the word itself. */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -131,17 +128,14 @@ void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 		uintptr_t spare = km_visit_read(&visit, header_at(pcs, &visit, visit.top));
 		if (!spare && !lone)
 			return NULL;
-		if (km_visit_commit(&visit, spare ? header_at(pcs, &visit, spare) : NULL, 0,
-				    visit.word, spare))
+		if (km_visit_commit(&visit, spare ? header_at(pcs, &visit, spare) : NULL, 0, visit.word, spare))
 			return at(&visit, visit.top);
 	}
 	return NULL;
 }
 
-/*
- * The first store is the header of the new sheaf, invisible to other threads before the word leads to the new
- * sheaf. The former main becomes the spare. The former spare is detached, and belongs to the caller.
- */
+/* The first store is the header of the new sheaf, invisible to other threads before the word leads to the new sheaf.
+ * The former main becomes the spare. The former spare is detached, and belongs to the caller. */
 bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -253,10 +247,8 @@ void km_pcs_open(struct km_pcs *pcs, bool to_hot_path)
 		km_store_release(&pcs->front.open.pcs, pcs->slot);
 }
 
-/*
- * Returns: the word that holds the CPU's top. The top is the first per-CPU word of a pcs under every
- * discipline, so that kmem info can count objects from outside without knowing the discipline.
- */
+/* Returns: the word that holds the CPU's top. The top is the first per-CPU word of a pcs under every discipline, so
+ * that kmem info can count objects from outside without knowing the discipline. */
 static uint64_t *word_of(const struct km_pcs *pcs, unsigned cpu)
 {
 	return (uint64_t *)(km_area(cpu) + pcs->slot);
@@ -296,10 +288,8 @@ bool km_pcs_put_cpu(struct km_pcs *pcs, unsigned cpu, void **sheaf)
 	return done;
 }
 
-/*
- * Free the locks of threads missing in the child. Each operation commits with one store, so an operation of such a
- * thread has happened in full or not at all.
- */
+/* Free the locks of threads missing in the child. Each operation commits with one store, so an operation of such a
+ * thread has happened in full or not at all. */
 void km_pcs_fork_child(struct km_pcs *pcs)
 {
 	struct km_visit visit;
@@ -335,11 +325,9 @@ static size_t count_above(const struct km_pcs *pcs, uintptr_t top, uint64_t pad)
 	return count <= pcs->sheaf_mask / sizeof(void *) ? count : 0;
 }
 
-/*
- * Count objects without a lock. The main sheaf may leave the CPU meanwhile, and its words become meaningless. The
- * memory stays readable, but the spare's offset may then be arbitrary and must not be followed. So the spare is
- * counted by its offset and the main sheaf's pad: both sheaves have the same pad, except after a race.
- */
+/* Count objects without a lock. The main sheaf may leave the CPU meanwhile, and its words become meaningless. The
+ * memory stays readable, but the spare's offset may then be arbitrary and must not be followed. So the spare is counted
+ * by its offset and the main sheaf's pad: both sheaves have the same pad, except after a race. */
 size_t km_pcs_count_cpu(const struct km_pcs *pcs, unsigned cpu)
 {
 	uintptr_t area = (uintptr_t)km_area(cpu), top = km_load(word_of(pcs, cpu));

@@ -16,10 +16,8 @@
 /* Inputs of every sequence that finds its area. */
 #define KM_RSEQ_IN [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
 
-/*
- * Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. The
- * mark's address depends on the earlier loads.
- */
+/* Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. The
+ * mark's address depends on the earlier loads. */
 #define KM_RSEQ_WRITABLE(scratch)                                                                  \
 	"cmp %[slot], %[area]\n\t"                                                                 \
 	"b.eq %l[miss]\n\t"                                                                        \
@@ -54,10 +52,8 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		return km_rseq_pop_id(ids, step, km_hot.percpu, km_rseq);                          \
 	}
 
-/*
- * The same pop, with a check of the owner word beside the pcs word (owned_sheaf.h): *own is true if the owner is
- * `owner`. An object of another owner is popped, too.
- */
+/* The same pop, with a check of the owner word beside the pcs word (owned_sheaf.h): *own is true if the owner is
+ * `owner`. An object of another owner is popped, too. */
 km_inline void *km_rseq_pop_owned_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq, uintptr_t owner,
 				     bool *own)
 {
@@ -87,11 +83,9 @@ km_inline void *km_rseq_pop_owned_id(const uint16_t *ids, size_t step, char *bas
 		return km_rseq_pop_owned_id(ids, step, km_hot.percpu, km_rseq, owner, own);        \
 	}
 
-/*
- * Push with a validation result. valid: all ones, or 0 for a miss. The address of the word does not depend on the
- * closing word, the mask. So the mask is loaded first, with acquire, which pairs with the release that opens the
- * pcs after a drain.
- */
+/* Push with a validation result. valid: all ones, or 0 for a miss. The address of the word does not depend on the
+ * closing word, the mask. So the mask is loaded first, with acquire, which pairs with the release that opens the pcs
+ * after a drain. */
 km_inline bool km_rseq_push_valid(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
 				  intptr_t rseq, void *object)
 {
@@ -284,10 +278,8 @@ KM_OPERATION(bool, swap)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *
 	"cmp %[area], %[slot]\n\t"                                                                 \
 	"b.ne %l[miss]\n\t"
 
-/*
- * The addresses of the words do not depend on the closing word. So the closing word is loaded with acquire, which
- * pairs with the release that opens the pcs after a drain.
- */
+/* The addresses of the words do not depend on the closing word. So the closing word is loaded with acquire, which pairs
+ * with the release that opens the pcs after a drain. */
 KM_OPERATION(bool, commit)(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
 {
 	uintptr_t area, slot;
@@ -466,10 +458,8 @@ twice:
 	return KM_CHAIN_TWICE;
 }
 
-/*
- * stxp stores {freelist, slab}, because an stp may be interrupted between its halves. A failed stxp is a miss. *old
- * is written afterwards, from registers.
- */
+/* stxp stores {freelist, slab}, because an stp may be interrupted between its halves. A failed stxp is a miss. *old is
+ * written afterwards, from registers. */
 KM_OPERATION(bool, chain_swap)(const struct km_chain *chain, char *base, intptr_t rseq,
 			       const struct km_chain_top *new_top, struct km_chain_top *old)
 {

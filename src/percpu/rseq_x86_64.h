@@ -32,12 +32,10 @@
 	"movl %[sheaf_mask], %k[" last "]\n\t"                                                     \
 	"orq %[" top "], %[" last "]\n\t"
 
-/*
- * pop and push for kmalloc and kfree. The pcs word is word `id` of the area, so its address is known a few cycles
- * after the area's. The sequence still loads the closing words inside: for a pop the id, from the table of sizes (0
- * where closed); for a push the mask, from the cache's entry (0 where closed). [area] becomes the object, the
- * register of the result.
- */
+/* pop and push for kmalloc and kfree. The pcs word is word `id` of the area, so its address is known a few cycles after
+ * the area's. The sequence still loads the closing words inside: for a pop the id, from the table of sizes (0 where
+ * closed); for a push the mask, from the cache's entry (0 where closed). [area] becomes the object, the register of the
+ * result. */
 km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq)
 {
 	uintptr_t area, slot, top;
@@ -56,10 +54,8 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 	KM_RSEQ_RETURN_OBJECT(area);
 }
 
-/*
- * km_rseq_pop_IDS(step): the same pop, for a table of this file declared km_ids_near. The table stands in one
- * section with the sequence's descriptor. The descriptor's address, already in a register, locates the table.
- */
+/* km_rseq_pop_IDS(step): the same pop, for a table of this file declared km_ids_near. The table stands in one section
+ * with the sequence's descriptor. The descriptor's address, already in a register, locates the table. */
 #define KM_IDS_SECTION ".data.km_ids"
 #define km_ids_near __attribute__((section(KM_IDS_SECTION)))
 #define KM_RSEQ_NEAR_BEGIN(ids)                                                                    \
@@ -100,11 +96,9 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 			__builtin_unreachable();                                                   \
 		KM_RSEQ_RETURN((void *)area, NULL);                                                \
 	}
-/*
- * The same pop, with a check of the owner word beside the pcs word (owned_sheaf.h): *own is true if the owner is
+/* The same pop, with a check of the owner word beside the pcs word (owned_sheaf.h): *own is true if the owner is
  * `owner`. The sequence compares the owner inside. The end of the sequence keeps the flags, and the flags are an
- * output. An object of another owner is popped, too.
- */
+ * output. An object of another owner is popped, too. */
 #define KM_RSEQ_POP_OWNED_NEAR(ids)                                                                \
 	km_inline void *km_rseq_pop_owned_##ids(size_t step, uintptr_t owner, bool *own)           \
 	{                                                                                          \
@@ -133,11 +127,9 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		return NULL;                                                                       \
 	}
 
-/*
- * The address of the word does not depend on the closing word, the mask. So the mask is loaded first, and a
- * sequence that finds an open mask after a drain reads the word as the drain left it. (With the other order, a
- * sequence delayed between the two loads, by a hypervisor for example, took the drained sheaf's top for its own.)
- */
+/* The address of the word does not depend on the closing word, the mask. So the mask is loaded first, and a sequence
+ * that finds an open mask after a drain reads the word as the drain left it. (With the other order, a sequence delayed
+ * between the two loads, by a hypervisor for example, took the drained sheaf's top for its own.) */
 km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, intptr_t rseq, void *object)
 {
 	uintptr_t area, top, open;
@@ -156,10 +148,8 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 	KM_RSEQ_RETURN(true, false);
 }
 
-/*
- * The word in [rest], or the area if the flags say "no object"; then the object's place, and the step of
- * KMEM_RSEQ_DOWN: one instruction subtracts 8 from the word, or [top] is the new value.
- */
+/* The word in [rest], or the area if the flags say "no object"; then the object's place, and the step of
+ * KMEM_RSEQ_DOWN: one instruction subtracts 8 from the word, or [top] is the new value. */
 #if KMEM_RSEQ_WHOLE
 #define KM_RSEQ_WORD_OR_AREA "cmovnzq %[area], %[rest]\n\t"
 #define KM_RSEQ_PLACE "-8(%[area], %[rest])"
@@ -170,13 +160,10 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 #define KM_RSEQ_DOWN_TO_TOP "movq %[top], (%[slot])\n"
 #endif
 
-/*
- * The same push, after a lookup of the object's id and a validation of its address: km_id_of, km_id_valid. For an
+/* The same push, after a lookup of the object's id and a validation of its address: km_id_of, km_id_valid. For an
  * invalid address the area serves as the top. The area's low bits are 0, so the sheaf counts as full. *id is the
- * object's id also on a miss. The sequence only reads the id, so the lookup is a statement of its own. The
- * registers give the shortest code, two cache lines in kfree. [rs] is an operand of the lookup, so that [rs] is
- * loaded before.
- */
+ * object's id also on a miss. The sequence only reads the id, so the lookup is a statement of its own. The registers
+ * give the shortest code, two cache lines in kfree. [rs] is an operand of the lookup, so that [rs] is loaded before. */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
 	uintptr_t index, rest, area, slot, top;
@@ -521,10 +508,8 @@ KM_OPERATION(size_t, chain_pop_n)(const struct km_chain *chain, char *base, intp
 	KM_RSEQ_RETURN(done, 0);
 }
 
-/*
- * The low bits of a tag are the shift count in cl. With a tag of 0, shr keeps the flags of xor, and no object is NULL:
- * so a tag of 0 is a miss.
- */
+/* The low bits of a tag are the shift count in cl. With a tag of 0, shr keeps the flags of xor, and no object is NULL:
+ * so a tag of 0 is a miss. */
 KM_OPERATION(enum km_chain_push, chain_push)(const struct km_chain *chain, char *base, intptr_t rseq, void *head,
 					     void *tail)
 {

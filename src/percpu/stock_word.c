@@ -35,19 +35,15 @@ static struct km_pair *enter(const uint32_t *slot, struct km_pair *seen)
 	return pair;
 }
 
-/*
- * Returns: false after a close. With another tag, the word may be another objcg's stock by now, whose bytes must
- * not be taken for this objcg.
- */
+/* Returns: false after a close. With another tag, the word may be another objcg's stock by now, whose bytes must not be
+ * taken for this objcg. */
 static bool is_tagged(const struct km_pair *seen, const uint32_t *slot)
 {
 	return seen->second == (uintptr_t)slot;
 }
 
-/*
- * Take `bytes` from this CPU's pair, or all bytes, at least so many. Used under both soft disciplines: a stock has no
- * lock, because a drain compares and swaps as well. Returns: the bytes taken; 0: none.
- */
+/* Take `bytes` from this CPU's pair, or all bytes, at least so many. Used under both soft disciplines: a stock has no
+ * lock, because a drain compares and swaps as well. Returns: the bytes taken; 0: none. */
 static uint64_t soft_take(const uint32_t *slot, uint64_t bytes, bool all)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
@@ -66,8 +62,7 @@ static bool soft_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
 
-	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) &&
-			seen.first + bytes <= limit; i++)
+	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) && seen.first + bytes <= limit; i++)
 		if (km_cas_pair(pair, &seen, (struct km_pair){ seen.first + bytes, seen.second }))
 			return true;
 	return false;
@@ -80,8 +75,7 @@ bool km_stock_take(const uint32_t *slot, uint64_t bytes)
 
 bool km_stock_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
 {
-	return KM_RSEQ(stock_put, (slot, km_percpu.base, km_thread_rseq, bytes, limit),
-		       soft_put(slot, bytes, limit));
+	return KM_RSEQ(stock_put, (slot, km_percpu.base, km_thread_rseq, bytes, limit), soft_put(slot, bytes, limit));
 }
 
 uint64_t km_stock_empty(const uint32_t *slot)
@@ -120,10 +114,8 @@ uint64_t km_stock_take_cpu(uint32_t offset, unsigned cpu)
 		return all;
 	}
 	struct km_pair *pair = pair_at(offset, cpu);
-	/*
-	 * Another thread may change the pair only with a slot read before the close. Each such thread does so once,
-	 * and then this loop succeeds.
-	 */
+	/* Another thread may change the pair only with a slot read before the close. Each such thread does so once, and
+	 * then this loop succeeds. */
 	for (struct km_pair seen = look(pair);;) {
 		uint64_t all = seen.first;
 

@@ -24,21 +24,17 @@
 /* Bytes of a stock, for km_percpu_alloc and km_percpu_free. */
 size_t km_stock_word_bytes(void);
 
-/*
- * Take or put bytes on this CPU's word. Requires: bytes > 0. Returns: false if impossible, or closed; nothing has
- * changed.
- */
+/* Take or put bytes on this CPU's word. Requires: bytes > 0. Returns: false if impossible, or closed; nothing has
+ * changed. */
 bool km_stock_take(const uint32_t *slot, uint64_t bytes);
 bool km_stock_put(const uint32_t *slot, uint64_t bytes, uint64_t limit);
 /* Returns: all bytes of this CPU's word. The word is 0 now. */
 uint64_t km_stock_empty(const uint32_t *slot);
 
-/*
- * Open, close and drain a stock. km_stock_open points `slot` at the word at `offset`. Requires: the word is 0 on
- * every CPU. A drain is km_stock_close, km_pcs_fence, then km_stock_take_cpu for each CPU, with the former value of
- * `slot`. After the drain the slot may be opened again, or the word freed. A CPU's word does not change after
- * km_stock_take_cpu.
- */
+/* Open, close and drain a stock. km_stock_open points `slot` at the word at `offset`. Requires: the word is 0 on every
+ * CPU. A drain is km_stock_close, km_pcs_fence, then km_stock_take_cpu for each CPU, with the former value of `slot`.
+ * After the drain the slot may be opened again, or the word freed. A CPU's word does not change after
+ * km_stock_take_cpu. */
 void km_stock_open(uint32_t *slot, uint32_t offset);
 void km_stock_close(uint32_t *slot);
 uint64_t km_stock_take_cpu(uint32_t offset, unsigned cpu);

@@ -3,12 +3,11 @@
  * exists once, here, for every operation. A copy in each operation would take 3 KiB of code, and each copy
  * would need its own interruption at each instruction (tests/rseq/abort.c).
  *
- * Comparing values is enough. Between the look and the commit of an operation, the thread may lose its CPU,
- * move to another CPU, and other threads may use the words. The words of another CPU have another address, so
- * the commit misses. A changed word is a miss, too. A word that changed and changed back counts as unchanged.
- * This is correct, because the operation depends on these values alone, and not on the changes between. The top
- * names a sheaf and its fill, the header names the spare, and the commit compares both if the operation went by
- * both.
+ * Comparing values is enough. Between the look and the commit of an operation, the thread may lose its CPU, move to
+ * another CPU, and other threads may use the words. The words of another CPU have another address, so the commit
+ * misses. A changed word is a miss, too. A word that changed and changed back counts as unchanged. This is correct,
+ * because the operation depends on these values alone, and not on the changes between. The top names a sheaf and its
+ * fill, the header names the spare, and the commit compares both if the operation went by both.
  *
  * A sheaf that left the CPU can still be read, because memory of sheaves stays memory of sheaves for ever
  * (page/metadata.c). The miss discards the value read. Operations of this kind never read objects in a sheaf:
@@ -22,10 +21,8 @@ bool km_visit_here(struct km_visit *visit, uint32_t slot, bool alone)
 	return km_visit_cpu(visit, slot, km_cpu(), alone || km_percpu.discipline == KM_DISCIPLINE_LOCK);
 }
 
-/*
- * Mark the locks that this thread holds. A free lock is not marked. A lock held by another thread may be
- * marked: then a drain gives up, and comes again.
- */
+/* Mark the locks that this thread holds. A free lock is not marked. A lock held by another thread may be marked: then a
+ * drain gives up, and comes again. */
 void km_visits_fork_prepare(void)
 {
 	for (const struct km_visit *visit = km_thread.visits; visit; visit = visit->outer) {
@@ -46,11 +43,9 @@ void km_visit_fork_child(struct km_soft *soft)
 		km_store(&soft->lock, (uint32_t)KM_SOFT_FREE);
 }
 
-/*
- * Under the soft disciplines the lock has kept other operations away since the look. So no other thread reads
- * the first store. The second store can fail only by a pop under cmpxchg, which has no lock and moves the pair.
- * Then the caller tries again.
- */
+/* Under the soft disciplines the lock has kept other operations away since the look. So no other thread reads the first
+ * store. The second store can fail only by a pop under cmpxchg, which has no lock and moves the pair. Then the caller
+ * tries again. */
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other)
 {
 	if (!km_visits_by_rseq()) {

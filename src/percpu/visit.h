@@ -42,10 +42,8 @@ enum km_soft_state {
 	KM_SOFT_FORKING,	/* held for long: by a fork, or by code under a forking handler */
 };
 
-/*
- * Tries of an operation before a miss. The number is bounded, because other threads' work may wait for the
- * operation, and a miss does the same work another way.
- */
+/* Tries of an operation before a miss. The number is bounded, because other threads' work may wait for the operation,
+ * and a miss does the same work another way. */
 #define KM_VISIT_TRIES 16
 /* Time a drain waits for a lock: some spins, then about a second. */
 #define KM_VISIT_SPINS 100
@@ -69,10 +67,8 @@ km_inline void km_visit_keep(struct km_visit *visit)
 	km_thread.busy = visit->was_busy;
 }
 
-/*
- * Give the lock back. Signal handlers find the visit listed from before the lock is taken until after the lock
- * is free.
- */
+/* Give the lock back. Signal handlers find the visit listed from before the lock is taken until after the lock is
+ * free. */
 km_inline void km_visit_unlock(struct km_visit *visit)
 {
 	km_debug(visit->locked && km_thread.visits == visit, "locks of per-CPU offsets are released in reverse order");
@@ -114,10 +110,8 @@ km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu,
 /* The soft half of km_visit_enter, without a check whether the words are closed. */
 bool km_visit_here(struct km_visit *visit, uint32_t slot, bool alone);
 
-/*
- * Visit this CPU's words. alone: the operation is more than a pop, and needs the lock under cmpxchg, too. If the words
- * are closed, or another visit has the lock, no try follows: km_visit_look returns false.
- */
+/* Visit this CPU's words. alone: the operation is more than a pop, and needs the lock under cmpxchg, too. If the words
+ * are closed, or another visit has the lock, no try follows: km_visit_look returns false. */
 km_inline void km_visit_enter(struct km_visit *visit, const uint32_t *open, bool alone)
 {
 	uint32_t slot = km_load(open);
@@ -140,13 +134,10 @@ km_inline void km_visit_leave(struct km_visit *visit)
 	struct km_visit visit km_scoped(km_visit_leave); \
 	km_visit_enter(&visit, (open), (alone))
 
-/*
- * Visit the words of `cpu` with the lock, for a drain.
- * Returns: false after about a second, because the holder may have lost its CPU; a later drain comes again. False
- * at once if this thread holds the lock and its handler forks, or if a forking handler of another thread holds the
- * lock and may wait for a lock of this drain. Under rseq there is no lock: the drain has closed the words, and has
- * made its fence.
- */
+/* Visit the words of `cpu` with the lock, for a drain. Returns: false after about a second, because the holder may have
+ * lost its CPU; a later drain comes again. False at once if this thread holds the lock and its handler forks, or if a
+ * forking handler of another thread holds the lock and may wait for a lock of this drain. Under rseq there is no lock:
+ * the drain has closed the words, and has made its fence. */
 km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu)
 {
 	static uint32_t never;
@@ -161,10 +152,8 @@ km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu
 	return true;
 }
 
-/*
- * Before a fork: make drains of other threads give up on this thread's locks. In the child: free a lock, unless
- * this thread holds the lock.
- */
+/* Before a fork: make drains of other threads give up on this thread's locks. In the child: free a lock, unless this
+ * thread holds the lock. */
 void km_visits_fork_prepare(void);
 void km_visit_fork_child(struct km_soft *soft);
 
@@ -201,10 +190,8 @@ km_inline bool km_soft_try(struct km_visit *visit)
 	return true;
 }
 
-/*
- * Returns: the present value of a word of the decision. Under rseq the commit compares the word; three words at
- * most. The sheaf may leave the CPU meanwhile, and stays readable.
- */
+/* Returns: the present value of a word of the decision. Under rseq the commit compares the word; three words at most.
+ * The sheaf may leave the CPU meanwhile, and stays readable. */
 km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
 {
 	uint64_t is = km_load(word);
@@ -216,10 +203,8 @@ km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
 	return is;
 }
 
-/*
- * Begin a try: visit->top becomes the first word. Returns: false if closed, without a CPU, or after
- * KM_VISIT_TRIES tries.
- */
+/* Begin a try: visit->top becomes the first word. Returns: false if closed, without a CPU, or after KM_VISIT_TRIES
+ * tries. */
 km_inline bool km_visit_look(struct km_visit *visit)
 {
 	if (!km_visits_by_rseq())
@@ -236,11 +221,9 @@ km_inline bool km_visit_look(struct km_visit *visit)
 	return true;
 }
 
-/*
- * Store *first = one (NULL: no store), then *last = other, if all words read are unchanged.
- * Requires: no other thread reads `first` before the store to `last`. `last` is the first word, or a word written
- * only by holders of the lock. Returns: false if the caller must look again.
- */
+/* Store *first = one (NULL: no store), then *last = other, if all words read are unchanged. Requires: no other thread
+ * reads `first` before the store to `last`. `last` is the first word, or a word written only by holders of the lock.
+ * Returns: false if the caller must look again. */
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other);
 
 /* Returns: the number of words from top to the end of its sheaf. */

@@ -5,7 +5,7 @@
  *	bytes asked for | red zone, a page and more | two tracks | seal | bytes asked for
  *
  * Nothing lies in front of a block: the page before belongs to another user. With P, a freed block is filled and kept
- * until a later free needs its place in the quarantine; then the block is checked and released.
+ * until a later free needs its place in the quarantine, or until settle(); then the block is checked and released.
  *
  * Invariants: the seal says TAKEN or FREE for this address and size; any other value means an overwritten seal, and
  * the tracks are not trusted. A quarantined block is in one place of `waiting`, and only the thread that removes the
@@ -217,6 +217,27 @@ static void wait_there(void *p, size_t bytes)
 		let_go(before);
 }
 
+/* Release the blocks of some places of the quarantine. Returns: false if there were none. */
+static bool release(void **places, unsigned count)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < count; i++) {
+		/* Acquire as in wait_there. */
+		void *p = km_load(&places[i]) ? km_swap_acquire(&places[i], NULL) : NULL;
+
+		if (p)
+			let_go(p);
+		any |= p != NULL;
+	}
+	return any;
+}
+
+static bool settle(void)
+{
+	return release(waiting.small, SMALL_PLACES) + release(waiting.longer, LONG_PLACES);
+}
+
 /* Make a block readable and writable. The user may have changed the protection of the block, or the advice for
  * children of fork. A free must undo both before the free completes (kmalloc(3)). A child cannot check a block
  * excluded from children. Returns: false if no check is possible. */
@@ -303,6 +324,7 @@ const struct kmem_record_mark *km_debug_block_mark(const struct km_page *page, s
 
 static const struct km_block_hooks hooks = {
 	.comes = comes, .shrinks = shrinks, .goes = goes, .asked = asked_of, .check = check,
+	.settle = settle,
 };
 
 void km_debug_blocks_start(void)

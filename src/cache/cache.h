@@ -338,6 +338,8 @@ struct km_block_hooks {
 	size_t (*asked)(const void *p, size_t bytes);
 	/* Report the damages of all blocks. Returns: their number. */
 	int (*check)(void);
+	/* Free the kept blocks. Returns: false if there were none. */
+	bool (*settle)(void);
 };
 /* NULL: large blocks are not debugged. Set before the first block is allocated. */
 extern km_hidden const struct km_block_hooks *km_block_hooks;

@@ -462,13 +462,20 @@ static int flush_until_enough(struct kmem_cache *cache, void *arg)
 	return is_enough(flushing);
 }
 
-/* Flush one cache after another; then runs of growing blocks and cached huge blocks; last, pages of cache names. */
+/* Free the blocks that debugging keeps. Returns: false if there were none. */
+static bool settle_blocks(void)
+{
+	return km_unlikely(km_block_hooks != NULL) && km_block_hooks->settle();
+}
+
+/* Flush one cache after another; then blocks kept by debugging, runs of growing blocks and cached huge blocks; last,
+ * pages of cache names. */
 static void flush_some(struct flushing *flushing)
 {
 	km_debug(km_is_locked(&reclaim.lock), "one thread flushes at a time");
 	km_registry_visit_within(flush_until_enough, flushing, PATIENCE_MS);
 	if (!is_enough(flushing))
-		flushing->slabs += km_growth_shed(0) + km_huge_purge(0) != 0;
+		flushing->slabs += settle_blocks() + km_growth_shed(0) + km_huge_purge(0) != 0;
 	if (!is_enough(flushing))
 		flushing->slabs += km_addr_reuse_release(flushing->wanted);
 	/* The refused memory may be the metadata of a slab. */
@@ -654,6 +661,7 @@ size_t kmem_shrink_all(void)
 	tidy(true);
 	km_ids_trim();
 	km_registry_visit(hollow_cache, &pages);
+	settle_blocks();
 	km_growth_shed(0);
 	pages += km_pages_purge(0) + (km_huge_purge(0) >> KM_PAGE_SHIFT);
 	km_huge_offer();

@@ -18,6 +18,7 @@ KM_RULE(KMALLOC_MAX_SIZE == KM_PAGE_SIZE << KM_MAX_ORDER, "blocks above the larg
 
 struct km_large km_large;
 static struct {
+	size_t kept;		/* bytes of freed mappings in quarantine */
 	void *deferred;		/* blocks freed in signal handlers, linked by their first words */
 	bool charged;		/* a block was charged at some time */
 } large;
@@ -38,7 +39,7 @@ static bool is_within_reach(size_t bytes)
 	km_arena_get_stats(&stats);
 	/* A limit on address space counts reserved bytes, another limit committed bytes. */
 	size_t own = km_os_address_limit() == SIZE_MAX ? stats.committed_bytes : stats.reserved_bytes;
-	size_t sum = own + km_huge_idle();
+	size_t sum = own + km_huge_idle() + km_load(&large.kept);
 	return bytes <= sum || !km_os_refuses(bytes - sum);
 }
 
@@ -546,6 +547,7 @@ void km_large_disown(void *p)
 	if (km_unlikely(km_load(&km_alloc_probing)))
 		tell_looking(p, true);
 	km_large_uncharge(p);
+	km_add(&large.kept, page_of_block(p) ? 0 : km_huge_bytes(p));
 }
 
 static void free_pages(struct km_page *page, uint64_t owner)
@@ -596,6 +598,7 @@ static bool give_back(const void *p, bool told)
 
 void km_large_let_go(void *p)
 {
+	km_sub(&large.kept, page_of_block(p) ? 0 : km_huge_bytes(p));
 	give_back(p, true);
 }
 

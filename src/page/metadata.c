@@ -32,6 +32,7 @@ static struct {
 	uint8_t *units;			/* for each page of the range: free smallest pieces, during a trim */
 	uint64_t *gone;			/* a bit for each page of the range: purged */
 	size_t gone_pages;
+	bool faulted_in;		/* memory of no piece was made resident for a reservation */
 	char *root;			/* the first bytes of the first range (km_metadata_root) */
 	/* Linked by the last word of a smallest piece. [spread]: records of km_metadata_alloc_spread() have lists, and
 	 * so pages, of their own, because some records stay for ever. */
@@ -285,6 +286,7 @@ bool km_metadata_fault_in(size_t bytes)
 	km_lock(&metadata.lock);
 	char *first = (char *)km_align_down((uintptr_t)metadata.at, unit);
 	size_t most = (size_t)(metadata.committed - first);
+	km_store(&metadata.faulted_in, true);
 	km_debug(first <= metadata.committed, "the unused part of the range is committed");
 	km_unlock(&metadata.lock);
 	if (done && most && bytes)
@@ -479,6 +481,31 @@ static size_t trim(void)
 	return chosen;
 }
 
+/* Purge the memory of no piece: purged pages made resident again, and the end of the committed part. Requires: the lock
+ * is held. */
+static void purge_unused(void)
+{
+	size_t all = metadata.gone_pages ? (size_t)(metadata.at - metadata.base) >> KM_PAGE_SHIFT : 0;
+
+	for (size_t page = 0, end; page < all; page = end + 1) {
+		for (end = page; end < all && km_bits_count(metadata.gone, end, 1);)
+			end++;
+		purge(metadata.base + (page << KM_PAGE_SHIFT), (end - page) << KM_PAGE_SHIFT);
+	}
+	km_debug(metadata.at <= metadata.committed, "the unused end of the range is committed");
+	purge(metadata.at, (size_t)(metadata.committed - metadata.at));
+}
+
+/* After the last reservation. */
+static void end_reservations(void)
+{
+	km_busy_scope(was);
+
+	km_lock_scope(&metadata.lock);
+	km_store(&metadata.faulted_in, false);
+	purge_unused();
+}
+
 void km_metadata_came_back(size_t bytes)
 {
 	km_busy_lock_scope(&metadata.lock);
@@ -497,6 +524,8 @@ void km_metadata_trim(bool always)
 {
 	size_t chosen = TRIM_PAGES;
 
+	if (km_unlikely(km_load(&metadata.faulted_in)) && !km_pages_reserve(0))
+		end_reservations();
 	while (chosen == TRIM_PAGES) {
 		struct km_busy_was was = km_busy_begin();
 

@@ -11,6 +11,7 @@
 #include "kit/api.h"
 #include "kit/cpus.h"
 #include "kit/faults.h"
+#include "kit/rollup.h"
 
 #include "page/commit_ahead.h"
 #include "page/arena.h"
@@ -139,6 +140,21 @@ static void it_goes(void)
 	gone(cache);
 }
 
+/* The records of the reserved pages and objects go back, too. */
+static void records_go(void)
+{
+	struct kmem_cache *cache = make("records", SIZE);
+
+	kmem_shrink_all();
+	unsigned long before = rollup_kb("Anonymous");
+	NEED(kmem_reserve(cache, 10 * MANY) == 0 && kmem_reserve(cache, 0) == 0);
+	kmem_shrink_all();
+	unsigned long after = rollup_kb("Anonymous");
+	NEED(after < before + 1024, "(%lu KiB, before %lu)", after, before);
+	NEED(kmem_check_all() == 0);
+	gone(cache);
+}
+
 static void charged(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "group", 0), *old;
@@ -217,6 +233,7 @@ static const struct test_case cases[] = {
 	{ "nor where calls wait", nor_where_calls_wait },
 	{ "it stays", it_stays },
 	{ "it goes", it_goes },
+	{ "records go", records_go },
 	{ "charged", charged },
 	{ "refused", refused },
 	{ "fewer where all is refused", fewer_where_all_is_refused },

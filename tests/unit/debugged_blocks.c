@@ -3,11 +3,13 @@
  * over the library's data behind the block, and a second free are reported at the next check: at the free, at a
  * shrinking krealloc, in kmem_check_all, and at the end of the block's wait; a sized free compares the requested
  * bytes. Each letter alone has its own effect only. A waiting block is freed in profiles. A block above 4 MiB can be
- * freed after any action of its user on the pages, also in a child without the pages.
+ * freed after any action of its user on the pages, also in a child without the pages. A shrink, and a request that
+ * would be refused, free the waiting blocks.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <kmem/kmem.h>
@@ -254,11 +256,57 @@ static void kept_from_children(void)
 	}
 }
 
+/* Frees blocks of all places of the quarantine: 46 MiB. */
+static void let_wait(void)
+{
+	for (unsigned i = 0; i < 2; i++)
+		kvfree(kvmalloc(15 << 20, GFP_KERNEL));
+	for (unsigned i = 0; i < 64; i++)
+		kfree(get(250000));
+}
+
+static size_t blocks_there(void)
+{
+	size_t blocks, bytes;
+
+	km_large_get_stats(&blocks, &bytes);
+	return blocks;
+}
+
+static void freed_by_a_shrink(void)
+{
+	let_wait();
+	char *p = get(BYTES);
+	SAYS(NULL, kfree(p));
+	CHECK(blocks_there() == (with('P') ? 66 : 0), "%zu", blocks_there());
+	if (with('P')) {
+		p[5] = 1;
+		SAYS("Poison overwritten", kmem_shrink_all());
+	}
+	SAYS(NULL, kmem_shrink_all());
+	CHECK(blocks_there() == 0, "%zu", blocks_there());
+	CHECK(kmem_check_all() == 0);
+}
+
+static void freed_before_a_refusal(void)
+{
+	const struct rlimit limit = { 104ul << 20, RLIM_INFINITY }, none = { RLIM_INFINITY, RLIM_INFINITY };
+	void *p;
+
+	let_wait();
+	NEED(!setrlimit(RLIMIT_DATA, &limit));
+	SAYS(NULL, p = kvmalloc(50 << 20, GFP_KERNEL));
+	NEED(!setrlimit(RLIMIT_DATA, &none));
+	CHECK(p);
+	kvfree(p);
+}
+
 static const struct test_case cases[] = {
 	{ "written behind", written_behind }, { "written when free", written_when_free },
 	{ "freed twice", freed_twice }, { "record overwritten", record_overwritten },
 	{ "of all sizes", of_all_sizes }, { "named sizes", named_sizes },
 	{ "protected by its user", protected_by_its_user }, { "kept from children", kept_from_children },
+	{ "freed by a shrink", freed_by_a_shrink }, { "freed before a refusal", freed_before_a_refusal },
 };
 static const struct test_case guarded[] = { { "guarded sizes", guarded_sizes } };
 static const struct test_case profiled[] = { { "in a profile", in_a_profile } };

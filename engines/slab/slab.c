@@ -671,6 +671,7 @@ void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request
 	}
 	if (got < want)
 		__builtin_memmove(bottom - got, bottom - want, got * sizeof(*bottom));
+	km_sheaf_fetch(bottom - got);
 	return bottom - got;
 }
 

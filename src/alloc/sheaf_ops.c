@@ -78,8 +78,8 @@ static void **next_sheaf(struct kmem_cache *cache, const struct km_request *requ
 {
 	void **empty = km_pcs_detach(&cache->fast.pcs, true, km_alloc_lone(cache));
 	km_debug(!empty || !*empty, "a sheaf detached for a refill is empty");
-	if (km_unlikely(!km_load(&cache->state.wanted)))
-		km_store(&cache->state.wanted, true);
+	if (km_load(&cache->state.wanted_at) != km_load(&km_slab_clock))
+		km_store(&cache->state.wanted_at, km_load(&km_slab_clock));
 	void **sheaf = cache->layout.engine->array.refill(cache, request, empty);
 
 	km_debug(!sheaf || *sheaf, "a sheaf filled by the engine has an object");
@@ -102,8 +102,6 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 		return NULL;
 	object = *sheaf++;
 	/* Another CPU may have freed the objects: fetch all their lines at once, not one by one at the first write. */
-	for (void **next = sheaf; *next; next++)
-		km_prefetch_write(*next);
 	km_alloc_install(cache, sheaf);
 	return object;
 }

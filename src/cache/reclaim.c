@@ -18,6 +18,7 @@ static struct {
 	struct km_lock lock;		/* ticks only try the lock; a request without pages waits for it */
 	uint32_t flushes;		/* flushes of all caches for lack of pages, begun; written under the lock */
 	size_t peak_pages;		/* pages in use at most, since cached objects were last given back */
+	size_t swept_since;		/* the current sweep drains caches not wanted since (km_slab_clock) */
 	/* The current or last round of reaping. */
 	uint64_t began_ms;
 	bool quiet, purges;		/* all is idle; all is idle so long that free pages go to the system */
@@ -71,8 +72,7 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 	/* The engine has its own pace, below, unless all is idle. */
 	if (cache->layout.engine->array.look && !idle.quiet)
 		return 0;
-	/* Reap twice when all is idle: the first pass only clears the engine's mark of recent use. */
-	for (int times = cache->layout.engine->reap ? 1 + idle.quiet : 0; times; times--)
+	if (cache->layout.engine->reap)
 		cache->layout.engine->reap(cache);
 	km_store(&cache->state.misses, (uint16_t)0);
 	if (km_load(&cache->state.touched)) {
@@ -255,13 +255,33 @@ static int hollow_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-static int sweep_cache(struct kmem_cache *cache, void *arg km_unused)
+/* Sweeps for which a cache is spared, at most. */
+#define MAX_SPARED 7u
+
+/* A cache drained by a sweep and wanted again soon after was in use: spare the cache for one sweep, then for three, for
+ * seven. So a program that uses hundreds of caches in turn does not make and free their slabs for ever. */
+static bool is_spared(struct kmem_cache *cache, bool wanted)
+{
+	struct km_cache_state *state = &cache->state;
+
+	if (state->swept && wanted)
+		state->spared = state->spared_next = (uint8_t)km_min(2u * state->spared_next + 1, MAX_SPARED);
+	state->swept = false;
+	if (!state->spared)
+		return wanted;
+	state->spared--;
+	return true;
+}
+
+static int sweep_cache(struct kmem_cache *cache, void *since)
 {
 	if (idle.count == MAX_IDLE)
 		return 1;
-	if (cache->layout.engine->hollow && !km_load(&cache->state.wanted))
-		idle.cache[idle.count++] = cache;
-	km_store(&cache->state.wanted, false);
+	if (!cache->layout.engine->hollow ||
+	    is_spared(cache, km_load(&cache->state.wanted_at) >= *(const size_t *)since))
+		return 0;
+	cache->state.swept = true;
+	idle.cache[idle.count++] = cache;
 	return 0;
 }
 
@@ -273,14 +293,21 @@ static void hollow_swept(void *arg km_unused)
 		idle.cache[i]->layout.engine->rest(idle.cache[i]);
 }
 
+static bool sweep_is_due(void)
+{
+	return km_load(&km_rounds[KM_ROUND_SWEEP].left) || km_pages_too_slack();
+}
+
 static void sweep(void)
 {
 	struct km_round *round = &km_rounds[KM_ROUND_SWEEP];
 
 	idle.count = 0;
-	if (!round->left)
+	if (!round->left) {
 		round->left = km_registry_count();
-	km_registry_try_some(round, MAX_VISITS, sweep_cache, NULL, hollow_swept);
+		reclaim.swept_since = km_pages_sweep_since();
+	}
+	km_registry_try_some(round, MAX_VISITS, sweep_cache, &reclaim.swept_since, hollow_swept);
 	if (!round->left)
 		km_pages_swept();
 }
@@ -311,7 +338,7 @@ static void look_around(uint64_t now, bool fell, bool quiet)
 	}
 	if (now >= km_load(&reclaim.next_look_ms))
 		look(now);
-	if (km_pages_too_slack())
+	if (sweep_is_due())
 		sweep();
 	purge(now);
 }
@@ -356,7 +383,7 @@ static void tick(void)
 		}
 	}
 	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell && now < km_load(&reclaim.next_purge_ms) &&
-		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty() && !km_pages_too_slack()))
+		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty() && !sweep_is_due()))
 		return;
 	/* If the lock's holder was preempted, other ticks passed meanwhile. The holder must repeat the check,
 	 * because no other thread may come for their freed pages. */

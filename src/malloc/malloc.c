@@ -365,8 +365,6 @@ static void *resize(void *p, size_t size)
 static km_noinline void *realloc_slowly(void *p, size_t size)
 {
 	km_malloc_note_site((uintptr_t)__builtin_return_address(0));
-	if (!p)
-		return malloc(size);
 	if (!size) {
 		free(p);
 		return NULL;
@@ -413,6 +411,8 @@ static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t ol
 /* realloc(p, 0) frees and returns NULL, as glibc's; errno stays. */
 KMEM_API km_hit_path void *realloc(void *p, size_t size)
 {
+	if (km_unlikely(!p))
+		return malloc(size);
 	uintptr_t id = km_id_of(p);
 	const struct kmem_cache *cache = km_load(&km_hot.caches[id]);
 

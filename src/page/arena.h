@@ -197,15 +197,19 @@ size_t km_pages_reserve(long pages);
 /* Set the number of pages in use that may be cached on CPUs. Such pages count as dirty, and lower the bound of dirty
  * memory. Requires: the caller holds a lock since before the count. */
 void km_pages_set_ready(size_t pages);
-/* Add to (subtract from) the pages of empty slabs that caches keep because their use alternates. The pages lower the
- * bound of dirty memory. Returns: false, and adds nothing, if there would be too many. */
-bool km_pages_keep(size_t pages);
-void km_pages_keep_less(size_t pages);
-/* Add to (negative: subtract from) the bytes of free objects in slabs. */
+/* Add to (negative: subtract from): slack: the bytes of free objects in slabs. slab: also the bytes of slabs. retain: the
+ * bytes of objects that caches may keep because their use alternates. */
 void km_pages_slack(long bytes);
-/* Returns: true if free objects grew by more than a 32nd of km_pages_there() and 1 MiB since the last sweep. */
+void km_pages_slab(long bytes);
+void km_pages_retain(long bytes);
+/* A clock for the age of cached objects: the bytes of all slabs that came, and of all objects that returned to slabs. */
+extern size_t km_slab_clock;
+/* Returns: true if a sweep is due. Since the last sweep free objects in slabs grew by a 32nd of km_pages_there(), and 1 MiB
+ * at least; or slabs did, and caches retain as much. */
 bool km_pages_too_slack(void);
-/* Record the end of a sweep: the present bytes of free objects become the base of the comparison. */
+/* Begin a sweep. Returns: the time by km_slab_clock since when a cache must have been wanted to keep its objects. */
+size_t km_pages_sweep_since(void);
+/* Record the end of a sweep: the present bytes become the base of the comparison. */
 void km_pages_swept(void);
 /* Give the oldest dirty pages back until a quarter of the bound and the swing are left. */
 void km_pages_trim(void);

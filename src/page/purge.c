@@ -19,12 +19,9 @@
 #define MOST_IN_VAIN	16u
 /* Dirty memory always allowed: 1 MiB. If use swings by more, km_pages_swing() soon raises the bound. */
 #define DIRTY_FLOOR_PAGES	256u
-/* A sweep begins when free objects in slabs have grown by this part of the pages in use since the last sweep, and by
- * more than DIRTY_FLOOR_PAGES. */
-#define SLACK_PART		32u
-/* Pages in empty slabs kept by caches beside min_partial: at most this part of the pages in use, and a floor. */
-#define EMPTY_PART		16u
-#define EMPTY_FLOOR_PAGES	256u
+/* A sweep begins when slabs, or free objects in slabs, have grown by this part of the pages in use, and by more than
+ * DIRTY_FLOOR_PAGES. */
+#define SWEEP_PART		32u
 /* Descriptors of this many pages fill two pages of memory, so at least one of these two pages has no descriptor of
  * another run. */
 #define LONG_PAGES		(2 * KM_PAGE_SIZE / sizeof(struct km_page))
@@ -32,6 +29,8 @@
 #define HUGE_FROM_PAGES	(2 * KM_BLOCK_PAGES)
 
 /* ------------------------------------------------------------------ counts, of all nodes */
+
+size_t km_slab_clock;
 
 size_t km_pages_used(void)
 {
@@ -68,27 +67,13 @@ size_t km_pages_reserve(long more)
 	return staying();
 }
 
-/* Returns: the bound of dirty pages: a quarter of the pages in use, plus a floor, less the pages cached on CPUs and
- * the kept empty slabs. These two lower the bound by half at most. */
+/* Returns: the bound of dirty pages: a quarter of the pages in use, plus a floor, less the pages cached on CPUs. These
+ * lower the bound by half at most. */
 static size_t dirty_bound(void)
 {
 	size_t bound = km_pages_there() / 4 + DIRTY_FLOOR_PAGES;
 
-	return bound - km_min(km_load(&km_arena.ready_pages) + km_load(&km_arena.empty_pages), bound / 2);
-}
-
-bool km_pages_keep(size_t pages)
-{
-	if (km_add(&km_arena.empty_pages, pages) + pages <= km_pages_there() / EMPTY_PART + EMPTY_FLOOR_PAGES)
-		return true;
-	km_pages_keep_less(pages);
-	return false;
-}
-
-void km_pages_keep_less(size_t pages)
-{
-	km_debug(km_load(&km_arena.empty_pages) >= pages, "at most the kept empty pages are released");
-	km_sub(&km_arena.empty_pages, pages);
+	return bound - km_min(km_load(&km_arena.ready_pages), bound / 2);
 }
 
 void km_pages_set_ready(size_t pages)
@@ -98,22 +83,63 @@ void km_pages_set_ready(size_t pages)
 
 void km_pages_slack(long bytes)
 {
-	km_add(&km_arena.slack, (size_t)bytes);
+	km_add(&km_arena.slack.now, (size_t)bytes);
+	if (bytes > 0)
+		km_add(&km_slab_clock, (size_t)bytes);
+}
+
+void km_pages_slab(long bytes)
+{
+	km_add(&km_arena.slabs.now, (size_t)bytes);
+	km_pages_slack(bytes);
+}
+
+void km_pages_retain(long bytes)
+{
+	km_add(&km_arena.retained, (size_t)bytes);
+}
+
+static size_t sweep_step(void)
+{
+	return km_max(km_pages_there() / SWEEP_PART, (size_t)DIRTY_FLOOR_PAGES) << KM_PAGE_SHIFT;
+}
+
+/* Returns whether the bytes grew by `step` since the last sweep, or since they were fewer. */
+static bool has_grown(struct km_growth *bytes, size_t step)
+{
+	const size_t now = km_load(&bytes->now), swept = km_load(&bytes->swept);
+
+	if (now < swept)
+		km_store(&bytes->swept, now);
+	return now > swept && now - swept > step;
+}
+
+/* Growth of slabs does not count without retained objects: other cached objects are few, and draining them would make
+ * slabs come and go. */
+static bool slabs_have_grown(void)
+{
+	const size_t step = sweep_step();
+
+	return has_grown(&km_arena.slabs, step) && km_load(&km_arena.retained) > step;
 }
 
 bool km_pages_too_slack(void)
 {
-	size_t slack = km_load(&km_arena.slack), swept = km_load(&km_arena.slack_swept);
+	return has_grown(&km_arena.slack, sweep_step()) || slabs_have_grown();
+}
 
-	if (slack < swept)
-		km_store(&km_arena.slack_swept, slack);
-	return slack > swept &&
-	       (slack - swept) >> KM_PAGE_SHIFT > km_max(km_pages_there() / SLACK_PART, (size_t)DIRTY_FLOOR_PAGES);
+size_t km_pages_sweep_since(void)
+{
+	const size_t clock = km_load(&km_slab_clock), before = km_load(&km_arena.sweep_began);
+
+	km_store(&km_arena.sweep_began, clock);
+	return slabs_have_grown() ? clock - km_min(sweep_step(), clock) : before;
 }
 
 void km_pages_swept(void)
 {
-	km_store(&km_arena.slack_swept, km_load(&km_arena.slack));
+	km_store(&km_arena.slack.swept, km_load(&km_arena.slack.now));
+	km_store(&km_arena.slabs.swept, km_load(&km_arena.slabs.now));
 }
 
 /* Returns: the swing: pages that trimming took and the program allocated again soon after. Dirty memory may exceed its

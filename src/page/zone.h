@@ -39,6 +39,11 @@ struct km_zone {
 	struct km_list bin[2][KM_RUN_BINS];	/* runs; the run added last is first */
 } km_aligned(64);
 
+/* Bytes whose growth begins a sweep: now, and at the last sweep or fewer. */
+struct km_growth {
+	size_t now, swept;
+};
+
 /* All zeros at first. The fields that each process writes are at the front, so the rest is not resident. */
 struct km_arena {
 	struct km_lock purge;		/* held while free pages are on no list (taken by a purge) */
@@ -46,8 +51,10 @@ struct km_arena {
 	unsigned ranges;
 	size_t bind_failures;
 	size_t ready_pages;		/* pages in use that may be cached on CPUs */
-	size_t empty_pages;		/* pages in use that may be in kept empty slabs */
-	size_t slack, slack_swept;	/* bytes of free objects in slabs: now, and at the last sweep */
+	struct km_growth slack;		/* bytes of free objects in slabs */
+	struct km_growth slabs;		/* bytes of slabs */
+	size_t sweep_began;		/* km_slab_clock at the beginning of the last sweep */
+	size_t retained;		/* bytes of objects that caches may keep because their use alternates */
 	size_t gone_pages;		/* pages in use with the flag KM_PAGE_GONE */
 	size_t peak_pages;		/* recent peak of pages in use and in huge blocks */
 	size_t kept_pages;		/* dirty pages at the last purge that the system refused */

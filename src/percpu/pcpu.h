@@ -359,6 +359,14 @@ km_inline size_t km_sheaf_objects(const struct km_pcs *pcs, void *const *top)
 		km_load(km_sheaf_pad(pcs, top))) / sizeof(void *);
 }
 
+/* Prefetches the first line of each object, all at once: another CPU wrote the lines, and each first write here would
+ * wait for its line. */
+km_inline void km_sheaf_fetch(void *const *top)
+{
+	for (; *top; top++)
+		km_prefetch_write(*top);
+}
+
 /* Returns: the top of the sheaf when empty, the place of its NULL. */
 km_inline void **km_sheaf_bottom(const struct km_pcs *pcs, void **top)
 {

@@ -145,7 +145,6 @@ struct km_cache_state {
 	void *deferred;			/* frees left undone by signal handlers, linked at freeptr */
 	uint16_t misses;		/* miss points (alloc/slow_path.c) since the last reclaim look; a racy hint */
 	bool touched;			/* a miss occurred since the last reclaim look */
-	bool wanted;			/* a request bypassed the sheaves since the last sweep */
 	bool going;			/* being destroyed: no slab of the cache may start to wait (kfree_rcu.c) */
 	uint8_t idle_looks;
 	uint32_t defrag_looks;
@@ -154,6 +153,9 @@ struct km_cache_state {
 	void *node[KM_MAX_NODES];	/* the engine's struct for each memory node */
 	struct km_events *events;
 	uint64_t slab_bytes;		/* bytes of the cache's slabs */
+	bool swept;			/* drained by the last sweep */
+	uint8_t spared, spared_next;	/* sweeps for which the cache is spared: now, and the last time (cache/reclaim.c) */
+	size_t wanted_at;		/* km_slab_clock at the last request that the per-CPU sheaves could not serve */
 	size_t reserved_pages;		/* pages committed in advance by kmem_reserve */
 	struct km_retired past;		/* slab counts inherited from destroyed caches (cache/create.c) */
 	struct km_ratelimit refusals;	/* rate limit of lines about the cache's own limit (alloc/alloc_failure.c) */

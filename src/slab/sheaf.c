@@ -11,7 +11,7 @@
  *
  * Invariants under the node's lock: a slab is on its node's partial list iff a free bit is set and the slab is not in
  * hand (sheaf_holes.c). inuse is the number of clear bits. A slab whose last object returns is freed if the list has
- * more than min_partial + extra slabs (`extra`: for a swinging load), unless km_slabs_stay() says otherwise.
+ * more than min_partial slabs, unless km_slabs_stay() says otherwise.
  *
  * Invariants under the barn's lock: a full sheaf holds only objects of the barn's node, and at least half of a full
  * sheaf at the time of storing; an empty sheaf holds none. Under the lock of struct remote: sheaf[i] holds only
@@ -23,12 +23,9 @@
 #include "os/die.h"
 #include "sheaf.h"
 
-#define MANY_SWINGS		64u	/* between two looks of reclaim; a burst of threads causes a few */
-#define SLAB_SWINGS		8u	/* the same, for slabs */
 #define MAX_FULL_SHEAVES		10u	/* Kernel: MAX_FULL_SHEAVES */
 #define MAX_EMPTY_SHEAVES	10u	/* Kernel: MAX_EMPTY_SHEAVES */
 #define MAX_BARN_BYTES		((size_t)256 << 10)
-#define FIRST_EXTRA_PAGES	32u
 #define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
 
 /* ------------------------------------------------------------------ slabs and their bits */
@@ -82,12 +79,6 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 	return got;
 }
 
-void km_sheaf_unlist(struct sheaf_node *n, struct km_page *slab)
-{
-	km_slabs_unlist(&n->slabs, slab);
-	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)n->fewest);
-}
-
 /* Takes objects from partial slabs while more than `keep` are listed. Requires: the node's lock. */
 static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, unsigned long keep,
 			     void **objects, unsigned want)
@@ -99,7 +90,7 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, uns
 
 		got += take_from(cache, slab, objects + got, want - got);
 		if (slab->inuse == slab->objects)
-			km_sheaf_unlist(n, slab);
+			km_slabs_unlist(&n->slabs, slab);
 	}
 	km_sheaf_count(cache, n, got);
 	return got;
@@ -125,22 +116,6 @@ km_cold static unsigned take_elsewhere(struct kmem_cache *cache, const struct km
 	return got;
 }
 
-/* Counts that a new slab follows a freed slab: the barn and the list are too small for the load. After SLAB_SWINGS
- * times, doubles `extra` until a reap finds the slabs unneeded. Not with a min_partial set explicitly, nor with
- * slab charge hooks. Requires: the node's lock. Kernel: min_partial, always. */
-static void note_swing(struct kmem_cache *cache, struct sheaf_node *n)
-{
-	uint32_t more = n->extra ?: km_max(FIRST_EXTRA_PAGES >> cache->layout.order, 1u);
-
-	n->dropped = false;
-	if (++n->swings < SLAB_SWINGS)
-		return;
-	n->swings = 0;
-	if (!km_load(&cache->tune.own_min_partial) && !cache->memcg.slab_charge &&
-	    km_pages_keep((size_t)more << cache->layout.order))
-		n->extra += more;
-}
-
 /* Takes objects from a new slab, on another node if the wanted node has no pages. Returns: 0 without a slab. */
 static unsigned take_new(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			 unsigned want)
@@ -156,10 +131,8 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	}
 	km_debug(!slab->inuse, "a fresh slab is all free");
 	km_slabs_came(&n->slabs, slab);
-	if (km_unlikely(n->dropped))
-		note_swing(cache, n);
 	unsigned got = take_from(cache, slab, objects, want);
-	km_pages_slack((long)(slab->objects * cache->layout.size));
+	km_pages_slab((long)(slab->objects * cache->layout.size));
 	km_sheaf_count(cache, n, got);
 	if (slab->inuse < slab->objects)
 		km_slabs_list(&n->slabs, slab, false);
@@ -202,9 +175,9 @@ static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *re
 
 void km_sheaf_drop(struct km_slabs *slabs, struct km_page *slab)
 {
-	km_sheaf_unlist(km_container_of(slabs, struct sheaf_node, slabs), slab);
+	km_slabs_unlist(slabs, slab);
 	km_slabs_went(slabs, slab);
-	km_pages_slack(-(long)(slab->objects * slab->cache->layout.size));
+	km_pages_slab(-(long)(slab->objects * slab->cache->layout.size));
 }
 
 bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab, unsigned long keep)
@@ -254,10 +227,9 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 
 		if (!put_back(n, &candidates[i]))
 			candidates[twice++] = candidates[i];
-		else if (km_unlikely(!slab->inuse) && km_sheaf_drop_if_empty(cache, n, slab, km_sheaf_keep(cache, n)))
+		else if (km_unlikely(!slab->inuse) && km_sheaf_drop_if_empty(cache, n, slab, km_load(&cache->tune.min_partial)))
 			empty[empty_count++] = slab;
 	}
-	n->dropped |= empty_count != 0;
 	km_sheaf_count(cache, n, (long)twice - (long)count);
 	km_debug((long)n->slabs.counts.taken >= 0, "at most the allocated objects are freed");
 	km_unlock_quick(&n->slabs.lock);
@@ -380,6 +352,14 @@ static void push_sheaf(const struct kmem_cache *cache, void ***list, void **shea
 	*list = sheaf;
 }
 
+/* Notes that the list of full sheaves is as short as never since the last look. Requires: the barn's lock. */
+static void set_low(struct barn *barn)
+{
+	barn->low = barn->full;
+	barn->low_objects = barn->objects;
+	barn->low_count = barn->full_count;
+}
+
 /* Requires: the barn's lock. */
 static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 {
@@ -391,6 +371,8 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 		km_debug(barn->objects >= objects_in(cache, sheaf) && *sheaf,
 			 "a full sheaf has objects, and is counted");
 		km_bump(&barn->objects, -(size_t)objects_in(cache, sheaf));
+		if (sheaf == barn->low)
+			set_low(barn);
 	}
 	return sheaf;
 }
@@ -403,25 +385,26 @@ static size_t barn_most_at_first(const struct kmem_cache *cache)
 	return km_min(MAX_FULL_SHEAVES * capacity, km_max(MAX_BARN_BYTES / cache->layout.size, capacity));
 }
 
-static bool barn_has_room(const struct kmem_cache *cache, const struct barn *barn)
+static size_t barn_most(const struct kmem_cache *cache, const struct barn *barn)
 {
-	return barn->objects < (barn->most ?: barn_most_at_first(cache));
+	return barn_most_at_first(cache) + barn->more;
 }
 
-/* The barn overflows. If the barn was empty since the last overflow, counts a swing: one CPU frees in bursts,
- * another allocates, and objects pass through the slabs. After MANY_SWINGS doubles the limit, below 256 KiB, until
- * the cache is idle. Kernel: ten, always. */
-static void barn_overflows(const struct kmem_cache *cache, struct barn *barn)
+static bool barn_has_room(const struct kmem_cache *cache, const struct barn *barn)
 {
-	size_t most = barn->most ?: barn_most_at_first(cache);
+	return barn->objects < barn_most(cache, barn);
+}
 
-	barn->swings = (uint16_t)(barn->swings + km_load(&barn->starved));
-	km_store(&barn->starved, false);
-	if (barn->swings < MANY_SWINGS)
-		return;
-	barn->swings = 0;
-	if (most * cache->layout.size < MAX_BARN_BYTES)
-		barn->most = most * 2;
+/* The program takes `count` objects from slabs. Of these, objects that went to the slabs for lack of room would have
+ * stayed in a larger barn: raises the limit by their number. So a program that frees and allocates N objects in turn
+ * exchanges sheaves with the barn from the second turn on. Not with slab charge hooks, because a group would pay for
+ * slabs of free objects. Kernel: ten full sheaves, always. */
+static void note_missed(const struct kmem_cache *cache, struct barn *barn, size_t count)
+{
+	km_lock_scope(&barn->lock);
+	count = km_min(count, barn->missed);
+	km_store(&barn->missed, barn->missed - count);
+	km_sheaf_learn(cache, barn, (long)count);
 }
 
 static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **sheaf)
@@ -448,8 +431,8 @@ static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
 
 static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void **sheaf)
 {
-	/* A grown barn keeps every empty sheaf, because its full sheaves return as empty ones. */
-	if (barn->empty_count >= MAX_EMPTY_SHEAVES && !barn->most)
+	/* A grown barn keeps an empty sheaf for each full one that may come. */
+	if (barn->empty_count >= MAX_EMPTY_SHEAVES + barn->more / km_mask_capacity(km_alloc_mask(cache)))
 		return false;
 	km_debug(km_is_locked(&barn->lock) && !*sheaf && sheaf != barn->empty,
 		 "an empty sheaf has no object");
@@ -518,16 +501,19 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 		km_unlock_may(&barn->lock, request->may_wait);
 	}
 	if (sheaf) {
+		if (km_unlikely(km_load(&barn->crosses)))
+			km_sheaf_fetch(sheaf);
 		if (empty)
 			km_sheaf_free(cache, empty);
 		return sheaf;
 	}
-	km_store(&barn->starved, true);
 	km_count(cache, KMEM_BARN_GET_FAIL);
 	void **room = empty ?: any_empty(cache, barn, request->may_wait);
 	if (!room)
 		return NULL;
 	sheaf = fill_sheaf(cache, request, room);
+	if (sheaf && km_load(&barn->missed) && request->may_wait && !cache->memcg.slab_charge)
+		note_missed(cache, barn, objects_in(cache, sheaf));
 	if (!sheaf && !empty)
 		keep_empty(cache, barn, room, request->may_wait);
 	return sheaf;
@@ -736,7 +722,7 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 	bool kept = empty && push_full(cache, barn, full);
 	km_bump(&barn->puts, kept);
 	if (!room)
-		barn_overflows(cache, barn);
+		km_store(&barn->missed, barn->missed + objects_in(cache, full));
 	km_unlock_quick(&barn->lock);
 	if (kept)
 		return empty;
@@ -778,6 +764,32 @@ bool km_sheaf_has_room(struct kmem_cache *cache)
 	return barn_has_room(cache, barn);
 }
 
+/* Cuts the unused sheaves off the list, and returns them. Requires: the barn's lock. */
+static void **cut_unused(struct kmem_cache *cache, struct barn *barn)
+{
+	uint64_t *link = km_sheaf_header(&cache->fast.pcs, barn->low);
+	void **unused = (void **)(uintptr_t)*link;
+	size_t objects = barn->low_objects - objects_in(cache, barn->low);
+
+	km_store(link, (uint64_t)0);
+	km_bump(&barn->full_count, 1 - barn->low_count);
+	km_bump(&barn->objects, -objects);
+	km_sheaf_learn(cache, barn, -(long)km_min(barn->more, objects));
+	return unused;
+}
+
+void km_sheaf_shed_barn(struct kmem_cache *cache, struct barn *barn)
+{
+	km_lock(&barn->lock);
+	void **unused = barn->low ? cut_unused(cache, barn) : NULL;
+	km_store(&barn->missed, barn->missed / 2);
+	set_low(barn);
+	km_unlock_quick(&barn->lock);
+
+	for (void **sheaf; (sheaf = pop_sheaf(cache, &unused));)
+		give_all(cache, sheaf);
+}
+
 void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
 {
 	km_lock(&barn->lock);
@@ -786,6 +798,7 @@ void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
 	km_store(&barn->full_count, 0u);
 	km_store(&barn->empty_count, 0u);
 	km_store(&barn->objects, (size_t)0);
+	set_low(barn);
 	km_unlock_quick(&barn->lock);
 
 	for (void **sheaf; (sheaf = pop_sheaf(cache, &full) ?: pop_sheaf(cache, &empty));)

@@ -7,18 +7,21 @@
 
 #include "partial.h"
 
-/* A node's full and empty sheaves. The lock protects every field but `starved`, a hint. Fields read without the
- * lock (counts, crosses) are stored as one word. */
+/* A node's full and empty sheaves. Fields read without the lock (counts, missed, crosses) are stored as one word. */
 struct barn {
 	struct km_lock lock;
 	uint32_t full_count, empty_count;
 	void **full, **empty;		/* lists linked by the sheaves' headers */
 	size_t objects;			/* objects in full sheaves */
-	size_t most;			/* limit of `objects`; 0: the initial limit */
-	uint16_t swings;		/* changes from empty to overflowing since the last reap */
+	size_t more;			/* limit of `objects` above the initial limit: the learned amplitude of use */
+	size_t missed;			/* objects returned to slabs for lack of room, and not taken from slabs since */
+	/* The full sheaf that was last taken or added on top when the list was shortest since the last look; NULL: the
+	 * list was empty. Sheaves behind it were not used since. */
+	void **low;
+	size_t low_objects;		/* objects in `low` and the sheaves behind */
+	uint32_t low_count;		/* number of these sheaves */
 	uint16_t putter;		/* CPU that stored the last full sheaf */
 	bool touched;			/* used since the last reap */
-	bool starved;			/* empty at some time since the last overflow */
 	bool crosses;			/* the last full sheaf taken had been stored by another CPU */
 	uint64_t gets, puts;		/* events, counted here because this line is already held */
 };
@@ -38,10 +41,6 @@ struct sheaf_node {
 	struct km_lock look;		/* held by the one thread that looks for memory to release */
 	struct remote *remote;		/* NULL: only one node, or no sheaves */
 	struct km_page *in_hand;	/* slab taken off the list by the look; NULL: none */
-	uint32_t extra;			/* slabs that may stay in addition to min_partial */
-	uint32_t fewest;		/* shortest length of the list since the last reap */
-	uint8_t swings;			/* new slabs after a slab was freed, since the last reap */
-	bool dropped;			/* a slab was freed since the last new slab */
 	uint32_t going_count;		/* length of `going` */
 	struct km_list going;		/* slabs off the list, to be freed by the look */
 };
@@ -79,6 +78,13 @@ km_inline void km_sheaf_count(const struct kmem_cache *cache, struct sheaf_node 
 	km_pages_slack(-taken * (long)cache->layout.size);
 }
 
+/* Raises (negative: lowers) the barn's limit. Requires: the barn's lock. */
+km_inline void km_sheaf_learn(const struct kmem_cache *cache, struct barn *barn, long objects)
+{
+	barn->more += (size_t)objects;
+	km_pages_retain(objects * (long)cache->layout.size);
+}
+
 /* Returns the address of word `word` of the slab's free bits. A set bit is a free object. */
 km_inline uint64_t *sheaf_bits(const struct kmem_cache *cache, struct km_page *slab,
 			       const char *address, unsigned word)
@@ -102,10 +108,11 @@ void km_sheaf_retire(struct kmem_cache *cache, void **sheaf);
 bool km_sheaf_has_room(struct kmem_cache *cache);
 /* Returns the barn's objects to the slabs, and frees the barn's sheaves. */
 void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);
+/* Does the same with the full sheaves that were not used since the last call, and lowers the limit by their objects. */
+void km_sheaf_shed_barn(struct kmem_cache *cache, struct barn *barn);
 /* Does the same for the node's remote sheaves. */
 void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n);
-/* unlist: takes a slab off the list. drop: also counts the slab as freed. Requires: the node's lock. */
-void km_sheaf_unlist(struct sheaf_node *n, struct km_page *slab);
+/* Takes a slab off the list, and counts the slab as freed. Requires: the node's lock. */
 void km_sheaf_drop(struct km_slabs *n, struct km_page *slab);
 /* Drops an empty slab if more than `keep` slabs are on the list. Requires: the node's lock. Returns: true if the
  * caller must free the slab. */
@@ -130,11 +137,5 @@ void km_sheaf_fork_holes(struct sheaf_node *n, bool child);
 void km_sheaf_unmark(const struct kmem_cache *cache, struct km_page *slab, void *const *objects, unsigned count);
 /* Returns the number of damages of a slab's marks. */
 int km_sheaf_check_holes(struct kmem_cache *cache, struct km_page *slab);
-
-/* Returns the number of listed slabs beyond which empty slabs are freed. Requires: the node's lock. */
-km_inline unsigned long km_sheaf_keep(const struct kmem_cache *cache, const struct sheaf_node *n)
-{
-	return km_load(&cache->tune.min_partial) + (km_load(&cache->tune.own_min_partial) ? 0 : n->extra);
-}
 
 #endif

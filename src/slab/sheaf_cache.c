@@ -90,7 +90,7 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	/* Many misses may grow the capacity to `busy`, bulk requests to about twice of that. With large objects 32 KiB
 	 * would be too few objects for bulk requests. */
 	unsigned capacity = km_max(capacity_by_size(size), (unsigned)args->sheaf_capacity);
-	unsigned busy = km_max(capacity, capacity_within(126, size, size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10));
+	unsigned busy = km_max(capacity, capacity_within(510, size, size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10));
 	cache->fast.capacity = (uint16_t)capacity;
 	cache->tune.busy_capacity = (uint16_t)busy;
 	cache->tune.max_capacity = (uint16_t)(km_cache_is(cache, KM_CACHE_SINGLY) ? busy :
@@ -120,7 +120,6 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 static void node_fini(struct kmem_cache *cache, unsigned node)
 {
 	km_debug(!sheaf_node(cache, node)->barn.full, "a released node has an empty barn");
-	km_pages_keep_less((size_t)sheaf_node(cache, node)->extra << cache->layout.order);
 	km_metadata_free(sheaf_node(cache, node)->remote, sizeof(struct remote));
 }
 
@@ -131,31 +130,23 @@ static const struct km_slab_kind kind = {
 	.unlist = km_sheaf_drop,
 };
 
-/* Lowers `extra`: fewer empty slabs may stay. */
-static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
+/* Lowers the barn's limit to the initial limit. */
+static void forget_amplitude(const struct kmem_cache *cache, struct barn *barn)
 {
-	km_lock(&n->slabs.lock);
-	uint32_t less = idle || km_load(&cache->tune.own_min_partial) ? n->extra : km_min(n->extra, n->fewest);
-	km_debug(less <= n->extra, "at most the kept slabs are released");
-	n->extra -= less;
-	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)UINT32_MAX);
-	n->swings = 0;
-	n->dropped = false;
-	km_unlock(&n->slabs.lock);
-	km_pages_keep_less((size_t)less << cache->layout.order);
+	km_lock_scope(&barn->lock);
+	km_sheaf_learn(cache, barn, -(long)barn->more);
+	km_store(&barn->missed, (size_t)0);
 }
 
-/* Returns all cached objects to their slabs, and lets no more than min_partial empty slabs stay. */
+/* Returns all cached objects to their slabs. */
 static void send_home(struct kmem_cache *cache)
 {
 	struct sheaf_node *n;
 
 	km_for_each_node(n, cache)
 		km_sheaf_flush_remote(cache, n);
-	km_for_each_node(n, cache) {
+	km_for_each_node(n, cache)
 		km_sheaf_flush_barn(cache, &n->barn);
-		keep_less(cache, n, true);
-	}
 }
 
 static size_t sheaf_shrink(struct kmem_cache *cache)
@@ -165,6 +156,7 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 
 	send_home(cache);
 	km_for_each_node(n, cache) {
+		forget_amplitude(cache, &n->barn);
 		km_sheaf_adopt(cache, n);
 		freed += km_slabs_shrink(cache, &n->slabs, &kind);
 	}
@@ -175,20 +167,19 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 {
 	struct barn *barn = &n->barn;
 
-	km_lock(&barn->lock);
-	bool idle = !barn->touched;
-	barn->touched = false;
-	barn->swings = 0;
-	if (idle)
-		barn->most = 0;
-	km_unlock(&barn->lock);
-	if (idle)
+	const bool idle = !km_load(&barn->touched);
+
+	km_store(&barn->touched, false);
+	if (idle) {
 		km_sheaf_flush_barn(cache, barn);
+		forget_amplitude(cache, barn);
+	} else {
+		km_sheaf_shed_barn(cache, barn);
+	}
 	if (n->remote && !km_load(&n->remote->touched))
 		km_sheaf_flush_remote(cache, n);
 	else if (n->remote)
 		km_store(&n->remote->touched, false);
-	keep_less(cache, n, idle);
 	return km_sheaf_reap(cache, n, idle, false);
 }
 

@@ -134,7 +134,7 @@ static void put_back(struct looking *looking, struct km_page *slab)
 	km_sheaf_list_again(n, slab);
 	if (looking->packed && !n->slabs.packed)
 		km_store(&n->slabs.packed, slab);
-	if (km_sheaf_drop_if_empty(looking->cache, n, slab, km_sheaf_keep(looking->cache, n)))
+	if (km_sheaf_drop_if_empty(looking->cache, n, slab, km_load(&looking->cache->tune.min_partial)))
 		add_going(n, slab);
 }
 
@@ -225,7 +225,7 @@ static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 	const size_t more = cold ? MORE_LOOKS : km_min(partial / PART, (size_t)MORE_LOOKS);
 	size_t looks = LOOKS + more;
 	for (size_t seen = 1; seen <= partial && looks && (slab = km_slabs_next(&n->slabs)); seen++) {
-		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_sheaf_keep(looking->cache, n))) {
+		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_load(&looking->cache->tune.min_partial))) {
 			add_going(n, slab);
 			gone++;
 		} else if (looking->holes && !look_into(looking, slab, cold, CALLS + more)) {

@@ -153,9 +153,9 @@ static void case_barn(void)
 	get(cache, (2 + BARN) * BLOCK, (2 + BARN) * BLOCK + 1);
 	EVENTS(cache, [KMEM_BARN_GET_FAIL] = 1, [KMEM_SHEAF_REFILL] = 1);
 	CHECK_EQUAL(barn->empty_count, BARN);
-	/* A full block is exchanged for one of the empty ones. */
+	/* A full block is exchanged for one of the empty ones. The barn has learned of one more. */
 	put(cache, 0, (2 + BARN) * BLOCK + 1);
-	CHECK_EQUAL(barn->full_count + barn->empty_count, BARN);
+	CHECK_EQUAL(barn->full_count + barn->empty_count, BARN + 1);
 	done(cache);
 }
 
@@ -178,27 +178,61 @@ static void case_empty_blocks(void)
 	done(cache);
 }
 
-/* A barn that overflows and runs empty in turn keeps more sheaves; an idle barn returns to its first bound. */
+/* The second of two equal phases finds room for all objects; unused and idle, the barn returns to its first bound. */
 static void case_grows(void)
 {
 	struct kmem_cache *cache = fresh();
 	struct barn *barn = &node_of(cache)->barn;
-	unsigned rounds = 0;
 
-	while (!barn->most && rounds++ < 200) {
-		get(cache, 0, MOST);
-		put(cache, 0, MOST);
-	}
-	CHECK(rounds >= 64 && rounds < 80);
-	CHECK_EQUAL(barn->most, 2 * BARN * BLOCK);
 	get(cache, 0, MOST);
+	put(cache, 0, MOST);
+	CHECK_EQUAL(barn->more, 0);
+	CHECK_EQUAL(barn->missed, 2 * BLOCK);
+	get(cache, 0, MOST);
+	CHECK_EQUAL(barn->more, 2 * BLOCK);
+	CHECK_EQUAL(barn->missed, 0);
 	kmem_cache_clear_events(cache);
 	put(cache, 0, MOST);
 	EVENTS(cache, [KMEM_BARN_PUT] = BARN + 2);
+	get(cache, 0, MOST);
+	EVENTS(cache, [KMEM_BARN_GET] = BARN + 2);
+	put(cache, 0, MOST);
+	kmem_cache_clear_events(cache);
+
+	/* A look marks all sheaves as unused. The two sheaves taken then stay at the next look, and one more. */
 	cache->layout.engine->reap(cache);
 	CHECK_EQUAL(barn->full_count, BARN + 2);
+	get(cache, 0, 4 * BLOCK);
+	put(cache, 0, 4 * BLOCK);
+	EVENTS(cache, [KMEM_BARN_GET] = 2, [KMEM_BARN_PUT] = 2);
 	cache->layout.engine->reap(cache);
-	CHECK_EQUAL(barn->most + barn->full_count + barn->empty_count, 0);
+	CHECK_EQUAL(barn->full_count, 3);
+	CHECK_EQUAL(barn->objects, 3 * BLOCK);
+	CHECK_EQUAL(barn->more, 0);
+	cache->layout.engine->reap(cache);
+	CHECK_EQUAL(barn->more + barn->missed + barn->full_count + barn->empty_count, 0);
+	done(cache);
+}
+
+/* A flush of the barn keeps what the barn has learned; a shrink does not. */
+static void case_flushed(void)
+{
+	struct kmem_cache *cache = fresh();
+	struct barn *barn = &node_of(cache)->barn;
+
+	get(cache, 0, MOST);
+	put(cache, 0, MOST);
+	cache->layout.engine->rest(cache);
+	CHECK_EQUAL(barn->objects, 0);
+	CHECK_EQUAL(barn->missed, 2 * BLOCK);
+	get(cache, 0, MOST);
+	CHECK_EQUAL(barn->more, 2 * BLOCK);
+	put(cache, 0, MOST);
+	cache->layout.engine->rest(cache);
+	CHECK_EQUAL(barn->objects, 0);
+	CHECK_EQUAL(barn->more, 2 * BLOCK);
+	kmem_cache_shrink(cache);
+	CHECK_EQUAL(barn->more + barn->missed + barn->full_count + barn->empty_count, 0);
 	done(cache);
 }
 

@@ -25,6 +25,7 @@ struct cell {
 	unsigned int match;	/* worst: every match-th object is of the slab of the first */
 	unsigned int groups;	/* groups: number of groups used in turn */
 	unsigned int transfer;	/* simulation: ns for the transfer of a line from another CPU */
+	unsigned int low;	/* churn: bytes of the smallest object; `size` is the largest */
 };
 
 struct work {
@@ -56,6 +57,7 @@ void bench_print(const char *unit, const char *measure, const char *at, double v
 void bench_print_memory(const char *at, double harness);
 void bench_read_memory(double *rss, double *pss);
 _Noreturn __attribute__((cold)) void bench_die(const char *why);
+void *bench_table(size_t bytes);	/* zeroed memory of the worker, resident; never of the allocator under test */
 void bench_pin(void);
 void bench_unpin(void);
 void bench_sleep_ms(unsigned int ms);

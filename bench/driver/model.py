@@ -108,8 +108,8 @@ class Cell(Named):
 
     @property
     def least(self) -> int:
-        """The least size of a mix; 0: all objects have one size."""
-        return int(self.sizes.partition("-")[0]) if self.sizes else 0
+        """The least size of a mix, or the only size."""
+        return int(self.sizes.partition("-")[0]) if self.sizes else self.size
 
     @property
     def most(self) -> int:

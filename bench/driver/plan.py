@@ -20,6 +20,7 @@ PEERS_SECONDS, PEERS_WORKER_SECONDS = 600, 120  # limits of a whole table of pee
 START_MS = 25           # start of a process
 RUN_MS, CROWD_MS, CROWD = 100, 250, 8   # throughput of peers; the second with more threads than CROWD
 WAITS_EVERY = 3         # works that wait run in one of so many rounds
+WORD = 8                # bytes
 QUICK_OBJECTS = 100000          # --quick: maximum of the two
 OWN = ("slab-fastpath", "netio", "memcg", "forwarding")     # tables with their own variants
 
@@ -114,11 +115,16 @@ class Planner:
         return [count for count in found if not self.options.quick or self.options.objects or count <= QUICK_OBJECTS]
 
     def fits(self, cell: Cell) -> bool:
-        """True if the objects of a mix take at most half of the machine's memory."""
-        mean, memory = (cell.least + cell.most) // 2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if not cell.sizes or cell.objects * cell.threads * mean <= memory // 2:
+        """True if the objects of a live set take at most half of the machine's memory, and have the written word."""
+        if not cell.order and not cell.sizes:
             return True
-        self.bench.leave(f"{cell.work} of {cell.objects}", "more than half of the memory")
+        mean, memory = (cell.least + cell.most) // 2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if cell.order and cell.size < WORD:
+            self.bench.leave(f"{cell.work} of {cell.size} bytes", f"the written word has {WORD}")
+        elif cell.objects * cell.threads * mean > memory // 2:
+            self.bench.leave(f"{cell.work} of {cell.objects} objects", "more than half of the memory")
+        else:
+            return True
         return False
 
     def cells(self, work: Work, variant: Variant) -> Iterator[Cell]:

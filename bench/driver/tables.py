@@ -1,5 +1,5 @@
-"""The works of each table: subjects, sizes, batches and thread counts. The numbers are here and on the command line; the
-code under test does not know the numbers.
+"""The works of each table: subjects, sizes, batches and thread counts. The numbers are here and on the command line;
+the code under test does not know the numbers.
 
 A table has phases, one after the other. In each phase every subject runs its processes, and a process runs a list of
 works."""

@@ -180,7 +180,7 @@ KINDS = (
              "thousand time-stamp cycles for the whole chain and its free", "work", 2, 1e3, works=("realloc",)),
     ViewKind("peers", "120 MB of blocks held, 10 KB to 1 MB, written whole: resident over live", "rss/live", "ratio",
              "work", 3, works=("held",)),
-    *(ViewKind("peers", f"N objects of 128 bytes live, freed {said}: {title}, by N", CYCLES, "time-stamp cycles",
+    *(ViewKind("peers", f"Live set of N objects of one size, freed {said}: {title}, by N", CYCLES, "time-stamp cycles",
                "objects", 1, plot="curves", works=("live-set-cycle",), measure=measure, order=order)
       for order, said in (("forward", "in order"), ("reverse", "in reverse"), ("random", "at random"))
       for measure, title in (("alloc", "an allocation, first word written"), ("free", "a free"))),

@@ -13,6 +13,8 @@
 
 #define BENCH_MAX_BATCH 10000u	/* objects in one batch; the published tables have 250; `apart` has 10000 */
 
+#define BENCH_WINDOWS 4u	/* minimum of windows of a cost cell: one may be interrupted */
+
 #define bench_inline static inline __attribute__((always_inline))
 #define bench_noinline static __attribute__((noinline))
 

@@ -169,6 +169,7 @@ uint64_t bench_window_count(bench_window *window, const struct cell *cell)
 double bench_cost(bench_window *window, const struct cell *cell, unsigned int objects)
 {
 	uint64_t count, done = 0, begin;
+	unsigned int windows = 0;
 	double best = 0;
 
 	if (cell->threads > 1)
@@ -182,7 +183,7 @@ double bench_cost(bench_window *window, const struct cell *cell, unsigned int ob
 		if (!done || cost < best)
 			best = cost;
 		done += count * objects;
-	} while (bench_now_ns() - begin < bench_amounts.cell_us * 1000ull ||
+	} while (++windows < BENCH_WINDOWS || bench_now_ns() - begin < bench_amounts.cell_us * 1000ull ||
 		 done < bench_amounts.min_objects);
 	return best;
 }

@@ -9,7 +9,6 @@
 
 #include <sys/mman.h>
 
-#define CYCLE_WINDOWS 4u	/* minimum of timed windows */
 #define CYCLE_WINDOW_NS 1000000u
 #define CYCLE_MOST 100000000u	/* objects; the tables have 12 bytes for each */
 
@@ -80,7 +79,7 @@ static void cycle_measure(const struct cycle *cycle)
 	rounds = 1 + CYCLE_WINDOW_NS / (ns + 1);
 	cycle_window(cycle, rounds);
 	begin = bench_now_ns();
-	for (unsigned int i = 0; i < CYCLE_WINDOWS || bench_now_ns() - begin < bench_amounts.cell_us * 1000ull; i++) {
+	for (unsigned int i = 0; i < BENCH_WINDOWS || bench_now_ns() - begin < bench_amounts.cell_us * 1000ull; i++) {
 		struct cycle_cost cost = cycle_window(cycle, rounds);
 
 		best.alloc = !i || cost.alloc < best.alloc ? cost.alloc : best.alloc;

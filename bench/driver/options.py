@@ -89,7 +89,7 @@ def make_parser(subjects: tuple[str, ...]) -> Parser:
             (work, "full", "bulk: 10 M objects a cell"),
             (form, "json", "instead of the table: one object"),
             (form, "csv", "instead of the table: rows"),
-            (parser, "fetch", "first bring the peers that are not there (scripts/peers: takes minutes)")):
+            (parser, "fetch", "first bring the missing peers (scripts/peers: minutes)")):
         group.add_argument(f"--{name}", action="store_true", help=said)
     add("--html", metavar="FILE", help="tables and plots as well")
     add("--help", action="help", help="print this")

@@ -2,7 +2,8 @@
  * `live-set-cycle`: N objects of one size are allocated, each with its first word written, then all are freed: in the
  * order of allocation, in reverse, or at random. Single-threaded and pinned. The figures are the cycles of an
  * allocation, of a free, and of both, each from its best window. A window has whole cycles of about a millisecond, at
- * least one; one window first is untimed. The time of a clock reading is subtracted. Included after an interface (api/).
+ * least one; one window first is untimed. The time of a clock reading is subtracted. Included after an interface
+ * (api/).
  */
 #ifndef BENCH_WORK_CYCLE_H
 #define BENCH_WORK_CYCLE_H

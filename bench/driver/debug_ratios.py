@@ -9,7 +9,7 @@ import statistics
 
 from .grid import GridLine, grid
 from .model import Row, Table
-from .plan import PROGRAMS
+from .tables import PROGRAMS
 from .subjects import LEVELS, OURS
 
 RATIOS = tuple(level for level in LEVELS if level != "sampled")

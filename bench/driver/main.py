@@ -1,4 +1,4 @@
-"""The course of one call: options, subjects, plan, workers, rounds, printing. The workers measure; plan.py has the
+"""The course of one call: options, subjects, plan, workers, rounds, printing. The workers measure; tables.py has the
 contents of each table.
 
 Exit status: 0; 1 if a subject of the project could not be measured; 2 wrong usage; 3 if `peers` lacks a required peer;

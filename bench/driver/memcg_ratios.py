@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from .grid import GridLine, grid, wrap
 from .model import Bench, Row, Table, Variant
-from .plan import CHARGING_THREADS, CPUS, TRANSFERS
+from .tables import CHARGING_THREADS, CPUS, TRANSFERS
 
 PUBLISHED = ("Published rows with memcg on measured the per-group copies of each cache of their day, in which an "
              "object's cache says who pays; the stock of bytes and the 4 KiB rows came later (Linux 5.9, 5.14).")

@@ -79,6 +79,8 @@ class Named:
     threads: int = 0
     match: int = 0
     objects: int = 0
+    sizes: str | None = None        # least and largest size of a mix, "16-128"
+    order: str | None = None        # of the frees
     groups: int = 0
     payers: str | None = None
     transfer_ns: int = 0
@@ -103,6 +105,15 @@ class Cell(Named):
     verb: str = ""                  # the worker's name of the work
     ms: int = COST_MS               # approximate time of the cell
     run_ms: int = 0                 # time of a throughput cell; 0: the default
+
+    @property
+    def least(self) -> int:
+        """The least size of a mix, or the only size."""
+        return int(self.sizes.partition("-")[0]) if self.sizes else self.size
+
+    @property
+    def most(self) -> int:
+        return int(self.sizes.partition("-")[2]) if self.sizes else self.size
 
 
 @dataclass(eq=False)

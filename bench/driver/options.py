@@ -16,7 +16,7 @@ ENGINES = ("sheaf", "slub", "slab", "slob")
 DISCIPLINES = ("rseq", "cmpxchg", "lock")
 WORKS = ("pair", "alloc", "free", "loop", "bulk", "producer-consumer", "larson", "threads-4k", "idle-threads",
          "live-set", "netio", "latency", "groups", "churn", "simulation", "zero", "aligned", "blocks", "held",
-         "realloc", "adrift", "turn", "program")
+         "realloc", "adrift", "turn", "program", "live-set-cycle", "programs")
 LIST = 64               # maximum of entries in an option's list
 
 
@@ -74,6 +74,7 @@ def make_parser(subjects: tuple[str, ...]) -> Parser:
             ("size", "sizes", 1 << 20, "bytes of an object"),
             ("batch", "batches", 10000, "objects of a batch"),
             ("threads", "threads", 1024, "threads of a work"),
+            ("objects", "objects", 10000000, "objects of live-set-cycle and churn"),
             ("transfer", "transfers", 100000, "memcg's simulation: ns for a line from another CPU (100)")):
         add(f"--{name}", dest=to, metavar="N,..", type=functools.partial(numbers, most=most), default=[], help=said)
     for name, most, said in (
@@ -88,7 +89,7 @@ def make_parser(subjects: tuple[str, ...]) -> Parser:
             (work, "full", "bulk: 10 M objects a cell"),
             (form, "json", "instead of the table: one object"),
             (form, "csv", "instead of the table: rows"),
-            (parser, "fetch", "first bring the peers that are not there (scripts/peers: takes minutes)")):
+            (parser, "fetch", "first bring the missing peers (scripts/peers: minutes)")):
         group.add_argument(f"--{name}", action="store_true", help=said)
     add("--html", metavar="FILE", help="tables and plots as well")
     add("--help", action="help", help="print this")

@@ -1,19 +1,18 @@
-"""The tables: works, subjects, sizes, batches and thread counts. The numbers are here and on the command line; the code
-under test does not know the numbers.
+"""The plan of each table: the jobs of every subject, from the works in tables.py and the command line.
 
-A table has phases, one after the other. In each phase every subject runs its processes, and a process runs a list of
-works. A whole table of peers ends within ten minutes: other engines than the default run only if named, many threads
-and works without a visible cost of calls run `shared`, and works that wait for seconds run in every third round. The
-report lists the omissions; --work, --linkage and --rounds select everything."""
+A whole table of peers ends within ten minutes: other engines than the default run only if named, many threads and works
+without a visible cost of calls run `shared`, and works that wait for seconds run in every third round. The report lists
+the omissions; --work, --linkage and --rounds select everything. Works that take minutes of each round run only by
+--work."""
 from __future__ import annotations
 
-import functools
 import itertools
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterator
 
-from .model import COST_MS, Bench, Cell, Job, Kind, Table, Variant
+from .model import Bench, Cell, Job, Kind, Table, Variant
+from .tables import IDLE, PACKAGES, TABLES, WATCHING, Numbers, Work
 
 ROUNDS, QUICK_ROUNDS = 9, 3     # minimum of the contract; --quick: a third of the rounds and of the length
 RUNS = {"netio": 50, "bulk-latency": 100}       # as published; --quick: a tenth
@@ -21,147 +20,8 @@ PEERS_SECONDS, PEERS_WORKER_SECONDS = 600, 120  # limits of a whole table of pee
 START_MS = 25           # start of a process
 RUN_MS, CROWD_MS, CROWD = 100, 250, 8   # throughput of peers; the second with more threads than CROWD
 WAITS_EVERY = 3         # works that wait run in one of so many rounds
-
-SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-BULK_BATCHES = (1, 2, 3, 4, 8, 16, 30, 32, 34, 48, 64, 128, 158, 250)
-MATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 65)
-# Windows of 16 use cached objects of every engine; windows of 10000 are the published size.
-APART_BATCHES, APART_SIZES = (16, 10000), (8, 64, 256, 1024, 4096)
-APART_BYTES = 4096 << 10        # maximum that an engine may keep
-FIO_BLOCKS = 1 << 20            # blocks of 4 KiB; fio's 100 GiB would take a minute a run
-NETIO_PACKETS = 200000          # of each sender: about a second
-BLOCK_SIZES = (10000, 16000, 40000, 64000, 100000, 200000, 500000, 1000000)
-TOGETHER = (1, 2)               # threads at once
-IDLE = 1000                     # threads; --quick: a tenth
-LOOP, OBJECTS = 4, 4            # published: 4 kmalloc, then 4 kfree; objects of a group in `churn`
-CHARGING_THREADS, CPUS, TRANSFERS = (2, 96), (96,), (100,)      # the last two are simulated; ns
-GROUPS = (1, 10, 100, 1000)
-
-# Interfaces, as returned by interface_of; SINGLE: interfaces for single objects.
-HEAP = "kmalloc malloc"
-ALL_OURS = "cache cache-inline " + HEAP
-SINGLE = "nothing nothing-inline " + ALL_OURS
-PROGRAMS, PROGRAM_MS = ("redis", "sqlite3", "g++"), 1500
-WATCHING = ("glibc", "mimalloc3", "mimalloc3_secure", "snmalloc", "snmalloc_checks", "scudo", "hardened_malloc",
-            "hardened_malloc_light")            # peers with checks, beside hardening
-CHARGED = ("off", "shelf", "stock")
-
-Numbers = int | tuple[int, ...]     # an option may replace a tuple, not a single number
-
-
-@dataclass(frozen=True)
-class Work:
-    """A work over some numbers, for the named interfaces."""
-    verb: str                       # the worker's name of the work
-    on: str
-    name: str = ""                  # name in rows, if different
-    api: str = ""                   # interface in rows, if different
-    sizes: Numbers = (256,)
-    batches: Numbers = 1
-    threads: Numbers = 1
-    transfers: Numbers = 0
-    matches: tuple[int, ...] = (0,)
-    groups: tuple[int, ...] = (0,)
-    touch: str | None = "none"
-    state: str | None = None
-    payers: str | None = None
-    objects: int = 0                # --quick: a tenth
-    most: int = 0                   # maximum of bytes in a batch
-    ms: int = COST_MS               # approximate time; 0: a throughput of peers
-    linkages: str = "static"        # default linkages; "": all
-    alone: bool = False             # one process for each cell, because memory of an earlier cell must not count
-    once: bool = False              # in one round only
-    waits: bool = False             # takes seconds of waiting
-    default: bool = False           # only the default engine, unless engines are named
-    named: bool = False             # only with --work
-
-
-# A work of peers in a separate process, with written objects.
-fresh = functools.partial(Work, batches=0, alone=True, touch="first", ms=0, linkages="")
-
-
-def latencies() -> Iterator[Work]:
-    for state, verb in (("fresh", "-fresh"), ("warm", "")):
-        for way, api in (("bulk", "bulk"), ("loop", "kmem_cache")):
-            yield Work(f"latency-{way}{verb}", "cache", "latency", api, batches=(16, 32, 64), state=state, alone=True)
-
-
-def charged(api: str, ways: Iterable[str] = CHARGED) -> str:
-    return " ".join(f"{way}-{api}" for way in ways)
-
-
-def costs(payers: str, *ways: str) -> list[Work]:
-    """bulk.csv and fastpath.csv, charged and uncharged; by the stock alone only the batch of 64."""
-    works = [Work("pair", charged("cache", ways) + " " + charged("kmalloc", ways), payers=payers)]
-    for way in ways:
-        for verb, name, api in (("loop", "loop", ""), ("bulk", "bulk", "bulk"), ("kfree-bulk", "bulk", "kfree_bulk")):
-            works.append(Work(verb, f"{way}-cache", name, api, payers=payers,
-                              batches=(64,) if way == "stock" else BULK_BATCHES))
-    return works
-
-
-TABLES: dict[str, list[list[list[Work]]]] = {
-    "fastpath": [[[Work("pair", SINGLE, sizes=SIZES, linkages="")]]],
-    # Static is the published linkage: a plain call. DPDK also has inline.
-    "bulk": [[[Work("pair", "nothing nothing-inline cache cache-inline", sizes=256),
-               Work("for-loop", "nothing", sizes=0),
-               Work("loop", SINGLE + " dpdk", batches=BULK_BATCHES),
-               Work("bulk", "nothing cache", api="bulk", batches=BULK_BATCHES),
-               Work("bulk", "kmalloc", api="kmalloc_bulk", batches=BULK_BATCHES),
-               Work("kfree-bulk", "cache", "bulk", "kfree_bulk", batches=BULK_BATCHES),
-               Work("bulk", "dpdk batch", batches=BULK_BATCHES)],
-              [Work(function, "code", "bulk", api, 0, 0, 0, touch=None, linkages="shared", once=True)
-               for function, api in (("kmem_cache_alloc_bulk", "bulk"), ("kmem_cache_free_bulk", "bulk"),
-                                     ("kfree_bulk", "kfree_bulk"))]]],
-    "worst": [[[Work("worst-loop", "cache malloc", "loop", "", 256, 64, matches=MATCHES, touch="first"),
-                Work("worst-bulk", "nothing cache", "bulk", "bulk", 256, 64, matches=MATCHES, touch="first")]]],
-    # alloc and free apart; 10000 objects only within the cached objects of an engine.
-    "slab-fastpath": [[[Work("pair", "nothing cache", sizes=APART_SIZES),
-                        *(Work(verb, "nothing cache", sizes=APART_SIZES, batches=APART_BATCHES, most=APART_BYTES)
-                          for verb in ("alloc", "free"))]]],
-    "bulk-latency": [[list(latencies())]],      # one figure for each run
-    "netio": [[[fresh("netio", "malloc", sizes=4096, threads=2, touch="whole", objects=FIO_BLOCKS, ms=COST_MS)],
-               [fresh("netio", "cache", sizes=0, threads=(8,), touch="whole", objects=NETIO_PACKETS, ms=COST_MS)]]],
-    # Every engine except slob runs charged and uncharged; works about charging alone run on the default engine.
-    "memcg": [[costs("one", *CHARGED), costs("several", "shelf"),
-               [Work("loop", charged("kmalloc"), sizes=(32, 4096), batches=(LOOP,), payers="one", default=True)],
-               [Work("threads-4k", charged("kmalloc"), sizes=4096, threads=CHARGING_THREADS, touch="first",
-                     payers="one", alone=True, default=True)],
-               # An object in each group in turn. One group alone runs also with another group in the cache.
-               [Work("groups", charged("cache"), groups=GROUPS, payers="one", default=True)],
-               [Work("groups", charged("cache", CHARGED[1:]), groups=GROUPS[:1], payers="several", default=True)],
-               [Work("churn", charged("cache"), batches=OBJECTS, default=True)],
-               [Work("simulation", "model", sizes=4096, threads=CPUS, transfers=TRANSFERS, alone=True)],
-               [Work("pair", "nothing", sizes=256), Work("loop", "nothing", batches=(64,)),
-                Work("bulk", "nothing", api="bulk", batches=(64,))]]],
-    "peers": [[[Work("pair", SINGLE, sizes=(8, 256, 4096), linkages=""),
-                Work("loop", SINGLE, sizes=256, batches=(16, 64, 250), linkages=""),
-                Work("zero", "cache " + HEAP, sizes=256, threads=TOGETHER, linkages=""),
-                Work("aligned", "malloc", sizes=256, threads=TOGETHER, linkages=""),
-                Work("turn", "cache " + HEAP, sizes=0, batches=(16, 48, 200), touch="first")]],
-              [[Work("blocks", HEAP, sizes=BLOCK_SIZES, threads=TOGETHER, linkages="shared"),
-                Work("blocks-written", HEAP, "blocks", sizes=BLOCK_SIZES, threads=TOGETHER, touch="pages",
-                     linkages="shared")]],
-              [[Work("realloc", HEAP, sizes=(4000, 4000000), threads=TOGETHER, touch="pages", ms=60,
-                     linkages="shared")]],
-              [[fresh("producer-consumer", ALL_OURS, sizes=256, threads=2)]],
-              [[fresh("larson", HEAP, sizes=0, threads=(2, 64))]],
-              [[fresh("threads-4k", ALL_OURS, sizes=4096, threads=(2, 96))]],
-              [[fresh("idle-threads", HEAP, sizes=0, threads=IDLE, ms=2000, linkages="shared", waits=True)]],
-              [[fresh("live-set", "cache malloc", sizes=128, objects=1000000, touch="whole", ms=2000, linkages="shared",
-                      waits=True)]],
-              [[fresh("adrift", "cache malloc", sizes=592, threads=16, objects=655360, touch="whole", ms=33000,
-                      linkages="shared", named=True)]],
-              [[fresh("held", HEAP, sizes=0, threads=threads, touch="whole", ms=200, linkages="shared", waits=True)
-                for threads in (1, 2)]]],
-    # The cost of debugging: a hit at each level, and whole programs, beside peers with checks.
-    "debug": [[[Work("pair", "nothing cache " + HEAP, sizes=(8, 256, 4096), linkages=""),
-                Work("loop", "nothing cache " + HEAP, sizes=256, batches=(16, 64, 250), linkages="")]],
-              [[Work(program, "program", "program", sizes=0, batches=0, touch=None, alone=True, ms=PROGRAM_MS,
-                     linkages="") for program in PROGRAMS]]],
-    # No allocator, only the processor: the cost of a store that the next load reads, by the form of the address.
-    "forwarding": [[[Work("forwarding", "processor", "", "", 0, 0, 0, touch=None, ms=200, linkages="")]]],
-}
+WORD = 8                # bytes
+QUICK_OBJECTS = 100000          # --quick: maximum of the two
 OWN = ("slab-fastpath", "netio", "memcg", "forwarding")     # tables with their own variants
 
 
@@ -217,7 +77,10 @@ class Planner:
            not self.has_linkage(variant, work.linkages) or (work.default and self.is_spared(variant)):
             return False
         if work.named and not self.options.works:
-            self.bench.leave(work.verb, f"half a minute of each subject and round: --work {work.verb}")
+            name = work.name or work.verb
+            self.bench.leave(name, f"{work.named}: --work {name}")
+            return False
+        if variant.api == "program" and not self.is_installed(work.verb):
             return False
         if (variant.subject, work.verb) == ("slob", "idle-threads"):
             self.bench.leave("slob idle-threads",
@@ -225,36 +88,63 @@ class Planner:
             return False
         return True
 
+    def is_installed(self, program: str) -> bool:
+        commands, packages = PACKAGES[program]
+        if all(map(shutil.which, commands.split())):
+            return True
+        self.bench.leave(program, f"not here; 'scripts/need {packages}' installs it")
+        return False
+
     def numbers(self, option: str, own: Numbers) -> list[int]:
         return [own] if isinstance(own, int) else getattr(self.options, option) or list(own)
 
     def threads(self, work: Work) -> list[int]:
         """Costs beside other threads need a CPU for each thread."""
         wanted = self.numbers("threads", work.threads)
-        if work.alone:
+        if work.alone and not work.mix:
             return [IDLE // 10 if work.threads == IDLE and self.options.quick else threads for threads in wanted]
         fit = [threads for threads in wanted if threads <= os.sysconf("SC_NPROCESSORS_ONLN")]
         if len(fit) < len(wanted):
             self.bench.leave("costs of threads at once", "there are fewer CPUs than threads")
         return fit
 
+    def objects(self, work: Work) -> list[int]:
+        if isinstance(work.objects, int):
+            return [work.objects // 10 if self.options.quick else work.objects]
+        found = self.numbers("objects", work.objects)
+        return [count for count in found if not self.options.quick or self.options.objects or count <= QUICK_OBJECTS]
+
+    def fits(self, cell: Cell) -> bool:
+        """True if the objects of a live set take at most half of the machine's memory, and have the written word."""
+        if not cell.order and not cell.sizes:
+            return True
+        mean, memory = (cell.least + cell.most) // 2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if cell.order and cell.size < WORD:
+            self.bench.leave(f"{cell.work} of {cell.size} bytes", f"the written word has {WORD}")
+        elif cell.objects * cell.threads * mean > memory // 2:
+            self.bench.leave(f"{cell.work} of {cell.objects} objects", "more than half of the memory")
+        else:
+            return True
+        return False
+
     def cells(self, work: Work, variant: Variant) -> Iterator[Cell]:
         # A cache of slob has no header for kfree; blocks of kmalloc have a header.
         verb = "kmalloc-kfree-bulk" if (variant.subject, work.verb) == ("slob", "kfree-bulk") else work.verb
-        for threads, size, batch, match, groups, transfer in itertools.product(
+        for threads, size, batch, match, groups, transfer, objects in itertools.product(
                 self.threads(work), self.numbers("sizes", work.sizes), self.numbers("batches", work.batches),
-                work.matches, work.groups, self.numbers("transfers", work.transfers)):
+                work.matches, work.groups, self.numbers("transfers", work.transfers), self.objects(work)):
             # With more threads than CPUs the linkage has no visible effect.
             unseen = not work.ms and threads > CROWD and not self.chosen and not self.has_linkage(variant, "shared")
             if unseen or (work.most and batch * size > work.most):
                 continue
             run_ms = 0 if work.ms else CROWD_MS if threads > CROWD else RUN_MS
             payers = None if variant.accounting == "off" else "several" if groups > 1 else work.payers
-            yield Cell(verb=verb, work=work.name or work.verb, api=work.api, size=size, batch=batch, threads=threads,
+            cell = Cell(verb=verb, work=work.name or work.verb, api=work.api, size=size, batch=batch, threads=threads,
                        match=match, groups=groups, transfer_ns=transfer, touch=work.touch, state=work.state,
-                       payers=payers, program=work.verb if work.name == "program" else None,
-                       objects=work.objects // 10 if self.options.quick else work.objects,
-                       ms=work.ms or run_ms, run_ms=run_ms)
+                       payers=payers, program=work.verb if variant.api == "program" else None,
+                       objects=objects, sizes=work.mix, order=work.order, ms=work.ms or run_ms, run_ms=run_ms)
+            if self.fits(cell):
+                yield cell
 
     def jobs(self, process: list[Work], variant: Variant) -> Iterator[Job]:
         """Single threads come first, because some allocators are slower after the first thread."""
@@ -273,7 +163,8 @@ def plan(bench: Bench, name: str) -> Table:
     planner = Planner(bench, name)
     variants = [variant for variant in bench.variants if planner.takes_part(variant)]
     for phase in TABLES[name]:
-        for variant in variants:
-            for process in phase:
-                planner.table.jobs.extend(planner.jobs(process, variant))
+        jobs = [list(planner.jobs(process, variant)) for variant in variants for process in phase]
+        if phase[0][0].named:   # the subjects take turns at each cell
+            jobs = [[job for job in turn if job] for turn in itertools.zip_longest(*jobs)]
+        planner.table.jobs.extend(itertools.chain(*jobs))
     return planner.table

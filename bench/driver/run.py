@@ -71,7 +71,7 @@ class Runner:
                 *[f"--idle={first.threads}"] * (first.threads > 2),
                 *["--account"] * (job.variant.accounting not in (None, "off")),
                 *["--several"] * (first.payers == "several"),
-                *(",".join(map(str, (c.verb, c.size, c.batch, c.threads, c.match, c.groups, c.transfer_ns)))
+                *(",".join(map(str, (c.verb, c.most, c.batch, c.threads, c.match, c.groups, c.transfer_ns, c.least)))
                   for c in job.cells)]
 
     def take_info(self, variant: Variant, key: str, value: str) -> bool:
@@ -117,7 +117,7 @@ class Runner:
         names = [None if name == "-" else name for name in (measure, at)]
         self.row_of(table, job, cell, unit, *names).values.append(value)
         if unit == "cycles/object":
-            self.row_of(table, job, cell, "ns/object", None, None).values.append(value / self.bench.environment.tsc_ghz)
+            self.row_of(table, job, cell, "ns/object", *names).values.append(value / self.bench.environment.tsc_ghz)
         return True
 
     def read(self, table: Table, job: Job, said: bytes) -> bool:

@@ -69,6 +69,8 @@ class Finder:
         for percpu in wanted:
             for api, linkage, worker, preload in OURS:
                 self.add(Kind.OURS, engine, api, linkage, worker, preload, percpu=percpu)
+            if "peers" in self.options.benches:
+                self.add(Kind.OURS, engine, "program", "shared", "programs", MALLOC_LIB, only="peers", percpu=percpu)
         self.add_disciplines(engine)
         self.add_netio(engine)
         if "memcg" in self.options.benches:
@@ -184,8 +186,9 @@ class Finder:
         if peer == "jemalloc":
             ways += [(shared, "bulk", "shared", "jemalloc-shared", preload),
                      (static, "bulk", "static", "jemalloc-static", None)]
-        if shared and "debug" in self.options.benches:
-            self.add(Kind.PEER, peer, "program", "shared", "programs", preload, only="debug", version=version)
+        for only in ("debug",) if peer in CHECKING else ("debug", "peers"):
+            if shared and only in self.options.benches:
+                self.add(Kind.PEER, peer, "program", "shared", "programs", preload, only=only, version=version)
         if peer == "dpdk":
             ways = [(True, "bulk", linkage, f"dpdk-{linkage}", None) for linkage in ("static", "inline")]
         elif not static:

@@ -23,9 +23,10 @@ class Unit:
     text: str
     scale: float = 1
     more: bool = False                  # is better
+    time: str | None = None
 
     def has(self, row: Row) -> bool:
-        return ((self.unit, self.measure, self.at) == (row.unit, row.measure, row.at) and
+        return ((self.unit, self.measure, self.at, self.time) == (row.unit, row.measure, row.at, row.time) and
                 (self.works is None or row.work in self.works))
 
 
@@ -34,12 +35,17 @@ UNITS = (
     Unit("ops/s", None, None, ("producer-consumer", "larson", "threads-4k", "adrift"), "M/s", 1e6, True),
     Unit("ns/object", None, None, ("live-set",), "ns"),
     Unit("bytes", "rss", "end", ("idle-threads", "live-set", "adrift", "larson"), "MiB", 1048576),
+    Unit("s", None, None, ("programs",), "s", time="cpu"),
+    Unit("bytes", "rss", "peak", ("programs",), "MiB", 1048576),
     Unit("rss/live", None, None, ("held",), "ratio"),
 )
 # In the order of use: the first variant of a run represents a work.
 WAYS = (("malloc", "shared"), ("malloc", "static"), ("kmalloc", "shared"), ("kmalloc", "static"),
         ("kmem_cache", "shared"), ("kmem_cache", "static"), ("kmem_cache", "inline"),
-        ("bulk", "shared"), ("bulk", "static"), ("kfree_bulk", "static"), ("kmalloc_bulk", "static"))
+        ("bulk", "shared"), ("bulk", "static"), ("kfree_bulk", "static"), ("kmalloc_bulk", "static"),
+        ("program", "shared"))
+# Works with a line for each of these interfaces.
+SHOWN = {"pair": ("malloc", "kmem_cache"), "live-set-cycle": ("malloc", "kmalloc", "kmem_cache")}
 
 
 def unit_of(row: Row) -> Unit | None:
@@ -47,8 +53,9 @@ def unit_of(row: Row) -> Unit | None:
 
 
 def line_of(row: Row) -> Hashable:
-    """Merges cells of one work that differ in size and batch only; many threads are a separate line."""
-    return (unit_of(row), row.work, row.touch, row.threads, row.match, row.size if row.work == "realloc" else None)
+    """Merges cells of one work that differ in size, batch and objects only; many threads are a separate line."""
+    return (unit_of(row), row.work, row.touch, row.threads, row.match, row.size if row.work == "realloc" else None,
+            row.sizes, row.order, row.program)
 
 
 def mean(rows: list[Row]) -> float:
@@ -59,15 +66,19 @@ def label_of(row: Row) -> str:
     size = f" {row.size}" if row.work == "realloc" else ""
     written = " written" if row.work == "blocks" and row.touch == "pages" else ""
     together = f" x{row.threads}" if row.threads > 1 else ""
-    return f"{row.work}{size}{written}{together}, {row.api} {row.linkage}"
+    if row.program:
+        return f"{row.program}, a whole program"
+    which = "".join(f" {name}" for name in (row.sizes, row.order) if name)
+    return f"{row.work}{size}{written}{which}{together}, {row.api} {row.linkage}"
 
 
 def opening(table: Table, rows: list[Row]) -> list[Row]:
     """The first row of each variant that represents a line: all variants in a table of one work, else the first
-    variant; for pairs all variants except kmalloc."""
+    variant; for some works the variants of several interfaces."""
     ways = [way for way in WAYS if any((row.api, row.linkage) == way for row in rows)]
     if table.bench != "fastpath":
-        ways = [way for way in ways if way[0] != "kmalloc"] if rows[0].work == "pair" else ways[:1]
+        shown = SHOWN.get(rows[0].work, ())
+        ways = [way for way in ways if way[0] in shown] if shown else ways[:1]
     firsts: dict[Hashable, Row] = {}
     for row in rows:
         if (row.api, row.linkage) in ways:

@@ -24,7 +24,7 @@ def work_column(row: Row) -> str:
         "zero": of_size + together, "aligned": of_size + together, "held": work + together, "turn": f"turn {row.batch}",
         "pair": f"pair {row.size}", "loop": f"loop {row.batch}" if row.size == 256 else f"{row.size}B/{row.batch}",
         "producer-consumer": "prod-cons", "threads-4k": f"4k, {row.threads} thr", "larson": f"larson {row.threads}",
-        "program": row.program or work,
+        "program": row.program or work, "programs": row.program or work,
         "idle-threads": "idle", "simulation": f"model {row.threads}", "live-set": f"live {row.at}" if row.at else work,
     }
     return names.get(work, work)
@@ -52,6 +52,8 @@ COLUMNS: dict[str, Text] = {
     "match": lambda row: f"N={row.match}",
     "groups": lambda row: f"{row.groups} group" + "s" * (row.groups != 1),
     "transfer": lambda row: f"{row.transfer_ns} ns" if row.transfer_ns else "published",
+    "objects": lambda row: ((f"{row.size}B/" if row.size not in (0, 128) else "") + str(row.objects) +
+                            (f" x{row.threads}" if row.threads > 1 else "")),
     "form": lambda row: row.at or "",
     "function": lambda row: (row.at or "").removeprefix("kmem_cache_"),     # too long for a column
     "work": work_column,
@@ -105,6 +107,8 @@ class ViewKind:
     time: str | None = None
     api: str | None = None
     touch: str | None = None
+    sizes: str | None = None
+    order: str | None = None
     figures: tuple[str, ...] = ()   # columns are figures of one row; (): medians
     label: str = "who api linkage"
 
@@ -115,7 +119,8 @@ class ViewKind:
             return row.work == "threads-4k"
         api = "kmem_cache" if row.kind is Kind.NOTHING else row.api
         return ((not self.works or row.true_work in self.works) and self.touch in (None, row.touch) and
-                self.time in (None, row.time) and self.api in (None, api))
+                self.time in (None, row.time) and self.api in (None, api) and
+                self.sizes in (None, row.sizes) and self.order in (None, row.order))
 
 
 PAIR = "time-stamp cycles per alloc+free"
@@ -175,6 +180,15 @@ KINDS = (
              "thousand time-stamp cycles for the whole chain and its free", "work", 2, 1e3, works=("realloc",)),
     ViewKind("peers", "120 MB of blocks held, 10 KB to 1 MB, written whole: resident over live", "rss/live", "ratio",
              "work", 3, works=("held",)),
+    *(ViewKind("peers", f"Live set of N objects of one size, freed {said}: {title}, by N", CYCLES, "time-stamp cycles",
+               "objects", 1, plot="curves", works=("live-set-cycle",), measure=measure, order=order)
+      for order, said in (("forward", "in order"), ("reverse", "in reverse"), ("random", "at random"))
+      for measure, title in (("alloc", "an allocation, first word written"), ("free", "a free"))),
+    *(ViewKind("peers", f"N live objects of {sizes} bytes, one replaced, first word written, by N; x2: two threads",
+               CYCLES, "time-stamp cycles per free+alloc", "objects", 1, plot="curves", works=("churn",), sizes=sizes)
+      for sizes in ("16-128", "16-1024", "1024-8192")),
+    ViewKind("peers", "Whole programs: processor time", "s", "s, user and system", "work", 3, works=("programs",),
+             time="cpu", label="who"),
     ViewKind("peers", "Throughput", OPS, "million operations a second", "work", 2, 1e6, higher_is_better=True),
     ViewKind("peers", "Live set: one replacement", NS, "ns per replacement", "work", 1, works=("live-set",)),
     ViewKind("peers", "Resident memory (Rss)", "bytes", "MiB", "work", 1, 1048576, measure="rss"),
@@ -248,7 +262,7 @@ class Rivals:
     @staticmethod
     def key(row: Row, work: str) -> Hashable:
         return (row.unit, row.measure, row.at, work, row.touch, row.threads, row.match, row.size, row.batch,
-                row.objects, row.program, row.linkage.replace("inline", "static"))
+                row.objects, row.sizes, row.order, row.program, row.time, row.linkage.replace("inline", "static"))
 
     def of(self, row: Row, single: bool = False) -> dict[str, Row]:
         """Peers with batches, or, for `single`, peers with single calls of the same work."""

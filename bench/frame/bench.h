@@ -13,6 +13,8 @@
 
 #define BENCH_MAX_BATCH 10000u	/* objects in one batch; the published tables have 250; `apart` has 10000 */
 
+#define BENCH_WINDOWS 4u	/* minimum of windows of a cost cell: one may be interrupted */
+
 #define bench_inline static inline __attribute__((always_inline))
 #define bench_noinline static __attribute__((noinline))
 
@@ -25,6 +27,7 @@ struct cell {
 	unsigned int match;	/* worst: every match-th object is of the slab of the first */
 	unsigned int groups;	/* groups: number of groups used in turn */
 	unsigned int transfer;	/* simulation: ns for the transfer of a line from another CPU */
+	unsigned int low;	/* churn: bytes of the smallest object; `size` is the largest */
 };
 
 struct work {
@@ -56,6 +59,7 @@ void bench_print(const char *unit, const char *measure, const char *at, double v
 void bench_print_memory(const char *at, double harness);
 void bench_read_memory(double *rss, double *pss);
 _Noreturn __attribute__((cold)) void bench_die(const char *why);
+void *bench_table(size_t bytes);	/* zeroed memory of the worker, resident; never of the allocator under test */
 void bench_pin(void);
 void bench_unpin(void);
 void bench_sleep_ms(unsigned int ms);

@@ -4,6 +4,7 @@
 #include "api/cache.h"
 #include "works/apart.h"
 #include "works/bulk.h"
+#include "works/cycle.h"
 #include "works/pair.h"
 #include "works/fresh.h"
 #include "works/kfree_bulk.h"
@@ -32,6 +33,9 @@ const struct work bench_works[] = {
 	{ "producer-consumer", threads_pass },
 	{ "threads-4k", threads_pairs },
 	{ "live-set", live_run },
+	{ "live-set-cycle", cycle_forward },
+	{ "live-set-cycle-reverse", cycle_reverse },
+	{ "live-set-cycle-random", cycle_random },
 	{ "adrift", adrift_run },
 	{ "zero", zero_run },
 	{ "turn", turn_run },

@@ -2,6 +2,8 @@
 #include "api/kmalloc.h"
 #include "works/blocks.h"
 #include "works/bulk.h"
+#include "works/churn.h"
+#include "works/cycle.h"
 #include "works/pair.h"
 #include "works/fresh.h"
 #include "works/idle.h"
@@ -23,5 +25,9 @@ const struct work bench_works[] = {
 	{ "blocks-written", blocks_written_run },
 	{ "realloc", realloc_run },
 	{ "held", held_run },
+	{ "live-set-cycle", cycle_forward },
+	{ "live-set-cycle-reverse", cycle_reverse },
+	{ "live-set-cycle-random", cycle_random },
+	{ "churn", churn_run },
 	{ NULL, NULL },
 };

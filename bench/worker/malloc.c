@@ -1,6 +1,8 @@
 /* The worker over malloc/free of every peer and of libkmem; linked or preloaded by the driver. */
 #include "api/malloc.h"
 #include "works/blocks.h"
+#include "works/churn.h"
+#include "works/cycle.h"
 #include "works/pair.h"
 #include "works/fresh.h"
 #include "works/idle.h"
@@ -20,5 +22,8 @@ const struct work bench_works[] = {
 	{ "zero", zero_run },		   { "aligned", aligned_run },
 	{ "blocks", pair_run },	   { "blocks-written", blocks_written_run },
 	{ "realloc", realloc_run },	   { "held", held_run },
+	{ "churn", churn_run },		   { "live-set-cycle", cycle_forward },
+	{ "live-set-cycle-reverse", cycle_reverse },
+	{ "live-set-cycle-random", cycle_random },
 	{ NULL, NULL },
 };

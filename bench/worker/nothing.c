@@ -2,6 +2,8 @@
 #include "api/nothing.h"
 #include "works/apart.h"
 #include "works/bulk.h"
+#include "works/churn.h"
+#include "works/cycle.h"
 #include "works/pair.h"
 #include "works/worst.h"
 #include "works/worst_bulk.h"
@@ -47,5 +49,9 @@ const struct work bench_works[] = {
 	{ "loop", loop_run },
 	{ "bulk", bulk_run },
 	{ "worst-bulk", nothing_worst },
+	{ "live-set-cycle", cycle_forward },
+	{ "live-set-cycle-reverse", cycle_reverse },
+	{ "live-set-cycle-random", cycle_random },
+	{ "churn", churn_run },
 	{ NULL, NULL },
 };

@@ -3,7 +3,8 @@
 processor time of all processes, the elapsed time, and the peak resident memory of the largest process.
 
 redis: a server under the load of redis-benchmark over loopback; the time of redis-benchmark does not count. sqlite3:
-tables and indices in memory. g++: one source file with much of the standard library."""
+tables and indices in memory. g++: one source file with much of the standard library. lua, perl, ruby, node, python and
+gawk: a script with records, strings and containers of all sizes, some of them for the whole run."""
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import NoReturn
 
 SOURCE = """
 #include <algorithm>
@@ -41,18 +43,115 @@ UPDATE t SET b = b || ' again' WHERE a % 3 = 0;
 DELETE FROM t WHERE a % 5 = 0;
 SELECT count(*), max(b) FROM t;
 """
+LUA = """
+local function tree(depth)
+    if depth == 0 then return {} end
+    return { tree(depth - 1), tree(depth - 1) }
+end
+local words, total = {}, 0
+for i = 1, 150000 do
+    local key = "word" .. i * 7919 % 30011
+    words[key] = { count = (words[key] and words[key].count or 0) + 1, text = key:rep(i % 7 + 1) }
+end
+for _, word in pairs(words) do total = total + #word.text * word.count end
+local lines = {}
+for i = 1, 60000 do lines[#lines + 1] = ("%d:%s"):format(i, ("x"):rep(i % 90)) end
+local text = table.concat(lines, " ")
+for number in text:gmatch("(%d+):") do total = total + #number end
+for i = 1, 4 do tree(15) end
+print(total, #text)
+"""
+PERL = """
+my (%index, @rows, $total);
+for my $i (1 .. 120000) {
+    my $row = { id => $i, name => "row " . $i * 7919 % 50021, body => "y" x ($i % 150) };
+    push @rows, $row if $i % 3 == 0;
+    push @{ $index{ substr $row->{name}, 0, 7 } }, $row->{id};
+}
+$total += length($_->{body}) for @rows;
+my @sorted = sort { $a->{name} cmp $b->{name} } @rows;
+my $text = join ",", map { $_->{name} } @sorted;
+my %count;
+$count{$_}++ for split /[, ]+/, $text;
+print $total, " ", scalar(keys %index), " ", scalar(keys %count), "\n";
+"""
+RUBY = """
+Record = Struct.new(:id, :name, :parts)
+rows = (1..100_000).map { |i| Record.new(i, "name #{i * 7919 % 40_009}", Array.new(i % 9) { |k| "p#{k}" * (k + 1) }) }
+groups = rows.group_by { |row| row.name[0, 7] }
+sizes = groups.map { |key, all| [key, all.sum { |row| row.parts.sum(&:size) }] }.sort_by { |pair| -pair[1] }
+text = rows.map(&:name).sort.join(",")
+words = Hash.new(0)
+text.split(",").each { |word| words[word] += 1 }
+puts sizes.size, words.size, text.gsub(/[0-4]/, "zero").size
+"""
+NODE = """
+const rows = [];
+let total = 0;
+for (let i = 0; i < 120000; i++) {
+    const row = { id: i, name: 'row ' + (i * 7919) % 50021, body: Buffer.alloc(i % 400 + 1, 7), at: new Date(i) };
+    rows[(i * 31) % 20011] = row;
+    total += row.body[0];
+}
+const text = JSON.stringify(rows.map(row => row && { id: row.id, name: row.name, size: row.body.length }));
+const again = JSON.parse(text).filter(Boolean);
+const index = new Map(again.map(row => [row.name, row]));
+const all = Buffer.concat(rows.filter(Boolean).map(row => row.body));
+console.log(total, text.length, index.size, all.length, text.replace(/[0-4]/g, 'zero').length);
+"""
+PYTHON = """
+import json
+class Row:
+    def __init__(self, number):
+        self.number, self.name = number, f"row {number * 7919 % 50021}"
+        self.body, self.parts = bytearray(number % 700 + 1), [number] * (number % 90)
+rows = [Row(number) for number in range(40000)]
+text = json.dumps([{"id": row.number, "name": row.name, "parts": row.parts[:9]} for row in rows])
+index = {}
+for entry in json.loads(text):
+    index.setdefault(entry["name"][:7], []).append(entry)
+rows = sorted(rows, key=lambda row: row.name)[::2]
+lines = [(row.name + ",") * (row.number % 60) for row in rows]
+print(len(text), len(index), sum(len(row.body) for row in rows), len("".join(lines).split(",")))
+"""
+GAWK = """
+BEGIN {
+    for (i = 1; i <= 250000; i++) {
+        key = "key" (i * 7919) % 30011
+        text[key] = text[key] " " i % 1000
+        if (i % 5 == 0)
+            pair[i % 70001, key] = sprintf("%s-%d", key, i)
+    }
+    for (key in text) {
+        parts = split(text[key], part, " ")
+        for (k = 1; k <= parts; k++)
+            count[part[k]]++
+        gsub(/[0-4]/, "zero", text[key])
+        total += length(text[key])
+    }
+    asorti(text, sorted)
+    print total, length(count), length(pair), sorted[1]
+}
+"""
+# For each program the command, which reads its program from standard input, and the input.
+SCRIPTS = {"lua": (["lua5.4", "-"], LUA), "perl": (["perl", "-"], PERL), "ruby": (["ruby", "-"], RUBY),
+           "node": (["node", "-"], NODE), "python": ([sys.executable, "-I", "-S", "-"], PYTHON),
+           "gawk": (["gawk", "-f", "-"], GAWK), "sqlite3": (["sqlite3", ":memory:"], SQL)}
 PRELOAD = os.environ.get("BENCH_PRELOAD", "")
 OURS = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "BENCH_PRELOAD")}
 THEIRS = OURS | ({"LD_PRELOAD": PRELOAD} if PRELOAD else {})
 PLAIN = {name: value for name, value in OURS.items() if not name.startswith("KMEM_")}
 
 
-def fail(why: str) -> None:
+def fail(why: str) -> NoReturn:
     sys.exit(f"programs: {why}")
 
 
 def run(command: list[str], text: str) -> None:
-    done = subprocess.run(command, input=text, text=True, env=THEIRS, stdout=subprocess.DEVNULL)
+    try:
+        done = subprocess.run(command, input=text, text=True, env=THEIRS, stdout=subprocess.DEVNULL)
+    except OSError as error:
+        fail(f"{command[0]}: {error.strerror}")
     if done.returncode:
         fail(f"{command[0]}: status {done.returncode}")
 
@@ -88,10 +187,6 @@ def redis(folder: str) -> tuple[float, int]:
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
-def sqlite3(_folder: str) -> None:
-    run(["sqlite3", ":memory:"], SQL)
-
-
 def gxx(folder: str) -> None:
     run(["g++", "-std=c++17", "-O1", "-x", "c++", "-", "-c", "-o", f"{folder}/o"], SOURCE)
 
@@ -105,7 +200,12 @@ def measured(program: str, folder: str) -> tuple[float, int]:
     if program == "redis":
         return redis(folder)
     before = used(resource.RUSAGE_CHILDREN)
-    {"sqlite3": sqlite3, "g++": gxx}[program](folder)
+    if program == "g++":
+        gxx(folder)
+    elif program in SCRIPTS:
+        run(*SCRIPTS[program])
+    else:
+        fail(f"unknown program '{program}'")
     return used(resource.RUSAGE_CHILDREN) - before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
 

@@ -8,7 +8,6 @@
 #define BENCH_WORK_LIVE_H
 
 #include <string.h>
-#include <sys/mman.h>
 
 static struct {
 	struct api api;
@@ -59,10 +58,7 @@ static void live_run(const struct cell *cell)
 
 	bench_pin();
 	live.bytes = count * sizeof(void *);
-	live.objects = mmap(NULL, live.bytes, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (live.objects == MAP_FAILED)
-		bench_die("no memory for the table of live objects");
+	live.objects = bench_table(live.bytes);
 	live.api = api_open(cell->size);
 	for (uint32_t i = 0; i < count; i++)
 		live.objects[i] = live_alloc(cell, 1);

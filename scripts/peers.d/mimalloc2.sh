@@ -1,5 +1,6 @@
-# mimalloc2.sh: mimalloc's second generation, in the package of the third generation and built the same way.
+# mimalloc2.sh: mimalloc's second generation, built as the third generation; one Cargo package has both.
 . "$recipes/mimalloc3.sh"
+release="microsoft/mimalloc v2.4.1"
 spare_packages="libmimalloc2.0"
 
 build() {

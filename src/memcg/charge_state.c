@@ -144,7 +144,7 @@ static void mix(struct kmem_cache *cache)
 		enter(cache, KM_CHARGING_OWNED);
 		return;
 	}
-	/* Clear each sheaf's owner: otherwise this owner's threads would pop without reading the objects' owner words. */
+	/* Clear each sheaf's owner: else this owner's threads would pop without reading the objects' owner words. */
 	km_for_each_cpu(cpu)
 		km_owned_rename_cpu(&cache->memcg.charged, cpu, KM_OBJCGS_DIFFER);
 	mixed->sheaf_mask = mixed->inner.mask = cache->memcg.charged.sheaf_mask;

@@ -32,7 +32,8 @@ struct obj_cgroup {
 	struct km_list link;		/* on memcg->objcgs; guarded by the tree lock */
 	struct obj_cgroup *next_gone;
 	uint32_t listed;		/* 1: on the list by next_gone, to be reaped (km_memcg_reap) */
-	int64_t charged;		/* bytes that no `net` word counts, and KM_OBJCG_HOME until `home` is released */
+	int64_t charged;		/* bytes that no `net` word counts, and KM_OBJCG_HOME until `home` is
+					 * released */
 	uint64_t left;			/* bytes in `words` at the last look; these were given back */
 	uint64_t nr_charged_bytes;	/* charged, unused bytes on no CPU: remainders of MEM_CGROUP_DRAIN, and
 					 * uncharges by signal handlers */

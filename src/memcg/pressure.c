@@ -653,7 +653,7 @@ int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
 
 void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes)
 {
-	/* Refuse a charge of 2^48 bytes or more. */
+	/* No group was ever charged 2^48 bytes. */
 	if (km_unlikely(bytes >> 48))
 		km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", group, NULL);
 	else

@@ -389,9 +389,11 @@ static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt, str
 
 /* ------------------------------------------------------------------ charge and uncharge */
 
-/* Charges from the objcg's bytes on this CPU, else whole pages, else exactly the missing bytes. All bytes of the byte
+/*
+ * Charges from the objcg's bytes on this CPU, else whole pages, else exactly the missing bytes. All bytes of the byte
  * stock are taken out first, and the rest is put back, with the stock locked: a drain takes every stock lock, and so
- * finds these bytes. After a refusal all bytes are back in the stocks, and the attempt names the counter that refused. */
+ * finds these bytes. After a refusal all bytes are back in the stocks, and the attempt names the counter that refused.
+ */
 static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, struct km_counter *counter,
 			struct km_counter **refused)
 {
@@ -590,7 +592,8 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 	return spare;
 }
 
-/* Waits for a stock lock also if the thread is busy, so that a drain skips no objcg. Context: not in a signal handler. */
+/* Waits for a stock lock also if the thread is busy, so that a drain skips no objcg. Context: not in a signal
+ * handler. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)
 {
 	km_busy_scope(was);

@@ -15,11 +15,9 @@
 #include "zone.h"
 
 #define NAME_BYTES	32u
-/*
- * With guard_slabs pages are allocated for a span of 2^SPAN_ORDER slabs, and the last slab of the span becomes a
- * guard without access. Before Linux 6.13 each guard costs two mappings. The kernel allows 65530, of which guards
- * take a quarter: after each quarter of MOST_GUARDS the spans are twice as long.
- */
+/* With guard_slabs pages are allocated for a span of 2^SPAN_ORDER slabs, and the last slab of the span becomes a guard
+ * without access. Before Linux 6.13 each guard costs two mappings. The kernel allows 65530 mappings, of which guards
+ * take a quarter: after each quarter of MOST_GUARDS guards, spans become twice as long. */
 #define SPAN_ORDER	4u
 #define MOST_GUARDS	8192u
 #define BUCKETS		256u
@@ -44,8 +42,8 @@ static struct owner **bucket_of(const char *name)
 	return &buckets[hash % BUCKETS];
 }
 
-/* Returns: the record of the name, or NULL. make: a missing record is made, unless there is no memory or the name is
- * too long. Requires: the lock is held. */
+/* Returns: the record of a cache name, or NULL. make: a missing record is made, unless there is no memory or the name
+ * is too long. Requires: the lock is held. */
 static struct owner *find(const char *name, bool make)
 {
 	struct owner **bucket = bucket_of(name), *owner = *bucket;
@@ -85,7 +83,8 @@ static struct km_page *take(const char *name, unsigned order, int node)
 	return NULL;
 }
 
-/* Purge the pages and remove access. Returns: false if the system refuses, or there are enough guards. */
+/* Make a slab a guard: purge its pages and remove access. Returns: false if the system refuses, or there are
+ * MOST_GUARDS guards. */
 static bool shut(struct km_page *page, unsigned order)
 {
 	const size_t bytes = KM_PAGE_SIZE << order;
@@ -101,8 +100,8 @@ static bool shut(struct km_page *page, unsigned order)
 	return false;
 }
 
-/* Allocate a span: returns the pages of the first slab, and puts the other slabs into the name's list. Returns:
- * NULL if there is no span. */
+/* Allocate a span of slabs. The last slab becomes a guard, the first is the result, the others go into the name's list.
+ * Returns: NULL if no span can be allocated. */
 static struct km_page *take_span(const char *name, unsigned order, int node)
 {
 	const unsigned whole = order + SPAN_ORDER + km_load(&guards) / (MOST_GUARDS / 4);
@@ -117,7 +116,7 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 		km_pages_free(page, whole);
 		return NULL;
 	}
-	/* The kept pages may be resident from an earlier use, and no purge finds pages in use. */
+	/* Purge the kept slabs now, because later purges skip them: their pages count as used. */
 	const bool gone = km_pages_hollow(page + slab, last - slab);
 	km_lock(&lock);
 	struct owner *owner = find(name, true);
@@ -160,7 +159,7 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 	size_t bytes = KM_PAGE_SIZE << order;
 
 	km_debug(page->type == KM_PAGE_NONE, "a freed slab has type NONE");
-	/* As in km_nodump_free: wait until a thread with the page on hold is done with the slab. */
+	/* Wait for threads that hold the page and read the slab's descriptor (km_page_hold). */
 	km_page_hold(page);
 	km_page_let_go(page);
 	if (!km_thread.no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
@@ -172,13 +171,13 @@ void km_addr_reuse_free(const char *name, struct km_page *page, unsigned order)
 		km_bump(&km_addr_reuse_pages, (size_t)1 << order);
 	}
 	km_unlock_quick(&lock);
-	/* There is no record: free the pages for any use rather than lose the pages. */
+	/* The name has no record: free the pages for any use. */
 	if (!owner)
 		km_pages_free(page, order);
 }
 
-/* Remove the first kept page of the bucket's names from its list, the largest order of a name first. Returns: NULL
- * if there is no page. */
+/* Take kept pages of a name in this bucket, the largest order first, off their list. Returns: NULL if there are
+ * none. */
 static struct km_page *take_any(unsigned bucket, unsigned *order)
 {
 	struct km_page *page = NULL;

@@ -26,7 +26,7 @@ void km_deferred_piece(void *p, size_t bytes)
 {
 	struct piece *piece = p, *head = km_load(&pieces);
 
-	/* The smallest piece has a cache line, enough for the record. */
+	/* A piece has at least a cache line, enough for this record. */
 	piece->bytes = bytes;
 	do
 		piece->next = head;

@@ -32,7 +32,7 @@
 struct kept {
 	struct kept *next;
 	size_t bytes;
-	bool dirty;		/* the system refused the memory as well */
+	bool dirty;		/* the system also refused to purge the range */
 };
 
 static struct {
@@ -42,8 +42,8 @@ static struct {
 	uintptr_t view;		/* for readers without the lock: address of the table | log2 of slots */
 	size_t blocks, bytes;
 	uint32_t searches;
-	unsigned alone;		/* mappings that exist or are being made */
-	uint32_t in_hand;	/* blocks in no table and not cached: a fork waits for these blocks */
+	unsigned alone;		/* number of blocks with a mapping of their own, with those being mapped */
+	uint32_t in_hand;	/* blocks on their way between user, table and cache; a fork waits until this is 0 */
 	bool strict, asked;	/* strict: overcommit_memory is 2; asked: strict is known */
 	struct kept *kept;
 	size_t kept_bytes;
@@ -72,7 +72,7 @@ static void unlock_table(const struct km_busy_was *was)
 #define FIRST_SLOTS	64u
 #define DELETED		1u
 #define VIEW_SLOTS	((uintptr_t)63)
-#define FORK_TRIES	1000	/* tries of 1 ms each: for one system call */
+#define FORK_TRIES	1000	/* a fork waits at most so many ms for `in_hand` to become 0 */
 #define HIDDEN_MOST	4096u	/* most parts of regions hidden from one mlockall: each may be a mapping */
 #define METADATA_MOST	((size_t)4 << 20)	/* a larger table has a mapping of its own */
 
@@ -138,7 +138,7 @@ static void clear_behind(void *p, size_t bytes)
 	__builtin_memset((char *)p + bytes, 0, whole_pages(bytes) - bytes);
 }
 
-/* Unmap a range that is in no table, or keep the range if the system refuses. Requires: the lock is held. */
+/* Unmap a range that is in no table. If the system refuses, keep the range (`kept`). Requires: the lock is held. */
 static void hand_over(void *p, size_t bytes)
 {
 	km_debug(km_is_locked(&big.lock) && big.alone, "an unmapped block was counted");
@@ -150,7 +150,7 @@ static void hand_over(void *p, size_t bytes)
 	struct kept *kept = p;
 	bool dirty = !km_region_clean_part(p, whole_pages(bytes));
 
-	/* A block without write access cannot hold the record, and is lost. */
+	/* A range that cannot be made writable cannot hold the record, and is lost. */
 	if (km_os_unprotect(p, bytes))
 		return;
 
@@ -239,8 +239,7 @@ static void *reuse_kept(size_t bytes, size_t align)
 	return NULL;
 }
 
-/* Map a block. Drops the lock during the system call; in_hand counts the block meanwhile. Requires: the lock is
- * held. */
+/* Map a new block. Unlocks during the system call; in_hand counts the block meanwhile. Requires: the lock is held. */
 static void *map_alone(size_t bytes, size_t align)
 {
 	big.alone++;
@@ -257,8 +256,8 @@ static void *map_alone(size_t bytes, size_t align)
 	return p;
 }
 
-/* Give the range of a block in no table back to the system. Drops the lock during the system call. Requires: the lock
- * is held. */
+/* Unmap the range of a block that is in no table, or free its part of a region. Unlocks during the system call.
+ * Requires: the lock is held. */
 static void let_go(void *p, size_t bytes, uint32_t region)
 {
 	km_debug(km_is_locked(&big.lock) && !find((uintptr_t)p),
@@ -289,11 +288,8 @@ static size_t in_use(void)
 	return big.bytes + (km_pages_there() << KM_PAGE_SHIFT);
 }
 
-/*
- * Fit a cached block to `bytes` bytes. The block belongs to the caller. Drops the lock during system calls. Requires:
- * the lock is held. Returns: NULL if the system refuses or the space behind the block is taken; then the block is
- * freed.
- */
+/* Resize a block taken from the cache to `bytes`. Unlocks during system calls. Requires: the lock is held. Returns:
+ * NULL if the system refuses or the space behind the block is taken; then the block is freed. */
 static void *fit(struct km_huge_cached cached, size_t bytes)
 {
 	size_t whole = whole_pages(bytes), had = whole_pages(cached.bytes);
@@ -349,11 +345,9 @@ static bool park(void *p, size_t bytes, uint32_t region)
 	return renewed && km_huge_cache_put(p, bytes, region, in_use());
 }
 
-/*
- * Give cached blocks back: those beyond the bound, or those older than decay_ms. At most as many as are cached at the
- * start, because threads that free meanwhile trim the cache themselves. Drops the lock during system calls. Requires:
- * the lock is held. Returns: bytes.
- */
+/* Unmap cached blocks: with `beyond` those beyond the bound, else those freed at least decay_ms ago. At most as many as
+ * are cached at the start, because threads that free meanwhile trim the cache themselves. Unlocks during system calls.
+ * Requires: the lock is held. Returns: bytes. */
 static size_t shed(bool beyond, unsigned decay_ms)
 {
 	struct km_huge_cached gone;
@@ -368,8 +362,8 @@ static size_t shed(bool beyond, unsigned decay_ms)
 	return bytes;
 }
 
-/* For a request of `bytes` refused by the system: give back the oldest cached block. Requires: the lock is held.
- * Returns: false if no block is cached, or the system would refuse the request even without all cached blocks. */
+/* For a request of `bytes` refused by the system: unmap the oldest cached block. Requires: the lock is held. Returns:
+ * false if no block is cached, or the request is larger than could ever be mapped. */
 static bool shed_for(size_t bytes)
 {
 	size_t idle = km_huge_cache.pages << KM_PAGE_SHIFT;
@@ -423,13 +417,14 @@ static void *get_new(size_t bytes, size_t align, uint32_t *region)
 
 	if (!p)
 		p = km_region_alloc(bytes, align, scarce, region);
-	/* Larger than a region can be: only a few such blocks fit in the address space, so a mapping is fine. */
+	/* A block larger than a region gets a mapping: only a few such blocks fit into the address space. */
 	if (!p && !alone)
 		p = map_alone(bytes, align);
 	return p;
 }
 
-/* Get memory: kept, cached or new. *zero: the memory reads as zeros. Requires: the lock is held. */
+/* Get memory for a block: a kept range, a cached block or new memory. *zero: the memory reads as zeros. Requires: the
+ * lock is held. */
 static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 {
 	void *p = km_unlikely(big.kept != NULL) ? reuse_kept(bytes, align) : NULL;
@@ -513,7 +508,7 @@ bool km_huge_free(const void *p)
 	remove_entry(entry);
 	km_bump(&big.blocks, -1);
 	km_bump(&big.bytes, -gone.bytes);
-	/* Offer one kept range to the system again. */
+	/* Try to unmap one kept range again. */
 	struct kept *kept = km_unlikely(big.kept != NULL) ? take_kept(&big.kept) : NULL;
 	if (kept)
 		hand_over(kept, kept->bytes);
@@ -681,7 +676,8 @@ void km_huge_fork(bool before, bool child)
 
 /* ------------------------------------------------------------------ mlockall */
 
-/* Hide or show free memory and spare room. The lock is held throughout, so both calls see the same parts. */
+/* Around mlockall: make free parts and spare room of regions inaccessible (hidden), or accessible again. The lock stays
+ * held from one call to the other. */
 static void hide_all(bool hidden)
 {
 	unsigned left = HIDDEN_MOST;

@@ -34,15 +34,15 @@ uint64_t km_huge_owner(const void *p);
 void km_huge_set_owner(const void *p, uint64_t owner);
 /* Begin a search. Returns: the number of the search. */
 uint32_t km_huge_search(void);
-/* Find the next block charged to `owner` that this search has not returned yet, from *from on (0 at first). The table
- * may be replaced between two calls. Returns: NULL if there is no more. */
+/* Find the next block charged to `owner` that this search has not returned yet. *from: where to go on, 0 at first. The
+ * table may be replaced between two calls. Returns: NULL if there is no more. */
 void *km_huge_next(uint64_t owner, uint32_t search, size_t *from);
 /* Returns: true if p lies in a huge block. Context: takes no lock. */
 bool km_huge_inside(const void *p);
-size_t km_huge_pages(void);		/* pages of allocated huge blocks */
+size_t km_huge_pages(void);		/* Returns: pages of allocated huge blocks. */
 /* Give cached blocks beyond their bound back to the system. */
 void km_huge_trim(void);
-/* Give blocks cached for at least decay_ms back (0: all), and fade the learnt bound. Returns: bytes. */
+/* Unmap blocks cached for at least decay_ms (0: all), and reduce the swing of cached blocks. Returns: bytes. */
 size_t km_huge_purge(unsigned decay_ms);
 /* Offer the kept ranges, once refused by munmap, to the system again. */
 void km_huge_offer(void);

@@ -33,8 +33,8 @@ void km_metadata_trim(bool always);
  * changed. The owner must report bytes written again by km_metadata_came_back(). */
 bool km_metadata_purge(void *p, size_t bytes);
 void km_metadata_came_back(size_t bytes);
-/* Hold all metadata: no piece is allocated or freed until km_metadata_let_go(). Context: for some hundred instructions,
- * with km_thread.busy set. Takes the lock. */
+/* Lock the metadata: no piece is allocated or freed until km_metadata_let_go(). Context: for some hundred instructions,
+ * with km_thread.busy set. */
 void km_metadata_hold(void);
 void km_metadata_let_go(void);
 size_t km_metadata_committed_bytes(void);
@@ -44,10 +44,11 @@ struct km_span {
 	const char *start, *end;
 };
 void km_metadata_note_span(const void *start, size_t bytes);
-/* Addresses of the spans and of the committed bytes, for readers outside of the process. */
+/* Addresses of the spans and of the committed bytes, for a reader in another process. */
 void km_metadata_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count);
-/* Returns: the first bytes of the first range, zeros until the caller writes them; NULL before the first allocation.
- * The bytes begin a mapping, so a reader outside of the process finds them in /proc/PID/maps. */
+/* Returns: KM_METADATA_ROOT_BYTES bytes at the start of the first range, zeros until the caller writes them; NULL
+ * before the first allocation. The bytes begin a mapping, so a reader in another process finds them by
+ * /proc/PID/maps. */
 #define KM_METADATA_ROOT_BYTES 512u
 void *km_metadata_root(void);
 void km_metadata_fork(bool before, bool child);

@@ -14,14 +14,14 @@
 struct block {
 	struct km_list list;
 	struct km_page *first;
-	size_t used;			/* pages */
+	size_t used;			/* pages of the block that belong to slabs */
 	uint64_t taken[KM_BLOCK_PAGES / 64];
 };
 
 static struct {
 	struct km_lock lock;
 	struct km_list blocks;		/* next is NULL before the first block */
-	bool any;			/* the list has or had a block; read without the lock */
+	bool any;			/* true once a block was made; read without the lock */
 } nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP) };
 
 /* ------------------------------------------------------------------ pages of a block; the lock held */
@@ -73,7 +73,7 @@ static struct block *block_of(const struct km_page *page)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Allocate a block and give the advice. A block is not used if the system refuses the advice. */
+/* Allocate a largest block with MADV_DONTDUMP. Returns: NULL without memory, or if the system refuses the advice. */
 static struct block *new_block(int node)
 {
 	struct block *block = km_metadata_alloc(sizeof(*block), true);
@@ -113,10 +113,8 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 	return page;
 }
 
-/*
- * km_page_hold waits for a thread that holds the page. The memory of the slab goes back to the system at once, not
- * with the block, because other slabs may keep the block. Where the system refuses, zeros are written over the slab.
- */
+/* km_page_hold waits for a thread that reads the slab's descriptor. The slab's pages are purged at once, because other
+ * slabs may keep the block. If the system refuses, the slab is filled with zeros. */
 void km_nodump_free(struct km_page *page, unsigned order)
 {
 	km_page_hold(page);

@@ -67,8 +67,8 @@ bool km_owner_any(const uint64_t *word, unsigned order)
 	return some != 0;
 }
 
-/* km_owner_clear() sets the word to 0 before it frees the vector, and no vector is freed while the metadata is
- * held. */
+/* Follows a vector safely: km_owner_clear() sets the word to 0 before it frees the vector, and this function holds the
+ * metadata, so no vector is freed meanwhile. */
 void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t shift, uint64_t *owners,
 		   unsigned count)
 {

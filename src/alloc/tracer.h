@@ -13,7 +13,8 @@
 struct km_tracer_ops {
 	/* Not 0 while a tracer is attached. */
 	const uint64_t *attached;
-	/* Not NULL where a tracer is part of the process, from the start to the end. */
+	/* Tells a preloaded tracer (heaptrack) of an allocated object; NULL without one. Constant from the start to the
+	 * end. */
 	void (*preloaded)(void *p, size_t bytes);
 	void (*kmalloc)(uintptr_t call_site, const void *p, size_t bytes_req, size_t bytes_alloc, unsigned gfp_flags,
 			int node, bool accounted);
@@ -21,7 +22,8 @@ struct km_tracer_ops {
 			    size_t bytes_alloc, unsigned gfp_flags, int node, bool accounted);
 	void (*kfree)(uintptr_t call_site, const void *p);
 	void (*cache_free)(uintptr_t call_site, const void *p, const char *name);
-	/* For the preloaded tracer. p NULL: the allocation failed. With no lock held, because the tracer allocates. */
+	/* comes and goes: tell the preloaded tracer of an allocation (p NULL: it failed) and of a free. With no lock
+	 * held, because the tracer allocates. */
 	void (*comes)(const void *p, size_t bytes);
 	void (*goes)(const void *p);
 };

@@ -19,10 +19,8 @@ static struct km_chain_cpu *state_at(const struct km_visit *visit)
 	return (struct km_chain_cpu *)visit->word;
 }
 
-/*
- * Returns: the tag's word. It follows the freelist, except under cmpxchg, where the transaction id follows the
- * freelist: a compare-and-swap covers two words.
- */
+/* Returns: the address of the tag. The tag follows the freelist; under cmpxchg the transaction id stands there, because
+ * a compare-and-swap covers two words. */
 static uint64_t *slab_word(struct km_chain_cpu *cpu)
 {
 	return km_percpu.discipline == KM_DISCIPLINE_CMPXCHG ? &cpu->slab : &cpu->top.slab;
@@ -35,7 +33,7 @@ static void **link_of(const struct km_chain *chain, void *object)
 
 /* ------------------------------------------------------------------ hits, soft */
 
-/* Count failures of the pair's compare-and-swap as the kernel does: KMEM_CMPXCHG_DOUBLE_CPU_FAIL. */
+/* Commits a new freelist, and counts a lost compare-and-swap, as the kernel does: KMEM_CMPXCHG_DOUBLE_CPU_FAIL. */
 static bool commit(struct km_visit *visit, void *freelist)
 {
 	bool done = km_soft_commit(visit, (uintptr_t)freelist);
@@ -52,7 +50,8 @@ void *km_chain_soft_pop(struct km_chain *chain)
 	while (km_soft_try(&visit)) {
 		void *object = (void *)visit.top;
 
-		/* Under cmpxchg a speculative read: slab memory stays readable for ever. */
+		/* Under cmpxchg the object may be another thread's by now; the read is harmless, because slab memory
+		 * stays readable for ever. */
 		if (!object || commit(&visit, km_load(link_of(chain, object))))
 			return object;
 	}
@@ -96,7 +95,8 @@ size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 	return 0;
 }
 
-/* Write the link before the commit. The object is still the caller's, so a push that loses writes the link again. */
+/* Pushes a chain of objects. The tail's link is written before the commit: the objects are still the caller's, and a
+ * push that loses writes the link again. */
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
 	km_visit_scope(visit, &chain->open, false);
@@ -111,11 +111,9 @@ enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *
 	return KM_CHAIN_MISS;
 }
 
-/*
- * Exchange a CPU's freelist and slab. Requires: the CPU's lock. The tag is 0 between the two changes. A push that
- * reads the tag meanwhile fits no slab, and misses. An earlier push loses its compare-and-swap, because the
- * exchange moves the id.
- */
+/* Exchanges a CPU's freelist and slab for others. Requires: the CPU's lock. In between the tag is 0, so a push that
+ * reads the tag then misses. An earlier push loses its compare-and-swap, because the exchange moves the transaction
+ * id. */
 static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct km_chain_top *old)
 {
 	uint64_t *slab = slab_word(state_at(visit));
@@ -129,7 +127,7 @@ static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct
 	do
 		old->freelist = (void *)km_soft_look(visit);
 	while (!commit(visit, new_top.freelist));
-	/* Release pairs with the acquire of a look: no thread sees the new slab with an older id. */
+	/* Release pairs with the acquire in km_visit_look: no thread sees the new slab with an older transaction id. */
 	km_store_release(slab, new_top.slab);
 }
 
@@ -157,10 +155,8 @@ bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct k
 	return false;
 }
 
-/*
- * The commit compares the successor as well: a slab that left the list and came back before another slab is no
- * match.
- */
+/* Pops a slab from the CPU's partial list. The commit compares the link to the next slab, too: the first slab may have
+ * left the list and come back with another next slab. */
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 {
 	km_visit_scope(visit, &chain->open, true);
@@ -176,10 +172,8 @@ struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 	return NULL;
 }
 
-/*
- * Each try writes the link of the new slab. The commit compares the count of the list's first slab, because the
- * count decides.
- */
+/* Pushes a slab to the CPU's partial list. Each try writes the link of the new slab. The commit compares the count of
+ * the list's first slab, by which this function decides whether the list is full. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained)
 {
@@ -225,7 +219,7 @@ void km_chain_fini(struct km_chain *chain)
 	if (!chain->slot)
 		return;
 	km_chain_close(chain);
-	/* Without a fence a sequence may hold the offset: lose the words rather than reuse them. */
+	/* Without a fence a sequence may still use the offset: the words are never reused. */
 	if (km_pcs_fence()) {
 		km_for_each_cpu(cpu)
 			km_debug(!state_of(chain, cpu)->top.freelist && !state_of(chain, cpu)->partial,
@@ -254,7 +248,7 @@ void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top
 
 	*top = (struct km_chain_top){ NULL, 0 };
 	*partial = NULL;
-	/* A later drain finds the state of a CPU whose lock stays taken. */
+	/* If the lock stays taken, this CPU is left to a later drain. */
 	if (!km_visit_wait(&visit, chain->slot, cpu))
 		return;
 	km_debug(!km_visits_by_rseq() || !km_load(&chain->open), "a chain is closed during its drain");
@@ -303,7 +297,7 @@ void km_chain_fork(struct km_chain *chain, bool before, bool child)
 			cpu->for_fork = km_visit_wait(&visit, chain->slot, i);
 			if (!cpu->for_fork)
 				continue;
-			/* A drain by the fork's own thread, in another handler of the fork, gives up at once. */
+			/* Mark the lock: a drain by a signal handler of this thread gives up at once. */
 			km_store(&cpu->soft.lock, (uint32_t)KM_SOFT_FORKING);
 			km_visit_keep(&visit);
 			continue;

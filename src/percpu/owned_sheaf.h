@@ -52,13 +52,11 @@ km_inline size_t km_owned_capacity(const struct km_pcs *pcs)
  */
 void **km_owned_prepare(const struct km_pcs *pcs, void *memory);
 
-/*
- * Pop and push of one object of `owner`. Requires: owner is not 0, except for a pop, where an uncharged pop is a
- * miss. The fast path of caches is inline: km_rseq_owned_pop and km_rseq_owned_push.
- */
+/* Pops or pushes one object of `owner`. Requires: owner is not 0; a pop with owner 0 is a miss. The fast path of caches
+ * uses km_rseq_owned_pop and km_rseq_owned_push. */
 void *km_owned_pop(struct km_pcs *pcs, uintptr_t owner);
 bool km_owned_push(struct km_pcs *pcs, uintptr_t owner, void *object);
-/* Up to count, into the end of out[0 .. count), from the end of in[0 .. count). */
+/* Pop or push up to `count` objects: into the end of out[0 .. count), from the end of in[0 .. count). */
 size_t km_owned_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t count);
 size_t km_owned_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size_t count);
 /* Make `owner` the owner of this CPU's empty sheaf. Returns: false if the sheaf has objects, or there is no sheaf. */
@@ -89,6 +87,5 @@ size_t km_owned_take_cpu(struct km_pcs *pcs, unsigned cpu, void **out, uintptr_t
  * none.
  */
 void **km_owned_release_cpu(struct km_pcs *pcs, unsigned cpu);
-/* After a fork, km_pcs_fork_child serves owned sheaves, too. */
 
 #endif

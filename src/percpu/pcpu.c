@@ -42,7 +42,7 @@ size_t km_soft_pop_n(struct km_pcs *pcs, uintptr_t owner, void **out, size_t cou
 	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		void **top = at(&visit, visit.top);
 		size_t there = visit.top ? km_sheaf_objects(pcs, top) : 0;
-		/* Under cmpxchg the sheaf may have left this CPU: stay inside the sheaf, which stays readable. */
+		/* Under cmpxchg the sheaf may have left this CPU: do not read beyond its end. */
 		size_t moved = km_min(km_min(there, km_visit_words(pcs, visit.top)), count);
 
 		for (size_t i = 0; i < moved; i++)
@@ -60,7 +60,7 @@ size_t km_soft_push_n(struct km_pcs *pcs, uintptr_t owner, void *const *in, size
 	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		size_t moved = km_min((visit.top & km_load(&pcs->inner.mask)) / 8, count);
 
-		/* Below top only the holder of the lock writes. */
+		/* Only the holder of the lock writes below the top. */
 		km_debug(visit.locked, "a thread that writes below top holds the lock of the per-CPU offset");
 		for (size_t i = 0; i < moved; i++)
 			km_store(at(&visit, visit.top) - moved + i, in[count - moved + i]);
@@ -115,11 +115,9 @@ static bool soft_swap(struct km_pcs *pcs, bool for_pop, uint32_t bytes)
 
 /* ------------------------------------------------------------------ operations of one commit */
 
-/*
- * The compared words show the sheaf empty: the word leads to the sheaf, the first object is still NULL (for_pop),
- * and the header still names the spare, the next main. If these three values are unchanged, the sheaf is empty now,
- * despite any change and change back. Full (for a push) is read from the word itself.
- */
+/* Detaches the main sheaf if it is empty (for_pop) or full. The commit compares the word, the first object and the
+ * header: unchanged values prove that the sheaf is empty now, despite any change and change back. Full is read from the
+ * word itself. */
 void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -138,10 +136,8 @@ void **km_pcs_detach(struct km_pcs *pcs, bool for_pop, bool lone)
 	return NULL;
 }
 
-/*
- * The first store is the header of the new sheaf, invisible to other threads before the word leads to the new
- * sheaf. The former main becomes the spare. The former spare is detached, and belongs to the caller.
- */
+/* Installs a sheaf as main: the former main becomes the spare, and the former spare belongs to the caller. The first
+ * store is the new sheaf's header, which no other thread reads before the word leads to the sheaf. */
 bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -159,7 +155,8 @@ bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted)
 	return false;
 }
 
-/* A pop without the lock stays within the main sheaf. So only the holder of the lock uses the main sheaf's header. */
+/* Takes the CPU's spare. Only the holder of the lock uses the main sheaf's header, because a pop without the lock stays
+ * within the main sheaf. */
 void **km_pcs_take_spare(struct km_pcs *pcs)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -176,7 +173,7 @@ void **km_pcs_take_spare(struct km_pcs *pcs)
 	return NULL;
 }
 
-/* Compare the word, too: after a change of the word the header may belong to another sheaf. */
+/* The commit compares the word, too: after a change of the word the header may belong to another sheaf. */
 bool km_pcs_put_spare(struct km_pcs *pcs, void **sheaf)
 {
 	km_visit_scope(visit, &pcs->inner.pcs, true);
@@ -228,7 +225,7 @@ bool km_pcs_swap(struct km_pcs *pcs, bool for_pop, bool share)
 		       soft_swap(pcs, for_pop, bytes));
 }
 
-/* Clear both words of the cache that lead to the pcs: hits read one word, the operations of this file the other. */
+/* Closes the pcs: clears both words that lead to it, one read by hits, the other by the operations of this file. */
 void km_pcs_close(struct km_pcs *pcs)
 {
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
@@ -237,8 +234,8 @@ void km_pcs_close(struct km_pcs *pcs)
 	}
 }
 
-/* Wait until no sequence that began before the call is in flight. Membarrier aborts the sequences of all threads of the
- * process: an interrupt to each CPU that runs such a thread. Returns: false if the system refuses. */
+/* Waits until no sequence that began before the call is in progress. Membarrier aborts the sequences of all threads of
+ * the process: an interrupt to each CPU that runs such a thread. Returns: false if the system refuses. */
 bool km_pcs_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;
@@ -253,10 +250,8 @@ void km_pcs_open(struct km_pcs *pcs, bool to_hot_path)
 		km_store_release(&pcs->front.open.pcs, pcs->slot);
 }
 
-/*
- * Returns: the word that holds the CPU's top. The top is the first per-CPU word of a pcs under every
- * discipline, so that kmem info can count objects from outside without knowing the discipline.
- */
+/* Returns: the address of the word with the CPU's top. The top is the first per-CPU word of a pcs under every
+ * discipline, so that `kmem info` can count objects without knowing the discipline. */
 static uint64_t *word_of(const struct km_pcs *pcs, unsigned cpu)
 {
 	return (uint64_t *)(km_area(cpu) + pcs->slot);
@@ -296,10 +291,8 @@ bool km_pcs_put_cpu(struct km_pcs *pcs, unsigned cpu, void **sheaf)
 	return done;
 }
 
-/*
- * Free the locks of threads missing in the child. Each operation commits with one store, so an operation of such a
- * thread has happened in full or not at all.
- */
+/* In the child of fork: frees the locks of threads that do not exist in the child. Each operation commits with one
+ * store, so an operation of such a thread has happened in full or not at all. */
 void km_pcs_fork_child(struct km_pcs *pcs)
 {
 	struct km_visit visit;
@@ -358,7 +351,7 @@ static void fork_lock(uint32_t offset, unsigned cpu, bool before, bool child)
 
 void km_percpu_fork_locks(uint32_t offset, enum km_rank rank, uint64_t *taken, bool before, bool child)
 {
-	/* A fork of another thread may be under way, with its own note in `taken`. */
+	/* A nested fork must not overwrite `taken`: another thread's fork may be in progress. */
 	if (km_fork_is_nested()) {
 		km_for_each_cpu(cpu) {
 			km_lock_rank((struct km_lock *)(km_area(cpu) + offset), rank);

@@ -13,7 +13,7 @@
 #include "id_table.h"
 #include "pcpu.h"
 
-/* Inputs of every sequence that finds its area. */
+/* Inputs of every sequence that finds its area: base and thread's rseq offset. */
 #define KM_RSEQ_IN [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
 
 /*
@@ -46,7 +46,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 	KM_RSEQ_RETURN_OBJECT(object);
 }
 
-/* The same pop, for a table of this file. */
+/* km_rseq_pop_IDS(step): pops as km_rseq_pop_id does, from a table of this file. */
 #define km_ids_near
 #define KM_RSEQ_POP_NEAR(ids)                                                                      \
 	km_inline void *km_rseq_pop_##ids(size_t step)                                             \
@@ -54,10 +54,8 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		return km_rseq_pop_id(ids, step, km_hot.percpu, km_rseq);                          \
 	}
 
-/*
- * The same pop, with a check of the owner word beside the pcs word (owned_sheaf.h): *own is true if the owner is
- * `owner`. An object of another owner is popped, too.
- */
+/* Pops as km_rseq_pop_id does, and compares the owner word beside the pcs word (owned_sheaf.h): *own is true if the
+ * owner is `owner`. An object of another owner is popped, too. */
 km_inline void *km_rseq_pop_owned_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq, uintptr_t owner,
 				     bool *own)
 {
@@ -87,11 +85,9 @@ km_inline void *km_rseq_pop_owned_id(const uint16_t *ids, size_t step, char *bas
 		return km_rseq_pop_owned_id(ids, step, km_hot.percpu, km_rseq, owner, own);        \
 	}
 
-/*
- * Push with a validation result. valid: all ones, or 0 for a miss. The address of the word does not depend on the
- * closing word, the mask. So the mask is loaded first, with acquire, which pairs with the release that opens the
- * pcs after a drain.
- */
+/* Pushes an object, if it is valid. valid: all ones, or 0 for a miss. The address of the word does not depend on the
+ * closing word, the mask. So the mask is loaded first, with acquire, which pairs with the release that opens the pcs
+ * after a drain. */
 km_inline bool km_rseq_push_valid(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
 				  intptr_t rseq, void *object)
 {
@@ -117,7 +113,7 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 	return km_rseq_push_valid(mask, id, UINT32_MAX, base, rseq, object);
 }
 
-/* The same push, after a lookup of the object's id and a validation of its address. *id is the id also on a miss. */
+/* Looks up the object's id, validates its address and pushes the object. *id is the id also on a miss. */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
 	*id = km_id_of(object);
@@ -166,7 +162,7 @@ KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char
 		whose(KM_OWNED_MINE("tmp"))                                                        \
 		"cbz %[top], %l[miss]\n\t"                                                         \
 		"add %[from], %[area], %[top]\n\t"                                                 \
-		/* Subtract the pad, from the pad's place. */                                      \
+		/* The bottom is the pad's place less the pad. */                                  \
 		"orr %[left], %[from], %[sheaf_mask]\n\t"                                          \
 		"sub %[left], %[left], #15\n\t"                                                    \
 		"ldr %[tmp], [%[left]]\n\t"                                                        \
@@ -318,7 +314,7 @@ KM_OPERATION(bool, commit)(const uint32_t *open, char *base, intptr_t rseq, cons
 	"ldr %[" other "], [%[slot], #8]\n\t"                                                      \
 	"cmp %[" other "], %[owner]\n\t"                                                           \
 	"b.ne %l[miss]\n\t"
-/* ... and load [top]. */
+/* As KM_OWNED_MINE, then loads [top]. */
 #define KM_OWNED_TOP(other)                                                                        \
 	"ldp %[top], %[" other "], [%[slot]]\n\t"                                                  \
 	"cmp %[" other "], %[owner]\n\t"                                                           \

@@ -17,7 +17,7 @@
 #include "id_table.h"
 #include "pcpu.h"
 
-/* Inputs of every sequence that finds its area. */
+/* Inputs of every sequence that finds its area: base and thread's rseq offset. */
 #define KM_RSEQ_IN [base] "rm"(base), [rs] "r"(rseq)
 
 /* Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. */
@@ -56,10 +56,8 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 	KM_RSEQ_RETURN_OBJECT(area);
 }
 
-/*
- * km_rseq_pop_IDS(step): the same pop, for a table of this file declared km_ids_near. The table stands in one
- * section with the sequence's descriptor. The descriptor's address, already in a register, locates the table.
- */
+/* km_rseq_pop_IDS(step): pops as km_rseq_pop_id does, from a table of this file declared km_ids_near. The table stands
+ * in one section with the sequence's descriptor. The descriptor's address, already in a register, locates the table. */
 #define KM_IDS_SECTION ".data.km_ids"
 #define km_ids_near __attribute__((section(KM_IDS_SECTION)))
 #define KM_RSEQ_NEAR_BEGIN(ids)                                                                    \
@@ -100,11 +98,9 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 			__builtin_unreachable();                                                   \
 		KM_RSEQ_RETURN((void *)area, NULL);                                                \
 	}
-/*
- * The same pop, with a check of the owner word beside the pcs word (owned_sheaf.h): *own is true if the owner is
- * `owner`. The sequence compares the owner inside. The end of the sequence keeps the flags, and the flags are an
- * output. An object of another owner is popped, too.
- */
+/* Pops as km_rseq_pop_id does, and compares the owner word beside the pcs word (owned_sheaf.h): *own is true if the
+ * owner is `owner`. The sequence compares the owner inside. The end of the sequence keeps the flags, and the flags are
+ * an output. An object of another owner is popped, too. */
 #define KM_RSEQ_POP_OWNED_NEAR(ids)                                                                \
 	km_inline void *km_rseq_pop_owned_##ids(size_t step, uintptr_t owner, bool *own)           \
 	{                                                                                          \
@@ -156,10 +152,8 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 	KM_RSEQ_RETURN(true, false);
 }
 
-/*
- * The word in [rest], or the area if the flags say "no object"; then the object's place, and the step of
- * KMEM_RSEQ_DOWN: one instruction subtracts 8 from the word, or [top] is the new value.
- */
+/* [rest] = the word, or the area if the flags say "no object"; then the place of the object. KMEM_RSEQ_DOWN: one
+ * instruction subtracts 8 from the word, or [top] is the new value. */
 #if KMEM_RSEQ_WHOLE
 #define KM_RSEQ_WORD_OR_AREA "cmovnzq %[area], %[rest]\n\t"
 #define KM_RSEQ_PLACE "-8(%[area], %[rest])"
@@ -171,11 +165,10 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 #endif
 
 /*
- * The same push, after a lookup of the object's id and a validation of its address: km_id_of, km_id_valid. For an
- * invalid address the area serves as the top. The area's low bits are 0, so the sheaf counts as full. *id is the
- * object's id also on a miss. The sequence only reads the id, so the lookup is a statement of its own. The
- * registers give the shortest code, two cache lines in kfree. [rs] is an operand of the lookup, so that [rs] is
- * loaded before.
+ * Looks up the object's id, validates its address (km_id_of, km_id_valid), and pushes the object. For an invalid
+ * address the area serves as the top. The area's low bits are 0, so the sheaf counts as full. *id is the object's id
+ * also on a miss. The sequence only reads the id, so the lookup is a statement of its own. The registers give the
+ * shortest code, two cache lines in kfree. [rs] is an operand of the lookup, so that [rs] is loaded before.
  */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
@@ -189,7 +182,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 		"shrq $" KMEM_STRING(KM_PAGE_SHIFT) ", %[index]\n\t"
 		"xorl %k[rest], %k[rest]\n\t"
 		"cmpq %[pages], %[index]\n\t"
-		/* The map's first entry belongs to no cache. */
+		/* outside of the range: map entry 0, of no cache */
 		"cmovael %k[rest], %k[index]\n\t"
 		"movl %k[object], %k[rest]\n\t"
 		"movzwl (%[map], %[index], 2), %k[index]\n\t"
@@ -265,7 +258,7 @@ KM_OPERATION(size_t, name)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char
 		"subq -15(%[area], %[left]), %[count]\n\t"                                         \
 		"jz %l[miss]\n\t"                                                                  \
 		"cmpq %[bytes], %[count]\n\t"                                                      \
-		/* A branch, so that the copy need not wait for the pad. */                        \
+		/* A branch, so that the copy does not wait for the load of the pad. */            \
 		"jbe 88f\n\t"                                                                      \
 		"movq %[bytes], %[count]\n"                                                        \
 		"88:\n\t"                                                                          \

@@ -17,7 +17,7 @@ static struct km_pair *pair_at(uint32_t offset, unsigned cpu)
 	return (struct km_pair *)(km_area(cpu) + offset);
 }
 
-/* Returns: the pair's value. Half of the value may precede a change: then the compare-and-swap fails. */
+/* Returns: the pair's value, read in two loads: if the pair changes in between, the compare-and-swap fails. */
 static struct km_pair look(const struct km_pair *pair)
 {
 	return (struct km_pair){ km_load(&pair->first), km_load(&pair->second) };
@@ -35,19 +35,15 @@ static struct km_pair *enter(const uint32_t *slot, struct km_pair *seen)
 	return pair;
 }
 
-/*
- * Returns: false after a close. With another tag, the word may be another objcg's stock by now, whose bytes must
- * not be taken for this objcg.
- */
+/* Returns: true if the pair is still the stock of `slot`. After a close another objcg may use the word, and its bytes
+ * must not be taken. */
 static bool is_tagged(const struct km_pair *seen, const uint32_t *slot)
 {
 	return seen->second == (uintptr_t)slot;
 }
 
-/*
- * Take `bytes` from this CPU's pair, or all bytes, at least so many. Used under both soft disciplines: a stock has no
- * lock, because a drain compares and swaps as well. Returns: the bytes taken; 0: none.
- */
+/* Takes `bytes` from this CPU's pair; all: takes all bytes, if there are at least so many. For disciplines lock and
+ * cmpxchg: a stock has no lock, because a drain compares and swaps as well. Returns: the bytes taken; 0: none. */
 static uint64_t soft_take(const uint32_t *slot, uint64_t bytes, bool all)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
@@ -105,7 +101,8 @@ void km_stock_open(uint32_t *slot, uint32_t offset)
 	km_store_release(slot, offset);
 }
 
-/* Store only: a sequence with the old offset may go on until the fence. A soft operation fails by its tag. */
+/* Closes a stock by one store: a sequence that has read the old offset may go on until the fence. An operation without
+ * rseq fails by its tag. */
 void km_stock_close(uint32_t *slot)
 {
 	km_store(slot, 0u);
@@ -120,10 +117,7 @@ uint64_t km_stock_take_cpu(uint32_t offset, unsigned cpu)
 		return all;
 	}
 	struct km_pair *pair = pair_at(offset, cpu);
-	/*
-	 * Another thread may change the pair only with a slot read before the close. Each such thread does so once,
-	 * and then this loop succeeds.
-	 */
+	/* The loop ends: a thread may change the pair only once more, with a `slot` read before the close. */
 	for (struct km_pair seen = look(pair);;) {
 		uint64_t all = seen.first;
 

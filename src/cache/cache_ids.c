@@ -9,9 +9,9 @@
 
 #define ENTRY_STEP ((size_t)64 << 10)
 
-/* Not under rseq, where the id is the number of a per-CPU word. */
+/* A bit for each id in use; not under rseq, where the id is the number of a per-CPU word. */
 static uint64_t ids_used[KM_IDS / 64] km_sparse;
-static size_t entries_ready;	/* bytes committed */
+static size_t entries_ready;	/* committed bytes of the entries by id */
 static size_t next_id;
 static size_t ids_end;		/* no entry from here on was written since the last purge of entries */
 
@@ -71,7 +71,8 @@ uint16_t km_id_get(struct kmem_cache *cache)
 		return id_of_word(cache);
 	for (size_t words = 0; words <= KM_IDS / 64; words++) {
 		size_t id = km_max(next_id, (size_t)KM_MAP_FIRST);
-		uint64_t unused = ~ids_used[id / 64] >> (id % 64);	/* in the word of `id`, from `id` on */
+		uint64_t unused = ~ids_used[id / 64] >> (id % 64);	/* bits of free ids from `id` on, in one word of
+									 * ids_used */
 
 		id += unused ? (size_t)__builtin_ctzll(unused) : 63 - id % 64;
 		next_id = (id + 1) % KM_IDS;
@@ -136,7 +137,7 @@ void km_ids_trim(void)
 	size_t most = KM_MAP_FIRST, end = entries_ready / sizeof(*km_hot.caches);
 
 	km_registry_each(note_id, &most);
-	/* Otherwise no entry above the ids in use was written since the last purge. */
+	/* Purge only if an entry above the highest id in use was written since the last purge. */
 	if (++most < ids_end) {
 		ids_end = most;
 		purge(&km_hot.caches[most], &km_hot.caches[end]);

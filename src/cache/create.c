@@ -14,11 +14,11 @@ static struct {
 	struct km_lock lock;
 	struct km_list all;
 	unsigned count, shadows;	/* all caches; shadow caches among them */
-	struct km_busy_was was_busy;	/* of the holder, by km_registry_lock */
-	struct kmem_cache *dead;	/* memory of destroyed caches, by next_named */
+	struct km_busy_was was_busy;	/* the busy state of the lock's holder before km_registry_lock */
+	struct kmem_cache *dead;	/* memory of destroyed caches, for new caches, linked by next_named */
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .all = { &registry.all, &registry.all } };
 struct km_round km_rounds[KM_ROUNDS];	/* protected by the registry's lock */
-static bool printing[KM_PRINTERS + 1];	/* printers with a round under way */
+static bool printing[KM_PRINTERS + 1];	/* for each printer: a round is in progress */
 /* Caches by the hash of the name, the newest first. The hash covers one page until the caches outnumber its entries,
  * because a few caches would otherwise touch a page each. */
 static struct kmem_cache *names[16384] km_sparse km_aligned(KM_PAGE_SIZE);
@@ -49,7 +49,8 @@ static const char *complaint(const char *name, uint32_t size, const struct kmem_
 	return NULL;
 }
 
-/* Node 0 is the first made and the last freed: the engine may keep data of the whole cache there. */
+/* Makes the engine's structs of all nodes. Node 0 is made first and ended last: the engine may keep data of the whole
+ * cache there. */
 static int init_nodes(struct kmem_cache *cache)
 {
 	for (unsigned node = 0; node < km_node_count; node++) {
@@ -97,7 +98,7 @@ static void tune_as_led(struct kmem_cache *cache)
 	cache->tune.shared = leader->tune.shared;
 }
 
-/* Do everything that can fail, before the cache is visible. */
+/* Does each step of a creation that can fail, before the cache is visible. */
 static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
 	int error = km_layout_common(cache, args);
@@ -374,7 +375,8 @@ struct leftovers {
 	size_t slabs, objects;
 };
 
-/* Report a slab with remaining objects. The slab keeps its memory; each object becomes an invalid pointer. */
+/* Reports the allocated objects of a slab of a destroyed cache. The slab is never freed, and its objects become invalid
+ * pointers. */
 static int report_slab(struct km_page *slab, void *arg)
 {
 	struct leftovers *left = arg;
@@ -407,7 +409,8 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 {
 	struct leftovers left = { .cache = cache };
 
-	/* Type-safe slabs stayed until now for RCU readers. Their objects were never poisoned. */
+	/* Now also slabs that were kept for RCU readers are freed; without poison, because their objects were never
+	 * poisoned. */
 	if (cache->layout.flags & SLAB_TYPESAFE_BY_RCU)
 		cache->layout.flags &= ~(SLAB_TYPESAFE_BY_RCU | SLAB_POISON);
 	cache->layout.engine->shrink(cache);
@@ -432,17 +435,18 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		errno = EBUSY;
 	}
 	km_id_put(cache, fenced);
-	/* A late use finds closed sheaves and this mark, until another cache reuses the memory. */
+	/* A call with the destroyed cache finds closed sheaves and ops that report misuse, until another cache reuses
+	 * the memory. */
 	km_alloc_bury(cache);
 	cache->memcg.objcg = KM_OBJCGS_DIFFER;
-	/* A thread of an earlier user may still run in here, so all data read by such a thread must stay forever. */
+	/* A late free of a former group's thread may still read this cache: never free its memory and its nodes. */
 	if (km_unlikely(rest && cache->memcg.handed_on))
 		return;
 	fini_nodes(cache);
 	if (cache->memcg.child_of) {
 		km_metadata_free_spread(cache, sizeof(*cache));
 	} else {
-		/* The record serves new caches only: a late use of the cache is then reported. */
+		/* This memory is reused for caches only, so that a late use of the cache is reported. */
 		cache->registry.next_named = registry.dead;
 		registry.dead = cache;
 	}
@@ -617,7 +621,7 @@ bool km_registry_try_some(struct km_round *round, size_t most, int (*visit)(stru
 {
 	if (!km_trylock(&registry.lock))
 		return false;
-	/* Some caches may be gone. */
+	/* Caches may have been destroyed since the last call. */
 	round->left = km_min(round->left, (size_t)km_load(&registry.count));
 	for (; round->left && most; round->left--, most--) {
 		if (!round->next || round->next == &registry.all)
@@ -667,13 +671,15 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 	if (cache->ext.shadows)
 		km_store(&cache->ext.shadows->calls, km_load(&cache->ext.shadows->calls) & 1);
 	km_store(&cache->memcg.calls, 0u);
-	/* Another thread may have been about to set the bit in km_alloc_ready. */
+	/* Clear `touched`: a thread that has set it may be missing in the child before it set the bit in
+	 * km_alloc_ready. */
 	km_store(&cache->state.touched, false);
 	km_pcs_fork_child(&cache->fast.pcs);
 	km_pcs_fork_child(&cache->memcg.charged);
 }
 
-/* In rank order: a drain takes the caches' locks while holding its own. */
+/* Takes the locks of registry, drain and caches in the order of their ranks before fork, and frees them after it.
+ * Returns: whether the registry was locked. */
 bool km_registry_fork(bool before, bool child)
 {
 	bool has = child || (!before && km_fork_has(&registry.lock));

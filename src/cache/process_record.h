@@ -21,21 +21,24 @@
 #include "mailbox.h"
 
 struct km_root {
-	struct kmem_record head;	/* all fields below have their places in the table */
+	struct kmem_record head;	/* header; the table of fields has the places of all fields below */
 	const char *discipline, *reason;
-	const char *hardened;	/* active parts, by the names of their options; empty: none */
+	const char *hardened;	/* names of the active parts of hardening; empty: none */
 	const struct km_percpu *percpu;
 	const struct km_list *caches;	/* the registry: struct kmem_cache.all, oldest first */
 	const unsigned *cache_count;
-	const size_t *past_new_slabs, *past_freed_slabs;	/* of destroyed caches without an heir */
+	const size_t *past_new_slabs, *past_freed_slabs;	/* slab counters of destroyed caches without an heir */
 	struct km_arena_view arena;
-	const size_t *large_blocks, *large_bytes;	/* without separate mappings */
+	const size_t *large_blocks, *large_bytes;	/* large blocks, and their bytes, without those that are
+							 * mappings */
 	const uint32_t *growth_at;	/* large_bytes includes the runs' pages: realloc_run.h */
-	const size_t *own_pages;	/* page/addr_reuse.h */
+	const size_t *own_pages;	/* km_addr_reuse_pages (page/addr_reuse.h) */
 	const size_t *mapped_blocks, *mapped_bytes;
-	const size_t *mapped_kept, *mapped_spare;	/* bytes without a block: refused by the system; in regions */
-	const size_t *mapped_ready;	/* cached pages without a block, with memory */
-	const struct km_huge_entry *const *mapped_table;	/* table of mapped_slots slots; replaced at times */
+	const size_t *mapped_kept, *mapped_spare;	/* bytes of address space without a block: ranges refused by
+							 * munmap; spare room of regions */
+	const size_t *mapped_ready;	/* pages of cached huge blocks */
+	const struct km_huge_entry *const *mapped_table;	/* hash table of huge blocks, with mapped_slots entries;
+								 * replaced when it grows */
 	const size_t *mapped_slots;
 	const struct km_huge_cached *parked;	/* cached huge blocks */
 	const unsigned *parked_count;
@@ -48,12 +51,12 @@ struct km_root {
 	const size_t *guard_objects, *guard_live, *guard_samples, *guard_reports;	/* guarded objects */
 	const struct km_memcg_view *memcg;	/* memcg/memcg_group.h; NULL: there can't be groups */
 	uint32_t control;		/* enum kmem_control */
-	struct kmem_mail *mail;		/* set if control is on */
+	struct kmem_mail *mail;		/* mailbox; NULL if control is off */
 	const struct kmem_mail_report *mail_report;
 	const struct km_grace *const *grace;	/* objects waiting for a grace period; points to NULL without RCU */
-	const struct kmem_profile_record *profile;	/* NULL: not linked in */
-	const struct kmem_gate *ways;	/* where control is on */
-	struct kmem_record_stack *const *stacks;	/* by number; NULL: debugging is not linked in */
+	const struct kmem_profile_record *profile;	/* samples of a profile; NULL: profiles are not linked in */
+	const struct kmem_gate *ways;	/* fast-path gate; NULL if control is off */
+	struct kmem_record_stack *const *stacks;	/* stacks by number; NULL: debugging is not linked in */
 };
 
 /* cache_fields.c: the table of this build. */

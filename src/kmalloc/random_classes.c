@@ -34,7 +34,7 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 	char name[KM_NAME_BYTES];
 	int error;
 
-	/* "kmalloc-64" becomes "kmalloc-rnd-01-64". */
+	/* The copy's name: "kmalloc-64" becomes "kmalloc-rnd-01-64". */
 	const char *size = __builtin_strchr(plain->registry.name, '-');
 	if (!size)
 		return NULL;
@@ -69,7 +69,7 @@ struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 	return copy ?: plain;
 }
 
-/* A copy is tuned with its plain cache. */
+/* Finds the plain cache by the tuning, because a copy is tuned with its plain cache. */
 const struct kmem_cache *km_site_plain(const struct kmem_cache *cache)
 {
 	return cache->tune.tuned_with && cache->layout.flags & SLAB_KMALLOC ? cache->tune.tuned_with : cache;

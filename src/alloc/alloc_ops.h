@@ -26,9 +26,8 @@ struct km_asked {
 
 /* drain.c. Also protects the words of publish.c and the layers of caches. */
 extern km_hidden struct km_lock km_drain_lock;
-/*
- * sampled_ops.c, observed_ops.c, validate.c: return the cache's ops for their layers (layers.c); NULL: no such layer.
- */
+/* sampled_ops.c, observed_ops.c, validate.c: return the cache's ops for their layers (layers.c); NULL: no such
+ * layer. */
 km_layer_fn km_sample_layer, km_observe_layer, km_validate_layer;
 /* Replaces the ops `from` of a layer by `to`, and opens or closes the public sheaves to match. NULL: no layer.
  * Requires, with may_wait: no lock of a higher rank held. Returns: false if the ops are not `from`, or if the lock is

@@ -72,10 +72,8 @@ km_line_start void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void
 		km_free_bulk(cache, n, objects);
 }
 
-/*
- * Returns: whether all of objects[0, n) belong to the cache of this id. Branches never taken cost less than one sum
- * of all errors: 1.8 cycles an object against 3.3. Vectors of two addresses cost no less. No object has id 0.
- */
+/* Returns: whether all of objects[0, n) belong to the cache of this id. Branches never taken cost less than one sum of
+ * all errors: 1.8 cycles an object against 3.3. Vectors of two addresses cost no less. No object has id 0. */
 km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 {
 	const uintptr_t arena = (uintptr_t)km_hot.arena, pages = km_load(&km_hot.pages);

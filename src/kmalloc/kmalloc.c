@@ -147,10 +147,8 @@ static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
 		     size);
 }
 
-/*
- * Serve the rare kinds of misses. The function stays out of line, so that a hit saves no register for the call. Every
- * hit under the sized engine passes here, because no size has a cache, and goes to the engine at once.
- */
+/* Serve the rare kinds of misses. The function stays out of line, so that a hit saves no register for the call. Every
+ * hit under the sized engine passes here, because no size has a cache, and goes to the engine at once. */
 static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 {
 	if (km_unlikely(gfp & __GFP_ACCOUNT))

@@ -262,8 +262,7 @@ static km_cold void block_comes(void *p, size_t bytes, bool zeros)
 	km_tell(object_begins, p, bytes, zeros);
 }
 
-/* Tell the sanitizer about a freed block. Another mapping may get the addresses next, so a mapping leaves no
- * trace. */
+/* Tell the sanitizer about a freed block. Another mapping may get the addresses next, so a mapping leaves no trace. */
 static km_cold void block_goes(struct km_page *page, const void *p)
 {
 	size_t bytes = page ? page->pages << KM_PAGE_SHIFT : km_huge_bytes(p);
@@ -371,10 +370,8 @@ static void *from_charged_class(struct kmem_cache *class, uint64_t owner, size_t
 	return NULL;
 }
 
-/*
- * Allocate a charged block: of a class, while the limits of the objcg have room; otherwise of the requested number of
- * pages. The second charge may wait, and may be refused.
- */
+/* Allocate a charged block: of a class, while the limits of the objcg have room; otherwise of the requested number of
+ * pages. The second charge may wait, and may be refused. */
 static void *alloc_charged(size_t bytes, size_t align, struct km_request *request)
 {
 	const size_t exact = km_align_up(bytes, KM_PAGE_SIZE);

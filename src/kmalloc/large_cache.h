@@ -21,10 +21,8 @@ extern km_hidden uint16_t km_large_cache_id[KM_LARGE_CACHE_PAGES + 2];
  * start. */
 void km_large_cache_start(void);
 
-/*
- * Allocate a charged large block of `size` bytes, aligned to `align`, for the objcg that `gfp` selects. Requires: the
- * block is to be charged, by `gfp` or otherwise, and no node is named. Returns: NULL if no block is cached.
- */
+/* Allocate a charged large block of `size` bytes, aligned to `align`, for the objcg that `gfp` selects. Requires: the
+ * block is to be charged, by `gfp` or otherwise, and no node is named. Returns: NULL if no block is cached. */
 void *km_large_cache_hit_charged(size_t size, size_t align, gfp_t gfp);
 
 /* Allocate a cached block of `size` bytes at the start of a page, charged if gfp or the thread says so. Requires:

@@ -31,11 +31,9 @@
 	size(8) size(16) size(32) size(64) size(96) size(128) size(192) size(256) size(512) size(1024) size(2048) \
 	size(4096) size(8192)
 
-/*
- * malloc: the first KM_MALLOC_EVEN classes are a unit apart, and each doubling above has KM_MALLOC_SPLIT classes:
+/* malloc: the first KM_MALLOC_EVEN classes are a unit apart, and each doubling above has KM_MALLOC_SPLIT classes:
  * multiples of 16 bytes up to 128, then less than an eighth of an object is surplus. A class has parts of equal width,
- * at least a unit; a frequent size gets the cache of its part (malloc/malloc_classes.c).
- */
+ * at least a unit; a frequent size gets the cache of its part (malloc/malloc_classes.c). */
 #define KM_MALLOC_UNIT		16ul	/* bytes */
 #define KM_MALLOC_EVEN		8u
 #define KM_MALLOC_SPLIT		8u

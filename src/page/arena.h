@@ -114,11 +114,10 @@ bool km_arena_start(void);
 void km_arena_fit(size_t limit);
 
 /*
- * Allocate `count` contiguous pages (at most 2^KM_MAX_ORDER), the first aligned to 2^align_order.
- * node: the preferred node; NUMA_NO_NODE: the node of this CPU. If the node has no memory, the other nodes are tried,
- * the nearest first. With KM_NODE_ONLY no other node is tried.
- * Returns: the first page, or NULL. The memory may be dirty unless *zero is set to true.
- * Context: without may_wait no system call is made.
+ * Allocate `count` contiguous pages (at most 2^KM_MAX_ORDER), the first aligned to 2^align_order. node: the preferred
+ * node; NUMA_NO_NODE: the node of this CPU. If the node has no memory, the other nodes are tried, the nearest first.
+ * With KM_NODE_ONLY no other node is tried. Returns: the first page, or NULL. The memory may be dirty unless *zero is
+ * set to true. Context: without may_wait no system call is made.
  */
 #define KM_NODE_ONLY	0x100
 struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,

@@ -20,11 +20,9 @@
 #include "huge_cache.h"
 #include "huge_region.h"
 
-/*
- * Blocks with a mapping of their own. Together with the other mappings of the library there are about a hundred. A
+/* Blocks with a mapping of their own. Together with the other mappings of the library there are about a hundred. A
  * block in a region is copied if realloc cannot grow the block in place. Free parts of a region count against an
- * address space limit, and against overcommit_memory 2: there regions start at MOST_LIMITED blocks.
- */
+ * address space limit, and against overcommit_memory 2: there regions start at MOST_LIMITED blocks. */
 #define MOST_ALONE	40u
 #define MOST_LIMITED	1024u
 

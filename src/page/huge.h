@@ -28,8 +28,7 @@ size_t km_huge_try_bytes(const void *p);
 bool km_huge_free(const void *p);
 /* Resize the block and keep the content; the address may change. Returns: NULL if the block is unchanged. */
 void *km_huge_resize(void *p, size_t bytes);
-/* Get or set the objcg of the block (page/obj_cgroups.h); 0: uncharged, or no huge block. A resize keeps the
- * objcg. */
+/* Get or set the objcg of the block (page/obj_cgroups.h); 0: uncharged, or no huge block. A resize keeps the objcg. */
 uint64_t km_huge_owner(const void *p);
 void km_huge_set_owner(const void *p, uint64_t owner);
 /* Begin a search. Returns: the number of the search. */

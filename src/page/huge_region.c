@@ -18,11 +18,9 @@
 #include "os/os.h"
 #include "metadata.h"
 
-/*
- * Granules. Blocks have more than 4 MiB, so rounding costs a third of address space at most. A transparent huge page
+/* Granules. Blocks have more than 4 MiB, so rounding costs a third of address space at most. A transparent huge page
  * lies in one granule and so in one block. Where address space or committed memory is limited, rounding costs a
- * sixteenth at most.
- */
+ * sixteenth at most. */
 #define GRANULE		((size_t)2 << 20)
 #define SMALL_GRANULE	((size_t)256 << 10)
 #define FIRST_BYTES	((size_t)1 << 30)
@@ -134,11 +132,9 @@ static void count_used(struct region *region, long granules)
 		 "a region has no more blocks than room");
 }
 
-/*
- * Purge memory, and reset protections, locks and advice of the user, so that the range has the flags of the mapping
+/* Purge memory, and reset protections, locks and advice of the user, so that the range has the flags of the mapping
  * around. The reset merges mappings and needs no new mapping, so the system has no reason to refuse. Returns: true if
- * the memory reads as zeros now.
- */
+ * the memory reads as zeros now. */
 bool km_region_clean_part(void *p, size_t bytes)
 {
 	(void)km_os_unprotect(p, bytes);

@@ -153,8 +153,7 @@ static bool find_gone(size_t pages, size_t *first)
 	return false;
 }
 
-/* Allocate a piece of purged pages; the piece reads as zeros. Returns: NULL if there are not enough adjacent
- * pages. */
+/* Allocate a piece of purged pages; the piece reads as zeros. Returns: NULL if there are not enough adjacent pages. */
 static void *take_gone(unsigned shift)
 {
 	size_t bytes = (size_t)1 << shift, pages = bytes > KM_PAGE_SIZE ? bytes >> KM_PAGE_SHIFT : 1, first;
@@ -281,11 +280,9 @@ static char *next_gone(size_t *page)
 	return found;
 }
 
-/*
- * Make memory of future allocations resident. Purged pages are allocated first, so start with these pages. Purged
- * pages still count as purged until the allocation. The lock is held for the search, not for the faults: metadata
- * stays mapped and readable, so a fault on a page allocated or purged meanwhile is harmless.
- */
+/* Make memory of future allocations resident. Purged pages are allocated first, so start with these pages. Purged pages
+ * still count as purged until the allocation. The lock is held for the search, not for the faults: metadata stays
+ * mapped and readable, so a fault on a page allocated or purged meanwhile is harmless. */
 bool km_metadata_fault_in(size_t bytes)
 {
 	size_t unit = km_os_page_bytes(), page = 0;

@@ -5,20 +5,16 @@
 
 #include "base/cc.h"
 
-/*
- * Allocate at least `bytes` zeroed bytes, aligned to the next power of two (at most 8 KiB, the largest sheaf).
- * may_wait: system calls and waiting are allowed, unless this thread makes no calls (km_thread.no_calls). Returns:
- * NULL if there is no memory.
- */
+/* Allocate at least `bytes` zeroed bytes, aligned to the next power of two (at most 8 KiB, the largest sheaf).
+ * may_wait: system calls and waiting are allowed, unless this thread makes no calls (km_thread.no_calls). Returns: NULL
+ * if there is no memory. */
 void *km_metadata_alloc(size_t bytes, bool may_wait);
 /* Give reserved address space back beyond a 64th of limit, because the program has limited its address space. */
 void km_metadata_fit(size_t limit);
 void km_metadata_free(void *p, size_t bytes);
-/*
- * Allocate or free records that are used in turn by the thousand, up to a page each, aligned to a cache line. The
- * page decides the place of a record in its piece. Otherwise records in pieces of 1024 bytes would use four of the 64
- * sets of a first-level cache, and a sixteenth of the second-level cache.
- */
+/* Allocate or free records that are used in turn by the thousand, up to a page each, aligned to a cache line. The page
+ * decides the place of a record in its piece. Otherwise records in pieces of 1024 bytes would use four of the 64 sets
+ * of a first-level cache, and a sixteenth of the second-level cache. */
 void *km_metadata_alloc_spread(size_t bytes, bool may_wait);
 void km_metadata_free_spread(void *p, size_t bytes);
 /* Commit `bytes` bytes ahead of requests that may not wait, up to the end of the range. Returns: false if the system

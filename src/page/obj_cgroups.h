@@ -69,20 +69,16 @@ km_inline uint64_t km_owner_of_one(const uint64_t *word)
 	return seen & ~KM_OWNER_NOBODY;
 }
 
-/*
- * Set the objcg of the object at `offset` in the page of this word (0: uncharged).
- * sometimes: the cache has charged and uncharged objects. Returns: false if there is no memory for a vector. Context:
- * no lock of rank KM_RANK_METADATA or above may be held.
- */
+/* Set the objcg of the object at `offset` in the page of this word (0: uncharged). sometimes: the cache has charged and
+ * uncharged objects. Returns: false if there is no memory for a vector. Context: no lock of rank KM_RANK_METADATA or
+ * above may be held. */
 bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, uint32_t shift, bool sometimes, bool may_wait);
 /* Returns: true if an object of the slab of 2^order pages was ever allocated. A caller that sees true also sees all
  * earlier writes of the allocating thread. */
 bool km_owner_any(const uint64_t *word, unsigned order);
-/*
- * Read the objcgs of `count` objects of a slab, the first at `offset`, `size` bytes apart. word: of the slab's first
+/* Read the objcgs of `count` objects of a slab, the first at `offset`, `size` bytes apart. word: of the slab's first
  * page. Other threads may set the words meanwhile, or free the slab; then all results are 0. A returned objcg may be
- * gone: compare the value, never dereference it. Requires: the slab's page is held.
- */
+ * gone: compare the value, never dereference it. Requires: the slab's page is held. */
 void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t shift, uint64_t *owners,
 		   unsigned count);
 /* Clear the words of a slab that is freed, and free their vectors. */

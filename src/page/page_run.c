@@ -207,11 +207,9 @@ km_cold static void miss_trimmed(struct km_zone *zone, size_t pages)
 	km_bump(&zone->missed, again);
 }
 
-/*
- * Returns: the index in the run [start, end) from which to take `count` aligned pages. A reservation wants resident
+/* Returns: the index in the run [start, end) from which to take `count` aligned pages. A reservation wants resident
  * pages. So while one exists and only a part of the run is resident, the first resident page is chosen, if `count`
- * pages follow.
- */
+ * pages follow. */
 static size_t place_in(const struct km_range *range, const struct km_page *run, size_t start, size_t end, size_t count,
 		       size_t align)
 {

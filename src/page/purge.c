@@ -46,8 +46,7 @@ size_t km_pages_there(void)
 	return used - km_min(km_load(&km_arena.gone_pages), used);
 }
 
-/* Returns: the pages kept for reservations, with a margin, because the alignment of slabs leaves some pages
- * unused. */
+/* Returns: the pages kept for reservations, with a margin, because the alignment of slabs leaves some pages unused. */
 static size_t staying(void)
 {
 	size_t pages = km_load(&km_arena.reserved_pages);
@@ -291,11 +290,9 @@ static bool give(const struct offer *offer, struct span span, size_t dirty)
 	return true;
 }
 
-/*
- * Purge the span. If the system refuses a part, the program has locked a page in the part: purge the two halves, down
+/* Purge the span. If the system refuses a part, the program has locked a page in the part: purge the two halves, down
  * to single pages. A refused page stays. If the system refuses everything (mlockall), MOST_KEPT refused pages end the
- * attempt. Returns: the number of purged pages.
- */
+ * attempt. Returns: the number of purged pages. */
 static size_t give_parts(struct offer *offer, struct span span)
 {
 	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;

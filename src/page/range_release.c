@@ -178,8 +178,7 @@ static bool unmap(struct km_range *range, size_t ready)
 	bool goes = range->ready == ready;
 	if (goes) {
 		range->leaving = true;
-		/* Release pairs with the acquire in km_page_of_any: a thread that sees 0 finds no page in the
-		 * range. */
+		/* Release pairs with the acquire in km_page_of_any: a thread that sees 0 finds no page in the range. */
 		km_store_release(&range->ready, (size_t)0);
 	}
 	km_unlock(&km_arena.grow);

@@ -115,11 +115,8 @@ km_inline unsigned km_range_node(const struct km_range *range, size_t index)
 /* Find a free run that holds `count` pages aligned to 2^order pages. Short runs fit only by chance, depending on
  * their alignment: a few such runs are tried, or with `all` each one. Returns: the run, or NULL. */
 struct km_page *km_run_find(const struct km_zone *zone, size_t count, unsigned order, bool all);
-/*
- * Take `count` aligned pages out of a run that km_run_find() returned. The rest of the run stays free. Counts the
- * pages as used. May make memory resident if may_call. Returns: the first page. *zero: none of the pages was ever
- * touched.
- */
+/* Take `count` aligned pages out of a run that km_run_find() returned. The rest of the run stays free. Counts the pages
+ * as used. May make memory resident if may_call. Returns: the first page. *zero: none of the pages was ever touched. */
 struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t count, unsigned order, bool may_call,
 			    bool *zero);
 /* Add `count` free pages to the lists, joined with adjacent free runs. The caller must adjust the count of used
@@ -154,11 +151,9 @@ bool km_range_grow(struct km_range *range, unsigned node);
 
 /* ------------------------------------------------------------------ purge.c */
 
-/*
- * Prefault a huge page for `count` pages from index `first` on, before these pages are taken from the free run
- * [start, end). The huge page must contain the first or the last of these pages, lie in the run, be untouched, and
- * fit in the bound of dirty memory. Returns: the pages that may be resident now and were not before.
- */
+/* Prefault a huge page for `count` pages from index `first` on, before these pages are taken from the free run [start,
+ * end). The huge page must contain the first or the last of these pages, lie in the run, be untouched, and fit in the
+ * bound of dirty memory. Returns: the pages that may be resident now and were not before. */
 size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t start, size_t end, size_t first,
 			 size_t count);
 

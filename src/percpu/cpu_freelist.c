@@ -58,11 +58,8 @@ void *km_chain_soft_pop(struct km_chain *chain)
 	return NULL;
 }
 
-/*
- * Follow the links from `object`, up to count objects; *rest is the next object.
- * Returns: the number of objects; 0 if a link leads out of the slab. Under cmpxchg another thread has then taken the
- * object and written to it.
- */
+/* Follow the links from `object`, up to count objects; *rest is the next object. Returns: the number of objects; 0 if a
+ * link leads out of the slab. Under cmpxchg another thread has then taken the object and written to it. */
 static size_t follow(const struct km_chain *chain, uint64_t slab, void *object, void **out,
 		     size_t count, void **rest)
 {

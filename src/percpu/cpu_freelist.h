@@ -104,10 +104,8 @@ struct km_chain_link *km_chain_partial_pop(struct km_chain *chain);
  * NULL. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained);
-/*
- * Drain as for sheaves: close, km_pcs_fence, take the slab and list of each CPU, open. One drain at a time. The soft
- * disciplines take under their lock and need no closing.
- */
+/* Drain as for sheaves: close, km_pcs_fence, take the slab and list of each CPU, open. One drain at a time. The soft
+ * disciplines take under their lock and need no closing. */
 void km_chain_close(struct km_chain *chain);
 void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
 		       struct km_chain_link **partial);

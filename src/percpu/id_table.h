@@ -44,10 +44,8 @@ km_inline uint64_t *km_id_factor(uintptr_t id)
 	return (uint64_t *)((uintptr_t)km_hot.map + KM_ID_FACTORS) + id;
 }
 
-/*
- * Returns: the page map's entry of the object's page; 0 outside of the first range, whose first pages are never
- * allocated.
- */
+/* Returns: the page map's entry of the object's page; 0 outside of the first range, whose first pages are never
+ * allocated. */
 km_inline uintptr_t km_id_of(const void *object)
 {
 	uintptr_t index = km_page_index(object);
@@ -67,11 +65,9 @@ km_inline bool km_id_valid(uintptr_t id, const void *p)
 	return !(((uint32_t)(uintptr_t)p & km_id_masks(id)->slab) * *km_id_factor(id) >> KM_ID_SHIFT);
 }
 
-/*
- * Returns: the factor for `objects` of `size` bytes at the start of a slab; 0: there is none. With e as above, the
- * product for k sizes and a remainder r is r * factor + k * e. The product is at least factor, and below 2^64 if (k
- * + 1) * e is less than factor.
- */
+/* Returns: the factor for `objects` of `size` bytes at the start of a slab; 0: there is none. With e as above, the
+ * product for k sizes and a remainder r is r * factor + k * e. The product is at least factor, and below 2^64 if (k +
+ * 1) * e is less than factor. */
 km_inline uint64_t km_id_find_factor(uint64_t size, uint64_t objects, uint64_t slab_bytes)
 {
 	km_debug(size && objects && (objects == 1 || objects * size <= slab_bytes), "the objects lie in their slab");

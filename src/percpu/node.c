@@ -94,10 +94,8 @@ static void put_cpu_on(unsigned cpu, void *node)
 
 /* ------------------------------------------------------------------ distances */
 
-/*
- * Read the distances from id `from` to every online id, in the order of the file. Without a file all are equally
- * far.
- */
+/* Read the distances from id `from` to every online id, in the order of the file. Without a file all are equally
+ * far. */
 static void read_distances(const uint64_t *online, unsigned from, uint16_t *distances)
 {
 	const char *text = read_node_file(from, "distance");
@@ -123,10 +121,8 @@ static uint16_t distance_to_node(const uint16_t *distances, unsigned node)
 	return least;
 }
 
-/*
- * Order the nodes by distance from n. Equally far nodes form a ring that begins behind n, to spread the load from
- * node 0.
- */
+/* Order the nodes by distance from n. Equally far nodes form a ring that begins behind n, to spread the load from node
+ * 0. */
 static void order_near(unsigned n, const uint16_t *distances)
 {
 	uint8_t *near = km_nodes.near[n];

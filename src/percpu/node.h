@@ -29,16 +29,12 @@ struct km_nodes {
 };
 extern km_hidden struct km_nodes km_nodes;
 
-/*
- * Fill the tables. pretended: a number of pretended nodes for tests, with the CPUs dealt out in turn and without
- * binding; 0: the nodes of the system. Context: at the start, before any allocation.
- */
+/* Fill the tables. pretended: a number of pretended nodes for tests, with the CPUs dealt out in turn and without
+ * binding; 0: the nodes of the system. Context: at the start, before any allocation. */
 void km_node_start(unsigned pretended);
 
-/*
- * Returns: the node that serves requests for the system's node `id`; -1: there is no such id. A node without memory
- * is served by the nearest node; with `only`, -1.
- */
+/* Returns: the node that serves requests for the system's node `id`; -1: there is no such id. A node without memory is
+ * served by the nearest node; with `only`, -1. */
 int km_node_of_id(int id, bool only);
 
 km_inline unsigned km_node_of_cpu(unsigned cpu)
@@ -59,10 +55,8 @@ km_inline unsigned km_node_near(unsigned n, unsigned i)
 	return km_nodes.near[n][i];
 }
 
-/*
- * Make fresh, untouched memory come from the node. Returns: 0, or -errno if the system refuses. The binding is a
- * preference: if the node is full, the system takes another node. A strict binding would end the process.
- */
+/* Make fresh, untouched memory come from the node. Returns: 0, or -errno if the system refuses. The binding is a
+ * preference: if the node is full, the system takes another node. A strict binding would end the process. */
 int km_node_bind(void *p, size_t bytes, unsigned node);
 /* Removes the preference set by km_node_bind. */
 void km_node_unbind(void *p, size_t bytes);

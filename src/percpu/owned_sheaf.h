@@ -33,11 +33,9 @@
 
 #include "pcpu.h"
 
-/*
- * Bytes of the per-CPU words, for km_percpu_alloc. Each cache has its own struct km_pcs: `slot` is the offset,
- * inner.mask and sheaf_mask are set, front.open is left closed. km_pcs_open(pcs, false) opens the pcs.
- * Requires: sheaf_mask + 1 is a power of two, at least 32.
- */
+/* Bytes of the per-CPU words, for km_percpu_alloc. Each cache has its own struct km_pcs: `slot` is the offset,
+ * inner.mask and sheaf_mask are set, front.open is left closed. km_pcs_open(pcs, false) opens the pcs. Requires:
+ * sheaf_mask + 1 is a power of two, at least 32. */
 size_t km_owned_word_bytes(void);
 
 /* Returns: the number of objects in a full sheaf, if inner.mask allows a full sheaf. */
@@ -46,10 +44,8 @@ km_inline size_t km_owned_capacity(const struct km_pcs *pcs)
 	return km_mask_capacity(pcs->sheaf_mask);
 }
 
-/*
- * Make an empty sheaf of sheaf_mask + 1 bytes. Requires: memory is aligned to as many bytes.
- * Returns: the sheaf, for km_owned_install.
- */
+/* Make an empty sheaf of sheaf_mask + 1 bytes. Requires: memory is aligned to as many bytes. Returns: the sheaf, for
+ * km_owned_install. */
 void **km_owned_prepare(const struct km_pcs *pcs, void *memory);
 
 /* Pops or pushes one object of `owner`. Requires: owner is not 0; a pop with owner 0 is a miss. The fast path of caches
@@ -68,11 +64,8 @@ uintptr_t km_owned_owner(const struct km_pcs *pcs);
 
 /* Returns: the owner word of `cpu`. Racy. */
 uintptr_t km_owned_owner_cpu(const struct km_pcs *pcs, unsigned cpu);
-/*
- * Make `owner` the owner of the sheaf of `cpu`, if the CPU has an owned sheaf. Only the sheaf's owner word changes;
- * the objects' owner words do not.
- * Requires: rseq, a closed pcs, and a fence since the close.
- */
+/* Make `owner` the owner of the sheaf of `cpu`, if the CPU has an owned sheaf. Only the sheaf's owner word changes; the
+ * objects' owner words do not. Requires: rseq, a closed pcs, and a fence since the close. */
 void km_owned_rename_cpu(struct km_pcs *pcs, unsigned cpu, uintptr_t owner);
 
 /*
@@ -82,10 +75,8 @@ void km_owned_rename_cpu(struct km_pcs *pcs, unsigned cpu, uintptr_t owner);
  * about a second: then a later drain finds the objects (km_pcs_count_cpu).
  */
 size_t km_owned_take_cpu(struct km_pcs *pcs, unsigned cpu, void **out, uintptr_t *owner);
-/*
- * Remove the empty sheaf of a CPU. Returns: the sheaf as km_owned_prepare returned it, or NULL. The CPU then has
- * none.
- */
+/* Remove the empty sheaf of a CPU. Returns: the sheaf as km_owned_prepare returned it, or NULL. The CPU then has
+ * none. */
 void **km_owned_release_cpu(struct km_pcs *pcs, unsigned cpu);
 
 #endif

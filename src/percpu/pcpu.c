@@ -328,11 +328,9 @@ static size_t count_above(const struct km_pcs *pcs, uintptr_t top, uint64_t pad)
 	return count <= pcs->sheaf_mask / sizeof(void *) ? count : 0;
 }
 
-/*
- * Count objects without a lock. The main sheaf may leave the CPU meanwhile, and its words become meaningless. The
- * memory stays readable, but the spare's offset may then be arbitrary and must not be followed. So the spare is
- * counted by its offset and the main sheaf's pad: both sheaves have the same pad, except after a race.
- */
+/* Count objects without a lock. The main sheaf may leave the CPU meanwhile, and its words become meaningless. The
+ * memory stays readable, but the spare's offset may then be arbitrary and must not be followed. So the spare is counted
+ * by its offset and the main sheaf's pad: both sheaves have the same pad, except after a race. */
 size_t km_pcs_count_cpu(const struct km_pcs *pcs, unsigned cpu)
 {
 	uintptr_t area = (uintptr_t)km_area(cpu), top = km_load(word_of(pcs, cpu));

@@ -87,18 +87,14 @@ struct km_commit {
 _Static_assert(offsetof(struct km_commit, seen) == 8 && offsetof(struct km_commit, first) == 56 &&
 	       offsetof(struct km_commit, last) == 72, "the sequences spell these");
 
-/*
- * An operation of misses: km_rseq_NAME by CPU, and km_cid_NAME by concurrency id, with the same text (cid_ops.c).
- * KM_BY_CID declares the latter.
- */
+/* An operation of misses: km_rseq_NAME by CPU, and km_cid_NAME by concurrency id, with the same text (cid_ops.c).
+ * KM_BY_CID declares the latter. */
 #ifndef KM_OPERATION
 #define KM_OPERATION(type, name) km_inline type km_rseq_##name
 #define KM_BY_CID(name) __typeof__(km_rseq_##name) km_cid_##name;
 #endif
-/*
- * A sequence: instructions with the commit at the end, outputs, inputs, and registers changed besides. A miss jumps to
- * the label `miss`. [area] is the first scratch register.
- */
+/* A sequence: instructions with the commit at the end, outputs, inputs, and registers changed besides. A miss jumps to
+ * the label `miss`. [area] is the first scratch register. */
 #define KM_SEQUENCE(instructions, outputs, inputs, ...)                                            \
 	__asm__ volatile goto(KMEM_RSEQ_BEGIN("area") instructions KMEM_RSEQ_END("miss")           \
 			      : outputs : inputs : "memory", "cc", ##__VA_ARGS__ : miss)
@@ -145,11 +141,10 @@ struct km_percpu {
 extern km_hidden struct km_percpu km_percpu;
 
 /*
- * Offsets of rseq areas from the thread pointer. A hit stores to the area at km_rseq and reads its CPU from
- * there. km_rseq leads to the thread's rseq area, or to a dummy on CPU 0, whose sheaves read as closed then. The dummy
- * is in force, from the first instruction on, where no thread is registered, and where areas are indexed by
- * concurrency id. km_thread_rseq leads to the thread's rseq area under both indexes, for callers that have checked
- * km_percpu.index.
+ * Offsets of rseq areas from the thread pointer. A hit stores to the area at km_rseq and reads its CPU from there.
+ * km_rseq leads to the thread's rseq area, or to a dummy on CPU 0, whose sheaves read as closed then. The dummy is in
+ * force, from the first instruction on, where no thread is registered, and where areas are indexed by concurrency id.
+ * km_thread_rseq leads to the thread's rseq area under both indexes, for callers that have checked km_percpu.index.
  */
 extern km_hidden intptr_t km_rseq, km_thread_rseq;
 /* As km_rseq, for hits by concurrency id only. */
@@ -174,11 +169,8 @@ void km_gate_open(void) km_cold;
 /* Shut the gate from inside the library: the next call of kmalloc, kfree, malloc or free runs a tick. */
 void km_gate_shut(void) km_cold;
 
-/*
- * All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until higher layers fill in the
- * fields, and for ever under the soft disciplines, every pcs word is 0, and every map entry leads to a closed
- * cache.
- */
+/* All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until higher layers fill in the fields, and
+ * for ever under the soft disciplines, every pcs word is 0, and every map entry leads to a closed cache. */
 struct km_hot {
 	char *percpu;			/* address of area 0; an area of zeros while hits must miss */
 	char *arena;			/* start of the first range of pages */
@@ -196,11 +188,8 @@ km_inline uintptr_t km_page_index(const void *p)
 	return ((uintptr_t)p - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
 }
 
-/*
- * Per-CPU words of a cache under the soft disciplines. Under rseq, a cache has only the first word, and owned
- * sheaves (owned_sheaf.h) have a second word. 32 bytes, so that the structure lies in one cache line
- * (km_percpu_alloc).
- */
+/* Per-CPU words of a cache under the soft disciplines. Under rseq, a cache has only the first word, and owned sheaves
+ * (owned_sheaf.h) have a second word. 32 bytes, so that the structure lies in one cache line (km_percpu_alloc). */
 struct km_soft {
 	struct km_pair pair;	/* first: the top, or a chain's freelist; second: the transaction id of cmpxchg */
 	uint32_t lock;
@@ -224,25 +213,18 @@ km_inline uint32_t km_pcs_slot(const struct km_pcs *pcs)
 
 /* Makes sequences use a CPU whose sheaves are closed, for calls that precede km_percpu_start. */
 void km_percpu_early(void);
-/*
- * Choose a discipline and an index, and map the areas. want: a discipline's name or NULL; by: "cpu", "cid" or
- * "auto".
- * Context: once, before any thread starts.
- */
+/* Choose a discipline and an index, and map the areas. want: a discipline's name or NULL; by: "cpu", "cid" or "auto".
+ * Context: once, before any thread starts. */
 void km_percpu_start(const char *want, const char *by);
 const char *km_discipline_name(enum km_discipline discipline);
 
-/*
- * Give back areas that no CPU of this machine can reach, after the program limited its address space to `limit`
- * bytes.
- */
+/* Give back areas that no CPU of this machine can reach, after the program limited its address space to `limit`
+ * bytes. */
 void km_percpu_fit(size_t limit);
 /* Keep mlockall from filling in areas that no CPU of this machine can reach. Called before and after the call. */
 void km_percpu_show_beyond(bool show);
-/*
- * mlockall of libkmem-malloc (process/confine.c); NULL: not linked in. Another library's mlockall may precede
- * this one.
- */
+/* mlockall of libkmem-malloc (process/confine.c); NULL: not linked in. Another library's mlockall may precede this
+ * one. */
 extern km_hidden int (*km_own_mlockall)(int flags);
 
 /* Allocates `bytes` at the same offset in every area. The memory is zero. Requires: bytes is a power of two <= 4096.
@@ -266,11 +248,9 @@ km_inline char *km_area(unsigned cpu)
 /* Offset of an area's mark, in the line of word 0, beyond the words that closed pcs, chains and stocks read there. */
 #define KM_AREA_MARK 56
 
-/*
- * Id of a pcs that is always empty, for sizes that always miss. In each online area its word leads to the next
- * word, a NULL. Word 0 is not used, because word 0 lies in its page's first line, as the heads of a program's
- * pages do. All these lines share one set of the processor's first-level cache, with 8 to 12 lines.
- */
+/* Id of a pcs that is always empty, for sizes that always miss. In each online area its word leads to the next word, a
+ * NULL. Word 0 is not used, because word 0 lies in its page's first line, as the heads of a program's pages do. All
+ * these lines share one set of the processor's first-level cache, with 8 to 12 lines. */
 #define KM_ID_EMPTY 16
 
 km_inline bool km_cpu_is_online(unsigned cpu)
@@ -280,10 +260,8 @@ km_inline bool km_cpu_is_online(unsigned cpu)
 	       (km_load_acquire(&km_percpu.live[cpu / 64]) >> cpu % 64 & 1);
 }
 
-/*
- * Returns: the first online CPU from `cpu` on; km_percpu.cpus or more if there is none. An object that was put
- * on a CPU before the last fence is on one of these CPUs.
- */
+/* Returns: the first online CPU from `cpu` on; km_percpu.cpus or more if there is none. An object that was put on a CPU
+ * before the last fence is on one of these CPUs. */
 unsigned km_next_cpu(unsigned cpu);
 #define km_for_each_cpu(cpu)                                                                       \
 	for (unsigned cpu = km_next_cpu(0); cpu < km_percpu.cpus; cpu = km_next_cpu(cpu + 1))
@@ -294,10 +272,8 @@ unsigned km_cpu_number(void);
 unsigned km_cpu(void);
 /* Returns: this thread's concurrency id. */
 uint32_t km_cid_of_thread(void) km_cold;
-/*
- * Returns: under rseq, the number by which a sequence would find its area; KM_MAX_CPUS or more if the thread
- * has none.
- */
+/* Returns: under rseq, the number by which a sequence would find its area; KM_MAX_CPUS or more if the thread has
+ * none. */
 km_inline uint32_t km_cpu_of_thread(void)
 {
 	if (km_unlikely(km_percpu.index == KM_INDEX_CID))
@@ -309,18 +285,15 @@ km_inline bool km_hits_by_cpu(void)
 {
 	return km_percpu.index == KM_INDEX_CPU;
 }
-/*
- * Register this thread for rseq, if the library does so. Context: misses, before they look for a CPU to put
- * objects on.
- */
+/* Register this thread for rseq, if the library does so. Context: misses, before they look for a CPU to put objects
+ * on. */
 void km_thread_register(void);
 /*
- * Lend this thread's rseq area for the life of a vfork child, which runs on this thread's storage as another
- * task. The kernel writes an rseq area for the task that registered the area, and aborts only that task's
- * sequences. So the area is unregistered meanwhile, its CPU reads as none, and all calls of the child are
- * misses.
- * Returns: the registered bytes, for km_thread_take_back; 0: the area was not registered, and stays so
- * meanwhile; KM_NOT_LENT: the kernel refused, and km_thread_take_back has nothing to do.
+ * Lend this thread's rseq area for the life of a vfork child, which runs on this thread's storage as another task. The
+ * kernel writes an rseq area for the task that registered the area, and aborts only that task's sequences. So the area
+ * is unregistered meanwhile, its CPU reads as none, and all calls of the child are misses. Returns: the registered
+ * bytes, for km_thread_take_back; 0: the area was not registered, and stays so meanwhile; KM_NOT_LENT: the kernel
+ * refused, and km_thread_take_back has nothing to do.
  */
 #define KM_NOT_LENT ((size_t)-1)
 size_t km_thread_lend(void);
@@ -333,10 +306,8 @@ km_inline void km_thread_enter(void)
 		km_thread_register();
 }
 
-/*
- * Returns: true if this thread has a CPU to put objects on. Under rseq false if the thread is not registered,
- * or the CPU's area is not online.
- */
+/* Returns: true if this thread has a CPU to put objects on. Under rseq false if the thread is not registered, or the
+ * CPU's area is not online. */
 km_inline bool km_thread_has_cpu(void)
 {
 	if (km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ))
@@ -366,12 +337,9 @@ bool km_pcs_install(struct km_pcs *pcs, void **sheaf, void ***evicted);
 void **km_pcs_take_spare(struct km_pcs *pcs);
 bool km_pcs_put_spare(struct km_pcs *pcs, void **sheaf);
 
-/*
- * Drain. km_pcs_close closes the pcs to all callers. km_pcs_fence waits until no sequence that read the pcs as
- * open is in flight (false: impossible). km_pcs_take_cpu takes a CPU's main and spare (NULL without one).
- * km_pcs_open opens the pcs. The soft disciplines need no closing, because taking uses their lock. One drain at
- * a time (KM_RANK_DRAIN).
- */
+/* Drain. km_pcs_close closes the pcs to all callers. km_pcs_fence waits until no sequence that read the pcs as open is
+ * in flight (false: impossible). km_pcs_take_cpu takes a CPU's main and spare (NULL without one). km_pcs_open opens the
+ * pcs. The soft disciplines need no closing, because taking uses their lock. One drain at a time (KM_RANK_DRAIN). */
 void km_pcs_close(struct km_pcs *pcs);
 bool km_pcs_fence(void);
 void km_pcs_take_cpu(struct km_pcs *pcs, unsigned cpu, void ***main_sheaf, void ***spare);

@@ -30,11 +30,9 @@
 #define km_rseq_push kmem_pcs_push
 
 #ifdef KMEM_HAVE_RSEQ
-/*
- * Copies without an owner (whose is KM_ANYBODY), or with an owner as one more parameter (KM_OWNED). Move up to
- * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8).
- * Returns: the number of bytes moved, 0 for a miss.
- */
+/* Copies without an owner (whose is KM_ANYBODY), or with an owner as one more parameter (KM_OWNED). Move up to `bytes`
+ * / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8). Returns: the number of bytes
+ * moved, 0 for a miss. */
 #define KM_ANYBODY(...)
 #define KM_OWNED(...) __VA_ARGS__
 KM_RSEQ_POP_N(pop_n, KM_ANYBODY)

@@ -16,10 +16,8 @@
 /* Inputs of every sequence that finds its area: base and thread's rseq offset. */
 #define KM_RSEQ_IN [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
 
-/*
- * Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. The
- * mark's address depends on the earlier loads.
- */
+/* Miss if the CPU's word is not writable: closed, or an area that is not online, as in an unregistered thread. The
+ * mark's address depends on the earlier loads. */
 #define KM_RSEQ_WRITABLE(scratch)                                                                  \
 	"cmp %[slot], %[area]\n\t"                                                                 \
 	"b.eq %l[miss]\n\t"                                                                        \
@@ -280,10 +278,8 @@ KM_OPERATION(bool, swap)(const struct kmem_pcs *pcs, uint32_t sheaf_mask, char *
 	"cmp %[area], %[slot]\n\t"                                                                 \
 	"b.ne %l[miss]\n\t"
 
-/*
- * The addresses of the words do not depend on the closing word. So the closing word is loaded with acquire, which
- * pairs with the release that opens the pcs after a drain.
- */
+/* The addresses of the words do not depend on the closing word. So the closing word is loaded with acquire, which pairs
+ * with the release that opens the pcs after a drain. */
 KM_OPERATION(bool, commit)(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
 {
 	uintptr_t area, slot;
@@ -462,10 +458,8 @@ twice:
 	return KM_CHAIN_TWICE;
 }
 
-/*
- * stxp stores {freelist, slab}, because an stp may be interrupted between its halves. A failed stxp is a miss. *old
- * is written afterwards, from registers.
- */
+/* stxp stores {freelist, slab}, because an stp may be interrupted between its halves. A failed stxp is a miss. *old is
+ * written afterwards, from registers. */
 KM_OPERATION(bool, chain_swap)(const struct km_chain *chain, char *base, intptr_t rseq,
 			       const struct km_chain_top *new_top, struct km_chain_top *old)
 {

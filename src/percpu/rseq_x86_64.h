@@ -129,11 +129,9 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		return NULL;                                                                       \
 	}
 
-/*
- * The address of the word does not depend on the closing word, the mask. So the mask is loaded first, and a
- * sequence that finds an open mask after a drain reads the word as the drain left it. (With the other order, a
- * sequence delayed between the two loads, by a hypervisor for example, took the drained sheaf's top for its own.)
- */
+/* The address of the word does not depend on the closing word, the mask. So the mask is loaded first, and a sequence
+ * that finds an open mask after a drain reads the word as the drain left it. (With the other order, a sequence delayed
+ * between the two loads, by a hypervisor for example, took the drained sheaf's top for its own.) */
 km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, intptr_t rseq, void *object)
 {
 	uintptr_t area, top, open;
@@ -514,10 +512,8 @@ KM_OPERATION(size_t, chain_pop_n)(const struct km_chain *chain, char *base, intp
 	KM_RSEQ_RETURN(done, 0);
 }
 
-/*
- * The low bits of a tag are the shift count in cl. With a tag of 0, shr keeps the flags of xor, and no object is NULL:
- * so a tag of 0 is a miss.
- */
+/* The low bits of a tag are the shift count in cl. With a tag of 0, shr keeps the flags of xor, and no object is NULL:
+ * so a tag of 0 is a miss. */
 KM_OPERATION(enum km_chain_push, chain_push)(const struct km_chain *chain, char *base, intptr_t rseq, void *head,
 					     void *tail)
 {

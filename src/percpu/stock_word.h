@@ -24,10 +24,8 @@
 /* Bytes of a stock, for km_percpu_alloc and km_percpu_free. */
 size_t km_stock_word_bytes(void);
 
-/*
- * Take or put bytes on this CPU's word. Requires: bytes > 0. Returns: false if impossible, or closed; nothing has
- * changed.
- */
+/* Take or put bytes on this CPU's word. Requires: bytes > 0. Returns: false if impossible, or closed; nothing has
+ * changed. */
 bool km_stock_take(const uint32_t *slot, uint64_t bytes);
 bool km_stock_put(const uint32_t *slot, uint64_t bytes, uint64_t limit);
 /* Returns: all bytes of this CPU's word. The word is 0 now. */

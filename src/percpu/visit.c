@@ -22,10 +22,8 @@ bool km_visit_here(struct km_visit *visit, uint32_t slot, bool alone)
 	return km_visit_cpu(visit, slot, km_cpu(), alone || km_percpu.discipline == KM_DISCIPLINE_LOCK);
 }
 
-/*
- * Mark the locks that this thread holds. A free lock is not marked. A lock held by another thread may be
- * marked: then a drain gives up, and comes again.
- */
+/* Mark the locks that this thread holds. A free lock is not marked. A lock held by another thread may be marked: then a
+ * drain gives up, and comes again. */
 void km_visits_fork_prepare(void)
 {
 	for (const struct km_visit *visit = km_thread.visits; visit; visit = visit->outer) {
@@ -46,11 +44,9 @@ void km_visit_fork_child(struct km_soft *soft)
 		km_store(&soft->lock, (uint32_t)KM_SOFT_FREE);
 }
 
-/*
- * Under the soft disciplines the lock has kept other operations away since the look. So no other thread reads
- * the first store. The second store can fail only by a pop under cmpxchg, which has no lock and moves the pair.
- * Then the caller tries again.
- */
+/* Under the soft disciplines the lock has kept other operations away since the look. So no other thread reads the first
+ * store. The second store can fail only by a pop under cmpxchg, which has no lock and moves the pair. Then the caller
+ * tries again. */
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other)
 {
 	if (!km_visits_by_rseq()) {

@@ -111,10 +111,8 @@ km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu,
 /* km_visit_enter for disciplines lock and cmpxchg, without a check whether the words are closed. */
 bool km_visit_here(struct km_visit *visit, uint32_t slot, bool alone);
 
-/*
- * Visit this CPU's words. alone: the operation is more than a pop, and needs the lock under cmpxchg, too. If the words
- * are closed, or another visit has the lock, no try follows: km_visit_look returns false.
- */
+/* Visit this CPU's words. alone: the operation is more than a pop, and needs the lock under cmpxchg, too. If the words
+ * are closed, or another visit has the lock, no try follows: km_visit_look returns false. */
 km_inline void km_visit_enter(struct km_visit *visit, const uint32_t *open, bool alone)
 {
 	uint32_t slot = km_load(open);
@@ -138,11 +136,10 @@ km_inline void km_visit_leave(struct km_visit *visit)
 	km_visit_enter(&visit, (open), (alone))
 
 /*
- * Visit the words of `cpu` with the lock, for a drain.
- * Returns: false after about a second, because the holder may have lost its CPU; a later drain comes again. False
- * at once if this thread holds the lock and its handler forks, or if a forking handler of another thread holds the
- * lock and may wait for a lock of this drain. Under rseq there is no lock: the drain has closed the words, and has
- * made its fence.
+ * Visit the words of `cpu` with the lock, for a drain. Returns: false after about a second, because the holder may have
+ * lost its CPU; a later drain comes again. False at once if this thread holds the lock and its handler forks, or if a
+ * forking handler of another thread holds the lock and may wait for a lock of this drain. Under rseq there is no lock:
+ * the drain has closed the words, and has made its fence.
  */
 km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu)
 {
@@ -158,10 +155,8 @@ km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu
 	return true;
 }
 
-/*
- * Before a fork: make drains of other threads give up on this thread's locks. In the child: free a lock, unless
- * this thread holds the lock.
- */
+/* Before a fork: make drains of other threads give up on this thread's locks. In the child: free a lock, unless this
+ * thread holds the lock. */
 void km_visits_fork_prepare(void);
 void km_visit_fork_child(struct km_soft *soft);
 
@@ -198,10 +193,8 @@ km_inline bool km_soft_try(struct km_visit *visit)
 	return true;
 }
 
-/*
- * Returns: the present value of a word of the decision. Under rseq the commit compares the word; three words at
- * most. The sheaf may leave the CPU meanwhile, and stays readable.
- */
+/* Returns: the present value of a word of the decision. Under rseq the commit compares the word; three words at most.
+ * The sheaf may leave the CPU meanwhile, and stays readable. */
 km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
 {
 	uint64_t is = km_load(word);
@@ -231,11 +224,9 @@ km_inline bool km_visit_look(struct km_visit *visit)
 	return true;
 }
 
-/*
- * Store *first = one (NULL: no store), then *last = other, if all words read are unchanged.
- * Requires: no other thread reads `first` before the store to `last`. `last` is the first word, or a word written
- * only by holders of the lock. Returns: false if the caller must look again.
- */
+/* Store *first = one (NULL: no store), then *last = other, if all words read are unchanged. Requires: no other thread
+ * reads `first` before the store to `last`. `last` is the first word, or a word written only by holders of the lock.
+ * Returns: false if the caller must look again. */
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other);
 
 /* Returns: the number of words from top to the end of its sheaf. */

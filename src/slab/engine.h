@@ -183,11 +183,9 @@ struct km_array_engine {
 	bool (*may_charge)(struct kmem_cache *cache);
 	/*
 	 * Engines with a limit and a schedule of their own; NULL: the cache code resizes sheaves by load, and empties
-	 * idle sheaves.
-	 * look: called every two seconds; true: the sheaf of some CPU should be trimmed.
-	 * trim: called with the CPU's sheaf removed. Returns the sheaf to put back, or NULL: the engine keeps the
-	 * sheaf.
-	 * tune: returns 0, and the caller then sets the limit; or -errno, and nothing is changed.
+	 * idle sheaves. look: called every two seconds; true: the sheaf of some CPU should be trimmed. trim: called
+	 * with the CPU's sheaf removed. Returns the sheaf to put back, or NULL: the engine keeps the sheaf. tune:
+	 * returns 0, and the caller then sets the limit; or -errno, and nothing is changed.
 	 */
 	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);
 	void **(*trim)(struct kmem_cache *cache, unsigned cpu, void **sheaf);
@@ -207,9 +205,8 @@ struct km_chain_engine {
 	int (*set_cpu_partial)(struct kmem_cache *cache, unsigned long objects);
 };
 
-/* Operations added by engines that serve kmalloc by size, from one cache, in pages shared by all caches of the
- * engine (shared_pages). km_engine.alloc reads request->bytes and request->align. Sizes are multiples of
- * KM_SIZED_UNIT. */
+/* Operations added by engines that serve kmalloc by size, from one cache, in pages shared by all caches of the engine
+ * (shared_pages). km_engine.alloc reads request->bytes and request->align. Sizes are multiples of KM_SIZED_UNIT. */
 #define KM_SIZED_UNIT	((uint32_t)ARCH_KMALLOC_MINALIGN)
 #define KM_SIZED_END	(KM_PAGE_SIZE - KM_SIZED_UNIT)	/* from so many bytes on kmalloc uses whole pages */
 struct km_sized_engine {

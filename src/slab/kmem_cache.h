@@ -51,8 +51,7 @@ struct km_retired {
 /* Line 0: fields read by a plain fast-path hit. */
 struct km_cache_fast {
 	struct km_pcs pcs;
-	/* Id in the page map; KM_MAP_DESC: no id. Under rseq also the number of the cache's word in a per-CPU
-	 * area. */
+	/* Id in the page map; KM_MAP_DESC: no id. Under rseq also the number of the cache's word in a per-CPU area. */
 	uint16_t id;
 	uint16_t capacity;		/* initial capacity of a sheaf, in objects; 0: no sheaves */
 	struct km_chain chain;		/* KM_PERCPU_FREELIST: place of each CPU's slab */
@@ -94,9 +93,8 @@ struct km_cache_ext {
 					 * byte */
 	uint32_t live_id;		/* id in the page map of pages with validated objects; a value that no page has
 					 * where there is no map */
-	/* Hardening (alloc/harden.h). parts: any hardening at free. wiped: clear at free. zeroed: clear at
-	 * allocation. canary: offset of the canary in an object, 0: none. quarantine: freed objects waiting for
-	 * reuse. */
+	/* Hardening (alloc/harden.h). parts: any hardening at free. wiped: clear at free. zeroed: clear at allocation.
+	 * canary: offset of the canary in an object, 0: none. quarantine: freed objects waiting for reuse. */
 	bool parts, wiped, zeroed;
 	bool comes_in_parts, goes_in_parts;	/* km_parts_comes is needed (zeroed, canary); km_parts_goes is needed
 						 * (canary, quarantine) */

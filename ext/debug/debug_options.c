@@ -10,10 +10,10 @@
 
 static struct {
 	char text[512];
-	slab_flags_t global;		/* flags of caches without a list entry */
+	slab_flags_t global;		/* debug flags of caches that no list of the text names */
 	bool low;			/* letter O: no flags that enlarge slabs */
-	bool set;			/* a text was given */
-	bool leaks;			/* add U to every cache that may have U */
+	bool set;			/* a text of KMEM_DEBUG was given */
+	bool leaks;			/* leaks are searched: every cache that may have letter U gets it */
 } asked;
 
 static const struct {
@@ -32,10 +32,10 @@ static const struct {
 struct block {
 	slab_flags_t flags;
 	bool low;
-	const char *names;		/* NULL: for all caches */
-	size_t length;			/* of the names, in bytes */
-	bool missing;			/* only semicolons remain: no block */
-	char unknown;			/* an unknown letter; 0: none */
+	const char *names;		/* list of names in the text; NULL: the block is for all caches */
+	size_t length;			/* bytes of the list of names */
+	bool missing;			/* the text has no further block */
+	char unknown;			/* an unknown letter of the block; 0: none */
 };
 
 /* Add one letter to a block. Returns: false if the letter is unknown. */

@@ -68,7 +68,8 @@ static unsigned long known(unsigned long n)
 enum kind { GAUGE, COUNTER, INFO };
 
 struct family {
-	const char *name;		/* after "kmem_", without the suffix of the kind; the end is the unit */
+	const char *name;		/* name of the family behind "kmem_", without the suffix of the kind; its end is
+					 * the unit */
 	enum kind kind;
 	const char *help;
 };
@@ -77,7 +78,7 @@ struct family {
 struct column {
 	struct family family;
 	size_t at;
-	bool is_limit;			/* omit the sample if there is no limit */
+	bool is_limit;			/* the number is a limit: no sample if there is no limit */
 };
 
 #define CACHE(member)	offsetof(struct km_metrics_cache, member)
@@ -285,7 +286,7 @@ static size_t choose_groups(struct km_metrics *metrics)
 struct printing {
 	struct km_writer *writer;
 	const struct km_metrics *metrics;
-	bool labelled;			/* the sample already has a label */
+	bool labelled;			/* the present sample has a label already */
 };
 
 static void put(struct printing *printing, const char *text)

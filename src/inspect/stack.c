@@ -22,18 +22,19 @@
 #include "base/bits.h"
 #include "os/die.h"
 
-#define MOST_STEPS	64u		/* frames, the library's own among them */
+#define MOST_STEPS	64u		/* most frames of a walk, the library's own among them */
 #define MOST_FRAME	((uintptr_t)1 << 24)
 #define MOST_STACK	((uintptr_t)64 << 20)	/* the largest believed size of a thread's stack */
 
-#define LOOKS		4u		/* stacks with a common beginning, tried per lookup */
-#define RULES		4096u		/* a power of two */
+#define LOOKS		4u		/* trails of stacks with a common beginning that a lookup tries */
+#define RULES		4096u		/* number of kept rules, a power of two */
 /* How a function's frame is undone, by the place of a call. */
 static struct rule {
 	uint64_t key, rule;
 } rules[RULES] km_sparse;
 static struct km_stack_trail trails[KM_STACK_TRAILS] km_sparse;
-static uint64_t unloads;		/* count of unloads, from bit 48 on; older keys never match */
+static uint64_t unloads;		/* number of unloaded libraries, shifted by 48 bits; keys with an older number
+					 * never match */
 
 /* ------------------------------------------------------------------ what DWARF says */
 
@@ -45,9 +46,9 @@ enum { REG_FP = 29, REG_SP = 31, REG_RA = 30 };
 
 /* The beginning of the caller's frame (cfa), and the places of saved registers, as offsets from the cfa. */
 struct row {
-	unsigned reg;			/* cfa = reg + offset, or *(reg + offset) */
+	unsigned reg;			/* the cfa is reg + offset, or *(reg + offset) if `indirect` */
 	int64_t offset;
-	bool indirect, strange;		/* strange: a rule of another form */
+	bool indirect, strange;		/* strange: the frame has a rule that this file does not support */
 	bool has_fp, has_ra, last;
 	int64_t fp, ra;
 };
@@ -118,13 +119,13 @@ static unsigned width(uint8_t encoding)
 }
 
 struct function {
-	struct text common, own;	/* instructions of the CIE, and of the FDE */
+	struct text common, own;	/* instructions common to functions (CIE), and of this function (FDE) */
 	uintptr_t start;
 	uint64_t code_align;
 	int64_t data_align;
-	uint8_t encoding;		/* of addresses */
-	bool has_data;			/* ... behind the range */
-	bool signal;			/* a frame made by a signal */
+	uint8_t encoding;		/* encoding of addresses */
+	bool has_data;			/* augmentation data follows the range */
+	bool signal;			/* the frame is of a signal handler's return */
 	bool in_file;			/* the place is in a file */
 };
 
@@ -189,7 +190,7 @@ static const uint8_t *entry_of(const uint8_t *header, uintptr_t pc)
 	return low ? header + table[2 * low - 1] : NULL;
 }
 
-/* False: the entry is of another function, or no function's. */
+/* Reads an entry of the tables. Returns: false if the entry is not of the function at pc. */
 static bool read_entry(struct function *function, const uint8_t *fde, uintptr_t pc)
 {
 	struct text text = entry_at(fde);
@@ -262,7 +263,7 @@ static void cfa_is(struct row *row, uint64_t reg, int64_t offset)
 	row->strange = reg != REG_SP && reg != REG_FP;
 }
 
-/* Another rule for a register than a place in the frame. */
+/* A rule for a register other than a place in the frame: the row becomes strange, if the register matters. */
 static void is_elsewhere(struct row *row, struct text *text, uint8_t code)
 {
 	uint64_t reg = uleb(text);
@@ -326,7 +327,7 @@ static uint64_t advance(struct text *text, uint8_t code)
 	return code == 0x02 ? take(text, 1) : code == 0x03 ? take(text, 2) : code == 0x04 ? take(text, 4) : SIZE_MAX;
 }
 
-#define ROWS 8u				/* remembered at once */
+#define ROWS 8u				/* rows that DW_CFA_remember_state may stack */
 
 /* Run the instructions for the code up to pc. first: the row for DW_CFA_restore. */
 static bool run(const struct function *function, struct text text, uintptr_t pc, struct row *row,
@@ -453,20 +454,22 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 /* ------------------------------------------------------------------ a stack */
 
 struct walk {
-	uintptr_t pc, sp, fp, end;	/* end 0: unknown */
+	uintptr_t pc, sp, fp, end;	/* registers of the walk; end: end of the stack, 0: unknown */
 	uintptr_t page;			/* with an unknown end: a page checked to be readable */
 	uintptr_t start, fp_at;		/* sp at the beginning; where fp was read, or 0 */
-	struct km_stack_trail *trail;	/* of this walk, or NULL */
+	struct km_stack_trail *trail;	/* trail that this walk records, or NULL */
 };
 
-static uintptr_t first_here;	/* the first thread's data, which do not lie above its stack */
+static uintptr_t first_here;	/* thread data of the first thread; other than those of other threads they do not lie
+				 * above its stack */
 
 void km_stack_first_thread(void)
 {
 	km_store(&first_here, (uintptr_t)__builtin_thread_pointer());
 }
 
-/* Is all from there to the end one stack? A stack made by the program may lie below the thread's own. */
+/* Returns: whether the stack from sp to `end` is one stack. A stack made by the program may lie below the thread's
+ * own. */
 static bool goes_on_to(uintptr_t end, uintptr_t sp)
 {
 	uintptr_t page = km_thread.stack_low ?: km_align_down(end, KM_PAGE_SIZE);
@@ -507,7 +510,7 @@ static bool may_read(struct walk *walk, uintptr_t at)
 	return true;
 }
 
-/* Signed return addresses of aarch64. */
+/* Removes the signature of a return address (aarch64). */
 static uintptr_t stripped(uintptr_t pc)
 {
 #if defined(__aarch64__)
@@ -522,7 +525,7 @@ static uintptr_t stripped(uintptr_t pc)
 
 /* ---- trails */
 
-/* The stack is too long for a trail. */
+/* Gives up the trail of a walk: the stack is too long. */
 static km_cold void give_up(struct walk *walk)
 {
 	km_store(&walk->trail->words, (uint16_t)UINT16_MAX);

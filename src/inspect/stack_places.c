@@ -13,18 +13,18 @@
 #include "os/os.h"
 #include "stack.h"
 
-static bool over;			/* libc has freed the records of files loaded by dlopen */
-static uint32_t first_pid;		/* PID at the start of the library; 0: before the start */
+static bool over;			/* libc has freed the records of dlopened files */
+static uint32_t first_pid;		/* process id at the start of the library; 0: before the start */
 
 /* ------------------------------------------------------------------ objects of the process */
 
 /* A mapped file. */
 struct object {
-	uintptr_t load;			/* load offset of the file's addresses */
-	const char *name;		/* "": the program */
+	uintptr_t load;			/* difference between addresses in memory and in the file */
+	const char *name;		/* path of the file; empty: the program */
 	const ElfW(Phdr) *headers;
 	unsigned count;
-	const void *sorted;		/* .eh_frame_hdr, if supplied by libc */
+	const void *sorted;		/* address of .eh_frame_hdr, if libc supplies it */
 };
 
 /* Set the program headers. The first page of a mapping is normally the first page of the file. */
@@ -185,7 +185,7 @@ static uint32_t build_of(const struct object *object)
 	return 0;
 }
 
-/* Space for the offset and the build ID after a possibly cut name. */
+/* bytes kept free for the offset and the build ID behind a name, which may be cut */
 #define OFFSET_BYTES	32u
 
 const char *km_stack_place(uintptr_t address, char *text, size_t bytes)
@@ -398,7 +398,7 @@ __attribute__((constructor(101))) static void begin(void)
  * Code ranges of the library's files: KM_CODE in base/cc.h adds an entry per file, and the linker joins the entries.
  */
 struct code {
-	int32_t start;			/* relative to this field */
+	int32_t start;			/* start of the code, relative to the address of this field */
 	uint32_t bytes;
 };
 extern const struct code __start_km_code[] km_hidden, __stop_km_code[] km_hidden;

@@ -60,7 +60,7 @@ static void clear_events_of(struct kmem_cache *cache)
 {
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
 		km_store(&cache->state.events->count[i], 0ul);
-	/* An engine may lock its node, so signal handlers must stay out. */
+	/* Keep signal handlers out, because the engine may lock its node. */
 	km_busy_scope(was);
 	if (cache->layout.engine->clear_events)
 		cache->layout.engine->clear_events(cache);
@@ -73,10 +73,8 @@ void kmem_cache_clear_events(struct kmem_cache *cache)
 		clear_events_of(at);
 }
 
-/*
- * Kernel: SLAB lists its free slabs, and counts them separately. SLUB has no free list of slabs, and counts all slabs
- * as active.
- */
+/* Returns: the number of free slabs to subtract from the active ones. Kernel: SLAB has a list of free slabs, and counts
+ * them separately. SLUB has none, and counts all slabs as active. */
 static unsigned long free_slabs(const struct kmem_cache *cache)
 {
 	unsigned long count = 0;
@@ -249,7 +247,7 @@ int kmem_print_slabinfo(int fd)
 }
 
 struct json_rows {
-	struct km_writer writer;	/* first, because write_piece casts the pointer */
+	struct km_writer writer;	/* first member, because write_piece casts the pointer */
 	bool more;
 };
 

@@ -36,14 +36,13 @@ int km_print_end(struct km_writer *writer);
 /* Add the statistics of a cache to a sum, for caches shown as one. */
 void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats *more);
 
-/*
- * Unknown number: `kmem info` may read processes of other builds. slabinfo shows a dash, JSON omits the key. An
- * unknown unsigned int has all bits set. If all bits set means no limit, unknown is one less.
- */
+/* KM_UNKNOWN: a number that is not known, because `kmem info` may read processes of other builds. slabinfo shows a
+ * dash, JSON omits the key. An unknown unsigned int has all bits set. If all bits set means no limit, unknown is one
+ * less. */
 #define KM_UNKNOWN	(~0ul)
 #define KM_UNKNOWN_LIMIT (KM_UNKNOWN - 1)
 
-/* Add to a sum. A sum with an unknown part is unknown. */
+/* Adds `n` to a sum. A sum with an unknown part is unknown. */
 static inline void km_stats_sum(unsigned long *sum, unsigned long n)
 {
 	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
@@ -60,7 +59,7 @@ struct km_print_process {
 	const char *version, *discipline, *reason, *hardened;
 	unsigned pid;
 	unsigned long mapped_ready;	/* bytes of free dirty pages in cached freed mappings */
-	unsigned long past_new_slabs, past_freed_slabs;	/* slabs of destroyed caches */
+	unsigned long past_new_slabs, past_freed_slabs;	/* slab counters of destroyed caches without an heir */
 };
 /* stats.c: the values of this process. */
 struct km_print_process km_print_own_process(void);
@@ -69,7 +68,7 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 /* group: number of the owning private group, or 0. of: the parent cache, or NULL. */
 void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *stats, unsigned group, const char *of,
 			 bool first);
-/* Separator: end of caches, begin of groups. */
+/* Prints the end of the list of caches, and the begin of the list of groups. */
 void km_print_json_groups(struct km_writer *writer);
 void km_print_json_tail(struct km_writer *writer);
 

@@ -20,7 +20,7 @@
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
 extern int kmem_copy_in_use;
 __attribute__((used)) static int *const keep_statistics = &kmem_copy_in_use;
-/* ... and KMEM_OPTIONS=account. */
+/* A program linked with the archive gets KMEM_OPTIONS=account as well. */
 __attribute__((used)) static const struct obj_cgroup *const keep_account = &km_objcg_root;
 
 /* Below this size a copy costs less than taking pages. */
@@ -33,7 +33,7 @@ static void free_missed(void *p, const char *function) km_cold;
 
 /* ------------------------------------------------------------------ the hot path */
 
-/* km_malloc_hit in the file of the table. */
+/* km_malloc_hit, from the table in this file. */
 km_inline void *hit(size_t size)
 {
 	return km_alloc_km_malloc_id(km_malloc_step(size));
@@ -277,7 +277,7 @@ static void *get_grown(size_t size, size_t old)
 {
 	size_t waste = -size & (KM_PAGE_SIZE - 1);
 
-	/* A charged block goes back at once when freed, never to the pages kept for growth. */
+	/* Not for charged blocks: they are freed to the system of pages at once, never kept for growth. */
 	if (km_unlikely(km_malloc_objcg()))
 		return NULL;
 	if (size <= old || size < GROWS_FROM || size > KMALLOC_MAX_SIZE || waste > size / 8)
@@ -314,7 +314,7 @@ static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 	return same;
 }
 
-/* Keep a block in place for another size. */
+/* Keeps a block at its address for another size. Returns: p; NULL if the block must move. */
 static void *stays(void *p, size_t size)
 {
 	return km_likely(!km_observed_sizes) ? p : km_observed_asked(p, size);
@@ -330,7 +330,7 @@ static void *resize(void *p, size_t size)
 		old = km_malloc_usable(p, "realloc");
 	if (km_unlikely(!old))
 		return no_memory();
-	/* Large blocks decide themselves; early blocks are never so large. */
+	/* Large blocks are resized in place or moved by large.c's rules; early blocks are never so large. */
 	if ((large || old > KM_MALLOC_MAX_SMALL) && size > km_min(old, KM_MALLOC_MAX_SMALL)) {
 		bool refused;
 		void *same = resize_here(p, size, old, &refused);
@@ -416,7 +416,7 @@ KMEM_API km_hit_path void *realloc(void *p, size_t size)
 	uintptr_t id = km_id_of(p);
 	const struct kmem_cache *cache = km_load(&km_hot.caches[id]);
 
-	/* The ordinary cases of resize(): from an object to an object. */
+	/* The ordinary case: from an object to an object. */
 	if (km_unlikely(!cache) || km_unlikely(!km_id_valid(id, p)) || km_unlikely(size - 1 >= KM_MALLOC_MAX_SMALL) ||
 	    km_unlikely(km_looks_closer))
 		return realloc_slowly(p, size);
@@ -530,7 +530,7 @@ static void *tell(void *p, size_t size)
 
 typedef void *aligned_fn(size_t align, size_t size);
 
-/* As in glibc, an odd alignment is rounded up. */
+/* Rounds an alignment up to a power of two, as glibc does. */
 km_inline void *memalign_by(aligned_fn *get, size_t align, size_t size)
 {
 	if (align > SIZE_MAX / 2 + 1) {

@@ -15,7 +15,8 @@
 /* Waste that justifies a part, if the whole class had this size (plus four objects): another cache costs records,
  * and free objects in a slab or two. */
 #define WORTH_BYTES	((size_t)64 << 10)
-/* Lead in misses of one size over all others of its class. Each miss brings some dozens of blocks. */
+/* Number of misses by which one part must lead the others of its class before it is made. Each miss brings some dozens
+ * of blocks. */
 #define AHEAD		16u
 
 struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1] km_sparse;
@@ -45,7 +46,7 @@ static unsigned number_of(const struct class *class)
 	return (unsigned)number;
 }
 
-/* Requires: 0 <= size <= KM_MALLOC_MAX_SMALL. */
+/* Returns: the class of a size. Requires: 0 <= size <= KM_MALLOC_MAX_SMALL. */
 static struct class *class_of(size_t size, bool charged)
 {
 	const size_t below = size ? (size - 1) / KM_MALLOC_UNIT : 0;
@@ -98,7 +99,8 @@ static struct kmem_cache *make(const struct class *class, size_t bytes, bool den
 			       SLAB_KMALLOC | (is_charged(class) ? SLAB_ACCOUNT : 0), &creation, &error);
 }
 
-/* As km_kmalloc_watch. A part records no requested bytes, because its sizes differ least. */
+/* The function behind km_malloc_watch: as km_kmalloc_watch, for malloc's classes. A part records no requested bytes,
+ * because its sizes differ least. */
 static void watch(struct kmem_cache *cache, bool observed)
 {
 	for (unsigned i = 0; i < 2 * KM_MALLOC_CLASSES; i++) {
@@ -175,7 +177,7 @@ static km_cold struct kmem_cache *make_class(struct class *class)
 	km_busy_scope(was);
 	const struct span sizes = span_of(class);
 	struct kmem_cache *cache = make(class, sizes.bytes, false, &plain[number_of(class)].cache);
-	/* While objects are observed, no size has a fast path. */
+	/* A debugged cache gets no fast path. */
 	if (cache && km_is_debugged(cache))
 		km_cache_publish(&class->observed, cache);
 	else if (cache && km_cache_publish(&class->cache, cache))
@@ -241,7 +243,7 @@ static struct kmem_cache *cache_for_part(struct class *class, size_t size, struc
 	struct kmem_cache *own = km_load_acquire(&class->part[part]);
 	if (own)
 		return own;
-	/* An object takes less than twice the class's size. */
+	/* Not worth a part even if each object takes twice the class's size, or already tried. */
 	if (km_likely(has < WORTH_BYTES * 2) || km_load(&class->tried) >> part & 1)
 		return whole;
 	const struct span sizes = span_of_part(all, part);

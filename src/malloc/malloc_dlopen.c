@@ -34,7 +34,7 @@ void *km_loaded_symbol(const char *name)
 	return found;
 }
 
-/* Other libraries don't know the flag. */
+/* Only glibc has the flag RTLD_DEEPBIND. */
 #ifdef __GLIBC__
 
 static void *next_open, *next_close;
@@ -53,7 +53,7 @@ KMEM_API void *dlopen(const char *file, int mode)
 	return NEXT(dlopen, &next_open)(file, mode & ~RTLD_DEEPBIND);
 }
 
-/* Another library may be loaded at the address of the closed one, with other frames. */
+/* Forgets the frames of closed libraries, because another library may be loaded at their addresses. */
 KMEM_API int dlclose(void *handle)
 {
 	int error = NEXT(dlclose, &next_close)(handle);

@@ -97,8 +97,8 @@ KMEM_API size_t nallocx(size_t size, int flags)
 /* ------------------------------------------------------------------ mallctl */
 
 enum value {
-	NOTHING,	/* writes are accepted and ignored */
-	PURGE,		/* returns free memory to the system */
+	NOTHING,	/* a write is accepted and ignored */
+	PURGE,		/* purges free memory */
 	VERSION, EPOCH, NONE, ONE, PAGE, ALLOCATED, ACTIVE, ACTIVE_PAGES, RESIDENT
 };
 
@@ -133,7 +133,7 @@ static const struct control {
 	{ "stats.arenas.#.small.allocated", sizeof(size_t), ALLOCATED },
 	{ "stats.arenas.#.large.allocated", sizeof(size_t), NONE },
 };
-#define MOST_PARTS	5u	/* of a name, separated by dots */
+#define MOST_PARTS	5u	/* most parts of a name, separated by dots */
 #define ALL_ARENAS	4096u
 
 static size_t figure(enum value value)
@@ -152,7 +152,7 @@ static size_t figure(enum value value)
 	return value == ACTIVE ? active : active / KM_PAGE_SIZE;
 }
 
-/* All memory counts as memory of arena 0. */
+/* Returns: the value of a statistic; all memory counts as arena 0's. */
 static size_t answer(enum value value, size_t arena)
 {
 	switch (value) {

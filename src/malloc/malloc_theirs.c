@@ -50,7 +50,8 @@ __attribute__((constructor(102))) static void decide(void)
 	free(block);
 }
 
-/* kmalloc, mallocx and other functions of libkmem alone return libkmem's blocks in this kind of process, too. */
+/* Returns: whether p is a block of the program's malloc; false for blocks of kmalloc, mallocx and other functions of
+ * libkmem, which exist in such a process, too. */
 bool km_malloc_has_theirs(const void *p)
 {
 	if (!p || km_page_of(p) || km_is_guarded(p))
@@ -73,7 +74,7 @@ void *km_malloc_by_them(size_t align, size_t size)
 		errno = error ?: errno;
 		return error ? NULL : block;
 	}
-	/* The program's malloc may return an aligned block by chance. */
+	/* Without posix_memalign try malloc: the block may be aligned by chance. */
 	block = malloc(size > PTRDIFF_MAX - align ? size : (size + align - 1) & -align);
 	if (!((uintptr_t)block & (align - 1)))
 		return block;

@@ -24,11 +24,9 @@ struct km_ratelimit {
 #define KM_RATELIMIT_SUFFIX 64
 bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX]);
 
-/*
- * Mistakes of a caller: X(name, phrase, the reader's next step). The death tests have each phrase. CHILD is a call in a
- * child of libc's vfork; HEADER is found by slob, WRITTEN by slob and slab; NOT_KMALLOC by an engine that can't tell an
- * object's cache; GROUP follows the put of the last reference.
- */
+/* Mistakes of a caller: X(name, phrase, next step for the reader of the line). tests/death tests each phrase. CHILD is
+ * a call in a child of libc's vfork. Some are found by some engines only: HEADER by slob, WRITTEN by slob and slab,
+ * NOT_KMALLOC by an engine that can't tell an object's cache. GROUP follows the put of the last reference. */
 #define KM_MISUSES(X)                                                                                                  \
 	X(FOREIGN, "pointer is not from this allocator", "KMEM_DEBUG=FZPU says if it was freed before")                \
 	X(INTERIOR, "pointer is not the start of an object", "KMEM_DEBUG=U says who allocated the object")             \
@@ -58,10 +56,8 @@ enum km_misuse {
 	KM_NR_MISUSES
 };
 
-/*
- * Buffer of a thread that checks for damage for another party. Each of the thread's lines that fits is also copied
- * here, and a misuse found by the thread does not end the process.
- */
+/* Buffer for the lines of a thread that validates caches for another process. Each of the thread's lines that fits is
+ * copied here, and a misuse found by the thread does not end the process. */
 struct km_heard {
 	char *text;
 	size_t bytes, length;	/* bytes: size of text; length: bytes used, without a NUL */
@@ -73,13 +69,14 @@ struct km_heard {
  */
 km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,
 		       const char *cache);
-#define KM_MISUSE_TOLD "`kmem symbols` names the functions above"	/* next step below a report with stacks */
+#define KM_MISUSE_TOLD "`kmem symbols` names the functions above"	/* next step in a line below a report with
+									 * stacks */
 /* Report a misuse. owner: the name of the object's cache, or NULL. told: a report with stacks precedes the line. */
 km_cold void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache,
 			  const char *owner, bool told);
 enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP };
 void km_misuse_set(enum km_misuse_action action);
-bool km_misuse_goes_on(void);	/* km_misuse warns and returns */
+bool km_misuse_goes_on(void);	/* Returns: true if km_misuse warns and returns (misuse:warn) */
 
 /* End the process: memory is exhausted, and the call can't fail (__GFP_NOFAIL, SLAB_PANIC). */
 km_cold _Noreturn void km_panic(const char *format, ...) km_printf(1, 2);

@@ -40,7 +40,7 @@ enum km_rank {
 };
 
 struct km_lock {
-	uint32_t state;		/* 0: free; else the holder's number, and three bits */
+	uint32_t state;		/* 0: free; else the holder's thread number, and three bits */
 	uint32_t rank;
 };
 #define KM_LOCK_AWAITED	0x80000000u	/* a thread may sleep for the lock */
@@ -53,7 +53,7 @@ km_inline uint32_t km_lock_self(void)
 	return km_likely(km_thread.self) ? km_thread.self : km_self_find();
 }
 
-/* Debug builds: this is a child of fork, without a count of the parent's other threads' work. */
+/* In debug builds: set in a child of fork, where the work of the parent's other threads is not counted. */
 extern km_hidden bool km_is_forked;
 
 /*
@@ -94,17 +94,15 @@ km_inline void km_busy_end(struct km_busy_was was)
 	km_thread.busy = was.busy;
 }
 
-/*
- * km_busy_begin, with km_busy_end at the end of the block or at a return. The scopes of calls and locks below do
- * the same.
- */
+/* km_busy_scope(was) is km_busy_begin, with km_busy_end at the end of the block or at a return. The scopes of calls and
+ * locks below work in the same way. */
 km_inline void km_busy_leave(struct km_busy_was *was)
 {
 	km_busy_end(*was);
 }
 #define km_busy_scope(was) struct km_busy_was was km_scoped(km_busy_leave) = km_busy_begin()
 
-/* End a km_busy_begin. Requires: km_busy_begin found the flag clear. */
+/* Clears km_thread.busy. Requires: km_busy_begin found the flag clear. */
 km_inline void km_busy_end_clear(void)
 {
 	km_busy_end((struct km_busy_was) { KM_BUSY_NOT });
@@ -140,12 +138,12 @@ void km_unlock_lent(struct km_lock *lock);
 /* For tests of debug builds: each unlock behaves as if a thread slept for the lock. */
 extern bool km_lock_always_wakes;
 
-/* Events for the rank checker. A try is no wait: a handler may try a lock of the interrupted code. */
+/* Events for the rank checker. A try never waits, so a handler may try a lock held by the interrupted code. */
 enum km_lock_note { KM_LOCK_GIVEN, KM_LOCK_TAKEN, KM_LOCK_TRIED };
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note);
 /* For tests that call lower layers directly, without handlers: threads need not be busy. */
 extern bool km_lock_unstruck;
-/* This is the child of a fork by a handler that interrupted the allocator. */
+/* Set in the child of a fork by a signal handler that interrupted the allocator. */
 extern km_hidden bool km_locks_let_go;
 
 km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
@@ -172,9 +170,10 @@ km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)
 	km_thread.locks_held += note == KM_LOCK_GIVEN ? -1u : 1u;
 }
 
-/* Returns: true if a fork of this thread has the lock. Between the handlers of fork the thread allocates as always. */
+/* Returns: true if a fork of this thread holds the lock. Between the fork handlers the thread allocates as always: it
+ * passes the lock. */
 bool km_lock_passes(const struct km_lock *lock);
-/* Returns: true if a fork has the lock, and keeps the lock. */
+/* Returns: true if a fork holds the lock until its end. */
 km_inline bool km_lock_stays(const struct km_lock *lock)
 {
 	return km_unlikely(km_load(&lock->state) & KM_LOCK_OF_FORK);
@@ -289,7 +288,8 @@ void km_unlock_fork(struct km_lock *lock);
 void km_locks_fork_nested(void);
 void km_locks_fork_end(bool child);
 bool km_fork_is_nested(void);
-/* Returns: true if this fork may walk the data under the lock. Requires: km_lock_around_fork has tried the lock. */
+/* Returns: true if this fork holds the lock, or may read and change the data under the lock. Requires:
+ * km_lock_around_fork has tried the lock. */
 bool km_fork_has(const struct km_lock *lock);
 /*
  * A nested fork waits for libc's list of open FILEs. The list may be locked by another fork, and the other fork may

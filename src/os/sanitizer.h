@@ -48,7 +48,7 @@ struct km_sanitizer_ops {
 	 */
 	void (*handed_out)(const void *p);
 	void (*handed_in)(const void *p);
-	/* Pass each page of a range. */
+	/* As handed_out and handed_in, for each page of a range. */
 	void (*pages_handed_out)(const void *p, size_t bytes);
 	void (*pages_handed_in)(const void *p, size_t bytes);
 

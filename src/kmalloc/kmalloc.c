@@ -469,7 +469,7 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 	return km_large_grown(size);
 }
 
-/* What differs between krealloc and kvrealloc: the function that allocates a new object, and the smallest and largest
+/* The differences of krealloc and kvrealloc: the function that allocates a new object, and the smallest and largest
  * size that large.c may resize. */
 struct door {
 	const char *name;
